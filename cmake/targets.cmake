@@ -116,6 +116,10 @@ endif()
 set_source_files_properties(
   ${EBB_ROOT}/src/step/device/graph_part.cc ${EBB_ROOT}/src/device/sim_backend.cc PROPERTIES
   INCLUDE_DIRECTORIES ${EBB_LLAMA_CPP_SOURCE}/ggml/src COMPILE_OPTIONS -Wno-unused-function)
+# They build graphs by libllama's own builders, whose headers are no interface of libllama.
+file(GLOB library_sources CONFIGURE_DEPENDS ${EBB_ROOT}/src/model/library/*.cc)
+set_source_files_properties(${library_sources} PROPERTIES
+  COMPILE_OPTIONS "-isystem;${EBB_LLAMA_CPP_SOURCE}/src")
 set_source_files_properties(${EBB_ROOT}/src/attention/cpu.cc PROPERTIES
   COMPILE_OPTIONS "${EBB_KERNEL_OPTIONS}")
 

@@ -13,6 +13,11 @@ target_link_libraries(ebb_test_support PUBLIC ebb ebb_internal GTest::gmock GTes
 # Writes models with random weights, for corpora and by hand.
 add_executable(ebb_random_gguf ${EBB_ROOT}/tests/tools/random_gguf.cc)
 target_link_libraries(ebb_random_gguf PRIVATE ebb_test_support)
+# The fixture of llama.cpp's tests: tiny models of every architecture.
+set_source_files_properties(${EBB_ROOT}/tests/support/library_models.cc PROPERTIES
+  COMPILE_OPTIONS "-isystem;${EBB_LLAMA_CPP_SOURCE};-w")
+add_executable(ebb_library_models ${EBB_ROOT}/tests/tools/library_models.cc)
+target_link_libraries(ebb_library_models PRIVATE ebb_test_support)
 # Draws texts from the grammars of JSON schemas, for tests/schemas.
 add_executable(ebb_schema_samples ${EBB_ROOT}/tests/tools/schema_samples.cc)
 target_link_libraries(ebb_schema_samples PRIVATE ebb_test_support)

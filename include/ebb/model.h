@@ -29,6 +29,10 @@ enum class WeightMode { kAsStored, kDequantize };
 // How RoPE positions are scaled. kFromFile obeys the file's own metadata.
 enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
 
+// Where the graph of a model comes from: ebb's own decoder, which is faster and serves a few
+// families, or libllama's builders, which serve nearly every architecture.
+enum class GraphSource { kAuto, kOwn, kLibrary };
+
 struct ModelOptions {
   std::string path;
   // The bytes of a GGUF file in memory, aligned to 64 bytes, instead of the file at `path`, which
@@ -42,6 +46,8 @@ struct ModelOptions {
   RopeScaling rope_scaling = RopeScaling::kFromFile;
   float rope_factor = 0;  // > 1: context is this many times the trained one; needed by
                           // kLinear and kYarn, refused otherwise
+  // kAuto: ebb's own decoder where it knows the family, libllama's builders otherwise.
+  GraphSource graph = GraphSource::kAuto;
 };
 
 // Tokens that mark the parts of a prompt whose middle the model fills in; nothing: the vocabulary
@@ -66,7 +72,10 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   [[nodiscard]] const ModelShape& shape() const;
-  [[nodiscard]] std::string_view family() const;  // "llama", "qwen2", "qwen3", "gemma3", "deci"
+  // The architecture as the file names it: "llama", "qwen3moe".
+  [[nodiscard]] std::string_view family() const;
+  // Whether ebb's own decoder or libllama's builder makes the graph; never kAuto.
+  [[nodiscard]] GraphSource graph_source() const;
   // "SmolLM2 135M Instruct, llama, Q4_1"; with an adapter ", adapter NAME" behind it.
   [[nodiscard]] std::string description() const;
   [[nodiscard]] uint64_t weight_bytes() const;  // as held in memory

@@ -6,6 +6,9 @@
 // visible rows are cut into chunks of kChunkRows by their index in order of position, each chunk is
 // folded in that order, and chunk states are merged in that order. Nothing depends on slots.
 //
+// A sink is a logit without a row: it takes part in the softmax of its query head and adds no
+// value. It counts as one more chunk state, (sink, 1, 0).
+//
 // A kernel is a table of functions over plain arrays; src/attention/decode.h and prefill.h split
 // the work among threads. Kernels differ from each other in rounding only.
 #ifndef EBB_ATTENTION_ATTENTION_H_
@@ -13,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -28,6 +32,9 @@ inline constexpr int kPrefillChunkRows = 64;
 // Head sizes are multiples of this.
 inline constexpr int kHeadDimStep = 16;
 inline constexpr int kMaxHeadDim = 512;
+
+// The logit of a sink that takes no part.
+inline constexpr float kNoSink = -std::numeric_limits<float>::infinity();
 
 struct AttentionShape {
   int num_q_heads = 0;
@@ -75,6 +82,7 @@ struct MergeInput {
   size_t o_stride = 0;
   int num_chunks = 0;
   int head_dim = 0;
+  float sink = kNoSink;
 };
 
 // The rows of one kv head and kind, for neighbouring query heads whose mass goes to one array.
@@ -103,6 +111,7 @@ struct PrefillInput {
   int num_queries = 0;
   int num_heads = 0;
   float scale = 0;
+  const float* sinks = nullptr;  // [num_heads]; null: there are none
 };
 struct PrefillOutput {
   float* o = nullptr;  // token t, head g at o[t * o_token_stride + g * head_dim], divided by l

@@ -285,6 +285,7 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
   const size_t head_dim = shape_.format.head_dim;
   const size_t first_state = size_t(query) * shape_.num_q_heads * states_->max_chunks;
   const size_t state = first_state + q_head * states_->max_chunks;
+  const float* const sinks = queries_[query].sinks;
   const size_t first_o = first_state + kv_head * heads * states_->max_chunks + q_head % heads;
   return {.m = states_->m.data() + state,
           .l = states_->l.data() + state,
@@ -292,7 +293,8 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
           .o_stride = heads * head_dim,
           .num_chunks =
               NumChunks(query, kv_head, Kind::kFull) + NumChunks(query, kv_head, Kind::kCompressed),
-          .head_dim = shape_.format.head_dim};
+          .head_dim = shape_.format.head_dim,
+          .sink = sinks == nullptr ? kNoSink : sinks[q_head]};
 }
 
 void DecodeAttention::Merge(int part, int num_parts) {

@@ -42,9 +42,11 @@ struct DecodeQuery {
   std::span<const CompressedRows> compressed = {};  // [num_kv_heads], or none
   // As `mass_elements`, for the compressed rows.
   std::span<const std::span<const uint32_t>> compressed_mass_elements = {};
-  const float* q = nullptr;  // [num_q_heads, head_dim]
-  float* out = nullptr;      // [num_q_heads, head_dim]
-  // [num_q_heads], or null: ln of the sum of exp(logit), minus infinity of no row.
+  const float* q = nullptr;      // [num_q_heads, head_dim]
+  float* out = nullptr;          // [num_q_heads, head_dim]
+  const float* sinks = nullptr;  // [num_q_heads]; null: there are none
+  // [num_q_heads], or null: ln of the sum of exp(logit), minus infinity of no row. Sinks are not
+  // in it.
   float* log_sums = nullptr;
   MassTarget mass;
 };

@@ -49,6 +49,8 @@ bool ChunkWeights(const MergeInput& in, float* weights) {
     top = hn::IfThenElse(hn::Lt(top, m), m, top);  // passes over NaN
   }
   top = hn::MaxOfLanes(d, top);
+  const bool has_sink = in.sink != kNoSink;
+  if (has_sink) top = hn::Max(top, hn::Set(d, in.sink));
   VecF sum = hn::Zero(d);
   for (int c = 0; c < in.num_chunks; c += kLanes) {
     const int num = in.num_chunks - c;
@@ -56,7 +58,8 @@ bool ChunkWeights(const MergeInput& in, float* weights) {
     sum = hn::MulAdd(w, LoadUpTo(in.l + c, num, 0.0f), sum);
     StoreUpTo(w, num, weights + c);
   }
-  const float l = hn::GetLane(hn::SumOfLanes(d, sum));
+  float l = hn::GetLane(hn::SumOfLanes(d, sum));
+  if (has_sink) l += hn::GetLane(ExpOfNonPositive(hn::Sub(hn::Set(d, in.sink), top)));
   const float inverse = 1.0f / l;
   for (int c = 0; c < in.num_chunks; ++c) weights[c] *= inverse;
   return std::isfinite(l);

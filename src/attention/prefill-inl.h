@@ -294,6 +294,12 @@ bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
   LoadQueries(in, s);
   std::fill(s.m, s.m + s.width, kNoMax);
   std::fill(s.l, s.l + s.width, 0.0f);
+  if (in.sinks != nullptr) {
+    for (int lane = 0; lane < in.num_heads * in.num_queries; ++lane) {
+      s.m[lane] = in.sinks[lane / in.num_queries];
+      s.l[lane] = 1;
+    }
+  }
   std::fill(s.o, s.o + size_t(head_dim) * s.width, 0.0f);
 
   const Position last_query = in.positions[in.num_queries - 1];

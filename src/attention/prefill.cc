@@ -140,6 +140,7 @@ PrefillInput PrefillAttention::Tile(int kv_head, int tile) const {
           static_cast<int>(std::min<size_t>(tile_tokens_, queries_.positions.size() - first)),
       .num_heads = heads,
       .scale = shape_.scale,
+      .sinks = queries_.sinks == nullptr ? nullptr : queries_.sinks + size_t(kv_head) * heads,
   };
 }
 
@@ -170,6 +171,8 @@ void PrefillAttention::Run(int part) {
     PrefillInput in = Tile(unit.kv_head, unit.tile);
     const RowsView rows = Between(*in.rows, unit.begin, unit.end);
     in.rows = &rows;
+    // Slices are merged like chunks, so that the sink counts in one of them.
+    if (unit.slice > 0) in.sinks = nullptr;
     in.first_chunk_rows = FirstChunkRows(rows);
     const bool whole = unit.num_slices == 1;
     PrefillOutput out = whole ? OutputOf(unit) : SliceOf(i);

@@ -27,10 +27,11 @@ struct PrefillQueries {
   // it.
   Position chunk_first = 0;
   int chunk_tokens = 0;
-  const float* q = nullptr;   // [num_tokens, num_q_heads, head_dim]
-  size_t q_token_stride = 0;  // floats from a token's q to the next; 0: no gap
-  float* out = nullptr;       // [num_tokens, num_q_heads, head_dim]
-  MassTarget mass;            // summed over the tokens
+  const float* q = nullptr;      // [num_tokens, num_q_heads, head_dim]
+  size_t q_token_stride = 0;     // floats from a token's q to the next; 0: no gap
+  float* out = nullptr;          // [num_tokens, num_q_heads, head_dim]
+  const float* sinks = nullptr;  // [num_q_heads]; null: there are none
+  MassTarget mass;               // summed over the tokens
 };
 
 // Whether a token of a chunk gets the same bits where the chunk has `a` tokens as where it has `b`:

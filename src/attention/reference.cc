@@ -115,9 +115,9 @@ void Fold(const FoldInput& in, const FoldOutput& out) {
 }
 
 bool ChunkWeights(const MergeInput& in, float* weights) {
-  double m = -std::numeric_limits<double>::infinity();
+  double m = in.sink;
   for (int c = 0; c < in.num_chunks; ++c) m = std::max<double>(m, in.m[c]);
-  double l = 0;
+  double l = in.sink == kNoSink ? 0 : std::exp(in.sink - m);
   for (int c = 0; c < in.num_chunks; ++c) l += in.l[c] * std::exp(in.m[c] - m);
   for (int c = 0; c < in.num_chunks; ++c) {
     weights[c] = static_cast<float>(std::exp(in.m[c] - m) / l);
@@ -159,8 +159,8 @@ bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
   for (int t = 0; t < in.num_queries; ++t) {
     for (int g = 0; g < in.num_heads; ++g) {
       const float* q = in.q + t * in.q_token_stride + g * in.q_head_stride;
-      double m = -std::numeric_limits<double>::infinity();
-      double l = 0;
+      double m = in.sinks == nullptr ? kNoSink : in.sinks[g];
+      double l = in.sinks == nullptr ? 0 : 1;
       std::vector<double> o(in.format.head_dim, 0.0);
       for (size_t r = 0; r < in.rows->size(); ++r) {
         if (!Sees(*in.rows, r, in.positions[t])) continue;

@@ -65,7 +65,10 @@ std::vector<BadFile> BadMetadata() {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   return {
-      {"family", SetString("general.architecture", "mamba"), unsupported, "qwen2"},
+      {"family", SetString("general.architecture", "marabou"), unsupported,
+       "model family \"marabou\" is not supported"},
+      {"another_family", SetString("general.architecture", "mamba"), corrupt,
+       "mamba.context_length"},
       {"no_family", RemoveKey("general.architecture"), corrupt, "lacks general.architecture"},
       {"family_no_string", SetU32("general.architecture", 1), corrupt, "type u32, expected str"},
       {"name_no_string", SetU32("general.name", 1), corrupt, "general.name is of type u32"},
@@ -143,7 +146,7 @@ std::vector<BadFile> BadMetadata() {
       {"rope_attention_factor", SetF32("llama.rope.scaling.attn_factor", -2), corrupt, "above 0"},
       {"zero_original_context", SetU32("llama.rope.scaling.original_context_length", 0), corrupt,
        "original_context_length is 0"},
-      {"experts", SetU32("llama.expert_count", 8), unsupported, "mixtures of experts"},
+      {"experts_unused", SetU32("llama.expert_count", 8), corrupt, "n_expert_used_max > 0"},
       {"marks_elsewhere", SetString("llama.attention.dms.layout", "projection"), unsupported,
        "\"projection\"; supported are query_last_channel and adapter"},
       {"marks_no_string", SetU32("llama.attention.dms.layout", 1), corrupt, "expected str"},

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "src/model/family.h"
+#include "src/model/library/library_model.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
@@ -13,16 +15,6 @@ namespace {
 
 constexpr int kMaxOtherNodesPerLayer = 60;
 constexpr int kMaxNodesOutsideLayers = 32;
-
-// Whether a column of a product has the same bits whatever stands beside it, by the patch of ggml
-// (cmake/llama_cpp/ggml): then there is no need to keep columns apart.
-bool IsOneForAllColumns([[maybe_unused]] const ggml_tensor& weight) {
-#if defined(EBB_GGML_IS_PATCHED) && defined(__x86_64__)
-  return weight.type == GGML_TYPE_F32;
-#else
-  return false;
-#endif
-}
 
 // ggml multiplies plane by plane: one of a single column takes the kernels of a single column.
 ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x,
@@ -207,8 +199,13 @@ ggml_tensor* DecoderGraphBuilder::Attention(int layer_index, ggml_tensor* x) {
   const LayerWeights& layer = Weights(layer_index);
   KeepAdapterChannels(layer, x);
   const Heads heads = ProjectHeads(layer_index, Norm(x, layer.attn_norm));
-  return attention_.Attend(ctx_, result_.graph, layer_index, heads.q, heads.k, heads.v,
-                           options_.keys_before_rope ? heads.k_before_rope : nullptr);
+  return attention_.Attend(
+      ctx_, result_.graph,
+      {.layer = layer_index,
+       .q = heads.q,
+       .k = heads.k,
+       .v = heads.v,
+       .k_before_rope = options_.keys_before_rope ? heads.k_before_rope : nullptr});
 }
 
 ggml_tensor* DecoderGraphBuilder::FeedForward(const LayerWeights& layer, ggml_tensor* x) {
@@ -285,7 +282,7 @@ DecoderGraph DecoderGraphBuilder::Build() {
     if (leaves_tokens_out && KeepsHidden(i)) KeepHidden(i, rest(x, attended));
     if (i == last && options_.num_outputs == 0) {
       ggml_build_forward_expand(result_.graph, attended);
-      return result_;
+      return std::move(result_);
     }
     x = i == last ? rest(OutputRows(x), OutputRows(attended)) : rest(x, attended);
     if (!leaves_tokens_out) KeepHidden(i, x);
@@ -295,23 +292,58 @@ DecoderGraph DecoderGraphBuilder::Build() {
   result = options_.logits ? Product(model_.output, x) : x;
   ggml_set_output(result);
   ggml_build_forward_expand(result_.graph, result);
-  return result_;
+  return std::move(result_);
 }
 
 }  // namespace
 
-DecoderGraph BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
-                               const DecoderGraphOptions& options, AttentionBuilder& attention) {
+bool IsOneForAllColumns([[maybe_unused]] const ggml_tensor& weight) {
+#if defined(EBB_GGML_IS_PATCHED) && defined(__x86_64__)
+  return weight.type == GGML_TYPE_F32;
+#else
+  return false;
+#endif
+}
+
+void SetIntegers(ggml_tensor* tensor, std::span<const int32_t> values) {
+  if (tensor == nullptr) return;
+  std::memcpy(tensor->data, values.data(), values.size_bytes());
+  std::memset(static_cast<char*>(tensor->data) + values.size_bytes(), 0,
+              ggml_nbytes(tensor) - values.size_bytes());
+}
+
+void DecoderGraph::SetInputs(std::span<const Token> token_values,
+                             std::span<const Position> position_values,
+                             std::span<const int32_t> output_row_values) {
+  if (inputs != nullptr) return inputs->Set(token_values, position_values, output_row_values);
+  SetIntegers(tokens, token_values);
+  SetIntegers(positions, position_values);
+  SetIntegers(output_rows, output_row_values);
+}
+
+Result<DecoderGraph> BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
+                                       const DecoderGraphOptions& options,
+                                       AttentionBuilder& attention) {
+  if (model.library != nullptr) return model.library->BuildGraph(ctx, options, attention);
   return DecoderGraphBuilder(model, ctx, options, attention).Build();
 }
 
 int DecoderGraphMaxNodes(const LoadedModel& model, int attention_nodes_per_layer) {
+  if (model.library != nullptr) return model.library->MaxNodes(attention_nodes_per_layer);
   return model.hparams.num_layers * (kMaxOtherNodesPerLayer + attention_nodes_per_layer) +
          kMaxNodesOutsideLayers;
 }
 
-LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx, int num_tokens,
-                             bool one_token_at_a_time) {
+int OutputFloats(const LoadedModel& model) {
+  return model.library != nullptr ? model.library->OutputFloats()
+                                  : static_cast<int>(model.output->ne[0]);
+}
+
+Result<LogitsGraph> BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx, int num_tokens,
+                                     bool one_token_at_a_time) {
+  if (model.library != nullptr) {
+    return model.library->BuildLogits(ctx, num_tokens, one_token_at_a_time);
+  }
   LogitsGraph result;
   result.graph = ggml_new_graph_custom(ctx, kLogitsGraphMaxNodes, false);
   result.outputs = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, model.output->ne[0], num_tokens);

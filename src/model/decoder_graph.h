@@ -1,9 +1,16 @@
-// One decoder for every family, as a ggml graph. Attention is a hole in it: the engine fills it
-// with its own node over the cache, a test may fill it with ggml's operations.
+// The graph of a model: by ebb's own decoder for its five families, by libllama's builders for
+// every other architecture. Attention is a hole in it: the engine fills it with its own node over
+// the cache, a test may fill it with ggml's operations.
 #ifndef EBB_MODEL_DECODER_GRAPH_H_
 #define EBB_MODEL_DECODER_GRAPH_H_
 
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
 
 struct ggml_context;
 struct ggml_cgraph;
@@ -16,14 +23,21 @@ struct LoadedModel;
 // The most that an AttentionBuilder may add, unless the options say otherwise.
 inline constexpr int kMaxAttentionNodesPerLayer = 24;
 
+// The attention of one layer. Tensors are F32; apart from `sinks` they may be strided views with
+// contiguous rows.
+struct AttentionCall {
+  int layer = 0;
+  ggml_tensor* q = nullptr;                // [head_dim, num_q_heads, T], after RoPE
+  ggml_tensor *k = nullptr, *v = nullptr;  // [head_dim, kv heads of the layer, T], k after RoPE
+  ggml_tensor* k_before_rope = nullptr;    // as k; null unless DecoderGraphOptions asked for it
+  ggml_tensor* sinks = nullptr;            // [num_q_heads]: a logit without a row; null: none
+};
+
 class AttentionBuilder {
  public:
   virtual ~AttentionBuilder() = default;
-  // q: [head_dim, num_q_heads, T], k, v: [head_dim, kv heads of the layer, T], all F32, q and k
-  // after RoPE, k_before_rope likewise (null unless DecoderGraphOptions asked for it); any of them
-  // may be a strided view with contiguous rows. Returns [head_dim * num_q_heads, T], F32.
-  virtual ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
-                              ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) = 0;
+  // Returns [head_dim * num_q_heads, T], F32. Called in the order of layers.
+  virtual ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) = 0;
 };
 
 struct DecoderGraphOptions {
@@ -43,6 +57,23 @@ struct DecoderGraphOptions {
   int attention_nodes_per_layer = kMaxAttentionNodesPerLayer;
 };
 
+// Sets the inputs of a graph whose tensors have memory.
+class GraphInputs {
+ public:
+  virtual ~GraphInputs() = default;
+  // At most as many tokens and output rows as the graph has; the rest of the inputs is zeros.
+  // `positions` are those of RoPE.
+  virtual void Set(std::span<const Token> tokens, std::span<const Position> positions,
+                   std::span<const int32_t> output_rows) = 0;
+};
+
+// Copies `values` into a tensor of 32-bit integers in host memory, and zeros behind them.
+void SetIntegers(ggml_tensor* tensor, std::span<const int32_t> values);
+
+// Whether a column of a product has the same bits whatever stands beside it, by the patch of ggml
+// (cmake/llama_cpp/ggml): then there is no need to keep columns apart.
+[[nodiscard]] bool IsOneForAllColumns(const ggml_tensor& weight);
+
 struct DecoderGraph {
   ggml_cgraph* graph = nullptr;
   ggml_tensor* tokens = nullptr;       // I32 [T], input; null where embeddings are
@@ -56,12 +87,21 @@ struct DecoderGraph {
   // By layer, where asked for: a number for each of its kv heads and T tokens, marked as outputs:
   // what the eviction logits are made of (c in hyperparameters.h).
   std::vector<ggml_tensor*> eviction_channels;
+  // Null: the inputs are the tensors above.
+  std::unique_ptr<GraphInputs> inputs;
+  // Holds tensors of the graph beside the context it was built in; null: there is none.
+  ggml_context* other_context = nullptr;
+
+  // REQUIRES: the tensors have host memory.
+  void SetInputs(std::span<const Token> token_values, std::span<const Position> position_values,
+                 std::span<const int32_t> output_row_values);
 };
 
 // Tensors are created in `ctx` (no_alloc); inputs and outputs are flagged for the allocator.
-[[nodiscard]] DecoderGraph BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
-                                             const DecoderGraphOptions& options,
-                                             AttentionBuilder& attention);
+// Errors: those of libllama's builders; ebb's own decoder has none.
+[[nodiscard]] Result<DecoderGraph> BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
+                                                     const DecoderGraphOptions& options,
+                                                     AttentionBuilder& attention);
 // Upper bounds for the context that holds the graph.
 [[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model,
                                        int attention_nodes_per_layer = kMaxAttentionNodesPerLayer);
@@ -69,15 +109,19 @@ struct DecoderGraph {
 // The logits of some tokens from what a decoder's graph left of them.
 struct LogitsGraph {
   ggml_cgraph* graph = nullptr;
-  ggml_tensor* outputs = nullptr;  // F32 [embed_dim, T], input
-  ggml_tensor* logits = nullptr;   // F32 [vocab_size, T]
+  ggml_tensor* outputs = nullptr;         // F32 [OutputFloats(), T], input
+  ggml_tensor* logits = nullptr;          // F32 [vocab_size, T]
+  ggml_context* other_context = nullptr;  // as in DecoderGraph
+  std::shared_ptr<void> owner;            // of other_context
 };
 
 // Bit for bit those that the decoder's graph has of as many tokens, or of any number with
 // one_token_at_a_time.
-[[nodiscard]] LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
-                                           int num_tokens, bool one_token_at_a_time);
-inline constexpr int kLogitsGraphMaxNodes = 8;
+[[nodiscard]] Result<LogitsGraph> BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
+                                                   int num_tokens, bool one_token_at_a_time);
+inline constexpr int kLogitsGraphMaxNodes = 64;
+// The floats that a graph leaves of one token for BuildLogitsGraph().
+[[nodiscard]] int OutputFloats(const LoadedModel& model);
 
 }  // namespace ebb
 

@@ -280,18 +280,9 @@ Status ReadRopeScaling(const FamilyKeys& keys, RopeScalingChoice* choice) {
 // What the user asked for instead of the file's own scaling.
 Status OverrideRopeScaling(const ModelOptions& options, RopeScalingChoice* choice,
                            Hyperparameters* h) {
-  const bool scales =
-      options.rope_scaling == RopeScaling::kLinear || options.rope_scaling == RopeScaling::kYarn;
-  if (scales && !(std::isfinite(options.rope_factor) && options.rope_factor > 1)) {
-    return InvalidArgument(
-        fmt::format("rope scaling needs a factor above 1, found {}", options.rope_factor));
-  }
-  if (!scales && options.rope_factor != 0) {
-    return InvalidArgument(fmt::format(
-        "a rope factor ({}) needs linear or yarn scaling to go with it", options.rope_factor));
-  }
+  EBB_RETURN_IF_ERROR(CheckRopeOptions(options));
   if (options.rope_scaling == RopeScaling::kFromFile) return OkStatus();
-  *choice = {.kind = options.rope_scaling, .factor = scales ? options.rope_factor : 1};
+  *choice = {.kind = options.rope_scaling, .factor = std::max(1.0f, options.rope_factor)};
   const double context = static_cast<double>(h->rope_original_context) * choice->factor;
   if (context > kMaxContext) {
     return InvalidArgument(fmt::format("a rope factor of {} makes the context longer than {}",
@@ -314,6 +305,20 @@ void ApplyRopeScaling(const RopeScalingChoice& choice, Hyperparameters* h) {
 }
 
 }  // namespace
+
+Status CheckRopeOptions(const ModelOptions& options) {
+  const bool scales =
+      options.rope_scaling == RopeScaling::kLinear || options.rope_scaling == RopeScaling::kYarn;
+  if (scales && !(std::isfinite(options.rope_factor) && options.rope_factor > 1)) {
+    return InvalidArgument(
+        fmt::format("rope scaling needs a factor above 1, found {}", options.rope_factor));
+  }
+  if (!scales && options.rope_factor != 0) {
+    return InvalidArgument(fmt::format(
+        "a rope factor ({}) needs linear or yarn scaling to go with it", options.rope_factor));
+  }
+  return OkStatus();
+}
 
 Status ReadEvictionMarks(const GgufFile& file, const ModelFamily& family,
                          Hyperparameters* hparams) {

@@ -24,6 +24,9 @@ namespace ebb {
 [[nodiscard]] Status ReadEvictionMarks(const GgufFile& file, const ModelFamily& family,
                                        Hyperparameters* hparams);
 
+// InvalidArgument unless the options' rope scaling and factor go together.
+[[nodiscard]] Status CheckRopeOptions(const ModelOptions& options);
+
 // Everything but vocab_size, which the tokenizer and the embedding table settle. Errors: Corrupt
 // (missing key, wrong type, sizes that do not fit each other or that no model has); Unsupported;
 // InvalidArgument (the options' rope scaling).

@@ -46,6 +46,11 @@ struct Hyperparameters {
   float yarn_beta_slow = 1;
   int rope_original_context = 0;
   float rope_base_in_windows = 0;  // of layers with a window, whose frequencies are not scaled
+  // What the graph of the model allows: RoPE that the engine can apply to keys again, for other
+  // positions; keys before RoPE and outputs of blocks, which some policies watch.
+  bool can_rotate_keys = true;
+  bool has_keys_before_rope = true;
+  bool has_hidden_states = true;
   // For a model that marks rows: see hyperparameters.h.
   EvictionLayout eviction_layout = EvictionLayout::kNone;
   int eviction_window = 0;        // tokens; 0: it marks none
@@ -109,6 +114,7 @@ inline constexpr ggml_tensor* LayerWeights::*kLayerWeights[] = {
 static_assert(sizeof(LayerWeights) ==
               sizeof(kLayerWeights) / sizeof(kLayerWeights[0]) * sizeof(ggml_tensor*));
 
+class LibraryModel;    // src/model/library/library_model.h
 class ModelChat;       // src/model/chat/chat.h
 struct WeightBuffers;  // src/model/weights.h
 struct LlamaModelDeleter {
@@ -116,10 +122,11 @@ struct LlamaModelDeleter {
 };
 
 struct LoadedModel {
-  const ModelFamily* family = nullptr;
-  std::string name;          // general.name
-  std::string adapter_name;  // of the adapter's file; empty: there is none
-  std::string type_name;     // most frequent weight type, "Q4_1"
+  const ModelFamily* family = nullptr;  // null: libllama builds the graph
+  std::string family_name;              // general.architecture
+  std::string name;                     // general.name
+  std::string adapter_name;             // of the adapter's file; empty: there is none
+  std::string type_name;                // most frequent weight type, "Q4_1"
   Hyperparameters hparams;
   ModelShape shape;
   uint64_t weight_bytes = 0;  // as WeightLoader counts
@@ -129,12 +136,14 @@ struct LoadedModel {
 
   ggml_tensor* token_embedding = nullptr;  // [embed_dim, vocab_size]
   ggml_tensor* output_norm = nullptr;
-  ggml_tensor* output = nullptr;  // token_embedding when tied
-  std::vector<LayerWeights> layers;
+  ggml_tensor* output = nullptr;     // token_embedding when tied
+  std::vector<LayerWeights> layers;  // where libllama builds the graph: factors of RoPE alone
 
   std::unique_ptr<WeightBuffers> buffers;
   std::unique_ptr<WeightBuffers> adapter_buffers;               // null: there is no adapter
   std::unique_ptr<llama_model, LlamaModelDeleter> vocab_model;  // vocab_only: tokenizer, template
+
+  std::unique_ptr<LibraryModel> library;  // null: ebb's own decoder builds the graph
 
   std::unique_ptr<ModelChat> chat;  // the template of vocab_model
   size_t longest_token_bytes = 1;   // of the vocabulary

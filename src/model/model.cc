@@ -18,6 +18,7 @@
 #include "src/model/gguf_file.h"
 #include "src/model/hyperparameters.h"
 #include "src/model/layout.h"
+#include "src/model/library/library_model.h"
 #include "src/model/loaded_model.h"
 #include "src/model/vocabulary.h"
 #include "src/model/weights.h"
@@ -66,21 +67,68 @@ Status CheckNotSplit(const GgufFile& file) {
                   part + 1, num_parts));
 }
 
-// Everything that can be known without touching a weight.
-Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
-  // First, since the first part alone has the rest of the metadata.
-  EBB_RETURN_IF_ERROR(CheckNotSplit(file));
-  std::string architecture;
-  EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &architecture));
-  EBB_ASSIGN_OR_RETURN(model->family, FindModelFamily(architecture));
+// libllama's builders serve mixtures of experts and the families that ebb's own decoder does not
+// know. Anything else that is unusual in a file of a known family is refused: libllama ignores
+// metadata that its builder of that family does not expect.
+Result<GraphSource> ChooseGraph(const GgufFile& file, const std::string& family,
+                                GraphSource wanted) {
+  if (wanted != GraphSource::kAuto) return wanted;
+  if (!FindModelFamily(family).ok()) return GraphSource::kLibrary;
+  uint32_t num_experts = 0;
+  EBB_RETURN_IF_ERROR(file.Read(family + ".expert_count", GgufFile::Need::kOptional, &num_experts));
+  return num_experts == 0 ? GraphSource::kOwn : GraphSource::kLibrary;
+}
+
+// For ebb's own decoder.
+Status DescribeOwn(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+  EBB_ASSIGN_OR_RETURN(model->family, FindModelFamily(model->family_name));
   EBB_ASSIGN_OR_RETURN(model->hparams, ReadHyperparameters(file, *model->family, options));
   EBB_ASSIGN_OR_RETURN(model->hparams.vocab_size, CountTokens(file));
-  EBB_ASSIGN_OR_RETURN(model->name, file.ReadName());
   model->shape = ShapeOf(model->hparams);
   return OkStatus();
 }
 
-// What was declared, and the tokenizer.
+// Everything that can be known without touching a weight.
+Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+  // First, since the first part alone has the rest of the metadata.
+  EBB_RETURN_IF_ERROR(CheckNotSplit(file));
+  std::string& family = model->family_name;
+  EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &family));
+  EBB_ASSIGN_OR_RETURN(model->name, file.ReadName());
+  EBB_ASSIGN_OR_RETURN(const GraphSource source, ChooseGraph(file, family, options.graph));
+  if (source == GraphSource::kOwn) return DescribeOwn(file, options, model);
+  EBB_ASSIGN_OR_RETURN(model->library, LibraryModel::Open(file, options));
+  model->family = nullptr;
+  model->hparams = model->library->hparams();
+  model->shape = ShapeOf(model->hparams);
+  model->layers.resize(model->hparams.num_layers);
+  for (int i = 0; i < model->hparams.num_layers; ++i) {
+    model->layers[i].rope_factors = model->library->RopeFactors(i);
+  }
+  return OkStatus();
+}
+
+// Enters the tokenizer and the chat template into the model.
+void SetVocabulary(VocabModel vocab_model, LoadedModel* model) {
+  model->vocab_model = std::move(vocab_model);
+  model->chat = std::make_unique<ModelChat>(model->vocab_model.get());
+  model->longest_token_bytes = LongestTokenBytes(*model->vocab_model);
+}
+
+// The weights where libllama builds the graph; its model has the tokenizer too.
+Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+  model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
+  file.mapping().Prefetch();
+  model->fingerprint = file.Fingerprint();
+  model->buffers = std::make_unique<WeightBuffers>();
+  EBB_RETURN_IF_ERROR(model->library->LoadWeights(file, options.weights, model->buffers.get()));
+  SetVocabulary(model->library->TakeModel(), model);
+  model->weight_bytes = model->library->weight_bytes();
+  model->lookup_bytes = model->library->lookup_bytes();
+  return OkStatus();
+}
+
+// The weights that were declared, and the tokenizer.
 Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader& loader,
                  LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
@@ -94,9 +142,8 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader
   Result<VocabModel> vocab_model = vocabulary.get();
   EBB_RETURN_IF_ERROR(loaded);
   FillKeptChannels(*model);
-  EBB_ASSIGN_OR_RETURN(model->vocab_model, std::move(vocab_model));
-  model->chat = std::make_unique<ModelChat>(model->vocab_model.get());
-  model->longest_token_bytes = LongestTokenBytes(*model->vocab_model);
+  EBB_RETURN_IF_ERROR(vocab_model.status());
+  SetVocabulary(*std::move(vocab_model), model);
   model->weight_bytes = loader.weight_bytes();
   model->lookup_bytes = loader.lookup_bytes();
   return OkStatus();
@@ -105,6 +152,21 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader
 Status InFile(const std::string& path, const Status& status) {
   if (status.ok()) return status;
   return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+}
+
+}  // namespace
+
+namespace {
+
+Status LoadOwnParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+  WeightLoader loader(file, options.weights, MaxDeclarations(model->hparams), options.for_device);
+  EBB_RETURN_IF_ERROR(InFile(options.path, DeclareWeights(file, loader, model)));
+  std::unique_ptr<Adapter> adapter;
+  if (!options.adapter.empty()) {
+    EBB_ASSIGN_OR_RETURN(adapter, Adapter::Declare(options.adapter, options.weights, model));
+  }
+  EBB_RETURN_IF_ERROR(InFile(options.path, LoadParts(file, options, loader, model)));
+  return adapter == nullptr ? OkStatus() : adapter->Load(model);
 }
 
 }  // namespace
@@ -130,14 +192,15 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
   auto loaded = std::make_unique<LoadedModel>();
   loaded->for_device = options.for_device;
   EBB_RETURN_IF_ERROR(InFile(options.path, Describe(file, options, loaded.get())));
-  WeightLoader loader(file, options.weights, MaxDeclarations(loaded->hparams), options.for_device);
-  EBB_RETURN_IF_ERROR(InFile(options.path, DeclareWeights(file, loader, loaded.get())));
-  std::unique_ptr<Adapter> adapter;
-  if (!options.adapter.empty()) {
-    EBB_ASSIGN_OR_RETURN(adapter, Adapter::Declare(options.adapter, options.weights, loaded.get()));
+  if (loaded->library != nullptr) {
+    if (!options.adapter.empty()) {
+      return Unsupported(fmt::format("{}: models of the family \"{}\" take no adapter",
+                                     options.path, loaded->family_name));
+    }
+    EBB_RETURN_IF_ERROR(InFile(options.path, LoadLibraryParts(file, options, loaded.get())));
+  } else {
+    EBB_RETURN_IF_ERROR(LoadOwnParts(file, options, loaded.get()));
   }
-  EBB_RETURN_IF_ERROR(InFile(options.path, LoadParts(file, options, loader, loaded.get())));
-  if (adapter != nullptr) EBB_RETURN_IF_ERROR(adapter->Load(loaded.get()));
   loaded->buffers->mapping = GgufFile::TakeMapping(std::move(file));
   // Weights that were read while another program wrote them may be anything.
   EBB_RETURN_IF_ERROR(loaded->CheckFilesUnchanged());
@@ -145,10 +208,13 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
 }
 
 const ModelShape& Model::shape() const { return loaded_->shape; }
-std::string_view Model::family() const { return loaded_->family->name; }
+std::string_view Model::family() const { return loaded_->family_name; }
+GraphSource Model::graph_source() const {
+  return loaded_->library == nullptr ? GraphSource::kOwn : GraphSource::kLibrary;
+}
 std::string Model::description() const {
   const std::string& adapter = loaded_->adapter_name;
-  return fmt::format("{}, {}, {}{}", loaded_->name, loaded_->family->name, loaded_->type_name,
+  return fmt::format("{}, {}, {}{}", loaded_->name, loaded_->family_name, loaded_->type_name,
                      adapter.empty() ? "" : ", adapter " + adapter);
 }
 uint64_t Model::weight_bytes() const { return loaded_->weight_bytes; }

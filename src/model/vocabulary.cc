@@ -46,8 +46,13 @@ Status CheckTokenizerKind(const GgufFile& file) {
       fmt::format("tokenizer \"{}\" is not supported; supported are llama and gpt2", kind));
 }
 
+}  // namespace
+
+void LlamaModelDeleter::operator()(llama_model* model) const { llama_model_free(model); }
+
 // libllama aborts when it is to add a token that the vocabulary does not have.
-Status CheckAddedTokens(const llama_vocab* vocab) {
+Status CheckAddedTokens(const llama_model& vocab_model) {
+  const llama_vocab* vocab = llama_model_get_vocab(&vocab_model);
   const bool bos_missing =
       llama_vocab_get_add_bos(vocab) && llama_vocab_bos(vocab) == LLAMA_TOKEN_NULL;
   const bool eos_missing =
@@ -61,9 +66,15 @@ Status CheckAddedTokens(const llama_vocab* vocab) {
                                            : "separator"));
 }
 
-}  // namespace
-
-void LlamaModelDeleter::operator()(llama_model* model) const { llama_model_free(model); }
+Status CheckTokenizer(const GgufFile& file) {
+  EBB_RETURN_IF_ERROR(CheckTokenizerKind(file));
+#ifndef EBB_LLAMA_IS_PATCHED
+  std::vector<std::string_view> tokens;
+  EBB_RETURN_IF_ERROR(file.ReadStrings(kTokensKey, &tokens));
+  EBB_RETURN_IF_ERROR(CheckTokensDiffer(tokens));
+#endif
+  return OkStatus();
+}
 
 Result<int> CountTokens(const GgufFile& file) {
   std::vector<std::string_view> tokens;
@@ -76,12 +87,7 @@ Result<int> CountTokens(const GgufFile& file) {
 }
 
 Result<VocabModel> LoadVocabulary(const GgufFile& file) {
-  EBB_RETURN_IF_ERROR(CheckTokenizerKind(file));
-#ifndef EBB_LLAMA_IS_PATCHED
-  std::vector<std::string_view> tokens;
-  EBB_RETURN_IF_ERROR(file.ReadStrings(kTokensKey, &tokens));
-  EBB_RETURN_IF_ERROR(CheckTokensDiffer(tokens));
-#endif
+  EBB_RETURN_IF_ERROR(CheckTokenizer(file));
   const LlamaErrorScope errors;
   llama_model_params params = llama_model_default_params();
   params.vocab_only = true;
@@ -95,7 +101,7 @@ Result<VocabModel> LoadVocabulary(const GgufFile& file) {
     }
     return Corrupt(fmt::format("the tokenizer does not load: {}", errors.FirstError()));
   }
-  EBB_RETURN_IF_ERROR(CheckAddedTokens(llama_model_get_vocab(model.get())));
+  EBB_RETURN_IF_ERROR(CheckAddedTokens(*model));
   return model;
 }
 

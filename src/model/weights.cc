@@ -33,13 +33,13 @@ bool HasHugePages() {
   return std::getline(file, modes) && modes.find("[never]") == std::string::npos;
 }
 
+}  // namespace
+
 bool RunsFasterFromHugePages(const GgufFile& file) {
   size_t bytes = 0;
   for (const GgufTensor& tensor : file.tensors()) bytes += tensor.data.size();
   return bytes >= kMinBytesForHugePages && bytes <= kMaxBytesForHugePages && HasHugePages();
 }
-
-}  // namespace
 
 WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors,
                            bool for_device)

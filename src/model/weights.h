@@ -30,6 +30,9 @@ struct WeightBuffers {
   std::vector<std::unique_ptr<ggml_backend_buffer, GgmlDeleter>> buffers;
 };
 
+// Whether weights of this size are faster to read from huge pages, which the system has.
+[[nodiscard]] bool RunsFasterFromHugePages(const GgufFile& file);
+
 // Declares weights, checking them against the file, then loads all of them at once. Declared
 // tensors have no data before Load().
 class WeightLoader {

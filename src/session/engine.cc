@@ -56,6 +56,15 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
     return InvalidArgument("eviction logits asked for; " + model.description() +
                            " marks no rows: it was not trained to");
   }
+  const Hyperparameters& hparams = model.loaded().hparams;
+  if (needs.keys_before_rope && !hparams.has_keys_before_rope) {
+    return Unsupported("keys before RoPE asked for; the graph of " + model.description() +
+                       " does not have them");
+  }
+  if (!needs.hidden_layers.empty() && !hparams.has_hidden_states) {
+    return Unsupported("hidden states asked for; the graph of " + model.description() +
+                       " does not name them");
+  }
   for (const int layer : needs.hidden_layers) {
     if (layer < 0 || layer >= shape.num_layers) {
       return InvalidArgument("hidden state of layer " + std::to_string(layer) +
@@ -184,6 +193,11 @@ Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOp
     return InvalidArgument("policy \"" + policy.name +
                            "\" compares keys of different steps, which rotating keys anew would "
                            "tear apart; choose another policy");
+  }
+  if (RotatesKeys(options.past_context, policy) && !core.model->loaded().hparams.can_rotate_keys) {
+    return Unsupported("keys cannot be rotated to other positions in " +
+                       core.model->description() +
+                       ": RoPE is not the last operation on them, or it differs between layers");
   }
   return CheckNeeds(StepSettler::Needs(policy), *core.model, context);
 }

@@ -56,16 +56,18 @@ AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, const Attent
     : scratch_(scratch), path_(path), layers_(num_layers) {}
 AttentionOp::~AttentionOp() = default;
 
-ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int index, ggml_tensor* q,
-                                 ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) {
-  Layer& layer = layers_[index];
+ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) {
+  ggml_tensor *const q = call.q, *const k = call.k, *const v = call.v;
+  ggml_tensor* const k_before_rope = call.k_before_rope;
+  Layer& layer = layers_[call.layer];
   layer = {.op = this,
-           .index = index,
+           .index = call.layer,
            .kv_heads = static_cast<int>(k->ne[1]),
            .q = q,
            .k = k,
            .v = v,
-           .k_before_rope = k_before_rope};
+           .k_before_rope = k_before_rope,
+           .sinks = call.sinks};
   const auto node = [&](std::array<int64_t, 2> size, std::initializer_list<ggml_tensor*> sources,
                         ggml_custom_op_t run, void* userdata) {
     std::vector<ggml_tensor*> args(sources);
@@ -102,6 +104,10 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int inde
   }
   ggml_build_forward_expand(graph, last);
   return layer.out;
+}
+
+const float* AttentionOp::Layer::Sinks() const {
+  return sinks == nullptr ? nullptr : static_cast<const float*>(sinks->data);
 }
 
 void AttentionOp::SetWork(const StepWork* work) {
@@ -259,6 +265,7 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
        .mass_elements = {},
        .q = HeadOf(layer.q, token, 0),
        .out = static_cast<float*>(layer.out->data) + size_t(token) * layer.out->ne[0],
+       .sinks = layer.Sinks(),
        .mass = sequence.signals->Mass(layer.index)});
   if (sequence.selector != nullptr) PlanSelected(fold, sequence, token);
   if (rows[0].window > 0) PlanWindow(fold, sequence, token);
@@ -413,6 +420,7 @@ void AttentionOp::PlanTiles(const Layer& layer) {
                          .q = HeadOf(layer.q, sequence.first_token, 0),
                          .q_token_stride = layer.q->nb[2] / sizeof(float),
                          .out = out + size_t(sequence.first_token) * layer.out->ne[0],
+                         .sinks = layer.Sinks(),
                          .mass = sequence.signals->Mass(layer.index)});
   }
 }

@@ -100,8 +100,7 @@ class AttentionOp final : public AttentionBuilder {
   AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionPath& path);
   ~AttentionOp() override;
 
-  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
-                      ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override;
+  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) override;
   // The step to run next. REQUIRES: it fits the graph's shape, whose tensors have memory; outlives
   // the run.
   void SetWork(const StepWork* work);
@@ -113,7 +112,10 @@ class AttentionOp final : public AttentionBuilder {
     int index = 0;
     int kv_heads = 0;
     ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *k_before_rope = nullptr;
+    ggml_tensor* sinks = nullptr;
     ggml_tensor* out = nullptr;
+    // [num_q_heads]; null: there are none.
+    [[nodiscard]] const float* Sinks() const;
     struct Fold {
       const Layer* layer = nullptr;
       int index = 0;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstring>
 #include <list>
@@ -73,13 +74,23 @@ struct DeferredLogits {
   LogitsGraph graph;
 };
 
-// Leaves tensors as if nothing had been allocated for them; what views the weights stays.
-void TakeFromBuffers(ggml_context* tensors) {
-  for (ggml_tensor* tensor = ggml_get_first_tensor(tensors); tensor != nullptr;
-       tensor = ggml_get_next_tensor(tensors, tensor)) {
-    if (tensor->view_src != nullptr && tensor->view_src->data != nullptr) continue;
-    tensor->buffer = nullptr;
-    tensor->data = nullptr;
+// The contexts that hold the tensors of a graph.
+using GraphContexts = std::array<ggml_context*, 2>;
+
+// Leaves tensors as if nothing had been allocated for them; views of the weights stay. Views go
+// after everything that they may be views of.
+void TakeFromBuffers(const GraphContexts& contexts) {
+  for (const bool takes_views : {false, true}) {
+    for (ggml_context* context : contexts) {
+      if (context == nullptr) continue;
+      for (ggml_tensor* tensor = ggml_get_first_tensor(context); tensor != nullptr;
+           tensor = ggml_get_next_tensor(context, tensor)) {
+        if ((tensor->view_src != nullptr) != takes_views) continue;
+        if (takes_views && tensor->view_src->data != nullptr) continue;
+        tensor->buffer = nullptr;
+        tensor->data = nullptr;
+      }
+    }
   }
 }
 
@@ -123,15 +134,6 @@ GraphShape ShapeOf(const StepWork& work) {
                    .logits = !work.deferred_logits,
                    .one_token_at_a_time = work.one_token_at_a_time && work.tokens.size() > 1};
   return shape;
-}
-
-// The first elements; what the graph has beyond them is 0.
-template <typename T>
-void SetInput(ggml_tensor* to, const std::vector<T>& from) {
-  if (to == nullptr) return;
-  const size_t used = from.size() * sizeof(T);
-  std::memcpy(to->data, from.data(), used);
-  std::memset(static_cast<char*>(to->data) + used, 0, ggml_nbytes(to) - used);
 }
 
 // Reserves a quarter more: each step adds a row.
@@ -184,7 +186,7 @@ struct GraphRunner::Impl {
   Status Build(const GraphShape& shape);
   Status BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time);
   Status MakeBuffers();
-  Status PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph, int num_tokens);
+  Status PutIntoBuffers(const GraphContexts& contexts, ggml_cgraph* graph, int num_tokens);
   void Reserve(const StepWork& work, const AttentionPath& path);
   void ReserveFolds(const StepWork& work, int num_folds);
   void ReserveSelection(const StepWork& work);
@@ -281,8 +283,8 @@ Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
     EBB_RETURN_IF_ERROR(Build(shape));
   }
   StepGraph* graph = &graphs.front();
-  EBB_RETURN_IF_ERROR(
-      PutIntoBuffers(graph->ctx.get(), graph->graph.graph, graph->shape.options.num_tokens));
+  EBB_RETURN_IF_ERROR(PutIntoBuffers({graph->ctx.get(), graph->graph.other_context},
+                                     graph->graph.graph, graph->shape.options.num_tokens));
   return graph;
 }
 
@@ -296,7 +298,7 @@ Status GraphRunner::Impl::MakeBuffers() {
 }
 
 // Planned anew each time: ggml would take another graph's plan where the sizes allow it.
-Status GraphRunner::Impl::PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph,
+Status GraphRunner::Impl::PutIntoBuffers(const GraphContexts& contexts, ggml_cgraph* graph,
                                          int num_tokens) {
   if (in_buffers == graph) return OkStatus();
   in_buffers = nullptr;
@@ -304,7 +306,7 @@ Status GraphRunner::Impl::PutIntoBuffers(ggml_context* tensors, ggml_cgraph* gra
     EBB_RETURN_IF_ERROR(MakeBuffers());
   }
   tokens_in_buffers = std::max(tokens_in_buffers, num_tokens);
-  TakeFromBuffers(tensors);
+  TakeFromBuffers(contexts);
   if (!ggml_gallocr_reserve(buffers.get(), graph) ||
       !ggml_gallocr_alloc_graph(buffers.get(), graph)) {
     return ResourceExhausted("no memory for the compute buffers of a step of " +
@@ -334,7 +336,8 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.path);
   graph.ctx = MakeGraphContext(DecoderGraphMaxNodes(model));
   if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
-  graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
+  EBB_ASSIGN_OR_RETURN(graph.graph,
+                       BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op));
   graphs.push_front(std::move(graph));
   ++num_graphs_built;
   return OkStatus();
@@ -451,9 +454,7 @@ Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
   const GraphShape shape = ShapeOf(work);
   impl_->Reserve(work, shape.path);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
-  SetInput(graph->graph.tokens, work.tokens);
-  SetInput(graph->graph.positions, work.rope_positions);
-  SetInput(graph->graph.output_rows, work.output_rows);
+  graph->graph.SetInputs(work.tokens, work.rope_positions, work.output_rows);
   for (const SequenceStep& sequence : work.sequences) {
     EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging());
     for (const RowFollower& follower : sequence.followers) follower.cache->FindAddresses();
@@ -519,7 +520,7 @@ std::span<const float> GraphRunner::outputs() const {
 }
 size_t GraphRunner::OutputFloats() const {
   if (impl_->on_device != nullptr) return impl_->model.hparams.vocab_size;
-  return impl_->model.output->ne[0];
+  return ebb::OutputFloats(impl_->model);
 }
 
 Status GraphRunner::Impl::BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time) {
@@ -532,8 +533,9 @@ Status GraphRunner::Impl::BuildDeferredLogits(size_t num_tokens, bool one_token_
   later = {.one_token_at_a_time = one_token_at_a_time, .ctx = nullptr, .graph = {}};
   later.ctx = MakeGraphContext(kLogitsGraphMaxNodes);
   if (later.ctx == nullptr) return ResourceExhausted("no memory for a graph");
-  later.graph =
-      BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), one_token_at_a_time);
+  EBB_ASSIGN_OR_RETURN(
+      later.graph,
+      BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), one_token_at_a_time));
   return OkStatus();
 }
 
@@ -545,8 +547,8 @@ Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool one_token
   const size_t num_tokens = outputs.size() / OutputFloats();
   EBB_RETURN_IF_ERROR(impl_->BuildDeferredLogits(num_tokens, one_token_at_a_time));
   const LogitsGraph& graph = impl_->later.graph;
-  EBB_RETURN_IF_ERROR(
-      impl_->PutIntoBuffers(impl_->later.ctx.get(), graph.graph, static_cast<int>(num_tokens)));
+  EBB_RETURN_IF_ERROR(impl_->PutIntoBuffers({impl_->later.ctx.get(), graph.other_context},
+                                            graph.graph, static_cast<int>(num_tokens)));
   std::memcpy(graph.outputs->data, outputs.data(), outputs.size_bytes());
   const ggml_status status = ggml_backend_graph_compute(impl_->backend.get(), graph.graph);
   if (status != GGML_STATUS_SUCCESS) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ebb/engine.h"
@@ -42,13 +43,21 @@ inline RandomGgufOptions SmallModelOptions() {
 // so that what holds there is seen to hold on a device. Null: it is not set.
 inline const char* OtherDevice() { return std::getenv("EBB_TEST_ENGINE_DEVICE"); }
 
+// EBB_TEST_ENGINE_GRAPH=library: libllama's builders make the graphs of the models, so that what
+// holds for ebb's own decoder is seen to hold for them.
+inline GraphSource TestedGraph() {
+  const char* name = std::getenv("EBB_TEST_ENGINE_GRAPH");
+  return name != nullptr && std::string_view(name) == "library" ? GraphSource::kLibrary
+                                                                : GraphSource::kAuto;
+}
+
 inline std::shared_ptr<const Model> RandomModel(const RandomGgufOptions& shape,
                                                 bool for_device = OtherDevice() != nullptr) {
   const TempFolder folder;
   const std::string path = folder.File("random.gguf");
   const Status written = WriteRandomGguf(shape, path);
   EXPECT_TRUE(written.ok()) << written.ToString();
-  auto model = Model::Load({.path = path, .for_device = for_device});
+  auto model = Model::Load({.path = path, .for_device = for_device, .graph = TestedGraph()});
   EXPECT_TRUE(model.ok()) << model.status().ToString();
   return *model;
 }

@@ -21,17 +21,17 @@ class NativeAttention : public AttentionBuilder {
   explicit NativeAttention(const Model& model)
       : shape_(model.shape()), scale_(model.attention_scale()) {}
 
-  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
-                      ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override {
+  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) override {
+    ggml_tensor *const q = call.q, *const k = call.k, *const v = call.v;
     const int64_t num_tokens = q->ne[2];
-    ggml_tensor*& mask = masks_[shape_.Window(layer)];
+    ggml_tensor*& mask = masks_[shape_.Window(call.layer)];
     if (mask == nullptr) {
       mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, num_tokens, num_tokens);
       ggml_set_input(mask);
     }
     keys_.push_back(Keep(ctx, graph, k));
     queries_.push_back(Keep(ctx, graph, q));
-    keys_before_rope_.push_back(Keep(ctx, graph, k_before_rope));
+    keys_before_rope_.push_back(Keep(ctx, graph, call.k_before_rope));
     ggml_tensor* scores = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_permute(ctx, k, 0, 2, 1, 3)),
                                        ggml_permute(ctx, q, 0, 2, 1, 3));  // [T, T, q heads]
     scores = ggml_soft_max_ext(ctx, scores, mask, scale_, 0);
@@ -88,10 +88,6 @@ std::vector<float> Read(const ggml_tensor* tensor) {
   return values;
 }
 
-void Set(ggml_tensor* tensor, std::span<const int32_t> values) {
-  ggml_backend_tensor_set(tensor, values.data(), 0, values.size_bytes());
-}
-
 }  // namespace
 
 GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
@@ -114,7 +110,7 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
                  .mem_buffer = nullptr,
                  .no_alloc = true}));
   NativeAttention attention(model);
-  const DecoderGraph graph = BuildDecoderGraph(loaded, ctx.get(), graph_options, attention);
+  DecoderGraph graph = *BuildDecoderGraph(loaded, ctx.get(), graph_options, attention);
 
   const std::unique_ptr<ggml_backend, Free> backend(ggml_backend_cpu_init());
   ggml_backend_cpu_set_n_threads(backend.get(), 1);
@@ -123,9 +119,7 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
   ggml_gallocr_alloc_graph(allocator.get(), graph.graph);
   std::vector<int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
-  Set(graph.tokens, tokens);
-  Set(graph.positions, positions);
-  if (graph.output_rows != nullptr) Set(graph.output_rows, options.output_rows);
+  graph.SetInputs(tokens, positions, options.output_rows);
   attention.SetMasks();
   ggml_backend_graph_compute(backend.get(), graph.graph);
 

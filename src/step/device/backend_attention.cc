@@ -64,9 +64,11 @@ int BackendAttention::NodesPerLayer(std::span<const BackendSequence> sequences, 
   return nodes;
 }
 
-ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int layer,
-                                      ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
-                                      ggml_tensor* k_before_rope) {
+ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
+                                      const AttentionCall& call) {
+  const int layer = call.layer;
+  ggml_tensor *const q = call.q, *const k = call.k, *const v = call.v;
+  ggml_tensor* const k_before_rope = call.k_before_rope;
   const int64_t num_tokens = q->ne[2];
   const int64_t head_dim = q->ne[0], heads = k->ne[1];
   const auto keep = [&](bool is_wanted, ggml_tensor* heads_of_tokens,

@@ -100,8 +100,7 @@ class BackendAttention final : public AttentionBuilder {
                    const std::vector<BackendSequence>& sequences, const Wanted& wanted,
                    BackendTensors* tensors);
 
-  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
-                      ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override;
+  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) override;
 
   // Elements before layer `layer` in lists with one element a kv head: of all layers for
   // num_layers.

@@ -377,8 +377,8 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
           kept(GGML_TYPE_F32, RoundUp(model_.hparams.num_q_heads, kFloats), num_layers);
     }
   }
-  graph.graph =
-      BuildDecoderGraph(weights_->model(), context, graph.shape.options, *graph.attention);
+  EBB_ASSIGN_OR_RETURN(graph.graph, BuildDecoderGraph(weights_->model(), context,
+                                                      graph.shape.options, *graph.attention));
   EBB_RETURN_IF_ERROR(CheckSupported(graph));
   graphs_.splice(graphs_.begin(), made);
   ++num_graphs_built_;

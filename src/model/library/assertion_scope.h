@@ -1,0 +1,19 @@
+// Turns failed assertions of ggml and libllama into errors.
+#ifndef EBB_MODEL_LIBRARY_ASSERTION_SCOPE_H_
+#define EBB_MODEL_LIBRARY_ASSERTION_SCOPE_H_
+
+#include <functional>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+// Runs `work`. Returns Corrupt with the text of the assertion if one of ggml or libllama fails on
+// this thread meanwhile, or with the text of a std::exception that escapes; ResourceExhausted for
+// std::bad_alloc. An assertion that fails on another thread still ends the process. Memory that
+// libllama held at a failed assertion is leaked.
+[[nodiscard]] Status RunChecked(const std::function<Status()>& work);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_LIBRARY_ASSERTION_SCOPE_H_

@@ -1,0 +1,77 @@
+// Replaces libllama's KV cache in a graph that libllama built by ebb's own attention.
+//
+// With flash attention on, every attention over a cache is one GGML_OP_FLASH_ATTN_EXT node, and
+// rows are stored by GGML_OP_SET_ROWS into tensors named cache_k_lN and cache_v_lN. The rewriter
+// relies on nothing else. CheckRewritten() then refuses a graph in which any node still reads
+// libllama's cache or one of its masks, so that an unknown kind of attention is refused and never
+// computed wrongly.
+#ifndef EBB_MODEL_LIBRARY_GRAPH_REWRITE_H_
+#define EBB_MODEL_LIBRARY_GRAPH_REWRITE_H_
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/model/library/internals.h"
+
+namespace ebb {
+
+// One attention over a cache, as libllama's graph has it.
+struct CacheAttention {
+  int layer = 0;                // libllama's number of the layer whose rows are read
+  ggml_tensor* node = nullptr;  // GGML_OP_FLASH_ATTN_EXT
+  ggml_tensor* q = nullptr;     // [key_dim, T, query heads]
+  ggml_tensor *k = nullptr,
+              *v = nullptr;  // [dim * kv heads, T]; null: the layer has its rows already
+  ggml_tensor* sinks = nullptr;
+  int key_dim = 0, value_dim = 0, num_q_heads = 0, num_kv_heads = 0;
+  float scale = 0, soft_cap = 0, alibi_bias = 0;
+  bool value_in_key = false;  // values are the first elements of keys
+  bool in_window = false;     // by the mask it has
+};
+
+// The tensors of a finished graph that belong to libllama's cache, and the attentions over it.
+struct CacheUse {
+  std::map<const ggml_tensor*, std::pair<int, char>> cache;  // tensor -> (layer, 'k' or 'v')
+  std::set<const ggml_tensor*> masks, window_masks;
+  std::vector<CacheAttention> attentions;  // in the order of the graph
+
+  // The layer and kind of a cache tensor or of a view of one; {-1, 0}: neither.
+  [[nodiscard]] std::pair<int, char> PlaceOf(const ggml_tensor* tensor) const;
+  [[nodiscard]] bool IsMask(const ggml_tensor* tensor) const {
+    return masks.contains(tensor) || window_masks.contains(tensor);
+  }
+};
+
+// Errors: Unsupported, for attention of another kind.
+[[nodiscard]] Result<CacheUse> FindCacheUse(llm_graph_result* built);
+
+// The ROPE node whose result, seen through views and reshapes, are the keys; null: there is none.
+[[nodiscard]] ggml_tensor* RopeOf(ggml_tensor* keys);
+
+struct RewriteOptions {
+  bool one_token_at_a_time = false;  // products take each token as a plane of its own
+  // Nodes that follow this tensor in the graph are left out; null: none are.
+  const ggml_tensor* last = nullptr;
+  // Only these descendants of `first`, which becomes an input, are kept; null: all are.
+  ggml_tensor* first = nullptr;
+};
+
+// Returns the attended values, [value_dim * query heads, T], for attention `index` of the graph.
+using BuildAttention = std::function<ggml_tensor*(size_t index, const CacheAttention& attention)>;
+
+// Writes the nodes of `built` into `graph`, with attention by `attend` instead of over libllama's
+// cache; changes nodes of `built`. New tensors are made in `ctx`. Errors: Unsupported, naming the
+// operation, where a node still needs libllama's cache or masks.
+Status RewriteGraph(llm_graph_result* built, const CacheUse& use, ggml_context* ctx,
+                    const RewriteOptions& options, const BuildAttention& attend,
+                    ggml_cgraph* graph);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_LIBRARY_GRAPH_REWRITE_H_

@@ -1,0 +1,616 @@
+#include "src/model/library/library_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "src/base/llama_runtime.h"
+#include "src/model/hyperparameters.h"
+#include "src/model/library/assertion_scope.h"
+#include "src/model/library/graph_rewrite.h"
+#include "src/model/library/internals.h"
+#include "src/model/library/library_inputs.h"
+#include "src/model/library/library_weights.h"
+#include "src/model/vocabulary.h"
+
+namespace ebb {
+namespace {
+
+// Rows that libllama's cache has room for; ebb has rows of its own, so that any number works.
+constexpr uint32_t kLibraryCacheRows = 256;
+constexpr int kSequences = 1;
+
+struct FileCloser {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+// Counts above these are errors of a file; libllama would allocate or divide by what they say.
+constexpr uint32_t kMaxLayers = 512;
+constexpr uint32_t kMaxCount = uint32_t{1} << 24;
+constexpr uint32_t kMaxContext = uint32_t{1} << 30;
+
+Status CheckCount(const GgufFile& file, const std::string& key, uint32_t min, uint32_t max) {
+  if (file.IsArray(key)) return OkStatus();
+  uint32_t count = min;
+  EBB_RETURN_IF_ERROR(file.Read(key, GgufFile::Need::kOptional, &count));
+  if (count >= min && count <= max) return OkStatus();
+  return Corrupt(fmt::format("{} is {}; expected {} to {}", key, count, min, max));
+}
+
+// libllama divides by these or allocates memory for as many elements before it checks anything.
+Status CheckCounts(const GgufFile& file, const std::string& architecture) {
+  struct Range {
+    std::string_view key;
+    uint32_t min, max;
+  };
+  constexpr Range kRanges[] = {
+      {"block_count", 1, kMaxLayers},
+      {"context_length", 1, kMaxContext},
+      {"embedding_length", 1, kMaxCount},
+      {"feed_forward_length", 0, kMaxCount},
+      {"expert_feed_forward_length", 0, kMaxCount},
+      {"expert_shared_feed_forward_length", 0, kMaxCount},
+      {"expert_count", 0, 4096},
+      {"expert_used_count", 0, 4096},
+      {"attention.head_count", 1, 65536},
+      {"attention.head_count_kv", 1, 65536},
+      {"attention.key_length", 1, 65536},
+      {"attention.value_length", 1, 65536},
+      {"rope.dimension_count", 0, 65536},
+  };
+  for (const Range& range : kRanges) {
+    EBB_RETURN_IF_ERROR(
+        CheckCount(file, fmt::format("{}.{}", architecture, range.key), range.min, range.max));
+  }
+  return OkStatus();
+}
+
+// Refuses metadata that libllama ignores and that changes what the model computes.
+Status CheckIgnoredKeys(const GgufFile& file, const std::string& architecture) {
+  std::string text;
+  const std::string marks = architecture + ".attention.dms.layout";
+  EBB_RETURN_IF_ERROR(file.Read(marks, GgufFile::Need::kOptional, &text));
+  if (!text.empty()) {
+    return Unsupported(fmt::format(
+        "{} is \"{}\": only ebb's own decoder runs models that mark rows", marks, text));
+  }
+  const std::string scaling = architecture + ".rope.scaling.type";
+  EBB_RETURN_IF_ERROR(file.Read(scaling, GgufFile::Need::kOptional, &text));
+  const std::array<std::string_view, 5> known = {"", "none", "linear", "yarn", "longrope"};
+  if (std::ranges::find(known, text) != known.end()) return OkStatus();
+  return Unsupported(
+      fmt::format("{} is \"{}\"; supported are none, linear, yarn and longrope", scaling, text));
+}
+
+// The message without the folder of the source file that it names.
+std::string WithoutSourceFolder(std::string message) {
+  const size_t name_end = message.find(".cpp:");
+  if (name_end == std::string::npos) return message;
+  const size_t begin = message.rfind(' ', name_end) + 1;  // 0 where there is none
+  const size_t slash = message.rfind('/', name_end);
+  if (slash != std::string::npos && slash >= begin) message.erase(begin, slash + 1 - begin);
+  return message;
+}
+
+// libllama logs the reason of a failure and returns null.
+Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
+  const LlamaErrorScope errors;
+  const std::span<const std::byte> bytes = file.mapping().bytes();
+  const std::unique_ptr<std::FILE, FileCloser> stream(
+      fmemopen(const_cast<std::byte*>(bytes.data()), bytes.size(), "rb"));
+  if (stream == nullptr) return ResourceExhausted("no memory is left to read the model's file");
+  ggml_backend_dev_t no_device = nullptr;
+  llama_model_params params = llama_model_default_params();
+  params.devices = &no_device;
+  params.n_gpu_layers = 0;
+  params.load_mode = LLAMA_LOAD_MODE_NONE;
+  params.lazy_mode = LLAMA_LAZY_MODE_OFF;
+  params.no_alloc = true;
+  params.progress_callback = [](float, void*) { return true; };
+  VocabModel model(llama_model_load_from_file_ptr(stream.get(), params));
+  if (model == nullptr) {
+    if (errors.FirstError().find("bad_alloc") != std::string::npos) {
+      return ResourceExhausted("no memory is left for the model's description");
+    }
+    return Corrupt(WithoutSourceFolder(errors.FirstError()));
+  }
+  return model;
+}
+
+float YarnScale(float factor, float multiplier) {
+  return factor <= 1 ? 1.0f : 0.1f * multiplier * std::log(factor) + 1.0f;
+}
+
+// Chooses what libllama's own contexts choose for a context of the trained length.
+Result<llama_cparams> ContextParams(const llama_model& model, const ModelOptions& options) {
+  EBB_RETURN_IF_ERROR(CheckRopeOptions(options));
+  const llama_hparams& h = model.hparams;
+  llama_cparams c = {};
+  const float factor =
+      options.rope_scaling == RopeScaling::kFromFile ? 1 : std::max(1.0f, options.rope_factor);
+  c.n_ctx = static_cast<uint32_t>(static_cast<float>(h.n_ctx_train) * factor);
+  c.n_ctx_seq = c.n_ctx;
+  c.n_batch = c.n_ubatch = kLibraryCacheRows;
+  c.n_seq_max = kSequences;
+  c.n_outputs_max = c.n_outputs_max_per_seq = kLibraryCacheRows;
+  c.rope_freq_base = h.rope_freq_base_train;
+  c.rope_freq_scale = h.rope_freq_scale_train;
+  c.n_ctx_orig_yarn = h.n_ctx_orig_yarn != 0 ? h.n_ctx_orig_yarn : h.n_ctx_train;
+  c.yarn_ext_factor = h.yarn_ext_factor;
+  c.yarn_attn_factor = h.yarn_attn_factor;
+  c.yarn_beta_fast = h.yarn_beta_fast;
+  c.yarn_beta_slow = h.yarn_beta_slow;
+  c.rope_scaling_type = h.rope_scaling_type_train;
+  switch (options.rope_scaling) {
+    case RopeScaling::kFromFile:
+      break;
+    case RopeScaling::kNone:
+      c.rope_scaling_type = LLAMA_ROPE_SCALING_TYPE_NONE;
+      break;
+    case RopeScaling::kLinear:
+      c.rope_scaling_type = LLAMA_ROPE_SCALING_TYPE_LINEAR;
+      c.rope_freq_scale = 1 / factor;
+      break;
+    case RopeScaling::kYarn:
+      c.rope_scaling_type = LLAMA_ROPE_SCALING_TYPE_YARN;
+      c.rope_freq_scale = 1 / factor;
+      c.yarn_ext_factor = -1;
+      break;
+  }
+  if (c.rope_scaling_type == LLAMA_ROPE_SCALING_TYPE_NONE) c.rope_freq_scale = 1;
+  if (c.yarn_ext_factor < 0) {
+    c.yarn_ext_factor = c.rope_scaling_type == LLAMA_ROPE_SCALING_TYPE_YARN ? 1.0f : 0.0f;
+  }
+  if (c.yarn_ext_factor != 0) {
+    const float scale = 1 / c.rope_freq_scale;
+    if (h.rope_yarn_log_mul != 0) {
+      const bool is_deepseek = model.arch == LLM_ARCH_DEEPSEEK2 && h.rope_yarn_log_mul != 1;
+      c.yarn_attn_factor = YarnScale(scale, is_deepseek ? h.rope_yarn_log_mul : 1) /
+                           YarnScale(scale, h.rope_yarn_log_mul);
+    } else {
+      c.yarn_attn_factor = YarnScale(scale, 1);
+    }
+    // ggml multiplies by this factor itself where ext_factor is set.
+    c.yarn_attn_factor *= 1 / (1 + 0.1f * std::log(scale));
+  }
+  c.yarn_attn_factor *= h.rope_attn_factor;
+  c.causal_attn = h.causal_attn;
+  c.flash_attn = true;
+  c.fused_gdn_ar = c.fused_gdn_ch = true;
+  c.fused_lid = true;
+  c.fused_dsv4_hc_pre = c.fused_dsv4_hc_comb = c.fused_dsv4_hc_post = true;
+  c.kv_unified = true;
+  c.no_perf = true;
+  c.ctx_type = LLAMA_CONTEXT_TYPE_DEFAULT;
+  c.pooling_type = LLAMA_POOLING_TYPE_NONE;
+  c.embeddings_layer_inp.resize(h.n_layer() + 1, false);
+  return c;
+}
+
+// Asked before a graph is built, because builders assert the class of the memory.
+Status CheckMemory(const llama_memory_i* memory) {
+  if (memory == nullptr) return Unsupported("it does not generate text token by token");
+  if (dynamic_cast<const llama_kv_cache*>(memory) != nullptr ||
+      dynamic_cast<const llama_kv_cache_iswa*>(memory) != nullptr) {
+    return OkStatus();
+  }
+  if (dynamic_cast<const llama_memory_hybrid*>(memory) != nullptr ||
+      dynamic_cast<const llama_memory_hybrid_iswa*>(memory) != nullptr) {
+    return Unsupported("layers with recurrent state are not supported yet");
+  }
+  if (dynamic_cast<const llama_memory_recurrent*>(memory) != nullptr) {
+    return Unsupported("it has recurrent state and no KV cache");
+  }
+  return Unsupported("attention that selects rows by an indexer is not supported");
+}
+
+Status Refuse(const CacheAttention& call, std::string_view what) {
+  return Unsupported(fmt::format("{} (layer {}) is not supported yet", what, call.layer));
+}
+
+// Refuses attention that the kernels cannot compute.
+Status CheckAttention(const CacheAttention& call, const CacheAttention& first) {
+  if (call.value_in_key) return Refuse(call, "latent attention, with values inside keys,");
+  if (call.k == nullptr || call.v == nullptr)
+    return Refuse(call, "a layer without rows of its own");
+  if (call.sinks != nullptr &&
+      (call.sinks->type != GGML_TYPE_F32 || ggml_nelements(call.sinks) != call.num_q_heads)) {
+    return Refuse(call, "attention with sinks that are not one number in F32 for each head");
+  }
+  if (call.soft_cap != 0) return Refuse(call, "a soft cap of attention");
+  if (call.alibi_bias != 0) return Refuse(call, "ALiBi");
+  if (call.key_dim != call.value_dim) return Refuse(call, "keys and values of different sizes");
+  if (call.key_dim != first.key_dim) return Refuse(call, "heads of different sizes in one model");
+  if (call.num_q_heads != first.num_q_heads) {
+    return Refuse(call, "a number of query heads that differs between layers");
+  }
+  if (call.num_kv_heads == 0 || call.num_q_heads % call.num_kv_heads != 0) {
+    return Refuse(call, "query heads that cannot share the key-value heads evenly");
+  }
+  if (call.scale != first.scale) return Refuse(call, "a scale of attention by layer");
+  if (call.k->type != GGML_TYPE_F32 || call.v->type != GGML_TYPE_F32) {
+    return Refuse(call, "keys or values that are not computed in F32");
+  }
+  return OkStatus();
+}
+
+struct Rope {
+  int dims = 0, mode = 0, original_context = 0;
+  float base = 0, scale = 1, ext_factor = 0, attn_factor = 1, beta_fast = 0, beta_slow = 0;
+  ggml_tensor* factors = nullptr;
+
+  bool operator==(const Rope& other) const = default;
+};
+
+Rope ReadRope(const ggml_tensor* node) {
+  Rope rope;
+  const int32_t* const ints = node->op_params;
+  rope.dims = ints[1];
+  rope.mode = ints[2];
+  rope.original_context = ints[4];
+  float floats[6];
+  std::memcpy(floats, ints + 5, sizeof(floats));
+  rope.base = floats[0];
+  rope.scale = floats[1];
+  rope.ext_factor = floats[2];
+  rope.attn_factor = floats[3];
+  rope.beta_fast = floats[4];
+  rope.beta_slow = floats[5];
+  rope.factors = node->src[2];
+  return rope;
+}
+
+}  // namespace
+
+struct LibraryModel::Impl {
+  VocabModel owned;  // until TakeModel()
+  llama_model* model = nullptr;
+  llama_cparams cparams = {};
+  std::unique_ptr<llama_memory_i> memory;
+  llama_memory_context_ptr memory_context;
+  llama_adapter_cvec control_vector;
+  llama_adapter_loras loras;
+  llama_cross cross;
+  mutable std::mutex mutex;  // one graph is built at a time
+  Hyperparameters hparams;
+  std::vector<ggml_tensor*> rope_factors;  // by layer of rows
+  int64_t max_library_nodes = 0;           // that libllama may need for a graph; 0: not known yet
+  int num_nodes = 0;                       // of the graph of one token
+  int output_floats = 0;
+  WeightSizes sizes;
+
+  struct Built {
+    std::unique_ptr<llm_graph_result> result;
+    std::map<int, ggml_tensor*> block_outputs;  // by the block's number
+  };
+  [[nodiscard]] Built Build(int num_tokens, int num_outputs) const;
+  Status BuildDry();
+  Status ReadShape(const CacheUse& use, llm_graph_result* built);
+  void ReadRopes(const CacheUse& use, const llm_graph_result& built);
+};
+
+LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_tokens, int num_outputs) const {
+  Built built;
+  const int64_t most = max_library_nodes != 0
+                           ? max_library_nodes
+                           : std::max<int64_t>(2048, 32 * int64_t(model->n_tensors()));
+  built.result = std::make_unique<llm_graph_result>(most);
+  LibraryInputs::Batch batch(num_tokens);
+  llm_graph_params params = {};
+  params.arch = model->arch;
+  params.hparams = model->hparams;
+  params.cparams = cparams;
+  params.ubatch = batch.ubatch();
+  params.gtype = LLM_GRAPH_TYPE_DEFAULT;
+  params.cvec = &control_vector;
+  params.loras = &loras;
+  params.mctx = memory_context.get();
+  params.cross = &cross;
+  params.prec_policy = &model->prec_policy;
+  params.n_outputs = num_outputs;
+  params.cb = [&built](const llama_ubatch&, ggml_tensor* tensor, const char* name, int layer) {
+    if (layer < 0) {
+      ggml_set_name(tensor, name);
+      return;
+    }
+    ggml_format_name(tensor, "%s-%d", name, layer);
+    if (std::string_view(name) == "l_out") built.block_outputs[layer] = tensor;
+  };
+  params.res = built.result.get();
+  model->build_graph(params);
+  // The input of a block is the output of the one before it, whatever the builder calls that.
+  const std::vector<ggml_tensor*>& inputs = built.result->t_layer_inp;
+  for (int layer = 1; layer < static_cast<int>(inputs.size()); ++layer) {
+    if (inputs[layer] != nullptr) built.block_outputs[layer - 1] = inputs[layer];
+  }
+  return built;
+}
+
+// Keys can be rotated to other positions where RoPE is the last operation on them and the same in
+// all layers, apart from its base in layers with windows.
+void LibraryModel::Impl::ReadRopes(const CacheUse& use, const llm_graph_result& built) {
+  Hyperparameters& h = hparams;
+  h.rope_base = cparams.rope_freq_base;
+  h.rope_frequency_scale = cparams.rope_freq_scale;
+  h.rope_original_context = static_cast<int>(cparams.n_ctx_orig_yarn);
+  h.yarn_ext_factor = cparams.yarn_ext_factor;
+  h.yarn_attn_factor = cparams.yarn_attn_factor;
+  h.yarn_beta_fast = cparams.yarn_beta_fast;
+  h.yarn_beta_slow = cparams.yarn_beta_slow;
+  h.has_keys_before_rope = true;
+  h.can_rotate_keys = true;
+  std::vector<Rope> plain, windows;
+  for (const CacheAttention& call : use.attentions) {
+    const ggml_tensor* node = RopeOf(call.k);
+    const bool is_turned = node != nullptr && node->src[0]->ne[0] == call.key_dim &&
+                           node->src[0]->ne[1] == call.num_kv_heads;
+    if (!is_turned) {
+      h.has_keys_before_rope = h.can_rotate_keys = false;
+      return;
+    }
+    const Rope rope = ReadRope(node);
+    rope_factors.push_back(rope.factors);
+    (call.in_window ? windows : plain).push_back(rope);
+  }
+  for (const auto& input : built.inputs) {
+    if (dynamic_cast<const llm_graph_input_attn_temp*>(input.get()) != nullptr) {
+      h.can_rotate_keys = false;  // queries are scaled by their position
+    }
+  }
+  const auto alike = [](std::vector<Rope> ropes) {
+    for (Rope& rope : ropes) rope.factors = nullptr;
+    return std::ranges::adjacent_find(ropes, std::not_equal_to<>()) == ropes.end();
+  };
+  if (plain.empty()) plain = windows;
+  Rope in_windows = windows.empty() ? plain.front() : windows.front();
+  h.rope_base_in_windows = in_windows.base;
+  const bool is_plain_mode =
+      plain.front().mode == GGML_ROPE_TYPE_NORMAL || plain.front().mode == GGML_ROPE_TYPE_NEOX;
+  // TurnNode() scales no frequency in windows.
+  if (!alike(plain) || !alike(windows) || !is_plain_mode ||
+      (!windows.empty() && in_windows.scale != 1)) {
+    h.can_rotate_keys = false;
+  }
+  const Rope& rope = plain.front();
+  h.rope_dims = rope.dims;
+  h.rope_mode = rope.mode;
+  h.rope_base = rope.base;
+  h.rope_frequency_scale = rope.scale;
+  h.rope_original_context = rope.original_context;
+  h.yarn_ext_factor = rope.ext_factor;
+  h.yarn_attn_factor = rope.attn_factor;
+  h.yarn_beta_fast = rope.beta_fast;
+  h.yarn_beta_slow = rope.beta_slow;
+}
+
+Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* built) {
+  if (use.attentions.empty()) return Unsupported("it has no attention over a KV cache");
+  const CacheAttention& first = use.attentions.front();
+  const llama_hparams& from = model->hparams;
+  Hyperparameters& h = hparams;
+  bool has_windows = false;
+  int last_layer = -1;
+  for (const CacheAttention& call : use.attentions) {
+    EBB_RETURN_IF_ERROR(CheckAttention(call, first));
+    if (call.layer <= last_layer) return Refuse(call, "a second reader of a layer's rows");
+    last_layer = call.layer;
+    if (call.in_window && (from.swa_type != LLAMA_SWA_TYPE_STANDARD || from.n_swa == 0)) {
+      return Refuse(call, "attention within chunks");
+    }
+    h.kv_heads.push_back(call.num_kv_heads);
+    h.windows.push_back(call.in_window ? static_cast<int>(from.n_swa) : 0);
+    has_windows = has_windows || call.in_window;
+  }
+  if (!has_windows) h.windows.clear();
+  h.num_layers = static_cast<int>(use.attentions.size());
+  if (static_cast<uint32_t>(h.num_layers) != from.n_layer()) {
+    return Unsupported("layers without attention are not supported yet");
+  }
+  h.embed_dim = static_cast<int>(from.n_embd);
+  h.num_q_heads = first.num_q_heads;
+  h.head_dim = first.key_dim;
+  h.attention_scale = first.scale;
+  h.trained_context = static_cast<int>(cparams.n_ctx_seq);
+  h.vocab_size = static_cast<int>(built->t_logits->ne[0]);
+  for (uint32_t layer = 0; layer < from.n_layer(); ++layer) {
+    const uint64_t experts = uint64_t{from.n_ff_exp(layer)} * from.n_expert_used(layer);
+    const uint64_t widest = std::max<uint64_t>(from.n_ff(layer), experts);
+    h.feed_forward_dim = std::max(h.feed_forward_dim, static_cast<int>(widest));
+  }
+  return OkStatus();
+}
+
+Status LibraryModel::Impl::BuildDry() {
+  if (!model->hparams.causal_attn || llama_model_has_encoder(model)) {
+    return Unsupported("it does not generate text token by token");
+  }
+  llama_cparams for_memory = cparams;
+  for_memory.n_ctx = for_memory.n_ctx_seq = kLibraryCacheRows;
+  memory.reset(model->create_memory({.type_k = GGML_TYPE_F16,
+                                     .type_v = GGML_TYPE_F16,
+                                     .swa_full = true,
+                                     .ctx_type = LLAMA_CONTEXT_TYPE_DEFAULT,
+                                     .mem_other = nullptr},
+                                    for_memory));
+  EBB_RETURN_IF_ERROR(CheckMemory(memory.get()));
+  memory_context = memory->init_full();
+  Built built = Build(1, 1);
+  llm_graph_result* const result = built.result.get();
+  EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(result));
+  if (result->t_logits == nullptr) return Unsupported("it computes no logits");
+  EBB_RETURN_IF_ERROR(ReadShape(use, result));
+  ReadRopes(use, *result);
+  num_nodes = ggml_graph_n_nodes(result->get_gf());
+  const size_t num_tensors = ggml_used_mem(result->get_ctx()) / ggml_tensor_overhead();
+  max_library_nodes = static_cast<int64_t>(num_tensors) * 3 / 2 + 256;
+  hparams.has_hidden_states = built.block_outputs.size() + 1 >= model->hparams.n_layer();
+  output_floats = result->t_embd == nullptr ? 0 : static_cast<int>(result->t_embd->ne[0]);
+  // The rewritten graph is thrown away: it shows that nothing is left of libllama's cache.
+  const std::unique_ptr<ggml_context, GgmlDeleter> ctx(
+      ggml_init({.mem_size = (num_nodes * 4 + 64) * ggml_tensor_overhead() +
+                             ggml_graph_overhead_custom(num_nodes * 3 + 64, false),
+                 .mem_buffer = nullptr,
+                 .no_alloc = true}));
+  ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), num_nodes * 3 + 64, false);
+  return RewriteGraph(
+      result, use, ctx.get(), {},
+      [&](size_t, const CacheAttention& call) {
+        return ggml_reshape_2d(ctx.get(),
+                               ggml_cont(ctx.get(), ggml_permute(ctx.get(), call.q, 0, 2, 1, 3)),
+                               int64_t{call.key_dim} * call.num_q_heads, call.q->ne[1]);
+      },
+      graph);
+}
+
+LibraryModel::LibraryModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LibraryModel::~LibraryModel() = default;
+
+Result<std::unique_ptr<LibraryModel>> LibraryModel::Open(const GgufFile& file,
+                                                         const ModelOptions& options) {
+  InitLlamaRuntime();
+  std::string architecture;
+  EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &architecture));
+  const auto in_family = [&](const Status& status) {
+    if (status.ok()) return status;
+    return Status(status.code(),
+                  fmt::format("model family \"{}\": {}", architecture, status.message()));
+  };
+  if (llm_arch_from_string(architecture) == LLM_ARCH_UNKNOWN) {
+    return Unsupported(fmt::format("model family \"{}\" is not supported", architecture));
+  }
+  if (options.for_device) return in_family(Unsupported("it runs on the CPU only"));
+  EBB_RETURN_IF_ERROR(CheckCounts(file, architecture));
+  EBB_RETURN_IF_ERROR(CheckIgnoredKeys(file, architecture));
+  EBB_RETURN_IF_ERROR(CheckTokenizer(file));
+  auto impl = std::make_unique<Impl>();
+  EBB_RETURN_IF_ERROR(in_family(RunChecked([&]() -> Status {
+    EBB_ASSIGN_OR_RETURN(impl->owned, LoadWithoutWeights(file));
+    impl->model = impl->owned.get();
+    EBB_RETURN_IF_ERROR(CheckAddedTokens(*impl->model));
+    EBB_ASSIGN_OR_RETURN(impl->cparams, ContextParams(*impl->model, options));
+    return impl->BuildDry();
+  })));
+  return std::unique_ptr<LibraryModel>(new LibraryModel(std::move(impl)));
+}
+
+std::string LibraryModel::architecture() const { return impl_->model->arch_name(); }
+const Hyperparameters& LibraryModel::hparams() const { return impl_->hparams; }
+ggml_tensor* LibraryModel::RopeFactors(int layer) const {
+  return impl_->rope_factors.empty() ? nullptr : impl_->rope_factors[layer];
+}
+VocabModel LibraryModel::TakeModel() { return std::move(impl_->owned); }
+uint64_t LibraryModel::weight_bytes() const { return impl_->sizes.weight_bytes; }
+uint64_t LibraryModel::lookup_bytes() const { return impl_->sizes.lookup_bytes; }
+int LibraryModel::OutputFloats() const { return impl_->output_floats; }
+
+Status LibraryModel::LoadWeights(const GgufFile& file, WeightMode mode, WeightBuffers* buffers) {
+  return RunChecked([&]() -> Status {
+    EBB_ASSIGN_OR_RETURN(impl_->sizes, PlaceLibraryWeights(file, mode, impl_->model, buffers));
+    return OkStatus();
+  });
+}
+
+int LibraryModel::MaxNodes(int attention_nodes_per_layer) const {
+  return 3 * impl_->num_nodes + impl_->hparams.num_layers * (attention_nodes_per_layer + 8) + 256;
+}
+
+Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGraphOptions& options,
+                                              AttentionBuilder& attention) const {
+  const Impl& impl = *impl_;
+  DecoderGraph result;
+  const std::lock_guard lock(impl.mutex);
+  EBB_RETURN_IF_ERROR(RunChecked([&]() -> Status {
+    const int last = impl.hparams.num_layers - 1;
+    // Builders leave out the other tokens inside the last block. A policy that watches that block
+    // gets all of them, and the logits of the outputs are selected at the end.
+    const bool selects_late =
+        options.num_outputs > 0 && options.num_outputs < options.num_tokens &&
+        std::ranges::find(options.hidden_layers, last) != options.hidden_layers.end();
+    Impl::Built built =
+        impl.Build(options.num_tokens, selects_late ? options.num_tokens : options.num_outputs);
+    llm_graph_result* const library = built.result.get();
+    EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(library));
+    result.graph = ggml_new_graph_custom(ctx, MaxNodes(options.attention_nodes_per_layer), false);
+    for (const int layer : options.hidden_layers) {
+      const auto found = built.block_outputs.find(layer);
+      ggml_tensor* hidden = found != built.block_outputs.end() ? found->second : library->t_h_nextn;
+      if (hidden == nullptr)
+        return Unsupported(fmt::format("the output of block {} has no name", layer));
+      ggml_set_output(hidden);
+      result.hidden.push_back(hidden);
+    }
+    RewriteOptions rewrite = {.one_token_at_a_time = options.one_token_at_a_time};
+    if (!options.logits) rewrite.last = library->t_embd;
+    const auto attend = [&](size_t index, const CacheAttention& call) {
+      const int64_t num_tokens = call.q->ne[1];
+      ggml_tensor* q = ggml_permute(ctx, call.q, 0, 2, 1, 3);
+      const size_t key_bytes = call.key_dim * sizeof(float);
+      if (q->nb[1] != key_bytes) q = ggml_cont(ctx, q);
+      ggml_tensor* k = ggml_view_3d(ctx, call.k, call.key_dim, call.num_kv_heads, num_tokens,
+                                    key_bytes, call.k->nb[1], 0);
+      ggml_tensor* v = ggml_view_3d(ctx, call.v, call.value_dim, call.num_kv_heads, num_tokens,
+                                    call.value_dim * sizeof(float), call.v->nb[1], 0);
+      ggml_tensor* rope = options.keys_before_rope ? RopeOf(call.k) : nullptr;
+      return attention.Attend(ctx, result.graph,
+                              {.layer = static_cast<int>(index),
+                               .q = q,
+                               .k = k,
+                               .v = v,
+                               .k_before_rope = rope == nullptr ? nullptr : rope->src[0],
+                               .sinks = call.sinks});
+    };
+    EBB_RETURN_IF_ERROR(RewriteGraph(library, use, ctx, rewrite, attend, result.graph));
+    if (options.num_outputs > 0) {
+      ggml_tensor*& output = options.logits ? result.logits : result.outputs;
+      output = options.logits ? library->t_logits : library->t_embd;
+      if (selects_late) {
+        result.output_rows = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, options.num_outputs);
+        ggml_set_input(result.output_rows);
+        output = ggml_get_rows(ctx, output, result.output_rows);
+        ggml_build_forward_expand(result.graph, output);
+      }
+      ggml_set_output(output);
+    }
+    result.other_context = library->get_ctx();
+    result.inputs = std::make_unique<LibraryInputs>(std::move(built.result), options.num_tokens,
+                                                    result.output_rows);
+    return OkStatus();
+  }));
+  return result;
+}
+
+Result<LogitsGraph> LibraryModel::BuildLogits(ggml_context* ctx, int num_tokens,
+                                              bool one_token_at_a_time) const {
+  const Impl& impl = *impl_;
+  LogitsGraph result;
+  const std::lock_guard lock(impl.mutex);
+  EBB_RETURN_IF_ERROR(RunChecked([&]() -> Status {
+    Impl::Built built = impl.Build(num_tokens, num_tokens);
+    llm_graph_result* const library = built.result.get();
+    ggml_tensor* const outputs = library->t_embd;
+    EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(library));
+    outputs->op = GGML_OP_NONE;
+    std::memset(outputs->src, 0, sizeof(outputs->src));
+    ggml_set_input(outputs);
+    result.graph = ggml_new_graph_custom(ctx, kLogitsGraphMaxNodes, false);
+    EBB_RETURN_IF_ERROR(RewriteGraph(
+        library, use, ctx, {.one_token_at_a_time = one_token_at_a_time, .first = outputs},
+        [](size_t, const CacheAttention& call) { return call.q; }, result.graph));
+    result.outputs = outputs;
+    result.logits = library->t_logits;
+    ggml_set_output(result.logits);
+    result.other_context = library->get_ctx();
+    result.owner = std::shared_ptr<llm_graph_result>(std::move(built.result));
+    return OkStatus();
+  }));
+  return result;
+}
+
+}  // namespace ebb

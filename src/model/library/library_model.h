@@ -1,0 +1,69 @@
+// A model whose graph libllama builds: every architecture that libllama knows and ebb has no
+// decoder of its own for.
+//
+// libllama parses the metadata, names the tensors and builds graphs; ebb places the weights, keeps
+// the rows of the KV cache and runs the graphs. A graph of one token, built before any weight is
+// read, tells the shape of the cache, and everything that is not supported is refused there.
+//
+// Thread safety: any number of threads may build graphs; one at a time builds.
+#ifndef EBB_MODEL_LIBRARY_LIBRARY_MODEL_H_
+#define EBB_MODEL_LIBRARY_LIBRARY_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ebb/model.h"
+#include "ebb/status.h"
+#include "src/model/decoder_graph.h"
+#include "src/model/gguf_file.h"
+#include "src/model/loaded_model.h"
+#include "src/model/vocabulary.h"
+#include "src/model/weights.h"
+
+namespace ebb {
+
+class LibraryModel {
+ public:
+  // Reads the metadata of a file and builds a graph of one token without weights. Errors: Corrupt;
+  // Unsupported, which names the architecture and the part that is missing; InvalidArgument
+  // (options). REQUIRES: the file outlives the call; LoadWeights() gets the same one.
+  static Result<std::unique_ptr<LibraryModel>> Open(const GgufFile& file,
+                                                    const ModelOptions& options);
+  ~LibraryModel();
+  LibraryModel(const LibraryModel&) = delete;
+  LibraryModel& operator=(const LibraryModel&) = delete;
+
+  // The name and description of the architecture, "qwen3moe".
+  [[nodiscard]] std::string architecture() const;
+  // num_layers counts the layers that store rows.
+  [[nodiscard]] const Hyperparameters& hparams() const;
+  // By layer: the divisors of the frequencies of RoPE, which keys are rotated by; null: none.
+  [[nodiscard]] ggml_tensor* RopeFactors(int layer) const;
+  // Gives up the libllama model, which has the tokenizer too. REQUIRES: it outlives this object.
+  [[nodiscard]] VocabModel TakeModel();
+
+  // Gives every weight its memory: in the mapped file, packed for the CPU's kernels, or copied to
+  // huge pages. Errors: those of WeightLoader::Load().
+  Status LoadWeights(const GgufFile& file, WeightMode mode, WeightBuffers* buffers);
+  [[nodiscard]] uint64_t weight_bytes() const;
+  [[nodiscard]] uint64_t lookup_bytes() const;
+
+  // The floats that later logits of one token are computed from.
+  [[nodiscard]] int OutputFloats() const;
+  [[nodiscard]] int MaxNodes(int attention_nodes_per_layer) const;
+  Result<DecoderGraph> BuildGraph(ggml_context* ctx, const DecoderGraphOptions& options,
+                                  AttentionBuilder& attention) const;
+  Result<LogitsGraph> BuildLogits(ggml_context* ctx, int num_tokens,
+                                  bool one_token_at_a_time) const;
+
+ private:
+  struct Impl;
+  explicit LibraryModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_LIBRARY_LIBRARY_MODEL_H_

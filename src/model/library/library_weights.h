@@ -1,0 +1,27 @@
+// Places the weights of a model that libllama described without memory.
+#ifndef EBB_MODEL_LIBRARY_LIBRARY_WEIGHTS_H_
+#define EBB_MODEL_LIBRARY_LIBRARY_WEIGHTS_H_
+
+#include <cstdint>
+
+#include "ebb/model.h"
+#include "ebb/status.h"
+#include "src/model/gguf_file.h"
+#include "src/model/library/internals.h"
+#include "src/model/weights.h"
+
+namespace ebb {
+
+struct WeightSizes {
+  uint64_t weight_bytes = 0;  // of matrices that products read, and of vectors
+  uint64_t lookup_bytes = 0;  // of tables in the mapped file whose rows are looked up
+};
+
+// Errors: Corrupt, where libllama expects a tensor that the file lacks; ResourceExhausted.
+// REQUIRES: `model` was loaded with no_alloc; the buffers outlive it.
+Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, llama_model* model,
+                                        WeightBuffers* buffers);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_LIBRARY_LIBRARY_WEIGHTS_H_

@@ -1,0 +1,124 @@
+#include "tests/support/library_models.h"
+
+#define main LlamaArchsMain
+#include <tests/test-llama-archs.cpp>
+#undef main
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+
+#include "src/base/llama_runtime.h"
+#include "tests/support/random_gguf.h"
+
+namespace ebb {
+namespace {
+
+// Puts the tokenizer of ebb's own random models in the place of the fixture's, which no program
+// can write text with.
+Status ReplaceTokenizer(gguf_context* metadata, const std::string& path) {
+  const int64_t tokens_id = gguf_find_key(metadata, "tokenizer.ggml.tokens");
+  const auto num_tokens = static_cast<int>(gguf_get_arr_n(metadata, tokens_id));
+  EBB_RETURN_IF_ERROR(WriteRandomGguf({.num_layers = 1,
+                                       .embed_dim = 32,
+                                       .num_q_heads = 1,
+                                       .num_kv_heads = 1,
+                                       .head_dim = 32,
+                                       .feed_forward_dim = 32,
+                                       .num_tokens = num_tokens,
+                                       .tokenizer = RandomGgufOptions::Tokenizer::kMinimal},
+                                      path));
+  const gguf_context_ptr own(gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
+  std::remove(path.c_str());
+  for (int64_t i = gguf_get_n_kv(own.get()) - 1; i >= 0; --i) {
+    const std::string key = gguf_get_key(own.get(), i);
+    if (!key.starts_with("tokenizer.")) gguf_remove_key(own.get(), key.c_str());
+  }
+  for (int64_t i = gguf_get_n_kv(metadata) - 1; i >= 0; --i) {
+    const std::string key = gguf_get_key(metadata, i);
+    if (key.starts_with("tokenizer.")) gguf_remove_key(metadata, key.c_str());
+  }
+  gguf_set_kv(metadata, own.get());
+  return OkStatus();
+}
+
+void SetIfThere(gguf_context* metadata, const std::string& key, uint32_t value) {
+  const int64_t id = gguf_find_key(metadata, key.c_str());
+  if (id >= 0 && gguf_get_kv_type(metadata, id) == GGUF_TYPE_UINT32) {
+    gguf_set_val_u32(metadata, key.c_str(), value);
+  }
+}
+
+// The types that llama_model_quantize() writes alone ("pure").
+const std::map<std::string, llama_ftype>& QuantizedTypes() {
+  static const std::map<std::string, llama_ftype> types = {
+      {"q8_0", LLAMA_FTYPE_MOSTLY_Q8_0},
+      {"q4_0", LLAMA_FTYPE_MOSTLY_Q4_0},
+      {"q4_K", LLAMA_FTYPE_MOSTLY_Q4_K_S},
+  };
+  return types;
+}
+
+}  // namespace
+
+std::vector<LibraryModelOptions> AllLibraryModels() {
+  std::vector<LibraryModelOptions> models;
+  for (const llm_arch arch : llm_arch_all()) {
+    if (arch == LLM_ARCH_UNKNOWN || !arch_supported(arch)) continue;
+    for (const bool experts : {false, true}) {
+      if (experts ? !moe_implemented(arch) : moe_mandatory(arch)) continue;
+      models.push_back({.architecture = llm_arch_name(arch), .has_experts = experts});
+    }
+  }
+  return models;
+}
+
+std::string NameOf(const LibraryModelOptions& options) {
+  return fmt::format("{}, {}{}", options.architecture, options.has_experts ? "experts, " : "",
+                     options.weight_type);
+}
+
+Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& path) {
+  InitLlamaRuntime();
+  const llm_arch arch = llm_arch_from_string(options.architecture);
+  if (arch == LLM_ARCH_UNKNOWN) return Unsupported("no such architecture");
+  const gguf_context_ptr metadata = get_gguf_ctx(arch, options.has_experts);
+  const std::string prefix = options.architecture + ".";
+  SetIfThere(metadata.get(), prefix + "expert_count", 8);
+  SetIfThere(metadata.get(), prefix + "expert_used_count", 2);
+  const int64_t lora = gguf_find_key(metadata.get(), (prefix + "attention.key_length_mla").c_str());
+  if (lora >= 0) {
+    SetIfThere(metadata.get(), prefix + "attention.head_count", 4);
+    SetIfThere(metadata.get(), prefix + "attention.head_count_kv", 4);
+  }
+  EBB_RETURN_IF_ERROR(ReplaceTokenizer(metadata.get(), path + ".tokenizer"));
+  tensor_data_params weights = {};
+  weights.seed = 42;
+  weights.stdev = 0.1f;
+  llama_model_params params = llama_model_default_params();
+  ggml_backend_dev_t no_device = nullptr;
+  params.devices = &no_device;
+  params.progress_callback = silent_model_load_progress;
+  const LlamaErrorScope errors;
+  const llama_model_ptr model(
+      llama_model_init_from_user(metadata.get(), set_tensor_data, &weights, params));
+  if (model == nullptr) return Unsupported(errors.FirstError());
+  if (options.weight_type == "f32") {
+    llama_model_save_to_file(model.get(), path.c_str());
+    return OkStatus();
+  }
+  const auto type = QuantizedTypes().find(options.weight_type);
+  if (type == QuantizedTypes().end()) return InvalidArgument("no such type of weights");
+  const std::string wide = path + ".f32";
+  llama_model_save_to_file(model.get(), wide.c_str());
+  llama_model_quantize_params quantize = llama_model_quantize_default_params();
+  quantize.ftype = type->second;
+  quantize.nthread = 1;
+  quantize.pure = true;
+  const uint32_t failed = llama_model_quantize(wide.c_str(), path.c_str(), &quantize);
+  std::remove(wide.c_str());
+  return failed == 0 ? OkStatus() : Unsupported(errors.FirstError());
+}
+
+}  // namespace ebb

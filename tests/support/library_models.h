@@ -1,0 +1,33 @@
+// Writes tiny models with random weights of every architecture that libllama knows, by the fixture
+// of llama.cpp's own tests (tests/test-llama-archs.cpp of its source). Differences from it: 8
+// experts of which 2 are used, so that routing matters; 4 heads for latent attention; a tokenizer
+// that ebb loads.
+#ifndef EBB_TESTS_SUPPORT_LIBRARY_MODELS_H_
+#define EBB_TESTS_SUPPORT_LIBRARY_MODELS_H_
+
+#include <string>
+#include <vector>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+struct LibraryModelOptions {
+  std::string architecture;  // "qwen3moe"
+  bool has_experts = false;
+  std::string weight_type = "f32";  // or "q8_0", "q4_0", "q4_K"
+};
+
+// The architectures, with and without experts, that the fixture has models of.
+[[nodiscard]] std::vector<LibraryModelOptions> AllLibraryModels();
+
+// "qwen3moe, experts, f32"
+[[nodiscard]] std::string NameOf(const LibraryModelOptions& options);
+
+// Errors: Unsupported, where the fixture has no such model or libllama does not quantize it so.
+// May end the process, by an assertion of libllama.
+Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& path);
+
+}  // namespace ebb
+
+#endif  // EBB_TESTS_SUPPORT_LIBRARY_MODELS_H_
