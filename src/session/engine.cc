@@ -7,6 +7,7 @@
 
 #include "ebb/device.h"
 #include "src/lossless/lossless_body.h"
+#include "src/model/loaded_model.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {
