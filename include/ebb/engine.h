@@ -225,6 +225,10 @@ class Session {
   // some layer, which has let rows go that would be seen again; all tokens can always be forgotten.
   Status TruncateTo(Position end);
   [[nodiscard]] bool CanTruncateTo(Position end) const;
+  // The largest position up to `end` that TruncateTo() can go back to. Models with recurrent state
+  // can go back to the ends of the last prompts, models with sliding windows to 0 once a row has
+  // left its window; others to every position.
+  [[nodiscard]] Position NearestTruncation(Position end) const;
 
   // After the last token: [vocab_size]. Valid until the next step or roll-back of this session;
   // empty before the first.

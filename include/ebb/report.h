@@ -56,7 +56,9 @@ struct CacheAccounting {
   size_t table_bytes = 0;
   size_t staging_bytes = 0;  // memory into which T1 is staged or edited
   size_t ledger_bytes = 0;   // of the ledger, where one was asked for
-  int64_t num_tables = 0;    // token tables; 1 while all groups agree
+  // The recurrent state of a model that has one, and copies of it at the ends of prompts.
+  size_t state_bytes = 0;
+  int64_t num_tables = 0;  // token tables; 1 while all groups agree
 };
 
 // An arena, shared by sequences.

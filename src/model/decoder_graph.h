@@ -4,6 +4,7 @@
 #ifndef EBB_MODEL_DECODER_GRAPH_H_
 #define EBB_MODEL_DECODER_GRAPH_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -41,7 +42,10 @@ class AttentionBuilder {
 };
 
 struct DecoderGraphOptions {
-  int num_tokens = 1;              // T
+  int num_tokens = 1;  // T
+  // Of a model with recurrent state: the tokens are those of so many sequences, one after the
+  // other, as many of each. Other graphs do not depend on it.
+  int num_sequences = 1;
   int num_outputs = 1;             // tokens whose logits are wanted; 0: none, the last layer stops
                                    // after its attention
   std::vector<int> hidden_layers;  // blocks whose output is kept, [embed_dim, T] each
@@ -65,6 +69,11 @@ class GraphInputs {
   // `positions` are those of RoPE.
   virtual void Set(std::span<const Token> tokens, std::span<const Position> positions,
                    std::span<const int32_t> output_rows) = 0;
+  // The memory of the recurrent states, in the order of the sequences, which the graph reads and
+  // writes. `batch` has room for all of them where there are several.
+  virtual void SetStates(std::span<std::byte* const> /*states*/, std::span<std::byte> /*batch*/) {}
+  // Once the graph has run: brings states from `batch` back to their own memory.
+  virtual void TakeStates() {}
 };
 
 // Copies `values` into a tensor of 32-bit integers in host memory, and zeros behind them.

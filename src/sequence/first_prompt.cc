@@ -24,6 +24,11 @@ bool Sequence::AreReadAlike(size_t begin, size_t a, size_t b) const {
 }
 
 size_t Sequence::NumFirstRowsOf(std::span<const Token> prompt) const {
+  const size_t rows = NumFirstRowsWithoutState(prompt);
+  return static_cast<size_t>(state_.NearestUpTo(static_cast<Position>(rows)));
+}
+
+size_t Sequence::NumFirstRowsWithoutState(std::span<const Token> prompt) const {
   const bool learns = StepSettler::UsesScores(policy_) && !policy_.scorer->IgnoresPrompts();
   if (prompt.empty() || RotatesKeys() || policy_.selector != nullptr || learns) return 0;
   size_t most =
@@ -44,6 +49,7 @@ size_t Sequence::NumFirstRowsOf(std::span<const Token> prompt) const {
 Status Sequence::TakeFirstRows(Sequence* other, Position end) {
   EBB_RETURN_IF_ERROR(other->health_.CheckUnbroken());
   EBB_RETURN_IF_ERROR(cache_.ForkFirstRows(&other->cache_, end));
+  state_.TakeFrom(other->state_, end);
   tokens_.assign(other->tokens_.begin(), other->tokens_.begin() + end);
   kinds_.assign(end, TokenKind::kGiven);
   settler_.AppendReadRows(end);

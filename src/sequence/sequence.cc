@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "src/model/loaded_model.h"
 #include "src/step/attention_nodes.h"
 
 namespace ebb {
@@ -64,12 +65,14 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Po
                Union(StepSettler::Needs(policy_), options_.extra_signals)),
       ledger_(MakeLedger(options_, cache_)),
       settler_(&policy_, &cache_, &signals_, &core_->stores, &options_, ledger_.get(),
-               core_->runner.get()) {}
+               core_->runner.get()),
+      state_(core_->model->loaded().hparams.state_bytes) {}
 
 CacheAccounting Sequence::accounting() const {
   CacheAccounting sum = cache_.accounting();
   sum.table_bytes += unrotated_keys_.memory_bytes();
   if (ledger_ != nullptr) sum.ledger_bytes = ledger_->memory_bytes();
+  sum.state_bytes = state_.memory_bytes();
   return sum;
 }
 
@@ -198,6 +201,7 @@ void Sequence::BeginPrompt(size_t num_tokens, size_t num_read) {
   const bool is_first = tokens_.size() == num_read;
   if (is_first) first_prompt_ = {.num_tokens = num_tokens, .end = next()};
   first_prompt_.is_read = is_first;
+  has_checkpoint_of_prompt_ = false;
 }
 
 void Sequence::EndPrompt() {
@@ -267,6 +271,13 @@ void Sequence::TruncateTo(Position end) {
 
 // Rows that left a window before position next() would be seen again from `end` on.
 Status Sequence::CheckTruncateTo(Position end) const {
+  if (const Position nearest = state_.NearestUpTo(end); nearest != end) {
+    return Unsupported("cannot roll back from " + std::to_string(next()) + " tokens to " +
+                       std::to_string(end) +
+                       ": the recurrent state of the model was kept at the ends of the last "
+                       "prompts alone; the nearest position before is " +
+                       std::to_string(nearest));
+  }
   const int window = core_->model->shape().SmallestWindow();
   if (window == 0 || end == 0 || end == next() || next() < window) return OkStatus();
   return Unsupported("cannot roll back from " + std::to_string(next()) + " tokens to " +
@@ -276,10 +287,16 @@ Status Sequence::CheckTruncateTo(Position end) const {
                      "forgotten");
 }
 
+Position Sequence::NearestTruncation(Position end) const {
+  const Position nearest = state_.NearestUpTo(end);
+  return CheckTruncateTo(nearest).ok() ? nearest : 0;
+}
+
 void Sequence::DropRows(Position end) try {
   if (!health_.CheckUnbroken().ok()) return;
   settler_.TruncateTo(end);
   cache_.TruncateTo(end);
+  state_.GoBackTo(end);
   if (end < next()) rope_.TruncateTo(cache_, end);
   unrotated_keys_.TruncateTo(end);
 } catch (const std::bad_alloc&) {
@@ -333,6 +350,7 @@ void Sequence::BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals) 
 void Sequence::Describe(StepKind kind, SequenceStep* step) {
   step->cache = &cache_;
   step->selector = kind == StepKind::kDecode ? policy_.selector.get() : nullptr;
+  step->state = state_.exists() ? &state_ : nullptr;
   step->rows_unread = &rows_unread_;
   step->has_expiring_rows = settler_.HasExpiringRows();
 }
@@ -370,6 +388,10 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   }
   kinds_.resize(tokens_.size(), token_kind);
   if (first_prompt_.is_read) first_prompt_.end = next();
+  if (kind == StepKind::kPrefill) {
+    state_.Keep(/*replaces=*/has_checkpoint_of_prompt_);
+    has_checkpoint_of_prompt_ = true;
+  }
   Result<int64_t> evicted = Decide(kind, num_tokens, decides);
   if (!evicted.ok()) health_.Refuse(kind);
   report.kind = kind;
@@ -390,6 +412,11 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
 void Sequence::UndoStep(bool has_begun) {
   // Its history of queries moved up when the step began.
   if (has_begun) signals_.Forget();
+  if (state_.exists() && state_.position() != next()) {
+    health_.Break(
+        Internal("a step failed while it wrote the recurrent state of the model; this "
+                 "sequence cannot go on"));
+  }
   DropRows(next());
 }
 

@@ -26,6 +26,7 @@
 #include "src/sequence/sequence_health.h"
 #include "src/sequence/sequence_options.h"
 #include "src/sequence/step_settler.h"
+#include "src/step/recurrent_state.h"
 #include "src/step/rotation/rope_positions.h"
 #include "src/step/rotation/unrotated_key_cache.h"
 #include "src/step/signal_buffers.h"
@@ -111,6 +112,8 @@ class Sequence {
   Status MoveRefused();
   // Unsupported where rows that are seen from position `end` on have left the window of a layer.
   [[nodiscard]] Status CheckTruncateTo(Position end) const;
+  // The largest position up to `end` that TruncateTo() can go back to.
+  [[nodiscard]] Position NearestTruncation(Position end) const;
   // Forgets tokens from position `end` on, and what the signals know. A sequence that runs out of
   // memory meanwhile is broken. REQUIRES: 0 <= end <= next(), CheckTruncateTo().
   void TruncateTo(Position end);
@@ -146,6 +149,8 @@ class Sequence {
   [[nodiscard]] Status CheckPlaces() const;
 
  private:
+  // As NumFirstRowsOf(), of the rows alone.
+  [[nodiscard]] size_t NumFirstRowsWithoutState(std::span<const Token> prompt) const;
   Status CheckRoomAfterRotation(size_t num_tokens) const;
   // Rotates keys of old rows so that no places are free after them; of the longest group the
   // newest stay as they are.
@@ -175,6 +180,8 @@ class Sequence {
   StepSettler settler_;
   RopePositions rope_;
   UnrotatedKeyCache unrotated_keys_;
+  RecurrentState state_;
+  bool has_checkpoint_of_prompt_ = false;  // of the prompt that is read
 
   std::vector<Token> tokens_;
   std::vector<TokenKind> kinds_;  // [tokens]

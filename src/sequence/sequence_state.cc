@@ -23,6 +23,7 @@ void Sequence::SaveTokens(StateWriter* to) const {
 void Sequence::SavePlaces(StateWriter* to) const {
   rope_.Save(to);
   unrotated_keys_.Save(to);
+  state_.Save(to);
 }
 
 Status Sequence::SavePolicy(StateWriter* to) const {
@@ -67,6 +68,10 @@ Status Sequence::LoadTokens(StateReader* from) {
 Status Sequence::LoadPlaces(StateReader* from) {
   rope_.Load(cache_.num_groups(), next(), from);
   unrotated_keys_.Load(cache_, next(), from);
+  state_.Load(from);
+  if (state_.exists() && from->status().ok() && state_.position() != next()) {
+    from->Fail(fmt::format("a recurrent state of {} tokens for {}", state_.position(), next()));
+  }
   return from->status();
 }
 

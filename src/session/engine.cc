@@ -157,6 +157,14 @@ PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& opti
 
 // Rows of layers with a window go by themselves, layer by layer, and are not there any more when a
 // text is rolled back.
+// The draft and the verified rows of a lossless session stand at different tokens.
+Status CheckState(const EngineCore& core, const SessionOptions& options) {
+  if (core.model->loaded().hparams.state_bytes == 0 || !options.lossless.has_value()) {
+    return OkStatus();
+  }
+  return Unsupported("lossless sessions are not supported by models with recurrent state");
+}
+
 Status CheckWindows(const ModelShape& shape, const Policy& policy, const SessionOptions& options) {
   if (shape.SmallestWindow() == 0) return OkStatus();
   if (options.lossless.has_value()) {
@@ -196,8 +204,7 @@ Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOp
                            "tear apart; choose another policy");
   }
   if (RotatesKeys(options.past_context, policy) && !core.model->loaded().hparams.can_rotate_keys) {
-    return Unsupported("keys cannot be rotated to other positions in " +
-                       core.model->description() +
+    return Unsupported("keys cannot be rotated to other positions in " + core.model->description() +
                        ": RoPE is not the last operation on them, or it differs between layers");
   }
   return CheckNeeds(StepSettler::Needs(policy), *core.model, context);
@@ -244,6 +251,7 @@ Result<Policy> Insides::MakeSessionPolicy(const EngineCore& core, const SessionO
   EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)
                                                           : MakePolicy(spec, policy_context));
   EBB_RETURN_IF_ERROR(CheckWindows(core.model->shape(), policy, options));
+  EBB_RETURN_IF_ERROR(CheckState(core, options));
   EBB_RETURN_IF_ERROR(CheckPolicy(core, policy, options, context));
   if (options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(core.stores.Check(*options.policy.tiers, use));

@@ -36,9 +36,8 @@ size_t CommonPrefix(const Session& session, std::span<const Token> prompt) {
   const size_t most = std::min(known.size(), prompt.size() - 1);
   const auto differ = std::mismatch(known.begin(), known.begin() + most, prompt.begin());
   const size_t common = differ.first - known.begin();
-  const bool can_keep =
-      common == known.size() || session.CanTruncateTo(static_cast<Position>(common));
-  return can_keep ? common : 0;
+  if (common == known.size()) return common;
+  return static_cast<size_t>(session.NearestTruncation(static_cast<Position>(common)));
 }
 
 std::optional<size_t> LongestPrefix(std::span<const Session* const> sessions,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <string>
@@ -121,6 +122,11 @@ Status Session::TruncateTo(Position end) {
   body.TruncateTo(end);
   impl_->logits.values.clear();
   return body.CheckUnbroken();
+}
+
+Position Session::NearestTruncation(Position end) const {
+  const Position most = std::clamp(end, 0, next_position());
+  return impl_->body->sequence().NearestTruncation(most);
 }
 
 bool Session::CanTruncateTo(Position end) const {

@@ -11,6 +11,7 @@
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
+#include "hwy/aligned_allocator.h"
 #include "src/base/ggml_deleter.h"
 #include "src/base/step_sizes.h"
 #include "src/model/loaded_model.h"
@@ -51,6 +52,7 @@ struct GraphShape {
 
   [[nodiscard]] bool operator==(const GraphShape& other) const {
     return options.num_tokens == other.options.num_tokens &&
+           options.num_sequences == other.options.num_sequences &&
            options.num_outputs == other.options.num_outputs &&
            options.hidden_layers == other.options.hidden_layers &&
            options.keys_before_rope == other.options.keys_before_rope &&
@@ -111,7 +113,44 @@ int SizeOfGraph(size_t num_tokens) {
   return (num + step - 1) / step * step;
 }
 
-GraphShape ShapeOf(const StepWork& work) {
+// Whether all sequences have as many tokens, in their order.
+bool IsUniform(const StepWork& work) {
+  const int num_tokens = work.sequences.front().num_tokens;
+  for (size_t i = 0; i < work.sequences.size(); ++i) {
+    const SequenceStep& sequence = work.sequences[i];
+    if (sequence.num_tokens != num_tokens ||
+        sequence.first_token != static_cast<int>(i) * num_tokens) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The part of a step that takes the tokens of some of its sequences.
+StepWork PartOf(const StepWork& work, std::span<const size_t> sequences) {
+  StepWork part;
+  part.deferred_logits = work.deferred_logits;
+  part.one_token_at_a_time = work.one_token_at_a_time;
+  for (const size_t index : sequences) {
+    SequenceStep sequence = work.sequences[index];
+    const int first = sequence.first_token, end = first + sequence.num_tokens;
+    sequence.first_token = static_cast<int>(part.tokens.size());
+    for (int token = first; token < end; ++token) {
+      if (std::ranges::binary_search(work.output_rows, token)) {
+        part.output_rows.push_back(static_cast<int32_t>(part.tokens.size()));
+      }
+      part.tokens.push_back(work.tokens[token]);
+      part.rope_positions.push_back(work.rope_positions[token]);
+    }
+    if (!sequence.in_tiles) part.num_fold_tokens += sequence.num_tokens;
+    part.sequences.push_back(sequence);
+  }
+  return part;
+}
+
+// has_state: of the model, whose graphs are built for exact numbers of sequences and tokens: a
+// token that fills up the graph's would need a state.
+GraphShape ShapeOf(const StepWork& work, bool has_state) {
   GraphShape shape = {.path = AttentionPath::Of(work), .is_of_several = work.sequences.size() > 1};
   SignalNeeds needs;
   for (const SequenceStep& sequence : work.sequences) {
@@ -119,7 +158,7 @@ GraphShape ShapeOf(const StepWork& work) {
         [&](const SignalBuffers* signals) { needs = Union(needs, signals->needs()); });
   }
   const auto size = [&](size_t num) {
-    return shape.is_of_several ? SizeOfGraph(num) : static_cast<int>(num);
+    return shape.is_of_several && !has_state ? SizeOfGraph(num) : static_cast<int>(num);
   };
   const int num_tokens = size(work.tokens.size());
   // Where there are as many outputs as tokens, they are those of all tokens, in their order.
@@ -127,6 +166,7 @@ GraphShape ShapeOf(const StepWork& work) {
   const int num_outputs =
       all ? num_tokens : std::min(size(work.output_rows.size()), num_tokens - 1);
   shape.options = {.num_tokens = num_tokens,
+                   .num_sequences = has_state ? static_cast<int>(work.sequences.size()) : 1,
                    .num_outputs = num_outputs,
                    .hidden_layers = needs.hidden_layers,
                    .keys_before_rope = needs.keys_before_rope,
@@ -166,6 +206,9 @@ struct GraphRunner::Impl {
   std::list<StepGraph> graphs;             // most recently used first
   int64_t num_graphs_built = 0;
   DeferredLogits later;
+  hwy::AlignedFreeUniquePtr<std::byte[]> state_batch;  // states of several sequences, side by side
+  size_t state_batch_bytes = 0;
+  std::vector<float> logits_of_parts;   // of a step that took several graphs; empty: of one
   const ggml_tensor* logits = nullptr;  // those computed last
   // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
   // needs goes back to the system after it.
@@ -191,6 +234,8 @@ struct GraphRunner::Impl {
   void ReserveFolds(const StepWork& work, int num_folds);
   void ReserveSelection(const StepWork& work);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
+  // Gives the graph the states of the sequences. May throw std::bad_alloc, before it changes any.
+  void SetStates(const StepWork& work, StepGraph* graph);
   // Copies the hidden states of a sequence's tokens.
   static void CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
                          SignalBuffers* signals);
@@ -450,8 +495,58 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   return impl_->model.CheckFilesUnchanged();
 }
 
+// Layers with recurrent state take as many tokens of each sequence. A step of others becomes
+// several: one of all sequences with a single token, and one for each other sequence.
 Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
-  const GraphShape shape = ShapeOf(work);
+  impl_->logits_of_parts.clear();
+  if (impl_->model.hparams.state_bytes == 0 || IsUniform(work)) return RunPart(work, costs);
+  std::vector<std::vector<size_t>> parts(1);
+  for (size_t i = 0; i < work.sequences.size(); ++i) {
+    if (work.sequences[i].num_tokens == 1) {
+      parts.front().push_back(i);
+    } else {
+      parts.push_back({i});
+    }
+  }
+  const size_t vocab_size = impl_->model.hparams.vocab_size;
+  std::vector<float> all(work.output_rows.size() * vocab_size);
+  for (const std::vector<size_t>& sequences : parts) {
+    if (sequences.empty()) continue;
+    EBB_RETURN_IF_ERROR(RunPart(PartOf(work, sequences), costs));
+    size_t output = 0;
+    for (const size_t index : sequences) {
+      const SequenceStep& sequence = work.sequences[index];
+      const auto begin = std::ranges::lower_bound(work.output_rows, sequence.first_token);
+      const auto end =
+          std::ranges::lower_bound(work.output_rows, sequence.first_token + sequence.num_tokens);
+      for (auto row = begin; row != end; ++row) {
+        const std::span<const float> from = logits(output++);
+        std::ranges::copy(from, all.begin() + (row - work.output_rows.begin()) * vocab_size);
+      }
+    }
+  }
+  impl_->logits_of_parts = std::move(all);
+  return OkStatus();
+}
+
+void GraphRunner::Impl::SetStates(const StepWork& work, StepGraph* graph) {
+  const size_t bytes = model.hparams.state_bytes;
+  if (bytes == 0) return;
+  const size_t needed = work.sequences.size() > 1 ? bytes * work.sequences.size() : 0;
+  if (state_batch_bytes < needed) {
+    auto larger = hwy::AllocateAligned<std::byte>(needed);
+    if (larger == nullptr) throw std::bad_alloc();
+    state_batch = std::move(larger);
+    state_batch_bytes = needed;
+  }
+  std::vector<std::byte*> states;
+  for (const SequenceStep& sequence : work.sequences) states.push_back(sequence.state->BeginStep());
+  graph->graph.inputs->SetStates(states, {state_batch.get(), state_batch_bytes});
+}
+
+Status GraphRunner::RunPart(const StepWork& work, StepCosts* costs) {
+  const bool has_state = impl_->model.hparams.state_bytes > 0;
+  const GraphShape shape = ShapeOf(work, has_state);
   impl_->Reserve(work, shape.path);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
   graph->graph.SetInputs(work.tokens, work.rope_positions, work.output_rows);
@@ -461,6 +556,7 @@ Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
   }
   impl_->scratch.select_seconds = 0;
   graph->op->SetWork(&work);
+  impl_->SetStates(work, graph);
   const ggml_status status = impl_->Compute(work, graph->graph.graph, costs);
   Status staged;
   for (const SequenceStep& sequence : work.sequences) {
@@ -472,7 +568,9 @@ Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
     return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
   }
   impl_->logits = graph->graph.logits;
+  if (has_state) graph->graph.inputs->TakeStates();
   for (const SequenceStep& sequence : work.sequences) {
+    if (has_state) sequence.state->EndStep(sequence.first + sequence.num_tokens);
     sequence.ForEachSignals([&](SignalBuffers* signals) {
       Impl::CopyHidden(sequence, *graph, signals);
       impl_->CopyEvictionLogits(sequence, *graph, signals);
@@ -509,6 +607,10 @@ double GraphRunner::select_seconds() const { return impl_->scratch.select_second
 
 std::span<const float> GraphRunner::logits(size_t i) const {
   if (impl_->on_device != nullptr) return impl_->on_device->logits(i);
+  if (!impl_->logits_of_parts.empty()) {
+    const size_t size = impl_->model.hparams.vocab_size;
+    return std::span(impl_->logits_of_parts).subspan(i * size, size);
+  }
   const size_t vocab_size = impl_->logits->ne[0];
   return {static_cast<const float*>(impl_->logits->data) + i * vocab_size, vocab_size};
 }

@@ -10,6 +10,7 @@
 #include "ebb/signals.h"
 #include "ebb/types.h"
 #include "src/kv/sequence_cache.h"
+#include "src/step/recurrent_state.h"
 #include "src/step/signal_buffers.h"
 
 namespace ebb {
@@ -25,9 +26,10 @@ struct RowFollower {
 struct SequenceStep {
   SequenceCache* cache = nullptr;
   SignalBuffers* signals = nullptr;
-  Selector* selector = nullptr;    // of a single token; null: read every visible row
-  bool has_expiring_rows = false;  // some rows are visible to its first tokens alone
-  int64_t* rows_unread = nullptr;  // counts those that the selector leaves out
+  Selector* selector = nullptr;     // of a single token; null: read every visible row
+  bool has_expiring_rows = false;   // some rows are visible to its first tokens alone
+  RecurrentState* state = nullptr;  // of a model that has one
+  int64_t* rows_unread = nullptr;   // counts those that the selector leaves out
   Position first = 0;
   int num_tokens = 0;
   // The prompt's chunk that these tokens are a piece of. Kernels and cuts of attention follow the

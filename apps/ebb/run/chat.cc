@@ -134,7 +134,7 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
 std::optional<ExitCode> Chat::TakeBack(const Turn& turn) {
   Session& session = *setup_.session;
   auto kept = static_cast<Position>(turn.tokens.size() - last_->prompt_tokens);
-  if (!session.CanTruncateTo(kept)) kept = 0;
+  kept = session.NearestTruncation(kept);
   if (session.next_position() > kept) {
     if (const Status status = session.TruncateTo(kept); !status.ok()) return Fail(status);
   }

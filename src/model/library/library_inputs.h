@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/ggml_deleter.h"
 #include "src/model/decoder_graph.h"
 #include "src/model/library/internals.h"
 
@@ -14,16 +15,24 @@ namespace ebb {
 
 class LibraryInputs final : public GraphInputs {
  public:
-  // A batch of libllama's, of tokens of one sequence each.
+  // The part of a recurrent layer's state in the memory of a sequence.
+  struct StateTensor {
+    ggml_tensor* tensor = nullptr;  // [floats, sequences]
+    size_t offset = 0;              // in the memory of one sequence
+    size_t bytes = 0;
+  };
+
+  // A batch of libllama's: as many tokens of each sequence, one sequence after the other.
   class Batch {
    public:
-    explicit Batch(int num_tokens);
+    Batch(int num_sequences, int tokens_of_each);
     // A view of this object. REQUIRES: it outlives the view.
     [[nodiscard]] llama_ubatch ubatch();
     // Tokens beyond those given are token 0 at position 0.
     void Set(std::span<const Token> tokens, std::span<const Position> positions);
 
    private:
+    const int num_sequences_of_batch_, tokens_of_each_;
     std::vector<llama_token> tokens_;
     std::vector<llama_pos> positions_;
     std::vector<int32_t> num_sequences_, sequence_index_;
@@ -33,17 +42,26 @@ class LibraryInputs final : public GraphInputs {
   };
 
   // late_output_rows: an input of ebb's own that selects the outputs; null: libllama's does.
-  LibraryInputs(std::unique_ptr<llm_graph_result> built, int num_tokens,
-                ggml_tensor* late_output_rows)
-      : built_(std::move(built)), batch_(num_tokens), late_output_rows_(late_output_rows) {}
+  // states: with `state_context`, which holds their tensors; views: the tensors of the graph that
+  // are views of them.
+  LibraryInputs(std::unique_ptr<llm_graph_result> built, Batch batch, ggml_tensor* late_output_rows)
+      : built_(std::move(built)), batch_(std::move(batch)), late_output_rows_(late_output_rows) {}
+  void AddStates(std::unique_ptr<ggml_context, GgmlDeleter> context,
+                 std::vector<StateTensor> states, std::vector<ggml_tensor*> views);
 
   void Set(std::span<const Token> tokens, std::span<const Position> positions,
            std::span<const int32_t> output_rows) override;
+  void SetStates(std::span<std::byte* const> states, std::span<std::byte> batch) override;
+  void TakeStates() override;
 
  private:
   const std::unique_ptr<llm_graph_result> built_;
   Batch batch_;
   ggml_tensor* const late_output_rows_;
+  std::unique_ptr<ggml_context, GgmlDeleter> state_context_;
+  std::vector<StateTensor> states_;
+  std::vector<ggml_tensor*> state_views_;
+  std::vector<std::byte*> state_memory_;  // of the sequences of the step
 };
 
 }  // namespace ebb

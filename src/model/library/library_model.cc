@@ -26,6 +26,8 @@ namespace {
 // Rows that libllama's cache has room for; ebb has rows of its own, so that any number works.
 constexpr uint32_t kLibraryCacheRows = 256;
 constexpr int kSequences = 1;
+// Of the parts of recurrent states, for ggml's kernels.
+constexpr size_t kStateAlignment = 64;
 
 struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -203,7 +205,7 @@ Status CheckMemory(const llama_memory_i* memory) {
   }
   if (dynamic_cast<const llama_memory_hybrid*>(memory) != nullptr ||
       dynamic_cast<const llama_memory_hybrid_iswa*>(memory) != nullptr) {
-    return Unsupported("layers with recurrent state are not supported yet");
+    return OkStatus();
   }
   if (dynamic_cast<const llama_memory_recurrent*>(memory) != nullptr) {
     return Unsupported("it has recurrent state and no KV cache");
@@ -274,11 +276,23 @@ struct LibraryModel::Impl {
   llama_model* model = nullptr;
   llama_cparams cparams = {};
   std::unique_ptr<llama_memory_i> memory;
-  llama_memory_context_ptr memory_context;
+  llama_memory_recurrent* recurrent = nullptr;  // of `memory`; null: the model has none
+  // Where libllama's memory names the tensors of the states; a built graph's own are in there.
+  struct StatePlace {
+    ggml_tensor** tensor = nullptr;
+    ggml_type type = GGML_TYPE_F32;
+    int64_t floats = 0;  // of one sequence
+    std::string name;
+  };
+  std::vector<StatePlace> state_places;
   llama_adapter_cvec control_vector;
   llama_adapter_loras loras;
   llama_cross cross;
   mutable std::mutex mutex;  // one graph is built at a time
+  // Where state tensors seem to lie until a step gives them memory.
+  alignas(64) std::array<std::byte, 64> state_placeholder = {};
+  const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer{
+      ggml_backend_cpu_buffer_from_ptr(state_placeholder.data(), state_placeholder.size())};
   Hyperparameters hparams;
   std::vector<ggml_tensor*> rope_factors;  // by layer of rows
   int64_t max_library_nodes = 0;           // that libllama may need for a graph; 0: not known yet
@@ -286,28 +300,89 @@ struct LibraryModel::Impl {
   int output_floats = 0;
   WeightSizes sizes;
 
+  using StateTensor = LibraryInputs::StateTensor;
   struct Built {
+    explicit Built(LibraryInputs::Batch batch_in) : batch(std::move(batch_in)) {}
+
+    LibraryInputs::Batch batch;
+    std::unique_ptr<ggml_context, GgmlDeleter> state_context;  // null: no recurrent state
+    std::vector<StateTensor> states;
     std::unique_ptr<llm_graph_result> result;
     std::map<int, ggml_tensor*> block_outputs;  // by the block's number
   };
-  [[nodiscard]] Built Build(int num_tokens, int num_outputs) const;
+  [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const;
+  // Puts tensors for the states of so many sequences in the place of those of libllama's memory.
+  void MakeStates(int num_sequences, Built* built) const;
+  // What builders ask for places of rows and states of the batch.
+  [[nodiscard]] llama_memory_context_ptr MakeMemoryContext(const llama_ubatch& batch) const;
+  void FindStates();
   Status BuildDry();
   Status ReadShape(const CacheUse& use, llm_graph_result* built);
   void ReadRopes(const CacheUse& use, const llm_graph_result& built);
 };
 
-LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_tokens, int num_outputs) const {
-  Built built;
+llama_memory_context_ptr LibraryModel::Impl::MakeMemoryContext(const llama_ubatch& batch) const {
+  if (auto* hybrid = dynamic_cast<llama_memory_hybrid*>(memory.get())) {
+    llama_kv_cache* rows = hybrid->get_mem_attn();
+    rows->clear(false);
+    auto context = std::make_unique<llama_memory_hybrid_context>(hybrid, rows->prepare({batch}),
+                                                                 std::vector<llama_ubatch>{batch});
+    // Its number of rows is not set before. That of the states is left alone: see MakeStates().
+    const_cast<llama_kv_cache_context*>(context->get_attn())->apply();
+    return context;
+  }
+  if (auto* hybrid = dynamic_cast<llama_memory_hybrid_iswa*>(memory.get())) {
+    llama_kv_cache_iswa* rows = hybrid->get_mem_attn();
+    rows->clear(false);
+    auto context = std::make_unique<llama_memory_hybrid_iswa_context>(
+        hybrid, rows->get_base()->prepare({batch}), rows->get_swa()->prepare({batch}),
+        std::vector<llama_ubatch>{batch});
+    const_cast<llama_kv_cache_iswa_context*>(context->get_attn())->apply();
+    return context;
+  }
+  return memory->init_full();
+}
+
+// Builders see as many cells as there are sequences, each with the state of one of them, and copy
+// no state from one cell to another.
+void LibraryModel::Impl::MakeStates(int num_sequences, Built* built) const {
+  if (recurrent == nullptr) return;
+  recurrent->head = 0;
+  recurrent->rs_z = -1;
+  recurrent->n = recurrent->size = static_cast<uint32_t>(num_sequences);
+  built->state_context.reset(
+      ggml_init({.mem_size = (state_places.size() + 1) * ggml_tensor_overhead(),
+                 .mem_buffer = nullptr,
+                 .no_alloc = true}));
+  size_t offset = 0;
+  for (const StatePlace& place : state_places) {
+    ggml_tensor* tensor =
+        ggml_new_tensor_2d(built->state_context.get(), place.type, place.floats, num_sequences);
+    ggml_set_name(tensor, place.name.c_str());
+    tensor->buffer = state_buffer.get();
+    tensor->data = ggml_backend_buffer_get_base(state_buffer.get());
+    const size_t bytes = ggml_row_size(place.type, place.floats);
+    built->states.push_back({.tensor = tensor, .offset = offset, .bytes = bytes});
+    offset += (bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+    *place.tensor = tensor;
+  }
+}
+
+LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_sequences, int tokens_of_each,
+                                                    int num_outputs) const {
+  Built built(LibraryInputs::Batch(num_sequences, tokens_of_each));
   const int64_t most = max_library_nodes != 0
                            ? max_library_nodes
                            : std::max<int64_t>(2048, 32 * int64_t(model->n_tensors()));
   built.result = std::make_unique<llm_graph_result>(most);
-  LibraryInputs::Batch batch(num_tokens);
+  MakeStates(num_sequences, &built);
+  const llama_ubatch batch = built.batch.ubatch();
+  const llama_memory_context_ptr memory_context = MakeMemoryContext(batch);
   llm_graph_params params = {};
   params.arch = model->arch;
   params.hparams = model->hparams;
   params.cparams = cparams;
-  params.ubatch = batch.ubatch();
+  params.ubatch = batch;
   params.gtype = LLM_GRAPH_TYPE_DEFAULT;
   params.cvec = &control_vector;
   params.loras = &loras;
@@ -410,9 +485,6 @@ Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* buil
   }
   if (!has_windows) h.windows.clear();
   h.num_layers = static_cast<int>(use.attentions.size());
-  if (static_cast<uint32_t>(h.num_layers) != from.n_layer()) {
-    return Unsupported("layers without attention are not supported yet");
-  }
   h.embed_dim = static_cast<int>(from.n_embd);
   h.num_q_heads = first.num_q_heads;
   h.head_dim = first.key_dim;
@@ -425,6 +497,23 @@ Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* buil
     h.feed_forward_dim = std::max(h.feed_forward_dim, static_cast<int>(widest));
   }
   return OkStatus();
+}
+
+void LibraryModel::Impl::FindStates() {
+  if (auto* hybrid = dynamic_cast<llama_memory_hybrid*>(memory.get())) {
+    recurrent = hybrid->get_mem_recr();
+  }
+  if (auto* hybrid = dynamic_cast<llama_memory_hybrid_iswa*>(memory.get())) {
+    recurrent = hybrid->get_mem_recr();
+  }
+  if (recurrent == nullptr) return;
+  for (auto* of_layers : {&recurrent->r_l, &recurrent->s_l, &recurrent->p_l}) {
+    for (ggml_tensor*& tensor : *of_layers) {
+      if (tensor == nullptr) continue;
+      state_places.push_back(
+          {.tensor = &tensor, .type = tensor->type, .floats = tensor->ne[0], .name = tensor->name});
+    }
+  }
 }
 
 Status LibraryModel::Impl::BuildDry() {
@@ -440,8 +529,13 @@ Status LibraryModel::Impl::BuildDry() {
                                      .mem_other = nullptr},
                                     for_memory));
   EBB_RETURN_IF_ERROR(CheckMemory(memory.get()));
-  memory_context = memory->init_full();
-  Built built = Build(1, 1);
+  FindStates();
+  Built built = Build(1, 1, 1);
+  if (!built.states.empty()) {
+    const StateTensor& last = built.states.back();
+    hparams.state_bytes =
+        (last.offset + last.bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+  }
   llm_graph_result* const result = built.result.get();
   EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(result));
   if (result->t_logits == nullptr) return Unsupported("it computes no logits");
@@ -450,7 +544,9 @@ Status LibraryModel::Impl::BuildDry() {
   num_nodes = ggml_graph_n_nodes(result->get_gf());
   const size_t num_tensors = ggml_used_mem(result->get_ctx()) / ggml_tensor_overhead();
   max_library_nodes = static_cast<int64_t>(num_tensors) * 3 / 2 + 256;
-  hparams.has_hidden_states = built.block_outputs.size() + 1 >= model->hparams.n_layer();
+  // Policies name a layer of rows and the block that it is in by one number.
+  hparams.has_hidden_states = built.block_outputs.size() + 1 >= model->hparams.n_layer() &&
+                              static_cast<uint32_t>(hparams.num_layers) == model->hparams.n_layer();
   output_floats = result->t_embd == nullptr ? 0 : static_cast<int>(result->t_embd->ne[0]);
   // The rewritten graph is thrown away: it shows that nothing is left of libllama's cache.
   const std::unique_ptr<ggml_context, GgmlDeleter> ctx(
@@ -533,8 +629,10 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
     const bool selects_late =
         options.num_outputs > 0 && options.num_outputs < options.num_tokens &&
         std::ranges::find(options.hidden_layers, last) != options.hidden_layers.end();
-    Impl::Built built =
-        impl.Build(options.num_tokens, selects_late ? options.num_tokens : options.num_outputs);
+    const bool has_states = impl.recurrent != nullptr;
+    const int num_sequences = has_states ? options.num_sequences : options.num_tokens;
+    Impl::Built built = impl.Build(num_sequences, options.num_tokens / num_sequences,
+                                   selects_late ? options.num_tokens : options.num_outputs);
     llm_graph_result* const library = built.result.get();
     EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(library));
     result.graph = ggml_new_graph_custom(ctx, MaxNodes(options.attention_nodes_per_layer), false);
@@ -579,8 +677,21 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
       ggml_set_output(output);
     }
     result.other_context = library->get_ctx();
-    result.inputs = std::make_unique<LibraryInputs>(std::move(built.result), options.num_tokens,
-                                                    result.output_rows);
+    std::vector<ggml_tensor*> state_views;
+    for (ggml_context* context : {library->get_ctx(), ctx}) {
+      for (ggml_tensor* tensor = ggml_get_first_tensor(context); tensor != nullptr;
+           tensor = ggml_get_next_tensor(context, tensor)) {
+        const auto is_source = [&](const Impl::StateTensor& state) {
+          return state.tensor == tensor->view_src;
+        };
+        if (std::ranges::any_of(built.states, is_source)) state_views.push_back(tensor);
+      }
+    }
+    auto inputs = std::make_unique<LibraryInputs>(std::move(built.result), std::move(built.batch),
+                                                  result.output_rows);
+    inputs->AddStates(std::move(built.state_context), std::move(built.states),
+                      std::move(state_views));
+    result.inputs = std::move(inputs);
     return OkStatus();
   }));
   return result;
@@ -592,7 +703,7 @@ Result<LogitsGraph> LibraryModel::BuildLogits(ggml_context* ctx, int num_tokens,
   LogitsGraph result;
   const std::lock_guard lock(impl.mutex);
   EBB_RETURN_IF_ERROR(RunChecked([&]() -> Status {
-    Impl::Built built = impl.Build(num_tokens, num_tokens);
+    Impl::Built built = impl.Build(num_tokens, 1, num_tokens);
     llm_graph_result* const library = built.result.get();
     ggml_tensor* const outputs = library->t_embd;
     EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(library));

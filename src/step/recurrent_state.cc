@@ -1,0 +1,127 @@
+#include "src/step/recurrent_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace ebb {
+
+RecurrentState::Memory RecurrentState::Allocate() const {
+  Memory memory = hwy::AllocateAligned<std::byte>(bytes_);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+size_t RecurrentState::memory_bytes() const {
+  return bytes_ * ((state_ == nullptr ? 0 : 1) + checkpoints_.size());
+}
+
+std::byte* RecurrentState::BeginStep() {
+  if (state_ == nullptr) {
+    state_ = Allocate();
+    std::memset(state_.get(), 0, bytes_);
+  }
+  position_ = -1;
+  return state_.get();
+}
+
+const std::byte* RecurrentState::At(Position position) const {
+  if (position == position_) return state_.get();
+  const auto found = std::ranges::find(checkpoints_, position, &Checkpoint::position);
+  return found == checkpoints_.end() ? nullptr : found->bytes.get();
+}
+
+void RecurrentState::Keep(bool replaces) try {
+  if (!exists() || state_ == nullptr || position_ <= 0) return;
+  Checkpoint checkpoint = {.position = position_, .bytes = nullptr};
+  if (!checkpoints_.empty() && (replaces || checkpoints_.size() == kMaxCheckpoints)) {
+    const auto reused = replaces ? checkpoints_.end() - 1 : checkpoints_.begin();
+    checkpoint.bytes = std::move(reused->bytes);
+    checkpoints_.erase(reused);
+  } else {
+    checkpoint.bytes = Allocate();
+  }
+  std::memcpy(checkpoint.bytes.get(), state_.get(), bytes_);
+  checkpoints_.push_back(std::move(checkpoint));
+} catch (const std::bad_alloc&) {
+}
+
+Position RecurrentState::NearestUpTo(Position end) const {
+  if (!exists()) return end;
+  Position nearest = position_ >= 0 && position_ <= end ? position_ : 0;
+  for (const Checkpoint& checkpoint : checkpoints_) {
+    if (checkpoint.position <= end) nearest = std::max(nearest, checkpoint.position);
+  }
+  return nearest;
+}
+
+void RecurrentState::GoBackTo(Position end) {
+  if (!exists()) return;
+  if (end != position_) {
+    const std::byte* from = At(end);
+    if (from == nullptr) {
+      state_ = nullptr;  // zeros again, of no token
+    } else {
+      std::memcpy(state_.get(), from, bytes_);
+    }
+    position_ = end;
+  }
+  std::erase_if(checkpoints_, [&](const Checkpoint& kept) { return kept.position > end; });
+}
+
+void RecurrentState::TakeFrom(const RecurrentState& other, Position end) {
+  if (!exists()) return;
+  const std::byte* from = other.At(end);
+  if (end > 0 && from != nullptr) {
+    if (state_ == nullptr) state_ = Allocate();
+    std::memcpy(state_.get(), from, bytes_);
+  }
+  position_ = end;
+  checkpoints_.clear();
+}
+
+void RecurrentState::Save(StateWriter* to) const {
+  if (!exists()) return;
+  const auto save = [&](Position position, const std::byte* bytes) {
+    to->Number<Position>(position);
+    const auto* values = reinterpret_cast<const uint8_t*>(bytes);
+    to->Numbers<uint8_t>(std::span(values, bytes == nullptr ? 0 : bytes_));
+  };
+  save(position_, state_.get());
+  to->Number<uint8_t>(static_cast<uint8_t>(checkpoints_.size()));
+  for (const Checkpoint& kept : checkpoints_) save(kept.position, kept.bytes.get());
+}
+
+void RecurrentState::Load(StateReader* from) {
+  if (!exists()) return;
+  const auto load = [&](Memory* bytes) {
+    const auto position = from->Number<Position>();
+    const std::vector<uint8_t> values = from->Numbers<uint8_t>();
+    if (values.size() != bytes_ && !(values.empty() && position == 0)) {
+      from->Fail("a recurrent state of another size");
+      return Position{0};
+    }
+    if (!values.empty()) {
+      *bytes = Allocate();
+      std::memcpy(bytes->get(), values.data(), bytes_);
+    }
+    return position;
+  };
+  position_ = load(&state_);
+  checkpoints_.clear();
+  const auto num_checkpoints = from->Number<uint8_t>();
+  for (int i = 0; i < num_checkpoints && from->status().ok(); ++i) {
+    Checkpoint kept;
+    kept.position = load(&kept.bytes);
+    const Position after = checkpoints_.empty() ? 0 : checkpoints_.back().position;
+    if (kept.bytes == nullptr || kept.position <= after || kept.position > position_) {
+      from->Fail("checkpoints of a recurrent state that are out of order");
+      return;
+    }
+    checkpoints_.push_back(std::move(kept));
+  }
+  if (position_ < 0) from->Fail("a recurrent state without a position");
+}
+
+}  // namespace ebb
