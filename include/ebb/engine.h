@@ -143,8 +143,8 @@ class Engine {
                                              int most_tokens) const;
   // One step of distinct sessions of this engine in one batch, generated tokens and pieces of
   // prompts in any mix. Each session gets the bits of stepping alone where matrix products give a
-  // token the same bits whatever stands beside it: with weights in Q4_1, Q4_0, Q5_0, Q5_1, Q8_0,
-  // IQ4_NL and F32; with others up to rounding. On error no session is changed, or each has taken
+  // token the same bits whatever stands beside it: with quantized weights and F32 on x86-64 with
+  // AVX2 (docs/user/serve.md); with others up to rounding. On error no session is changed, or each has taken
   // its part (see the top), and `status` of the parts says whose error it is, where it is one
   // part's.
   Status Step(std::span<SessionStep> parts);

@@ -236,7 +236,7 @@ Result<bool> HasSameBits(const Matrices& matrices, const CpuBackend& cpu,
     (void)graph.Run(cpu.backend.get());
     return graph.OutputOf(0);
   };
-  for (const int tokens : {2, 3, 4, 5, 8, 16, 17, 32, 33, kSameBitsTokens}) {
+  for (const int tokens : {2, 3, 4, 5, 7, 8, 16, 17, 32, 33, kSameBitsTokens}) {
     ProductGraph graph(matrices, 1, tokens, activations);
     if (!graph.has_memory()) return NoMemory();
     (void)graph.Run(cpu.backend.get());

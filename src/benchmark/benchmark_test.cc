@@ -133,5 +133,26 @@ TEST(AttentionBenchmarkTest, RefusesOptionsOutOfRange) {
   EXPECT_EQ(BenchmarkAttention(options).status().code(), StatusCode::kUnsupported);
 }
 
+// Rows that are multiples of 8 have packed layouts; each shape's last super-blocks are others.
+TEST(ProductBenchmarkTest, TokensHaveTheirBitsInAnyBatch) {
+  for (const auto& [columns, rows] : {std::pair(256, 64), std::pair(768, 67), std::pair(1536, 136),
+                                      std::pair(1792, 200), std::pair(2560, 65)}) {
+    const auto result =
+        BenchmarkProducts({.types = {"f32", "q8_0", "q6_K", "q5_K", "q5_1", "q5_0", "q4_K", "q4_1",
+                                     "q4_0", "iq4_xs", "iq4_nl", "mxfp4", "q3_K", "iq3_s", "q2_K"},
+                           .columns = columns,
+                           .rows = rows,
+                           .batch = 8,
+                           .threads = 2,
+                           .bytes = 1,
+                           .repetitions = 1});
+    ASSERT_TRUE(result.ok()) << result.status().ToString();
+    for (const ProductRate& rate : result->rates) {
+      EXPECT_TRUE(rate.same_bits) << rate.type << " " << rate.layout << " " << rows << " x "
+                                  << columns;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ebb

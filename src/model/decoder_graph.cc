@@ -9,6 +9,7 @@
 #include "src/model/family.h"
 #include "src/model/library/library_model.h"
 #include "src/model/loaded_model.h"
+#include "src/model/product_layout.h"
 
 namespace ebb {
 namespace {
@@ -16,10 +17,12 @@ namespace {
 constexpr int kMaxOtherNodesPerLayer = 60;
 constexpr int kMaxNodesOutsideLayers = 32;
 
-// ggml multiplies plane by plane: one of a single column takes the kernels of a single column.
+// Columns are kept apart where a product of several gives them other bits than a product of each
+// does. ggml multiplies plane by plane: one of a single column takes the kernels of a single
+// column.
 ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x,
                      bool one_token_at_a_time) {
-  if (!one_token_at_a_time || IsOneForAllColumns(*weight)) return ggml_mul_mat(ctx, weight, x);
+  if (!one_token_at_a_time || HasSameBitsInBatches(*weight)) return ggml_mul_mat(ctx, weight, x);
   ggml_tensor* planes = ggml_reshape_3d(ctx, x, x->ne[0], 1, x->ne[1]);
   ggml_tensor* y = ggml_mul_mat(ctx, weight, planes);
   return ggml_reshape_2d(ctx, y, y->ne[0], y->ne[2]);
@@ -296,14 +299,6 @@ DecoderGraph DecoderGraphBuilder::Build() {
 }
 
 }  // namespace
-
-bool IsOneForAllColumns([[maybe_unused]] const ggml_tensor& weight) {
-#if defined(EBB_GGML_IS_PATCHED) && defined(__x86_64__)
-  return weight.type == GGML_TYPE_F32;
-#else
-  return false;
-#endif
-}
 
 void SetIntegers(ggml_tensor* tensor, std::span<const int32_t> values) {
   if (tensor == nullptr) return;

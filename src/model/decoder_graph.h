@@ -79,10 +79,6 @@ class GraphInputs {
 // Copies `values` into a tensor of 32-bit integers in host memory, and zeros behind them.
 void SetIntegers(ggml_tensor* tensor, std::span<const int32_t> values);
 
-// Whether a column of a product has the same bits whatever stands beside it, by the patch of ggml
-// (cmake/llama_cpp/ggml): then there is no need to keep columns apart.
-[[nodiscard]] bool IsOneForAllColumns(const ggml_tensor& weight);
-
 struct DecoderGraph {
   ggml_cgraph* graph = nullptr;
   ggml_tensor* tokens = nullptr;       // I32 [T], input; null where embeddings are

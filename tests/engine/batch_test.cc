@@ -18,6 +18,14 @@ std::shared_ptr<const Model> ModelOf(const std::string& weight_type) {
   return RandomModel(shape);
 }
 
+// Q4_K with values in Q6_K, as Q4_K_M has them. Rows are whole super-blocks of 256 weights.
+std::shared_ptr<const Model> ModelOfQ4KM() {
+  RandomGgufOptions shape = SuperBlockModelOptions();
+  shape.weight_type = "q4_K";
+  shape.value_type = "q6_K";
+  return RandomModel(shape);
+}
+
 // What a session is to take, and what comes of it alone.
 struct Part {
   SessionOptions options;
@@ -81,6 +89,16 @@ TEST(Batch, AMixedStepGivesEachSessionItsBitsWithF32) {
 
 TEST(Batch, AMixedStepGivesEachSessionItsBitsWithQ41) {
   ExpectMixedBits(ModelOf("q4_1"), {.threads = 2}, FullParts());
+}
+
+TEST(Batch, AMixedStepGivesEachSessionItsBitsWithQ4KM) {
+  ExpectMixedBits(ModelOfQ4KM(), {.threads = 2}, FullParts());
+}
+
+TEST(Batch, AMixedStepGivesEachSessionItsBitsWithQ5K) {
+  RandomGgufOptions shape = SuperBlockModelOptions();
+  shape.weight_type = "q5_K";
+  ExpectMixedBits(RandomModel(shape), {.threads = 2}, FullParts());
 }
 
 // The first one's prompt is long, and read in pieces: what it evicts there does not depend on them.

@@ -39,6 +39,17 @@ inline RandomGgufOptions SmallModelOptions() {
           .context = 2048};
 }
 
+// Of matrices whose rows are whole super-blocks of K-quants: 256 weights.
+inline RandomGgufOptions SuperBlockModelOptions() {
+  return {.num_layers = 2,
+          .embed_dim = 256,
+          .num_q_heads = 8,
+          .num_kv_heads = 2,
+          .head_dim = 64,
+          .feed_forward_dim = 768,
+          .context = 8192};
+}
+
 // EBB_TEST_ENGINE_DEVICE names a device: engines that tests make for the processor are made for it,
 // so that what holds there is seen to hold on a device. Null: it is not set.
 inline const char* OtherDevice() { return std::getenv("EBB_TEST_ENGINE_DEVICE"); }

@@ -68,9 +68,10 @@ TEST_F(DecoderGraphTest, WithoutOutputsEveryLayerStillMakesItsKeys) {
 
 // In every layout that ggml has for the weights of this processor.
 TEST_F(DecoderGraphTest, TokensApartHaveTheBitsOfTheirOwn) {
-  for (const std::string type : {"f32", "f16", "q4_0", "q4_1", "q8_0"}) {
+  for (const std::string type : {"f32", "f16", "q4_0", "q4_1", "q8_0", "q4_K", "q6_K"}) {
     RandomGgufOptions options;
     options.weight_type = type;
+    if (type.ends_with("_K")) options.embed_dim = 256;  // a super-block
     Load(options);
     const GraphRun together = RunGraph(*model_, tokens_, {.one_token_at_a_time = true});
     ASSERT_EQ(together.logits.size(), tokens_.size() * options_.num_tokens) << type;

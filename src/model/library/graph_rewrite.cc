@@ -8,7 +8,7 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "src/model/decoder_graph.h"
+#include "src/model/product_layout.h"
 
 namespace ebb {
 namespace {
@@ -121,7 +121,7 @@ void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_ti
   ggml_tensor* const x = node->src[1];
   if (!IsWeight(weight)) return;
   const bool joins = weight->ne[2] == 1 && x->ne[2] > 1 && ggml_is_contiguous(x);
-  const bool splits = one_token_at_a_time && !IsOneForAllColumns(*weight);
+  const bool splits = one_token_at_a_time && !HasSameBitsInBatches(*weight);
   if (!joins && !splits) return;
   if (weight->ne[2] == 1 && ggml_is_contiguous(x)) {
     ggml_tensor* flat = ggml_reshape_2d(ctx, x, x->ne[0], ggml_nrows(x));

@@ -15,8 +15,10 @@ constexpr int kDecoded = 24;
 
 // Six query heads of one kv head: few tiles, so that long prompts are cut into parts of rows.
 std::shared_ptr<const Model> ModelOf(const std::string& weight_type) {
-  RandomGgufOptions shape = SmallModelOptions();
+  RandomGgufOptions shape =
+      weight_type.ends_with("_K") ? SuperBlockModelOptions() : SmallModelOptions();
   shape.weight_type = weight_type;
+  if (weight_type == "q4_K") shape.value_type = "q6_K";  // as Q4_K_M has them
   shape.context = 8192;
   return RandomModel(shape);
 }
@@ -102,7 +104,7 @@ TEST_P(ExactPrefixTest, WhateverTheLengthsTheBitsAreThoseOfReading) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Weights, ExactPrefixTest, ::testing::Values("f32", "q4_1"));
+INSTANTIATE_TEST_SUITE_P(Weights, ExactPrefixTest, ::testing::Values("f32", "q4_1", "q4_K"));
 
 struct SharingCase {
   std::string name;
