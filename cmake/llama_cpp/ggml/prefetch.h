@@ -16,7 +16,7 @@
 #define EBB_PREFETCH_NEXT_TILE(line, size) _mm_prefetch((const char *) (line) + (size), _MM_HINT_T1)
 
 // Kernels over one row, or over eight interleaved rows, which run through memory in order. On Intel
-// reading 8 KiB ahead makes them 18 % faster. AMD's own prefetchers keep up with the memory, and
+// reading 8 KiB ahead made ggml's kernels 18 % faster. AMD's own prefetchers keep up with the memory, and
 // prefetches at any distance make these kernels up to two times slower: there is none.
 static inline int ebb_prefetch_row_bytes(void) {
     return __builtin_cpu_is("intel") ? 8192 : 0;
