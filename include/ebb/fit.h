@@ -29,6 +29,7 @@ struct FitModel {
   int feed_forward_dim = 0;
   uint64_t weight_bytes = 0;   // as held in memory
   uint64_t lookup_bytes = 0;   // of a table in the mapped file, of which tokens bring pieces in
+  uint64_t state_bytes = 0;    // recurrent state of a sequence
   uint64_t program_bytes = 0;  // resident besides: the program, the tokenizer; measured
 };
 // program_bytes is left at 0.
@@ -64,6 +65,7 @@ struct FitBytes {
   uint64_t t1_disk = 0;
   uint64_t t2 = 0;
   uint64_t tables = 0;
+  uint64_t states = 0;   // recurrent states and their checkpoints
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
   bool on_device = false;
   // What the last step reads of rows, holes left out.
@@ -72,7 +74,7 @@ struct FitBytes {
 
   // Bytes of the host's memory.
   [[nodiscard]] uint64_t Memory() const {
-    const uint64_t rest = program + t1_memory + t2 + tables;
+    const uint64_t rest = program + t1_memory + t2 + tables + states;
     return on_device ? rest : rest + weights + compute + t0 + staging;
   }
   [[nodiscard]] uint64_t DeviceMemory() const {

@@ -23,15 +23,13 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "src/attention/rows.h"
+#include "src/base/head_sizes.h"
 
 namespace ebb {
 
 // Visible rows in a chunk of decode, and in a chunk of prefill.
 inline constexpr int kChunkRows = 64;
 inline constexpr int kPrefillChunkRows = 64;
-// Head sizes are multiples of this.
-inline constexpr int kHeadDimStep = 16;
-inline constexpr int kMaxHeadDim = 512;
 
 // The logit of a sink that takes no part.
 inline constexpr float kNoSink = -std::numeric_limits<float>::infinity();

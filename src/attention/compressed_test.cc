@@ -18,7 +18,7 @@ namespace {
 
 constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4,
                                      CompressedType::kInt8Naive};
-constexpr int kHeadSizes[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 192, 256, 512};
+constexpr int kHeadSizes[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 192, 256, 512, 576};
 
 double Dot(std::span<const float> a, std::span<const float> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);

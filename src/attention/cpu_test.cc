@@ -47,7 +47,7 @@ AttentionShape Shape(int head_dim, int num_q_heads, int num_kv_heads) {
 }
 
 TEST(CheckAttentionShapeTest, AcceptsTheHeadSizesAndRatiosOfModels) {
-  for (const int head_dim : {16, 64, 80, 96, 112, 128, 256, 512}) {
+  for (const int head_dim : {16, 64, 80, 96, 112, 128, 256, 512, 576}) {
     EXPECT_TRUE(CheckAttentionShape(Shape(head_dim, 9, 3)).ok()) << head_dim;
   }
   EXPECT_TRUE(CheckAttentionShape(Shape(64, 1, 1)).ok());

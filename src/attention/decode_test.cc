@@ -127,7 +127,7 @@ class DecodeTest : public ::testing::TestWithParam<std::string> {
 
 TEST_P(DecodeTest, AgreesWithTheReferenceForEveryTypeAndHeadSize) {
   for (const RowType type : {RowType::kF16, RowType::kBf16, RowType::kF32}) {
-    for (const int head_dim : {16, 48, 64, 80, 96, 112, 128, 256, 512}) {
+    for (const int head_dim : {16, 48, 64, 80, 96, 112, 128, 256, 512, 576}) {
       ExpectReference(ShapeOf(type, head_dim, 2, 3), {300, 300});
     }
   }

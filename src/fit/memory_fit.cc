@@ -250,6 +250,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   if (file || request.on_device) bytes.staging = StagingBytes(shape, request, rows.peaks.t1);
   bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, compressed.PageBytes());
   bytes.tables = TableBytes(shape, request, rows.last);
+  bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
   bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows);
   const uint64_t row_bytes = 2 * format.RowStride();

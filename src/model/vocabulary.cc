@@ -41,9 +41,9 @@ Status CheckTokensDiffer(const std::vector<std::string_view>& tokens) {
 Status CheckTokenizerKind(const GgufFile& file) {
   std::string kind;
   EBB_RETURN_IF_ERROR(file.Read("tokenizer.ggml.model", GgufFile::Need::kRequired, &kind));
-  if (kind == "llama" || kind == "gpt2") return OkStatus();
-  return Unsupported(
-      fmt::format("tokenizer \"{}\" is not supported; supported are llama and gpt2", kind));
+  if (kind == "llama" || kind == "gpt2" || kind == "gemma4") return OkStatus();
+  return Unsupported(fmt::format(
+      "tokenizer \"{}\" is not supported; supported are llama, gpt2 and gemma4", kind));
 }
 
 }  // namespace

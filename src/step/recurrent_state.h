@@ -15,13 +15,14 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "hwy/aligned_allocator.h"
+#include "src/base/step_sizes.h"
 
 namespace ebb {
 
 class RecurrentState {
  public:
   // Checkpoints that are kept at once: the ends of the last prompts.
-  static constexpr size_t kMaxCheckpoints = 2;
+  static constexpr size_t kMaxCheckpoints = kStateCheckpoints;
 
   // 0 bytes: the model has no such state, and every function but exists() does nothing.
   explicit RecurrentState(size_t bytes) : bytes_(bytes) {}

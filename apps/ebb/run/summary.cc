@@ -75,6 +75,7 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
       {"kv_used_bytes", arena.used_bytes},
       {"kv_peak_bytes", arena.peak_bytes},
       {"kv_table_bytes", cache.table_bytes},
+      {"state_bytes", cache.state_bytes},
       {"kv_staging_bytes", cache.staging_bytes},
       {"kv_staging_peak_bytes", cache.staging_bytes - cache.newest.page_bytes +
                                     setup.engine->newest_accounting().peak_bytes},

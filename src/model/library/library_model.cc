@@ -9,8 +9,10 @@
 #include <cstring>
 #include <mutex>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 
+#include "src/base/head_sizes.h"
 #include "src/base/llama_runtime.h"
 #include "src/model/hyperparameters.h"
 #include "src/model/library/assertion_scope.h"
@@ -199,15 +201,13 @@ Result<llama_cparams> ContextParams(const llama_model& model, const ModelOptions
 // Asked before a graph is built, because builders assert the class of the memory.
 Status CheckMemory(const llama_memory_i* memory) {
   if (memory == nullptr) return Unsupported("it does not generate text token by token");
-  if (dynamic_cast<const llama_kv_cache*>(memory) != nullptr ||
-      dynamic_cast<const llama_kv_cache_iswa*>(memory) != nullptr) {
+  // Classes that are derived from these keep more than rows and states.
+  const std::type_info& kind = typeid(*memory);
+  if (kind == typeid(llama_kv_cache) || kind == typeid(llama_kv_cache_iswa) ||
+      kind == typeid(llama_memory_hybrid) || kind == typeid(llama_memory_hybrid_iswa)) {
     return OkStatus();
   }
-  if (dynamic_cast<const llama_memory_hybrid*>(memory) != nullptr ||
-      dynamic_cast<const llama_memory_hybrid_iswa*>(memory) != nullptr) {
-    return OkStatus();
-  }
-  if (dynamic_cast<const llama_memory_recurrent*>(memory) != nullptr) {
+  if (kind == typeid(llama_memory_recurrent)) {
     return Unsupported("it has recurrent state and no KV cache");
   }
   return Unsupported("attention that selects rows by an indexer is not supported");
@@ -219,25 +219,26 @@ Status Refuse(const CacheAttention& call, std::string_view what) {
 
 // Refuses attention that the kernels cannot compute.
 Status CheckAttention(const CacheAttention& call, const CacheAttention& first) {
-  if (call.value_in_key) return Refuse(call, "latent attention, with values inside keys,");
-  if (call.k == nullptr || call.v == nullptr)
+  if (call.k == nullptr || (call.v == nullptr && !call.value_in_key)) {
     return Refuse(call, "a layer without rows of its own");
+  }
   if (call.sinks != nullptr &&
       (call.sinks->type != GGML_TYPE_F32 || ggml_nelements(call.sinks) != call.num_q_heads)) {
     return Refuse(call, "attention with sinks that are not one number in F32 for each head");
   }
   if (call.soft_cap != 0) return Refuse(call, "a soft cap of attention");
   if (call.alibi_bias != 0) return Refuse(call, "ALiBi");
-  if (call.key_dim != call.value_dim) return Refuse(call, "keys and values of different sizes");
-  if (call.key_dim != first.key_dim) return Refuse(call, "heads of different sizes in one model");
+  if (std::max(call.key_dim, call.value_dim) > kMaxHeadDim) {
+    return Refuse(call, fmt::format("heads of {} elements, more than {},",
+                                    std::max(call.key_dim, call.value_dim), kMaxHeadDim));
+  }
   if (call.num_q_heads != first.num_q_heads) {
     return Refuse(call, "a number of query heads that differs between layers");
   }
   if (call.num_kv_heads == 0 || call.num_q_heads % call.num_kv_heads != 0) {
     return Refuse(call, "query heads that cannot share the key-value heads evenly");
   }
-  if (call.scale != first.scale) return Refuse(call, "a scale of attention by layer");
-  if (call.k->type != GGML_TYPE_F32 || call.v->type != GGML_TYPE_F32) {
+  if (call.k->type != GGML_TYPE_F32 || (call.v != nullptr && call.v->type != GGML_TYPE_F32)) {
     return Refuse(call, "keys or values that are not computed in F32");
   }
   return OkStatus();
@@ -424,10 +425,12 @@ void LibraryModel::Impl::ReadRopes(const CacheUse& use, const llm_graph_result& 
   std::vector<Rope> plain, windows;
   for (const CacheAttention& call : use.attentions) {
     const ggml_tensor* node = RopeOf(call.k);
-    const bool is_turned = node != nullptr && node->src[0]->ne[0] == call.key_dim &&
+    const bool is_turned = node != nullptr && call.key_dim == h.head_dim &&
+                           node->src[0]->ne[0] == call.key_dim &&
                            node->src[0]->ne[1] == call.num_kv_heads;
     if (!is_turned) {
       h.has_keys_before_rope = h.can_rotate_keys = false;
+      rope_factors.clear();
       return;
     }
     const Rope rope = ReadRope(node);
@@ -476,6 +479,7 @@ Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* buil
     EBB_RETURN_IF_ERROR(CheckAttention(call, first));
     if (call.layer <= last_layer) return Refuse(call, "a second reader of a layer's rows");
     last_layer = call.layer;
+    h.head_dim = std::max({h.head_dim, call.key_dim, call.value_dim});
     if (call.in_window && (from.swa_type != LLAMA_SWA_TYPE_STANDARD || from.n_swa == 0)) {
       return Refuse(call, "attention within chunks");
     }
@@ -487,7 +491,7 @@ Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* buil
   h.num_layers = static_cast<int>(use.attentions.size());
   h.embed_dim = static_cast<int>(from.n_embd);
   h.num_q_heads = first.num_q_heads;
-  h.head_dim = first.key_dim;
+  h.head_dim = (h.head_dim + kHeadDimStep - 1) / kHeadDimStep * kHeadDimStep;
   h.attention_scale = first.scale;
   h.trained_context = static_cast<int>(cparams.n_ctx_seq);
   h.vocab_size = static_cast<int>(built->t_logits->ne[0]);
@@ -646,23 +650,43 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
     }
     RewriteOptions rewrite = {.one_token_at_a_time = options.one_token_at_a_time};
     if (!options.logits) rewrite.last = library->t_embd;
+    const int head_dim = impl.hparams.head_dim;
     const auto attend = [&](size_t index, const CacheAttention& call) {
       const int64_t num_tokens = call.q->ne[1];
       ggml_tensor* q = ggml_permute(ctx, call.q, 0, 2, 1, 3);
+      // All rows are as wide as the widest: zeros behind shorter heads change no product.
+      const auto pad = [&](ggml_tensor* heads) {
+        const int missing = head_dim - static_cast<int>(heads->ne[0]);
+        return missing == 0 ? heads : ggml_pad(ctx, heads, missing, 0, 0, 0);
+      };
       const size_t key_bytes = call.key_dim * sizeof(float);
       if (q->nb[1] != key_bytes) q = ggml_cont(ctx, q);
+      if (call.scale != impl.hparams.attention_scale) {
+        q = ggml_scale(ctx, ggml_cont(ctx, q), call.scale / impl.hparams.attention_scale);
+      }
+      q = pad(q);
       ggml_tensor* k = ggml_view_3d(ctx, call.k, call.key_dim, call.num_kv_heads, num_tokens,
                                     key_bytes, call.k->nb[1], 0);
-      ggml_tensor* v = ggml_view_3d(ctx, call.v, call.value_dim, call.num_kv_heads, num_tokens,
-                                    call.value_dim * sizeof(float), call.v->nb[1], 0);
+      // Latent attention has its values at the beginning of the keys.
+      ggml_tensor* const values = call.value_in_key ? call.k : call.v;
+      const int value_dim_of_head = call.value_in_key ? call.key_dim : call.value_dim;
+      ggml_tensor* v = ggml_view_3d(ctx, values, call.value_dim, call.num_kv_heads, num_tokens,
+                                    value_dim_of_head * sizeof(float), values->nb[1], 0);
+      k = pad(k);
+      v = pad(v);
       ggml_tensor* rope = options.keys_before_rope ? RopeOf(call.k) : nullptr;
-      return attention.Attend(ctx, result.graph,
-                              {.layer = static_cast<int>(index),
-                               .q = q,
-                               .k = k,
-                               .v = v,
-                               .k_before_rope = rope == nullptr ? nullptr : rope->src[0],
-                               .sinks = call.sinks});
+      ggml_tensor* out =
+          attention.Attend(ctx, result.graph,
+                           {.layer = static_cast<int>(index),
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .k_before_rope = rope == nullptr ? nullptr : rope->src[0],
+                            .sinks = call.sinks});
+      if (call.value_dim == head_dim) return out;
+      const size_t out_bytes = head_dim * sizeof(float);
+      return ggml_cont(ctx, ggml_view_3d(ctx, out, call.value_dim, call.num_q_heads, num_tokens,
+                                         out_bytes, out_bytes * call.num_q_heads, 0));
     };
     EBB_RETURN_IF_ERROR(RewriteGraph(library, use, ctx, rewrite, attend, result.graph));
     if (options.num_outputs > 0) {

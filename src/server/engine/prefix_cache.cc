@@ -39,7 +39,7 @@ bool BeginsWith(std::span<const Token> tokens, std::span<const Token> beginning)
 
 uint64_t BytesOf(const Session& session) {
   const CacheAccounting rows = session.accounting();
-  uint64_t bytes = rows.table_bytes + session.tokens().size_bytes();
+  uint64_t bytes = rows.table_bytes + rows.state_bytes + session.tokens().size_bytes();
   for (const TierAccounting& tier : rows.tiers) bytes += tier.fair_page_bytes;
   return bytes;
 }

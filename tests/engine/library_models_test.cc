@@ -1,0 +1,230 @@
+// Models whose graphs libllama builds, one of each kind: mixtures of experts, sliding windows with
+// attention sinks, recurrent state beside attention. What ebb promises of its own decoder holds for
+// them: no bit depends on tiers, pieces of prompts, neighbours in a step, forks or files.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <ostream>
+#include <random>
+
+#include "ebb/generate.h"
+#include "ebb/session_file.h"
+#include "tests/engine/engine_fixture.h"
+#include "tests/support/library_models.h"
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kContext = 256;  // that the models were made for
+
+struct Kind {
+  LibraryModelOptions options;
+  bool has_state = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Kind& kind) {
+  return out << NameOf(kind.options);
+}
+
+class LibraryModels : public testing::TestWithParam<Kind> {
+ protected:
+  static std::shared_ptr<const Model> LoadModel() {
+    const TempFolder folder;
+    const std::string path = folder.File("model.gguf");
+    ExpectOk(WriteLibraryModel(GetParam().options, path));
+    auto model = Model::Load({.path = path});
+    EXPECT_TRUE(model.ok()) << model.status().ToString();
+    return *model;
+  }
+  [[nodiscard]] std::vector<Token> Tokens(size_t count, uint64_t seed) const {
+    std::mt19937_64 random(seed);
+    std::vector<Token> tokens(count);
+    for (Token& token : tokens) token = static_cast<Token>(random() % model_->shape().vocab_size);
+    return tokens;
+  }
+  [[nodiscard]] bool HasWindows() const { return model_->shape().SmallestWindow() > 0; }
+  // The hash of the last logits of a session that reads and decodes by itself.
+  [[nodiscard]] uint64_t Alone(const SessionOptions& options = {},
+                               const EngineOptions& engine_options = {.threads = 2}) const {
+    auto engine = MakeEngineOf(model_, engine_options);
+    auto session = Open(*engine, options);
+    ExpectOk(session->Prefill(prompt_));
+    for (const Token token : answer_) ExpectOk(session->Decode(token));
+    return session->logits_hash();
+  }
+
+  const std::shared_ptr<const Model> model_ = LoadModel();
+  const std::vector<Token> prompt_ = Tokens(150, 1);
+  const std::vector<Token> answer_ = Tokens(40, 2);
+};
+
+TEST_P(LibraryModels, AreBuiltByTheLibrary) {
+  EXPECT_EQ(model_->graph_source(), GraphSource::kLibrary);
+  EXPECT_EQ(model_->family(), GetParam().options.architecture);
+  EXPECT_GT(model_->weight_bytes(), 0u);
+}
+
+TEST_P(LibraryModels, NoBitDependsOnTheTierOfARow) {
+  const uint64_t expected = Alone();
+  for (const T1Place place : {T1Place::kHost, T1Place::kFile}) {
+    const TierSpec tiers = {.t0_share = 0.3, .t1 = place};
+    SessionOptions options;
+    options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = tiers};
+    if (HasWindows()) options.policy.granularity = Granularity::kLayer;
+    EXPECT_EQ(Alone(options, {.threads = 2, .tiers = tiers}), expected) << T1PlaceName(place);
+  }
+}
+
+TEST_P(LibraryModels, NoBitDependsOnPiecesOrNeighbours) {
+  const uint64_t expected = Alone();
+  auto engine = MakeEngineOf(model_, {.threads = 2});
+  auto reader = Open(*engine);
+  std::vector<std::unique_ptr<Session>> others;
+  for (uint64_t i = 0; i < 3; ++i) {
+    others.push_back(Open(*engine));
+    ExpectOk(others.back()->Prefill(Tokens(20 + 5 * i, 10 + i)));
+  }
+  ExpectOk(reader->BeginPrompt(prompt_));
+  std::mt19937 random(3);
+  size_t next = 0;
+  const std::vector<Token> of_others = Tokens(200, 20);
+  for (size_t step = 0; next < answer_.size(); ++step) {
+    std::vector<SessionStep> batch;
+    if (reader->prompt_left() > 0) {
+      batch.push_back({.session = reader.get(), .most_prompt_tokens = 2 + random() % 40});
+    } else {
+      batch.push_back({.session = reader.get(), .token = answer_[next++]});
+    }
+    for (auto& other : others) {
+      if (random() % 3 != 0) batch.push_back({.session = other.get(), .token = of_others[step]});
+    }
+    ExpectOk(engine->Step(batch));
+  }
+  EXPECT_EQ(reader->logits_hash(), expected);
+}
+
+TEST_P(LibraryModels, PoliciesEvictAndGoOn) {
+  for (const char* name : {"h2o", "streaming", "attention", "lag_key"}) {
+    SessionOptions options;
+    options.policy = SmallPolicy(name, "64");
+    if (HasWindows()) options.policy.granularity = Granularity::kLayer;
+    auto engine = MakeEngineOf(model_, {.threads = 2});
+    auto session = Open(*engine, options);
+    ExpectOk(session->Prefill(answer_));
+    for (const Token token : prompt_) ExpectOk(session->Decode(token));
+    EXPECT_GT(session->accounting().rows_evicted, 0) << name;
+    for (const float logit : session->logits()) ASSERT_TRUE(std::isfinite(logit)) << name;
+  }
+}
+
+TEST_P(LibraryModels, AForkASavedSessionAndItsSourceGoOnAlike) {
+  const uint64_t expected = Alone();
+  auto engine = MakeEngineOf(model_, {.threads = 2});
+  auto session = Open(*engine);
+  ExpectOk(session->Prefill(prompt_));
+  for (size_t i = 0; i < 10; ++i) ExpectOk(session->Decode(answer_[i]));
+  auto fork = session->Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().ToString();
+  const TempFolder folder;
+  const std::string path = folder.File("session");
+  ExpectOk(SaveSession(*session, path));
+  auto resumed = ResumeSession(*engine, path, {});
+  ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+  for (Session* each : {session.get(), fork->get(), resumed->session.get()}) {
+    for (size_t i = 10; i < answer_.size(); ++i) ExpectOk(each->Decode(answer_[i]));
+    EXPECT_EQ(each->logits_hash(), expected);
+  }
+}
+
+TEST_P(LibraryModels, ARolledBackAnswerIsReadAgainAlike) {
+  if (HasWindows()) GTEST_SKIP() << "rows that left their windows are gone";
+  auto engine = MakeEngineOf(model_, {.threads = 2});
+  auto session = Open(*engine);
+  ExpectOk(session->Prefill(prompt_));
+  for (const Token token : answer_) ExpectOk(session->Decode(token));
+  const std::vector<float> expected = Logits(*session);
+  const auto end = static_cast<Position>(prompt_.size());
+  EXPECT_EQ(session->NearestTruncation(end + 5), GetParam().has_state ? end : end + 5);
+  ExpectOk(session->TruncateTo(end));
+  for (const Token token : Tokens(20, 5)) ExpectOk(session->Decode(token));
+  ExpectOk(session->TruncateTo(end));
+  for (const Token token : answer_) ExpectOk(session->Decode(token));
+  EXPECT_EQ(Logits(*session), expected);
+  ExpectOk(session->TruncateTo(0));
+  ExpectOk(session->Prefill(prompt_));
+  for (const Token token : answer_) ExpectOk(session->Decode(token));
+  EXPECT_EQ(Logits(*session), expected);
+}
+
+// The next turn of a conversation: its prompt holds the one before and an answer.
+TEST_P(LibraryModels, APromptThatContinuesAnotherTakesItsRows) {
+  std::vector<Token> longer = prompt_;
+  const std::vector<Token> more = Tokens(30, 6);
+  longer.insert(longer.end(), more.begin(), more.end());
+  auto engine = MakeEngineOf(model_, {.threads = 2});
+  auto whole = Open(*engine);
+  ExpectOk(whole->Prefill(longer));
+  auto first = Open(*engine);
+  ExpectOk(first->Prefill(prompt_));
+  for (const Token token : answer_) ExpectOk(first->Decode(token));
+  auto second = Open(*engine);
+  const auto taken = BeginPromptFrom(first.get(), longer, second.get());
+  ASSERT_TRUE(taken.ok()) << taken.status().ToString();
+  if (!HasWindows()) {
+    EXPECT_EQ(*taken, prompt_.size());
+  }
+  while (second->prompt_left() > 0) {
+    std::vector<SessionStep> batch = {{.session = second.get()}};
+    ExpectOk(engine->Step(batch));
+  }
+  EXPECT_EQ(Logits(*second), Logits(*whole));
+}
+
+TEST_P(LibraryModels, LosslessGenerationIsExactOrRefused) {
+  SessionOptions options;
+  options.policy = SmallPolicy("streaming", "48");
+  options.lossless.emplace();
+  auto engine = MakeEngineOf(model_, {.threads = 2});
+  auto session = engine->OpenSession(options);
+  if (HasWindows() || GetParam().has_state) {
+    ASSERT_EQ(session.status().code(), StatusCode::kUnsupported);
+    EXPECT_THAT(session.status().message(), HasSubstr("lossless sessions are not supported"));
+    return;
+  }
+  ASSERT_TRUE(session.ok()) << session.status().ToString();
+  auto full = Open(*engine);
+  ExpectOk((*session)->Prefill(prompt_));
+  ExpectOk(full->Prefill(prompt_));
+  for (const Token token : answer_) {
+    ExpectOk((*session)->Decode(token));
+    ExpectOk(full->Decode(token));
+    ASSERT_EQ((*session)->logits_hash(), full->logits_hash());
+  }
+}
+
+TEST_P(LibraryModels, StateIsCountedAndOneForASequence) {
+  auto engine = MakeEngineOf(model_, {.threads = 2});
+  auto session = Open(*engine);
+  ExpectOk(session->Prefill(prompt_));
+  const size_t bytes = session->accounting().state_bytes;
+  EXPECT_EQ(bytes > 0, GetParam().has_state);
+  for (const Token token : answer_) ExpectOk(session->Decode(token));
+  EXPECT_EQ(session->accounting().state_bytes, bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, LibraryModels,
+    testing::Values(
+        Kind{.options = {"qwen3moe", true, "q4_0"}}, Kind{.options = {"smollm3", false, "q8_0"}},
+        Kind{.options = {"glm4moe", true, "q4_K"}}, Kind{.options = {"gpt-oss", true, "f32"}},
+        Kind{.options = {"phi3", false, "q8_0"}}, Kind{.options = {"gemma4", false, "f32"}},
+        Kind{.options = {"deepseek2", true, "q8_0"}},
+        Kind{.options = {"qwen35moe", true, "q4_0"}, .has_state = true},
+        Kind{.options = {"lfm2", false, "q8_0"}, .has_state = true},
+        Kind{.options = {"nemotron_h", false, "f32"}, .has_state = true},
+        Kind{.options = {"falcon-h1", false, "q8_0"}, .has_state = true}));
+
+}  // namespace
+}  // namespace ebb
