@@ -15,7 +15,7 @@ add_executable(ebb_random_gguf ${EBB_ROOT}/tests/tools/random_gguf.cc)
 target_link_libraries(ebb_random_gguf PRIVATE ebb_test_support)
 # The fixture of llama.cpp's tests: tiny models of every architecture.
 set_source_files_properties(${EBB_ROOT}/tests/support/library_models.cc PROPERTIES
-  COMPILE_OPTIONS "-isystem;${EBB_LLAMA_CPP_SOURCE};-w")
+  COMPILE_OPTIONS "-isystem;${EBB_LLAMA_CPP_SOURCE}/tests;-isystem;${EBB_LLAMA_CPP_SOURCE}/src;-w")
 add_executable(ebb_library_models ${EBB_ROOT}/tests/tools/library_models.cc)
 target_link_libraries(ebb_library_models PRIVATE ebb_test_support)
 # Draws texts from the grammars of JSON schemas, for tests/schemas.

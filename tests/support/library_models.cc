@@ -1,9 +1,9 @@
 #include "tests/support/library_models.h"
 
 #define main LlamaArchsMain
-#include <tests/test-llama-archs.cpp>
+#include <test-llama-archs.cpp>
 #undef main
-#include <src/llama-model.h>
+#include <llama-model.h>
 
 #include <fmt/format.h>
 
