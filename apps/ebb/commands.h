@@ -40,7 +40,8 @@ struct Command {
   std::string_view summary;  // one line
   std::vector<OptionGroup> groups;
   ExitCode (*run)(const CliOptions& options);  // null: it has subcommands
-  // Taken, so that all measurements can be told the same, and of no effect: in no list of options.
+  // Options that the command accepts and ignores, so that all measurements accept the same ones.
+  // They are in no list of options.
   std::vector<OptionGroup> without_effect = {};
   // Hidden ones are in no list.
   enum class Visibility { kShown, kHidden };

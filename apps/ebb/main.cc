@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const int code = static_cast<int>(ebb::cli::RunProgram(arguments));
-    // What a full disk or a closed pipe swallowed must not look like success.
+    // Output that a full disk or a closed pipe has lost must not look like success.
     if (code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
       return static_cast<int>(ebb::cli::Fail(ebb::IoError("cannot write to stdout")));
     }

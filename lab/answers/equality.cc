@@ -54,7 +54,7 @@ bool SameOrdered(const std::vector<MathTokens>& answer, const std::vector<MathTo
                     [&](MathTokens a, MathTokens r) { return Same(a, r, nesting); });
 }
 
-// Sets, and what is listed without braces. Empty: it is no list.
+// Splits a set, or a list without braces, into its elements. Empty: it is no list.
 std::vector<std::vector<MathToken>> Elements(MathTokens tokens) {
   const bool is_set = tokens.size() > 2 && tokens.front().Is("\\{") && IsEnclosed(tokens);
   if (is_set) tokens = tokens.subspan(1, tokens.size() - 2);
@@ -108,8 +108,8 @@ std::optional<bool> SameTuples(MathTokens answer, MathTokens reference, int nest
          answer.back().text == reference.back().text && SameOrdered(a, r, nesting);
 }
 
-// Where one is an equation or has a name, and the other is what it says; two that name the same
-// thing. Empty: they are to be compared as they stand.
+// Compares an equation or a named value with the value that it states, and two that name the same
+// thing. Empty: they must be compared as they stand.
 std::optional<bool> SameEquations(MathTokens answer, MathTokens reference, int nesting) {
   const std::vector<MathTokens> a = SidesOf(answer);
   const std::vector<MathTokens> r = SidesOf(reference);
@@ -130,7 +130,7 @@ std::optional<bool> SameEquations(MathTokens answer, MathTokens reference, int n
   return Same(value, expected, nesting);
 }
 
-// Where one is written as a union.
+// Compares two sets of which one is written as a union.
 std::optional<bool> SameUnions(MathTokens answer, MathTokens reference, int nesting) {
   const auto is_union = [](MathTokens tokens) {
     return !IsList(tokens) && SplitAt(tokens, {"cup"}).size() > 1;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kThinkEnd = "</think>";
 
-// What the model says when it has thought; all of it when it says nothing more.
+// Returns the text after the thought; the whole text if nothing follows the thought.
 std::string_view SpokenPart(std::string_view text) {
   const size_t end = text.rfind(kThinkEnd);
   if (end == std::string_view::npos) return text;
@@ -60,7 +60,7 @@ std::string Joined(const std::vector<std::string_view>& formulas) {
   return answer + std::string(formulas.back());
 }
 
-// What is boxed last; formulas may be boxed one by one: "\boxed{5}, \boxed{6}".
+// Returns the contents of the last box; formulas may be boxed one by one: "\boxed{5}, \boxed{6}".
 std::string BoxedAnswer(std::string_view text, AnswerKind kind) {
   return kind == AnswerKind::kMath ? Joined(LastBoxes(text)) : std::string(LastBoxed(text));
 }
@@ -203,7 +203,7 @@ Extraction FromBox(std::string_view text, const AnswerFormat& format) {
   return Found(ExtractionRule::kBoxed, boxed);
 }
 
-// The rules for what is neither marked nor announced.
+// The rules for an answer that is neither marked nor announced.
 Extraction FromTheRest(std::string_view text, const AnswerFormat& format) {
   if (format.kind == AnswerKind::kOption) {
     std::string letter = LoneOption(Trim(text), format.options);

@@ -45,7 +45,7 @@ TEST(ExtractNumber, FollowsTheCascade) {
            "Let's find the answer:\n\n1. Janet sells 16-3-4 = 9 eggs.\n2. 9*2\n\n\\boxed{18}"},
           {kPhrase, "18", "The answer is:\n\n18."},
           {kPhrase, "18", "The answer is:\n\n18\nLet me check: 9 * 2 = 18"},
-          // A program's names, and what it prints.
+          // A program's names, and its output.
           {kBoxed, "9", "final_answer = 16 - 3\nSo \\boxed{9}"},
           {kBoxed, "9", "```python\nanswer = 16 - 3\nprint(\"The answer is: 5\")\n```\n\\boxed{9}"},
           {kPhrase, "7", "```python\nx = 1\n```\nThe answer is 7."},

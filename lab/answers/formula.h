@@ -19,7 +19,8 @@ namespace ebb {
 // The word or the command, such as \frac, that begins the text, or its first byte.
 // REQUIRES: the text is not empty.
 [[nodiscard]] std::string_view FirstWord(std::string_view text);
-// Whether there are words of three letters or more besides commands, what is in \text{} and "and".
+// Whether there are words of three letters or more besides commands, the contents of \text{} and
+// "and".
 [[nodiscard]] bool HasProse(std::string_view text);
 // "1. Let us", "1\. Let us", "1) Let us", "1: Let us", "1 - Let us": what follows a heading's
 // number.

@@ -9,9 +9,9 @@
 
 namespace ebb {
 
-// What the last line says that is no heading: nothing but a value stands on it, with its unit, or
-// it begins with one and nothing is written after it. Options: the letter alone, and nothing after
-// it, since sections are named by letters too. Empty: there is none, or of words.
+// Returns the answer of the last line that is no heading: nothing but a value stands on it, with
+// its unit, or it begins with one and nothing is written after it. Options: the letter alone, and
+// nothing after it, since sections are named by letters too. Empty: there is none, or of words.
 [[nodiscard]] std::string HashedAnswer(std::string_view text, const AnswerFormat& format);
 
 }  // namespace ebb

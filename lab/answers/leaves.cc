@@ -27,7 +27,7 @@ bool Near(std::complex<double> answer, std::complex<double> reference) {
 // Whole numbers are the same exactly; empty: one of them is none.
 std::optional<bool> SameWhole(const Value& answer, const Value& reference) {
   if (!answer.residue || !reference.residue) return {};
-  // The residues tell neighbours apart, the doubles what is far away.
+  // The residues tell neighbours apart, the doubles distant numbers.
   constexpr double kFar = 1e-9;
   const double difference = std::abs(answer.number - reference.number);
   return answer.residue == reference.residue &&
@@ -62,7 +62,7 @@ bool IsWrittenToken(const MathToken& token) {
          token.kind == MathTokenKind::kWord;
 }
 
-// One word, as far as can be told: no product of variables.
+// Returns whether the letters are probably one word, and no product of variables.
 bool IsOneWord(MathTokens tokens) {
   return tokens.size() == 1 &&
          (tokens[0].kind == MathTokenKind::kLetters || tokens[0].kind == MathTokenKind::kWord);
@@ -79,7 +79,7 @@ std::string PlainText(MathTokens tokens) {
     tokens = tokens.subspan(1, tokens.size() - 2);
   }
   std::string text = CanonicalText(tokens);
-  // Letters are told from words by guessing: "no".
+  // Whether letters are a word is a guess: "no".
   if (std::all_of(tokens.begin(), tokens.end(), IsWrittenToken)) std::erase(text, ' ');
   return text;
 }

@@ -1,4 +1,4 @@
-// What commands, words and Unicode characters mean in mathematics.
+// The meaning of commands, words and Unicode characters in mathematics.
 #ifndef EBB_LAB_ANSWERS_MATH_NAMES_H_
 #define EBB_LAB_ANSWERS_MATH_NAMES_H_
 

@@ -1,4 +1,4 @@
-// What tokens go through once they are read.
+// Rewrites the tokens of a formula after they are read.
 #ifndef EBB_LAB_ANSWERS_MATH_REWRITES_H_
 #define EBB_LAB_ANSWERS_MATH_REWRITES_H_
 

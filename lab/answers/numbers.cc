@@ -112,7 +112,8 @@ bool StandsAlone(std::string_view text, size_t begin, size_t end) {
          word == "h";
 }
 
-// Where the number with its sign begins: a sign after a letter, a digit or a bracket subtracts.
+// Returns the index at which the number with its sign begins: a sign after a letter, a digit or a
+// bracket subtracts.
 size_t SignedBegin(std::string_view text, size_t begin) {
   size_t sign = begin;
   if (sign > 0 && text[sign - 1] == '$') --sign;

@@ -8,8 +8,8 @@
 
 namespace ebb {
 
-// What follows "the answer is" or stands in a box: C, (C), $C$, \text{C}, "C) the text", or exactly
-// the text of one option.
+// Returns the option that follows "the answer is" or stands in a box: C, (C), $C$, \text{C}, "C)
+// the text", or exactly the text of one option.
 [[nodiscard]] std::string OptionOf(std::string_view sentence, std::span<const std::string> options);
 // The text is one letter, perhaps with its marks and the option's text.
 [[nodiscard]] std::string LoneOption(std::string_view text, std::span<const std::string> options);

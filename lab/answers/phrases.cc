@@ -12,7 +12,8 @@
 namespace ebb {
 namespace {
 
-// Where the sentence ends: at a line's end, or at "." and "?" before white space or the end.
+// Returns the index at which the sentence ends: at a line's end, or at "." and "?" before white
+// space or the end.
 size_t SentenceEnd(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\n') return i;

@@ -8,9 +8,9 @@
 
 namespace ebb {
 
-// What follows each "answer is", "answer:" and "answer =", to the end of its sentence, without
-// markup around it; in their order. What follows does not reach into the next phrase, so that all
-// of them together are no longer than the text. "answer is not ..." is left out.
+// The text after each "answer is", "answer:" and "answer =", to the end of its sentence, without
+// markup around it; in their order. A phrase does not reach into the next one, so that all of them
+// together are no longer than the text. "answer is not ..." is left out.
 struct AnswerPhrase {
   std::string_view sentence;
   std::string_view rest;  // to the next phrase: a formula may be longer than a line

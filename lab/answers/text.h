@@ -1,4 +1,4 @@
-// What is asked of characters in answers; ASCII alone, whatever the locale.
+// Classifies characters of answers; ASCII alone, whatever the locale.
 #ifndef EBB_LAB_ANSWERS_TEXT_H_
 #define EBB_LAB_ANSWERS_TEXT_H_
 
@@ -19,7 +19,7 @@ namespace ebb {
 
 [[nodiscard]] std::string LowerCase(std::string_view text);
 [[nodiscard]] std::string_view Trim(std::string_view text);
-// What stands behind a part of the text. REQUIRES: `part` lies within it.
+// Returns the text after a part of it. REQUIRES: `part` lies within it.
 [[nodiscard]] constexpr std::string_view Behind(std::string_view text, std::string_view part) {
   return text.substr(static_cast<size_t>(part.data() + part.size() - text.data()));
 }

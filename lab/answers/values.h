@@ -11,8 +11,8 @@ namespace ebb {
 
 struct Value {
   std::complex<double> number;
-  // What is whole without rounding, modulo a prime below 2^32: tells 2^64 from 2^64 + 1, which
-  // are one double.
+  // The value modulo a prime below 2^32, if it is whole without rounding: tells 2^64 from 2^64 + 1,
+  // which are one double.
   std::optional<uint64_t> residue = {};
 };
 

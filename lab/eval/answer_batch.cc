@@ -100,7 +100,8 @@ Status AnswerBatch::ChooseTokens(const std::function<void(size_t unit, EvalAnswe
   return OkStatus();
 }
 
-// Where problems cannot take their part nobody has: the others step again beside stand-ins.
+// A step in which problems cannot take part changes nothing: the others step again beside
+// stand-ins.
 Status AnswerBatch::StepOnce() {
   while (true) {
     parts_.clear();

@@ -39,7 +39,8 @@ class AnswerBatch {
   Status Step(const std::function<void(size_t unit, EvalAnswer answer)>& done);
 
  private:
-  // An answer, or nobody: then a sequence of one token steps in its stead, and is rolled back.
+  // A place for an answer. If it is empty, a sequence of one token steps in its place, and is
+  // rolled back.
   struct Place {
     size_t unit = 0;
     std::unique_ptr<Answering> answering;

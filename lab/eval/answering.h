@@ -13,7 +13,7 @@
 
 namespace ebb {
 
-// Follows an answer: what it reads, what it takes, whether it runs in circles.
+// Follows an answer: its reads, its memory and time, and whether it runs in circles.
 class AnswerWatch {
  public:
   // The session has read its prompt.
@@ -64,7 +64,8 @@ class Answering {
   [[nodiscard]] Session& session() { return *session_; }
   // Nothing: it has ended.
   [[nodiscard]] std::optional<Token> Next();
-  // What became of the token. `seconds`: of the step, its share of it where others took part.
+  // Records the outcome of the token's step. `seconds`: the step's time, or the token's share of it
+  // if other answers took part.
   void Appended(const Status& status, double seconds);
   // For Session::Decode() of a lossless session.
   [[nodiscard]] Guess Guesses() const { return generation_->Guesses(); }

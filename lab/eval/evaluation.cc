@@ -88,8 +88,8 @@ class Worker {
   size_t engine_setting_ = 0;
 };
 
-// Settings one after the other. A batch is made anew only where the next one needs another engine:
-// the last answers of a setting are long, and its places would step for nobody.
+// Settings one after the other. A new batch is made only if the next setting needs another engine:
+// the last answers of a setting are long, and free places of its batch would step for nothing.
 Status AnswerInBatches(const std::shared_ptr<const Model>& model,
                        std::span<const EvalQuestion> problems,
                        std::span<const EvalSetting> settings, const EvaluationOptions& options,

@@ -85,7 +85,7 @@ size_t PageBytes(const Session& session) {
                          [](size_t sum, const TierAccounting& t) { return sum + t.page_bytes; });
 }
 
-// What the settings of all windows took.
+// The bytes that the settings of all windows took.
 struct BytesTaken {
   int64_t steps = 0;
   double pages = 0;  // summed over the steps

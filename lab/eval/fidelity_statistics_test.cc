@@ -74,7 +74,7 @@ TEST(CompareLogitsTest, IsNotFiniteWithoutADistribution) {
     EXPECT_FALSE(CompareLogits(logits, good, {}).Finite());
     EXPECT_FALSE(CompareLogits(good, logits, {}).Finite());
   }
-  // What the full cache holds possible and the setting rules out is infinitely far.
+  // A token that the full cache holds possible and the setting rules out is infinitely far.
   EXPECT_FALSE(CompareLogits(good, std::vector{0.0f, -kInfinity}, {}).Finite());
   EXPECT_FALSE(CompareLogits(std::vector{0.0f, -kInfinity}, good, 1).Finite());
 }

@@ -102,7 +102,7 @@ TEST_F(FidelityTest, RefusesWhatCannotBeCompared) {
   expect({Text(40)}, options, "nothing");
 }
 
-// Hands everything on to a scorer, and notes what it says of which rows.
+// Passes every call to a scorer, and records its scores and their rows.
 class Spy final : public Scorer {
  public:
   struct Said {
@@ -196,7 +196,7 @@ TEST_F(FidelityTest, TheOracleIsToldWhatAFullCacheWillPay) {
     EXPECT_GT(report->mean_kl.value, 0);
     const auto masses = MassesOfFullCache(engine_.get(), window, granularity, kPrompt);
     const size_t num_decided = masses.size() * ((kTokens - kPrompt) / kInterval);
-    // Once more where the state of the policy is counted, with what it would save.
+    // The spy is asked once more when the bytes of the policy's saved state are counted.
     ASSERT_EQ(said.size(), num_decided + masses.size());
     said.resize(num_decided);
     for (size_t i = 0; i < said.size(); ++i) {

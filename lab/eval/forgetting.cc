@@ -201,7 +201,7 @@ void ForgettingShadow::AfterDecode() {
 
 void ForgettingShadow::MeasureLayer(int layer) {
   const size_t dim = shape_.head_dim;
-  // Whoever else watches may have asked for more of them, and they come oldest first.
+  // Another observer may have asked for more queries, and they come oldest first.
   const auto queries = session_.last_signals().recent_queries[layer].last(shape_.num_q_heads * dim);
   const auto first = std::ranges::find(streams_, layer, &Stream::layer) - streams_.begin();
   for (int head = 0; head < shape_.num_q_heads; ++head) {

@@ -15,7 +15,7 @@
 
 namespace ebb {
 
-// What a shadow reads of the session's steps.
+// The signals that a shadow reads of the session's steps.
 [[nodiscard]] SignalNeeds ForgettingNeeds();
 
 // Costs as they come, and their summary. Keeps 20 bytes a (step, layer, head).
@@ -55,7 +55,7 @@ class ForgettingShadow {
   void AppendRows();
   void MeasureLayer(int layer);
 
-  // Whose keys and values stand in layers of different numbers of kv heads.
+  // The keys and values of one (layer, kv head); layers may have different numbers of heads.
   struct Stream {
     int layer = 0;
     int kv_head = 0;

@@ -198,8 +198,8 @@ class MassWatcher final : public Scorer {
   std::vector<float> scores_;
 };
 
-// The queries, keys and values of the first layer do not depend on what was evicted, so what is
-// gone has the mass that attention itself gives it in the full cache.
+// The queries, keys and values of the first layer do not depend on evictions, so evicted rows have
+// the mass that attention itself gives them in the full cache.
 TEST_F(ForgettingOfSessions, TheMassIsThatWhichAttentionOfTheFullCacheGivesTheRows) {
   const std::vector<Token> text = RandomTokens(gguf_, 60, 3);
   PolicySpec streaming = {.name = "streaming"};

@@ -87,8 +87,8 @@ TEST(BootstrapMargins, AreOfProblemsDrawnAnew) {
 }
 
 TEST(BootstrapMargins, CountTheResamplesWithoutOne) {
-  // Where the first problem alone is drawn, a is right for the least cost and its front is a point;
-  // where the second is, b is never right.
+  // If a resample draws the first problem alone, a is right for the least cost and its front is a
+  // point; if it draws the second alone, b is never right.
   const std::vector<std::vector<ProblemPoint>> methods = {{Point(1, 1, 0), Point(3, 1, 1)},
                                                           {Point(1, 0, 0), Point(3, 1, 0)}};
   const MarginEstimate estimate =

@@ -8,7 +8,7 @@ namespace {
 
 // The longest thought there is, and what comes after it.
 constexpr int kMaxPebbleTokens = 1600;
-// What a thought says along the way is no answer.
+// Statements inside a thought are no answer.
 Judgement JudgePebble(std::string_view text, std::string_view answer,
                       const std::string& reference) {
   const Judgement judgement = JudgeAnswer(answer, reference, {.kind = AnswerKind::kWord});

@@ -28,7 +28,7 @@ void ReplayedAttention::Remove(int group, std::span<const Position> positions,
   AddWeighted(-1, group, positions, signals, step);
 }
 
-// In double: what is left of thousands of steps is a small difference of large sums.
+// Sums in double: the remainder after thousands of steps is a small difference of large sums.
 void ReplayedAttention::AddWeighted(double sign, int group, std::span<const Position> positions,
                                     const GroupSignals& signals, const StepSignals& step) {
   if (step.kind != StepKind::kDecode || signals.mass.empty()) return;

@@ -56,7 +56,7 @@ TEST(ReplayedAttention, WhatIsLeftIsTheSumOverTheLaterSteps) {
   EXPECT_THAT(Left(replay, 1, 4), ElementsAre(0, 0, 0, 0));
 }
 
-// Of a million steps at a thousandth each, what the last one brings is still there.
+// After a million steps that add a thousandth each, the last step's share is still there.
 TEST(ReplayedAttention, ManySmallSharesDoNotDrownTheLast) {
   ReplayedAttention replay;
   replay.Begin(kShape, Granularity::kLayer);

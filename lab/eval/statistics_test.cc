@@ -113,7 +113,7 @@ TEST(FisherExact, RefusesCountsThatCannotBe) {
   EXPECT_FALSE(FisherExactTwoSided({1, int64_t{1} << 40}, {1, 2}).ok());
 }
 
-// Of 1, 2, 4, 9: mean 4, deviation 3.559; t(0.975, 3) = 3.18245.
+// The sample 1, 2, 4, 9 has mean 4, deviation 3.559; t(0.975, 3) = 3.18245.
 TEST(MeanHalfWidth, IsStudentsOfTheMean) {
   EXPECT_NEAR(MeanHalfWidth(16, 102, 4), 3.182446305 * 3.559026084 / 2, 1e-6);
   EXPECT_EQ(MeanHalfWidth(6, 12, 3), 0);

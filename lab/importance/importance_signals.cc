@@ -39,7 +39,7 @@ double Entropy(std::span<const float> probabilities) {
   return entropy;
 }
 
-// What no value was seen of repeats the one before.
+// A token without a value repeats the value of the token before.
 double Finite(double value, const std::vector<double>& so_far) {
   if (std::isfinite(value)) return value;
   return so_far.empty() ? 0.0 : so_far.back();

@@ -61,7 +61,7 @@ TEST(ImportanceStudy, TellsWithinFromPooled) {
   EXPECT_EQ(correlations[0].name, "signal");
   EXPECT_EQ(correlations[0].thoughts, 2);
   EXPECT_EQ(correlations[0].tokens, 8);
-  // Of ranks (4, 3, 2, 1) with labels whose ranks are (2, 2, 2, 4): -3 / sqrt(5 * 3).
+  // Correlates ranks (4, 3, 2, 1) with labels whose ranks are (2, 2, 2, 4): -3 / sqrt(5 * 3).
   EXPECT_NEAR(correlations[0].within, -std::sqrt(0.6), 1e-12);
   EXPECT_GT(correlations[0].pooled, 0);
   EXPECT_NEAR(correlations[0].trend, -1, 1e-12);

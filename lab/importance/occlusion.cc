@@ -12,12 +12,12 @@ namespace {
 constexpr Position kLastTokens = 64;  // of an answer that nothing else divides (App. C)
 
 struct Boundary {
-  size_t num_tokens = 0;    // of what the model wrote, up to and with the mark
+  size_t num_tokens = 0;    // of the model's text, up to and with the mark
   std::string mark;         // empty: none was found
   bool in_thought = false;  // the model still thinks there
 };
 
-// What the model wrote, token by token.
+// The model's text, token by token.
 class DecodedText {
  public:
   DecodedText(const Model& model, const ChatPrompt& prompt, std::span<const Token> tokens) {

@@ -3,7 +3,7 @@
 //
 // The thought takes the definitions in their order, looks up each name on the right and computes:
 //   Second Ben gets Ada plus four. Recall Ada three. three plus four makes seven. Ben seven.
-// What is asked for is any of the names.
+// The question is about any of the names.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,6 @@
 // At first Ada three, Ben five. First Ada finds two. Second last Ben adds Ada. What does Ben have?
 //
-// Things happen in the order in which they are told. The thought looks up what each person has now,
+// Things happen in the order of the sentences. The thought looks up each person's present amount,
 // which is the latest of its statements:
 //   Second Ben adds Ada. Recall Ben five. Recall Ada five. five plus five makes zero. Ben zero.
 #include <string_view>

@@ -1,5 +1,5 @@
-// What a thought says between its steps: nothing that it will need again. What is said follows from
-// the result alone, so that a model can learn it word by word.
+// Sentences between the steps of a thought, which it will not need again. They follow from the
+// result alone, so that a model can learn it word by word.
 #ifndef EBB_LAB_PEBBLE_FILLER_H_
 #define EBB_LAB_PEBBLE_FILLER_H_
 

@@ -124,7 +124,7 @@ TEST(PebbleProblem, AnswersAreRight) {
 }
 
 TEST(PebbleProblem, ThoughtsCanBeSolvedToo) {
-  // What the thought calculates is right, filler's checks included.
+  // The thought's calculations are right, filler's checks included.
   for (uint64_t number = 0; number < 200; ++number) {
     for (const Words& words : Sentences(ThoughtOf(MakePebbleProblem(4, number)))) {
       const auto makes = std::find(words.begin(), words.end(), "makes");
@@ -233,7 +233,7 @@ TEST(PebbleProblem, DrillsSayFactsAndSentencesAgainAsTheyWere) {
   }
 }
 
-// Which fact or sentence comes next nobody can foretell: training must not ask for it.
+// The next fact or sentence cannot be predicted: training must not ask for it.
 TEST(PebbleProblem, DrillsAskForWhatCanBeKnownAlone) {
   const PebbleProblem drill = MakePebbleDrill(PebbleDrill::kSentences, 0, 5);
   const uint16_t recall = pebble::TokenOf("Recall");

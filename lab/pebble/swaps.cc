@@ -1,6 +1,6 @@
 // At first Ada ball, Ben key, Cal cup. First last Ada and Ben swap. What does Ada have?
 //
-// The thought looks up what the two have now and states what they have then:
+// The thought looks up both persons' objects and states them after the swap:
 //   First Ada and Ben swap. Recall Ada ball. Recall Ben key. Ada key. Ben ball.
 #include <string>
 #include <string_view>
@@ -21,7 +21,7 @@ struct Swap {
   size_t other = 0;
 };
 
-// What is said after a swap follows from the first object.
+// Chooses the filler after a swap by the first object.
 int FillerOf(std::string_view object) {
   for (size_t i = 0; i < Objects().size(); ++i)
     if (Objects()[i] == object) return static_cast<int>(i % 10);

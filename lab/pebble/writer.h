@@ -16,8 +16,8 @@ enum class Style {
 };
 
 // Writes a problem from its beginning to its end. A fact is a name and the word right after it:
-// "Ada seven"; stated anew with another value, the later one counts. What is looked up says so:
-// "Recall Ada seven", and can itself be looked up from then on.
+// "Ada seven"; if it is stated again with another value, the later one counts. A fact that is
+// looked up is marked: "Recall Ada seven", and can itself be looked up from then on.
 class Writer {
  public:
   Writer(PebbleFamily family, Style style);
@@ -31,7 +31,7 @@ class Writer {
   void Muse(std::string_view words);
   // The question is over, the thought begins.
   void BeginThought();
-  // "NAME VALUE": what the question gives or the thought has just found out.
+  // States "NAME VALUE": a fact of the question, or a result of the thought.
   void State(std::string_view name, std::string_view value);
   // "Recall NAME VALUE ." from memory; the name is a copied word unless another kind is given.
   void Recall(std::string_view name, std::string_view value,
@@ -45,7 +45,7 @@ class Writer {
   PebbleProblem problem_;
   Style style_;
   bool thinking_ = false;
-  // Where a name last stood with its value: index of the value's token.
+  // For each name, the index of the token of its last value.
   std::unordered_map<std::string_view, int> last_stated_;
 };
 

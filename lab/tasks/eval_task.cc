@@ -22,7 +22,7 @@ namespace {
 constexpr std::array<std::string_view, kNumTaskFormats> kFormatNames = {
     "gsm8k", "math", "math_level_5", "aime", "arc", "gpqa"};
 
-// What is left of the text up to a line's end, which is taken off it.
+// Removes the first line from the text and returns it.
 std::string_view TakeLine(std::string_view* text) {
   const size_t end = std::min(text->find('\n'), text->size());
   const std::string_view line = text->substr(0, end);

@@ -30,7 +30,7 @@ constexpr std::string_view kOpenR1Option =
     "the following format: 'Answer: $LETTER' (without quotes) where LETTER is one of ABCD. Think "
     "step by step before answering.\n\n{problem}";
 
-// 003, App. F.2, from Meta; its system turn is what the chat template of Llama 3 writes.
+// 003, App. F.2, from Meta; its system turn is the one that the chat template of Llama 3 writes.
 constexpr std::string_view kMetaGsm8k =
     "Given the following problem, reason and give a final answer to the problem.\nProblem: "
     "{problem}\nYour response should end with \"The final answer is [answer]\" where [answer] is "

@@ -10,7 +10,7 @@
 
 namespace ebb {
 
-// An error says what is known.
+// An error names the known formats.
 [[nodiscard]] Result<TaskFormat> RecogniseFormat(const TaskRecord& record);
 
 // Empty: a problem that the format leaves out (another level). shuffle: of this problem's options.

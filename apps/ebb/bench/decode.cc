@@ -113,7 +113,7 @@ Spread Ratio(const Team& of, const Team& to) {
   return SpreadOf(ratios);
 }
 
-// What the record and the text say of the rival.
+// Adds the rival's figures to the record and the text.
 void AddRival(const BenchOptions& options, const Team& team, const Team& rival, Json* record,
               std::string* text) {
   const Json speed = ToJson(SpreadOf(rival.tokens_per_s));

@@ -1,5 +1,5 @@
 // A lossless generation against one from a full cache in memory, and against the same T1 read for
-// every token. The three take turns, each with what it writes itself, or with one given text.
+// every token. The three take turns, each with its own text, or with one given text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class Bench {
  private:
   Status EnterTiers();
   Status Write(BenchSide* side, int depth);
-  // Invented tokens, by the full cache; by the others what it has.
+  // The full cache reads random tokens; the others read the same tokens.
   Status Read(BenchSide* side, int depth);
   Status Report(int depth, const LosslessReport& lossless, double others_share) const;
 
@@ -93,8 +93,8 @@ Status Bench::Begin() {
   return lossless_.session->Prefill(beginning_);
 }
 
-// With as much of T0 as the lossless session took so far, and all else in T1: what is lossless lies
-// in both.
+// With as much of T0 as the lossless session took so far, and everything else in T1, since a
+// lossless session's rows lie in both.
 Status Bench::EnterTiers() {
   SessionOptions session = options_.session;
   EngineOptions engine = options_.engine;

@@ -1,4 +1,4 @@
-// Those who take turns in `ebb bench lossless`, and the text that they are given.
+// The sessions that take turns in `ebb bench lossless`, and the text that they are given.
 #ifndef EBB_APPS_BENCH_LOSSLESS_SIDE_H_
 #define EBB_APPS_BENCH_LOSSLESS_SIDE_H_
 
@@ -25,7 +25,7 @@ struct BenchSide {
 
   [[nodiscard]] uint64_t PeakOfT0() const;
   void TookSince(double begin, int64_t num_tokens);
-  // A turn: the model's own text. Its last token is chosen anew in the next one.
+  // A turn: the model's own text. The next turn chooses its last token again.
   Status Write(int num_tokens, const std::atomic<bool>* cancel);
 };
 

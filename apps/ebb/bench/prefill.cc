@@ -46,7 +46,7 @@ Status Report(const CliOptions& options, const BenchSession& bench, int depth,
                   depth, ToText(speed), bench.sessions[0]->policy().name));
 }
 
-// A session that has evicted cannot go back: it is filled anew for every repetition.
+// A session that has evicted rows cannot go back: every repetition fills it again.
 Status Rewind(const CliOptions& options, int depth, BenchSession* bench) {
   if (!CanRollBack(*bench->sessions[0])) EBB_RETURN_IF_ERROR(bench->sessions[0]->TruncateTo(0));
   return FillTo(depth, options, bench->sessions, bench);

@@ -1,5 +1,5 @@
-// What every measurement reports besides its figures, and how it is written: a line of JSON or a
-// line for people, on stdout.
+// The part of a report that all measurements share, and how reports are written: a line of JSON or
+// a line for people, on stdout.
 #ifndef EBB_APPS_BENCH_REPORT_H_
 #define EBB_APPS_BENCH_REPORT_H_
 
@@ -53,7 +53,7 @@ void WarnOfOthers(double others_share);
 void AddEngineFields(const CliOptions& options, const Engine& engine, const Session& session,
                      Json* record);
 
-// What was asked of a policy, every option that was given.
+// Every option of a policy that was given.
 [[nodiscard]] Json PolicyOptions(const PolicySpec& spec);
 
 // The record with --json, else the text. Errors: stdout cannot be written.

@@ -17,8 +17,8 @@
 
 namespace ebb::cli {
 
-// Tokens drawn from the vocabulary, as llama-bench feeds them: speed does not depend on what is
-// read, and everything is read for real.
+// Tokens drawn from the vocabulary, as llama-bench feeds them: speed does not depend on the text,
+// and every token is really read.
 class RandomTokens {
  public:
   RandomTokens(int vocab_size, uint64_t seed) : random_(seed), vocab_size_(vocab_size) {}

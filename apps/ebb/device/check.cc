@@ -1,5 +1,5 @@
-// `ebb device test`: whether ebb's steps are right on a device, and how fast, told so that it can
-// be passed on.
+// `ebb device test`: checks that ebb's steps are right on a device and measures them, in a report
+// that can be passed on.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What shells complete: commands, their options, and the words and files that options take.
+// Completions for shells: commands, their options, and the words and files that options take.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,7 +19,7 @@ std::vector<std::string_view> WordsUnder(std::string_view parent) {
   return words;
 }
 
-// Those that have commands under them.
+// Returns the commands that have subcommands.
 std::vector<const Command*> Parents() {
   std::vector<const Command*> parents;
   for (const Command* command : ChildrenOf("")) {

@@ -1,5 +1,5 @@
-// What is said of commands and options outside the program, made of its tables: docs/user/cli.md,
-// the manual page, and what shells complete.
+// Documents made from the tables of commands and options: docs/user/cli.md, the manual page and
+// completions for shells.
 #ifndef EBB_APPS_DOCS_DOCS_H_
 #define EBB_APPS_DOCS_DOCS_H_
 

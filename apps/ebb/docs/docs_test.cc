@@ -69,7 +69,7 @@ TEST(DocsTest, TheManualPageNamesEveryOption) {
   }
 }
 
-// What bash proposes for a line that ends with its last word.
+// Returns bash's proposals for a line that ends with the last of `words`.
 std::string Proposed(const std::vector<std::string>& words) {
   const TempFolder folder;
   const std::string path = folder.File("ebb.bash");

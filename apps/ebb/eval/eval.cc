@@ -56,7 +56,7 @@ std::string DeviceOf(const DeviceSpec& device) {
   return fmt::format("{}:attention={}", device.name, DeviceAttentionName(device.attention));
 }
 
-// All that decides what the results are, but for the machine.
+// Everything that determines the results, except the machine.
 Json Manifest(const CliOptions& options, const Model& model, const Task& task,
               const std::vector<EvalSetting>& settings) {
   const EvalInput& eval = options.eval;

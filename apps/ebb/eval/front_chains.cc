@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What the points of one report may differ in.
+// Fields in which the points of one report may differ.
 constexpr std::array<std::string_view, 9> kMayDiffer = {
     "model",        "model_fingerprint", "model_compression",
     "model_window", "model_shift",       "answer_tokens",
@@ -109,7 +109,7 @@ std::string CompressionOf(const ChainSet& set) {
   return set.policy;
 }
 
-// What decides of which front a setting's points are.
+// The fields of a setting that determine which front its points belong to.
 struct MethodKey {
   std::string policy, tiers, options;
   bool reads_marks = false;
@@ -258,7 +258,7 @@ class Pools {
                               .options = line.value("options", "")};
       const auto [place, is_new] = index_.emplace(key, pools_.size());
       if (is_new) pools_.push_back({.model = model, .tokens = tokens, .first = line});
-      line.erase("setting");  // numbered anew in every run
+      line.erase("setting");  // every run numbers its settings from 0
       std::vector<Json>& answers = pools_[place->second].seeds[line["seed"].get<uint64_t>()];
       answers.resize(num_problems);
       const auto problem = line["problem"].get<size_t>();

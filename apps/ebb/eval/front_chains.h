@@ -1,5 +1,5 @@
-// What was drawn of each setting over several runs of the same problems: the chains that points
-// L-W-CR are made of (Dynamic Memory Sparsification, 5.1).
+// The samples of each setting over several runs of the same problems: the chains that points L-W-CR
+// are made of (Dynamic Memory Sparsification, 5.1).
 #ifndef EBB_APPS_EVAL_FRONT_CHAINS_H_
 #define EBB_APPS_EVAL_FRONT_CHAINS_H_
 
@@ -39,12 +39,12 @@ struct Chains {
   std::vector<ChainSet> sets;
 };
 
-// Shards are put together; what is asked in several runs is pooled by seed. A method is a policy
-// with its options, tiers and model, over all budgets and evicted shares; with marks of the model
-// it is over all models that are trained for the same window and shift. Names hold the options,
-// window and shift only where those tell methods apart, and a model where it is not that of "full":
-// the full cache of the first model that is not trained to mark rows, where there is one, else of
-// the first.
+// Shards are put together; samples of a question from several runs are pooled by seed. A method is
+// a policy with its options, tiers and model, over all budgets and evicted shares; with marks of
+// the model it is over all models that are trained for the same window and shift. Names hold the
+// options, window and shift only where those tell methods apart, and a model where it is not that
+// of "full": the full cache of the first model that is not trained to mark rows, where there is
+// one, else of the first.
 //
 // Errors: InvalidArgument (runs that are not of the same problems or not sampled alike, answers
 // that are missing or differ).

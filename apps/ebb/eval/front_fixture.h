@@ -30,7 +30,7 @@ struct TestSetting {
 // Answers by problem and sample; those that begin with '+' are right, an empty one is none.
 using TestAnswers = std::vector<std::vector<std::string>>;
 
-// What an answer costs. A peak of 0: its request was refused.
+// The cost of an answer. A peak of 0: its request was refused.
 struct TestCost {
   double kv_reads = 100;
   double peak_tokens = 10;

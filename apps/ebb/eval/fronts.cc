@@ -186,7 +186,7 @@ Json MarginRecords(const MethodPoints& methods, const std::vector<std::string>& 
   return records;
 }
 
-// What is common to all runs, of those that decide what the answers are.
+// Returns the fields of the manifest that determine the answers and are equal in all runs.
 Json CommonOf(const std::vector<EvalRun>& runs) {
   Json common = Json::object();
   for (const char* key : {"task", "problems", "seed", "kv_type", "prompt_preset", "temperature",

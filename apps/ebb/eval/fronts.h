@@ -16,8 +16,9 @@ namespace ebb::cli {
 
 // {"run", "runs", "baseline", "bootstrap", "methods", "left_out", "points", "margins"}:
 //
-// run: what is common to all, as in grid.json. runs: "folder", "model", "model_compression",
-// "tokens". methods: names as CollectChains() gives them, the first being the baseline.
+// run: the fields that all runs have in common, as in grid.json. runs: "folder", "model",
+// "model_compression", "tokens". methods: names as CollectChains() gives them, the first being the
+// baseline.
 //
 // points: for each setting and W = 1, 2, 4 ... up to its samples: "name" ("L-W-CR"), "method",
 // "tokens" (L), "width" (W), "compression", "policy", "budget", "tiers", "options", "model",

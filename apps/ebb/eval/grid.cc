@@ -168,7 +168,8 @@ std::string InexactLabel(const EvalSetting& setting) {
   return engine.t1_mode == T1Mode::kAuto && engine.allow_inexact ? "allow-inexact" : "";
 }
 
-// What becomes of rows beside the policy, in one line; empty: nothing.
+// Names in one line a setting's inexact mode, tiers and lossless options; empty: it has none of
+// these.
 std::string PlacesLabel(const EvalSetting& setting) {
   std::vector<std::string> labels = {InexactLabel(setting)};
   if (const auto& tiers = setting.session.policy.tiers) labels.push_back(TiersLabel(*tiers));

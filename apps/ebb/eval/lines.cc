@@ -18,7 +18,7 @@ struct Field {
   const char* name;
   Kind kind;
 };
-// What a summary reads.
+// Fields that a summary reads.
 constexpr std::array kResultFields = {
     Field{"setting", Kind::kIndex},        Field{"problem", Kind::kIndex},
     Field{"policy", Kind::kText},          Field{"budget", Kind::kText},
@@ -30,7 +30,7 @@ constexpr std::array kResultFields = {
     Field{"kv_reads", Kind::kNumber},
 };
 constexpr std::array kTimeFields = {Field{"seconds", Kind::kNumber}};
-// What a report reads of a grid; older ones lack some.
+// Fields of a grid that a report reads; grids of older versions lack some.
 constexpr std::array kGridFields = {
     Field{"task", Kind::kText},
     Field{"model", Kind::kText},

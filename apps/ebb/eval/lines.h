@@ -1,5 +1,5 @@
-// The lines of results.jsonl and times.jsonl: what is written, and what is accepted when they are
-// read again.
+// The lines of results.jsonl and times.jsonl: how they are written, and which are accepted when
+// they are read again.
 #ifndef EBB_APPS_EVAL_LINES_H_
 #define EBB_APPS_EVAL_LINES_H_
 
@@ -19,7 +19,7 @@ namespace ebb::cli {
                                                 const EvalQuestion& problem);
 [[nodiscard]] nlohmann::ordered_json TimeLine(const EvalAnswer& answer);
 
-// What a folder's grid asks.
+// The size of a folder's grid.
 struct GridSize {
   size_t settings = 0;
   size_t problems = 0;

@@ -33,8 +33,8 @@ Status MakeFolder(const std::string& folder) {
   return error ? IoError(fmt::format("cannot make {}: {}", folder, error.message())) : OkStatus();
 }
 
-// A report of the same questions is written anew; answers of another run, or of one that is put
-// together here, are not written over.
+// A report of the same questions is overwritten. Answers of another run are not, nor those of a run
+// that is put together here.
 Status CheckIsOurs(const EvalInput& eval, const Json& manifest) {
   std::error_code error;
   for (const std::string& folder : eval.folders) {

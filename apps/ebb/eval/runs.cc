@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 2> kKeysOfParts = {"shard", "settings"};
 
-// What manifests of older versions lack, and other keys tell.
+// Fields that manifests of older versions lack, and that follow from other keys.
 constexpr std::array<std::string_view, 4> kToldByOthers = {"model_compression", "model_window",
                                                            "model_shift", "answer_tokens"};
 
@@ -72,7 +72,7 @@ Result<Json> ReadManifest(const std::string& path) {
 std::string DifferingKey(const Json& a, const Json& b,
                          std::span<const std::string_view> may_differ) {
   const auto differs = [&](const std::string& key) {
-    // A path; what lies there is told by its fingerprint.
+    // A path: the fingerprint identifies the file's contents.
     if (key == "task" || IsAmong(key, may_differ)) return false;
     if (a.contains(key) && b.contains(key)) return a[key] != b[key];
     return !IsAmong(key, kToldByOthers);

@@ -22,13 +22,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What makes answers one setting: seeds do not tell them apart.
+// Identifies a setting. Answers that differ in their seed alone belong to one setting.
 struct Key {
   std::string policy, budget, tiers, options;
   auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): none there
 };
 
-// What a budget in percent is a share of; null: it is none, or that is not known.
+// Returns the number that a budget in percent is a share of; null: the budget is no percentage, or
+// the number is unknown.
 Json BaseOf(const Key& key) {
   if (!key.budget.ends_with('%')) return Json();
   const PolicyInfo* info = FindBuiltinPolicy(key.policy);

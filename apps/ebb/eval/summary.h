@@ -1,4 +1,4 @@
-// What the answers of an evaluation add up to: summary.json, summary.md and report.html.
+// The summary of an evaluation's answers: summary.json, summary.md and report.html.
 #ifndef EBB_APPS_EVAL_SUMMARY_H_
 #define EBB_APPS_EVAL_SUMMARY_H_
 

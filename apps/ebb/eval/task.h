@@ -1,4 +1,4 @@
-// What --task names.
+// The task that --task names.
 #ifndef EBB_APPS_EVAL_TASK_H_
 #define EBB_APPS_EVAL_TASK_H_
 

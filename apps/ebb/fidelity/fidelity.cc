@@ -38,7 +38,7 @@ ProgressBar::Display DisplayFor(const CliOptions& options) {
   return options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
 }
 
-// What the full cache answers to a question, greedily, the question included.
+// Returns a question and the full cache's greedy answer to it.
 Result<std::vector<Token>> OwnText(std::string_view question, size_t num_tokens,
                                    const CliOptions& options, const std::atomic<bool>* cancel,
                                    Engine* engine) {
@@ -169,7 +169,8 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
           (report.forgetting.has_value() ? ToText(*report.forgetting) : ""));
 }
 
-// What --memory chooses for a window; the full cache that it is held against comes on top.
+// Returns the options that --memory chooses for a window; the full cache that the window is
+// compared with comes on top.
 Result<CliOptions> Fitted(const Model& model, int prompt_tokens, const CliOptions& options) {
   CliOptions fitted = options;
   fitted.session.context = options.fidelity.window_tokens;

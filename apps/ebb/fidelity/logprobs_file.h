@@ -22,8 +22,8 @@ class LogprobsFile {
   // Whether it can be written, before the long run. Errors: IoError; InvalidArgument
   // (--top-logprobs alone).
   Status Check();
-  // What was there before goes with the first one. logits: [vocab_size], those that the token was
-  // chosen from.
+  // The first token replaces an earlier file. logits: [vocab_size], those that the token was chosen
+  // from.
   void Add(const Model& model, std::span<const float> logits, Token token);
   // Errors: IoError, when a line is not there.
   Status Finish();

@@ -47,7 +47,7 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// What the device says is free; no limit where it does not say.
+// Returns the free memory that the device reports; no limit where it reports none.
 uint64_t FreeDeviceBytes(const DeviceSpec& spec) {
   for (const DeviceDescription& device : ListDevices()) {
     if (device.name.starts_with(Lower(spec.name)) && device.free_bytes > 0) {
@@ -99,7 +99,7 @@ Row Judge(const FitQuestion& question, const Machine& machine, FitSetting settin
   row.fits = row.bytes.ok() ? CheckFit(*row.bytes, machine.limits) : row.bytes.status();
   row.largest_context = LargestContext(question.model, request, machine.limits);
   row.most_requests = MostRequests(question.model, request, machine.limits);
-  // What a device reads a second is not known before it runs.
+  // The rate at which a device reads is unknown before it runs.
   if (row.bytes.ok() && !request.on_device) {
     row.tokens_per_s = TokensPerSecond(*row.bytes, request.requests, machine.speeds);
   }
@@ -174,7 +174,7 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
   return text;
 }
 
-// What `ebb run` refuses is refused here.
+// Refuses every setting that `ebb run` refuses.
 Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& options) {
   EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(std::move(model), options.engine));
   return engine->OpenSession(options.session).status();
@@ -221,7 +221,7 @@ Status Run(const CliOptions& options) {
   for (const Row& row : rows) record["settings"].push_back(ToJson(row));
   EBB_RETURN_IF_ERROR(
       WriteRecord(options, record, Text(*model, question, machine, rows, gentlest)));
-  // What was asked for decides; without that, whether anything fits.
+  // The tiers that were asked for decide; without any, whether any row of the table fits.
   if (options.session.policy.tiers.has_value()) return rows.front().fits;
   return gentlest.ok() ? OkStatus() : gentlest.status();
 }

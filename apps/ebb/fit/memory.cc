@@ -52,7 +52,7 @@ Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* opti
     options->session.policy = PolicySpec{.seed = options->session.policy.seed};
   }
   if (plan.bytes.on_device && options->engine.device.memory_bytes == 0) {
-    // What rows may take, so that their buffer does not grow ahead beyond it.
+    // The memory that rows may take: their buffer does not grow beyond it.
     const uint64_t rest = plan.bytes.weights + plan.bytes.compute;
     options->engine.device.memory_bytes = plan.limits.device_bytes - rest;
   }

@@ -26,7 +26,7 @@ namespace {
 constexpr std::string_view kLabelsFile = "labels.jsonl";
 constexpr std::string_view kImportanceFile = "importance.json";
 
-// Null for what is undefined: JSON has no NaN.
+// Returns null for an undefined number: JSON has no NaN.
 Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 Json Numbers(const std::vector<double>& values) {
@@ -88,7 +88,8 @@ std::string PolicyOf(const Bands& bands) {
                      bands.a->last, bands.b->first, bands.b->last);
 }
 
-// Thoughts in which something matters and something does not: of those correlations are told.
+// Counts the thoughts that have both tokens that matter and tokens that do not: correlations are
+// reported for those.
 int64_t ToldThoughts(const std::vector<SignalCorrelation>& all) {
   int64_t most = 0;
   for (const SignalCorrelation& c : all) most = std::max(most, c.thoughts);

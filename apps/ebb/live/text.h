@@ -1,7 +1,7 @@
-// Text laid out for a terminal, each character with the token that it came from, so that what is on
-// the screen can be coloured anew. Characters are UTF-8 and may span tokens: such a one belongs to
-// the first of them. Bytes that are no character, and characters that would drive the
-// terminal (DrivesTerminal()), show as U+FFFD.
+// Text laid out for a terminal, each character with the token that it came from, so that the text
+// on the screen can be recoloured. Characters are UTF-8 and may span tokens: such a one belongs to
+// the first of them. Bytes that are no character, and characters that would drive the terminal
+// (DrivesTerminal()), show as U+FFFD.
 #ifndef EBB_APPS_LIVE_TEXT_H_
 #define EBB_APPS_LIVE_TEXT_H_
 
@@ -22,7 +22,7 @@ class LiveText {
   void Append(std::string_view bytes, Position position, TextPart part);
   // Ends a character of which only the beginning has come.
   void EndCharacter();
-  // Lays all lines out anew when the width changes; at least one column.
+  // Lays out all lines again when the width changes. REQUIRES: at least one column.
   void SetWidth(int columns);
 
   [[nodiscard]] size_t num_lines() const { return line_begin_.size(); }

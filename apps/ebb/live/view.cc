@@ -25,7 +25,7 @@ std::string Styled(std::string_view text, std::string_view style) {
   return style.empty() ? std::string(text) : fmt::format("\033[{}m{}\033[0m", style, text);
 }
 
-// The end of the escape sequence or the character at `at`. What is written here is ASCII.
+// The end of the escape sequence or the character at `at`. This file writes ASCII alone.
 size_t EndOfUnit(std::string_view text, size_t at) {
   if (text[at] != '\033') return at + 1;
   return std::min(text.find('m', at), text.size() - 1) + 1;
@@ -150,7 +150,7 @@ void LiveView::Note(std::string sentence) { notes_.push_back(std::move(sentence)
 std::string LiveView::StyleOf(Position position, TextPart part) const {
   const Ledger& ledger = *session_.ledger();
   Tier tier = position < ledger.next_position() ? ledger.CommonTier(position) : Tier::kT0;
-  // What the draft has dropped.
+  // Rows that the draft has dropped lie in T1.
   if (session_.lossless_report() != nullptr && tier == Tier::kT3) tier = Tier::kT1;
   std::string style(TierStyle(tier));
   if (part == TextPart::kThought && thoughts_ == Thoughts::kDim) {

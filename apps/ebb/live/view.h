@@ -1,6 +1,6 @@
 // ebb run --live: the text of a session on the terminal's alternate screen, each token in the style
-// of the tier that most groups have it in, drawn anew as tiers change; below it what the tiers hold
-// and how fast it goes. What does not fit the screen has scrolled away. When the answer ends, the
+// of the tier that most groups have it in, redrawn as tiers change; below it the rows of each tier
+// and the speed. Text that does not fit the screen has scrolled away. When the answer ends, the
 // screen comes back as it was, and the answer is written to it in its last styles.
 #ifndef EBB_APPS_LIVE_VIEW_H_
 #define EBB_APPS_LIVE_VIEW_H_

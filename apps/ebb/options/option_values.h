@@ -16,7 +16,7 @@
 
 namespace ebb::cli {
 
-// What a number may be, bounds included.
+// The range of a number, bounds included.
 struct Range {
   double min = std::numeric_limits<int>::min();
   double max = std::numeric_limits<int>::max();

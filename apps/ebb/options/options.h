@@ -1,5 +1,5 @@
-// What can be said on the command line. The structs of include/ebb are filled in as they are; what
-// is here besides them is about files, terminals and benchmarks.
+// The options of the command line. They fill in the structs of include/ebb directly; the other
+// fields here are about files, terminals and benchmarks.
 //
 // One table (option_table.cc) declares every option once: the parser, --help and docs/user/cli.md
 // are fed from it.
@@ -28,7 +28,7 @@
 
 namespace ebb::cli {
 
-// --lossless and what goes with it.
+// --lossless and the options that belong to it.
 struct LosslessInput {
   bool wanted = false;
   LosslessOptions options;
@@ -126,7 +126,7 @@ enum class OptionGroup {
   kDocs,            // --as
 };
 [[nodiscard]] std::string_view OptionGroupTitle(OptionGroup group);
-// Those about the model and the machine: what every command takes that runs a model.
+// The groups about the model and the machine, which every command that runs a model takes.
 [[nodiscard]] std::span<const OptionGroup> ModelGroups();
 
 struct OptionRow {
@@ -134,19 +134,20 @@ struct OptionRow {
   std::string names;  // "-m,--model"
   std::string value;  // "FILE"; empty: a flag
   std::string help;   // one sentence, no full stop
-  // `text` is what was given; empty for a flag. Errors name what is valid.
+  // `text` is the value that was given; empty for a flag. Errors name the valid values.
   std::function<Status(std::string_view text, CliOptions* options)> parse;
   // The current value, for "(default: ...)"; empty or a null function: nothing to show.
   std::function<std::string(const CliOptions&)> show;
 };
 
-// What is asked of the tiers below T0, and of the device.
+// Appends the options of the tiers below T0, and of the device.
 void AppendTierOptionRows(std::vector<OptionRow>* table);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);
-// After all options were read, before CompleteSetting(): what the session is told of --lossless and
-// --draft. Errors: options that go with --lossless alone.
+// Sets the session's lossless options from --lossless and --draft, after all options were read and
+// before CompleteSetting(). Errors: options that go with --lossless alone.
 [[nodiscard]] Status SettleLossless(CliOptions* options);
-// Where results must repeat: as many tokens in every draft. Errors: a length that varies.
+// Gives every draft the same number of tokens, for commands whose results must repeat. Errors: a
+// length that varies.
 [[nodiscard]] Status FixDraftLength(CliOptions* options);
 // Every option there is, in the order in which help shows them.
 [[nodiscard]] const std::vector<OptionRow>& OptionTable();

@@ -1,4 +1,4 @@
-// What `ebb serve` alone takes.
+// Options that `ebb serve` alone takes.
 #ifndef EBB_APPS_OPTIONS_SERVE_OPTIONS_H_
 #define EBB_APPS_OPTIONS_SERVE_OPTIONS_H_
 

@@ -5,7 +5,7 @@
 namespace ebb::cli {
 namespace {
 
-// A row whose text changes what is asked of the tiers, which are the engine's and the session's.
+// Makes a row whose value changes the tiers, of which the engine and the session have a copy each.
 template <typename Parse>
 OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
   const bool places_rows = name != "--t1";

@@ -14,7 +14,7 @@ extern const std::string_view kReportStyle;
 
 namespace {
 
-// What stands in a <script> ends at the first "</script>", in a string too.
+// A browser ends a <script> at the first "</script>", even inside a string.
 std::string ScriptText(const nlohmann::ordered_json& record) {
   const std::string json =
       record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -28,7 +28,8 @@ std::vector<double> RelativeImportance(const ProfiledRun& run) {
   return values;
 }
 
-// Where the share is no whole number of tokens, the last one counts in part.
+// Sums the largest `share` of the values. If the share is no whole number of values, the last one
+// counts in part.
 double TopShare(const std::vector<double>& descending, double share) {
   const double wanted = std::min(share, 1.0) * static_cast<double>(descending.size());
   const auto count = static_cast<size_t>(wanted);

@@ -1,5 +1,5 @@
-// What `ebb profile` makes of its runs: the figures of "Not All Thoughts Need HBM" as numbers, in
-// the form that docs/dev/formats.md describes.
+// The figures of "Not All Thoughts Need HBM", computed from the runs of `ebb profile`, in the form
+// that docs/dev/formats.md describes.
 #ifndef EBB_APPS_PROFILE_FIGURES_H_
 #define EBB_APPS_PROFILE_FIGURES_H_
 
@@ -23,8 +23,8 @@ using ProfileJson = nlohmann::ordered_json;
 [[nodiscard]] ProfileJson TopHalfFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson RecurrenceFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson CostFigure(std::span<const ProfiledRun> runs);
-// What stays, by group and by length ("Inference-Time Hyper-Scaling", Fig. 6). `groups_per_layer`:
-// 0 where one group is all layers.
+// The share of rows that stays, by group and by length ("Inference-Time Hyper-Scaling", Fig. 6).
+// `groups_per_layer`: 0 where one group is all layers.
 [[nodiscard]] ProfileJson RetainedFigure(std::span<const ProfiledRun> runs, int groups_per_layer);
 // The longest run alone.
 [[nodiscard]] ProfileJson TierFigure(std::span<const ProfiledRun> runs);

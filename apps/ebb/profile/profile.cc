@@ -90,7 +90,7 @@ Status Profile::Run() {
     for (size_t i = 0; i < turns_.size() && end.ok(); ++i) end = ProfilePrompt(i, &bar);
   }
   if (runs_.empty()) return end;
-  // What was measured until then is not lost.
+  // Measurements before an interruption are not lost.
   if (end.ok()) end = Transfers();
   if (!end.ok()) {
     record_["ended_early"] = end.message();

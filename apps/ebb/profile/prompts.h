@@ -15,7 +15,7 @@ namespace ebb::cli {
 // string "prompt" or "question". Errors name the line.
 [[nodiscard]] Result<std::vector<std::string>> ParsePrompts(std::string_view text);
 
-// Those of --prompts, or the one of -p, -f or stdin.
+// Reads the prompts of --prompts, or the one of -p, -f or stdin.
 [[nodiscard]] Result<std::vector<std::string>> ReadProfilePrompts(const CliOptions& options);
 
 }  // namespace ebb::cli

@@ -43,7 +43,7 @@ void RunRecorder::OnSignals(int group, std::span<const Position> positions,
   if (group + 1 == session_->ledger()->num_groups()) EndSignals();
 }
 
-// Averaged over layers and heads, what the rows of a step get sums to 1 (000, 2.1).
+// Averages over layers and heads, so that the mass of the rows of a step sums to 1 (000, 2.1).
 void RunRecorder::EndSignals() {
   const double sum = std::accumulate(mass_.begin(), mass_.end(), 0.0);
   overlap_ = -1;

@@ -19,7 +19,7 @@ namespace ebb::cli {
 // Tokens among the best fifth of those that a step looks at are its important set.
 inline constexpr double kImportantShare = 0.2;
 
-// Where a step's time went; seconds.
+// The parts of a step's time; seconds.
 struct StepTimes {
   double embedding = 0;
   double matmul = 0;
@@ -62,7 +62,7 @@ class RunRecorder {
   RunRecorder(const RunRecorder&) = delete;
   RunRecorder& operator=(const RunRecorder&) = delete;
 
-  // Adds what it wants to see; the recorder outlives the session.
+  // Adds the recorder's signals to `options`. REQUIRES: the recorder outlives the session.
   void Ask(SessionOptions* options);
   void Bind(const Session& session) { session_ = &session; }
   // For GenerateOptions::on_token, after everything else that is called there: a step ended, and

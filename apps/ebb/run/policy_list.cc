@@ -13,7 +13,8 @@ namespace ebb::cli {
 
 namespace {
 
-// What a policy reads of each step: attention costs what streaming and hidden states do not.
+// Names the signals that a policy reads of each step. Attention costs time, which streaming and
+// hidden states do not.
 std::string Reads(const PolicyInfo& info) {
   const PolicyContext context = {.shape = {.num_layers = 2,
                                            .num_q_heads = 1,

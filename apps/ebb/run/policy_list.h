@@ -1,4 +1,4 @@
-// What --policy and --scorer accept, and --list-policies prints.
+// The names that --policy and --scorer accept, as --list-policies prints them.
 #ifndef EBB_APPS_RUN_POLICY_LIST_H_
 #define EBB_APPS_RUN_POLICY_LIST_H_
 

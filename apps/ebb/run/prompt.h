@@ -1,4 +1,4 @@
-// Where the prompt of `ebb run` comes from.
+// Reads the prompt of `ebb run` from an option, a file or stdin.
 #ifndef EBB_APPS_RUN_PROMPT_H_
 #define EBB_APPS_RUN_PROMPT_H_
 

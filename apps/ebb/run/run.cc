@@ -67,8 +67,8 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
   const RunFigures figures = TakeTurn(context, *turn, *setup, &output);
   const ExitCode code = ReportEnd(figures.result);
-  // What was never answered has not been said, but what Ctrl-C let be read of it need not be read
-  // again. A text has no messages that would tell the two apart.
+  // A turn without an answer is no part of the conversation, but the tokens of it that were read
+  // before Ctrl-C need not be read again. A text has no messages that would tell the two apart.
   const size_t tokens_before = turn->goes_on ? turn->goes_on->so_far.tokens.size() : 0;
   const bool answered =
       figures.result.answer.tokens.size() > tokens_before || code == ExitCode::kOk;

@@ -1,4 +1,4 @@
-// What a generation did and what its cache cost, for people and for programs.
+// The summary of a generation and of its cache's cost, for people and for programs.
 #ifndef EBB_APPS_RUN_SUMMARY_H_
 #define EBB_APPS_RUN_SUMMARY_H_
 

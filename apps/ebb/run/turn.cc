@@ -47,7 +47,7 @@ std::span<const Token> NotRead(const AnswerSoFar& answer, const Session& session
   return std::span(answer.tokens).last(std::min(left, answer.tokens.size()));
 }
 
-// Where a turn's text and announcements go.
+// Writes a turn's text and notices.
 class TurnDisplay {
  public:
   TurnDisplay(const CliOptions& options, const Turn& turn, const Setup& setup, TextOutput* output)

@@ -1,5 +1,5 @@
-// One turn: what the session has not read yet is read, then an answer is generated. `ebb run` is a
-// conversation of one turn.
+// One turn: the session reads the tokens that it has not read yet, then an answer is generated.
+// `ebb run` is a conversation of one turn.
 #ifndef EBB_APPS_RUN_TURN_H_
 #define EBB_APPS_RUN_TURN_H_
 
@@ -29,7 +29,7 @@ namespace ebb::cli {
 [[nodiscard]] Result<Turn> NextTurn(const Model& model, const CliOptions& options,
                                     const std::string& text, std::span<const Token> read,
                                     Conversation* conversation, int context = 0);
-// What the options say that a conversation begins with.
+// Returns a conversation that begins as the options say.
 [[nodiscard]] Conversation NewConversation(const CliOptions& options, Conversation::Kind kind);
 
 // Whether turns are shown live: --live, and a terminal that can. It takes a session with a ledger.
@@ -39,7 +39,7 @@ namespace ebb::cli {
 [[nodiscard]] Result<Turn> PromptTurn(const Model& model, const CliOptions& options,
                                       const std::string& text);
 
-// What the options say of an answer to the turn; no callbacks.
+// Returns the options of an answer to the turn, without callbacks.
 [[nodiscard]] GenerateOptions GenerateOptionsFor(const CliOptions& options, const Turn& turn);
 
 struct TurnContext {
@@ -50,7 +50,7 @@ struct TurnContext {
   LogprobsFile* logprobs = nullptr;
 };
 
-// Reads what the session has not read of the turn (KeepPrefix()), and answers.
+// Reads the tokens of the turn that the session has not read (KeepPrefix()), and answers.
 // figures.prompt_tokens counts the tokens that were read. Failures are in figures.result, those of
 // stdout too.
 [[nodiscard]] RunFigures TakeTurn(const TurnContext& context, const Turn& turn, const Setup& setup,

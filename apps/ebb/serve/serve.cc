@@ -19,7 +19,7 @@
 namespace ebb::cli {
 namespace {
 
-// What requests call the model: the name that -m takes, or the file's.
+// Returns the model's name in requests: the name that -m takes, or the file's.
 std::string ModelId(const std::string& given) {
   if (given.empty()) return std::string(KnownModels().front().name);
   if (IsBuiltInModel(given) || FindKnownModel(given) != nullptr) return given;
@@ -70,8 +70,8 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
 // them.
 class Signals {
  public:
-  // What SIGHUP means: that the terminal is gone, or that the keys are to be read again. The first
-  // is ignored where it was before, as under nohup.
+  // The meaning of SIGHUP: the terminal is gone, or the keys must be read again. The first is
+  // ignored where it was before, as under nohup.
   enum class Hangup { kEnds, kReloads };
   explicit Signals(Hangup hangup) {
     sigemptyset(&set_);
@@ -117,8 +117,8 @@ Result<std::shared_ptr<server::AccessLog>> OpenAccessLog(const ServeInput& serve
   return server::AccessLog::Open(serve.access_log, serve.access_log_format);
 }
 
-// Reads the keys and opens the access log again, as far as there are such files. What is wrong is
-// said, and goes on as it was.
+// Reads the keys and opens the access log again, as far as there are such files. Reports a file
+// that cannot be read or opened, and keeps the one in use.
 void Reload(const ServeInput& serve, server::AccessLog* log, server::Server* server) {
   if (log != nullptr) {
     if (const Status status = log->Reopen(); !status.ok()) Fail(status);

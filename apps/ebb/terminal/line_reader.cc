@@ -17,7 +17,7 @@
 namespace ebb::cli {
 namespace {
 
-// The terminal's "bracketed paste mode": it puts marks around what is pasted.
+// The terminal's "bracketed paste mode": it puts marks around pasted text.
 constexpr char kMarkPastes[] = "\033[?2004h";
 constexpr char kMarkNone[] = "\033[?2004l";
 constexpr std::wstring_view kPasteEnd = L"\033[201~";
@@ -76,7 +76,7 @@ class LineReader::Editor {
 };
 
 LineReader::Editor::Editor()
-    : editor_(el_init("ebb", stdin, stderr, stderr)),  // stdout is for what the model says
+    : editor_(el_init("ebb", stdin, stderr, stderr)),  // stdout is for the model's text
       history_(history_init()),
       marks_pastes_(TakesEscapes(STDERR_FILENO)) {
   constexpr int kRememberedLines = 1000;

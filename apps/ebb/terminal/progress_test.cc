@@ -19,7 +19,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using Display = ProgressBar::Display;
 
-// What `work` writes to stderr while that is a terminal.
+// Returns the output of `work` on stderr while stderr is a terminal.
 std::string OnTerminal(const std::function<void()>& work) {
   int terminal = -1;
   int program_end = -1;
@@ -44,7 +44,7 @@ std::string OnTerminal(const std::function<void()>& work) {
   return text;
 }
 
-// A clock that stands still until it is told.
+// A clock that a test advances.
 class ManualClock {
  public:
   void Advance(std::chrono::milliseconds by) { time_ += by; }

@@ -39,7 +39,7 @@ extern "C" void OnStop(int) {
   came_back.store(true, std::memory_order_relaxed);
 }
 
-// The terminal as it was, and then what the signal does to any program.
+// Restores the terminal, then lets the signal have its usual effect.
 extern "C" void OnEnd(int signal) {
   WriteNow(kLeave);
   std::signal(signal, SIG_DFL);
@@ -63,7 +63,7 @@ Screen::Screen() {
     action.sa_handler = kSignals[i] == SIGTSTP ? OnStop : OnEnd;
     action.sa_flags = SA_RESTART;
     sigaction(kSignals[i], nullptr, &before_[i]);
-    // What is ignored, as under nohup, or handled already stays so.
+    // Signals that are ignored, as under nohup, or handled already stay so.
     if (before_[i].sa_handler == SIG_DFL) sigaction(kSignals[i], &action, nullptr);
   }
   WriteNow(kEnter);

@@ -38,7 +38,8 @@ class Screen {
   [[nodiscard]] Status Draw(const std::vector<std::string>& lines);
 
  private:
-  // What signals did: Ctrl-Z, and those that end the program at once. Ctrl-C is the program's.
+  // The signals that are handled: Ctrl-Z, and those that end the program at once. Ctrl-C is the
+  // program's.
   static constexpr std::array kSignals = {SIGTSTP, SIGHUP, SIGQUIT, SIGABRT,
                                           SIGSEGV, SIGBUS, SIGFPE,  SIGILL};
   std::array<struct sigaction, kSignals.size()> before_ = {};

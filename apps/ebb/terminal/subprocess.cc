@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kPollMs = 200;
 
-// What posix_spawn() is told, released at the end of the scope.
+// Actions for posix_spawn(), released at the end of the scope.
 class SpawnActions {
  public:
   SpawnActions(ProcessOutput output, int write_end) {
@@ -73,7 +73,8 @@ class SpawnActions {
   posix_spawnattr_t attributes_;
 };
 
-// A signal that came to this process alone is passed on once, so that nobody waits for the child.
+// A signal that came to this process alone is passed on once to the child, so that the child ends
+// too.
 std::string ReadToEnd(int file, pid_t child) {
   std::string text;
   char buffer[4096];

@@ -11,7 +11,7 @@ namespace ebb::cli {
 
 struct ProcessResult {
   int exit_code = 0;   // 128 + the signal when one ended it
-  std::string output;  // what it wrote, when that was kept
+  std::string output;  // the child's output, if it was kept
 };
 
 enum class ProcessOutput {

@@ -1,6 +1,6 @@
 // Text from outside (of a model, of file names) for a terminal, which must show it and not obey it:
-// control characters and bidirectional overrides could retitle its window, erase what it shows,
-// answer in the user's place or reorder words.
+// control characters and bidirectional overrides could retitle its window, erase text, answer in
+// the user's place or reorder words.
 #ifndef EBB_APPS_TERMINAL_TERMINAL_TEXT_H_
 #define EBB_APPS_TERMINAL_TERMINAL_TEXT_H_
 
@@ -16,11 +16,11 @@ namespace ebb::cli {
 // UTF-8 in pieces, each of which may end within a character.
 class TerminalText {
  public:
-  // What to write for the next bytes: C0 and DEL as ^[ and ^?, other characters that drive a
-  // terminal as <U+009B>, bytes that are no character as U+FFFD, the rest as it is. A carriage
-  // return before a newline belongs to the line end and is left out.
+  // Returns the text to write for the next bytes: C0 and DEL as ^[ and ^?, other characters that
+  // drive a terminal as <U+009B>, bytes that are no character as U+FFFD, the rest as it is. A
+  // carriage return before a newline belongs to the line end and is left out.
   [[nodiscard]] std::string Show(std::string_view bytes);
-  // What to write for the unfinished character that the bytes ended with, if they did.
+  // Returns the text to write for an unfinished character at the end of the bytes.
   [[nodiscard]] std::string End();
 
  private:

@@ -10,7 +10,7 @@ std::string Percent(double share) { return fmt::format("{:g}%", share * 100); }
 
 }  // namespace
 
-// What was not given was chosen for --memory.
+// An option that was not given was chosen for --memory.
 std::string TierNotices::CauseOf(std::string_view option) const {
   if (options_->fit.chosen) return fmt::format("{}, chosen for --memory", option);
   return std::string(option);
@@ -32,7 +32,7 @@ void TierNotices::OnStep(const StepReport& step, const Say& say) {
     said_t3_ = true;
     std::string option = fmt::format("--policy {}", policy.name);
     if (policy.tiers.has_value()) {
-      // What full caps do not hold goes too.
+      // Rows that full caps have no room for are evicted too.
       const double share = policy.tiers->evict_share;
       option = CauseOf(share > 0 ? fmt::format("--evict {}", Percent(share))
                                  : std::string("the caps of --t0 and --t1"));
