@@ -26,7 +26,7 @@ class CgroupLimitsTest : public ::testing::Test {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  // What /proc/self tells about the process.
+  // Writes the files of /proc/self.
   void WriteProcess(const std::string& groups, const std::string& mounts) const {
     Write("proc/self/cgroup", groups);
     Write("proc/self/mountinfo",

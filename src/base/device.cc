@@ -1,4 +1,4 @@
-// What a user writes about the device, read.
+// Parses device options.
 #include "ebb/device.h"
 
 #include <fmt/format.h>

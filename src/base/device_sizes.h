@@ -1,4 +1,4 @@
-// What memory of a device is counted in, where it is foretold too.
+// Units of a device's memory, shared with the memory planner.
 #ifndef EBB_BASE_DEVICE_SIZES_H_
 #define EBB_BASE_DEVICE_SIZES_H_
 

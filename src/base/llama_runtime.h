@@ -1,4 +1,4 @@
-// What libllama and ggml want to be told once per process, and what they say when they fail.
+// Initializes libllama and ggml once per process, and keeps their last error messages.
 #ifndef EBB_BASE_LLAMA_RUNTIME_H_
 #define EBB_BASE_LLAMA_RUNTIME_H_
 
@@ -19,8 +19,8 @@ struct InstructionSet {
   bool is_needed = false;
   bool is_there = false;
 };
-// Unsupported, naming what is missing, where ggml would end the process with SIGILL: a program that
-// was built for another machine.
+// Unsupported, naming the missing instructions, where ggml would end the process with SIGILL: a
+// program that was built for another machine.
 [[nodiscard]] Status CheckProcessor();
 [[nodiscard]] Status CheckInstructionSets(std::span<const InstructionSet> sets);
 

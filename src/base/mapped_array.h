@@ -1,5 +1,5 @@
-// A vector for what there is per row of a cache. What is at least a system page long is mapped by
-// itself, so that an array that shrinks gives memory back: the C heap keeps such holes for ever.
+// A vector of one value per row of a cache. An array of at least a system page is mapped by itself,
+// so that an array that shrinks gives memory back: the C heap keeps such holes for ever.
 #ifndef EBB_BASE_MAPPED_ARRAY_H_
 #define EBB_BASE_MAPPED_ARRAY_H_
 
@@ -34,7 +34,7 @@ struct MappedAllocator {
     void* mapped =
         mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();
-    // A wish, for speed: what is reserved becomes resident in larger steps then.
+    // A hint: huge pages make first touches cheaper.
     if (num_bytes >= kHugeBytes) madvise(mapped, num_bytes, MADV_HUGEPAGE);
     return static_cast<T*>(mapped);
   }

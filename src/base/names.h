@@ -36,7 +36,7 @@ std::optional<T> ValueOf(const std::array<Named<T>, n>& table, std::string_view 
   return std::nullopt;
 }
 
-// InvalidArgument, naming what is valid, for a name that the table lacks.
+// InvalidArgument, naming the valid names, for a name that the table lacks.
 template <typename T, size_t n>
 Result<T> ParseName(const std::array<Named<T>, n>& table, std::string_view what,
                     std::string_view name) {

@@ -10,8 +10,8 @@ namespace ebb {
 
 inline constexpr int kRowsPerPage = 64;
 
-// Where a row lies among the pages of its stream. A row has three names, which are never mixed up:
-// its position in the sequence, its index in a list of rows in order of position, and its slot.
+// The place of a row among the pages of its stream. A row has three names, which are never mixed
+// up: its position in the sequence, its index in a list of rows in order of position, and its slot.
 struct Slot {
   uint32_t value = 0;
 

@@ -190,7 +190,8 @@ class RealGroup {
   std::filesystem::path folder_;
 };
 
-// What a child process finds once it is in the group. None when it could not be moved there.
+// Returns the processors that a child process finds once it is in the group. None when it could not
+// be moved there.
 std::optional<Processors> AskInside(const RealGroup& group) {
   int ends[2];
   if (pipe(ends) != 0) return std::nullopt;

@@ -1,4 +1,4 @@
-// Sizes of steps that the engine and what foretells its memory must agree on.
+// Limits of step sizes, shared by the engine and the memory planner.
 #ifndef EBB_BASE_STEP_SIZES_H_
 #define EBB_BASE_STEP_SIZES_H_
 

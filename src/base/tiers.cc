@@ -1,4 +1,4 @@
-// What a user writes about the hierarchy, read: no meaning here, that is MakePolicy's.
+// Parses tier options. MakePolicy() checks combinations.
 #include "ebb/tiers.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ Status Malformed(std::string_view what, std::string_view text, std::string_view 
   return InvalidArgument(fmt::format("{} \"{}\": {}; write {}", what, text, why, expected));
 }
 
-// "12.5%": 0.125. Nothing for what is no percentage or outside 0% to 100%.
+// "12.5%": 0.125. Nothing for a text that is no percentage or outside 0% to 100%.
 std::optional<double> ParseShare(std::string_view text) {
   if (!text.ends_with('%')) return std::nullopt;
   text.remove_suffix(1);

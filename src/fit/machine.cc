@@ -1,4 +1,4 @@
-// What the machine gives: speed and room of a disk, memory that is left.
+// Measures the machine: speed and room of a disk, free memory.
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 

@@ -103,7 +103,7 @@ TEST(MemoryFit, APromptsBuffersGoBackBehindIt) {
   EXPECT_EQ(memory(reads, true), memory(reads, false));
   const FitRequest little = {.context = 8000, .prompt_tokens = 64};
   EXPECT_EQ(memory(little, true), memory(little, false));
-  // A little generation hides in what the prompt took.
+  // A short generation fits into the memory that the prompt took.
   const FitRequest adds = {.context = 1064, .prompt_tokens = 1000};
   EXPECT_EQ(memory(adds, false), memory({.context = 1001, .prompt_tokens = 1000}, true));
   // A step of all of them keeps the buffers.

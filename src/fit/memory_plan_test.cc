@@ -28,7 +28,7 @@ class MemoryPlanTest : public testing::Test {
   }
   static void TearDownTestSuite() { model_.reset(); }
 
-  // What a whole context of the full cache takes.
+  // Returns the bytes of a whole context of the full cache.
   static uint64_t FullBytes(int prompt_tokens = 0) {
     const auto plan = PlanMemory(
         *model_, {.memory_bytes = uint64_t{64} << 30, .prompt_tokens = prompt_tokens}, {}, {});

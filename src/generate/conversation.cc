@@ -72,7 +72,7 @@ ChatMessage MessageOf(const Turn& turn, const GenerateResult& result,
   const std::string thought = result.text.substr(0, result.thought_bytes);
   Result<ChatAnswer> answer = ParseAnswer(
       turn.prompt, std::string_view(result.text).substr(thought.size()), AnswerEnd::kComplete);
-  // What is in no format stays as it was written.
+  // A message in no known format stays as it was written.
   if (!answer.ok() || answer->tool_calls.empty()) return message;
   message.content = (thought.empty() ? "" : WithTags(thought, turn.prompt)) + answer->content;
   message.tool_calls = std::move(answer->tool_calls);

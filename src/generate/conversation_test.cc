@@ -92,7 +92,7 @@ std::unique_ptr<Engine> EngineOf(const std::shared_ptr<const Model>& model,
   return *std::move(engine);
 }
 
-// Reads what is new, answers, and ends the turn.
+// Reads the new tokens, answers, and ends the turn.
 GenerateResult Take(const Model& model, const Turn& turn, const GenerateOptions& options,
                     const SamplingOptions& sampling, Session* session, Conversation* talk) {
   const auto sampler = SamplerFor(turn, model, sampling);
@@ -129,7 +129,7 @@ TEST(Conversation, AThoughtStaysInItsMessageAndIsLeftOutOfLaterPrompts) {
   EXPECT_EQ(talk.request.messages[2].content, "<think>\n" + thought + "\n\nyes");
   const Turn second = Begun(*Thinker(), talk, {kTwo});
   EXPECT_EQ(second.tokens, Tokens(*Thinker(), "[U]S[U]one[A]\n\nyes[E][U]two[A]<think>\n"));
-  // What both have in common ends where the thought began.
+  // The common beginning of both ends where the thought began.
   EXPECT_EQ(CommonPrefix(*session, second.tokens), Tokens(*Thinker(), "[U]S[U]one[A]").size());
 }
 
@@ -310,7 +310,7 @@ TEST(Conversation, CallsOfAnAnswerBecomeCallsOfItsMessage) {
     EXPECT_THAT(message.tool_calls[0].arguments, HasSubstr("Oslo"));
     EXPECT_EQ(message.tool_calls[0].id, id);
     EXPECT_EQ(message.content, "");
-    // What the tool says goes into the next turn.
+    // The tool's result goes into the next turn.
     const Turn next =
         Begun(*Caller(), talk, {{.role = "tool", .content = "rain", .tool_call_id = id}});
     ASSERT_FALSE(next.tokens.empty());
@@ -426,7 +426,7 @@ struct Told {
 };
 
 // Five turns, whose thoughts are left out of the next prompt, so that the session rolls back into
-// what it has verified; stop strings and a grammar end some of the answers, the length others.
+// verified tokens; stop strings and a grammar end some of the answers, the length others.
 Told FiveTurns(const EngineOptions& engine_options, const SessionOptions& options) {
   const auto engine = EngineOf(Thinker(), engine_options);
   const auto session = OpenIn(engine, options);

@@ -39,7 +39,7 @@ struct Generation::Impl {
   [[nodiscard]] Status CheckSoFar() const;
   // Text that was not shown before.
   bool Pass(std::string_view text, TextPart part);
-  // Ends the generation where that is what the stream says.
+  // Ends the generation if the stream has ended.
   void Heed(TextStream::State state);
   [[nodiscard]] bool IsCancelled() const {
     return options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed);
@@ -194,7 +194,7 @@ GenerateResult Generation::End() {
     return std::move(g.result);
   }
   if (!g.ended) g.EndBecause(FinishReason::kCancelled);
-  // A stop string, or a sink that wants no more, has already settled what is shown.
+  // A stop string, or a sink that wants no more, has already settled the visible text.
   if (g.result.finish_reason != FinishReason::kStopString) {
     const TextStream::State state = g.choice.stream().Finish();
     if (state == TextStream::State::kRefused) g.EndBecause(FinishReason::kCancelled);

@@ -1,7 +1,7 @@
-// Turns the bytes of sampled tokens into text that can be shown: whole UTF-8 characters, nothing
-// of a stop string, thoughts told from the answer. Bytes that may still become a stop string or a
-// tag are held back until that is decided. Stop strings are looked for in the answer alone, from
-// its first character that is no blank where a thought is in front of it.
+// Turns the bytes of sampled tokens into text that can be shown: whole UTF-8 characters, nothing of
+// a stop string, thoughts apart from the answer. Bytes that may still become a stop string or a tag
+// are held back until that is decided. Stop strings are looked for in the answer alone, from its
+// first character that is no blank where a thought is in front of it.
 #ifndef EBB_GENERATE_TEXT_STREAM_H_
 #define EBB_GENERATE_TEXT_STREAM_H_
 
@@ -40,7 +40,7 @@ class TextStream {
   // Replaces the stop strings. The new ones are looked for in text that comes or is held back.
   void SetStops(std::vector<std::string> stops);
 
-  // One that stands where this one does; its text begins anew and goes nowhere.
+  // Returns a stream in the same state; its text starts empty and reaches no sink.
   [[nodiscard]] TextStream WithoutSink() const;
 
   // The one that was found; empty: none.

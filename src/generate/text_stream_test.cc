@@ -11,7 +11,7 @@ namespace {
 
 using State = TextStream::State;
 
-// What a sink saw, parts joined.
+// The text that a sink received, parts joined.
 struct Seen {
   std::string thought;
   std::string answer;

@@ -154,8 +154,8 @@ TextStream::State TokenChoice::ShowAgain(Token token) {
   return state;
 }
 
-// The budget may have been larger then: what the answer has of the tag is not forced again, the
-// rest is.
+// The budget may have been larger then: the part of the tag that the answer has is not forced
+// again, the rest is.
 void TokenChoice::SeeForced(Token token) {
   if (forced_.empty()) return;
   if (forced_.back() != token) forced_.assign(closing_.rbegin(), closing_.rend());

@@ -1,4 +1,4 @@
-// Which token comes next in an answer, and what it does to the text: sampling, the end of a thought
+// Chooses the next token of an answer, and applies it to the text: sampling, the end of a thought
 // that is forced when its budget is spent, tags and stop strings. It does not know where logits
 // come from: a copy of it can guess ahead.
 #ifndef EBB_GENERATE_TOKEN_CHOICE_H_
@@ -41,7 +41,7 @@ class TokenChoice {
 
  private:
   void ForceEndOfThought();
-  // Under what the next token is sampled.
+  // Samples the next token under the current constraints.
   [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position);
   [[nodiscard]] bool MayOpenThought(Token token) const;
   [[nodiscard]] std::string TextOf(Token token) const;

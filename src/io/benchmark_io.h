@@ -1,6 +1,6 @@
-// What the disk gives: a file read from start to end by requests of one size, a fixed number of
-// them under way, through the same queues and past the same cache as pages. The peer that reading
-// pages is measured against; run both in turns, disks vary from minute to minute.
+// Measures the disk: reads a file from start to end by requests of one size, a fixed number of them
+// under way, through the same queues and past the same cache as pages. The peer that reading pages
+// is measured against; run both in turns, disks vary from minute to minute.
 #ifndef EBB_IO_BENCHMARK_IO_H_
 #define EBB_IO_BENCHMARK_IO_H_
 

@@ -1,6 +1,6 @@
-// How a test makes the disk misbehave: a hook that is asked before every call to the system and
-// answers what goes wrong with it. Short reads are continued and interrupted calls repeated, so the
-// hook is asked again for what is left.
+// Faults of the disk for tests: a hook that is called before every call to the system and returns
+// its fault. Short reads are continued and interrupted calls repeated, so the hook is called again
+// for the rest.
 #ifndef EBB_IO_DISK_FAULTS_H_
 #define EBB_IO_DISK_FAULTS_H_
 
@@ -34,14 +34,14 @@ struct DiskFault {
   int error = 0;  // an errno; the call is not made
   // For reads and writes only.
   size_t max_bytes = SIZE_MAX;         // a longer transfer reports so many bytes; 0: end of file
-  std::chrono::microseconds delay{0};  // before the end of the request is told
+  std::chrono::microseconds delay{0};  // before the end of the request is reported
   std::optional<size_t> flipped_byte;  // of the bytes read
 };
 
 // Empty: nothing goes wrong. Called from the thread that starts requests.
 using FaultHook = std::function<DiskFault(const DiskRequest&)>;
 
-// What the hook says of a call, for calls that have no more than an errno.
+// Returns the hook's errno for a call, for calls that have no other result.
 [[nodiscard]] inline int FaultError(const FaultHook& hook, const DiskRequest& request) {
   return hook ? hook(request).error : 0;
 }

@@ -54,7 +54,7 @@ class IoQueue {
 [[nodiscard]] Result<std::unique_ptr<IoQueue>> MakeUringQueue(int fd, int depth);
 // By threads that wait in preadv and pwritev; no more requests than threads reach the disk at once.
 [[nodiscard]] Result<std::unique_ptr<IoQueue>> MakeThreadQueue(int fd, int depth, int num_threads);
-// A queue whose requests suffer what the hook says.
+// A queue whose requests suffer the hook's faults.
 [[nodiscard]] std::unique_ptr<IoQueue> MakeFaultQueue(std::unique_ptr<IoQueue> queue,
                                                       FaultHook hook);
 

@@ -56,7 +56,7 @@ class FaultQueue final : public IoQueue {
         ended_.push_back({.tag = request.tag, .result = -fault.error});
         continue;
       }
-      // Direct requests are of whole blocks, whatever is told of them.
+      // Direct requests are of whole blocks, whatever the hook returns.
       const size_t limit = std::min(fault.max_bytes, num_bytes);
       const size_t blocks_bytes = (limit + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
       sufferer.parts = FirstBytes(request.parts, blocks_bytes);
@@ -119,7 +119,7 @@ class FaultQueue final : public IoQueue {
   std::unique_ptr<IoQueue> queue_;
   FaultHook hook_;
   std::unordered_map<uint32_t, Sufferer> sufferers_;  // by tag
-  std::vector<IoCompletion> ended_;                   // not told yet
+  std::vector<IoCompletion> ended_;                   // not reported yet
   size_t num_under_way_ = 0;                          // in queue_
 };
 

@@ -64,8 +64,8 @@ class UringQueue final : public IoQueue {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Waking takes a virtual machine some 50 us, in which its disk has nothing to do. Of few requests
-  // one ends within a millisecond, and whoever waits in a step computes nothing meanwhile.
+  // Waking takes a virtual machine some 50 us, in which its disk has nothing to do. If few requests
+  // are under way, one ends within a millisecond, and a step that waits computes nothing meanwhile.
   static constexpr size_t kFew = 4;
   static constexpr Clock::duration kLookOut = std::chrono::milliseconds(1);
 
@@ -76,7 +76,7 @@ class UringQueue final : public IoQueue {
     return result == -EINTR || result == -EAGAIN || result == -EBUSY || result == -ENOMEM;
   }
 
-  // What the kernel cannot take now stays in the ring; Take() offers it again.
+  // Requests that the kernel cannot take now stay in the ring; Take() offers them again.
   void Submit() {
     while (io_uring_sq_ready(&ring_) > 0) {
       const int result = io_uring_submit(&ring_);

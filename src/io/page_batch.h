@@ -1,5 +1,5 @@
-// A batch of reads or writes cut into requests: neighbours in the file joined, what is left of a
-// short transfer asked for again.
+// A batch of reads or writes cut into requests: neighbours in the file are joined, and the rest of
+// a short transfer is requested again.
 #ifndef EBB_IO_PAGE_BATCH_H_
 #define EBB_IO_PAGE_BATCH_H_
 

@@ -118,7 +118,7 @@ struct PageFile::Impl {
     }
     last_id = id;
     waiting.back() = batch;
-    // A batch of no pages ends here: nobody would take it from there before it is waited for.
+    // A batch of no pages ends here: no request of it would end before Wait().
     if (!batch->HasMore()) waiting.pop_back();
     for (const PageIo& io : batch->pages) {
       PageState& page = pages[io.page];

@@ -1,9 +1,9 @@
-// Pages of one size in a private file: what a tier on disk is made of. Pages of one layer lie
+// Pages of one size in a private file: the storage of a tier on disk. Pages of one layer lie
 // together in segments of 64, so that reading a layer is a few long reads. Reads and writes go past
-// the page cache, are asynchronous and are told apart by tickets: start, compute, wait. Starting
+// the page cache, are asynchronous and are identified by tickets: start, compute, wait. Starting
 // hands requests to the kernel (or to threads that wait there); waiting sleeps, as taking from an
 // IoQueue does. At most `queue_depth` requests of at most 1 MiB (one page, if that is longer) are
-// under way; what exceeds that is started by later calls.
+// under way; later calls start the others.
 //
 // From Start...() until Wait() returns, the memory belongs to the file, and a page that is written
 // is neither read, written nor freed, one that is read neither written nor freed.
@@ -38,7 +38,7 @@ struct PageFileOptions {
   int queue_depth = 32;
   int num_threads = 4;  // that wait for the disk, of the engine kThreads
   Buffering buffering = Buffering::kDirectOnly;
-  // Keeps a hash of each page in memory and compares what is read with it.
+  // Keeps a hash of each page in memory and compares it with that of the bytes that are read.
   bool verify_checksums = false;
   FaultHook faults;
 };
@@ -69,7 +69,7 @@ class PageFile {
   // Errors: those of PrivateFile; InvalidArgument; Unsupported when io_uring was asked for and the
   // kernel refuses it.
   static Result<std::unique_ptr<PageFile>> Create(const PageFileOptions& options);
-  // Waits for what is under way; what was not started never will be.
+  // Waits for requests under way; those that were not started are dropped.
   ~PageFile();
   PageFile(const PageFile&) = delete;
   PageFile& operator=(const PageFile&) = delete;
@@ -82,7 +82,7 @@ class PageFile {
   void Share(uint32_t page);
   [[nodiscard]] uint32_t num_holders(uint32_t page) const;
   // Gives the pages back, those with several holders for one of them; segments whose last page goes
-  // give their space back to the disk, which may wait until what is under way ends. Neighbours go
+  // give their space back to the disk, which may wait until requests under way end. Neighbours go
   // together in one call, which is faster than one after another. REQUIRES: owned, and not under
   // way for this holder.
   void Free(std::span<const uint32_t> pages);
@@ -90,14 +90,15 @@ class PageFile {
 
   // Errors: InvalidArgument (memory not aligned, a page that is not owned, under way, or, to read,
   // never written; twice the same page to write) and ResourceExhausted (no memory), both with
-  // nothing started. What the disk refuses is said by Wait().
+  // nothing started. Wait() returns the errors of the disk.
   Result<Ticket> StartRead(std::span<const PageIo> pages);
   Result<Ticket> StartWrite(std::span<const PageIo> pages);
   // Whether Wait() would not sleep. Never sleeps itself.
   [[nodiscard]] bool Done(Ticket ticket);
-  // Sleeps until the whole batch has ended; once for each ticket. Errors: IoError (what the system
-  // said and where), ResourceExhausted (no space), Corrupt (a page that is not what was written).
-  // After a failed read the memory's contents, after a failed write the pages', are unspecified.
+  // Sleeps until the whole batch has ended; once for each ticket. Errors: IoError (the system's
+  // error and the place), ResourceExhausted (no space), Corrupt (a page with other bytes than were
+  // written). After a failed read the memory's contents, after a failed write the pages', are
+  // unspecified.
   Status Wait(Ticket ticket);
 
   [[nodiscard]] PageFileStats stats() const;
@@ -105,7 +106,7 @@ class PageFile {
   [[nodiscard]] IoEngine engine() const;  // never kAuto
   [[nodiscard]] size_t page_bytes() const;
   [[nodiscard]] const std::string& folder() const;
-  // What the file occupies, as the system counts it.
+  // The bytes that the file occupies, as the system counts them.
   [[nodiscard]] size_t DiskBytes() const;
 
  private:

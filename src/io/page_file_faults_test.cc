@@ -1,4 +1,4 @@
-// What a page file does when the disk misbehaves.
+// The behaviour of a page file when the disk misbehaves.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

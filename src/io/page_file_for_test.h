@@ -1,4 +1,4 @@
-// What the tests of page files share: memory that direct I/O accepts and contents that tell pages
+// Helpers of the tests of page files: memory that direct I/O accepts and contents that tell pages
 // apart.
 #ifndef EBB_IO_PAGE_FILE_FOR_TEST_H_
 #define EBB_IO_PAGE_FILE_FOR_TEST_H_

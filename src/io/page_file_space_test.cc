@@ -1,4 +1,4 @@
-// Which pages a layer gets, and what the file occupies.
+// The pages that a layer gets, and the space that the file occupies.
 #include <numeric>
 #include <string>
 #include <utility>

@@ -47,7 +47,7 @@ int ErrorOf(const Call& call) {
   return 0;
 }
 
-// Whether the page cache holds the file's first block; -1 with errno set when nobody can tell.
+// Whether the page cache holds the file's first block; -1 with errno set when that is unknown.
 int FirstBlockIsCached(int fd) {
   void* mapped = mmap(nullptr, kBlockBytes, PROT_READ, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) return -1;

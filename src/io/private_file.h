@@ -1,7 +1,7 @@
-// A file that nobody else sees: it has no name in its folder and ends with the object, or with the
-// process, however that ends. Reads and writes of whole blocks (kBlockBytes) go past the page
-// cache; Create() proves that by asking the system what a first read left there, because some file
-// systems accept O_DIRECT and ignore it.
+// A file that no other process sees: it has no name in its folder and ends with the object, or with
+// the process, however that ends. Reads and writes of whole blocks (kBlockBytes) go past the page
+// cache; Create() proves that by asking the system for the pages that a first read left there,
+// because some file systems accept O_DIRECT and ignore it.
 //
 // Thread safety: none.
 #ifndef EBB_IO_PRIVATE_FILE_H_
@@ -53,7 +53,7 @@ class PrivateFile {
   // Gives the space of the range back to the disk. File systems may wait here until the requests
   // that are under way end.
   Status Release(uint64_t offset, size_t num_bytes);
-  // What the file occupies on the disk, as the system counts it.
+  // The bytes that the file occupies on the disk, as the system counts them.
   [[nodiscard]] size_t DiskBytes() const;
 
   // The Status of a call that failed with `error`, at `offset`: "cannot WHAT ...: system's words".

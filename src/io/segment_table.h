@@ -31,7 +31,7 @@ class SegmentTable {
   // Appends the layer's lowest `num_pages` holes, which are owned from now on.
   // REQUIRES: there are as many, and `pages` has capacity for them.
   void Take(int layer, size_t num_pages, std::vector<uint32_t>* pages);
-  // The segment, when this was its last page; it belongs to nobody then. REQUIRES: owned.
+  // The segment, when this was its last page; it has no owner then. REQUIRES: owned.
   std::optional<uint32_t> Free(uint32_t page);
 
   [[nodiscard]] bool IsOwned(uint32_t page) const;

@@ -39,7 +39,7 @@ struct GroupTable {
   void SplitByTier();
 };
 
-// The memory of one (layer, kv head): what it holds by id, and where that is now.
+// The memory of one (layer, kv head): the ids of its pages, and their present addresses.
 struct Stream {
   const GroupTable* table = nullptr;
   std::vector<PageRef> refs;  // [at least full.page_end()]

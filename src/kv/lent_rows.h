@@ -14,7 +14,7 @@ namespace ebb {
 
 class LentRows {
  public:
-  // Looks for them anew; `lender` null: there are none.
+  // Looks for them again; `lender` null: there are none.
   void Find(const TokenTable& own, const TokenTable* lender);
   [[nodiscard]] bool empty() const { return num_pages_ == 0; }
   // Pages of `own` in T1 that need not be brought.

@@ -1,4 +1,4 @@
-// What the system says about memory against what the accounting says.
+// Compares the system's figures of memory with the accounting.
 #include <sys/resource.h>
 
 #include <cstring>

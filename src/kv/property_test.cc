@@ -283,7 +283,7 @@ class PropertyTest {
     for (int i = 0; i < c->StreamsPerGroup(); ++i) {
       const int stream = group * c->StreamsPerGroup() + i;
       const std::vector<uint64_t> expected = Expected(row->second.seed, stream);
-      // Of the rows of one Append(), the model knows the first ones when they are written.
+      // The model learns the first rows of one Append() when they are written.
       const auto list = c->cache->positions(group);
       const auto at = std::lower_bound(list.begin(), list.end(), row->first) - list.begin();
       const auto address =

@@ -1,4 +1,4 @@
-// Where a row is to go.
+// The destination of a row.
 #ifndef EBB_KV_ROW_MOVE_H_
 #define EBB_KV_ROW_MOVE_H_
 

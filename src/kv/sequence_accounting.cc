@@ -1,4 +1,4 @@
-// What a cache costs, and whether it is sound.
+// The costs of a cache, and checks that it is sound.
 #include <fmt/format.h>
 
 #include <algorithm>

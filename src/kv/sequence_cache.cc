@@ -190,7 +190,7 @@ SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
   for (Stream& stream : c.streams) stream.table = group_table;
 }
 
-// What a stream has, whatever its table says, which a change may have left half-way.
+// Frees all pages of a stream, whatever its table says, which a change may have left half-way.
 void SequenceCache::Impl::FreeAll(Stream* stream) {
   for (size_t page = 0; page < stream->refs.size(); ++page) {
     if (!stream->refs[page].empty()) FreePage(stream, page);

@@ -70,14 +70,13 @@ class SequenceCache {
   [[nodiscard]] size_t NumFirstRows() const;
   // Keeps pages of T0 for this cache; see Arena::SetFloor().
   Status SetT0Floor(uint64_t num_bytes);
-  // From now on no other cache holds pages of T0 of this one, so that what is in rows may change:
-  // copies those that are shared. Fails, and changes nothing, when T0 has no room
-  // (ResourceExhausted).
+  // Copies the pages of T0 that other caches hold too, so that the contents of rows may change.
+  // Fails, and changes nothing, when T0 has no room (ResourceExhausted).
   Status OwnPages();
   // Why rows were lost for good, if any were: a move that stopped half-way.
   [[nodiscard]] Status CheckWhole() const;
-  // The tokens that T0's cap leaves room for, while nobody else takes it; a little less where the
-  // groups differ.
+  // The tokens that T0's cap leaves room for, while no other sequence takes it; a little less if
+  // the groups differ.
   [[nodiscard]] size_t RoomForTokens() const;
   // Rows are named by their index in order of position, whichever tier they lie in.
   // Keeps only the rows at these ascending indices of the group. For tests and benchmarks: policies
@@ -102,12 +101,12 @@ class SequenceCache {
   void FetchForRemoval(int group) const;
   // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make
   // room for those that come there. Fails, and changes nothing, when a tier has no room
-  // (ResourceExhausted) or does not exist (InvalidArgument); where the system refuses memory, or a
-  // file what it was given before, some rows may have moved. A file that fails while rows are
+  // (ResourceExhausted) or does not exist (InvalidArgument); if the system refuses memory, or a
+  // file refuses an earlier write, some rows may have moved. A file that fails while rows are
   // between tiers leaves the cache broken: this and every later Append() returns that error. A file
-  // is also written while the next step runs: when that fails nothing is lost; what needs those
-  // rows, the next Move() or EndStaging() tries again and says so.
-  // REQUIRES: no group is named twice.
+  // is also written while the next step runs: when that fails nothing is lost; the next Move() or
+  // EndStaging() that needs those rows tries again and returns the error. REQUIRES: no group is
+  // named twice.
   Status Move(std::span<const GroupMoves> moves);
   Status Move(int group, std::span<const RowMove> rows);
   // Removes every row at `end` and later, in all groups. Never revives removed rows.
@@ -145,10 +144,10 @@ class SequenceCache {
   // Reading a T1 that is staged (src/rows/tier_rows.h) layer after layer, a layer ahead.
   // BeginStaging() before a step makes room and starts; StageLayer() is called for every part of
   // the layer's attention before it reads the layer's rows, and returns once they are there;
-  // ReleaseLayer() by part 0 when what reads them was launched, EndLayer(), which need not be
-  // called, once all parts have read them; EndStaging() tells whether all reads went well.
+  // ReleaseLayer() by part 0 when the work that reads them was launched, EndLayer(), which need not
+  // be called, once all parts have read them; EndStaging() tells whether all reads went well.
   // EndStaging() follows every BeginStaging(), also one that failed; or the next BeginStaging()
-  // gives up what is under way. Where T1 allows it, its rows may also be left where they are: then
+  // gives up reads under way. Where T1 allows it, its rows may also be left where they are: then
   // RowsIn() tells them apart.
   enum class T1Reading { kStaged, kInPlace };
   Status BeginStaging(T1Reading reading = T1Reading::kStaged);
@@ -164,7 +163,7 @@ class SequenceCache {
   // REQUIRES: ReadsInPlace(): BeginStaging(kInPlace) made these lists.
   [[nodiscard]] RowsOfTier RowsIn(Tier tier, int layer, int kv_head) const;
   [[nodiscard]] size_t NumRowsInT1(int layer, int kv_head) const;
-  // Those left out that the last step read in the lender's T0 instead.
+  // Excludes pages that the last step read from the lender's T0.
   [[nodiscard]] size_t NumPagesInT1(int layer, int kv_head) const;
   // From now on staged steps read pages of T1 whose rows all lie in the lender's T0 there. Only
   // while every group of either cache has the same rows, and the lender has no T2, from which rows
@@ -175,8 +174,8 @@ class SequenceCache {
   // Bytes of T1 that the last step read, wherever T1 lies.
   [[nodiscard]] size_t t1_bytes_read() const;
 
-  // Where key and value of row `index` of View() lie, for writing. REQUIRES: the row lies in T0 (or
-  // in a T1 that is not staged).
+  // The address of key and value of row `index` of View(), for writing. REQUIRES: the row lies in
+  // T0 (or in a T1 that is not staged).
   [[nodiscard]] RowAddress Row(int layer, int kv_head, uint32_t index);
 
   // The positions of all rows of the group, ascending.
@@ -202,12 +201,12 @@ class SequenceCache {
   [[nodiscard]] int WindowOf(int group) const;
   [[nodiscard]] Granularity granularity() const;
   [[nodiscard]] const PageFormat& format() const;
-  // Largest visible list of any group; what the context and the work buffers must hold.
+  // Largest visible list of any group, which the context and the work buffers must hold.
   [[nodiscard]] size_t max_rows() const;
   [[nodiscard]] CacheAccounting accounting() const;
   // The bytes of the pages in a tier.
   [[nodiscard]] size_t page_bytes(Tier tier) const;
-  // What Move() did so far, with what steps waited for it, and how long steps waited in
+  // The moves so far, the time that steps waited for them, and the time that steps waited in
   // StageLayer(): cheaper than accounting().
   [[nodiscard]] const MoveAccounting& moves() const;
   [[nodiscard]] double stage_wait_seconds() const;

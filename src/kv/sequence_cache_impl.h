@@ -9,9 +9,10 @@
 // and of a T1 page where T1 is not staged, is that page's address, except that other caches'
 // compaction may have moved it: Refresh() comes before addresses are used. A T1 page that is staged
 // has an address there only meanwhile; its own, where it has one, is stream.t1_pages[p]. A page
-// that another cache holds too is sealed in its table, and nobody writes to it. Between
+// that another cache holds too is sealed in its table, and no cache writes to it. Between
 // BeginRemoval() and EndRemoval() a stream may hold a page that its table lacks. Where a change
-// stopped half-way, streams may have other pages than their tables: what each has is freed at last.
+// stopped half-way, streams may have other pages than their tables: the destructor frees each
+// stream's own pages.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
@@ -97,7 +98,7 @@ struct SequenceCache::Impl {
     if (tier == Tier::kT1) return stores.t1.get();
     return stores.t2.get();
   }
-  // Looks up the addresses of pages anew where any has moved. After one call in a step, threads may
+  // Looks up the addresses of pages again if any has moved. After one call in a step, threads may
   // read addresses at once.
   void Refresh() {
     if (generations != Generations()) FindPages();
@@ -143,7 +144,7 @@ struct SequenceCache::Impl {
   void SplitByFormat(const GroupTable& group_table, std::span<const uint32_t> rows);
   void CompactCompressed(GroupTable* group_table, size_t max_bytes, size_t* num_bytes);
 
-  // Before tables change: what is still to be written for earlier moves, and fails later, would
+  // Waits for the writes of earlier moves before tables change: a write that fails later would
   // break the sequence.
   Status WaitForWrites();
   // The pages of T1 that the table has, and will have, may be edited.
@@ -160,7 +161,7 @@ struct SequenceCache::Impl {
   [[nodiscard]] std::span<const Tier> TiersToCompact();
   // Returns the bytes copied.
   size_t SortTable(GroupTable* group_table);
-  // Adds what the table has to move for that, at most as many bytes as are left.
+  // Adds the moves that the table needs for that, at most as many bytes as are left.
   void PlanCompaction(GroupTable* group_table, Tier tier, size_t max_bytes, size_t* num_bytes,
                       std::vector<TableMove>* tables);
   Status CompactTables(std::span<const TableMove> tables, Tier tier);
@@ -174,7 +175,7 @@ struct SequenceCache::Impl {
   // Lower(): T0 to T1, then T0 and T1 to T2. Lift(): T1 to T0, then T2 to T0 and T1.
   Status Lower(std::span<const TableMoves> all);
   Status Lift(std::span<const TableMoves> all);
-  // Takes back what ReservePages() reserved and nobody needed.
+  // Gives back the unused part of ReservePages().
   void EndReservation();
   Status Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier tier);
   Status Compress(std::span<const TableMoves> all);
@@ -184,7 +185,7 @@ struct SequenceCache::Impl {
   // Why the rows are not all there; CheckSound(): or not to be had now.
   [[nodiscard]] Status CheckWhole() const;
   [[nodiscard]] Status CheckSound();
-  // What stopped a move of rows half-way ends the sequence.
+  // Makes an error that stopped a move of rows half-way one that ends the sequence.
   [[nodiscard]] static Status Lost(Status status);
   // See sequence_fork.cc.
   [[nodiscard]] PageId IdOf(const Stream& stream, Tier tier, size_t page) const;

@@ -16,8 +16,8 @@ bool HasPagesToSpare(const TokenTable& table, Tier tier) {
 
 }  // namespace
 
-// What was moved to T1 must be there before its tables change again: a write that fails then would
-// break the sequence, and fails now for nothing.
+// Rows that were moved to T1 must be written before its tables change again: a write that fails
+// after that would break the sequence, and one that fails now does no harm.
 std::span<const Tier> SequenceCache::Impl::TiersToCompact() {
   static constexpr std::array<Tier, 2> kBoth = {Tier::kT0, Tier::kT1};
   const auto spares = [](const auto& group_table) {
@@ -109,7 +109,7 @@ void SequenceCache::Impl::CompactAll(size_t max_bytes, size_t* num_bytes) {
 size_t SequenceCache::Compact(size_t max_bytes) {
   Impl& c = *impl_;
   size_t num_bytes = 0;
-  // Whoever appends next is told why.
+  // The next Append() returns the error.
   if (!c.CheckSound().ok()) return 0;
   c.Refresh();
   c.UnsealOwnPages();

@@ -56,7 +56,7 @@ class CarriedRows {
     on_device_.insert(on_device_.end(), {row.key, row.value});
     access_ = access;
   }
-  // Where the row is that was added at `index`.
+  // Returns the address of the row that was added at `index`.
   [[nodiscard]] RowAddress OnHost(size_t index) const {
     std::byte* const key = packed_ + 2 * index * stride_;
     return {.key = key, .value = key + stride_};

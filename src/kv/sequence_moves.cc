@@ -1,5 +1,5 @@
-// Where rows lie: moves between tiers. The tables change first, then every stream copies its rows
-// as its table says, then pages go; only files and devices can fail in between.
+// Moves of rows between tiers. The tables change first, then every stream copies its rows as its
+// table says, then pages go; only files and devices can fail in between.
 #include <fmt/format.h>
 
 #include <algorithm>

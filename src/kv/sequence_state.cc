@@ -223,7 +223,8 @@ struct SequenceState::Tables {
 Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWriter* tables) {
   SequenceCache::Impl& c = *cache.impl_;
   EBB_RETURN_IF_ERROR(c.CheckWhole());
-  // Reading pages would wait too, but a disk that fails is told before a file is begun.
+  // Reading pages would wait too, but the error of a failed disk is returned before a file is
+  // begun.
   EBB_RETURN_IF_ERROR(c.WaitForWrites());
   tables->Number<int64_t>(c.rows_evicted);
   SaveMoves(c.moved, tables);

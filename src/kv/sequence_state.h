@@ -32,7 +32,7 @@ struct StatePage {
 using WriteStatePage = std::function<Status(const StatePage& page, std::span<const std::byte>)>;
 using ReadStatePage = std::function<Status(const StatePage& page, std::span<std::byte>)>;
 
-// What the pages of a cache come to.
+// The numbers of a cache's pages.
 struct StatePages {
   uint64_t num_pages = 0;
   uint64_t num_bytes = 0;
@@ -47,8 +47,7 @@ struct SequenceState {
 
   // Both together fill a cache that holds nothing yet, for the tokens before `end`; after an error
   // it is of no use. Corrupt when no such cache was saved, ResourceExhausted when a tier has no
-  // room for it.
-  // `check` is shown what the pages come to, before memory is taken for them.
+  // room for it. `check` gets the numbers of the pages before memory is taken for them.
   using CheckPages = std::function<Status(const StatePages& pages)>;
   static Status LoadTables(Position end, const CheckPages& check, StateReader* tables,
                            SequenceCache* cache);

@@ -137,7 +137,7 @@ StatePages SequenceState::CountPages(const SequenceCache& cache) {
 
 Status SequenceState::SavePages(SequenceCache* cache, const WriteStatePage& write) {
   SequenceCache::Impl& c = *cache->impl_;
-  // What was read ahead of the next step is read by it again.
+  // The next step reads again the pages that were read ahead of it.
   if (c.stage != nullptr) c.stage->Forget();
   EBB_RETURN_IF_ERROR(c.WaitForWrites());
   return Pages{.c = c, .write = &write}.Walk();

@@ -1,4 +1,4 @@
-// What a move of many groups does to each of their tables.
+// The changes of each table in a move of many groups.
 #ifndef EBB_KV_TABLE_MOVES_H_
 #define EBB_KV_TABLE_MOVES_H_
 

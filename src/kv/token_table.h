@@ -34,7 +34,7 @@ struct TablePage {
   bool operator==(const TablePage&) const = default;
 };
 
-// Where a row waits beside the table while others move: a slot of SlotMove.
+// The place beside the table in which a row waits while others move: a slot of SlotMove.
 inline constexpr Slot kBeside(~uint32_t{0});
 
 // All that a table is, for a file: its present pages in order, and its rows in the order of their
@@ -65,8 +65,8 @@ class TokenTable {
   void Relocate(std::span<const uint32_t> rows, Tier tier, std::vector<SlotMove>* moves,
                 std::vector<TablePage>* added, std::vector<TablePage>* freed);
 
-  // Those that remove rows append the indices of pages without rows to `freed`.
-  // Keeps the rows at these ascending indices.
+  // Functions that remove rows append the indices of pages without rows to `freed`. Keeps the rows
+  // at these ascending indices.
   void Retain(std::span<const uint32_t> kept, std::vector<TablePage>* freed);
   // Removes the rows at these ascending indices.
   void Remove(std::span<const uint32_t> removed, std::vector<TablePage>* freed);

@@ -34,7 +34,7 @@ TokenTable LivedTable(uint64_t seed) {
   return table;
 }
 
-// What the owner of a table can tell, but for the numbers of pages.
+// Compares all that the owner of a table can see, except the numbers of pages.
 void ExpectSame(const TokenTable& a, const TokenTable& b) {
   EXPECT_TRUE(std::ranges::equal(a.positions(), b.positions()));
   EXPECT_TRUE(std::ranges::equal(a.last_visible(), b.last_visible()));

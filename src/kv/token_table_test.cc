@@ -291,7 +291,7 @@ TEST_F(TokenTableTest, RandomUseAgreesWithAMapFromPositionToWhatItsSlotHolds) {
   }
 }
 
-// What the moves make of memory in which every slot holds the position that it says.
+// Applies the moves to memory in which every slot holds the position of its row.
 std::map<uint32_t, Position> Moved(std::map<uint32_t, Position> memory,
                                    const std::vector<SlotMove>& moves) {
   for (const SlotMove& move : moves) memory[move.to.value] = memory.at(move.from.value);

@@ -18,7 +18,7 @@ constexpr int kRunsBetweenTooMany = 16;
 constexpr int kTokensBetweenPlain = 512;
 
 // Classes of margins by their upper ends, each twice the one before; unknown margins come last. A
-// few guesses' worth of what is expected of each stands for what nobody has seen yet.
+// few guesses' worth of the expected rate stand for each class that was not seen yet.
 constexpr double kSmallestMargin = 0.05;
 constexpr double kExpected[] = {0.6, 0.65, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.9};
 constexpr double kExpectedWeight = 3;
@@ -143,7 +143,7 @@ void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {
   products_.Add(num_tokens * verify_seconds);
   const double mean = tokens_.value();
   const double variance = squares_.value() - mean * mean;
-  // Where all were of nearly one length the slope stays as it was.
+  // If all were of nearly one length the slope stays as it was.
   if (variance < 0.02 * mean * mean) return;
   const double most = seconds_.value() / mean;
   slope_ = std::clamp((products_.value() - mean * seconds_.value()) / variance, 0.0, most);

@@ -1,10 +1,10 @@
-// How far a draft goes before it is verified: as far as a further guess is worth its time, by what
-// the last steps took and how often guesses like it were right.
+// How far a draft goes before it is verified: as far as a further guess is worth its time, by the
+// times of the last steps and how often guesses like it were right.
 //
 // If all guesses before it are right with probability P, a guess that is right with probability p
 // adds P * p tokens on average, and costs a draft step and its share of the verifying step. It is
-// taken while it adds more than runs bring in the same time. How likely a guess is right is told by
-// its margin, the lead of the token that was guessed over the next one: where the draft nearly took
+// taken while it adds more than runs bring in the same time. Its margin predicts how likely a guess
+// is right, the lead of the token that was guessed over the next one: where the draft nearly took
 // another token, the full cache often does.
 //
 // Every few runs a guess too many is taken, so that kinds of guesses that are refused are still
@@ -32,7 +32,7 @@ class DraftLength {
   // Whether the run takes a further guess, with the margin that Guessed has. REQUIRES: fewer than
   // Begin() said.
   [[nodiscard]] bool Takes(double margin);
-  // A step of one token that nobody drafted.
+  // A step of one token without a draft.
   void PlainStep(double seconds);
   void DraftedStep(int num_tokens, double draft_seconds, double verify_seconds);
   // A verifying step of tokens that were not drafted but looked up.
@@ -43,11 +43,11 @@ class DraftLength {
   [[nodiscard]] bool KnowsSteps() const;
   // Tokens a second, the better of drafts and, unless every step is drafted, those of one token.
   [[nodiscard]] double Rate() const;
-  // What a verifying step of so many tokens is expected to take, with the logits after `num_taken`
-  // of them: above 0.
+  // The expected time of a verifying step of so many tokens, with the logits after `num_taken` of
+  // them: above 0.
   [[nodiscard]] double VerifySeconds(int num_tokens, double num_taken) const;
-  // So many of the run's guesses were right; the one after them, if it was compared, was not.
-  // Not told of a run that was given up.
+  // So many of the run's guesses were right; the one after them, if it was compared, was not. Not
+  // called for a run that was given up.
   void Compared(int num_right, bool next_was_wrong);
 
  private:

@@ -66,7 +66,7 @@ double RateAtLength(Machine machine, int k) {
   return Generate(machine, &length, 20000).Rate();
 }
 
-// Of those that do not look at margins.
+// Returns the best rate of fixed lengths, which do not look at margins.
 double BestRate(const Machine& machine) {
   double best = 0;
   for (const int k : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {

@@ -84,7 +84,7 @@ PolicySpec DraftSpec(PolicySpec spec) {
                            ? (1 - tiers.evict_share) * (1 - tiers.t2_share)
                            : (1 - tiers.evict_share) * (1 - tiers.t2_share) * tiers.t0_share;
   tiers.evict_share = std::max(1 - in_t0 - in_t2, 0.0);
-  // With a share of the rows alive, some of what lies in T1 would go anew at each interval.
+  // With a share of the rows alive, more rows of T1 would be evicted at each interval.
   tiers.evict_of = EvictOf::kGenerated;
   tiers.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
   if (tiers.t0_cap_bytes > 0) {
@@ -151,8 +151,8 @@ Result<StepEntry> LosslessBody::PromptEntry() {
   return entry;
 }
 
-// What the draft evicted lies in the store. Where that has a T1, its newest rows, which are on
-// their way there, count as staging.
+// Rows that the draft evicted lie in the store. If the store has a T1, its newest rows, which are
+// on their way there, count as staging.
 CacheAccounting LosslessBody::accounting() {
   constexpr auto kT0 = static_cast<size_t>(Tier::kT0), kT1 = static_cast<size_t>(Tier::kT1);
   CacheAccounting sum = draft_->accounting();
@@ -195,7 +195,7 @@ int LosslessBody::Limit(int most_guesses) const {
   return most;
 }
 
-// What a prompt brought, or a file, comes first.
+// Adds the token to the lookup, after the tokens that a prompt or a file brought.
 void LosslessBody::SeeText(Token token) try {
   if (!lookup_.has_value()) return;
   const auto known = draft_->tokens().first(draft_->tokens().size() - num_verified_ahead());
@@ -327,7 +327,7 @@ Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
   return false;
 }
 
-// What such a step takes is the batch's: it tells nothing about the length of drafts.
+// The time of such a step is the batch's: it says nothing about the length of drafts.
 Result<std::optional<StepEntry>> LosslessBody::BeginDecode(Token token, ShownLogits* logits) {
   EBB_ASSIGN_OR_RETURN(const bool was_ahead, TakeAhead(token, logits));
   if (was_ahead) return std::optional<StepEntry>();
@@ -399,7 +399,7 @@ Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int nu
   } catch (const std::bad_alloc&) {
     EndRunAt(begin);
     return ResourceExhausted(fmt::format("no memory for a run of {} tokens", num_tokens));
-  } catch (...) {  // of a caller's guess, or of what it does with signals
+  } catch (...) {  // of a caller's guess, or of its use of signals
     EndRunAt(begin);
     throw;
   }
@@ -429,7 +429,7 @@ Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int nu
   return OkStatus();
 }
 
-// What could not be drafted or verified has not happened.
+// Undoes a run that could not be drafted or verified.
 void LosslessBody::EndRunAt(Position begin) {
   ahead_.clear();
   next_ahead_ = 0;

@@ -2,15 +2,15 @@
 // store, holds every row in full precision and verifies.
 //
 // A run: the token that was chosen, then guesses, are decoded on the draft, one step each; one step
-// of the store takes them all, and the draft's rows are written anew by it. As long as the tokens
-// that the caller chooses are those guessed, Decode() computes only the logits after them, a few
-// tokens' at a time; at the first other one both sequences roll back to it.
+// of the store takes them all, and writes the draft's rows again. As long as the tokens that the
+// caller chooses are those guessed, Decode() computes only the logits after them, a few tokens' at
+// a time; at the first other one both sequences roll back to it.
 //
 // Guesses may also come from the text itself (text_lookup.h): then the store computes them at once,
 // and the draft follows.
 //
-// Where a step is not drafted, and in prompts, the store computes and the draft follows (Follower
-// in src/sequence/step.h).
+// In steps without a draft, and in prompts, the store computes and the draft follows (Follower in
+// src/sequence/step.h).
 #ifndef EBB_LOSSLESS_LOSSLESS_BODY_H_
 #define EBB_LOSSLESS_LOSSLESS_BODY_H_
 
@@ -29,13 +29,13 @@
 
 namespace ebb {
 
-// The policy of the draft for what the user said of a whole session: what the hierarchy would have
-// in T1 and T3 is not drafted with.
+// Makes the draft's policy from that of the whole session: the draft does without the rows that the
+// hierarchy would have in T1 and T3.
 [[nodiscard]] PolicySpec DraftSpec(PolicySpec spec);
 
 class LosslessBody final : public SessionBody {
  public:
-  // Errors: options out of range, a policy that rotates keys anew, tiers that cannot verify.
+  // Errors: options out of range, a policy that rotates keys again, tiers that cannot verify.
   static Result<std::unique_ptr<LosslessBody>> Create(const LosslessOptions& options,
                                                       std::unique_ptr<Sequence> draft);
 
@@ -74,15 +74,15 @@ class LosslessBody final : public SessionBody {
   // The store computes, the draft takes the step.
   [[nodiscard]] StepEntry FollowedEntry();
   [[nodiscard]] EngineCore& core() const { return *draft_->core(); }
-  // How many tokens a run may have: up to what the contexts hold.
+  // How many tokens a run may have: at most the rest of the contexts.
   [[nodiscard]] int Limit(int most_guesses) const;
-  // The text up to here, this token included, is what is looked up in.
+  // Adds the token to the text in which guesses are looked up.
   void SeeText(Token token);
   void ForgetText(Position end);
   // How many guesses of the text's own are worth a run.
   [[nodiscard]] int NumLookedUp(int limit) const;
-  // Whether it was guessed and verified; then it shows the logits after it. Otherwise what is
-  // ahead is given up.
+  // Whether it was guessed and verified; then it shows the logits after it. Otherwise the tokens
+  // ahead are given up.
   [[nodiscard]] Result<bool> TakeAhead(Token token, ShownLogits* logits);
   Status DecodePlainly(Token token, ShownLogits* logits);
   // With so many guesses of the text's own, or those of the draft if there are none.
@@ -92,7 +92,7 @@ class LosslessBody final : public SessionBody {
   // Decodes run_.front() and then guesses, which it adds, on the draft.
   Status Draft(const Guess& guess, int num_tokens);
   Status Verify();
-  // Those after token `i` of the run, and mostly those after the next few tokens.
+  // Computes the logits after token `i` of the run, and mostly those after the next few tokens.
   Status ComputeLogits(size_t i);
   // REQUIRES: they are at hand.
   [[nodiscard]] std::span<const float> LogitsAfter(size_t i) const;
@@ -117,8 +117,9 @@ class LosslessBody final : public SessionBody {
   // The guesses of the last run that were verified. Those before next_ahead_ have been asked for.
   std::vector<Token> ahead_;
   size_t next_ahead_ = 0;
-  // What logits after each token of the run are computed from: on the processor all logits at once
-  // would take much room beside a small T0, and those after a wrong guess nobody asks for.
+  // The hidden states from which the logits after each token of the run are computed: on the CPU
+  // all logits at once would take much room beside a small T0, and those after a wrong guess are
+  // never read.
   std::vector<float> outputs_;  // [run, GraphRunner::OutputFloats()]
   std::vector<float> logits_;   // [a few, vocab_size]
   size_t first_logits_ = 0;     // the token of the run that the first of them come after

@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-// What lies `memory` values back weighs 1/e.
+// A value `memory` values back weighs 1/e.
 struct RunningMean {
   double memory = 0, sum = 0, weight = 0;
 

@@ -29,7 +29,7 @@ class StorePlacement final : public StatelessPlacement {
   }
 
  private:
-  // What a verifying step brought may still be rolled back, and stays in memory.
+  // Rows of a verifying step may still be rolled back, and stay in memory.
   static Position EndOfT1(const PlacementInput& input) {
     constexpr auto kPage = static_cast<Position>(kRowsPerPage);
     const Position unverified = input.step_kind == StepKind::kDecode ? input.new_tokens : 0;

@@ -1,5 +1,5 @@
-// Where the rows of a lossless session's store lie: all of them stay, the newest in memory until
-// they make whole pages, the others in T1, which is only ever appended to.
+// The placement of a lossless session's store: all rows stay, the newest in memory until they make
+// whole pages, the others in T1, which is only ever appended to.
 #ifndef EBB_LOSSLESS_STORE_PLACEMENT_H_
 #define EBB_LOSSLESS_STORE_PLACEMENT_H_
 

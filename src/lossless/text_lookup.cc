@@ -8,8 +8,8 @@
 namespace ebb {
 namespace {
 
-// By the length of the match, 3, 4 to 7, 8 to 15, ...: what is expected, and how many guesses'
-// worth.
+// The expected rate by the length of the match, 3, 4 to 7, 8 to 15, ..., and how many guesses it
+// stands for.
 constexpr double kExpected[] = {0.4, 0.6, 0.8, 0.9, 0.95, 0.98};
 constexpr double kExpectedWeight = 8;
 

@@ -34,8 +34,8 @@ class TextLookup {
   // How many of the last tokens stood before, side by side with a guess at the next one. 0: there
   // is none.
   [[nodiscard]] size_t match() const { return match_; }
-  // The i-th token from here on, if the text goes on as it did there; it may reach into what is
-  // guessed itself. REQUIRES: match() > 0.
+  // The i-th token from here on, if the text goes on as it did there; it may reach into the guesses
+  // themselves. REQUIRES: match() > 0.
   [[nodiscard]] Token Next(size_t i) const;
   // How likely it is right, if those before it are.
   [[nodiscard]] double ProbabilityOfNext(size_t i) const;
@@ -51,7 +51,7 @@ class TextLookup {
   [[nodiscard]] static int KindOf(size_t match);
   // Whether the same few tokens lie before both.
   [[nodiscard]] bool SameBefore(size_t end, size_t other) const;
-  // Where the end of the few tokens before `end` stands, or is to stand.
+  // Returns the slot for the few tokens before `end`.
   [[nodiscard]] size_t SlotOf(size_t end) const;
   void Remember(size_t end);
   void Find();

@@ -48,7 +48,7 @@ TEST(TextLookupTest, TakesTheLastPlaceAndTheWholeMatch) {
   EXPECT_EQ(lookup.match(), 4U);  // with the 7
 }
 
-// Where the last few tokens are the place itself the guess repeats them for ever.
+// If the last few tokens are the place itself, the guess repeats them for ever.
 TEST(TextLookupTest, GoesOnBeyondTheText) {
   TextLookup lookup;
   Append(std::vector<Token>{5, 1, 2, 1, 2, 1}, &lookup);
@@ -129,7 +129,7 @@ TEST(TextLookupTest, TakesAsManyAsBringTheMostTokensASecond) {
   EXPECT_EQ(lookup.NumWorthIt(20, 1, stairs), 7U);
   EXPECT_EQ(lookup.NumWorthIt(20, 9, stairs), 0U);
   EXPECT_EQ(TextLookup().NumWorthIt(20, 0, fixed), 0U);
-  // What only the tokens of the text cost makes no run shorter.
+  // A cost of the text's tokens alone makes no run shorter.
   const auto taken = [](int, double num_taken) { return 1 + num_taken; };
   EXPECT_EQ(lookup.NumWorthIt(20, 0.5, taken), 20U);
 }

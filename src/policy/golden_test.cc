@@ -1,5 +1,5 @@
 // Every policy against values that were worked out a second time, from the papers' formulas, and
-// against those of published code (tests/golden): what it scores and which rows are left after many
+// against those of published code (tests/golden): its scores and the rows that are left after many
 // decisions.
 #include <algorithm>
 #include <cmath>
@@ -176,7 +176,7 @@ class GoldenSequence {
     }
   }
 
-  // What a scorer sees when the rows before a layer's window are removed.
+  // Removes the rows before a layer's window from the scorer.
   void LoseRowsBefore(Position first) {
     for (int group = 0; group < num_groups(); ++group) KeepRows(group, first, kinds_.size());
   }
@@ -195,7 +195,7 @@ class GoldenSequence {
   Policy& policy() { return policy_; }
 
  private:
-  // Those at positions from `begin` on and before `end`.
+  // Keeps the rows at positions from `begin` on and before `end`.
   void KeepRows(int group, Position begin, Position end) {
     std::vector<uint32_t> kept;
     std::vector<Position> left;
@@ -250,7 +250,7 @@ class Replay {
   Signals signals_;
 };
 
-// Those of the formulas, then those of published code.
+// Returns the cases of the formulas, then those of published code.
 const std::vector<Json>& GoldenCases() {
   static const std::vector<Json> cases = [] {
     std::vector<Json> all;
@@ -358,7 +358,7 @@ GoldenSequence SequenceOf(const char* policy, Granularity granularity) {
   return GoldenSequence(*std::move(made), /*seed=*/3);
 }
 
-// In the engine a row leaves a layer's window between what the step showed and the decision.
+// In the engine a row leaves a layer's window between the step's signals and the decision.
 TEST(RkvScorer, ScoresAStepInWhichARowLeavesItsWindow) {
   for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
     GoldenSequence early = SequenceOf("rkv", granularity), late = SequenceOf("rkv", granularity);

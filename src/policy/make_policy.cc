@@ -10,8 +10,8 @@ namespace ebb {
 namespace {
 
 constexpr std::string_view kEveryRowStays = "full";
-// What scores for the hierarchy unless another is asked for. Where rows are evicted, more answers
-// stay right by lag_kv than by attention (docs/results.md).
+// The default scorers of the hierarchy. If rows are evicted, more answers stay right with lag_kv
+// than with attention (docs/results.md).
 constexpr std::string_view kWhereRowsStay = "attention";
 constexpr std::string_view kWhereRowsGo = "lag_kv";
 
@@ -42,7 +42,7 @@ Result<const Row*> FindRow(std::span<const Row> table, std::string_view what,
   return InvalidArgument(fmt::format("unknown {} \"{}\"; valid: {}", what, name, Join(names)));
 }
 
-// What can be said about a policy: its row, and the parameters of the scorer that it was given.
+// A policy's row of the table, and the parameters of the scorer that it was given.
 struct ResolvedPolicy {
   PolicyRow row;
   const ScorerRow* scorer = nullptr;

@@ -15,7 +15,8 @@
 
 namespace ebb {
 
-// The mass of one head; several when somebody asked for mass by head, although a sum was wanted.
+// The mass of one head; several if another reader asked for mass by head, although a sum was
+// wanted.
 inline std::span<const float> MassOfHead(const GroupSignals& signals, int head) {
   const size_t num_rows = signals.num_rows;
   return signals.mass.subspan(head * num_rows, num_rows);
@@ -63,7 +64,7 @@ class MassTotals {
   // Only the rows at these ascending indices survive.
   void Retain(int group, std::span<const uint32_t> kept) { totals_.Retain(group, kept); }
   void EndFirstPrefill() { totals_.SetAllToZero(); }
-  // What a resumed scorer has. REQUIRES: the group has no rows.
+  // Sets the totals of a resumed scorer. REQUIRES: the group has no rows.
   void Resume(int group, std::span<const float> scores);
   void Prefetch(int group) const { totals_.Prefetch(group); }  // see Scorer
   [[nodiscard]] std::span<const float> operator[](int group) const { return totals_[group]; }

@@ -48,7 +48,7 @@ std::pair<int, int> Bounds(std::string_view values, int context) {
   return {1, context > 0 ? std::min(context, kMostTokensKept) : kMostTokensKept};
 }
 
-// What was expected; empty: it was that.
+// Reads a value. Returns the expected form if it has another one, else an empty text.
 std::string ReadValue(const Declared& declared, std::string_view text, int context,
                       Params* params) {
   const std::string name(declared.name);

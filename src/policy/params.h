@@ -1,6 +1,7 @@
-// Parameters of a policy: what the tables declare, and what a user gave. A declaration such as
-// "heavy=N,page=P,last=T,alpha=X,h1=sigmoid|none" names a whole number from 0 on, one from 1 on, a
-// number of tokens from 1 on that memory is taken for, a number from 0 on, and a choice of words.
+// Parameters of a policy: the declarations of the tables, and the values that a user gave. A
+// declaration such as "heavy=N,page=P,last=T,alpha=X,h1=sigmoid|none" names a whole number from 0
+// on, one from 1 on, a number of tokens from 1 on that memory is taken for, a number from 0 on, and
+// a choice of words.
 #ifndef EBB_POLICY_PARAMS_H_
 #define EBB_POLICY_PARAMS_H_
 
@@ -22,7 +23,7 @@ inline constexpr int kMaxNumber = 1 << 28;
 // not counted in any tier, and a request may ask for it.
 inline constexpr int kMostTokensKept = 1024;
 
-// What was given, as far as it was; it fits the declaration.
+// The parameters that were given; they fit the declaration.
 struct Params {
   std::map<std::string, double, std::less<>> numbers = {};
   std::map<std::string, std::string, std::less<>> words = {};
@@ -35,8 +36,8 @@ struct Params {
 
 // "heavy=N,recent=N": heavy, recent.
 [[nodiscard]] std::vector<std::string_view> ParamNames(std::string_view declared);
-// InvalidArgument, naming the policy, for what is not declared or does not fit. `context`: tokens,
-// which bound those that memory is taken for too; 0: not known.
+// Errors: InvalidArgument, naming the policy, for a parameter that is not declared or does not fit.
+// `context`: tokens, which bound those that memory is taken for too; 0: not known.
 [[nodiscard]] Result<Params> ReadParams(std::string_view policy, std::string_view declared,
                                         const std::map<std::string, std::string>& given,
                                         int context = 0);

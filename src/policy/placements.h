@@ -26,7 +26,7 @@ class StatelessPlacement : public Placement {
   Status LoadState(StateReader*) final { return OkStatus(); }
 };
 
-// What the user said, as far as it applies to the policy: the table says which options do.
+// The user's options that apply to the policy: the table says which ones do.
 struct PlacementOptions {
   std::string_view policy = {};      // for messages
   std::string budget_text = {};      // for messages: "64 rows", "65536 bytes (64 rows)"

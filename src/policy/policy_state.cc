@@ -1,4 +1,4 @@
-// What parts of a policy do unless they say how: they see a step group by group, and are not saved.
+// Defaults of the parts of a policy: they see a step group by group, and are not saved.
 #include <fmt/format.h>
 
 #include "ebb/policy.h"

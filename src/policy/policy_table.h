@@ -20,7 +20,7 @@ enum PolicyOption : unsigned {
   kSinksOption = 2,
   kWindowOption = 4,
   kIntervalOption = 8,
-  kBeyondOption = 16,      // a budget of rows beyond what is protected
+  kBeyondOption = 16,      // a budget of rows beyond the protected ones
   kBudgetSetsWindow = 32,  // --window goes only without a budget
 };
 
@@ -32,7 +32,7 @@ struct PolicyRow {
   KeyTurns key_turns = KeyTurns::kWhenFull;
 };
 
-// What a scorer cannot do without, beside signals that every model has.
+// A scorer's requirement of the model, beside signals that every model has.
 enum class ScorerNeed {
   kNothing,
   kForesight,  // ScorerContext::foresight

@@ -1,4 +1,4 @@
-// What a user writes about policies, read and written: no meaning here, that is MakePolicy's.
+// Parses and prints the options of policies. MakePolicy() checks combinations.
 #include <fmt/format.h>
 
 #include <cctype>

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of the kv head's query heads.
+// Returns the query of the kv head's query heads.
 std::vector<float> Query(uint64_t seed, uint64_t layer, uint64_t kv_head, uint64_t position) {
   const uint64_t per_kv = kGoldenShape.QueryHeadsPerKvHead(0);
   std::vector<float> query;

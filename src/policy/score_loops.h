@@ -16,8 +16,8 @@ void AddMass(std::span<const float> mass, float weight, std::span<float> scores)
 void AddWeightedMass(std::span<const float> mass, std::span<const float> weights,
                      std::span<float> scores);
 
-// The entropy of the mass in bits, each term -x log2 x to within 2e-6; terms of what is below
-// 1e-30, 2 and above, or not finite are 0.
+// The entropy of the mass in bits, each term -x log2 x to within 2e-6; terms of numbers below
+// 1e-30, of 2 and above, or not finite are 0.
 [[nodiscard]] float EntropyBits(std::span<const float> mass);
 
 // The lowest score but NaN; infinity when there is none.

@@ -39,8 +39,8 @@ struct RowsOverTime {
 [[nodiscard]] Result<RowsOverTime> ForecastRows(const ForecastRequest& request);
 
 // Rows that T0 holds at least once the last token is there, whatever share of the others it is
-// given: protected rows, and those that come between two decisions. Under a cap on T0 at most what
-// the cap holds.
+// given: protected rows, and those that come between two decisions. Under a cap on T0 at most as
+// many as the cap holds.
 [[nodiscard]] size_t FloorRows(const ForecastRequest& request);
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// What a decision of the memory hierarchy comes to, in rows of one group: Algorithm 1 of "Not All
+// A decision of the memory hierarchy, in numbers of rows of one group: Algorithm 1 of "Not All
 // Thoughts Need HBM" with T2 put in, as pure counts. The placement
 // (placements/hierarchy_placement.cc) then says which rows they are; `ebb fit` follows the counts
 // alone.
@@ -21,7 +21,7 @@ namespace ebb {
 
 inline constexpr size_t kNoRowCap = std::numeric_limits<size_t>::max();
 
-// What the tiers may hold of each group after a decision, in rows.
+// The number of rows that the tiers may hold of each group after a decision.
 struct TierCaps {
   size_t t0 = kNoRowCap;
   size_t t1 = kNoRowCap;  // 0: there is no T1
@@ -64,8 +64,8 @@ class TierPlanner {
 
   // At an interval of decode.
   [[nodiscard]] TierPlan Decide(const GroupRows& rows) const;
-  // Rows of full precision alone, among T0, of which `t0_rows` may be used, and T1; nothing goes
-  // but what the caps leave out.
+  // Rows of full precision alone, among T0, of which `t0_rows` may be used, and T1; only rows
+  // beyond the caps are evicted.
   [[nodiscard]] TierPlan Divide(const GroupRows& rows, size_t t0_rows) const;
   // Whether the caps hold what must stay in full precision.
   [[nodiscard]] bool Holds(size_t num_protected, size_t num_full) const {

@@ -35,7 +35,7 @@ struct Extent {
 };
 
 struct PageRecord {
-  std::byte* address = nullptr;  // null: nobody holds a page of this id
+  std::byte* address = nullptr;  // null: no holder has a page of this id
   uint32_t num_holders = 0;
 };
 
@@ -54,7 +54,7 @@ struct Arena::Impl {
   uint64_t buckets_in_use = 0;  // bit b: buckets[b] is not null
   size_t num_empty = 0;         // extents in bucket 0
   size_t num_pages = 0;         // held
-  size_t num_free = 0;          // pages of all extents that nobody holds
+  size_t num_free = 0;          // pages of all extents without a holder
   size_t num_reserved = 0;      // allocations that Reserve() vouched for
   size_t num_pledged = 0;       // pages that are kept for floors
   size_t peak_reserved_bytes = 0;
@@ -66,7 +66,7 @@ struct Arena::Impl {
     return std::min<size_t>(options.cap_bytes / kExtentBytes, kNoPage / pages_per_extent);
   }
 
-  // Pages that somebody with so many pledged ones may still take.
+  // Pages that a holder with so many pledged ones may still take.
   [[nodiscard]] size_t NumAvailable(size_t own_pledged) const {
     const size_t taken = num_pages + num_pledged - own_pledged;
     const size_t all = max_extents() * pages_per_extent;
@@ -193,7 +193,7 @@ struct Arena::Impl {
 
   void Count(PageHolder* holder, int change);
 
-  // Takes the page of `extent` from its id. The caller links the extent anew.
+  // Takes the page of `extent` from its id. The caller links the extent again.
   void Drop(Extent* extent, uint32_t page) {
     records[extent->ids[page]].address = nullptr;
     extent->ids[page] = kNoPage;
@@ -350,7 +350,7 @@ size_t Arena::Compact(size_t max_bytes) {
   size_t num_moved = 0;
   Device* const device = a.options.device;
   if (num_left > 0 && a.options.memory == MemoryKind::kPinned && device->IsClosed()) {
-    // Pages may be on their way to the device. Whether they arrive, their readers will be told.
+    // Pages may be on their way to the device. Their readers learn whether they arrive.
     (void)device->Wait(device->Record(DeviceQueue::kToDevice));
   }
   // With an extent's worth of free pages, the others have room for whatever the sparsest holds.

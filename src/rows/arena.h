@@ -41,7 +41,7 @@ struct ArenaOptions {
 
 struct ArenaStats {
   size_t reserved_bytes = 0;  // mapped from the system
-  size_t used_bytes = 0;      // in pages that somebody holds
+  size_t used_bytes = 0;      // in pages with a holder
   size_t peak_reserved_bytes = 0;
   size_t num_pages = 0;        // held by one or several
   size_t pledged_bytes = 0;    // kept for floors, in pages that their holders do not have yet
@@ -66,21 +66,21 @@ class Arena {
 
   // Makes sure that the next `num_pages` calls of Allocate() succeed, until Compact() is called; a
   // smaller reservation made before is part of this one. ResourceExhausted, and nothing changed,
-  // when the cap, what is kept of it for others, or the system does not allow it; Internal from
-  // when a device failed to move pages on. holder: whom the pages are for; null: nobody with a
+  // when the cap, the part of it that is kept for others, or the system does not allow it; Internal
+  // from when a device failed to move pages on. holder: the owner of the pages; null: one without a
   // floor.
   Status Reserve(size_t num_pages, const PageHolder* holder = nullptr);
   // Takes a page, contents unspecified, with one holder.
   Status Allocate(PageId* page, PageHolder* holder = nullptr);
   // One holder more. Its own count leaves the page out: it was not allocated for it.
   void Share(PageId page);
-  // One holder less; the last one frees the page. holder: for whom the page was allocated; null
-  // where that was nobody, or somebody else.
+  // One holder less; the last one frees the page. holder: the owner for which the page was
+  // allocated; null if there was none, or it was another one.
   void Release(PageId page, PageHolder* holder = nullptr);
   // Keeps room for so many pages of the holder's, those that it has among them, until it asks for
-  // another number: 0 when it goes. A page that others still hold when it releases it comes back to
-  // nobody's room. ResourceExhausted, and nothing changed, when what is neither taken nor kept for
-  // others is less.
+  // another number: 0 when it goes. A page that others still hold when the holder releases it is no
+  // longer counted for any holder. ResourceExhausted, and nothing changed, when fewer pages are
+  // neither taken nor kept for others.
   Status SetFloor(PageHolder* holder, size_t num_pages);
   [[nodiscard]] uint32_t num_holders(PageId page) const;
   // Until generation() changes.

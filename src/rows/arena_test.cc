@@ -318,7 +318,7 @@ TEST(ArenaTest, AFloorIsKeptWhileOthersTakeTheRest) {
   for (PageId& page : own) ExpectOk(arena->Allocate(&page, &holder));
   EXPECT_EQ(arena->stats().pledged_bytes, 0u);
   EXPECT_FALSE(arena->Allocate(&refused, &holder).ok());
-  // What it lets go is kept for it again.
+  // A page that it releases is kept for it again.
   arena->Release(own.back(), &holder);
   own.pop_back();
   EXPECT_FALSE(arena->Allocate(&refused, &other).ok());

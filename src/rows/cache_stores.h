@@ -11,7 +11,7 @@ class Arena;
 class PageFile;
 struct AttentionKernel;
 
-// Where rows may lie. All outlive the caches.
+// The stores of rows. All outlive the caches.
 struct CacheStores {
   Arena* t0 = nullptr;          // pages of the cache's format, in the device's memory
   Arena* t1 = nullptr;          // the same: T1 in the host's memory

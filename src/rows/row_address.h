@@ -1,4 +1,4 @@
-// Where a row lies within its page.
+// The address of a row within its page.
 #ifndef EBB_ROWS_ROW_ADDRESS_H_
 #define EBB_ROWS_ROW_ADDRESS_H_
 

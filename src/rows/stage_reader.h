@@ -1,5 +1,5 @@
-// What brings the T1 pages of a layer into a buffer for T1Stage: a file's reads, or a device's
-// copies. A buffer holds the pages of one layer at a time.
+// Brings the T1 pages of a layer into a buffer for T1Stage: a file's reads, or a device's copies. A
+// buffer holds the pages of one layer at a time.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_ROWS_STAGE_READER_H_
@@ -34,7 +34,7 @@ class StageReader {
  public:
   virtual ~StageReader() = default;
   [[nodiscard]] virtual size_t page_bytes() const = 0;
-  // Room for so many bytes; a buffer that grows loses what it held. ResourceExhausted.
+  // Room for so many bytes; a buffer that grows loses its contents. ResourceExhausted.
   virtual Status Grow(int buffer, size_t num_bytes) = 0;
   [[nodiscard]] virtual std::byte* memory(int buffer) const = 0;
   [[nodiscard]] virtual size_t memory_bytes(int buffer) const = 0;
@@ -42,7 +42,7 @@ class StageReader {
   virtual Status Start(int buffer, std::span<const StagedPage> pages) = 0;
   // What computes from now on finds them there. OK at once when nothing was begun.
   virtual Status Wait(int buffer) = 0;
-  // What was launched so far is the last to read the buffer.
+  // Work launched so far is the last to read the buffer.
   virtual void Release(int buffer) = 0;
   // Waits for what was begun, whose pages may change then.
   virtual void Drop(int buffer) = 0;

@@ -2,8 +2,8 @@
 // in turn: while one is edited the next is read, and the one before is on its way to the disk. The
 // last ones go there while the next step runs; what reads their pages waits for them first.
 //
-// A write that fails loses nothing: the pages stay in their buffer, and whatever needs them in the
-// file, or the buffer, tries again first and tells what the disk said.
+// A write that fails loses nothing: the pages stay in their buffer, and any use of them in the
+// file, or of the buffer, tries again first and returns the disk's error.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_ROWS_T1_EDITS_H_
@@ -27,7 +27,7 @@ class T1Edits {
  public:
   // Buffers of `max_bytes` in all, or one that holds the pages of the largest unit.
   T1Edits(PageFile* file, size_t max_bytes) : file_(file), max_bytes_(max_bytes) {}
-  // Waits for what is under way.
+  // Waits for reads and writes under way.
   ~T1Edits();
   T1Edits(const T1Edits&) = delete;
   T1Edits& operator=(const T1Edits&) = delete;
@@ -35,7 +35,7 @@ class T1Edits {
   enum class Access { kRead, kWrite, kReadAndWrite };
   struct Page {
     uint32_t file_page = 0;
-    Access access = Access::kRead;  // kWrite: what the file holds is not wanted
+    Access access = Access::kRead;  // kWrite: the contents of the file are not wanted
     std::byte** address = nullptr;  // set while its unit is edited, null afterwards
   };
   using Unit = std::vector<Page>;  // pages that must be in memory together
@@ -65,7 +65,7 @@ class T1Edits {
     IoMemory memory;
     std::optional<PageFile::Ticket> reading;
     std::vector<PageIo> to_write;  // once they are edited
-    // Those that were edited, ascending: under way with a ticket, else refused by the disk.
+    // The edited pages, ascending: under way with a ticket, else refused by the disk.
     std::vector<PageIo> written;
     std::optional<PageFile::Ticket> writing;
   };

@@ -71,7 +71,7 @@ void T1Stage::StageLayer(int layer, int part) {
   const Status status = reader_->Wait(BufferOf(layer));
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (error_.ok()) error_ = status;
-  // The next buffer was that of the layer before this one, which nobody reads any more. A single
+  // The next buffer was that of the layer before this one, which no part reads any more. A single
   // layer's pages stay where they are.
   if (num_begun_ == layer + 1 && num_layers() > 1) StartNext();
   staged_ = layer;
@@ -95,7 +95,7 @@ Status T1Stage::End() {
   staged_ = -1;
   first_buffer_ = BufferOf(num_layers());
   num_ahead_ = num_begun_ - num_layers();
-  // Where reading ahead failed the next step tries again, and says so if it fails again.
+  // If reading ahead failed the next step tries again, and returns the error if that fails too.
   if (!ahead_error_.ok()) Forget();
   return OkStatus();
 }

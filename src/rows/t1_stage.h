@@ -5,8 +5,8 @@
 // docs/figures/performance.md, gained nothing.
 //
 // Thread safety: StageLayer() is called for every part of a step; part 0 reads, the others sleep
-// until it has. (Whoever comes first might read instead. It brought nothing beside a busy
-// neighbour, where the kernel tells of a read's end only when the thread that began it runs.)
+// until it has. (Letting the first part to arrive read instead gained nothing beside a busy
+// neighbour: the kernel reports a read's end only when the thread that began it runs.)
 // ReleaseLayer() and EndLayer() are part 0's too. Everything else happens between steps.
 #ifndef EBB_ROWS_T1_STAGE_H_
 #define EBB_ROWS_T1_STAGE_H_
@@ -36,9 +36,8 @@ class T1Stage {
   void StageLayer(int layer, int part);
   // The layer's attention was launched: nothing later reads its pages.
   void ReleaseLayer(int layer);
-  // Every part has read the layer's pages. After the last layer, whose buffer is free now, what is
-  // left of the step (logits, sampling) may take longer than reading a layer. It need not be
-  // called.
+  // Every part has read the layer's pages. After the last layer, whose buffer is free now, the rest
+  // of the step (logits, sampling) may take longer than reading a layer. It need not be called.
   void EndLayer(int layer);
   // The first error of the step.
   Status End();

@@ -34,7 +34,7 @@ class TierPages {
   virtual PageId Take(int layer) = 0;
   // One holder more, which is another sequence.
   virtual void Share(PageId page) = 0;
-  // One holder less; the page goes with the last one. What goes together goes faster: pages need
+  // One holder less; the page goes with the last one. Pages released together go faster: they need
   // only be gone after EndReleases().
   virtual void Release(PageRef page) = 0;
   // Memory for that many releases. May throw std::bad_alloc, so that they need not.
@@ -42,13 +42,13 @@ class TierPages {
   virtual void EndReleases() = 0;
   [[nodiscard]] virtual uint32_t num_holders(PageId page) const = 0;
 
-  // Where the page lies until generation() changes; null where only a step, or an edit, brings it
-  // into memory.
+  // Returns the page's address until generation() changes; null where only a step, or an edit,
+  // brings it into memory.
   [[nodiscard]] virtual std::byte* Address(PageId page) const = 0;
   [[nodiscard]] virtual uint64_t generation() const = 0;
 
-  // Calls visit(i, memory) for each page in order, while all of it can be read, or written with
-  // what it is to hold. Errors: those of a file, and of `visit`.
+  // Calls visit(i, memory) for each page in order, while all of it can be read, or written with its
+  // new contents. Errors: those of a file, and of `visit`.
   enum class Access { kRead, kWrite };
   virtual Status Visit(std::span<const PageId> pages, Access access,
                        const std::function<Status(size_t i, std::byte* memory)>& visit) = 0;

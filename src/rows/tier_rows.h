@@ -59,14 +59,15 @@ class TierRows : public TierPages {
   virtual Status MoveRows(std::span<const std::span<const SlotMove>> moves,
                           std::span<const std::span<const PageRef>> pages) = 0;
 
-  // Why what was edited has not arrived, after it was tried again. WaitForWrites() returns once it
-  // is on the disk; Check() does not wait for what is under way.
+  // The error for which edited rows have not arrived, after another try. WaitForWrites() returns
+  // once it is on the disk; Check() does not wait for writes under way.
   [[nodiscard]] virtual Status Check() = 0;
   virtual Status WaitForWrites() = 0;
   // How long WaitForWrites() and reads waited for that since this was asked last.
   [[nodiscard]] virtual double TakeWaitSeconds() = 0;
 
-  // What brings the rows to where a step attends to them; null: it attends to them where they lie.
+  // The stage that brings the rows to where a step attends to them; null: it attends to them where
+  // they lie.
   [[nodiscard]] virtual T1Stage* stage() = 0;
   // Whether the host can attend to rows where they lie, beside a stage.
   [[nodiscard]] virtual bool MayStay() const = 0;

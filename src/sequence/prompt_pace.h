@@ -1,5 +1,5 @@
-// How many tokens of a prompt a step may read so that it ends in time, by what the last such steps
-// took.
+// How many tokens of a prompt a step may read so that it ends in time, by the times of the last
+// such steps.
 #ifndef EBB_SEQUENCE_PROMPT_PACE_H_
 #define EBB_SEQUENCE_PROMPT_PACE_H_
 

@@ -100,7 +100,7 @@ bool Sequence::RotatesKeys() const { return ebb::RotatesKeys(options_.past_conte
 
 Status Sequence::CheckBelowT0() const { return ebb::CheckBelowT0(options_.past_context, policy_); }
 
-// Rotating the new rows too, which nobody has written yet, does no harm and keeps the order simple.
+// Rotating the new rows too, which are not written yet, does no harm and keeps the order simple.
 Status Sequence::MakePlaces(size_t num_tokens) {
   if (HasRoom(num_tokens)) return OkStatus();
   return RotateKeys(static_cast<Position>(cache_.max_rows()), num_tokens);
@@ -108,7 +108,7 @@ Status Sequence::MakePlaces(size_t num_tokens) {
 
 Status Sequence::ClosePositionGaps() { return RotateKeys(rope_.Next(next()), 0); }
 
-// What fails half-way leaves keys at places that nobody knows of.
+// After a failure half-way the places of keys are unknown.
 Status Sequence::RotateKeys(Position end, size_t num_tokens) {
   // Other sequences read the keys of shared pages as they are.
   EBB_RETURN_IF_ERROR(cache_.OwnPages());
@@ -191,7 +191,7 @@ Result<size_t> Sequence::NextPrefillPiece(size_t chunk) {
     tokens_to_come_ = chunk;
     EBB_RETURN_IF_ERROR(MakeRoom(StepKind::kPrefill));
   }
-  // What still exceeds T0's cap waits for the next step; a single token would be multiplied by
+  // Tokens that still exceed T0's cap wait for the next step; a single token would be multiplied by
   // other kernels than several are.
   const size_t piece = std::min(chunk, std::max<size_t>(cache_.RoomForTokens(), 2));
   return piece + 1 == chunk && piece > 2 ? piece - 1 : piece;
@@ -311,7 +311,7 @@ void Sequence::TakeTokensOf(const Sequence& other) {
 }
 
 void Sequence::BreakWithoutMemory(const char* purpose) {
-  // Whether or not there is memory to say more.
+  // Set first, in case formatting the longer message also runs out of memory.
   health_.Break(Status(StatusCode::kResourceExhausted, "no memory"));
   health_.Break(
       ResourceExhausted(std::string("no memory ") + purpose + "; this sequence cannot go on"));
@@ -381,7 +381,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   const auto num_tokens = static_cast<int>(tokens.size());
   if (kind == StepKind::kDecode) {
     // A prompt that was given up ends where it was, and a sequence that begins by decoding has had
-    // its first one: what the scorer adds up from here on, no later prompt sets back to 0.
+    // its first one: no later prompt resets the sums that the scorer makes from here on.
     EndPrompt();
     if (first_generated_ < 0) first_generated_ = next() - num_tokens;
     generated_tokens_ += num_tokens;

@@ -68,8 +68,8 @@ class Sequence {
   [[nodiscard]] Status CheckTokens(std::span<const Token> tokens) const;
   // Whether the policy and the tiers have room for a prompt of so many tokens.
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
-  // How many tokens each chunk of a prompt has, but for the last one and for what rows of T2 and
-  // keys that are rotated anew allow.
+  // How many tokens each chunk of a prompt has, except the last one, and except where rows of T2 or
+  // keys that are rotated again allow fewer.
   [[nodiscard]] size_t WholeChunk() const;
   // Whether pieces of a chunk would change bits: keys turn when a step has no places, rows of
   // policies that delay are hidden within a step, and mass of prompts is summed step by step.
@@ -92,9 +92,9 @@ class Sequence {
   // and no more than its kernels allow. 0 where the policy takes more from a prompt than its rows.
   [[nodiscard]] size_t NumFirstRowsOf(std::span<const Token> prompt) const;
   // Becomes a sequence that has read the first `end` tokens of the other one's prompt, and shares
-  // the pages that these fill. What fails leaves it good for nothing.
-  // REQUIRES: the same core and options, a policy of the same kind, and nothing in this sequence;
-  // end <= other->NumFirstRowsOf(the prompt that is read then).
+  // the pages that these fill. On failure the sequence is unusable and must be destroyed. REQUIRES:
+  // the same core and options, a policy of the same kind, and nothing in this sequence; end <=
+  // other->NumFirstRowsOf(the prompt that is read then).
   Status TakeFirstRows(Sequence* other, Position end);
 
   // Between steps: rows leave T0 for the tokens of the next one.
@@ -108,14 +108,14 @@ class Sequence {
   // Ends the state kRefused once the caps hold what was decided after the last step;
   // ResourceExhausted while they do not.
   Status EndRefusalIfCapsHold();
-  // Tries anew to move what was refused.
+  // Tries the refused moves again.
   Status MoveRefused();
   // Unsupported where rows that are seen from position `end` on have left the window of a layer.
   [[nodiscard]] Status CheckTruncateTo(Position end) const;
   // The largest position up to `end` that TruncateTo() can go back to.
   [[nodiscard]] Position NearestTruncation(Position end) const;
-  // Forgets tokens from position `end` on, and what the signals know. A sequence that runs out of
-  // memory meanwhile is broken. REQUIRES: 0 <= end <= next(), CheckTruncateTo().
+  // Forgets tokens from position `end` on, and their signals. A sequence that runs out of memory
+  // meanwhile is broken. REQUIRES: 0 <= end <= next(), CheckTruncateTo().
   void TruncateTo(Position end);
   // The tokens of a sequence whose rows this one has.
   void TakeTokensOf(const Sequence& other);
@@ -125,11 +125,11 @@ class Sequence {
   [[nodiscard]] Status CheckStep(std::span<const Token> tokens) const;
   // Gives the new tokens rows in the cache and makes room in the lists of tokens.
   Status AppendRows(size_t num_tokens);
-  // Where the context has no places left, keys are rotated anew, to places from 0 on.
+  // If the context has no places left, rotates keys again, to places from 0 on.
   Status MakePlaces(size_t num_tokens);
   // Signals and policy take notice. `signals`: where those of the step go.
   void BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals);
-  // What the step's nodes need to know beyond its tokens.
+  // Fills in `step` for the step's nodes, except its tokens.
   void Describe(StepKind kind, SequenceStep* step);
   // The rows are computed: the tokens become part of the sequence, and the policy decides, unless
   // the step is a piece that does not end its chunk of a prompt: what a prompt leaves must not
@@ -161,13 +161,13 @@ class Sequence {
   // Whether a token of a prompt's chunk that begins at `begin` has the same bits where the chunk
   // has `a` tokens as where it has `b`.
   [[nodiscard]] bool AreReadAlike(size_t begin, size_t a, size_t b) const;
-  // Rows from position `end` on, and what is known of them.
+  // Drops rows from position `end` on, and all that is kept about them.
   void DropRows(Position end);
   // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
   void BreakWithoutMemory(const char* purpose);
-  // What a placement is told of the sequence; StepSettler::TurnTo() adds the group.
+  // Returns the placement's input for the sequence; StepSettler::TurnTo() adds the group.
   [[nodiscard]] PlacementInput MakePlacementInput(StepKind kind, int new_tokens = 1) const;
-  // What moves rows between steps breaks the sequence where rows are lost.
+  // Runs a move of rows between steps, which breaks the sequence if rows are lost.
   Status MoveRows(const std::function<Status()>& move);
   Result<int64_t> Decide(StepKind kind, int new_tokens, Decides decides);
 
@@ -206,7 +206,7 @@ class Sequence {
 // Whether keys are ever rotated anew.
 [[nodiscard]] bool RotatesKeys(PastContext past_context, const Policy& policy);
 // Errors: kInvalidArgument when rows of such a sequence cannot lie below T0, since keys are rotated
-// anew or rows are chosen within a step.
+// again or rows are chosen within a step.
 [[nodiscard]] Status CheckBelowT0(PastContext past_context, const Policy& policy);
 
 }  // namespace ebb

@@ -1,7 +1,7 @@
 // Whether a sequence can go on:
 //
 // - kSound: everything is allowed.
-// - kRefused: what was decided after the last step could not be carried out. Logits and tokens can
+// - kRefused: the moves decided after the last step failed. Logits and tokens can
 //   be read and the sequence saved; a roll-back makes it sound. A step alone is taken once the caps
 //   hold what is decided (for a failed file, at once); in a batch it is taken in any case.
 // - kBroken: rows were lost. Logits and tokens can be read, nothing else.

@@ -1,4 +1,4 @@
-// What a sequence is told when it is made. SessionOptions (ebb/engine.h) says more on each.
+// Options of a sequence. SessionOptions (ebb/engine.h) says more on each.
 #ifndef EBB_SEQUENCE_SEQUENCE_OPTIONS_H_
 #define EBB_SEQUENCE_SEQUENCE_OPTIONS_H_
 

@@ -109,7 +109,7 @@ Status Sequence::CheckPlaces() const {
   if (RotatesKeys() && has_below) {
     return Corrupt("rows below T0, whose keys could not be rotated anew");
   }
-  // Keys that may be rotated anew find room where rows do.
+  // Keys that may be rotated again find room where rows do.
   const Position needed = RotatesKeys() ? num_rows : rope_.Next(next());
   if (needed <= options_.context) return OkStatus();
   return InvalidArgument(

@@ -1,5 +1,5 @@
-// What a session consists of: one sequence, or several of which the session shows one
-// (src/lossless). Everything that depends on how many there are is here.
+// The sequences of a session: one, or several of which the session shows one (src/lossless).
+// Everything that depends on how many there are is here.
 #ifndef EBB_SEQUENCE_SESSION_BODY_H_
 #define EBB_SEQUENCE_SESSION_BODY_H_
 
@@ -65,7 +65,7 @@ class SessionBody {
   [[nodiscard]] virtual CacheAccounting accounting() = 0;
   [[nodiscard]] virtual size_t page_bytes(Tier tier) = 0;
   [[nodiscard]] virtual const LosslessReport* lossless_report() const { return nullptr; }
-  // What a session file holds: which rows, in words, and the caches, sequence()'s first.
+  // The contents of a session file: which rows, in words, and the caches, sequence()'s first.
   [[nodiscard]] virtual std::string KeptRows() const = 0;
   [[nodiscard]] virtual std::vector<SequenceCache*> caches() = 0;
   // The caches and sequence()'s tokens came out of a file. Corrupt where they do not fit.

@@ -34,11 +34,11 @@ class StepRun {
   Status Check();
   [[nodiscard]] static Status CheckEntry(const StepEntry& entry);
   static Status AppendRows(const StepEntry& entry);
-  // What `work` says of each entry, up to the first error.
+  // Runs `work` on each entry, up to the first error.
   template <typename Work>
   Status ForEachEntry(const Work& work);
   Status PrepareAndRun();
-  // Rows for the new tokens, places for their keys, and what the step's nodes need to know of them.
+  // Makes rows for the new tokens, places for their keys, and the step's description for its nodes.
   Status Prepare();
   void Begin(const StepEntry& entry);
   void AddTokens(size_t entry);
@@ -221,7 +221,7 @@ void StepRun::ReportDevice(double seconds) {
   report.decode_seconds += seconds;
 }
 
-// What runs out of memory here comes after a step that was computed: it breaks its own sequence.
+// Running out of memory here comes after a step that was computed: it breaks its own sequence.
 Status StepRun::EndStep(const StepEntry& entry, Sequence* sequence, const StepReport& report) {
   const auto end = sequence->next() + static_cast<Position>(entry.tokens.size());
   const bool ends_chunk = entry.chunk_tokens == 0 ||
@@ -230,7 +230,7 @@ Status StepRun::EndStep(const StepEntry& entry, Sequence* sequence, const StepRe
                            ends_chunk ? Decides::kYes : Decides::kNo);
 }
 
-// What a policy could not move ends its own request; the others go on.
+// A policy whose moves fail ends its own request; the others go on.
 Status StepRun::Settle(double compute_seconds) {
   Status first_error;
   for (size_t i = 0; i < plan_.entries.size(); ++i) {

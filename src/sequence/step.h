@@ -24,7 +24,7 @@ namespace ebb {
 // keys stand at the same places. Rows are stored in its T0.
 struct Follower {
   Sequence* sequence = nullptr;
-  // kRows: it has the tokens, and their rows are written anew. kStep: it takes the tokens too, and
+  // kRows: it has the tokens, and their rows are written again. kStep: it takes the tokens too, and
   // its policy decides by the signals of the step, its mass being that of its own rows.
   enum class Takes { kRows, kStep };
   Takes takes = Takes::kStep;
@@ -36,12 +36,12 @@ struct StepEntry {
   Sequence* sequence = nullptr;
   StepKind kind = StepKind::kDecode;
   std::span<const Token> tokens;
-  // Whose logits are wanted: the last token's or each one's.
+  // The tokens whose logits are wanted: the last one or all.
   enum class Logits { kLast, kAll };
   Logits logits = Logits::kLast;
   std::span<const Follower> followers;
-  // Where the step's signals go; null: to the sequence's own. REQUIRED for followers that take the
-  // step; these need no others of it than mass.
+  // The destination of the step's signals; null: the sequence's own. REQUIRED for followers that
+  // take the step; these need no others of it than mass.
   SignalBuffers* signals = nullptr;
   // The chunk of a prompt that the tokens are a piece of; see SequenceStep. 0: they are the chunk.
   Position chunk_first = 0;

@@ -130,7 +130,7 @@ Result<int64_t> StepSettler::EndStep(const PlacementInput& facts, Decides decide
     status = DecideInTurn(facts, decides);
   }
   ShowRows();
-  // What was decided for the groups before one that failed has begun: its evicted rows are gone.
+  // The decisions of the groups before one that failed have begun: their evicted rows are gone.
   const Status moved = MoveDecided();
   EBB_RETURN_IF_ERROR(status);
   EBB_RETURN_IF_ERROR(moved);
@@ -251,7 +251,8 @@ std::span<const float> StepSettler::ScoresOf(int group) const {
   return policy_->scorer->Scores(group);
 }
 
-// Before the placement decides, which then sees what the next query does.
+// Removes rows that left a window before the placement decides, which then sees the rows of the
+// next query.
 void StepSettler::Expire(Position next, int group) {
   const int window = cache_->WindowOf(group);
   if (window == 0) return;
@@ -396,7 +397,8 @@ Status StepSettler::MoveAllOrInTurns() {
   return OkStatus();
 }
 
-// Where two full tiers exchange rows, room for all of a group at once is too much to ask.
+// Moves a group's rows in turns: when two full tiers exchange rows, there is no room for all of a
+// group at once.
 Status StepSettler::MoveInTurns(const GroupDecision& decision) {
   const int group = decision.group;
   const Status at_once = cache_->Move(group, decision.moves);
@@ -424,7 +426,7 @@ void StepSettler::RemoveRows(int group) {
   Retain(group, scratch_.front().kept);
 }
 
-// Where each group of many loses one row, its list differs from the last one's in a few places.
+// If each of many groups loses one row, its list differs from the last one's in a few places.
 void StepSettler::KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch) {
   std::vector<uint32_t>& kept = scratch->kept;
   const bool one = gone.size() == 1;
@@ -463,7 +465,7 @@ void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
       kind == StepKind::kPrefill ? std::numeric_limits<size_t>::max() : per_step;
   const size_t in_tables = cache_->Compact(max_bytes);
   const size_t in_arena = stores_->Compact(max_bytes);
-  // What did not fit into this step's bytes goes on in the next.
+  // Moves that did not fit into this step's bytes go on in the next.
   if (std::max(in_tables, in_arena) < max_bytes / 2) rows_removed_since_compaction_ = 0;
 }
 
@@ -517,8 +519,8 @@ void StepSettler::EndFirstPrefill() {
 Status StepSettler::SaveState(StateWriter* to) const {
   to->Number<uint64_t>(rows_removed_since_compaction_);
   if (scores_used_) {
-    // Totals reach the scorer only so; and one that works its scores out when it is asked for them
-    // does that from what the last step showed, which it does not save.
+    // Totals reach the scorer only so; and a scorer that computes its scores on demand needs the
+    // last step's signals, which it does not save.
     for (int group = 0; group < cache_->num_groups(); ++group) (void)ScoresOf(group);
     EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
   }

@@ -1,6 +1,6 @@
-// What happens after a computed step: the policy sees what the step showed, the cache carries out
-// what the policy decides, and rows and memory are put in order. The only file that knows both
-// policies and caches.
+// Settles a computed step: the policy sees its signals, the cache carries out the policy's
+// decisions, and rows and memory are put in order. The only file that knows both policies and
+// caches.
 #ifndef EBB_SEQUENCE_STEP_SETTLER_H_
 #define EBB_SEQUENCE_STEP_SETTLER_H_
 
@@ -31,7 +31,7 @@ class StepSettler {
   StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores,
               const SequenceOptions* options, Ledger* ledger, GraphRunner* runner);
 
-  // What the policy itself wants to see.
+  // The signals that the policy itself needs.
   static SignalNeeds Needs(const Policy& policy);
   // Whether the placement reads the scorer's scores.
   static bool UsesScores(const Policy& policy);
@@ -44,18 +44,18 @@ class StepSettler {
   [[nodiscard]] bool HasExpiringRows() const { return !hiding_.empty(); }
   // Shows the step to scorer and selector, removes rows that left windows, places, moves, compacts,
   // sorts. Returns the rows evicted, (layer, kv head, token) triples. Fails when a tier has no room
-  // for what the policy moves there, or its file fails. After an error some groups may have
-  // decided: their evicted rows are gone.
+  // for the policy's moves, or its file fails. After an error some groups may have decided: their
+  // evicted rows are gone.
   Result<int64_t> EndStep(const PlacementInput& facts, Decides decides);
   // Whether the cache has tiers below T0 or the policy was given a `TierSpec`, which may cap T0
   // alone.
   [[nodiscard]] bool CapsMayBind() const;
-  // Whether the caps hold what is decided once the last `num_to_come` tokens that `facts` count,
-  // of a prompt, have their rows.
+  // Checks that the caps hold the decided rows once the last `num_to_come` tokens that `facts`
+  // count, of a prompt, have their rows.
   [[nodiscard]] Status Check(PlacementInput facts, size_t num_to_come = 0) const;
   // Between steps: places rows by the scores that they have, and compacts.
   [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
-  // Between steps: divides rows among T0 and T1 anew, by the scores that they have.
+  // Divides rows among T0 and T1 again between steps, by the scores that they have.
   [[nodiscard]] Status DivideAnew(PlacementInput facts);
   // Between steps: moves all rows of T0 to T1. REQUIRES: there is a T1.
   [[nodiscard]] Status Park();
@@ -76,14 +76,14 @@ class StepSettler {
   [[nodiscard]] Status LoadState(StateReader* from);
 
  private:
-  // What the placement wants of a group. Rows that it evicts go at once, the others wait in
+  // The placement's decision for a group. Rows that it evicts go at once, the others wait in
   // decided_.
   struct GroupDecision {
     int group = 0;
     std::vector<RowMove> moves;           // between tiers
     std::vector<Ledger::Change> changes;  // empty without a ledger
   };
-  // What is needed to decide about a group; a part's own.
+  // Buffers for the decision about a group; each part has its own.
   struct alignas(kCacheLineBytes) Scratch {
     std::vector<Move> moves;
     std::vector<uint32_t> kept;
@@ -98,7 +98,7 @@ class StepSettler {
   [[nodiscard]] Status DecideInTurn(const PlacementInput& facts, Decides decides);
   void DecideOnThreads(const PlacementInput& facts, Decides decides);
   void DecideApart(PlacementInput facts, int group, Decides decides, Scratch* scratch);
-  // What a placement knows of one group, but for its scores and tiers.
+  // Sets the facts of one group, except its scores and tiers.
   void TurnTo(int group, PlacementInput* facts) const;
   // Place(): if the placement is due. PlaceNow(): always; with tiers Placement::Check() comes
   // first.
@@ -129,7 +129,7 @@ class StepSettler {
   std::vector<Scratch> scratch_;             // [parts], or one
   std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows that one thread is to remove
   std::optional<MassTotals> totals_;         // where the scorer takes totals instead of steps
-  std::vector<GroupSignals> groups_;         // [groups]: what the step showed
+  std::vector<GroupSignals> groups_;         // [groups]: the step's signals
   std::vector<GroupDecision> decided_;       // in this step, as the next two
   int64_t num_evicted_ = 0;                  // rows, by the placement or by windows
   size_t most_gone_ = 0;                     // rows of one group that gave up their slots

@@ -16,7 +16,8 @@
 
 namespace ebb {
 
-// What a cache holds: a session's rows, those that a lossless one drafts with, or all of its rows.
+// The contents of a cache: a session's rows, those that a lossless one drafts with, or all of its
+// rows.
 enum class CacheUse { kSession, kDraft, kStore };
 
 class TierStores {
@@ -28,7 +29,7 @@ class TierStores {
   // Null: the device is the processor.
   [[nodiscard]] BackendDevice* backend() const { return backend_.get(); }
 
-  // What a session's cache may use.
+  // The stores that a session's cache may use.
   [[nodiscard]] const CacheStores& caches() const { return caches_; }
   // A draft has no T1, a store no T2; a store's rows on their way to T1 are not under T0's cap.
   [[nodiscard]] CacheStores caches(CacheUse use) const;

@@ -20,7 +20,8 @@
 namespace ebb::server {
 namespace {
 
-// Bodies are taken as they are, so that one that is compressed would be told to be no JSON.
+// Refuses compressed bodies: bodies are taken as they are, and the error would be that the body is
+// no JSON.
 std::optional<ApiError> CheckContentEncoding(const HttpRequest& request) {
   const std::string_view encoding = request.header("content-encoding");
   constexpr std::string_view kIdentity = "identity";
@@ -236,7 +237,7 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
 }
 
 void Server::Impl::MakeDashboard() {
-  // What the engine's thread sees goes on to the thread of connections.
+  // Passes views of the engine's thread on to the thread of connections.
   const auto here = [this](auto tell) {
     return [this, tell = std::move(tell)](auto seen) {
       auto shared = std::make_shared<decltype(seen)>(std::move(seen));
@@ -294,7 +295,7 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   RequestDefaults& defaults = impl.options.defaults;
   EBB_RETURN_IF_ERROR(ShareTiers(&defaults.session));
   EBB_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Create(impl.model, defaults.engine));
-  // What is wrong with the defaults is told now rather than to each request.
+  // Errors of the defaults are reported now rather than to each request.
   EBB_RETURN_IF_ERROR(engine->OpenSession(defaults.session).status());
   impl.fingerprint = fmt::format("ebb-{:016x}", impl.model->fingerprint());
   impl.started = static_cast<int64_t>(std::time(nullptr));
@@ -309,7 +310,7 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   EBB_ASSIGN_OR_RETURN(impl.prefix_store, impl.OpenPrefixStore(*engine));
   driver_options.prefix_store = impl.prefix_store;
   driver_options.keeps_fates = options.dashboard != DashboardMode::kOff;
-  // Nothing comes before there is a job, and no job before somebody can connect.
+  // No update comes before there is a job, and no job before a client can connect.
   impl.driver = std::make_unique<Driver>(
       std::move(engine), driver_options, [&impl](std::vector<JobUpdate> updates) {
         auto shared = std::make_shared<std::vector<JobUpdate>>(std::move(updates));
@@ -339,7 +340,7 @@ Server::~Server() {
   if (impl_->driver != nullptr) impl_->driver->Stop();
   // Before `http` goes, which what watches would ask for more.
   run_between_requests([this] { impl_->dashboard->Close(); });
-  // What the driver saved of each session goes to the store first.
+  // Sessions that the driver saved go to the store first.
   constexpr double kMostSeconds = 30;
   const bool has_sessions = impl_->keeper != nullptr && impl_->http != nullptr;
   if (has_sessions) impl_->keeper->WaitUntilSaved(kMostSeconds);

@@ -31,7 +31,7 @@ namespace ebb::server {
 struct ServerOptions {
   std::string host = "127.0.0.1";         // or "unix:/path"
   uint16_t port = 8080;                   // 0: a free one
-  std::shared_ptr<const KeyRing> keys;    // null: whoever can connect may ask
+  std::shared_ptr<const KeyRing> keys;    // null: every client that can connect may ask
   std::vector<std::string> cors_origins;  // see Gate
   // By what names it may be called, see Gate, where it listens on this machine alone.
   std::vector<std::string> allowed_hosts;
@@ -44,12 +44,12 @@ struct ServerOptions {
   ReasoningField reasoning_field = ReasoningField::kReasoningContent;
   // Bytes of JSON that may be kept of responses, which can be asked for and gone on with by id.
   size_t response_store_bytes = size_t{64} << 20;
-  // Where sessions rest, and how; nothing: there are none.
+  // The store of sessions; nothing: there are no sessions.
   std::optional<store::StoreUrl> sessions = {};
   SessionKeeperOptions keeping = {};
   // Prompts in the same store; needs `sessions` and a prefix cache.
   PrefixStoreOptions prefix_store = {};
-  // What holds where a request says nothing; the engine's options are those of `engine`.
+  // Defaults of a request's fields; the engine's options are those of `engine`.
   RequestDefaults defaults;
 };
 
@@ -66,7 +66,7 @@ class Server {
 
   // From now on requests come with one of these keys.
   void SetKeys(std::shared_ptr<const KeyRing> keys);
-  // From now on it is not ready: what comes is refused, what is there is answered.
+  // Stops taking requests: new ones are refused, those that run are answered.
   void Drain();
   // Nothing is left to be answered.
   [[nodiscard]] bool is_drained() const;

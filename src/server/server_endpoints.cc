@@ -183,7 +183,7 @@ HttpAnswer Server::Impl::CancelResponse(const std::string& id) {
                         .message = fmt::format("no response \"{}\" is being made", id),
                         .code = "not_found"});
   }
-  // Its own request is told when the job has ended.
+  // Its own request gets the end when the job has ended.
   driver->Cancel(found->first);
   Json response = found->second.first->exchange->Whole();
   response["status"] = "cancelled";

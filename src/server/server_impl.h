@@ -58,7 +58,7 @@ struct RunningJob {
   bool is_first = true;  // of the choices of its prompt
 };
 
-// What is made of a body before the engine gets it.
+// A request made from a body, before the engine gets it.
 struct PreparedRequest {
   Api interface = Api::kChat;
   Asker asker;
@@ -71,7 +71,7 @@ struct PreparedRequest {
   std::optional<CompletionRequest> completion = {};
 };
 
-// Whose sessions and prompts are apart from others'.
+// Returns the name of the tenant, whose sessions and prompts are kept apart from other tenants'.
 inline std::string TenantOf(const std::shared_ptr<const ApiKey>& key) {
   return key == nullptr ? "" : key->name;
 }
@@ -133,7 +133,7 @@ struct Server::Impl {
                                                                    std::string_view id) const;
   void Take(std::vector<JobUpdate> updates);
   void Advance(const std::shared_ptr<Pending>& request);
-  // Its jobs, those that still run among them, are nobody's any more.
+  // Drops its jobs, including those that still run: no request owns them any more.
   void Forget(const Pending& request);
   // Whether a request with a body of JSON is taken; else it is answered.
   bool TakesBody(const HttpRequest& request, Reply* reply);

@@ -1,4 +1,5 @@
-// Requests that the engine answers: prepared, handed to it, told of, and cancelled.
+// Requests that the engine answers: prepares them, submits them, delivers their updates and cancels
+// them.
 #include <algorithm>
 #include <ctime>
 #include <set>

@@ -49,7 +49,7 @@ Result<bool> IsAhead(const SessionStep& part, Session::Impl* session) {
   return session->body->HasLogitsBehind(*part.token);
 }
 
-// Last, since nobody takes a part where another one cannot.
+// Runs last, since no session takes its part if another one cannot.
 void TakeAhead(std::span<const PlannedPart> ahead) {
   for (const PlannedPart& planned : ahead) {
     planned.part->status =

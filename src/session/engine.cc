@@ -180,7 +180,7 @@ Status CheckWindows(const ModelShape& shape, const Policy& policy, const Session
       "sliding windows let rows go layer by layer; choose granularity layer or head");
 }
 
-// A scorer that was chosen and that nobody would ask.
+// Refuses a chosen scorer that the policy would not use.
 Status CheckScorer(const Policy& policy, const SessionOptions& options) {
   const bool asks_scores = policy.placement != nullptr && policy.placement->NeedsScores();
   if (options.make_policy || options.policy.scorer.empty() || asks_scores) return OkStatus();
@@ -274,7 +274,7 @@ Result<std::unique_ptr<Session>> Insides::Open(std::shared_ptr<EngineCore> share
   EBB_RETURN_IF_ERROR(sequence->cache().SetT0Floor(options.t0_floor_bytes));
   auto impl = std::make_unique<Session::Impl>();
   impl->options = options;
-  // Where they are shown, the token is there already.
+  // When logits are shown, the token is appended already.
   impl->logits.values.reserve(core.model->shape().vocab_size);
   impl->core = std::move(shared_core);
   if (options.lossless.has_value()) {

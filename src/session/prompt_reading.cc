@@ -32,7 +32,7 @@ PromptReading::PromptReading(SessionBody* body, std::span<const Token> tokens, s
 
 namespace {
 
-// Cuts a piece off `left` tokens so that neither it nor what it leaves is a single one.
+// Cuts a piece off `left` tokens so that neither it nor the rest is a single one.
 size_t AtMost(size_t piece, size_t most, size_t left) {
   most = std::max<size_t>(most, 2);
   // T0 may have room for no more than this.

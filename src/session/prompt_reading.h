@@ -18,8 +18,8 @@ namespace ebb {
 
 class PromptReading {
  public:
-  // Whether a prompt can be read. Gives up what the body has ahead, and changes nothing else.
-  // Errors: a broken sequence, an empty prompt, unknown tokens, no room for all of it.
+  // Whether a prompt can be read. Drops the tokens that the body has ahead, and changes nothing
+  // else. Errors: a broken sequence, an empty prompt, unknown tokens, no room for all of it.
   [[nodiscard]] static Status Check(SessionBody* body, std::span<const Token> tokens);
   // `tokens` and the body outlive it. The first `num_taken` tokens are those that the body has
   // already, all that it has. REQUIRES: Check().
@@ -27,8 +27,8 @@ class PromptReading {
 
   [[nodiscard]] bool done() const { return num_read_ == tokens_.size(); }
   [[nodiscard]] size_t num_read() const { return num_read_; }
-  // What the next step takes: at most so many tokens, but never a single one where two are left to
-  // read, since it would be multiplied by other kernels than several are; a whole chunk where
+  // The entry of the next step: at most so many tokens, but never a single one where two are left
+  // to read, since it would be multiplied by other kernels than several are; a whole chunk where
   // pieces of it would change bits (Sequence::ReadsWholeChunks()). REQUIRES: not done.
   [[nodiscard]] Result<StepEntry> Next(size_t most_tokens = std::numeric_limits<size_t>::max());
   // The step was taken.

@@ -47,7 +47,7 @@ bool AddSection(uint64_t section_bytes, uint64_t* sum) {
          !__builtin_add_overflow(*sum, blocks * kChecksumBytes, sum);
 }
 
-// What the file comes to by its header, or 0 where that has no room in 64 bits.
+// The size of the file by its header, or 0 if that exceeds 64 bits.
 uint64_t FileBytes(const SessionFileSizes& sizes) {
   uint64_t sum = sizeof(Header);
   for (const uint64_t bytes : sizes.section_bytes) {

@@ -1,6 +1,6 @@
 // The frame of a session file: a header that says how long everything is, sections of bytes in
 // blocks, then pages; each block and page followed by its checksum, which depends on its place.
-// What is in them is known to session_state.cc; docs/dev/formats.md has both.
+// session_state.cc knows their contents; docs/dev/formats.md has both.
 #ifndef EBB_SESSION_SESSION_FILE_H_
 #define EBB_SESSION_SESSION_FILE_H_
 

@@ -1,4 +1,5 @@
-// What a session file holds. The frame is session_file.h's, the cache's part sequence_state.h's.
+// The contents of a session file. The frame is session_file.h's, the cache's part
+// sequence_state.h's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,8 +39,8 @@ std::string T2Text(const Session::Impl& s) {
   return std::string(CompressedTypeName(s.core->options.tiers->t2_type));
 }
 
-// What a session that resumes another one must have in common with it, in the order in which it is
-// compared.
+// The properties that a session which resumes another one must have in common with it, in the order
+// in which they are compared.
 SessionIdentity SessionIdentityOf(const Session::Impl& s) {
   const Model& model = *s.core->model;
   const Sequence& sequence = s.body->sequence();

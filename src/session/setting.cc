@@ -6,7 +6,7 @@
 namespace ebb {
 namespace {
 
-// What a draft sees agrees with the full cache on 995 tokens of 1,000 (SmolLM2's own stories,
+// A draft with these rows agrees with the full cache on 995 tokens of 1,000 (SmolLM2's own stories,
 // docs/user/lossless.md).
 constexpr int kSinks = 20;
 constexpr int kWindow = 512;

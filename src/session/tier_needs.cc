@@ -1,4 +1,4 @@
-// What a session will take of each tier, before it is opened.
+// The memory that a session will take of each tier, before it is opened.
 #include <fmt/format.h>
 
 #include <algorithm>

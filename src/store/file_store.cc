@@ -98,7 +98,7 @@ double AgeOf(const std::string& path) {
   return std::difftime(std::time(nullptr), info.st_mtime);
 }
 
-// Removes a file unless it is told to stay.
+// Removes a file unless it is kept.
 class Leftover {
  public:
   explicit Leftover(std::string path) : path_(std::move(path)) {}
@@ -350,11 +350,11 @@ class FileStore final : public SessionStore {
     return OkStatus();
   }
 
-  // A session that somebody writes is left alone.
+  // Skips a session that is being written.
   Status SweepSession(const SessionName& name) {
     const Result<StoredSession> stored = Read(name);
     const bool is_there = stored.ok() && stored->manifest.expires_ms > NowMs();
-    // What is damaged stays, to be looked at.
+    // Damaged sessions stay, so that they can be examined.
     if (!stored.ok() && stored.status().code() != StatusCode::kNotFound) return OkStatus();
     std::vector<std::string> old;
     const std::string folder = FolderOf(name.tenant);

@@ -1,4 +1,4 @@
-// What is known of a stored session without its bytes.
+// The description of a stored session, without its bytes.
 #ifndef EBB_STORE_MANIFEST_H_
 #define EBB_STORE_MANIFEST_H_
 

@@ -280,7 +280,7 @@ class RedisStore final : public SessionStore {
   Status With(const std::function<Status(RedisLink&)>& work) {
     EBB_ASSIGN_OR_RETURN(std::unique_ptr<RedisLink> link, Take());
     const Status status = work(*link);
-    // Replies that nobody asked for may be on their way after an error.
+    // Replies without a request may be on their way after an error.
     if (status.ok() && !link->is_broken()) {
       const std::lock_guard lock(mutex_);
       idle_.push_back(std::move(link));
@@ -297,7 +297,7 @@ class RedisStore final : public SessionStore {
         link = std::move(idle_.back());
         idle_.pop_back();
       }
-      // The server may have closed it, or may have been started anew.
+      // The server may have closed it, or may have been restarted.
       if (link->Do({"PING"}).ok()) return link;
     }
     return RedisLink::Connect(url_, limits_);

@@ -1,15 +1,16 @@
 // Sessions at rest in a place that several servers share. A session belongs to a tenant and has an
-// id; what is stored of it is a generation: a manifest, a record (the caller's own bytes) and the
-// chunks of a session file. A generation takes the place of the one before as a whole or not at
-// all: chunks come first, the manifest last, and whatever ends the writer in between leaves the old
-// generation. What such a writer leaves behind is removed once it is old enough.
+// id; it is stored as a generation: a manifest, a record (the caller's own bytes) and the chunks of
+// a session file. A generation takes the place of the one before as a whole or not at all: chunks
+// come first, the manifest last, and a writer that ends in between leaves the old generation.
+// Leftovers of such a writer are removed once they are old enough.
 //
-// One writer: whoever changes a session holds its lease. Each lease has an epoch that no other
-// lease of the session has, and a commit whose lease somebody else has taken since is refused.
+// One writer: a client that changes a session holds its lease. Each lease has an epoch that no
+// other lease of the session has, and a commit whose lease another client has taken since is
+// refused.
 //
 // Errors, besides those named below: Io (the store does not answer, or the system refuses);
-// ResourceExhausted (it is full); Corrupt (what it holds is damaged); InvalidArgument (a tenant or
-// an id that is none). After an error the old generation is there, or the new one.
+// ResourceExhausted (it is full); Corrupt (the stored session is damaged); InvalidArgument (a
+// tenant or an id that is none). After an error the old generation is there, or the new one.
 //
 // Thread safety: all members may be called from any thread, and block for at most the time that
 // StoreLimits allow for each exchange with the store.
@@ -29,7 +30,7 @@
 namespace ebb::store {
 
 struct SessionName {
-  std::string tenant;  // "": nobody's
+  std::string tenant;  // "": no tenant
   std::string id;
 
   friend auto operator<=>(const SessionName&, const SessionName&) = default;
@@ -54,7 +55,7 @@ struct StoreLimits {
 
 enum class Held {
   kYes,
-  kNo,  // somebody else has taken the lease; nothing was changed
+  kNo,  // another client has taken the lease; nothing was changed
 };
 
 struct StoredSession {
@@ -74,20 +75,20 @@ class SessionStore {
   SessionStore(const SessionStore&) = delete;
   SessionStore& operator=(const SessionStore&) = delete;
 
-  // Nothing: somebody holds it, this process perhaps.
+  // Returns nothing if the lease is held, perhaps by this process.
   [[nodiscard]] virtual Result<std::optional<Lease>> Acquire(const SessionName& name) = 0;
-  // Before StoreLimits::lease is over, so that nobody else gets it.
+  // Renews the lease, before StoreLimits::lease is over, so that no other client gets it.
   [[nodiscard]] virtual Result<Held> Renew(const Lease& lease) = 0;
   // A lease that was lost is not missed.
   [[nodiscard]] virtual Status Release(const Lease& lease) = 0;
 
   // Without chunks. Nothing: there is no such session, or its time is over.
   [[nodiscard]] virtual Result<std::optional<StoredSession>> Describe(const SessionName& name) = 0;
-  // Writes the chunks to a file. Corrupt: a chunk is missing or is not what the manifest says, and
-  // the file is incomplete. REQUIRES: the lease of the session is held, so that they stay.
+  // Writes the chunks to a file. Corrupt: a chunk is missing or differs from the manifest, and the
+  // file is incomplete. REQUIRES: the lease of the session is held, so that they stay.
   [[nodiscard]] virtual Status Get(const Manifest& manifest, const std::string& path) = 0;
-  // The file's bytes and the record become the session's next generation. Fills in what the store
-  // knows of the manifest: tenant, id, bytes, epoch, generation and hashes.
+  // The file's bytes and the record become the session's next generation. Fills in the store's
+  // fields of the manifest: tenant, id, bytes, epoch, generation and hashes.
   [[nodiscard]] virtual Result<Held> Put(const Lease& lease, const std::string& path,
                                          std::string_view record, Manifest* manifest) = 0;
   // Sets Manifest::used_ms and expires_ms of the generation that is stored. NotFound: there is

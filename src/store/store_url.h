@@ -25,7 +25,7 @@ struct StoreUrl {
 };
 
 // "file:FOLDER", "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]", "valkey://..." and
-// "redis+unix:PATH[?db=DB]". Errors: InvalidArgument, which says what is expected.
+// "redis+unix:PATH[?db=DB]". Errors: InvalidArgument, which names the expected forms.
 [[nodiscard]] Result<StoreUrl> ParseStoreUrl(std::string_view text);
 
 // Errors: those of CreateFileStore() and CreateRedisStore().

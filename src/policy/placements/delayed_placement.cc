@@ -32,7 +32,7 @@ class DelayedPlacement final : public StatelessPlacement {
 
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     const size_t num_old = NumUnseenBy(input.next_position, input);
-    // Where nothing is marked, a pass as fast as memory is all.
+    // If no row is marked, this one pass at the speed of memory is all work.
     if (!(LowestScore(input.scores.first(num_old)) < 0)) return;
     for (uint32_t row = 0; row < num_old; ++row) {
       if (input.scores[row] < 0) moves->push_back({.row = row, .to = Tier::kT3});

@@ -176,7 +176,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     return planner_.Divide(*counts, RowsInT0(input));
   }
 
-  // What T0 holds beside what is to come.
+  // Returns how many rows T0 holds beside those that are to come.
   [[nodiscard]] size_t RowsInT0(const PlacementInput& input) const {
     if (caps().t0 == kNoRowCap) return kNoRowCap;
     return Less(caps().t0, Less(input.tokens_to_come, static_cast<size_t>(interval_)));
@@ -195,7 +195,7 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   void MarkUnprotected(const PlacementInput& input, const TierPlan& plan) {
-    // In prefill, what is not among the candidates stays in T2.
+    // In prefill, rows that are not among the candidates stay in T2.
     for (const RowRange& range : rows_.alive) {
       std::fill(targets_.begin() + range.begin, targets_.begin() + range.end, Tier::kT2);
     }

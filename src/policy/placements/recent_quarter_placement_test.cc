@@ -68,7 +68,7 @@ TEST(RecentQuarterPlacement, FollowsTheTable) {
       {"of equal scores the lower position stays", Rows(8), 2, {0, 0, 1, 1, 1, 1, 1, 0, 0}, {6}},
       {"a budget beyond the protected", Beyond(4), 3, {0, 0, 0, 1, 2, 3, 4, 5, 0}, {3}},
       {"its quarter is of its own", Beyond(8), 1, {0, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0}, {9}},
-      // Of 8 generated tokens half are 4, a quarter of which is 1; of the other 7 rows 4 stay.
+      // Half of 8 generated tokens are 4, a quarter of which is 1; of the other 7 rows 4 stay.
       {"a share of what was ever unprotected",
        Percent(50),
        2,

@@ -1,12 +1,12 @@
 // StreamingLLM (Xiao et al., 2023, as in its published code): the first `sinks` positions of the
 // sequence and the newest `window` rows stay, everything between goes, after each step and after
-// each prefill chunk. Positions are as they were; keys are not rotated anew here.
+// each prefill chunk. Positions stay as they were; keys are not rotated again here.
 //
 // A budget B is sinks + window. A percentage is of the tokens after the sinks, rounded up. Without
 // a budget sinks is 4 and window 512, the defaults of the published code. An interval above 1 makes
 // the decisions lag.
 //
-// streaming_rerotated has its keys rotated anew after each decision, so that positions are those
+// streaming_rerotated has its keys rotated again after each decision, so that positions are those
 // within the cache, as in the published code, but for a number that all have in common: the sinks
 // are turned, up to the window, whose rows are turned only when the context is full. It decides
 // every 64 steps [ours; the code each step].

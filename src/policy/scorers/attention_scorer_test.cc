@@ -119,7 +119,7 @@ TEST(AttentionScorer, IsTheMeanOverTheHeadsOfItsGroup) {
 }
 
 TEST(AttentionScorer, LeavesLayersWithNanOutOfMassByHead) {
-  // [2 layers x 2 kv heads, 2 rows]; somebody else asked for mass per kv head.
+  // [2 layers x 2 kv heads, 2 rows]; another reader asked for mass per kv head.
   const std::vector<float> good = {1, 2, 3, 4, 5, 6, 7, 8};
   // Layers that do not count have no mass.
   const std::vector<float> one_bad = {0, 0, 0, 0, 5, 6, 7, 8};

@@ -63,7 +63,7 @@ class DmsScorer final : public RowScorerWith<Position> {
     return std::lower_bound(begin, positions.end(), position) - positions.begin();
   }
 
-  // What is no number marks nothing.
+  // NaN marks nothing.
   [[nodiscard]] float MeanLogit(int group, int token, const StepSignals& step) const {
     float sum = 0;
     const int first = layout_.FirstStreamOf(group), streams = layout_.NumStreamsOf(group);

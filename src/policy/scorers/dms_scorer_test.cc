@@ -94,7 +94,7 @@ TEST(DmsScorer, RowsThatAreGoneInTheMidstShiftNoLogit) {
   EXPECT_THAT(scorer->Scores(0), ElementsAre(-4, -6, -8, 0, 0, 0));
 }
 
-// Tokens 3 and 4 decided on 1 and 2 and were taken back: they are decided on anew.
+// Tokens 3 and 4 decided on 1 and 2 and were taken back: they are decided on again.
 TEST(DmsScorer, ARollBackTakesTheDecisionsOfItsTokensBack) {
   const auto scorer = MakeWith(2);
   StepOf(0, {1, 2, 3, 4, 5}).Show(scorer.get(), 0);
@@ -106,7 +106,7 @@ TEST(DmsScorer, ARollBackTakesTheDecisionsOfItsTokensBack) {
   EXPECT_THAT(scorer->Scores(0), ElementsAre(-3, -8, -9, 0, 0));
 }
 
-// After a roll-back another token follows, and decides anew.
+// After a roll-back another token follows, and decides again.
 TEST(DmsScorer, TheTokenThatFollowsAfterARollBackDecides) {
   const auto scorer = MakeDmsScorer({.shape = kTwoLayers, .granularity = Granularity::kHead});
   LogitsStep{0, {{9, 0, 5, 0, 6, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);

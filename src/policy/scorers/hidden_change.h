@@ -1,6 +1,6 @@
 // g_l(t) = |h_l(t) - h_l(t-1)|_2, h_l the output of block l ("EpiKV", 002, Eq. 1), and its window
 // of the trailing 64 tokens, for some layers. The first token has no g; nor has the first one after
-// a roll-back, where the windows begin anew [ours].
+// a roll-back, after which the windows begin empty [ours].
 #ifndef EBB_POLICY_SCORERS_HIDDEN_CHANGE_H_
 #define EBB_POLICY_SCORERS_HIDDEN_CHANGE_H_
 

@@ -2,7 +2,7 @@
 // head dimension, mean over the (layer, kv head) pairs of the group [ours: the paper does not say],
 // then the mean over the trailing 64 tokens; computed when the token is read or generated, then
 // frozen. Keys are as stored, after RoPE: the paper found no difference (App. E). After a roll-back
-// the window begins anew [ours].
+// the window begins empty [ours].
 #include <algorithm>
 
 #include "src/policy/scorers/rolling.h"

@@ -24,8 +24,8 @@ namespace {
 
 constexpr float kDefaultAlpha = 1e-4f;
 constexpr float kEpsilon = 1e-5f;
-// Steps are kept in 16 bits: once they run out, all go back by half of that, and what is older
-// counts as just that old.
+// Steps are kept in 16 bits: once they run out, all go back by half of that, and older steps count
+// as just that old.
 constexpr uint32_t kMaxStep = 65535;
 constexpr uint32_t kRebase = 32768;
 constexpr size_t kBlock = 128;  // rows

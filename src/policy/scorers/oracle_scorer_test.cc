@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Of the row at position p in group g there are 100 g + p left; of position 7 nobody knows.
+// The row at position p in group g has 100 g + p left; position 7 is unknown.
 class Numbered final : public Foresight {
  public:
   void AttentionLeft(int group, std::span<const Position> positions,

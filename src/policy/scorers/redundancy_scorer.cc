@@ -62,8 +62,8 @@ class RedundancyScorer final : public RowScorer {
   }
 
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
-    // Where a roll-back left no row, U and m begin anew. One that leaves rows leaves the sums as
-    // they are: the rows keep what forgotten queries gave them, too [ours].
+    // If a roll-back left no row, U and m begin empty. One that leaves rows leaves the sums as they
+    // are: the rows keep what forgotten queries gave them, too [ours].
     if (signals.num_rows == step.num_tokens) {
       even_shares_[group] = norm_sums_[group] = num_tokens_[group] = 0;
     }

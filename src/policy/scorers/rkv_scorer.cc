@@ -97,7 +97,7 @@ class RkvScorer final : public RowScorer {
     stale_[group] = 1;
   }
 
-  // Where the newest rows go, what was scored stays scored: the queries may be of a step that is
+  // If the newest rows are removed, scores stay as they are: the queries may be of a step that is
   // being taken back. Rows that leave a layer's window go before the placement asks for the scores
   // of their step, which are then worked out among the rows that are left.
   void Retain(int group, std::span<const uint32_t> kept) override {
@@ -265,7 +265,7 @@ class RkvScorer final : public RowScorer {
   std::vector<float> next_serial_;  // [num_groups]
   std::vector<float> searched_;     // [num_groups], the newest row of the last search
   std::vector<uint8_t> stale_;      // [num_groups]: scores are of an earlier step
-  // What the last step showed: by layer, [num_shown, query heads, head_dim].
+  // The queries of the last step: by layer, [num_shown, query heads, head_dim].
   std::vector<std::span<const float>> queries_;
   size_t num_shown_ = 0;
   size_t num_queries_ = 0;  // the last of them

@@ -1,4 +1,4 @@
-// What the scorers that cut a thought into segments share: which segment a row is of, whether its
+// The base of scorers that cut a thought into segments: which segment a row is of, whether its
 // segment's budget has room for it, and a rank within [0, 1). A row that has no room scores its
 // rank - 1, below 0. Beside that, the rank that most of them have: cumulative attention.
 #ifndef EBB_POLICY_SCORERS_SEGMENT_SCORER_H_
@@ -34,8 +34,8 @@ class SegmentScorer : public RowScorer {
   virtual void ChooseRows(int group, int first_new) = 0;
   // A roll-back left so many segments closed, fewer than there were.
   virtual void Reopen(int /*group*/, int /*num_closed*/) {}
-  // What the heads of a step gave these rows. Called by several threads at once, each with rows of
-  // its own.
+  // Takes the mass that the heads of a step gave these rows. Called by several threads at once,
+  // each with rows of its own.
   virtual void TakeMassOfRows(int /*group*/, const GroupSignals& /*signals*/, RowRange /*rows*/) {}
   // A finite number; the higher, the longer it is kept.
   [[nodiscard]] virtual std::span<const float> Ranks(int group) = 0;

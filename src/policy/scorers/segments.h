@@ -8,7 +8,7 @@
 // Tokens are taken one by one, each position from 0 on once, so that a segment begins where those
 // before it end. A roll-back takes the newest back: segments that began there or later are gone,
 // and one that it cuts is open again, with the mean signal that it had [ours: what its tokens
-// showed is not kept apart]. What is closed before it stays closed and keeps its type.
+// showed is not kept apart]. Segments that were closed before it stay closed and keep their types.
 #ifndef EBB_POLICY_SCORERS_SEGMENTS_H_
 #define EBB_POLICY_SCORERS_SEGMENTS_H_
 
@@ -29,7 +29,7 @@ class Segments {
 
   // A token more; returns the number of its segment, from 0 on.
   int Take(StepKind kind);
-  // What the step of the last token showed.
+  // Adds the signal of the last token's step.
   void AddSignal(float density);
   // Types and closes the last segment if it is full, and with it all before it.
   bool CloseIfFull();

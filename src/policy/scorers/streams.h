@@ -21,7 +21,7 @@ inline std::span<const float> VectorOf(const std::vector<std::span<const float>>
   return by_layer[layer].subspan(row * head_dim, head_dim);
 }
 
-// What is not finite counts as 0.
+// Returns x, or 0 if x is not finite.
 inline float FiniteOr0(float x) { return std::isfinite(x) ? x : 0.0f; }
 
 inline float L1Norm(std::span<const float> x) {

@@ -80,7 +80,7 @@ void BoundsOfQueries(const float* q, size_t dim, const uint16_t* blocks, size_t 
   }
 }
 
-// `next`: what is read behind the blocks.
+// `next`: the memory that is read after the blocks.
 void BoundsTo(const float* q, size_t num_queries, size_t dim, const uint16_t* blocks,
               size_t num_blocks, const uint16_t* next, float* bounds, size_t stride) {
   const auto first = [&]<size_t kQueries>(std::integral_constant<size_t, kQueries>) {

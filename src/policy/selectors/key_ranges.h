@@ -36,9 +36,9 @@ class KeyRanges {
   // Page i stays where left[i] is not 0. REQUIRES: as many as the stream has pages.
   void Retain(int stream, std::span<const uint32_t> left);
 
-  // What a query's product with any of a page's keys is at most, were those keys in f16: the sum
-  // over channels of max(q low, q high); 0 where that is not finite. Of all pages but the newest.
-  // Bit for bit the same in each instruction set. q: [queries, dim]; bounds: [queries,
+  // Computes the upper bound of a query's product with any of a page's keys, were those keys in
+  // f16: the sum over channels of max(q low, q high); 0 where that is not finite. Of all pages but
+  // the newest. Bit for bit the same in each instruction set. q: [queries, dim]; bounds: [queries,
   // BoundsStride()], of which the first num_pages() - 1 count. Writes one part of num_parts, for
   // each of which a thread may call at once.
   void Bounds(int stream, std::span<const float> q, int part, int num_parts,
@@ -65,8 +65,8 @@ class KeyRanges {
   [[nodiscard]] size_t AtBlock(int stream, size_t block) const {
     return (stream * room_ + block) * BlockNumbers();
   }
-  // Where channel 0 of a page, but the newest, has its lowest number. A channel's highest is
-  // kBlock numbers further, the next channel twice as far.
+  // Returns the index of the lowest number of channel 0 of a page, but the newest. A channel's
+  // highest is kBlock numbers further, the next channel twice as far.
   [[nodiscard]] size_t At(int stream, size_t page) const {
     return AtBlock(stream, page / kBlock) + page % kBlock;
   }

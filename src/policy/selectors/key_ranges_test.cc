@@ -31,7 +31,7 @@ Keys RandomKeys(size_t dim, std::mt19937* random) {
   return keys;
 }
 
-// Of a stream between two others.
+// The tests use a stream between two others.
 constexpr int kStream = 1, kStreams = 3;
 
 // Behind the pages another one: the newest has no bound.

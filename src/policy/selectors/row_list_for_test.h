@@ -1,4 +1,4 @@
-// What a selector chose, row by row: for its tests.
+// A selector's choice, row by row: for its tests.
 #ifndef EBB_POLICY_SELECTORS_ROW_LIST_FOR_TEST_H_
 #define EBB_POLICY_SELECTORS_ROW_LIST_FOR_TEST_H_
 

@@ -41,7 +41,7 @@ struct AccessRecord {
   uint64_t request_bytes = 0;   // of the body
   uint64_t response_bytes = 0;  // with the head
   bool is_complete = false;
-  std::string error = {};  // the error's code, and what the client is not told
+  std::string error = {};  // the error's code and its detail, which the client does not see
   std::string traceparent = {};
 };
 

@@ -108,7 +108,7 @@ Result<ApiKey> ParseKey(const std::vector<std::string_view>& words) {
     return InvalidArgument(fmt::format(
         "expected a name of up to 64 letters, digits, '.', '_' and '-', found \"{}\"", key.name));
   }
-  // What stands there may be the key itself, which no message must show.
+  // The word may be the key itself, which no message must show.
   if (words.size() < 2 || !ParseHash(words[1], &key.hash)) {
     return InvalidArgument("expected the SHA-256 of the key behind its name, 64 hex digits");
   }

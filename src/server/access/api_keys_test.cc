@@ -140,7 +140,7 @@ TEST(ApiKeys, ANewKeyIsAddedAndWhatIsThereStays) {
   struct stat info = {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
-  // Somebody adds limits by hand, and no end of the line.
+  // A person adds limits by hand, and no end of the line.
   std::string text = Contents(path);
   text.pop_back();
   Write(path, text + " concurrent=3");

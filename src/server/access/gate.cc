@@ -15,7 +15,7 @@ constexpr const char* kRequestId = "X-Request-Id";
 
 char LowerCase(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// What follows "Bearer", which is written as people like.
+// Returns the text after "Bearer", in whatever case that is written.
 std::string_view BearerOf(std::string_view authorization) {
   constexpr std::string_view kBearer = "bearer ";
   const std::string_view scheme = authorization.substr(0, kBearer.size());
@@ -153,7 +153,8 @@ std::optional<ApiError> Gate::Admit(Access access, HttpRequest* request) {
   return std::nullopt;
 }
 
-// What a browser would send for any page: no key keeps it out.
+// Refuses requests to another host, or that a page of another origin makes a browser send: a server
+// without keys would answer them.
 std::optional<ApiError> Gate::CheckPage(const HttpRequest& request) const {
   const std::string_view host = request.header("host");
   const std::string name = NameOf(host);
@@ -223,7 +224,7 @@ std::shared_ptr<Reply> Gate::WithHeaders(std::shared_ptr<Reply> reply, Headers h
 
 Gate::Account& Gate::AccountOf(const ApiKey& key) {
   const auto [found, is_new] = accounts_.try_emplace(key.name);
-  // Whoever has no key is owner 0.
+  // Requests without a key have owner 0.
   if (is_new) found->second.owner = accounts_.size();
   return found->second;
 }

@@ -25,7 +25,8 @@
 
 namespace ebb::server {
 
-// What a route asks for, where the server has keys. Without keys anybody may do anything.
+// The access that a route needs on a server with keys. Without keys every request may use every
+// route.
 enum class Access { kOpen, kKey, kAdmin };
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -46,11 +47,11 @@ class Gate {
   void SetKeys(std::shared_ptr<const KeyRing> keys);
 
   // Finds out whose a request is. Errors: 401 (no key, an unknown one); 403 (no admin's; of a page
-  // of another origin, or to another host, where nobody needs a key).
+  // of another origin, or to another host, on a server without keys).
   [[nodiscard]] std::optional<ApiError> Admit(Access access, HttpRequest* request);
   // The answer to a browser that asks whether a page may ask; nothing: `request` is another one.
   [[nodiscard]] std::optional<HttpAnswer> Preflight(const HttpRequest& request) const;
-  // What every answer to `request` has: an id, and whose pages may read it.
+  // The headers of every answer to `request`: an id, and the origin whose pages may read it.
   [[nodiscard]] Headers HeadersFor(const HttpRequest& request);
   // `reply`, whose answer gets `headers` in addition to its own; its own X-Request-Id counts.
   [[nodiscard]] static std::shared_ptr<Reply> WithHeaders(std::shared_ptr<Reply> reply,
@@ -79,7 +80,7 @@ class Gate {
   };
   // Counts a request in. Errors: 429, with a time to come back. The gate outlives tickets.
   [[nodiscard]] ApiResult<std::shared_ptr<Ticket>> Enter(const HttpRequest& request);
-  // What is left of the limits of its key.
+  // The headers with the rest of its key's limits.
   [[nodiscard]] Headers LimitHeaders(const HttpRequest& request) const;
 
   // Whether who sent `request` may see and end what `owner`'s ticket stands for.
@@ -109,7 +110,8 @@ class Gate {
   uint64_t next_id_ = 1;
 };
 
-// What a client may call its request: 1 to 128 letters, digits, '.', '_', ':' and '-'.
+// Returns whether a client may name its request so: 1 to 128 letters, digits, '.', '_', ':' and
+// '-'.
 [[nodiscard]] bool IsRequestId(std::string_view text);
 
 }  // namespace ebb::server

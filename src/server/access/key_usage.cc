@@ -38,7 +38,7 @@ double KeyUsage::Bucket::SecondsUntil(uint64_t size, double level, double now) c
 
 std::optional<UsageRefusal> KeyUsage::Begin(const KeyLimits& limits, double now) {
   if (limits.concurrent.has_value() && num_running_ >= *limits.concurrent) {
-    // When one ends, nobody knows.
+    // The time at which one ends is unknown.
     return UsageRefusal{UsageLimit::kConcurrent, 1};
   }
   const auto wait = [&](const std::optional<uint64_t>& size, const Bucket& bucket) {

@@ -1,6 +1,6 @@
-// What one key uses of its limits. Rates are buckets: a minute's worth may be used at once, and
-// comes back evenly. Tokens are charged when an answer is over, so that a long one may leave a
-// debt; the next request waits until it is paid. Pure: times are given, in seconds.
+// One key's use of its limits. Rates are buckets: a minute's worth may be used at once, and comes
+// back evenly. Tokens are charged when an answer is over, so that a long one may leave a debt; the
+// next request waits until it is paid. Pure: times are given, in seconds.
 #ifndef EBB_SERVER_ACCESS_KEY_USAGE_H_
 #define EBB_SERVER_ACCESS_KEY_USAGE_H_
 
@@ -31,8 +31,8 @@ class KeyUsage {
   // Tokens that were read or generated.
   void Charge(const KeyLimits& limits, uint64_t tokens, double now);
 
-  // The headers that clients of OpenAI's interface know: limits, what is left, and when all of it
-  // is back. Nothing of limits that there are not.
+  // The headers that clients of OpenAI's interface know: limits, the rest, and when the full limit
+  // is available again. None for limits that the key does not have.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> Headers(const KeyLimits& limits,
                                                                          double now) const;
   [[nodiscard]] size_t num_running() const { return num_running_; }

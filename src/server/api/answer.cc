@@ -93,7 +93,8 @@ AnswerPiece AnswerReader::End(AnswerEnd end) {
     return piece;
   }
   is_malformed_ = true;
-  // Nothing of it may be lost: it is content, as far as content is all that was told.
+  // An incomplete call is sent as content, so that no text is lost. Text that was sent already is
+  // left out.
   if (num_calls_ == 0) piece.content += answer_.substr(std::min(told_content_, answer_.size()));
   return piece;
 }
@@ -152,8 +153,8 @@ AnswerPiece AnswerReader::CallsOfThought() {
   return {};
 }
 
-// What `answer` has beyond what was told. A call is told once its name is certain: when it has
-// arguments, another one follows, or the answer is over.
+// Returns the part of `answer` that was not sent yet. A call is sent once its name is certain: when
+// it has arguments, another one follows, or the answer is over.
 AnswerPiece AnswerReader::Compare(const ChatAnswer& answer, AnswerEnd end) {
   AnswerPiece piece;
   if (answer.content.size() > told_content_) {

@@ -16,7 +16,7 @@
 
 namespace ebb::server {
 
-// What is new of a call. Its first piece alone has an id and a name.
+// A new piece of a call. The first piece alone has an id and a name.
 struct CallPiece {
   size_t index = 0;
   std::string id = {};
@@ -32,7 +32,7 @@ struct AnswerPiece {
   std::vector<CallPiece> calls = {};
 
   [[nodiscard]] bool empty() const { return thought.empty() && content.empty() && calls.empty(); }
-  // What comes behind this; pieces of one call become one.
+  // Appends a later piece; pieces of one call become one.
   void Append(AnswerPiece more);
 };
 
@@ -42,15 +42,16 @@ enum class Calls { kNone, kParsed };
 class AnswerReader {
  public:
   // first_call: how many calls the conversation has, whose ids this answer's must not repeat.
-  // names: what the client calls the tools.
+  // names: the client's names of the tools.
   AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, size_t first_call,
                ToolNames names = {});
 
   // Text of GenerateOptions::on_text.
   [[nodiscard]] AnswerPiece Add(std::string_view text, TextPart part);
-  // What was held back. Only an answer that ended by itself can be incomplete by mistake; then what
-  // was read of it stays, and the rest is content. Calls with which a model ends in its thought,
-  // and that nothing follows, are calls: the answer has nothing else to act on.
+  // Returns the text that was held back. Only an answer that ended by itself can be incomplete by
+  // mistake; then the part that could be parsed stays, and the rest is content. Calls with which a
+  // model ends in its thought, and that nothing follows, are calls: the answer has nothing else to
+  // act on.
   [[nodiscard]] AnswerPiece End(AnswerEnd end);
 
   [[nodiscard]] bool has_calls() const { return num_calls_ > 0; }
@@ -69,8 +70,8 @@ class AnswerReader {
   const ToolNames names_;
   bool has_thought_ = false;
   bool thought_is_over_ = false;
-  bool thought_begun_ = false;  // some of it was told
-  std::string thought_;         // not told yet
+  bool thought_begun_ = false;  // a part of it was sent
+  std::string thought_;         // not sent yet
   std::string whole_thought_;   // where it is read for calls
   bool content_begun_ = false;  // behind the blanks after a thought
   std::string answer_;          // whole, where it is read for calls

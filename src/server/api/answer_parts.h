@@ -26,14 +26,14 @@ struct PartEvent {
   enum class Kind : uint8_t { kOpened, kGrew, kClosed };
   Kind kind = Kind::kOpened;
   size_t part = 0;        // its index
-  std::string text = {};  // of kGrew: what is new
+  std::string text = {};  // of kGrew: the new text
 
   friend bool operator==(const PartEvent&, const PartEvent&) = default;
 };
 
 class AnswerParts {
  public:
-  // What happens to the parts goes behind `events`; what grows twice in a row grows once.
+  // Appends the changes of the parts to `events`; a part that grows twice in a row gets one event.
   void Add(const AnswerPiece& piece, std::vector<PartEvent>* events);
   // Nothing more comes.
   void Close(std::vector<PartEvent>* events);

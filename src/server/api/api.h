@@ -46,7 +46,7 @@ struct ApiRequest {
                                             const std::shared_ptr<ResponseStore>& responses);
 
 // The id of an answer, unique in a run of the server. number: of the answer. A response's cannot be
-// guessed, since whoever knows it may read the response.
+// guessed, since every client that knows it may read the response.
 [[nodiscard]] std::string MakeId(Api api, uint64_t run, uint64_t number);
 
 }  // namespace ebb::server

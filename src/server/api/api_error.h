@@ -24,13 +24,14 @@ struct ApiError {
   std::string code = {};                   // "invalid_value", ...; empty: null
   std::string param = {};                  // the field of the request; empty: null
   std::optional<double> retry_after = {};  // seconds
-  bool is_final = false;    // asked again it would end alike, whatever its status says
-  std::string detail = {};  // what the client is not told, for the access log; empty: nothing
+  bool is_final = false;                   // not retryable, whatever the HTTP status suggests
+  std::string detail =
+      {};  // details for the access log, which the client does not see; empty: nothing
 };
 
 // Returns `message` for a client: paths of the server's files become "<path>".
 [[nodiscard]] std::string WithoutPaths(std::string_view message);
-// What the access log tells of an error: its code, and what the client is not told.
+// Returns an error's text for the access log: its code and its detail.
 [[nodiscard]] std::string LoggedError(const ApiError& error);
 
 // {"error": {...}}
@@ -39,7 +40,7 @@ struct ApiError {
 // 405. allowed: the methods that the path takes, "GET, DELETE".
 [[nodiscard]] HttpAnswer WrongMethodAnswer(std::string_view path, std::string_view allowed);
 // An error of the library, whose message begins with the field that is wrong, if one is. Messages
-// of faults that are not the request's are told without paths.
+// of faults that are not the request's contain no paths.
 [[nodiscard]] ApiError ErrorFrom(const Status& status);
 // 400 and a code; `param` may be empty.
 [[nodiscard]] ApiError Invalid(std::string message, std::string param,
@@ -47,7 +48,7 @@ struct ApiError {
 // 503. retry_after: in seconds, where another server may take it, or the one that comes after this.
 [[nodiscard]] ApiError StoppingError(std::optional<double> retry_after = {});
 
-// JSON as bytes; what is no UTF-8 becomes U+FFFD.
+// Returns JSON as bytes; bytes that are no UTF-8 become U+FFFD.
 [[nodiscard]] std::string Dump(const Json& json);
 
 template <typename T>

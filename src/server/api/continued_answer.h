@@ -15,7 +15,7 @@ namespace ebb::server {
 
 struct BegunPiece {
   std::string text;
-  Model::Specials specials;  // kParse: tags of thoughts; kAsText: what the client wrote
+  Model::Specials specials;  // kParse: tags of thoughts; kAsText: the client's own text
 };
 // The text behind `prompt`, which was rendered for the messages before `begun`. A content without a
 // thought stands behind an empty thought, where the prompt opens one.

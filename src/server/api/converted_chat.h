@@ -1,5 +1,5 @@
-// What the conversions of other interfaces' requests into requests for chats share: messages are
-// built in the form of /v1/chat/completions, and errors name the fields that the client sent.
+// The base of the converters from other interfaces' requests to chat requests: messages are built
+// in the form of /v1/chat/completions, and errors name the fields that the client sent.
 #ifndef EBB_SERVER_API_CONVERTED_CHAT_H_
 #define EBB_SERVER_API_CONVERTED_CHAT_H_
 
@@ -28,7 +28,7 @@ class ChatMessages {
   void AddSystem(const std::string& text);
   void AddUser(std::string text);
   void AddToolAnswer(std::string call_id, std::string text);
-  // What the assistant said. A thought, or a second text, begins a new message.
+  // Add parts of the assistant's message. A thought, or a second text, begins a new message.
   void AddThought(const std::string& text);
   void AddText(std::string text);
   // arguments: as the client sent them; see ArgumentsText().

@@ -1,4 +1,4 @@
-// What a job says, and events with names as a test reads them.
+// A job's updates, and named events as a test reads them.
 #ifndef EBB_SERVER_API_EVENTS_FOR_TEST_H_
 #define EBB_SERVER_API_EVENTS_FOR_TEST_H_
 

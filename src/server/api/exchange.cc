@@ -275,13 +275,14 @@ std::string Exchange::TakeEvents() {
   for (size_t i = 0; i < choices_.size(); ++i) TakeChoice(i, &events);
   if (!is_over()) return events;
   told_all_ = true;
-  // Whoever sees an end without [DONE] knows that it is none.
+  // A stream that ends with an error has no [DONE], so that clients do not take it for complete.
   if (error_.has_value()) return events += Event(ErrorJson(*error_));
   if (options_.includes_usage) {
     Json frame = Frame(is_chat() ? "chat.completion.chunk" : "text_completion");
     frame["choices"] = Json::array();
     frame["usage"] = Usage();
-    // Where clients of llama-server look for them; those of the last choice, as in one piece.
+    // Clients of llama-server look for timings in this frame; they are the last choice's, as in an
+    // answer in one piece.
     frame["timings"] = TimingsJson(*choices_.back().end);
     events += Event(std::move(frame));
   }
@@ -310,7 +311,7 @@ Json Exchange::Whole() const {
     whole["choices"].push_back(std::move(json));
   }
   whole["usage"] = Usage();
-  // There is one place for them, so that of several choices the last one is told.
+  // The format has one place for them: of several choices, the last one's are sent.
   const Choice& last = choices_.back();
   whole["timings"] = TimingsJson(*last.end);
   whole["metrics"] = MetricsJson(*last.end);

@@ -43,7 +43,7 @@ struct ExchangeOptions {
 
 // It came to its end: the model ended it, or a stop string did.
 [[nodiscard]] bool EndedByItself(const JobEnd& end);
-// What only ebb tells about an answer: timings, metrics, and the object `ebb`.
+// The extensions of ebb to an answer: timings, metrics, and the object `ebb`.
 [[nodiscard]] Json TimingsJson(const JobEnd& end);
 [[nodiscard]] Json MetricsJson(const JobEnd& end);
 // llama-server's `prompt_progress`.
@@ -75,10 +75,10 @@ class Exchange {
  protected:
   struct Choice {
     AnswerReader reader;
-    AnswerPiece news;   // not told yet, of a stream
+    AnswerPiece news;   // not sent yet, of a stream
     AnswerPiece whole;  // of an answer in one piece
     LogprobsTeller logprobs = {};
-    std::vector<ToldLogprobs> told_logprobs = {};  // not told yet, or of an answer in one piece
+    std::vector<ToldLogprobs> told_logprobs = {};  // not sent yet, or of an answer in one piece
     std::vector<PromptProgress> progress = {};     // not told yet, of a stream
     std::optional<JobEnd> end = {};
     bool accepted = false;

@@ -16,8 +16,8 @@
 
 namespace ebb::server {
 
-// Limits on what is parsed at all. Objects keep the order of their members and look for a name in
-// all of them, so that the time to parse one grows with the square of its members: all objects
+// Limits of JSON that is parsed. An object keeps the order of its members and searches all of them
+// for a name, so that the time to parse it grows with the square of its members: all objects
 // together may take as long as one of kMostObjectMembers.
 inline constexpr int kMostJsonDepth = 64;
 inline constexpr size_t kMostJsonMembers = 200'000;
@@ -56,7 +56,7 @@ class JsonFields {
   [[nodiscard]] const Json* Array(const std::string& name);
   [[nodiscard]] const Json* Any(const std::string& name);
 
-  // Says what is wrong with a member.
+  // Records the error of a member.
   void Fail(const std::string& name, const std::string& message,
             std::string code = "invalid_value");
   [[nodiscard]] bool ok() const { return !error_->has_value(); }

@@ -26,9 +26,9 @@ class LlamaExchange final : public Exchange {
 
  private:
   struct Told {
-    std::vector<JobToken> tokens;          // not told yet; of an answer in one piece, all
+    std::vector<JobToken> tokens;          // not sent yet; of an answer in one piece, all
     std::vector<Logprobs> logprobs;        // of these tokens, where they were asked for
-    std::vector<PromptProgress> progress;  // not told yet
+    std::vector<PromptProgress> progress;  // not sent yet
     PromptProgress read;                   // the last progress
     std::string rest;                      // text that came behind the last token
     int num_tokens = 0;                    // told

@@ -38,7 +38,7 @@ class LogprobsTeller {
   void CountTo(size_t end);
 
   std::deque<AnswerLogprobs> pending_;
-  std::string text_;      // told, and not counted yet
+  std::string text_;      // sent, and not counted yet
   size_t num_bytes_ = 0;  // counted
   size_t num_chars_ = 0;  // in them
   size_t last_end_ = 0;   // of the last entry

@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// An answer whose tokens have these texts, told piece by piece.
+// An answer whose tokens have these texts, sent piece by piece.
 class TellerTest : public testing::Test {
  protected:
   void Choose(const std::string& text) {

@@ -19,7 +19,7 @@ Json InputJson(const std::string& arguments) {
   return {{"INVALID_JSON", arguments}};
 }
 
-// A part before anything of it was told.
+// A part of which nothing was sent yet.
 Json EmptyBlock(const AnswerPart& part) {
   switch (part.kind) {
     case Kind::kThought:

@@ -34,7 +34,8 @@ class MessagesExchange final : public PartExchange {
   bool told_end_ = false;
 };
 
-// What a client sends back with a thought. Nothing is proved by it: thoughts are no secret here.
+// Returns the signature that a client sends back with a thought. It proves nothing: thoughts are no
+// secret here.
 [[nodiscard]] std::string ThoughtSignature(std::string_view thought);
 
 // {"type": "error", "error": {...}}

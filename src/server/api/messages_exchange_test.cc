@@ -106,7 +106,7 @@ TEST(MessagesExchange, AnErrorBehindTheFirstEventIsTheLastOne) {
       "message": "stopping"}})"));
 }
 
-// Keeps what is sent.
+// Records the answers that are sent.
 class Kept final : public Reply {
  public:
   explicit Kept(HttpAnswer* answer) : answer_(answer) {}

@@ -294,7 +294,7 @@ class MessagesReader {
     if (const Json* config = fields_.Object("output_config")) {
       JsonFields fields(*config, "output_config", &error_);
       const auto effort = fields.Text("effort");
-      // Where thoughts are switched off there is no effort to choose.
+      // A request that switches thoughts off has no effort to choose.
       if (effort.has_value() && !chat_.contains("reasoning_effort")) {
         chat_["reasoning_effort"] = *effort == "max" ? "xhigh" : *effort;
       }

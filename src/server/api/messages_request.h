@@ -16,7 +16,7 @@ struct MessagesRequest {
   std::vector<std::string> ignored = {};  // what was left out of it
 };
 
-// What it is for: tokens can be counted without a limit on the answer.
+// The purpose of a request: tokens can be counted without a limit on the answer.
 enum class MessagesUse { kAnswer, kCount };
 
 // Errors: 400, whose fields are those of `body`.

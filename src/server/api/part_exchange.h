@@ -1,4 +1,5 @@
-// A request with one answer, told as a row of parts: what Responses and Messages have in common.
+// A request with one answer that is sent as a row of parts: the common base of Responses and
+// Messages.
 #ifndef EBB_SERVER_API_PART_EXCHANGE_H_
 #define EBB_SERVER_API_PART_EXCHANGE_H_
 
@@ -30,7 +31,7 @@ class PartExchange : public Exchange {
 
  private:
   AnswerParts parts_;
-  std::vector<PartEvent> events_;  // not told yet
+  std::vector<PartEvent> events_;  // not sent yet
 };
 
 // "event: ..." and "data: ..."

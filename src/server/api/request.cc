@@ -263,7 +263,7 @@ class RequestReader {
     }
   }
 
-  // Of completions, which have no template that would say where their text begins.
+  // Reads the grammar of a completion, which has no template that would say where its text begins.
   void ReadTextGrammar() {
     TextFormat format = ReadTextFormat(&fields_, &error_);
     if (format.kind == TextFormat::Kind::kFree) return;

@@ -1,5 +1,5 @@
-// Requests of OpenAI's interface: from the JSON of a body to what the library is asked for. What
-// has no effect here is named; what cannot be honoured, though it was to constrain the answer, is
+// Requests of OpenAI's interface: from the JSON of a body to the library's options. Fields without
+// effect here are named in the answer; constraints on the answer that cannot be honoured are
 // refused; nothing is clamped.
 #ifndef EBB_SERVER_API_REQUEST_H_
 #define EBB_SERVER_API_REQUEST_H_
@@ -24,9 +24,9 @@
 
 namespace ebb::server {
 
-// What holds where a request says nothing.
+// Defaults of a request's fields.
 struct RequestDefaults {
-  std::string model_id;              // what the model is called
+  std::string model_id;              // the model's name
   std::vector<std::string> aliases;  // what requests may call it too
   bool takes_any_model = false;      // requests may call it anything
   [[nodiscard]] bool IsModel(std::string_view name) const {
@@ -89,7 +89,7 @@ void LeaveOutTools(const Model& model, CompletionRequest* request);
 [[nodiscard]] Result<Turn> BeginChatTurn(const Model& model, ChatRequest chat,
                                          const std::optional<ChatMessage>& begun, int context);
 
-// What is generated for a request: a job for each choice of each prompt, without their ids.
+// The jobs of a request: one for each choice of each prompt, without their ids.
 struct Prepared {
   std::vector<Job> jobs;
   std::shared_ptr<const ChatPrompt> prompt;  // how the answers are read

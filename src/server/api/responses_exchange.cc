@@ -62,7 +62,7 @@ Json ResponsesExchange::Response(std::string_view status, Json output) const {
                    {"output", std::move(output)}};
   response.update(responses_.echo);
   response["usage"] = nullptr;
-  // An answer that is told late begins as any other.
+  // An answer that is sent late begins as any other.
   if (status == "in_progress") return response;
   if (error().has_value()) {
     response["error"] = {{"code", "server_error"}, {"message", error()->message}};
@@ -207,7 +207,7 @@ std::string ResponsesExchange::TakeEvents() {
   std::string events;
   if (told_end_ || !is_accepted()) return events;
   if (!std::exchange(told_begin_, true)) {
-    // The first events are the same whenever they are told.
+    // The first events are the same whenever they are sent.
     Json begin = {{"response", Response("in_progress", Json::array())}};
     Tell("response.created", begin, &events);
     Tell("response.in_progress", std::move(begin), &events);

@@ -28,14 +28,14 @@ class ResponsesExchange final : public PartExchange {
   [[nodiscard]] std::string TakeEvents() override;
   // At any time: the response so far.
   [[nodiscard]] Json Whole() const override;
-  // What the answer adds to the conversation: an array of items.
+  // Returns the items that the answer adds to the conversation, as an array.
   [[nodiscard]] Json Output() const;
 
  private:
   [[nodiscard]] const char* Status() const;
   [[nodiscard]] Json Response(std::string_view status, Json output) const;
   [[nodiscard]] std::string ItemId(size_t part) const;
-  // An item; one that is open is told without what is in it.
+  // Returns an item; an open one without its contents.
   [[nodiscard]] Json Item(size_t part, std::string_view status) const;
   [[nodiscard]] Json ClosedItem(size_t part) const;
   // Adds the name of the function that is called, and its namespace if it has one.

@@ -74,7 +74,7 @@ class ResponsesReader {
     }
   }
 
-  // As OpenAI has it: what is told again in every answer, and kept with it, is short.
+  // Limits metadata as OpenAI does: it is sent again in every answer, and stored with it.
   void CheckMetadata() {
     constexpr size_t kMostPairs = 16, kMostName = 64, kMostText = 512;
     if (metadata_->size() > kMostPairs) {
@@ -363,7 +363,7 @@ class ResponsesReader {
   ChatMessages messages_;
   Json chat_ = Json::object();
   ResponsesRequest request_;
-  // What the response repeats.
+  // Fields that the response repeats.
   std::string instructions_;
   std::string previous_;
   const Json* metadata_ = nullptr;

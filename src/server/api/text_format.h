@@ -1,5 +1,5 @@
-// What a request asks of the form of a text: a JSON schema, a regular expression, a list of texts
-// or a grammar, by the names that OpenAI's interface, llama-server and vLLM have for them.
+// The format that a request wants a text to have: a JSON schema, a regular expression, a list of
+// texts or a grammar, by the names that OpenAI's interface, llama-server and vLLM have for them.
 #ifndef EBB_SERVER_API_TEXT_FORMAT_H_
 #define EBB_SERVER_API_TEXT_FORMAT_H_
 

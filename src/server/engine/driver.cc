@@ -1,4 +1,4 @@
-// The loop of the engine's thread, what comes in and what is told.
+// The loop of the engine's thread: takes jobs in and sends their updates.
 #include "src/server/engine/driver.h"
 
 #include <set>
@@ -190,8 +190,8 @@ State Driver::Impl::Look() {
     if (!IsCapped() || active->session == nullptr) continue;
     job.held_bytes = active->session->page_bytes(Tier::kT0) +
                      active->session->page_bytes(Tier::kT1) + 2 * page_bytes;
-    // One that has never rested grows into what it takes at the least; one that has must not be in
-    // the way again.
+    // A job that was never parked grows to its least part. One that was parked must not take room
+    // from others again.
     const bool grows = job.is_elastic && job.num_parks == 0;
     if (grows)
       job.least_bytes = std::min(job.least_bytes, std::max(job.start_bytes, job.held_bytes));
@@ -356,7 +356,7 @@ Status ShareTiers(SessionOptions* session) {
     return InvalidArgument(
         "tiers.evict_beyond_caps: which rows go would follow other requests; give a share");
   }
-  // The cap is of all sessions: each may have all of T0 as long as nobody else needs it.
+  // The cap is of all sessions: each may have all of T0 as long as no other session needs it.
   if (tiers->t0_cap_bytes > 0) tiers->t0_share = 1;
   tiers->t0_cap_bytes = tiers->t1_cap_bytes = 0;
   return OkStatus();

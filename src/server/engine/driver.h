@@ -1,5 +1,5 @@
 // The engine's thread: it takes jobs in, asks the schedule what comes next, carries that out and
-// tells what became of each job. It never waits for whoever listens.
+// sends each job's updates. It never waits for the receiver.
 //
 // Memory: the caps of the engine's tiers are of all jobs together. A session is opened without caps
 // of its own, so that what leaves T0 for T2 and T3 follows its request alone. How much of T0 it has
@@ -7,8 +7,8 @@
 // bit.
 //
 // Prompts that begin alike are read once: the first step of a job that reads takes what another
-// session has of its prompt, one that runs or one whose job is over (PrefixCache). What nobody runs
-// any more goes before anybody has to give way.
+// session has of its prompt, one that runs or one whose job is over (PrefixCache). Idle cached
+// prefixes are evicted before any request is parked.
 //
 // Thread safety: all members but the constructor's and the destructor's may be called from any
 // thread. `tell` is called on the engine's thread.
@@ -56,14 +56,14 @@ class Driver {
   // Its thought ends with the next token, or as soon as it begins. One that is over or has no
   // thoughts is not changed.
   void EndThought(JobId id);
-  // A session that JobEnd::resting told of is not needed any more.
+  // Discards a session that JobEnd::resting named.
   void Discard(uint64_t resting);
   [[nodiscard]] Figures figures() const;
-  // What is there, between two steps, told on the engine's thread; after Stop() never.
+  // Calls `tell` with a snapshot between two steps, on the engine's thread; after Stop() never.
   void Look(std::function<void(Snapshot)> tell);
   // Nothing: the job has no session yet, or is over.
   void Trace(JobId id, std::function<void(std::optional<TokenFates>)> tell);
-  // Jobs that are not over end with kCancelled; all is told when it returns. Not from `tell`.
+  // Ends all jobs with kCancelled. All updates have been sent when it returns. Not from `tell`.
   void Stop();
 
  private:
@@ -72,7 +72,7 @@ class Driver {
 };
 
 // `session` for a server whose engine has `tiers`: without caps of its own; where T0 has a cap, as
-// much of T0 as there is. Errors: InvalidArgument ("--evict caps": what goes would follow other
+// much of T0 as there is. Errors: InvalidArgument ("--evict caps": evictions would depend on other
 // requests).
 [[nodiscard]] Status ShareTiers(SessionOptions* session);
 

@@ -46,7 +46,7 @@ struct Active {
   std::optional<Token> pending;            // chosen and shown, not appended
   int cached_tokens = 0;                   // of the prompt
   Lookup lookup = Lookup::kNone;
-  JobUpdate update;  // not told yet
+  JobUpdate update;  // not sent yet
   bool has_news = false;
   [[nodiscard]] bool HasBegunPrompt() const { return session != nullptr && job.prompt.empty(); }
   // Seconds since the driver began; 0: not yet.
@@ -57,7 +57,7 @@ struct Active {
   size_t prompt_tokens = 0;
   JobProgress progress;
   bool ends_thought = false;  // though its answer has not begun
-  // With a session that stays: its answer, since when it was not saved, and what is wrong with it.
+  // Of a session that stays: its answer, since when it was not saved, and its error.
   AnswerSoFar answer;
   bool in_thought = false;
   int thought_tokens = 0;   // that this job generated
@@ -139,23 +139,23 @@ struct Driver::Impl {
                                 const std::vector<Token>& prompt);
   // False: the job is over.
   [[nodiscard]] bool BringToT0(Active* active);
-  // Whose prompt was read just now, by a policy that leaves no prefix: others of the same prompt
-  // that have not begun it stand where it stands.
+  // Forks a session whose prompt was just read to queued jobs with the same prompt, if its policy
+  // leaves no prefix.
   void ForkToTwins(Active* active);
   // False: it has to read.
   [[nodiscard]] bool ForkTo(Active* twin, Session* from);
   // Keeps what can be kept of a job that is over.
   void KeepPrefix(Active* active, const JobEnd& end);
-  // Room, for whoever needs it. False: they have none.
+  // Evicts or demotes one cached prefix. Returns false if there is none.
   bool TakeFromPrefixes();
   void SetShare(Active* active, double share);
   void Step(const Plan& plan);
-  // In one batch, or each by itself where nobody knows whose error it was.
+  // Steps all in one batch, or each by itself if an error cannot be attributed to one of them.
   void StepTogether(std::span<Active* const> who, bool reads_alone);
   void StepAlone(Active* active);
   void Appended(Active* active, const Status& status, double seconds);
   void Read(Active* active, const Status& status);
-  // What stopped a step before it changed anything.
+  // Handles an error that stopped a step before it changed anything.
   void Refused(Active* active, const Status& status);
   void NoteRefusal();
   // The next token of a job, or its end.
@@ -196,7 +196,7 @@ struct Driver::Impl {
   const Driver::Tell tell;
   const Clock::time_point origin = Clock::now();
 
-  // What follows belongs to the thread.
+  // The engine's thread owns the members below.
   std::vector<std::unique_ptr<Active>> actives;  // in order of arrival
   std::vector<JobUpdate> news;                   // of jobs that are over
   PrefixCache prefixes;

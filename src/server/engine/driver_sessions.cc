@@ -30,7 +30,7 @@ void Driver::Impl::Start(Active* active) {
   if (!begun.ok()) Finish(active, FinishReason::kError, begun);
 }
 
-// While others run it waits for them to end or to give way.
+// While other jobs run, it waits for them to end or to be parked.
 void Driver::Impl::NotBegun(Active* active, const Status& status) {
   const bool is_full = status.code() == StatusCode::kResourceExhausted;
   const std::optional<std::string>& key = active->job.prefix_key;
@@ -48,7 +48,7 @@ void Driver::Impl::NotBegun(Active* active, const Status& status) {
 void Driver::Impl::Park(Active* active) {
   Status status = active->session->SetT0Floor(0);
   if (status.ok()) status = active->session->Park();
-  // Prefixes may take what it needs of T1.
+  // Cached prefixes may hold the room in T1 that it needs.
   while (status.code() == StatusCode::kResourceExhausted && TakeFromPrefixes()) {
     status = active->session->Park();
   }
@@ -95,7 +95,7 @@ bool Driver::Impl::BeginPrompt(Active* active) {
   }
   if (const PrefixSource source = FindPrefix(*active, prompt); source.num_tokens > 0) {
     if (TakePrefix(active, source, prompt)) return BringToT0(active);
-    // What is left of the session is good for nothing.
+    // The session is unusable after a failure.
     active->session.reset();
     auto opened = Open(active);
     if (!opened.ok()) {

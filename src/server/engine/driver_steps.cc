@@ -85,7 +85,7 @@ void Driver::Impl::StepAlone(Active* active) {
 void Driver::Impl::Appended(Active* active, const Status& status, double seconds) {
   active->pending.reset();
   shares.Charge(active->state.owner, CostOf(1, active->session->next_position()));
-  // What its policy decided waits for room; the token is there.
+  // The moves of its policy wait for room; the token was appended.
   const bool waits = status.code() == StatusCode::kResourceExhausted;
   if (waits) NoteRefusal();
   active->generation->Appended(waits ? OkStatus() : status, seconds);
@@ -214,10 +214,10 @@ void Driver::Impl::Checkpoint(Active* active) {
   record.answer = active->answer;
   record.sampler = SavedState(*active->job.sampler);
   record.thought_tokens += active->thought_tokens;
-  // Where it fails, the next one is tried in its turn.
+  // If saving fails, the next checkpoint is tried in its turn.
   Result<SavedSession> saved = SessionShelf::Save(active->session.get(), work, std::move(record));
   if (!saved.ok()) return;
-  // It takes the place of one that nobody has taken yet.
+  // It replaces a saved file that the keeper has not taken yet.
   if (active->update.saved.has_value()) std::remove(active->update.saved->file.c_str());
   active->update.saved = *std::move(saved);
   active->has_news = true;

@@ -1,7 +1,7 @@
-// How much of the engine's work each owner of requests has had while somebody waited, so that the
-// one who had least goes first: fair queueing in cost. An owner waits that has a request which is
-// not decoding yet. Work that was not asked for is not saved up: who begins to wait starts level
-// with the one of the others who wait that had least. Once nobody waits, all start anew.
+// The engine's work for each owner of requests while requests waited, so that the owner with the
+// least work goes first: fair queueing by cost. An owner waits that has a request which is not
+// decoding yet. Unused work is not saved up: an owner that begins to wait starts level with the
+// waiting owner that had least. When no request waits, all counts start from zero.
 #ifndef EBB_SERVER_ENGINE_FAIR_SHARES_H_
 #define EBB_SERVER_ENGINE_FAIR_SHARES_H_
 
@@ -29,7 +29,7 @@ class FairShares {
   void Charge(OwnerId owner, double cost) {
     if (!waiting_.empty()) served_[owner] += cost;
   }
-  // What `owner` has had, to be compared with others.
+  // Returns the work of `owner`, to be compared with other owners'.
   [[nodiscard]] double served(OwnerId owner) const {
     const auto found = served_.find(owner);
     return found == served_.end() ? 0 : found->second;

@@ -46,7 +46,7 @@ TEST(FairShares, OnceNobodyWaitsAllStartAnew) {
   EXPECT_EQ(shares.served(1), 0);
   shares.SetWaiting({2});
   shares.Charge(2, 3);
-  // Others wait than before: nobody is owed anything.
+  // Other owners wait than before: none is owed work.
   shares.SetWaiting({1});
   EXPECT_EQ(shares.served(2), 0);
 }

@@ -1,5 +1,4 @@
-// What a server counts and measures: figures of the engine's thread, for /metrics and for
-// predictions.
+// Counters and measurements of the engine's thread, for /metrics and for predictions.
 #ifndef EBB_SERVER_ENGINE_FIGURES_H_
 #define EBB_SERVER_ENGINE_FIGURES_H_
 

@@ -1,5 +1,5 @@
-// A request as the engine's thread sees it, and what it tells about it: tokens in, text out. It
-// knows nothing of JSON and connections.
+// A request as the engine's thread sees it, and its updates: tokens in, text out. It knows nothing
+// of JSON and connections.
 #ifndef EBB_SERVER_ENGINE_JOB_H_
 #define EBB_SERVER_ENGINE_JOB_H_
 
@@ -91,7 +91,7 @@ struct JobEnd {
   std::optional<SessionEnd> session = {};
 };
 
-// What is new about a job since the last update.
+// The changes of a job since the last update.
 struct JobUpdate {
   JobId id = 0;
   bool accepted = false;  // it waits for its turn, and will be answered

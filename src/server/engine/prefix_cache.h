@@ -1,10 +1,11 @@
-// Prompts that were read, kept for prompts that begin alike. A prefix is the session that read it,
-// which nobody steps any more: who takes its rows holds its pages together with it, and what a hit
-// gives has the bits of reading anew (ebb/generate.h).
+// Prompts that were read, kept for prompts that begin alike. A prefix is the session that read it
+// and is not stepped any more: a session that takes its rows shares its pages, and the rows of a
+// hit have the bits of reading the prompt again (ebb/generate.h).
 //
-// Prefixes are found by their key and their tokens, which are compared one by one: what belongs to
-// another key is never found. They go, those that were used longest ago first, when they take more
-// than they may; when requests need their room they sink to T1 before they go.
+// Prefixes are found by their key and their tokens, which are compared one by one: a prefix of
+// another key is never found. The cache evicts prefixes, least recently used first, when they take
+// more than their limit; when requests need their room, it demotes prefixes to T1 before it evicts
+// them.
 //
 // Thread safety: none; it belongs to the engine's thread.
 #ifndef EBB_SERVER_ENGINE_PREFIX_CACHE_H_
@@ -27,7 +28,7 @@ namespace ebb::server {
 // Prompts of different keys have nothing in common: another salt, or sessions of other options.
 [[nodiscard]] std::string PrefixKey(std::string_view salt, const SessionOptions& session);
 
-// Who has the beginning of a prompt; num_tokens 0: nobody.
+// The session that has the beginning of a prompt; num_tokens 0: there is none.
 struct PrefixSource {
   Session* session = nullptr;
   size_t num_tokens = 0;
@@ -47,8 +48,9 @@ class PrefixCache {
   // until the next call of any other function.
   [[nodiscard]] PrefixSource Find(std::string_view key, std::span<const Token> prompt);
   // Keeps the first `num_tokens` tokens of the session, its prompt, and gives back the rows behind
-  // them. Nothing is kept of what nobody could take, or what another prefix has already.
-  // `unstored_since`: the time in seconds for NextUnstored(); nothing for a prompt that is stored.
+  // them. A prefix that no other session could take, or that another prefix contains already, is
+  // not kept. `unstored_since`: the time in seconds for NextUnstored(); nothing for a prompt that
+  // is stored.
   void Keep(std::string key, size_t num_tokens, std::unique_ptr<Session> session,
             std::optional<double> unstored_since = {});
 
@@ -69,8 +71,7 @@ class PrefixCache {
 
   [[nodiscard]] uint64_t most_bytes() const { return most_bytes_; }
   [[nodiscard]] size_t size() const { return prefixes_.size(); }
-  // Counted at the last change. Pages that k sessions hold count as a kth: what is in use anyway
-  // costs the less.
+  // Counted at the last change. Pages that k sessions hold count as a kth.
   [[nodiscard]] uint64_t bytes();
 
  private:
@@ -84,7 +85,8 @@ class PrefixCache {
 
   uint64_t most_bytes_;
   std::list<Prefix> prefixes_;  // the one that was used last comes first
-  // The bytes of `prefixes_`; nothing: they have changed, or somebody may hold other pages of them.
+  // The bytes of `prefixes_`; nothing: the prefixes have changed, or other sessions may share other
+  // pages of them.
   std::optional<uint64_t> bytes_ = 0;
 };
 

@@ -17,7 +17,7 @@ namespace {
 // go to and fro with every token.
 constexpr double kShareStep = 1.0 / 8;
 constexpr double kGrowth = 1.0 / 4;
-// A request that was parked so often is parked again only when nobody else can be.
+// A request that was parked so often is parked again only when no other one can be.
 constexpr int kManyParks = 3;
 
 // One job while a plan is made.
@@ -127,7 +127,7 @@ class Planner {
     }
   }
 
-  // False: nobody has more than the least.
+  // Returns false if no request has more than its least part.
   bool HalveShares() {
     bool any = false;
     for (Entry& entry : entries_) {
@@ -150,13 +150,14 @@ class Planner {
     entries_.erase(std::next(last).base());
   }
 
-  // What it takes of T0 to let it begin or go on. Whoever goes on must not be in the way soon.
+  // Returns the bytes of T0 that a request needs to begin or go on. A request that goes on must not
+  // need to be parked again soon.
   [[nodiscard]] static uint64_t NeededT0(const Entry& entry) {
     const JobState& job = *entry.job;
     return job.phase == Phase::kWaiting ? job.start_bytes
                                         : std::max(job.least_bytes, job.start_bytes);
   }
-  // What a job holds at the least that runs, perhaps from this plan on.
+  // Returns the least bytes that a job holds while it runs, perhaps from this plan on.
   [[nodiscard]] static uint64_t LeastOf(const Entry& entry) {
     return entry.phase == entry.job->phase ? entry.job->least_bytes : NeededT0(entry);
   }
@@ -247,7 +248,7 @@ class Planner {
     }
   }
 
-  // One share for all, of what the least parts leave.
+  // Gives all requests one share of the memory that the least parts leave.
   void SetShares() {
     if (state_.machine.t0_bytes == kNoCap) return;
     uint64_t least = 0, elastic = 0;
@@ -287,7 +288,7 @@ class Planner {
   }
 
   void Step() {
-    // What was foreseen for those that begin is not work that was done.
+    // The work predicted for requests that begin has not been done yet.
     for (const Entry& entry : entries_) served_[entry.job->owner] = entry.job->served;
     const Entry* reader = nullptr;
     for (const Entry& entry : entries_) {

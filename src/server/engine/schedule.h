@@ -1,19 +1,19 @@
-// What a server does next, as a pure function of what it has: which requests begin, give up T0,
+// The next action of a server, as a pure function of its state: which requests begin, give up T0,
 // rest and go on, and which tokens are computed. No clock, no engine and no memory is touched here,
 // so that a trace can be replayed.
 //
 // Turns: requests of a lower `priority` begin first. Among equals a parked one goes on before
-// others begin; then comes the owner who has had least of the work (FairShares), and of one owner's
-// the one that came first. Whoever waits rises a priority every kAgeSeconds, up to the lowest
-// number of all that are there, so that nobody starves. Prompts are read in the same order.
+// others begin; then comes the owner with the least work (FairShares), and of one owner's the one
+// that came first. A waiting request rises one priority every kAgeSeconds, up to the lowest number
+// of all that are there, so that none starves. Prompts are read in the same order.
 //
-// Urgency: of those that run, a lower `priority` is more urgent, among equals who came first. Who
-// is less urgent gives way first when memory is short, whatever its owner has had.
+// Urgency: of those that run, a lower `priority` is more urgent, among equals the one that came
+// first. The least urgent request is parked first when memory is short, whatever its owner's work.
 //
-// Memory: what a request holds of T0 consists of a least part (its prompt, its window, what comes
-// until the policy's next decision), and an elastic one, whose rows T1 holds as well as T0. All
-// elastic parts shrink alike before anybody has to rest, and only T0's share changes, so that no
-// bit of any answer does.
+// Memory: a request's part of T0 consists of a least part (its prompt, its window, the tokens until
+// the policy's next decision), and an elastic one, whose rows T1 holds as well as T0. All elastic
+// parts shrink alike before any request is parked, and only T0's share changes, so that no bit of
+// any answer does.
 #ifndef EBB_SERVER_ENGINE_SCHEDULE_H_
 #define EBB_SERVER_ENGINE_SCHEDULE_H_
 
@@ -30,7 +30,7 @@ namespace ebb::server {
 
 using JobId = uint64_t;
 
-// In which a request that waits rises by one priority.
+// Seconds of waiting that raise a request's priority by one.
 inline constexpr double kAgeSeconds = 20;
 
 enum class Phase {
@@ -87,7 +87,7 @@ struct MachineState {
   uint64_t t2_bytes = kNoCap;
   size_t most_running = std::numeric_limits<size_t>::max();
   bool t0_refused = false;  // the last step found no room in T0
-  // A request that should have begun found none; nobody has ended since.
+  // A request that should have begun found no room, and none has ended since.
   bool start_refused = false;
   // As measured.
   double seconds_per_prompt_token = 0;
@@ -100,7 +100,7 @@ struct State {
 };
 
 enum class EndReason {
-  kCancelled,  // whoever asked has gone
+  kCancelled,  // the client has disconnected
   kDeadline,
   kNoRoom,  // it runs alone, and T0 holds no more of it
 };

@@ -214,7 +214,7 @@ TEST(ScheduleFairness, APromptIsReadBesideThoseOfAnotherOwner) {
   machine.RunToTheEnd();
   constexpr double kAlone = kLength / Machine::kPiece;
   EXPECT_LE(machine.ended().at(11), 7 + 2 * kAlone + 3);
-  // Those of one owner are read one after the other.
+  // The prompts of one owner are read one after the other.
   EXPECT_LE(machine.ended().at(1), 2 * kAlone + 3);
   EXPECT_GE(machine.ended().at(2), 2 * kAlone);
 }
@@ -269,7 +269,7 @@ int Aged(const JobState& job, int lowest) {
   return std::max(lowest, job.priority - static_cast<int>(job.waited / kAgeSeconds));
 }
 
-// Whatever comes: no place stays empty while somebody waits, nobody begins before one of a lower
+// Whatever arrives: no place stays empty while a request waits, none begins before one of a lower
 // priority, and the order in which requests are written down does not matter.
 TEST(ScheduleFairness, RandomTracesKeepTheInvariants) {
   for (uint64_t seed = 0; seed < 30; ++seed) {

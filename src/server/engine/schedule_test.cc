@@ -299,8 +299,8 @@ class Simulation {
     }
   }
 
-  // Every request that may run takes part; the least parts stay within the cap; whoever is most
-  // urgent of those that run is never parked. False: something did not hold.
+  // Every request that may run takes part; the least parts stay within the cap; the most urgent
+  // request that runs is never parked. Returns false if one of these does not hold.
   bool Run() {
     for (int round = 0; round < 100'000 && !state_.jobs.empty(); ++round) {
       for (JobState& job : state_.jobs) {

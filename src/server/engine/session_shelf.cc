@@ -32,7 +32,7 @@ bool HasT1(const SessionOptions& options) {
   return tiers.has_value() && tiers->t1 != T1Place::kNone && !options.lossless.has_value();
 }
 
-// What it gave up while it rested, or while others needed it.
+// Takes back the memory that the session gave up while it rested, or while others needed it.
 Status TakeMemoryBack(Session* session, const SessionOptions& options) {
   if (options.t0_floor_bytes > 0) {
     EBB_RETURN_IF_ERROR(session->SetT0Floor(options.t0_floor_bytes));

@@ -17,9 +17,9 @@ namespace ebb::server {
 
 class SessionShelf {
  public:
-  // The session of `work`, rolled back to where its turn begins; where it fails, what is kept stays
-  // there. `trouble` is set where the session itself is to blame. Errors: those of OpenSession(),
-  // ResumeSession(), Session::SetT0Floor() and SetT0Share().
+  // The session of `work`, rolled back to where its turn begins; on failure a kept session stays on
+  // the shelf. `trouble` is set where the session itself is to blame. Errors: those of
+  // OpenSession(), ResumeSession(), Session::SetT0Floor() and SetT0Share().
   [[nodiscard]] Result<std::unique_ptr<Session>> Open(Engine* engine, const SessionOptions& options,
                                                       const SessionWork& work,
                                                       SessionTrouble* trouble);

@@ -1,4 +1,4 @@
-// What a session adds to a job, and what the engine's thread tells of it.
+// The part of a job that concerns its session, and the engine's reports of it.
 #ifndef EBB_SERVER_ENGINE_SESSION_WORK_H_
 #define EBB_SERVER_ENGINE_SESSION_WORK_H_
 
@@ -15,7 +15,7 @@
 namespace ebb::server {
 
 struct SessionWork {
-  // Where its rows are: with the driver, under this number; else in this file; else nowhere yet.
+  // The place of its rows: with the driver, under this number; else in this file; else nowhere yet.
   std::optional<uint64_t> resting = {};
   std::string file = {};
   // The owner, tag and length that the file must have (SessionRecord::file_tag, num_tokens).
@@ -31,7 +31,7 @@ struct SessionWork {
   int checkpoint_every = 0;  // tokens of an answer; 0: it is saved at its end alone
 };
 
-// A file of Driver's, whoever takes it removes it.
+// A file that the driver wrote. The component that takes it removes it.
 struct SavedSession {
   std::string file;
   SessionRecord record;

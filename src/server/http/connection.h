@@ -101,7 +101,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Tells input, and that the peer has closed.
   void WatchInput();
   void OnInput();
-  // Where input waits, so that nothing else tells that the peer has closed.
+  // Watches for the peer's close while unread input waits: no other event reports it then.
   void WatchPeer();
   void Send(HttpAnswer answer);
   void Stream(HttpAnswer answer, std::function<std::string()> take);
@@ -111,7 +111,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnWritten();
   // The answer is out.
   void EndAnswer();
-  // Waits until the peer has read what was sent last, so that it is not lost with what the peer
+  // Waits until the peer has read the last answer, so that it is not lost with input that the peer
   // still sends.
   void Drain();
   void ThrowInputAway();
@@ -146,7 +146,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool watching_ = false;
   bool keep_alive_ = true;
   bool head_only_ = false;
-  bool ends_unheard_ = false;  // with what is being written
+  bool ends_unheard_ = false;  // after the answer that is being written
   bool is_http_1_0_ = false;
   std::string out_;  // being written; in the end, read to be thrown away
   size_t written_ = 0;

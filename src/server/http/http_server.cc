@@ -60,7 +60,8 @@ void HttpServer::Impl::Accept() {
   for (size_t i = 0; i < is_accepting.size(); ++i) AcceptAt(i);
 }
 
-// Where several addresses are listened on, each may take one connection beyond the most.
+// Accepts connections at one address. Each of several addresses may take one connection beyond the
+// most.
 void HttpServer::Impl::AcceptAt(size_t index) {
   if (is_accepting[index] || shared->stopping) return;
   if (shared->num_connections >= shared->limits.most_connections) return;

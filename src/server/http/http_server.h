@@ -2,8 +2,8 @@
 // answers or streams of server-sent events. It knows nothing of models and JSON: a handler makes
 // the answers.
 //
-// A slow reader costs no memory here: what is to be streamed is asked for when the connection can
-// take it (Reply::Stream), so that it gathers wherever it comes from.
+// A slow reader costs no memory here: the connection asks for streamed data when it can take it
+// (Reply::Stream), so that it gathers at its source.
 #ifndef EBB_SERVER_HTTP_HTTP_SERVER_H_
 #define EBB_SERVER_HTTP_HTTP_SERVER_H_
 
@@ -112,13 +112,14 @@ class HttpServer {
  public:
   // All are called on the server's thread; they must not block or throw.
   struct Handler {
-    // A request has come, or what is refused as none: may set its `watcher`. May be null.
+    // Called when a request, or input that is refused as none, has come; may set its `watcher`. May
+    // be null.
     std::function<void(HttpRequest* request)> begin;
-    // Before a body is read: what is sent instead of reading it, and the connection ends; nothing:
-    // the request goes on. May be null.
+    // Called before a body is read. Returns an answer that is sent instead of reading it, after
+    // which the connection ends; nothing: the request goes on. May be null.
     std::function<std::optional<HttpAnswer>(HttpRequest* request)> admit;
     std::function<void(HttpRequest, std::shared_ptr<Reply>)> handle;
-    // What is sent instead of a request that goes beyond limits or is none. `request`: as far as
+    // Returns the answer to input that goes beyond limits or is no request. `request`: as far as
     // its header was understood.
     std::function<HttpAnswer(const HttpRequest& request, int status, std::string_view message)>
         refuse;

@@ -12,7 +12,7 @@ struct RequestTarget {
   // Without the query. Percent-encoded letters, digits, '-', '.', '_' and '~' are decoded, since
   // they mean the same as the characters themselves (RFC 3986, 6.2.2.2); others stay encoded.
   std::string path;
-  // Of the absolute form, "http://localhost:8080/v1/models", whose host counts in place of the
+  // The host of the absolute form, "http://localhost:8080/v1/models", which counts in place of the
   // header Host; empty: the target has another form.
   std::string authority = {};
 };

@@ -1,8 +1,8 @@
-// The page at / and what feeds it: what is there as JSON, once or as events while somebody watches,
+// The page at / and its data: the server's state as JSON, once or as events while a page is open,
 // and the fate of each token of one request.
 //
-// Privacy: requests are named by their number alone, which opens nothing; text is told only where
-// the server was started with that (DashboardMode).
+// Privacy: requests are named by their number alone, which opens nothing; text is shown only if the
+// server was started with that (DashboardMode).
 //
 // Thread safety: all members belong to the thread of connections.
 #ifndef EBB_SERVER_MONITORING_DASHBOARD_H_
@@ -25,14 +25,14 @@
 
 namespace ebb::server {
 
-// What the dashboard says about the server itself.
+// The dashboard's facts about the server itself.
 struct DashboardSetting {
   DashboardMode mode = DashboardMode::kFigures;
   std::string model_id;
   double max_stall_seconds = 0;
 };
 
-// Where it looks. `tell` is called on the thread of connections, soon or never.
+// The sources of its data. `tell` is called on the thread of connections, soon or never.
 struct DashboardSource {
   std::function<void(std::function<void(Snapshot)> tell)> look;
   std::function<void(JobId, std::function<void(std::optional<TokenFates>)> tell)> trace;
@@ -53,7 +53,7 @@ class Dashboard {
   [[nodiscard]] size_t num_watchers() const { return watchers_.size(); }
 
  private:
-  // A stream of events. What was not taken yet gives way to what is newer.
+  // A stream of events. A newer event replaces one that was not taken yet.
   struct Watcher {
     std::shared_ptr<Reply> reply;
     std::string next;

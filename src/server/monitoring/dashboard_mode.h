@@ -5,7 +5,7 @@
 
 namespace ebb::server {
 
-// What the dashboard, and what it is fed from, shows to whoever can connect.
+// The data that the dashboard and its endpoints show to every client that can connect.
 enum class DashboardMode : uint8_t {
   kOff,
   kFigures,  // memory, requests and the tiers of their tokens, never a word of them

@@ -87,7 +87,7 @@ TEST_F(DashboardTest, NothingIsDoneWhileNobodyWatches) {
   later_();
   EXPECT_EQ(num_looks_, 1);
   EXPECT_EQ(dashboard_->num_watchers(), 0u);
-  // And again, once somebody comes.
+  // And again, once a client comes.
   (void)Get("/v1/ebb/events");
   EXPECT_EQ(num_looks_, 2);
 }

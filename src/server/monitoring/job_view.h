@@ -1,5 +1,5 @@
-// What a job looks like to whoever watches: how far it is, where its rows are, and the fate of each
-// of its tokens. Taken between steps, on the engine's thread.
+// The view of a job for the dashboard: how far it is, where its rows are, and the fate of each of
+// its tokens. Taken between steps, on the engine's thread.
 #ifndef EBB_SERVER_MONITORING_JOB_VIEW_H_
 #define EBB_SERVER_MONITORING_JOB_VIEW_H_
 
@@ -15,7 +15,7 @@
 
 namespace ebb::server {
 
-// What was generated of a job so far.
+// The text that was generated for a job so far.
 struct JobProgress {
   size_t generated_tokens = 0;
   size_t thought_tokens = 0;  // of them, up to the last one that brought a piece of the thought

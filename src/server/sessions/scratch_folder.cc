@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "ebb-sessions-";
 constexpr const char* kLock = "lock";
 
-// -1: somebody else holds it, or it cannot be opened.
+// Returns -1 if another process holds it, or if it cannot be opened.
 int Lock(const fs::path& folder, int flags) {
   const int fd = open((folder / kLock).c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
@@ -32,14 +32,14 @@ int Lock(const fs::path& folder, int flags) {
   return -1;
 }
 
-// Whether `fd` is the lock that lies in the folder, which may have been removed and made anew.
+// Whether `fd` is the lock that lies in the folder, which may have been removed and created again.
 bool IsLockOf(const fs::path& folder, int fd) {
   struct stat opened = {}, named = {};
   return fstat(fd, &opened) == 0 && stat((folder / kLock).c_str(), &named) == 0 &&
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-// Folders whose lock nobody holds.
+// Removes folders whose lock no process holds.
 void RemoveLeftovers(const fs::path& parent) {
   std::error_code error;
   for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {

@@ -3,7 +3,8 @@
 //    request fetches it or may change it.
 // 2. Each file in `scratch` has a name of its own (NewScratchPath) and belongs to one use, one
 //    write or one unsaved session, which removes it.
-// 3. A job that was begun ends once: what it saved is written first, then its end is delivered.
+// 3. A job that was begun ends once: the session that it saved is written first, then its end is
+// delivered.
 #include "src/server/sessions/session_keeper.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ using store::SessionName;
 
 constexpr double kMostBackOff = 60;      // seconds
 constexpr double kSweepEvery = 3600;     // seconds
-constexpr double kAskAgainAfter = 0.05;  // seconds, for a lease that somebody else has
+constexpr double kAskAgainAfter = 0.05;  // seconds, for a lease that another server has
 
 Clock::duration Seconds(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -150,7 +151,7 @@ void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
   }
   const auto& use = std::get<std::shared_ptr<SessionUse>>(result);
   holding->use = use;
-  // Somebody else may have changed it: once more, as long as there is time.
+  // Another server may have changed it: tries once more, as long as there is time.
   if (holding->is_lost) {
     Drop(holding);
     waiting.push_back(entry);
@@ -177,7 +178,7 @@ void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
   entry->then(use);
 }
 
-// What could not be saved is the newest there is.
+// The state that could not be saved is the newest.
 void SessionKeeper::Impl::Adopt(const Waiting& entry, const Holding& found) {
   const SessionUse& old = *found->use;
   if (old.traits.policy != entry->traits.policy || old.traits.tiers != entry->traits.tiers) {
@@ -286,7 +287,7 @@ void SessionKeeper::Impl::Conclude(const Holding& holding) {
   } else {
     Rest(holding, end.resting);
   }
-  // Behind what is being taken just now.
+  // Runs after the update that is being taken now.
   hooks.post([this, last = std::make_shared<JobUpdate>(std::move(update))] {
     hooks.deliver(std::move(*last));
   });
@@ -308,7 +309,7 @@ void SessionKeeper::Impl::Rest(const Holding& holding, std::optional<uint64_t> r
   UpdateClock();
 }
 
-// Somebody else has the lease: what is here of the session is old.
+// Another server has the lease: the copies of the session here are old.
 void SessionKeeper::Impl::Lose(const Holding& holding) {
   ++counted.lost;
   holding->is_lost = true;

@@ -34,7 +34,7 @@ struct SessionKeeperOptions {
   size_t most_resting = 32;     // in memory
 };
 
-// What a session must have in common with a request, as text.
+// The properties that a session must have in common with a request, as text.
 struct SessionTraits {
   std::string model;
   std::string policy;
@@ -78,8 +78,8 @@ class SessionKeeper {
   void Enter(const store::SessionName& name, const SessionTraits& traits, Entered then);
   // No job came of it.
   void Leave(const std::shared_ptr<SessionUse>& use);
-  // `work` gets what the driver needs, and updates of the job are to be given to Take(). False: the
-  // lease has been lost meanwhile, so the job is to be cancelled as soon as the driver has it.
+  // Fills in `work` for the driver; updates of the job must be given to Take(). False: the lease
+  // has been lost meanwhile, so the job is to be cancelled as soon as the driver has it.
   [[nodiscard]] bool Begin(const std::shared_ptr<SessionUse>& use, JobId job, SessionWork* work);
   // Takes the session's part out of an update, and its end, which is delivered later. False: it is
   // of no job that was begun here.
@@ -98,8 +98,8 @@ class SessionKeeper {
 
   // From another thread: until all that has ended is saved or could not be, at most `seconds`.
   void WaitUntilSaved(double seconds);
-  // From another thread: what is under way ends, and then nothing is posted any more. The thread of
-  // connections must still run.
+  // Called from another thread: waits for operations under way; nothing is posted after it. The
+  // thread of connections must still run.
   void Stop();
 
  private:

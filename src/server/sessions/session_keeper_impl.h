@@ -1,9 +1,9 @@
-// What a SessionKeeper remembers. In `held` are the sessions whose leases this server has; one
-// leaves it when no request uses it and the store has all that was changed, or when the lease was
-// lost. One write of a session is under way at a time; the newest state waits in `next` or
-// `unsaved`. Members from `mutex` to `is_stopped` are shared with the clock's thread and
-// WaitUntilSaved(); `store`, `hooks` and `scratch` are used on threads of the store too; all else
-// belongs to the thread of connections.
+// The state of a SessionKeeper. In `held` are the sessions whose leases this server has; one leaves
+// it when no request uses it and the store has all that was changed, or when the lease was lost.
+// One write of a session is under way at a time; the newest state waits in `next` or `unsaved`.
+// Members from `mutex` to `is_stopped` are shared with the clock's thread and WaitUntilSaved();
+// `store`, `hooks` and `scratch` are used on threads of the store too; all else belongs to the
+// thread of connections.
 #ifndef EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 #define EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 
@@ -71,7 +71,7 @@ struct SessionKeeper::Impl {
 
   void Enter(const Waiting& entry);
   void Acquired(const Waiting& entry, const Result<std::optional<store::Lease>>& lease);
-  // What `begun` is with all that the store has of it. On a thread of the store.
+  // Returns `begun` with all that the store has of it. Runs on a thread of the store.
   [[nodiscard]] ApiResult<std::shared_ptr<SessionUse>> Fetch(const SessionUse& begun,
                                                              const std::string& resting_generation);
   void Entered(const Waiting& entry, const Holding& held,
@@ -82,7 +82,7 @@ struct SessionKeeper::Impl {
   void Written(const Holding& held, SavedSession saved, const Result<store::Held>& outcome,
                const store::Manifest& manifest);
   void Conclude(const Holding& held);
-  // Nobody uses it any more; `resting`: where it rests in memory.
+  // Called when no request uses it any more; `resting`: its place in memory.
   void Rest(const Holding& held, std::optional<uint64_t> resting);
   void Lose(const Holding& held);
   void Drop(const Holding& held);

@@ -87,7 +87,7 @@ class SlowStore final : public FakeStore {
     const bool renewed = changed_.wait_for(
         lock, std::chrono::seconds(20), [&] { return num_renewals_ >= awaited_ * num_fetches_; });
     lock.unlock();
-    // What the keeper makes of the renewal is posted behind it.
+    // The keeper posts its reaction to the renewal after it.
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::ofstream(path) << "rows";
     return renewed ? OkStatus() : IoError("the lease was not renewed");

@@ -190,7 +190,7 @@ ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
 
 ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result, size_t num_calls) {
   Result<ChatMessage> message = AnswerMessage(prompt, result);
-  // What is in no format is content, as it was told.
+  // An answer in no known format is content, as it was sent.
   if (!message.ok()) {
     return {.role = "assistant", .content = result.text.substr(result.thought_bytes)};
   }

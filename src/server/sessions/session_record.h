@@ -1,6 +1,6 @@
-// What a server knows of a session besides its rows: the messages of both sides, the newest answer
-// as far as it came, and how the next request goes on from there. Pure; docs/user/serve.md tells
-// the rules to those who write clients.
+// A server's record of a session besides its rows: the messages of both sides, the newest answer as
+// far as it came, and how the next request goes on from there. Pure; docs/user/serve.md tells the
+// rules to those who write clients.
 //
 // The session's tokens are the truth: messages that it has read are never read again, and what a
 // client sends of them is only compared.
@@ -52,7 +52,7 @@ struct SessionRecord {
 // Errors: Corrupt.
 [[nodiscard]] Result<SessionRecord> DecodeRecord(std::string_view bytes);
 
-// What a request asks of a session.
+// A request's wishes of a session.
 struct TurnWanted {
   enum class Kind {
     kNew,       // an answer to `messages`, behind the newest answer, cut off or not
@@ -63,8 +63,8 @@ struct TurnWanted {
   Kind kind = Kind::kNew;
   std::vector<ChatMessage> messages = {};
 };
-// By the messages that a client sends. Errors: 409, when they are neither a continuation of what
-// the session holds nor new messages alone; 400, when there is nothing to answer.
+// Compares a client's messages with the record. Errors: 409, when they neither continue the
+// session's messages nor are new messages alone; 400, when there is nothing to answer.
 [[nodiscard]] ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
                                                     std::span<const ChatMessage> messages);
 
@@ -73,8 +73,8 @@ struct TurnWanted {
 [[nodiscard]] ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result,
                                      size_t num_calls);
 
-// The record with the newest turn, which is over or given up, among those before it.
-// cut_off: what the newest answer says, where it is not over.
+// The record with the newest turn, which is over or given up, among those before it. cut_off: the
+// text of the newest answer, if it is incomplete.
 [[nodiscard]] SessionRecord WithTurnEnded(SessionRecord record, const ChatMessage& cut_off);
 
 }  // namespace ebb::server

@@ -1,4 +1,4 @@
-// Requests about sessions: what the store knows of them, and copies.
+// Requests about sessions: lists them from the store, and copies and removes them.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ HttpAnswer ListIn(SessionStore& store, const std::string& tenant) {
 
 HttpAnswer DeleteIn(SessionStore& store, const SessionName& name, const Lease& lease) {
   const auto stored = store.Describe(name);
-  // What is damaged goes too.
+  // A damaged session is removed too.
   const bool is_there = stored.ok() ? stored->has_value()
                                     : stored.status().code() == StatusCode::kCorrupt ||
                                           stored.status().code() == StatusCode::kUnsupported;
@@ -149,7 +149,7 @@ void SessionKeeper::Delete(const SessionName& name, Answered then) {
     return then(ErrorAnswer(BusyError(name)));
   }
   if (holding != nullptr) {
-    // It could not be saved: its lease is here. Nobody writes it meanwhile.
+    // It could not be saved: its lease is here. No request writes it meanwhile.
     holding->is_writing = true;
     const auto remove = [impl, holding, name] {
       return DeleteIn(*impl->store, name, holding->use->lease);
@@ -161,7 +161,7 @@ void SessionKeeper::Delete(const SessionName& name, Answered then) {
                        if (holding->use->resting) impl->hooks.discard(*holding->use->resting);
                        impl->Release(holding->use->lease);
                        impl->Drop(holding);
-                       // What was never stored was there all the same.
+                       // A session that was never stored existed all the same.
                        then(answer.status == 404 ? JsonAnswer({{"id", holding->use->name.id},
                                                                {"object", "session.deleted"},
                                                                {"deleted", true}})

@@ -154,7 +154,7 @@ class TurnMaker {
       return ErrorFrom(Internal("an answer without tokens was stored"));
     }
     turn.goes_on = {.so_far = record_.answer, .sampler = record_.sampler};
-    // All of its text is told again.
+    // All of its text is sent again.
     turn.goes_on->so_far.text_bytes = 0;
     int& most = request_.generate.max_tokens;
     if (most >= 0) most = std::max(0, most - static_cast<int>(record_.answer.tokens.size()));

@@ -1,4 +1,4 @@
-// A request within a session: from its messages and what the session holds to a job.
+// A request within a session: makes a job from its messages and the session's record.
 #ifndef EBB_SERVER_SESSIONS_SESSION_TURN_H_
 #define EBB_SERVER_SESSIONS_SESSION_TURN_H_
 
@@ -15,16 +15,16 @@
 namespace ebb::server {
 
 struct PreparedTurn {
-  Prepared prepared;  // one job, or none where the answer is told again
-  // For an answer that is told again: what a job would tell.
+  Prepared prepared;  // one job, or none if the answer is sent again
+  // For an answer that is sent again: the update that a job would send.
   std::optional<JobUpdate> said = {};
 };
-// `record`: what the session holds. Applies the template and tokenizes: may take a second.
-// Errors: those of CompareMessages() and Prepare().
+// `record`: the session's messages. Applies the template and tokenizes: may take a second. Errors:
+// those of CompareMessages() and Prepare().
 //
-// New messages are what the template puts behind an answer: it is applied to all messages with a
-// mark in place of the last answer, and what stands behind the mark is read. So the session keeps
-// the answer as it was generated, with its thought.
+// The text of new messages is the template's text after an answer: the template is applied to all
+// messages with a mark in place of the last answer, and the session reads the text behind the mark.
+// So the session keeps the answer as it was generated, with its thought.
 [[nodiscard]] ApiResult<PreparedTurn> PrepareTurn(const Model& model, CompletionRequest request,
                                                   const SessionRecord& record);
 
@@ -38,7 +38,7 @@ struct PreparedTurn {
 // with its own last answer. Errors: 400 (the client asks by name to continue it).
 [[nodiscard]] std::optional<ApiError> TakeBegunAnswer(CompletionRequest* request);
 
-// What must be alike for a session to go on, as text.
+// Describes the options that must be equal for a session to go on, as text.
 [[nodiscard]] std::string DescribePolicy(const SessionOptions& options);
 [[nodiscard]] std::string DescribeTiers(const SessionOptions& options);
 
