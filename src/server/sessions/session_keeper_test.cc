@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -57,7 +58,7 @@ class FakeStore : public store::SessionStore {
   Status Sweep() override { return OkStatus(); }
 };
 
-// Holds one session. A fetch lasts until the lease has been renewed `awaited` times.
+// Holds one session. A fetch lasts until the keeper has handled `awaited` renewals of the lease.
 class SlowStore final : public FakeStore {
  public:
   explicit SlowStore(int awaited) : awaited_(awaited) {}
@@ -70,8 +71,8 @@ class SlowStore final : public FakeStore {
   }
   Result<Held> Renew(const Lease&) override {
     const std::lock_guard lock(mutex_);
+    renewing_thread_ = std::this_thread::get_id();
     ++num_renewals_;
-    changed_.notify_all();
     if (num_renewals_ != lost_at_) return Held::kYes;
     is_held_ = false;
     return Held::kNo;
@@ -84,13 +85,23 @@ class SlowStore final : public FakeStore {
   Status Get(const Manifest&, const std::string& path) override {
     std::unique_lock lock(mutex_);
     ++num_fetches_;
-    const bool renewed = changed_.wait_for(
-        lock, std::chrono::seconds(20), [&] { return num_renewals_ >= awaited_ * num_fetches_; });
+    const bool renewed = changed_.wait_for(lock, std::chrono::seconds(20),
+                                           [&] { return num_handled_ >= awaited_ * num_fetches_; });
     lock.unlock();
-    // The keeper posts its reaction to the renewal after it.
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::ofstream(path) << "rows";
     return renewed ? OkStatus() : IoError("the lease was not renewed");
+  }
+  // Returns the keeper's work. Work that the thread of renewals posts counts as a handled renewal
+  // once it has run.
+  std::function<void()> Counted(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    if (std::this_thread::get_id() != renewing_thread_) return work;
+    return [this, work = std::move(work)] {
+      work();
+      const std::lock_guard handled(mutex_);
+      ++num_handled_;
+      changed_.notify_all();
+    };
   }
   // The lease is lost by this renewal; 0: by none.
   void LoseAt(int renewal) { lost_at_ = renewal; }
@@ -104,29 +115,32 @@ class SlowStore final : public FakeStore {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_held_ = false;
-  int epoch_ = 0, num_renewals_ = 0, num_fetches_ = 0, lost_at_ = 0;
+  std::thread::id renewing_thread_;
+  int epoch_ = 0, num_renewals_ = 0, num_handled_ = 0, num_fetches_ = 0, lost_at_ = 0;
 };
 
 class SessionKeeperTest : public testing::Test {
  protected:
   using Entered = ApiResult<std::shared_ptr<SessionUse>>;
 
-  void Start(int awaited, int lost_at = 0) {
+  void Start(int awaited, int lost_at = 0, double lease_seconds = kLeaseSeconds) {
     auto slow = std::make_unique<SlowStore>(awaited);
     store_ = slow.get();
     store_->LoseAt(lost_at);
-    StartWith(std::move(slow));
+    StartWith(std::move(slow), lease_seconds);
   }
-  void StartWith(std::unique_ptr<store::SessionStore> store) {
+  void StartWith(std::unique_ptr<store::SessionStore> store, double lease_seconds = kLeaseSeconds) {
     SessionKeeperOptions options;
-    options.limits.lease = kLeaseSeconds;
-    auto keeper = SessionKeeper::Create(
-        std::move(store), options,
-        {.post =
-             [this](std::function<void()> work) { boost::asio::post(thread_, std::move(work)); },
-         .discard = [](uint64_t) {},
-         .cancel = [](JobId) {},
-         .deliver = [](JobUpdate) {}});
+    options.limits.lease = lease_seconds;
+    const auto post = [this](std::function<void()> work) {
+      if (store_ != nullptr) work = store_->Counted(std::move(work));
+      boost::asio::post(thread_, std::move(work));
+    };
+    auto keeper = SessionKeeper::Create(std::move(store), options,
+                                        {.post = post,
+                                         .discard = [](uint64_t) {},
+                                         .cancel = [](JobId) {},
+                                         .deliver = [](const JobUpdate&) {}});
     ASSERT_TRUE(keeper.ok()) << keeper.status().ToString();
     keeper_ = *std::move(keeper);
   }
@@ -171,7 +185,8 @@ TEST_F(SessionKeeperTest, AnotherRequestWaitsWhileASessionIsFetched) {
 }
 
 TEST_F(SessionKeeperTest, WhatWasFetchedUnderALostLeaseIsFetchedAnew) {
-  Start(/*awaited=*/1, /*lost_at=*/1);
+  // A request waits a second longer than a lease lasts: long enough for a busy machine, too.
+  Start(/*awaited=*/1, /*lost_at=*/1, /*lease_seconds=*/3);
   auto first = Enter();
   EXPECT_EQ(EpochOf(&first), "2");
   EXPECT_EQ(store_->num_fetches(), 2);
