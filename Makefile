@@ -39,11 +39,10 @@ model: build
 demo: model
 	scripts/demo
 
-# Twice where needed: beside a load a terminal, a port or a child may not be ready in time.
 test: all model
-	cd build/release && $(CTEST) --repeat until-pass:2 -LE verify
+	cd build/release && $(CTEST) -LE verify
 
-# NATIVE=ON: for this machine's processor alone.
+# NATIVE=ON: for this machine's processor alone, ebb's kernels too.
 PREFIX ?= /usr/local
 NATIVE ?= OFF
 package: bootstrap
@@ -121,6 +120,7 @@ lint: bootstrap
 	@cmake --preset lint
 	clang-format --dry-run --Werror $(SOURCES)
 	scripts/check_layers
+	scripts/count_words
 	printf '%s\n' $(filter %.cc,$(SOURCES)) | \
 	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/lint
 

@@ -50,40 +50,110 @@ function(ebb_compile_by_folder target)
   endforeach()
 endfunction()
 
-# What the sources of the library, and the tests of its inside, see.
-add_library(ebb_internal INTERFACE)
-target_include_directories(ebb_internal INTERFACE ${EBB_ROOT})
-target_link_libraries(ebb_internal INTERFACE
-  ebb_options ebb_llama_chat llama ggml PkgConfig::hwy PkgConfig::liburing PkgConfig::xxhash
-  Boost::headers fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
-
 configure_file(${EBB_ROOT}/include/ebb/version.h.in ${CMAKE_BINARY_DIR}/generated/ebb/version.h)
 
-ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/(server|store)/" src/*.cc)
+# The symbols of a shared library are those of include/ebb, whose namespaces say so.
+set(library_kind STATIC)
 if(EBB_SHARED)
   set(library_kind SHARED)
-else()
-  set(library_kind STATIC)
+  set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+  set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 endif()
-# Where it is shared its symbols are those of include/ebb, whose namespaces say so.
 function(ebb_add_library name)
   add_library(${name} ${library_kind} ${ARGN})
-  string(REGEX REPLACE "^ebb_" "" alias ${name})
-  add_library(ebb::${alias} ALIAS ${name})
   set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   if(EBB_SHARED)
-    set_target_properties(${name} PROPERTIES
-      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
     target_link_options(${name} PRIVATE LINKER:--exclude-libs,ALL LINKER:--no-undefined)
   endif()
 endfunction()
-ebb_add_library(ebb ${sources} ${EBB_EMPTY_SOURCE})
-target_compile_features(ebb PUBLIC cxx_std_20)
-target_include_directories(ebb PUBLIC
-  $<BUILD_INTERFACE:${EBB_ROOT}/include> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated>
-  $<INSTALL_INTERFACE:include>)
-target_link_libraries(ebb PRIVATE ebb_internal)
+
+# The public headers.
+add_library(ebb_headers INTERFACE)
+target_compile_features(ebb_headers INTERFACE cxx_std_20)
+target_include_directories(ebb_headers INTERFACE ${EBB_ROOT}/include ${CMAKE_BINARY_DIR}/generated)
+
+# Shows the headers of one folder to `target` and to the targets that link it, under their usual names
+# (#include "src/kv/token_table.h"): the include path holds a link to that folder alone. So an include from a folder
+# whose target is not linked does not compile. Messages and debuggers name the files by their own paths.
+function(ebb_show_folder target folder)
+  set(tree ${CMAKE_BINARY_DIR}/generated/headers/${target})
+  cmake_path(GET folder PARENT_PATH parent)
+  file(MAKE_DIRECTORY ${tree}/${parent})
+  file(CREATE_LINK ${EBB_ROOT}/${folder} ${tree}/${folder} SYMBOLIC)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${tree}>)
+  target_compile_options(${target} PUBLIC
+    $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${tree}/=${EBB_ROOT}/>>)
+endfunction()
+
+# Compiles the headers that most sources include once, for targets with the same OPTIONS: REUSE_FROM.
+set(precompiled_headers <algorithm> <array> <cmath> <cstddef> <cstdint> <functional> <map> <memory> <optional> <span>
+  <string> <string_view> <utility> <vector> <fmt/format.h> <ebb/status.h> <ebb/types.h>)
+function(ebb_precompile name)
+  cmake_parse_arguments(arg "" "" "HEADERS;OPTIONS;LIBRARIES" ${ARGN})
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${EBB_EMPTY_SOURCE})
+  target_compile_options(${name} PRIVATE ${arg_OPTIONS})
+  target_link_libraries(${name} PRIVATE ebb_options ebb_headers fmt::fmt ${arg_LIBRARIES})
+  target_precompile_headers(${name} PRIVATE ${precompiled_headers} ${arg_HEADERS})
+endfunction()
+ebb_precompile(ebb_layers_pch)
+
+# ebb_add_layer(kv ebb_rows PRIVATE ...): the library ebb_kv, of the sources of src/kv. Targets that link it see
+# its headers, and those of the libraries that stand before PRIVATE.
+set(EBB_LAYERS "")
+function(ebb_add_layer name)
+  ebb_glob(sources "(_test|_fuzz)\\.cc$" src/${name}/*.cc)
+  add_library(ebb_${name} STATIC ${sources})
+  ebb_show_folder(ebb_${name} src/${name})
+  target_link_libraries(ebb_${name} PRIVATE ebb_options fmt::fmt PUBLIC ebb_headers ${ARGN})
+  target_precompile_headers(ebb_${name} REUSE_FROM ebb_layers_pch)
+  set(EBB_LAYERS ${EBB_LAYERS} ${name} PARENT_SCOPE)
+endfunction()
+ebb_add_layer(base PRIVATE ggml llama)
+ebb_add_layer(io ebb_base PRIVATE PkgConfig::hwy PkgConfig::liburing PkgConfig::xxhash)
+ebb_add_layer(attention ebb_base PkgConfig::hwy)
+ebb_add_layer(device ebb_base ggml)
+ebb_add_layer(policy ebb_base PRIVATE PkgConfig::hwy)
+ebb_add_layer(model ebb_base ggml PRIVATE ebb_llama_chat llama nlohmann_json::nlohmann_json PkgConfig::xxhash)
+ebb_add_layer(rows ebb_attention ebb_io ebb_device)
+ebb_add_layer(kv ebb_rows)
+# src/policy has functions of include/ebb/signals.h, which a step calls; its headers a step does not see.
+ebb_add_layer(step ebb_kv ebb_model $<LINK_ONLY:ebb_policy> PRIVATE nlohmann_json::nlohmann_json)
+ebb_add_layer(sequence ebb_step ebb_policy PRIVATE PkgConfig::xxhash)
+ebb_add_layer(lossless ebb_sequence PRIVATE PkgConfig::xxhash)
+ebb_add_layer(session ebb_lossless PRIVATE PkgConfig::xxhash)
+ebb_add_layer(generate ebb_session)
+ebb_add_layer(fit ebb_policy ebb_rows ebb_model)
+ebb_add_layer(benchmark ebb_kv ebb_model PRIVATE PkgConfig::xxhash)
+
+# The library: the objects of all layers where it is shared, a name for all layers where it is static.
+set(top_layers ebb_generate ebb_fit ebb_benchmark)
+if(EBB_SHARED)
+  list(TRANSFORM EBB_LAYERS REPLACE "(.+)" "$<TARGET_OBJECTS:ebb_\\1>" OUTPUT_VARIABLE objects)
+  ebb_add_library(ebb ${objects})
+  set_target_properties(ebb PROPERTIES LINKER_LANGUAGE CXX)
+  target_compile_features(ebb PUBLIC cxx_std_20)
+  target_include_directories(ebb PUBLIC
+    $<BUILD_INTERFACE:${EBB_ROOT}/include> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated>
+    $<INSTALL_INTERFACE:include>)
+  target_link_libraries(ebb PRIVATE ebb_options ${top_layers})
+else()
+  add_library(ebb INTERFACE)
+  list(TRANSFORM top_layers REPLACE "(.+)" "$<LINK_ONLY:\\1>")
+  target_link_libraries(ebb INTERFACE ebb_headers ${top_layers})
+endif()
+add_library(ebb::ebb ALIAS ebb)
+
+# For tests of several layers, benchmarks and fuzzers: the library, and all that its layers see.
+add_library(ebb_internal INTERFACE)
+target_include_directories(ebb_internal INTERFACE ${EBB_ROOT})
+target_link_libraries(ebb_internal INTERFACE
+  ebb ebb_options ebb_llama_chat llama ggml PkgConfig::hwy PkgConfig::liburing PkgConfig::xxhash
+  Boost::headers fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
+
+# Highway compiles these for each instruction set, and chooses when the program runs. With EBB_NATIVE they are compiled
+# for this machine's alone, except in ebb_every_kernel, which their tests and benchmarks link before the layers.
+set(kernel_sources src/attention/cpu.cc src/policy/score_loops.cc src/policy/selectors/key_ranges.cc)
 # Highway's lowest instruction set here is SSE4; below it the packaged version falls back to one lane.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   set(EBB_KERNEL_OPTIONS -msse4.2 -maes -mpclmul)
@@ -96,6 +166,24 @@ endif()
 if("fuzzer" IN_LIST EBB_SANITIZERS)
   list(APPEND EBB_KERNEL_OPTIONS -fno-sanitize=all)
 endif()
+set(every_kernel "")
+foreach(source IN LISTS kernel_sources)
+  string(MAKE_C_IDENTIFIER "every_${source}" copy)
+  set(copy ${CMAKE_BINARY_DIR}/generated/${copy}.cc)
+  file(CONFIGURE OUTPUT ${copy} CONTENT "#include \"${source}\"\n")
+  list(APPEND every_kernel ${copy})
+  set(options ${EBB_KERNEL_OPTIONS})
+  if(EBB_NATIVE)
+    list(APPEND options -march=native -DHWY_COMPILE_ONLY_STATIC)
+  endif()
+  set_source_files_properties(${EBB_ROOT}/${source} PROPERTIES
+    COMPILE_OPTIONS "${options}" SKIP_PRECOMPILE_HEADERS ON)
+endforeach()
+add_library(ebb_every_kernel OBJECT EXCLUDE_FROM_ALL ${every_kernel})
+target_compile_options(ebb_every_kernel PRIVATE ${EBB_KERNEL_OPTIONS})
+target_include_directories(ebb_every_kernel PRIVATE ${EBB_ROOT})
+target_link_libraries(ebb_every_kernel PRIVATE ebb_options ebb_headers PkgConfig::hwy fmt::fmt)
+
 # Kernels of CUDA, where ggml's backend for it runs them.
 get_property(has_cuda_kernels GLOBAL PROPERTY EBB_HAS_CUDA_KERNELS)
 if(has_cuda_kernels)
@@ -109,8 +197,8 @@ if(has_cuda_kernels)
   target_include_directories(ebb_kernels PRIVATE ${EBB_ROOT} ${EBB_LLAMA_CPP_SOURCE}/ggml/include)
   set_source_files_properties(${EBB_ROOT}/src/step/device/row_attention.cc PROPERTIES
     COMPILE_DEFINITIONS EBB_HAS_CUDA_KERNELS)
-  target_sources(ebb PRIVATE $<TARGET_OBJECTS:ebb_kernels>)
-  target_link_libraries(ebb PRIVATE CUDA::cudart)
+  target_sources(ebb_step PRIVATE $<TARGET_OBJECTS:ebb_kernels>)
+  target_link_libraries(ebb_step PRIVATE CUDA::cudart)
 endif()
 # They see ggml's inside.
 set_source_files_properties(
@@ -120,8 +208,6 @@ set_source_files_properties(
 file(GLOB library_sources CONFIGURE_DEPENDS ${EBB_ROOT}/src/model/library/*.cc)
 set_source_files_properties(${library_sources} PROPERTIES
   COMPILE_OPTIONS "-isystem;${EBB_LLAMA_CPP_SOURCE}/src")
-set_source_files_properties(${EBB_ROOT}/src/attention/cpu.cc PROPERTIES
-  COMPILE_OPTIONS "${EBB_KERNEL_OPTIONS}")
 
 # The library that draws the charts of the reports, and the pages around them: inside the program,
 # so that it needs no file beside it and no network.
@@ -168,10 +254,17 @@ ebb_embed(ebb::cli kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_m
 ebb_embed(ebb::cli kPebbleDmsModel ${EBB_ROOT}/training/dms/pebble-dms.gguf pebble_dms_model)
 ebb_embed(ebb::cli kPebbleDms8Model ${EBB_ROOT}/training/dms/pebble-dms-8.gguf pebble_dms_8_model)
 
+# For the store, the server and the program.
+ebb_precompile(ebb_program_pch HEADERS <nlohmann/json.hpp> <ebb/engine.h> LIBRARIES nlohmann_json::nlohmann_json
+  OPTIONS ${EBB_CHEAPLY_COMPILED})
+
 # Sessions at rest that several servers share.
 ebb_glob(sources "_test\\.cc$" src/store/*.cc)
 add_library(ebb_store STATIC ${sources})
-target_include_directories(ebb_store PUBLIC ${EBB_ROOT})
+ebb_compile_by_folder(ebb_store)
+target_compile_options(ebb_store PRIVATE ${EBB_CHEAPLY_COMPILED})
+target_precompile_headers(ebb_store REUSE_FROM ebb_program_pch)
+ebb_show_folder(ebb_store src/store)
 target_link_libraries(ebb_store PUBLIC
   ebb ebb_options fmt::fmt nlohmann_json::nlohmann_json Threads::Threads
   PRIVATE PkgConfig::hiredis PkgConfig::xxhash)
@@ -186,13 +279,15 @@ add_library(ebb_server STATIC
   ${sources} ${dashboard_page} ${dashboard_script} ${dashboard_style} ${open_api})
 # Its members' types are of an unnamed namespace, of which g++ warns outside a file of their own.
 ebb_compile_by_folder(ebb_server src/server/http/http_server.cc)
+target_compile_options(ebb_server PRIVATE ${EBB_CHEAPLY_COMPILED})
+target_precompile_headers(ebb_server REUSE_FROM ebb_program_pch)
 # g++ 12 finds it in a std::variant that is moved from (GCC bug 105562).
 target_compile_options(ebb_server PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 # The thread sanitizer knows no fences; Asio's queues have locks besides.
 if("thread" IN_LIST EBB_SANITIZERS)
   target_compile_definitions(ebb_server PUBLIC BOOST_ASIO_DISABLE_FENCED_BLOCK)
 endif()
-target_include_directories(ebb_server PUBLIC ${EBB_ROOT})
+ebb_show_folder(ebb_server src/server)
 target_link_libraries(ebb_server PUBLIC
   ebb ebb_store ebb_options Boost::headers fmt::fmt nlohmann_json::nlohmann_json
   PkgConfig::libsodium Threads::Threads)
@@ -200,9 +295,11 @@ target_link_libraries(ebb_server PUBLIC
 # The laboratory: evaluation, labels, fidelity, pebble. It sees include/ebb and itself.
 ebb_glob(sources "_test\\.cc$" lab/*.cc)
 ebb_add_library(ebb_lab ${sources})
+add_library(ebb::lab ALIAS ebb_lab)
 ebb_compile_by_folder(ebb_lab)
+target_compile_options(ebb_lab PRIVATE $<$<CONFIG:Release>:-O2>)
 set_target_properties(ebb_lab PROPERTIES EXPORT_NAME lab OUTPUT_NAME ebb-lab)
-target_include_directories(ebb_lab PRIVATE ${EBB_ROOT})
+ebb_show_folder(ebb_lab lab)
 target_link_libraries(ebb_lab PUBLIC ebb PRIVATE ebb_options Boost::headers fmt::fmt
   nlohmann_json::nlohmann_json PkgConfig::xxhash Threads::Threads)
 
@@ -211,7 +308,9 @@ ebb_glob(sources "_test\\.cc$|/main\\.cc$" apps/ebb/*.cc)
 add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${report_script} ${report_style}
   ${profile_page} ${eval_page} ${fronts_page} ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
 ebb_compile_by_folder(ebb_cli_parts)
-target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
+target_compile_options(ebb_cli_parts PRIVATE ${EBB_CHEAPLY_COMPILED})
+target_precompile_headers(ebb_cli_parts REUSE_FROM ebb_program_pch)
+ebb_show_folder(ebb_cli_parts apps/ebb)
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_lab ebb_server ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
   PkgConfig::libedit Threads::Threads)

@@ -1,37 +1,60 @@
 # One test program per folder: src/kv/**/*_test.cc -> ebb_kv_tests, tests/soak/*.cc ->
-# ebb_tests_soak. Files named *_verify_test.cc are too long for `make test`: they make programs of
-# their own, labelled `verify`.
+# ebb_tests_soak. A test of src/kv links ebb_kv and what that links, and sees the headers that src/kv sees.
+# Files named *_verify_test.cc are too long for `make test`: those of a folder make a program of their own,
+# labelled `verify`.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# tests/support/ is linked to every test program.
-ebb_glob(sources "_test\\.cc$" tests/support/*.cc)
-add_library(ebb_test_support STATIC EXCLUDE_FROM_ALL ${sources} ${EBB_EMPTY_SOURCE})
+ebb_precompile(ebb_tests_pch HEADERS <gtest/gtest.h> <gmock/gmock.h> LIBRARIES GTest::gmock
+  OPTIONS ${EBB_QUICKLY_COMPILED})
+
+# Helpers of tests: those of tests/support need the lowest layers alone; those of a folder in it need a layer.
+ebb_glob(sources "_test\\.cc$|/support/.*/" tests/support/*.cc)
+add_library(ebb_test_support STATIC EXCLUDE_FROM_ALL ${sources})
+ebb_show_folder(ebb_test_support tests/support)
 target_compile_definitions(ebb_test_support PUBLIC
   EBB_BINARY_PATH="${EBB_BINARY}" EBB_SOURCE_DIR="${EBB_ROOT}")
-target_link_libraries(ebb_test_support PUBLIC ebb ebb_internal GTest::gmock GTest::gtest)
+target_link_libraries(ebb_test_support
+  PUBLIC ebb_options ebb_base fmt::fmt GTest::gmock GTest::gtest PRIVATE ggml)
+function(ebb_add_test_support name)
+  ebb_glob(sources "_test\\.cc$" tests/support/${name}/*.cc)
+  add_library(ebb_${name}_test_support STATIC EXCLUDE_FROM_ALL ${sources})
+  target_compile_options(ebb_${name}_test_support PRIVATE ${EBB_QUICKLY_COMPILED})
+  target_link_libraries(ebb_${name}_test_support PUBLIC ebb_test_support ${ARGN})
+endfunction()
+target_compile_options(ebb_test_support PRIVATE ${EBB_QUICKLY_COMPILED})
+ebb_add_test_support(kv ebb_kv)
+ebb_add_test_support(policy ebb_policy)
+ebb_add_test_support(engine ebb_internal)
+
+# What tests of a layer link besides it.
+set(support_of_rows ebb_kv_test_support)
+set(support_of_kv ebb_kv_test_support)
+set(support_of_policy ebb_every_kernel ebb_policy_test_support nlohmann_json::nlohmann_json)
+set(support_of_attention ebb_every_kernel)
 # Writes models with random weights, for corpora and by hand.
 add_executable(ebb_random_gguf ${EBB_ROOT}/tests/tools/random_gguf.cc)
-target_link_libraries(ebb_random_gguf PRIVATE ebb_test_support)
+target_link_libraries(ebb_random_gguf PRIVATE ebb_engine_test_support)
 # The fixture of llama.cpp's tests: tiny models of every architecture.
 set_source_files_properties(${EBB_ROOT}/tests/support/library_models.cc PROPERTIES
   COMPILE_OPTIONS "-isystem;${EBB_LLAMA_CPP_SOURCE}/tests;-isystem;${EBB_LLAMA_CPP_SOURCE}/src;-w")
 add_executable(ebb_library_models ${EBB_ROOT}/tests/tools/library_models.cc)
-target_link_libraries(ebb_library_models PRIVATE ebb_test_support)
+target_link_libraries(ebb_library_models PRIVATE ebb_engine_test_support)
 # Draws texts from the grammars of JSON schemas, for tests/schemas.
 add_executable(ebb_schema_samples ${EBB_ROOT}/tests/tools/schema_samples.cc)
-target_link_libraries(ebb_schema_samples PRIVATE ebb_test_support)
+target_link_libraries(ebb_schema_samples PRIVATE ebb_engine_test_support)
 # What T2 is held against (docs/figures/performance.md).
 add_executable(ebb_llama_cache_fidelity EXCLUDE_FROM_ALL
   ${EBB_ROOT}/tests/tools/llama_cache_fidelity.cc ${EBB_ROOT}/tests/tools/study_text.cc)
-target_link_libraries(ebb_llama_cache_fidelity PRIVATE ebb_test_support)
+target_link_libraries(ebb_llama_cache_fidelity PRIVATE ebb_engine_test_support)
 # The study behind T2's formats (docs/figures/t2-study.md).
 add_executable(ebb_t2_study EXCLUDE_FROM_ALL
   ${EBB_ROOT}/tests/tools/t2_study.cc ${EBB_ROOT}/tests/tools/t2_formats.cc
   ${EBB_ROOT}/tests/tools/study_text.cc)
-target_link_libraries(ebb_t2_study PRIVATE ebb_test_support)
+target_link_libraries(ebb_t2_study PRIVATE ebb_engine_test_support)
 
 # ebb_add_tests(ebb_kv_tests PREFIX kv LABEL unit LIBRARIES ... SOURCES ...)
+# Libraries in the order of the linker: ebb_every_kernel stands before the layer.
 function(ebb_add_tests name)
   cmake_parse_arguments(arg "" "PREFIX;LABEL" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT arg_SOURCES)
@@ -39,8 +62,11 @@ function(ebb_add_tests name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_compile_options(${name} PRIVATE ${EBB_QUICKLY_COMPILED})
-  target_link_libraries(${name} PRIVATE ebb_test_support ${arg_LIBRARIES} GTest::gmock_main)
-  if(TARGET ebb_cli)
+  target_precompile_headers(${name} REUSE_FROM ebb_tests_pch)
+  target_link_options(${name} PRIVATE ${EBB_TEST_LINK_OPTIONS})
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} ebb_test_support GTest::gmock_main)
+  # Tests of the program start it.
+  if(arg_PREFIX MATCHES "^(cli|server|backends)$" AND TARGET ebb_cli AND name MATCHES "^ebb_tests_")
     add_dependencies(${name} ebb_cli)
   endif()
   set(timeout 300)
@@ -80,15 +106,12 @@ function(ebb_add_test_folder name prefix folder)
     # It replaces operator new.
     ebb_compile_by_folder(${name} tests/engine/allocation_failure_test.cc)
   endif()
-  # What tests of the folder share.
-  set(shared ${all})
-  list(FILTER shared EXCLUDE REGEX "_test\\.cc$")
-  foreach(source IN LISTS verify)
-    cmake_path(GET source STEM stem)
-    string(REGEX REPLACE "_verify_test$" "" stem ${stem})
-    ebb_add_tests(${name}_verify_${stem} PREFIX ${prefix} LABEL verify SOURCES ${source} ${shared}
-      LIBRARIES ${ARGN})
-  endforeach()
+  if(verify)
+    # What tests of the folder share.
+    set(shared ${all})
+    list(FILTER shared EXCLUDE REGEX "_test\\.cc$")
+    ebb_add_tests(${name}_verify PREFIX ${prefix} LABEL verify SOURCES ${verify} ${shared} LIBRARIES ${ARGN})
+  endif()
 endfunction()
 
 file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE ${EBB_ROOT}
@@ -98,16 +121,24 @@ foreach(folder IN LISTS folders)
   cmake_path(GET folder FILENAME name)
   if(NOT IS_DIRECTORY ${EBB_ROOT}/${folder} OR folder STREQUAL tests/support)
     continue()
+  elseif(folder MATCHES "^src/" AND NOT TARGET ebb_${name})
+    message(FATAL_ERROR "${folder} is no layer: give it a line of ebb_add_layer in cmake/targets.cmake")
   elseif(folder STREQUAL tests/ggml AND NOT has_team)
     continue()
   elseif(folder STREQUAL tests/backends AND NOT "rpc" IN_LIST EBB_BACKENDS)
     continue()
-  elseif(folder STREQUAL src/server)
-    ebb_add_test_folder(ebb_server_tests server ${folder} ebb_server)
-  elseif(folder MATCHES "^(src|lab)/")
-    ebb_add_test_folder(ebb_${name}_tests ${name} ${folder} ebb_lab)
+  elseif(folder MATCHES "^src/")
+    # It sees what its layer sees.
+    get_target_property(seen ebb_${name} LINK_LIBRARIES)
+    ebb_add_test_folder(ebb_${name}_tests ${name} ${folder} ${support_of_${name}} ebb_${name} ${seen})
+  elseif(folder MATCHES "^lab/")
+    ebb_add_test_folder(ebb_${name}_tests ${name} ${folder} ebb_lab PkgConfig::xxhash)
+  elseif(folder MATCHES "^tests/(server|store)$")
+    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_server ebb_lab ebb_internal)
+  elseif(folder STREQUAL tests/model)
+    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support ebb_lab)
   else()
-    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_cli_parts)
+    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support)
   endif()
 endforeach()
 ebb_add_test_folder(ebb_cli_tests cli apps/ebb ebb_cli_parts)
@@ -122,37 +153,36 @@ if("rpc" IN_LIST EBB_BACKENDS)
   add_dependencies(ebb_tests_backends ebb_rpc_server)
 endif()
 
-# The tests of whole steps, but over a device. Left out are those that want several tokens of a step to have
-# the bits of one, which no device gives; those that have suites of their own over devices (lossless, DMS,
-# T2); and those of the processor's own graphs and memory.
-set(left_out "*Backend*:*Lossless*:*/lossless*:*Guess*:*Verify*:*Dms*:*SessionKill*")
-string(APPEND left_out ":MemoryLimit*:*Allocation*:*ComputeBuffers*:StepReportTest.CostsAddUp*")
-string(APPEND left_out ":*ExactPrefix*:PrefixTest.KeepsWhat*:PrefixTest.APromptThatWas*")
-string(APPEND left_out ":Batch.AMixedStep*:Batch.TiersMoveRowsInAMixedStep*:*BatchOfPolicies*")
-string(APPEND left_out ":Batch.ABatchThatChangesItsSize*:Windows.NoBitDependsOnTheChunks*")
-string(APPEND left_out ":Windows.APromptInPieces*")
-add_test(NAME engine.OverADevice COMMAND ebb_tests_engine --gtest_brief --gtest_filter=-${left_out})
+# The tests of whole steps, but over a device. Tests that cannot run there skip themselves and say what they need
+# (EBB_CPU_ONLY in tests/engine/engine_fixture.h).
+add_test(NAME engine.OverADevice COMMAND ebb_tests_engine --gtest_brief)
 set_tests_properties(engine.OverADevice PROPERTIES LABELS verify TIMEOUT 1800
   FAIL_REGULAR_EXPRESSION "PASSED  . 0 tests" ENVIRONMENT EBB_TEST_ENGINE_DEVICE=ggml-sim)
 
 set(lavapipe ${EBB_DEPS_DIR}/lavapipe)
 if(TARGET ggml-vulkan AND EXISTS ${lavapipe}/lvp_icd.json)
   # Tests of the simulated device over a real backend, on Mesa's Vulkan driver for the processor, which
-  # scripts/fetch_lavapipe finds. Left out are those that compute much, and those in which a test says
-  # what fails. What each kind of operation needs is compiled when it is first met.
+  # scripts/fetch_lavapipe finds. One that computes much is left out. What each kind of operation needs is compiled when it is first met.
   set(over "*/BackendDeviceTest.*/flash:*BackendDeviceT1Test.*/host:*/BackendT2Test.*/flash")
   string(APPEND over ":*/BackendDeviceTest.IsTheProcessor*/eager:*/BackendDeviceComputeTest.*/eager")
-  set(left_out "*MemoryFallsWithTheRows*:*IsLostWith*:*MemoryThatIsNotThere*")
   file(GLOB libraries ${lavapipe}/usr/lib/*-linux-gnu)
   set(environment EBB_TEST_DEVICE=vulkan0 GGML_VK_VISIBLE_DEVICES=0
     VK_DRIVER_FILES=${lavapipe}/lvp_icd.json "LD_LIBRARY_PATH=${libraries}:$ENV{LD_LIBRARY_PATH}")
-  add_test(NAME backends.Vulkan COMMAND ebb_tests_engine --gtest_filter=${over}:-${left_out})
+  add_test(NAME backends.Vulkan COMMAND ebb_tests_engine --gtest_filter=${over}:-*MemoryFallsWithTheRows*)
   set_tests_properties(backends.Vulkan PROPERTIES LABELS verify TIMEOUT 1800
     FAIL_REGULAR_EXPRESSION "PASSED  . 0 tests" ENVIRONMENT "${environment}")
 endif()
 
+# A source of a layer does not find headers of a layer that its target does not link.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/bad_include.cc CONTENT "#include \"src/kv/token_table.h\"\n")
+add_test(NAME layers.APolicySeesNoCache COMMAND ${CMAKE_CXX_COMPILER} -fsyntax-only
+  "-I$<JOIN:$<TARGET_PROPERTY:ebb_policy,INCLUDE_DIRECTORIES>,;-I>" ${CMAKE_BINARY_DIR}/generated/bad_include.cc
+  COMMAND_EXPAND_LISTS)
+set_tests_properties(layers.APolicySeesNoCache PROPERTIES
+  PASS_REGULAR_EXPRESSION "src/kv/token_table.h: No such file or directory")
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
 add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
+add_test(NAME scripts.CountWords COMMAND ${EBB_ROOT}/scripts/count_words_test)
 add_test(NAME lab.PapersProjections COMMAND ${EBB_ROOT}/lab/papers/projections_test)
 add_test(NAME schemas.Corpus
          COMMAND ${EBB_ROOT}/tests/schemas/check_corpus $<TARGET_FILE:ebb_schema_samples>)

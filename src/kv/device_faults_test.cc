@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "src/device/sim_backend.h"
 #include "tests/support/expect_ok.h"
-#include "tests/support/tiered_sequence.h"
+#include "tests/support/kv/tiered_sequence.h"
 
 namespace ebb {
 namespace {

@@ -1,5 +1,5 @@
-// What goes wrong while a cache comes from or goes to a file; that it comes back right is held by
-// the property test of tiers_test.cc.
+// Faults while a cache is saved to a file or loaded from one. The property test of tiers_test.cc
+// checks that it comes back right.
 #include "src/kv/sequence_state.h"
 
 #include <cerrno>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/expect_ok.h"
-#include "tests/support/tiered_sequence.h"
+#include "tests/support/kv/tiered_sequence.h"
 
 namespace ebb {
 namespace {

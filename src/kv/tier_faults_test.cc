@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/expect_ok.h"
-#include "tests/support/tiered_sequence.h"
+#include "tests/support/kv/tiered_sequence.h"
 
 namespace ebb {
 namespace {
@@ -75,7 +75,7 @@ class TierFaultsTest : public testing::Test {
 
 TEST_F(TierFaultsTest, AStepWhoseReadsFailSaysSoAndTheNextOneIsRight) {
   for (int after = 0; after < 4; ++after) {
-    // What is read ahead already is made stale by a move.
+    // A move makes rows stale that are read ahead already.
     ExpectOk(victim_->Move(0, {{static_cast<uint32_t>(after), Tier::kT0}}));
     Fail(DiskCall::kRead, {.error = EIO}, after % 3);
     EXPECT_EQ(Stage(victim_->cache()).code(), StatusCode::kIo) << after;

@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/support/expect_ok.h"
-#include "tests/support/tiered_sequence.h"
+#include "tests/support/kv/tiered_sequence.h"
 
 namespace ebb {
 namespace {
@@ -170,7 +170,7 @@ class TiersPropertyTest {
   size_t bytes_sorted_ = 0;
 };
 
-// Of about 500 pages in T0, 200 in T1 or, in memory, 500 and 800 in T2.
+// Makes tiers of about 500 pages in T0, 200 in T1 or, in memory, 500, and 800 in T2.
 TiersOptions SmallTiers(T1Place t1, CompressedType t2) {
   return {.t1 = t1,
           .t2 = t2,

@@ -1,5 +1,5 @@
-// Whatever is done while writes of T1's file are under way, late or refused: no row is lost, as
-// long as no move reads back what it wrote itself.
+// Operations while writes of T1's file are under way, late or refused lose no row, as long as no
+// move reads back its own writes.
 #include <cerrno>
 #include <chrono>
 #include <memory>
@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/support/expect_ok.h"
-#include "tests/support/tiered_sequence.h"
+#include "tests/support/kv/tiered_sequence.h"
 
 namespace ebb {
 namespace {
@@ -66,7 +66,7 @@ class WriteBehind : public testing::TestWithParam<int> {
 
   void ExpectWhole(TieredSequence* s) {
     fails_ = false;
-    (void)Stage(s->cache());  // told of writes that failed until now, it tries them again
+    (void)Stage(s->cache());  // it learns of the writes that failed, and tries them again
     ExpectOk(s->Append(1));
     s->ExpectLists();
     s->ExpectBytes();

@@ -1,6 +1,6 @@
-// What every policy must keep to, over all built-in policies at all granularities, with every kind
-// of budget that they take and with every kind of hierarchy. A new policy joins by its row in the
-// table of built-ins; the only thing to add here is its protected set.
+// The contract of every policy, checked over all built-in policies at all granularities, with every
+// kind of budget that they take and with every kind of hierarchy. A new policy joins by its row in
+// the table of built-ins; the only thing to add here is its protected set.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +11,7 @@
 #include "ebb/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/policy_harness.h"
+#include "tests/support/policy/policy_harness.h"
 
 namespace ebb {
 namespace {
@@ -33,8 +33,8 @@ struct Hierarchy {
   TierSpec spec;
 };
 
-// Of the caps, "capped" has room for less than the prompts of this file in T0, "bounded" for all
-// that comes.
+// The cap of "capped" has room in T0 for less than the prompts of this file, that of "bounded" for
+// all rows.
 const Hierarchy kHierarchies[] = {
     {"exact", {.t0_share = 0.5}},
     {"grid", {.t0_share = 0.3, .t2_share = 0.25, .evict_share = 0.1}},
@@ -154,7 +154,7 @@ TEST(PolicyConformanceTable, ARefusalIsAnInvalidArgumentThatNamesThePolicy) {
   EXPECT_GT(num_refused, 0);
 }
 
-// What the suite leans on: moves that break the contract are seen.
+// The suite relies on this: moves that break the contract are detected.
 class FixedMoves final : public Placement {
  public:
   explicit FixedMoves(std::vector<uint32_t> rows) : rows_(std::move(rows)) {}
@@ -193,7 +193,7 @@ class PolicyConformance : public ::testing::TestWithParam<Setting> {
     return !budget.empty() && !budget.ends_with('%') && !budget.starts_with('+');
   }
 
-  // Of so many tokens, when a decision has just been made.
+  // Returns the budget for so many tokens, when a decision has just been made.
   size_t BudgetOf(size_t num_tokens) const {
     if (HasRowBudget()) return kBudgetRows;
     return GetParam().budget.starts_with('+') ? kRowsBeyond : (num_tokens + 1) / 2;
@@ -547,7 +547,7 @@ TEST_P(PolicyConformance, ScoresThatAreNoNumbersBreakNothing) {
                                   .generated_tokens = 8 * kLongestInterval};
     ASSERT_TRUE(placement->Due(input, positions.size()));
     placement->Place(input, &moves);
-    // Without a budget to meet, only what is below 0 goes.
+    // Without a budget to meet, only rows with scores below 0 are evicted.
     const bool goes = BaseOf(GetParam().policy) != "dms" || GetParam().hierarchy != nullptr;
     EXPECT_EQ(moves.empty(), !goes && period < 3);
     for (size_t i = 0; i < moves.size(); ++i) {

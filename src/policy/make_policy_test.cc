@@ -7,7 +7,7 @@
 #include "src/policy/budgets_for_test.h"
 #include "src/policy/policy_table.h"
 #include "src/policy/scorers.h"
-#include "tests/support/policy_harness.h"
+#include "tests/support/policy/policy_harness.h"
 #include "tests/support/smollm2_shape.h"
 
 namespace ebb {

@@ -7,7 +7,7 @@
 
 #include "ebb/policy.h"
 #include "gtest/gtest.h"
-#include "tests/support/policy_harness.h"
+#include "tests/support/policy/policy_harness.h"
 
 namespace ebb {
 namespace {
@@ -46,7 +46,7 @@ TEST(MassTotals, AreWhatCumulativeAttentionTakes) {
 struct TotalsCase {
   Granularity granularity;
   MadeUpSignals::Fault fault;
-  bool by_head;  // somebody else asked for mass by query head
+  bool by_head;  // another reader asked for mass by query head
 };
 
 class MassTotalsOf : public testing::TestWithParam<TotalsCase> {};

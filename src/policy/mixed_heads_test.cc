@@ -9,7 +9,7 @@
 #include "ebb/state.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/policy_harness.h"
+#include "tests/support/policy/policy_harness.h"
 
 namespace ebb {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "ebb/policy.h"
 #include "ebb/state.h"
-#include "tests/support/policy_harness.h"
+#include "tests/support/policy/policy_harness.h"
 
 namespace ebb {
 namespace {
@@ -69,7 +69,7 @@ class Lives {
     }
     positions_[group] = left;
     for (Scorer* scorer : scorers) {
-      // What is worked out when scores are asked for belongs to the step.
+      // Scores that are computed on demand belong to the step.
       (void)scorer->Scores(group);
       scorer->Retain(group, kept);
     }
@@ -113,8 +113,8 @@ TEST(PolicyState, EveryScorerComesBackAndGoesOnTheSame) {
 
 enum class Sees { kNothing, kSignals };
 
-// The state of a scorer once it was told of a prompt's rows, read in these steps, whose signals it
-// saw or did not.
+// Returns the state of a scorer after a prompt's rows, read in these steps, whose signals it saw or
+// did not.
 std::vector<std::byte> StateBehindPrompt(const std::string& name, Granularity granularity,
                                          const std::vector<int>& steps, Sees sees) {
   const Policy policy = MakeScored("attention", name, granularity);
@@ -181,7 +181,8 @@ StateWriter SavedAfter(const Policy& policy, int num_tokens) {
   return to;
 }
 
-// Where a list may begin: what stands there is no more than there are bytes.
+// Returns the offsets at which a list may begin: the number there does not exceed the remaining
+// bytes.
 std::vector<size_t> ListBegins(const StateWriter& state) {
   std::vector<size_t> begins;
   for (size_t at = 8; at + 8 <= state.bytes().size(); at += 4) {
@@ -192,8 +193,8 @@ std::vector<size_t> ListBegins(const StateWriter& state) {
   return begins;
 }
 
-// The beginning of one state before the end of another one, with more rows: where the parts fit
-// together nobody can tell, but what they make must be scores that can be lived with.
+// The beginning of one state before the end of another one, with more rows: whether the parts fit
+// together cannot be checked, but the result must have valid scores.
 TEST(PolicyState, PartsOfDifferentStatesAreRefusedOrGoOnSafely) {
   for (const ScorerInfo& info : BuiltinScorers()) {
     const std::string name(info.name);

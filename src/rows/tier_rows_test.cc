@@ -11,7 +11,7 @@
 #include "src/rows/row_stores.h"
 #include "src/rows/t1_stage.h"
 #include "tests/support/expect_ok.h"
-#include "tests/support/tiered_sequence.h"
+#include "tests/support/kv/tiered_sequence.h"
 
 namespace ebb {
 namespace {
@@ -60,7 +60,7 @@ class TierRowsTest : public ::testing::TestWithParam<std::string> {
 
   static constexpr size_t kStride = 2 * 16;
 
-  // Of a key; its value's are another's.
+  // Returns the contents of a key; its value has those of another number.
   static std::vector<std::byte> Contents(uint32_t number) {
     std::mt19937 random(number);
     std::vector<std::byte> bytes(kStride);

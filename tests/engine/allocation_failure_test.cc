@@ -35,6 +35,8 @@ thread_local int64_t allocations_left = -1;
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("it needs the CPU's own memory");
+
 using testing::HasSubstr;
 
 constexpr size_t kFailurePromptTokens = 40;

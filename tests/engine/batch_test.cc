@@ -84,10 +84,12 @@ std::vector<Part> FullParts() {
 }
 
 TEST(Batch, AMixedStepGivesEachSessionItsBitsWithF32) {
+  EBB_CPU_ONLY("it needs steps of several tokens with the bits of steps of one");
   ExpectMixedBits(ModelOf("f32"), {.threads = 2}, FullParts());
 }
 
 TEST(Batch, AMixedStepGivesEachSessionItsBitsWithQ41) {
+  EBB_CPU_ONLY("it needs steps of several tokens with the bits of steps of one");
   ExpectMixedBits(ModelOf("q4_1"), {.threads = 2}, FullParts());
 }
 
@@ -105,6 +107,7 @@ TEST(Batch, AMixedStepGivesEachSessionItsBitsWithQ5K) {
 class BatchOfPolicies : public testing::TestWithParam<size_t> {};
 
 TEST_P(BatchOfPolicies, DecideInAMixedStepAsTheyDoAlone) {
+  EBB_CPU_ONLY("it needs steps of several tokens with the bits of steps of one");
   std::vector<Part> parts;
   std::vector<PolicySpec> policies = {
       SmallPolicy("attention", "1000"), SmallPolicy("h2o", "64"),
@@ -123,6 +126,7 @@ TEST_P(BatchOfPolicies, DecideInAMixedStepAsTheyDoAlone) {
 INSTANTIATE_TEST_SUITE_P(FirstOf, BatchOfPolicies, testing::Range<size_t>(0, 6));
 
 TEST(Batch, TiersMoveRowsInAMixedStepAsTheyDoAlone) {
+  EBB_CPU_ONLY("it needs steps of several tokens with the bits of steps of one");
   TierSpec tiers = {.t0_share = 0.3, .t1 = T1Place::kHost, .t2_share = 0.2, .evict_share = 0.1};
   std::vector<Part> parts;
   for (int i = 0; i < 4; ++i) {
@@ -135,6 +139,7 @@ TEST(Batch, TiersMoveRowsInAMixedStepAsTheyDoAlone) {
 }
 
 TEST(Batch, ALosslessSessionDecodesBesideOthers) {
+  EBB_CPU_ONLY("tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
   std::vector<Part> parts;
   for (int i = 0; i < 3; ++i) {
     Part part = {.prompt = SomeTokens(i == 0 ? 600 : 80, 50 + i),
@@ -147,6 +152,7 @@ TEST(Batch, ALosslessSessionDecodesBesideOthers) {
 }
 
 TEST(Batch, ABatchThatChangesItsSizeBuildsNoGraphAfterItsFirstRounds) {
+  EBB_CPU_ONLY("it needs steps of several tokens with the bits of steps of one");
   auto engine = MakeEngine();
   std::vector<std::unique_ptr<Session>> sessions;
   for (int i = 0; i < 12; ++i) {

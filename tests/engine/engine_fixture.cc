@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "src/device/sim_backend.h"
 
@@ -21,7 +23,31 @@ const bool kListens = [] {
   return true;
 }();
 
+// Skips the tests of tagged files before they begin.
+class SkipsFiles : public testing::EmptyTestEventListener {
+ public:
+  void Add(const char* file, const char* why) { files_.emplace(file, why); }
+  void OnTestStart(const testing::TestInfo& test) override {
+    const auto tagged = files_.find(test.file());
+    if (tagged != files_.end()) GTEST_SKIP() << "on the CPU only: " << tagged->second;
+  }
+
+ private:
+  std::map<std::string, std::string> files_;
+};
+
 }  // namespace
+
+bool SkipFileOverDevices(const char* file, const char* why) {
+  if (OtherDevice() == nullptr) return false;
+  static SkipsFiles* const kSkips = [] {
+    auto* skips = new SkipsFiles;  // googletest deletes it
+    testing::UnitTest::GetInstance()->listeners().Append(skips);
+    return skips;
+  }();
+  kSkips->Add(file, why);
+  return true;
+}
 
 double Spread(const std::vector<float>& values) {
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / values.size();

@@ -62,6 +62,10 @@ inline GraphSource TestedGraph() {
                                                                 : GraphSource::kAuto;
 }
 
+// Skips every test of the file `file` over another device, and says why. EBB_CPU_ONLY_FILE calls
+// it.
+bool SkipFileOverDevices(const char* file, const char* why);
+
 inline std::shared_ptr<const Model> RandomModel(const RandomGgufOptions& shape,
                                                 bool for_device = OtherDevice() != nullptr) {
   const TempFolder folder;
@@ -152,5 +156,15 @@ double Spread(const std::vector<float>& values);
 double LargestDifference(const std::vector<float>& expected, const std::vector<float>& actual);
 
 }  // namespace ebb
+
+// Tags a test that cannot run over another device: EBB_CPU_ONLY("it needs ...") begins the test and
+// skips the rest of it there. EBB_CPU_ONLY_FILE("it needs ...") stands in a file's unnamed
+// namespace and tags all tests of the file.
+#define EBB_CPU_ONLY(why) \
+  if (::ebb::OtherDevice() != nullptr) GTEST_SKIP() << "on the CPU only: " why
+#define EBB_CPU_ONLY_FILE(why) EBB_CPU_ONLY_FILE_AT(__COUNTER__, why)
+#define EBB_CPU_ONLY_FILE_AT(number, why) EBB_CPU_ONLY_FILE_NAMED(number, why)
+#define EBB_CPU_ONLY_FILE_NAMED(number, why) \
+  [[maybe_unused]] const bool kCpuOnly##number = ::ebb::SkipFileOverDevices(__FILE__, why)
 
 #endif  // EBB_TESTS_ENGINE_ENGINE_FIXTURE_H_

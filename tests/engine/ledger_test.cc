@@ -230,6 +230,7 @@ TEST(LedgerTest, AResumedSessionKnowsWhereItsRowsAre) {
 
 // The best of many steps: this process may be interrupted in any of them.
 TEST(StepReportTest, CostsAddUpToTheGraph) {
+  EBB_CPU_ONLY("it needs the CPU's own graphs");
   auto engine = MakeEngine();
   SessionOptions options;
   options.step_costs = SessionOptions::Record::kYes;

@@ -10,6 +10,8 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("it needs the CPU's own memory");
+
 // 8 KiB a token, in many layers, as two of them lie in memory when T1 is a file: 40 MiB.
 constexpr int kTokens = 5000;
 

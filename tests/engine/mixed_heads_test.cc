@@ -267,6 +267,7 @@ TEST(MixedHeads, KeysThatAreRotatedAnewGoOn) {
 }
 
 TEST(MixedHeads, ALosslessSessionHasTheBitsOfTheFullCache) {
+  EBB_CPU_ONLY("tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
   auto engine = MakeEngineOf(MixedModel());
   SessionOptions options;
   options.policy = SmallPolicy("attention", "100");

@@ -71,6 +71,10 @@ class TierNeedsTest : public ::testing::TestWithParam<NeedsCase> {};
 
 TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
   const SessionOptions& options = GetParam().options;
+  if (options.lossless.has_value()) {
+    EBB_CPU_ONLY(
+        "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
+  }
   const auto engine = MakeEngine(EngineOptionsFor(options));
   const auto needs = engine->CountNeeds(options, kNeedsPromptTokens, kMostTokens);
   ASSERT_TRUE(needs.ok()) << needs.status().ToString();
@@ -102,6 +106,10 @@ TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
 
 TEST_P(TierNeedsTest, TheFloorHoldsWhatStaysWithTheLeastShareOfT0) {
   const SessionOptions& options = GetParam().options;
+  if (options.lossless.has_value()) {
+    EBB_CPU_ONLY(
+        "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
+  }
   const auto engine = MakeEngine(EngineOptionsFor(options));
   const auto session = Open(*engine, options);
   ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));

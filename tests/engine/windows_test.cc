@@ -88,6 +88,7 @@ TEST(Windows, ACacheHoldsTheRowsOfItsWindowsAndAPageMore) {
 
 // More than a few tokens at a time, whose products have the bits of one prompt.
 TEST(Windows, NoBitDependsOnTheChunksOfAPrompt) {
+  EBB_CPU_ONLY("it needs steps of several tokens with the bits of steps of one");
   const std::vector<Token> tokens = SomeTokens(208 + 20);
   const auto hash = [&](int chunk, int threads) {
     auto engine = WindowEngine({.threads = threads, .prefill_chunk = chunk});
@@ -101,6 +102,7 @@ TEST(Windows, NoBitDependsOnTheChunksOfAPrompt) {
 }
 
 TEST(Windows, APromptInPiecesHasTheBitsOfOneThatIsReadAtOnce) {
+  EBB_CPU_ONLY("it needs steps of several tokens with the bits of steps of one");
   const std::vector<Token> tokens = SomeTokens(230);
   auto engine = WindowEngine();
   auto whole = Open(*engine), pieces = Open(*engine);

@@ -7,8 +7,8 @@
 
 #include "ebb/model.h"
 #include "tests/model/graph_runner.h"
+#include "tests/support/engine/libllama_runner.h"
 #include "tests/support/gguf_edit.h"
-#include "tests/support/libllama_runner.h"
 #include "tests/support/logits.h"
 #include "tests/support/model_variants.h"
 #include "tests/support/temp_folder.h"

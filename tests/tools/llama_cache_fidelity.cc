@@ -16,7 +16,7 @@
 #include "ebb/lab/fidelity.h"
 #include "ebb/model.h"
 #include "lab/eval/fidelity_statistics.h"
-#include "tests/support/libllama_runner.h"
+#include "tests/support/engine/libllama_runner.h"
 #include "tests/support/temp_folder.h"
 #include "tests/tools/study_text.h"
 

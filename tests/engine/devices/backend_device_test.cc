@@ -16,6 +16,8 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("it opens devices of its own");
+
 using BackendDeviceTest = ByAttention;
 INSTANTIATE_TEST_SUITE_P(Attention, BackendDeviceTest, testing::Values("auto", "flash", "eager"),
                          ByAttention::Name);

@@ -10,6 +10,8 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("it opens devices of its own");
+
 struct Draft {
   std::string name;
   PolicySpec policy;

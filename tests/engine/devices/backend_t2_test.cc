@@ -12,6 +12,8 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("it opens devices of its own");
+
 using BackendT2Test = ByAttention;
 INSTANTIATE_TEST_SUITE_P(Attention, BackendT2Test, testing::Values("auto", "flash"),
                          ByAttention::Name);

@@ -8,6 +8,8 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("it needs the CPU's own graphs");
+
 // A wide layer: its products of 512 tokens alone take 32 MiB each.
 RandomGgufOptions WideModel() {
   return {.num_layers = 2,

@@ -7,7 +7,7 @@
 #include "ebb/engine.h"
 #include "ebb/model.h"
 #include "tests/support/default_model.h"
-#include "tests/support/long_thought.h"
+#include "tests/support/engine/long_thought.h"
 #include "tests/support/skip.h"
 
 namespace ebb {

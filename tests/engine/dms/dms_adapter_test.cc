@@ -8,6 +8,8 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("tests/engine/devices/backend_device_test.cc has marked rows over devices");
+
 using testing::HasSubstr;
 
 // A model that marks nothing, it with the tensors in its file, and it with an adapter's file.

@@ -15,6 +15,8 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("tests/engine/devices/backend_device_test.cc has marked rows over devices");
+
 using Json = nlohmann::json;
 
 constexpr char kFolder[] = EBB_SOURCE_DIR "/tests/golden/";

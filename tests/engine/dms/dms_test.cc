@@ -14,6 +14,8 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("tests/engine/devices/backend_device_test.cc has marked rows over devices");
+
 using testing::HasSubstr;
 
 constexpr int kLayers = 2, kKvHeads = 2;

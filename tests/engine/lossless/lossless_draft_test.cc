@@ -14,6 +14,9 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE(
+    "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
+
 SessionOptions Lossless(const PolicySpec& policy, const LosslessOptions& options) {
   return {.policy = policy, .lossless = options};
 }

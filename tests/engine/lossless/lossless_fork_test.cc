@@ -15,6 +15,9 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE(
+    "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
+
 constexpr int kForkPromptTokens = 150;
 constexpr size_t kWayTokens = 120;
 

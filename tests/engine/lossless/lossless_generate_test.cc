@@ -12,6 +12,9 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE(
+    "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
+
 constexpr int kTurnPromptTokens = 40;
 constexpr int kTurns = 4;
 

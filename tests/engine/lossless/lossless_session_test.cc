@@ -21,6 +21,9 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE(
+    "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
+
 using testing::HasSubstr;
 
 constexpr int kSessionPromptTokens = 40;

@@ -17,6 +17,9 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE(
+    "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
+
 constexpr int kPage = static_cast<int>(kRowsPerPage);
 constexpr size_t kKvStreams = 2 * 2;  // layers, kv heads
 

@@ -15,9 +15,9 @@
 #include "ebb/generate.h"
 #include "src/model/sampling/gumbel_draw.h"
 #include "tests/support/default_model.h"
-#include "tests/support/libllama_runner.h"
+#include "tests/support/engine/libllama_runner.h"
+#include "tests/support/engine/long_thought.h"
 #include "tests/support/logits.h"
-#include "tests/support/long_thought.h"
 #include "tests/support/skip.h"
 
 namespace ebb {

@@ -11,6 +11,8 @@
 namespace ebb {
 namespace {
 
+EBB_CPU_ONLY_FILE("it needs steps of several tokens with the bits of steps of one");
+
 constexpr int kDecoded = 24;
 
 // Six query heads of one kv head: few tiles, so that long prompts are cut into parts of rows.

@@ -83,6 +83,10 @@ class ForkTest : public ::testing::TestWithParam<SessionCase> {};
 
 TEST_P(ForkTest, ForksOfForksGiveTheBitsOfRunningAloneAndGiveTheirPagesBack) {
   const SessionOptions& options = GetParam().options;
+  if (options.lossless.has_value()) {
+    EBB_CPU_ONLY(
+        "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
+  }
   const auto engine = MakeEngine(EngineOptionsFor(options));
   struct Branch {
     std::unique_ptr<Session> session;

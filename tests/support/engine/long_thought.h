@@ -1,7 +1,7 @@
 // Thoughts of 2,000 greedy tokens on the default model: what a user would see with
 //   ebb run --raw -p PROMPT -n 2000 --temp 0 --ignore-eos --json
-#ifndef EBB_TESTS_SUPPORT_LONG_THOUGHT_H_
-#define EBB_TESTS_SUPPORT_LONG_THOUGHT_H_
+#ifndef EBB_TESTS_SUPPORT_ENGINE_LONG_THOUGHT_H_
+#define EBB_TESTS_SUPPORT_ENGINE_LONG_THOUGHT_H_
 
 #include <cstdint>
 #include <memory>
@@ -30,4 +30,4 @@ struct LongThought {
 
 }  // namespace ebb
 
-#endif  // EBB_TESTS_SUPPORT_LONG_THOUGHT_H_
+#endif  // EBB_TESTS_SUPPORT_ENGINE_LONG_THOUGHT_H_

@@ -1,7 +1,7 @@
 // Caches with all tiers, small, and a naive model of what they hold: for every group a map from
 // position to the bytes of the row and the tier it lies in.
-#ifndef EBB_TESTS_SUPPORT_TIERED_SEQUENCE_H_
-#define EBB_TESTS_SUPPORT_TIERED_SEQUENCE_H_
+#ifndef EBB_TESTS_SUPPORT_KV_TIERED_SEQUENCE_H_
+#define EBB_TESTS_SUPPORT_KV_TIERED_SEQUENCE_H_
 
 #include <cstdint>
 #include <map>
@@ -109,4 +109,4 @@ class TieredSequence {
 
 }  // namespace ebb
 
-#endif  // EBB_TESTS_SUPPORT_TIERED_SEQUENCE_H_
+#endif  // EBB_TESTS_SUPPORT_KV_TIERED_SEQUENCE_H_

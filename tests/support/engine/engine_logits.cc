@@ -1,4 +1,4 @@
-#include "tests/support/engine_logits.h"
+#include "tests/support/engine/engine_logits.h"
 
 #include <algorithm>
 

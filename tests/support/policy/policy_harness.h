@@ -1,7 +1,7 @@
 // Drives a policy through the events of a sequence as the engine does, with made-up signals and no
 // model: for tests of policies.
-#ifndef EBB_TESTS_SUPPORT_POLICY_HARNESS_H_
-#define EBB_TESTS_SUPPORT_POLICY_HARNESS_H_
+#ifndef EBB_TESTS_SUPPORT_POLICY_POLICY_HARNESS_H_
+#define EBB_TESTS_SUPPORT_POLICY_POLICY_HARNESS_H_
 
 #include <cstdint>
 #include <functional>
@@ -124,4 +124,4 @@ class PolicyHarness {
 
 }  // namespace ebb
 
-#endif  // EBB_TESTS_SUPPORT_POLICY_HARNESS_H_
+#endif  // EBB_TESTS_SUPPORT_POLICY_POLICY_HARNESS_H_

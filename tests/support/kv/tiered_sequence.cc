@@ -1,4 +1,4 @@
-#include "tests/support/tiered_sequence.h"
+#include "tests/support/kv/tiered_sequence.h"
 
 #include <gtest/gtest.h>
 

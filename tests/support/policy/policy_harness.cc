@@ -1,4 +1,4 @@
-#include "tests/support/policy_harness.h"
+#include "tests/support/policy/policy_harness.h"
 
 #include <algorithm>
 #include <limits>

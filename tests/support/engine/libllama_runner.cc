@@ -1,4 +1,4 @@
-#include "tests/support/libllama_runner.h"
+#include "tests/support/engine/libllama_runner.h"
 
 #include <fmt/format.h>
 

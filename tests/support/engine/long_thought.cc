@@ -1,4 +1,4 @@
-#include "tests/support/long_thought.h"
+#include "tests/support/engine/long_thought.h"
 
 #include <gtest/gtest.h>
 

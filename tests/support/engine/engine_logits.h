@@ -1,6 +1,6 @@
 // Teacher-forced logits through the public library: prefill, then one decode step per token.
-#ifndef EBB_TESTS_SUPPORT_ENGINE_LOGITS_H_
-#define EBB_TESTS_SUPPORT_ENGINE_LOGITS_H_
+#ifndef EBB_TESTS_SUPPORT_ENGINE_ENGINE_LOGITS_H_
+#define EBB_TESTS_SUPPORT_ENGINE_ENGINE_LOGITS_H_
 
 #include <memory>
 #include <span>
@@ -26,4 +26,4 @@ struct EngineLogitsOptions {
 
 }  // namespace ebb
 
-#endif  // EBB_TESTS_SUPPORT_ENGINE_LOGITS_H_
+#endif  // EBB_TESTS_SUPPORT_ENGINE_ENGINE_LOGITS_H_

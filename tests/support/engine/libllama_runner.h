@@ -1,6 +1,6 @@
 // Runs a model through libllama, whose logits the tests compare with.
-#ifndef EBB_TESTS_SUPPORT_LIBLLAMA_RUNNER_H_
-#define EBB_TESTS_SUPPORT_LIBLLAMA_RUNNER_H_
+#ifndef EBB_TESTS_SUPPORT_ENGINE_LIBLLAMA_RUNNER_H_
+#define EBB_TESTS_SUPPORT_ENGINE_LIBLLAMA_RUNNER_H_
 
 #include <llama.h>
 
@@ -53,4 +53,4 @@ class LibllamaRunner {
 
 }  // namespace ebb
 
-#endif  // EBB_TESTS_SUPPORT_LIBLLAMA_RUNNER_H_
+#endif  // EBB_TESTS_SUPPORT_ENGINE_LIBLLAMA_RUNNER_H_
