@@ -25,6 +25,8 @@ endfunction()
 target_compile_options(ebb_test_support PRIVATE ${EBB_QUICKLY_COMPILED})
 ebb_add_test_support(kv ebb_kv)
 ebb_add_test_support(policy ebb_policy)
+# The laboratory's source of attention to come, which the policy `oracle` is tested with.
+target_sources(ebb_policy_test_support PRIVATE ${EBB_ROOT}/lab/eval/replayed_attention.cc)
 ebb_add_test_support(engine ebb_internal)
 
 # What tests of a layer link besides it.
@@ -135,6 +137,8 @@ foreach(folder IN LISTS folders)
     ebb_add_test_folder(ebb_${name}_tests ${name} ${folder} ebb_lab PkgConfig::xxhash)
   elseif(folder MATCHES "^tests/(server|store)$")
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_server ebb_lab ebb_internal)
+  elseif(folder STREQUAL tests/cli)
+    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_cli_parts ebb_engine_test_support)
   elseif(folder STREQUAL tests/model)
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support ebb_lab)
   else()
