@@ -29,7 +29,7 @@ endif()
 
 if(EBB_BUILD_BENCHMARKS)
   find_package(benchmark REQUIRED)
-  ebb_add_programs(bench *.cc bench ebb_every_kernel ebb ebb_internal benchmark::benchmark_main)
+  ebb_add_programs(bench *.cc bench ebb_attention_kernels ebb_policy_kernels ebb ebb_internal benchmark::benchmark_main)
 endif()
 
 if(EBB_BUILD_FUZZERS)

@@ -152,7 +152,7 @@ target_link_libraries(ebb_internal INTERFACE
   Boost::headers fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
 
 # Highway compiles these for each instruction set, and chooses when the program runs. With EBB_NATIVE they are compiled
-# for this machine's alone, except in ebb_every_kernel, which their tests and benchmarks link before the layers.
+# for this machine's alone, except in ebb_attention_kernels and ebb_policy_kernels, which their tests and benchmarks link before the layers.
 set(kernel_sources src/attention/cpu.cc src/policy/score_loops.cc src/policy/selectors/key_ranges.cc)
 # Highway's lowest instruction set here is SSE4; below it the packaged version falls back to one lane.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
@@ -166,12 +166,18 @@ endif()
 if("fuzzer" IN_LIST EBB_SANITIZERS)
   list(APPEND EBB_KERNEL_OPTIONS -fno-sanitize=all)
 endif()
-set(every_kernel "")
 foreach(source IN LISTS kernel_sources)
+  string(REGEX REPLACE "^src/([a-z]+)/.*" "ebb_\\1_kernels" name ${source})
   string(MAKE_C_IDENTIFIER "every_${source}" copy)
   set(copy ${CMAKE_BINARY_DIR}/generated/${copy}.cc)
   file(CONFIGURE OUTPUT ${copy} CONTENT "#include \"${source}\"\n")
-  list(APPEND every_kernel ${copy})
+  if(NOT TARGET ${name})
+    add_library(${name} OBJECT EXCLUDE_FROM_ALL)
+    target_compile_options(${name} PRIVATE ${EBB_KERNEL_OPTIONS})
+    target_include_directories(${name} PRIVATE ${EBB_ROOT})
+    target_link_libraries(${name} PRIVATE ebb_options ebb_headers PkgConfig::hwy fmt::fmt)
+  endif()
+  target_sources(${name} PRIVATE ${copy})
   set(options ${EBB_KERNEL_OPTIONS})
   if(EBB_NATIVE)
     list(APPEND options -march=native -DHWY_COMPILE_ONLY_STATIC)
@@ -179,10 +185,6 @@ foreach(source IN LISTS kernel_sources)
   set_source_files_properties(${EBB_ROOT}/${source} PROPERTIES
     COMPILE_OPTIONS "${options}" SKIP_PRECOMPILE_HEADERS ON)
 endforeach()
-add_library(ebb_every_kernel OBJECT EXCLUDE_FROM_ALL ${every_kernel})
-target_compile_options(ebb_every_kernel PRIVATE ${EBB_KERNEL_OPTIONS})
-target_include_directories(ebb_every_kernel PRIVATE ${EBB_ROOT})
-target_link_libraries(ebb_every_kernel PRIVATE ebb_options ebb_headers PkgConfig::hwy fmt::fmt)
 
 # Kernels of CUDA, where ggml's backend for it runs them.
 get_property(has_cuda_kernels GLOBAL PROPERTY EBB_HAS_CUDA_KERNELS)

@@ -32,8 +32,8 @@ ebb_add_test_support(engine ebb_internal)
 # What tests of a layer link besides it.
 set(support_of_rows ebb_kv_test_support)
 set(support_of_kv ebb_kv_test_support)
-set(support_of_policy ebb_every_kernel ebb_policy_test_support nlohmann_json::nlohmann_json)
-set(support_of_attention ebb_every_kernel)
+set(support_of_policy ebb_policy_kernels ebb_policy_test_support nlohmann_json::nlohmann_json)
+set(support_of_attention ebb_attention_kernels)
 # Writes models with random weights, for corpora and by hand.
 add_executable(ebb_random_gguf ${EBB_ROOT}/tests/tools/random_gguf.cc)
 target_link_libraries(ebb_random_gguf PRIVATE ebb_engine_test_support)
@@ -56,7 +56,7 @@ add_executable(ebb_t2_study EXCLUDE_FROM_ALL
 target_link_libraries(ebb_t2_study PRIVATE ebb_engine_test_support)
 
 # ebb_add_tests(ebb_kv_tests PREFIX kv LABEL unit LIBRARIES ... SOURCES ...)
-# Libraries in the order of the linker: ebb_every_kernel stands before the layer.
+# Libraries in the order of the linker: kernels stand before the layer.
 function(ebb_add_tests name)
   cmake_parse_arguments(arg "" "PREFIX;LABEL" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT arg_SOURCES)
@@ -135,9 +135,10 @@ foreach(folder IN LISTS folders)
     ebb_add_test_folder(ebb_${name}_tests ${name} ${folder} ${support_of_${name}} ebb_${name} ${seen})
   elseif(folder MATCHES "^lab/")
     ebb_add_test_folder(ebb_${name}_tests ${name} ${folder} ebb_lab PkgConfig::xxhash)
-  elseif(folder MATCHES "^tests/(server|store)$")
-    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_server ebb_lab ebb_internal)
-  elseif(folder STREQUAL tests/cli)
+  elseif(folder STREQUAL tests/store)
+    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_store ebb_internal)
+  elseif(folder MATCHES "^tests/(cli|server)$")
+    # They start processes as the program does.
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_cli_parts ebb_engine_test_support)
   elseif(folder STREQUAL tests/model)
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support ebb_lab)
