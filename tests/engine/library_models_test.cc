@@ -10,7 +10,7 @@
 #include "ebb/generate.h"
 #include "ebb/session_file.h"
 #include "tests/engine/engine_fixture.h"
-#include "tests/support/library_models.h"
+#include "tests/support/engine/library_models.h"
 
 namespace ebb {
 namespace {

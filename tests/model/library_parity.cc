@@ -9,8 +9,8 @@
 
 #include "ebb/engine.h"
 #include "ebb/model.h"
-#include "tests/support/engine_logits.h"
-#include "tests/support/libllama_runner.h"
+#include "tests/support/engine/engine_logits.h"
+#include "tests/support/engine/libllama_runner.h"
 #include "tests/support/logits.h"
 #include "tests/support/temp_folder.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ebb/status.h"
-#include "tests/support/library_models.h"
+#include "tests/support/engine/library_models.h"
 
 namespace ebb {
 

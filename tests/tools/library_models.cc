@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-#include "tests/support/library_models.h"
+#include "tests/support/engine/library_models.h"
 
 int main(int argc, char** argv) {
   if (argc < 3) {

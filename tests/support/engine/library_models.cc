@@ -1,5 +1,7 @@
-#include "tests/support/library_models.h"
+#include "tests/support/engine/library_models.h"
 
+// Internal linkage, so that the functions that it alone calls are left out.
+static int LlamaArchsMain(int argc, char** argv);
 #define main LlamaArchsMain
 #include <test-llama-archs.cpp>
 #undef main
