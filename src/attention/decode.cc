@@ -241,7 +241,7 @@ FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows 
           .scale = shape_.scale};
 }
 
-// Where the unit's states go, and its probabilities to `p`.
+// Returns the place of the unit's states, and its probabilities to `p`.
 FoldOutput DecodeAttention::OutputOf(const Unit& unit, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
   const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;

@@ -25,7 +25,7 @@
 
 namespace ebb {
 
-// Where the mass of one query's rows goes: one array per query head, rows in visible order. Heads
+// Receives the mass of one query's rows: one array per query head, rows in visible order. Heads
 // may share an array, which then holds their sum; it is added to, never cleared.
 struct MassTarget {
   std::span<float* const> per_query_head;  // [num_q_heads], each [elements]; empty: no mass
@@ -81,7 +81,7 @@ class DecodeAttention {
     uint16_t kv_head;
     Kind kind;
   };
-  // What a plan depends on.
+  // The counts of rows that a plan depends on.
   struct PlannedHead {
     size_t rows;
     size_t compressed;

@@ -36,7 +36,7 @@ HWY_INLINE int NumVecs(int num_heads, int num_queries) {
   return (num_heads * num_queries + kLanes - 1) / kLanes;
 }
 
-// Where a tile's scratch lies. width = vectors * kLanes.
+// The parts of a tile's scratch memory. width = vectors * kLanes.
 struct TileScratch {
   int num_vecs;
   int width;

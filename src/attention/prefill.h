@@ -3,8 +3,8 @@
 //
 // Units are (kv head, tile of queries), taken by whichever part is free. Where these are few, as
 // for the few tokens that a verifying step has, the rows are cut into slices by their number alone,
-// and whoever ends the last slice of a tile merges them in order. Mass, where asked for, is a
-// second pass whose units are (kv head, chunk of rows), each summing over all tiles in order. So
+// and the thread that ends the last slice of a tile merges them in order. Mass, where asked for, is
+// a second pass whose units are (kv head, chunk of rows), each summing over all tiles in order. So
 // the result does not depend on the number of parts.
 #ifndef EBB_ATTENTION_PREFILL_H_
 #define EBB_ATTENTION_PREFILL_H_
@@ -70,7 +70,7 @@ class PrefillAttention {
   }
   void PlanTile(int kv_head, int tile, bool in_slices);
   [[nodiscard]] PrefillInput Tile(int kv_head, int tile) const;
-  // Where the result of a unit's tile goes, and that of a slice until it is merged.
+  // Return the output of a unit's tile, and of a slice until it is merged.
   [[nodiscard]] PrefillOutput OutputOf(const Unit& unit);
   [[nodiscard]] PrefillOutput SliceOf(size_t unit);
   // Merges the slices of the tile whose first unit this is.

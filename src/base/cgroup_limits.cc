@@ -3,6 +3,7 @@
 #include "src/base/cgroup_limits.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -256,6 +257,18 @@ double CgroupQuota(const std::string& root) { return Least(root, "cpu", QuotaOf)
 
 std::optional<uint64_t> CgroupMemoryLeft(const std::string& root) {
   return Least(root, "memory", MemoryLeftIn);
+}
+
+std::optional<uint64_t> AvailableMemory() {
+  std::ifstream file("/proc/meminfo");
+  uint64_t kib = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("MemAvailable:")) continue;
+    kib = std::strtoull(line.c_str() + sizeof("MemAvailable:") - 1, nullptr, 10);
+  }
+  if (kib == 0) return std::nullopt;
+  // Version 1 of control groups has a number near 2^63 where there is no limit.
+  return std::min(kib * 1024, CgroupMemoryLeft("/").value_or(kib * 1024));
 }
 
 }  // namespace ebb

@@ -22,6 +22,10 @@ namespace ebb {
 // Nothing: no limit, or none that can be read.
 [[nodiscard]] std::optional<uint64_t> CgroupMemoryLeft(const std::string& root);
 
+// Bytes that the process may take without swapping: MemAvailable of /proc/meminfo, or
+// CgroupMemoryLeft("/") where that is less. Nothing: the system does not say.
+[[nodiscard]] std::optional<uint64_t> AvailableMemory();
+
 }  // namespace ebb
 
 #endif  // EBB_BASE_CGROUP_LIMITS_H_

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <fstream>
 #include <string>
 #include <system_error>
 
@@ -39,15 +37,8 @@ Result<uint64_t> FreeDiskBytes(const std::string& folder) {
 }
 
 Result<uint64_t> AvailableMemoryBytes() {
-  std::ifstream file("/proc/meminfo");
-  uint64_t kib = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("MemAvailable:")) continue;
-    kib = std::strtoull(line.c_str() + sizeof("MemAvailable:") - 1, nullptr, 10);
-  }
-  if (kib == 0) return Unsupported("the system does not say how much memory is available");
-  // Version 1 of control groups has a number near 2^63 where there is no limit.
-  return std::min(kib * 1024, CgroupMemoryLeft("/").value_or(kib * 1024));
+  if (const auto bytes = AvailableMemory()) return *bytes;
+  return Unsupported("the system does not say how much memory is available");
 }
 
 }  // namespace ebb

@@ -96,7 +96,7 @@ Status Adapter::Load(LoadedModel* model) {
   EBB_RETURN_IF_ERROR(loader_.Load(model->adapter_buffers.get()));
   model->weight_bytes += loader_.weight_bytes();
   model->lookup_bytes += loader_.lookup_bytes();
-  model->adapter_buffers->mapping = GgufFile::TakeMapping(std::move(file_));
+  model->adapter_buffers->mappings = GgufFile::TakeMappings(std::move(file_));
   return OkStatus();
 }
 

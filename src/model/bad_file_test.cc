@@ -77,7 +77,7 @@ std::vector<BadFile> BadMetadata() {
          gguf_set_val_u16(file.metadata(), "split.count", 3);
          gguf_set_val_u16(file.metadata(), "split.no", 0);
        },
-       unsupported, "found part 1 of 3; join the parts with `llama-gguf-split --merge"},
+       unsupported, "a name that ends in -00001-of-00003.gguf"},
       // The later parts have no other metadata.
       {"split_later_part",
        [](GgufEdit& file) {
@@ -85,7 +85,7 @@ std::vector<BadFile> BadMetadata() {
          gguf_set_val_u16(file.metadata(), "split.no", 1);
          gguf_remove_key(file.metadata(), "general.architecture");
        },
-       unsupported, "found part 2 of 3"},
+       unsupported, "found part 2 of 3; give the file whose name ends in -00001-of-00003.gguf"},
       {"no_layers_key", RemoveKey("llama.block_count"), corrupt, "lacks llama.block_count"},
       {"no_width", RemoveKey("llama.embedding_length"), corrupt, "embedding_length"},
       {"no_ffn", RemoveKey("llama.feed_forward_length"), corrupt, "feed_forward_length"},
@@ -185,7 +185,8 @@ std::vector<BadFile> BadTokenizers() {
       {"other_token_count", SetStrings("tokenizer.ggml.tokens", {"a", "b"}), corrupt,
        "token_embd.weight has shape [64, 260], expected [64, 2]"},
       {"no_tokenizer", RemoveKey("tokenizer.ggml.model"), corrupt, "lacks tokenizer.ggml.model"},
-      {"tokenizer_kind", SetString("tokenizer.ggml.model", "bert"), unsupported, "llama and gpt2"},
+      {"tokenizer_kind", SetString("tokenizer.ggml.model", "bert"), unsupported,
+       "llama, gpt2 and gemma4"},
       {"splitter", SetString("tokenizer.ggml.pre", "nonsense"), corrupt,
        "the tokenizer does not load: "},
       {"no_merges", RemoveKey("tokenizer.ggml.merges"), corrupt, "merges"},

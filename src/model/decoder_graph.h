@@ -43,7 +43,7 @@ class AttentionBuilder {
 
 struct DecoderGraphOptions {
   int num_tokens = 1;  // T
-  // Of a model with recurrent state: the tokens are those of so many sequences, one after the
+  // For models with recurrent state: the tokens are those of so many sequences, one after the
   // other, as many of each. Other graphs do not depend on it.
   int num_sequences = 1;
   int num_outputs = 1;             // tokens whose logits are wanted; 0: none, the last layer stops

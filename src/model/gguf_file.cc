@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "src/base/llama_runtime.h"
@@ -14,6 +15,10 @@ namespace {
 
 // ggml's kernels and buffers want tensors on such a boundary; writers use this or a multiple.
 constexpr size_t kTensorAlignment = 32;
+
+// Keys of a model in several parts.
+constexpr std::string_view kPartsKey = "split.count";
+constexpr std::string_view kPartKey = "split.no";  // from 0
 
 // For each C++ type that Read() serves: ggml's name of it and its accessor.
 template <typename T>
@@ -54,41 +59,106 @@ std::string GgufTensor::ShapeString() const {
   return text + "]";
 }
 
-GgufFile::GgufFile(MappedFile mapping, ContextPtr context)
-    : mapping_(std::move(mapping)), context_(std::move(context)) {}
+GgufFile::GgufFile(MappedFile mapping, ContextPtr context) : context_(std::move(context)) {
+  mappings_.push_back(std::move(mapping));
+}
 
 Result<GgufFile> GgufFile::Open(const std::string& path) {
   EBB_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::Open(path));
-  return Parse(std::move(mapping), path);
+  EBB_ASSIGN_OR_RETURN(GgufFile file, Parse(std::move(mapping), path));
+  file.paths_.push_back(path);
+  if (Status status = file.OpenOtherParts(path); !status.ok()) {
+    return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+  }
+  return file;
 }
 
 Result<GgufFile> GgufFile::Of(std::span<const std::byte> contents, const std::string& name) {
-  return Parse(MappedFile::Of(contents), name);
+  EBB_ASSIGN_OR_RETURN(GgufFile file, Parse(MappedFile::Of(contents), name));
+  uint16_t num_parts = 1;
+  EBB_RETURN_IF_ERROR(file.Read(kPartsKey, Need::kOptional, &num_parts));
+  if (num_parts <= 1) return file;
+  return Unsupported(
+      fmt::format("{}: expected a whole model in memory, found a part of {}", name, num_parts));
 }
 
 Result<GgufFile> GgufFile::Parse(MappedFile mapping, const std::string& name) {
-  const LlamaErrorScope errors;
-  const std::span<const std::byte> bytes = mapping.bytes();
-  ContextPtr context(
-      gguf_init_from_buffer(bytes.data(), bytes.size(), {.no_alloc = true, .ctx = nullptr}));
-  if (context == nullptr) {
-    return Corrupt(fmt::format("{}: expected a GGUF file: {}", name, errors.FirstError()));
-  }
+  EBB_ASSIGN_OR_RETURN(ContextPtr context, ParseContext(mapping, name));
   GgufFile file(std::move(mapping), std::move(context));
-  if (Status status = file.IndexTensors(); !status.ok()) {
+  if (Status status = file.IndexTensors(file.context_.get(), file.mappings_.front());
+      !status.ok()) {
     return Status(status.code(), fmt::format("{}: {}", name, status.message()));
   }
   return file;
 }
 
-Status GgufFile::IndexTensors() {
-  const gguf_context* gguf = context_.get();
+Result<GgufFile::ContextPtr> GgufFile::ParseContext(const MappedFile& mapping,
+                                                    const std::string& name) {
+  const LlamaErrorScope errors;
+  const std::span<const std::byte> bytes = mapping.bytes();
+  ContextPtr context(
+      gguf_init_from_buffer(bytes.data(), bytes.size(), {.no_alloc = true, .ctx = nullptr}));
+  if (context != nullptr) return context;
+  return Corrupt(fmt::format("{}: expected a GGUF file: {}", name, errors.FirstError()));
+}
+
+// The parts are found by the names that llama-gguf-split gives them.
+Status GgufFile::OpenOtherParts(const std::string& path) {
+  uint16_t num_parts = 1, number = 0;
+  EBB_RETURN_IF_ERROR(Read(kPartsKey, Need::kOptional, &num_parts));
+  EBB_RETURN_IF_ERROR(Read(kPartKey, Need::kOptional, &number));
+  if (num_parts <= 1) return OkStatus();
+  const auto ending = [&](int part) {
+    return fmt::format("-{:05}-of-{:05}.gguf", part + 1, num_parts);
+  };
+  if (number != 0) {
+    return Unsupported(
+        fmt::format("expected the first part of a model, found part {} of {}; give "
+                    "the file whose name ends in {}",
+                    number + 1, num_parts, ending(0)));
+  }
+  if (!path.ends_with(ending(0))) {
+    return Unsupported(
+        fmt::format("the first part of a model in {} parts is expected to have a "
+                    "name that ends in {}, by which the others are found",
+                    num_parts, ending(0)));
+  }
+  const std::string stem = path.substr(0, path.size() - ending(0).size());
+  for (uint16_t part = 1; part < num_parts; ++part) {
+    EBB_RETURN_IF_ERROR(AddPart(stem + ending(part), part, num_parts));
+  }
+  return OkStatus();
+}
+
+Status GgufFile::AddPart(const std::string& path, uint16_t number, uint16_t num_parts) {
+  EBB_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::Open(path));
+  EBB_ASSIGN_OR_RETURN(GgufFile part, Parse(std::move(mapping), path));
+  uint16_t found_parts = 0, found_number = 0;
+  EBB_RETURN_IF_ERROR(part.Read(kPartsKey, Need::kRequired, &found_parts));
+  EBB_RETURN_IF_ERROR(part.Read(kPartKey, Need::kRequired, &found_number));
+  if (found_parts != num_parts || found_number != number) {
+    return Corrupt(fmt::format("{} is part {} of {}, expected part {} of {}", path,
+                               found_number + 1, found_parts, number + 1, num_parts));
+  }
+  other_contexts_.push_back(std::move(part.context_));
+  mappings_.push_back(std::move(part.mappings_.front()));
+  paths_.push_back(path);
+  for (const GgufTensor& tensor : part.tensors_) {
+    if (!tensor_index_.emplace(tensor.name, tensors_.size()).second) {
+      return Corrupt(fmt::format("{}: tensor {} is in another part too", path, tensor.name));
+    }
+    tensors_.push_back(tensor);
+  }
+  return OkStatus();
+}
+
+Status GgufFile::IndexTensors(const gguf_context* gguf, const MappedFile& mapping) {
   if (gguf_get_alignment(gguf) % kTensorAlignment != 0) {
     return Unsupported(fmt::format("tensors are aligned to {} bytes; expected a multiple of {}",
                                    gguf_get_alignment(gguf), kTensorAlignment));
   }
   const size_t num_tensors = gguf_get_n_tensors(gguf);
-  const std::span<const std::byte> bytes = mapping_.bytes();
+  const std::span<const std::byte> bytes = mapping.bytes();
   const size_t data_offset = gguf_get_data_offset(gguf);
   tensors_.reserve(num_tensors);
   for (size_t i = 0; i < num_tensors; ++i) {
@@ -109,6 +179,29 @@ Status GgufFile::IndexTensors() {
     tensor_index_.emplace(tensor.name, i);
   }
   return OkStatus();
+}
+
+const MappedFile* GgufFile::PartOf(std::span<const std::byte> range) const {
+  for (const MappedFile& mapping : mappings_) {
+    const auto bytes = mapping.bytes();
+    if (std::greater_equal<>()(range.data(), bytes.data()) &&
+        std::less<>()(range.data(), bytes.data() + bytes.size())) {
+      return &mapping;
+    }
+  }
+  return nullptr;
+}
+
+void GgufFile::Prefetch() const {
+  for (const MappedFile& mapping : mappings_) mapping.Prefetch();
+}
+
+void GgufFile::Populate(std::span<const std::byte> range) const {
+  if (const MappedFile* part = PartOf(range)) part->Populate(range);
+}
+
+void GgufFile::Drop(std::span<const std::byte> range) const {
+  if (const MappedFile* part = PartOf(range)) part->Drop(range);
 }
 
 template <typename T>
@@ -193,8 +286,9 @@ const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
 
 uint64_t GgufFile::Fingerprint() const {
   constexpr size_t kSample = 64;  // bytes, at three places of a tensor
-  const size_t size = std::min(gguf_get_data_offset(context_.get()), mapping_.bytes().size());
-  uint64_t hash = XXH3_64bits(mapping_.bytes().data(), size);
+  const std::span<const std::byte> first = mappings_.front().bytes();
+  const size_t size = std::min(gguf_get_data_offset(context_.get()), first.size());
+  uint64_t hash = XXH3_64bits(first.data(), size);
   for (const GgufTensor& tensor : tensors_) {
     const size_t most = std::min(kSample, tensor.data.size());
     const size_t last = tensor.data.size() - most;

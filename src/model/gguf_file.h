@@ -37,7 +37,10 @@ class GgufFile {
  public:
   enum class Need { kRequired, kOptional };
 
-  // Errors, which name the path: those of MappedFile::Open(); Corrupt; Unsupported (alignment).
+  // A model in several parts is opened by the name of its first one, NAME-00001-of-00003.gguf; the
+  // metadata is that of the first part, the tensors are those of all. Errors, which name the path:
+  // those of MappedFile::Open(); Corrupt (parts that do not belong together among it); Unsupported
+  // (alignment; another part than the first).
   static Result<GgufFile> Open(const std::string& path);
   // Reads a file that is in memory already; `name` is for messages. REQUIRES: the bytes are aligned
   // to 64 and outlive the object.
@@ -67,9 +70,16 @@ class GgufFile {
   [[nodiscard]] uint64_t Fingerprint() const;
   // For libllama, which does not change it.
   [[nodiscard]] gguf_context* context() const { return context_.get(); }
-  [[nodiscard]] const MappedFile& mapping() const { return mapping_; }
-  // Gives the mapping away; the tensors' data stays where it is. What was parsed goes.
-  static MappedFile TakeMapping(GgufFile file) { return std::move(file.mapping_); }
+  // The parts of the model; mostly one.
+  [[nodiscard]] std::span<const MappedFile> mappings() const { return mappings_; }
+  [[nodiscard]] std::span<const std::string> paths() const { return paths_; }
+  // Lets the system read all parts ahead, without waiting for it.
+  void Prefetch() const;
+  // As MappedFile::Populate() and Drop(). REQUIRES: the range lies in one part.
+  void Populate(std::span<const std::byte> range) const;
+  void Drop(std::span<const std::byte> range) const;
+  // Gives the mappings away; the tensors' data stays where it is. What was parsed goes.
+  static std::vector<MappedFile> TakeMappings(GgufFile file) { return std::move(file.mappings_); }
 
  private:
   struct Free {
@@ -79,10 +89,17 @@ class GgufFile {
 
   GgufFile(MappedFile mapping, ContextPtr context);
   static Result<GgufFile> Parse(MappedFile mapping, const std::string& name);
-  Status IndexTensors();
+  static Result<ContextPtr> ParseContext(const MappedFile& mapping, const std::string& name);
+  // Adds the tensors of the part that `context` describes.
+  Status IndexTensors(const gguf_context* context, const MappedFile& mapping);
+  Status OpenOtherParts(const std::string& path);
+  Status AddPart(const std::string& path, uint16_t number, uint16_t num_parts);
+  [[nodiscard]] const MappedFile* PartOf(std::span<const std::byte> range) const;
 
-  MappedFile mapping_;
-  ContextPtr context_;
+  std::vector<MappedFile> mappings_;
+  std::vector<std::string> paths_;
+  ContextPtr context_;                      // of the first part
+  std::vector<ContextPtr> other_contexts_;  // of the others, which hold the names of their tensors
   std::vector<GgufTensor> tensors_;
   std::unordered_map<std::string_view, size_t> tensor_index_;
 };

@@ -1,4 +1,4 @@
-// What a GGUF file becomes in memory. Seen by src/model and by the engine's graph code only.
+// A model in memory, made from a GGUF file. Seen by src/model and by the engine's graph code only.
 #ifndef EBB_MODEL_LOADED_MODEL_H_
 #define EBB_MODEL_LOADED_MODEL_H_
 
@@ -20,7 +20,7 @@ namespace ebb {
 
 struct ModelFamily;  // src/model/family.h: one row of the table of families
 
-// Where a model's eviction logits come from: see hyperparameters.h.
+// The source of a model's eviction logits: see hyperparameters.h.
 enum class EvictionLayout { kNone, kQueryLastChannel, kAdapter };
 
 struct Hyperparameters {
@@ -46,9 +46,9 @@ struct Hyperparameters {
   float yarn_beta_slow = 1;
   int rope_original_context = 0;
   float rope_base_in_windows = 0;  // of layers with a window, whose frequencies are not scaled
-  size_t state_bytes = 0;  // of the recurrent state of a sequence; 0: the model has none
-  // What the graph of the model allows: RoPE that the engine can apply to keys again, for other
-  // positions; keys before RoPE and outputs of blocks, which some policies watch.
+  size_t state_bytes = 0;          // of the recurrent state of a sequence; 0: the model has none
+  // Features that the graph of the model allows: RoPE that the engine can apply to keys again, for
+  // other positions; keys before RoPE and outputs of blocks, which some policies watch.
   bool can_rotate_keys = true;
   bool has_keys_before_rope = true;
   bool has_hidden_states = true;

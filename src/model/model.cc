@@ -55,18 +55,6 @@ ModelShape ShapeOf(const Hyperparameters& h) {
           .windows = h.windows};
 }
 
-Status CheckNotSplit(const GgufFile& file) {
-  uint16_t num_parts = 1;
-  uint16_t part = 0;  // from 0
-  EBB_RETURN_IF_ERROR(file.Read("split.count", GgufFile::Need::kOptional, &num_parts));
-  EBB_RETURN_IF_ERROR(file.Read("split.no", GgufFile::Need::kOptional, &part));
-  if (num_parts <= 1) return OkStatus();
-  return Unsupported(
-      fmt::format("expected a whole model, found part {} of {}; join the parts with "
-                  "`llama-gguf-split --merge FIRST-PART WHOLE.gguf`",
-                  part + 1, num_parts));
-}
-
 // libllama's builders serve mixtures of experts and the families that ebb's own decoder does not
 // know. Anything else that is unusual in a file of a known family is refused: libllama ignores
 // metadata that its builder of that family does not expect.
@@ -90,8 +78,6 @@ Status DescribeOwn(const GgufFile& file, const ModelOptions& options, LoadedMode
 
 // Everything that can be known without touching a weight.
 Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
-  // First, since the first part alone has the rest of the metadata.
-  EBB_RETURN_IF_ERROR(CheckNotSplit(file));
   std::string& family = model->family_name;
   EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &family));
   EBB_ASSIGN_OR_RETURN(model->name, file.ReadName());
@@ -118,7 +104,7 @@ void SetVocabulary(VocabModel vocab_model, LoadedModel* model) {
 // The weights where libllama builds the graph; its model has the tokenizer too.
 Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
-  file.mapping().Prefetch();
+  if (FitsMemory(file)) file.Prefetch();
   model->fingerprint = file.Fingerprint();
   model->buffers = std::make_unique<WeightBuffers>();
   EBB_RETURN_IF_ERROR(model->library->LoadWeights(file, options.weights, model->buffers.get()));
@@ -132,7 +118,7 @@ Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, Loade
 Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader& loader,
                  LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
-  file.mapping().Prefetch();
+  file.Prefetch();
   // The tokenizer keeps one core busy about as long as reading the weights keeps another.
   std::future<Result<VocabModel>> vocabulary =
       std::async([&file]() { return LoadVocabulary(file); });
@@ -176,7 +162,8 @@ LoadedModel::~LoadedModel() = default;
 
 Status LoadedModel::CheckFilesUnchanged() const {
   for (const WeightBuffers* of_file : {buffers.get(), adapter_buffers.get()}) {
-    if (of_file != nullptr) EBB_RETURN_IF_ERROR(of_file->mapping->CheckUnchanged());
+    if (of_file == nullptr) continue;
+    for (const MappedFile& part : of_file->mappings) EBB_RETURN_IF_ERROR(part.CheckUnchanged());
   }
   return OkStatus();
 }
@@ -201,7 +188,7 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
   } else {
     EBB_RETURN_IF_ERROR(LoadOwnParts(file, options, loaded.get()));
   }
-  loaded->buffers->mapping = GgufFile::TakeMapping(std::move(file));
+  loaded->buffers->mappings = GgufFile::TakeMappings(std::move(file));
   // Weights that were read while another program wrote them may be anything.
   EBB_RETURN_IF_ERROR(loaded->CheckFilesUnchanged());
   return std::shared_ptr<const Model>(new Model(std::move(loaded)));

@@ -42,8 +42,8 @@ Status CheckTokenizerKind(const GgufFile& file) {
   std::string kind;
   EBB_RETURN_IF_ERROR(file.Read("tokenizer.ggml.model", GgufFile::Need::kRequired, &kind));
   if (kind == "llama" || kind == "gpt2" || kind == "gemma4") return OkStatus();
-  return Unsupported(fmt::format(
-      "tokenizer \"{}\" is not supported; supported are llama, gpt2 and gemma4", kind));
+  return Unsupported(
+      fmt::format("tokenizer \"{}\" is not supported; supported are llama, gpt2 and gemma4", kind));
 }
 
 }  // namespace

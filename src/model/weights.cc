@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <utility>
 
+#include "src/base/cgroup_limits.h"
 #include "src/base/llama_runtime.h"
 #include "src/model/product_layout.h"
 
@@ -35,10 +37,42 @@ bool HasHugePages() {
 
 }  // namespace
 
+bool FitsMemory(const GgufFile& file) {
+  const std::optional<uint64_t> available = AvailableMemory();
+  if (!available.has_value()) return true;
+  uint64_t bytes = 0;
+  for (const GgufTensor& tensor : file.tensors()) bytes += tensor.data.size();
+  // The rest is for the cache, compute buffers and everything else that runs.
+  return bytes <= *available / 10 * 9;
+}
+
 bool RunsFasterFromHugePages(const GgufFile& file) {
   size_t bytes = 0;
   for (const GgufTensor& tensor : file.tensors()) bytes += tensor.data.size();
   return bytes >= kMinBytesForHugePages && bytes <= kMaxBytesForHugePages && HasHugePages();
+}
+
+MappedBuffers::MappedBuffers(const GgufFile& file, WeightBuffers* buffers) {
+  for (const MappedFile& mapping : file.mappings()) {
+    // ggml takes a pointer to memory that it never writes.
+    const std::span<const std::byte> bytes = mapping.bytes();
+    ggml_backend_buffer_t buffer =
+        ggml_backend_cpu_buffer_from_ptr(const_cast<std::byte*>(bytes.data()), bytes.size());
+    buffers->buffers.emplace_back(buffer);
+    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    parts_.emplace_back(bytes, buffer);
+  }
+}
+
+void MappedBuffers::Place(ggml_tensor* tensor, std::span<const std::byte> data) const {
+  for (const auto& [bytes, buffer] : parts_) {
+    if (std::less<>()(data.data(), bytes.data()) ||
+        std::greater_equal<>()(data.data(), bytes.data() + bytes.size())) {
+      continue;
+    }
+    ggml_backend_tensor_alloc(buffer, tensor, const_cast<std::byte*>(data.data()));
+    return;
+  }
 }
 
 WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors,
@@ -47,7 +81,7 @@ WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_ten
   InitLlamaRuntime();
   context_.reset(ggml_init(
       {.mem_size = max_tensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-  if (for_device) return;
+  if (for_device || !FitsMemory(file)) return;
   repack_types_ = PackedBufferTypes();
   use_huge_pages_ = RunsFasterFromHugePages(file);
 }
@@ -211,7 +245,7 @@ void WeightLoader::Fill(const Weight& weight) const {
       std::memcpy(target, data.data(), data.size());
       target += data.size();
     }
-    file_.mapping().Drop(data);
+    file_.Drop(data);
   }
   if (!joined.empty()) ggml_backend_tensor_set(weight.tensor, joined.data(), 0, joined.size());
 }
@@ -250,19 +284,14 @@ Status WeightLoader::LoadCopies(ggml_backend_buffer_type_t buffer_type, Place pl
 }
 
 Status WeightLoader::LoadMapped(WeightBuffers* buffers) {
-  // ggml takes a pointer to what it never writes.
-  const std::span<const std::byte> bytes = file_.mapping().bytes();
-  auto* base = const_cast<std::byte*>(bytes.data());
-  ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(base, bytes.size());
-  buffers->buffers.emplace_back(buffer);
-  ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  const MappedBuffers mapped(file_, buffers);
   for (const Weight& weight : weights_) {
     if (weight.place != Place::kMapped) continue;
-    const std::byte* data = weight.parts.front().source->data.data();
-    ggml_backend_tensor_alloc(buffer, weight.tensor, const_cast<std::byte*>(data));
+    const std::span<const std::byte> data = weight.parts.front().source->data;
+    mapped.Place(weight.tensor, data);
     const size_t num_bytes = ggml_nbytes(weight.tensor);
     (weight.use == Use::kMatmul ? weight_bytes_ : lookup_bytes_) += num_bytes;
-    if (weight.use == Use::kMatmul && !for_device_) file_.mapping().Populate({data, num_bytes});
+    if (weight.use == Use::kMatmul && !for_device_) file_.Populate({data.data(), num_bytes});
   }
   return OkStatus();
 }

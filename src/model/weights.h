@@ -10,9 +10,11 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "ebb/model.h"
@@ -25,13 +27,28 @@ namespace ebb {
 
 // Owns every byte of the weights and the ggml objects that describe them.
 struct WeightBuffers {
-  std::optional<MappedFile> mapping;
+  std::vector<MappedFile> mappings;  // of the parts of the file
   std::unique_ptr<ggml_context, GgmlDeleter> context;
   std::vector<std::unique_ptr<ggml_backend_buffer, GgmlDeleter>> buffers;
 };
 
 // Whether weights of this size are faster to read from huge pages, which the system has.
 [[nodiscard]] bool RunsFasterFromHugePages(const GgufFile& file);
+
+// The buffers of ggml that weights in a mapped file lie in, one for each part of the file.
+class MappedBuffers {
+ public:
+  // `buffers` owns them.
+  MappedBuffers(const GgufFile& file, WeightBuffers* buffers);
+  // REQUIRES: `data` lies in the file; the tensor has no memory yet.
+  void Place(ggml_tensor* tensor, std::span<const std::byte> data) const;
+
+ private:
+  std::vector<std::pair<std::span<const std::byte>, ggml_backend_buffer_t>> parts_;
+};
+
+// Whether the memory that is available now holds the weights of a file once more.
+[[nodiscard]] bool FitsMemory(const GgufFile& file);
 
 // Declares weights, checking them against the file, then loads all of them at once. Declared
 // tensors have no data before Load().

@@ -48,7 +48,7 @@ class WeightsTest : public testing::Test {
     return model_->loaded();
   }
   [[nodiscard]] bool IsMapped(const ggml_tensor* tensor) const {
-    const auto mapping = model_->loaded().buffers->mapping->bytes();
+    const auto mapping = model_->loaded().buffers->mappings.front().bytes();
     const auto* data = static_cast<const std::byte*>(tensor->data);
     return data >= mapping.data() && data < mapping.data() + mapping.size();
   }

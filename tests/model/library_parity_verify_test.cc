@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -71,6 +72,25 @@ TEST_P(LibraryParityVerifyTest, LogitsAreThoseOfLibllama) {
   ASSERT_TRUE(parity->load.ok()) << parity->load.ToString();
   EXPECT_GT(parity->deviation, 0.1) << "the model is too dull to show a fault";
   EXPECT_LE(parity->error, kMostError);
+}
+
+// The tables of docs/user/models.md name each architecture that this test loads or sees refused.
+TEST(LibraryModelsDocumentVerifyTest, NamesEveryArchitecture) {
+  std::ifstream file(EBB_SOURCE_DIR "/docs/user/models.md");
+  std::map<bool, std::string> rows;  // by whether they are refused
+  bool is_refused = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| refused |")) is_refused = true;
+    if (line.starts_with("| kind |")) is_refused = false;
+    if (line.starts_with("|")) rows[is_refused] += line;
+  }
+  for (const LibraryModelOptions& model : AllLibraryModels()) {
+    if (HasNoFixture(model.architecture)) continue;
+    const bool refused = Refusals().contains(model.architecture);
+    const std::string name = "`" + model.architecture + "`";
+    EXPECT_THAT(rows[refused], HasSubstr(name));
+    EXPECT_THAT(rows[!refused], testing::Not(HasSubstr(name)));
+  }
 }
 
 std::string TestName(const testing::TestParamInfo<LibraryModelOptions>& info) {

@@ -81,6 +81,26 @@ Status GgufEdit::Save(const std::string& path) const {
   return OkStatus();
 }
 
+Result<std::string> GgufEdit::SaveInParts(const std::string& stem, int num_parts) const {
+  const auto path = [&](int part) {
+    return fmt::format("{}-{:05}-of-{:05}.gguf", stem, part + 1, num_parts);
+  };
+  for (int part = 0; part < num_parts; ++part) {
+    const std::unique_ptr<gguf_context, Free> file(gguf_init_empty());
+    if (part == 0) gguf_set_kv(file.get(), metadata_.get());
+    gguf_set_val_u16(file.get(), "split.no", static_cast<uint16_t>(part));
+    gguf_set_val_u16(file.get(), "split.count", static_cast<uint16_t>(num_parts));
+    gguf_set_val_i32(file.get(), "split.tensors.count", static_cast<int32_t>(tensors_.size()));
+    const size_t begin = tensors_.size() * part / num_parts;
+    const size_t end = tensors_.size() * (part + 1) / num_parts;
+    for (size_t i = begin; i < end; ++i) gguf_add_tensor(file.get(), tensors_[i]);
+    if (!gguf_write_to_file(file.get(), path(part).c_str(), /*only_meta=*/false)) {
+      return IoError(fmt::format("cannot write {}", path(part)));
+    }
+  }
+  return path(0);
+}
+
 GgufChange SetU32(const std::string& key, uint32_t value) {
   return [=](GgufEdit& file) { gguf_set_val_u32(file.metadata(), key.c_str(), value); };
 }

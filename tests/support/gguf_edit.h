@@ -32,6 +32,9 @@ class GgufEdit {
   // Widens every tensor to F32.
   void Dequantize();
   Status Save(const std::string& path) const;
+  // In parts as llama-gguf-split makes them, STEM-00001-of-00003.gguf; the first one has the
+  // metadata. Returns the path of the first part.
+  Result<std::string> SaveInParts(const std::string& stem, int num_parts) const;
 
  private:
   struct Free {

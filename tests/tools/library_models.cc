@@ -1,5 +1,6 @@
-// Writes a tiny model of an architecture that libllama knows: ARCHITECTURE FILE [TYPE] [experts],
-// or lists the architectures.
+// Writes a model of an architecture that libllama knows, with random weights: ARCHITECTURE FILE
+// [TYPE [experts] [KEY=SIZE ...]]; without a file it lists the architectures. Sizes that are not
+// given are tiny.
 #include <cstdio>
 #include <string>
 
@@ -14,7 +15,19 @@ int main(int argc, char** argv) {
   }
   ebb::LibraryModelOptions options = {.architecture = argv[1]};
   if (argc > 3) options.weight_type = argv[3];
-  options.has_experts = argc > 4;
+  for (int i = 4; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const size_t equals = argument.find('=');
+    if (argument == "experts") {
+      options.has_experts = true;
+    } else if (equals != std::string::npos) {
+      options.sizes[argument.substr(0, equals)] =
+          static_cast<uint32_t>(std::stoul(argument.substr(equals + 1)));
+    } else {
+      std::fprintf(stderr, "expected experts or KEY=SIZE, found %s\n", argv[i]);
+      return 1;
+    }
+  }
   const ebb::Status status = ebb::WriteLibraryModel(options, argv[2]);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

@@ -120,7 +120,8 @@ Json ToJson(const Row& row) {
   json["bytes"] = {
       {"weights", bytes.weights}, {"program", bytes.program},     {"compute", bytes.compute},
       {"t0", bytes.t0},           {"t1_memory", bytes.t1_memory}, {"t1_disk", bytes.t1_disk},
-      {"t2", bytes.t2},           {"tables", bytes.tables},       {"staging", bytes.staging}};
+      {"t2", bytes.t2},           {"tables", bytes.tables},       {"states", bytes.states},
+      {"staging", bytes.staging}};
   return json;
 }
 

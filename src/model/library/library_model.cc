@@ -28,7 +28,7 @@ namespace {
 // Rows that libllama's cache has room for; ebb has rows of its own, so that any number works.
 constexpr uint32_t kLibraryCacheRows = 256;
 constexpr int kSequences = 1;
-// Of the parts of recurrent states, for ggml's kernels.
+// Alignment of the parts of recurrent states, for ggml's kernels.
 constexpr size_t kStateAlignment = 64;
 
 struct FileCloser {
@@ -76,7 +76,7 @@ Status CheckCounts(const GgufFile& file, const std::string& architecture) {
   return OkStatus();
 }
 
-// Refuses metadata that libllama ignores and that changes what the model computes.
+// Refuses metadata that libllama ignores and that changes the results of the model.
 Status CheckIgnoredKeys(const GgufFile& file, const std::string& architecture) {
   std::string text;
   const std::string marks = architecture + ".attention.dms.layout";
@@ -106,10 +106,6 @@ std::string WithoutSourceFolder(std::string message) {
 // libllama logs the reason of a failure and returns null.
 Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
   const LlamaErrorScope errors;
-  const std::span<const std::byte> bytes = file.mapping().bytes();
-  const std::unique_ptr<std::FILE, FileCloser> stream(
-      fmemopen(const_cast<std::byte*>(bytes.data()), bytes.size(), "rb"));
-  if (stream == nullptr) return ResourceExhausted("no memory is left to read the model's file");
   ggml_backend_dev_t no_device = nullptr;
   llama_model_params params = llama_model_default_params();
   params.devices = &no_device;
@@ -118,7 +114,19 @@ Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
   params.lazy_mode = LLAMA_LAZY_MODE_OFF;
   params.no_alloc = true;
   params.progress_callback = [](float, void*) { return true; };
-  VocabModel model(llama_model_load_from_file_ptr(stream.get(), params));
+  VocabModel model;
+  if (file.mappings().size() > 1) {
+    std::vector<const char*> paths;
+    for (const std::string& path : file.paths()) paths.push_back(path.c_str());
+    model.reset(llama_model_load_from_splits(paths.data(), paths.size(), params));
+  } else {
+    // From the mapping, which a file that was replaced meanwhile is still the same in.
+    const std::span<const std::byte> bytes = file.mappings().front().bytes();
+    const std::unique_ptr<std::FILE, FileCloser> stream(
+        fmemopen(const_cast<std::byte*>(bytes.data()), bytes.size(), "rb"));
+    if (stream == nullptr) return ResourceExhausted("no memory is left to read the model's file");
+    model.reset(llama_model_load_from_file_ptr(stream.get(), params));
+  }
   if (model == nullptr) {
     if (errors.FirstError().find("bad_alloc") != std::string::npos) {
       return ResourceExhausted("no memory is left for the model's description");
@@ -278,7 +286,8 @@ struct LibraryModel::Impl {
   llama_cparams cparams = {};
   std::unique_ptr<llama_memory_i> memory;
   llama_memory_recurrent* recurrent = nullptr;  // of `memory`; null: the model has none
-  // Where libllama's memory names the tensors of the states; a built graph's own are in there.
+  // The places in libllama's memory that name the tensors of the states; a built graph's own are in
+  // there.
   struct StatePlace {
     ggml_tensor** tensor = nullptr;
     ggml_type type = GGML_TYPE_F32;
@@ -290,7 +299,7 @@ struct LibraryModel::Impl {
   llama_adapter_loras loras;
   llama_cross cross;
   mutable std::mutex mutex;  // one graph is built at a time
-  // Where state tensors seem to lie until a step gives them memory.
+  // State tensors point here until a step gives them memory.
   alignas(64) std::array<std::byte, 64> state_placeholder = {};
   const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer{
       ggml_backend_cpu_buffer_from_ptr(state_placeholder.data(), state_placeholder.size())};
@@ -314,7 +323,7 @@ struct LibraryModel::Impl {
   [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const;
   // Puts tensors for the states of so many sequences in the place of those of libllama's memory.
   void MakeStates(int num_sequences, Built* built) const;
-  // What builders ask for places of rows and states of the batch.
+  // Returns the context that builders ask for places of rows and states of the batch.
   [[nodiscard]] llama_memory_context_ptr MakeMemoryContext(const llama_ubatch& batch) const;
   void FindStates();
   Status BuildDry();

@@ -30,7 +30,7 @@ void WidenTensor(ggml_tensor* tensor) {
   for (int i = 1; i < GGML_MAX_DIMS; ++i) tensor->nb[i] = tensor->nb[i - 1] * tensor->ne[i - 1];
 }
 
-void Fill(const Placed& placed, const MappedFile& mapping) {
+void Fill(const Placed& placed, const GgufFile& file) {
   const std::span<const std::byte> data = placed.source->data;
   if (placed.source->type != placed.tensor->type) {
     ggml_get_type_traits(placed.source->type)
@@ -39,7 +39,7 @@ void Fill(const Placed& placed, const MappedFile& mapping) {
   } else {
     ggml_backend_tensor_set(placed.tensor, data.data(), 0, data.size());
   }
-  mapping.Drop(data);
+  file.Drop(data);
 }
 
 }  // namespace
@@ -50,7 +50,10 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, l
   std::vector<Placed> mapped;
   std::map<ggml_backend_buffer_type_t, std::vector<Placed>> copied;  // by the layout
   std::vector<ggml_tensor*> views;
-  const bool use_huge_pages = RunsFasterFromHugePages(file);
+  // Weights that memory does not hold stay in the mapped file, which the system pages in and out:
+  // of a mixture of experts each token needs a part.
+  const bool fits_memory = FitsMemory(file);
+  const bool use_huge_pages = fits_memory && RunsFasterFromHugePages(file);
   const ggml_backend_buffer_type_t plain = ggml_backend_cpu_buffer_type();
   for (const auto& [name, tensor] : model->tensors_by_name) {
     if (tensor->view_src != nullptr) {
@@ -66,7 +69,7 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, l
     tensor->buffer = nullptr;  // libllama's empty one
     const bool widens = WidensTo32Bits(mode, tensor->type);
     if (widens) WidenTensor(tensor);
-    if (widens || ggml_backend_buft_is_host(layout)) layout = plain;
+    if (widens || !fits_memory || ggml_backend_buft_is_host(layout)) layout = plain;
     const bool is_lookup = (tensor == model->tok_embd && tensor != model->output) ||
                            tensor == model->per_layer_tok_embd;
     const bool is_matrix = tensor->ne[1] > 1 && !is_lookup;
@@ -98,20 +101,14 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, l
     for (const Placed& placed : tensors) {
       ggml_backend_tensor_alloc(buffer, placed.tensor, address);
       address += padded_size(placed);
-      Fill(placed, file.mapping());
+      Fill(placed, file);
     }
   }
-  // ggml takes a pointer to what it never writes.
-  const std::span<const std::byte> bytes = file.mapping().bytes();
-  ggml_backend_buffer_t buffer =
-      ggml_backend_cpu_buffer_from_ptr(const_cast<std::byte*>(bytes.data()), bytes.size());
-  buffers->buffers.emplace_back(buffer);
-  ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  const MappedBuffers parts(file, buffers);
   for (const Placed& placed : mapped) {
-    ggml_backend_tensor_alloc(buffer, placed.tensor,
-                              const_cast<std::byte*>(placed.source->data.data()));
-    if (placed.tensor->ne[1] > 1 && placed.tensor != model->tok_embd) {
-      file.mapping().Populate(placed.source->data);
+    parts.Place(placed.tensor, placed.source->data);
+    if (placed.tensor->ne[1] > 1 && placed.tensor != model->tok_embd && fits_memory) {
+      file.Populate(placed.source->data);
     }
   }
   for (ggml_tensor* view : views) {

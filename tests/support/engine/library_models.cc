@@ -109,6 +109,9 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
     SetIfThere(metadata.get(), prefix + "attention.head_count", 4);
     SetIfThere(metadata.get(), prefix + "attention.head_count_kv", 1);
   }
+  for (const auto& [key, size] : options.sizes) {
+    gguf_set_val_u32(metadata.get(), (prefix + key).c_str(), size);
+  }
   if (arch == LLM_ARCH_GEMMA4) {
     // The fixture's pattern is no array, which the loader wants. Heads in windows are half as wide.
     const std::array<bool, 5> in_window = {true, true, true, true, false};

@@ -5,6 +5,8 @@
 #ifndef EBB_TESTS_SUPPORT_LIBRARY_MODELS_H_
 #define EBB_TESTS_SUPPORT_LIBRARY_MODELS_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,8 @@ struct LibraryModelOptions {
   std::string architecture;  // "qwen3moe"
   bool has_experts = false;
   std::string weight_type = "f32";  // or "q8_0", "q4_0", "q4_K"
+  // Sizes instead of the fixture's, by their keys without the architecture: "embedding_length".
+  std::map<std::string, uint32_t> sizes = {};
 };
 
 // The architectures, with and without experts, that the fixture has models of.
