@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
-#include <mutex>
 #include <new>
-#include <stdexcept>
 #include <utility>
 
 #include "ggml.h"
 #include "src/base/device_sizes.h"
+#include "src/base/ggml_aborts.h"
 #include "src/base/llama_runtime.h"
 #include "src/base/page_units.h"
 #include "src/device/backend_names.h"
@@ -23,30 +22,12 @@ namespace {
 
 constexpr size_t kExtent = kDeviceMemoryStep;
 
-// What ggml ends the process for, inside a Call() of this thread, is an exception instead: backends
-// for devices check their drivers' answers so.
-thread_local int calls_under_way = 0;
-
-void ThrowInCalls(const char* message) {
-  if (calls_under_way > 0) throw std::runtime_error(message);
-}
-
-class InCall {
- public:
-  InCall() { ++calls_under_way; }
-  ~InCall() { --calls_under_way; }
-  InCall(const InCall&) = delete;
-  InCall& operator=(const InCall&) = delete;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& spec,
                                                              size_t row_bytes) {
   assert(row_bytes % sizeof(int32_t) == 0);
   EBB_RETURN_IF_ERROR(CheckProcessor());
-  static std::once_flag once;  // engines are created on several threads
-  std::call_once(once, [] { ggml_set_abort_callback(ThrowInCalls); });
   std::unique_ptr<BackendDevice> device(new BackendDevice(Lower(spec.name), row_bytes));
   ggml_backend_dev_t found = nullptr;
   EBB_RETURN_IF_ERROR(device->Call([&] {
@@ -127,7 +108,7 @@ Status BackendDevice::Call(const std::function<Status()>& work) {
   // A backend logs what its driver said, and then ends the process with less.
   const LlamaErrorScope logged;
   try {
-    const InCall call;
+    const GgmlAbortScope aborts;
     return work();
   } catch (const std::bad_alloc&) {
     throw;

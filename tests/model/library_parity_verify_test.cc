@@ -16,6 +16,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr double kMostError = 1e-6;
+constexpr double kMostQuantizedError = 1e-3;
 
 // Why an architecture is refused, in words of its message.
 const std::map<std::string, std::string>& Refusals() {
@@ -72,6 +73,22 @@ TEST_P(LibraryParityVerifyTest, LogitsAreThoseOfLibllama) {
   ASSERT_TRUE(parity->load.ok()) << parity->load.ToString();
   EXPECT_GT(parity->deviation, 0.1) << "the model is too dull to show a fault";
   EXPECT_LE(parity->error, kMostError);
+}
+
+// Quantized weights: activations are rounded, and a rounding that flips is seen in all logits.
+TEST_P(LibraryParityVerifyTest, WithQuantizedWeightsTheyAreAlmostThose) {
+  if (HasNoFixture(GetParam().architecture) || Refusals().contains(GetParam().architecture)) {
+    GTEST_SKIP() << "refused, or no fixture";
+  }
+  for (const char* type : {"q8_0", "q4_0", "q4_K"}) {
+    LibraryModelOptions options = GetParam();
+    options.weight_type = type;
+    const auto parity = CompareWithLibllama(options);
+    ASSERT_TRUE(parity.ok()) << type << ": " << parity.status().ToString();
+    if (!parity->fixture.ok()) continue;  // rows that the type's blocks do not divide
+    ASSERT_TRUE(parity->load.ok()) << type << ": " << parity->load.ToString();
+    EXPECT_LE(parity->error, kMostQuantizedError) << type;
+  }
 }
 
 // The tables of docs/user/models.md name each architecture that this test loads or sees refused.
