@@ -55,11 +55,11 @@ TEST(CheckAttentionShapeTest, AcceptsTheHeadSizesAndRatiosOfModels) {
 }
 
 TEST(CheckAttentionShapeTest, NamesAHeadSizeThatDoesNotFit) {
-  for (const int head_dim : {-16, 0, 8, 65, 72, 528}) {
+  for (const int head_dim : {-16, 0, 8, 65, 72, 592}) {
     const Status status = CheckAttentionShape(Shape(head_dim, 9, 3));
     EXPECT_EQ(status.code(), StatusCode::kUnsupported) << head_dim;
     EXPECT_THAT(status.message(), HasSubstr("head size " + std::to_string(head_dim)));
-    EXPECT_THAT(status.message(), HasSubstr("a multiple of 16 up to 512"));
+    EXPECT_THAT(status.message(), HasSubstr("a multiple of 16 up to 576"));
   }
 }
 
