@@ -103,7 +103,11 @@ void PrefixCache::Keep(std::string key, size_t num_tokens, std::unique_ptr<Sessi
       .key = std::move(key), .session = std::move(session), .unstored_since = unstored_since};
   Session& kept = *prefix.session;
   if (!kept.SetT0Floor(0).ok() || !kept.TruncateTo(static_cast<Position>(num_tokens)).ok()) return;
-  if (ExactPrefix(kept, kept.tokens()) < kLeastTokens || !MakePlaceFor(prefix)) return;
+  // Asks for a prompt that goes on by two tokens, which are read together: of one that equals the
+  // kept tokens the last is left out, and recurrent state cannot go back by one.
+  std::vector<Token> longer(kept.tokens().begin(), kept.tokens().end());
+  longer.resize(longer.size() + 2);
+  if (ExactPrefix(kept, longer) < kLeastTokens || !MakePlaceFor(prefix)) return;
   prefixes_.push_front(std::move(prefix));
   bytes_.reset();
   while (prefixes_.size() > kMostPrefixes || bytes() > most_bytes_) {
