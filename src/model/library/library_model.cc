@@ -68,10 +68,28 @@ Status CheckCounts(const GgufFile& file, const std::string& architecture) {
       {"attention.key_length", 1, 65536},
       {"attention.value_length", 1, 65536},
       {"rope.dimension_count", 0, 65536},
+      {"full_attention_interval", 1, kMaxLayers},
+      {"interleave_moe_layer_step", 1, kMaxLayers},
+      {"ssm.time_step_rank", 1, 1 << 20},
+      {"ssm.inner_size", 1, 1 << 20},
+      {"ssm.state_size", 1, 1 << 20},
+      {"ssm.conv_kernel", 1, 1 << 10},
+      {"ssm.group_count", 0, 1 << 20},
+      {"shortconv.l_cache", 1, 1 << 10},
+      {"kda.head_dim", 1, 65536},
   };
   for (const Range& range : kRanges) {
     EBB_RETURN_IF_ERROR(
         CheckCount(file, fmt::format("{}.{}", architecture, range.key), range.min, range.max));
+  }
+  for (const std::string_view name :
+       {"attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon",
+        "attention.group_norm_epsilon"}) {
+    const std::string key = fmt::format("{}.{}", architecture, name);
+    float epsilon = 0;
+    EBB_RETURN_IF_ERROR(file.Read(key, GgufFile::Need::kOptional, &epsilon));
+    if (std::isfinite(epsilon) && epsilon >= 0) continue;
+    return Corrupt(fmt::format("{} is {}; expected a number from 0 on", key, epsilon));
   }
   return OkStatus();
 }
@@ -260,6 +278,9 @@ struct Rope {
   bool operator==(const Rope& other) const = default;
 };
 
+// The place of the sizes of sections among the parameters of GGML_OP_ROPE.
+constexpr int kRopeSections = 11;
+
 Rope ReadRope(const ggml_tensor* node) {
   Rope rope;
   const int32_t* const ints = node->op_params;
@@ -276,6 +297,30 @@ Rope ReadRope(const ggml_tensor* node) {
   rope.beta_slow = floats[5];
   rope.factors = node->src[2];
   return rope;
+}
+
+// ggml's kernels check these at the first step alone, where a failed assertion ends the process.
+Status CheckRopes(ggml_cgraph* graph) {
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph, i);
+    if (node->op != GGML_OP_ROPE) continue;
+    const int dims = node->op_params[1];
+    if (dims <= 0 || dims % 2 != 0 || dims > node->ne[0]) {
+      return Corrupt(fmt::format("RoPE turns {} elements of heads of {}", dims, node->ne[0]));
+    }
+    int64_t sum = 0;
+    for (int section = 0; section < GGML_MROPE_SECTIONS; ++section) {
+      const int size = node->op_params[kRopeSections + section];
+      if (size < 0) return Corrupt(fmt::format("a section of RoPE has {} elements", size));
+      sum += size;
+    }
+    const bool has_sections = (node->op_params[2] & GGML_ROPE_TYPE_MROPE) != 0;
+    if (sum > node->ne[0] || (has_sections && sum == 0)) {
+      return Corrupt(
+          fmt::format("the sections of RoPE have {} elements of heads of {}", sum, node->ne[0]));
+    }
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -552,6 +597,7 @@ Status LibraryModel::Impl::BuildDry() {
   llm_graph_result* const result = built.result.get();
   EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(result));
   if (result->t_logits == nullptr) return Unsupported("it computes no logits");
+  EBB_RETURN_IF_ERROR(CheckRopes(result->get_gf()));
   EBB_RETURN_IF_ERROR(ReadShape(use, result));
   ReadRopes(use, *result);
   num_nodes = ggml_graph_n_nodes(result->get_gf());
