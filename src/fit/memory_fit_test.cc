@@ -85,6 +85,21 @@ TEST(MemoryFit, GivenTokensBringInPiecesOfTheMappedTable) {
   EXPECT_EQ(weights(2000), 116 * kMiB);
 }
 
+TEST(MemoryFit, EachRequestHasItsRecurrentStateAndTheKeptCopies) {
+  FitModel model = SmolLm2();
+  const auto fit = [&](int requests) {
+    const auto bytes = FitRequestInto(model, {.context = 100, .requests = requests});
+    EXPECT_TRUE(bytes.ok()) << bytes.status().message();
+    return bytes.ok() ? *bytes : FitBytes();
+  };
+  EXPECT_EQ(fit(4).states, 0u);
+  const uint64_t without = fit(4).Memory();
+  model.state_bytes = kMiB;
+  EXPECT_EQ(fit(1).states, 3 * kMiB);
+  EXPECT_EQ(fit(4).states, 12 * kMiB);
+  EXPECT_EQ(fit(4).Memory(), without + 12 * kMiB);
+}
+
 TEST(MemoryFit, SeveralRequestsShareExtents) {
   // 1 token each: 2 * 90 pages in 2 extents rather than in 2 of their own that are half empty.
   EXPECT_EQ(Fit({.context = 1, .requests = 2}).t0, 2 * 2 * kMiB);

@@ -59,6 +59,8 @@ struct DecoderGraphOptions {
   // The tokens' embeddings are looked up elsewhere: they are an input instead of the tokens.
   bool takes_embeddings = false;
   int attention_nodes_per_layer = kMaxAttentionNodesPerLayer;
+
+  [[nodiscard]] bool operator==(const DecoderGraphOptions&) const = default;
 };
 
 // Sets the inputs of a graph whose tensors have memory.
@@ -94,7 +96,7 @@ struct DecoderGraph {
   std::vector<ggml_tensor*> eviction_channels;
   // Null: the inputs are the tensors above.
   std::unique_ptr<GraphInputs> inputs;
-  // Holds tensors of the graph beside the context it was built in; null: there is none.
+  // A second context that holds tensors of the graph; null: there is none.
   ggml_context* other_context = nullptr;
 
   // REQUIRES: the tensors have host memory.

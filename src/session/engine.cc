@@ -155,9 +155,7 @@ PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& opti
           .registry = core.options.policies.get()};
 }
 
-// Rows of layers with a window go by themselves, layer by layer, and are not there any more when a
-// text is rolled back.
-// The draft and the verified rows of a lossless session stand at different tokens.
+// The draft and the verified rows of a lossless session have read different numbers of tokens.
 Status CheckState(const EngineCore& core, const SessionOptions& options) {
   if (core.model->loaded().hparams.state_bytes == 0 || !options.lossless.has_value()) {
     return OkStatus();
@@ -165,6 +163,8 @@ Status CheckState(const EngineCore& core, const SessionOptions& options) {
   return Unsupported("lossless sessions are not supported by models with recurrent state");
 }
 
+// Rows of layers with a window go by themselves, layer by layer, and are not there any more when a
+// text is rolled back.
 Status CheckWindows(const ModelShape& shape, const Policy& policy, const SessionOptions& options) {
   if (shape.SmallestWindow() == 0) return OkStatus();
   if (options.lossless.has_value()) {

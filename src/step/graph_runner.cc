@@ -50,17 +50,7 @@ struct GraphShape {
   AttentionPath path;
   bool is_of_several = false;  // sequences
 
-  [[nodiscard]] bool operator==(const GraphShape& other) const {
-    return options.num_tokens == other.options.num_tokens &&
-           options.num_sequences == other.options.num_sequences &&
-           options.num_outputs == other.options.num_outputs &&
-           options.hidden_layers == other.options.hidden_layers &&
-           options.keys_before_rope == other.options.keys_before_rope &&
-           options.eviction_logits == other.options.eviction_logits &&
-           options.logits == other.options.logits &&
-           options.one_token_at_a_time == other.options.one_token_at_a_time && path == other.path &&
-           is_of_several == other.is_of_several;
-  }
+  [[nodiscard]] bool operator==(const GraphShape&) const = default;
 };
 
 struct StepGraph {
@@ -208,6 +198,7 @@ struct GraphRunner::Impl {
   DeferredLogits later;
   hwy::AlignedFreeUniquePtr<std::byte[]> state_batch;  // states of several sequences, side by side
   size_t state_batch_bytes = 0;
+  std::vector<std::byte*> states;       // of the sequences of a step
   std::vector<float> logits_of_parts;   // of a step that took several graphs; empty: of one
   const ggml_tensor* logits = nullptr;  // those computed last
   // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
@@ -234,7 +225,8 @@ struct GraphRunner::Impl {
   void ReserveFolds(const StepWork& work, int num_folds);
   void ReserveSelection(const StepWork& work);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
-  // Gives the graph the states of the sequences. May throw std::bad_alloc, before it changes any.
+  void ReserveStates(const StepWork& work);
+  // Gives the graph the states of the sequences. REQUIRES: ReserveStates() made room.
   void SetStates(const StepWork& work, StepGraph* graph);
   // Copies the hidden states of a sequence's tokens.
   static void CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
@@ -529,17 +521,21 @@ Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
   return OkStatus();
 }
 
-void GraphRunner::Impl::SetStates(const StepWork& work, StepGraph* graph) {
-  const size_t bytes = model.hparams.state_bytes;
-  if (bytes == 0) return;
-  const size_t needed = work.sequences.size() > 1 ? bytes * work.sequences.size() : 0;
+void GraphRunner::Impl::ReserveStates(const StepWork& work) {
+  const size_t num_sequences = work.sequences.size();
+  const size_t needed = num_sequences > 1 ? model.hparams.state_bytes * num_sequences : 0;
   if (state_batch_bytes < needed) {
     auto larger = hwy::AllocateAligned<std::byte>(needed);
     if (larger == nullptr) throw std::bad_alloc();
     state_batch = std::move(larger);
     state_batch_bytes = needed;
   }
-  std::vector<std::byte*> states;
+  for (const SequenceStep& sequence : work.sequences) sequence.state->Reserve();
+  states.reserve(num_sequences);
+}
+
+void GraphRunner::Impl::SetStates(const StepWork& work, StepGraph* graph) {
+  states.clear();
   for (const SequenceStep& sequence : work.sequences) states.push_back(sequence.state->BeginStep());
   graph->graph.inputs->SetStates(states, {state_batch.get(), state_batch_bytes});
 }
@@ -548,6 +544,7 @@ Status GraphRunner::RunPart(const StepWork& work, StepCosts* costs) {
   const bool has_state = impl_->model.hparams.state_bytes > 0;
   const GraphShape shape = ShapeOf(work, has_state);
   impl_->Reserve(work, shape.path);
+  if (has_state) impl_->ReserveStates(work);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
   graph->graph.SetInputs(work.tokens, work.rope_positions, work.output_rows);
   for (const SequenceStep& sequence : work.sequences) {
@@ -556,7 +553,7 @@ Status GraphRunner::RunPart(const StepWork& work, StepCosts* costs) {
   }
   impl_->scratch.select_seconds = 0;
   graph->op->SetWork(&work);
-  impl_->SetStates(work, graph);
+  if (has_state) impl_->SetStates(work, graph);
   const ggml_status status = impl_->Compute(work, graph->graph.graph, costs);
   Status staged;
   for (const SequenceStep& sequence : work.sequences) {

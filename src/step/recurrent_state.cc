@@ -17,11 +17,13 @@ size_t RecurrentState::memory_bytes() const {
   return bytes_ * ((state_ == nullptr ? 0 : 1) + checkpoints_.size());
 }
 
+void RecurrentState::Reserve() {
+  if (state_ != nullptr) return;
+  state_ = Allocate();
+  std::memset(state_.get(), 0, bytes_);
+}
+
 std::byte* RecurrentState::BeginStep() {
-  if (state_ == nullptr) {
-    state_ = Allocate();
-    std::memset(state_.get(), 0, bytes_);
-  }
   position_ = -1;
   return state_.get();
 }

@@ -1,5 +1,5 @@
 // The recurrent state of one sequence: what layers with linear attention, state spaces or short
-// convolutions carry from token to token, beside the rows of the layers with attention. Its size
+// convolutions carry from token to token, in addition to the rows of attention layers. Its size
 // does not grow with the text, and it cannot be rolled back, except to positions where a copy was
 // kept (a checkpoint).
 //
@@ -32,8 +32,10 @@ class RecurrentState {
   [[nodiscard]] Position position() const { return position_; }
   [[nodiscard]] size_t memory_bytes() const;
 
+  // Makes room for a step. May throw std::bad_alloc, and has changed nothing then.
+  void Reserve();
   // Returns the memory of the state for a step to read and write; its position is unknown until
-  // EndStep(). May throw std::bad_alloc, and has changed nothing then.
+  // EndStep(). REQUIRES: Reserve() was called since GoBackTo().
   [[nodiscard]] std::byte* BeginStep();
   void EndStep(Position position) { position_ = position; }
 
