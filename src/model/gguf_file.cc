@@ -181,15 +181,19 @@ Status GgufFile::IndexTensors(const gguf_context* gguf, const MappedFile& mappin
   return OkStatus();
 }
 
-const MappedFile* GgufFile::PartOf(std::span<const std::byte> range) const {
-  for (const MappedFile& mapping : mappings_) {
-    const auto bytes = mapping.bytes();
-    if (std::greater_equal<>()(range.data(), bytes.data()) &&
-        std::less<>()(range.data(), bytes.data() + bytes.size())) {
-      return &mapping;
-    }
-  }
-  return nullptr;
+uint64_t GgufFile::TensorBytes() const {
+  uint64_t bytes = 0;
+  for (const GgufTensor& tensor : tensors_) bytes += tensor.data.size();
+  return bytes;
+}
+
+size_t GgufFile::PartOf(std::span<const std::byte> range) const {
+  const auto holds = [&](const MappedFile& mapping) {
+    const std::span<const std::byte> bytes = mapping.bytes();
+    return std::less_equal<>()(bytes.data(), range.data()) &&
+           std::less_equal<>()(range.data() + range.size(), bytes.data() + bytes.size());
+  };
+  return std::ranges::find_if(mappings_, holds) - mappings_.begin();
 }
 
 void GgufFile::Prefetch() const {
@@ -197,11 +201,11 @@ void GgufFile::Prefetch() const {
 }
 
 void GgufFile::Populate(std::span<const std::byte> range) const {
-  if (const MappedFile* part = PartOf(range)) part->Populate(range);
+  mappings_[PartOf(range)].Populate(range);
 }
 
 void GgufFile::Drop(std::span<const std::byte> range) const {
-  if (const MappedFile* part = PartOf(range)) part->Drop(range);
+  mappings_[PartOf(range)].Drop(range);
 }
 
 template <typename T>

@@ -64,6 +64,8 @@ class GgufFile {
   // Null when there is no such tensor.
   [[nodiscard]] const GgufTensor* FindTensor(std::string_view name) const;
   [[nodiscard]] std::span<const GgufTensor> tensors() const { return tensors_; }
+  // The bytes of all tensors.
+  [[nodiscard]] uint64_t TensorBytes() const;
 
   // A hash over the metadata, the tensor table and a few elements of every tensor: trained models
   // differ in all of these, and reading the rest takes as long as loading it.
@@ -73,9 +75,11 @@ class GgufFile {
   // The parts of the model; mostly one.
   [[nodiscard]] std::span<const MappedFile> mappings() const { return mappings_; }
   [[nodiscard]] std::span<const std::string> paths() const { return paths_; }
+  // The number of the part that holds a range. REQUIRES: one does.
+  [[nodiscard]] size_t PartOf(std::span<const std::byte> range) const;
   // Lets the system read all parts ahead, without waiting for it.
   void Prefetch() const;
-  // As MappedFile::Populate() and Drop(). REQUIRES: the range lies in one part.
+  // As MappedFile::Populate() and Drop(). REQUIRES: one part holds the range.
   void Populate(std::span<const std::byte> range) const;
   void Drop(std::span<const std::byte> range) const;
   // Gives the mappings away; the tensors' data stays where it is. What was parsed goes.
@@ -94,7 +98,6 @@ class GgufFile {
   Status IndexTensors(const gguf_context* context, const MappedFile& mapping);
   Status OpenOtherParts(const std::string& path);
   Status AddPart(const std::string& path, uint16_t number, uint16_t num_parts);
-  [[nodiscard]] const MappedFile* PartOf(std::span<const std::byte> range) const;
 
   std::vector<MappedFile> mappings_;
   std::vector<std::string> paths_;

@@ -104,10 +104,9 @@ void SetVocabulary(VocabModel vocab_model, LoadedModel* model) {
 // The weights where libllama builds the graph; its model has the tokenizer too.
 Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
-  if (FitsMemory(file)) file.Prefetch();
-  model->fingerprint = file.Fingerprint();
   model->buffers = std::make_unique<WeightBuffers>();
   EBB_RETURN_IF_ERROR(model->library->LoadWeights(file, options.weights, model->buffers.get()));
+  model->fingerprint = file.Fingerprint();
   SetVocabulary(model->library->TakeModel(), model);
   model->weight_bytes = model->library->weight_bytes();
   model->lookup_bytes = model->library->lookup_bytes();
@@ -118,7 +117,7 @@ Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, Loade
 Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader& loader,
                  LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
-  file.Prefetch();
+  if (loader.fits_memory()) file.Prefetch();
   // The tokenizer keeps one core busy about as long as reading the weights keeps another.
   std::future<Result<VocabModel>> vocabulary =
       std::async([&file]() { return LoadVocabulary(file); });

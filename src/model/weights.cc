@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -39,49 +38,63 @@ bool HasHugePages() {
 
 bool FitsMemory(const GgufFile& file) {
   const std::optional<uint64_t> available = AvailableMemory();
-  if (!available.has_value()) return true;
-  uint64_t bytes = 0;
-  for (const GgufTensor& tensor : file.tensors()) bytes += tensor.data.size();
   // The rest is for the cache, compute buffers and everything else that runs.
-  return bytes <= *available / 10 * 9;
+  return !available.has_value() || file.TensorBytes() <= *available / 10 * 9;
 }
 
 bool RunsFasterFromHugePages(const GgufFile& file) {
-  size_t bytes = 0;
-  for (const GgufTensor& tensor : file.tensors()) bytes += tensor.data.size();
+  const uint64_t bytes = file.TensorBytes();
   return bytes >= kMinBytesForHugePages && bytes <= kMaxBytesForHugePages && HasHugePages();
 }
 
-MappedBuffers::MappedBuffers(const GgufFile& file, WeightBuffers* buffers) {
+Result<uint64_t> AllocateWeights(ggml_backend_buffer_type_t type,
+                                 std::span<ggml_tensor* const> tensors, WeightBuffers* buffers) {
+  if (tensors.empty()) return uint64_t{0};
+  const size_t alignment = ggml_backend_buft_get_alignment(type);
+  const auto padded_size = [&](const ggml_tensor* tensor) {
+    const size_t size = ggml_backend_buft_get_alloc_size(type, tensor);
+    return (size + alignment - 1) / alignment * alignment;
+  };
+  size_t bytes = 0;
+  for (const ggml_tensor* tensor : tensors) bytes += padded_size(tensor);
+  ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(type, bytes);
+  if (buffer == nullptr) {
+    return ResourceExhausted(fmt::format("no memory for {} bytes of weights", bytes));
+  }
+  buffers->buffers.emplace_back(buffer);
+  ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  AdviseHugePages(buffer);
+  auto* address = static_cast<std::byte*>(ggml_backend_buffer_get_base(buffer));
+  for (ggml_tensor* tensor : tensors) {
+    ggml_backend_tensor_alloc(buffer, tensor, address);
+    address += padded_size(tensor);
+  }
+  return uint64_t{bytes};
+}
+
+MappedBuffers::MappedBuffers(const GgufFile& file, WeightBuffers* buffers) : file_(file) {
   for (const MappedFile& mapping : file.mappings()) {
     // ggml takes a pointer to memory that it never writes.
     const std::span<const std::byte> bytes = mapping.bytes();
-    ggml_backend_buffer_t buffer =
-        ggml_backend_cpu_buffer_from_ptr(const_cast<std::byte*>(bytes.data()), bytes.size());
-    buffers->buffers.emplace_back(buffer);
-    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    parts_.emplace_back(bytes, buffer);
+    buffers_.push_back(
+        ggml_backend_cpu_buffer_from_ptr(const_cast<std::byte*>(bytes.data()), bytes.size()));
+    buffers->buffers.emplace_back(buffers_.back());
+    ggml_backend_buffer_set_usage(buffers_.back(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
   }
 }
 
 void MappedBuffers::Place(ggml_tensor* tensor, std::span<const std::byte> data) const {
-  for (const auto& [bytes, buffer] : parts_) {
-    if (std::less<>()(data.data(), bytes.data()) ||
-        std::greater_equal<>()(data.data(), bytes.data() + bytes.size())) {
-      continue;
-    }
-    ggml_backend_tensor_alloc(buffer, tensor, const_cast<std::byte*>(data.data()));
-    return;
-  }
+  ggml_backend_tensor_alloc(buffers_[file_.PartOf(data)], tensor,
+                            const_cast<std::byte*>(data.data()));
 }
 
 WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors,
                            bool for_device)
-    : file_(file), mode_(mode), for_device_(for_device) {
+    : file_(file), mode_(mode), for_device_(for_device), fits_memory_(FitsMemory(file)) {
   InitLlamaRuntime();
   context_.reset(ggml_init(
       {.mem_size = max_tensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-  if (for_device || !FitsMemory(file)) return;
+  if (for_device || !fits_memory_) return;
   repack_types_ = PackedBufferTypes();
   use_huge_pages_ = RunsFasterFromHugePages(file);
 }
@@ -252,34 +265,17 @@ void WeightLoader::Fill(const Weight& weight) const {
 
 Status WeightLoader::LoadCopies(ggml_backend_buffer_type_t buffer_type, Place place,
                                 WeightBuffers* buffers) {
-  const size_t alignment = ggml_backend_buft_get_alignment(buffer_type);
-  const auto belongs = [&](const Weight& weight) {
-    return weight.place == place && (place == Place::kOwned || weight.repack_type == buffer_type);
-  };
-  const auto padded_size = [&](const Weight& weight) {
-    const size_t size = ggml_backend_buft_get_alloc_size(buffer_type, weight.tensor);
-    return (size + alignment - 1) / alignment * alignment;
-  };
-  size_t bytes = 0;
+  std::vector<const Weight*> copied;
+  std::vector<ggml_tensor*> tensors;
   for (const Weight& weight : weights_) {
-    if (belongs(weight)) bytes += padded_size(weight);
+    if (weight.place != place) continue;
+    if (place == Place::kRepacked && weight.repack_type != buffer_type) continue;
+    copied.push_back(&weight);
+    tensors.push_back(weight.tensor);
   }
-  if (bytes == 0) return OkStatus();
-  ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(buffer_type, bytes);
-  if (buffer == nullptr) {
-    return ResourceExhausted(fmt::format("no memory for {} bytes of weights", bytes));
-  }
-  buffers->buffers.emplace_back(buffer);
-  ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-  AdviseHugePages(buffer);
+  EBB_ASSIGN_OR_RETURN(const uint64_t bytes, AllocateWeights(buffer_type, tensors, buffers));
   weight_bytes_ += bytes;
-  auto* address = static_cast<std::byte*>(ggml_backend_buffer_get_base(buffer));
-  for (const Weight& weight : weights_) {
-    if (!belongs(weight)) continue;
-    ggml_backend_tensor_alloc(buffer, weight.tensor, address);
-    address += padded_size(weight);
-    Fill(weight);
-  }
+  for (const Weight* weight : copied) Fill(*weight);
   return OkStatus();
 }
 
@@ -291,7 +287,9 @@ Status WeightLoader::LoadMapped(WeightBuffers* buffers) {
     mapped.Place(weight.tensor, data);
     const size_t num_bytes = ggml_nbytes(weight.tensor);
     (weight.use == Use::kMatmul ? weight_bytes_ : lookup_bytes_) += num_bytes;
-    if (weight.use == Use::kMatmul && !for_device_) file_.Populate({data.data(), num_bytes});
+    if (weight.use == Use::kMatmul && !for_device_ && fits_memory_) {
+      file_.Populate({data.data(), num_bytes});
+    }
   }
   return OkStatus();
 }

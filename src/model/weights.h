@@ -14,7 +14,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "ebb/model.h"
@@ -35,16 +34,22 @@ struct WeightBuffers {
 // Whether weights of this size are faster to read from huge pages, which the system has.
 [[nodiscard]] bool RunsFasterFromHugePages(const GgufFile& file);
 
-// The buffers of ggml that weights in a mapped file lie in, one for each part of the file.
+// Gives tensors memory in one new buffer of this type, and huge pages where the system has them.
+// Returns its bytes; 0: there are no tensors. ResourceExhausted.
+Result<uint64_t> AllocateWeights(ggml_backend_buffer_type_t type,
+                                 std::span<ggml_tensor* const> tensors, WeightBuffers* buffers);
+
+// ggml's buffers over the mapped parts of a file, for weights that stay there.
 class MappedBuffers {
  public:
-  // `buffers` owns them.
+  // `buffers` owns them. REQUIRES: the file outlives this object.
   MappedBuffers(const GgufFile& file, WeightBuffers* buffers);
-  // REQUIRES: `data` lies in the file; the tensor has no memory yet.
+  // REQUIRES: `data` is in the file; the tensor has no memory yet.
   void Place(ggml_tensor* tensor, std::span<const std::byte> data) const;
 
  private:
-  std::vector<std::pair<std::span<const std::byte>, ggml_backend_buffer_t>> parts_;
+  const GgufFile& file_;
+  std::vector<ggml_backend_buffer_t> buffers_;  // [parts]
 };
 
 // Whether the memory that is available now holds the weights of a file once more.
@@ -87,6 +92,8 @@ class WeightLoader {
   // Reads, repacks and widens. The tensors have data afterwards, as long as the buffers live;
   // `buffers` still lacks the mapping, which the file holds.
   Status Load(WeightBuffers* buffers);
+  // See FitsMemory(): weights that do not fit are neither copied nor read ahead.
+  [[nodiscard]] bool fits_memory() const { return fits_memory_; }
   // What is held in memory, without tables in the mapped file whose rows are looked up.
   [[nodiscard]] uint64_t weight_bytes() const { return weight_bytes_; }
   // The bytes of those tables.
@@ -120,6 +127,7 @@ class WeightLoader {
   std::unique_ptr<ggml_context, GgmlDeleter> context_;
   std::vector<ggml_backend_buffer_type_t> repack_types_;
   const bool for_device_;
+  const bool fits_memory_;
   bool use_huge_pages_ = false;  // for all matrices that are multiplied
   std::vector<Weight> weights_;
   std::unordered_set<std::string_view> declared_;

@@ -4,21 +4,19 @@
 
 #include <exception>
 #include <new>
-#include <string_view>
 
 #include "src/base/ggml_aborts.h"
 
 namespace ebb {
-namespace {
 
-// Returns the message without the folder of the source file.
-std::string_view WithoutFolder(std::string_view message) {
-  const size_t colon = message.find(':');
-  const size_t slash = message.substr(0, colon).rfind('/');
-  return slash == std::string_view::npos ? message : message.substr(slash + 1);
+std::string WithoutSourceFolder(std::string message) {
+  const size_t name_end = message.find(".c");  // of .c and .cpp
+  if (name_end == std::string::npos) return message;
+  const size_t begin = message.rfind(' ', name_end) + 1;  // 0 without a space
+  const size_t slash = message.rfind('/', name_end);
+  if (slash != std::string::npos && slash >= begin) message.erase(begin, slash + 1 - begin);
+  return message;
 }
-
-}  // namespace
 
 Status RunChecked(const std::function<Status()>& work) {
   const GgmlAbortScope aborts;
@@ -26,7 +24,7 @@ Status RunChecked(const std::function<Status()>& work) {
     return work();
   } catch (const GgmlAbort& failure) {
     return Corrupt(fmt::format("libllama cannot run this file: assertion failed at {}",
-                               WithoutFolder(failure.what())));
+                               WithoutSourceFolder(failure.what())));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("no memory is left for the model's graph");
   } catch (const std::exception& error) {

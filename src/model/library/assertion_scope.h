@@ -3,6 +3,7 @@
 #define EBB_MODEL_LIBRARY_ASSERTION_SCOPE_H_
 
 #include <functional>
+#include <string>
 
 #include "ebb/status.h"
 
@@ -13,6 +14,9 @@ namespace ebb {
 // std::bad_alloc. An assertion that fails on another thread still ends the process. Memory that
 // libllama held at a failed assertion is leaked.
 [[nodiscard]] Status RunChecked(const std::function<Status()>& work);
+
+// Returns a message of libllama without the folder of the source file that it names.
+[[nodiscard]] std::string WithoutSourceFolder(std::string message);
 
 }  // namespace ebb
 

@@ -106,14 +106,22 @@ void LibraryInputs::Set(std::span<const Token> tokens, std::span<const Position>
 }
 
 void LibraryInputs::AddStates(std::unique_ptr<ggml_context, GgmlDeleter> context,
-                              std::vector<StateTensor> states, std::vector<ggml_tensor*> views) {
+                              std::vector<StateTensor> states, std::array<ggml_context*, 2> graph) {
   state_context_ = std::move(context);
   states_ = std::move(states);
-  state_views_ = std::move(views);
+  for (ggml_context* tensors : graph) {
+    for (ggml_tensor* tensor = ggml_get_first_tensor(tensors); tensor != nullptr;
+         tensor = ggml_get_next_tensor(tensors, tensor)) {
+      const auto is_viewed = [&](const StateTensor& state) {
+        return state.tensor == tensor->view_src;
+      };
+      if (std::ranges::any_of(states_, is_viewed)) state_views_.push_back(tensor);
+    }
+  }
 }
 
-// The state of a sequence that steps alone is read and written where it lies. Those of several lie
-// side by side for the graph, layer by layer, in `batch`.
+// The graph reads and writes the state of a sequence that steps alone in place. For several
+// sequences it gets copies in `batch`, which has the states of a layer next to each other.
 void LibraryInputs::SetStates(std::span<std::byte* const> states, std::span<std::byte> batch) {
   state_memory_.assign(states.begin(), states.end());
   for (const StateTensor& state : states_) {

@@ -2,6 +2,7 @@
 #ifndef EBB_MODEL_LIBRARY_LIBRARY_INPUTS_H_
 #define EBB_MODEL_LIBRARY_LIBRARY_INPUTS_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -42,12 +43,12 @@ class LibraryInputs final : public GraphInputs {
   };
 
   // late_output_rows: an input of ebb's own that selects the outputs; null: libllama's does.
-  // states: with `state_context`, which holds their tensors; views: the tensors of the graph that
-  // are views of them.
   LibraryInputs(std::unique_ptr<llm_graph_result> built, Batch batch, ggml_tensor* late_output_rows)
       : built_(std::move(built)), batch_(std::move(batch)), late_output_rows_(late_output_rows) {}
+  // The recurrent states of the graph, whose tensors are in `context`; `graph` has the contexts of
+  // the graph's own tensors, some of which are views of them.
   void AddStates(std::unique_ptr<ggml_context, GgmlDeleter> context,
-                 std::vector<StateTensor> states, std::vector<ggml_tensor*> views);
+                 std::vector<StateTensor> states, std::array<ggml_context*, 2> graph);
 
   void Set(std::span<const Token> tokens, std::span<const Position> positions,
            std::span<const int32_t> output_rows) override;

@@ -4,324 +4,26 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <string_view>
-#include <typeinfo>
 #include <utility>
 
 #include "src/base/head_sizes.h"
 #include "src/base/llama_runtime.h"
-#include "src/model/hyperparameters.h"
 #include "src/model/library/assertion_scope.h"
 #include "src/model/library/graph_rewrite.h"
 #include "src/model/library/internals.h"
+#include "src/model/library/library_checks.h"
+#include "src/model/library/library_file.h"
 #include "src/model/library/library_inputs.h"
 #include "src/model/library/library_weights.h"
-#include "src/model/vocabulary.h"
 
 namespace ebb {
 namespace {
 
-// Rows that libllama's cache has room for; ebb has rows of its own, so that any number works.
-constexpr uint32_t kLibraryCacheRows = 256;
-constexpr int kSequences = 1;
 // Alignment of the parts of recurrent states, for ggml's kernels.
 constexpr size_t kStateAlignment = 64;
-
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-// Counts above these are errors of a file; libllama would allocate or divide by what they say.
-constexpr uint32_t kMaxLayers = 512;
-constexpr uint32_t kMaxCount = uint32_t{1} << 24;
-constexpr uint32_t kMaxContext = uint32_t{1} << 30;
-
-Status CheckCount(const GgufFile& file, const std::string& key, uint32_t min, uint32_t max) {
-  if (file.IsArray(key)) return OkStatus();
-  uint32_t count = min;
-  EBB_RETURN_IF_ERROR(file.Read(key, GgufFile::Need::kOptional, &count));
-  if (count >= min && count <= max) return OkStatus();
-  return Corrupt(fmt::format("{} is {}; expected {} to {}", key, count, min, max));
-}
-
-// libllama divides by these or allocates memory for as many elements before it checks anything.
-Status CheckCounts(const GgufFile& file, const std::string& architecture) {
-  struct Range {
-    std::string_view key;
-    uint32_t min, max;
-  };
-  constexpr Range kRanges[] = {
-      {"block_count", 1, kMaxLayers},
-      {"context_length", 1, kMaxContext},
-      {"embedding_length", 1, kMaxCount},
-      {"feed_forward_length", 0, kMaxCount},
-      {"expert_feed_forward_length", 0, kMaxCount},
-      {"expert_shared_feed_forward_length", 0, kMaxCount},
-      {"expert_count", 0, 4096},
-      {"expert_used_count", 0, 4096},
-      {"attention.head_count", 1, 65536},
-      {"attention.head_count_kv", 1, 65536},
-      {"attention.key_length", 1, 65536},
-      {"attention.value_length", 1, 65536},
-      {"rope.dimension_count", 0, 65536},
-      {"full_attention_interval", 1, kMaxLayers},
-      {"interleave_moe_layer_step", 1, kMaxLayers},
-      {"ssm.time_step_rank", 1, 1 << 20},
-      {"ssm.inner_size", 1, 1 << 20},
-      {"ssm.state_size", 1, 1 << 20},
-      {"ssm.conv_kernel", 1, 1 << 10},
-      {"ssm.group_count", 0, 1 << 20},
-      {"shortconv.l_cache", 1, 1 << 10},
-      {"kda.head_dim", 1, 65536},
-  };
-  for (const Range& range : kRanges) {
-    EBB_RETURN_IF_ERROR(
-        CheckCount(file, fmt::format("{}.{}", architecture, range.key), range.min, range.max));
-  }
-  for (const std::string_view name :
-       {"attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon",
-        "attention.group_norm_epsilon"}) {
-    const std::string key = fmt::format("{}.{}", architecture, name);
-    float epsilon = 0;
-    EBB_RETURN_IF_ERROR(file.Read(key, GgufFile::Need::kOptional, &epsilon));
-    if (std::isfinite(epsilon) && epsilon >= 0) continue;
-    return Corrupt(fmt::format("{} is {}; expected a number from 0 on", key, epsilon));
-  }
-  return OkStatus();
-}
-
-// Refuses metadata that libllama ignores and that changes the results of the model.
-Status CheckIgnoredKeys(const GgufFile& file, const std::string& architecture) {
-  std::string text;
-  const std::string marks = architecture + ".attention.dms.layout";
-  EBB_RETURN_IF_ERROR(file.Read(marks, GgufFile::Need::kOptional, &text));
-  if (!text.empty()) {
-    return Unsupported(fmt::format(
-        "{} is \"{}\": only ebb's own decoder runs models that mark rows", marks, text));
-  }
-  const std::string scaling = architecture + ".rope.scaling.type";
-  EBB_RETURN_IF_ERROR(file.Read(scaling, GgufFile::Need::kOptional, &text));
-  const std::array<std::string_view, 5> known = {"", "none", "linear", "yarn", "longrope"};
-  if (std::ranges::find(known, text) != known.end()) return OkStatus();
-  return Unsupported(
-      fmt::format("{} is \"{}\"; supported are none, linear, yarn and longrope", scaling, text));
-}
-
-// The message without the folder of the source file that it names.
-std::string WithoutSourceFolder(std::string message) {
-  const size_t name_end = message.find(".cpp:");
-  if (name_end == std::string::npos) return message;
-  const size_t begin = message.rfind(' ', name_end) + 1;  // 0 where there is none
-  const size_t slash = message.rfind('/', name_end);
-  if (slash != std::string::npos && slash >= begin) message.erase(begin, slash + 1 - begin);
-  return message;
-}
-
-// libllama logs the reason of a failure and returns null.
-Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
-  const LlamaErrorScope errors;
-  ggml_backend_dev_t no_device = nullptr;
-  llama_model_params params = llama_model_default_params();
-  params.devices = &no_device;
-  params.n_gpu_layers = 0;
-  params.load_mode = LLAMA_LOAD_MODE_NONE;
-  params.lazy_mode = LLAMA_LAZY_MODE_OFF;
-  params.no_alloc = true;
-  params.progress_callback = [](float, void*) { return true; };
-  VocabModel model;
-  if (file.mappings().size() > 1) {
-    std::vector<const char*> paths;
-    for (const std::string& path : file.paths()) paths.push_back(path.c_str());
-    model.reset(llama_model_load_from_splits(paths.data(), paths.size(), params));
-  } else {
-    // From the mapping, which a file that was replaced meanwhile is still the same in.
-    const std::span<const std::byte> bytes = file.mappings().front().bytes();
-    const std::unique_ptr<std::FILE, FileCloser> stream(
-        fmemopen(const_cast<std::byte*>(bytes.data()), bytes.size(), "rb"));
-    if (stream == nullptr) return ResourceExhausted("no memory is left to read the model's file");
-    model.reset(llama_model_load_from_file_ptr(stream.get(), params));
-  }
-  if (model == nullptr) {
-    if (errors.FirstError().find("bad_alloc") != std::string::npos) {
-      return ResourceExhausted("no memory is left for the model's description");
-    }
-    return Corrupt(WithoutSourceFolder(errors.FirstError()));
-  }
-  return model;
-}
-
-float YarnScale(float factor, float multiplier) {
-  return factor <= 1 ? 1.0f : 0.1f * multiplier * std::log(factor) + 1.0f;
-}
-
-// Chooses what libllama's own contexts choose for a context of the trained length.
-Result<llama_cparams> ContextParams(const llama_model& model, const ModelOptions& options) {
-  EBB_RETURN_IF_ERROR(CheckRopeOptions(options));
-  const llama_hparams& h = model.hparams;
-  llama_cparams c = {};
-  const float factor =
-      options.rope_scaling == RopeScaling::kFromFile ? 1 : std::max(1.0f, options.rope_factor);
-  c.n_ctx = static_cast<uint32_t>(static_cast<float>(h.n_ctx_train) * factor);
-  c.n_ctx_seq = c.n_ctx;
-  c.n_batch = c.n_ubatch = kLibraryCacheRows;
-  c.n_seq_max = kSequences;
-  c.n_outputs_max = c.n_outputs_max_per_seq = kLibraryCacheRows;
-  c.rope_freq_base = h.rope_freq_base_train;
-  c.rope_freq_scale = h.rope_freq_scale_train;
-  c.n_ctx_orig_yarn = h.n_ctx_orig_yarn != 0 ? h.n_ctx_orig_yarn : h.n_ctx_train;
-  c.yarn_ext_factor = h.yarn_ext_factor;
-  c.yarn_attn_factor = h.yarn_attn_factor;
-  c.yarn_beta_fast = h.yarn_beta_fast;
-  c.yarn_beta_slow = h.yarn_beta_slow;
-  c.rope_scaling_type = h.rope_scaling_type_train;
-  switch (options.rope_scaling) {
-    case RopeScaling::kFromFile:
-      break;
-    case RopeScaling::kNone:
-      c.rope_scaling_type = LLAMA_ROPE_SCALING_TYPE_NONE;
-      break;
-    case RopeScaling::kLinear:
-      c.rope_scaling_type = LLAMA_ROPE_SCALING_TYPE_LINEAR;
-      c.rope_freq_scale = 1 / factor;
-      break;
-    case RopeScaling::kYarn:
-      c.rope_scaling_type = LLAMA_ROPE_SCALING_TYPE_YARN;
-      c.rope_freq_scale = 1 / factor;
-      c.yarn_ext_factor = -1;
-      break;
-  }
-  if (c.rope_scaling_type == LLAMA_ROPE_SCALING_TYPE_NONE) c.rope_freq_scale = 1;
-  if (c.yarn_ext_factor < 0) {
-    c.yarn_ext_factor = c.rope_scaling_type == LLAMA_ROPE_SCALING_TYPE_YARN ? 1.0f : 0.0f;
-  }
-  if (c.yarn_ext_factor != 0) {
-    const float scale = 1 / c.rope_freq_scale;
-    if (h.rope_yarn_log_mul != 0) {
-      const bool is_deepseek = model.arch == LLM_ARCH_DEEPSEEK2 && h.rope_yarn_log_mul != 1;
-      c.yarn_attn_factor = YarnScale(scale, is_deepseek ? h.rope_yarn_log_mul : 1) /
-                           YarnScale(scale, h.rope_yarn_log_mul);
-    } else {
-      c.yarn_attn_factor = YarnScale(scale, 1);
-    }
-    // ggml multiplies by this factor itself where ext_factor is set.
-    c.yarn_attn_factor *= 1 / (1 + 0.1f * std::log(scale));
-  }
-  c.yarn_attn_factor *= h.rope_attn_factor;
-  c.causal_attn = h.causal_attn;
-  c.flash_attn = true;
-  c.fused_gdn_ar = c.fused_gdn_ch = true;
-  c.fused_lid = true;
-  c.fused_dsv4_hc_pre = c.fused_dsv4_hc_comb = c.fused_dsv4_hc_post = true;
-  c.kv_unified = true;
-  c.no_perf = true;
-  c.ctx_type = LLAMA_CONTEXT_TYPE_DEFAULT;
-  c.pooling_type = LLAMA_POOLING_TYPE_NONE;
-  c.embeddings_layer_inp.resize(h.n_layer() + 1, false);
-  return c;
-}
-
-// Asked before a graph is built, because builders assert the class of the memory.
-Status CheckMemory(const llama_memory_i* memory) {
-  if (memory == nullptr) return Unsupported("it does not generate text token by token");
-  // Classes that are derived from these keep more than rows and states.
-  const std::type_info& kind = typeid(*memory);
-  if (kind == typeid(llama_kv_cache) || kind == typeid(llama_kv_cache_iswa) ||
-      kind == typeid(llama_memory_hybrid) || kind == typeid(llama_memory_hybrid_iswa)) {
-    return OkStatus();
-  }
-  if (kind == typeid(llama_memory_recurrent)) {
-    return Unsupported("it has recurrent state and no KV cache");
-  }
-  return Unsupported("attention that selects rows by an indexer is not supported");
-}
-
-Status Refuse(const CacheAttention& call, std::string_view what) {
-  return Unsupported(fmt::format("{} (layer {}) is not supported yet", what, call.layer));
-}
-
-// Refuses attention that the kernels cannot compute.
-Status CheckAttention(const CacheAttention& call, const CacheAttention& first) {
-  if (call.k == nullptr || (call.v == nullptr && !call.value_in_key)) {
-    return Refuse(call, "a layer without rows of its own");
-  }
-  if (call.sinks != nullptr &&
-      (call.sinks->type != GGML_TYPE_F32 || ggml_nelements(call.sinks) != call.num_q_heads)) {
-    return Refuse(call, "attention with sinks that are not one number in F32 for each head");
-  }
-  if (call.soft_cap != 0) return Refuse(call, "a soft cap of attention");
-  if (call.alibi_bias != 0) return Refuse(call, "ALiBi");
-  if (std::max(call.key_dim, call.value_dim) > kMaxHeadDim) {
-    return Refuse(call, fmt::format("heads of {} elements, more than {},",
-                                    std::max(call.key_dim, call.value_dim), kMaxHeadDim));
-  }
-  if (call.num_q_heads != first.num_q_heads) {
-    return Refuse(call, "a number of query heads that differs between layers");
-  }
-  if (call.num_kv_heads == 0 || call.num_q_heads % call.num_kv_heads != 0) {
-    return Refuse(call, "query heads that cannot share the key-value heads evenly");
-  }
-  if (call.k->type != GGML_TYPE_F32 || (call.v != nullptr && call.v->type != GGML_TYPE_F32)) {
-    return Refuse(call, "keys or values that are not computed in F32");
-  }
-  return OkStatus();
-}
-
-struct Rope {
-  int dims = 0, mode = 0, original_context = 0;
-  float base = 0, scale = 1, ext_factor = 0, attn_factor = 1, beta_fast = 0, beta_slow = 0;
-  ggml_tensor* factors = nullptr;
-
-  bool operator==(const Rope& other) const = default;
-};
-
-// The place of the sizes of sections among the parameters of GGML_OP_ROPE.
-constexpr int kRopeSections = 11;
-
-Rope ReadRope(const ggml_tensor* node) {
-  Rope rope;
-  const int32_t* const ints = node->op_params;
-  rope.dims = ints[1];
-  rope.mode = ints[2];
-  rope.original_context = ints[4];
-  float floats[6];
-  std::memcpy(floats, ints + 5, sizeof(floats));
-  rope.base = floats[0];
-  rope.scale = floats[1];
-  rope.ext_factor = floats[2];
-  rope.attn_factor = floats[3];
-  rope.beta_fast = floats[4];
-  rope.beta_slow = floats[5];
-  rope.factors = node->src[2];
-  return rope;
-}
-
-// ggml's kernels check these at the first step alone, where a failed assertion ends the process.
-Status CheckRopes(ggml_cgraph* graph) {
-  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
-    const ggml_tensor* node = ggml_graph_node(graph, i);
-    if (node->op != GGML_OP_ROPE) continue;
-    const int dims = node->op_params[1];
-    if (dims <= 0 || dims % 2 != 0 || dims > node->ne[0]) {
-      return Corrupt(fmt::format("RoPE turns {} elements of heads of {}", dims, node->ne[0]));
-    }
-    int64_t sum = 0;
-    for (int section = 0; section < GGML_MROPE_SECTIONS; ++section) {
-      const int size = node->op_params[kRopeSections + section];
-      if (size < 0) return Corrupt(fmt::format("a section of RoPE has {} elements", size));
-      sum += size;
-    }
-    const bool has_sections = (node->op_params[2] & GGML_ROPE_TYPE_MROPE) != 0;
-    if (sum > node->ne[0] || (has_sections && sum == 0)) {
-      return Corrupt(
-          fmt::format("the sections of RoPE have {} elements of heads of {}", sum, node->ne[0]));
-    }
-  }
-  return OkStatus();
-}
 
 }  // namespace
 
@@ -370,11 +72,50 @@ struct LibraryModel::Impl {
   void MakeStates(int num_sequences, Built* built) const;
   // Returns the context that builders ask for places of rows and states of the batch.
   [[nodiscard]] llama_memory_context_ptr MakeMemoryContext(const llama_ubatch& batch) const;
+  // Builds the attention of layer `index` of rows; returns [value_dim * query heads, T].
+  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int index, const CacheAttention& call,
+                      bool keys_before_rope, AttentionBuilder& attention) const;
   void FindStates();
   Status BuildDry();
   Status ReadShape(const CacheUse& use, llm_graph_result* built);
   void ReadRopes(const CacheUse& use, const llm_graph_result& built);
 };
+
+// All rows are as wide as the widest head: zeros behind shorter ones change no product.
+ggml_tensor* LibraryModel::Impl::Attend(ggml_context* ctx, ggml_cgraph* graph, int index,
+                                        const CacheAttention& call, bool keys_before_rope,
+                                        AttentionBuilder& attention) const {
+  const int64_t num_tokens = call.q->ne[1];
+  const int head_dim = hparams.head_dim;
+  const auto pad = [&](ggml_tensor* heads) {
+    const int missing = head_dim - static_cast<int>(heads->ne[0]);
+    return missing == 0 ? heads : ggml_pad(ctx, heads, missing, 0, 0, 0);
+  };
+  // [dim, kv heads, T], of rows whose heads are `head_floats` apart.
+  const auto kv_heads = [&](ggml_tensor* rows, int dim, int head_floats) {
+    return pad(ggml_view_3d(ctx, rows, dim, call.num_kv_heads, num_tokens,
+                            head_floats * sizeof(float), rows->nb[1], 0));
+  };
+  ggml_tensor* q = ggml_permute(ctx, call.q, 0, 2, 1, 3);
+  const bool rescales = call.scale != hparams.attention_scale;
+  if (rescales || q->nb[1] != call.key_dim * sizeof(float)) q = ggml_cont(ctx, q);
+  if (rescales) q = ggml_scale(ctx, q, call.scale / hparams.attention_scale);
+  ggml_tensor* const rope = keys_before_rope ? RopeOf(call.k) : nullptr;
+  // Latent attention has its values at the beginning of the keys.
+  ggml_tensor* out =
+      attention.Attend(ctx, graph,
+                       {.layer = index,
+                        .q = pad(q),
+                        .k = kv_heads(call.k, call.key_dim, call.key_dim),
+                        .v = call.value_in_key ? kv_heads(call.k, call.value_dim, call.key_dim)
+                                               : kv_heads(call.v, call.value_dim, call.value_dim),
+                        .k_before_rope = rope == nullptr ? nullptr : rope->src[0],
+                        .sinks = call.sinks});
+  if (call.value_dim == head_dim) return out;
+  const size_t out_bytes = head_dim * sizeof(float);
+  return ggml_cont(ctx, ggml_view_3d(ctx, out, call.value_dim, call.num_q_heads, num_tokens,
+                                     out_bytes, out_bytes * call.num_q_heads, 0));
+}
 
 llama_memory_context_ptr LibraryModel::Impl::MakeMemoryContext(const llama_ubatch& batch) const {
   if (auto* hybrid = dynamic_cast<llama_memory_hybrid*>(memory.get())) {
@@ -455,7 +196,7 @@ LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_sequences, int token
   };
   params.res = built.result.get();
   model->build_graph(params);
-  // The input of a block is the output of the one before it, whatever the builder calls that.
+  // The input of a block is the output of the one before it, under any name.
   const std::vector<ggml_tensor*>& inputs = built.result->t_layer_inp;
   for (int layer = 1; layer < static_cast<int>(inputs.size()); ++layer) {
     if (inputs[layer] != nullptr) built.block_outputs[layer - 1] = inputs[layer];
@@ -641,8 +382,7 @@ Result<std::unique_ptr<LibraryModel>> LibraryModel::Open(const GgufFile& file,
     return Unsupported(fmt::format("model family \"{}\" is not supported", architecture));
   }
   if (options.for_device) return in_family(Unsupported("it runs on the CPU only"));
-  EBB_RETURN_IF_ERROR(CheckCounts(file, architecture));
-  EBB_RETURN_IF_ERROR(CheckIgnoredKeys(file, architecture));
+  EBB_RETURN_IF_ERROR(CheckLibraryMetadata(file, architecture));
   EBB_RETURN_IF_ERROR(CheckTokenizer(file));
   auto impl = std::make_unique<Impl>();
   EBB_RETURN_IF_ERROR(in_family(RunChecked([&]() -> Status {
@@ -655,7 +395,6 @@ Result<std::unique_ptr<LibraryModel>> LibraryModel::Open(const GgufFile& file,
   return std::unique_ptr<LibraryModel>(new LibraryModel(std::move(impl)));
 }
 
-std::string LibraryModel::architecture() const { return impl_->model->arch_name(); }
 const Hyperparameters& LibraryModel::hparams() const { return impl_->hparams; }
 ggml_tensor* LibraryModel::RopeFactors(int layer) const {
   return impl_->rope_factors.empty() ? nullptr : impl_->rope_factors[layer];
@@ -705,43 +444,9 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
     }
     RewriteOptions rewrite = {.one_token_at_a_time = options.one_token_at_a_time};
     if (!options.logits) rewrite.last = library->t_embd;
-    const int head_dim = impl.hparams.head_dim;
     const auto attend = [&](size_t index, const CacheAttention& call) {
-      const int64_t num_tokens = call.q->ne[1];
-      ggml_tensor* q = ggml_permute(ctx, call.q, 0, 2, 1, 3);
-      // All rows are as wide as the widest: zeros behind shorter heads change no product.
-      const auto pad = [&](ggml_tensor* heads) {
-        const int missing = head_dim - static_cast<int>(heads->ne[0]);
-        return missing == 0 ? heads : ggml_pad(ctx, heads, missing, 0, 0, 0);
-      };
-      const size_t key_bytes = call.key_dim * sizeof(float);
-      if (q->nb[1] != key_bytes) q = ggml_cont(ctx, q);
-      if (call.scale != impl.hparams.attention_scale) {
-        q = ggml_scale(ctx, ggml_cont(ctx, q), call.scale / impl.hparams.attention_scale);
-      }
-      q = pad(q);
-      ggml_tensor* k = ggml_view_3d(ctx, call.k, call.key_dim, call.num_kv_heads, num_tokens,
-                                    key_bytes, call.k->nb[1], 0);
-      // Latent attention has its values at the beginning of the keys.
-      ggml_tensor* const values = call.value_in_key ? call.k : call.v;
-      const int value_dim_of_head = call.value_in_key ? call.key_dim : call.value_dim;
-      ggml_tensor* v = ggml_view_3d(ctx, values, call.value_dim, call.num_kv_heads, num_tokens,
-                                    value_dim_of_head * sizeof(float), values->nb[1], 0);
-      k = pad(k);
-      v = pad(v);
-      ggml_tensor* rope = options.keys_before_rope ? RopeOf(call.k) : nullptr;
-      ggml_tensor* out =
-          attention.Attend(ctx, result.graph,
-                           {.layer = static_cast<int>(index),
-                            .q = q,
-                            .k = k,
-                            .v = v,
-                            .k_before_rope = rope == nullptr ? nullptr : rope->src[0],
-                            .sinks = call.sinks});
-      if (call.value_dim == head_dim) return out;
-      const size_t out_bytes = head_dim * sizeof(float);
-      return ggml_cont(ctx, ggml_view_3d(ctx, out, call.value_dim, call.num_q_heads, num_tokens,
-                                         out_bytes, out_bytes * call.num_q_heads, 0));
+      return impl.Attend(ctx, result.graph, static_cast<int>(index), call, options.keys_before_rope,
+                         attention);
     };
     EBB_RETURN_IF_ERROR(RewriteGraph(library, use, ctx, rewrite, attend, result.graph));
     if (options.num_outputs > 0) {
@@ -756,20 +461,10 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
       ggml_set_output(output);
     }
     result.other_context = library->get_ctx();
-    std::vector<ggml_tensor*> state_views;
-    for (ggml_context* context : {library->get_ctx(), ctx}) {
-      for (ggml_tensor* tensor = ggml_get_first_tensor(context); tensor != nullptr;
-           tensor = ggml_get_next_tensor(context, tensor)) {
-        const auto is_source = [&](const Impl::StateTensor& state) {
-          return state.tensor == tensor->view_src;
-        };
-        if (std::ranges::any_of(built.states, is_source)) state_views.push_back(tensor);
-      }
-    }
     auto inputs = std::make_unique<LibraryInputs>(std::move(built.result), std::move(built.batch),
                                                   result.output_rows);
     inputs->AddStates(std::move(built.state_context), std::move(built.states),
-                      std::move(state_views));
+                      {result.other_context, ctx});
     result.inputs = std::move(inputs);
     return OkStatus();
   }));

@@ -35,8 +35,6 @@ class LibraryModel {
   LibraryModel(const LibraryModel&) = delete;
   LibraryModel& operator=(const LibraryModel&) = delete;
 
-  // The name and description of the architecture, "qwen3moe".
-  [[nodiscard]] std::string architecture() const;
   // num_layers counts the layers that store rows.
   [[nodiscard]] const Hyperparameters& hparams() const;
   // By layer: the divisors of the frequencies of RoPE, which keys are rotated by; null: none.

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <ggml-cpu.h>
 
-#include <algorithm>
-#include <cstring>
 #include <map>
 #include <vector>
 
@@ -18,6 +16,13 @@ struct Placed {
   const GgufTensor* source = nullptr;
 };
 
+// The tensors of a model by the memory that they get.
+struct Placement {
+  std::map<ggml_backend_buffer_type_t, std::vector<Placed>> copied;  // by the layout
+  std::vector<Placed> matrices, lookups;                             // that stay in the mapped file
+  std::vector<ggml_tensor*> views;                                   // of other tensors
+};
+
 bool WidensTo32Bits(WeightMode mode, ggml_type type) {
   return mode == WeightMode::kDequantize && type != GGML_TYPE_F32 &&
          ggml_get_type_traits(type)->to_float != nullptr;
@@ -28,6 +33,39 @@ void WidenTensor(ggml_tensor* tensor) {
   tensor->type = GGML_TYPE_F32;
   tensor->nb[0] = sizeof(float);
   for (int i = 1; i < GGML_MAX_DIMS; ++i) tensor->nb[i] = tensor->nb[i - 1] * tensor->ne[i - 1];
+}
+
+// Chooses a place for each tensor, and takes libllama's empty buffers from them.
+Result<Placement> Plan(const GgufFile& file, WeightMode mode, bool fits_memory,
+                       const llama_model& model) {
+  Placement placement;
+  const bool use_huge_pages = fits_memory && RunsFasterFromHugePages(file);
+  const ggml_backend_buffer_type_t plain = ggml_backend_cpu_buffer_type();
+  for (const auto& [name, tensor] : model.tensors_by_name) {
+    if (tensor->view_src != nullptr) {
+      placement.views.push_back(tensor);
+      continue;
+    }
+    const GgufTensor* source = file.FindTensor(name);
+    if (source == nullptr || source->data.size() != ggml_nbytes(tensor)) {
+      return Corrupt(
+          fmt::format("the file lacks tensor {} of {} bytes", name, ggml_nbytes(tensor)));
+    }
+    ggml_backend_buffer_type_t layout = ggml_backend_buffer_get_type(tensor->buffer);
+    tensor->buffer = nullptr;
+    const bool widens = WidensTo32Bits(mode, tensor->type);
+    if (widens) WidenTensor(tensor);
+    if (widens || !fits_memory || ggml_backend_buft_is_host(layout)) layout = plain;
+    const bool is_lookup =
+        (tensor == model.tok_embd && tensor != model.output) || tensor == model.per_layer_tok_embd;
+    const bool is_matrix = tensor->ne[1] > 1 && !is_lookup;
+    const bool is_copied = widens || layout != plain || (use_huge_pages && is_matrix);
+    std::vector<Placed>& group = is_copied   ? placement.copied[layout]
+                                 : is_lookup ? placement.lookups
+                                             : placement.matrices;
+    group.push_back({.tensor = tensor, .source = source});
+  }
+  return placement;
 }
 
 void Fill(const Placed& placed, const GgufFile& file) {
@@ -46,72 +84,31 @@ void Fill(const Placed& placed, const GgufFile& file) {
 
 Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, llama_model* model,
                                         WeightBuffers* buffers) {
-  WeightSizes sizes;
-  std::vector<Placed> mapped;
-  std::map<ggml_backend_buffer_type_t, std::vector<Placed>> copied;  // by the layout
-  std::vector<ggml_tensor*> views;
   // Weights that memory does not hold stay in the mapped file, which the system pages in and out:
-  // of a mixture of experts each token needs a part.
+  // each token needs a part of a mixture of experts.
   const bool fits_memory = FitsMemory(file);
-  const bool use_huge_pages = fits_memory && RunsFasterFromHugePages(file);
-  const ggml_backend_buffer_type_t plain = ggml_backend_cpu_buffer_type();
-  for (const auto& [name, tensor] : model->tensors_by_name) {
-    if (tensor->view_src != nullptr) {
-      views.push_back(tensor);
-      continue;
-    }
-    const GgufTensor* source = file.FindTensor(name);
-    if (source == nullptr || source->data.size() != ggml_nbytes(tensor)) {
-      return Corrupt(
-          fmt::format("the file lacks tensor {} of {} bytes", name, ggml_nbytes(tensor)));
-    }
-    ggml_backend_buffer_type_t layout = ggml_backend_buffer_get_type(tensor->buffer);
-    tensor->buffer = nullptr;  // libllama's empty one
-    const bool widens = WidensTo32Bits(mode, tensor->type);
-    if (widens) WidenTensor(tensor);
-    if (widens || !fits_memory || ggml_backend_buft_is_host(layout)) layout = plain;
-    const bool is_lookup = (tensor == model->tok_embd && tensor != model->output) ||
-                           tensor == model->per_layer_tok_embd;
-    const bool is_matrix = tensor->ne[1] > 1 && !is_lookup;
-    if (widens || layout != plain || (use_huge_pages && is_matrix)) {
-      copied[layout].push_back({.tensor = tensor, .source = source});
-      continue;
-    }
-    mapped.push_back({.tensor = tensor, .source = source});
-    (is_lookup ? sizes.lookup_bytes : sizes.weight_bytes) += source->data.size();
-  }
+  if (fits_memory) file.Prefetch();
+  EBB_ASSIGN_OR_RETURN(const Placement placement, Plan(file, mode, fits_memory, *model));
+  WeightSizes sizes;
   // Copies first: their sources leave the mapping again, so that resident memory has no peak.
-  for (const auto& [layout, tensors] : copied) {
-    const size_t alignment = ggml_backend_buft_get_alignment(layout);
-    const auto padded_size = [&](const Placed& placed) {
-      const size_t size = ggml_backend_buft_get_alloc_size(layout, placed.tensor);
-      return (size + alignment - 1) / alignment * alignment;
-    };
-    size_t bytes = 0;
-    for (const Placed& placed : tensors) bytes += padded_size(placed);
-    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(layout, bytes);
-    if (buffer == nullptr) {
-      return ResourceExhausted(fmt::format("no memory for {} bytes of weights", bytes));
-    }
-    buffers->buffers.emplace_back(buffer);
-    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    AdviseHugePages(buffer);
+  for (const auto& [layout, group] : placement.copied) {
+    std::vector<ggml_tensor*> tensors;
+    for (const Placed& placed : group) tensors.push_back(placed.tensor);
+    EBB_ASSIGN_OR_RETURN(const uint64_t bytes, AllocateWeights(layout, tensors, buffers));
     sizes.weight_bytes += bytes;
-    auto* address = static_cast<std::byte*>(ggml_backend_buffer_get_base(buffer));
-    for (const Placed& placed : tensors) {
-      ggml_backend_tensor_alloc(buffer, placed.tensor, address);
-      address += padded_size(placed);
-      Fill(placed, file);
-    }
+    for (const Placed& placed : group) Fill(placed, file);
   }
   const MappedBuffers parts(file, buffers);
-  for (const Placed& placed : mapped) {
+  for (const Placed& placed : placement.matrices) {
     parts.Place(placed.tensor, placed.source->data);
-    if (placed.tensor->ne[1] > 1 && placed.tensor != model->tok_embd && fits_memory) {
-      file.Populate(placed.source->data);
-    }
+    sizes.weight_bytes += placed.source->data.size();
+    if (fits_memory && placed.tensor->ne[1] > 1) file.Populate(placed.source->data);
   }
-  for (ggml_tensor* view : views) {
+  for (const Placed& placed : placement.lookups) {
+    parts.Place(placed.tensor, placed.source->data);
+    sizes.lookup_bytes += placed.source->data.size();
+  }
+  for (ggml_tensor* view : placement.views) {
     view->buffer = nullptr;
     ggml_backend_view_init(view);
   }

@@ -1,0 +1,38 @@
+// Refuses graphs of libllama that ebb cannot run, before any weight is read.
+#ifndef EBB_MODEL_LIBRARY_LIBRARY_CHECKS_H_
+#define EBB_MODEL_LIBRARY_LIBRARY_CHECKS_H_
+
+#include <string_view>
+
+#include "ebb/status.h"
+#include "src/model/library/graph_rewrite.h"
+#include "src/model/library/internals.h"
+
+namespace ebb {
+
+// To be called before a graph is built, because builders assert the class of the memory.
+[[nodiscard]] Status CheckMemory(const llama_memory_i* memory);
+
+// Unsupported: `what`, in the layer of the attention.
+[[nodiscard]] Status Refuse(const CacheAttention& call, std::string_view what);
+
+// Refuses attention that the kernels cannot compute, by itself or beside the `first` layer's.
+[[nodiscard]] Status CheckAttention(const CacheAttention& call, const CacheAttention& first);
+
+// The parameters of a GGML_OP_ROPE node.
+struct Rope {
+  int dims = 0, mode = 0, original_context = 0;
+  float base = 0, scale = 1, ext_factor = 0, attn_factor = 1, beta_fast = 0, beta_slow = 0;
+  ggml_tensor* factors = nullptr;
+
+  bool operator==(const Rope& other) const = default;
+};
+
+[[nodiscard]] Rope ReadRope(const ggml_tensor* node);
+
+// ggml's kernels check these at the first step alone, where a failed assertion ends the process.
+[[nodiscard]] Status CheckRopes(ggml_cgraph* graph);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_LIBRARY_LIBRARY_CHECKS_H_
