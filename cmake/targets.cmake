@@ -99,7 +99,7 @@ endfunction()
 ebb_precompile(ebb_layers_pch)
 
 # ebb_add_layer(kv ebb_rows PRIVATE ...): the library ebb_kv, of the sources of src/kv. Targets that link it see
-# its headers, and those of the libraries that stand before PRIVATE.
+# its headers, and those of the libraries before PRIVATE.
 set(EBB_LAYERS "")
 function(ebb_add_layer name)
   ebb_glob(sources "(_test|_fuzz)\\.cc$" src/${name}/*.cc)

@@ -56,7 +56,7 @@ add_executable(ebb_t2_study EXCLUDE_FROM_ALL
 target_link_libraries(ebb_t2_study PRIVATE ebb_engine_test_support)
 
 # ebb_add_tests(ebb_kv_tests PREFIX kv LABEL unit LIBRARIES ... SOURCES ...)
-# Libraries in the order of the linker: kernels stand before the layer.
+# Libraries are given in the linker's order: kernels before the layer.
 function(ebb_add_tests name)
   cmake_parse_arguments(arg "" "PREFIX;LABEL" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT arg_SOURCES)

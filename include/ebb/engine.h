@@ -143,10 +143,10 @@ class Engine {
                                              int most_tokens) const;
   // One step of distinct sessions of this engine in one batch, generated tokens and pieces of
   // prompts in any mix. Each session gets the bits of stepping alone where matrix products give a
-  // token the same bits whatever stands beside it: with quantized weights and F32 on x86-64 with
-  // AVX2 (docs/user/serve.md); with others up to rounding. On error no session is changed, or each has taken
-  // its part (see the top), and `status` of the parts says whose error it is, where it is one
-  // part's.
+  // token the same bits in every batch: with quantized weights and F32 on x86-64 with
+  // AVX2 (docs/user/serve.md); with others up to rounding. On error no session is changed, or each
+  // has taken its part (see the top), and `status` of the parts says whose error it is, where it is
+  // one part's.
   Status Step(std::span<SessionStep> parts);
   // Step() with generated tokens alone: tokens[i] is appended to sessions[i].
   Status DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens);

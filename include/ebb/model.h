@@ -29,7 +29,7 @@ enum class WeightMode { kAsStored, kDequantize };
 // How RoPE positions are scaled. kFromFile obeys the file's own metadata.
 enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
 
-// Where the graph of a model comes from: ebb's own decoder, which is faster and serves a few
+// The builder of a model's graph: ebb's own decoder, which is slightly faster and serves a few
 // families, or libllama's builders, which serve nearly every architecture.
 enum class GraphSource { kAuto, kOwn, kLibrary };
 

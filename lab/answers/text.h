@@ -1,4 +1,4 @@
-// Classifies characters of answers; ASCII alone, whatever the locale.
+// Classifies ASCII characters of answers, independently of the locale.
 #ifndef EBB_LAB_ANSWERS_TEXT_H_
 #define EBB_LAB_ANSWERS_TEXT_H_
 

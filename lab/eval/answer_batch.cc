@@ -100,8 +100,8 @@ Status AnswerBatch::ChooseTokens(const std::function<void(size_t unit, EvalAnswe
   return OkStatus();
 }
 
-// A step in which problems cannot take part changes nothing: the others step again beside
-// stand-ins.
+// A step that some problems cannot join changes nothing. The others step again, with stand-ins in
+// the places of those.
 Status AnswerBatch::StepOnce() {
   while (true) {
     parts_.clear();

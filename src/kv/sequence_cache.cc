@@ -190,7 +190,8 @@ SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
   for (Stream& stream : c.streams) stream.table = group_table;
 }
 
-// Frees all pages of a stream, whatever its table says, which a change may have left half-way.
+// Frees all pages of a stream without reading its table, which a failed change may have left
+// inconsistent.
 void SequenceCache::Impl::FreeAll(Stream* stream) {
   for (size_t page = 0; page < stream->refs.size(); ++page) {
     if (!stream->refs[page].empty()) FreePage(stream, page);

@@ -34,7 +34,7 @@ struct TablePage {
   bool operator==(const TablePage&) const = default;
 };
 
-// The place beside the table in which a row waits while others move: a slot of SlotMove.
+// A slot outside of the table that holds a row while others move, for SlotMove.
 inline constexpr Slot kBeside(~uint32_t{0});
 
 // All that a table is, for a file: its present pages in order, and its rows in the order of their

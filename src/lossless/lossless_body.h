@@ -118,7 +118,7 @@ class LosslessBody final : public SessionBody {
   std::vector<Token> ahead_;
   size_t next_ahead_ = 0;
   // The hidden states from which the logits after each token of the run are computed: on the CPU
-  // all logits at once would take much room beside a small T0, and those after a wrong guess are
+  // all logits at once would take more memory than a small T0, and those after a wrong guess are
   // never read.
   std::vector<float> outputs_;  // [run, GraphRunner::OutputFloats()]
   std::vector<float> logits_;   // [a few, vocab_size]

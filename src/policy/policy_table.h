@@ -32,7 +32,7 @@ struct PolicyRow {
   KeyTurns key_turns = KeyTurns::kWhenFull;
 };
 
-// A scorer's requirement of the model, beside signals that every model has.
+// A scorer's requirement of the model, in addition to the signals that every model has.
 enum class ScorerNeed {
   kNothing,
   kForesight,  // ScorerContext::foresight

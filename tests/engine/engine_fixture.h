@@ -39,7 +39,7 @@ inline RandomGgufOptions SmallModelOptions() {
           .context = 2048};
 }
 
-// Of matrices whose rows are whole super-blocks of K-quants: 256 weights.
+// Makes matrices whose rows are whole super-blocks of K-quants: 256 weights.
 inline RandomGgufOptions SuperBlockModelOptions() {
   return {.num_layers = 2,
           .embed_dim = 256,
@@ -158,8 +158,8 @@ double LargestDifference(const std::vector<float>& expected, const std::vector<f
 }  // namespace ebb
 
 // Tags a test that cannot run over another device: EBB_CPU_ONLY("it needs ...") begins the test and
-// skips the rest of it there. EBB_CPU_ONLY_FILE("it needs ...") stands in a file's unnamed
-// namespace and tags all tests of the file.
+// skips the rest of it there. EBB_CPU_ONLY_FILE("it needs ..."), written in a file's
+// unnamed namespace, tags all tests of the file.
 #define EBB_CPU_ONLY(why) \
   if (::ebb::OtherDevice() != nullptr) GTEST_SKIP() << "on the CPU only: " why
 #define EBB_CPU_ONLY_FILE(why) EBB_CPU_ONLY_FILE_AT(__COUNTER__, why)

@@ -2,7 +2,7 @@
 // number of columns, for AVX2 and for AVX-512 with VNNI. Weights and scales are unpacked once for four
 // or eight columns. A column has the same bits in any number of columns (super_block.h).
 //
-// 8 bytes of a row's weights stand beside the same 8 of the next row: a vector has 8 weights of each of
+// The layout interleaves rows in groups of 8 bytes, so that a vector holds 8 weights of each of
 // eight rows (AVX-512) or of four (AVX2), and is multiplied by 8 numbers of a column.
 #ifndef EBB_PACKED_K_QUANTS_H
 #define EBB_PACKED_K_QUANTS_H
@@ -66,7 +66,7 @@ static inline ebb_vec ebb_spread_16(__m128i scales, int part) {
 #endif
 }
 
-// The same for weights of up to five bits that are not negative: with VNNI a row has two lanes of 32 bits, of
+// Computes the same for weights of up to five bits that are not negative. With VNNI a row has two lanes of 32 bits, of
 // which ebb_scale() takes the lower halves.
 static inline ebb_vec ebb_dot(ebb_vec sum, ebb_vec weights, const int8_t * x) {
 #if EBB_VEC_BYTES == 64
@@ -198,7 +198,7 @@ static inline void ebb_add_sub_block(ebb_vec weights_0, ebb_vec weights_1, ebb_v
     }
 }
 
-// `ql` and `qh` stand in the order of their use: reads that jump within a block are slower by a half.
+// Puts `ql` and `qh` in the order of their use: reads that jump within a block are slower by a half.
 static void ebb_order_q6_k(block_q6_Kx8 & w) {
     static_assert(offsetof(block_q6_Kx8, qh) == offsetof(block_q6_Kx8, ql) + sizeof(w.ql), "ql and qh are one range");
     uint8_t lines[24][64];

@@ -176,7 +176,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     return planner_.Divide(*counts, RowsInT0(input));
   }
 
-  // Returns how many rows T0 holds beside those that are to come.
+  // Returns how many rows T0 holds in addition to those of the tokens to come.
   [[nodiscard]] size_t RowsInT0(const PlacementInput& input) const {
     if (caps().t0 == kNoRowCap) return kNoRowCap;
     return Less(caps().t0, Less(input.tokens_to_come, static_cast<size_t>(interval_)));

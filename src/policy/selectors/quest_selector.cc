@@ -118,7 +118,7 @@ class QuestSelector final : public Selector {
     const size_t num_ranked = pages.size() - 1;
     const size_t stride = ranges_.BoundsStride(StreamOf(layer, kv_head));
     for (size_t begin = 0; begin < bounds.size(); begin += stride) {
-      // Of pages with equal bounds the older one is read.
+      // Reads the older of two pages with equal bounds.
       MarkHighest(bounds.subspan(begin, num_ranked), num_chosen - 1,
                   std::span(chosen).first(num_ranked));
     }

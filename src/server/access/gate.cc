@@ -15,7 +15,7 @@ constexpr const char* kRequestId = "X-Request-Id";
 
 char LowerCase(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// Returns the text after "Bearer", in whatever case that is written.
+// Returns the text after "Bearer", which may be in upper or lower case.
 std::string_view BearerOf(std::string_view authorization) {
   constexpr std::string_view kBearer = "bearer ";
   const std::string_view scheme = authorization.substr(0, kBearer.size());

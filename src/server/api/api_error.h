@@ -24,7 +24,7 @@ struct ApiError {
   std::string code = {};                   // "invalid_value", ...; empty: null
   std::string param = {};                  // the field of the request; empty: null
   std::optional<double> retry_after = {};  // seconds
-  bool is_final = false;                   // not retryable, whatever the HTTP status suggests
+  bool is_final = false;                   // not retryable, even if the HTTP status suggests it
   std::string detail =
       {};  // details for the access log, which the client does not see; empty: nothing
 };

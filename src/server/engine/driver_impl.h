@@ -57,7 +57,7 @@ struct Active {
   size_t prompt_tokens = 0;
   JobProgress progress;
   bool ends_thought = false;  // though its answer has not begun
-  // Of a session that stays: its answer, since when it was not saved, and its error.
+  // For a session that stays: its answer, the time since which it is unsaved, and its error.
   AnswerSoFar answer;
   bool in_thought = false;
   int thought_tokens = 0;   // that this job generated

@@ -8,7 +8,8 @@
 // of all that are there, so that none starves. Prompts are read in the same order.
 //
 // Urgency: of those that run, a lower `priority` is more urgent, among equals the one that came
-// first. The least urgent request is parked first when memory is short, whatever its owner's work.
+// first. The least urgent request is parked first when memory is short, independently of its
+// owner's other requests.
 //
 // Memory: a request's part of T0 consists of a least part (its prompt, its window, the tokens until
 // the policy's next decision), and an elastic one, whose rows T1 holds as well as T0. All elastic
