@@ -1,6 +1,6 @@
 // Models whose graphs libllama builds, one of each kind: mixtures of experts, sliding windows with
-// attention sinks, recurrent state together with attention. What ebb promises of its own decoder holds for
-// them: no bit depends on tiers, pieces of prompts, neighbours in a step, forks or files.
+// attention sinks, recurrent state together with attention. What ebb promises of its own decoder
+// holds for them: no bit depends on tiers, pieces of prompts, neighbours in a step, forks or files.
 #include <gmock/gmock.h>
 
 #include <cmath>
