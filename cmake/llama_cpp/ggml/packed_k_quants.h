@@ -7,31 +7,10 @@
 #ifndef EBB_PACKED_K_QUANTS_H
 #define EBB_PACKED_K_QUANTS_H
 
-#include "prefetch.h"
+#include "packed_vectors.h"
 #include "super_block.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
-#define EBB_HAS_PACKED_K_QUANTS
-
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__) && defined(__AVX512BW__)
-#define EBB_VEC_BYTES 64
-typedef __m512i ebb_vec;
-#define EBB_VEC(op)    _mm512_##op
-#define _mm512_SET1_64 _mm512_set1_epi64
-#define EBB_AND        _mm512_and_si512
-#define EBB_OR         _mm512_or_si512
-#define EBB_ZERO       _mm512_setzero_si512
-static inline ebb_vec ebb_load(const uint8_t * x) { return _mm512_loadu_si512(x); }
-#else
-#define EBB_VEC_BYTES 32
-typedef __m256i ebb_vec;
-#define EBB_VEC(op)    _mm256_##op
-#define _mm256_SET1_64 _mm256_set1_epi64x
-#define EBB_AND        _mm256_and_si256
-#define EBB_OR         _mm256_or_si256
-#define EBB_ZERO       _mm256_setzero_si256
-static inline ebb_vec ebb_load(const uint8_t * x) { return _mm256_loadu_si256((const __m256i *) x); }
-#endif
+#if defined(EBB_HAS_PACKED_KERNELS)
 
 static const int ebb_vecs_of_rows = 64 / EBB_VEC_BYTES;  // vectors that hold eight rows
 
@@ -251,9 +230,9 @@ static inline void ebb_sum_block_q6_k(const BLOCK & w, const block_q8_K * const 
     }
 }
 
-// s[column * stride + row] for `rows` rows, a multiple of eight; `x` has one column behind the other.
+// Writes `rows` products, a multiple of eight, to each of s[0 .. COLUMNS].
 template <typename BLOCK, int COLUMNS>
-static void ebb_multiply_packed(int blocks, float * s, size_t stride, const BLOCK * weights, const block_q8_K * x, int rows) {
+static void ebb_multiply_packed(int blocks, float * const * s, const BLOCK * weights, const block_q8_K * const * x, int rows) {
     constexpr bool six_bits = std::is_same_v<BLOCK, block_q6_Kx8>;
     const int ahead = ebb_prefetch_row_bytes();
     for (int row = 0; row < rows; row += 8, weights += blocks) {
@@ -266,7 +245,7 @@ static void ebb_multiply_packed(int blocks, float * s, size_t stride, const BLOC
             const block_q8_K * columns[COLUMNS];
             ebb_block_sums sums[COLUMNS];
             for (int c = 0; c < COLUMNS; c++) {
-                columns[c] = x + c * blocks + b;
+                columns[c] = x[c] + b;
                 sums[c].offsets = _mm256_setzero_si256();
                 for (int part = 0; part < ebb_vecs_of_rows; part++) {
                     sums[c].products[part] = EBB_ZERO();
@@ -299,44 +278,28 @@ static void ebb_multiply_packed(int blocks, float * s, size_t stride, const BLOC
             }
         }
         for (int c = 0; c < COLUMNS; c++) {
-            _mm256_storeu_ps(s + c * stride + row, product[c]);
+            _mm256_storeu_ps(s[c] + row, product[c]);
         }
     }
 }
 
-// Any number of columns. Rows are taken by as many as stay in the second-level cache while all columns pass.
-template <typename BLOCK>
-static void ebb_multiply_packed(int n, float * s, size_t stride, const void * weights, const void * columns, int num_columns,
-                                int rows) {
+// `column(c)` is the pair of column c's blocks and of where its products go.
+template <typename BLOCK, typename COLUMN>
+static void ebb_multiply_packed(int n, const void * weights, int rows, int num_columns, COLUMN && column) {
     const int blocks = n / QK_K;
-    const int fit = std::max(1, (int) ((size_t(256) << 10) / (blocks * sizeof(BLOCK)))) * 8;
-    const BLOCK * w = (const BLOCK *) weights;
-    for (int row = 0; row < rows; row += fit, w += fit / 8 * blocks) {
-        const int count = std::min(fit, rows - row);
-        for (int c = 0; c < num_columns;) {
-            const int left = num_columns - c;
-            const block_q8_K * x = (const block_q8_K *) columns + (size_t) c * blocks;
-            float * out = s + c * stride + row;
-            if (EBB_VEC_BYTES == 64 && left >= 8) {
-                ebb_multiply_packed<BLOCK, 8>(blocks, out, stride, w, x, count);
-                c += 8;
-            } else if (left >= 4) {
-                ebb_multiply_packed<BLOCK, 4>(blocks, out, stride, w, x, count);
-                c += 4;
-            } else if (left == 3) {
-                ebb_multiply_packed<BLOCK, 3>(blocks, out, stride, w, x, count);
-                c += 3;
-            } else if (left == 2) {
-                ebb_multiply_packed<BLOCK, 2>(blocks, out, stride, w, x, count);
-                c += 2;
-            } else {
-                ebb_multiply_packed<BLOCK, 1>(blocks, out, stride, w, x, count);
-                c += 1;
-            }
+    const auto * w = (const BLOCK *) weights;
+    ebb_for_rows_and_columns(rows, 8, blocks * sizeof(BLOCK), num_columns, [&](int row, int count, int first, auto columns) {
+        const block_q8_K * x[columns];
+        float * s[columns];
+        for (int c = 0; c < columns; c++) {
+            const auto [from, to] = column(first + c);
+            x[c] = (const block_q8_K *) from;
+            s[c] = to + row;
         }
-    }
+        ebb_multiply_packed<BLOCK, columns>(blocks, s, w + (int64_t) row / 8 * blocks, x, count);
+    });
 }
 
-#endif  // AVX2, FMA, F16C
+#endif  // EBB_HAS_PACKED_KERNELS
 
 #endif  // EBB_PACKED_K_QUANTS_H
