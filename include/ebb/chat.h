@@ -83,6 +83,15 @@ struct GrammarTrigger {
 
 struct AnswerSyntax;  // src/model/chat/chat.cc
 
+// Marks between the messages of one answer, for models that write their thought and their answer as
+// messages of their own (gpt-oss's channels). Both are empty for other models.
+struct ChannelMarks {
+  std::string message = {};  // begins each message behind the first, as "<|start|>assistant"
+  std::string answer = {};   // begins the answer in its message: "<|channel|>final<|message|>"
+
+  [[nodiscard]] bool empty() const { return message.empty(); }
+};
+
 // What a chat template made of a request.
 struct ChatPrompt {
   std::string text;
@@ -91,7 +100,11 @@ struct ChatPrompt {
   std::vector<size_t> plain_at = {};
   std::string thinking_start = {};  // the tags between which the model thinks; empty: it does not
   std::string thinking_end = {};
-  bool opens_in_thinking = false;       // the prompt ends inside a thought
+  bool opens_in_thinking = false;  // the prompt ends inside a thought
+  ChannelMarks channels = {};
+  // Marks that must follow the end of a thought where a grammar restricts the answer, or where the
+  // end of the thought was forced; empty: none.
+  std::string after_thought = {};
   std::vector<std::string> stops = {};  // further stop strings that the template asks for
   // What the answer obeys, for the SamplingOptions of the same names.
   std::string grammar = {};  // empty: nothing

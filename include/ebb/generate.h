@@ -54,14 +54,16 @@ struct GenerateOptions {
   std::string thinking_start;  // see ChatPrompt
   std::string thinking_end;
   bool opens_in_thinking = false;
+  ChannelMarks channels;
+  std::string after_thought;
   int thinking_budget = -1;  // tokens of thought before thinking_end is forced; -1: no limit
   // Above 0: so many seconds after the first token, the next end of a line ends the generation
   // (kLength).
   double line_seconds = 0;
   const std::atomic<bool>* cancel = nullptr;
   // Text as soon as it is certain: never half a UTF-8 character, never part of a stop string. Tags
-  // belong to the thought. Returning false ends the generation (kCancelled), e.g. when stdout is
-  // closed.
+  // and channel marks belong to the thought. Returning false ends the generation (kCancelled), e.g.
+  // when stdout is closed.
   std::function<bool(std::string_view text, TextPart part)> on_text;
   // While the session's logits() are those that the token was chosen from.
   std::function<void(Token token)> on_token;

@@ -100,6 +100,9 @@ class Sampler {
   // sampled token, the logprob of `chosen` is -infinity.
   // REQUIRES: num_top >= 0.
   [[nodiscard]] Logprobs LastDraw(int num_top) const;
+  // Whether a grammar restricts the answer's next token; a lazy one that waits for a trigger does
+  // not.
+  [[nodiscard]] bool HasActiveGrammar() const;
   // A token that was forced rather than sampled: repetition counts it, the grammar does not.
   void Accept(Token token);
 

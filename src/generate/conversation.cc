@@ -65,16 +65,39 @@ size_t NumCalls(const Conversation& conversation) {
   return count;
 }
 
+// A thought without its tags, channel marks and the blanks around it.
+std::string_view WithoutTags(std::string_view thought, const ChatPrompt& prompt) {
+  thought = WithoutBlanks(thought);
+  if (thought.starts_with(prompt.thinking_start)) {
+    thought.remove_prefix(prompt.thinking_start.size());
+  }
+  for (const std::string* mark :
+       {&prompt.channels.answer, &prompt.channels.message, &prompt.thinking_end}) {
+    if (thought.ends_with(*mark)) thought.remove_suffix(mark->size());
+  }
+  return WithoutBlanks(thought);
+}
+
 ChatMessage MessageOf(const Turn& turn, const GenerateResult& result,
                       const Conversation& conversation) {
-  ChatMessage message = {.role = "assistant", .content = WithTags(result.text, turn.prompt)};
+  const bool has_channels = !turn.prompt.channels.empty();
+  ChatMessage message = {.role = "assistant"};
+  if (has_channels) {
+    // Templates of models with channels refuse marks in a content.
+    message.reasoning_content =
+        WithoutTags(std::string_view(result.text).substr(0, result.thought_bytes), turn.prompt);
+    message.content = result.text.substr(result.thought_bytes);
+  } else {
+    message.content = WithTags(result.text, turn.prompt);
+  }
   if (conversation.request.tools.empty() || !EndedByItself(result)) return message;
   const std::string thought = result.text.substr(0, result.thought_bytes);
   Result<ChatAnswer> answer = ParseAnswer(
       turn.prompt, std::string_view(result.text).substr(thought.size()), AnswerEnd::kComplete);
   // A message in no known format stays as it was written.
   if (!answer.ok() || answer->tool_calls.empty()) return message;
-  message.content = (thought.empty() ? "" : WithTags(thought, turn.prompt)) + answer->content;
+  const bool shows_thought = !thought.empty() && !has_channels;
+  message.content = (shows_thought ? WithTags(thought, turn.prompt) : "") + answer->content;
   message.tool_calls = std::move(answer->tool_calls);
   size_t number = NumCalls(conversation);
   for (ToolCall& call : message.tool_calls) {
@@ -185,6 +208,8 @@ GenerateOptions OptionsFor(const Turn& turn, GenerateOptions options) {
   options.thinking_start = prompt.thinking_start;
   options.thinking_end = prompt.thinking_end;
   options.opens_in_thinking = prompt.opens_in_thinking;
+  options.channels = prompt.channels;
+  options.after_thought = prompt.after_thought;
   if (turn.goes_on.has_value()) options.so_far = turn.goes_on->so_far;
   return options;
 }
@@ -213,23 +238,17 @@ std::string SavedState(const Sampler& sampler) {
 
 Result<ChatMessage> AnswerMessage(const ChatPrompt& prompt, const GenerateResult& result) {
   const std::string_view text = result.text;
-  std::string_view thought = WithoutBlanks(text.substr(0, result.thought_bytes));
+  const std::string_view thought = text.substr(0, result.thought_bytes);
   std::string_view rest = text.substr(result.thought_bytes);
-  if (!thought.empty()) {
+  if (!WithoutBlanks(thought).empty()) {
     rest.remove_prefix(std::min(rest.find_first_not_of(kBlanks), rest.size()));
-    if (thought.starts_with(prompt.thinking_start)) {
-      thought.remove_prefix(prompt.thinking_start.size());
-    }
-    if (thought.ends_with(prompt.thinking_end)) {
-      thought.remove_suffix(prompt.thinking_end.size());
-    }
   }
   EBB_ASSIGN_OR_RETURN(ChatAnswer answer, ParseAnswer(prompt, rest,
                                                       EndedByItself(result) ? AnswerEnd::kComplete
                                                                             : AnswerEnd::kPartial));
   return ChatMessage{.role = "assistant",
                      .content = std::move(answer.content),
-                     .reasoning_content = std::string(WithoutBlanks(thought)),
+                     .reasoning_content = std::string(WithoutTags(thought, prompt)),
                      .tool_calls = std::move(answer.tool_calls)};
 }
 

@@ -370,6 +370,27 @@ TEST(AnswerMessage, TellsTheThoughtFromTheRest) {
   }
 }
 
+// gpt-oss's template refuses a content with marks.
+TEST(Conversation, ChannelMarksStayOutOfMessages) {
+  ChatPrompt prompt = {
+      .thinking_start = "<|channel|>analysis<|message|>",
+      .thinking_end = "<|end|>",
+      .channels = {.message = "<|start|>assistant", .answer = "<|channel|>final<|message|>"}};
+  const std::string thought =
+      "<|channel|>analysis<|message|>hm<|end|><|start|>assistant" + prompt.channels.answer;
+  const GenerateResult result = {.finish_reason = FinishReason::kStop,
+                                 .text = thought + "yes",
+                                 .thought_bytes = thought.size()};
+  Conversation talk;
+  EndTurn({.messages = {kOne}, .prompt = prompt}, result, "", &talk);
+  const auto answer = AnswerMessage(prompt, result);
+  ASSERT_TRUE(answer.ok());
+  for (const ChatMessage& message : {talk.request.messages.back(), *answer}) {
+    EXPECT_EQ(message.content, "yes");
+    EXPECT_EQ(message.reasoning_content, "hm");
+  }
+}
+
 TEST(AnswerMessage, AnAnswerInNoFormatIsRefused) {
   const Turn turn = Begun(*Caller(), {.request = {.tools = {kWeather}}}, {kOne});
   const auto message = AnswerMessage(

@@ -49,12 +49,9 @@ void TextStream::SetStops(std::vector<std::string> stops) {
 }
 
 TextStream TextStream::WithoutSink() const {
-  TextStream copy({.stops = options_.stops,
-                   .turn_ends = options_.turn_ends,
-                   .thinking_start = options_.thinking_start,
-                   .thinking_end = options_.thinking_end,
-                   .opens_in_thinking = options_.opens_in_thinking,
-                   .sink = nullptr});
+  Options options = options_;
+  options.sink = nullptr;
+  TextStream copy(std::move(options));
   copy.pending_ = pending_;
   copy.part_ = part_;
   copy.skips_blanks_ = skips_blanks_;
@@ -76,18 +73,49 @@ TextStream::State TextStream::Finish() {
 }
 
 void TextStream::Advance(Hold hold) {
-  if (part_ == Part::kUndecided && !DecideStart(hold)) return;
-  if (part_ == Part::kThought) {
-    const size_t end = pending_.find(options_.thinking_end);
-    if (end == std::string::npos) {
-      Emit(pending_.size() - HeldBytes(hold), TextPart::kThought);
-      return;
-    }
-    part_ = Part::kAnswer;
-    skips_blanks_ = true;
-    Emit(end + options_.thinking_end.size(), TextPart::kThought);
+  while (part_ != Part::kAnswer) {
+    const bool decided = part_ == Part::kUndecided ? DecideStart(hold)
+                         : part_ == Part::kThought ? EndThought(hold)
+                                                   : PassMarks(hold);
+    if (!decided) return;
   }
   AdvanceAnswer(hold);
+}
+
+bool TextStream::EndThought(Hold hold) {
+  const size_t end = pending_.find(options_.thinking_end);
+  if (end == std::string::npos) {
+    Emit(pending_.size() - HeldBytes(hold), TextPart::kThought);
+    return false;
+  }
+  part_ = options_.channels.empty() ? Part::kAnswer : Part::kMarks;
+  skips_blanks_ = true;
+  Emit(end + options_.thinking_end.size(), TextPart::kThought);
+  return true;
+}
+
+bool TextStream::PassMarks(Hold hold) {
+  const std::string_view pending = pending_;
+  const auto [message, answer] = options_.channels;
+  const std::string_view start = options_.thinking_start;
+  const bool has_message = pending.starts_with(message);
+  const std::string_view rest = has_message ? pending.substr(message.size()) : pending;
+  const bool is_cut_off = answer.starts_with(rest) || start.starts_with(rest) ||
+                          (!has_message && message.starts_with(rest));
+  size_t size = pending.size() - rest.size();
+  Part next = Part::kAnswer;
+  if (rest.starts_with(answer)) {
+    size += answer.size();
+  } else if (rest.starts_with(start)) {
+    size += start.size();
+    next = Part::kThought;
+  } else if (is_cut_off) {
+    if (hold == Hold::kWhatMayChange) return false;
+    size = pending.size();
+  }
+  part_ = next;
+  Emit(size, TextPart::kThought);
+  return true;
 }
 
 void TextStream::AdvanceAnswer(Hold hold) {
@@ -151,7 +179,7 @@ bool TextStream::DecideStart(Hold hold) {
     return true;
   }
   if (hold == Hold::kWhatMayChange && tag.starts_with(rest)) return false;
-  part_ = Part::kAnswer;
+  part_ = options_.channels.empty() ? Part::kAnswer : Part::kMarks;
   return true;
 }
 

@@ -23,6 +23,7 @@ class TextStream {
     std::string thinking_start;
     std::string thinking_end;
     bool opens_in_thinking = false;
+    ChannelMarks channels = {};  // their bytes belong to the thought; see ChatPrompt
     std::function<bool(std::string_view text, TextPart part)> sink;  // may be null
   };
   explicit TextStream(Options options);
@@ -48,6 +49,10 @@ class TextStream {
   [[nodiscard]] bool in_thought() const { return part_ == Part::kThought; }
   // Whether it is open if the text begins with a thought.
   [[nodiscard]] bool is_undecided() const { return part_ == Part::kUndecided; }
+  // Whether the answer's text or another thought begins once channel marks have come.
+  [[nodiscard]] bool awaits_marks() const { return part_ == Part::kMarks; }
+  // Bytes that are held back.
+  [[nodiscard]] const std::string& pending() const { return pending_; }
   [[nodiscard]] bool has_thought() const { return in_thought() || thought_bytes_ > 0; }
   // Whether the text still may begin with a thought once `bytes` follow, which bring more of the
   // tag. False unless it is undecided.
@@ -63,7 +68,7 @@ class TextStream {
   [[nodiscard]] size_t thought_bytes() const { return thought_bytes_; }
 
  private:
-  enum class Part { kUndecided, kThought, kAnswer };
+  enum class Part { kUndecided, kThought, kMarks, kAnswer };
   enum class Hold { kWhatMayChange, kHalfCharacters };
   void Advance(Hold hold);
   void AdvanceAnswer(Hold hold);
@@ -71,6 +76,10 @@ class TextStream {
   bool CutAt(const std::vector<std::string>& words);
   // Decides whether the pending bytes begin with a thought. False: it takes more bytes to tell.
   bool DecideStart(Hold hold);
+  // Passes the pending bytes on up to the end of the thought. False: the thought has no end yet.
+  bool EndThought(Hold hold);
+  // Passes channel marks on, and decides what follows them. False: it takes more bytes to tell.
+  bool PassMarks(Hold hold);
   [[nodiscard]] size_t HeldBytes(Hold hold) const;
   void Emit(size_t size, TextPart part);
 

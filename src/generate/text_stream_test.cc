@@ -45,8 +45,33 @@ TextStream::Options TurnEnds(std::vector<std::string> ends) {
   return options;
 }
 
+TextStream::Options Channels(std::vector<std::string> stops = {}) {
+  return {.stops = std::move(stops),
+          .thinking_start = "<|channel|>analysis<|message|>",
+          .thinking_end = "<|end|>",
+          .channels = {.message = "<|start|>assistant", .answer = "<|channel|>final<|message|>"}};
+}
+
+const std::string kAnalysis = "<|channel|>analysis<|message|>";
+const std::string kFinal = "<|channel|>final<|message|>";
+const std::string kNext = "<|start|>assistant";
+
 std::vector<Case> Cases() {
   return {
+      {"Channels", Channels(), kAnalysis + "a<|end|>" + kNext + kFinal + "b",
+       kAnalysis + "a<|end|>" + kNext + kFinal, "b"},
+      {"ChannelsWithoutAThought", Channels(), kFinal + "b", kFinal, "b"},
+      {"ChannelsWithTwoThoughts", Channels(),
+       kAnalysis + "a<|end|>" + kNext + kAnalysis + "b<|end|>" + kNext + kFinal + "c",
+       kAnalysis + "a<|end|>" + kNext + kAnalysis + "b<|end|>" + kNext + kFinal, "c"},
+      {"ChannelOfACall", Channels(),
+       kAnalysis + "a<|end|>" + kNext + "<|channel|>commentary to=functions.f<|message|>{}",
+       kAnalysis + "a<|end|>" + kNext, "<|channel|>commentary to=functions.f<|message|>{}"},
+      {"MarksThatAreCutOff", Channels(), kAnalysis + "a<|end|>" + kNext + "<|chan",
+       kAnalysis + "a<|end|>" + kNext + "<|chan", ""},
+      {"ChannelsThatAreMissing", Channels(), "b", "", "b"},
+      {"StopBehindChannels", Channels({"a"}), kAnalysis + "a<|end|>" + kNext + kFinal + "bab",
+       kAnalysis + "a<|end|>" + kNext + kFinal, "b", State::kStopString},
       {"Plain", {}, "one two", "", "one two"},
       {"Empty", Tags({"x"}), "", "", ""},
       {"StopString", Stops({"END"}), "one END two", "", "one ", State::kStopString},

@@ -17,6 +17,7 @@ TokenChoice::TokenChoice(const GenerateOptions& options, Sampler* sampler,
                .thinking_start = options.thinking_start,
                .thinking_end = options.thinking_end,
                .opens_in_thinking = options.opens_in_thinking,
+               .channels = options.channels,
                .sink = std::move(sink)}),
       thinking_budget_(options.thinking_budget) {}
 
@@ -68,8 +69,27 @@ void TokenChoice::ForceEndOfThought() {
   forced_.assign(closing_.rbegin(), closing_.rend());
 }
 
+Status TokenChoice::ForceMarks() {
+  if (options_->channels.empty() || !forced_.empty()) return OkStatus();
+  std::string_view marks;
+  if (stream_.awaits_marks() && (budget_spent_ || sampler_->HasActiveGrammar())) {
+    marks = options_->after_thought;
+  } else if (stream_.is_undecided() && thinking_budget_ == 0) {
+    // The prompt has the mark of the first message.
+    marks = options_->after_thought;
+    marks.remove_prefix(std::min(options_->channels.message.size(), marks.size()));
+  }
+  if (!marks.starts_with(stream_.pending())) return OkStatus();
+  marks.remove_prefix(stream_.pending().size());
+  EBB_ASSIGN_OR_RETURN(const std::vector<Token> tokens,
+                       model_->Tokenize(marks, Model::AddBos::kNo, Model::Specials::kParse));
+  forced_.assign(tokens.rbegin(), tokens.rend());
+  return OkStatus();
+}
+
 Result<Token> TokenChoice::Next(std::span<const float> logits, Position position) {
   ForceEndOfThought();
+  EBB_RETURN_IF_ERROR(ForceMarks());
   if (!forced_.empty()) {
     const Token token = forced_.back();
     forced_.pop_back();

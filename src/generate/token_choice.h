@@ -41,6 +41,8 @@ class TokenChoice {
 
  private:
   void ForceEndOfThought();
+  // Forces the marks behind a thought, or in front of an answer that must have none.
+  [[nodiscard]] Status ForceMarks();
   // Samples the next token under the current constraints.
   [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position);
   [[nodiscard]] bool MayOpenThought(Token token) const;

@@ -68,6 +68,36 @@ TEST_F(TokenChoiceTest, AThoughtMayOpenAlthoughTheGrammarDoesNotAdmitItsTag) {
   EXPECT_EQ(Written(" <think>hm</think> yes", "root ::= \" \"? \"yes\""), " <think>hm</think> yes");
 }
 
+GenerateOptions WithChannels() {
+  GenerateOptions options;
+  options.thinking_start = "<c>a";
+  options.thinking_end = "<e>";
+  options.channels = {.message = "<s>", .answer = "<c>f"};
+  options.after_thought = "<s><c>f";
+  return options;
+}
+
+TEST_F(TokenChoiceTest, ChannelMarksBehindAThoughtAreFreeWithoutAGrammar) {
+  for (const std::string text : {"<c>ahm<e><s><c>fno", "<c>fno", "<c>ahm<e><s><c>call"}) {
+    EXPECT_EQ(Written(text, "", WithChannels()), text);
+  }
+}
+
+TEST_F(TokenChoiceTest, AGrammarHoldsBehindTheMarksOfTheAnswer) {
+  EXPECT_EQ(Written("<c>ahm<e>yes", "root ::= \"yes\"", WithChannels()), "<c>ahm<e><s><c>fyes");
+  EXPECT_EQ(Written("<c>ahm<e><s><c>fno", "root ::= \"yes\"", WithChannels()),
+            "<c>ahm<e><s><c>fyes");
+}
+
+TEST_F(TokenChoiceTest, TheEndOfTheBudgetForcesTheMarksOfTheAnswer) {
+  GenerateOptions options = WithChannels();
+  options.thinking_budget = 2;
+  const std::string text = Written("<c>ahmhmhm", "", options);
+  EXPECT_EQ(text.substr(0, 16), "<c>ahm<e><s><c>f") << text;
+  options.thinking_budget = 0;
+  EXPECT_EQ(Written("<c>ahm", "", options).substr(0, 4), "<c>f");
+}
+
 TEST_F(TokenChoiceTest, AnAnswerWithoutAThoughtObeysTheGrammarFromItsFirstByte) {
   for (const std::string text : {"no", "\n\nyes", "think"}) {
     EXPECT_EQ(Written(text, "root ::= \"yes\""), "yes") << text;

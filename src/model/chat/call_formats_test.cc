@@ -84,6 +84,44 @@ class CallFormats : public TinyModelTest {
   }
 };
 
+// gpt-oss writes its thought, its answer and its calls as messages of their own.
+TEST_F(CallFormats, GptOssWritesToChannels) {
+  const fs::path path = fs::path(kTemplates) / "openai-gpt-oss-120b.jinja";
+  if (!fs::exists(path)) EBB_SKIP_WITHOUT("llama_cpp_source") << path << " is not there";
+  const auto parsed = ChatTemplate::Parse(nullptr, ReadAll(path));
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+  ChatRequest request = {.messages = {{"user", "hi"}}};
+  Result<ChatPrompt> prompt = (*parsed)->Render(request);
+  ASSERT_TRUE(prompt.ok()) << prompt.status().ToString();
+  EXPECT_TRUE(prompt->text.ends_with("<|start|>assistant")) << prompt->text;
+  EXPECT_EQ(prompt->thinking_start, "<|channel|>analysis<|message|>");
+  EXPECT_EQ(prompt->thinking_end, "<|end|>");
+  EXPECT_EQ(prompt->channels.message, "<|start|>assistant");
+  EXPECT_EQ(prompt->after_thought, "<|start|>assistant<|channel|>final<|message|>");
+
+  request.tools = {{.name = "f", .description = "adds", .parameters = R"({"type": "object"})"}};
+  prompt = (*parsed)->Render(request);
+  ASSERT_TRUE(prompt.ok()) << prompt.status().ToString();
+  EXPECT_EQ(prompt->after_thought, "<|start|>assistant");
+  EXPECT_EQ(ParseAnswer(*prompt, "It is 3.", AnswerEnd::kComplete)->content, "It is 3.");
+  const Result<ChatAnswer> call = ParseAnswer(
+      *prompt, "<|channel|>commentary to=functions.f<|constrain|>json<|message|>{\"a\": 1}",
+      AnswerEnd::kComplete);
+  ASSERT_TRUE(call.ok()) << call.status().ToString();
+  ASSERT_EQ(call->tool_calls.size(), 1U);
+  EXPECT_EQ(call->tool_calls[0].name, "f");
+  EXPECT_EQ(call->tool_calls[0].arguments, "{\"a\": 1}");
+
+  // The next turn: the template refuses marks in a content, and takes a thought apart.
+  request.messages = {{"user", "hi"},
+                      {.role = "assistant", .content = "Hello.", .reasoning_content = "greet"},
+                      {"user", "bye"}};
+  prompt = (*parsed)->Render(request);
+  ASSERT_TRUE(prompt.ok()) << prompt.status().ToString();
+  EXPECT_NE(prompt->text.find("<|channel|>final<|message|>Hello.<|end|>"), std::string::npos)
+      << prompt->text;
+}
+
 TEST_F(CallFormats, ARequiredCallBeginsTheAnswer) {
   const std::vector<fs::path> paths = PublishedTemplates();
   if (paths.empty()) EBB_SKIP_WITHOUT("llama_cpp_source") << kTemplates << " is not there";

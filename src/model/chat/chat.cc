@@ -28,7 +28,8 @@ namespace ebb {
 
 struct AnswerSyntax {
   common_chat_parser_params params;
-  bool may_call = false;  // some of the answer may be calls
+  bool may_call = false;    // some of the answer may be calls
+  std::string answer_mark;  // ChannelMarks::answer
 };
 
 namespace {
@@ -139,7 +140,13 @@ Result<std::string> FormatGrammar(const ChatRequest& request) {
   }
 }
 
+// The common library names the start of gpt-oss's thoughts and no other mark of its channels.
+constexpr std::string_view kAnalysisStart = "<|channel|>analysis<|message|>";
+
 void SetTags(const common_chat_params& params, const std::string& source, ChatPrompt* prompt) {
+  if (params.thinking_start_tag == kAnalysisStart) {
+    prompt->channels = {.message = "<|start|>assistant", .answer = "<|channel|>final<|message|>"};
+  }
   if (params.supports_thinking && !params.thinking_end_tags.empty()) {
     prompt->thinking_start = params.thinking_start_tag;
     prompt->thinking_end = params.thinking_end_tags.front();
@@ -197,6 +204,7 @@ std::shared_ptr<const AnswerSyntax> SyntaxFrom(const common_chat_params& params,
   syntax->params = common_chat_parser_params(params);
   syntax->params.parser.load(params.parser);
   syntax->params.generation_prompt = AnswerPrefix(params, prompt, syntax->params);
+  syntax->answer_mark = prompt.channels.answer;
   return syntax;
 }
 
@@ -435,6 +443,7 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& given) const {
     SetTags(params, impl_->source, &prompt);
     prompt.syntax = SyntaxFrom(params, prompt, request);
     prompt.grammar = format;
+    prompt.after_thought = prompt.channels.message + prompt.channels.answer;
     return prompt;
   }
   ToolSchemas schemas = RewriteToolSchemas(request.tools);
@@ -451,6 +460,7 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& given) const {
   EBB_ASSIGN_OR_RETURN(params, impl_->ApplyTools(calls, params));
   SetTags(params, impl_->source, &prompt);
   prompt.syntax = SyntaxFrom(params, prompt, request);
+  prompt.after_thought = prompt.channels.message;
   EBB_RETURN_IF_ERROR(impl_->SetCallGrammar(calls, params, schemas.numbers, format, &prompt));
   return prompt;
 }
@@ -526,9 +536,13 @@ Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, 
   }
   SilenceLog();
   ChatAnswer answer;
+  // Generation takes the marks in front of a final message away, and leaves those of a call.
+  const std::string& mark = prompt.syntax->answer_mark;
+  const bool is_final = !mark.empty() && !text.starts_with("<|") && !text.starts_with(" to=");
   try {
     const common_chat_msg message =
-        common_chat_parse(std::string(text), end == AnswerEnd::kPartial, prompt.syntax->params);
+        common_chat_parse((is_final ? mark : "") + std::string(text), end == AnswerEnd::kPartial,
+                          prompt.syntax->params);
     answer.content = message.content;
     for (const common_chat_tool_call& call : message.tool_calls) {
       answer.tool_calls.push_back({.name = call.name, .arguments = call.arguments, .id = call.id});

@@ -333,6 +333,10 @@ void Sampler::Settle(Constraint constraint) {
   impl_->has_open = false;
 }
 
+bool Sampler::HasActiveGrammar() const {
+  return impl_->grammar != nullptr && !impl_->grammar->waits();
+}
+
 void Sampler::Accept(Token token) {
   llama_sampler_accept(impl_->chain.get(), token);
   impl_->Remember(token, Seen::kByChain);

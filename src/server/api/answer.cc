@@ -50,6 +50,7 @@ void AnswerPiece::Append(AnswerPiece more) {
 AnswerReader::AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, size_t first_call,
                            ToolNames names)
     : prompt_(std::move(prompt)),
+      thought_end_(prompt_->thinking_end + prompt_->channels.message + prompt_->channels.answer),
       calls_(calls),
       first_call_(first_call),
       names_(std::move(names)) {}
@@ -107,6 +108,8 @@ std::string AnswerReader::TakeThought() {
     std::string_view rest = std::string_view(thought_).substr(begin);
     const bool may_be_tag = !prompt_->opens_in_thinking && !tag.empty() &&
                             rest.substr(0, tag.size()) == tag.substr(0, rest.size());
+    const std::string& mark = prompt_->channels.answer;
+    if (!mark.empty() && mark.starts_with(rest)) return "";
     if (may_be_tag && rest.size() < tag.size()) return "";
     if (may_be_tag) rest.remove_prefix(tag.size());
     rest.remove_prefix(std::min(rest.find_first_not_of(kBlanks), rest.size()));
@@ -114,7 +117,7 @@ std::string AnswerReader::TakeThought() {
     thought_ = std::string(rest);
     thought_begun_ = true;
   }
-  const size_t size = thought_.size() - HeldBytes(thought_, prompt_->thinking_end);
+  const size_t size = thought_.size() - HeldBytes(thought_, thought_end_);
   std::string taken = thought_.substr(0, size);
   thought_.erase(0, size);
   return taken;
@@ -126,7 +129,10 @@ std::string AnswerReader::EndThought() {
   std::string_view rest = thought_;
   const auto strip = [&] { rest = rest.substr(0, rest.find_last_not_of(kBlanks) + 1); };
   strip();
-  if (rest.ends_with(prompt_->thinking_end)) rest.remove_suffix(prompt_->thinking_end.size());
+  const ChannelMarks& marks = prompt_->channels;
+  for (const std::string* end : {&marks.answer, &marks.message, &prompt_->thinking_end}) {
+    if (rest.ends_with(*end)) rest.remove_suffix(end->size());
+  }
   strip();
   return std::string(rest);
 }

@@ -65,6 +65,7 @@ class AnswerReader {
   [[nodiscard]] AnswerPiece Compare(const ChatAnswer& answer, AnswerEnd end);
 
   const std::shared_ptr<const ChatPrompt> prompt_;
+  const std::string thought_end_;  // the tag and the channel marks that may follow it
   const Calls calls_;
   const size_t first_call_;
   const ToolNames names_;

@@ -48,6 +48,26 @@ TEST(AnswerReader, AnAnswerWithoutAThoughtIsLeftAsItIs) {
   EXPECT_EQ(piece.content, "\n <think> so");
 }
 
+TEST(AnswerReader, ChannelMarksBelongToNeitherThoughtNorContent) {
+  ChatPrompt prompt;
+  prompt.thinking_start = "<|channel|>analysis<|message|>";
+  prompt.thinking_end = "<|end|>";
+  prompt.channels = {.message = "<|start|>assistant", .answer = "<|channel|>final<|message|>"};
+  const auto channels = std::make_shared<const ChatPrompt>(prompt);
+  const std::string thought = prompt.thinking_start + "hm, <|e" + prompt.thinking_end;
+  for (size_t size = 1; size < 40; ++size) {
+    AnswerPiece piece = Read({channels, Calls::kNone, 0},
+                             thought + prompt.channels.message + prompt.channels.answer, "A", size);
+    EXPECT_EQ(piece.thought, "hm, <|e") << size;
+    EXPECT_EQ(piece.content, "A") << size;
+    piece = Read({channels, Calls::kNone, 0}, thought + prompt.channels.message, "call", size);
+    EXPECT_EQ(piece.thought, "hm, <|e") << size;
+    piece = Read({channels, Calls::kNone, 0}, prompt.channels.answer, "A", size);
+    EXPECT_EQ(piece.thought, "") << size;
+    EXPECT_EQ(piece.content, "A") << size;
+  }
+}
+
 TEST(AnswerReader, AnEmptyThoughtIsNone) {
   EXPECT_EQ(Read({Thinks(), Calls::kNone, 0}, "<think>\n</think>", "\nA", 4).thought, "");
 }

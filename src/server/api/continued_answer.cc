@@ -40,6 +40,8 @@ void SetRest(const ChatMessage& begun, ChatPrompt* prompt) {
   prompt->thinking_start.clear();
   prompt->thinking_end.clear();
   prompt->opens_in_thinking = false;
+  prompt->channels = {};
+  prompt->after_thought.clear();
   const bool holds_from_the_start = !prompt->grammar.empty() && prompt->grammar_triggers.empty();
   if (holds_from_the_start) prompt->grammar_prefix += begun.content;
 }
@@ -53,13 +55,18 @@ std::vector<BegunPiece> BegunPieces(const ChatMessage& begun, const ChatPrompt& 
   };
   const bool thinks = !prompt.thinking_end.empty();
   const bool has_thought = thinks && !begun.reasoning_content.empty();
+  const bool has_channels = !prompt.channels.empty();
+  const std::string line = has_channels ? "" : "\n";
   if (has_thought) {
-    if (!prompt.opens_in_thinking) add(prompt.thinking_start + "\n", Model::Specials::kParse);
+    if (!prompt.opens_in_thinking) add(prompt.thinking_start + line, Model::Specials::kParse);
     add(begun.reasoning_content, Model::Specials::kAsText);
   }
   const bool is_open = has_thought || prompt.opens_in_thinking;
   if (is_open && !begun.content.empty()) {
-    add("\n" + prompt.thinking_end + "\n\n", Model::Specials::kParse);
+    add(line + prompt.thinking_end + line + line, Model::Specials::kParse);
+  }
+  if (has_channels && !begun.content.empty()) {
+    add((is_open ? prompt.channels.message : "") + prompt.channels.answer, Model::Specials::kParse);
   }
   add(begun.content, Model::Specials::kAsText);
   return pieces;

@@ -42,7 +42,11 @@ ChatMessage CutOff(const std::string& text, const ChatPrompt& prompt) {
     message.content.clear();
   } else if (const size_t end = text.find(prompt.thinking_end);
              MayThink(prompt) && end != std::string::npos) {
-    message.content = text.substr(end + prompt.thinking_end.size());
+    std::string_view content = std::string_view(text).substr(end + prompt.thinking_end.size());
+    for (const std::string* mark : {&prompt.channels.message, &prompt.channels.answer}) {
+      if (content.starts_with(*mark)) content.remove_prefix(mark->size());
+    }
+    message.content = content;
   }
   return message;
 }
