@@ -38,6 +38,8 @@ struct AttentionShape {
   int num_q_heads = 0;
   int num_kv_heads = 0;
   float scale = 0;  // of the logits, usually 1 / sqrt(head_dim)
+  // A scaled logit x counts as soft_cap * tanh(x / soft_cap); 0: as x. Sinks are not capped.
+  float soft_cap = 0;
   PageFormat format;
   CompressedFormat compressed = {};  // head_dim 0: no row is compressed
 
@@ -60,6 +62,7 @@ struct FoldInput {
   const float* q = nullptr;                     // [num_heads, head_dim]
   int num_heads = 0;
   float scale = 0;
+  float soft_cap = 0;  // see AttentionShape
 };
 struct FoldOutput {
   float* m = nullptr;  // head g at m[g * head_stride]
@@ -109,6 +112,7 @@ struct PrefillInput {
   int num_queries = 0;
   int num_heads = 0;
   float scale = 0;
+  float soft_cap = 0;            // see AttentionShape
   const float* sinks = nullptr;  // [num_heads]; null: there are none
 };
 struct PrefillOutput {

@@ -53,6 +53,7 @@ void FoldCompressedRows(const CompressedFoldInput& in, const FoldOutput& out) {
     } else {
       KeyPassOf<Rows, kDots, kDim, kHeads, Fetch::kNothing>(in, q, scales, p, out.p_stride);
     }
+    if (in.soft_cap != 0) CapLogits(in.soft_cap, p, out.p_stride, kHeads, in.num_rows);
     SoftmaxChunk<kHeads>(p, out.p_stride, in.num_rows, out.m + head * out.head_stride, l,
                          out.head_stride);
     if constexpr (kDots == Dots::kVnni) {

@@ -124,6 +124,7 @@ struct CompressedFoldInput {
   const RoundedQuery* queries = nullptr;        // [num_heads]
   int num_heads = 0;
   float scale = 0;
+  float soft_cap = 0;  // see AttentionShape
 };
 
 // As LocateKeys().
@@ -141,6 +142,7 @@ void DecompressRow(const CompressedFormat& format, const std::byte* row, float* 
 void ReferenceRotate(float* x, int head_dim);
 void ReferenceDecompressRow(const CompressedFormat& format, const std::byte* row, float* key,
                             float* value);
+[[nodiscard]] double ReferenceSoftCapped(double logit, float soft_cap);
 void ReferenceFoldCompressed(const CompressedFoldInput& in, const FoldOutput& out);
 
 }  // namespace ebb

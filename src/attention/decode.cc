@@ -238,7 +238,8 @@ FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows 
           .next_keys = next_rows.data(),
           .q = q,
           .num_heads = static_cast<int>(num_heads),
-          .scale = shape_.scale};
+          .scale = shape_.scale,
+          .soft_cap = shape_.soft_cap};
 }
 
 // Returns the place of the unit's states, and its probabilities to `p`.
@@ -274,7 +275,8 @@ void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_
                              .next_rows = next_rows.data(),
                              .queries = rounded + first_q,
                              .num_heads = heads,
-                             .scale = shape_.scale},
+                             .scale = shape_.scale,
+                             .soft_cap = shape_.soft_cap},
                             out);
   }
 }

@@ -151,7 +151,9 @@ Softmax ExpectedOf(CompressedStep* step) {
     for (size_t e = 0; e < elements; ++e) {
       if (keys[e].empty()) continue;
       const double dot = std::inner_product(keys[e].begin(), keys[e].end(), queries[e], 0.0);
-      mass[e] = std::exp(dot * step->shape.scale);
+      const float cap = step->shape.soft_cap;
+      const double logit = dot * step->shape.scale;
+      mass[e] = std::exp(cap == 0 ? logit : cap * std::tanh(logit / cap));
       sum += mass[e];
       for (int i = 0; i < dim; ++i) out[i] += mass[e] * values[e][i];
     }
@@ -197,6 +199,16 @@ TEST_P(DecodeCompressedTest, IsTheSoftmaxOverTheRowsAsStoredForEveryHeadSize) {
     for (const int head_dim : {16, 64, 80, 96, 128, 256}) {
       ExpectSoftmax(
           {.shape = Shape(type, head_dim, 2, 3), .full = {150, 40}, .compressed = {90, 300}});
+    }
+  }
+}
+
+TEST_P(DecodeCompressedTest, IsTheSoftmaxUnderASoftCap) {
+  for (const CompressedType type : kDecodedTypes) {
+    for (const int head_dim : {64, 80}) {
+      AttentionShape shape = Shape(type, head_dim, 2, 3);
+      shape.soft_cap = 1.5f;
+      ExpectSoftmax({.shape = shape, .full = {150, 40}, .compressed = {90, 300}});
     }
   }
 }

@@ -133,6 +133,16 @@ TEST_P(DecodeTest, AgreesWithTheReferenceForEveryTypeAndHeadSize) {
   }
 }
 
+TEST_P(DecodeTest, AgreesWithTheReferenceUnderASoftCap) {
+  for (const float cap : {0.7f, 5.0f, 50.0f}) {
+    for (const int head_dim : {16, 64, 256, 512}) {
+      AttentionShape shape = ShapeOf(RowType::kF16, head_dim, 2, 3);
+      shape.soft_cap = cap;
+      ExpectReference(shape, {300, 270});
+    }
+  }
+}
+
 TEST_P(DecodeTest, MassIsItsOwnBesideQueriesThatWantNone) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   const TestRows rows({.format = shape.format, .num_rows = {300, 300}});
@@ -500,7 +510,7 @@ TEST_P(DecodeTest, QueriesThatShareATargetAreTheSameBitForBitForAnyNumberOfThrea
 
 // A number that is none, in any place of a chunk, must neither vanish nor reach the scores.
 TEST_P(DecodeTest, WhatIsNotFiniteFailsAndLeavesMassAlone) {
-  const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
+  AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const float bad : {kNaN, kInf, -kInf}) {
@@ -511,6 +521,8 @@ TEST_P(DecodeTest, WhatIsNotFiniteFailsAndLeavesMassAlone) {
         // Terms of both signs: the logit is NaN even where each term is infinite.
         kernel_.store_row(RowType::kF16, values.data(),
                           in_value ? rows.Value(1, row) : rows.Key(1, row), 64);
+        // A cap must not make a number of an infinite logit.
+        shape.soft_cap = row % 2 == 0 ? 5 : 0;
         Step step(shape, rows.views(), 3);
         Attend(kernel_, &step, 2);
         EXPECT_TRUE(step.not_finite) << bad << " in row " << row;

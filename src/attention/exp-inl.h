@@ -1,10 +1,13 @@
-// The exponential function of attention. Included once per instruction set by cpu.cc.
+// The exponential function of attention and its soft cap. Included once per instruction set by
+// cpu.cc.
 #if defined(EBB_ATTENTION_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_EXP_INL_H_
 #undef EBB_ATTENTION_EXP_INL_H_
 #else
 #define EBB_ATTENTION_EXP_INL_H_
 #endif
+
+#include <cstddef>
 
 #include "hwy/highway.h"
 #include "src/attention/rows-inl.h"
@@ -35,6 +38,39 @@ HWY_INLINE VecF ExpOfNonPositive(VecF x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   return hn::IfThenElse(hn::Lt(x, hn::Set(d, -87.0f)), hn::Zero(d), hn::Mul(p, power));
+}
+
+// cap * tanh(x / cap), NaN where x is not finite: a cap would hide an infinite key. tanh by its
+// series near 0, where 1 - e^-2x would lose digits: off by 2e-7 of itself.
+HWY_INLINE VecF SoftCapped(VecF x, VecF cap, VecF inverse_cap) {
+  const F32 d;
+  const VecF t = hn::Mul(x, inverse_cap);
+  const VecF size = hn::Abs(t);
+  const VecF e = ExpOfNonPositive(hn::Mul(hn::Set(d, -2.0f), size));
+  const VecF one = hn::Set(d, 1.0f);
+  const VecF far = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), t);
+  const VecF square = hn::Mul(t, t);
+  VecF series = hn::Set(d, -1382.0f / 155925);
+  series = hn::MulAdd(series, square, hn::Set(d, 62.0f / 2835));
+  series = hn::MulAdd(series, square, hn::Set(d, -17.0f / 315));
+  series = hn::MulAdd(series, square, hn::Set(d, 2.0f / 15));
+  series = hn::MulAdd(series, square, hn::Set(d, -1.0f / 3));
+  const VecF near = hn::MulAdd(hn::Mul(series, square), t, t);
+  const VecF tanh = hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.35f)), near, far);
+  return hn::MulAdd(hn::Zero(d), x, hn::Mul(cap, tanh));
+}
+
+// The logits of `rows` arrays, each `stride` behind the one before, in whole vectors that hold the
+// first `count` of each.
+HWY_NOINLINE void CapLogits(float cap, float* logits, size_t stride, int rows, int count) {
+  const F32 d;
+  const VecF caps = hn::Set(d, cap), inverse = hn::Set(d, 1 / cap);
+  for (int r = 0; r < rows; ++r) {
+    for (int i = 0; i < count; i += kLanes) {
+      float* const at = logits + r * stride + i;
+      hn::StoreU(SoftCapped(hn::LoadU(d, at), caps, inverse), d, at);
+    }
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -75,7 +75,8 @@ inline Expected Expect(const AttentionShape& shape, std::span<const RowsView> vi
                                .positions = positions.data(),
                                .num_queries = static_cast<int>(positions.size()),
                                .num_heads = heads,
-                               .scale = shape.scale};
+                               .scale = shape.scale,
+                               .soft_cap = shape.soft_cap};
     reference.prefill(tile, {.o = expected.out.data() + first,
                              .o_token_stride = token_stride,
                              .m = m.data(),

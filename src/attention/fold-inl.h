@@ -351,6 +351,7 @@ void FoldWithType(const FoldInput& in, const FoldOutput& out) {
       AnyKeyPasses<Row>(in, out);
       break;
   }
+  if (in.soft_cap != 0) CapLogits(in.soft_cap, out.p, out.p_stride, in.num_heads, in.num_rows);
   ForHeadBlocks<kMostChains>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
     SoftmaxChunk<decltype(heads)::value>(out.p + head * out.p_stride, out.p_stride, in.num_rows,
                                          out.m + head * out.head_stride,

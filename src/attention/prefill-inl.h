@@ -215,6 +215,7 @@ HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows,
   std::fill(s.logits, s.logits + size_t(num_rows) * s.width, 0.0f);
   Multiply(s.num_vecs, num_rows, in.format.head_dim, s.rows, in.format.head_dim, 1, s.q, s.logits,
            {&in, next});
+  if (in.soft_cap != 0) CapLogits(in.soft_cap, s.logits, s.width, num_rows, s.width);
 
   const RowsView& rows = *in.rows;
   const bool hides_some =

@@ -140,6 +140,7 @@ PrefillInput PrefillAttention::Tile(int kv_head, int tile) const {
           static_cast<int>(std::min<size_t>(tile_tokens_, queries_.positions.size() - first)),
       .num_heads = heads,
       .scale = shape_.scale,
+      .soft_cap = shape_.soft_cap,
       .sinks = queries_.sinks == nullptr ? nullptr : queries_.sinks + size_t(kv_head) * heads,
   };
 }

@@ -176,6 +176,16 @@ TEST_P(PrefillTest, AgreesWithTheReferenceUnderLastVisiblePositions) {
   }
 }
 
+TEST_P(PrefillTest, AgreesWithTheReferenceUnderASoftCap) {
+  for (const float cap : {0.7f, 5.0f, 50.0f}) {
+    AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
+    shape.soft_cap = cap;
+    const TestRows rows({.format = shape.format, .num_rows = {200, 200}});
+    Chunk chunk(shape, rows.views(), Range(120, 200), Queries(shape, 80));
+    ExpectReference(&chunk, "cap " + std::to_string(cap), 2);
+  }
+}
+
 // A token sees the same rows in the same chunks of rows whatever tile or chunk of tokens it is in.
 TEST_P(PrefillTest, ChunksOfAPromptAreTheSameBitForBitAsTheWhole) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
@@ -393,7 +403,7 @@ TEST_P(PrefillTest, AgreesWithDecodingEachToken) {
 }
 
 TEST_P(PrefillTest, WhatIsNotFiniteFailsAndLeavesMassAlone) {
-  const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
+  AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (const size_t row : {0, 15, 63, 64, 99}) {
@@ -402,6 +412,7 @@ TEST_P(PrefillTest, WhatIsNotFiniteFailsAndLeavesMassAlone) {
         const std::vector<float> values(64, bad);
         kernel_.store_row(RowType::kF16, values.data(),
                           in_value ? rows.Value(1, row) : rows.Key(1, row), 64);
+        shape.soft_cap = row % 2 == 0 ? 5 : 0;
         Chunk chunk(shape, rows.views(), Range(60, 100), Queries(shape, 40));
         Attend(kernel_, &chunk, 2);
         EXPECT_TRUE(chunk.not_finite) << bad << " in row " << row;

@@ -79,10 +79,11 @@ const std::byte* KeyAt(const PageFormat& format, const RowsView& rows, size_t in
   return rows.pages[slot.page()] + slot.row() * format.RowStride();
 }
 
-double Logit(const PageFormat& format, const std::byte* key, const float* q, float scale) {
+double Logit(const PageFormat& format, const std::byte* key, const float* q, float scale,
+             float soft_cap) {
   double sum = 0;
   for (int i = 0; i < format.head_dim; ++i) sum += q[i] * Element(format.type, key, i);
-  return sum * scale;
+  return ReferenceSoftCapped(sum * scale, soft_cap);
 }
 
 void AddValue(const PageFormat& format, const std::byte* key, double weight,
@@ -96,7 +97,8 @@ void Fold(const FoldInput& in, const FoldOutput& out) {
     std::vector<double> logits;
     double m = -std::numeric_limits<double>::infinity();
     for (int r = 0; r < in.num_rows; ++r) {
-      logits.push_back(Logit(in.format, in.keys[r], in.q + g * in.format.head_dim, in.scale));
+      logits.push_back(
+          Logit(in.format, in.keys[r], in.q + g * in.format.head_dim, in.scale, in.soft_cap));
       m = std::isnan(logits.back()) ? logits.back() : std::max(m, logits.back());
     }
     double l = 0;
@@ -165,7 +167,7 @@ bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
       for (size_t r = 0; r < in.rows->size(); ++r) {
         if (!Sees(*in.rows, r, in.positions[t])) continue;
         const std::byte* key = KeyAt(in.format, *in.rows, r);
-        const double logit = Logit(in.format, key, q, in.scale);
+        const double logit = Logit(in.format, key, q, in.scale, in.soft_cap);
         const double next = std::max(m, logit);
         const double shrink = std::exp(m - next);
         for (double& x : o) x *= shrink;
@@ -196,7 +198,7 @@ void PrefillMass(const PrefillMassInput& in) {
         if (!Sees(*tile.rows, r, tile.positions[t])) continue;
         const float* q = tile.q + t * tile.q_token_stride + g * tile.q_head_stride;
         const std::byte* key = KeyAt(tile.format, *tile.rows, r);
-        const double logit = Logit(tile.format, key, q, tile.scale);
+        const double logit = Logit(tile.format, key, q, tile.scale, tile.soft_cap);
         const int at = t * tile.num_heads + g;
         sum += std::exp(logit - in.m[at]) / in.l[at];
       }
@@ -206,6 +208,11 @@ void PrefillMass(const PrefillMassInput& in) {
 }
 
 }  // namespace
+
+double ReferenceSoftCapped(double logit, float soft_cap) {
+  if (soft_cap == 0) return logit;
+  return std::isfinite(logit) ? soft_cap * std::tanh(logit / soft_cap) : NAN;
+}
 
 const AttentionKernel& ReferenceAttention() {
   static constexpr AttentionKernel kKernel = {

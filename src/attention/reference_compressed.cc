@@ -85,7 +85,7 @@ double Logit(const CompressedFoldInput& in, int row, int head) {
   for (int i = 0; i < in.format.head_dim; ++i) {
     sum += q.n[i] * KeyElement(in.format, in.rows[row], i);
   }
-  return sum * q.scale * in.scale;
+  return ReferenceSoftCapped(sum * q.scale * in.scale, in.soft_cap);
 }
 
 }  // namespace

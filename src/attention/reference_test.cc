@@ -35,15 +35,16 @@ class ReferenceTest : public ::testing::Test {
                      .next_keys = keys,
                      .q = q_.data(),
                      .num_heads = 1,
-                     .scale = shape_.scale},
+                     .scale = shape_.scale,
+                     .soft_cap = shape_.soft_cap},
                     out);
   }
 
   const AttentionKernel& reference_ = ReferenceAttention();
-  const AttentionShape shape_ = {.num_q_heads = 1,
-                                 .num_kv_heads = 1,
-                                 .scale = 0.5f,
-                                 .format = {.type = RowType::kF32, .head_dim = kDim}};
+  AttentionShape shape_ = {.num_q_heads = 1,
+                           .num_kv_heads = 1,
+                           .scale = 0.5f,
+                           .format = {.type = RowType::kF32, .head_dim = kDim}};
   TestRows rows_;
   std::vector<float> q_;
 };
@@ -59,6 +60,19 @@ TEST_F(ReferenceTest, FoldGivesMaximumSumAndWeightedValues) {
   EXPECT_FLOAT_EQ(p[2], 1.0f);
   EXPECT_FLOAT_EQ(o[0], 50.0f);
   EXPECT_FLOAT_EQ(o[1], -50.0f);
+}
+
+// tanh(ln x) is (x * x - 1) / (x * x + 1).
+TEST_F(ReferenceTest, ASoftCapIsTheHyperbolicTangentOfLogits) {
+  shape_.soft_cap = 2;
+  q_[0] = 4;
+  float m = 0, l = 0, p[3] = {};
+  std::vector<float> o(kDim);
+  Fold(0, 3, {.m = &m, .l = &l, .head_stride = 1, .o = o.data(), .p = p, .p_stride = 3});
+  EXPECT_FLOAT_EQ(m, 2 * 12.0f / 13);
+  EXPECT_FLOAT_EQ(p[0], std::exp(-2 * 12.0f / 13));
+  EXPECT_FLOAT_EQ(p[1], std::exp(2 * (0.6f - 12.0f / 13)));
+  EXPECT_FLOAT_EQ(l, p[0] + p[1] + 1);
 }
 
 TEST_F(ReferenceTest, ChunksMergeToTheWholeSoftmax) {
