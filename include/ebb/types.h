@@ -68,11 +68,21 @@ struct ModelShape {
   // Sliding windows in tokens, [num_layers]: the row at position p is seen by the queries at p to
   // p + window - 1; 0: by every query from p on. Empty: no layer has a window.
   std::vector<int> windows = {};
+  // The layer whose rows each attention of a token reads, in the order of the model; the first one
+  // that names a layer stores its row. Layers appear in their order; later attentions may read a
+  // layer again. Empty: each layer is read once.
+  std::vector<int> layers_read = {};
 
   [[nodiscard]] int NumKvHeads(int layer) const {
     return kv_heads_by_layer.empty() ? num_kv_heads : kv_heads_by_layer[layer];
   }
   [[nodiscard]] int Window(int layer) const { return windows.empty() ? 0 : windows[layer]; }
+  [[nodiscard]] int NumAttentions() const {
+    return layers_read.empty() ? num_layers : static_cast<int>(layers_read.size());
+  }
+  [[nodiscard]] int LayerRead(int attention) const {
+    return layers_read.empty() ? attention : layers_read[attention];
+  }
   // The smallest window of any layer; 0: no layer has one.
   [[nodiscard]] int SmallestWindow() const;
   // Query heads that share one kv head.

@@ -169,6 +169,11 @@ SequenceCache::Impl::Impl(const ModelShape& shape, Granularity granularity_in)
     windows.push_back(has_one_layer ? shape.Window(layout.LayerOf(layout.FirstStreamOf(group)))
                                     : 0);
   }
+  for (int attention = 0; attention < shape.NumAttentions(); ++attention) {
+    const int layer = shape.LayerRead(attention);
+    if (staged_layers.empty() || staged_layers.back() != layer) staged_layers.push_back(layer);
+    stage_of_attention.push_back(static_cast<int>(staged_layers.size()) - 1);
+  }
 }
 
 // Groups of several layers have no windows: their rows would have to go layer by layer.

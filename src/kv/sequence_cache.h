@@ -66,8 +66,9 @@ class SequenceCache {
   // As ForkFrom(), of the rows at positions before `end` alone. Only full pages are shared, so that
   // neither cache takes more pages than it would by itself.
   Status ForkFirstRows(SequenceCache* from, Position end);
-  // So many of the first positions have a row in T0 or T1 in every group.
-  [[nodiscard]] size_t NumFirstRows() const;
+  // So many of the first positions have a row in T0 or T1 in every group, or in every group without
+  // a window.
+  [[nodiscard]] size_t NumFirstRows(bool with_windows = true) const;
   // Keeps pages of T0 for this cache; see Arena::SetFloor().
   Status SetT0Floor(uint64_t num_bytes);
   // Copies the pages of T0 that other caches hold too, so that the contents of rows may change.
@@ -141,9 +142,9 @@ class SequenceCache {
   [[nodiscard]] std::span<const uint32_t> FullRows(int layer, int kv_head) const;
   [[nodiscard]] std::span<const uint32_t> CompressedRowIndices(int layer, int kv_head) const;
 
-  // Reading a T1 that is staged (src/rows/tier_rows.h) layer after layer, a layer ahead.
+  // Reading a T1 that is staged (src/rows/tier_rows.h) attention after attention, a layer ahead.
   // BeginStaging() before a step makes room and starts; StageLayer() is called for every part of
-  // the layer's attention before it reads the layer's rows, and returns once they are there;
+  // an attention before it reads its layer's rows, and returns once they are there;
   // ReleaseLayer() by part 0 when the work that reads them was launched, EndLayer(), which need not
   // be called, once all parts have read them; EndStaging() tells whether all reads went well.
   // EndStaging() follows every BeginStaging(), also one that failed; or the next BeginStaging()
@@ -151,9 +152,9 @@ class SequenceCache {
   // RowsIn() tells them apart.
   enum class T1Reading { kStaged, kInPlace };
   Status BeginStaging(T1Reading reading = T1Reading::kStaged);
-  void StageLayer(int layer, int part);
-  void ReleaseLayer(int layer);
-  void EndLayer(int layer);
+  void StageLayer(int attention, int part);
+  void ReleaseLayer(int attention);
+  void EndLayer(int attention);
   Status EndStaging();
   [[nodiscard]] bool ReadsInPlace() const;  // in this step
   struct RowsOfTier {

@@ -51,11 +51,14 @@ struct SequenceCache::Impl {
   MoveAccounting moved;
   Status broken;              // why rows were lost: a move that stopped half-way
   bool inconsistent = false;  // it ran out of memory: tables and pages do not agree
-  T1Stage* stage = nullptr;   // null: T1 is attended to where it lies, or there is none
-  bool in_place = false;      // this step leaves the rows of T1 where they are
-  Impl* lender = nullptr;     // see BorrowFrom()
-  LentRows lent;              // to the last step
-  bool reads_lent = false;    // a step is under way to which rows are lent
+  // The layers in the order that a step stages them, where attentions that follow one another and
+  // read one layer count once; and for each attention which of them it reads.
+  std::vector<int> staged_layers, stage_of_attention;
+  T1Stage* stage = nullptr;  // null: T1 is attended to where it lies, or there is none
+  bool in_place = false;     // this step leaves the rows of T1 where they are
+  Impl* lender = nullptr;    // see BorrowFrom()
+  LentRows lent;             // to the last step
+  bool reads_lent = false;   // a step is under way to which rows are lent
   // Then: the pages of each stream, and after them the lender's.
   std::vector<std::vector<std::byte*>> pages_with_lent;
   size_t t1_bytes_read = 0;
@@ -90,6 +93,8 @@ struct SequenceCache::Impl {
   }
   [[nodiscard]] int LayerOf(const Stream& stream) const { return layout.LayerOf(IndexOf(stream)); }
   [[nodiscard]] size_t RowBytes() const { return 2 * format.RowStride(); }
+  // Whether no attention that follows at once reads the same layer.
+  [[nodiscard]] bool IsLastOfStage(int attention) const;
   // T1's pages have addresses of their own, beside the staged copies.
   [[nodiscard]] bool T1HasAddresses() const { return stage != nullptr && stores.t1->MayStay(); }
   // Null: there is no such tier.

@@ -235,9 +235,11 @@ Status SequenceCache::ForkFirstRows(SequenceCache* from, Position end) {
   return impl_->ForkRows(from->impl_.get(), Impl::ForkedRows::kFirst, end);
 }
 
-size_t SequenceCache::NumFirstRows() const {
+size_t SequenceCache::NumFirstRows(bool with_windows) const {
   size_t num_rows = std::numeric_limits<size_t>::max();
+  const auto has_window = [this](int group) { return WindowOf(group) > 0; };
   for (const auto& group_table : impl_->tables) {
+    if (!with_windows && std::ranges::all_of(group_table->groups, has_window)) continue;
     const std::span<const Position> positions = group_table->full.positions();
     // Positions ascend: one that is its own index has all the others before it.
     size_t low = 0, high = std::min(positions.size(), num_rows);

@@ -42,7 +42,17 @@ std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
   if (!any) layers.clear();
   // In the order of a file, so that memory is filled from end to end by a few long reads.
   for (T1Stage::Pages& pages : layers) std::ranges::sort(pages, {}, &StagedPage::page);
-  return layers;
+  if (layers.empty() || staged_layers.size() == layers.size()) return layers;
+  std::vector<T1Stage::Pages> staged;
+  t1_bytes_read = 0;
+  for (const int layer : staged_layers) {
+    staged.push_back(layers[layer]);
+    t1_bytes_read += layers[layer].size() * format.PageBytes();
+  }
+  // A layer that is read first and last must not be read ahead while it is in use: an entry that no
+  // attention reads ends the reading ahead.
+  if (staged_layers.front() == staged_layers.back()) staged.emplace_back();
+  return staged;
 }
 
 Status SequenceCache::BeginStaging(T1Reading reading) {
@@ -68,16 +78,25 @@ Status SequenceCache::BeginStaging(T1Reading reading) {
 
 void SequenceCache::BorrowFrom(const SequenceCache& lender) { impl_->lender = lender.impl_.get(); }
 
-void SequenceCache::StageLayer(int layer, int part) {
-  if (impl_->stage != nullptr && !impl_->in_place) impl_->stage->StageLayer(layer, part);
+bool SequenceCache::Impl::IsLastOfStage(int attention) const {
+  const size_t next = attention + 1;
+  return next == stage_of_attention.size() ||
+         stage_of_attention[next] != stage_of_attention[attention];
 }
 
-void SequenceCache::ReleaseLayer(int layer) {
-  if (impl_->stage != nullptr && !impl_->in_place) impl_->stage->ReleaseLayer(layer);
+void SequenceCache::StageLayer(int attention, int part) {
+  if (impl_->stage == nullptr || impl_->in_place) return;
+  impl_->stage->StageLayer(impl_->stage_of_attention[attention], part);
 }
 
-void SequenceCache::EndLayer(int layer) {
-  if (impl_->stage != nullptr && !impl_->in_place) impl_->stage->EndLayer(layer);
+void SequenceCache::ReleaseLayer(int attention) {
+  if (impl_->stage == nullptr || impl_->in_place || !impl_->IsLastOfStage(attention)) return;
+  impl_->stage->ReleaseLayer(impl_->stage_of_attention[attention]);
+}
+
+void SequenceCache::EndLayer(int attention) {
+  if (impl_->stage == nullptr || impl_->in_place || !impl_->IsLastOfStage(attention)) return;
+  impl_->stage->EndLayer(impl_->stage_of_attention[attention]);
 }
 
 Status SequenceCache::EndStaging() {

@@ -24,20 +24,22 @@ struct LoadedModel;
 // The most that an AttentionBuilder may add, unless the options say otherwise.
 inline constexpr int kMaxAttentionNodesPerLayer = 24;
 
-// The attention of one layer. Tensors are F32; apart from `sinks` they may be strided views with
-// contiguous rows.
+// One attention. Tensors are F32; apart from `sinks` they may be strided views with contiguous
+// rows.
 struct AttentionCall {
-  int layer = 0;
-  ggml_tensor* q = nullptr;                // [head_dim, num_q_heads, T], after RoPE
-  ggml_tensor *k = nullptr, *v = nullptr;  // [head_dim, kv heads of the layer, T], k after RoPE
-  ggml_tensor* k_before_rope = nullptr;    // as k; null unless DecoderGraphOptions asked for it
-  ggml_tensor* sinks = nullptr;            // [num_q_heads]: a logit without a row; null: none
+  int layer = 0;             // whose rows are read
+  ggml_tensor* q = nullptr;  // [head_dim, num_q_heads, T], after RoPE
+  // [head_dim, kv heads of the layer, T], k after RoPE. Null: an attention before has stored the
+  // layer's rows.
+  ggml_tensor *k = nullptr, *v = nullptr;
+  ggml_tensor* k_before_rope = nullptr;  // as k; null unless DecoderGraphOptions asked for it
+  ggml_tensor* sinks = nullptr;          // [num_q_heads]: a logit without a row; null: none
 };
 
 class AttentionBuilder {
  public:
   virtual ~AttentionBuilder() = default;
-  // Returns [head_dim * num_q_heads, T], F32. Called in the order of layers.
+  // Returns [head_dim * num_q_heads, T], F32. Called in the order of ModelShape::layers_read.
   virtual ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) = 0;
 };
 

@@ -27,14 +27,16 @@ struct Hyperparameters {
   int num_layers = 0;
   int embed_dim = 0;
   int num_q_heads = 0;
-  std::vector<int> kv_heads;  // [layers]
-  std::vector<int> windows;   // [layers], in tokens, 0: none; empty: none in any
+  std::vector<int> kv_heads;     // [layers]
+  std::vector<int> windows;      // [layers], in tokens, 0: none; empty: none in any
+  std::vector<int> layers_read;  // ModelShape's
   int head_dim = 0;
   int feed_forward_dim = 0;
   int vocab_size = 0;
   int trained_context = 0;
   float norm_epsilon = 0;
-  float attention_scale = 0;  // 1 / sqrt(head_dim) unless the file says otherwise
+  float attention_scale = 0;     // 1 / sqrt(head_dim) unless the file says otherwise
+  float attention_soft_cap = 0;  // AttentionShape's
   // RoPE, as ggml_rope_ext takes it.
   int rope_dims = 0;
   int rope_mode = 0;

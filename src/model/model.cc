@@ -52,7 +52,9 @@ ModelShape ShapeOf(const Hyperparameters& h) {
           .vocab_size = h.vocab_size,
           .trained_context = h.trained_context,
           .kv_heads_by_layer = AreAlike(h.kv_heads) ? std::vector<int>() : h.kv_heads,
-          .windows = h.windows};
+          .windows = h.windows,
+          .layers_read =
+              h.layers_read.size() == size_t(h.num_layers) ? std::vector<int>() : h.layers_read};
 }
 
 // libllama's builders serve mixtures of experts and the families that ebb's own decoder does not

@@ -30,10 +30,11 @@ class T1Stage {
 
   using Pages = std::vector<StagedPage>;
 
-  // A step over layers whose pages are these; ResourceExhausted when there is no memory for
-  // them. What was read ahead for it already is kept.
+  // A step over layers whose pages are these, in the order that it reads them; a layer may be in
+  // the list several times, though not twice in a row; ResourceExhausted when there is no memory
+  // for them. What was read ahead for it already is kept.
   Status Begin(std::vector<Pages> layers);
-  void StageLayer(int layer, int part);
+  void StageLayer(int layer, int part);  // again: no effect
   // The layer's attention was launched: nothing later reads its pages.
   void ReleaseLayer(int layer);
   // Every part has read the layer's pages. After the last layer, whose buffer is free now, the rest

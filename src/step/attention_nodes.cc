@@ -2,7 +2,7 @@
 // Invariants: (1) rows are stored before they are read: by the part that folds them, or
 // in a node before; (2) only part 0 plans, and its node ends before the plan is used; (3) part 0 of
 // a merge plans the fold that comes next while other parts still read the plan being merged: so
-// consecutive folds have separate scratch (by number, or by even and odd layers).
+// consecutive folds have separate scratch (by number, or by even and odd attentions).
 #include "src/step/attention_nodes.h"
 
 #include <algorithm>
@@ -52,22 +52,25 @@ AttentionPath AttentionPath::Of(const StepWork& work) {
   return path;
 }
 
-AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionPath& path)
-    : scratch_(scratch), path_(path), layers_(num_layers) {}
+AttentionOp::AttentionOp(AttentionScratch* scratch, const AttentionPath& path)
+    : scratch_(scratch), path_(path) {}
 AttentionOp::~AttentionOp() = default;
 
 ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) {
   ggml_tensor *const q = call.q, *const k = call.k, *const v = call.v;
   ggml_tensor* const k_before_rope = call.k_before_rope;
-  Layer& layer = layers_[call.layer];
-  layer = {.op = this,
-           .index = call.layer,
-           .kv_heads = static_cast<int>(k->ne[1]),
-           .q = q,
-           .k = k,
-           .v = v,
-           .k_before_rope = k_before_rope,
-           .sinks = call.sinks};
+  const int kv_heads = k != nullptr
+                           ? static_cast<int>(k->ne[1])
+                           : std::ranges::find(layers_, call.layer, &Layer::index)->kv_heads;
+  Layer& layer = layers_.emplace_back(Layer{.op = this,
+                                            .attention = static_cast<int>(layers_.size()),
+                                            .index = call.layer,
+                                            .kv_heads = kv_heads,
+                                            .q = q,
+                                            .k = k,
+                                            .v = v,
+                                            .k_before_rope = k_before_rope,
+                                            .sinks = call.sinks});
   const auto node = [&](std::array<int64_t, 2> size, std::initializer_list<ggml_tensor*> sources,
                         ggml_custom_op_t run, void* userdata) {
     std::vector<ggml_tensor*> args(sources);
@@ -123,7 +126,7 @@ void AttentionOp::ClearFillers(const Layer& layer) const {
 
 void AttentionOp::BeginLayer(const Layer& layer, int part) const {
   for (const SequenceStep& sequence : work_->sequences) {
-    sequence.cache->StageLayer(layer.index, part);
+    sequence.cache->StageLayer(layer.attention, part);
   }
 }
 
@@ -222,6 +225,7 @@ void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdat
   }
   int unit = 0;
   for (const SequenceStep& sequence : op.work_->sequences) {
+    if (layer.k == nullptr) break;
     for (int token = 0; token < sequence.num_tokens; ++token) {
       for (int h = 0; h < layer.kv_heads; ++h) {
         if (unit++ % num_parts == part) op.StoreToken(layer, sequence, token, h);
@@ -445,7 +449,7 @@ void AttentionOp::FoldNode(ggml_tensor*, int part, int num_parts, void* userdata
   DecodeAttention& attention = op.ScratchOf(fold).attention;
   if (op.path_.stores_in_fold) {
     op.BeginLayer(layer, part);
-    op.StoreNewRows(layer, part, num_parts);
+    if (layer.k != nullptr) op.StoreNewRows(layer, part, num_parts);
   }
   attention.Fold(part, num_parts);
 }
@@ -457,16 +461,16 @@ void AttentionOp::MergeNode(ggml_tensor*, int part, int num_parts, void* userdat
   op.ScratchOf(fold).attention.Merge(part, num_parts);
   if (part != 0) return;
   if (fold.index == 0) op.ClearFillers(layer);
-  const size_t next_layer = layer.index + 1;
+  const size_t next = layer.attention + 1;
   if (&fold != &layer.folds.back()) {
     op.PlanFold(layer.folds[fold.index + 1]);
     return;
   }
   for (const SequenceStep& sequence : op.work_->sequences) {
-    if (!sequence.in_tiles) sequence.cache->EndLayer(layer.index);
+    if (!sequence.in_tiles) sequence.cache->EndLayer(layer.attention);
   }
-  if (op.path_.stores_in_fold && next_layer < op.layers_.size()) {
-    op.PlanFold(op.layers_[next_layer].folds.front());
+  if (op.path_.stores_in_fold && next < op.layers_.size()) {
+    op.PlanFold(op.layers_[next].folds.front());
   }
 }
 

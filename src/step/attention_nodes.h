@@ -67,8 +67,8 @@ struct AttentionScratch {
   const AttentionKernel& kernel;
   const AttentionShape shape;
   const std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>();
-  // One for each of a layer's folds, whose plan mostly fits the next layer too, or for even and odd
-  // layers: one is planned while another is merged.
+  // One for each of an attention's folds, whose plan mostly fits the next one too, or for even and
+  // odd attentions: one is planned while another is merged.
   std::deque<FoldScratch> folds;
   struct TileScratch {
     TileScratch(const AttentionKernel& kernel, const AttentionShape& shape)
@@ -97,7 +97,7 @@ struct AttentionScratch {
 // The attention nodes of one graph. Must live as long as the graph.
 class AttentionOp final : public AttentionBuilder {
  public:
-  AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionPath& path);
+  AttentionOp(AttentionScratch* scratch, const AttentionPath& path);
   ~AttentionOp() override;
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) override;
@@ -107,9 +107,11 @@ class AttentionOp final : public AttentionBuilder {
   static constexpr int kMostFolds = 8;
 
  private:
+  // One attention. Where k is null the layer was stored by one before.
   struct Layer {
     AttentionOp* op = nullptr;
-    int index = 0;
+    int attention = 0;  // in the order of the graph
+    int index = 0;      // of the layer that it reads
     int kv_heads = 0;
     ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *k_before_rope = nullptr;
     ggml_tensor* sinks = nullptr;
@@ -138,7 +140,7 @@ class AttentionOp final : public AttentionBuilder {
 
   [[nodiscard]] AttentionScratch::FoldScratch& ScratchOf(const Layer::Fold& fold) const {
     const bool is_only = fold.layer->folds.size() == 1;
-    return scratch_->folds[is_only ? fold.layer->index % 2 : fold.index];
+    return scratch_->folds[is_only ? fold.layer->attention % 2 : fold.index];
   }
   [[nodiscard]] int FoldBegin(int fold) const {
     return work_->num_fold_tokens * fold / path_.num_folds;
@@ -176,7 +178,7 @@ class AttentionOp final : public AttentionBuilder {
   const AttentionPath path_;
   const StepWork* work_ = nullptr;
   std::chrono::steady_clock::time_point select_begin_;  // of this layer
-  std::vector<Layer> layers_;
+  std::deque<Layer> layers_;                            // in the order of the graph
 };
 
 }  // namespace ebb

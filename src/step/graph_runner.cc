@@ -247,6 +247,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   const AttentionShape shape = {.num_q_heads = loaded.hparams.num_q_heads,
                                 .num_kv_heads = loaded.shape.num_kv_heads,
                                 .scale = loaded.hparams.attention_scale,
+                                .soft_cap = loaded.hparams.attention_soft_cap,
                                 .format = {.type = kv_type, .head_dim = loaded.hparams.head_dim},
                                 .compressed = compressed};
   EBB_RETURN_IF_ERROR(CheckAttentionShape(shape));
@@ -369,8 +370,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   DropGraph(shape.is_of_several);
   StepGraph graph;
   graph.shape = shape;
-  const int num_layers = model.hparams.num_layers;
-  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.path);
+  graph.op = std::make_unique<AttentionOp>(&scratch, shape.path);
   graph.ctx = MakeGraphContext(DecoderGraphMaxNodes(model));
   if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   EBB_ASSIGN_OR_RETURN(graph.graph,

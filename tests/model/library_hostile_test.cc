@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,27 @@ TEST(LibraryHostile, TensorsOfAnotherShapeAreNamed) {
                                     ReplaceTensor("blk.0.attn_q.weight", GGML_TYPE_F32, 256, 128));
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr("blk.0.attn_q.weight"));
+}
+
+TEST(LibraryHostile, SoftCapsThatAreNoneAreRefused) {
+  for (const float cap :
+       {-1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const auto set_cap = [&](GgufEdit& file) {
+      gguf_set_val_f32(file.metadata(), "gemma2.attn_logit_softcapping", cap);
+    };
+    const Status status = LoadChanged({"gemma2", false}, set_cap);
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << cap << ": " << status.ToString();
+    EXPECT_THAT(status.message(), HasSubstr("a soft cap of")) << cap;
+  }
+}
+
+// Layers need two that store rows.
+TEST(LibraryHostile, MoreSharedLayersThanThereAreAreRefused) {
+  for (const uint32_t shared : {9u, 10u, 1u << 31, 0xffffffffu}) {
+    const Status status =
+        LoadChanged(Gemma4WithSharedRows(), SetU32("gemma4.attention.shared_kv_layers", shared));
+    EXPECT_FALSE(status.ok()) << shared;
+  }
 }
 
 TEST(LibraryHostile, RopeBeyondTheHeadIsRefusedBeforeAStep) {

@@ -19,21 +19,23 @@ TEST_P(LibraryParityTest, LogitsAreThoseOfLibllama) {
 }
 
 std::string TestName(const testing::TestParamInfo<LibraryModelOptions>& info) {
-  std::string name = info.param.architecture;
+  std::string name = info.param.architecture + (info.param.sizes.empty() ? "" : "Shared");
   std::erase(name, '-');
   std::erase(name, '_');
   return name;
 }
 
-// A mixture of experts, partial RoPE, sinks and windows, two head sizes, latent attention, and
-// recurrent state of four kinds.
+// A mixture of experts, partial RoPE, sinks and windows, a soft cap, two head sizes, rows that
+// layers share, latent attention, and recurrent state of four kinds.
 INSTANTIATE_TEST_SUITE_P(
     Kinds, LibraryParityTest,
     testing::Values(LibraryModelOptions{"qwen3moe", true}, LibraryModelOptions{"phi3", false},
                     LibraryModelOptions{"glm4moe", true}, LibraryModelOptions{"minimax-m2", true},
                     LibraryModelOptions{"gpt-oss", true}, LibraryModelOptions{"gemma4", false},
-                    LibraryModelOptions{"deepseek2", true}, LibraryModelOptions{"qwen35moe", true},
-                    LibraryModelOptions{"lfm2", false}, LibraryModelOptions{"nemotron_h", false},
+                    Gemma4WithSharedRows(), LibraryModelOptions{"gemma3n", false},
+                    LibraryModelOptions{"gemma2", false}, LibraryModelOptions{"deepseek2", true},
+                    LibraryModelOptions{"qwen35moe", true}, LibraryModelOptions{"lfm2", false},
+                    LibraryModelOptions{"nemotron_h", false},
                     LibraryModelOptions{"granitehybrid", false},
                     LibraryModelOptions{"kimi-linear", true}),
     TestName);

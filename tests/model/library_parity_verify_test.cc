@@ -28,8 +28,6 @@ const std::map<std::string, std::string>& Refusals() {
       {"refact", "ALiBi"},
       {"bloom", "ALiBi"},
       {"jais", "ALiBi"},
-      {"gemma2", "a soft cap of attention"},
-      {"gemma3n", "a layer without rows of its own"},
       {"t5", no_text},
       {"mamba", "recurrent state and no KV cache"},
       {"mamba2", "recurrent state and no KV cache"},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <typeinfo>
 #include <utility>
@@ -36,14 +37,19 @@ Status Refuse(const CacheAttention& call, std::string_view what) {
 }
 
 Status CheckAttention(const CacheAttention& call, const CacheAttention& first) {
-  if (call.k == nullptr || (call.v == nullptr && !call.value_in_key)) {
-    return Refuse(call, "a layer without rows of its own");
+  if (call.k == nullptr ? call.v != nullptr : call.v == nullptr && !call.value_in_key) {
+    return Refuse(call, "keys without values or values without keys");
   }
   if (call.sinks != nullptr &&
       (call.sinks->type != GGML_TYPE_F32 || ggml_nelements(call.sinks) != call.num_q_heads)) {
     return Refuse(call, "attention with sinks that are not one number in F32 for each head");
   }
-  if (call.soft_cap != 0) return Refuse(call, "a soft cap of attention");
+  if (!std::isfinite(call.soft_cap) || call.soft_cap < 0) {
+    return Corrupt(fmt::format("attention has a soft cap of {}", call.soft_cap));
+  }
+  if (call.soft_cap != first.soft_cap) {
+    return Refuse(call, "a soft cap of attention that differs between layers");
+  }
   if (call.alibi_bias != 0) return Refuse(call, "ALiBi");
   if (std::max(call.key_dim, call.value_dim) > kMaxHeadDim) {
     return Refuse(call, fmt::format("heads of {} elements, more than {},",
@@ -55,10 +61,17 @@ Status CheckAttention(const CacheAttention& call, const CacheAttention& first) {
   if (call.num_kv_heads == 0 || call.num_q_heads % call.num_kv_heads != 0) {
     return Refuse(call, "query heads that cannot share the key-value heads evenly");
   }
-  if (call.k->type != GGML_TYPE_F32 || (call.v != nullptr && call.v->type != GGML_TYPE_F32)) {
+  if ((call.k != nullptr && call.k->type != GGML_TYPE_F32) ||
+      (call.v != nullptr && call.v->type != GGML_TYPE_F32)) {
     return Refuse(call, "keys or values that are not computed in F32");
   }
   return OkStatus();
+}
+
+bool ReadsAlike(const CacheAttention& call, const CacheAttention& stored) {
+  return call.key_dim == stored.key_dim && call.value_dim == stored.value_dim &&
+         call.num_kv_heads == stored.num_kv_heads && call.in_window == stored.in_window &&
+         call.value_in_key == stored.value_in_key;
 }
 
 Rope ReadRope(const ggml_tensor* node) {

@@ -19,6 +19,9 @@ namespace ebb {
 // Refuses attention that the kernels cannot compute, by itself or beside the `first` layer's.
 [[nodiscard]] Status CheckAttention(const CacheAttention& call, const CacheAttention& first);
 
+// Whether an attention reads the rows as the one that stored them does.
+[[nodiscard]] bool ReadsAlike(const CacheAttention& call, const CacheAttention& stored);
+
 // The parameters of a GGML_OP_ROPE node.
 struct Rope {
   int dims = 0, mode = 0, original_context = 0;

@@ -53,6 +53,7 @@ Status CheckCounts(const GgufFile& file, const std::string& architecture) {
       {"attention.head_count_kv", 1, 65536},
       {"attention.key_length", 1, 65536},
       {"attention.value_length", 1, 65536},
+      {"attention.shared_kv_layers", 0, kMaxLayers},
       {"rope.dimension_count", 0, 65536},
       {"full_attention_interval", 1, kMaxLayers},
       {"interleave_moe_layer_step", 1, kMaxLayers},

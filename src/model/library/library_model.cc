@@ -68,11 +68,12 @@ struct LibraryModel::Impl {
     std::map<int, ggml_tensor*> block_outputs;  // by the block's number
   };
   [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const;
+  [[nodiscard]] Result<CacheUse> FindUse(llm_graph_result* built) const;
   // Puts tensors for the states of so many sequences in the place of those of libllama's memory.
   void MakeStates(int num_sequences, Built* built) const;
   // Returns the context that builders ask for places of rows and states of the batch.
   [[nodiscard]] llama_memory_context_ptr MakeMemoryContext(const llama_ubatch& batch) const;
-  // Builds the attention of layer `index` of rows; returns [value_dim * query heads, T].
+  // Builds attention `index` of the graph; returns [value_dim * query heads, T].
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int index, const CacheAttention& call,
                       bool keys_before_rope, AttentionBuilder& attention) const;
   void FindStates();
@@ -100,17 +101,21 @@ ggml_tensor* LibraryModel::Impl::Attend(ggml_context* ctx, ggml_cgraph* graph, i
   const bool rescales = call.scale != hparams.attention_scale;
   if (rescales || q->nb[1] != call.key_dim * sizeof(float)) q = ggml_cont(ctx, q);
   if (rescales) q = ggml_scale(ctx, q, call.scale / hparams.attention_scale);
-  ggml_tensor* const rope = keys_before_rope ? RopeOf(call.k) : nullptr;
-  // Latent attention has its values at the beginning of the keys.
-  ggml_tensor* out =
-      attention.Attend(ctx, graph,
-                       {.layer = index,
-                        .q = pad(q),
-                        .k = kv_heads(call.k, call.key_dim, call.key_dim),
-                        .v = call.value_in_key ? kv_heads(call.k, call.value_dim, call.key_dim)
-                                               : kv_heads(call.v, call.value_dim, call.value_dim),
-                        .k_before_rope = rope == nullptr ? nullptr : rope->src[0],
-                        .sinks = call.sinks});
+  ggml_tensor* const rope = keys_before_rope && call.k != nullptr ? RopeOf(call.k) : nullptr;
+  ggml_tensor *k = nullptr, *v = nullptr;
+  if (call.k != nullptr) {
+    k = kv_heads(call.k, call.key_dim, call.key_dim);
+    // Latent attention has its values at the beginning of the keys.
+    v = call.value_in_key ? kv_heads(call.k, call.value_dim, call.key_dim)
+                          : kv_heads(call.v, call.value_dim, call.value_dim);
+  }
+  ggml_tensor* out = attention.Attend(ctx, graph,
+                                      {.layer = hparams.layers_read[index],
+                                       .q = pad(q),
+                                       .k = k,
+                                       .v = v,
+                                       .k_before_rope = rope == nullptr ? nullptr : rope->src[0],
+                                       .sinks = call.sinks});
   if (call.value_dim == head_dim) return out;
   const size_t out_bytes = head_dim * sizeof(float);
   return ggml_cont(ctx, ggml_view_3d(ctx, out, call.value_dim, call.num_q_heads, num_tokens,
@@ -204,6 +209,17 @@ LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_sequences, int token
   return built;
 }
 
+// libllama gives Grok's logits their scale and cap without flash attention alone.
+Result<CacheUse> LibraryModel::Impl::FindUse(llm_graph_result* built) const {
+  EBB_ASSIGN_OR_RETURN(CacheUse use, FindCacheUse(built));
+  if (model->arch != LLM_ARCH_GROK) return use;
+  for (CacheAttention& call : use.attentions) {
+    call.scale *= model->hparams.f_attn_out_scale;
+    call.soft_cap = model->hparams.f_attn_logit_softcapping;
+  }
+  return use;
+}
+
 // Keys can be rotated to other positions where RoPE is the last operation on them and the same in
 // all layers, apart from its base in layers with windows.
 void LibraryModel::Impl::ReadRopes(const CacheUse& use, const llm_graph_result& built) {
@@ -219,6 +235,7 @@ void LibraryModel::Impl::ReadRopes(const CacheUse& use, const llm_graph_result& 
   h.can_rotate_keys = true;
   std::vector<Rope> plain, windows;
   for (const CacheAttention& call : use.attentions) {
+    if (call.k == nullptr) continue;
     const ggml_tensor* node = RopeOf(call.k);
     const bool is_turned = node != nullptr && call.key_dim == h.head_dim &&
                            node->src[0]->ne[0] == call.key_dim &&
@@ -269,11 +286,21 @@ Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* buil
   const llama_hparams& from = model->hparams;
   Hyperparameters& h = hparams;
   bool has_windows = false;
-  int last_layer = -1;
+  std::vector<const CacheAttention*> layers;  // the calls that store rows
   for (const CacheAttention& call : use.attentions) {
     EBB_RETURN_IF_ERROR(CheckAttention(call, first));
-    if (call.layer <= last_layer) return Refuse(call, "a second reader of a layer's rows");
-    last_layer = call.layer;
+    const auto read =
+        std::ranges::find(layers, call.layer, [](const auto* stored) { return stored->layer; });
+    const auto layer = static_cast<int>(read - layers.begin());
+    if ((call.k == nullptr) == (read == layers.end())) {
+      return Refuse(call, "rows that are read before they are stored, or stored twice,");
+    }
+    h.layers_read.push_back(layer);
+    if (call.k == nullptr) {
+      if (!ReadsAlike(call, **read)) return Refuse(call, "rows of a layer that it reads otherwise");
+      continue;
+    }
+    layers.push_back(&call);
     h.head_dim = std::max({h.head_dim, call.key_dim, call.value_dim});
     if (call.in_window && (from.swa_type != LLAMA_SWA_TYPE_STANDARD || from.n_swa == 0)) {
       return Refuse(call, "attention within chunks");
@@ -283,11 +310,12 @@ Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* buil
     has_windows = has_windows || call.in_window;
   }
   if (!has_windows) h.windows.clear();
-  h.num_layers = static_cast<int>(use.attentions.size());
+  h.num_layers = static_cast<int>(layers.size());
   h.embed_dim = static_cast<int>(from.n_embd);
   h.num_q_heads = first.num_q_heads;
   h.head_dim = (h.head_dim + kHeadDimStep - 1) / kHeadDimStep * kHeadDimStep;
   h.attention_scale = first.scale;
+  h.attention_soft_cap = first.soft_cap;
   h.trained_context = static_cast<int>(cparams.n_ctx_seq);
   h.vocab_size = static_cast<int>(built->t_logits->ne[0]);
   for (uint32_t layer = 0; layer < from.n_layer(); ++layer) {
@@ -336,7 +364,7 @@ Status LibraryModel::Impl::BuildDry() {
         (last.offset + last.bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
   }
   llm_graph_result* const result = built.result.get();
-  EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(result));
+  EBB_ASSIGN_OR_RETURN(const CacheUse use, FindUse(result));
   if (result->t_logits == nullptr) return Unsupported("it computes no logits");
   EBB_RETURN_IF_ERROR(CheckRopes(result->get_gf()));
   EBB_RETURN_IF_ERROR(ReadShape(use, result));
@@ -412,7 +440,8 @@ Status LibraryModel::LoadWeights(const GgufFile& file, WeightMode mode, WeightBu
 }
 
 int LibraryModel::MaxNodes(int attention_nodes_per_layer) const {
-  return 3 * impl_->num_nodes + impl_->hparams.num_layers * (attention_nodes_per_layer + 8) + 256;
+  const auto attentions = static_cast<int>(impl_->hparams.layers_read.size());
+  return 3 * impl_->num_nodes + attentions * (attention_nodes_per_layer + 8) + 256;
 }
 
 Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGraphOptions& options,
@@ -432,7 +461,7 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
     Impl::Built built = impl.Build(num_sequences, options.num_tokens / num_sequences,
                                    selects_late ? options.num_tokens : options.num_outputs);
     llm_graph_result* const library = built.result.get();
-    EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(library));
+    EBB_ASSIGN_OR_RETURN(const CacheUse use, impl.FindUse(library));
     result.graph = ggml_new_graph_custom(ctx, MaxNodes(options.attention_nodes_per_layer), false);
     for (const int layer : options.hidden_layers) {
       const auto found = built.block_outputs.find(layer);
@@ -480,7 +509,7 @@ Result<LogitsGraph> LibraryModel::BuildLogits(ggml_context* ctx, int num_tokens,
     Impl::Built built = impl.Build(num_tokens, 1, num_tokens);
     llm_graph_result* const library = built.result.get();
     ggml_tensor* const outputs = library->t_embd;
-    EBB_ASSIGN_OR_RETURN(const CacheUse use, FindCacheUse(library));
+    EBB_ASSIGN_OR_RETURN(const CacheUse use, impl.FindUse(library));
     outputs->op = GGML_OP_NONE;
     std::memset(outputs->src, 0, sizeof(outputs->src));
     ggml_set_input(outputs);

@@ -9,6 +9,7 @@ static int LlamaArchsMain(int argc, char** argv);
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <map>
@@ -79,6 +80,11 @@ const std::map<std::string, llama_ftype>& QuantizedTypes() {
 
 }  // namespace
 
+LibraryModelOptions Gemma4WithSharedRows() {
+  return {.architecture = "gemma4",
+          .sizes = {{"block_count", 10}, {"attention.shared_kv_layers", 5}}};
+}
+
 std::vector<LibraryModelOptions> AllLibraryModels() {
   std::vector<LibraryModelOptions> models;
   for (const llm_arch arch : llm_arch_all()) {
@@ -114,14 +120,21 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
   }
   if (arch == LLM_ARCH_GEMMA4) {
     // The fixture's pattern is no array, which the loader wants. Heads in windows are half as wide.
-    const std::array<bool, 5> in_window = {true, true, true, true, false};
+    const std::array<bool, 10> in_window = {true, true, true, true, false,
+                                            true, true, true, true, false};
+    const uint32_t num_layers = gguf_get_val_u32(
+        metadata.get(), gguf_find_key(metadata.get(), (prefix + "block_count").c_str()));
     const std::string pattern = prefix + "attention.sliding_window_pattern";
     gguf_remove_key(metadata.get(), pattern.c_str());
     gguf_set_arr_data(metadata.get(), pattern.c_str(), GGUF_TYPE_BOOL, in_window.data(),
-                      in_window.size());
+                      std::min<size_t>(num_layers, in_window.size()));
     SetIfThere(metadata.get(), prefix + "attention.key_length_swa", 32);
     SetIfThere(metadata.get(), prefix + "attention.value_length_swa", 32);
     gguf_set_val_u32(metadata.get(), (prefix + "rope.dimension_count_swa").c_str(), 32);
+  }
+  // Embeddings 78 times as large would hide what attention adds.
+  if (arch == LLM_ARCH_GROK) {
+    gguf_set_val_f32(metadata.get(), (prefix + "embedding_scale").c_str(), 1);
   }
   EBB_RETURN_IF_ERROR(ReplaceTokenizer(metadata.get(), path + ".tokenizer"));
   tensor_data_params weights = {};

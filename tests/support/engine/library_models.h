@@ -22,6 +22,9 @@ struct LibraryModelOptions {
   std::map<std::string, uint32_t> sizes = {};
 };
 
+// Half of its ten layers read the rows of layers before them.
+[[nodiscard]] LibraryModelOptions Gemma4WithSharedRows();
+
 // The architectures, with and without experts, that the fixture has models of.
 [[nodiscard]] std::vector<LibraryModelOptions> AllLibraryModels();
 
