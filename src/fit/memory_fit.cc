@@ -32,12 +32,14 @@ CapArithmetic CapArithmeticOf(const ModelShape& shape, RowType type) {
 }
 
 // Rows of all streams where layers without a window have so many, and others no more than their
-// window and `beyond` rows. `unit`: rows that are counted together.
-uint64_t RowsOfStreams(const ModelShape& shape, size_t num_rows, size_t beyond, size_t unit) {
+// window, those of `checkpoints`, and `beyond` rows. `unit`: rows that are counted together.
+uint64_t RowsOfStreams(const ModelShape& shape, size_t num_rows, size_t checkpoints, size_t beyond,
+                       size_t unit) {
   uint64_t sum = 0;
   for (int layer = 0; layer < shape.num_layers; ++layer) {
     const size_t window = shape.Window(layer);
-    const size_t rows = window == 0 ? num_rows : std::min(num_rows, window + beyond);
+    const size_t rows =
+        window == 0 ? num_rows : std::min(num_rows, (1 + checkpoints) * window + beyond);
     sum += uint64_t{DivideUp(rows, unit)} * unit * shape.NumKvHeads(layer);
   }
   return sum;
@@ -75,11 +77,16 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
 // The most rows of T0 in whole pages: at the end, or, where windows let rows go, in the last chunk
 // of the prompt. The pages of a window begin and end anywhere.
 uint64_t T0Rows(const ModelShape& shape, const FitRequest& request, size_t most_rows) {
-  const uint64_t at_end = RowsOfStreams(shape, most_rows, kRowsPerPage, kRowsPerPage);
+  // The ends of the prompt and, in a chat, of one before; a device keeps none.
+  const size_t earlier = request.prompts_at_any_time && !request.on_device ? 1 : 0;
+  const bool has_prompt = request.prompt_tokens > 0 || request.prompts_at_any_time;
+  const size_t checkpoints = has_prompt && !request.on_device ? 1 + earlier : 0;
+  const uint64_t at_end = RowsOfStreams(shape, most_rows, checkpoints, kRowsPerPage, kRowsPerPage);
   if (shape.SmallestWindow() == 0) return at_end;
   const size_t prompt = std::min(request.prompt_tokens, request.context);
   const size_t chunk = std::min<size_t>(prompt, request.prefill_chunk);
-  return std::max(at_end, RowsOfStreams(shape, prompt, chunk + kRowsPerPage, kRowsPerPage));
+  return std::max(at_end,
+                  RowsOfStreams(shape, prompt, earlier, chunk + kRowsPerPage, kRowsPerPage));
 }
 
 int ChunkTokens(const FitRequest& request) {
@@ -255,7 +262,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows);
   const uint64_t row_bytes = 2 * format.RowStride();
   const uint64_t of_t1 = rows.last.t1 * row_bytes * streams;
-  const uint64_t of_t0 = RowsOfStreams(shape, rows.last.t0, 0, 1) * row_bytes * request.requests;
+  const uint64_t of_t0 = RowsOfStreams(shape, rows.last.t0, 0, 0, 1) * row_bytes * request.requests;
   bytes.rows_read_memory = of_t0 + rows.last.t2 * compressed.RowStride() * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;
   if (request.on_device) {

@@ -25,14 +25,16 @@ bool Sequence::AreReadAlike(size_t begin, size_t a, size_t b) const {
 
 size_t Sequence::NumFirstRowsOf(std::span<const Token> prompt) const {
   const size_t rows = NumFirstRowsWithoutState(prompt);
-  return static_cast<size_t>(state_.NearestUpTo(static_cast<Position>(rows)));
+  return static_cast<size_t>(NearestCheckpoint(static_cast<Position>(rows)));
 }
 
 size_t Sequence::NumFirstRowsWithoutState(std::span<const Token> prompt) const {
   const bool learns = StepSettler::UsesScores(policy_) && !policy_.scorer->IgnoresPrompts();
   if (prompt.empty() || RotatesKeys() || policy_.selector != nullptr || learns) return 0;
-  size_t most =
-      std::min({prompt.size() - 1, static_cast<size_t>(first_prompt_.end), cache_.NumFirstRows()});
+  // Rows in windows are those of checkpoints where no policy removes others.
+  const bool with_windows = policy_.placement != nullptr;
+  size_t most = std::min({prompt.size() - 1, static_cast<size_t>(first_prompt_.end),
+                          cache_.NumFirstRows(with_windows)});
   const auto differ = std::mismatch(prompt.begin(), prompt.begin() + most, tokens_.begin());
   most = differ.first - prompt.begin();
   const size_t chunk = WholeChunk();

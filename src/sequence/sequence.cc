@@ -64,8 +64,9 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Po
       signals_(core_->model->shape(), policy_.granularity,
                Union(StepSettler::Needs(policy_), options_.extra_signals)),
       ledger_(MakeLedger(options_, cache_)),
+      window_checkpoints_(core_->model->shape()),
       settler_(&policy_, &cache_, &signals_, &core_->stores, &options_, ledger_.get(),
-               core_->runner.get()),
+               core_->runner.get(), &window_checkpoints_),
       state_(core_->model->loaded().hparams.state_bytes) {}
 
 CacheAccounting Sequence::accounting() const {
@@ -269,6 +270,14 @@ void Sequence::TruncateTo(Position end) {
   generated_tokens_ = std::count(kinds_.begin(), kinds_.end(), TokenKind::kGenerated);
 }
 
+Position Sequence::NearestCheckpoint(Position end) const {
+  for (;;) {
+    const Position nearest = window_checkpoints_.NearestUpTo(state_.NearestUpTo(end), next());
+    if (nearest == end) return end;
+    end = nearest;
+  }
+}
+
 // Rows that left a window before position next() would be seen again from `end` on.
 Status Sequence::CheckTruncateTo(Position end) const {
   if (const Position nearest = state_.NearestUpTo(end); nearest != end) {
@@ -278,25 +287,25 @@ Status Sequence::CheckTruncateTo(Position end) const {
                        "prompts alone; the nearest position before is " +
                        std::to_string(nearest));
   }
+  const Position nearest = window_checkpoints_.NearestUpTo(end, next());
+  if (nearest == end) return OkStatus();
   const int window = core_->model->shape().SmallestWindow();
-  if (window == 0 || end == 0 || end == next() || next() < window) return OkStatus();
   return Unsupported("cannot roll back from " + std::to_string(next()) + " tokens to " +
                      std::to_string(end) + ": layers with a sliding window of " +
                      std::to_string(window) +
-                     " tokens have let rows go that would be seen again; only all tokens can be "
-                     "forgotten");
+                     " tokens have let rows go that would be seen again; the nearest position "
+                     "before is " +
+                     std::to_string(NearestCheckpoint(nearest)));
 }
 
-Position Sequence::NearestTruncation(Position end) const {
-  const Position nearest = state_.NearestUpTo(end);
-  return CheckTruncateTo(nearest).ok() ? nearest : 0;
-}
+Position Sequence::NearestTruncation(Position end) const { return NearestCheckpoint(end); }
 
 void Sequence::DropRows(Position end) try {
   if (!health_.CheckUnbroken().ok()) return;
   settler_.TruncateTo(end);
   cache_.TruncateTo(end);
   state_.GoBackTo(end);
+  window_checkpoints_.GoBackTo(end);
   if (end < next()) rope_.TruncateTo(cache_, end);
   unrotated_keys_.TruncateTo(end);
 } catch (const std::bad_alloc&) {
@@ -337,7 +346,20 @@ Status Sequence::AppendRows(size_t num_tokens) {
   const size_t length = tokens_.size() + num_tokens;
   if (length > tokens_.capacity()) tokens_.reserve(length + length / 2);
   if (length > kinds_.capacity()) kinds_.reserve(length + length / 2);
+  Status status = cache_.Append(next(), static_cast<int>(num_tokens));
+  if (status.ok() || window_checkpoints_.empty()) return status;
+  // Rows that only a roll-back would need make room.
+  window_checkpoints_.Clear();
+  settler_.ExpireAll(next());
   return cache_.Append(next(), static_cast<int>(num_tokens));
+}
+
+void Sequence::KeepCheckpoint() {
+  state_.Keep(/*replaces=*/has_checkpoint_of_prompt_);
+  if (settler_.MayKeepRowsBehindWindows()) {
+    window_checkpoints_.Keep(next(), /*replaces=*/has_checkpoint_of_prompt_);
+  }
+  has_checkpoint_of_prompt_ = true;
 }
 
 void Sequence::BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals) {
@@ -388,10 +410,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   }
   kinds_.resize(tokens_.size(), token_kind);
   if (first_prompt_.is_read) first_prompt_.end = next();
-  if (kind == StepKind::kPrefill) {
-    state_.Keep(/*replaces=*/has_checkpoint_of_prompt_);
-    has_checkpoint_of_prompt_ = true;
-  }
+  if (kind == StepKind::kPrefill) KeepCheckpoint();
   Result<int64_t> evicted = Decide(kind, num_tokens, decides);
   if (!evicted.ok()) health_.Refuse(kind);
   report.kind = kind;

@@ -110,7 +110,8 @@ class Sequence {
   Status EndRefusalIfCapsHold();
   // Tries the refused moves again.
   Status MoveRefused();
-  // Unsupported where rows that are seen from position `end` on have left the window of a layer.
+  // Unsupported where rows that are seen from position `end` on have left the window of a layer, or
+  // the recurrent state was not kept there.
   [[nodiscard]] Status CheckTruncateTo(Position end) const;
   // The largest position up to `end` that TruncateTo() can go back to.
   [[nodiscard]] Position NearestTruncation(Position end) const;
@@ -161,6 +162,10 @@ class Sequence {
   // Whether a token of a prompt's chunk that begins at `begin` has the same bits where the chunk
   // has `a` tokens as where it has `b`.
   [[nodiscard]] bool AreReadAlike(size_t begin, size_t a, size_t b) const;
+  // The largest position up to `end` that the recurrent state and all windows can go back to.
+  [[nodiscard]] Position NearestCheckpoint(Position end) const;
+  // Keeps the state and the rows of windows that going back to next() needs.
+  void KeepCheckpoint();
   // Drops rows from position `end` on, and all that is kept about them.
   void DropRows(Position end);
   // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
@@ -177,6 +182,7 @@ class Sequence {
   SequenceCache cache_;
   SignalBuffers signals_;
   const std::unique_ptr<Ledger> ledger_;  // null: not asked for
+  WindowCheckpoints window_checkpoints_;
   StepSettler settler_;
   RopePositions rope_;
   UnrotatedKeyCache unrotated_keys_;

@@ -24,6 +24,7 @@ void Sequence::SavePlaces(StateWriter* to) const {
   rope_.Save(to);
   unrotated_keys_.Save(to);
   state_.Save(to);
+  window_checkpoints_.Save(to);
 }
 
 Status Sequence::SavePolicy(StateWriter* to) const {
@@ -71,6 +72,20 @@ Status Sequence::LoadPlaces(StateReader* from) {
   state_.Load(from);
   if (state_.exists() && from->status().ok() && state_.position() != next()) {
     from->Fail(fmt::format("a recurrent state of {} tokens for {}", state_.position(), next()));
+  }
+  window_checkpoints_.Load(next(), from);
+  for (int group = 0; group < cache_.num_groups() && from->ok(); ++group) {
+    const int window = cache_.WindowOf(group);
+    const auto rows = cache_.positions(group);
+    for (const Position end : window_checkpoints_.positions()) {
+      const Position seen = std::min(window - 1, end);
+      const auto found =
+          std::ranges::lower_bound(rows, end) - std::ranges::lower_bound(rows, end - seen);
+      if (window > 0 && found != seen) {
+        from->Fail(fmt::format("{} of the {} rows in a window before {}", found, seen, end));
+        break;
+      }
+    }
   }
   return from->status();
 }

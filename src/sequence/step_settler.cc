@@ -36,7 +36,7 @@ bool HasWindows(const SequenceCache& cache) {
 
 StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals,
                          TierStores* stores, const SequenceOptions* options, Ledger* ledger,
-                         GraphRunner* runner)
+                         GraphRunner* runner, const WindowCheckpoints* checkpoints)
     : policy_(policy),
       cache_(cache),
       signals_(signals),
@@ -46,6 +46,7 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
       scores_used_(UsesScores(*policy)),
       delays_(scores_used_ && policy_->placement->LongestStep() < kAnyStep),
       runner_(runner),
+      checkpoints_(checkpoints),
       decides_in_parallel_(scores_used_ && policy->scorer->GroupsAreIndependent() &&
                            policy->placement->GroupsAreIndependent() &&
                            policy->selector == nullptr && ledger == nullptr &&
@@ -60,6 +61,16 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
 }
 
 bool StepSettler::CapsMayBind() const { return cache_->HasTiers() || options_->tiers.has_value(); }
+
+bool StepSettler::MayKeepRowsBehindWindows() const {
+  return policy_->placement == nullptr && policy_->selector == nullptr && !CapsMayBind() &&
+         !stores_->device()->IsClosed();
+}
+
+void StepSettler::ExpireAll(Position next) {
+  for (int group = 0; group < cache_->num_groups(); ++group) Expire(next, group);
+  CompactAll();
+}
 
 bool StepSettler::UsesScores(const Policy& policy) {
   return policy.placement != nullptr && policy.placement->NeedsScores();
@@ -257,16 +268,12 @@ void StepSettler::Expire(Position next, int group) {
   const int window = cache_->WindowOf(group);
   if (window == 0) return;
   const std::span<const Position> positions = cache_->positions(group);
-  const auto num_gone =
-      static_cast<size_t>(std::ranges::upper_bound(positions, next - window) - positions.begin());
+  checkpoints_->FindGone(positions, window, next, &removed_);
+  const size_t num_gone = removed_.size();
   if (num_gone == 0) return;
-  removed_.resize(num_gone);
-  std::iota(removed_.begin(), removed_.end(), 0);
   if (ledger_ != nullptr) {
     std::vector<Ledger::Change> changes;
-    for (const Position position : positions.first(num_gone)) {
-      changes.push_back({position, Tier::kT3});
-    }
+    for (const uint32_t row : removed_) changes.push_back({positions[row], Tier::kT3});
     ledger_->Move(group, changes);
   }
   num_evicted_ += static_cast<int64_t>(num_gone) * cache_->NumStreamsOf(group);

@@ -17,6 +17,7 @@
 #include "src/policy/mass_totals.h"
 #include "src/sequence/sequence_options.h"
 #include "src/sequence/tier_stores.h"
+#include "src/sequence/window_checkpoints.h"
 #include "src/step/graph_runner.h"
 #include "src/step/signal_buffers.h"
 
@@ -29,7 +30,8 @@ class StepSettler {
  public:
   // REQUIRES: all outlive the settler. `ledger` may be null.
   StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores,
-              const SequenceOptions* options, Ledger* ledger, GraphRunner* runner);
+              const SequenceOptions* options, Ledger* ledger, GraphRunner* runner,
+              const WindowCheckpoints* checkpoints);
 
   // The signals that the policy itself needs.
   static SignalNeeds Needs(const Policy& policy);
@@ -50,6 +52,11 @@ class StepSettler {
   // Whether the cache has tiers below T0 or the policy was given a `TierSpec`, which may cap T0
   // alone.
   [[nodiscard]] bool CapsMayBind() const;
+  // Whether rows that left a window may stay for a checkpoint: there is no placement that would
+  // count them, and no device whose kernels would read them.
+  [[nodiscard]] bool MayKeepRowsBehindWindows() const;
+  // Between steps: removes rows that neither the query at `next` nor a checkpoint needs.
+  void ExpireAll(Position next);
   // Checks that the caps hold the decided rows once the last `num_to_come` tokens that `facts`
   // count, of a prompt, have their rows.
   [[nodiscard]] Status Check(PlacementInput facts, size_t num_to_come = 0) const;
@@ -104,7 +111,8 @@ class StepSettler {
   // first.
   [[nodiscard]] Status Place(PlacementInput facts, int group);
   [[nodiscard]] Status PlaceNow(PlacementInput facts, int group);
-  // Removes rows that the query at `next` and later ones do not see, in layers with a window.
+  // Removes rows that the query at `next` and later ones do not see, in layers with a window, but
+  // for those of checkpoints.
   void Expire(Position next, int group);
   void HideRows(Position first, int num_tokens);
   void ShowRows();
@@ -125,6 +133,7 @@ class StepSettler {
   const bool scores_used_;
   const bool delays_;  // the placement has rows that expire
   GraphRunner* const runner_;
+  const WindowCheckpoints* const checkpoints_;
   const bool decides_in_parallel_;           // several threads may decide, each about other groups
   std::vector<Scratch> scratch_;             // [parts], or one
   std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows that one thread is to remove

@@ -159,7 +159,13 @@ const StepSignals& Session::last_signals() const {
   return impl_->body->sequence().signals().step();
 }
 std::span<const Position> Session::visible_positions(int group) const {
-  return impl_->body->sequence().cache().positions(group);
+  const SequenceCache& cache = impl_->body->sequence().cache();
+  const std::span<const Position> positions = cache.positions(group);
+  const int window = cache.WindowOf(group);
+  if (window == 0) return positions;
+  // Rows before the window are kept for going back.
+  const auto first = std::ranges::upper_bound(positions, impl_->body->sequence().next() - window);
+  return positions.subspan(first - positions.begin());
 }
 
 }  // namespace ebb

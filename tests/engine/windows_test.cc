@@ -56,6 +56,11 @@ std::vector<Position> Visible(const Session& session, int group) {
   return {positions.begin(), positions.end()};
 }
 
+// Rows of a layer before its window that a way back to position `end` needs; none on a device.
+int64_t KeptFor(Position end, Position next) {
+  return OtherDevice() != nullptr ? 0 : std::min(next - end, kWindow - 1);
+}
+
 // Rows that the next query sees.
 void ExpectWindows(const Session& session) {
   const Position next = session.next_position();
@@ -65,6 +70,7 @@ void ExpectWindows(const Session& session) {
   }
 }
 
+// And those that the end of the prompt is gone back to with.
 TEST(Windows, ACacheHoldsTheRowsOfItsWindowsAndAPageMore) {
   auto engine = WindowEngine({.threads = 1, .prefill_chunk = 64});
   auto session = Open(*engine);
@@ -77,12 +83,15 @@ TEST(Windows, ACacheHoldsTheRowsOfItsWindowsAndAPageMore) {
     ExpectWindows(*session);
     const CacheAccounting cache = session->accounting();
     const auto all = static_cast<int64_t>(i + 1);
-    ASSERT_EQ(cache.tiers[0].rows, (all + 3 * (kWindow - 1)) * kWindowKvHeads);
-    ASSERT_EQ(cache.rows_evicted, 3 * (all - kWindow + 1) * kWindowKvHeads);
+    const int64_t kept = KeptFor(300, session->next_position());
+    const int64_t in_windows = kWindow - 1 + kept;
+    ASSERT_EQ(cache.tiers[0].rows, (all + 3 * in_windows) * kWindowKvHeads);
+    ASSERT_EQ(cache.rows_evicted, 3 * (all - in_windows) * kWindowKvHeads);
     const size_t page_bytes = size_t{kRowsInPage} * 2 * 64 * sizeof(uint16_t);
-    const int64_t pages = (all + kRowsInPage - 1) / kRowsInPage + 3 * 2;
+    const int64_t pages = (all + kRowsInPage - 1) / kRowsInPage + 3 * 3;
     ASSERT_LE(cache.tiers[0].page_bytes, pages * kWindowKvHeads * page_bytes);
-    EXPECT_EQ(session->last_step().rows_evicted, 3 * kWindowKvHeads);
+    const bool keeps_all = kept == all - 300;
+    EXPECT_EQ(session->last_step().rows_evicted, keeps_all ? 0 : 3 * kWindowKvHeads);
   }
 }
 
@@ -255,7 +264,12 @@ TEST_P(WindowsAtAnyPolicy, NoRowOutlivesItsWindowInAnyTier) {
       if (layer == kGlobal || visible.empty()) continue;
       ASSERT_GT(visible.front(), session->next_position() - kWindow) << "group " << group;
     }
-    ASSERT_EQ(AllRows(session->accounting()), rows);
+    // Without a policy that removes rows the end of the prompt keeps those of its windows.
+    const int64_t kept = AllRows(session->accounting()) - rows;
+    ASSERT_GE(kept, 0);
+    ASSERT_LE(kept, session->policy().placement != nullptr
+                        ? 0
+                        : (kWindowLayers - 1) * kWindowKvHeads * (kWindow - 1));
   };
   Read(*session);
   check();
@@ -340,7 +354,9 @@ TEST(Windows, TheLedgerTellsWhenARowLeftItsWindow) {
     for (Position p = 0; p < ledger.next_position(); ++p) {
       if (ledger.tiers(layer)[p] != Tier::kT3) there.push_back(p);
     }
-    EXPECT_EQ(there, Visible(*session, layer));
+    // From the window before the prompt's end on, which may be gone back to.
+    const auto kept = static_cast<Position>(KeptFor(100, 110));
+    EXPECT_EQ(there, Range(layer == kGlobal ? 0 : 110 - kWindow + 1 - kept, 110));
   }
   EXPECT_EQ(ledger.rows(Tier::kT3), session->accounting().rows_evicted);
 }
@@ -372,6 +388,73 @@ TEST(Windows, ATextOfAWindowsLengthIsNotRolledBackButForgotten) {
   ExpectOk(session->Prefill(tokens));
   ExpectOk(fresh->Prefill(tokens));
   EXPECT_EQ(Logits(*session), Logits(*fresh));
+}
+
+TEST(Windows, ASessionGoesBackToTheEndsOfItsLastTwoPrompts) {
+  EBB_CPU_ONLY("a device keeps no rows behind windows");
+  const std::vector<Token> tokens = SomeTokens(400);
+  auto engine = WindowEngine({.threads = 1, .prefill_chunk = 64});
+  auto session = Open(*engine);
+  const auto prefill = [&](Session& one, int begin, int end) {
+    ExpectOk(one.Prefill(std::span(tokens).subspan(begin, end - begin)));
+  };
+  const auto decode = [&](Session& one, int begin, int end) {
+    for (int i = begin; i < end; ++i) ExpectOk(one.Decode(tokens[i]));
+  };
+  prefill(*session, 0, 150);
+  decode(*session, 150, 250);
+  const std::vector<float> first = Logits(*session);
+  prefill(*session, 250, 300);
+  decode(*session, 300, 380);
+  const std::vector<float> second = Logits(*session);
+  EXPECT_EQ(session->NearestTruncation(379), 300);
+  EXPECT_EQ(session->NearestTruncation(299), 150);
+  EXPECT_EQ(session->NearestTruncation(149), 0);
+  ExpectOk(session->TruncateTo(300));
+  decode(*session, 10, 90);  // another answer
+  ExpectOk(session->TruncateTo(300));
+  decode(*session, 300, 380);
+  EXPECT_EQ(Logits(*session), second);
+  // Forks and files have the rows too.
+  const TempFolder folder;
+  ExpectOk(SaveSession(*session, folder.File("session"), ""));
+  auto resumed = ResumeSession(*engine, folder.File("session"), {});
+  ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+  auto fork = session->Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().ToString();
+  for (Session* one : {session.get(), fork->get(), resumed->session.get()}) {
+    ExpectOk(one->TruncateTo(150));
+    decode(*one, 150, 250);
+    EXPECT_EQ(Logits(*one), first);
+    prefill(*one, 250, 300);
+    decode(*one, 300, 380);
+    EXPECT_EQ(Logits(*one), second);
+  }
+}
+
+// 128 pages of memory. A session of 1,500 tokens takes 48 of them for its global layer, twelve for
+// its windows and six for the way back; what it leaves holds 22 * 64 tokens of another with a way
+// back, 25 * 64 without.
+TEST(Windows, RowsForGoingBackMakeRoomWhereMemoryIsCapped) {
+  EBB_CPU_ONLY("a device keeps no rows behind windows");
+  const std::vector<Token> tokens = SomeTokens(1700);
+  auto engine = WindowEngine({.threads = 1, .kv_cap_bytes = 2 << 20});
+  auto first = Open(*engine), second = Open(*engine);
+  const auto decode_to = [&](Session& session, size_t end) {
+    if (session.next_position() == 0) ExpectOk(session.Prefill(std::span(tokens).first(30)));
+    Status status;
+    while (session.next_position() < static_cast<Position>(end) && status.ok()) {
+      status = session.Decode(tokens[session.next_position()]);
+    }
+    return status;
+  };
+  ExpectOk(decode_to(*first, 1500));
+  ExpectOk(decode_to(*second, 1400));
+  EXPECT_EQ(second->NearestTruncation(30), 30);
+  EXPECT_FALSE(decode_to(*second, 1700).ok());
+  EXPECT_GT(second->next_position(), 1500);
+  EXPECT_EQ(second->NearestTruncation(30), 0);
+  EXPECT_EQ(first->NearestTruncation(30), 30);
 }
 
 TEST(Windows, APromptThatDiffersBehindAWindowIsReadAnew) {

@@ -1,5 +1,6 @@
-// A model with recurrent state behind the server: the next turn of a conversation goes on from the
-// checkpoint at the end of the last prompt, with the answer of a server that reads it all.
+// Models with recurrent state or sliding windows behind the server: the next turn of a conversation
+// goes on from the checkpoint at the end of the last prompt, with the answer of a server that reads
+// it all.
 #include "tests/server/server_fixture.h"
 #include "tests/support/engine/library_models.h"
 #include "tests/support/expect_ok.h"
@@ -10,19 +11,20 @@ namespace {
 
 using nlohmann::json;
 
-class HybridTest : public ServerTest {
+class HybridTest : public ServerTest, public testing::WithParamInterface<LibraryModelOptions> {
  protected:
-  static void SetUpTestSuite() {
+  static void SetUpTestSuite() {}
+  void SetUp() override {
     const TempFolder folder;
     const std::string path = folder.File("model.gguf");
-    ExpectOk(WriteLibraryModel({"qwen35moe", true, "q4_0"}, path));
+    ExpectOk(WriteLibraryModel(GetParam(), path));
     auto model = Model::Load({.path = path});
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     model_ = *model;
   }
 };
 
-TEST_F(HybridTest, AConversationGoesOnFromItsLastPrompt) {
+TEST_P(HybridTest, AConversationGoesOnFromItsLastPrompt) {
   ServerOptions options = Options();
   options.driver.prefix_cache_bytes = 64 << 20;
   Start(options);
@@ -47,6 +49,16 @@ TEST_F(HybridTest, AConversationGoesOnFromItsLastPrompt) {
   EXPECT_EQ(whole["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
   EXPECT_EQ(second["choices"], whole["choices"]);
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, HybridTest,
+                         testing::Values(LibraryModelOptions{"qwen35moe", true, "q4_0"},
+                                         LibraryModelOptions{"gemma2", false, "q4_0"},
+                                         LibraryModelOptions{"gpt-oss", true, "f32"}),
+                         [](const auto& info) {
+                           std::string name = info.param.architecture;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace ebb::server

@@ -1,0 +1,98 @@
+#include "src/sequence/window_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/step_sizes.h"
+
+namespace ebb {
+namespace {
+
+// The first row that the query at `position` sees through a window.
+Position FirstSeen(Position position, int window) { return std::max(position - window + 1, 0); }
+
+}  // namespace
+
+WindowCheckpoints::WindowCheckpoints(const ModelShape& shape) : windows_(shape.windows) {
+  std::erase(windows_, 0);
+  std::ranges::sort(windows_);
+  const auto repeated = std::ranges::unique(windows_);
+  windows_.erase(repeated.begin(), repeated.end());
+}
+
+void WindowCheckpoints::Keep(Position position, bool replaces) {
+  if (!exists() || position <= 0) return;
+  if (replaces && !positions_.empty()) positions_.pop_back();
+  if (positions_.size() == kStateCheckpoints) positions_.erase(positions_.begin());
+  if (positions_.empty() || positions_.back() < position) positions_.push_back(position);
+}
+
+void WindowCheckpoints::GoBackTo(Position end) {
+  std::erase_if(positions_, [end](Position position) { return position > end; });
+}
+
+void WindowCheckpoints::FindGone(std::span<const Position> positions, int window, Position next,
+                                 std::vector<uint32_t>* gone) const {
+  const auto index_of = [&](Position position) {
+    return static_cast<uint32_t>(std::ranges::lower_bound(positions, position) - positions.begin());
+  };
+  gone->clear();
+  uint32_t at = 0;
+  const auto add_up_to = [&](uint32_t end) {
+    for (; at < end; ++at) gone->push_back(at);
+  };
+  const uint32_t end = index_of(FirstSeen(next, window));
+  for (const Position checkpoint : positions_) {
+    add_up_to(std::min(end, index_of(FirstSeen(checkpoint, window))));
+    at = std::max(at, std::min(end, index_of(checkpoint)));
+  }
+  add_up_to(end);
+}
+
+// The rows that are there form runs, of which each ends at a checkpoint or at `next`.
+Position WindowCheckpoints::NearestInWindow(Position end, Position next, int window) const {
+  Position nearest = 0, run_begin = 0, run_end = 0;
+  const auto add = [&](Position checkpoint) {
+    const Position first = FirstSeen(checkpoint, window);
+    if (first > run_end) run_begin = first;
+    run_end = checkpoint;
+    const Position last = std::min(end, run_end);
+    if (FirstSeen(last, window) >= run_begin) nearest = std::max(nearest, last);
+  };
+  for (const Position checkpoint : positions_) add(checkpoint);
+  add(next);
+  return nearest;
+}
+
+Position WindowCheckpoints::NearestUpTo(Position end, Position next) const {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const int window : windows_) {
+      const Position nearest = NearestInWindow(end, next, window);
+      moved = moved || nearest != end;
+      end = nearest;
+    }
+  }
+  return end;
+}
+
+void WindowCheckpoints::Save(StateWriter* to) const {
+  if (exists()) to->Numbers<Position>(positions_);
+}
+
+void WindowCheckpoints::Load(Position next, StateReader* from) {
+  if (!exists()) return;
+  positions_ = from->Numbers<Position>();
+  Position after = 0;
+  for (const Position position : positions_) {
+    if (position <= after || position > next) {
+      from->Fail(fmt::format("a checkpoint of windows at {} of {} tokens", position, next));
+      return;
+    }
+    after = position;
+  }
+  if (positions_.size() > kStateCheckpoints) from->Fail("too many checkpoints of windows");
+}
+
+}  // namespace ebb

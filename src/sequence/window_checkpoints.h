@@ -1,0 +1,52 @@
+// Which rows behind the windows of layers a sequence keeps, so that it can go back: those that the
+// next query would see at the ends of the last prompts (checkpoints). They stay in their tables,
+// where no query of today sees them.
+#ifndef EBB_SEQUENCE_WINDOW_CHECKPOINTS_H_
+#define EBB_SEQUENCE_WINDOW_CHECKPOINTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ebb/state.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+class WindowCheckpoints {
+ public:
+  // Without windows every function but Keep() does nothing, and any position can be gone back to.
+  explicit WindowCheckpoints(const ModelShape& shape);
+
+  [[nodiscard]] bool exists() const { return !windows_.empty(); }
+  [[nodiscard]] bool empty() const { return positions_.empty(); }
+  // `position`, that of the next token, in the place of the newest checkpoint where `replaces`,
+  // else of the oldest of kStateCheckpoints.
+  void Keep(Position position, bool replaces);
+  // Forgets the checkpoints behind `end`.
+  void GoBackTo(Position end);
+  void Clear() { positions_.clear(); }
+
+  // Lists the indices of rows at these ascending positions that neither the query at `next` and
+  // later ones nor those behind a checkpoint see through a window.
+  void FindGone(std::span<const Position> positions, int window, Position next,
+                std::vector<uint32_t>* gone) const;
+  // The largest position up to `end` whose windows still have all rows. REQUIRES: end <= next.
+  [[nodiscard]] Position NearestUpTo(Position end, Position next) const;
+
+  void Save(StateWriter* to) const;
+  void Load(Position next, StateReader* from);
+  [[nodiscard]] std::span<const Position> positions() const { return positions_; }
+
+ private:
+  // NearestUpTo() of the layers with this window.
+  [[nodiscard]] Position NearestInWindow(Position end, Position next, int window) const;
+
+  std::vector<int> windows_;         // the sizes that layers have, ascending
+  std::vector<Position> positions_;  // ascending
+};
+
+}  // namespace ebb
+
+#endif  // EBB_SEQUENCE_WINDOW_CHECKPOINTS_H_
