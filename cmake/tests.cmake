@@ -48,12 +48,12 @@ target_link_libraries(ebb_schema_samples PRIVATE ebb_engine_test_support)
 # What T2 is held against (docs/figures/performance.md).
 add_executable(ebb_llama_cache_fidelity EXCLUDE_FROM_ALL
   ${EBB_ROOT}/tests/tools/llama_cache_fidelity.cc ${EBB_ROOT}/tests/tools/study_text.cc)
-target_link_libraries(ebb_llama_cache_fidelity PRIVATE ebb_engine_test_support)
+target_link_libraries(ebb_llama_cache_fidelity PRIVATE ebb_lab ebb_engine_test_support)
 # The study behind T2's formats (docs/figures/t2-study.md).
 add_executable(ebb_t2_study EXCLUDE_FROM_ALL
   ${EBB_ROOT}/tests/tools/t2_study.cc ${EBB_ROOT}/tests/tools/t2_formats.cc
   ${EBB_ROOT}/tests/tools/study_text.cc)
-target_link_libraries(ebb_t2_study PRIVATE ebb_engine_test_support)
+target_link_libraries(ebb_t2_study PRIVATE ebb_lab ebb_engine_test_support)
 
 # ebb_add_tests(ebb_kv_tests PREFIX kv LABEL unit LIBRARIES ... SOURCES ...)
 # Libraries are given in the linker's order: kernels before the layer.

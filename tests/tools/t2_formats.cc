@@ -75,9 +75,9 @@ StudiedFormat Built(std::string name, CompressedType type, double bits) {
     const CompressedFormat format = {.type = type, .head_dim = static_cast<int>(x.size())};
     std::vector<std::byte> row(format.RowStride());
     std::vector<float> other(x.size());
-    CompressRow(format, is_key ? x.data() : other.data(), is_key ? other.data() : x.data(),
+    CompressRow(format, nullptr, is_key ? x.data() : other.data(), is_key ? other.data() : x.data(),
                 row.data());
-    DecompressRow(format, row.data(), is_key ? x.data() : other.data(),
+    DecompressRow(format, nullptr, row.data(), is_key ? x.data() : other.data(),
                   is_key ? other.data() : x.data());
   };
   return {.name = std::move(name),
@@ -97,7 +97,20 @@ std::vector<StudiedFormat> StudiedFormats() {
     return StudiedFormat{std::move(name), bits, nullptr, ByChannel(std::move(keys)),
                          std::move(value)};
   };
+  const auto centred = [](StudiedFormat format, StudiedFormat::Centre centre) {
+    format.key_centre = centre;
+    format.name += centre == StudiedFormat::Centre::kPage ? ", keys less the mean of their page"
+                                                          : ", keys less the mean of the stream";
+    return format;
+  };
+  using enum StudiedFormat::Centre;
+  const auto key = [](int bits) { return Rotated(Asymmetric(bits)); };
+  const auto value = [](int bits, size_t block) {
+    return Rotated(InBlocks(block, Asymmetric(bits)));
+  };
   const Rounder blocks4 = InBlocks(32, Asymmetric(4));
+  const StudiedFormat int8 = Built("codes of int8", CompressedType::kInt8, 8.25);
+  const StudiedFormat int4 = Built("codes of int4", CompressedType::kInt4, 5.75);
   return {
       rows("f16", 16, RoundToF16, RoundToF16),
       rows("int8 a row (naive)", 8.25, Symmetric(8), Symmetric(8)),
@@ -110,8 +123,20 @@ std::vector<StudiedFormat> StudiedFormats() {
       rows("int4 in blocks of 32, rotated", 5, Rotated(blocks4), Rotated(blocks4)),
       rows("int4 in blocks of 32", 5, blocks4, blocks4),
       rows("int4 a row (naive)", 4.25, Symmetric(4), Symmetric(4)),
-      Built("built: int8", CompressedType::kInt8, 8.25),
-      Built("built: int4", CompressedType::kInt4, 5.75),
+      int8,
+      int4,
+      centred(int8, kStream),
+      centred(int4, kStream),
+      centred(int4, kPage),
+      centred(rows("6-bit keys, exact values", 11, key(6), [](Row) {}), kStream),
+      centred(rows(
+                  "exact keys, int4 values", 10.5, [](Row) {}, value(4, 32)),
+              kStream),
+      centred(rows("int4 in blocks of 32, rotated", 5, value(4, 32), value(4, 32)), kStream),
+      centred(rows("int4 in blocks of 32, rotated", 5, value(4, 32), value(4, 32)), kPage),
+      centred(rows("4-bit keys, 3-bit values in blocks of 64", 4, key(4), value(3, 64)), kStream),
+      centred(rows("5-bit keys, 2-bit values in blocks of 32", 4.25, key(5), value(2, 32)),
+              kStream),
   };
 }
 
