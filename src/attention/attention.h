@@ -151,10 +151,11 @@ struct AttentionKernel {
   size_t (*prefill_scratch_floats)(int num_heads, int head_dim);
   // The rotation of compressed rows and their queries: orthonormal, its own inverse.
   void (*rotate)(float* x, int head_dim);
-  void (*compress_row)(const CompressedFormat& format, const float* key, const float* value,
-                       std::byte* row);
-  void (*decompress_row)(const CompressedFormat& format, const std::byte* row, float* key,
-                         float* value);
+  // key_centre: [head_dim] floats that every key of the stream is stored relative to; null: zeros.
+  void (*compress_row)(const CompressedFormat& format, const float* key_centre, const float* key,
+                       const float* value, std::byte* row);
+  void (*decompress_row)(const CompressedFormat& format, const float* key_centre,
+                         const std::byte* row, float* key, float* value);
   // As fold, with queries rotated and rounded (RoundQuery()) and o left in the rotated basis.
   void (*fold_compressed)(const CompressedFoldInput& in, const FoldOutput& out);
   // Returns false when an output is not finite.

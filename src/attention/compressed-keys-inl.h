@@ -255,11 +255,12 @@ HWY_INLINE void StoreLogits(VecI dots, const RoundedQuery& query, float scale,
   const VecF query_scale = hn::Set(d, query.scale * scale);
   const VecF dot = hn::ConvertTo(d, dots);
   VecF logit;
+  const VecF centre = hn::Set(d, query.centre_dot * scale);
   if constexpr (Rows::kType == CompressedType::kInt8) {
-    logit = hn::Mul(dot, hn::Mul(low, query_scale));
+    logit = hn::MulAdd(dot, hn::Mul(low, query_scale), centre);
   } else {
     const VecF query_sum = hn::Set(d, query.sum * scale);
-    logit = hn::MulAdd(dot, hn::Mul(high, query_scale), hn::Mul(low, query_sum));
+    logit = hn::MulAdd(dot, hn::Mul(high, query_scale), hn::MulAdd(low, query_sum, centre));
   }
   hn::StoreU(logit, d, logits + row);
 }

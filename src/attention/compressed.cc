@@ -265,13 +265,23 @@ void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery*
   }
 }
 
-void CompressRow(const CompressedFormat& format, const float* key, const float* value,
-                 std::byte* row) {
+float CentreDot(const float* q, const float* key_centre, int head_dim) {
+  // In lanes, which a compiler makes vectors of.
+  constexpr int kLanes = 8;
+  double sums[kLanes] = {};
+  for (int i = 0; i < head_dim; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) sums[j] += double{q[i + j]} * key_centre[i + j];
+  }
+  return static_cast<float>(std::accumulate(sums, sums + kLanes, 0.0));
+}
+
+void CompressRow(const CompressedFormat& format, const float* key_centre, const float* key,
+                 const float* value, std::byte* row) {
   const int dim = format.head_dim;
   const CompressedLayout layout = LayoutOf(format);
   Row k, v;
   Integers n;
-  std::copy_n(key, dim, k.data());
+  for (int i = 0; i < dim; ++i) k[i] = key_centre == nullptr ? key[i] : key[i] - key_centre[i];
   std::copy_n(value, dim, v.data());
   if (IsRotated(format.type)) {
     Rotate(k.data(), dim);
@@ -287,7 +297,8 @@ void CompressRow(const CompressedFormat& format, const float* key, const float* 
   CompressValue4(v.data(), dim, row + layout.values, row + layout.scales + kScaleBytes, &n);
 }
 
-void DecompressRow(const CompressedFormat& format, const std::byte* row, float* key, float* value) {
+void DecompressRow(const CompressedFormat& format, const float* key_centre, const std::byte* row,
+                   float* key, float* value) {
   const int dim = format.head_dim;
   const CompressedLayout layout = LayoutOf(format);
   const uint32_t word = LoadWord(row + layout.scales);
@@ -301,9 +312,12 @@ void DecompressRow(const CompressedFormat& format, const std::byte* row, float* 
     DecompressKey6(row, dim, word, key);
     DecompressValue4(row + layout.values, dim, row + layout.scales + kScaleBytes, value);
   }
-  if (!IsRotated(format.type)) return;
-  Rotate(key, dim);
-  Rotate(value, dim);
+  if (IsRotated(format.type)) {
+    Rotate(key, dim);
+    Rotate(value, dim);
+  }
+  if (key_centre == nullptr) return;
+  for (int i = 0; i < dim; ++i) key[i] += key_centre[i];
 }
 
 }  // namespace ebb

@@ -2,11 +2,15 @@
 //
 // Keys and values (but for int8_naive) are rotated by an orthonormal Hadamard matrix, which spreads
 // outliers over all elements, and then rounded to integers. A query rotated alike has the same
-// logits, so only the merged output is rotated back. A row is one record, with nothing outside it,
-// so that it moves and dies alone:
+// logits, so only the merged output is rotated back. Keys are stored less a centre, one vector for
+// all rows of a stream (layer and kv head): some models' keys have a mean several times as long as
+// what tells them apart, which the integers would be spent on. It never changes while there are
+// rows, and a query meets it once: q * key = q * centre + q * (key - centre), the first term being
+// the same for all rows. A row is one record, with nothing else outside it, so that it moves and
+// dies alone:
 //
 //   int8  keys [head_dim], values [head_dim], each int8; key scale, value scale
-//   int8_naive  likewise, not rotated: a control
+//   int8_naive  likewise, neither rotated nor centred: a control
 //   int4  keys of 6 bits, values of 4 bits; key minimum, key scale; for each block of values
 //         minimum, scale
 //
@@ -102,8 +106,9 @@ struct KeyPlace {
 
 // A rotated query as integers: element i is n[i] * scale.
 struct alignas(64) RoundedQuery {
-  float scale;  // NaN where an element is not finite
-  float sum;    // of the elements
+  float scale;           // NaN where an element is not finite
+  float sum;             // of the elements
+  float centre_dot = 0;  // CentreDot() of the query before it was rotated and rounded
   // Zeros follow: keys are read by whole vectors, and into the values behind them.
   alignas(64) int16_t n[kMaxHeadDim + 32];
   alignas(64) int8_t unpacked[kMaxHeadDim];  // for groups of int4's keys, as they are unpacked
@@ -134,14 +139,17 @@ void LocateCompressed(const CompressedRows& rows, const CompressedFormat& format
 // What every kernel but the reference has in its table: the same bits on every machine. The
 // reference compresses so too: two roundings that differ by a bit would differ by a whole step.
 void Rotate(float* x, int head_dim);
-void CompressRow(const CompressedFormat& format, const float* key, const float* value,
-                 std::byte* row);
-void DecompressRow(const CompressedFormat& format, const std::byte* row, float* key, float* value);
+void CompressRow(const CompressedFormat& format, const float* key_centre, const float* key,
+                 const float* value, std::byte* row);
+void DecompressRow(const CompressedFormat& format, const float* key_centre, const std::byte* row,
+                   float* key, float* value);
+// q * key_centre, the same bits on every machine.
+[[nodiscard]] float CentreDot(const float* q, const float* key_centre, int head_dim);
 
 // The reference's other functions of AttentionKernel, in double.
 void ReferenceRotate(float* x, int head_dim);
-void ReferenceDecompressRow(const CompressedFormat& format, const std::byte* row, float* key,
-                            float* value);
+void ReferenceDecompressRow(const CompressedFormat& format, const float* key_centre,
+                            const std::byte* row, float* key, float* value);
 [[nodiscard]] double ReferenceSoftCapped(double logit, float soft_cap);
 void ReferenceFoldCompressed(const CompressedFoldInput& in, const FoldOutput& out);
 

@@ -1,6 +1,6 @@
-// Compressed rows for the tests and the benchmark of attention: of random keys and values, in
-// random slots of pages in random order. Slots that hold no row are all ones: NaN, where a scale
-// lies.
+// Compressed rows for the tests and the benchmark of attention: of random values and of keys that
+// lie around a random centre, in random slots of pages in random order. Slots that hold no row are
+// all ones: NaN, where a scale lies.
 #ifndef EBB_ATTENTION_COMPRESSED_FOR_TEST_H_
 #define EBB_ATTENTION_COMPRESSED_FOR_TEST_H_
 
@@ -31,13 +31,18 @@ class TestCompressed {
     heads_.resize(options.num_rows.size());
     for (size_t h = 0; h < heads_.size(); ++h) {
       Fill(options, h);
-      views_.push_back({.pages = heads_[h].pages.data(), .slots = heads_[h].slots});
+      views_.push_back(
+          {.pages = heads_[h].pages.data(), .slots = heads_[h].slots, .key_centre = CentreOf(h)});
     }
   }
   TestCompressed(const TestCompressed&) = delete;
   TestCompressed& operator=(const TestCompressed&) = delete;
 
   [[nodiscard]] std::span<const CompressedRows> views() const { return views_; }
+  // Null where the format has none.
+  [[nodiscard]] const float* CentreOf(size_t kv_head) const {
+    return format_.IsCentred() ? heads_[kv_head].centre.data() : nullptr;
+  }
   [[nodiscard]] std::byte* Row(size_t kv_head, size_t row) {
     Head& head = heads_[kv_head];
     const Slot slot = head.slots[row];
@@ -50,6 +55,7 @@ class TestCompressed {
     hwy::AlignedFreeUniquePtr<std::byte[]> memory;
     std::vector<const std::byte*> pages;
     std::vector<Slot> slots;
+    std::vector<float> centre;
   };
 
   void Fill(const TestCompressedOptions& options, size_t h) {
@@ -72,11 +78,13 @@ class TestCompressed {
     }
     head.slots.resize(num_rows);
     const size_t dim = format_.head_dim;
-    const auto numbers =
-        RandomNormal(num_rows * 2 * dim, options.seed * 8191 + static_cast<uint32_t>(h));
+    const uint32_t seed = options.seed * 8191 + static_cast<uint32_t>(h);
+    auto numbers = RandomNormal(num_rows * 2 * dim, seed);
+    head.centre = RandomNormal(dim, seed + 4099);
     for (size_t r = 0; r < num_rows; ++r) {
-      const float* key = numbers.data() + r * 2 * dim;
-      CompressRow(format_, key, key + dim, Row(h, r));
+      float* key = numbers.data() + r * 2 * dim;
+      for (size_t i = 0; i < dim && format_.IsCentred(); ++i) key[i] += head.centre[i];
+      CompressRow(format_, CentreOf(h), key, key + dim, Row(h, r));
     }
   }
 

@@ -109,8 +109,8 @@ TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
         for (float& x : value) x *= size;
         std::vector<std::byte> row(format.RowStride());
         std::vector<float> key_back(dim), value_back(dim);
-        kernel_.compress_row(format, key.data(), value.data(), row.data());
-        kernel_.decompress_row(format, row.data(), key_back.data(), value_back.data());
+        kernel_.compress_row(format, nullptr, key.data(), value.data(), row.data());
+        kernel_.decompress_row(format, nullptr, row.data(), key_back.data(), value_back.data());
         if (IsRotated(type)) {
           for (std::vector<float>* x : {&key, &value, &key_back, &value_back})
             kernel_.rotate(x->data(), dim);
@@ -128,6 +128,83 @@ TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
   }
 }
 
+// Keys as some models have them: their mean, the same for all of a stream, is several times as long
+// as what tells them apart.
+struct StreamOfKeys {
+  explicit StreamOfKeys(int dim, int num_rows)
+      : mean(RandomNormal(dim, 21)), rows(RandomNormal(size_t(dim) * num_rows, 22)) {
+    for (float& x : mean) x *= 5;
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] += mean[i % dim];
+  }
+  std::vector<float> mean, rows;
+};
+
+TEST_P(CompressedTest, ACentreLeavesTheErrorOfTheDeviationAlone) {
+  constexpr int kRows = 32;
+  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
+    for (const int dim : kHeadSizes) {
+      const CompressedFormat format = {.type = type, .head_dim = dim};
+      const StreamOfKeys keys(dim, kRows);
+      const std::vector<float> value(dim, 1.0f);
+      const auto error = [&](const float* centre, bool of_largest) {
+        double sum = 0, largest = 0;
+        std::vector<std::byte> row(format.RowStride());
+        std::vector<float> key(dim), value_back(dim);
+        for (int r = 0; r < kRows; ++r) {
+          const float* from = keys.rows.data() + size_t(r) * dim;
+          kernel_.compress_row(format, centre, from, value.data(), row.data());
+          kernel_.decompress_row(format, centre, row.data(), key.data(), value_back.data());
+          for (int i = 0; i < dim; ++i) key[i] -= from[i];
+          sum += Dot(key, key);
+          kernel_.rotate(key.data(), dim);
+          largest = std::max<double>(largest, Largest(key));
+        }
+        return of_largest ? largest : std::sqrt(sum / (kRows * dim));
+      };
+      // Half a step of deviations below 5.5.
+      EXPECT_LT(error(keys.mean.data(), true), 5.5 * 1.02 / (IsInt8(type) ? 254 : 63)) << dim;
+      EXPECT_LT(error(keys.mean.data(), false), 0.5 * error(nullptr, false)) << Name(format);
+    }
+  }
+}
+
+// A centre far from the origin leaves the f16 copy of a key less precise than its code. Few rows
+// change by that when they sink again, and those by one step.
+TEST_P(CompressedTest, FewRowsAroundACentreChangeWhenTheySinkAgain) {
+  constexpr int kRows = 500;
+  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
+    const CompressedFormat format = {.type = type, .head_dim = 128};
+    const StreamOfKeys keys(128, kRows);
+    const float* const centre = keys.mean.data();
+    const std::vector<float> value = RandomNormal(128, 23);
+    std::vector<std::byte> once(format.RowStride()), again(format.RowStride()), f16(2 * 128);
+    std::vector<float> key(128), value_back(128), key_again(128);
+    int changed = 0;
+    for (int r = 0; r < kRows; ++r) {
+      const float* from = keys.rows.data() + size_t(r) * 128;
+      kernel_.compress_row(format, centre, from, value.data(), once.data());
+      kernel_.decompress_row(format, centre, once.data(), key.data(), value_back.data());
+      kernel_.store_row(RowType::kF16, key.data(), f16.data(), 128);
+      kernel_.load_row(RowType::kF16, f16.data(), key_again.data(), 128);
+      kernel_.compress_row(format, centre, key_again.data(), value.data(), again.data());
+      if (once == again) continue;
+      ++changed;
+      kernel_.decompress_row(format, centre, again.data(), key_again.data(), value_back.data());
+      kernel_.rotate(key.data(), 128);
+      kernel_.rotate(key_again.data(), 128);
+      ExpectNear(key_again, key, 1.01f * 5.5f * 2 / (IsInt8(type) ? 254 : 63), Name(format));
+    }
+    EXPECT_LT(changed, kRows / (IsInt8(type) ? 2 : 20)) << Name(format);
+  }
+}
+
+TEST(CentreDotTest, IsTheProductForEveryHeadSize) {
+  for (const int dim : kHeadSizes) {
+    const std::vector<float> q = RandomNormal(dim, 1), centre = RandomNormal(dim, 2);
+    EXPECT_NEAR(CentreDot(q.data(), centre.data(), dim), Dot(q, centre), 1e-5) << dim;
+  }
+}
+
 // What the control is for.
 TEST_P(CompressedTest, WithoutRotationAnOutlierCostsAccuracy) {
   std::vector<float> x = RandomNormal(64, 6);
@@ -136,8 +213,8 @@ TEST_P(CompressedTest, WithoutRotationAnOutlierCostsAccuracy) {
     const CompressedFormat format = {.type = type, .head_dim = 64};
     std::vector<std::byte> row(format.RowStride());
     std::vector<float> key(64), value(64);
-    kernel_.compress_row(format, x.data(), x.data(), row.data());
-    kernel_.decompress_row(format, row.data(), key.data(), value.data());
+    kernel_.compress_row(format, nullptr, x.data(), x.data(), row.data());
+    kernel_.decompress_row(format, nullptr, row.data(), key.data(), value.data());
     double sum = 0;
     for (size_t i = 0; i < x.size(); ++i) sum += std::pow(key[i] - x[i], 2);
     return std::sqrt(sum);
@@ -151,8 +228,8 @@ TEST_P(CompressedTest, DecompressesAsTheReferenceDoes) {
       const CompressedFormat format = {.type = type, .head_dim = dim};
       TestCompressed rows({.format = format, .num_rows = {3}});
       std::vector<float> key(dim), value(dim), want_key(dim), want_value(dim);
-      kernel_.decompress_row(format, rows.Row(0, 1), key.data(), value.data());
-      ReferenceAttention().decompress_row(format, rows.Row(0, 1), want_key.data(),
+      kernel_.decompress_row(format, rows.CentreOf(0), rows.Row(0, 1), key.data(), value.data());
+      ReferenceAttention().decompress_row(format, rows.CentreOf(0), rows.Row(0, 1), want_key.data(),
                                           want_value.data());
       ExpectNear(key, want_key, 1e-5f, Name(format));
       ExpectNear(value, want_value, 1e-5f, Name(format));
@@ -167,8 +244,8 @@ TEST_P(CompressedTest, RowsOfNothingAreNothing) {
       const std::vector<float> in(80, x);
       std::vector<std::byte> row(format.RowStride(), std::byte{0xff});
       std::vector<float> key(80, 1.0f), value(80, 1.0f);
-      kernel_.compress_row(format, in.data(), in.data(), row.data());
-      kernel_.decompress_row(format, row.data(), key.data(), value.data());
+      kernel_.compress_row(format, nullptr, in.data(), in.data(), row.data());
+      kernel_.decompress_row(format, nullptr, row.data(), key.data(), value.data());
       ExpectNear(key, in, 1e-30f, Name(format));
       ExpectNear(value, in, 1e-30f, Name(format));
     }
@@ -180,8 +257,8 @@ TEST_P(CompressedTest, CompressingTheSameRowGivesTheSameBytesOnEveryKernel) {
     const CompressedFormat format = {.type = type, .head_dim = 112};
     const std::vector<float> x = RandomNormal(224, 9);
     std::vector<std::byte> a(format.RowStride()), b(format.RowStride(), std::byte{0xff});
-    kernel_.compress_row(format, x.data(), x.data() + 112, a.data());
-    ReferenceAttention().compress_row(format, x.data(), x.data() + 112, b.data());
+    kernel_.compress_row(format, nullptr, x.data(), x.data() + 112, a.data());
+    ReferenceAttention().compress_row(format, nullptr, x.data(), x.data() + 112, b.data());
     EXPECT_EQ(a, b) << "every byte is written, the same on every kernel";
   }
 }
@@ -201,11 +278,11 @@ TEST_P(CompressedTest, ARowThatRoseAndSinksAgainHasItsOldBytes) {
       for (int r = 0; r < kRows; ++r) {
         float* key = rows.data() + size_t(r) * 2 * dim;
         key[r % dim] *= static_cast<float>(1 + r % 20);  // an outlier, as keys have them
-        kernel_.compress_row(format, key, key + dim, once.data());
-        kernel_.decompress_row(format, once.data(), x.data(), x.data() + dim);
+        kernel_.compress_row(format, nullptr, key, key + dim, once.data());
+        kernel_.decompress_row(format, nullptr, once.data(), x.data(), x.data() + dim);
         kernel_.store_row(RowType::kF16, x.data(), f16.data(), 2 * dim);
         kernel_.load_row(RowType::kF16, f16.data(), x.data(), 2 * dim);
-        kernel_.compress_row(format, x.data(), x.data() + dim, again.data());
+        kernel_.compress_row(format, nullptr, x.data(), x.data() + dim, again.data());
         changed += once != again ? 1 : 0;
       }
       EXPECT_EQ(changed, 0) << Name(format);
@@ -276,7 +353,8 @@ void ExpectFoldsAsTheReference(const AttentionKernel& kernel, const Folded& of) 
   const TestCompressed rows({.format = of.format, .num_rows = {of.num_rows}});
   std::vector<float> q = RandomNormal(of.heads * dim, 11);
   for (float& x : q) x *= 2;
-  const std::vector<RoundedQuery> queries = Rounded(of.format, q);
+  std::vector<RoundedQuery> queries = Rounded(of.format, q);
+  for (int g = 0; g < of.heads; ++g) queries[g].centre_dot = static_cast<float>(3 * g - 4);
   for (uint32_t begin = 0; begin < of.num_rows; begin += kChunkRows) {
     const auto end = static_cast<uint32_t>(std::min<size_t>(of.num_rows, begin + kChunkRows));
     const std::byte* addresses[kChunkRows];
@@ -345,7 +423,7 @@ TEST_P(CompressedTest, AQueryOfHugeOrTinyElementsKeepsItsPrecision) {
     std::vector<float> key(512, 1.0f), value = RandomNormal(512, 1);
     if (IsRotated(type)) kernel_.rotate(key.data(), 512);  // all the same once rotated
     std::vector<std::byte> row(format.RowStride());
-    kernel_.compress_row(format, key.data(), value.data(), row.data());
+    kernel_.compress_row(format, nullptr, key.data(), value.data(), row.data());
     std::vector<const std::byte*> rows(kChunkRows, row.data());
     for (const float size : {1e-25f, 1.0f, 1e25f}) {
       // The largest sum of products that there is.
@@ -378,7 +456,7 @@ TEST_P(CompressedTest, WhatIsNotFiniteMakesTheSumNaN) {
             std::vector<float> key = RandomNormal(dim, 1), value = key;
             if (in == In::kKey) key[at] = bad;
             if (in == In::kValue) value[at] = bad;
-            CompressRow(format, key.data(), value.data(), rows.Row(0, at));
+            CompressRow(format, rows.CentreOf(0), key.data(), value.data(), rows.Row(0, at));
             std::vector<float> q = RandomNormal(3 * dim, 2);
             if (in == In::kQuery) q[dim + at] = bad;
             const auto queries = Rounded(format, q);

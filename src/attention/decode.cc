@@ -202,11 +202,14 @@ void DecodeAttention::FoldTogether(std::span<const Unit> units, ChunkRows rows, 
 const RoundedQuery* DecodeAttention::RoundQueries(int query, int part) {
   const int dim = shape_.format.head_dim;
   RoundedQuery* const to = states_->rounded.data() + part * shape_.num_q_heads;
+  const DecodeQuery& of = queries_[query];
   float rotated[kMaxHeadDim];
   for (int head = 0; head < shape_.num_q_heads; ++head) {
-    std::copy_n(queries_[query].q + head * dim, dim, rotated);
+    std::copy_n(of.q + head * dim, dim, rotated);
     if (IsRotated(shape_.compressed.type)) kernel_.rotate(rotated, dim);
     RoundQuery(shape_.compressed.type, rotated, dim, to + head);
+    const float* centre = OfHead(of.compressed, head / shape_.QueryHeadsPerKvHead()).key_centre;
+    to[head].centre_dot = centre == nullptr ? 0 : CentreDot(of.q + head * dim, centre, dim);
   }
   return to;
 }

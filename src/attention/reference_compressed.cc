@@ -85,7 +85,7 @@ double Logit(const CompressedFoldInput& in, int row, int head) {
   for (int i = 0; i < in.format.head_dim; ++i) {
     sum += q.n[i] * KeyElement(in.format, in.rows[row], i);
   }
-  return ReferenceSoftCapped(sum * q.scale * in.scale, in.soft_cap);
+  return ReferenceSoftCapped((sum * q.scale + q.centre_dot) * in.scale, in.soft_cap);
 }
 
 }  // namespace
@@ -95,8 +95,8 @@ void ReferenceRotate(float* x, int head_dim) {
   for (int i = 0; i < head_dim; ++i) x[i] = static_cast<float>(y[i]);
 }
 
-void ReferenceDecompressRow(const CompressedFormat& format, const std::byte* row, float* key,
-                            float* value) {
+void ReferenceDecompressRow(const CompressedFormat& format, const float* key_centre,
+                            const std::byte* row, float* key, float* value) {
   const int dim = format.head_dim;
   Doubles k(dim), v(dim);
   for (int i = 0; i < dim; ++i) {
@@ -107,6 +107,7 @@ void ReferenceDecompressRow(const CompressedFormat& format, const std::byte* row
     k = Rotated(k);
     v = Rotated(v);
   }
+  for (int i = 0; i < dim && key_centre != nullptr; ++i) k[i] += key_centre[i];
   std::copy(k.begin(), k.end(), key);
   std::copy(v.begin(), v.end(), value);
 }

@@ -77,12 +77,15 @@ struct CompressedFormat {
 
   [[nodiscard]] size_t RowStride() const;  // bytes of a key and a value; a multiple of 4
   [[nodiscard]] size_t PageBytes() const { return (kRowsPerPage * RowStride() + 63) / 64 * 64; }
+  // Whether keys are stored relative to a centre that all rows of a stream share.
+  [[nodiscard]] bool IsCentred() const { return type != CompressedType::kInt8Naive; }
 };
 
 // The compressed rows of one (layer, kv head), in order of position.
 struct CompressedRows {
   const std::byte* const* pages = nullptr;  // [num_pages], 64-byte aligned
   std::span<const Slot> slots;              // [num_rows]
+  const float* key_centre = nullptr;        // [head_dim], as CompressRow() got it
 
   [[nodiscard]] size_t size() const { return slots.size(); }
 };

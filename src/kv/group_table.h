@@ -48,6 +48,14 @@ struct Stream {
   std::vector<std::byte*> t1_pages;          // [as refs]: where pages of T1 lie that are staged
   std::vector<PageRef> compressed_refs;      // [at least compressed.page_end()]
   std::vector<std::byte*> compressed_pages;  // [as compressed_refs]
+  // The mean of the first keys, as they were when the first row went to T2, which all rows there
+  // are stored relative to: [head_dim], or empty: no row went there yet, or its format has no
+  // centre. The same for every row since, so that rows move and die alone.
+  std::vector<float> key_centre;
+
+  [[nodiscard]] const float* CentreOfKeys() const {
+    return key_centre.empty() ? nullptr : key_centre.data();
+  }
 };
 
 }  // namespace ebb

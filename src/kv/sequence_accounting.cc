@@ -72,7 +72,8 @@ CacheAccounting SequenceCache::accounting() const {
   }
   for (const Stream& stream : c.streams) {
     sum.table_bytes += BytesOf(stream.refs) + BytesOf(stream.pages) + BytesOf(stream.t1_pages) +
-                       BytesOf(stream.compressed_refs) + BytesOf(stream.compressed_pages);
+                       BytesOf(stream.compressed_refs) + BytesOf(stream.compressed_pages) +
+                       BytesOf(stream.key_centre);
   }
   for (const auto& pages : c.pages_with_lent) sum.table_bytes += BytesOf(pages);
   if (c.stores.t1 != nullptr) sum.staging_bytes = c.stores.t1->buffer_bytes();

@@ -162,6 +162,12 @@ void SequenceCache::Impl::FreeCompressed(GroupTable* group_table) {
   }
 }
 
+void SequenceCache::Impl::ForgetCentres(const GroupTable& group_table) {
+  for (const int group : group_table.groups) {
+    for (Stream& stream : StreamsOf(group)) stream.key_centre.clear();
+  }
+}
+
 SequenceCache::Impl::Impl(const ModelShape& shape, Granularity granularity_in)
     : layout(shape, granularity_in), granularity(granularity_in), streams(layout.num_streams()) {
   for (int group = 0; group < layout.num_groups(); ++group) {
@@ -407,6 +413,7 @@ void SequenceCache::TruncateTo(Position end) {
     c.freed.clear();
     group_table->compressed.TruncateTo(end, &c.freed);
     c.FreeCompressed(group_table.get());
+    if (group_table->compressed.num_rows() == 0) c.ForgetCentres(*group_table);
     group_table->MergePositions();
   }
   c.EndFreePages();
@@ -449,7 +456,9 @@ size_t SequenceCache::most_pages() const {
 CompressedRows SequenceCache::Compressed(int layer, int kv_head) const {
   impl_->Refresh();
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
-  return {.pages = stream.compressed_pages.data(), .slots = stream.table->compressed.slots()};
+  return {.pages = stream.compressed_pages.data(),
+          .slots = stream.table->compressed.slots(),
+          .key_centre = stream.CentreOfKeys()};
 }
 
 std::span<const uint32_t> SequenceCache::FullRows(int layer, int kv_head) const {

@@ -184,6 +184,12 @@ struct SequenceCache::Impl {
   void EndReservation();
   Status Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier tier);
   Status Compress(std::span<const TableMoves> all);
+  // For the streams that no row of went to T2 yet.
+  Status ChooseCentres(std::span<const TableMoves> all);
+  void ChooseCentre(std::span<const RowAddress> rows, Stream* stream) const;
+  // After a roll-back that leaves no row in T2, so that the rows to come have the bits that they
+  // have in a sequence that never went further.
+  void ForgetCentres(const GroupTable& group_table);
   Status Raise(std::span<const TableMoves> all, PlannedRows rows, Tier tier);
   [[nodiscard]] size_t NumRows(std::span<const TableMoves> all, PlannedRows rows) const;
   void Account(std::span<const TableMoves> all, PlannedRows rows);

@@ -141,6 +141,8 @@ Status SequenceCache::Impl::PrepareFork(Impl* from, ForkedRows rows, Position en
       for (Stream& stream : StreamsOf(group)) {
         stream.table = group_table.get();
         GrowPages(&stream, 0);
+        if (rows == ForkedRows::kFirst && group_table->compressed.num_rows() == 0) continue;
+        stream.key_centre = from->streams[IndexOf(stream)].key_centre;
       }
     }
     for (const Tier tier : kTiersWithPages) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <utility>
 
@@ -24,6 +25,9 @@ std::vector<Slot> Targets(std::span<const SlotMove> moves) {
   for (const SlotMove& move : moves) slots.push_back(move.to);
   return slots;
 }
+
+// The first rows of a stream, whose keys' mean is its centre in T2.
+constexpr size_t kCentreRows = 64;
 
 // The indices of the rows at these ascending positions.
 std::vector<uint32_t> RowsAt(const TokenTable& table, std::span<const Position> positions) {
@@ -95,6 +99,47 @@ std::byte* SequenceCache::Impl::CompressedAt(const Stream& stream, Slot slot) co
   return stream.compressed_pages[slot.page()] + slot.row() * compressed.RowStride();
 }
 
+// An element that is not finite in some row has no mean, and would spoil the rows to come.
+void SequenceCache::Impl::ChooseCentre(std::span<const RowAddress> rows, Stream* stream) const {
+  std::vector<float> key(format.head_dim);
+  std::vector<double> sum(format.head_dim);
+  for (const RowAddress& row : rows) {
+    kernel->load_row(format.type, row.key, key.data(), format.head_dim);
+    for (size_t i = 0; i < key.size(); ++i) sum[i] += key[i];
+  }
+  stream->key_centre.resize(key.size());
+  for (size_t i = 0; i < key.size(); ++i) {
+    const auto mean = static_cast<float>(sum[i] / static_cast<double>(rows.size()));
+    stream->key_centre[i] = std::isfinite(mean) ? mean : 0;
+  }
+}
+
+// The same rows in the same order whichever tier they lie in, and however few go to T2 at first.
+// They are read before any row moves: what this move writes to T1's file is not waited for.
+Status SequenceCache::Impl::ChooseCentres(std::span<const TableMoves> all) {
+  if (!compressed.IsCentred()) return OkStatus();
+  std::vector<TableEdit> tables;
+  for (const auto& [group_table, plan] : all) {
+    const std::span<const Stream> of_group = StreamsOf(group_table->groups.front());
+    if (plan.compress.empty() || !of_group.front().key_centre.empty()) continue;
+    const TokenTable& full = group_table->full;
+    const size_t num_rows = std::min(full.num_rows(), kCentreRows);
+    TableEdit table = {.group_table = group_table};
+    table.Add(SlotsAt(full, full.positions().first(num_rows)), TableEdit::Access::kRead, {});
+    table.edit = [this](const Stream& stream, std::span<const RowAddress> rows) {
+      ChooseCentre(rows, &streams[IndexOf(stream)]);
+    };
+    tables.push_back(std::move(table));
+  }
+  if (tables.empty()) return OkStatus();
+  EBB_RETURN_IF_ERROR(WaitForWrites());
+  Status status = EditRows(tables);
+  if (!status.ok()) {
+    for (const TableEdit& table : tables) ForgetCentres(*table.group_table);
+  }
+  return status;
+}
+
 Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
   const auto from_t1 = [](const TableMoves& of_table) {
     const MovePlan& plan = of_table.plan;
@@ -116,7 +161,8 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
       for (size_t i = 0; i < rows.size(); ++i) {
         kernel->load_row(format.type, rows[i].key, key.data(), head_dim);
         kernel->load_row(format.type, rows[i].value, value.data(), head_dim);
-        kernel->compress_row(compressed, key.data(), value.data(), CompressedAt(stream, to[i]));
+        kernel->compress_row(compressed, stream.CentreOfKeys(), key.data(), value.data(),
+                             CompressedAt(stream, to[i]));
       }
     };
     tables.push_back(std::move(table));
@@ -150,7 +196,8 @@ Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows r
     table.edit = [&, from = SlotsAt(group_table->compressed, positions)](
                      const Stream& stream, std::span<const RowAddress> to) {
       for (size_t i = 0; i < to.size(); ++i) {
-        kernel->decompress_row(compressed, CompressedAt(stream, from[i]), key.data(), value.data());
+        kernel->decompress_row(compressed, stream.CentreOfKeys(), CompressedAt(stream, from[i]),
+                               key.data(), value.data());
         kernel->store_row(format.type, key.data(), to[i].key, format.head_dim);
         kernel->store_row(format.type, value.data(), to[i].value, format.head_dim);
       }
@@ -258,6 +305,7 @@ void SequenceCache::Impl::EndReservation() {
 Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
   if (stage != nullptr) stage->Forget();
   const double begin = SecondsNow();
+  EBB_RETURN_IF_ERROR(ChooseCentres(all));
   EBB_RETURN_IF_ERROR(Lower(all));
   moved.seconds_down += SecondsNow() - begin;
   // Pages that went may have gone back to the system.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <memory>
 #include <new>
 #include <vector>
@@ -80,6 +81,7 @@ MoveAccounting LoadMoves(StateReader* from) {
 struct SavedTable {
   std::vector<int> groups;
   TokenTableState full, compressed;
+  std::vector<float> key_centres;  // [streams, head size], or empty
 
   [[nodiscard]] size_t NumPages(Tier tier) const {
     if (tier == Tier::kT2) return compressed.pages.size();
@@ -112,6 +114,10 @@ std::vector<SavedTable> LoadSavedTables(Position end, size_t num_groups, StateRe
     }
     saved.full = LoadTable(end, from);
     saved.compressed = LoadTable(end, from);
+    saved.key_centres = from->Numbers<float>();
+    if (!std::ranges::all_of(saved.key_centres, [](float x) { return std::isfinite(x); })) {
+      from->Fail("a centre of keys that is not finite");
+    }
     const auto has_other_tier = [](const TokenTableState::Page& page) {
       return page.tier != Tier::kT0;
     };
@@ -152,6 +158,11 @@ struct SequenceState::Tables {
       if (table.NumPages(Tier::kT2) > 0 && c.stores.t2 == nullptr) {
         return Corrupt("rows lie in T2, which is none");
       }
+      const size_t num_numbers = c.NumStreams(table.groups) * c.format.head_dim;
+      const bool needs_centres = table.NumPages(Tier::kT2) > 0 && c.compressed.IsCentred();
+      if (table.key_centres.empty() ? needs_centres : table.key_centres.size() != num_numbers) {
+        return Corrupt("a centre of keys for each kv head with rows in T2 was expected");
+      }
     }
     return OkStatus();
   }
@@ -174,10 +185,14 @@ struct SequenceState::Tables {
       c.tables.push_back(std::make_unique<GroupTable>());
       GroupTable* group_table = c.tables.back().get();
       group_table->groups = table.groups;
+      auto next_centre = table.key_centres.begin();
       for (const int group : table.groups) {
         c.table_of_group[group] = group_table;
         for (Stream& stream : c.StreamsOf(group)) {
           stream.table = group_table;
+          if (table.key_centres.empty()) continue;
+          stream.key_centre.assign(next_centre, next_centre + c.format.head_dim);
+          next_centre += c.format.head_dim;
         }
       }
     }
@@ -233,6 +248,13 @@ Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWr
     tables->Numbers<int>(group_table->groups);
     SaveTable(group_table->full, tables);
     SaveTable(group_table->compressed, tables);
+    std::vector<float> key_centres;
+    for (const int group : group_table->groups) {
+      for (const Stream& stream : c.StreamsOf(group)) {
+        key_centres.insert(key_centres.end(), stream.key_centre.begin(), stream.key_centre.end());
+      }
+    }
+    tables->Numbers<float>(key_centres);
   }
   return CountPages(cache);
 }

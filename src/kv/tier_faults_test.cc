@@ -300,7 +300,19 @@ TEST_F(TierFaultsTest, AMoveThatCannotReadBreaksItsSequenceAlone) {
   ExpectBroken(victim_->cache().Move(0, Every(1, kRows, Tier::kT0)));
 }
 
+TEST_F(TierFaultsTest, AFirstMoveToT2ThatCannotReadMovesNothingAndCanBeAskedForAgain) {
+  Fail(DiskCall::kRead, {.error = EIO}, 1);
+  EXPECT_EQ(victim_->cache().Move(0, Every(3, kRows, Tier::kT2)).code(), StatusCode::kIo);
+  fault_ = {};
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+  ExpectOk(victim_->Move(0, Every(3, kRows, Tier::kT2)));
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+}
+
 TEST_F(TierFaultsTest, RowsOfT1ThatCannotBeCompressedBreakTheirSequenceAlone) {
+  ExpectOk(victim_->Move(0, {{0, Tier::kT2}}));  // the centre of keys is chosen
   Fail(DiskCall::kRead, {.error = EIO});
   ExpectBroken(victim_->cache().Move(0, Every(1, kRows, Tier::kT2)));
 }

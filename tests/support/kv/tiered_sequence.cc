@@ -77,6 +77,7 @@ TieredSequence::TieredSequence(const TiersForTest& tiers, Granularity granularit
     : stores_(tiers.stores),
       cache_(std::make_unique<SequenceCache>(kTiersShape, kTiersFormat, granularity, stores_)),
       groups_(cache_->num_groups()),
+      centres_(cache_->num_groups()),
       random_(seed) {}
 
 RowBytes TieredSequence::NewRow() {
@@ -114,17 +115,47 @@ Status TieredSequence::Append(int num_tokens) {
   return OkStatus();
 }
 
-void TieredSequence::Compress(ModelRow* row) {
+// The mean of the first 64 keys, where a row goes to T2 and none of the group did yet.
+void TieredSequence::ChooseCentres(int group, const std::vector<RowMove>& moves) {
+  if (!centres_[group].empty() || !stores_.compressed.IsCentred()) return;
+  const auto to_t2 = [](const RowMove& move) { return move.to == Tier::kT2; };
+  if (std::ranges::none_of(moves, to_t2)) return;
+  std::vector<const ModelRow*> rows;
+  for (const auto& [position, row] : groups_[group]) {
+    if (rows.size() < 64) rows.push_back(&row);
+  }
+  const size_t dim = kTiersFormat.head_dim;
+  std::vector<float> key(dim);
+  for (size_t stream = 0; stream < rows[0]->full.size(); ++stream) {
+    std::vector<double> sum(dim);
+    for (const ModelRow* row : rows) {
+      stores_.kernel->load_row(kTiersFormat.type, row->full[stream].data(), key.data(),
+                               kTiersFormat.head_dim);
+      for (size_t i = 0; i < dim; ++i) sum[i] += key[i];
+    }
+    std::vector<float>& centre = centres_[group].emplace_back(dim);
+    for (size_t i = 0; i < dim; ++i) {
+      centre[i] = static_cast<float>(sum[i] / static_cast<double>(rows.size()));
+    }
+  }
+}
+
+const float* TieredSequence::CentreOf(int group, size_t stream) const {
+  return centres_[group].empty() ? nullptr : centres_[group][stream].data();
+}
+
+void TieredSequence::Compress(int group, ModelRow* row) {
   std::vector<RowBytes> before = std::move(row->compressed);
   row->compressed.clear();
   const int dim = kTiersFormat.head_dim;
   std::vector<float> numbers(2 * dim);
-  for (const RowBytes& full : row->full) {
+  for (size_t i = 0; i < row->full.size(); ++i) {
+    const RowBytes& full = row->full[i];
     RowBytes compressed(stores_.compressed.RowStride());
     stores_.kernel->load_row(kTiersFormat.type, full.data(), numbers.data(), dim);
     stores_.kernel->load_row(kTiersFormat.type, full.data() + kStride, numbers.data() + dim, dim);
-    stores_.kernel->compress_row(stores_.compressed, numbers.data(), numbers.data() + dim,
-                                 compressed.data());
+    stores_.kernel->compress_row(stores_.compressed, CentreOf(group, i), numbers.data(),
+                                 numbers.data() + dim, compressed.data());
     row->compressed.push_back(compressed);
   }
   row->tier = Tier::kT2;
@@ -133,12 +164,12 @@ void TieredSequence::Compress(ModelRow* row) {
   if (before != row->compressed) ++num_drifted_;
 }
 
-void TieredSequence::Raise(ModelRow* row) const {
+void TieredSequence::Raise(int group, ModelRow* row) const {
   const int dim = kTiersFormat.head_dim;
   std::vector<float> numbers(2 * dim);
   for (size_t i = 0; i < row->full.size(); ++i) {
-    stores_.kernel->decompress_row(stores_.compressed, row->compressed[i].data(), numbers.data(),
-                                   numbers.data() + dim);
+    stores_.kernel->decompress_row(stores_.compressed, CentreOf(group, i),
+                                   row->compressed[i].data(), numbers.data(), numbers.data() + dim);
     stores_.kernel->store_row(kTiersFormat.type, numbers.data(), row->full[i].data(), dim);
     stores_.kernel->store_row(kTiersFormat.type, numbers.data() + dim,
                               row->full[i].data() + kStride, dim);
@@ -160,11 +191,12 @@ Status TieredSequence::Move(const std::map<int, std::vector<RowMove>>& moves_of_
 }
 
 void TieredSequence::MoveInModel(int group, const std::vector<RowMove>& moves) {
+  ChooseCentres(group, moves);
   for (const RowMove& move : moves) {
     ModelRow& row = std::next(groups_[group].begin(), move.row)->second;
     if (move.to == row.tier) continue;
-    if (row.tier == Tier::kT2) Raise(&row);
-    if (move.to == Tier::kT2) Compress(&row);
+    if (row.tier == Tier::kT2) Raise(group, &row);
+    if (move.to == Tier::kT2) Compress(group, &row);
     row.tier = move.to;
   }
 }
@@ -185,7 +217,13 @@ void TieredSequence::Remove(int group, const std::vector<uint32_t>& removed) {
 
 void TieredSequence::TruncateTo(Position end) {
   cache_->TruncateTo(end);
-  for (auto& group : groups_) group.erase(group.lower_bound(end), group.end());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    auto& group = groups_[g];
+    if (group.empty() || group.rbegin()->first < end) continue;
+    group.erase(group.lower_bound(end), group.end());
+    const auto in_t2 = [](const auto& row) { return row.second.tier == Tier::kT2; };
+    if (std::ranges::none_of(group, in_t2)) centres_[g].clear();
+  }
 }
 
 Status TieredSequence::Reload() {

@@ -91,8 +91,10 @@ class TieredSequence {
  private:
   [[nodiscard]] RowBytes NewRow();
   void MoveInModel(int group, const std::vector<RowMove>& moves);
-  void Compress(ModelRow* row);
-  void Raise(ModelRow* row) const;
+  void ChooseCentres(int group, const std::vector<RowMove>& moves);
+  [[nodiscard]] const float* CentreOf(int group, size_t stream) const;  // null: none was chosen
+  void Compress(int group, ModelRow* row);
+  void Raise(int group, ModelRow* row) const;
   [[nodiscard]] RowBytes RowAt(const std::byte* key) const;
   void ExpectStream(int layer, int head, const std::map<Position, ModelRow>& group,
                     int stream) const;
@@ -100,6 +102,7 @@ class TieredSequence {
   const CacheStores stores_;
   std::unique_ptr<SequenceCache> cache_;
   std::vector<std::map<Position, ModelRow>> groups_;
+  std::vector<std::vector<std::vector<float>>> centres_;  // [groups][streams][head size]
   std::mt19937_64 random_;
   Position next_ = 0;
   int64_t rows_evicted_ = 0;
