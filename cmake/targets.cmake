@@ -95,6 +95,9 @@ function(ebb_precompile name)
   target_compile_options(${name} PRIVATE ${arg_OPTIONS})
   target_link_libraries(${name} PRIVATE ebb_options ebb_headers fmt::fmt ${arg_LIBRARIES})
   target_precompile_headers(${name} PRIVATE ${precompiled_headers} ${arg_HEADERS})
+  # Without ccache: its preprocessor reads the file that is to be replaced, so that its key knows nothing of headers
+  # that changed since, and it may return the file of another revision.
+  set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER "")
 endfunction()
 ebb_precompile(ebb_layers_pch)
 
