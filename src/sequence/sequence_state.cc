@@ -74,19 +74,6 @@ Status Sequence::LoadPlaces(StateReader* from) {
     from->Fail(fmt::format("a recurrent state of {} tokens for {}", state_.position(), next()));
   }
   window_checkpoints_.Load(next(), from);
-  for (int group = 0; group < cache_.num_groups() && from->ok(); ++group) {
-    const int window = cache_.WindowOf(group);
-    const auto rows = cache_.positions(group);
-    for (const Position end : window_checkpoints_.positions()) {
-      const Position seen = std::min(window - 1, end);
-      const auto found =
-          std::ranges::lower_bound(rows, end) - std::ranges::lower_bound(rows, end - seen);
-      if (window > 0 && found != seen) {
-        from->Fail(fmt::format("{} of the {} rows in a window before {}", found, seen, end));
-        break;
-      }
-    }
-  }
   return from->status();
 }
 
@@ -118,6 +105,20 @@ Status Sequence::ForkFrom(Sequence* other) {
 }
 
 Status Sequence::CheckPlaces() const {
+  for (int group = 0; group < cache_.num_groups(); ++group) {
+    const int window = cache_.WindowOf(group);
+    if (window == 0) continue;
+    const auto rows = cache_.positions(group);
+    for (const Position end : window_checkpoints_.positions()) {
+      const Position seen = std::min(window - 1, end);
+      const auto found =
+          std::ranges::lower_bound(rows, end) - std::ranges::lower_bound(rows, end - seen);
+      if (found != seen) {
+        return Corrupt(
+            fmt::format("{} of the {} rows in a window before token {}", found, seen, end));
+      }
+    }
+  }
   const auto num_rows = static_cast<Position>(cache_.max_rows());
   if (rope_.Next(next()) < num_rows) return Corrupt("more rows than places");
   const bool has_below = cache_.page_bytes(Tier::kT1) != 0 || cache_.page_bytes(Tier::kT2) != 0;

@@ -52,6 +52,7 @@ void WindowCheckpoints::FindGone(std::span<const Position> positions, int window
 
 // The rows that are there form runs, of which each ends at a checkpoint or at `next`.
 Position WindowCheckpoints::NearestInWindow(Position end, Position next, int window) const {
+  if (window == 1) return end;  // a token sees its own row alone
   Position nearest = 0, run_begin = 0, run_end = 0;
   const auto add = [&](Position checkpoint) {
     const Position first = FirstSeen(checkpoint, window);

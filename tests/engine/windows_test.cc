@@ -432,12 +432,11 @@ TEST(Windows, ASessionGoesBackToTheEndsOfItsLastTwoPrompts) {
   }
 }
 
-// 128 pages of memory. A session of 1,500 tokens takes 48 of them for its global layer, twelve for
-// its windows and six for the way back; what it leaves holds 22 * 64 tokens of another with a way
-// back, 25 * 64 without.
+// 128 pages of memory: the global layers of both take 112 of them at the end, their windows 6 to 12
+// each, and ways back some more.
 TEST(Windows, RowsForGoingBackMakeRoomWhereMemoryIsCapped) {
   EBB_CPU_ONLY("a device keeps no rows behind windows");
-  const std::vector<Token> tokens = SomeTokens(1700);
+  const std::vector<Token> tokens = SomeTokens(2040);
   auto engine = WindowEngine({.threads = 1, .kv_cap_bytes = 2 << 20});
   auto first = Open(*engine), second = Open(*engine);
   const auto decode_to = [&](Session& session, size_t end) {
@@ -451,7 +450,7 @@ TEST(Windows, RowsForGoingBackMakeRoomWhereMemoryIsCapped) {
   ExpectOk(decode_to(*first, 1500));
   ExpectOk(decode_to(*second, 1400));
   EXPECT_EQ(second->NearestTruncation(30), 30);
-  EXPECT_FALSE(decode_to(*second, 1700).ok());
+  EXPECT_FALSE(decode_to(*second, 2040).ok());
   EXPECT_GT(second->next_position(), 1500);
   EXPECT_EQ(second->NearestTruncation(30), 0);
   EXPECT_EQ(first->NearestTruncation(30), 30);
