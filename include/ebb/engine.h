@@ -221,13 +221,13 @@ class Session {
   // InvalidArgument (a session without T1, or lossless), ResourceExhausted, IoError.
   Status Park();
   // Forgets every token at `end` and later. Removed rows are not revived. logits() is empty until
-  // the next step. Unsupported, and nothing forgotten, once the text is as long as the window of
-  // some layer, which has let rows go that would be seen again; all tokens can always be forgotten.
+  // the next step. Unsupported, and nothing forgotten, where NearestTruncation(end) is not `end`;
+  // all tokens can always be forgotten.
   Status TruncateTo(Position end);
   [[nodiscard]] bool CanTruncateTo(Position end) const;
   // The largest position up to `end` that TruncateTo() can go back to. Models with recurrent state
-  // can go back to the ends of the last prompts, models with sliding windows to 0 once a row has
-  // left its window; others to every position.
+  // can go back to the ends of the last two prompts; so can models with sliding windows, without a
+  // policy, tiers or a device, and else to 0 once a row has left its window. Others: to any.
   [[nodiscard]] Position NearestTruncation(Position end) const;
 
   // After the last token: [vocab_size]. Valid until the next step or roll-back of this session;
