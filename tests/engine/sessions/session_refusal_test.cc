@@ -154,7 +154,7 @@ TEST_F(SessionRefusal, AnotherVersionIsNamedWhateverFollows) {
   std::string bytes = good_;
   bytes[8] = 1;
   EXPECT_EQ(ResumeBytes(bytes).code(), StatusCode::kUnsupported);
-  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 9, found 1"));
+  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 10, found 1"));
   EXPECT_THAT(ResumeBytes(bytes.substr(0, 12)).message(), HasSubstr("another version"));
 }
 
@@ -238,7 +238,7 @@ TEST_F(SessionRefusal, LiesUnderGoodChecksumsAreNoCrash) {
     }
     begin += size + sizeof(uint64_t);
   }
-  EXPECT_GT(refused, 800);
+  EXPECT_GT(refused, 600);  // centres of keys, most of the token tables, may be any numbers
 }
 
 TEST_F(SessionRefusal, SharesThatAreNoneAreToldBeforeAnybodyCountsWithThem) {
