@@ -45,9 +45,9 @@ Store MakeStore(int num_rows) {
 void WriteRows(SequenceCache* cache) {
   for (int layer = 0; layer < kLayers; ++layer) {
     for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
-      const auto num_rows = static_cast<uint32_t>(cache->View(layer, kv_head).size());
+      const auto num_rows = static_cast<uint32_t>(cache->views().View(layer, kv_head).size());
       for (uint32_t i = 0; i < num_rows; ++i) {
-        const RowAddress row = cache->Row(layer, kv_head, i);
+        const RowAddress row = cache->views().Row(layer, kv_head, i);
         std::memset(row.key, static_cast<int>(i & 0xff), kFormat.RowStride());
         std::memset(row.value, static_cast<int>(i >> 8), kFormat.RowStride());
       }
@@ -119,7 +119,7 @@ void ViewEveryStream(benchmark::State& state) {
     size_t num_rows = 0;
     for (int layer = 0; layer < kLayers; ++layer) {
       for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
-        num_rows += store.cache->View(layer, kv_head).size();
+        num_rows += store.cache->views().View(layer, kv_head).size();
       }
     }
     benchmark::DoNotOptimize(num_rows);

@@ -106,8 +106,9 @@ Status FillRows(const Numbers& numbers, const AttentionBenchmarkOptions& options
   return RunTeam(threads, [&](int thread) {
     for (int stream = thread; stream < streams; stream += threads) {
       for (int row = 0; row < options.rows; ++row) {
-        const auto to = s->cache->Row(stream / s->shape.num_kv_heads,
-                                      stream % s->shape.num_kv_heads, static_cast<uint32_t>(row));
+        const auto to =
+            s->cache->views().Row(stream / s->shape.num_kv_heads, stream % s->shape.num_kv_heads,
+                                  static_cast<uint32_t>(row));
         const size_t index = 2 * (static_cast<size_t>(stream) * options.rows + row);
         CpuAttention().store_row(format.type, numbers.At(index), to.key, format.head_dim);
         CpuAttention().store_row(format.type, numbers.At(index + 1), to.value, format.head_dim);
@@ -159,11 +160,11 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
   EBB_RETURN_IF_ERROR(FillRows(numbers, options, threads, &s));
   if (options.keep < 1) s.cache->Retain(0, Kept(options));
   if (stores.t2 != nullptr) EBB_RETURN_IF_ERROR(CompressAll(s.cache.get()));
-
+  s.cache->FindAddresses();
   for (int layer = 0; layer < s.num_layers; ++layer) {
     for (int h = 0; h < shape.num_kv_heads; ++h) {
-      s.views.push_back(s.cache->View(layer, h));
-      if (stores.t2 != nullptr) s.compressed.push_back(s.cache->Compressed(layer, h));
+      s.views.push_back(s.cache->views().View(layer, h));
+      if (stores.t2 != nullptr) s.compressed.push_back(s.cache->views().Compressed(layer, h));
     }
   }
   const size_t rows = s.cache->max_rows();

@@ -12,12 +12,12 @@ namespace ebb {
 namespace {
 
 Status StageAndRelease(SequenceCache& cache) {
-  EBB_RETURN_IF_ERROR(cache.BeginStaging());
+  EBB_ASSIGN_OR_RETURN(StagedStep staged, cache.StageStep());
   for (int layer = 0; layer < kTiersShape.num_layers; ++layer) {
-    cache.StageLayer(layer, 0);
-    cache.ReleaseLayer(layer);
+    staged.StageLayer(layer, 0);
+    staged.ReleaseLayer(layer);
   }
-  return cache.EndStaging();
+  return staged.End();
 }
 
 class DeviceFaultsTest : public testing::Test {

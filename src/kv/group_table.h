@@ -1,5 +1,7 @@
-// Which rows the groups of a sequence hold, and the pages of a stream: the parts of a
-// SequenceCache.
+// The rows that the groups of a sequence hold, where they agree on them.
+//
+// Invariants: (1) a position is in the full or in the compressed table, never in both; (2) the
+// merged lists are those of the two tables, and empty while T2 is.
 #ifndef EBB_KV_GROUP_TABLE_H_
 #define EBB_KV_GROUP_TABLE_H_
 
@@ -8,24 +10,22 @@
 #include <span>
 #include <vector>
 
+#include "ebb/status.h"
 #include "src/kv/token_table.h"
-#include "src/rows/page_ref.h"
 
 namespace ebb {
 
-// The rows of the groups that agree on them.
 struct GroupTable {
   TokenTable full;          // in T0 and T1
   TokenTable compressed;    // in T2
   std::vector<int> groups;  // ascending
-  // All rows in order of position, and which of them the rows of either table are; empty while T2
-  // is.
+  // All rows in order of position, and the indices among them of the rows of either table.
   MappedArray<Position> positions;
   MappedArray<uint32_t> full_rows, compressed_rows;
   // The full rows of T0 and of T1 apart, for a step that attends to either where it lies.
   struct RowsOfTier {
     std::vector<Slot> slots;
-    std::vector<uint32_t> rows;  // among all rows
+    std::vector<uint32_t> indices;  // among all rows
   };
   std::array<RowsOfTier, 2> by_tier;
 
@@ -33,29 +33,43 @@ struct GroupTable {
     return compressed.num_rows() == 0 ? full.positions() : std::span<const Position>(positions);
   }
   [[nodiscard]] size_t num_rows() const { return full.num_rows() + compressed.num_rows(); }
-  // To be called when rows joined or left either table.
+  [[nodiscard]] TokenTable& TableOf(Tier tier) { return tier == Tier::kT2 ? compressed : full; }
+  [[nodiscard]] const TokenTable& TableOf(Tier tier) const {
+    return tier == Tier::kT2 ? compressed : full;
+  }
+  [[nodiscard]] size_t NumRows(Tier tier) const {
+    return tier == Tier::kT2 ? compressed.num_rows() : full.num_rows(tier);
+  }
+  [[nodiscard]] size_t NumPages(Tier tier) const {
+    return tier == Tier::kT2 ? compressed.num_pages() : full.num_pages(tier);
+  }
+  [[nodiscard]] size_t num_sealed() const { return full.num_sealed() + compressed.num_sealed(); }
+  // Calls visit(page) for the present pages of a tier, in ascending order.
+  template <typename Visit>
+  void ForEachPage(Tier tier, const Visit& visit) const {
+    const TokenTable& table = TableOf(tier);
+    for (size_t page = 0; page < table.page_end(); ++page) {
+      if (table.HasPage(page) && (tier == Tier::kT2 || table.TierOf(page) == tier)) visit(page);
+    }
+  }
+  // The number of first positions that have a row in T0 or T1.
+  [[nodiscard]] size_t NumFirstRows() const;
+  // Divides ascending indices among all rows into indices of the two tables.
+  void Split(std::span<const uint32_t> rows, std::vector<uint32_t>* of_full,
+             std::vector<uint32_t>* of_compressed) const;
+
+  // Makes room in the merged lists for `num_rows` more full rows.
+  void ReserveMerged(size_t num_rows);
+  // Adds positions first, first + 1, ... of full rows, which are the last, to the merged lists.
+  void AppendMerged(Position first, size_t num_rows);
+  // Rebuilds the merged lists; follows each other change of the tables.
   void MergePositions();
   // Fills `by_tier`.
   void SplitByTier();
-};
 
-// The memory of one (layer, kv head): the ids of its pages, and their present addresses.
-struct Stream {
-  const GroupTable* table = nullptr;
-  std::vector<PageRef> refs;  // [at least full.page_end()]
-  // [as refs]: where a step attends to the page; null: none, or in T1 and not staged.
-  std::vector<std::byte*> pages;
-  std::vector<std::byte*> t1_pages;          // [as refs]: where pages of T1 lie that are staged
-  std::vector<PageRef> compressed_refs;      // [at least compressed.page_end()]
-  std::vector<std::byte*> compressed_pages;  // [as compressed_refs]
-  // The mean of the first keys, as they were when the first row went to T2, which all rows there
-  // are stored relative to: [head_dim], or empty: no row went there yet, or its format has no
-  // centre. The same for every row since, so that rows move and die alone.
-  std::vector<float> key_centre;
-
-  [[nodiscard]] const float* CentreOfKeys() const {
-    return key_centre.empty() ? nullptr : key_centre.data();
-  }
+  [[nodiscard]] size_t table_bytes() const;
+  // Internal when either table is wrong, or the merged lists are stale; O(rows), for tests.
+  [[nodiscard]] Status Validate() const;
 };
 
 }  // namespace ebb

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 constexpr int kDim = kTiersShape.head_dim;
 
 std::vector<float> CentreOf(const SequenceCache& cache, int layer = 1, int kv_head = 0) {
-  const float* const centre = cache.Compressed(layer, kv_head).key_centre;
+  const float* const centre = cache.views().Compressed(layer, kv_head).key_centre;
   return centre == nullptr ? std::vector<float>() : std::vector<float>(centre, centre + kDim);
 }
 
@@ -28,7 +28,8 @@ std::vector<float> MeanKey(SequenceCache* cache, uint32_t num_rows) {
   std::vector<double> sum(kDim);
   std::vector<float> key(kDim);
   for (uint32_t row = 0; row < num_rows; ++row) {
-    ReferenceAttention().load_row(kTiersFormat.type, cache->Row(1, 0, row).key, key.data(), kDim);
+    ReferenceAttention().load_row(kTiersFormat.type, cache->views().Row(1, 0, row).key, key.data(),
+                                  kDim);
     for (int i = 0; i < kDim; ++i) sum[i] += key[i];
   }
   std::vector<float> mean;

@@ -29,7 +29,7 @@ void Remove(TokenTable* table, uint32_t first, uint32_t num_rows) {
   table->Remove(rows, &freed);
 }
 
-void Sink(TokenTable* table, uint32_t first, uint32_t num_rows) {
+void Demote(TokenTable* table, uint32_t first, uint32_t num_rows) {
   std::vector<uint32_t> rows(num_rows);
   std::iota(rows.begin(), rows.end(), first);
   std::vector<SlotMove> moves;
@@ -39,7 +39,7 @@ void Sink(TokenTable* table, uint32_t first, uint32_t num_rows) {
 
 TEST(LentRows, AreThoseOfWholePagesOfT1) {
   TokenTable own = Rows(0, 4 * kPage);
-  Sink(&own, 0, 3 * kPage);
+  Demote(&own, 0, 3 * kPage);
   TokenTable lender = Rows(0, 4 * kPage);
   Remove(&lender, 10, 60);  // rows of the first two pages
   LentRows lent;
@@ -57,7 +57,7 @@ TEST(LentRows, AreThoseOfWholePagesOfT1) {
 
 TEST(LentRows, AreGoneWithTheLender) {
   TokenTable own = Rows(0, kPage);
-  Sink(&own, 0, kPage);
+  Demote(&own, 0, kPage);
   const TokenTable lender = Rows(0, kPage);
   LentRows lent;
   lent.Find(own, &lender);
@@ -69,7 +69,7 @@ TEST(LentRows, AreGoneWithTheLender) {
 
 TEST(LentRows, OfAPageWithHolesAreAllThatThereAre) {
   TokenTable own = Rows(0, kPage);
-  Sink(&own, 0, kPage);
+  Demote(&own, 0, kPage);
   Remove(&own, 5, 20);
   const TokenTable lender = Rows(25, kPage);  // one row too many, five too few
   LentRows lent;
@@ -83,9 +83,9 @@ TEST(LentRows, OfAPageWithHolesAreAllThatThereAre) {
 
 TEST(LentRows, WhatTheLenderHasInT1IsNotLent) {
   TokenTable own = Rows(0, kPage);
-  Sink(&own, 0, kPage);
+  Demote(&own, 0, kPage);
   TokenTable lender = Rows(0, kPage);
-  Sink(&lender, 7, 1);
+  Demote(&lender, 7, 1);
   LentRows lent;
   lent.Find(own, &lender);
   EXPECT_TRUE(lent.empty());
@@ -107,7 +107,7 @@ TEST(LentRows, OfRandomTablesAreWhatANaiveSearchFinds) {
       return table;
     };
     TokenTable own = any();
-    Sink(&own, 0, 1 + below(static_cast<uint32_t>(own.num_rows())));
+    Demote(&own, 0, 1 + below(static_cast<uint32_t>(own.num_rows())));
     const TokenTable lender = any();
     LentRows lent;
     lent.Find(own, &lender);

@@ -35,10 +35,11 @@ constexpr PageFormat kSmolLm2Format{.type = RowType::kF16, .head_dim = 64};
 constexpr size_t kPagesPerExtent = kExtentBytes / (2 * 64 * 128);
 
 void WriteNewRows(SequenceCache* cache, uint32_t begin, uint32_t end) {
+  cache->FindAddresses();
   for (int layer = 0; layer < kSmolLm2Layers; ++layer) {
     for (int kv_head = 0; kv_head < kSmolLm2KvHeads; ++kv_head) {
       for (uint32_t i = begin; i < end; ++i) {
-        const RowAddress row = cache->Row(layer, kv_head, i);
+        const RowAddress row = cache->views().Row(layer, kv_head, i);
         std::memset(row.key, static_cast<int>(i & 0x7f), kSmolLm2Format.RowStride());
         std::memset(row.value, static_cast<int>(i >> 7), kSmolLm2Format.RowStride());
       }
@@ -58,7 +59,7 @@ TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
   // A token at a time after a prompt, each head losing other rows: 90 tables grow and shrink.
   ASSERT_TRUE(cache->Append(0, 500).ok());
   WriteNewRows(cache.get(), 0, 500);
-  for (int group = 0; group < cache->num_groups(); ++group) {
+  for (int group = 0; group < cache->layout().num_groups(); ++group) {
     cache->Remove(group, std::vector<uint32_t>{static_cast<uint32_t>(group)});
   }
   for (uint32_t num_rows = 499; num_rows < 8000; ++num_rows) {
@@ -70,7 +71,7 @@ TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
 
   std::mt19937 random(5);
   std::vector<uint32_t> kept(1000);
-  for (int group = 0; group < cache->num_groups(); ++group) {
+  for (int group = 0; group < cache->layout().num_groups(); ++group) {
     for (uint32_t i = 0; i < kept.size(); ++i) kept[i] = i * 8 + random() % 8;
     cache->Retain(group, kept);
   }
@@ -81,7 +82,8 @@ TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
   EXPECT_EQ((*arena)->stats().num_pages, kNeededPages);
   EXPECT_LE((*arena)->stats().reserved_bytes, (kNeededExtents + 1) * kExtentBytes);
   ExpectResident(base_bytes, AccountedBytes(**arena, *cache));
-  const RowAddress row = cache->Row(29, 2, 999);
+  cache->FindAddresses();
+  const RowAddress row = cache->views().Row(29, 2, 999);
   EXPECT_EQ(row.key[0], std::byte(kept[999] & 0x7f));
   EXPECT_EQ(row.value[127], std::byte(kept[999] >> 7));
 
@@ -102,7 +104,7 @@ TEST(MemoryTest, ResidentMemoryStaysFlatWhileEveryTokenReplacesOne) {
   const auto step = [&](Position position) {
     ASSERT_TRUE(cache.Append(position, 1).ok());
     WriteNewRows(&cache, 1024, 1025);
-    for (int group = 0; group < cache.num_groups(); ++group) {
+    for (int group = 0; group < cache.layout().num_groups(); ++group) {
       cache.Remove(group, std::vector<uint32_t>{static_cast<uint32_t>(random() % 1025)});
     }
     cache.Compact(1 << 20);

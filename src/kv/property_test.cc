@@ -33,7 +33,7 @@ struct Case {
   Position next = 0;
   int64_t rows_evicted = 0;
 
-  [[nodiscard]] int StreamsPerGroup() const { return kModelStreams / cache->num_groups(); }
+  [[nodiscard]] int StreamsPerGroup() const { return kModelStreams / cache->layout().num_groups(); }
 };
 
 class PropertyTest {
@@ -89,7 +89,7 @@ class PropertyTest {
                                            Granularity::kHead, Granularity::kHead};
     cases_[i] = Case{};
     cases_[i].cache = MakeCache(kGranularities[i]);
-    cases_[i].groups.resize(cases_[i].cache->num_groups());
+    cases_[i].groups.resize(cases_[i].cache->layout().num_groups());
   }
 
   void Operate(Case* c) {
@@ -169,13 +169,14 @@ class PropertyTest {
 
   // At once, or in two parts where the group can.
   void Remove(Case* c, int group, const std::vector<uint32_t>& removed) {
-    SequenceCache::Removal removal;
-    if (Below(2) == 0 && c->cache->BeginRemoval(group, removed, &removal)) {
-      num_freed_in_parts_ += removal.pages.size();
-      c->cache->EndRemoval(&removal);
-    } else {
-      c->cache->Remove(group, removed);
-    }
+    const auto remove_in_parts = [&] {
+      SequenceCache::Removal::Lists lists;
+      SequenceCache::Removal removal(c->cache.get(), &lists);
+      const bool is_removed = removal.Remove(group, removed);
+      num_freed_in_parts_ += lists.pages.size();
+      return is_removed;
+    };
+    if (Below(2) != 0 || !remove_in_parts()) c->cache->Remove(group, removed);
     EraseFromModel(c, group, removed);
   }
 
@@ -229,7 +230,7 @@ class PropertyTest {
     const Status status = c->cache->Move(group, moves);
     if (status.ok()) {
       const auto tiers = c->cache->tiers(group);
-      for (const RowMove& move : moves) ASSERT_EQ(tiers[move.row], move.to);
+      for (const RowMove& move : moves) ASSERT_EQ(tiers[move.index], move.to);
     } else {
       ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
       ++num_refused_;
@@ -238,7 +239,7 @@ class PropertyTest {
 
   // Another case becomes one that stands where this one does.
   void Fork(Case* c) {
-    Case fork = {.cache = MakeCache(c->cache->granularity()),
+    Case fork = {.cache = MakeCache(c->cache->layout().granularity()),
                  .groups = c->groups,
                  .next = c->next,
                  .rows_evicted = c->rows_evicted};
@@ -276,6 +277,7 @@ class PropertyTest {
   }
 
   static void WriteRow(Case* c, int group, size_t index) {
+    c->cache->FindAddresses();
     const auto& group_rows = c->groups[group];
     const bool is_last = index + 1 == group_rows.size();
     const auto row = is_last ? std::prev(group_rows.end())
@@ -286,8 +288,8 @@ class PropertyTest {
       // The model learns the first rows of one Append() when they are written.
       const auto list = c->cache->positions(group);
       const auto at = std::lower_bound(list.begin(), list.end(), row->first) - list.begin();
-      const auto address =
-          c->cache->Row(stream / kModelKvHeads, stream % kModelKvHeads, static_cast<uint32_t>(at));
+      const auto address = c->cache->views().Row(stream / kModelKvHeads, stream % kModelKvHeads,
+                                                 static_cast<uint32_t>(at));
       const auto* bytes = reinterpret_cast<const std::byte*>(expected.data());
       std::memcpy(address.key, bytes, kModelFormat.RowStride());
       std::memcpy(address.value, bytes + kModelFormat.RowStride(), kModelFormat.RowStride());
@@ -295,9 +297,10 @@ class PropertyTest {
   }
 
   static void CheckLists(const Case& c) {
+    c.cache->FindAddresses();
     for (int stream = 0; stream < kModelStreams; ++stream) {
       const NaiveGroup& group = c.groups[stream / c.StreamsPerGroup()];
-      const RowsView view = c.cache->View(stream / kModelKvHeads, stream % kModelKvHeads);
+      const RowsView view = c.cache->views().View(stream / kModelKvHeads, stream % kModelKvHeads);
       ASSERT_EQ(view.size(), group.size());
       ASSERT_TRUE(view.last_visible.empty() || view.last_visible.size() == group.size());
       size_t i = 0;
@@ -312,7 +315,7 @@ class PropertyTest {
 
   static void CheckBytes(const Case& c) {
     for (int stream = 0; stream < kModelStreams; ++stream) {
-      const RowsView view = c.cache->View(stream / kModelKvHeads, stream % kModelKvHeads);
+      const RowsView view = c.cache->views().View(stream / kModelKvHeads, stream % kModelKvHeads);
       size_t i = 0;
       for (const auto& [position, row] : c.groups[stream / c.StreamsPerGroup()]) {
         const std::vector<uint64_t> expected = Expected(row.seed, stream);
@@ -331,7 +334,7 @@ class PropertyTest {
 
   static void CollectPages(const Case& c, std::set<const std::byte*>* pages) {
     for (int stream = 0; stream < kModelStreams; ++stream) {
-      const RowsView view = c.cache->View(stream / kModelKvHeads, stream % kModelKvHeads);
+      const RowsView view = c.cache->views().View(stream / kModelKvHeads, stream % kModelKvHeads);
       for (const Slot slot : view.slots) pages->insert(view.pages[slot.page()]);
     }
   }

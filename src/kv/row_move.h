@@ -10,7 +10,7 @@
 namespace ebb {
 
 struct RowMove {
-  uint32_t row = 0;  // index among all rows of the group
+  uint32_t index = 0;  // among all rows of the group
   Tier to = Tier::kT0;
 };
 

@@ -1,9 +1,11 @@
 #include "src/kv/sequence_cache.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -45,6 +47,7 @@ struct Fixture {
   }
   ~Fixture() {
     if (cache != nullptr) {
+      cache->FindAddresses();
       const Status status = cache->Validate();
       EXPECT_TRUE(status.ok()) << status.ToString();
     }
@@ -57,8 +60,8 @@ struct Fixture {
 
   // Fills key and value of a row with bytes that name the stream and the position.
   void Write(int layer, int kv_head, uint32_t index) const {
-    const RowAddress row = cache->Row(layer, kv_head, index);
-    const Position position = cache->positions(cache->GroupOf(layer, kv_head))[index];
+    const RowAddress row = cache->views().Row(layer, kv_head, index);
+    const Position position = cache->positions(cache->layout().GroupOf(layer, kv_head))[index];
     std::memset(row.key, Pattern(layer, kv_head, position), Format().RowStride());
     std::memset(row.value, Pattern(layer, kv_head, position) ^ 0xff, Format().RowStride());
   }
@@ -67,7 +70,7 @@ struct Fixture {
   }
   void ExpectEveryRowHoldsItsOwn() const {
     ForEachRow([this](int layer, int kv_head, uint32_t index) {
-      const RowsView view = cache->View(layer, kv_head);
+      const RowsView view = cache->views().View(layer, kv_head);
       const std::byte* key =
           view.pages[view.slots[index].page()] + view.slots[index].row() * Format().RowStride();
       const int pattern = Pattern(layer, kv_head, view.positions[index]);
@@ -87,9 +90,10 @@ struct Fixture {
   }
   template <typename F>
   void ForEachRow(F f) const {
+    cache->FindAddresses();
     for (int layer = 0; layer < kLayers; ++layer) {
       for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
-        const size_t num_rows = cache->View(layer, kv_head).size();
+        const size_t num_rows = cache->views().View(layer, kv_head).size();
         for (uint32_t i = 0; i < num_rows; ++i) f(layer, kv_head, i);
       }
     }
@@ -100,19 +104,19 @@ TEST(SequenceCacheTest, GroupsAreNumberedLayerMajor) {
   const Fixture token(Granularity::kToken);
   const Fixture layer(Granularity::kLayer);
   const Fixture head(Granularity::kHead);
-  EXPECT_EQ(token.cache->num_groups(), 1);
-  EXPECT_EQ(layer.cache->num_groups(), kLayers);
-  EXPECT_EQ(head.cache->num_groups(), kStreams);
-  EXPECT_EQ(token.cache->GroupOf(2, 1), 0);
-  EXPECT_EQ(layer.cache->GroupOf(2, 1), 2);
-  EXPECT_EQ(head.cache->GroupOf(2, 1), 5);
-  EXPECT_EQ(head.cache->granularity(), Granularity::kHead);
-  EXPECT_EQ(head.cache->format().head_dim, 64);
+  EXPECT_EQ(token.cache->layout().num_groups(), 1);
+  EXPECT_EQ(layer.cache->layout().num_groups(), kLayers);
+  EXPECT_EQ(head.cache->layout().num_groups(), kStreams);
+  EXPECT_EQ(token.cache->layout().GroupOf(2, 1), 0);
+  EXPECT_EQ(layer.cache->layout().GroupOf(2, 1), 2);
+  EXPECT_EQ(head.cache->layout().GroupOf(2, 1), 5);
+  EXPECT_EQ(head.cache->layout().granularity(), Granularity::kHead);
+  EXPECT_EQ(head.cache->layout().format().head_dim, 64);
 }
 
 TEST(SequenceCacheTest, AnEmptyCacheOwnsNoPages) {
   const Fixture f(Granularity::kHead);
-  EXPECT_EQ(f.cache->View(0, 0).size(), 0u);
+  EXPECT_EQ(f.cache->views().View(0, 0).size(), 0u);
   EXPECT_EQ(f.cache->max_rows(), 0u);
   EXPECT_TRUE(f.cache->Append(0, 0).ok());
   EXPECT_EQ(f.arena->stats().num_pages, 0u);
@@ -224,12 +228,13 @@ TEST(SequenceCacheTest, AskingForFarMoreThanTheCapIsAnErrorAndChangesNothing) {
 TEST(SequenceCacheTest, ViewsShowLastVisiblePositions) {
   const Fixture f(Granularity::kLayer);
   ASSERT_TRUE(f.cache->Append(0, 3).ok());
-  EXPECT_TRUE(f.cache->View(1, 0).last_visible.empty());
+  EXPECT_TRUE(f.cache->views().View(1, 0).last_visible.empty());
   f.cache->SetLastVisible(1, 0, 5);
-  EXPECT_THAT(f.cache->View(1, 1).last_visible, ElementsAre(5, kVisibleForEver, kVisibleForEver));
-  EXPECT_TRUE(f.cache->View(0, 0).last_visible.empty());
+  EXPECT_THAT(f.cache->views().View(1, 1).last_visible,
+              ElementsAre(5, kVisibleForEver, kVisibleForEver));
+  EXPECT_TRUE(f.cache->views().View(0, 0).last_visible.empty());
   f.cache->SetLastVisible(1, 0, kVisibleForEver);
-  EXPECT_TRUE(f.cache->View(1, 1).last_visible.empty());
+  EXPECT_TRUE(f.cache->views().View(1, 1).last_visible.empty());
 }
 
 TEST(SequenceCacheTest, CompactingKeepsRowsAndFreesPages) {
@@ -239,7 +244,7 @@ TEST(SequenceCacheTest, CompactingKeepsRowsAndFreesPages) {
     ASSERT_TRUE(f.cache->Append(0, 1000).ok());
     f.WriteAll();
     std::vector<std::vector<Position>> positions;
-    for (int group = 0; group < f.cache->num_groups(); ++group) {
+    for (int group = 0; group < f.cache->layout().num_groups(); ++group) {
       f.cache->Retain(group, Every(7 + static_cast<uint32_t>(group), 1000));
       positions.emplace_back(f.cache->positions(group).begin(), f.cache->positions(group).end());
     }
@@ -248,11 +253,11 @@ TEST(SequenceCacheTest, CompactingKeepsRowsAndFreesPages) {
     f.ExpectEveryRowHoldsItsOwn();
     EXPECT_TRUE(f.cache->Validate().ok());
     size_t num_pages = 0;
-    for (int group = 0; group < f.cache->num_groups(); ++group) {
+    for (int group = 0; group < f.cache->layout().num_groups(); ++group) {
       EXPECT_EQ(positions[group],
                 std::vector(f.cache->positions(group).begin(), f.cache->positions(group).end()));
       num_pages += (positions[group].size() + kRowsPerPage - 1) / kRowsPerPage * kStreams /
-                   f.cache->num_groups();
+                   f.cache->layout().num_groups();
     }
     EXPECT_EQ(f.arena->stats().num_pages, num_pages);
     EXPECT_EQ(f.cache->Compact(SIZE_MAX), 0u);
@@ -283,7 +288,7 @@ TEST(SequenceCacheTest, CompactingWithASmallBudgetServesTheTablesInTurn) {
   for (int call = 0; call < kStreams; ++call) f.cache->Compact(kBudget);
   for (int stream = 0; stream < kStreams; ++stream) {
     std::set<uint32_t> pages;
-    for (const Slot slot : f.cache->View(stream / kKvHeads, stream % kKvHeads).slots) {
+    for (const Slot slot : f.cache->views().View(stream / kKvHeads, stream % kKvHeads).slots) {
       pages.insert(slot.page());
     }
     EXPECT_EQ(pages.size(), 9u) << "of 10, in stream " << stream;
@@ -293,7 +298,7 @@ TEST(SequenceCacheTest, CompactingWithASmallBudgetServesTheTablesInTurn) {
 // Drops a row of every group and appends one, as a policy under a budget does.
 void ReplaceRows(const Fixture& f, int num_steps) {
   for (int step = 0; step < num_steps; ++step) {
-    for (int group = 0; group < f.cache->num_groups(); ++group) {
+    for (int group = 0; group < f.cache->layout().num_groups(); ++group) {
       const auto num_rows = static_cast<uint32_t>(f.cache->positions(group).size());
       f.cache->Remove(group, std::vector<uint32_t>{(step * 37u + group) % num_rows});
     }
@@ -308,11 +313,11 @@ TEST(SequenceCacheTest, SortingPutsMemoryInOrderOfPosition) {
     ASSERT_TRUE(f.cache->Append(0, 300).ok());
     ReplaceRows(f, 200);
     f.WriteAll();
-    EXPECT_FALSE(std::ranges::is_sorted(f.cache->View(0, 0).slots));
+    EXPECT_FALSE(std::ranges::is_sorted(f.cache->views().View(0, 0).slots));
     EXPECT_GT(f.cache->Sort(SIZE_MAX), 0u);
     for (int stream = 0; stream < kStreams; ++stream) {
-      EXPECT_TRUE(
-          std::ranges::is_sorted(f.cache->View(stream / kKvHeads, stream % kKvHeads).slots));
+      EXPECT_TRUE(std::ranges::is_sorted(
+          f.cache->views().View(stream / kKvHeads, stream % kKvHeads).slots));
     }
     f.ExpectEveryRowHoldsItsOwn();
     EXPECT_TRUE(f.cache->Validate().ok());
@@ -323,7 +328,7 @@ TEST(SequenceCacheTest, SortingPutsMemoryInOrderOfPosition) {
 // Appends rows to tables whose lowest slots are free, so that each lies before the row before it.
 void LetStray(const Fixture& f, Position first, int num_rows) {
   for (int i = 0; i < num_rows; ++i) {
-    for (int group = 0; group < f.cache->num_groups(); ++group) {
+    for (int group = 0; group < f.cache->layout().num_groups(); ++group) {
       const auto all = f.cache->positions(group).size();
       f.cache->Remove(group, std::vector<uint32_t>{static_cast<uint32_t>(all) - 40 - 2 * i});
     }
@@ -349,7 +354,7 @@ TEST(SequenceCacheTest, StraysThatWentDoNotCount) {
   LetStray(f, 640, 30);
   LetStray(f, 670, 100);
   f.cache->TruncateTo(670);
-  EXPECT_FALSE(std::ranges::is_sorted(f.cache->View(0, 0).slots));
+  EXPECT_FALSE(std::ranges::is_sorted(f.cache->views().View(0, 0).slots));
   EXPECT_EQ(f.cache->Sort(SIZE_MAX), 0u);
 }
 
@@ -357,7 +362,8 @@ TEST(SequenceCacheTest, SortingWithASmallBudgetServesTheTablesInTurn) {
   const Fixture f(Granularity::kHead);
   ASSERT_TRUE(f.cache->Append(0, 640).ok());
   const auto is_sorted = [&](int stream) {
-    return std::ranges::is_sorted(f.cache->View(stream / kKvHeads, stream % kKvHeads).slots);
+    return std::ranges::is_sorted(
+        f.cache->views().View(stream / kKvHeads, stream % kKvHeads).slots);
   };
   std::set<int> sorted;
   for (int call = 0; call < kStreams; ++call) {
@@ -397,8 +403,8 @@ TEST(SequenceCacheTest, EveryRowTypeAndHeadSizeHasItsOwnStride) {
       shape.head_dim = head_dim;
       SequenceCache cache(shape, format, Granularity::kToken, {.t0 = arena->get()});
       ASSERT_TRUE(cache.Append(0, 2).ok());
-      const auto first = cache.Row(1, 1, 0);
-      const auto second = cache.Row(1, 1, 1);
+      const auto first = cache.views().Row(1, 1, 0);
+      const auto second = cache.views().Row(1, 1, 1);
       const auto row_bytes = static_cast<ptrdiff_t>(head_dim * RowTypeBytes(type));
       EXPECT_EQ(second.key - first.key, row_bytes);
       EXPECT_EQ(first.value - first.key, row_bytes * kRowsPerPage);
@@ -414,7 +420,7 @@ TEST(SequenceCacheTest, ThreadsWriteAndReadDistinctStreamsAtOnce) {
   for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
     threads.emplace_back([&f, kv_head] {
       for (int layer = 0; layer < kLayers; ++layer) {
-        for (uint32_t i = 0; i < f.cache->View(layer, kv_head).size(); ++i) {
+        for (uint32_t i = 0; i < f.cache->views().View(layer, kv_head).size(); ++i) {
           f.Write(layer, kv_head, i);
         }
       }
@@ -435,17 +441,19 @@ TEST(SequenceCacheTest, ThreadsRemoveRowsOfDistinctGroupsAtOnce) {
   std::vector<uint32_t> removed(2 * kRowsPerPage);
   std::iota(removed.begin(), removed.end(), 0);
   while (removed.size() < 150) removed.push_back(static_cast<uint32_t>(removed.size() + 50));
-  std::vector<SequenceCache::Removal> removals(2);
+  std::array<SequenceCache::Removal::Lists, 2> lists;
+  std::array<std::optional<SequenceCache::Removal>, 2> removals;
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
+    removals[t].emplace(f.cache.get(), &lists[t]);
     threads.emplace_back([&, t] {
       for (int group = t * kStreams / 2; group < (t + 1) * kStreams / 2; ++group) {
-        EXPECT_TRUE(f.cache->BeginRemoval(group, removed, &removals[t]));
+        EXPECT_TRUE(removals[t]->Remove(group, removed));
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (SequenceCache::Removal& removal : removals) f.cache->EndRemoval(&removal);
+  for (auto& removal : removals) removal.reset();
   EXPECT_EQ(f.arena->stats().num_pages, kStreams * 3u);
   EXPECT_EQ(f.cache->accounting().rows_evicted, kStreams * 151);
   EXPECT_EQ(f.cache->positions(5).size(), 150u);
@@ -457,11 +465,13 @@ TEST(SequenceCacheTest, ARemovalInPartsLeavesSharedTablesAlone) {
   const Fixture f(Granularity::kHead);
   ASSERT_TRUE(f.cache->Append(0, 100).ok());
   f.cache->Remove(3, std::vector<uint32_t>{10});
-  SequenceCache::Removal removal;
-  EXPECT_FALSE(f.cache->BeginRemoval(2, std::vector<uint32_t>{10}, &removal));
-  EXPECT_TRUE(f.cache->BeginRemoval(3, std::vector<uint32_t>{10}, &removal));
-  f.cache->EndRemoval(&removal);
-  f.cache->EndRemoval(&removal);  // is empty
+  SequenceCache::Removal::Lists lists;
+  {
+    SequenceCache::Removal removal(f.cache.get(), &lists);
+    EXPECT_FALSE(removal.Remove(2, std::vector<uint32_t>{10}));
+    EXPECT_TRUE(removal.Remove(3, std::vector<uint32_t>{10}));
+    EXPECT_EQ(removal.num_rows(), 1u);
+  }
   EXPECT_EQ(f.cache->positions(2).size(), 100u);
   EXPECT_EQ(f.cache->positions(3).size(), 98u);
   EXPECT_EQ(f.cache->accounting().rows_evicted, 2);
@@ -478,8 +488,8 @@ TEST(SequenceCacheTest, SequencesShareAnArenaWithoutTouchingEachOther) {
   for (int layer = 0; layer < kLayers; ++layer) {
     for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
       for (uint32_t i = 0; i < 300; ++i) {
-        std::memset(other.Row(layer, kv_head, i).key, 0xaa, Format().RowStride());
-        std::memset(other.Row(layer, kv_head, i).value, 0xbb, Format().RowStride());
+        std::memset(other.views().Row(layer, kv_head, i).key, 0xaa, Format().RowStride());
+        std::memset(other.views().Row(layer, kv_head, i).value, 0xbb, Format().RowStride());
       }
     }
   }
@@ -488,7 +498,8 @@ TEST(SequenceCacheTest, SequencesShareAnArenaWithoutTouchingEachOther) {
   other.Compact(SIZE_MAX);
   f.arena->Compact(SIZE_MAX);
   f.ExpectEveryRowHoldsItsOwn();
-  EXPECT_EQ(std::vector(other.Row(2, 1, 14).key, other.Row(2, 1, 14).key + 4),
+  other.FindAddresses();
+  EXPECT_EQ(std::vector(other.views().Row(2, 1, 14).key, other.views().Row(2, 1, 14).key + 4),
             std::vector(4, std::byte{0xaa}));
 }
 

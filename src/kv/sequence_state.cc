@@ -9,7 +9,7 @@
 #include <bit>
 #include <cmath>
 #include <memory>
-#include <new>
+#include <utility>
 #include <vector>
 
 #include "src/kv/sequence_cache_impl.h"
@@ -141,9 +141,9 @@ struct SequenceState::Tables {
   [[nodiscard]] StatePages Count() const {
     StatePages sum;
     for (const SavedTable& table : saved) {
-      const size_t num_streams = c.NumStreams(table.groups);
-      const size_t bytes = table.full.positions.size() * c.RowBytes() +
-                           table.compressed.positions.size() * c.compressed.RowStride();
+      const size_t num_streams = c.layout.NumStreamsOf(table.groups);
+      const size_t bytes = table.full.positions.size() * c.layout.RowBytes(Tier::kT0) +
+                           table.compressed.positions.size() * c.layout.RowBytes(Tier::kT2);
       sum.num_pages += (table.full.pages.size() + table.compressed.pages.size()) * num_streams;
       sum.num_bytes += bytes * num_streams;
     }
@@ -158,8 +158,9 @@ struct SequenceState::Tables {
       if (table.NumPages(Tier::kT2) > 0 && c.stores.t2 == nullptr) {
         return Corrupt("rows lie in T2, which is none");
       }
-      const size_t num_numbers = c.NumStreams(table.groups) * c.format.head_dim;
-      const bool needs_centres = table.NumPages(Tier::kT2) > 0 && c.compressed.IsCentred();
+      const size_t num_numbers = c.layout.NumStreamsOf(table.groups) * c.layout.format().head_dim;
+      const bool needs_centres =
+          table.NumPages(Tier::kT2) > 0 && c.layout.compressed_format().IsCentred();
       if (table.key_centres.empty() ? needs_centres : table.key_centres.size() != num_numbers) {
         return Corrupt("a centre of keys for each kv head with rows in T2 was expected");
       }
@@ -168,48 +169,52 @@ struct SequenceState::Tables {
   }
 
   // REQUIRES: the tables were divided.
-  Status Reserve() {
-    SequenceCache::Impl::PageCounts counts;
+  Status Reserve(ReservedPages* reserved) const {
+    PageCounts counts;
     for (size_t i = 0; i < saved.size(); ++i) {
-      for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
-        c.AddPages(*c.tables[i], tier, saved[i].NumPages(tier), &counts);
+      for (const Tier tier : kTiersWithPages) {
+        counts.Add(c.layout, *c.tables.all()[i], tier, saved[i].NumPages(tier));
       }
     }
-    return c.ReservePages(counts);
+    return reserved->Reserve(counts);
   }
 
-  // After which the tables are empty, and every group stands in its own.
+  // Gives the groups of each saved table an empty table.
   void Divide() {
-    c.tables.clear();
+    GroupTables::Tables divided;
     for (const SavedTable& table : saved) {
-      c.tables.push_back(std::make_unique<GroupTable>());
-      GroupTable* group_table = c.tables.back().get();
-      group_table->groups = table.groups;
-      auto next_centre = table.key_centres.begin();
-      for (const int group : table.groups) {
-        c.table_of_group[group] = group_table;
-        for (Stream& stream : c.StreamsOf(group)) {
-          stream.table = group_table;
-          if (table.key_centres.empty()) continue;
-          stream.key_centre.assign(next_centre, next_centre + c.format.head_dim);
-          next_centre += c.format.head_dim;
-        }
+      divided.push_back(std::make_unique<GroupTable>());
+      divided.back()->groups = table.groups;
+    }
+    c.tables.Replace(std::move(divided));
+    for (const SavedTable& table : saved) SetKeyCentres(table);
+  }
+
+  void SetKeyCentres(const SavedTable& table) {
+    if (table.key_centres.empty()) return;
+    const size_t head_dim = c.layout.format().head_dim;
+    std::span<const float> left = table.key_centres;
+    for (const int group : table.groups) {
+      const int first = c.layout.FirstStreamOf(group);
+      for (int stream = first; stream < first + c.layout.NumStreamsOf(group); ++stream) {
+        c.pages.SetKeyCentre(stream, left.first(head_dim));
+        left = left.subspan(head_dim);
       }
     }
   }
 
   // The table takes its rows and every stream its pages, or neither.
-  Status Fill(const SavedTable& table, GroupTable* group_table) {
+  Status Fill(const SavedTable& table, GroupTable* group_table, ReservedPages* reserved) {
     c.added.clear();
     if (Status status = group_table->full.Restore(table.full, &c.added); !status.ok()) {
       return Corrupt(status.message());
     }
-    c.AllocatePages(group_table);
+    reserved->Take(*group_table, c.added);
     c.added.clear();
     if (Status status = group_table->compressed.Restore(table.compressed, &c.added); !status.ok()) {
       return Corrupt(status.message());
     }
-    c.AllocateCompressed(group_table);
+    reserved->TakeCompressed(*group_table, c.added);
     group_table->MergePositions();
     const auto positions = group_table->AllPositions();
     if (std::ranges::adjacent_find(positions, std::greater_equal()) != positions.end()) {
@@ -219,38 +224,33 @@ struct SequenceState::Tables {
   }
 
   Status Load() {
-    Status status;
-    try {
-      Divide();
-      status = Reserve();
-      for (size_t i = 0; i < saved.size() && status.ok(); ++i) {
-        status = Fill(saved[i], c.tables[i].get());
-      }
-    } catch (const std::bad_alloc&) {
-      c.EndReservation();
-      throw;
+    Divide();
+    ReservedPages reserved(&c.pages);
+    Status status = Reserve(&reserved);
+    for (size_t i = 0; i < saved.size() && status.ok(); ++i) {
+      status = Fill(saved[i], c.tables.all()[i].get(), &reserved);
     }
-    c.EndReservation();
+    reserved.End();
     return status;
   }
 };
 
 Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWriter* tables) {
   SequenceCache::Impl& c = *cache.impl_;
-  EBB_RETURN_IF_ERROR(c.CheckWhole());
+  EBB_RETURN_IF_ERROR(c.health.Check());
   // Reading pages would wait too, but the error of a failed disk is returned before a file is
   // begun.
-  EBB_RETURN_IF_ERROR(c.WaitForWrites());
+  if (c.stores.t1 != nullptr) EBB_RETURN_IF_ERROR(c.stores.t1->WaitForWrites());
   tables->Number<int64_t>(c.rows_evicted);
-  SaveMoves(c.moved, tables);
+  SaveMoves(c.mover.accounting(), tables);
   tables->Number<uint64_t>(c.tables.size());
-  for (const auto& group_table : c.tables) {
+  for (const auto& group_table : c.tables.all()) {
     tables->Numbers<int>(group_table->groups);
     SaveTable(group_table->full, tables);
     SaveTable(group_table->compressed, tables);
     std::vector<float> key_centres;
     for (const int group : group_table->groups) {
-      for (const Stream& stream : c.StreamsOf(group)) {
+      for (const Stream& stream : c.pages.StreamsOf(group)) {
         key_centres.insert(key_centres.end(), stream.key_centre.begin(), stream.key_centre.end());
       }
     }
@@ -263,8 +263,8 @@ Status SequenceState::LoadTables(Position end, const CheckPages& check, StateRea
                                  SequenceCache* cache) {
   SequenceCache::Impl& c = *cache->impl_;
   c.rows_evicted = tables->Number<int64_t>();
-  c.moved = LoadMoves(tables);
-  Tables loading = {.c = c, .saved = LoadSavedTables(end, c.table_of_group.size(), tables)};
+  c.mover.Continue(LoadMoves(tables));
+  Tables loading = {.c = c, .saved = LoadSavedTables(end, c.tables.num_groups(), tables)};
   EBB_RETURN_IF_ERROR(tables->End());
   EBB_RETURN_IF_ERROR(loading.CheckTiers());
   EBB_RETURN_IF_ERROR(check(loading.Count()));

@@ -12,16 +12,10 @@
 namespace ebb {
 namespace {
 
-// The present pages of a tier.
-std::vector<uint32_t> PagesOf(const GroupTable& group_table, Tier tier) {
-  const TokenTable& table = tier == Tier::kT2 ? group_table.compressed : group_table.full;
+// Returns the present pages of a tier.
+std::vector<uint32_t> PagesOf(const GroupTable& table, Tier tier) {
   std::vector<uint32_t> pages;
-  for (size_t page = 0; page < table.page_end(); ++page) {
-    if (!table.HasPage(page)) continue;
-    if (tier == Tier::kT2 || table.TierOf(page) == tier) {
-      pages.push_back(static_cast<uint32_t>(page));
-    }
-  }
+  table.ForEachPage(tier, [&](size_t page) { pages.push_back(static_cast<uint32_t>(page)); });
   return pages;
 }
 
@@ -42,44 +36,39 @@ struct SequenceState::Pages {
   // The pages of one tier of one stream.
   struct Some {
     const GroupTable& group_table;
-    const Stream& stream;
+    int stream = 0;
     StatePage first;
     std::vector<uint32_t> pages;
   };
 
-  [[nodiscard]] size_t RowBytes(Tier tier) const {
-    return tier == Tier::kT2 ? c.compressed.RowStride() : c.RowBytes();
-  }
+  [[nodiscard]] size_t RowBytes(Tier tier) const { return c.layout.RowBytes(tier); }
   [[nodiscard]] static uint64_t UsedRows(const Some& some, uint32_t page) {
-    const TokenTable& table =
-        some.first.tier == Tier::kT2 ? some.group_table.compressed : some.group_table.full;
-    return table.UsedRows(page);
+    return some.group_table.TableOf(some.first.tier).UsedRows(page);
   }
   [[nodiscard]] StatePages Count() const {
     StatePages sum;
-    for (const auto& group_table : c.tables) {
-      for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
-        const TokenTable& table = tier == Tier::kT2 ? group_table->compressed : group_table->full;
-        const size_t rows = tier == Tier::kT2 ? table.num_rows() : table.num_rows(tier);
-        sum.num_pages += PagesOf(*group_table, tier).size() * c.NumStreams(*group_table);
-        sum.num_bytes += rows * RowBytes(tier) * c.NumStreams(*group_table);
+    for (const auto& table : c.tables.all()) {
+      const size_t num_streams = c.layout.NumStreamsOf(table->groups);
+      for (const Tier tier : kTiersWithPages) {
+        sum.num_pages += table->NumPages(tier) * num_streams;
+        sum.num_bytes += table->NumRows(tier) * RowBytes(tier) * num_streams;
       }
     }
     return sum;
   }
 
   Status Walk() {
-    c.Refresh();
+    c.pages.FindAddresses();
     packed.resize(kRowsPerPage * std::max(RowBytes(Tier::kT0), RowBytes(Tier::kT2)));
-    for (const auto& group_table : c.tables) {
+    for (const auto& group_table : c.tables.all()) {
       for (const int group : group_table->groups) {
-        for (const Stream& stream : c.StreamsOf(group)) {
-          const int index = c.IndexOf(stream);
-          for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+        const int first = c.layout.FirstStreamOf(group);
+        for (int stream = first; stream < first + c.layout.NumStreamsOf(group); ++stream) {
+          for (const Tier tier : kTiersWithPages) {
             EBB_RETURN_IF_ERROR(Visit({.group_table = *group_table,
                                        .stream = stream,
-                                       .first = {.layer = c.layout.LayerOf(index),
-                                                 .kv_head = c.layout.KvHeadOf(index),
+                                       .first = {.layer = c.layout.LayerOf(stream),
+                                                 .kv_head = c.layout.KvHeadOf(stream),
                                                  .tier = tier},
                                        .pages = PagesOf(*group_table, tier)}));
           }
@@ -93,10 +82,10 @@ struct SequenceState::Pages {
     if (some.pages.empty()) return OkStatus();
     std::vector<PageId> ids;
     for (const uint32_t page : some.pages) {
-      ids.push_back(c.IdOf(some.stream, some.first.tier, page));
+      ids.push_back(c.pages.IdOf(some.stream, some.first.tier, page));
     }
     const auto access = read != nullptr ? TierPages::Access::kWrite : TierPages::Access::kRead;
-    return c.PagesOf(some.first.tier)->Visit(ids, access, [&](size_t i, std::byte* memory) {
+    return c.pages.PagesOf(some.first.tier)->Visit(ids, access, [&](size_t i, std::byte* memory) {
       return Copy(some, i, memory);
     });
   }
@@ -123,9 +112,10 @@ struct SequenceState::Pages {
       if (tier == Tier::kT2) {
         copy(page + row * RowBytes(tier), RowBytes(tier));
       } else {
-        const size_t stride = c.format.RowStride();
+        const PageFormat& format = c.layout.format();
+        const size_t stride = format.RowStride();
         copy(page + row * stride, stride);
-        copy(page + c.format.ValueOffset() + row * stride, stride);
+        copy(page + format.ValueOffset() + row * stride, stride);
       }
     }
   }
@@ -138,8 +128,8 @@ StatePages SequenceState::CountPages(const SequenceCache& cache) {
 Status SequenceState::SavePages(SequenceCache* cache, const WriteStatePage& write) {
   SequenceCache::Impl& c = *cache->impl_;
   // The next step reads again the pages that were read ahead of it.
-  if (c.stage != nullptr) c.stage->Forget();
-  EBB_RETURN_IF_ERROR(c.WaitForWrites());
+  c.reader.Forget();
+  if (c.stores.t1 != nullptr) EBB_RETURN_IF_ERROR(c.stores.t1->WaitForWrites());
   return Pages{.c = c, .write = &write}.Walk();
 }
 

@@ -97,12 +97,15 @@ TEST_F(TierFaultsTest, AFailedReadAheadIsSaidByTheStepThatNeedsIt) {
 }
 
 TEST_F(TierFaultsTest, AStepThatBeganAndWasGivenUpHarmsNoLaterOne) {
-  ExpectOk(victim_->cache().BeginStaging());
-  ExpectOk(victim_->cache().BeginStaging());
-  victim_->cache().StageLayer(0, 0);
+  EXPECT_TRUE(victim_->cache().StageStep().ok());
+  {
+    const Result<StagedStep> staged = victim_->cache().StageStep();
+    ASSERT_TRUE(staged.ok()) << staged.status().ToString();
+    staged->StageLayer(0, 0);
+  }
   ExpectOk(victim_->Append(5));
   victim_->ExpectBytes();
-  ExpectOk(victim_->cache().BeginStaging());
+  EXPECT_TRUE(victim_->cache().StageStep().ok());
   victim_->TruncateTo(10);
   victim_->ExpectBytes();
 }

@@ -34,8 +34,8 @@ struct TablePage {
   bool operator==(const TablePage&) const = default;
 };
 
-// A slot outside of the table that holds a row while others move, for SlotMove.
-inline constexpr Slot kBeside(~uint32_t{0});
+// A slot outside the table that holds a row while others move, for SlotMove.
+inline constexpr Slot kSpareSlot(~uint32_t{0});
 
 // All that a table is, for a file: its present pages in order, and its rows in the order of their
 // slots.
@@ -82,8 +82,8 @@ class TokenTable {
   [[nodiscard]] size_t num_slots_taken() const { return num_slots_taken_; }
   size_t CountStrays();
   // Gives the rows their slots in order of position. Appends the moves in an order in which one can
-  // follow another: at most one row at a time waits in kBeside. Throws before it changes anything.
-  // REQUIRES: no rows in T1, no sealed page.
+  // follow another: at most one row at a time waits in kSpareSlot. Throws before it changes
+  // anything. REQUIRES: no rows in T1, no sealed page.
   void Sort(std::vector<SlotMove>* moves);
 
   void SetLastVisible(uint32_t index, Position last);

@@ -86,13 +86,13 @@ void TokenTable::Sort(std::vector<SlotMove>* moves) {
   }
   for (Slot first; first.value < source.size(); ++first) {
     if (source[first.value] == first) continue;
-    moves->push_back({first, kBeside});
+    moves->push_back({first, kSpareSlot});
     Slot hole = first;
     while (source[hole.value] != first) {
       moves->push_back({source[hole.value], hole});
       hole = std::exchange(source[hole.value], hole);
     }
-    moves->push_back({kBeside, hole});
+    moves->push_back({kSpareSlot, hole});
     source[hole.value] = hole;
   }
 }

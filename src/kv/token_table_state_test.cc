@@ -18,17 +18,17 @@ TokenTable LivedTable(uint64_t seed) {
   std::vector<SlotMove> moves;
   for (Position next = 0; next < 600; next += 40) {
     table.Append(next, 40, &added);
-    std::vector<uint32_t> gone, sunk;
+    std::vector<uint32_t> gone, demoted;
     for (uint32_t row = 0; row < table.num_rows(); ++row) {
       if (random() % 5 == 0) gone.push_back(row);
     }
     table.Remove(gone, &freed);
     for (uint32_t row = 0; row < table.num_rows(); ++row) {
       const bool in_t0 = table.TierOf(table.slots()[row].page()) == Tier::kT0;
-      if (in_t0 && random() % 3 == 0) sunk.push_back(row);
+      if (in_t0 && random() % 3 == 0) demoted.push_back(row);
     }
     moves.clear();
-    table.Relocate(sunk, Tier::kT1, &moves, &added, &freed);
+    table.Relocate(demoted, Tier::kT1, &moves, &added, &freed);
   }
   table.SetLastVisible(3, 500);
   return table;

@@ -295,7 +295,7 @@ TEST_F(TokenTableTest, RandomUseAgreesWithAMapFromPositionToWhatItsSlotHolds) {
 std::map<uint32_t, Position> Moved(std::map<uint32_t, Position> memory,
                                    const std::vector<SlotMove>& moves) {
   for (const SlotMove& move : moves) memory[move.to.value] = memory.at(move.from.value);
-  memory.erase(kBeside.value);
+  memory.erase(kSpareSlot.value);
   return memory;
 }
 
@@ -342,8 +342,8 @@ TEST_F(TokenTableTest, OneRowAtATimeWaitsBesideTheTable) {
   table_.Sort(&moves_);
   int num_waiting = 0, num_waited = 0;
   for (const SlotMove& move : moves_) {
-    if (move.from == kBeside) --num_waiting;
-    if (move.to == kBeside) ++num_waiting, ++num_waited;
+    if (move.from == kSpareSlot) --num_waiting;
+    if (move.to == kSpareSlot) ++num_waiting, ++num_waited;
     EXPECT_GE(num_waiting, 0);
     EXPECT_LE(num_waiting, 1);
   }
@@ -360,8 +360,8 @@ TEST_F(TokenTableTest, TwoRingsOfRowsTurnOneAfterTheOther) {
                   .ok());
   const auto before = RowsBySlot(table_);
   table_.Sort(&moves_);
-  EXPECT_EQ(std::ranges::count(moves_, kBeside, &SlotMove::to), 2);
-  EXPECT_EQ(std::ranges::count(moves_, kBeside, &SlotMove::from), 2);
+  EXPECT_EQ(std::ranges::count(moves_, kSpareSlot, &SlotMove::to), 2);
+  EXPECT_EQ(std::ranges::count(moves_, kSpareSlot, &SlotMove::from), 2);
   EXPECT_EQ(moves_.size(), 2u + 3u + 2u);
   EXPECT_EQ(Moved(before, moves_), RowsBySlot(table_));
 }

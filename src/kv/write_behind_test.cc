@@ -30,7 +30,7 @@ class WriteBehind : public testing::TestWithParam<int> {
     auto moves = Every(step, static_cast<uint32_t>(s->groups()[group].size()), to);
     const auto tiers = s->cache().tiers(group);
     std::erase_if(moves, [&](const RowMove& move) {
-      return to != Tier::kT2 && tiers[move.row] == Tier::kT2;
+      return to != Tier::kT2 && tiers[move.index] == Tier::kT2;
     });
     return moves;
   }

@@ -121,7 +121,7 @@ Result<std::unique_ptr<LosslessBody>> LosslessBody::Create(const LosslessOptions
   auto store = std::make_unique<Sequence>(draft->core(),
                                           SequenceOptions{.context = draft->options().context},
                                           std::move(policy), stores);
-  store->cache().BorrowFrom(draft->cache());
+  store->cache().BorrowFrom(&draft->cache());
   return std::unique_ptr<LosslessBody>(
       new LosslessBody(options, std::move(draft), std::move(store)));
 }
@@ -159,7 +159,7 @@ CacheAccounting LosslessBody::accounting() {
   const CacheAccounting store = store_->cache().accounting();
   sum.tiers[kT1] = store.tiers[kT1];
   sum.staging_bytes += store.staging_bytes;
-  if (store_->cache().HasTiers()) {
+  if (store_->cache().HasTier(Tier::kT1) || store_->cache().HasTier(Tier::kT2)) {
     sum.newest = store.tiers[kT0];
     sum.staging_bytes += store.tiers[kT0].page_bytes;
   } else {

@@ -24,24 +24,7 @@ class InArena : public Base {
   InArena(Arena* arena, Device* device) : arena_(arena), device_(device) {}
   ~InArena() override { (void)arena_->SetFloor(&holder_, 0); }  // giving up never fails
 
-  Status Reserve(std::span<const size_t> pages_of_layers) override {
-    return ReservePages(std::accumulate(pages_of_layers.begin(), pages_of_layers.end(), size_t{0}));
-  }
-  // For pages of any layers.
-  Status ReservePages(size_t num_pages) { return arena_->Reserve(num_pages, &holder_); }
-  // Compact(0) ends the reservation and unmaps empty extents; it moves no page.
-  void EndReservation() override { arena_->Compact(0); }
-  PageId Take(int /*layer*/) override {
-    PageId page = kNoPage;
-    if (!arena_->Allocate(&page, &holder_).ok()) std::abort();  // Reserve() vouched for it
-    return page;
-  }
   void Share(PageId page) override { arena_->Share(page); }
-  void Release(PageRef page) override {
-    arena_->Release(page.id(), page.is_of_another() ? nullptr : &holder_);
-  }
-  void ReserveReleases(size_t /*num_pages*/) override {}
-  void EndReleases() override {}
   [[nodiscard]] uint32_t num_holders(PageId page) const override {
     return arena_->num_holders(page);
   }
@@ -89,6 +72,23 @@ class InArena : public Base {
   Device* const device_;
 
  private:
+  Status Reserve(std::span<const size_t> pages_of_layers) override {
+    return arena_->Reserve(
+        std::accumulate(pages_of_layers.begin(), pages_of_layers.end(), size_t{0}), &holder_);
+  }
+  // Compact(0) ends the reservation and unmaps empty extents; it moves no page.
+  void EndReservation() override { arena_->Compact(0); }
+  PageId Take(int /*layer*/) override {
+    PageId page = kNoPage;
+    if (!arena_->Allocate(&page, &holder_).ok()) std::abort();  // Reserve() vouched for it
+    return page;
+  }
+  void ReserveReleases(size_t /*num_pages*/) override {}
+  void Release(PageRef page) override {
+    arena_->Release(page.id(), page.is_of_another() ? nullptr : &holder_);
+  }
+  void EndReleases() override {}
+
   // Pages that are written may be written in part: they are read first.
   Status VisitCopies(std::span<const PageId> pages, Access access,
                      const std::function<Status(size_t, std::byte*)>& visit) {

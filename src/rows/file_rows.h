@@ -20,14 +20,7 @@ class FileRows final : public TierRows {
   FileRows(PageFile* file, Device* device, const PageFormat& format, int num_layers);
   ~FileRows() override;
 
-  Status Reserve(std::span<const size_t> pages_of_layers) override;
-  void EndReservation() override;
-  PageId Take(int layer) override;
   void Share(PageId page) override { file_->Share(page); }
-  // A page that is still to be written, or under way, is waited for.
-  void Release(PageRef page) override;
-  void ReserveReleases(size_t num_pages) override { released_.reserve(num_pages); }
-  void EndReleases() override;
   [[nodiscard]] uint32_t num_holders(PageId page) const override {
     return file_->num_holders(page);
   }
@@ -51,6 +44,13 @@ class FileRows final : public TierRows {
   }
 
  private:
+  Status Reserve(std::span<const size_t> pages_of_layers) override;
+  void EndReservation() override;
+  PageId Take(int layer) override;
+  void ReserveReleases(size_t num_pages) override { released_.reserve(num_pages); }
+  // A page that is still to be written, or under way, is waited for.
+  void Release(PageRef page) override;
+  void EndReleases() override;
   Status Read(std::span<const PageIo> pages);
   Status Write(std::span<const PageIo> pages);
 

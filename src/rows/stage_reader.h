@@ -40,7 +40,7 @@ class StageReader {
   [[nodiscard]] virtual size_t memory_bytes(int buffer) const = 0;
   // Begins to bring the pages of a layer to their addresses.
   virtual Status Start(int buffer, std::span<const StagedPage> pages) = 0;
-  // What computes from now on finds them there. OK at once when nothing was begun.
+  // Work that starts from now on finds them there. OK at once when nothing was begun.
   virtual Status Wait(int buffer) = 0;
   // Work launched so far is the last to read the buffer.
   virtual void Release(int buffer) = 0;
@@ -84,7 +84,7 @@ class DeviceStageReader : public StageReader {
   explicit DeviceStageReader(Device* device) : device_(device) {}
   // Begins to copy a layer's pages once what was launched before Release() has read the buffer.
   Status StartCopy(int buffer, std::span<const CopyPart> pages);
-  // What computes from now on finds them there. REQUIRES: StartCopy() was called.
+  // Work that starts from now on finds them there. REQUIRES: StartCopy() was called.
   Status UseCopy(int buffer) { return device_->QueueWait(DeviceQueue::kCompute, *copied_[buffer]); }
   // The host waits for the copy, if there is one.
   Status EndCopy(int buffer);

@@ -1,11 +1,13 @@
 // The pages of one tier that one sequence holds. Where they lie is known to the implementations
-// alone: memory_rows.h, file_rows.h.
+// alone: memory_rows.h, file_rows.h. Pages are taken under a PageReservation and given back under a
+// PageReleases; both end in their destructors.
 //
 // Thread safety: changes come from the engine's thread, between steps; Address() and generation()
 // may be read by several threads in one.
 #ifndef EBB_ROWS_TIER_PAGES_H_
 #define EBB_ROWS_TIER_PAGES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,22 +26,8 @@ class TierPages {
   TierPages(const TierPages&) = delete;
   TierPages& operator=(const TierPages&) = delete;
 
-  // Makes sure that so many calls of Take() of each layer succeed, until EndReservation(). One
-  // sequence at a time has a reservation in a memory: EndReservation() ends all of it. Errors,
-  // after which nothing has changed: ResourceExhausted, IoError.
-  virtual Status Reserve(std::span<const size_t> pages_of_layers) = 0;
-  // Takes back what was reserved and not taken.
-  virtual void EndReservation() = 0;
-  // A page of the layer with one holder. REQUIRES: it was reserved.
-  virtual PageId Take(int layer) = 0;
   // One holder more, which is another sequence.
   virtual void Share(PageId page) = 0;
-  // One holder less; the page goes with the last one. Pages released together go faster: they need
-  // only be gone after EndReleases().
-  virtual void Release(PageRef page) = 0;
-  // Memory for that many releases. May throw std::bad_alloc, so that they need not.
-  virtual void ReserveReleases(size_t num_pages) = 0;
-  virtual void EndReleases() = 0;
   [[nodiscard]] virtual uint32_t num_holders(PageId page) const = 0;
 
   // Returns the page's address until generation() changes; null where only a step, or an edit,
@@ -56,6 +44,77 @@ class TierPages {
     PageId from = kNoPage, to = kNoPage;
   };
   virtual Status Copy(std::span<const PageCopy> pages) = 0;
+
+ private:
+  friend class PageReservation;
+  friend class PageReleases;
+
+  // See PageReservation. Take() returns a page of the layer with one holder.
+  virtual Status Reserve(std::span<const size_t> pages_of_layers) = 0;
+  virtual void EndReservation() = 0;
+  virtual PageId Take(int layer) = 0;
+  // See PageReleases.
+  virtual void ReserveReleases(size_t num_pages) = 0;
+  virtual void Release(PageRef page) = 0;
+  virtual void EndReleases() = 0;
+};
+
+// Pages of a tier that are kept for one sequence to take. Ends in End() or in its destructor, which
+// gives back what was not taken. REQUIRES: one sequence at a time has reservations in a memory,
+// since the end of one ends all.
+class PageReservation {
+ public:
+  // Reserves nothing yet. `pages` outlives it.
+  explicit PageReservation(TierPages* pages) : pages_(pages) {}
+  ~PageReservation() {
+    if (num_left_ > 0) End();
+  }
+  PageReservation(const PageReservation&) = delete;
+  PageReservation& operator=(const PageReservation&) = delete;
+
+  // Makes sure that so many calls of Take() of each layer succeed, those reserved earlier among
+  // them. Errors, after which nothing has changed: ResourceExhausted, IoError.
+  Status Reserve(std::span<const size_t> pages_of_layers) {
+    EBB_RETURN_IF_ERROR(pages_->Reserve(pages_of_layers));
+    size_t num_pages = 0;
+    for (const size_t of_layer : pages_of_layers) num_pages += of_layer;
+    num_left_ = std::max(num_left_, num_pages);
+    return OkStatus();
+  }
+  // Takes a page of the layer with one holder. REQUIRES: it was reserved.
+  PageId Take(int layer) {
+    --num_left_;
+    return pages_->Take(layer);
+  }
+  // Gives back what was not taken, and memory in which no page lies.
+  void End() {
+    num_left_ = 0;
+    pages_->EndReservation();
+  }
+
+ private:
+  TierPages* const pages_;
+  size_t num_left_ = 0;
+};
+
+// Releases pages, which are gone at the latest when it is destroyed: pages that go together go
+// faster.
+class PageReleases {
+ public:
+  // Takes the memory for so many releases; may throw std::bad_alloc. Others may need memory
+  // themselves. `pages` outlives it.
+  explicit PageReleases(TierPages* pages, size_t num_pages = 0) : pages_(pages) {
+    if (num_pages > 0) pages_->ReserveReleases(num_pages);
+  }
+  ~PageReleases() { pages_->EndReleases(); }
+  PageReleases(const PageReleases&) = delete;
+  PageReleases& operator=(const PageReleases&) = delete;
+
+  // One holder less; the page goes with the last one.
+  void Release(PageRef page) { pages_->Release(page); }
+
+ private:
+  TierPages* const pages_;
 };
 
 }  // namespace ebb

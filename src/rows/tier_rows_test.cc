@@ -39,21 +39,24 @@ class TierRowsTest : public ::testing::TestWithParam<std::string> {
     stores_ = OpenRowStores(tiers_.stores, kTiersFormat, kLayers);
     rows_ = stores_.t1.get();
     const std::vector<size_t> wanted(kLayers, kPagesOfStream);
-    ExpectOk(rows_->Reserve(wanted));
+    PageReservation reserved(rows_);
+    ExpectOk(reserved.Reserve(wanted));
     for (int layer = 0; layer < kLayers; ++layer) {
       for (size_t page = 0; page < kPagesOfStream; ++page) {
-        streams_[layer].emplace_back(Tier::kT1, rows_->Take(layer));
+        streams_[layer].emplace_back(Tier::kT1, reserved.Take(layer));
       }
     }
     ExpectOk(rows_->ReserveEdits({.pages_of_stream = kPagesOfStream, .pages = 2 * kPagesOfStream}));
-    rows_->EndReservation();
+    reserved.End();
   }
   ~TierRowsTest() override {
     if (rows_->stage() != nullptr) rows_->stage()->Forget();
-    for (const auto& stream : streams_) {
-      for (const PageRef page : stream) rows_->Release(page);
+    {
+      PageReleases releases(rows_);
+      for (const auto& stream : streams_) {
+        for (const PageRef page : stream) releases.Release(page);
+      }
     }
-    rows_->EndReleases();
     stores_ = {};
     tiers_.ExpectEmpty();
   }
@@ -148,14 +151,15 @@ TEST_P(TierRowsTest, PagesAreCopiedAndVisited) {
   Write({0, 70, 140}, {1, 2, 3}, {0, 1, 2});
   ExpectOk(rows_->WaitForWrites());
   const std::vector<size_t> wanted = {3, 0};
-  ExpectOk(rows_->Reserve(wanted));
+  PageReservation reserved(rows_);
+  ExpectOk(reserved.Reserve(wanted));
   std::vector<TierPages::PageCopy> copies;
   std::vector<PageRef> copied;
   for (const PageRef page : streams_[0]) {
-    copied.emplace_back(Tier::kT1, rows_->Take(0));
+    copied.emplace_back(Tier::kT1, reserved.Take(0));
     copies.push_back({.from = page.id(), .to = copied.back().id()});
   }
-  rows_->EndReservation();
+  reserved.End();
   ExpectOk(rows_->Copy(copies));
   std::vector<PageId> ids;
   for (const PageRef page : copied) ids.push_back(page.id());
@@ -185,8 +189,8 @@ TEST_P(TierRowsTest, PagesAreCopiedAndVisited) {
           ->Visit(ids, TierPages::Access::kRead, [](size_t, std::byte*) { return Corrupt("seen"); })
           .message(),
       "seen");
-  for (const PageRef page : copied) rows_->Release(page);
-  rows_->EndReleases();
+  PageReleases releases(rows_);
+  for (const PageRef page : copied) releases.Release(page);
 }
 
 TEST_P(TierRowsTest, ASharedPageGoesWithItsLastHolder) {
@@ -194,9 +198,7 @@ TEST_P(TierRowsTest, ASharedPageGoesWithItsLastHolder) {
   const PageRef page = streams_[0][0];
   rows_->Share(page.id());
   EXPECT_EQ(rows_->num_holders(page.id()), 2u);
-  rows_->ReserveReleases(1);
-  rows_->Release(page.OfAnother());
-  rows_->EndReleases();
+  PageReleases(rows_, 1).Release(page.OfAnother());
   EXPECT_EQ(rows_->num_holders(page.id()), 1u);
   Expect({0}, {9});
 }

@@ -31,7 +31,7 @@ class PlainBody final : public SessionBody {
   void TruncateTo(Position end) override { sequence_->TruncateTo(end); }
   Status SetT0Share(double share) override { return sequence_->SetT0Share(share); }
   Status Park() override {
-    if (!sequence_->cache().HasT1()) {
+    if (!sequence_->cache().HasTier(Tier::kT1)) {
       return InvalidArgument("a session without T1 has no place to park its rows in");
     }
     EBB_RETURN_IF_ERROR(sequence_->CheckBelowT0());

@@ -32,8 +32,8 @@ MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
 std::unique_ptr<Ledger> MakeLedger(const SequenceOptions& options, const SequenceCache& cache) {
   if (!options.keeps_ledger) return nullptr;
   std::vector<int> rows_per_token;
-  for (int group = 0; group < cache.num_groups(); ++group) {
-    rows_per_token.push_back(cache.NumStreamsOf(group));
+  for (int group = 0; group < cache.layout().num_groups(); ++group) {
+    rows_per_token.push_back(cache.layout().NumStreamsOf(group));
   }
   return std::make_unique<Ledger>(std::move(rows_per_token));
 }
@@ -115,7 +115,7 @@ Status Sequence::RotateKeys(Position end, size_t num_tokens) {
   EBB_RETURN_IF_ERROR(cache_.OwnPages());
   try {
     Status status;
-    for (int group = 0; group < cache_.num_groups() && status.ok(); ++group) {
+    for (int group = 0; group < cache_.layout().num_groups() && status.ok(); ++group) {
       status = core_->runner->RotateKeys(&cache_, group, rope_, end, next(), &unrotated_keys_);
       if (status.ok()) rope_.MarkRotated(cache_, group, end);
     }
@@ -170,13 +170,13 @@ bool Sequence::ReadsWholeChunks() const {
 }
 
 bool Sequence::ReadsTokenByToken() const {
-  return cache_.HasCompressedRows() && core_->runner->ReadsT2TokenByToken();
+  return cache_.views().HasCompressedRows() && core_->runner->ReadsT2TokenByToken();
 }
 
 size_t Sequence::MaxPrefillChunk(size_t num_tokens) const {
   size_t chunk = std::min(num_tokens, WholeChunk());
   // Compressed rows are read one query at a time.
-  if (cache_.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
+  if (cache_.views().HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
   if (ReadsTokenByToken()) chunk = 1;
   if (!RotatesKeys()) return chunk;
   const auto used = static_cast<size_t>(rope_.Next(next()));

@@ -67,7 +67,7 @@ Status Sequence::LoadTokens(StateReader* from) {
 }
 
 Status Sequence::LoadPlaces(StateReader* from) {
-  rope_.Load(cache_.num_groups(), next(), from);
+  rope_.Load(cache_.layout().num_groups(), next(), from);
   unrotated_keys_.Load(cache_, next(), from);
   state_.Load(from);
   if (state_.exists() && from->status().ok() && state_.position() != next()) {

@@ -26,8 +26,8 @@ constexpr int kGroupsWorthThreads = 4;
 constexpr size_t kExchangedRows = kRowsPerPage / 2;
 
 bool HasWindows(const SequenceCache& cache) {
-  for (int group = 0; group < cache.num_groups(); ++group) {
-    if (cache.WindowOf(group) > 0) return true;
+  for (int group = 0; group < cache.layout().num_groups(); ++group) {
+    if (cache.layout().WindowOf(group) > 0) return true;
   }
   return false;
 }
@@ -51,16 +51,18 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
                            policy->placement->GroupsAreIndependent() &&
                            policy->selector == nullptr && ledger == nullptr &&
                            !options->on_signals && !CapsMayBind() &&
-                           cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1 &&
-                           !HasWindows(*cache)),
+                           cache->layout().num_groups() >= kGroupsWorthThreads &&
+                           runner->threads() > 1 && !HasWindows(*cache)),
       scratch_(decides_in_parallel_ ? runner->threads() : 1),
-      gone_(decides_in_parallel_ ? cache->num_groups() : 0) {
+      gone_(decides_in_parallel_ ? cache->layout().num_groups() : 0) {
   if (scores_used_ && !decides_in_parallel_ && policy->scorer->Total() != MassTotal::kNone) {
     totals_.emplace(signals->layout());
   }
 }
 
-bool StepSettler::CapsMayBind() const { return cache_->HasTiers() || options_->tiers.has_value(); }
+bool StepSettler::CapsMayBind() const {
+  return cache_->HasTier(Tier::kT1) || cache_->HasTier(Tier::kT2) || options_->tiers.has_value();
+}
 
 bool StepSettler::MayKeepRowsBehindWindows() const {
   return policy_->placement == nullptr && policy_->selector == nullptr && !CapsMayBind() &&
@@ -68,7 +70,7 @@ bool StepSettler::MayKeepRowsBehindWindows() const {
 }
 
 void StepSettler::ExpireAll(Position next) {
-  for (int group = 0; group < cache_->num_groups(); ++group) Expire(next, group);
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) Expire(next, group);
   CompactAll();
 }
 
@@ -94,7 +96,7 @@ void StepSettler::BeginStep(Position first, int num_tokens) {
   if (!scores_used_ && policy_->selector == nullptr) return;
   positions_.resize(num_tokens);
   std::iota(positions_.begin(), positions_.end(), first);
-  for (int group = 0; group < cache_->num_groups(); ++group) {
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
     if (scores_used_) policy_->scorer->Append(group, positions_);
     if (totals_) totals_->Append(group, positions_.size());
     if (policy_->selector != nullptr) policy_->selector->Append(group, positions_);
@@ -103,11 +105,11 @@ void StepSettler::BeginStep(Position first, int num_tokens) {
 }
 
 void StepSettler::HideRows(Position first, int num_tokens) {
-  hiding_.reserve(cache_->num_groups());
-  for (int group = 0; group < cache_->num_groups(); ++group) {
+  hiding_.reserve(cache_->layout().num_groups());
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
     expiring_.clear();
     policy_->placement->FindExpiring({.group = group,
-                                      .num_groups = cache_->num_groups(),
+                                      .num_groups = cache_->layout().num_groups(),
                                       .positions = cache_->positions(group),
                                       .scores = ScoresOf(group),
                                       .next_position = first + num_tokens,
@@ -152,7 +154,7 @@ Result<int64_t> StepSettler::EndStep(const PlacementInput& facts, Decides decide
 
 void StepSettler::TurnTo(int group, PlacementInput* facts) const {
   facts->group = group;
-  facts->num_groups = cache_->num_groups();
+  facts->num_groups = cache_->layout().num_groups();
   facts->positions = cache_->positions(group);
 }
 
@@ -161,7 +163,7 @@ Status StepSettler::Check(PlacementInput facts, size_t num_to_come) const {
   const Position first = facts.next_position - static_cast<Position>(num_to_come);
   std::vector<Position> positions;
   std::vector<Tier> tiers;
-  for (int group = 0; group < cache_->num_groups(); ++group) {
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
     const auto now = cache_->positions(group);
     positions.assign(now.begin(), now.end());
     positions.resize(now.size() + num_to_come);
@@ -182,7 +184,7 @@ Status StepSettler::MakeRoom(const PlacementInput& facts) {
   decided_.clear();
   most_gone_ = 0;
   Status status;
-  for (int group = 0; group < cache_->num_groups() && status.ok(); ++group) {
+  for (int group = 0; group < cache_->layout().num_groups() && status.ok(); ++group) {
     status = Place(facts, group);
   }
   const Status moved = MoveDecided();
@@ -196,7 +198,7 @@ Status StepSettler::DivideAnew(PlacementInput facts) {
   num_evicted_ = 0;
   most_gone_ = 0;
   Status status;
-  for (int group = 0; group < cache_->num_groups() && status.ok(); ++group) {
+  for (int group = 0; group < cache_->layout().num_groups() && status.ok(); ++group) {
     status = PlaceNow(facts, group);
   }
   const Status moved = MoveDecided();
@@ -206,7 +208,7 @@ Status StepSettler::DivideAnew(PlacementInput facts) {
 
 Status StepSettler::Park() {
   decided_.clear();
-  for (int group = 0; group < cache_->num_groups(); ++group) {
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
     GroupDecision decision = {.group = group};
     const std::span<const Tier> tiers = cache_->tiers(group);
     for (uint32_t row = 0; row < tiers.size(); ++row) {
@@ -224,7 +226,7 @@ Status StepSettler::Park() {
 
 Status StepSettler::DecideInTurn(const PlacementInput& facts, Decides decides) {
   ObserveInTurn();
-  const int num_groups = cache_->num_groups();
+  const int num_groups = cache_->layout().num_groups();
   Status status;
   for (int group = 0; group < num_groups; ++group) {
     if (group + 1 < num_groups) PrefetchGroup(facts, group + 1);
@@ -240,7 +242,7 @@ void StepSettler::ObserveInTurn() {
   const bool scorer_watches = scores_used_ && !totals_ && !policy_->scorer->Needs().Empty();
   const bool selector_watches = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
   if (!scorer_watches && !selector_watches && !totals_ && !options_->on_signals) return;
-  const int num_groups = cache_->num_groups();
+  const int num_groups = cache_->layout().num_groups();
   groups_.clear();
   for (int group = 0; group < num_groups; ++group) groups_.push_back(signals_->Group(group));
   for (int group = 0; group < num_groups; ++group) {
@@ -265,7 +267,7 @@ std::span<const float> StepSettler::ScoresOf(int group) const {
 // Removes rows that left a window before the placement decides, which then sees the rows of the
 // next query.
 void StepSettler::Expire(Position next, int group) {
-  const int window = cache_->WindowOf(group);
+  const int window = cache_->layout().WindowOf(group);
   if (window == 0) return;
   const std::span<const Position> positions = cache_->positions(group);
   checkpoints_->FindGone(positions, window, next, &removed_);
@@ -276,7 +278,7 @@ void StepSettler::Expire(Position next, int group) {
     for (const uint32_t row : removed_) changes.push_back({positions[row], Tier::kT3});
     ledger_->Move(group, changes);
   }
-  num_evicted_ += static_cast<int64_t>(num_gone) * cache_->NumStreamsOf(group);
+  num_evicted_ += static_cast<int64_t>(num_gone) * cache_->layout().NumStreamsOf(group);
   most_gone_ = std::max(most_gone_, num_gone);
   RemoveRows(group);
 }
@@ -285,10 +287,13 @@ void StepSettler::Expire(Position next, int group) {
 // part there.
 void StepSettler::DecideOnThreads(const PlacementInput& facts, Decides decides) {
   std::atomic<bool> out_of_memory = false;
-  for (Scratch& scratch : scratch_) scratch.most_gone = 0;
+  for (Scratch& scratch : scratch_) {
+    scratch.most_gone = 0;
+    scratch.removal.emplace(cache_, &scratch.removal_lists);
+  }
   runner_->RunOnThreads([&](int part, int num_parts) {
     try {
-      const int num_groups = cache_->num_groups();
+      const int num_groups = cache_->layout().num_groups();
       const int end = num_groups * (part + 1) / num_parts;
       for (int group = num_groups * part / num_parts; group < end; ++group) {
         if (group + 1 < end) PrefetchGroup(facts, group + 1);
@@ -299,14 +304,14 @@ void StepSettler::DecideOnThreads(const PlacementInput& facts, Decides decides) 
     }
   });
   for (Scratch& scratch : scratch_) {
-    num_evicted_ += static_cast<int64_t>(scratch.removal.num_rows);
-    cache_->EndRemoval(&scratch.removal);
+    num_evicted_ += static_cast<int64_t>(scratch.removal->num_rows());
+    scratch.removal.reset();
     most_gone_ = std::max(most_gone_, scratch.most_gone);
   }
   if (out_of_memory) throw std::bad_alloc();
-  for (int group = 0; group < cache_->num_groups(); ++group) {
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
     const std::vector<uint32_t>& gone = gone_[group];
-    num_evicted_ += static_cast<int64_t>(gone.size()) * cache_->NumStreamsOf(group);
+    num_evicted_ += static_cast<int64_t>(gone.size()) * cache_->layout().NumStreamsOf(group);
     cache_->Remove(group, gone);
   }
 }
@@ -330,7 +335,7 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, 
   KeepAllBut(gone, facts.positions.size(), scratch);
   policy_->scorer->Retain(group, scratch->kept);
   scratch->most_gone = std::max(scratch->most_gone, gone.size());
-  if (cache_->BeginRemoval(group, gone, &scratch->removal)) gone.clear();
+  if (scratch->removal->Remove(group, gone)) gone.clear();
 }
 
 // A step reads hundreds of megabytes, so that nothing of a group is in a cache any more.
@@ -370,7 +375,7 @@ Status StepSettler::PlaceNow(PlacementInput facts, int group) {
       decision.moves.push_back({move.row - static_cast<uint32_t>(removed_.size()), move.to});
     }
   }
-  num_evicted_ += static_cast<int64_t>(removed_.size()) * cache_->NumStreamsOf(group);
+  num_evicted_ += static_cast<int64_t>(removed_.size()) * cache_->layout().NumStreamsOf(group);
   most_gone_ = std::max(most_gone_, removed_.size() + decision.moves.size());
   if (!removed_.empty()) RemoveRows(group);
   // Policies without tiers decide for every group at every step, and move nothing.
@@ -414,9 +419,9 @@ Status StepSettler::MoveInTurns(const GroupDecision& decision) {
   for (const RowMove& move : decision.moves) by_tier[static_cast<size_t>(move.to)].push_back(move);
   // T2 gives room to both others.
   EBB_RETURN_IF_ERROR(cache_->Move(group, by_tier[2]));
-  const std::span<const RowMove> up = by_tier[0], down = by_tier[1];
-  for (size_t done = 0; done < std::max(up.size(), down.size()); done += kExchangedRows) {
-    for (const auto& rows : {down, up}) {
+  const std::span<const RowMove> promoted = by_tier[0], demoted = by_tier[1];
+  for (size_t done = 0; done < std::max(promoted.size(), demoted.size()); done += kExchangedRows) {
+    for (const auto& rows : {demoted, promoted}) {
       if (done >= rows.size()) continue;
       const auto some = rows.subspan(done, std::min(kExchangedRows, rows.size() - done));
       EBB_RETURN_IF_ERROR(cache_->Move(group, some));
@@ -466,8 +471,8 @@ void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
   rows_removed_since_compaction_ += gone_per_group;
   if (rows_removed_since_compaction_ < kRowsPerPage) return;
   // A page of a table that all streams share is drained as a whole or not at all.
-  const size_t per_step =
-      std::max(kCompactBytesPerStep, cache_->format().PageBytes() * cache_->num_streams());
+  const size_t per_step = std::max(
+      kCompactBytesPerStep, cache_->layout().format().PageBytes() * cache_->layout().num_streams());
   const size_t max_bytes =
       kind == StepKind::kPrefill ? std::numeric_limits<size_t>::max() : per_step;
   const size_t in_tables = cache_->Compact(max_bytes);
@@ -487,7 +492,7 @@ void StepSettler::TruncateTo(Position end) {
   ShowRows();
   if (ledger_ != nullptr) ledger_->TruncateTo(end);
   if (!scores_used_ && policy_->selector == nullptr) return;
-  for (int group = 0; group < cache_->num_groups(); ++group) {
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
     const auto positions = cache_->positions(group);
     const size_t left =
         std::lower_bound(positions.begin(), positions.end(), end) - positions.begin();
@@ -504,7 +509,7 @@ void StepSettler::AppendReadRows(Position end) {
   if (!scores_used_) return;
   positions_.resize(end);
   std::iota(positions_.begin(), positions_.end(), 0);
-  for (int group = 0; group < cache_->num_groups(); ++group) {
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
     policy_->scorer->Append(group, positions_);
     if (totals_) totals_->Append(group, positions_.size());
   }
@@ -513,7 +518,7 @@ void StepSettler::AppendReadRows(Position end) {
 void StepSettler::BeginLedger(Position next_position) {
   if (ledger_ == nullptr) return;
   ledger_->Append(next_position);
-  for (int group = 0; group < cache_->num_groups(); ++group) {
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
     ledger_->Reconcile(group, cache_->positions(group), cache_->tiers(group));
   }
 }
@@ -528,7 +533,7 @@ Status StepSettler::SaveState(StateWriter* to) const {
   if (scores_used_) {
     // Totals reach the scorer only so; and a scorer that computes its scores on demand needs the
     // last step's signals, which it does not save.
-    for (int group = 0; group < cache_->num_groups(); ++group) (void)ScoresOf(group);
+    for (int group = 0; group < cache_->layout().num_groups(); ++group) (void)ScoresOf(group);
     EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
   }
   if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->SaveState(to));
@@ -539,7 +544,7 @@ Status StepSettler::LoadState(StateReader* from) {
   rows_removed_since_compaction_ = from->Number<uint64_t>();
   if (scores_used_) {
     EBB_RETURN_IF_ERROR(policy_->scorer->LoadState(from));
-    for (int group = 0; group < cache_->num_groups(); ++group) {
+    for (int group = 0; group < cache_->layout().num_groups(); ++group) {
       if (policy_->scorer->Scores(group).size() != cache_->positions(group).size()) {
         from->Fail("scores of another number of rows");
       }
@@ -549,7 +554,7 @@ Status StepSettler::LoadState(StateReader* from) {
   if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->LoadState(from));
   if (policy_->selector != nullptr) {
     EBB_RETURN_IF_ERROR(policy_->selector->LoadState(from));
-    for (int group = 0; group < cache_->num_groups(); ++group) {
+    for (int group = 0; group < cache_->layout().num_groups(); ++group) {
       if (policy_->selector->NumRows(group) != cache_->positions(group).size()) {
         from->Fail("a selection among another number of rows");
       }

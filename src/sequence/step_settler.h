@@ -95,8 +95,9 @@ class StepSettler {
     std::vector<Move> moves;
     std::vector<uint32_t> kept;
     std::optional<uint32_t> only_gone;  // all that kept leaves out, where that is one row
-    SequenceCache::Removal removal;     // in this step, where decides_in_parallel_, as the next
-    size_t most_gone = 0;               // rows of one group
+    SequenceCache::Removal::Lists removal_lists;
+    std::optional<SequenceCache::Removal> removal;  // while threads decide, as the next
+    size_t most_gone = 0;                           // rows of one group
   };
   static void KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch);
   void PrefetchGroup(const PlacementInput& facts, int group) const;

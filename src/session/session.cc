@@ -161,7 +161,7 @@ const StepSignals& Session::last_signals() const {
 std::span<const Position> Session::visible_positions(int group) const {
   const SequenceCache& cache = impl_->body->sequence().cache();
   const std::span<const Position> positions = cache.positions(group);
-  const int window = cache.WindowOf(group);
+  const int window = cache.layout().WindowOf(group);
   if (window == 0) return positions;
   // Rows before the window are kept for going back.
   const auto first = std::ranges::upper_bound(positions, impl_->body->sequence().next() - window);

@@ -86,7 +86,7 @@ class Counter {
         .t2_bytes = BytesOf(BelowT0(rows.peaks.t2), core_.stores.caches().compressed.PageBytes())};
   }
 
-  // Pages of a tier from which rows rise again.
+  // Pages of a tier from which rows are promoted again.
   [[nodiscard]] size_t BelowT0(size_t num_rows) const {
     return num_rows == 0 ? 0 : PagesWithHoles(num_rows, most_tokens_);
   }

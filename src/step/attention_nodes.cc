@@ -32,7 +32,7 @@ float* HeadOf(const ggml_tensor* t, int token, int head) {
 // Only a fold reads compressed rows.
 bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time) {
   return (sequence.chunk_tokens > kMaxFoldTokens || sequence.has_expiring_rows) &&
-         !one_token_at_a_time && !sequence.cache->HasCompressedRows();
+         !one_token_at_a_time && !sequence.cache->views().HasCompressedRows();
 }
 
 AttentionPath AttentionPath::Of(const StepWork& work) {
@@ -113,8 +113,9 @@ const float* AttentionOp::Layer::Sinks() const {
   return sinks == nullptr ? nullptr : static_cast<const float*>(sinks->data);
 }
 
-void AttentionOp::SetWork(const StepWork* work) {
+void AttentionOp::SetWork(const StepWork* work, const StagedSequences* staged) {
   work_ = work;
+  staged_ = staged;
   if (path_.stores_in_fold) PlanFold(layers_.front().folds.front());
 }
 
@@ -125,9 +126,7 @@ void AttentionOp::ClearFillers(const Layer& layer) const {
 }
 
 void AttentionOp::BeginLayer(const Layer& layer, int part) const {
-  for (const SequenceStep& sequence : work_->sequences) {
-    sequence.cache->StageLayer(layer.attention, part);
-  }
+  staged_->StageLayer(layer.attention, part);
 }
 
 void AttentionOp::StoreRow(const Layer& layer, const RowAddress& row, int token,
@@ -142,18 +141,18 @@ void AttentionOp::StoreRow(const Layer& layer, const RowAddress& row, int token,
 void AttentionOp::StoreToken(const Layer& layer, const SequenceStep& sequence, int token,
                              int kv_head) const {
   SequenceCache& cache = *sequence.cache;
-  const size_t rows = cache.num_full_rows(cache.GroupOf(layer.index, kv_head));
+  const size_t rows = cache.views().num_full_rows(cache.layout().GroupOf(layer.index, kv_head));
   const int at = sequence.first_token + token;
-  StoreRow(
-      layer,
-      cache.Row(layer.index, kv_head, static_cast<uint32_t>(rows - sequence.num_tokens + token)),
-      at, kv_head);
+  StoreRow(layer,
+           cache.views().Row(layer.index, kv_head,
+                             static_cast<uint32_t>(rows - sequence.num_tokens + token)),
+           at, kv_head);
   for (const RowFollower& follower : sequence.followers) {
-    const auto positions = follower.cache->View(layer.index, kv_head).positions;
+    const auto positions = follower.cache->views().View(layer.index, kv_head).positions;
     const auto found = std::ranges::lower_bound(positions, sequence.first + token);
     if (found != positions.end() && *found == sequence.first + token) {
       const auto index = static_cast<uint32_t>(found - positions.begin());
-      StoreRow(layer, follower.cache->Row(layer.index, kv_head, index), at, kv_head);
+      StoreRow(layer, follower.cache->views().Row(layer.index, kv_head, index), at, kv_head);
     }
   }
   sequence.ForEachSignals(
@@ -260,7 +259,7 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
   const size_t hidden = sequence.first_token + sequence.num_tokens - 1 - token;
   RowsView* rows = s.rows.data() + fold.FirstRow(token, kv_heads);
   for (int h = 0; h < kv_heads; ++h) {
-    rows[h] = sequence.cache->View(layer.index, h);
+    rows[h] = sequence.cache->views().View(layer.index, h);
     rows[h].slots = rows[h].slots.first(rows[h].slots.size() - hidden);
     rows[h].positions = rows[h].positions.first(rows[h].slots.size());
   }
@@ -273,7 +272,7 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
        .mass = sequence.signals->Mass(layer.index)});
   if (sequence.selector != nullptr) PlanSelected(fold, sequence, token);
   if (rows[0].window > 0) PlanWindow(fold, sequence, token);
-  if (sequence.cache->HasCompressedRows()) PlanCompressed(fold, sequence, token);
+  if (sequence.cache->views().HasCompressedRows()) PlanCompressed(fold, sequence, token);
 }
 
 // Between steps those rows go, so that there are some only before the later tokens of a step of
@@ -320,18 +319,18 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
   const Position query_at = sequence.first + (token - sequence.first_token);
   for (size_t h = 0; h < kv_heads; ++h) {
     const int head = static_cast<int>(h);
-    const int group = cache.GroupOf(layer, head);
-    const int window = cache.WindowOf(group);
+    const int group = cache.layout().GroupOf(layer, head);
+    const int window = cache.layout().WindowOf(group);
     const auto first_seen = [&](std::span<const uint32_t> rows) {
       return FirstInWindow(rows, cache.positions(group), query_at, window);
     };
-    const auto all = cache.CompressedRowIndices(layer, head);
+    const auto all = cache.views().IndicesOf(layer, head).compressed;
     const size_t begin = first_seen(all);
-    s.compressed[first + h] = cache.Compressed(layer, head);
+    s.compressed[first + h] = cache.views().Compressed(layer, head);
     s.compressed[first + h].slots = s.compressed[first + h].slots.subspan(begin);
     s.compressed_indices[first + h] = all.subspan(begin);
     // The newest of the full rows may be hidden from this token.
-    const auto full = cache.FullRows(layer, head);
+    const auto full = cache.views().IndicesOf(layer, head).full;
     if (!full.empty()) {
       s.full_indices[first + h] = full.subspan(first_seen(full), s.rows[first + h].size());
     } else if (window == 0) {
@@ -413,7 +412,7 @@ void AttentionOp::PlanTiles(const Layer& layer) {
     if (!sequence.in_tiles) continue;
     AttentionScratch::TileScratch& tile = s.tiles[s.num_tiles++];
     tile.has_mass = sequence.signals->wants_mass();
-    for (int h = 0; h < kv_heads; ++h) tile.rows[h] = sequence.cache->View(layer.index, h);
+    for (int h = 0; h < kv_heads; ++h) tile.rows[h] = sequence.cache->views().View(layer.index, h);
     // A query's position, in the order of the rows' own: the last rows are the step's tokens.
     const auto positions = tile.rows[0].positions;
     float* const out = static_cast<float*>(layer.out->data);
@@ -466,8 +465,8 @@ void AttentionOp::MergeNode(ggml_tensor*, int part, int num_parts, void* userdat
     op.PlanFold(layer.folds[fold.index + 1]);
     return;
   }
-  for (const SequenceStep& sequence : op.work_->sequences) {
-    if (!sequence.in_tiles) sequence.cache->EndLayer(layer.attention);
+  for (size_t i = 0; i < op.work_->sequences.size(); ++i) {
+    if (!op.work_->sequences[i].in_tiles) op.staged_->EndLayerOf(i, layer.attention);
   }
   if (op.path_.stores_in_fold && next < op.layers_.size()) {
     op.PlanFold(op.layers_[next].folds.front());

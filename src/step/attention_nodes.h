@@ -23,6 +23,7 @@
 #include "src/attention/decode.h"
 #include "src/attention/prefill.h"
 #include "src/model/decoder_graph.h"
+#include "src/step/staged_sequences.h"
 #include "src/step/step_work.h"
 
 namespace ebb {
@@ -101,9 +102,9 @@ class AttentionOp final : public AttentionBuilder {
   ~AttentionOp() override;
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) override;
-  // The step to run next. REQUIRES: it fits the graph's shape, whose tensors have memory; outlives
-  // the run.
-  void SetWork(const StepWork* work);
+  // Sets the step to run next. REQUIRES: it fits the graph's shape, whose tensors have memory; both
+  // outlive the run.
+  void SetWork(const StepWork* work, const StagedSequences* staged);
   static constexpr int kMostFolds = 8;
 
  private:
@@ -177,6 +178,7 @@ class AttentionOp final : public AttentionBuilder {
   AttentionScratch* const scratch_;
   const AttentionPath path_;
   const StepWork* work_ = nullptr;
+  const StagedSequences* staged_ = nullptr;             // of the same step
   std::chrono::steady_clock::time_point select_begin_;  // of this layer
   std::deque<Layer> layers_;                            // in the order of the graph
 };

@@ -20,6 +20,7 @@
 #include "src/step/graph_costs.h"
 #include "src/step/graph_runner.h"
 #include "src/step/rotation/key_rotation.h"
+#include "src/step/staged_sequences.h"
 
 namespace ebb {
 namespace {
@@ -198,9 +199,10 @@ struct GraphRunner::Impl {
   DeferredLogits later;
   hwy::AlignedFreeUniquePtr<std::byte[]> state_batch;  // states of several sequences, side by side
   size_t state_batch_bytes = 0;
-  std::vector<std::byte*> states;       // of the sequences of a step
-  std::vector<float> logits_of_parts;   // of a step that took several graphs; empty: of one
-  const ggml_tensor* logits = nullptr;  // those computed last
+  std::vector<std::byte*> states;        // of the sequences of a step
+  std::vector<StagedStep> staged_steps;  // of the same
+  std::vector<float> logits_of_parts;    // of a step that took several graphs; empty: of one
+  const ggml_tensor* logits = nullptr;   // those computed last
   // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
   // needs goes back to the system after it.
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
@@ -547,20 +549,16 @@ Status GraphRunner::RunPart(const StepWork& work, StepCosts* costs) {
   if (has_state) impl_->ReserveStates(work);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
   graph->graph.SetInputs(work.tokens, work.rope_positions, work.output_rows);
+  StagedSequences staged(&impl_->staged_steps);
   for (const SequenceStep& sequence : work.sequences) {
-    EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging());
+    EBB_RETURN_IF_ERROR(staged.Add(sequence, T1Reading::kStaged));
     for (const RowFollower& follower : sequence.followers) follower.cache->FindAddresses();
   }
   impl_->scratch.select_seconds = 0;
-  graph->op->SetWork(&work);
+  graph->op->SetWork(&work, &staged);
   if (has_state) impl_->SetStates(work, graph);
   const ggml_status status = impl_->Compute(work, graph->graph.graph, costs);
-  Status staged;
-  for (const SequenceStep& sequence : work.sequences) {
-    const Status of_sequence = sequence.cache->EndStaging();
-    if (staged.ok()) staged = of_sequence;
-  }
-  EBB_RETURN_IF_ERROR(staged);
+  EBB_RETURN_IF_ERROR(staged.End());
   if (status != GGML_STATUS_SUCCESS) {
     return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
   }
@@ -587,7 +585,7 @@ Status GraphRunner::RotateKeys(SequenceCache* cache, int group, const RopePositi
                          .kernel = impl_->scratch.kernel,
                          .type = impl_->scratch.shape.format.type,
                          .backend = impl_->backend.get()};
-  const auto streams = cache->StreamsOf(group);
+  const auto streams = cache->layout().StreamsOf(group);
   for (size_t i = 0; i < streams.size(); ++i) {
     EBB_RETURN_IF_ERROR(RotateKeysOfStream(by, streams[i].layer, keys.OfStream(i), turns));
   }

@@ -44,7 +44,7 @@ void SignalBuffers::Begin(const SequenceCache& cache, StepKind kind, Position fi
       needs_.mass != MassNeed::kNone && (kind == StepKind::kDecode || needs_.mass_in_prefill);
   if (needs_.Empty()) return;
   for (size_t group = 0; group < group_rows_.size(); ++group) {
-    const int of_cache = cache.num_groups() == 1 ? 0 : static_cast<int>(group);
+    const int of_cache = cache.layout().num_groups() == 1 ? 0 : static_cast<int>(group);
     group_rows_[group] = static_cast<int>(cache.positions(of_cache).size());
     group_new_rows_[group] = num_tokens;
   }

@@ -61,7 +61,7 @@ void ExpectAgrees(Session& session) {
   const Ledger& ledger = *session.ledger();
   SequenceCache& cache = Insides::SequenceOf(session).cache();
   ASSERT_EQ(ledger.next_position(), session.next_position());
-  for (int group = 0; group < cache.num_groups(); ++group) {
+  for (int group = 0; group < cache.layout().num_groups(); ++group) {
     std::vector<Tier> expected(session.next_position(), Tier::kT3);
     const std::span<const Tier> tiers = cache.tiers(group);
     for (size_t row = 0; row < tiers.size(); ++row) {

@@ -51,9 +51,10 @@ struct Setting {
 
   [[nodiscard]] std::span<float> Row(int layer, int head, Position at, bool is_key) const {
     SequenceCache& cache = Insides::SequenceOf(*session).cache();
-    const auto row = cache.Row(layer, head, static_cast<uint32_t>(at));
+    cache.FindAddresses();
+    const auto row = cache.views().Row(layer, head, static_cast<uint32_t>(at));
     auto* floats = reinterpret_cast<float*>(is_key ? row.key : row.value);
-    return {floats, static_cast<size_t>(cache.format().head_dim)};
+    return {floats, static_cast<size_t>(cache.layout().format().head_dim)};
   }
 
   const std::vector<float>& CentreOf(int layer, int head, Position first) {

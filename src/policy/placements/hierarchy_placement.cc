@@ -8,7 +8,7 @@
 //   T1  of the other F rows all but floor(beta F);
 //   T0  the rest.
 // So what is in T2 and T3 never depends on beta, on T1 or on caps that hold it. A row in T2 or T1
-// rises when it ranks higher again. Without T1, beta is 1.
+// is promoted when it ranks higher again. Without T1, beta is 1.
 //
 // Protected (protection.h) is never in T2 or T3, and lies in T0 as long as T0 holds it.
 //

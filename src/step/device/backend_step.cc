@@ -51,7 +51,7 @@ Lengths LengthsOnDevice(const SequenceCache& cache, int num_layers) {
   const size_t first = RowsOnDevice(cache, 0, 0).slots.size();
   Lengths lengths = {.least = first, .most = first};
   for (int layer = 0; layer < num_layers; ++layer) {
-    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
+    for (int head = 0; head < cache.layout().NumKvHeads(layer); ++head) {
       const size_t length = RowsOnDevice(cache, layer, head).slots.size();
       lengths.least = std::min(lengths.least, length);
       lengths.most = std::max(lengths.most, length);
@@ -64,9 +64,9 @@ int RoundUp(size_t number, int step) { return (static_cast<int>(number) + step -
 
 // Positions are the same in all streams that share a table.
 bool AllSeeAlike(const SequenceCache& cache) {
-  const RowsView first = cache.View(0, 0);
-  for (int group = 0; group < cache.num_groups(); ++group) {
-    if (cache.WindowOf(group) > 0) return false;
+  const RowsView first = cache.views().View(0, 0);
+  for (int group = 0; group < cache.layout().num_groups(); ++group) {
+    if (cache.layout().WindowOf(group) > 0) return false;
     const std::span<const Position> positions = cache.positions(group);
     if (positions.size() != first.slots.size()) return false;
   }
@@ -75,12 +75,12 @@ bool AllSeeAlike(const SequenceCache& cache) {
 
 // Whether a single token may not see all rows that there are.
 bool HidesRows(const SequenceCache& cache, int num_layers) {
-  for (int group = 0; group < cache.num_groups(); ++group) {
-    if (cache.WindowOf(group) > 0) return true;
+  for (int group = 0; group < cache.layout().num_groups(); ++group) {
+    if (cache.layout().WindowOf(group) > 0) return true;
   }
   for (int layer = 0; layer < num_layers; ++layer) {
-    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
-      if (!cache.View(layer, head).last_visible.empty()) return true;
+    for (int head = 0; head < cache.layout().NumKvHeads(layer); ++head) {
+      if (!cache.views().View(layer, head).last_visible.empty()) return true;
     }
   }
   return false;
@@ -225,25 +225,26 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   // Where a step has several tokens, what each of them sees may differ by group, even where groups
   // have as many rows.
   const bool sees_alike =
-      described.adds_host
-          ? lengths.least == lengths.most && !hides_rows
-          : AllSeeAlike(cache) && (sequence.num_tokens == 1 ||
-                                   (cache.num_groups() == 1 && !sequence.has_expiring_rows));
+      described.adds_host ? lengths.least == lengths.most && !hides_rows
+                          : AllSeeAlike(cache) &&
+                                (sequence.num_tokens == 1 ||
+                                 (cache.layout().num_groups() == 1 && !sequence.has_expiring_rows));
   described.is_uniform = !described.has_mask || (sequence.selector == nullptr && sees_alike);
   const bool in_order = PageLists::InOrder(cache, num_layers);
   const bool gathers_pages = in_order && device_->GathersPages();
   if (device_->HasPageNumbers() && (gathers_pages || described.by_row_attention)) {
     described.num_pages = described.num_rows / kRowsPerPage;
     if (!in_order) {
-      described.num_groups = cache.num_groups();
+      described.num_groups = cache.layout().num_groups();
       for (int layer = 0; layer < num_layers; ++layer) {
-        const int first = cache.GroupOf(layer, 0);
-        const int step = cache.NumKvHeads(layer) > 1 ? cache.GroupOf(layer, 1) - first : 0;
+        const int first = cache.layout().GroupOf(layer, 0);
+        const int step =
+            cache.layout().NumKvHeads(layer) > 1 ? cache.layout().GroupOf(layer, 1) - first : 0;
         described.groups.emplace_back(first, step);
       }
       // Pages come and go by a few.
       constexpr int kStep = 16;
-      described.num_pages = RoundUp(cache.most_pages(), kStep);
+      described.num_pages = RoundUp(cache.views().most_pages(), kStep);
     }
   }
   if (!sequence.signals->wants_mass()) return described;
@@ -461,16 +462,16 @@ size_t BackendStep::IndexOf(const Graph& graph, const SequenceStep& sequence) {
 
 Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
   Status status;
+  // Ends behind the handler: copies from and to work space may be under way until then.
+  StagedSequences staged(&staged_steps_);
   try {
-    status = device_->Call([&] { return RunOnDevice(work, costs); });
+    status = device_->Call([&] { return RunOnDevice(work, &staged, costs); });
   } catch (const std::bad_alloc&) {
     status = ResourceExhausted("no memory for a step");
-    // Copies from and to work space may be under way. Staging that was not begun ends all the same.
     const Status waited = device_->Call([&] {
       ggml_backend_synchronize(device_->backend());
       return OkStatus();
     });
-    for (const SequenceStep& sequence : work.sequences) (void)sequence.cache->EndStaging();
     if (!waited.ok()) status = waited;
   }
   if (!status.ok()) {
@@ -489,31 +490,25 @@ void BackendStep::ForgetLists() {
   }
 }
 
-Status BackendStep::RunOnDevice(const StepWork& work, StepCosts* costs) {
-  Status status;
+Status BackendStep::RunOnDevice(const StepWork& work, StagedSequences* staged, StepCosts* costs) {
   for (const SequenceStep& sequence : work.sequences) {
-    if (sequence.num_tokens == 1 || !sequence.cache->HasCompressedRows()) continue;
+    sequence.cache->FindAddresses();
+    for (const RowFollower& follower : sequence.followers) follower.cache->FindAddresses();
+    if (sequence.num_tokens == 1 || !sequence.cache->views().HasCompressedRows()) continue;
     return Internal(
         fmt::format("a step of {} tokens of a sequence with rows in T2", sequence.num_tokens));
   }
-  size_t num_begun = 0;
-  using Reading = SequenceCache::T1Reading;
   const bool may_stay = use_.Choose(work.sequences, shape_) == T1Mode::kCompute;
   for (const SequenceStep& sequence : work.sequences) {
-    ++num_begun;
     const bool in_place = may_stay && MayReadInPlace(sequence);
-    status = sequence.cache->BeginStaging(in_place ? Reading::kInPlace : Reading::kStaged);
-    if (!status.ok()) break;
+    EBB_RETURN_IF_ERROR(staged->Add(sequence, in_place ? T1Reading::kInPlace : T1Reading::kStaged));
   }
-  const auto reads_in_place = [](const SequenceStep& s) { return s.cache->ReadsInPlace(); };
+  const auto reads_in_place = [](const SequenceStep& s) { return s.cache->views().ReadsInPlace(); };
   t1_mode_ =
       std::ranges::any_of(work.sequences, reads_in_place) ? T1Mode::kCompute : T1Mode::kStream;
-  if (status.ok()) status = ComputeStep(work, costs);
-  for (size_t i = 0; i < num_begun; ++i) {
-    const Status ended = work.sequences[i].cache->EndStaging();
-    if (status.ok()) status = ended;
-  }
-  return status;
+  const Status computed = ComputeStep(work, *staged, costs);
+  const Status ended = staged->End();
+  return computed.ok() ? ended : computed;
 }
 
 Status BackendStep::Compute(ggml_cgraph* graph) const {
@@ -549,7 +544,7 @@ void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
     const size_t first = graph->attention->FirstHead(layer) * num_rows;
     ggml_fp16_t* const mask = masks_[index].data() + first;
     for (size_t head = 0; head < heads; ++head) {
-      const RowsView view = sequence.cache->View(layer, static_cast<int>(head));
+      const RowsView view = sequence.cache->views().View(layer, static_cast<int>(head));
       const auto q = std::span<const float>(queries_).subspan(head * of_head, of_head);
       selected_.clear();
       selected_.reserve((view.slots.size() + 1) / 2);
@@ -639,7 +634,8 @@ void BackendStep::AddMassOfHost(const Graph& graph) {
   }
 }
 
-Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
+Status BackendStep::ComputeByLayer(const StepWork& work, const StagedSequences& staged,
+                                   Graph* graph) {
   MakeParts(graph);
   for (Graph::Lists& lists : graph->lists) {
     if (lists.rows.has_value()) lists.rows->Begin();
@@ -648,15 +644,15 @@ Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
   size_t part = 0;
   EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
   for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
-    for (const SequenceStep& sequence : work.sequences) {
-      sequence.cache->StageLayer(layer, 0);
-      const size_t index = IndexOf(*graph, sequence);
-      SetListOfLayer(sequence, index, layer, graph);
+    for (size_t i = 0; i < work.sequences.size(); ++i) {
+      staged.StageLayerOf(i, layer, 0);
+      const SequenceStep& sequence = work.sequences[i];
+      SetListOfLayer(sequence, IndexOf(*graph, sequence), layer, graph);
     }
     if (Selects(work)) SelectRows(work, layer, graph);
     if (host_attends) EBB_RETURN_IF_ERROR(AttendOnHost(work, layer, part++, graph));
     EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
-    for (const SequenceStep& sequence : work.sequences) sequence.cache->ReleaseLayer(layer);
+    staged.ReleaseLayer(layer);
   }
   if (host_attends) {
     for (size_t i = 0; i < host_queries_.size(); ++i) {
@@ -671,7 +667,8 @@ Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
   return OkStatus();
 }
 
-Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
+Status BackendStep::ComputeStep(const StepWork& work, const StagedSequences& staged,
+                                StepCosts* costs) {
   const auto begin = Clock::now();
   // Lists know pages by their addresses.
   if (std::exchange(num_frees_, device_->num_frees()) != device_->num_frees()) ForgetLists();
@@ -681,7 +678,7 @@ Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
     return sequence.cache->t1_bytes_read() > 0;
   };
   if (Selects(work) || HostAttends(work) || std::ranges::any_of(work.sequences, reads_t1)) {
-    EBB_RETURN_IF_ERROR(ComputeByLayer(work, graph));
+    EBB_RETURN_IF_ERROR(ComputeByLayer(work, staged, graph));
   } else {
     for (const SequenceStep& sequence : work.sequences) {
       SetLists(sequence, IndexOf(*graph, sequence), graph);

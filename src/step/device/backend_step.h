@@ -25,6 +25,7 @@
 #include "src/step/device/host_attention.h"
 #include "src/step/device/page_lists.h"
 #include "src/step/device/row_lists.h"
+#include "src/step/staged_sequences.h"
 #include "src/step/step_work.h"
 
 namespace ebb {
@@ -105,7 +106,7 @@ class BackendStep {
   // How the sequence attends, by its number of tokens and whether the host adds to it.
   void ChooseAttention(BackendSequence* sequence) const;
   [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
-  Status RunOnDevice(const StepWork& work, StepCosts* costs);
+  Status RunOnDevice(const StepWork& work, StagedSequences* staged, StepCosts* costs);
   Result<Graph*> GraphFor(const Shape& shape);
   // rows: BackendDevice::rows(); null: nothing was stored yet, and the graph can only be looked at.
   Status Build(const Shape& shape, ggml_tensor* rows);
@@ -127,7 +128,7 @@ class BackendStep {
   [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
   // Layer by layer: rows of T1 come to the device ahead of their use, and selectors get the queries
   // that they choose rows by.
-  Status ComputeByLayer(const StepWork& work, Graph* graph);
+  Status ComputeByLayer(const StepWork& work, const StagedSequences& staged, Graph* graph);
   // Hides what the selectors of the sequences leave out in a layer whose queries are computed.
   void SelectRows(const StepWork& work, int layer, Graph* graph);
   // What of a layer the host attends to, beside the device.
@@ -136,7 +137,7 @@ class BackendStep {
   // What the mass of the rows that the host attended to is scaled by.
   void FetchHostWeights(const Graph& graph, int layer, HostShare* of) const;
   void AddMassOfHost(const Graph& graph);
-  Status ComputeStep(const StepWork& work, StepCosts* costs);
+  Status ComputeStep(const StepWork& work, const StagedSequences& staged, StepCosts* costs);
   void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
   // Into one of `read_`, so that a copy may be under way while another is asked for.
   std::span<const float> Read(const ggml_tensor* tensor);
@@ -169,6 +170,7 @@ class BackendStep {
   const Graph* in_buffers_ = nullptr;
   int64_t num_graphs_built_ = 0;
   // Work space of the host.
+  std::vector<StagedStep> staged_steps_;  // of StagedSequences
   std::vector<float> embeddings_;
   std::vector<float> queries_;  // of a layer, for selectors
   std::vector<RowRange> selected_;

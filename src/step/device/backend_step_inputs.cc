@@ -28,7 +28,7 @@ void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
           const size_t of_token = first + size_t(sequence.first_token + token) * heads;
           new_rows_[list * size + of_token + head] = number;
         };
-        const RowsView view = sequence.cache->View(layer, head);
+        const RowsView view = sequence.cache->views().View(layer, head);
         const auto slots = view.slots.last(sequence.num_tokens);
         for (int token = 0; token < sequence.num_tokens; ++token) {
           const int32_t own = number_of(view, slots[token]);
@@ -36,7 +36,7 @@ void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
             set(list, token, own);
         }
         for (size_t i = 0; i < sequence.followers.size(); ++i) {
-          const RowsView followers = sequence.followers[i].cache->View(layer, head);
+          const RowsView followers = sequence.followers[i].cache->views().View(layer, head);
           const auto begin = std::ranges::lower_bound(followers.positions, sequence.first);
           for (size_t row = begin - followers.positions.begin(); row < followers.size(); ++row) {
             const int token = followers.positions[row] - sequence.first;

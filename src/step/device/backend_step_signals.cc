@@ -133,15 +133,15 @@ void BackendStep::TakeMass(const SequenceStep& sequence, const Graph& graph, siz
       const int kv_head = q_head / (num_q / kv_heads);
       const float* const from = mass.data() + size_t(array) * described.num_rows;
       float* const to = target.per_query_head[q_head];
-      if (sequence.cache->ReadsInPlace()) {
-        const auto indices = sequence.cache->RowsIn(Tier::kT0, layer, kv_head).indices;
+      if (sequence.cache->views().ReadsInPlace()) {
+        const auto indices = sequence.cache->views().RowsIn(Tier::kT0, layer, kv_head).indices;
         for (size_t row = 0; row < indices.size(); ++row) to[indices[row]] += from[row];
         continue;
       }
-      const auto full = sequence.cache->FullRows(layer, kv_head);
+      const auto full = sequence.cache->views().IndicesOf(layer, kv_head).full;
       for (size_t row = 0; row < full.size(); ++row) to[full[row]] += from[row];
       if (!full.empty()) continue;
-      const size_t size = sequence.cache->View(layer, kv_head).slots.size();
+      const size_t size = sequence.cache->views().View(layer, kv_head).slots.size();
       for (size_t row = 0; row < size; ++row) to[row] += from[row];
     }
   };

@@ -13,10 +13,10 @@ T1Bytes BytesOfFirstLayer(std::span<const SequenceStep> sequences, const Attenti
   for (const SequenceStep& sequence : sequences) {
     const SequenceCache& cache = *sequence.cache;
     bool any_in_t1 = false;
-    for (int head = 0; head < cache.NumKvHeads(0); ++head) {
-      const size_t in_t1 = cache.NumRowsInT1(0, head);
+    for (int head = 0; head < cache.layout().NumKvHeads(0); ++head) {
+      const size_t in_t1 = cache.views().CountsOf(0, head).rows_in_t1;
       bytes.rows += in_t1 * row_bytes;
-      bytes.pages += cache.NumPagesInT1(0, head) * shape.format.PageBytes();
+      bytes.pages += cache.views().CountsOf(0, head).pages_in_t1 * shape.format.PageBytes();
       any_in_t1 |= in_t1 > 0;
     }
     if (!any_in_t1) continue;

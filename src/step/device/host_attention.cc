@@ -38,10 +38,10 @@ size_t HostAttention::FindRows(int layer, std::span<const Query> queries) {
   size_t most_rows = 0;
   for (const Query& query : queries) {
     const SequenceCache& cache = *query.sequence->cache;
-    const bool reads_t1 = cache.ReadsInPlace();
-    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
-      rows_.push_back(reads_t1 ? cache.RowsIn(Tier::kT1, layer, head).view : RowsView());
-      compressed_.push_back(cache.Compressed(layer, head));
+    const bool reads_t1 = cache.views().ReadsInPlace();
+    for (int head = 0; head < cache.layout().NumKvHeads(layer); ++head) {
+      rows_.push_back(reads_t1 ? cache.views().RowsIn(Tier::kT1, layer, head).view : RowsView());
+      compressed_.push_back(cache.views().Compressed(layer, head));
       most_rows = std::max(most_rows, rows_.back().size() + compressed_.back().size());
     }
   }
@@ -110,7 +110,7 @@ void HostAttention::AddMass(size_t index, std::span<const float> weights) {
   const SequenceCache& cache = *sequence.cache;
   const MassTarget target = sequence.signals->Mass(layer_);
   const MassOfQuery& mass = mass_[index];
-  const size_t num_q = shape_.num_q_heads, kv_heads = cache.NumKvHeads(layer_);
+  const size_t num_q = shape_.num_q_heads, kv_heads = cache.layout().NumKvHeads(layer_);
   const auto is_number = [](float x) { return std::isfinite(x); };
   if (mass.not_finite || !std::ranges::all_of(weights, is_number)) {
     *target.not_finite = true;
@@ -123,8 +123,8 @@ void HostAttention::AddMass(size_t index, std::span<const float> weights) {
     const auto add = [&](std::span<const uint32_t> indices) {
       for (const uint32_t row : indices) to[row] += weights[head] * *from++;
     };
-    if (cache.ReadsInPlace()) add(cache.RowsIn(Tier::kT1, layer_, kv_head).indices);
-    add(cache.CompressedRowIndices(layer_, kv_head));
+    if (cache.views().ReadsInPlace()) add(cache.views().RowsIn(Tier::kT1, layer_, kv_head).indices);
+    add(cache.views().IndicesOf(layer_, kv_head).compressed);
   }
 }
 

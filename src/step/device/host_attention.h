@@ -28,7 +28,7 @@ class HostAttention {
 
   // Whether a step of the sequence reads rows here.
   [[nodiscard]] static bool IsFor(const SequenceCache& cache) {
-    return cache.ReadsInPlace() || cache.HasCompressedRows();
+    return cache.views().ReadsInPlace() || cache.views().HasCompressedRows();
   }
   // One token of a sequence.
   struct Query {

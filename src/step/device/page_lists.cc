@@ -9,7 +9,8 @@ namespace ebb {
 static_assert(sizeof(Slot) == sizeof(int32_t));
 
 RowsView RowsOnDevice(const SequenceCache& cache, int layer, int head) {
-  return cache.ReadsInPlace() ? cache.RowsIn(Tier::kT0, layer, head).view : cache.View(layer, head);
+  return cache.views().ReadsInPlace() ? cache.views().RowsIn(Tier::kT0, layer, head).view
+                                      : cache.views().View(layer, head);
 }
 
 PageLists::PageLists(std::vector<int> kv_heads, int num_pages, int num_groups, int num_rows)
@@ -38,7 +39,7 @@ bool PageLists::UpdatePages(const SequenceCache& cache, const BackendDevice& dev
     // Rows in order need no pages behind the last one; else slots name any of them.
     const size_t num_pages = num_groups_ == 0
                                  ? (view.slots.size() + kRowsPerPage - 1) / kRowsPerPage
-                                 : cache.NumPages(layer, head);
+                                 : cache.views().CountsOf(layer, head).pages;
     assert(num_pages <= num_pages_);
     std::optional<std::vector<const std::byte*>>& listed = addresses_[stream];
     const std::span<const std::byte* const> pages(view.pages, num_pages);
@@ -57,11 +58,11 @@ bool PageLists::UpdatePages(const SequenceCache& cache, const BackendDevice& dev
 }
 
 void PageLists::UpdateSlots(const SequenceCache& cache, std::vector<Change>* changes) {
-  assert(static_cast<size_t>(cache.num_groups()) == num_groups_);
+  assert(static_cast<size_t>(cache.layout().num_groups()) == num_groups_);
   std::vector<bool> is_done(num_groups_);
   for (size_t layer = 0; layer < kv_heads_.size(); ++layer) {
     for (int head = 0; head < kv_heads_[layer]; ++head) {
-      const auto group = static_cast<size_t>(cache.GroupOf(static_cast<int>(layer), head));
+      const auto group = static_cast<size_t>(cache.layout().GroupOf(static_cast<int>(layer), head));
       if (is_done[group]) continue;
       is_done[group] = true;
       const std::span<const Slot> slots = RowsOnDevice(cache, static_cast<int>(layer), head).slots;
@@ -92,7 +93,7 @@ void PageLists::Forget() {
 bool PageLists::InOrder(const SequenceCache& cache, int num_layers) {
   const Slot* table = nullptr;  // that the stream before had
   for (int layer = 0; layer < num_layers; ++layer) {
-    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
+    for (int head = 0; head < cache.layout().NumKvHeads(layer); ++head) {
       const std::span<const Slot> slots = RowsOnDevice(cache, layer, head).slots;
       if (slots.data() == table) continue;
       table = slots.data();

@@ -24,7 +24,7 @@ TEST(PageLists, NameThePagesOfRowsInOrder) {
       num_changes += lists.UpdatePages(*made.cache, *made.device, layer) ? 1 : 0;
       const std::span<const int32_t> list = lists.PagesOfLayer(layer);
       for (int head = 0; head < shape.num_kv_heads; ++head) {
-        const RowsView view = made.cache->View(layer, head);
+        const RowsView view = made.cache->views().View(layer, head);
         for (size_t page = 0; page < kPages; ++page) {
           const bool is_there = page * kRowsPerPage < view.slots.size();
           EXPECT_EQ(list[head * kPages + page],
@@ -63,7 +63,7 @@ TEST_P(PageListsWithSlots, FollowWhateverHappensToTheRows) {
   ListedCaches made = MakeListedCaches(shape, GetParam());
   constexpr int kPages = 64;
   PageLists lists(std::vector<int>(shape.num_layers, shape.num_kv_heads), kPages,
-                  made.cache->num_groups(), kListedRows);
+                  made.cache->layout().num_groups(), kListedRows);
   std::vector<int32_t> slots(lists.Slots().size(), -7), pages(lists.Pages().size(), -7);
   RowChanges changes(5);
   uint64_t generation = made.device->generation();
@@ -88,9 +88,9 @@ TEST_P(PageListsWithSlots, FollowWhateverHappensToTheRows) {
     }
     for (int layer = 0, stream = 0; layer < shape.num_layers; ++layer) {
       for (int head = 0; head < shape.num_kv_heads; ++head, ++stream) {
-        const RowsView view = made.cache->View(layer, head);
+        const RowsView view = made.cache->views().View(layer, head);
         const int32_t* of_group =
-            slots.data() + size_t{kListedRows} * made.cache->GroupOf(layer, head);
+            slots.data() + size_t{kListedRows} * made.cache->layout().GroupOf(layer, head);
         for (size_t row = 0; row < view.slots.size(); ++row) {
           const int32_t slot = of_group[row];
           const int32_t number =

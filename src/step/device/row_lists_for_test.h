@@ -57,7 +57,7 @@ class RowChanges {
       return num;
     }
     if (what < 9) {
-      const auto group = static_cast<int>(random_() % made->cache->num_groups());
+      const auto group = static_cast<int>(random_() % made->cache->layout().num_groups());
       std::vector<uint32_t> removed;
       for (uint32_t row = 0; row < made->cache->positions(group).size(); ++row) {
         if (random_() % 9 == 0) removed.push_back(row);
@@ -66,6 +66,7 @@ class RowChanges {
     } else if (what == 9) {
       made->cache->Compact(1 << 20);
       made->arena->Compact(1 << 20);
+      made->cache->FindAddresses();
     } else if (what == 10 && next_ > 4) {
       next_ -= static_cast<Position>(random_() % 4);
       made->cache->TruncateTo(next_);

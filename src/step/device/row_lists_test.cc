@@ -15,7 +15,7 @@ std::vector<std::vector<int32_t>> Expected(const ListedCaches& made, const Model
     std::vector<int32_t>& list =
         layers.emplace_back(size_t{kListedRows} * shape.num_kv_heads, made.device->spare_row());
     for (int head = 0; head < shape.num_kv_heads; ++head) {
-      const RowsView view = made.cache->View(layer, head);
+      const RowsView view = made.cache->views().View(layer, head);
       for (size_t row = 0; row < view.slots.size(); ++row) {
         const Slot slot = view.slots[row];
         list[row * shape.num_kv_heads + head] =

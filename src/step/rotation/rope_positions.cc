@@ -28,7 +28,7 @@ void RopePositions::Turns(const SequenceCache& cache, int group, Position end,
 }
 
 void RopePositions::MarkRotated(const SequenceCache& cache, int group, Position end) {
-  placed_.resize(cache.num_groups());
+  placed_.resize(cache.layout().num_groups());
   const auto positions = cache.positions(group);
   Position place = end - static_cast<Position>(positions.size());
   placed_[group].clear();
@@ -39,7 +39,7 @@ void RopePositions::MarkRotated(const SequenceCache& cache, int group, Position 
 void RopePositions::TruncateTo(const SequenceCache& cache, Position end) {
   if (placed_.empty()) return;
   Position next_place = 0;
-  for (int group = 0; group < cache.num_groups(); ++group) {
+  for (int group = 0; group < cache.layout().num_groups(); ++group) {
     std::vector<Placed> left;
     for (const Position position : cache.positions(group)) {
       left.push_back({position, Of(group, position)});

@@ -4,12 +4,13 @@ namespace ebb {
 
 TurningKeys::TurningKeys(SequenceCache* cache, Device* device, int group,
                          std::span<const Position> turns)
-    : device_(device), num_rows_(turns.size()), row_bytes_(cache->format().RowStride()) {
+    : device_(device), num_rows_(turns.size()), row_bytes_(cache->layout().format().RowStride()) {
+  cache->FindAddresses();
   std::vector<size_t> of_copies;  // those of keys_ that are copies
-  for (const auto [layer, kv_head] : cache->StreamsOf(group)) {
+  for (const auto [layer, kv_head] : cache->layout().StreamsOf(group)) {
     for (size_t row = 0; row < turns.size(); ++row) {
       const bool turns_row = turns[row] != 0;
-      keys_.push_back(turns_row ? cache->Row(layer, kv_head, row).key : nullptr);
+      keys_.push_back(turns_row ? cache->views().Row(layer, kv_head, row).key : nullptr);
       if (!turns_row || !device->IsClosed()) continue;
       on_device_.push_back(keys_.back());
       of_copies.push_back(keys_.size() - 1);

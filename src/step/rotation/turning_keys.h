@@ -24,7 +24,7 @@ class TurningKeys {
   // Takes them back, changed.
   Status Write();
 
-  // By row, of a stream of cache.StreamsOf(group); null for rows that do not turn.
+  // By row, of a stream of cache.layout().StreamsOf(group); null for rows that do not turn.
   [[nodiscard]] std::span<std::byte* const> OfStream(size_t stream) const {
     return std::span(keys_).subspan(stream * num_rows_, num_rows_);
   }

@@ -10,17 +10,17 @@ namespace {
 
 // The bytes of a token's keys in a group.
 size_t BytesOfRow(const SequenceCache& cache, int group) {
-  return cache.NumStreamsOf(group) * cache.format().RowStride();
+  return cache.layout().NumStreamsOf(group) * cache.layout().format().RowStride();
 }
 
 }  // namespace
 
 void UnrotatedKeyCache::PutBack(const SequenceCache& cache, int group, const RopePositions& rope,
                                 Position next, const TurningKeys& keys, std::span<Position> turns) {
-  rows_.resize(cache.num_groups());
+  rows_.resize(cache.layout().num_groups());
   const auto positions = cache.positions(group);
-  const size_t num_streams = cache.StreamsOf(group).size();
-  const size_t stride = cache.format().RowStride();
+  const size_t num_streams = cache.layout().StreamsOf(group).size();
+  const size_t stride = cache.layout().format().RowStride();
   const size_t num_turning = turns.size() - std::ranges::count(turns, 0);
   std::vector<Row> before = std::exchange(rows_[group], {});
   auto known = before.begin();
@@ -72,7 +72,7 @@ void UnrotatedKeyCache::Save(StateWriter* to) const {
 
 void UnrotatedKeyCache::Load(const SequenceCache& cache, Position next, StateReader* from) {
   const size_t num_groups = from->Length(sizeof(uint64_t));
-  if (num_groups != 0 && num_groups != static_cast<size_t>(cache.num_groups())) {
+  if (num_groups != 0 && num_groups != static_cast<size_t>(cache.layout().num_groups())) {
     from->Fail("first keys of another number of groups");
   }
   rows_.resize(from->ok() ? num_groups : 0);

@@ -23,11 +23,12 @@ SessionOptions Lossless(const PolicySpec& policy, const LosslessOptions& options
 
 // Bytes of the row at a position.
 std::vector<std::byte> RowAt(SequenceCache& cache, int layer, int head, Position position) {
-  const auto positions = cache.View(layer, head).positions;
+  cache.FindAddresses();
+  const auto positions = cache.views().View(layer, head).positions;
   const auto found = std::ranges::find(positions, position);
   if (found == positions.end()) return {};
-  const auto row = cache.Row(layer, head, static_cast<uint32_t>(found - positions.begin()));
-  const size_t bytes = cache.format().RowStride();
+  const auto row = cache.views().Row(layer, head, static_cast<uint32_t>(found - positions.begin()));
+  const size_t bytes = cache.layout().format().RowStride();
   std::vector<std::byte> both(row.key, row.key + bytes);
   both.insert(both.end(), row.value, row.value + bytes);
   return both;

@@ -156,7 +156,7 @@ TEST(SessionForkTest, AForkDividesRowsByWhatTheLastStepShowed) {
   SequenceCache& cache = Insides::SequenceOf(*session).cache();
   SequenceCache& of_fork = Insides::SequenceOf(**fork).cache();
   EXPECT_GT(session->accounting().tiers[1].rows, 0);
-  for (int group = 0; group < cache.num_groups(); ++group) {
+  for (int group = 0; group < cache.layout().num_groups(); ++group) {
     EXPECT_TRUE(std::ranges::equal(cache.tiers(group), of_fork.tiers(group))) << group;
   }
 }

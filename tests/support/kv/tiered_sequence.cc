@@ -76,8 +76,8 @@ void TiersForTest::ExpectEmpty() const {
 TieredSequence::TieredSequence(const TiersForTest& tiers, Granularity granularity, uint64_t seed)
     : stores_(tiers.stores),
       cache_(std::make_unique<SequenceCache>(kTiersShape, kTiersFormat, granularity, stores_)),
-      groups_(cache_->num_groups()),
-      centres_(cache_->num_groups()),
+      groups_(cache_->layout().num_groups()),
+      centres_(cache_->layout().num_groups()),
       random_(seed) {}
 
 RowBytes TieredSequence::NewRow() {
@@ -91,9 +91,9 @@ RowBytes TieredSequence::NewRow() {
 }
 
 Status Stage(SequenceCache& cache) {
-  EBB_RETURN_IF_ERROR(cache.BeginStaging());
-  for (int layer = 0; layer < kTiersShape.num_layers; ++layer) cache.StageLayer(layer, 0);
-  return cache.EndStaging();
+  EBB_ASSIGN_OR_RETURN(StagedStep staged, cache.StageStep());
+  for (int layer = 0; layer < kTiersShape.num_layers; ++layer) staged.StageLayer(layer, 0);
+  return staged.End();
 }
 
 Status TieredSequence::Append(int num_tokens) {
@@ -101,10 +101,11 @@ Status TieredSequence::Append(int num_tokens) {
   for (int stream = 0; stream < kTiersStreams; ++stream) {
     const int layer = stream / kTiersShape.num_kv_heads;
     const int head = stream % kTiersShape.num_kv_heads;
-    const int group = cache_->GroupOf(layer, head);
-    const size_t full_rows = cache_->num_full_rows(group);
+    const int group = cache_->layout().GroupOf(layer, head);
+    const size_t full_rows = cache_->views().num_full_rows(group);
     for (int i = 0; i < num_tokens; ++i) {
-      const auto at = cache_->Row(layer, head, static_cast<uint32_t>(full_rows - num_tokens + i));
+      const auto at =
+          cache_->views().Row(layer, head, static_cast<uint32_t>(full_rows - num_tokens + i));
       const RowBytes row = NewRow();
       std::byte* const addresses[] = {at.key, at.value};
       EBB_RETURN_IF_ERROR(stores_.device->WriteRows(addresses, kStride, row.data()));
@@ -160,11 +161,11 @@ void TieredSequence::Compress(int group, ModelRow* row) {
   }
   row->tier = Tier::kT2;
   if (before.empty()) return;
-  ++num_sank_again_;
+  ++num_compressed_again_;
   if (before != row->compressed) ++num_drifted_;
 }
 
-void TieredSequence::Raise(int group, ModelRow* row) const {
+void TieredSequence::Decompress(int group, ModelRow* row) const {
   const int dim = kTiersFormat.head_dim;
   std::vector<float> numbers(2 * dim);
   for (size_t i = 0; i < row->full.size(); ++i) {
@@ -193,9 +194,9 @@ Status TieredSequence::Move(const std::map<int, std::vector<RowMove>>& moves_of_
 void TieredSequence::MoveInModel(int group, const std::vector<RowMove>& moves) {
   ChooseCentres(group, moves);
   for (const RowMove& move : moves) {
-    ModelRow& row = std::next(groups_[group].begin(), move.row)->second;
+    ModelRow& row = std::next(groups_[group].begin(), move.index)->second;
     if (move.to == row.tier) continue;
-    if (row.tier == Tier::kT2) Raise(group, &row);
+    if (row.tier == Tier::kT2) Decompress(group, &row);
     if (move.to == Tier::kT2) Compress(group, &row);
     row.tier = move.to;
   }
@@ -203,16 +204,15 @@ void TieredSequence::MoveInModel(int group, const std::vector<RowMove>& moves) {
 
 void TieredSequence::Remove(int group, const std::vector<uint32_t>& removed) {
   // At once, or in two parts where the group can.
-  SequenceCache::Removal removal;
-  if (removed.size() % 2 == 0 && cache_->BeginRemoval(group, removed, &removal)) {
-    cache_->EndRemoval(&removal);
-  } else {
-    cache_->Remove(group, removed);
-  }
+  const auto remove_in_parts = [&] {
+    SequenceCache::Removal::Lists lists;
+    return SequenceCache::Removal(cache_.get(), &lists).Remove(group, removed);
+  };
+  if (removed.size() % 2 != 0 || !remove_in_parts()) cache_->Remove(group, removed);
   uint32_t index = 0;
   std::erase_if(groups_[group],
                 [&](const auto&) { return std::ranges::binary_search(removed, index++); });
-  rows_evicted_ += static_cast<int64_t>(removed.size()) * cache_->NumStreamsOf(0);
+  rows_evicted_ += static_cast<int64_t>(removed.size()) * cache_->layout().NumStreamsOf(0);
 }
 
 void TieredSequence::TruncateTo(Position end) {
@@ -236,7 +236,7 @@ Status TieredSequence::Reload() {
         return OkStatus();
       }));
   EXPECT_EQ(pages.size(), saved.num_pages);
-  const Granularity granularity = cache_->granularity();
+  const Granularity granularity = cache_->layout().granularity();
   cache_.reset();
   cache_ = std::make_unique<SequenceCache>(kTiersShape, kTiersFormat, granularity, stores_);
   StateReader from(tables.bytes(), "the tables");
@@ -257,6 +257,7 @@ Status TieredSequence::Reload() {
 }
 
 void TieredSequence::ExpectLists() const {
+  cache_->FindAddresses();
   const Status status = cache_->Validate();
   ASSERT_TRUE(status.ok()) << status.ToString();
   std::array<int64_t, kNumTiers> rows = {};
@@ -270,7 +271,7 @@ void TieredSequence::ExpectLists() const {
     for (const auto& [position, row] : groups_[g]) {
       ASSERT_EQ(positions[i], position);
       ASSERT_EQ(tiers[i], row.tier) << "position " << position;
-      rows[static_cast<int>(row.tier)] += cache_->NumStreamsOf(0);
+      rows[static_cast<int>(row.tier)] += cache_->layout().NumStreamsOf(0);
       ++i;
     }
   }
@@ -294,10 +295,10 @@ RowBytes TieredSequence::RowAt(const std::byte* key) const {
 
 void TieredSequence::ExpectStream(int layer, int head, const std::map<Position, ModelRow>& group,
                                   int stream) const {
-  const RowsView full = cache_->View(layer, head);
-  const CompressedRows compressed = cache_->Compressed(layer, head);
-  const auto full_rows = cache_->FullRows(layer, head);
-  const auto compressed_rows = cache_->CompressedRowIndices(layer, head);
+  const RowsView full = cache_->views().View(layer, head);
+  const CompressedRows compressed = cache_->views().Compressed(layer, head);
+  const auto full_rows = cache_->views().IndicesOf(layer, head).full;
+  const auto compressed_rows = cache_->views().IndicesOf(layer, head).compressed;
   ASSERT_EQ(full.size() + compressed.size(), group.size());
   ASSERT_EQ(full_rows.size(), compressed.size() == 0 ? 0 : full.size());
   ASSERT_EQ(compressed_rows.size(), compressed.size());
@@ -323,19 +324,19 @@ void TieredSequence::ExpectStream(int layer, int head, const std::map<Position, 
 }
 
 void TieredSequence::ExpectBytes() const {
-  const Status begun = cache_->BeginStaging();
-  ASSERT_TRUE(begun.ok()) << begun.ToString();
+  Result<StagedStep> staged = cache_->StageStep();
+  ASSERT_TRUE(staged.ok()) << staged.status().ToString();
   for (int stream = 0; stream < kTiersStreams; ++stream) {
     const int layer = stream / kTiersShape.num_kv_heads;
     const int head = stream % kTiersShape.num_kv_heads;
     if (head == 0) {
-      cache_->StageLayer(layer, 0);
-      cache_->ReleaseLayer(layer);
+      staged->StageLayer(layer, 0);
+      staged->ReleaseLayer(layer);
     }
-    const int group = cache_->GroupOf(layer, head);
-    ExpectStream(layer, head, groups_[group], stream % cache_->NumStreamsOf(0));
+    const int group = cache_->layout().GroupOf(layer, head);
+    ExpectStream(layer, head, groups_[group], stream % cache_->layout().NumStreamsOf(0));
   }
-  const Status ended = cache_->EndStaging();
+  const Status ended = staged->End();
   ASSERT_TRUE(ended.ok()) << ended.ToString();
 }
 

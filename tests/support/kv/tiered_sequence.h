@@ -83,10 +83,9 @@ class TieredSequence {
   [[nodiscard]] std::span<const std::map<Position, ModelRow>> groups() const { return groups_; }
   [[nodiscard]] Position next() const { return next_; }
   void Skip(Position positions) { next_ += positions; }
-  // Rows that sank to T2 anew as something else than they were there before, and all that sank
-  // anew.
+  // Rows that were compressed again to other bytes than before, and all that were compressed again.
   [[nodiscard]] int num_drifted() const { return num_drifted_; }
-  [[nodiscard]] int num_sank_again() const { return num_sank_again_; }
+  [[nodiscard]] int num_compressed_again() const { return num_compressed_again_; }
 
  private:
   [[nodiscard]] RowBytes NewRow();
@@ -94,7 +93,7 @@ class TieredSequence {
   void ChooseCentres(int group, const std::vector<RowMove>& moves);
   [[nodiscard]] const float* CentreOf(int group, size_t stream) const;  // null: none was chosen
   void Compress(int group, ModelRow* row);
-  void Raise(int group, ModelRow* row) const;
+  void Decompress(int group, ModelRow* row) const;
   [[nodiscard]] RowBytes RowAt(const std::byte* key) const;
   void ExpectStream(int layer, int head, const std::map<Position, ModelRow>& group,
                     int stream) const;
@@ -107,7 +106,7 @@ class TieredSequence {
   Position next_ = 0;
   int64_t rows_evicted_ = 0;
   int num_drifted_ = 0;
-  int num_sank_again_ = 0;
+  int num_compressed_again_ = 0;
 };
 
 }  // namespace ebb

@@ -1,12 +1,10 @@
-// Rows are put in order of position. Each step that drops a row and adds one gives the new row the
-// old one's slot, so that in the end neighbours lie anywhere; attention reads them in order of
-// position, and memory that is not read in its own order comes half as fast where it is slow.
+#include "src/kv/row_sorter.h"
+
 #include <algorithm>
 #include <new>
 #include <vector>
 
 #include "src/base/fetch_ahead.h"
-#include "src/kv/sequence_cache_impl.h"
 
 namespace ebb {
 namespace {
@@ -26,16 +24,17 @@ bool IsWorthSorting(TokenTable* table) {
 
 }  // namespace
 
-size_t SequenceCache::Impl::SortTable(GroupTable* group_table) {
+size_t RowSorter::SortTable(GroupTable* table) const {
+  const PageFormat& format = layout_.format();
   const size_t stride = format.RowStride();
-  std::vector<std::byte> beside(RowBytes());
+  std::vector<std::byte> spare(layout_.RowBytes());
   std::vector<SlotMove> moves;
-  group_table->full.Sort(&moves);
-  for (const int group : group_table->groups) {
-    for (const Stream& stream : StreamsOf(group)) {
+  table->full.Sort(&moves);
+  for (const int group : table->groups) {
+    for (const Stream& stream : pages_.StreamsOf(group)) {
       const auto at = [&](Slot slot) {
-        return slot == kBeside ? RowAddress{beside.data(), beside.data() + stride}
-                               : RowAt(stream, slot);
+        return slot == kSpareSlot ? RowAddress{spare.data(), spare.data() + stride}
+                                  : pages_.RowAt(stream, slot);
       };
       for (size_t i = 0; i < moves.size(); ++i) {
         if (i + kRowsAhead < moves.size()) {
@@ -47,25 +46,23 @@ size_t SequenceCache::Impl::SortTable(GroupTable* group_table) {
       }
     }
   }
-  return moves.size() * RowBytes() * NumStreams(*group_table);
+  return moves.size() * layout_.RowBytes() * layout_.NumStreamsOf(table->groups);
 }
 
-size_t SequenceCache::Sort(size_t max_bytes) {
-  Impl& c = *impl_;
-  if (!c.stores.t0->GainsByOrder()) return 0;
-  c.Refresh();
+size_t RowSorter::Sort(size_t max_bytes) {
+  if (!stores_.t0->GainsByOrder()) return 0;
   size_t num_bytes = 0;
-  const size_t num_tables = c.tables.size();
-  const size_t first = c.next_sorted;
+  const size_t num_tables = tables_->size();
+  const size_t first = next_;
   for (size_t i = first; i < first + num_tables && num_bytes < max_bytes; ++i) {
-    GroupTable* group_table = c.tables[i % num_tables].get();
-    if (!IsWorthSorting(&group_table->full)) continue;
+    GroupTable* table = tables_->all()[i % num_tables].get();
+    if (!IsWorthSorting(&table->full)) continue;
     try {
-      num_bytes += c.SortTable(group_table);
+      num_bytes += SortTable(table);
     } catch (const std::bad_alloc&) {
       return num_bytes;  // rows out of order are slower, and nothing else
     }
-    c.next_sorted = (i + 1) % num_tables;
+    next_ = (i + 1) % num_tables;
   }
   return num_bytes;
 }

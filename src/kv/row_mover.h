@@ -1,0 +1,97 @@
+// Moves rows between tiers: plans which rows of each table move, reserves the pages and memory for
+// it, and carries the moves out. Rows are demoted (T0 to T1), promoted (T1 to T0), compressed (to
+// T2) and decompressed (from T2 to T0 or T1).
+//
+// A move changes the tables first, then every stream copies its rows as its table says, then pages
+// are released. Only files and devices can fail in between; that is recorded in the cache's health.
+#ifndef EBB_KV_ROW_MOVER_H_
+#define EBB_KV_ROW_MOVER_H_
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "ebb/report.h"
+#include "src/attention/attention.h"
+#include "src/kv/cache_health.h"
+#include "src/kv/group_tables.h"
+#include "src/kv/page_map.h"
+#include "src/kv/row_editor.h"
+#include "src/kv/row_move.h"
+
+namespace ebb {
+
+class RowMover {
+ public:
+  // kernel: null without T2. All outlive it.
+  RowMover(const CacheLayout& layout, const RowStores& stores, const AttentionKernel* kernel,
+           Device* device, GroupTables* tables, PageMap* pages, CacheHealth* health);
+
+  // See SequenceCache::Move(). REQUIRES: the cache is sound.
+  Status Move(std::span<const GroupMoves> wanted);
+  // Waits for the writes of earlier moves, and counts the time as theirs.
+  Status FinishWrites();
+  // The moves so far, and the time that steps waited for them.
+  [[nodiscard]] const MoveAccounting& accounting() const { return accounting_; }
+  // Continues the accounting of another cache, whose rows this one takes.
+  void Continue(const MoveAccounting& accounting) { accounting_ = accounting; }
+
+ private:
+  // The rows of a table that move, by their positions: indices change while some have moved.
+  struct Plan {
+    GroupTable* table = nullptr;
+    std::vector<Position> demoted;                      // T0 to T1
+    std::vector<Position> promoted;                     // T1 to T0
+    std::vector<Position> compressed;                   // T0 or T1 to T2
+    std::array<std::vector<Position>, 2> decompressed;  // T2 to T0, T2 to T1
+    size_t num_leave_t0 = 0;                            // demoted or compressed
+    size_t num_leave_open_t0 = 0;                       // of pages that are not sealed
+
+    // Compressing reads rows that are in T1 now.
+    [[nodiscard]] bool CompressesFromT1() const {
+      return demoted.size() + compressed.size() > num_leave_t0;
+    }
+    [[nodiscard]] size_t NumComeToT0() const { return promoted.size() + decompressed[0].size(); }
+    // New pages of T1 in each stream.
+    [[nodiscard]] size_t NewT1Pages() const;
+  };
+  using Plans = std::span<const Plan>;
+
+  [[nodiscard]] std::vector<Plan> MakePlans(std::span<const GroupMoves> wanted);
+  void PlanRow(const RowMove& move, Plan* plan);
+  Status Reserve(Plans plans, ReservedPages* reserved) const;
+  Status CarryOut(Plans plans, ReservedPages* reserved);
+  Status Demote(Plans plans, ReservedPages* reserved);
+  Status Promote(Plans plans, ReservedPages* reserved);
+  Status Compress(Plans plans, ReservedPages* reserved);
+  // Chooses the centres of keys of streams none of whose rows went to T2 yet.
+  Status ChooseCentres(Plans plans);
+  void ChooseCentre(std::span<const RowAddress> rows, const Stream& stream);
+  Status Decompress(Plans plans, Tier to, ReservedPages* reserved);
+  // Demotes or promotes: moves rows between T0 and T1.
+  Status Relocate(Plans plans, std::vector<Position> Plan::*rows, Tier to, ReservedPages* reserved);
+  Status WaitForWrites() const;
+  // Counts moves of `num_rows` rows of all streams.
+  void CountDown(size_t num_rows);
+  void CountUp(size_t num_rows);
+  // [rows of a table], summed over the streams of all tables.
+  template <typename NumRowsOf>
+  [[nodiscard]] size_t NumRows(Plans plans, const NumRowsOf& num_rows_of) const;
+
+  const CacheLayout& layout_;
+  const RowStores& stores_;
+  const AttentionKernel* const kernel_;
+  GroupTables* const tables_;
+  PageMap* const pages_;
+  CacheHealth* const health_;
+  const RowEditor editor_;
+  MoveAccounting accounting_;
+  // Work space.
+  std::vector<TablePage> added_;
+  std::vector<uint32_t> full_index_, compressed_index_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_KV_ROW_MOVER_H_

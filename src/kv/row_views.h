@@ -1,0 +1,77 @@
+// The rows of a cache as steps read them, stream by stream. Changes nothing.
+//
+// Addresses are those of the last SequenceCache::FindAddresses(), and hold until rows change or
+// pages move.
+//
+// Thread safety: may be used by many threads while nothing changes.
+#ifndef EBB_KV_ROW_VIEWS_H_
+#define EBB_KV_ROW_VIEWS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "src/attention/rows.h"
+#include "src/kv/group_tables.h"
+#include "src/kv/page_map.h"
+#include "src/kv/t1_reader.h"
+#include "src/rows/row_address.h"
+
+namespace ebb {
+
+class RowViews {
+ public:
+  // All outlive it.
+  RowViews(const CacheLayout& layout, const GroupTables& tables, const PageMap& pages,
+           const T1Reader& reader)
+      : layout_(layout), tables_(tables), pages_(pages), reader_(reader) {}
+
+  // The rows of T0 and T1. Rows of a T1 that is staged have an address from StageLayer() on, until
+  // EndLayer(), or until the next layer but one is staged. In a step that reads lent rows, pages
+  // and slots name the lender's too, and are not those of Row().
+  [[nodiscard]] RowsView View(int layer, int kv_head) const;
+  [[nodiscard]] CompressedRows Compressed(int layer, int kv_head) const;
+  // Indices among all rows of the stream. Both lists are empty while T2 is.
+  struct Indices {
+    std::span<const uint32_t> full;        // of the rows of View()
+    std::span<const uint32_t> compressed;  // of the rows of Compressed()
+  };
+  [[nodiscard]] Indices IndicesOf(int layer, int kv_head) const;
+  // The address of key and value of row `index` of View(), for writing. REQUIRES: the row lies in
+  // T0 (or in a T1 that is not staged).
+  [[nodiscard]] RowAddress Row(int layer, int kv_head, uint32_t index) const;
+
+  // Whether this step reads rows of T1 where they lie.
+  [[nodiscard]] bool ReadsInPlace() const { return reader_.reads_in_place(); }
+  struct RowsOfTier {
+    RowsView view;                      // without positions
+    std::span<const uint32_t> indices;  // among all rows of the stream
+  };
+  // REQUIRES: ReadsInPlace(): SequenceCache::StageStep(kInPlace) made these lists.
+  [[nodiscard]] RowsOfTier RowsIn(Tier tier, int layer, int kv_head) const;
+
+  struct Counts {
+    size_t pages = 0;  // in the stream's list, which its slots index and which may have gaps
+    size_t rows_in_t1 = 0;
+    size_t pages_in_t1 = 0;  // less those that the last step read from the lender's T0
+  };
+  [[nodiscard]] Counts CountsOf(int layer, int kv_head) const;
+  // The most pages in the list of any stream.
+  [[nodiscard]] size_t most_pages() const;
+  [[nodiscard]] size_t num_full_rows(int group) const { return tables_.Of(group).full.num_rows(); }
+  [[nodiscard]] bool HasCompressedRows() const;
+
+ private:
+  [[nodiscard]] const GroupTable& TableOf(int stream) const {
+    return tables_.Of(layout_.GroupOf(stream));
+  }
+
+  const CacheLayout& layout_;
+  const GroupTables& tables_;
+  const PageMap& pages_;
+  const T1Reader& reader_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_KV_ROW_VIEWS_H_

@@ -1,0 +1,103 @@
+#include "src/kv/t1_reader.h"
+
+#include <algorithm>
+
+namespace ebb {
+
+T1Reader::T1Reader(const ModelShape& shape, const CacheLayout& layout, const RowStores& stores,
+                   GroupTables* tables, PageMap* pages)
+    : layout_(layout),
+      stage_(stores.t1 == nullptr ? nullptr : stores.t1->stage()),
+      tables_(tables),
+      pages_(pages) {
+  for (int attention = 0; attention < shape.NumAttentions(); ++attention) {
+    const int layer = shape.LayerRead(attention);
+    if (staged_layers_.empty() || staged_layers_.back() != layer) staged_layers_.push_back(layer);
+    stage_of_attention_.push_back(static_cast<int>(staged_layers_.size()) - 1);
+  }
+}
+
+void T1Reader::FindLentRows() {
+  if (lender_.pages != nullptr) lender_.pages->FindAddresses();
+  const bool may_lend = lender_.pages != nullptr && lender_.health->is_consistent() &&
+                        lender_.pages->PagesOf(Tier::kT2) == nullptr &&
+                        lender_.tables->size() == 1 && tables_->size() == 1;
+  const TokenTable& own = tables_->all().front()->full;
+  lent_.Find(own, may_lend ? &lender_.tables->all().front()->full : nullptr);
+  if (lent_.empty()) return;
+  const size_t num_own = own.page_end();
+  const size_t num_lenders = lender_.tables->all().front()->full.page_end();
+  pages_with_lent_.resize(layout_.num_streams());
+  for (int i = 0; i < layout_.num_streams(); ++i) {
+    std::vector<std::byte*>& pages = pages_with_lent_[i];
+    pages.resize(num_own + num_lenders);
+    std::copy_n(pages_->stream(i).pages.begin(), num_own, pages.begin());
+    std::copy_n(lender_.pages->stream(i).pages.begin(), num_lenders, pages.begin() + num_own);
+  }
+}
+
+std::vector<T1Stage::Pages> T1Reader::PagesToStage() {
+  std::vector<T1Stage::Pages> layers(layout_.num_layers());
+  bool any = false;
+  bytes_read_ = 0;
+  for (int i = 0; i < layout_.num_streams(); ++i) {
+    const TokenTable& full = tables_->Of(layout_.GroupOf(i)).full;
+    if (full.num_pages(Tier::kT1) == 0) continue;
+    for (size_t page = 0; page < full.page_end(); ++page) {
+      if (!full.HasPage(page) || full.TierOf(page) != Tier::kT1 || lent_.HasPage(page)) continue;
+      any = true;
+      bytes_read_ += layout_.PageBytes(Tier::kT1);
+      std::byte** const address =
+          lent_.empty() ? pages_->StagedAddress(i, page) : &pages_with_lent_[i][page];
+      layers[layout_.LayerOf(i)].push_back(
+          {.page = pages_->IdOf(i, Tier::kT1, page), .address = address});
+    }
+  }
+  if (!any) layers.clear();
+  // In the order of a file, so that memory is filled from end to end by a few long reads.
+  for (T1Stage::Pages& pages : layers) std::ranges::sort(pages, {}, &StagedPage::page);
+  if (layers.empty() || staged_layers_.size() == layers.size()) return layers;
+  std::vector<T1Stage::Pages> staged;
+  bytes_read_ = 0;
+  for (const int layer : staged_layers_) {
+    staged.push_back(layers[layer]);
+    bytes_read_ += layers[layer].size() * layout_.PageBytes(Tier::kT1);
+  }
+  // A layer that is read first and last must not be read ahead while it is in use: an entry that no
+  // attention reads ends the reading ahead.
+  if (staged_layers_.front() == staged_layers_.back()) staged.emplace_back();
+  return staged;
+}
+
+Status T1Reader::Begin(T1Reading reading) {
+  reads_lent_ = false;
+  reads_in_place_ = reading == T1Reading::kInPlace && pages_->T1HasAddresses();
+  if (!IsStaged()) {
+    lent_.Find(tables_->all().front()->full, nullptr);
+    bytes_read_ = 0;
+    for (const auto& table : tables_->all()) {
+      if (reads_in_place_) table->SplitByTier();
+      bytes_read_ += table->full.num_pages(Tier::kT1) * layout_.NumStreamsOf(table->groups) *
+                     layout_.PageBytes(Tier::kT1);
+    }
+    return OkStatus();
+  }
+  FindLentRows();
+  EBB_RETURN_IF_ERROR(stage_->Begin(PagesToStage()));
+  reads_lent_ = !lent_.empty();
+  return OkStatus();
+}
+
+Status T1Reader::End() {
+  reads_lent_ = false;
+  return IsStaged() ? stage_->End() : OkStatus();
+}
+
+size_t T1Reader::table_bytes() const {
+  size_t bytes = sizeof(T1Reader) + lent_.table_bytes() +
+                 pages_with_lent_.capacity() * sizeof(pages_with_lent_[0]);
+  for (const auto& pages : pages_with_lent_) bytes += pages.capacity() * sizeof(std::byte*);
+  return bytes;
+}
+
+}  // namespace ebb

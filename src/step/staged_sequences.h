@@ -1,0 +1,58 @@
+// The access of a step's sequences to their rows of T1. Ends with End(), or when it is destroyed.
+//
+// Thread safety: StageLayer() is called by the thread of each part; everything else by one thread.
+#ifndef EBB_STEP_STAGED_SEQUENCES_H_
+#define EBB_STEP_STAGED_SEQUENCES_H_
+
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/kv/sequence_cache.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+class StagedSequences {
+ public:
+  // Keeps `steps` as the list of the sequences' accesses, whose memory serves the next step too.
+  explicit StagedSequences(std::vector<StagedStep>* steps) : steps_(*steps) { steps_.clear(); }
+  ~StagedSequences() { steps_.clear(); }
+  StagedSequences(const StagedSequences&) = delete;
+  StagedSequences& operator=(const StagedSequences&) = delete;
+
+  // Adds the next sequence of the step. Fails as SequenceCache::StageStep() does.
+  Status Add(const SequenceStep& sequence, T1Reading reading) {
+    EBB_ASSIGN_OR_RETURN(StagedStep step, sequence.cache->StageStep(reading));
+    steps_.push_back(std::move(step));
+    return OkStatus();
+  }
+  // As those of StagedStep, of all sequences, or of the one that was added at `index`.
+  void StageLayer(int layer, int part) const {
+    for (const StagedStep& step : steps_) step.StageLayer(layer, part);
+  }
+  void StageLayerOf(size_t index, int layer, int part) const {
+    steps_[index].StageLayer(layer, part);
+  }
+  void ReleaseLayer(int layer) const {
+    for (const StagedStep& step : steps_) step.ReleaseLayer(layer);
+  }
+  void EndLayerOf(size_t index, int layer) const { steps_[index].EndLayer(layer); }
+  // Ends all of them. Returns the first error.
+  [[nodiscard]] Status End() {
+    Status first;
+    for (StagedStep& step : steps_) {
+      const Status status = step.End();
+      if (first.ok()) first = status;
+    }
+    steps_.clear();
+    return first;
+  }
+
+ private:
+  std::vector<StagedStep>& steps_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_STAGED_SEQUENCES_H_
