@@ -1,5 +1,6 @@
 #include "apps/ebb/exit_code.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -32,7 +33,12 @@ ExitCode ExitCodeFor(const Status& status) {
       return ExitCode::kOk;
     case StatusCode::kInvalidArgument:
       return ExitCode::kUsage;
-    case StatusCode::kResourceExhausted:
+    case StatusCode::kContextFull:
+    case StatusCode::kT0Full:
+    case StatusCode::kT1Full:
+    case StatusCode::kOutOfMemory:
+    case StatusCode::kStorageFull:
+    case StatusCode::kQueueFull:
       return ExitCode::kLimit;
     case StatusCode::kCancelled:
       return HungUp() ? ExitCode::kHungUp : ExitCode::kInterrupted;
@@ -41,24 +47,23 @@ ExitCode ExitCodeFor(const Status& status) {
   }
 }
 
-std::string InOptions(std::string message) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOptions = {{
+std::string TextWithOption(const Status& status) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kOptions = {{
       {"memory_bytes", "--memory"},
       {"policy.budget", "--budget"},
       {"policy.scorer", "--scorer"},
+      {"threads", "--threads"},
       {"tiers.evict_beyond_caps", "--evict caps"},
       {"tiers.t1_path", "--t1 file:FOLDER"},
   }};
-  for (const auto& [field, option] : kOptions) {
-    for (size_t at = 0; (at = message.find(field, at)) != std::string::npos; at += option.size()) {
-      message.replace(at, field.size(), option);
-    }
-  }
-  return message;
+  const auto found = std::ranges::find(kOptions, std::string_view(status.field()),
+                                       &decltype(kOptions)::value_type::first);
+  return found == kOptions.end() ? status.Text()
+                                 : fmt::format("{}: {}", found->second, status.message());
 }
 
 ExitCode Fail(const Status& status) {
-  Say("ebb: {}\n", ShownOnTerminal(InOptions(status.message())));
+  Say("ebb: {}\n", ShownOnTerminal(TextWithOption(status)));
   return ExitCodeFor(status);
 }
 

@@ -25,13 +25,13 @@ struct ExitCodeInfo {
 };
 [[nodiscard]] std::span<const ExitCodeInfo> ExitCodes();
 
-// kInvalidArgument: kUsage; kResourceExhausted: kLimit; kCancelled: kHungUp after
+// kInvalidArgument: kUsage; IsLimit(): kLimit; kCancelled: kHungUp after
 // SIGHUP, else kInterrupted; all others: kError.
 [[nodiscard]] ExitCode ExitCodeFor(const Status& status);
-// Errors of the library name fields of its options, people give options: "memory_bytes" becomes
-// "--memory".
-[[nodiscard]] std::string InOptions(std::string message);
-// Writes "ebb: <message>", InOptions(), to stderr; names of files and other text from outside as
+// Returns Status::Text() with the command-line option in place of the library's field: "--memory:
+// ..." for an error about "memory_bytes".
+[[nodiscard]] std::string TextWithOption(const Status& status);
+// Writes "ebb: <TextWithOption()>" to stderr; names of files and other text from outside as
 // ShownOnTerminal(), into files too, since logs are read on terminals. REQUIRES: !status.ok().
 ExitCode Fail(const Status& status);
 

@@ -5,14 +5,25 @@
 namespace ebb::cli {
 namespace {
 
-TEST(InOptions, FieldsOfTheLibraryBecomeOptions) {
-  EXPECT_EQ(InOptions("memory_bytes: policy.budget says too how much stays"),
-            "--memory: --budget says too how much stays");
-  EXPECT_EQ(InOptions("policy.scorer h2o: nobody asks policy.scorer"),
-            "--scorer h2o: nobody asks --scorer");
-  EXPECT_EQ(InOptions("a policy and its budget"), "a policy and its budget");
-  EXPECT_EQ(InOptions("by TMPDIR or tiers.t1_path"), "by TMPDIR or --t1 file:FOLDER");
-  EXPECT_EQ(InOptions(""), "");
+TEST(TextWithOption, NamesTheOptionInPlaceOfTheField) {
+  EXPECT_EQ(TextWithOption(InvalidArgument("memory_bytes", "expected less")),
+            "--memory: expected less");
+  EXPECT_EQ(TextWithOption(InvalidArgument("policy.budget", "expected none")),
+            "--budget: expected none");
+  EXPECT_EQ(TextWithOption(InvalidArgument("policy.scorer", "expected none")),
+            "--scorer: expected none");
+  EXPECT_EQ(TextWithOption(InvalidArgument("threads", "expected 1")), "--threads: expected 1");
+  EXPECT_EQ(TextWithOption(InvalidArgument("tiers.evict_beyond_caps", "expected none")),
+            "--evict caps: expected none");
+  EXPECT_EQ(TextWithOption(Status(StatusCode::kIo, "tiers.t1_path", "no such folder")),
+            "--t1 file:FOLDER: no such folder");
+}
+
+TEST(TextWithOption, LeavesOtherFieldsAndMessagesAsTheyAre) {
+  EXPECT_EQ(TextWithOption(InvalidArgument("messages[0].role", "expected user")),
+            "messages[0].role: expected user");
+  EXPECT_EQ(TextWithOption(InvalidArgument("memory_bytes and policy.budget are words here")),
+            "memory_bytes and policy.budget are words here");
 }
 
 }  // namespace

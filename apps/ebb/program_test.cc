@@ -63,7 +63,7 @@ TEST(OptionTableTest, DefaultsThatHelpShowsAreAcceptedAndChangeNothing) {
 TEST(ExitCodeTest, IsThatOfTheStatus) {
   EXPECT_EQ(ExitCodeFor(OkStatus()), ExitCode::kOk);
   EXPECT_EQ(ExitCodeFor(InvalidArgument("")), ExitCode::kUsage);
-  EXPECT_EQ(ExitCodeFor(ResourceExhausted("")), ExitCode::kLimit);
+  EXPECT_EQ(ExitCodeFor(OutOfMemory("")), ExitCode::kLimit);
   EXPECT_EQ(ExitCodeFor(Cancelled("")), ExitCode::kInterrupted);
   for (const Status& status :
        {NotFound(""), Unsupported(""), Corrupt(""), IoError(""), Internal("")}) {

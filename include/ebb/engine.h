@@ -71,7 +71,7 @@ struct EngineOptions {
 
 // What to do when a sequence reaches the context of its session.
 enum class PastContext {
-  kRefuse,    // ResourceExhausted; generation ends with finish reason "context"
+  kRefuse,    // ContextFull; generation ends with finish reason "context"
   kReRotate,  // keys are rotated to their rank among the surviving rows; needs a policy that
               // keeps fewer rows than the context
 };
@@ -137,7 +137,7 @@ class Engine {
   // at most `most_tokens` in all: the arithmetic of `ebb fit` (fit.h), so that it can be known
   // before the session is opened. Policies of the caller's own, and those whose budget is no number
   // of rows, are counted as if they kept every row. Errors: those of OpenSession() that the
-  // options alone cause; ResourceExhausted when the caps of its tiers do not hold it;
+  // options alone cause; T0Full or T1Full when the caps of its tiers do not hold it;
   // InvalidArgument (numbers of tokens that no session of this context has).
   [[nodiscard]] Result<TierNeeds> CountNeeds(const SessionOptions& options, int prompt_tokens,
                                              int most_tokens) const;
@@ -203,22 +203,22 @@ class Session {
   // are given up. Last_step(), last_signals() and lossless_report() start anew, and the ledger as
   // for a session that a file resumed. SessionOptions are those of this session, its callbacks
   // among them. Errors, after which this session goes on: InvalidArgument (a prompt is being read),
-  // Unsupported (a policy without SaveState()), ResourceExhausted.
+  // Unsupported (a policy without SaveState()), T0Full, OutOfMemory.
   [[nodiscard]] Result<std::unique_ptr<Session>> Fork();
   // Between steps, the share of rows in full precision, of those that may leave T0, that stay in
   // it; TierSpec::t0_share until then. Rows move at once and at each decision. Changes no bit.
   // Errors: InvalidArgument (not from 0 to 1; a session without T1, with a cap on T0, or lossless);
-  // ResourceExhausted and IoError where rows could not move.
+  // T0Full, T1Full, OutOfMemory and IoError where rows could not move.
   Status SetT0Share(double share);
   // Keeps so many bytes of T0's pages for this session, those that it has among them: other
   // sessions are refused what would leave it less. Needs and uses nothing without a cap on T0.
   // Pages that a fork still holds count for nobody when this session lets them go. A fork keeps as
   // many for itself. Of a lossless session, whose draft alone has a floor. Errors, after which the
-  // floor is as it was: ResourceExhausted (T0 has less left beside other floors).
+  // floor is as it was: T0Full (T0 has less left beside other floors).
   Status SetT0Floor(uint64_t num_bytes);
   // Moves all rows of T0 to T1 and gives their memory back. The session goes on at any time, bit
   // for bit: rows come back with the policy's decisions, or at once with SetT0Share(). Errors:
-  // InvalidArgument (a session without T1, or lossless), ResourceExhausted, IoError.
+  // InvalidArgument (a session without T1, or lossless), T1Full, StorageFull, OutOfMemory, IoError.
   Status Park();
   // Forgets every token at `end` and later. Removed rows are not revived. logits() is empty until
   // the next step. Unsupported, and nothing forgotten, where NearestTruncation(end) is not `end`;

@@ -82,7 +82,7 @@ struct FitBytes {
   }
 };
 
-// Peaks over the whole generation. ResourceExhausted, saying which, when the caps of the request do
+// Peaks over the whole generation. T0Full, saying which, when the caps of the request do
 // not hold what must stay; InvalidArgument for sizes that no model has.
 [[nodiscard]] Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request);
 
@@ -91,7 +91,7 @@ struct FitLimits {
   uint64_t disk_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t device_bytes = std::numeric_limits<uint64_t>::max();
 };
-// Whether memory, disk and device hold it: ResourceExhausted with the figures when not.
+// Whether memory, disk and device hold it: OutOfMemory or StorageFull with the figures when not.
 [[nodiscard]] Status CheckFit(const FitBytes& bytes, const FitLimits& limits);
 
 // The most tokens that fit, and the most sequences of request.context; 0: not even one.
@@ -117,7 +117,7 @@ struct FitSetting {
 // shares; T2 int4; evicting. On a device: the full cache; T1 in the host's memory, and in a file,
 // at falling shares of T0; evicting.
 [[nodiscard]] std::vector<FitSetting> SettingsByGentleness(bool on_device = false);
-// The first of them that fits; ResourceExhausted with the least memory that is needed when none.
+// The first of them that fits; OutOfMemory with the least memory that is needed when none.
 [[nodiscard]] Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
                                                  const FitLimits& limits);
 
@@ -163,7 +163,7 @@ struct MemoryPlan {
 };
 
 // Checks that the options' tiers fit, or chooses the gentlest setting that does; what lies on a
-// disk has the room that T1's folder has. Errors: ResourceExhausted (nothing fits, with the least
+// disk has the room that T1's folder has. Errors: OutOfMemory (nothing fits, with the least
 // memory that is needed; the tiers do not fit, with the figures); InvalidArgument, by the name of a
 // field: a lossless session, a budget beside memory_bytes.
 [[nodiscard]] Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,

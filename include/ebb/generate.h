@@ -87,12 +87,8 @@ struct GenerateResult {
   AnswerSoFar answer;
 };
 
-// The result of a generation whose prompt could not be read; `num_tokens`: of all that the session
-// was to hold. An error kResourceExhausted is kContext where they exceed the session's context, and
-// kCap where they do not.
-// REQUIRES: !error.ok().
-[[nodiscard]] GenerateResult PromptFailed(const Status& error, size_t num_tokens,
-                                          const Session& session);
+// Returns the result of a generation whose prompt could not be read. REQUIRES: !error.ok().
+[[nodiscard]] GenerateResult PromptFailed(const Status& error);
 
 // A generation that is taken token by token: Generate() is the loop around it, and whoever steps
 // many sessions in one batch has a loop of their own:
@@ -198,18 +194,18 @@ struct Turn {
 // the conversation ends with a message that waits for an answer. REQUIRES: a conversation of kChat.
 // Errors: those of Model::FormatChat(), whose fields are those of ChatRequest; InvalidArgument (a
 // prompt without tokens).
-// context: tokens that the session has room for, 0: as many as there are. ResourceExhausted (the
+// context: tokens that the session has room for, 0: as many as there are. ContextFull (the
 // prompt has more bytes than so many tokens stand for: it is not tokenized).
 [[nodiscard]] Result<Turn> BeginTurn(const Model& model, const Conversation& conversation,
                                      std::span<const ChatMessage> messages, int context = 0);
 // The turn that continues `text`, after the tokens that the session has read and the last answer.
 // Special tokens in the text are parsed. REQUIRES: a conversation of kText. Errors:
-// InvalidArgument (a prompt without tokens); ResourceExhausted as for BeginTurn().
+// InvalidArgument (a prompt without tokens); ContextFull as for BeginTurn().
 [[nodiscard]] Result<Turn> BeginTextTurn(const Model& model, const Conversation& conversation,
                                          std::string_view text, std::span<const Token> read,
                                          int context = 0);
-// ResourceExhausted where a prompt of so many bytes, behind `kept` tokens, has too many tokens for
-// the context whatever it says. context: 0: no prompt has.
+// ContextFull if a prompt of so many bytes, behind `kept` tokens, has too many tokens for the
+// context whatever its text. context: 0: no prompt has.
 [[nodiscard]] Status CheckPromptBytes(const Model& model, size_t bytes, size_t kept, int context);
 // The turn that goes on with the last answer. Errors: InvalidArgument (there is none; it is over,
 // which OnEnd::kIgnore overrules); those of BeginTurn().
@@ -286,7 +282,7 @@ void EndTurn(const Turn& turn, const GenerateResult& result, std::string sampler
 // Returns how many tokens these are; prompt_left() counts the others. The session gets the bits
 // that it would by itself, its hash of logits among them. Errors: InvalidArgument (a session with
 // tokens, or of other options or another engine than `from`) and those of Session::BeginPrompt(),
-// after which nothing has changed; ResourceExhausted and IoError where pages could not be copied,
+// after which nothing has changed; T0Full, OutOfMemory and IoError where pages could not be copied,
 // after which the session is good only for being destroyed, and `from` goes on.
 [[nodiscard]] Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt,
                                              Session* session);

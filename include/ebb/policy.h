@@ -159,7 +159,7 @@ class Placement {
   [[nodiscard]] virtual std::string Name() const = 0;
   // False lets the engine skip scoring altogether (streaming).
   [[nodiscard]] virtual bool NeedsScores() const = 0;
-  // Whether what must stay fits: when not, InvalidArgument (into the budget) or ResourceExhausted
+  // Whether what must stay fits: when not, InvalidArgument (into the budget) or T0Full
   // (into the caps of the tiers) with the figures. Asked before a prompt is read, before the
   // step that follows a refusal by the caps, and with tiers before each Place(); for one group,
   // whose positions and scores may be empty.

@@ -32,7 +32,7 @@ enum class Durability { kSynced, kUnsynced };
 // Writes the session to a file beside `path` (PATH.part), which then takes the place of `path`:
 // whenever the process ends, and whatever fails, there is the old file or the new one. `extra` is
 // the caller's own, such as the conversation, and comes back as it is.
-// Errors: Unsupported (a scorer, placement or selector that cannot be saved); ResourceExhausted (no
+// Errors: Unsupported (a scorer, placement or selector that cannot be saved); StorageFull (no
 // space); IoError; that of a session that lost rows.
 [[nodiscard]] Status SaveSession(Session& session, const std::string& path,
                                  std::string_view extra = {},
@@ -57,7 +57,8 @@ struct ResumedSession {
 // Errors, which name the file: NotFound; Unsupported (no session, or one of another version);
 // InvalidArgument (of another model, number format, policy, scorer, placement, granularity or T1,
 // each with what was expected and found; longer than the context); Corrupt (what is damaged, and
-// where); ResourceExhausted (a tier has no room for its rows); those of Engine::OpenSession().
+// where); T0Full, T1Full or OutOfMemory (a tier has no room for its rows); those of
+// Engine::OpenSession().
 [[nodiscard]] Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
                                                    const SessionOptions& options);
 

@@ -1,5 +1,7 @@
 // Status and Result: how the library reports everything that input, disk, memory or the operating
-// system can cause. A Status says what was expected, what was found and where, in one sentence.
+// system can cause. A Status has a code, which says what kind of error it is and is all that a
+// caller needs to decide how to go on; the option or field that the error is about, where there is
+// one; and a sentence that says what was expected, what was found and where.
 //
 // Thread safety: values; distinct objects may be used from distinct threads.
 //
@@ -7,6 +9,7 @@
 #ifndef EBB_STATUS_H_
 #define EBB_STATUS_H_
 
+#include <concepts>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,55 +19,94 @@ namespace [[gnu::visibility("default")]] ebb {
 
 enum class StatusCode {
   kOk = 0,
-  kInvalidArgument,    // the caller's options or input are wrong; nothing was changed
-  kNotFound,           // a file or a name does not exist
-  kUnsupported,        // well-formed, but not something this build can run
-  kCorrupt,            // a file or a page does not hold what it should
-  kResourceExhausted,  // a cap (bytes, rows, context) is reached
-  kIo,                 // the operating system refused a read or a write
-  kCancelled,          // the caller asked to stop
-  kInternal,           // a fault of ebb's own
+  kInvalidArgument,   // the caller's options or input are wrong; nothing was changed
+  kNotFound,          // a file or a name does not exist
+  kUnsupported,       // well-formed, but not something this build can run
+  kCorrupt,           // a file or a page does not hold what it should
+  kContextFull,       // the context of a session has no room for these tokens
+  kT0Full,            // the cap of T0, or of a cache without tiers, is reached
+  kT1Full,            // the cap of T1 is reached
+  kOutOfMemory,       // the system or a device has no more memory, addresses or threads
+  kStorageFull,       // a disk or a session store has no more space
+  kQueueFull,         // the server's queue of requests is full
+  kDeadlineExceeded,  // the deadline of a request passed before its end
+  kIo,                // the operating system refused a read or a write
+  kCancelled,         // the caller asked to stop
+  kInternal,          // a fault of ebb's own
 };
 
 // "invalid argument", "not found", ... : the words that ToString() begins with.
 [[nodiscard]] std::string_view StatusCodeName(StatusCode code);
 
+// Returns whether a limit was reached: kContextFull, kT0Full, kT1Full, kOutOfMemory, kStorageFull
+// or kQueueFull. The same call succeeds once there is room.
+[[nodiscard]] bool IsLimit(StatusCode code);
+
 class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(StatusCode code, std::string field, std::string message)
+      : code_(code), field_(std::move(field)), message_(std::move(message)) {}
 
   [[nodiscard]] bool ok() const { return code_ == StatusCode::kOk; }
   [[nodiscard]] StatusCode code() const { return code_; }
+  // The option, request field or argument that the error is about, by its name in the interface
+  // that was called: "memory_bytes", "messages[0].role". Empty: none.
+  [[nodiscard]] const std::string& field() const { return field_; }
+  // The sentence, which does not repeat field().
   [[nodiscard]] const std::string& message() const { return message_; }
+  // "messages[0].role: expected ...": the field, if there is one, and the sentence.
+  [[nodiscard]] std::string Text() const;
+  // "invalid argument: messages[0].role: expected ...": the name of the code and Text().
   [[nodiscard]] std::string ToString() const;
+
+  // Returns the same error with "prefix: " before its sentence, such as the file that was read.
+  [[nodiscard]] Status WithPrefix(std::string_view prefix) const;
 
  private:
   StatusCode code_ = StatusCode::kOk;
+  std::string field_;
   std::string message_;
 };
 
 [[nodiscard]] inline Status OkStatus() { return {}; }
 [[nodiscard]] Status InvalidArgument(std::string message);
+[[nodiscard]] Status InvalidArgument(std::string field, std::string message);
 [[nodiscard]] Status NotFound(std::string message);
 [[nodiscard]] Status Unsupported(std::string message);
+[[nodiscard]] Status Unsupported(std::string field, std::string message);
 [[nodiscard]] Status Corrupt(std::string message);
-[[nodiscard]] Status ResourceExhausted(std::string message);
+[[nodiscard]] Status ContextFull(std::string message);
+[[nodiscard]] Status T0Full(std::string message);
+[[nodiscard]] Status T1Full(std::string message);
+[[nodiscard]] Status OutOfMemory(std::string message);
+[[nodiscard]] Status StorageFull(std::string message);
+[[nodiscard]] Status QueueFull(std::string message);
+[[nodiscard]] Status DeadlineExceeded(std::string message);
 [[nodiscard]] Status IoError(std::string message);
 [[nodiscard]] Status Cancelled(std::string message);
 [[nodiscard]] Status Internal(std::string message);
 
-// A T, or the Status that says why there is none.
-// REQUIRES for value access: ok(). Reading the value of a failed Result aborts (noexcept).
-template <typename T>
+// A T, or the error that says why there is none: a Status, or another E where a part of the program
+// reports more than a Status holds.
+// REQUIRES for access to the value: ok(); to error(): !ok(). Anything else aborts (noexcept).
+template <typename T, typename E = Status>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}         // NOLINT: implicit
-  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT: implicit
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit
+  Result(E error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit
 
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
-  [[nodiscard]] Status status() const& { return ok() ? Status() : std::get<1>(state_); }
-  [[nodiscard]] Status status() && { return ok() ? Status() : std::get<1>(std::move(state_)); }
+  [[nodiscard]] const E& error() const& noexcept { return std::get<1>(state_); }
+  [[nodiscard]] E&& error() && noexcept { return std::get<1>(std::move(state_)); }
+  // error(), or the OK status.
+  [[nodiscard]] Status status() const& requires std::same_as<E, Status> {
+    return ok() ? Status() : error();
+  }
+  [[nodiscard]] Status status() && requires std::same_as<E, Status> {
+    return ok() ? Status() : std::move(*this).error();
+  }
 
   T& operator*() & noexcept { return std::get<0>(state_); }
   const T& operator*() const& noexcept { return std::get<0>(state_); }
@@ -73,7 +115,7 @@ class [[nodiscard]] Result {
   const T* operator->() const noexcept { return &std::get<0>(state_); }
 
  private:
-  std::variant<T, Status> state_;
+  std::variant<T, E> state_;
 };
 
 }  // namespace ebb
@@ -87,11 +129,12 @@ class [[nodiscard]] Result {
 #define EBB_CONCAT_INNER_(a, b) a##b
 #define EBB_CONCAT_(a, b) EBB_CONCAT_INNER_(a, b)
 // EBB_ASSIGN_OR_RETURN(auto x, MakeX());
+// Leaves the enclosing function with the error of MakeX() when there is no x.
 #define EBB_ASSIGN_OR_RETURN(lhs, expr) \
   EBB_ASSIGN_OR_RETURN_IMPL_(EBB_CONCAT_(ebb_result_, __LINE__), lhs, expr)
 #define EBB_ASSIGN_OR_RETURN_IMPL_(tmp, lhs, expr) \
   auto tmp = (expr);                               \
-  if (!tmp.ok()) return tmp.status();              \
+  if (!tmp.ok()) return std::move(tmp).error();    \
   lhs = *std::move(tmp)
 
 #endif  // EBB_STATUS_H_

@@ -106,7 +106,7 @@ Status Answering::Open(Engine* engine) {
     BeginWriting(model, prompt);
   } else {
     answer_.finish_reason = FinishReasonName(FinishReason::kError);
-    answer_.error = read.message();
+    answer_.error = read.Text();
   }
   return OkStatus();
 }

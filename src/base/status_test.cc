@@ -28,7 +28,13 @@ TEST(Status, EveryErrorKeepsItsCodeAndBeginsWithItsName) {
       {NotFound, StatusCode::kNotFound, "not found: why"},
       {Unsupported, StatusCode::kUnsupported, "unsupported: why"},
       {Corrupt, StatusCode::kCorrupt, "corrupt: why"},
-      {ResourceExhausted, StatusCode::kResourceExhausted, "resource exhausted: why"},
+      {ContextFull, StatusCode::kContextFull, "context full: why"},
+      {T0Full, StatusCode::kT0Full, "T0 full: why"},
+      {T1Full, StatusCode::kT1Full, "T1 full: why"},
+      {OutOfMemory, StatusCode::kOutOfMemory, "out of memory: why"},
+      {StorageFull, StatusCode::kStorageFull, "storage full: why"},
+      {QueueFull, StatusCode::kQueueFull, "queue full: why"},
+      {DeadlineExceeded, StatusCode::kDeadlineExceeded, "deadline exceeded: why"},
       {IoError, StatusCode::kIo, "input/output error: why"},
       {Cancelled, StatusCode::kCancelled, "cancelled: why"},
       {Internal, StatusCode::kInternal, "internal error: why"},
@@ -38,7 +44,40 @@ TEST(Status, EveryErrorKeepsItsCodeAndBeginsWithItsName) {
     EXPECT_FALSE(status.ok());
     EXPECT_EQ(status.code(), c.code);
     EXPECT_EQ(status.message(), "why");
+    EXPECT_EQ(status.field(), "");
+    EXPECT_EQ(status.Text(), "why");
     EXPECT_EQ(status.ToString(), c.text);
+  }
+}
+
+TEST(Status, KeepsTheFieldApartFromTheSentence) {
+  for (const Status& status :
+       {InvalidArgument("top_p", "expected less"), Unsupported("top_p", "expected less"),
+        Status(StatusCode::kIo, "top_p", "expected less")}) {
+    EXPECT_EQ(status.field(), "top_p");
+    EXPECT_EQ(status.message(), "expected less");
+    EXPECT_EQ(status.Text(), "top_p: expected less");
+  }
+  EXPECT_EQ(InvalidArgument("top_p", "expected less").ToString(),
+            "invalid argument: top_p: expected less");
+}
+
+TEST(Status, APrefixKeepsCodeAndField) {
+  const Status status = Unsupported("tools", "none").WithPrefix("a.gguf");
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(status.field(), "tools");
+  EXPECT_EQ(status.message(), "a.gguf: none");
+}
+
+TEST(Status, LimitsAreThoseThatRoomWouldEnd) {
+  using enum StatusCode;
+  for (const StatusCode code :
+       {kContextFull, kT0Full, kT1Full, kOutOfMemory, kStorageFull, kQueueFull}) {
+    EXPECT_TRUE(IsLimit(code)) << StatusCodeName(code);
+  }
+  for (const StatusCode code : {kOk, kInvalidArgument, kNotFound, kUnsupported, kCorrupt,
+                                kDeadlineExceeded, kIo, kCancelled, kInternal}) {
+    EXPECT_FALSE(IsLimit(code)) << StatusCodeName(code);
   }
 }
 
@@ -75,6 +114,27 @@ TEST(Result, MacrosPassTheFirstErrorOn) {
   EXPECT_EQ(Quarter(6).status().message(), "odd");
   EXPECT_TRUE(CheckQuarter(8).ok());
   EXPECT_EQ(CheckQuarter(7).code(), StatusCode::kInvalidArgument);
+}
+
+struct Refusal {
+  int reason = 0;
+};
+
+Result<int, Refusal> Third(int x) {
+  if (x % 3 != 0) return Refusal{x % 3};
+  return x / 3;
+}
+
+Result<int, Refusal> Ninth(int x) {
+  EBB_ASSIGN_OR_RETURN(const int third, Third(x));
+  return Third(third);
+}
+
+TEST(Result, PassesErrorsOfAnotherTypeOn) {
+  EXPECT_EQ(*Ninth(18), 2);
+  ASSERT_FALSE(Ninth(7).ok());
+  EXPECT_EQ(Ninth(7).error().reason, 1);
+  EXPECT_EQ(Ninth(15).error().reason, 2);
 }
 
 TEST(Result, MovesValuesThatCannotBeCopied) {

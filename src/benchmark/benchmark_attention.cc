@@ -303,7 +303,7 @@ Result<AttentionBenchmark> BenchmarkAttention(const AttentionBenchmarkOptions& o
   }
 
   const BenchmarkBuffer buffer(kLimitBytes);
-  if (buffer.data() == nullptr) return ResourceExhausted("no memory for a buffer of 256 MiB");
+  if (buffer.data() == nullptr) return OutOfMemory("no memory for a buffer of 256 MiB");
   SpinBarrier barrier(threads);
   std::atomic<uint64_t> sink = 0;
   std::vector<double> limits, without, with, compressed, ratios;

@@ -104,8 +104,8 @@ Result<MemoryBenchmark> BenchmarkMemory(const MemoryBenchmarkOptions& options) {
                             .kernel = MemoryKernelName()};
   const BenchmarkBuffer buffer(options.bytes);
   if (buffer.data() == nullptr) {
-    return ResourceExhausted("no memory for a buffer of " + std::to_string(options.bytes) +
-                             " bytes to read");
+    return OutOfMemory("no memory for a buffer of " + std::to_string(options.bytes) +
+                       " bytes to read");
   }
   const std::span<std::byte> bytes(buffer.data(), buffer.size() / 128 * 128);
   SpinBarrier barrier(result.threads);

@@ -58,7 +58,7 @@ struct CpuBackend {
     cpu.pool.reset(ggml_threadpool_new(&params));
     cpu.backend.reset(ggml_backend_cpu_init());
     if (cpu.pool == nullptr || cpu.backend == nullptr) {
-      return ResourceExhausted(fmt::format("ggml could not start {} threads", threads));
+      return OutOfMemory(fmt::format("ggml could not start {} threads", threads));
     }
     ggml_backend_cpu_set_n_threads(cpu.backend.get(), threads);
     ggml_backend_cpu_set_threadpool(cpu.backend.get(), cpu.pool.get());
@@ -118,7 +118,7 @@ class Matrices {
     const size_t stride = (bytes_each_ + alignment - 1) / alignment * alignment;
     buffer_.reset(ggml_backend_buft_alloc_buffer(layout, count * stride));
     if (buffer_ == nullptr) {
-      return ResourceExhausted(fmt::format("no memory for {} bytes of weights", count * stride));
+      return OutOfMemory(fmt::format("no memory for {} bytes of weights", count * stride));
     }
     ggml_backend_buffer_set_usage(buffer_.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     AdviseHugePages(buffer_.get());
@@ -205,7 +205,7 @@ class ProductGraph {
   ggml_tensor* output_ = nullptr;
 };
 
-Status NoMemory() { return ResourceExhausted("no memory for the results of the products"); }
+Status NoMemory() { return OutOfMemory("no memory for the results of the products"); }
 
 // Results of one token, sampled, are the products of dequantized weights and activations up to the
 // rounding of activations to 8 bits.

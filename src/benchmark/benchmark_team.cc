@@ -44,8 +44,7 @@ Status RunTeam(int threads, const std::function<void(int thread)>& run) {
     }
   } catch (const std::system_error& error) {
     set_state(kGiveUp);
-    return ResourceExhausted("cannot start " + std::to_string(threads) +
-                             " threads: " + error.what());
+    return OutOfMemory("cannot start " + std::to_string(threads) + " threads: " + error.what());
   }
   set_state(kGo);
   run(0);

@@ -33,7 +33,7 @@ class SpinBarrier {
 [[nodiscard]] int ResolveThreads(int threads);
 
 // Runs `run(thread)` on `threads` threads, the caller's one being thread 0; returns when all have.
-// ResourceExhausted, and nothing was run, when the system has no more threads.
+// OutOfMemory, and nothing was run, when the system has no more threads.
 [[nodiscard]] Status RunTeam(int threads, const std::function<void(int thread)>& run);
 
 // Memory of its own for a measurement, in huge pages where the system gives them.

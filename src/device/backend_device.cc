@@ -48,7 +48,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
   EBB_RETURN_IF_ERROR(device->Call([&] {
     device->backend_.reset(ggml_backend_dev_init(found, nullptr));
     if (device->backend_ == nullptr) {
-      return ResourceExhausted(fmt::format("device {} does not start", device->name_));
+      return OutOfMemory(fmt::format("device {} does not start", device->name_));
     }
     // For tests: several would spin beside each other.
     if (device->is_host_) ggml_backend_cpu_set_n_threads(device->backend_.get(), 1);
@@ -78,7 +78,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
   // One extent more, so that the first can be aligned.
   void* const reserved = mmap(nullptr, (device->most_extents_ + 1) * kExtent, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (reserved == MAP_FAILED) return ResourceExhausted("no addresses for a device's memory");
+  if (reserved == MAP_FAILED) return OutOfMemory("no addresses for a device's memory");
   device->reserved_ = reserved;
   const auto at = reinterpret_cast<uintptr_t>(reserved);
   device->begin_ = reinterpret_cast<std::byte*>((at + kExtent - 1) / kExtent * kExtent);
@@ -147,19 +147,19 @@ Status BackendDevice::Resize(size_t num_extents) {
 Result<BackendDevice::Rows> BackendDevice::MakeRows(size_t num_extents) const {
   const auto num_rows = static_cast<int64_t>(num_extents * RowsOfExtent() + 1 + kRowsPerPage);
   if (num_rows > std::numeric_limits<int32_t>::max()) {
-    return ResourceExhausted("more rows than a device's lists can name");
+    return OutOfMemory("more rows than a device's lists can name");
   }
   Rows made;
   made.context.reset(
       ggml_init({.mem_size = 4 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-  if (made.context == nullptr) return ResourceExhausted("no memory for a tensor");
+  if (made.context == nullptr) return OutOfMemory("no memory for a tensor");
   made.tensor =
       ggml_new_tensor_2d(made.context.get(), GGML_TYPE_F16,
                          static_cast<int64_t>(row_bytes_ / sizeof(ggml_fp16_t)), num_rows);
   made.buffer.reset(ggml_backend_alloc_ctx_tensors(made.context.get(), backend_.get()));
   if (made.buffer == nullptr) {
-    return ResourceExhausted(fmt::format("device {} has no memory for {} bytes of rows", name_,
-                                         static_cast<uint64_t>(num_rows) * row_bytes_));
+    return OutOfMemory(fmt::format("device {} has no memory for {} bytes of rows", name_,
+                                   static_cast<uint64_t>(num_rows) * row_bytes_));
   }
   // What a step reads beyond visible rows is masked, but it must be numbers.
   ggml_backend_buffer_clear(made.buffer.get(), 0);
@@ -231,7 +231,7 @@ Status BackendDevice::TakeOver(const Rows& from, Rows to, size_t num_extents) {
     if (extent < 0) continue;
     std::unique_ptr<ggml_context, GgmlDeleter> views(ggml_init(
         {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-    if (views == nullptr) return ResourceExhausted("no memory for tensors");
+    if (views == nullptr) return OutOfMemory("no memory for tensors");
     const auto view = [&](ggml_tensor* of, int32_t place) {
       ggml_tensor* part = ggml_view_2d(views.get(), of, of->ne[0], rows_of_extent, of->nb[1],
                                        size_t(place) * rows_of_extent * of->nb[1]);
@@ -307,7 +307,7 @@ Result<std::byte*> BackendDevice::Allocate(MemoryKind kind, size_t num_bytes) {
   if (kind == MemoryKind::kPinned) return AllocatePinned(num_bytes);
   const size_t num = (num_bytes + kExtent - 1) / kExtent;
   if (num_taken_ + num > limit_extents_) {
-    return ResourceExhausted(
+    return OutOfMemory(
         fmt::format("device {}: all {} bytes for rows are taken", name_, limit_extents_ * kExtent));
   }
   if (num_taken_ + num > capacity()) {
@@ -326,7 +326,7 @@ Result<std::byte*> BackendDevice::Allocate(MemoryKind kind, size_t num_bytes) {
     }
     if (length++ == 0) first = extent;
   }
-  if (length < num) return ResourceExhausted("no addresses for a device's memory");
+  if (length < num) return OutOfMemory("no addresses for a device's memory");
   size_t place = 0;
   for (size_t i = 0; i < num; ++i) {
     while (extent_at_[place] >= 0) ++place;
@@ -460,7 +460,7 @@ Status BackendDevice::ReadRows(std::span<const std::byte* const> rows, size_t nu
 Status BackendDevice::ReadNumbers(std::span<const int32_t> numbers, std::byte* to) {
   const Status status =
       Call([&] { return transfers_->Read(rows_.tensor, numbers, spare_row(), to); });
-  if (status.code() != StatusCode::kResourceExhausted) return status;
+  if (status.code() != StatusCode::kOutOfMemory) return status;
   return Call([&] {
     for (const int32_t number : numbers) {
       ggml_backend_tensor_get(rows_.tensor, to, size_t(number) * row_bytes_, row_bytes_);
@@ -473,7 +473,7 @@ Status BackendDevice::ReadNumbers(std::span<const int32_t> numbers, std::byte* t
 Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, const std::byte* from) {
   const Status status =
       Call([&] { return transfers_->Write(rows_.tensor, numbers, unread_row(), from); });
-  if (status.code() != StatusCode::kResourceExhausted) return status;
+  if (status.code() != StatusCode::kOutOfMemory) return status;
   return Call([&] {
     for (const int32_t number : numbers) {
       ggml_backend_tensor_set(rows_.tensor, from, size_t(number) * row_bytes_, row_bytes_);
@@ -506,7 +506,7 @@ Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
     written.clear();
     if (from.empty()) return OkStatus();
     Status status = Call([&] { return transfers_->Copy(rows_.tensor, from, to, spare_row()); });
-    if (status.code() == StatusCode::kResourceExhausted) {
+    if (status.code() == StatusCode::kOutOfMemory) {
       std::vector<std::byte> rows_between(from.size() * row_bytes_);
       status = ReadNumbers(from, rows_between.data());
       if (status.ok()) status = WriteNumbers(to, rows_between.data());

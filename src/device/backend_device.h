@@ -7,7 +7,7 @@
 // steps the host reads, writes and copies rows by the graphs behind ReadRows(), WriteRows() and
 // CopyRows().
 //
-// Errors: ResourceExhausted where the backend has no memory, after which nothing has changed; what
+// Errors: OutOfMemory where the backend has no memory, after which nothing has changed; what
 // fails otherwise is an Internal error that says that the device was lost.
 #ifndef EBB_DEVICE_BACKEND_DEVICE_H_
 #define EBB_DEVICE_BACKEND_DEVICE_H_

@@ -124,7 +124,7 @@ TEST_P(BackendRows, StayWhereABufferGrowsInTheOnesPlace) {
   }
   expect_all();
   EXPECT_EQ(device->Allocate(MemoryKind::kDevice, kExtent).status().code(),
-            StatusCode::kResourceExhausted);
+            StatusCode::kOutOfMemory);
   const size_t full = device->buffer_bytes();
   EXPECT_LE(full, 13 * device->RowsOfExtent() * bytes + 2 * kExtent);
   while (extents.size() > 4) {
@@ -145,7 +145,7 @@ TEST(BackendDeviceTest, RefusesMoreThanItHas) {
     Write(device.get(), *extent, 128, i);
   }
   const auto more = device->Allocate(MemoryKind::kDevice, kExtent);
-  EXPECT_EQ(more.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(more.status().code(), StatusCode::kOutOfMemory);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(ReadRow(device.get(), extents[i], 128), Row(128, i));
   ExpectOk(device->Free(MemoryKind::kDevice, extents[1], kExtent));
   EXPECT_TRUE(device->Allocate(MemoryKind::kDevice, kExtent).ok());

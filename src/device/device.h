@@ -53,7 +53,7 @@ class Device {
   // worth a call.
   [[nodiscard]] bool IsClosed() const { return is_closed_; }
 
-  // Contents unspecified. ResourceExhausted when there is no more.
+  // Contents unspecified. OutOfMemory when there is no more.
   virtual Result<std::byte*> Allocate(MemoryKind kind, size_t num_bytes) = 0;
   // Gives back what Allocate() gave. An error keeps it.
   virtual Status Free(MemoryKind kind, std::byte* memory, size_t num_bytes) = 0;

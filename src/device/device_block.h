@@ -13,7 +13,7 @@ namespace ebb {
 class DeviceBlock {
  public:
   DeviceBlock() = default;  // empty
-  // At least `num_bytes`. ResourceExhausted when there is no more.
+  // At least `num_bytes`. OutOfMemory when there is no more.
   static Result<DeviceBlock> Allocate(Device* device, MemoryKind kind, size_t num_bytes) {
     const size_t size = (num_bytes + kDeviceMemoryStep - 1) / kDeviceMemoryStep * kDeviceMemoryStep;
     EBB_ASSIGN_OR_RETURN(std::byte* const data, device->Allocate(kind, size));

@@ -55,13 +55,13 @@ std::byte* MapAligned(size_t num_bytes) {
 
 Result<std::byte*> MapHostMemory(size_t num_bytes) {
   std::byte* memory = MapAligned(num_bytes);
-  if (memory == nullptr) return ResourceExhausted(std::generic_category().message(errno));
+  if (memory == nullptr) return OutOfMemory(std::generic_category().message(errno));
   return memory;
 }
 
 Status UnmapHostMemory(std::byte* memory, size_t num_bytes) {
   if (Unmap(memory, num_bytes)) return OkStatus();
-  return ResourceExhausted(std::generic_category().message(errno));
+  return OutOfMemory(std::generic_category().message(errno));
 }
 
 }  // namespace ebb

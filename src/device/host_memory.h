@@ -8,7 +8,7 @@
 
 namespace ebb {
 
-// Zeros, aligned to kDeviceMemoryStep. ResourceExhausted, with the system's reason alone, when it
+// Zeros, aligned to kDeviceMemoryStep. OutOfMemory, with the system's reason alone, when it
 // has no more.
 [[nodiscard]] Result<std::byte*> MapHostMemory(size_t num_bytes);
 [[nodiscard]] Status UnmapHostMemory(std::byte* memory, size_t num_bytes);

@@ -53,7 +53,7 @@ Result<RowTransfers::Graph> RowTransfers::Begin() {
       {.mem_size = kTensors * ggml_tensor_overhead() + ggml_graph_overhead_custom(kTensors, false),
        .mem_buffer = nullptr,
        .no_alloc = true}));
-  if (made.context == nullptr) return ResourceExhausted("no memory for a graph");
+  if (made.context == nullptr) return OutOfMemory("no memory for a graph");
   made.graph = ggml_new_graph_custom(made.context.get(), kTensors, false);
   return made;
 }
@@ -64,7 +64,7 @@ Status RowTransfers::Allocate(const Graph& graph, ggml_tensor* result) {
   ggml_gallocr_t buffers = buffers_.release();
   if (buffers == nullptr) {
     buffers = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend_));
-    if (buffers == nullptr) return ResourceExhausted("no memory for a graph");
+    if (buffers == nullptr) return OutOfMemory("no memory for a graph");
   }
   // What it has is enlarged where this graph needs more. Where that throws, nobody may look at it.
   const bool allocated =
@@ -72,7 +72,7 @@ Status RowTransfers::Allocate(const Graph& graph, ggml_tensor* result) {
   buffers_.reset(buffers);
   if (allocated) return OkStatus();
   Release();
-  return ResourceExhausted("the device has no memory for rows on their way");
+  return OutOfMemory("the device has no memory for rows on their way");
 }
 
 void RowTransfers::Set(ggml_tensor* list, std::span<const int32_t> numbers, int32_t padding) {

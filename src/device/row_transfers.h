@@ -29,7 +29,7 @@ class RowTransfers {
   explicit RowTransfers(ggml_backend_t backend) : backend_(backend) {}
 
   // Graphs are of few sizes: what is missing reads and copies the row `spare`, which holds numbers
-  // whenever it is read, and writes the row `unread`. Errors: ResourceExhausted where the device
+  // whenever it is read, and writes the row `unread`. Errors: OutOfMemory where the device
   // has no memory, after which nothing has changed; Internal, and whatever ggml throws, where it
   // failed.
   Status Read(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare, std::byte* to);

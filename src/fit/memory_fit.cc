@@ -241,11 +241,11 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     bytes.t0 = std::min(bytes.t0, tiers.t0_cap_bytes / kExtentBytes * kExtentBytes);
   }
   if (request.kv_cap_bytes > 0 && request.tiers.has_value()) {
-    return ResourceExhausted("a cap on the cache goes without tiers, which take caps of their own");
+    return OutOfMemory("a cap on the cache goes without tiers, which take caps of their own");
   }
   if (request.kv_cap_bytes > 0 && bytes.t0 > request.kv_cap_bytes) {
-    return ResourceExhausted(fmt::format("the cap on the cache is {} bytes, and T0 takes {}",
-                                         request.kv_cap_bytes, bytes.t0));
+    return T0Full(fmt::format("the cap on the cache is {} bytes, and T0 takes {}",
+                              request.kv_cap_bytes, bytes.t0));
   }
   const bool file = tiers.t1 == T1Place::kFile;
   if (file) {

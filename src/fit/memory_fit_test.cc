@@ -212,7 +212,7 @@ TEST(MemoryFit, CapsThatHoldTooLittleAreRefusedWithTheFigures) {
       SmolLm2(),
       {.context = 8000, .tiers = TierSpec{.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kNone}});
   ASSERT_FALSE(bytes.ok());
-  EXPECT_EQ(bytes.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(bytes.status().code(), StatusCode::kT0Full);
   EXPECT_THAT(bytes.status().message(), HasSubstr("T0 holds 576 rows"));
 }
 

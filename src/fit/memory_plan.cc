@@ -63,10 +63,13 @@ Granularity GranularityOf(std::string_view policy) {
 Status CheckOptions(const SessionOptions& session) {
   if (session.lossless.has_value()) {
     return InvalidArgument(
-        "memory_bytes: what a lossless session keeps beside T0 is not known; cap T0 and T1");
+        "memory_bytes",
+        "the memory of a lossless session beyond T0 cannot be computed; cap T0 and T1");
   }
   if (session.policy.budget.unit != Budget::Unit::kNone) {
-    return InvalidArgument("memory_bytes: policy.budget says too how much stays; give one of them");
+    return InvalidArgument("memory_bytes",
+                           "cannot be combined with a policy budget, which also limits the "
+                           "rows that are kept; give one of them");
   }
   return OkStatus();
 }

@@ -74,17 +74,16 @@ FitSetting EvictSetting(int percent) {
 
 Status CheckFit(const FitBytes& bytes, const FitLimits& limits) {
   if (bytes.Memory() > limits.memory_bytes) {
-    return ResourceExhausted(fmt::format("it takes {} bytes of memory, and there are {}",
-                                         bytes.Memory(), limits.memory_bytes));
+    return OutOfMemory(fmt::format("it takes {} bytes of memory, and there are {}", bytes.Memory(),
+                                   limits.memory_bytes));
   }
   if (bytes.DeviceMemory() > limits.device_bytes) {
-    return ResourceExhausted(
-        fmt::format("it takes {} bytes of the device's memory, and there are {}",
-                    bytes.DeviceMemory(), limits.device_bytes));
+    return OutOfMemory(fmt::format("it takes {} bytes of the device's memory, and there are {}",
+                                   bytes.DeviceMemory(), limits.device_bytes));
   }
   if (bytes.t1_disk > limits.disk_bytes) {
-    return ResourceExhausted(fmt::format("T1 takes {} bytes on the disk, and there are {}",
-                                         bytes.t1_disk, limits.disk_bytes));
+    return StorageFull(fmt::format("T1 takes {} bytes on the disk, and there are {}", bytes.t1_disk,
+                                   limits.disk_bytes));
   }
   return OkStatus();
 }
@@ -174,13 +173,13 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
   if (least == kNone && !refused.ok()) return refused;
   constexpr uint64_t kMiB = 1 << 20;
   if (request.on_device) {
-    return ResourceExhausted(fmt::format(
+    return OutOfMemory(fmt::format(
         "no setting of the tiers fits {} tokens into {} of the device's memory and {} of "
         "the host's; the smallest takes {} MiB of the device's, {} of them weights",
         request.context, SizeText(limits.device_bytes), SizeText(limits.memory_bytes),
         least / kMiB + 1, model.weight_bytes / kMiB));
   }
-  return ResourceExhausted(
+  return OutOfMemory(
       fmt::format("no setting of the tiers fits {} tokens into {}; the smallest takes {} MiB, "
                   "{} of them before any row",
                   request.context, SizeText(limits.memory_bytes), least / kMiB + 1,

@@ -139,7 +139,7 @@ ChatMessage DecodeMessage(StateReader* from) {
 Status CheckPromptBytes(const Model& model, size_t bytes, size_t kept, int context) {
   const size_t least = kept + model.LeastTokens(bytes);
   if (context == 0 || least < static_cast<size_t>(context)) return OkStatus();
-  return ResourceExhausted(fmt::format(
+  return ContextFull(fmt::format(
       "the prompt has {} bytes, so at least {} tokens (none has more than {} bytes){}, which "
       "exceeds the available context size of {} tokens",
       bytes, least - kept, model.longest_token_bytes(),

@@ -425,17 +425,18 @@ TEST(ConversationBytes, WhatIsNoConversationIsRefused) {
 }
 
 TEST(PromptFailed, SaysWhichLimitEndedIt) {
-  const auto engine = EngineOf(Thinker());
-  const auto session = OpenIn(engine, {.context = 64});
-  const auto reason = [&](const Status& error, size_t num_tokens) {
-    const GenerateResult result = PromptFailed(error, num_tokens, *session);
+  const auto reason = [](const Status& error) {
+    const GenerateResult result = PromptFailed(error);
     EXPECT_EQ(result.error.message(), error.message());
     return result.finish_reason;
   };
-  EXPECT_EQ(reason(ResourceExhausted("full"), 64), FinishReason::kCap);
-  EXPECT_EQ(reason(ResourceExhausted("full"), 65), FinishReason::kContext);
-  EXPECT_EQ(reason(Cancelled("stop"), 65), FinishReason::kCancelled);
-  EXPECT_EQ(reason(IoError("disk"), 65), FinishReason::kError);
+  EXPECT_EQ(reason(ContextFull("full")), FinishReason::kContext);
+  EXPECT_EQ(reason(T0Full("full")), FinishReason::kCap);
+  EXPECT_EQ(reason(T1Full("full")), FinishReason::kCap);
+  EXPECT_EQ(reason(OutOfMemory("full")), FinishReason::kCap);
+  EXPECT_EQ(reason(StorageFull("full")), FinishReason::kCap);
+  EXPECT_EQ(reason(Cancelled("stop")), FinishReason::kCancelled);
+  EXPECT_EQ(reason(IoError("disk")), FinishReason::kError);
 }
 
 struct Told {
@@ -478,14 +479,14 @@ TEST(PromptBytes, OfMoreThanTheContextHasRoomForAreRefusedWithoutTokenizing) {
   const ChatMessage message = {"user", std::string(12'000, 'a')};
   constexpr int kContext = 1000;
   const Status chat = BeginTurn(model, {}, {&message, 1}, kContext).status();
-  EXPECT_EQ(chat.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(chat.code(), StatusCode::kOutOfMemory);
   EXPECT_EQ(
       chat.message(),
       "the prompt has 12014 bytes, so at least 1002 tokens (none has more than 12 bytes), which "
       "exceeds the available context size of 1000 tokens");
   const Conversation text = {.kind = Kind::kText};
   EXPECT_EQ(BeginTextTurn(model, text, message.content, {}, kContext).status().code(),
-            StatusCode::kResourceExhausted);
+            StatusCode::kOutOfMemory);
   EXPECT_TRUE(BeginTextTurn(model, text, message.content, {}, kContext + 1).ok());
   EXPECT_TRUE(BeginTurn(model, {}, {&message, 1}).ok());
   EXPECT_NE(CheckPromptBytes(model, 24, /*kept=*/998, kContext)

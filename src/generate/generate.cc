@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "src/generate/token_choice.h"
-#include "src/session/session_impl.h"
 
 namespace ebb {
 namespace {
@@ -19,6 +18,12 @@ using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+FinishReason ReasonOf(const Status& error) {
+  if (error.code() == StatusCode::kCancelled) return FinishReason::kCancelled;
+  if (error.code() == StatusCode::kContextFull) return FinishReason::kContext;
+  return IsLimit(error.code()) ? FinishReason::kCap : FinishReason::kError;
 }
 
 }  // namespace
@@ -131,16 +136,7 @@ void Generation::Impl::Heed(TextStream::State state) {
 
 void Generation::Impl::EndOn(const Status& error) {
   result.error = error;
-  switch (error.code()) {
-    case StatusCode::kCancelled:
-      return EndBecause(FinishReason::kCancelled);
-    case StatusCode::kResourceExhausted: {
-      const bool context_full = !Insides::SequenceOf(session).HasRoom(1);
-      return EndBecause(context_full ? FinishReason::kContext : FinishReason::kCap);
-    }
-    default:
-      return EndBecause(FinishReason::kError);
-  }
+  EndBecause(ReasonOf(error));
 }
 
 Generation::Generation(Session* session, Sampler* sampler, GenerateOptions options)
@@ -257,14 +253,8 @@ std::string_view FinishReasonName(FinishReason reason) {
   return "";
 }
 
-GenerateResult PromptFailed(const Status& error, size_t num_tokens, const Session& session) {
-  GenerateResult result = {.finish_reason = FinishReason::kError, .error = error};
-  if (error.code() == StatusCode::kCancelled) result.finish_reason = FinishReason::kCancelled;
-  if (error.code() == StatusCode::kResourceExhausted) {
-    const bool is_too_long = num_tokens > static_cast<size_t>(session.context());
-    result.finish_reason = is_too_long ? FinishReason::kContext : FinishReason::kCap;
-  }
-  return result;
+GenerateResult PromptFailed(const Status& error) {
+  return {.finish_reason = ReasonOf(error), .error = error};
 }
 
 std::string ShownText(const Model& model, Token token, std::string_view thinking_start,

@@ -30,7 +30,7 @@ Status FileReplacement::Error(const char* what, const std::string& name, int err
   std::string message =
       fmt::format("cannot {} {}: {}", what, name, std::generic_category().message(error));
   if (error == ENOENT || error == ENOTDIR) return NotFound(std::move(message));
-  return MeansNoSpace(error) ? ResourceExhausted(std::move(message)) : IoError(std::move(message));
+  return MeansNoSpace(error) ? StorageFull(std::move(message)) : IoError(std::move(message));
 }
 
 Result<std::unique_ptr<FileReplacement>> FileReplacement::Create(const std::string& path,

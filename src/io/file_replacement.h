@@ -22,7 +22,7 @@ class FileReplacement {
  public:
   // A link is followed: the file that it names, which may not be there yet, is replaced. A new file
   // is its owner's alone; one that replaces another has that one's permissions.
-  // Errors: InvalidArgument (not a regular file), NotFound (no such folder), ResourceExhausted (the
+  // Errors: InvalidArgument (not a regular file), NotFound (no such folder), StorageFull (the
   // disk is full), IoError, which is also for a PATH.part that another process is writing.
   static Result<std::unique_ptr<FileReplacement>> Create(const std::string& path,
                                                          FaultHook faults = {});

@@ -134,8 +134,8 @@ TEST_F(FileReplacementTest, EveryFailureBeforeTheRenameLeavesTheOldFile) {
     int error;
     StatusCode code;
   } cases[] = {{DiskCall::kOpen, EACCES, StatusCode::kIo},
-               {DiskCall::kOpen, ENOSPC, StatusCode::kResourceExhausted},
-               {DiskCall::kWrite, ENOSPC, StatusCode::kResourceExhausted},
+               {DiskCall::kOpen, ENOSPC, StatusCode::kStorageFull},
+               {DiskCall::kWrite, ENOSPC, StatusCode::kStorageFull},
                {DiskCall::kWrite, EIO, StatusCode::kIo},
                {DiskCall::kSync, EIO, StatusCode::kIo},
                {DiskCall::kRename, EROFS, StatusCode::kIo}};
@@ -156,7 +156,7 @@ TEST_F(FileReplacementTest, SpaceThatEndsInTheMiddleLeavesTheOldFile) {
   const Status status = Replace(path_, std::string(5 << 20, 'n'), [&](const auto& request) {
     return DiskFault{.error = request.call == DiskCall::kWrite && ++writes == 3 ? ENOSPC : 0};
   });
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kStorageFull);
   EXPECT_EQ(Content(path_), "old");
 }
 

@@ -18,8 +18,8 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 Result<IoMemory> IoMemory::Map(size_t num_bytes) {
   if (num_bytes == 0) return IoMemory();
   const auto refused = [num_bytes](int error) {
-    return ResourceExhausted(fmt::format("no memory for {} bytes to read into: {}", num_bytes,
-                                         std::generic_category().message(error)));
+    return OutOfMemory(fmt::format("no memory for {} bytes to read into: {}", num_bytes,
+                                   std::generic_category().message(error)));
   };
   if (num_bytes > SIZE_MAX / 4) return refused(ENOMEM);
   const size_t size = (num_bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;

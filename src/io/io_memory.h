@@ -17,7 +17,7 @@ namespace ebb {
 class IoMemory {
  public:
   IoMemory() = default;  // empty
-  // Zeros, aligned to 2 MiB, at least `num_bytes` of them (rounded up to 2 MiB). ResourceExhausted
+  // Zeros, aligned to 2 MiB, at least `num_bytes` of them (rounded up to 2 MiB). OutOfMemory
   // when the system has no more.
   static Result<IoMemory> Map(size_t num_bytes);
   IoMemory(IoMemory&& other) noexcept;

@@ -37,7 +37,7 @@ TEST(IoMemoryTest, WhatTheSystemDoesNotHaveIsRefused) {
   for (const size_t num_bytes : {SIZE_MAX, SIZE_MAX / 8}) {
     const auto memory = IoMemory::Map(num_bytes);
     ASSERT_FALSE(memory.ok());
-    EXPECT_EQ(memory.status().code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(memory.status().code(), StatusCode::kOutOfMemory);
     EXPECT_THAT(memory.status().message(), HasSubstr("Cannot allocate memory"));
   }
 }

@@ -122,8 +122,8 @@ Result<std::unique_ptr<IoQueue>> MakeThreadQueue(int fd, int depth, int num_thre
   try {
     return std::unique_ptr<IoQueue>(std::make_unique<ThreadQueue>(fd, depth, num_threads));
   } catch (const std::system_error& error) {
-    return ResourceExhausted(fmt::format("cannot start {} threads that wait for the disk: {}",
-                                         num_threads, error.code().message()));
+    return OutOfMemory(fmt::format("cannot start {} threads that wait for the disk: {}",
+                                   num_threads, error.code().message()));
   }
 }
 

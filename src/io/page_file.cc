@@ -114,7 +114,7 @@ struct PageFile::Impl {
         throw;
       }
     } catch (const std::bad_alloc&) {
-      return ResourceExhausted(fmt::format("no memory to start {} pages", ios.size()));
+      return OutOfMemory(fmt::format("no memory to start {} pages", ios.size()));
     }
     last_id = id;
     waiting.back() = batch;
@@ -207,7 +207,7 @@ struct PageFile::Impl {
   }
 
   Status Exhausted(size_t num_pages, size_t num_new) const {
-    return ResourceExhausted(fmt::format(
+    return T1Full(fmt::format(
         "{} more pages of {} bytes need {} more bytes of disk, but {} of the page file's cap of {} "
         "bytes are in use",
         num_pages, options.page_bytes, num_new * segment_bytes(),
@@ -283,7 +283,7 @@ Status PageFile::Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pa
   Impl& f = *impl_;
   std::vector<uint32_t> wanted;
   const auto no_memory = [&] {
-    return ResourceExhausted(fmt::format("no memory for the records of {} pages", num_pages));
+    return OutOfMemory(fmt::format("no memory for the records of {} pages", num_pages));
   };
   // Page numbers end with 32 bits, far past any disk that this could be asked for.
   if (num_pages > UINT32_MAX - f.pages.size() - kPagesPerSegment) return no_memory();

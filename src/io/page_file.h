@@ -75,7 +75,7 @@ class PageFile {
   PageFile& operator=(const PageFile&) = delete;
 
   // Appends `num_pages` pages of the layer to *pages, the file's lowest holes first. Disk space is
-  // taken here. ResourceExhausted, and nothing changed, when the cap or the disk is reached.
+  // taken here. T1Full (the cap) or StorageFull (the disk), and nothing changed.
   // REQUIRES: layer >= 0.
   Status Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pages);
   // One holder more: the page needs as many calls of Free().
@@ -89,14 +89,14 @@ class PageFile {
   void Free(uint32_t page) { Free({&page, 1}); }
 
   // Errors: InvalidArgument (memory not aligned, a page that is not owned, under way, or, to read,
-  // never written; twice the same page to write) and ResourceExhausted (no memory), both with
+  // never written; twice the same page to write) and OutOfMemory, both with
   // nothing started. Wait() returns the errors of the disk.
   Result<Ticket> StartRead(std::span<const PageIo> pages);
   Result<Ticket> StartWrite(std::span<const PageIo> pages);
   // Whether Wait() would not sleep. Never sleeps itself.
   [[nodiscard]] bool Done(Ticket ticket);
   // Sleeps until the whole batch has ended; once for each ticket. Errors: IoError (the system's
-  // error and the place), ResourceExhausted (no space), Corrupt (a page with other bytes than were
+  // error and the place), StorageFull, Corrupt (a page with other bytes than were
   // written). After a failed read the memory's contents, after a failed write the pages', are
   // unspecified.
   Status Wait(Ticket ticket);

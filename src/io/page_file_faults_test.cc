@@ -67,7 +67,7 @@ TEST_P(PageFileFaultsTest, AFullDiskIsSaidByAllocateAndChangesNothing) {
   };
   std::vector<uint32_t> pages;
   const Status status = file->Allocate(0, 4 + 3 * 64, &pages);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kStorageFull);
   EXPECT_THAT(status.message(), HasSubstr("cannot reserve 1048576 bytes at offset 3145728"));
   EXPECT_THAT(status.message(), HasSubstr("No space left on device"));
   EXPECT_TRUE(pages.empty());
@@ -194,7 +194,7 @@ TEST_P(PageFileFaultsTest, AWriteThatFailsLeavesItsPagesWithoutContents) {
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 2);
   const PageMemory memory(2, kTestPageBytes);
   for (const auto& [error, code] :
-       {std::pair(EIO, StatusCode::kIo), std::pair(ENOSPC, StatusCode::kResourceExhausted)}) {
+       {std::pair(EIO, StatusCode::kIo), std::pair(ENOSPC, StatusCode::kStorageFull)}) {
     ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
     ASSERT_TRUE(ReadNow(file.get(), Requests(pages, memory)).ok());
     Fail(DiskCall::kWrite, error);
@@ -296,7 +296,7 @@ TEST_P(PageFileFaultsTest, CreateSaysWhatTheFileSystemRefuses) {
   };
   EXPECT_EQ(error(DiskCall::kOpen, EACCES).code(), StatusCode::kIo);
   EXPECT_EQ(error(DiskCall::kOpen, EINVAL).code(), StatusCode::kUnsupported);
-  EXPECT_EQ(error(DiskCall::kOpen, ENOSPC).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(error(DiskCall::kOpen, ENOSPC).code(), StatusCode::kStorageFull);
   EXPECT_THAT(error(DiskCall::kOpen, EINVAL).message(), HasSubstr("direct I/O"));
   EXPECT_EQ(error(DiskCall::kReserve, EOPNOTSUPP).code(), StatusCode::kUnsupported);
   EXPECT_THAT(error(DiskCall::kProbe, EIO).message(), HasSubstr("cannot try out 4096 bytes"));

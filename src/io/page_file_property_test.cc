@@ -100,7 +100,7 @@ class RandomUse {
     ASSERT_EQ(status.ok(), num_pages <= num_available) << status.ToString();
     if (!status.ok()) {
       ++num_refused_;
-      ASSERT_EQ(status.code(), StatusCode::kResourceExhausted);
+      ASSERT_EQ(status.code(), StatusCode::kT1Full);
       return;
     }
     ASSERT_EQ(pages.size(), num_pages);

@@ -123,7 +123,7 @@ TEST_F(PageFileSpaceTest, TheCapIsHardAndReachingItChangesNothing) {
   AllocateNow(file.get(), 1, 1);
   std::vector<uint32_t> pages;
   const Status status = file->Allocate(0, 5, &pages);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT1Full);
   EXPECT_THAT(status.message(),
               HasSubstr("5 more pages of 8192 bytes need 524288 more bytes of disk, but 1048576 of "
                         "the page file's cap of 1572863 bytes are in use"));
@@ -131,7 +131,7 @@ TEST_F(PageFileSpaceTest, TheCapIsHardAndReachingItChangesNothing) {
   EXPECT_EQ(file->stats().num_pages, 61u);
   EXPECT_LT(file->DiskBytes(), 3 * kMediumSegmentBytes);
   EXPECT_EQ(AllocateNow(file.get(), 0, 4), Range(60, 64));
-  EXPECT_EQ(file->Allocate(2, SIZE_MAX - 10, &pages).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(file->Allocate(2, SIZE_MAX - 10, &pages).code(), StatusCode::kT1Full);
 }
 
 }  // namespace

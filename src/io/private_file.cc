@@ -15,7 +15,15 @@
 namespace ebb {
 namespace {
 
+constexpr const char* kFolder = "tiers.t1_path";  // the option that errors of opening are about
+
 bool MeansNoSpace(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
+StatusCode CodeOfOpening(int error) {
+  if (error == ENOENT || error == ENOTDIR) return StatusCode::kNotFound;
+  if (error == EINVAL) return StatusCode::kUnsupported;
+  return MeansNoSpace(error) ? StatusCode::kStorageFull : StatusCode::kIo;
+}
 
 // A file system (or a kernel) that does not know O_TMPFILE.
 bool MeansNoUnnamedFiles(int error) { return error == EOPNOTSUPP || error == EISDIR; }
@@ -77,10 +85,12 @@ Result<std::unique_ptr<PrivateFile>> PrivateFile::Create(const PrivateFileOption
   EBB_RETURN_IF_ERROR(file->Open(options.buffering));
   EBB_RETURN_IF_ERROR(file->Probe());
   if (!file->direct_ && options.buffering == Buffering::kDirectOnly) {
-    return Unsupported(fmt::format(
-        "the file system of {} has no direct I/O: pages read from it would stay in memory; name "
-        "another folder by TMPDIR or tiers.t1_path",
-        file->folder_));
+    return Unsupported(
+        kFolder,
+        fmt::format(
+            "the file system of {} has no direct I/O, so pages read from it would stay in memory; "
+            "choose another folder, or set TMPDIR",
+            file->folder_));
   }
   return file;
 }
@@ -97,12 +107,11 @@ Status PrivateFile::Open(Buffering buffering) {
   if (fd_ < 0 && errno == EINVAL && buffering == Buffering::kAllow) open_with(0);
   if (fd_ >= 0) return OkStatus();
   const int error = errno;
-  std::string message = fmt::format(
-      "cannot make a file for pages in {}: {}; name another folder by TMPDIR or tiers.t1_path",
-      folder_, std::generic_category().message(error));
-  if (error == ENOENT || error == ENOTDIR) return NotFound(std::move(message));
-  if (error == EINVAL) return Unsupported(message + " (direct I/O)");
-  return MeansNoSpace(error) ? ResourceExhausted(std::move(message)) : IoError(std::move(message));
+  std::string message =
+      fmt::format("cannot make a file for pages in {}: {}; choose another folder, or set TMPDIR",
+                  folder_, std::generic_category().message(error));
+  if (error == EINVAL) message += " (direct I/O)";
+  return {CodeOfOpening(error), kFolder, std::move(message)};
 }
 
 Status PrivateFile::Probe() {
@@ -155,7 +164,7 @@ Status PrivateFile::Error(const char* what, uint64_t offset, size_t num_bytes, i
   std::string message =
       fmt::format("cannot {} {} bytes at offset {} of the page file in {}: {}", what, num_bytes,
                   offset, folder_, std::generic_category().message(error));
-  if (MeansNoSpace(error)) return ResourceExhausted(std::move(message));
+  if (MeansNoSpace(error)) return StorageFull(std::move(message));
   return error == EOPNOTSUPP ? Unsupported(std::move(message)) : IoError(std::move(message));
 }
 

@@ -36,7 +36,7 @@ struct PrivateFileOptions {
 
 class PrivateFile {
  public:
-  // Errors: NotFound (no such folder), Unsupported (no direct I/O, no fallocate), ResourceExhausted
+  // Errors: NotFound (no such folder), Unsupported (no direct I/O, no fallocate), StorageFull
   // (the disk is full), IoError.
   static Result<std::unique_ptr<PrivateFile>> Create(const PrivateFileOptions& options);
   ~PrivateFile();
@@ -48,7 +48,7 @@ class PrivateFile {
   [[nodiscard]] const std::string& folder() const { return folder_; }
 
   // Takes space on the disk for the range, so that a write into it does not run out of space.
-  // ResourceExhausted when there is none; what was taken of the range is given back then.
+  // StorageFull when there is none; what was taken of the range is given back then.
   Status Reserve(uint64_t offset, size_t num_bytes);
   // Gives the space of the range back to the disk. File systems may wait here until the requests
   // that are under way end.

@@ -11,7 +11,7 @@ class CacheHealth {
   // Returns the reason why rows were lost, which ends the sequence; OK while none was.
   [[nodiscard]] Status Check() const {
     if (is_consistent_) return lost_;
-    return Lost(ResourceExhausted("memory ran out while rows moved"));
+    return Lost(OutOfMemory("memory ran out while rows moved"));
   }
   // Tables and pages agree.
   [[nodiscard]] bool is_consistent() const { return is_consistent_; }

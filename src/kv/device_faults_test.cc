@@ -79,8 +79,8 @@ TEST_F(DeviceFaultsTest, WithoutMemoryForAStepTheNextOneIsRight) {
   auto other = std::make_unique<TieredSequence>(tiers_, Granularity::kToken, 2);
   Status status;
   while (status.ok()) status = other->Append(1'000);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
-  EXPECT_EQ(StageAndRelease(sequence_->cache()).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory) << status.ToString();
+  EXPECT_EQ(StageAndRelease(sequence_->cache()).code(), StatusCode::kOutOfMemory);
   other.reset();
   sequence_->ExpectBytes();
 }

@@ -136,7 +136,7 @@ TEST(MemoryTest, TablesThatTheSystemRefusesAreAnErrorAndChangeNothing) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
   const Status status = cache.Append(10, 16 << 20);  // 64 MiB of rows, 160 MiB of tables
   ASSERT_EQ(setrlimit(RLIMIT_AS, &old_limit), 0);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
   EXPECT_THAT(status.message(), ::testing::HasSubstr("no memory for the token tables"));
   EXPECT_EQ((*arena)->stats().reserved_bytes, kExtentBytes);
   EXPECT_EQ((*arena)->stats().num_pages, 1u);

@@ -70,7 +70,7 @@ class ReservedPages {
  public:
   explicit ReservedPages(PageMap* map);
   // Makes sure that so many pages can be taken, those reserved earlier among them. Errors, after
-  // which End() is to come: ResourceExhausted, IoError.
+  // which End() is to come: T0Full, T1Full, OutOfMemory, IoError.
   Status Reserve(const PageCounts& counts);
   Status ReserveT0(size_t num_pages);
   // Takes pages that joined the full, or the compressed, table for all streams of the table.

@@ -103,7 +103,7 @@ Status CacheFork::Run() {
     status = Reserve(&reserved);
     if (status.ok()) status = ShareOrCopy(&reserved);
   } catch (const std::bad_alloc&) {
-    status = ResourceExhausted("no memory to fork a sequence");
+    status = OutOfMemory("no memory to fork a sequence");
   }
   reserved.End();
   return status;
@@ -127,7 +127,7 @@ Status CopySharedT0Pages(const CacheLayout& layout, const RowStores& stores,
       });
     }
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("no memory to copy pages that other sequences hold too");
+    return OutOfMemory("no memory to copy pages that other sequences hold too");
   }
   ReservedPages reserved(&cache.pages);
   EBB_RETURN_IF_ERROR(reserved.ReserveT0(copied.size()));

@@ -29,8 +29,8 @@ class CacheFork {
             Position end)
       : layout_(layout), from_(from), to_(to), rows_(rows), end_(end) {}
 
-  // Errors, after which the new cache is only good for being destroyed: ResourceExhausted, those of
-  // a file.
+  // Errors, after which the new cache is only good for being destroyed: T0Full, T1Full,
+  // OutOfMemory, those of a file.
   Status Run();
 
  private:
@@ -50,7 +50,7 @@ class CacheFork {
 };
 
 // Copies the pages of T0 that other caches hold too, so that the contents of rows may change.
-// ResourceExhausted, and nothing changed, when T0 has no room.
+// T0Full, and nothing changed, when T0 has no room.
 [[nodiscard]] Status CopySharedT0Pages(const CacheLayout& layout, const RowStores& stores,
                                        const CachePages& cache);
 

@@ -370,7 +370,7 @@ Status RowMover::Move(std::span<const GroupMoves> wanted) {
     if (plans.empty()) return OkStatus();
     status = Reserve(plans, &reserved);
   } catch (const std::bad_alloc&) {
-    status = ResourceExhausted("no memory to plan where rows go");
+    status = OutOfMemory("no memory to plan where rows go");
   }
   try {
     if (status.ok()) status = CarryOut(plans, &reserved);

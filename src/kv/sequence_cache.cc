@@ -59,8 +59,7 @@ Status SequenceCache::Append(Position first, int num_tokens) {
     }
   } catch (const std::bad_alloc&) {
     reserved.End();
-    return ResourceExhausted(
-        fmt::format("no memory for the token tables of {} more tokens", num_tokens));
+    return OutOfMemory(fmt::format("no memory for the token tables of {} more tokens", num_tokens));
   }
   for (const auto& table : c.tables.all()) {
     c.added.clear();

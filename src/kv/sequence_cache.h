@@ -86,14 +86,14 @@ class SequenceCache {
   SequenceCache& operator=(const SequenceCache&) = delete;
 
   // Adds `num_tokens` rows at positions first..first+num_tokens-1 to every group; their contents
-  // are unspecified until written. Errors, after which nothing has changed: ResourceExhausted (T0
-  // has no room; no memory for the tables), InvalidArgument (`first` is not greater than every
+  // are unspecified until written. Errors, after which nothing has changed: T0Full;
+  // OutOfMemory, InvalidArgument (`first` is not greater than every
   // visible position), that of CheckWhole() once rows were lost, that of T1's file where earlier
   // moves cannot be written to it.
   Status Append(Position first, int num_tokens);
   // Takes the rows of `from`, in the same slots. Pages that are nearly full are shared from now on,
   // until one of the two gives them up; the others are copied. Fails when a tier has no room or no
-  // memory (ResourceExhausted) or a file cannot be read or written; then `from` has all its rows,
+  // memory (OutOfMemory) or a file cannot be read or written; then `from` has all its rows,
   // and this cache is only good for being destroyed. REQUIRES: this cache never had rows; shape,
   // format, granularity and stores are those of `from`.
   Status ForkFrom(SequenceCache* from);
@@ -106,7 +106,7 @@ class SequenceCache {
   // Keeps pages of T0 for this cache; see Arena::SetFloor().
   Status SetT0Floor(uint64_t num_bytes);
   // Copies the pages of T0 that other caches hold too, so that the contents of rows may change.
-  // Fails, and changes nothing, when T0 has no room (ResourceExhausted).
+  // Fails, and changes nothing, when T0 has no room (T0Full).
   Status OwnPages();
   // Why rows were lost for good, if any were: a move that stopped half-way.
   [[nodiscard]] Status CheckWhole() const;
@@ -152,7 +152,7 @@ class SequenceCache {
   void FetchForRemoval(int group) const;
   // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make
   // room for those that come there. Fails, and changes nothing, when a tier has no room
-  // (ResourceExhausted) or does not exist (InvalidArgument); if the system refuses memory, or a
+  // (T0Full, T1Full) or does not exist (InvalidArgument); if the system refuses memory, or a
   // file refuses an earlier write, some rows may have moved. A file that fails while rows are
   // between tiers leaves the cache broken: this and every later Append() returns that error. A file
   // is also written while the next step runs: when that fails nothing is lost; the next Move() or
@@ -185,7 +185,7 @@ class SequenceCache {
   [[nodiscard]] const RowViews& views() const;
 
   // Makes room for the rows of T1 that the next step reads and starts to read them. Errors:
-  // ResourceExhausted, those of a file. kInPlace: RowViews::RowsIn() tells rows of T1 apart where
+  // OutOfMemory, those of a file. kInPlace: RowViews::RowsIn() tells rows of T1 apart where
   // T1 allows to read them in place.
   [[nodiscard]] Result<StagedStep> StageStep(T1Reading reading = T1Reading::kStaged);
   // From now on staged steps read pages of T1 whose rows all lie in the lender's T0 there. Only

@@ -189,7 +189,7 @@ TEST(SequenceCacheTest, ReachingTheCapChangesNothing) {
   f.cache->Remove(2, std::vector<uint32_t>{0});
   const ArenaStats before = f.arena->stats();
   const Status status = f.cache->Append(21 * kRowsPerPage, 1);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("of its cap of 2097152 bytes are mapped"));
   EXPECT_EQ(f.arena->stats().num_pages, before.num_pages);
   EXPECT_EQ(f.cache->positions(0).size(), 21u * kRowsPerPage);
@@ -220,7 +220,7 @@ TEST(SequenceCacheTest, AskingForFarMoreThanTheCapIsAnErrorAndChangesNothing) {
   const Fixture f(Granularity::kHead);
   ASSERT_TRUE(f.cache->Append(0, 10).ok());
   const Status status = f.cache->Append(10, kVisibleForEver - 10);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_EQ(f.cache->max_rows(), 10u);
   EXPECT_TRUE(f.cache->Append(10, 10).ok());
 }

@@ -46,8 +46,8 @@ struct SequenceState {
   static Status SavePages(SequenceCache* cache, const WriteStatePage& write);
 
   // Both together fill a cache that holds nothing yet, for the tokens before `end`; after an error
-  // it is of no use. Corrupt when no such cache was saved, ResourceExhausted when a tier has no
-  // room for it. `check` gets the numbers of the pages before memory is taken for them.
+  // it is of no use. Corrupt when no such cache was saved, T0Full, T1Full or OutOfMemory when a
+  // tier has no room for it. `check` gets the numbers of the pages before memory is taken for them.
   using CheckPages = std::function<Status(const StatePages& pages)>;
   static Status LoadTables(Position end, const CheckPages& check, StateReader* tables,
                            SequenceCache* cache);

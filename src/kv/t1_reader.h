@@ -39,7 +39,7 @@ class T1Reader {
   void BorrowFrom(const Lender& lender) { lender_ = lender; }
 
   // Begins a step. Makes room and starts to read. Errors, after which End() is to come all the
-  // same: ResourceExhausted, those of a file. REQUIRES: addresses are found.
+  // same: OutOfMemory, those of a file. REQUIRES: addresses are found.
   Status Begin(T1Reading reading);
   // See StagedStep.
   void StageLayer(int attention, int part) const {

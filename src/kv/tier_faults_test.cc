@@ -126,7 +126,7 @@ TEST_F(TierFaultsTest, AMoveThatCannotWriteInTheMiddleBreaksItsSequenceAlone) {
 
 TEST_F(TierFaultsTest, AWriteThatFailsBehindAMoveIsSaidByWhateverComesNextAndLosesNothing) {
   for (const auto& [error, code] :
-       {std::pair(EIO, StatusCode::kIo), std::pair(ENOSPC, StatusCode::kResourceExhausted)}) {
+       {std::pair(EIO, StatusCode::kIo), std::pair(ENOSPC, StatusCode::kStorageFull)}) {
     Fail(DiskCall::kWrite, {.error = error});
     ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
     const Status status = victim_->Append(1);
@@ -360,7 +360,7 @@ TEST_F(TierFaultsTest, WithoutSpaceForT1AMoveChangesNothing) {
   Fail(DiskCall::kReserve, {.error = ENOSPC});
   ExpectOk(victim_->Append(5000));
   const auto moves = Every(1, kRows + 5000, Tier::kT1);
-  EXPECT_EQ(victim_->Move(0, moves).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(victim_->Move(0, moves).code(), StatusCode::kStorageFull);
   victim_->ExpectLists();
   victim_->ExpectBytes();
   fault_ = {};

@@ -354,7 +354,7 @@ Status LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
   const int num_tokens = num_looked_up > 0 ? 1 + num_looked_up : length_.Begin(limit);
   if (num_tokens == 1) return DecodePlainly(token, logits);
   const Status status = Run(token, guess, num_tokens, num_looked_up, logits);
-  if (status.code() != StatusCode::kResourceExhausted) return status;
+  if (!IsLimit(status.code())) return status;
   // In the draft's caps a single token may still have room, but not soon a run.
   without_drafts_ = kMostDrafted;
   return DecodePlainly(token, logits);
@@ -398,7 +398,7 @@ Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int nu
     if (status.ok()) status = ComputeLogits(0);
   } catch (const std::bad_alloc&) {
     EndRunAt(begin);
-    return ResourceExhausted(fmt::format("no memory for a run of {} tokens", num_tokens));
+    return OutOfMemory(fmt::format("no memory for a run of {} tokens", num_tokens));
   } catch (...) {  // of a caller's guess, or of its use of signals
     EndRunAt(begin);
     throw;

@@ -70,7 +70,7 @@ Result<std::unique_ptr<Adapter>> Adapter::Declare(const std::string& path, Weigh
       new Adapter(std::move(file), mode, MaxDeclarations(model->hparams)));
   const Status status = adapter->DeclareIn(model);
   if (status.ok()) return adapter;
-  return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+  return status.WithPrefix(path);
 }
 
 Status Adapter::DeclareIn(LoadedModel* model) {

@@ -68,7 +68,7 @@ Result<GgufFile> GgufFile::Open(const std::string& path) {
   EBB_ASSIGN_OR_RETURN(GgufFile file, Parse(std::move(mapping), path));
   file.paths_.push_back(path);
   if (Status status = file.OpenOtherParts(path); !status.ok()) {
-    return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+    return status.WithPrefix(path);
   }
   return file;
 }
@@ -87,7 +87,7 @@ Result<GgufFile> GgufFile::Parse(MappedFile mapping, const std::string& name) {
   GgufFile file(std::move(mapping), std::move(context));
   if (Status status = file.IndexTensors(file.context_.get(), file.mappings_.front());
       !status.ok()) {
-    return Status(status.code(), fmt::format("{}: {}", name, status.message()));
+    return status.WithPrefix(name);
   }
   return file;
 }

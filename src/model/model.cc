@@ -138,7 +138,7 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader
 
 Status InFile(const std::string& path, const Status& status) {
   if (status.ok()) return status;
-  return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+  return status.WithPrefix(path);
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ Result<VocabModel> LoadVocabulary(const GgufFile& file) {
   if (model == nullptr) {
     // libllama catches what is thrown, and tells it as text.
     if (errors.FirstError().find("bad_alloc") != std::string::npos) {
-      return ResourceExhausted("no memory is left for the tokenizer");
+      return OutOfMemory("no memory is left for the tokenizer");
     }
     return Corrupt(fmt::format("the tokenizer does not load: {}", errors.FirstError()));
   }

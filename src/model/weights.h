@@ -35,7 +35,7 @@ struct WeightBuffers {
 [[nodiscard]] bool RunsFasterFromHugePages(const GgufFile& file);
 
 // Gives tensors memory in one new buffer of this type, and huge pages where the system has them.
-// Returns its bytes; 0: there are no tensors. ResourceExhausted.
+// Returns its bytes; 0: there are no tensors. OutOfMemory.
 Result<uint64_t> AllocateWeights(ggml_backend_buffer_type_t type,
                                  std::span<ggml_tensor* const> tensors, WeightBuffers* buffers);
 

@@ -181,8 +181,9 @@ Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicyS
   PolicyRow row = *found;
   if (!spec.tiers) return row;
   if (spec.budget.unit != Budget::Unit::kNone) {
-    return InvalidArgument(
-        "policy.budget: not together with tiers, which say themselves how much goes");
+    return InvalidArgument("policy.budget",
+                           "cannot be combined with tiers, whose shares and caps say how many rows "
+                           "are evicted");
   }
   for (const std::string_view param : ParamNames(row.info.params)) {
     if (!spec.params.contains(std::string(param))) continue;

@@ -55,7 +55,7 @@ class Forecast {
     const TierPlan plan = kind == StepKind::kDecode ? planner_.Decide(group)
                                                     : planner_.Divide(group, planner_.caps().t0);
     if (!planner_.Holds(group.num_protected, plan.num_full)) {
-      return ResourceExhausted(fmt::format(
+      return T0Full(fmt::format(
           "T0 holds {} rows of each kv head and T1 {}; after {} tokens {} must stay in "
           "full precision",
           planner_.caps().t0, planner_.caps().t1, tokens, group.num_protected + plan.num_full));

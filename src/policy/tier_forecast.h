@@ -34,7 +34,7 @@ struct RowsOverTime {
   RowCounts peaks;  // of each tier by itself
 };
 
-// Follows the decisions from the prompt to the last token. ResourceExhausted when the caps do not
+// Follows the decisions from the prompt to the last token. T0Full when the caps do not
 // hold what must stay in full precision.
 [[nodiscard]] Result<RowsOverTime> ForecastRows(const ForecastRequest& request);
 

@@ -118,16 +118,20 @@ struct Arena::Impl {
     return static_cast<uint32_t>(static_cast<size_t>(page - extent.base) / options.page_bytes);
   }
 
+  [[nodiscard]] Status Full(std::string message) const {
+    return {options.full, std::move(message)};
+  }
+
   Status AddExtent() {
     const auto refused = [this](const std::string& reason) {
-      return ResourceExhausted(
+      return OutOfMemory(
           fmt::format("the system refused another 2 MiB for the cache, which has {} bytes: {}",
                       extents.size() * kExtentBytes, reason));
     };
     const Result<std::byte*> memory = options.device->Allocate(options.memory, kExtentBytes);
     if (!memory.ok()) {
       // A device that is lost has not merely no room.
-      if (memory.status().code() != StatusCode::kResourceExhausted) return memory.status();
+      if (memory.status().code() != StatusCode::kOutOfMemory) return memory.status();
       return refused(memory.status().message());
     }
     std::byte* const base = *memory;
@@ -256,7 +260,7 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
   if (a.num_pledged > 0) {
     const size_t available = a.NumAvailable(holder == nullptr ? 0 : holder->NumPledged());
     if (num_pages > available) {
-      return ResourceExhausted(
+      return a.Full(
           fmt::format("the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes "
                       "are left beside "
                       "what is kept for other sequences",
@@ -267,7 +271,7 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
   const size_t missing = wanted > a.num_free ? wanted - a.num_free : 0;
   const size_t num_new = missing / a.pages_per_extent + (missing % a.pages_per_extent != 0 ? 1 : 0);
   if (num_new > a.max_extents() - a.extents.size()) {
-    return ResourceExhausted(fmt::format(
+    return a.Full(fmt::format(
         "the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes are mapped and "
         "{} pages are free",
         num_pages, a.options.page_bytes, a.extents.size() * kExtentBytes, a.options.cap_bytes,
@@ -290,7 +294,7 @@ Status Arena::SetFloor(PageHolder* holder, size_t num_pages) {
   const size_t pledged = num_pages > holder->num_pages ? num_pages - holder->num_pages : 0;
   const size_t available = a.NumAvailable(holder->NumPledged());
   if (pledged > available) {
-    return ResourceExhausted(fmt::format(
+    return a.Full(fmt::format(
         "a floor of {} pages of {} bytes needs {} more, but {} of the cap of {} bytes are left",
         num_pages, a.options.page_bytes, pledged, available, a.options.cap_bytes));
   }

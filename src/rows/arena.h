@@ -37,6 +37,7 @@ struct ArenaOptions {
   size_t cap_bytes = 0;           // of mapped memory; at least one extent
   Device* device = &CpuDevice();  // whose memory it is; outlives the arena
   MemoryKind memory = MemoryKind::kDevice;
+  StatusCode full = StatusCode::kT0Full;  // the code of errors that the cap causes
 };
 
 struct ArenaStats {
@@ -65,10 +66,10 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // Makes sure that the next `num_pages` calls of Allocate() succeed, until Compact() is called; a
-  // smaller reservation made before is part of this one. ResourceExhausted, and nothing changed,
-  // when the cap, the part of it that is kept for others, or the system does not allow it; Internal
-  // from when a device failed to move pages on. holder: the owner of the pages; null: one without a
-  // floor.
+  // smaller reservation made before is part of this one. ArenaOptions::full or OutOfMemory, and
+  // nothing changed, when the cap, the part of it that is kept for others, or the system does not
+  // allow it; Internal from when a device failed to move pages on. holder: the owner of the pages;
+  // null: one without a floor.
   Status Reserve(size_t num_pages, const PageHolder* holder = nullptr);
   // Takes a page, contents unspecified, with one holder.
   Status Allocate(PageId* page, PageHolder* holder = nullptr);
@@ -79,7 +80,7 @@ class Arena {
   void Release(PageId page, PageHolder* holder = nullptr);
   // Keeps room for so many pages of the holder's, those that it has among them, until it asks for
   // another number: 0 when it goes. A page that others still hold when the holder releases it is no
-  // longer counted for any holder. ResourceExhausted, and nothing changed, when fewer pages are
+  // longer counted for any holder. ArenaOptions::full, and nothing changed, when fewer pages are
   // neither taken nor kept for others.
   Status SetFloor(PageHolder* holder, size_t num_pages);
   [[nodiscard]] uint32_t num_holders(PageId page) const;

@@ -128,13 +128,13 @@ TEST(ArenaTest, TheCapIsHardAndReachingItChangesNothing) {
   owners.AddMany(2 * kPagesPerExtent - 1);
   const ArenaStats before = arena->stats();
   const Status reserved = arena->Reserve(2);
-  EXPECT_EQ(reserved.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(reserved.code(), StatusCode::kT0Full);
   EXPECT_THAT(reserved.message(), HasSubstr("4194304 of its cap of 4194304 bytes are mapped and "
                                             "1 pages are free"));
   EXPECT_EQ(arena->stats().reserved_bytes, before.reserved_bytes);
   EXPECT_TRUE(owners.Add().ok());
   const Status status = owners.Add();
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_FALSE(owners.Has(owners.size() - 1));
   EXPECT_EQ(arena->stats().num_pages, 2 * kPagesPerExtent);
   EXPECT_EQ(arena->stats().reserved_bytes, 2 * kExtentBytes);
@@ -146,7 +146,7 @@ TEST(ArenaTest, ACapThatIsNoMultipleOfExtentsRoundsDown) {
       Arena::Create({.page_bytes = kPageBytes, .cap_bytes = 2 * kExtentBytes - kPageBytes});
   ASSERT_TRUE(arena.ok());
   EXPECT_TRUE((*arena)->Reserve(kPagesPerExtent).ok());
-  EXPECT_EQ((*arena)->Reserve(kPagesPerExtent + 1).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ((*arena)->Reserve(kPagesPerExtent + 1).code(), StatusCode::kT0Full);
 }
 
 TEST(ArenaTest, WhatWasReservedCanBeAllocatedWhateverIsFreedMeanwhile) {
@@ -310,7 +310,7 @@ TEST(ArenaTest, AFloorIsKeptWhileOthersTakeTheRest) {
   PageId refused = kNoPage;
   for (PageHolder* who : {&other, static_cast<PageHolder*>(nullptr)}) {
     const Status status = arena->Allocate(&refused, who);
-    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(status.code(), StatusCode::kT0Full);
     EXPECT_THAT(status.message(), HasSubstr("beside what is kept for other sequences"));
   }
   std::vector<PageId> own(6);
@@ -337,10 +337,10 @@ TEST(ArenaTest, AFloorThatTheCapDoesNotHoldIsRefusedAndChangesNothing) {
   PageId page = kNoPage;
   ExpectOk(arena->Allocate(&page, &other));
   const Status refused = arena->SetFloor(&other, 8);
-  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.code(), StatusCode::kT0Full);
   EXPECT_THAT(refused.message(), HasSubstr("a floor of 8 pages"));
   EXPECT_EQ(other.floor, 0u);
-  EXPECT_EQ(arena->SetFloor(&holder, 16).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(arena->SetFloor(&holder, 16).code(), StatusCode::kT0Full);
   EXPECT_EQ(holder.floor, 10u);
   EXPECT_EQ(arena->stats().pledged_bytes, 10 * kExtentBytes / 8);
   // The page that it has is among those of its floor.
@@ -403,7 +403,7 @@ TEST(ArenaTest, AMappingThatTheSystemRefusesIsAnErrorAndChangesNothing) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
   const Status status = arena->Reserve(1024 * kPagesPerExtent);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &old_limit), 0);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
   EXPECT_THAT(status.message(), HasSubstr("the system refused another 2 MiB"));
   // Whichever reaches the limit first: the extents, or the heap for their records.
   EXPECT_THAT(status.message(),

@@ -17,7 +17,7 @@ Status FileStageReader::Start(int buffer, std::span<const StagedPage> pages) {
       requests_.push_back({.page = page.page, .memory = *page.address});
     }
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("no memory for the list of pages to read");
+    return OutOfMemory("no memory for the list of pages to read");
   }
   return StartReads(buffer, requests_);
 }
@@ -63,7 +63,7 @@ Status ArenaStageReader::Start(int buffer, std::span<const StagedPage> pages) tr
   }
   return StartCopy(buffer, parts_);
 } catch (const std::bad_alloc&) {  // within a step nothing may be thrown
-  return ResourceExhausted("no memory for the list of pages to copy");
+  return OutOfMemory("no memory for the list of pages to copy");
 }
 
 Status ArenaStageReader::Wait(int buffer) {
@@ -93,7 +93,7 @@ Status FileDeviceStageReader::Start(int buffer, std::span<const StagedPage> page
   return host_.StartReads(buffer, requests_);
 } catch (const std::bad_alloc&) {  // within a step nothing may be thrown
   parts_[buffer].clear();
-  return ResourceExhausted("no memory for the list of pages to read");
+  return OutOfMemory("no memory for the list of pages to read");
 }
 
 Status FileDeviceStageReader::Wait(int buffer) {

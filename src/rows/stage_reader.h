@@ -34,7 +34,7 @@ class StageReader {
  public:
   virtual ~StageReader() = default;
   [[nodiscard]] virtual size_t page_bytes() const = 0;
-  // Room for so many bytes; a buffer that grows loses its contents. ResourceExhausted.
+  // Room for so many bytes; a buffer that grows loses its contents. OutOfMemory.
   virtual Status Grow(int buffer, size_t num_bytes) = 0;
   [[nodiscard]] virtual std::byte* memory(int buffer) const = 0;
   [[nodiscard]] virtual size_t memory_bytes(int buffer) const = 0;

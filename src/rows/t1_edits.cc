@@ -95,7 +95,7 @@ Status T1Edits::Run(std::span<const Unit> units, const std::function<void(size_t
     // A long buffer would stay for ever; one that the disk refused is all that has its pages.
     if (IsLong(buffer.memory.size()) && WaitForBuffer(&buffer).ok()) buffer.memory = IoMemory();
   }
-  return out_of_memory ? ResourceExhausted("no memory to edit rows of T1") : status;
+  return out_of_memory ? OutOfMemory("no memory to edit rows of T1") : status;
 }
 
 // In the file's order, so that neighbours there are neighbours in memory too.

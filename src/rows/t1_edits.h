@@ -41,7 +41,7 @@ class T1Edits {
   using Unit = std::vector<Page>;  // pages that must be in memory together
 
   // Takes the memory that Run() needs for such units, so that it need not fail for lack of it: of
-  // the largest unit, and of all together. ResourceExhausted when the system refuses it.
+  // the largest unit, and of all together. OutOfMemory when the system refuses it.
   Status Reserve(size_t largest_bytes, size_t all_bytes);
   // Calls edit(i) for every unit, in order. After an error some units were not edited; what was
   // edited is written. REQUIRES: no page is named twice.

@@ -31,7 +31,7 @@ class T1Stage {
   using Pages = std::vector<StagedPage>;
 
   // A step over layers whose pages are these, in the order that it reads them; a layer may be in
-  // the list several times, though not twice in a row; ResourceExhausted when there is no memory
+  // the list several times, though not twice in a row; OutOfMemory when there is no memory
   // for them. What was read ahead for it already is kept.
   Status Begin(std::vector<Pages> layers);
   void StageLayer(int layer, int part);  // again: no effect

@@ -149,10 +149,10 @@ TEST_P(T1StageTest, AReadAheadThatFailsIsTriedAgainByTheNextStep) {
     ASSERT_TRUE(stage_.Begin(Layers(0)).ok());
     for (int layer = 0; layer < GetParam(); ++layer) {
       stage_.StageLayer(layer, 0);
-      if (layer + 2 == GetParam()) reader_->SetStatus(ResourceExhausted("no more"));
+      if (layer + 2 == GetParam()) reader_->SetStatus(OutOfMemory("no more"));
     }
     EXPECT_TRUE(stage_.End().ok());
-    reader_->SetStatus(fails_again ? ResourceExhausted("no more") : OkStatus());
+    reader_->SetStatus(fails_again ? OutOfMemory("no more") : OkStatus());
     if (!fails_again) {
       ReadStep(0);
       EXPECT_TRUE(stage_.End().ok());

@@ -73,7 +73,7 @@ class PageReservation {
   PageReservation& operator=(const PageReservation&) = delete;
 
   // Makes sure that so many calls of Take() of each layer succeed, those reserved earlier among
-  // them. Errors, after which nothing has changed: ResourceExhausted, IoError.
+  // them. Errors, after which nothing has changed: T0Full, T1Full, OutOfMemory, IoError.
   Status Reserve(std::span<const size_t> pages_of_layers) {
     EBB_RETURN_IF_ERROR(pages_->Reserve(pages_of_layers));
     size_t num_pages = 0;

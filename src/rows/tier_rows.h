@@ -36,7 +36,7 @@ class TierRows : public TierPages {
     size_t pages = 0;  // of all streams
   };
   // Takes the memory that EditRows() and MoveRows() need, so that they need not fail for lack of
-  // it. ResourceExhausted.
+  // it. OutOfMemory.
   virtual Status ReserveEdits(const EditSize& size) = 0;
 
   // Which rows of a stream an edit is about. Several streams may share it.

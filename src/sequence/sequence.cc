@@ -83,18 +83,17 @@ bool Sequence::HasRoom(size_t num_tokens) const {
 
 Status Sequence::CheckRoom(size_t num_tokens) const {
   if (HasRoom(num_tokens)) return OkStatus();
-  return ResourceExhausted("the context of " + std::to_string(options_.context) +
-                           " tokens is full: " + std::to_string(rope_.Next(next())) +
-                           " are taken, " + std::to_string(num_tokens) + " more asked for");
+  return ContextFull("the context of " + std::to_string(options_.context) +
+                     " tokens is full: " + std::to_string(rope_.Next(next())) + " are taken, " +
+                     std::to_string(num_tokens) + " more asked for");
 }
 
 Status Sequence::CheckRoomAfterRotation(size_t num_tokens) const {
   if (!RotatesKeys()) return CheckRoom(num_tokens);
   if (cache_.max_rows() + num_tokens <= static_cast<size_t>(options_.context)) return OkStatus();
-  return ResourceExhausted("the context of " + std::to_string(options_.context) +
-                           " tokens is full: " + std::to_string(cache_.max_rows()) +
-                           " rows survive, " + std::to_string(num_tokens) +
-                           " more tokens asked for");
+  return ContextFull("the context of " + std::to_string(options_.context) +
+                     " tokens is full: " + std::to_string(cache_.max_rows()) + " rows survive, " +
+                     std::to_string(num_tokens) + " more tokens asked for");
 }
 
 bool Sequence::RotatesKeys() const { return ebb::RotatesKeys(options_.past_context, policy_); }
@@ -155,7 +154,7 @@ Status Sequence::CheckPrompt(size_t num_tokens) const try {
   const bool needs_room = settler_.CapsMayBind() && cache_.RoomForTokens() < num_tokens;
   return needs_room ? settler_.Check(facts, num_tokens) : policy_.placement->Check(facts);
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a prompt of " + std::to_string(num_tokens) + " tokens");
+  return OutOfMemory("no memory for a prompt of " + std::to_string(num_tokens) + " tokens");
 }
 
 size_t Sequence::WholeChunk() const {
@@ -321,9 +320,8 @@ void Sequence::TakeTokensOf(const Sequence& other) {
 
 void Sequence::BreakWithoutMemory(const char* purpose) {
   // Set first, in case formatting the longer message also runs out of memory.
-  health_.Break(Status(StatusCode::kResourceExhausted, "no memory"));
-  health_.Break(
-      ResourceExhausted(std::string("no memory ") + purpose + "; this sequence cannot go on"));
+  health_.Break(Status(StatusCode::kOutOfMemory, "no memory"));
+  health_.Break(OutOfMemory(std::string("no memory ") + purpose + "; this sequence cannot go on"));
 }
 
 PlacementInput Sequence::MakePlacementInput(StepKind kind, int new_tokens) const {
@@ -424,7 +422,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   return evicted.ok() ? OkStatus() : std::move(evicted).status();
 } catch (const std::bad_alloc&) {
   // A text this short takes no memory.
-  health_.Break(ResourceExhausted("no memory"));
+  health_.Break(OutOfMemory("no memory"));
   return health_.CheckUnbroken();
 }
 

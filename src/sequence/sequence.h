@@ -106,7 +106,7 @@ class Sequence {
   // REQUIRES: the same core and options, a policy of the same kind, and nothing in this sequence.
   Status ForkFrom(Sequence* other);
   // Ends the state kRefused once the caps hold what was decided after the last step;
-  // ResourceExhausted while they do not.
+  // T0Full or T1Full while they do not.
   Status EndRefusalIfCapsHold();
   // Tries the refused moves again.
   Status MoveRefused();

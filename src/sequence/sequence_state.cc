@@ -105,8 +105,8 @@ Status Sequence::ForkFrom(Sequence* other) {
 }
 
 Status Sequence::CheckPlaces() const {
-  for (int group = 0; group < cache_.num_groups(); ++group) {
-    const int window = cache_.WindowOf(group);
+  for (int group = 0; group < cache_.layout().num_groups(); ++group) {
+    const int window = cache_.layout().WindowOf(group);
     if (window == 0) continue;
     const auto rows = cache_.positions(group);
     for (const Position end : window_checkpoints_.positions()) {

@@ -12,15 +12,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Status NoMemory() { return ResourceExhausted("no memory for this step"); }
+Status NoMemory() { return OutOfMemory("no memory for this step"); }
 
 bool TakesStep(const Follower& follower) { return follower.takes == Follower::Takes::kStep; }
 
 }  // namespace
 
 Status OfFollower(std::string_view name, const Status& status) {
-  return status.ok() ? status
-                     : Status(status.code(), fmt::format("{}: {}", name, status.message()));
+  return status.ok() ? status : status.WithPrefix(name);
 }
 
 // A step on its way.

@@ -404,7 +404,7 @@ Status StepSettler::MoveAllOrInTurns() {
   std::vector<GroupMoves> all;
   for (const GroupDecision& decision : decided_) all.push_back({decision.group, decision.moves});
   const Status at_once = cache_->Move(all);
-  if (at_once.code() != StatusCode::kResourceExhausted) return at_once;
+  if (!IsLimit(at_once.code())) return at_once;
   for (const GroupDecision& decision : decided_) EBB_RETURN_IF_ERROR(MoveInTurns(decision));
   return OkStatus();
 }
@@ -414,7 +414,7 @@ Status StepSettler::MoveAllOrInTurns() {
 Status StepSettler::MoveInTurns(const GroupDecision& decision) {
   const int group = decision.group;
   const Status at_once = cache_->Move(group, decision.moves);
-  if (at_once.code() != StatusCode::kResourceExhausted) return at_once;
+  if (!IsLimit(at_once.code())) return at_once;
   std::array<std::vector<RowMove>, 3> by_tier;
   for (const RowMove& move : decision.moves) by_tier[static_cast<size_t>(move.to)].push_back(move);
   // T2 gives room to both others.

@@ -11,14 +11,16 @@ namespace {
 
 // Errors say whose arena it is.
 Result<std::unique_ptr<Arena>> MakeArena(std::string_view name, size_t page_bytes,
-                                         uint64_t cap_bytes, Device* device, MemoryKind memory) {
+                                         uint64_t cap_bytes, Device* device, MemoryKind memory,
+                                         StatusCode full = StatusCode::kT0Full) {
   constexpr uint64_t kNoCap = std::numeric_limits<int64_t>::max();
   auto arena = Arena::Create({.page_bytes = page_bytes,
                               .cap_bytes = cap_bytes == 0 ? kNoCap : cap_bytes,
                               .device = device,
-                              .memory = memory});
+                              .memory = memory,
+                              .full = full});
   if (arena.ok()) return arena;
-  return Status(arena.status().code(), fmt::format("{}: {}", name, arena.status().message()));
+  return arena.status().WithPrefix(name);
 }
 
 ArenaAccounting Accounting(const Arena& arena) {
@@ -95,7 +97,7 @@ Status TierStores::CreateDevice(const EngineOptions& options, const PageFormat& 
 Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
   if (tiers.t1 == T1Place::kHost) {
     EBB_ASSIGN_OR_RETURN(t1_, MakeArena("T1", format.PageBytes(), tiers.t1_cap_bytes, device(),
-                                        MemoryKind::kPinned));
+                                        MemoryKind::kPinned, StatusCode::kT1Full));
     caches_.t1 = t1_.get();
   } else if (tiers.t1 == T1Place::kFile) {
     EBB_ASSIGN_OR_RETURN(t1_file_, PageFile::Create({.folder = tiers.t1_path,

@@ -275,7 +275,7 @@ void Server::Impl::Submit(PreparedRequest request, const std::shared_ptr<Reply>&
       use == nullptr || keeper->Begin(use, ids.front(), &*request.prepared.jobs.front().work);
   if (const Status status = driver->Submit(std::move(request.prepared.jobs)); !status.ok()) {
     if (use != nullptr) keeper->Leave(use);
-    const bool is_full = status.code() == StatusCode::kResourceExhausted;
+    const bool is_full = status.code() == StatusCode::kQueueFull;
     return reply->Send(ErrorAnswer(is_full ? Overloaded(status.message()) : ErrorFrom(status)));
   }
   if (!is_ours) driver->Cancel(ids.front());

@@ -135,7 +135,7 @@ Status Engine::Step(std::span<SessionStep> parts) try {
   }
   return result.status();
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a batch");
+  return OutOfMemory("no memory for a batch");
 }
 
 Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens) try {
@@ -150,7 +150,7 @@ Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const T
   }
   return Step(parts);
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a batch");
+  return OutOfMemory("no memory for a batch");
 }
 
 }  // namespace ebb

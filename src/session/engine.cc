@@ -25,12 +25,12 @@ Result<const AttentionKernel*> ChooseKernel(EngineOptions::Attention wanted) {
 
 Status CheckOptions(const EngineOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
-    return InvalidArgument("threads: " + std::to_string(options.threads) + "; expected 0 to " +
-                           std::to_string(kMaxThreads));
+    return InvalidArgument("threads", "expected 0 to " + std::to_string(kMaxThreads) + ", found " +
+                                          std::to_string(options.threads));
   }
   if (options.prefill_chunk < 1) {
-    return InvalidArgument("prefill chunk: " + std::to_string(options.prefill_chunk) +
-                           "; expected at least 1 token");
+    return InvalidArgument("prefill_chunk", "expected at least 1 token, found " +
+                                                std::to_string(options.prefill_chunk));
   }
   if (!(options.max_stall_seconds > 0)) {
     return InvalidArgument("a stall of at most " + std::to_string(options.max_stall_seconds) +
@@ -184,10 +184,11 @@ Status CheckWindows(const ModelShape& shape, const Policy& policy, const Session
 Status CheckScorer(const Policy& policy, const SessionOptions& options) {
   const bool asks_scores = policy.placement != nullptr && policy.placement->NeedsScores();
   if (options.make_policy || options.policy.scorer.empty() || asks_scores) return OkStatus();
-  return InvalidArgument("policy.scorer " + options.policy.scorer + ": policy \"" +
-                         options.policy.name +
-                         "\" asks for no scores, so a scorer would change nothing; choose a "
-                         "policy that ranks rows, such as h2o or attention");
+  return InvalidArgument(
+      "policy.scorer", "policy \"" + options.policy.name + "\" uses no scores, so scorer \"" +
+                           options.policy.scorer +
+                           "\" would change nothing; choose a policy that ranks rows, such as h2o "
+                           "or attention");
 }
 
 Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOptions& options,
@@ -225,7 +226,7 @@ SequenceOptions SequenceOptionsOf(const SessionOptions& options, int context) {
 Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) try {
   return Insides::Open(core_, options);
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a session");
+  return OutOfMemory("no memory for a session");
 }
 
 int Insides::ContextOf(const EngineCore& core, const SessionOptions& options) {

@@ -56,7 +56,7 @@ std::optional<size_t> LongestPrefix(std::span<const Session* const> sessions,
 }
 
 Result<std::span<const Token>> KeepPrefix(std::span<const Token> prompt, Session* session) {
-  if (prompt.empty()) return InvalidArgument("prompt: expected at least one token, found none");
+  if (prompt.empty()) return InvalidArgument("prompt", "expected at least one token, found none");
   const size_t common = CommonPrefix(*session, prompt);
   if (common < session->tokens().size() || session->prompt_left() > 0) {
     EBB_RETURN_IF_ERROR(session->TruncateTo(static_cast<Position>(common)));
@@ -78,7 +78,7 @@ Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt, Session
   EBB_RETURN_IF_ERROR(to.BeginPrompt(std::move(prompt), num_taken, Insides::Of(*from).body.get()));
   return num_taken;
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for the rows of a prompt");
+  return OutOfMemory("no memory for the rows of a prompt");
 }
 
 }  // namespace ebb

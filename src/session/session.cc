@@ -34,7 +34,7 @@ Status Session::Impl::BeginPrompt(std::vector<Token> tokens, size_t num_taken, S
 Status Session::BeginPrompt(std::vector<Token> tokens) try {
   return impl_->BeginPrompt(std::move(tokens), /*num_taken=*/0, /*from=*/nullptr);
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a prompt");
+  return OutOfMemory("no memory for a prompt");
 }
 
 size_t Session::prompt_left() const {
@@ -91,7 +91,7 @@ Result<std::unique_ptr<Session>> Session::Fork() try {
   EBB_RETURN_IF_ERROR(fork->impl_->body->ForkFrom(&body));
   return fork;
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory to fork a session");
+  return OutOfMemory("no memory to fork a session");
 }
 
 Status Session::SetT0Share(double share) {

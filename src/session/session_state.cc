@@ -226,9 +226,7 @@ Status Load(SessionFileReader* file, Session::Impl* s) {
   return OkStatus();
 }
 
-Status WithPath(const std::string& path, const Status& status) {
-  return Status(status.code(), fmt::format("{}: {}", path, status.message()));
-}
+Status WithPath(const std::string& path, const Status& status) { return status.WithPrefix(path); }
 
 Status Save(Session::Impl& s, const std::string& path, std::string_view extra,
             Durability durability) {
@@ -283,7 +281,7 @@ Status SaveSession(Session& session, const std::string& path, std::string_view e
   try {
     return Save(Insides::Of(session), path, extra, durability);
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted(fmt::format("no memory to save the session to {}", path));
+    return OutOfMemory(fmt::format("no memory to save the session to {}", path));
   }
 }
 
@@ -299,7 +297,7 @@ Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
   try {
     return Resume(engine, path, options);
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted(fmt::format("no memory to resume the session of {}", path));
+    return OutOfMemory(fmt::format("no memory to resume the session of {}", path));
   }
 }
 
@@ -322,7 +320,7 @@ Result<SessionFileInfo> ReadSessionInfo(const std::string& path) try {
   if (!description.ok()) return WithPath(path, description.status());
   return SessionFileInfo{.tiers = description->tiers};
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a session file");
+  return OutOfMemory("no memory for a session file");
 }
 
 }  // namespace ebb

@@ -144,7 +144,7 @@ Result<TierNeeds> Engine::CountNeeds(const SessionOptions& options, int prompt_t
                  static_cast<size_t>(most_tokens))
       .Count();
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for what a session needs");
+  return OutOfMemory("no memory for what a session needs");
 }
 
 }  // namespace ebb

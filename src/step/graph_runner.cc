@@ -259,7 +259,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   params.poll = kPoll;
   impl->threadpool.reset(ggml_threadpool_new(&params));
   if (impl->backend == nullptr || impl->threadpool == nullptr) {
-    return ResourceExhausted("ggml could not start " + std::to_string(threads) + " threads");
+    return OutOfMemory("ggml could not start " + std::to_string(threads) + " threads");
   }
   ggml_backend_cpu_set_n_threads(impl->backend.get(), threads);
   ggml_backend_cpu_set_threadpool(impl->backend.get(), impl->threadpool.get());
@@ -287,7 +287,7 @@ Status GraphRunner::Impl::BuildTeam() {
                                         ggml_graph_overhead_custom(kNodes, false) + 4096,
                             .mem_buffer = nullptr,
                             .no_alloc = false}));
-  if (team_ctx == nullptr) return ResourceExhausted("no memory for a graph");
+  if (team_ctx == nullptr) return OutOfMemory("no memory for a graph");
   ggml_tensor* node = ggml_custom_4d(team_ctx.get(), GGML_TYPE_F32, 1, 1, 1, 1, nullptr, 0,
                                      TeamNode, GGML_N_TASKS_MAX, this);
   team_graph = ggml_new_graph_custom(team_ctx.get(), kNodes, false);
@@ -331,7 +331,7 @@ Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
 Status GraphRunner::Impl::MakeBuffers() {
   std::unique_ptr<ggml_gallocr, GgmlDeleter> empty(
       ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
-  if (empty == nullptr) return ResourceExhausted("no memory for compute buffers");
+  if (empty == nullptr) return OutOfMemory("no memory for compute buffers");
   buffers = std::move(empty);
   tokens_in_buffers = 0;
   return OkStatus();
@@ -349,8 +349,8 @@ Status GraphRunner::Impl::PutIntoBuffers(const GraphContexts& contexts, ggml_cgr
   TakeFromBuffers(contexts);
   if (!ggml_gallocr_reserve(buffers.get(), graph) ||
       !ggml_gallocr_alloc_graph(buffers.get(), graph)) {
-    return ResourceExhausted("no memory for the compute buffers of a step of " +
-                             std::to_string(num_tokens) + " tokens");
+    return OutOfMemory("no memory for the compute buffers of a step of " +
+                       std::to_string(num_tokens) + " tokens");
   }
   in_buffers = graph;
   return OkStatus();
@@ -374,7 +374,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   graph.shape = shape;
   graph.op = std::make_unique<AttentionOp>(&scratch, shape.path);
   graph.ctx = MakeGraphContext(DecoderGraphMaxNodes(model));
-  if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
+  if (graph.ctx == nullptr) return OutOfMemory("no memory for a graph");
   EBB_ASSIGN_OR_RETURN(graph.graph,
                        BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op));
   graphs.push_front(std::move(graph));
@@ -629,7 +629,7 @@ Status GraphRunner::Impl::BuildDeferredLogits(size_t num_tokens, bool one_token_
   if (in_buffers == later.graph.graph) in_buffers = nullptr;
   later = {.one_token_at_a_time = one_token_at_a_time, .ctx = nullptr, .graph = {}};
   later.ctx = MakeGraphContext(kLogitsGraphMaxNodes);
-  if (later.ctx == nullptr) return ResourceExhausted("no memory for a graph");
+  if (later.ctx == nullptr) return OutOfMemory("no memory for a graph");
   EBB_ASSIGN_OR_RETURN(
       later.graph,
       BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), one_token_at_a_time));
@@ -654,7 +654,7 @@ Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool one_token
   impl_->logits = graph.logits;
   return impl_->model.CheckFilesUnchanged();
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for logits");
+  return OutOfMemory("no memory for logits");
 }
 
 }  // namespace ebb

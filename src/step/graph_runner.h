@@ -32,7 +32,7 @@ class GraphRunner {
   GraphRunner& operator=(const GraphRunner&) = delete;
 
   // Computes the step: rows are stored, signals filled. `costs`, unless null, tell where the time
-  // went. Errors: ResourceExhausted (compute buffers, staging memory), those of reading T1 and of
+  // went. Errors: OutOfMemory (compute buffers, staging memory), those of reading T1 and of
   // writing earlier moves to its file (IoError), the device's, Internal (ggml failed), and IoError
   // where the model's file changed before the end of the step. May throw std::bad_alloc. After an
   // error rows and signals are unspecified; the caller takes the rows back. REQUIRES: where tokens

@@ -36,7 +36,7 @@ Status FileError(const char* what, const std::string& path, int error) {
   std::string message = fmt::format("cannot {} {}: {}", what, path.substr(path.rfind('/') + 1),
                                     std::generic_category().message(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-    return ResourceExhausted(std::move(message));
+    return StorageFull(std::move(message));
   }
   return error == ENOENT ? NotFound(std::move(message)) : IoError(std::move(message));
 }

@@ -29,7 +29,7 @@ struct Chunked {
 
 // Creates the file and writes the chunks that `give` returns to it, as many as there are hashes.
 // Errors: Io (the file exists already, or the system refuses); Corrupt (a chunk has another hash,
-// or too many bytes come); ResourceExhausted (the disk is full); those of `give`.
+// or too many bytes come); StorageFull (the disk is full); those of `give`.
 [[nodiscard]] Status WriteChunks(const Chunked& expected, const std::string& path,
                                  const std::function<Result<std::string>(size_t index)>& give);
 

@@ -396,7 +396,7 @@ Result<std::unique_ptr<SessionStore>> CreateFileStore(const std::string& folder,
                                                       const StoreLimits& limits) {
   // Only the operator reads these errors, so they have the whole path.
   const Status made = MakeFolder(folder);
-  if (!made.ok()) return Status(made.code(), fmt::format("{}: {}", folder, made.message()));
+  if (!made.ok()) return made.WithPrefix(folder);
   if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0) {
     return IoError(
         fmt::format("cannot write {}: {}", folder, std::generic_category().message(errno)));

@@ -50,7 +50,7 @@ Status ErrorOf(std::string_view message) {
   // Within a script the word stands further behind.
   const bool is_full = message.find("OOM") != std::string_view::npos ||
                        message.starts_with("MISCONF");  // it cannot save to its disk
-  return is_full ? ResourceExhausted(text) : IoError(text);
+  return is_full ? StorageFull(text) : IoError(text);
 }
 
 }  // namespace

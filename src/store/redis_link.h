@@ -33,7 +33,7 @@ class RedisLink {
   RedisLink(const RedisLink&) = delete;
   RedisLink& operator=(const RedisLink&) = delete;
 
-  // Errors: Io; ResourceExhausted (the server's memory is full).
+  // Errors: Io; StorageFull (the server's memory is full).
   [[nodiscard]] Result<RedisReply> Do(const std::vector<std::string_view>& words);
   // A command whose reply is asked for later: Send() and Receive() in the same order.
   [[nodiscard]] Status Send(const std::vector<std::string_view>& words);

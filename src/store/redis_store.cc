@@ -373,7 +373,7 @@ Result<std::unique_ptr<SessionStore>> CreateRedisStore(const StoreUrl& url,
   if (const Status status = store->Check(); !status.ok()) {
     const std::string place =
         url.socket.empty() ? fmt::format("{}:{}", url.host, url.port) : url.socket;
-    return Status(status.code(), fmt::format("{}: {}", place, status.message()));
+    return status.WithPrefix(place);
   }
   return std::unique_ptr<SessionStore>(std::move(store));
 }

@@ -9,7 +9,7 @@
 // refused.
 //
 // Errors, besides those named below: Io (the store does not answer, or the system refuses);
-// ResourceExhausted (it is full); Corrupt (the stored session is damaged); InvalidArgument (a
+// StorageFull (it is full); Corrupt (the stored session is damaged); InvalidArgument (a
 // tenant or an id that is none). After an error the old generation is there, or the new one.
 //
 // Thread safety: all members may be called from any thread, and block for at most the time that

@@ -151,7 +151,7 @@ TEST_P(AllocationFailure, LeavesTheSequenceAsItWasOrEndsIt) {
       left = std::exchange(allocations_left, -1);
       if (!status.ok()) {
         ASSERT_EQ(left, -1) << status.ToString();
-        ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+        ASSERT_EQ(status.code(), StatusCode::kOutOfMemory) << status.ToString();
         // A policy that fails behind a step does not undo it.
         if (i != kRollBack && session->next_position() == end) continue;
         status = Act(*session, i, end);

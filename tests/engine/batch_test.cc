@@ -254,9 +254,9 @@ TEST(Batch, OneSessionsErrorIsNamedAndNobodySteps) {
   ExpectOk(full->Prefill(SomeTokens(12)));
   const std::vector<float> before = Logits(*fits);
   SessionStep parts[] = {{.session = fits.get(), .token = 5}, {.session = full.get(), .token = 5}};
-  EXPECT_EQ(engine->Step(parts).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine->Step(parts).code(), StatusCode::kT0Full);
   EXPECT_TRUE(parts[0].status.ok());
-  EXPECT_EQ(parts[1].status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(parts[1].status.code(), StatusCode::kT0Full);
   EXPECT_EQ(fits->next_position(), 12);
   EXPECT_EQ(Logits(*fits), before);
   ExpectOk(engine->Step(std::span(parts).first(1)));

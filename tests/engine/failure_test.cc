@@ -23,7 +23,7 @@ TEST(Failure, ACapReachedWhileDecodingLosesNothing) {
     status = session->Decode(5);
     ASSERT_LT(before, 2048);
   }
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  EXPECT_EQ(status.code(), StatusCode::kT0Full) << status.ToString();
   EXPECT_THAT(status.message(), HasSubstr("cap"));
   EXPECT_EQ(session->next_position(), before);
   EXPECT_EQ(session->visible_positions(0).size(), static_cast<size_t>(before));
@@ -50,7 +50,7 @@ TEST(Failure, ACapReachedInABatchChangesNoSession) {
     status = engine->DecodeBatch(both, tokens);
     ASSERT_LT(before, 2048);
   }
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_EQ(a->next_position(), before);
   EXPECT_EQ(b->next_position(), before);
   EXPECT_EQ(a->visible_positions(0).size(), static_cast<size_t>(before));
@@ -68,7 +68,7 @@ TEST(Failure, TheContextsEndIsSaid) {
   ExpectOk(session->Prefill(SomeTokens(39)));
   ExpectOk(session->Decode(5));
   const Status full = session->Decode(5);
-  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(full.code(), StatusCode::kT0Full);
   EXPECT_THAT(full.message(), HasSubstr("context of 40 tokens"));
   EXPECT_EQ(session->next_position(), 40);
 }
@@ -156,12 +156,12 @@ TEST(Failure, APolicyWithoutMemoryEndsItsSequenceAlone) {
   Session* const both[] = {session.get(), bystander.get()};
   const Token tokens[] = {5, 6};
   ExpectOk(engine->DecodeBatch(both, tokens));
-  EXPECT_EQ(engine->DecodeBatch(both, tokens).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine->DecodeBatch(both, tokens).code(), StatusCode::kT0Full);
   // Both have taken the token; one cannot go on.
   EXPECT_EQ(session->next_position(), 22);
   EXPECT_EQ(bystander->next_position(), 22);
   EXPECT_THAT(session->Decode(5).message(), HasSubstr("cannot go on"));
-  EXPECT_EQ(session->TruncateTo(3).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(session->TruncateTo(3).code(), StatusCode::kT0Full);
   ExpectOk(bystander->Decode(5));
 }
 
@@ -195,7 +195,7 @@ TEST(Failure, APolicyWhoseThreadHasNoMemoryLeaksNoPage) {
     ExpectOk(session->Prefill(SomeTokens(150)));
     ExpectOk(session->Decode(5));
     EXPECT_EQ(session->accounting().num_tables, 4);
-    EXPECT_EQ(session->Decode(6).code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(session->Decode(6).code(), StatusCode::kT0Full);
     EXPECT_EQ(session->accounting().rows_evicted, 4 + 3 * 100);
     EXPECT_EQ(engine->arena_accounting().used_bytes, session->accounting().tiers[0].page_bytes);
     EXPECT_THAT(session->Decode(5).message(), HasSubstr("cannot go on"));

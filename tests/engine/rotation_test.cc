@@ -118,7 +118,7 @@ TEST(Rotation, ABatchThatFailsTurnsNoKeys) {
   }
   Session* const both[] = {turning.get(), full.get()};
   const Token tokens[] = {5, 5};
-  EXPECT_EQ(engine->DecodeBatch(both, tokens).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine->DecodeBatch(both, tokens).code(), StatusCode::kT0Full);
   ExpectOk(turning->Decode(9));
   ExpectOk(straight->Decode(9));
   EXPECT_EQ(Logits(*turning), Logits(*straight));
@@ -266,7 +266,7 @@ TEST(Rotation, TooManySurvivorsEndTheContext) {
   ExpectOk(session->Prefill(SomeTokens(60)));
   Status status;
   for (int i = 0; i < 10 && status.ok(); ++i) status = session->Decode(5);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), testing::HasSubstr("survive"));
   EXPECT_EQ(session->next_position(), 64);
 }

@@ -53,7 +53,7 @@ TEST_P(FullCaps, EndTheirRequestWithTheFiguresAndLeaveOthersAlone) {
     ASSERT_LT(session->next_position(), 2000);
     status = session->Decode(5);
   }
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
   // 512 and 1024 rows, without the 72 of each that are kept in reserve.
   EXPECT_NEAR(session->next_position(), 512 + 1024 - 2 * 72, 8);
@@ -165,7 +165,7 @@ TEST(TierCaps, ALaterPromptWithoutRoomIsRefusedAsAWhole) {
   for (int i = 0; i < 250; ++i) ExpectOk(session->Decode(5));
   const Position before = session->next_position();
   const Status status = session->Prefill(CapsText(100));
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  EXPECT_EQ(status.code(), StatusCode::kT0Full) << status.ToString();
   EXPECT_THAT(status.message(), HasSubstr("others"));
   EXPECT_EQ(session->next_position(), before);
   ExpectOk(session->Prefill(CapsText(10)));
@@ -176,7 +176,7 @@ TEST(TierCaps, APromptThatNoTierHoldsIsRefusedWithTheFigures) {
   auto engine = CapsEngine(tiers);
   auto session = Open(*engine, CapsPolicy(tiers));
   const Status status = session->Prefill(CapsText(2000));
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
 }
 
@@ -268,7 +268,7 @@ TEST(TierCaps, APromptThatIsRefusedTakesNoRowsAway) {
   for (int i = 0; i < 100; ++i) ExpectOk(session->Decode(static_cast<Token>(5 + i % 50)));
   const int64_t evicted = session->accounting().rows_evicted;
   const Status status = session->Prefill(CapsText(700));
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
   EXPECT_EQ(session->accounting().rows_evicted, evicted);
   EXPECT_EQ(session->next_position(), 200);
@@ -283,7 +283,7 @@ TEST(TierCaps, WithoutT1ACapIsToldWithTheFiguresToo) {
   ExpectOk(session->Prefill(CapsText(20)));
   Status status;
   while (status.ok()) status = session->Decode(5);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
   EXPECT_NEAR(session->next_position(), 256 - 72, 8);
 }

@@ -153,7 +153,7 @@ TEST(TierNeedsRefusal, CapsThatHoldTooLittle) {
   SessionOptions options;
   options.policy = Tiered({.t0_cap_bytes = uint64_t{2} << 20, .t1 = T1Place::kNone});
   const auto engine = MakeEngine(EngineOptionsFor(options));
-  EXPECT_EQ(engine->CountNeeds(options, 100, 2000).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine->CountNeeds(options, 100, 2000).status().code(), StatusCode::kT0Full);
   EXPECT_TRUE(engine->CountNeeds(options, 100, 400).ok());
 }
 
@@ -187,7 +187,7 @@ TEST_F(T0FloorTest, IsThereHoweverMuchOthersTake) {
     others.push_back(Open(*engine_, options_));
     full = Fill(others.back().get());
   }
-  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full.ToString();
+  EXPECT_EQ(full.code(), StatusCode::kT0Full) << full.ToString();
   EXPECT_THAT(full.message(), HasSubstr("beside what is kept for other sequences"));
   ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
   for (const Token token : SomeTokens(kMostTokens - kNeedsPromptTokens, 3)) {
@@ -206,10 +206,10 @@ TEST_F(T0FloorTest, WhatT0DoesNotHoldIsRefusedBeforeASessionOpens) {
   auto first = engine_->OpenSession(kept);
   ASSERT_TRUE(first.ok());
   const Status refused = engine_->OpenSession(kept).status();
-  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.code(), StatusCode::kT0Full);
   EXPECT_THAT(refused.message(), HasSubstr("a floor of "));
-  EXPECT_EQ((*first)->Fork().status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ((*first)->SetT0Floor(5 * kMiB).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ((*first)->Fork().status().code(), StatusCode::kT0Full);
+  EXPECT_EQ((*first)->SetT0Floor(5 * kMiB).code(), StatusCode::kT0Full);
   EXPECT_EQ(engine_->arena_accounting().pledged_bytes, 3 * kMiB);
   ExpectOk((*first)->SetT0Floor(kMiB));
   EXPECT_TRUE(engine_->OpenSession(kept).ok());

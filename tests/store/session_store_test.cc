@@ -332,7 +332,7 @@ TEST_P(SessionStoreTest, AStoreThatIsFullSaysSoAndKeepsWhatItHas) {
       setrlimit(RLIMIT_FSIZE, &limit);
       Manifest manifest = Lasting();
       const auto held = store->Put(lease, large, "r", &manifest);
-      _exit(held.status().code() == StatusCode::kResourceExhausted ? 0 : 1);
+      _exit(held.status().code() == StatusCode::kStorageFull ? 0 : 1);
     }
     int status = 0;
     waitpid(child, &status, 0);
@@ -341,7 +341,7 @@ TEST_P(SessionStoreTest, AStoreThatIsFullSaysSoAndKeepsWhatItHas) {
     Tell({"CONFIG", "SET", "maxmemory", "4mb"});
     Manifest manifest = Lasting();
     const auto held = store->Put(lease, large, "r", &manifest);
-    EXPECT_EQ(held.status().code(), StatusCode::kResourceExhausted) << held.status().ToString();
+    EXPECT_EQ(held.status().code(), StatusCode::kStorageFull) << held.status().ToString();
     Tell({"CONFIG", "SET", "maxmemory", "0"});
   }
   EXPECT_EQ(ContentOf(*store, kName), "r|old");

@@ -137,8 +137,8 @@ Status CheckThatAnyAnswered(std::span<const Json> lines) {
   for (const Json& line : lines) {
     if (!line.contains("error")) return OkStatus();
   }
-  return ResourceExhausted(fmt::format("all {} answers ended in an error; the first: {}",
-                                       lines.size(), lines[0]["error"].get<std::string>()));
+  return OutOfMemory(fmt::format("all {} answers ended in an error; the first: {}", lines.size(),
+                                 lines[0]["error"].get<std::string>()));
 }
 
 class Evaluation {
@@ -203,7 +203,7 @@ class Evaluation {
       if (opened.ok()) continue;
       return Status(opened.code(), fmt::format("policy {}{}{}: {}", setting.policy,
                                                setting.budget.empty() ? "" : " at ", setting.budget,
-                                               opened.message()));
+                                               opened.Text()));
     }
     manifest_ = Manifest(options_, *model_, task, settings_);
     return OkStatus();

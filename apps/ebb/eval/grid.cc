@@ -135,7 +135,7 @@ Status ApplySetting(const Json& setting, CliOptions* options) {
     }
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     const Status status = row->parse(row->value.empty() ? "" : text, options);
-    if (!status.ok()) return InvalidArgument(fmt::format("{}: {}", key, status.message()));
+    if (!status.ok()) return InvalidArgument(fmt::format("{}: {}", key, status.Text()));
   }
   return OkStatus();
 }

@@ -108,7 +108,7 @@ Row Judge(const FitQuestion& question, const Machine& machine, FitSetting settin
 
 Json ToJson(const Row& row) {
   Json json = {{"setting", row.setting.name}, {"fits", row.fits.ok()}};
-  if (!row.fits.ok()) json["why_not"] = row.fits.message();
+  if (!row.fits.ok()) json["why_not"] = row.fits.Text();
   json["largest_context"] = row.largest_context;
   json["most_requests"] = row.most_requests;
   if (!row.bytes.ok()) return json;
@@ -126,7 +126,7 @@ Json ToJson(const Row& row) {
 }
 
 std::string TableLine(const Row& row) {
-  if (!row.bytes.ok()) return fmt::format("{:<42} {}\n", row.setting.name, row.fits.message());
+  if (!row.bytes.ok()) return fmt::format("{:<42} {}\n", row.setting.name, row.fits.Text());
   const FitBytes& b = *row.bytes;
   std::string speed =
       row.tokens_per_s > 0 ? fmt::format("{:.1f}", row.tokens_per_s) : std::string("?");
@@ -171,7 +171,7 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
       InMiB(question.model.weight_bytes), InMiB(question.model.program_bytes),
       model.shape().trained_context, request.context);
   text += gentlest.ok() ? fmt::format("The gentlest that fits: {}", gentlest->name)
-                        : std::string(gentlest.status().message());
+                        : std::string(gentlest.status().Text());
   return text;
 }
 

@@ -73,8 +73,8 @@ Status CheckLength(const CliOptions& options, const Model& model, size_t index, 
       tokens <= static_cast<size_t>(context)) {
     return OkStatus();
   }
-  return ResourceExhausted(fmt::format("prompt {} has {} tokens: more than the context of {}",
-                                       index + 1, tokens, context));
+  return ContextFull(fmt::format("prompt {} has {} tokens: more than the context of {}", index + 1,
+                                 tokens, context));
 }
 
 Status Profile::Run() {
@@ -93,7 +93,7 @@ Status Profile::Run() {
   // Measurements before an interruption are not lost.
   if (end.ok()) end = Transfers();
   if (!end.ok()) {
-    record_["ended_early"] = end.message();
+    record_["ended_early"] = end.Text();
     if (transfers_.empty()) transfers_skipped_ = "Not measured: the profile ended early.";
   }
   record_["others_share"] = watch.OthersShare();
@@ -105,7 +105,7 @@ Status Profile::Run() {
 Status Profile::ProfilePrompt(size_t index, ProgressBar* bar) {
   const Status status = MeasurePrompt(index, bar);
   if (status.ok() || status.code() == StatusCode::kCancelled || turns_.size() == 1) return status;
-  return Status(status.code(), fmt::format("prompt {}: {}", index + 1, status.message()));
+  return status.WithPrefix(fmt::format("prompt {}", index + 1));
 }
 
 Status Profile::Open() {
@@ -191,8 +191,8 @@ Status Profile::Transfers() {
   Result<std::vector<Transfer>> measured = MeasureTransfers(*engine_, tokens, tiers, cancel_);
   if (measured.ok()) {
     transfers_ = *std::move(measured);
-  } else if (measured.status().code() == StatusCode::kResourceExhausted) {
-    transfers_skipped_ = "Not measured: " + measured.status().message();
+  } else if (IsLimit(measured.status().code())) {
+    transfers_skipped_ = "Not measured: " + measured.status().Text();
   } else {
     return measured.status();
   }

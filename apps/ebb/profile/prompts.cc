@@ -64,7 +64,7 @@ Result<std::vector<std::string>> ReadProfilePrompts(const CliOptions& options) {
   }
   auto prompts = ParsePrompts(content.view());
   if (prompts.ok()) return prompts;
-  return Status(prompts.status().code(), fmt::format("{}: {}", path, prompts.status().message()));
+  return prompts.status().WithPrefix(path);
 }
 
 }  // namespace ebb::cli

@@ -26,7 +26,7 @@ Result<std::shared_ptr<const void>> HoldSessionFile(const std::string& file) {
   Result<std::shared_ptr<const void>> lock = LockSessionFile(file);
   const Status status = lock.ok() ? CheckSessionPlace(file) : lock.status();
   if (status.ok()) return lock;
-  return Status(status.code(), fmt::format("the session could not be saved: {}", status.message()));
+  return status.WithPrefix("the session could not be saved");
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* o
   EBB_RETURN_IF_ERROR(
       FitIntoMemory(*model, {.prompt_tokens = context / 2, .prompts_at_any_time = true}, options));
   if (is_full && tiers.has_value()) {
-    return ResourceExhausted(
+    return OutOfMemory(
         fmt::format("{} was saved without tiers, and its whole context does not fit into --memory "
                     "without them; give more memory or a smaller --context, or begin another "
                     "session",
@@ -88,7 +88,7 @@ Status SaveConversation(const Conversation& conversation, const CliOptions& opti
   const Status status =
       SaveSession(*setup->session, options.session_file, EncodeConversation(conversation));
   if (status.ok()) return status;
-  return Status(status.code(), fmt::format("the session was not saved: {}", status.message()));
+  return status.WithPrefix("the session was not saved");
 }
 
 }  // namespace ebb::cli

@@ -156,7 +156,7 @@ RunFigures TakeTurn(const TurnContext& context, const Turn& turn, const Setup& s
     status = ReadPrompt(context, turn, setup.session.get(), &figures);
   }
   if (!status.ok()) {
-    figures.result = PromptFailed(status, turn.tokens.size(), *setup.session);
+    figures.result = PromptFailed(status);
     return figures;
   }
   TurnDisplay display(*context.options, turn, setup, output);

@@ -126,7 +126,7 @@ void Reload(const ServeInput& serve, server::AccessLog* log, server::Server* ser
   if (serve.api_keys.empty()) return;
   const auto keys = ReadKeys(serve.api_keys);
   if (keys.ok()) return server->SetKeys(*keys);
-  Fail(Status(keys.status().code(), "the keys stay as they were: " + keys.status().message()));
+  Fail(keys.status().WithPrefix("the keys stay as they were"));
 }
 
 // Rejects --prefix-store without the options that it depends on.

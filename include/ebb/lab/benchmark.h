@@ -44,7 +44,7 @@ struct MemoryBenchmark {
   Spread read_gb_s = {};    // in 10^9 bytes a second
   Spread copy_gb_s = {};    // bytes read plus bytes written
 };
-// Errors: options out of range; the system has no memory (kResourceExhausted).
+// Errors: options out of range; the system has no memory (kOutOfMemory).
 [[nodiscard]] Result<MemoryBenchmark> BenchmarkMemory(const MemoryBenchmarkOptions& options);
 
 struct AttentionBenchmarkOptions {

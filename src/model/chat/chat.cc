@@ -121,11 +121,11 @@ common_chat_templates_inputs InputsFor(const ChatRequest& request) {
   return inputs;
 }
 
-// Errors name `field`.
+// Errors are about `field`.
 Result<std::string> SchemaGrammar(const std::string& field, const std::string& schema) {
   Result<std::string> grammar = GrammarOfSchema(schema);
   if (grammar.ok()) return grammar;
-  return InvalidArgument(fmt::format("{}: {}", field, grammar.status().message()));
+  return InvalidArgument(field, grammar.status().message());
 }
 
 // The grammar of the text that the request's format asks for; empty: none is asked for.
@@ -316,17 +316,17 @@ std::vector<std::string> ChatTemplate::Impl::Analyse() const {
 Status ChatTemplate::Impl::CheckSupport(const ChatRequest& request) const {
   const auto abilities = common_chat_templates_get_caps(templates.get());
   if (MayCall(request) && !abilities.at("supports_tools")) {
-    return Unsupported("tools: the chat template of the model takes none");
+    return Unsupported("tools", "the chat template of the model takes none");
   }
   if (abilities.at("supports_tool_calls")) return OkStatus();
   for (size_t i = 0; i < request.messages.size(); ++i) {
     if (!request.messages[i].tool_calls.empty()) {
-      return Unsupported(
-          fmt::format("messages[{}].tool_calls: the chat template of the model takes none", i));
+      return Unsupported(fmt::format("messages[{}].tool_calls", i),
+                         "the chat template of the model takes none");
     }
     if (request.messages[i].role == "tool") {
-      return Unsupported(fmt::format(
-          "messages[{}].role: the chat template of the model takes no message of a tool", i));
+      return Unsupported(fmt::format("messages[{}].role", i),
+                         "the chat template of the model takes no message of a tool");
     }
   }
   return OkStatus();
@@ -349,8 +349,8 @@ Result<common_chat_params> ChatTemplate::Impl::Apply(const ChatRequest& request)
   try {
     common_chat_params params = common_chat_templates_apply(templates.get(), inputs);
     if (!MayCall(request)) return params;
-    return Unsupported(fmt::format("tools: the chat template does not tell how calls look: {}",
-                                   OwnWords(first_error)));
+    return Unsupported("tools", fmt::format("the chat template does not tell how calls look: {}",
+                                            OwnWords(first_error)));
   } catch (const std::exception& error) {
     if (budget.exceeded()) return BeyondLimits();
     return Unsupported(fmt::format("the chat template refuses: {}", OwnWords(error.what())));
@@ -392,7 +392,7 @@ Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
   const std::string& chosen = is_chosen ? calls.grammar : others.grammar;
   const std::string only_calls = OnlyCalls(required, chosen);
   if (only_calls.empty()) {
-    return Unsupported("tool_choice: the chat template does not tell how a call is required");
+    return Unsupported("tool_choice", "the chat template does not tell how a call is required");
   }
   prompt->grammar =
       MendedGrammar(is_chosen ? EitherGrammar(format, only_calls) : only_calls, numbers);

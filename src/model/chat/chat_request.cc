@@ -42,41 +42,41 @@ int JsonDepth(std::string_view text) {
 Status CheckObject(const std::string& field, const std::string& text) {
   if (JsonDepth(text) > kMaxJsonDepth) {
     return InvalidArgument(
-        fmt::format("{}: expected JSON of at most {} levels, found more", field, kMaxJsonDepth));
+        field, fmt::format("expected JSON of at most {} levels, found more", kMaxJsonDepth));
   }
   try {
     if (nlohmann::json::parse(text).is_object()) return OkStatus();
   } catch (const nlohmann::json::exception& error) {
-    return InvalidArgument(fmt::format("{}: expected a JSON object: {}", field, error.what()));
+    return InvalidArgument(field, fmt::format("expected a JSON object: {}", error.what()));
   }
-  return InvalidArgument(fmt::format("{}: expected a JSON object, found other JSON", field));
+  return InvalidArgument(field, "expected a JSON object, found other JSON");
 }
 
 Status CheckMessage(const std::string& field, const ChatMessage& message) {
   if (std::ranges::find(kRoles, message.role) == kRoles.end()) {
-    return InvalidArgument(fmt::format("{}.role: expected one of {}, found \"{}\"", field,
-                                       fmt::join(kRoles, ", "), message.role));
+    return InvalidArgument(field + ".role", fmt::format("expected one of {}, found \"{}\"",
+                                                        fmt::join(kRoles, ", "), message.role));
   }
   if (message.role == "tool" && message.tool_call_id.empty()) {
-    return InvalidArgument(fmt::format(
-        "{}.tool_call_id: expected the id of the call that it answers, found none", field));
+    return InvalidArgument(field + ".tool_call_id",
+                           "expected the id of the call that it answers, found none");
   }
   if (message.role != "tool" && !message.tool_call_id.empty()) {
-    return InvalidArgument(
-        fmt::format("{}.tool_call_id: a message of role {} answers no call", field, message.role));
+    return InvalidArgument(field + ".tool_call_id",
+                           fmt::format("a message of role {} answers no call", message.role));
   }
   if (message.role != "assistant" && !message.tool_calls.empty()) {
-    return InvalidArgument(
-        fmt::format("{}.tool_calls: a message of role {} calls no tools", field, message.role));
+    return InvalidArgument(field + ".tool_calls",
+                           fmt::format("a message of role {} calls no tools", message.role));
   }
   if (message.role != "assistant" && !message.reasoning_content.empty()) {
-    return InvalidArgument(fmt::format("{}.reasoning_content: a message of role {} has no thought",
-                                       field, message.role));
+    return InvalidArgument(field + ".reasoning_content",
+                           fmt::format("a message of role {} has no thought", message.role));
   }
   for (size_t i = 0; i < message.tool_calls.size(); ++i) {
     const std::string call = fmt::format("{}.tool_calls[{}]", field, i);
     if (message.tool_calls[i].name.empty()) {
-      return InvalidArgument(fmt::format("{}.name: expected a function, found none", call));
+      return InvalidArgument(call + ".name", "expected a function, found none");
     }
     EBB_RETURN_IF_ERROR(CheckObject(call + ".arguments", message.tool_calls[i].arguments));
   }
@@ -96,11 +96,12 @@ Status CheckTools(const ChatRequest& request) {
     if (tool.name.empty() || tool.name.size() > kMaxNameBytes ||
         !std::ranges::all_of(tool.name, allowed)) {
       return InvalidArgument(
-          fmt::format("{}.name: expected 1 to {} letters, digits, '_' and '-', found \"{}\"", field,
-                      kMaxNameBytes, tool.name));
+          field + ".name",
+          fmt::format("expected 1 to {} letters, digits, '_' and '-', found \"{}\"", kMaxNameBytes,
+                      tool.name));
     }
     if (!names.insert(tool.name).second) {
-      return InvalidArgument(fmt::format("{}.name: \"{}\" is there twice", field, tool.name));
+      return InvalidArgument(field + ".name", fmt::format("\"{}\" is there twice", tool.name));
     }
     if (tool.parameters.empty()) continue;
     EBB_RETURN_IF_ERROR(CheckObject(field + ".parameters", tool.parameters));
@@ -109,11 +110,12 @@ Status CheckTools(const ChatRequest& request) {
   if (choice == "auto" || choice == "none") return OkStatus();
   if (choice == "required") {
     if (!request.tools.empty()) return OkStatus();
-    return InvalidArgument("tool_choice: a call is required, but there are no tools");
+    return InvalidArgument("tool_choice", "a call is required, but there are no tools");
   }
   if (names.contains(choice)) return OkStatus();
-  return InvalidArgument(fmt::format(
-      "tool_choice: expected auto, none, required or the name of a tool, found \"{}\"", choice));
+  return InvalidArgument(
+      "tool_choice",
+      fmt::format("expected auto, none, required or the name of a tool, found \"{}\"", choice));
 }
 
 }  // namespace
@@ -124,7 +126,7 @@ bool MayCall(const ChatRequest& request) {
 
 Status CheckRequest(const ChatRequest& request) {
   if (request.messages.empty()) {
-    return InvalidArgument("messages: expected at least one, found none");
+    return InvalidArgument("messages", "expected at least one, found none");
   }
   for (size_t i = 0; i < request.messages.size(); ++i) {
     EBB_RETURN_IF_ERROR(CheckMessage(fmt::format("messages[{}]", i), request.messages[i]));
@@ -133,8 +135,8 @@ Status CheckRequest(const ChatRequest& request) {
   const bool is_formatted = request.response_format != ResponseFormat::kText;
   if (!request.grammar.empty() && (is_formatted || MayCall(request))) {
     return InvalidArgument(
-        fmt::format("grammar: not together with {}",
-                    is_formatted ? "a response format" : "tools that may be called"));
+        "grammar", fmt::format("cannot be combined with {}",
+                               is_formatted ? "a response format" : "tools that may be called"));
   }
   if (request.response_format == ResponseFormat::kJsonSchema) {
     return CheckObject("response_format.json_schema", request.json_schema);

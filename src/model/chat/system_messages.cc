@@ -61,10 +61,9 @@ SystemSupport FindSystemSupport(const RenderMessages& render) {
 Result<std::vector<ChatMessage>> PlaceSystemMessages(const std::vector<ChatMessage>& messages,
                                                      const SystemSupport& support) {
   if (std::ranges::all_of(messages, IsSystem) && !(support.first && support.alone)) {
-    return Unsupported(
-        "messages: the chat template of the model leaves a system message out that no other "
-        "message "
-        "follows; expected a message of a user");
+    return Unsupported("messages",
+                       "the chat template of the model leaves a system message out that no other "
+                       "message follows; expected a message of a user");
   }
   std::vector<ChatMessage> placed;
   Waiting waiting;

@@ -26,7 +26,7 @@ Status RunChecked(const std::function<Status()>& work) {
     return Corrupt(fmt::format("libllama cannot run this file: assertion failed at {}",
                                WithoutSourceFolder(failure.what())));
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("no memory is left for the model's graph");
+    return OutOfMemory("no memory is left for the model's graph");
   } catch (const std::exception& error) {
     return Corrupt(fmt::format("libllama cannot run this file: {}", error.what()));
   }

@@ -130,12 +130,12 @@ Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
     const std::span<const std::byte> bytes = file.mappings().front().bytes();
     const std::unique_ptr<std::FILE, FileCloser> stream(
         fmemopen(const_cast<std::byte*>(bytes.data()), bytes.size(), "rb"));
-    if (stream == nullptr) return ResourceExhausted("no memory is left to read the model's file");
+    if (stream == nullptr) return OutOfMemory("no memory is left to read the model's file");
     model.reset(llama_model_load_from_file_ptr(stream.get(), params));
   }
   if (model == nullptr) {
     if (errors.FirstError().find("bad_alloc") != std::string::npos) {
-      return ResourceExhausted("no memory is left for the model's description");
+      return OutOfMemory("no memory is left for the model's description");
     }
     return Corrupt(WithoutSourceFolder(errors.FirstError()));
   }

@@ -20,7 +20,7 @@ inline constexpr uint32_t kLibraryCacheRows = 256;
 // Unsupported.
 [[nodiscard]] Status CheckLibraryMetadata(const GgufFile& file, const std::string& architecture);
 
-// Corrupt with libllama's message; ResourceExhausted.
+// Corrupt with libllama's message; OutOfMemory.
 [[nodiscard]] Result<VocabModel> LoadWithoutWeights(const GgufFile& file);
 
 // Chooses the parameters of libllama's own contexts for a context of the trained length.

@@ -17,7 +17,7 @@ struct WeightSizes {
   uint64_t lookup_bytes = 0;  // of tables in the mapped file whose rows are looked up
 };
 
-// Errors: Corrupt, where libllama expects a tensor that the file lacks; ResourceExhausted.
+// Errors: Corrupt, where libllama expects a tensor that the file lacks; OutOfMemory.
 // REQUIRES: `model` was loaded with no_alloc; the buffers outlive it.
 Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, llama_model* model,
                                         WeightBuffers* buffers);

@@ -89,16 +89,17 @@ Result<std::unique_ptr<Grammar>> Grammar::Create(const Model& model,
   std::vector<std::string> patterns;
   for (size_t i = 0; i < options.grammar_triggers.size(); ++i) {
     const GrammarTrigger& trigger = options.grammar_triggers[i];
+    const std::string field = fmt::format("grammar_triggers[{}]", i);
     if (trigger.kind == GrammarTrigger::Kind::kToken) {
       if (trigger.token < 0 || trigger.token >= model.shape().vocab_size) {
-        return InvalidArgument(fmt::format(
-            "grammar_triggers[{}]: token {} is not in the vocabulary", i, trigger.token));
+        return InvalidArgument(field,
+                               fmt::format("token {} is not in the vocabulary", trigger.token));
       }
       grammar->trigger_tokens_.push_back(trigger.token);
       continue;
     }
     if (trigger.text.empty()) {
-      return InvalidArgument(fmt::format("grammar_triggers[{}]: expected a text, found none", i));
+      return InvalidArgument(field, "expected a text, found none");
     }
     if (trigger.kind == GrammarTrigger::Kind::kText) {
       grammar->texts_.push_back(trigger.text);
@@ -108,12 +109,12 @@ Result<std::unique_ptr<Grammar>> Grammar::Create(const Model& model,
     try {
       grammar->patterns_.emplace_back(trigger.text);
     } catch (const std::regex_error& error) {
-      return InvalidArgument(fmt::format("grammar_triggers[{}]: {}", i, error.what()));
+      return InvalidArgument(field, error.what());
     }
     patterns.push_back(trigger.text);
   }
   if (grammar->waits_ && !options.grammar_prefix.empty()) {
-    return InvalidArgument("grammar_prefix: a grammar that waits for a trigger takes none");
+    return InvalidArgument("grammar_prefix", "a grammar that waits for a trigger takes none");
   }
   EBB_ASSIGN_OR_RETURN(grammar->sampler_, MakeSampler(VocabOf(model), options.grammar, patterns,
                                                       grammar->trigger_tokens_));
@@ -124,12 +125,12 @@ Result<std::unique_ptr<Grammar>> Grammar::Create(const Model& model,
 Status Grammar::AcceptPrefix(const std::string& prefix) {
   if (prefix.empty()) return OkStatus();
   const std::vector<Token> tokens = TokensOf(*model_, prefix);
-  if (tokens.empty()) return Unsupported("grammar_prefix: the vocabulary has no tokens for it");
+  if (tokens.empty()) return Unsupported("grammar_prefix", "the vocabulary has no tokens for it");
   try {
     for (const Token token : tokens) llama_sampler_accept(sampler_.get(), token);
   } catch (const std::exception& error) {
-    return InvalidArgument(
-        fmt::format("grammar_prefix: the grammar does not admit it: {}", error.what()));
+    return InvalidArgument("grammar_prefix",
+                           fmt::format("the grammar does not admit it: {}", error.what()));
   }
   return OkStatus();
 }

@@ -28,27 +28,27 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 Status CheckRange(const char* name, double value, double min, double max) {
   if (value >= min && value <= max) return OkStatus();  // false for NaN
-  return InvalidArgument(
-      fmt::format("{}: expected a number from {} to {}, found {}", name, min, max, value));
+  return InvalidArgument(name,
+                         fmt::format("expected a number from {} to {}, found {}", min, max, value));
 }
 
 Status Check(const SamplingOptions& options, int vocab_size) {
   constexpr double kMax = 1e6;
   constexpr double kMaxInt = std::numeric_limits<int>::max();
   EBB_RETURN_IF_ERROR(CheckRange("temperature", options.temperature, 0, kMax));
-  EBB_RETURN_IF_ERROR(CheckRange("top-k", options.top_k, 0, kMaxInt));
-  EBB_RETURN_IF_ERROR(CheckRange("top-p", options.top_p, 0, 1));
-  EBB_RETURN_IF_ERROR(CheckRange("min-p", options.min_p, 0, 1));
-  EBB_RETURN_IF_ERROR(CheckRange("repeat-penalty", options.repeat_penalty, 1e-3, kMax));
-  EBB_RETURN_IF_ERROR(CheckRange("repeat-last-n", options.repeat_last_n, 0, kMaxInt));
-  EBB_RETURN_IF_ERROR(CheckRange("presence-penalty", options.presence_penalty, -kMax, kMax));
-  EBB_RETURN_IF_ERROR(CheckRange("frequency-penalty", options.frequency_penalty, -kMax, kMax));
-  EBB_RETURN_IF_ERROR(CheckRange("min-keep", options.min_keep, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("top_k", options.top_k, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("top_p", options.top_p, 0, 1));
+  EBB_RETURN_IF_ERROR(CheckRange("min_p", options.min_p, 0, 1));
+  EBB_RETURN_IF_ERROR(CheckRange("repeat_penalty", options.repeat_penalty, 1e-3, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("repeat_last_n", options.repeat_last_n, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("presence_penalty", options.presence_penalty, -kMax, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("frequency_penalty", options.frequency_penalty, -kMax, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("min_keep", options.min_keep, 0, kMaxInt));
   constexpr double kMaxBias = 100;
   for (const auto& [token, bias] : options.logit_bias) {
     if (token < 0 || token >= vocab_size) {
-      return InvalidArgument(fmt::format("logit_bias: expected a token from 0 to {}, found {}",
-                                         vocab_size - 1, token));
+      return InvalidArgument("logit_bias", fmt::format("expected a token from 0 to {}, found {}",
+                                                       vocab_size - 1, token));
     }
     if (bias == kNever) continue;
     EBB_RETURN_IF_ERROR(CheckRange("logit_bias", bias, -kMaxBias, kMaxBias));

@@ -142,7 +142,7 @@ TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   EXPECT_TRUE(placement->Check(group.Input()).ok());
   group.Append(TokenKind::kGenerated, 0);
   const Status status = placement->Check(group.Input());
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_EQ(
       status.message(),
       "T0 of 6291456 bytes holds 64 rows of each group and 128 in reserve, T1 of 8388608 bytes "
@@ -187,7 +187,7 @@ TEST(HierarchyCaps, RefusesAPromptWithoutPositionsByWhatIsProtected) {
   const std::vector<TokenKind> kinds(129, TokenKind::kGiven);
   EXPECT_TRUE(placement->Check({.kinds = std::span(kinds).first(128)}).ok());
   const Status status = placement->Check({.kinds = kinds});
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("there is no T1; 129 rows must stay"));
 }
 

@@ -187,7 +187,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     const std::string t1 = spec_.t1 == T1Place::kNone ? std::string("there is no T1")
                                                       : fmt::format("T1 of {} bytes {} likewise",
                                                                     spec_.t1_cap_bytes, caps().t1);
-    return ResourceExhausted(fmt::format(
+    return T0Full(fmt::format(
         "T0 of {} bytes holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
         "full precision ({} protected, {} others)",
         spec_.t0_cap_bytes, caps().t0, spare_rows_, t1, num_protected + num_others, num_protected,

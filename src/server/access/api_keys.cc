@@ -67,10 +67,10 @@ Status ParsePriorities(std::string_view text, KeyLimits* limits) {
                     limits->highest_priority <= kLeastUrgentPriority &&
                     limits->lowest_priority <= limits->highest_priority;
   if (fits) return OkStatus();
-  return InvalidArgument(
-      fmt::format("priorities: expected two numbers from {} to {}, as in 0..2, "
-                  "found \"{}\"",
-                  kMostUrgentPriority, kLeastUrgentPriority, text));
+  return InvalidArgument("priorities",
+                         fmt::format("expected two numbers from {} to {}, as in 0..2, "
+                                     "found \"{}\"",
+                                     kMostUrgentPriority, kLeastUrgentPriority, text));
 }
 
 Status ParseOption(std::string_view word, ApiKey* key) {
@@ -90,8 +90,9 @@ Status ParseOption(std::string_view word, ApiKey* key) {
     if (name != known) continue;
     uint64_t parsed = 0;
     if (!ParseWhole(value, &parsed) || parsed < 1 || parsed > kMostOfALimit) {
-      return InvalidArgument(fmt::format("{}: expected a number from 1 to {}, found \"{}\"", name,
-                                         kMostOfALimit, value));
+      return InvalidArgument(
+          std::string(name),
+          fmt::format("expected a number from 1 to {}, found \"{}\"", kMostOfALimit, value));
     }
     *number = parsed;
     return OkStatus();
@@ -207,7 +208,7 @@ Result<KeyRing> KeyRing::Parse(std::string_view text, std::string_view source) {
       return InvalidArgument(fmt::format("{}, line {}: {}", source, number, message));
     };
     Result<ApiKey> key = ParseKey(words);
-    if (!key.ok()) return wrong(key.status().message());
+    if (!key.ok()) return wrong(key.status().Text());
     for (const auto& other : ring.keys_) {
       if (other->name == key->name) return wrong(fmt::format("\"{}\" is there twice", key->name));
       if (other->hash == key->hash) return wrong(fmt::format("the key of \"{}\"", other->name));

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "src/server/engine/job.h"
-
 namespace ebb::server {
 namespace {
 
@@ -38,15 +36,6 @@ std::string Shortened(const std::string& text, size_t most) {
 Json TextOrNull(const std::string& text) {
   constexpr size_t kMostBytes = 128;
   return text.empty() ? Json() : Json(Shortened(text, kMostBytes));
-}
-
-// "messages[0].role" of "messages[0].role: expected ..."
-std::string FieldOf(const std::string& message) {
-  const size_t end = message.find(": ");
-  if (end == std::string::npos) return "";
-  constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyz0123456789_.[]";
-  const std::string field = message.substr(0, end);
-  return field.find_first_not_of(kOfNames) == std::string::npos ? field : "";
 }
 
 // Whether the slash at `slash` begins an absolute path.
@@ -115,21 +104,25 @@ HttpAnswer WrongMethodAnswer(std::string_view path, std::string_view allowed) {
 }
 
 ApiError ErrorFrom(const Status& status) {
-  const std::string& message = status.message();
+  const std::string message = status.Text();
   const std::string told = WithoutPaths(message);
   const std::string detail = told == message ? "" : message;
   switch (status.code()) {
     case StatusCode::kInvalidArgument:
-      return {
-          .status = 400, .message = message, .code = "invalid_value", .param = FieldOf(message)};
+      return {.status = 400, .message = message, .code = "invalid_value", .param = status.field()};
     case StatusCode::kUnsupported:
-      return {.status = 400, .message = message, .code = "unsupported", .param = FieldOf(message)};
-    case StatusCode::kResourceExhausted:
+      return {.status = 400, .message = message, .code = "unsupported", .param = status.field()};
+    case StatusCode::kContextFull:
+    case StatusCode::kT0Full:
+    case StatusCode::kT1Full:
+    case StatusCode::kOutOfMemory:
+    case StatusCode::kStorageFull:
       return {.status = 400, .message = told, .code = "request_too_large", .detail = detail};
+    case StatusCode::kQueueFull:
+      return {.status = 503, .message = message, .code = "queue_full"};
+    case StatusCode::kDeadlineExceeded:
+      return {.status = 503, .message = message, .code = "deadline_exceeded", .is_final = true};
     case StatusCode::kCancelled:
-      if (message == kTimeIsOver) {
-        return {.status = 503, .message = message, .code = "deadline_exceeded", .is_final = true};
-      }
       return {.status = 503, .message = message, .code = "cancelled"};
     default:
       return {.status = 500, .message = told, .code = "internal_error", .detail = detail};

@@ -39,8 +39,8 @@ struct ApiError {
 [[nodiscard]] HttpAnswer ErrorAnswer(const ApiError& error);
 // 405. allowed: the methods that the path takes, "GET, DELETE".
 [[nodiscard]] HttpAnswer WrongMethodAnswer(std::string_view path, std::string_view allowed);
-// An error of the library, whose message begins with the field that is wrong, if one is. Messages
-// of faults that are not the request's contain no paths.
+// Returns the answer to an error of the library. Its message contains the server's paths only where
+// the request is at fault, which may have named them itself.
 [[nodiscard]] ApiError ErrorFrom(const Status& status);
 // 400 and a code; `param` may be empty.
 [[nodiscard]] ApiError Invalid(std::string message, std::string param,

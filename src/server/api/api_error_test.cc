@@ -33,8 +33,10 @@ TEST(ApiErrorTest, PathsOfTheServerAreNotTold) {
 }
 
 TEST(ApiErrorTest, TheAccessLogIsToldWhatTheClientIsNot) {
-  for (const StatusCode code : {StatusCode::kIo, StatusCode::kCorrupt, StatusCode::kNotFound,
-                                StatusCode::kInternal, StatusCode::kResourceExhausted}) {
+  for (const StatusCode code :
+       {StatusCode::kIo, StatusCode::kCorrupt, StatusCode::kNotFound, StatusCode::kInternal,
+        StatusCode::kOutOfMemory, StatusCode::kStorageFull, StatusCode::kT0Full,
+        StatusCode::kT1Full, StatusCode::kContextFull}) {
     const ApiError error =
         ErrorFrom(Status(code, "cannot read /srv/secret/T1: Input/output error"));
     EXPECT_EQ(error.message, "cannot read <path>: Input/output error");
@@ -46,8 +48,39 @@ TEST(ApiErrorTest, TheAccessLogIsToldWhatTheClientIsNot) {
 }
 
 TEST(ApiErrorTest, WhatTheRequestSaidIsRepeatedAsItIs) {
-  const std::string message = "policy: unknown policy \"/etc/passwd\"";
+  const std::string message = "unknown policy \"/etc/passwd\"";
   EXPECT_EQ(ErrorFrom(InvalidArgument(message)).message, message);
+}
+
+TEST(ApiErrorTest, EachCodeOfTheLibraryHasItsStatusOfHttp) {
+  struct Case {
+    StatusCode code;
+    int status;
+    std::string name;
+  };
+  using enum StatusCode;
+  for (const Case& one :
+       {Case{kInvalidArgument, 400, "invalid_value"}, Case{kUnsupported, 400, "unsupported"},
+        Case{kContextFull, 400, "request_too_large"}, Case{kT0Full, 400, "request_too_large"},
+        Case{kT1Full, 400, "request_too_large"}, Case{kOutOfMemory, 400, "request_too_large"},
+        Case{kStorageFull, 400, "request_too_large"}, Case{kQueueFull, 503, "queue_full"},
+        Case{kDeadlineExceeded, 503, "deadline_exceeded"}, Case{kCancelled, 503, "cancelled"},
+        Case{kIo, 500, "internal_error"}, Case{kInternal, 500, "internal_error"}}) {
+    const ApiError error = ErrorFrom(Status(one.code, "why"));
+    EXPECT_EQ(error.status, one.status) << one.name;
+    EXPECT_EQ(error.code, one.name);
+    EXPECT_EQ(error.is_final, one.code == kDeadlineExceeded);
+  }
+}
+
+TEST(ApiErrorTest, TheFieldOfAnErrorIsItsParam) {
+  for (const Status& status : {InvalidArgument("messages[0].role", "expected: user"),
+                               Unsupported("messages[0].role", "expected: user")}) {
+    const ApiError error = ErrorFrom(status);
+    EXPECT_EQ(error.param, "messages[0].role");
+    EXPECT_EQ(error.message, "messages[0].role: expected: user");
+  }
+  EXPECT_EQ(ErrorFrom(InvalidArgument("tools: a word of the sentence")).param, "");
 }
 
 }  // namespace

@@ -40,8 +40,9 @@ std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted) {
   if (end.error.ok() || end.finish == FinishReason::kContext) return std::nullopt;
   // Whatever its code, an error of a job is about the server's state and not about the request.
   ApiError error = ErrorFrom(end.error);
-  error.message = WithoutPaths(end.error.message());
-  if (error.message != end.error.message()) error.detail = end.error.message();
+  const std::string text = end.error.Text();
+  error.message = WithoutPaths(text);
+  if (error.message != text) error.detail = text;
   if (end.trouble != SessionTrouble::kNone) {
     error.status = 409;
     error.code = TroubleCode(end.trouble);

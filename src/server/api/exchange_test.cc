@@ -186,11 +186,11 @@ TEST(Exchange, HowAJobEndedDecidesTheError) {
   };
   const Case cases[] = {
       {FinishReason::kCap, InvalidArgument("priority: no"), false, 400, "invalid_value"},
-      {FinishReason::kCap, ResourceExhausted("too long"), false, 400, "request_too_large"},
-      {FinishReason::kCap, ResourceExhausted("no room"), true, 503, "out_of_memory"},
+      {FinishReason::kCap, OutOfMemory("too long"), false, 400, "request_too_large"},
+      {FinishReason::kCap, OutOfMemory("no room"), true, 503, "out_of_memory"},
       {FinishReason::kError, InvalidArgument("no token"), true, 500, "internal_error"},
       {FinishReason::kCancelled, Cancelled("stopping"), true, 503, "cancelled"},
-      {FinishReason::kContext, ResourceExhausted("the context is full"), true, 0, ""},
+      {FinishReason::kContext, OutOfMemory("the context is full"), true, 0, ""},
   };
   for (const Case& one : cases) {
     Exchange exchange(nullptr, Options());

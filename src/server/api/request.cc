@@ -549,7 +549,7 @@ class RequestReader {
     PolicySpec& policy = request_.session.policy;
     SettingGiven given;
     const auto parse = [&](const char* name, const Status& status) {
-      if (!status.ok()) fields.Fail(name, status.message());
+      if (!status.ok()) fields.Fail(name, status.Text());
     };
     if (const auto text = fields.Text("policy")) {
       policy.params.clear();
@@ -586,7 +586,7 @@ class RequestReader {
       }
       TierSpec spec = tiers.value_or(*defaults.engine.tiers);
       if (const Status status = parse(*text, &spec); !status.ok()) {
-        return fields->Fail(name, status.message());
+        return fields->Fail(name, status.Text());
       }
       if (spec.t0_cap_bytes > 0 || spec.evict_beyond_caps) {
         return fields->Fail(name, "expected a share: caps are the server's");
@@ -660,7 +660,7 @@ int ContextBound(const Model& model, const CompletionRequest& request) {
 }
 
 ApiError PromptError(const Status& status, Endpoint endpoint) {
-  if (status.code() != StatusCode::kResourceExhausted) return ErrorFrom(status);
+  if (status.code() != StatusCode::kContextFull) return ErrorFrom(status);
   return Invalid(status.message(), endpoint == Endpoint::kChat ? "messages" : "prompt",
                  "context_length_exceeded");
 }
@@ -740,7 +740,7 @@ ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& re
   for (Turn& turn : turns) {
     const size_t size = num_kept + turn.tokens.size();
     if (context > 0 && size >= static_cast<size_t>(context)) {
-      const Status status = ResourceExhausted(
+      const Status status = ContextFull(
           fmt::format("the prompt has {} tokens, which exceeds the available context size "
                       "of {} tokens, one of them for the answer",
                       size, context));

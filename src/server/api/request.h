@@ -98,7 +98,7 @@ struct Prepared {
 };
 // The tokens that the request's session has room for; 0: without end.
 [[nodiscard]] int ContextBound(const Model& model, const CompletionRequest& request);
-// The error of BeginTurn() and of its kind; ResourceExhausted: of a prompt that is too long.
+// The error of BeginTurn() and of its kind; ContextFull: of a prompt that is too long.
 [[nodiscard]] ApiError PromptError(const Status& status, Endpoint endpoint);
 // Applies the template, tokenizes and makes samplers: may take a second. Errors: those of the
 // library; a prompt that leaves no room in the context.

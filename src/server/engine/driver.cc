@@ -9,7 +9,9 @@ namespace ebb::server {
 namespace {
 
 Status NoRoomError() {
-  return ResourceExhausted("T0 holds no more of this request, and nothing else is there to go");
+  return T0Full(
+      "T0 is full: it has no room for more tokens of this request, and there is no other "
+      "request or cached prefix to evict");
 }
 
 int ContextOf(const Engine& engine, const SessionOptions& session) {
@@ -130,9 +132,9 @@ void Driver::Impl::Accept(Job job) {
   MachineState whole = machine;
   whole.t0_bytes = t0_cap;
   if (status.ok() && !EverFits(state, whole)) {
-    status = ResourceExhausted("the caps of the tiers hold no request of this length: it takes " +
-                               std::to_string(state.least_bytes) + " bytes of T0 and " +
-                               std::to_string(state.t1_bytes) + " of T1");
+    status = T0Full("the caps of the tiers hold no request of this length: it takes " +
+                    std::to_string(state.least_bytes) + " bytes of T0 and " +
+                    std::to_string(state.t1_bytes) + " of T1");
   }
   if (!status.ok()) return Finish(accepted, FinishReason::kCap, status);
   accepted->update.accepted = true;
@@ -223,9 +225,10 @@ void Driver::Impl::End(const Plan::End& end) {
   if (active == nullptr) return;
   switch (end.reason) {
     case EndReason::kCancelled:
-      return Finish(active, FinishReason::kCancelled, Cancelled("whoever asked has gone"));
+      return Finish(active, FinishReason::kCancelled, Cancelled("the client disconnected"));
     case EndReason::kDeadline:
-      return Finish(active, FinishReason::kCancelled, Cancelled(kTimeIsOver));
+      return Finish(active, FinishReason::kCancelled,
+                    DeadlineExceeded("the deadline of the request is exceeded"));
     case EndReason::kNoRoom:
       return Finish(active, FinishReason::kCap, NoRoomError());
   }
@@ -294,13 +297,13 @@ Status Driver::Submit(std::vector<Job> jobs) {
     const std::lock_guard lock(impl_->mutex);
     if (impl_->stopped) return Cancelled("the server is stopping");
     if (jobs.size() > impl_->options.most_waiting) {
-      return InvalidArgument("n: expected at most " + std::to_string(impl_->options.most_waiting) +
-                             " answers to all prompts together, found " +
-                             std::to_string(jobs.size()));
+      return InvalidArgument(
+          "n", "expected at most " + std::to_string(impl_->options.most_waiting) +
+                   " answers to all prompts together, found " + std::to_string(jobs.size()));
     }
     const size_t there = impl_->num_waiting + impl_->inbox.size();
     if (there + jobs.size() > impl_->options.most_waiting) {
-      return ResourceExhausted("the queue is full: " + std::to_string(there) + " requests wait");
+      return QueueFull("the queue is full: " + std::to_string(there) + " requests wait");
     }
     for (Job& job : jobs) impl_->inbox.push_back(std::move(job));
   }
@@ -353,8 +356,9 @@ Status ShareTiers(SessionOptions* session) {
   std::optional<TierSpec>& tiers = session->policy.tiers;
   if (!tiers.has_value()) return OkStatus();
   if (tiers->evict_beyond_caps) {
-    return InvalidArgument(
-        "tiers.evict_beyond_caps: which rows go would follow other requests; give a share");
+    return InvalidArgument("tiers.evict_beyond_caps",
+                           "which rows are evicted would depend on other requests; give a "
+                           "share instead");
   }
   // The cap is of all sessions: each may have all of T0 as long as no other session needs it.
   if (tiers->t0_cap_bytes > 0) tiers->t0_share = 1;

@@ -47,7 +47,7 @@ class Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  // All of them or none. Updates of a job come until one has an end. Errors: ResourceExhausted (too
+  // All of them or none. Updates of a job come until one has an end. Errors: QueueFull (too
   // many are waiting); Cancelled (after Stop()).
   [[nodiscard]] Status Submit(std::vector<Job> jobs);
   // It ends with kCancelled, and gives its memory back, after at most one step or one piece of a

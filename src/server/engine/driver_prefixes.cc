@@ -79,12 +79,12 @@ bool Driver::Impl::Adopt(const std::string& key, SessionOptions session,
                          const FetchedPrefix& fetched) {
   session.t0_floor_bytes = 0;
   auto resumed = ResumeSession(*engine, fetched.file, session);
-  while (resumed.status().code() == StatusCode::kResourceExhausted && TakeFromPrefixes()) {
+  while (IsLimit(resumed.status().code()) && TakeFromPrefixes()) {
     resumed = ResumeSession(*engine, fetched.file, session);
   }
   if (!resumed.ok()) {
     const StatusCode code = resumed.status().code();
-    return code == StatusCode::kResourceExhausted || code == StatusCode::kIo;
+    return IsLimit(code) || code == StatusCode::kIo;
   }
   const std::string& owner = fetched.prefix.owner;
   const std::span<const Token> tokens = resumed->session->tokens();

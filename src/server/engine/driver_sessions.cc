@@ -32,7 +32,7 @@ void Driver::Impl::Start(Active* active) {
 
 // While other jobs run, it waits for them to end or to be parked.
 void Driver::Impl::NotBegun(Active* active, const Status& status) {
-  const bool is_full = status.code() == StatusCode::kResourceExhausted;
+  const bool is_full = IsLimit(status.code());
   const std::optional<std::string>& key = active->job.prefix_key;
   // The one that it would take rows from goes last.
   if (is_full && key.has_value()) (void)prefixes.Find(*key, active->job.prompt);
@@ -49,7 +49,7 @@ void Driver::Impl::Park(Active* active) {
   Status status = active->session->SetT0Floor(0);
   if (status.ok()) status = active->session->Park();
   // Cached prefixes may hold the room in T1 that it needs.
-  while (status.code() == StatusCode::kResourceExhausted && TakeFromPrefixes()) {
+  while (IsLimit(status.code()) && TakeFromPrefixes()) {
     status = active->session->Park();
   }
   if (!status.ok()) return Finish(active, FinishReason::kError, status);
@@ -80,7 +80,7 @@ void Driver::Impl::SetShare(Active* active, double share) {
   ++counted.share_changes;
   if (status.ok()) {
     active->state.share = share;
-  } else if (status.code() == StatusCode::kResourceExhausted) {
+  } else if (IsLimit(status.code())) {
     NoteRefusal();
   } else {
     Finish(active, FinishReason::kError, status);

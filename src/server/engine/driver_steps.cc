@@ -86,7 +86,7 @@ void Driver::Impl::Appended(Active* active, const Status& status, double seconds
   active->pending.reset();
   shares.Charge(active->state.owner, CostOf(1, active->session->next_position()));
   // The moves of its policy wait for room; the token was appended.
-  const bool waits = status.code() == StatusCode::kResourceExhausted;
+  const bool waits = IsLimit(status.code());
   if (waits) NoteRefusal();
   active->generation->Appended(waits ? OkStatus() : status, seconds);
   if (status.ok() && active->job.work.has_value()) Checkpoint(active);
@@ -94,7 +94,7 @@ void Driver::Impl::Appended(Active* active, const Status& status, double seconds
 }
 
 void Driver::Impl::Read(Active* active, const Status& status) {
-  if (status.code() == StatusCode::kResourceExhausted) {
+  if (IsLimit(status.code())) {
     NoteRefusal();
   } else if (!status.ok()) {
     return Finish(active, FinishReason::kError, status);
@@ -107,10 +107,11 @@ void Driver::Impl::Read(Active* active, const Status& status) {
 
 void Driver::Impl::Refused(Active* active, const Status& status) {
   const bool reads = active->state.phase == Phase::kReading;
-  const bool is_full = !reads && active->job.session.past_context == PastContext::kRefuse &&
-                       active->session->next_position() >= active->session->context();
-  if (status.code() == StatusCode::kResourceExhausted && !is_full) return NoteRefusal();
-  if (reads) return Finish(active, FinishReason::kError, status);
+  const bool is_context_full = status.code() == StatusCode::kContextFull;
+  if (IsLimit(status.code()) && !is_context_full) return NoteRefusal();
+  if (reads) {
+    return Finish(active, is_context_full ? FinishReason::kCap : FinishReason::kError, status);
+  }
   active->pending.reset();
   active->generation->Appended(status);
   Choose(active);
@@ -250,7 +251,7 @@ void Driver::Impl::Rest(Active* active, const GenerateResult& result, JobEnd* en
     if (active->update.saved.has_value()) std::remove(active->update.saved->file.c_str());
     active->update.saved = *std::move(saved);
   } else {
-    end->session->error = saved.status().message();
+    end->session->error = saved.status().Text();
   }
 }
 

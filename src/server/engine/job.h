@@ -66,9 +66,6 @@ struct AnswerLogprobs {
   size_t end = 0;
 };
 
-// How a job ends whose deadline is over.
-inline constexpr const char* kTimeIsOver = "the request's time is over";
-
 // How it ended. Times are seconds.
 struct JobEnd {
   FinishReason finish = FinishReason::kError;

@@ -261,7 +261,7 @@ Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& pre
   manifest.expires_ms = manifest.used_ms + static_cast<int64_t>(options.lifetime * 1000);
   const std::string record = EncodeStoredPrefix(prefix);
   Result<Held> held = store->Put(lease, file, record, &manifest);
-  if (held.status().code() == StatusCode::kResourceExhausted) {
+  if (held.status().code() == StatusCode::kStorageFull) {
     // The store is full before `most_bytes` is reached, since it holds sessions too.
     uint64_t total = 0;
     {

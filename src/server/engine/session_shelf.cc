@@ -60,7 +60,7 @@ Status WithoutPath(const Status& status, const std::string& path, std::string_vi
   for (size_t at = message.find(path); at != std::string::npos; at = message.find(path)) {
     message.replace(at, path.size(), name);
   }
-  return Status(status.code(), std::move(message));
+  return {status.code(), status.field(), std::move(message)};
 }
 
 Result<std::unique_ptr<Session>> OpenFile(Engine* engine, const SessionOptions& options,

@@ -108,10 +108,9 @@ Status Listener::Open(const std::string& host, uint16_t port) {
 Status Listener::OpenPath(const std::string& path) {
   constexpr size_t kMostBytes = 107;  // of sockaddr_un, its end left out
   if (path.empty() || path.size() > kMostBytes) {
-    return InvalidArgument(
-        fmt::format("host: expected unix: and a path of 1 to {} bytes, found "
-                    "\"{}{}\"",
-                    kMostBytes, kUnix, path));
+    return InvalidArgument("host", fmt::format("expected unix: and a path of 1 to {} bytes, found "
+                                               "\"{}{}\"",
+                                               kMostBytes, kUnix, path));
   }
   const asio::local::stream_protocol::endpoint endpoint(path);
   if (IsLeftOver(io_, endpoint)) unlink(path.c_str());

@@ -56,7 +56,7 @@ ApiError StoreError(const Status& status) {
                     .code = "session_store_unavailable",
                     .param = "session_id",
                     .retry_after = 2};
-  if (status.code() == StatusCode::kResourceExhausted) {
+  if (status.code() == StatusCode::kStorageFull) {
     error.code = "session_store_full";
     error.retry_after = kMostBackOff;
   } else if (status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kUnsupported) {
@@ -249,7 +249,7 @@ void SessionKeeper::Impl::Written(const Holding& holding, SavedSession saved,
   };
   if (!outcome.ok()) {
     ++counted.not_saved;
-    holding->error = outcome.status().message();
+    holding->error = outcome.status().Text();
     // While it is used, each failure is that of another checkpoint.
     holding->back_off = holding->is_used ? 1 : std::min(kMostBackOff, 2 * holding->back_off);
     holding->retry_at = Clock::now() + Seconds(holding->back_off);

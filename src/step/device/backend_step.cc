@@ -174,7 +174,7 @@ Status BackendStep::FindOrMeasureRates() {
       EBB_ASSIGN_OR_RETURN(rates, MeasureRates(device_, host_rate));
       return OkStatus();
     });
-    if (status.code() == StatusCode::kResourceExhausted) {
+    if (status.code() == StatusCode::kOutOfMemory) {
       // Without room for measuring all is streamed.
       use_ = DeviceUse(device_, {.t1_mode = T1Mode::kStream});
       return OkStatus();
@@ -297,7 +297,7 @@ Status BackendStep::MakeLists(Graph* graph) const {
   graph->list_context.reset(ggml_init({.mem_size = (2 * num_sequences + 1) * ggml_tensor_overhead(),
                                        .mem_buffer = nullptr,
                                        .no_alloc = true}));
-  if (graph->list_context == nullptr) return ResourceExhausted("no memory for lists of rows");
+  if (graph->list_context == nullptr) return OutOfMemory("no memory for lists of rows");
   const int64_t heads = SumOf(model_.hparams.kv_heads);
   graph->tensors.sequences.resize(num_sequences);
   for (size_t i = 0; i < num_sequences; ++i) {
@@ -321,7 +321,7 @@ Status BackendStep::MakeLists(Graph* graph) const {
   graph->list_buffer.reset(
       ggml_backend_alloc_ctx_tensors(graph->list_context.get(), device_->backend()));
   if (graph->list_buffer == nullptr) {
-    return ResourceExhausted("the device has no memory for lists of rows");
+    return OutOfMemory("the device has no memory for lists of rows");
   }
   return OkStatus();
 }
@@ -337,7 +337,7 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
   EBB_RETURN_IF_ERROR(MakeLists(&graph));
   const int num_nodes = DecoderGraphMaxNodes(model_, shape.options.attention_nodes_per_layer);
   graph.context = MakeContext(static_cast<size_t>(num_nodes));
-  if (graph.context == nullptr) return ResourceExhausted("no memory for a graph");
+  if (graph.context == nullptr) return OutOfMemory("no memory for a graph");
   ggml_context* const context = graph.context.get();
   if (rows == nullptr) {
     rows = ggml_new_tensor_2d(context, GGML_TYPE_F16, model_.hparams.head_dim, 2 * kRowsPerPage);
@@ -416,13 +416,13 @@ Status BackendStep::PutIntoBuffers(Graph* graph) {
   }
   if (buffers_ == nullptr) {
     buffers_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_->backend())));
-    if (buffers_ == nullptr) return ResourceExhausted("no memory for compute buffers");
+    if (buffers_ == nullptr) return OutOfMemory("no memory for compute buffers");
   }
   if (!ggml_gallocr_reserve(buffers_.get(), graph->graph.graph) ||
       !ggml_gallocr_alloc_graph(buffers_.get(), graph->graph.graph)) {
     buffers_.reset();
-    return ResourceExhausted(fmt::format("device {} has no memory for a step of {} tokens",
-                                         device_->name(), graph->shape.options.num_tokens));
+    return OutOfMemory(fmt::format("device {} has no memory for a step of {} tokens",
+                                   device_->name(), graph->shape.options.num_tokens));
   }
   in_buffers_ = graph;
   return OkStatus();
@@ -467,7 +467,7 @@ Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
   try {
     status = device_->Call([&] { return RunOnDevice(work, &staged, costs); });
   } catch (const std::bad_alloc&) {
-    status = ResourceExhausted("no memory for a step");
+    status = OutOfMemory("no memory for a step");
     const Status waited = device_->Call([&] {
       ggml_backend_synchronize(device_->backend());
       return OkStatus();

@@ -46,7 +46,7 @@ class BackendStep {
   BackendStep(const BackendStep&) = delete;
   BackendStep& operator=(const BackendStep&) = delete;
 
-  // Computes the step: rows are stored, signals filled. Errors: ResourceExhausted when the device
+  // Computes the step: rows are stored, signals filled. Errors: OutOfMemory when the device
   // has no memory for it; Internal when it was lost.
   Status Run(const StepWork& work, StepCosts* costs);
   // [vocab_size], of output_rows[i] of the last step.

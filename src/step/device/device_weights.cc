@@ -43,11 +43,11 @@ Status DeviceWeights::Copy(BackendDevice* device) {
   context_.reset(ggml_init({.mem_size = (copies.size() + 1) * ggml_tensor_overhead(),
                             .mem_buffer = nullptr,
                             .no_alloc = true}));
-  if (context_ == nullptr) return ResourceExhausted("no memory for a model's tensors");
+  if (context_ == nullptr) return OutOfMemory("no memory for a model's tensors");
   for (auto& [on_host, copy] : copies) copy = ggml_dup_tensor(context_.get(), on_host);
   buffer_.reset(ggml_backend_alloc_ctx_tensors(context_.get(), device->backend()));
   if (buffer_ == nullptr) {
-    return ResourceExhausted(
+    return OutOfMemory(
         fmt::format("device {} has no memory for the model's weights", device->name()));
   }
   ggml_backend_buffer_set_usage(buffer_.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);

@@ -17,7 +17,7 @@ class DeviceWeights {
  public:
   // Copies all weights but the table of embeddings, whose rows are looked up on the host. Errors:
   // InvalidArgument when the model was loaded for the processor, whose layouts no device knows;
-  // ResourceExhausted. REQUIRES: model and device outlive this.
+  // OutOfMemory. REQUIRES: model and device outlive this.
   static Result<std::unique_ptr<DeviceWeights>> Create(const LoadedModel& model,
                                                        BackendDevice* device);
 

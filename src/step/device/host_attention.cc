@@ -168,7 +168,7 @@ Result<double> HostAttention::MeasureBytesPerSecond() {
     }
     return best;
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("no memory for measuring how fast rows are attended to");
+    return OutOfMemory("no memory for measuring how fast rows are attended to");
   }
 }
 

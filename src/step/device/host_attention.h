@@ -50,7 +50,7 @@ class HostAttention {
 
   // What its speed depends on, for people.
   [[nodiscard]] std::string Description() const;
-  // Bytes of rows a second, by attending to random rows. Errors: ResourceExhausted.
+  // Bytes of rows a second, by attending to random rows. Errors: OutOfMemory.
   [[nodiscard]] Result<double> MeasureBytesPerSecond();
 
  private:

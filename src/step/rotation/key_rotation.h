@@ -21,7 +21,7 @@ struct KeyRotator {
 };
 
 // Turns the keys of a layer by so many positions, [rows]; keys: where they are, null where the turn
-// is 0. ResourceExhausted before any key turned; Internal when ggml fails.
+// is 0. OutOfMemory before any key turned; Internal when ggml fails.
 [[nodiscard]] Status RotateKeysOfStream(const KeyRotator& by, int layer,
                                         std::span<std::byte* const> keys,
                                         std::span<const Position> turns);

@@ -248,7 +248,7 @@ TEST_P(BackendDeviceTest, RefusesWhatItsMemoryHasNoRoomFor) {
     sessions.push_back(Open(*engine, PolicySpec()));
     status = sessions.back()->Prefill(SomeTokens(1500));
   }
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory) << status.ToString();
   // Those that are there go on.
   ExpectOk(sessions.front()->Decode(3));
   sessions.pop_back();
@@ -836,7 +836,7 @@ TEST_P(BackendDeviceTest, MemoryThatIsNotThereChangesNothing) {
       ++i;
       continue;
     }
-    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    EXPECT_EQ(status.code(), StatusCode::kOutOfMemory) << status.ToString();
     ASSERT_LT(++refused, 1000);
   }
   SetSimBackendFaults({});

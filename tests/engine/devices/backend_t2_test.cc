@@ -286,7 +286,7 @@ TEST_P(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
   while (session->next_position() < kPromptTokens + kDecodeTokens) {
     status = session->Decode(Text()[session->next_position()]);
     if (status.ok()) continue;
-    ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    ASSERT_EQ(status.code(), StatusCode::kOutOfMemory) << status.ToString();
     ASSERT_LT(++refused, 1000);
   }
   SetSimBackendFaults({});

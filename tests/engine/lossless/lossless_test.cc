@@ -385,7 +385,7 @@ TEST(Lossless, TheContextsEndIsReachedToken) {
   Oracle oracle(text, 1, 1);
   ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
   for (int i = 0; i < 24; ++i) ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
-  EXPECT_EQ(session->Decode(1).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(session->Decode(1).code(), StatusCode::kT0Full);
   EXPECT_EQ(session->next_position(), 64);
 }
 

@@ -414,7 +414,7 @@ TEST(ExactPrefix, WithoutRoomForTheCopiesItIsRefusedAndTheOtherGoesOn) {
   ExpectOk(from->Prefill(prompt));
   auto session = Open(*engine);
   EXPECT_EQ(BeginPromptFrom(from.get(), prompt, session.get()).status().code(),
-            StatusCode::kResourceExhausted);
+            StatusCode::kT0Full);
   session.reset();
   EXPECT_EQ(from->accounting().tiers[0].shared_page_bytes, 0u);
   ExpectOk(from->TruncateTo(500));

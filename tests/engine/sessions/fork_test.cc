@@ -217,7 +217,7 @@ TEST(SessionForkTest, WithoutRoomForTheCopiesAForkIsRefusedAndTheSessionGoesOn) 
   const size_t used = engine->arena_accounting(Tier::kT0).used_bytes;
   const auto fork = session->Fork();
   ASSERT_FALSE(fork.ok());
-  EXPECT_EQ(fork.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(fork.status().code(), StatusCode::kT0Full);
   EXPECT_EQ(session->accounting().tiers[0].shared_page_bytes, 0u);
   EXPECT_EQ(engine->arena_accounting(Tier::kT0).used_bytes, used);
   ExpectOk(session->Decode(1));

@@ -72,7 +72,7 @@ TEST(SessionCaps, ATierWithoutRoomIsToldAndGivesEverythingBack) {
   auto small = Engine::Create(
       *loaded, {.threads = 1, .kv_type = RowType::kF32, .kv_cap_bytes = 2 * kT0Bytes});
   const Status status = ResumeSession(**small, path, options).status();
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  EXPECT_EQ(status.code(), StatusCode::kT0Full) << status.ToString();
   EXPECT_EQ((*small)->arena_accounting(Tier::kT0).used_bytes, 0u);
   auto other = Open(**small, options);
   ExpectOk(other->Prefill(RandomTokens(kModelOptions, 100, 3)));
@@ -91,7 +91,7 @@ TEST(SessionCaps, ADecisionThatACapRefusedIsRefusedAgain) {
   ExpectOk(session->Prefill(RandomTokens(kModelOptions, 100, 3)));
   Status status;
   while (status.ok()) status = session->Decode(5);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
   const Position end = session->next_position();
   ExpectOk(SaveSession(*session, path));
   auto fresh = EngineOf(model, tiers);

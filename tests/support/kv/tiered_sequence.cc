@@ -23,9 +23,13 @@ T OrDie(Result<T> result) {
 }
 
 std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t cap_bytes, Device* device,
-                                 MemoryKind memory = MemoryKind::kDevice) {
-  return OrDie(Arena::Create(
-      {.page_bytes = page_bytes, .cap_bytes = cap_bytes, .device = device, .memory = memory}));
+                                 MemoryKind memory = MemoryKind::kDevice,
+                                 StatusCode full = StatusCode::kT0Full) {
+  return OrDie(Arena::Create({.page_bytes = page_bytes,
+                              .cap_bytes = cap_bytes,
+                              .device = device,
+                              .memory = memory,
+                              .full = full}));
 }
 
 std::unique_ptr<BackendDevice> MakeBackend(const DeviceSpec& spec) {
@@ -50,7 +54,8 @@ TiersForTest::TiersForTest(const TiersOptions& options) : backend(MakeBackend(op
   t2 = MakeArena(stores.compressed.PageBytes(), options.t2_cap_bytes, device, MemoryKind::kPinned);
   stores.t2 = t2.get();
   if (options.t1 == T1Place::kHost) {
-    t1 = MakeArena(kTiersFormat.PageBytes(), options.t1_cap_bytes, device, MemoryKind::kPinned);
+    t1 = MakeArena(kTiersFormat.PageBytes(), options.t1_cap_bytes, device, MemoryKind::kPinned,
+                   StatusCode::kT1Full);
     stores.t1 = t1.get();
   } else {
     t1_file = OrDie(PageFile::Create({.page_bytes = kTiersFormat.PageBytes(),
