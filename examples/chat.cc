@@ -24,7 +24,7 @@ ebb::Status Run(const char* path, const std::vector<std::string>& questions) {
     const ebb::ChatMessage message = {"user", question};
     EBB_ASSIGN_OR_RETURN(const ebb::Turn turn, ebb::BeginTurn(*model, talk, {&message, 1}));
     EBB_ASSIGN_OR_RETURN(const auto unread, ebb::KeepPrefix(turn.tokens, session.get()));
-    EBB_RETURN_IF_ERROR(session->Prefill(unread));
+    EBB_RETURN_IF_ERROR(session->Prefill(unread).status);
     EBB_ASSIGN_OR_RETURN(const auto sampler, ebb::SamplerFor(turn, *model, {}));
     const auto result =
         ebb::Generate(*session, *sampler, ebb::OptionsFor(turn, {.max_tokens = 512}));

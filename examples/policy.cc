@@ -62,7 +62,7 @@ ebb::Status Run(const char* path, const char* prompt) {
 
   EBB_ASSIGN_OR_RETURN(auto tokens, model->Tokenize(prompt, ebb::Model::AddBos::kAsModelSays,
                                                     ebb::Model::Specials::kAsText));
-  EBB_RETURN_IF_ERROR(session->Prefill(tokens));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens).status);
   EBB_ASSIGN_OR_RETURN(auto sampler, ebb::Sampler::Create(*model, {.temperature = 0}));
   const auto result = ebb::Generate(*session, *sampler, {.max_tokens = 128});
   EBB_RETURN_IF_ERROR(result.error);

@@ -122,8 +122,8 @@ Bytes MakeSession(int kind) {
   const auto session = (*engine)->OpenSession(options);
   MustBeOk(session);
   const std::vector<ebb::Token> prompt = {AToken(1), AToken(2), AToken(3)};
-  MustBeOk((*session)->Prefill(prompt));
-  for (int i = 0; i < 50; ++i) MustBeOk((*session)->Decode(AToken(5 * i)));
+  MustBeOk((*session)->Prefill(prompt).status);
+  for (int i = 0; i < 50; ++i) MustBeOk((*session)->Decode(AToken(5 * i)).status);
   const std::string path = Folder() / "made";
   MustBeOk(ebb::SaveSession(**session, path, "a talk"));
   return ReadAll(path);

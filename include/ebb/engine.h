@@ -3,10 +3,10 @@
 // hard byte caps.
 //
 // A request that cannot proceed returns an error and changes nothing: the session can still be
-// read, rolled back or stepped after rows went. Where a step was computed and only what its policy
-// decided then cannot be carried out (a full tier, a failing file, no memory), the error comes with
-// the token taken: next_position() tells the two apart. Where the caps of tiers refused it, they
-// refuse the next step that the session takes alone.
+// read, rolled back or stepped once there is room. If a step was computed and only the moves that
+// its policy decided afterwards failed (a full tier, a failing file, no memory), the error comes
+// with StepOutcome::taken. If the caps of the tiers refused those moves, they refuse the next step
+// that the session takes alone.
 //
 // Thread safety: an engine and its sessions belong to one thread at a time. A session keeps what it
 // needs of its engine, which may go before it.
@@ -113,6 +113,16 @@ struct DeviceReport {
   double decode_seconds = 0;  // of them, without moves
 };
 
+// The outcome of a step.
+struct [[nodiscard]] StepOutcome {
+  // Whether the session has taken its tokens, and logits() are those after them. If so, `status` is
+  // an error only where moves of rows failed that the policy decided after the step.
+  bool taken = false;
+  Status status;
+
+  [[nodiscard]] bool ok() const { return status.ok(); }
+};
+
 // A session's part in a step of several; see Engine::Step().
 struct SessionStep {
   Session* session = nullptr;
@@ -121,7 +131,9 @@ struct SessionStep {
   // How many tokens of its prompt; at least 2 are read, where there are so many. 0: as many as keep
   // the step within EngineOptions::max_stall_seconds, together with those of other prompts.
   size_t most_prompt_tokens = 0;
-  Status status;  // what became of it
+  // Set by the step:
+  Status status;         // the error of this part, if it has one
+  size_t num_taken = 0;  // tokens that the session has taken
 };
 
 class Engine {
@@ -144,12 +156,11 @@ class Engine {
   // One step of distinct sessions of this engine in one batch, generated tokens and pieces of
   // prompts in any mix. Each session gets the bits of stepping alone where matrix products give a
   // token the same bits in every batch: with quantized weights and F32 on x86-64 with
-  // AVX2 (docs/user/serve.md); with others up to rounding. On error no session is changed, or each
-  // has taken its part (see the top), and `status` of the parts says whose error it is, where it is
-  // one part's.
-  Status Step(std::span<SessionStep> parts);
+  // AVX2 (docs/user/serve.md); with others up to rounding. Either every session has taken its part
+  // or none; an error of one part is in its SessionStep::status too.
+  StepOutcome Step(std::span<SessionStep> parts);
   // Step() with generated tokens alone: tokens[i] is appended to sessions[i].
-  Status DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens);
+  StepOutcome DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens);
 
   [[nodiscard]] const Model& model() const;
   [[nodiscard]] const EngineOptions& options() const;  // threads resolved
@@ -184,8 +195,9 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Reads given tokens (a prompt, a user turn). On error the tokens of finished chunks stay.
-  Status Prefill(std::span<const Token> tokens, const PrefillOptions& options = {});
+  // Reads given tokens (a prompt, a user turn). On error the tokens of finished chunks stay; the
+  // outcome is `taken` if all tokens were read.
+  StepOutcome Prefill(std::span<const Token> tokens, const PrefillOptions& options = {});
   // A prompt that Engine::Step() reads piece by piece, between other sessions' steps, with the bits
   // of Prefill(). Until prompt_left() is 0 the session takes no other tokens, and logits() are
   // those after the last piece; a roll-back gives the rest up, and a file does not hold it.
@@ -195,7 +207,7 @@ class Session {
   // Appends one generated token and computes the logits after it. A lossless session also decodes
   // and verifies up to `most_guesses` tokens beyond it, those that `guess` says and those that it
   // finds in its own text; without `guess` there are none, and each step reads all rows.
-  Status Decode(Token token, const Guess& guess = nullptr, int most_guesses = kMostDrafted);
+  StepOutcome Decode(Token token, const Guess& guess = nullptr, int most_guesses = kMostDrafted);
   // A session that stands where this one does and goes its own way: tokens, rows in all tiers, what
   // the policy knows, logits and their hash. Both then give the bits that this one would have
   // given. Pages that are nearly full are held by both until one of them lets their rows go, so

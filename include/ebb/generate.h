@@ -90,8 +90,8 @@ struct GenerateResult {
 // Returns the result of a generation whose prompt could not be read. REQUIRES: !error.ok().
 [[nodiscard]] GenerateResult PromptFailed(const Status& error);
 
-// A generation that is taken token by token: Generate() is the loop around it, and whoever steps
-// many sessions in one batch has a loop of their own:
+// A generation that is taken token by token. Generate() is the loop around it; a caller that steps
+// many sessions in one batch has a loop of its own:
 //
 //   while (std::optional<Token> token = generation->Next()) {
 //     generation->Appended(session.Decode(*token));  // or a step of several sessions
@@ -112,9 +112,9 @@ class Generation {
   // Chooses a token, shows its text, and returns it to be appended to the session; nothing where
   // the generation has ended. REQUIRES: Appended() was called for the token before.
   [[nodiscard]] std::optional<Token> Next();
-  // What became of the token that Next() returned; an error ends the generation. `seconds` count as
-  // the decode step's.
-  void Appended(const Status& status, double seconds = 0);
+  // Takes the outcome of the step with the token that Next() returned; an error ends the
+  // generation. `seconds` count as the decode step's.
+  void Appended(const StepOutcome& outcome, double seconds = 0);
   // Ends it, if nothing else has: kCancelled. What the stream held back is shown.
   [[nodiscard]] GenerateResult End();
 
@@ -143,7 +143,7 @@ class Generation {
 //   const ChatMessage question = {"user", "Hello"};
 //   EBB_ASSIGN_OR_RETURN(const Turn turn, BeginTurn(model, talk, {&question, 1}));
 //   EBB_ASSIGN_OR_RETURN(const auto unread, KeepPrefix(turn.tokens, &session));
-//   EBB_RETURN_IF_ERROR(session.Prefill(unread));
+//   EBB_RETURN_IF_ERROR(session.Prefill(unread).status);
 //   EBB_ASSIGN_OR_RETURN(const auto sampler, SamplerFor(turn, model, sampling));
 //   const GenerateResult result = Generate(session, *sampler, OptionsFor(turn, options));
 //   EBB_ASSIGN_OR_RETURN(const ChatMessage answer, AnswerMessage(turn.prompt, result));

@@ -52,7 +52,7 @@ Result<std::unique_ptr<AnswerBatch>> AnswerBatch::Create(std::shared_ptr<const M
   for (Place& place : batch->places_) {
     EBB_ASSIGN_OR_RETURN(place.stand_in, batch->engine_->OpenSession({}));
     const Token token = 0;
-    EBB_RETURN_IF_ERROR(place.stand_in->Prefill({&token, 1}));
+    EBB_RETURN_IF_ERROR(place.stand_in->Prefill({&token, 1}).status);
   }
   return batch;
 }
@@ -113,26 +113,24 @@ Status AnswerBatch::StepOnce() {
            .token = place.Steps() ? place.token : 0});
     }
     if (num_answering == 0) return OkStatus();
-    const Position before = parts_.front().session->next_position();
     const auto begin = std::chrono::steady_clock::now();
-    const Status status = engine_->Step(parts_);
+    const StepOutcome outcome = engine_->Step(parts_);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    const bool is_taken = parts_.front().session->next_position() > before;
     const double share = took.count() / num_answering;
     bool is_blamed = false;
     for (size_t i = 0; i < places_.size(); ++i) {
       Place& place = places_[i];
       if (!place.Steps()) {
-        if (is_taken) EBB_RETURN_IF_ERROR(place.stand_in->TruncateTo(1));
+        if (outcome.taken) EBB_RETURN_IF_ERROR(place.stand_in->TruncateTo(1));
         continue;
       }
-      if (!is_taken && parts_[i].status.ok()) continue;
-      place.answering->Appended(parts_[i].status, share);
+      if (!outcome.taken && parts_[i].status.ok()) continue;
+      place.answering->Appended({.taken = outcome.taken, .status = parts_[i].status}, share);
       is_blamed = is_blamed || !parts_[i].status.ok();
       place.has_failed = !parts_[i].status.ok();
     }
-    if (is_taken) return OkStatus();
-    if (!is_blamed) return status;
+    if (outcome.taken) return OkStatus();
+    if (!is_blamed) return outcome.status;
   }
 }
 

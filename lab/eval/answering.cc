@@ -100,7 +100,7 @@ Status Answering::Open(Engine* engine) {
   answer_.prompt_tokens = static_cast<int>(tokens.size());
   PrefillOptions prefill;
   prefill.cancel = options_.cancel;
-  const Status read = session_->Prefill(tokens, prefill);
+  const Status read = session_->Prefill(tokens, prefill).status;
   if (read.code() == StatusCode::kCancelled) return read;
   if (read.ok()) {
     BeginWriting(model, prompt);
@@ -135,9 +135,9 @@ std::optional<Token> Answering::Next() {
   return generation_ == nullptr ? std::nullopt : generation_->Next();
 }
 
-void Answering::Appended(const Status& status, double seconds) {
+void Answering::Appended(const StepOutcome& outcome, double seconds) {
   answer_.seconds += seconds;
-  generation_->Appended(status, seconds);
+  generation_->Appended(outcome, seconds);
 }
 
 Result<EvalAnswer> Answering::End() {

@@ -66,7 +66,7 @@ class Answering {
   [[nodiscard]] std::optional<Token> Next();
   // Records the outcome of the token's step. `seconds`: the step's time, or the token's share of it
   // if other answers took part.
-  void Appended(const Status& status, double seconds);
+  void Appended(const StepOutcome& outcome, double seconds);
   // For Session::Decode() of a lossless session.
   [[nodiscard]] Guess Guesses() const { return generation_->Guesses(); }
   [[nodiscard]] int most_guesses() const { return generation_->most_guesses(); }

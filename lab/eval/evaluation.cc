@@ -60,10 +60,10 @@ class Worker {
         Answering::Begin(engine_.get(), TaskOf(unit, problems_, settings_), options_));
     while (const std::optional<Token> token = answering->Next()) {
       const auto begin = std::chrono::steady_clock::now();
-      const Status status =
+      const StepOutcome outcome =
           answering->session().Decode(*token, answering->Guesses(), answering->most_guesses());
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      answering->Appended(status, took.count());
+      answering->Appended(outcome, took.count());
     }
     return answering->End();
   }

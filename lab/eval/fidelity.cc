@@ -71,10 +71,10 @@ Status Foresee(Engine& engine, std::span<const Token> window, const FidelityOpti
                                             options, policy, &ReplayedAttention::Add, replay)));
   PrefillOptions prefill;
   prefill.cancel = options.cancel;
-  EBB_RETURN_IF_ERROR(full->Prefill(window.first(options.prompt_tokens), prefill));
+  EBB_RETURN_IF_ERROR(full->Prefill(window.first(options.prompt_tokens), prefill).status);
   for (const Token token : window.subspan(options.prompt_tokens)) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("fidelity was cancelled");
-    EBB_RETURN_IF_ERROR(full->Decode(token));
+    EBB_RETURN_IF_ERROR(full->Decode(token).status);
   }
   return OkStatus();
 }
@@ -118,20 +118,20 @@ Status MeasureWindow(Engine& engine, std::span<const Token> window, const Fideli
   const auto prompt = window.first(options.prompt_tokens);
   PrefillOptions prefill;
   prefill.cancel = options.cancel;
-  EBB_RETURN_IF_ERROR(full->Prefill(prompt, prefill));
+  EBB_RETURN_IF_ERROR(full->Prefill(prompt, prefill).status);
   std::optional<ForgettingShadow> shadow;
   if (costs != nullptr) {
     shadow.emplace(*setting, engine.model(), costs);
     prefill.progress = [&](size_t) { shadow->AddPrefill(); };
   }
-  EBB_RETURN_IF_ERROR(setting->Prefill(prompt, prefill));
+  EBB_RETURN_IF_ERROR(setting->Prefill(prompt, prefill).status);
   std::vector<float> full_logits;
   for (size_t i = prompt.size(); i < window.size(); ++i) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("fidelity was cancelled");
-    EBB_RETURN_IF_ERROR(full->Decode(window[i]));
+    EBB_RETURN_IF_ERROR(full->Decode(window[i]).status);
     full_logits.assign(full->logits().begin(), full->logits().end());
     if (shadow.has_value()) shadow->BeforeDecode();
-    EBB_RETURN_IF_ERROR(setting->Decode(window[i]));
+    EBB_RETURN_IF_ERROR(setting->Decode(window[i]).status);
     if (shadow.has_value()) shadow->AfterDecode();
     std::optional<Token> next;
     if (i + 1 < window.size()) next = window[i + 1];

@@ -194,10 +194,10 @@ Result<std::vector<ThoughtSignal>> ReadSignals(Engine* engine, const ImportanceL
   };
   EBB_ASSIGN_OR_RETURN(const auto session, engine->OpenSession(options));
   const auto tokens = std::span(labels.tokens);
-  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(labels.thought_begin)));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(labels.thought_begin)).status);
   scorers.EndFirstPrefill();
   for (const Token token : tokens.subspan(labels.thought_begin)) {
-    EBB_RETURN_IF_ERROR(session->Decode(token));
+    EBB_RETURN_IF_ERROR(session->Decode(token).status);
   }
   const auto thought_tokens = static_cast<size_t>(labels.boundary - labels.thought_begin);
   std::vector<ThoughtSignal> signals;

@@ -97,7 +97,7 @@ class Labeller {
     EBB_ASSIGN_OR_RETURN(prompt_tokens_,
                          model.TokenizePrompt(prompt_, Model::AddBos::kAsModelSays));
     EBB_ASSIGN_OR_RETURN(session_, engine_->OpenSession({}));
-    return session_->Prefill(prompt_tokens_, {.cancel = options_.cancel});
+    return session_->Prefill(prompt_tokens_, {.cancel = options_.cancel}).status;
   }
 
   Result<GenerateResult> Continue(int max_tokens, bool in_thought, std::vector<Token>* tokens) {
@@ -141,7 +141,8 @@ class Labeller {
   // `from` already.
   Result<bool> AnswersRight(std::span<const Token> tokens, Position from) {
     EBB_RETURN_IF_ERROR(session_->TruncateTo(from));
-    EBB_RETURN_IF_ERROR(session_->Prefill(tokens.subspan(from), {.cancel = options_.cancel}));
+    EBB_RETURN_IF_ERROR(
+        session_->Prefill(tokens.subspan(from), {.cancel = options_.cancel}).status);
     EBB_ASSIGN_OR_RETURN(const GenerateResult result,
                          Continue(options_.answer_tokens, boundary_.in_thought, nullptr));
     return IsRight(boundary_.mark + result.text);

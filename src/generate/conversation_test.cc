@@ -100,7 +100,7 @@ GenerateResult Take(const Model& model, const Turn& turn, const GenerateOptions&
   if (!turn.goes_on.has_value()) {
     const auto unread = KeepPrefix(turn.tokens, session);
     EXPECT_TRUE(unread.ok()) << unread.status().ToString();
-    const Status read = session->Prefill(*unread);
+    const Status read = session->Prefill(*unread).status;
     EXPECT_TRUE(read.ok()) << read.ToString();
   }
   GenerateResult result = Generate(*session, **sampler, OptionsFor(turn, options));

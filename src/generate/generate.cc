@@ -109,7 +109,7 @@ Status Generation::Impl::GoOn() {
   thought_tokens_before = choice.thought_tokens();
   if (ended) return OkStatus();
   const size_t end = so_far.begin + so_far.tokens.size();
-  if (session.tokens().size() < end) return session.Decode(so_far.tokens.back());
+  if (session.tokens().size() < end) return session.Decode(so_far.tokens.back()).status;
   if (!session.logits().empty()) return OkStatus();
   return InvalidArgument("expected a session that stands after its answer, found no logits");
 }
@@ -175,8 +175,8 @@ std::optional<Token> Generation::Next() {
   return g.ended ? std::nullopt : std::optional(*token);
 }
 
-void Generation::Appended(const Status& status, double seconds) {
-  if (!status.ok()) return impl_->EndOn(status);
+void Generation::Appended(const StepOutcome& outcome, double seconds) {
+  if (!outcome.ok()) return impl_->EndOn(outcome.status);
   impl_->result.seconds += seconds;
   ++impl_->result.decode_steps;
 }
@@ -269,8 +269,9 @@ GenerateResult Generate(Session& session, Sampler& sampler, const GenerateOption
   Generation generation(&session, &sampler, options);
   while (const std::optional<Token> token = generation.Next()) {
     const Clock::time_point start = Clock::now();
-    const Status status = session.Decode(*token, generation.Guesses(), generation.most_guesses());
-    generation.Appended(status, SecondsSince(start));
+    const StepOutcome outcome =
+        session.Decode(*token, generation.Guesses(), generation.most_guesses());
+    generation.Appended(outcome, SecondsSince(start));
   }
   return generation.End();
 }

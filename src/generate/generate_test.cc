@@ -56,7 +56,7 @@ class GenerateTest : public testing::TestWithParam<Kept> {
     const auto tokens =
         model_->Tokenize(text, Model::AddBos::kAsModelSays, Model::Specials::kParse);
     ASSERT_TRUE(tokens.ok());
-    const Status status = session_->Prefill(*tokens);
+    const Status status = session_->Prefill(*tokens).status;
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
   static Token TokenOf(const std::string& text) {
@@ -461,7 +461,7 @@ TEST_P(GenerateTest, StepByStepInABatchItIsTheLoopsText) {
     if (!a.has_value()) break;
     SessionStep parts[] = {{.session = session_.get(), .token = a},
                            {.session = other->get(), .token = b}};
-    const Status status = engine_->Step(parts);
+    const Status status = engine_->Step(parts).status;
     first.Appended(status);
     second.Appended(status);
   }

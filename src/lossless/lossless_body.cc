@@ -341,10 +341,11 @@ void LosslessBody::EndDecode() {
   CountVerifying(0, waited_before_batch_);
 }
 
-Status LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
-                            ShownLogits* logits) {
-  EBB_ASSIGN_OR_RETURN(const bool was_ahead, TakeAhead(token, logits));
-  if (was_ahead) return OkStatus();
+StepOutcome LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
+                                 ShownLogits* logits) {
+  const Result<bool> was_ahead = TakeAhead(token, logits);
+  if (!was_ahead.ok()) return {.taken = false, .status = was_ahead.error()};
+  if (*was_ahead) return {.taken = true, .status = OkStatus()};
   if (without_drafts_ > 0) {
     --without_drafts_;
     return DecodePlainly(token, logits);
@@ -354,26 +355,28 @@ Status LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
   const int num_tokens = num_looked_up > 0 ? 1 + num_looked_up : length_.Begin(limit);
   if (num_tokens == 1) return DecodePlainly(token, logits);
   const Status status = Run(token, guess, num_tokens, num_looked_up, logits);
-  if (!IsLimit(status.code())) return status;
+  if (!IsLimit(status.code())) return {.taken = status.ok(), .status = status};
   // In the draft's caps a single token may still have room, but not soon a run.
   without_drafts_ = kMostDrafted;
   return DecodePlainly(token, logits);
 }
 
-Status LosslessBody::DecodePlainly(Token token, ShownLogits* logits) {
+StepOutcome LosslessBody::DecodePlainly(Token token, ShownLogits* logits) {
   const double begin = SecondsNow();
   const double waited = store_->cache().stage_wait_seconds();
-  EBB_RETURN_IF_ERROR(store_->MoveRefused());
+  if (Status refused = store_->MoveRefused(); !refused.ok()) {
+    return {.taken = false, .status = std::move(refused)};
+  }
   StepEntry entry = FollowedEntry();
   entry.tokens = {&token, 1};
   const StepResult result = RunStep(&core(), {.entries = {&entry, 1}});
-  if (!result.taken()) return result.status();
+  if (!result.taken()) return result.outcome();
   logits->Show(result.logits(0));
   const double seconds = SecondsNow() - begin;
   looked_up_since_draft_ = 0;
   length_.PlainStep(seconds);
   CountVerifying(seconds, waited);
-  return result.status();
+  return result.outcome();
 }
 
 Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,

@@ -48,7 +48,8 @@ class LosslessBody final : public SessionBody {
   [[nodiscard]] size_t MaxPrefillChunk(size_t num_tokens) override;
   [[nodiscard]] bool ReadsTokenByToken() const override { return store_->ReadsTokenByToken(); }
   [[nodiscard]] Result<StepEntry> PromptEntry() override;
-  Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) override;
+  StepOutcome Decode(Token token, const Guess& guess, int most_guesses,
+                     ShownLogits* logits) override;
   [[nodiscard]] Result<bool> HasLogitsBehind(Token token) override;
   [[nodiscard]] Result<std::optional<StepEntry>> BeginDecode(Token token,
                                                              ShownLogits* logits) override;
@@ -84,7 +85,7 @@ class LosslessBody final : public SessionBody {
   // Whether it was guessed and verified; then it shows the logits after it. Otherwise the tokens
   // ahead are given up.
   [[nodiscard]] Result<bool> TakeAhead(Token token, ShownLogits* logits);
-  Status DecodePlainly(Token token, ShownLogits* logits);
+  StepOutcome DecodePlainly(Token token, ShownLogits* logits);
   // With so many guesses of the text's own, or those of the draft if there are none.
   Status Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,
              ShownLogits* logits);

@@ -19,11 +19,11 @@ class PlainBody final : public SessionBody {
   Result<StepEntry> PromptEntry() override {
     return StepEntry{.sequence = sequence_.get(), .kind = StepKind::kPrefill};
   }
-  Status Decode(Token token, const Guess&, int, ShownLogits* logits) override {
+  StepOutcome Decode(Token token, const Guess&, int, ShownLogits* logits) override {
     const StepEntry entry = {.sequence = sequence_.get(), .tokens = {&token, 1}};
     const StepResult result = RunStep(sequence_->core().get(), {.entries = {&entry, 1}});
     if (result.taken()) logits->Show(result.logits(0));
-    return result.status();
+    return result.outcome();
   }
   Result<std::optional<StepEntry>> BeginDecode(Token, ShownLogits*) override {
     return std::optional(StepEntry{.sequence = sequence_.get()});

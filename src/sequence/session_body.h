@@ -41,7 +41,8 @@ class SessionBody {
   [[nodiscard]] virtual Result<StepEntry> PromptEntry() = 0;
 
   // As Session::Decode().
-  virtual Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) = 0;
+  virtual StepOutcome Decode(Token token, const Guess& guess, int most_guesses,
+                             ShownLogits* logits) = 0;
   // Whether the logits after this token are at hand, which BeginDecode() then shows without fail.
   [[nodiscard]] virtual Result<bool> HasLogitsBehind(Token /*token*/) { return false; }
   // A decode step in a batch: what takes it, apart from the token; nothing, where the logits after

@@ -61,6 +61,7 @@ class StepResult {
   // Whether the sequences have taken their tokens; then logits are there, whatever status() says.
   [[nodiscard]] bool taken() const { return taken_; }
   [[nodiscard]] const Status& status() const { return status_; }
+  [[nodiscard]] StepOutcome outcome() const { return {.taken = taken_, .status = status_}; }
   // The entry's own error: its policy's after a step that was taken, or the reason why none was,
   // where that is this entry's.
   [[nodiscard]] Status entry_status(size_t entry) const {

@@ -21,6 +21,7 @@ Status CheckParts(const std::shared_ptr<EngineCore>& core, std::span<SessionStep
   std::vector<const Session*> sessions;
   for (SessionStep& part : parts) {
     part.status = OkStatus();
+    part.num_taken = 0;
     if (Insides::Of(*part.session).core != core) {
       return InvalidArgument("a batch holds a session of another engine");
     }
@@ -54,6 +55,7 @@ void TakeAhead(std::span<const PlannedPart> ahead) {
   for (const PlannedPart& planned : ahead) {
     planned.part->status =
         planned.session->body->BeginDecode(*planned.part->token, &planned.session->logits).status();
+    planned.part->num_taken = 1;
   }
 }
 
@@ -72,10 +74,13 @@ Result<std::optional<StepEntry>> EntryOf(const SessionStep& part, size_t prompt_
   return std::optional(entry);
 }
 
+StepOutcome NotTaken(Status status) { return {.taken = false, .status = std::move(status)}; }
+
 void Show(const StepResult& result, size_t entry_index, const StepEntry& entry,
           const PlannedPart& planned) {
   Session::Impl& session = *planned.session;
   planned.part->status = result.entry_status(entry_index);
+  planned.part->num_taken = entry.tokens.size();
   const std::span<const float> logits = result.logits(entry_index);
   if (planned.part->token.has_value()) {
     session.logits.Show(logits);
@@ -92,8 +97,8 @@ void Show(const StepResult& result, size_t entry_index, const StepEntry& entry,
 
 }  // namespace
 
-Status Engine::Step(std::span<SessionStep> parts) try {
-  EBB_RETURN_IF_ERROR(CheckParts(core_, parts));
+StepOutcome Engine::Step(std::span<SessionStep> parts) try {
+  if (Status wrong = CheckParts(core_, parts); !wrong.ok()) return NotTaken(std::move(wrong));
   const auto begin = std::chrono::steady_clock::now();
   const size_t prompt_tokens =
       PromptTokens(core_->prompt_pace, core_->options.max_stall_seconds, parts);
@@ -102,13 +107,13 @@ Status Engine::Step(std::span<SessionStep> parts) try {
   for (SessionStep& part : parts) {
     Session::Impl& session = Insides::Of(*part.session);
     Result<bool> is_ahead = IsAhead(part, &session);
-    if (!is_ahead.ok()) return part.status = std::move(is_ahead).status();
+    if (!is_ahead.ok()) return NotTaken(part.status = std::move(is_ahead).error());
     if (*is_ahead) {
       ahead.push_back({&part, &session});
       continue;
     }
     Result<std::optional<StepEntry>> entry = EntryOf(part, prompt_tokens, &session);
-    if (!entry.ok()) return part.status = std::move(entry).status();
+    if (!entry.ok()) return NotTaken(part.status = std::move(entry).error());
     if (!entry->has_value()) continue;
     entries.push_back(**entry);
     if (part.token.has_value()) entries.back().tokens = {&*part.token, 1};
@@ -116,7 +121,7 @@ Status Engine::Step(std::span<SessionStep> parts) try {
   }
   if (entries.empty()) {
     TakeAhead(ahead);
-    return OkStatus();
+    return {.taken = true, .status = OkStatus()};
   }
   const StepResult result = RunStep(core_.get(), {.entries = entries});
   size_t num_read = 0;
@@ -133,15 +138,17 @@ Status Engine::Step(std::span<SessionStep> parts) try {
     core_->prompt_pace.Took(num_read, took.count());
     TakeAhead(ahead);
   }
-  return result.status();
+  return result.outcome();
 } catch (const std::bad_alloc&) {
-  return OutOfMemory("no memory for a batch");
+  return NotTaken(OutOfMemory("no memory for a batch"));
 }
 
-Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens) try {
+StepOutcome Engine::DecodeBatch(std::span<Session* const> sessions,
+                                std::span<const Token> tokens) try {
   if (sessions.size() != tokens.size() || sessions.empty()) {
-    return InvalidArgument("a batch of " + std::to_string(sessions.size()) + " sessions and " +
-                           std::to_string(tokens.size()) + " tokens; expected one for each");
+    return NotTaken(InvalidArgument("a batch of " + std::to_string(sessions.size()) +
+                                    " sessions and " + std::to_string(tokens.size()) +
+                                    " tokens; expected one for each"));
   }
   std::vector<SessionStep> parts(sessions.size());
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -150,7 +157,7 @@ Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const T
   }
   return Step(parts);
 } catch (const std::bad_alloc&) {
-  return OutOfMemory("no memory for a batch");
+  return NotTaken(OutOfMemory("no memory for a batch"));
 }
 
 }  // namespace ebb

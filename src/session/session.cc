@@ -20,8 +20,7 @@ Status Session::Impl::CheckNoPrompt() const {
 }
 
 Status Session::Impl::BeginPrompt(std::vector<Token> tokens, size_t num_taken, SessionBody* from) {
-  EBB_RETURN_IF_ERROR(CheckNoPrompt());
-  EBB_RETURN_IF_ERROR(PromptReading::Check(body.get(), tokens));
+  EBB_RETURN_IF_ERROR(CheckPrompt(tokens));
   if (num_taken > 0) {
     EBB_RETURN_IF_ERROR(body->TakeFirstRows(from, static_cast<Position>(num_taken)));
   }
@@ -42,18 +41,29 @@ size_t Session::prompt_left() const {
   return prompt.has_value() ? prompt->tokens.size() - prompt->reading.num_read() : 0;
 }
 
-Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& options) {
-  EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
-  SessionBody& body = *impl_->body;
-  ShownLogits& shown = impl_->logits;
-  EBB_RETURN_IF_ERROR(PromptReading::Check(&body, tokens));
-  PromptReading reading(&body, tokens);
+StepOutcome Session::Prefill(std::span<const Token> tokens, const PrefillOptions& options) {
+  if (Status wrong = impl_->CheckPrompt(tokens); !wrong.ok()) {
+    return {.taken = false, .status = std::move(wrong)};
+  }
+  PromptReading reading(impl_->body.get(), tokens);
+  Status status = impl_->Read(&reading, options);
+  return {.taken = reading.done(), .status = std::move(status)};
+}
+
+Status Session::Impl::CheckPrompt(std::span<const Token> tokens) {
+  EBB_RETURN_IF_ERROR(CheckNoPrompt());
+  return PromptReading::Check(body.get(), tokens);
+}
+
+Status Session::Impl::Read(PromptReading* reading_in, const PrefillOptions& options) {
+  PromptReading& reading = *reading_in;
+  ShownLogits& shown = logits;
   while (!reading.done()) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
-    const Position first = body.sequence().next();
+    const Position first = body->sequence().next();
     EBB_ASSIGN_OR_RETURN(StepEntry entry, reading.Next());
     if (options.on_logits) entry.logits = StepEntry::Logits::kAll;
-    const StepResult result = RunStep(impl_->core.get(), {.entries = {&entry, 1}});
+    const StepResult result = RunStep(core.get(), {.entries = {&entry, 1}});
     if (!result.taken()) return result.status();
     reading.Took(entry);
     if (!options.on_logits) shown.Set(result.logits(0));
@@ -74,8 +84,10 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   return OkStatus();
 }
 
-Status Session::Decode(Token token, const Guess& guess, int most_guesses) {
-  EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
+StepOutcome Session::Decode(Token token, const Guess& guess, int most_guesses) {
+  if (Status wrong = impl_->CheckNoPrompt(); !wrong.ok()) {
+    return {.taken = false, .status = std::move(wrong)};
+  }
   return impl_->body->Decode(token, guess, most_guesses, &impl_->logits);
 }
 

@@ -29,6 +29,10 @@ struct Session::Impl {
 
   // InvalidArgument while a prompt is being read.
   [[nodiscard]] Status CheckNoPrompt() const;
+  // Errors of reading these tokens as a prompt that can be known before.
+  Status CheckPrompt(std::span<const Token> tokens);
+  // Reads the rest of a prompt, as Session::Prefill() does.
+  Status Read(PromptReading* reading, const PrefillOptions& options);
   // Session::BeginPrompt() with the rows of the first `num_taken` tokens of `from`; null: none.
   Status BeginPrompt(std::vector<Token> tokens, size_t num_taken, SessionBody* from);
 };

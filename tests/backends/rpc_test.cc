@@ -125,7 +125,7 @@ TEST(RpcTest, AServerThatDiesEndsItsSessionsAndNoOthers) {
       server.Kill();
     });
     const auto begin = Clock::now();
-    Status status = session->Prefill(SomeTokens(40));
+    Status status = session->Prefill(SomeTokens(40)).status;
     for (int step = 0; status.ok() && step < 1500; ++step) {
       status = session->Decode(Token{5});
       if (status.ok() && round % 3 == 0 && step % 4 == 0) {

@@ -108,15 +108,18 @@ class AllocationFailure : public testing::TestWithParam<FailureSetting> {
   [[nodiscard]] Status Act(Session& session, size_t i, Position end) const {
     if (i == kRollBack) return session.TruncateTo(end);
     if (i != kReading) return Decode(session, i);
-    return session.Prefill(std::span(text_).last(end - session.next_position()));
+    return session.Prefill(std::span(text_).last(end - session.next_position())).status;
   }
   // Its guesses are right but for one in five.
   [[nodiscard]] Status Decode(Session& session, size_t i) const {
-    if (!GetParam().session.lossless.has_value()) return session.Decode(text_[i]);
-    return session.Decode(text_[i], [this, i](std::span<const float>) mutable {
-      ++i;
-      return std::optional<Token>(i % 5 == 0 ? 3 : text_[i]);
-    });
+    if (!GetParam().session.lossless.has_value()) return session.Decode(text_[i]).status;
+    return session
+        .Decode(text_[i],
+                [this, i](std::span<const float>) mutable {
+                  ++i;
+                  return std::optional<Token>(i % 5 == 0 ? 3 : text_[i]);
+                })
+        .status;
   }
   [[nodiscard]] static Position EndOf(const Session& session, size_t i) {
     const Position now = session.next_position();

@@ -185,7 +185,7 @@ TEST(Batch, APromptInPiecesTakesNoOtherTokens) {
   EXPECT_EQ(session->BeginPrompt({}).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(session->prompt_left(), 0u);
   SessionStep idle[] = {{.session = session.get()}};
-  EXPECT_EQ(engine->Step(idle).message(),
+  EXPECT_EQ(engine->Step(idle).status.message(),
             "a part of a batch has neither a token nor a prompt to read");
   EXPECT_FALSE(idle[0].status.ok());
   ExpectOk(session->BeginPrompt(prompt));
@@ -254,7 +254,7 @@ TEST(Batch, OneSessionsErrorIsNamedAndNobodySteps) {
   ExpectOk(full->Prefill(SomeTokens(12)));
   const std::vector<float> before = Logits(*fits);
   SessionStep parts[] = {{.session = fits.get(), .token = 5}, {.session = full.get(), .token = 5}};
-  EXPECT_EQ(engine->Step(parts).code(), StatusCode::kT0Full);
+  EXPECT_EQ(engine->Step(parts).status.code(), StatusCode::kT0Full);
   EXPECT_TRUE(parts[0].status.ok());
   EXPECT_EQ(parts[1].status.code(), StatusCode::kT0Full);
   EXPECT_EQ(fits->next_position(), 12);

@@ -62,12 +62,12 @@ TEST(Failure, TheContextsEndIsSaid) {
   SessionOptions options;
   options.context = 40;
   auto session = Open(*engine, options);
-  const Status too_long = session->Prefill(SomeTokens(41));
+  const Status too_long = session->Prefill(SomeTokens(41)).status;
   EXPECT_THAT(too_long.message(), HasSubstr("context of 40 tokens"));
   EXPECT_EQ(session->next_position(), 0);
   ExpectOk(session->Prefill(SomeTokens(39)));
   ExpectOk(session->Decode(5));
-  const Status full = session->Decode(5);
+  const Status full = session->Decode(5).status;
   EXPECT_EQ(full.code(), StatusCode::kT0Full);
   EXPECT_THAT(full.message(), HasSubstr("context of 40 tokens"));
   EXPECT_EQ(session->next_position(), 40);
@@ -86,7 +86,7 @@ TEST(Failure, TokensOutsideTheVocabularyAreRefused) {
   auto engine = MakeEngine();
   auto session = Open(*engine);
   const Token bad[] = {5, 1 << 30};
-  EXPECT_THAT(session->Prefill(bad).message(), HasSubstr("not in the vocabulary"));
+  EXPECT_THAT(session->Prefill(bad).status.message(), HasSubstr("not in the vocabulary"));
   EXPECT_EQ(session->next_position(), 0);
   EXPECT_FALSE(session->Decode(-1).ok());
   EXPECT_FALSE(session->Prefill({}).ok());
@@ -95,7 +95,7 @@ TEST(Failure, TokensOutsideTheVocabularyAreRefused) {
 TEST(Failure, ABudgetSmallerThanWhatIsProtectedIsRefusedOnceThePromptIsKnown) {
   auto engine = MakeEngine();
   auto session = Open(*engine, SmallPolicy("attention", "60"));
-  const Status status = session->Prefill(SomeTokens(200));
+  const Status status = session->Prefill(SomeTokens(200)).status;
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
   EXPECT_THAT(status.message(), HasSubstr("60"));
 }
@@ -107,7 +107,7 @@ TEST(Failure, ReadingStopsWhenCancelled) {
   PrefillOptions options;
   options.cancel = &cancel;
   options.progress = [&](size_t done) { cancel = done >= 64; };
-  EXPECT_EQ(session->Prefill(SomeTokens(200), options).code(), StatusCode::kCancelled);
+  EXPECT_EQ(session->Prefill(SomeTokens(200), options).status.code(), StatusCode::kCancelled);
   EXPECT_EQ(session->next_position(), 64);
 }
 
@@ -156,11 +156,11 @@ TEST(Failure, APolicyWithoutMemoryEndsItsSequenceAlone) {
   Session* const both[] = {session.get(), bystander.get()};
   const Token tokens[] = {5, 6};
   ExpectOk(engine->DecodeBatch(both, tokens));
-  EXPECT_EQ(engine->DecodeBatch(both, tokens).code(), StatusCode::kT0Full);
+  EXPECT_EQ(engine->DecodeBatch(both, tokens).status.code(), StatusCode::kT0Full);
   // Both have taken the token; one cannot go on.
   EXPECT_EQ(session->next_position(), 22);
   EXPECT_EQ(bystander->next_position(), 22);
-  EXPECT_THAT(session->Decode(5).message(), HasSubstr("cannot go on"));
+  EXPECT_THAT(session->Decode(5).status.message(), HasSubstr("cannot go on"));
   EXPECT_EQ(session->TruncateTo(3).code(), StatusCode::kT0Full);
   ExpectOk(bystander->Decode(5));
 }
@@ -195,10 +195,10 @@ TEST(Failure, APolicyWhoseThreadHasNoMemoryLeaksNoPage) {
     ExpectOk(session->Prefill(SomeTokens(150)));
     ExpectOk(session->Decode(5));
     EXPECT_EQ(session->accounting().num_tables, 4);
-    EXPECT_EQ(session->Decode(6).code(), StatusCode::kT0Full);
+    EXPECT_EQ(session->Decode(6).status.code(), StatusCode::kT0Full);
     EXPECT_EQ(session->accounting().rows_evicted, 4 + 3 * 100);
     EXPECT_EQ(engine->arena_accounting().used_bytes, session->accounting().tiers[0].page_bytes);
-    EXPECT_THAT(session->Decode(5).message(), HasSubstr("cannot go on"));
+    EXPECT_THAT(session->Decode(5).status.message(), HasSubstr("cannot go on"));
     session.reset();
     EXPECT_EQ(engine->arena_accounting().used_bytes, 0u);
   }

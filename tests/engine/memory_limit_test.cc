@@ -68,7 +68,7 @@ TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
   const MemoryLimit limit(32 * kMiB);
   {
     auto session = Open(**full);
-    const Status status = session->Prefill(text);
+    const Status status = session->Prefill(text).status;
     EXPECT_EQ(status.code(), StatusCode::kT0Full);
     EXPECT_THAT(status.message(), testing::HasSubstr("the system refused"));
     EXPECT_GT(session->next_position(), 1000) << "it was the cache that was too large";

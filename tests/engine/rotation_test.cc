@@ -118,7 +118,7 @@ TEST(Rotation, ABatchThatFailsTurnsNoKeys) {
   }
   Session* const both[] = {turning.get(), full.get()};
   const Token tokens[] = {5, 5};
-  EXPECT_EQ(engine->DecodeBatch(both, tokens).code(), StatusCode::kT0Full);
+  EXPECT_EQ(engine->DecodeBatch(both, tokens).status.code(), StatusCode::kT0Full);
   ExpectOk(turning->Decode(9));
   ExpectOk(straight->Decode(9));
   EXPECT_EQ(Logits(*turning), Logits(*straight));

@@ -164,7 +164,7 @@ TEST(TierCaps, ALaterPromptWithoutRoomIsRefusedAsAWhole) {
   ExpectOk(session->Prefill(CapsText(10)));
   for (int i = 0; i < 250; ++i) ExpectOk(session->Decode(5));
   const Position before = session->next_position();
-  const Status status = session->Prefill(CapsText(100));
+  const Status status = session->Prefill(CapsText(100)).status;
   EXPECT_EQ(status.code(), StatusCode::kT0Full) << status.ToString();
   EXPECT_THAT(status.message(), HasSubstr("others"));
   EXPECT_EQ(session->next_position(), before);
@@ -175,7 +175,7 @@ TEST(TierCaps, APromptThatNoTierHoldsIsRefusedWithTheFigures) {
   const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1_cap_bytes = kT1Bytes};
   auto engine = CapsEngine(tiers);
   auto session = Open(*engine, CapsPolicy(tiers));
-  const Status status = session->Prefill(CapsText(2000));
+  const Status status = session->Prefill(CapsText(2000)).status;
   EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
 }
@@ -267,7 +267,7 @@ TEST(TierCaps, APromptThatIsRefusedTakesNoRowsAway) {
   ExpectOk(session->Prefill(CapsText(100)));
   for (int i = 0; i < 100; ++i) ExpectOk(session->Decode(static_cast<Token>(5 + i % 50)));
   const int64_t evicted = session->accounting().rows_evicted;
-  const Status status = session->Prefill(CapsText(700));
+  const Status status = session->Prefill(CapsText(700)).status;
   EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
   EXPECT_EQ(session->accounting().rows_evicted, evicted);

@@ -168,8 +168,9 @@ class T0FloorTest : public ::testing::Test {
   }
   // Until T0 has no room for more.
   Status Fill(Session* session) {
-    EBB_RETURN_IF_ERROR(session->Prefill(SomeTokens(kNeedsPromptTokens)));
-    for (const Token token : SomeTokens(1800, 3)) EBB_RETURN_IF_ERROR(session->Decode(token));
+    EBB_RETURN_IF_ERROR(session->Prefill(SomeTokens(kNeedsPromptTokens)).status);
+    for (const Token token : SomeTokens(1800, 3))
+      EBB_RETURN_IF_ERROR(session->Decode(token).status);
     return OkStatus();
   }
   SessionOptions options_;

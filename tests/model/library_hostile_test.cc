@@ -33,7 +33,7 @@ Status LoadChanged(const LibraryModelOptions& options, const GgufChange& change)
   EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(*model, {.threads = 1}));
   EBB_ASSIGN_OR_RETURN(const auto session, engine->OpenSession({.context = 16}));
   const std::vector<Token> tokens = {1, 2};
-  return session->Prefill(tokens);
+  return session->Prefill(tokens).status;
 }
 
 TEST(LibraryHostile, CountsThatNoModelHasAreRefused) {

@@ -108,11 +108,11 @@ Status StudyWindow(std::span<const Token> window, const Input& input, Engine* en
     sessions.push_back(setting.session.get());
   }
   for (Session* session : sessions) {
-    EBB_RETURN_IF_ERROR(session->Prefill(window.first(kPromptTokens)));
+    EBB_RETURN_IF_ERROR(session->Prefill(window.first(kPromptTokens)).status);
   }
   for (size_t at = kPromptTokens; at < num_tokens; ++at) {
     const std::vector<Token> tokens(sessions.size(), window[at]);
-    EBB_RETURN_IF_ERROR(engine->DecodeBatch(sessions, tokens));
+    EBB_RETURN_IF_ERROR(engine->DecodeBatch(sessions, tokens).status);
     for (Setting& setting : *settings) {
       setting.Round(engine->model().shape(), static_cast<Position>(at) - input.window);
       setting.sums.Add(CompareLogits(full->logits(), setting.session->logits(), std::nullopt));

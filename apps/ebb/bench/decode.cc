@@ -36,7 +36,7 @@ Result<StepTimes> Decode(BenchSession* bench, std::span<Session* const> sessions
   const Clock::time_point start = Clock::now();
   for (int64_t step = 0; step < steps; ++step) {
     for (Token& token : tokens) token = bench->tokens.Next();
-    EBB_RETURN_IF_ERROR(bench->engine->DecodeBatch(sessions, tokens));
+    EBB_RETURN_IF_ERROR(bench->engine->DecodeBatch(sessions, tokens).status);
     const StepReport& first = sessions[0]->last_step();  // of the graph that all share
     times.compute_seconds += first.compute_seconds - first.select_seconds;
     times.policy_seconds += first.select_seconds;

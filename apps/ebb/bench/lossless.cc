@@ -89,8 +89,8 @@ Status Bench::Begin() {
   }
   EBB_ASSIGN_OR_RETURN(beginning_, model_->Tokenize(kBeginning, Model::AddBos::kAsModelSays,
                                                     Model::Specials::kAsText));
-  EBB_RETURN_IF_ERROR(full_.session->Prefill(beginning_));
-  return lossless_.session->Prefill(beginning_);
+  EBB_RETURN_IF_ERROR(full_.session->Prefill(beginning_).status);
+  return lossless_.session->Prefill(beginning_).status;
 }
 
 // With as much of T0 as the lossless session took so far, and everything else in T1, since a
@@ -104,7 +104,7 @@ Status Bench::EnterTiers() {
   session.lossless.reset();
   session.policy = {.tiers = engine.tiers};
   EBB_ASSIGN_OR_RETURN(tiers_, Enter(model_, options_, engine, session));
-  return tiers_.session->Prefill(beginning_);
+  return tiers_.session->Prefill(beginning_).status;
 }
 
 Status Bench::Write(BenchSide* side, int depth) {
@@ -123,7 +123,7 @@ Status Bench::Read(BenchSide* side, int depth) {
     const auto of_full = full_.session->tokens().subspan(there, depth - there);
     text.assign(of_full.begin(), of_full.end());
   }
-  return side->session->Prefill(text, {.cancel = cancel_});
+  return side->session->Prefill(text, {.cancel = cancel_}).status;
 }
 
 Status Bench::Fill(int depth) {

@@ -47,7 +47,7 @@ Status ForcedText::Feed(const std::atomic<bool>* cancel, BenchSide* side) {
   const double begin = SecondsNow();
   for (size_t i = 0; i < turn_.size(); ++i) {
     if (*cancel) return Cancelled("interrupted");
-    EBB_RETURN_IF_ERROR(side->session->Decode(turn_[i], From(i + 1)));
+    EBB_RETURN_IF_ERROR(side->session->Decode(turn_[i], From(i + 1)).status);
   }
   side->TookSince(begin, std::ssize(turn_));
   return OkStatus();

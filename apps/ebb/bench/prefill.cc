@@ -21,7 +21,7 @@ Result<double> ReadPrompt(const BenchOptions& options, BenchSession* bench) {
   PrefillOptions prefill;
   prefill.cancel = bench->cancel;
   const Clock::time_point start = Clock::now();
-  EBB_RETURN_IF_ERROR(bench->sessions[0]->Prefill(prompt, prefill));
+  EBB_RETURN_IF_ERROR(bench->sessions[0]->Prefill(prompt, prefill).status);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   EBB_RETURN_IF_ERROR(CheckCancelled(*bench));
   return options.prompt_tokens / seconds;

@@ -70,7 +70,7 @@ Status FillTo(Position depth, const CliOptions& options, Sessions sessions, Benc
     prefill.cancel = bench->cancel;
     prefill.progress = [&](size_t done) { bar.Update(before + static_cast<int64_t>(done)); };
     const auto tokens = bench->tokens.Next(static_cast<size_t>(depth - session.next_position()));
-    EBB_RETURN_IF_ERROR(session.Prefill(tokens, prefill));
+    EBB_RETURN_IF_ERROR(session.Prefill(tokens, prefill).status);
   }
   return OkStatus();
 }

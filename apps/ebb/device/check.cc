@@ -57,13 +57,13 @@ struct Passage {
 
 Result<Passage> Read(Session* session, std::span<const Token> tokens) {
   Passage passage;
-  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kPrompt)));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kPrompt)).status);
   const auto keep = [&] {
     passage.logits.emplace_back(session->logits().begin(), session->logits().end());
   };
   keep();
   for (const Token token : tokens.subspan(kPrompt)) {
-    EBB_RETURN_IF_ERROR(session->Decode(token));
+    EBB_RETURN_IF_ERROR(session->Decode(token).status);
     keep();
   }
   passage.hash = session->logits_hash();
@@ -126,13 +126,14 @@ Json ToJson(const Difference& difference) {
 // Tokens a second: of a prompt, and of steps after it.
 Result<std::pair<double, double>> Speed(Engine* engine, std::span<const Token> tokens) {
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->OpenSession({}));
-  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kSpeedPrompt)));  // builds and warms
-  EBB_RETURN_IF_ERROR(session->Decode(tokens[0]));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kSpeedPrompt)).status);  // builds and warms
+  EBB_RETURN_IF_ERROR(session->Decode(tokens[0]).status);
   EBB_RETURN_IF_ERROR(session->TruncateTo(0));
   const auto begin = Clock::now();
-  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kSpeedPrompt)));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kSpeedPrompt)).status);
   const auto between = Clock::now();
-  for (const Token token : tokens.first(kSpeedSteps)) EBB_RETURN_IF_ERROR(session->Decode(token));
+  for (const Token token : tokens.first(kSpeedSteps))
+    EBB_RETURN_IF_ERROR(session->Decode(token).status);
   const auto end = Clock::now();
   return std::pair(kSpeedPrompt / std::chrono::duration<double>(between - begin).count(),
                    kSpeedSteps / std::chrono::duration<double>(end - between).count());
@@ -194,7 +195,7 @@ Status CheckDevice(const CliOptions& options) {
   EBB_ASSIGN_OR_RETURN(const Passage evicted, ReadNew(device.get(), evicting, text));
   // Beside another session's rows they lie in other slots.
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> other, device->OpenSession({}));
-  EBB_RETURN_IF_ERROR(other->Prefill(std::span(text).first(kPrompt)));
+  EBB_RETURN_IF_ERROR(other->Prefill(std::span(text).first(kPrompt)).status);
   EBB_ASSIGN_OR_RETURN(const Passage beside, ReadNew(device.get(), full, text));
   EBB_ASSIGN_OR_RETURN(const Passage evicted_beside, ReadNew(device.get(), evicting, text));
   // Back to the prompt, and on again.
@@ -203,7 +204,7 @@ Status CheckDevice(const CliOptions& options) {
   EBB_RETURN_IF_ERROR(back->TruncateTo(kPrompt));
   bool goes_back = true;
   for (int i = 0; i < kSteps; ++i) {
-    EBB_RETURN_IF_ERROR(back->Decode(text[kPrompt + i]));
+    EBB_RETURN_IF_ERROR(back->Decode(text[kPrompt + i]).status);
     goes_back = goes_back && std::ranges::equal(back->logits(), first.logits[i + 1]);
   }
 

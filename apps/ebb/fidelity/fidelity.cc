@@ -58,7 +58,7 @@ Result<std::vector<Token>> OwnText(std::string_view question, size_t num_tokens,
   EBB_ASSIGN_OR_RETURN(const auto sampler, Sampler::Create(model, greedy));
   PrefillOptions prefill;
   prefill.cancel = cancel;
-  EBB_RETURN_IF_ERROR(session->Prefill(tokens, prefill));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens, prefill).status);
   ProgressBar bar("writing the text", "tokens", static_cast<int64_t>(num_tokens),
                   DisplayFor(options));
   GenerateOptions generate;

@@ -148,7 +148,7 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   EBB_ASSIGN_OR_RETURN(const auto sampler, Sampler::Create(*model_, sampling));
   PrefillOptions prefill;
   prefill.cancel = cancel_;
-  EBB_RETURN_IF_ERROR(session->Prefill(turn.tokens, prefill));
+  EBB_RETURN_IF_ERROR(session->Prefill(turn.tokens, prefill).status);
   GenerateOptions generate = GenerateOptionsFor(options_, turn);
   generate.cancel = cancel_;
   const auto done = static_cast<int64_t>(index);

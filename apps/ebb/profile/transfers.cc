@@ -45,7 +45,7 @@ std::vector<int> Counts(int most) {
 
 Result<MoveAccounting> Carry(Session* session, Order* order, const Order& now) {
   *order = now;
-  const Status status = session->Decode(session->tokens().back());
+  const Status status = session->Decode(session->tokens().back()).status;
   order->tokens = 0;
   EBB_RETURN_IF_ERROR(status);
   return session->last_step().moves;
@@ -84,7 +84,7 @@ Result<std::vector<Transfer>> MeasureTransfers(Engine& engine, std::span<const T
   };
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine.OpenSession(options));
   EBB_RETURN_IF_ERROR(
-      session->Prefill(tokens, {.cancel = cancel, .progress = {}, .on_logits = {}}));
+      session->Prefill(tokens, {.cancel = cancel, .progress = {}, .on_logits = {}}).status);
   for (const Tier tier : tiers) {
     // A tier that a move leaves empty gives all its memory back, which is no part of moving.
     EBB_RETURN_IF_ERROR(Carry(session.get(), order.get(), {0, kTransferStay, tier}).status());

@@ -35,7 +35,7 @@ Status ReadPrompt(const TurnContext& context, const Turn& turn, Session* session
   prefill.cancel = context.cancel;
   prefill.progress = [&](size_t done) { bar.Update(static_cast<int64_t>(done)); };
   const Clock::time_point start = Clock::now();
-  EBB_RETURN_IF_ERROR(session->Prefill(tokens, prefill));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens, prefill).status);
   figures->prompt_seconds = SecondsSince(start);
   return OkStatus();
 }

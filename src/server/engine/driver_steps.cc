@@ -30,22 +30,18 @@ void Driver::Impl::Step(const Plan& plan) {
 
 void Driver::Impl::StepTogether(std::span<Active* const> who, bool reads_alone) {
   std::vector<SessionStep> parts(who.size());
-  std::vector<Position> before(who.size());
   for (size_t i = 0; i < who.size(); ++i) {
     parts[i].session = who[i]->session.get();
     parts[i].token = who[i]->pending;
     if (!who[i]->pending.has_value() && reads_alone) {
       parts[i].most_prompt_tokens = static_cast<size_t>(engine->options().prefill_chunk);
     }
-    before[i] = who[i]->session->next_position();
   }
   const double start = Now();
-  const Status status = engine->Step(parts);
+  const StepOutcome outcome = engine->Step(parts);
   const double seconds = Now() - start;
-  const auto took = [&](size_t i) { return who[i]->session->next_position() > before[i]; };
-  const bool taken = took(0);
   const bool is_blamed = std::ranges::any_of(parts, [](const auto& p) { return !p.status.ok(); });
-  if (!taken && !status.ok() && !is_blamed && who.size() > 1) {
+  if (!outcome.taken && !outcome.ok() && !is_blamed && who.size() > 1) {
     for (Active* const& active : who) StepTogether({&active, 1}, reads_alone);
     return;
   }
@@ -53,33 +49,34 @@ void Driver::Impl::StepTogether(std::span<Active* const> who, bool reads_alone) 
   counted.stepped_jobs += who.size();
   size_t num_read = 0;
   for (size_t i = 0; i < who.size(); ++i) {
-    const Status& error = parts[i].status.ok() && who.size() == 1 ? status : parts[i].status;
-    if (!taken) {
+    const Status& error =
+        parts[i].status.ok() && who.size() == 1 ? outcome.status : parts[i].status;
+    if (!outcome.taken) {
       if (!error.ok()) Refused(who[i], error);
     } else if (parts[i].token.has_value()) {
       Appended(who[i], error, seconds);
     } else {
-      num_read = static_cast<size_t>(who[i]->session->next_position() - before[i]);
+      num_read = parts[i].num_taken;
       counted.prompt_tokens += num_read;
-      shares.Charge(who[i]->state.owner, CostOf(static_cast<double>(num_read), before[i]));
+      const Position first = who[i]->session->next_position() - static_cast<Position>(num_read);
+      shares.Charge(who[i]->state.owner, CostOf(static_cast<double>(num_read), first));
       Read(who[i], error);
     }
   }
-  if (!taken) return;
+  if (!outcome.taken) return;
   if (num_read > 0) Blend(seconds / num_read, &machine.seconds_per_prompt_token);
   if (num_read == 0) Blend(seconds, &machine.seconds_per_step);
 }
 
 void Driver::Impl::StepAlone(Active* active) {
-  const Position before = active->session->next_position();
   const double start = Now();
-  const Status status = active->session->Decode(*active->pending, active->generation->Guesses(),
-                                                active->generation->most_guesses());
+  const StepOutcome outcome = active->session->Decode(
+      *active->pending, active->generation->Guesses(), active->generation->most_guesses());
   ++counted.steps;
   ++counted.stepped_jobs;
-  if (active->session->next_position() == before) return Refused(active, status);
+  if (!outcome.taken) return Refused(active, outcome.status);
   Blend(Now() - start, &machine.seconds_per_step);
-  Appended(active, status, Now() - start);
+  Appended(active, outcome.status, Now() - start);
 }
 
 void Driver::Impl::Appended(Active* active, const Status& status, double seconds) {
@@ -88,7 +85,7 @@ void Driver::Impl::Appended(Active* active, const Status& status, double seconds
   // The moves of its policy wait for room; the token was appended.
   const bool waits = IsLimit(status.code());
   if (waits) NoteRefusal();
-  active->generation->Appended(waits ? OkStatus() : status, seconds);
+  active->generation->Appended({.taken = true, .status = waits ? OkStatus() : status}, seconds);
   if (status.ok() && active->job.work.has_value()) Checkpoint(active);
   Choose(active);
 }
@@ -113,7 +110,7 @@ void Driver::Impl::Refused(Active* active, const Status& status) {
     return Finish(active, is_context_full ? FinishReason::kCap : FinishReason::kError, status);
   }
   active->pending.reset();
-  active->generation->Appended(status);
+  active->generation->Appended({.taken = false, .status = status});
   Choose(active);
 }
 

@@ -254,7 +254,7 @@ TEST(LosslessFaults, AT1FileThatCannotBeReadLeavesTheSessionAsItWas) {
   const T1File file(before);
   file.Lose();
   for (const Guess& guess : {Guess(), From(11), From(11)}) {
-    const Status status = session->Decode(Text()[10], guess);
+    const Status status = session->Decode(Text()[10], guess).status;
     EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
     EXPECT_EQ(session->next_position(), full->next_position());
     EXPECT_EQ(session->logits_hash(), full->logits_hash());

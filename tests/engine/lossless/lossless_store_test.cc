@@ -62,7 +62,7 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
       EXPECT_GT(session->lossless_report()->drafted, 0);
     }
     // No room comes of asking again.
-    EXPECT_EQ(session->Decode(1).code(), StatusCode::kT0Full);
+    EXPECT_EQ(session->Decode(1).status.code(), StatusCode::kT0Full);
   }
 }
 
@@ -167,15 +167,15 @@ TEST(LosslessStore, WhatT1HadNoRoomForGoesThereOnceItHas) {
   for (int i = 0; i < 100 && status.ok(); ++i) status = large->Prefill(SomeTokens(kPage));
   ASSERT_EQ(status.code(), StatusCode::kT0Full);
   auto session = Open(*engine, Drafting(kStreaming, 0));
-  EXPECT_EQ(session->Prefill(SomeTokens(6 * kPage)).code(), StatusCode::kT0Full);
+  EXPECT_EQ(session->Prefill(SomeTokens(6 * kPage)).status.code(), StatusCode::kT0Full);
   const auto rows_in_t1 = [&] {
     return session->accounting().tiers[static_cast<int>(Tier::kT1)].rows;
   };
   EXPECT_LE(rows_in_t1(), kPage * static_cast<int64_t>(kKvStreams));  // a page still had room
   const Position end = session->next_position();
   for (int i = 0; i < 3; ++i) {  // nothing grows meanwhile
-    EXPECT_EQ(session->Decode(1).code(), StatusCode::kT0Full);
-    EXPECT_EQ(session->Prefill(SomeTokens(kPage)).code(), StatusCode::kT0Full);
+    EXPECT_EQ(session->Decode(1).status.code(), StatusCode::kT0Full);
+    EXPECT_EQ(session->Prefill(SomeTokens(kPage)).status.code(), StatusCode::kT0Full);
   }
   EXPECT_EQ(session->next_position(), end);
   large.reset();
@@ -266,7 +266,7 @@ TEST(LosslessStore, WhatADraftWithT2HasInT0IsReadFromT1) {
 TEST(LosslessStore, WhatADraftHasNoRoomForIsToldAsTheDrafts) {
   auto engine = MakeEngine(OnHost());
   auto session = Open(*engine, Drafting(SmallPolicy("attention", "20"), 4));
-  const Status status = session->Prefill(SomeTokens(90));
+  const Status status = session->Prefill(SomeTokens(90)).status;
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("the draft"), std::string::npos) << status.message();
 }

@@ -110,7 +110,7 @@ TEST_P(LosslessAt, EveryStepHasTheBitsOfTheFullCache) {
   const auto both = [&](const auto& act) {
     for (Session* session : {full.get(), lossless.get()}) ExpectOk(act(*session));
   };
-  both([](Session& s) { return s.Prefill(SomeTokens(kPromptTokens)); });
+  both([](Session& s) { return s.Prefill(SomeTokens(kPromptTokens)).status; });
   for (int round = 0; round < 6; ++round) {
     const std::vector<Token> text = SomeTokens(60, round);
     Oracle oracle(text, 0.87, round);
@@ -125,9 +125,9 @@ TEST_P(LosslessAt, EveryStepHasTheBitsOfTheFullCache) {
     }
     if (round % 3 != 1) {
       const std::vector<Token> more = SomeTokens(1 + random() % 70, 50 + round);
-      both([&](Session& s) { return s.Prefill(more); });
+      both([&](Session& s) { return s.Prefill(more).status; });
     }
-    if (full->logits().empty()) both([](Session& s) { return s.Decode(1); });
+    if (full->logits().empty()) both([](Session& s) { return s.Decode(1).status; });
   }
   const LosslessReport& report = *lossless->lossless_report();
   EXPECT_GT(report.drafted, 100);
@@ -385,7 +385,7 @@ TEST(Lossless, TheContextsEndIsReachedToken) {
   Oracle oracle(text, 1, 1);
   ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
   for (int i = 0; i < 24; ++i) ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
-  EXPECT_EQ(session->Decode(1).code(), StatusCode::kT0Full);
+  EXPECT_EQ(session->Decode(1).status.code(), StatusCode::kT0Full);
   EXPECT_EQ(session->next_position(), 64);
 }
 

@@ -284,7 +284,7 @@ TEST(ExactPrefix, APromptThatWasGivenUpEndsWhereTokensAreGenerated) {
   const auto from = Open(*engine);
   std::atomic<bool> cancel = false;
   const PrefillOptions options = {.cancel = &cancel, .progress = [&](size_t) { cancel = true; }};
-  EXPECT_EQ(from->Prefill(prompt, options).code(), StatusCode::kCancelled);
+  EXPECT_EQ(from->Prefill(prompt, options).status.code(), StatusCode::kCancelled);
   ASSERT_EQ(from->next_position(), 512);
   for (const Token token : std::span(prompt).subspan(512, 20)) ExpectOk(from->Decode(token));
   EXPECT_EQ(ExactPrefix(*from, prompt), 512u);

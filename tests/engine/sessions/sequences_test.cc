@@ -89,9 +89,9 @@ TEST(Sequences, ABatchRefusesStrangersAndTwins) {
   ExpectOk(stranger->Prefill(SomeTokens(5)));
   const Token tokens[] = {5, 6};
   Session* const twins[] = {session.get(), session.get()};
-  EXPECT_EQ(engine->DecodeBatch(twins, tokens).message(), "a batch holds one session twice");
+  EXPECT_EQ(engine->DecodeBatch(twins, tokens).status.message(), "a batch holds one session twice");
   Session* const mixed[] = {session.get(), stranger.get()};
-  EXPECT_EQ(engine->DecodeBatch(mixed, tokens).message(),
+  EXPECT_EQ(engine->DecodeBatch(mixed, tokens).status.message(),
             "a batch holds a session of another engine");
   EXPECT_FALSE(engine->DecodeBatch(mixed, std::span(tokens).first(1)).ok());
   EXPECT_FALSE(engine->DecodeBatch({}, {}).ok());

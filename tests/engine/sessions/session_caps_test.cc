@@ -98,9 +98,9 @@ TEST(SessionCaps, ADecisionThatACapRefusedIsRefusedAgain) {
   auto resumed = ResumeSession(*fresh, path, options);
   ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
   for (Session* of : {session.get(), resumed->session.get()}) {
-    EXPECT_EQ(of->Decode(5).message(), status.message());
+    EXPECT_EQ(of->Decode(5).status.message(), status.message());
     EXPECT_EQ(of->next_position(), end);
-    EXPECT_EQ(of->Prefill(RandomTokens(kModelOptions, 3, 3)).message(), status.message());
+    EXPECT_EQ(of->Prefill(RandomTokens(kModelOptions, 3, 3)).status.message(), status.message());
     // Behind a roll-back nothing is owed.
     ExpectOk(of->TruncateTo(end - 20));
     ExpectOk(of->Decode(5));

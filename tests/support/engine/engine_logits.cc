@@ -17,9 +17,9 @@ Result<std::vector<float>> EngineLogits(const std::shared_ptr<const Model>& mode
   const size_t num_prefill = std::min(options.num_prefill, tokens.size());
   PrefillOptions prefill;
   prefill.on_logits = [&](Position, std::span<const float> row) { append(row); };
-  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(num_prefill), prefill));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(num_prefill), prefill).status);
   for (const Token token : tokens.subspan(num_prefill)) {
-    EBB_RETURN_IF_ERROR(session->Decode(token));
+    EBB_RETURN_IF_ERROR(session->Decode(token).status);
     append(session->logits());
   }
   return logits;

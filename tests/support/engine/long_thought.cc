@@ -21,7 +21,7 @@ LongThought Think(const std::shared_ptr<const Model>& model, const std::string& 
   const auto tokens = model->Tokenize(prompt, Model::AddBos::kAsModelSays, Model::Specials::kParse);
   EXPECT_TRUE(session.ok() && sampler.ok() && tokens.ok());
   if (!session.ok() || !sampler.ok() || !tokens.ok()) return {};
-  const Status read = (*session)->Prefill(*tokens);
+  const Status read = (*session)->Prefill(*tokens).status;
   EXPECT_TRUE(read.ok()) << read.ToString();
   GenerateOptions generate;
   generate.max_tokens = kThoughtTokens;
