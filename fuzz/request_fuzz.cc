@@ -38,14 +38,14 @@ const std::shared_ptr<const Model>& ModelForTest() {
 void Ask(Api api, const Json& body) {
   static const auto responses = std::make_shared<ResponseStore>(size_t{1} << 20);
   ApiResult<ApiRequest> converted = ReadApi(api, body, responses);
-  if (const auto* error = std::get_if<ApiError>(&converted)) return ExpectClients(*error);
-  const auto& in_chat = std::get<ApiRequest>(converted);
+  if (!converted.ok()) return ExpectClients(converted.error());
+  const auto& in_chat = *converted;
   static const RequestDefaults defaults = {.model_id = "pebble"};
   ApiResult<CompletionRequest> read = ReadRequest(EndpointOf(api), in_chat.body, defaults);
-  if (const auto* error = std::get_if<ApiError>(&read)) {
-    return ExpectClients(in_chat.renamed(*error));
+  if (!read.ok()) {
+    return ExpectClients(in_chat.renamed(read.error()));
   }
-  auto& request = std::get<CompletionRequest>(read);
+  auto& request = *read;
   if (in_chat.apply) {
     if (const auto error = in_chat.apply(*ModelForTest(), &request)) {
       // The model has no tokens for /infill.
@@ -53,10 +53,10 @@ void Ask(Api api, const Json& body) {
     }
   }
   const ApiResult<Prepared> prepared = Prepare(*ModelForTest(), std::move(request));
-  if (const auto* error = std::get_if<ApiError>(&prepared)) {
-    return ExpectClients(in_chat.renamed(*error));
+  if (!prepared.ok()) {
+    return ExpectClients(in_chat.renamed(prepared.error()));
   }
-  for (const Job& job : std::get<Prepared>(prepared).jobs) {
+  for (const Job& job : prepared->jobs) {
     Expect(!job.prompt.empty() && job.sampler != nullptr);
     Expect(std::ranges::all_of(job.prompt, [](Token token) {
       return token >= 0 && token < ModelForTest()->shape().vocab_size;
@@ -66,10 +66,10 @@ void Ask(Api api, const Json& body) {
 
 void ReadBody(std::string_view text) {
   const ApiResult<Json> body = ParseObject(text);
-  if (const auto* error = std::get_if<ApiError>(&body)) return ExpectClients(*error);
+  if (!body.ok()) return ExpectClients(body.error());
   for (const Api api :
        {Api::kChat, Api::kText, Api::kResponses, Api::kMessages, Api::kLlama, Api::kInfill}) {
-    Ask(api, std::get<Json>(body));
+    Ask(api, *body);
   }
 }
 

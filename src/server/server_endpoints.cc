@@ -96,8 +96,8 @@ HttpAnswer Server::Impl::Detokenize(const Json& body) const {
 
 HttpAnswer Server::Impl::ApplyTemplate(const Json& body) const {
   ApiResult<CompletionRequest> read = ReadChatRequest(body, options.defaults);
-  if (const auto* error = std::get_if<ApiError>(&read)) return ErrorAnswer(*error);
-  auto& request = std::get<CompletionRequest>(read);
+  if (!read.ok()) return ErrorAnswer(read.error());
+  auto& request = *read;
   LeaveOutTools(*model, &request);
   if (request.begun.has_value() && request.begun->reasoning_content.empty()) {
     request.chat.thinking = Thinking::kOff;
@@ -113,32 +113,29 @@ HttpAnswer Server::Impl::ApplyTemplate(const Json& body) const {
 
 HttpAnswer Server::Impl::CountTokens(const Json& body) const {
   ApiResult<MessagesRequest> read = ReadMessagesRequest(body, MessagesUse::kCount);
-  if (const auto* error = std::get_if<ApiError>(&read)) return ErrorAnswer(*error);
-  const ApiResult<size_t> count = CountPrompt(std::get<MessagesRequest>(read).chat);
-  if (auto* error = std::get_if<ApiError>(&count)) return ErrorAnswer(InMessages(*error));
-  return JsonAnswer({{"input_tokens", std::get<size_t>(count)}});
+  if (!read.ok()) return ErrorAnswer(read.error());
+  const ApiResult<size_t> count = CountPrompt(read->chat);
+  if (!count.ok()) return ErrorAnswer(InMessages(count.error()));
+  return JsonAnswer({{"input_tokens", *count}});
 }
 
 HttpAnswer Server::Impl::CountInput(const Json& body) const {
   const ApiResult<ApiRequest> read = ReadApi(Api::kResponses, body, responses);
-  if (const auto* error = std::get_if<ApiError>(&read)) return ErrorAnswer(*error);
-  const auto& in_chat = std::get<ApiRequest>(read);
+  if (!read.ok()) return ErrorAnswer(read.error());
+  const auto& in_chat = *read;
   const ApiResult<size_t> count = CountPrompt(in_chat.body);
-  if (auto* error = std::get_if<ApiError>(&count)) return ErrorAnswer(in_chat.renamed(*error));
-  return JsonAnswer(
-      {{"object", "response.input_tokens"}, {"input_tokens", std::get<size_t>(count)}});
+  if (!count.ok()) return ErrorAnswer(in_chat.renamed(count.error()));
+  return JsonAnswer({{"object", "response.input_tokens"}, {"input_tokens", *count}});
 }
 
 HttpAnswer Server::Impl::CountChat(const Json& body) const {
   const ApiResult<size_t> count = CountPrompt(body);
-  if (auto* error = std::get_if<ApiError>(&count)) return ErrorAnswer(*error);
-  return JsonAnswer({{"input_tokens", std::get<size_t>(count)}});
+  if (!count.ok()) return ErrorAnswer(count.error());
+  return JsonAnswer({{"input_tokens", *count}});
 }
 
 ApiResult<size_t> Server::Impl::CountPrompt(const Json& body) const {
-  ApiResult<CompletionRequest> read = ReadChatRequest(body, options.defaults);
-  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
-  auto& request = std::get<CompletionRequest>(read);
+  EBB_ASSIGN_OR_RETURN(CompletionRequest request, ReadChatRequest(body, options.defaults));
   LeaveOutTools(*model, &request);
   const Result<Turn> turn =
       BeginChatTurn(*model, std::move(request.chat), request.begun, /*context=*/0);

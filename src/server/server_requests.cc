@@ -98,8 +98,7 @@ void Server::Impl::Work(HttpRequest request, std::shared_ptr<Reply> reply, Compu
   const std::string client = ClientOf(request);
   auto run = [this, request = std::move(request), reply, compute = std::move(compute)] {
     ApiResult<Json> body = ParseObject(request.body);
-    const auto* error = std::get_if<ApiError>(&body);
-    HttpAnswer answer = error != nullptr ? ErrorAnswer(*error) : compute(std::get<Json>(body));
+    HttpAnswer answer = body.ok() ? compute(*body) : ErrorAnswer(body.error());
     http->Post([answer = std::move(answer), reply]() mutable { reply->Send(std::move(answer)); });
   };
   AddWork(client, bytes, std::move(run),
@@ -110,10 +109,10 @@ void Server::Impl::Complete(Api api, HttpRequest request, std::shared_ptr<Reply>
   if (!TakesBody(request, reply.get())) return;
   ApiResult<std::shared_ptr<Gate::Ticket>> ticket = gate->Enter(request);
   reply = Gate::WithHeaders(std::move(reply), gate->LimitHeaders(request));
-  if (const auto* error = std::get_if<ApiError>(&ticket)) return reply->Send(ErrorAnswer(*error));
+  if (!ticket.ok()) return reply->Send(ErrorAnswer(ticket.error()));
   const std::string_view id = request.header("x-request-id");
   const std::string client = ClientOf(request);
-  Asker asker = {.ticket = std::get<std::shared_ptr<Gate::Ticket>>(std::move(ticket)),
+  Asker asker = {.ticket = *std::move(ticket),
                  .request_id = IsRequestId(id) ? std::string(id) : "",
                  .client = client,
                  .line = LineOf(request)};
@@ -123,10 +122,11 @@ void Server::Impl::Complete(Api api, HttpRequest request, std::shared_ptr<Reply>
   auto run = [this, api, client, request = std::move(request), asker = std::move(asker), reply,
               refuse]() mutable {
     ApiResult<PreparedRequest> read = ReadBody(api, request, std::move(asker));
-    if (auto* error = std::get_if<ApiError>(&read)) {
-      return http->Post([reply, error = std::move(*error)] { reply->Send(ErrorAnswer(error)); });
+    if (!read.ok()) {
+      return http->Post(
+          [reply, error = std::move(read).error()] { reply->Send(ErrorAnswer(error)); });
     }
-    const auto made = std::make_shared<PreparedRequest>(std::move(std::get<PreparedRequest>(read)));
+    const auto made = std::make_shared<PreparedRequest>(*std::move(read));
     if (!made->completion->session_id.empty()) {
       return http->Post([this, made, reply] { EnterSession(made, reply); });
     }
@@ -141,24 +141,19 @@ void Server::Impl::Complete(Api api, HttpRequest request, std::shared_ptr<Reply>
 }
 
 ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& http, Asker asker) {
-  ApiResult<Json> body = ParseObject(http.body);
-  if (auto* error = std::get_if<ApiError>(&body)) return std::move(*error);
-  ApiResult<ApiRequest> converted = ReadApi(api, std::move(std::get<Json>(body)), responses);
-  if (auto* error = std::get_if<ApiError>(&converted)) return std::move(*error);
-  auto& in_chat = std::get<ApiRequest>(converted);
+  EBB_ASSIGN_OR_RETURN(Json body, ParseObject(http.body));
+  EBB_ASSIGN_OR_RETURN(ApiRequest in_chat, ReadApi(api, std::move(body), responses));
   const Endpoint endpoint = EndpointOf(api);
   ApiResult<CompletionRequest> read = ReadRequest(endpoint, in_chat.body, options.defaults);
-  if (auto* error = std::get_if<ApiError>(&read)) {
-    return in_chat.renamed(UnderPaths(std::move(*error), in_chat.tool_paths));
+  if (!read.ok()) {
+    return in_chat.renamed(UnderPaths(std::move(read).error(), in_chat.tool_paths));
   }
-  auto& request = std::get<CompletionRequest>(read);
+  auto& request = *read;
   LeaveOutTools(*model, &request);
   if (in_chat.apply) {
     if (auto error = in_chat.apply(*model, &request)) return *std::move(error);
   }
-  const ApiResult<int> priority = asker.ticket->PriorityFor(request.priority);
-  if (const auto* error = std::get_if<ApiError>(&priority)) return *error;
-  request.priority = std::get<int>(priority);
+  EBB_ASSIGN_OR_RETURN(request.priority, asker.ticket->PriorityFor(request.priority));
   request.cache_salt = TenantOf(asker.ticket->key()) + '\n' + request.cache_salt;
   if (auto error = TakeSessionHeader(std::string(http.header("x-session-id")), keeper != nullptr,
                                      &request)) {
@@ -202,12 +197,12 @@ void Server::Impl::PrepareRead(const std::shared_ptr<PreparedRequest>& request,
       CheckTextFits(completion, model->longest_token_bytes(), ContextBound(*model, completion));
   ApiResult<Prepared> prepared = too_long.has_value() ? ApiResult<Prepared>(*std::move(too_long))
                                                       : Prepare(*model, std::move(completion));
-  if (auto* error = std::get_if<ApiError>(&prepared)) {
-    const ApiError renamed = request->api.renamed(std::move(*error));
+  if (!prepared.ok()) {
+    const ApiError renamed = request->api.renamed(std::move(prepared).error());
     return http->Post([reply, renamed] { reply->Send(ErrorAnswer(renamed)); });
   }
-  if (request->api.note) request->api.note(*model, std::get<Prepared>(prepared).jobs);
-  Describe(std::move(std::get<Prepared>(prepared)), request.get());
+  if (request->api.note) request->api.note(*model, prepared->jobs);
+  Describe(*std::move(prepared), request.get());
   http->Post([this, request, reply] { Submit(std::move(*request), reply, nullptr); });
 }
 
@@ -219,10 +214,10 @@ void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
                                 .policy = DescribePolicy(turn.session),
                                 .tiers = DescribeTiers(turn.session)};
   keeper->Enter(name, traits, [this, request, reply](auto entered) {
-    if (const auto* error = std::get_if<ApiError>(&entered)) {
-      return reply->Send(ErrorAnswer(*error));
+    if (!entered.ok()) {
+      return reply->Send(ErrorAnswer(entered.error()));
     }
-    const auto use = std::get<std::shared_ptr<SessionUse>>(std::move(entered));
+    const auto use = *std::move(entered);
     if (stopping) {
       keeper->Leave(use);
       return reply->Send(ErrorAnswer(StoppingError()));
@@ -246,11 +241,11 @@ void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
 void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<PreparedTurn> made,
                               const std::shared_ptr<Reply>& reply,
                               const std::shared_ptr<SessionUse>& use) {
-  if (const auto* error = std::get_if<ApiError>(&made)) {
+  if (!made.ok()) {
     keeper->Leave(use);
-    return reply->Send(ErrorAnswer(request.api.renamed(*error)));
+    return reply->Send(ErrorAnswer(request.api.renamed(made.error())));
   }
-  auto& turn = std::get<PreparedTurn>(made);
+  auto& turn = *made;
   Describe(std::move(turn.prepared), &request);
   if (!turn.said.has_value()) return Submit(std::move(request), reply, use);
   keeper->Leave(use);
@@ -407,9 +402,9 @@ HttpAnswer Server::Impl::Control(const HttpRequest& request) {
     return ErrorAnswer(Invalid(fmt::format("expected at most {} bytes", kMostBytes), ""));
   }
   const ApiResult<Json> body = ParseObject(request.body);
-  if (const auto* error = std::get_if<ApiError>(&body)) return ErrorAnswer(*error);
+  if (!body.ok()) return ErrorAnswer(body.error());
   std::optional<ApiError> error;
-  JsonFields fields(std::get<Json>(body), "", &error);
+  JsonFields fields(*body, "", &error);
   const auto id = fields.Text("id");
   const auto action = fields.Text("action");
   if (!id.has_value() || id->empty()) fields.Fail("id", "expected an id", "missing_field");

@@ -23,9 +23,7 @@ ApiResult<ApiRequest> ReadResponses(const Json& body,
     if (before == nullptr) return std::nullopt;
     return before->Conversation();
   };
-  ApiResult<ResponsesRequest> read = ReadResponsesRequest(body, find);
-  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
-  auto& request = std::get<ResponsesRequest>(read);
+  EBB_ASSIGN_OR_RETURN(ResponsesRequest request, ReadResponsesRequest(body, find));
   ApiRequest result = {.body = std::move(request.chat),
                        .renamed = InResponses,
                        .exchange = {},
@@ -44,9 +42,7 @@ ApiResult<ApiRequest> ReadResponses(const Json& body,
 }
 
 ApiResult<ApiRequest> ReadMessages(const Json& body) {
-  ApiResult<MessagesRequest> read = ReadMessagesRequest(body, MessagesUse::kAnswer);
-  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
-  auto& request = std::get<MessagesRequest>(read);
+  EBB_ASSIGN_OR_RETURN(MessagesRequest request, ReadMessagesRequest(body, MessagesUse::kAnswer));
   ApiRequest result = {.body = std::move(request.chat),
                        .renamed = InMessages,
                        .exchange = {},
@@ -59,9 +55,7 @@ ApiResult<ApiRequest> ReadMessages(const Json& body) {
 }
 
 ApiResult<ApiRequest> ReadLlama(LlamaEndpoint endpoint, Json body) {
-  ApiResult<LlamaRequest> read = ReadLlamaRequest(endpoint, std::move(body));
-  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
-  auto& request = std::get<LlamaRequest>(read);
+  EBB_ASSIGN_OR_RETURN(LlamaRequest request, ReadLlamaRequest(endpoint, std::move(body)));
   ApiRequest result = {.body = std::move(request.body),
                        .renamed = [](ApiError error) { return error; },
                        .exchange = {},

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include <nlohmann/json.hpp>
 
@@ -52,7 +51,7 @@ struct ApiError {
 [[nodiscard]] std::string Dump(const Json& json);
 
 template <typename T>
-using ApiResult = std::variant<T, ApiError>;
+using ApiResult = Result<T, ApiError>;
 
 }  // namespace ebb::server
 

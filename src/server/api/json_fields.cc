@@ -177,10 +177,9 @@ std::string ArgumentsText(const Json& arguments) {
   std::string text = arguments.is_string() ? arguments.get<std::string>() : Dump(arguments);
   if (text.empty()) return "{}";
   const ApiResult<Json> parsed = ParseObject(text);
-  const Json* const object = std::get_if<Json>(&parsed);
-  if (object == nullptr) return Dump(Json{{"INVALID_JSON", text}});
+  if (!parsed.ok()) return Dump(Json{{"INVALID_JSON", text}});
   // Chat templates parse the text again, and would refuse half of a surrogate pair.
-  return ShapeReader(text).Read().half_surrogates.empty() ? text : Dump(*object);
+  return ShapeReader(text).Read().half_surrogates.empty() ? text : Dump(*parsed);
 }
 
 JsonFields::JsonFields(const Json& object, std::string path, std::optional<ApiError>* error)

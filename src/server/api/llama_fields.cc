@@ -33,10 +33,9 @@ class LlamaApplier {
     request_.texts.clear();
     request_.prompts.clear();
     if (fields_.infill.has_value()) {
-      ApiResult<std::vector<Token>> prompt =
-          InfillPrompt(model_, *fields_.infill, MostInfillTokens());
-      if (auto* error = std::get_if<ApiError>(&prompt)) return std::move(*error);
-      request_.prompts.push_back(std::move(std::get<std::vector<Token>>(prompt)));
+      EBB_ASSIGN_OR_RETURN(std::vector<Token> prompt,
+                           InfillPrompt(model_, *fields_.infill, MostInfillTokens()));
+      request_.prompts.push_back(std::move(prompt));
       return std::nullopt;
     }
     const bool are_texts = std::ranges::all_of(fields_.prompts, [](const MixedPrompt& prompt) {

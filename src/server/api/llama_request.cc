@@ -247,8 +247,8 @@ class LlamaReader {
 
 ApiResult<LlamaRequest> ReadLlamaRequest(LlamaEndpoint endpoint, Json body) {
   auto read = LlamaReader(endpoint, std::move(body)).Read();
-  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
-  auto& [rest, fields] = std::get<std::pair<Json, LlamaFields>>(read);
+  if (!read.ok()) return std::move(read).error();
+  auto& [rest, fields] = *read;
   LlamaRequest request = {.body = std::move(rest),
                           .answer = std::make_shared<LlamaAnswer>(fields.answer),
                           .apply = {},

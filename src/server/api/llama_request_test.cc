@@ -27,21 +27,20 @@ class LlamaRequestTest : public PebbleModelTest {
   static ApiResult<Read> TryRead(const std::string& text,
                                  LlamaEndpoint endpoint = LlamaEndpoint::kCompletion) {
     ApiResult<LlamaRequest> read = ReadLlamaRequest(endpoint, Json::parse(text));
-    if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
-    auto& llama = std::get<LlamaRequest>(read);
+    if (!read.ok()) return std::move(read).error();
+    auto& llama = *read;
     RequestDefaults defaults;
     defaults.model_id = "pebble";
     ApiResult<CompletionRequest> request = ReadRequest(Endpoint::kText, llama.body, defaults);
-    if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-    Read result = {std::move(std::get<CompletionRequest>(request)), llama.answer};
+    if (!request.ok()) return std::move(request).error();
+    Read result = {*std::move(request), llama.answer};
     if (auto error = llama.apply(*model_, &result.request)) return *std::move(error);
     return result;
   }
   static Read ReadText(const std::string& text) {
     ApiResult<Read> read = TryRead(text);
-    const auto* error = std::get_if<ApiError>(&read);
-    EXPECT_EQ(error, nullptr) << error->message;
-    return error == nullptr ? std::move(std::get<Read>(read)) : Read();
+    EXPECT_TRUE(read.ok()) << read.error().message;
+    return read.ok() ? *std::move(read) : Read();
   }
   static ApiError Refusal(const std::string& text,
                           LlamaEndpoint endpoint = LlamaEndpoint::kCompletion) {

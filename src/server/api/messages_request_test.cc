@@ -14,9 +14,8 @@ using testing::HasSubstr;
 
 MessagesRequest ReadMessages(const std::string& text, MessagesUse use = MessagesUse::kAnswer) {
   auto result = ReadMessagesRequest(Json::parse(text), use);
-  const auto* error = std::get_if<ApiError>(&result);
-  EXPECT_EQ(error, nullptr) << error->message;
-  return error == nullptr ? std::move(std::get<MessagesRequest>(result)) : MessagesRequest();
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  return result.ok() ? *std::move(result) : MessagesRequest();
 }
 
 TEST(MessagesRequest, BlocksBecomeMessages) {
@@ -110,7 +109,7 @@ TEST(MessagesRequest, WhatAToolGaveBackThatIsNoTextIsReplaced) {
           {"type": "image", "source": {}}]}]})"),
       MessagesUse::kAnswer);
   EXPECT_EQ(
-      std::get<ApiError>(own).message,
+      own.error().message,
       "messages[0].content[0].type: expected text or tool_result, found \"image\": this model "
       "reads text only");
 }
@@ -215,12 +214,11 @@ TEST(MessagesRequest, WhatCannotBeHonouredIsRefusedByItsName) {
   };
   for (const Case& one : cases) {
     auto result = ReadMessagesRequest(Json::parse(one.body), MessagesUse::kAnswer);
-    const auto* error = std::get_if<ApiError>(&result);
-    ASSERT_NE(error, nullptr) << one.body;
-    EXPECT_EQ(error->status, 400);
-    EXPECT_EQ(error->param, one.param) << one.body;
-    EXPECT_EQ(error->code, one.code) << one.body;
-    EXPECT_THAT(error->message, HasSubstr(one.param));
+    ASSERT_FALSE(result.ok()) << one.body;
+    EXPECT_EQ(result.error().status, 400);
+    EXPECT_EQ(result.error().param, one.param) << one.body;
+    EXPECT_EQ(result.error().code, one.code) << one.body;
+    EXPECT_THAT(result.error().message, HasSubstr(one.param));
   }
 }
 

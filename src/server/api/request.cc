@@ -712,11 +712,10 @@ bool MayCall(const ChatRequest& chat) { return !chat.tools.empty() && chat.tool_
 ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request) {
   const size_t num_calls = NextCall(request.chat.messages);
   const bool may_call = MayCall(request.chat);
-  ApiResult<std::vector<Turn>> turns = TurnsOf(model, &request);
-  if (auto* error = std::get_if<ApiError>(&turns)) return std::move(*error);
-  ApiResult<Prepared> prepared = PrepareTurns(
-      model, request, std::move(std::get<std::vector<Turn>>(turns)), /*num_kept=*/0, num_calls);
-  if (auto* made = std::get_if<Prepared>(&prepared)) made->may_call = may_call;
+  EBB_ASSIGN_OR_RETURN(std::vector<Turn> turns, TurnsOf(model, &request));
+  EBB_ASSIGN_OR_RETURN(Prepared prepared, PrepareTurns(model, request, std::move(turns),
+                                                       /*num_kept=*/0, num_calls));
+  prepared.may_call = may_call;
   return prepared;
 }
 

@@ -30,9 +30,8 @@ CompletionRequest Chat(const std::string& more, const RequestDefaults& defaults 
   auto result =
       ReadText(Endpoint::kChat, R"({"messages": [{"role": "user", "content": "hi"}])" + more + "}",
                defaults);
-  const auto* error = std::get_if<ApiError>(&result);
-  EXPECT_EQ(error, nullptr) << error->message;
-  return error == nullptr ? std::move(std::get<CompletionRequest>(result)) : CompletionRequest();
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  return result.ok() ? *std::move(result) : CompletionRequest();
 }
 
 TEST(ReadRequest, FieldsOfSamplingAndLengthReachTheLibrary) {
@@ -111,7 +110,7 @@ TEST(ReadRequest, MessagesToolsAndFormatsReachTheTemplate) {
       "tools": [{"type": "function", "function": {"name": "f", "description": "d",
         "parameters": {"type": "object", "properties": {"z": {"type": "integer"}, "a": {"type": "integer"}}}}}],
       "tool_choice": {"type": "function", "function": {"name": "f"}}, "parallel_tool_calls": false})");
-  const auto& request = std::get<CompletionRequest>(result);
+  const auto& request = *result;
   const ChatRequest& chat = request.chat;
   ASSERT_EQ(chat.messages.size(), 4u);
   EXPECT_EQ(chat.messages[0].content, "be brief");
@@ -163,7 +162,7 @@ TEST(ReadRequest, ALengthOfMinusOneIsNoLimit) {
     EXPECT_EQ(length("1e3"), 1000);
     const auto refused = ReadText(
         Endpoint::kChat, R"({"messages": [], ")" + std::string(name) + R"(": 0})", defaults);
-    EXPECT_EQ(std::get<ApiError>(refused).message,
+    EXPECT_EQ(refused.error().message,
               std::string(name) + ": expected 1 to 2147483647, or -1 for no limit, found 0");
   }
 }
@@ -194,7 +193,7 @@ TEST(ReadRequest, ALastMessageOfTheAssistantsIsAnAnswerThatWasBegun) {
     const auto result = ReadText(Endpoint::kChat, R"({"messages": [{"role": "user", "content": "a"},
         {"role": "assistant", "content": "The", "reasoning_content": "hm"}])" +
                                                       more + "}");
-    return std::get<CompletionRequest>(result);
+    return *result;
   };
   for (const char* more : {"", R"(, "continue_final_message": true)",
                            R"(, "continue_final_message": true, "add_generation_prompt": false)",
@@ -220,12 +219,11 @@ TEST(ReadRequest, MoreMessagesThanTheLimitAreTooLarge) {
   for (size_t i = 0; i < kMostMessages; ++i) {
     body["messages"].push_back({{"role", "user"}, {"content", "a"}});
   }
-  EXPECT_TRUE(
-      std::holds_alternative<CompletionRequest>(ReadRequest(Endpoint::kChat, body, Defaults())));
+  EXPECT_TRUE(ReadRequest(Endpoint::kChat, body, Defaults()).ok());
   body["messages"].push_back(body["messages"][0]);
   const auto refused = ReadRequest(Endpoint::kChat, body, Defaults());
-  EXPECT_EQ(std::get<ApiError>(refused).code, "request_too_large");
-  EXPECT_EQ(std::get<ApiError>(refused).message, "messages: expected at most 16384, found 16385");
+  EXPECT_EQ(refused.error().code, "request_too_large");
+  EXPECT_EQ(refused.error().message, "messages: expected at most 16384, found 16385");
 }
 
 TEST(ReadRequest, ACallThatWasCutOffIsTakenBack) {
@@ -242,9 +240,8 @@ TEST(ReadRequest, ACallThatWasCutOffIsTakenBack) {
         "type": "function", "function": {"name": "w", "arguments": )" +
                      std::string(arguments) + R"(}}]},
         {"role": "user", "content": "again"}]})");
-    const auto* request = std::get_if<CompletionRequest>(&result);
-    ASSERT_NE(request, nullptr) << arguments;
-    EXPECT_EQ(request->chat.messages[0].tool_calls[0].arguments, text);
+    ASSERT_TRUE(result.ok()) << arguments;
+    EXPECT_EQ(result->chat.messages[0].tool_calls[0].arguments, text);
   }
 }
 
@@ -253,13 +250,13 @@ TEST(ReadRequest, TextStandsInForWhatAToolGaveBackThatIsNone) {
       {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "see"},
         {"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "input_audio"}]},
       {"role": "user", "content": "go on"}]})");
-  const auto& request = std::get<CompletionRequest>(result);
+  const auto& request = *result;
   EXPECT_EQ(request.chat.messages[0].content,
             "see\n[image: this model reads text only]\n[audio: this model reads text only]");
   EXPECT_THAT(request.ignored, ElementsAre("messages[0].content[1]", "messages[0].content[2]"));
   const auto own = ReadText(Endpoint::kChat, R"({"messages": [{"role": "user",
       "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]})");
-  EXPECT_EQ(std::get<ApiError>(own).message,
+  EXPECT_EQ(own.error().message,
             "messages[0].content[0]: expected a part of type text or input_text or refusal, found "
             "\"image_url\": this model reads text only");
 }
@@ -300,19 +297,19 @@ TEST(ReadRequest, TextsHaveFormatsToo) {
        {R"("response_format": {"type": "json_object"})", R"("json_schema": {"type": "object"})",
         R"("guided_choice": ["a"])", R"("structured_outputs": {"regex": "a+"})"}) {
     const auto text = ReadText(Endpoint::kText, R"({"prompt": "a", )" + std::string(more) + "}");
-    ASSERT_TRUE(std::holds_alternative<CompletionRequest>(text)) << more;
-    EXPECT_FALSE(std::get<CompletionRequest>(text).sampling.grammar.empty()) << more;
+    ASSERT_TRUE(text.ok()) << more;
+    EXPECT_FALSE(text->sampling.grammar.empty()) << more;
   }
   const auto text =
       ReadText(Endpoint::kText, R"({"prompt": "a", "response_format": {"type": "text"}})");
-  ASSERT_TRUE(std::holds_alternative<CompletionRequest>(text));
-  EXPECT_EQ(std::get<CompletionRequest>(text).sampling.grammar, "");
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(text->sampling.grammar, "");
 }
 
 TEST(ReadRequest, PromptsAreTextsOrTokens) {
   const auto read = [](const std::string& prompt) {
     const auto result = ReadText(Endpoint::kText, R"({"prompt": )" + prompt + "}");
-    return std::get<CompletionRequest>(result);
+    return *result;
   };
   EXPECT_THAT(read("\"a\"").texts, ElementsAre("a"));
   EXPECT_THAT(read("[\"a\", \"b\"]").texts, ElementsAre("a", "b"));
@@ -422,9 +419,8 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
       text += R"(, "messages": [{"role": "user", "content": "hi"}])";
     }
     const auto result = ReadText(is_text ? Endpoint::kText : Endpoint::kChat, text + "}");
-    const auto* error = std::get_if<ApiError>(&result);
-    EXPECT_EQ(error == nullptr ? "" : error->param, refusal.param) << text;
-    EXPECT_EQ(error == nullptr ? "" : error->code, refusal.code) << text;
+    EXPECT_EQ(result.ok() ? "" : result.error().param, refusal.param) << text;
+    EXPECT_EQ(result.ok() ? "" : result.error().code, refusal.code) << text;
   }
 }
 
@@ -462,7 +458,7 @@ TEST(ReadRequest, TiersAreSharesWithinThoseOfTheServer) {
   EXPECT_EQ(request.session.policy.tiers->evict_share, 0.1);
   const auto result =
       ReadText(Endpoint::kChat, R"({"messages": [], "ebb": {"t0": "5MiB"}})", defaults);
-  EXPECT_THAT(std::get<ApiError>(result).message, HasSubstr("expected a share"));
+  EXPECT_THAT(result.error().message, HasSubstr("expected a share"));
 }
 
 }  // namespace

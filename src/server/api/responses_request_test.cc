@@ -15,9 +15,8 @@ const FindItems kNothing = [](const std::string&) { return std::nullopt; };
 
 ResponsesRequest ReadResponses(const std::string& text, const FindItems& find = kNothing) {
   auto result = ReadResponsesRequest(Json::parse(text), find);
-  const auto* error = std::get_if<ApiError>(&result);
-  EXPECT_EQ(error, nullptr) << error->message;
-  return error == nullptr ? std::move(std::get<ResponsesRequest>(result)) : ResponsesRequest();
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  return result.ok() ? *std::move(result) : ResponsesRequest();
 }
 
 ApiError Refused(const std::string& text) {

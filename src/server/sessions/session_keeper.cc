@@ -144,12 +144,12 @@ ApiResult<std::shared_ptr<SessionUse>> SessionKeeper::Impl::Fetch(
 
 void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
                                   ApiResult<std::shared_ptr<SessionUse>> result) {
-  if (auto* error = std::get_if<ApiError>(&result)) {
+  if (!result.ok()) {
     if (!holding->is_lost) Release(holding->use->lease);
     Drop(holding);
-    return entry->then(std::move(*error));
+    return entry->then(std::move(result).error());
   }
-  const auto& use = std::get<std::shared_ptr<SessionUse>>(result);
+  const auto& use = *result;
   holding->use = use;
   // Another server may have changed it: tries once more, as long as there is time.
   if (holding->is_lost) {

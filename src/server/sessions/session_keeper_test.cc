@@ -158,9 +158,8 @@ class SessionKeeperTest : public testing::Test {
   }
   static std::string EpochOf(std::future<Entered>* future) {
     const Entered entered = future->get();
-    const auto* error = std::get_if<ApiError>(&entered);
-    if (error != nullptr) return error->code + ": " + error->message;
-    return std::get<std::shared_ptr<SessionUse>>(entered)->lease.epoch;
+    if (!entered.ok()) return entered.error().code + ": " + entered.error().message;
+    return (*entered)->lease.epoch;
   }
 
   boost::asio::thread_pool thread_{1};
@@ -224,9 +223,9 @@ TEST_F(SessionKeeperTest, SessionsOfTwoTenantsFetchedAtOnceGetFilesOfTheirOwn) {
   auto first = Enter({"tenant-one", "s"}), second = Enter({"tenant-two", "s"});
   const auto content_of = [](std::future<Entered>* future) {
     const Entered entered = future->get();
-    if (const auto* error = std::get_if<ApiError>(&entered)) return error->message;
+    if (!entered.ok()) return entered.error().message;
     std::ostringstream bytes;
-    bytes << std::ifstream(std::get<std::shared_ptr<SessionUse>>(entered)->file).rdbuf();
+    bytes << std::ifstream((*entered)->file).rdbuf();
     return bytes.str();
   };
   EXPECT_EQ(content_of(&first), "tenant-one/s");

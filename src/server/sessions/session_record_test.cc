@@ -45,14 +45,13 @@ SessionRecord OneTurn() {
 
 TurnWanted Compared(const SessionRecord& record, const std::vector<ChatMessage>& messages) {
   const auto result = CompareMessages(record, messages);
-  const auto* error = std::get_if<ApiError>(&result);
-  EXPECT_EQ(error, nullptr) << error->message;
-  return error == nullptr ? std::get<TurnWanted>(result) : TurnWanted();
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  return result.ok() ? *result : TurnWanted();
 }
 ApiError Refused(const SessionRecord& record, const std::vector<ChatMessage>& messages) {
   const auto result = CompareMessages(record, messages);
   const auto* error = std::get_if<ApiError>(&result);
-  EXPECT_NE(error, nullptr);
+  EXPECT_FALSE(result.ok());
   return error == nullptr ? ApiError() : *error;
 }
 std::string TextsOf(const TurnWanted& wanted) {

@@ -14,10 +14,9 @@ constexpr std::string_view kSessions = "/v1/sessions";
 // The id of the copy that a body names.
 ApiResult<std::string> CopyId(const HttpRequest& request) {
   if (!IsJson(request.content_type)) return OtherContent();
-  ApiResult<Json> body = ParseObject(request.body);
-  if (auto* error = std::get_if<ApiError>(&body)) return std::move(*error);
+  EBB_ASSIGN_OR_RETURN(const Json body, ParseObject(request.body));
   std::optional<ApiError> error;
-  JsonFields fields(std::get<Json>(body), "", &error);
+  JsonFields fields(body, "", &error);
   const auto id = fields.Text("id");
   if (!id.has_value()) {
     fields.Fail("id", "expected the id of the copy", "missing_field");
@@ -65,8 +64,8 @@ void RouteSession(SessionKeeper* keeper, const std::string& tenant, const HttpRe
   if (method != "POST") return send(WrongMethodAnswer(request.path, "POST"));
   if (verb == "park") return keeper->Park(name, send);
   const ApiResult<std::string> copy = CopyId(request);
-  if (const auto* error = std::get_if<ApiError>(&copy)) return fail(*error);
-  keeper->Fork(name, std::get<std::string>(copy), send);
+  if (!copy.ok()) return fail(copy.error());
+  keeper->Fork(name, *copy, send);
 }
 
 }  // namespace ebb::server

@@ -57,9 +57,7 @@ class TurnMaker {
       : model_(model), request_(std::move(request)), record_(record) {}
 
   ApiResult<PreparedTurn> Make() {
-    ApiResult<TurnWanted> compared = CompareMessages(record_, request_.chat.messages);
-    if (auto* error = std::get_if<ApiError>(&compared)) return std::move(*error);
-    auto& wanted = std::get<TurnWanted>(compared);
+    EBB_ASSIGN_OR_RETURN(TurnWanted wanted, CompareMessages(record_, request_.chat.messages));
     switch (wanted.kind) {
       case TurnWanted::Kind::kNew:
         return record_.asked.empty() ? First(std::move(wanted.messages))
@@ -205,10 +203,9 @@ class TurnMaker {
     turn.prompt.plain_at.clear();
     std::vector<Turn> turns;
     turns.push_back(std::move(turn));
-    ApiResult<Prepared> prepared =
-        PrepareTurns(model_, request_, std::move(turns), kept, work.num_calls);
-    if (auto* error = std::get_if<ApiError>(&prepared)) return std::move(*error);
-    PreparedTurn made = {.prepared = std::move(std::get<Prepared>(prepared))};
+    EBB_ASSIGN_OR_RETURN(Prepared prepared,
+                         PrepareTurns(model_, request_, std::move(turns), kept, work.num_calls));
+    PreparedTurn made = {.prepared = std::move(prepared)};
     work.prompt = made.prepared.prompt;
     Job& job = made.prepared.jobs.front();
     job.work = std::move(work);
