@@ -78,7 +78,8 @@ enum class PastContext {
 
 struct SessionOptions {
   PolicySpec policy;
-  // A policy of the caller's own, instead of a built-in by name.
+  // Makes a policy of the caller's own, instead of a built-in by name. Such a session shares no
+  // rows with others by BeginPromptFrom().
   std::function<Result<Policy>(const PolicyContext&)> make_policy;
   // For policies that look ahead; outlives the session. Null: such a policy is refused.
   const Foresight* foresight = nullptr;

@@ -235,16 +235,6 @@ enum class KeyTurns {
                    // above
 };
 
-struct Policy {
-  std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
-  Granularity granularity = Granularity::kToken;
-  KeyTurns key_turns = KeyTurns::kWhenFull;
-  bool looks_ahead = false;              // its scorer asks PolicyContext::foresight
-  std::unique_ptr<Scorer> scorer;        // never null
-  std::unique_ptr<Placement> placement;  // null: nothing ever moves
-  std::unique_ptr<Selector> selector;    // null: every visible row is read
-};
-
 // How much may stay. Rows are tokens per group; bytes are of all (layer, kv head) together. Percent
 // is of PolicyInfo::percent_of; rows and bytes count what is protected too, so they can be too
 // small for it, which is refused. kBeyond counts the rows beyond what is protected (002, App. D).
@@ -254,7 +244,36 @@ struct Budget {
   enum class Unit { kNone, kRows, kPercent, kBytes, kBeyond, kCompression };
   Unit unit = Unit::kNone;
   double value = 0;
+
+  bool operator==(const Budget&) const = default;
 };
+// The name and parameters that a policy was made of. Two policies of equal identity, for the same
+// model, make the same decisions about the same tokens.
+struct PolicyIdentity {
+  std::string name;                           // Policy::name; empty: the policy equals no other
+  std::map<std::string, std::string> params;  // PolicySpec::params
+  Granularity granularity = Granularity::kToken;
+  Budget budget;                // in rows, or in percent
+  std::optional<int> sinks;     // tokens
+  std::optional<int> window;    // tokens
+  std::optional<int> interval;  // generated tokens
+  std::optional<TierSpec> tiers;
+  uint64_t seed = 0;  // 0 where the scorer draws no random numbers
+
+  bool operator==(const PolicyIdentity&) const = default;
+};
+
+struct Policy {
+  std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
+  PolicyIdentity identity = {};
+  Granularity granularity = Granularity::kToken;
+  KeyTurns key_turns = KeyTurns::kWhenFull;
+  bool looks_ahead = false;              // its scorer asks PolicyContext::foresight
+  std::unique_ptr<Scorer> scorer;        // never null
+  std::unique_ptr<Placement> placement;  // null: nothing ever moves
+  std::unique_ptr<Selector> selector;    // null: every visible row is read
+};
+
 // "1024" (rows), "25%", "64MiB", "+512" (rows beyond the protected), "1/8" (compression ratio 8).
 [[nodiscard]] Result<Budget> ParseBudget(std::string_view text);
 // "1024 rows", "25%", "1024 bytes", "+512 rows", "1/8"

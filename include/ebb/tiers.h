@@ -47,6 +47,8 @@ struct TierSpec {
   // For a draft, whose rows are kept elsewhere: protected rows may go too, the oldest first but
   // for the first few of all.
   bool protected_may_go = false;
+
+  bool operator==(const TierSpec&) const = default;
 };
 
 // What a sequence takes of each tier, in bytes of pages.

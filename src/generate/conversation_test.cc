@@ -277,7 +277,7 @@ TEST(Conversation, WhatCannotBeginSaysWhy) {
   const ChatMessage nobody = {"nobody", "hello"};
   const auto role = BeginTurn(*Thinker(), talk, {&nobody, 1});
   ASSERT_FALSE(role.ok());
-  EXPECT_THAT(role.status().message(), HasSubstr("messages[2].role: expected one of"));
+  EXPECT_THAT(role.status().Text(), HasSubstr("messages[2].role: expected one of"));
   const auto empty = BeginTextTurn(*ModelWith("{{ '' }}"), {.kind = Kind::kText}, "", {});
   ASSERT_FALSE(empty.ok());
   EXPECT_EQ(empty.status().message(), "expected a prompt, found an empty one");

@@ -461,9 +461,9 @@ TEST_P(GenerateTest, StepByStepInABatchItIsTheLoopsText) {
     if (!a.has_value()) break;
     SessionStep parts[] = {{.session = session_.get(), .token = a},
                            {.session = other->get(), .token = b}};
-    const Status status = engine_->Step(parts).status;
-    first.Appended(status);
-    second.Appended(status);
+    const StepOutcome outcome = engine_->Step(parts);
+    first.Appended(outcome);
+    second.Appended(outcome);
   }
   for (const GenerateResult& result : {first.End(), second.End()}) {
     EXPECT_EQ(result.text, expected.text);
@@ -482,7 +482,7 @@ TEST_P(GenerateTest, AStepThatFailsEndsTheGeneration) {
   Generation generation(session_.get(), sampler->get(), {.on_end = OnEnd::kIgnore});
   const std::optional<Token> token = generation.Next();
   ASSERT_TRUE(token.has_value());
-  generation.Appended(Status(StatusCode::kIo, "the disk went"));
+  generation.Appended({.taken = false, .status = IoError("the disk went")});
   EXPECT_FALSE(generation.Next().has_value());
   const GenerateResult result = generation.End();
   EXPECT_EQ(result.finish_reason, FinishReason::kError);

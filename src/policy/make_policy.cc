@@ -248,6 +248,23 @@ Granularity GranularityOf(const ResolvedPolicy& resolved, const PolicySpec& spec
                                                  : resolved.row.info.granularity;
 }
 
+bool UsesSeed(const ResolvedPolicy& resolved) {
+  return resolved.scorer->draws_lots || resolved.scorer->extension != nullptr;
+}
+
+PolicyIdentity IdentityOf(const ResolvedPolicy& resolved, const PolicySpec& spec,
+                          const PlacementOptions& options, Granularity granularity) {
+  return {.name = resolved.name,
+          .params = spec.params,
+          .granularity = granularity,
+          .budget = options.budget,
+          .sinks = spec.sinks,
+          .window = spec.window,
+          .interval = spec.interval,
+          .tiers = spec.tiers,
+          .seed = UsesSeed(resolved) ? spec.seed : 0};
+}
+
 }  // namespace
 
 Result<PolicySpec> DropUnusedOptions(PolicySpec spec, const PolicyRegistry* registry) {
@@ -263,7 +280,7 @@ Result<PolicySpec> DropUnusedOptions(PolicySpec spec, const PolicyRegistry* regi
 
 Result<bool> IsRandomized(const PolicySpec& spec, const PolicyRegistry* registry) {
   EBB_ASSIGN_OR_RETURN(const ResolvedPolicy resolved, ReadSpec(spec, registry));
-  return resolved.scorer->draws_lots || resolved.scorer->extension != nullptr;
+  return UsesSeed(resolved);
 }
 
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
@@ -274,6 +291,7 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
   Policy policy;
   policy.name = resolved.name;
   policy.granularity = GranularityOf(resolved, spec, context.shape);
+  policy.identity = IdentityOf(resolved, spec, options, policy.granularity);
   policy.key_turns = resolved.row.key_turns;
   policy.looks_ahead = resolved.scorer->need == ScorerNeed::kForesight;
   EBB_ASSIGN_OR_RETURN(policy.placement, resolved.row.make_placement(options));

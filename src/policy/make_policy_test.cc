@@ -75,7 +75,7 @@ Policy Make(const PolicySpec& spec) {
 std::string ErrorOf(const PolicySpec& spec) {
   const Status status = MakePolicy(spec, kSmolLm2Context).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  return status.message();
+  return status.Text();
 }
 
 std::unique_ptr<Scorer> SomeScorer(const PolicyExtension::Context& context) {
@@ -360,9 +360,42 @@ TEST(MakePolicy, WithTiersThePolicyNamesScorerAndGranularityAlone) {
   }
 }
 
+TEST(MakePolicy, TheIdentityOfAPolicyIsItsNameAndParameters) {
+  const PolicySpec h2o = {.name = "h2o", .params = {{"heavy", "32"}, {"recent", "32"}}};
+  const auto changed = [&](const auto& change) {
+    PolicySpec spec = h2o;
+    change(&spec);
+    return Make(spec).identity;
+  };
+  const PolicyIdentity identity = Make(h2o).identity;
+  EXPECT_EQ(identity.name, "h2o");
+  EXPECT_EQ(identity, Make(h2o).identity);
+  EXPECT_EQ(identity, changed([](PolicySpec* spec) { spec->seed = 7; })) << "h2o draws nothing";
+  for (const PolicyIdentity& other :
+       {changed([](PolicySpec* spec) { spec->params["heavy"] = "48"; }),
+        changed([](PolicySpec* spec) { spec->scorer = "random"; }),
+        changed([](PolicySpec* spec) { spec->granularity = Granularity::kLayer; }),
+        Make({.name = "attention", .budget = Percent(50)}).identity}) {
+    EXPECT_NE(identity, other) << other.name;
+  }
+  const auto attention = [](PolicySpec spec) {
+    spec.name = "attention";
+    if (!spec.tiers.has_value()) spec.budget = Percent(50);
+    return Make(spec).identity;
+  };
+  EXPECT_NE(attention({.sinks = 2}), attention({.sinks = 3}));
+  EXPECT_NE(attention({.window = 8}), attention({.window = 16}));
+  EXPECT_NE(attention({.interval = 8}), attention({.interval = 16}));
+  EXPECT_NE(attention({.tiers = TierSpec{.t0_share = 0.5}}),
+            attention({.tiers = TierSpec{.t0_share = 0.25}}));
+  EXPECT_NE(attention({.scorer = "random", .seed = 1}), attention({.scorer = "random", .seed = 2}));
+}
+
 TEST(MakePolicy, TiersExcludeABudgetAndParameters) {
-  EXPECT_EQ(ErrorOf({.name = "attention", .budget = Percent(50), .tiers = TierSpec()}),
-            "policy.budget: not together with tiers, which say themselves how much goes");
+  EXPECT_EQ(
+      ErrorOf({.name = "attention", .budget = Percent(50), .tiers = TierSpec()}),
+      "policy.budget: cannot be combined with tiers, whose shares and caps say how many rows are "
+      "evicted");
   EXPECT_EQ(ErrorOf({.name = "h2o", .params = {{"heavy", "4"}}, .tiers = TierSpec()}),
             "policy \"h2o\": beside tiers it only names the scorer and takes no heavy=");
   EXPECT_EQ(ErrorOf({.name = "h20", .tiers = TierSpec()}),

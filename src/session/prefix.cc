@@ -10,22 +10,17 @@
 namespace ebb {
 namespace {
 
-std::string PlacementName(const Policy& policy) {
-  return policy.placement == nullptr ? std::string() : policy.placement->Name();
-}
-
-// Whether both give the same rows, as far as their options tell, and may hold them in the same
-// tiers. What a placement lets go while a prompt is read changes the bits of the rows behind, so
-// its name is compared too, which holds budget, sinks, window and interval, and of tiers the shares
-// and caps that were asked for; a share of T0 that was set since then is not in it.
-bool HaveOneKind(const Session::Impl& a, const Session::Impl& b) {
-  const Policy& one = a.body->sequence().policy();
-  const Policy& other = b.body->sequence().policy();
-  return a.core == b.core && a.options.lossless.has_value() == b.options.lossless.has_value() &&
-         a.options.past_context == b.options.past_context &&
-         a.options.policy.tiers.has_value() == b.options.policy.tiers.has_value() &&
-         one.name == other.name && one.granularity == other.granularity &&
-         one.scorer->Name() == other.scorer->Name() && PlacementName(one) == PlacementName(other);
+// Returns whether both sessions compute the same rows of a prompt and may hold them in the same
+// tiers. Policies have to be equal, since rows that a placement evicts while the prompt is read
+// change the bits of the rows after them. A share of T0 that was set later does not matter. A
+// policy of the caller's own may differ from any other, whatever its identity.
+bool ComputeTheSameRows(const Session::Impl& a, const Session::Impl& b) {
+  const PolicyIdentity& one = a.body->sequence().policy().identity;
+  const PolicyIdentity& other = b.body->sequence().policy().identity;
+  const bool is_built_in = !a.options.make_policy && !b.options.make_policy;
+  return is_built_in && a.core == b.core && one == other &&
+         a.options.lossless.has_value() == b.options.lossless.has_value() &&
+         a.options.past_context == b.options.past_context;
 }
 
 }  // namespace
@@ -71,8 +66,10 @@ size_t ExactPrefix(const Session& from, std::span<const Token> prompt) {
 Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt, Session* session) try {
   Session::Impl& to = Insides::Of(*session);
   EBB_RETURN_IF_ERROR(to.CheckNoPrompt());
-  if (session->next_position() != 0 || !HaveOneKind(Insides::Of(*from), to)) {
-    return InvalidArgument("rows of a prompt go to a session without tokens that was opened alike");
+  if (session->next_position() != 0 || !ComputeTheSameRows(Insides::Of(*from), to)) {
+    return InvalidArgument(
+        "a session takes rows of a prompt only if it has no tokens, and engine, policy and options "
+        "equal those of the session that has them");
   }
   const size_t num_taken = ExactPrefix(*from, prompt);
   EBB_RETURN_IF_ERROR(to.BeginPrompt(std::move(prompt), num_taken, Insides::Of(*from).body.get()));

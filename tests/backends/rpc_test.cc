@@ -127,7 +127,7 @@ TEST(RpcTest, AServerThatDiesEndsItsSessionsAndNoOthers) {
     const auto begin = Clock::now();
     Status status = session->Prefill(SomeTokens(40)).status;
     for (int step = 0; status.ok() && step < 1500; ++step) {
-      status = session->Decode(Token{5});
+      status = session->Decode(Token{5}).status;
       if (status.ok() && round % 3 == 0 && step % 4 == 0) {
         saving = true;
         saving.notify_all();

@@ -195,7 +195,7 @@ TEST(Batch, APromptInPiecesTakesNoOtherTokens) {
   EXPECT_EQ(session->prompt_left(), 25u);
   EXPECT_EQ(session->next_position(), 15);
   for (const Status& status :
-       {session->Decode(5), session->Prefill(prompt), session->BeginPrompt(prompt)}) {
+       {session->Decode(5).status, session->Prefill(prompt).status, session->BeginPrompt(prompt)}) {
     EXPECT_EQ(status.message(), "the session is reading a prompt, of which 25 tokens are left");
   }
   ExpectOk(session->TruncateTo(10));

@@ -51,7 +51,7 @@ TEST_P(FullCaps, EndTheirRequestWithTheFiguresAndLeaveOthersAlone) {
   Status status;
   while (status.ok()) {
     ASSERT_LT(session->next_position(), 2000);
-    status = session->Decode(5);
+    status = session->Decode(5).status;
   }
   EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
@@ -282,7 +282,7 @@ TEST(TierCaps, WithoutT1ACapIsToldWithTheFiguresToo) {
   auto session = Open(*engine, CapsPolicy(tiers));
   ExpectOk(session->Prefill(CapsText(20)));
   Status status;
-  while (status.ok()) status = session->Decode(5);
+  while (status.ok()) status = session->Decode(5).status;
   EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
   EXPECT_NEAR(session->next_position(), 256 - 72, 8);

@@ -135,7 +135,7 @@ TEST_F(SocketTest, AFileOrAPathThatCannotBeIsAnError) {
     server = Server::Start(model_, On(bad));
     ASSERT_FALSE(server.ok());
     EXPECT_EQ(server.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(server.status().message(), HasSubstr("host: expected unix: and a path"));
+    EXPECT_THAT(server.status().Text(), HasSubstr("host: expected unix: and a path"));
   }
   server = Server::Start(model_, On(folder_.File("no/such/folder/s")));
   ASSERT_FALSE(server.ok());

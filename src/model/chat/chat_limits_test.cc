@@ -70,8 +70,7 @@ class TemplatesOutOfBounds : public testing::Test {
       Status status;
       ExpectBounded(hostile, &status);
       EXPECT_EQ(status.code(), StatusCode::kUnsupported) << hostile.what;
-      EXPECT_EQ(status.message(),
-                "the chat template goes beyond its limits of work, output or depth")
+      EXPECT_EQ(status.Text(), "the chat template goes beyond its limits of work, output or depth")
           << hostile.what;
     }
   }
@@ -164,7 +163,7 @@ TEST_F(TemplatesOutOfBounds, WhatEndedTheProcessIsAnErrorOfTheTemplate) {
     Status status;
     ExpectBounded(hostile, &status);
     EXPECT_EQ(status.code(), StatusCode::kUnsupported) << hostile.what;
-    EXPECT_TRUE(status.message().starts_with("the chat template refuses: ")) << status.message();
+    EXPECT_TRUE(status.Text().starts_with("the chat template refuses: ")) << status.Text();
   }
 }
 

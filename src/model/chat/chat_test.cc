@@ -160,16 +160,15 @@ TEST_F(ChatTest, LeavesBosToTheTokenizer) {
 TEST_F(ChatTest, SaysWhereATemplateDoesNotParse) {
   const Status status = Refusal("{% if %}");
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
-  EXPECT_TRUE(status.message().starts_with("the chat template does not parse: "))
-      << status.message();
-  EXPECT_NE(status.message(), "the chat template does not parse: std::exception");
+  EXPECT_TRUE(status.Text().starts_with("the chat template does not parse: ")) << status.Text();
+  EXPECT_NE(status.Text(), "the chat template does not parse: std::exception");
 }
 
 TEST_F(ChatTest, PassesOnWhatATemplateRaises) {
   const Status status = Refusal("{{ raise_exception('roles must alternate') }}");
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_TRUE(status.message().starts_with("the chat template refuses: ")) << status.message();
-  EXPECT_NE(status.message().find("roles must alternate"), std::string::npos) << status.message();
+  EXPECT_TRUE(status.Text().starts_with("the chat template refuses: ")) << status.Text();
+  EXPECT_NE(status.Text().find("roles must alternate"), std::string::npos) << status.Text();
 }
 
 TEST_F(ChatTest, ThreadsRenderTheirOwnConversationsAtOnce) {
@@ -198,7 +197,7 @@ TEST_F(ChatTest, AFileWithoutATemplateIsAnError) {
   const std::vector<ChatMessage> messages = {{"user", "hi"}};
   const Status status = model->FormatChat(messages, Thinking::kModelDefault).status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(status.message(), "the model file has no chat template; give the prompt as raw text");
+  EXPECT_EQ(status.Text(), "the model file has no chat template; give the prompt as raw text");
 }
 
 }  // namespace

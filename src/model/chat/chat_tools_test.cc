@@ -400,8 +400,8 @@ TEST(ChatPrompts, WhatIsNoAnswerIsRefused) {
   const std::string unknown = Replaced(kCall, "weather", "thunder");
   const auto answer = ParseAnswer(prompt, unknown, AnswerEnd::kComplete);
   EXPECT_EQ(answer.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(answer.status().message().starts_with("the answer is not in the model's format: "))
-      << answer.status().message();
+  EXPECT_TRUE(answer.status().Text().starts_with("the answer is not in the model's format: "))
+      << answer.status().Text();
 }
 
 TEST(ChatPrompts, BracketsWithoutEndDoNotFillTheStack) {
@@ -414,7 +414,7 @@ TEST(ChatPrompts, BracketsWithoutEndDoNotFillTheStack) {
     if (levels < 500) {
       EXPECT_TRUE(answer.ok()) << answer.status().ToString();
     } else {
-      EXPECT_EQ(answer.status().message(),
+      EXPECT_EQ(answer.status().Text(),
                 "expected an answer with brackets of at most 500 levels, found more");
     }
   }
@@ -492,7 +492,7 @@ TEST(ChatRequests, BadOnesAreRefusedByTheirField) {
     one.change(request);
     const Status status = Refusal(kTools, request);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << one.message;
-    EXPECT_TRUE(status.message().starts_with(one.message)) << status.message();
+    EXPECT_TRUE(status.Text().starts_with(one.message)) << status.Text();
   }
   EXPECT_TRUE(Refusal(kTools, Request()).ok());
 }
@@ -506,16 +506,16 @@ TEST(ChatRequests, WhatATemplateCannotTakeIsRefusedByItsField) {
   ChatRequest request = Request();
   Status status = (*model)->FormatChat(request).status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(status.message(), "tools: the chat template of the model takes none");
+  EXPECT_EQ(status.Text(), "tools: the chat template of the model takes none");
   request.tool_choice = "none";
   EXPECT_TRUE((*model)->FormatChat(request).ok());
   request.messages.push_back({.role = "assistant", .content = "", .tool_calls = {kCalled}});
   status = (*model)->FormatChat(request).status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(status.message(), "messages[1].tool_calls: the chat template of the model takes none");
+  EXPECT_EQ(status.Text(), "messages[1].tool_calls: the chat template of the model takes none");
   request.messages[1] = {.role = "tool", .content = "rain", .tool_call_id = "1"};
   status = (*model)->FormatChat(request).status();
-  EXPECT_EQ(status.message(),
+  EXPECT_EQ(status.Text(),
             "messages[1].role: the chat template of the model takes no message of a tool");
   const ChatRequest json = {.messages = {{"user", "hi"}},
                             .response_format = ResponseFormat::kJsonObject};

@@ -79,14 +79,14 @@ TEST(SystemMessages, AreRefusedAloneWhereTheTemplateWouldLeaveThemOut) {
   for (const char* chat_template : {kRolesAlternate, kWithoutSystem}) {
     const Status status = TextOrRefusal(chat_template, {{"system", "a"}}).status();
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-    EXPECT_EQ(status.message(),
+    EXPECT_EQ(status.Text(),
               "messages: the chat template of the model leaves a system message out that no other "
               "message follows; expected a message of a user");
   }
 }
 
 TEST(SystemMessages, OtherRefusalsAreInTheWordsOfTheTemplate) {
-  EXPECT_EQ(TextOrRefusal(kRolesAlternate, {{"user", "a"}, {"user", "b"}}).status().message(),
+  EXPECT_EQ(TextOrRefusal(kRolesAlternate, {{"user", "a"}, {"user", "b"}}).status().Text(),
             "the chat template refuses: roles must alternate");
 }
 

@@ -358,7 +358,7 @@ TEST_F(SamplerTest, RefusesTriggersAndPrefixesThatItCannotUse) {
                 {.grammar = grammar, .grammar_prefix = "a", .grammar_triggers = {{.text = "a"}}}),
             "grammar_prefix: a grammar that waits for a trigger takes none"}}) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << message;
-    EXPECT_TRUE(status.message().starts_with(message)) << status.message();
+    EXPECT_TRUE(status.Text().starts_with(message)) << status.Text();
   }
 }
 
@@ -367,8 +367,8 @@ TEST_F(SamplerTest, RefusesABiasOfNoToken) {
   for (const Token token : {-1, size, 1 << 30}) {
     const Status status = Refusal({.logit_bias = {{token, 1.0F}}});
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(), "logit_bias: expected a token from 0 to " +
-                                    std::to_string(size - 1) + ", found " + std::to_string(token));
+    EXPECT_EQ(status.Text(), "logit_bias: expected a token from 0 to " + std::to_string(size - 1) +
+                                 ", found " + std::to_string(token));
   }
   EXPECT_TRUE(Refusal({.logit_bias = {{size - 1, -100.0F}}}).ok());
 }
@@ -392,7 +392,7 @@ TEST_F(SamplerTest, LogitsWithoutANumberAreAnError) {
     const auto sampler = Make({});
     const Result<Token> token = sampler->Sample(std::vector<float>(VocabSize(), value), 0);
     EXPECT_EQ(token.status().code(), StatusCode::kCorrupt);
-    EXPECT_EQ(token.status().message(), "the logits of the step hold no number");
+    EXPECT_EQ(token.status().Text(), "the logits of the step hold no number");
   }
 }
 
@@ -422,7 +422,7 @@ TEST_F(SamplerTest, AGrammarWithoutAWayOnIsAnError) {
   ASSERT_TRUE(sampler->Sample(logits, 0).ok());
   const Result<Token> token = sampler->Sample(logits, 0);
   EXPECT_EQ(token.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(token.status().message(), "the grammar admits no further token");
+  EXPECT_EQ(token.status().Text(), "the grammar admits no further token");
 }
 
 TEST_F(SamplerTest, RefusesGrammarsThatItCannotUse) {
@@ -431,8 +431,8 @@ TEST_F(SamplerTest, RefusesGrammarsThatItCannotUse) {
         "root ::= \"a\"{99999}", "root ::= \"a\"{5,3}", "root ::= (\"}\" [}\"]){ 5 , # 9\n 3 }"}) {
     const Status status = Refusal({.grammar = grammar});
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << grammar;
-    EXPECT_TRUE(status.message().starts_with("the grammar is refused: ")) << status.message();
-    EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
+    EXPECT_TRUE(status.Text().starts_with("the grammar is refused: ")) << status.Text();
+    EXPECT_EQ(status.Text().find('\n'), std::string::npos) << status.Text();
   }
 }
 
@@ -470,7 +470,7 @@ TEST_F(SamplerTest, RefusesValuesOutOfRangeByName) {
     change(options);
     const Status status = Refusal(options);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name;
-    EXPECT_TRUE(status.message().starts_with(name + ": expected a number")) << status.message();
+    EXPECT_TRUE(status.Text().starts_with(name + ": expected a number")) << status.Text();
   }
 }
 

@@ -45,9 +45,8 @@ class LlamaRequestTest : public PebbleModelTest {
   static ApiError Refusal(const std::string& text,
                           LlamaEndpoint endpoint = LlamaEndpoint::kCompletion) {
     ApiResult<Read> read = TryRead(text, endpoint);
-    const auto* error = std::get_if<ApiError>(&read);
-    EXPECT_NE(error, nullptr) << text;
-    return error == nullptr ? ApiError() : *error;
+    EXPECT_FALSE(read.ok()) << text;
+    return read.ok() ? ApiError() : read.error();
   }
   static std::vector<Token> Tokens(const std::string& text, Model::AddBos add_bos) {
     return *model_->Tokenize(text, add_bos, Model::Specials::kParse);

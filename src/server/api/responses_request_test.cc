@@ -21,9 +21,8 @@ ResponsesRequest ReadResponses(const std::string& text, const FindItems& find = 
 
 ApiError Refused(const std::string& text) {
   auto result = ReadResponsesRequest(Json::parse(text), kNothing);
-  const auto* error = std::get_if<ApiError>(&result);
-  EXPECT_NE(error, nullptr) << text;
-  return error == nullptr ? ApiError() : *error;
+  EXPECT_FALSE(result.ok()) << text;
+  return result.ok() ? ApiError() : result.error();
 }
 
 TEST(ResponsesRequest, ATextIsAUsersMessage) {

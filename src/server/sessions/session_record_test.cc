@@ -50,9 +50,8 @@ TurnWanted Compared(const SessionRecord& record, const std::vector<ChatMessage>&
 }
 ApiError Refused(const SessionRecord& record, const std::vector<ChatMessage>& messages) {
   const auto result = CompareMessages(record, messages);
-  const auto* error = std::get_if<ApiError>(&result);
   EXPECT_FALSE(result.ok());
-  return error == nullptr ? ApiError() : *error;
+  return result.ok() ? ApiError() : result.error();
 }
 std::string TextsOf(const TurnWanted& wanted) {
   std::string texts;

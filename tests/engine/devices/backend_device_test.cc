@@ -246,7 +246,7 @@ TEST_P(BackendDeviceTest, RefusesWhatItsMemoryHasNoRoomFor) {
   Status status;
   for (int i = 0; i < 10 && status.ok(); ++i) {
     sessions.push_back(Open(*engine, PolicySpec()));
-    status = sessions.back()->Prefill(SomeTokens(1500));
+    status = sessions.back()->Prefill(SomeTokens(1500)).status;
   }
   EXPECT_EQ(status.code(), StatusCode::kOutOfMemory) << status.ToString();
   // Those that are there go on.

@@ -118,8 +118,8 @@ TEST_P(DmsGolden, DecidesAsPyTorchDoes) {
     for (size_t done = 0; done < tokens.size(); done += size) {
       const auto step = std::span(tokens).subspan(done, std::min(size, tokens.size() - done));
       const bool decode = GetParam() == 0 && done > 0;
-      const Status status = decode ? session->Decode(step[0]) : session->Prefill(step);
-      ASSERT_TRUE(status.ok()) << status.ToString();
+      const StepOutcome outcome = decode ? session->Decode(step[0]) : session->Prefill(step);
+      ASSERT_TRUE(outcome.ok()) << outcome.status.ToString();
       counter.Count(*session);
       ASSERT_EQ(Likeliest(*session), likeliest[done + step.size() - 1]) << "at " << done;
     }

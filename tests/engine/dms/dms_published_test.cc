@@ -66,8 +66,9 @@ TEST_P(DmsPublished, ReadsTheRowsThatThePublishedCodeReads) {
       before.emplace_back(visible.begin(), visible.end());
     }
     const auto step = std::span(tokens).subspan(done, size);
-    const Status status = size == 1 && done > 0 ? session->Decode(step[0]) : session->Prefill(step);
-    ASSERT_TRUE(status.ok()) << status.ToString();
+    const StepOutcome outcome =
+        size == 1 && done > 0 ? session->Decode(step[0]) : session->Prefill(step);
+    ASSERT_TRUE(outcome.ok()) << outcome.status.ToString();
     const StepSignals& signals = session->last_signals();
     for (int layer = 0; layer < shape.num_layers; ++layer) {
       for (int head = 0; head < shape.num_kv_heads; ++head) {

@@ -51,7 +51,7 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
     ExpectOk(session->Prefill(SomeTokens(tokens_of_cap - 3 * kPage)));
     Status status;
     for (size_t i = 0; i < text.size() && status.ok(); ++i) {
-      status = session->Decode(text[i], Knowing(text, i + 1));
+      status = session->Decode(text[i], Knowing(text, i + 1)).status;
     }
     EXPECT_EQ(status.code(), StatusCode::kT0Full) << draft_min;
     EXPECT_THAT(status.message(), testing::HasSubstr("cap of 2097152 bytes")) << draft_min;

@@ -298,8 +298,10 @@ TEST(ExactPrefix, WhoIsNotAskedRightTakesNothing) {
   ExpectOk(from->Prefill(prompt));
   ExpectOk(full->Prefill(prompt));
   for (Session* session : {elsewhere.get(), full.get(), otherwise.get()}) {
-    EXPECT_EQ(BeginPromptFrom(from.get(), prompt, session).status().message(),
-              "rows of a prompt go to a session without tokens that was opened alike");
+    EXPECT_EQ(
+        BeginPromptFrom(from.get(), prompt, session).status().message(),
+        "a session takes rows of a prompt only if it has no tokens, and engine, policy and options "
+        "equal those of the session that has them");
   }
   const auto session = Open(*engine);
   EXPECT_EQ(BeginPromptFrom(from.get(), {5, 100000}, session.get()).status().code(),
@@ -307,6 +309,19 @@ TEST(ExactPrefix, WhoIsNotAskedRightTakesNothing) {
   EXPECT_EQ(session->next_position(), 0);
   EXPECT_EQ(Take(from.get(), prompt, session.get()), 98u);
   EXPECT_EQ(session->prompt_left(), 2u);
+}
+
+TEST(ExactPrefix, PoliciesOfTheCallersOwnShareNothing) {
+  const auto engine = MakeEngine();
+  const std::vector<Token> prompt = SomeTokens(100);
+  SessionOptions own;
+  own.make_policy = [](const PolicyContext& context) { return MakePolicy({}, context); };
+  const auto from = Open(*engine, own), like = Open(*engine, own), built_in = Open(*engine);
+  ExpectOk(from->Prefill(prompt));
+  for (Session* session : {like.get(), built_in.get()}) {
+    EXPECT_EQ(BeginPromptFrom(from.get(), prompt, session).status().code(),
+              StatusCode::kInvalidArgument);
+  }
 }
 
 // Rows of T1 would come to a session that turns keys, which works in T0 alone.
@@ -354,8 +369,10 @@ TEST(ExactPrefix, SessionsWhosePlacementsDifferShareNothing) {
   for (const auto& [one, other] : cases) {
     const auto from = Open(*engine, one), like = Open(*engine, one), unlike = Open(*engine, other);
     ExpectOk(from->Prefill(prompt));
-    EXPECT_EQ(BeginPromptFrom(from.get(), prompt, unlike.get()).status().message(),
-              "rows of a prompt go to a session without tokens that was opened alike")
+    EXPECT_EQ(
+        BeginPromptFrom(from.get(), prompt, unlike.get()).status().message(),
+        "a session takes rows of a prompt only if it has no tokens, and engine, policy and options "
+        "equal those of the session that has them")
         << one.name;
     EXPECT_EQ(Take(from.get(), prompt, like.get()), 98u) << one.name;
   }

@@ -74,7 +74,7 @@ TEST_F(PrefixTest, AnEmptyPromptIsRefusedAndChangesNothing) {
   const auto unread = KeepPrefix({}, session.get());
   ASSERT_FALSE(unread.ok());
   EXPECT_EQ(unread.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(unread.status().message(), "prompt: expected at least one token, found none");
+  EXPECT_EQ(unread.status().Text(), "prompt: expected at least one token, found none");
   EXPECT_EQ(session->next_position(), 20);
 }
 
