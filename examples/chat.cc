@@ -15,7 +15,7 @@ ebb::Status Run(const char* path, const std::vector<std::string>& questions) {
   ebb::EngineOptions engine_options;
   ebb::SessionOptions session_options;
   session_options.lossless.emplace();
-  ebb::CompleteSetting({}, &engine_options, &session_options);
+  ebb::ApplyDefaults({}, &engine_options, &session_options);
   EBB_ASSIGN_OR_RETURN(auto engine, ebb::Engine::Create(model, engine_options));
   EBB_ASSIGN_OR_RETURN(auto session, engine->OpenSession(session_options));
 

@@ -172,7 +172,7 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   const bool has_settings = std::ranges::count(command.groups, OptionGroup::kEval) > 0;
   if (!has_settings) {
     if (const Status status = SettleLossless(&options); !status.ok()) return Fail(status);
-    CompleteSetting(options.given, &options.engine, &options.session);
+    ApplyDefaults(options.given, &options.engine, &options.session);
   }
   if (options.list_policies) return ListPolicies();
   return command.run(options);

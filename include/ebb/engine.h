@@ -38,7 +38,7 @@ namespace [[gnu::visibility("default")]] ebb {
 
 class Session;
 struct EngineCore;
-struct Insides;
+struct Internals;
 
 struct EngineOptions {
   int threads = 0;  // 0: AvailableProcessors().threads, see ebb/device.h
@@ -175,7 +175,7 @@ class Engine {
   [[nodiscard]] std::string attention_name() const;
 
  private:
-  friend struct Insides;
+  friend struct Internals;
   Engine();
   std::shared_ptr<EngineCore> core_;
 };
@@ -278,38 +278,38 @@ class Session {
 
  private:
   friend class Engine;
-  friend struct Insides;
+  friend struct Internals;
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-// A setting, made whole: what a user left open is chosen here, so that every front end chooses
-// alike. A front end fills the options in with what its user said, and tells what that was.
+// Defaults for options that a user did not set, the same in every front end. A front end fills in
+// the options that its user set, and says which these are:
 //
 //   EngineOptions engine;
 //   SessionOptions session = {.policy = {.tiers = tiers}, .lossless = LosslessOptions()};
-//   CompleteSetting({.t1 = true}, &engine, &session);
+//   ApplyDefaults({.t1 = true}, &engine, &session);
 
-// Where T1 lies where nobody said: in a file; beside a device, in the host's memory.
+// Returns the default location of T1: a file; on a device, the host's memory.
 [[nodiscard]] T1Place DefaultT1(const DeviceSpec& device);
 
-// The policy that drafts a lossless generation where nobody named one: the first 20 tokens and the
-// last 512, unless `spec` has sinks and a window of its own. Tiers, a budget or another policy than
-// the full cache draft as they are.
+// Returns the default policy of drafts: the first 20 tokens and the last 512, unless `spec` has
+// sinks and a window of its own. A `spec` with tiers, a budget or another policy than the full
+// cache is returned as it is.
 [[nodiscard]] PolicySpec DefaultDraft(PolicySpec spec);
 
-// What the user said of a setting; what is false may be chosen.
-struct SettingGiven {
+// Says which options the user set; the others may be chosen.
+struct ExplicitOptions {
   bool policy = false;  // the policy, or what drafts
   bool t1 = false;      // where T1 lies
   bool tiers = false;   // another part of a TierSpec: a share, a cap on T0, T2
 };
 
-// Chooses what was not given: the tiers of an engine that has none are the session's; where T1
-// lies; for a lossless session a T1 that keeps every row, and the policy that drafts. Tiers that
-// only say where T1 lies place no rows of a draft: a lossless session's policy loses them.
-// REQUIRES: where the engine and the session's policy both have tiers, they are the same.
-void CompleteSetting(const SettingGiven& given, EngineOptions* engine, SessionOptions* session);
+// Fills in the options that the user did not set: an engine without tiers takes the session's; the
+// location of T1; for a lossless session a T1 that keeps every row, and the policy that drafts.
+// Tiers that only say where T1 lies place no rows of a draft, so a lossless session's policy loses
+// them. REQUIRES: if the engine and the session's policy both have tiers, they are equal.
+void ApplyDefaults(const ExplicitOptions& given, EngineOptions* engine, SessionOptions* session);
 
 }  // namespace ebb
 

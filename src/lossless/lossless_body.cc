@@ -257,7 +257,7 @@ Status LosslessBody::ForkFrom(SessionBody* other) {
   return Resume();
 }
 
-Status LosslessBody::TakeFirstRows(SessionBody* /*other*/, Position /*end*/) {
+Status LosslessBody::AdoptPrefix(SessionBody* /*other*/, Position /*end*/) {
   return Unsupported("a lossless session takes no rows of another one's prompt");
 }
 
@@ -301,7 +301,7 @@ void LosslessBody::CountLogits(double seconds) {
   report_.verify_seconds += seconds;
 }
 
-Result<bool> LosslessBody::HasLogitsBehind(Token token) {
+Result<bool> LosslessBody::HasCachedLogits(Token token) {
   if (num_verified_ahead() == 0 || ahead_[next_ahead_] != token) return false;
   if (HasLogitsAfter(next_ahead_ + 1)) return true;
   const double begin = SecondsNow();
@@ -313,7 +313,7 @@ Result<bool> LosslessBody::HasLogitsBehind(Token token) {
 Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
   EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
   if (num_verified_ahead() > 0) {
-    EBB_ASSIGN_OR_RETURN(const bool right, HasLogitsBehind(token));
+    EBB_ASSIGN_OR_RETURN(const bool right, HasCachedLogits(token));
     if (right) {
       SeeText(token);
       ++next_ahead_;

@@ -50,7 +50,7 @@ class LosslessBody final : public SessionBody {
   [[nodiscard]] Result<StepEntry> PromptEntry() override;
   StepOutcome Decode(Token token, const Guess& guess, int most_guesses,
                      ShownLogits* logits) override;
-  [[nodiscard]] Result<bool> HasLogitsBehind(Token token) override;
+  [[nodiscard]] Result<bool> HasCachedLogits(Token token) override;
   [[nodiscard]] Result<std::optional<StepEntry>> BeginDecode(Token token,
                                                              ShownLogits* logits) override;
   void EndDecode() override;
@@ -58,7 +58,7 @@ class LosslessBody final : public SessionBody {
   [[nodiscard]] Status SetT0Share(double share) override;
   [[nodiscard]] Status Park() override;
   [[nodiscard]] Status ForkFrom(SessionBody* other) override;
-  [[nodiscard]] Status TakeFirstRows(SessionBody* other, Position end) override;
+  [[nodiscard]] Status AdoptPrefix(SessionBody* other, Position end) override;
   [[nodiscard]] CacheAccounting accounting() override;
   [[nodiscard]] size_t page_bytes(Tier tier) override {
     return accounting().tiers[static_cast<size_t>(tier)].page_bytes;

@@ -23,7 +23,7 @@ bool Sequence::AreReadAlike(size_t begin, size_t a, size_t b) const {
   return true;
 }
 
-size_t Sequence::NumFirstRowsOf(std::span<const Token> prompt) const {
+size_t Sequence::ShareablePrefixLength(std::span<const Token> prompt) const {
   const size_t rows = NumFirstRowsWithoutState(prompt);
   return static_cast<size_t>(NearestCheckpoint(static_cast<Position>(rows)));
 }
@@ -48,7 +48,7 @@ size_t Sequence::NumFirstRowsWithoutState(std::span<const Token> prompt) const {
   return most;
 }
 
-Status Sequence::TakeFirstRows(Sequence* other, Position end) {
+Status Sequence::AdoptPrefix(Sequence* other, Position end) {
   EBB_RETURN_IF_ERROR(other->health_.CheckUnbroken());
   EBB_RETURN_IF_ERROR(cache_.ForkFirstRows(&other->cache_, end));
   state_.TakeFrom(other->state_, end);

@@ -40,11 +40,11 @@ class PlainBody final : public SessionBody {
   Status ForkFrom(SessionBody* other) override {
     return sequence_->ForkFrom(static_cast<PlainBody*>(other)->sequence_.get());
   }
-  size_t NumFirstRowsOf(std::span<const Token> prompt) override {
-    return sequence_->NumFirstRowsOf(prompt);
+  size_t ShareablePrefixLength(std::span<const Token> prompt) override {
+    return sequence_->ShareablePrefixLength(prompt);
   }
-  Status TakeFirstRows(SessionBody* other, Position end) override {
-    return sequence_->TakeFirstRows(static_cast<PlainBody*>(other)->sequence_.get(), end);
+  Status AdoptPrefix(SessionBody* other, Position end) override {
+    return sequence_->AdoptPrefix(static_cast<PlainBody*>(other)->sequence_.get(), end);
   }
   CacheAccounting accounting() override { return sequence_->accounting(); }
   size_t page_bytes(Tier tier) override { return sequence_->cache().page_bytes(tier); }

@@ -82,20 +82,20 @@ class Sequence {
   [[nodiscard]] Result<size_t> NextPrefillPiece(size_t chunk);
   // Tokens of a prompt that come after the step's own; see PlacementInput.
   void SetTokensToCome(size_t num_tokens) { tokens_to_come_ = num_tokens; }
-  // A prompt is read from here on. Its first `num_read` tokens are there already, as
-  // TakeFirstRows() left them.
+  // Begins to read a prompt. Its first `num_read` tokens are there already, by AdoptPrefix().
   void BeginPrompt(size_t num_tokens, size_t num_read);
-  // It was read, or a token is generated. The first time, the first prompt of the sequence is over.
+  // Ends the prompt: it was read, or a token is generated. The first call ends the first prompt of
+  // the sequence.
   void EndPrompt();
-  // So many tokens at the beginning of `prompt` have rows here, with the bits that they have where
-  // a sequence of the same options reads all of it. At least one token of the prompt is left out,
-  // and no more than its kernels allow. 0 where the policy takes more from a prompt than its rows.
-  [[nodiscard]] size_t NumFirstRowsOf(std::span<const Token> prompt) const;
-  // Becomes a sequence that has read the first `end` tokens of the other one's prompt, and shares
-  // the pages that these fill. On failure the sequence is unusable and must be destroyed. REQUIRES:
+  // Returns how many tokens at the beginning of `prompt` have rows here with the bits that reading
+  // all of `prompt` in a sequence of the same options would give them; at least one token of the
+  // prompt is left to be read. 0 if the policy takes more from a prompt than its rows.
+  [[nodiscard]] size_t ShareablePrefixLength(std::span<const Token> prompt) const;
+  // Takes over the rows of the first `end` tokens of the other sequence's prompt, and shares the
+  // pages that they fill. On failure the sequence is unusable and must be destroyed. REQUIRES:
   // the same core and options, a policy of the same kind, and nothing in this sequence; end <=
-  // other->NumFirstRowsOf(the prompt that is read then).
-  Status TakeFirstRows(Sequence* other, Position end);
+  // other->ShareablePrefixLength(the prompt that is read then).
+  Status AdoptPrefix(Sequence* other, Position end);
 
   // Between steps: rows leave T0 for the tokens of the next one.
   Status MakeRoom(StepKind next);
@@ -150,7 +150,7 @@ class Sequence {
   [[nodiscard]] Status CheckPlaces() const;
 
  private:
-  // As NumFirstRowsOf(), of the rows alone.
+  // As ShareablePrefixLength(), of the rows alone.
   [[nodiscard]] size_t NumFirstRowsWithoutState(std::span<const Token> prompt) const;
   Status CheckRoomAfterRotation(size_t num_tokens) const;
   // Rotates keys of old rows so that no places are free after them; of the longest group the

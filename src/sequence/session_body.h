@@ -43,10 +43,12 @@ class SessionBody {
   // As Session::Decode().
   virtual StepOutcome Decode(Token token, const Guess& guess, int most_guesses,
                              ShownLogits* logits) = 0;
-  // Whether the logits after this token are at hand, which BeginDecode() then shows without fail.
-  [[nodiscard]] virtual Result<bool> HasLogitsBehind(Token /*token*/) { return false; }
-  // A decode step in a batch: what takes it, apart from the token; nothing, where the logits after
-  // the token were at hand, and are shown now. Then, where the step was taken, EndDecode().
+  // Returns whether the logits after this token have been computed already. If so, BeginDecode()
+  // shows them and cannot fail.
+  [[nodiscard]] virtual Result<bool> HasCachedLogits(Token /*token*/) { return false; }
+  // Begins a decode step in a batch. Returns its entry without the token, or nothing if the logits
+  // after the token were computed already, which are shown now. EndDecode() follows a step that was
+  // taken.
   [[nodiscard]] virtual Result<std::optional<StepEntry>> BeginDecode(Token token,
                                                                      ShownLogits* logits) = 0;
   virtual void EndDecode() {}
@@ -59,9 +61,11 @@ class SessionBody {
   // Becomes a body that stands where `other` does. REQUIRES: both were made alike, this one has no
   // tokens, and nothing of the other is ahead.
   [[nodiscard]] virtual Status ForkFrom(SessionBody* other) = 0;
-  // See Sequence. REQUIRES: both were made alike. Lossless ones have none.
-  [[nodiscard]] virtual size_t NumFirstRowsOf(std::span<const Token> /*prompt*/) { return 0; }
-  [[nodiscard]] virtual Status TakeFirstRows(SessionBody* other, Position end) = 0;
+  // See Sequence. 0 for a lossless session. REQUIRES: both bodies have the same options.
+  [[nodiscard]] virtual size_t ShareablePrefixLength(std::span<const Token> /*prompt*/) {
+    return 0;
+  }
+  [[nodiscard]] virtual Status AdoptPrefix(SessionBody* other, Position end) = 0;
 
   [[nodiscard]] virtual CacheAccounting accounting() = 0;
   [[nodiscard]] virtual size_t page_bytes(Tier tier) = 0;

@@ -303,7 +303,7 @@ std::shared_ptr<Pending> Server::Impl::Await(PreparedRequest request, std::vecto
     pending[ids[i]] = {answered, i};
     running[ids[i]] = {asker.ticket, asker.line, i % choices_per_prompt == 0};
   }
-  reply->OnGone([this, weak = std::weak_ptr<Pending>(answered)] {
+  reply->OnDisconnect([this, weak = std::weak_ptr<Pending>(answered)] {
     if (const auto gone = weak.lock()) Forget(*gone);
   });
   return answered;
@@ -349,7 +349,7 @@ void Server::Impl::Advance(const std::shared_ptr<Pending>& request) {
                  [request] { return request->exchange->TakeEvents(); });
   }
   if (request->has_begun) {
-    reply.Poke();
+    reply.NotifyData();
     if (is_over) reply.EndStream();
   } else if (is_over) {
     HttpAnswer answer = exchange.error().has_value() ? ErrorAnswer(*exchange.error())

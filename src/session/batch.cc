@@ -22,7 +22,7 @@ Status CheckParts(const std::shared_ptr<EngineCore>& core, std::span<SessionStep
   for (SessionStep& part : parts) {
     part.status = OkStatus();
     part.num_taken = 0;
-    if (Insides::Of(*part.session).core != core) {
+    if (Internals::Of(*part.session).core != core) {
       return InvalidArgument("a batch holds a session of another engine");
     }
     sessions.push_back(part.session);
@@ -47,7 +47,7 @@ size_t PromptTokens(const PromptPace& pace, double max_stall_seconds,
 // Whether a part needs no step: a lossless session that has its token's logits at hand.
 Result<bool> IsAhead(const SessionStep& part, Session::Impl* session) {
   if (!part.token.has_value() || session->prompt.has_value()) return false;
-  return session->body->HasLogitsBehind(*part.token);
+  return session->body->HasCachedLogits(*part.token);
 }
 
 // Runs last, since no session takes its part if another one cannot.
@@ -105,7 +105,7 @@ StepOutcome Engine::Step(std::span<SessionStep> parts) try {
   std::vector<StepEntry> entries;
   std::vector<PlannedPart> planned, ahead;
   for (SessionStep& part : parts) {
-    Session::Impl& session = Insides::Of(*part.session);
+    Session::Impl& session = Internals::Of(*part.session);
     Result<bool> is_ahead = IsAhead(part, &session);
     if (!is_ahead.ok()) return NotTaken(part.status = std::move(is_ahead).error());
     if (*is_ahead) {

@@ -224,12 +224,12 @@ SequenceOptions SequenceOptionsOf(const SessionOptions& options, int context) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) try {
-  return Insides::Open(core_, options);
+  return Internals::Open(core_, options);
 } catch (const std::bad_alloc&) {
   return OutOfMemory("no memory for a session");
 }
 
-int Insides::ContextOf(const EngineCore& core, const SessionOptions& options) {
+int Internals::ContextOf(const EngineCore& core, const SessionOptions& options) {
   return options.context == 0 ? core.model->shape().trained_context : options.context;
 }
 
@@ -241,7 +241,7 @@ CacheUse CacheUseOf(const SessionOptions& options) {
 
 }  // namespace
 
-Result<Policy> Insides::MakeSessionPolicy(const EngineCore& core, const SessionOptions& options) {
+Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const SessionOptions& options) {
   const int context = ContextOf(core, options);
   EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
   EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *core.model, context));
@@ -265,8 +265,8 @@ Result<Policy> Insides::MakeSessionPolicy(const EngineCore& core, const SessionO
   return policy;
 }
 
-Result<std::unique_ptr<Session>> Insides::Open(std::shared_ptr<EngineCore> shared_core,
-                                               const SessionOptions& options) {
+Result<std::unique_ptr<Session>> Internals::Open(std::shared_ptr<EngineCore> shared_core,
+                                                 const SessionOptions& options) {
   const EngineCore& core = *shared_core;
   EBB_ASSIGN_OR_RETURN(Policy policy, MakeSessionPolicy(core, options));
   auto sequence =

@@ -60,19 +60,20 @@ Result<std::span<const Token>> KeepPrefix(std::span<const Token> prompt, Session
 }
 
 size_t ExactPrefix(const Session& from, std::span<const Token> prompt) {
-  return Insides::Of(from).body->NumFirstRowsOf(prompt);
+  return Internals::Of(from).body->ShareablePrefixLength(prompt);
 }
 
 Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt, Session* session) try {
-  Session::Impl& to = Insides::Of(*session);
+  Session::Impl& to = Internals::Of(*session);
   EBB_RETURN_IF_ERROR(to.CheckNoPrompt());
-  if (session->next_position() != 0 || !ComputeTheSameRows(Insides::Of(*from), to)) {
+  if (session->next_position() != 0 || !ComputeTheSameRows(Internals::Of(*from), to)) {
     return InvalidArgument(
         "a session takes rows of a prompt only if it has no tokens, and engine, policy and options "
         "equal those of the session that has them");
   }
   const size_t num_taken = ExactPrefix(*from, prompt);
-  EBB_RETURN_IF_ERROR(to.BeginPrompt(std::move(prompt), num_taken, Insides::Of(*from).body.get()));
+  EBB_RETURN_IF_ERROR(
+      to.BeginPrompt(std::move(prompt), num_taken, Internals::Of(*from).body.get()));
   return num_taken;
 } catch (const std::bad_alloc&) {
   return OutOfMemory("no memory for the rows of a prompt");

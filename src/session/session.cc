@@ -22,7 +22,7 @@ Status Session::Impl::CheckNoPrompt() const {
 Status Session::Impl::BeginPrompt(std::vector<Token> tokens, size_t num_taken, SessionBody* from) {
   EBB_RETURN_IF_ERROR(CheckPrompt(tokens));
   if (num_taken > 0) {
-    EBB_RETURN_IF_ERROR(body->TakeFirstRows(from, static_cast<Position>(num_taken)));
+    EBB_RETURN_IF_ERROR(body->AdoptPrefix(from, static_cast<Position>(num_taken)));
   }
   // A vector that is moved keeps its elements where they are.
   const PromptReading reading(body.get(), tokens, num_taken);
@@ -97,7 +97,7 @@ Result<std::unique_ptr<Session>> Session::Fork() try {
   EBB_RETURN_IF_ERROR(body.CheckUnbroken());
   body.DiscardLookahead();
   EBB_RETURN_IF_ERROR(body.CheckUnbroken());
-  EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> fork, Insides::Open(impl_->core, impl_->options));
+  EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> fork, Internals::Open(impl_->core, impl_->options));
   fork->impl_->logits.values = impl_->logits.values;
   fork->impl_->logits.hash = impl_->logits.hash;
   EBB_RETURN_IF_ERROR(fork->impl_->body->ForkFrom(&body));

@@ -1,4 +1,4 @@
-// The insides of Engine and Session, for the files of this folder, session files and tests.
+// The internals of Engine and Session, for the files of this folder, session files and tests.
 #ifndef EBB_SESSION_SESSION_IMPL_H_
 #define EBB_SESSION_SESSION_IMPL_H_
 
@@ -37,7 +37,8 @@ struct Session::Impl {
   Status BeginPrompt(std::vector<Token> tokens, size_t num_taken, SessionBody* from);
 };
 
-struct Insides {
+// Gives this folder and tests access to the private members of Engine and Session.
+struct Internals {
   static EngineCore& Of(Engine& engine) { return *engine.core_; }
   static Session::Impl& Of(Session& session) { return *session.impl_; }
   static const Session::Impl& Of(const Session& session) { return *session.impl_; }

@@ -263,7 +263,7 @@ Result<ResumedSession> Resume(Engine& engine, const std::string& path,
   if (!file.ok()) return WithPath(path, file.status());
   ResumedSession resumed;
   EBB_ASSIGN_OR_RETURN(resumed.session, engine.OpenSession(options));
-  if (const Status status = Load(&*file, &Insides::Of(*resumed.session)); !status.ok()) {
+  if (const Status status = Load(&*file, &Internals::Of(*resumed.session)); !status.ok()) {
     return WithPath(path, status);
   }
   const auto extra = file->ReadSection(SessionSection::kExtra);
@@ -279,7 +279,7 @@ Result<ResumedSession> Resume(Engine& engine, const std::string& path,
 Status SaveSession(Session& session, const std::string& path, std::string_view extra,
                    Durability durability) {
   try {
-    return Save(Insides::Of(session), path, extra, durability);
+    return Save(Internals::Of(session), path, extra, durability);
   } catch (const std::bad_alloc&) {
     return OutOfMemory(fmt::format("no memory to save the session to {}", path));
   }

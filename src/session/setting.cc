@@ -27,7 +27,7 @@ PolicySpec DefaultDraft(PolicySpec spec) {
   return spec;
 }
 
-void CompleteSetting(const SettingGiven& given, EngineOptions* engine, SessionOptions* session) {
+void ApplyDefaults(const ExplicitOptions& given, EngineOptions* engine, SessionOptions* session) {
   std::optional<TierSpec>& placed = session->policy.tiers;
   if (!engine->tiers.has_value()) engine->tiers = placed;
   if (session->lossless.has_value()) {

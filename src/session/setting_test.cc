@@ -17,8 +17,8 @@ Options Lossless(const std::optional<TierSpec>& tiers = std::nullopt) {
   return options;
 }
 
-Options Completed(Options options, const SettingGiven& given) {
-  CompleteSetting(given, &options.engine, &options.session);
+Options Completed(Options options, const ExplicitOptions& given) {
+  ApplyDefaults(given, &options.engine, &options.session);
   return options;
 }
 
@@ -38,14 +38,14 @@ TEST(DefaultDraft, IsAWindowBehindSinksUnlessSomethingElseDrafts) {
   EXPECT_EQ(DefaultDraft(tiered).name, "full");
 }
 
-TEST(CompleteSetting, LeavesAFullCacheAlone) {
+TEST(ApplyDefaults, LeavesAFullCacheAlone) {
   const Options options = Completed({}, {});
   EXPECT_FALSE(options.engine.tiers.has_value());
   EXPECT_FALSE(options.session.policy.tiers.has_value());
   EXPECT_EQ(options.session.policy.name, "full");
 }
 
-TEST(CompleteSetting, T1LiesInAFileOrBesideADeviceInTheHostsMemory) {
+TEST(ApplyDefaults, T1LiesInAFileOrBesideADeviceInTheHostsMemory) {
   for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kBackend}) {
     const T1Place place = kind == DeviceKind::kCpu ? T1Place::kFile : T1Place::kHost;
     EXPECT_EQ(DefaultT1({.kind = kind}), place);
@@ -64,7 +64,7 @@ TEST(CompleteSetting, T1LiesInAFileOrBesideADeviceInTheHostsMemory) {
   }
 }
 
-TEST(CompleteSetting, ALosslessSessionHasAT1AndADraft) {
+TEST(ApplyDefaults, ALosslessSessionHasAT1AndADraft) {
   const Options bare = Completed(Lossless(), {});
   ASSERT_TRUE(bare.engine.tiers.has_value());
   EXPECT_EQ(bare.engine.tiers->t1, T1Place::kFile);
@@ -82,7 +82,7 @@ TEST(CompleteSetting, ALosslessSessionHasAT1AndADraft) {
   EXPECT_EQ(placed.session.policy.name, "full");
 }
 
-TEST(CompleteSetting, AFullCacheDraftsWhereItWasNamed) {
+TEST(ApplyDefaults, AFullCacheDraftsWhereItWasNamed) {
   EXPECT_EQ(Completed(Lossless(), {.policy = true}).session.policy.name, "full");
 }
 

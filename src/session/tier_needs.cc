@@ -112,7 +112,7 @@ class Counter {
                static_cast<size_t>(spec.window.value_or(kDefaultWindow)) +
                static_cast<size_t>(spec.budget.value);
       case Budget::Unit::kCompression: {
-        const int of = spec.most_tokens.value_or(Insides::ContextOf(core_, options_));
+        const int of = spec.most_tokens.value_or(Internals::ContextOf(core_, options_));
         return static_cast<size_t>(of / spec.budget.value);
       }
       case Budget::Unit::kNone:
@@ -132,8 +132,8 @@ class Counter {
 
 Result<TierNeeds> Engine::CountNeeds(const SessionOptions& options, int prompt_tokens,
                                      int most_tokens) const try {
-  EBB_RETURN_IF_ERROR(Insides::MakeSessionPolicy(*core_, options).status());
-  const int context = Insides::ContextOf(*core_, options);
+  EBB_RETURN_IF_ERROR(Internals::MakeSessionPolicy(*core_, options).status());
+  const int context = Internals::ContextOf(*core_, options);
   const bool is_endless = options.past_context == PastContext::kReRotate;
   if (prompt_tokens < 0 || most_tokens < prompt_tokens || (most_tokens > context && !is_endless)) {
     return InvalidArgument(

@@ -159,7 +159,7 @@ TEST(Batch, ABatchThatChangesItsSizeBuildsNoGraphAfterItsFirstRounds) {
     sessions.push_back(Open(*engine));
     ExpectOk(sessions.back()->Prefill(SomeTokens(10 + i)));
   }
-  const GraphRunner& runner = *Insides::Of(*engine).runner;
+  const GraphRunner& runner = *Internals::Of(*engine).runner;
   const auto round = [&] {
     for (size_t size = 2; size <= sessions.size(); ++size) {
       std::vector<SessionStep> batch;

@@ -59,7 +59,7 @@ SessionOptions Moves(Granularity granularity) {
 
 void ExpectAgrees(Session& session) {
   const Ledger& ledger = *session.ledger();
-  SequenceCache& cache = Insides::SequenceOf(session).cache();
+  SequenceCache& cache = Internals::SequenceOf(session).cache();
   ASSERT_EQ(ledger.next_position(), session.next_position());
   for (int group = 0; group < cache.layout().num_groups(); ++group) {
     std::vector<Tier> expected(session.next_position(), Tier::kT3);

@@ -81,7 +81,7 @@ TEST(Rotation, ARollBackThatForgetsNothingMovesNoPlace) {
     ExpectOk(session->Decode(tokens[i]));
     ExpectOk(other->Decode(tokens[i]));
     ASSERT_EQ(Logits(*session), Logits(*other)) << i;
-    const auto rows = Insides::SequenceOf(*session).cache().positions(0);
+    const auto rows = Internals::SequenceOf(*session).cache().positions(0);
     num_without_newest += rows.back() + 1 < session->next_position() ? 1 : 0;
     ExpectOk(session->TruncateTo(session->next_position()));
   }

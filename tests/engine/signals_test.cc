@@ -312,7 +312,7 @@ TEST(FirstPrompt, APromptBehindGeneratedTokensLeavesTheirAttention) {
     PolicySpec spec = {.name = policy, .budget = *ParseBudget("1000")};
     const auto session = Open(*engine, spec);
     for (int i = 0; i < 10; ++i) ExpectOk(session->Decode(5));
-    const StepSettler& settler = Insides::SequenceOf(*session).settler();
+    const StepSettler& settler = Internals::SequenceOf(*session).settler();
     const std::span<const float> now = settler.ScoresOf(0);
     const std::vector<float> before(now.begin(), now.end());
     ASSERT_EQ(before.size(), 10u) << policy;

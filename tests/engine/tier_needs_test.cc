@@ -96,7 +96,7 @@ TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
   EXPECT_LE(peaks.t2, needs->t2_bytes);
   EXPECT_LE(needs->t0_floor_bytes, needs->t0_bytes);
   // A page of each stream, of which the small model has four, in each tier.
-  const size_t page_bytes = Insides::SequenceOf(*session).cache().layout().format().PageBytes();
+  const size_t page_bytes = Internals::SequenceOf(*session).cache().layout().format().PageBytes();
   if (options.policy.tiers.has_value() && !options.lossless.has_value()) {
     EXPECT_GE(peaks.t0 + 4 * 2 * page_bytes, needs->t0_bytes);
     EXPECT_GE(peaks.t1 + 4 * 2 * page_bytes, needs->t1_bytes);

@@ -296,7 +296,7 @@ TEST(Tiers, RowsGoWhereTheyWereSentThoughOthersWereEvicted) {
   Read(*session);
   for (int step = 0; step < 20; ++step) {
     Decode(*session, step, step + 1);
-    SequenceCache& cache = Insides::SequenceOf(*session).cache();
+    SequenceCache& cache = Internals::SequenceOf(*session).cache();
     const auto positions = cache.positions(0);
     const auto tiers = cache.tiers(0);
     ASSERT_EQ(positions.front(), step + 1);

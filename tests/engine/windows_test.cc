@@ -329,7 +329,7 @@ TEST(Windows, RkvScoresTheRowsOfEveryStep) {
     ExpectOk(session->Decode(tokens[i]));
     EXPECT_EQ(session->last_step().rows_evicted, 3 * kWindowKvHeads);
     for (int group = 0; group < kWindowLayers * kWindowKvHeads; ++group) {
-      const auto scores = Insides::SequenceOf(*session).settler().ScoresOf(group);
+      const auto scores = Internals::SequenceOf(*session).settler().ScoresOf(group);
       const bool has_window = group / kWindowKvHeads != kGlobal;
       ASSERT_EQ(scores.size(), has_window ? kWindow - 1 : i + 1);
       for (const float score : scores.last(kLast)) ASSERT_EQ(score, 1) << group << " at " << i;

@@ -50,7 +50,7 @@ struct Setting {
   std::map<std::tuple<int, int, Position>, std::vector<float>> centres = {};
 
   [[nodiscard]] std::span<float> Row(int layer, int head, Position at, bool is_key) const {
-    SequenceCache& cache = Insides::SequenceOf(*session).cache();
+    SequenceCache& cache = Internals::SequenceOf(*session).cache();
     cache.FindAddresses();
     const auto row = cache.views().Row(layer, head, static_cast<uint32_t>(at));
     auto* floats = reinterpret_cast<float*>(is_key ? row.key : row.value);

@@ -203,7 +203,7 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   EBB_RETURN_IF_ERROR(SettleLossless(&options));
   EBB_RETURN_IF_ERROR(FixDraftLength(&options));
   options.given.policy = true;
-  CompleteSetting(options.given, &options.engine, &options.session);
+  ApplyDefaults(options.given, &options.engine, &options.session);
   if (!budget.empty()) {
     EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(budget));
     if (spec.tiers.has_value()) {

@@ -63,7 +63,7 @@ struct CliOptions {
   int thinking_budget = -1;
   Thoughts thoughts = Thoughts::kShow;
 
-  SettingGiven given;  // --policy or --draft; --t1; another option of the tiers
+  ExplicitOptions given;  // --policy or --draft; --t1; another option of the tiers
   LosslessInput lossless;
   std::string logprobs_file;  // --logprobs
   int top_logprobs = 0;       // --top-logprobs
@@ -144,7 +144,7 @@ struct OptionRow {
 void AppendTierOptionRows(std::vector<OptionRow>* table);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);
 // Sets the session's lossless options from --lossless and --draft, after all options were read and
-// before CompleteSetting(). Errors: options that go with --lossless alone.
+// before ApplyDefaults(). Errors: options that go with --lossless alone.
 [[nodiscard]] Status SettleLossless(CliOptions* options);
 // Gives every draft the same number of tokens, for commands whose results must repeat. Errors: a
 // length that varies.

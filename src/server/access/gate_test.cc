@@ -235,9 +235,9 @@ class KeptReply final : public Reply {
     sent = std::move(answer);
     sent.body = take();
   }
-  void Poke() override { ++pokes; }
+  void NotifyData() override { ++pokes; }
   void EndStream() override { ended = true; }
-  void OnGone(std::function<void()> gone) override { gone(); }
+  void OnDisconnect(std::function<void()> gone) override { gone(); }
   HttpAnswer sent;
   int pokes = 0;
   bool ended = false;
@@ -253,10 +253,10 @@ TEST(Gate, HeadersAreAddedToWhatIsSentAndAnAnswersOwnCount) {
   reply->Stream({}, [] { return "piece"; });
   EXPECT_EQ(kept->sent.body, "piece");
   EXPECT_THAT(kept->sent.headers, Contains(Pair("X-Request-Id", "outer")));
-  reply->Poke();
+  reply->NotifyData();
   reply->EndStream();
   bool gone = false;
-  reply->OnGone([&] { gone = true; });
+  reply->OnDisconnect([&] { gone = true; });
   EXPECT_EQ(kept->pokes, 1);
   EXPECT_TRUE(kept->ended);
   EXPECT_TRUE(gone);

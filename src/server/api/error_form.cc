@@ -31,9 +31,9 @@ class ReplyInForm final : public Reply {
   void Stream(HttpAnswer answer, std::function<std::string()> take) override {
     reply_->Stream(std::move(answer), std::move(take));
   }
-  void Poke() override { reply_->Poke(); }
+  void NotifyData() override { reply_->NotifyData(); }
   void EndStream() override { reply_->EndStream(); }
-  void OnGone(std::function<void()> gone) override { reply_->OnGone(std::move(gone)); }
+  void OnDisconnect(std::function<void()> gone) override { reply_->OnDisconnect(std::move(gone)); }
 
  private:
   const ErrorForm form_;

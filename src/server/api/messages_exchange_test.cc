@@ -112,9 +112,9 @@ class Kept final : public Reply {
   explicit Kept(HttpAnswer* answer) : answer_(answer) {}
   void Send(HttpAnswer answer) override { *answer_ = std::move(answer); }
   void Stream(HttpAnswer, std::function<std::string()>) override {}
-  void Poke() override {}
+  void NotifyData() override {}
   void EndStream() override {}
-  void OnGone(std::function<void()>) override {}
+  void OnDisconnect(std::function<void()>) override {}
 
  private:
   HttpAnswer* const answer_;

@@ -547,7 +547,7 @@ class RequestReader {
       request_.deadline_seconds = static_cast<double>(*deadline) / 1000;
     }
     PolicySpec& policy = request_.session.policy;
-    SettingGiven given;
+    ExplicitOptions given;
     const auto parse = [&](const char* name, const Status& status) {
       if (!status.ok()) fields.Fail(name, status.Text());
     };

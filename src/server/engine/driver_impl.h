@@ -141,13 +141,13 @@ struct Driver::Impl {
   [[nodiscard]] bool BringToT0(Active* active);
   // Forks a session whose prompt was just read to queued jobs with the same prompt, if its policy
   // leaves no prefix.
-  void ForkToTwins(Active* active);
-  // False: it has to read.
-  [[nodiscard]] bool ForkTo(Active* twin, Session* from);
+  void ForkToIdenticalPrompts(Active* active);
+  // Returns false if the duplicate has to read its prompt itself.
+  [[nodiscard]] bool ForkTo(Active* duplicate, Session* from);
   // Keeps what can be kept of a job that is over.
   void KeepPrefix(Active* active, const JobEnd& end);
   // Evicts or demotes one cached prefix. Returns false if there is none.
-  bool TakeFromPrefixes();
+  bool EvictPrefix();
   void SetShare(Active* active, double share);
   void Step(const Plan& plan);
   // Steps all in one batch, or each by itself if an error cannot be attributed to one of them.

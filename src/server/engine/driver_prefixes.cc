@@ -79,7 +79,7 @@ bool Driver::Impl::Adopt(const std::string& key, SessionOptions session,
                          const FetchedPrefix& fetched) {
   session.t0_floor_bytes = 0;
   auto resumed = ResumeSession(*engine, fetched.file, session);
-  while (IsLimit(resumed.status().code()) && TakeFromPrefixes()) {
+  while (IsLimit(resumed.status().code()) && EvictPrefix()) {
     resumed = ResumeSession(*engine, fetched.file, session);
   }
   if (!resumed.ok()) {

@@ -36,7 +36,7 @@ void Driver::Impl::NotBegun(Active* active, const Status& status) {
   const std::optional<std::string>& key = active->job.prefix_key;
   // The one that it would take rows from goes last.
   if (is_full && key.has_value()) (void)prefixes.Find(*key, active->job.prompt);
-  if (is_full && TakeFromPrefixes()) return;
+  if (is_full && EvictPrefix()) return;
   const bool others_run = std::ranges::any_of(actives, [](const auto& other) {
     return other->state.phase == Phase::kReading || other->state.phase == Phase::kDecoding;
   });
@@ -49,7 +49,7 @@ void Driver::Impl::Park(Active* active) {
   Status status = active->session->SetT0Floor(0);
   if (status.ok()) status = active->session->Park();
   // Cached prefixes may hold the room in T1 that it needs.
-  while (IsLimit(status.code()) && TakeFromPrefixes()) {
+  while (IsLimit(status.code()) && EvictPrefix()) {
     status = active->session->Park();
   }
   if (!status.ok()) return Finish(active, FinishReason::kError, status);
@@ -145,31 +145,31 @@ bool Driver::Impl::BringToT0(Active* active) {
 
 // Pages that forks share may have free slots that neither can use, which floors do not know of:
 // under a cap each reads for itself.
-void Driver::Impl::ForkToTwins(Active* active) {
+void Driver::Impl::ForkToIdenticalPrompts(Active* active) {
   const std::span<const Token> prompt = active->session->tokens();
   const bool has_key = active->job.prefix_key.has_value();
   if (!prefixes.is_on() || !has_key || IsCapped() || ExactPrefix(*active->session, prompt) > 0)
     return;
-  std::vector<Active*> twins;
+  std::vector<Active*> duplicates;
   for (const std::unique_ptr<Active>& other : actives) {
     const bool waits_to_read = other->state.phase == Phase::kReading && !other->HasBegunPrompt();
     if (!waits_to_read || other->job.prefix_key != active->job.prefix_key) continue;
-    if (std::ranges::equal(other->job.prompt, prompt)) twins.push_back(other.get());
+    if (std::ranges::equal(other->job.prompt, prompt)) duplicates.push_back(other.get());
   }
-  for (Active* twin : twins) {
-    if (!ForkTo(twin, active->session.get())) continue;
-    NoteProgress(twin);
-    Begin(twin);
+  for (Active* duplicate : duplicates) {
+    if (!ForkTo(duplicate, active->session.get())) continue;
+    NoteProgress(duplicate);
+    Begin(duplicate);
   }
 }
 
-bool Driver::Impl::ForkTo(Active* twin, Session* from) {
+bool Driver::Impl::ForkTo(Active* duplicate, Session* from) {
   auto fork = from->Fork();
   if (!fork.ok()) return false;
-  twin->session = *std::move(fork);
-  twin->cached_tokens = static_cast<int>(std::exchange(twin->job.prompt, {}).size());
-  counted.prefix_queries += twin->cached_tokens;
-  counted.prefix_hits += twin->cached_tokens;
+  duplicate->session = *std::move(fork);
+  duplicate->cached_tokens = static_cast<int>(std::exchange(duplicate->job.prompt, {}).size());
+  counted.prefix_queries += duplicate->cached_tokens;
+  counted.prefix_hits += duplicate->cached_tokens;
   return true;
 }
 
@@ -181,16 +181,16 @@ void Driver::Impl::KeepPrefix(Active* active, const JobEnd& end) {
                 std::move(active->session), Now());
 }
 
-bool Driver::Impl::TakeFromPrefixes() {
-  const PrefixCache::Given given = prefixes.GiveWay();
-  if (given == PrefixCache::Given::kSunk) ++counted.prefixes_sunk;
-  if (given == PrefixCache::Given::kDropped) ++counted.prefixes_dropped;
-  return given != PrefixCache::Given::kNothing;
+bool Driver::Impl::EvictPrefix() {
+  const PrefixCache::Evicted evicted = prefixes.EvictOne();
+  if (evicted == PrefixCache::Evicted::kDemotedToT1) ++counted.prefixes_sunk;
+  if (evicted == PrefixCache::Evicted::kDropped) ++counted.prefixes_dropped;
+  return evicted != PrefixCache::Evicted::kNothing;
 }
 
 // Prefixes go first. Then, until a job has ended, no more of T0 is counted on than it held now.
 void Driver::Impl::NoteRefusal() {
-  if (TakeFromPrefixes()) return;
+  if (EvictPrefix()) return;
   machine.t0_refused = true;
   ++counted.t0_refusals;
   if (!IsCapped()) return;

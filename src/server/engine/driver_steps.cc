@@ -98,7 +98,7 @@ void Driver::Impl::Read(Active* active, const Status& status) {
   }
   NoteProgress(active);
   if (active->session->prompt_left() > 0) return;
-  ForkToTwins(active);
+  ForkToIdenticalPrompts(active);
   Begin(active);
 }
 

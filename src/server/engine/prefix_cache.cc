@@ -136,20 +136,20 @@ void PrefixCache::Drop(std::list<Prefix>::iterator prefix) {
   bytes_.reset();
 }
 
-// Pages that others hold too are given back by none alone.
-PrefixCache::Given PrefixCache::GiveWay() {
+// A page of T0 is released only when all sessions that share it release it.
+PrefixCache::Evicted PrefixCache::EvictOne() {
   for (auto prefix = prefixes_.end(); prefix != prefixes_.begin();) {
     --prefix;
     const TierAccounting t0 = prefix->session->accounting().tiers[static_cast<size_t>(Tier::kT0)];
     if (t0.page_bytes == t0.shared_page_bytes) continue;
     bytes_.reset();
-    if (prefix->session->Park().ok()) return Given::kSunk;
+    if (prefix->session->Park().ok()) return Evicted::kDemotedToT1;
     Drop(prefix);
-    return Given::kDropped;
+    return Evicted::kDropped;
   }
-  if (prefixes_.empty()) return Given::kNothing;
+  if (prefixes_.empty()) return Evicted::kNothing;
   Drop(std::prev(prefixes_.end()));
-  return Given::kDropped;
+  return Evicted::kDropped;
 }
 
 uint64_t PrefixCache::bytes() {

@@ -64,10 +64,10 @@ class PrefixCache {
   // Returns the one with the smallest `since`.
   [[nodiscard]] std::optional<Unstored> NextUnstored() const;
   void SetStored(const Session* session);
-  // Gives pages back to those who need them: the prefix that was used longest ago, of those that
-  // hold pages of T0 alone if there are any, puts its rows into T1 or, where it cannot, goes.
-  enum class Given { kNothing, kSunk, kDropped };
-  Given GiveWay();
+  // Releases pages of T0: demotes the least recently used prefix to T1, or drops it if T1 has no
+  // room. Prefixes whose pages of T0 no other session shares come first.
+  enum class Evicted { kNothing, kDemotedToT1, kDropped };
+  Evicted EvictOne();
 
   [[nodiscard]] uint64_t most_bytes() const { return most_bytes_; }
   [[nodiscard]] size_t size() const { return prefixes_.size(); }

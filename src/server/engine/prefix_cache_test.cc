@@ -31,7 +31,7 @@ class PrefixCacheTest : public PebbleModelTest {
   std::unique_ptr<Engine> engine_;
 };
 
-using Given = PrefixCache::Given;
+using Evicted = PrefixCache::Evicted;
 
 constexpr uint64_t kPlenty = uint64_t{1} << 30;
 
@@ -86,13 +86,13 @@ TEST_F(PrefixCacheTest, WhatWasUsedLongestAgoGoes) {
   PrefixCache cache(kPlenty);
   for (int seed = 0; seed < 3; ++seed) cache.Keep("a", 40, Read(Prompt(seed, 40)));
   (void)cache.Find("a", Prompt(0, 40));
-  EXPECT_EQ(cache.GiveWay(), Given::kDropped);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kDropped);
   EXPECT_EQ(cache.Find("a", Prompt(1, 40)).num_tokens, 0u);
   EXPECT_EQ(cache.Find("a", Prompt(0, 40)).num_tokens, 38u);
-  EXPECT_EQ(cache.GiveWay(), Given::kDropped);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kDropped);
   EXPECT_EQ(cache.Find("a", Prompt(2, 40)).num_tokens, 0u);
-  EXPECT_EQ(cache.GiveWay(), Given::kDropped);
-  EXPECT_EQ(cache.GiveWay(), Given::kNothing);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kDropped);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kNothing);
   EXPECT_EQ(UsedBytes(), 0u);
 }
 
@@ -130,15 +130,15 @@ TEST_F(PrefixCacheTest, WhereThereIsAT1PrefixesSinkBeforeTheyGo) {
   PrefixCache cache(kPlenty);
   cache.Keep("a", 40, Read(Prompt(0, 40), 0, options));
   cache.Keep("a", 40, Read(Prompt(1, 40), 0, options));
-  EXPECT_EQ(cache.GiveWay(), Given::kSunk);
-  EXPECT_EQ(cache.GiveWay(), Given::kSunk);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kDemotedToT1);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kDemotedToT1);
   EXPECT_EQ(UsedBytes(), 0u);
   EXPECT_GT(engine_->arena_accounting(Tier::kT1).used_bytes, 0u);
   EXPECT_EQ(cache.Find("a", Prompt(0, 50)).num_tokens, 40u);
-  EXPECT_EQ(cache.GiveWay(), Given::kDropped);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kDropped);
   EXPECT_EQ(cache.Find("a", Prompt(1, 50)).num_tokens, 0u);
-  EXPECT_EQ(cache.GiveWay(), Given::kDropped);
-  EXPECT_EQ(cache.GiveWay(), Given::kNothing);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kDropped);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kNothing);
   EXPECT_EQ(engine_->arena_accounting(Tier::kT1).used_bytes, 0u);
 }
 
@@ -151,7 +151,7 @@ TEST_F(PrefixCacheTest, WhatOthersHoldTooGivesWayLast) {
   auto session = *engine_->OpenSession({});
   ASSERT_TRUE(BeginPromptFrom(source.session, prompt, session.get()).ok());
   (void)cache.Find("a", Prompt(1, 40));
-  EXPECT_EQ(cache.GiveWay(), Given::kDropped);
+  EXPECT_EQ(cache.EvictOne(), Evicted::kDropped);
   EXPECT_EQ(cache.Find("a", Prompt(1, 40)).num_tokens, 0u);
   EXPECT_EQ(cache.Find("a", prompt).num_tokens, 128u);
 }

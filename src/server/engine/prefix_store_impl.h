@@ -1,4 +1,4 @@
-// Insides of PrefixStore: an index of the entries, and two threads, one that reads from the store
+// Internals of PrefixStore: an index of the entries, and two threads, one that reads from the store
 // and one that writes to it, so that a request never waits for a write. `mutex` guards the members
 // from `index` to `counted`.
 //

@@ -52,7 +52,7 @@ class Connection::ReplyToConnection final : public Reply {
     const auto connection = connection_.lock();
     if (connection) connection->Stream(std::move(answer), std::move(take));
   }
-  void Poke() override {
+  void NotifyData() override {
     if (const auto connection = connection_.lock()) connection->Pump();
   }
   void EndStream() override {
@@ -61,7 +61,7 @@ class Connection::ReplyToConnection final : public Reply {
     connection->stream_ended_ = true;
     connection->Pump();
   }
-  void OnGone(std::function<void()> gone) override {
+  void OnDisconnect(std::function<void()> gone) override {
     is_lost_ ? gone() : static_cast<void>(gone_ = std::move(gone));
   }
 

@@ -97,12 +97,13 @@ class Reply {
   // An answer of server-sent events: `answer` without a body, then what `take` returns, which is
   // called when more can be sent: all that has gathered, perhaps nothing.
   virtual void Stream(HttpAnswer answer, std::function<std::string()> take) = 0;
-  // There is something to take.
-  virtual void Poke() = 0;
+  // Says that `take` has something to return.
+  virtual void NotifyData() = 0;
   // Once all was taken, the stream ends.
   virtual void EndStream() = 0;
-  // Called once if the client goes before it has the whole answer; at once where it has gone.
-  virtual void OnGone(std::function<void()> gone) = 0;
+  // Calls `gone` once if the client disconnects before it has the whole answer; at once if it has
+  // disconnected already.
+  virtual void OnDisconnect(std::function<void()> gone) = 0;
 
  protected:
   Reply() = default;

@@ -242,7 +242,7 @@ void Dashboard::Watch(const std::shared_ptr<Reply>& reply) {
   }
   const auto watcher = std::make_shared<Watcher>(Watcher{.reply = reply});
   watchers_.push_back(watcher);
-  reply->OnGone([this, gone = watcher.get()] {
+  reply->OnDisconnect([this, gone = watcher.get()] {
     std::erase_if(watchers_, [&](const auto& one) { return one.get() == gone; });
   });
   reply->Stream({.content_type = "text/event-stream; charset=utf-8",
@@ -276,7 +276,7 @@ void Dashboard::Tell(const Snapshot& snapshot) {
   const auto watchers = watchers_;
   for (const std::shared_ptr<Watcher>& watcher : watchers) {
     watcher->next = event;
-    watcher->reply->Poke();
+    watcher->reply->NotifyData();
   }
 }
 

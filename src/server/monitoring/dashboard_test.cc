@@ -33,9 +33,9 @@ class Kept final : public Reply {
     sent_->answer = std::move(answer);
     sent_->take = std::move(take);
   }
-  void Poke() override { ++sent_->num_pokes; }
+  void NotifyData() override { ++sent_->num_pokes; }
   void EndStream() override { sent_->ended = true; }
-  void OnGone(std::function<void()> gone) override { sent_->gone = std::move(gone); }
+  void OnDisconnect(std::function<void()> gone) override { sent_->gone = std::move(gone); }
 
  private:
   const std::shared_ptr<Sent> sent_;

@@ -102,7 +102,7 @@ TEST_P(BackendT2Test, IsTheProcessorUpToRounding) {
         EXPECT_EQ(RowsIn(*session, tier), RowsIn(*expected, tier));
         EXPECT_GT(RowsIn(*session, tier), 100);
       }
-      ExpectOk(Insides::SequenceOf(*session).cache().Validate());
+      ExpectOk(Internals::SequenceOf(*session).cache().Validate());
     }
   }
 }
@@ -264,7 +264,7 @@ TEST_P(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
     EXPECT_EQ(each->logits_hash(), session->logits_hash());
   }
   ExpectOk(session->TruncateTo(kPromptTokens + 60));
-  ExpectOk(Insides::SequenceOf(*session).cache().Validate());
+  ExpectOk(Internals::SequenceOf(*session).cache().Validate());
   Decode(*session, 60, 100);
 }
 
@@ -291,7 +291,7 @@ TEST_P(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
   }
   SetSimBackendFaults({});
   EXPECT_GT(failed, 0);
-  ExpectOk(Insides::SequenceOf(*session).cache().Validate());
+  ExpectOk(Internals::SequenceOf(*session).cache().Validate());
   EXPECT_GT(RowsIn(*session, Tier::kT2), 100);
   session.reset();
   for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {

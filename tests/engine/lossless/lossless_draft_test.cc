@@ -9,7 +9,7 @@
 
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/lossless/knowing_guess.h"
-#include "tests/engine/lossless/lossless_insides.h"
+#include "tests/engine/lossless/lossless_internals.h"
 
 namespace ebb {
 namespace {
@@ -42,7 +42,7 @@ TEST(LosslessDraft, HasTheRowsOfTheFullCacheOnceTheyAreVerified) {
   ExpectOk(session->Prefill(SomeTokens(40)));
   for (size_t i = 0; i < text.size(); ++i) ExpectOk(session->Decode(text[i], Knowing(text, i + 1)));
   EXPECT_GT(session->lossless_report()->accepted, 40);
-  SequenceCache& draft = Insides::SequenceOf(*session).cache();
+  SequenceCache& draft = Internals::SequenceOf(*session).cache();
   SequenceCache& store = LosslessOf(*session).store().cache();
   for (int layer = 0; layer < SmallModel()->shape().num_layers; ++layer) {
     for (int head = 0; head < SmallModel()->shape().num_kv_heads; ++head) {
@@ -130,7 +130,7 @@ TEST(LosslessDraft, ScoresAndLedgerGoBackWithIt) {
   };
   auto engine = MakeEngine({.threads = 1, .tiers = tiers});
   auto session = Open(*engine, options);
-  Sequence& draft = Insides::SequenceOf(*session);
+  Sequence& draft = Internals::SequenceOf(*session);
   ExpectOk(session->Prefill(SomeTokens(40)));
   std::vector<Token> text;  // of which the last part is looked up
   for (const uint64_t seed : {3, 4, 5, 3}) {

@@ -84,7 +84,7 @@ class LosslessFork : public testing::TestWithParam<LosslessForkCase> {
   }
   // The draft has no row twice, and the ledger knows as many as there are.
   static void ExpectSound(Session& session) {
-    const SequenceCache& cache = Insides::SequenceOf(session).cache();
+    const SequenceCache& cache = Internals::SequenceOf(session).cache();
     ExpectOk(cache.Validate());
     ASSERT_EQ(session.ledger()->next_position(),
               session.next_position() + static_cast<Position>(session.drafted().size()));

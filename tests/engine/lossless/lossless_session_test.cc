@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "tests/engine/lossless/lossless_insides.h"
+#include "tests/engine/lossless/lossless_internals.h"
 #include "tests/engine/sessions/session_fixture.h"
 #include "tests/support/skip.h"
 

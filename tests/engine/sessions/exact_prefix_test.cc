@@ -76,8 +76,8 @@ size_t ExpectBitsOfReading(Engine& engine, const SessionOptions& options, Sessio
   for (const Token token : SomeTokens(kDecoded, 9)) ExpectOk(session->Decode(token));
   EXPECT_EQ(session->logits_hash(), HashOfReading(engine, options, prompt))
       << num_taken << " of " << prompt.size() << " tokens from " << from->next_position();
-  ExpectOk(Insides::SequenceOf(*session).cache().Validate());
-  ExpectOk(Insides::SequenceOf(*from).cache().Validate());
+  ExpectOk(Internals::SequenceOf(*session).cache().Validate());
+  ExpectOk(Internals::SequenceOf(*from).cache().Validate());
   return num_taken;
 }
 
@@ -483,7 +483,7 @@ TEST(ExactPrefix, RandomFamiliesOfPromptsGiveTheBitsOfRunningAloneAndAllBytesBac
       }
       if (!batch.empty()) ExpectOk(engine->Step(batch));
       std::erase_if(living, [&](const Living& each) {
-        ExpectOk(Insides::SequenceOf(*each.session).cache().Validate());
+        ExpectOk(Internals::SequenceOf(*each.session).cache().Validate());
         if (each.num_decoded < decoded.size()) return false;
         EXPECT_EQ(each.session->logits_hash(), HashOfReading(*engine, options, each.prompt))
             << one.name << " round " << round;

@@ -115,7 +115,7 @@ TEST_P(ForkTest, ForksOfForksGiveTheBitsOfRunningAloneAndGiveTheirPagesBack) {
   }
   for (const Branch& branch : branches) {
     EXPECT_EQ(branch.session->logits_hash(), HashAlone(*engine, options, branch.path));
-    ExpectOk(Insides::SequenceOf(*branch.session).cache().Validate());
+    ExpectOk(Internals::SequenceOf(*branch.session).cache().Validate());
   }
   branches.clear();
   EXPECT_EQ(UsedBytes(*engine), 0u);
@@ -153,8 +153,8 @@ TEST(SessionForkTest, AForkDividesRowsByWhatTheLastStepShowed) {
   auto fork = session->Fork();
   ASSERT_TRUE(fork.ok()) << fork.status().ToString();
   for (Session* one : {session.get(), fork->get()}) ExpectOk(one->SetT0Share(0.3));
-  SequenceCache& cache = Insides::SequenceOf(*session).cache();
-  SequenceCache& of_fork = Insides::SequenceOf(**fork).cache();
+  SequenceCache& cache = Internals::SequenceOf(*session).cache();
+  SequenceCache& of_fork = Internals::SequenceOf(**fork).cache();
   EXPECT_GT(session->accounting().tiers[1].rows, 0);
   for (int group = 0; group < cache.layout().num_groups(); ++group) {
     EXPECT_TRUE(std::ranges::equal(cache.tiers(group), of_fork.tiers(group))) << group;
@@ -245,7 +245,7 @@ TEST(ElasticT0Test, SharesThatChangeAndParkingChangeNoBit) {
           if (dice < 3) ExpectOk(session->SetT0Share(static_cast<double>(random() % 11) / 10));
         }
         EXPECT_EQ(session->logits_hash(), HashAlone(*engine, options, {{0, 0}}));
-        ExpectOk(Insides::SequenceOf(*session).cache().Validate());
+        ExpectOk(Internals::SequenceOf(*session).cache().Validate());
       }
     }
   }

@@ -101,7 +101,7 @@ TEST_F(SessionRefusal, PlacesThatDoNotFitTheRowsAreCorrupt) {
   options.policy = SmallPolicy("streaming_rerotated", "64");
   OwnSession own = OpenOwn(options);
   ExpectOk(own.session->Prefill(SomeTokens(60)));
-  Insides::SequenceOf(*own.session).rope().Continue(/*end=*/10, own.session->next_position());
+  Internals::SequenceOf(*own.session).rope().Continue(/*end=*/10, own.session->next_position());
   ExpectOk(SaveSession(*own.session, path_));
   const Status status = ResumeOwn(path_, options).status();
   EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.ToString();

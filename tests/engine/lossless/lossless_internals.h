@@ -1,6 +1,6 @@
 // The two sequences behind a lossless session, for tests that look at both.
-#ifndef EBB_TESTS_ENGINE_LOSSLESS_LOSSLESS_INSIDES_H_
-#define EBB_TESTS_ENGINE_LOSSLESS_LOSSLESS_INSIDES_H_
+#ifndef EBB_TESTS_ENGINE_LOSSLESS_LOSSLESS_INTERNALS_H_
+#define EBB_TESTS_ENGINE_LOSSLESS_LOSSLESS_INTERNALS_H_
 
 #include "src/lossless/lossless_body.h"
 #include "src/session/session_impl.h"
@@ -9,9 +9,9 @@ namespace ebb {
 
 // REQUIRES: the session is lossless.
 inline LosslessBody& LosslessOf(Session& session) {
-  return static_cast<LosslessBody&>(*Insides::Of(session).body);
+  return static_cast<LosslessBody&>(*Internals::Of(session).body);
 }
 
 }  // namespace ebb
 
-#endif  // EBB_TESTS_ENGINE_LOSSLESS_LOSSLESS_INSIDES_H_
+#endif  // EBB_TESTS_ENGINE_LOSSLESS_LOSSLESS_INTERNALS_H_
