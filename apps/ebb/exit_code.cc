@@ -48,7 +48,8 @@ ExitCode ExitCodeFor(const Status& status) {
 }
 
 std::string TextWithOption(const Status& status) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kOptions = {{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOptions = {{
+      {"kv_cap_bytes", "--kv-cap"},
       {"memory_bytes", "--memory"},
       {"policy.budget", "--budget"},
       {"policy.scorer", "--scorer"},

@@ -8,6 +8,8 @@ namespace {
 TEST(TextWithOption, NamesTheOptionInPlaceOfTheField) {
   EXPECT_EQ(TextWithOption(InvalidArgument("memory_bytes", "expected less")),
             "--memory: expected less");
+  EXPECT_EQ(TextWithOption(InvalidArgument("kv_cap_bytes", "expected less")),
+            "--kv-cap: expected less");
   EXPECT_EQ(TextWithOption(InvalidArgument("policy.budget", "expected none")),
             "--budget: expected none");
   EXPECT_EQ(TextWithOption(InvalidArgument("policy.scorer", "expected none")),

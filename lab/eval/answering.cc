@@ -147,7 +147,7 @@ Result<EvalAnswer> Answering::End() {
   watch_->Finish(result.decode_steps, &answer_);
   answer_.generated_tokens = result.generated_tokens;
   answer_.finish_reason = watch_->looping() ? kLoopReason : FinishReasonName(result.finish_reason);
-  if (!watch_->looping()) answer_.error = result.error.message();
+  if (!watch_->looping()) answer_.error = result.error.Text();
   answer_.text = std::move(result.text);
   answer_.judgement = task_.question->judge(answer_.text, after_thought_);
   return std::move(answer_);

@@ -16,7 +16,7 @@ namespace {
 
 Status KeysMove() {
   return InvalidArgument(
-      "the cost of forgetting cannot be measured where keys are rotated anew: rows that are gone "
+      "the cost of forgetting cannot be measured where keys are re-rotated: rows that are gone "
       "are not rotated with the others");
 }
 

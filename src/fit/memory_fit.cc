@@ -60,7 +60,8 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
   if (!shape_ok) return InvalidArgument("the model's layers, heads and head size are not known");
   if (shape.SmallestWindow() > 0 && request.tiers.has_value()) {
     return Unsupported(
-        "what tiers take is not foretold for models with sliding windows, whose rows go from any "
+        "the memory of tiers cannot be computed for models with sliding windows, whose rows leave "
+        "any "
         "tier");
   }
   if (FormatOf(shape, request.kv_type).PageBytes() > kExtentBytes) {
@@ -241,7 +242,9 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     bytes.t0 = std::min(bytes.t0, tiers.t0_cap_bytes / kExtentBytes * kExtentBytes);
   }
   if (request.kv_cap_bytes > 0 && request.tiers.has_value()) {
-    return OutOfMemory("a cap on the cache goes without tiers, which take caps of their own");
+    return OutOfMemory(
+        "a cap on the cache cannot be combined with tiers, which have caps of their own on T0 and "
+        "T1");
   }
   if (request.kv_cap_bytes > 0 && bytes.t0 > request.kv_cap_bytes) {
     return T0Full(fmt::format("the cap on the cache is {} bytes, and T0 takes {}",

@@ -70,7 +70,8 @@ TEST(MemoryFit, LayersWithWindowsHoldTheirWindowsAndAPromptsLastChunk) {
   EXPECT_EQ(fit({.context = 8000, .prompt_tokens = 8000}).t0, 25 * 2 * kMiB);
   const auto tiers = FitRequestInto(model, {.context = 8000, .tiers = TierSpec()});
   EXPECT_EQ(tiers.status().code(), StatusCode::kUnsupported);
-  EXPECT_THAT(tiers.status().message(), HasSubstr("not foretold for models with sliding windows"));
+  EXPECT_THAT(tiers.status().message(),
+              HasSubstr("the memory of tiers cannot be computed for models with sliding windows"));
 }
 
 TEST(MemoryFit, GivenTokensBringInPiecesOfTheMappedTable) {

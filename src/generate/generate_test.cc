@@ -382,7 +382,7 @@ TEST_P(GenerateTest, EndsWhereTheContextEnds) {
   options.on_end = OnEnd::kIgnore;
   const GenerateResult result = Continue(options);
   EXPECT_EQ(result.finish_reason, FinishReason::kContext);
-  EXPECT_EQ(result.error.code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(result.error.code(), StatusCode::kContextFull);
   // The last one is said but has no place any more.
   EXPECT_EQ(result.generated_tokens, 16 - read + 1);
   EXPECT_EQ(session_->next_position(), 16);
@@ -395,7 +395,7 @@ TEST_P(GenerateTest, EndsWhereTheCapOnMemoryIsReachedAndLeavesTheSessionUsable) 
   options.on_end = OnEnd::kIgnore;
   const GenerateResult result = Continue(options);
   EXPECT_EQ(result.finish_reason, FinishReason::kCap);
-  EXPECT_EQ(result.error.code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(result.error.code(), StatusCode::kT0Full);
   const Position end = session_->next_position();
   EXPECT_LT(end, session_->context());
   EXPECT_EQ(result.decode_steps, end - 450);

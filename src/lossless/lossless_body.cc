@@ -49,9 +49,10 @@ bool HasT1(const CacheStores& stores) { return stores.t1 != nullptr || stores.t1
 Status CheckDraft(const Sequence& draft) {
   if (!draft.RotatesKeys()) return OkStatus();
   return InvalidArgument(
-      fmt::format("{} rotates keys anew: a draft's keys stay where the full cache has them",
+      fmt::format("{} re-rotates keys, which a lossless session cannot do: its draft has the key "
+                  "positions of the full cache",
                   draft.options().past_context == PastContext::kReRotate
-                      ? std::string("what goes on past the context")
+                      ? std::string("going on past the context")
                       : fmt::format("policy \"{}\"", draft.policy().name)));
 }
 
@@ -69,7 +70,7 @@ Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
   if (!HasT1(core.stores.caches(CacheUse::kStore)) && tiers.has_value() &&
       tiers->t0_cap_bytes > 0) {
     return InvalidArgument(
-        "a cap on T0 is the draft's, and without a T1 what verifies it lies in T0 too; give a T1");
+        "a cap on T0 needs a T1 in a lossless session: T0 has to hold the draft alone");
   }
   return OkStatus();
 }
@@ -243,7 +244,8 @@ Status LosslessBody::Resume() {
 }
 
 Status LosslessBody::SetT0Share(double /*share*/) {
-  return InvalidArgument("a lossless session drafts with what is in T0, so its share stays");
+  return InvalidArgument(
+      "the share of T0 cannot change in a lossless session, whose draft is the rows of T0");
 }
 
 Status LosslessBody::Park() {

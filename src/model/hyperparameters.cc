@@ -314,8 +314,8 @@ Status CheckRopeOptions(const ModelOptions& options) {
         fmt::format("rope scaling needs a factor above 1, found {}", options.rope_factor));
   }
   if (!scales && options.rope_factor != 0) {
-    return InvalidArgument(fmt::format(
-        "a rope factor ({}) needs linear or yarn scaling to go with it", options.rope_factor));
+    return InvalidArgument(
+        fmt::format("a rope factor ({}) needs RoPE scaling linear or yarn", options.rope_factor));
   }
   return OkStatus();
 }

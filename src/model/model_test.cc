@@ -239,6 +239,8 @@ TEST_F(ModelTest, RefusesARopeFactorThatDoesNotFitTheScaling) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
     EXPECT_THAT(status.message(), HasSubstr("factor"));
   }
+  EXPECT_THAT(Model::Load({.path = path_, .rope_factor = 2}).status().message(),
+              HasSubstr("a rope factor (2) needs RoPE scaling linear or yarn"));
 }
 
 TEST_F(ModelTest, SaysWhyAFileCannotBeRead) {

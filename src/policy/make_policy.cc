@@ -188,7 +188,7 @@ Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicyS
   for (const std::string_view param : ParamNames(row.info.params)) {
     if (!spec.params.contains(std::string(param))) continue;
     return InvalidArgument(fmt::format(
-        "policy \"{}\": beside tiers it only names the scorer and takes no {}=", name, param));
+        "policy \"{}\": with tiers it only names the scorer and takes no {}=", name, param));
   }
   row.options = kSinksOption | kWindowOption | kIntervalOption;
   row.info.params = "";
@@ -233,8 +233,8 @@ Status CheckNeed(const ResolvedPolicy& resolved, const PolicyContext& context) {
   if (need != ScorerNeed::kForesight || context.foresight != nullptr) return OkStatus();
   return InvalidArgument(
       fmt::format("policy \"{}\": its scorer \"{}\" needs the attention that rows will receive, "
-                  "which nobody knows of a text that is still to be written; ebb fidelity, whose "
-                  "text is given, replays it",
+                  "which is unknown for text that is still to be generated; ebb fidelity replays a "
+                  "given text",
                   resolved.name, resolved.scorer->info.name));
 }
 

@@ -156,7 +156,7 @@ TEST_F(PolicyRegistryTest, RefusesNamesThatAreTakenOrNoNames) {
   for (const char* name : {"h2o", "nobodys"}) {
     const Status status = registry_.Remove(name);
     EXPECT_EQ(status.code(), StatusCode::kNotFound);
-    EXPECT_EQ(status.message(), "policy \"" + std::string(name) + "\": nobody added it");
+    EXPECT_EQ(status.message(), "policy \"" + std::string(name) + "\": it is not an added policy");
   }
 }
 
@@ -397,7 +397,9 @@ TEST(MakePolicy, TiersExcludeABudgetAndParameters) {
       "policy.budget: cannot be combined with tiers, whose shares and caps say how many rows are "
       "evicted");
   EXPECT_EQ(ErrorOf({.name = "h2o", .params = {{"heavy", "4"}}, .tiers = TierSpec()}),
-            "policy \"h2o\": beside tiers it only names the scorer and takes no heavy=");
+            "policy \"h2o\": with tiers it only names the scorer and takes no heavy=");
+  EXPECT_EQ(ErrorOf({.tiers = TierSpec{.t1 = T1Place::kNone, .evict_beyond_caps = true}}),
+            "tiers.evict_beyond_caps: expected a cap on T0, and one on T1 unless there is no T1");
   EXPECT_EQ(ErrorOf({.name = "h20", .tiers = TierSpec()}),
             "unknown policy \"h20\"; valid: " + ValidPolicies());
   EXPECT_EQ(ErrorOf({.interval = 0, .tiers = TierSpec()}), "interval 0: expected 1 to 268435456");
@@ -480,8 +482,8 @@ TEST(MakePolicy, RefusesToLookAheadWhereNothingIsForeseen) {
     return status.message();
   };
   const std::string why =
-      ": its scorer \"oracle\" needs the attention that rows will receive, which nobody knows of a "
-      "text that is still to be written; ebb fidelity, whose text is given, replays it";
+      ": its scorer \"oracle\" needs the attention that rows will receive, which is unknown for "
+      "text that is still to be generated; ebb fidelity replays a given text";
   EXPECT_EQ(refusal({.name = "oracle", .budget = Percent(50)}), "policy \"oracle\"" + why);
   EXPECT_EQ(refusal({.name = "windowed:h2o", .scorer = "oracle"}),
             "policy \"windowed:h2o+scorer=oracle\"" + why);

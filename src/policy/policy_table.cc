@@ -441,7 +441,7 @@ Status PolicyRegistry::Add(PolicyExtension extension) {
 Status PolicyRegistry::Remove(std::string_view name) {
   const auto found = std::ranges::find(tables_->extensions, name, &PolicyExtension::name);
   if (found == tables_->extensions.end()) {
-    return NotFound(fmt::format("policy \"{}\": nobody added it", name));
+    return NotFound(fmt::format("policy \"{}\": it is not an added policy", name));
   }
   const auto is_its_own = [&](const auto& row) { return row.info.name == found->name; };
   std::erase_if(tables_->policies, is_its_own);

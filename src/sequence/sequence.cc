@@ -46,7 +46,7 @@ bool RotatesKeys(PastContext past_context, const Policy& policy) {
 
 Status CheckBelowT0(PastContext past_context, const Policy& policy) {
   if (RotatesKeys(past_context, policy)) {
-    return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
+    return InvalidArgument("keys in T1 and T2 cannot be re-rotated");
   }
   if (policy.selector != nullptr) {
     return InvalidArgument("policy \"" + policy.name +
@@ -84,16 +84,16 @@ bool Sequence::HasRoom(size_t num_tokens) const {
 Status Sequence::CheckRoom(size_t num_tokens) const {
   if (HasRoom(num_tokens)) return OkStatus();
   return ContextFull("the context of " + std::to_string(options_.context) +
-                     " tokens is full: " + std::to_string(rope_.Next(next())) + " are taken, " +
-                     std::to_string(num_tokens) + " more asked for");
+                     " tokens is full: it has " + std::to_string(rope_.Next(next())) + ", and " +
+                     std::to_string(num_tokens) + " more do not fit");
 }
 
 Status Sequence::CheckRoomAfterRotation(size_t num_tokens) const {
   if (!RotatesKeys()) return CheckRoom(num_tokens);
   if (cache_.max_rows() + num_tokens <= static_cast<size_t>(options_.context)) return OkStatus();
   return ContextFull("the context of " + std::to_string(options_.context) +
-                     " tokens is full: " + std::to_string(cache_.max_rows()) + " rows survive, " +
-                     std::to_string(num_tokens) + " more tokens asked for");
+                     " tokens is full: " + std::to_string(cache_.max_rows()) + " survive, and " +
+                     std::to_string(num_tokens) + " more do not fit");
 }
 
 bool Sequence::RotatesKeys() const { return ebb::RotatesKeys(options_.past_context, policy_); }
@@ -122,7 +122,7 @@ Status Sequence::RotateKeys(Position end, size_t num_tokens) {
       health_.Break(Status(status.code(), status.message() + "; this sequence cannot go on"));
     }
   } catch (const std::bad_alloc&) {
-    BreakWithoutMemory("to rotate keys anew");
+    BreakWithoutMemory("to re-rotate keys");
   }
   EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
   rope_.Continue(end, next() + static_cast<Position>(num_tokens));
@@ -292,7 +292,7 @@ Status Sequence::CheckTruncateTo(Position end) const {
   return Unsupported("cannot roll back from " + std::to_string(next()) + " tokens to " +
                      std::to_string(end) + ": layers with a sliding window of " +
                      std::to_string(window) +
-                     " tokens have let rows go that would be seen again; the nearest position "
+                     " tokens have evicted rows that would be visible again; the nearest position "
                      "before is " +
                      std::to_string(NearestCheckpoint(nearest)));
 }

@@ -123,7 +123,7 @@ Status Sequence::CheckPlaces() const {
   if (rope_.Next(next()) < num_rows) return Corrupt("more rows than places");
   const bool has_below = cache_.page_bytes(Tier::kT1) != 0 || cache_.page_bytes(Tier::kT2) != 0;
   if (RotatesKeys() && has_below) {
-    return Corrupt("rows below T0, whose keys could not be rotated anew");
+    return Corrupt("rows in T1 or T2, whose keys cannot be re-rotated");
   }
   // Keys that may be rotated again find room where rows do.
   const Position needed = RotatesKeys() ? num_rows : rope_.Next(next());

@@ -42,7 +42,8 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
   if (options.tiers.has_value()) {
     if (t0_cap > 0) {
       return InvalidArgument(
-          "a cap on the cache goes without tiers, which take caps of their own: T0 and T1");
+          "kv_cap_bytes",
+          "cannot be combined with tiers, which have caps of their own on T0 and T1");
     }
     t0_cap = options.tiers->t0_cap_bytes;
   }
@@ -72,8 +73,9 @@ Status TierStores::CreateDevice(const EngineOptions& options, const PageFormat& 
   if (options.device.kind == DeviceKind::kCpu) {
     if (options.t1_mode != T1Mode::kCompute) return OkStatus();
     return InvalidArgument(
-        "T1 mode compute: host and device have one memory here, so T1 is attended to where it "
-        "lies in any case; it needs a device with memory of its own");
+        "t1_mode",
+        "compute needs a device with memory of its own; here host and device share one, and "
+        "T1 is read in place anyway");
   }
   const std::string& name = options.device.name;
   const uint64_t memory = options.device.memory_bytes;
@@ -126,7 +128,7 @@ CacheStores TierStores::caches(CacheUse use) const {
 Status TierStores::Check(const TierSpec& wanted, CacheUse use) const {
   if (!spec_.has_value()) return InvalidArgument("the engine was made without tiers");
   if (use == CacheUse::kSession && wanted.t1 != spec_->t1)
-    return InvalidArgument("T1 lies elsewhere in this engine");
+    return InvalidArgument("the engine was made with another location of T1");
   if (wanted.t2_share > 0 && (t2_ == nullptr || wanted.t2_type != spec_->t2_type)) {
     return InvalidArgument("the engine was made without a T2 of this format");
   }

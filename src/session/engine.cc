@@ -54,29 +54,29 @@ Status CheckContext(const Model& model, int context, PastContext past_context) {
 Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
   const ModelShape& shape = model.shape();
   if (needs.eviction_logits && model.eviction_window() == 0) {
-    return InvalidArgument("eviction logits asked for; " + model.description() +
-                           " marks no rows: it was not trained to");
+    return InvalidArgument("no eviction logits: " + model.description() +
+                           " has no eviction head; use a model trained with DMS");
   }
   const Hyperparameters& hparams = model.loaded().hparams;
   if (needs.keys_before_rope && !hparams.has_keys_before_rope) {
-    return Unsupported("keys before RoPE asked for; the graph of " + model.description() +
-                       " does not have them");
+    return Unsupported("no keys before RoPE: the graph of " + model.description() +
+                       " does not contain them");
   }
   if (!needs.hidden_layers.empty() && !hparams.has_hidden_states) {
-    return Unsupported("hidden states asked for; the graph of " + model.description() +
+    return Unsupported("no hidden states: the graph of " + model.description() +
                        " does not name them");
   }
   for (const int layer : needs.hidden_layers) {
     if (layer < 0 || layer >= shape.num_layers) {
-      return InvalidArgument("hidden state of layer " + std::to_string(layer) +
-                             " asked for; the model has layers 0 to " +
-                             std::to_string(shape.num_layers - 1));
+      return InvalidArgument("hidden_layers", "expected layers 0 to " +
+                                                  std::to_string(shape.num_layers - 1) +
+                                                  ", found " + std::to_string(layer));
     }
   }
   if (needs.num_recent_queries < 0 || needs.num_recent_queries > context) {
-    return InvalidArgument(std::to_string(needs.num_recent_queries) +
-                           " recent queries asked for; expected 0 to the context, " +
-                           std::to_string(context));
+    return InvalidArgument("num_recent_queries", "expected 0 to the context, " +
+                                                     std::to_string(context) + ", found " +
+                                                     std::to_string(needs.num_recent_queries));
   }
   return OkStatus();
 }
@@ -171,13 +171,12 @@ Status CheckWindows(const ModelShape& shape, const Policy& policy, const Session
     return Unsupported("lossless sessions are not supported by models with sliding windows");
   }
   if (RotatesKeys(options.past_context, policy)) {
-    return Unsupported("keys are not rotated anew in models with sliding windows");
+    return Unsupported("keys cannot be re-rotated in models with sliding windows");
   }
   if (policy.granularity != Granularity::kToken) return OkStatus();
-  return Unsupported(
-      "policy \"" + policy.name +
-      "\" decides about all layers together (granularity token), but this model's "
-      "sliding windows let rows go layer by layer; choose granularity layer or head");
+  return Unsupported("policy \"" + policy.name +
+                     "\" decides about all layers together (granularity token), but this model's "
+                     "sliding windows evict rows layer by layer; choose granularity layer or head");
 }
 
 // Refuses a chosen scorer that the policy would not use.
@@ -196,13 +195,13 @@ Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOp
   EBB_RETURN_IF_ERROR(CheckScorer(policy, options));
   if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
     return InvalidArgument("policy \"" + policy.name +
-                           "\" keeps every row, so rotating keys anew gains no room; choose a "
+                           "\" keeps every row, so re-rotating keys frees no room; choose a "
                            "policy that evicts");
   }
   if (StepSettler::ComparesKeys(policy) && RotatesKeys(options.past_context, policy)) {
     return InvalidArgument("policy \"" + policy.name +
-                           "\" compares keys of different steps, which rotating keys anew would "
-                           "tear apart; choose another policy");
+                           "\" compares keys of different steps, which re-rotating keys would "
+                           "make incomparable; choose another policy");
   }
   if (RotatesKeys(options.past_context, policy) && !core.model->loaded().hparams.can_rotate_keys) {
     return Unsupported("keys cannot be rotated to other positions in " + core.model->description() +

@@ -20,6 +20,7 @@ namespace ebb {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::AnyOf;
 using testing::Eq;
 using testing::HasSubstr;
@@ -94,7 +95,8 @@ TEST_F(BareSystemTest, WithoutAPlaceForPagesTheOptionAndTheVariableAreNamed) {
     const ProgramEnd end = Shell("TMPDIR=" + folder + " EBB run -m pebble -p a -n 3 --t0 20%");
     EXPECT_EQ(end.exit_code, 1);
     EXPECT_THAT(end.err, HasSubstr("in " + folder + ": "));
-    EXPECT_THAT(end.err, HasSubstr("name another folder by TMPDIR or --t1 file:FOLDER"));
+    EXPECT_THAT(end.err, AllOf(HasSubstr("--t1 file:FOLDER: "),
+                               HasSubstr("choose another folder, or set TMPDIR")));
   }
 }
 

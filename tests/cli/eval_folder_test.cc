@@ -108,7 +108,7 @@ TEST_F(EvalTest, ReportTestsSettingsAgainstOneOfThem) {
   const ProgramEnd wrong =
       RunEbb("report --out " + Out("none") + " " + Out("run") + " --against nobody");
   EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("no setting is called so; there are "));
+  EXPECT_THAT(wrong.err, HasSubstr("unknown setting; valid: "));
   EXPECT_FALSE(std::filesystem::exists(Out("none")));
 }
 

@@ -167,7 +167,7 @@ TEST_F(FitTest, RunRefusesWhatDoesNotFit) {
   }
   const ProgramEnd end = Run("-n 20 --memory 4GiB --budget 50% --policy h2o -m " + model_->path());
   EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("--budget"));
+  EXPECT_THAT(end.err, HasSubstr("--memory: cannot be combined with a policy budget"));
 }
 
 TEST_F(FitTest, ChatChecksBeforeTheFirstTurn) {

@@ -189,9 +189,10 @@ TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--lossless --draft-max 65", "64");
   ExpectRefused("--lossless --draft-min 0 --draft-max 0", "--draft-max");
   ExpectRefused("--lossless --draft-min -1", "--draft-min");
-  ExpectRefused("--lossless --draft streaming_rerotated", "rotates keys anew");
-  ExpectRefused("--lossless --memory 1GiB", "--memory: what a lossless session keeps");
-  ExpectRefused("--lossless --t1 none --t0 2MiB", "without a T1 what verifies it lies in T0 too");
+  ExpectRefused("--lossless --draft streaming_rerotated", "re-rotates keys");
+  ExpectRefused("--lossless --memory 1GiB",
+                "--memory: the memory of a lossless session beyond T0 cannot be computed");
+  ExpectRefused("--lossless --t1 none --t0 2MiB", "a cap on T0 needs a T1 in a lossless session");
   const ProgramEnd end = RunEbb("bench lossless -m " + model_->path());
   EXPECT_THAT(end.err, HasSubstr("--lossless is missing"));
 }

@@ -21,10 +21,11 @@ TEST(ServeTest, SaysWhereItIsAndNothingElse) {
 TEST(ServeTest, OptionsThatCannotBeServedEndItAtOnce) {
   ProgramEnd end = RunEbb("serve -m pebble --port 0 --t0 8MiB --t1 none --evict caps");
   EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("--evict caps: which rows go would follow other requests"));
+  EXPECT_THAT(end.err,
+              HasSubstr("--evict caps: which rows are evicted would depend on other requests"));
   end = RunEbb("serve -m pebble --host no.such.host.invalid");
   EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("no address is called \"no.such.host.invalid\""));
+  EXPECT_THAT(end.err, HasSubstr("cannot resolve the address \"no.such.host.invalid\""));
   end = RunEbb("serve -m pebble --port 70000");
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("from 0 to 65535"));

@@ -254,9 +254,9 @@ TEST(Batch, OneSessionsErrorIsNamedAndNobodySteps) {
   ExpectOk(full->Prefill(SomeTokens(12)));
   const std::vector<float> before = Logits(*fits);
   SessionStep parts[] = {{.session = fits.get(), .token = 5}, {.session = full.get(), .token = 5}};
-  EXPECT_EQ(engine->Step(parts).status.code(), StatusCode::kT0Full);
+  EXPECT_EQ(engine->Step(parts).status.code(), StatusCode::kContextFull);
   EXPECT_TRUE(parts[0].status.ok());
-  EXPECT_EQ(parts[1].status.code(), StatusCode::kT0Full);
+  EXPECT_EQ(parts[1].status.code(), StatusCode::kContextFull);
   EXPECT_EQ(fits->next_position(), 12);
   EXPECT_EQ(Logits(*fits), before);
   ExpectOk(engine->Step(std::span(parts).first(1)));

@@ -63,12 +63,13 @@ TEST(Failure, TheContextsEndIsSaid) {
   options.context = 40;
   auto session = Open(*engine, options);
   const Status too_long = session->Prefill(SomeTokens(41)).status;
-  EXPECT_THAT(too_long.message(), HasSubstr("context of 40 tokens"));
+  EXPECT_EQ(too_long.message(),
+            "the context of 40 tokens is full: it has 0, and 41 more do not fit");
   EXPECT_EQ(session->next_position(), 0);
   ExpectOk(session->Prefill(SomeTokens(39)));
   ExpectOk(session->Decode(5));
   const Status full = session->Decode(5).status;
-  EXPECT_EQ(full.code(), StatusCode::kT0Full);
+  EXPECT_EQ(full.code(), StatusCode::kContextFull);
   EXPECT_THAT(full.message(), HasSubstr("context of 40 tokens"));
   EXPECT_EQ(session->next_position(), 40);
 }
@@ -112,9 +113,18 @@ TEST(Failure, ReadingStopsWhenCancelled) {
 }
 
 TEST(Failure, OptionsOutOfRangeAreRefused) {
-  EXPECT_FALSE(Engine::Create(SmallModel(), {.threads = -1}).ok());
-  EXPECT_FALSE(Engine::Create(SmallModel(), {.threads = 100000}).ok());
-  EXPECT_FALSE(Engine::Create(SmallModel(), {.threads = 1, .prefill_chunk = 0}).ok());
+  const auto refusal = [](const EngineOptions& options) {
+    return Engine::Create(SmallModel(), options).status().Text();
+  };
+  EXPECT_THAT(refusal({.threads = -1}), testing::StartsWith("threads: expected 0 to "));
+  EXPECT_THAT(refusal({.threads = 100000}), testing::EndsWith(", found 100000"));
+  EXPECT_EQ(refusal({.threads = 1, .prefill_chunk = 0}),
+            "prefill_chunk: expected at least 1 token, found 0");
+  EXPECT_EQ(
+      refusal({.threads = 1, .kv_cap_bytes = 8 << 20, .tiers = TierSpec()}),
+      "kv_cap_bytes: cannot be combined with tiers, which have caps of their own on T0 and T1");
+  EXPECT_THAT(refusal({.threads = 1, .t1_mode = T1Mode::kCompute}),
+              testing::StartsWith("t1_mode: compute needs a device with memory of its own"));
   EXPECT_FALSE(Engine::Create(SmallModel(), {.threads = 1, .kv_cap_bytes = 1000}).ok());
 }
 
@@ -156,12 +166,12 @@ TEST(Failure, APolicyWithoutMemoryEndsItsSequenceAlone) {
   Session* const both[] = {session.get(), bystander.get()};
   const Token tokens[] = {5, 6};
   ExpectOk(engine->DecodeBatch(both, tokens));
-  EXPECT_EQ(engine->DecodeBatch(both, tokens).status.code(), StatusCode::kT0Full);
+  EXPECT_EQ(engine->DecodeBatch(both, tokens).status.code(), StatusCode::kOutOfMemory);
   // Both have taken the token; one cannot go on.
   EXPECT_EQ(session->next_position(), 22);
   EXPECT_EQ(bystander->next_position(), 22);
   EXPECT_THAT(session->Decode(5).status.message(), HasSubstr("cannot go on"));
-  EXPECT_EQ(session->TruncateTo(3).code(), StatusCode::kT0Full);
+  EXPECT_EQ(session->TruncateTo(3).code(), StatusCode::kOutOfMemory);
   ExpectOk(bystander->Decode(5));
 }
 
@@ -195,7 +205,7 @@ TEST(Failure, APolicyWhoseThreadHasNoMemoryLeaksNoPage) {
     ExpectOk(session->Prefill(SomeTokens(150)));
     ExpectOk(session->Decode(5));
     EXPECT_EQ(session->accounting().num_tables, 4);
-    EXPECT_EQ(session->Decode(6).status.code(), StatusCode::kT0Full);
+    EXPECT_EQ(session->Decode(6).status.code(), StatusCode::kOutOfMemory);
     EXPECT_EQ(session->accounting().rows_evicted, 4 + 3 * 100);
     EXPECT_EQ(engine->arena_accounting().used_bytes, session->accounting().tiers[0].page_bytes);
     EXPECT_THAT(session->Decode(5).status.message(), HasSubstr("cannot go on"));

@@ -162,7 +162,7 @@ TEST(LedgerTest, AgreesWhenMovesFindNoRoom) {
     ExpectOk(session->Prefill(SomeTokens(1500)));
   }
   ExpectOk(first->Decode(1));
-  EXPECT_EQ(second->Decode(1).status.code(), StatusCode::kT0Full);
+  EXPECT_EQ(second->Decode(1).status.code(), StatusCode::kT1Full);
   ExpectAgrees(*first);
   ExpectAgrees(*second);
   EXPECT_GT(second->ledger()->rows(Tier::kT1), 0);

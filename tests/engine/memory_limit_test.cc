@@ -69,7 +69,7 @@ TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
   {
     auto session = Open(**full);
     const Status status = session->Prefill(text).status;
-    EXPECT_EQ(status.code(), StatusCode::kT0Full);
+    EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
     EXPECT_THAT(status.message(), testing::HasSubstr("the system refused"));
     EXPECT_GT(session->next_position(), 1000) << "it was the cache that was too large";
   }

@@ -118,7 +118,7 @@ TEST(Rotation, ABatchThatFailsTurnsNoKeys) {
   }
   Session* const both[] = {turning.get(), full.get()};
   const Token tokens[] = {5, 5};
-  EXPECT_EQ(engine->DecodeBatch(both, tokens).status.code(), StatusCode::kT0Full);
+  EXPECT_EQ(engine->DecodeBatch(both, tokens).status.code(), StatusCode::kContextFull);
   ExpectOk(turning->Decode(9));
   ExpectOk(straight->Decode(9));
   EXPECT_EQ(Logits(*turning), Logits(*straight));
@@ -240,7 +240,7 @@ TEST(Rotation, APolicyThatKeepsEverythingIsRefused) {
   SessionOptions options;
   options.past_context = PastContext::kReRotate;
   EXPECT_THAT(engine->OpenSession(options).status().message(),
-              testing::HasSubstr("keeps every row"));
+              testing::HasSubstr("keeps every row, so re-rotating keys frees no room"));
 }
 
 TEST(Rotation, APolicyThatComparesKeysIsRefused) {
@@ -250,8 +250,10 @@ TEST(Rotation, APolicyThatComparesKeysIsRefused) {
     options.policy = {.name = policy, .budget = {Budget::Unit::kPercent, 50}};
     ExpectOk(engine->OpenSession(options).status());
     options.past_context = PastContext::kReRotate;
-    EXPECT_THAT(engine->OpenSession(options).status().message(),
-                testing::HasSubstr("compares keys"))
+    EXPECT_THAT(
+        engine->OpenSession(options).status().message(),
+        testing::HasSubstr("compares keys of different steps, which re-rotating keys would make "
+                           "incomparable"))
         << policy;
   }
 }
@@ -265,8 +267,10 @@ TEST(Rotation, TooManySurvivorsEndTheContext) {
   auto session = Open(*engine, options);
   ExpectOk(session->Prefill(SomeTokens(60)));
   Status status;
-  for (int i = 0; i < 10 && status.ok(); ++i) status = session->Decode(5);
-  EXPECT_EQ(status.code(), StatusCode::kT0Full);
+  for (int i = 0; i < 10 && status.ok(); ++i) status = session->Decode(5).status;
+  EXPECT_EQ(status.code(), StatusCode::kContextFull);
+  EXPECT_EQ(status.message(),
+            "the context of 64 tokens is full: 64 survive, and 1 more do not fit");
   EXPECT_THAT(status.message(), testing::HasSubstr("survive"));
   EXPECT_EQ(session->next_position(), 64);
 }

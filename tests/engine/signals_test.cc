@@ -2,6 +2,9 @@
 #include <cmath>
 #include <numeric>
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
 #include "src/session/session_impl.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -263,11 +266,15 @@ TEST(Signals, ThatCannotBeAreRefused) {
   auto engine = MakeEngine();
   SessionOptions options;
   options.extra_signals.hidden_layers = {kSignalLayers};
-  EXPECT_FALSE(engine->OpenSession(options).ok());
+  EXPECT_EQ(engine->OpenSession(options).status().Text(),
+            fmt::format("hidden_layers: expected layers 0 to {}, found {}", kSignalLayers - 1,
+                        kSignalLayers));
   options.extra_signals.hidden_layers = {-1};
   EXPECT_FALSE(engine->OpenSession(options).ok());
   options.extra_signals = {.num_recent_queries = -1};
-  EXPECT_FALSE(engine->OpenSession(options).ok());
+  EXPECT_THAT(engine->OpenSession(options).status().Text(),
+              testing::MatchesRegex("num_recent_queries: expected 0 to the context, [0-9]+, found "
+                                    "-1"));
 }
 
 TEST(FirstPrompt, EndsOnceAndBeforeAGeneratedTokenIsSeen) {

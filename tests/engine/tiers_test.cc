@@ -240,6 +240,10 @@ TEST(TierOptions, WhatTheEngineHasNotIsRefused) {
   EXPECT_EQ(tiered->OpenSession({.policy = PolicyOf(setting)}).status().code(),
             StatusCode::kInvalidArgument);
   setting.tiers.t2_share = 0;
+  Setting elsewhere = setting;
+  elsewhere.tiers.t1 = setting.tiers.t1 == T1Place::kHost ? T1Place::kFile : T1Place::kHost;
+  EXPECT_EQ(tiered->OpenSession({.policy = PolicyOf(elsewhere)}).status().message(),
+            "the engine was made with another location of T1");
   EXPECT_EQ(
       tiered->OpenSession({.policy = PolicyOf(setting), .past_context = PastContext::kReRotate})
           .status()
@@ -279,7 +283,7 @@ TEST(Tiers, APolicyThatTurnsKeysIsRefused) {
   };
   const Status status = engine->OpenSession(options).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("cannot be rotated anew"));
+  EXPECT_THAT(status.message(), HasSubstr("cannot be re-rotated"));
 }
 
 TEST(Tiers, RowsGoWhereTheyWereSentThoughOthersWereEvicted) {

@@ -375,7 +375,8 @@ TEST(Windows, ATextOfAWindowsLengthIsNotRolledBackButForgotten) {
   const Status refused = session->TruncateTo(59);
   EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
   EXPECT_THAT(refused.message(), HasSubstr("cannot roll back from 60 tokens to 59"));
-  EXPECT_THAT(refused.message(), HasSubstr("a sliding window of 40 tokens"));
+  EXPECT_THAT(refused.message(), HasSubstr("a sliding window of 40 tokens have evicted rows that "
+                                           "would be visible again"));
   EXPECT_EQ(session->next_position(), 60);
   EXPECT_EQ(Logits(*session), before);
   ExpectOk(session->TruncateTo(60));
@@ -530,7 +531,7 @@ TEST(Windows, WhatCannotGoWithThemIsRefused) {
   options.policy.granularity = Granularity::kLayer;
   EXPECT_TRUE(engine->OpenSession(options).ok());
   options.past_context = PastContext::kReRotate;
-  EXPECT_THAT(refusal(options), HasSubstr("keys are not rotated anew in models with sliding"));
+  EXPECT_THAT(refusal(options), HasSubstr("keys cannot be re-rotated in models with sliding"));
   options.past_context = PastContext::kRefuse;
   options.lossless.emplace();
   EXPECT_THAT(refusal(options), HasSubstr("lossless sessions are not supported by models with"));

@@ -600,6 +600,7 @@ TEST_F(ApiTest, ADeadlineEndsARequest) {
   const ClientAnswer answer = Chat(body);
   EXPECT_EQ(answer.status, 503) << answer.body;
   EXPECT_EQ(answer.json()["error"]["code"], "deadline_exceeded");
+  EXPECT_EQ(answer.json()["error"]["message"], "the deadline of the request is exceeded");
   // Clients ask again at 503 by themselves.
   EXPECT_EQ(answer.headers.at("x-should-retry"), "false");
 }

@@ -248,6 +248,7 @@ TEST_F(KeysTest, ACancelledAnswerInOnePieceIsNotAskedForAgain) {
   const ClientAnswer answer = whole.Receive();
   EXPECT_EQ(answer.status, 499);
   EXPECT_EQ(answer.json()["error"]["code"], "cancelled");
+  EXPECT_EQ(answer.json()["error"]["message"], "the request was cancelled");
   EXPECT_EQ(answer.headers.at("x-should-retry"), "false");
   EXPECT_EQ(answer.headers.at("x-request-id"), "whole:1");
 }

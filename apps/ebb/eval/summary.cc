@@ -201,7 +201,7 @@ Status AddAgainst(const std::string& name, Json* summary) {
   }
   if (against == nullptr) {
     return InvalidArgument(
-        fmt::format("--against \"{}\": no setting is called so; there are {}", name, names));
+        fmt::format("--against \"{}\": unknown setting; valid: {}", name, names));
   }
   const auto count = [](const Json& record) {
     return Count{record["correct"].get<int64_t>(), record["n"].get<int64_t>()};

@@ -173,7 +173,7 @@ Status FetchModel(const KnownModel& model, const std::string& path, const CliOpt
   if (status.ok()) return status;
   if (status.code() == StatusCode::kCorrupt) {
     folder->Drop();
-    return Corrupt(fmt::format("{}; what was fetched is removed, and \"ebb pull {}\" begins anew",
+    return Corrupt(fmt::format("{}; the fetched parts are removed, and \"ebb pull {}\" starts over",
                                status.message(), model.name));
   }
   if (folder->num_parts() == 0) return status;

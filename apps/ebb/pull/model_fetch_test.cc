@@ -202,7 +202,8 @@ TEST_F(FetchModelTest, AFileOfAnotherHashIsRefusedAndTheNextTryBeginsAnew) {
   const Status status = Fetch();
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr("expected SHA-256 " + sha256_ + ", found "));
-  EXPECT_THAT(status.message(), HasSubstr("is removed, and \"ebb pull tide\" begins anew"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("the fetched parts are removed, and \"ebb pull tide\" starts over"));
   EXPECT_FALSE(fs::exists(Path()));
   EXPECT_FALSE(fs::exists(PartsPath()));
   (void)TakeFetched();

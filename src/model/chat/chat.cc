@@ -316,17 +316,17 @@ std::vector<std::string> ChatTemplate::Impl::Analyse() const {
 Status ChatTemplate::Impl::CheckSupport(const ChatRequest& request) const {
   const auto abilities = common_chat_templates_get_caps(templates.get());
   if (MayCall(request) && !abilities.at("supports_tools")) {
-    return Unsupported("tools", "the chat template of the model takes none");
+    return Unsupported("tools", "the chat template of the model does not support tools");
   }
   if (abilities.at("supports_tool_calls")) return OkStatus();
   for (size_t i = 0; i < request.messages.size(); ++i) {
     if (!request.messages[i].tool_calls.empty()) {
       return Unsupported(fmt::format("messages[{}].tool_calls", i),
-                         "the chat template of the model takes none");
+                         "the chat template of the model does not support tool calls");
     }
     if (request.messages[i].role == "tool") {
       return Unsupported(fmt::format("messages[{}].role", i),
-                         "the chat template of the model takes no message of a tool");
+                         "the chat template of the model does not support results of tools");
     }
   }
   return OkStatus();
@@ -349,8 +349,9 @@ Result<common_chat_params> ChatTemplate::Impl::Apply(const ChatRequest& request)
   try {
     common_chat_params params = common_chat_templates_apply(templates.get(), inputs);
     if (!MayCall(request)) return params;
-    return Unsupported("tools", fmt::format("the chat template does not tell how calls look: {}",
-                                            OwnWords(first_error)));
+    return Unsupported(
+        "tools", fmt::format("cannot derive the format of tool calls from the chat template: {}",
+                             OwnWords(first_error)));
   } catch (const std::exception& error) {
     if (budget.exceeded()) return BeyondLimits();
     return Unsupported(fmt::format("the chat template refuses: {}", OwnWords(error.what())));
@@ -392,7 +393,8 @@ Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
   const std::string& chosen = is_chosen ? calls.grammar : others.grammar;
   const std::string only_calls = OnlyCalls(required, chosen);
   if (only_calls.empty()) {
-    return Unsupported("tool_choice", "the chat template does not tell how a call is required");
+    return Unsupported("tool_choice",
+                       "cannot derive from the chat template how to force a tool call");
   }
   prompt->grammar =
       MendedGrammar(is_chosen ? EitherGrammar(format, only_calls) : only_calls, numbers);

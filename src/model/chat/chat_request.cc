@@ -63,15 +63,15 @@ Status CheckMessage(const std::string& field, const ChatMessage& message) {
   }
   if (message.role != "tool" && !message.tool_call_id.empty()) {
     return InvalidArgument(field + ".tool_call_id",
-                           fmt::format("a message of role {} answers no call", message.role));
+                           fmt::format("expected none in a message of role {}", message.role));
   }
   if (message.role != "assistant" && !message.tool_calls.empty()) {
     return InvalidArgument(field + ".tool_calls",
-                           fmt::format("a message of role {} calls no tools", message.role));
+                           fmt::format("expected none in a message of role {}", message.role));
   }
   if (message.role != "assistant" && !message.reasoning_content.empty()) {
     return InvalidArgument(field + ".reasoning_content",
-                           fmt::format("a message of role {} has no thought", message.role));
+                           fmt::format("expected none in a message of role {}", message.role));
   }
   for (size_t i = 0; i < message.tool_calls.size(); ++i) {
     const std::string call = fmt::format("{}.tool_calls[{}]", field, i);
@@ -101,7 +101,8 @@ Status CheckTools(const ChatRequest& request) {
                       tool.name));
     }
     if (!names.insert(tool.name).second) {
-      return InvalidArgument(field + ".name", fmt::format("\"{}\" is there twice", tool.name));
+      return InvalidArgument(field + ".name",
+                             fmt::format("expected distinct names, found \"{}\" twice", tool.name));
     }
     if (tool.parameters.empty()) continue;
     EBB_RETURN_IF_ERROR(CheckObject(field + ".parameters", tool.parameters));

@@ -441,9 +441,9 @@ TEST(ChatRequests, BadOnesAreRefusedByTheirField) {
        "\"robot\""},
       {tool_message, "messages[1].tool_call_id: expected the id"},
       {[](ChatRequest& r) { r.messages[0].tool_call_id = "1"; },
-       "messages[0].tool_call_id: a message of role user answers no call"},
+       "messages[0].tool_call_id: expected none in a message of role user"},
       {[](ChatRequest& r) { r.messages[0].tool_calls = {kCalled}; },
-       "messages[0].tool_calls: a message of role user calls no tools"},
+       "messages[0].tool_calls: expected none in a message of role user"},
       {[](ChatRequest& r) { r.messages[0].reasoning_content = "hm"; },
        "messages[0].reasoning_content: "},
       {call("", "{}"), "messages[1].tool_calls[0].name: expected a function"},
@@ -456,7 +456,7 @@ TEST(ChatRequests, BadOnesAreRefusedByTheirField) {
       {[](ChatRequest& r) { r.tools[1].name = ""; }, "tools[1].name: expected 1 to 64 letters"},
       {[](ChatRequest& r) { r.tools[1].name = std::string(65, 'a'); }, "tools[1].name: expected"},
       {[](ChatRequest& r) { r.tools[1].name = "weather"; },
-       "tools[1].name: \"weather\" is there twice"},
+       "tools[1].name: expected distinct names, found \"weather\" twice"},
       {[](ChatRequest& r) { r.tools[0].parameters = "{"; },
        "tools[0].parameters: expected a JSON object: "},
       {[](ChatRequest& r) { r.tools[0].parameters = "3"; },
@@ -467,13 +467,14 @@ TEST(ChatRequests, BadOnesAreRefusedByTheirField) {
        "tool_choice: expected auto, none, required or the name of a tool, found \"weathr\""},
       {[](ChatRequest& r) { r.tools.clear(), r.tool_choice = "required"; },
        "tool_choice: a call is required, but there are no tools"},
-      {[](ChatRequest& r) { r.grammar = "root ::= \"a\""; }, "grammar: not together with tools"},
+      {[](ChatRequest& r) { r.grammar = "root ::= \"a\""; },
+       "grammar: cannot be combined with tools"},
       {[](ChatRequest& r) {
          r.tools.clear();
          r.response_format = ResponseFormat::kJsonObject;
          r.grammar = "root ::= \"a\"";
        },
-       "grammar: not together with a response format"},
+       "grammar: cannot be combined with a response format"},
       {[](ChatRequest& r) {
          r.tools.clear();
          r.response_format = ResponseFormat::kJsonSchema;
@@ -506,17 +507,18 @@ TEST(ChatRequests, WhatATemplateCannotTakeIsRefusedByItsField) {
   ChatRequest request = Request();
   Status status = (*model)->FormatChat(request).status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(status.Text(), "tools: the chat template of the model takes none");
+  EXPECT_EQ(status.Text(), "tools: the chat template of the model does not support tools");
   request.tool_choice = "none";
   EXPECT_TRUE((*model)->FormatChat(request).ok());
   request.messages.push_back({.role = "assistant", .content = "", .tool_calls = {kCalled}});
   status = (*model)->FormatChat(request).status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(status.Text(), "messages[1].tool_calls: the chat template of the model takes none");
+  EXPECT_EQ(status.Text(),
+            "messages[1].tool_calls: the chat template of the model does not support tool calls");
   request.messages[1] = {.role = "tool", .content = "rain", .tool_call_id = "1"};
   status = (*model)->FormatChat(request).status();
   EXPECT_EQ(status.Text(),
-            "messages[1].role: the chat template of the model takes no message of a tool");
+            "messages[1].role: the chat template of the model does not support results of tools");
   const ChatRequest json = {.messages = {{"user", "hi"}},
                             .response_format = ResponseFormat::kJsonObject};
   const auto prompt = (*model)->FormatChat(json);

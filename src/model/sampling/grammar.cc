@@ -114,7 +114,7 @@ Result<std::unique_ptr<Grammar>> Grammar::Create(const Model& model,
     patterns.push_back(trigger.text);
   }
   if (grammar->waits_ && !options.grammar_prefix.empty()) {
-    return InvalidArgument("grammar_prefix", "a grammar that waits for a trigger takes none");
+    return InvalidArgument("grammar_prefix", "cannot be combined with grammar_triggers");
   }
   EBB_ASSIGN_OR_RETURN(grammar->sampler_, MakeSampler(VocabOf(model), options.grammar, patterns,
                                                       grammar->trigger_tokens_));

@@ -356,7 +356,7 @@ TEST_F(SamplerTest, RefusesTriggersAndPrefixesThatItCannotUse) {
             "grammar_prefix: the grammar does not admit it"},
            {Refusal(
                 {.grammar = grammar, .grammar_prefix = "a", .grammar_triggers = {{.text = "a"}}}),
-            "grammar_prefix: a grammar that waits for a trigger takes none"}}) {
+            "grammar_prefix: cannot be combined with grammar_triggers"}}) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << message;
     EXPECT_TRUE(status.Text().starts_with(message)) << status.Text();
   }

@@ -74,8 +74,8 @@ class HierarchyPlacement final : public StatelessPlacement {
   // Only what can be known before the prompt is.
   Status CheckOptions() const {
     if (spec_.evict_beyond_caps && !caps().Bind()) {
-      return InvalidArgument(
-          "what the caps leave out can only go where T0 has a cap, and T1 has one or is none");
+      return InvalidArgument("tiers.evict_beyond_caps",
+                             "expected a cap on T0, and one on T1 unless there is no T1");
     }
     if (caps().t0 == 0) return TooSmall("T0", CapOf::kMemory, spec_.t0_cap_bytes);
     if (caps().t1 == 0 && spec_.t1 != T1Place::kNone) {

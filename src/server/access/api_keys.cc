@@ -111,7 +111,7 @@ Result<ApiKey> ParseKey(const std::vector<std::string_view>& words) {
   }
   // The word may be the key itself, which no message must show.
   if (words.size() < 2 || !ParseHash(words[1], &key.hash)) {
-    return InvalidArgument("expected the SHA-256 of the key behind its name, 64 hex digits");
+    return InvalidArgument("expected the SHA-256 of the key after its name, 64 hex digits");
   }
   for (size_t i = 2; i < words.size(); ++i) EBB_RETURN_IF_ERROR(ParseOption(words[i], &key));
   return key;
@@ -254,7 +254,7 @@ Result<std::string> AddNewKey(const std::string& path, const std::string& name) 
   EBB_ASSIGN_OR_RETURN(const std::string text, ReadAll(file.get(), path));
   EBB_ASSIGN_OR_RETURN(const KeyRing there, KeyRing::Parse(text, path));
   if (there.Named(name) != nullptr) {
-    return InvalidArgument(fmt::format("{} has a key called \"{}\"", path, name));
+    return InvalidArgument(fmt::format("{} already has a key named \"{}\"", path, name));
   }
   const std::string key = RandomKey();
   const bool ends_with_line = text.empty() || text.back() == '\n';

@@ -160,7 +160,8 @@ TEST(ApiKeys, ANewKeyThatCannotBeLeavesTheFileAsItWas) {
   const std::string path = folder.File("keys");
   ASSERT_TRUE(AddNewKey(path, "one").ok());
   const std::string before = Contents(path);
-  EXPECT_THAT(AddNewKey(path, "one").status().message(), HasSubstr("has a key called \"one\""));
+  EXPECT_THAT(AddNewKey(path, "one").status().message(),
+              HasSubstr("already has a key named \"one\""));
   EXPECT_THAT(AddNewKey(path, "o ne").status().message(), HasSubstr("expected a name"));
   EXPECT_THAT(AddNewKey(path, "").status().message(), HasSubstr("expected a name"));
   EXPECT_EQ(Contents(path), before);

@@ -132,7 +132,7 @@ void Driver::Impl::Accept(Job job) {
   MachineState whole = machine;
   whole.t0_bytes = t0_cap;
   if (status.ok() && !EverFits(state, whole)) {
-    status = T0Full("the caps of the tiers hold no request of this length: it takes " +
+    status = T0Full("the tiers cannot hold a request of this length: it needs " +
                     std::to_string(state.least_bytes) + " bytes of T0 and " +
                     std::to_string(state.t1_bytes) + " of T1");
   }
@@ -225,7 +225,7 @@ void Driver::Impl::End(const Plan::End& end) {
   if (active == nullptr) return;
   switch (end.reason) {
     case EndReason::kCancelled:
-      return Finish(active, FinishReason::kCancelled, Cancelled("the client disconnected"));
+      return Finish(active, FinishReason::kCancelled, Cancelled("the request was cancelled"));
     case EndReason::kDeadline:
       return Finish(active, FinishReason::kCancelled,
                     DeadlineExceeded("the deadline of the request is exceeded"));
@@ -303,7 +303,7 @@ Status Driver::Submit(std::vector<Job> jobs) {
     }
     const size_t there = impl_->num_waiting + impl_->inbox.size();
     if (there + jobs.size() > impl_->options.most_waiting) {
-      return QueueFull("the queue is full: " + std::to_string(there) + " requests wait");
+      return QueueFull("the queue is full: " + std::to_string(there) + " requests are waiting");
     }
     for (Job& job : jobs) impl_->inbox.push_back(std::move(job));
   }

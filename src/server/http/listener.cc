@@ -50,7 +50,8 @@ Result<std::vector<tcp::endpoint>> Resolve(asio::io_context* io, const std::stri
   tcp::resolver resolver(*io);
   const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
   if (error || found.empty()) {
-    return InvalidArgument(fmt::format("no address is called \"{}\": {}", host, error.message()));
+    return InvalidArgument(
+        fmt::format("cannot resolve the address \"{}\": {}", host, error.message()));
   }
   std::vector<tcp::endpoint> endpoints;
   for (const auto& entry : found) {

@@ -222,7 +222,7 @@ void Dashboard::SendFates(std::string_view path, const std::shared_ptr<Reply>& r
   const std::optional<FatesPath> parsed = ParseFatesPath(path);
   if (!parsed.has_value()) {
     return reply->Send(
-        NotFound("expected /v1/ebb/requests/NUMBER, or with /tokens/FIRST behind it"));
+        NotFound("expected /v1/ebb/requests/NUMBER or /v1/ebb/requests/NUMBER/tokens/FIRST"));
   }
   source_.trace(parsed->id, [this, reply, from = parsed->from](const auto& fates) {
     if (!fates.has_value()) {

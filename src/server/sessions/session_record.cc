@@ -50,11 +50,12 @@ ApiError Differs(std::span<const ChatMessage> known, std::span<const ChatMessage
   const size_t same = NumAlike(known, messages);
   std::string message =
       same == messages.size()
-          ? fmt::format("messages: the session has {} messages, of which only the first {} came",
-                        known.size(), same)
+          ? fmt::format(
+                "messages: the session has {} messages, and the request only the first {} of them",
+                known.size(), same)
           : fmt::format("messages[{}] differs from what the session holds", same);
   message +=
-      "; send all of its messages and the new ones behind them, or the new ones alone, or begin "
+      "; send all of its messages followed by the new ones, or the new ones alone, or begin "
       "another session";
   return {.status = 409,
           .message = message,
@@ -80,7 +81,7 @@ std::span<const ChatMessage> WithoutSystem(std::span<const ChatMessage> messages
 }
 
 ApiError NothingToAnswer() {
-  return Invalid("messages: expected a message behind the answer that the session ends with",
+  return Invalid("messages: expected a new message after the last answer of the session",
                  "messages");
 }
 

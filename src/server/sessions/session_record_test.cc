@@ -152,9 +152,10 @@ TEST(SessionRecordTest, OtherConversationsAreRefused) {
   EXPECT_EQ(error.code, "session_conflict");
   EXPECT_THAT(error.message, HasSubstr("messages[1] differs"));
   error = Refused(TwoTurns(true), {User("q1"), Said("a1")});
-  EXPECT_THAT(error.message, HasSubstr("has 4 messages, of which only the first 2 came"));
+  EXPECT_THAT(error.message, HasSubstr("has 4 messages, and the request only the first 2 of them"));
   error = Refused(TwoTurns(true), {User("q1"), Said("a1"), User("q2"), Said("a2")});
   EXPECT_EQ(error.status, 400);
+  EXPECT_EQ(error.message, "messages: expected a new message after the last answer of the session");
   EXPECT_EQ(Refused(TwoTurns(true), {}).status, 400);
   // A call that the client changed is another one.
   SessionRecord calls = TwoTurns(true);

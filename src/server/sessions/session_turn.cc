@@ -132,7 +132,8 @@ class TurnMaker {
     const size_t mark_at = prompt->text.rfind(mark);
     if (mark_at == std::string::npos) {
       return ErrorFrom(Unsupported(
-          "messages: the model's template shows no answers, so that none can be behind one"));
+          "messages",
+          "the chat template of the model leaves answers out, so no message can follow one"));
     }
     const size_t begin = mark_at + mark.size();
     const auto kept = static_cast<size_t>(next.turn_begin);
@@ -241,14 +242,15 @@ std::optional<ApiError> TakeSessionHeader(const std::string& header, bool has_se
                    "session_id", "unsupported");
   }
   if (request->endpoint != Endpoint::kChat) {
-    return Invalid("session_id: sessions are for chats", "session_id", "unsupported");
+    return Invalid("session_id: expected a chat; other endpoints have no sessions", "session_id",
+                   "unsupported");
   }
   if (request->num_choices > 1) {
     return Invalid("n: expected 1 answer in a session; fork it for others", "n", "unsupported");
   }
   if (request->session.past_context != PastContext::kRefuse) {
-    return Invalid("session_id: not with a context that is rotated anew", "session_id",
-                   "unsupported");
+    return Invalid("session_id: cannot be combined with a context that re-rotates keys",
+                   "session_id", "unsupported");
   }
   return std::nullopt;
 }
@@ -257,8 +259,9 @@ std::optional<ApiError> TakeBegunAnswer(CompletionRequest* request) {
   if (request->session_id.empty() || !request->begun.has_value()) return std::nullopt;
   if (request->must_continue) {
     return Invalid(
-        "continue_final_message: not within a session, which goes on with its last answer by "
-        "itself",
+        "continue_final_message: cannot be combined with a session, which continues its last "
+        "answer "
+        "by itself",
         "continue_final_message", "unsupported");
   }
   request->chat.messages.push_back(*std::exchange(request->begun, std::nullopt));

@@ -106,7 +106,7 @@ Status RotateKeysOfStream(const KeyRotator& by, int layer, std::span<std::byte* 
   });
   return OkStatus();
 } catch (const std::bad_alloc&) {
-  return OutOfMemory("no memory to rotate keys anew");
+  return OutOfMemory("no memory to re-rotate keys");
 }
 
 }  // namespace ebb

@@ -805,7 +805,8 @@ TEST_P(BackendDeviceTest, IsLostWithAClearErrorWhereverItFails) {
     auto session = Open(*engine, Tiered(options, Granularity::kHead));
     fail_at(n);
     Status status = session->Prefill(std::span(Text()).first(kPromptTokens)).status;
-    for (int i = 0; i < 40 && status.ok(); ++i) status = session->Decode(Text()[kPromptTokens + i]);
+    for (int i = 0; i < 40 && status.ok(); ++i)
+      status = session->Decode(Text()[kPromptTokens + i]).status;
     EXPECT_EQ(status.code(), StatusCode::kInternal) << n << " " << status.ToString();
     EXPECT_NE(status.message().find("was lost"), std::string::npos) << status.ToString();
     SetSimBackendFaults({});

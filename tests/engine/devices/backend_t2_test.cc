@@ -310,7 +310,8 @@ TEST_P(BackendT2Test, AFailureHasAClearError) {
   const EngineOptions options = WithT2();
   const auto run = [&](Session* session) {
     Status status = session->Prefill(std::span(Text()).first(kPromptTokens)).status;
-    for (int i = 0; i < 60 && status.ok(); ++i) status = session->Decode(Text()[kPromptTokens + i]);
+    for (int i = 0; i < 60 && status.ok(); ++i)
+      status = session->Decode(Text()[kPromptTokens + i]).status;
     return status;
   };
   {

@@ -322,7 +322,8 @@ TEST(Dms, AModelThatMarksNothingIsRefused) {
   EXPECT_THAT(refused.message(), HasSubstr("attention.dms.layout"));
   options.policy = {};
   options.extra_signals.eviction_logits = true;
-  EXPECT_THAT(engine->OpenSession(options).status().message(), HasSubstr("marks no rows"));
+  EXPECT_THAT(engine->OpenSession(options).status().message(),
+              HasSubstr(" has no eviction head; use a model trained with DMS"));
 }
 
 // The store reads the prompt in the full cache's chunks, however short the window.

@@ -53,7 +53,7 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
     for (size_t i = 0; i < text.size() && status.ok(); ++i) {
       status = session->Decode(text[i], Knowing(text, i + 1)).status;
     }
-    EXPECT_EQ(status.code(), StatusCode::kT0Full) << draft_min;
+    EXPECT_EQ(status.code(), StatusCode::kT1Full) << draft_min;
     EXPECT_THAT(status.message(), testing::HasSubstr("cap of 2097152 bytes")) << draft_min;
     EXPECT_LE(engine->arena_accounting(Tier::kT1).reserved_bytes, kCap);
     EXPECT_LE(session->next_position(), tokens_of_cap + 3 * kPage) << draft_min;
@@ -62,7 +62,7 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
       EXPECT_GT(session->lossless_report()->drafted, 0);
     }
     // No room comes of asking again.
-    EXPECT_EQ(session->Decode(1).status.code(), StatusCode::kT0Full);
+    EXPECT_EQ(session->Decode(1).status.code(), StatusCode::kT1Full);
   }
 }
 
@@ -164,18 +164,18 @@ TEST(LosslessStore, WhatT1HadNoRoomForGoesThereOnceItHas) {
   auto engine = MakeEngine(OnHost(size_t{2} << 20));
   auto large = Open(*engine, Drafting(kStreaming, 0));
   Status status;
-  for (int i = 0; i < 100 && status.ok(); ++i) status = large->Prefill(SomeTokens(kPage));
-  ASSERT_EQ(status.code(), StatusCode::kT0Full);
+  for (int i = 0; i < 100 && status.ok(); ++i) status = large->Prefill(SomeTokens(kPage)).status;
+  ASSERT_EQ(status.code(), StatusCode::kT1Full);
   auto session = Open(*engine, Drafting(kStreaming, 0));
-  EXPECT_EQ(session->Prefill(SomeTokens(6 * kPage)).status.code(), StatusCode::kT0Full);
+  EXPECT_EQ(session->Prefill(SomeTokens(6 * kPage)).status.code(), StatusCode::kT1Full);
   const auto rows_in_t1 = [&] {
     return session->accounting().tiers[static_cast<int>(Tier::kT1)].rows;
   };
   EXPECT_LE(rows_in_t1(), kPage * static_cast<int64_t>(kKvStreams));  // a page still had room
   const Position end = session->next_position();
   for (int i = 0; i < 3; ++i) {  // nothing grows meanwhile
-    EXPECT_EQ(session->Decode(1).status.code(), StatusCode::kT0Full);
-    EXPECT_EQ(session->Prefill(SomeTokens(kPage)).status.code(), StatusCode::kT0Full);
+    EXPECT_EQ(session->Decode(1).status.code(), StatusCode::kT1Full);
+    EXPECT_EQ(session->Prefill(SomeTokens(kPage)).status.code(), StatusCode::kT1Full);
   }
   EXPECT_EQ(session->next_position(), end);
   large.reset();

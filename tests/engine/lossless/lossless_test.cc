@@ -385,7 +385,7 @@ TEST(Lossless, TheContextsEndIsReachedToken) {
   Oracle oracle(text, 1, 1);
   ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
   for (int i = 0; i < 24; ++i) ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
-  EXPECT_EQ(session->Decode(1).status.code(), StatusCode::kT0Full);
+  EXPECT_EQ(session->Decode(1).status.code(), StatusCode::kContextFull);
   EXPECT_EQ(session->next_position(), 64);
 }
 
@@ -397,10 +397,16 @@ TEST(Lossless, WhatItCannotDoIsRefused) {
     return status.message();
   };
   const Draft turning = {"turning", {.name = "streaming_rerotated", .sinks = 4, .window = 12}};
-  EXPECT_TRUE(refusal(SessionWith(turning)).find("rotates keys anew") != std::string::npos);
+  EXPECT_TRUE(refusal(SessionWith(turning)).find("re-rotates keys") != std::string::npos);
   SessionOptions past = SessionWith(Streaming());
   past.past_context = PastContext::kReRotate;
   (void)refusal(past);
+  EXPECT_EQ(Open(*engine, SessionWith(Streaming()))->SetT0Share(0.5).message(),
+            "the share of T0 cannot change in a lossless session, whose draft is the rows of T0");
+  const TierSpec capped = {.t0_cap_bytes = size_t{4} << 20, .t1 = T1Place::kNone};
+  SessionOptions without_t1 = {.policy = {.tiers = capped}, .lossless = LosslessOptions()};
+  EXPECT_EQ(MakeEngine({.threads = 1, .tiers = capped})->OpenSession(without_t1).status().message(),
+            "a cap on T0 needs a T1 in a lossless session: T0 has to hold the draft alone");
   for (const auto& [min, max] : {std::pair(-1, 4), {0, 0}, {5, 4}, {1, kMostDrafted + 1}}) {
     (void)refusal(SessionWith(Streaming(), {.draft_min = min, .draft_max = max}));
   }

@@ -90,7 +90,7 @@ TEST(SessionCaps, ADecisionThatACapRefusedIsRefusedAgain) {
   auto session = Open(*engine, options);
   ExpectOk(session->Prefill(RandomTokens(kModelOptions, 100, 3)));
   Status status;
-  while (status.ok()) status = session->Decode(5);
+  while (status.ok()) status = session->Decode(5).status;
   EXPECT_EQ(status.code(), StatusCode::kT0Full);
   const Position end = session->next_position();
   ExpectOk(SaveSession(*session, path));

@@ -276,7 +276,7 @@ TEST_F(SessionRefusal, NoSpaceLeavesTheOldFile) {
     setrlimit(RLIMIT_FSIZE, &limit);
     auto own = ResumeOwn(path_, Options());
     const bool refused =
-        own.ok() && SaveSession(*own->session, path_).code() == StatusCode::kT0Full;
+        own.ok() && SaveSession(*own->session, path_).code() == StatusCode::kStorageFull;
     _exit(refused ? 0 : 1);
   }
   int state = 0;
