@@ -479,14 +479,14 @@ TEST(PromptBytes, OfMoreThanTheContextHasRoomForAreRefusedWithoutTokenizing) {
   const ChatMessage message = {"user", std::string(12'000, 'a')};
   constexpr int kContext = 1000;
   const Status chat = BeginTurn(model, {}, {&message, 1}, kContext).status();
-  EXPECT_EQ(chat.code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(chat.code(), StatusCode::kContextFull);
   EXPECT_EQ(
       chat.message(),
       "the prompt has 12014 bytes, so at least 1002 tokens (none has more than 12 bytes), which "
       "exceeds the available context size of 1000 tokens");
   const Conversation text = {.kind = Kind::kText};
   EXPECT_EQ(BeginTextTurn(model, text, message.content, {}, kContext).status().code(),
-            StatusCode::kOutOfMemory);
+            StatusCode::kContextFull);
   EXPECT_TRUE(BeginTextTurn(model, text, message.content, {}, kContext + 1).ok());
   EXPECT_TRUE(BeginTurn(model, {}, {&message, 1}).ok());
   EXPECT_NE(CheckPromptBytes(model, 24, /*kept=*/998, kContext)

@@ -131,7 +131,7 @@ TEST_F(PageFileSpaceTest, TheCapIsHardAndReachingItChangesNothing) {
   EXPECT_EQ(file->stats().num_pages, 61u);
   EXPECT_LT(file->DiskBytes(), 3 * kMediumSegmentBytes);
   EXPECT_EQ(AllocateNow(file.get(), 0, 4), Range(60, 64));
-  EXPECT_EQ(file->Allocate(2, SIZE_MAX - 10, &pages).code(), StatusCode::kT1Full);
+  EXPECT_EQ(file->Allocate(2, SIZE_MAX - 10, &pages).code(), StatusCode::kOutOfMemory);
 }
 
 }  // namespace

@@ -444,7 +444,7 @@ TEST(Windows, RowsForGoingBackMakeRoomWhereMemoryIsCapped) {
     if (session.next_position() == 0) ExpectOk(session.Prefill(std::span(tokens).first(30)));
     Status status;
     while (session.next_position() < static_cast<Position>(end) && status.ok()) {
-      status = session.Decode(tokens[session.next_position()]);
+      status = session.Decode(tokens[session.next_position()]).status;
     }
     return status;
   };

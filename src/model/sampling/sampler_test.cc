@@ -445,13 +445,13 @@ TEST_F(SamplerTest, RefusesValuesOutOfRangeByName) {
   const std::vector<std::pair<std::string, std::function<void(SamplingOptions&)>>> cases = {
       {"temperature", [](SamplingOptions& o) { o.temperature = -1; }},
       {"temperature", [](SamplingOptions& o) { o.temperature = kNan; }},
-      {"top-k", [](SamplingOptions& o) { o.top_k = -1; }},
-      {"top-p", [](SamplingOptions& o) { o.top_p = 1.5F; }},
-      {"min-p", [](SamplingOptions& o) { o.min_p = -0.1F; }},
-      {"repeat-penalty", [](SamplingOptions& o) { o.repeat_penalty = 0; }},
-      {"repeat-last-n", [](SamplingOptions& o) { o.repeat_last_n = -1; }},
-      {"presence-penalty", [](SamplingOptions& o) { o.presence_penalty = kInfinity; }},
-      {"frequency-penalty", [](SamplingOptions& o) { o.frequency_penalty = kNan; }},
+      {"top_k", [](SamplingOptions& o) { o.top_k = -1; }},
+      {"top_p", [](SamplingOptions& o) { o.top_p = 1.5F; }},
+      {"min_p", [](SamplingOptions& o) { o.min_p = -0.1F; }},
+      {"repeat_penalty", [](SamplingOptions& o) { o.repeat_penalty = 0; }},
+      {"repeat_last_n", [](SamplingOptions& o) { o.repeat_last_n = -1; }},
+      {"presence_penalty", [](SamplingOptions& o) { o.presence_penalty = kInfinity; }},
+      {"frequency_penalty", [](SamplingOptions& o) { o.frequency_penalty = kNan; }},
       {"logit_bias",
        [](SamplingOptions& o) {
          o.logit_bias = {{3, 100.5F}};

@@ -178,7 +178,7 @@ TEST(HierarchyCaps, WhatCapsLeaveOutGoesAloneWhereThatIsAskedFor) {
   spec.t0_cap_bytes = 0;
   const auto uncapped = MakeHierarchyPlacement({.tiers = spec});
   ASSERT_FALSE(uncapped.ok());
-  EXPECT_THAT(uncapped.status().message(), HasSubstr("where T0 has a cap"));
+  EXPECT_THAT(uncapped.status().message(), HasSubstr("expected a cap on T0, and one on T1"));
 }
 
 TEST(HierarchyCaps, RefusesAPromptWithoutPositionsByWhatIsProtected) {

@@ -165,7 +165,7 @@ TEST(LosslessStore, WhatT1HadNoRoomForGoesThereOnceItHas) {
   auto large = Open(*engine, Drafting(kStreaming, 0));
   Status status;
   for (int i = 0; i < 100 && status.ok(); ++i) status = large->Prefill(SomeTokens(kPage)).status;
-  ASSERT_EQ(status.code(), StatusCode::kT1Full);
+  ASSERT_EQ(status.code(), StatusCode::kContextFull);
   auto session = Open(*engine, Drafting(kStreaming, 0));
   EXPECT_EQ(session->Prefill(SomeTokens(6 * kPage)).status.code(), StatusCode::kT1Full);
   const auto rows_in_t1 = [&] {
