@@ -130,7 +130,7 @@ TEST_F(DeviceTest, RefusesWhatMakesNoSense) {
   expect_refused("--device gpu", "no device \"gpu\" here");
   expect_refused("--device ggml-cpu:memory=much", "memory=much");
   expect_refused("--device ggml-cpu --t0 50% --t1 file --t1-mode compute", "T1 mode compute");
-  expect_refused("--t0 50% --t1 host --t1-mode compute", "one memory");
+  expect_refused("--t0 50% --t1 host --t1-mode compute", "host and device share one");
   expect_refused("--t1-mode both", "expected auto|compute|stream");
 }
 
