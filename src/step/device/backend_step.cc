@@ -98,15 +98,6 @@ bool RunsRowAttention(const BackendDevice& device, const Hyperparameters& hparam
 
 }  // namespace
 
-bool BackendStep::Shape::operator==(const Shape& other) const {
-  return options.num_tokens == other.options.num_tokens &&
-         options.num_outputs == other.options.num_outputs &&
-         options.hidden_layers == other.options.hidden_layers &&
-         options.keys_before_rope == other.options.keys_before_rope &&
-         options.eviction_logits == other.options.eviction_logits && sequences == other.sequences &&
-         wanted == other.wanted;
-}
-
 BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
                          const AttentionShape& shape, std::unique_ptr<HostAttention> host_attention,
                          OnThreads on_threads)

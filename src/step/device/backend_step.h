@@ -69,7 +69,7 @@ class BackendStep {
     DecoderGraphOptions options;
     std::vector<BackendSequence> sequences;
     BackendAttention::Wanted wanted;
-    [[nodiscard]] bool operator==(const Shape& other) const;
+    [[nodiscard]] bool operator==(const Shape&) const = default;
   };
   struct Graph {
     Shape shape;
