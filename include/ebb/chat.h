@@ -117,6 +117,13 @@ struct ChatPrompt {
   std::shared_ptr<const AnswerSyntax> syntax = {};
 };
 
+// Removes the tag and the channel marks that end a thought, also where they are cut off behind the
+// tag.
+[[nodiscard]] std::string_view WithoutThoughtEnd(std::string_view thought,
+                                                 const ChatPrompt& prompt);
+// Returns the marks between two thoughts of one answer; empty: the model writes one thought.
+[[nodiscard]] std::string MarksBetweenThoughts(const ChatPrompt& prompt);
+
 // What an answer says.
 struct ChatAnswer {
   std::string content;

@@ -93,7 +93,7 @@ struct SessionOptions {
                      const StepSignals& step)>
       on_signals;
   // The policy, with its tiers or its budget, only drafts; T1, or memory where there is none, keeps
-  // every row. See lossless.h. In a batch nothing is drafted. Refused: keys that are rotated anew.
+  // every row. See lossless.h. In a batch nothing is drafted. Refused: keys that are re-rotated.
   std::optional<LosslessOptions> lossless;
   // T0 that is kept for this session, as Session::SetT0Floor() keeps it; 0: none.
   uint64_t t0_floor_bytes = 0;

@@ -74,6 +74,13 @@ struct GenerateOptions {
 [[nodiscard]] std::string ShownText(const Model& model, Token token,
                                     std::string_view thinking_start, std::string_view thinking_end);
 
+// How the text of an answer begins with a thought.
+struct ThoughtExtent {
+  size_t bytes = 0;         // of the thought, its tags and the channel marks behind it
+  bool is_unended = false;  // the text ends within it
+};
+[[nodiscard]] ThoughtExtent FindThought(const ChatPrompt& prompt, std::string_view text);
+
 struct GenerateResult {
   FinishReason finish_reason = FinishReason::kError;
   Status error;              // why, for kContext, kCap and kError
@@ -273,7 +280,7 @@ void EndTurn(const Turn& turn, const GenerateResult& result, std::string sampler
 // this one, which began with a prompt that begins alike; BeginPromptFrom() does. Only those count
 // whose rows are all in T0 or T1 and have the bits that reading the whole prompt gives them: tokens
 // that were generated have others. At least one token is left to be read. 0 for lossless sessions,
-// for keys that are rotated anew, for a selector, and for a scorer that takes more from a prompt
+// for keys that are re-rotated, for a selector, and for a scorer that takes more from a prompt
 // than its rows (Scorer::IgnoresPrompts()).
 [[nodiscard]] size_t ExactPrefix(const Session& from, std::span<const Token> prompt);
 

@@ -95,7 +95,7 @@ class Scorer {
   // not called. REQUIRES: it does not override Observe().
   [[nodiscard]] virtual bool GroupsAreIndependent() const { return false; }
   // Whether it holds keys of different steps, as they stand after RoPE, against each other or
-  // against queries: such keys must not be rotated anew.
+  // against queries: such keys must not be re-rotated.
   [[nodiscard]] virtual bool ComparesKeys() const { return false; }
   // A hint that the group is the next to be observed or decided about: where there are many, their
   // numbers can be on their way from memory meanwhile. Changes nothing.
@@ -117,7 +117,7 @@ class Scorer {
 struct PlacementInput {
   int group = 0;
   int num_groups = 1;
-  // Positions in the sequence, also after keys were rotated anew.
+  // Positions in the sequence, also after keys were re-rotated.
   std::span<const Position> positions = {};  // [num_rows], ascending
   std::span<const Tier> tiers = {};          // [num_rows]; empty: all in T0
   std::span<const float> scores = {};        // [num_rows]; empty when the placement asks for none
@@ -228,7 +228,7 @@ class Selector {
   Selector() = default;
 };
 
-// When keys are rotated anew, so that the surviving rows stand at consecutive places.
+// When keys are re-rotated, so that the surviving rows stand at consecutive places.
 enum class KeyTurns {
   kWhenFull,       // when the context is full, where the session allows it; from place 0 on
   kAfterEviction,  // whenever rows went (StreamingLLM, 3.2), up to the newest; when it is full, as
@@ -250,7 +250,7 @@ struct Budget {
 // The name and parameters that a policy was made of. Two policies of equal identity, for the same
 // model, make the same decisions about the same tokens.
 struct PolicyIdentity {
-  std::string name;                           // Policy::name; empty: the policy equals no other
+  std::string name;  // Policy::name; empty: not known, and prefixes are not shared
   std::map<std::string, std::string> params;  // PolicySpec::params
   Granularity granularity = Granularity::kToken;
   Budget budget;                // in rows, or in percent

@@ -15,7 +15,7 @@
 namespace [[gnu::visibility("default")]] ebb {
 
 using Token = int32_t;
-// The index of a token in its sequence, from 0, and its RoPE position until keys are rotated anew.
+// The index of a token in its sequence, from 0, and its RoPE position until keys are re-rotated.
 using Position = int32_t;
 
 // The rows from `begin` up to, but not including, `end`.

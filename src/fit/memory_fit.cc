@@ -242,7 +242,8 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     bytes.t0 = std::min(bytes.t0, tiers.t0_cap_bytes / kExtentBytes * kExtentBytes);
   }
   if (request.kv_cap_bytes > 0 && request.tiers.has_value()) {
-    return OutOfMemory(
+    return InvalidArgument(
+        "kv_cap_bytes",
         "a cap on the cache cannot be combined with tiers, which have caps of their own on T0 and "
         "T1");
   }

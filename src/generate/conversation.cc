@@ -66,16 +66,19 @@ size_t NumCalls(const Conversation& conversation) {
 }
 
 // A thought without its tags, channel marks and the blanks around it.
-std::string_view WithoutTags(std::string_view thought, const ChatPrompt& prompt) {
-  thought = WithoutBlanks(thought);
+std::string WithoutTags(std::string_view thought, const ChatPrompt& prompt) {
+  thought = WithoutThoughtEnd(WithoutBlanks(thought), prompt);
   if (thought.starts_with(prompt.thinking_start)) {
     thought.remove_prefix(prompt.thinking_start.size());
   }
-  for (const std::string* mark :
-       {&prompt.channels.answer, &prompt.channels.message, &prompt.thinking_end}) {
-    if (thought.ends_with(*mark)) thought.remove_suffix(mark->size());
+  // An answer without a thought begins with the mark of its channel.
+  if (!thought.empty() && prompt.channels.answer.starts_with(thought)) return "";
+  std::string text(WithoutBlanks(thought));
+  const std::string between = MarksBetweenThoughts(prompt);
+  for (size_t at = 0; !between.empty() && (at = text.find(between, at)) != std::string::npos;) {
+    text.replace(at, between.size(), "\n\n");
   }
-  return WithoutBlanks(thought);
+  return text;
 }
 
 ChatMessage MessageOf(const Turn& turn, const GenerateResult& result,
@@ -248,7 +251,7 @@ Result<ChatMessage> AnswerMessage(const ChatPrompt& prompt, const GenerateResult
                                                                             : AnswerEnd::kPartial));
   return ChatMessage{.role = "assistant",
                      .content = std::move(answer.content),
-                     .reasoning_content = std::string(WithoutTags(thought, prompt)),
+                     .reasoning_content = WithoutTags(thought, prompt),
                      .tool_calls = std::move(answer.tool_calls)};
 }
 

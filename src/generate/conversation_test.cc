@@ -376,18 +376,26 @@ TEST(Conversation, ChannelMarksStayOutOfMessages) {
       .thinking_start = "<|channel|>analysis<|message|>",
       .thinking_end = "<|end|>",
       .channels = {.message = "<|start|>assistant", .answer = "<|channel|>final<|message|>"}};
-  const std::string thought =
-      "<|channel|>analysis<|message|>hm<|end|><|start|>assistant" + prompt.channels.answer;
-  const GenerateResult result = {.finish_reason = FinishReason::kStop,
-                                 .text = thought + "yes",
-                                 .thought_bytes = thought.size()};
-  Conversation talk;
-  EndTurn({.messages = {kOne}, .prompt = prompt}, result, "", &talk);
-  const auto answer = AnswerMessage(prompt, result);
-  ASSERT_TRUE(answer.ok());
-  for (const ChatMessage& message : {talk.request.messages.back(), *answer}) {
-    EXPECT_EQ(message.content, "yes");
-    EXPECT_EQ(message.reasoning_content, "hm");
+  const std::string analysis = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant";
+  struct Case {
+    std::string thought, content, said;
+  };
+  for (const Case& c :
+       std::vector<Case>{{analysis + prompt.channels.answer, "yes", "hm"},
+                         {prompt.channels.answer, "yes", ""},
+                         {analysis + analysis + prompt.channels.answer, "yes", "hm\n\nhm"},
+                         {analysis + "<|channel|>fin", "", "hm"}}) {
+    const GenerateResult result = {.finish_reason = FinishReason::kStop,
+                                   .text = c.thought + c.content,
+                                   .thought_bytes = c.thought.size()};
+    Conversation talk;
+    EndTurn({.messages = {kOne}, .prompt = prompt}, result, "", &talk);
+    const auto answer = AnswerMessage(prompt, result);
+    ASSERT_TRUE(answer.ok());
+    for (const ChatMessage& message : {talk.request.messages.back(), *answer}) {
+      EXPECT_EQ(message.content, c.content) << c.thought;
+      EXPECT_EQ(message.reasoning_content, c.said) << c.thought;
+    }
   }
 }
 

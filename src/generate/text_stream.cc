@@ -36,6 +36,17 @@ size_t IncompleteUtf8Suffix(std::string_view text) {
   return 0;
 }
 
+ThoughtExtent FindThought(const ChatPrompt& prompt, std::string_view text) {
+  TextStream stream({.thinking_start = prompt.thinking_start,
+                     .thinking_end = prompt.thinking_end,
+                     .opens_in_thinking = prompt.opens_in_thinking,
+                     .channels = prompt.channels});
+  (void)stream.Push(text);
+  const bool is_unended = stream.in_thought();
+  (void)stream.Finish();
+  return {.bytes = stream.thought_bytes(), .is_unended = is_unended};
+}
+
 TextStream::TextStream(Options options) : options_(std::move(options)), part_(Part::kAnswer) {
   std::erase(options_.stops, "");
   std::erase(options_.turn_ends, "");

@@ -223,5 +223,19 @@ TEST(IncompleteUtf8SuffixTest, CountsTheBytesOfAnUnfinishedCharacter) {
   }
 }
 
+TEST(FindThought, EndsBehindTheMarksOfAChannel) {
+  const ChatPrompt prompt = {.thinking_start = kAnalysis,
+                             .thinking_end = "<|end|>",
+                             .channels = {.message = kNext, .answer = kFinal}};
+  const std::string thought = kAnalysis + "a<|end|>" + kNext + kFinal;
+  EXPECT_EQ(FindThought(prompt, thought + "b").bytes, thought.size());
+  EXPECT_EQ(FindThought(prompt, kFinal + "b").bytes, kFinal.size());
+  EXPECT_EQ(FindThought(prompt, "b").bytes, 0U);
+  const ThoughtExtent cut = FindThought(prompt, kAnalysis + "a<|e");
+  EXPECT_TRUE(cut.is_unended);
+  EXPECT_EQ(cut.bytes, kAnalysis.size() + 4);
+  EXPECT_FALSE(FindThought(prompt, thought).is_unended);
+}
+
 }  // namespace
 }  // namespace ebb

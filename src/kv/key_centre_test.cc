@@ -125,7 +125,7 @@ TEST(KeyCentre, ComesBackFromASavedCacheEvenWhenNoRowIsInT2) {
   const std::vector<float> want = CentreOf(sequence.cache());
   ExpectOk(sequence.Reload());
   EXPECT_EQ(CentreOf(sequence.cache()), want);
-  EXPECT_TRUE(CentreOf(sequence.cache(), 0).empty()) << "of a layer without rows there";
+  EXPECT_TRUE(CentreOf(sequence.cache(), 0).empty()) << "a layer without rows in T2 has no centre";
 }
 
 // The tables of a cache with rows in T2, whose centres end them.

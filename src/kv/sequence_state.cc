@@ -161,6 +161,9 @@ struct SequenceState::Tables {
       const size_t num_numbers = c.layout.NumStreamsOf(table.groups) * c.layout.format().head_dim;
       const bool needs_centres =
           table.NumPages(Tier::kT2) > 0 && c.layout.compressed_format().IsCentred();
+      if (!table.key_centres.empty() && !c.layout.compressed_format().IsCentred()) {
+        return Corrupt("no centres of keys were expected: this format of T2 has none");
+      }
       if (table.key_centres.empty() ? needs_centres : table.key_centres.size() != num_numbers) {
         return Corrupt("a centre of keys for each kv head with rows in T2 was expected");
       }

@@ -75,7 +75,7 @@ constexpr std::array kPolicies = {
               kProtectedBudget | kBeyondOption,
               MakeBudgetPlacement},
     PolicyRow{{.name = "streaming_rerotated",
-               .description = "streaming, with keys rotated anew by place in the cache",
+               .description = "streaming, with keys re-rotated by place in the cache",
                .source = "StreamingLLM (2309.17453), 3.2, published code",
                .params = "",
                .granularity = Granularity::kToken,

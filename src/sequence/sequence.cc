@@ -345,8 +345,8 @@ Status Sequence::AppendRows(size_t num_tokens) {
   if (length > tokens_.capacity()) tokens_.reserve(length + length / 2);
   if (length > kinds_.capacity()) kinds_.reserve(length + length / 2);
   Status status = cache_.Append(next(), static_cast<int>(num_tokens));
-  if (status.ok() || window_checkpoints_.empty()) return status;
-  // Rows that only a roll-back would need make room.
+  if (!IsLimit(status.code()) || window_checkpoints_.empty()) return status;
+  // Evict the rows that are kept only for a roll-back, and try again.
   window_checkpoints_.Clear();
   settler_.ExpireAll(next());
   return cache_.Append(next(), static_cast<int>(num_tokens));

@@ -61,7 +61,7 @@ class Sequence {
   // Whether the context has places for so many tokens more.
   [[nodiscard]] bool HasRoom(size_t num_tokens) const;
   [[nodiscard]] Status CheckRoom(size_t num_tokens) const;
-  // Whether keys are ever rotated anew.
+  // Whether keys are ever re-rotated.
   [[nodiscard]] bool RotatesKeys() const;
   // See ebb::CheckBelowT0.
   [[nodiscard]] Status CheckBelowT0() const;
@@ -209,7 +209,7 @@ class Sequence {
   MoveAccounting moves_before_;  // the step under way
 };
 
-// Whether keys are ever rotated anew.
+// Whether keys are ever re-rotated.
 [[nodiscard]] bool RotatesKeys(PastContext past_context, const Policy& policy);
 // Errors: kInvalidArgument when rows of such a sequence cannot lie below T0, since keys are rotated
 // again or rows are chosen within a step.

@@ -13,6 +13,8 @@ struct ShownLogits {
   uint64_t hash = 0;
 
   void Set(std::span<const float> of_token) { values.assign(of_token.begin(), of_token.end()); }
+  // Set() of so many values allocates nothing then. Throws std::bad_alloc.
+  void Reserve(int num_values) { values.reserve(static_cast<size_t>(num_values)); }
   void AddToHash();
   // Both, in this order.
   void Show(std::span<const float> of_token) {

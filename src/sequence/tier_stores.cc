@@ -46,6 +46,9 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
           "cannot be combined with tiers, which have caps of their own on T0 and T1");
     }
     t0_cap = options.tiers->t0_cap_bytes;
+  } else if (t0_cap > 0 && t0_cap < kExtentBytes) {
+    return InvalidArgument(
+        "kv_cap_bytes", fmt::format("expected at least {} bytes, found {}", kExtentBytes, t0_cap));
   }
   EBB_RETURN_IF_ERROR(stores.CreateDevice(options, format));
   Device* const device = stores.device();

@@ -1,6 +1,6 @@
 // Which rows behind the windows of layers a sequence keeps, so that it can go back: those that the
 // next query would see at the ends of the last prompts (checkpoints). They stay in their tables,
-// where no query of today sees them.
+// outside the window of every query to come.
 #ifndef EBB_SEQUENCE_WINDOW_CHECKPOINTS_H_
 #define EBB_SEQUENCE_WINDOW_CHECKPOINTS_H_
 
@@ -16,13 +16,13 @@ namespace ebb {
 
 class WindowCheckpoints {
  public:
-  // Without windows every function but Keep() does nothing, and any position can be gone back to.
+  // Without windows nothing is kept, and any position can be gone back to.
   explicit WindowCheckpoints(const ModelShape& shape);
 
   [[nodiscard]] bool exists() const { return !windows_.empty(); }
   [[nodiscard]] bool empty() const { return positions_.empty(); }
-  // `position`, that of the next token, in the place of the newest checkpoint where `replaces`,
-  // else of the oldest of kStateCheckpoints.
+  // Adds a checkpoint at the position of the next token. It replaces the newest one if `replaces`;
+  // otherwise the oldest goes if there are kStateCheckpoints already.
   void Keep(Position position, bool replaces);
   // Forgets the checkpoints behind `end`.
   void GoBackTo(Position end);

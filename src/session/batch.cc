@@ -95,13 +95,13 @@ void Show(const StepResult& result, size_t entry_index, const StepEntry& entry,
   session.prompt.reset();
 }
 
-}  // namespace
-
-StepOutcome Engine::Step(std::span<SessionStep> parts) try {
-  if (Status wrong = CheckParts(core_, parts); !wrong.ok()) return NotTaken(std::move(wrong));
+// Throws std::bad_alloc; `taken` says whether the sessions had taken their parts by then.
+StepOutcome StepParts(const std::shared_ptr<EngineCore>& core, std::span<SessionStep> parts,
+                      bool* taken) {
+  if (Status wrong = CheckParts(core, parts); !wrong.ok()) return NotTaken(std::move(wrong));
   const auto begin = std::chrono::steady_clock::now();
   const size_t prompt_tokens =
-      PromptTokens(core_->prompt_pace, core_->options.max_stall_seconds, parts);
+      PromptTokens(core->prompt_pace, core->options.max_stall_seconds, parts);
   std::vector<StepEntry> entries;
   std::vector<PlannedPart> planned, ahead;
   for (SessionStep& part : parts) {
@@ -123,7 +123,11 @@ StepOutcome Engine::Step(std::span<SessionStep> parts) try {
     TakeAhead(ahead);
     return {.taken = true, .status = OkStatus()};
   }
-  const StepResult result = RunStep(core_.get(), {.entries = entries});
+  for (const PlannedPart& one : planned) {
+    one.session->logits.Reserve(core->model->shape().vocab_size);
+  }
+  const StepResult result = RunStep(core.get(), {.entries = entries});
+  *taken = result.taken();
   size_t num_read = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].kind == StepKind::kPrefill) num_read += entries[i].tokens.size();
@@ -135,14 +139,22 @@ StepOutcome Engine::Step(std::span<SessionStep> parts) try {
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   if (result.taken()) {
-    core_->prompt_pace.Took(num_read, took.count());
+    core->prompt_pace.Took(num_read, took.count());
     TakeAhead(ahead);
   }
   return result.outcome();
-} catch (const std::bad_alloc&) {
-  return NotTaken(OutOfMemory("no memory for a batch"));
 }
 
+}  // namespace
+
+StepOutcome Engine::Step(std::span<SessionStep> parts) {
+  bool taken = false;
+  try {
+    return StepParts(core_, parts, &taken);
+  } catch (const std::bad_alloc&) {
+    return {.taken = taken, .status = OutOfMemory("no memory for a batch")};
+  }
+}
 StepOutcome Engine::DecodeBatch(std::span<Session* const> sessions,
                                 std::span<const Token> tokens) try {
   if (sessions.size() != tokens.size() || sessions.empty()) {

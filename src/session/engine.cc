@@ -44,8 +44,8 @@ Status CheckContext(const Model& model, int context, PastContext past_context) {
   if (context >= 1 && context <= trained) return OkStatus();
   const std::string way_out =
       past_context == PastContext::kRefuse
-          ? "ask for rope scaling, or for keys to be rotated anew past it"
-          : "with keys rotated anew a sequence may be of any length in a context up to that";
+          ? "ask for rope scaling, or for keys to be re-rotated past it"
+          : "with keys re-rotated a sequence may be of any length in a context up to that";
   return InvalidArgument("context of " + std::to_string(context) +
                          " tokens: " + model.description() + " was trained for " +
                          std::to_string(trained) + "; " + way_out);

@@ -54,7 +54,7 @@ class SignalBuffers {
 
   [[nodiscard]] const StepSignals& step() const { return step_; }
   [[nodiscard]] GroupSignals Group(int group) const;
-  // The history of queries is no longer valid: a roll-back, a step that failed, keys rotated anew.
+  // The history of queries is no longer valid: a roll-back, a step that failed, keys re-rotated.
   void Forget();
   // That history, all that outlives a step.
   void Save(StateWriter* to) const;

@@ -1,4 +1,4 @@
-// Past the trained context with keys rotated anew.
+// Past the trained context with keys re-rotated.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -117,7 +117,7 @@ std::vector<OptionRow> MachineRows() {
                [](CliOptions& o) { return &o.session.context; }, {.min = 0}),
       ChoiceRow<PastContext>(
           G::kContext, "--past-context",
-          "what happens where the context ends: generation ends, or keys are rotated anew to "
+          "what happens where the context ends: generation ends, or keys are re-rotated to "
           "their rank among the surviving rows",
           [](CliOptions& o) { return &o.session.past_context; },
           {{"refuse", PastContext::kRefuse}, {"rerotate", PastContext::kReRotate}}),

@@ -30,7 +30,7 @@ std::string Reads(const PolicyInfo& info) {
   const Result<PolicySpec> taken = DropUnusedOptions(spec);
   const Result<Policy> policy = MakePolicy(taken.ok() ? *taken : spec, context);
   if (info.scorer == "oracle") return "the attention of steps to come";
-  if (!policy.ok()) return fmt::format("what is not known: {}", policy.status().Text());
+  if (!policy.ok()) return fmt::format("unknown: {}", policy.status().Text());
   SignalNeeds needs;
   if (policy->placement != nullptr && policy->placement->NeedsScores())
     needs = policy->scorer->Needs();

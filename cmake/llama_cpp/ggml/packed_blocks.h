@@ -334,7 +334,7 @@ template <typename BLOCK> static inline ebb_vec ebb_sum_block_of_32(const ebb_ve
         sum = _mm512_dpbusd_epi32(sum, weights[i], _mm512_set1_epi32(numbers));
     }
 #else
-    // Sums of four products of up to 31 * 127 and twice that fit into 16 bits.
+    // Weights below 32: sums of eight products of at most 31 * 127 fit into 16 bits.
     __m256i sum_16 = EBB_ZERO();
     for (int i = 0; i < 8; i++) {
         int32_t bytes;

@@ -28,9 +28,9 @@ typedef __m256i ebb_vec;
 static inline ebb_vec ebb_load(const uint8_t * x) { return _mm256_loadu_si256((const __m256i *) x); }
 #endif
 
-// Calls `multiply(rows_begin, rows_count, column, COLUMNS)` for all rows and columns, COLUMNS a compile-time constant
-// up to 8: rows by as many as stay in the second-level cache while all columns pass.
-// row_bytes: of `rows_packed` rows that are packed together
+// Calls `multiply(first_row, num_rows, first_column, COLUMNS)` until all rows have met all columns; COLUMNS is a
+// compile-time constant up to 8. Rows are taken by as many as stay in the second-level cache while all columns pass.
+// bytes_packed: the size of `rows_packed` rows, which are packed together
 template <typename MULTIPLY>
 static inline void ebb_for_rows_and_columns(int rows, int rows_packed, size_t bytes_packed, int num_columns, MULTIPLY && multiply) {
     const int fit = std::max(1, (int) ((size_t(256) << 10) / bytes_packed)) * rows_packed;

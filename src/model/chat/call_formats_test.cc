@@ -104,13 +104,18 @@ TEST_F(CallFormats, GptOssWritesToChannels) {
   ASSERT_TRUE(prompt.ok()) << prompt.status().ToString();
   EXPECT_EQ(prompt->after_thought, "<|start|>assistant");
   EXPECT_EQ(ParseAnswer(*prompt, "It is 3.", AnswerEnd::kComplete)->content, "It is 3.");
-  const Result<ChatAnswer> call = ParseAnswer(
-      *prompt, "<|channel|>commentary to=functions.f<|constrain|>json<|message|>{\"a\": 1}",
-      AnswerEnd::kComplete);
-  ASSERT_TRUE(call.ok()) << call.status().ToString();
-  ASSERT_EQ(call->tool_calls.size(), 1U);
-  EXPECT_EQ(call->tool_calls[0].name, "f");
-  EXPECT_EQ(call->tool_calls[0].arguments, "{\"a\": 1}");
+  for (const std::string text :
+       {"<|channel|>commentary to=functions.f<|constrain|>json<|message|>{\"a\": 1}",
+        "to=functions.f<|channel|>commentary json<|message|>{\"a\": 1}"}) {
+    const Result<ChatAnswer> call = ParseAnswer(*prompt, text, AnswerEnd::kComplete);
+    ASSERT_TRUE(call.ok()) << call.status().ToString();
+    ASSERT_EQ(call->tool_calls.size(), 1U) << text;
+    EXPECT_EQ(call->tool_calls[0].name, "f");
+    EXPECT_EQ(call->tool_calls[0].arguments, "{\"a\": 1}");
+    for (const size_t size : {1, 2}) {
+      EXPECT_EQ(ParseAnswer(*prompt, text.substr(0, size), AnswerEnd::kPartial)->content, "");
+    }
+  }
 
   // The next turn: the template refuses marks in a content, and takes a thought apart.
   request.messages = {{"user", "hi"},

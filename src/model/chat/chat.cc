@@ -525,6 +525,25 @@ Result<ChatPrompt> Model::FormatChat(std::span<const ChatMessage> messages,
   return FormatChat({.messages = {messages.begin(), messages.end()}, .thinking = thinking});
 }
 
+std::string MarksBetweenThoughts(const ChatPrompt& prompt) {
+  if (prompt.channels.empty()) return "";
+  return prompt.thinking_end + prompt.channels.message + prompt.thinking_start;
+}
+
+std::string_view WithoutThoughtEnd(std::string_view thought, const ChatPrompt& prompt) {
+  const std::string& tag = prompt.thinking_end;
+  if (tag.empty()) return thought;
+  const std::string before_answer = tag + prompt.channels.message + prompt.channels.answer;
+  for (const std::string& marks : {before_answer, MarksBetweenThoughts(prompt)}) {
+    for (size_t size = marks.size(); size >= tag.size(); --size) {
+      if (thought.ends_with(std::string_view(marks).substr(0, size))) {
+        return thought.substr(0, thought.size() - size);
+      }
+    }
+  }
+  return thought;
+}
+
 Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, AnswerEnd end) {
   if (prompt.syntax == nullptr) return ChatAnswer{.content = std::string(text)};
   // The analysis of a template may be wrong. Without calls there is nothing to tell apart.
@@ -538,13 +557,24 @@ Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, 
   }
   SilenceLog();
   ChatAnswer answer;
-  // Generation takes the marks in front of a final message away, and leaves those of a call.
-  const std::string& mark = prompt.syntax->answer_mark;
-  const bool is_final = !mark.empty() && !text.starts_with("<|") && !text.starts_with(" to=");
+  std::string whole(text);
+  if (const std::string& mark = prompt.syntax->answer_mark; !mark.empty()) {
+    // Generation takes the marks in front of a final message away, and leaves those of a call,
+    // whose receiver stands in front of its channel or behind it.
+    constexpr std::string_view kChannel = "<|", kReceiver = "to=";
+    const std::string_view rest =
+        text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    const bool is_open = kChannel.starts_with(rest) || kReceiver.starts_with(rest);
+    if (is_open && end == AnswerEnd::kPartial) return answer;
+    if (rest.starts_with(kReceiver)) {
+      whole = " " + std::string(rest);
+    } else if (!rest.starts_with(kChannel)) {
+      whole = mark + whole;
+    }
+  }
   try {
     const common_chat_msg message =
-        common_chat_parse((is_final ? mark : "") + std::string(text), end == AnswerEnd::kPartial,
-                          prompt.syntax->params);
+        common_chat_parse(whole, end == AnswerEnd::kPartial, prompt.syntax->params);
     answer.content = message.content;
     for (const common_chat_tool_call& call : message.tool_calls) {
       answer.tool_calls.push_back({.name = call.name, .arguments = call.arguments, .id = call.id});

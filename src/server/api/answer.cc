@@ -51,6 +51,7 @@ AnswerReader::AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls
                            ToolNames names)
     : prompt_(std::move(prompt)),
       thought_end_(prompt_->thinking_end + prompt_->channels.message + prompt_->channels.answer),
+      between_(MarksBetweenThoughts(*prompt_)),
       calls_(calls),
       first_call_(first_call),
       names_(std::move(names)) {}
@@ -117,7 +118,13 @@ std::string AnswerReader::TakeThought() {
     thought_ = std::string(rest);
     thought_begun_ = true;
   }
-  const size_t size = thought_.size() - HeldBytes(thought_, thought_end_);
+  if (!between_.empty()) {
+    for (size_t at = 0; (at = thought_.find(between_, at)) != std::string::npos;) {
+      thought_.replace(at, between_.size(), "\n\n");
+    }
+  }
+  const size_t held = std::max(HeldBytes(thought_, thought_end_), HeldBytes(thought_, between_));
+  const size_t size = thought_.size() - held;
   std::string taken = thought_.substr(0, size);
   thought_.erase(0, size);
   return taken;
@@ -129,10 +136,7 @@ std::string AnswerReader::EndThought() {
   std::string_view rest = thought_;
   const auto strip = [&] { rest = rest.substr(0, rest.find_last_not_of(kBlanks) + 1); };
   strip();
-  const ChannelMarks& marks = prompt_->channels;
-  for (const std::string* end : {&marks.answer, &marks.message, &prompt_->thinking_end}) {
-    if (rest.ends_with(*end)) rest.remove_suffix(end->size());
-  }
+  rest = WithoutThoughtEnd(rest, *prompt_);
   strip();
   return std::string(rest);
 }

@@ -66,6 +66,7 @@ class AnswerReader {
 
   const std::shared_ptr<const ChatPrompt> prompt_;
   const std::string thought_end_;  // the tag and the channel marks that may follow it
+  const std::string between_;      // MarksBetweenThoughts()
   const Calls calls_;
   const size_t first_call_;
   const ToolNames names_;

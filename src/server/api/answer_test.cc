@@ -62,6 +62,14 @@ TEST(AnswerReader, ChannelMarksBelongToNeitherThoughtNorContent) {
     EXPECT_EQ(piece.content, "A") << size;
     piece = Read({channels, Calls::kNone, 0}, thought + prompt.channels.message, "call", size);
     EXPECT_EQ(piece.thought, "hm, <|e") << size;
+    piece = Read({channels, Calls::kNone, 0},
+                 thought + prompt.channels.message + thought + prompt.channels.message +
+                     prompt.channels.answer,
+                 "A", size);
+    EXPECT_EQ(piece.thought, "hm, <|e\n\nhm, <|e") << size;
+    EXPECT_EQ(piece.content, "A") << size;
+    piece = Read({channels, Calls::kNone, 0}, thought + "<|start|>assist", "", size);
+    EXPECT_EQ(piece.thought, "hm, <|e") << size;
     piece = Read({channels, Calls::kNone, 0}, prompt.channels.answer, "A", size);
     EXPECT_EQ(piece.thought, "") << size;
     EXPECT_EQ(piece.content, "A") << size;

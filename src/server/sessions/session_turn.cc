@@ -19,8 +19,6 @@ std::string NewAnswerMark() {
   return fmt::format("[[ebb-answer-{:016x}{:016x}]]", store::RandomNumber(), store::RandomNumber());
 }
 
-bool MayThink(const ChatPrompt& prompt) { return !prompt.thinking_end.empty(); }
-
 // The text of an answer's tokens, tags of the thought among them.
 std::string TextOf(const Model& model, const AnswerSoFar& answer, const ChatPrompt& prompt) {
   std::string text;
@@ -28,27 +26,6 @@ std::string TextOf(const Model& model, const AnswerSoFar& answer, const ChatProm
     text += ShownText(model, token, prompt.thinking_start, prompt.thinking_end);
   }
   return text;
-}
-
-bool EndsInThought(const std::string& text, const ChatPrompt& prompt) {
-  if (!MayThink(prompt) || text.find(prompt.thinking_end) != std::string::npos) return false;
-  return prompt.opens_in_thinking || text.find(prompt.thinking_start) != std::string::npos;
-}
-
-// An answer that was cut off, as a message: what stands behind its thought.
-ChatMessage CutOff(const std::string& text, const ChatPrompt& prompt) {
-  ChatMessage message = {.role = "assistant", .content = text};
-  if (EndsInThought(text, prompt)) {
-    message.content.clear();
-  } else if (const size_t end = text.find(prompt.thinking_end);
-             MayThink(prompt) && end != std::string::npos) {
-    std::string_view content = std::string_view(text).substr(end + prompt.thinking_end.size());
-    for (const std::string* mark : {&prompt.channels.message, &prompt.channels.answer}) {
-      if (content.starts_with(*mark)) content.remove_prefix(mark->size());
-    }
-    message.content = content;
-  }
-  return message;
 }
 
 class TurnMaker {
@@ -103,10 +80,15 @@ class TurnMaker {
     const Result<ChatPrompt> old = Format(std::move(asked));
     if (!old.ok()) return ErrorFrom(old.status());
     const std::string text = TextOf(model_, record_.answer, *old);
-    SessionRecord next = WithTurnEnded(record_, CutOff(text, *old));
+    const ThoughtExtent thought = FindThought(*old, text);
+    // An answer that was cut off, as a message: what stands behind its thought.
+    SessionRecord next = WithTurnEnded(
+        record_,
+        {.role = "assistant", .content = text.substr(std::min(thought.bytes, text.size()))});
     if (!record_.has_read_answer()) next.lead.push_back(record_.answer.tokens.back());
-    if (EndsInThought(text, *old)) {
-      auto tokens = model_.Tokenize("\n" + old->thinking_end + "\n", Model::AddBos::kNo,
+    if (thought.is_unended) {
+      const std::string line = old->channels.empty() ? "\n" : "";
+      auto tokens = model_.Tokenize(line + old->thinking_end + line, Model::AddBos::kNo,
                                     Model::Specials::kParse);
       if (!tokens.ok()) return ErrorFrom(tokens.status());
       next.lead.insert(next.lead.end(), tokens->begin(), tokens->end());

@@ -1,4 +1,4 @@
-// Keys that are rotated anew where they are, by ggml's own RoPE.
+// Keys that are re-rotated where they are, by ggml's own RoPE.
 #ifndef EBB_STEP_ROTATION_KEY_ROTATION_H_
 #define EBB_STEP_ROTATION_KEY_ROTATION_H_
 

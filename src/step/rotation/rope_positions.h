@@ -1,5 +1,5 @@
 // Which RoPE position each row's key carries. It is the row's position in the sequence until keys
-// are rotated anew: then the surviving rows move to consecutive places that end together in every
+// are re-rotated: then the surviving rows move to consecutive places that end together in every
 // group, and the sequence goes on right after them.
 //
 // After StreamingLLM (section 3.2 there), which numbers positions within the cache. Attention sees
