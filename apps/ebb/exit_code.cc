@@ -28,18 +28,12 @@ std::span<const ExitCodeInfo> ExitCodes() {
 }
 
 ExitCode ExitCodeFor(const Status& status) {
+  if (IsLimit(status.code())) return ExitCode::kLimit;
   switch (status.code()) {
     case StatusCode::kOk:
       return ExitCode::kOk;
     case StatusCode::kInvalidArgument:
       return ExitCode::kUsage;
-    case StatusCode::kContextFull:
-    case StatusCode::kT0Full:
-    case StatusCode::kT1Full:
-    case StatusCode::kOutOfMemory:
-    case StatusCode::kStorageFull:
-    case StatusCode::kQueueFull:
-      return ExitCode::kLimit;
     case StatusCode::kCancelled:
       return HungUp() ? ExitCode::kHungUp : ExitCode::kInterrupted;
     default:
