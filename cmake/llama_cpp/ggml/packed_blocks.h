@@ -49,7 +49,24 @@ struct ebb_packed_base {
     static constexpr bool has_signs  = false;
 };
 
-struct ebb_packed_signed : ebb_packed_base {
+struct ebb_packed_scaled : ebb_packed_base {
+    ggml_half d[16];
+
+    ebb_floats scales(int /* sub_block */, int part) const { return ebb_load_halves(d + part * 8); }
+};
+
+struct ebb_packed_with_minima : ebb_packed_scaled {
+    static constexpr bool has_minima = true;
+    ggml_half m[16];
+
+    template <typename BLOCK> void pack_scales(int row, const BLOCK & block) {
+        d[row] = block.GGML_COMMON_AGGR_U.GGML_COMMON_AGGR_S.d;
+        m[row] = block.GGML_COMMON_AGGR_U.GGML_COMMON_AGGR_S.m;
+    }
+    ebb_floats minima(int part) const { return ebb_load_halves(m + part * 8); }
+};
+
+template <typename BASE> struct ebb_packed_signed : BASE {
     static constexpr int  bias = EBB_VEC_BYTES == 64 ? 128 : 0;
     static constexpr bool has_signs = EBB_VEC_BYTES == 32;
 };
@@ -99,77 +116,64 @@ static inline void ebb_add_fifth_bits(const uint8_t * qh, int part, ebb_vec * ou
     }
 }
 
-template <> struct ebb_packed<block_q4_0> : ebb_packed_base {
+template <> struct ebb_packed<block_q4_0> : ebb_packed_scaled {
     static constexpr int bias = 8;
-    ggml_half d[16];
-    uint8_t   qs[256];
+    uint8_t qs[256];
 
     void pack(int row, const block_q4_0 & block) {
         d[row] = block.d;
         ebb_interleave_4(qs, row, block.qs, 16);
     }
     void unpack(int /* sub_block */, int part, ebb_vec * out) const { ebb_unpack_nibbles(qs, part, out); }
-    ebb_floats scales(int /* sub_block */, int part) const { return ebb_load_halves(d + part * 8); }
 };
 
-template <> struct ebb_packed<block_q4_1> : ebb_packed_base {
-    static constexpr bool has_minima = true;
-    ggml_half d[16];
-    ggml_half m[16];
-    uint8_t   qs[256];
+template <> struct ebb_packed<block_q4_1> : ebb_packed_with_minima {
+    uint8_t qs[256];
 
     void pack(int row, const block_q4_1 & block) {
-        d[row] = block.GGML_COMMON_AGGR_U.GGML_COMMON_AGGR_S.d;
-        m[row] = block.GGML_COMMON_AGGR_U.GGML_COMMON_AGGR_S.m;
+        pack_scales(row, block);
         ebb_interleave_4(qs, row, block.qs, 16);
     }
     void unpack(int /* sub_block */, int part, ebb_vec * out) const { ebb_unpack_nibbles(qs, part, out); }
-    ebb_floats scales(int /* sub_block */, int part) const { return ebb_load_halves(d + part * 8); }
-    ebb_floats minima(int part) const { return ebb_load_halves(m + part * 8); }
 };
 
-template <> struct ebb_packed<block_q5_0> : ebb_packed_base {
+struct ebb_five_bits {
+    uint8_t qh[64];
+    uint8_t qs[256];
+
+    template <typename BLOCK> void pack(int row, const BLOCK & block) {
+        ebb_interleave_bits(qh, row, block.qh);
+        ebb_interleave_4(qs, row, block.qs, 16);
+    }
+    void unpack(int part, ebb_vec * out) const {
+        ebb_unpack_nibbles(qs, part, out);
+        ebb_add_fifth_bits(qh, part, out);
+    }
+};
+
+template <> struct ebb_packed<block_q5_0> : ebb_packed_scaled {
     static constexpr int bias = 16;
-    ggml_half d[16];
-    uint8_t   qh[64];
-    uint8_t   qs[256];
+    ebb_five_bits q;
 
     void pack(int row, const block_q5_0 & block) {
         d[row] = block.d;
-        ebb_interleave_bits(qh, row, block.qh);
-        ebb_interleave_4(qs, row, block.qs, 16);
+        q.pack(row, block);
     }
-    void unpack(int /* sub_block */, int part, ebb_vec * out) const {
-        ebb_unpack_nibbles(qs, part, out);
-        ebb_add_fifth_bits(qh, part, out);
-    }
-    ebb_floats scales(int /* sub_block */, int part) const { return ebb_load_halves(d + part * 8); }
+    void unpack(int /* sub_block */, int part, ebb_vec * out) const { q.unpack(part, out); }
 };
 
-template <> struct ebb_packed<block_q5_1> : ebb_packed_base {
-    static constexpr bool has_minima = true;
-    ggml_half d[16];
-    ggml_half m[16];
-    uint8_t   qh[64];
-    uint8_t   qs[256];
+template <> struct ebb_packed<block_q5_1> : ebb_packed_with_minima {
+    ebb_five_bits q;
 
     void pack(int row, const block_q5_1 & block) {
-        d[row] = block.GGML_COMMON_AGGR_U.GGML_COMMON_AGGR_S.d;
-        m[row] = block.GGML_COMMON_AGGR_U.GGML_COMMON_AGGR_S.m;
-        ebb_interleave_bits(qh, row, block.qh);
-        ebb_interleave_4(qs, row, block.qs, 16);
+        pack_scales(row, block);
+        q.pack(row, block);
     }
-    void unpack(int /* sub_block */, int part, ebb_vec * out) const {
-        ebb_unpack_nibbles(qs, part, out);
-        ebb_add_fifth_bits(qh, part, out);
-    }
-    ebb_floats scales(int /* sub_block */, int part) const { return ebb_load_halves(d + part * 8); }
-    ebb_floats minima(int part) const { return ebb_load_halves(m + part * 8); }
+    void unpack(int /* sub_block */, int part, ebb_vec * out) const { q.unpack(part, out); }
 };
 
-template <> struct ebb_packed<block_q8_0> : ebb_packed_signed {
-    ggml_half d[16];
-    uint8_t   qs[512];
+template <> struct ebb_packed<block_q8_0> : ebb_packed_signed<ebb_packed_scaled> {
+    uint8_t qs[512];
 
     void pack(int row, const block_q8_0 & block) {
         uint8_t biased[32];
@@ -184,7 +188,6 @@ template <> struct ebb_packed<block_q8_0> : ebb_packed_signed {
             out[i] = ebb_load(qs + i * 64 + part * 32);
         }
     }
-    ebb_floats scales(int /* sub_block */, int part) const { return ebb_load_halves(d + part * 8); }
 };
 
 // Types whose four bits are indices of a table of signed values.
@@ -201,19 +204,17 @@ static inline void ebb_unpack_table(const uint8_t * qs, int part, const int8_t *
     }
 }
 
-template <> struct ebb_packed<block_iq4_nl> : ebb_packed_signed {
-    ggml_half d[16];
-    uint8_t   qs[256];
+template <> struct ebb_packed<block_iq4_nl> : ebb_packed_signed<ebb_packed_scaled> {
+    uint8_t qs[256];
 
     void pack(int row, const block_iq4_nl & block) {
         d[row] = block.d;
         ebb_interleave_4(qs, row, block.qs, 16);
     }
     void unpack(int /* sub_block */, int part, ebb_vec * out) const { ebb_unpack_table(qs, part, kvalues_iq4nl, bias, out); }
-    ebb_floats scales(int /* sub_block */, int part) const { return ebb_load_halves(d + part * 8); }
 };
 
-template <> struct ebb_packed<block_mxfp4> : ebb_packed_signed {
+template <> struct ebb_packed<block_mxfp4> : ebb_packed_signed<ebb_packed_base> {
     uint8_t e[16];
     uint8_t qs[256];
 
@@ -238,9 +239,8 @@ template <> struct ebb_packed<block_mxfp4> : ebb_packed_signed {
     }
 };
 
-template <> struct ebb_packed<block_iq4_xs> : ebb_packed_signed {
+template <> struct ebb_packed<block_iq4_xs> : ebb_packed_signed<ebb_packed_scaled> {
     static constexpr int sub_blocks = QK_K / 32;
-    ggml_half d[16];
     uint8_t   scales_l[sub_blocks / 2][16];  // the low four bits of two sub-blocks' scales
     uint8_t   scales_h[sub_blocks / 4][16];  // the high two bits of four
     uint8_t   qs[sub_blocks][256];
@@ -270,7 +270,7 @@ template <> struct ebb_packed<block_iq4_xs> : ebb_packed_signed {
 #else
         const __m256i wide = _mm256_cvtepi8_epi32(part == 0 ? scale : _mm_srli_si128(scale, 8));
 #endif
-        return EBB_VEC(mul_ps)(ebb_load_halves(d + part * 8), EBB_VEC(cvtepi32_ps)(wide));
+        return EBB_VEC(mul_ps)(ebb_packed_scaled::scales(sub_block, part), EBB_VEC(cvtepi32_ps)(wide));
     }
 };
 
@@ -396,20 +396,14 @@ static inline void ebb_multiply_blocks(int blocks, float * const * s, const ebb_
     }
 }
 
-// `column(c)` is the pair of column c's blocks and of where its products go.
+// column: as of ebb_for_rows_and_columns()
 template <typename BLOCK, typename COLUMN>
 static void ebb_multiply_blocks(int n, const void * weights, int rows, int num_columns, COLUMN && column) {
     const int blocks = n / (32 * ebb_packed<BLOCK>::sub_blocks);
     const int ahead = ebb_prefetch_row_bytes();
     const auto * w = (const ebb_packed<BLOCK> *) weights;
-    ebb_for_rows_and_columns(rows, ebb_packed_rows, blocks * sizeof(*w), num_columns, [&](int row, int count, int first, auto columns) {
-        const ebb_column_block * x[columns];
-        float * s[columns];
-        for (int c = 0; c < columns; c++) {
-            const auto [from, to] = column(first + c);
-            x[c] = (const ebb_column_block *) from;
-            s[c] = to + row;
-        }
+    ebb_for_rows_and_columns<ebb_column_block>(rows, ebb_packed_rows, blocks * sizeof(*w), num_columns, column,
+                                               [&](auto * x, auto * s, int row, int count, auto columns) {
         ebb_multiply_blocks<BLOCK, columns>(blocks, s, w + (int64_t) row / ebb_packed_rows * blocks, x, count, ahead);
     });
 }

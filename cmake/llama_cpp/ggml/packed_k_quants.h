@@ -283,19 +283,13 @@ static void ebb_multiply_packed(int blocks, float * const * s, const BLOCK * wei
     }
 }
 
-// `column(c)` is the pair of column c's blocks and of where its products go.
+// column: as of ebb_for_rows_and_columns()
 template <typename BLOCK, typename COLUMN>
 static void ebb_multiply_packed(int n, const void * weights, int rows, int num_columns, COLUMN && column) {
     const int blocks = n / QK_K;
     const auto * w = (const BLOCK *) weights;
-    ebb_for_rows_and_columns(rows, 8, blocks * sizeof(BLOCK), num_columns, [&](int row, int count, int first, auto columns) {
-        const block_q8_K * x[columns];
-        float * s[columns];
-        for (int c = 0; c < columns; c++) {
-            const auto [from, to] = column(first + c);
-            x[c] = (const block_q8_K *) from;
-            s[c] = to + row;
-        }
+    ebb_for_rows_and_columns<block_q8_K>(rows, 8, blocks * sizeof(BLOCK), num_columns, column,
+                                         [&](auto * x, auto * s, int row, int count, auto columns) {
         ebb_multiply_packed<BLOCK, columns>(blocks, s, w + (int64_t) row / 8 * blocks, x, count);
     });
 }

@@ -28,31 +28,41 @@ typedef __m256i ebb_vec;
 static inline ebb_vec ebb_load(const uint8_t * x) { return _mm256_loadu_si256((const __m256i *) x); }
 #endif
 
-// Calls `multiply(first_row, num_rows, first_column, COLUMNS)` until all rows have met all columns; COLUMNS is a
-// compile-time constant up to 8. Rows are taken by as many as stay in the second-level cache while all columns pass.
+// Calls `multiply(x, s, first_row, num_rows, COLUMNS)` until all rows have met all columns: COLUMNS, a compile-time
+// constant up to 8, columns x[] are multiplied by rows from first_row on, and products go to s[]. Rows are taken by as
+// many as stay in the second-level cache while all columns pass.
 // bytes_packed: the size of `rows_packed` rows, which are packed together
-template <typename MULTIPLY>
-static inline void ebb_for_rows_and_columns(int rows, int rows_packed, size_t bytes_packed, int num_columns, MULTIPLY && multiply) {
+// column(c): the pair of column c's blocks and of where its products go
+template <typename COLUMN_BLOCK, typename COLUMN, typename MULTIPLY>
+static inline void ebb_for_rows_and_columns(int rows, int rows_packed, size_t bytes_packed, int num_columns, COLUMN && column,
+                                            MULTIPLY && multiply) {
     const int fit = std::max(1, (int) ((size_t(256) << 10) / bytes_packed)) * rows_packed;
     for (int row = 0; row < rows; row += fit) {
         const int count = std::min(fit, rows - row);
-        for (int c = 0; c < num_columns;) {
+        int c = 0;
+        const auto take = [&](auto columns) {
+            const COLUMN_BLOCK * x[columns];
+            float * s[columns];
+            for (int i = 0; i < columns; i++) {
+                const auto [from, to] = column(c + i);
+                x[i] = (const COLUMN_BLOCK *) from;
+                s[i] = to + row;
+            }
+            multiply(x, s, row, count, columns);
+            c += columns;
+        };
+        while (c < num_columns) {
             const int left = num_columns - c;
             if (EBB_VEC_BYTES == 64 && left >= 8) {
-                multiply(row, count, c, std::integral_constant<int, 8>());
-                c += 8;
+                take(std::integral_constant<int, 8>());
             } else if (left >= 4) {
-                multiply(row, count, c, std::integral_constant<int, 4>());
-                c += 4;
+                take(std::integral_constant<int, 4>());
             } else if (left == 3) {
-                multiply(row, count, c, std::integral_constant<int, 3>());
-                c += 3;
+                take(std::integral_constant<int, 3>());
             } else if (left == 2) {
-                multiply(row, count, c, std::integral_constant<int, 2>());
-                c += 2;
+                take(std::integral_constant<int, 2>());
             } else {
-                multiply(row, count, c, std::integral_constant<int, 1>());
-                c += 1;
+                take(std::integral_constant<int, 1>());
             }
         }
     }
