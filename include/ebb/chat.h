@@ -123,6 +123,8 @@ struct ChatPrompt {
                                                  const ChatPrompt& prompt);
 // Returns the marks between two thoughts of one answer; empty: the model writes one thought.
 [[nodiscard]] std::string MarksBetweenThoughts(const ChatPrompt& prompt);
+// Replaces these marks by an empty line.
+void JoinThoughts(std::string_view marks_between, std::string* thought);
 
 // What an answer says.
 struct ChatAnswer {

@@ -74,6 +74,9 @@ struct GenerateOptions {
 [[nodiscard]] std::string ShownText(const Model& model, Token token,
                                     std::string_view thinking_start, std::string_view thinking_end);
 
+// Sets how the text of an answer to `prompt` is read: the tags of a thought and channel marks.
+void SetTags(const ChatPrompt& prompt, GenerateOptions* options);
+
 // How the text of an answer begins with a thought.
 struct ThoughtExtent {
   size_t bytes = 0;         // of the thought, its tags and the channel marks behind it
@@ -212,7 +215,7 @@ struct Turn {
                                          std::string_view text, std::span<const Token> read,
                                          int context = 0);
 // ContextFull if a prompt of so many bytes, behind `kept` tokens, has too many tokens for the
-// context whatever its text. context: 0: no prompt has.
+// context, whichever tokens they are. A `context` of 0 has no limit.
 [[nodiscard]] Status CheckPromptBytes(const Model& model, size_t bytes, size_t kept, int context);
 // The turn that goes on with the last answer. Errors: InvalidArgument (there is none; it is over,
 // which OnEnd::kIgnore overrules); those of BeginTurn().

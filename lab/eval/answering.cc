@@ -117,11 +117,7 @@ void Answering::BeginWriting(const Model& model, const ChatPrompt& prompt) {
   GenerateOptions generate;
   generate.max_tokens = task_.question->max_tokens;
   generate.stops = prompt.stops;
-  generate.thinking_start = prompt.thinking_start;
-  generate.thinking_end = prompt.thinking_end;
-  generate.opens_in_thinking = prompt.opens_in_thinking;
-  generate.channels = prompt.channels;
-  generate.after_thought = prompt.after_thought;
+  SetTags(prompt, &generate);
   generate.cancel = &watch_->stop;
   generate.on_text = [this](std::string_view text, TextPart part) {
     if (part == TextPart::kAnswer) after_thought_ += text;

@@ -107,11 +107,8 @@ class Labeller {
     GenerateOptions generate;
     generate.max_tokens = max_tokens;
     generate.stops = prompt_.stops;
-    generate.thinking_start = prompt_.thinking_start;
-    generate.thinking_end = prompt_.thinking_end;
+    SetTags(prompt_, &generate);
     generate.opens_in_thinking = in_thought;
-    generate.channels = prompt_.channels;
-    generate.after_thought = prompt_.after_thought;
     generate.cancel = options_.cancel;
     if (tokens != nullptr) generate.on_token = [&](Token token) { tokens->push_back(token); };
     GenerateResult result = Generate(*session_, *sampler, generate);

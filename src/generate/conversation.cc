@@ -74,10 +74,7 @@ std::string WithoutTags(std::string_view thought, const ChatPrompt& prompt) {
   // An answer without a thought begins with the mark of its channel.
   if (!thought.empty() && prompt.channels.answer.starts_with(thought)) return "";
   std::string text(WithoutBlanks(thought));
-  const std::string between = MarksBetweenThoughts(prompt);
-  for (size_t at = 0; !between.empty() && (at = text.find(between, at)) != std::string::npos;) {
-    text.replace(at, between.size(), "\n\n");
-  }
+  JoinThoughts(MarksBetweenThoughts(prompt), &text);
   return text;
 }
 
@@ -208,11 +205,7 @@ Result<Turn> GoOn(const Model& model, const Conversation& conversation,
 GenerateOptions OptionsFor(const Turn& turn, GenerateOptions options) {
   const ChatPrompt& prompt = turn.prompt;
   options.turn_ends = prompt.stops;
-  options.thinking_start = prompt.thinking_start;
-  options.thinking_end = prompt.thinking_end;
-  options.opens_in_thinking = prompt.opens_in_thinking;
-  options.channels = prompt.channels;
-  options.after_thought = prompt.after_thought;
+  SetTags(prompt, &options);
   if (turn.goes_on.has_value()) options.so_far = turn.goes_on->so_far;
   return options;
 }

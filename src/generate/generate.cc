@@ -265,6 +265,14 @@ std::string ShownText(const Model& model, Token token, std::string_view thinking
   return shown == thinking_start || shown == thinking_end ? shown : text;
 }
 
+void SetTags(const ChatPrompt& prompt, GenerateOptions* options) {
+  options->thinking_start = prompt.thinking_start;
+  options->thinking_end = prompt.thinking_end;
+  options->opens_in_thinking = prompt.opens_in_thinking;
+  options->channels = prompt.channels;
+  options->after_thought = prompt.after_thought;
+}
+
 GenerateResult Generate(Session& session, Sampler& sampler, const GenerateOptions& options) {
   Generation generation(&session, &sampler, options);
   while (const std::optional<Token> token = generation.Next()) {

@@ -530,6 +530,13 @@ std::string MarksBetweenThoughts(const ChatPrompt& prompt) {
   return prompt.thinking_end + prompt.channels.message + prompt.thinking_start;
 }
 
+void JoinThoughts(std::string_view marks_between, std::string* thought) {
+  if (marks_between.empty()) return;
+  for (size_t at = 0; (at = thought->find(marks_between, at)) != std::string::npos;) {
+    thought->replace(at, marks_between.size(), "\n\n");
+  }
+}
+
 std::string_view WithoutThoughtEnd(std::string_view thought, const ChatPrompt& prompt) {
   const std::string& tag = prompt.thinking_end;
   if (tag.empty()) return thought;

@@ -118,11 +118,7 @@ std::string AnswerReader::TakeThought() {
     thought_ = std::string(rest);
     thought_begun_ = true;
   }
-  if (!between_.empty()) {
-    for (size_t at = 0; (at = thought_.find(between_, at)) != std::string::npos;) {
-      thought_.replace(at, between_.size(), "\n\n");
-    }
-  }
+  JoinThoughts(between_, &thought_);
   const size_t held = std::max(HeldBytes(thought_, thought_end_), HeldBytes(thought_, between_));
   const size_t size = thought_.size() - held;
   std::string taken = thought_.substr(0, size);
