@@ -74,7 +74,7 @@ target_compile_features(ebb_headers INTERFACE cxx_std_20)
 target_include_directories(ebb_headers INTERFACE ${EBB_ROOT}/include ${CMAKE_BINARY_DIR}/generated)
 
 # Shows the headers of one folder to `target` and to the targets that link it, under their usual names
-# (#include "src/kv/token_table.h"): the include path holds a link to that folder alone. So an include from a folder
+# (#include "src/kv/tables/token_table.h"): the include path holds a link to that folder alone. So an include from a folder
 # whose target is not linked does not compile. Messages and debuggers name the files by their own paths.
 function(ebb_show_folder target folder)
   set(tree ${CMAKE_BINARY_DIR}/generated/headers/${target})

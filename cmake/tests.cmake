@@ -183,12 +183,12 @@ if(TARGET ggml-vulkan AND EXISTS ${lavapipe}/lvp_icd.json)
 endif()
 
 # A source of a layer does not find headers of a layer that its target does not link.
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/bad_include.cc CONTENT "#include \"src/kv/token_table.h\"\n")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/bad_include.cc CONTENT "#include \"src/kv/tables/token_table.h\"\n")
 add_test(NAME layers.APolicySeesNoCache COMMAND ${CMAKE_CXX_COMPILER} -fsyntax-only
   "-I$<JOIN:$<TARGET_PROPERTY:ebb_policy,INCLUDE_DIRECTORIES>,;-I>" ${CMAKE_BINARY_DIR}/generated/bad_include.cc
   COMMAND_EXPAND_LISTS)
 set_tests_properties(layers.APolicySeesNoCache PROPERTIES
-  PASS_REGULAR_EXPRESSION "src/kv/token_table.h: No such file or directory")
+  PASS_REGULAR_EXPRESSION "src/kv/tables/token_table.h: No such file or directory")
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
 add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
 add_test(NAME scripts.CountWords COMMAND ${EBB_ROOT}/scripts/count_words_test)

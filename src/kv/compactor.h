@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "src/kv/cache_health.h"
-#include "src/kv/group_tables.h"
 #include "src/kv/page_map.h"
+#include "src/kv/tables/group_tables.h"
 
 namespace ebb {
 

@@ -91,7 +91,7 @@ TEST(KeyCentre, AForkHasThatOfTheRowsItShares) {
   const auto all = EmptyCache(tiers), some = EmptyCache(tiers), none = EmptyCache(tiers);
   ExpectOk(all->ForkFrom(&sequence.cache()));
   ExpectOk(some->ForkFirstRows(&sequence.cache(), 128));
-  // As a sequence that never went further: the rows to come choose their own.
+  // The sequence chooses a new centre from later rows, like one that never went further.
   ExpectOk(none->ForkFirstRows(&sequence.cache(), 64));
   EXPECT_EQ(CentreOf(*all), CentreOf(sequence.cache()));
   EXPECT_EQ(CentreOf(*some), CentreOf(sequence.cache()));

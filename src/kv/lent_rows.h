@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "src/kv/token_table.h"
+#include "src/kv/tables/token_table.h"
 
 namespace ebb {
 

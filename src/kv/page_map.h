@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "src/kv/cache_layout.h"
-#include "src/kv/group_table.h"
+#include "src/kv/tables/group_table.h"
 #include "src/rows/row_stores.h"
 
 namespace ebb {
@@ -97,7 +97,7 @@ class ReleasedPages {
   void ReleaseCompressed(const GroupTable& table, std::span<const TablePage> freed);
   // Releases a page of all streams of a group. REQUIRES: it lies in T0.
   void Release(int group, size_t page);
-  // Releases every page of a stream, whatever its table says.
+  // Releases every page of a stream without asking its table.
   void ReleaseAll(int stream);
   // Releases a page that no stream lists any more.
   void Release(PageRef page);

@@ -6,8 +6,8 @@
 
 #include "ebb/report.h"
 #include "ebb/status.h"
-#include "src/kv/group_tables.h"
 #include "src/kv/page_map.h"
+#include "src/kv/tables/group_tables.h"
 
 namespace ebb {
 

@@ -225,8 +225,9 @@ void RowMover::ChooseCentre(std::span<const RowAddress> rows, const Stream& stre
   pages_->SetKeyCentre(pages_->IndexOf(stream), centre);
 }
 
-// The same rows in the same order whichever tier they lie in, and however few go to T2 at first.
-// They are read before any row moves: what this move writes to T1's file is not waited for.
+// Reads the first kCentreRows rows in order of position from the tiers that they are in, so that
+// the centre does not depend on which rows move. They are read before any row moves, so that no
+// write of this move to T1's file is awaited.
 Status RowMover::ChooseCentres(Plans plans) {
   if (!layout_.compressed_format().IsCentred()) return OkStatus();
   std::vector<TableEdit> edits;

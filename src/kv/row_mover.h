@@ -15,10 +15,10 @@
 #include "ebb/report.h"
 #include "src/attention/attention.h"
 #include "src/kv/cache_health.h"
-#include "src/kv/group_tables.h"
 #include "src/kv/page_map.h"
 #include "src/kv/row_editor.h"
 #include "src/kv/row_move.h"
+#include "src/kv/tables/group_tables.h"
 
 namespace ebb {
 

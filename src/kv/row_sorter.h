@@ -7,8 +7,8 @@
 
 #include <cstddef>
 
-#include "src/kv/group_tables.h"
 #include "src/kv/page_map.h"
+#include "src/kv/tables/group_tables.h"
 
 namespace ebb {
 

@@ -12,9 +12,9 @@
 #include <span>
 
 #include "src/attention/rows.h"
-#include "src/kv/group_tables.h"
 #include "src/kv/page_map.h"
 #include "src/kv/t1_reader.h"
+#include "src/kv/tables/group_tables.h"
 #include "src/rows/row_address.h"
 
 namespace ebb {

@@ -44,7 +44,7 @@
 #include "src/kv/row_move.h"
 #include "src/kv/row_views.h"
 #include "src/kv/t1_reader.h"
-#include "src/kv/token_table.h"
+#include "src/kv/tables/token_table.h"
 #include "src/rows/cache_stores.h"
 
 namespace ebb {
@@ -220,7 +220,7 @@ class SequenceCache {
   friend struct SequenceState;  // to and from a file
   friend class StagedStep;
   Status EndStaging();
-  // The forks. takes_all: whatever `end` is.
+  // Forks the cache. takes_all: all rows, and `end` is ignored.
   Status Fork(SequenceCache* from, bool takes_all, Position end);
   struct Impl;
   std::unique_ptr<Impl> impl_;

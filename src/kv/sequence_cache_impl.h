@@ -7,7 +7,6 @@
 #include "src/kv/cache_health.h"
 #include "src/kv/cache_layout.h"
 #include "src/kv/compactor.h"
-#include "src/kv/group_tables.h"
 #include "src/kv/page_map.h"
 #include "src/kv/page_sharing.h"
 #include "src/kv/row_mover.h"
@@ -15,6 +14,7 @@
 #include "src/kv/row_views.h"
 #include "src/kv/sequence_cache.h"
 #include "src/kv/t1_reader.h"
+#include "src/kv/tables/group_tables.h"
 
 namespace ebb {
 

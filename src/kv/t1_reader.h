@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "src/kv/cache_health.h"
-#include "src/kv/group_tables.h"
 #include "src/kv/lent_rows.h"
 #include "src/kv/page_map.h"
+#include "src/kv/tables/group_tables.h"
 #include "src/rows/t1_stage.h"
 
 namespace ebb {

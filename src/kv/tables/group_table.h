@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ebb/status.h"
-#include "src/kv/token_table.h"
+#include "src/kv/tables/token_table.h"
 
 namespace ebb {
 

@@ -6,7 +6,7 @@
 #include <cassert>
 #include <numeric>
 
-#include "src/kv/token_table.h"
+#include "src/kv/tables/token_table.h"
 
 namespace ebb {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/kv/group_tables.h"
+#include "src/kv/tables/group_tables.h"
 
 #include <fmt/format.h>
 

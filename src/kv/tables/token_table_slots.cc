@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "src/kv/token_table.h"
+#include "src/kv/tables/token_table.h"
 
 namespace ebb {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/kv/group_table.h"
+#include "src/kv/tables/group_table.h"
 
 #include <algorithm>
 

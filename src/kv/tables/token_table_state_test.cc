@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "src/kv/token_table.h"
+#include "src/kv/tables/token_table.h"
 #include "tests/support/expect_ok.h"
 
 namespace ebb {

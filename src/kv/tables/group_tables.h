@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ebb/status.h"
-#include "src/kv/group_table.h"
+#include "src/kv/tables/group_table.h"
 
 namespace ebb {
 

@@ -1,4 +1,4 @@
-#include "src/kv/token_table.h"
+#include "src/kv/tables/token_table.h"
 
 #include <algorithm>
 #include <map>
