@@ -227,7 +227,7 @@ class Session {
   // sessions are refused what would leave it less. Needs and uses nothing without a cap on T0.
   // Pages that a fork still holds count for nobody when this session lets them go. A fork keeps as
   // many for itself. Of a lossless session, whose draft alone has a floor. Errors, after which the
-  // floor is as it was: T0Full (T0 has less left beside other floors).
+  // floor is as it was: T0Full (the floors of other sessions leave less of T0).
   Status SetT0Floor(uint64_t num_bytes);
   // Moves all rows of T0 to T1 and gives their memory back. The session goes on at any time, bit
   // for bit: rows come back with the policy's decisions, or at once with SetT0Share(). Errors:

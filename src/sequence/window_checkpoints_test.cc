@@ -26,7 +26,8 @@ TEST(WindowCheckpoints, AreTheEndsOfTheLastTwoPrompts) {
   EXPECT_EQ(checkpoints.NearestUpTo(49, 70), 30);
   EXPECT_EQ(checkpoints.NearestUpTo(69, 70), 50);
   EXPECT_EQ(checkpoints.NearestUpTo(29, 70), 0);
-  // As long as no row behind the last one has left a window, any position from it on will do.
+  // A session goes back to any position behind the last checkpoint until a row behind it leaves a
+  // window.
   EXPECT_EQ(checkpoints.NearestUpTo(55, 57), 55);
   EXPECT_EQ(checkpoints.NearestUpTo(55, 57 + 1), 50);
   checkpoints.Keep(70, /*replaces=*/false);

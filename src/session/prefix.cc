@@ -12,8 +12,8 @@ namespace {
 
 // Returns whether both sessions compute the same rows of a prompt and may hold them in the same
 // tiers. Policies have to be equal, since rows that a placement evicts while the prompt is read
-// change the bits of the rows after them. A share of T0 that was set later does not matter. A
-// policy of the caller's own may differ from any other, whatever its identity.
+// change the bits of the rows after them. A share of T0 that was set later does not matter. Two
+// policies that callers made themselves may differ although their identities are equal.
 bool ComputeTheSameRows(const Session::Impl& a, const Session::Impl& b) {
   const PolicyIdentity& one = a.body->sequence().policy().identity;
   const PolicyIdentity& other = b.body->sequence().policy().identity;

@@ -27,7 +27,7 @@ class StagedSequences {
     steps_.push_back(std::move(step));
     return OkStatus();
   }
-  // As those of StagedStep, of all sequences, or of the one that was added at `index`.
+  // Call the functions of StagedStep for all sequences, or for the one that was added at `index`.
   void StageLayer(int layer, int part) const {
     for (const StagedStep& step : steps_) step.StageLayer(layer, part);
   }

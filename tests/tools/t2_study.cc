@@ -46,7 +46,8 @@ struct Setting {
   Position exact = 0;  // the first position that is rounded
   std::unique_ptr<Session> session;
   FidelitySums sums{FidelityOptions().block_tokens};
-  // Of the present window, by layer, head and first position: of rows that are exact still.
+  // Centres of keys in the present window, by layer, head and first position; their rows are exact
+  // still.
   std::map<std::tuple<int, int, Position>, std::vector<float>> centres = {};
 
   [[nodiscard]] std::span<float> Row(int layer, int head, Position at, bool is_key) const {

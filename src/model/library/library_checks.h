@@ -16,7 +16,8 @@ namespace ebb {
 // Unsupported: `what`, in the layer of the attention.
 [[nodiscard]] Status Refuse(const CacheAttention& call, std::string_view what);
 
-// Refuses attention that the kernels cannot compute, by itself or beside the `first` layer's.
+// Refuses attention that the kernels cannot compute, alone or together with that of the `first`
+// layer.
 [[nodiscard]] Status CheckAttention(const CacheAttention& call, const CacheAttention& first);
 
 // Whether an attention reads the rows as the one that stored them does.
