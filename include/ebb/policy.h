@@ -321,6 +321,7 @@ struct PolicyContext {
   const Foresight* foresight = nullptr;
   int eviction_window = 0;                   // Model::eviction_window()
   int eviction_shift = 1;                    // Model::eviction_shift()
+  float attention_scale = 0;                 // Model::attention_scale(); 0: 1 / sqrt(head_dim)
   RunParts run_parts = {};                   // empty: on the calling thread
   const PolicyRegistry* registry = nullptr;  // whose names it may have; null: built-in ones
 };

@@ -86,6 +86,7 @@ struct StepReport {
   int num_tokens = 0;
   int64_t rows_evicted = 0;  // by the placement, or by windows, after this step
   int64_t rows_unread = 0;   // visible, but left out by a selector
+  size_t t1_bytes_read = 0;  // wherever T1 lies
   // Making rows and places, reading T1 and the graph; a verifying step's logits come later.
   double compute_seconds = 0;
   double policy_seconds = 0;   // observe, place, move, remove, compact, sort

@@ -30,6 +30,11 @@ enum class T1Place { kNone, kHost, kFile };
 // it, those that are still alive at each interval, which compounds.
 enum class EvictOf { kGenerated, kAlive };
 
+// Which rows of T0 and T1 a decode step reads. kSelect: in each layer and kv head, the pages of 64
+// rows that are estimated to receive the share TierSpec::t1_mass of the attention, and the first
+// and newest rows.
+enum class T1Read { kAll, kSelect };
+
 struct TierSpec {
   // beta: the share in T0 of the unprotected rows that stay in full precision.
   double t0_share = 0.5;
@@ -37,7 +42,9 @@ struct TierSpec {
   T1Place t1 = T1Place::kFile;
   std::string t1_path;        // a folder for the file; empty: the system's folder for such files
   uint64_t t1_cap_bytes = 0;  // 0: none
-  double t2_share = 0;        // of the unprotected rows that are not evicted
+  T1Read t1_read = T1Read::kAll;
+  double t1_mass = 0.9;  // of kSelect
+  double t2_share = 0;   // of the unprotected rows that are not evicted
   CompressedType t2_type = CompressedType::kInt8;
   double evict_share = 0;  // r
   // Where T0 has a cap, and T1 has one or is none, what they do not hold goes too; so it does where
@@ -61,11 +68,13 @@ struct TierNeeds {
   uint64_t t2_bytes = 0;
 };
 
-// "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "25%[:int8|int4|int8_naive]";
+// "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "all" or "select[:mass=SHARE]";
+// "25%[:int8|int4|int8_naive]";
 // "10%" or "caps"; "generated", "alive". InvalidArgument, naming what is expected, for anything
 // else, which leaves the spec as it was.
 [[nodiscard]] Status ParseT0(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT1(std::string_view text, TierSpec* spec);
+[[nodiscard]] Status ParseT1Read(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT2(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseEvict(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseEvictOf(std::string_view text, TierSpec* spec);

@@ -104,6 +104,29 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
   return OkStatus();
 }
 
+Status ParseT1Read(std::string_view text, TierSpec* spec) {
+  constexpr std::string_view kExpected = "all, select or select:mass=0.9";
+  constexpr std::string_view kMass = "select:mass=";
+  if (text == "all") {
+    spec->t1_read = T1Read::kAll;
+    return OkStatus();
+  }
+  double mass = TierSpec().t1_mass;
+  if (text.starts_with(kMass)) {
+    const std::string_view number = text.substr(kMass.size());
+    const char* const end = number.data() + number.size();
+    const auto [rest, error] = std::from_chars(number.data(), end, mass);
+    if (error != std::errc() || rest != end || !(mass > 0 && mass <= 1)) {
+      return Malformed("rows read of T1", text, "the mass is not above 0 and at most 1", kExpected);
+    }
+  } else if (text != "select") {
+    return Malformed("rows read of T1", text, "neither all nor select", kExpected);
+  }
+  spec->t1_read = T1Read::kSelect;
+  spec->t1_mass = mass;
+  return OkStatus();
+}
+
 Status ParseT2(std::string_view text, TierSpec* spec) {
   constexpr std::string_view kExpected =
       "a share and, after a colon, int8, int4 or int8_naive (25%:int8)";

@@ -242,11 +242,21 @@ void StagedStep::StageLayer(int attention, int part) const {
   cache_->impl_->reader.StageLayer(attention, part);
 }
 
+void StagedStep::BeginSelection() const { cache_->impl_->reader.BeginSelection(); }
+
+void StagedStep::WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
+  cache_->impl_->reader.WantRows(layer, kv_head, ranges);
+}
+
+void StagedStep::ReadWantedRows() const { cache_->impl_->reader.ReadWantedRows(); }
+
 void StagedStep::ReleaseLayer(int attention) const {
   cache_->impl_->reader.ReleaseLayer(attention);
 }
 
 void StagedStep::EndLayer(int attention) const { cache_->impl_->reader.EndLayer(attention); }
+
+void SequenceCache::SetCachedT1(const CachedT1& cached) { impl_->reader.set_cached(cached); }
 
 void SequenceCache::BorrowFrom(SequenceCache* lender) {
   Impl& from = *lender->impl_;

@@ -63,6 +63,12 @@ class StagedStep {
   // Returns once the rows that an attention reads are there. Called for every part of the
   // attention, by the thread of that part, before it reads them.
   void StageLayer(int attention, int part) const;
+  // In a step that reads selected rows (T1Reading::kSelected), part 0 of each attention begins a
+  // selection, names the rows that it reads of every kv head, by ranges of RowViews::View(), and
+  // then reads them; without a range all rows are named. Other steps ignore it.
+  void BeginSelection() const;
+  void WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
+  void ReadWantedRows() const;
   // The work that reads the rows was launched. For part 0.
   void ReleaseLayer(int attention) const;
   // All parts have read the rows. For part 0; it need not be called.
@@ -188,6 +194,8 @@ class SequenceCache {
   // OutOfMemory, those of a file. kInPlace: RowViews::RowsIn() tells rows of T1 apart where
   // T1 allows to read them in place.
   [[nodiscard]] Result<StagedStep> StageStep(T1Reading reading = T1Reading::kStaged);
+  // From now on steps that read selected rows keep so many pages of T1's file in memory.
+  void SetCachedT1(const CachedT1& cached);
   // From now on staged steps read pages of T1 whose rows all lie in the lender's T0 there. Only
   // while every group of either cache has the same rows, and the lender has no T2, from which rows
   // come back changed.

@@ -8,6 +8,7 @@ T1Reader::T1Reader(const ModelShape& shape, const CacheLayout& layout, const Row
                    GroupTables* tables, PageMap* pages)
     : layout_(layout),
       stage_(stores.t1 == nullptr ? nullptr : stores.t1->stage()),
+      page_cache_(stores.t1 == nullptr ? nullptr : stores.t1->page_cache()),
       tables_(tables),
       pages_(pages) {
   for (int attention = 0; attention < shape.NumAttentions(); ++attention) {
@@ -69,8 +70,53 @@ std::vector<T1Stage::Pages> T1Reader::PagesToStage() {
   return staged;
 }
 
+Status T1Reader::BeginSelected() {
+  lent_.Find(tables_->all().front()->full, nullptr);
+  stage_->ReleaseMemory();
+  T1PageCache::StepSize size;
+  size_t num_pages = 0, pages_in_t0 = 0;
+  std::vector<size_t> of_layers(layout_.num_layers());
+  for (int i = 0; i < layout_.num_streams(); ++i) {
+    const TokenTable& full = tables_->Of(layout_.GroupOf(i)).full;
+    num_pages += full.num_pages(Tier::kT1);
+    pages_in_t0 += full.num_pages(Tier::kT0);
+    of_layers[layout_.LayerOf(i)] += full.num_pages(Tier::kT1);
+    for (size_t page = 0; page < full.page_end(); ++page) {
+      if (!full.HasPage(page) || full.TierOf(page) != Tier::kT1) continue;
+      size.page_end = std::max(size.page_end, pages_->IdOf(i, Tier::kT1, page) + 1);
+    }
+  }
+  size.capacity = static_cast<size_t>(cached_.share * static_cast<double>(num_pages));
+  if (cached_.t0_cap_bytes > 0) {
+    const size_t cap = cached_.t0_cap_bytes / layout_.PageBytes(Tier::kT0);
+    size.capacity = std::min(size.capacity, cap - std::min(cap, pages_in_t0));
+  }
+  size.most_of_layer = std::ranges::max(of_layers);
+  misses_before_ = page_cache_->stats().misses;
+  return page_cache_->Begin(size);
+}
+
+void T1Reader::WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
+  if (!reads_selected_) return;
+  const int stream = layout_.StreamOf(layer, kv_head);
+  const TokenTable& full = tables_->Of(layout_.GroupOf(stream)).full;
+  const std::span<const Slot> slots = full.slots();
+  const RowRange all = {0, slots.size()};
+  uint32_t last = ~uint32_t{0};
+  for (const RowRange& range : ranges.empty() ? std::span(&all, 1) : ranges) {
+    for (size_t row = range.begin; row < range.end; ++row) {
+      const uint32_t page = slots[row].page();
+      if (page == last) continue;
+      last = page;
+      if (full.TierOf(page) != Tier::kT1) continue;
+      page_cache_->Want(pages_->IdOf(stream, Tier::kT1, page), pages_->StagedAddress(stream, page));
+    }
+  }
+}
+
 Status T1Reader::Begin(T1Reading reading) {
   reads_lent_ = false;
+  reads_selected_ = reading == T1Reading::kSelected && page_cache_ != nullptr;
   reads_in_place_ = reading == T1Reading::kInPlace && pages_->T1HasAddresses();
   if (!IsStaged()) {
     lent_.Find(tables_->all().front()->full, nullptr);
@@ -82,6 +128,9 @@ Status T1Reader::Begin(T1Reading reading) {
     }
     return OkStatus();
   }
+  if (reads_selected_) return BeginSelected();
+  // T0 may take the memory while a prompt is read.
+  if (page_cache_ != nullptr) page_cache_->Clear();
   FindLentRows();
   EBB_RETURN_IF_ERROR(stage_->Begin(PagesToStage()));
   reads_lent_ = !lent_.empty();
@@ -90,7 +139,10 @@ Status T1Reader::Begin(T1Reading reading) {
 
 Status T1Reader::End() {
   reads_lent_ = false;
-  return IsStaged() ? stage_->End() : OkStatus();
+  if (!reads_selected_) return IsStaged() ? stage_->End() : OkStatus();
+  bytes_read_ = static_cast<size_t>(page_cache_->stats().misses - misses_before_) *
+                layout_.PageBytes(Tier::kT1);
+  return page_cache_->End();
 }
 
 size_t T1Reader::table_bytes() const {

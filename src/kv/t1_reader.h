@@ -1,5 +1,5 @@
-// Makes the rows of T1 readable during a step: staged a layer ahead, read in the T0 of a lender, or
-// left where they are.
+// Makes the rows of T1 readable during a step: staged a layer ahead, read from the file as a layer
+// selects them, read in the T0 of a lender, or left where they are.
 //
 // Invariant: while a step reads lent rows, pages and slots of a stream name the lender's pages
 // after its own; they are those of the lender's last FindAddresses().
@@ -17,12 +17,20 @@
 #include "src/kv/lent_rows.h"
 #include "src/kv/page_map.h"
 #include "src/kv/tables/group_tables.h"
+#include "src/rows/t1_page_cache.h"
 #include "src/rows/t1_stage.h"
 
 namespace ebb {
 
-// kInPlace: rows of T1 stay where they are, if T1 allows it.
-enum class T1Reading { kStaged, kInPlace };
+// kInPlace: rows of T1 stay where they are, if T1 allows it. kSelected: each layer names the rows
+// that it reads (WantRows()), and pages of a file without such rows are not read.
+enum class T1Reading { kStaged, kInPlace, kSelected };
+
+// The pages of T1's file that steps which read selected rows keep in memory.
+struct CachedT1 {
+  double share = 0;           // of all
+  uint64_t t0_cap_bytes = 0;  // which the pages of T0 and those in memory share; 0: no cap
+};
 
 class T1Reader {
  public:
@@ -43,18 +51,26 @@ class T1Reader {
   Status Begin(T1Reading reading);
   // See StagedStep.
   void StageLayer(int attention, int part) const {
-    if (IsStaged()) stage_->StageLayer(stage_of_attention_[attention], part);
+    if (ReadsAhead()) stage_->StageLayer(stage_of_attention_[attention], part);
   }
   void ReleaseLayer(int attention) const {
-    if (IsStaged() && IsLastOfStage(attention)) {
+    if (ReadsAhead() && IsLastOfStage(attention)) {
       stage_->ReleaseLayer(stage_of_attention_[attention]);
     }
   }
   void EndLayer(int attention) const {
-    if (IsStaged() && IsLastOfStage(attention)) stage_->EndLayer(stage_of_attention_[attention]);
+    if (ReadsAhead() && IsLastOfStage(attention)) stage_->EndLayer(stage_of_attention_[attention]);
+  }
+  void BeginSelection() const {
+    if (reads_selected_) page_cache_->BeginLayer();
+  }
+  void WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
+  void ReadWantedRows() {
+    if (reads_selected_) (void)page_cache_->Read();  // End() returns the error
   }
   // Ends the step. Returns the first error of its reads.
   Status End();
+  void set_cached(const CachedT1& cached) { cached_ = cached; }
   // Pages change between steps: those that were read ahead are read again.
   void Forget() {
     if (stage_ != nullptr) stage_->Forget();
@@ -75,11 +91,14 @@ class T1Reader {
   // Bytes of T1 that the last step read, wherever T1 lies.
   [[nodiscard]] size_t bytes_read() const { return bytes_read_; }
   [[nodiscard]] double wait_seconds() const {
-    return stage_ == nullptr ? 0 : stage_->wait_seconds();
+    const double selected = page_cache_ == nullptr ? 0 : page_cache_->stats().wait_seconds;
+    return stage_ == nullptr ? 0 : stage_->wait_seconds() + selected;
   }
   [[nodiscard]] size_t table_bytes() const;
 
  private:
+  // Whether this step reads the rows of all layers ahead of them.
+  [[nodiscard]] bool ReadsAhead() const { return IsStaged() && !reads_selected_; }
   // Whether no attention that follows at once reads the same layer.
   [[nodiscard]] bool IsLastOfStage(int attention) const {
     const size_t next = static_cast<size_t>(attention) + 1;
@@ -88,9 +107,11 @@ class T1Reader {
   }
   void FindLentRows();
   [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage();
+  Status BeginSelected();
 
   const CacheLayout& layout_;
-  T1Stage* const stage_;  // null: T1 is attended to where it lies, or there is none
+  T1Stage* const stage_;           // null: T1 is attended to where it lies, or there is none
+  T1PageCache* const page_cache_;  // null: all rows are read
   GroupTables* const tables_;
   PageMap* const pages_;
   // The layers in the order that a step stages them, where attentions that follow one another and
@@ -99,10 +120,13 @@ class T1Reader {
   Lender lender_;
   LentRows lent_;                // to the last step
   bool reads_in_place_ = false;  // in this step
-  bool reads_lent_ = false;      // a step is under way to which rows are lent
+  bool reads_selected_ = false;  // in this step
+  CachedT1 cached_;
+  bool reads_lent_ = false;  // a step is under way to which rows are lent
   // [streams]: the pages of each stream, and after them the lender's.
   std::vector<std::vector<std::byte*>> pages_with_lent_;
   size_t bytes_read_ = 0;
+  int64_t misses_before_ = 0;  // of the page cache, before this step
 };
 
 }  // namespace ebb

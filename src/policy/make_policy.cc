@@ -168,12 +168,39 @@ Result<const PolicyRow*> FindBase(const PolicyRegistry::Tables& tables, std::str
   return InvalidArgument(fmt::format("{}, {}NAME", found.status().message(), kWindowed));
 }
 
+bool SelectsPages(const PolicySpec& spec) {
+  return spec.tiers.has_value() && spec.tiers->t1_read == T1Read::kSelect;
+}
+
+// Rows that are read selectively all stay, in full precision.
+Status CheckSelection(const PolicySpec& spec) {
+  if (!SelectsPages(spec)) return OkStatus();
+  const TierSpec& tiers = *spec.tiers;
+  const auto refuse = [](std::string_view what) {
+    return InvalidArgument("tiers.t1_read",
+                           fmt::format("select cannot be combined with {}: it keeps every row in "
+                                       "full precision and chooses by keys which ones are read",
+                                       what));
+  };
+  if (spec.name != kEveryRowStays) return refuse(fmt::format("policy \"{}\"", spec.name));
+  if (!spec.scorer.empty()) return refuse(fmt::format("scorer \"{}\"", spec.scorer));
+  if (tiers.t2_share > 0) return refuse("rows in T2");
+  if (tiers.evict_share > 0 || tiers.evict_beyond_caps) return refuse("eviction");
+  if (!(tiers.t1_mass > 0 && tiers.t1_mass <= 1)) {
+    return InvalidArgument("tiers.t1_mass",
+                           fmt::format("is {}: expected above 0 and at most 1", tiers.t1_mass));
+  }
+  return OkStatus();
+}
+
 // With the hierarchy a policy keeps its scorer and granularity alone; the one that keeps every row
 // names none.
 Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicySpec& spec,
                              std::string_view base) {
+  EBB_RETURN_IF_ERROR(CheckSelection(spec));
   std::string_view name = base;
-  if (spec.tiers && base == kEveryRowStays) {
+  const bool selects = SelectsPages(spec);
+  if (spec.tiers && !selects && base == kEveryRowStays) {
     const bool rows_go = spec.tiers->evict_share > 0 || spec.tiers->evict_beyond_caps;
     name = rows_go ? kWhereRowsGo : kWhereRowsStay;
   }
@@ -190,9 +217,11 @@ Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicyS
     return InvalidArgument(fmt::format(
         "policy \"{}\": with tiers it only names the scorer and takes no {}=", name, param));
   }
-  row.options = kSinksOption | kWindowOption | kIntervalOption;
+  row.options = selects ? kNoOption : kSinksOption | kWindowOption | kIntervalOption;
   row.info.params = "";
-  row.make_placement = MakeHierarchyPlacement;
+  row.make_placement = !selects                           ? MakeHierarchyPlacement
+                       : spec.tiers->t1 == T1Place::kNone ? MakeNoPlacement
+                                                          : MakePagedPlacement;
   row.key_turns = KeyTurns::kWhenFull;
   return row;
 }
@@ -300,6 +329,12 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
                                                   .granularity = policy.granularity,
                                                   .budget = options.budget,
                                                   .params = options.params});
+  }
+  if (SelectsPages(spec)) {
+    policy.selector = MakeMassSelector({.shape = context.shape,
+                                        .granularity = policy.granularity,
+                                        .mass = spec.tiers->t1_mass,
+                                        .attention_scale = context.attention_scale});
   }
   if (resolved.scorer->extension != nullptr) {
     policy.scorer = resolved.scorer->extension->make_scorer(

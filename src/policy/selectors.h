@@ -21,6 +21,14 @@ using SelectorFactory = std::unique_ptr<Selector> (*)(const SelectorContext&);
 
 std::unique_ptr<Selector> MakeQuestSelector(const SelectorContext& context);
 
+struct MassSelectorOptions {
+  ModelShape shape;
+  Granularity granularity = Granularity::kToken;
+  double mass = 1;            // the share of each query head's attention that is read
+  float attention_scale = 0;  // of logits; 0: 1 / sqrt(head_dim)
+};
+std::unique_ptr<Selector> MakeMassSelector(const MassSelectorOptions& options);
+
 }  // namespace ebb
 
 #endif  // EBB_POLICY_SELECTORS_H_

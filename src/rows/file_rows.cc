@@ -48,7 +48,9 @@ FileRows::FileRows(PageFile* file, Device* device, const PageFormat& format, int
       format_(format),
       reserved_(num_layers),
       edits_(file, kEditBytes),
-      stage_(ReaderFor(file, &edits_, device)) {}
+      stage_(ReaderFor(file, &edits_, device)) {
+  if (!device->IsClosed()) page_cache_.emplace(file, &edits_);
+}
 
 FileRows::~FileRows() {
   EndReleases();
@@ -84,6 +86,7 @@ PageId FileRows::Take(int layer) {
 
 // Pages that go together go faster, but without memory for their list each goes alone.
 void FileRows::Release(PageRef page) try {
+  DropFromMemory(page.id());
   released_.push_back(page.id());
 } catch (const std::bad_alloc&) {
   edits_.Forget(page.id());
@@ -123,7 +126,9 @@ Status FileRows::Visit(std::span<const PageId> pages, Access access,
     for (size_t i = first; i < end; ++i) {
       EBB_RETURN_IF_ERROR(visit(i, requests[i - first].memory));
     }
-    if (access == Access::kWrite) EBB_RETURN_IF_ERROR(Write(requests));
+    if (access == Access::kRead) continue;
+    for (const PageIo& request : requests) DropFromMemory(request.page);
+    EBB_RETURN_IF_ERROR(Write(requests));
   }
   return OkStatus();
 }
@@ -139,6 +144,7 @@ Status FileRows::Copy(std::span<const PageCopy> pages) {
       std::byte* const at = memory.data() + reads.size() * page_bytes;
       reads.push_back({.page = copy.from, .memory = at});
       writes.push_back({.page = copy.to, .memory = at});
+      DropFromMemory(copy.to);
     }
     EBB_RETURN_IF_ERROR(Read(reads));
     EBB_RETURN_IF_ERROR(Write(writes));
@@ -175,8 +181,9 @@ Status FileRows::EditRows(std::span<const Edit> edits, const EditFunction& edit)
       const auto access = rows.access == Access::kRead ? T1Edits::Access::kRead
                           : is_fresh                   ? T1Edits::Access::kWrite
                                                        : T1Edits::Access::kReadAndWrite;
-      units[i].push_back(
-          {.file_page = edits[i].pages[page].id(), .access = access, .address = next++});
+      const PageId id = edits[i].pages[page].id();
+      if (access != T1Edits::Access::kRead) DropFromMemory(id);
+      units[i].push_back({.file_page = id, .access = access, .address = next++});
     }
   }
   std::vector<RowAddress> addresses;
@@ -202,11 +209,13 @@ Status FileRows::MoveRows(std::span<const std::span<const SlotMove>> moves,
     memory[i].resize(edited[i].indices.size());
     for (size_t k = 0; k < edited[i].indices.size(); ++k) {
       const uint32_t page = edited[i].indices[k];
-      units[i].push_back({.file_page = pages[i][page].id(),
-                          .access = std::ranges::binary_search(written, page)
-                                        ? T1Edits::Access::kReadAndWrite
-                                        : T1Edits::Access::kRead,
-                          .address = &memory[i][k]});
+      const PageId id = pages[i][page].id();
+      const bool is_written = std::ranges::binary_search(written, page);
+      if (is_written) DropFromMemory(id);
+      units[i].push_back(
+          {.file_page = id,
+           .access = is_written ? T1Edits::Access::kReadAndWrite : T1Edits::Access::kRead,
+           .address = &memory[i][k]});
     }
   }
   return edits_.Run(units, [&](size_t i) {

@@ -4,11 +4,13 @@
 #define EBB_ROWS_FILE_ROWS_H_
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/device/device.h"
 #include "src/io/page_file.h"
 #include "src/rows/t1_edits.h"
+#include "src/rows/t1_page_cache.h"
 #include "src/rows/t1_stage.h"
 #include "src/rows/tier_rows.h"
 
@@ -38,9 +40,13 @@ class FileRows final : public TierRows {
   Status WaitForWrites() override { return edits_.WaitForWrites(); }
   [[nodiscard]] double TakeWaitSeconds() override { return edits_.TakeWaitSeconds(); }
   [[nodiscard]] T1Stage* stage() override { return &stage_; }
+  [[nodiscard]] T1PageCache* page_cache() override {
+    return page_cache_.has_value() ? &*page_cache_ : nullptr;
+  }
   [[nodiscard]] bool MayStay() const override { return false; }
   [[nodiscard]] size_t buffer_bytes() const override {
-    return edits_.memory_bytes() + stage_.memory_bytes();
+    return edits_.memory_bytes() + stage_.memory_bytes() +
+           (page_cache_.has_value() ? page_cache_->memory_bytes() : 0);
   }
 
  private:
@@ -53,6 +59,10 @@ class FileRows final : public TierRows {
   void EndReleases() override;
   Status Read(std::span<const PageIo> pages);
   Status Write(std::span<const PageIo> pages);
+  // Forgets what is in memory of a page whose contents change.
+  void DropFromMemory(PageId page) {
+    if (page_cache_.has_value()) page_cache_->Drop(page);
+  }
 
   PageFile* const file_;
   const PageFormat format_;
@@ -60,6 +70,7 @@ class FileRows final : public TierRows {
   std::vector<uint32_t> released_;
   T1Edits edits_;
   T1Stage stage_;
+  std::optional<T1PageCache> page_cache_;  // beside the one memory
 };
 
 }  // namespace ebb

@@ -100,6 +100,13 @@ Status T1Stage::End() {
   return OkStatus();
 }
 
+void T1Stage::ReleaseMemory() {
+  Forget();
+  for (int i = 0; i < kStageBuffers; ++i) {
+    if (reader_->memory_bytes(i) > 0) (void)reader_->Grow(i, 0);
+  }
+}
+
 void T1Stage::Forget() {
   for (int i = 0; i < kStageBuffers; ++i) reader_->Drop(i);
   num_ahead_ = 0;

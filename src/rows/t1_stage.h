@@ -44,6 +44,8 @@ class T1Stage {
   Status End();
   // The pages change: what was read ahead is stale.
   void Forget();
+  // Gives the buffers' memory back between steps.
+  void ReleaseMemory();
   // How long part 0 waited for layers, ever.
   [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
   [[nodiscard]] size_t memory_bytes() const {

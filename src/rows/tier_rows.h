@@ -23,6 +23,7 @@
 
 namespace ebb {
 
+class T1PageCache;
 class T1Stage;
 
 // Rows, or pages, that are in memory at once while they are edited.
@@ -69,6 +70,9 @@ class TierRows : public TierPages {
   // The stage that brings the rows to where a step attends to them; null: it attends to them where
   // they lie.
   [[nodiscard]] virtual T1Stage* stage() = 0;
+  // The pages of a file that steps which read some of its rows keep in memory; null: such steps
+  // read rows as others do.
+  [[nodiscard]] virtual T1PageCache* page_cache() { return nullptr; }
   // Whether the host can attend to rows where they lie, beside a stage.
   [[nodiscard]] virtual bool MayStay() const = 0;
   [[nodiscard]] virtual size_t buffer_bytes() const = 0;

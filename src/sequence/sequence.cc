@@ -48,7 +48,9 @@ Status CheckBelowT0(PastContext past_context, const Policy& policy) {
   if (RotatesKeys(past_context, policy)) {
     return InvalidArgument("keys in T1 and T2 cannot be re-rotated");
   }
-  if (policy.selector != nullptr) {
+  const std::optional<TierSpec>& tiers = policy.identity.tiers;
+  const bool reads_selected = tiers.has_value() && tiers->t1_read == T1Read::kSelect;
+  if (policy.selector != nullptr && !reads_selected) {
     return InvalidArgument("policy \"" + policy.name +
                            "\" chooses rows within a step, which works in T0 alone");
   }
@@ -67,7 +69,11 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Po
       window_checkpoints_(core_->model->shape()),
       settler_(&policy_, &cache_, &signals_, &core_->stores, &options_, ledger_.get(),
                core_->runner.get(), &window_checkpoints_),
-      state_(core_->model->loaded().hparams.state_bytes) {}
+      state_(core_->model->loaded().hparams.state_bytes) {
+  if (!options_.tiers.has_value() || options_.tiers->t1_read != T1Read::kSelect) return;
+  cache_.SetCachedT1({.share = options_.tiers->t0_cap_bytes > 0 ? 1 : options_.tiers->t0_share,
+                      .t0_cap_bytes = options_.tiers->t0_cap_bytes});
+}
 
 CacheAccounting Sequence::accounting() const {
   CacheAccounting sum = cache_.accounting();
@@ -223,6 +229,7 @@ Status Sequence::SetT0Share(double share) {
                            "T1 and without a cap on T0");
   }
   t0_share_ = share;
+  cache_.SetCachedT1({.share = share});
   return MoveRows(
       [&] { return settler_.DivideAnew(MakePlacementInput(StepKind::kDecode, /*new_tokens=*/0)); });
 }

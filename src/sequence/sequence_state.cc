@@ -100,7 +100,9 @@ Status Sequence::ForkFrom(Sequence* other) {
   EBB_RETURN_IF_ERROR(load(policy, &Sequence::LoadPolicy));
   first_prompt_ = other->first_prompt_;
   t0_share_ = other->t0_share_;
-  if (t0_share_.has_value()) (void)policy_.placement->SetT0Share(*t0_share_);
+  if (!t0_share_.has_value()) return OkStatus();
+  (void)policy_.placement->SetT0Share(*t0_share_);
+  cache_.SetCachedT1({.share = *t0_share_});
   return OkStatus();
 }
 

@@ -237,6 +237,7 @@ Status StepRun::Settle(double compute_seconds) {
     Status& of_entry = result_.entry_status_[i];
     StepReport report = {.compute_seconds = compute_seconds};
     report.select_seconds = core_.runner->select_seconds();
+    report.t1_bytes_read = entry.sequence->cache().t1_bytes_read();
     report.io_wait_seconds = entry.sequence->cache().stage_wait_seconds() - waited_[i];
     if (entry.sequence->options().reports_costs) report.costs = costs_;
     of_entry = EndStep(entry, entry.sequence, report);

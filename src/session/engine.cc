@@ -81,6 +81,21 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
   return OkStatus();
 }
 
+// Selective reading of T1 needs rows that the processor reads from the one memory or a file, and
+// that no draft follows.
+Status CheckSelection(const EngineCore& core, const SessionOptions& options) {
+  const std::optional<TierSpec>& tiers = options.policy.tiers;
+  if (!tiers.has_value() || tiers->t1_read != T1Read::kSelect) return OkStatus();
+  if (core.stores.device()->IsClosed()) {
+    return Unsupported("tiers.t1_read",
+                       "select is not supported on a device, which reads all rows");
+  }
+  if (options.lossless.has_value()) {
+    return Unsupported("tiers.t1_read", "select is not supported in lossless sessions");
+  }
+  return OkStatus();
+}
+
 Status CheckTiers(const EngineCore& core, const Policy& policy, const SessionOptions& options) {
   EBB_RETURN_IF_ERROR(CheckBelowT0(options.past_context, policy));
   const bool hides_rows = policy.placement != nullptr && policy.placement->LongestStep() < kAnyStep;
@@ -151,6 +166,7 @@ PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& opti
           .foresight = options.foresight,
           .eviction_window = core.model->eviction_window(),
           .eviction_shift = core.model->eviction_shift(),
+          .attention_scale = core.model->attention_scale(),
           .run_parts = PartsOnThreads(core.runner.get()),
           .registry = core.options.policies.get()};
 }
@@ -244,6 +260,7 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
   const int context = ContextOf(core, options);
   EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
   EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *core.model, context));
+  EBB_RETURN_IF_ERROR(CheckSelection(core, options));
   const PolicyContext policy_context = PolicyContextOf(core, options, context);
   const CacheUse use = CacheUseOf(options);
   PolicySpec spec = options.policy;

@@ -215,6 +215,7 @@ void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdat
       op.ListSelected(layer, sequence, part, num_parts);
     }
     if (part == 0) {
+      op.ReadSelected(layer);
       const std::chrono::duration<double> took =
           std::chrono::steady_clock::now() - op.select_begin_;
       op.scratch_->select_seconds += took.count();
@@ -381,6 +382,19 @@ void AttentionOp::ListSelected(const Layer& layer, const SequenceStep& sequence,
       }
       at += range.end - range.begin;
     }
+  }
+}
+
+void AttentionOp::ReadSelected(const Layer& layer) const {
+  for (size_t i = 0; i < work_->sequences.size(); ++i) {
+    const SequenceStep& sequence = work_->sequences[i];
+    if (sequence.selector == nullptr) continue;
+    const StagedStep& staged = staged_->of(i);
+    staged.BeginSelection();
+    for (int h = 0; h < layer.kv_heads; ++h) {
+      staged.WantRows(layer.index, h, SelectedOf(sequence, h).ranges);
+    }
+    staged.ReadWantedRows();
   }
 }
 

@@ -172,6 +172,8 @@ class AttentionOp final : public AttentionBuilder {
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
   void ListSelected(const Layer& layer, const SequenceStep& sequence, int part,
                     int num_parts) const;
+  // Reads the rows of T1 that the selectors have chosen, where they are not read ahead.
+  void ReadSelected(const Layer& layer) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanTiles(const Layer& layer);
 

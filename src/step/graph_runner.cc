@@ -551,7 +551,9 @@ Status GraphRunner::RunPart(const StepWork& work, StepCosts* costs) {
   graph->graph.SetInputs(work.tokens, work.rope_positions, work.output_rows);
   StagedSequences staged(&impl_->staged_steps);
   for (const SequenceStep& sequence : work.sequences) {
-    EBB_RETURN_IF_ERROR(staged.Add(sequence, T1Reading::kStaged));
+    const T1Reading reading =
+        sequence.selector != nullptr ? T1Reading::kSelected : T1Reading::kStaged;
+    EBB_RETURN_IF_ERROR(staged.Add(sequence, reading));
     for (const RowFollower& follower : sequence.followers) follower.cache->FindAddresses();
   }
   impl_->scratch.select_seconds = 0;

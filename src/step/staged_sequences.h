@@ -34,6 +34,7 @@ class StagedSequences {
   void StageLayerOf(size_t index, int layer, int part) const {
     steps_[index].StageLayer(layer, part);
   }
+  [[nodiscard]] const StagedStep& of(size_t index) const { return steps_[index]; }
   void ReleaseLayer(int layer) const {
     for (const StagedStep& step : steps_) step.ReleaseLayer(layer);
   }

@@ -249,7 +249,8 @@ Status BenchDecode(const CliOptions& options) {
         o.generate, kGenerationPrompt + measured, kGenerationPrompt, o.repetitions, o.tokens));
   }
   const PolicySpec& policy = options.session.policy;
-  if (o.generate == 0 && policy.tiers.has_value() && policy.tiers->t0_cap_bytes == 0) {
+  if (o.generate == 0 && policy.tiers.has_value() && policy.tiers->t0_cap_bytes == 0 &&
+      policy.tiers->t1_read == T1Read::kAll) {
     return InvalidArgument(
         "shares of tiers are of generated rows, and --depth fills the cache with a prompt: nothing "
         "would move; give --t0 a size (--t0 64MiB), or --generate N");

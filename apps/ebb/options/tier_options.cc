@@ -71,6 +71,13 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "name is followed by one more comma (file:/tmp/a,b,); without one T0 holds all "
           "rows in full precision, whatever its share (default: file; host beside a device)",
           ParseT1),
+      TierRow(
+          "--t1-read", "all|select[:mass=SHARE]",
+          "which rows of T0 and T1 a generated token reads: all, which changes no bit, or in each "
+          "layer the pages of 64 rows that are estimated to receive this share of the attention, "
+          "and the first and newest rows; T0 holds the newest rows and a cache of pages; prompts "
+          "read all rows (default: all; mass 0.9)",
+          ParseT1Read),
       TierRow("--t2", "PERCENT[:int8|int4|int8_naive]",
               "compressed memory: a share of the unprotected rows that stay; int8_naive rounds as "
               "prototypes do, a control (default: 0%)",

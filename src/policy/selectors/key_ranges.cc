@@ -10,6 +10,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/policy/selectors/half-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb {
@@ -18,25 +19,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr size_t kPages = KeyRanges::kBlock;
 inline constexpr size_t kMostChannels = KeyRanges::kMostChannels;
-// By what exponents of f16 are further off those of f32.
-inline constexpr float kF16Step = 0x1p112f;
-
-// REQUIRES: the numbers are finite.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadF16(D d, const uint16_t* from) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  const hn::Rebind<hwy::float16_t, D> d16;
-  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
-#else
-  const hn::Rebind<uint16_t, D> d16;
-  const hn::RebindToUnsigned<D> du;
-  const auto bits = hn::PromoteTo(du, hn::LoadU(d16, from));
-  const auto magnitude = hn::BitCast(d, hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fffu))));
-  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000u)));
-  return hn::Or(hn::Mul(magnitude, hn::Set(d, kF16Step)), hn::BitCast(d, sign));
-#endif
-}
-
 // The higher of a channel's two products is the highest number's where the query is positive. A
 // product and a sum, each rounded: where they are fused the result would be another. Ranges come
 // from memory, block after block of a table of megabytes: meanwhile `next` is fetched.
@@ -107,25 +89,10 @@ HWY_AFTER_NAMESPACE();
 #include <new>
 #include <utility>
 
+#include "src/policy/selectors/half.h"
+
 namespace ebb {
 namespace {
-
-constexpr float kLargestF16 = 65504;
-
-// To the nearest, of two to the even one.
-uint16_t F16Of(float x) {
-  if (x != x) return 0;
-  const uint32_t sign = std::bit_cast<uint32_t>(x) >> 31 << 15;
-  const float magnitude = std::min(std::abs(x), kLargestF16);
-  uint32_t bits = std::bit_cast<uint32_t>(magnitude);
-  if (magnitude < 0x1p-14f) {
-    // The last place of 0.5 is that of f16's subnormal numbers.
-    bits = std::bit_cast<uint32_t>(magnitude + 0.5f) - std::bit_cast<uint32_t>(0.5f);
-  } else {
-    bits = (bits + 0xfff + (bits >> 13 & 1) - (112u << 23)) >> 13;
-  }
-  return static_cast<uint16_t>(sign | bits);
-}
 
 // Numbers in f16 in their order.
 int RankOfF16(uint16_t x) { return (x & 0x8000) != 0 ? -(x & 0x7fff) : x; }

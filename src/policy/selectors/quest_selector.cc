@@ -24,6 +24,7 @@
 #include "src/policy/scorers/streams.h"
 #include "src/policy/selectors.h"
 #include "src/policy/selectors/key_ranges.h"
+#include "src/policy/selectors/page_index.h"
 
 namespace ebb {
 namespace {
@@ -86,13 +87,7 @@ class QuestSelector final : public Selector {
 
   void Retain(int group, std::span<const uint32_t> kept) override {
     std::vector<uint32_t>& pages = page_rows_[group];
-    std::vector<uint32_t> left(pages.size(), 0);
-    size_t page = 0;
-    uint32_t end = pages.empty() ? 0 : pages[0];
-    for (const uint32_t row : kept) {
-      while (row >= end) end += pages[++page];
-      ++left[page];
-    }
+    std::vector<uint32_t> left = RowsLeft(pages, kept);
     for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
       ranges_.Retain(stream, left);
     }
@@ -211,23 +206,6 @@ class QuestSelector final : public Selector {
     ranges_.MakeRoom(num_pages);
     page_rows_[group].push_back(0);
     for (int stream = Begin(group); stream < Begin(group + 1); ++stream) ranges_.AddPage(stream);
-  }
-
-  // Without a branch for each page: which are chosen cannot be foreseen. A range is written at each
-  // of its pages, and at pages that are not chosen, and counts when its last page is passed.
-  static void WriteRanges(std::span<const uint32_t> pages, std::span<const uint8_t> chosen,
-                          std::vector<RowRange>* rows) {
-    assert(chosen[pages.size() - 1] != 0);  // or a range would be written behind the others' room
-    rows->resize((pages.size() + 1) / 2);
-    RowRange* range = rows->data();
-    size_t begin = 0, end = 0;
-    for (size_t page = 0; page < pages.size(); ++page) {
-      end += pages[page];
-      *range = {begin, end};
-      range += chosen[page] > chosen[page + 1] ? 1 : 0;
-      begin = chosen[page] != 0 ? begin : end;
-    }
-    rows->resize(range - rows->data());
   }
 
   const AttentionLayout layout_;

@@ -1,0 +1,53 @@
+// Rows of T1 that steps read selectively (T1Read::kSelect): the first 64 positions and the newest
+// 193 to 256 lie in T0, all between them in T1, block by block of 64 positions, so that a page of
+// T1 is a page of the selector. Nothing is evicted or compressed. T0's share of the rows between is
+// a cache of pages (src/rows/t1_page_cache.h), which is not placed.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/page_units.h"
+#include "src/policy/placements.h"
+
+namespace ebb {
+namespace {
+
+constexpr auto kPagePositions = static_cast<Position>(kRowsPerPage);
+
+class PagedPlacement final : public StatelessPlacement {
+ public:
+  std::string Name() const override {
+    return fmt::format("paged(first={},newest={})", kPagePositions, kNewestPositions);
+  }
+  bool NeedsScores() const override { return false; }
+  bool SetT0Share(double /*share*/) override { return true; }
+
+  bool Due(const PlacementInput& input, size_t /*num_rows*/) const override {
+    return input.step_kind == StepKind::kPrefill ||
+           EndOfT1(input.next_position) > EndOfT1(input.next_position - input.new_tokens);
+  }
+
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    const Position end = EndOfT1(input.next_position);
+    for (size_t row = 0; row < input.positions.size(); ++row) {
+      const Position position = input.positions[row];
+      const Tier to = position >= kPagePositions && position < end ? Tier::kT1 : Tier::kT0;
+      const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[row];
+      if (to != now) moves->push_back({.row = static_cast<uint32_t>(row), .to = to});
+    }
+  }
+
+ private:
+  static constexpr Position kNewestPositions = 3 * kPagePositions;
+  static Position EndOfT1(Position next) {
+    return std::max(0, next - 1 - kNewestPositions) / kPagePositions * kPagePositions;
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Placement>> MakePagedPlacement(const PlacementOptions& /*options*/) {
+  return std::unique_ptr<Placement>(std::make_unique<PagedPlacement>());
+}
+
+}  // namespace ebb

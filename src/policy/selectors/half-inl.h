@@ -1,0 +1,40 @@
+// Vectors of f16 numbers. Included once per instruction set.
+#if defined(EBB_POLICY_SELECTORS_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_POLICY_SELECTORS_HALF_INL_H_
+#undef EBB_POLICY_SELECTORS_HALF_INL_H_
+#else
+#define EBB_POLICY_SELECTORS_HALF_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// REQUIRES: the numbers are finite.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadF16(D d, const uint16_t* from) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
+#else
+  // By what exponents of f16 are further off those of f32.
+  constexpr float kF16Step = 0x1p112f;
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::PromoteTo(du, hn::LoadU(d16, from));
+  const auto magnitude = hn::BitCast(d, hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fffu))));
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000u)));
+  return hn::Or(hn::Mul(magnitude, hn::Set(d, kF16Step)), hn::BitCast(d, sign));
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_POLICY_SELECTORS_HALF_INL_H_

@@ -1,0 +1,422 @@
+// Reads the pages of 64 rows that receive most of a query's attention: by the estimate below, of
+// each query head as many pages as it takes for the wanted share of its mass; a kv head reads the
+// union over its query heads. The first page (attention sinks) and the newest pages, at least 129
+// rows, are always read. Rows are chosen from queries and keys alone, so where rows lie changes no
+// choice.
+//
+// A page of n rows with keys k: with c = s q mean(k) and v = s^2 sum over channels of q^2 var(k),
+// the log of its mass is log n + c + v / 2, which is exact for normally distributed logits; the
+// second term is capped, from v = 2 log n on, at sqrt(2 v log n) - log n, since no row outweighs
+// its page. Logits of rows that are always read are computed from their keys. [ours;
+// docs/dev/tiers.md compares it with other estimates]
+//
+// A page holds the rows of 64 positions, from a multiple of 64 on. Keys of the newest pages are
+// kept in f16 until their page is summarised, so that rows which a roll-back takes away and new
+// ones replace leave no trace. A page that was summarised and then lost rows keeps its mean and
+// variance, and takes no new rows.
+//
+// Rows go from the front (layers with windows) and from the end (roll-backs) alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "ebb/state.h"
+#include "src/base/page_units.h"
+#include "src/policy/scorers/streams.h"
+#include "src/policy/selectors.h"
+#include "src/policy/selectors/half.h"
+#include "src/policy/selectors/key_blocks.h"
+#include "src/policy/selectors/page_index.h"
+
+namespace ebb {
+namespace {
+
+constexpr size_t kPage = kRowsPerPage;
+constexpr size_t kNewestPages = 3;                 // whose keys are kept, of complete pages
+constexpr size_t kRecentPages = kNewestPages + 1;  // and the one that is being filled
+constexpr size_t kExactPages = 1 + kRecentPages;   // the first page too
+constexpr size_t kFewestPages = kExactPages + 1;   // with fewer all rows are read
+// Pages are ordered by the log of their mass in steps of 1/8 below the largest, down to e^-32.
+constexpr size_t kBuckets = 256;
+constexpr float kBucketsPerNat = 8;
+
+static_assert(kPage % KeyBlocks::kBlock == 0);
+
+class MassSelector final : public Selector {
+ public:
+  explicit MassSelector(const MassSelectorOptions& options)
+      : layout_(options.shape, options.granularity),
+        num_groups_(layout_.num_groups()),
+        mass_(options.mass),
+        scale_(options.attention_scale > 0
+                   ? options.attention_scale
+                   : 1 / std::sqrt(static_cast<float>(options.shape.head_dim))),
+        groups_(num_groups_),
+        digests_(layout_.num_streams(), layout_.head_dim(), 2),
+        keys_(layout_.num_streams(), layout_.head_dim(), 1),
+        work_(options.shape.num_kv_heads) {
+    keys_.MakeRoom(kExactPages * kPage);
+    for (int layer = 0; layer < layout_.num_layers(); ++layer) {
+      most_queries_ = std::max<size_t>(most_queries_, layout_.QueryHeadsPerKvHead(layer));
+    }
+    for (Work& work : work_) work.exact.resize(most_queries_ * kExactPages * kPage);
+  }
+
+  std::string Name() const override {
+    return fmt::format("select:mass={:.6g},page={},keys=f16", mass_, kPage);
+  }
+  SignalNeeds Needs() const override { return {.keys = true}; }
+
+  // Takes all memory before it changes anything.
+  void Append(int group, std::span<const Position> positions) override {
+    Group& of = groups_[group];
+    const size_t most_pages = of.pages.size() + positions.size() / kPage + 2;
+    MakeRoom(most_pages);
+    of.pages.reserve(most_pages + most_pages / 4);
+    for (const Position position : positions) {
+      const bool is_summarised = of.pages.size() == of.num_digests;
+      if (is_summarised || position % kPage == 0) of.pages.push_back(0);
+      ++of.pages.back();
+    }
+    of.num_rows += positions.size();
+  }
+
+  // The step's rows are the last ones.
+  void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
+    Group& of = groups_[group];
+    size_t row = of.num_rows - step.num_tokens;
+    size_t page = of.pages.size(), begin = of.num_rows;
+    while (begin > row) begin -= of.pages[--page];
+    for (int token = 0; token < step.num_tokens; ++token, ++row) {
+      while (begin + of.pages[page] <= row) begin += of.pages[page++];
+      if (row == begin) BeginPage(group, page);
+      const size_t place = PlaceOf(of, page) + (row - begin);
+      for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+        const std::span<const float> key = VectorOf(step.keys, layout_, stream, token);
+        half_.resize(key.size());
+        std::ranges::transform(key, half_.begin(), F16Of);
+        keys_.Put(stream, place, half_);
+        if (page == 0 && of.has_first) keys_.Put(stream, row, half_);
+      }
+    }
+  }
+
+  void Retain(int group, std::span<const uint32_t> kept) override {
+    Group& of = groups_[group];
+    std::vector<uint32_t> left = RowsLeft(of.pages, kept);
+    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+      MoveKeys(of, stream, kept);
+      MoveDigests(of, stream, left);
+    }
+    size_t num_digests = 0;
+    std::vector<size_t> recent;
+    for (size_t page = 0; page < left.size(); ++page) {
+      if (left[page] == 0) continue;
+      if (page < of.num_digests) {
+        ++num_digests;
+      } else {
+        recent.push_back(RecentOf(of, page));
+      }
+    }
+    if (!left.empty() && left[0] == 0) of.has_first = false;
+    std::erase(left, 0u);
+    of.pages = std::move(left);
+    if (of.pages.empty()) of.has_first = true;
+    of.num_digests = num_digests;
+    of.first_recent = recent.empty() ? 0 : recent.front();
+    of.num_rows = kept.size();
+  }
+
+  void Rank(int layer, int kv_head, std::span<const float> q, int part, int num_parts) override {
+    const int stream = layout_.StreamOf(layer, kv_head);
+    const Group& of = groups_[layout_.GroupOf(stream)];
+    if (!Selects(of)) return;
+    Work& work = work_[kv_head];
+    const size_t stride = KeyBlocks::RoundUp(of.num_digests);
+    digests_.Multiply(stream, q, of.num_digests, part, num_parts, stride, work.means.data(),
+                      work.variances.data());
+    constexpr size_t kExact = kExactPages * kPage;
+    keys_.Multiply(stream, q, kExact, part, num_parts, kExact, work.exact.data(), nullptr);
+  }
+
+  void Select(int layer, int kv_head, std::span<const float> q,
+              std::vector<RowRange>* rows) override {
+    const int stream = layout_.StreamOf(layer, kv_head);
+    const Group& of = groups_[layout_.GroupOf(stream)];
+    if (!Selects(of)) return;
+    Work& work = work_[kv_head];
+    work.chosen.assign(of.pages.size() + 1, 0);
+    if (of.has_first) work.chosen[0] = 1;
+    std::fill(work.chosen.begin() + static_cast<ptrdiff_t>(of.num_digests), work.chosen.end() - 1,
+              1);
+    const size_t num_queries = q.size() / layout_.head_dim();
+    for (size_t i = 0; i < num_queries; ++i) MarkPages(of, i, &work);
+    if (std::find(work.chosen.begin(), work.chosen.end() - 1, 0) == work.chosen.end() - 1) return;
+    WriteRanges(of.pages, work.chosen, rows);
+  }
+
+  size_t NumRows(int group) const override { return groups_[group].num_rows; }
+  bool ComparesKeys() const override { return true; }
+
+  Status SaveState(StateWriter* to) const override {
+    for (const Group& of : groups_) {
+      to->Numbers<uint32_t>(of.pages);
+      to->Number<uint64_t>(of.num_digests);
+      to->Number<uint64_t>(of.first_recent);
+      to->Number<uint8_t>(of.has_first ? 1 : 0);
+    }
+    std::vector<uint16_t> numbers;
+    for (int stream = 0; stream < layout_.num_streams(); ++stream) {
+      const Group& of = groups_[layout_.GroupOf(stream)];
+      numbers.resize(of.num_digests * 2 * layout_.head_dim());
+      for (size_t page = 0; page < of.num_digests; ++page) {
+        digests_.Get(stream, page, Part(&numbers, page, 2));
+      }
+      to->Numbers<uint16_t>(numbers);
+      numbers.resize(kExactPages * kPage * layout_.head_dim());
+      for (size_t key = 0; key < kExactPages * kPage; ++key) {
+        keys_.Get(stream, key, Part(&numbers, key, 1));
+      }
+      to->Numbers<uint16_t>(numbers);
+    }
+    return OkStatus();
+  }
+
+  Status LoadState(StateReader* from) override {
+    for (Group& of : groups_) {
+      of.pages = from->Numbers<uint32_t>();
+      of.num_digests = from->Number<uint64_t>();
+      of.first_recent = from->Number<uint64_t>();
+      of.has_first = from->Number<uint8_t>() != 0;
+      of.num_rows = std::accumulate(of.pages.begin(), of.pages.end(), size_t{0});
+      const auto has_no_size = [](uint32_t rows) { return rows < 1 || rows > kPage; };
+      if (std::ranges::any_of(of.pages, has_no_size)) from->Fail("a page of no size");
+      if (of.num_digests > of.pages.size() || of.pages.size() - of.num_digests > kRecentPages ||
+          of.first_recent >= kRecentPages) {
+        from->Fail("summaries of another number of pages");
+        return from->status();
+      }
+      MakeRoom(of.pages.size());
+    }
+    for (int stream = 0; stream < layout_.num_streams(); ++stream) {
+      const Group& of = groups_[layout_.GroupOf(stream)];
+      EBB_RETURN_IF_ERROR(LoadBlocks(stream, of.num_digests, 2, from, &digests_));
+      EBB_RETURN_IF_ERROR(LoadBlocks(stream, kExactPages * kPage, 1, from, &keys_));
+    }
+    return from->status();
+  }
+
+ private:
+  struct Group {
+    std::vector<uint32_t> pages;  // rows of each
+    size_t num_rows = 0;          // their sum
+    size_t num_digests = 0;       // of the first pages
+    // The others' keys lie in keys_, page after page from this one on, in a ring of kRecentPages.
+    size_t first_recent = 0;
+    bool has_first = true;  // page 0 is that of the sequence's first rows, whose keys are kept
+  };
+  // Work space of one kv head's choice.
+  struct Work {
+    std::vector<float> means, variances;  // [queries, digests, rounded up]: of logits, unscaled
+    std::vector<float> exact;             // [queries, kExactPages * kPage]: logits, unscaled
+    std::vector<float> log_mass;          // [digests]
+    std::vector<uint8_t> chosen;          // [pages + 1]; behind the newest stands 0
+  };
+
+  // The streams of a group are those from Begin(group) to Begin(group + 1).
+  [[nodiscard]] int Begin(int group) const { return layout_.FirstStreamOf(group); }
+  // The first page that is not read in any case.
+  [[nodiscard]] static size_t FirstOf(const Group& of) { return of.has_first ? 1 : 0; }
+  [[nodiscard]] static bool Selects(const Group& of) {
+    return of.num_digests > FirstOf(of) && of.pages.size() >= kFewestPages;
+  }
+  [[nodiscard]] std::span<uint16_t> Part(std::vector<uint16_t>* numbers, size_t entry,
+                                         size_t vectors) const {
+    const size_t size = vectors * layout_.head_dim();
+    return std::span(*numbers).subspan(entry * size, size);
+  }
+  [[nodiscard]] static size_t RecentOf(const Group& of, size_t page) {
+    return (of.first_recent + page - of.num_digests) % kRecentPages;
+  }
+  // Returns where in keys_ the keys of a page without a digest begin, behind those of the first
+  // page.
+  [[nodiscard]] static size_t PlaceOf(const Group& of, size_t page) {
+    return (1 + RecentOf(of, page)) * kPage;
+  }
+
+  // Rank() and Select() run where nothing may fail.
+  void MakeRoom(size_t num_pages) {
+    digests_.MakeRoom(num_pages);
+    for (Work& work : work_) {
+      if (work.log_mass.size() >= num_pages) continue;
+      const size_t room = KeyBlocks::RoundUp(2 * num_pages);
+      work.chosen.reserve(room + 1);
+      work.means.resize(room * most_queries_);
+      work.variances.resize(room * most_queries_);
+      work.log_mass.resize(room);  // last: it tells whether there is room
+    }
+  }
+
+  // The first key of a page is to come. Summarises the page whose keys it takes the place of.
+  void BeginPage(int group, size_t page) {
+    Group& of = groups_[group];
+    while (page - of.num_digests >= kRecentPages) {
+      for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+        Summarise(stream, of, of.num_digests);
+      }
+      ++of.num_digests;
+      of.first_recent = (of.first_recent + 1) % kRecentPages;
+    }
+  }
+
+  void Summarise(int stream, const Group& of, size_t page) {
+    const size_t dim = layout_.head_dim();
+    std::vector<double> sums(dim), squares(dim);
+    std::vector<uint16_t> key(dim), digest(2 * dim);
+    for (size_t row = 0; row < of.pages[page]; ++row) {
+      keys_.Get(stream, PlaceOf(of, page) + row, key);
+      for (size_t c = 0; c < dim; ++c) {
+        const double x = FloatOfF16(key[c]);
+        sums[c] += x;
+        squares[c] += x * x;
+      }
+    }
+    const double count = of.pages[page];
+    for (size_t c = 0; c < dim; ++c) {
+      const double mean = sums[c] / count;
+      digest[c] = F16Of(static_cast<float>(mean));
+      digest[dim + c] = F16Of(static_cast<float>(std::max(0.0, squares[c] / count - mean * mean)));
+    }
+    digests_.Put(stream, page, digest);
+  }
+
+  // Closes the gaps that removed rows leave among the kept keys. Pages that lose all rows leave the
+  // ring at its ends only: rows of full pages between others go with their digest.
+  void MoveKeys(const Group& of, int stream, std::span<const uint32_t> kept) {
+    std::vector<uint16_t> key(layout_.head_dim());
+    size_t page = 0, begin = 0, num_kept = 0;
+    for (const uint32_t row : kept) {
+      while (begin + of.pages[page] <= row) {
+        begin += of.pages[page++];
+        num_kept = 0;
+      }
+      const size_t from = row - begin, to = num_kept++;
+      if (from == to) continue;
+      const auto move = [&](size_t place) {
+        keys_.Get(stream, place + from, key);
+        keys_.Put(stream, place + to, key);
+      };
+      if (page == 0 && of.has_first) move(0);
+      if (page >= of.num_digests) move(PlaceOf(of, page));
+    }
+  }
+  void MoveDigests(const Group& of, int stream, std::span<const uint32_t> left) {
+    std::vector<uint16_t> digest(2 * layout_.head_dim());
+    size_t to = 0;
+    for (size_t page = 0; page < of.num_digests; ++page) {
+      if (left[page] == 0) continue;
+      if (to != page) {
+        digests_.Get(stream, page, digest);
+        digests_.Put(stream, to, digest);
+      }
+      ++to;
+    }
+  }
+
+  // Marks the pages that a query head reads.
+  void MarkPages(const Group& of, size_t query, Work* work) const {
+    const size_t stride = KeyBlocks::RoundUp(of.num_digests);
+    const float* const means = work->means.data() + query * stride;
+    const float* const variances = work->variances.data() + query * stride;
+    float top = -std::numeric_limits<float>::infinity();
+    for (size_t page = FirstOf(of); page < of.num_digests; ++page) {
+      const float log_rows = std::log(static_cast<float>(of.pages[page]));
+      const float variance = scale_ * scale_ * variances[page];
+      const float more =
+          variance <= 2 * log_rows ? variance / 2 : std::sqrt(2 * variance * log_rows) - log_rows;
+      float log_mass = log_rows + scale_ * means[page] + more;
+      if (!std::isfinite(log_mass)) log_mass = -std::numeric_limits<float>::infinity();
+      work->log_mass[page] = log_mass;
+      top = std::max(top, log_mass);
+    }
+    if (!std::isfinite(top)) return;
+    std::array<double, kBuckets> buckets = {};
+    const auto bucket_of = [&](float log_mass) {
+      const float below = (top - log_mass) * kBucketsPerNat;
+      return below < kBuckets ? static_cast<size_t>(below) : kBuckets;
+    };
+    double total = ExactMass(of, query, top, *work);
+    double read = total;
+    for (size_t page = FirstOf(of); page < of.num_digests; ++page) {
+      const size_t bucket = bucket_of(work->log_mass[page]);
+      if (bucket == kBuckets) continue;
+      const double mass = std::exp(double{work->log_mass[page]} - top);
+      buckets[bucket] += mass;
+      total += mass;
+    }
+    size_t end = 0;  // of the buckets that are read
+    while (end < kBuckets && read < mass_ * total) read += buckets[end++];
+    for (size_t page = FirstOf(of); page < of.num_digests; ++page) {
+      if (bucket_of(work->log_mass[page]) < end) work->chosen[page] = 1;
+    }
+  }
+
+  // The mass of the rows that are always read, relative to e^top. The newest row's key is not known
+  // yet: it does not count.
+  [[nodiscard]] double ExactMass(const Group& of, size_t query, float top, const Work& work) const {
+    const float* const logits = work.exact.data() + query * kExactPages * kPage;
+    double sum = 0;
+    const auto add = [&](const float* from, size_t count) {
+      for (size_t row = 0; row < count; ++row) {
+        const double mass = std::exp(std::min(double{scale_ * from[row]} - top, 600.0));
+        if (std::isfinite(mass)) sum += mass;
+      }
+    };
+    if (of.has_first) add(logits, of.pages[0]);
+    for (size_t page = of.num_digests; page < of.pages.size(); ++page) {
+      const bool is_newest = page + 1 == of.pages.size();
+      add(logits + PlaceOf(of, page), of.pages[page] - (is_newest ? 1 : 0));
+    }
+    return sum;
+  }
+
+  Status LoadBlocks(int stream, size_t num_entries, size_t vectors, StateReader* from,
+                    KeyBlocks* to) const {
+    std::vector<uint16_t> numbers = from->Numbers<uint16_t>();
+    const auto is_not_finite = [](uint16_t x) { return (x & 0x7c00) == 0x7c00; };
+    if (numbers.size() != num_entries * vectors * layout_.head_dim()) {
+      from->Fail("keys of another number of rows");
+    } else if (std::ranges::any_of(numbers, is_not_finite)) {
+      from->Fail("keys that are not finite");
+    } else {
+      for (size_t entry = 0; entry < num_entries; ++entry) {
+        to->Put(stream, entry, Part(&numbers, entry, vectors));
+      }
+    }
+    return from->status();
+  }
+
+  const AttentionLayout layout_;
+  const int num_groups_;
+  const double mass_;  // the share of each query head's mass that is read
+  const float scale_;  // of logits
+  std::vector<Group> groups_;
+  KeyBlocks digests_;        // mean and variance of the keys of each page but the newest ones
+  KeyBlocks keys_;           // of the first page, and of the newest ones
+  std::vector<Work> work_;   // [the most kv heads of any layer]
+  size_t most_queries_ = 0;  // that share a kv head
+  std::vector<uint16_t> half_;
+};
+
+}  // namespace
+
+std::unique_ptr<Selector> MakeMassSelector(const MassSelectorOptions& options) {
+  return std::make_unique<MassSelector>(options);
+}
+
+}  // namespace ebb

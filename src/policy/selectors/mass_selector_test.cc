@@ -1,0 +1,267 @@
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "ebb/state.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/policy/selectors.h"
+#include "src/policy/selectors/row_list_for_test.h"
+
+namespace ebb {
+namespace {
+
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr uint32_t kPage = 64;
+
+class MassSelectorTest : public ::testing::TestWithParam<Granularity> {
+ protected:
+  [[nodiscard]] static ModelShape Shape() {
+    return {.num_layers = 2, .num_q_heads = 6, .num_kv_heads = 2, .head_dim = 16, .embed_dim = 6};
+  }
+  [[nodiscard]] int num_groups() const { return Shape().NumGroups(GetParam()); }
+  void Make(double mass) { selector_ = New(mass); }
+  [[nodiscard]] static std::unique_ptr<Selector> New(double mass) {
+    return MakeMassSelector({.shape = Shape(), .granularity = GetParam(), .mass = mass});
+  }
+
+  // Keys of a page gather around a direction of the page's own, so that queries tell pages apart.
+  void Step(Selector* selector, int num_tokens, int first_position) {
+    const ModelShape shape = Shape();
+    const size_t floats = size_t(shape.num_kv_heads) * shape.head_dim;
+    StepSignals step = {.num_tokens = num_tokens};
+    std::vector<std::vector<float>> keys(shape.num_layers, std::vector<float>(num_tokens * floats));
+    std::vector<Position> positions(num_tokens);
+    for (int t = 0; t < num_tokens; ++t) {
+      positions[t] = first_position + t;
+      for (int layer = 0; layer < shape.num_layers; ++layer) {
+        for (size_t i = 0; i < floats; ++i) {
+          keys[layer][t * floats + i] = KeyAt(positions[t], layer, static_cast<int>(i));
+        }
+      }
+    }
+    for (const auto& of_layer : keys) step.keys.push_back(of_layer);
+    for (int group = 0; group < num_groups(); ++group) {
+      selector->Append(group, positions);
+      selector->ObserveGroup(group, {.num_new_rows = num_tokens}, step);
+    }
+  }
+  void ReadTo(Selector* selector, int from, int to, int chunk) {
+    for (; from < to; from += chunk) Step(selector, std::min(chunk, to - from), from);
+  }
+  [[nodiscard]] float KeyAt(Position position, int layer, int i) const {
+    const uint64_t channel = 10 * layer + i + 1000 * salt_;
+    return 2 * Noise((uint64_t{1} << 40) + position / kPage, channel) +
+           0.5f * Noise(position, channel);
+  }
+  // About normally distributed: a sum of four parts of a hash.
+  static float Noise(uint64_t a, uint64_t b) {
+    uint64_t x = (a * 0x9e3779b97f4a7c15) ^ (b * 0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    x ^= x >> 31;
+    float sum = 0;
+    for (int i = 0; i < 4; ++i, x >>= 16) sum += static_cast<float>(x & 0xffff) / 65536 - 0.5f;
+    return sum * 1.732f;
+  }
+  std::vector<float> Query() {
+    std::vector<float> q(size_t(Shape().num_q_heads) * Shape().head_dim);
+    for (float& x : q) x = 2 * normal_(random_);
+    return q;
+  }
+  // Appends the row of the token at hand, whose key is not known yet, as a step does.
+  std::vector<std::vector<uint32_t>> Select(Selector* selector, int layer, std::span<const float> q,
+                                            int num_parts = 3) {
+    std::vector<std::vector<uint32_t>> rows(Shape().num_kv_heads);
+    const size_t floats = q.size() / Shape().num_kv_heads;
+    for (int h = 0; h < Shape().num_kv_heads; ++h) {
+      const auto of_head = q.subspan(h * floats, floats);
+      for (int part = 0; part < num_parts; ++part) {
+        selector->Rank(layer, h, of_head, part, num_parts);
+      }
+      std::vector<RowRange> ranges;
+      ranges.reserve((selector->NumRows(0) + 1) / 2);
+      const RowRange* const at = ranges.data();
+      selector->Select(layer, h, of_head, &ranges);
+      EXPECT_EQ(ranges.data(), at);
+      rows[h] = RowList(ranges);
+    }
+    return rows;
+  }
+  // The share of a query head's softmax that the rows have.
+  [[nodiscard]] double MassOf(const std::vector<uint32_t>& rows, int num_rows, int layer,
+                              int kv_head, std::span<const float> q) const {
+    const ModelShape shape = Shape();
+    std::vector<double> logits(num_rows);
+    for (int row = 0; row < num_rows; ++row) {
+      for (int c = 0; c < shape.head_dim; ++c) {
+        logits[row] += q[c] * KeyAt(row, layer, kv_head * shape.head_dim + c) / 4.0;  // sqrt(16)
+      }
+    }
+    const double top = std::ranges::max(logits);
+    double all = 0, read = 0;
+    for (const double logit : logits) all += std::exp(logit - top);
+    for (const uint32_t row : rows) read += std::exp(logits[row] - top);
+    return rows.empty() ? 1 : read / all;
+  }
+
+  std::unique_ptr<Selector> selector_;
+  uint32_t salt_ = 0;
+  std::mt19937 random_{3};
+  std::normal_distribution<float> normal_;
+};
+
+TEST_P(MassSelectorTest, ReadsAboutTheMassThatIsAskedForInFewRows) {
+  constexpr int kRows = 40 * kPage + 9;
+  for (const double mass : {0.5, 0.9, 0.99}) {
+    Make(mass);
+    ReadTo(selector_.get(), 0, kRows, 100);
+    double read_mass = 0, read_rows = 0;
+    int count = 0;
+    for (int i = 0; i < 20; ++i) {
+      const std::vector<float> q = Query();
+      const auto rows = Select(selector_.get(), i % 2, q);
+      for (int head = 0; head < Shape().num_q_heads; ++head) {
+        const int kv_head = head / 3;
+        const auto of_head = std::span(q).subspan(head * Shape().head_dim, Shape().head_dim);
+        read_mass += MassOf(rows[kv_head], kRows, i % 2, kv_head, of_head);
+        read_rows += rows[kv_head].empty() ? kRows : static_cast<double>(rows[kv_head].size());
+        ++count;
+      }
+    }
+    EXPECT_GT(read_mass / count, mass - 0.02) << mass;
+    EXPECT_LT(read_rows / count, 0.7 * kRows) << mass;
+  }
+}
+
+TEST_P(MassSelectorTest, TheFirstPageAndTheNewestRowsAreAlwaysRead) {
+  constexpr int kRows = 30 * kPage + 5;
+  Make(0.3);
+  ReadTo(selector_.get(), 0, kRows, 64);
+  const auto rows = Select(selector_.get(), 0, Query())[0];
+  for (uint32_t row = 0; row < kPage; ++row) EXPECT_THAT(rows, Contains(row));
+  for (uint32_t row = kRows - 129; row < kRows; ++row) EXPECT_THAT(rows, Contains(row));
+  EXPECT_LT(rows.size(), kRows / 2);
+}
+
+TEST_P(MassSelectorTest, AllRowsAreReadWhereThereAreFewOrAllMassIsAskedFor) {
+  Make(0.3);
+  ReadTo(selector_.get(), 0, 5 * kPage, 64);
+  EXPECT_THAT(Select(selector_.get(), 1, Query())[1], IsEmpty());
+  Make(1);
+  ReadTo(selector_.get(), 0, 5 * kPage, 64);
+  ReadTo(selector_.get(), 5 * kPage, 7 * kPage, 1);
+  // Pages that are estimated to have less than e^-32 of the largest page's mass go unread.
+  const auto rows = Select(selector_.get(), 1, Query())[1];
+  EXPECT_TRUE(rows.empty() || rows.size() >= 6 * kPage);
+}
+
+TEST_P(MassSelectorTest, TheChoiceDependsNeitherOnChunksNorOnParts) {
+  constexpr int kRows = 20 * kPage + 33;
+  auto chunks = New(0.8), tokens = New(0.8);
+  ReadTo(chunks.get(), 0, kRows, 512);
+  ReadTo(tokens.get(), 0, kRows, 1);
+  for (int i = 0; i < 10; ++i) {
+    const std::vector<float> q = Query();
+    EXPECT_EQ(Select(chunks.get(), i % 2, q, 1), Select(tokens.get(), i % 2, q, 5));
+  }
+}
+
+// Rows that a roll-back takes away leave no trace, while their pages are not summarised.
+TEST_P(MassSelectorTest, AfterARollBackTheChoiceIsThatOfASequenceThatNeverWentOn) {
+  constexpr int kRows = 20 * kPage + 33;
+  auto straight = New(0.8), rolled_back = New(0.8);
+  ReadTo(straight.get(), 0, kRows, 7);
+  ReadTo(rolled_back.get(), 0, kRows - 40, 7);
+  salt_ = 5;
+  ReadTo(rolled_back.get(), kRows - 40, kRows + 20, 1);
+  salt_ = 0;
+  std::vector<uint32_t> kept(kRows - 40);
+  std::iota(kept.begin(), kept.end(), 0);
+  for (int group = 0; group < num_groups(); ++group) rolled_back->Retain(group, kept);
+  ReadTo(rolled_back.get(), kRows - 40, kRows, 3);
+  for (int i = 0; i < 10; ++i) {
+    const std::vector<float> q = Query();
+    EXPECT_EQ(Select(straight.get(), i % 2, q), Select(rolled_back.get(), i % 2, q));
+  }
+}
+
+// Pages that lost their keys keep their summaries, and new rows begin pages of their own.
+TEST_P(MassSelectorTest, ADeepRollBackLeavesAllRowsReachable) {
+  Make(0.8);
+  ReadTo(selector_.get(), 0, 20 * kPage, 64);
+  std::vector<uint32_t> kept(9 * kPage + 20);
+  std::iota(kept.begin(), kept.end(), 0);
+  for (int group = 0; group < num_groups(); ++group) selector_->Retain(group, kept);
+  EXPECT_EQ(selector_->NumRows(0), kept.size());
+  ReadTo(selector_.get(), 9 * kPage + 20, 30 * kPage, 50);
+  double mass = 0;
+  for (int i = 0; i < 20; ++i) {
+    const std::vector<float> q = Query();
+    const auto rows = Select(selector_.get(), i % 2, q);
+    mass += MassOf(rows[0], 30 * kPage, i % 2, 0, std::span(q).first(Shape().head_dim));
+  }
+  EXPECT_GT(mass / 20, 0.78);
+}
+
+// As in layers with windows.
+TEST_P(MassSelectorTest, RowsMayGoFromTheFront) {
+  Make(0.8);
+  ReadTo(selector_.get(), 0, 20 * kPage, 64);
+  for (int i = 0; i < 3 * static_cast<int>(kPage); ++i) {
+    Step(selector_.get(), 1, 20 * kPage + i);
+    std::vector<uint32_t> kept(selector_->NumRows(0) - (i == 0 ? 100 : 1));
+    std::iota(kept.begin(), kept.end(), i == 0 ? 100 : 1);
+    for (int group = 0; group < num_groups(); ++group) selector_->Retain(group, kept);
+  }
+  const auto rows = Select(selector_.get(), 0, Query())[0];
+  const auto num_rows = static_cast<uint32_t>(selector_->NumRows(0));
+  for (uint32_t row = num_rows - 129; row < num_rows; ++row) EXPECT_THAT(rows, Contains(row));
+  EXPECT_THAT(rows, Not(IsEmpty()));
+}
+
+TEST_P(MassSelectorTest, ASavedStateChoosesAlikeAndADamagedOneIsRefused) {
+  auto saved = New(0.8), loaded = New(0.8);
+  ReadTo(saved.get(), 0, 20 * kPage + 33, 64);
+  StateWriter to;
+  ASSERT_TRUE(saved->SaveState(&to).ok());
+  StateReader from(to.bytes(), "test");
+  ASSERT_TRUE(loaded->LoadState(&from).ok());
+  ASSERT_TRUE(from.End().ok());
+  for (Selector* selector : {saved.get(), loaded.get()}) {
+    ReadTo(selector, 20 * kPage + 33, 25 * kPage, 1);
+  }
+  for (int i = 0; i < 5; ++i) {
+    const std::vector<float> q = Query();
+    EXPECT_EQ(Select(saved.get(), i % 2, q), Select(loaded.get(), i % 2, q));
+  }
+  const std::span<const std::byte> bytes = to.bytes();
+  for (size_t size = 0; size < bytes.size(); size += 1 + size / 3) {
+    StateReader cut(bytes.first(size), "test");
+    auto selector = New(0.8);
+    EXPECT_FALSE(selector->LoadState(&cut).ok() && cut.End().ok()) << size;
+  }
+}
+
+// Keys that are not finite, or as large as numbers get, leave a choice that reads the newest rows.
+TEST_P(MassSelectorTest, NumbersThatAreNotFiniteAreSurvived) {
+  Make(0.8);
+  ReadTo(selector_.get(), 0, 20 * kPage, 64);
+  for (const float x : {1e30f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    std::vector<float> q = Query();
+    q[3] = x;
+    const auto rows = Select(selector_.get(), 0, q)[0];
+    if (!rows.empty()) EXPECT_THAT(rows, Contains(20 * kPage - 1));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, MassSelectorTest,
+                         ::testing::Values(Granularity::kToken, Granularity::kLayer,
+                                           Granularity::kHead));
+
+}  // namespace
+}  // namespace ebb

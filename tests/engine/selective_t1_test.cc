@@ -1,0 +1,215 @@
+// Selective reading of T1: neither T0's share, nor T1's place, nor cached pages change the choice.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "ebb/session_file.h"
+#include "tests/engine/engine_fixture.h"
+#include "tests/support/logits.h"
+
+EBB_CPU_ONLY_FILE("selective reading of T1 is refused on devices");
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr size_t kSelectivePrompt = 700;
+constexpr size_t kSelectiveLength = 900;
+
+const std::vector<Token>& SelectiveText() {
+  static const std::vector<Token> kText = SomeTokens(kSelectiveLength + 300);
+  return kText;
+}
+
+TierSpec Selecting(double t0_share, T1Place t1 = T1Place::kFile, double mass = 0.5) {
+  return {.t0_share = t0_share, .t1 = t1, .t1_read = T1Read::kSelect, .t1_mass = mass};
+}
+
+std::unique_ptr<Engine> EngineFor(const TierSpec& tiers, int threads = 2) {
+  return MakeEngineOf(DeepModel(), {.threads = threads, .tiers = tiers});
+}
+std::unique_ptr<Session> OpenSelecting(Engine& engine, const TierSpec& tiers) {
+  PolicySpec policy;
+  policy.tiers = tiers;
+  return Open(engine, policy);
+}
+
+void DecodeText(Session& session, size_t from, size_t to) {
+  for (size_t i = from; i < to; ++i) ExpectOk(session.Decode(SelectiveText()[i]));
+}
+
+struct SelectiveOutcome {
+  uint64_t logits_hash = 0;
+  int64_t rows_unread = 0;
+  bool operator==(const SelectiveOutcome&) const = default;
+};
+
+SelectiveOutcome RunSelecting(const TierSpec& tiers, int threads = 2) {
+  auto engine = EngineFor(tiers, threads);
+  auto session = OpenSelecting(*engine, tiers);
+  ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+  SelectiveOutcome outcome;
+  for (size_t i = kSelectivePrompt; i < kSelectiveLength; ++i) {
+    ExpectOk(session->Decode(SelectiveText()[i]));
+    outcome.rows_unread += session->last_step().rows_unread;
+  }
+  outcome.logits_hash = session->logits_hash();
+  return outcome;
+}
+
+TEST(SelectiveT1, NeitherT0sShareNorT1sPlaceNorThreadsChangeABit) {
+  const SelectiveOutcome expected = RunSelecting(Selecting(0));
+  EXPECT_GT(expected.rows_unread, 0);
+  for (const double share : {0.1, 0.2, 0.5, 1.0}) {
+    EXPECT_EQ(RunSelecting(Selecting(share)), expected) << share;
+  }
+  EXPECT_EQ(RunSelecting(Selecting(0.3, T1Place::kHost)), expected);
+  EXPECT_EQ(RunSelecting(Selecting(0.3, T1Place::kNone)), expected);
+  EXPECT_EQ(RunSelecting(Selecting(0.3), 1), expected);
+  EXPECT_EQ(RunSelecting(Selecting(0.3), 3), expected);
+  TierSpec capped = Selecting(1);
+  capped.t0_cap_bytes = uint64_t{2} << 20;
+  EXPECT_EQ(RunSelecting(capped), expected);
+}
+
+TEST(SelectiveT1, AllMassReadsAllRowsAndHasTheBitsOfTheFullCache) {
+  const SelectiveOutcome all = RunSelecting(Selecting(0.3, T1Place::kFile, 1));
+  TierSpec plain;
+  plain.t1 = T1Place::kFile;
+  EXPECT_EQ(all, RunSelecting(plain));
+  EXPECT_EQ(all.rows_unread, 0);
+}
+
+TEST(SelectiveT1, RowsBetweenTheFirstAndTheNewestLieInT1) {
+  const TierSpec tiers = Selecting(0.3);
+  auto engine = EngineFor(tiers);
+  auto session = OpenSelecting(*engine, tiers);
+  ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+  const auto rows_in = [&](Tier tier) {
+    return session->accounting().tiers[static_cast<int>(tier)].rows;
+  };
+  const int64_t streams = DeepModel()->shape().NumStreams();
+  EXPECT_EQ(rows_in(Tier::kT1), 384 * streams);
+  EXPECT_EQ(rows_in(Tier::kT0), static_cast<int64_t>(kSelectivePrompt - 384) * streams);
+  DecodeText(*session, kSelectivePrompt, kSelectiveLength);
+  EXPECT_EQ(rows_in(Tier::kT1), 640 * streams);
+}
+
+// Cached pages count as buffers.
+TEST(SelectiveT1, ALargerShareOfT0ReadsLessOfTheFile) {
+  const auto bytes_read = [](double share) {
+    const TierSpec tiers = Selecting(share);
+    auto engine = EngineFor(tiers);
+    auto session = OpenSelecting(*engine, tiers);
+    ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+    size_t bytes = 0;
+    for (size_t i = kSelectivePrompt; i < kSelectiveLength; ++i) {
+      ExpectOk(session->Decode(SelectiveText()[i]));
+      bytes += session->last_step().t1_bytes_read;
+    }
+    EXPECT_GT(session->accounting().staging_bytes, 0u);
+    return bytes;
+  };
+  const size_t without = bytes_read(0), half = bytes_read(0.5), all = bytes_read(1);
+  EXPECT_LT(half, without);
+  EXPECT_LE(all, half);
+  EXPECT_GT(all, 0u);
+}
+
+TEST(SelectiveT1, ParkedForkedSavedAndResumedSessionsGoOnAsBefore) {
+  const TierSpec tiers = Selecting(0.3);
+  const uint64_t expected = RunSelecting(tiers).logits_hash;
+  auto engine = EngineFor(tiers);
+  auto session = OpenSelecting(*engine, tiers);
+  ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+  DecodeText(*session, kSelectivePrompt, 760);
+  auto fork = session->Fork();
+  ExpectOk(fork.status());
+  ExpectOk(session->Park());
+  DecodeText(*session, 760, 800);
+  ExpectOk(session->SetT0Share(0.8));
+  const TempFolder folder;
+  const std::string file = folder.File("session");
+  ExpectOk(SaveSession(*session, file));
+  DecodeText(*session, 800, kSelectiveLength);
+  EXPECT_EQ(session->logits_hash(), expected);
+  DecodeText(**fork, 760, kSelectiveLength);
+  EXPECT_EQ((*fork)->logits_hash(), expected);
+  SessionOptions options;
+  options.policy.tiers = tiers;
+  auto resumed = ResumeSession(*engine, file, options);
+  ExpectOk(resumed.status());
+  DecodeText(*resumed->session, 800, kSelectiveLength);
+  EXPECT_EQ(resumed->session->logits_hash(), expected);
+}
+
+TEST(SelectiveT1, ABatchAgreesWithSingleSteps) {
+  const TierSpec tiers = Selecting(0.3);
+  auto engine = EngineFor(tiers);
+  std::vector<std::unique_ptr<Session>> batched;
+  std::vector<Session*> batch;
+  std::vector<uint64_t> expected;
+  constexpr int kSessions = 3;
+  for (int i = 0; i < kSessions; ++i) {
+    const size_t length = 500 + 90 * i;
+    auto single = OpenSelecting(*engine, tiers);
+    batched.push_back(OpenSelecting(*engine, tiers));
+    for (Session* session : {single.get(), batched.back().get()}) {
+      ExpectOk(session->Prefill(std::span(SelectiveText()).first(length)));
+    }
+    for (int step = 0; step < 20; ++step) ExpectOk(single->Decode(SelectiveText()[1000 + step]));
+    expected.push_back(single->logits_hash());
+    batch.push_back(batched.back().get());
+  }
+  for (int step = 0; step < 20; ++step) {
+    const std::vector<Token> tokens(kSessions, SelectiveText()[1000 + step]);
+    ExpectOk(engine->DecodeBatch(batch, tokens));
+  }
+  for (int i = 0; i < kSessions; ++i) EXPECT_EQ(batched[i]->logits_hash(), expected[i]) << i;
+}
+
+TEST(SelectiveT1, ATurnAfterARollBackReadsAllItsRows) {
+  const TierSpec tiers = Selecting(0.3, T1Place::kFile, 0.9);
+  auto engine = EngineFor(tiers);
+  auto session = OpenSelecting(*engine, tiers);
+  ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+  DecodeText(*session, kSelectivePrompt, kSelectiveLength);
+  ExpectOk(session->TruncateTo(kSelectivePrompt - 150));
+  const auto turn = std::span(SelectiveText()).subspan(kSelectivePrompt, 100);
+  ExpectOk(session->Prefill(turn));
+  DecodeText(*session, 800, 1000);
+  EXPECT_TRUE(std::ranges::all_of(Logits(*session), [](float x) { return std::isfinite(x); }));
+  EXPECT_EQ(session->accounting().tiers[1].rows % (64 * DeepModel()->shape().NumStreams()), 0);
+}
+
+TEST(SelectiveT1, WhatItCannotBeCombinedWithIsRefusedByName) {
+  const auto refusal = [](const SessionOptions& options) {
+    auto engine = EngineFor(Selecting(0.3));
+    const auto session = engine->OpenSession(options);
+    EXPECT_FALSE(session.ok());
+    return session.ok() ? std::string() : session.status().ToString();
+  };
+  SessionOptions options;
+  options.policy.tiers = Selecting(0.3);
+  options.policy.name = "h2o";
+  EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with policy \"h2o\""));
+  options.policy.name = "full";
+  options.policy.scorer = "random";
+  EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with scorer \"random\""));
+  options.policy.scorer.clear();
+  options.policy.tiers->evict_share = 0.1;
+  EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with eviction"));
+  options.policy.tiers->evict_share = 0;
+  options.policy.tiers->t2_share = 0.1;
+  EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with rows in T2"));
+  options.policy.tiers->t2_share = 0;
+  options.policy.tiers->t1_mass = 0;
+  EXPECT_THAT(refusal(options), HasSubstr("is 0: expected above 0 and at most 1"));
+  options.policy.tiers->t1_mass = 0.9;
+  options.lossless.emplace();
+  EXPECT_THAT(refusal(options), HasSubstr("select is not supported in lossless sessions"));
+}
+
+}  // namespace
+}  // namespace ebb
