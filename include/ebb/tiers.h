@@ -21,13 +21,13 @@ enum class CompressedType : uint8_t { kInt8, kInt4, kInt8Naive };
 [[nodiscard]] std::string_view CompressedTypeName(CompressedType type);
 [[nodiscard]] Result<CompressedType> ParseCompressedType(std::string_view name);
 
-// Where T1 lies.
+// The place of T1's rows.
 enum class T1Place { kNone, kHost, kFile };
 // "none", "host", "file"
 [[nodiscard]] std::string_view T1PlaceName(T1Place place);
 
-// What the evicted share is a share of: the rows that were ever unprotected, or, as Algorithm 1 has
-// it, those that are still alive at each interval, which compounds.
+// The rows that TierSpec::evict_share is a share of: those that were ever unprotected, or, as
+// Algorithm 1 has it, those that are still alive at each interval, which compounds.
 enum class EvictOf { kGenerated, kAlive };
 
 // Which rows of T0 and T1 a decode step reads. kSelect: in each layer and kv head, the pages of 64
@@ -47,8 +47,8 @@ struct TierSpec {
   double t2_share = 0;   // of the unprotected rows that are not evicted
   CompressedType t2_type = CompressedType::kInt8;
   double evict_share = 0;  // r
-  // Where T0 has a cap, and T1 has one or is none, what they do not hold goes too; so it does where
-  // r is not 0.
+  // Evicts the rows that T0 and T1 do not hold, if T0 has a cap and T1 has one or is none; so does
+  // an r above 0.
   bool evict_beyond_caps = false;
   EvictOf evict_of = EvictOf::kGenerated;
   // For a draft, whose rows are kept elsewhere: protected rows may go too, the oldest first but
@@ -58,7 +58,7 @@ struct TierSpec {
   bool operator==(const TierSpec&) const = default;
 };
 
-// What a sequence takes of each tier, in bytes of pages.
+// The bytes of pages that a sequence takes in each tier.
 struct TierNeeds {
   // Held whatever share T0 is given: protected rows, and those that come between two decisions.
   uint64_t t0_floor_bytes = 0;
