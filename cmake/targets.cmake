@@ -81,8 +81,13 @@ function(ebb_show_folder target folder)
   cmake_path(GET folder PARENT_PATH parent)
   file(MAKE_DIRECTORY ${tree}/${parent})
   file(CREATE_LINK ${EBB_ROOT}/${folder} ${tree}/${folder} SYMBOLIC)
-  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${tree}>)
-  target_compile_options(${target} PUBLIC
+  get_target_property(type ${target} TYPE)
+  set(scope PUBLIC)
+  if(type STREQUAL INTERFACE_LIBRARY)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${tree}>)
+  target_compile_options(${target} ${scope}
     $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${tree}/=${EBB_ROOT}/>>)
 endfunction()
 
@@ -259,6 +264,10 @@ ebb_embed(ebb::cli kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_m
 ebb_embed(ebb::cli kPebbleDmsModel ${EBB_ROOT}/training/dms/pebble-dms.gguf pebble_dms_model)
 ebb_embed(ebb::cli kPebbleDms8Model ${EBB_ROOT}/training/dms/pebble-dms-8.gguf pebble_dms_8_model)
 
+# Annotated mutexes, of src/base, for what sees nothing else of it.
+add_library(ebb_threads INTERFACE)
+ebb_show_folder(ebb_threads src/base/threads)
+
 # For the store, the server and the program.
 ebb_precompile(ebb_program_pch HEADERS <nlohmann/json.hpp> <ebb/engine.h> LIBRARIES nlohmann_json::nlohmann_json
   OPTIONS ${EBB_CHEAPLY_COMPILED})
@@ -271,7 +280,7 @@ target_compile_options(ebb_store PRIVATE ${EBB_CHEAPLY_COMPILED})
 target_precompile_headers(ebb_store REUSE_FROM ebb_program_pch)
 ebb_show_folder(ebb_store src/store)
 target_link_libraries(ebb_store PUBLIC
-  ebb ebb_options fmt::fmt nlohmann_json::nlohmann_json Threads::Threads
+  ebb ebb_threads ebb_options fmt::fmt nlohmann_json::nlohmann_json Threads::Threads
   PRIVATE PkgConfig::hiredis PkgConfig::xxhash)
 
 # The server: a front end that sees include/ebb, the store and itself.
@@ -306,7 +315,7 @@ target_compile_options(ebb_lab PRIVATE $<$<CONFIG:Release>:-O2>)
 set_target_properties(ebb_lab PROPERTIES EXPORT_NAME lab OUTPUT_NAME ebb-lab)
 ebb_show_folder(ebb_lab lab)
 target_link_libraries(ebb_lab PUBLIC ebb PRIVATE ebb_options Boost::headers fmt::fmt
-  nlohmann_json::nlohmann_json PkgConfig::xxhash Threads::Threads)
+  nlohmann_json::nlohmann_json PkgConfig::xxhash Threads::Threads $<BUILD_INTERFACE:ebb_threads>)
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" apps/ebb/*.cc)

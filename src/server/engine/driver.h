@@ -1,5 +1,5 @@
-// The engine's thread: it takes jobs in, asks the schedule what comes next, carries that out and
-// sends each job's updates. It never waits for the receiver.
+// The engine's thread, and how other threads reach it: their calls become messages in its Mailbox,
+// which its StepLoop reads. It sends each job's updates, and never waits for the receiver.
 //
 // Memory: the caps of the engine's tiers are of all jobs together. A session is opened without caps
 // of its own, so that what leaves T0 for T2 and T3 follows its request alone. How much of T0 it has
@@ -67,7 +67,7 @@ class Driver {
   void Stop();
 
  private:
-  struct Impl;
+  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

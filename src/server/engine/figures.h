@@ -34,6 +34,11 @@ class Histogram {
   double sum_ = 0;
 };
 
+// Blends `value` into a mean that favours recent values; a mean of 0 has no value yet.
+inline void Blend(double value, double* mean) {
+  *mean = *mean == 0 ? value : 0.9 * *mean + 0.1 * value;
+}
+
 // The state after the last step. Totals count since the server began.
 struct Figures {
   size_t waiting = 0;
@@ -64,6 +69,7 @@ struct Figures {
   std::array<ArenaAccounting, kNumTiers> arenas = {};
   // Rows of all sessions, (layer, kv head, token) triples.
   std::array<int64_t, kNumTiers> rows = {};
+  double tokens_per_answer = 0;         // of late
   double seconds_per_step = 0;          // of late
   double seconds_per_prompt_token = 0;  // of late
   double predicted_wait = 0;            // of a request that comes now
