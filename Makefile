@@ -121,6 +121,7 @@ lint: bootstrap
 	clang-format --dry-run --Werror $(SOURCES)
 	scripts/check_layers
 	scripts/count_words
+	scripts/check_threads --jobs $(JOBS)
 	printf '%s\n' $(filter %.cc,$(SOURCES)) | \
 	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/lint
 

@@ -192,6 +192,8 @@ set_tests_properties(layers.APolicySeesNoCache PROPERTIES
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
 add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
 add_test(NAME scripts.CountWords COMMAND ${EBB_ROOT}/scripts/count_words_test)
+add_test(NAME scripts.CheckThreads COMMAND ${EBB_ROOT}/scripts/check_threads_test)
+set_tests_properties(scripts.CheckThreads PROPERTIES SKIP_RETURN_CODE 77)
 add_test(NAME lab.PapersProjections COMMAND ${EBB_ROOT}/lab/papers/projections_test)
 add_test(NAME schemas.Corpus
          COMMAND ${EBB_ROOT}/tests/schemas/check_corpus $<TARGET_FILE:ebb_schema_samples>)

@@ -2,14 +2,13 @@
 #ifndef EBB_LAB_EVAL_IN_ORDER_H_
 #define EBB_LAB_EVAL_IN_ORDER_H_
 
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "ebb/status.h"
+#include "src/base/threads/mutex.h"
 
 namespace ebb {
 
@@ -27,17 +26,17 @@ class InOrder {
 
   // Whether a unit may begin.
   [[nodiscard]] bool IsTurn(size_t unit) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return unit < next_ + most_ahead_;
   }
   // Until it is.
   void WaitForTurn(size_t unit) {
-    std::unique_lock lock(mutex_);
-    turn_.wait(lock, [&] { return stopped_ || unit < next_ + most_ahead_; });
+    const MutexLock lock(mutex_);
+    while (!stopped_ && unit >= next_ + most_ahead_) turn_.Wait(mutex_);
   }
 
   void Put(size_t unit, T result) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting_.emplace(unit, std::move(result));
     while (!stopped_ && !waiting_.empty() && waiting_.begin()->first == next_) {
       const Status status = sink_(waiting_.begin()->second);
@@ -45,38 +44,38 @@ class InOrder {
       ++next_;
       if (!status.ok()) StopLocked(status);
     }
-    turn_.notify_all();
+    turn_.NotifyAll();
   }
 
   void Stop(const Status& why) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     StopLocked(why);
   }
 
   [[nodiscard]] bool stopped() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return stopped_;
   }
   [[nodiscard]] Status status() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return status_;
   }
 
  private:
-  void StopLocked(const Status& why) {
+  void StopLocked(const Status& why) EBB_REQUIRES(mutex_) {
     if (!stopped_) status_ = why;
     stopped_ = true;
-    turn_.notify_all();
+    turn_.NotifyAll();
   }
 
   const size_t most_ahead_;
-  std::mutex mutex_;
-  std::condition_variable turn_;
-  size_t next_;                  // guarded by mutex_, as all below
-  std::map<size_t, T> waiting_;  // by unit
-  bool stopped_ = false;
-  Status status_;
-  const std::function<Status(const T&)>& sink_;
+  Mutex mutex_;
+  CondVar turn_;
+  size_t next_ EBB_GUARDED_BY(mutex_);
+  std::map<size_t, T> waiting_ EBB_GUARDED_BY(mutex_);  // by unit
+  bool stopped_ EBB_GUARDED_BY(mutex_) = false;
+  Status status_ EBB_GUARDED_BY(mutex_);
+  const std::function<Status(const T&)>& sink_;  // called with mutex_ held
 };
 
 }  // namespace ebb

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
-#include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "src/base/threads/mutex.h"
 #include "src/io/io_queue.h"
 
 namespace ebb {
@@ -52,19 +51,19 @@ class ThreadQueue final : public IoQueue {
 
   void Start(std::span<const IoRequest> requests) override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       to_do_.insert(to_do_.end(), requests.begin(), requests.end());
     }
     if (requests.size() == 1) {
-      work_or_stop_.notify_one();
+      work_or_stop_.NotifyOne();
     } else {
-      work_or_stop_.notify_all();
+      work_or_stop_.NotifyAll();
     }
   }
 
   size_t Take(Until until, std::span<IoCompletion> ended) override {
-    std::unique_lock lock(mutex_);
-    if (until == Until::kOne) one_ended_.wait(lock, [this] { return !ended_.empty(); });
+    const MutexLock lock(mutex_);
+    while (until == Until::kOne && ended_.empty()) one_ended_.Wait(mutex_);
     const size_t num = std::min(ended.size(), ended_.size());
     std::copy_n(ended_.begin(), num, ended.begin());
     ended_.erase(ended_.begin(), ended_.begin() + static_cast<ptrdiff_t>(num));
@@ -73,17 +72,17 @@ class ThreadQueue final : public IoQueue {
 
  private:
   void Work() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
-      work_or_stop_.wait(lock, [this] { return stopped_ || !to_do_.empty(); });
+      while (!stopped_ && to_do_.empty()) work_or_stop_.Wait(mutex_);
       if (stopped_) return;
       const IoRequest request = to_do_.front();
       to_do_.erase(to_do_.begin());
-      lock.unlock();
+      lock.Unlock();
       const IoCompletion completion = {.tag = request.tag, .result = Transfer(request)};
-      lock.lock();
+      lock.Lock();
       ended_.push_back(completion);
-      one_ended_.notify_one();
+      one_ended_.NotifyOne();
     }
   }
 
@@ -98,22 +97,23 @@ class ThreadQueue final : public IoQueue {
 
   void Stop() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopped_ = true;
     }
-    work_or_stop_.notify_all();
+    work_or_stop_.NotifyAll();
     for (std::thread& thread : threads_) thread.join();
   }
 
   const int fd_;
   std::vector<std::thread> threads_;
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable work_or_stop_;
-  std::condition_variable one_ended_;
-  std::vector<IoRequest> to_do_;  // in order; never grows past its capacity, the queue's depth
-  std::vector<IoCompletion> ended_;
-  bool stopped_ = false;
+  Mutex mutex_;
+  CondVar work_or_stop_;
+  CondVar one_ended_;
+  // In order; never grows past its capacity, the queue's depth.
+  std::vector<IoRequest> to_do_ EBB_GUARDED_BY(mutex_);
+  std::vector<IoCompletion> ended_ EBB_GUARDED_BY(mutex_);
+  bool stopped_ EBB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 
 #include <cerrno>
 #include <csignal>
-#include <mutex>
+
+#include "src/base/threads/mutex.h"
 
 namespace ebb {
 namespace {
@@ -53,8 +54,8 @@ void InstallBusErrorHandler() {
 }  // namespace
 
 GuardedRange* Guard(std::span<const std::byte> mapping) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;  // one range is added at a time; the handler reads them without it
+  const MutexLock lock(mutex);
   static const bool installed = (InstallBusErrorHandler(), true);
   (void)installed;
   GuardedRange* range = guarded_ranges.load();

@@ -9,12 +9,12 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string_view>
 #include <tuple>
 
 #include "src/base/ggml_deleter.h"
+#include "src/base/threads/mutex.h"
 
 namespace ebb {
 namespace {
@@ -134,10 +134,13 @@ bool HasSameBitsInBatches(const ggml_tensor& weight) {
   const int64_t columns = SmallerLike(weight.ne[0], 1024);
   const int64_t rows = SmallerLike(weight.ne[1], 32);
 
-  static std::mutex mutex;
-  static std::map<std::tuple<ggml_type, ggml_backend_buffer_type_t, int64_t, int64_t>, bool> known;
-  const std::lock_guard lock(mutex);
-  const auto [at, is_new] = known.try_emplace({weight.type, layout, columns, rows}, false);
+  static struct {
+    Mutex mutex;
+    std::map<std::tuple<ggml_type, ggml_backend_buffer_type_t, int64_t, int64_t>, bool> same
+        EBB_GUARDED_BY(mutex);
+  } known;
+  const MutexLock lock(known.mutex);
+  const auto [at, is_new] = known.same.try_emplace({weight.type, layout, columns, rows}, false);
   if (is_new) {
     BatchProducts products;
     at->second = products.Compute(weight.type, layout, columns, rows) && products.AreSame();

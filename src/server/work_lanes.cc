@@ -12,19 +12,20 @@ size_t WorkLanes::LaneOf(size_t bytes) {
 }
 
 WorkLanes::WorkLanes(size_t most_waiting) : most_waiting_(most_waiting) {
-  for (Lane& lane : lanes_) {
-    lane.thread = std::thread([this, &lane] { Run(&lane); });
+  for (size_t i = 0; i < kNumLanes; ++i) {
+    threads_[i] = std::thread([this, i] { Run(i); });
   }
 }
 
 WorkLanes::~WorkLanes() { Stop(); }
 
 void WorkLanes::Add(Task task) {
-  Lane& lane = lanes_[LaneOf(task.bytes)];
+  const size_t index = LaneOf(task.bytes);
   std::optional<Task> refused;
   Refusal why = Refusal::kFull;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
+    Lane& lane = lanes_[index];
     if (stopping_) {
       refused = std::move(task);
       why = Refusal::kStopping;
@@ -37,7 +38,7 @@ void WorkLanes::Add(Task task) {
       if (++lane.num_waiting > most_waiting_) refused = TakeNewestOfLargest(&lane);
     }
   }
-  lane.wake.notify_one();
+  wakes_[index].NotifyOne();
   if (refused.has_value()) refused->refuse(why);
 }
 
@@ -64,39 +65,37 @@ WorkLanes::Task WorkLanes::TakeNewestOfLargest(Lane* lane) {
   return task;
 }
 
-void WorkLanes::Run(Lane* lane) {
-  std::unique_lock lock(mutex_);
+void WorkLanes::Run(size_t lane) {
   while (true) {
-    lane->wake.wait(lock, [&] { return stopping_ || lane->num_waiting > 0; });
-    if (stopping_) return;
+    std::optional<Task> task;
     {
-      const Task task = TakeNext(lane);
-      lock.unlock();
-      task.run();
-      // The task is destroyed here, without the lock.
+      const MutexLock lock(mutex_);
+      while (!stopping_ && lanes_[lane].num_waiting == 0) wakes_[lane].Wait(mutex_);
+      if (stopping_) return;
+      task = TakeNext(&lanes_[lane]);
     }
-    lock.lock();
+    task->run();
   }
 }
 
 void WorkLanes::Stop() {
   std::vector<Task> refused;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     for (Lane& lane : lanes_) {
       while (lane.num_waiting > 0) refused.push_back(TakeNext(&lane));
-      lane.wake.notify_one();
     }
   }
+  for (CondVar& wake : wakes_) wake.NotifyOne();
   for (const Task& task : refused) task.refuse(Refusal::kStopping);
-  for (Lane& lane : lanes_) {
-    if (lane.thread.joinable()) lane.thread.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
   }
 }
 
 size_t WorkLanes::num_waiting() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   size_t count = 0;
   for (const Lane& lane : lanes_) count += lane.num_waiting;
   return count;

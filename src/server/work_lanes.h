@@ -8,14 +8,14 @@
 #define EBB_SERVER_WORK_LANES_H_
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <string>
 #include <thread>
+
+#include "src/base/threads/mutex.h"
 
 namespace ebb::server {
 
@@ -58,19 +58,19 @@ class WorkLanes {
   struct Lane {
     std::list<Client> clients;  // the front has the next turn
     size_t num_waiting = 0;
-    std::condition_variable wake;
-    std::thread thread;
   };
 
-  void Run(Lane* lane);
-  // REQUIRES: the lane has tasks; mutex_ is held.
+  void Run(size_t lane);
+  // REQUIRES: the lane has tasks.
   [[nodiscard]] static Task TakeNext(Lane* lane);
   [[nodiscard]] static Task TakeNewestOfLargest(Lane* lane);
 
   const size_t most_waiting_;
-  mutable std::mutex mutex_;  // guards what follows, but for the threads
-  bool stopping_ = false;
-  std::array<Lane, kNumLanes> lanes_;
+  mutable Mutex mutex_;
+  bool stopping_ EBB_GUARDED_BY(mutex_) = false;
+  std::array<Lane, kNumLanes> lanes_ EBB_GUARDED_BY(mutex_);
+  std::array<CondVar, kNumLanes> wakes_;
+  std::array<std::thread, kNumLanes> threads_;
 };
 
 }  // namespace ebb::server

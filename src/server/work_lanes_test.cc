@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <future>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "src/base/threads/mutex.h"
 
 namespace ebb::server {
 namespace {
@@ -53,11 +54,11 @@ class WorkLanesTest : public testing::Test {
     done.get_future().wait();
   }
   void Note(std::vector<std::string>* list, const std::string& name) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     list->push_back(name);
   }
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<std::string> ran_, full_, stopped_;
   std::promise<void> release_;
 };

@@ -16,13 +16,13 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "src/base/threads/mutex.h"
 #include "src/store/chunks.h"
 #include "src/store/file_descriptor.h"
 #include "src/store/names.h"
@@ -135,7 +135,7 @@ class FileStore final : public SessionStore {
       if (pwrite(fd.get(), epoch.data(), epoch.size(), 0) < 0 || fsync(fd.get()) != 0) {
         return FileError("write", path, errno);
       }
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       held_.insert_or_assign(name, HeldLock{std::move(fd), epoch});
       return std::optional(Lease{name, epoch});
     }
@@ -143,12 +143,12 @@ class FileStore final : public SessionStore {
   }
 
   Result<Held> Renew(const Lease& lease) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return IsHeld(lease) ? Held::kYes : Held::kNo;
   }
 
   Status Release(const Lease& lease) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = held_.find(lease.name);
     if (found != held_.end() && found->second.epoch == lease.epoch) held_.erase(found);
     return OkStatus();
@@ -277,15 +277,14 @@ class FileStore final : public SessionStore {
     return fmt::format("{}/{}.{}{}", FolderOf(name.tenant), name.id, generation, kData);
   }
 
-  // REQUIRES: mutex_ is held.
-  [[nodiscard]] bool IsHeld(const Lease& lease) const {
+  [[nodiscard]] bool IsHeld(const Lease& lease) const EBB_REQUIRES(mutex_) {
     const auto found = held_.find(lease.name);
     if (found == held_.end() || found->second.epoch != lease.epoch) return false;
     const int fd = found->second.fd.get();
     return IsFileOf(fd, PathOf(lease.name, kLock)) && std::to_string(EpochIn(fd)) == lease.epoch;
   }
   [[nodiscard]] bool Holds(const Lease& lease) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return IsHeld(lease);
   }
 
@@ -386,8 +385,8 @@ class FileStore final : public SessionStore {
 
   const std::string folder_;
   const StoreLimits limits_;
-  std::mutex mutex_;
-  std::map<SessionName, HeldLock> held_;
+  Mutex mutex_;
+  std::map<SessionName, HeldLock> held_ EBB_GUARDED_BY(mutex_);
 };
 
 }  // namespace

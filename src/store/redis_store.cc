@@ -5,11 +5,11 @@
 #include "src/store/redis_store.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "src/base/threads/mutex.h"
 #include "src/store/chunks.h"
 #include "src/store/names.h"
 #include "src/store/percent_encoding.h"
@@ -282,7 +282,7 @@ class RedisStore final : public SessionStore {
     const Status status = work(*link);
     // Replies without a request may be on their way after an error.
     if (status.ok() && !link->is_broken()) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       idle_.push_back(std::move(link));
     }
     return status;
@@ -292,7 +292,7 @@ class RedisStore final : public SessionStore {
     while (true) {
       std::unique_ptr<RedisLink> link;
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (idle_.empty()) break;
         link = std::move(idle_.back());
         idle_.pop_back();
@@ -360,8 +360,8 @@ return gone
 
   const StoreUrl url_;
   const StoreLimits limits_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<RedisLink>> idle_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<RedisLink>> idle_ EBB_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -472,20 +471,21 @@ ModelChat::ModelChat(const llama_model* model)
 
 Result<ChatPrompt> ModelChat::Format(const ChatRequest& request) {
 #ifndef EBB_COMMON_IS_PATCHED
-  // The common library as it comes tells templates the time by localtime().
-  static std::mutex one_at_a_time;
-  const std::lock_guard only(one_at_a_time);
+  // The common library as it comes tells templates the time by localtime(), whose result all
+  // threads of the process share. Otherwise no rendering waits for another.
+  static Mutex one_at_a_time;
+  const MutexLock only(one_at_a_time);
 #endif
   EBB_ASSIGN_OR_RETURN(std::unique_ptr<ChatTemplate> mine, Take());
   Result<ChatPrompt> prompt = mine->Render(request);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   idle_.push_back(std::move(mine));
   return prompt;
 }
 
 Result<std::unique_ptr<ChatTemplate>> ModelChat::Take() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     if (!idle_.empty()) {
       std::unique_ptr<ChatTemplate> taken = std::move(idle_.back());
@@ -495,7 +495,7 @@ Result<std::unique_ptr<ChatTemplate>> ModelChat::Take() {
   }
   Result<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::Parse(model_, "");
   if (!parsed.ok()) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     failure_ = parsed.status();
   }
   return parsed;
@@ -509,7 +509,7 @@ bool ModelChat::TakesTools() {
   Result<std::unique_ptr<ChatTemplate>> mine = Take();
   if (!mine.ok()) return true;  // what is wrong with the template is said when it is rendered
   const bool takes = (*mine)->TakesTools();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   idle_.push_back(*std::move(mine));
   return takes;
 }

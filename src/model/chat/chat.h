@@ -4,12 +4,12 @@
 #define EBB_MODEL_CHAT_CHAT_H_
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "ebb/chat.h"
 #include "ebb/status.h"
+#include "src/base/threads/mutex.h"
 #include "src/model/chat/special_texts.h"
 
 struct llama_model;
@@ -56,9 +56,9 @@ class ModelChat {
 
   const llama_model* const model_;
   const SpecialTexts specials_;
-  std::mutex mutex_;  // guards what follows
-  std::vector<std::unique_ptr<ChatTemplate>> idle_;
-  Status failure_;  // why the template does not parse
+  Mutex mutex_;
+  std::vector<std::unique_ptr<ChatTemplate>> idle_ EBB_GUARDED_BY(mutex_);
+  Status failure_ EBB_GUARDED_BY(mutex_);  // why the template does not parse
 };
 
 }  // namespace ebb

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "src/base/head_sizes.h"
 #include "src/base/llama_runtime.h"
+#include "src/base/threads/mutex.h"
 #include "src/model/library/assertion_scope.h"
 #include "src/model/library/graph_rewrite.h"
 #include "src/model/library/internals.h"
@@ -45,7 +45,7 @@ struct LibraryModel::Impl {
   llama_adapter_cvec control_vector;
   llama_adapter_loras loras;
   llama_cross cross;
-  mutable std::mutex mutex;  // one graph is built at a time
+  mutable Mutex mutex;  // one graph is built at a time
   // State tensors point here until a step gives them memory.
   alignas(64) std::array<std::byte, 64> state_placeholder = {};
   const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer{
@@ -67,7 +67,8 @@ struct LibraryModel::Impl {
     std::unique_ptr<llm_graph_result> result;
     std::map<int, ggml_tensor*> block_outputs;  // by the block's number
   };
-  [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const;
+  [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const
+      EBB_REQUIRES(mutex);
   [[nodiscard]] Result<CacheUse> FindUse(llm_graph_result* built) const;
   // Puts tensors for the states of so many sequences in the place of those of libllama's memory.
   void MakeStates(int num_sequences, Built* built) const;
@@ -357,6 +358,7 @@ Status LibraryModel::Impl::BuildDry() {
                                     for_memory));
   EBB_RETURN_IF_ERROR(CheckMemory(memory.get()));
   FindStates();
+  const MutexLock lock(mutex);
   Built built = Build(1, 1, 1);
   if (!built.states.empty()) {
     const StateTensor& last = built.states.back();
@@ -448,8 +450,9 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
                                               AttentionBuilder& attention) const {
   const Impl& impl = *impl_;
   DecoderGraph result;
-  const std::lock_guard lock(impl.mutex);
+  const MutexLock lock(impl.mutex);
   EBB_RETURN_IF_ERROR(RunChecked([&]() -> Status {
+    impl.mutex.AssertHeld();
     const int last = impl.hparams.num_layers - 1;
     // Builders leave out the other tokens inside the last block. A policy that watches that block
     // gets all of them, and the logits of the outputs are selected at the end.
@@ -504,8 +507,9 @@ Result<LogitsGraph> LibraryModel::BuildLogits(ggml_context* ctx, int num_tokens,
                                               bool one_token_at_a_time) const {
   const Impl& impl = *impl_;
   LogitsGraph result;
-  const std::lock_guard lock(impl.mutex);
+  const MutexLock lock(impl.mutex);
   EBB_RETURN_IF_ERROR(RunChecked([&]() -> Status {
+    impl.mutex.AssertHeld();
     Impl::Built built = impl.Build(num_tokens, 1, num_tokens);
     llm_graph_result* const library = built.result.get();
     ggml_tensor* const outputs = library->t_embd;

@@ -30,12 +30,11 @@ Result<int> OpenForAppending(const std::string& path) {
 Result<std::shared_ptr<AccessLog>> AccessLog::Open(const std::string& where,
                                                    AccessLogFormat format) {
   const bool is_stderr = where == "stderr";
-  std::shared_ptr<AccessLog> log(new AccessLog(is_stderr ? "" : where, format));
-  if (is_stderr) {
-    log->file_ = STDERR_FILENO;
-  } else {
-    EBB_ASSIGN_OR_RETURN(log->file_, OpenForAppending(where));
+  int file = STDERR_FILENO;
+  if (!is_stderr) {
+    EBB_ASSIGN_OR_RETURN(file, OpenForAppending(where));
   }
+  std::shared_ptr<AccessLog> log(new AccessLog(is_stderr ? "" : where, format, file));
   // Signals of the process are for its own threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -47,18 +46,18 @@ Result<std::shared_ptr<AccessLog>> AccessLog::Open(const std::string& where,
 
 AccessLog::~AccessLog() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   if (thread_.joinable()) thread_.join();
-  if (!path_.empty() && file_ >= 0) close(file_);
+  if (!path_.empty()) close(file_);
 }
 
 Status AccessLog::Reopen() {
   if (path_.empty()) return OkStatus();
   EBB_ASSIGN_OR_RETURN(const int opened, OpenForAppending(path_));
-  const std::lock_guard lock(file_mutex_);
+  const MutexLock lock(file_mutex_);
   close(std::exchange(file_, opened));
   is_torn_ = false;
   return OkStatus();
@@ -67,7 +66,7 @@ Status AccessLog::Reopen() {
 void AccessLog::Write(const AccessRecord& record) {
   std::string line = FormatRecord(record, format_) + '\n';
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (waiting_bytes_ + line.size() > kMostWaitingBytes) {
       ++num_dropped_;
       return;
@@ -75,14 +74,14 @@ void AccessLog::Write(const AccessRecord& record) {
     waiting_bytes_ += line.size();
     lines_.push_back(std::move(line));
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 void AccessLog::Run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   bool is_stuck = false;
   while (true) {
-    wake_.wait(lock, [&] { return stopping_ || !lines_.empty(); });
+    while (!stopping_ && lines_.empty()) wake_.Wait(mutex_);
     if (lines_.empty()) return;
     if (stopping_ && is_stuck) {
       num_dropped_ += lines_.size();
@@ -91,15 +90,15 @@ void AccessLog::Run() {
     const std::string line = std::move(lines_.front());
     lines_.pop_front();
     waiting_bytes_ -= line.size();
-    lock.unlock();
+    lock.Unlock();
     is_stuck = !WriteLine(line);
     if (is_stuck) ++num_dropped_;
-    lock.lock();
+    lock.Lock();
   }
 }
 
 bool AccessLog::WriteLine(const std::string& line) {
-  const std::lock_guard lock(file_mutex_);
+  const MutexLock lock(file_mutex_);
   std::string rest = is_torn_ ? '\n' + line : line;
   const size_t whole = rest.size();
   while (!rest.empty()) {

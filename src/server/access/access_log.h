@@ -13,15 +13,14 @@
 #define EBB_SERVER_ACCESS_ACCESS_LOG_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "ebb/status.h"
+#include "src/base/threads/mutex.h"
 #include "src/server/access/access_record.h"
 
 namespace ebb::server {
@@ -44,24 +43,25 @@ class AccessLog {
   [[nodiscard]] uint64_t num_dropped() const { return num_dropped_; }
 
  private:
-  AccessLog(std::string path, AccessLogFormat format) : path_(std::move(path)), format_(format) {}
+  AccessLog(std::string path, AccessLogFormat format, int file)
+      : path_(std::move(path)), format_(format), file_(file) {}
   void Run();
   // False: the line is lost.
   [[nodiscard]] bool WriteLine(const std::string& line);
   // False: the file takes nothing for a second.
-  [[nodiscard]] bool WaitUntilWritable() const;
+  [[nodiscard]] bool WaitUntilWritable() const EBB_REQUIRES(file_mutex_);
 
   const std::string path_;  // empty: stderr
   const AccessLogFormat format_;
   std::atomic<uint64_t> num_dropped_ = 0;
-  std::mutex file_mutex_;  // guards the two that follow
-  int file_ = -1;
-  bool is_torn_ = false;  // the last line was written in part
-  std::mutex mutex_;      // guards what follows, but for the thread
-  std::condition_variable wake_;
-  std::deque<std::string> lines_;
-  size_t waiting_bytes_ = 0;
-  bool stopping_ = false;
+  Mutex file_mutex_;
+  int file_ EBB_GUARDED_BY(file_mutex_);
+  bool is_torn_ EBB_GUARDED_BY(file_mutex_) = false;  // the last line was written in part
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<std::string> lines_ EBB_GUARDED_BY(mutex_);
+  size_t waiting_bytes_ EBB_GUARDED_BY(mutex_) = 0;
+  bool stopping_ EBB_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

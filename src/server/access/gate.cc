@@ -117,12 +117,12 @@ bool IsRequestId(std::string_view text) {
 }
 
 void Gate::SetKeys(std::shared_ptr<const KeyRing> keys) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   keys_ = std::move(keys);
 }
 
 std::shared_ptr<const KeyRing> Gate::keys() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return keys_;
 }
 
@@ -232,7 +232,7 @@ Gate::Account& Gate::AccountOf(const ApiKey& key) {
 ApiResult<std::shared_ptr<Gate::Ticket>> Gate::Enter(const HttpRequest& request) {
   if (request.key == nullptr) return std::shared_ptr<Ticket>(new Ticket(this, nullptr, 0));
   const ApiKey& key = *request.key;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Account& account = AccountOf(key);
   if (const auto refusal = account.usage.Begin(key.limits, Now())) {
     return ApiError{
@@ -247,7 +247,7 @@ ApiResult<std::shared_ptr<Gate::Ticket>> Gate::Enter(const HttpRequest& request)
 
 Headers Gate::LimitHeaders(const HttpRequest& request) const {
   if (request.key == nullptr) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = accounts_.find(request.key->name);
   const KeyUsage unused;
   const KeyUsage& usage = found == accounts_.end() ? unused : found->second.usage;
@@ -261,7 +261,7 @@ bool Gate::MaySee(const HttpRequest& request, const Ticket& ticket) const {
 
 Gate::Ticket::~Ticket() {
   if (key_ == nullptr) return;
-  const std::lock_guard lock(gate_->mutex_);
+  const MutexLock lock(gate_->mutex_);
   gate_->AccountOf(*key_).usage.End();
 }
 
@@ -279,7 +279,7 @@ ApiResult<int> Gate::Ticket::PriorityFor(std::optional<int> wanted) const {
 
 void Gate::Ticket::Charge(uint64_t tokens) {
   if (key_ == nullptr) return;
-  const std::lock_guard lock(gate_->mutex_);
+  const MutexLock lock(gate_->mutex_);
   gate_->AccountOf(*key_).usage.Charge(key_->limits, tokens, gate_->Now());
 }
 

@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "src/base/threads/mutex.h"
 #include "src/server/access/api_keys.h"
 #include "src/server/access/key_usage.h"
 #include "src/server/api/api_error.h"
@@ -92,8 +92,7 @@ class Gate {
     KeyUsage usage;
   };
   [[nodiscard]] std::shared_ptr<const KeyRing> keys() const;
-  // REQUIRES: mutex_ is held.
-  [[nodiscard]] Account& AccountOf(const ApiKey& key);
+  [[nodiscard]] Account& AccountOf(const ApiKey& key) EBB_REQUIRES(mutex_);
   [[nodiscard]] bool IsAllowedOrigin(std::string_view origin) const;
   [[nodiscard]] std::optional<ApiError> CheckPage(const HttpRequest& request) const;
   [[nodiscard]] double Now() const {
@@ -104,9 +103,10 @@ class Gate {
   const uint64_t run_id_;
   const std::optional<std::vector<std::string>> hosts_;
   const std::chrono::steady_clock::time_point origin_ = std::chrono::steady_clock::now();
-  mutable std::mutex mutex_;  // guards keys_ and accounts_
-  std::shared_ptr<const KeyRing> keys_;
-  std::map<std::string, Account, std::less<>> accounts_;  // by the names of keys
+  mutable Mutex mutex_;
+  std::shared_ptr<const KeyRing> keys_ EBB_GUARDED_BY(mutex_);
+  // By the names of keys.
+  std::map<std::string, Account, std::less<>> accounts_ EBB_GUARDED_BY(mutex_);
   uint64_t next_id_ = 1;
 };
 

@@ -43,14 +43,14 @@ void ResponseStore::Put(const std::string& id, std::shared_ptr<const StoredRespo
                         const Json& input, const Json& response) {
   auto stored =
       std::make_shared<const StoredResponse>(std::move(before), input, response, num_bytes_);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   by_use_.push_front(id);
   entries_[id] = {std::move(stored), by_use_.begin()};
   while (*num_bytes_ > most_bytes_ && !by_use_.empty()) Erase(entries_.find(by_use_.back()));
 }
 
 std::shared_ptr<const StoredResponse> ResponseStore::Find(const std::string& id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = entries_.find(id);
   if (found == entries_.end()) return nullptr;
   by_use_.splice(by_use_.begin(), by_use_, found->second.used);
@@ -58,7 +58,7 @@ std::shared_ptr<const StoredResponse> ResponseStore::Find(const std::string& id)
 }
 
 bool ResponseStore::Delete(const std::string& id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = entries_.find(id);
   if (found == entries_.end()) return false;
   Erase(found);

@@ -11,10 +11,10 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "src/base/threads/mutex.h"
 #include "src/server/api/api_error.h"
 
 namespace ebb::server {
@@ -60,13 +60,14 @@ class ResponseStore {
     std::shared_ptr<const StoredResponse> response;
     std::list<std::string>::iterator used;
   };
-  void Erase(std::map<std::string, Entry>::iterator entry);
+  void Erase(std::map<std::string, Entry>::iterator entry) EBB_REQUIRES(mutex_);
 
   const size_t most_bytes_;
   const std::shared_ptr<std::atomic<size_t>> num_bytes_ = std::make_shared<std::atomic<size_t>>(0);
-  std::mutex mutex_;
-  std::map<std::string, Entry> entries_;
-  std::list<std::string> by_use_;  // ids; the one that was used last is the first
+  Mutex mutex_;
+  std::map<std::string, Entry> entries_ EBB_GUARDED_BY(mutex_);
+  // Ids; the one that was used last is the first.
+  std::list<std::string> by_use_ EBB_GUARDED_BY(mutex_);
 };
 
 }  // namespace ebb::server

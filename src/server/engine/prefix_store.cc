@@ -42,7 +42,7 @@ std::string PrefixStore::OwnerOf(const std::string& key) const {
 bool PrefixStore::Find(const std::string& key, std::vector<Token> prompt, size_t least,
                        uint64_t most_bytes, Found then) {
   {
-    const std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     if (impl_->IsBackedOff() || impl_->num_lookups >= kMostLookups) return false;
     ++impl_->num_lookups;
   }
@@ -57,14 +57,14 @@ bool PrefixStore::Find(const std::string& key, std::vector<Token> prompt, size_t
 void PrefixStore::GiveUp() { impl_->Fail(IoError("the session store did not answer in time")); }
 
 bool PrefixStore::CanPut() const {
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   return !impl_->IsBackedOff() && impl_->num_writes < kMostWrites;
 }
 
 bool PrefixStore::Wants(const std::string& key, std::span<const Token> tokens) const {
   if (tokens.size() < impl_->options.least_tokens) return false;
   const StoredPrefix wanted = DescribePrefix(OwnerOf(key), tokens);
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   const auto best = impl_->BestOf(wanted, tokens, UINT64_MAX);
   const size_t stored = best.has_value() ? best->num_tokens : 0;
   return tokens.size() - stored >= std::max(impl_->options.least_tokens, stored / kStaleParts);
@@ -76,7 +76,7 @@ std::string PrefixStore::NewFile() const {
 
 void PrefixStore::Put(const std::string& key, std::span<const Token> tokens, std::string file) {
   {
-    const std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     ++impl_->num_writes;
   }
   boost::asio::post(impl_->writing,
@@ -87,7 +87,7 @@ void PrefixStore::Put(const std::string& key, std::span<const Token> tokens, std
 void PrefixStore::Use(const std::string& key, std::span<const Token> tokens) {
   const StoredPrefix wanted = DescribePrefix(OwnerOf(key), tokens);
   const int64_t now_ms = store::NowMs();
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   const auto best = impl_->BestOf(wanted, tokens, UINT64_MAX);
   if (!best.has_value()) return;
   impl_->index[best->id].used_here_ms = now_ms;
@@ -100,7 +100,7 @@ void PrefixStore::DropDamaged(const std::string& id) { impl_->DropDamaged(id); }
 
 void PrefixStore::Stop(double seconds) {
   {
-    const std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     if (impl_->is_stopping) return;
     ++impl_->num_writes;
   }
@@ -109,8 +109,11 @@ void PrefixStore::Stop(double seconds) {
     impl->EndWrite();
   });
   {
-    std::unique_lock lock(impl_->mutex);
-    impl_->changed.wait_for(lock, InSeconds(seconds), [&] { return impl_->num_writes == 0; });
+    const auto end =
+        Impl::Clock::now() + std::chrono::duration_cast<Impl::Clock::duration>(InSeconds(seconds));
+    const MutexLock lock(impl_->mutex);
+    while (impl_->num_writes > 0 && impl_->changed.WaitUntil(impl_->mutex, end)) {
+    }
     impl_->is_stopping = true;
   }
   impl_->reading.stop();
@@ -119,13 +122,13 @@ void PrefixStore::Stop(double seconds) {
 }
 
 std::string PrefixStore::MetricsText() const {
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   std::string text;
   const auto add = [&](std::string_view name, std::string_view type, std::string_view help,
                        uint64_t value) {
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
   };
-  const auto& counted = impl_->counted;
+  const Impl::Counts counted = impl_->counted;
   add("ebb_prefix_store_hits_total", "counter", "Prompts whose beginning the session store had.",
       counted.hits);
   add("ebb_prefix_store_misses_total", "counter",

@@ -53,7 +53,7 @@ uint64_t PrefixStore::Impl::TotalBytes() const {
 
 void PrefixStore::Impl::Fail(const Status& status) {
   if (status.ok()) return;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   ++counted.failures;
   backed_off_until =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(InSeconds(options.back_off));
@@ -76,7 +76,7 @@ Result<std::optional<Manifest>> PrefixStore::Impl::Describe(const std::string& i
   // Entries of another version belong to servers of that version.
   const bool is_foreign = status.code() == StatusCode::kUnsupported;
   if (!status.ok() && !is_foreign) return status;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (is_foreign || !stored->has_value()) {
     index.erase(id);
     absent[id] = Clock::now();
@@ -93,14 +93,14 @@ Result<std::optional<Manifest>> PrefixStore::Impl::Describe(const std::string& i
 
 Status PrefixStore::Impl::Refresh(bool now) {
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const bool is_fresh = listed.has_value() && Clock::now() - *listed < InSeconds(kListEvery);
     if (is_fresh && !now) return OkStatus();
   }
   EBB_ASSIGN_OR_RETURN(const std::vector<std::string> ids, store->ListIds(kTenant));
   std::vector<std::string> unknown;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const std::set<std::string> there(ids.begin(), ids.end());
     std::erase_if(index, [&](const auto& entry) { return !there.contains(entry.first); });
     std::erase_if(absent, [&](const auto& entry) {
@@ -124,16 +124,16 @@ void PrefixStore::Impl::Look(const StoredPrefix& wanted, const std::vector<Token
   } else {
     std::optional<Best> best;
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       best = BestOf(wanted, prompt, most_bytes);
     }
     if (best.has_value() && best->num_tokens >= least) fetched = Fetch(best->id);
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     ++(fetched.has_value() ? counted.hits : counted.misses);
     if (fetched.has_value()) counted.tokens += best->num_tokens;
   }
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     --num_lookups;
   }
   then(std::move(fetched));
@@ -145,7 +145,7 @@ std::optional<FetchedPrefix> PrefixStore::Impl::Fetch(const std::string& id) {
   if (!manifest.ok() || !manifest->has_value()) return std::nullopt;
   FetchedPrefix fetched = {.id = id, .prefix = {}, .file = {}};
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const auto entry = index.find(id);
     if (entry == index.end()) return std::nullopt;
     fetched.prefix = entry->second.prefix;
@@ -153,7 +153,7 @@ std::optional<FetchedPrefix> PrefixStore::Impl::Fetch(const std::string& id) {
   fetched.file = NewScratchPath(scratch.path(), "fetched-prompt");
   const Status status = store->Get(**manifest, fetched.file);
   if (status.ok()) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     counted.fetched_bytes += (*manifest)->bytes;
     backed_off_until = {};
     return fetched;
@@ -166,7 +166,7 @@ std::optional<FetchedPrefix> PrefixStore::Impl::Fetch(const std::string& id) {
 // Forgets the entry at once, so that the prompt may be stored again behind the removal.
 void PrefixStore::Impl::DropDamaged(const std::string& id) {
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     index.erase(id);
   }
   boost::asio::post(writing, [this, id] { Remove(id, Removal::kDamaged); });
@@ -179,7 +179,7 @@ void PrefixStore::Impl::Remove(const std::string& id, Removal why) {
   const Result<Held> removed = store->Delete(**lease);
   static_cast<void>(store->Release(**lease));
   if (!removed.ok()) return Fail(removed.status());
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   index.erase(id);
   if (why == Removal::kForRoom) ++counted.dropped_for_room;
   if (why == Removal::kDamaged) ++counted.dropped_damaged;
@@ -190,14 +190,14 @@ Result<bool> PrefixStore::Impl::MakeRoom(uint64_t bytes, uint64_t most) {
   EBB_RETURN_IF_ERROR(Refresh(/*now=*/true));
   std::vector<std::pair<int64_t, std::string>> by_use;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (TotalBytes() + bytes <= most) return true;
     for (const auto& [id, entry] : index) by_use.emplace_back(0, id);
   }
   // Other servers may have used entries since they were described.
   for (const auto& [unused, id] : by_use) EBB_RETURN_IF_ERROR(Describe(id).status());
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     for (auto& [used_ms, id] : by_use) {
       const auto entry = index.find(id);
       if (entry == index.end()) continue;
@@ -207,19 +207,19 @@ Result<bool> PrefixStore::Impl::MakeRoom(uint64_t bytes, uint64_t most) {
   std::ranges::sort(by_use);
   for (const auto& [unused, id] : by_use) {
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (TotalBytes() + bytes <= most) return true;
     }
     Remove(id, Removal::kForRoom);
   }
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   return TotalBytes() + bytes <= most;
 }
 
 void PrefixStore::Impl::Write(const StoredPrefix& prefix, const std::string& file) {
   bool may_write = true;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     may_write = !is_stopping && !IsBackedOff();
   }
   const std::string id = StoredPrefixId(prefix);
@@ -239,9 +239,9 @@ void PrefixStore::Impl::Write(const StoredPrefix& prefix, const std::string& fil
 }
 
 void PrefixStore::Impl::EndWrite() {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   --num_writes;
-  changed.notify_all();
+  changed.NotifyAll();
 }
 
 Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& prefix,
@@ -265,7 +265,7 @@ Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& pre
     // The store is full before `most_bytes` is reached, since it holds sessions too.
     uint64_t total = 0;
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       total = TotalBytes();
     }
     EBB_ASSIGN_OR_RETURN(const bool has_less, MakeRoom(std::min(bytes, total), total));
@@ -274,7 +274,7 @@ Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& pre
   if (!held.ok()) return held.status();
   if (*held == Held::kNo) return OkStatus();
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     ++counted.written;
     counted.written_bytes += bytes;
     absent.erase(id);
@@ -290,7 +290,7 @@ Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& pre
 void PrefixStore::Impl::RemoveBeginningsOf(const StoredPrefix& prefix, const std::string& id) {
   std::vector<std::string> covered;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     for (const auto& [other_id, entry] : index) {
       const StoredPrefix& other = entry.prefix;
       const size_t num_whole = other.num_tokens / kPrefixBlockTokens;
@@ -309,7 +309,7 @@ void PrefixStore::Impl::RemoveBeginningsOf(const StoredPrefix& prefix, const std
 void PrefixStore::Impl::Touch() {
   std::vector<std::pair<std::string, int64_t>> used;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (is_stopping || IsBackedOff()) return;
     for (const auto& [id, entry] : index) {
       if (entry.used_here_ms >= entry.used_ms + kTouchEveryMs) {
@@ -326,7 +326,7 @@ void PrefixStore::Impl::Touch() {
     static_cast<void>(store->Release(**lease));
     const bool is_gone = touched.status().code() == StatusCode::kNotFound;
     if (!touched.ok() && !is_gone) return Fail(touched.status());
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const auto entry = index.find(id);
     if (entry != index.end()) entry->second.used_ms = used_ms;
     if (is_gone) index.erase(id);

@@ -1,6 +1,5 @@
 // Internals of PrefixStore: an index of the entries, and two threads, one that reads from the store
-// and one that writes to it, so that a request never waits for a write. `mutex` guards the members
-// from `index` to `counted`.
+// and one that writes to it, so that a request never waits for a write.
 //
 // The index may be out of date, since other servers write to the store too: an entry is described
 // by the store again before it is fetched.
@@ -8,10 +7,8 @@
 #define EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +17,7 @@
 
 #include <boost/asio/thread_pool.hpp>
 
+#include "src/base/threads/mutex.h"
 #include "src/server/engine/prefix_store.h"
 #include "src/server/sessions/scratch_folder.h"
 
@@ -74,17 +72,18 @@ struct PrefixStore::Impl {
   void EndWrite();
   void Fail(const Status& status);
 
-  // REQUIRES, for the following members: mutex is held.
   struct Best {
     std::string id;
     size_t num_tokens = 0;
     uint64_t bytes = 0;
   };
   [[nodiscard]] std::optional<Best> BestOf(const StoredPrefix& wanted,
-                                           std::span<const Token> prompt,
-                                           uint64_t most_bytes) const;
-  [[nodiscard]] uint64_t TotalBytes() const;
-  [[nodiscard]] bool IsBackedOff() const { return Clock::now() < backed_off_until; }
+                                           std::span<const Token> prompt, uint64_t most_bytes) const
+      EBB_REQUIRES(mutex);
+  [[nodiscard]] uint64_t TotalBytes() const EBB_REQUIRES(mutex);
+  [[nodiscard]] bool IsBackedOff() const EBB_REQUIRES(mutex) {
+    return Clock::now() < backed_off_until;
+  }
 
   const std::unique_ptr<store::SessionStore> store;
   const std::string rows;
@@ -92,22 +91,24 @@ struct PrefixStore::Impl {
   const PrefixStoreOptions options;
   const ScratchFolder scratch;
 
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  std::map<std::string, IndexedPrefix> index;
+  mutable Mutex mutex;
+  CondVar changed;
+  std::map<std::string, IndexedPrefix> index EBB_GUARDED_BY(mutex);
   // Ids that the store lists without an entry that this version can read, and when it looked.
-  std::map<std::string, Clock::time_point> absent;
-  std::optional<Clock::time_point> listed;
-  Clock::time_point backed_off_until = {};
-  int64_t touched_ms = 0;
-  size_t num_lookups = 0, num_writes = 0;  // queued or running
-  bool is_stopping = false;                // queued writes are dropped
+  std::map<std::string, Clock::time_point> absent EBB_GUARDED_BY(mutex);
+  std::optional<Clock::time_point> listed EBB_GUARDED_BY(mutex);
+  Clock::time_point backed_off_until EBB_GUARDED_BY(mutex) = {};
+  int64_t touched_ms EBB_GUARDED_BY(mutex) = 0;
+  size_t num_lookups EBB_GUARDED_BY(mutex) = 0;    // queued or running
+  size_t num_writes EBB_GUARDED_BY(mutex) = 0;     // the same
+  bool is_stopping EBB_GUARDED_BY(mutex) = false;  // queued writes are dropped
   // Totals since the server began.
-  struct {
+  struct Counts {
     uint64_t hits = 0, misses = 0, tokens = 0, fetched_bytes = 0;
     uint64_t written = 0, written_bytes = 0, failures = 0;
     uint64_t dropped_for_room = 0, dropped_damaged = 0;
-  } counted;
+  };
+  Counts counted EBB_GUARDED_BY(mutex);
 
   boost::asio::thread_pool reading{1};
   boost::asio::thread_pool writing{1};

@@ -11,6 +11,8 @@ template <class... Functions>
 struct ByMessage : Functions... {
   using Functions::operator()...;
 };
+template <class... Functions>
+ByMessage(Functions...) -> ByMessage<Functions...>;
 
 Status NoRoomError() {
   return T0Full(

@@ -403,24 +403,30 @@ void SessionKeeper::Impl::UpdateClock() {
   if (!copies.empty()) wanted = 1;
   if (!held.empty()) wanted = std::min(1.0, options.limits.lease / 6);
   if (!waiting.empty()) wanted = kAskAgainAfter;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   period = wanted;
   num_used = static_cast<size_t>(
       std::ranges::count_if(held, [](const auto& entry) { return entry.second->is_used; }));
-  changed.notify_all();
+  changed.NotifyAll();
 }
 
 void SessionKeeper::Impl::RunClock() {
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   while (!is_stopped) {
-    changed.wait(lock, [&] { return is_stopped || period.has_value(); });
-    if (is_stopped) return;
+    if (!period.has_value()) {
+      changed.Wait(mutex);
+      continue;
+    }
     const double seconds = *period;
-    const auto is_sooner = [&] { return is_stopped || (period && *period < seconds); };
-    if (changed.wait_for(lock, std::chrono::duration<double>(seconds), is_sooner)) continue;
-    lock.unlock();
+    const Clock::time_point end = Clock::now() + Seconds(seconds);
+    bool is_sooner = false;
+    while (!is_sooner && changed.WaitUntil(mutex, end)) {
+      is_sooner = is_stopped || (period.has_value() && *period < seconds);
+    }
+    if (is_sooner) continue;
+    lock.Unlock();
     hooks.post([this] { Tick(); });
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -489,18 +495,19 @@ bool SessionKeeper::Take(JobUpdate* update) {
 }
 
 void SessionKeeper::WaitUntilSaved(double seconds) {
-  std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
-                          [&] { return impl_->num_used == 0; });
+  const Clock::time_point end = Clock::now() + Seconds(seconds);
+  const MutexLock lock(impl_->mutex);
+  while (impl_->num_used > 0 && impl_->changed.WaitUntil(impl_->mutex, end)) {
+  }
 }
 
 void SessionKeeper::Stop() {
   {
-    const std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     if (impl_->is_stopped) return;
     impl_->is_stopped = true;
   }
-  impl_->changed.notify_all();
+  impl_->changed.NotifyAll();
   impl_->clock.join();
   impl_->working.join();
   impl_->renewing.join();

@@ -1,18 +1,16 @@
 // The state of a SessionKeeper. In `held` are the sessions whose leases this server has; one leaves
 // it when no request uses it and the store has all that was changed, or when the lease was lost.
 // One write of a session is under way at a time; the newest state waits in `next` or `unsaved`.
-// Members from `mutex` to `is_stopped` are shared with the clock's thread and WaitUntilSaved();
-// `store`, `hooks` and `scratch` are used on threads of the store too; all else belongs to the
-// thread of connections.
+// Members that `mutex` guards are shared with the clock's thread and WaitUntilSaved(); `store`,
+// `hooks` and `scratch` are used on threads of the store too; all else belongs to the thread of
+// connections.
 #ifndef EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 #define EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -21,6 +19,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include "src/base/threads/mutex.h"
 #include "src/server/sessions/scratch_folder.h"
 #include "src/server/sessions/session_keeper.h"
 
@@ -135,11 +134,12 @@ struct SessionKeeper::Impl {
     uint64_t lost = 0;  // leases
   } counted;
 
-  std::mutex mutex;
-  std::condition_variable changed;
-  size_t num_used = 0;           // held sessions that a request uses
-  std::optional<double> period;  // of the clock, in seconds; nothing: it stands still
-  bool is_stopped = false;
+  Mutex mutex;
+  CondVar changed;
+  size_t num_used EBB_GUARDED_BY(mutex) = 0;  // held sessions that a request uses
+  // Seconds between the clock's ticks; nothing: it stands still.
+  std::optional<double> period EBB_GUARDED_BY(mutex);
+  bool is_stopped EBB_GUARDED_BY(mutex) = false;
 
   // Renewals do not wait for long writes.
   boost::asio::thread_pool working{2};

@@ -4,12 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <fstream>
 #include <functional>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -21,6 +19,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include "src/base/threads/mutex.h"
 #include "src/server/sessions/scratch_folder.h"
 
 namespace ebb::server {
@@ -64,13 +63,13 @@ class SlowStore final : public FakeStore {
   explicit SlowStore(int awaited) : awaited_(awaited) {}
 
   Result<std::optional<Lease>> Acquire(const SessionName& name) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_held_) return std::optional<Lease>();
     is_held_ = true;
     return std::optional(Lease{name, fmt::format("{}", ++epoch_)});
   }
   Result<Held> Renew(const Lease&) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     renewing_thread_ = std::this_thread::get_id();
     ++num_renewals_;
     if (num_renewals_ != lost_at_) return Held::kYes;
@@ -78,45 +77,56 @@ class SlowStore final : public FakeStore {
     return Held::kNo;
   }
   Status Release(const Lease& lease) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (lease.epoch == fmt::format("{}", epoch_)) is_held_ = false;
     return OkStatus();
   }
   Status Get(const Manifest&, const std::string& path) override {
-    std::unique_lock lock(mutex_);
-    ++num_fetches_;
-    const bool renewed = changed_.wait_for(lock, std::chrono::seconds(20),
-                                           [&] { return num_handled_ >= awaited_ * num_fetches_; });
-    lock.unlock();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    bool renewed = false;
+    {
+      const MutexLock lock(mutex_);
+      ++num_fetches_;
+      while (num_handled_ < awaited_ * num_fetches_ && changed_.WaitUntil(mutex_, end)) {
+      }
+      renewed = num_handled_ >= awaited_ * num_fetches_;
+    }
     std::ofstream(path) << "rows";
     return renewed ? OkStatus() : IoError("the lease was not renewed");
   }
   // Returns the keeper's work. Work that the thread of renewals posts counts as a handled renewal
   // once it has run.
   std::function<void()> Counted(std::function<void()> work) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::this_thread::get_id() != renewing_thread_) return work;
     return [this, work = std::move(work)] {
       work();
-      const std::lock_guard handled(mutex_);
+      const MutexLock handled(mutex_);
       ++num_handled_;
-      changed_.notify_all();
+      changed_.NotifyAll();
     };
   }
   // The lease is lost by this renewal; 0: by none.
-  void LoseAt(int renewal) { lost_at_ = renewal; }
+  void LoseAt(int renewal) {
+    const MutexLock lock(mutex_);
+    lost_at_ = renewal;
+  }
   [[nodiscard]] int num_fetches() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return num_fetches_;
   }
 
  private:
   const int awaited_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_held_ = false;
-  std::thread::id renewing_thread_;
-  int epoch_ = 0, num_renewals_ = 0, num_handled_ = 0, num_fetches_ = 0, lost_at_ = 0;
+  Mutex mutex_;
+  CondVar changed_;
+  bool is_held_ EBB_GUARDED_BY(mutex_) = false;
+  std::thread::id renewing_thread_ EBB_GUARDED_BY(mutex_);
+  int epoch_ EBB_GUARDED_BY(mutex_) = 0;
+  int num_renewals_ EBB_GUARDED_BY(mutex_) = 0;
+  int num_handled_ EBB_GUARDED_BY(mutex_) = 0;
+  int num_fetches_ EBB_GUARDED_BY(mutex_) = 0;
+  int lost_at_ EBB_GUARDED_BY(mutex_) = 0;
 };
 
 class SessionKeeperTest : public testing::Test {
@@ -202,20 +212,24 @@ class FolderLikeStore final : public FakeStore {
   Status Release(const Lease&) override { return OkStatus(); }
   Status Get(const Manifest& manifest, const std::string& path) override {
     std::ofstream(path) << manifest.tenant << '/';
-    std::unique_lock lock(mutex_);
-    ++num_begun_;
-    changed_.notify_all();
-    const bool both =
-        changed_.wait_for(lock, std::chrono::seconds(20), [&] { return num_begun_ >= 2; });
-    lock.unlock();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    bool both = false;
+    {
+      const MutexLock lock(mutex_);
+      ++num_begun_;
+      changed_.NotifyAll();
+      while (num_begun_ < 2 && changed_.WaitUntil(mutex_, end)) {
+      }
+      both = num_begun_ >= 2;
+    }
     std::ofstream(path, std::ios::app) << manifest.id;
     return both ? OkStatus() : IoError("no second fetch began");
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int num_begun_ = 0;
+  Mutex mutex_;
+  CondVar changed_;
+  int num_begun_ EBB_GUARDED_BY(mutex_) = 0;
 };
 
 TEST_F(SessionKeeperTest, SessionsOfTwoTenantsFetchedAtOnceGetFilesOfTheirOwn) {
