@@ -42,7 +42,7 @@ class PolicyRegistry;
 class StateReader;
 class StateWriter;
 
-// What the policy "oracle" knows of the future: the attention that rows will receive. Only a replay
+// The future that the policy "oracle" knows: the attention that rows will receive. Only a replay
 // tells it (ebb/lab/foresight.h), so a session has a foresight where its tokens are given, and
 // nowhere else.
 class Foresight {
@@ -72,12 +72,12 @@ class Scorer {
   [[nodiscard]] virtual SignalNeeds Needs() const = 0;
   // `positions` joined the end of `group`; called before the step that computes them runs.
   virtual void Append(int group, std::span<const Position> positions) = 0;
-  // What a step showed, once for each step, new rows included: [num_groups]. Not called when
-  // Needs() is empty. Unless overridden, calls ObserveGroup() for each group in order.
+  // Takes the signals of a step, once for each step, new rows included: [num_groups]. Not called
+  // when Needs() is empty. Unless overridden, calls ObserveGroup() for each group in order.
   virtual void Observe(std::span<const GroupSignals> groups, const StepSignals& step);
   virtual void ObserveGroup(int /*group*/, const GroupSignals&, const StepSignals&) {}
-  // What it adds up over steps, where nothing else of a step matters to it. Whoever runs it may
-  // then keep the totals (src/policy/mass_totals.h) instead of calling Observe(), and give them
+  // The signal whose totals over steps are all that the scorer uses. The engine may then keep the
+  // totals (src/policy/mass_totals.h) instead of calling Observe(), and give them
   // before it asks for Scores() or SaveState(); both ways give the same bits. Scores() are then the
   // totals themselves, also after LoadState().
   [[nodiscard]] virtual MassTotal Total() const { return MassTotal::kNone; }
@@ -100,7 +100,7 @@ class Scorer {
   // A hint that the group is the next to be observed or decided about: where there are many, their
   // numbers can be on their way from memory meanwhile. Changes nothing.
   virtual void Prefetch(int group) const { static_cast<void>(group); }
-  // What of it is to come back when the sequence rests in a file; LoadState() is called on a fresh
+  // Writes the state that a sequence in a file keeps; LoadState() is called on a fresh
   // object of the same Name(), with the bytes that SaveState() wrote, and fails the reader where
   // they make no sense. Unsupported unless overridden: such a sequence cannot be saved.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
@@ -170,7 +170,7 @@ class Placement {
   // Appends moves in ascending row order to `moves`; each row at most once.
   virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
   // From now on T0 is to keep this share of the rows of T0 and T1 that may leave it. A prefill's
-  // Place() then divides them anew, and nothing else. False, and nothing changed, for a placement
+  // Place() then divides them again, and nothing else. False, and nothing changed, for a placement
   // that has no such share.
   [[nodiscard]] virtual bool SetT0Share(double /*share*/) { return false; }
   // See Scorer; here of Due() and Place().
@@ -205,7 +205,7 @@ class Selector {
   virtual void Observe(std::span<const GroupSignals> groups, const StepSignals& step);
   virtual void ObserveGroup(int /*group*/, const GroupSignals&, const StepSignals&) {}
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
-  // What Select() needs and several threads can share: called once with each part, 0 to num_parts -
+  // Prepares Select() on several threads: called once with each part, 0 to num_parts -
   // 1, before Select() of this kv head, with the same q. Calls of different parts, and of kv heads
   // beside Select() of others, may come from several threads at once. Must not throw.
   virtual void Rank(int /*layer*/, int /*kv_head*/, std::span<const float> /*q*/, int /*part*/,
@@ -236,9 +236,9 @@ enum class KeyTurns {
 };
 
 // How much may stay. Rows are tokens per group; bytes are of all (layer, kv head) together. Percent
-// is of PolicyInfo::percent_of; rows and bytes count what is protected too, so they can be too
-// small for it, which is refused. kBeyond counts the rows beyond what is protected (002, App. D).
-// kCompression is the compression ratio CR of 003 (App. F.1): (input + maximum generation) / CR
+// is of PolicyInfo::percent_of; rows and bytes count protected rows too, so they can be too
+// small for those, which is refused. kBeyond counts the rows beyond the protected ones (002, App.
+// D). kCompression is the compression ratio CR of 003 (App. F.1): (input + maximum generation) / CR
 // rows, rounded down.
 struct Budget {
   enum class Unit { kNone, kRows, kPercent, kBytes, kBeyond, kCompression };
@@ -279,7 +279,7 @@ struct Policy {
 // "1024 rows", "25%", "1024 bytes", "+512 rows", "1/8"
 [[nodiscard]] std::string FormatBudget(const Budget& budget);
 
-// What protects rows where a user says nothing ("Not All Thoughts Need HBM", 3.2 and 3.3); policies
+// Default protection of rows ("Not All Thoughts Need HBM", 3.2 and 3.3); policies
 // of other papers bring their own.
 inline constexpr int kDefaultSinks = 4;      // tokens
 inline constexpr int kDefaultWindow = 128;   // tokens
@@ -312,12 +312,21 @@ struct PolicySpec {
 // lives.
 using RunParts = std::function<void(int num_parts, const std::function<void(int part)>& work)>;
 
-// What a policy may know of the cache that it is made for.
+// Rows of each (layer, kv head) that T0 and T1 hold under their caps, less a page of each, which is
+// rarely full. The engine counts them, so that no policy knows bytes or pages.
+struct RowsAvailable {
+  static constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
+  size_t t0 = kNoCap;
+  size_t t1 = kNoCap;
+};
+
+// The cache that a policy is made for.
 struct PolicyContext {
   ModelShape shape;
-  size_t row_bytes = 0;  // bytes of one row (key and value) of one (layer, kv head)
-  int max_tokens = 0;    // the context that the session was opened with
-  // What a replay of the tokens to come has told; null: nothing. Outlives the policy.
+  size_t row_bytes = 0;               // bytes of one row (key and value) of one (layer, kv head)
+  int max_tokens = 0;                 // the context that the session was opened with
+  RowsAvailable rows_available = {};  // under the caps of PolicySpec::tiers
+  // The future, from a replay; null: unknown. Outlives the policy.
   const Foresight* foresight = nullptr;
   int eviction_window = 0;                   // Model::eviction_window()
   int eviction_shift = 1;                    // Model::eviction_shift()
@@ -353,7 +362,8 @@ struct PolicyExtension {
   std::string name;
   std::string description;  // one line
   Granularity granularity = Granularity::kToken;
-  // What a scorer is made for; --granularity may ask for another than the policy's own.
+  // The granularity that a scorer is made for; --granularity may ask for another than the policy's
+  // own.
   struct Context {
     ModelShape shape;
     Granularity granularity = Granularity::kToken;
@@ -378,7 +388,7 @@ class PolicyRegistry {
   // Its name is one of a policy and of a scorer from now on. Errors: InvalidArgument (no
   // make_scorer; a name that is empty, taken, or has other characters than a-z, 0-9 and _).
   [[nodiscard]] Status Add(PolicyExtension extension);
-  // Takes that back. Sessions that have such a policy go on. Errors: NotFound (nobody added it).
+  // Takes that back. Sessions that have such a policy go on. Errors: NotFound (it was not added).
   [[nodiscard]] Status Remove(std::string_view name);
 
   struct Tables;

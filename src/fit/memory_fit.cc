@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "src/attention/rows.h"
-#include "src/base/cap_arithmetic.h"
 #include "src/base/device_sizes.h"
 #include "src/base/step_sizes.h"
 #include "src/io/segment_table.h"
 #include "src/rows/arena.h"
+#include "src/rows/rows_under_caps.h"
 #include "src/rows/tier_rows.h"
 
 namespace ebb {
@@ -22,13 +22,6 @@ uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / un
 
 PageFormat FormatOf(const ModelShape& shape, RowType type) {
   return {.type = type, .head_dim = shape.head_dim};
-}
-
-CapArithmetic CapArithmeticOf(const ModelShape& shape, RowType type) {
-  return {.page_bytes = FormatOf(shape, type).PageBytes(),
-          .num_layers = static_cast<size_t>(shape.num_layers),
-          .num_streams = static_cast<size_t>(shape.NumStreams()),
-          .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)};
 }
 
 // Rows of all streams where layers without a window have so many, and others no more than their
@@ -61,16 +54,19 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
   if (shape.SmallestWindow() > 0 && request.tiers.has_value()) {
     return Unsupported(
         "the memory of tiers cannot be computed for models with sliding windows, whose rows leave "
-        "any "
-        "tier");
+        "every tier");
   }
   if (FormatOf(shape, request.kv_type).PageBytes() > kExtentBytes) {
-    return InvalidArgument(fmt::format("a head size of {} is too large", shape.head_dim));
+    return InvalidArgument(
+        fmt::format("a page of rows with a head size of {} is larger than {} bytes", shape.head_dim,
+                    kExtentBytes));
   }
   if (request.context < 1 || request.requests < 1 || request.prompt_tokens < 0 ||
       request.interval < 1) {
-    return InvalidArgument(fmt::format("{} sequences of {} tokens, {} of them given",
-                                       request.requests, request.context, request.prompt_tokens));
+    return InvalidArgument(fmt::format(
+        "expected at least 1 request, 1 token of context, 0 of the prompt and an interval of 1, "
+        "found {}, {}, {} and {}",
+        request.requests, request.context, request.prompt_tokens, request.interval));
   }
   return OkStatus();
 }
@@ -205,8 +201,10 @@ uint64_t SegmentBytes(uint64_t pages_per_layer, int num_layers, size_t page_byte
 
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
   if (request.tiers.has_value()) {
-    return ForecastRows({.tiers = TiersOfOne(request),
-                         .cap_arithmetic = CapArithmeticOf(shape, request.kv_type),
+    const TierSpec tiers = TiersOfOne(request);
+    const size_t page_bytes = FormatOf(shape, request.kv_type).PageBytes();
+    return ForecastRows({.tiers = tiers,
+                         .rows_available = RowsUnderCaps(tiers, shape, page_bytes),
                          .prompt_tokens = static_cast<size_t>(request.prompt_tokens),
                          .most_tokens = static_cast<size_t>(request.context),
                          .sinks = request.sinks,

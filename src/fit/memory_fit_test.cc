@@ -43,6 +43,34 @@ TEST(MemoryFit, TheFullCacheIsWholePagesInWholeExtents) {
   EXPECT_EQ(bytes.Memory(), 130 * kMiB + bytes.t0 + bytes.tables + bytes.compute);
 }
 
+TEST(MemoryFit, RefusesWhatItCannotCountAndSaysWhy) {
+  const auto error = [](const FitModel& model, const FitRequest& request) {
+    return FitRequestInto(model, request).status().ToString();
+  };
+  FitModel unknown = SmolLm2();
+  unknown.shape.num_layers = 0;
+  EXPECT_EQ(error(unknown, {.context = 1}),
+            "invalid argument: the model's layers, heads and head size are not known");
+  FitModel windows = SmolLm2();
+  windows.shape.windows.assign(30, 512);
+  EXPECT_EQ(error(windows, {.context = 1, .tiers = TierSpec()}),
+            "unsupported: the memory of tiers cannot be computed for models with sliding windows, "
+            "whose rows leave every tier");
+  FitModel wide = SmolLm2();
+  wide.shape.head_dim = 16384;
+  EXPECT_EQ(error(wide, {.context = 1}),
+            "invalid argument: a page of rows with a head size of 16384 is larger than 2097152 "
+            "bytes");
+  EXPECT_EQ(error(SmolLm2(), {.context = 0}),
+            "invalid argument: expected at least 1 request, 1 token of context, 0 of the prompt "
+            "and an interval of 1, found 1, 0, 0 and 64");
+  EXPECT_EQ(error(SmolLm2(), {.context = 100, .kv_cap_bytes = kMiB, .tiers = TierSpec()}),
+            "invalid argument: kv_cap_bytes: a cap on the cache cannot be combined with tiers, "
+            "which have caps of their own on T0 and T1");
+  EXPECT_EQ(error(SmolLm2(), {.context = 100, .kv_cap_bytes = kMiB}),
+            "T0 full: the cap on the cache is 1048576 bytes, and T0 takes 4194304");
+}
+
 TEST(MemoryFit, LayersOfFewerKvHeadsTakeFewerPages) {
   FitModel model = SmolLm2();
   model.shape.kv_heads_by_layer.assign(30, 1);

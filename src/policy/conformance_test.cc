@@ -25,7 +25,7 @@ constexpr int kWindow = 128;
 constexpr int kLongestInterval = 128;  // of the policies' defaults
 constexpr int kEvictionWindow = 32;    // that the model says
 
-constexpr size_t kRowBytes = 32768;  // so that a page of each stream fills whole extents
+constexpr size_t kRowBytes = 32768;
 constexpr uint64_t kTokenBytes = kRowBytes * 3 * 2;  // of Context()
 
 struct Hierarchy {
@@ -77,8 +77,15 @@ Result<Policy> TryMake(const Setting& setting) {
   if (!setting.budget.empty()) {
     EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(setting.budget));
   }
-  if (setting.hierarchy != nullptr) spec.tiers = setting.hierarchy->spec;
-  return MakePolicy(spec, Context());
+  PolicyContext context = Context();
+  if (setting.hierarchy != nullptr) {
+    spec.tiers = setting.hierarchy->spec;
+    // Pages of 64 rows, less one.
+    const auto rows = [](uint64_t cap_bytes) { return cap_bytes / kTokenBytes - 64; };
+    if (spec.tiers->t0_cap_bytes > 0) context.rows_available.t0 = rows(spec.tiers->t0_cap_bytes);
+    if (spec.tiers->t1_cap_bytes > 0) context.rows_available.t1 = rows(spec.tiers->t1_cap_bytes);
+  }
+  return MakePolicy(spec, context);
 }
 
 std::vector<Setting> AllSettings() {

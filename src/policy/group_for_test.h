@@ -13,21 +13,24 @@
 
 namespace ebb {
 
-// A page of each stream takes one extent, a segment 64 of them.
-inline constexpr size_t kRowBytes = 32768;
-inline constexpr uint64_t kPageBytes = kRowBytes * 64;
+// Caps are given in pages of 64 rows, of which one is left out, as the engine does.
+inline constexpr uint64_t kPageBytes = uint64_t{2} << 20;
+inline RowsAvailable RowsUnder(const TierSpec& tiers) {
+  const auto rows = [](uint64_t cap_bytes) {
+    return cap_bytes == 0 ? RowsAvailable::kNoCap : (cap_bytes / kPageBytes - 1) * 64;
+  };
+  return {.t0 = rows(tiers.t0_cap_bytes), .t1 = rows(tiers.t1_cap_bytes)};
+}
 
 inline std::unique_ptr<Placement> MakeHierarchy(const TierSpec& tiers, int sinks, int window,
                                                 int interval) {
-  Result<std::unique_ptr<Placement>> made = MakeHierarchyPlacement({.policy = "attention",
-                                                                    .sinks = sinks,
-                                                                    .window = window,
-                                                                    .interval = interval,
-                                                                    .tiers = tiers,
-                                                                    .row_bytes = kRowBytes,
-                                                                    .num_layers = 1,
-                                                                    .num_streams = 1,
-                                                                    .num_kv_heads = 1});
+  Result<std::unique_ptr<Placement>> made =
+      MakeHierarchyPlacement({.policy = "attention",
+                              .sinks = sinks,
+                              .window = window,
+                              .interval = interval,
+                              .tiers = tiers,
+                              .rows_available = RowsUnder(tiers)});
   EXPECT_TRUE(made.ok()) << made.status().ToString();
   return *std::move(made);
 }

@@ -146,10 +146,7 @@ Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const Polic
                               .eviction_window = context.eviction_window,
                               .eviction_shift = context.eviction_shift,
                               .tiers = spec.tiers.value_or(TierSpec()),
-                              .row_bytes = context.row_bytes,
-                              .num_layers = static_cast<size_t>(context.shape.num_layers),
-                              .num_streams = static_cast<size_t>(context.shape.NumStreams()),
-                              .num_kv_heads = static_cast<size_t>(context.shape.num_kv_heads)};
+                              .rows_available = context.rows_available};
   EBB_ASSIGN_OR_RETURN(options.params,
                        ReadParams(resolved.base, resolved.params, spec.params, context.max_tokens));
   EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec, context));

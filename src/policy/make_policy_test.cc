@@ -416,43 +416,22 @@ TEST(MakePolicy, RefusesTiersThatMeanNothing) {
             "T1 is none and has a cap of 5 bytes");
 }
 
-// A page of each stream takes 1,474,560 bytes; memory comes in 2 MiB, a file in 1 MiB a layer.
-TEST(MakePolicy, RefusesCapsThatHoldNothing) {
-  constexpr uint64_t kExtent = 2 << 20;
-  constexpr uint64_t kSegments = 30 << 20;
-  struct Refused {
-    TierSpec tiers;
-    const char* why;
+TEST(MakePolicy, RefusesCapsThatDoNotHoldTheProtectedRows) {
+  const auto error_of = [](int window, const TierSpec& tiers, RowsAvailable rows) {
+    PolicyContext context = kSmolLm2Context;
+    context.rows_available = rows;
+    return MakePolicy({.window = window, .tiers = tiers}, context).status().Text();
   };
-  const std::vector<Refused> refused = {
-      {{.t0_cap_bytes = 3 * kExtent - 1},
-       "T0 of 6291455 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
-       "reserve, so it needs 6291456"},
-      {{.t1 = T1Place::kHost, .t1_cap_bytes = 3 * kExtent - 1},
-       "T1 of 6291455 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
-       "reserve, so it needs 6291456"},
-      {{.t1_cap_bytes = kSegments - 1},
-       "T1 of 31457279 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
-       "reserve, so it needs 31457280"},
-      // 6 MiB hold 4 pages of each stream, 2 of them beside the reserve.
-      {{.t0_cap_bytes = 3 * kExtent, .t1 = T1Place::kNone},
-       "T0 of 6291456 bytes holds 128 rows of each group and 128 in reserve, there is no T1; 132 "
-       "rows must stay in full precision (132 protected, 0 others)"},
-  };
-  for (const Refused& c : refused) EXPECT_EQ(ErrorOf({.tiers = c.tiers}), c.why);
-  const std::vector<TierSpec> accepted = {
-      {.t0_cap_bytes = 3 * kExtent},
-      {.t1 = T1Place::kHost, .t1_cap_bytes = 3 * kExtent},
-      {.t1_cap_bytes = kSegments},
-      {.t0_cap_bytes = 3 * kExtent, .t1 = T1Place::kHost, .t1_cap_bytes = 3 * kExtent},
-      {.t0_cap_bytes = 4 * kExtent, .t1 = T1Place::kNone},
-  };
-  for (const TierSpec& tiers : accepted) {
-    const Status status = MakePolicy({.tiers = tiers}, kSmolLm2Context).status();
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
-  EXPECT_EQ(ErrorOf({.window = 300, .tiers = accepted[3]}),
-            "T0 of 6291456 bytes holds 128 rows of each group and 128 in reserve, T1 of 6291456 "
+  const TierSpec t0_alone = {.t0_cap_bytes = 6 << 20, .t1 = T1Place::kNone};
+  EXPECT_EQ(
+      error_of(128, t0_alone, {.t0 = 192}),
+      "T0 of 6291456 bytes holds 128 rows of each group and 64 in reserve, there is no T1; 132 "
+      "rows must stay in full precision (132 protected, 0 others)");
+  EXPECT_EQ(error_of(128, t0_alone, {.t0 = 196}), "");
+  const TierSpec both = {.t0_cap_bytes = 6 << 20, .t1 = T1Place::kHost, .t1_cap_bytes = 6 << 20};
+  EXPECT_EQ(error_of(128, both, {.t0 = 192, .t1 = 192}), "");
+  EXPECT_EQ(error_of(300, both, {.t0 = 192, .t1 = 192}),
+            "T0 of 6291456 bytes holds 128 rows of each group and 64 in reserve, T1 of 6291456 "
             "bytes 128 likewise; 304 rows must stay in full precision (304 protected, 0 others)");
 }
 

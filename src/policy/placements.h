@@ -39,10 +39,7 @@ struct PlacementOptions {
   int eviction_window = 0;        // of the model; 0: it marks no rows
   int eviction_shift = 1;  // of the model that marks rows: by how many tokens marks come later
   TierSpec tiers = {};     // of the hierarchy alone, as what follows
-  size_t row_bytes = 0;    // in full precision
-  size_t num_layers = 0;
-  size_t num_streams = 0;   // (layer, kv head) pairs
-  size_t num_kv_heads = 0;  // the most of any layer
+  RowsAvailable rows_available = {};
 };
 
 using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementOptions&);

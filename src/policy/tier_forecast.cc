@@ -13,8 +13,7 @@ namespace {
 size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
 
 TierCaps CapsOf(const ForecastRequest& request) {
-  return CapsInRows(request.tiers, request.cap_arithmetic,
-                    static_cast<size_t>(request.interval) + kRowsPerPage);
+  return CapsOf(request.tiers, request.rows_available, request.interval);
 }
 
 // The decisions of the hierarchy's placement, as counts.

@@ -8,15 +8,14 @@
 #include "ebb/policy.h"
 #include "ebb/status.h"
 #include "ebb/tiers.h"
-#include "src/base/cap_arithmetic.h"
 
 namespace ebb {
 
 struct ForecastRequest {
-  TierSpec tiers;  // with the caps of this sequence
-  CapArithmetic cap_arithmetic;
-  size_t prompt_tokens = 0;  // given, which never leave full precision
-  size_t most_tokens = 0;    // the given ones among them
+  TierSpec tiers;                // with the caps of this sequence
+  RowsAvailable rows_available;  // under them
+  size_t prompt_tokens = 0;      // given, which never leave full precision
+  size_t most_tokens = 0;        // the given ones among them
   int sinks = kDefaultSinks;
   int window = kDefaultWindow;
   int interval = kDefaultInterval;

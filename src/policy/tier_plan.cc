@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ebb/policy.h"
-
 namespace ebb {
 namespace {
 
@@ -31,17 +29,12 @@ size_t MostAlive(double t2_share, size_t room) {
   return low;
 }
 
-TierCaps CapsInRows(const TierSpec& spec, const CapArithmetic& arithmetic, size_t spare_rows) {
+TierCaps CapsOf(const TierSpec& spec, const RowsAvailable& rows, int interval) {
+  const auto spare = static_cast<size_t>(interval);
   TierCaps caps;
-  if (spec.t0_cap_bytes > 0) {
-    caps.t0 = Less(arithmetic.RowsIn(CapOf::kMemory, spec.t0_cap_bytes), spare_rows);
-  }
-  if (spec.t1 == T1Place::kNone) {
-    caps.t1 = 0;
-  } else if (spec.t1_cap_bytes > 0) {
-    const CapOf cap = spec.t1 == T1Place::kFile ? CapOf::kFile : CapOf::kMemory;
-    caps.t1 = Less(arithmetic.RowsIn(cap, spec.t1_cap_bytes), spare_rows);
-  }
+  if (spec.t0_cap_bytes > 0) caps.t0 = Less(rows.t0, spare);
+  if (spec.t1_cap_bytes > 0) caps.t1 = Less(rows.t1, spare);
+  if (spec.t1 == T1Place::kNone) caps.t1 = 0;
   return caps;
 }
 

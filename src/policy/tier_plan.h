@@ -6,10 +6,9 @@
 #define EBB_POLICY_TIER_PLAN_H_
 
 #include <cstddef>
-#include <limits>
 
+#include "ebb/policy.h"
 #include "ebb/tiers.h"
-#include "src/base/cap_arithmetic.h"
 
 namespace ebb {
 
@@ -19,7 +18,7 @@ namespace ebb {
 // The most rows of which no more than `room` stay in full precision once T2 has its share.
 [[nodiscard]] size_t MostAlive(double t2_share, size_t room);
 
-inline constexpr size_t kNoRowCap = std::numeric_limits<size_t>::max();
+inline constexpr size_t kNoRowCap = RowsAvailable::kNoCap;
 
 // The number of rows that the tiers may hold of each group after a decision.
 struct TierCaps {
@@ -29,9 +28,9 @@ struct TierCaps {
   [[nodiscard]] bool Bind() const { return t0 != kNoRowCap && t1 != kNoRowCap; }
 };
 
-// The caps of `spec`, of which so many rows in each tier are kept free.
-[[nodiscard]] TierCaps CapsInRows(const TierSpec& spec, const CapArithmetic& arithmetic,
-                                  size_t spare_rows);
+// The caps of `spec`, under which each tier has so many rows, less those of an interval, which come
+// between two decisions.
+[[nodiscard]] TierCaps CapsOf(const TierSpec& spec, const RowsAvailable& rows, int interval);
 
 // One group before a decision.
 struct GroupRows {

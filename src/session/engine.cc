@@ -8,6 +8,7 @@
 #include "ebb/device.h"
 #include "src/lossless/lossless_body.h"
 #include "src/model/loaded_model.h"
+#include "src/rows/rows_under_caps.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {
@@ -159,10 +160,14 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
 
 namespace {
 
-PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& options, int context) {
+PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& options,
+                              const std::optional<TierSpec>& tiers, int context) {
+  const RowsAvailable rows =
+      RowsUnderCaps(tiers.value_or(TierSpec()), core.model->shape(), core.format.PageBytes());
   return {.shape = core.model->shape(),
           .row_bytes = 2 * core.format.RowStride(),
           .max_tokens = context,
+          .rows_available = rows,
           .foresight = options.foresight,
           .eviction_window = core.model->eviction_window(),
           .eviction_shift = core.model->eviction_shift(),
@@ -261,10 +266,16 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
   EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
   EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *core.model, context));
   EBB_RETURN_IF_ERROR(CheckSelection(core, options));
-  const PolicyContext policy_context = PolicyContextOf(core, options, context);
   const CacheUse use = CacheUseOf(options);
   PolicySpec spec = options.policy;
   if (use == CacheUse::kDraft) spec = DraftSpec(std::move(spec));
+  if (spec.tiers.has_value() && !options.make_policy) {
+    EBB_RETURN_IF_ERROR(CheckCaps(*spec.tiers, core.model->shape(), core.format.PageBytes(),
+                                  spec.interval.value_or(kDefaultInterval)));
+  }
+  // A policy of the caller's own may use the tiers that there are.
+  const std::optional<TierSpec>& tiers = spec.tiers.has_value() ? spec.tiers : core.options.tiers;
+  const PolicyContext policy_context = PolicyContextOf(core, options, tiers, context);
   EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)
                                                           : MakePolicy(spec, policy_context));
   EBB_RETURN_IF_ERROR(CheckWindows(core.model->shape(), policy, options));
@@ -273,7 +284,6 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
   if (options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(core.stores.Check(*options.policy.tiers, use));
   }
-  // A policy of the caller's own may use the tiers that there are.
   const bool may_move = options.make_policy && core.options.tiers.has_value();
   if (may_move || options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(CheckTiers(core, policy, options));

@@ -7,6 +7,7 @@
 
 #include "src/lossless/lossless_body.h"
 #include "src/policy/tier_forecast.h"
+#include "src/rows/rows_under_caps.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {
@@ -62,10 +63,7 @@ class Counter {
     const ModelShape& shape = core_.model->shape();
     const ForecastRequest request = {
         .tiers = *spec.tiers,
-        .cap_arithmetic = {.page_bytes = core_.format.PageBytes(),
-                           .num_layers = static_cast<size_t>(shape.num_layers),
-                           .num_streams = static_cast<size_t>(shape.NumStreams()),
-                           .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)},
+        .rows_available = RowsUnderCaps(*spec.tiers, shape, core_.format.PageBytes()),
         .prompt_tokens = prompt_tokens_,
         .most_tokens = most_tokens_,
         .sinks = spec.sinks.value_or(kDefaultSinks),

@@ -48,23 +48,6 @@ TEST(HierarchyCaps, OldProtectedRowsGoToT1WhereT0DoesNotHoldThem) {
   EXPECT_EQ(num_decisions, 10u);
 }
 
-TEST(HierarchyCaps, ACapOnAFileCountsWholeSegmentsOfEachLayer) {
-  // 4 layers of 3 kv heads, a page of each is 1 MiB: 2 segments of 64 MiB for each layer and some
-  // more are 128 pages for 3 streams, of which 42 pages of 64 rows less 128 are used.
-  const auto placement = *MakeHierarchyPlacement(
-      {.sinks = 0,
-       .window = 0,
-       .tiers = {.t0_share = 0, .t1_cap_bytes = (uint64_t{4 * 3} * 64 << 20) - 1},
-       .row_bytes = 16384,
-       .num_layers = 4,
-       .num_streams = 12,
-       .num_kv_heads = 3});
-  Group group;
-  for (int i = 0; i < 3000; ++i) group.Append(TokenKind::kGenerated, 0);
-  group.Place(placement.get());
-  EXPECT_EQ(group.CountIn(Tier::kT1), 42u * 64 - 128);
-}
-
 TEST(HierarchyCaps, ACapOnT1KeepsRowsInT0) {
   const TierSpec spec = {.t0_share = 0.1, .t1 = T1Place::kHost, .t1_cap_bytes = 4 * kPageBytes + 1};
   const Group group = Generate(spec, 1024);
@@ -145,7 +128,7 @@ TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   EXPECT_EQ(status.code(), StatusCode::kT0Full);
   EXPECT_EQ(
       status.message(),
-      "T0 of 6291456 bytes holds 64 rows of each group and 128 in reserve, T1 of 8388608 bytes "
+      "T0 of 6291456 bytes holds 64 rows of each group and 64 in reserve, T1 of 8388608 bytes "
       "128 likewise; 193 rows must stay in full precision (192 protected, 1 others)");
 
   TierSpec with_t2 = caps;

@@ -13,11 +13,11 @@
 // Protected (protection.h) is never in T2 or T3, and lies in T0 as long as T0 holds it.
 //
 // A cap on T0 stands in for beta: T0 takes the protected rows, then the highest scores, as far as
-// it can; of protected rows the oldest go to T1 first. A cap is shared evenly by the groups. Of
-// each, one interval of rows, new ones or some on their way, and one page of each stream, which is
-// rarely full, are kept free, and between intervals each prefill chunk that crosses T0's is
-// divided anew among T0 and T1: rows make room for the next chunk as a whole, so that a prompt is
-// read as the full cache reads it. Rows that T1's cap does not hold stay in T0. Where something is
+// it can; of protected rows the oldest go to T1 first. A cap is shared evenly by the groups, and
+// given in rows (RowsAvailable). One interval of rows, new ones or some on their way, is kept free,
+// and between intervals each prefill chunk that crosses T0's is divided again among T0 and T1: rows
+// make room for the next chunk as a whole, so that a prompt is read as the full cache reads it.
+// Rows that T1's cap does not hold stay in T0. Where something is
 // evicted at all, or what caps leave out (--evict caps), and T0 has a cap, and T1 has one or is
 // none, T3 takes the lowest scores that they leave out, in prefill too, and of a draft at last
 // protected rows, but for the first few of the sequence. Otherwise nothing goes because of a cap:
@@ -27,10 +27,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <optional>
 
-#include "src/base/cap_arithmetic.h"
 #include "src/policy/placements.h"
 #include "src/policy/protection.h"
 #include "src/policy/selection.h"
@@ -61,25 +59,16 @@ class HierarchyPlacement final : public StatelessPlacement {
  public:
   explicit HierarchyPlacement(const PlacementOptions& options)
       : spec_(options.tiers),
-        arithmetic_{.page_bytes = uint64_t{options.row_bytes} * kRowsPerPage,
-                    .num_layers = options.num_layers,
-                    .num_streams = options.num_streams,
-                    .num_kv_heads = options.num_kv_heads},
         sinks_(options.sinks.value_or(kDefaultSinks)),
         window_(options.window.value_or(kDefaultWindow)),
         interval_(options.interval.value_or(kDefaultInterval)),
-        spare_rows_(static_cast<size_t>(interval_) + kRowsPerPage),
-        planner_(spec_, CapsInRows(spec_, arithmetic_, spare_rows_)) {}
+        planner_(spec_, CapsOf(spec_, options.rows_available, interval_)) {}
 
   // Only what can be known before the prompt is.
   Status CheckOptions() const {
     if (spec_.evict_beyond_caps && !caps().Bind()) {
       return InvalidArgument("tiers.evict_beyond_caps",
                              "expected a cap on T0, and one on T1 unless there is no T1");
-    }
-    if (caps().t0 == 0) return TooSmall("T0", CapOf::kMemory, spec_.t0_cap_bytes);
-    if (caps().t1 == 0 && spec_.t1 != T1Place::kNone) {
-      return TooSmall("T1", T1Cap(), spec_.t1_cap_bytes);
     }
     const size_t num_protected = static_cast<size_t>(sinks_) + static_cast<size_t>(window_);
     const Status status = CheckCaps(num_protected, 0);
@@ -147,16 +136,6 @@ class HierarchyPlacement final : public StatelessPlacement {
 
   [[nodiscard]] const TierCaps& caps() const { return planner_.caps(); }
 
-  CapOf T1Cap() const { return spec_.t1 == T1Place::kFile ? CapOf::kFile : CapOf::kMemory; }
-
-  Status TooSmall(std::string_view tier, CapOf cap, uint64_t cap_bytes) const {
-    return InvalidArgument(fmt::format(
-        "{} of {} bytes is too small: an interval of {} rows and a page of {} are kept in reserve, "
-        "so it needs {}",
-        tier, cap_bytes, interval_, kRowsPerPage,
-        arithmetic_.BytesFor(cap, spare_rows_ / kRowsPerPage + 1)));
-  }
-
   TierPlan MakePlan(const PlacementInput& input, Rows* rows, GroupRows* counts) const {
     FindUnprotected(input.kinds, sinks_, window_, &rows->ever);
     FindRows(input.positions, rows->ever, &rows->alive);
@@ -190,7 +169,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     return T0Full(fmt::format(
         "T0 of {} bytes holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
         "full precision ({} protected, {} others)",
-        spec_.t0_cap_bytes, caps().t0, spare_rows_, t1, num_protected + num_others, num_protected,
+        spec_.t0_cap_bytes, caps().t0, interval_, t1, num_protected + num_others, num_protected,
         num_others));
   }
 
@@ -223,11 +202,9 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   const TierSpec spec_;  // as it was asked for
-  const CapArithmetic arithmetic_;
   const int sinks_;
   const int window_;
   const int interval_;
-  const size_t spare_rows_;
   TierPlanner planner_;
   Rows rows_;
   std::vector<Tier> targets_;  // [num_rows]
@@ -249,7 +226,6 @@ Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions
   if (spec.t1 == T1Place::kNone && spec.t1_cap_bytes > 0) {
     return InvalidArgument(fmt::format("T1 is none and has a cap of {} bytes", spec.t1_cap_bytes));
   }
-  assert(options.row_bytes > 0 || (spec.t0_cap_bytes == 0 && spec.t1_cap_bytes == 0));
   auto placement = std::make_unique<HierarchyPlacement>(options);
   EBB_RETURN_IF_ERROR(placement->CheckOptions());
   return std::unique_ptr<Placement>(std::move(placement));

@@ -1,9 +1,9 @@
 // The oracle, a control that no policy can beat by knowing more: a row's score is the attention
 // that it will receive in a full cache, at decode step t
 //   s_i = sum over the decode steps after t of the mean over layers and query heads of A[i]
-// the future part of what "attention" sums up of the past (000, Eq. 1). Rows are ranked by what the
-// full cache will pay, not by what is paid once others are gone, so at small budgets it is no upper
-// bound [ours]. It keeps a position per row.
+// the future part of what "attention" sums up of the past (000, Eq. 1). Rows are ranked by the
+// attention of the full cache, not of one without the evicted rows, so at small budgets it is no
+// upper bound [ours]. It keeps a position per row.
 #include <algorithm>
 
 #include "ebb/policy.h"

@@ -1,0 +1,84 @@
+#include "src/rows/rows_under_caps.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace ebb {
+namespace {
+
+constexpr uint64_t kCapExtent = 2 << 20;
+constexpr uint64_t kCapSegments = 30 << 20;
+constexpr int kCapInterval = 64;
+
+// As SmolLM2 of 135M parameters: a page of each stream takes 1,474,560 bytes together; memory comes
+// in 2 MiB, a file in 1 MiB a layer.
+constexpr ModelShape kSmallShape = {
+    .num_layers = 30, .num_q_heads = 9, .num_kv_heads = 3, .head_dim = 64};
+constexpr size_t kSmallPageBytes = 256 * 64;
+
+TEST(RowsUnderCaps, ATierWithoutACapHasNoLimit) {
+  const RowsAvailable rows = RowsUnderCaps({.t0_share = 0.5}, kSmallShape, kSmallPageBytes);
+  EXPECT_EQ(rows.t0, RowsAvailable::kNoCap);
+  EXPECT_EQ(rows.t1, RowsAvailable::kNoCap);
+}
+
+TEST(RowsUnderCaps, MemoryCountsPagesOfWholeExtentsLessOneOfEachStream) {
+  // 3 extents of 128 pages for 90 streams are 4 pages of each; 2 extents, 2.
+  const auto t0 = [](uint64_t bytes) {
+    return RowsUnderCaps({.t0_cap_bytes = bytes}, kSmallShape, kSmallPageBytes).t0;
+  };
+  EXPECT_EQ(t0(3 * kCapExtent), 3u * 64);
+  EXPECT_EQ(t0(3 * kCapExtent - 1), 1u * 64);
+  EXPECT_EQ(t0(kCapExtent), 0u);
+  EXPECT_EQ(t0(kCapExtent - 1), 0u);
+  EXPECT_EQ(RowsUnderCaps({.t1 = T1Place::kHost, .t1_cap_bytes = 3 * kCapExtent}, kSmallShape,
+                          kSmallPageBytes)
+                .t1,
+            3u * 64);
+}
+
+TEST(RowsUnderCaps, AFileCountsWholeSegmentsOfEachLayer) {
+  // 4 layers of 3 kv heads, a page of each is 1 MiB: 2 segments of 64 MiB for each layer and some
+  // more are 128 pages for 3 streams, of which 42 pages less 1 are used.
+  const ModelShape shape = {.num_layers = 4, .num_q_heads = 3, .num_kv_heads = 3, .head_dim = 64};
+  const TierSpec tiers = {.t0_share = 0, .t1_cap_bytes = (uint64_t{4 * 3} * 64 << 20) - 1};
+  EXPECT_EQ(RowsUnderCaps(tiers, shape, size_t{1} << 20).t1, 41u * 64);
+}
+
+TEST(CheckCaps, RefusesACapThatHoldsNoMoreThanTheReserve) {
+  struct Refused {
+    TierSpec tiers;
+    const char* why;
+  };
+  const std::vector<Refused> refused = {
+      {{.t0_cap_bytes = 3 * kCapExtent - 1},
+       "T0 of 6291455 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
+       "reserve, so it needs 6291456"},
+      {{.t1 = T1Place::kHost, .t1_cap_bytes = 3 * kCapExtent - 1},
+       "T1 of 6291455 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
+       "reserve, so it needs 6291456"},
+      {{.t1_cap_bytes = kCapSegments - 1},
+       "T1 of 31457279 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
+       "reserve, so it needs 31457280"},
+  };
+  for (const Refused& c : refused) {
+    const Status status = CheckCaps(c.tiers, kSmallShape, kSmallPageBytes, kCapInterval);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), c.why);
+  }
+  const std::vector<TierSpec> accepted = {
+      {},
+      {.t0_cap_bytes = 3 * kCapExtent},
+      {.t1 = T1Place::kHost, .t1_cap_bytes = 3 * kCapExtent},
+      {.t1_cap_bytes = kCapSegments},
+      {.t0_cap_bytes = 3 * kCapExtent, .t1 = T1Place::kHost, .t1_cap_bytes = 3 * kCapExtent},
+  };
+  for (const TierSpec& tiers : accepted) {
+    const Status status = CheckCaps(tiers, kSmallShape, kSmallPageBytes, kCapInterval);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+}
+
+}  // namespace
+}  // namespace ebb
