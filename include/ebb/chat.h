@@ -1,5 +1,5 @@
-// Chat: a conversation and what is asked of the next answer, what a model's chat template makes of
-// both, and what an answer says.
+// Chat: a conversation with the demands on the next answer, the prompt that a model's chat template
+// makes of both, and the parts of an answer.
 //
 //   EBB_ASSIGN_OR_RETURN(ChatPrompt prompt, model.FormatChat(request));
 //   EBB_ASSIGN_OR_RETURN(auto tokens, model.TokenizePrompt(prompt, Model::AddBos::kAsModelSays));
@@ -72,7 +72,7 @@ struct ChatRequest {
   bool opens_answer = true;  // the prompt ends where the answer begins; else behind the messages
 };
 
-// What makes a lazy grammar begin to hold: the answer contains a text, a match of a regular
+// The trigger of a lazy grammar: the answer contains a text, a match of a regular
 // expression (ECMAScript), or a token.
 struct GrammarTrigger {
   enum class Kind { kText, kPattern, kToken };
@@ -92,7 +92,7 @@ struct ChannelMarks {
   [[nodiscard]] bool empty() const { return message.empty(); }
 };
 
-// What a chat template made of a request.
+// A prompt that a chat template made of a request.
 struct ChatPrompt {
   std::string text;
   // Offsets of bytes of `text`, ascending, that belong to the text of a message: a special token's
@@ -106,7 +106,7 @@ struct ChatPrompt {
   // end of the thought was forced; empty: none.
   std::string after_thought = {};
   std::vector<std::string> stops = {};  // further stop strings that the template asks for
-  // What the answer obeys, for the SamplingOptions of the same names.
+  // Constraints on the answer, for the SamplingOptions of the same names.
   std::string grammar = {};  // empty: nothing
   std::string grammar_prefix = {};
   std::vector<GrammarTrigger> grammar_triggers = {};
@@ -126,7 +126,7 @@ struct ChatPrompt {
 // Replaces these marks by an empty line.
 void JoinThoughts(std::string_view marks_between, std::string* thought);
 
-// What an answer says.
+// The parts of an answer.
 struct ChatAnswer {
   std::string content;
   std::vector<ToolCall> tool_calls = {};
@@ -137,8 +137,8 @@ struct ChatAnswer {
 // Whether more of an answer's text may come.
 enum class AnswerEnd { kPartial, kComplete };
 
-// Reads `text`, an answer without its thought. A partial answer gives what is certain: its content
-// is a prefix of the whole answer's, its last tool call may lack a part of its arguments.
+// Reads `text`, an answer without its thought. A partial answer gives its certain parts: its
+// content is a prefix of the whole answer's, its last tool call may lack a part of its arguments.
 // Errors: kInvalidArgument (of tools that may be called: a text that is not in their format).
 // Thread safety: any number of threads may read with one prompt.
 [[nodiscard]] Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text,

@@ -1,4 +1,4 @@
-// Where T0 lies and how T1 is read, as a user asks for it: `cpu`, one memory for all tiers; or an
+// The device of T0 and the way of reading T1, as options: `cpu`, one memory for all tiers; or an
 // accelerator that ggml has a backend for, which then holds the weights and computes.
 //
 // SPDX-License-Identifier: MIT
@@ -16,7 +16,7 @@ namespace [[gnu::visibility("default")]] ebb {
 
 enum class DeviceKind : uint8_t { kCpu, kBackend };
 
-// What attends to rows in a backend's memory.
+// The kernel that attends to rows in a backend's memory.
 enum class DeviceAttention : uint8_t {
   kAuto,   // ebb's own kernels for single tokens where the backend has them (CUDA), else flash
   kFlash,  // ggml's flash attention, for which rows are gathered; eager where the host attends too
@@ -40,7 +40,7 @@ struct DeviceDescription {
   std::string name;         // "cuda0"
   std::string description;  // by its driver
   std::string driver;       // its version; empty: not known
-  std::string tested;       // what is known of ebb on devices of its kind
+  std::string tested;       // how far ebb was tested on devices of its kind
   uint64_t free_bytes = 0;  // 0, as the total: it does not say
   uint64_t total_bytes = 0;
 };
@@ -48,7 +48,7 @@ struct DeviceDescription {
 
 // "cpu"; the name of another device, "rpc:HOST:PORT" of ggml's RPC server among them, or
 // "NAME:KEY=VALUE,..." with memory (16GiB) and attention (auto, flash, eager). InvalidArgument,
-// naming what is expected, for anything else.
+// naming the expected form, for anything else.
 [[nodiscard]] Result<DeviceSpec> ParseDevice(std::string_view text);
 [[nodiscard]] std::string_view DeviceAttentionName(DeviceAttention attention);
 [[nodiscard]] Result<T1Mode> ParseT1Mode(std::string_view text);
@@ -64,7 +64,7 @@ struct DeviceDescription {
 //   processors two threads do the work of 1.5, since a thread that waits for another sleeps. With a
 //   quota of 1.0 a second thread would only make the first one wait.
 //
-// Thread safety: the functions may be called from any thread. Each call asks the system anew:
+// Thread safety: the functions may be called from any thread. Each call asks the system again:
 // AvailableProcessors() reads a few small files and one for each hardware thread. Neither fails; a
 // limit that cannot be read is none.
 

@@ -49,13 +49,13 @@ struct EngineOptions {
   // The tiers besides T0 that sessions may use: where T1 lies, the caps, T2's format. Their caps
   // are of all sessions together. None: T0 alone.
   std::optional<TierSpec> tiers;
-  // Where T0 lies; a T1 in the host's memory is then read as t1_mode says. kAuto: streamed, or with
-  // allow_inexact the faster way by measured bandwidths.
+  // Device that holds T0; a T1 in the host's memory is then read as t1_mode says. kAuto: streamed,
+  // or with allow_inexact the faster way by measured bandwidths.
   DeviceSpec device;
   T1Mode t1_mode = T1Mode::kAuto;
   bool allow_inexact = false;
-  // Where bandwidths that were measured of a backend's device are kept, so that the next engine
-  // chooses alike; empty: they are measured for each engine. What cannot be written is not kept.
+  // File that keeps measured bandwidths of a backend's device, so that the next engine chooses
+  // alike; empty: each engine measures. A file that cannot be written is left out.
   std::string rates_file;
   int prefill_chunk = 512;  // tokens per prefill step
   // How long a step that reads pieces of prompts keeps other sessions waiting, as far as the steps
@@ -63,13 +63,13 @@ struct EngineOptions {
   // turns keys read whole chunks of prefill_chunk tokens, so that no bit depends on others, and may
   // keep them waiting for longer.
   double max_stall_seconds = 0.2;
-  // Whose policies sessions may ask for; null: the built-in ones.
+  // Registry for policy names; null: the built-in ones.
   std::shared_ptr<const PolicyRegistry> policies;
   enum class Attention { kCpu, kReference };
   Attention attention = Attention::kCpu;
 };
 
-// What to do when a sequence reaches the context of its session.
+// The action when a sequence reaches the context of its session.
 enum class PastContext {
   kRefuse,    // ContextFull; generation ends with finish reason "context"
   kReRotate,  // keys are rotated to their rank among the surviving rows; needs a policy that
@@ -85,7 +85,7 @@ struct SessionOptions {
   const Foresight* foresight = nullptr;
   int context = 0;  // tokens; 0: the trained context (times the rope factor)
   PastContext past_context = PastContext::kRefuse;
-  // Signals beyond what the policy needs, for observers; see on_signals and last_signals().
+  // Signals beyond those that the policy needs, for observers; see on_signals and last_signals().
   SignalNeeds extra_signals;
   // Called after every step for each group, before any row goes, with the positions of its rows.
   // Must not throw: the step would stay half settled.
@@ -102,7 +102,7 @@ struct SessionOptions {
   Record step_costs = Record::kNo;  // see StepReport::costs
 };
 
-// What a device holds and does.
+// Bytes and work of a device.
 struct DeviceReport {
   std::string_view name;  // "cpu", "cuda0"
   // Its memory that rows take, together with what carries them between steps. On the cpu this is
@@ -146,12 +146,12 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options);
-  // What a session of these options will take of each tier while it reads `prompt_tokens` and has
-  // at most `most_tokens` in all: the arithmetic of `ebb fit` (fit.h), so that it can be known
-  // before the session is opened. Policies of the caller's own, and those whose budget is no number
-  // of rows, are counted as if they kept every row. Errors: those of OpenSession() that the
-  // options alone cause; T0Full or T1Full when the caps of its tiers do not hold it;
-  // InvalidArgument (numbers of tokens that no session of this context has).
+  // Predicts the bytes that a session of these options takes of each tier while it reads
+  // `prompt_tokens` and has at most `most_tokens` in all: the arithmetic of `ebb fit` (fit.h), so
+  // that it can be known before the session is opened. Policies of the caller's own, and those
+  // whose budget is no number of rows, are counted as if they kept every row. Errors: those of
+  // OpenSession() that the options alone cause; T0Full or T1Full when the caps of its tiers do not
+  // hold it; InvalidArgument (numbers of tokens that no session of this context has).
   [[nodiscard]] Result<TierNeeds> CountNeeds(const SessionOptions& options, int prompt_tokens,
                                              int most_tokens) const;
   // One step of distinct sessions of this engine in one batch, generated tokens and pieces of
@@ -165,9 +165,9 @@ class Engine {
 
   [[nodiscard]] const Model& model() const;
   [[nodiscard]] const EngineOptions& options() const;  // threads resolved
-  // What T0, T1 or T2 takes; a T1 in a file counts the file's bytes.
+  // Bytes of T0, T1 or T2; a T1 in a file counts the file's bytes.
   [[nodiscard]] ArenaAccounting arena_accounting(Tier tier = Tier::kT0) const;
-  // What is taken by the newest verified rows of lossless sessions with a T1
+  // Bytes of the newest verified rows of lossless sessions with a T1
   // (CacheAccounting::newest).
   [[nodiscard]] ArenaAccounting newest_accounting() const;
   [[nodiscard]] DeviceReport device_report() const;
@@ -209,14 +209,14 @@ class Session {
   // and verifies up to `most_guesses` tokens beyond it, those that `guess` says and those that it
   // finds in its own text; without `guess` there are none, and each step reads all rows.
   StepOutcome Decode(Token token, const Guess& guess = nullptr, int most_guesses = kMostDrafted);
-  // A session that stands where this one does and goes its own way: tokens, rows in all tiers, what
-  // the policy knows, logits and their hash. Both then give the bits that this one would have
+  // A copy of this session that goes on independently: tokens, rows in all tiers, the policy's
+  // state, logits and their hash. Both then give the bits that this one would have
   // given. Pages that are nearly full are held by both until one of them lets their rows go, so
-  // that a fork takes little memory and time; of a lossless session guesses that nobody asked for
-  // are given up. Last_step(), last_signals() and lossless_report() start anew, and the ledger as
-  // for a session that a file resumed. SessionOptions are those of this session, its callbacks
-  // among them. Errors, after which this session goes on: InvalidArgument (a prompt is being read),
-  // Unsupported (a policy without SaveState()), T0Full, OutOfMemory.
+  // that a fork takes little memory and time; unconsumed draft tokens of
+  // a lossless session are discarded. Last_step(), last_signals() and lossless_report() start
+  // empty, and the ledger as for a session that a file resumed. SessionOptions are those of this
+  // session, its callbacks among them. Errors, after which this session goes on: InvalidArgument (a
+  // prompt is being read), Unsupported (a policy without SaveState()), T0Full, OutOfMemory.
   [[nodiscard]] Result<std::unique_ptr<Session>> Fork();
   // Between steps, the share of rows in full precision, of those that may leave T0, that stay in
   // it; TierSpec::t0_share until then. Rows move at once and at each decision. Changes no bit.
@@ -225,9 +225,9 @@ class Session {
   Status SetT0Share(double share);
   // Keeps so many bytes of T0's pages for this session, those that it has among them: other
   // sessions are refused what would leave it less. Needs and uses nothing without a cap on T0.
-  // Pages that a fork still holds count for nobody when this session lets them go. A fork keeps as
-  // many for itself. Of a lossless session, whose draft alone has a floor. Errors, after which the
-  // floor is as it was: T0Full (the floors of other sessions leave less of T0).
+  // Pages still shared with a fork are charged to neither session once this one releases them. A
+  // fork keeps as many for itself. Of a lossless session, whose draft alone has a floor. Errors,
+  // after which the floor is as it was: T0Full (the floors of other sessions leave less of T0).
   Status SetT0Floor(uint64_t num_bytes);
   // Moves all rows of T0 to T1 and gives their memory back. The session goes on at any time, bit
   // for bit: rows come back with the policy's decisions, or at once with SetT0Share(). Errors:
@@ -257,17 +257,17 @@ class Session {
   [[nodiscard]] CacheAccounting accounting() const;
   // accounting().tiers[tier].page_bytes alone, without a pass over the pages.
   [[nodiscard]] size_t page_bytes(Tier tier) const;
-  // Bytes of what the policy keeps about the rows: as many as it would put into a file, which it
+  // Bytes of the policy's state about the rows: as many as it would put into a file, which it
   // is asked for, so that this takes a pass over them. Unsupported when it cannot be saved.
   [[nodiscard]] Result<size_t> CountPolicyBytes() const;
   [[nodiscard]] const StepReport& last_step() const;
   // Null unless the session is lossless. Then accounting() counts the draft's rows and, in T1,
   // those of every token; the newest of these are in memory until they make whole pages: staging.
-  // visible_positions() and the ledger tell what is drafted with, drafted tokens among it.
+  // visible_positions() and the ledger are those of the draft, drafted tokens included.
   [[nodiscard]] const LosslessReport* lossless_report() const;
   // The guesses that the tokens to come will be compared with; mostly none.
   [[nodiscard]] std::span<const Token> drafted() const;
-  // What happened to each token; null when SessionOptions asked for none.
+  // The history of each token; null when SessionOptions asked for none.
   [[nodiscard]] const Ledger* ledger() const;
   // The signals of the last step (extra_signals and the policy's).
   [[nodiscard]] const StepSignals& last_signals() const;

@@ -1,4 +1,4 @@
-// What a model, a context and tiers come to in bytes, before anything runs, and the gentlest
+// Predicts the bytes of a model, a context and tiers before anything runs, and finds the gentlest
 // setting that fits.
 //
 // The arithmetic is pure. What depends on the machine is measured by the functions at the end, and
@@ -68,7 +68,7 @@ struct FitBytes {
   uint64_t states = 0;   // recurrent states and their checkpoints
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
   bool on_device = false;
-  // What the last step reads of rows, holes left out.
+  // Bytes of rows that the last step reads, holes left out.
   uint64_t rows_read_memory = 0;
   uint64_t rows_read_disk = 0;
 
@@ -103,8 +103,8 @@ struct FitSpeeds {
   double memory_gb_s = 0;  // read, 10^9 bytes a second
   double disk_gb_s = 0;    // 0: unknown
 };
-// What the bandwidths allow, all sequences together: weights once a step, every row once, a T1 in a
-// file read while memory is. 0 when a bandwidth that it needs is unknown.
+// Tokens a second that the bandwidths allow, all sequences together: weights once a step, every row
+// once, a T1 in a file read while memory is. 0 when a bandwidth that it needs is unknown.
 [[nodiscard]] double TokensPerSecond(const FitBytes& bytes, int requests, const FitSpeeds& speeds);
 
 struct FitSetting {
@@ -121,8 +121,8 @@ struct FitSetting {
 [[nodiscard]] Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
                                                  const FitLimits& limits);
 
-// Measured: what the folder's disk reads, 10^9 bytes a second; writes 64 MiB for it. `folder` as
-// TierSpec::t1_path, here and below. Errors: those of files without a name.
+// Measured: the reading speed of the folder's disk, 10^9 bytes a second; writes 64 MiB for it.
+// `folder` as TierSpec::t1_path, here and below. Errors: those of files without a name.
 [[nodiscard]] Result<double> MeasureDiskRead(const std::string& folder);
 [[nodiscard]] Result<uint64_t> FreeDiskBytes(const std::string& folder);
 // That a process could still take without swapping, by the system's own estimate.
@@ -138,14 +138,14 @@ struct FitSetting {
 // are rounded so that another run of the same program gives the same number.
 [[nodiscard]] FitModel MeasureFitModel(const Model& model);
 
-// What these options ask for: one sequence of the session's whole context, `prompt_tokens` of which
-// are given.
+// The request of these options: one sequence of the session's whole context, `prompt_tokens` of
+// which are given.
 [[nodiscard]] FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
                                       const SessionOptions& session, int prompt_tokens);
 
 struct MemoryRequest {
   // That the process may take, the weights among them; above 0. Beside a device of ggml's: of its
-  // memory, while the host's is what the machine has.
+  // memory, while the host's is all of the machine's.
   uint64_t memory_bytes = 0;
   // Tokens that are given, and that may follow; -1: as many as the context holds. Where both
   // together stay below the context, that is all that must fit.

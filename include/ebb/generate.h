@@ -112,8 +112,8 @@ struct GenerateResult {
 class Generation {
  public:
   // The session's logits() stand after the prompt, or after an answer so far, whose last token
-  // is appended where it is missing. Both outlive the generation. What is wrong with either, or
-  // with the options, ends the generation with kError.
+  // is appended where it is missing. Both outlive the generation. An error in either, or in
+  // the options, ends the generation with kError.
   Generation(Session* session, Sampler* sampler, GenerateOptions options);
   ~Generation();
   Generation(const Generation&) = delete;
@@ -125,7 +125,7 @@ class Generation {
   // Takes the outcome of the step with the token that Next() returned; an error ends the
   // generation. `seconds` count as the decode step's.
   void Appended(const StepOutcome& outcome, double seconds = 0);
-  // Ends it, if nothing else has: kCancelled. What the stream held back is shown.
+  // Ends it, if nothing else has: kCancelled. Text that the stream held back is shown.
   [[nodiscard]] GenerateResult End();
 
   // Ends the thought with the next token that is chosen, as a budget that is spent would; a thought
@@ -146,7 +146,7 @@ class Generation {
 [[nodiscard]] GenerateResult Generate(Session& session, Sampler& sampler,
                                       const GenerateOptions& options);
 
-// A conversation: what was said, what the next answer is generated from, and what an answer
+// A conversation: its messages, the prompt of the next answer, and the message that an answer
 // becomes. It knows messages and tokens; the session that reads them is the caller's.
 //
 //   Conversation talk = {.request = {.messages = {{"system", "Be brief."}}}};
@@ -180,8 +180,8 @@ struct Conversation {
     kText = 1,  // one text without messages, to which turns and answers are appended
   };
   Kind kind = Kind::kChat;
-  // kChat: the messages so far, an answer that was cut off among them, and what is asked of the
-  // answers to come: tools, formats, thoughts.
+  // kChat: the messages so far, an answer that was cut off among them, and the request's demands on
+  // the answers to come: tools, formats, thoughts.
   ChatRequest request;
   uint64_t num_turns = 0;     // that have ended; an answer that went on belongs to the turn before
   OpenAnswer last;            // the last answer
@@ -189,13 +189,13 @@ struct Conversation {
   Thinking last_thinking = Thinking::kModelDefault;  // what its prompt was asked for
 };
 
-// What the next answer is generated from.
+// The input of the next answer.
 struct Turn {
   std::vector<ChatMessage> messages;  // that are new with this turn
   // The whole conversation up to the place where the answer begins; empty where an answer goes on.
   std::vector<Token> tokens;
-  ChatPrompt prompt;  // what the answer may look like; its text is left empty
-  Thinking thinking = Thinking::kModelDefault;  // what the prompt was asked for
+  ChatPrompt prompt;                            // the form of the answer; its text is left empty
+  Thinking thinking = Thinking::kModelDefault;  // that the prompt was made with
   uint64_t index = 0;                           // of the turn; seeds of sampling count up with it
   std::optional<OpenAnswer> goes_on = {};       // the answer that goes on
 };
@@ -222,37 +222,38 @@ struct Turn {
 [[nodiscard]] Result<Turn> GoOn(const Model& model, const Conversation& conversation,
                                 GenerateOptions::OnEnd on_end);
 
-// `options` with what the prompt asks for: thinking tags, further stop strings, the answer so far.
+// `options` with those that the prompt brings: thinking tags, further stop strings, the answer so
+// far.
 [[nodiscard]] GenerateOptions OptionsFor(const Turn& turn, GenerateOptions options);
 // A sampler of `options`, with the turn's index added to the seed, and the grammar of the prompt,
 // where it has one, instead of that of `options`. Where an answer goes on, it stands at its end.
 // Errors: those of Sampler::Create() and Sampler::LoadState().
 [[nodiscard]] Result<std::unique_ptr<Sampler>> SamplerFor(const Turn& turn, const Model& model,
                                                           SamplingOptions options);
-// What Sampler::SaveState() writes.
+// The bytes that Sampler::SaveState() writes.
 [[nodiscard]] std::string SavedState(const Sampler& sampler);
 
-// An answer as an assistant's message for whoever asked: the thought, without its tags and without
+// An answer as an assistant's message for the client: the thought, without its tags and without
 // blanks around it; what ParseAnswer() finds in the rest. Calls to which the model gave no id have
 // none. Errors: those of ParseAnswer().
 [[nodiscard]] Result<ChatMessage> AnswerMessage(const ChatPrompt& prompt,
                                                 const GenerateResult& result);
 
 // The turn's messages and its answer join the conversation; of a turn that ended before there was
-// an answer, neither does. Calls of an answer that ended are told apart from its text where the
+// an answer, neither does. Calls of an answer that ended are separated from its text where the
 // request has tools; those to which the model gave no id get one that is unique in the
 // conversation. `sampler`: SavedState() at the end; empty where there is none.
 void EndTurn(const Turn& turn, const GenerateResult& result, std::string sampler,
              Conversation* conversation);
 
-// A conversation as bytes (docs/dev/formats.md), for SaveSession(). What the request asks of
-// answers to come is left out.
+// A conversation as bytes (docs/dev/formats.md), for SaveSession(). The request's demands on
+// answers to come are left out.
 [[nodiscard]] std::string EncodeConversation(const Conversation& conversation);
 // Errors: Corrupt (not what EncodeConversation() writes).
 [[nodiscard]] Result<Conversation> DecodeConversation(std::string_view bytes);
 
-// Prompts that begin as a session does: what the session has read of them is kept, so that only the
-// rest is read. A chat's next turn begins with all the turns before it; templates that drop earlier
+// Prefixes of prompts: tokens that a session has read already are kept, so that only the rest is
+// read. A chat's next turn begins with all the turns before it; templates that drop earlier
 // thoughts change what was said, so that a session is rolled back to the place where they differ.
 //
 // Or a prompt begins as the one does that some session of an engine began with, and another session
@@ -273,9 +274,9 @@ void EndTurn(const Turn& turn, const GenerateResult& result, std::string sampler
 [[nodiscard]] std::optional<size_t> LongestPrefix(std::span<const Session* const> sessions,
                                                   std::span<const Token> prompt);
 
-// Rolls the session back to what it has in common with `prompt`, and returns the rest of `prompt`,
-// never empty, for Session::Prefill() or BeginPrompt(). A prompt that the session was reading is
-// given up. Errors: InvalidArgument (an empty prompt); those of Session::TruncateTo().
+// Rolls the session back to the prefix that it shares with `prompt`, and returns the rest of
+// `prompt`, never empty, for Session::Prefill() or BeginPrompt(). A prompt that the session was
+// reading is given up. Errors: InvalidArgument (an empty prompt); those of Session::TruncateTo().
 [[nodiscard]] Result<std::span<const Token>> KeepPrefix(std::span<const Token> prompt,
                                                         Session* session);
 

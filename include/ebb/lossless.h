@@ -1,6 +1,6 @@
 // Lossless generation: the visible set of the session's policy drafts a few tokens, one step over
-// every row that ever was verifies them, so that the text is that of the full cache. What the
-// policy evicts is missing from the drafts alone.
+// every row that ever was verifies them, so that the text is that of the full cache. Rows that
+// the policy evicts are missing from the drafts alone.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_LOSSLESS_H_
@@ -32,9 +32,9 @@ struct LosslessOptions {
   // does not pay; from 1 on there is a guess in every step that has room for one.
   int draft_min = 0;
   int draft_max = kMostDrafted;
-  // Where the last tokens stood before in the text, what followed them there is guessed without a
-  // draft step, while that brings more tokens a second than drafts do. Not where draft_min is
-  // draft_max.
+  // If the last tokens stood before in the text, the tokens that followed them there are guessed
+  // without a draft step, while that brings more tokens a second than drafts do. Not where
+  // draft_min is draft_max.
   bool looks_up = true;
 };
 
@@ -52,7 +52,7 @@ struct Guessed {
 };
 
 // The next token of a draft, from the draft's logits [vocab_size] after the tokens so far; nothing:
-// the draft ends. What it answers changes how fast a text comes, never the text.
+// the draft ends. The guesses change how fast a text comes, never the text.
 using Guess = std::function<std::optional<Guessed>(std::span<const float> logits)>;
 
 struct LosslessReport {
@@ -67,7 +67,7 @@ struct LosslessReport {
   double verify_seconds = 0;
   double wait_seconds = 0;  // of verify_seconds, for T1's file
 };
-// What was done between two reports of a session.
+// Work between two reports of a session.
 [[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// What a cache costs, what a step did and where its time went, and what became of each token: for
+// Reports: the cost of a cache, the work and time of a step, and the history of each token, for
 // front ends, benchmarks and tests.
 //
 // SPDX-License-Identifier: MIT
@@ -17,7 +17,7 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// What the cache costs, exactly: every byte that is mapped for rows and every byte of the tables
+// The exact cost of the cache: every byte that is mapped for rows and every byte of the tables
 // that describe them.
 
 // One tier of one sequence. Pages of a T1 in a file are bytes of that file.
@@ -25,7 +25,7 @@ struct TierAccounting {
   int64_t rows = 0;       // (layer, kv head, token) triples that are visible
   size_t row_bytes = 0;   // of those rows: rows * bytes of a key and a value
   size_t page_bytes = 0;  // of the pages that hold them, holes included
-  // Those of page_bytes that other sequences hold too: ArenaAccounting counts them once.
+  // Bytes of page_bytes that other sequences hold too: ArenaAccounting counts them once.
   size_t shared_page_bytes = 0;
   // page_bytes, of which a page that k sequences hold counts as a kth.
   size_t fair_page_bytes = 0;
@@ -70,9 +70,9 @@ struct ArenaAccounting {
   size_t cap_bytes = 0;
 };
 
-// What a step did and where its time went, for front ends, benchmarks and tests.
+// The work and time of a step, for front ends, benchmarks and tests.
 
-// Where the time of a step's graph goes, as its first thread sees it: each node's time, waiting for
+// The time of a step's graph by node, as its first thread sees it: each node's time, waiting for
 // the other threads at its beginning included.
 struct StepCosts {
   double embedding_seconds = 0;  // looking up the tokens' embeddings
@@ -102,8 +102,8 @@ struct StepReport {
 // moves when a placement says so or when all rows are parked, and is forgotten by a roll-back.
 //
 // It is append-only and compact: a byte for a decode step, one to two bytes for a move, besides one
-// byte per (group, token) for what is now. CacheAccounting::ledger_bytes counts all of it. Sessions
-// that were not asked for a ledger have none and pay nothing.
+// byte per (group, token) for the present state. CacheAccounting::ledger_bytes counts all of it.
+// Sessions that were not asked for a ledger have none and pay nothing.
 //
 // Rows are (layer, kv head, token) triples; a token of a group stands for as many as the group has
 // (layer, kv head) pairs.
@@ -125,7 +125,7 @@ class Ledger {
   // [groups]: the (layer, kv head) pairs of each.
   explicit Ledger(std::vector<int> rows_per_token);
 
-  // What is now.
+  // The present state.
   [[nodiscard]] int num_groups() const { return static_cast<int>(tiers_.size()); }
   [[nodiscard]] Position next_position() const { return next_; }
   [[nodiscard]] int64_t num_steps() const { return num_steps_; }
@@ -135,20 +135,20 @@ class Ledger {
   [[nodiscard]] int64_t rows(Tier tier) const { return rows_[static_cast<size_t>(tier)]; }
   // The tier in which most groups have this token; of two with equally many the faster.
   [[nodiscard]] Tier CommonTier(Position position) const;
-  // Grows with every change: who draws the ledger draws anew when it differs.
+  // Grows with every change: a view of the ledger is drawn again when it differs.
   [[nodiscard]] uint64_t num_changes() const { return num_changes_; }
   [[nodiscard]] size_t memory_bytes() const;
 
-  // What was. Each reads the whole ledger.
+  // History. Each function reads the whole ledger.
   // Every event in order; an appended token is one event.
   void ForEach(const std::function<void(const LedgerEvent&)>& visit) const;
-  // What happened to a token since it was appended; empty for one that is not there.
+  // The events of a token since it was appended; empty for one that is not there.
   [[nodiscard]] std::vector<LedgerEvent> History(int group, Position position) const;
   // Rows per tier after every step; T3: evicted so far, less those that were rolled back.
   using RowsPerTier = std::array<int64_t, kNumTiers>;
   [[nodiscard]] std::vector<RowsPerTier> RowsByStep() const;  // [num_steps]
 
-  // Recording; what the engine calls.
+  // Recording, by the engine.
   struct Change {
     Position position = 0;
     Tier to = Tier::kT0;

@@ -56,7 +56,7 @@ struct ResumedSession {
 // tier in which they were, so the cache may be larger than T0.
 // Errors, which name the file: NotFound; Unsupported (no session, or one of another version);
 // InvalidArgument (of another model, number format, policy, scorer, placement, granularity or T1,
-// each with what was expected and found; longer than the context); Corrupt (what is damaged, and
+// each with what was expected and found; longer than the context); Corrupt (the damaged part, and
 // where); T0Full, T1Full or OutOfMemory (a tier has no room for its rows); those of
 // Engine::OpenSession().
 [[nodiscard]] Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
@@ -68,7 +68,7 @@ struct ResumedSession {
 // the file. Two engines of equal text compute equal rows.
 [[nodiscard]] std::string DescribeRows(const Engine& engine);
 
-// What can be told of a file before there is an engine: the tiers that it was saved with.
+// Facts of a file that need no engine: the tiers that it was saved with.
 struct SessionFileInfo {
   std::optional<TierSpec> tiers;
 };

@@ -1,5 +1,5 @@
-// Signals: what a step can show to a scorer. Each is computed only when somebody declared the need;
-// one that nobody declared costs nothing.
+// Signals: what a step can show to a scorer. Each is computed only if a scorer or an observer
+// declared the need.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_SIGNALS_H_
@@ -23,8 +23,8 @@ enum class MassNeed {
   kPerQueryHead,  // one per (query head of the group, row)
 };
 
-// What of mass is added up over steps for a scorer that declares it (Scorer::Total()), and given to
-// the scorer when a placement is due.
+// The mass that is added up over steps for a scorer that declares it (Scorer::Total()), and given
+// to the scorer when a placement is due.
 enum class MassTotal {
   kNone,  // every step matters by itself
   // The sum over the decode steps since the first prefill ended of each step's mean over finite
@@ -52,7 +52,7 @@ struct SignalNeeds {
 // The union of two needs: the finer mass, the longer query history, all layers of both.
 [[nodiscard]] SignalNeeds Union(const SignalNeeds& a, const SignalNeeds& b);
 
-// What a step showed of one group.
+// The signals of one group in a step.
 struct GroupSignals {
   // [num_mass_heads, num_rows]: kSummed 1 head; kPerKvHead, kPerQueryHead: the group's heads,
   // layer by layer. Empty when mass was not asked for, or not in this kind of step.
@@ -64,7 +64,7 @@ struct GroupSignals {
   int num_layers_counted = 0;
 };
 
-// What a step showed of the sequence. Spans live until the next step. By-layer lists are empty
+// The signals of the sequence in a step. Spans live until the next step. By-layer lists are empty
 // when the signal was not asked for.
 struct StepSignals {
   StepKind kind = StepKind::kDecode;

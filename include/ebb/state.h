@@ -95,7 +95,7 @@ class StateReader {
     return 0;
   }
 
-  // What was read makes no sense. The first such call counts.
+  // Reports bytes that make no sense. The first such call counts.
   void Fail(std::string_view why);
   [[nodiscard]] bool ok() const { return status_.ok(); }
   // Corrupt when something failed.

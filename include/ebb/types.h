@@ -31,7 +31,7 @@ enum class RowType { kF16, kBf16, kF32 };
 // Which (layer, kv head) pairs share one token table: all of them, those of a layer, or none.
 enum class Granularity { kToken, kLayer, kHead };
 
-// Where a row lies: fast memory, capacity memory, compressed, evicted.
+// The place of a row: fast memory, capacity memory, compressed, evicted.
 enum class Tier : uint8_t { kT0 = 0, kT1, kT2, kT3 };
 inline constexpr int kNumTiers = 4;
 

@@ -46,9 +46,9 @@ struct AttentionShape {
   [[nodiscard]] int QueryHeadsPerKvHead() const { return num_q_heads / num_kv_heads; }
 };
 
-// Where the keys of the rows that are read, of them [begin, end), at most kChunkRows, lie; the rest
-// of `keys` is filled with the last of them. REQUIRES: begin < end; where rows are chosen, `begin`
-// is that of a chunk.
+// Fills `keys` with the addresses of the keys of the rows that are read, of them [begin, end), at
+// most kChunkRows, and its rest with the last of them. REQUIRES: begin < end; where rows are
+// chosen, `begin` is that of a chunk.
 void LocateKeys(const RowsView& rows, const PageFormat& format, uint32_t begin, uint32_t end,
                 std::span<const std::byte*, kChunkRows> keys);
 
@@ -57,7 +57,7 @@ struct FoldInput {
   PageFormat format;
   const std::byte* const* keys = nullptr;  // [kChunkRows], from LocateKeys()
   int num_rows = 0;                        // from 1 to kChunkRows
-  // The keys that this part reads next, fetched ahead. REQUIRED: `keys` where there are none.
+  // The keys that this part reads next, fetched ahead; if there is no next chunk, pass `keys`.
   const std::byte* const* next_keys = nullptr;  // [kChunkRows]
   const float* q = nullptr;                     // [num_heads, head_dim]
   int num_heads = 0;

@@ -88,7 +88,7 @@ struct CompressedLayout {
   return LayoutOf(format.type, format.head_dim);
 }
 
-// Where key i of a group of 64 lies: its low 4 bits in the nibble `low_shift` of byte `low`, the
+// The place of key i of a group of 64: its low 4 bits in the nibble `low_shift` of byte `low`, the
 // high 2 from bit `high_shift` of byte `high`. Unpacked to 64 bytes, low nibbles first, the even
 // bytes are keys 0..31 and the odd ones 32..63: two vectors of 16-bit numbers at once.
 struct KeyPlace {
@@ -136,8 +136,8 @@ struct CompressedFoldInput {
 void LocateCompressed(const CompressedRows& rows, const CompressedFormat& format, uint32_t begin,
                       uint32_t end, std::span<const std::byte*, kChunkRows> addresses);
 
-// What every kernel but the reference has in its table: the same bits on every machine. The
-// reference compresses so too: two roundings that differ by a bit would differ by a whole step.
+// The entries that every kernel but the reference has in its table: the same bits on every machine.
+// The reference compresses so too: two roundings that differ by a bit would differ by a whole step.
 void Rotate(float* x, int head_dim);
 void CompressRow(const CompressedFormat& format, const float* key_centre, const float* key,
                  const float* value, std::byte* row);

@@ -94,14 +94,14 @@ float* DecodeAttention::POf(const Unit& unit) {
   return states_->p.get() + chunk * shape_.QueryHeadsPerKvHead() * kChunkRows;
 }
 
-// The softmax reads again at once what the key pass writes there.
+// The softmax reads the key pass's results again at once.
 void DecodeAttention::FetchP(const Unit& unit) {
   const float* p = POf(unit);
   const int floats = shape_.QueryHeadsPerKvHead() * kChunkRows;
   for (int i = 0; i < floats; i += kFloatsPerLine) hwy::Prefetch(p + i);
 }
 
-// Where mass is added up the targets are too many to be in a cache still.
+// If mass is added up, the targets are too many to be in a cache still.
 void DecodeAttention::FetchMass(const Unit& unit) const {
   const DecodeQuery& of = queries_[unit.query];
   if (!MassElements(of, unit.kv_head, unit.kind).empty()) return;
@@ -134,8 +134,8 @@ void DecodeAttention::FetchSlots(const Unit& unit) const {
 void DecodeAttention::Fold(int part, int num_parts) {
   auto [u, end] = UnitsOf(part, num_parts);
   if (u >= end) return;
-  // Probabilities that nobody reads again are all written to the same memory, which stays in the
-  // first-level cache: that of a unit whose own nobody reads.
+  // Probabilities that are not read again are all written to the same memory, which stays in the
+  // first-level cache: that of a unit whose own are not read.
   float* own = nullptr;
   const std::byte* located[2][kChunkRows];
   ChunkRows rows = located[0], next_rows = located[1];

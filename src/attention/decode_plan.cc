@@ -1,4 +1,4 @@
-// What a step's units are, in which order, and which part takes which.
+// The units of a step, their order, and the part that takes each.
 #include <algorithm>
 #include <limits>
 

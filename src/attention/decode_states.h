@@ -1,5 +1,5 @@
-// What folding a layer leaves for its merge. Layers that follow one another may share it: the less
-// memory a step writes, the more of it is still in a cache where it is written again.
+// The states that folding a layer leaves for its merge. Layers that follow one another may share
+// it: the less memory a step writes, the more of it is still in a cache where it is written again.
 #ifndef EBB_ATTENTION_DECODE_STATES_H_
 #define EBB_ATTENTION_DECODE_STATES_H_
 

@@ -1,4 +1,4 @@
-// What attention sees of the cache: for one (layer, kv head), pages that hold rows in any order and
+// The cache as attention sees it: for one (layer, kv head), pages that hold rows in any order and
 // an index list that names the visible ones in order of position. Attention never knows which tier
 // or sequence a page belongs to.
 #ifndef EBB_ATTENTION_ROWS_H_
@@ -32,7 +32,7 @@ struct PageFormat {
   [[nodiscard]] size_t PageBytes() const { return 2 * ValueOffset(); }
 };
 
-// Those of a view's rows that are read, and where each chunk of them begins.
+// A subset of a view's rows, with chunk boundaries.
 struct ChosenRows {
   struct Start {
     uint32_t range;
@@ -69,8 +69,8 @@ struct RowsView {
   }
 };
 
-// A page of T2 holds whole rows, one after another: row r begins at page + r * RowStride(). What is
-// in a row is known to its kernels alone (src/attention/compressed.h).
+// A page of T2 holds whole rows, one after another: row r begins at page + r * RowStride(). Only
+// its kernels know the format of a row (src/attention/compressed.h).
 struct CompressedFormat {
   CompressedType type = CompressedType::kInt8;
   int head_dim = 0;

@@ -68,7 +68,7 @@ class BackendDevice final : public Device {
   [[nodiscard]] uint64_t num_frees() const { return num_frees_; }
   // The number of the row at this address, of Allocate().
   [[nodiscard]] int32_t RowNumber(const std::byte* address) const;
-  [[nodiscard]] int32_t spare_row() const;  // nobody's: numbers, for lists that want one more
+  [[nodiscard]] int32_t spare_row() const;  // of no sequence: numbers, for lists that want one more
   [[nodiscard]] int32_t unread_row() const { return spare_row() + 1; }  // no list names it
   [[nodiscard]] size_t row_bytes() const { return row_bytes_; }
   // Whether a page of an arena begins at a multiple of kRowsPerPage rows, so that pages have
@@ -131,12 +131,12 @@ class BackendDevice final : public Device {
   }
   size_t most_extents_ = 0;   // that addresses are reserved for
   size_t limit_extents_ = 0;  // that may be taken
-  bool has_limit_ = false;    // that somebody asked for
+  bool has_limit_ = false;    // that an option set
   void* reserved_ = nullptr;
   std::byte* begin_ = nullptr;  // of the reserved addresses, aligned
   // By extent of addresses: where it lies in the buffer; -1: nowhere.
   std::vector<int32_t> place_of_;
-  // By extent of the buffer: whose it is; -1: nobody's.
+  // By extent of the buffer: its owner; -1: none.
   std::vector<int32_t> extent_at_;
   size_t num_taken_ = 0;
   uint64_t num_frees_ = 0;

@@ -7,7 +7,7 @@
 // the device's own computing.
 //
 // Thread safety: all functions may be called by several threads; memory that a copy reads or writes
-// belongs to that copy until somebody waited for it.
+// belongs to that copy until a thread has waited for it.
 #ifndef EBB_DEVICE_DEVICE_H_
 #define EBB_DEVICE_DEVICE_H_
 
@@ -59,10 +59,10 @@ class Device {
   virtual Status Free(MemoryKind kind, std::byte* memory, size_t num_bytes) = 0;
 
   // From pinned memory to the device's, on the queue of copies; the parts are read and written at
-  // any time until somebody waits for the returned event, which tells its failure too.
+  // any time until a thread waits for the returned event, which reports its failure too.
   virtual DeviceEvent Copy(std::span<const CopyPart> parts) = 0;
   [[nodiscard]] virtual DeviceEvent Record(DeviceQueue queue) const = 0;
-  // What the queue is given from now on begins after the event.
+  // Work that the queue is given from now on begins after the event.
   virtual Status QueueWait(DeviceQueue queue, const DeviceEvent& event) = 0;
   virtual Status Wait(const DeviceEvent& event) = 0;
 

@@ -1,5 +1,5 @@
-// What T1 beyond a device costs a decode step, in closed form: the choice between the ways of
-// reading it rests on that.
+// The cost of a T1 beyond a device for a decode step, in closed form: the choice between the ways
+// of reading it rests on that.
 #ifndef EBB_DEVICE_STEP_COSTS_H_
 #define EBB_DEVICE_STEP_COSTS_H_
 
@@ -16,7 +16,7 @@ struct DeviceRates {
   double host_bytes_per_s = 0;  // of rows, that the host attends to
 };
 
-// Copies from pinned memory are measured, what the host attends to a second is given.
+// The rate of copies from pinned memory is measured, the host's rate of attention is given.
 [[nodiscard]] Result<DeviceRates> MeasureRates(Device* device, double host_bytes_per_s);
 
 // The bytes of a layer's rows in T1.
@@ -26,8 +26,8 @@ struct T1Bytes {
   size_t queries_and_states = 0;  // to the host and back, where they are attended to there
 };
 
-// What T1 adds to a layer, if the pages are copied, and if the host attends to their rows. The
-// device's own time is left out, as it is the same in both ways.
+// The time that T1 adds to a layer, if the pages are copied, and if the host attends to their rows.
+// The device's own time is left out, as it is the same in both ways.
 [[nodiscard]] double StreamSeconds(const DeviceRates& rates, const T1Bytes& bytes);
 [[nodiscard]] double ComputeSeconds(const DeviceRates& rates, const T1Bytes& bytes);
 

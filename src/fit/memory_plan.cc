@@ -11,7 +11,7 @@ namespace {
 
 // Code and libraries: 10.6 to 11.7 MiB of them were seen in memory when a model was loaded, by
 // chance as the system reads files ahead, and 2.1 to 2.3 MB more that only a generation touches;
-// where ggml lays the weights out anew (AMX), also 1.9 MB of the file, for the embeddings of 700
+// where ggml lays the weights out again (AMX), also 1.9 MB of the file, for the embeddings of 700
 // tokens. A constant, so that the same command chooses the same tiers every time.
 constexpr uint64_t kCodeBytes = uint64_t{16} << 20;
 constexpr uint64_t kTouchedLater = uint64_t{9} << 19;
@@ -40,7 +40,7 @@ Resident ResidentNow() {
   return resident;
 }
 
-// Beside the weights: what the program and the tokenizer take.
+// Bytes of the program and the tokenizer, beside the weights.
 uint64_t ProgramBytes(uint64_t weight_bytes) {
   constexpr uint64_t kStep = uint64_t{1} << 18;  // some pages more or less are chance
   const Resident now = ResidentNow();
@@ -48,7 +48,7 @@ uint64_t ProgramBytes(uint64_t weight_bytes) {
   return data - std::min(data, weight_bytes) + std::max(kCodeBytes, now.code_bytes + kTouchedLater);
 }
 
-// The room on the disk for T1; 0 where there is none that can be told.
+// The room on the disk for T1; 0 if it is unknown.
 uint64_t DiskBytes(const std::optional<TierSpec>& tiers) {
   const Result<uint64_t> bytes = FreeDiskBytes(tiers.has_value() ? tiers->t1_path : "");
   return bytes.ok() ? *bytes : 0;

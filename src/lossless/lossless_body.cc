@@ -197,7 +197,7 @@ int LosslessBody::Limit(int most_guesses) const {
 }
 
 // Adds the token to the lookup, after the tokens that a prompt or a file brought.
-void LosslessBody::SeeText(Token token) try {
+void LosslessBody::IndexToken(Token token) try {
   if (!lookup_.has_value()) return;
   const auto known = draft_->tokens().first(draft_->tokens().size() - num_verified_ahead());
   for (size_t i = lookup_->size(); i < known.size(); ++i) lookup_->Append(known[i]);
@@ -206,7 +206,7 @@ void LosslessBody::SeeText(Token token) try {
   lookup_.reset();
 }
 
-void LosslessBody::ForgetText(Position end) try {
+void LosslessBody::TruncateIndex(Position end) try {
   if (lookup_.has_value()) lookup_->TruncateTo(end);
 } catch (const std::bad_alloc&) {
   lookup_.reset();
@@ -266,7 +266,7 @@ Status LosslessBody::AdoptPrefix(SessionBody* /*other*/, Position /*end*/) {
 void LosslessBody::TruncateTo(Position end) {
   draft_->TruncateTo(end);
   store_->TruncateTo(end);
-  ForgetText(end);
+  TruncateIndex(end);
 }
 
 void LosslessBody::DiscardLookahead() {
@@ -276,7 +276,7 @@ void LosslessBody::DiscardLookahead() {
   }
   ahead_.clear();
   next_ahead_ = 0;
-  ForgetText(end);  // what a step that failed was to add, too
+  TruncateIndex(end);  // what a step that failed was to add, too
 }
 
 void LosslessBody::CountComparison(bool right) {
@@ -317,7 +317,7 @@ Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
   if (num_verified_ahead() > 0) {
     EBB_ASSIGN_OR_RETURN(const bool right, HasCachedLogits(token));
     if (right) {
-      SeeText(token);
+      IndexToken(token);
       ++next_ahead_;
       logits->Show(LogitsAfter(next_ahead_));
     }
@@ -325,7 +325,7 @@ Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
     if (right) return true;
   }
   DiscardLookahead();
-  SeeText(token);
+  IndexToken(token);
   return false;
 }
 

@@ -78,8 +78,8 @@ class LosslessBody final : public SessionBody {
   // How many tokens a run may have: at most the rest of the contexts.
   [[nodiscard]] int Limit(int most_guesses) const;
   // Adds the token to the text in which guesses are looked up.
-  void SeeText(Token token);
-  void ForgetText(Position end);
+  void IndexToken(Token token);
+  void TruncateIndex(Position end);
   // How many guesses of the text's own are worth a run.
   [[nodiscard]] int NumLookedUp(int limit) const;
   // Whether it was guessed and verified; then it shows the logits after it. Otherwise the tokens

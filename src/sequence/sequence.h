@@ -134,7 +134,7 @@ class Sequence {
   void Describe(StepKind kind, SequenceStep* step);
   // The rows are computed: the tokens become part of the sequence, and the policy decides, unless
   // the step is a piece that does not end its chunk of a prompt: what a prompt leaves must not
-  // depend on how it is cut. The error is what could not be carried out of that.
+  // depend on how it is cut. The error says which decision was not carried out.
   Status EndStep(StepKind kind, std::span<const Token> tokens, StepReport report, Decides decides);
   // Takes back AppendRows(), and BeginStep() where it has begun.
   void UndoStep(bool has_begun);

@@ -26,7 +26,7 @@ class SequenceHealth {
   }
   // Why the state is kBroken; OK in the other two.
   [[nodiscard]] const Status& CheckUnbroken() const { return broken_; }
-  // The kind of the step whose placement could not be carried out.
+  // The kind of the step whose tier moves failed.
   [[nodiscard]] std::optional<StepKind> refused() const { return refused_; }
 
   void Refuse(StepKind kind) { refused_ = kind; }

@@ -47,7 +47,7 @@ struct AttentionPath {
   [[nodiscard]] bool operator==(const AttentionPath&) const = default;
 };
 
-// What all layers and graphs of an engine share. One step runs at a time.
+// State that all layers and graphs of an engine share. One step runs at a time.
 struct AttentionScratch {
   AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in)
       : kernel(kernel_in), shape(shape_in) {}
@@ -81,7 +81,7 @@ struct AttentionScratch {
   // One for each sequence of the step in tiles, in their order; there may be more.
   std::deque<TileScratch> tiles;
   size_t num_tiles = 0;  // of this step
-  // What a selector chose of a token's kv head; no ranges: all rows.
+  // The rows that a selector chose for a token's kv head; no ranges: all rows.
   struct Selected {
     std::vector<RowRange> ranges;
     std::vector<ChosenRows::Start> chunks;
@@ -125,7 +125,7 @@ class AttentionOp final : public AttentionBuilder {
       // The step's tokens.
       [[nodiscard]] int begin() const { return layer->op->FoldBegin(index); }
       [[nodiscard]] int end() const { return layer->op->FoldBegin(index + 1); }
-      // Where a token's rows begin in lists of the fold's own tokens, [tokens, kv heads].
+      // The beginning of a token's rows in lists of the fold's own tokens, [tokens, kv heads].
       [[nodiscard]] size_t FirstRow(int token, size_t kv_heads) const {
         return size_t(token - begin()) * kv_heads;
       }
@@ -146,7 +146,7 @@ class AttentionOp final : public AttentionBuilder {
   [[nodiscard]] int FoldBegin(int fold) const {
     return work_->num_fold_tokens * fold / path_.num_folds;
   }
-  // Nobody reads what comes out for tokens that only fill up the graph's, but it must be numbers.
+  // Results for tokens that only fill up the graph's are not read, but must be numbers.
   void ClearFillers(const Layer& layer) const;
   // Waits for the layer's pages.
   void BeginLayer(const Layer& layer, int part) const;
@@ -163,7 +163,7 @@ class AttentionOp final : public AttentionBuilder {
   void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   // [query heads of the kv head, head_dim]
   [[nodiscard]] std::span<const float> QueriesOf(const Layer& layer, int token, int kv_head) const;
-  // Where a token's kv heads begin in `selected`.
+  // The beginning of a token's kv heads in `selected`.
   [[nodiscard]] size_t FirstSelected(int token) const {
     return size_t(token) * scratch_->shape.num_kv_heads;
   }

@@ -96,7 +96,7 @@ double WaitSeconds(const StepWork& work) {
 }
 
 // A graph for so many tokens takes fewer too: batches of similar sizes share one. One more token of
-// nine costs less than a graph that is built anew.
+// nine costs less than building a graph.
 int SizeOfGraph(size_t num_tokens) {
   const int num = static_cast<int>(num_tokens);
   int step = 1;
@@ -152,7 +152,7 @@ GraphShape ShapeOf(const StepWork& work, bool has_state) {
     return shape.is_of_several && !has_state ? SizeOfGraph(num) : static_cast<int>(num);
   };
   const int num_tokens = size(work.tokens.size());
-  // Where there are as many outputs as tokens, they are those of all tokens, in their order.
+  // If there are as many outputs as tokens, they are those of all tokens, in their order.
   const bool all = work.output_rows.size() == work.tokens.size();
   const int num_outputs =
       all ? num_tokens : std::min(size(work.output_rows.size()), num_tokens - 1);
@@ -203,8 +203,8 @@ struct GraphRunner::Impl {
   std::vector<StagedStep> staged_steps;  // of the same
   std::vector<float> logits_of_parts;    // of a step that took several graphs; empty: of one
   const ggml_tensor* logits = nullptr;   // those computed last
-  // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
-  // needs goes back to the system after it.
+  // All graphs share these: as large as the largest needs, so that none touches new memory. Memory
+  // for a prompt goes back to the system after it.
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
   int tokens_in_buffers = 0;                // of the largest step that they were made for
   const ggml_cgraph* in_buffers = nullptr;  // whose tensors lie there
@@ -337,7 +337,7 @@ Status GraphRunner::Impl::MakeBuffers() {
   return OkStatus();
 }
 
-// Planned anew each time: ggml would take another graph's plan where the sizes allow it.
+// Plans each time: ggml would take another graph's plan where the sizes allow it.
 Status GraphRunner::Impl::PutIntoBuffers(const GraphContexts& contexts, ggml_cgraph* graph,
                                          int num_tokens) {
   if (in_buffers == graph) return OkStatus();

@@ -38,8 +38,8 @@ class GraphRunner {
   // error rows and signals are unspecified; the caller takes the rows back. REQUIRES: where tokens
   // go one at a time, or logits come later, one sequence.
   Status Run(const StepWork& work, StepCosts* costs);
-  // Rotates the keys of a group's visible rows anew so that they end before place `end`; those from
-  // position `next` on have none yet. What fails leaves some of them turned. May throw
+  // Rotates the keys of a group's visible rows so that they end before place `end`; those from
+  // position `next` on have none yet. A failure leaves some of them turned. May throw
   // std::bad_alloc.
   Status RotateKeys(SequenceCache* cache, int group, const RopePositions& rope, Position end,
                     Position next, UnrotatedKeyCache* unrotated_keys);
@@ -60,7 +60,7 @@ class GraphRunner {
   // [vocab_size], of output_rows[i] of the last step. Valid until the next step or
   // ComputeLogits().
   [[nodiscard]] std::span<const float> logits(size_t i) const;
-  // What later logits of the last step are computed from: [output_rows, OutputFloats()]. Valid as
+  // The inputs of later logits of the last step: [output_rows, OutputFloats()]. Valid as
   // logits() are. REQUIRES: the step left them for later.
   [[nodiscard]] std::span<const float> outputs() const;
   [[nodiscard]] size_t OutputFloats() const;

@@ -45,7 +45,7 @@ class SignalBuffers {
   [[nodiscard]] float* Keys(int layer, int token, int kv_head);
   [[nodiscard]] float* KeysBeforeRope(int layer, int token, int kv_head);
   [[nodiscard]] float* Values(int layer, int token, int kv_head);
-  // Where the query of token `token` of the step goes, [num_q_heads, head_dim]; null when queries
+  // The place of the query of token `token` of the step, [num_q_heads, head_dim]; null when queries
   // are not wanted or it is not among the last.
   [[nodiscard]] float* Query(int layer, int token);
   [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim], of hidden_layers[index]
@@ -66,7 +66,7 @@ class SignalBuffers {
   void BeginCopies(int num_tokens);
   void BeginQueries(int num_tokens);
 
-  // Where a token's vector of a kv head begins: [layers][tokens, kv heads of the layer].
+  // The beginning of a token's vector of a kv head: [layers][tokens, kv heads of the layer].
   [[nodiscard]] size_t VectorAt(int layer, int token, int kv_head) const {
     return size_t(layout_.StreamOf(layer, 0)) * step_.num_tokens +
            size_t(token) * layout_.NumKvHeads(layer) + kv_head;

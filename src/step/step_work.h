@@ -1,4 +1,4 @@
-// What one step has to compute, as plain data: which tokens of which sequences, and where their
+// The work of one step, as plain data: which tokens of which sequences, and where their
 // signals go. Made by a step, read by the graph's nodes.
 #ifndef EBB_STEP_STEP_WORK_H_
 #define EBB_STEP_STEP_WORK_H_

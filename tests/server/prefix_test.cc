@@ -206,7 +206,7 @@ TEST_P(PrefixPressureTest, UnderACapPrefixesGoFirstAndNoRequestFails) {
   const Figures figures = server_->figures();
   EXPECT_GT(figures.prefix_hits, 0u);
   const bool has_t1 = GetParam() != T1Place::kNone;
-  EXPECT_GT(has_t1 ? figures.prefixes_sunk : figures.prefixes_dropped, 0u);
+  EXPECT_GT(has_t1 ? figures.prefixes_demoted : figures.prefixes_dropped, 0u);
   EXPECT_LE(figures.arenas[0].peak_bytes, 2 * kMiB);
   EXPECT_EQ(figures.arenas[0].pledged_bytes, 0u);
 }

@@ -7,6 +7,8 @@
 
 #include "tests/server/server_fixture.h"
 #include "tests/support/child_process.h"
+#include "tests/support/gguf_edit.h"
+#include "tests/support/random_gguf.h"
 
 namespace ebb::server {
 namespace {
@@ -98,6 +100,28 @@ class SessionTest : public ServerTest {
 
   TemporaryFolder folder_;
 };
+
+TEST_F(SessionTest, NoTurnFollowsAnAnswerThatTheTemplateLeavesOut) {
+  const std::string path = folder_.path() + "/model.gguf";
+  ASSERT_TRUE(WriteRandomGguf({.num_layers = 1, .context = 1024}, path).ok());
+  auto edit = GgufEdit::Open(path);
+  ASSERT_TRUE(edit.ok()) << edit.status().ToString();
+  edit->SetText("tokenizer.chat_template",
+                "{%- for message in messages %}{%- if message.role == 'user' %}"
+                "{{- message.content }}{%- endif %}{%- endfor %}");
+  ASSERT_TRUE(edit->Save(path).ok());
+  const auto model = Model::Load({.path = path});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  auto server = Server::Start(*model, Keeping());
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  server_ = *std::move(server);
+  AskWell(Body("s", {UserMessage(1)}, {{"max_tokens", 4}}));
+  const ClientAnswer refused = Ask(Body("s", {UserMessage(2)}, {{"max_tokens", 4}}));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.json()["error"]["message"],
+            "messages: the chat template of the model leaves answers out, so no message can follow "
+            "one");
+}
 
 TEST_F(SessionTest, TurnsStandBehindOneAnotherThoughtsAndAll) {
   Start(Keeping());

@@ -139,9 +139,10 @@ Status SystemError(const std::string& path, std::string_view what) {
 
 Status CheckPermissions(int descriptor, const std::string& path) {
   struct stat info = {};
-  if (fstat(descriptor, &info) != 0) return SystemError(path, "cannot look at");
+  if (fstat(descriptor, &info) != 0) return SystemError(path, "cannot stat");
   if (!S_ISREG(info.st_mode)) {
-    return InvalidArgument(fmt::format("{}: expected a file of keys, found none", path));
+    return InvalidArgument(
+        fmt::format("{}: expected a regular file of keys, found another kind", path));
   }
   constexpr mode_t kOpenToOthers = S_IRWXO | S_IWGRP;
   if ((info.st_mode & kOpenToOthers) == 0) return OkStatus();
@@ -210,8 +211,11 @@ Result<KeyRing> KeyRing::Parse(std::string_view text, std::string_view source) {
     Result<ApiKey> key = ParseKey(words);
     if (!key.ok()) return wrong(key.status().Text());
     for (const auto& other : ring.keys_) {
-      if (other->name == key->name) return wrong(fmt::format("\"{}\" is there twice", key->name));
-      if (other->hash == key->hash) return wrong(fmt::format("the key of \"{}\"", other->name));
+      if (other->name == key->name)
+        return wrong(fmt::format("a second key is named \"{}\"", key->name));
+      if (other->hash == key->hash) {
+        return wrong(fmt::format("\"{}\" has the same key as \"{}\"", key->name, other->name));
+      }
     }
     ring.keys_.push_back(std::make_shared<const ApiKey>(*std::move(key)));
   }
@@ -224,7 +228,7 @@ Result<KeyRing> KeyRing::Read(const std::string& path) {
   EBB_RETURN_IF_ERROR(CheckPermissions(file.get(), path));
   EBB_ASSIGN_OR_RETURN(const std::string text, ReadAll(file.get(), path));
   EBB_ASSIGN_OR_RETURN(KeyRing ring, Parse(text, path));
-  if (ring.keys_.empty()) return InvalidArgument(fmt::format("{}: it holds no key", path));
+  if (ring.keys_.empty()) return InvalidArgument(fmt::format("{}: the file has no key", path));
   return ring;
 }
 

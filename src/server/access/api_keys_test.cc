@@ -83,8 +83,8 @@ TEST(ApiKeys, WhatIsWrongIsToldWithItsLine) {
       {one + " priorities=2..1", "priorities: expected two numbers"},
       {one + " priorities=-3..1", "priorities: expected two numbers"},
       {one + " speed=9", "found \"speed=9\""},
-      {"two " + std::string(kHashOfAbc) + "\n" + one, "the key of \"two\""},
-      {fmt::format("one {}\n{}", kHashOfNothing, one), "\"one\" is there twice"},
+      {"two " + std::string(kHashOfAbc) + "\n" + one, "\"one\" has the same key as \"two\""},
+      {fmt::format("one {}\n{}", kHashOfNothing, one), "a second key is named \"one\""},
   };
   for (const Case& bad : cases) {
     const auto ring = KeyRing::Parse("# first\n" + bad.line, "the-file");
@@ -123,11 +123,15 @@ TEST(ApiKeys, AFileWithoutKeysOrThatIsNoneIsRefused) {
     return KeyRing::Read(path).status().message();
   };
   EXPECT_EQ(KeyRing::Read(folder.File("none")).status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(message(folder.File("")), HasSubstr("expected a file of keys"));
+  EXPECT_EQ(message(folder.File("none")),
+            fmt::format("cannot open {}: No such file or directory", folder.File("none")));
+  EXPECT_EQ(message(folder.File("")),
+            folder.File("") + ": expected a regular file of keys, found another kind");
   Write(folder.File("empty"), "# nobody yet\n");
-  EXPECT_THAT(message(folder.File("empty")), HasSubstr("it holds no key"));
+  EXPECT_THAT(message(folder.File("empty")), HasSubstr(": the file has no key"));
   Write(folder.File("long"), std::string(2 << 20, '#'));
-  EXPECT_THAT(message(folder.File("long")), HasSubstr("found more"));
+  EXPECT_THAT(message(folder.File("long")),
+              HasSubstr(": expected at most 1048576 bytes of keys, found more"));
 }
 
 TEST(ApiKeys, ANewKeyIsAddedAndWhatIsThereStays) {

@@ -79,7 +79,7 @@ class Exchange {
     AnswerPiece whole;  // of an answer in one piece
     LogprobsTeller logprobs = {};
     std::vector<ToldLogprobs> told_logprobs = {};  // not sent yet, or of an answer in one piece
-    std::vector<PromptProgress> progress = {};     // not told yet, of a stream
+    std::vector<PromptProgress> progress = {};     // not sent yet, of a stream
     std::optional<JobEnd> end = {};
     bool accepted = false;
     bool told_end = false;

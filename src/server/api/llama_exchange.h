@@ -31,7 +31,7 @@ class LlamaExchange final : public Exchange {
     std::vector<PromptProgress> progress;  // not sent yet
     PromptProgress read;                   // the last progress
     std::string rest;                      // text that came behind the last token
-    int num_tokens = 0;                    // told
+    int num_tokens = 0;                    // sent
     bool has_new_line = false;
     bool told_end = false;
   };

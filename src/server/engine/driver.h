@@ -6,9 +6,9 @@
 // follows the schedule, by Session::SetT0Share(), SetT0Floor() and Park(), none of which changes a
 // bit.
 //
-// Prompts that begin alike are read once: the first step of a job that reads takes what another
-// session has of its prompt, one that runs or one whose job is over (PrefixCache). Idle cached
-// prefixes are evicted before any request is parked.
+// Prefix caching: the first step of a job that reads takes the rows of the longest prefix of its
+// prompt that another session has, one that runs or one whose job is over (PrefixCache). Idle
+// cached prefixes are evicted before any request is parked.
 //
 // Thread safety: all members but the constructor's and the destructor's may be called from any
 // thread. `tell` is called on the engine's thread.

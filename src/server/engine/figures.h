@@ -47,9 +47,9 @@ struct Figures {
   size_t parked = 0;
   uint64_t prompt_tokens = 0;  // total, read
   uint64_t generated_tokens = 0;
-  uint64_t prefix_queries = 0;  // tokens of prompts that were looked up
-  uint64_t prefix_hits = 0;     // of them, whose rows another session had
-  uint64_t prefixes_sunk = 0;   // to T1, for requests that needed room
+  uint64_t prefix_queries = 0;    // tokens of prompts that were looked up
+  uint64_t prefix_hits = 0;       // of them, whose rows another session had
+  uint64_t prefixes_demoted = 0;  // to T1, for requests that needed room
   uint64_t prefixes_dropped = 0;
   size_t prefixes = 0;
   uint64_t prefix_bytes = 0;  // see PrefixCache::bytes()

@@ -33,7 +33,7 @@ struct JobFailure {
 
 class JobRun {
  public:
-  // `clock` and `figures`, to which it adds what it measures, outlive it.
+  // `clock` and `figures`, to which it adds its measurements, outlive it.
   JobRun(Job job, const EngineClock* clock, Figures* figures);
   JobRun(const JobRun&) = delete;
   JobRun& operator=(const JobRun&) = delete;
@@ -48,7 +48,7 @@ class JobRun {
   [[nodiscard]] JobView View() const;
   [[nodiscard]] std::optional<TokenFates> Fates() const;
 
-  // For the schedule. SetNeeds() takes from `needs` what the job needs of each tier, whether it can
+  // For the schedule. SetNeeds() takes from `needs` the bytes of each tier, whether it can
   // be parked, whether it is elastic, and its share of T0.
   void SetNeeds(const JobState& needs);
   void SetShare(double share) { state_.share = share; }

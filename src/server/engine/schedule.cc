@@ -1,7 +1,7 @@
 // Invariants:
-// 1. The least parts of all that run are within T0's cap, or somebody is parked.
+// 1. The least parts of all that run are within T0's cap, or a request is parked.
 // 2. The most urgent request that runs is never parked, so that it ends and makes room.
-// 3. Nobody begins or goes on before everybody whose turn is earlier, so that nobody starves.
+// 3. No request begins or goes on before those whose turn is earlier, so that none starves.
 #include "src/server/engine/schedule.h"
 
 #include <algorithm>

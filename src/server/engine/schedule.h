@@ -62,7 +62,7 @@ struct JobState {
   Stepping stepping = Stepping::kTogether;
   int num_parks = 0;
 
-  // Bytes of T0: to begin with; as long as it runs, at the least; of what it holds, T0 and T1
+  // Bytes of T0: to begin with; as long as it runs, at the least; of its pages, T0 and T1
   // together, and may take within the next steps.
   uint64_t start_bytes = 0;
   uint64_t least_bytes = 0;

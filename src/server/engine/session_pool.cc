@@ -291,7 +291,7 @@ std::vector<JobRun*> SessionPool::ForkToIdenticalPrompts(const JobRun& run) {
 
 bool SessionPool::EvictPrefix() {
   const PrefixCache::Evicted evicted = prefixes_.EvictOne();
-  if (evicted == PrefixCache::Evicted::kDemotedToT1) ++figures_->prefixes_sunk;
+  if (evicted == PrefixCache::Evicted::kDemotedToT1) ++figures_->prefixes_demoted;
   if (evicted == PrefixCache::Evicted::kDropped) ++figures_->prefixes_dropped;
   return evicted != PrefixCache::Evicted::kNothing;
 }

@@ -44,8 +44,8 @@ class SessionPool {
   [[nodiscard]] JobRun* Find(JobId id) const;  // null: it is over
 
   JobRun* Add(Job job);
-  // Counts what the job needs of each tier. Errors: T0Full (the tiers can never hold it); those of
-  // Engine::CountNeeds().
+  // Counts the bytes that the job needs of each tier. Errors: T0Full (the tiers can never hold it);
+  // those of Engine::CountNeeds().
   [[nodiscard]] Status Admit(JobRun* run) const;
   // Keeps the session of a job that is over where it can be kept, and destroys the job.
   void Remove(JobRun* run, JobEnd* end);

@@ -236,9 +236,11 @@ void Dashboard::SendFates(std::string_view path, const std::shared_ptr<Reply>& r
 void Dashboard::Watch(const std::shared_ptr<Reply>& reply) {
   if (is_closed_) return reply->Send(ErrorAnswer(StoppingError()));
   if (watchers_.size() >= kMostWatchers) {
-    return reply->Send(ErrorAnswer({.status = 503,
-                                    .message = fmt::format("{} watch already", kMostWatchers),
-                                    .code = "too_many_watchers"}));
+    return reply->Send(
+        ErrorAnswer({.status = 503,
+                     .message = fmt::format(
+                         "the dashboard has {} viewers already, which is the limit", kMostWatchers),
+                     .code = "too_many_watchers"}));
   }
   const auto watcher = std::make_shared<Watcher>(Watcher{.reply = reply});
   watchers_.push_back(watcher);

@@ -41,6 +41,10 @@ class Kept final : public Reply {
   const std::shared_ptr<Sent> sent_;
 };
 
+std::string MessageIn(const HttpAnswer& answer) {
+  return Json::parse(answer.body)["error"]["message"].get<std::string>();
+}
+
 class DashboardTest : public testing::Test {
  protected:
   void Make(DashboardMode mode) {
@@ -120,7 +124,9 @@ TEST_F(DashboardTest, WhoeverReadsSlowlyGetsTheNewestSnapshotAlone) {
 TEST_F(DashboardTest, SoManyMayWatch) {
   Make(DashboardMode::kFigures);
   for (int i = 0; i < 16; ++i) EXPECT_EQ(Get("/v1/ebb/events")->answer.status, 200);
-  EXPECT_EQ(Get("/v1/ebb/events")->answer.status, 503);
+  const HttpAnswer refused = Get("/v1/ebb/events")->answer;
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(MessageIn(refused), "the dashboard has 16 viewers already, which is the limit");
   dashboard_->Close();
   EXPECT_EQ(dashboard_->num_watchers(), 0u);
 }
@@ -166,6 +172,9 @@ TEST_F(DashboardTest, ItCanBeSwitchedOff) {
 TEST_F(DashboardTest, RequestsAreNamedByTheirNumber) {
   Make(DashboardMode::kFigures);
   EXPECT_EQ(Get("/v1/ebb/requests/7/tokens/1")->answer.status, 200);
+  EXPECT_EQ(MessageIn(Get("/v1/ebb/requests/8")->answer), "the request has not begun, or is over");
+  EXPECT_EQ(MessageIn(Get("/v1/ebb/requests/x")->answer),
+            "expected /v1/ebb/requests/NUMBER or /v1/ebb/requests/NUMBER/tokens/FIRST");
   for (const char* path : {"8", "", "x", "7/", "7/tokens", "7/tokens/", "7/tokens/x", "7x",
                            "7/tokens/1/2", "-7", "99999999999999999999"}) {
     EXPECT_EQ(Get(std::string("/v1/ebb/requests/") + path)->answer.status, 404) << path;

@@ -156,8 +156,8 @@ std::string MetricsText(const Figures& figures, size_t num_connections, MetricsA
                  figures.prefix_queries);
   writer.Counter("ebb_prefix_hits_total", "Of them, those whose rows another session had.",
                  figures.prefix_hits);
-  writer.Counter("ebb_prefixes_sunk_total",
-                 "Prefixes that went to T1 because requests needed room.", figures.prefixes_sunk);
+  writer.Counter("ebb_prefixes_sunk_total", "Prefixes demoted to T1 because requests needed room.",
+                 figures.prefixes_demoted);
   writer.Counter("ebb_prefixes_dropped_total", "Prefixes that went because requests needed room.",
                  figures.prefixes_dropped);
   writer.Gauge("ebb_prefixes", "Prompts that are kept for others.", figures.prefixes);

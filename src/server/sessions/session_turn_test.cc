@@ -20,6 +20,13 @@ TEST(TakeSessionHeader, NamesTheSessionOrSaysWhyItCannot) {
             "session_id: expected 1 to 64 letters, digits, '-', '_' and ':'");
   EXPECT_EQ(Refusal("s", false, chat),
             "session_id: this server keeps no sessions; start it with --sessions");
+  CompletionRequest named = chat;
+  named.session_id = "s";
+  EXPECT_EQ(Refusal("s", true, named), "");
+  EXPECT_EQ(Refusal("other", true, named), "session_id: differs from the header X-Session-Id");
+  CompletionRequest two = chat;
+  two.num_choices = 2;
+  EXPECT_EQ(Refusal("s", true, two), "n: expected 1 answer in a session; fork it for others");
   CompletionRequest text = chat;
   text.endpoint = Endpoint::kText;
   EXPECT_EQ(Refusal("s", true, text),

@@ -20,7 +20,7 @@
 
 namespace ebb {
 
-// What of a sequence decides about a graph.
+// The properties of a sequence on which a graph depends.
 struct BackendSequence {
   int first_token = 0;  // of the step
   int num_tokens = 0;
@@ -52,7 +52,7 @@ struct BackendSequence {
 // many steps.
 inline constexpr int kRowsOfBackendStep = 256;
 
-// What the nodes of a graph read besides activations, and leave.
+// The inputs of a graph's nodes besides activations, and their outputs.
 struct BackendTensors {
   // I32 [sum of the layers' tokens * kv heads, 1 + followers]: rows that the step writes, by layer,
   // token and kv head: those of the sequences, then those of their followers.
@@ -67,10 +67,10 @@ struct BackendTensors {
     // rows more; null where it has none.
     ggml_tensor* mask = nullptr;
     ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
-    // What the host attended to of a layer (HostAttention::Query::result); null unless it does.
+    // The host's part of a layer's attention (HostAttention::Query::result); null unless it does.
     ggml_tensor* host = nullptr;
-    // What is kept of all layers lies at the beginning of the graph's memory: an output of each
-    // layer would break up what the next ones use again, and ggml knows 256 pieces.
+    // The outputs of all layers lie at the beginning of the graph's memory: an output of each layer
+    // would break up memory that the next ones use again, and ggml knows 256 pieces.
     // F32 [query heads or more, layers]; null unless mass is wanted beside the host's attention. Of
     // own nodes: log2 of the sum of 2^logit over all rows; of eager attention: the host's part of
     // the softmax.
@@ -81,7 +81,7 @@ struct BackendTensors {
   };
   std::vector<OfSequence> sequences;
   // By layer: how many nodes come before the first that reads rows of it, and, where the host
-  // attends too, how many before the first that waits for what it attended to.
+  // attends too, how many before the first that waits for its part.
   std::vector<int> cuts;
   // By layer, [head_dim, heads, T], F32; empty unless wanted.
   std::vector<ggml_tensor*> q, k, v, k_before_rope;
@@ -117,7 +117,7 @@ class BackendAttention final : public AttentionBuilder {
   ggml_tensor* QueriesOf(ggml_context* ctx, int layer, size_t index, ggml_tensor* q) const;
   ggml_tensor* AttendByFlash(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                              ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
-  // What of eager attention waits for nothing that the host computes: logits [num_rows, tokens] by
+  // The part of eager attention that does not wait for the host: logits [num_rows, tokens] by
   // head as QueriesOf(), not scaled, and values by row [num_rows, head_dim].
   struct EagerNodes {
     ggml_tensor* logits = nullptr;

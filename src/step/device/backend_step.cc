@@ -177,7 +177,7 @@ Status BackendStep::FindOrMeasureRates() {
   return OkStatus();
 }
 
-// What is hidden from a token, or chosen for it, is not told apart by tiers.
+// Rows that are hidden from a token, or chosen for it, are not separated by tiers.
 bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
   return sequence.num_tokens == 1 && sequence.selector == nullptr &&
          sequence.cache->page_bytes(Tier::kT1) > 0 &&
@@ -213,8 +213,8 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   described.num_rows =
       RoundUp(std::max<size_t>(lengths.most + column_of_host, 1), kRowsOfBackendStep);
   described.has_mask = !described.by_row_attention || sequence.selector != nullptr || hides_rows;
-  // Where a step has several tokens, what each of them sees may differ by group, even where groups
-  // have as many rows.
+  // If a step has several tokens, the rows that each of them sees may differ by group, even where
+  // groups have as many rows.
   const bool sees_alike =
       described.adds_host ? lengths.least == lengths.most && !hides_rows
                           : AllSeeAlike(cache) &&
@@ -395,7 +395,7 @@ Status BackendStep::CheckSupported(const Graph& graph) const {
 Status BackendStep::PutIntoBuffers(Graph* graph) {
   if (in_buffers_ == graph) return OkStatus();
   in_buffers_ = nullptr;
-  // What was planned for another graph would be kept where sizes allow it.
+  // A plan for another graph would be kept where sizes allow it.
   for (ggml_tensor* tensor = ggml_get_first_tensor(graph->context.get()); tensor != nullptr;
        tensor = ggml_get_next_tensor(graph->context.get(), tensor)) {
     if (tensor->view_src != nullptr && tensor->view_src->data != nullptr &&
@@ -466,7 +466,7 @@ Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
     if (!waited.ok()) status = waited;
   }
   if (!status.ok()) {
-    // What lies on the device may be half of something.
+    // The rows on the device may be half written.
     ForgetLists();
   }
   return status;
@@ -542,7 +542,7 @@ void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
       sequence.selector->Rank(layer, static_cast<int>(head), q, 0, 1);
       sequence.selector->Select(layer, static_cast<int>(head), q, &selected_);
       if (selected_.empty()) continue;
-      size_t begin = 0;  // of what is left out
+      size_t begin = 0;  // of the rows that are left out
       const auto leave_out_to = [&](size_t end) {
         std::fill(mask + head * num_rows + begin, mask + head * num_rows + end,
                   ggml_fp32_to_fp16(kHidden));
@@ -562,7 +562,7 @@ void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
 
 // Launches what of the layer does not wait for the host, `part`, and attends to the host's rows
 // meanwhile; what comes of it joins the rest. Once the queries are here the layer before has ended,
-// and with it what the mass of its rows needs.
+// and with it the inputs of its rows' mass.
 Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph) {
   ggml_backend_t backend = device_->backend();
   const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;

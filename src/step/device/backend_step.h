@@ -74,7 +74,7 @@ class BackendStep {
   struct Graph {
     Shape shape;
     BackendTensors tensors;
-    // What lies in a sequence's tensors: one of both.
+    // The rows in a sequence's tensors: one of both.
     struct Lists {
       std::optional<RowLists> rows;
       std::optional<PageLists> pages;
@@ -129,19 +129,20 @@ class BackendStep {
   // Layer by layer: rows of T1 come to the device ahead of their use, and selectors get the queries
   // that they choose rows by.
   Status ComputeByLayer(const StepWork& work, const StagedSequences& staged, Graph* graph);
-  // Hides what the selectors of the sequences leave out in a layer whose queries are computed.
+  // Hides the rows that the selectors of the sequences leave out in a layer whose queries are
+  // computed.
   void SelectRows(const StepWork& work, int layer, Graph* graph);
-  // What of a layer the host attends to, beside the device.
+  // The rows of a layer that the host attends to, beside the device.
   struct HostShare;
   Status AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph);
-  // What the mass of the rows that the host attended to is scaled by.
+  // The factor of the mass of rows that the host attended to.
   void FetchHostWeights(const Graph& graph, int layer, HostShare* of) const;
   void AddMassOfHost(const Graph& graph);
   Status ComputeStep(const StepWork& work, const StagedSequences& staged, StepCosts* costs);
   void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
   // Into one of `read_`, so that a copy may be under way while another is asked for.
   std::span<const float> Read(const ggml_tensor* tensor);
-  // What came to the host of a step, by layer.
+  // The queries and results that came to the host in a step, by layer.
   struct Fetched {
     using Spans = std::vector<std::span<const float>>;
     Spans q, k, v, k_before_rope, hidden, eviction_channels;
@@ -177,7 +178,7 @@ class BackendStep {
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
   std::vector<std::vector<int32_t>> counts_;
-  // What the host computes in a layer for one of the sequences of which it attends to rows.
+  // The host's work in a layer for a sequence of which it attends to rows.
   struct HostShare {
     size_t index = 0;  // of the graph's sequences
     std::vector<float> q, result;

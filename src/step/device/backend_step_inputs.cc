@@ -1,4 +1,4 @@
-// What a step tells the device: tokens, rows, lists and masks.
+// The inputs of a step on the device: tokens, rows, lists and masks.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -78,7 +78,7 @@ void BackendStep::SetSlots(const SequenceStep& sequence, size_t index, Graph* gr
   }
 }
 
-// Where all layers changed alike, as they mostly do, in one copy.
+// One copy if all layers changed alike, as they mostly do.
 void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
   const auto num_layers = static_cast<int>(kv_heads.size());

@@ -1,4 +1,4 @@
-// What a step brings back from the device besides logits: signals, mass among them.
+// The outputs of a step on the device besides logits: signals, mass among them.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -12,13 +12,13 @@ std::span<const float> BackendStep::Read(const ggml_tensor* tensor) {
   if (num_read_ == read_.size()) read_.emplace_back();
   ReadBuffer& to = read_[num_read_++];
   const auto size = static_cast<size_t>(ggml_nelements(tensor));
-  // A quarter more, so that one for all rows is not made anew every few steps.
+  // A quarter more, so that one for all rows is not made again every few steps.
   if (to.size < size) to = MakeReadBuffer(size + size / 4);
   ggml_backend_tensor_get_async(device_->backend(), tensor, to.data, 0, size * sizeof(float));
   return {to.data, size};
 }
 
-// Pinned where the backend has that: then the copy is beside what the host does.
+// Pinned where the backend has that: then the copy is beside the host's work.
 BackendStep::ReadBuffer BackendStep::MakeReadBuffer(size_t size) const {
   ReadBuffer made = {.size = size};
   auto* const type = ggml_backend_dev_host_buffer_type(ggml_backend_get_device(device_->backend()));

@@ -16,8 +16,7 @@ struct ggml_tensor;
 
 namespace ebb {
 
-// What a backend that runs GGML_OP_CUSTOM takes from such a node's user data, where it stands
-// first.
+// The beginning of the user data of a node of GGML_OP_CUSTOM, for a backend that runs it.
 struct DeviceOp {
   // On a queue of the backend's: of CUDA, a cudaStream_t.
   void (*launch)(const DeviceOp* op, const ggml_tensor* node, void* queue) = nullptr;
@@ -39,7 +38,7 @@ struct RowAttention : DeviceOp {
   // slots, from the first on. Those of a kv head begin slot_stride behind those of the one before.
   bool has_slots = false;
   int slot_stride = 0;
-  bool adds_host = false;  // the merge adds what the host attended to
+  bool adds_host = false;  // the merge adds the host's part
   Mass mass = Mass::kNone;
   float scale = 0;
 
@@ -85,7 +84,7 @@ struct RowAttention : DeviceOp {
   }
 };
 
-// What the fold reads.
+// The inputs of the fold.
 struct RowAttentionInputs {
   ggml_tensor* q = nullptr;  // F32 [head_dim, query heads], each head's numbers beside each other
   // F16 [head_dim, rows], contiguous: keys by number of row, values kRowsOfPage rows further.
@@ -117,7 +116,7 @@ struct RowAttentionNodes {
 
 // Whether the kernels of CUDA take heads of this size and groups of so many.
 [[nodiscard]] bool CudaRowAttentionTakes(int head_dim, int group);
-// What launches ebb's kernels for CUDA; null in a program without them.
+// The function that launches ebb's kernels for CUDA; null in a program without them.
 [[nodiscard]] decltype(DeviceOp::launch) CudaRowAttention();
 
 }  // namespace ebb
