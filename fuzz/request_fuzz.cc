@@ -12,7 +12,7 @@
 #include "ebb/model.h"
 #include "src/server/api/api.h"
 #include "src/server/api/json_fields.h"
-#include "src/server/api/request.h"
+#include "src/server/api/openai/request.h"
 
 namespace ebb::server {
 namespace {

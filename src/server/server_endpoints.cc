@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include "ebb/generate.h"
-#include "src/server/api/continued_answer.h"
 #include "src/server/api/json_fields.h"
-#include "src/server/api/messages_exchange.h"
-#include "src/server/api/messages_request.h"
+#include "src/server/api/messages/messages_exchange.h"
+#include "src/server/api/messages/messages_request.h"
+#include "src/server/api/openai/continued_answer.h"
 #include "src/server/server_impl.h"
 
 namespace ebb::server {

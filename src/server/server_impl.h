@@ -16,7 +16,7 @@
 #include "src/server/access/access_line.h"
 #include "src/server/access/gate.h"
 #include "src/server/api/api.h"
-#include "src/server/api/exchange.h"
+#include "src/server/api/openai/exchange.h"
 #include "src/server/monitoring/dashboard.h"
 #include "src/server/server.h"
 #include "src/server/sessions/session_turn.h"

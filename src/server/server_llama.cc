@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "src/server/api/llama_request.h"
+#include "src/server/api/llama/llama_request.h"
 #include "src/server/server_impl.h"
 
 namespace ebb::server {

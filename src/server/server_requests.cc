@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "src/server/api/json_fields.h"
-#include "src/server/api/text_bytes.h"
+#include "src/server/api/openai/text_bytes.h"
 #include "src/server/server_impl.h"
 
 namespace ebb::server {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/server/access/access_record.h"
-#include "src/server/api/reasoning_field.h"
+#include "src/server/api/openai/reasoning_field.h"
 #include "src/server/monitoring/dashboard_mode.h"
 #include "src/server/monitoring/metrics_alias.h"
 #include "src/store/store_url.h"

@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "src/server/api/llama_exchange.h"
-#include "src/server/api/llama_request.h"
-#include "src/server/api/messages_exchange.h"
-#include "src/server/api/messages_request.h"
-#include "src/server/api/responses_exchange.h"
-#include "src/server/api/responses_request.h"
+#include "src/server/api/llama/llama_exchange.h"
+#include "src/server/api/llama/llama_request.h"
+#include "src/server/api/messages/messages_exchange.h"
+#include "src/server/api/messages/messages_request.h"
+#include "src/server/api/responses/responses_exchange.h"
+#include "src/server/api/responses/responses_request.h"
 
 namespace ebb::server {
 namespace {

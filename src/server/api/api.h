@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "src/server/api/exchange.h"
-#include "src/server/api/response_store.h"
+#include "src/server/api/openai/exchange.h"
+#include "src/server/api/responses/response_store.h"
 #include "src/server/api/tool_names.h"
 
 namespace ebb::server {

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "src/server/api/llama_exchange.h"
-#include "src/server/api/messages_exchange.h"
+#include "src/server/api/llama/llama_exchange.h"
+#include "src/server/api/messages/messages_exchange.h"
 
 namespace ebb::server {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "ebb/model.h"
 #include "src/server/api/api_error.h"
-#include "src/server/api/request.h"
+#include "src/server/api/openai/request.h"
 #include "src/server/engine/job.h"
 #include "src/server/sessions/session_record.h"
 

@@ -1,0 +1,60 @@
+// Writes answers of llama-server's own interface: an object for each prompt, in one piece or as an
+// event for each token; and errors in that interface's form. Pure, as Exchange is.
+#ifndef EBB_SERVER_API_LLAMA_LLAMA_EXCHANGE_H_
+#define EBB_SERVER_API_LLAMA_LLAMA_EXCHANGE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/server/api/llama/llama_request.h"
+#include "src/server/api/openai/exchange.h"
+
+namespace ebb::server {
+
+class LlamaExchange final : public Exchange {
+ public:
+  LlamaExchange(std::shared_ptr<const Model> model, ExchangeOptions options,
+                std::shared_ptr<const LlamaAnswer> answer);
+
+  // REQUIRES: the jobs have tells_tokens.
+  void Take(size_t choice, JobUpdate update) override;
+  [[nodiscard]] std::string TakeEvents() override;
+  // Returns an object, or an array of objects for several choices.
+  [[nodiscard]] Json Whole() const override;
+
+ private:
+  struct Told {
+    std::vector<JobToken> tokens;          // not sent yet; of an answer in one piece, all
+    std::vector<Logprobs> logprobs;        // of these tokens, where they were asked for
+    std::vector<PromptProgress> progress;  // not sent yet
+    PromptProgress read;                   // the last progress
+    std::string rest;                      // text that came behind the last token
+    int num_tokens = 0;                    // sent
+    bool has_new_line = false;
+    bool told_end = false;
+  };
+
+  void TakeChoice(size_t index, std::string* events);
+  [[nodiscard]] Json Partial(size_t index, std::string content, Json tokens) const;
+  // Returns an answer in one piece, or the last event of a stream.
+  [[nodiscard]] Json Final(size_t index, std::string content, Json tokens) const;
+  [[nodiscard]] Json Times(const Told& told, double decode_seconds) const;
+  [[nodiscard]] Json Probabilities(const std::vector<Logprobs>& logprobs) const;
+  [[nodiscard]] Json Probability(const TokenLogprob& one) const;
+
+  const std::shared_ptr<const Model> model_;
+  const std::shared_ptr<const LlamaAnswer> answer_;
+  std::vector<Told> told_;  // [choices]
+  bool told_all_ = false;
+};
+
+// {"error": {"code": 400, "message", "type", "param"}}
+[[nodiscard]] Json LlamaErrorJson(const ApiError& error);
+// Puts an error into this form; returns other answers unchanged.
+[[nodiscard]] HttpAnswer AsLlamaError(HttpAnswer answer);
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_LLAMA_LLAMA_EXCHANGE_H_

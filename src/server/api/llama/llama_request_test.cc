@@ -1,0 +1,218 @@
+#include "src/server/api/llama/llama_request.h"
+#include "tests/support/pebble_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ebb::server {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class LlamaRequestTest : public PebbleModelTest {
+ protected:
+  struct Read {
+    CompletionRequest request;
+    std::shared_ptr<LlamaAnswer> answer;
+  };
+  static ApiResult<Read> TryRead(const std::string& text,
+                                 LlamaEndpoint endpoint = LlamaEndpoint::kCompletion) {
+    ApiResult<LlamaRequest> read = ReadLlamaRequest(endpoint, Json::parse(text));
+    if (!read.ok()) return std::move(read).error();
+    auto& llama = *read;
+    RequestDefaults defaults;
+    defaults.model_id = "pebble";
+    ApiResult<CompletionRequest> request = ReadRequest(Endpoint::kText, llama.body, defaults);
+    if (!request.ok()) return std::move(request).error();
+    Read result = {*std::move(request), llama.answer};
+    if (auto error = llama.apply(*model_, &result.request)) return *std::move(error);
+    return result;
+  }
+  static Read ReadText(const std::string& text) {
+    ApiResult<Read> read = TryRead(text);
+    EXPECT_TRUE(read.ok()) << read.error().message;
+    return read.ok() ? *std::move(read) : Read();
+  }
+  static ApiError Refusal(const std::string& text,
+                          LlamaEndpoint endpoint = LlamaEndpoint::kCompletion) {
+    ApiResult<Read> read = TryRead(text, endpoint);
+    EXPECT_FALSE(read.ok()) << text;
+    return read.ok() ? ApiError() : read.error();
+  }
+  static std::vector<Token> Tokens(const std::string& text, Model::AddBos add_bos) {
+    return *model_->Tokenize(text, add_bos, Model::Specials::kParse);
+  }
+};
+
+TEST_F(LlamaRequestTest, FieldsOfLlamaServerReachTheLibrary) {
+  const Read read = ReadText(R"({"prompt": "a", "n_predict": 7, "temperature": 3.5, "top_k": 9,
+      "repeat_last_n": 5, "repeat_penalty": 1.5, "min_keep": 2, "seed": 11, "n_probs": 30,
+      "post_sampling_probs": true, "stop": ["x", ""], "t_max_predict_ms": 1500, "stream": true,
+      "ignore_eos": true, "return_tokens": true, "response_fields": ["content"],
+      "timings_per_token": true, "return_progress": true, "n_cmpl": 2, "cache_prompt": false})");
+  const CompletionRequest& request = read.request;
+  EXPECT_THAT(request.texts, ElementsAre("a"));
+  EXPECT_EQ(request.generate.max_tokens, 7);
+  EXPECT_EQ(request.generate.line_seconds, 1.5);
+  EXPECT_THAT(request.generate.stops, ElementsAre("x"));
+  EXPECT_EQ(request.generate.on_end, GenerateOptions::OnEnd::kIgnore);
+  EXPECT_EQ(request.sampling.temperature, 3.5f);
+  EXPECT_EQ(request.sampling.top_k, 9);
+  EXPECT_EQ(request.sampling.repeat_last_n, 5);
+  EXPECT_EQ(request.sampling.repeat_penalty, 1.5f);
+  EXPECT_EQ(request.sampling.min_keep, 2);
+  EXPECT_EQ(request.sampling.seed, 11u);
+  EXPECT_EQ(request.num_choices, 2);
+  EXPECT_EQ(request.logprobs, 30);
+  EXPECT_EQ(request.logprob_source, Job::LogprobSource::kSampler);
+  EXPECT_TRUE(request.streams && request.tells_tokens && request.tells_progress);
+  EXPECT_FALSE(request.caches_prompt);
+  EXPECT_THAT(request.ignored, IsEmpty());
+  EXPECT_TRUE(read.answer->returns_tokens && read.answer->timings_per_token);
+  EXPECT_THAT(read.answer->response_fields, ElementsAre("content"));
+}
+
+TEST_F(LlamaRequestTest, EachFormOfAPromptBecomesTextsOrTokensInItsOrder) {
+  const std::vector<Token> a = Tokens("a tide", Model::AddBos::kAsModelSays);
+  EXPECT_THAT(ReadText(R"({"prompt": ["b", "a"]})").request.texts, ElementsAre("b", "a"));
+  EXPECT_THAT(ReadText(R"({"prompt": {"prompt_string": "a"}})").request.texts, ElementsAre("a"));
+  EXPECT_THAT(ReadText(R"({"prompt": [5, 6]})").request.prompts,
+              ElementsAre(std::vector<Token>{5, 6}));
+  EXPECT_THAT(
+      ReadText(R"({"prompt": [[5, 6], "a tide", {"prompt_string": "a tide"}]})").request.prompts,
+      ElementsAre(std::vector<Token>{5, 6}, a, a));
+  // A token in front takes the place of the one that begins a text.
+  std::vector<Token> mixed = {5};
+  const std::vector<Token> rest = Tokens("a tide", Model::AddBos::kNo);
+  mixed.insert(mixed.end(), rest.begin(), rest.end());
+  mixed.push_back(6);
+  EXPECT_THAT(ReadText(R"({"prompt": [5, "a tide", 6]})").request.prompts, ElementsAre(mixed));
+}
+
+TEST_F(LlamaRequestTest, EachFormOfABiasNamesTokens) {
+  const auto biases = [](const std::string& json) {
+    return ReadText(R"({"prompt": "a", "logit_bias": )" + json + "}").request.sampling.logit_bias;
+  };
+  const std::map<Token, float> one = {{7, -2.5f}};
+  EXPECT_EQ(biases("[[7, -2.5]]"), one);
+  EXPECT_EQ(biases(R"({"7": -2.5})"), one);
+  std::map<Token, float> of_text;
+  for (const Token token : Tokens(" tide", Model::AddBos::kNo)) of_text[token] = -100;
+  EXPECT_EQ(biases(R"([[" tide", -100]])"), of_text);
+  EXPECT_EQ(biases(R"({" tide": -100})"), of_text);
+  EXPECT_TRUE(std::isinf(biases("[[7, false]]").at(7)));
+}
+
+TEST_F(LlamaRequestTest, SamplersThatAreLeftOutAreSwitchedOff) {
+  const Read read = ReadText(
+      R"({"prompt": "a", "samplers": ["top_k", "top_p", "infill"], "top_k": 3, "top_p": 0.5,
+                   "repeat_penalty": 2, "temperature": 0.1, "min_p": 0.5})");
+  const SamplingOptions& sampling = read.request.sampling;
+  EXPECT_EQ(sampling.top_k, 3);
+  EXPECT_EQ(sampling.top_p, 0.5f);
+  EXPECT_EQ(sampling.min_p, 0.0f);
+  EXPECT_EQ(sampling.temperature, 1.0f);
+  EXPECT_EQ(sampling.repeat_penalty, 1.0f);
+  EXPECT_THAT(read.request.ignored, ElementsAre("samplers.infill"));
+  EXPECT_EQ(ReadText(R"({"prompt": "a", "samplers": "kt"})").request.sampling.top_p, 1.0f);
+  const ApiError order = Refusal(R"({"prompt": "a", "samplers": ["temperature", "top_k"]})");
+  EXPECT_EQ(order.param, "samplers");
+  EXPECT_THAT(order.message, HasSubstr("found top_k behind temperature"));
+}
+
+TEST_F(LlamaRequestTest, ParametersOfOtherSamplersMustSwitchThemOff) {
+  const Read read = ReadText(
+      R"({"prompt": "a", "mirostat": 0, "mirostat_tau": 5, "xtc_probability": 0, "typical_p": 1,
+          "dry_multiplier": 0, "dry_base": 1.75, "dynatemp_range": 0, "top_n_sigma": -1})");
+  EXPECT_THAT(read.request.ignored, IsEmpty());
+  for (const char* one : {R"("mirostat": 2)", R"("xtc_probability": 0.5)", R"("typical_p": 0.9)",
+                          R"("dry_multiplier": 0.8)", R"("top_n_sigma": 1)"}) {
+    const ApiError error = Refusal(std::string(R"({"prompt": "a", )") + one + "}");
+    EXPECT_EQ(error.code, "unsupported") << one;
+    EXPECT_THAT(one, HasSubstr(error.param));
+  }
+}
+
+TEST_F(LlamaRequestTest, FieldsWithoutEffectAreNamed) {
+  const Read read = ReadText(R"({"prompt": "a", "id_slot": 1, "n_keep": 3, "n_indent": 0})");
+  EXPECT_THAT(read.request.ignored, testing::UnorderedElementsAre("id_slot", "n_keep", "n_indent"));
+}
+
+TEST_F(LlamaRequestTest, ASchemaBecomesAGrammar) {
+  const Read read = ReadText(R"({"prompt": "a", "json_schema": {"type": "boolean"}})");
+  EXPECT_THAT(read.request.sampling.grammar, HasSubstr("true"));
+  EXPECT_EQ(Refusal(R"({"prompt": "a", "json_schema": {"type": "unheard of"}})").param,
+            "json_schema");
+  EXPECT_THAT(Refusal(R"({"prompt": "a", "json_schema": {}, "grammar": "root ::= \"a\""})").message,
+              HasSubstr("found both"));
+}
+
+TEST_F(LlamaRequestTest, SettingsTellWhatHolds) {
+  const Json settings =
+      ReadText(R"({"prompt": "a", "n_predict": 7, "seed": 11, "samplers": ["top_k", "temperature"],
+                   "logit_bias": [[7, false]], "ignore_eos": true})")
+          .answer->generation_settings;
+  EXPECT_EQ(settings["n_predict"], 7);
+  EXPECT_EQ(settings["seed"], 11);
+  EXPECT_EQ(settings["samplers"], Json::array({"top_k", "temperature"}));
+  EXPECT_EQ(settings["ignore_eos"], true);
+  const Json banned = {{"bias", nullptr}, {"token", 7}};
+  EXPECT_EQ(settings["logit_bias"][0], banned);
+  EXPECT_GT(settings["logit_bias"].size(), 1u);
+  EXPECT_THAT(ReadText(R"({"prompt": "a"})").answer->generation_settings["logit_bias"], IsEmpty());
+}
+
+TEST_F(LlamaRequestTest, WhatIsWrongIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({})", "prompt"},
+      {R"({"prompt": true})", "prompt"},
+      {R"({"prompt": []})", "prompt"},
+      {R"({"prompt": [1, true]})", "prompt"},
+      {R"({"prompt": ["a", []]})", "prompt[1]"},
+      {R"({"prompt": [5, -1]})", "prompt"},
+      {R"({"prompt": {"prompt_string": 1}})", "prompt.prompt_string"},
+      {R"({"prompt": {"prompt_string": "a", "multimodal_data": ["x"]}})", "prompt.multimodal_data"},
+      {R"({"prompt": "a", "n_predict": -2})", "n_predict"},
+      {R"({"prompt": "a", "n_probs": 101})", "n_probs"},
+      {R"({"prompt": "a", "logit_bias": [[1]]})", "logit_bias"},
+      {R"({"prompt": "a", "logit_bias": [[1, true]]})", "logit_bias"},
+      {R"({"prompt": "a", "logit_bias": {"1": 1000}})", "logit_bias"},
+      {R"({"prompt": "a", "response_fields": [1]})", "response_fields"},
+      {R"({"prompt": "a", "samplers": 1})", "samplers"},
+      {R"({"prompt": "a", "lora": [{"id": 0, "scale": 1}]})", "lora"},
+      {R"({"prompt": "a", "top_p": 2})", "top_p"},
+  };
+  for (const auto& [text, param] : cases) {
+    const ApiError error = Refusal(text);
+    EXPECT_EQ(error.status, 400) << text;
+    EXPECT_EQ(error.param, param) << text << ": " << error.message;
+  }
+}
+
+TEST_F(LlamaRequestTest, InfillNeedsPrefixSuffixAndAVocabularyThatMarksThem) {
+  const auto refused = [](const std::string& text) {
+    return Refusal(text, LlamaEndpoint::kInfill);
+  };
+  EXPECT_EQ(refused(R"({"input_suffix": "b"})").param, "input_prefix");
+  EXPECT_EQ(refused(R"({"input_prefix": "a"})").param, "input_suffix");
+  const std::string both = R"({"input_prefix": "a", "input_suffix": "b")";
+  EXPECT_EQ(refused(both + R"(, "input_extra": [{"filename": "f"}]})").param, "input_extra[0]");
+  EXPECT_EQ(refused(both + R"(, "input_extra": [{"filename": 1, "text": "t"}]})").param,
+            "input_extra[0].filename");
+  EXPECT_EQ(refused(both + R"(, "prompt": 1})").param, "prompt");
+  const ApiError missing = refused(both + "}");
+  EXPECT_EQ(missing.status, 501);
+  EXPECT_THAT(missing.message, HasSubstr("has no tokens for the prefix"));
+}
+
+}  // namespace
+}  // namespace ebb::server

@@ -1,0 +1,80 @@
+// Writes `generation_settings`: the options that a request was answered with, under llama-server's
+// names. Samplers that ebb lacks appear as switched off.
+#include <cmath>
+#include <limits>
+
+#include "src/server/api/llama/llama_request.h"
+#include "src/server/api/llama/llama_samplers.h"
+
+namespace ebb::server {
+namespace {
+
+Json SamplingJson(const SamplingOptions& sampling) {
+  return {{"seed", sampling.seed},
+          {"temperature", sampling.temperature},
+          {"dynatemp_range", 0.0},
+          {"dynatemp_exponent", 1.0},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"top_n_sigma", -1.0},
+          {"xtc_probability", 0.0},
+          {"xtc_threshold", 0.1},
+          {"typical_p", 1.0},
+          {"repeat_last_n", sampling.repeat_last_n},
+          {"repeat_penalty", sampling.repeat_penalty},
+          {"presence_penalty", sampling.presence_penalty},
+          {"frequency_penalty", sampling.frequency_penalty},
+          {"dry_multiplier", 0.0},
+          {"mirostat", 0},
+          {"adaptive_target", -1.0},
+          {"adaptive_decay", 0.9},
+          {"min_keep", sampling.min_keep},
+          {"samplers", LlamaSamplerNames(sampling)}};
+}
+
+Json LengthJson(const GenerateOptions& generate) {
+  return {{"max_tokens", generate.max_tokens},
+          {"n_predict", generate.max_tokens},
+          {"n_keep", 0},
+          {"ignore_eos", generate.on_end == GenerateOptions::OnEnd::kIgnore},
+          {"stop", generate.stops}};
+}
+
+// A banned token has the bias null, since JSON has no infinity. ignore_eos bans all tokens that end
+// an answer.
+Json BiasesJson(const Model& model, const CompletionRequest& request) {
+  Json biases = Json::array();
+  for (const auto& [token, bias] : request.sampling.logit_bias) {
+    biases.push_back({{"bias", std::isinf(bias) ? Json() : Json(bias)}, {"token", token}});
+  }
+  if (request.generate.on_end != GenerateOptions::OnEnd::kIgnore) return biases;
+  for (Token token = 0; token < model.shape().vocab_size; ++token) {
+    if (model.EndsGeneration(token)) biases.push_back({{"bias", nullptr}, {"token", token}});
+  }
+  return biases;
+}
+
+}  // namespace
+
+Json LlamaSettings(const Model& model, const CompletionRequest& request,
+                   const LlamaAnswer& answer) {
+  Json settings = SamplingJson(request.sampling);
+  settings.update(LengthJson(request.generate));
+  settings["stream"] = request.streams;
+  settings["logit_bias"] = BiasesJson(model, request);
+  settings["n_probs"] = request.logprobs.value_or(0);
+  settings["grammar"] = request.sampling.grammar;
+  settings["timings_per_token"] = answer.timings_per_token;
+  settings["post_sampling_probs"] = answer.post_sampling_probs;
+  settings["lora"] = Json::array();
+  return settings;
+}
+
+Json LlamaDefaults(const RequestDefaults& defaults) {
+  Json settings = SamplingJson(defaults.sampling);
+  settings.update(LengthJson(defaults.generate));
+  return settings;
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,48 @@
+// The answer to a request of Anthropic's Messages: content blocks, in one piece or as events; and
+// errors in that interface's form. Pure, as Exchange is.
+#ifndef EBB_SERVER_API_MESSAGES_MESSAGES_EXCHANGE_H_
+#define EBB_SERVER_API_MESSAGES_MESSAGES_EXCHANGE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/server/api/parts/part_exchange.h"
+#include "src/server/http/http_server.h"
+
+namespace ebb::server {
+
+class MessagesExchange final : public PartExchange {
+ public:
+  // stops: those of the request; the template may have others.
+  MessagesExchange(std::shared_ptr<const Model> model, ExchangeOptions options,
+                   std::vector<std::string> stops);
+
+  [[nodiscard]] std::string TakeEvents() override;
+  [[nodiscard]] Json Whole() const override;
+
+ private:
+  [[nodiscard]] Json Message(Json content) const;
+  [[nodiscard]] Json TokenUsage() const;
+  // `stop_reason` and `stop_sequence`.
+  void AddStop(Json* json) const;
+  void Tell(const PartEvent& event, std::string* events) const;
+
+  const std::vector<std::string> stops_;
+  bool told_begin_ = false;
+  bool told_end_ = false;
+};
+
+// Returns the signature that a client sends back with a thought. It proves nothing: thoughts are no
+// secret here.
+[[nodiscard]] std::string ThoughtSignature(std::string_view thought);
+
+// {"type": "error", "error": {...}}
+[[nodiscard]] Json MessagesErrorJson(int status, const std::string& message);
+// An error in this form; other answers as they are.
+[[nodiscard]] HttpAnswer AsMessagesError(HttpAnswer answer);
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_MESSAGES_MESSAGES_EXCHANGE_H_

@@ -1,0 +1,32 @@
+// Continues an assistant's message, the last one of a chat (prefill): the prompt ends with its
+// text, and the answer is the text that the model adds.
+#ifndef EBB_SERVER_API_OPENAI_CONTINUED_ANSWER_H_
+#define EBB_SERVER_API_OPENAI_CONTINUED_ANSWER_H_
+
+#include <string>
+#include <vector>
+
+#include "ebb/chat.h"
+#include "ebb/generate.h"
+#include "ebb/model.h"
+#include "ebb/status.h"
+
+namespace ebb::server {
+
+struct BegunPiece {
+  std::string text;
+  Model::Specials specials;  // kParse: tags of thoughts; kAsText: the client's own text
+};
+// The text behind `prompt`, which was rendered for the messages before `begun`. A content without a
+// thought stands behind an empty thought, where the prompt opens one.
+[[nodiscard]] std::vector<BegunPiece> BegunPieces(const ChatMessage& begun,
+                                                  const ChatPrompt& prompt);
+
+// The turn in which the assistant goes on with `begun` behind the messages of `chat`. Its prompt
+// says how the rest of the answer is read. context and errors: those of BeginTurn().
+[[nodiscard]] Result<Turn> BeginContinuedTurn(const Model& model, ChatRequest chat,
+                                              const ChatMessage& begun, int context);
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_OPENAI_CONTINUED_ANSWER_H_

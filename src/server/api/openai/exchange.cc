@@ -1,0 +1,323 @@
+#include "src/server/api/openai/exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace ebb::server {
+
+bool EndedByItself(const JobEnd& end) {
+  return end.finish == FinishReason::kStop || end.finish == FinishReason::kStopString;
+}
+
+namespace {
+
+// One of the reasons that OpenAI's interface has.
+const char* FinishName(const JobEnd& end, bool has_calls) {
+  if (!EndedByItself(end)) return "length";
+  return has_calls ? "tool_calls" : "stop";
+}
+
+const char* TroubleCode(SessionTrouble trouble) {
+  switch (trouble) {
+    case SessionTrouble::kNone:
+      break;
+    case SessionTrouble::kMismatch:
+      return "session_mismatch";
+    case SessionTrouble::kCorrupt:
+      return "session_corrupt";
+    case SessionTrouble::kConflict:
+      return "session_conflict";
+    case SessionTrouble::kLeaseLost:
+      return "session_lease_lost";
+  }
+  return "";
+}
+
+// A job that ended in one of these ways has no answer.
+std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted) {
+  if (end.error.ok() || end.finish == FinishReason::kContext) return std::nullopt;
+  // Whatever its code, an error of a job is about the server's state and not about the request.
+  ApiError error = ErrorFrom(end.error);
+  const std::string text = end.error.Text();
+  error.message = WithoutPaths(text);
+  if (error.message != text) error.detail = text;
+  if (end.trouble != SessionTrouble::kNone) {
+    error.status = 409;
+    error.code = TroubleCode(end.trouble);
+    error.param = "session_id";
+    return error;
+  }
+  if (!was_accepted) return error;
+  if (end.finish == FinishReason::kCap) {
+    error.status = 503;
+    error.code = "out_of_memory";
+  } else if (end.finish != FinishReason::kCancelled) {
+    error.status = 500;
+    error.code = "internal_error";
+  }
+  return error;
+}
+
+Json CallsJson(const std::vector<CallPiece>& calls, bool is_stream) {
+  Json array = Json::array();
+  for (const CallPiece& call : calls) {
+    Json json;
+    if (is_stream) json["index"] = call.index;
+    // Clients put later pieces together: a name that came again would be there twice.
+    if (!call.id.empty()) json["id"] = call.id;
+    if (!call.id.empty()) json["type"] = "function";
+    if (!call.name.empty()) json["function"]["name"] = call.name;
+    json["function"]["arguments"] = call.arguments;
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
+double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
+}  // namespace
+
+Json TimingsJson(const JobEnd& end) {
+  constexpr double kMs = 1000;
+  const int read_tokens = end.prompt_tokens - end.cached_tokens;
+  // The first token comes of the prompt's last step.
+  const int decoded_tokens = std::max(0, end.generated_tokens - 1);
+  const auto each_ms = [](double seconds, int count) {
+    return count > 0 ? seconds * kMs / count : 0.0;
+  };
+  return {{"cache_n", end.cached_tokens},
+          {"prompt_n", read_tokens},
+          {"prompt_ms", end.prompt_seconds * kMs},
+          {"prompt_per_token_ms", each_ms(end.prompt_seconds, read_tokens)},
+          {"prompt_per_second", PerSecond(read_tokens, end.prompt_seconds)},
+          {"predicted_n", end.generated_tokens},
+          {"predicted_ms", end.decode_seconds * kMs},
+          {"predicted_per_token_ms", each_ms(end.decode_seconds, decoded_tokens)},
+          {"predicted_per_second", PerSecond(decoded_tokens, end.decode_seconds)}};
+}
+
+Json MetricsJson(const JobEnd& end) {
+  constexpr double kMs = 1000;
+  return {{"queue_time_ms", end.queue_seconds * kMs},
+          {"time_to_first_token_ms", end.first_token_seconds * kMs}};
+}
+
+Json ProgressJson(const PromptProgress& progress) {
+  constexpr double kMs = 1000;
+  return {{"total", progress.total},
+          {"cache", progress.cached},
+          {"processed", progress.processed},
+          {"time_ms", progress.seconds * kMs}};
+}
+
+Json OwnJson(const JobEnd& end, bool is_malformed, const ExchangeOptions& options) {
+  Json own = {{"finish", FinishReasonName(end.finish)}, {"parks", end.num_parks}};
+  if (is_malformed) own["parse"] = "failed";
+  if (options.drawn_seed.has_value()) own["seed"] = *options.drawn_seed;
+  if (options.tells_hash) own["logits_hash"] = fmt::format("{:016x}", end.logits_hash);
+  if (end.session.has_value()) {
+    Json& session = own["session"] = {{"id", end.session->id},
+                                      {"saved", end.session->is_saved},
+                                      {"tokens", end.session->num_tokens}};
+    if (!end.session->is_saved) session["error"] = WithoutPaths(end.session->error);
+  }
+  return own;
+}
+
+Exchange::Exchange(std::shared_ptr<const Model> model, ExchangeOptions options)
+    : model_(std::move(model)), options_(std::move(options)) {
+  for (size_t i = 0; i < options_.num_choices; ++i) {
+    choices_.push_back(
+        {.reader = {options_.prompt, options_.calls, options_.first_call, options_.tool_names}});
+  }
+}
+
+void Exchange::Take(size_t index, JobUpdate update) {
+  Choice& choice = choices_[index];
+  choice.accepted = choice.accepted || update.accepted;
+  AnswerPiece news;
+  choice.logprobs.Add(std::move(update.logprobs));
+  for (const JobPiece& piece : update.pieces) {
+    news.Append(choice.reader.Add(piece.text, piece.part));
+    choice.logprobs.AddText(piece.text);
+  }
+  const bool ended = update.end.has_value();
+  const bool at_stop = ended && update.end->finish == FinishReason::kStopString;
+  if (update.end.has_value()) {
+    const bool by_itself = EndedByItself(*update.end);
+    news.Append(choice.reader.End(by_itself ? AnswerEnd::kComplete : AnswerEnd::kPartial));
+    if (!error_.has_value()) error_ = ErrorOf(*update.end, choice.accepted);
+    choice.end = std::move(update.end);
+  }
+  (options_.streams ? choice.news : choice.whole).Append(std::move(news));
+  choice.logprobs.Take(/*is_all=*/ended && !at_stop, &choice.told_logprobs);
+  if (options_.streams) std::ranges::copy(update.progress, std::back_inserter(choice.progress));
+}
+
+void Exchange::EndWith(ApiError error) {
+  if (!is_over()) error_ = std::move(error);
+}
+
+bool Exchange::is_accepted() const {
+  return std::ranges::all_of(choices_, [](const Choice& choice) { return choice.accepted; });
+}
+
+bool Exchange::is_over() const {
+  return error_.has_value() ||
+         std::ranges::all_of(choices_, [](const Choice& choice) { return choice.end.has_value(); });
+}
+
+Json Exchange::Frame(const char* object) const {
+  return {{"id", options_.id},
+          {"object", object},
+          {"created", options_.created},
+          {"model", options_.model_id},
+          {"system_fingerprint", options_.fingerprint}};
+}
+
+Json Exchange::Usage() const {
+  int prompt = 0, cached = 0, generated = 0, thought = 0;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const JobEnd& end = *choices_[i].end;
+    // The choices of one prompt share it.
+    if (i % options_.choices_per_prompt == 0) {
+      prompt += end.prompt_tokens;
+      cached += end.cached_tokens;
+    }
+    generated += end.generated_tokens;
+    thought += end.thought_tokens;
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", generated},
+          {"total_tokens", prompt + generated},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}},
+          {"completion_tokens_details", {{"reasoning_tokens", thought}}}};
+}
+
+Json Exchange::LogprobsJson(const std::vector<ToldLogprobs>& told) const {
+  if (told.empty()) return nullptr;
+  const TokenText text = [this](Token token) {
+    return model_->TokenText(token, Model::ControlTokens::kShow);
+  };
+  return is_chat() ? ChatLogprobs(told, text) : TextLogprobs(told, text);
+}
+
+void Exchange::AddThought(const std::string& thought, Json* message) const {
+  if (thought.empty()) return;
+  const ReasoningField field = options_.reasoning_field;
+  if (field != ReasoningField::kReasoning) (*message)["reasoning_content"] = thought;
+  if (field != ReasoningField::kReasoningContent) (*message)["reasoning"] = thought;
+}
+
+Json Exchange::ChoiceFrame(size_t index, Json part) const {
+  Json frame = Frame(is_chat() ? "chat.completion.chunk" : "text_completion");
+  Json choice = {{"index", index}};
+  choice.update(part);
+  frame["choices"] = Json::array({std::move(choice)});
+  if (options_.includes_usage) frame["usage"] = nullptr;
+  return frame;
+}
+
+std::string Exchange::Event(Json json) const { return fmt::format("data: {}\n\n", Dump(json)); }
+
+void Exchange::TakeChoice(size_t index, std::string* events) {
+  Choice& choice = choices_[index];
+  for (const PromptProgress& progress : std::exchange(choice.progress, {})) {
+    Json part;
+    is_chat() ? part["delta"] = Json::object() : part["text"] = "";
+    part["logprobs"] = part["finish_reason"] = nullptr;
+    Json frame = ChoiceFrame(index, std::move(part));
+    frame["prompt_progress"] = ProgressJson(progress);
+    *events += Event(std::move(frame));
+  }
+  const AnswerPiece news = std::exchange(choice.news, {});
+  const std::vector<ToldLogprobs> logprobs = std::exchange(choice.told_logprobs, {});
+  if (!news.empty() || !logprobs.empty()) {
+    Json part;
+    if (is_chat()) {
+      Json& delta = part["delta"] = Json::object();
+      AddThought(news.thought, &delta);
+      if (!news.content.empty()) delta["content"] = news.content;
+      if (!news.calls.empty()) delta["tool_calls"] = CallsJson(news.calls, /*is_stream=*/true);
+    } else {
+      part["text"] = news.content;
+    }
+    part["logprobs"] = LogprobsJson(logprobs);
+    part["finish_reason"] = nullptr;
+    *events += Event(ChoiceFrame(index, std::move(part)));
+  }
+  if (!choice.end.has_value() || choice.told_end || error_.has_value()) return;
+  choice.told_end = true;
+  Json part;
+  is_chat() ? part["delta"] = Json::object() : part["text"] = "";
+  part["logprobs"] = nullptr;
+  part["finish_reason"] = FinishName(*choice.end, choice.reader.has_calls());
+  Json frame = ChoiceFrame(index, std::move(part));
+  frame["timings"] = TimingsJson(*choice.end);
+  frame["metrics"] = MetricsJson(*choice.end);
+  frame["ebb"] = OwnJson(*choice.end, choice.reader.is_malformed(), options_);
+  *events += Event(std::move(frame));
+}
+
+std::string Exchange::TakeEvents() {
+  std::string events;
+  if (told_all_ || !is_accepted()) return events;
+  if (!told_roles_ && is_chat()) {
+    // In order: clients put the first piece of each choice where its index says.
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      events += Event(ChoiceFrame(i, {{"delta", {{"role", "assistant"}, {"content", ""}}},
+                                      {"logprobs", nullptr},
+                                      {"finish_reason", nullptr}}));
+    }
+  }
+  told_roles_ = true;
+  for (size_t i = 0; i < choices_.size(); ++i) TakeChoice(i, &events);
+  if (!is_over()) return events;
+  told_all_ = true;
+  // A stream that ends with an error has no [DONE], so that clients do not take it for complete.
+  if (error_.has_value()) return events += Event(ErrorJson(*error_));
+  if (options_.includes_usage) {
+    Json frame = Frame(is_chat() ? "chat.completion.chunk" : "text_completion");
+    frame["choices"] = Json::array();
+    frame["usage"] = Usage();
+    // Clients of llama-server look for timings in this frame; they are the last choice's, as in an
+    // answer in one piece.
+    frame["timings"] = TimingsJson(*choices_.back().end);
+    events += Event(std::move(frame));
+  }
+  return events += "data: [DONE]\n\n";
+}
+
+Json Exchange::Whole() const {
+  Json whole = Frame(is_chat() ? "chat.completion" : "text_completion");
+  whole["choices"] = Json::array();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    const AnswerPiece& said = choice.whole;
+    Json json = {{"index", i}};
+    if (is_chat()) {
+      Json& message = json["message"] = {{"role", "assistant"}};
+      const bool only_calls = said.content.empty() && !said.calls.empty();
+      message["content"] = only_calls ? Json() : Json(said.content);
+      message["refusal"] = nullptr;
+      AddThought(said.thought, &message);
+      if (!said.calls.empty()) message["tool_calls"] = CallsJson(said.calls, /*is_stream=*/false);
+    } else {
+      json["text"] = said.content;
+    }
+    json["logprobs"] = LogprobsJson(choice.told_logprobs);
+    json["finish_reason"] = FinishName(*choice.end, choice.reader.has_calls());
+    whole["choices"].push_back(std::move(json));
+  }
+  whole["usage"] = Usage();
+  // The format has one place for them: of several choices, the last one's are sent.
+  const Choice& last = choices_.back();
+  whole["timings"] = TimingsJson(*last.end);
+  whole["metrics"] = MetricsJson(*last.end);
+  whole["ebb"] = OwnJson(*last.end, last.reader.is_malformed(), options_);
+  return whole;
+}
+
+}  // namespace ebb::server

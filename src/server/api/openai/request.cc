@@ -1,0 +1,341 @@
+#include "src/server/api/openai/request.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ebb/engine.h"
+#include "ebb/grammar.h"
+#include "ebb/tiers.h"
+#include "src/server/api/json_fields.h"
+#include "src/server/api/openai/chat_fields.h"
+#include "src/server/api/openai/sampling_fields.h"
+#include "src/server/api/openai/text_format.h"
+#include "src/store/session_store.h"
+
+namespace ebb::server {
+namespace {
+
+constexpr size_t kMostStops = 16;
+constexpr size_t kMostPrompts = 16;
+constexpr int kMostChoices = 8;
+constexpr int kMostLogprobs = 20;
+constexpr int kMostTokens = std::numeric_limits<int>::max();
+constexpr size_t kMostSaltBytes = 256;
+
+// Fields that would constrain an answer in a way that is not built.
+constexpr std::string_view kRefused[] = {"prompt_logprobs", "suffix", "functions",
+                                         "function_call",   "audio",  "web_search_options",
+                                         "best_of"};
+
+// Reads one request; the first error stands.
+class RequestReader {
+ public:
+  RequestReader(Endpoint endpoint, const Json& body)
+      : endpoint_(endpoint), body_(body), fields_(body, "", &error_) {
+    request_.endpoint = endpoint;
+  }
+
+  ApiResult<CompletionRequest> Read(const RequestDefaults& defaults) {
+    request_.sampling = defaults.sampling;
+    request_.session = defaults.session;
+    request_.generate = defaults.generate;
+    if (defaults.generate.thinking_budget == 0) request_.chat.thinking = Thinking::kOff;
+    ReadModel(defaults);
+    if (endpoint_ == Endpoint::kChat) {
+      ReadChatFields(&fields_, &error_, &request_);
+      // How an answer begins is the template's.
+      if (!request_.chat.opens_answer) {
+        Fail("add_generation_prompt",
+             "expected true, or a last message of the assistant's to go on with, found false",
+             "unsupported");
+      }
+      ReadChatOutput();
+    } else {
+      ReadPrompts();
+      ReadTextOutput();
+    }
+    ReadSamplingFields(body_, &fields_, &request_);
+    ReadLengths();
+    ReadStops();
+    ReadStream();
+    ReadCache();
+    ReadSession();
+    ReadOwn(defaults);
+    RefuseOthers();
+    if (!fields_.ok()) return *std::move(error_);
+    for (std::string& name : fields_.Unknown()) request_.ignored.push_back(std::move(name));
+    return std::move(request_);
+  }
+
+  ApiResult<CompletionRequest> ReadChatAlone(const RequestDefaults& defaults) {
+    if (defaults.generate.thinking_budget == 0) request_.chat.thinking = Thinking::kOff;
+    ReadChatFields(&fields_, &error_, &request_);
+    if (!fields_.ok()) return *std::move(error_);
+    return std::move(request_);
+  }
+
+ private:
+  void ReadModel(const RequestDefaults& defaults) {
+    const auto model = fields_.Text("model");
+    if (!model.has_value() || model->empty() || defaults.IsModel(*model)) return;
+    error_ = ApiError{.status = 404,
+                      .message = fmt::format("model: there is no \"{}\"; this server has \"{}\"",
+                                             *model, defaults.model_id),
+                      .code = "model_not_found",
+                      .param = "model"};
+  }
+
+  // Reads the grammar of a completion, which has no template that would say where its text begins.
+  void ReadTextGrammar() {
+    TextFormat format = ReadTextFormat(&fields_, &error_);
+    if (format.kind == TextFormat::Kind::kFree) return;
+    if (format.kind == TextFormat::Kind::kGrammar) {
+      request_.sampling.grammar = std::move(format.text);
+      return;
+    }
+    const bool is_object = format.kind == TextFormat::Kind::kJsonObject;
+    const Result<std::string> grammar =
+        GrammarOfSchema(is_object ? R"({"type": "object"})" : format.text);
+    if (!grammar.ok()) return Fail(format.field, grammar.status().message());
+    request_.sampling.grammar = *grammar;
+  }
+
+  void ReadChatOutput() {
+    const bool wants = fields_.Bool("logprobs").value_or(false);
+    const auto top = fields_.Integer("top_logprobs", 0, kMostLogprobs);
+    if (top.has_value() && !wants) {
+      return Fail("top_logprobs", "expected logprobs to be true with it");
+    }
+    if (wants) request_.logprobs = static_cast<int>(top.value_or(0));
+  }
+
+  void ReadTextOutput() {
+    if (const auto top = fields_.Integer("logprobs", 0, kMostLogprobs)) {
+      request_.logprobs = static_cast<int>(*top);
+    }
+    if (fields_.Bool("echo") == true) Fail("echo", "true is not supported", "unsupported");
+    ReadTextGrammar();
+  }
+
+  std::vector<Token> TokensOf(const Json& json, const std::string& path) {
+    std::vector<Token> tokens;
+    for (const Json& token : json) {
+      const bool fits =
+          token.is_number_integer() && token >= 0 && token <= std::numeric_limits<Token>::max();
+      if (!fits) {
+        Fail(path, "expected tokens, integers from 0 on", "invalid_type");
+        break;
+      }
+      tokens.push_back(token.get<Token>());
+    }
+    return tokens;
+  }
+
+  void ReadTokens(const Json& json, const std::string& path) {
+    request_.prompts.push_back(TokensOf(json, path));
+  }
+
+  // A text, texts, tokens, or several lists of tokens.
+  void ReadPrompts() {
+    const Json* prompt = fields_.Any("prompt");
+    if (prompt == nullptr) return Fail("prompt", "expected a text", "missing_field");
+    if (prompt->is_string()) return request_.texts.push_back(prompt->get<std::string>());
+    if (!prompt->is_array() || prompt->empty()) {
+      return Fail("prompt", "expected a string, or an array of strings or tokens", "invalid_type");
+    }
+    if (prompt->front().is_number()) return ReadTokens(*prompt, "prompt");
+    if (prompt->size() > kMostPrompts) {
+      return Fail("prompt",
+                  fmt::format("expected at most {}, found {}", kMostPrompts, prompt->size()));
+    }
+    const bool are_texts = prompt->front().is_string();
+    for (size_t i = 0; i < prompt->size(); ++i) {
+      const Json& one = (*prompt)[i];
+      const std::string path = fmt::format("prompt[{}]", i);
+      if (are_texts && one.is_string()) {
+        request_.texts.push_back(one.get<std::string>());
+      } else if (!are_texts && one.is_array()) {
+        ReadTokens(one, path);
+      } else {
+        return Fail(path, "expected strings or lists of tokens, all of one kind", "invalid_type");
+      }
+    }
+  }
+
+  void ReadLengths() {
+    // The last is llama-server's name. -1: no limit.
+    for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
+      const auto most = fields_.Integer(name, -1, kMostTokens);
+      if (most == 0) {
+        return Fail(name, fmt::format("expected 1 to {}, or -1 for no limit, found 0", kMostTokens),
+                    "out_of_range");
+      }
+      if (most.has_value()) request_.generate.max_tokens = static_cast<int>(*most);
+    }
+    if (const auto least = fields_.Integer("min_tokens", 0, kMostTokens)) {
+      request_.generate.min_tokens = static_cast<int>(*least);
+      const int most = request_.generate.max_tokens;
+      if (most >= 0 && *least > most) {
+        Fail("min_tokens",
+             fmt::format("expected at most the {} of max_tokens, found {}", most, *least),
+             "out_of_range");
+      }
+    }
+    if (const auto n = fields_.Integer("n", 1, kMostChoices)) {
+      request_.num_choices = static_cast<int>(*n);
+    }
+    if (fields_.Bool("ignore_eos") == true) {
+      request_.generate.on_end = GenerateOptions::OnEnd::kIgnore;
+    }
+  }
+
+  void ReadStops() {
+    if (const Json* tokens = fields_.Array("stop_token_ids")) {
+      request_.generate.stop_tokens = TokensOf(*tokens, "stop_token_ids");
+    }
+    const Json* stop = fields_.Any("stop");
+    if (stop == nullptr) return;
+    request_.generate.stops.clear();
+    if (stop->is_string()) return request_.generate.stops.push_back(stop->get<std::string>());
+    if (!stop->is_array()) return Fail("stop", "expected a string or an array", "invalid_type");
+    if (stop->size() > kMostStops) {
+      return Fail("stop", fmt::format("expected at most {}, found {}", kMostStops, stop->size()));
+    }
+    for (const Json& text : *stop) {
+      if (!text.is_string()) return Fail("stop", "expected strings", "invalid_type");
+      request_.generate.stops.push_back(text.get<std::string>());
+    }
+  }
+
+  void ReadStream() {
+    request_.streams = fields_.Bool("stream").value_or(false);
+    request_.tells_progress = fields_.Bool("return_progress").value_or(false) && request_.streams;
+    const Json* options = fields_.Object("stream_options");
+    if (options == nullptr) return;
+    JsonFields fields(*options, "stream_options", &error_);
+    request_.includes_usage = fields.Bool("include_usage").value_or(false);
+    for (std::string& name : fields.Unknown()) request_.ignored.push_back(std::move(name));
+  }
+
+  void ReadCache() {
+    request_.caches_prompt = fields_.Bool("cache_prompt").value_or(true);
+    request_.cache_salt = fields_.Text("cache_salt").value_or("");
+    if (request_.cache_salt.size() > kMostSaltBytes) {
+      Fail("cache_salt", fmt::format("expected at most {} bytes, found {}", kMostSaltBytes,
+                                     request_.cache_salt.size()));
+    }
+  }
+
+  void ReadSession() {
+    const auto id = fields_.Text("session_id");
+    if (!id.has_value()) return;
+    if (!store::IsSessionId(*id)) {
+      return Fail("session_id", "expected 1 to 64 letters, digits, '-', '_' and ':'");
+    }
+    request_.session_id = *id;
+  }
+
+  // The `ebb` object: what a request may ask of the cache.
+  void ReadOwn(const RequestDefaults& defaults) {
+    if (const auto priority = fields_.Integer("priority", -2, 2)) {
+      request_.priority = static_cast<int>(*priority);
+    }
+    const Json* own = fields_.Object("ebb");
+    if (own == nullptr) return;
+    JsonFields fields(*own, "ebb", &error_);
+    request_.tells_hash = fields.Bool("logits_hash").value_or(false);
+    if (const auto deadline = fields.Integer("deadline_ms", 1, int64_t{1} << 40)) {
+      request_.deadline_seconds = static_cast<double>(*deadline) / 1000;
+    }
+    PolicySpec& policy = request_.session.policy;
+    ExplicitOptions given;
+    const auto parse = [&](const char* name, const Status& status) {
+      if (!status.ok()) fields.Fail(name, status.Text());
+    };
+    if (const auto text = fields.Text("policy")) {
+      policy.params.clear();
+      given.policy = true;
+      parse("policy", ParsePolicy(*text, &policy));
+    }
+    if (const auto text = fields.Text("budget")) {
+      Result<Budget> budget = ParseBudget(*text);
+      parse("budget", budget.status());
+      if (budget.ok()) policy.budget = *budget;
+    }
+    ReadTiers(defaults, &fields);
+    const auto lossless = fields.Bool("lossless");
+    if (lossless == true && !request_.session.lossless.has_value()) {
+      LosslessOptions& asked_for = request_.session.lossless.emplace();
+      // Nothing else is to be had on a device.
+      if (defaults.engine.device.kind == DeviceKind::kBackend) {
+        asked_for.verify = LosslessOptions::Verify::kFast;
+      }
+      if (!given.policy) policy = DefaultDraft(std::move(policy));
+    } else if (lossless == false) {
+      request_.session.lossless.reset();
+    }
+    for (std::string& name : fields.Unknown()) request_.ignored.push_back(std::move(name));
+  }
+
+  void ReadTiers(const RequestDefaults& defaults, JsonFields* fields) {
+    std::optional<TierSpec>& tiers = request_.session.policy.tiers;
+    const auto set = [&](const char* name, Status (*parse)(std::string_view, TierSpec*)) {
+      const auto text = fields->Text(name);
+      if (!text.has_value()) return;
+      if (!defaults.engine.tiers.has_value()) {
+        return fields->Fail(name, "the server was started without tiers", "unsupported");
+      }
+      TierSpec spec = tiers.value_or(*defaults.engine.tiers);
+      if (const Status status = parse(*text, &spec); !status.ok()) {
+        return fields->Fail(name, status.Text());
+      }
+      if (spec.t0_cap_bytes > 0 || spec.evict_beyond_caps) {
+        return fields->Fail(name, "expected a share: caps are the server's");
+      }
+      tiers = spec;
+    };
+    set("t0", ParseT0);
+    set("t2", ParseT2);
+    set("evict", ParseEvict);
+  }
+
+  void RefuseOthers() {
+    for (const std::string_view name : kRefused) {
+      const Json* value = fields_.Any(std::string(name));
+      // Their own defaults ask for nothing.
+      if (value == nullptr || *value == 0 || *value == false || *value == "" || value->empty()) {
+        continue;
+      }
+      if (name == "best_of" && *value == 1) continue;
+      fields_.Fail(std::string(name), "not supported", "unsupported");
+    }
+  }
+
+  void Fail(const std::string& path, const std::string& message,
+            std::string code = "invalid_value") {
+    fields_.Fail(path, message, std::move(code));
+  }
+
+  const Endpoint endpoint_;
+  const Json& body_;
+  std::optional<ApiError> error_;
+  JsonFields fields_;
+  CompletionRequest request_;
+};
+
+}  // namespace
+
+ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
+                                         const RequestDefaults& defaults) {
+  return RequestReader(endpoint, body).Read(defaults);
+}
+
+ApiResult<CompletionRequest> ReadChatRequest(const Json& body, const RequestDefaults& defaults) {
+  return RequestReader(Endpoint::kChat, body).ReadChatAlone(defaults);
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,132 @@
+#include "src/server/api/openai/sampling_fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace ebb::server {
+namespace {
+
+class SamplingReader {
+ public:
+  SamplingReader(const Json& body, JsonFields* fields, CompletionRequest* request)
+      : body_(body), fields_(fields), request_(request) {}
+
+  void Read() {
+    SamplingOptions& sampling = request_->sampling;
+    const auto number = [&](const char* name, double min, double max, float* to) {
+      if (const auto value = fields_->Number(name, {min, max})) *to = static_cast<float>(*value);
+    };
+    number("temperature", 0, 2, &sampling.temperature);
+    number("top_p", 0, 1, &sampling.top_p);
+    number("min_p", 0, 1, &sampling.min_p);
+    number("presence_penalty", -2, 2, &sampling.presence_penalty);
+    number("frequency_penalty", -2, 2, &sampling.frequency_penalty);
+    number("repetition_penalty", 0.01, 100, &sampling.repeat_penalty);
+    number("repeat_penalty", 0.01, 100, &sampling.repeat_penalty);
+    if (const auto k = fields_->Integer("top_k", -1, std::numeric_limits<int>::max())) {
+      sampling.top_k = std::max(0, static_cast<int>(*k));
+    }
+    ReadSeed();
+    if (const Json* biases = fields_->Any("logit_bias")) ReadBiases(*biases);
+  }
+
+ private:
+  // -1 and null draw a random seed, which the answer repeats as ebb.seed.
+  void ReadSeed() {
+    const Json* seed = fields_->Any("seed");
+    const bool is_null = body_.contains("seed") && body_["seed"].is_null();
+    if (seed == nullptr && !is_null) return;
+    const bool is_unsigned = seed != nullptr && seed->is_number_unsigned();
+    if (is_null || (!is_unsigned && *seed == -1)) {
+      // Readers of JSON that use doubles keep integers up to 2^53.
+      constexpr uint64_t kMask = (uint64_t{1} << 53) - 1;
+      std::random_device random;
+      request_->drawn_seed = ((uint64_t{random()} << 32) | random()) & kMask;
+      request_->sampling.seed = *request_->drawn_seed;
+    } else if (is_unsigned) {
+      request_->sampling.seed = seed->get<uint64_t>();
+    } else {
+      constexpr auto kLargest = std::numeric_limits<int64_t>::max();
+      const auto value = fields_->Integer("seed", -kLargest, kLargest);
+      request_->sampling.seed = static_cast<uint64_t>(value.value_or(0));
+    }
+  }
+
+  // Reads OpenAI's object by token, or llama-server's list of pairs. Both may name a text instead
+  // of a token, which biases all tokens of the text, and false means -100.
+  void ReadBiases(const Json& biases) {
+    if (!biases.is_object() && !biases.is_array()) {
+      return Fail("logit_bias", "expected an object or an array of pairs", "invalid_type");
+    }
+    for (const auto& [name, value] : biases.items()) {
+      if (!fields_->ok()) return;
+      if (biases.is_object()) {
+        ReadBias(name, value, "logit_bias." + name);
+        continue;
+      }
+      const std::string path = fmt::format("logit_bias[{}]", name);
+      if (!value.is_array() || value.size() != 2) {
+        return Fail(path, "expected a token and its bias", "invalid_type");
+      }
+      ReadBias(value[0], value[1], path);
+    }
+  }
+
+  void ReadBias(const Json& of, const Json& value, const std::string& path) {
+    constexpr double kMost = 100;
+    const bool is_number = value.is_number();
+    const double bias = is_number ? value.get<double>() : -kMost;
+    if (!is_number && value != false) {
+      return Fail(path, "expected a number or false", "invalid_type");
+    }
+    if (!(bias >= -kMost && bias <= kMost)) {
+      return Fail(path, fmt::format("expected -100 to 100, found {}", bias), "out_of_range");
+    }
+    std::map<Token, float>& biases = request_->sampling.logit_bias;
+    if (of.is_number_integer()) {
+      const bool fits = of >= 0 && of <= std::numeric_limits<Token>::max();
+      if (!fits) return Fail(path, fmt::format("expected a token, found {}", of.dump()));
+      biases[of.get<Token>()] = static_cast<float>(bias);
+      return;
+    }
+    if (!of.is_string() || of == "") {
+      return Fail(path, "expected a token or a text", "invalid_type");
+    }
+    const auto& text = of.get_ref<const std::string&>();
+    Token token = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, token);
+    if (error == std::errc::result_out_of_range && stop == end) {
+      return Fail(path, fmt::format("expected a token, found {}", text));
+    }
+    if (error == std::errc() && stop == end && token >= 0) {
+      biases[token] = static_cast<float>(bias);
+    } else {
+      request_->text_biases.push_back({text, static_cast<float>(bias)});
+    }
+  }
+
+  void Fail(const std::string& path, const std::string& message,
+            std::string code = "invalid_value") {
+    fields_->Fail(path, message, std::move(code));
+  }
+
+  const Json& body_;
+  JsonFields* const fields_;
+  CompletionRequest* const request_;
+};
+
+}  // namespace
+
+void ReadSamplingFields(const Json& body, JsonFields* fields, CompletionRequest* request) {
+  SamplingReader(body, fields, request).Read();
+}
+
+}  // namespace ebb::server

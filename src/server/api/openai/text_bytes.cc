@@ -1,0 +1,44 @@
+#include "src/server/api/openai/text_bytes.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace ebb::server {
+
+size_t TextBytes(std::span<const ChatMessage> messages) {
+  size_t bytes = 0;
+  for (const ChatMessage& message : messages) {
+    bytes += message.content.size() + message.reasoning_content.size();
+    for (const ToolCall& call : message.tool_calls) bytes += call.arguments.size();
+  }
+  return bytes;
+}
+
+size_t TextBytes(const CompletionRequest& request) {
+  size_t bytes = TextBytes(request.chat.messages);
+  for (const std::string& text : request.texts) bytes += text.size();
+  return bytes;
+}
+
+std::optional<ApiError> CheckTextFits(const CompletionRequest& request, size_t bytes_per_token,
+                                      int context) {
+  if (request.session.past_context == PastContext::kReRotate) return std::nullopt;
+  // The largest prompt of several.
+  size_t bytes = 0;
+  for (const ChatMessage& message : request.chat.messages) {
+    if (message.role == "user" || message.role == "tool") bytes += message.content.size();
+  }
+  for (const std::string& text : request.texts) bytes = std::max(bytes, text.size());
+  const size_t tokens = bytes / bytes_per_token;
+  if (tokens < static_cast<size_t>(context)) return std::nullopt;
+  return Invalid(
+      fmt::format(
+          // Agents shorten their conversation where they find "exceeds the available context size".
+          "the prompt has {} bytes, at least {} tokens, which exceeds the available context size "
+          "of {} tokens",
+          bytes, tokens, context),
+      request.endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded");
+}
+
+}  // namespace ebb::server

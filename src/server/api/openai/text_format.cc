@@ -1,0 +1,133 @@
+#include "src/server/api/openai/text_format.h"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "ebb/grammar.h"
+
+namespace ebb::server {
+namespace {
+
+// The first error stands.
+class TextFormatReader {
+ public:
+  TextFormatReader(JsonFields* fields, std::optional<ApiError>* error)
+      : fields_(fields), error_(error) {}
+
+  TextFormat Read() {
+    if (auto grammar = fields_->Text("grammar")) {
+      TakeGrammar(fields_, "grammar", *std::move(grammar));
+    }
+    // The field in which clients of llama-server give a schema.
+    if (const Json* schema = fields_->Object("json_schema")) {
+      TakeSchema(fields_, "json_schema", *schema);
+    }
+    ReadResponseFormat();
+    ReadConstraints(fields_, "guided_");
+    if (const Json* outputs = fields_->Object("structured_outputs")) {
+      JsonFields inner(*outputs, "structured_outputs", error_);
+      ReadConstraints(&inner, "");
+      if (inner.Bool("json_object") == true) {
+        Take(&inner, "json_object", {.kind = TextFormat::Kind::kJsonObject});
+      }
+      if (inner.Any("structural_tag") != nullptr) {
+        inner.Fail("structural_tag", "not supported", "unsupported");
+      }
+    }
+    return std::move(format_);
+  }
+
+ private:
+  void Take(JsonFields* fields, const std::string& name, TextFormat format) {
+    format.field = fields->PathOf(name);
+    if (format_.kind != TextFormat::Kind::kFree) {
+      return fields->Fail(name, fmt::format("expected this or {}, found both", format_.field));
+    }
+    format_ = std::move(format);
+  }
+  void TakeGrammar(JsonFields* fields, const std::string& name, std::string grammar) {
+    if (grammar.empty()) return;
+    Take(fields, name, {.kind = TextFormat::Kind::kGrammar, .text = std::move(grammar)});
+  }
+  void TakeGrammar(JsonFields* fields, const std::string& name, const Result<std::string>& made) {
+    if (!made.ok()) return fields->Fail(name, made.status().message());
+    TakeGrammar(fields, name, *made);
+  }
+  void TakeSchema(JsonFields* fields, const std::string& name, const Json& schema) {
+    const std::string text = schema.dump();
+    // Errors name the field.
+    const Result<std::string> grammar = GrammarOfSchema(text);
+    if (!grammar.ok()) return fields->Fail(name, grammar.status().message());
+    Take(fields, name, {.kind = TextFormat::Kind::kJsonSchema, .text = text});
+  }
+
+  void ReadResponseFormat() {
+    const Json* format = fields_->Object("response_format");
+    if (format == nullptr) return;
+    JsonFields fields(*format, "response_format", error_);
+    const std::string type = fields.Text("type").value_or("");
+    if (type == "text") return;
+    if (type == "json_object") {
+      // Clients of llama-server give a schema there, too.
+      if (const Json* schema = fields.Object("schema")) {
+        return TakeSchema(&fields, "schema", *schema);
+      }
+      return Take(fields_, "response_format", {.kind = TextFormat::Kind::kJsonObject});
+    }
+    if (type != "json_schema") {
+      return fields.Fail(
+          "type", fmt::format("expected text, json_object or json_schema, found \"{}\"", type));
+    }
+    const Json* outer = fields.Object("json_schema");
+    if (outer == nullptr) return fields.Fail("json_schema", "expected an object", "missing_field");
+    JsonFields inner(*outer, "response_format.json_schema", error_);
+    const Json* schema = inner.Object("schema");
+    if (schema == nullptr) return inner.Fail("schema", "expected a JSON schema", "missing_field");
+    TakeSchema(&inner, "schema", *schema);
+  }
+
+  // vLLM's, by their older names and within structured_outputs.
+  void ReadConstraints(JsonFields* fields, const std::string& prefix) {
+    const std::string json = prefix + "json", choice = prefix + "choice";
+    if (const Json* schema = fields->Any(json)) {
+      // An object, or its text.
+      const Json parsed =
+          schema->is_string() ? Json::parse(schema->get<std::string>(), nullptr, false) : *schema;
+      if (parsed.is_object()) {
+        TakeSchema(fields, json, parsed);
+      } else if (*schema != "") {
+        fields->Fail(json, "expected a JSON schema", "invalid_type");
+      }
+    }
+    if (const auto pattern = fields->Text(prefix + "regex"); pattern.has_value()) {
+      if (!pattern->empty()) TakeGrammar(fields, prefix + "regex", GrammarOfRegex(*pattern));
+    }
+    if (const Json* list = fields->Array(choice); list != nullptr && !list->empty()) {
+      std::vector<std::string> texts;
+      for (const Json& text : *list) {
+        if (!text.is_string()) {
+          return fields->Fail(choice, "expected an array of strings", "invalid_type");
+        }
+        texts.push_back(text.get<std::string>());
+      }
+      TakeGrammar(fields, choice, GrammarOfChoice(texts));
+    }
+    if (auto grammar = fields->Text(prefix + "grammar")) {
+      TakeGrammar(fields, prefix + "grammar", *std::move(grammar));
+    }
+  }
+
+  JsonFields* const fields_;
+  std::optional<ApiError>* const error_;
+  TextFormat format_;
+};
+
+}  // namespace
+
+TextFormat ReadTextFormat(JsonFields* fields, std::optional<ApiError>* error) {
+  return TextFormatReader(fields, error).Read();
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,394 @@
+#include "src/server/api/responses/responses_request.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/server/api/json_fields.h"
+#include "src/server/api/parts/converted_chat.h"
+
+namespace ebb::server {
+namespace {
+
+constexpr size_t kMostItems = kMostMessages;
+constexpr std::string_view kResponsesTextTypes[] = {"input_text", "output_text", "text", "refusal"};
+constexpr std::string_view kOutputTypes[] = {"input_text", "output_text", "text"};
+constexpr std::string_view kThoughtTypes[] = {"reasoning_text", "text"};
+constexpr std::string_view kSummaryTypes[] = {"summary_text"};
+
+// Members that have another form in a chat. All others pass.
+constexpr std::string_view kResponsesConverted[] = {
+    "input",      "instructions",      "text",   "tools",       "tool_choice",
+    "reasoning",  "max_output_tokens", "store",  "metadata",    "previous_response_id",
+    "background", "conversation",      "prompt", "top_logprobs"};
+// Members of a chat that have another name here.
+constexpr std::string_view kOfChatsNotOfResponses[] = {
+    "messages",   "response_format",       "json_schema", "reasoning_effort",
+    "max_tokens", "max_completion_tokens", "logprobs"};
+
+// The name of a function within a namespace, as one word: Codex calls them mcp__files and read.
+std::string InNamespace(const std::string& space, const std::string& name) {
+  return space + (space.ends_with('_') ? "" : "__") + name;
+}
+
+class ResponsesReader {
+ public:
+  ResponsesReader(const Json& body, const FindItems& find)
+      : body_(body), find_(find), fields_(body, "", &error_) {}
+
+  ApiResult<ResponsesRequest> Read() {
+    PassFields();
+    RefuseWhatIsNotThere();
+    if (auto text = fields_.Text("instructions")) {
+      instructions_ = *std::move(text);
+      messages_.AddSystem(instructions_);
+    }
+    ReadPast();
+    ReadInput();
+    ReadTools();
+    ReadToolChoice();
+    ReadFormat();
+    ReadReasoning();
+    if (const Json* most = fields_.Any("max_output_tokens")) chat_["max_tokens"] = *most;
+    metadata_ = fields_.Object("metadata");
+    if (metadata_ != nullptr) CheckMetadata();
+    request_.stores = fields_.Bool("store").value_or(true);
+    if (error_.has_value()) return *std::move(error_);
+    // Codex probes a server with a request that has no items.
+    if (request_.input.empty() && previous_.empty()) messages_.AddUser("");
+    chat_["messages"] = messages_.Take();
+    // A last message of the assistant's is a part of the conversation here, not a beginning.
+    if (!chat_.contains("continue_final_message")) chat_["continue_final_message"] = false;
+    request_.chat = std::move(chat_);
+    request_.echo = Echo();
+    return std::move(request_);
+  }
+
+ private:
+  void PassFields() {
+    for (const auto& [name, value] : body_.items()) {
+      if (std::ranges::find(kResponsesConverted, name) == std::end(kResponsesConverted))
+        chat_[name] = value;
+    }
+  }
+
+  // Limits metadata as OpenAI does: it is sent again in every answer, and stored with it.
+  void CheckMetadata() {
+    constexpr size_t kMostPairs = 16, kMostName = 64, kMostText = 512;
+    if (metadata_->size() > kMostPairs) {
+      return fields_.Fail("metadata", fmt::format("expected at most {} pairs", kMostPairs));
+    }
+    for (const auto& [name, value] : metadata_->items()) {
+      const bool is_short = name.size() <= kMostName && value.is_string() &&
+                            value.get_ref<const std::string&>().size() <= kMostText;
+      if (is_short) continue;
+      return fields_.Fail("metadata", fmt::format("expected names of at most {} bytes and texts of "
+                                                  "at most {}",
+                                                  kMostName, kMostText));
+    }
+  }
+
+  void RefuseWhatIsNotThere() {
+    for (const std::string_view name : kOfChatsNotOfResponses) {
+      if (fields_.Any(std::string(name)) != nullptr) {
+        Refuse(std::string(name), "not a field of /v1/responses");
+      }
+    }
+    if (fields_.Bool("background") == true) {
+      Refuse("background", "true is not supported: a response lives as long as its request");
+    }
+    if (fields_.Any("conversation") != nullptr) {
+      Refuse("conversation", "not supported; previous_response_id is");
+    }
+    if (fields_.Any("prompt") != nullptr) Refuse("prompt", "stored prompts are not supported");
+    if (const Json* n = fields_.Any("n"); n != nullptr && *n != 1) {
+      Refuse("n", "a response has one answer");
+    }
+    if (const Json* top = fields_.Any("top_logprobs"); top != nullptr && *top != 0) {
+      Refuse("top_logprobs", "not supported here; /v1/chat/completions has log-probabilities");
+    }
+    const Json* include = fields_.Array("include");
+    if (include == nullptr) return;
+    for (const Json& one : *include) {
+      if (one == "message.output_text.logprobs") {
+        Refuse("include",
+               "log-probabilities are not supported here; /v1/chat/completions has them");
+      }
+    }
+  }
+
+  void ReadPast() {
+    const auto id = fields_.Text("previous_response_id");
+    if (!id.has_value()) return;
+    std::optional<Json> items = find_(*id);
+    if (!items.has_value()) {
+      return fields_.Fail("previous_response_id",
+                          fmt::format("there is no response \"{}\"; it was not stored, has been "
+                                      "deleted or had to make room",
+                                      *id),
+                          "previous_response_not_found");
+    }
+    previous_ = *id;
+    for (const Json& item : *items) ReadItem(item, "previous_response_id");
+  }
+
+  void ReadInput() {
+    const Json* input = fields_.Any("input");
+    if (input == nullptr) {
+      return fields_.Fail("input", "expected a text or an array of items", "missing_field");
+    }
+    if (input->is_string()) {
+      request_.input = Json::array({{{"type", "message"}, {"role", "user"}, {"content", *input}}});
+    } else if (input->is_array()) {
+      request_.input = *input;
+    } else {
+      return fields_.Fail("input", "expected a string or an array", "invalid_type");
+    }
+    if (request_.input.size() > kMostItems) {
+      return fields_.Fail(
+          "input",
+          fmt::format("expected at most {} items, found {}", kMostItems, request_.input.size()),
+          "request_too_large");
+    }
+    for (size_t i = 0; i < request_.input.size() && !error_.has_value(); ++i) {
+      ReadItem(request_.input[i], fmt::format("input[{}]", i));
+    }
+  }
+
+  void ReadItem(const Json& item, const std::string& path) {
+    if (error_.has_value()) return;
+    if (!item.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+    JsonFields fields(item, path, &error_);
+    const std::string type = fields.Text("type").value_or("message");
+    if (type == "message") return ReadMessage(&fields);
+    if (type == "reasoning") return ReadThought(&fields);
+    if (type == "function_call") return ReadCall(&fields);
+    if (type == "function_call_output") {
+      std::string id = Needed("call_id", &fields);
+      return messages_.AddToolAnswer(std::move(id), OutputText(&fields));
+    }
+    if (type.ends_with("_call") || type.ends_with("_call_output") || type.starts_with("mcp_") ||
+        type == "tool_search_output") {
+      return ReadOtherTool(type, item, path, &fields);
+    }
+    fields.Fail("type",
+                fmt::format("expected message, reasoning, function_call or function_call_output, "
+                            "found \"{}\"",
+                            type),
+                "unsupported");
+  }
+
+  void ReadCall(JsonFields* fields) {
+    std::string id = Needed("call_id", fields);
+    std::string name = Needed("name", fields);
+    const std::string space = fields->Text("namespace").value_or("");
+    if (!space.empty()) name = InNamespace(space, name);
+    const Json* arguments = fields->Any("arguments");
+    messages_.AddCall(std::move(id), std::move(name), arguments == nullptr ? Json() : *arguments);
+  }
+
+  std::string OutputText(JsonFields* fields) {
+    const Json* output = fields->Any("output");
+    if (output != nullptr && output->is_object()) return Dump(*output);
+    return ContentText(output, fields->PathOf("output"), {kOutputTypes, &request_.ignored},
+                       &error_);
+  }
+
+  // Reads calls of tools that are no functions (custom_tool_call, local_shell_call, ...) and their
+  // results. A call that the client carried out has a call_id, and is shown as a function's; one
+  // that a server carried out is left out.
+  void ReadOtherTool(std::string_view type, const Json& item, const std::string& path,
+                     JsonFields* fields) {
+    const std::string id = fields->Text("call_id").value_or("");
+    if (id.empty() || type.starts_with("mcp_")) return request_.ignored.push_back(path);
+    if (type.ends_with("_output")) return messages_.AddToolAnswer(id, OutputText(fields));
+    Json arguments = item;
+    for (const char* name : {"type", "id", "status", "call_id", "name", "namespace"}) {
+      arguments.erase(name);
+    }
+    type.remove_suffix(std::string_view("_call").size());
+    messages_.AddCall(id, fields->Text("name").value_or(std::string(type)), Dump(arguments));
+  }
+
+  void ReadMessage(JsonFields* fields) {
+    const std::string role = Needed("role", fields);
+    std::string text = ContentText(fields->Any("content"), fields->PathOf("content"),
+                                   {kResponsesTextTypes}, &error_);
+    if (role == "user") return messages_.AddUser(std::move(text));
+    if (role == "assistant") return messages_.AddText(std::move(text));
+    if (role == "system" || role == "developer") return messages_.AddSystem(text);
+    fields->Fail("role",
+                 fmt::format("expected user, assistant, system or developer, found \"{}\"", role));
+  }
+
+  // The thought itself, where it is there, else its summary.
+  void ReadThought(JsonFields* fields) {
+    std::string text =
+        ContentText(fields->Any("content"), fields->PathOf("content"), {kThoughtTypes}, &error_);
+    if (text.empty()) {
+      text =
+          ContentText(fields->Any("summary"), fields->PathOf("summary"), {kSummaryTypes}, &error_);
+    }
+    if (!text.empty()) messages_.AddThought(text);
+  }
+
+  void ReadTools() {
+    const Json* tools = fields_.Array("tools");
+    if (tools == nullptr) return;
+    tools_ = *tools;
+    chat_["tools"] = Json::array();
+    for (size_t i = 0; i < tools->size() && !error_.has_value(); ++i) {
+      const std::string path = fmt::format("tools[{}]", i);
+      const Json& tool = (*tools)[i];
+      if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+      const Json* inner = tool.contains("tools") ? &tool["tools"] : nullptr;
+      const bool is_namespace = tool.contains("type") && tool["type"] == "namespace";
+      if (!is_namespace || inner == nullptr || !inner->is_array()) {
+        AddTool(tool, path, /*space=*/"");
+        continue;
+      }
+      JsonFields fields(tool, path, &error_);
+      const std::string space = Needed("name", &fields);
+      for (size_t j = 0; j < inner->size() && !error_.has_value(); ++j) {
+        AddTool((*inner)[j], fmt::format("{}.tools[{}]", path, j), space);
+      }
+    }
+  }
+
+  // space: the namespace that the tool is in; empty: none.
+  void AddTool(const Json& tool, const std::string& path, const std::string& space) {
+    if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+    JsonFields fields(tool, path, &error_);
+    // Tools that a server carries out, or that are no functions, are left out.
+    if (fields.Text("type").value_or("") != "function") return request_.ignored.push_back(path);
+    std::string name = fields.Text("name").value_or("");
+    if (!space.empty()) {
+      const std::string whole = InNamespace(space, name);
+      request_.namespaced[whole] = {space, std::exchange(name, whole)};
+    }
+    Json function = {{"name", std::move(name)}};
+    if (auto text = fields.Text("description")) function["description"] = *std::move(text);
+    if (const Json* schema = fields.Any("parameters")) function["parameters"] = *schema;
+    chat_["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
+    request_.tool_paths.push_back(path);
+  }
+
+  void ReadToolChoice() {
+    const Json* choice = fields_.Any("tool_choice");
+    if (choice == nullptr) return;
+    tool_choice_ = *choice;
+    if (!choice->is_object()) {
+      chat_["tool_choice"] = *choice;
+      return;
+    }
+    JsonFields fields(*choice, "tool_choice", &error_);
+    const std::string type = fields.Text("type").value_or("");
+    if (type != "function") {
+      return fields.Fail("type", fmt::format("expected function, found \"{}\"", type),
+                         "unsupported");
+    }
+    chat_["tool_choice"] = {{"type", "function"},
+                            {"function", {{"name", Needed("name", &fields)}}}};
+  }
+
+  void ReadFormat() {
+    const Json* text = fields_.Object("text");
+    if (text == nullptr) return;
+    JsonFields fields(*text, "text", &error_);
+    const Json* format = fields.Object("format");
+    if (format == nullptr) return;
+    format_ = *format;
+    JsonFields inner(*format, "text.format", &error_);
+    const std::string type = inner.Text("type").value_or("");
+    chat_["response_format"] = {{"type", type}};
+    if (type != "json_schema") return;
+    Json schema = Json::object();
+    if (const Json* given = inner.Object("schema")) schema["schema"] = *given;
+    chat_["response_format"]["json_schema"] = std::move(schema);
+  }
+
+  void ReadReasoning() {
+    const Json* reasoning = fields_.Object("reasoning");
+    if (reasoning == nullptr) return;
+    reasoning_ = *reasoning;
+    JsonFields fields(*reasoning, "reasoning", &error_);
+    if (const Json* effort = fields.Any("effort")) chat_["reasoning_effort"] = *effort;
+    for (const char* name : {"summary", "generate_summary"}) {
+      if (fields.Text(name).has_value()) request_.wants_summary = true;
+    }
+  }
+
+  Json Echo() const {
+    const auto given = [this](const char* name, Json otherwise) {
+      const auto found = body_.find(name);
+      return found == body_.end() || found->is_null() ? std::move(otherwise) : *found;
+    };
+    return {{"background", false},
+            {"instructions", instructions_.empty() ? Json() : Json(instructions_)},
+            {"max_output_tokens", given("max_output_tokens", nullptr)},
+            {"metadata", metadata_ == nullptr ? Json::object() : *metadata_},
+            {"parallel_tool_calls", given("parallel_tool_calls", true)},
+            {"previous_response_id", previous_.empty() ? Json() : Json(previous_)},
+            {"reasoning",
+             reasoning_.is_null() ? Json{{"effort", nullptr}, {"summary", nullptr}} : reasoning_},
+            {"store", request_.stores},
+            {"temperature", given("temperature", nullptr)},
+            {"text", {{"format", format_.is_null() ? Json{{"type", "text"}} : format_}}},
+            {"tool_choice", tool_choice_},
+            {"tools", tools_},
+            {"top_p", given("top_p", nullptr)},
+            {"truncation", "disabled"},
+            {"user", given("user", nullptr)}};
+  }
+
+  static std::string Needed(const char* name, JsonFields* fields) {
+    auto text = fields->Text(name);
+    if (!text.has_value() || text->empty()) {
+      fields->Fail(name, "expected a text", "missing_field");
+      return "";
+    }
+    return *std::move(text);
+  }
+
+  void Refuse(const std::string& name, const std::string& message) {
+    fields_.Fail(name, message, "unsupported");
+  }
+
+  const Json& body_;
+  const FindItems& find_;
+  std::optional<ApiError> error_;
+  JsonFields fields_;
+  ChatMessages messages_;
+  Json chat_ = Json::object();
+  ResponsesRequest request_;
+  // Fields that the response repeats.
+  std::string instructions_;
+  std::string previous_;
+  const Json* metadata_ = nullptr;
+  Json tools_ = Json::array();
+  Json tool_choice_ = "auto";
+  Json format_;
+  Json reasoning_;
+};
+
+}  // namespace
+
+ApiResult<ResponsesRequest> ReadResponsesRequest(const Json& body, const FindItems& find) {
+  return ResponsesReader(body, find).Read();
+}
+
+ApiError InResponses(ApiError error) {
+  static constexpr FieldName kNames[] = {
+      {"messages", "input"},
+      {"max_tokens", "max_output_tokens"},
+      {"reasoning_effort", "reasoning.effort"},
+      {"response_format.json_schema", "text.format"},
+      {"response_format", "text.format"},
+      {"tool_choice.function.name", "tool_choice.name"},
+  };
+  return UnderNames(std::move(error), kNames);
+}
+
+}  // namespace ebb::server

@@ -1,9 +1,0 @@
-#include "tests/server/soak.h"
-
-namespace ebb::server {
-namespace {
-
-TEST_F(SoakTest, TenThousandRequestsLeaveNothingBehind) { RunSoak(10'000); }
-
-}  // namespace
-}  // namespace ebb::server
