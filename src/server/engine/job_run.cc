@@ -288,7 +288,8 @@ void JobRun::CountEnd(const JobEnd& end) {
   figures_->prompt_seconds += end.prompt_seconds;
   figures_->decode_seconds += end.decode_seconds;
   figures_->decoded_tokens += static_cast<uint64_t>(std::max(0, end.generated_tokens - 1));
-  const auto tokens = static_cast<uint64_t>(end.prompt_tokens + end.generated_tokens);
+  const uint64_t tokens =
+      static_cast<uint64_t>(end.prompt_tokens) + static_cast<uint64_t>(end.generated_tokens);
   figures_->most_tokens = std::max(figures_->most_tokens, tokens);
   ++figures_->ended[std::string(FinishReasonName(end.finish))];
 }
