@@ -216,6 +216,9 @@ class Selector {
   // several threads at once. Must not throw.
   virtual void Select(int layer, int kv_head, std::span<const float> q,
                       std::vector<RowRange>* rows) = 0;
+  // The share of the attention that the choices so far left out, as it estimates it: the mean over
+  // query heads.
+  [[nodiscard]] virtual double EstimatedUnreadMass() const { return 0; }
   // How many rows of the group it knows of: held against the cache's when a sequence is resumed.
   [[nodiscard]] virtual size_t NumRows(int group) const = 0;
   // See Scorer.

@@ -43,6 +43,17 @@ struct MoveAccounting {
   double seconds_up = 0;        // up; the rest plans and makes room
 };
 
+// Decode steps that read selected rows (TierSpec::t1_read); zeros where all rows are read.
+struct SelectionAccounting {
+  int64_t rows_read = 0;     // (layer, kv head, token) triples, over all steps
+  int64_t rows_unread = 0;   // visible, and left out
+  double unread_mass = 0;    // the share of the attention that went unread, as estimated: the mean
+  int64_t pages_cached = 0;  // of T1's file, that a step found in memory
+  int64_t pages_read = 0;    // and that it read
+  size_t bytes_read = 0;     // of these pages
+  double wait_seconds = 0;   // for them
+};
+
 // One sequence.
 struct CacheAccounting {
   std::array<TierAccounting, kNumTiers> tiers;
@@ -50,6 +61,7 @@ struct CacheAccounting {
   // part of staging_bytes, not of T0, which is the draft's.
   TierAccounting newest;
   MoveAccounting moves;
+  SelectionAccounting selection;
   int64_t rows_evicted =
       0;  // ever, those that left a window among them; a roll-back evicts nothing
   // Slots, positions, free lists, page tables, text to look up in, first keys of rows that turn.

@@ -257,6 +257,13 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     bytes.t1_memory = ExtentBytes(pages(rows.peaks.t1) * streams, format.PageBytes());
   }
   if (file || request.on_device) bytes.staging = StagingBytes(shape, request, rows.peaks.t1);
+  if (file && tiers.t1_read == T1Read::kSelect) {
+    // The cached pages, and those of one layer that find no place there.
+    const uint64_t in_t1 = pages(rows.peaks.t1) * streams * format.PageBytes();
+    uint64_t cached = static_cast<uint64_t>(tiers.t0_share * static_cast<double>(in_t1));
+    if (tiers.t0_cap_bytes > 0) cached = std::min(in_t1, tiers.t0_cap_bytes - bytes.t0);
+    bytes.staging = std::max(bytes.staging, cached + in_t1 / shape.num_layers);
+  }
   bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, compressed.PageBytes());
   bytes.tables = TableBytes(shape, request, rows.last);
   bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;

@@ -286,9 +286,18 @@ CacheAccounting SequenceCache::accounting() const {
   sum.table_bytes =
       sizeof(Impl) + c.tables.table_bytes() + c.pages.table_bytes() + c.reader.table_bytes();
   if (c.stores.t1 != nullptr) sum.staging_bytes = c.stores.t1->buffer_bytes();
+  sum.selection = c.reader.selection();
   sum.rows_evicted = c.rows_evicted;
   sum.num_tables = static_cast<int64_t>(c.tables.size());
   return sum;
+}
+
+int64_t SequenceCache::NumRows() const {
+  size_t num_rows = 0;
+  for (const auto& table : impl_->tables.all()) {
+    num_rows += table->num_rows() * impl_->layout.NumStreamsOf(table->groups);
+  }
+  return static_cast<int64_t>(num_rows);
 }
 
 size_t SequenceCache::page_bytes(Tier tier) const {

@@ -214,6 +214,8 @@ class SequenceCache {
   // Largest visible list of any group, which the context and the work buffers must hold.
   [[nodiscard]] size_t max_rows() const;
   [[nodiscard]] CacheAccounting accounting() const;
+  // (layer, kv head, token) triples in all tiers.
+  [[nodiscard]] int64_t NumRows() const;
   // The bytes of the pages in a tier.
   [[nodiscard]] size_t page_bytes(Tier tier) const;
   // The moves so far, the time that steps waited for them, and the time that steps waited in

@@ -145,6 +145,15 @@ Status T1Reader::End() {
   return page_cache_->End();
 }
 
+SelectionAccounting T1Reader::selection() const {
+  if (page_cache_ == nullptr) return {};
+  const T1PageCache::Stats& stats = page_cache_->stats();
+  return {.pages_cached = stats.hits,
+          .pages_read = stats.misses,
+          .bytes_read = static_cast<size_t>(stats.misses) * layout_.PageBytes(Tier::kT1),
+          .wait_seconds = stats.wait_seconds};
+}
+
 size_t T1Reader::table_bytes() const {
   size_t bytes = sizeof(T1Reader) + lent_.table_bytes() +
                  pages_with_lent_.capacity() * sizeof(pages_with_lent_[0]);

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "ebb/report.h"
 #include "src/kv/cache_health.h"
 #include "src/kv/lent_rows.h"
 #include "src/kv/page_map.h"
@@ -94,6 +95,8 @@ class T1Reader {
     const double selected = page_cache_ == nullptr ? 0 : page_cache_->stats().wait_seconds;
     return stage_ == nullptr ? 0 : stage_->wait_seconds() + selected;
   }
+  // Of steps that read selected rows: pages, bytes and waiting.
+  [[nodiscard]] SelectionAccounting selection() const;
   [[nodiscard]] size_t table_bytes() const;
 
  private:

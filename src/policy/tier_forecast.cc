@@ -71,13 +71,36 @@ class Forecast {
   size_t evicted_ = 0;
 };
 
+// Selective reading decides by positions alone.
+bool ReadsSelectively(const ForecastRequest& request) {
+  return request.tiers.t1_read == T1Read::kSelect && request.tiers.t1 != T1Place::kNone;
+}
+
+// Tokens of a prompt that are read at once, before their rows go to T1.
+constexpr size_t kChunkTokens = 512;
+// The most rows that T0 holds between steps: a page more than the newest, which is being filled.
+constexpr auto kMostInT0 = static_cast<size_t>(kFirstInT0 + kNewestInT0) + kRowsPerPage;
+
+RowsOverTime SelectiveRows(const ForecastRequest& request) {
+  RowsOverTime rows;
+  const Position end = EndOfSelectiveT1(static_cast<Position>(request.most_tokens));
+  rows.last.t1 = Less(std::min(static_cast<size_t>(end), request.most_tokens), kFirstInT0);
+  rows.last.t0 = request.most_tokens - rows.last.t1;
+  rows.peaks = rows.last;
+  const size_t chunk = std::min(kChunkTokens, request.prompt_tokens);
+  rows.peaks.t0 = std::min(request.most_tokens, kMostInT0 + chunk);
+  return rows;
+}
+
 }  // namespace
 
 Result<RowsOverTime> ForecastRows(const ForecastRequest& request) {
+  if (ReadsSelectively(request)) return SelectiveRows(request);
   return Forecast(request).Follow();
 }
 
 size_t FloorRows(const ForecastRequest& request) {
+  if (ReadsSelectively(request)) return std::min(request.most_tokens, kMostInT0);
   const size_t held = request.prompt_tokens + request.sinks + request.window + request.interval;
   const size_t cap = CapsOf(request).t0;
   const size_t most = cap == kNoRowCap ? kNoRowCap : cap + static_cast<size_t>(request.interval);

@@ -9,6 +9,8 @@
 
 #include "ebb/policy.h"
 #include "ebb/tiers.h"
+#include "ebb/types.h"
+#include "src/base/page_units.h"
 
 namespace ebb {
 
@@ -31,6 +33,17 @@ struct TierCaps {
 // The caps of `spec`, under which each tier has so many rows, less those of an interval, which come
 // between two decisions.
 [[nodiscard]] TierCaps CapsOf(const TierSpec& spec, const RowsAvailable& rows, int interval);
+
+// Rows of T1 that are read selectively (T1Read::kSelect): those of the first page of positions and
+// of the newest ones lie in T0, all between them in T1.
+inline constexpr Position kFirstInT0 = static_cast<Position>(kRowsPerPage);
+inline constexpr Position kNewestInT0 = 3 * static_cast<Position>(kRowsPerPage);
+// The end of the positions in T1 once a sequence has so many tokens; those from kFirstInT0 on lie
+// there.
+[[nodiscard]] constexpr Position EndOfSelectiveT1(Position num_tokens) {
+  const Position older = num_tokens - 1 - kNewestInT0;
+  return older <= kFirstInT0 ? kFirstInT0 : older / kFirstInT0 * kFirstInT0;
+}
 
 // One group before a decision.
 struct GroupRows {

@@ -80,6 +80,11 @@ CacheAccounting Sequence::accounting() const {
   sum.table_bytes += unrotated_keys_.memory_bytes();
   if (ledger_ != nullptr) sum.ledger_bytes = ledger_->memory_bytes();
   sum.state_bytes = state_.memory_bytes();
+  if (policy_.selector != nullptr) {
+    sum.selection.rows_read = all_rows_read_;
+    sum.selection.rows_unread = all_rows_unread_;
+    sum.selection.unread_mass = policy_.selector->EstimatedUnreadMass();
+  }
   return sum;
 }
 
@@ -422,6 +427,10 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   report.num_tokens = num_tokens;
   report.rows_evicted = evicted.ok() ? *evicted : 0;
   report.rows_unread = rows_unread_;
+  if (policy_.selector != nullptr && kind == StepKind::kDecode) {
+    all_rows_unread_ += rows_unread_;
+    all_rows_read_ += cache_.NumRows() - rows_unread_;
+  }
   report.policy_seconds = SecondsSince(start);
   report.moves = Since(moves_before_, cache_.moves());
   report.mass_computed = signals_.wants_mass();

@@ -205,8 +205,9 @@ class Sequence {
   std::optional<double> t0_share_;  // since SetT0Share()
   SequenceHealth health_;
   StepReport report_;
-  int64_t rows_unread_ = 0;      // in the step under way; see StepReport
-  MoveAccounting moves_before_;  // the step under way
+  int64_t rows_unread_ = 0;                          // in the step under way; see StepReport
+  int64_t all_rows_read_ = 0, all_rows_unread_ = 0;  // with a selector, so far
+  MoveAccounting moves_before_;                      // the step under way
 };
 
 // Whether keys are ever re-rotated.

@@ -53,6 +53,11 @@ std::vector<NeedsCase> NeedsCases() {
   add("caps", Tiered({.t0_cap_bytes = kCap, .t1 = T1Place::kHost}));
   add("evict_caps",
       Tiered({.t0_cap_bytes = kCap, .t1 = T1Place::kNone, .evict_beyond_caps = true}));
+  for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
+    NeedsCase select = {.name = t1 == T1Place::kHost ? "select_host" : "select_file"};
+    select.options.policy.tiers = {.t0_share = 0.3, .t1 = t1, .t1_read = T1Read::kSelect};
+    cases.push_back(select);
+  }
   NeedsCase lossless = {.name = "lossless", .options = {}};
   lossless.options.policy = {.name = "attention", .budget = *ParseBudget("200")};
   lossless.options.lossless.emplace();
@@ -67,6 +72,10 @@ struct Peaks {
   size_t t0 = 0, t1 = 0, t2 = 0;
 };
 
+bool ReadsSelectively(const SessionOptions& options) {
+  return options.policy.tiers.has_value() && options.policy.tiers->t1_read == T1Read::kSelect;
+}
+
 class TierNeedsTest : public ::testing::TestWithParam<NeedsCase> {};
 
 TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
@@ -75,6 +84,7 @@ TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
     EBB_CPU_ONLY(
         "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
   }
+  if (ReadsSelectively(options)) EBB_CPU_ONLY("selective reading of T1 is refused on devices");
   const auto engine = MakeEngine(EngineOptionsFor(options));
   const auto needs = engine->CountNeeds(options, kNeedsPromptTokens, kMostTokens);
   ASSERT_TRUE(needs.ok()) << needs.status().ToString();
@@ -110,6 +120,7 @@ TEST_P(TierNeedsTest, TheFloorHoldsWhatStaysWithTheLeastShareOfT0) {
     EBB_CPU_ONLY(
         "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
   }
+  if (ReadsSelectively(options)) EBB_CPU_ONLY("selective reading of T1 is refused on devices");
   const auto engine = MakeEngine(EngineOptionsFor(options));
   const auto session = Open(*engine, options);
   ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
@@ -152,6 +163,7 @@ TEST(TierNeedsRefusal, OptionsThatOpenNoSession) {
 TEST(TierNeedsRefusal, CapsThatHoldTooLittle) {
   SessionOptions options;
   options.policy = Tiered({.t0_cap_bytes = uint64_t{2} << 20, .t1 = T1Place::kNone});
+  if (ReadsSelectively(options)) EBB_CPU_ONLY("selective reading of T1 is refused on devices");
   const auto engine = MakeEngine(EngineOptionsFor(options));
   EXPECT_EQ(engine->CountNeeds(options, 100, 2000).status().code(), StatusCode::kT0Full);
   EXPECT_TRUE(engine->CountNeeds(options, 100, 400).ok());

@@ -55,6 +55,19 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
   return record;
 }
 
+// The share of the visible rows that decode steps read; 1 where they read all.
+double ReadShare(const SelectionAccounting& selection) {
+  const auto read = static_cast<double>(selection.rows_read);
+  const double visible = read + static_cast<double>(selection.rows_unread);
+  return visible == 0 ? 1 : read / visible;
+}
+
+nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection) {
+  return {{"rows_read_share", ReadShare(selection)}, {"unread_mass", selection.unread_mass},
+          {"pages_cached", selection.pages_cached},  {"pages_read", selection.pages_read},
+          {"bytes_read", selection.bytes_read},      {"wait_seconds", selection.wait_seconds}};
+}
+
 }  // namespace
 
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
@@ -86,6 +99,7 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
         {"rows_down", cache.moves.rows_down},
         {"rows_up", cache.moves.rows_up},
         {"seconds", cache.moves.seconds}}},
+      {"selection", SelectionRecord(cache.selection)},
       {"device", DeviceRecord(setup.engine->device_report())},
       {"peak_rss_bytes", PeakResidentBytes()},
       {"threads", setup.engine->options().threads},
@@ -116,6 +130,17 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
                       RowsKept(*setup.session, setup.model->shape(), cache), cache.rows_evicted,
                       MiB(static_cast<double>(arena.used_bytes)),
                       MiB(static_cast<double>(arena.reserved_bytes)));
+  if (const SelectionAccounting& selection = cache.selection; selection.rows_unread > 0) {
+    text += fmt::format(
+        "[selective reading: {:.0f} % of the rows, {:.1f} % of the attention unread by estimate; "
+        "{} read "
+        "from T1's file, {:.0f} % of its pages were in memory]\n",
+        100 * ReadShare(selection), 100 * selection.unread_mass,
+        MiB(static_cast<double>(selection.bytes_read)),
+        100.0 * static_cast<double>(selection.pages_cached) /
+            static_cast<double>(
+                std::max<int64_t>(1, selection.pages_cached + selection.pages_read)));
+  }
   if (setup.session->lossless_report() != nullptr) {
     const LosslessReport& lossless = figures.lossless;
     text += fmt::format(

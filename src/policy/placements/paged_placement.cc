@@ -4,43 +4,34 @@
 // a cache of pages (src/rows/t1_page_cache.h), which is not placed.
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "src/base/page_units.h"
 #include "src/policy/placements.h"
+#include "src/policy/tier_plan.h"
 
 namespace ebb {
 namespace {
 
-constexpr auto kPagePositions = static_cast<Position>(kRowsPerPage);
-
 class PagedPlacement final : public StatelessPlacement {
  public:
   std::string Name() const override {
-    return fmt::format("paged(first={},newest={})", kPagePositions, kNewestPositions);
+    return fmt::format("paged(first={},newest={})", kFirstInT0, kNewestInT0);
   }
   bool NeedsScores() const override { return false; }
   bool SetT0Share(double /*share*/) override { return true; }
 
   bool Due(const PlacementInput& input, size_t /*num_rows*/) const override {
     return input.step_kind == StepKind::kPrefill ||
-           EndOfT1(input.next_position) > EndOfT1(input.next_position - input.new_tokens);
+           EndOfSelectiveT1(input.next_position) >
+               EndOfSelectiveT1(input.next_position - input.new_tokens);
   }
 
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
-    const Position end = EndOfT1(input.next_position);
+    const Position end = EndOfSelectiveT1(input.next_position);
     for (size_t row = 0; row < input.positions.size(); ++row) {
       const Position position = input.positions[row];
-      const Tier to = position >= kPagePositions && position < end ? Tier::kT1 : Tier::kT0;
+      const Tier to = position >= kFirstInT0 && position < end ? Tier::kT1 : Tier::kT0;
       const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[row];
       if (to != now) moves->push_back({.row = static_cast<uint32_t>(row), .to = to});
     }
-  }
-
- private:
-  static constexpr Position kNewestPositions = 3 * kPagePositions;
-  static Position EndOfT1(Position next) {
-    return std::max(0, next - 1 - kNewestPositions) / kPagePositions * kPagePositions;
   }
 };
 

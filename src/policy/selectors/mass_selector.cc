@@ -160,6 +160,15 @@ class MassSelector final : public Selector {
     WriteRanges(of.pages, work.chosen, rows);
   }
 
+  double EstimatedUnreadMass() const override {
+    double unread = 0;
+    int64_t num_choices = 0;
+    for (const Work& work : work_) {
+      unread += work.unread_mass;
+      num_choices += work.num_choices;
+    }
+    return num_choices == 0 ? 0 : unread / static_cast<double>(num_choices);
+  }
   size_t NumRows(int group) const override { return groups_[group].num_rows; }
   bool ComparesKeys() const override { return true; }
 
@@ -226,6 +235,8 @@ class MassSelector final : public Selector {
     std::vector<float> exact;             // [queries, kExactPages * kPage]: logits, unscaled
     std::vector<float> log_mass;          // [digests]
     std::vector<uint8_t> chosen;          // [pages + 1]; behind the newest stands 0
+    double unread_mass = 0;               // summed over choices of query heads: shares of all mass
+    int64_t num_choices = 0;
   };
 
   // The streams of a group are those from Begin(group) to Begin(group + 1).
@@ -361,6 +372,8 @@ class MassSelector final : public Selector {
     }
     size_t end = 0;  // of the buckets that are read
     while (end < kBuckets && read < mass_ * total) read += buckets[end++];
+    work->unread_mass += total > 0 ? std::max(0.0, 1 - read / total) : 0;
+    ++work->num_choices;
     for (size_t page = FirstOf(of); page < of.num_digests; ++page) {
       if (bucket_of(work->log_mass[page]) < end) work->chosen[page] = 1;
     }
