@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 namespace ebb {
@@ -36,25 +37,36 @@ Status T1PageCache::Begin(const StepSize& size) {
       free_.push_back(static_cast<uint32_t>(place));
     }
   }
-  EBB_RETURN_IF_ERROR(Resize((size.most_of_layer + per_chunk - 1) / per_chunk, &spill_));
+  for (Spill& spill : spills_) {
+    EBB_RETURN_IF_ERROR(Resize((size.most_of_layer + per_chunk - 1) / per_chunk, &spill.chunks));
+    spill.pages.reserve(size.most_of_layer);
+  }
+  layer_ = 0;
   place_of_.resize(std::max<size_t>(place_of_.size(), size.page_end), kNone);
   spill_of_.resize(place_of_.size(), kNone);
-  spilled_.reserve(size.most_of_layer);
   requests_.reserve(size.most_of_layer);
   return OkStatus();
 }
 
 void T1PageCache::BeginLayer() {
-  for (const PageId page : spilled_) spill_of_[page] = kNone;
-  spilled_.clear();
+  if (layer_ > 0) ForgetSpill(&SpillOf(layer_ - 1));
+  ++layer_;
   requests_.clear();
+}
+
+std::byte* T1PageCache::SpillPage(PageId page, size_t layer) {
+  Spill& spill = SpillOf(layer);
+  spill_of_[page] = static_cast<uint32_t>(spill.pages.size());
+  spill.pages.push_back(page);
+  ++stats_.misses;
+  return AddressOf(spill.chunks, spill_of_[page]);
 }
 
 void T1PageCache::Want(PageId page, std::byte** address) {
   uint32_t place = place_of_[page];
   if (place != kNone) {
     *address = AddressOf(chunks_, place);
-    // Two streams never share a page, so one that was used in this step was named before.
+    // No two layers share a page: one that was used in this step was named before.
     if (places_[place].step == step_) return;
     places_[place].step = step_;
     Unlink(place);
@@ -63,44 +75,86 @@ void T1PageCache::Want(PageId page, std::byte** address) {
     return;
   }
   if (spill_of_[page] != kNone) {
-    *address = AddressOf(spill_, spill_of_[page]);
+    *address = AddressOf(SpillOf(layer_ - 1).chunks, spill_of_[page]);
     return;
   }
-  ++stats_.misses;
   place = TakePlace();
-  if (place != kNone) {
+  if (place == kNone) {
+    *address = SpillPage(page, layer_ - 1);
+  } else {
     places_[place].page = page;
     places_[place].step = step_;
     place_of_[page] = place;
     LinkFirst(place);
     *address = AddressOf(chunks_, place);
-  } else {
-    spill_of_[page] = static_cast<uint32_t>(spilled_.size());
-    spilled_.push_back(page);
-    *address = AddressOf(spill_, spill_of_[page]);
+    ++stats_.misses;
   }
   requests_.push_back({.page = page, .memory = *address});
 }
 
-Status T1PageCache::Read() {
-  if (requests_.empty()) return OkStatus();
+Status T1PageCache::Read() try {
   const auto start = std::chrono::steady_clock::now();
+  const size_t layer = layer_ - 1;
   // In the order of the file, where neighbours are one request.
+  std::ranges::sort(requests_, {}, &PageIo::page);
+  Status status = edits_->WaitFor(requests_);
+  std::optional<PageFile::Ticket> reading;
+  if (status.ok() && !requests_.empty()) {
+    const Result<PageFile::Ticket> ticket = file_->StartRead(requests_);
+    if (ticket.ok()) reading = *ticket;
+    status = ticket.status();
+  }
+  const Status ahead = WaitForReadAhead(&SpillOf(layer));
+  if (reading.has_value()) status = file_->Wait(*reading);
+  if (status.ok()) status = ahead;
+  if (error_.ok()) error_ = status;
+  if (spilled_before_.size() <= layer) spilled_before_.resize(layer + 1);
+  spilled_before_[layer] = SpillOf(layer).pages;
+  if (status.ok() && layer + 1 < spilled_before_.size()) ReadAhead(layer + 1);
+  stats_.wait_seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return status;
+} catch (const std::bad_alloc&) {  // within a step nothing may be thrown
+  if (error_.ok()) error_ = OutOfMemory("no memory for the list of pages to read");
+  return error_;
+}
+
+void T1PageCache::ReadAhead(size_t layer) {
+  Spill& spill = SpillOf(layer);
+  ForgetSpill(&spill);  // of the layer before this one's
+  requests_.clear();
+  for (const PageId page : spilled_before_[layer]) {
+    // A page that this layer has spilled too is read again by the next one.
+    if (place_of_[page] != kNone || spill_of_[page] != kNone) continue;
+    requests_.push_back({.page = page, .memory = SpillPage(page, layer)});
+  }
+  if (requests_.empty()) return;
   std::ranges::sort(requests_, {}, &PageIo::page);
   Status status = edits_->WaitFor(requests_);
   if (status.ok()) {
     const Result<PageFile::Ticket> ticket = file_->StartRead(requests_);
-    status = ticket.ok() ? file_->Wait(*ticket) : ticket.status();
+    if (ticket.ok()) spill.reading_ahead = *ticket;
+    status = ticket.status();
   }
+  if (!status.ok()) ForgetSpill(&spill);  // the layer reads the pages itself
   requests_.clear();
-  stats_.wait_seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (error_.ok()) error_ = status;
+}
+
+Status T1PageCache::WaitForReadAhead(Spill* spill) {
+  if (!spill->reading_ahead.has_value()) return OkStatus();
+  const Status status = file_->Wait(*spill->reading_ahead);
+  spill->reading_ahead.reset();
   return status;
 }
 
+void T1PageCache::ForgetSpill(Spill* spill) {
+  (void)WaitForReadAhead(spill);
+  for (const PageId page : spill->pages) spill_of_[page] = kNone;
+  spill->pages.clear();
+}
+
 Status T1PageCache::End() {
-  BeginLayer();
+  for (Spill& spill : spills_) ForgetSpill(&spill);
   if (error_.ok()) return OkStatus();
   for (uint32_t place = 0; place < places_.size(); ++place) {
     if (places_[place].page != kNoPage && places_[place].step == step_) Free(place);
@@ -109,17 +163,24 @@ Status T1PageCache::End() {
 }
 
 void T1PageCache::Drop(PageId page) {
-  if (page < place_of_.size() && place_of_[page] != kNone) Free(place_of_[page]);
+  if (page >= place_of_.size()) return;
+  if (place_of_[page] != kNone) Free(place_of_[page]);
+  // A page that is freed may come back in another layer.
+  for (std::vector<PageId>& of_layer : spilled_before_) std::erase(of_layer, page);
 }
 
 void T1PageCache::Clear() {
+  for (Spill& spill : spills_) {
+    ForgetSpill(&spill);
+    spill.chunks.clear();
+  }
+  spilled_before_.clear();
   for (uint32_t place = 0; place < places_.size(); ++place) {
     if (places_[place].page != kNoPage) Free(place);
   }
   places_.clear();
   free_.clear();
   chunks_.clear();
-  spill_.clear();
 }
 
 void T1PageCache::Unlink(uint32_t place) {
@@ -143,7 +204,7 @@ void T1PageCache::Free(uint32_t place) {
 }
 
 uint32_t T1PageCache::TakePlace() {
-  if (free_.empty() && last_ != kNone && places_[last_].step != step_) Free(last_);
+  if (free_.empty() && last_ != kNone && places_[last_].step + 1 < step_) Free(last_);
   if (free_.empty()) return kNone;
   const uint32_t place = free_.back();
   free_.pop_back();

@@ -2,17 +2,20 @@
 // read, least recently used pages going first. A step names the pages of a layer with Want(), and
 // Read() returns once all of them are there; pages that are not cached are read from the file.
 //
-// A page that a step has used is not evicted before the step ends: layers follow one another in a
-// cycle, in which an eviction by age alone would take every page shortly before its next use. When
-// every cached page was used in this step, further pages of a layer go to memory that the next
-// layer reuses.
+// A page that this step or the one before has used is not evicted: layers follow one another in a
+// cycle, in which an eviction by age alone would take every page shortly before its next use. While
+// there is no other page to evict, further pages of a layer are spilled: they go to memory that the
+// next layer but one reuses. Spilled pages are read ahead: while a layer is attended to, those that
+// the next layer spilled in the step before are on their way.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_ROWS_T1_PAGE_CACHE_H_
 #define EBB_ROWS_T1_PAGE_CACHE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ebb/status.h"
@@ -27,23 +30,24 @@ class T1PageCache {
  public:
   // Both outlive it.
   T1PageCache(PageFile* file, T1Edits* edits) : file_(file), edits_(edits) {}
+  ~T1PageCache() { Clear(); }
   T1PageCache(const T1PageCache&) = delete;
   T1PageCache& operator=(const T1PageCache&) = delete;
 
   struct StepSize {
     size_t capacity = 0;       // pages that the cache may keep
-    size_t most_of_layer = 0;  // pages that one layer may want
+    size_t most_of_layer = 0;  // pages of any one layer, which alone it may want
     PageId page_end = 0;       // above every page that the step may want
   };
   // Begins a step. Takes the memory that Want() and Read() need. OutOfMemory.
   Status Begin(const StepSize& size);
-  // Begins the next layer: pages of the layer before may lose their addresses.
+  // Begins the next layer of the step: pages of the layer before may lose their addresses.
   void BeginLayer();
   // Sets *address to where the page lies once Read() has returned. Naming a page twice in a layer
   // has no further effect. REQUIRES: the step is as large as Begin() says.
   void Want(PageId page, std::byte** address);
-  // Reads the pages that are missing. Returns the first error of the step at once; the pages'
-  // contents are then unspecified, and End() forgets them.
+  // Reads the pages that are missing, and begins to read ahead. After an error, which End() returns
+  // too, the pages' contents are unspecified.
   Status Read();
   // Ends the step. Returns its first error.
   Status End();
@@ -54,12 +58,12 @@ class T1PageCache {
 
   struct Stats {
     int64_t hits = 0;    // pages that were there
-    int64_t misses = 0;  // pages that were read
+    int64_t misses = 0;  // pages that were read, those that were read ahead in vain among them
     double wait_seconds = 0;
   };
   [[nodiscard]] const Stats& stats() const { return stats_; }
   [[nodiscard]] size_t memory_bytes() const {
-    return (chunks_.size() + spill_.size()) * kChunkBytes;
+    return (chunks_.size() + spills_[0].chunks.size() + spills_[1].chunks.size()) * kChunkBytes;
   }
 
  private:
@@ -71,6 +75,12 @@ class T1PageCache {
     uint64_t step = 0;  // that used the page last
     uint32_t before = kNone, after = kNone;
   };
+  // The pages of one layer that found no place.
+  struct Spill {
+    std::vector<IoMemory> chunks;
+    std::vector<PageId> pages;  // page i lies at AddressOf(chunks, i)
+    std::optional<PageFile::Ticket> reading_ahead;
+  };
 
   [[nodiscard]] size_t pages_per_chunk() const { return kChunkBytes / file_->page_bytes(); }
   [[nodiscard]] std::byte* AddressOf(const std::vector<IoMemory>& chunks, size_t place) const {
@@ -81,20 +91,30 @@ class T1PageCache {
   void Unlink(uint32_t place);
   void LinkFirst(uint32_t place);
   void Free(uint32_t place);
-  // Returns a place for a page that comes; kNone: every page there is in use by this step.
+  // Returns a place for a page that comes; kNone: every page there was used lately.
   uint32_t TakePlace();
+
+  [[nodiscard]] Spill& SpillOf(size_t layer) { return spills_[layer % 2]; }
+  // Gives a page memory among those that the layer spills, and returns it.
+  std::byte* SpillPage(PageId page, size_t layer);
+  // Begins to read the pages that the layer spilled in the step before.
+  void ReadAhead(size_t layer);
+  Status WaitForReadAhead(Spill* spill);
+  void ForgetSpill(Spill* spill);
 
   PageFile* const file_;
   T1Edits* const edits_;
   std::vector<IoMemory> chunks_;  // of places_
-  std::vector<IoMemory> spill_;   // of pages that find no place
   std::vector<Place> places_;
   std::vector<uint32_t> free_;      // places without a page
   std::vector<uint32_t> place_of_;  // [pages]; kNone: not cached
-  std::vector<PageId> spilled_;     // pages of this layer without a place, ...
-  std::vector<uint32_t> spill_of_;  // [pages]: ... and where they lie; kNone: not there
-  std::vector<PageIo> requests_;    // of this layer
   uint32_t first_ = kNone, last_ = kNone;
+  std::array<Spill, 2> spills_;     // of a layer and of the next one, in turns
+  std::vector<uint32_t> spill_of_;  // [pages]: place in its layer's spill; kNone: not there
+  std::vector<std::vector<PageId>>
+      spilled_before_;            // [layers]: in the last step that had the layer
+  std::vector<PageIo> requests_;  // of this layer
+  size_t layer_ = 0;  // layers of the step that have begun
   uint64_t step_ = 0;
   Status error_;
   Stats stats_;

@@ -85,19 +85,30 @@ TEST_F(T1PageCacheTest, KeepsMostOfACycleThatIsLongerThanItself) {
   }
 }
 
-TEST_F(T1PageCacheTest, TheLeastRecentlyUsedPageGoesFirst) {
-  ExpectOk(Begin(32));
-  ReadLayer(Pages(0, 32));
-  ExpectOk(cache_.End());
-  ExpectOk(Begin(32));
-  ReadLayer(Pages(0, 16));  // the others are older now
-  ExpectOk(cache_.End());
-  ExpectOk(Begin(32));
-  EXPECT_EQ(MissesOf({Pages(100, 16)}), 16);
-  ExpectOk(cache_.End());
-  ExpectOk(Begin(32));
-  EXPECT_EQ(MissesOf({Pages(0, 16), Pages(100, 16)}), 0);
-  ExpectOk(cache_.End());
+TEST_F(T1PageCacheTest, PagesThatTheLastStepDidNotUseGoFirst) {
+  const auto step = [&](const std::vector<std::vector<uint32_t>>& layers) {
+    ExpectOk(Begin(32));
+    const int64_t misses = MissesOf(layers);
+    ExpectOk(cache_.End());
+    return misses;
+  };
+  EXPECT_EQ(step({Pages(0, 32)}), 32);
+  EXPECT_EQ(step({Pages(0, 16)}), 0);     // the others are older now
+  EXPECT_EQ(step({Pages(100, 20)}), 20);  // 16 of them take the places of the others
+  EXPECT_EQ(step({Pages(100, 16), Pages(0, 16)}), 0);
+}
+
+TEST_F(T1PageCacheTest, SpilledPagesAreReadAheadOfTheLayerThatSpilledThem) {
+  for (int step = 0; step < 3; ++step) {
+    ExpectOk(Begin(0));
+    ReadLayer(Pages(0, 40));
+    // The first layer's own, and those of the second one.
+    EXPECT_EQ(cache_.stats().misses, 120 * step + (step == 0 ? 40 : 80));
+    ReadLayer(Pages(50, 40));
+    ReadLayer(Pages(100, 40));
+    EXPECT_EQ(cache_.stats().misses, 120 * (step + 1));
+    ExpectOk(cache_.End());
+  }
 }
 
 TEST_F(T1PageCacheTest, WithoutRoomEveryPageIsReadAgain) {
@@ -180,7 +191,9 @@ TEST_F(T1PageCacheTest, RandomStepsGetTheContentsOfTheirPages) {
     ExpectOk(Begin(random() % 150));
     for (int layer = 0; layer < 3; ++layer) {
       std::vector<uint32_t> wanted;
-      for (size_t i = random() % 60; i > 0; --i) wanted.push_back(pages_[random() % kNumPages]);
+      for (size_t i = random() % 60; i > 0; --i) {
+        wanted.push_back(pages_[130 * layer + random() % 100]);
+      }
       ReadLayer(wanted);
     }
     ExpectOk(cache_.End());
