@@ -42,14 +42,16 @@ ExitCode ExitCodeFor(const Status& status) {
 }
 
 std::string TextWithOption(const Status& status) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOptions = {{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOptions = {{
       {"kv_cap_bytes", "--kv-cap"},
       {"memory_bytes", "--memory"},
       {"policy.budget", "--budget"},
       {"policy.scorer", "--scorer"},
       {"threads", "--threads"},
       {"tiers.evict_beyond_caps", "--evict caps"},
+      {"tiers.t1_mass", "--t1-read select:mass"},
       {"tiers.t1_path", "--t1 file:FOLDER"},
+      {"tiers.t1_read", "--t1-read"},
   }};
   const auto found = std::ranges::find(kOptions, std::string_view(status.field()),
                                        &decltype(kOptions)::value_type::first);

@@ -27,6 +27,8 @@ void ExpectSame(const TierSpec& a, const TierSpec& b) {
   EXPECT_EQ(a.t1, b.t1);
   EXPECT_EQ(a.t1_path, b.t1_path);
   EXPECT_EQ(a.t1_cap_bytes, b.t1_cap_bytes);
+  EXPECT_EQ(a.t1_read, b.t1_read);
+  EXPECT_EQ(a.t1_mass, b.t1_mass);
   EXPECT_EQ(a.t2_share, b.t2_share);
   EXPECT_EQ(a.t2_type, b.t2_type);
   EXPECT_EQ(a.evict_share, b.evict_share);
@@ -162,6 +164,38 @@ TEST(ParseT1, RefusesEverythingElse) {
                  {"host:a", "only a file has a path"},
                  {"none,5MiB", "none has no size"}},
                 "write none, host[,SIZE] or file[:PATH][,SIZE]");
+}
+
+TEST(ParseT1Read, ReadsWhatIsReadAndTheMass) {
+  const struct {
+    const char* text;
+    T1Read read;
+    double mass;
+  } cases[] = {{"all", T1Read::kAll, Odd().t1_mass},
+               {"select", T1Read::kSelect, 0.9},
+               {"select:mass=0.95", T1Read::kSelect, 0.95},
+               {"select:mass=1", T1Read::kSelect, 1}};
+  for (const auto& c : cases) {
+    TierSpec expected = Odd();
+    expected.t1_read = c.read;
+    expected.t1_mass = c.mass;
+    ExpectRead(ParseT1Read, c.text, expected);
+  }
+}
+
+TEST(ParseT1Read, RefusesEverythingElse) {
+  const char* mass = "the mass is not above 0 and at most 1";
+  ExpectRefused(ParseT1Read,
+                {{"", "neither all nor select"},
+                 {"some", "neither all nor select"},
+                 {"select:", "neither all nor select"},
+                 {"select:rows=64", "neither all nor select"},
+                 {"select:mass=", mass},
+                 {"select:mass=0", mass},
+                 {"select:mass=1.01", mass},
+                 {"select:mass=nan", mass},
+                 {"select:mass=0.9x", mass}},
+                "write all, select or select:mass=0.9");
 }
 
 TEST(ParseT2, ReadsShareAndFormat) {

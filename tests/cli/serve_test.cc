@@ -23,6 +23,9 @@ TEST(ServeTest, OptionsThatCannotBeServedEndItAtOnce) {
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err,
               HasSubstr("--evict caps: which rows are evicted would depend on other requests"));
+  end = RunEbb("serve -m pebble --port 0 --t0 8MiB --t1-read select");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--t1-read: select in a server takes T0 as a share"));
   end = RunEbb("serve -m pebble --host no.such.host.invalid");
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("cannot resolve the address \"no.such.host.invalid\""));

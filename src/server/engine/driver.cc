@@ -69,6 +69,12 @@ Status ShareTiers(SessionOptions* session) {
                            "which rows are evicted would depend on other requests; give a "
                            "share instead");
   }
+  if (tiers->t1_read == T1Read::kSelect && tiers->t0_cap_bytes > 0) {
+    return InvalidArgument(
+        "tiers.t1_read",
+        "select in a server takes T0 as a share, such as 30%, and not as a size: "
+        "each session has a cache of its own for pages of T1");
+  }
   // The cap is of all sessions: each may have all of T0 as long as no other session needs it.
   if (tiers->t0_cap_bytes > 0) tiers->t0_share = 1;
   tiers->t0_cap_bytes = tiers->t1_cap_bytes = 0;

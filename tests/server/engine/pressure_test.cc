@@ -177,5 +177,30 @@ TEST_F(PressureTest, CapsThatWouldLetRowsGoForOthersAreRefused) {
       "share instead");
 }
 
+TEST_F(PressureTest, SelectiveReadingUnderACapOfAllSessionsIsRefused) {
+  ServerOptions options = Capped(T1Place::kFile);
+  options.defaults.engine.tiers->t1_read = T1Read::kSelect;
+  options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+  const auto server = Server::Start(model_, options);
+  ASSERT_FALSE(server.ok());
+  EXPECT_EQ(
+      server.status().Text(),
+      "tiers.t1_read: select in a server takes T0 as a share, such as 30%, and not as a size: "
+      "each session has a cache of its own for pages of T1");
+}
+
+// Long enough for pages to go unread.
+TEST_F(PressureTest, SessionsThatReadSelectivelyAnswerAsTheyWouldAlone) {
+  ServerOptions options = Options();
+  options.defaults.engine.tiers =
+      TierSpec{.t0_share = 0.3, .t1 = T1Place::kFile, .t1_read = T1Read::kSelect, .t1_mass = 0.3};
+  options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+  Start(options);
+  const std::vector<Answered> answers = AskAtOnce(3);
+  SessionOptions session;
+  session.policy.tiers = options.defaults.engine.tiers;
+  ExpectSolo(answers, session, {.threads = 1, .tiers = options.defaults.engine.tiers});
+}
+
 }  // namespace
 }  // namespace ebb::server
