@@ -199,6 +199,16 @@ uint64_t SegmentBytes(uint64_t pages_per_layer, int num_layers, size_t page_byte
   return DivideUp(pages_per_layer, kPagesPerSegment) * kPagesPerSegment * page_bytes * num_layers;
 }
 
+// Selective reading keeps the mean and the variance of each page's keys, and the keys of a few
+// pages, in f16, with room to grow by a quarter; while a prompt is read, also its chunk's keys.
+uint64_t SelectorBytes(const ModelShape& shape, const FitRequest& request) {
+  constexpr uint64_t kKeptKeys = 5 * kRowsPerPage;
+  const uint64_t vectors = kKeptKeys + 2 * DivideUp(request.context, kRowsPerPage);
+  const uint64_t chunk_floats = ChunkTokens(request);
+  const uint64_t of_stream = vectors * 5 / 4 * sizeof(uint16_t) + chunk_floats * sizeof(float);
+  return of_stream * shape.head_dim * shape.NumStreams() * request.requests;
+}
+
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
   if (request.tiers.has_value()) {
     const TierSpec tiers = TiersOfOne(request);
@@ -266,6 +276,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   }
   bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, compressed.PageBytes());
   bytes.tables = TableBytes(shape, request, rows.last);
+  if (tiers.t1_read == T1Read::kSelect) bytes.tables += SelectorBytes(shape, request);
   bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
   bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows);

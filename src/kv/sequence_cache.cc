@@ -258,6 +258,8 @@ void StagedStep::EndLayer(int attention) const { cache_->impl_->reader.EndLayer(
 
 void SequenceCache::SetCachedT1(const CachedT1& cached) { impl_->reader.set_cached(cached); }
 
+void SequenceCache::ReleaseCachedT1() { impl_->reader.ReleaseCached(); }
+
 void SequenceCache::BorrowFrom(SequenceCache* lender) {
   Impl& from = *lender->impl_;
   impl_->reader.BorrowFrom({.tables = &from.tables, .pages = &from.pages, .health = &from.health});

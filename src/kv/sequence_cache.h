@@ -196,6 +196,8 @@ class SequenceCache {
   [[nodiscard]] Result<StagedStep> StageStep(T1Reading reading = T1Reading::kStaged);
   // From now on steps that read selected rows keep so many pages of T1's file in memory.
   void SetCachedT1(const CachedT1& cached);
+  // Gives their memory back until the next step.
+  void ReleaseCachedT1();
   // From now on staged steps read pages of T1 whose rows all lie in the lender's T0 there. Only
   // while every group of either cache has the same rows, and the lender has no T2, from which rows
   // come back changed.

@@ -130,7 +130,7 @@ Status T1Reader::Begin(T1Reading reading) {
   }
   if (reads_selected_) return BeginSelected();
   // T0 may take the memory while a prompt is read.
-  if (page_cache_ != nullptr) page_cache_->Clear();
+  ReleaseCached();
   FindLentRows();
   EBB_RETURN_IF_ERROR(stage_->Begin(PagesToStage()));
   reads_lent_ = !lent_.empty();

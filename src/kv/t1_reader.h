@@ -72,6 +72,9 @@ class T1Reader {
   // Ends the step. Returns the first error of its reads.
   Status End();
   void set_cached(const CachedT1& cached) { cached_ = cached; }
+  void ReleaseCached() {
+    if (page_cache_ != nullptr) page_cache_->Clear();
+  }
   // Pages change between steps: those that were read ahead are read again.
   void Forget() {
     if (stage_ != nullptr) stage_->Forget();
@@ -95,7 +98,7 @@ class T1Reader {
     const double selected = page_cache_ == nullptr ? 0 : page_cache_->stats().wait_seconds;
     return stage_ == nullptr ? 0 : stage_->wait_seconds() + selected;
   }
-  // Of steps that read selected rows: pages, bytes and waiting.
+  // The pages, bytes and waiting of steps that read selected rows.
   [[nodiscard]] SelectionAccounting selection() const;
   [[nodiscard]] size_t table_bytes() const;
 

@@ -181,8 +181,12 @@ Status CheckSelection(const PolicySpec& spec) {
   };
   if (spec.name != kEveryRowStays) return refuse(fmt::format("policy \"{}\"", spec.name));
   if (!spec.scorer.empty()) return refuse(fmt::format("scorer \"{}\"", spec.scorer));
+  if (spec.sinks || spec.window || spec.interval) {
+    return refuse("numbers of sinks, window or interval");
+  }
   if (tiers.t2_share > 0) return refuse("rows in T2");
-  if (tiers.evict_share > 0 || tiers.evict_beyond_caps) return refuse("eviction");
+  const bool evicts = tiers.evict_share > 0 || tiers.evict_beyond_caps;
+  if (evicts || tiers.evict_of != EvictOf::kGenerated) return refuse("eviction");
   if (!(tiers.t1_mass > 0 && tiers.t1_mass <= 1)) {
     return InvalidArgument("tiers.t1_mass",
                            fmt::format("is {}: expected above 0 and at most 1", tiers.t1_mass));

@@ -40,6 +40,7 @@ Status T1PageCache::Begin(const StepSize& size) {
   for (Spill& spill : spills_) {
     EBB_RETURN_IF_ERROR(Resize((size.most_of_layer + per_chunk - 1) / per_chunk, &spill.chunks));
     spill.pages.reserve(size.most_of_layer);
+    spill.is_wanted.reserve(size.most_of_layer);
   }
   layer_ = 0;
   place_of_.resize(std::max<size_t>(place_of_.size(), size.page_end), kNone);
@@ -58,6 +59,7 @@ std::byte* T1PageCache::SpillPage(PageId page, size_t layer) {
   Spill& spill = SpillOf(layer);
   spill_of_[page] = static_cast<uint32_t>(spill.pages.size());
   spill.pages.push_back(page);
+  spill.is_wanted.push_back(0);
   ++stats_.misses;
   return AddressOf(spill.chunks, spill_of_[page]);
 }
@@ -75,12 +77,15 @@ void T1PageCache::Want(PageId page, std::byte** address) {
     return;
   }
   if (spill_of_[page] != kNone) {
-    *address = AddressOf(SpillOf(layer_ - 1).chunks, spill_of_[page]);
+    Spill& spill = SpillOf(layer_ - 1);
+    spill.is_wanted[spill_of_[page]] = 1;
+    *address = AddressOf(spill.chunks, spill_of_[page]);
     return;
   }
   place = TakePlace();
   if (place == kNone) {
     *address = SpillPage(page, layer_ - 1);
+    SpillOf(layer_ - 1).is_wanted.back() = 1;
   } else {
     places_[place].page = page;
     places_[place].step = step_;
@@ -108,8 +113,7 @@ Status T1PageCache::Read() try {
   if (reading.has_value()) status = file_->Wait(*reading);
   if (status.ok()) status = ahead;
   if (error_.ok()) error_ = status;
-  if (spilled_before_.size() <= layer) spilled_before_.resize(layer + 1);
-  spilled_before_[layer] = SpillOf(layer).pages;
+  NoteSpilled(layer);
   if (status.ok() && layer + 1 < spilled_before_.size()) ReadAhead(layer + 1);
   stats_.wait_seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -117,6 +121,16 @@ Status T1PageCache::Read() try {
 } catch (const std::bad_alloc&) {  // within a step nothing may be thrown
   if (error_.ok()) error_ = OutOfMemory("no memory for the list of pages to read");
   return error_;
+}
+
+// Pages that were read ahead in vain are not read ahead again.
+void T1PageCache::NoteSpilled(size_t layer) {
+  if (spilled_before_.size() <= layer) spilled_before_.resize(layer + 1);
+  const Spill& spill = SpillOf(layer);
+  spilled_before_[layer].clear();
+  for (size_t i = 0; i < spill.pages.size(); ++i) {
+    if (spill.is_wanted[i] != 0) spilled_before_[layer].push_back(spill.pages[i]);
+  }
 }
 
 void T1PageCache::ReadAhead(size_t layer) {
@@ -151,6 +165,7 @@ void T1PageCache::ForgetSpill(Spill* spill) {
   (void)WaitForReadAhead(spill);
   for (const PageId page : spill->pages) spill_of_[page] = kNone;
   spill->pages.clear();
+  spill->is_wanted.clear();
 }
 
 Status T1PageCache::End() {

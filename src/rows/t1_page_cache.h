@@ -78,7 +78,8 @@ class T1PageCache {
   // The pages of one layer that found no place.
   struct Spill {
     std::vector<IoMemory> chunks;
-    std::vector<PageId> pages;  // page i lies at AddressOf(chunks, i)
+    std::vector<PageId> pages;       // page i lies at AddressOf(chunks, i)
+    std::vector<uint8_t> is_wanted;  // [pages]: by the layer; else it was read ahead in vain
     std::optional<PageFile::Ticket> reading_ahead;
   };
 
@@ -97,6 +98,8 @@ class T1PageCache {
   [[nodiscard]] Spill& SpillOf(size_t layer) { return spills_[layer % 2]; }
   // Gives a page memory among those that the layer spills, and returns it.
   std::byte* SpillPage(PageId page, size_t layer);
+  // Records the pages of the layer that were wanted and spilled.
+  void NoteSpilled(size_t layer);
   // Begins to read the pages that the layer spilled in the step before.
   void ReadAhead(size_t layer);
   Status WaitForReadAhead(Spill* spill);
@@ -114,7 +117,7 @@ class T1PageCache {
   std::vector<std::vector<PageId>>
       spilled_before_;            // [layers]: in the last step that had the layer
   std::vector<PageIo> requests_;  // of this layer
-  size_t layer_ = 0;  // layers of the step that have begun
+  size_t layer_ = 0;              // layers of the step that have begun
   uint64_t step_ = 0;
   Status error_;
   Stats stats_;

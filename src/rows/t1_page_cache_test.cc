@@ -111,6 +111,18 @@ TEST_F(T1PageCacheTest, SpilledPagesAreReadAheadOfTheLayerThatSpilledThem) {
   }
 }
 
+TEST_F(T1PageCacheTest, PagesThatWereReadAheadInVainAreNotReadAheadAgain) {
+  const auto step = [&](const std::vector<uint32_t>& second_layer) {
+    ExpectOk(Begin(0));
+    const int64_t misses = MissesOf({Pages(0, 10), second_layer});
+    ExpectOk(cache_.End());
+    return misses;
+  };
+  EXPECT_EQ(step(Pages(50, 10)), 20);
+  EXPECT_EQ(step(Pages(100, 10)), 30);  // 10 of them in vain
+  EXPECT_EQ(step(Pages(100, 10)), 20);
+}
+
 TEST_F(T1PageCacheTest, WithoutRoomEveryPageIsReadAgain) {
   for (int step = 0; step < 2; ++step) {
     ExpectOk(Begin(0));

@@ -240,6 +240,7 @@ Status Sequence::SetT0Share(double share) {
 }
 
 Status Sequence::Park() {
+  cache_.ReleaseCachedT1();
   return MoveRows([&] { return settler_.Park(); });
 }
 

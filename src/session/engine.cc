@@ -91,6 +91,9 @@ Status CheckSelection(const EngineCore& core, const SessionOptions& options) {
     return Unsupported("tiers.t1_read",
                        "select is not supported on a device, which reads all rows");
   }
+  if (options.past_context == PastContext::kReRotate) {
+    return Unsupported("tiers.t1_read", "select cannot be combined with keys that are re-rotated");
+  }
   if (options.lossless.has_value()) {
     return Unsupported("tiers.t1_read", "select is not supported in lossless sessions");
   }

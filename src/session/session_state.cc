@@ -33,6 +33,11 @@ std::string T1Text(const std::optional<TierSpec>& tiers) {
   return tiers.has_value() ? std::string(T1PlaceName(tiers->t1)) : "no tiers";
 }
 
+std::string T1ReadText(const std::optional<TierSpec>& tiers) {
+  const bool selects = tiers.has_value() && tiers->t1_read == T1Read::kSelect;
+  return selects ? fmt::format("select:mass={:.6g}", tiers->t1_mass) : "all";
+}
+
 // A policy of the caller's own does not say it, where the tiers' placement does.
 std::string T2Text(const Session::Impl& s) {
   if (!s.options.make_policy || s.core->stores.caches().t2 == nullptr) return "the placement's";
@@ -49,6 +54,7 @@ SessionIdentity SessionIdentityOf(const Session::Impl& s) {
       {"model", fmt::format("{}, fingerprint {:016x}", model.description(), model.fingerprint())},
       {"rope scaling", RopeText(model.loaded().hparams)},
       {"number format of rows", std::string(RowTypeName(s.core->options.kv_type))},
+      {"rows read of T1", T1ReadText(sequence.options().tiers)},
       {"policy", policy.name},
       {"scorer", policy.scorer->Name()},
       {"placement", policy.placement == nullptr ? "none" : policy.placement->Name()},

@@ -127,6 +127,7 @@ TEST(SelectiveT1, ParkedForkedSavedAndResumedSessionsGoOnAsBefore) {
   auto fork = session->Fork();
   ExpectOk(fork.status());
   ExpectOk(session->Park());
+  EXPECT_LE(session->accounting().staging_bytes, size_t{4} << 20);  // pages on their way to T1
   DecodeText(*session, 760, 800);
   ExpectOk(session->SetT0Share(0.8));
   const TempFolder folder;

@@ -12,11 +12,13 @@ namespace {
 
 class PagedPlacement final : public StatelessPlacement {
  public:
+  explicit PagedPlacement(bool has_cap) : has_cap_(has_cap) {}
+
   std::string Name() const override {
     return fmt::format("paged(first={},newest={})", kFirstInT0, kNewestInT0);
   }
   bool NeedsScores() const override { return false; }
-  bool SetT0Share(double /*share*/) override { return true; }
+  bool SetT0Share(double /*share*/) override { return !has_cap_; }
 
   bool Due(const PlacementInput& input, size_t /*num_rows*/) const override {
     return input.step_kind == StepKind::kPrefill ||
@@ -33,12 +35,16 @@ class PagedPlacement final : public StatelessPlacement {
       if (to != now) moves->push_back({.row = static_cast<uint32_t>(row), .to = to});
     }
   }
+
+ private:
+  const bool has_cap_;  // on T0, which leaves no share to choose
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Placement>> MakePagedPlacement(const PlacementOptions& /*options*/) {
-  return std::unique_ptr<Placement>(std::make_unique<PagedPlacement>());
+Result<std::unique_ptr<Placement>> MakePagedPlacement(const PlacementOptions& options) {
+  return std::unique_ptr<Placement>(
+      std::make_unique<PagedPlacement>(options.tiers.t0_cap_bytes > 0));
 }
 
 }  // namespace ebb

@@ -69,5 +69,10 @@ TEST_F(PagedPlacementTest, RowsThatAreNewestAgainAfterARollBackComeBack) {
   EXPECT_EQ(InT1(), std::pair(64, 384));
 }
 
+TEST_F(PagedPlacementTest, ACapOnT0LeavesNoShareToChoose) {
+  EXPECT_TRUE(placement_->SetT0Share(0.5));
+  EXPECT_FALSE((*MakePagedPlacement({.tiers = {.t0_cap_bytes = 1 << 20}}))->SetT0Share(0.5));
+}
+
 }  // namespace
 }  // namespace ebb

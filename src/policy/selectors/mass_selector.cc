@@ -243,8 +243,8 @@ class MassSelector final : public Selector {
   [[nodiscard]] int Begin(int group) const { return layout_.FirstStreamOf(group); }
   // The first page that is not read in any case.
   [[nodiscard]] static size_t FirstOf(const Group& of) { return of.has_first ? 1 : 0; }
-  [[nodiscard]] static bool Selects(const Group& of) {
-    return of.num_digests > FirstOf(of) && of.pages.size() >= kFewestPages;
+  [[nodiscard]] bool Selects(const Group& of) const {
+    return mass_ < 1 && of.num_digests > FirstOf(of) && of.pages.size() >= kFewestPages;
   }
   [[nodiscard]] std::span<uint16_t> Part(std::vector<uint16_t>* numbers, size_t entry,
                                          size_t vectors) const {
