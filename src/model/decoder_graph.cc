@@ -319,7 +319,9 @@ void DecoderGraph::SetInputs(std::span<const Token> token_values,
 Result<DecoderGraph> BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
                                        const DecoderGraphOptions& options,
                                        AttentionBuilder& attention) {
-  if (model.library != nullptr) return model.library->BuildGraph(ctx, options, attention);
+  if (model.library != nullptr) {
+    return model.library->BuildGraph(ctx, options, attention, model.library_copies);
+  }
   return DecoderGraphBuilder(model, ctx, options, attention).Build();
 }
 

@@ -13,6 +13,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 
+struct ggml_backend_buffer;
 struct ggml_context;
 struct ggml_cgraph;
 struct ggml_tensor;
@@ -76,7 +77,14 @@ class GraphInputs {
   // The memory of the recurrent states, in the order of the sequences, which the graph reads and
   // writes. `batch` has room for all of them where there are several.
   virtual void SetStates(std::span<std::byte* const> /*states*/, std::span<std::byte> /*batch*/) {}
-  // Once the graph has run: brings states from `batch` back to their own memory.
+  // The same for a graph on a device: copies the states to the beginning of `buffer`, of at least
+  // StateBufferBytes().
+  virtual void SetStates(std::span<std::byte* const> /*states*/, ggml_backend_buffer* /*buffer*/) {}
+  // Bytes of a device's buffer for the states of so many sequences.
+  [[nodiscard]] virtual size_t StateBufferBytes(int /*num_sequences*/, size_t /*alignment*/) const {
+    return 0;
+  }
+  // Once the graph has run: brings states back to their own memory, where the graph had copies.
   virtual void TakeStates() {}
 };
 

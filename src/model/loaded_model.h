@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ebb/model.h"
@@ -78,6 +79,7 @@ struct LayerWeights {
   // others. Null where no channel does. Layers of as many kv heads have one in common.
   ggml_tensor* kept_channels = nullptr;
   ggml_tensor* rope_factors = nullptr;       // [head_dim / 2]
+  ggml_tensor* sinks = nullptr;              // [num_q_heads]: AttentionCall's
   ggml_tensor *wo = nullptr, *bo = nullptr;  // [head_dim * q heads, embed_dim], [embed_dim]
   ggml_tensor* post_attn_norm = nullptr;     // [embed_dim]
   ggml_tensor* ffn_norm = nullptr;           // [embed_dim]
@@ -102,6 +104,7 @@ inline constexpr ggml_tensor* LayerWeights::*kLayerWeights[] = {
     &LayerWeights::qk_norm,
     &LayerWeights::kept_channels,
     &LayerWeights::rope_factors,
+    &LayerWeights::sinks,
     &LayerWeights::wo,
     &LayerWeights::bo,
     &LayerWeights::post_attn_norm,
@@ -139,14 +142,18 @@ struct LoadedModel {
 
   ggml_tensor* token_embedding = nullptr;  // [embed_dim, vocab_size]
   ggml_tensor* output_norm = nullptr;
-  ggml_tensor* output = nullptr;     // token_embedding when tied
-  std::vector<LayerWeights> layers;  // where libllama builds the graph: factors of RoPE alone
+  ggml_tensor* output = nullptr;  // token_embedding when tied
+  // With libllama's graph each has its factors of RoPE and its attention sinks alone.
+  std::vector<LayerWeights> layers;
 
   std::unique_ptr<WeightBuffers> buffers;
   std::unique_ptr<WeightBuffers> adapter_buffers;               // null: there is no adapter
   std::unique_ptr<llama_model, LlamaModelDeleter> vocab_model;  // vocab_only: tokenizer, template
 
-  std::unique_ptr<LibraryModel> library;  // null: ebb's own decoder builds the graph
+  std::shared_ptr<LibraryModel> library;  // null: ebb's own decoder builds the graph
+  // The copies, on a device, of the weights that `library` builds graphs with; empty: graphs read
+  // the weights themselves.
+  std::unordered_map<const ggml_tensor*, ggml_tensor*> library_copies;
 
   std::unique_ptr<ModelChat> chat;  // the template of vocab_model
   size_t longest_token_bytes = 1;   // of the vocabulary

@@ -92,6 +92,7 @@ Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* 
   model->layers.resize(model->hparams.num_layers);
   for (int i = 0; i < model->hparams.num_layers; ++i) {
     model->layers[i].rope_factors = model->library->RopeFactors(i);
+    model->layers[i].sinks = model->library->Sinks(i);
   }
   return OkStatus();
 }
@@ -107,7 +108,8 @@ void SetVocabulary(VocabModel vocab_model, LoadedModel* model) {
 Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
   model->buffers = std::make_unique<WeightBuffers>();
-  EBB_RETURN_IF_ERROR(model->library->LoadWeights(file, options.weights, model->buffers.get()));
+  EBB_RETURN_IF_ERROR(
+      model->library->LoadWeights(file, options.weights, options.for_device, model->buffers.get()));
   model->fingerprint = file.Fingerprint();
   SetVocabulary(model->library->TakeModel(), model);
   model->weight_bytes = model->library->weight_bytes();

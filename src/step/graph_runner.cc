@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstring>
 #include <list>
@@ -17,6 +16,7 @@
 #include "src/model/loaded_model.h"
 #include "src/step/attention_nodes.h"
 #include "src/step/device/backend_step.h"
+#include "src/step/graph_contexts.h"
 #include "src/step/graph_costs.h"
 #include "src/step/graph_runner.h"
 #include "src/step/rotation/key_rotation.h"
@@ -66,26 +66,6 @@ struct DeferredLogits {
   std::unique_ptr<ggml_context, GgmlDeleter> ctx;
   LogitsGraph graph;
 };
-
-// The contexts that hold the tensors of a graph.
-using GraphContexts = std::array<ggml_context*, 2>;
-
-// Leaves tensors as if nothing had been allocated for them; views of the weights stay. Views go
-// after everything that they may be views of.
-void TakeFromBuffers(const GraphContexts& contexts) {
-  for (const bool takes_views : {false, true}) {
-    for (ggml_context* context : contexts) {
-      if (context == nullptr) continue;
-      for (ggml_tensor* tensor = ggml_get_first_tensor(context); tensor != nullptr;
-           tensor = ggml_get_next_tensor(context, tensor)) {
-        if ((tensor->view_src != nullptr) != takes_views) continue;
-        if (takes_views && tensor->view_src->data != nullptr) continue;
-        tensor->buffer = nullptr;
-        tensor->data = nullptr;
-      }
-    }
-  }
-}
 
 double WaitSeconds(const StepWork& work) {
   double seconds = 0;
@@ -483,15 +463,14 @@ ggml_status GraphRunner::Impl::Compute(const StepWork& work, ggml_cgraph* graph,
 }
 
 Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
-  EBB_RETURN_IF_ERROR(impl_->on_device != nullptr ? impl_->on_device->Run(work, costs)
-                                                  : RunOnHost(work, costs));
+  EBB_RETURN_IF_ERROR(RunParts(work, costs));
   // Afterwards, so that no result of weights that changed during the step is believed.
   return impl_->model.CheckFilesUnchanged();
 }
 
 // Layers with recurrent state take as many tokens of each sequence. A step of others becomes
 // several: one of all sequences with a single token, and one for each other sequence.
-Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
+Status GraphRunner::RunParts(const StepWork& work, StepCosts* costs) {
   impl_->logits_of_parts.clear();
   if (impl_->model.hparams.state_bytes == 0 || IsUniform(work)) return RunPart(work, costs);
   std::vector<std::vector<size_t>> parts(1);
@@ -543,6 +522,10 @@ void GraphRunner::Impl::SetStates(const StepWork& work, StepGraph* graph) {
 }
 
 Status GraphRunner::RunPart(const StepWork& work, StepCosts* costs) {
+  return impl_->on_device != nullptr ? impl_->on_device->Run(work, costs) : RunOnHost(work, costs);
+}
+
+Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
   const bool has_state = impl_->model.hparams.state_bytes > 0;
   const GraphShape shape = ShapeOf(work, has_state);
   impl_->Reserve(work, shape.path);
@@ -603,11 +586,11 @@ T1Mode GraphRunner::t1_mode() const {
 double GraphRunner::select_seconds() const { return impl_->scratch.select_seconds; }
 
 std::span<const float> GraphRunner::logits(size_t i) const {
-  if (impl_->on_device != nullptr) return impl_->on_device->logits(i);
   if (!impl_->logits_of_parts.empty()) {
     const size_t size = impl_->model.hparams.vocab_size;
     return std::span(impl_->logits_of_parts).subspan(i * size, size);
   }
+  if (impl_->on_device != nullptr) return impl_->on_device->logits(i);
   const size_t vocab_size = impl_->logits->ne[0];
   return {static_cast<const float*>(impl_->logits->data) + i * vocab_size, vocab_size};
 }

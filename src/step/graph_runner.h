@@ -69,8 +69,9 @@ class GraphRunner {
 
  private:
   struct Impl;
-  Status RunOnHost(const StepWork& work, StepCosts* costs);
+  Status RunParts(const StepWork& work, StepCosts* costs);
   Status RunPart(const StepWork& work, StepCosts* costs);
+  Status RunOnHost(const StepWork& work, StepCosts* costs);
   explicit GraphRunner(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <numeric>
 
 namespace ebb {
@@ -29,6 +30,11 @@ void SetToIota(ggml_tensor* tensor) {
   auto* const values = static_cast<int32_t*>(tensor->data);
   std::iota(values, values + ggml_nelements(tensor), 0);
 }
+
+// Alignment of inputs that are staged, for ggml's CPU buffers.
+constexpr size_t kStageAlignment = 64;
+
+size_t RoundUp(size_t number, size_t step) { return (number + step - 1) / step * step; }
 
 bool IsInGraph(const ggml_tensor* tensor) { return tensor != nullptr && tensor->data != nullptr; }
 
@@ -76,8 +82,8 @@ void LibraryInputs::Batch::Set(std::span<const Token> tokens, std::span<const Po
   std::fill(std::ranges::copy(positions, positions_.begin()).out, positions_.end(), 0);
 }
 
-void LibraryInputs::Set(std::span<const Token> tokens, std::span<const Position> positions,
-                        std::span<const int32_t> output_rows) {
+void LibraryInputs::SetOnHost(std::span<const Token> tokens, std::span<const Position> positions,
+                              std::span<const int32_t> output_rows) {
   batch_.Set(tokens, positions);
   const llama_ubatch batch = batch_.ubatch();
   for (const auto& input : built_->inputs) {
@@ -103,6 +109,73 @@ void LibraryInputs::Set(std::span<const Token> tokens, std::span<const Position>
     input->set_input(&batch);
   }
   if (late_output_rows_ != nullptr) SetIntegers(late_output_rows_, output_rows);
+  LookUpRows();
+}
+
+void LibraryInputs::StageOnHost(std::vector<RowLookup> lookups) {
+  lookups_ = std::move(lookups);
+  size_t bytes = 0;
+  const auto add = [&](ggml_tensor* tensor) {
+    staged_.push_back({.tensor = tensor, .offset = bytes});
+    bytes += RoundUp(ggml_nbytes(tensor), kStageAlignment);
+  };
+  ggml_context* const tensors = built_->get_ctx();
+  for (ggml_tensor* tensor = ggml_get_first_tensor(tensors); tensor != nullptr;
+       tensor = ggml_get_next_tensor(tensors, tensor)) {
+    if ((tensor->flags & GGML_TENSOR_FLAG_INPUT) != 0 && tensor->op == GGML_OP_NONE) add(tensor);
+  }
+  if (late_output_rows_ != nullptr) add(late_output_rows_);
+  stage_.reset(ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), bytes));
+  if (stage_ == nullptr) throw std::bad_alloc();
+}
+
+// libllama's inputs write to the memory of their tensors, as long as it is the host's.
+void LibraryInputs::SetOnDevice(std::span<const Token> tokens, std::span<const Position> positions,
+                                std::span<const int32_t> output_rows) {
+  struct Place {
+    ggml_backend_buffer* buffer;
+    void* data;
+  };
+  std::vector<Place> places;
+  for (const Staged& staged : staged_) {
+    places.push_back({staged.tensor->buffer, staged.tensor->data});
+    staged.tensor->buffer = stage_.get();
+    staged.tensor->data =
+        static_cast<std::byte*>(ggml_backend_buffer_get_base(stage_.get())) + staged.offset;
+  }
+  SetOnHost(tokens, positions, output_rows);
+  for (size_t i = 0; i < staged_.size(); ++i) {
+    ggml_tensor* const tensor = staged_[i].tensor;
+    const void* const from = tensor->data;
+    tensor->buffer = places[i].buffer;
+    tensor->data = places[i].data;
+    // Inputs of libllama's cache are not in the graph.
+    if (tensor->data != nullptr) ggml_backend_tensor_set(tensor, from, 0, ggml_nbytes(tensor));
+  }
+}
+
+void LibraryInputs::Set(std::span<const Token> tokens, std::span<const Position> positions,
+                        std::span<const int32_t> output_rows) {
+  if (stage_ != nullptr) return SetOnDevice(tokens, positions, output_rows);
+  SetOnHost(tokens, positions, output_rows);
+}
+
+void LibraryInputs::LookUpRows() {
+  for (const RowLookup& lookup : lookups_) {
+    const ggml_tensor& table = *lookup.table;
+    const auto to_float = ggml_get_type_traits(table.type)->to_float;
+    const auto* ids = static_cast<const int32_t*>(lookup.ids->data);
+    auto* to = static_cast<float*>(lookup.rows->data);
+    for (int64_t i = 0; i < ggml_nelements(lookup.ids); ++i) {
+      const auto* row = static_cast<const std::byte*>(table.data) + size_t(ids[i]) * table.nb[1];
+      if (table.type == GGML_TYPE_F32) {
+        std::memcpy(to, row, table.ne[0] * sizeof(float));
+      } else {
+        to_float(row, to, table.ne[0]);
+      }
+      to += table.ne[0];
+    }
+  }
 }
 
 void LibraryInputs::AddStates(std::unique_ptr<ggml_context, GgmlDeleter> context,
@@ -136,12 +209,49 @@ void LibraryInputs::SetStates(std::span<std::byte* const> states, std::span<std:
       to += state.bytes;
     }
   }
+  PlaceStateViews();
+}
+
+void LibraryInputs::PlaceStateViews() {
   for (ggml_tensor* view : state_views_) {
     view->data = static_cast<std::byte*>(view->view_src->data) + view->view_offs;
+    view->buffer = view->view_src->buffer;
   }
 }
 
+// The states of a layer lie next to each other.
+void LibraryInputs::SetStates(std::span<std::byte* const> states, ggml_backend_buffer* buffer) {
+  states_are_on_device_ = true;
+  state_memory_.assign(states.begin(), states.end());
+  const size_t alignment = ggml_backend_buffer_get_alignment(buffer);
+  auto* to = static_cast<std::byte*>(ggml_backend_buffer_get_base(buffer));
+  for (const StateTensor& state : states_) {
+    state.tensor->buffer = buffer;
+    state.tensor->data = to;
+    for (size_t i = 0; i < states.size(); ++i) {
+      ggml_backend_tensor_set(state.tensor, states[i] + state.offset, i * state.bytes, state.bytes);
+    }
+    to += RoundUp(states.size() * state.bytes, alignment);
+  }
+  PlaceStateViews();
+}
+
+size_t LibraryInputs::StateBufferBytes(int num_sequences, size_t alignment) const {
+  size_t bytes = 0;
+  for (const StateTensor& state : states_) bytes += RoundUp(num_sequences * state.bytes, alignment);
+  return bytes;
+}
+
 void LibraryInputs::TakeStates() {
+  if (states_are_on_device_) {
+    for (const StateTensor& state : states_) {
+      for (size_t i = 0; i < state_memory_.size(); ++i) {
+        ggml_backend_tensor_get(state.tensor, state_memory_[i] + state.offset, i * state.bytes,
+                                state.bytes);
+      }
+    }
+    return;
+  }
   if (state_memory_.size() < 2) return;
   for (const StateTensor& state : states_) {
     const auto* from = static_cast<const std::byte*>(state.tensor->data);

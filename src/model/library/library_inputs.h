@@ -10,6 +10,7 @@
 
 #include "src/base/ggml_deleter.h"
 #include "src/model/decoder_graph.h"
+#include "src/model/library/device_graph.h"
 #include "src/model/library/internals.h"
 
 namespace ebb {
@@ -50,12 +51,25 @@ class LibraryInputs final : public GraphInputs {
   void AddStates(std::unique_ptr<ggml_context, GgmlDeleter> context,
                  std::vector<StateTensor> states, std::array<ggml_context*, 2> graph);
 
+  // For a graph on a device: Set() makes the inputs on the host, the rows of `lookups` among them,
+  // and copies them to the device. May throw std::bad_alloc.
+  void StageOnHost(std::vector<RowLookup> lookups);
+
   void Set(std::span<const Token> tokens, std::span<const Position> positions,
            std::span<const int32_t> output_rows) override;
   void SetStates(std::span<std::byte* const> states, std::span<std::byte> batch) override;
+  void SetStates(std::span<std::byte* const> states, ggml_backend_buffer* buffer) override;
+  [[nodiscard]] size_t StateBufferBytes(int num_sequences, size_t alignment) const override;
   void TakeStates() override;
 
  private:
+  void SetOnHost(std::span<const Token> tokens, std::span<const Position> positions,
+                 std::span<const int32_t> output_rows);
+  void SetOnDevice(std::span<const Token> tokens, std::span<const Position> positions,
+                   std::span<const int32_t> output_rows);
+  void LookUpRows();
+  void PlaceStateViews();
+
   const std::unique_ptr<llm_graph_result> built_;
   Batch batch_;
   ggml_tensor* const late_output_rows_;
@@ -63,6 +77,14 @@ class LibraryInputs final : public GraphInputs {
   std::vector<StateTensor> states_;
   std::vector<ggml_tensor*> state_views_;
   std::vector<std::byte*> state_memory_;  // of the sequences of the step
+  bool states_are_on_device_ = false;
+  std::vector<RowLookup> lookups_;
+  struct Staged {
+    ggml_tensor* tensor = nullptr;
+    size_t offset = 0;  // in `stage_`
+  };
+  std::vector<Staged> staged_;                               // all inputs
+  std::unique_ptr<ggml_backend_buffer, GgmlDeleter> stage_;  // null: the graph is on the host
 };
 
 }  // namespace ebb

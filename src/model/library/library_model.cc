@@ -12,6 +12,7 @@
 #include "src/base/llama_runtime.h"
 #include "src/base/threads/mutex.h"
 #include "src/model/library/assertion_scope.h"
+#include "src/model/library/device_graph.h"
 #include "src/model/library/graph_rewrite.h"
 #include "src/model/library/internals.h"
 #include "src/model/library/library_checks.h"
@@ -52,8 +53,11 @@ struct LibraryModel::Impl {
       ggml_backend_cpu_buffer_from_ptr(state_placeholder.data(), state_placeholder.size())};
   Hyperparameters hparams;
   std::vector<ggml_tensor*> rope_factors;  // by layer of rows
-  int64_t max_library_nodes = 0;           // that libllama may need for a graph; 0: not known yet
-  int num_nodes = 0;                       // of the graph of one token
+  std::vector<ggml_tensor*> sinks;         // the same
+  WeightSet weights;                       // all tensors of the model
+  std::vector<ggml_tensor*> weights_read;
+  int64_t max_library_nodes = 0;  // that libllama may need for a graph; 0: not known yet
+  int num_nodes = 0;              // of the graph of one token
   int output_floats = 0;
   WeightSizes sizes;
 
@@ -302,6 +306,7 @@ Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* buil
       continue;
     }
     layers.push_back(&call);
+    sinks.push_back(call.sinks);
     h.head_dim = std::max({h.head_dim, call.key_dim, call.value_dim});
     if (call.in_window && (from.swa_type != LLAMA_SWA_TYPE_STANDARD || from.n_swa == 0)) {
       return Refuse(call, "attention within chunks");
@@ -358,6 +363,7 @@ Status LibraryModel::Impl::BuildDry() {
                                     for_memory));
   EBB_RETURN_IF_ERROR(CheckMemory(memory.get()));
   FindStates();
+  for (const auto& [name, tensor] : model->tensors_by_name) weights.insert(tensor);
   const MutexLock lock(mutex);
   Built built = Build(1, 1, 1);
   if (!built.states.empty()) {
@@ -385,14 +391,17 @@ Status LibraryModel::Impl::BuildDry() {
                  .mem_buffer = nullptr,
                  .no_alloc = true}));
   ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), num_nodes * 3 + 64, false);
-  return RewriteGraph(
+  (void)TakeLookups(result->get_gf(), weights);
+  EBB_RETURN_IF_ERROR(RewriteGraph(
       result, use, ctx.get(), {},
       [&](size_t, const CacheAttention& call) {
         return ggml_reshape_2d(ctx.get(),
                                ggml_cont(ctx.get(), ggml_permute(ctx.get(), call.q, 0, 2, 1, 3)),
                                int64_t{call.key_dim} * call.num_q_heads, call.q->ne[1]);
       },
-      graph);
+      graph));
+  weights_read = WeightsRead(graph, weights);
+  return OkStatus();
 }
 
 LibraryModel::LibraryModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -411,7 +420,6 @@ Result<std::unique_ptr<LibraryModel>> LibraryModel::Open(const GgufFile& file,
   if (llm_arch_from_string(architecture) == LLM_ARCH_UNKNOWN) {
     return Unsupported(fmt::format("model family \"{}\" is not supported", architecture));
   }
-  if (options.for_device) return in_family(Unsupported("it runs on the CPU only"));
   EBB_RETURN_IF_ERROR(CheckLibraryMetadata(file, architecture));
   EBB_RETURN_IF_ERROR(CheckTokenizer(file));
   auto impl = std::make_unique<Impl>();
@@ -429,14 +437,18 @@ const Hyperparameters& LibraryModel::hparams() const { return impl_->hparams; }
 ggml_tensor* LibraryModel::RopeFactors(int layer) const {
   return impl_->rope_factors.empty() ? nullptr : impl_->rope_factors[layer];
 }
+ggml_tensor* LibraryModel::Sinks(int layer) const { return impl_->sinks[layer]; }
+const std::vector<ggml_tensor*>& LibraryModel::weights_read() const { return impl_->weights_read; }
 VocabModel LibraryModel::TakeModel() { return std::move(impl_->owned); }
 uint64_t LibraryModel::weight_bytes() const { return impl_->sizes.weight_bytes; }
 uint64_t LibraryModel::lookup_bytes() const { return impl_->sizes.lookup_bytes; }
 int LibraryModel::OutputFloats() const { return impl_->output_floats; }
 
-Status LibraryModel::LoadWeights(const GgufFile& file, WeightMode mode, WeightBuffers* buffers) {
+Status LibraryModel::LoadWeights(const GgufFile& file, WeightMode mode, bool for_device,
+                                 WeightBuffers* buffers) {
   return RunChecked([&]() -> Status {
-    EBB_ASSIGN_OR_RETURN(impl_->sizes, PlaceLibraryWeights(file, mode, impl_->model, buffers));
+    EBB_ASSIGN_OR_RETURN(impl_->sizes,
+                         PlaceLibraryWeights(file, mode, for_device, impl_->model, buffers));
     return OkStatus();
   });
 }
@@ -447,7 +459,8 @@ int LibraryModel::MaxNodes(int attention_nodes_per_layer) const {
 }
 
 Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGraphOptions& options,
-                                              AttentionBuilder& attention) const {
+                                              AttentionBuilder& attention,
+                                              const WeightCopies& copies) const {
   const Impl& impl = *impl_;
   DecoderGraph result;
   const MutexLock lock(impl.mutex);
@@ -464,6 +477,11 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
     Impl::Built built = impl.Build(num_sequences, options.num_tokens / num_sequences,
                                    selects_late ? options.num_tokens : options.num_outputs);
     llm_graph_result* const library = built.result.get();
+    std::vector<RowLookup> lookups;
+    if (options.takes_embeddings) lookups = TakeLookups(library->get_gf(), impl.weights);
+    if (!copies.empty()) {
+      EBB_RETURN_IF_ERROR(ReadCopies(library->get_gf(), impl.weights, copies));
+    }
     EBB_ASSIGN_OR_RETURN(const CacheUse use, impl.FindUse(library));
     result.graph = ggml_new_graph_custom(ctx, MaxNodes(options.attention_nodes_per_layer), false);
     for (const int layer : options.hidden_layers) {
@@ -497,6 +515,7 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
                                                   result.output_rows);
     inputs->AddStates(std::move(built.state_context), std::move(built.states),
                       {result.other_context, ctx});
+    if (options.takes_embeddings) inputs->StageOnHost(std::move(lookups));
     result.inputs = std::move(inputs);
     return OkStatus();
   }));

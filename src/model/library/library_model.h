@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ebb/model.h"
@@ -39,20 +40,28 @@ class LibraryModel {
   [[nodiscard]] const Hyperparameters& hparams() const;
   // By layer: the divisors of the frequencies of RoPE, which keys are rotated by; null: none.
   [[nodiscard]] ggml_tensor* RopeFactors(int layer) const;
+  // By layer: AttentionCall's; null: none.
+  [[nodiscard]] ggml_tensor* Sinks(int layer) const;
+  // Weights that graphs read. Tables whose rows are looked up by token are not among them.
+  [[nodiscard]] const std::vector<ggml_tensor*>& weights_read() const;
   // Gives up the libllama model, which has the tokenizer too. REQUIRES: it outlives this object.
   [[nodiscard]] VocabModel TakeModel();
 
   // Gives every weight its memory: in the mapped file, packed for the CPU's kernels, or copied to
-  // huge pages. Errors: those of WeightLoader::Load().
-  Status LoadWeights(const GgufFile& file, WeightMode mode, WeightBuffers* buffers);
+  // huge pages. for_device: in the mapped file, which a device's copies are made from. Errors:
+  // those of WeightLoader::Load().
+  Status LoadWeights(const GgufFile& file, WeightMode mode, bool for_device,
+                     WeightBuffers* buffers);
   [[nodiscard]] uint64_t weight_bytes() const;
   [[nodiscard]] uint64_t lookup_bytes() const;
 
   // The floats that later logits of one token are computed from.
   [[nodiscard]] int OutputFloats() const;
   [[nodiscard]] int MaxNodes(int attention_nodes_per_layer) const;
-  Result<DecoderGraph> BuildGraph(ggml_context* ctx, const DecoderGraphOptions& options,
-                                  AttentionBuilder& attention) const;
+  // copies: LoadedModel::library_copies.
+  Result<DecoderGraph> BuildGraph(
+      ggml_context* ctx, const DecoderGraphOptions& options, AttentionBuilder& attention,
+      const std::unordered_map<const ggml_tensor*, ggml_tensor*>& copies) const;
   Result<LogitsGraph> BuildLogits(ggml_context* ctx, int num_tokens,
                                   bool one_token_at_a_time) const;
 

@@ -82,11 +82,11 @@ void Fill(const Placed& placed, const GgufFile& file) {
 
 }  // namespace
 
-Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, llama_model* model,
-                                        WeightBuffers* buffers) {
+Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, bool for_device,
+                                        llama_model* model, WeightBuffers* buffers) {
   // Weights that memory does not hold stay in the mapped file, which the system pages in and out:
   // each token needs a part of a mixture of experts.
-  const bool fits_memory = FitsMemory(file);
+  const bool fits_memory = !for_device && FitsMemory(file);
   if (fits_memory) file.Prefetch();
   EBB_ASSIGN_OR_RETURN(const Placement placement, Plan(file, mode, fits_memory, *model));
   WeightSizes sizes;

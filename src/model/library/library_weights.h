@@ -17,10 +17,11 @@ struct WeightSizes {
   uint64_t lookup_bytes = 0;  // of tables in the mapped file whose rows are looked up
 };
 
-// Errors: Corrupt, where libllama expects a tensor that the file lacks; OutOfMemory.
+// for_device: all weights stay in the mapped file. Errors: Corrupt, where libllama expects a tensor
+// that the file lacks; OutOfMemory.
 // REQUIRES: `model` was loaded with no_alloc; the buffers outlive it.
-Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, llama_model* model,
-                                        WeightBuffers* buffers);
+Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, bool for_device,
+                                        llama_model* model, WeightBuffers* buffers);
 
 }  // namespace ebb
 

@@ -19,6 +19,11 @@ ggml_tensor* AsHalves(ggml_context* ctx, ggml_tensor* integers) {
   return view;
 }
 
+// The sinks of the query heads of a kv head.
+ggml_tensor* SinksOf(ggml_context* ctx, ggml_tensor* sinks, int64_t kv_head, int64_t group) {
+  return ggml_view_1d(ctx, sinks, group, kv_head * group * sizeof(float));
+}
+
 }  // namespace
 
 BackendAttention::BackendAttention(const LoadedModel& model, ggml_tensor* rows,
@@ -31,7 +36,8 @@ BackendAttention::BackendAttention(const LoadedModel& model, ggml_tensor* rows,
       sequences_(sequences),
       wanted_(wanted),
       tensors_(tensors),
-      first_head_(1, 0) {
+      first_head_(1, 0),
+      stored_(model.hparams.num_layers) {
   for (const int heads : model.hparams.kv_heads) first_head_.push_back(first_head_.back() + heads);
 }
 
@@ -49,15 +55,22 @@ int64_t BackendAttention::FirstMassArray(BackendSequence::Mass mass, int layer) 
   return int64_t{layer} * model_.hparams.num_q_heads;
 }
 
-int BackendAttention::NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
-                                    int num_followers) {
+int BackendAttention::NodesPerLayer(const LoadedModel& model,
+                                    std::span<const BackendSequence> sequences, int num_followers) {
+  const std::vector<int>& kv_heads = model.hparams.kv_heads;
+  const int most_group = model.hparams.num_q_heads / std::ranges::min(kv_heads);
+  const bool has_sinks = std::ranges::any_of(
+      model.layers, [](const LayerWeights& layer) { return layer.sinks != nullptr; });
   constexpr int kOfLayer = 24, kOfFollower = 6;
   // Gathering by pages, masks and views included; of products the softmax too.
-  constexpr int kOwn = 20, kFlash = 28, kEager = 32, kHost = 16, kMass = 12;
+  constexpr int kOwn = 20, kFlash = 28, kEager = 36, kHost = 16, kMass = 16;
+  // With sinks each kv head may have a softmax and flash attention of its own.
+  constexpr int kSinksOfHead = 16;
   int nodes = kOfLayer + kOfFollower * num_followers;
   for (const BackendSequence& sequence : sequences) {
     nodes += sequence.by_row_attention ? kOwn : sequence.is_eager ? kEager : kFlash;
     if (sequence.adds_host && sequence.is_eager) nodes += kHost;
+    if (has_sinks) nodes += kSinksOfHead * std::ranges::max(kv_heads);
     // A view and a sum for each query head.
     if (sequence.mass != BackendSequence::Mass::kNone) nodes += kMass + 2 * most_group;
   }
@@ -70,7 +83,7 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
   ggml_tensor *const q = call.q, *const k = call.k, *const v = call.v;
   ggml_tensor* const k_before_rope = call.k_before_rope;
   const int64_t num_tokens = q->ne[2];
-  const int64_t head_dim = q->ne[0], heads = k->ne[1];
+  const int64_t head_dim = q->ne[0], heads = model_.hparams.kv_heads[layer];
   const auto keep = [&](bool is_wanted, ggml_tensor* heads_of_tokens,
                         std::vector<ggml_tensor*>* kept) {
     if (!is_wanted) return;
@@ -80,8 +93,8 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
     kept->push_back(copy);
   };
   keep(wanted_.queries, q, &tensors_->q);
-  keep(wanted_.keys, k, &tensors_->k);
-  keep(wanted_.values, v, &tensors_->v);
+  keep(wanted_.keys && k != nullptr, k, &tensors_->k);
+  keep(wanted_.values && v != nullptr, v, &tensors_->v);
   keep(k_before_rope != nullptr, k_before_rope, &tensors_->k_before_rope);
 
   const auto new_rows_of = [&](int follower) {
@@ -104,8 +117,12 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
     }
     return stored;
   };
-  ggml_tensor* keys = store(rows_, k);
-  ggml_tensor* values = store(value_rows, v);
+  reads_again_ = k == nullptr;
+  if (k != nullptr) {
+    stored_[layer].keys = store(rows_, k);
+    stored_[layer].values = store(value_rows, v);
+  }
+  ggml_tensor *const keys = stored_[layer].keys, *const values = stored_[layer].values;
   // Queries too are computed before anything waits for rows.
   ggml_build_forward_expand(graph, q);
   tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
@@ -115,7 +132,7 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
     // All that does not wait for the host.
     for (size_t i = 0; i < sequences_.size(); ++i) {
       if (sequences_[i].by_row_attention) {
-        own[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
+        own[i] = AddFoldAndMerge(ctx, i, call, keys, values);
         ggml_build_forward_expand(graph, own[i].fold);
       } else if (sequences_[i].adds_host) {
         eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
@@ -127,20 +144,21 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
   for (size_t i = 0; i < sequences_.size(); ++i) {
     ggml_tensor* out = nullptr;
     if (sequences_[i].by_row_attention) {
-      if (own[i].merge == nullptr) own[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
+      if (own[i].merge == nullptr) own[i] = AddFoldAndMerge(ctx, i, call, keys, values);
       out = TakeMerged(ctx, graph, layer, i, own[i]);
     } else if (sequences_[i].is_eager) {
       if (eager[i].logits == nullptr) {
         eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
       }
-      out = AttendEagerly(ctx, graph, layer, i, eager[i]);
+      out = AttendEagerly(ctx, graph, layer, i, eager[i], call.sinks);
     } else {
-      out = AttendByFlash(ctx, graph, layer, i, q, keys, values);
+      out = AttendByFlash(ctx, graph, layer, i, call, keys, values);
     }
     all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
     // Before the next one's, which take as much memory.
     ggml_build_forward_expand(graph, all);
   }
+  ++attention_;
   return all;
 }
 
@@ -214,23 +232,78 @@ ggml_tensor* BackendAttention::QueriesOf(ggml_context* ctx, int layer, size_t in
                       first);
 }
 
+// ggml's operations know one sink for each head of dimension 2, and none for those of dimension 3:
+// there each kv head has an operation of its own.
+ggml_tensor* BackendAttention::FlashAttention(ggml_context* ctx, ggml_tensor* queries,
+                                              ggml_tensor* keys, ggml_tensor* values,
+                                              ggml_tensor* mask, ggml_tensor* sinks) const {
+  const auto attend = [&](ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, ggml_tensor* m) {
+    ggml_tensor* out = ggml_flash_attn_ext(ctx, q, k, v, m, Scale(), 0.0f, SoftCap());
+    ggml_prec_set_acc(out, GGML_PREC_F32);
+    return out;
+  };
+  const int64_t heads = queries->ne[3];
+  if (sinks == nullptr || heads == 1) {
+    ggml_tensor* out = attend(queries, keys, values, mask);
+    if (sinks != nullptr) ggml_flash_attn_ext_add_sinks(out, sinks);
+    return out;
+  }
+  ggml_tensor* all = nullptr;
+  for (int64_t head = 0; head < heads; ++head) {
+    const auto part = [&](ggml_tensor* of) {
+      return ggml_view_3d(ctx, of, of->ne[0], of->ne[1], of->ne[2], of->nb[1], of->nb[2],
+                          head * of->nb[3]);
+    };
+    ggml_tensor* out = attend(part(queries), part(keys), part(values), part(mask));
+    ggml_flash_attn_ext_add_sinks(out, SinksOf(ctx, sinks, head, queries->ne[2]));
+    all = all == nullptr ? out : ggml_concat(ctx, all, out, 3);
+  }
+  return all;
+}
+
+ggml_tensor* BackendAttention::LogitsOf(ggml_context* ctx, ggml_tensor* keys,
+                                        ggml_tensor* queries) const {
+  ggml_tensor* logits = ggml_mul_mat(ctx, keys, queries);
+  ggml_prec_set_acc(logits, GGML_PREC_F32);
+  if (SoftCap() == 0) return logits;
+  return ggml_tanh(ctx, ggml_scale(ctx, logits, Scale() / SoftCap()));
+}
+
+ggml_tensor* BackendAttention::SoftMax(ggml_context* ctx, ggml_tensor* logits, ggml_tensor* mask,
+                                       ggml_tensor* sinks) const {
+  const int64_t heads = logits->ne[3];
+  if (sinks == nullptr || heads == 1) {
+    ggml_tensor* weights = ggml_soft_max_ext(ctx, logits, mask, LogitScale(), 0.0f);
+    if (sinks != nullptr) ggml_soft_max_add_sinks(weights, sinks);
+    return weights;
+  }
+  ggml_tensor* all = nullptr;
+  for (int64_t head = 0; head < heads; ++head) {
+    const auto part = [&](ggml_tensor* of) {
+      return ggml_view_3d(ctx, of, of->ne[0], of->ne[1], of->ne[2], of->nb[1], of->nb[2],
+                          head * of->nb[3]);
+    };
+    ggml_tensor* weights = ggml_soft_max_ext(ctx, part(logits), part(mask), LogitScale(), 0.0f);
+    ggml_soft_max_add_sinks(weights, SinksOf(ctx, sinks, head, logits->ne[2]));
+    all = all == nullptr ? weights : ggml_concat(ctx, all, weights, 3);
+  }
+  return all;
+}
+
 ggml_tensor* BackendAttention::AttendByFlash(ggml_context* ctx, ggml_cgraph* graph, int layer,
-                                             size_t index, ggml_tensor* q, ggml_tensor* keys,
-                                             ggml_tensor* values) {
+                                             size_t index, const AttentionCall& call,
+                                             ggml_tensor* keys, ggml_tensor* values) {
   const BackendSequence& sequence = sequences_[index];
-  const int64_t head_dim = q->ne[0], num_q = q->ne[1], tokens = sequence.num_tokens;
-  ggml_tensor* queries = QueriesOf(ctx, layer, index, q);
+  const int64_t head_dim = call.q->ne[0], num_q = call.q->ne[1], tokens = sequence.num_tokens;
+  ggml_tensor* queries = QueriesOf(ctx, layer, index, call.q);
   ggml_tensor* k = Gather(ctx, layer, index, keys);
   ggml_tensor* v = Gather(ctx, layer, index, values);
   ggml_tensor* mask = Mask(ctx, layer, index);
-  ggml_tensor* out = ggml_flash_attn_ext(ctx, queries, k, v, mask, Scale(), 0.0f, 0.0f);
-  ggml_prec_set_acc(out, GGML_PREC_F32);
+  ggml_tensor* out = FlashAttention(ctx, queries, k, v, mask, call.sinks);
   ggml_build_forward_expand(graph, out);
   if (sequence.mass != BackendSequence::Mass::kNone) {
-    ggml_tensor* logits = ggml_mul_mat(ctx, k, queries);
-    ggml_prec_set_acc(logits, GGML_PREC_F32);
-    KeepMassOfWeights(ctx, graph, layer, index,
-                      ggml_soft_max_ext(ctx, logits, mask, Scale(), 0.0f));
+    ggml_tensor* weights = SoftMax(ctx, LogitsOf(ctx, k, queries), mask, call.sinks);
+    KeepMassOfWeights(ctx, graph, layer, index, weights);
   }
   // From [head_dim, group, tokens, heads].
   if (tokens > 1 && !sequence.is_uniform) {
@@ -243,9 +316,7 @@ BackendAttention::EagerNodes BackendAttention::AddLogits(ggml_context* ctx, ggml
                                                          int layer, size_t index, ggml_tensor* q,
                                                          ggml_tensor* keys, ggml_tensor* values) {
   EagerNodes nodes;
-  nodes.logits =
-      ggml_mul_mat(ctx, Gather(ctx, layer, index, keys), QueriesOf(ctx, layer, index, q));
-  ggml_prec_set_acc(nodes.logits, GGML_PREC_F32);
+  nodes.logits = LogitsOf(ctx, Gather(ctx, layer, index, keys), QueriesOf(ctx, layer, index, q));
   nodes.values = ggml_cont(ctx, ggml_transpose(ctx, Gather(ctx, layer, index, values)));
   ggml_build_forward_expand(graph, nodes.logits);
   ggml_build_forward_expand(graph, nodes.values);
@@ -256,7 +327,8 @@ BackendAttention::EagerNodes BackendAttention::AddLogits(ggml_context* ctx, ggml
 // weight is zero then. (It is a number, as all rows of the device are: zero times it is zero.)
 // Where the host has no rows its logarithm is so small that its part is zero.
 BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx, int layer,
-                                                               size_t index, ggml_tensor* logits) {
+                                                               size_t index, ggml_tensor* logits,
+                                                               ggml_tensor* sinks) {
   const BackendSequence& sequence = sequences_[index];
   ggml_tensor* host = tensors_->sequences[index].host;
   const int64_t num_q = model_.hparams.num_q_heads;
@@ -267,10 +339,10 @@ BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx
   };
   // To base e, and not scaled, as logits.
   ggml_tensor* log_sum = ggml_scale(ctx, ggml_view_1d(ctx, host, num_q, out_size * sizeof(float)),
-                                    std::numbers::ln2_v<float> / Scale());
+                                    std::numbers::ln2_v<float> / LogitScale());
   log_sum = ggml_reshape_4d(ctx, log_sum, 1, 1, logits->ne[2], logits->ne[3]);
-  ggml_tensor* all = ggml_soft_max_ext(ctx, ggml_concat(ctx, but_last(logits), log_sum, 0),
-                                       Mask(ctx, layer, index), Scale(), 0.0f);
+  ggml_tensor* all =
+      SoftMax(ctx, ggml_concat(ctx, but_last(logits), log_sum, 0), Mask(ctx, layer, index), sinks);
   ggml_tensor* last =
       ggml_cont(ctx, ggml_view_4d(ctx, all, 1, 1, all->ne[2], all->ne[3], all->nb[1], all->nb[2],
                                   all->nb[3], (num_rows - 1) * sizeof(float)));
@@ -279,14 +351,15 @@ BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx
 }
 
 ggml_tensor* BackendAttention::AttendEagerly(ggml_context* ctx, ggml_cgraph* graph, int layer,
-                                             size_t index, const EagerNodes& nodes) {
+                                             size_t index, const EagerNodes& nodes,
+                                             ggml_tensor* sinks) {
   const BackendSequence& sequence = sequences_[index];
   const int64_t head_dim = model_.hparams.head_dim, num_q = model_.hparams.num_q_heads;
   SharedWeights weights;
   if (sequence.adds_host) {
-    weights = ShareSoftmax(ctx, layer, index, nodes.logits);
+    weights = ShareSoftmax(ctx, layer, index, nodes.logits, sinks);
   } else {
-    weights.rows = ggml_soft_max_ext(ctx, nodes.logits, Mask(ctx, layer, index), Scale(), 0.0f);
+    weights.rows = SoftMax(ctx, nodes.logits, Mask(ctx, layer, index), sinks);
   }
   KeepMassOfWeights(ctx, graph, layer, index, weights.rows);
   // [head_dim, tokens, ...] by head.
@@ -298,7 +371,7 @@ ggml_tensor* BackendAttention::AttendEagerly(ggml_context* ctx, ggml_cgraph* gra
     ggml_tensor* weight = ggml_reshape_2d(ctx, weights.host_part, 1, num_q);
     out = ggml_add(ctx, ggml_reshape_2d(ctx, out, head_dim, num_q), ggml_mul(ctx, host, weight));
     if (sequence.mass != BackendSequence::Mass::kNone) {
-      KeepHostWeights(ctx, graph, layer, index, weights.host_part);
+      KeepHostWeights(ctx, graph, index, weights.host_part);
     }
   } else if (sequence.num_tokens > 1) {
     out = ggml_cont(ctx, sequence.is_uniform ? ggml_permute(ctx, out, 0, 2, 1, 3)
@@ -307,10 +380,12 @@ ggml_tensor* BackendAttention::AttendEagerly(ggml_context* ctx, ggml_cgraph* gra
   return ggml_reshape_2d(ctx, out, head_dim * num_q, sequence.num_tokens);
 }
 
-RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, int layer, size_t index,
-                                                    ggml_tensor* q, ggml_tensor* keys,
+RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, size_t index,
+                                                    const AttentionCall& call, ggml_tensor* keys,
                                                     ggml_tensor* values) {
   const BackendSequence& sequence = sequences_[index];
+  const int layer = call.layer;
+  ggml_tensor* const q = call.q;
   const int64_t num_q = q->ne[1], heads = model_.hparams.kv_heads[layer];
   RowAttention& attention = row_attention_.emplace_back();
   static_cast<DeviceOp&>(attention) = row_attention_op_;
@@ -323,6 +398,8 @@ RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, int layer
   attention.adds_host = sequence.adds_host;
   attention.mass = sequence.mass;
   attention.scale = Scale();
+  attention.soft_cap = SoftCap();
+  attention.has_sinks = call.sinks != nullptr;
   const BackendTensors::OfSequence& tensors = tensors_->sequences[index];
   ggml_tensor* slots = nullptr;
   if (attention.has_slots) {
@@ -340,6 +417,7 @@ RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, int layer
       .counts = ggml_view_1d(ctx, tensors.counts, heads,
                              FirstHead(layer) * static_cast<int64_t>(sizeof(int32_t))),
       .host = tensors.host,
+      .sinks = call.sinks,
       .mask = Mask(ctx, layer, index)};
   return AddRowAttention(ctx, &attention, inputs, keys, values);
 }
@@ -356,7 +434,7 @@ ggml_tensor* BackendAttention::TakeMerged(ggml_context* ctx, ggml_cgraph* graph,
              part(int64_t{attention.num_rows} * attention.MassArrays(),
                   attention.OutSize() + attention.q_heads()));
     if (attention.adds_host) {
-      KeepHostWeights(ctx, graph, layer, index, part(attention.q_heads(), attention.OutSize()));
+      KeepHostWeights(ctx, graph, index, part(attention.q_heads(), attention.OutSize()));
     }
   }
   return ggml_view_2d(ctx, nodes.merge, static_cast<int64_t>(attention.OutSize()), 1,
@@ -391,16 +469,19 @@ void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer
                                 ggml_tensor* mass) {
   ggml_tensor* all = tensors_->sequences[index].mass;
   const int64_t first = FirstMassArray(sequences_[index].mass, layer);
-  ggml_build_forward_expand(
-      graph, ggml_cpy(ctx, mass, ggml_view_1d(ctx, all, ggml_nelements(mass), first * all->nb[1])));
+  ggml_tensor* kept = ggml_view_1d(ctx, all, ggml_nelements(mass), first * all->nb[1]);
+  if (reads_again_) {
+    mass = ggml_add(ctx, ggml_reshape_1d(ctx, ggml_cont(ctx, mass), ggml_nelements(mass)), kept);
+  }
+  ggml_build_forward_expand(graph, ggml_cpy(ctx, mass, kept));
 }
 
-void BackendAttention::KeepHostWeights(ggml_context* ctx, ggml_cgraph* graph, int layer,
-                                       size_t index, ggml_tensor* weights) {
+void BackendAttention::KeepHostWeights(ggml_context* ctx, ggml_cgraph* graph, size_t index,
+                                       ggml_tensor* weights) {
   ggml_tensor* all = tensors_->sequences[index].host_weights;
   ggml_build_forward_expand(graph, ggml_cpy(ctx, weights,
                                             ggml_view_1d(ctx, all, ggml_nelements(weights),
-                                                         static_cast<size_t>(layer) * all->nb[1])));
+                                                         size_t(attention_) * all->nb[1])));
 }
 
 }  // namespace ebb

@@ -71,20 +71,23 @@ struct BackendTensors {
     ggml_tensor* host = nullptr;
     // The outputs of all layers lie at the beginning of the graph's memory: an output of each layer
     // would break up memory that the next ones use again, and ggml knows 256 pieces.
-    // F32 [query heads or more, layers]; null unless mass is wanted beside the host's attention. Of
-    // own nodes: log2 of the sum of 2^logit over all rows; of eager attention: the host's part of
-    // the softmax.
+    // F32 [query heads or more, attentions]; null unless mass is wanted beside the host's
+    // attention. Of own nodes: log2 of the sum of 2^logit over all rows; of eager attention: the
+    // host's part of the softmax.
     ggml_tensor* host_weights = nullptr;
     // F32 [num_rows, sum of the layers' arrays]: one for all heads, or one for each kv head or
     // query head; null unless wanted.
     ggml_tensor* mass = nullptr;
   };
   std::vector<OfSequence> sequences;
-  // By layer: how many nodes come before the first that reads rows of it, and, where the host
-  // attends too, how many before the first that waits for its part.
+  // By attention, of which a layer has several where later ones read its rows: how many nodes come
+  // before the first that reads rows of it, and, where the host attends too, how many before the
+  // first that waits for its part.
   std::vector<int> cuts;
-  // By layer, [head_dim, heads, T], F32; empty unless wanted.
-  std::vector<ggml_tensor*> q, k, v, k_before_rope;
+  // [head_dim, heads, T], F32, by attention; empty unless wanted.
+  std::vector<ggml_tensor*> q;
+  // The same by layer.
+  std::vector<ggml_tensor*> k, v, k_before_rope;
 };
 
 class BackendAttention final : public AttentionBuilder {
@@ -107,8 +110,9 @@ class BackendAttention final : public AttentionBuilder {
   [[nodiscard]] int64_t FirstHead(int layer) const { return first_head_[layer]; }
   // The arrays of mass before layer `layer`; of all layers for num_layers.
   [[nodiscard]] int64_t FirstMassArray(BackendSequence::Mass mass, int layer) const;
-  // The nodes that a layer may have, views among them. most_group: query heads of a kv head.
-  [[nodiscard]] static int NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
+  // The nodes that a layer may have, views among them.
+  [[nodiscard]] static int NodesPerLayer(const LoadedModel& model,
+                                         std::span<const BackendSequence> sequences,
                                          int num_followers);
 
  private:
@@ -116,9 +120,17 @@ class BackendAttention final : public AttentionBuilder {
   // where heads see rows of their own.
   ggml_tensor* QueriesOf(ggml_context* ctx, int layer, size_t index, ggml_tensor* q) const;
   ggml_tensor* AttendByFlash(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
-                             ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
-  // The part of eager attention that does not wait for the host: logits [num_rows, tokens] by
-  // head as QueriesOf(), not scaled, and values by row [num_rows, head_dim].
+                             const AttentionCall& call, ggml_tensor* keys, ggml_tensor* values);
+  // [head_dim, query heads, tokens, 1], or [head_dim, query heads of a kv head, tokens, kv heads].
+  ggml_tensor* FlashAttention(ggml_context* ctx, ggml_tensor* queries, ggml_tensor* keys,
+                              ggml_tensor* values, ggml_tensor* mask, ggml_tensor* sinks) const;
+  // [num_rows, tokens] by head as QueriesOf(); LogitScale() makes logits of them.
+  ggml_tensor* LogitsOf(ggml_context* ctx, ggml_tensor* keys, ggml_tensor* queries) const;
+  // The weights of rows. logits: as LogitsOf().
+  ggml_tensor* SoftMax(ggml_context* ctx, ggml_tensor* logits, ggml_tensor* mask,
+                       ggml_tensor* sinks) const;
+  // The part of eager attention that does not wait for the host: logits as LogitsOf(), and values
+  // by row [num_rows, head_dim].
   struct EagerNodes {
     ggml_tensor* logits = nullptr;
     ggml_tensor* values = nullptr;
@@ -126,21 +138,21 @@ class BackendAttention final : public AttentionBuilder {
   EagerNodes AddLogits(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                        ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
   ggml_tensor* AttendEagerly(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
-                             const EagerNodes& nodes);
+                             const EagerNodes& nodes, ggml_tensor* sinks);
   // The softmax with the host's logarithm of a sum as its last column: weights of the device's
   // rows, that column zero, and the column.
   struct SharedWeights {
     ggml_tensor* rows = nullptr;
     ggml_tensor* host_part = nullptr;  // [1, 1, ...]
   };
-  SharedWeights ShareSoftmax(ggml_context* ctx, int layer, size_t index, ggml_tensor* logits);
-  RowAttentionNodes AddFoldAndMerge(ggml_context* ctx, int layer, size_t index, ggml_tensor* q,
+  SharedWeights ShareSoftmax(ggml_context* ctx, int layer, size_t index, ggml_tensor* logits,
+                             ggml_tensor* sinks);
+  RowAttentionNodes AddFoldAndMerge(ggml_context* ctx, size_t index, const AttentionCall& call,
                                     ggml_tensor* keys, ggml_tensor* values);
   // Attention out of the merge; mass and sums are kept where wanted.
   ggml_tensor* TakeMerged(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                           const RowAttentionNodes& nodes);
-  void KeepHostWeights(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
-                       ggml_tensor* weights);
+  void KeepHostWeights(ggml_context* ctx, ggml_cgraph* graph, size_t index, ggml_tensor* weights);
   // The part of the sequence's lists that is a layer's.
   ggml_tensor* ListOf(ggml_context* ctx, int layer, size_t index) const;
   // The sequence's rows, F16 [head_dim, num_rows, kv heads, 1] where all heads see alike, or else
@@ -151,6 +163,8 @@ class BackendAttention final : public AttentionBuilder {
                        int64_t heads, size_t row_stride, size_t head_stride) const;
   ggml_tensor* Mask(ggml_context* ctx, int layer, size_t index) const;
   [[nodiscard]] float Scale() const { return model_.hparams.attention_scale; }
+  [[nodiscard]] float SoftCap() const { return model_.hparams.attention_soft_cap; }
+  [[nodiscard]] float LogitScale() const { return SoftCap() == 0 ? Scale() : SoftCap(); }
   // weights: of a softmax, [num_rows, tokens] by head.
   void KeepMassOfWeights(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                          ggml_tensor* weights);
@@ -163,7 +177,14 @@ class BackendAttention final : public AttentionBuilder {
   const std::vector<BackendSequence>& sequences_;
   const Wanted wanted_;
   BackendTensors* const tensors_;
-  std::vector<int64_t> first_head_;         // [layers + 1]
+  std::vector<int64_t> first_head_;  // [layers + 1]
+  int attention_ = 0;                // that is built, in the order of the graph
+  bool reads_again_ = false;         // the rows of a layer that another attention read before
+  // The rows of a layer once the attention that stores them has been built.
+  struct StoredRows {
+    ggml_tensor *keys = nullptr, *values = nullptr;
+  };
+  std::vector<StoredRows> stored_;          // [layers]
   std::deque<RowAttention> row_attention_;  // that nodes name
 };
 

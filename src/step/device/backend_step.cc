@@ -11,6 +11,7 @@
 
 #include "src/base/device_sizes.h"
 #include "src/step/device/rates_file.h"
+#include "src/step/graph_contexts.h"
 
 namespace ebb {
 namespace {
@@ -87,11 +88,14 @@ bool HidesRows(const SequenceCache& cache, int num_layers) {
 }
 
 // Whether ebb's own nodes attend to single tokens.
-bool RunsRowAttention(const BackendDevice& device, const Hyperparameters& hparams) {
+bool RunsRowAttention(const BackendDevice& device, const LoadedModel& model) {
+  const Hyperparameters& hparams = model.hparams;
   if (device.attention() != DeviceAttention::kAuto) return false;
   if (device.BackendName() == "CPU" || device.BackendName() == "Sim") return true;
-  return device.BackendName() == "CUDA" && CudaRowAttention() != nullptr &&
-         std::ranges::all_of(hparams.kv_heads, [&](int heads) {
+  const bool has_sinks = std::ranges::any_of(
+      model.layers, [](const LayerWeights& layer) { return layer.sinks != nullptr; });
+  return device.BackendName() == "CUDA" && CudaRowAttention() != nullptr && !has_sinks &&
+         hparams.attention_soft_cap == 0 && std::ranges::all_of(hparams.kv_heads, [&](int heads) {
            return CudaRowAttentionTakes(hparams.head_dim, hparams.num_q_heads / heads);
          });
 }
@@ -105,7 +109,7 @@ BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
       device_(static_cast<BackendDevice*>(use.device())),
       use_(use),
       shape_(shape),
-      runs_row_attention_(RunsRowAttention(*device_, model.hparams)),
+      runs_row_attention_(RunsRowAttention(*device_, model)),
       row_attention_op_{.launch = device_->BackendName() == "CUDA" ? CudaRowAttention() : nullptr},
       host_attention_(std::move(host_attention)),
       on_threads_(std::move(on_threads)) {}
@@ -189,6 +193,7 @@ BackendStep::~BackendStep() {
   if (weights_ != nullptr) weights_->Leak();
   for (Graph& graph : graphs_) (void)graph.list_buffer.release();
   for (ReadBuffer& buffer : read_) (void)buffer.pinned.release();
+  (void)state_buffer_.release();
   (void)buffers_.release();
 }
 
@@ -267,6 +272,8 @@ BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
   std::ranges::sort(shape.sequences, {}, &BackendSequence::first_token);
   shape.options = OptionsFor(shape, static_cast<int>(work.tokens.size()),
                              static_cast<int>(work.output_rows.size()));
+  // Other graphs do not depend on the number of sequences.
+  if (HasStates()) shape.options.num_sequences = static_cast<int>(work.sequences.size());
   shape.options.hidden_layers = needs.hidden_layers;
   shape.options.keys_before_rope = needs.keys_before_rope;
   shape.options.eviction_logits = needs.eviction_logits;
@@ -275,12 +282,11 @@ BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
 
 DecoderGraphOptions BackendStep::OptionsFor(const Shape& shape, int num_tokens,
                                             int num_outputs) const {
-  const int most_group = model_.hparams.num_q_heads / std::ranges::min(model_.hparams.kv_heads);
   return {.num_tokens = num_tokens,
           .num_outputs = num_outputs,
           .takes_embeddings = true,
-          .attention_nodes_per_layer = BackendAttention::NodesPerLayer(shape.sequences, most_group,
-                                                                       shape.wanted.num_followers)};
+          .attention_nodes_per_layer =
+              BackendAttention::NodesPerLayer(model_, shape.sequences, shape.wanted.num_followers)};
 }
 
 Status BackendStep::MakeLists(Graph* graph) const {
@@ -365,8 +371,8 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
     if (sequence.adds_host) {
       // Layers at places that every backend can copy to.
       constexpr int kFloats = 64;
-      tensors.host_weights =
-          kept(GGML_TYPE_F32, RoundUp(model_.hparams.num_q_heads, kFloats), num_layers);
+      tensors.host_weights = kept(GGML_TYPE_F32, RoundUp(model_.hparams.num_q_heads, kFloats),
+                                  model_.shape.NumAttentions());
     }
   }
   EBB_ASSIGN_OR_RETURN(graph.graph, BuildDecoderGraph(weights_->model(), context,
@@ -396,15 +402,7 @@ Status BackendStep::PutIntoBuffers(Graph* graph) {
   if (in_buffers_ == graph) return OkStatus();
   in_buffers_ = nullptr;
   // A plan for another graph would be kept where sizes allow it.
-  for (ggml_tensor* tensor = ggml_get_first_tensor(graph->context.get()); tensor != nullptr;
-       tensor = ggml_get_next_tensor(graph->context.get(), tensor)) {
-    if (tensor->view_src != nullptr && tensor->view_src->data != nullptr &&
-        tensor->view_src->buffer != nullptr && !IsInContext(*graph, tensor->view_src)) {
-      continue;
-    }
-    tensor->buffer = nullptr;
-    tensor->data = nullptr;
-  }
+  TakeFromBuffers({graph->context.get(), graph->graph.other_context});
   if (buffers_ == nullptr) {
     buffers_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_->backend())));
     if (buffers_ == nullptr) return OutOfMemory("no memory for compute buffers");
@@ -417,12 +415,6 @@ Status BackendStep::PutIntoBuffers(Graph* graph) {
   }
   in_buffers_ = graph;
   return OkStatus();
-}
-
-bool BackendStep::IsInContext(const Graph& graph, const ggml_tensor* tensor) {
-  const auto* begin = static_cast<const std::byte*>(ggml_get_mem_buffer(graph.context.get()));
-  const auto* at = reinterpret_cast<const std::byte*>(tensor);
-  return at >= begin && at < begin + ggml_get_mem_size(graph.context.get());
 }
 
 Result<BackendStep::Graph*> BackendStep::GraphFor(const Shape& shape) {
@@ -519,8 +511,9 @@ void BackendStep::MakeParts(Graph* graph) {
   graph->parts.push_back(PartOf(graph->graph.graph, begin, ggml_graph_n_nodes(graph->graph.graph)));
 }
 
-void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
+void BackendStep::SelectRows(const StepWork& work, int attention, Graph* graph) {
   const Hyperparameters& h = model_.hparams;
+  const int layer = model_.shape.LayerRead(attention);
   const size_t heads = h.kv_heads[layer], head_dim = h.head_dim;
   const size_t of_head = h.num_q_heads / heads * head_dim;  // numbers of its queries
   queries_.resize(h.num_q_heads * head_dim);
@@ -528,7 +521,7 @@ void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
     if (sequence.selector == nullptr) continue;
     const size_t index = IndexOf(*graph, sequence);
     const size_t num_rows = graph->shape.sequences[index].num_rows;
-    ggml_backend_tensor_get_async(device_->backend(), graph->tensors.q[layer], queries_.data(),
+    ggml_backend_tensor_get_async(device_->backend(), graph->tensors.q[attention], queries_.data(),
                                   sequence.first_token * queries_.size() * sizeof(float),
                                   queries_.size() * sizeof(float));
     ggml_backend_synchronize(device_->backend());
@@ -536,6 +529,9 @@ void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
     ggml_fp16_t* const mask = masks_[index].data() + first;
     for (size_t head = 0; head < heads; ++head) {
       const RowsView view = sequence.cache->views().View(layer, static_cast<int>(head));
+      FillMask(sequence, graph->shape.sequences[index],
+               RowsOnDevice(*sequence.cache, layer, static_cast<int>(head)),
+               mask + head * num_rows);
       const auto q = std::span<const float>(queries_).subspan(head * of_head, of_head);
       selected_.clear();
       selected_.reserve((view.slots.size() + 1) / 2);
@@ -563,10 +559,10 @@ void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
 // Launches what of the layer does not wait for the host, `part`, and attends to the host's rows
 // meanwhile; what comes of it joins the rest. Once the queries are here the layer before has ended,
 // and with it the inputs of its rows' mass.
-Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph) {
+Status BackendStep::AttendOnHost(const StepWork& work, int attention, size_t part, Graph* graph) {
   ggml_backend_t backend = device_->backend();
   const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;
-  if (layer == 0) host_shares_.resize(work.sequences.size());
+  if (attention == 0) host_shares_.resize(work.sequences.size());
   host_queries_.clear();
   for (const SequenceStep& sequence : work.sequences) {
     if (!HostAttention::IsFor(*sequence.cache)) continue;
@@ -574,20 +570,20 @@ Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, G
     of.index = IndexOf(*graph, sequence);
     of.q.resize(size);
     of.weights.resize(shape_.num_q_heads);
-    ggml_backend_tensor_get_async(backend, graph->tensors.q[layer], of.q.data(),
+    ggml_backend_tensor_get_async(backend, graph->tensors.q[attention], of.q.data(),
                                   sequence.first_token * size * sizeof(float),
                                   size * sizeof(float));
     host_queries_.push_back({.sequence = &sequence, .q = of.q.data()});
-    if (layer > 0) FetchHostWeights(*graph, layer - 1, &of);
+    if (attention > 0) FetchHostWeights(*graph, attention - 1, &of);
   }
   ggml_backend_synchronize(backend);
   EBB_RETURN_IF_ERROR(Compute(graph->parts[part].get()));
-  if (layer > 0) AddMassOfHost(*graph);
+  if (attention > 0) AddMassOfHost(*graph);
   for (size_t i = 0; i < host_queries_.size(); ++i) {
     host_shares_[i].result.resize(host_attention_->ResultSize());
     host_queries_[i].result = host_shares_[i].result.data();
   }
-  host_attention_->Attend(layer, host_queries_);
+  host_attention_->Attend(model_.shape.LayerRead(attention), host_queries_);
   for (size_t i = 0; i < host_queries_.size(); ++i) {
     HostShare& of = host_shares_[i];
     if (graph->shape.sequences[of.index].is_eager) {
@@ -602,11 +598,11 @@ Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, G
   return OkStatus();
 }
 
-void BackendStep::FetchHostWeights(const Graph& graph, int layer, HostShare* of) const {
+void BackendStep::FetchHostWeights(const Graph& graph, int attention, HostShare* of) const {
   const ggml_tensor* all = graph.tensors.sequences[of->index].host_weights;
   if (all == nullptr) return;
   ggml_backend_tensor_get_async(device_->backend(), all, of->weights.data(),
-                                static_cast<size_t>(layer) * all->nb[1],
+                                static_cast<size_t>(attention) * all->nb[1],
                                 of->weights.size() * sizeof(float));
 }
 
@@ -634,20 +630,25 @@ Status BackendStep::ComputeByLayer(const StepWork& work, const StagedSequences& 
   const bool host_attends = HostAttends(work);
   size_t part = 0;
   EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
-  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+  const int num_attentions = model_.shape.NumAttentions();
+  int num_layers = 0;  // that were read
+  for (int attention = 0; attention < num_attentions; ++attention) {
+    const int layer = model_.shape.LayerRead(attention);
+    const bool reads_again = layer < num_layers;
+    num_layers = std::max(num_layers, layer + 1);
     for (size_t i = 0; i < work.sequences.size(); ++i) {
-      staged.StageLayerOf(i, layer, 0);
+      staged.StageLayerOf(i, attention, 0);
       const SequenceStep& sequence = work.sequences[i];
-      SetListOfLayer(sequence, IndexOf(*graph, sequence), layer, graph);
+      SetListOfLayer(sequence, IndexOf(*graph, sequence), layer, reads_again, graph);
     }
-    if (Selects(work)) SelectRows(work, layer, graph);
-    if (host_attends) EBB_RETURN_IF_ERROR(AttendOnHost(work, layer, part++, graph));
+    if (Selects(work)) SelectRows(work, attention, graph);
+    if (host_attends) EBB_RETURN_IF_ERROR(AttendOnHost(work, attention, part++, graph));
     EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
-    staged.ReleaseLayer(layer);
+    staged.ReleaseLayer(attention);
   }
   if (host_attends) {
     for (size_t i = 0; i < host_queries_.size(); ++i) {
-      FetchHostWeights(*graph, model_.hparams.num_layers - 1, &host_shares_[i]);
+      FetchHostWeights(*graph, num_attentions - 1, &host_shares_[i]);
     }
     ggml_backend_synchronize(device_->backend());
     AddMassOfHost(*graph);
@@ -663,8 +664,10 @@ Status BackendStep::ComputeStep(const StepWork& work, const StagedSequences& sta
   const auto begin = Clock::now();
   // Lists know pages by their addresses.
   if (std::exchange(num_frees_, device_->num_frees()) != device_->num_frees()) ForgetLists();
+  if (HasStates()) ReserveStates(work);
   EBB_ASSIGN_OR_RETURN(Graph* const graph, GraphFor(ShapeOf(work)));
   SetInputs(work, graph);
+  if (HasStates()) EBB_RETURN_IF_ERROR(SetStates(work, graph));
   const auto reads_t1 = [](const SequenceStep& sequence) {
     return sequence.cache->t1_bytes_read() > 0;
   };
@@ -683,11 +686,48 @@ Status BackendStep::ComputeStep(const StepWork& work, const StagedSequences& sta
   }
   num_read_ = 0;
   FetchSignals(work, *graph);
+  if (HasStates()) TakeStates(work, graph);
   // One figure for all: a device tells nothing of its nodes.
   if (costs != nullptr) {
     *costs = {.other_seconds = std::chrono::duration<double>(Clock::now() - begin).count()};
   }
   return OkStatus();
+}
+
+// The host's memory, before anything changes. May throw std::bad_alloc.
+void BackendStep::ReserveStates(const StepWork& work) {
+  for (const SequenceStep& sequence : work.sequences) sequence.state->Reserve();
+  states_.reserve(work.sequences.size());
+}
+
+// A sequence's state lies in the host's memory between steps, where it is saved, forked and rolled
+// back, and is copied to the device and back in each.
+Status BackendStep::SetStates(const StepWork& work, Graph* graph) {
+  auto* const type = ggml_backend_get_default_buffer_type(device_->backend());
+  const size_t needed = graph->graph.inputs->StateBufferBytes(
+      static_cast<int>(work.sequences.size()), ggml_backend_buft_get_alignment(type));
+  if (state_buffer_ == nullptr || ggml_backend_buffer_get_size(state_buffer_.get()) < needed) {
+    state_buffer_.reset();
+    state_buffer_.reset(ggml_backend_buft_alloc_buffer(type, needed));
+    if (state_buffer_ == nullptr) {
+      return OutOfMemory(
+          fmt::format("device {} has no memory for recurrent states", device_->name()));
+    }
+  }
+  states_.clear();
+  for (const SequenceStep& sequence : work.sequences) {
+    states_.push_back(sequence.state->BeginStep());
+  }
+  graph->graph.inputs->SetStates(states_, state_buffer_.get());
+  return OkStatus();
+}
+
+// REQUIRES: the step was waited for.
+void BackendStep::TakeStates(const StepWork& work, Graph* graph) {
+  graph->graph.inputs->TakeStates();
+  for (const SequenceStep& sequence : work.sequences) {
+    sequence.state->EndStep(sequence.first + sequence.num_tokens);
+  }
 }
 
 void BackendStep::ShowLogits(std::span<const float> logits) {

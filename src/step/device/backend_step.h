@@ -113,33 +113,43 @@ class BackendStep {
   Status MakeLists(Graph* graph) const;
   [[nodiscard]] Status CheckSupported(const Graph& graph) const;
   Status PutIntoBuffers(Graph* graph);
-  [[nodiscard]] static bool IsInContext(const Graph& graph, const ggml_tensor* tensor);
   [[nodiscard]] static size_t IndexOf(const Graph& graph, const SequenceStep& sequence);
   void SetInputs(const StepWork& work, Graph* graph);
+  void SetOwnInputs(const StepWork& work, const DecoderGraph& graph);
   void SetNewRows(const StepWork& work, const Graph& graph);
   void SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph);
   void SetLists(const SequenceStep& sequence, size_t index, Graph* graph);
   void SetSlots(const SequenceStep& sequence, size_t index, Graph* graph);
-  void SetListOfLayer(const SequenceStep& sequence, size_t index, int layer, Graph* graph);
+  // reads_again: another attention of the step has read the layer before.
+  void SetListOfLayer(const SequenceStep& sequence, size_t index, int layer, bool reads_again,
+                      Graph* graph);
   void UploadRows(size_t index, int layer, const RowLists::Change& change,
                   const Graph& graph) const;
   void ForgetLists();
   static void MakeParts(Graph* graph);
   [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
-  // Layer by layer: rows of T1 come to the device ahead of their use, and selectors get the queries
-  // that they choose rows by.
+  // Attention by attention: rows of T1 come to the device ahead of their use, and selectors get the
+  // queries that they choose rows by.
   Status ComputeByLayer(const StepWork& work, const StagedSequences& staged, Graph* graph);
-  // Hides the rows that the selectors of the sequences leave out in a layer whose queries are
+  // Hides the rows that the selectors of the sequences leave out in an attention whose queries are
   // computed.
-  void SelectRows(const StepWork& work, int layer, Graph* graph);
-  // The rows of a layer that the host attends to, beside the device.
+  void SelectRows(const StepWork& work, int attention, Graph* graph);
+  // The rows of an attention that the host attends to, beside the device.
   struct HostShare;
-  Status AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph);
+  Status AttendOnHost(const StepWork& work, int attention, size_t part, Graph* graph);
   // The factor of the mass of rows that the host attended to.
-  void FetchHostWeights(const Graph& graph, int layer, HostShare* of) const;
+  void FetchHostWeights(const Graph& graph, int attention, HostShare* of) const;
   void AddMassOfHost(const Graph& graph);
   Status ComputeStep(const StepWork& work, const StagedSequences& staged, StepCosts* costs);
+  // Recurrent states: REQUIRES: the sequences have as many tokens, in their order.
+  [[nodiscard]] bool HasStates() const { return model_.hparams.state_bytes > 0; }
+  void ReserveStates(const StepWork& work);
+  Status SetStates(const StepWork& work, Graph* graph);
+  static void TakeStates(const StepWork& work, Graph* graph);
   void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
+  // The mask of a kv head, [num_rows, tokens].
+  static void FillMask(const SequenceStep& sequence, const BackendSequence& shape,
+                       const RowsView& rows, ggml_fp16_t* mask);
   // Into one of `read_`, so that a copy may be under way while another is asked for.
   std::span<const float> Read(const ggml_tensor* tensor);
   // The queries and results that came to the host in a step, by layer.
@@ -148,6 +158,8 @@ class BackendStep {
     Spans q, k, v, k_before_rope, hidden, eviction_channels;
   };
   void FetchSignals(const StepWork& work, const Graph& graph);
+  // The attention that stores the rows of a layer: the first that reads them.
+  [[nodiscard]] int StoringAttention(int layer) const;
   void CopySignals(const SequenceStep& sequence, const Graph& graph, const Fetched& fetched,
                    SignalBuffers* signals) const;
   void TakeMass(const SequenceStep& sequence, const Graph& graph, size_t index,
@@ -173,7 +185,9 @@ class BackendStep {
   // Work space of the host.
   std::vector<StagedStep> staged_steps_;  // of StagedSequences
   std::vector<float> embeddings_;
-  std::vector<float> queries_;  // of a layer, for selectors
+  std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // of a step's sequences
+  std::vector<std::byte*> states_;                                  // on the host, of the same
+  std::vector<float> queries_;                                      // of a layer, for selectors
   std::vector<RowRange> selected_;
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;

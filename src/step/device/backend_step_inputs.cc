@@ -120,10 +120,13 @@ void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* gr
 }
 
 void BackendStep::SetListOfLayer(const SequenceStep& sequence, size_t index, int layer,
-                                 Graph* graph) {
+                                 bool reads_again, Graph* graph) {
   Graph::Lists& lists = graph->lists[index];
   if (lists.rows.has_value()) {
-    UploadRows(index, layer, lists.rows->Update(*sequence.cache, *device_, layer), *graph);
+    UploadRows(index, layer,
+               reads_again ? lists.rows->Rename(*sequence.cache, *device_, layer)
+                           : lists.rows->Update(*sequence.cache, *device_, layer),
+               *graph);
     return;
   }
   if (!lists.pages->UpdatePages(*sequence.cache, *device_, layer)) return;
@@ -146,36 +149,38 @@ void BackendStep::UploadRows(size_t index, int layer, const RowLists::Change& ch
                                 (end - begin) * sizeof(int32_t));
 }
 
+void BackendStep::FillMask(const SequenceStep& sequence, const BackendSequence& shape,
+                           const RowsView& rows, ggml_fp16_t* mask) {
+  const ggml_fp16_t hidden = ggml_fp32_to_fp16(kHidden), seen = ggml_fp32_to_fp16(0.0f);
+  const bool all_see = rows.window == 0 && rows.last_visible.empty();
+  for (int token = 0; token < shape.num_tokens; ++token) {
+    ggml_fp16_t* const row = mask + size_t(token) * shape.num_rows;
+    const size_t end = rows.slots.size() - (shape.num_tokens - 1 - token);
+    std::fill_n(row, end, seen);
+    std::fill(row + end, row + shape.num_rows, hidden);
+    if (shape.is_eager && shape.adds_host) row[shape.num_rows - 1] = seen;  // the host's column
+    if (all_see) continue;
+    const Position query = sequence.first + token;
+    for (size_t i = 0; i < end; ++i) {
+      if (query > rows.LastVisible(i)) row[i] = hidden;
+    }
+  }
+}
+
 void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Graph& graph) {
   const BackendSequence& shape = graph.shape.sequences[index];
-  const ggml_fp16_t hidden = ggml_fp32_to_fp16(kHidden), seen = ggml_fp32_to_fp16(0.0f);
   std::vector<ggml_fp16_t>& mask = masks_[index];
   ggml_tensor* const tensor = graph.tensors.sequences[index].mask;
   const size_t num_rows = shape.num_rows;
   mask.resize(static_cast<size_t>(ggml_nelements(tensor)) - kMaskPaddingTokens * num_rows);
-  const auto fill = [&](const RowsView& view, ggml_fp16_t* plane) {
-    const bool all_see = view.window == 0 && view.last_visible.empty();
-    for (int token = 0; token < shape.num_tokens; ++token) {
-      ggml_fp16_t* const row = plane + token * num_rows;
-      const size_t end = view.slots.size() - (shape.num_tokens - 1 - token);
-      std::fill_n(row, end, seen);
-      std::fill(row + end, row + num_rows, hidden);
-      if (shape.is_eager && shape.adds_host) row[num_rows - 1] = seen;  // the host's column
-      if (all_see) continue;
-      const Position query = sequence.first + token;
-      for (size_t i = 0; i < end; ++i) {
-        if (query > view.LastVisible(i)) row[i] = hidden;
-      }
-    }
-  };
   if (shape.is_uniform) {
-    fill(RowsOnDevice(*sequence.cache, 0, 0), mask.data());
+    FillMask(sequence, shape, RowsOnDevice(*sequence.cache, 0, 0), mask.data());
   } else {
     size_t plane = 0;
     for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
       for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
-        fill(RowsOnDevice(*sequence.cache, layer, head),
-             mask.data() + plane++ * shape.num_tokens * num_rows);
+        FillMask(sequence, shape, RowsOnDevice(*sequence.cache, layer, head),
+                 mask.data() + plane++ * shape.num_tokens * num_rows);
       }
     }
   }
@@ -183,17 +188,26 @@ void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Grap
                                 mask.size() * sizeof(ggml_fp16_t));
 }
 
-void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
+// Sets the inputs of ebb's own decoder.
+void BackendStep::SetOwnInputs(const StepWork& work, const DecoderGraph& graph) {
   ggml_backend_t backend = device_->backend();
   embeddings_.resize(work.tokens.size() * model_.hparams.embed_dim);
   weights_->Embed(work.tokens, embeddings_.data());
-  ggml_backend_tensor_set_async(backend, graph->graph.embeddings, embeddings_.data(), 0,
+  ggml_backend_tensor_set_async(backend, graph.embeddings, embeddings_.data(), 0,
                                 embeddings_.size() * sizeof(float));
-  ggml_backend_tensor_set_async(backend, graph->graph.positions, work.rope_positions.data(), 0,
+  ggml_backend_tensor_set_async(backend, graph.positions, work.rope_positions.data(), 0,
                                 work.rope_positions.size() * sizeof(Position));
-  if (graph->graph.output_rows != nullptr) {
-    ggml_backend_tensor_set_async(backend, graph->graph.output_rows, work.output_rows.data(), 0,
+  if (graph.output_rows != nullptr) {
+    ggml_backend_tensor_set_async(backend, graph.output_rows, work.output_rows.data(), 0,
                                   work.output_rows.size() * sizeof(int32_t));
+  }
+}
+
+void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
+  if (graph->graph.inputs != nullptr) {
+    graph->graph.SetInputs(work.tokens, work.rope_positions, work.output_rows);
+  } else {
+    SetOwnInputs(work, graph->graph);
   }
   SetNewRows(work, *graph);
   masks_.resize(work.sequences.size());

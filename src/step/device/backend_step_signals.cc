@@ -69,6 +69,12 @@ void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
   }
 }
 
+int BackendStep::StoringAttention(int layer) const {
+  for (int attention = layer;; ++attention) {
+    if (model_.shape.LayerRead(attention) == layer) return attention;
+  }
+}
+
 // All but mass.
 void BackendStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
                               const Fetched& fetched, SignalBuffers* signals) const {
@@ -89,7 +95,8 @@ void BackendStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
       }
       float* const query = signals->Query(layer, token);
       const size_t size = h.num_q_heads * head_dim;
-      if (query != nullptr) std::ranges::copy(fetched.q[layer].subspan(at * size, size), query);
+      if (query == nullptr) continue;
+      std::ranges::copy(fetched.q[StoringAttention(layer)].subspan(at * size, size), query);
     }
     if (!signals->needs().eviction_logits) continue;
     const std::span<float> logits = signals->EvictionLogits(layer);

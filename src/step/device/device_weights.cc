@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "src/model/library/library_model.h"
+
 namespace ebb {
 
 Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Create(const LoadedModel& model,
@@ -28,6 +30,7 @@ Status DeviceWeights::Copy(BackendDevice* device) {
   on_device_.layers = host_.layers;
   on_device_.output = host_.output;
   on_device_.output_norm = host_.output_norm;
+  on_device_.library = host_.library;
   // A tensor that several name is copied once.
   std::map<ggml_tensor*, ggml_tensor*> copies;
   const auto for_each = [&](const auto& visit) {
@@ -36,10 +39,14 @@ Status DeviceWeights::Copy(BackendDevice* device) {
         if (layer.*weight != nullptr) visit(layer.*weight);
       }
     }
+    if (on_device_.library != nullptr) return;
     visit(on_device_.output_norm);
     visit(on_device_.output);
   };
   for_each([&](ggml_tensor*& weight) { copies[weight] = nullptr; });
+  if (host_.library != nullptr) {
+    for (ggml_tensor* weight : host_.library->weights_read()) copies[weight] = nullptr;
+  }
   context_.reset(ggml_init({.mem_size = (copies.size() + 1) * ggml_tensor_overhead(),
                             .mem_buffer = nullptr,
                             .no_alloc = true}));
@@ -55,6 +62,7 @@ Status DeviceWeights::Copy(BackendDevice* device) {
     ggml_backend_tensor_set(copy, on_host->data, 0, ggml_nbytes(on_host));
   }
   for_each([&](ggml_tensor*& weight) { weight = copies.at(weight); });
+  if (host_.library != nullptr) on_device_.library_copies.insert(copies.begin(), copies.end());
   return OkStatus();
 }
 

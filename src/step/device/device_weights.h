@@ -15,7 +15,7 @@ namespace ebb {
 
 class DeviceWeights {
  public:
-  // Copies all weights but the table of embeddings, whose rows are looked up on the host. Errors:
+  // Copies all weights but tables whose rows are looked up on the host: of embeddings. Errors:
   // InvalidArgument when the model was loaded for the processor, whose layouts no device knows;
   // OutOfMemory. REQUIRES: model and device outlive this.
   static Result<std::unique_ptr<DeviceWeights>> Create(const LoadedModel& model,

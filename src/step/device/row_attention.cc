@@ -36,6 +36,10 @@ float Dot(const float* a, const float* b, int size) {
   return sum;
 }
 
+float SoftCapped(float logit, float soft_cap) {
+  return soft_cap == 0 ? logit : soft_cap * std::tanh(logit / soft_cap);
+}
+
 // What the host's own backend does.
 class HostFold {
  public:
@@ -93,7 +97,8 @@ class HostFold {
         const auto* q = reinterpret_cast<const float*>(static_cast<const std::byte*>(q_->data) +
                                                        (head * group + i) * q_->nb[1]);
         const float logit =
-            Dot(q, row_.data(), size) * attention_.scale * std::numbers::log2e_v<float>;
+            SoftCapped(Dot(q, row_.data(), size) * attention_.scale, attention_.soft_cap) *
+            std::numbers::log2e_v<float>;
         scores_[size_t(row - begin) * group + i] = logit;
         largest[i] = std::max(largest[i], logit);
       }
@@ -142,6 +147,9 @@ void MergeOnHost(ggml_tensor* node, int thread, int, void* data) {
   const auto* counts = static_cast<const int32_t*>(node->src[1]->data);
   const size_t heads = attention.q_heads(), size = attention.head_dim;
   const auto* host = attention.adds_host ? static_cast<const float*>(node->src[2]->data) : nullptr;
+  const int sinks_at = attention.adds_host ? 3 : 2;
+  const auto* sinks =
+      attention.has_sinks ? static_cast<const float*>(node->src[sinks_at]->data) : nullptr;
   auto* const out = static_cast<float*>(node->data);
   float* const log_sums = out + attention.OutSize();
   for (size_t head = 0; head < heads; ++head) {
@@ -150,12 +158,14 @@ void MergeOnHost(ggml_tensor* node, int thread, int, void* data) {
       largest = std::max(largest, weights[(split * heads + head) * 2]);
     }
     const float of_host = host == nullptr ? kHidden : host[heads * size + head];
-    largest = std::max(largest, of_host);
+    const float sink = sinks == nullptr ? kHidden : sinks[head] * std::numbers::log2e_v<float>;
+    largest = std::max({largest, of_host, sink});
     std::fill_n(out + head * size, size, 0.0f);
     if (of_host != kHidden) {
       sum = std::exp2(of_host - largest);
       for (size_t d = 0; d < size; ++d) out[head * size + d] = sum * host[head * size + d];
     }
+    if (sink != kHidden) sum += std::exp2(sink - largest);
     for (int split = 0; split < attention.NumSplits(); ++split) {
       const float* const pair = weights + (split * heads + head) * 2;
       if (pair[0] == kHidden && pair[1] == 0) continue;
@@ -212,10 +222,14 @@ RowAttentionNodes AddRowAttention(ggml_context* context, const RowAttention* att
       ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->FoldSize()), 1, 1, 1,
                      sources.data(), num_sources, FoldOnHost, GGML_N_TASKS_MAX, data);
   assert(attention->adds_host == (inputs.host != nullptr));
-  std::array<ggml_tensor*, 3> folded = {nodes.fold, inputs.counts, inputs.host};
-  nodes.merge =
-      ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->MergeSize()), 1, 1, 1,
-                     folded.data(), attention->adds_host ? 3 : 2, MergeOnHost, 1, data);
+  assert(attention->has_sinks == (inputs.sinks != nullptr));
+  std::array<ggml_tensor*, 4> folded = {nodes.fold, inputs.counts};
+  int num_folded = 2;
+  for (ggml_tensor* tensor : {inputs.host, inputs.sinks}) {
+    if (tensor != nullptr) folded[num_folded++] = tensor;
+  }
+  nodes.merge = ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->MergeSize()),
+                               1, 1, 1, folded.data(), num_folded, MergeOnHost, 1, data);
   return nodes;
 }
 

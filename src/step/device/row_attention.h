@@ -39,8 +39,10 @@ struct RowAttention : DeviceOp {
   bool has_slots = false;
   int slot_stride = 0;
   bool adds_host = false;  // the merge adds the host's part
+  bool has_sinks = false;  // the merge adds a logit without a row to the sum of each query head
   Mass mass = Mass::kNone;
   float scale = 0;
+  float soft_cap = 0;  // a scaled logit x counts as soft_cap * tanh(x / soft_cap); 0: as x
 
   [[nodiscard]] int q_heads() const { return kv_heads * group; }
   // About so many splits of all kv heads keep a large device busy; the number is the same for all
@@ -63,8 +65,8 @@ struct RowAttention : DeviceOp {
   }
   [[nodiscard]] size_t FoldSize() const { return SumsSize() + WeightsSize() + LogitsSize(); }
   // The merge's result, F32: attention [query heads, head_dim]; log2 of the sum of 2^logit [query
-  // heads], the host's among them; mass [kv heads or query heads, num_rows], zero behind a list's
-  // end.
+  // heads], the host's and the sink among them; mass [kv heads or query heads, num_rows], zero
+  // behind a list's end.
   [[nodiscard]] size_t OutSize() const { return size_t(q_heads()) * head_dim; }
   [[nodiscard]] int MassArrays() const {
     switch (mass) {
@@ -97,6 +99,7 @@ struct RowAttentionInputs {
   // F32, null unless it adds the host's: attention [query heads, head_dim] over rows that the list
   // does not name, and log2 of the sum of 2^logit [query heads], minus infinity of no row.
   ggml_tensor* host = nullptr;
+  ggml_tensor* sinks = nullptr;  // F32 [query heads]; null unless it has sinks
   // F16, null or [num_rows] or [num_rows, 1, 1, kv heads]: where it is negative a row is hidden.
   ggml_tensor* mask = nullptr;
 };
@@ -114,7 +117,8 @@ struct RowAttentionNodes {
                                                 const RowAttentionInputs& inputs,
                                                 ggml_tensor* after, ggml_tensor* after_too);
 
-// Whether the kernels of CUDA take heads of this size and groups of so many.
+// Whether the kernels of CUDA take heads of this size and groups of so many. They know no sinks and
+// no soft cap.
 [[nodiscard]] bool CudaRowAttentionTakes(int head_dim, int group);
 // The function that launches ebb's kernels for CUDA; null in a program without them.
 [[nodiscard]] decltype(DeviceOp::launch) CudaRowAttention();

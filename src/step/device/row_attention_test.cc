@@ -54,6 +54,8 @@ struct Case {
   enum { kAllSeen, kOneMask, kMaskByHead } mask = kAllSeen;
   std::vector<int> counts = {300, 300};
   unsigned seed = 1;
+  bool has_sinks = false;
+  float soft_cap = 0;
 };
 
 struct Outcome {
@@ -81,6 +83,7 @@ class Inputs {
     for (int i = 0; i < c.kv_heads * c.group * (c.head_dim + 1); ++i)
       host.push_back(normal(random));
     host.back() = -std::numeric_limits<float>::infinity();
+    for (int i = 0; i < c.kv_heads * c.group; ++i) sinks.push_back(4 * normal(random));
     const int num_pages = c.kv_heads * c.num_rows / kRowsPerPage;
     std::vector<int> places(num_pages);
     std::iota(places.begin(), places.end(), 0);
@@ -121,7 +124,7 @@ class Inputs {
     return list;
   }
 
-  std::vector<float> q, mask, host;
+  std::vector<float> q, mask, host, sinks;
   std::vector<ggml_fp16_t> keys, values, rows;
   std::vector<int32_t> numbers;  // [kv heads, num_rows]
   std::vector<int32_t> pages;    // [kv heads, pages]
@@ -145,6 +148,8 @@ RowAttention AttentionOf(const Case& c) {
   attention.adds_host = c.adds_host;
   attention.mass = c.mass;
   attention.scale = kScale;
+  attention.soft_cap = c.soft_cap;
+  attention.has_sinks = c.has_sinks;
   return attention;
 }
 
@@ -179,6 +184,9 @@ Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
   if (c.adds_host) {
     tensors.host = tensor(GGML_TYPE_F32, static_cast<int64_t>(inputs.host.size()), 1);
   }
+  if (c.has_sinks) {
+    tensors.sinks = tensor(GGML_TYPE_F32, static_cast<int64_t>(inputs.sinks.size()), 1);
+  }
   const RowAttentionNodes nodes =
       AddRowAttention(context.get(), &attention, tensors, nullptr, nullptr);
   ggml_cgraph* graph = ggml_new_graph(context.get());
@@ -198,6 +206,7 @@ Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
     set(tensors.mask, mask);
   }
   if (tensors.host != nullptr) set(tensors.host, inputs.host);
+  if (tensors.sinks != nullptr) set(tensors.sinks, inputs.sinks);
   if (tensors.slots != nullptr) set(tensors.slots, slots);
   EXPECT_TRUE(ggml_backend_supports_op(runner.backend.get(), nodes.fold));
   EXPECT_EQ(ggml_backend_graph_compute(runner.backend.get(), graph), GGML_STATUS_SUCCESS);
@@ -226,7 +235,7 @@ Outcome Expected(const Case& c, const Inputs& inputs) {
       return inputs.mask[(c.mask == Case::kOneMask ? 0 : kv_head * c.num_rows) + row] >= 0;
     };
     std::vector<double> weights(c.num_rows, 0.0), out(c.head_dim, 0.0);
-    double sum = 0;
+    double sum = c.has_sinks ? std::exp(double{inputs.sinks[head]}) : 0;
     for (int row = 0; row < c.counts[kv_head]; ++row) {
       if (!is_seen(row)) continue;
       const std::vector<float> key = row_of(inputs.keys, row);
@@ -234,7 +243,9 @@ Outcome Expected(const Case& c, const Inputs& inputs) {
       for (int d = 0; d < c.head_dim; ++d) {
         dot += double{inputs.q[size_t(head) * c.head_dim + d]} * key[d];
       }
-      sum += weights[row] = std::exp(dot * kScale);
+      double logit = dot * kScale;
+      if (c.soft_cap != 0) logit = c.soft_cap * std::tanh(logit / c.soft_cap);
+      sum += weights[row] = std::exp(logit);
     }
     const size_t size = c.head_dim, num_q = size_t(c.kv_heads) * c.group;
     if (c.adds_host) {
@@ -302,6 +313,15 @@ std::vector<Case> Cases() {
       }
     }
   }
+  for (const bool adds_host : {false, true}) {
+    for (const float soft_cap : {0.0f, 1.5f}) {
+      cases.push_back({.mass = Mass::kPerQueryHead,
+                       .adds_host = adds_host,
+                       .has_sinks = true,
+                       .soft_cap = soft_cap});
+    }
+  }
+  cases.push_back({.mass = Mass::kPerKvHead, .soft_cap = 1.5f});
   // Several splits of several tiles each.
   cases.push_back({.head_dim = 128,
                    .kv_heads = 8,
@@ -315,13 +335,19 @@ std::vector<Case> Cases() {
 std::string Name(const Runner& runner, const Case& c) {
   return runner.name + ", head size " + std::to_string(c.head_dim) + ", group " +
          std::to_string(c.group) + ", way " + std::to_string(c.way) +
-         (c.adds_host ? ", with the host's" : "") + ", mask " + std::to_string(c.mask) + ", mass " +
+         (c.adds_host ? ", with the host's" : "") + (c.has_sinks ? ", with sinks" : "") + ", cap " +
+         std::to_string(c.soft_cap) + ", mask " + std::to_string(c.mask) + ", mass " +
          std::to_string(static_cast<int>(c.mass));
+}
+
+bool Takes(const Runner& runner, const Case& c) {
+  return runner.op.launch == nullptr || (!c.has_sinks && c.soft_cap == 0);
 }
 
 TEST(RowAttentionTest, IsAttentionWithItsMass) {
   for (const Runner& runner : Runners()) {
     for (const Case& c : Cases()) {
+      if (!Takes(runner, c)) continue;
       SCOPED_TRACE(Name(runner, c));
       const Inputs inputs(c, 1);
       const Outcome expected = Expected(c, inputs), actual = Compute(runner, c, inputs);
@@ -335,6 +361,7 @@ TEST(RowAttentionTest, IsAttentionWithItsMass) {
 TEST(RowAttentionTest, PlacesOfRowsChangeNoBit) {
   for (const Runner& runner : Runners()) {
     for (const Case& c : Cases()) {
+      if (!Takes(runner, c)) continue;
       SCOPED_TRACE(Name(runner, c));
       const Outcome one = Compute(runner, c, Inputs(c, 1)),
                     other = Compute(runner, c, Inputs(c, 2));

@@ -98,4 +98,23 @@ RowLists::Change RowLists::Update(const SequenceCache& cache, const BackendDevic
   return change;
 }
 
+RowLists::Change RowLists::Rename(const SequenceCache& cache, const BackendDevice& device,
+                                  int layer) {
+  const int heads = kv_heads_[layer];
+  Change change = {.begin = 0, .end = 0};
+  for (int head = 0; head < heads; ++head) {
+    Stream& stream = streams_[first_stream_[layer] + head];
+    const RowsView view = RowsOnDevice(cache, layer, head);
+    stream.pages.assign(view.pages, view.pages + stream.pages.size());
+    int32_t* const list = lists_.data() + first_[layer] + head;
+    for (size_t row = 0; row < view.slots.size(); ++row) {
+      const Slot slot = view.slots[row];
+      list[row * heads] =
+          device.RowNumber(view.pages[slot.page()]) + static_cast<int32_t>(slot.row());
+    }
+    change.end = std::max(change.end, static_cast<int>(view.slots.size()));
+  }
+  return change;
+}
+
 }  // namespace ebb

@@ -29,6 +29,9 @@ class RowLists {
   void Begin() { num_next_ = 0; }
   Change Update(const SequenceCache& cache, const BackendDevice& device, int layer);
   void End() { std::swap(tables_, next_); }
+  // Names the rows of a layer that the step has updated once more, because its pages have come to
+  // other places.
+  Change Rename(const SequenceCache& cache, const BackendDevice& device, int layer);
   // The lists of a layer, [num_rows, kv heads].
   [[nodiscard]] std::span<const int32_t> OfLayer(int layer) const;
   // The next step lists everything.
