@@ -1,10 +1,14 @@
 // Runs a fuzz target without libFuzzer, so that the ordinary build and its tests keep it working:
 // over every file of the folders and files given, and over deterministic mutations of each.
+// EBB_FUZZ_MUTATIONS is the number of mutations; EBB_FUZZ_SEED chooses others; EBB_FUZZ_KEEP names
+// a file that each input is written to before it is run, so that one which ends the process is
+// left.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,24 +17,38 @@
 #include <vector>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+// A target may have one.
+extern "C" __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size,
+                                                                size_t max_size, unsigned seed);
 
 namespace {
 
-constexpr int kMutationsPerInput = 64;
+int NumberOf(const char* variable, int otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
 
 using Bytes = std::vector<uint8_t>;
 
 // In a block of exactly its size, so that the address sanitizer sees a read past the end.
 void Run(const Bytes& input) {
+  if (const char* path = std::getenv("EBB_FUZZ_KEEP"); path != nullptr) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(input.data()), std::ssize(input));
+  }
   const auto copy = std::make_unique<uint8_t[]>(input.size());
   std::copy(input.begin(), input.end(), copy.get());
   LLVMFuzzerTestOneInput(copy.get(), input.size());
 }
 
-// Truncates, flips bits, or writes an extreme value over a few neighbouring bytes, as a length
-// field that lies would have it.
+// By the target's own mutator, where it has one, or: truncates, flips bits, or writes an extreme
+// value over a few neighbouring bytes, as a length field that lies would have it.
 Bytes Mutate(Bytes input, std::mt19937& random) {
   if (input.empty()) return input;
+  if (LLVMFuzzerCustomMutator != nullptr && random() % 4 != 0) {
+    input.resize(LLVMFuzzerCustomMutator(input.data(), input.size(), input.size(), random()));
+    return input;
+  }
   const size_t at = random() % input.size();
   switch (random() % 3) {
     case 0:
@@ -71,7 +89,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   Run({});
-  std::mt19937 random(1);
+  const int num_mutations = NumberOf("EBB_FUZZ_MUTATIONS", 64);
+  std::mt19937 random(NumberOf("EBB_FUZZ_SEED", 1));
   for (const auto& path : paths) {
     std::ifstream file(path, std::ios::binary);
     const Bytes input((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -80,8 +99,8 @@ int main(int argc, char** argv) {
       return 2;
     }
     Run(input);
-    for (int i = 0; i < kMutationsPerInput; ++i) Run(Mutate(input, random));
+    for (int i = 0; i < num_mutations; ++i) Run(Mutate(input, random));
   }
-  std::printf("%zu inputs, %d mutations each\n", paths.size(), kMutationsPerInput);
+  std::printf("%zu inputs, %d mutations each\n", paths.size(), num_mutations);
   return 0;
 }
