@@ -1,8 +1,11 @@
 // Writes a model of an architecture that libllama knows, with random weights: ARCHITECTURE FILE
-// [TYPE [experts] [KEY=SIZE ...]]; without a file it lists the architectures. Sizes that are not
-// given are tiny.
+// [TYPE [experts] [repeat] [KEY=SIZE ...]]; without a file it lists the architectures. Sizes that
+// are not given are tiny; KEY=SIZE,SIZE,... gives those of all layers. `repeat` repeats the weights
+// of a few million, for models of real sizes.
 #include <cstdio>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/support/engine/library_models.h"
 
@@ -20,11 +23,22 @@ int main(int argc, char** argv) {
     const size_t equals = argument.find('=');
     if (argument == "experts") {
       options.has_experts = true;
+    } else if (argument == "repeat") {
+      options.repeats_weights = true;
     } else if (equals != std::string::npos) {
-      options.sizes[argument.substr(0, equals)] =
-          static_cast<uint32_t>(std::stoul(argument.substr(equals + 1)));
+      const std::string key = argument.substr(0, equals);
+      std::vector<uint32_t> sizes;
+      std::istringstream list(argument.substr(equals + 1));
+      for (std::string size; std::getline(list, size, ',');) {
+        sizes.push_back(static_cast<uint32_t>(std::stoul(size)));
+      }
+      if (sizes.size() == 1) {
+        options.sizes[key] = sizes.front();
+      } else {
+        options.sizes_by_layer[key] = sizes;
+      }
     } else {
-      std::fprintf(stderr, "expected experts or KEY=SIZE, found %s\n", argv[i]);
+      std::fprintf(stderr, "expected experts, repeat or KEY=SIZE, found %s\n", argv[i]);
       return 1;
     }
   }

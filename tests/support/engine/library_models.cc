@@ -11,8 +11,13 @@ static int LlamaArchsMain(int argc, char** argv);
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdio>
+#include <fstream>
+#include <initializer_list>
 #include <map>
+#include <random>
+#include <string_view>
 
 #include "src/base/llama_runtime.h"
 #include "tests/support/random_gguf.h"
@@ -20,18 +25,38 @@ static int LlamaArchsMain(int argc, char** argv);
 namespace ebb {
 namespace {
 
+// Large vocabularies continue with tokens that no text has.
+constexpr int kMaxOwnTokens = 128;
+
+void AddTokens(gguf_context* metadata, int num_tokens) {
+  const int64_t id = gguf_find_key(metadata, "tokenizer.ggml.tokens");
+  const int64_t types_id = gguf_find_key(metadata, "tokenizer.ggml.token_type");
+  const auto* own_types = static_cast<const int32_t*>(gguf_get_arr_data(metadata, types_id));
+  std::vector<std::string> texts;
+  std::vector<int32_t> types(own_types, own_types + gguf_get_arr_n(metadata, types_id));
+  for (int i = 0; i < num_tokens; ++i) {
+    texts.push_back(i < static_cast<int>(types.size()) ? gguf_get_arr_str(metadata, id, i)
+                                                       : fmt::format("<{}>", i));
+  }
+  std::vector<const char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(text.c_str());
+  types.resize(num_tokens, LLAMA_TOKEN_TYPE_NORMAL);
+  gguf_set_arr_str(metadata, "tokenizer.ggml.tokens", pointers.data(), pointers.size());
+  gguf_set_arr_data(metadata, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types.data(),
+                    types.size());
+  gguf_remove_key(metadata, "tokenizer.ggml.scores");
+}
+
 // Puts the tokenizer of ebb's own random models in the place of the fixture's, which no program
 // can write text with.
-Status ReplaceTokenizer(gguf_context* metadata, const std::string& path) {
-  const int64_t tokens_id = gguf_find_key(metadata, "tokenizer.ggml.tokens");
-  const auto num_tokens = static_cast<int>(gguf_get_arr_n(metadata, tokens_id));
+Status ReplaceTokenizer(gguf_context* metadata, int num_tokens, const std::string& path) {
   EBB_RETURN_IF_ERROR(WriteRandomGguf({.num_layers = 1,
                                        .embed_dim = 32,
                                        .num_q_heads = 1,
                                        .num_kv_heads = 1,
                                        .head_dim = 32,
                                        .feed_forward_dim = 32,
-                                       .num_tokens = num_tokens,
+                                       .num_tokens = std::min(num_tokens, kMaxOwnTokens),
                                        .tokenizer = RandomGgufOptions::Tokenizer::kMinimal},
                                       path));
   const gguf_context_ptr own(gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
@@ -45,6 +70,7 @@ Status ReplaceTokenizer(gguf_context* metadata, const std::string& path) {
     if (key.starts_with("tokenizer.")) gguf_remove_key(metadata, key.c_str());
   }
   gguf_set_kv(metadata, own.get());
+  if (num_tokens > kMaxOwnTokens) AddTokens(metadata, num_tokens);
   return OkStatus();
 }
 
@@ -68,6 +94,78 @@ Status WriteModel(const llama_model& model, gguf_context* metadata, const std::s
   return is_written ? OkStatus() : IoError("cannot write " + path);
 }
 
+bool HasEnding(std::string_view name, std::initializer_list<std::string_view> endings) {
+  return std::ranges::any_of(endings, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// Whether quantized files have the tensor quantized.
+bool IsQuantized(const ggml_tensor& tensor, ggml_type type) {
+  return tensor.ne[1] > 1 && tensor.ne[0] % ggml_blck_size(type) == 0 &&
+         HasEnding(tensor.name, {".weight"}) &&
+         !HasEnding(tensor.name,
+                    {"ffn_gate_inp.weight", "conv1d.weight", "conv.weight", "norm.weight"});
+}
+
+// Sets the small tensors of a model with repeated weights, and leaves the memory of the others
+// untouched.
+struct SmallTensors {
+  tensor_data_params weights;
+  ggml_type type;  // of the others
+};
+void SetSmallTensor(ggml_tensor* tensor, void* userdata) {
+  auto& small = *static_cast<SmallTensors*>(userdata);
+  if (!IsQuantized(*tensor, small.type)) set_tensor_data(tensor, &small.weights);
+}
+
+// Rows of `columns` random weights, some millions of them.
+std::vector<std::byte> RandomRows(ggml_type type, int64_t columns) {
+  const int64_t num_rows = std::max<int64_t>(1, (int64_t{4} << 20) / columns);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 0.03f);
+  std::vector<float> wide(num_rows * columns);
+  for (float& weight : wide) weight = normal(random);
+  std::vector<std::byte> rows(num_rows * ggml_row_size(type, columns));
+  ggml_quantize_chunk(type, wide.data(), rows.data(), 0, num_rows, columns, nullptr);
+  return rows;
+}
+
+Status WriteRepeatedWeights(const llama_model& model, gguf_context* metadata, ggml_type type,
+                            const std::string& path) {
+  const gguf_context_ptr file(gguf_init_empty());
+  gguf_set_kv(file.get(), metadata);
+  std::vector<const ggml_tensor*> tensors;
+  for (const auto& [name, tensor] : model.tensors_by_name) {
+    if (tensor->view_src != nullptr || gguf_find_tensor(file.get(), name.c_str()) >= 0) continue;
+    if (HasEnding(name, {".scale", ".input_scale"})) continue;
+    gguf_add_tensor(file.get(), tensor);
+    if (IsQuantized(*tensor, type)) gguf_set_tensor_type(file.get(), name.c_str(), type);
+    tensors.push_back(tensor);
+  }
+  if (!gguf_write_to_file(file.get(), path.c_str(), /*only_meta=*/true)) {
+    return IoError("cannot write " + path);
+  }
+  std::ofstream out(path, std::ios::binary | std::ios::app);
+  std::map<int64_t, std::vector<std::byte>> rows_of;  // by columns
+  for (const ggml_tensor* tensor : tensors) {
+    const int64_t index = gguf_find_tensor(file.get(), tensor->name);
+    size_t left = gguf_get_tensor_size(file.get(), index);
+    const size_t padding = GGML_PAD(left, gguf_get_alignment(file.get())) - left;
+    if (!IsQuantized(*tensor, type)) {
+      out.write(static_cast<const char*>(tensor->data), static_cast<std::streamsize>(left));
+    } else {
+      std::vector<std::byte>& rows = rows_of[tensor->ne[0]];
+      if (rows.empty()) rows = RandomRows(type, tensor->ne[0]);
+      for (; left > 0; left -= std::min(left, rows.size())) {
+        out.write(reinterpret_cast<const char*>(rows.data()),
+                  static_cast<std::streamsize>(std::min(left, rows.size())));
+      }
+    }
+    out.write(std::string(padding, '\0').data(), static_cast<std::streamsize>(padding));
+  }
+  out.close();
+  return out ? OkStatus() : IoError("cannot write " + path);
+}
+
 // The types that llama_model_quantize() writes alone ("pure").
 const std::map<std::string, llama_ftype>& QuantizedTypes() {
   static const std::map<std::string, llama_ftype> types = {
@@ -76,6 +174,20 @@ const std::map<std::string, llama_ftype>& QuantizedTypes() {
       {"q4_K", LLAMA_FTYPE_MOSTLY_Q4_K_S},
   };
   return types;
+}
+
+Status WriteRepeated(const LibraryModelOptions& options, gguf_context* metadata,
+                     const tensor_data_params& weights, const llama_model_params& params,
+                     const std::string& path) {
+  const std::map<std::string, ggml_type> types = {
+      {"q8_0", GGML_TYPE_Q8_0}, {"q4_0", GGML_TYPE_Q4_0}, {"q4_K", GGML_TYPE_Q4_K}};
+  const auto type = types.find(options.weight_type);
+  if (type == types.end()) return InvalidArgument("no such type of repeated weights");
+  const LlamaErrorScope errors;
+  SmallTensors small = {.weights = weights, .type = type->second};
+  const llama_model_ptr model(llama_model_init_from_user(metadata, SetSmallTensor, &small, params));
+  if (model == nullptr) return Unsupported(errors.FirstError());
+  return WriteRepeatedWeights(*model, metadata, type->second, path);
 }
 
 }  // namespace
@@ -118,6 +230,10 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
   for (const auto& [key, size] : options.sizes) {
     gguf_set_val_u32(metadata.get(), (prefix + key).c_str(), size);
   }
+  for (const auto& [key, by_layer] : options.sizes_by_layer) {
+    gguf_set_arr_data(metadata.get(), (prefix + key).c_str(), GGUF_TYPE_UINT32, by_layer.data(),
+                      by_layer.size());
+  }
   if (arch == LLM_ARCH_GEMMA4) {
     // The fixture's pattern is no array, which the loader wants. Heads in windows are half as wide.
     const std::array<bool, 10> in_window = {true, true, true, true, false,
@@ -136,7 +252,12 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
   if (arch == LLM_ARCH_GROK) {
     gguf_set_val_f32(metadata.get(), (prefix + "embedding_scale").c_str(), 1);
   }
-  EBB_RETURN_IF_ERROR(ReplaceTokenizer(metadata.get(), path + ".tokenizer"));
+  const auto vocab_size = options.sizes.find("vocab_size");
+  const int64_t tokens_id = gguf_find_key(metadata.get(), "tokenizer.ggml.tokens");
+  const auto num_tokens = static_cast<int>(vocab_size != options.sizes.end()
+                                               ? vocab_size->second
+                                               : gguf_get_arr_n(metadata.get(), tokens_id));
+  EBB_RETURN_IF_ERROR(ReplaceTokenizer(metadata.get(), num_tokens, path + ".tokenizer"));
   tensor_data_params weights = {};
   weights.seed = 42;
   weights.stdev = 0.1f;
@@ -145,6 +266,7 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
   params.devices = &no_device;
   params.progress_callback = silent_model_load_progress;
   const LlamaErrorScope errors;
+  if (options.repeats_weights) return WriteRepeated(options, metadata.get(), weights, params, path);
   const llama_model_ptr model(
       llama_model_init_from_user(metadata.get(), set_tensor_data, &weights, params));
   if (model == nullptr) return Unsupported(errors.FirstError());
