@@ -28,10 +28,15 @@ struct FitModel {
   ModelShape shape;
   int feed_forward_dim = 0;
   uint64_t weight_bytes = 0;   // as held in memory
+  uint64_t expert_bytes = 0;   // of them, those of a mixture's experts
+  double expert_share = 1;     // of the experts, that a token is computed with
   uint64_t lookup_bytes = 0;   // of a table in the mapped file, of which tokens bring pieces in
   uint64_t state_bytes = 0;    // recurrent state of a sequence
   uint64_t program_bytes = 0;  // resident besides: the program, the tokenizer; measured
 };
+// The weights that a step of so many tokens reads, of a mixture those of the experts that each
+// token chooses, which are taken to be chosen independently.
+[[nodiscard]] uint64_t WeightsRead(const FitModel& model, int num_tokens);
 // program_bytes is left at 0.
 [[nodiscard]] FitModel FitModelOf(const Model& model);
 
@@ -68,6 +73,7 @@ struct FitBytes {
   uint64_t states = 0;   // recurrent states and their checkpoints
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
   bool on_device = false;
+  uint64_t weights_unread = 0;  // by a step: experts that no token chooses
   // Bytes of rows that the last step reads, holes left out.
   uint64_t rows_read_memory = 0;
   uint64_t rows_read_disk = 0;
@@ -106,6 +112,18 @@ struct FitSpeeds {
 // Tokens a second that the bandwidths allow, all sequences together: weights once a step, every row
 // once, a T1 in a file read while memory is. 0 when a bandwidth that it needs is unknown.
 [[nodiscard]] double TokensPerSecond(const FitBytes& bytes, int requests, const FitSpeeds& speeds);
+
+// Weights that memory does not hold: the system keeps a part of the mapped file, and reads the rest
+// for each step.
+struct MappedWeights {
+  uint64_t resident_bytes = 0;
+  uint64_t disk_bytes_per_step = 0;
+  double tokens_per_s = 0;  // at most, at the disk's bandwidth; 0: unknown
+};
+// bytes: of a setting that fits but for its weights. Nothing: the weights fit too.
+[[nodiscard]] std::optional<MappedWeights> FitMappedWeights(const FitBytes& bytes,
+                                                            const FitLimits& limits, int requests,
+                                                            const FitSpeeds& speeds);
 
 struct FitSetting {
   std::string name;                    // as it is typed: "--t1 none --t2 50%:int8"; "full"

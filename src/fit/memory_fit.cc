@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -227,6 +228,12 @@ Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& reque
   return rows;
 }
 
+uint64_t WeightsRead(const FitModel& model, int num_tokens) {
+  const double unread = std::pow(1 - model.expert_share, num_tokens);
+  return model.weight_bytes -
+         static_cast<uint64_t>(static_cast<double>(model.expert_bytes) * unread);
+}
+
 Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request) {
   EBB_RETURN_IF_ERROR(CheckRequest(model, request));
   const ModelShape& shape = model.shape;
@@ -239,6 +246,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
 
   FitBytes bytes = {.weights = model.weight_bytes, .program = model.program_bytes};
   bytes.on_device = request.on_device;
+  bytes.weights_unread = model.weight_bytes - WeightsRead(model, request.requests);
   // Tokens are looked up on the host.
   (request.on_device ? bytes.program : bytes.weights) += LookedUpBytes(model, request);
   // Rows leave holes behind, which compaction fills in the steps that follow: a page more.

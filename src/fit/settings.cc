@@ -110,9 +110,27 @@ double TokensPerSecond(const FitBytes& bytes, int requests, const FitSpeeds& spe
   const auto seconds = [](uint64_t of_bytes, double gb_s) {
     return of_bytes == 0 ? 0.0 : static_cast<double>(of_bytes) / (gb_s * 1e9);
   };
-  const double step = std::max(seconds(bytes.weights + bytes.rows_read_memory, speeds.memory_gb_s),
+  const uint64_t weights = bytes.weights - bytes.weights_unread;
+  const double step = std::max(seconds(weights + bytes.rows_read_memory, speeds.memory_gb_s),
                                seconds(bytes.rows_read_disk, speeds.disk_gb_s));
   return step > 0 ? requests / step : 0;
+}
+
+std::optional<MappedWeights> FitMappedWeights(const FitBytes& bytes, const FitLimits& limits,
+                                              int requests, const FitSpeeds& speeds) {
+  const uint64_t rest = bytes.Memory() - bytes.weights;
+  if (bytes.on_device || rest > limits.memory_bytes || bytes.weights == 0) return std::nullopt;
+  const uint64_t resident = limits.memory_bytes - rest;
+  if (resident >= bytes.weights) return std::nullopt;
+  const double missing = 1 - static_cast<double>(resident) / static_cast<double>(bytes.weights);
+  MappedWeights mapped = {.resident_bytes = resident};
+  mapped.disk_bytes_per_step =
+      static_cast<uint64_t>(static_cast<double>(bytes.weights - bytes.weights_unread) * missing);
+  if (speeds.disk_gb_s > 0 && mapped.disk_bytes_per_step > 0) {
+    mapped.tokens_per_s =
+        requests * speeds.disk_gb_s * 1e9 / static_cast<double>(mapped.disk_bytes_per_step);
+  }
+  return mapped;
 }
 
 std::vector<FitSetting> TypicalSettings(bool on_device) {

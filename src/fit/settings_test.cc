@@ -137,5 +137,31 @@ TEST(FitSettings, SpeedIsWhatBandwidthsAllow) {
   EXPECT_EQ(TokensPerSecond(with_disk, 1, {.memory_gb_s = 10}), 0) << "the disk is unknown";
 }
 
+// 64 experts of which a token takes 8: each has an eighth, and two tokens have 15 of 64.
+TEST(FitSettings, AStepReadsTheExpertsThatItsTokensChoose) {
+  FitModel model = WeightsAlone();
+  model.expert_bytes = 64 * kMiB;
+  model.expert_share = 8.0 / 64;
+  EXPECT_EQ(WeightsRead(WeightsAlone(), 1), 100 * kMiB);
+  EXPECT_EQ(WeightsRead(model, 1), (36 + 8) * kMiB);
+  EXPECT_EQ(WeightsRead(model, 2), (36 + 15) * kMiB);
+  const auto bytes = FitRequestInto(model, {.context = 1000});
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_EQ(bytes->weights - bytes->weights_unread, (36 + 8) * kMiB);
+}
+
+TEST(FitSettings, WeightsBeyondMemoryAreReadFromTheFile) {
+  const FitBytes bytes = {
+      .weights = 1000 * kMiB, .program = 50 * kMiB, .t0 = 150 * kMiB, .weights_unread = 600 * kMiB};
+  const auto mapped =
+      FitMappedWeights(bytes, {.memory_bytes = 700 * kMiB}, 1, {.memory_gb_s = 10, .disk_gb_s = 1});
+  ASSERT_TRUE(mapped.has_value());
+  EXPECT_EQ(mapped->resident_bytes, 500 * kMiB);
+  EXPECT_EQ(mapped->disk_bytes_per_step, 200 * kMiB);
+  EXPECT_NEAR(mapped->tokens_per_s, 1e9 / (200 * kMiB), 1e-6);
+  EXPECT_FALSE(FitMappedWeights(bytes, {.memory_bytes = 1200 * kMiB}, 1, {}).has_value());
+  EXPECT_FALSE(FitMappedWeights(bytes, {.memory_bytes = 100 * kMiB}, 1, {}).has_value());
+}
+
 }  // namespace
 }  // namespace ebb

@@ -137,6 +137,9 @@ struct LoadedModel {
   ModelShape shape;
   uint64_t weight_bytes = 0;  // as WeightLoader counts
   uint64_t lookup_bytes = 0;
+  // The bytes of a mixture's experts, among weight_bytes, and the part of them that a token reads.
+  uint64_t expert_bytes = 0;
+  double expert_share = 1;
   uint64_t fingerprint = 0;
   bool for_device = false;  // see ModelOptions
 

@@ -114,6 +114,8 @@ Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, Loade
   SetVocabulary(model->library->TakeModel(), model);
   model->weight_bytes = model->library->weight_bytes();
   model->lookup_bytes = model->library->lookup_bytes();
+  model->expert_bytes = model->library->expert_bytes();
+  model->expert_share = model->library->expert_share();
   return OkStatus();
 }
 

@@ -125,6 +125,15 @@ Json ToJson(const Row& row) {
   return json;
 }
 
+// With the full cache; nothing: its weights fit, or the rest does not.
+std::optional<MappedWeights> MappedOf(const std::vector<Row>& rows, const FitRequest& request,
+                                      const Machine& machine) {
+  const auto full = std::ranges::find_if(
+      rows, [](const Row& row) { return !row.setting.tiers.has_value() && row.bytes.ok(); });
+  if (full == rows.end()) return std::nullopt;
+  return FitMappedWeights(*full->bytes, machine.limits, request.requests, machine.speeds);
+}
+
 std::string TableLine(const Row& row) {
   if (!row.bytes.ok()) return fmt::format("{:<42} {}\n", row.setting.name, row.fits.Text());
   const FitBytes& b = *row.bytes;
@@ -165,11 +174,24 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
             ? std::string("not said how much it has")
             : MiB(machine.limits.device_bytes));
   }
+  const bool has_experts = question.model.expert_bytes > 0;
   text += fmt::format(
-      "\nIn every row: weights {} MiB, program {} MiB, compute buffers. \"context\" is the longest "
+      "\nIn every row: weights {} MiB{}, program {} MiB, compute buffers. \"context\" is the "
+      "longest "
       "that fits ({} were trained), \"requests\" the most at {} tokens.\n",
-      InMiB(question.model.weight_bytes), InMiB(question.model.program_bytes),
-      model.shape().trained_context, request.context);
+      InMiB(question.model.weight_bytes),
+      has_experts
+          ? fmt::format(", of which a token reads {} MiB", InMiB(WeightsRead(question.model, 1)))
+          : std::string(),
+      InMiB(question.model.program_bytes), model.shape().trained_context, request.context);
+  const auto mapped = MappedOf(rows, request, machine);
+  if (mapped.has_value()) {
+    text += fmt::format(
+        "Weights stay in the file where memory does not hold them: about {} MiB are resident, each "
+        "step reads {} MiB from the disk, which allows {:.1f} tokens/s at most with the full "
+        "cache.\n",
+        InMiB(mapped->resident_bytes), InMiB(mapped->disk_bytes_per_step), mapped->tokens_per_s);
+  }
   text += gentlest.ok() ? fmt::format("The gentlest that fits: {}", gentlest->name)
                         : std::string(gentlest.status().Text());
   return text;
@@ -218,6 +240,13 @@ Status Run(const CliOptions& options) {
                  {"gentlest", gentlest.ok() ? Json(gentlest->name) : Json()}};
   if (question.request.on_device) {
     record["measured"]["device_limit_bytes"] = machine.limits.device_bytes;
+  }
+  record["active_weight_bytes"] = WeightsRead(question.model, 1);
+  const auto mapped = MappedOf(rows, question.request, machine);
+  if (mapped.has_value()) {
+    record["mapped_weights"] = {{"resident_bytes", mapped->resident_bytes},
+                                {"disk_bytes_per_step", mapped->disk_bytes_per_step},
+                                {"tokens_per_s", mapped->tokens_per_s}};
   }
   for (const Row& row : rows) record["settings"].push_back(ToJson(row));
   EBB_RETURN_IF_ERROR(

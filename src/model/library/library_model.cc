@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -56,6 +57,7 @@ struct LibraryModel::Impl {
   std::vector<ggml_tensor*> sinks;         // the same
   WeightSet weights;                       // all tensors of the model
   std::vector<ggml_tensor*> weights_read;
+  std::map<const ggml_tensor*, double> expert_shares;  // of experts' weights, that a token reads
   int64_t max_library_nodes = 0;  // that libllama may need for a graph; 0: not known yet
   int num_nodes = 0;              // of the graph of one token
   int output_floats = 0;
@@ -401,6 +403,13 @@ Status LibraryModel::Impl::BuildDry() {
       },
       graph));
   weights_read = WeightsRead(graph, weights);
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph, i);
+    if (node->op != GGML_OP_MUL_MAT_ID) continue;
+    const auto [experts, chosen] = std::pair(node->src[0], node->src[2]);
+    expert_shares[experts] =
+        std::min(1.0, static_cast<double>(chosen->ne[0]) / static_cast<double>(experts->ne[2]));
+  }
   return OkStatus();
 }
 
@@ -442,6 +451,18 @@ const std::vector<ggml_tensor*>& LibraryModel::weights_read() const { return imp
 VocabModel LibraryModel::TakeModel() { return std::move(impl_->owned); }
 uint64_t LibraryModel::weight_bytes() const { return impl_->sizes.weight_bytes; }
 uint64_t LibraryModel::lookup_bytes() const { return impl_->sizes.lookup_bytes; }
+uint64_t LibraryModel::expert_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [experts, share] : impl_->expert_shares) bytes += ggml_nbytes(experts);
+  return bytes;
+}
+double LibraryModel::expert_share() const {
+  double read = 0;
+  for (const auto& [experts, share] : impl_->expert_shares) {
+    read += share * static_cast<double>(ggml_nbytes(experts));
+  }
+  return impl_->expert_shares.empty() ? 1 : read / static_cast<double>(expert_bytes());
+}
 int LibraryModel::OutputFloats() const { return impl_->output_floats; }
 
 Status LibraryModel::LoadWeights(const GgufFile& file, WeightMode mode, bool for_device,

@@ -54,6 +54,9 @@ class LibraryModel {
                      WeightBuffers* buffers);
   [[nodiscard]] uint64_t weight_bytes() const;
   [[nodiscard]] uint64_t lookup_bytes() const;
+  // The weights of experts, and the part of them that a token reads; 0 and 1: it has none.
+  [[nodiscard]] uint64_t expert_bytes() const;
+  [[nodiscard]] double expert_share() const;
 
   // The floats that later logits of one token are computed from.
   [[nodiscard]] int OutputFloats() const;
