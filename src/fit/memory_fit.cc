@@ -131,10 +131,10 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
   return 2 * states * floats * sizeof(float) * request.requests;
 }
 
-// What a step on a device takes beside its activations: rows of a layer, gathered for a prompt; its
-// mask, one for all streams, or for each where these may differ; lists of all rows, of the graphs
-// that are kept. Eager attention has the logits of a layer in memory, and its values turned over.
-// Policies that want mass of a prompt take more, which is not foretold.
+// The bytes that a step on a device takes beside its activations: rows of a layer, gathered for a
+// prompt; its mask, one for all streams, or for each where these may differ; lists of all rows, of
+// the graphs that are kept. Eager attention has the logits of a layer in memory, and its values
+// turned over. Policies that want mass of a prompt take more, which is not foretold.
 uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_t num_rows) {
   constexpr uint64_t kF16 = 2;
   const uint64_t rows = num_rows, tokens = ChunkTokens(request);

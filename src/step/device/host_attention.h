@@ -48,7 +48,7 @@ class HostAttention {
   // [num_q_heads], what of the softmax over all rows is theirs.
   void AddMass(size_t index, std::span<const float> weights);
 
-  // What its speed depends on, for people.
+  // Names the kernel, the threads and the shape, which its speed depends on.
   [[nodiscard]] std::string Description() const;
   // Bytes of rows a second, by attending to random rows. Errors: OutOfMemory.
   [[nodiscard]] Result<double> MeasureBytesPerSecond();

@@ -40,7 +40,7 @@ float SoftCapped(float logit, float soft_cap) {
   return soft_cap == 0 ? logit : soft_cap * std::tanh(logit / soft_cap);
 }
 
-// What the host's own backend does.
+// The fold on the host's own backend.
 class HostFold {
  public:
   HostFold(const RowAttention& attention, ggml_tensor* node)
