@@ -115,8 +115,8 @@ TEST_F(SessionTest, NoTurnFollowsAnAnswerThatTheTemplateLeavesOut) {
   auto server = Server::Start(*model, Keeping());
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   server_ = *std::move(server);
-  AskWell(Body("s", {UserMessage(1)}, {{"max_tokens", 4}}));
-  const ClientAnswer refused = Ask(Body("s", {UserMessage(2)}, {{"max_tokens", 4}}));
+  AskWell(Body("s", json::array({UserMessage(1)}), {{"max_tokens", 4}}));
+  const ClientAnswer refused = Ask(Body("s", json::array({UserMessage(2)}), {{"max_tokens", 4}}));
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(refused.json()["error"]["message"],
             "messages: the chat template of the model leaves answers out, so no message can follow "
