@@ -3,6 +3,7 @@
 // holds for them: no bit depends on tiers, pieces of prompts, neighbours in a step, forks or files.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 #include <random>
@@ -11,6 +12,7 @@
 #include "ebb/session_file.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/engine/library_models.h"
+#include "tests/support/logits.h"
 
 namespace ebb {
 namespace {
@@ -207,6 +209,31 @@ TEST_P(LibraryModels, LosslessGenerationIsExactOrRefused) {
     ExpectOk((*session)->Decode(token));
     ExpectOk(full->Decode(token));
     ASSERT_EQ((*session)->logits_hash(), full->logits_hash());
+  }
+}
+
+// Longer than the cache that libllama has while it builds graphs, in chunks of which each is longer
+// too.
+TEST_P(LibraryModels, ALongPromptIsReadInChunksOfAnyLength) {
+  LibraryModelOptions options = GetParam().options;
+  options.sizes["context_length"] = 1024;
+  const TempFolder folder;
+  const std::string path = folder.File("model.gguf");
+  ExpectOk(WriteLibraryModel(options, path));
+  const auto model = Model::Load({.path = path});
+  ExpectOk(model.status());
+  const std::vector<Token> prompt = Tokens(700, 9);
+  std::vector<std::vector<float>> logits;
+  for (const int chunk : {512, 100}) {
+    auto engine = MakeEngineOf(*model, {.threads = 2, .prefill_chunk = chunk});
+    auto session = Open(*engine);
+    ExpectOk(session->Prefill(prompt));
+    const auto shown = Logits(*session);
+    logits.emplace_back(shown.begin(), shown.end());
+  }
+  EXPECT_TRUE(std::ranges::all_of(logits[0], [](float x) { return std::isfinite(x); }));
+  if (options.weight_type == "f32") {
+    EXPECT_LT(LargestDifference(logits[0], logits[1]), 2e-2);
   }
 }
 

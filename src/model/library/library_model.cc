@@ -129,11 +129,19 @@ ggml_tensor* LibraryModel::Impl::Attend(ggml_context* ctx, ggml_cgraph* graph, i
                                      out_bytes, out_bytes * call.num_q_heads, 0));
 }
 
+// Cells of libllama's cache for the tokens of a batch, which may be more than there are cells:
+// graphs are built for them, and no row is ever written there.
+static llama_kv_cache::slot_info_vec_t CellsFor(const llama_ubatch& batch) {
+  llama_kv_cache::slot_info cells = {.s0 = 0, .s1 = 0, .strm = {0}, .idxs = {{}}};
+  for (uint32_t i = 0; i < batch.n_tokens; ++i) cells.idxs[0].push_back(i % kLibraryCacheRows);
+  return {cells};
+}
+
 llama_memory_context_ptr LibraryModel::Impl::MakeMemoryContext(const llama_ubatch& batch) const {
   if (auto* hybrid = dynamic_cast<llama_memory_hybrid*>(memory.get())) {
     llama_kv_cache* rows = hybrid->get_mem_attn();
     rows->clear(false);
-    auto context = std::make_unique<llama_memory_hybrid_context>(hybrid, rows->prepare({batch}),
+    auto context = std::make_unique<llama_memory_hybrid_context>(hybrid, CellsFor(batch),
                                                                  std::vector<llama_ubatch>{batch});
     // Its number of rows is not set before. That of the states is left alone: see MakeStates().
     const_cast<llama_kv_cache_context*>(context->get_attn())->apply();
@@ -143,8 +151,7 @@ llama_memory_context_ptr LibraryModel::Impl::MakeMemoryContext(const llama_ubatc
     llama_kv_cache_iswa* rows = hybrid->get_mem_attn();
     rows->clear(false);
     auto context = std::make_unique<llama_memory_hybrid_iswa_context>(
-        hybrid, rows->get_base()->prepare({batch}), rows->get_swa()->prepare({batch}),
-        std::vector<llama_ubatch>{batch});
+        hybrid, CellsFor(batch), CellsFor(batch), std::vector<llama_ubatch>{batch});
     const_cast<llama_kv_cache_iswa_context*>(context->get_attn())->apply();
     return context;
   }
