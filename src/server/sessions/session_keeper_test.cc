@@ -1,6 +1,7 @@
 // Leases while a session is fetched, from a store that takes its time.
 #include "src/server/sessions/session_keeper.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -187,9 +188,10 @@ TEST_F(SessionKeeperTest, RenewsTheLeaseWhileASessionIsFetched) {
 TEST_F(SessionKeeperTest, AnotherRequestWaitsWhileASessionIsFetched) {
   Start(/*awaited=*/2);
   auto first = Enter(), second = Enter();
-  EXPECT_EQ(EpochOf(&first), "1");
-  // Longer than the second may wait.
-  EXPECT_EQ(EpochOf(&second), "session_busy: another request uses session \"s\"");
+  // The keeper's threads take the two in any order; the other one may not wait for so long.
+  EXPECT_THAT(
+      (std::vector<std::string>{EpochOf(&first), EpochOf(&second)}),
+      testing::UnorderedElementsAre("1", "session_busy: another request uses session \"s\""));
   EXPECT_EQ(store_->num_fetches(), 1);
 }
 
