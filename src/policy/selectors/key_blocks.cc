@@ -86,6 +86,7 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <utility>
 
 namespace ebb {
@@ -94,12 +95,23 @@ HWY_EXPORT(MultiplyTo);
 }  // namespace
 
 void KeyBlocks::MakeRoom(size_t num_entries) {
-  const size_t num_blocks = RoundUp(num_entries) / kBlock;
-  if (num_blocks <= room_) return;
-  const size_t room = num_blocks + (num_blocks + 3) / 4;
+  if (RoundUp(num_entries) > room_ * kBlock) MoveTo(RoomFor(num_entries));
+}
+
+void KeyBlocks::Shrink(size_t num_entries) {
+  if (room_ <= 2 * RoomFor(num_entries)) return;
+  try {
+    MoveTo(RoomFor(num_entries));
+  } catch (const std::bad_alloc&) {
+    return;  // there is room as it is
+  }
+}
+
+void KeyBlocks::MoveTo(size_t room) {
   MappedArray<uint16_t> blocks(num_streams_ * room * BlockNumbers());
+  const size_t kept = std::min(room, room_) * BlockNumbers();
   for (size_t stream = 0; stream < num_streams_; ++stream) {
-    std::copy_n(blocks_.data() + stream * room_ * BlockNumbers(), room_ * BlockNumbers(),
+    std::copy_n(blocks_.data() + stream * room_ * BlockNumbers(), kept,
                 blocks.data() + stream * room * BlockNumbers());
   }
   blocks_ = std::move(blocks);
@@ -108,7 +120,7 @@ void KeyBlocks::MakeRoom(size_t num_entries) {
 
 void KeyBlocks::Put(int stream, size_t entry, std::span<const uint16_t> values) {
   assert(values.size() == vectors_ * dim_ && entry < room_ * kBlock);
-  uint16_t* to = blocks_.data() + At(stream, entry);
+  uint16_t* to = At(stream, entry);
   for (size_t c = 0; c < dim_; ++c) {
     for (size_t v = 0; v < vectors_; ++v, to += kBlock) *to = values[v * dim_ + c];
   }
@@ -116,7 +128,7 @@ void KeyBlocks::Put(int stream, size_t entry, std::span<const uint16_t> values) 
 
 void KeyBlocks::Get(int stream, size_t entry, std::span<uint16_t> values) const {
   assert(values.size() == vectors_ * dim_ && entry < room_ * kBlock);
-  const uint16_t* from = blocks_.data() + At(stream, entry);
+  const uint16_t* from = At(stream, entry);
   for (size_t c = 0; c < dim_; ++c) {
     for (size_t v = 0; v < vectors_; ++v, from += kBlock) values[v * dim_ + c] = *from;
   }
@@ -130,9 +142,8 @@ void KeyBlocks::Multiply(int stream, std::span<const float> q, size_t num_entrie
   const size_t end = num_blocks * (part + 1) / num_parts;
   if (begin == end) return;
   HWY_DYNAMIC_DISPATCH(MultiplyTo)
-  (q.data(), q.size() / dim_, dim_, blocks_.data() + At(stream, begin * kBlock), end - begin,
-   vectors_ == 2, stride, products + begin * kBlock,
-   vectors_ == 2 ? squares + begin * kBlock : nullptr);
+  (q.data(), q.size() / dim_, dim_, At(stream, begin * kBlock), end - begin, vectors_ == 2, stride,
+   products + begin * kBlock, vectors_ == 2 ? squares + begin * kBlock : nullptr);
 }
 
 }  // namespace ebb

@@ -86,7 +86,6 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <new>
 #include <utility>
 
 #include "src/policy/selectors/half.h"
@@ -97,45 +96,26 @@ namespace {
 // Numbers in f16 in their order.
 int RankOfF16(uint16_t x) { return (x & 0x8000) != 0 ? -(x & 0x7fff) : x; }
 
-// A quarter more than is needed.
-size_t RoomFor(size_t num_blocks) { return num_blocks + (num_blocks + 3) / 4; }
-
 HWY_EXPORT(BoundsTo);
 
 }  // namespace
-
-void KeyRanges::MakeRoom(size_t num_pages) {
-  const size_t num_blocks = NumBlocksOf(num_pages);
-  if (num_blocks > room_) MoveTo(RoomFor(num_blocks));
-}
 
 void KeyRanges::AddPage(int stream) {
   size_t& num_pages = num_pages_[stream];
   const std::span<uint16_t> newest = Newest(stream);
   if (num_pages > 0) {
     MakeRoom(num_pages + 1);
-    Put(stream, num_pages - 1, newest);
+    blocks_.Put(stream, num_pages - 1, newest);
   }
   ++num_pages;
   std::ranges::fill(newest.first(dim_), F16Of(kLargestF16));
   std::ranges::fill(newest.last(dim_), F16Of(-kLargestF16));
 }
 
-void KeyRanges::MoveTo(size_t room) {
-  MappedArray<uint16_t> blocks(num_pages_.size() * room * BlockNumbers());
-  for (size_t stream = 0; stream < num_pages_.size(); ++stream) {
-    std::copy_n(blocks_.data() + stream * room_ * BlockNumbers(),
-                NumBlocks(static_cast<int>(stream)) * BlockNumbers(),
-                blocks.data() + stream * room * BlockNumbers());
-  }
-  blocks_ = std::move(blocks);
-  room_ = room;
-}
-
 void KeyRanges::Widen(int stream, size_t page, std::span<const float> key) {
   assert(page < num_pages_[stream] && key.size() == dim_);
   const bool is_newest = page + 1 == num_pages_[stream];
-  uint16_t* low = is_newest ? Newest(stream).data() : blocks_.data() + At(stream, page);
+  uint16_t* low = is_newest ? Newest(stream).data() : blocks_.At(stream, page);
   uint16_t* high = low + (is_newest ? dim_ : kBlock);
   const size_t stride = is_newest ? 1 : 2 * kBlock;
   for (const float number : key) {
@@ -154,7 +134,7 @@ void KeyRanges::Retain(int stream, std::span<const uint32_t> left) {
     if (left[page] == 0) continue;
     if (num_left != page) {
       Get(stream, page, range_);
-      Put(stream, num_left, range_);
+      blocks_.Put(stream, num_left, range_);
     }
     ++num_left;
   }
@@ -164,28 +144,20 @@ void KeyRanges::Retain(int stream, std::span<const uint32_t> left) {
     std::ranges::copy(range_, Newest(stream).begin());
   }
   num_pages_[stream] = num_left;
-  size_t num_blocks = 0;
-  for (size_t s = 0; s < num_pages_.size(); ++s) {
-    num_blocks = std::max(num_blocks, NumBlocks(static_cast<int>(s)));
-  }
-  if (room_ <= 2 * RoomFor(num_blocks)) return;
-  try {
-    MoveTo(RoomFor(num_blocks));
-  } catch (const std::bad_alloc&) {
-    return;  // what there is will do
-  }
+  blocks_.Shrink(NumBefore(std::ranges::max(num_pages_)));
 }
 
 void KeyRanges::Bounds(int stream, std::span<const float> q, int part, int num_parts,
                        std::span<float> bounds) const {
   assert(bounds.size() == q.size() / dim_ * BoundsStride(stream));
-  const size_t begin = NumBlocks(stream) * part / num_parts;
-  const size_t end = NumBlocks(stream) * (part + 1) / num_parts;
+  const size_t num_blocks = BoundsStride(stream) / kBlock;
+  const size_t begin = num_blocks * part / num_parts;
+  const size_t end = num_blocks * (part + 1) / num_parts;
   if (begin == end) return;
   const int next = (stream + 1) % static_cast<int>(num_pages_.size());
   HWY_DYNAMIC_DISPATCH(BoundsTo)
-  (q.data(), q.size() / dim_, dim_, blocks_.data() + AtBlock(stream, begin), end - begin,
-   blocks_.data() + AtBlock(next, begin), bounds.data() + begin * kBlock, BoundsStride(stream));
+  (q.data(), q.size() / dim_, dim_, blocks_.At(stream, begin * kBlock), end - begin,
+   blocks_.At(next, begin * kBlock), bounds.data() + begin * kBlock, BoundsStride(stream));
 }
 
 std::vector<uint16_t> KeyRanges::Numbers(int stream) const {
@@ -211,19 +183,7 @@ void KeyRanges::Get(int stream, size_t page, std::span<uint16_t> range) const {
     std::ranges::copy(Newest(stream), range.begin());
     return;
   }
-  const uint16_t* from = blocks_.data() + At(stream, page);
-  for (size_t c = 0; c < dim_; ++c, from += 2 * kBlock) {
-    range[c] = from[0];
-    range[dim_ + c] = from[kBlock];
-  }
-}
-
-void KeyRanges::Put(int stream, size_t page, std::span<const uint16_t> range) {
-  uint16_t* to = blocks_.data() + At(stream, page);
-  for (size_t c = 0; c < dim_; ++c, to += 2 * kBlock) {
-    to[0] = range[c];
-    to[kBlock] = range[dim_ + c];
-  }
+  blocks_.Get(stream, page, range);
 }
 
 }  // namespace ebb

@@ -11,25 +11,26 @@
 #include <span>
 #include <vector>
 
-#include "src/base/mapped_array.h"
+#include "src/policy/selectors/key_blocks.h"
 
 namespace ebb {
 
 class KeyRanges {
  public:
-  static constexpr size_t kBlock = 16;  // pages
+  static constexpr size_t kBlock = KeyBlocks::kBlock;  // pages
   static constexpr size_t kMostChannels = 1024;
 
   // REQUIRES: num_streams >= 1, 1 <= dim <= kMostChannels.
   KeyRanges(int num_streams, int dim)
       : dim_(dim),
         num_pages_(num_streams, 0),
+        blocks_(num_streams, dim, 2),
         newest_(num_streams * RangeNumbers()),
         range_(RangeNumbers()) {}
 
   [[nodiscard]] size_t num_pages(int stream) const { return num_pages_[stream]; }
   // For so many in each stream: nothing fails until there are more.
-  void MakeRoom(size_t num_pages);
+  void MakeRoom(size_t num_pages) { blocks_.MakeRoom(NumBefore(num_pages)); }
   void AddPage(int stream);
   // Numbers beyond f16 count as its largest, NaN as 0. key: [dim].
   void Widen(int stream, size_t page, std::span<const float> key);
@@ -44,7 +45,9 @@ class KeyRanges {
   void Bounds(int stream, std::span<const float> q, int part, int num_parts,
               std::span<float> bounds) const;
   // A multiple of kBlock, less than num_pages() + kBlock.
-  [[nodiscard]] size_t BoundsStride(int stream) const { return NumBlocks(stream) * kBlock; }
+  [[nodiscard]] size_t BoundsStride(int stream) const {
+    return KeyBlocks::RoundUp(NumBefore(num_pages_[stream]));
+  }
 
   // [pages, 2, dim]
   [[nodiscard]] std::vector<uint16_t> Numbers(int stream) const;
@@ -52,25 +55,14 @@ class KeyRanges {
   void SetNumbers(int stream, std::span<const uint16_t> numbers);
 
   // The memory for all pages but the newest ones.
-  [[nodiscard]] size_t CapacityBytes() const { return blocks_.capacity() * sizeof(uint16_t); }
+  [[nodiscard]] size_t CapacityBytes() const { return blocks_.CapacityBytes(); }
 
  private:
   [[nodiscard]] size_t RangeNumbers() const { return 2 * dim_; }
-  [[nodiscard]] size_t BlockNumbers() const { return RangeNumbers() * kBlock; }
-  // Which all pages but the newest need.
-  [[nodiscard]] static size_t NumBlocksOf(size_t num_pages) {
-    return num_pages == 0 ? 0 : (num_pages - 1 + kBlock - 1) / kBlock;
+  // The number of pages but the newest.
+  [[nodiscard]] static size_t NumBefore(size_t num_pages) {
+    return num_pages == 0 ? 0 : num_pages - 1;
   }
-  [[nodiscard]] size_t NumBlocks(int stream) const { return NumBlocksOf(num_pages_[stream]); }
-  [[nodiscard]] size_t AtBlock(int stream, size_t block) const {
-    return (stream * room_ + block) * BlockNumbers();
-  }
-  // Returns the index of the lowest number of channel 0 of a page, but the newest. A channel's
-  // highest is kBlock numbers further, the next channel twice as far.
-  [[nodiscard]] size_t At(int stream, size_t page) const {
-    return AtBlock(stream, page / kBlock) + page % kBlock;
-  }
-  void MoveTo(size_t room);
   [[nodiscard]] std::span<uint16_t> Newest(int stream) {
     return std::span(newest_).subspan(stream * RangeNumbers(), RangeNumbers());
   }
@@ -79,12 +71,10 @@ class KeyRanges {
   }
   // range: [2, dim]
   void Get(int stream, size_t page, std::span<uint16_t> range) const;
-  void Put(int stream, size_t page, std::span<const uint16_t> range);
 
   size_t dim_;
   std::vector<size_t> num_pages_;  // [streams]
-  size_t room_ = 0;                // blocks of a stream
-  MappedArray<uint16_t> blocks_;   // [streams, room_, dim, 2, kBlock]: the pages but the newest
+  KeyBlocks blocks_;               // lowest and highest numbers of the pages but the newest
   std::vector<uint16_t> newest_;   // [streams, 2, dim]: by itself, since every step widens it
   std::vector<uint16_t> range_;    // [2, dim], on its way
 };

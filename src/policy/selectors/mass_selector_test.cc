@@ -205,7 +205,7 @@ TEST_P(MassSelectorTest, ADeepRollBackLeavesAllRowsReachable) {
   EXPECT_GT(mass / 20, 0.78);
 }
 
-// As in layers with windows.
+// Layers with windows evict their oldest rows.
 TEST_P(MassSelectorTest, RowsMayGoFromTheFront) {
   Make(0.8);
   ReadTo(selector_.get(), 0, 20 * kPage, 64);

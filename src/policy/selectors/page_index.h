@@ -1,5 +1,5 @@
-// Which rows of a group form which page of a selector: pages of at most `page_rows` consecutive
-// rows, in order of position. Rows that go leave shorter pages.
+// Functions on the pages of a selector: runs of consecutive rows of a group, in order of position.
+// A page is given by its number of rows; evicted rows leave shorter pages.
 #ifndef EBB_POLICY_SELECTORS_PAGE_INDEX_H_
 #define EBB_POLICY_SELECTORS_PAGE_INDEX_H_
 
@@ -30,7 +30,8 @@ inline std::vector<uint32_t> RowsLeft(std::span<const uint32_t> pages,
 // last one 0. Needs room for (pages + 1) / 2 ranges. REQUIRES: the newest page is chosen.
 //
 // Without a branch for each page: which are chosen cannot be foreseen. A range is written at each
-// of its pages, and at pages that are not chosen, and counts when its last page is passed.
+// of its pages, and at pages that are not chosen; the next range overwrites it unless its last page
+// was passed.
 inline void WriteRanges(std::span<const uint32_t> pages, std::span<const uint8_t> chosen,
                         std::vector<RowRange>* rows) {
   assert(chosen[pages.size() - 1] != 0);  // or a range would be written behind the others' room
