@@ -105,6 +105,8 @@ class PageFile {
   [[nodiscard]] bool direct() const;
   [[nodiscard]] IoEngine engine() const;  // never kAuto
   [[nodiscard]] size_t page_bytes() const;
+  // Above the number of every page that was ever allocated.
+  [[nodiscard]] size_t page_end() const;
   [[nodiscard]] const std::string& folder() const;
   // The bytes that the file occupies, as the system counts them.
   [[nodiscard]] size_t DiskBytes() const;

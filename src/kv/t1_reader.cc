@@ -81,10 +81,6 @@ Status T1Reader::BeginSelected() {
     num_pages += full.num_pages(Tier::kT1);
     pages_in_t0 += full.num_pages(Tier::kT0);
     of_layers[layout_.LayerOf(i)] += full.num_pages(Tier::kT1);
-    for (size_t page = 0; page < full.page_end(); ++page) {
-      if (!full.HasPage(page) || full.TierOf(page) != Tier::kT1) continue;
-      size.page_end = std::max(size.page_end, pages_->IdOf(i, Tier::kT1, page) + 1);
-    }
   }
   size.capacity = static_cast<size_t>(cached_.share * static_cast<double>(num_pages));
   if (cached_.t0_cap_bytes > 0) {

@@ -40,10 +40,9 @@ Status T1PageCache::Begin(const StepSize& size) {
   for (Spill& spill : spills_) {
     EBB_RETURN_IF_ERROR(Resize((size.most_of_layer + per_chunk - 1) / per_chunk, &spill.chunks));
     spill.pages.reserve(size.most_of_layer);
-    spill.is_wanted.reserve(size.most_of_layer);
   }
   layer_ = 0;
-  place_of_.resize(std::max<size_t>(place_of_.size(), size.page_end), kNone);
+  place_of_.resize(std::max(place_of_.size(), file_->page_end()), kNone);
   spill_of_.resize(place_of_.size(), kNone);
   requests_.reserve(size.most_of_layer);
   return OkStatus();
@@ -58,8 +57,7 @@ void T1PageCache::BeginLayer() {
 std::byte* T1PageCache::SpillPage(PageId page, size_t layer) {
   Spill& spill = SpillOf(layer);
   spill_of_[page] = static_cast<uint32_t>(spill.pages.size());
-  spill.pages.push_back(page);
-  spill.is_wanted.push_back(0);
+  spill.pages.push_back({.page = page});
   ++stats_.misses;
   return AddressOf(spill.chunks, spill_of_[page]);
 }
@@ -78,14 +76,14 @@ void T1PageCache::Want(PageId page, std::byte** address) {
   }
   if (spill_of_[page] != kNone) {
     Spill& spill = SpillOf(layer_ - 1);
-    spill.is_wanted[spill_of_[page]] = 1;
+    spill.pages[spill_of_[page]].is_wanted = true;
     *address = AddressOf(spill.chunks, spill_of_[page]);
     return;
   }
   place = TakePlace();
   if (place == kNone) {
     *address = SpillPage(page, layer_ - 1);
-    SpillOf(layer_ - 1).is_wanted.back() = 1;
+    SpillOf(layer_ - 1).pages.back().is_wanted = true;
   } else {
     places_[place].page = page;
     places_[place].step = step_;
@@ -126,10 +124,9 @@ Status T1PageCache::Read() try {
 // Pages that were read ahead in vain are not read ahead again.
 void T1PageCache::NoteSpilled(size_t layer) {
   if (spilled_before_.size() <= layer) spilled_before_.resize(layer + 1);
-  const Spill& spill = SpillOf(layer);
   spilled_before_[layer].clear();
-  for (size_t i = 0; i < spill.pages.size(); ++i) {
-    if (spill.is_wanted[i] != 0) spilled_before_[layer].push_back(spill.pages[i]);
+  for (const SpilledPage& spilled : SpillOf(layer).pages) {
+    if (spilled.is_wanted) spilled_before_[layer].push_back(spilled.page);
   }
 }
 
@@ -163,9 +160,8 @@ Status T1PageCache::WaitForReadAhead(Spill* spill) {
 
 void T1PageCache::ForgetSpill(Spill* spill) {
   (void)WaitForReadAhead(spill);
-  for (const PageId page : spill->pages) spill_of_[page] = kNone;
+  for (const SpilledPage& spilled : spill->pages) spill_of_[spilled.page] = kNone;
   spill->pages.clear();
-  spill->is_wanted.clear();
 }
 
 Status T1PageCache::End() {

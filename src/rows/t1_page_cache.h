@@ -4,8 +4,8 @@
 //
 // A page that this step or the one before has used is not evicted: layers follow one another in a
 // cycle, in which an eviction by age alone would take every page shortly before its next use. While
-// there is no other page to evict, further pages of a layer are spilled: they go to memory that the
-// next layer but one reuses. Spilled pages are read ahead: while a layer is attended to, those that
+// there is no other page to evict, further pages of a layer are spilled: they go to memory that is
+// reused two layers later. Spilled pages are read ahead: while a layer is attended to, those that
 // the next layer spilled in the step before are on their way.
 //
 // Thread safety: one caller at a time.
@@ -36,8 +36,7 @@ class T1PageCache {
 
   struct StepSize {
     size_t capacity = 0;       // pages that the cache may keep
-    size_t most_of_layer = 0;  // pages of any one layer, which alone it may want
-    PageId page_end = 0;       // above every page that the step may want
+    size_t most_of_layer = 0;  // the most pages of any layer; a layer wants its own alone
   };
   // Begins a step. Takes the memory that Want() and Read() need. OutOfMemory.
   Status Begin(const StepSize& size);
@@ -75,11 +74,14 @@ class T1PageCache {
     uint64_t step = 0;  // that used the page last
     uint32_t before = kNone, after = kNone;
   };
+  struct SpilledPage {
+    PageId page = kNoPage;
+    bool is_wanted = false;  // by the layer; else it was read ahead in vain
+  };
   // The pages of one layer that found no place.
   struct Spill {
     std::vector<IoMemory> chunks;
-    std::vector<PageId> pages;       // page i lies at AddressOf(chunks, i)
-    std::vector<uint8_t> is_wanted;  // [pages]: by the layer; else it was read ahead in vain
+    std::vector<SpilledPage> pages;  // page i lies at AddressOf(chunks, i)
     std::optional<PageFile::Ticket> reading_ahead;
   };
 

@@ -33,7 +33,7 @@ class T1PageCacheTest : public testing::Test {
     return std::equal(address, address + kCachedPageBytes, expected[0]);
   }
   Status Begin(size_t capacity) {
-    return cache_.Begin({.capacity = capacity, .most_of_layer = 100, .page_end = 10 * kNumPages});
+    return cache_.Begin({.capacity = capacity, .most_of_layer = 100});
   }
   // Reads the pages of a layer, and expects their contents.
   void ReadLayer(const std::vector<uint32_t>& pages) {
