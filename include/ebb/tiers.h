@@ -6,6 +6,7 @@
 #define EBB_TIERS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,8 +31,8 @@ enum class T1Place { kNone, kHost, kFile };
 // Algorithm 1 has it, those that are still alive at each interval, which compounds.
 enum class EvictOf { kGenerated, kAlive };
 
-// Which rows of T0 and T1 a decode step reads. kSelect: in each layer and kv head, the pages of 64
-// rows that are estimated to receive the share TierSpec::t1_mass of the attention, and the first
+// The rows of T0 and T1 that a decode step reads. kSelect: in each layer and kv head, the pages of
+// 64 rows that are estimated to receive the share TierSpec::t1_mass of the attention, and the first
 // and newest rows.
 enum class T1Read { kAll, kSelect };
 
@@ -47,8 +48,8 @@ struct TierSpec {
   double t2_share = 0;   // of the unprotected rows that are not evicted
   CompressedType t2_type = CompressedType::kInt8;
   double evict_share = 0;  // r
-  // Evicts the rows that T0 and T1 do not hold, if T0 has a cap and T1 has one or is none; so does
-  // an r above 0.
+  // Evicts the rows that T0 and T1 do not hold, if T0 has a cap and T1 has one or does not exist;
+  // so does an r above 0.
   bool evict_beyond_caps = false;
   EvictOf evict_of = EvictOf::kGenerated;
   // For a draft, whose rows are kept elsewhere: protected rows may go too, the oldest first but
@@ -57,6 +58,11 @@ struct TierSpec {
 
   bool operator==(const TierSpec&) const = default;
 };
+
+// Whether decode steps read selected rows; not where there are no tiers.
+[[nodiscard]] inline bool ReadsSelectively(const std::optional<TierSpec>& tiers) {
+  return tiers.has_value() && tiers->t1_read == T1Read::kSelect;
+}
 
 // The bytes of pages that a sequence takes in each tier.
 struct TierNeeds {

@@ -131,10 +131,10 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
   return 2 * states * floats * sizeof(float) * request.requests;
 }
 
-// The bytes that a step on a device takes beside its activations: rows of a layer, gathered for a
-// prompt; its mask, one for all streams, or for each where these may differ; lists of all rows, of
-// the graphs that are kept. Eager attention has the logits of a layer in memory, and its values
-// turned over. Policies that want mass of a prompt take more, which is not foretold.
+// The bytes that a step on a device takes in addition to its activations: rows of a layer, gathered
+// for a prompt; its mask, one for all streams, or for each where these may differ; lists of all
+// rows, of the graphs that are kept. Eager attention has the logits of a layer in memory, and its
+// values turned over. Policies that want mass of a prompt take more, which is not foretold.
 uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_t num_rows) {
   constexpr uint64_t kF16 = 2;
   const uint64_t rows = num_rows, tokens = ChunkTokens(request);
@@ -275,16 +275,16 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     bytes.t1_memory = ExtentBytes(pages(rows.peaks.t1) * streams, format.PageBytes());
   }
   if (file || request.on_device) bytes.staging = StagingBytes(shape, request, rows.peaks.t1);
-  if (file && tiers.t1_read == T1Read::kSelect) {
-    // The cached pages, and those of one layer that find no place there.
+  if (file && ReadsSelectively(tiers)) {
+    // The cached pages, and those of a layer and the next one that find no place there.
     const uint64_t in_t1 = pages(rows.peaks.t1) * streams * format.PageBytes();
     uint64_t cached = static_cast<uint64_t>(tiers.t0_share * static_cast<double>(in_t1));
     if (tiers.t0_cap_bytes > 0) cached = std::min(in_t1, tiers.t0_cap_bytes - bytes.t0);
-    bytes.staging = std::max(bytes.staging, cached + in_t1 / shape.num_layers);
+    bytes.staging = std::max(bytes.staging, cached + 2 * in_t1 / shape.num_layers);
   }
   bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, compressed.PageBytes());
   bytes.tables = TableBytes(shape, request, rows.last);
-  if (tiers.t1_read == T1Read::kSelect) bytes.tables += SelectorBytes(shape, request);
+  if (ReadsSelectively(tiers)) bytes.tables += SelectorBytes(shape, request);
   bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
   bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows);

@@ -165,13 +165,9 @@ Result<const PolicyRow*> FindBase(const PolicyRegistry::Tables& tables, std::str
   return InvalidArgument(fmt::format("{}, {}NAME", found.status().message(), kWindowed));
 }
 
-bool SelectsPages(const PolicySpec& spec) {
-  return spec.tiers.has_value() && spec.tiers->t1_read == T1Read::kSelect;
-}
-
 // Rows that are read selectively all stay, in full precision.
 Status CheckSelection(const PolicySpec& spec) {
-  if (!SelectsPages(spec)) return OkStatus();
+  if (!ReadsSelectively(spec.tiers)) return OkStatus();
   const TierSpec& tiers = *spec.tiers;
   const auto refuse = [](std::string_view what) {
     return InvalidArgument("tiers.t1_read",
@@ -200,7 +196,7 @@ Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicyS
                              std::string_view base) {
   EBB_RETURN_IF_ERROR(CheckSelection(spec));
   std::string_view name = base;
-  const bool selects = SelectsPages(spec);
+  const bool selects = ReadsSelectively(spec.tiers);
   if (spec.tiers && !selects && base == kEveryRowStays) {
     const bool rows_go = spec.tiers->evict_share > 0 || spec.tiers->evict_beyond_caps;
     name = rows_go ? kWhereRowsGo : kWhereRowsStay;
@@ -331,7 +327,7 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
                                                   .budget = options.budget,
                                                   .params = options.params});
   }
-  if (SelectsPages(spec)) {
+  if (ReadsSelectively(spec.tiers)) {
     policy.selector = MakeMassSelector({.shape = context.shape,
                                         .granularity = policy.granularity,
                                         .mass = spec.tiers->t1_mass,

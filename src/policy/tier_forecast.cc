@@ -72,8 +72,8 @@ class Forecast {
 };
 
 // Selective reading decides by positions alone.
-bool ReadsSelectively(const ForecastRequest& request) {
-  return request.tiers.t1_read == T1Read::kSelect && request.tiers.t1 != T1Place::kNone;
+bool PlacesPages(const ForecastRequest& request) {
+  return ReadsSelectively(request.tiers) && request.tiers.t1 != T1Place::kNone;
 }
 
 // Tokens of a prompt that are read at once, before their rows go to T1.
@@ -95,12 +95,12 @@ RowsOverTime SelectiveRows(const ForecastRequest& request) {
 }  // namespace
 
 Result<RowsOverTime> ForecastRows(const ForecastRequest& request) {
-  if (ReadsSelectively(request)) return SelectiveRows(request);
+  if (PlacesPages(request)) return SelectiveRows(request);
   return Forecast(request).Follow();
 }
 
 size_t FloorRows(const ForecastRequest& request) {
-  if (ReadsSelectively(request)) return std::min(request.most_tokens, kMostInT0);
+  if (PlacesPages(request)) return std::min(request.most_tokens, kMostInT0);
   const size_t held = request.prompt_tokens + request.sinks + request.window + request.interval;
   const size_t cap = CapsOf(request).t0;
   const size_t most = cap == kNoRowCap ? kNoRowCap : cap + static_cast<size_t>(request.interval);

@@ -48,9 +48,7 @@ Status CheckBelowT0(PastContext past_context, const Policy& policy) {
   if (RotatesKeys(past_context, policy)) {
     return InvalidArgument("keys in T1 and T2 cannot be re-rotated");
   }
-  const std::optional<TierSpec>& tiers = policy.identity.tiers;
-  const bool reads_selected = tiers.has_value() && tiers->t1_read == T1Read::kSelect;
-  if (policy.selector != nullptr && !reads_selected) {
+  if (policy.selector != nullptr && !ReadsSelectively(policy.identity.tiers)) {
     return InvalidArgument("policy \"" + policy.name +
                            "\" chooses rows within a step, which works in T0 alone");
   }
@@ -70,7 +68,7 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Po
       settler_(&policy_, &cache_, &signals_, &core_->stores, &options_, ledger_.get(),
                core_->runner.get(), &window_checkpoints_),
       state_(core_->model->loaded().hparams.state_bytes) {
-  if (!options_.tiers.has_value() || options_.tiers->t1_read != T1Read::kSelect) return;
+  if (!ReadsSelectively(options_.tiers)) return;
   cache_.SetCachedT1({.share = options_.tiers->t0_cap_bytes > 0 ? 1 : options_.tiers->t0_share,
                       .t0_cap_bytes = options_.tiers->t0_cap_bytes});
 }

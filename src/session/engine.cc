@@ -85,8 +85,7 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
 // Selective reading of T1 needs rows that the processor reads from the one memory or a file, and
 // that no draft follows.
 Status CheckSelection(const EngineCore& core, const SessionOptions& options) {
-  const std::optional<TierSpec>& tiers = options.policy.tiers;
-  if (!tiers.has_value() || tiers->t1_read != T1Read::kSelect) return OkStatus();
+  if (!ReadsSelectively(options.policy.tiers)) return OkStatus();
   if (core.stores.device()->IsClosed()) {
     return Unsupported("tiers.t1_read",
                        "select is not supported on a device, which reads all rows");

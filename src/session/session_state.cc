@@ -34,8 +34,7 @@ std::string T1Text(const std::optional<TierSpec>& tiers) {
 }
 
 std::string T1ReadText(const std::optional<TierSpec>& tiers) {
-  const bool selects = tiers.has_value() && tiers->t1_read == T1Read::kSelect;
-  return selects ? fmt::format("select:mass={:.6g}", tiers->t1_mass) : "all";
+  return ReadsSelectively(tiers) ? fmt::format("select:mass={:.6g}", tiers->t1_mass) : "all";
 }
 
 // A policy of the caller's own does not say it, where the tiers' placement does.

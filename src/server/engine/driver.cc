@@ -69,7 +69,7 @@ Status ShareTiers(SessionOptions* session) {
                            "which rows are evicted would depend on other requests; give a "
                            "share instead");
   }
-  if (tiers->t1_read == T1Read::kSelect && tiers->t0_cap_bytes > 0) {
+  if (ReadsSelectively(tiers) && tiers->t0_cap_bytes > 0) {
     return InvalidArgument(
         "tiers.t1_read",
         "select in a server takes T0 as a share, such as 30%, and not as a size: "
