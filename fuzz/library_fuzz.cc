@@ -179,7 +179,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto contents = hwy::AllocateAligned<std::byte>(kMaxInputBytes + kTensorBytes);
   static size_t written = kMaxInputBytes;
   std::memcpy(contents.get(), data, size);
-  // Kernels never see more: what lies behind is zeros from the beginning.
+  // The bytes behind `size` are zeros from the beginning, since kernels never see more.
   std::memset(contents.get() + size, 0, std::max(written, size) - size);
   written = size;
   const auto file = ebb::GgufFile::Of({contents.get(), size + kTensorBytes}, "input");

@@ -231,7 +231,7 @@ class Selector {
   Selector() = default;
 };
 
-// When keys are re-rotated, so that the surviving rows stand at consecutive places.
+// The time at which keys are re-rotated, so that surviving rows have consecutive RoPE positions.
 enum class KeyTurns {
   kWhenFull,       // when the context is full, where the session allows it; from place 0 on
   kAfterEviction,  // whenever rows went (StreamingLLM, 3.2), up to the newest; when it is full, as

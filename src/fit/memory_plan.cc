@@ -40,7 +40,7 @@ Resident ResidentNow() {
   return resident;
 }
 
-// Bytes of the program and the tokenizer, beside the weights.
+// Returns the bytes of the program and the tokenizer, without the weights.
 uint64_t ProgramBytes(uint64_t weight_bytes) {
   constexpr uint64_t kStep = uint64_t{1} << 18;  // some pages more or less are chance
   const Resident now = ResidentNow();

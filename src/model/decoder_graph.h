@@ -77,7 +77,7 @@ class GraphInputs {
   // The memory of the recurrent states, in the order of the sequences, which the graph reads and
   // writes. `batch` has room for all of them where there are several.
   virtual void SetStates(std::span<std::byte* const> /*states*/, std::span<std::byte> /*batch*/) {}
-  // The same for a graph on a device: copies the states to the beginning of `buffer`, of at least
+  // Sets the states of a graph on a device: copies them to the beginning of `buffer`, of at least
   // StateBufferBytes().
   virtual void SetStates(std::span<std::byte* const> /*states*/, ggml_backend_buffer* /*buffer*/) {}
   // Bytes of a device's buffer for the states of so many sequences.

@@ -59,7 +59,7 @@ class FileRows final : public TierRows {
   void EndReleases() override;
   Status Read(std::span<const PageIo> pages);
   Status Write(std::span<const PageIo> pages);
-  // Forgets what is in memory of a page whose contents change.
+  // Removes a page whose contents change from the page cache.
   void DropFromMemory(PageId page) {
     if (page_cache_.has_value()) page_cache_->Drop(page);
   }
@@ -70,7 +70,7 @@ class FileRows final : public TierRows {
   std::vector<uint32_t> released_;
   T1Edits edits_;
   T1Stage stage_;
-  std::optional<T1PageCache> page_cache_;  // beside the one memory
+  std::optional<T1PageCache> page_cache_;  // nullopt on a device
 };
 
 }  // namespace ebb

@@ -11,8 +11,8 @@ constexpr uint64_t kCapExtent = 2 << 20;
 constexpr uint64_t kCapSegments = 30 << 20;
 constexpr int kCapInterval = 64;
 
-// As SmolLM2 of 135M parameters: a page of each stream takes 1,474,560 bytes together; memory comes
-// in 2 MiB, a file in 1 MiB a layer.
+// The shape of SmolLM2 of 135M parameters: a page of each stream takes 1,474,560 bytes together;
+// memory comes in 2 MiB, a file in 1 MiB a layer.
 constexpr ModelShape kSmallShape = {
     .num_layers = 30, .num_q_heads = 9, .num_kv_heads = 3, .head_dim = 64};
 constexpr size_t kSmallPageBytes = 256 * 64;

@@ -133,8 +133,7 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   if (const SelectionAccounting& selection = cache.selection; selection.rows_unread > 0) {
     text += fmt::format(
         "[selective reading: {:.0f} % of the rows, {:.1f} % of the attention unread by estimate; "
-        "{} read "
-        "from T1's file, {:.0f} % of its pages were in memory]\n",
+        "{} read from T1's file, {:.0f} % of its pages were in memory]\n",
         100 * ReadShare(selection), 100 * selection.unread_mass,
         MiB(static_cast<double>(selection.bytes_read)),
         100.0 * static_cast<double>(selection.pages_cached) /

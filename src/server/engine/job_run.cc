@@ -221,7 +221,7 @@ void JobRun::SaveAtEnd(const GenerateResult& result, JobEnd* end) {
   end->generated_tokens = static_cast<int>(result.answer.tokens.size());
   end->thought_tokens += work.record.thought_tokens;
   if (end->finish == FinishReason::kError || end->finish == FinishReason::kCap) return;
-  // An answer without a token is none, whatever cut it off.
+  // An answer that was cut off before its first token is not saved.
   const bool is_over = end->finish != FinishReason::kCancelled;
   if (!is_over && result.answer.tokens.empty()) return;
   SessionRecord record = work.record;

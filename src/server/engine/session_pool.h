@@ -27,8 +27,7 @@ namespace ebb::server {
 struct SessionPoolOptions {
   size_t most_running = 32;
   uint64_t prefix_cache_bytes = 0;
-  PrefixStore* prefix_store =
-      nullptr;  // it hears of the prompts that are used; null: there is none
+  PrefixStore* prefix_store = nullptr;  // is notified of the prompts that are used; null: not there
   bool keeps_fates = false;
 };
 

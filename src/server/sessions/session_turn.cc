@@ -81,7 +81,7 @@ class TurnMaker {
     if (!old.ok()) return ErrorFrom(old.status());
     const std::string text = TextOf(model_, record_.answer, *old);
     const ThoughtExtent thought = FindThought(*old, text);
-    // An answer that was cut off, as a message: what stands behind its thought.
+    // Makes a message of an answer that was cut off: the text behind its thought.
     SessionRecord next = WithTurnEnded(
         record_,
         {.role = "assistant", .content = text.substr(std::min(thought.bytes, text.size()))});

@@ -71,9 +71,9 @@ struct BackendTensors {
     ggml_tensor* host = nullptr;
     // The outputs of all layers lie at the beginning of the graph's memory: an output of each layer
     // would break up memory that the next ones use again, and ggml knows 256 pieces.
-    // F32 [query heads or more, attentions]; null unless mass is wanted beside the host's
-    // attention. Of own nodes: log2 of the sum of 2^logit over all rows; of eager attention: the
-    // host's part of the softmax.
+    // F32 [query heads or more, attentions]; null unless mass is wanted and the
+    // host attends too. Of own nodes: log2 of the sum of 2^logit over all rows; of eager attention:
+    // the host's part of the softmax.
     ggml_tensor* host_weights = nullptr;
     // F32 [num_rows, sum of the layers' arrays]: one for all heads, or one for each kv head or
     // query head; null unless wanted.
@@ -86,7 +86,7 @@ struct BackendTensors {
   std::vector<int> cuts;
   // [head_dim, heads, T], F32, by attention; empty unless wanted.
   std::vector<ggml_tensor*> q;
-  // The same by layer.
+  // [layers]
   std::vector<ggml_tensor*> k, v, k_before_rope;
 };
 

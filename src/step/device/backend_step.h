@@ -134,7 +134,7 @@ class BackendStep {
   // Hides the rows that the selectors of the sequences leave out in an attention whose queries are
   // computed.
   void SelectRows(const StepWork& work, int attention, Graph* graph);
-  // The rows of an attention that the host attends to, beside the device.
+  // The rows of an attention that the host attends to while the device attends to the others.
   struct HostShare;
   Status AttendOnHost(const StepWork& work, int attention, size_t part, Graph* graph);
   // The factor of the mass of rows that the host attended to.

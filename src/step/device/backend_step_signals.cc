@@ -18,7 +18,7 @@ std::span<const float> BackendStep::Read(const ggml_tensor* tensor) {
   return {to.data, size};
 }
 
-// Pinned where the backend has that: then the copy is beside the host's work.
+// Pins the buffer if the backend can, so that the copy overlaps with the host's work.
 BackendStep::ReadBuffer BackendStep::MakeReadBuffer(size_t size) const {
   ReadBuffer made = {.size = size};
   auto* const type = ggml_backend_dev_host_buffer_type(ggml_backend_get_device(device_->backend()));

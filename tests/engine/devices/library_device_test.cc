@@ -1,5 +1,5 @@
-// Models whose graphs libllama builds, one of each kind, on a simulated device beside the
-// processor.
+// Models whose graphs libllama builds, one of each kind, on a simulated device, compared
+// with the CPU.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct DeviceKind {
   const char* attention;
   double most_error = kExact;  // of logits from the processor's
   bool has_state = false;
-  bool has_t1 = true;  // heads of the model may lie in T1 beside a device
+  bool has_t1 = true;  // heads of the model may lie in T1 on a device
 };
 
 std::ostream& operator<<(std::ostream& out, const DeviceKind& kind) {

@@ -20,7 +20,7 @@ struct LibraryModelOptions {
   std::string weight_type = "f32";  // or "q8_0", "q4_0", "q4_K"
   // Sizes instead of the fixture's, by their keys without the architecture: "embedding_length".
   std::map<std::string, uint32_t> sizes = {};
-  // The same of sizes by layer.
+  // Sizes by layer, by the same keys.
   std::map<std::string, std::vector<uint32_t>> sizes_by_layer = {};
   // Matrices repeat a few million random weights, so that a model of real size is written quickly
   // and without memory for it; scales that real models lack are left out.
