@@ -14,11 +14,11 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// The number formats of T2. int8 and int4 are rotated by a Hadamard matrix before they are rounded.
-// kInt8Naive: int8 without the rotation that makes it accurate, as most prototypes have it; a
-// control for experiments.
-enum class CompressedType : uint8_t { kInt8, kInt4, kInt8Naive };
-// "int8", "int4", "int8_naive"
+// The number formats of T2. int8, int4 and int3 are rotated by a Hadamard matrix before they are
+// rounded. kInt8Naive: int8 without the rotation that makes it accurate, as most prototypes have
+// it; a control for experiments.
+enum class CompressedType : uint8_t { kInt8, kInt4, kInt3, kInt8Naive };
+// "int8", "int4", "int3", "int8_naive"
 [[nodiscard]] std::string_view CompressedTypeName(CompressedType type);
 [[nodiscard]] Result<CompressedType> ParseCompressedType(std::string_view name);
 
@@ -36,6 +36,10 @@ enum class EvictOf { kGenerated, kAlive };
 // and newest rows.
 enum class T1Read { kAll, kSelect };
 
+// The rows that T2 holds. kShare: the share TierSpec::t2_share of the unprotected rows, chosen by
+// the policy. kOld: all rows, those of prompts too, except the first 64 and the newest 65 to 128.
+enum class T2Rows { kShare, kOld };
+
 struct TierSpec {
   // beta: the share in T0 of the unprotected rows that stay in full precision.
   double t0_share = 0.5;
@@ -45,7 +49,8 @@ struct TierSpec {
   uint64_t t1_cap_bytes = 0;  // 0: none
   T1Read t1_read = T1Read::kAll;
   double t1_mass = 0.9;  // of kSelect
-  double t2_share = 0;   // of the unprotected rows that are not evicted
+  T2Rows t2_rows = T2Rows::kShare;
+  double t2_share = 0;  // of the unprotected rows that are not evicted
   CompressedType t2_type = CompressedType::kInt8;
   double evict_share = 0;  // r
   // Evicts the rows that T0 and T1 do not hold, if T0 has a cap and T1 has one or does not exist;
@@ -64,6 +69,15 @@ struct TierSpec {
   return tiers.has_value() && tiers->t1_read == T1Read::kSelect;
 }
 
+// Whether all old rows are compressed (T2Rows::kOld); not where there are no tiers.
+[[nodiscard]] inline bool CompressesOldRows(const std::optional<TierSpec>& tiers) {
+  return tiers.has_value() && tiers->t2_rows == T2Rows::kOld;
+}
+// Whether any rows go to T2.
+[[nodiscard]] inline bool HasT2(const TierSpec& tiers) {
+  return tiers.t2_rows == T2Rows::kOld || tiers.t2_share > 0;
+}
+
 // The bytes of pages that a sequence takes in each tier.
 struct TierNeeds {
   // Held whatever share T0 is given: protected rows, and those that come between two decisions.
@@ -75,7 +89,7 @@ struct TierNeeds {
 };
 
 // "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "all" or "select[:mass=SHARE]";
-// "25%[:int8|int4|int8_naive]";
+// "25%[:int8|int4|int3|int8_naive]" or "old[:...]";
 // "10%" or "caps"; "generated", "alive". InvalidArgument, naming what is expected, for anything
 // else, which leaves the spec as it was.
 [[nodiscard]] Status ParseT0(std::string_view text, TierSpec* spec);

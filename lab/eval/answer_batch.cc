@@ -36,7 +36,7 @@ bool ShareAnEngine(const EvalSetting& a, const EvalSetting& b) {
   const auto of_tiers = [](const EngineOptions& o) {
     const TierSpec tiers = o.tiers.value_or(TierSpec());
     return std::tuple(o.tiers.has_value(), tiers.t1, tiers.t1_path, tiers.t0_cap_bytes,
-                      tiers.t1_cap_bytes, tiers.t2_share > 0, tiers.t2_type);
+                      tiers.t1_cap_bytes, HasT2(tiers), tiers.t2_type);
   };
   return of_engine(a.engine) == of_engine(b.engine) && of_tiers(a.engine) == of_tiers(b.engine);
 }

@@ -79,8 +79,15 @@ void FoldCompressedType(const CompressedFoldInput& in, const FoldOutput& out) {
 
 template <Dots kDots>
 void FoldCompressed(const CompressedFoldInput& in, const FoldOutput& out) {
-  if (IsInt8(in.format.type)) return FoldCompressedType<Int8Rows, kDots>(in, out);
-  FoldCompressedType<Int4Rows, kDots>(in, out);
+  switch (in.format.type) {
+    case CompressedType::kInt8:
+    case CompressedType::kInt8Naive:
+      return FoldCompressedType<Int8Rows, kDots>(in, out);
+    case CompressedType::kInt4:
+      return FoldCompressedType<PackedRows<CompressedType::kInt4>, kDots>(in, out);
+    case CompressedType::kInt3:
+      return FoldCompressedType<PackedRows<CompressedType::kInt3>, kDots>(in, out);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -126,8 +126,9 @@ HWY_INLINE void AddBytes(const std::byte* keys, const RoundedQuery* queries, int
   AddProducts<kDots>(hn::PromoteTo(I16(), bytes), queries, at, sum);
 }
 
-// Bytes [kVector * kVectorBytes, ...) of a group of 64 keys, as compressed.h orders them.
-template <int kVector>
+// Bytes [kVector * kVectorBytes, ...) of a group of 64 keys of int4 or int3, as compressed.h orders
+// them.
+template <CompressedType kType, int kVector>
 HWY_INLINE hn::Vec<U8> UnpackKeys(const std::byte* group) {
   const U8 d;
   const auto* from = reinterpret_cast<const uint8_t*>(group);
@@ -142,35 +143,37 @@ HWY_INLINE hn::Vec<U8> UnpackKeys(const std::byte* group) {
     low = hn::LoadU(d, from + kAt % 32);
     if constexpr (kAt >= 32) low = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(U16(), low)));
   }
+  const auto nibbles = hn::And(low, hn::Set(d, 0x0f));
+  if constexpr (kType == CompressedType::kInt3) return nibbles;
   HWY_ALIGN static constexpr uint32_t kShifts[16] = {0, 0, 0, 0, 2, 2, 2, 2,
                                                      4, 4, 4, 4, 6, 6, 6, 6};
   const auto all = hn::BitCast(U32(), hn::LoadDup128(d, from + 32));
   const auto high = all >> hn::Load(U32(), kShifts + kVector * kLanes);
   const auto placed = hn::BitCast(d, hn::ShiftLeft<4>(hn::BitCast(U16(), high)));
-  return hn::OrAnd(hn::And(low, hn::Set(d, 0x0f)), placed, hn::Set(d, 0x30));
+  return hn::OrAnd(nibbles, placed, hn::Set(d, 0x30));
 }
 
-template <Dots kDots, int kVector, int kHeads>
+template <CompressedType kType, Dots kDots, int kVector, int kHeads>
 HWY_INLINE void AddGroup(const std::byte* group, const RoundedQuery* queries, int at,
                          HeadInts<kHeads>* sum) {
   if constexpr (kDots == Dots::kVnni) {
-    const auto keys = UnpackKeys<0>(group);
+    const auto keys = UnpackKeys<kType, 0>(group);
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) {
       const hn::RebindToSigned<U8> d;
       sum->v[g] = AddQuads(sum->v[g], keys, hn::LoadU(d, queries[g].unpacked + at));
     }
   } else if constexpr (kVector * kVectorBytes < kKeyGroup) {
-    const auto pairs = hn::BitCast(U16(), UnpackKeys<kVector>(group));
+    const auto pairs = hn::BitCast(U16(), UnpackKeys<kType, kVector>(group));
     const auto even = hn::BitCast(I16(), hn::And(pairs, hn::Set(U16(), 0xff)));
     const auto odd = hn::BitCast(I16(), hn::ShiftRight<8>(pairs));
     AddProducts<kDots>(even, queries, at + kVector * kWords, sum);
     AddProducts<kDots>(odd, queries, at + 32 + kVector * kWords, sum);
-    AddGroup<kDots, kVector + 1>(group, queries, at, sum);
+    AddGroup<kType, kDots, kVector + 1>(group, queries, at, sum);
   }
 }
 
-// Int8Rows and Int4Rows: how a row's keys are multiplied.
+// Int8Rows and PackedRows: how a row's keys are multiplied.
 struct Int8Rows {
   static constexpr CompressedType kType = CompressedType::kInt8;
   template <Dots kDots, int kHeads>
@@ -180,14 +183,16 @@ struct Int8Rows {
   }
 };
 
-struct Int4Rows {
-  static constexpr CompressedType kType = CompressedType::kInt4;
+// int4 and int3.
+template <CompressedType kOf>
+struct PackedRows {
+  static constexpr CompressedType kType = kOf;
   template <Dots kDots, int kHeads>
   static HWY_INLINE void AddKeys(const std::byte* row, int dim, const RoundedQuery* queries,
                                  HeadInts<kHeads>* sum) {
     int i = 0;
-    for (; i + kKeyGroup <= dim; i += kKeyGroup, row += kKeyGroup / 4 * 3) {
-      AddGroup<kDots, 0>(row, queries, i, sum);
+    for (; i + kKeyGroup <= dim; i += kKeyGroup, row += KeyGroupBytes(kType)) {
+      AddGroup<kType, kDots, 0>(row, queries, i, sum);
     }
     for (; i < dim; i += kWords, row += kWords) AddBytes<kDots>(row, queries, i, sum);
   }

@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// What multiplies the integers of each block of values, and what the minima add up to.
+// The weights of each block's integers, and the sums of its minima.
 struct ValueWeights {
   HWY_ALIGN float of_rows[kMaxValueBlocks][kMaxHeadBlock][kChunkRows];
   float offset[kMaxValueBlocks][kMaxHeadBlock];
@@ -36,8 +36,9 @@ HWY_INLINE void WeighInt8(const ChunkScales& scales, const float* p, size_t p_st
   }
 }
 
-HWY_INLINE void WeighInt4(const ChunkScales& scales, int num_blocks, const float* p,
-                          size_t p_stride, int heads, int num_rows, ValueWeights* to) {
+// For int4 and int3.
+HWY_INLINE void WeighBlocks(const ChunkScales& scales, int num_blocks, const float* p,
+                            size_t p_stride, int heads, int num_rows, ValueWeights* to) {
   const F32 d;
   for (int b = 0; b < num_blocks; ++b) {
     for (int g = 0; g < heads; ++g) {
@@ -83,7 +84,7 @@ struct ValueRun {
 };
 
 // o[g] = sum over rows of weight * value for the channels of kLoads loads from byte `first` of a
-// run. What is not finite shows in l[g].
+// run. A number that is not finite makes l[g] NaN.
 template <class Values, int kLoads, int kHeads>
 HWY_NOINLINE void CompressedValuePass(const CompressedFoldInput& in, const ValueRun& run, int first,
                                       const ValueWeights& weights, float* o, float* l,
@@ -163,6 +164,42 @@ HWY_INLINE void Int4ValueRuns(const CompressedFoldInput& in, const ValueWeights&
   CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, run, weights, o, l, l_stride);
 }
 
+// A block of 64 values of int3, a byte each.
+HWY_INLINE void UnpackInt3Values(const std::byte* from, uint8_t* to) {
+  const auto* const low = reinterpret_cast<const uint8_t*>(from);
+  for (int quarter = 0; quarter < 4; ++quarter) {
+    for (int i = 0; i < 16; ++i) to[16 * quarter + i] = low[i] >> (2 * quarter) & 3;
+  }
+  for (int bit = 0; bit < 8; ++bit) {
+    for (int i = 0; i < 8; ++i) to[8 * bit + i] |= (low[16 + i] >> bit & 1) << 2;
+  }
+}
+
+template <int kHeads>
+HWY_INLINE void Int3ValueRuns(const CompressedFoldInput& in, const ValueWeights& weights, float* o,
+                              float* l, size_t l_stride) {
+  alignas(64) uint8_t bytes[kChunkRows][kInt3ValueBlock];
+  const std::byte* rows[kChunkRows];
+  for (int r = 0; r < in.num_rows; ++r) rows[r] = reinterpret_cast<const std::byte*>(bytes[r]);
+  CompressedFoldInput unpacked = in;
+  unpacked.rows = rows;
+  const size_t values = LayoutOf(in.format).values;
+  const int num_packed = in.format.head_dim / kInt3ValueBlock;
+  for (int b = 0; b < num_packed; ++b) {
+    for (int r = 0; r < in.num_rows; ++r) {
+      UnpackInt3Values(in.rows[r] + values + b * kInt3ValueBytes, bytes[r]);
+    }
+    const ValueRun run = {
+        .num_bytes = kInt3ValueBlock, .channel = b * kInt3ValueBlock, .block = {b, b}};
+    CompressedValueRun<WholeBytes<uint8_t>, kHeads>(unpacked, run, weights, o, l, l_stride);
+  }
+  const ValueRun tail = {.offset = values + num_packed * kInt3ValueBytes,
+                         .num_bytes = in.format.head_dim % kInt3ValueBlock,
+                         .channel = num_packed * kInt3ValueBlock,
+                         .block = {num_packed, num_packed}};
+  CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, tail, weights, o, l, l_stride);
+}
+
 template <class Rows, int kHeads>
 HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScales& scales,
                                  const float* p, size_t p_stride, float* o, float* l,
@@ -174,8 +211,12 @@ HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScale
     const ValueRun run = {.offset = layout.values, .num_bytes = in.format.head_dim};
     CompressedValueRun<WholeBytes<int8_t>, kHeads>(in, run, weights, o, l, l_stride);
   } else {
-    WeighInt4(scales, layout.num_blocks, p, p_stride, kHeads, in.num_rows, &weights);
-    Int4ValueRuns<kHeads>(in, weights, o, l, l_stride);
+    WeighBlocks(scales, layout.num_blocks, p, p_stride, kHeads, in.num_rows, &weights);
+    if constexpr (Rows::kType == CompressedType::kInt4) {
+      Int4ValueRuns<kHeads>(in, weights, o, l, l_stride);
+    } else {
+      Int3ValueRuns<kHeads>(in, weights, o, l, l_stride);
+    }
   }
 }
 

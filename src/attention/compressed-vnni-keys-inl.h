@@ -56,7 +56,7 @@ struct NextRows {
   int first;
 };
 
-// KeysOfInt8 and KeysOfInt4: products of kHeads queries with 64 keys, from `at` of 16 rows. Fetches
+// KeysOfInt8 and PackedKeys: products of kHeads queries with 64 keys, from `at` of 16 rows. Fetches
 // a row of `next` for each four of the keys.
 template <int kHeads>
 struct KeysOfInt8 {
@@ -98,9 +98,10 @@ struct KeysOfInt8 {
   VecI high[kHeads], low[kHeads];
 };
 
-template <int kHeads>
-struct KeysOfInt4 {
-  static constexpr size_t kBytes = kKeyGroup / 4 * 3;
+// int4 and int3.
+template <CompressedType kType, int kHeads>
+struct PackedKeys {
+  static constexpr size_t kBytes = KeyGroupBytes(kType);
 
   HWY_INLINE void Start(const RoundedQuery*) {
     EBB_UNROLL
@@ -112,17 +113,19 @@ struct KeysOfInt4 {
     const U8 d;
     hn::Vec<U32> nibbles[8], pairs[4];
     TransposeEightWords(rows, at, nibbles);
-    TransposeWords(rows, at + 32, pairs);
+    if constexpr (kType == CompressedType::kInt4) TransposeWords(rows, at + 32, pairs);
     EBB_UNROLL
     for (int w = 0; w < 16; ++w) {
       next.Fetch(w);
       const auto low = w < 8 ? nibbles[w] : hn::ShiftRight<4>(nibbles[w % 8]);
-      const auto high = w / 4 == 0   ? hn::ShiftLeft<4>(pairs[w % 4])
-                        : w / 4 == 1 ? hn::ShiftLeft<2>(pairs[w % 4])
-                        : w / 4 == 2 ? pairs[w % 4]
-                                     : hn::ShiftRight<2>(pairs[w % 4]);
-      const auto keys = hn::OrAnd(hn::And(hn::BitCast(d, low), hn::Set(d, 0x0f)),
-                                  hn::BitCast(d, high), hn::Set(d, 0x30));
+      auto keys = hn::And(hn::BitCast(d, low), hn::Set(d, 0x0f));
+      if constexpr (kType == CompressedType::kInt4) {
+        const auto high = w / 4 == 0   ? hn::ShiftLeft<4>(pairs[w % 4])
+                          : w / 4 == 1 ? hn::ShiftLeft<2>(pairs[w % 4])
+                          : w / 4 == 2 ? pairs[w % 4]
+                                       : hn::ShiftRight<2>(pairs[w % 4]);
+        keys = hn::OrAnd(keys, hn::BitCast(d, high), hn::Set(d, 0x30));
+      }
       EBB_UNROLL
       for (int g = 0; g < kHeads; ++g) {
         sum[g] = AddQuadsOfAll(sum[g], keys, queries[g].unpacked + channel + 4 * w);
@@ -139,7 +142,7 @@ template <class Rows, int kDim, int kHeads, Fetch kFetch>
 HWY_NOINLINE void VnniKeyPass(const CompressedFoldInput& in, const RoundedQuery* queries,
                               const ChunkScales& scales, float* logits, size_t stride) {
   constexpr bool kInt8 = Rows::kType == CompressedType::kInt8;
-  std::conditional_t<kInt8, KeysOfInt8<kHeads>, KeysOfInt4<kHeads>> keys;
+  std::conditional_t<kInt8, KeysOfInt8<kHeads>, PackedKeys<Rows::kType, kHeads>> keys;
   const int dim = kDim != 0 ? kDim : in.format.head_dim;
   for (int r = 0; r < in.num_rows; r += kLanes) {
     // Unknown to the compiler, which else keeps the address of every four elements in a register.

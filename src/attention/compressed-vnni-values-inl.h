@@ -33,7 +33,7 @@ struct WeightsOfFour {  // rows
 struct ByteWeights {
   alignas(64) WeightsOfFour rows[kMaxValueBlocks][kMaxHeadBlock][kChunkRows / 4];
   float scale[kMaxValueBlocks];
-  float offset[kMaxValueBlocks][kMaxHeadBlock];  // what the minima add up to
+  float offset[kMaxValueBlocks][kMaxHeadBlock];  // the sums of the minima
 };
 
 // Bytes for the rows' weights p times the scales of one block, for `part` of the scales.
@@ -66,7 +66,7 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
       const hn::Vec<U32> n{_mm512_cvtps_epi32(hn::Mul(weight, scale).raw)};
       hn::Store(hn::TableLookupBytes(hn::BitCast(U8(), n), parts), U8(),
                 reinterpret_cast<uint8_t*>(to->rows[block][g] + r / 4));
-      if (Rows::kType == CompressedType::kInt4) {
+      if (Rows::kType != CompressedType::kInt8) {
         offset[g] = hn::MulAdd(weight, scales.Low(part, r), offset[g]);
       }
     }
@@ -74,7 +74,7 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
   EBB_UNROLL
   for (int g = 0; g < kHeads; ++g) {
     to->offset[block][g] =
-        Rows::kType == CompressedType::kInt4 ? hn::GetLane(hn::SumOfLanes(d, offset[g])) : 0.0f;
+        Rows::kType != CompressedType::kInt8 ? hn::GetLane(hn::SumOfLanes(d, offset[g])) : 0.0f;
   }
 }
 
@@ -117,6 +117,32 @@ struct QuadsOfInt4 {
   static constexpr int Channel(int vec, int quarter) {
     return 32 * (vec / 2) + 8 * (vec % 2) + 16 * (quarter % 2) + 4 * (quarter / 2);
   }
+};
+
+struct QuadsOfInt3 {
+  static constexpr size_t kBytes = kInt3ValueBytes;
+  static HWY_INLINE void Load(const std::byte* const* rows, size_t offset, hn::Vec<U8>* v) {
+    const U8 d;
+    const hn::Repartition<uint64_t, U8> d64;
+    HWY_ALIGN static constexpr uint32_t kShifts[16] = {0, 0, 0, 0, 2, 2, 2, 2,
+                                                       4, 4, 4, 4, 6, 6, 6, 6};
+    const auto low_shifts = hn::Load(U32(), kShifts);
+    const auto high_shifts = hn::Iota(d64, 0);
+    hn::Vec<U8> row[4];
+    EBB_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const auto* const from = reinterpret_cast<const uint8_t*>(rows[i] + offset);
+      uint64_t high_bits;
+      std::memcpy(&high_bits, from + 16, sizeof(high_bits));
+      const auto low = hn::BitCast(U32(), hn::LoadDup128(d, from)) >> low_shifts;
+      const auto high = hn::ShiftLeft<2>(hn::Set(d64, high_bits) >> high_shifts);
+      row[i] = hn::OrAnd(hn::And(hn::BitCast(d, low), hn::Set(d, 0x03)), hn::BitCast(d, high),
+                         hn::Set(d, 0x04));
+    }
+    InterleaveFour(d, row, v);
+  }
+  static constexpr int Block(int) { return 0; }
+  static constexpr int Channel(int vec, int quarter) { return 16 * quarter + 4 * vec; }
 };
 
 // As CompressedValuePass, for 64 channels and at most 3 heads from `head`: their sums fill the
@@ -180,7 +206,10 @@ template <class Rows, int kHeads>
 HWY_INLINE void VnniValues(const CompressedFoldInput& in, const ChunkScales& scales, const float* p,
                            size_t p_stride, float* o, float* l, size_t l_stride) {
   constexpr bool kInt8 = Rows::kType == CompressedType::kInt8;
-  using Quads = std::conditional_t<kInt8, QuadsOfInt8, QuadsOfInt4>;
+  constexpr bool kInt4 = Rows::kType == CompressedType::kInt4;
+  using OfBlocks = std::conditional_t<kInt4, QuadsOfInt4, QuadsOfInt3>;
+  using Quads = std::conditional_t<kInt8, QuadsOfInt8, OfBlocks>;
+  constexpr int kChannels = kInt4 ? kValueBlock : kInt3ValueBlock;  // of a block
   const CompressedLayout layout = LayoutOf(in.format);
   ByteWeights weights;
   const int num_blocks = kInt8 ? 1 : layout.num_blocks;
@@ -189,7 +218,7 @@ HWY_INLINE void VnniValues(const CompressedFoldInput& in, const ChunkScales& sca
   }
   for (int channel = 0; channel < in.format.head_dim; channel += 64) {
     const size_t offset = layout.values + channel / 64 * Quads::kBytes;
-    const int block = kInt8 ? 0 : channel / kValueBlock;
+    const int block = kInt8 ? 0 : channel / kChannels;
     if constexpr (kHeads <= 3) {
       QuadsPass<Quads, kHeads>(in, offset, block, 0, weights, o + channel, l, l_stride);
     } else {

@@ -112,24 +112,28 @@ float CompressInt8(const float* x, int head_dim, std::byte* to, Integers* n) {
   return by.scale;
 }
 
-void CompressKey6(const float* x, int head_dim, std::byte* to, std::byte* scale, Integers* n) {
-  const Scaling by = Asymmetric(x, head_dim, kKey6Max);
+// Keys of int4 and int3.
+void CompressKeys(CompressedType type, const float* x, int head_dim, std::byte* to,
+                  std::byte* scale, Integers* n) {
+  const bool six_bits = type == CompressedType::kInt4;
+  const int group_bytes = KeyGroupBytes(type);
+  const Scaling by = Asymmetric(x, head_dim, six_bits ? kKey6Max : kKey4Max);
   StoreWord(WordOf(by.scale, by.minimum), scale);
   Round(x, head_dim, by, n->data());
   int first = 0;
-  for (; first + kKeyGroup <= head_dim; first += kKeyGroup, to += kKeyGroup / 4 * 3) {
-    std::memset(to, 0, kKeyGroup / 4 * 3);
+  for (; first + kKeyGroup <= head_dim; first += kKeyGroup, to += group_bytes) {
+    std::memset(to, 0, group_bytes);
     for (int i = 0; i < kKeyGroup; ++i) {
       const KeyPlace place = PlaceOfKey(i);
       const int key = (*n)[first + i];
       to[place.low] |= static_cast<std::byte>((key & 15) << place.low_shift);
-      to[place.high] |= static_cast<std::byte>(key >> 4 << place.high_shift);
+      if (six_bits) to[place.high] |= static_cast<std::byte>(key >> 4 << place.high_shift);
     }
   }
   for (; first < head_dim; ++first) *to++ = static_cast<std::byte>((*n)[first]);
 }
 
-// Where the int4 values of a block lie.
+// The place of the int4 values of a block.
 struct BlockPlace {
   int bytes = 0;  // offset
   int count = 0;  // elements
@@ -179,15 +183,39 @@ void CompressValue4(const float* x, int head_dim, std::byte* to, std::byte* scal
   }
 }
 
-void DecompressKey6(const std::byte* from, int head_dim, uint32_t word, float* x) {
+void CompressValue3(const float* x, int head_dim, std::byte* to, std::byte* scales, Integers* n) {
+  for (int first = 0; first < head_dim; first += kInt3ValueBlock, scales += kScaleBytes) {
+    const int count = std::min(kInt3ValueBlock, head_dim - first);
+    const bool packed = count == kInt3ValueBlock;
+    const Scaling by = Asymmetric(x + first, count, packed ? kValue3Max : kTailMax);
+    StoreWord(WordOf(by.scale, by.minimum), scales);
+    Round(x + first, count, by, n->data());
+    if (!packed) {
+      for (int i = 0; i < count; ++i) to[i] = static_cast<std::byte>((*n)[i]);
+      return;
+    }
+    std::memset(to, 0, kInt3ValueBytes);
+    for (int i = 0; i < count; ++i) {
+      const int value = (*n)[i];
+      to[i % 16] |= static_cast<std::byte>((value & 3) << (i / 16 * 2));
+      to[16 + i % 8] |= static_cast<std::byte>(value >> 2 << (i / 8));
+    }
+    to += kInt3ValueBytes;
+  }
+}
+
+void DecompressKeys(CompressedType type, const std::byte* from, int head_dim, uint32_t word,
+                    float* x) {
+  const bool six_bits = type == CompressedType::kInt4;
   const float scale = HighOf(word), minimum = LowOf(word);
   const auto number = [&](int n) { return minimum + static_cast<float>(n) * scale; };
   int first = 0;
-  for (; first + kKeyGroup <= head_dim; first += kKeyGroup, from += kKeyGroup / 4 * 3) {
+  for (; first + kKeyGroup <= head_dim; first += kKeyGroup, from += KeyGroupBytes(type)) {
     for (int i = 0; i < kKeyGroup; ++i) {
       const KeyPlace place = PlaceOfKey(i);
       const int low = std::to_integer<int>(from[place.low]) >> place.low_shift & 15;
-      const int high = std::to_integer<int>(from[place.high]) >> place.high_shift & 3;
+      const int high =
+          six_bits ? std::to_integer<int>(from[place.high]) >> place.high_shift & 3 : 0;
       x[first + i] = number(low | high << 4);
     }
   }
@@ -204,6 +232,20 @@ void DecompressValue4(const std::byte* from, int head_dim, const std::byte* scal
       const int n = std::to_integer<int>(from[place.byte]) >> place.shift & place.mask;
       x[b * kValueBlock + i] = LowOf(word) + static_cast<float>(n) * HighOf(word);
     }
+  }
+}
+
+void DecompressValue3(const std::byte* from, int head_dim, const std::byte* scales, float* x) {
+  for (int first = 0; first < head_dim; first += kInt3ValueBlock, scales += kScaleBytes) {
+    const int count = std::min(kInt3ValueBlock, head_dim - first);
+    const uint32_t word = LoadWord(scales);
+    for (int i = 0; i < count; ++i) {
+      int n = std::to_integer<int>(from[i % 16]) >> (i / 16 * 2) & 3;
+      n |= (std::to_integer<int>(from[16 + i % 8]) >> (i / 8) & 1) << 2;
+      if (count < kInt3ValueBlock) n = std::to_integer<int>(from[i]);
+      x[first + i] = LowOf(word) + static_cast<float>(n) * HighOf(word);
+    }
+    from += kInt3ValueBytes;
   }
 }
 
@@ -232,8 +274,8 @@ void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery*
   }
   const float top = *std::max_element(largest, largest + kLanes);
   const float fault = std::accumulate(faults, faults + kLanes, 0.0f);
-  const bool int4 = type == CompressedType::kInt4;
-  const auto most = static_cast<float>(int4 ? kQuery8Max : kQuery16Max);
+  const bool int8 = IsInt8(type);
+  const auto most = static_cast<float>(int8 ? kQuery16Max : kQuery8Max);
   Integers n;
   const int limit = static_cast<int>(most);
   Round(q, head_dim,
@@ -250,7 +292,7 @@ void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery*
   to->scale = top / most + fault;
   to->sum = static_cast<float>(sum) * to->scale;
   to->sum_of_n = static_cast<int32_t>(sum);
-  if (!int4) {
+  if (int8) {
     for (int i = 0; i < head_dim; ++i) {
       to->low[i] = static_cast<int8_t>(n[i]);
       to->high[i] = static_cast<int8_t>((n[i] - to->low[i]) / 256);
@@ -293,8 +335,10 @@ void CompressRow(const CompressedFormat& format, const float* key_centre, const 
     StoreWord(WordOf(value_scale, key_scale), row + layout.scales);
     return;
   }
-  CompressKey6(k.data(), dim, row, row + layout.scales, &n);
-  CompressValue4(v.data(), dim, row + layout.values, row + layout.scales + kScaleBytes, &n);
+  CompressKeys(format.type, k.data(), dim, row, row + layout.scales, &n);
+  const auto compress_values =
+      format.type == CompressedType::kInt4 ? CompressValue4 : CompressValue3;
+  compress_values(v.data(), dim, row + layout.values, row + layout.scales + kScaleBytes, &n);
 }
 
 void DecompressRow(const CompressedFormat& format, const float* key_centre, const std::byte* row,
@@ -309,8 +353,10 @@ void DecompressRow(const CompressedFormat& format, const float* key_centre, cons
       value[i] = static_cast<float>(static_cast<int8_t>(value_row[i])) * HighOf(word);
     }
   } else {
-    DecompressKey6(row, dim, word, key);
-    DecompressValue4(row + layout.values, dim, row + layout.scales + kScaleBytes, value);
+    DecompressKeys(format.type, row, dim, word, key);
+    const auto decompress_values =
+        format.type == CompressedType::kInt4 ? DecompressValue4 : DecompressValue3;
+    decompress_values(row + layout.values, dim, row + layout.scales + kScaleBytes, value);
   }
   if (IsRotated(format.type)) {
     Rotate(key, dim);

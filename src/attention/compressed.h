@@ -13,6 +13,7 @@
 //   int8_naive  likewise, neither rotated nor centred: a control
 //   int4  keys of 6 bits, values of 4 bits; key minimum, key scale; for each block of values
 //         minimum, scale
+//   int3  keys of 4 bits, values of 3 bits; scales and minima as int4 has them
 //
 // Scales and minima are bf16, 2 bytes. An int8 element is n * scale, |n| <= 127: 8.25 bits an
 // element at head size 64. An int4 element is minimum + n * scale; keys are finer than values since
@@ -24,12 +25,18 @@
 //     in the low nibbles, the second in the high ones. A block without a second takes 16 bytes, its
 //     first half in the low nibbles. What is left then, 16 elements, is a block with a byte each
 //     and n < 128.
+// int3 takes 4 bits an element at head size 64, 3.9 at 128:
+//   - keys: n < 16, one scale a row. 64 elements take the low and the high nibbles of 32 bytes, in
+//     int4's order; what is left of head_dim takes a byte each.
+//   - values: n < 8, in blocks of 64 with a scale each. The low 2 bits of value i of a block are
+//     those from 2 * (i / 16) on of byte i % 16, its high bit is bit i / 8 of byte 16 + i % 8. What
+//     is left is a block with a byte each and n < 128.
 // A key or value that is not finite gets a scale that is NaN.
 //
 // Queries are integers too, so that their products with keys are summed exactly: of 16 bits for
 // int8 (less than half a percent of them unused, so that each is two signed bytes), an eighth of
 // what f16 leaves out (8 bits would double the error), of 8 bits for int4, which adds a fifteenth
-// to the error of its keys.
+// to the error of its keys, and for int3, which adds less.
 #ifndef EBB_ATTENTION_COMPRESSED_H_
 #define EBB_ATTENTION_COMPRESSED_H_
 
@@ -42,14 +49,18 @@
 
 namespace ebb {
 
-inline constexpr int kKeyGroup = 64;    // 6-bit keys packed together
-inline constexpr int kValueBlock = 32;  // int4 values that share a scale
-inline constexpr int kValueTail = 16;   // what head_dim may leave of a block
+inline constexpr int kKeyGroup = 64;        // keys of int4 and int3 packed together
+inline constexpr int kValueBlock = 32;      // int4 values that share a scale
+inline constexpr int kInt3ValueBlock = 64;  // int3 values that share a scale
+inline constexpr int kInt3ValueBytes = 24;  // of such a block
+inline constexpr int kValueTail = 16;       // what head_dim may leave of a block of int4
 inline constexpr int kMaxValueBlocks = kMaxHeadDim / kValueBlock + 1;
-// The largest integer of a key and of a value of int4; int8 has 127.
+// The largest integers: of int8, of keys and values of int4, of keys and values of int3.
 inline constexpr int kInt8Max = 127;
 inline constexpr int kKey6Max = 63;
 inline constexpr int kValue4Max = 15;
+inline constexpr int kKey4Max = 15;
+inline constexpr int kValue3Max = 7;
 inline constexpr int kTailMax = 127;
 inline constexpr int kQuery16Max = 127 * 256 + 127;
 inline constexpr int kQuery8Max = 127;
@@ -57,7 +68,13 @@ inline constexpr int kQuery8Max = 127;
 // A scale in the high half of a word, a minimum (in int8 the scale of the keys) in the low half.
 inline constexpr size_t kScaleBytes = 4;
 
-[[nodiscard]] constexpr bool IsInt8(CompressedType type) { return type != CompressedType::kInt4; }
+[[nodiscard]] constexpr bool IsInt8(CompressedType type) {
+  return type == CompressedType::kInt8 || type == CompressedType::kInt8Naive;
+}
+// The bytes of a group of 64 keys of int4 or int3.
+[[nodiscard]] constexpr int KeyGroupBytes(CompressedType type) {
+  return type == CompressedType::kInt4 ? kKeyGroup / 4 * 3 : kKeyGroup / 2;
+}
 [[nodiscard]] constexpr bool IsRotated(CompressedType type) {
   return type != CompressedType::kInt8Naive;
 }
@@ -65,8 +82,8 @@ inline constexpr size_t kScaleBytes = 4;
 // Byte offsets in a row.
 struct CompressedLayout {
   size_t values = 0;
-  size_t scales = 0;   // of int4's keys; of both in int8
-  int num_blocks = 0;  // of int4's values; their scales follow that of the keys
+  size_t scales = 0;   // of the keys of int4 and int3; of both in int8
+  int num_blocks = 0;  // of values of int4 and int3; their scales follow that of the keys
   size_t row_stride = 0;
 };
 [[nodiscard]] constexpr CompressedLayout LayoutOf(CompressedType type, int head_dim) {
@@ -74,11 +91,14 @@ struct CompressedLayout {
   if (IsInt8(type)) {
     return {.values = dim, .scales = 2 * dim, .num_blocks = 0, .row_stride = 2 * dim + kScaleBytes};
   }
+  const bool int4 = type == CompressedType::kInt4;
+  const size_t block = int4 ? kValueBlock : kInt3ValueBlock;
+  const size_t block_bytes = int4 ? kValueBlock / 2 : kInt3ValueBytes;
   const size_t key_tail = dim % kKeyGroup;
-  const size_t value_tail = dim % kValueBlock;
-  const size_t values = (dim - key_tail) / 4 * 3 + key_tail;
-  const size_t scales = values + (dim - value_tail) / 2 + value_tail;
-  const size_t blocks = (dim + kValueBlock - 1) / kValueBlock;
+  const size_t value_tail = dim % block;
+  const size_t values = dim / kKeyGroup * KeyGroupBytes(type) + key_tail;
+  const size_t scales = values + dim / block * block_bytes + value_tail;
+  const size_t blocks = (dim + block - 1) / block;
   return {.values = values,
           .scales = scales,
           .num_blocks = static_cast<int>(blocks),
@@ -88,9 +108,10 @@ struct CompressedLayout {
   return LayoutOf(format.type, format.head_dim);
 }
 
-// The place of key i of a group of 64: its low 4 bits in the nibble `low_shift` of byte `low`, the
-// high 2 from bit `high_shift` of byte `high`. Unpacked to 64 bytes, low nibbles first, the even
-// bytes are keys 0..31 and the odd ones 32..63: two vectors of 16-bit numbers at once.
+// The place of key i of a group of 64 of int4: its low 4 bits in the nibble `low_shift` of byte
+// `low`, the high 2 from bit `high_shift` of byte `high`. Unpacked to 64 bytes, low nibbles first,
+// the even bytes are keys 0..31 and the odd ones 32..63: two vectors of 16-bit numbers at once.
+// int3 has the low bits alone.
 struct KeyPlace {
   int unpacked;  // the byte among the 64
   int low, low_shift, high, high_shift;
@@ -111,7 +132,7 @@ struct alignas(64) RoundedQuery {
   float centre_dot = 0;  // CentreDot() of the query before it was rotated and rounded
   // Zeros follow: keys are read by whole vectors, and into the values behind them.
   alignas(64) int16_t n[kMaxHeadDim + 32];
-  alignas(64) int8_t unpacked[kMaxHeadDim];  // for groups of int4's keys, as they are unpacked
+  alignas(64) int8_t unpacked[kMaxHeadDim];  // for groups of int4 and int3, as they are unpacked
   // For int8's keys: n = 256 * high + low.
   alignas(64) int8_t high[kMaxHeadDim];
   alignas(64) int8_t low[kMaxHeadDim];

@@ -17,7 +17,7 @@ namespace ebb {
 namespace {
 
 constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4,
-                                     CompressedType::kInt8Naive};
+                                     CompressedType::kInt3, CompressedType::kInt8Naive};
 constexpr int kHeadSizes[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 192, 256, 512, 576};
 
 double Dot(std::span<const float> a, std::span<const float> b) {
@@ -43,6 +43,9 @@ TEST(CompressedFormatTest, ARowTakesTheBytesThatTheHeaderNames) {
   EXPECT_EQ(stride(CompressedType::kInt4, 64), 92u);    // 5.75 bits an element
   EXPECT_EQ(stride(CompressedType::kInt4, 128), 180u);  // 5.6
   EXPECT_EQ(stride(CompressedType::kInt4, 80), 48u + 16 + 32 + 16 + 16);
+  EXPECT_EQ(stride(CompressedType::kInt3, 64), 64u);    // 4 bits an element
+  EXPECT_EQ(stride(CompressedType::kInt3, 128), 124u);  // 3.9
+  EXPECT_EQ(stride(CompressedType::kInt3, 80), 32u + 16 + 24 + 16 + 12);
   for (const CompressedType type : kTypes) {
     for (const int dim : kHeadSizes) EXPECT_EQ(stride(type, dim) % 4, 0u) << dim;
   }
@@ -98,6 +101,17 @@ TEST_P(CompressedTest, RotatesAsTheReferenceDoes) {
   }
 }
 
+// Twice the largest integer of keys and of values: a symmetric grid has as many steps in the
+// largest magnitude, an asymmetric one in the range, which is at most twice that.
+struct Levels {
+  int keys, values;
+};
+Levels LevelsOf(CompressedType type) {
+  if (IsInt8(type)) return {.keys = 254, .values = 254};
+  return type == CompressedType::kInt4 ? Levels{.keys = 63, .values = 15}
+                                       : Levels{.keys = 15, .values = 7};
+}
+
 // Half a step of each grid at most, before the rotation back, which keeps lengths.
 TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
   for (const CompressedType type : kTypes) {
@@ -115,13 +129,13 @@ TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
           for (std::vector<float>* x : {&key, &value, &key_back, &value_back})
             kernel_.rotate(x->data(), dim);
         }
-        const bool int8 = IsInt8(type);
+        const Levels levels = LevelsOf(type);
         // The scale, and the minimum, lose up to 1/128 to bf16.
-        const auto half_step = [](float largest, int levels) {
-          return largest * 1.02f / static_cast<float>(levels);
+        const auto half_step = [](float largest, int steps) {
+          return largest * 1.02f / static_cast<float>(steps);
         };
-        ExpectNear(key_back, key, half_step(Largest(key), int8 ? 254 : 63), Name(format) + " key");
-        ExpectNear(value_back, value, half_step(Largest(value), int8 ? 254 : 15),
+        ExpectNear(key_back, key, half_step(Largest(key), levels.keys), Name(format) + " key");
+        ExpectNear(value_back, value, half_step(Largest(value), levels.values),
                    Name(format) + " value");
       }
     }
@@ -141,7 +155,8 @@ struct StreamOfKeys {
 
 TEST_P(CompressedTest, ACentreLeavesTheErrorOfTheDeviationAlone) {
   constexpr int kRows = 32;
-  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
+  for (const CompressedType type :
+       {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
     for (const int dim : kHeadSizes) {
       const CompressedFormat format = {.type = type, .head_dim = dim};
       const StreamOfKeys keys(dim, kRows);
@@ -162,7 +177,7 @@ TEST_P(CompressedTest, ACentreLeavesTheErrorOfTheDeviationAlone) {
         return of_largest ? largest : std::sqrt(sum / (kRows * dim));
       };
       // Half a step of deviations below 5.5.
-      EXPECT_LT(error(keys.mean.data(), true), 5.5 * 1.02 / (IsInt8(type) ? 254 : 63)) << dim;
+      EXPECT_LT(error(keys.mean.data(), true), 5.5 * 1.02 / (LevelsOf(type).keys)) << dim;
       EXPECT_LT(error(keys.mean.data(), false), 0.5 * error(nullptr, false)) << Name(format);
     }
   }
@@ -172,7 +187,8 @@ TEST_P(CompressedTest, ACentreLeavesTheErrorOfTheDeviationAlone) {
 // change by that when they sink again, and those by one step.
 TEST_P(CompressedTest, FewRowsAroundACentreChangeWhenTheySinkAgain) {
   constexpr int kRows = 500;
-  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
+  for (const CompressedType type :
+       {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
     const CompressedFormat format = {.type = type, .head_dim = 128};
     const StreamOfKeys keys(128, kRows);
     const float* const centre = keys.mean.data();
@@ -192,7 +208,7 @@ TEST_P(CompressedTest, FewRowsAroundACentreChangeWhenTheySinkAgain) {
       kernel_.decompress_row(format, centre, again.data(), key_again.data(), value_back.data());
       kernel_.rotate(key.data(), 128);
       kernel_.rotate(key_again.data(), 128);
-      ExpectNear(key_again, key, 1.01f * 5.5f * 2 / (IsInt8(type) ? 254 : 63), Name(format));
+      ExpectNear(key_again, key, 1.01f * 5.5f * 2 / (LevelsOf(type).keys), Name(format));
     }
     EXPECT_LT(changed, kRows / (IsInt8(type) ? 2 : 20)) << Name(format);
   }
@@ -285,7 +301,8 @@ TEST_P(CompressedTest, ARowThatRoseAndSinksAgainHasItsOldBytes) {
         kernel_.compress_row(format, nullptr, x.data(), x.data() + dim, again.data());
         changed += once != again ? 1 : 0;
       }
-      EXPECT_EQ(changed, 0) << Name(format);
+      // f16 rounds a tail of 7 bits about a large outlier.
+      EXPECT_LE(changed, type == CompressedType::kInt3 ? 1 : 0) << Name(format);
     }
   }
 }

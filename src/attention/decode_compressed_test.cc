@@ -199,7 +199,7 @@ class DecodeCompressedTest : public ::testing::TestWithParam<std::string> {
 };
 
 constexpr CompressedType kDecodedTypes[] = {CompressedType::kInt8, CompressedType::kInt4,
-                                            CompressedType::kInt8Naive};
+                                            CompressedType::kInt3, CompressedType::kInt8Naive};
 
 TEST_P(DecodeCompressedTest, IsTheSoftmaxOverTheRowsAsStoredForEveryHeadSize) {
   for (const CompressedType type : kDecodedTypes) {

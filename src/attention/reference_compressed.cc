@@ -29,14 +29,16 @@ double KeyElement(const CompressedFormat& format, const std::byte* row, int i) {
     return static_cast<int8_t>(ByteAt(row, i)) * Bf16(scales);
   }
   const int packed = format.head_dim / 64 * 64;
+  const bool six_bits = format.type == CompressedType::kInt4;
+  const int group_bytes = six_bits ? 48 : 32;
   int n = 0;
   if (i < packed) {
-    const size_t group = i / 64 * 48;
+    const size_t group = i / 64 * group_bytes;
     const int at = i % 64 < 32 ? 2 * (i % 64) : 2 * (i % 64 - 32) + 1;
     n = at < 32 ? ByteAt(row, group + at) & 15 : ByteAt(row, group + at - 32) >> 4;
-    n += 16 * (ByteAt(row, group + 32 + at % 16) >> (at / 16 * 2) & 3);
+    if (six_bits) n += 16 * (ByteAt(row, group + 32 + at % 16) >> (at / 16 * 2) & 3);
   } else {
-    n = ByteAt(row, packed * 3 / 4 + i - packed);
+    n = ByteAt(row, packed / 64 * group_bytes + i - packed);
   }
   return Bf16(scales) + n * Bf16(scales + 2);
 }
@@ -49,6 +51,16 @@ double ValueElement(const CompressedFormat& format, const std::byte* row, int i)
     return static_cast<int8_t>(ByteAt(values, i)) * Bf16(scales + 2);
   }
   const int dim = format.head_dim;
+  if (format.type == CompressedType::kInt3) {
+    const int of = i / 64;
+    const std::byte* minimum = scales + 4 + 4 * of;
+    int n = ByteAt(values, 24 * of + i % 64);
+    if (i < dim / 64 * 64) {
+      n = (ByteAt(values, 24 * of + i % 16) >> (i % 64 / 16 * 2) & 3) +
+          4 * (ByteAt(values, 24 * of + 16 + i % 8) >> (i % 64 / 8) & 1);
+    }
+    return Bf16(minimum) + n * Bf16(minimum + 2);
+  }
   const int block = i / 32;
   const std::byte* of_block = scales + 4 + 4 * block;
   int n = 0;

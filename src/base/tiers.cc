@@ -18,9 +18,10 @@ namespace {
 constexpr std::array<Named<T1Place>, 3> kT1Places = {
     {{"none", T1Place::kNone}, {"host", T1Place::kHost}, {"file", T1Place::kFile}}};
 
-constexpr std::array<Named<CompressedType>, 3> kCompressedTypes = {
+constexpr std::array<Named<CompressedType>, 4> kCompressedTypes = {
     {{"int8", CompressedType::kInt8},
      {"int4", CompressedType::kInt4},
+     {"int3", CompressedType::kInt3},
      {"int8_naive", CompressedType::kInt8Naive}}};
 
 Status Malformed(std::string_view what, std::string_view text, std::string_view why,
@@ -50,7 +51,8 @@ std::string_view CompressedTypeName(CompressedType type) { return NameOf(kCompre
 
 Result<CompressedType> ParseCompressedType(std::string_view name) {
   if (const auto type = ValueOf(kCompressedTypes, name); type.has_value()) return *type;
-  return InvalidArgument(fmt::format("expected int8, int4 or int8_naive, found \"{}\"", name));
+  return InvalidArgument(
+      fmt::format("expected int8, int4, int3 or int8_naive, found \"{}\"", name));
 }
 
 Status ParseT0(std::string_view text, TierSpec* spec) {
@@ -129,16 +131,20 @@ Status ParseT1Read(std::string_view text, TierSpec* spec) {
 
 Status ParseT2(std::string_view text, TierSpec* spec) {
   constexpr std::string_view kExpected =
-      "a share and, after a colon, int8, int4 or int8_naive (25%:int8)";
+      "a share, or old, and after a colon int8, int4, int3 or int8_naive (25%:int8, old:int4)";
   const size_t colon = text.find(':');
-  const std::optional<double> share = ParseShare(text.substr(0, colon));
-  if (!share) return Malformed("T2", text, kNotAShare, kExpected);
+  const bool old = text.substr(0, colon) == "old";
+  const std::optional<double> share = old ? 0 : ParseShare(text.substr(0, colon));
+  if (!share) {
+    return Malformed("T2", text, "neither a share from 0% to 100% nor old", kExpected);
+  }
   CompressedType type = TierSpec().t2_type;
   if (colon != std::string_view::npos) {
     const Result<CompressedType> named = ParseCompressedType(text.substr(colon + 1));
     if (!named.ok()) return Malformed("T2", text, "not a compressed format", kExpected);
     type = *named;
   }
+  spec->t2_rows = old ? T2Rows::kOld : T2Rows::kShare;
   spec->t2_share = *share;
   spec->t2_type = type;
   return OkStatus();

@@ -206,7 +206,7 @@ TEST(ParseT2, ReadsShareAndFormat) {
   } cases[] = {
       {"25%", 0.25, CompressedType::kInt8},    {"25%:int8", 0.25, CompressedType::kInt8},
       {"100%:int4", 1, CompressedType::kInt4}, {"100%:int8_naive", 1, CompressedType::kInt8Naive},
-      {"0%", 0, CompressedType::kInt8},
+      {"0%", 0, CompressedType::kInt8},        {"10%:int3", 0.1, CompressedType::kInt3},
   };
   for (const auto& c : cases) {
     TierSpec expected = Odd();
@@ -216,8 +216,18 @@ TEST(ParseT2, ReadsShareAndFormat) {
   }
 }
 
+TEST(ParseT2, ReadsOldRowsAndFormat) {
+  TierSpec expected = Odd();
+  expected.t2_rows = T2Rows::kOld;
+  expected.t2_share = 0;
+  expected.t2_type = CompressedType::kInt8;
+  ExpectRead(ParseT2, "old", expected);
+  expected.t2_type = CompressedType::kInt3;
+  ExpectRead(ParseT2, "old:int3", expected);
+}
+
 TEST(ParseT2, RefusesEverythingElse) {
-  const char* share = "not a share from 0% to 100%";
+  const char* share = "neither a share from 0% to 100% nor old";
   const char* format = "not a compressed format";
   ExpectRefused(ParseT2,
                 {{"", share},
@@ -225,11 +235,14 @@ TEST(ParseT2, RefusesEverythingElse) {
                  {"25", share},
                  {"512MiB", share},
                  {"101%", share},
+                 {"older", share},
+                 {"old:", format},
                  {"25%:", format},
                  {"25%:int2", format},
                  {"25%:INT8", format},
                  {"25%:int8:int4", format}},
-                "write a share and, after a colon, int8, int4 or int8_naive (25%:int8)");
+                "write a share, or old, and after a colon int8, int4, int3 or int8_naive "
+                "(25%:int8, old:int4)");
 }
 
 TEST(ParseEvict, ReadsAShareAndRefusesEverythingElse) {

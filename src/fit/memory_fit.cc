@@ -131,6 +131,15 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
   return 2 * states * floats * sizeof(float) * request.requests;
 }
 
+// The rows of T2 of a layer, decompressed for a prompt that is read behind them, with a quarter to
+// spare.
+uint64_t DecompressedBytes(const ModelShape& shape, const FitRequest& request, size_t t2_rows) {
+  if (request.on_device || BuffersGoBack(request)) return 0;
+  const uint64_t pages = uint64_t{DivideUp(t2_rows, kRowsPerPage)} * shape.num_kv_heads;
+  const uint64_t page_bytes = FormatOf(shape, request.kv_type).PageBytes();
+  return pages * page_bytes * 5 / 4 * request.requests;
+}
+
 // The bytes that a step on a device takes in addition to its activations: rows of a layer, gathered
 // for a prompt; its mask, one for all streams, or for each where these may differ; lists of all
 // rows, of the graphs that are kept. Eager attention has the logits of a layer in memory, and its
@@ -287,7 +296,8 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   if (ReadsSelectively(tiers)) bytes.tables += SelectorBytes(shape, request);
   bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
-  bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows);
+  bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows) +
+                  DecompressedBytes(shape, request, rows.peaks.t2);
   const uint64_t row_bytes = 2 * format.RowStride();
   const uint64_t of_t1 = rows.last.t1 * row_bytes * streams;
   const uint64_t of_t0 = RowsOfStreams(shape, rows.last.t0, 0, 0, 1) * row_bytes * request.requests;

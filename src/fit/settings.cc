@@ -55,19 +55,17 @@ FitSetting EvictFrom(FitSetting setting, int percent) {
   return setting;
 }
 
-// All that is not compressed lies in the file: without room on the disk for it, it may lie in T0.
-FitSetting CompressedSetting(std::string_view t1, int t2_percent, CompressedType type) {
-  const bool file = t1 == "file";
-  return Make(fmt::format("--t0 {}% --t1 {} --t2 {}%:{}", file ? 0 : 100, t1, t2_percent,
-                          CompressedTypeName(type)),
-              {.t0_share = file ? 0.0 : 1.0,
-               .t1 = file ? T1Place::kFile : T1Place::kNone,
-               .t2_share = t2_percent / 100.0,
-               .t2_type = type});
+FitSetting OldRowsSetting(CompressedType type) {
+  return Make(fmt::format("--t1 none --t2 old:{}", CompressedTypeName(type)),
+              {.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld, .t2_type = type});
 }
 
+// The prompt stays in T0; of the other rows a share is evicted, and the rest is compressed.
 FitSetting EvictSetting(int percent) {
-  return EvictFrom(CompressedSetting("none", 100, CompressedType::kInt4), percent);
+  return EvictFrom(
+      Make("--t0 100% --t1 none --t2 100%:int4",
+           {.t0_share = 1, .t1 = T1Place::kNone, .t2_share = 1, .t2_type = CompressedType::kInt4}),
+      percent);
 }
 
 }  // namespace
@@ -143,8 +141,9 @@ std::vector<FitSetting> TypicalSettings(bool on_device) {
   }
   return {{"full"},
           FileSetting(50),
-          CompressedSetting("none", 50, CompressedType::kInt8),
-          CompressedSetting("none", 50, CompressedType::kInt4),
+          OldRowsSetting(CompressedType::kInt8),
+          OldRowsSetting(CompressedType::kInt4),
+          OldRowsSetting(CompressedType::kInt3),
           Make("--t0 100% --t1 none --evict 10%",
                {.t0_share = 1, .t1 = T1Place::kNone, .evict_share = 0.1})};
 }
@@ -160,11 +159,9 @@ std::vector<FitSetting> SettingsByGentleness(bool on_device) {
     return settings;
   }
   for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
-  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
-    for (int percent = 10; percent <= 100; percent += 10) {
-      settings.push_back(CompressedSetting("file", percent, type));
-      settings.push_back(CompressedSetting("none", percent, type));
-    }
+  for (const CompressedType type :
+       {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
+    settings.push_back(OldRowsSetting(type));
   }
   for (int percent = 10; percent <= 90; percent += 10) settings.push_back(EvictSetting(percent));
   return settings;

@@ -55,7 +55,7 @@ TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
 }
 
 TEST(FitSettings, WithoutADiskRowsAreCompressed) {
-  EXPECT_THAT(Gentlest(276, 0), StartsWith("--t0 100% --t1 none --t2 10%:int8"));
+  EXPECT_THAT(Gentlest(276, 0), StartsWith("--t1 none --t2 old:int8"));
   EXPECT_THAT(Gentlest(190, 0), HasSubstr("int4"));
   EXPECT_THAT(Gentlest(160, 0), HasSubstr("--evict"));
 }
@@ -92,13 +92,15 @@ TEST(FitSettings, EverySettingIsWrittenAsItIsTyped) {
       const size_t begin = at + option.size() + 1;
       return name.substr(begin, name.find(' ', begin) - begin);
     };
-    EXPECT_TRUE(ParseT0(value("--t0"), &spec).ok()) << name;
+    const std::string t0 = value("--t0");
+    EXPECT_TRUE(t0.empty() || ParseT0(t0, &spec).ok()) << name;
     EXPECT_TRUE(ParseT1(value("--t1"), &spec).ok()) << name;
     const std::string t2 = value("--t2"), evict = value("--evict");
     EXPECT_TRUE(t2.empty() || ParseT2(t2, &spec).ok()) << name;
     EXPECT_TRUE(evict.empty() || ParseEvict(evict, &spec).ok()) << name;
     EXPECT_DOUBLE_EQ(spec.t0_share, setting.tiers->t0_share) << name;
     EXPECT_EQ(spec.t1, setting.tiers->t1) << name;
+    EXPECT_EQ(spec.t2_rows, setting.tiers->t2_rows) << name;
     EXPECT_DOUBLE_EQ(spec.t2_share, setting.tiers->t2_share) << name;
     EXPECT_EQ(spec.t2_type, setting.tiers->t2_type) << name;
     EXPECT_DOUBLE_EQ(spec.evict_share, setting.tiers->evict_share) << name;

@@ -80,6 +80,11 @@ Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
 PolicySpec DraftSpec(PolicySpec spec) {
   if (!spec.tiers.has_value()) return spec;
   TierSpec& tiers = *spec.tiers;
+  if (CompressesOldRows(tiers)) {
+    tiers.t1 = T1Place::kNone;
+    tiers.t1_cap_bytes = 0;
+    return spec;
+  }
   const double in_t2 = (1 - tiers.evict_share) * tiers.t2_share;
   const double in_t0 = tiers.t0_cap_bytes > 0
                            ? (1 - tiers.evict_share) * (1 - tiers.t2_share)

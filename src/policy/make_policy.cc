@@ -165,7 +165,38 @@ Result<const PolicyRow*> FindBase(const PolicyRegistry::Tables& tables, std::str
   return InvalidArgument(fmt::format("{}, {}NAME", found.status().message(), kWindowed));
 }
 
-// Rows that are read selectively all stay, in full precision.
+// Selective reading and old rows in T2 place rows by position alone: no policy chooses, and every
+// row stays.
+bool PlacesByPosition(const PolicySpec& spec) {
+  return ReadsSelectively(spec.tiers) || CompressesOldRows(spec.tiers);
+}
+
+// Returns the name of the first option of a policy that placing by position has no use for.
+std::string FindOptionOfPolicy(const PolicySpec& spec) {
+  if (spec.name != kEveryRowStays) return fmt::format("policy \"{}\"", spec.name);
+  if (!spec.scorer.empty()) return fmt::format("scorer \"{}\"", spec.scorer);
+  if (spec.sinks || spec.window || spec.interval) return "numbers of sinks, window or interval";
+  const TierSpec& tiers = *spec.tiers;
+  const bool evicts = tiers.evict_share > 0 || tiers.evict_beyond_caps;
+  return evicts || tiers.evict_of != EvictOf::kGenerated ? "eviction" : "";
+}
+
+Status CheckOldRows(const PolicySpec& spec) {
+  if (!CompressesOldRows(spec.tiers)) return OkStatus();
+  const TierSpec& tiers = *spec.tiers;
+  const auto refuse = [](std::string_view what) {
+    return InvalidArgument(
+        "tiers.t2_rows",
+        fmt::format("old cannot be combined with {}: it keeps every row and compresses all but "
+                    "the first 64 and the newest 65 to 128",
+                    what));
+  };
+  if (const std::string option = FindOptionOfPolicy(spec); !option.empty()) return refuse(option);
+  if (tiers.t2_share > 0) return refuse("a share of rows in T2");
+  if (tiers.t0_cap_bytes > 0) return refuse("a cap on T0");
+  return OkStatus();
+}
+
 Status CheckSelection(const PolicySpec& spec) {
   if (!ReadsSelectively(spec.tiers)) return OkStatus();
   const TierSpec& tiers = *spec.tiers;
@@ -175,14 +206,8 @@ Status CheckSelection(const PolicySpec& spec) {
                                        "full precision and chooses by keys which ones are read",
                                        what));
   };
-  if (spec.name != kEveryRowStays) return refuse(fmt::format("policy \"{}\"", spec.name));
-  if (!spec.scorer.empty()) return refuse(fmt::format("scorer \"{}\"", spec.scorer));
-  if (spec.sinks || spec.window || spec.interval) {
-    return refuse("numbers of sinks, window or interval");
-  }
-  if (tiers.t2_share > 0) return refuse("rows in T2");
-  const bool evicts = tiers.evict_share > 0 || tiers.evict_beyond_caps;
-  if (evicts || tiers.evict_of != EvictOf::kGenerated) return refuse("eviction");
+  if (HasT2(tiers)) return refuse("rows in T2");
+  if (const std::string option = FindOptionOfPolicy(spec); !option.empty()) return refuse(option);
   if (!(tiers.t1_mass > 0 && tiers.t1_mass <= 1)) {
     return InvalidArgument("tiers.t1_mass",
                            fmt::format("is {}: expected above 0 and at most 1", tiers.t1_mass));
@@ -195,9 +220,10 @@ Status CheckSelection(const PolicySpec& spec) {
 Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicySpec& spec,
                              std::string_view base) {
   EBB_RETURN_IF_ERROR(CheckSelection(spec));
+  EBB_RETURN_IF_ERROR(CheckOldRows(spec));
   std::string_view name = base;
-  const bool selects = ReadsSelectively(spec.tiers);
-  if (spec.tiers && !selects && base == kEveryRowStays) {
+  const bool by_position = PlacesByPosition(spec);
+  if (spec.tiers && !by_position && base == kEveryRowStays) {
     const bool rows_go = spec.tiers->evict_share > 0 || spec.tiers->evict_beyond_caps;
     name = rows_go ? kWhereRowsGo : kWhereRowsStay;
   }
@@ -214,9 +240,10 @@ Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicyS
     return InvalidArgument(fmt::format(
         "policy \"{}\": with tiers it only names the scorer and takes no {}=", name, param));
   }
-  row.options = selects ? kNoOption : kSinksOption | kWindowOption | kIntervalOption;
+  row.options = by_position ? kNoOption : kSinksOption | kWindowOption | kIntervalOption;
   row.info.params = "";
-  row.make_placement = !selects                           ? MakeHierarchyPlacement
+  row.make_placement = CompressesOldRows(spec.tiers)      ? MakeOldRowsPlacement
+                       : !by_position                     ? MakeHierarchyPlacement
                        : spec.tiers->t1 == T1Place::kNone ? MakeNoPlacement
                                                           : MakePagedPlacement;
   row.key_turns = KeyTurns::kWhenFull;

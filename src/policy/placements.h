@@ -64,6 +64,9 @@ Result<std::unique_ptr<Placement>> MakeLaggedSinksWindowPlacement(const Placemen
 // Rows whose score is below 0 go once they are as old as the window, which the model may set.
 Result<std::unique_ptr<Placement>> MakeDelayedPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions& options);
+// For T2Rows::kOld.
+[[nodiscard]] Result<std::unique_ptr<Placement>> MakeOldRowsPlacement(
+    const PlacementOptions& options);
 // For TierSpec::t1_read.
 Result<std::unique_ptr<Placement>> MakePagedPlacement(const PlacementOptions& options);
 // Null: nothing ever moves.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "ebb/policy.h"
 #include "src/policy/tier_plan.h"
@@ -71,36 +72,42 @@ class Forecast {
   size_t evicted_ = 0;
 };
 
-// Selective reading decides by positions alone.
-bool PlacesPages(const ForecastRequest& request) {
-  return ReadsSelectively(request.tiers) && request.tiers.t1 != T1Place::kNone;
+// Selective reading and old rows in T2 place rows by position alone. Returns how many of the newest
+// rows they keep in T0 (see tier_plan.h); nothing for other tiers.
+std::optional<Position> NewestAbove(const TierSpec& tiers) {
+  if (CompressesOldRows(tiers)) return kNewestAboveT2;
+  if (ReadsSelectively(tiers) && tiers.t1 != T1Place::kNone) return kNewestAboveT1;
+  return std::nullopt;
 }
 
-// Tokens of a prompt that are read at once, before their rows go to T1.
+// Tokens of a prompt that are read at once, before their rows leave T0.
 constexpr size_t kChunkTokens = 512;
 // The most rows that T0 holds between steps: a page more than the newest, which is being filled.
-constexpr auto kMostInT0 = static_cast<size_t>(kFirstInT0 + kNewestInT0) + kRowsPerPage;
+size_t MostInT0(Position newest) { return static_cast<size_t>(kFirstInT0 + newest) + kRowsPerPage; }
 
-RowsOverTime SelectiveRows(const ForecastRequest& request) {
+RowsOverTime RowsByPosition(const ForecastRequest& request, Position newest) {
   RowsOverTime rows;
-  const Position end = EndOfSelectiveT1(static_cast<Position>(request.most_tokens));
-  rows.last.t1 = Less(std::min(static_cast<size_t>(end), request.most_tokens), kFirstInT0);
-  rows.last.t0 = request.most_tokens - rows.last.t1;
+  const Position end = EndOfOldRows(static_cast<Position>(request.most_tokens), newest);
+  const size_t old = Less(std::min(static_cast<size_t>(end), request.most_tokens), kFirstInT0);
+  (CompressesOldRows(request.tiers) ? rows.last.t2 : rows.last.t1) = old;
+  rows.last.t0 = request.most_tokens - old;
   rows.peaks = rows.last;
   const size_t chunk = std::min(kChunkTokens, request.prompt_tokens);
-  rows.peaks.t0 = std::min(request.most_tokens, kMostInT0 + chunk);
+  rows.peaks.t0 = std::min(request.most_tokens, MostInT0(newest) + chunk);
   return rows;
 }
 
 }  // namespace
 
 Result<RowsOverTime> ForecastRows(const ForecastRequest& request) {
-  if (PlacesPages(request)) return SelectiveRows(request);
+  const std::optional<Position> newest = NewestAbove(request.tiers);
+  if (newest.has_value()) return RowsByPosition(request, *newest);
   return Forecast(request).Follow();
 }
 
 size_t FloorRows(const ForecastRequest& request) {
-  if (PlacesPages(request)) return std::min(request.most_tokens, kMostInT0);
+  const std::optional<Position> newest = NewestAbove(request.tiers);
+  if (newest.has_value()) return std::min(request.most_tokens, MostInT0(*newest));
   const size_t held = request.prompt_tokens + request.sinks + request.window + request.interval;
   const size_t cap = CapsOf(request).t0;
   const size_t most = cap == kNoRowCap ? kNoRowCap : cap + static_cast<size_t>(request.interval);

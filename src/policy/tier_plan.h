@@ -34,15 +34,20 @@ struct TierCaps {
 // between two decisions.
 [[nodiscard]] TierCaps CapsOf(const TierSpec& spec, const RowsAvailable& rows, int interval);
 
-// Rows of T1 that are read selectively (T1Read::kSelect): those of the first page of positions and
-// of the newest ones lie in T0, all between them in T1.
+// Placements that decide by position alone keep the first page of positions and the newest
+// positions in T0, and all pages between them, the old rows, in a lower tier.
 inline constexpr Position kFirstInT0 = static_cast<Position>(kRowsPerPage);
-inline constexpr Position kNewestInT0 = 3 * static_cast<Position>(kRowsPerPage);
-// The end of the positions in T1 once a sequence has so many tokens; those from kFirstInT0 on lie
-// there.
-[[nodiscard]] constexpr Position EndOfSelectiveT1(Position num_tokens) {
-  const Position older = num_tokens - 1 - kNewestInT0;
+// The newest rows in T0, less one and less those of a page that is being filled: with T1 that is
+// read selectively (T1Read::kSelect), and with old rows in T2 (T2Rows::kOld).
+inline constexpr Position kNewestAboveT1 = 3 * static_cast<Position>(kRowsPerPage);
+inline constexpr Position kNewestAboveT2 = static_cast<Position>(kRowsPerPage);
+// Returns the end of the old positions, which begin at kFirstInT0, of a sequence of `num_tokens`.
+[[nodiscard]] constexpr Position EndOfOldRows(Position num_tokens, Position newest) {
+  const Position older = num_tokens - 1 - newest;
   return older <= kFirstInT0 ? kFirstInT0 : older / kFirstInT0 * kFirstInT0;
+}
+[[nodiscard]] constexpr bool IsOldRow(Position position, Position end) {
+  return position >= kFirstInT0 && position < end;
 }
 
 // One group before a decision.

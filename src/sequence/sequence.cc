@@ -183,8 +183,6 @@ bool Sequence::ReadsTokenByToken() const {
 
 size_t Sequence::MaxPrefillChunk(size_t num_tokens) const {
   size_t chunk = std::min(num_tokens, WholeChunk());
-  // Compressed rows are read one query at a time.
-  if (cache_.views().HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
   if (ReadsTokenByToken()) chunk = 1;
   if (!RotatesKeys()) return chunk;
   const auto used = static_cast<size_t>(rope_.Next(next()));

@@ -63,7 +63,7 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
 
   const TierSpec& tiers = *options.tiers;
   EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
-  if (tiers.t2_share > 0) {
+  if (HasT2(tiers)) {
     stores.caches_.compressed = {.type = tiers.t2_type, .head_dim = format.head_dim};
     EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena("T2", stores.caches_.compressed.PageBytes(), 0,
                                                device, MemoryKind::kPinned));
@@ -132,7 +132,7 @@ Status TierStores::Check(const TierSpec& wanted, CacheUse use) const {
   if (!spec_.has_value()) return InvalidArgument("the engine was made without tiers");
   if (use == CacheUse::kSession && wanted.t1 != spec_->t1)
     return InvalidArgument("the engine was made with another location of T1");
-  if (wanted.t2_share > 0 && (t2_ == nullptr || wanted.t2_type != spec_->t2_type)) {
+  if (HasT2(wanted) && (t2_ == nullptr || wanted.t2_type != spec_->t2_type)) {
     return InvalidArgument("the engine was made without a T2 of this format");
   }
   return OkStatus();

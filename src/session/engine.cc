@@ -82,6 +82,14 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
   return OkStatus();
 }
 
+// A device leaves rows of T2 to the host, which reads a prompt behind them token by token.
+Status CheckOldRows(const EngineCore& core, const SessionOptions& options) {
+  if (!CompressesOldRows(options.policy.tiers) || !core.stores.device()->IsClosed()) {
+    return OkStatus();
+  }
+  return Unsupported("tiers.t2_rows", "old is not supported on a device");
+}
+
 // Selective reading of T1 needs rows that the processor reads from the one memory or a file, and
 // that no draft follows.
 Status CheckSelection(const EngineCore& core, const SessionOptions& options) {
@@ -268,6 +276,7 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
   EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
   EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *core.model, context));
   EBB_RETURN_IF_ERROR(CheckSelection(core, options));
+  EBB_RETURN_IF_ERROR(CheckOldRows(core, options));
   const CacheUse use = CacheUseOf(options);
   PolicySpec spec = options.policy;
   if (use == CacheUse::kDraft) spec = DraftSpec(std::move(spec));

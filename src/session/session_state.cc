@@ -74,6 +74,7 @@ void SaveTiers(const std::optional<TierSpec>& tiers, StateWriter* to) {
   to->Number<uint64_t>(spec.t1_cap_bytes);
   to->Number<uint8_t>(static_cast<uint8_t>(spec.t1_read));
   to->Number<double>(spec.t1_mass);
+  to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_rows));
   to->Number<double>(spec.t2_share);
   to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_type));
   to->Number<double>(spec.evict_share);
@@ -105,6 +106,7 @@ std::optional<TierSpec> LoadTiers(StateReader* from) {
   spec.t1_cap_bytes = from->Number<uint64_t>();
   spec.t1_read = LoadEnum(T1Read::kSelect, from);
   spec.t1_mass = LoadShare(from);
+  spec.t2_rows = LoadEnum(T2Rows::kOld, from);
   spec.t2_share = LoadShare(from);
   spec.t2_type = LoadEnum(CompressedType::kInt8Naive, from);
   spec.evict_share = LoadShare(from);

@@ -29,10 +29,9 @@ float* HeadOf(const ggml_tensor* t, int token, int head) {
 
 }  // namespace
 
-// Only a fold reads compressed rows.
 bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time) {
   return (sequence.chunk_tokens > kMaxFoldTokens || sequence.has_expiring_rows) &&
-         !one_token_at_a_time && !sequence.cache->views().HasCompressedRows();
+         !one_token_at_a_time;
 }
 
 AttentionPath AttentionPath::Of(const StepWork& work) {
@@ -233,6 +232,7 @@ void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdat
       if (part == 0) op.CopySignals(layer, sequence, token);
     }
   }
+  if (op.path_.has_tiles) op.DecompressRows(layer, part, num_parts);
   if (part != 0) return;
   if (op.path_.num_folds > 0) op.PlanFold(layer.folds.front());
   if (op.path_.has_tiles) op.PlanTiles(layer);
@@ -418,6 +418,17 @@ void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequ
   to.queries.back().mass_elements = std::span(s.selected_spans).subspan(first, kv_heads);
 }
 
+void AttentionOp::DecompressRows(const Layer& layer, int part, int num_parts) const {
+  size_t tile = 0;
+  for (const SequenceStep& sequence : work_->sequences) {
+    if (!sequence.in_tiles) continue;
+    MergedRows& merged = scratch_->tiles[tile++].merged;
+    if (!sequence.cache->views().HasCompressedRows()) continue;
+    merged.Decompress(scratch_->kernel, scratch_->shape, *sequence.cache, layer.index,
+                      layer.kv_heads, part, num_parts);
+  }
+}
+
 void AttentionOp::PlanTiles(const Layer& layer) {
   AttentionScratch& s = *scratch_;
   const int kv_heads = layer.kv_heads;
@@ -426,7 +437,11 @@ void AttentionOp::PlanTiles(const Layer& layer) {
     if (!sequence.in_tiles) continue;
     AttentionScratch::TileScratch& tile = s.tiles[s.num_tiles++];
     tile.has_mass = sequence.signals->wants_mass();
-    for (int h = 0; h < kv_heads; ++h) tile.rows[h] = sequence.cache->views().View(layer.index, h);
+    const bool has_compressed = sequence.cache->views().HasCompressedRows();
+    for (int h = 0; h < kv_heads; ++h) {
+      tile.rows[h] = has_compressed ? tile.merged.View(*sequence.cache, layer.index, h)
+                                    : sequence.cache->views().View(layer.index, h);
+    }
     // A query's position, in the order of the rows' own: the last rows are the step's tokens.
     const auto positions = tile.rows[0].positions;
     float* const out = static_cast<float*>(layer.out->data);

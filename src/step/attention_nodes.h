@@ -23,6 +23,7 @@
 #include "src/attention/decode.h"
 #include "src/attention/prefill.h"
 #include "src/model/decoder_graph.h"
+#include "src/step/merged_rows.h"
 #include "src/step/staged_sequences.h"
 #include "src/step/step_work.h"
 
@@ -77,6 +78,7 @@ struct AttentionScratch {
     PrefillAttention attention;
     std::vector<RowsView> rows;  // [kv heads], of the most of any layer
     bool has_mass = false;
+    MergedRows merged;  // where the sequence has rows in T2
   };
   // One for each sequence of the step in tiles, in their order; there may be more.
   std::deque<TileScratch> tiles;
@@ -175,6 +177,8 @@ class AttentionOp final : public AttentionBuilder {
   // Reads the rows of T1 that the selectors have chosen, where they are not read ahead.
   void ReadSelected(const Layer& layer) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
+  // Decompresses the rows in T2 of sequences in tiles.
+  void DecompressRows(const Layer& layer, int part, int num_parts) const;
   void PlanTiles(const Layer& layer);
 
   AttentionScratch* const scratch_;

@@ -368,11 +368,16 @@ void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionPath& path)
     if (!sequence.in_tiles) continue;
     if (tile == scratch.tiles.size()) scratch.tiles.emplace_back(scratch.kernel, scratch.shape);
     scratch.tiles[tile].rows.resize(scratch.shape.num_kv_heads);
+    if (sequence.cache->views().HasCompressedRows()) {
+      scratch.tiles[tile].merged.Reserve(*sequence.cache, model.shape, scratch.shape.format);
+    }
     for (const int heads : kv_head_counts) {
       scratch.tiles[tile].attention.Reserve(heads, sequence.num_tokens, threads);
     }
     ++tile;
   }
+  // Prompts of a batch end in turns: memory of those that have ended goes back.
+  for (; tile < scratch.tiles.size(); ++tile) scratch.tiles[tile].merged.Release();
   if (path.num_folds > 0) ReserveFolds(work, path.num_folds);
   if (path.selects) ReserveSelection(work);
 }

@@ -146,9 +146,9 @@ std::string TiersLabel(const TierSpec& tiers) {
   std::string label = tiers.t0_cap_bytes > 0 ? fmt::format("t0={}B", tiers.t0_cap_bytes)
                                              : fmt::format("t0={:g}%", tiers.t0_share * 100);
   if (tiers.t1_cap_bytes > 0) label += fmt::format(" t1={}B", tiers.t1_cap_bytes);
-  if (tiers.t2_share > 0) {
-    label += fmt::format(" t2={:g}%:{}", tiers.t2_share * 100, CompressedTypeName(tiers.t2_type));
-  }
+  const std::string_view type = CompressedTypeName(tiers.t2_type);
+  if (tiers.t2_share > 0) label += fmt::format(" t2={:g}%:{}", tiers.t2_share * 100, type);
+  if (CompressesOldRows(tiers)) label += fmt::format(" t2=old:{}", type);
   label += fmt::format(" evict={:g}%", tiers.evict_share * 100);
   if (tiers.evict_beyond_caps) label += " or caps";
   if (tiers.evict_of == EvictOf::kAlive) label += " of alive";

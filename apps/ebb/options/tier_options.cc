@@ -78,9 +78,10 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "and the first and newest rows; T0 holds the newest rows and a cache of pages; prompts "
           "read all rows (default: all; mass 0.9)",
           ParseT1Read),
-      TierRow("--t2", "PERCENT[:int8|int4|int8_naive]",
-              "compressed memory: a share of the unprotected rows that stay; int8_naive rounds as "
-              "prototypes do, a control (default: 0%)",
+      TierRow("--t2", "PERCENT|old[:int8|int4|int3|int8_naive]",
+              "compressed memory: a share of the unprotected rows that stay, or old: all rows, "
+              "those of prompts too, except the first 64 and the newest 65 to 128; int8_naive "
+              "rounds as prototypes do, a control (default: 0%)",
               ParseT2),
       TierRow(
           "--evict", "PERCENT|caps",

@@ -173,7 +173,7 @@ Status Profile::Transfers() {
   std::vector<Tier> tiers;
   if (const auto& spec = engine_->options().tiers; spec.has_value()) {
     if (spec->t1 != T1Place::kNone) tiers.push_back(Tier::kT1);
-    if (spec->t2_share > 0) tiers.push_back(Tier::kT2);
+    if (HasT2(*spec)) tiers.push_back(Tier::kT2);
   }
   const int most = options_.profile.transfer_tokens;
   if (tiers.empty()) {

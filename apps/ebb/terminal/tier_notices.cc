@@ -22,7 +22,9 @@ void TierNotices::OnStep(const StepReport& step, const Say& say) {
   if (!said_t2_ && step.moves.rows_compressed > 0 && policy.tiers.has_value()) {
     said_t2_ = true;
     const std::string_view type = CompressedTypeName(policy.tiers->t2_type);
-    const std::string option = fmt::format("--t2 {}:{}", Percent(policy.tiers->t2_share), type);
+    const std::string rows =
+        CompressesOldRows(policy.tiers) ? std::string("old") : Percent(policy.tiers->t2_share);
+    const std::string option = fmt::format("--t2 {}:{}", rows, type);
     say({"t2", fmt::format("the first rows went to T2 and are rounded to {} from now on ({})", type,
                            CauseOf(option))});
   }

@@ -15,22 +15,21 @@ class PagedPlacement final : public StatelessPlacement {
   explicit PagedPlacement(bool has_cap) : has_cap_(has_cap) {}
 
   std::string Name() const override {
-    return fmt::format("paged(first={},newest={})", kFirstInT0, kNewestInT0);
+    return fmt::format("paged(first={},newest={})", kFirstInT0, kNewestAboveT1);
   }
   bool NeedsScores() const override { return false; }
   bool SetT0Share(double /*share*/) override { return !has_cap_; }
 
   bool Due(const PlacementInput& input, size_t /*num_rows*/) const override {
     return input.step_kind == StepKind::kPrefill ||
-           EndOfSelectiveT1(input.next_position) >
-               EndOfSelectiveT1(input.next_position - input.new_tokens);
+           EndOfOldRows(input.next_position, kNewestAboveT1) >
+               EndOfOldRows(input.next_position - input.new_tokens, kNewestAboveT1);
   }
 
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
-    const Position end = EndOfSelectiveT1(input.next_position);
+    const Position end = EndOfOldRows(input.next_position, kNewestAboveT1);
     for (size_t row = 0; row < input.positions.size(); ++row) {
-      const Position position = input.positions[row];
-      const Tier to = position >= kFirstInT0 && position < end ? Tier::kT1 : Tier::kT0;
+      const Tier to = IsOldRow(input.positions[row], end) ? Tier::kT1 : Tier::kT0;
       const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[row];
       if (to != now) moves->push_back({.row = static_cast<uint32_t>(row), .to = to});
     }

@@ -272,7 +272,9 @@ std::string DescribePolicy(const SessionOptions& options) {
 std::string DescribeTiers(const SessionOptions& options) {
   const auto& tiers = options.policy.tiers;
   if (!tiers.has_value()) return "none";
-  return fmt::format("t1 {}, t2 {} {}, evict {} of {}", T1PlaceName(tiers->t1), tiers->t2_share,
+  const std::string t2 =
+      CompressesOldRows(tiers) ? std::string("old") : fmt::format("{}", tiers->t2_share);
+  return fmt::format("t1 {}, t2 {} {}, evict {} of {}", T1PlaceName(tiers->t1), t2,
                      static_cast<int>(tiers->t2_type), tiers->evict_share,
                      static_cast<int>(tiers->evict_of));
 }

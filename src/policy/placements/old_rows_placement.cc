@@ -1,0 +1,55 @@
+// Old rows in T2 (T2Rows::kOld): the first 64 positions and the newest 65 to 128 lie in T0, all
+// between them in T2, those of prompts too. Rows are compressed page by page of 64 positions, at
+// the end of a prompt's chunk and when a generated token completes a page, so that results depend
+// neither on how a chunk is divided into steps nor on other sessions.
+#include <fmt/format.h>
+
+#include "src/policy/placements.h"
+#include "src/policy/tier_plan.h"
+
+namespace ebb {
+namespace {
+
+class OldRowsPlacement final : public StatelessPlacement {
+ public:
+  explicit OldRowsPlacement(CompressedType type) : type_(type) {}
+
+  std::string Name() const override {
+    return fmt::format("old_rows(t2={},first={},newest={})", CompressedTypeName(type_), kFirstInT0,
+                       kNewestAboveT2);
+  }
+  bool NeedsScores() const override { return false; }
+  // Every row that is not compressed is in T0, whatever the share.
+  bool SetT0Share(double /*share*/) override { return true; }
+
+  bool Due(const PlacementInput& input, size_t /*num_rows*/) const override {
+    return input.step_kind == StepKind::kPrefill ||
+           EndOfOldRows(input.next_position, kNewestAboveT2) >
+               EndOfOldRows(input.next_position - input.new_tokens, kNewestAboveT2);
+  }
+
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    // Between steps rows come back from T1, but none are compressed: a prompt's chunk may be half
+    // read.
+    const bool after_step = input.new_tokens > 0;
+    const Position end = after_step ? EndOfOldRows(input.next_position, kNewestAboveT2) : 0;
+    for (size_t row = 0; row < input.positions.size(); ++row) {
+      const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[row];
+      // After a roll-back compressed rows may be among the newest; they stay compressed.
+      if (now == Tier::kT2) continue;
+      const Tier to = IsOldRow(input.positions[row], end) ? Tier::kT2 : Tier::kT0;
+      if (to != now) moves->push_back({.row = static_cast<uint32_t>(row), .to = to});
+    }
+  }
+
+ private:
+  const CompressedType type_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Placement>> MakeOldRowsPlacement(const PlacementOptions& options) {
+  return std::unique_ptr<Placement>(std::make_unique<OldRowsPlacement>(options.tiers.t2_type));
+}
+
+}  // namespace ebb

@@ -1,0 +1,49 @@
+// The rows of one sequence as a prompt's tiles read them where some rows lie in T2: those are
+// decompressed to full precision, layer by layer, and merged with the others in order of position.
+#ifndef EBB_STEP_MERGED_ROWS_H_
+#define EBB_STEP_MERGED_ROWS_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "hwy/aligned_allocator.h"
+#include "src/attention/attention.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+
+class MergedRows {
+ public:
+  // Makes room for the rows of any layer of `cache`. May throw std::bad_alloc.
+  void Reserve(const SequenceCache& cache, const ModelShape& shape, const PageFormat& format);
+  // Gives the memory back.
+  void Release();
+  // Decompresses this part's share of a layer's rows in T2.
+  void Decompress(const AttentionKernel& kernel, const AttentionShape& shape,
+                  const SequenceCache& cache, int layer, int kv_heads, int part, int num_parts);
+  // Lists all rows of a kv head, in order of position. The view holds until the next layer's.
+  [[nodiscard]] RowsView View(const SequenceCache& cache, int layer, int kv_head);
+
+  [[nodiscard]] size_t memory_bytes() const { return memory_bytes_; }
+
+ private:
+  struct Head {
+    std::vector<const std::byte*> pages;  // those of the cache, then the decompressed ones
+    std::vector<Slot> slots;
+  };
+  // The decompressed page `page` of a kv head.
+  [[nodiscard]] std::byte* PageOf(int kv_head, size_t page) const {
+    return memory_.get() + (kv_head * pages_per_head_ + page) * format_.PageBytes();
+  }
+
+  PageFormat format_;
+  size_t pages_per_head_ = 0;
+  size_t memory_bytes_ = 0;
+  hwy::AlignedFreeUniquePtr<std::byte[]> memory_;  // [kv heads, pages_per_head_]
+  std::vector<Head> heads_;                        // [kv heads]
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_MERGED_ROWS_H_

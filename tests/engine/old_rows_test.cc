@@ -1,0 +1,236 @@
+// Old rows in T2 (T2Rows::kOld): rows of prompts and thoughts are compressed by position.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ebb/session_file.h"
+#include "tests/engine/engine_fixture.h"
+#include "tests/support/logits.h"
+
+EBB_CPU_ONLY_FILE("old rows in T2 are refused on devices");
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+// Three chunks of 512 tokens, of which the last one is not full.
+constexpr size_t kPromptTokens = 1200;
+constexpr size_t kTextTokens = 1400;
+
+const std::vector<Token>& OldRowsText() {
+  static const std::vector<Token> kText = SomeTokens(kTextTokens + 100);
+  return kText;
+}
+
+TierSpec Compressing(CompressedType type, T1Place t1 = T1Place::kNone) {
+  return {.t1 = t1, .t2_rows = T2Rows::kOld, .t2_type = type};
+}
+
+std::unique_ptr<Engine> CompressingEngine(const TierSpec& tiers, int threads = 2) {
+  return MakeEngineOf(DeepModel(), {.threads = threads, .tiers = tiers});
+}
+std::unique_ptr<Session> OpenCompressing(Engine& engine, const TierSpec& tiers) {
+  PolicySpec policy;
+  policy.tiers = tiers;
+  return Open(engine, policy);
+}
+
+void DecodeOldRowsText(Session& session, size_t from, size_t to) {
+  for (size_t i = from; i < to; ++i) ExpectOk(session.Decode(OldRowsText()[i]));
+}
+
+std::span<const Token> OldRowsPrompt() { return std::span(OldRowsText()).first(kPromptTokens); }
+
+uint64_t CompressedHashOf(const TierSpec& tiers, int threads = 2) {
+  auto engine = CompressingEngine(tiers, threads);
+  auto session = OpenCompressing(*engine, tiers);
+  ExpectOk(session->Prefill(OldRowsPrompt()));
+  DecodeOldRowsText(*session, kPromptTokens, kTextTokens);
+  return session->logits_hash();
+}
+
+// Returns the root mean square distance of `found` from `expected`, relative to that of `expected`
+// from zero.
+double Distance(std::span<const float> expected, std::span<const float> found) {
+  double distance = 0, length = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double difference = expected[i] - found[i];
+    distance += difference * difference;
+    length += double{expected[i]} * expected[i];
+  }
+  return std::sqrt(distance / length);
+}
+
+// Returns the mean distance from the full cache's logits after each of some tokens.
+double MeanErrorOf(CompressedType type) {
+  const TierSpec tiers = Compressing(type);
+  auto engine = CompressingEngine(tiers);
+  auto full = Open(*engine, PolicySpec());
+  auto session = OpenCompressing(*engine, tiers);
+  ExpectOk(full->Prefill(OldRowsPrompt()));
+  ExpectOk(session->Prefill(OldRowsPrompt()));
+  double sum = 0;
+  for (size_t i = kPromptTokens; i < kTextTokens; ++i) {
+    ExpectOk(full->Decode(OldRowsText()[i]));
+    ExpectOk(session->Decode(OldRowsText()[i]));
+    sum += Distance(Logits(*full), Logits(*session));
+  }
+  return sum / (kTextTokens - kPromptTokens);
+}
+
+TEST(OldRowsInT2, LogitsAreThoseOfTheFullCacheUpToTheFormatsRounding) {
+  const double int8 = MeanErrorOf(CompressedType::kInt8);
+  const double int4 = MeanErrorOf(CompressedType::kInt4);
+  const double int3 = MeanErrorOf(CompressedType::kInt3);
+  EXPECT_GT(int8, 0);
+  EXPECT_LT(int8, 0.02);
+  EXPECT_LT(4 * int8, int4);
+  EXPECT_LT(int4, 0.15);
+  EXPECT_LT(1.5 * int4, int3);
+  EXPECT_LT(int3, 0.5);
+}
+
+// The tokens of a turn that are read together have their rows in T2 decompressed; a single one
+// attends to them as they are stored.
+TEST(OldRowsInT2, ATurnReadTogetherAgreesWithOneReadTokenByToken) {
+  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  auto engine = CompressingEngine(tiers);
+  auto together = OpenCompressing(*engine, tiers);
+  ExpectOk(together->Prefill(OldRowsPrompt().first(1040)));
+  auto apart = together->Fork();
+  ExpectOk(apart.status());
+  // No page of the newest rows is completed in this turn.
+  const auto turn = OldRowsPrompt().subspan(1040, 40);
+  ExpectOk(together->Prefill(turn));
+  for (const Token token : turn) ExpectOk((*apart)->Prefill(std::span(&token, 1)));
+  EXPECT_NE(together->logits_hash(), (*apart)->logits_hash());
+  EXPECT_LT(Distance(Logits(**apart), Logits(*together)), 0.002);
+}
+
+TEST(OldRowsInT2, AllPagesExceptTheFirstAndTheNewestAreCompressed) {
+  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  auto engine = CompressingEngine(tiers);
+  auto session = OpenCompressing(*engine, tiers);
+  ExpectOk(session->Prefill(OldRowsPrompt()));
+  const auto rows_in = [&](Tier tier) {
+    return session->accounting().tiers[static_cast<int>(tier)].rows;
+  };
+  const int64_t streams = DeepModel()->shape().NumStreams();
+  EXPECT_EQ(rows_in(Tier::kT2), (1088 - 64) * streams);
+  EXPECT_EQ(rows_in(Tier::kT0), (64 + 1200 - 1088) * streams);
+  DecodeOldRowsText(*session, kPromptTokens, kTextTokens);
+  EXPECT_EQ(rows_in(Tier::kT2), (1280 - 64) * streams);
+  EXPECT_EQ(rows_in(Tier::kT1), 0);
+}
+
+TEST(OldRowsInT2, NeitherThreadsNorParkingNorForksNorFilesChangeABit) {
+  for (const CompressedType type :
+       {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
+    SCOPED_TRACE(CompressedTypeName(type));
+    const TierSpec tiers = Compressing(type, T1Place::kHost);
+    const uint64_t expected = CompressedHashOf(Compressing(type));
+    EXPECT_EQ(CompressedHashOf(Compressing(type), 1), expected);
+    EXPECT_EQ(CompressedHashOf(tiers, 3), expected);
+    auto engine = CompressingEngine(tiers);
+    auto session = OpenCompressing(*engine, tiers);
+    ExpectOk(session->Prefill(OldRowsPrompt()));
+    DecodeOldRowsText(*session, kPromptTokens, 1250);
+    auto fork = session->Fork();
+    ExpectOk(fork.status());
+    ExpectOk(session->Park());
+    EXPECT_EQ(session->accounting().tiers[0].rows, 0);
+    ExpectOk(session->SetT0Share(1));
+    EXPECT_EQ(session->accounting().tiers[1].rows, 0);
+    DecodeOldRowsText(*session, 1250, 1300);
+    const TempFolder folder;
+    const std::string file = folder.File("session");
+    ExpectOk(SaveSession(*session, file));
+    DecodeOldRowsText(*session, 1300, kTextTokens);
+    EXPECT_EQ(session->logits_hash(), expected);
+    DecodeOldRowsText(**fork, 1250, kTextTokens);
+    EXPECT_EQ((*fork)->logits_hash(), expected);
+    SessionOptions options;
+    options.policy.tiers = tiers;
+    auto resumed = ResumeSession(*engine, file, options);
+    ExpectOk(resumed.status());
+    DecodeOldRowsText(*resumed->session, 1300, kTextTokens);
+    EXPECT_EQ(resumed->session->logits_hash(), expected);
+  }
+}
+
+// A prompt that shares steps with other sessions is read in pieces of its chunks.
+TEST(OldRowsInT2, PiecesOfAPromptInABatchHaveTheBitsOfWholeChunks) {
+  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  const uint64_t expected = CompressedHashOf(tiers);
+  auto engine = CompressingEngine(tiers);
+  auto session = OpenCompressing(*engine, tiers);
+  auto neighbour = OpenCompressing(*engine, tiers);
+  ExpectOk(neighbour->Prefill(OldRowsPrompt().first(300)));
+  ExpectOk(session->BeginPrompt({OldRowsPrompt().begin(), OldRowsPrompt().end()}));
+  for (size_t at = 300; session->prompt_left() > 0; ++at) {
+    std::vector<SessionStep> batch = {
+        {.session = session.get(), .most_prompt_tokens = 97},
+        {.session = neighbour.get(), .token = OldRowsText()[at]},
+    };
+    ExpectOk(engine->Step(batch));
+  }
+  DecodeOldRowsText(*session, kPromptTokens, kTextTokens);
+  EXPECT_EQ(session->logits_hash(), expected);
+}
+
+TEST(OldRowsInT2, ATurnAfterARollBackIsRead) {
+  const TierSpec tiers = Compressing(CompressedType::kInt4);
+  auto engine = CompressingEngine(tiers);
+  auto session = OpenCompressing(*engine, tiers);
+  ExpectOk(session->Prefill(OldRowsPrompt()));
+  ExpectOk(session->TruncateTo(kPromptTokens - 300));
+  ExpectOk(session->Prefill(std::span(OldRowsText()).subspan(kPromptTokens, 100)));
+  DecodeOldRowsText(*session, 1300, kTextTokens);
+  EXPECT_TRUE(std::ranges::all_of(Logits(*session), [](float x) { return std::isfinite(x); }));
+}
+
+TEST(OldRowsInT2, LosslessDraftsMayUseThem) {
+  const TierSpec tiers = Compressing(CompressedType::kInt4);
+  auto engine = CompressingEngine(tiers);
+  SessionOptions options;
+  options.policy.tiers = tiers;
+  options.lossless.emplace();
+  auto session = engine->OpenSession(options);
+  ExpectOk(session.status());
+  auto full = Open(*engine, PolicySpec());
+  for (Session* each : {session->get(), full.get()}) {
+    ExpectOk(each->Prefill(OldRowsPrompt()));
+    DecodeOldRowsText(*each, kPromptTokens, 1250);
+  }
+  EXPECT_EQ((*session)->logits_hash(), full->logits_hash());
+}
+
+TEST(OldRowsInT2, OptionsOfPoliciesAreRefusedByName) {
+  auto engine = CompressingEngine(Compressing(CompressedType::kInt8));
+  const auto refusal = [&](const SessionOptions& options) {
+    const auto session = engine->OpenSession(options);
+    EXPECT_FALSE(session.ok());
+    return session.ok() ? std::string() : session.status().ToString();
+  };
+  SessionOptions options;
+  options.policy.tiers = Compressing(CompressedType::kInt8);
+  options.policy.name = "h2o";
+  EXPECT_THAT(refusal(options), HasSubstr("old cannot be combined with policy \"h2o\""));
+  options.policy.name = "full";
+  options.policy.window = 64;
+  EXPECT_THAT(refusal(options), HasSubstr("old cannot be combined with numbers of sinks"));
+  options.policy.window.reset();
+  options.policy.tiers->evict_share = 0.1;
+  EXPECT_THAT(refusal(options), HasSubstr("old cannot be combined with eviction"));
+  options.policy.tiers->evict_share = 0;
+  options.policy.tiers->t0_cap_bytes = 4 << 20;
+  EXPECT_THAT(refusal(options), HasSubstr("old cannot be combined with a cap on T0"));
+  options.policy.tiers->t0_cap_bytes = 0;
+  options.past_context = PastContext::kReRotate;
+  EXPECT_THAT(refusal(options), HasSubstr("keys in T1 and T2 cannot be re-rotated"));
+}
+
+}  // namespace
+}  // namespace ebb
