@@ -192,6 +192,18 @@ size_t SequenceCache::NumFirstRows(bool with_windows) const {
   return num_rows;
 }
 
+size_t SequenceCache::NumFirstRowsInT2(size_t num_full) const {
+  size_t num_rows = std::numeric_limits<size_t>::max();
+  for (const auto& table : impl_->tables.all()) {
+    if (table->NumFirstRows() < num_full) return 0;
+    const std::span<const Position> in_t2 = table->compressed.positions();
+    size_t count = 0;
+    while (count < in_t2.size() && in_t2[count] == static_cast<Position>(num_full + count)) ++count;
+    num_rows = std::min(num_rows, num_full + count);
+  }
+  return num_rows;
+}
+
 void SequenceCache::FindAddresses() { impl_->pages.FindAddresses(); }
 
 std::span<const Position> SequenceCache::positions(int group) const {

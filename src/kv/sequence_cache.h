@@ -109,6 +109,9 @@ class SequenceCache {
   // So many of the first positions have a row in T0 or T1 in every group, or in every group without
   // a window.
   [[nodiscard]] size_t NumFirstRows(bool with_windows = true) const;
+  // So many of the first positions have a row in every group, the first `num_full` in T0 or T1 and
+  // the others in T2. 0: fewer than `num_full` have.
+  [[nodiscard]] size_t NumFirstRowsInT2(size_t num_full) const;
   // Keeps pages of T0 for this cache; see Arena::SetFloor().
   Status SetT0Floor(uint64_t num_bytes);
   // Copies the pages of T0 that other caches hold too, so that the contents of rows may change.

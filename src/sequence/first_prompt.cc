@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/attention/prefill.h"
+#include "src/policy/tier_plan.h"
 #include "src/sequence/sequence.h"
 #include "src/step/attention_nodes.h"
 
@@ -24,8 +25,27 @@ bool Sequence::AreReadAlike(size_t begin, size_t a, size_t b) const {
 }
 
 size_t Sequence::ShareablePrefixLength(std::span<const Token> prompt) const {
-  const size_t rows = NumFirstRowsWithoutState(prompt);
-  return static_cast<size_t>(NearestCheckpoint(static_cast<Position>(rows)));
+  const bool compresses = CompressesOldRows(options_.tiers);
+  const size_t rows =
+      compresses ? NumFirstCompressedRows(prompt) : NumFirstRowsWithoutState(prompt);
+  const Position nearest = NearestCheckpoint(static_cast<Position>(rows));
+  return !compresses || static_cast<size_t>(nearest) == rows ? static_cast<size_t>(nearest) : 0;
+}
+
+size_t Sequence::NumFirstCompressedRows(std::span<const Token> prompt) const {
+  if (prompt.empty() || RotatesKeys()) return 0;
+  size_t most = std::min(prompt.size() - 1, static_cast<size_t>(first_prompt_.end));
+  most = std::min(most, cache_.NumFirstRowsInT2(static_cast<size_t>(kFirstInT0)));
+  const auto differ = std::mismatch(prompt.begin(), prompt.begin() + most, tokens_.begin());
+  most = differ.first - prompt.begin();
+  // A prompt that ends soon has its last chunks cut elsewhere.
+  const size_t chunk = WholeChunk();
+  size_t end = 0;
+  while (end + chunk <= most && ChunkOfRest(first_prompt_.num_tokens - end) == chunk &&
+         ChunkOfRest(prompt.size() - end) == chunk) {
+    end += chunk;
+  }
+  return end % kRowsPerPage == 0 ? end : 0;
 }
 
 size_t Sequence::NumFirstRowsWithoutState(std::span<const Token> prompt) const {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/model/loaded_model.h"
+#include "src/policy/tier_plan.h"
 #include "src/step/attention_nodes.h"
 
 namespace ebb {
@@ -181,8 +182,19 @@ bool Sequence::ReadsTokenByToken() const {
   return cache_.views().HasCompressedRows() && core_->runner->ReadsT2TokenByToken();
 }
 
+size_t Sequence::ChunkOfRest(size_t num_tokens) const {
+  const size_t whole = WholeChunk();
+  if (!CompressesOldRows(options_.tiers)) return std::min(num_tokens, whole);
+  // Rows of chunks before the last one are compressed: it keeps the newest ones as they are.
+  constexpr auto kLeast = static_cast<size_t>(kNewestAboveT2) + kRowsPerPage;
+  if (num_tokens <= whole || num_tokens >= whole + kLeast || whole <= kLeast) {
+    return std::min(num_tokens, whole);
+  }
+  return (num_tokens - kLeast) / kRowsPerPage * kRowsPerPage;
+}
+
 size_t Sequence::MaxPrefillChunk(size_t num_tokens) const {
-  size_t chunk = std::min(num_tokens, WholeChunk());
+  size_t chunk = ChunkOfRest(num_tokens);
   if (ReadsTokenByToken()) chunk = 1;
   if (!RotatesKeys()) return chunk;
   const auto used = static_cast<size_t>(rope_.Next(next()));

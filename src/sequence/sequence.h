@@ -150,6 +150,11 @@ class Sequence {
   [[nodiscard]] Status CheckPlaces() const;
 
  private:
+  // The tokens of the next chunk of a prompt of which `num_tokens` are left, as far as neither keys
+  // that are rotated nor a device allow fewer.
+  [[nodiscard]] size_t ChunkOfRest(size_t num_tokens) const;
+  // As ShareablePrefixLength(), where all old rows are compressed: whole chunks.
+  [[nodiscard]] size_t NumFirstCompressedRows(std::span<const Token> prompt) const;
   // As ShareablePrefixLength(), of the rows alone.
   [[nodiscard]] size_t NumFirstRowsWithoutState(std::span<const Token> prompt) const;
   Status CheckRoomAfterRotation(size_t num_tokens) const;

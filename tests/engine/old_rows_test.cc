@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ebb/generate.h"
 #include "ebb/session_file.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/logits.h"
@@ -178,6 +179,49 @@ TEST(OldRowsInT2, PiecesOfAPromptInABatchHaveTheBitsOfWholeChunks) {
   }
   DecodeOldRowsText(*session, kPromptTokens, kTextTokens);
   EXPECT_EQ(session->logits_hash(), expected);
+}
+
+// The last chunk of a prompt has 128 tokens or more, so that its newest rows are as computed.
+TEST(OldRowsInT2, TheNewestRowsOfAPromptAreNotCompressedWhereverItEnds) {
+  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  auto engine = CompressingEngine(tiers);
+  const int64_t streams = DeepModel()->shape().NumStreams();
+  for (const size_t length : {513, 520, 600, 639, 640, 1024, 1025, 1100, 1151}) {
+    auto session = OpenCompressing(*engine, tiers);
+    ExpectOk(session->Prefill(OldRowsPrompt().first(length)));
+    const int64_t in_t2 = session->accounting().tiers[2].rows / streams;
+    EXPECT_EQ(64 + in_t2, static_cast<int64_t>((length - 65) / 64 * 64)) << length;
+  }
+}
+
+TEST(OldRowsInT2, PromptsTakeWholeChunksOfEachOthersBeginnings) {
+  const TierSpec tiers = Compressing(CompressedType::kInt4);
+  auto engine = CompressingEngine(tiers);
+  auto first = OpenCompressing(*engine, tiers);
+  ExpectOk(first->Prefill(OldRowsPrompt()));
+  DecodeOldRowsText(*first, kPromptTokens, 1250);
+  std::vector<Token> prompt(OldRowsPrompt().begin(), OldRowsPrompt().end());
+  prompt.back() = (prompt.back() + 1) % 100;
+  const auto shareable = [&](size_t length) {
+    return ExactPrefix(*first, std::span<const Token>(prompt).first(length));
+  };
+  EXPECT_EQ(shareable(1200), 1024u);
+  EXPECT_EQ(shareable(1152), 1024u);
+  EXPECT_EQ(shareable(1100), 512u) << "its second chunk is shorter";
+  EXPECT_EQ(shareable(600), 0u);
+  auto alone = OpenCompressing(*engine, tiers);
+  ExpectOk(alone->Prefill(prompt));
+  auto shared = OpenCompressing(*engine, tiers);
+  ExpectOk(BeginPromptFrom(first.get(), prompt, shared.get()).status());
+  EXPECT_EQ(shared->prompt_left(), prompt.size() - 1024);
+  while (shared->prompt_left() > 0) {
+    std::vector<SessionStep> step = {{.session = shared.get(), .most_prompt_tokens = 60}};
+    ExpectOk(engine->Step(step));
+  }
+  for (Session* session : {alone.get(), shared.get()}) {
+    DecodeOldRowsText(*session, kPromptTokens, kTextTokens);
+  }
+  EXPECT_EQ(shared->logits_hash(), alone->logits_hash());
 }
 
 TEST(OldRowsInT2, ATurnAfterARollBackIsRead) {

@@ -150,6 +150,7 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
                  {"not_finite", report.not_finite},
                  {"windows", report.windows},
                  {"window_tokens", options.fidelity.window_tokens},
+                 {"prompt_tokens", options.fidelity.prompt_tokens},
                  {"text", text}};
   if (report.forgetting.has_value()) record["forgetting"] = ToJson(*report.forgetting);
   AddEngineFields(options, engine, setting, &record);
@@ -182,6 +183,12 @@ Result<CliOptions> Fitted(const Model& model, int prompt_tokens, const CliOption
 Status Run(const CliOptions& given) {
   ebb::FidelityOptions fidelity;
   fidelity.seed = given.seed;
+  fidelity.prompt_tokens = given.fidelity.prompt_tokens;
+  if (fidelity.prompt_tokens >= given.fidelity.window_tokens) {
+    return InvalidArgument(
+        fmt::format("--prompt-tokens: expected fewer than the {} of --window-tokens, found {}",
+                    given.fidelity.window_tokens, fidelity.prompt_tokens));
+  }
   fidelity.cancel = InstallInterruptHandler();
   EBB_ASSIGN_OR_RETURN(const auto model, OpenModel(given));
   EBB_ASSIGN_OR_RETURN(const CliOptions options, Fitted(*model, fidelity.prompt_tokens, given));

@@ -48,6 +48,7 @@ struct FidelityInput {
   int tokens = 0;
   int windows = 0;
   int window_tokens = 2048;
+  int prompt_tokens = 64;
   bool forgetting = false;
 };
 

@@ -1,7 +1,9 @@
 // Old rows in T2 (T2Rows::kOld): the first 64 positions and the newest 65 to 128 lie in T0, all
-// between them in T2, those of prompts too. Rows are compressed page by page of 64 positions, at
-// the end of a prompt's chunk and when a generated token completes a page, so that results depend
-// neither on how a chunk is divided into steps nor on other sessions.
+// between them in T2, those of prompts too. Rows are compressed page by page of 64 positions, when
+// a generated token completes a page and at the end of a prompt's chunk: so results depend neither
+// on how a chunk is divided into steps nor on other sessions. Within a prompt the rows of whole
+// chunks are compressed, the newest ones too, so that another prompt with the same beginning can
+// take them in the state in which it would have left them itself.
 #include <fmt/format.h>
 
 #include "src/policy/placements.h"
@@ -31,8 +33,7 @@ class OldRowsPlacement final : public StatelessPlacement {
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     // Between steps rows come back from T1, but none are compressed: a prompt's chunk may be half
     // read.
-    const bool after_step = input.new_tokens > 0;
-    const Position end = after_step ? EndOfOldRows(input.next_position, kNewestAboveT2) : 0;
+    const Position end = input.new_tokens > 0 ? EndOfRowsToCompress(input) : 0;
     for (size_t row = 0; row < input.positions.size(); ++row) {
       const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[row];
       // After a roll-back compressed rows may be among the newest; they stay compressed.
@@ -43,6 +44,11 @@ class OldRowsPlacement final : public StatelessPlacement {
   }
 
  private:
+  static Position EndOfRowsToCompress(const PlacementInput& input) {
+    if (input.tokens_to_come == 0) return EndOfOldRows(input.next_position, kNewestAboveT2);
+    return input.next_position / kFirstInT0 * kFirstInT0;
+  }
+
   const CompressedType type_;
 };
 

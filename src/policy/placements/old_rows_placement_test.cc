@@ -66,6 +66,17 @@ TEST_F(OldRowsPlacementTest, RowsOfAPromptAreCompressedChunkByChunk) {
   EXPECT_EQ(InT2(), std::pair(64, 576));
 }
 
+TEST_F(OldRowsPlacementTest, WithinAPromptTheRowsOfWholeChunksAreCompressed) {
+  tiers_.assign(512, Tier::kT0);
+  PlacementInput input = Input(StepKind::kPrefill, 512);
+  input.tokens_to_come = 300;
+  std::vector<Move> moves;
+  placement_->Place(input, &moves);
+  ASSERT_EQ(moves.size(), 512u - 64);
+  EXPECT_EQ(moves.front(), (Move{.row = 64, .to = Tier::kT2}));
+  EXPECT_EQ(moves.back(), (Move{.row = 511, .to = Tier::kT2}));
+}
+
 TEST_F(OldRowsPlacementTest, BetweenStepsNoRowIsCompressedAndRowsComeBackFromT1) {
   tiers_.assign(700, Tier::kT0);
   std::fill(tiers_.begin() + 600, tiers_.end(), Tier::kT1);
