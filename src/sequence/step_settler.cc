@@ -65,8 +65,7 @@ bool StepSettler::CapsMayBind() const {
 }
 
 bool StepSettler::MayKeepRowsBehindWindows() const {
-  return policy_->placement == nullptr && policy_->selector == nullptr && !CapsMayBind() &&
-         !stores_->device()->IsClosed();
+  return policy_->placement == nullptr && policy_->selector == nullptr && !CapsMayBind();
 }
 
 void StepSettler::ExpireAll(Position next) {

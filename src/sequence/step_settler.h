@@ -53,7 +53,7 @@ class StepSettler {
   // alone.
   [[nodiscard]] bool CapsMayBind() const;
   // Whether rows that left a window may stay for a checkpoint: there is no placement that would
-  // count them, and no device whose kernels would read them.
+  // count them. A device reads them in each step, and hides them by its masks.
   [[nodiscard]] bool MayKeepRowsBehindWindows() const;
   // Between steps: removes rows that neither the query at `next` nor a checkpoint needs.
   void ExpireAll(Position next);

@@ -10,6 +10,7 @@
 #include "ebb/session_file.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/child_process.h"
+#include "tests/support/engine/library_models.h"
 #include "tests/support/free_port.h"
 
 namespace ebb {
@@ -47,10 +48,11 @@ EngineOptions On(const DeviceSpec& device, double t0_share = 1) {
 }
 
 // While the server is coming up it refuses connections.
-std::unique_ptr<Engine> Connect(const EngineOptions& options) {
+std::unique_ptr<Engine> Connect(const EngineOptions& options,
+                                const std::shared_ptr<const Model>& model = TheModel()) {
   Status last;
   for (int i = 0; i < 200; ++i) {
-    auto engine = Engine::Create(TheModel(), options);
+    auto engine = Engine::Create(model, options);
     if (engine.ok()) return *std::move(engine);
     last = engine.status();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -90,6 +92,37 @@ TEST(RpcTest, HasTheBitsOfItsBackendHere) {
     if (share == 1) {
       EXPECT_EQ(HashOf(*remote, evicting), HashOf(*local, evicting));
     }
+  }
+}
+
+// Experts, sinks with windows, recurrent state, latent attention, rows that several layers read.
+TEST(RpcTest, GraphsOfLibllamaHaveTheBitsOfItsBackendHere) {
+  for (const LibraryModelOptions& options :
+       {LibraryModelOptions{"qwen3moe", true, "q4_0"}, LibraryModelOptions{"gpt-oss", true},
+        LibraryModelOptions{"qwen35moe", true}, LibraryModelOptions{"deepseek2", true},
+        Gemma4WithSharedRows()}) {
+    SCOPED_TRACE(NameOf(options));
+    const TempFolder folder;
+    const std::string path = folder.File("model.gguf");
+    ExpectOk(WriteLibraryModel(options, path));
+    const auto model = Model::Load({.path = path, .for_device = true});
+    ASSERT_TRUE(model.ok()) << model.status().ToString();
+    Server server;
+    auto remote = Connect(On(server.device()), *model);
+    ASSERT_NE(remote, nullptr);
+    auto local = MakeEngineOf(*model, On(*ParseDevice("ggml-cpu:attention=flash")));
+    std::vector<std::vector<float>> logits;
+    for (Engine* engine : {remote.get(), local.get()}) {
+      auto session = Open(*engine, PolicySpec());
+      std::vector<Token> tokens(60);
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        tokens[i] = static_cast<Token>(i * i % (*model)->shape().vocab_size);
+      }
+      ExpectOk(session->Prefill(tokens));
+      for (const Token token : tokens) ExpectOk(session->Decode(token));
+      logits.push_back(Logits(*session));
+    }
+    EXPECT_EQ(logits[0], logits[1]);
   }
 }
 
