@@ -250,7 +250,7 @@ Status BenchDecode(const CliOptions& options) {
   }
   const PolicySpec& policy = options.session.policy;
   if (o.generate == 0 && policy.tiers.has_value() && policy.tiers->t0_cap_bytes == 0 &&
-      !ReadsSelectively(policy.tiers)) {
+      !ReadsSelectively(policy.tiers) && !CompressesOldRows(policy.tiers)) {
     return InvalidArgument(
         "shares of tiers are of generated rows, and --depth fills the cache with a prompt: nothing "
         "would move; give --t0 a size (--t0 64MiB), or --generate N");

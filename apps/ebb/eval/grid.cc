@@ -143,12 +143,12 @@ Status ApplySetting(const Json& setting, CliOptions* options) {
 // "t0=50% evict=5%": what places rows, without what leaves results as they are but T0's share,
 // which experiments vary to show just that.
 std::string TiersLabel(const TierSpec& tiers) {
+  const std::string_view type = CompressedTypeName(tiers.t2_type);
+  if (CompressesOldRows(tiers)) return fmt::format("t2=old:{}", type);
   std::string label = tiers.t0_cap_bytes > 0 ? fmt::format("t0={}B", tiers.t0_cap_bytes)
                                              : fmt::format("t0={:g}%", tiers.t0_share * 100);
   if (tiers.t1_cap_bytes > 0) label += fmt::format(" t1={}B", tiers.t1_cap_bytes);
-  const std::string_view type = CompressedTypeName(tiers.t2_type);
   if (tiers.t2_share > 0) label += fmt::format(" t2={:g}%:{}", tiers.t2_share * 100, type);
-  if (CompressesOldRows(tiers)) label += fmt::format(" t2=old:{}", type);
   label += fmt::format(" evict={:g}%", tiers.evict_share * 100);
   if (tiers.evict_beyond_caps) label += " or caps";
   if (tiers.evict_of == EvictOf::kAlive) label += " of alive";
