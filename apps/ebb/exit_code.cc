@@ -42,7 +42,7 @@ ExitCode ExitCodeFor(const Status& status) {
 }
 
 std::string TextWithOption(const Status& status) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kOptions = {{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kOptions = {{
       {"kv_cap_bytes", "--kv-cap"},
       {"memory_bytes", "--memory"},
       {"policy.budget", "--budget"},
@@ -52,6 +52,7 @@ std::string TextWithOption(const Status& status) {
       {"tiers.t1_mass", "--t1-read select:mass"},
       {"tiers.t1_path", "--t1 file:FOLDER"},
       {"tiers.t1_read", "--t1-read"},
+      {"tiers.t1_rows", "--t1-read select:rows"},
       {"tiers.t2_rows", "--t2"},
   }};
   const auto found = std::ranges::find(kOptions, std::string_view(status.field()),

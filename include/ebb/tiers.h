@@ -33,8 +33,11 @@ enum class EvictOf { kGenerated, kAlive };
 
 // The rows of T0 and T1 that a decode step reads. kSelect: in each layer and kv head, the pages of
 // 64 rows that are estimated to receive the share TierSpec::t1_mass of the attention, and the first
-// and newest rows.
+// and newest rows; at most TierSpec::t1_rows rows.
 enum class T1Read { kAll, kSelect };
+
+// The fewest rows that TierSpec::t1_rows may name: the first 64 and the newest 256 are always read.
+inline constexpr int kFewestSelectedRows = 384;
 
 // The rows that T2 holds. kShare: the share TierSpec::t2_share of the unprotected rows, chosen by
 // the policy. kOld: all rows, those of prompts too, except the first 64 and the newest 65 to 128.
@@ -49,6 +52,7 @@ struct TierSpec {
   uint64_t t1_cap_bytes = 0;  // 0: none
   T1Read t1_read = T1Read::kAll;
   double t1_mass = 0.9;  // of kSelect
+  int t1_rows = 0;       // of kSelect, the first and newest rows included; 0: no limit
   T2Rows t2_rows = T2Rows::kShare;
   double t2_share = 0;  // of the unprotected rows that are not evicted
   CompressedType t2_type = CompressedType::kInt8;
@@ -88,10 +92,10 @@ struct TierNeeds {
   uint64_t t2_bytes = 0;
 };
 
-// "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "all" or "select[:mass=SHARE]";
-// "25%[:int8|int4|int3|int8_naive]" or "old[:...]";
-// "10%" or "caps"; "generated", "alive". InvalidArgument, naming what is expected, for anything
-// else, which leaves the spec as it was.
+// "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "all" or
+// "select[:mass=SHARE][,rows=N]" (or "select:rows=N"); "25%[:int8|int4|int3|int8_naive]" or
+// "old[:...]"; "10%" or "caps"; "generated", "alive". InvalidArgument, naming what is expected, for
+// anything else, which leaves the spec as it was.
 [[nodiscard]] Status ParseT0(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT1(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT1Read(std::string_view text, TierSpec* spec);

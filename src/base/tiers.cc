@@ -29,16 +29,24 @@ Status Malformed(std::string_view what, std::string_view text, std::string_view 
   return InvalidArgument(fmt::format("{} \"{}\": {}; write {}", what, text, why, expected));
 }
 
+// Returns nothing for a text that is not a number as a whole.
+template <typename T>
+std::optional<T> ReadNumber(std::string_view text) {
+  T number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
+}
+
 // "12.5%": 0.125. Nothing for a text that is no percentage or outside 0% to 100%.
 std::optional<double> ParseShare(std::string_view text) {
   if (!text.ends_with('%')) return std::nullopt;
   text.remove_suffix(1);
-  double percent = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, percent);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  if (!(percent >= 0 && percent <= 100) || std::signbit(percent)) return std::nullopt;
-  return percent / 100;
+  const std::optional<double> percent = ReadNumber<double>(text);
+  if (!percent || !(*percent >= 0 && *percent <= 100) || std::signbit(*percent)) {
+    return std::nullopt;
+  }
+  return *percent / 100;
 }
 
 constexpr std::string_view kNotAShare = "not a share from 0% to 100%";
@@ -107,25 +115,45 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
 }
 
 Status ParseT1Read(std::string_view text, TierSpec* spec) {
-  constexpr std::string_view kExpected = "all, select or select:mass=0.9";
-  constexpr std::string_view kMass = "select:mass=";
+  constexpr std::string_view kExpected =
+      "all, select, select:mass=0.9, select:rows=1024 or select:mass=0.9,rows=1024";
+  constexpr std::string_view kSelect = "select";
   if (text == "all") {
     spec->t1_read = T1Read::kAll;
     return OkStatus();
   }
+  const auto refuse = [&](std::string_view why) {
+    return Malformed("rows read of T1", text, why, kExpected);
+  };
+  if (text != kSelect && !text.starts_with("select:")) return refuse("neither all nor select");
   double mass = TierSpec().t1_mass;
-  if (text.starts_with(kMass)) {
-    const std::string_view number = text.substr(kMass.size());
-    const char* const end = number.data() + number.size();
-    const auto [rest, error] = std::from_chars(number.data(), end, mass);
-    if (error != std::errc() || rest != end || !(mass > 0 && mass <= 1)) {
-      return Malformed("rows read of T1", text, "the mass is not above 0 and at most 1", kExpected);
+  int rows = 0;
+  std::string_view rest = text.substr(std::min(kSelect.size() + 1, text.size()));
+  bool ends = text == kSelect;
+  while (!ends) {
+    const size_t comma = rest.find(',');
+    const std::string_view param = rest.substr(0, comma);
+    ends = comma == std::string_view::npos;
+    if (!ends) rest.remove_prefix(comma + 1);
+    if (param.starts_with("mass=")) {
+      const auto read = ReadNumber<double>(param.substr(5));
+      if (!read || !(*read > 0 && *read <= 1)) {
+        return refuse("the mass is not above 0 and at most 1");
+      }
+      mass = *read;
+    } else if (param.starts_with("rows=")) {
+      const auto read = ReadNumber<int>(param.substr(5));
+      if (!read || *read < kFewestSelectedRows) {
+        return refuse(fmt::format("the rows are not a number of at least {}", kFewestSelectedRows));
+      }
+      rows = *read;
+    } else {
+      return refuse("neither mass= nor rows=");
     }
-  } else if (text != "select") {
-    return Malformed("rows read of T1", text, "neither all nor select", kExpected);
   }
   spec->t1_read = T1Read::kSelect;
   spec->t1_mass = mass;
+  spec->t1_rows = rows;
   return OkStatus();
 }
 

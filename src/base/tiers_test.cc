@@ -171,31 +171,38 @@ TEST(ParseT1Read, ReadsWhatIsReadAndTheMass) {
     const char* text;
     T1Read read;
     double mass;
+    int rows = 0;
   } cases[] = {{"all", T1Read::kAll, Odd().t1_mass},
                {"select", T1Read::kSelect, 0.9},
                {"select:mass=0.95", T1Read::kSelect, 0.95},
-               {"select:mass=1", T1Read::kSelect, 1}};
+               {"select:mass=1", T1Read::kSelect, 1},
+               {"select:rows=1024", T1Read::kSelect, 0.9, 1024},
+               {"select:rows=384,mass=0.5", T1Read::kSelect, 0.5, 384}};
   for (const auto& c : cases) {
     TierSpec expected = Odd();
     expected.t1_read = c.read;
     expected.t1_mass = c.mass;
+    expected.t1_rows = c.rows;
     ExpectRead(ParseT1Read, c.text, expected);
   }
 }
 
 TEST(ParseT1Read, RefusesEverythingElse) {
   const char* mass = "the mass is not above 0 and at most 1";
-  ExpectRefused(ParseT1Read,
-                {{"", "neither all nor select"},
-                 {"some", "neither all nor select"},
-                 {"select:", "neither all nor select"},
-                 {"select:rows=64", "neither all nor select"},
-                 {"select:mass=", mass},
-                 {"select:mass=0", mass},
-                 {"select:mass=1.01", mass},
-                 {"select:mass=nan", mass},
-                 {"select:mass=0.9x", mass}},
-                "write all, select or select:mass=0.9");
+  ExpectRefused(
+      ParseT1Read,
+      {{"", "neither all nor select"},
+       {"some", "neither all nor select"},
+       {"select:mass=", mass},
+       {"select:mass=0.9,", "neither mass= nor rows="},
+       {"select:", "neither mass= nor rows="},
+       {"select:rows=64", "the rows are not a number of at least 384"},
+       {"select:mass=0.9,rows=x", "the rows are not a number of at least 384"},
+       {"select:mass=0", mass},
+       {"select:mass=1.01", mass},
+       {"select:mass=nan", mass},
+       {"select:mass=0.9x", mass}},
+      "write all, select, select:mass=0.9, select:rows=1024 or select:mass=0.9,rows=1024");
 }
 
 TEST(ParseT2, ReadsShareAndFormat) {

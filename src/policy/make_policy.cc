@@ -212,6 +212,10 @@ Status CheckSelection(const PolicySpec& spec) {
     return InvalidArgument("tiers.t1_mass",
                            fmt::format("is {}: expected above 0 and at most 1", tiers.t1_mass));
   }
+  if (tiers.t1_rows != 0 && tiers.t1_rows < kFewestSelectedRows) {
+    return InvalidArgument("tiers.t1_rows", fmt::format("is {}: expected 0 or at least {}",
+                                                        tiers.t1_rows, kFewestSelectedRows));
+  }
   return OkStatus();
 }
 
@@ -358,6 +362,7 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
     policy.selector = MakeMassSelector({.shape = context.shape,
                                         .granularity = policy.granularity,
                                         .mass = spec.tiers->t1_mass,
+                                        .most_rows = spec.tiers->t1_rows,
                                         .attention_scale = context.attention_scale});
   }
   if (resolved.scorer->extension != nullptr) {

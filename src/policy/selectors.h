@@ -25,6 +25,7 @@ struct MassSelectorOptions {
   ModelShape shape;
   Granularity granularity = Granularity::kToken;
   double mass = 1;            // the share of each query head's attention that is read
+  int most_rows = 0;          // of a kv head, those that are always read included; 0: no limit
   float attention_scale = 0;  // of logits; 0: 1 / sqrt(head_dim)
 };
 std::unique_ptr<Selector> MakeMassSelector(const MassSelectorOptions& options);

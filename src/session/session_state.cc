@@ -34,7 +34,9 @@ std::string T1Text(const std::optional<TierSpec>& tiers) {
 }
 
 std::string T1ReadText(const std::optional<TierSpec>& tiers) {
-  return ReadsSelectively(tiers) ? fmt::format("select:mass={:.6g}", tiers->t1_mass) : "all";
+  if (!ReadsSelectively(tiers)) return "all";
+  const std::string rows = tiers->t1_rows > 0 ? fmt::format(",rows={}", tiers->t1_rows) : "";
+  return fmt::format("select:mass={:.6g}{}", tiers->t1_mass, rows);
 }
 
 // A policy of the caller's own does not say it, where the tiers' placement does.
@@ -74,6 +76,7 @@ void SaveTiers(const std::optional<TierSpec>& tiers, StateWriter* to) {
   to->Number<uint64_t>(spec.t1_cap_bytes);
   to->Number<uint8_t>(static_cast<uint8_t>(spec.t1_read));
   to->Number<double>(spec.t1_mass);
+  to->Number<int32_t>(spec.t1_rows);
   to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_rows));
   to->Number<double>(spec.t2_share);
   to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_type));
@@ -106,6 +109,7 @@ std::optional<TierSpec> LoadTiers(StateReader* from) {
   spec.t1_cap_bytes = from->Number<uint64_t>();
   spec.t1_read = LoadEnum(T1Read::kSelect, from);
   spec.t1_mass = LoadShare(from);
+  spec.t1_rows = from->Number<int32_t>();
   spec.t2_rows = LoadEnum(T2Rows::kOld, from);
   spec.t2_share = LoadShare(from);
   spec.t2_type = LoadEnum(CompressedType::kInt8Naive, from);

@@ -73,6 +73,20 @@ TEST(SelectiveT1, NeitherT0sShareNorT1sPlaceNorThreadsChangeABit) {
   EXPECT_EQ(RunSelecting(capped), expected);
 }
 
+TEST(SelectiveT1, UnderALimitOfRowsT0sShareChangesNoBitEither) {
+  TierSpec tiers = Selecting(0, T1Place::kFile, 0.9);
+  const SelectiveOutcome without = RunSelecting(tiers);
+  tiers.t1_rows = 448;
+  const SelectiveOutcome expected = RunSelecting(tiers);
+  EXPECT_GT(expected.rows_unread, without.rows_unread);
+  for (const double share : {0.2, 1.0}) {
+    tiers.t0_share = share;
+    EXPECT_EQ(RunSelecting(tiers), expected) << share;
+  }
+  tiers.t1 = T1Place::kNone;
+  EXPECT_EQ(RunSelecting(tiers), expected);
+}
+
 TEST(SelectiveT1, AllMassReadsAllRowsAndHasTheBitsOfTheFullCache) {
   const SelectiveOutcome all = RunSelecting(Selecting(0.3, T1Place::kFile, 1));
   TierSpec plain;
@@ -208,6 +222,9 @@ TEST(SelectiveT1, WhatItCannotBeCombinedWithIsRefusedByName) {
   options.policy.tiers->t1_mass = 0;
   EXPECT_THAT(refusal(options), HasSubstr("is 0: expected above 0 and at most 1"));
   options.policy.tiers->t1_mass = 0.9;
+  options.policy.tiers->t1_rows = 100;
+  EXPECT_THAT(refusal(options), HasSubstr("is 100: expected 0 or at least 384"));
+  options.policy.tiers->t1_rows = 0;
   options.lossless.emplace();
   EXPECT_THAT(refusal(options), HasSubstr("select is not supported in lossless sessions"));
 }

@@ -72,10 +72,10 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "rows in full precision, whatever its share (default: file; host beside a device)",
           ParseT1),
       TierRow(
-          "--t1-read", "all|select[:mass=SHARE]",
+          "--t1-read", "all|select[:mass=SHARE][,rows=N]",
           "which rows of T0 and T1 a generated token reads: all, which changes no bit, or in each "
           "layer the pages of 64 rows that are estimated to receive this share of the attention, "
-          "and the first and newest rows; T0 holds the newest rows and a cache of pages; prompts "
+          "and the first and newest rows, of all these at most N; T0 holds the newest rows and a cache of pages; prompts "
           "read all rows (default: all; mass 0.9)",
           ParseT1Read),
       TierRow("--t2", "PERCENT|old[:int8|int4|int3|int8_naive]",

@@ -1,8 +1,9 @@
 // Reads the pages of 64 rows that receive most of a query's attention: by the estimate below, of
 // each query head as many pages as it takes for the wanted share of its mass; a kv head reads the
-// union over its query heads. The first page (attention sinks) and the newest pages, at least 129
-// rows, are always read. Rows are chosen from queries and keys alone, so where rows lie changes no
-// choice.
+// union over its query heads, or, where the number of rows is limited, the pages of the union with
+// the largest shares of any query head's mass. The first page (attention sinks) and the newest
+// pages, at least 129 rows, are always read. Rows are chosen from queries and keys alone, so where
+// rows lie changes no choice.
 //
 // A page of n rows with keys k: with c = s q mean(k) and v = s^2 sum over channels of q^2 var(k),
 // the log of its mass is log n + c + v / 2, which is exact for normally distributed logits; the
@@ -53,6 +54,7 @@ class MassSelector final : public Selector {
       : layout_(options.shape, options.granularity),
         num_groups_(layout_.num_groups()),
         mass_(options.mass),
+        most_rows_(static_cast<size_t>(options.most_rows)),
         scale_(options.attention_scale > 0
                    ? options.attention_scale
                    : 1 / std::sqrt(static_cast<float>(options.shape.head_dim))),
@@ -68,7 +70,8 @@ class MassSelector final : public Selector {
   }
 
   std::string Name() const override {
-    return fmt::format("select:mass={:.6g},page={},keys=f16", mass_, kPage);
+    const std::string rows = most_rows_ > 0 ? fmt::format(",rows={}", most_rows_) : "";
+    return fmt::format("select:mass={:.6g}{},page={},keys=f16", mass_, rows, kPage);
   }
   SignalNeeds Needs() const override { return {.keys = true}; }
 
@@ -156,6 +159,8 @@ class MassSelector final : public Selector {
               1);
     const size_t num_queries = q.size() / layout_.head_dim();
     for (size_t i = 0; i < num_queries; ++i) MarkPages(of, i, &work);
+    if (most_rows_ > 0) LimitRows(of, num_queries, &work);
+    CountUnread(of, num_queries, &work);
     if (std::find(work.chosen.begin(), work.chosen.end() - 1, 0) == work.chosen.end() - 1) return;
     WriteRanges(of.pages, work.chosen, rows);
   }
@@ -231,11 +236,14 @@ class MassSelector final : public Selector {
   };
   // Work space of one kv head's choice.
   struct Work {
-    std::vector<float> means, variances;  // [queries, digests, rounded up]: of logits, unscaled
-    std::vector<float> exact;             // [queries, kExactPages * kPage]: logits, unscaled
-    std::vector<float> log_mass;          // [digests]
-    std::vector<uint8_t> chosen;          // [pages + 1]; behind the newest stands 0
-    double unread_mass = 0;               // summed over choices of query heads: shares of all mass
+    // [queries, digests, rounded up]: of logits, unscaled. Marking a query head's pages replaces
+    // the means by the pages' shares of its mass.
+    std::vector<float> means, variances;
+    std::vector<float> exact;     // [queries, kExactPages * kPage]: logits, unscaled
+    std::vector<float> log_mass;  // [digests]
+    std::vector<uint8_t> chosen;  // [pages + 1]; behind the newest stands 0
+    std::vector<uint32_t> order;  // of chosen pages, largest share first
+    double unread_mass = 0;       // summed over choices of query heads: shares of all mass
     int64_t num_choices = 0;
   };
 
@@ -244,7 +252,8 @@ class MassSelector final : public Selector {
   // The first page that is not read in any case.
   [[nodiscard]] static size_t FirstOf(const Group& of) { return of.has_first ? 1 : 0; }
   [[nodiscard]] bool Selects(const Group& of) const {
-    return mass_ < 1 && of.num_digests > FirstOf(of) && of.pages.size() >= kFewestPages;
+    return (mass_ < 1 || most_rows_ > 0) && of.num_digests > FirstOf(of) &&
+           of.pages.size() >= kFewestPages;
   }
   [[nodiscard]] std::span<uint16_t> Part(std::vector<uint16_t>* numbers, size_t entry,
                                          size_t vectors) const {
@@ -267,6 +276,7 @@ class MassSelector final : public Selector {
       if (work.log_mass.size() >= num_pages) continue;
       const size_t room = KeyBlocks::RoundUp(2 * num_pages);
       work.chosen.reserve(room + 1);
+      work.order.reserve(room);
       work.means.resize(room * most_queries_);
       work.variances.resize(room * most_queries_);
       work.log_mass.resize(room);  // last: it tells whether there is room
@@ -339,10 +349,10 @@ class MassSelector final : public Selector {
     }
   }
 
-  // Marks the pages that a query head reads.
+  // Marks the pages that a query head reads, and stores each page's share of its mass.
   void MarkPages(const Group& of, size_t query, Work* work) const {
     const size_t stride = KeyBlocks::RoundUp(of.num_digests);
-    const float* const means = work->means.data() + query * stride;
+    float* const means = work->means.data() + query * stride;
     const float* const variances = work->variances.data() + query * stride;
     float top = -std::numeric_limits<float>::infinity();
     for (size_t page = FirstOf(of); page < of.num_digests; ++page) {
@@ -355,7 +365,10 @@ class MassSelector final : public Selector {
       work->log_mass[page] = log_mass;
       top = std::max(top, log_mass);
     }
-    if (!std::isfinite(top)) return;
+    if (!std::isfinite(top)) {
+      std::fill(means + FirstOf(of), means + of.num_digests, 0.0f);
+      return;
+    }
     std::array<double, kBuckets> buckets = {};
     const auto bucket_of = [&](float log_mass) {
       const float below = (top - log_mass) * kBucketsPerNat;
@@ -365,18 +378,63 @@ class MassSelector final : public Selector {
     double read = total;
     for (size_t page = FirstOf(of); page < of.num_digests; ++page) {
       const size_t bucket = bucket_of(work->log_mass[page]);
+      means[page] = 0;
       if (bucket == kBuckets) continue;
       const double mass = std::exp(double{work->log_mass[page]} - top);
+      means[page] = static_cast<float>(mass);
       buckets[bucket] += mass;
       total += mass;
     }
     size_t end = 0;  // of the buckets that are read
     while (end < kBuckets && read < mass_ * total) read += buckets[end++];
-    work->unread_mass += total > 0 ? std::max(0.0, 1 - read / total) : 0;
-    ++work->num_choices;
+    const float inverse = total > 0 ? static_cast<float>(1 / total) : 0;
     for (size_t page = FirstOf(of); page < of.num_digests; ++page) {
       if (bucket_of(work->log_mass[page]) < end) work->chosen[page] = 1;
+      means[page] *= inverse;
     }
+  }
+
+  // Leaves out the chosen pages with the smallest shares, so that the rows read are `most_rows_` at
+  // most.
+  void LimitRows(const Group& of, size_t num_queries, Work* work) const {
+    size_t num_rows = 0;
+    for (size_t page = 0; page < of.pages.size(); ++page) {
+      if (work->chosen[page] != 0) num_rows += of.pages[page];
+    }
+    if (num_rows <= most_rows_) return;
+    const size_t stride = KeyBlocks::RoundUp(of.num_digests);
+    std::vector<float>& shares = work->log_mass;  // the largest of any query head
+    work->order.clear();
+    for (size_t page = FirstOf(of); page < of.num_digests; ++page) {
+      if (work->chosen[page] == 0) continue;
+      work->order.push_back(static_cast<uint32_t>(page));
+      shares[page] = 0;
+      for (size_t i = 0; i < num_queries; ++i) {
+        shares[page] = std::max(shares[page], work->means[i * stride + page]);
+      }
+    }
+    std::sort(work->order.begin(), work->order.end(), [&](uint32_t a, uint32_t b) {
+      return shares[a] != shares[b] ? shares[a] > shares[b] : a < b;
+    });
+    while (num_rows > most_rows_ && !work->order.empty()) {
+      work->chosen[work->order.back()] = 0;
+      num_rows -= of.pages[work->order.back()];
+      work->order.pop_back();
+    }
+  }
+
+  // Adds up the shares of the pages that are not read.
+  void CountUnread(const Group& of, size_t num_queries, Work* work) const {
+    const size_t stride = KeyBlocks::RoundUp(of.num_digests);
+    for (size_t i = 0; i < num_queries; ++i) {
+      const float* const shares = work->means.data() + i * stride;
+      float unread = 0;
+      for (size_t page = FirstOf(of); page < of.num_digests; ++page) {
+        unread += work->chosen[page] == 0 ? shares[page] : 0;
+      }
+      work->unread_mass += unread;
+    }
+    work->num_choices += static_cast<int64_t>(num_queries);
   }
 
   // The mass of the rows that are always read, relative to e^top. The newest row's key is not known
@@ -416,8 +474,9 @@ class MassSelector final : public Selector {
 
   const AttentionLayout layout_;
   const int num_groups_;
-  const double mass_;  // the share of each query head's mass that is read
-  const float scale_;  // of logits
+  const double mass_;       // the share of each query head's mass that is read
+  const size_t most_rows_;  // that a kv head reads; 0: no limit
+  const float scale_;       // of logits
   std::vector<Group> groups_;
   KeyBlocks digests_;        // mean and variance of the keys of each page but the newest ones
   KeyBlocks keys_;           // of the first page, and of the newest ones

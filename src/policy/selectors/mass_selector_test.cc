@@ -25,8 +25,9 @@ class MassSelectorTest : public ::testing::TestWithParam<Granularity> {
   }
   [[nodiscard]] int num_groups() const { return Shape().NumGroups(GetParam()); }
   void Make(double mass) { selector_ = New(mass); }
-  [[nodiscard]] static std::unique_ptr<Selector> New(double mass) {
-    return MakeMassSelector({.shape = Shape(), .granularity = GetParam(), .mass = mass});
+  [[nodiscard]] static std::unique_ptr<Selector> New(double mass, int most_rows = 0) {
+    return MakeMassSelector(
+        {.shape = Shape(), .granularity = GetParam(), .mass = mass, .most_rows = most_rows});
   }
 
   // Keys of a page gather around a direction of the page's own, so that queries tell pages apart.
@@ -136,6 +137,53 @@ TEST_P(MassSelectorTest, ReadsAboutTheMassThatIsAskedForInFewRows) {
     EXPECT_GT(read_mass / count, mass - 0.02) << mass;
     EXPECT_LT(read_rows / count, 0.7 * kRows) << mass;
   }
+}
+
+// The pages that a limit leaves are those of the union with the largest shares: reading them leaves
+// less of the attention unread than reading as many others.
+TEST_P(MassSelectorTest, ALimitOfRowsKeepsThePagesWithTheLargestShares) {
+  constexpr int kRows = 40 * kPage + 9;
+  constexpr size_t kMost = 12 * kPage;
+  const auto limited = New(0.99, kMost), unlimited = New(0.99);
+  for (Selector* selector : {limited.get(), unlimited.get()}) ReadTo(selector, 0, kRows, 100);
+  double of_kept = 0, of_dropped = 0;
+  int num_limited = 0;
+  for (int i = 0; i < 20; ++i) {
+    const std::vector<float> q = Query();
+    const auto few = Select(limited.get(), i % 2, q), many = Select(unlimited.get(), i % 2, q);
+    for (int h = 0; h < Shape().num_kv_heads; ++h) {
+      if (many[h].size() <= kMost) {
+        EXPECT_EQ(few[h], many[h]);
+        continue;
+      }
+      EXPECT_LE(few[h].size(), kMost);
+      EXPECT_GT(few[h].size(), kMost - kPage);
+      ++num_limited;
+      EXPECT_TRUE(std::ranges::includes(many[h], few[h]));
+      std::vector<uint32_t> dropped;
+      std::ranges::set_difference(many[h], few[h], std::back_inserter(dropped));
+      ASSERT_FALSE(dropped.empty());
+      dropped.resize(std::min(dropped.size(), few[h].size() - 4 * kPage));
+      const std::vector<uint32_t> kept(few[h].begin() + kPage,
+                                       few[h].begin() + kPage + dropped.size());
+      const auto of_head = std::span(q).subspan(h * 3 * Shape().head_dim, Shape().head_dim);
+      of_kept += MassOf(kept, kRows, i % 2, h, of_head);
+      of_dropped += MassOf(dropped, kRows, i % 2, h, of_head);
+    }
+  }
+  EXPECT_GE(num_limited, 10);
+  EXPECT_GT(of_kept, 2 * of_dropped);
+  EXPECT_GT(limited->EstimatedUnreadMass(), unlimited->EstimatedUnreadMass());
+  EXPECT_LT(unlimited->EstimatedUnreadMass(), 0.011);
+}
+
+TEST_P(MassSelectorTest, ALimitOfRowsHoldsWhereAllMassIsAskedFor) {
+  const auto limited = New(1, 8 * kPage);
+  ReadTo(limited.get(), 0, 30 * kPage, 64);
+  const size_t num_rows = Select(limited.get(), 1, Query())[1].size();
+  EXPECT_GT(num_rows, 7 * kPage);
+  EXPECT_LE(num_rows, 8 * kPage);
+  EXPECT_GT(limited->EstimatedUnreadMass(), 0.01);
 }
 
 TEST_P(MassSelectorTest, TheFirstPageAndTheNewestRowsAreAlwaysRead) {
