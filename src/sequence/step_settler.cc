@@ -65,7 +65,8 @@ bool StepSettler::CapsMayBind() const {
 }
 
 bool StepSettler::MayKeepRowsBehindWindows() const {
-  return policy_->placement == nullptr && policy_->selector == nullptr && !CapsMayBind();
+  return policy_->placement == nullptr && policy_->selector == nullptr && !CapsMayBind() &&
+         !stores_->device()->IsClosed();
 }
 
 void StepSettler::ExpireAll(Position next) {

@@ -53,7 +53,8 @@ class StepSettler {
   // alone.
   [[nodiscard]] bool CapsMayBind() const;
   // Whether rows that left a window may stay for a checkpoint: there is no placement that would
-  // count them. A device reads them in each step, and hides them by its masks.
+  // count them, and no device, which would read them in each step and hide them by its masks: that
+  // changes the order of its sums, and so its bits.
   [[nodiscard]] bool MayKeepRowsBehindWindows() const;
   // Between steps: removes rows that neither the query at `next` nor a checkpoint needs.
   void ExpireAll(Position next);

@@ -56,8 +56,10 @@ std::vector<Position> Visible(const Session& session, int group) {
   return {positions.begin(), positions.end()};
 }
 
-// Rows of a layer before its window that a way back to position `end` needs.
-int64_t KeptFor(Position end, Position next) { return std::min(next - end, kWindow - 1); }
+// Rows of a layer before its window that a way back to position `end` needs; none on a device.
+int64_t KeptFor(Position end, Position next) {
+  return OtherDevice() != nullptr ? 0 : std::min(next - end, kWindow - 1);
+}
 
 // Rows that the next query sees.
 void ExpectWindows(const Session& session) {
