@@ -9,7 +9,7 @@ CTEST := ctest --output-on-failure -j $(JOBS)
         fuzz coverage bench format lint clean
 
 help:
-	@echo "make demo      build, fetch the default model, generate a text twice: with all of its cache in memory, and without"
+	@echo "make demo      build, and solve one problem with the full cache, with tiers, and with rows evicted"
 	@echo "make test      build everything and run the tests"
 	@echo "make build     build the program: $(EBB)"
 	@echo "make install   libraries, headers, program, manual page: to PREFIX (/usr/local), under DESTDIR"
@@ -36,7 +36,7 @@ all: build
 model: build
 	$(EBB) pull
 
-demo: model
+demo: build
 	scripts/demo
 
 test: all model

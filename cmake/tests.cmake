@@ -192,6 +192,8 @@ set_tests_properties(layers.APolicySeesNoCache PROPERTIES
   PASS_REGULAR_EXPRESSION "src/kv/tables/token_table.h: No such file or directory")
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
 add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
+add_test(NAME scripts.Demo COMMAND ${EBB_ROOT}/scripts/demo)
+set_tests_properties(scripts.Demo PROPERTIES ENVIRONMENT EBB=$<TARGET_FILE:ebb_cli>)
 add_test(NAME scripts.CountWords COMMAND ${EBB_ROOT}/scripts/count_words_test)
 add_test(NAME scripts.CheckThreads COMMAND ${EBB_ROOT}/scripts/check_threads_test)
 set_tests_properties(scripts.CheckThreads PROPERTIES SKIP_RETURN_CODE 77)
