@@ -53,19 +53,11 @@ endfunction()
 configure_file(${EBB_ROOT}/include/ebb/version.h.in ${CMAKE_BINARY_DIR}/generated/ebb/version.h)
 
 # The symbols of a shared library are those of include/ebb, whose namespaces say so.
-set(library_kind STATIC)
-if(EBB_SHARED)
-  set(library_kind SHARED)
-  set(CMAKE_CXX_VISIBILITY_PRESET hidden)
-  set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
-endif()
-function(ebb_add_library name)
-  add_library(${name} ${library_kind} ${ARGN})
-  set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION}
+function(ebb_add_shared_library name output)
+  add_library(${name} SHARED ${ARGN})
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME ${output} LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-  if(EBB_SHARED)
-    target_link_options(${name} PRIVATE LINKER:--exclude-libs,ALL LINKER:--no-undefined)
-  endif()
+  target_link_options(${name} PRIVATE LINKER:--exclude-libs,ALL LINKER:--no-undefined)
 endfunction()
 
 # The public headers.
@@ -134,21 +126,29 @@ ebb_add_layer(generate ebb_session)
 ebb_add_layer(fit ebb_policy ebb_rows ebb_model)
 ebb_add_layer(benchmark ebb_kv ebb_model PRIVATE PkgConfig::xxhash)
 
-# The library: the objects of all layers where it is shared, a name for all layers where it is static.
+# The shared library: the objects of all layers.
 set(top_layers ebb_generate ebb_fit ebb_benchmark)
-if(EBB_SHARED)
+function(ebb_add_shared_layers name)
   list(TRANSFORM EBB_LAYERS REPLACE "(.+)" "$<TARGET_OBJECTS:ebb_\\1>" OUTPUT_VARIABLE objects)
-  ebb_add_library(ebb ${objects})
-  set_target_properties(ebb PROPERTIES LINKER_LANGUAGE CXX)
-  target_compile_features(ebb PUBLIC cxx_std_20)
-  target_include_directories(ebb PUBLIC
+  ebb_add_shared_library(${name} ebb ${objects})
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${EBB_ROOT}/include> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated>
     $<INSTALL_INTERFACE:include>)
-  target_link_libraries(ebb PRIVATE ebb_options ${top_layers})
+  target_link_libraries(${name} PRIVATE ebb_options ${top_layers})
+endfunction()
+# The library: that one, or a name for all layers where it is static.
+if(EBB_SHARED)
+  ebb_add_shared_layers(ebb)
 else()
   add_library(ebb INTERFACE)
   list(TRANSFORM top_layers REPLACE "(.+)" "$<LINK_ONLY:\\1>")
   target_link_libraries(ebb INTERFACE ebb_headers ${top_layers})
+  # What becomes no part of a shared library is compiled as usual.
+  unset(CMAKE_POSITION_INDEPENDENT_CODE)
+  unset(CMAKE_C_VISIBILITY_PRESET)
+  unset(CMAKE_CXX_VISIBILITY_PRESET)
+  unset(CMAKE_VISIBILITY_INLINES_HIDDEN)
 endif()
 add_library(ebb::ebb ALIAS ebb)
 
@@ -308,11 +308,16 @@ target_link_libraries(ebb_server PUBLIC
 
 # The laboratory: evaluation, labels, fidelity, pebble. It sees include/ebb and itself.
 ebb_glob(sources "_test\\.cc$" lab/*.cc)
-ebb_add_library(ebb_lab ${sources})
+if(EBB_SHARED)
+  ebb_add_shared_library(ebb_lab ebb-lab ${sources})
+else()
+  add_library(ebb_lab STATIC ${sources})
+endif()
 add_library(ebb::lab ALIAS ebb_lab)
 ebb_compile_by_folder(ebb_lab)
 target_compile_options(ebb_lab PRIVATE $<$<CONFIG:Release>:-O2>)
-set_target_properties(ebb_lab PROPERTIES EXPORT_NAME lab OUTPUT_NAME ebb-lab)
+set_target_properties(ebb_lab PROPERTIES EXPORT_NAME lab OUTPUT_NAME ebb-lab
+  POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 ebb_show_folder(ebb_lab lab)
 target_link_libraries(ebb_lab PUBLIC ebb PRIVATE ebb_options Boost::headers fmt::fmt
   nlohmann_json::nlohmann_json PkgConfig::xxhash Threads::Threads $<BUILD_INTERFACE:ebb_threads>)
