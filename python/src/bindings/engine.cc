@@ -1,0 +1,647 @@
+// Engines, sessions and generations.
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "bindings.h"
+#include "ebb/session_file.h"
+
+namespace ebb::python {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using HolderPtr = std::shared_ptr<SessionHolder>;
+
+struct PySession {
+  HolderPtr holder;
+};
+
+PySession& Sound(PySession& session) {
+  session.holder->failure->RaiseIfSet();
+  return session;
+}
+
+// Raises what a pending signal's handler raises: Ctrl-C's KeyboardInterrupt.
+void CheckSignals() {
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+HolderPtr NewHolder(const PythonEngine& engine) {
+  auto holder = std::make_shared<SessionHolder>();
+  holder->model = engine.model;
+  holder->turn = engine.turn;
+  return holder;
+}
+
+// The options of a session whose policy Python code may take part in.
+SessionOptions OptionsOf(const PythonEngine& engine, const nb::dict& dict,
+                         const HolderPtr& holder) {
+  ExplicitOptions given;
+  SessionOptions options = ReadSession(dict, &given);
+  EngineOptions engine_options = engine.engine->options();
+  ApplyDefaults(given, &engine_options, &options);
+  const PythonParts parts = ReadParts(dict);
+  if (parts.empty()) return options;
+  const auto& tiers = engine.engine->options().tiers;
+  holder->making = std::make_shared<std::weak_ptr<SessionHolder>>(holder);
+  options.make_policy =
+      MakePythonPolicy(options.policy, parts, tiers.has_value(), holder->making, holder->failure);
+  return options;
+}
+
+PySession OpenSession(PythonEngine& engine, const nb::dict& dict) {
+  const HolderPtr holder = NewHolder(engine);
+  const SessionOptions options = OptionsOf(engine, dict, holder);
+  {
+    EngineTurn::Hold turn(engine.turn);
+    auto session = WithoutGil([&] { return engine.engine->OpenSession(options); });
+    holder->failure->RaiseIfSet();
+    holder->session = ValueOrRaise(std::move(session));
+  }
+  return {holder};
+}
+
+nb::tuple Resume(PythonEngine& engine, const std::string& path, const nb::dict& dict) {
+  const HolderPtr holder = NewHolder(engine);
+  const SessionOptions options = OptionsOf(engine, dict, holder);
+  std::string extra;
+  {
+    EngineTurn::Hold turn(engine.turn);
+    auto resumed = WithoutGil([&] { return ResumeSession(*engine.engine, path, options); });
+    holder->failure->RaiseIfSet();
+    ResumedSession value = ValueOrRaise(std::move(resumed));
+    holder->session = std::move(value.session);
+    extra = std::move(value.extra);
+  }
+  return nb::make_tuple(PySession{holder}, nb::bytes(extra.data(), extra.size()));
+}
+
+// Reads tokens and ends between chunks when a signal's handler or `progress` raises.
+void Prefill(const HolderPtr& holder, std::span<const Token> tokens, nb::handle progress) {
+  std::atomic<bool> cancel = false;
+  std::optional<nb::python_error> raised;
+  PrefillOptions options = {.cancel = &cancel};
+  options.progress = [&](size_t num_read) {
+    nb::gil_scoped_acquire gil;
+    try {
+      CheckSignals();
+      if (progress.is_valid() && !progress.is_none()) progress(num_read);
+    } catch (nb::python_error& error) {
+      if (!raised.has_value()) raised.emplace(std::move(error));
+      cancel = true;
+    }
+    if (holder->failure->is_set()) cancel = true;
+  };
+  StepOutcome outcome;
+  {
+    EngineTurn::Hold turn(holder->turn);
+    outcome = WithoutGil([&] { return holder->session->Prefill(tokens, options); });
+  }
+  holder->failure->RaiseIfSet();
+  if (raised.has_value()) throw std::move(*raised);
+  RaiseIfError(outcome.status);
+}
+
+std::vector<Token> TokensOf(const Model& model, nb::handle prompt) {
+  if (!nb::isinstance<nb::str>(prompt)) return nb::cast<std::vector<Token>>(prompt);
+  const auto text = nb::cast<std::string>(prompt);
+  return ValueOrRaise(WithoutGil(
+      [&] { return model.Tokenize(text, Model::AddBos::kAsModelSays, Model::Specials::kParse); }));
+}
+
+GenerateOptions ReadGenerate(const nb::dict& dict) {
+  GenerateOptions options;
+  options.max_tokens = Get<int>(dict, "max_tokens").value_or(-1);
+  options.min_tokens = Get<int>(dict, "min_tokens").value_or(0);
+  options.stops = Get<std::vector<std::string>>(dict, "stop").value_or(std::vector<std::string>());
+  options.thinking_budget = Get<int>(dict, "thinking_budget").value_or(-1);
+  if (Get<bool>(dict, "ignore_eos").value_or(false)) {
+    options.on_end = GenerateOptions::OnEnd::kIgnore;
+  }
+  return options;
+}
+
+struct PyConversation {
+  Conversation talk;
+};
+
+nb::str Text(std::string_view bytes) {
+  return nb::steal<nb::str>(
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
+}
+
+nb::dict DictOf(const GenerateResult& result) {
+  nb::dict dict;
+  dict["text"] = Text(result.text);
+  dict["thought"] = Text(std::string_view(result.text).substr(0, result.thought_bytes));
+  dict["answer"] = Text(std::string_view(result.text).substr(result.thought_bytes));
+  dict["finish_reason"] = std::string(FinishReasonName(result.finish_reason));
+  dict["error"] = result.error.ok() ? nb::none() : nb::object(Text(result.error.Text()));
+  dict["generated_tokens"] = result.generated_tokens;
+  dict["thought_tokens"] = result.thought_tokens;
+  dict["decode_steps"] = result.decode_steps;
+  dict["seconds"] = result.seconds;
+  return dict;
+}
+
+// Moves of rows between tiers, by comparing a ledger with itself a step ago.
+class MoveWatch {
+ public:
+  explicit MoveWatch(const Ledger* ledger) : ledger_(ledger) {
+    if (ledger_ == nullptr) return;
+    before_.resize(static_cast<size_t>(ledger_->num_groups()));
+    for (int group = 0; group < ledger_->num_groups(); ++group) Remember(group);
+  }
+
+  // (group, position, from, to) of each row that moved since the last call.
+  nb::list Moves() {
+    nb::list moves;
+    if (ledger_ == nullptr) return moves;
+    for (int group = 0; group < ledger_->num_groups(); ++group) {
+      const std::span<const Tier> now = ledger_->tiers(group);
+      const auto& before = before_[static_cast<size_t>(group)];
+      const size_t common = std::min(before.size(), now.size());
+      // A token that has just come was in T0.
+      if (std::equal(before.begin(), before.begin() + common, now.begin()) &&
+          std::all_of(now.begin() + common, now.end(), [](Tier t) { return t == Tier::kT0; })) {
+        if (before.size() != now.size()) Remember(group);
+        continue;
+      }
+      for (size_t i = 0; i < now.size(); ++i) {
+        const Tier from = i < common ? before[i] : Tier::kT0;
+        if (from == now[i]) continue;
+        moves.append(nb::make_tuple(group, static_cast<Position>(i), static_cast<int>(from),
+                                    static_cast<int>(now[i])));
+      }
+      Remember(group);
+    }
+    return moves;
+  }
+
+ private:
+  void Remember(int group) {
+    const auto tiers = ledger_->tiers(group);
+    before_[static_cast<size_t>(group)].assign(tiers.begin(), tiers.end());
+  }
+
+  const Ledger* const ledger_;
+  std::vector<std::vector<Tier>> before_;  // [groups][positions]
+};
+
+// ebb.Generation's core: a generation that Python code takes token by token.
+class PyGeneration {
+ public:
+  PyGeneration(HolderPtr holder, std::unique_ptr<Sampler> sampler, GenerateOptions options)
+      : holder_(std::move(holder)), sampler_(std::move(sampler)) {
+    options.on_text = [this](std::string_view text, TextPart part) {
+      text_.append(text);
+      part_ = part;
+      return true;
+    };
+    options.on_token = [this](Token token) { token_ = token; };
+    EngineTurn::Hold turn(holder_->turn);
+    watch_.emplace(holder_->session->ledger());
+    generation_ =
+        std::make_unique<Generation>(holder_->session.get(), sampler_.get(), std::move(options));
+  }
+  ~PyGeneration() {
+    if (generation_ == nullptr) return;
+    // Its session may be another thread's by now; ending only settles the text.
+    generation_.reset();
+  }
+  PyGeneration(const PyGeneration&) = delete;
+  PyGeneration& operator=(const PyGeneration&) = delete;
+
+  // The turn of a conversation that the generation answers.
+  void Answers(nb::object conversation, Turn turn) {
+    conversation_ = std::move(conversation);
+    turn_ = std::move(turn);
+  }
+
+  // (token or None, text, part, moves, evicted); None at the end.
+  nb::object Next() {
+    while (true) {
+      if (result_.has_value()) {
+        if (error_to_raise_) {
+          error_to_raise_ = false;
+          Raise(result_->error);
+        }
+        return nb::none();
+      }
+      holder_->failure->RaiseIfSet();
+      token_.reset();
+      text_.clear();
+      int64_t num_evicted = 0;
+      {
+        EngineTurn::Hold turn(holder_->turn);
+        WithoutGil([&] {
+          const std::optional<Token> token = generation_->Next();
+          if (!token.has_value()) return Finish();
+          const Clock::time_point start = Clock::now();
+          const StepOutcome outcome =
+              holder_->session->Decode(*token, generation_->Guesses(), generation_->most_guesses());
+          const std::chrono::duration<double> seconds = Clock::now() - start;
+          generation_->Appended(outcome, seconds.count());
+          num_evicted = holder_->session->last_step().rows_evicted;
+        });
+      }
+      holder_->failure->RaiseIfSet();
+      if (token_.has_value() || !text_.empty()) {
+        const nb::object token = token_.has_value() ? nb::cast(*token_) : nb::none();
+        nb::object item = nb::make_tuple(token, Text(text_), part_ == TextPart::kThought,
+                                         watch_->Moves(), num_evicted);
+        CheckSignals();
+        return item;
+      }
+      CheckSignals();
+    }
+  }
+
+  // Ends the generation where it stands.
+  nb::dict End() {
+    if (!result_.has_value()) {
+      text_.clear();
+      EngineTurn::Hold turn(holder_->turn);
+      Finish();
+    }
+    nb::dict dict = DictOf(*result_);
+    if (message_.has_value()) {
+      dict["reasoning_content"] = Text(message_->reasoning_content);
+      dict["content"] = Text(message_->content);
+    }
+    return dict;
+  }
+  [[nodiscard]] bool has_ended() const { return result_.has_value(); }
+  void EndThought() {
+    if (generation_ != nullptr) generation_->EndThought();
+  }
+
+ private:
+  void Finish() {
+    result_ = generation_->End();
+    generation_.reset();
+    error_to_raise_ = result_->finish_reason == FinishReason::kError;
+    if (!turn_.has_value() || error_to_raise_) return;
+    if (auto message = AnswerMessage(turn_->prompt, *result_); message.ok()) {
+      message_ = *std::move(message);
+    }
+    nb::gil_scoped_acquire gil;
+    EndTurn(*turn_, *result_, SavedState(*sampler_),
+            &nb::cast<PyConversation&>(conversation_).talk);
+  }
+
+  const HolderPtr holder_;
+  const std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<Generation> generation_;
+  std::optional<MoveWatch> watch_;
+  nb::object conversation_;
+  std::optional<Turn> turn_;
+  std::optional<ChatMessage> message_;
+  std::optional<Token> token_;  // chosen by the last Next()
+  std::string text_;            // shown by it
+  TextPart part_ = TextPart::kAnswer;
+  std::optional<GenerateResult> result_;
+  bool error_to_raise_ = false;
+};
+
+std::unique_ptr<PyGeneration> Generate(PySession& session, nb::handle prompt,
+                                       const nb::dict& dict) {
+  const HolderPtr& holder = Sound(session).holder;
+  const Model& model = *holder->model;
+  auto sampler = ValueOrRaise(Sampler::Create(model, ReadSampling(dict)));
+  if (!prompt.is_none()) {
+    const std::vector<Token> tokens = TokensOf(model, prompt);
+    Prefill(holder, tokens, dict.contains("progress") ? nb::object(dict["progress"]) : nb::none());
+  }
+  return std::make_unique<PyGeneration>(holder, std::move(sampler), ReadGenerate(dict));
+}
+
+std::unique_ptr<PyGeneration> Chat(PySession& session, nb::object conversation,
+                                   const std::vector<std::pair<std::string, std::string>>& messages,
+                                   const nb::dict& dict) {
+  const HolderPtr& holder = Sound(session).holder;
+  const Model& model = *holder->model;
+  PyConversation& talk = nb::cast<PyConversation&>(conversation);
+  if (const auto think = Get<bool>(dict, "think")) {
+    talk.talk.request.thinking = *think ? Thinking::kModelDefault : Thinking::kOff;
+  }
+  std::vector<ChatMessage> said;
+  for (const auto& [role, content] : messages) said.push_back({role, content});
+  Turn turn = ValueOrRaise(
+      WithoutGil([&] { return BeginTurn(model, talk.talk, said, holder->session->context()); }));
+  auto sampler = ValueOrRaise(SamplerFor(turn, model, ReadSampling(dict)));
+  std::span<const Token> unread;
+  {
+    EngineTurn::Hold hold(holder->turn);
+    unread =
+        ValueOrRaise(WithoutGil([&] { return KeepPrefix(turn.tokens, holder->session.get()); }));
+  }
+  Prefill(holder, unread, dict.contains("progress") ? nb::object(dict["progress"]) : nb::none());
+  auto generation = std::make_unique<PyGeneration>(holder, std::move(sampler),
+                                                   OptionsFor(turn, ReadGenerate(dict)));
+  generation->Answers(std::move(conversation), std::move(turn));
+  return generation;
+}
+
+// Calls `read` while the engine is this thread's.
+template <typename Read>
+auto Reading(PySession& session, Read read) {
+  EngineTurn::Hold turn(session.holder->turn);
+  return read(*session.holder->session);
+}
+
+nb::dict Accounting(PySession& self) {
+  return Reading(self, [](const Session& session) {
+    const CacheAccounting cache = session.accounting();
+    nb::dict dict;
+    nb::list rows, bytes;
+    for (const TierAccounting& tier : cache.tiers) {
+      rows.append(tier.rows);
+      bytes.append(tier.page_bytes);
+    }
+    dict["rows"] = rows;
+    dict["page_bytes"] = bytes;
+    dict["rows_evicted"] = cache.rows_evicted;
+    dict["table_bytes"] = cache.table_bytes;
+    dict["staging_bytes"] = cache.staging_bytes;
+    dict["ledger_bytes"] = cache.ledger_bytes;
+    dict["rows_moved_down"] = cache.moves.rows_down;
+    dict["rows_moved_up"] = cache.moves.rows_up;
+    dict["move_seconds"] = cache.moves.seconds;
+    return dict;
+  });
+}
+
+nb::dict LastStep(PySession& self) {
+  return Reading(self, [](const Session& session) {
+    const StepReport& step = session.last_step();
+    nb::dict dict;
+    dict["is_decode"] = step.kind == StepKind::kDecode;
+    dict["num_tokens"] = step.num_tokens;
+    dict["rows_evicted"] = step.rows_evicted;
+    dict["compute_seconds"] = step.compute_seconds;
+    dict["policy_seconds"] = step.policy_seconds;
+    dict["io_wait_seconds"] = step.io_wait_seconds;
+    dict["t1_bytes_read"] = step.t1_bytes_read;
+    return dict;
+  });
+}
+
+nb::object Lossless(PySession& self) {
+  return Reading(self, [](const Session& session) -> nb::object {
+    const LosslessReport* report = session.lossless_report();
+    if (report == nullptr) return nb::none();
+    nb::dict dict;
+    dict["drafted"] = report->drafted;
+    dict["accepted"] = report->accepted;
+    dict["looked_up"] = report->looked_up;
+    dict["verify_steps"] = report->verify_steps;
+    dict["bytes_read"] = report->bytes_read;
+    return dict;
+  });
+}
+
+nb::object RowsByStep(PySession& self) {
+  return Reading(self, [](const Session& session) -> nb::object {
+    if (session.ledger() == nullptr) return nb::none();
+    const auto rows = session.ledger()->RowsByStep();
+    auto* const data = new int64_t[rows.size() * kNumTiers];
+    for (size_t i = 0; i < rows.size(); ++i)
+      std::copy(rows[i].begin(), rows[i].end(), data + i * kNumTiers);
+    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<int64_t*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, int64_t>(data, {rows.size(), size_t{kNumTiers}}, owner));
+  });
+}
+
+}  // namespace
+
+void BindEngine(nb::module_& module) {
+  nb::class_<PythonEngine>(module, "Engine", "The core of ebb.Engine.")
+      .def_static(
+          "create",
+          [](std::shared_ptr<Model> model, const nb::dict& dict) {
+            EngineOptions options = ReadEngine(dict);
+            ExplicitOptions given;
+            SessionOptions session = ReadSession(dict, &given);
+            ApplyDefaults(given, &options, &session);
+            auto engine = std::make_unique<PythonEngine>();
+            engine->model = model;
+            engine->engine =
+                ValueOrRaise(WithoutGil([&] { return Engine::Create(model, options); }));
+            return engine;
+          },
+          nb::arg("model"), nb::arg("options"))
+      .def("open", &OpenSession, nb::arg("options"))
+      .def("resume", &Resume, nb::arg("path"), nb::arg("options"))
+      .def_prop_ro("threads", [](const PythonEngine& e) { return e.engine->options().threads; })
+      .def_prop_ro("attention", [](const PythonEngine& e) { return e.engine->attention_name(); })
+      .def(
+          "count_needs",
+          [](PythonEngine& engine, const nb::dict& dict, int prompt_tokens, int most_tokens) {
+            const SessionOptions options = OptionsOf(engine, dict, NewHolder(engine));
+            EngineTurn::Hold turn(engine.turn);
+            const TierNeeds needs = ValueOrRaise(WithoutGil(
+                [&] { return engine.engine->CountNeeds(options, prompt_tokens, most_tokens); }));
+            nb::dict result;
+            result["t0_floor_bytes"] = needs.t0_floor_bytes;
+            result["t0_bytes"] = needs.t0_bytes;
+            result["t1_bytes"] = needs.t1_bytes;
+            result["t2_bytes"] = needs.t2_bytes;
+            return result;
+          },
+          nb::arg("options"), nb::arg("prompt_tokens"), nb::arg("most_tokens"))
+      .def("peak_bytes", [](PythonEngine& engine) {
+        EngineTurn::Hold turn(engine.turn);
+        std::vector<size_t> bytes;
+        for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+          bytes.push_back(engine.engine->arena_accounting(tier).peak_bytes);
+        }
+        return bytes;
+      });
+
+  nb::class_<PySession>(module, "Session", "The core of ebb.Session.")
+      .def(
+          "prefill",
+          [](PySession& self, nb::handle prompt, nb::handle progress) {
+            const HolderPtr& holder = Sound(self).holder;
+            const std::vector<Token> tokens = TokensOf(*holder->model, prompt);
+            Prefill(holder, tokens, progress);
+          },
+          nb::arg("prompt"), nb::arg("progress").none())
+      .def(
+          "decode",
+          [](PySession& self, Token token) {
+            const HolderPtr& holder = Sound(self).holder;
+            StepOutcome outcome;
+            {
+              EngineTurn::Hold turn(holder->turn);
+              outcome = WithoutGil([&] { return holder->session->Decode(token); });
+            }
+            holder->failure->RaiseIfSet();
+            CheckSignals();
+            RaiseIfError(outcome.status);
+          },
+          nb::arg("token"))
+      .def("generate", &Generate, nb::arg("prompt").none(), nb::arg("options"))
+      .def("chat", &Chat, nb::arg("conversation"), nb::arg("messages"), nb::arg("options"))
+      .def("fork",
+           [](PySession& self) {
+             const HolderPtr& holder = Sound(self).holder;
+             auto copy = std::make_shared<SessionHolder>();
+             copy->model = holder->model;
+             copy->turn = holder->turn;
+             copy->making = holder->making;
+             {
+               EngineTurn::Hold turn(holder->turn);
+               // The policy that the fork gets is the fork's.
+               if (copy->making != nullptr) *copy->making = copy;
+               auto forked = WithoutGil([&] { return holder->session->Fork(); });
+               if (copy->making != nullptr && !forked.ok()) *copy->making = holder;
+               holder->failure->RaiseIfSet();
+               copy->failure->RaiseIfSet();
+               copy->session = ValueOrRaise(std::move(forked));
+             }
+             return PySession{copy};
+           })
+      .def(
+          "save",
+          [](PySession& self, const std::string& path, nb::bytes extra) {
+            const HolderPtr& holder = Sound(self).holder;
+            const std::string bytes(extra.c_str(), extra.size());
+            Status status;
+            {
+              EngineTurn::Hold turn(holder->turn);
+              status = WithoutGil([&] { return SaveSession(*holder->session, path, bytes); });
+            }
+            holder->failure->RaiseIfSet();
+            RaiseIfError(status);
+          },
+          nb::arg("path"), nb::arg("extra"))
+      .def(
+          "truncate",
+          [](PySession& self, Position end) {
+            RaiseIfError(Reading(Sound(self), [&](Session& s) { return s.TruncateTo(end); }));
+          },
+          nb::arg("end"))
+      .def(
+          "set_t0_share",
+          [](PySession& self, double share) {
+            const HolderPtr& holder = Sound(self).holder;
+            Status status;
+            {
+              EngineTurn::Hold turn(holder->turn);
+              status = WithoutGil([&] { return holder->session->SetT0Share(share); });
+            }
+            holder->failure->RaiseIfSet();
+            RaiseIfError(status);
+          },
+          nb::arg("share"))
+      .def("park",
+           [](PySession& self) {
+             const HolderPtr& holder = Sound(self).holder;
+             Status status;
+             {
+               EngineTurn::Hold turn(holder->turn);
+               status = WithoutGil([&] { return holder->session->Park(); });
+             }
+             RaiseIfError(status);
+           })
+      .def_prop_ro("tokens",
+                   [](PySession& self) {
+                     return Reading(self, [](const Session& s) { return CopyOf(s.tokens()); });
+                   })
+      .def_prop_ro("logits",
+                   [](PySession& self) {
+                     return Reading(self, [](const Session& s) { return CopyOf(s.logits()); });
+                   })
+      .def_prop_ro("logits_hash",
+                   [](PySession& self) {
+                     return Reading(self, [](const Session& s) { return s.logits_hash(); });
+                   })
+      .def_prop_ro("next_position",
+                   [](PySession& self) {
+                     return Reading(self, [](const Session& s) { return s.next_position(); });
+                   })
+      .def_prop_ro("context",
+                   [](PySession& self) {
+                     return Reading(self, [](const Session& s) { return s.context(); });
+                   })
+      .def_prop_ro("policy_name",
+                   [](PySession& self) {
+                     return Reading(self, [](const Session& s) { return s.policy().name; });
+                   })
+      .def_prop_ro("num_groups",
+                   [](PySession& self) {
+                     return Reading(self, [&](const Session& s) {
+                       return self.holder->model->shape().NumGroups(s.policy().granularity);
+                     });
+                   })
+      .def(
+          "visible_positions",
+          [](PySession& self, int group) {
+            return Reading(self, [&](const Session& s) {
+              const int num_groups = self.holder->model->shape().NumGroups(s.policy().granularity);
+              if (group < 0 || group >= num_groups) throw nb::index_error("no such group");
+              return CopyOf(s.visible_positions(group));
+            });
+          },
+          nb::arg("group"))
+      .def(
+          "tiers_of",
+          [](PySession& self, int group) {
+            return Reading(self, [&](const Session& s) -> nb::object {
+              const Ledger* ledger = s.ledger();
+              if (ledger == nullptr) return nb::none();
+              if (group < 0 || group >= ledger->num_groups())
+                throw nb::index_error("no such group");
+              const auto tiers = ledger->tiers(group);
+              return CopyOf(
+                  std::span(reinterpret_cast<const uint8_t*>(tiers.data()), tiers.size()));
+            });
+          },
+          nb::arg("group"))
+      .def("rows_by_step", &RowsByStep)
+      .def("accounting", &Accounting)
+      .def("last_step", &LastStep)
+      .def("lossless_report", &Lossless);
+
+  nb::class_<PyGeneration>(module, "Generation", "The core of ebb.Generation.")
+      .def("next", &PyGeneration::Next)
+      .def("end", &PyGeneration::End)
+      .def("end_thought", &PyGeneration::EndThought)
+      .def_prop_ro("has_ended", &PyGeneration::has_ended);
+
+  nb::class_<PyConversation>(module, "Conversation", "The core of a chat: its messages.")
+      .def(nb::init<>())
+      .def(
+          "add",
+          [](PyConversation& self, const std::string& role, const std::string& content) {
+            self.talk.request.messages.push_back({role, content});
+          },
+          nb::arg("role"), nb::arg("content"))
+      .def_prop_ro("messages",
+                   [](const PyConversation& self) {
+                     nb::list list;
+                     for (const ChatMessage& message : self.talk.request.messages) {
+                       nb::dict dict;
+                       dict["role"] = message.role;
+                       dict["content"] = Text(message.content);
+                       list.append(dict);
+                     }
+                     return list;
+                   })
+      .def("encode",
+           [](const PyConversation& self) {
+             const std::string bytes = EncodeConversation(self.talk);
+             return nb::bytes(bytes.data(), bytes.size());
+           })
+      .def_static("decode", [](nb::bytes bytes) {
+        return PyConversation{ValueOrRaise(DecodeConversation({bytes.c_str(), bytes.size()}))};
+      });
+
+  module.def(
+      "available_threads", [] { return AvailableProcessors().threads; },
+      "How many compute threads there is room for.");
+}
+
+}  // namespace ebb::python

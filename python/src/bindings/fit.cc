@@ -1,0 +1,93 @@
+// Predictions of memory (ebb/fit.h).
+#include <cstdio>
+
+#include "bindings.h"
+#include "ebb/fit.h"
+
+namespace ebb::python {
+namespace {
+
+std::string Percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g%%", share * 100);
+  return text;
+}
+
+// The options of ebb.Engine.session() that give these tiers.
+nb::dict TextsOf(const std::optional<TierSpec>& tiers) {
+  nb::dict dict;
+  if (!tiers.has_value()) return dict;
+  dict["t0"] =
+      tiers->t0_cap_bytes > 0 ? std::to_string(tiers->t0_cap_bytes) : Percent(tiers->t0_share);
+  std::string t1(T1PlaceName(tiers->t1));
+  if (!tiers->t1_path.empty()) t1 += ":" + tiers->t1_path;
+  if (tiers->t1_cap_bytes > 0) t1 += "," + std::to_string(tiers->t1_cap_bytes);
+  dict["t1"] = t1;
+  if (HasT2(*tiers)) {
+    const std::string rows = CompressesOldRows(tiers) ? "old" : Percent(tiers->t2_share);
+    dict["t2"] = rows + ":" + std::string(CompressedTypeName(tiers->t2_type));
+  }
+  if (tiers->evict_share > 0) dict["evict"] = Percent(tiers->evict_share);
+  return dict;
+}
+
+void AddBytes(const FitBytes& bytes, nb::dict* dict) {
+  (*dict)["memory"] = bytes.Memory();
+  (*dict)["weights"] = bytes.weights;
+  (*dict)["program"] = bytes.program;
+  (*dict)["compute"] = bytes.compute;
+  (*dict)["t0"] = bytes.t0;
+  (*dict)["t1_memory"] = bytes.t1_memory;
+  (*dict)["t1_disk"] = bytes.t1_disk;
+  (*dict)["t2"] = bytes.t2;
+  (*dict)["tables"] = bytes.tables;
+  (*dict)["states"] = bytes.states;
+  (*dict)["staging"] = bytes.staging;
+}
+
+nb::dict Plan(const Model& model, const std::string& memory, int prompt_tokens, int max_tokens,
+              const nb::dict& options) {
+  ExplicitOptions given;
+  EngineOptions engine = ReadEngine(options);
+  SessionOptions session = ReadSession(options, &given);
+  if (given.t1 || given.tiers) ApplyDefaults(given, &engine, &session);
+  const MemoryRequest request = {.memory_bytes = ValueOrRaise(ParseBytes(memory)),
+                                 .prompt_tokens = prompt_tokens,
+                                 .max_tokens = max_tokens};
+  const MemoryPlan plan =
+      ValueOrRaise(WithoutGil([&] { return PlanMemory(model, request, engine, session); }));
+  nb::dict dict;
+  dict["setting"] = plan.setting.name;
+  dict["options"] = TextsOf(plan.setting.tiers);
+  dict["context"] = plan.context;
+  AddBytes(plan.bytes, &dict);
+  return dict;
+}
+
+nb::list Table(const Model& model, int context, int prompt_tokens, const std::string& kv_type) {
+  const FitModel fit_model = WithoutGil([&] { return MeasureFitModel(model); });
+  nb::list rows;
+  for (const FitSetting& setting : TypicalSettings()) {
+    FitRequest request;
+    request.context = context;
+    request.prompt_tokens = prompt_tokens;
+    request.kv_type = ValueOrRaise(ParseRowType(kv_type));
+    request.tiers = setting.tiers;
+    nb::dict dict;
+    dict["setting"] = setting.name;
+    AddBytes(ValueOrRaise(FitRequestInto(fit_model, request)), &dict);
+    rows.append(dict);
+  }
+  return rows;
+}
+
+}  // namespace
+
+void BindFit(nb::module_& module) {
+  module.def("fit", &Plan, nb::arg("model"), nb::arg("memory"), nb::arg("prompt_tokens"),
+             nb::arg("max_tokens"), nb::arg("options"));
+  module.def("fit_table", &Table, nb::arg("model"), nb::arg("context"), nb::arg("prompt_tokens"),
+             nb::arg("kv_type"));
+}
+
+}  // namespace ebb::python

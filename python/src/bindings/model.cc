@@ -1,0 +1,71 @@
+// ebb.Model.
+#include "bindings.h"
+
+namespace ebb::python {
+namespace {
+
+std::shared_ptr<Model> Load(const std::string& path, const std::string& adapter, bool dequantize) {
+  ModelOptions options = {.path = path};
+  options.adapter = adapter;
+  if (dequantize) options.weights = WeightMode::kDequantize;
+  auto model = WithoutGil([&] { return Model::Load(options); });
+  // nanobind's holders are of objects that may change; nothing here changes a model.
+  return std::const_pointer_cast<Model>(ValueOrRaise(std::move(model)));
+}
+
+}  // namespace
+
+void BindModel(nb::module_& module) {
+  nb::class_<Model>(
+      module, "Model",
+      "The weights, the tokenizer and the chat template of a GGUF file. Any number of "
+      "engines and threads may share one.")
+      .def_static("load", &Load, nb::arg("path"), nb::arg("adapter") = "",
+                  nb::arg("dequantize") = false,
+                  "Maps a GGUF file. adapter: a file that makes the model mark rows; dequantize: "
+                  "weights are held as F32, for studies of exactness.")
+      .def_prop_ro("shape", &Model::shape, nb::rv_policy::reference_internal)
+      .def_prop_ro("description", &Model::description, "Name, architecture, format of the weights.")
+      .def_prop_ro(
+          "family", [](const Model& m) { return std::string(m.family()); },
+          "The architecture as the file names it: \"llama\".")
+      .def_prop_ro("weight_bytes", &Model::weight_bytes, "Bytes of the weights as held in memory.")
+      .def_prop_ro("fingerprint", &Model::fingerprint, "A hash that identifies the files.")
+      .def_prop_ro(
+          "chat_template", [](const Model& m) { return std::string(m.chat_template()); },
+          "The Jinja source of the file's chat template; empty: it has none.")
+      .def_prop_ro(
+          "eviction_window", &Model::eviction_window,
+          "After how many tokens a row that the model itself marks may go; 0: it marks none.")
+      .def_prop_ro("eviction_shift", &Model::eviction_shift)
+      .def_prop_ro("trained_compression", &Model::trained_compression)
+      .def(
+          "tokenize",
+          [](const Model& m, const std::string& text, bool add_bos, bool specials) {
+            return ValueOrRaise(WithoutGil([&] {
+              return m.Tokenize(text, add_bos ? Model::AddBos::kAsModelSays : Model::AddBos::kNo,
+                                specials ? Model::Specials::kParse : Model::Specials::kAsText);
+            }));
+          },
+          nb::arg("text"), nb::arg("add_bos") = true, nb::arg("specials") = true,
+          "The tokens of a text. specials: whether \"<|im_start|>\" in it is one token.")
+      .def(
+          "detokenize",
+          [](const Model& m, const std::vector<Token>& tokens, bool specials) {
+            std::string text;
+            for (const Token token : tokens) {
+              if (token < 0 || token >= m.shape().vocab_size)
+                throw nb::index_error("no such token");
+              text += m.TokenText(
+                  token, specials ? Model::ControlTokens::kShow : Model::ControlTokens::kHide);
+            }
+            return nb::steal<nb::str>(
+                PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+          },
+          nb::arg("tokens"), nb::arg("specials") = false,
+          "The text of tokens; halves of UTF-8 characters become U+FFFD.")
+      .def("ends_generation", &Model::EndsGeneration, nb::arg("token"),
+           "Whether the model ends its answer with this token.");
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,115 @@
+// Options: from a dictionary of Python's to those of the library, by the library's own parsers.
+#include "bindings.h"
+
+namespace ebb::python {
+
+std::optional<TierSpec> ReadTiers(const nb::dict& options, ExplicitOptions* given) {
+  TierSpec spec;
+  bool any = false;
+  const auto read = [&](const char* key, Status (*parse)(std::string_view, TierSpec*)) {
+    const auto text = Get<std::string>(options, key);
+    if (!text.has_value()) return false;
+    RaiseIfError(parse(*text, &spec));
+    any = true;
+    return true;
+  };
+  if (read("t1", ParseT1)) given->t1 = true;
+  for (const bool set : {read("t0", ParseT0), read("t1_read", ParseT1Read), read("t2", ParseT2),
+                         read("evict", ParseEvict), read("evict_of", ParseEvictOf)}) {
+    given->tiers = given->tiers || set;
+  }
+  return any ? std::optional(spec) : std::nullopt;
+}
+
+PolicySpec ReadPolicy(const nb::dict& options) {
+  PolicySpec spec;
+  if (const auto policy = Get<std::string>(options, "policy"))
+    RaiseIfError(ParsePolicy(*policy, &spec));
+  if (options.contains("scorer") && nb::isinstance<nb::str>(options["scorer"])) {
+    spec.scorer = nb::cast<std::string>(options["scorer"]);
+  }
+  if (const auto budget = Get<std::string>(options, "budget")) {
+    spec.budget = ValueOrRaise(ParseBudget(*budget));
+  }
+  spec.sinks = Get<int>(options, "sinks");
+  spec.window = Get<int>(options, "window");
+  spec.interval = Get<int>(options, "interval");
+  if (const auto granularity = Get<std::string>(options, "granularity")) {
+    spec.granularity = ValueOrRaise(ParseGranularity(*granularity));
+  }
+  spec.seed = Get<uint64_t>(options, "seed").value_or(0);
+  return spec;
+}
+
+PythonParts ReadParts(const nb::dict& options) {
+  PythonParts parts;
+  const auto factory = [&](const char* key) -> Held {
+    if (!options.contains(key)) return nullptr;
+    nb::object value = options[key];
+    if (value.is_none() || nb::isinstance<nb::str>(value)) return nullptr;
+    return std::make_shared<HeldObject>(value);
+  };
+  parts.scorer = factory("scorer");
+  parts.placement = factory("placement");
+  return parts;
+}
+
+SessionOptions ReadSession(const nb::dict& options, ExplicitOptions* given) {
+  SessionOptions session;
+  session.policy = ReadPolicy(options);
+  session.policy.tiers = ReadTiers(options, given);
+  given->policy = options.contains("policy") && !nb::object(options["policy"]).is_none();
+  session.context = Get<int>(options, "context").value_or(0);
+  if (const auto past = Get<std::string>(options, "past_context")) {
+    if (*past != "refuse" && *past != "rerotate") {
+      Raise(InvalidArgument("past_context", "expected refuse or rerotate"));
+    }
+    session.past_context = *past == "rerotate" ? PastContext::kReRotate : PastContext::kRefuse;
+  }
+  if (Get<bool>(options, "lossless").value_or(false)) {
+    session.lossless.emplace();
+    if (const auto verify = Get<std::string>(options, "verify")) {
+      session.lossless->verify = ValueOrRaise(ParseVerify(*verify));
+    }
+    if (const auto most = Get<int>(options, "draft_max")) session.lossless->draft_max = *most;
+    if (const auto least = Get<int>(options, "draft_min")) session.lossless->draft_min = *least;
+  }
+  if (Get<bool>(options, "ledger").value_or(false)) session.ledger = SessionOptions::Record::kYes;
+  return session;
+}
+
+EngineOptions ReadEngine(const nb::dict& options) {
+  EngineOptions engine;
+  engine.threads = Get<int>(options, "threads").value_or(0);
+  if (const auto type = Get<std::string>(options, "kv_type")) {
+    engine.kv_type = ValueOrRaise(ParseRowType(*type));
+  }
+  if (const auto cap = Get<std::string>(options, "kv_cap")) {
+    engine.kv_cap_bytes = ValueOrRaise(ParseBytes(*cap));
+  }
+  if (const auto device = Get<std::string>(options, "device")) {
+    engine.device = ValueOrRaise(ParseDevice(*device));
+  }
+  if (const auto chunk = Get<int>(options, "prefill_chunk")) engine.prefill_chunk = *chunk;
+  return engine;
+}
+
+SamplingOptions ReadSampling(const nb::dict& options) {
+  SamplingOptions sampling;
+  const auto set = [&]<typename T>(const char* key, T* to) {
+    if (const auto value = Get<T>(options, key)) *to = *value;
+  };
+  set("temperature", &sampling.temperature);
+  set("top_k", &sampling.top_k);
+  set("top_p", &sampling.top_p);
+  set("min_p", &sampling.min_p);
+  set("repeat_penalty", &sampling.repeat_penalty);
+  set("repeat_last_n", &sampling.repeat_last_n);
+  set("presence_penalty", &sampling.presence_penalty);
+  set("frequency_penalty", &sampling.frequency_penalty);
+  set("seed", &sampling.seed);
+  set("grammar", &sampling.grammar);
+  return sampling;
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,48 @@
+"""ebb: reasoning models whose key-value cache lives in a memory hierarchy, and policies for it.
+
+    import ebb
+
+    model = ebb.Model("model.gguf")
+    session = model.session(t0="30%", t1="file")
+    for token in session.generate("The tide ebbs because", max_tokens=200):
+        print(token, end="", flush=True)
+    print(session.memory["page_bytes"])
+"""
+
+from ._ebb import Facts, ModelShape, Step, __version__, available_threads, policies, scorers
+from .engine import (
+    Engine,
+    Fit,
+    Generation,
+    Model,
+    Move,
+    Result,
+    Session,
+    Token,
+    find_model,
+    fit,
+    fit_table,
+)
+from .errors import (
+    Corrupt,
+    Error,
+    InvalidArgument,
+    IoError,
+    LimitReached,
+    NotFound,
+    ScorerError,
+    SessionFailed,
+    Unsupported,
+    ViewExpired,
+    ViewKept,
+)
+from .lab import PebbleProblem, eval, pebble_problem, summarize
+from .scorer import Attention, LagKey, Needs, Placement, Scorer
+
+__all__ = [
+    "Attention", "Corrupt", "Engine", "Error", "Facts", "Fit", "Generation", "InvalidArgument",
+    "IoError", "LagKey", "LimitReached", "Model", "ModelShape", "Move", "Needs", "NotFound",
+    "PebbleProblem", "Placement", "Result", "Scorer", "ScorerError", "Session", "SessionFailed", "Step", "Token",
+    "Unsupported", "ViewExpired", "ViewKept", "__version__", "available_threads", "eval",
+    "find_model", "fit", "fit_table", "pebble_problem", "policies", "scorers", "summarize",
+]

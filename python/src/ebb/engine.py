@@ -1,0 +1,628 @@
+"""Models, engines, sessions and generations."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+
+from . import _ebb
+from ._ebb import ModelShape
+from .errors import NotFound
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .scorer import Placement, Scorer
+
+#: Options of Engine.session(), which Model.session() takes too.
+_ENGINE_OPTIONS = ("threads", "kv_type", "kv_cap", "device", "prefill_chunk")
+_TIERS = ("t0", "t1", "t1_read", "t2", "evict", "evict_of")
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def find_model(name: str | os.PathLike[str]) -> str:
+    """The file of a model: a path; "pebble", a reasoner of 0.85 million weights inside this package;
+    or the name of a file in the folder where `ebb pull` puts models."""
+    text = os.fspath(name)
+    if text == "pebble":
+        return str(Path(__file__).with_name("pebble.gguf"))
+    if os.path.exists(text):
+        return text
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebb"
+    for candidate in (cache / text, cache / f"{text}.gguf"):
+        if os.sep not in text and candidate.exists():
+            return str(candidate)
+    raise NotFound(f"there is no model {text}: expected a GGUF file, \"pebble\", or a file in {cache}")
+
+
+class Model:
+    """The weights, the tokenizer and the chat template of a GGUF file.
+
+    Any number of engines and threads may share one.
+
+        model = ebb.Model("SmolLM2-135M-Instruct.Q4_1.gguf")
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, adapter: str = "", dequantize: bool = False
+    ) -> None:
+        """Maps the file.
+
+        Args:
+            path: a GGUF file, or a name that `find_model()` knows.
+            adapter: a GGUF file that makes the model mark rows.
+            dequantize: hold the weights as F32, for studies of exactness.
+        """
+        self._core = _ebb.Model.load(find_model(path), adapter, dequantize)
+
+    @property
+    def shape(self) -> ModelShape:
+        return self._core.shape
+
+    @property
+    def description(self) -> str:
+        """Name, architecture and format: "SmolLM2 135M Instruct, llama, Q4_1"."""
+        return self._core.description
+
+    @property
+    def family(self) -> str:
+        """The architecture as the file names it: "llama"."""
+        return self._core.family
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights as held in memory."""
+        return self._core.weight_bytes
+
+    @property
+    def fingerprint(self) -> int:
+        return self._core.fingerprint
+
+    @property
+    def chat_template(self) -> str:
+        """The Jinja source of the file's chat template; "": it has none."""
+        return self._core.chat_template
+
+    def tokenize(self, text: str, *, add_bos: bool = True, specials: bool = True) -> list[int]:
+        """The tokens of a text. specials: whether "<|im_start|>" in it is one token."""
+        return self._core.tokenize(text, add_bos, specials)
+
+    def detokenize(self, tokens: Sequence[int], *, specials: bool = False) -> str:
+        """The text of tokens. specials: show control tokens."""
+        return self._core.detokenize([int(t) for t in tokens], specials)
+
+    def session(self, **options: Any) -> Session:
+        """A session in an engine of its own: options of `Engine` and of `Engine.session()`."""
+        engine = {key: options.pop(key) for key in _ENGINE_OPTIONS if key in options}
+        tiers = {key: options[key] for key in _TIERS if key in options}
+        if options.get("lossless"):
+            engine["lossless"] = True
+        return Engine(self, **engine, **tiers).session(**options)
+
+    def __repr__(self) -> str:
+        return f"<ebb.Model {self.description}>"
+
+
+class Engine:
+    """What sessions share: threads, graphs, the memory of the tiers.
+
+    Sessions of one engine take turns: a step waits for that of another thread. For steps at the same
+    time open an engine each.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        threads: int = 0,
+        kv_type: str = "f16",
+        kv_cap: str | None = None,
+        device: str | None = None,
+        prefill_chunk: int = 512,
+        t0: str | None = None,
+        t1: str | None = None,
+        t2: str | None = None,
+        t1_read: str | None = None,
+        evict: str | None = None,
+        evict_of: str | None = None,
+        lossless: bool = False,
+    ) -> None:
+        """Opens an engine.
+
+        Args:
+            model: the model.
+            threads: compute threads; 0: one per core of the affinity mask, at most the cgroup's quota.
+            kv_type: number format of cached rows: "f16", "bf16" or "f32".
+            kv_cap: hard cap on the memory of cached rows without tiers: "512MiB".
+            device: "cpu", or another one that `ebb device list` names.
+            prefill_chunk: tokens of a step that reads a prompt.
+            t0, t1, t2, t1_read, evict, evict_of: the tiers that sessions may use, in the words of the
+                program: t0="30%", t1="file", t2="50%:int8", evict="10%". See `session()`.
+            lossless: sessions may be lossless: T1 keeps every row.
+        """
+        self.model = model
+        options = _given(
+            dict(threads=threads, kv_type=kv_type, kv_cap=kv_cap, device=device,
+                 prefill_chunk=prefill_chunk, t0=t0, t1=t1, t2=t2, t1_read=t1_read, evict=evict,
+                 evict_of=evict_of, lossless=lossless)
+        )
+        self._tiers = {key: options[key] for key in _TIERS if key in options}
+        self._core = _ebb.Engine.create(model._core, options)
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute."""
+        return self._core.threads
+
+    @property
+    def attention(self) -> str:
+        """Which attention kernel runs: "cpu:AVX3"."""
+        return self._core.attention
+
+    @property
+    def peak_bytes(self) -> dict[str, int]:
+        """The largest memory that each tier's pages took, of all sessions together, in bytes; T1 in a
+        file counts the file's."""
+        return dict(zip(("t0", "t1", "t2"), self._core.peak_bytes()))
+
+    def _options(self, options: dict[str, Any]) -> dict[str, Any]:
+        options = _given(options)
+        if not any(key in options for key in _TIERS) and options.get("policy") is None:
+            options.update(self._tiers)
+        return options
+
+    def session(
+        self,
+        *,
+        policy: str | None = None,
+        scorer: str | Callable[[], Scorer] | None = None,
+        placement: Callable[[], Placement] | None = None,
+        budget: str | int | None = None,
+        sinks: int | None = None,
+        window: int | None = None,
+        interval: int | None = None,
+        granularity: str | None = None,
+        t0: str | None = None,
+        t1: str | None = None,
+        t1_read: str | None = None,
+        t2: str | None = None,
+        evict: str | None = None,
+        evict_of: str | None = None,
+        lossless: bool = False,
+        verify: str | None = None,
+        draft_min: int | None = None,
+        draft_max: int | None = None,
+        context: int = 0,
+        past_context: str | None = None,
+        seed: int = 0,
+        ledger: bool = True,
+    ) -> Session:
+        """Opens a session: one sequence of tokens with its cache and its policy.
+
+        Args:
+            policy: what decides which rows stay: "full", "h2o", "attention", "lag_kv", ...
+                (`ebb.policies()`), with parameters as "h2o:heavy=64,recent=64".
+            scorer: ranks rows instead of the policy's own scorer: a name (`ebb.scorers()`), or a
+                subclass of `ebb.Scorer`.
+            placement: decides instead of the policy's own placement: a subclass of `ebb.Placement`.
+            budget: how much may stay: 1024 rows, "25%", "+512" beyond the protected rows, "64MiB".
+            sinks, window: tokens that always stay, the first generated and the newest.
+            interval: generated tokens between two decisions.
+            granularity: "token", "layer" or "head": what decides on its own.
+            t0: fast memory: a share of the unprotected full-precision rows ("30%"), or a cap.
+            t1: capacity memory, exact: "none", "host" or "file[:FOLDER][,SIZE]".
+            t1_read: "all", or "select:mass=0.9,rows=N": what a generated token reads.
+            t2: compressed memory: "50%:int8" of the unprotected rows that stay, or "old:int4", all old
+                rows.
+            evict: the share of the unprotected rows that goes: "10%".
+            evict_of: what that is a share of: "generated" or "alive".
+            lossless: the policy only drafts; the text is the full cache's.
+            verify: "exact" or "fast".
+            draft_min, draft_max: tokens of a verifying step.
+            context: tokens that the sequence may have; 0: the trained context.
+            past_context: "refuse" or "rerotate".
+            seed: of policies that draw lots.
+            ledger: record where each row went, for `Token.moves` and `tiers_over_time()`. Without it
+                policies of many groups decide on several threads.
+        """
+        options = self._options(
+            dict(policy=policy, scorer=scorer, placement=placement,
+                 budget=None if budget is None else str(budget), sinks=sinks, window=window,
+                 interval=interval, granularity=granularity, t0=t0, t1=t1, t1_read=t1_read, t2=t2,
+                 evict=evict, evict_of=evict_of, lossless=lossless, verify=verify,
+                 draft_min=draft_min, draft_max=draft_max, context=context,
+                 past_context=past_context, seed=seed, ledger=ledger)
+        )
+        return Session(self, self._core.open(options), options)
+
+    def resume(self, path: str | os.PathLike[str], **options: Any) -> Session:
+        """The session that `Session.save()` wrote to a file; `options` are those of `session()`, the
+        same as then. It goes on bit for bit as the one that was saved would have."""
+        options = self._options(options)
+        options.setdefault("ledger", True)
+        core, extra = self._core.resume(os.fspath(path), options)
+        session = Session(self, core, options)
+        if extra:
+            session._talk = _ebb.Conversation.decode(extra)
+        return session
+
+    def count_needs(self, prompt_tokens: int, most_tokens: int, **options: Any) -> dict[str, int]:
+        """The bytes that a session of these options takes of each tier, at most, while it reads
+        `prompt_tokens` and has `most_tokens` in all."""
+        return self._core.count_needs(self._options(options), prompt_tokens, most_tokens)
+
+
+@dataclass(frozen=True)
+class Move:
+    """A row that changed its tier after a step.
+
+    Attributes:
+        group: which group of (layer, kv head) pairs; 0 at the granularity of tokens.
+        position: of the token, from 0.
+        source, target: 0 fast memory, 1 capacity memory, 2 compressed, 3 evicted.
+    """
+
+    group: int
+    position: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Token:
+    """A generated token, after the step that it was read by.
+
+    Attributes:
+        id: in the vocabulary; None for text that was held back until the end.
+        text: what became certain with it: never half a UTF-8 character nor part of a stop text, so
+            that it may belong to tokens before, or be empty.
+        is_thought: whether the text belongs to the thought.
+        moves: rows that changed their tier after the step, evicted ones among them; empty without a
+            ledger.
+        rows_evicted: (layer, kv head, token) triples that went after the step.
+    """
+
+    id: int | None
+    text: str
+    is_thought: bool
+    moves: list[Move] = field(repr=False)
+    rows_evicted: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a generation ended.
+
+    Attributes:
+        text: of the whole answer, its thought included.
+        thought, answer: the two parts of it, tags included.
+        finish_reason: "stop", "stop_string", "length", "context", "cap", "cancelled" or "error".
+        error: why, for "context", "cap" and "error".
+        generated_tokens: the end token is not counted.
+        thought_tokens: of them, between the tags of the thought.
+        decode_steps: of one or, lossless, several tokens.
+        seconds: of the decode steps.
+        content, reasoning_content: of a chat's answer, without tags.
+    """
+
+    text: str
+    thought: str
+    answer: str
+    finish_reason: str
+    error: str | None
+    generated_tokens: int
+    thought_tokens: int
+    decode_steps: int
+    seconds: float
+    content: str | None = None
+    reasoning_content: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Generation:
+    """An answer that comes token by token.
+
+    Iterate over it, or `run()` it to its end. The step that reads a token is computed before the
+    token is yielded, without the interpreter's lock. Ctrl-C, `close()` and leaving the loop end it
+    between two steps: the session then stands after the last token that was yielded.
+    """
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self._result: Result | None = None
+
+    def __iter__(self) -> Iterator[Token]:
+        return self
+
+    def __next__(self) -> Token:
+        item = self._core.next()
+        if item is None:
+            raise StopIteration
+        token, text, is_thought, moves, rows_evicted = item
+        return Token(token, text, is_thought, [Move(*move) for move in moves], rows_evicted)
+
+    def run(self) -> Result:
+        """Generates to the end."""
+        while self._core.next() is not None:
+            pass
+        return self.result
+
+    def end_thought(self) -> None:
+        """Ends the thought with the next token."""
+        self._core.end_thought()
+
+    def close(self) -> None:
+        """Ends the generation where it stands."""
+        self._core.end()
+
+    @property
+    def result(self) -> Result:
+        """What came of it; a generation that has not ended is ended."""
+        if self._result is None:
+            self._result = Result(**self._core.end())
+        return self._result
+
+
+class Session:
+    """One sequence: its tokens, its cache, its policy. `Engine.session()` opens one."""
+
+    def __init__(self, engine: Engine, core: Any, options: dict[str, Any]) -> None:
+        self.engine = engine
+        self._core = core
+        self._options = options
+        self._talk: Any = None
+
+    # Text
+
+    def prefill(
+        self, prompt: str | Sequence[int], *, progress: Callable[[int], None] | None = None
+    ) -> None:
+        """Reads given text or tokens. progress: called after each chunk with the tokens read so far;
+        Ctrl-C, and an exception that it raises, end the reading after a chunk, whose tokens stay."""
+        self._core.prefill(_prompt(prompt), progress)
+
+    def decode(self, token: int) -> None:
+        """Appends one token and computes the logits after it."""
+        self._core.decode(token)
+
+    def generate(
+        self,
+        prompt: str | Sequence[int] | None = None,
+        *,
+        max_tokens: int = -1,
+        min_tokens: int = 0,
+        temperature: float = 0.8,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        min_p: float = 0.05,
+        repeat_penalty: float = 1.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        seed: int = 0,
+        grammar: str = "",
+        stop: str | Sequence[str] = (),
+        ignore_eos: bool = False,
+        thinking_budget: int = -1,
+        progress: Callable[[int], None] | None = None,
+    ) -> Generation:
+        """Reads a prompt and generates what follows it, token by token.
+
+            for token in session.generate("The tide", max_tokens=100):
+                print(token, end="", flush=True)
+
+        Args:
+            prompt: text or tokens; None: goes on where the session stands.
+            max_tokens: -1: until something else ends it.
+            temperature: 0 always takes the likeliest token.
+            seed: of sampling.
+            grammar: GBNF with a rule "root"; "": none.
+            stop: texts that end the answer.
+            ignore_eos: end tokens never come.
+            progress: as of `prefill()`.
+        """
+        options = _given(
+            dict(max_tokens=max_tokens, min_tokens=min_tokens, temperature=temperature, top_k=top_k,
+                 top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
+                 presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, seed=seed,
+                 grammar=grammar, stop=[stop] if isinstance(stop, str) else list(stop),
+                 ignore_eos=ignore_eos, thinking_budget=thinking_budget, progress=progress)
+        )
+        return Generation(self._core.generate(None if prompt is None else _prompt(prompt), options))
+
+    def chat(
+        self,
+        message: str | Sequence[dict[str, str]],
+        *,
+        system: str | None = None,
+        think: bool | None = None,
+        **options: Any,
+    ) -> Generation:
+        """The next turn of a conversation, through the model's chat template; only what is new is
+        read. An answer that is generated to its end joins the conversation (`messages`).
+
+            print(session.chat("Why do tides ebb?").run().content)
+
+        Args:
+            message: what the user says, or messages {"role": ..., "content": ...}.
+            system: the system's message, before the first turn.
+            think: False: the template is asked for an answer without a thought.
+            options: those of `generate()`.
+        """
+        if self._talk is None:
+            self._talk = _ebb.Conversation()
+            if system is not None:
+                self._talk.add("system", system)
+        if isinstance(message, str):
+            message = [{"role": "user", "content": message}]
+        said = [(m["role"], m["content"]) for m in message]
+        if think is not None:
+            options["think"] = think
+        if isinstance(options.get("stop"), str):
+            options["stop"] = [options["stop"]]
+        return Generation(self._core.chat(self._talk, said, options))
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """Those of the conversation so far."""
+        return [] if self._talk is None else self._talk.messages
+
+    # State
+
+    def fork(self) -> Session:
+        """A copy that goes on independently and shares full pages of rows."""
+        copy = Session(self.engine, self._core.fork(), self._options)
+        if self._talk is not None:
+            copy._talk = _ebb.Conversation.decode(self._talk.encode())
+        return copy
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the session and its conversation to a file, for `Engine.resume()`."""
+        extra = b"" if self._talk is None else self._talk.encode()
+        self._core.save(os.fspath(path), extra)
+
+    def truncate(self, end: int) -> None:
+        """Forgets every token at position `end` and later. Rows that went do not come back."""
+        self._core.truncate(end)
+
+    def set_t0_share(self, share: float) -> None:
+        """From now on T0 keeps this share, 0 to 1, of the rows that may leave it. Changes no bit."""
+        self._core.set_t0_share(share)
+
+    def park(self) -> None:
+        """Moves all rows of T0 to T1 and gives their memory back; the session goes on at any time."""
+        self._core.park()
+
+    # What there is to see
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """All tokens so far, int32 [tokens]."""
+        return self._core.tokens
+
+    @property
+    def text(self) -> str:
+        """Of all tokens, control tokens included."""
+        return self.engine.model.detokenize(self.tokens.tolist(), specials=True)
+
+    @property
+    def logits(self) -> NDArray[np.float32]:
+        """After the last token, a copy: float32 [vocab_size]; empty before the first."""
+        return self._core.logits
+
+    @property
+    def logits_hash(self) -> int:
+        """A hash over all bits of the logits of each step: equal where two caches give the same."""
+        return self._core.logits_hash
+
+    @property
+    def context(self) -> int:
+        """In tokens."""
+        return self._core.context
+
+    @property
+    def policy(self) -> str:
+        """What decides: "attention", "lag_key+scorer=..."."""
+        return self._core.policy_name
+
+    @property
+    def num_groups(self) -> int:
+        """Groups of (layer, kv head) pairs that keep the same tokens."""
+        return self._core.num_groups
+
+    def visible_positions(self, group: int = 0) -> NDArray[np.int32]:
+        """The positions of the rows that a group has, ascending: int32 [rows]."""
+        return self._core.visible_positions(group)
+
+    def tiers(self, group: int = 0) -> NDArray[np.uint8] | None:
+        """Where each token of a group lies, by position: uint8 [tokens], 3: evicted. None without a
+        ledger."""
+        return self._core.tiers_of(group)
+
+    def tiers_over_time(self) -> NDArray[np.int64] | None:
+        """Rows, (layer, kv head, token) triples, per tier after every step: int64 [steps, 4]; the last
+        column counts evicted ones. None without a ledger."""
+        return self._core.rows_by_step()
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What the cache holds and takes: `rows` and `page_bytes` by tier, `rows_evicted`,
+        `table_bytes`, `staging_bytes` and moves so far."""
+        return self._core.accounting()
+
+    @property
+    def last_step(self) -> dict[str, Any]:
+        """Work and time of the last step, in seconds, rows and bytes."""
+        return self._core.last_step()
+
+    @property
+    def lossless_report(self) -> dict[str, int] | None:
+        """Drafted and accepted tokens; None unless the session is lossless."""
+        return self._core.lossless_report()
+
+
+def _prompt(prompt: str | Sequence[int]) -> str | list[int]:
+    return prompt if isinstance(prompt, str) else [int(token) for token in prompt]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What fits into so much memory.
+
+    Attributes:
+        setting: as the program's options: "--t0 30% --t1 file".
+        options: the same as options of `Engine` and `Model.session()`.
+        context: tokens that were planned for.
+        bytes: of memory, and what it consists of; `t1_disk` lies in a file.
+    """
+
+    setting: str
+    options: dict[str, str]
+    context: int
+    bytes: dict[str, int]
+
+
+def fit(
+    model: Model,
+    memory: str,
+    *,
+    prompt_tokens: int = 0,
+    max_tokens: int = -1,
+    context: int = 0,
+    kv_type: str = "f16",
+    **tiers: str,
+) -> Fit:
+    """The gentlest tiers with which a generation stays within `memory` bytes, weights included.
+
+        plan = ebb.fit(model, "2GiB", prompt_tokens=500, max_tokens=20_000)
+        session = model.session(**plan.options)
+
+    Args:
+        memory: "8GiB".
+        prompt_tokens, max_tokens: tokens that are given, and that may follow; -1: as many as the
+            context holds.
+        tiers: options of `Engine.session()`, t0, t1, t2 and evict, that are checked instead.
+    Raises:
+        LimitReached: nothing fits; the message has the least memory that is needed.
+    """
+    options = {"context": context, "kv_type": kv_type, **tiers}
+    plan = dict(_ebb.fit(model._core, memory, prompt_tokens, max_tokens, options))
+    return Fit(plan.pop("setting"), plan.pop("options"), plan.pop("context"), plan)
+
+
+def fit_table(
+    model: Model, context: int, *, prompt_tokens: int = 0, kv_type: str = "f16"
+) -> list[dict[str, Any]]:
+    """What a generation of `context` tokens takes under one setting of each kind: dictionaries of a
+    `setting` and its bytes, for `pandas.DataFrame`."""
+    return _ebb.fit_table(model._core, context, prompt_tokens, kv_type)

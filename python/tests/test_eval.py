@@ -1,0 +1,108 @@
+"""Evaluations: the bytes of `ebb eval`, and policies in Python beside built-in ones."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+import ebb
+from ebb import plots
+
+pandas = pytest.importorskip("pandas")
+
+OPTIONS = {"window": 16, "interval": 16}
+
+
+@pytest.mark.parametrize("policies, budgets, settings", [
+    (["full", "attention", "random"], ["25%", "50%"], [OPTIONS]),
+    (["attention", "lag_kv"], [], [{"t0": "50%", "evict": "5%", **OPTIONS},
+                                   {"t0": "50%", "t2": "20%:int8", **OPTIONS}]),
+])
+def test_results_are_the_bytes_of_ebb_eval(program, tmp_path, policies, budgets, settings):
+    grid = tmp_path / "grid.json"
+    grid.write_text(json.dumps({"policies": policies, "budgets": budgets, "settings": settings}))
+    subprocess.run([program, "eval", "--problems", "6", "--grid", grid, "--out", tmp_path / "theirs",
+                    "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    answers = ebb.eval(problems=6, policies=policies, budgets=budgets, settings=settings,
+                       out=tmp_path / "ours.jsonl")
+    theirs = (tmp_path / "theirs" / "results.jsonl").read_bytes()
+    assert (tmp_path / "ours.jsonl").read_bytes() == theirs
+    assert len(answers) == theirs.count(b"\n") > 12
+
+
+def test_a_scorer_in_python_answers_as_the_built_in_one():
+    answers = ebb.eval(problems=6, policies=["attention", ebb.Attention], budgets=["25%"],
+                       settings=[OPTIONS])
+    theirs, ours = answers[answers.setting == 0], answers[answers.setting == 1]
+    assert len(theirs) == len(ours) == 6
+    for column in ("text", "correct", "rows_evicted", "peak_tokens", "kv_reads"):
+        assert theirs[column].tolist() == ours[column].tolist()
+    assert ours.options.iloc[0].endswith("python=Attention")
+    assert ours.rows_evicted.min() > 0
+
+
+def test_views_cannot_be_kept_in_an_evaluation():
+    class Keeps(ebb.Scorer):
+        needs = ebb.Needs(mass="sum")
+        kept = []
+
+        def observe(self, group, positions, mass, keys, values):
+            if mass is not None:
+                self.kept.append(mass)
+
+    with pytest.raises(ebb.ViewKept):
+        ebb.eval(problems=2, policies=[Keeps], budgets=["25%"], settings=[OPTIONS])
+    assert np.isfinite(Keeps.kept[0]).all()
+
+
+def test_an_exception_ends_an_evaluation():
+    class Fails(ebb.Scorer):
+        def scores(self, group):
+            raise ZeroDivisionError("on purpose")
+
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        ebb.eval(problems=4, policies=[Fails], budgets=["25%"], settings=[OPTIONS])
+    with pytest.raises(ZeroDivisionError):
+        ebb.eval(problems=2, on_answer=lambda answer: 1 / 0)
+    with pytest.raises(ebb.InvalidArgument, match="none_such"):
+        ebb.eval(problems=1, policies=["none_such"])
+
+
+def test_files_of_problems(tmp_path):
+    task = tmp_path / "task.jsonl"
+    task.write_text('{"question": "What is three plus four?", "answer": "It is.\\n#### 7"}\n')
+    answers = ebb.eval(task=str(task), problems=0, max_tokens=20)
+    assert len(answers) == 1 and answers.outcome[0] in ("right", "wrong", "no_answer", "empty")
+
+
+def test_summaries_and_pictures(model):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    answers = ebb.eval(model, problems=5, policies=["full", "attention"], budgets=["25%", "50%"],
+                       settings=[OPTIONS])
+    summary = ebb.summarize(answers)
+    assert summary.policy.tolist() == ["full", "attention", "attention"]
+    assert (summary.problems == 5).all()
+    assert ((summary.low <= summary.accuracy) & (summary.accuracy <= summary.high)).all()
+    for against in ("peak_tokens", "peak_kv_bytes", "kv_reads"):
+        axes = plots.accuracy(summary, against=against)
+        assert [t.get_text() for t in axes.get_legend().get_texts()] == ["full", "attention"]
+    session = model.session(t0="30%", t1="host", evict="20%", **OPTIONS)
+    session.generate("First Ada gets three.", max_tokens=80, temperature=0, ignore_eos=True).run()
+    axes = plots.tiers_over_time(session)
+    # The areas end at the rows that there are.
+    top = axes.collections[-1].get_paths()[0].vertices[:, 1].max()
+    assert top == pytest.approx(len(session.tokens))
+    plots.tiers_of_text(session)
+    with pytest.raises(ValueError, match="ledger"):
+        plots.tiers_over_time(model.session(ledger=False))
+    matplotlib.pyplot.close("all")
+
+
+def test_pebbles_problems_are_those_of_an_evaluation(model):
+    problem = ebb.pebble_problem(seed=3, number=1)
+    answers = ebb.eval(model, problems=2, seed=3)
+    result = model.session().chat(problem.question, temperature=0).run()
+    assert result.text == answers.text[1]
+    assert problem.answer in result.answer
