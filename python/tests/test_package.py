@@ -1,0 +1,56 @@
+"""What is installed: stubs, docstrings, and the commands of docs/user/python.md."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import ebb
+
+PAGE = Path(__file__).parents[2] / "docs/user/python.md"
+
+
+def test_stubs_have_what_the_module_has():
+    package = Path(ebb.__file__).parent
+    assert (package / "py.typed").exists()
+    tree = ast.parse((package / "_ebb.pyi").read_text())
+    names = {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    assert names >= {name for name in dir(ebb._ebb) if not name.startswith("_")}
+    step = next(node for node in tree.body if getattr(node, "name", "") == "Step")
+    assert any("-> int" in ast.unparse(node) for node in step.body)
+
+
+@pytest.mark.parametrize("name", [n for n in ebb.__all__ if not n.startswith("_")])
+def test_every_public_name_says_what_it_is(name):
+    thing = getattr(ebb, name)
+    assert inspect.getdoc(thing), name
+    if inspect.isclass(thing):
+        for member, value in vars(thing).items():
+            if member.startswith("_") or not callable(value):
+                continue
+            own = issubclass(thing, ebb.Scorer) and thing is not ebb.Scorer
+            assert own or inspect.getdoc(value) or member == "load_state", f"{name}.{member}"
+
+
+def test_version_and_lists():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", ebb.__version__)
+    assert {"full", "h2o", "attention", "lag_kv"} <= {p["name"] for p in ebb.policies()}
+    assert {"attention", "lag_key", "recency"} <= {s["name"] for s in ebb.scorers()}
+    assert ebb.available_threads() >= 1
+
+
+def test_the_page_for_users_runs(capsys):
+    pytest.importorskip("pandas")
+    text = PAGE.read_text()
+    first = re.search(r"python3 - <<'PYTHON'\n(.*?)\nPYTHON", text, re.S).group(1)
+    names = {}
+    exec(first, names)
+    assert "The answer is seven" in capsys.readouterr().out
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert len(blocks) >= 2
+    for block in blocks:
+        names["ebb"] = ebb
+        exec(block.replace("problems=100", "problems=4").replace('budget="25%")', 'budget="25%", window=16)'), names)
+    assert "Peak" in names and len(names["answers"]) == 4 * 4
