@@ -69,6 +69,16 @@ def test_no_moves_without_a_ledger(engine):
     assert session.tiers_over_time() is None is session.tiers(0)
 
 
+@pytest.mark.parametrize("kv_type, most", [("q8", 0.75), ("q4", 0.6)])
+def test_old_rows_are_compressed(model, kv_type, most):
+    full = model.session(threads=2)
+    session = model.session(threads=2, kv_type=kv_type)
+    for s in (full, session):
+        greedy(s, max_tokens=800, ignore_eos=True).run()
+    assert session.memory["rows"][2] > session.memory["rows"][0] > 0
+    assert sum(session.memory["page_bytes"]) < most * full.memory["page_bytes"][0]
+
+
 def test_lossless_text_is_the_full_caches(model):
     text = greedy(model.session(threads=2)).run().text
     session = model.session(threads=2, lossless=True, policy="streaming", sinks=4, window=32)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 #: Options of Engine.session(), which Model.session() takes too.
 _ENGINE_OPTIONS = ("threads", "kv_type", "kv_cap", "device", "prefill_chunk")
+_COMPRESSED = {"q8": "old:int8", "q4": "old:int4", "q3": "old:int3"}
 _TIERS = ("t0", "t1", "t1_read", "t2", "evict", "evict_of")
 
 
@@ -138,7 +139,8 @@ class Engine:
         Args:
             model: the model.
             threads: compute threads; 0: one per core of the affinity mask, at most the cgroup's quota.
-            kv_type: number format of cached rows: "f16", "bf16" or "f32".
+            kv_type: number format of cached rows: "f16", "bf16" or "f32"; "q8", "q4" or "q3" compresses
+                all old rows: t1="none", t2="old:int8" (int4, int3).
             kv_cap: hard cap on the memory of cached rows without tiers: "512MiB".
             device: "cpu", or another one that `ebb device list` names.
             prefill_chunk: tokens of a step that reads a prompt.
@@ -147,6 +149,8 @@ class Engine:
             lossless: sessions may be lossless: T1 keeps every row.
         """
         self.model = model
+        if kv_type in _COMPRESSED:
+            t1, t2, kv_type = t1 or "none", _COMPRESSED[kv_type], "f16"
         options = _given(
             dict(threads=threads, kv_type=kv_type, kv_cap=kv_cap, device=device,
                  prefill_chunk=prefill_chunk, t0=t0, t1=t1, t2=t2, t1_read=t1_read, evict=evict,
@@ -173,9 +177,7 @@ class Engine:
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
         options = _given(options)
-        if not any(key in options for key in _TIERS) and options.get("policy") is None:
-            options.update(self._tiers)
-        return options
+        return options if "policy" in options else {**self._tiers, **options}
 
     def session(
         self,
