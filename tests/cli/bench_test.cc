@@ -302,7 +302,8 @@ TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
       {"bench attention --keep 100", "expected a percentage"},
       {"bench memory --bytes lots", "--bytes"},
       {"bench memory --bytes 10", "at least 1 MiB"},
-      {WithModel("fidelity --window-tokens 64"), "from 65 to"},
+      {WithModel("fidelity --window-tokens 64"), "expected fewer than the 64"},
+      {WithModel("fidelity --window-tokens 1"), "from 2 to"},
       {WithModel("fidelity --window-tokens 2048"), "does not fit the context of 1024"},
       {WithModel("fidelity --window-tokens 100 --windows 5"), "at most 4 windows"},
   };

@@ -54,7 +54,7 @@ TEST_F(FitTest, TheRecordHasEverySettingWithItsBytes) {
   EXPECT_EQ(record["context"], 200);
   EXPECT_GT(record["measured"]["memory_gb_s"].get<double>(), 0);
   EXPECT_EQ(record["gentlest"], "full");
-  ASSERT_EQ(record["settings"].size(), 5u);
+  ASSERT_EQ(record["settings"].size(), 6u);
   for (const json& setting : record["settings"]) {
     EXPECT_TRUE(setting["fits"].get<bool>()) << setting;
     EXPECT_GE(setting["largest_context"], 200) << setting;
@@ -92,15 +92,16 @@ TEST_F(FitTest, ADeviceHoldsWeightsAndT0) {
 TEST_F(FitTest, TheTableNamesWhatWasMeasuredAndWhatWasComputed) {
   const ProgramEnd end = Fit("--context 200");
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  for (const char* part : {"measured: memory ", "computed: all else", "--t0 50% --t1 file",
-                           "--t2 50%:int4", "--evict 10%", "The gentlest that fits: full"}) {
+  for (const char* part :
+       {"measured: memory ", "computed: all else", "--t0 50% --t1 file", "--t1 none --t2 old:int4",
+        "--evict 10%", "The gentlest that fits: full"}) {
     EXPECT_THAT(end.out, HasSubstr(part));
   }
 }
 
 TEST_F(FitTest, WhatWasAskedForComesFirstAndDecides) {
   const json record = Record("--context 200 --t2 50%:int8");
-  ASSERT_EQ(record["settings"].size(), 6u);
+  ASSERT_EQ(record["settings"].size(), 7u);
   EXPECT_EQ(record["settings"][0]["setting"], "as asked for");
   const ProgramEnd end = Fit("--context 200 --t2 50%:int8 --memory 1MiB");
   EXPECT_EQ(end.exit_code, 3);
@@ -190,7 +191,8 @@ TEST_F(FitTest, APeakIsForetoldWithinFivePercent) {
   if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
   const std::string model = DefaultModelPath();
   if (model.empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
-  for (const std::string setting : {"", "--t0 30%", "--t1 none --t2 50%:int8", "--evict 10%"}) {
+  for (const std::string setting :
+       {"", "--t0 30%", "--t1 none --t2 50%:int8", "--kv-type q4", "--evict 10%"}) {
     const json fit = Parsed(RunEbb("fit --json --quiet --threads 1 --context 300 --prompt-tokens 1 "
                                    "-m " +
                                    model + " " + setting)
@@ -213,7 +215,7 @@ TEST_F(FitTest, RunKeepsToItsMemoryByAHarderSetting) {
   const uint64_t memory = full - (3 << 20);
   const ProgramEnd end = Run(fmt::format("-n 700 --memory {} --json -m {}", memory, model));
   ASSERT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.err, StartsWith("{\"tiers_setting\":\"--t0 "));
+  EXPECT_THAT(end.err, StartsWith("{\"tiers_setting\":\"--t1 none --t2 old:int"));
   EXPECT_LE(Parsed(end.err)["peak_rss_bytes"].get<uint64_t>(), memory);
 }
 

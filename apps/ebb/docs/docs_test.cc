@@ -102,8 +102,8 @@ TEST(DocsTest, BashCompletesCommandsOptionsAndWords) {
 TEST(DocsTest, OtherShellsAreToldTheSame) {
   EXPECT_THAT(ZshCompletionText(),
               AllOf(testing::StartsWith("#compdef ebb\n"), HasSubstr("'*--kv-type["),
-                    HasSubstr(":value:(f16 bf16 f32)"), HasSubstr("'bench decode')")));
-  EXPECT_THAT(FishCompletionText(), AllOf(HasSubstr(" -l kv-type -x -a 'f16 bf16 f32' "),
+                    HasSubstr(":value:(f16 bf16 f32 q8 q4 q3)"), HasSubstr("'bench decode')")));
+  EXPECT_THAT(FishCompletionText(), AllOf(HasSubstr(" -l kv-type -x -a 'f16 bf16 f32 q8 q4 q3' "),
                                           HasSubstr(" -s m -l model -r -F "),
                                           HasSubstr("__fish_seen_subcommand_from bench; and "
                                                     "__fish_seen_subcommand_from decode")));
