@@ -150,6 +150,10 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
   }
   auto& request = *read;
   LeaveOutTools(*model, &request);
+  if (request.tells_memory && api != Api::kChat && api != Api::kText) {
+    request.tells_memory = request.tells_tokens = false;
+    request.ignored.emplace_back("ebb.memory");
+  }
   if (in_chat.apply) {
     if (auto error = in_chat.apply(*model, &request)) return *std::move(error);
   }
@@ -180,6 +184,7 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
                    .streams = request.streams,
                    .includes_usage = request.includes_usage,
                    .tells_hash = request.tells_hash,
+                   .tells_memory = request.tells_memory,
                    .choices_per_prompt = static_cast<size_t>(request.num_choices),
                    .tool_names = request.tool_names,
                    .reasoning_field = options.reasoning_field,

@@ -3,6 +3,8 @@
 #ifndef EBB_SERVER_ENGINE_JOB_H_
 #define EBB_SERVER_ENGINE_JOB_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,6 +36,7 @@ struct Job {
   LogprobSource logprob_source = LogprobSource::kModel;
   bool tells_tokens = false;    // JobUpdate::tokens
   bool tells_progress = false;  // JobUpdate::progress
+  bool tells_memory = false;    // JobUpdate::memory and JobUpdate::preceding
   // It is a turn of a session that stays. An answer that goes on has no prompt.
   std::optional<SessionWork> work = {};
 };
@@ -56,6 +59,18 @@ struct PromptProgress {
   int cached = 0;      // of them, whose rows were there already
   int processed = 0;   // of them, cached ones included
   double seconds = 0;  // since the prompt began
+};
+
+// The memory that a job's sequence takes, tier by tier.
+struct MemoryReport {
+  size_t num_tokens = 0;                     // of the sequence, those before the answer included
+  std::array<int64_t, kNumTiers> rows = {};  // (layer, kv head, token) triples; T3: evicted
+  std::array<size_t, kNumTiers> page_bytes = {};
+  // Bytes of the rows of all tokens at the precision of T0: those of a full cache.
+  size_t full_bytes = 0;
+  // The tier of most rows, '0' to '3', of each token or, where there are fewer characters than
+  // tokens, of tokens that are evenly chosen. Empty: the engine keeps no ledger.
+  std::string tiers;
 };
 
 // The log-probabilities of a token of an answer.
@@ -96,8 +111,11 @@ struct JobUpdate {
   std::vector<AnswerLogprobs> logprobs = {};  // where they were asked for
   std::vector<JobToken> tokens = {};  // with Job::tells_tokens; their texts are in `pieces` too
   std::vector<PromptProgress> progress = {};  // with Job::tells_progress
-  std::optional<SavedSession> saved = {};     // with SessionWork: at checkpoints and at the end
-  std::optional<JobEnd> end = {};             // nothing comes behind it
+  // With Job::tells_memory: the newest report, and once the tokens that precede the answer.
+  std::optional<MemoryReport> memory = {};
+  std::optional<std::vector<Token>> preceding = {};
+  std::optional<SavedSession> saved = {};  // with SessionWork: at checkpoints and at the end
+  std::optional<JobEnd> end = {};          // nothing comes behind it
 };
 
 }  // namespace ebb::server

@@ -6,6 +6,14 @@
 #include "src/server/engine/session_shelf.h"
 
 namespace ebb::server {
+namespace {
+
+// A report looks at so many tokens in each layer and head, on the engine's thread.
+constexpr double kMemorySeconds = 0.25;
+constexpr size_t kMostTiersMeanwhile = 2048;
+constexpr size_t kMostTiersAtEnd = 16384;
+
+}  // namespace
 
 JobRun::JobRun(Job job, const EngineClock* clock, Figures* figures)
     : clock_(clock),
@@ -94,6 +102,15 @@ void JobRun::ReportProgress() {
   has_news_ = true;
 }
 
+void JobRun::ReportMemory() {
+  if (!job_.tells_memory || session_ == nullptr) return;
+  const double now = clock_->Now();
+  if (memory_reported_ > 0 && now - memory_reported_ < kMemorySeconds) return;
+  memory_reported_ = now;
+  update_.memory = MemoryOf(*session_, kMostTiersMeanwhile);
+  has_news_ = true;
+}
+
 size_t JobRun::TextSize(Token token) const {
   return ShownText(job_.sampler->model(), token, thinking_start_, thinking_end_).size();
 }
@@ -118,6 +135,10 @@ void JobRun::BeginAnswer() {
   for (const Token token : answer_.tokens) text_end_ += TextSize(token);
   if (answer_.tokens.empty()) answer_.begin = session_->next_position();
   saved_tokens_ = answer_.tokens.size();
+  if (job_.tells_memory) {
+    update_.preceding.emplace(session_->tokens().begin(), session_->tokens().end());
+    has_news_ = true;
+  }
   generation_ =
       std::make_unique<Generation>(session_.get(), job_.sampler.get(), std::move(options));
   if (ends_thought_) generation_->EndThought();
@@ -266,6 +287,7 @@ JobEnd JobRun::End(FinishReason reason, const Status& error) {
     end.prompt_tokens = read - end.decode_steps;
     end.cached_tokens = cached_tokens_;
     end.logits_hash = session_->logits_hash();
+    if (job_.tells_memory) update_.memory = MemoryOf(*session_, kMostTiersAtEnd);
     end.queue_seconds = begun_ - state_.arrival;
     const double first = first_token_ > 0 ? first_token_ : now;
     end.first_token_seconds = first - state_.arrival;

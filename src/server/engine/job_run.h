@@ -68,6 +68,9 @@ class JobRun {
   // Adds how far the prompt is read to the updates.
   void ReportProgress();
 
+  // Adds where its rows are to the updates, where its client asked for that: a few times a second.
+  void ReportMemory();
+
   // Begins the answer, whose first token Choose() chooses. REQUIRES: the prompt is read.
   void BeginAnswer();
   // Returns false if the generation has ended.
@@ -121,6 +124,7 @@ class JobRun {
   double begun_ = 0;
   double first_token_ = 0;
   double last_token_ = 0;
+  double memory_reported_ = 0;
   // For a session that stays.
   AnswerSoFar answer_;
   int thought_tokens_ = 0;   // that this job generated

@@ -307,6 +307,7 @@ void StepLoop::Tell() {
         ++figures_.parked;
         break;
     }
+    run->ReportMemory();
     if (run->has_news()) updates.push_back(run->TakeUpdate());
   }
   pool_.CountRows();

@@ -65,6 +65,32 @@ JobView ViewOf(const Job& job, const JobState& state, const JobProgress& progres
   return view;
 }
 
+MemoryReport MemoryOf(const Session& session, size_t most_tiers) {
+  MemoryReport report = {.num_tokens = session.tokens().size(),
+                         .tiers = TiersOf(session, most_tiers)};
+  const CacheAccounting cache = session.accounting();
+  for (int t = 0; t < kNumTiers; ++t) {
+    report.rows[t] = cache.tiers[t].rows;
+    report.page_bytes[t] = cache.tiers[t].page_bytes;
+  }
+  report.rows[kNumTiers - 1] = cache.rows_evicted;
+  // A full cache has a row for each that is there or was evicted; the rows that a lossless session
+  // drafts with are copies.
+  int64_t num_rows = report.rows[kNumTiers - 1];
+  for (int t = 0; t < kNumTiers - 1; ++t) num_rows += report.rows[t];
+  if (const Ledger* const ledger = session.ledger(); ledger != nullptr) {
+    num_rows = 0;
+    for (int t = 0; t < kNumTiers; ++t) num_rows += ledger->rows(static_cast<Tier>(t));
+  }
+  const TierAccounting& precise = cache.tiers[0].rows > 0 ? cache.tiers[0] : cache.tiers[1];
+  if (precise.rows > 0) {
+    const double row_bytes =
+        static_cast<double>(precise.row_bytes) / static_cast<double>(precise.rows);
+    report.full_bytes = static_cast<size_t>(row_bytes * static_cast<double>(num_rows));
+  }
+  return report;
+}
+
 TokenFates FatesOf(JobId id, const JobProgress& progress, size_t prompt_tokens,
                    const Session& session) {
   TokenFates fates = {.id = id,

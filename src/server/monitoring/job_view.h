@@ -55,6 +55,10 @@ struct Snapshot {
 [[nodiscard]] JobView ViewOf(const Job& job, const JobState& state, const JobProgress& progress,
                              const Session* session, double now);
 
+// The report that a client gets of the memory of its own request, with at most `most_tiers` tiers
+// of tokens.
+[[nodiscard]] MemoryReport MemoryOf(const Session& session, size_t most_tiers);
+
 // The tokens of one job.
 struct TokenFates {
   JobId id = 0;

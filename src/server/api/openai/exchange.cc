@@ -75,6 +75,18 @@ Json CallsJson(const std::vector<CallPiece>& calls, bool is_stream) {
   return array;
 }
 
+// Returns how many bytes at the end of `text` begin a UTF-8 character that is not complete.
+size_t IncompleteCharacter(std::string_view text) {
+  for (size_t size = 1; size <= std::min<size_t>(3, text.size()); ++size) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - size]);
+    if (byte < 0x80) return 0;
+    if (byte < 0xC0) continue;
+    const size_t whole = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+    return size < whole ? size : 0;
+  }
+  return 0;
+}
+
 double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 }  // namespace
@@ -110,6 +122,28 @@ Json ProgressJson(const PromptProgress& progress) {
           {"cache", progress.cached},
           {"processed", progress.processed},
           {"time_ms", progress.seconds * kMs}};
+}
+
+Json MemoryJson(const MemoryReport& memory) {
+  Json json = {{"tokens", memory.num_tokens},
+               {"rows", memory.rows},
+               {"bytes", Json::array()},
+               {"full_bytes", memory.full_bytes}};
+  for (int t = 0; t < kNumTiers - 1; ++t) json["bytes"].push_back(memory.page_bytes[t]);
+  if (!memory.tiers.empty()) json["tiers"] = memory.tiers;
+  return json;
+}
+
+Json TextsJson(const Model& model, std::span<const Token> tokens) {
+  Json texts = Json::array();
+  std::string text;
+  for (const Token token : tokens) {
+    text += model.TokenText(token, Model::ControlTokens::kShow);
+    const size_t whole = text.size() - IncompleteCharacter(text);
+    texts.push_back(text.substr(0, whole));
+    text.erase(0, whole);
+  }
+  return texts;
 }
 
 Json OwnJson(const JobEnd& end, bool is_malformed, const ExchangeOptions& options) {
@@ -150,6 +184,11 @@ void Exchange::Take(size_t index, JobUpdate update) {
     news.Append(choice.reader.End(by_itself ? AnswerEnd::kComplete : AnswerEnd::kPartial));
     if (!error_.has_value()) error_ = ErrorOf(*update.end, choice.accepted);
     choice.end = std::move(update.end);
+  }
+  if (options_.tells_memory) {
+    std::ranges::move(update.tokens, std::back_inserter(choice.tokens));
+    if (update.preceding.has_value()) choice.preceding = std::move(update.preceding);
+    if (update.memory.has_value()) choice.memory = std::move(update.memory);
   }
   (options_.streams ? choice.news : choice.whole).Append(std::move(news));
   choice.logprobs.Take(/*is_all=*/ended && !at_stop, &choice.told_logprobs);
@@ -204,6 +243,14 @@ Json Exchange::LogprobsJson(const std::vector<ToldLogprobs>& told) const {
   return is_chat() ? ChatLogprobs(told, text) : TextLogprobs(told, text);
 }
 
+void Exchange::AddMemory(const Choice& choice, Json* own) const {
+  if (choice.preceding.has_value()) (*own)["prompt"] = TextsJson(*model_, *choice.preceding);
+  for (const JobToken& token : choice.tokens) {
+    (*own)["tokens"].push_back({{"id", token.token}, {"text", token.text}});
+  }
+  if (choice.memory.has_value()) (*own)["memory"] = MemoryJson(*choice.memory);
+}
+
 void Exchange::AddThought(const std::string& thought, Json* message) const {
   if (thought.empty()) return;
   const ReasoningField field = options_.reasoning_field;
@@ -234,7 +281,12 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
   }
   const AnswerPiece news = std::exchange(choice.news, {});
   const std::vector<ToldLogprobs> logprobs = std::exchange(choice.told_logprobs, {});
-  if (!news.empty() || !logprobs.empty()) {
+  Json own;
+  AddMemory(choice, &own);
+  choice.tokens.clear();
+  choice.preceding.reset();
+  choice.memory.reset();
+  if (!news.empty() || !logprobs.empty() || !own.empty()) {
     Json part;
     if (is_chat()) {
       Json& delta = part["delta"] = Json::object();
@@ -246,7 +298,9 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
     }
     part["logprobs"] = LogprobsJson(logprobs);
     part["finish_reason"] = nullptr;
-    *events += Event(ChoiceFrame(index, std::move(part)));
+    Json frame = ChoiceFrame(index, std::move(part));
+    if (!own.empty()) frame["ebb"] = std::move(own);
+    *events += Event(std::move(frame));
   }
   if (!choice.end.has_value() || choice.told_end || error_.has_value()) return;
   choice.told_end = true;
@@ -317,6 +371,7 @@ Json Exchange::Whole() const {
   whole["timings"] = TimingsJson(*last.end);
   whole["metrics"] = MetricsJson(*last.end);
   whole["ebb"] = OwnJson(*last.end, last.reader.is_malformed(), options_);
+  AddMemory(last, &whole["ebb"]);
   return whole;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct ExchangeOptions {
   bool streams = false;
   bool includes_usage = false;
   bool tells_hash = false;
+  bool tells_memory = false;
   size_t num_choices = 1;
   size_t choices_per_prompt = 1;
   size_t prompt_tokens = 0;  // of all prompts
@@ -48,6 +50,10 @@ struct ExchangeOptions {
 [[nodiscard]] Json MetricsJson(const JobEnd& end);
 // llama-server's `prompt_progress`.
 [[nodiscard]] Json ProgressJson(const PromptProgress& progress);
+// `ebb.memory`, and `ebb.prompt`: the texts of tokens. Bytes of a character that several tokens
+// make are the last one's.
+[[nodiscard]] Json MemoryJson(const MemoryReport& memory);
+[[nodiscard]] Json TextsJson(const Model& model, std::span<const Token> tokens);
 [[nodiscard]] Json OwnJson(const JobEnd& end, bool is_malformed, const ExchangeOptions& options);
 
 class Exchange {
@@ -80,6 +86,10 @@ class Exchange {
     LogprobsTeller logprobs = {};
     std::vector<ToldLogprobs> told_logprobs = {};  // not sent yet, or of an answer in one piece
     std::vector<PromptProgress> progress = {};     // not sent yet, of a stream
+    // With ExchangeOptions::tells_memory; not sent yet, or of an answer in one piece.
+    std::vector<JobToken> tokens = {};
+    std::optional<std::vector<Token>> preceding = {};
+    std::optional<MemoryReport> memory = {};
     std::optional<JobEnd> end = {};
     bool accepted = false;
     bool told_end = false;
@@ -95,6 +105,8 @@ class Exchange {
   [[nodiscard]] Json Frame(const char* object) const;
   // Null where there are none.
   [[nodiscard]] Json LogprobsJson(const std::vector<ToldLogprobs>& told) const;
+  // Adds new tokens and the newest report of their memory to the object `own`.
+  void AddMemory(const Choice& choice, Json* own) const;
   void AddThought(const std::string& thought, Json* message) const;
   [[nodiscard]] Json ChoiceFrame(size_t index, Json part) const;
   [[nodiscard]] std::string Event(Json json) const;

@@ -107,6 +107,68 @@ TEST(Exchange, ProgressOfThePromptComesInFrontOfTheAnswer) {
   EXPECT_EQ(events[1]["choices"][0]["delta"]["content"], "a");
 }
 
+MemoryReport SomeMemory() {
+  return {.num_tokens = 4,
+          .rows = {5, 2, 0, 1},
+          .page_bytes = {500, 200, 0, 0},
+          .full_bytes = 800,
+          .tiers = "0013"};
+}
+
+const Json& SomeMemoryJson() {
+  static const Json json = {{"tokens", 4},
+                            {"rows", {5, 2, 0, 1}},
+                            {"bytes", {500, 200, 0}},
+                            {"full_bytes", 800},
+                            {"tiers", "0013"}};
+  return json;
+}
+
+TEST(Exchange, MemoryComesBesideTheTextWhereItWasAskedFor) {
+  ExchangeOptions options = Options();
+  options.tells_memory = true;
+  Exchange exchange(nullptr, options);
+  exchange.Take(0, {.accepted = true});
+  (void)exchange.TakeEvents();
+  exchange.Take(0, {.pieces = {{TextPart::kAnswer, "ab"}},
+                    .tokens = {{.token = 7, .text = "a"}, {.token = 8, .text = "b"}}});
+  exchange.Take(0, {.memory = MemoryReport{.num_tokens = 1}});
+  exchange.Take(0, {.memory = SomeMemory()});
+  std::vector<Json> events = Events(exchange.TakeEvents());
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["content"], "ab");
+  const Json tokens = {{{"id", 7}, {"text", "a"}}, {{"id", 8}, {"text", "b"}}};
+  EXPECT_EQ(events[0]["ebb"]["tokens"], tokens);
+  EXPECT_EQ(events[0]["ebb"]["memory"], SomeMemoryJson()) << "the newest report alone";
+  // Without text: an event of its own.
+  exchange.Take(0, {.memory = SomeMemory()});
+  events = Events(exchange.TakeEvents());
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["choices"][0]["delta"], Json::object());
+  EXPECT_FALSE(events[0]["ebb"].contains("tokens")) << "each token comes once";
+}
+
+TEST(Exchange, AnAnswerInOnePieceHasItsMemory) {
+  ExchangeOptions options = Options();
+  options.tells_memory = true;
+  options.streams = false;
+  Exchange exchange(nullptr, options);
+  exchange.Take(0, {.accepted = true, .tokens = {{.token = 7, .text = "a"}}});
+  exchange.Take(0, {.memory = SomeMemory(), .end = Ended(FinishReason::kStop)});
+  const Json own = exchange.Whole()["ebb"];
+  EXPECT_EQ(own["memory"], SomeMemoryJson());
+  EXPECT_EQ(own["tokens"].size(), 1u);
+  EXPECT_EQ(own["finish"], "stop");
+}
+
+TEST(Exchange, MemoryIsNotToldUnlessItWasAskedFor) {
+  Exchange exchange(nullptr, Options());
+  exchange.Take(0, {.accepted = true});
+  (void)exchange.TakeEvents();
+  exchange.Take(0, {.tokens = {{.token = 7, .text = "a"}}, .memory = SomeMemory()});
+  EXPECT_THAT(exchange.TakeEvents(), IsEmpty());
+}
+
 TEST(Exchange, AThoughtIsToldUnderTheNamesThatTheServerWasAskedFor) {
   using Field = ReasoningField;
   for (const Field field : {Field::kReasoningContent, Field::kReasoning, Field::kBoth}) {

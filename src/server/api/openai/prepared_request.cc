@@ -146,6 +146,7 @@ ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& re
       job.logprob_source = request.logprob_source;
       job.tells_tokens = request.tells_tokens;
       job.tells_progress = request.tells_progress;
+      job.tells_memory = request.tells_memory;
     }
     prepared.prompt = std::make_shared<const ChatPrompt>(std::move(turn.prompt));
   }

@@ -248,6 +248,8 @@ class RequestReader {
     if (own == nullptr) return;
     JsonFields fields(*own, "ebb", &error_);
     request_.tells_hash = fields.Bool("logits_hash").value_or(false);
+    request_.tells_memory = fields.Bool("memory").value_or(false);
+    if (request_.tells_memory) request_.tells_tokens = true;
     if (const auto deadline = fields.Integer("deadline_ms", 1, int64_t{1} << 40)) {
       request_.deadline_seconds = static_cast<double>(*deadline) / 1000;
     }

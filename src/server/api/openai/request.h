@@ -68,6 +68,7 @@ struct CompletionRequest {
   Job::LogprobSource logprob_source = Job::LogprobSource::kModel;
   bool tells_tokens = false;    // see Job
   bool tells_progress = false;  // see Job
+  bool tells_memory = false;    // see Job
   std::optional<int> priority = {};
   bool caches_prompt = true;  // shares rows of its prompt with other requests
   std::string cache_salt;     // with those of the same salt alone

@@ -1,0 +1,133 @@
+// Reports of a request's memory: `"ebb": {"memory": true}`.
+#include <string>
+#include <vector>
+
+#include "tests/server/server_fixture.h"
+
+namespace ebb::server {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class MemoryReportTest : public ServerTest {
+ protected:
+  void StartWithTiers() {
+    ServerOptions options = Options();
+    TierSpec tiers;
+    tiers.t1 = T1Place::kHost;
+    options.defaults.engine.tiers = tiers;
+    options.defaults.session.policy.tiers = tiers;
+    Start(options);
+  }
+  static json Asking(json own, json more = json::object()) {
+    own["memory"] = true;
+    own["logits_hash"] = true;
+    more.update({{"max_tokens", 400}, {"ignore_eos", true}, {"ebb", own}});
+    return Chat(1, more);
+  }
+};
+
+TEST_F(MemoryReportTest, RowsAddUpToTheFullCache) {
+  StartWithTiers();
+  const json answer =
+      Client(port()).Post("/v1/chat/completions", Asking({{"t0", "20%"}, {"evict", "10%"}})).json();
+  const json& own = answer["ebb"];
+  const json& memory = own["memory"];
+  const int num_prompt = answer["usage"]["prompt_tokens"];
+  const int num_answer = answer["usage"]["completion_tokens"];
+  ASSERT_EQ(num_answer, 400);
+  EXPECT_EQ(own["prompt"].size(), static_cast<size_t>(num_prompt));
+  EXPECT_EQ(own["tokens"].size(), 400u);
+  // The last token has been chosen and not been read.
+  const int num_read = num_prompt + num_answer - 1;
+  EXPECT_NEAR(memory["tokens"].get<int>(), num_read, 1);
+  EXPECT_EQ(memory["tiers"].get<std::string>().size(), memory["tokens"].get<size_t>());
+  const ModelShape& shape = model_->shape();
+  int64_t num_rows = 0;
+  for (const json& rows : memory["rows"]) num_rows += rows.get<int64_t>();
+  EXPECT_EQ(num_rows % memory["tokens"].get<int64_t>(), 0);
+  EXPECT_GE(num_rows / memory["tokens"].get<int64_t>(), shape.num_layers);
+  for (const int tier : {0, 1, 3}) EXPECT_GT(memory["rows"][tier].get<int64_t>(), 0) << tier;
+  EXPECT_EQ(memory["rows"][2], 0);
+  EXPECT_LT(memory["bytes"][0].get<size_t>(), memory["full_bytes"].get<size_t>());
+  for (const char tier : {'0', '1', '3'}) {
+    EXPECT_NE(memory["tiers"].get<std::string>().find(tier), std::string::npos) << tier;
+  }
+}
+
+TEST_F(MemoryReportTest, AskingForItChangesNoBit) {
+  StartWithTiers();
+  Client client(port());
+  json plain = Asking({{"t0", "20%"}});
+  plain["ebb"].erase("memory");
+  const json without = client.Post("/v1/chat/completions", plain).json();
+  const json with = client.Post("/v1/chat/completions", Asking({{"t0", "20%"}})).json();
+  EXPECT_EQ(with["choices"], without["choices"]);
+  EXPECT_EQ(with["ebb"]["logits_hash"], without["ebb"]["logits_hash"]);
+  EXPECT_FALSE(without["ebb"].contains("memory"));
+  EXPECT_FALSE(without["ebb"].contains("tokens"));
+}
+
+TEST_F(MemoryReportTest, AStreamTellsEachTokenOnceAndTheMemoryMeanwhile) {
+  StartWithTiers();
+  const ClientAnswer answer =
+      Client(port()).Post("/v1/chat/completions", Asking({{"t0", "20%"}}, {{"stream", true}}));
+  std::string told, sent, prompt;
+  int num_reports = 0, num_prompts = 0;
+  json last;
+  for (const std::string& data : answer.events()) {
+    if (data == "[DONE]") continue;
+    const json event = json::parse(data);
+    const json own = event.value("ebb", json::object());
+    for (const json& token : own.value("tokens", json::array())) told += token["text"];
+    if (own.contains("memory")) {
+      ++num_reports;
+      last = own["memory"];
+    }
+    if (own.contains("prompt")) {
+      ++num_prompts;
+      for (const json& text : own["prompt"]) prompt += text.get<std::string>();
+    }
+    const json delta = event["choices"][0]["delta"];
+    sent += delta.value("reasoning_content", "") + delta.value("content", "");
+  }
+  EXPECT_EQ(num_prompts, 1);
+  EXPECT_THAT(prompt, HasSubstr(Question(1)));
+  EXPECT_GE(num_reports, 1);
+  EXPECT_GE(last["tokens"].get<size_t>(), 400u);
+  EXPECT_EQ(last["tiers"].get<std::string>().size(), last["tokens"].get<size_t>());
+  // Without blanks and tags, which are no part of the message.
+  const auto bare = [](std::string text) {
+    for (const char* tag : {"<think>", "</think>"}) {
+      if (const size_t at = text.find(tag); at != std::string::npos)
+        text.erase(at, std::string(tag).size());
+    }
+    std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+    return text;
+  };
+  EXPECT_EQ(bare(told), bare(sent));
+}
+
+TEST_F(MemoryReportTest, WithoutTiersAllRowsAreInFastMemory) {
+  Start();
+  const json memory =
+      Client(port()).Post("/v1/chat/completions", Asking(json::object())).json()["ebb"]["memory"];
+  EXPECT_GT(memory["rows"][0].get<int64_t>(), 0);
+  EXPECT_EQ(memory["rows"][3], 0);
+  EXPECT_GE(memory["bytes"][0].get<size_t>(), memory["full_bytes"].get<size_t>());
+  EXPECT_EQ(memory["tiers"].get<std::string>().find_first_not_of('0'), std::string::npos);
+}
+
+TEST_F(MemoryReportTest, OtherInterfacesNameItAsIgnored) {
+  Start();
+  const ClientAnswer answer =
+      Client(port()).Post("/v1/messages", {{"max_tokens", 4},
+                                           {"messages", {{{"role", "user"}, {"content", "1 + 1"}}}},
+                                           {"ebb", {{"memory", true}}}});
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.headers.at("x-ebb-ignored"), HasSubstr("ebb.memory"));
+}
+
+}  // namespace
+}  // namespace ebb::server
