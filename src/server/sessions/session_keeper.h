@@ -89,6 +89,8 @@ class SessionKeeper {
   using Answered = std::function<void(HttpAnswer)>;
   void List(const std::string& tenant, Answered then);
   void Describe(const store::SessionName& name, Answered then);
+  // The messages of both sides, thoughts of answers among them, as far as the store has them.
+  void Messages(const store::SessionName& name, Answered then);
   void Delete(const store::SessionName& name, Answered then);
   void Fork(const store::SessionName& from, const std::string& to, Answered then);
   void Park(const store::SessionName& name, Answered then);

@@ -30,6 +30,34 @@ HttpAnswer DescribeIn(SessionStore& store, const SessionName& name) {
   return JsonAnswer(SessionJson((*stored)->manifest));
 }
 
+// The members of a message that OpenAI's interface has.
+Json MessageJson(const ChatMessage& message) {
+  Json json = {{"role", message.role}, {"content", message.content}};
+  if (!message.reasoning_content.empty()) json["reasoning_content"] = message.reasoning_content;
+  for (const ToolCall& call : message.tool_calls) {
+    json["tool_calls"].push_back(
+        {{"id", call.id},
+         {"type", "function"},
+         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  }
+  if (!message.tool_call_id.empty()) json["tool_call_id"] = message.tool_call_id;
+  if (!message.name.empty()) json["name"] = message.name;
+  return json;
+}
+
+HttpAnswer MessagesIn(SessionStore& store, const SessionName& name) {
+  const auto stored = store.Describe(name);
+  if (!stored.ok()) return ErrorAnswer(StoreError(stored.status()));
+  if (!stored->has_value()) return ErrorAnswer(NotThere(name));
+  const Result<SessionRecord> record = DecodeRecord((*stored)->record);
+  if (!record.ok()) return ErrorAnswer(StoreError(record.status()));
+  Json data = Json::array();
+  for (const ChatMessage& message : record->before) data.push_back(MessageJson(message));
+  for (const ChatMessage& message : record->asked) data.push_back(MessageJson(message));
+  if (record->is_over) data.push_back(MessageJson(record->said));
+  return JsonAnswer({{"object", "list"}, {"session_id", name.id}, {"data", std::move(data)}});
+}
+
 HttpAnswer ListIn(SessionStore& store, const std::string& tenant) {
   constexpr size_t kMostPerPage = 100;
   Json data = Json::array();
@@ -139,6 +167,12 @@ void SessionKeeper::List(const std::string& tenant, Answered then) {
 void SessionKeeper::Describe(const SessionName& name, Answered then) {
   impl_->Ask(
       &impl_->working, [impl = impl_.get(), name] { return DescribeIn(*impl->store, name); },
+      std::move(then));
+}
+
+void SessionKeeper::Messages(const SessionName& name, Answered then) {
+  impl_->Ask(
+      &impl_->working, [impl = impl_.get(), name] { return MessagesIn(*impl->store, name); },
       std::move(then));
 }
 

@@ -51,7 +51,8 @@ void RouteSession(SessionKeeper* keeper, const std::string& tenant, const HttpRe
   const size_t slash = rest.find('/');
   const store::SessionName name = {tenant, DecodedPart(rest.substr(0, slash))};
   const std::string_view verb = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
-  if (!store::IsSessionId(name.id) || (!verb.empty() && verb != "fork" && verb != "park")) {
+  if (!store::IsSessionId(name.id) ||
+      (!verb.empty() && verb != "fork" && verb != "park" && verb != "messages")) {
     return fail({.status = 404,
                  .message = fmt::format("there is nothing at {}", request.path),
                  .code = "not_found"});
@@ -60,6 +61,10 @@ void RouteSession(SessionKeeper* keeper, const std::string& tenant, const HttpRe
     if (method == "GET") return keeper->Describe(name, send);
     if (method == "DELETE") return keeper->Delete(name, send);
     return send(WrongMethodAnswer(request.path, "GET, DELETE"));
+  }
+  if (verb == "messages") {
+    return method == "GET" ? keeper->Messages(name, send)
+                           : send(WrongMethodAnswer(request.path, "GET"));
   }
   if (method != "POST") return send(WrongMethodAnswer(request.path, "POST"));
   if (verb == "park") return keeper->Park(name, send);

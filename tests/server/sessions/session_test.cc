@@ -267,7 +267,17 @@ TEST_F(SessionTest, SessionsAreListedCopiedParkedAndDeleted) {
   EXPECT_EQ(shown["tokens"], first["ebb"]["session"]["tokens"]);
   EXPECT_EQ(shown["in_progress"], false);
   EXPECT_GT(shown["bytes"], 0);
-  ClientAnswer answer = Do("POST", "/v1/sessions/a/fork", R"({"id":"b"})");
+  ClientAnswer answer = Do("GET", "/v1/sessions/a/messages");
+  EXPECT_EQ(answer.status, 200);
+  const json messages = answer.json()["data"];
+  ASSERT_GE(messages.size(), 2u);
+  EXPECT_EQ(messages.front()["role"], "user");
+  EXPECT_EQ(messages.back()["role"], "assistant");
+  EXPECT_FALSE(messages.back()["content"].get<std::string>().empty());
+  EXPECT_FALSE(messages.back()["reasoning_content"].get<std::string>().empty());
+  EXPECT_EQ(Do("POST", "/v1/sessions/a/messages", "{}").status, 405);
+  EXPECT_EQ(Do("GET", "/v1/sessions/none/messages").status, 404);
+  answer = Do("POST", "/v1/sessions/a/fork", R"({"id":"b"})");
   EXPECT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(answer.json()["id"], "b");
   answer = Do("POST", "/v1/sessions/a/fork", R"({"id":"b"})");
