@@ -252,6 +252,47 @@ const std::string_view @symbol@(@symbol@Begin, static_cast<size_t>(@symbol@End -
   set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${file})
   set(${result} ${source} PARENT_SCOPE)
 endfunction()
+
+# Writes a source that defines the span `space`::`symbol` of a `type` {name, bytes}, which `header` declares, with an
+# element for each pair of a name and a file that follows.
+function(ebb_embed_table space symbol type header result)
+  set(source ${CMAKE_BINARY_DIR}/generated/${symbol}.cc)
+  set(blobs "")
+  set(declarations "")
+  set(elements "")
+  set(files "")
+  set(number 0)
+  while(ARGN)
+    list(POP_FRONT ARGN name file)
+    list(APPEND files ${file})
+    set(blob ${symbol}_${number})
+    string(APPEND blobs ".balign 64\n${blob}_begin:\n.incbin \"${file}\"\n${blob}_end:\n")
+    string(APPEND declarations "extern const char ${blob}_begin[] asm(\"${blob}_begin\");\n"
+      "extern const char ${blob}_end[] asm(\"${blob}_end\");\n")
+    string(APPEND elements
+      "    {\"${name}\", {${blob}_begin, static_cast<size_t>(${blob}_end - ${blob}_begin)}},\n")
+    math(EXPR number "${number} + 1")
+  endwhile()
+  file(CONFIGURE OUTPUT ${source} CONTENT [=[
+#include <cstddef>
+#include <span>
+#include "@header@"
+asm(R"(
+.pushsection .rodata
+@blobs@.popsection
+)");
+namespace @space@ {
+namespace {
+@declarations@const @type@ k@type@Table[] = {
+@elements@};
+}  // namespace
+extern const std::span<const @type@> @symbol@;
+const std::span<const @type@> @symbol@(k@type@Table);
+}  // namespace @space@
+]=] @ONLY)
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${files}")
+  set(${result} ${source} PARENT_SCOPE)
+endfunction()
 ebb_embed(ebb::cli kChartLibrary ${EBB_CHART_JS} chart_library)
 ebb_embed(ebb::cli kReportScript ${EBB_ROOT}/apps/ebb/page/report.js report_script)
 ebb_embed(ebb::cli kReportStyle ${EBB_ROOT}/apps/ebb/page/report.css report_style)
@@ -287,10 +328,38 @@ target_link_libraries(ebb_store PUBLIC
 ebb_embed(ebb::server kDashboardPage ${EBB_ROOT}/src/server/monitoring/dashboard.html dashboard_page)
 ebb_embed(ebb::server kDashboardScript ${EBB_ROOT}/src/server/monitoring/dashboard.js dashboard_script)
 ebb_embed(ebb::server kDashboardStyle ${EBB_ROOT}/src/server/monitoring/dashboard.css dashboard_style)
+# The chat page and the libraries that draw its text, which the program serves by itself.
+function(ebb_find_page_file variable name package)
+  find_file(${variable} ${name} PATHS ${ARGN} NO_DEFAULT_PATH)
+  if(NOT ${variable})
+    message(FATAL_ERROR "${name} is missing (Debian: ${package}); scripts/bootstrap installs it, or set ${variable}")
+  endif()
+endfunction()
+set(EBB_JS /usr/share/javascript)
+ebb_find_page_file(EBB_MARKED_JS marked.umd.min.js libjs-marked ${EBB_JS}/marked)
+ebb_find_page_file(EBB_HIGHLIGHT_JS highlight.min.js libjs-highlight.js ${EBB_JS}/highlight.js)
+ebb_find_page_file(EBB_KATEX_JS katex.min.js libjs-katex ${EBB_JS}/katex)
+ebb_find_page_file(EBB_KATEX_CSS katex.min.css libjs-katex ${EBB_JS}/katex)
+ebb_find_page_file(EBB_KATEX_FONT KaTeX_Main-Regular.woff2 fonts-katex /usr/share/fonts/truetype/katex)
+get_filename_component(katex_fonts ${EBB_KATEX_FONT} DIRECTORY)
+file(GLOB chat_fonts ${katex_fonts}/KaTeX_*.woff2)
+file(GLOB chat_files CONFIGURE_DEPENDS ${EBB_ROOT}/src/server/chat/page/*)
+set(chat_table "")
+foreach(file IN LISTS chat_files)
+  get_filename_component(name ${file} NAME)
+  list(APPEND chat_table ${name} ${file})
+endforeach()
+foreach(file IN LISTS chat_fonts)
+  get_filename_component(name ${file} NAME)
+  list(APPEND chat_table lib/fonts/${name} ${file})
+endforeach()
+ebb_embed_table(ebb::server kChatFiles ChatFile src/server/chat/chat_page.h chat_page
+  ${chat_table} lib/marked.js ${EBB_MARKED_JS} lib/highlight.js ${EBB_HIGHLIGHT_JS}
+  lib/katex.js ${EBB_KATEX_JS} lib/katex.css ${EBB_KATEX_CSS})
 ebb_embed(ebb::server kOpenApi ${EBB_ROOT}/docs/user/openapi.yaml open_api)
 ebb_glob(sources "_test\\.cc$" src/server/*.cc)
 add_library(ebb_server STATIC
-  ${sources} ${dashboard_page} ${dashboard_script} ${dashboard_style} ${open_api})
+  ${sources} ${chat_page} ${dashboard_page} ${dashboard_script} ${dashboard_style} ${open_api})
 # Its members' types are of an unnamed namespace, of which g++ warns outside a file of their own.
 ebb_compile_by_folder(ebb_server src/server/http/http_server.cc)
 target_compile_options(ebb_server PRIVATE ${EBB_CHEAPLY_COMPILED})

@@ -158,7 +158,9 @@ std::optional<HttpAnswer> Server::Impl::Admit(HttpRequest* request) {
   const auto route = std::ranges::find_if(routes, [&](const Route& candidate) {
     return candidate.path == request->path && candidate.method == request->method;
   });
-  const Access access = route == routes.end() ? Dashboard::AccessTo(request->path) : route->access;
+  const Access access = route != routes.end()             ? route->access
+                        : ChatPage::IsPath(request->path) ? Access::kOpen
+                                                          : Dashboard::AccessTo(request->path);
   std::optional<ApiError> error = gate->Admit(access, request);
   if (request->watcher != nullptr) LineOf(*request)->SetKey(TenantOf(request->key));
   if (!error.has_value()) error = CheckContentEncoding(*request);
@@ -208,7 +210,11 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
                                     .code = "model_not_found",
                                     .param = "model"}));
   }
+  if (request.method == "GET" && chat_page->Answer(request, reply)) return;
   if (request.method == "GET" && dashboard->Answer(request.path, reply)) return;
+  if (request.method == "GET" && request.path == "/" && dashboard->Has("/dashboard")) {
+    return reply->Send({.status = 307, .headers = {{"Location", "/dashboard"}}});
+  }
   constexpr std::string_view kResponses = "/v1/responses/";
   constexpr std::string_view kInputTokens = "/v1/responses/input_tokens";
   if (request.path.starts_with(kResponses) && request.path != kInputTokens) {
@@ -226,7 +232,8 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
     if (route.method == request.method) return route.handle(std::move(request), reply);
     methods.push_back(route.method);
   }
-  if (dashboard->Has(request.path) || request.path.starts_with(kModels)) methods.push_back("GET");
+  const bool is_page = chat_page->Has(request.path) || dashboard->Has(request.path);
+  if (is_page || request.path.starts_with(kModels)) methods.push_back("GET");
   if (request.path.starts_with(kRequests)) methods.push_back("DELETE");
   if (methods.empty()) {
     return reply->Send(ErrorAnswer({.status = 404,
@@ -298,6 +305,9 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   // Errors of the defaults are reported now rather than to each request.
   EBB_RETURN_IF_ERROR(engine->OpenSession(defaults.session).status());
   impl.fingerprint = fmt::format("ebb-{:016x}", impl.model->fingerprint());
+  const ChatMessage hello = {"user", "Hello"};
+  const auto turn = BeginTurn(*impl.model, {}, {&hello, 1});
+  impl.thinks = turn.ok() && !turn->prompt.thinking_start.empty();
   impl.started = static_cast<int64_t>(std::time(nullptr));
   impl.run_id = std::random_device()();
   impl.responses = std::make_shared<ResponseStore>(options.response_store_bytes);
@@ -306,10 +316,12 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   impl.lanes = std::make_unique<WorkLanes>(options.driver.most_waiting);
   impl.MakeRoutes();
   impl.MakeDashboard();
+  impl.chat_page = std::make_unique<ChatPage>(options.chat_page);
   DriverOptions driver_options = options.driver;
   EBB_ASSIGN_OR_RETURN(impl.prefix_store, impl.OpenPrefixStore(*engine));
   driver_options.prefix_store = impl.prefix_store;
-  driver_options.keeps_fates = options.dashboard != DashboardMode::kOff;
+  driver_options.keeps_fates =
+      options.dashboard != DashboardMode::kOff || options.chat_page != ChatPageMode::kOff;
   // No update comes before there is a job, and no job before a client can connect.
   impl.driver = std::make_unique<Driver>(
       std::move(engine), driver_options, [&impl](std::vector<JobUpdate> updates) {

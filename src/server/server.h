@@ -19,6 +19,7 @@
 #include "src/server/access/api_keys.h"
 #include "src/server/api/openai/reasoning_field.h"
 #include "src/server/api/openai/request.h"
+#include "src/server/chat/chat_page.h"
 #include "src/server/engine/driver.h"
 #include "src/server/http/http_server.h"
 #include "src/server/monitoring/dashboard_mode.h"
@@ -41,6 +42,7 @@ struct ServerOptions {
   DriverOptions driver;
   MetricsAlias metrics_alias = MetricsAlias::kNone;
   DashboardMode dashboard = DashboardMode::kFigures;
+  ChatPageMode chat_page = ChatPageMode::kOn;
   ReasoningField reasoning_field = ReasoningField::kReasoningContent;
   // Bytes of JSON that may be kept of responses, which can be asked for and gone on with by id.
   size_t response_store_bytes = size_t{64} << 20;

@@ -156,6 +156,8 @@ struct Server::Impl {
   // Write the answers to llama-server's GET /props and GET /slots.
   [[nodiscard]] Json Props() const;
   [[nodiscard]] Json Slots() const;
+  // Writes what a request may ask for in its object `ebb`, and what holds where it does not.
+  [[nodiscard]] Json OwnProps() const;
   // Returns the context size of a request that asks for none.
   [[nodiscard]] int Context() const;
   // Tokens of the chat in the body of a request for one.
@@ -165,6 +167,7 @@ struct Server::Impl {
   ServerOptions options;
   std::string fingerprint;
   int64_t started = 0;
+  bool thinks = false;  // the template asks the model for a thought
   uint64_t run_id = 0;  // so that ids of answers differ from run to run
   std::vector<Route> routes;
   std::unique_ptr<Gate> gate;
@@ -174,6 +177,7 @@ struct Server::Impl {
   uint64_t next_answer = 1;
   std::shared_ptr<ResponseStore> responses;
   std::unique_ptr<Dashboard> dashboard;
+  std::unique_ptr<ChatPage> chat_page;
   std::atomic<bool> draining = false;
   std::atomic<bool> stopping = false;
   std::shared_ptr<PrefixStore> prefix_store;  // null: prompts are not stored

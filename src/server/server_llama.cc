@@ -33,7 +33,38 @@ Json Server::Impl::Props() const {
           {"bos_token", TextOfToken(*model, model->BeginToken())},
           {"eos_token", TextOfToken(*model, model->EndToken())},
           {"build_info", fingerprint},
-          {"is_sleeping", false}};
+          {"is_sleeping", false},
+          {"ebb", OwnProps()}};
+}
+
+Json Server::Impl::OwnProps() const {
+  const SessionOptions& session = options.defaults.session;
+  Json policies = Json::array();
+  for (const PolicyInfo& policy : BuiltinPolicies()) {
+    // Its scores are those of a text that is known already.
+    if (policy.scorer == "oracle") continue;
+    policies.push_back({{"name", policy.name},
+                        {"description", policy.description},
+                        {"takes_budget", !policy.percent_of.empty()}});
+  }
+  Json tiers;
+  if (const auto& engine_tiers = options.defaults.engine.tiers; engine_tiers.has_value()) {
+    const TierSpec& spec = session.policy.tiers.value_or(*engine_tiers);
+    tiers = {{"t0", spec.t0_share},
+             {"t0_cap_bytes", spec.t0_cap_bytes},
+             {"t1", T1PlaceName(spec.t1)},
+             {"t2", spec.t2_share},
+             {"t2_type", CompressedTypeName(spec.t2_type)},
+             {"evict", spec.evict_share}};
+  }
+  return {{"sessions", keeper != nullptr},
+          {"dashboard", options.dashboard != DashboardMode::kOff},
+          {"thinks", thinks},
+          {"thinking_budget", options.defaults.generate.thinking_budget},
+          {"lossless", session.lossless.has_value()},
+          {"policy", session.policy.name},
+          {"policies", std::move(policies)},
+          {"tiers", std::move(tiers)}};
 }
 
 // Counts running requests: no slot has memory of its own, so a request takes any.

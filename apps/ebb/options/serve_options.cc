@@ -10,6 +10,7 @@ namespace {
 
 using G = OptionGroup;
 using server::AccessLogFormat;
+using server::ChatPageMode;
 using server::DashboardMode;
 using server::MetricsAlias;
 using server::ReasoningField;
@@ -115,14 +116,19 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           {{"none", MetricsAlias::kNone},
            {"vllm", MetricsAlias::kVllm},
            {"llamacpp", MetricsAlias::kLlamaCpp}}),
-      ChoiceRow<DashboardMode>(G::kServe, "--dashboard",
-                               "the page at /: where memory and tokens are; text: with what "
-                               "requests say, to all who can "
-                               "connect",
-                               [](CliOptions& o) { return &o.serve.dashboard; },
-                               {{"off", DashboardMode::kOff},
-                                {"figures", DashboardMode::kFigures},
-                                {"text", DashboardMode::kText}}),
+      ChoiceRow<ChatPageMode>(G::kServe, "--chat-page",
+                              "serve a page at / on which a person talks to the model",
+                              [](CliOptions& o) { return &o.serve.chat_page; },
+                              {{"on", ChatPageMode::kOn}, {"off", ChatPageMode::kOff}}),
+      ChoiceRow<DashboardMode>(
+          G::kServe, "--dashboard",
+          "the page at /dashboard: where memory and tokens are; text: with what "
+          "requests say, to all who can "
+          "connect",
+          [](CliOptions& o) { return &o.serve.dashboard; },
+          {{"off", DashboardMode::kOff},
+           {"figures", DashboardMode::kFigures},
+           {"text", DashboardMode::kText}}),
       ChoiceRow<ReasoningField>(
           G::kServe, "--reasoning-field",
           "the member of a chat's answer that tells the thought; both: for clients of either kind, "

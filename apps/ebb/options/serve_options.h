@@ -9,6 +9,7 @@
 
 #include "src/server/access/access_record.h"
 #include "src/server/api/openai/reasoning_field.h"
+#include "src/server/chat/chat_page.h"
 #include "src/server/monitoring/dashboard_mode.h"
 #include "src/server/monitoring/metrics_alias.h"
 #include "src/store/store_url.h"
@@ -36,6 +37,7 @@ struct ServeInput {
   int drain_seconds = 30;
   uint64_t prefix_cache_bytes = uint64_t{1} << 30;  // 0: off
   server::MetricsAlias metrics_alias = server::MetricsAlias::kNone;
+  server::ChatPageMode chat_page = server::ChatPageMode::kOn;
   server::DashboardMode dashboard = server::DashboardMode::kFigures;
   server::ReasoningField reasoning_field = server::ReasoningField::kReasoningContent;
   std::optional<store::StoreUrl> sessions;

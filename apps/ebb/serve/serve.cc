@@ -39,6 +39,7 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
                  .prefix_cache_bytes = serve.prefix_cache_bytes},
       .metrics_alias = serve.metrics_alias,
       .dashboard = serve.dashboard,
+      .chat_page = serve.chat_page,
       .reasoning_field = serve.reasoning_field,
       .defaults = {
           .model_id = serve.aliases.empty() ? ModelId(options.model.path) : serve.aliases.front(),

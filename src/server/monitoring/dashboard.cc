@@ -183,20 +183,21 @@ Dashboard::Dashboard(std::shared_ptr<const Model> model, DashboardSetting settin
     : model_(std::move(model)), setting_(std::move(setting)), source_(std::move(source)) {}
 
 Access Dashboard::AccessTo(std::string_view path) {
-  if (path == "/" || path == "/dashboard.js" || path == "/dashboard.css") return Access::kOpen;
+  if (path == "/dashboard" || path == "/dashboard.js" || path == "/dashboard.css")
+    return Access::kOpen;
   return path.starts_with("/v1/ebb/") ? Access::kAdmin : Access::kKey;
 }
 
 bool Dashboard::Has(std::string_view path) const {
-  constexpr std::string_view kPaths[] = {"/", "/dashboard.js", "/dashboard.css", "/v1/ebb/status",
-                                         "/v1/ebb/events"};
+  constexpr std::string_view kPaths[] = {"/dashboard", "/dashboard.js", "/dashboard.css",
+                                         "/v1/ebb/status", "/v1/ebb/events"};
   if (setting_.mode == DashboardMode::kOff) return false;
   return path.starts_with(kRequests) || std::ranges::find(kPaths, path) != std::end(kPaths);
 }
 
 bool Dashboard::Answer(std::string_view path, const std::shared_ptr<Reply>& reply) {
   if (!Has(path)) return false;
-  if (path == "/") {
+  if (path == "/dashboard") {
     reply->Send(PageAnswer("text/html", kDashboardPage));
   } else if (path == "/dashboard.js") {
     reply->Send(PageAnswer("text/javascript", kDashboardScript));

@@ -1,5 +1,5 @@
-// The page at / and its data: the server's state as JSON, once or as events while a page is open,
-// and the fate of each token of one request.
+// The page at /dashboard and its data: the server's state as JSON, once or as events while a page
+// is open, and the fate of each token of one request.
 //
 // Privacy: requests are named by their number alone, which opens nothing; text is shown only if the
 // server was started with that (DashboardMode).

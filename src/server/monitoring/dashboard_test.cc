@@ -133,7 +133,7 @@ TEST_F(DashboardTest, SoManyMayWatch) {
 
 TEST_F(DashboardTest, PagesRunNothingButTheirOwnScript) {
   Make(DashboardMode::kFigures);
-  for (const char* path : {"/", "/dashboard.js", "/dashboard.css"}) {
+  for (const char* path : {"/dashboard", "/dashboard.js", "/dashboard.css"}) {
     const auto page = Get(path);
     EXPECT_TRUE(page->sent);
     EXPECT_GT(page->answer.body.size(), 500u) << path;
@@ -143,7 +143,7 @@ TEST_F(DashboardTest, PagesRunNothingButTheirOwnScript) {
     }
     EXPECT_TRUE(has_policy) << path;
   }
-  const std::string page = Get("/")->answer.body;
+  const std::string page = Get("/dashboard")->answer.body;
   EXPECT_EQ(page.find("<script>"), std::string::npos);
   EXPECT_EQ(page.find("<style"), std::string::npos);
   EXPECT_EQ(page.find(" style="), std::string::npos);
@@ -163,7 +163,8 @@ TEST_F(DashboardTest, TextIsToldOnlyWhereTheServerWasStartedWithIt) {
 
 TEST_F(DashboardTest, ItCanBeSwitchedOff) {
   Make(DashboardMode::kOff);
-  for (const char* path : {"/", "/v1/ebb/status", "/v1/ebb/events", "/v1/ebb/requests/7"}) {
+  for (const char* path :
+       {"/dashboard", "/v1/ebb/status", "/v1/ebb/events", "/v1/ebb/requests/7"}) {
     EXPECT_FALSE(Get(path)->sent);
     EXPECT_FALSE(found_) << path;
   }

@@ -1,0 +1,72 @@
+#include "src/server/chat/chat_page.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace ebb::server {
+
+// Made by the build out of files; see cmake/targets.cmake.
+extern const std::span<const ChatFile> kChatFiles;
+
+namespace {
+
+constexpr std::string_view kFolder = "/chat/";
+
+std::string_view ContentTypeOf(std::string_view name) {
+  constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
+      {".html", "text/html; charset=utf-8"},
+      {".js", "text/javascript; charset=utf-8"},
+      {".css", "text/css; charset=utf-8"},
+      {".svg", "image/svg+xml"},
+      {".woff2", "font/woff2"}};
+  for (const auto& [ending, type] : kTypes) {
+    if (name.ends_with(ending)) return type;
+  }
+  return "application/octet-stream";
+}
+
+// Returns null if there is no such file.
+const ChatFile* FindFile(std::string_view path) {
+  const std::string_view name =
+      path == "/" ? "chat.html" : path.substr(std::min(kFolder.size(), path.size()));
+  const auto found = std::ranges::find(kChatFiles, name, &ChatFile::name);
+  return found == kChatFiles.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+bool ChatPage::IsPath(std::string_view path) { return path == "/" || path.starts_with(kFolder); }
+
+bool ChatPage::Has(std::string_view path) const {
+  return mode_ == ChatPageMode::kOn && IsPath(path) && FindFile(path) != nullptr;
+}
+
+bool ChatPage::Answer(const HttpRequest& request, const std::shared_ptr<Reply>& reply) const {
+  if (!Has(request.path)) return false;
+  const ChatFile& file = *FindFile(request.path);
+  const std::string tag = fmt::format("\"{:016x}\"", std::hash<std::string_view>()(file.bytes));
+  HttpAnswer answer = {.content_type = std::string(ContentTypeOf(file.name)),
+                       .headers = {{"ETag", tag}, {"Cache-Control", "no-cache"}}};
+  if (request.header("if-none-match") == tag) {
+    answer.status = 304;
+    reply->Send(std::move(answer));
+    return true;
+  }
+  answer.body = file.bytes;
+  // Scripts and styles come from this server alone, none stands in the page itself, and no script
+  // can make elements of text. KaTeX sets the properties of styles from its script, which this
+  // allows.
+  answer.headers.emplace_back("Content-Security-Policy",
+                              "default-src 'self'; object-src 'none'; base-uri 'none'; "
+                              "form-action 'none'; frame-ancestors 'none'; "
+                              "require-trusted-types-for 'script'; trusted-types ebb");
+  answer.headers.emplace_back("X-Content-Type-Options", "nosniff");
+  answer.headers.emplace_back("Referrer-Policy", "no-referrer");
+  reply->Send(std::move(answer));
+  return true;
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,88 @@
+// Requests to the server that serves this page. No other host is ever asked.
+
+const kKeyName = 'ebb-key';
+
+// An error that the server told, or that no answer came (status 0).
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export function setKey(key) { sessionStorage.setItem(kKeyName, key); }
+
+function headers(more = {}) {
+  const key = sessionStorage.getItem(kKeyName);
+  return key ? { ...more, Authorization: `Bearer ${key}` } : more;
+}
+
+async function errorOf(response) {
+  try {
+    const { error } = await response.json();
+    return new ApiError(response.status, error.code ?? error.type, error.message);
+  } catch {
+    return new ApiError(response.status, '', `the server answered ${response.status}`);
+  }
+}
+
+async function ask(path, options) {
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError(0, 'unreachable', 'The server does not answer.');
+  }
+  if (!response.ok) throw await errorOf(response);
+  return response;
+}
+
+export async function get(path) {
+  return (await ask(path, { headers: headers() })).json();
+}
+
+export async function send(method, path, body) {
+  const options = { method, headers: headers() };
+  if (body !== undefined) {
+    options.headers = headers({ 'Content-Type': 'application/json' });
+    options.body = JSON.stringify(body);
+  }
+  return (await ask(path, options)).json();
+}
+
+// Yields the events of a streamed chat. A stream that ends without its last event is an error: the
+// server went away.
+export async function* streamChat(body, signal) {
+  const response = await ask('/v1/chat/completions', {
+    method: 'POST',
+    headers: headers({ 'Content-Type': 'application/json' }),
+    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+    signal,
+  });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  for (;;) {
+    let read;
+    try {
+      read = await reader.read();
+    } catch (error) {
+      if (error.name === 'AbortError') throw error;
+      throw new ApiError(0, 'unreachable', 'The connection to the server was lost.');
+    }
+    if (read.done) throw new ApiError(0, 'unreachable', 'The connection to the server was lost.');
+    text += read.value;
+    let at = 0;
+    for (let end; (end = text.indexOf('\n\n', at)) >= 0; at = end + 2) {
+      const event = text.slice(at, end);
+      if (!event.startsWith('data: ')) continue;  // a comment that keeps the connection alive
+      const data = event.slice(6);
+      if (data === '[DONE]') return;
+      const json = JSON.parse(data);
+      if (json.error) throw new ApiError(500, json.error.code, json.error.message);
+      yield json;
+    }
+    text = text.slice(at);
+  }
+}
