@@ -143,8 +143,11 @@ TEST_F(KeysTest, WithKeysOnlyHealthIsOpen) {
   EXPECT_EQ(Ask("a", "POST", kChat, Chat(1, {{"max_tokens", 2}})).status, 200);
   EXPECT_EQ(Ask("a", "GET", "/metrics").status, 403);
   EXPECT_EQ(Ask("root", "GET", "/metrics").status, 200);
-  // The dashboard's page tells nothing; what feeds it does.
-  EXPECT_EQ(Client(port()).Get("/").status, 200);
+  // The pages tell nothing; what feeds them does.
+  for (const char* page : {"/", "/chat/app.js", "/dashboard"}) {
+    EXPECT_EQ(Client(port()).Get(page).status, 200) << page;
+  }
+  EXPECT_EQ(Client(port()).Get("/props").status, 401);
   EXPECT_EQ(Ask("a", "GET", "/v1/ebb/status").status, 403);
   EXPECT_EQ(Ask("root", "GET", "/v1/ebb/status").status, 200);
 }

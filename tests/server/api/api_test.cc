@@ -363,7 +363,7 @@ TEST_F(ApiTest, WhatIsNotThereIsSaid) {
   const ClientAnswer wrong = Get("/v1/chat/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.at("allow"), "POST");
-  for (const char* path : {"/", "/v1/ebb/status", "/v1/models/pebble"}) {
+  for (const char* path : {"/", "/dashboard", "/v1/ebb/status", "/v1/models/pebble"}) {
     const ClientAnswer posted = Post(path, json::object());
     EXPECT_EQ(posted.status, 405) << path;
     EXPECT_EQ(posted.headers.at("allow"), "GET") << path;

@@ -199,6 +199,11 @@ TEST_F(LlamaTest, PropsAndSlotsTellWhatTheServerIs) {
   EXPECT_EQ(props["default_generation_settings"]["n_ctx"], 512);
   EXPECT_EQ(props["default_generation_settings"]["params"]["seed"], 42);
   EXPECT_THAT(props["chat_template"].get<std::string>(), HasSubstr("messages"));
+  EXPECT_EQ(props["ebb"]["thinks"], true);
+  EXPECT_EQ(props["ebb"]["sessions"], false);
+  EXPECT_EQ(props["ebb"]["policy"], "full");
+  EXPECT_TRUE(props["ebb"]["tiers"].is_null());
+  EXPECT_GT(props["ebb"]["policies"].size(), 10u);
   Client streaming(port());
   streaming.Send(Client::Request("POST", "/completion",
                                  Body({{"n_predict", -1}, {"stream", true}}).dump(),

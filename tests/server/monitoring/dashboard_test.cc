@@ -152,8 +152,20 @@ TEST_F(DashboardServerTest, SwitchedOffThereIsNothing) {
   options.dashboard = DashboardMode::kOff;
   Start(options);
   Client client(port());
-  EXPECT_EQ(client.Get("/").status, 404);
+  EXPECT_EQ(client.Get("/dashboard").status, 404);
+  EXPECT_EQ(client.Get("/").status, 200) << "the chat page has a switch of its own";
+  EXPECT_EQ(client.Get("/props").json()["ebb"]["dashboard"], false);
   EXPECT_EQ(client.Get("/v1/ebb/status").status, 404);
+}
+
+TEST_F(DashboardServerTest, WithoutTheChatPageTheAddressLeadsToIt) {
+  ServerOptions options = Options();
+  options.chat_page = ChatPageMode::kOff;
+  Start(options);
+  const ClientAnswer answer = Client(port()).Get("/");
+  EXPECT_EQ(answer.status, 307);
+  EXPECT_EQ(answer.headers.at("location"), "/dashboard");
+  EXPECT_EQ(Client(port()).Get("/chat/app.js").status, 404);
 }
 
 // The page as a browser has drawn it: the time of the page runs for some seconds.
@@ -171,7 +183,7 @@ class BrowserTest : public DashboardServerTest {
         cli::RunProcess({browser_, "--headless=new", "--no-sandbox", "--disable-gpu",
                          "--no-first-run", "--user-data-dir=" + folder_.File("profile"),
                          "--window-size=390,844", "--virtual-time-budget=4000", "--dump-dom",
-                         fmt::format("http://{}/", server_->addresses().front())},
+                         fmt::format("http://{}/dashboard", server_->addresses().front())},
                         cli::ProcessOutput::kKeepAlone);
     EXPECT_TRUE(end.ok()) << end.status().ToString();
     EXPECT_EQ(end->exit_code, 0);
