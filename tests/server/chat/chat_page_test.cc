@@ -313,7 +313,7 @@ def f(x):
   EXPECT_EQ(Text(".assistant h1"), "A title");
   EXPECT_EQ(Count(".assistant td"), 2u);
   EXPECT_EQ(Count(".assistant ol li"), 2u);
-  EXPECT_THAT(Text(".assistant p"), HasSubstr("it costs $5 or $6"));
+  EXPECT_THAT(Text(".assistant .text p"), HasSubstr("it costs $5 or $6"));
   EXPECT_TRUE(
       browser_->Await("getComputedStyle(document.querySelector('.katex "
                       ".frac-line')).borderBottomStyle === 'solid'"))
@@ -360,7 +360,7 @@ TEST_F(ChatPageTest, AnotherSettingIsComparedTokenByToken) {
 
 TEST_F(ChatPageTest, TheFirstTokenThatDiffersIsMarked) {
   ServerOptions options = Options();
-  options.defaults.sampling.temperature = 2;
+  options.defaults.sampling = {.temperature = 2, .top_k = 0, .top_p = 1, .min_p = 0};
   Open(options);
   Ask(Question(1));
   Click(".assistant .toggle.small");

@@ -6,10 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "apps/ebb/terminal/subprocess.h"
+#include "tests/server/browser.h"
 #include "tests/server/server_fixture.h"
 #include "tests/support/skip.h"
-#include "tests/support/temp_folder.h"
 
 namespace ebb::server {
 namespace {
@@ -168,37 +167,28 @@ TEST_F(DashboardServerTest, WithoutTheChatPageTheAddressLeadsToIt) {
   EXPECT_EQ(Client(port()).Get("/chat/app.js").status, 404);
 }
 
-// The page as a browser has drawn it: the time of the page runs for some seconds.
 class BrowserTest : public DashboardServerTest {
  protected:
   void SetUp() override {
-    for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
-      const auto found = cli::RunProcess({name, "--version"}, cli::ProcessOutput::kDiscard);
-      if (found.ok() && found->exit_code == 0) browser_ = name;
-    }
-    if (browser_.empty()) EBB_SKIP_WITHOUT("chromium") << "there is no chromium";
+    const std::string program = FindChromium();
+    if (program.empty()) EBB_SKIP_WITHOUT("chromium") << "there is no chromium";
+    browser_ = std::make_unique<Browser>(program);
+    browser_->SetSize(390, 844);
   }
-  std::string Drawn() {
-    const auto end =
-        cli::RunProcess({browser_, "--headless=new", "--no-sandbox", "--disable-gpu",
-                         "--no-first-run", "--user-data-dir=" + folder_.File("profile"),
-                         "--window-size=390,844", "--virtual-time-budget=4000", "--dump-dom",
-                         fmt::format("http://{}/dashboard", server_->addresses().front())},
-                        cli::ProcessOutput::kKeepAlone);
-    EXPECT_TRUE(end.ok()) << end.status().ToString();
-    EXPECT_EQ(end->exit_code, 0);
-    return end->output;
+  // The page as the browser has drawn it once `holds` is true.
+  std::string Drawn(const std::string& holds) {
+    browser_->Open(fmt::format("http://{}/dashboard", server_->addresses().front()));
+    EXPECT_TRUE(browser_->Await(holds));
+    return browser_->Evaluate("document.documentElement.outerHTML");
   }
 
-  const TempFolder folder_;  // a profile of its own
-  std::string browser_;
+  std::unique_ptr<Browser> browser_;
 };
 
 TEST_F(BrowserTest, ThePageShowsTheRequestAndItsText) {
   StartWithRequests(DashboardMode::kText);
   // A request that begins just now has no tokens yet.
-  std::string page;
-  for (int i = 0; i < 4 && page.find("class=\"t0\"") == std::string::npos; ++i) page = Drawn();
+  const std::string page = Drawn("document.querySelector('.t0') && document.querySelector('.t1')");
   EXPECT_THAT(page, HasSubstr("class=\"live\""));
   EXPECT_THAT(page, HasSubstr("pebble, up for "));
   EXPECT_THAT(page, HasSubstr("<b id=\"decoding\">1</b>"));
@@ -210,7 +200,7 @@ TEST_F(BrowserTest, ThePageShowsTheRequestAndItsText) {
 
 TEST_F(BrowserTest, WithoutTextThePageSaysHowToGetIt) {
   StartWithRequests(DashboardMode::kFigures);
-  const std::string page = Drawn();
+  const std::string page = Drawn("!document.getElementById('fate-no-text').hidden");
   EXPECT_THAT(page, HasSubstr("Tokens of request #"));
   EXPECT_THAT(page, HasSubstr("<p id=\"fate-no-text\" class=\"note\">"));
   EXPECT_THAT(page, HasSubstr("<div id=\"fate-text\" hidden=\"\">"));
@@ -225,7 +215,7 @@ TEST_F(BrowserTest, WhatAPromptSaysIsTextAndNothingElse) {
                           {"stream", true},
                           {"ignore_eos", true}});
   Await([](const Figures& figures) { return figures.decoding == 1; });
-  const std::string page = Drawn();
+  const std::string page = Drawn("document.getElementById('fate-text').textContent.includes('<')");
   EXPECT_THAT(page, HasSubstr("<title>ebb</title>"));
   EXPECT_THAT(page, Not(HasSubstr("<img")));
   EXPECT_THAT(page, Not(HasSubstr("<b id=\"evil\"")));
