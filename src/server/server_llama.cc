@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "src/server/api/llama/llama_request.h"
 #include "src/server/server_impl.h"
 
@@ -10,6 +12,14 @@ namespace {
 
 std::string TextOfToken(const Model& model, std::optional<Token> token) {
   return token.has_value() ? model.TokenText(*token, Model::ControlTokens::kShow) : "";
+}
+
+// Shares and T2 as the options of `ebb serve` take them.
+std::string ShareText(double share) { return fmt::format("{:.6g}%", share * 100); }
+std::string T2Text(const TierSpec& spec) {
+  const std::string rows =
+      spec.t2_rows == T2Rows::kOld ? std::string("old") : ShareText(spec.t2_share);
+  return fmt::format("{}:{}", rows, CompressedTypeName(spec.t2_type));
 }
 
 }  // namespace
@@ -50,12 +60,11 @@ Json Server::Impl::OwnProps() const {
   Json tiers;
   if (const auto& engine_tiers = options.defaults.engine.tiers; engine_tiers.has_value()) {
     const TierSpec& spec = session.policy.tiers.value_or(*engine_tiers);
-    tiers = {{"t0", spec.t0_share},
+    tiers = {{"t0", ShareText(spec.t0_share)},
              {"t0_cap_bytes", spec.t0_cap_bytes},
              {"t1", T1PlaceName(spec.t1)},
-             {"t2", spec.t2_share},
-             {"t2_type", CompressedTypeName(spec.t2_type)},
-             {"evict", spec.evict_share}};
+             {"t2", T2Text(spec)},
+             {"evict", ShareText(spec.evict_share)}};
   }
   return {{"sessions", keeper != nullptr},
           {"dashboard", options.dashboard != DashboardMode::kOff},

@@ -56,6 +56,15 @@ TEST_F(MemoryReportTest, RowsAddUpToTheFullCache) {
   }
 }
 
+TEST_F(MemoryReportTest, TheTiersThatARequestMayChangeAreInTheProps) {
+  StartWithTiers();
+  const json tiers = Client(port()).Get("/props").json()["ebb"]["tiers"];
+  EXPECT_EQ(tiers["t0"], "50%");
+  EXPECT_EQ(tiers["t1"], "host");
+  EXPECT_EQ(tiers["t2"], "0%:int8");
+  EXPECT_EQ(tiers["evict"], "0%");
+}
+
 TEST_F(MemoryReportTest, AskingForItChangesNoBit) {
   StartWithTiers();
   Client client(port());

@@ -44,7 +44,7 @@ function samplingRows(params) {
 }
 
 const kNumbers = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty', 'seed', 'max_tokens'];
-const kShares = ['t0', 't2', 'evict'];
+const kShares = ['t0', 'evict'];
 const isGiven = (value) => value !== undefined && value !== null && value !== '';
 
 // What a request of these settings says.
@@ -57,6 +57,7 @@ export function requestFields(settings) {
   if (isGiven(settings.policy)) own.policy = settings.policy;
   if (isGiven(settings.budget)) own.budget = String(settings.budget);
   for (const key of kShares) if (isGiven(settings[key])) own[key] = `${settings[key]}%`;
+  if (isGiven(settings.t2)) own.t2 = settings.t2;
   if (isGiven(settings.lossless)) own.lossless = settings.lossless === 'on';
   return { ...fields, ebb: own };
 }
@@ -74,7 +75,7 @@ export function describe(settings) {
     parts.push(key === 'max_tokens' ? `at most ${settings[key]} tokens` : `${name} ${settings[key]}`.trim());
   }
   if (isGiven(settings.t0)) parts.push(`T0 ${settings.t0} %`);
-  if (isGiven(settings.t2)) parts.push(`T2 ${settings.t2} %`);
+  if (isGiven(settings.t2)) parts.push(`T2 ${settings.t2}`);
   if (isGiven(settings.evict)) parts.push(`evict ${settings.evict} %`);
   if (settings.lossless === 'on') parts.push('lossless');
   if (settings.lossless === 'off') parts.push('not lossless');
@@ -86,10 +87,11 @@ export function describe(settings) {
 export function presets(own) {
   const made = [];
   if (own.tiers) {
-    made.push(['Full cache', { t0: '100', t2: '0', evict: '0', lossless: 'off' }],
-              ['A fifth in fast memory', { t0: '20', t2: '0', evict: '0' }],
-              ['Half compressed', { t2: '50', evict: '0' }],
-              ['A fifth evicted', { evict: '20' }]);
+    made.push(['Full cache', { t0: '100', t2: '0%', evict: '0', lossless: 'off' }],
+              ['A fifth in fast memory', { t0: '20', t2: '0%', evict: '0' }],
+              ['Compressed to 8 bits', { t2: 'old:int8', evict: '0' }],
+              ['Compressed to 4 bits', { t2: 'old:int4', evict: '0' }],
+              ['A fifth evicted', { t2: '0%', evict: '20' }]);
   } else {
     made.push(['Full cache', { policy: 'full', budget: '', lossless: 'off' }]);
     for (const policy of ['h2o', 'tova', 'streaming']) {
@@ -125,7 +127,7 @@ export class SettingsForm {
     const choice = (...options) =>
       el('select', {}, ...options.map(([value, label]) => el('option', { value }, label)));
     const share = (key, label, value, note) =>
-      field(key, label, el('input', { type: 'number', min: 0, max: 100, step: 1, placeholder: Math.round(value * 100) }), note);
+      field(key, label, el('input', { type: 'number', min: 0, max: 100, step: 1, placeholder: parseFloat(value) }), note);
 
     if (withSystem) {
       const system = field('system', 'System prompt', el('textarea', { rows: 3, placeholder: 'None' }));
@@ -144,7 +146,9 @@ export class SettingsForm {
     const memory = [];
     if (own.tiers) {
       memory.push(share('t0', 'T0, %', own.tiers.t0, 'Rows in fast memory'),
-                  share('t2', 'T2, %', own.tiers.t2, `Compressed to ${own.tiers.t2_type}`),
+                  field('t2', 'T2', choice(['', `Default (${own.tiers.t2})`], ['0%', 'None'], ['50%:int8', 'Half, 8 bits'],
+                                           ['old:int8', 'Old rows, 8 bits'], ['old:int4', 'Old rows, 4 bits'],
+                                           ['old:int3', 'Old rows, 3 bits']), 'Compressed rows'),
                   share('evict', 'Evict, %', own.tiers.evict, 'Rows that go for good'));
     } else {
       memory.push(field('budget', 'Budget', el('input', { type: 'text', placeholder: 'all rows', spellcheck: 'false' }),
