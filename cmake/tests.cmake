@@ -28,6 +28,8 @@ ebb_add_test_support(policy ebb_policy)
 # The laboratory's source of attention to come, which the policy `oracle` is tested with.
 target_sources(ebb_policy_test_support PRIVATE ${EBB_ROOT}/lab/eval/replayed_attention.cc)
 ebb_add_test_support(engine ebb_internal)
+# Servers that models are fetched from.
+ebb_add_test_support(hub PkgConfig::libsodium nlohmann_json::nlohmann_json Threads::Threads)
 
 # What tests of a layer link besides it.
 set(support_of_rows ebb_kv_test_support)
@@ -139,14 +141,14 @@ foreach(folder IN LISTS folders)
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_store ebb_internal)
   elseif(folder MATCHES "^tests/(cli|server)$")
     # They start processes as the program does.
-    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_cli_parts ebb_engine_test_support)
+    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_cli_parts ebb_engine_test_support ebb_hub_test_support)
   elseif(folder STREQUAL tests/model)
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support ebb_lab)
   else()
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support)
   endif()
 endforeach()
-ebb_add_test_folder(ebb_cli_tests cli apps/ebb ebb_cli_parts)
+ebb_add_test_folder(ebb_cli_tests cli apps/ebb ebb_cli_parts ebb_hub_test_support)
 
 if("rpc" IN_LIST EBB_BACKENDS)
   # A device that is another process; tests/backends kills it.

@@ -33,6 +33,8 @@ std::span<const Command> CommandTable() {
        "interrupted",
        {G::kPull, G::kQuiet, G::kJson},
        RunPull},
+      {"list", "show the models that are there, and what they take", {G::kJson}, RunList},
+      {"rm", "remove models that were fetched", {G::kRemove, G::kQuiet, G::kJson}, RunRemove},
       {"fit", "estimate memory and show what fits",
        WithModel({G::kFit, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}), RunFit},
       {"profile", "report attention, tier occupancy and timing",

@@ -18,6 +18,8 @@ namespace ebb::cli {
 ExitCode RunRun(const CliOptions& options);
 ExitCode RunChat(const CliOptions& options);
 ExitCode RunPull(const CliOptions& options);
+ExitCode RunList(const CliOptions& options);
+ExitCode RunRemove(const CliOptions& options);
 ExitCode RunFidelity(const CliOptions& options);
 ExitCode RunBenchDecode(const CliOptions& options);
 ExitCode RunBenchLossless(const CliOptions& options);

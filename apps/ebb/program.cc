@@ -75,6 +75,19 @@ std::string HelpText(const OptionRow& row) {
 // The name that messages use: the long one.
 std::string LongName(const OptionRow& row) { return row.names.substr(row.names.rfind(',') + 1); }
 
+// The names that the parser knows: it has no short name of several letters, such as -hf.
+std::string NamesForParser(const OptionRow& row) {
+  std::string names;
+  for (size_t begin = 0; begin < row.names.size();) {
+    const size_t end = std::min(row.names.find(',', begin), row.names.size());
+    const std::string_view name = std::string_view(row.names).substr(begin, end - begin);
+    const bool is_short = name.starts_with('-') && !name.starts_with("--");
+    if (!is_short || name.size() == 2) names.append(names.empty() ? "" : ",").append(name);
+    begin = end + 1;
+  }
+  return names;
+}
+
 // Without a title the option is in no list.
 void AddOption(const OptionRow& row, const std::string& title, CLI::App* app, CliOptions* options) {
   const auto set = [&row, options](const std::string& text) {
@@ -83,7 +96,7 @@ void AddOption(const OptionRow& row, const std::string& title, CLI::App* app, Cl
   };
   if (row.value.empty()) {
     app->add_flag_callback(
-           row.names, [set] { set(""); }, HelpText(row))
+           NamesForParser(row), [set] { set(""); }, HelpText(row))
         ->group(title);
     return;
   }
@@ -92,12 +105,12 @@ void AddOption(const OptionRow& row, const std::string& title, CLI::App* app, Cl
     const auto set_all = [set](const std::vector<std::string>& texts) {
       for (const std::string& text : texts) set(text);
     };
-    app->add_option_function<std::vector<std::string>>(row.names, set_all, HelpText(row))
+    app->add_option_function<std::vector<std::string>>(NamesForParser(row), set_all, HelpText(row))
         ->group(title)
         ->type_name("...");
     return;
   }
-  app->add_option_function<std::string>(row.names, set, HelpText(row))
+  app->add_option_function<std::string>(NamesForParser(row), set, HelpText(row))
       ->group(title)
       ->type_name(row.value)
       ->allow_extra_args(false)
@@ -113,8 +126,8 @@ std::string ErrorText(const CLI::ParseError& error, const CLI::App& app) {
   return fmt::format("{} (see \"{} --help\")", text, app.get_name());
 }
 
-// "--stop=" as "--stop" and "": the parser would take the next argument for its value. Last first,
-// as the parser wants them.
+// "--stop=" as "--stop" and "": the parser would take the next argument for its value. "-hf" as
+// "--hf-repo". Last first, as the parser wants them.
 std::vector<std::string> ForParser(std::span<const std::string> arguments) {
   std::vector<std::string> all;
   bool only_words = false;  // behind "--"
@@ -122,6 +135,10 @@ std::vector<std::string> ForParser(std::span<const std::string> arguments) {
     only_words = only_words || argument == "--";
     const bool is_empty = !only_words && argument.size() > 3 && argument.starts_with("--") &&
                           argument.find('=') == argument.size() - 1;
+    if (!only_words && argument == "-hf") {
+      all.emplace_back("--hf-repo");
+      continue;
+    }
     all.push_back(is_empty ? argument.substr(0, argument.size() - 1) : argument);
     if (is_empty) all.emplace_back();
   }

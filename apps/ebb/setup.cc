@@ -6,6 +6,8 @@
 
 #include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/pull/known_models.h"
+#include "apps/ebb/pull/model_name.h"
+#include "apps/ebb/pull/remote_models.h"
 #include "ebb/session_file.h"
 
 namespace ebb::cli {
@@ -15,6 +17,11 @@ Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   model.for_device = options.engine.device.kind == DeviceKind::kBackend;
   if (IsBuiltInModel(model.path)) {
     model.contents = BuiltInModelFile(model.path);
+  } else if (IsModelName(model.path)) {
+    EBB_ASSIGN_OR_RETURN(const ModelName name, ParseModelName(model.path));
+    EBB_ASSIGN_OR_RETURN(StoredModel stored,
+                         FindOrPullModel(name, FetchSettingsFor(options.quiet)));
+    model.path = std::move(stored.path);
   } else {
     EBB_ASSIGN_OR_RETURN(model.path, FindModelFile(model.path));
   }

@@ -14,7 +14,8 @@
 
 namespace ebb::cli {
 
-// Loads -m, or the default model. Errors: those of Model::Load and of FindModelFile().
+// Loads -m, or the default model; fetches it where -m names one that lies elsewhere and is not
+// here. Errors: those of Model::Load, FindModelFile() and FindOrPullModel().
 [[nodiscard]] Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options);
 
 // With --session, and a file of that name, its session is resumed.

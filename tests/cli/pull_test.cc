@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/ebb/pull/reasoners.h"
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
 #include "tests/support/temp_folder.h"
@@ -51,6 +52,8 @@ class PullTest : public testing::Test {
   [[nodiscard]] ProgramEnd Pull(const std::string& arguments = "") const {
     return RunEbb({.arguments = Words("pull " + arguments),
                    .environment = {{"XDG_CACHE_HOME", folder_.File("cache")},
+                                   {"HF_HOME", folder_.File("hf")},
+                                   {"HF_HUB_CACHE", ""},
                                    {"PATH", folder_.File("bin") + ":" + std::getenv("PATH")}}});
   }
   [[nodiscard]] std::string Log() const {
@@ -153,7 +156,7 @@ TEST_F(PullTest, AnUnknownNameListsThoseThereAre) {
   InstallPython("false", "false");
   const ProgramEnd end = Pull("qwen2.5-coder-0.5b qwen2.5-coder-7b");
   EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("NAME: expected one of smollm2-135m, qwen2.5-coder-0.5b, "
+  EXPECT_THAT(end.err, HasSubstr("or one of smollm2-135m, qwen2.5-coder-0.5b, "
                                  "qwen2.5-coder-1.5b, found \"qwen2.5-coder-7b\""));
   EXPECT_EQ(Log(), "");
 }
@@ -193,7 +196,8 @@ TEST_F(PullTest, ListAsJsonIsALineForEachModelAsked) {
   EXPECT_EQ(model["parts"], 1);
   EXPECT_EQ(model["parts_kept"], 0);
   const std::string all = Pull("--list --json").out;
-  EXPECT_EQ(std::ranges::count(all, '\n'), 3);
+  EXPECT_EQ(std::ranges::count(all, '\n'), 3 + std::ssize(cli::Reasoners()));
+  EXPECT_EQ(model["source"], "mirror");
 }
 
 TEST_F(PullTest, AsJsonItTellsWhereTheModelIs) {

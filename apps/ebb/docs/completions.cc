@@ -179,8 +179,10 @@ std::string FishCompletionText() {
     for (const OptionRow* row : OptionsOf(*command)) {
       text += fmt::format("complete -c ebb -n '{}'", FishCondition(*command));
       for (const std::string_view name : NamesOf(*row)) {
+        // -o: a name of several letters behind one dash.
         text += name.starts_with("--") ? fmt::format(" -l {}", name.substr(2))
-                                       : fmt::format(" -s {}", name.substr(1));
+                : name.size() == 2     ? fmt::format(" -s {}", name.substr(1))
+                                       : fmt::format(" -o {}", name.substr(1));
       }
       const auto choices = ChoicesOf(*row);
       if (!choices.empty()) {

@@ -39,6 +39,12 @@ Status ReadGrammar(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+Status ReadHubRepo(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(const ModelName name, ParseModelName(fmt::format("hf:{}", text)));
+  options->model.path = name.text;
+  return OkStatus();
+}
+
 Status ReadBudget(std::string_view text, CliOptions* options) {
   EBB_ASSIGN_OR_RETURN(options->session.policy.budget, ParseBudget(text));
   return OkStatus();
@@ -102,10 +108,16 @@ std::vector<OptionRow> ModelRows() {
   return {
       NameRow(G::kModelFile, "-m,--model", "FILE|NAME",
               "the model: a GGUF file, a name that `ebb pull --list` shows (a file of that name is "
-              "./NAME), or a small reasoner inside the program: `pebble`, or `pebble-dms` and "
+              "./NAME), hf:ORG/REPO[:QUANT|/FILE], ollama:NAME[:TAG] or an https URL, which are "
+              "fetched where they are not there, or a small reasoner inside the program: `pebble`, "
+              "or `pebble-dms` and "
               "`pebble-dms-8`, which mark rows that can go; without it, the one that `ebb pull` "
               "fetched, and for `ebb eval --task pebble` pebble",
               [](CliOptions& o) { return &o.model.path; }),
+      {G::kModelFile, "-hf,--hf-repo", "ORG/REPO[:QUANT]",
+       "short for -m hf:ORG/REPO[:QUANT], a model of Hugging Face's hub, as in llama.cpp; without "
+       "a quantization Q4_K_M, else Q8_0, else the repository's first file",
+       ReadHubRepo, nullptr},
       NameRow(G::kModel, "--adapter", "FILE",
               "a GGUF file that makes the model mark rows, for --policy dms (docs/dev/formats.md)",
               [](CliOptions& o) { return &o.model.adapter; }),
@@ -324,6 +336,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
       return "Server";
     case G::kPull:
       return "Pull";
+    case G::kRemove:
+      return "Remove";
     case G::kFit:
       return "Fit";
     case G::kFidelity:

@@ -89,7 +89,7 @@ enum class OptionGroup {
   kPrompt,      // -p, -f, --raw
   kSystem,      // --system
   kSession,     // --session
-  kModelFile,   // -m
+  kModelFile,   // -m, -hf
   kModel,       // --adapter, --dequantize, --rope-*
   kGeneration,  // -n, --grammar, --stop, ...
   kSampling,    // --temp, --top-k, --top-p, --min-p, --repeat-penalty
@@ -112,6 +112,7 @@ enum class OptionGroup {
   kReport,      // of ebb report alone
   kServe,       // of ebb serve alone: --host, --port, ...
   kPull,        // of ebb pull alone: NAME, --list
+  kRemove,      // of ebb rm alone: NAME
   kFit,         // of ebb fit alone: --prompt-tokens, --requests
   // For the measurements that take them:
   kBenchDepth,      // --depth

@@ -1,5 +1,7 @@
 #include "apps/ebb/options/pull_options.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "apps/ebb/options/option_values.h"
@@ -9,12 +11,15 @@ namespace ebb::cli {
 namespace {
 
 Status ReadModelName(std::string_view text, CliOptions* options) {
-  const KnownModel* model = FindKnownModel(text);
-  if (model == nullptr) {
-    return InvalidArgument(
-        fmt::format("expected one of {}, found \"{}\"", KnownModelNames(), text));
+  NamedModel model = {.known = FindKnownModel(text)};
+  if (model.known == nullptr) {
+    if (!IsModelName(text)) {
+      return InvalidArgument(fmt::format("expected {}, or one of {}, found \"{}\"", kModelNameForms,
+                                         KnownModelNames(), text));
+    }
+    EBB_ASSIGN_OR_RETURN(model.remote, ParseModelName(text));
   }
-  options->pull.models.push_back(model);
+  options->pull.models.push_back(std::move(model));
   return OkStatus();
 }
 
@@ -24,13 +29,15 @@ void AppendPullOptionRows(std::vector<OptionRow>* table) {
   using G = OptionGroup;
   const std::vector<OptionRow> rows = {
       {G::kPull, "NAME", "NAME",
-       fmt::format("models to fetch: any of {}; without a name, {}", KnownModelNames(),
-                   KnownModels().front().name),
+       fmt::format("models to fetch: {}, or, from a mirror, any of {}; without a name, {}",
+                   kModelNameForms, KnownModelNames(), KnownModels().front().name),
        ReadModelName, nullptr},
       FlagRow(
           G::kPull, "--list",
           "fetch nothing: print the models, all or those named, with licence, size and file",
           [](CliOptions& o) { return &o.pull.list; }, true),
+      {G::kRemove, "NAME", "NAME", "models to remove, by the names that `ebb list` shows",
+       ReadModelName, nullptr},
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

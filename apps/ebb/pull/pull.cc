@@ -1,4 +1,4 @@
-// `ebb pull`: fetches models by name, or lists those that it knows.
+// `ebb pull`: fetches models by name, or lists those that it has names for.
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -12,6 +12,8 @@
 #include "apps/ebb/pull/known_models.h"
 #include "apps/ebb/pull/model_fetch.h"
 #include "apps/ebb/pull/parts_folder.h"
+#include "apps/ebb/pull/reasoners.h"
+#include "apps/ebb/pull/remote_models.h"
 
 namespace ebb::cli {
 namespace {
@@ -44,7 +46,8 @@ Json ToJson(const KnownModel& model, const LocalState& state) {
           {"path", state.path},
           {"there", state.is_there},
           {"parts", model.parts.size()},
-          {"parts_kept", state.num_parts_kept}};
+          {"parts_kept", state.num_parts_kept},
+          {"source", "mirror"}};
 }
 
 std::string ToText(const KnownModel& model, const LocalState& state) {
@@ -61,8 +64,8 @@ std::string ToText(const KnownModel& model, const LocalState& state) {
     where = fmt::format("{} of {} parts are there; `ebb pull {}` fetches the others",
                         state.num_parts_kept, model.parts.size(), model.name);
   }
-  return fmt::format("{:<19} {} MB, {}: {}\n{:<19} {}", model.name, model.bytes / kMegabyte,
-                     model.licence, model.description, "", where);
+  return fmt::format("{:<19} {} MB, {}: {} (mirror)\n{:<19} {}", model.name,
+                     model.bytes / kMegabyte, model.licence, model.description, "", where);
 }
 
 // Fetches the model unless it is there already.
@@ -83,28 +86,76 @@ Status Pull(const KnownModel& model, const CliOptions& options) {
   return options.json ? WriteRecord(options, ToJson(model, StateOf(model)), "") : OkStatus();
 }
 
-std::vector<const KnownModel*> ChosenModels(const PullInput& pull) {
+// A model that lies elsewhere, as it is here.
+Json ToJson(const ModelName& name, const Result<StoredModel>& stored) {
+  Json record = {{"name", name.text}, {"there", stored.ok()}};
+  if (stored.ok()) {
+    record["path"] = stored->path;
+    record["bytes"] = stored->bytes;
+    record["files"] = stored->num_files;
+  }
+  constexpr std::string_view kSources[] = {"hub", "ollama", "url"};
+  record["source"] = kSources[static_cast<size_t>(name.source)];
+  if (const Reasoner* reasoner = FindReasoner(name.text); reasoner != nullptr) {
+    record["description"] = reasoner->description;
+    record["licence"] = reasoner->licence;
+    record["bytes"] = reasoner->bytes;
+  }
+  return record;
+}
+
+std::string ToText(const ModelName& name, const Result<StoredModel>& stored) {
+  const std::string where =
+      stored.ok() ? stored->path : fmt::format("not there; `ebb pull {}` fetches it", name.text);
+  const Reasoner* reasoner = FindReasoner(name.text);
+  if (reasoner == nullptr) return fmt::format("{}\n{:<19} {}", name.text, "", where);
+  return fmt::format("{}\n{:<19} {:.1f} GB, {}: {}\n{:<19} {}", name.text, "",
+                     static_cast<double>(reasoner->bytes) / 1e9, reasoner->licence,
+                     reasoner->description, "", where);
+}
+
+Status PullRemote(const ModelName& name, const CliOptions& options) {
+  const Result<StoredModel> model = PullRemoteModel(name, FetchSettingsFor(options.quiet));
+  if (!model.ok()) return model.status();
+  SayUnlessQuiet(options, fmt::format("the model is at {}", model->path));
+  return options.json ? WriteRecord(options, ToJson(name, model), "") : OkStatus();
+}
+
+std::vector<NamedModel> ChosenModels(const PullInput& pull) {
   if (!pull.models.empty()) return pull.models;
-  if (!pull.list) return {&KnownModels().front()};
-  std::vector<const KnownModel*> all;
-  for (const KnownModel& model : KnownModels()) all.push_back(&model);
+  if (!pull.list) return {{.known = &KnownModels().front()}};
+  std::vector<NamedModel> all;
+  for (const KnownModel& model : KnownModels()) all.push_back({.known = &model});
+  for (const Reasoner& reasoner : Reasoners()) {
+    Result<ModelName> name = ParseModelName(reasoner.name);
+    if (name.ok()) all.push_back({.remote = *std::move(name)});
+  }
   return all;
+}
+
+Status List(const NamedModel& model, const CliOptions& options) {
+  if (model.known != nullptr) {
+    const LocalState state = StateOf(*model.known);
+    return WriteRecord(options, ToJson(*model.known, state), ToText(*model.known, state));
+  }
+  const Result<StoredModel> stored = FindStoredModel(*model.remote);
+  return WriteRecord(options, ToJson(*model.remote, stored), ToText(*model.remote, stored));
 }
 
 }  // namespace
 
 ExitCode RunPull(const CliOptions& options) {
   (void)InstallInterruptHandler();
-  if (CacheFolder().empty() && !options.pull.list) {
-    return Fail(NotFound(fmt::format("a model has nowhere to go: {}", kNoCacheFolder)));
-  }
-  for (const KnownModel* model : ChosenModels(options.pull)) {
+  for (const NamedModel& model : ChosenModels(options.pull)) {
     Status status;
     if (options.pull.list) {
-      const LocalState state = StateOf(*model);
-      status = WriteRecord(options, ToJson(*model, state), ToText(*model, state));
+      status = List(model, options);
+    } else if (model.known == nullptr) {
+      status = PullRemote(*model.remote, options);
+    } else if (CacheFolder().empty()) {
+      status = NotFound(fmt::format("a model has nowhere to go: {}", kNoCacheFolder));
     } else {
-      status = Pull(*model, options);
+      status = Pull(*model.known, options);
     }
     if (!status.ok()) return Fail(status);
   }

@@ -12,6 +12,7 @@
 #include "apps/ebb/commands.h"
 #include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/pull/known_models.h"
+#include "apps/ebb/pull/model_name.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/output.h"
 #include "src/server/server.h"
@@ -23,6 +24,10 @@ namespace {
 std::string ModelId(const std::string& given) {
   if (given.empty()) return std::string(KnownModels().front().name);
   if (IsBuiltInModel(given) || FindKnownModel(given) != nullptr) return given;
+  if (const auto name = ParseModelName(given); name.ok()) {
+    if (name->source != ModelName::Source::kUrl) return given.substr(given.find(':') + 1);
+    return std::filesystem::path(name->url.substr(0, name->url.find('?'))).stem().string();
+  }
   return std::filesystem::path(given).stem().string();
 }
 

@@ -1,0 +1,34 @@
+// Reasoning models of the hub that `ebb pull --list` and docs/user/models.md suggest.
+#ifndef EBB_APPS_PULL_REASONERS_H_
+#define EBB_APPS_PULL_REASONERS_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace ebb::cli {
+
+struct Reasoner {
+  std::string_view name;  // that ParseModelName() takes
+  std::string_view description;
+  std::string_view licence;
+  uint64_t bytes = 0;  // of its file at the hub
+  // For the table of docs/user/models.md: by the model's config.json.
+  int num_layers = 0;
+  int num_q_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 128;
+  int embed_dim = 0;
+  int feed_forward_dim = 0;  // of a mixture: of all experts that a token chooses
+  int vocab_size = 0;
+  int trained_context = 0;
+};
+
+// By size, smallest first.
+[[nodiscard]] std::span<const Reasoner> Reasoners();
+// Null: it is none of them.
+[[nodiscard]] const Reasoner* FindReasoner(std::string_view name);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_PULL_REASONERS_H_

@@ -1,0 +1,82 @@
+#include "apps/ebb/pull/reasoners.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "apps/ebb/pull/model_name.h"
+#include "ebb/fit.h"
+
+namespace ebb::cli {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kContext = 8192;
+
+FitModel FitModelFor(const Reasoner& reasoner) {
+  FitModel model;
+  model.shape = {.num_layers = reasoner.num_layers,
+                 .num_q_heads = reasoner.num_q_heads,
+                 .num_kv_heads = reasoner.num_kv_heads,
+                 .head_dim = reasoner.head_dim,
+                 .embed_dim = reasoner.embed_dim,
+                 .vocab_size = reasoner.vocab_size,
+                 .trained_context = reasoner.trained_context};
+  model.feed_forward_dim = reasoner.feed_forward_dim;
+  model.weight_bytes = reasoner.bytes;
+  // As `ebb fit` measures them with Qwen2.5-Coder-1.5B, whose tokenizer has 151,936 tokens.
+  model.program_bytes = uint64_t{72} << 20;
+  return model;
+}
+
+// A cell of the table: the setting that `ebb fit` calls the gentlest.
+std::string CellFor(const Reasoner& reasoner, uint64_t gigabytes) {
+  const FitLimits limits = {.memory_bytes = gigabytes * 1'000'000'000};
+  const auto setting =
+      GentlestSetting(FitModelFor(reasoner), {.context = kContext, .prompt_tokens = 512}, limits);
+  if (!setting.ok()) return "no";
+  return setting->name == "full" ? "full" : fmt::format("`{}`", setting->name);
+}
+
+std::string MemoryFor(const Reasoner& reasoner) {
+  const auto bytes =
+      FitRequestInto(FitModelFor(reasoner), {.context = kContext, .prompt_tokens = 512});
+  EXPECT_TRUE(bytes.ok());
+  return bytes.ok() ? fmt::format("{:.1f}", static_cast<double>(bytes->Memory()) / 1e9) : "";
+}
+
+TEST(ReasonersTest, NamesAreThoseOfModelsAndTheSmallestComesFirst) {
+  std::set<std::string_view> names;
+  uint64_t last = 0;
+  for (const Reasoner& reasoner : Reasoners()) {
+    EXPECT_TRUE(ParseModelName(reasoner.name).ok()) << reasoner.name;
+    EXPECT_TRUE(names.insert(reasoner.name).second) << reasoner.name;
+    EXPECT_GT(reasoner.bytes, last) << reasoner.name;
+    last = reasoner.bytes;
+    EXPECT_EQ(FindReasoner(reasoner.name), &reasoner);
+  }
+  EXPECT_EQ(FindReasoner("hf:tide/Tide"), nullptr);
+}
+
+// Keeps the table of docs/user/models.md at what `ebb fit` computes.
+TEST(ReasonersTest, TheTableOfTheManualIsWhatFitSays) {
+  std::ifstream file(EBB_SOURCE_DIR "/docs/user/models.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (const Reasoner& reasoner : Reasoners()) {
+    const std::string line =
+        fmt::format("| `{}` | {} | {:.2f} | {} | {} | {} | {} |\n", reasoner.name, reasoner.licence,
+                    static_cast<double>(reasoner.bytes) / 1e9, MemoryFor(reasoner),
+                    CellFor(reasoner, 8), CellFor(reasoner, 16), CellFor(reasoner, 32));
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+}
+
+}  // namespace
+}  // namespace ebb::cli

@@ -1,0 +1,174 @@
+// Models by name through the program: `ebb pull`, `list` and `rm`, and -hf, with a hub of the
+// test's own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
+#include "tests/support/hub/fake_hub.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+class HubTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ifstream file(tiny_.path(), std::ios::binary);
+    bytes_ = {std::istreambuf_iterator<char>(file), {}};
+    hub_.repos["tide/Tide-GGUF"].files = {{"Tide-Q8_0.gguf", FakeGguf(9000)},
+                                          {"Tide-Q4_K_M.gguf", bytes_}};
+    hub_.ollama = {{"library/tide:1b", bytes_}};
+  }
+  [[nodiscard]] ProgramRun RunOf(const std::string& arguments) const {
+    return {.arguments = Words(arguments),
+            .environment = {{"HF_ENDPOINT", hub_.url()},
+                            {"HF_HOME", folder_.File("hf")},
+                            {"HF_HUB_CACHE", ""},
+                            {"HF_TOKEN", ""},
+                            {"HF_HUB_OFFLINE", ""},
+                            {"EBB_OLLAMA_REGISTRY", hub_.url()},
+                            {"OLLAMA_MODELS", folder_.File("ollama")},
+                            {"no_proxy", "127.0.0.1"},
+                            {"XDG_CACHE_HOME", folder_.File("cache")}}};
+  }
+  [[nodiscard]] ProgramEnd Ebb(const std::string& arguments) const {
+    return RunEbb(RunOf(arguments));
+  }
+
+  TinyModel tiny_;
+  std::string bytes_;
+  TempFolder folder_;
+  FakeHub hub_;
+};
+
+TEST_F(HubTest, PullsAndTellsWhereTheModelIs) {
+  ProgramEnd end = Ebb("pull hf:tide/Tide-GGUF");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(end.out, "");
+  EXPECT_THAT(end.err, HasSubstr("fetching Tide-Q4_K_M.gguf ("));
+  EXPECT_THAT(end.err, HasSubstr("Tide-Q4_K_M.gguf: 0 of 0 MB, 100 %\n"));
+  EXPECT_THAT(end.err, HasSubstr("the model is at " + folder_.File("hf/hub/models--tide--Tide-")));
+  end = Ebb("pull --quiet --json hf:tide/Tide-GGUF:q8_0 ollama:tide:1b");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(end.err, "");
+  const auto record = nlohmann::json::parse(end.out.substr(0, end.out.find('\n')));
+  EXPECT_EQ(record["name"], "hf:tide/Tide-GGUF:q8_0");
+  EXPECT_EQ(record["there"], true);
+  EXPECT_EQ(record["bytes"], 9000);
+  EXPECT_EQ(record["source"], "hub");
+}
+
+TEST_F(HubTest, RunsAModelOfTheHubAndFetchesItOnce) {
+  for (const char* model : {"-hf tide/Tide-GGUF", "-m hf:tide/Tide-GGUF:Q4_K_M",
+                            "--hf-repo tide/Tide-GGUF/Tide-Q4_K_M.gguf", "-m ollama:tide:1b"}) {
+    const std::string command = std::string("run --raw -n 2 -p tide --threads 1 ") + model;
+    const ProgramEnd end = Ebb(command);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    EXPECT_NE(end.out, "");
+    (void)hub_.hub().TakeRequests();
+    const ProgramEnd again = Ebb(command);
+    EXPECT_EQ(again.out, end.out);
+    EXPECT_THAT(again.err, Not(HasSubstr("fetching")));
+    EXPECT_EQ(hub_.hub().TakeRequests().size(), 0U) << model;
+  }
+}
+
+TEST_F(HubTest, ServesItByTheNameThatWasTyped) {
+  ProgramRun run = RunOf("serve -hf tide/Tide-GGUF --port 0 --threads 1");
+  run.interrupt_after = 10;
+  const ProgramEnd end = RunEbb(run);
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("ebb: tide/Tide-GGUF at http://127.0.0.1:"));
+}
+
+TEST_F(HubTest, ListAndRemove) {
+  ASSERT_EQ(Ebb("pull hf:tide/Tide-GGUF hf:tide/Tide-GGUF:Q8_0").exit_code, 0);
+  ProgramEnd end = Ebb("list");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("hf:tide/Tide-GGUF:Q4_K_M      0 MB  "));
+  EXPECT_THAT(end.out, HasSubstr("hf:tide/Tide-GGUF:Q8_0        0 MB  Q8_0"));
+  end = Ebb("list --json");
+  const auto record = nlohmann::json::parse(end.out.substr(0, end.out.find('\n')));
+  EXPECT_EQ(record["name"], "hf:tide/Tide-GGUF:Q4_K_M");
+  EXPECT_EQ(record["bytes"], bytes_.size());
+  EXPECT_EQ(record["architecture"], "llama");
+  EXPECT_EQ(record["files"], 1);
+  end = Ebb("rm hf:tide/Tide-GGUF");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("stands for several models"));
+  end = Ebb("rm hf:tide/Tide-GGUF:Q8_0");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("removed hf:tide/Tide-GGUF:Q8_0: 9000 bytes\n"));
+  end = Ebb("rm --json hf:tide/Tide-GGUF");
+  EXPECT_EQ(nlohmann::json::parse(end.out)["bytes_freed"], bytes_.size());
+  EXPECT_EQ(Ebb("list").out, "");
+  end = Ebb("rm hf:tide/Tide-GGUF");
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("hf:tide/Tide-GGUF is not in "));
+  EXPECT_EQ(Ebb("rm").exit_code, 2);
+}
+
+TEST_F(HubTest, AMirroredModelIsListedAndRemoved) {
+  const std::string path = folder_.File("cache/ebb/SmolLM2-135M-Instruct.Q4_1.gguf");
+  fs::create_directories(fs::path(path).parent_path());
+  fs::copy_file(tiny_.path(), path);
+  EXPECT_THAT(Ebb("list").out, HasSubstr("smollm2-135m"));
+  const ProgramEnd end = Ebb("rm smollm2-135m");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_FALSE(fs::exists(path));
+}
+
+TEST_F(HubTest, TwoProcessesFetchOnce) {
+  hub_.repos["tide/Tide-GGUF"].files["Tide-Q4_K_M.gguf"] = FakeGguf(5'000'000);
+  std::vector<ProgramEnd> ends(2);
+  std::vector<std::thread> threads;
+  for (ProgramEnd& end : ends) {
+    threads.emplace_back([&] { end = Ebb("pull hf:tide/Tide-GGUF"); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const ProgramEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(hub_.cdn().TakeRequests().size(), 1U);
+}
+
+TEST_F(HubTest, AKilledFetchGoesOnInTheNextProcess) {
+  hub_.tamper_cdn = [](const SeenRequest& request, ServerAnswer* answer) {
+    if (request.Header("range").empty()) answer->stall_after = answer->body.size() / 2;
+  };
+  ProgramRun run = RunOf("pull hf:tide/Tide-GGUF");
+  run.environment.emplace_back("HF_HUB_DOWNLOAD_TIMEOUT", "1");
+  const ProgramEnd end = RunEbb(run);
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("trying again"));
+  EXPECT_EQ(hub_.cdn().TakeRequests().size(), 2U);
+}
+
+TEST_F(HubTest, ErrorsSayWhatHelps) {
+  ProgramEnd end = Ebb("run -hf tide/Tide-GGUF:Q5_K_M -p x");
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.err,
+            "ebb: hf:tide/Tide-GGUF has no file of the quantization Q5_K_M; it has Q4_K_M, Q8_0\n");
+  end = Ebb("run -hf tide -p x");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--hf-repo: expected hf:ORG/REPO"));
+  end = Ebb("pull --list hf:tide/Tide-GGUF");
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_THAT(end.out, HasSubstr("not there; `ebb pull hf:tide/Tide-GGUF` fetches it"));
+}
+
+}  // namespace
+}  // namespace ebb
