@@ -105,10 +105,19 @@ bool HasBlob(const CachedRepo& repo, const HubFile& file) {
   return fs::file_size(repo.Blob(file.sha256), error) == file.bytes && !error;
 }
 
+// Whether the snapshot has the bytes themselves, as on file systems without symbolic links.
+bool IsCopied(const CachedRepo& repo, const std::string& commit, const HubFile& file) {
+  const fs::path place = repo.FilePath(commit, file.path);
+  std::error_code error;
+  return fs::is_regular_file(fs::symlink_status(place, error)) &&
+         fs::file_size(place, error) == file.bytes;
+}
+
 // Fetches a file unless its bytes are there, and shows it in the snapshot.
 Status FetchHubFile(const CachedRepo& repo, const std::string& commit, const HubFile& file,
                     const FetchSettings& settings, HttpClient* client) {
   const std::string name = fs::path(file.path).filename().string();
+  if (IsCopied(repo, commit, file)) return OkStatus();
   if (!HasBlob(repo, file)) {
     EBB_ASSIGN_OR_RETURN(const auto lock, FileLock::Take(repo.LockPath(file.sha256), [&] {
                            if (settings.http.say) {

@@ -20,7 +20,7 @@ bool IsUrl(std::string_view text) {
   return text.starts_with("https://") || text.starts_with("http://");
 }
 
-// Letters, digits, and of '.', '-', '_' none at an end: what the hub and the registry allow.
+// Letters and digits, with '.', '-' and '_' between them, as the hub and the registry allow.
 bool IsWord(std::string_view text) {
   const auto is_letter = [](unsigned char c) {
     return c < 0x80 && (std::isalnum(c) != 0 || c == '_');

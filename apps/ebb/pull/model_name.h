@@ -1,4 +1,4 @@
-// Names of models that lie elsewhere: at Hugging Face's hub, in Ollama's registry, or at a URL.
+// Names of models on Hugging Face's hub, in Ollama's registry, or at a URL.
 #ifndef EBB_APPS_PULL_MODEL_NAME_H_
 #define EBB_APPS_PULL_MODEL_NAME_H_
 

@@ -17,7 +17,7 @@ namespace ebb::cli {
 [[nodiscard]] Result<StoredModel> FindOllamaModel(const ModelName& name);
 [[nodiscard]] Result<StoredModel> PullOllamaModel(const ModelName& name,
                                                   const FetchSettings& settings);
-// Those of ebb's own folder.
+// Lists the models in ebb's own folder.
 [[nodiscard]] std::vector<StoredModel> StoredOllamaModels();
 [[nodiscard]] Result<uint64_t> RemoveOllamaModel(const ModelName& name);
 

@@ -1,5 +1,5 @@
-// Models by name: those that Hugging Face's hub, Ollama's registry or a URL has, and their copies
-// on this machine.
+// Models by name, from Hugging Face's hub, Ollama's registry or a URL, and their copies on this
+// machine.
 #ifndef EBB_APPS_PULL_REMOTE_MODELS_H_
 #define EBB_APPS_PULL_REMOTE_MODELS_H_
 
@@ -26,20 +26,20 @@ struct FetchSettings {
   HttpSettings http = {};
   bool quiet = false;  // nothing on stderr
 };
-// With $HF_HUB_DOWNLOAD_TIMEOUT as http.stall_seconds; what the fetch says goes to stderr.
+// Takes http.stall_seconds from $HF_HUB_DOWNLOAD_TIMEOUT; messages go to stderr.
 [[nodiscard]] FetchSettings FetchSettingsFor(bool quiet);
 
-// Without a request. Errors: kNotFound.
+// Looks for the model on this machine, without a request. Errors: kNotFound.
 [[nodiscard]] Result<StoredModel> FindStoredModel(const ModelName& name);
-// Asks where the model comes from which files it has now, and fetches those that are not here. What
-// is here is used where the server cannot be reached. Errors: see ListHubFiles(), DownloadFile().
+// Asks the hub or the registry for the model's current files and fetches the missing ones. Returns
+// the stored model if the server cannot be reached. Errors: see ListHubFiles(), DownloadFile().
 [[nodiscard]] Result<StoredModel> PullRemoteModel(const ModelName& name,
                                                   const FetchSettings& settings);
-// Without a request where the model is here; else PullRemoteModel().
+// Returns the stored model without a request if there is one, else PullRemoteModel().
 [[nodiscard]] Result<StoredModel> FindOrPullModel(const ModelName& name,
                                                   const FetchSettings& settings);
 
-// Those in the hub's cache and in ebb's own.
+// Lists the models in the hub's cache and in ebb's own.
 [[nodiscard]] std::vector<StoredModel> StoredModels();
 // Removes the model's files, except those that another one shares; returns the bytes that are free
 // then. Errors: kNotFound; kInvalidArgument where the name stands for several models.

@@ -205,6 +205,18 @@ TEST_F(RemoteModelsTest, AllPartsOfASplitFileAreFetched) {
   EXPECT_FALSE(fs::exists(RepoFolder()));
 }
 
+TEST_F(RemoteModelsTest, ACopyInTheSnapshotIsUsed) {
+  const std::string snapshot = RepoFolder() + "/snapshots/" + std::string(40, 'a');
+  fs::create_directories(snapshot);
+  std::ofstream(snapshot + "/Tide-Q4_K_M.gguf") << Repo().files["Tide-Q4_K_M.gguf"];
+  const auto model = Pull("hf:tide/Tide-GGUF");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(hub_.cdn().TakeRequests().size(), 0U);
+  EXPECT_EQ(BytesOf(model->path), Repo().files["Tide-Q4_K_M.gguf"]);
+  EXPECT_EQ(Remove("hf:tide/Tide-GGUF"), 4000U);
+  EXPECT_FALSE(fs::exists(RepoFolder()));
+}
+
 TEST_F(RemoteModelsTest, APartThatTheHubDoesNotListIsAnError) {
   Repo().files.erase("BF16/Tide-BF16-00002-of-00002.gguf");
   EXPECT_THAT(ErrorOf("hf:tide/Tide-GGUF:BF16").message(),

@@ -1,5 +1,5 @@
-// Requests over HTTP and HTTPS, by libcurl, which takes proxies from the environment (https_proxy,
-// no_proxy, ...).
+// Sends requests over HTTP and HTTPS. libcurl does, and takes proxies from the environment
+// (https_proxy, no_proxy, ...).
 #ifndef EBB_APPS_PULL_NET_HTTP_CLIENT_H_
 #define EBB_APPS_PULL_NET_HTTP_CLIENT_H_
 
@@ -38,9 +38,9 @@ struct HttpRequest {
 struct HttpAnswer {
   long status = 0;
   std::map<std::string, std::string> headers = {};  // names in lower case
-  std::string body = {};    // what the sink did not take, at most kMostBody bytes
-  std::string url = {};     // that answered, after redirects
-  int64_t retry_after = 0;  // seconds; 0: none was asked for
+  std::string body = {};                            // bytes that no sink took, at most kMostBody
+  std::string url = {};                             // that answered, after redirects
+  int64_t retry_after = 0;                          // seconds; 0: none was asked for
 
   // Empty where there is no such header.
   [[nodiscard]] std::string Header(const std::string& name) const;
