@@ -15,6 +15,7 @@
 
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
+#include "tests/support/child_process.h"
 #include "tests/support/hub/fake_hub.h"
 #include "tests/support/temp_folder.h"
 
@@ -61,7 +62,7 @@ TEST_F(HubTest, PullsAndTellsWhereTheModelIs) {
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_EQ(end.out, "");
   EXPECT_THAT(end.err, HasSubstr("fetching Tide-Q4_K_M.gguf ("));
-  EXPECT_THAT(end.err, HasSubstr("Tide-Q4_K_M.gguf: 0 of 0 MB, 100 %\n"));
+  EXPECT_THAT(end.err, HasSubstr(" MB, 100 %\n"));
   EXPECT_THAT(end.err, HasSubstr("the model is at " + folder_.File("hf/hub/models--tide--Tide-")));
   end = Ebb("pull --quiet --json hf:tide/Tide-GGUF:q8_0 ollama:tide:1b");
   EXPECT_EQ(end.exit_code, 0) << end.err;
@@ -100,7 +101,7 @@ TEST_F(HubTest, ListAndRemove) {
   ASSERT_EQ(Ebb("pull hf:tide/Tide-GGUF hf:tide/Tide-GGUF:Q8_0").exit_code, 0);
   ProgramEnd end = Ebb("list");
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.out, HasSubstr("hf:tide/Tide-GGUF:Q4_K_M      0 MB  "));
+  EXPECT_THAT(end.out, HasSubstr("hf:tide/Tide-GGUF:Q4_K_M      5 MB  Q4_K_M   llama\n"));
   EXPECT_THAT(end.out, HasSubstr("hf:tide/Tide-GGUF:Q8_0        0 MB  Q8_0"));
   end = Ebb("list --json");
   const auto record = nlohmann::json::parse(end.out.substr(0, end.out.find('\n')));
@@ -155,6 +156,28 @@ TEST_F(HubTest, AKilledFetchGoesOnInTheNextProcess) {
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.err, HasSubstr("trying again"));
   EXPECT_EQ(hub_.cdn().TakeRequests().size(), 2U);
+}
+
+TEST_F(HubTest, OverHttpsTheCertificateIsCheckedAndRedirectsStaySecure) {
+  if (FindProgram("openssl").empty()) GTEST_SKIP() << "openssl is not there";
+  fs::create_directories(folder_.File("tls"));
+  ChildProcess server(
+      {"python3", EBB_SOURCE_DIR "/tests/tools/https_server.py", folder_.File("tls")});
+  const std::string url = "https://localhost:" + server.ReadLine();
+  ProgramEnd end = Ebb("pull " + url + "/tide.gguf");
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("certificate"));
+  const auto pull = [&](const std::string& file) {
+    ProgramRun run = RunOf("pull " + url + file);
+    run.environment.emplace_back("SSL_CERT_FILE", folder_.File("tls/cert.pem"));
+    run.environment.emplace_back("no_proxy", "localhost");
+    return RunEbb(run);
+  };
+  end = pull("/tide.gguf");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  end = pull("/insecure.gguf");
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("redirects from https to http"));
 }
 
 TEST_F(HubTest, ErrorsSayWhatHelps) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -36,13 +37,20 @@ FitModel FitModelFor(const Reasoner& reasoner) {
   return model;
 }
 
-// A cell of the table: the setting that `ebb fit` calls the gentlest.
+// A cell of the table: the setting that `ebb fit` calls the gentlest, and the longest context that
+// fits with it, rounded down, at most the trained one.
 std::string CellFor(const Reasoner& reasoner, uint64_t gigabytes) {
+  const FitModel model = FitModelFor(reasoner);
   const FitLimits limits = {.memory_bytes = gigabytes * 1'000'000'000};
-  const auto setting =
-      GentlestSetting(FitModelFor(reasoner), {.context = kContext, .prompt_tokens = 512}, limits);
+  FitRequest request = {.context = kContext, .prompt_tokens = 512};
+  const auto setting = GentlestSetting(model, request, limits);
   if (!setting.ok()) return "no";
-  return setting->name == "full" ? "full" : fmt::format("`{}`", setting->name);
+  request.tiers = setting->tiers;
+  int context = std::min(LargestContext(model, request, limits), reasoner.trained_context);
+  if (context < reasoner.trained_context) context = context / 100 * 100;
+  const std::string name =
+      setting->name == "full" ? setting->name : fmt::format("`{}`", setting->name);
+  return fmt::format("{}, {},{:03}", name, context / 1000, context % 1000);
 }
 
 std::string MemoryFor(const Reasoner& reasoner) {
