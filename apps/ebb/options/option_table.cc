@@ -106,17 +106,18 @@ OptionRow KvTypeRow() {
 
 std::vector<OptionRow> ModelRows() {
   return {
-      NameRow(G::kModelFile, "-m,--model", "FILE|NAME",
-              "the model: a GGUF file, a name that `ebb pull --list` shows (a file of that name is "
-              "./NAME), hf:ORG/REPO[:QUANT|/FILE], ollama:NAME[:TAG] or an https URL, which are "
-              "fetched where they are not there, or a small reasoner inside the program: `pebble`, "
-              "or `pebble-dms` and "
-              "`pebble-dms-8`, which mark rows that can go; without it, the one that `ebb pull` "
-              "fetched, and for `ebb eval --task pebble` pebble",
-              [](CliOptions& o) { return &o.model.path; }),
+      NameRow(
+          G::kModelFile, "-m,--model", "FILE|NAME",
+          "the model: a GGUF file, a name that `ebb pull --list` shows (a file of that name is "
+          "./NAME), hf:ORG/REPO[:QUANT|/FILE], ollama:NAME[:TAG] or an https URL, downloaded if "
+          "missing, or a small reasoner inside the program: `pebble`, or `pebble-dms` and "
+          "`pebble-dms-8`, which mark rows that can go; without it, the one that `ebb pull` "
+          "fetched, and for `ebb eval --task pebble` pebble",
+          [](CliOptions& o) { return &o.model.path; }),
       {G::kModelFile, "-hf,--hf-repo", "ORG/REPO[:QUANT]",
-       "short for -m hf:ORG/REPO[:QUANT], a model of Hugging Face's hub, as in llama.cpp; without "
-       "a quantization Q4_K_M, else Q8_0, else the repository's first file",
+       "short for -m hf:ORG/REPO[:QUANT], a model of Hugging Face's hub, as in llama.cpp; the "
+       "default "
+       "quantization is Q4_K_M, else Q8_0, else that of the repository's first file",
        ReadHubRepo, nullptr},
       NameRow(G::kModel, "--adapter", "FILE",
               "a GGUF file that makes the model mark rows, for --policy dms (docs/dev/formats.md)",

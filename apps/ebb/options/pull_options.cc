@@ -34,7 +34,7 @@ void AppendPullOptionRows(std::vector<OptionRow>* table) {
        ReadModelName, nullptr},
       FlagRow(
           G::kPull, "--list",
-          "fetch nothing: print the models, all or those named, with licence, size and file",
+          "download nothing: print the models, all or those named, with licence, size and file",
           [](CliOptions& o) { return &o.pull.list; }, true),
       {G::kRemove, "NAME", "NAME", "models to remove, by the names that `ebb list` shows",
        ReadModelName, nullptr},
