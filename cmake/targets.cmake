@@ -12,7 +12,7 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
 # Hashes and random bits, for src/server and the program.
 pkg_check_modules(libsodium REQUIRED IMPORTED_TARGET libsodium)
-# Models by name, for the program.
+# Models by name, for the program, which loads it when it sends its first request.
 pkg_check_modules(libcurl REQUIRED IMPORTED_TARGET libcurl>=7.85)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(hiredis REQUIRED IMPORTED_TARGET hiredis)
@@ -403,7 +403,8 @@ target_precompile_headers(ebb_cli_parts REUSE_FROM ebb_program_pch)
 ebb_show_folder(ebb_cli_parts apps/ebb)
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_lab ebb_server ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
-  PkgConfig::libedit PkgConfig::libcurl PkgConfig::libsodium Threads::Threads)
+  PkgConfig::libedit PkgConfig::libsodium Threads::Threads ${CMAKE_DL_LIBS})
+target_include_directories(ebb_cli_parts PRIVATE ${libcurl_INCLUDE_DIRS})
 
 set(EBB_BINARY ${CMAKE_BINARY_DIR}/bin/ebb)
 ebb_glob(main "^$" apps/ebb/main.cc)

@@ -274,7 +274,8 @@ TEST_F(BenchTest, MemoryTakesWhatOtherMeasurementsTakeAndListsWhatHasAnEffect) {
   EXPECT_EQ(record.at("bench"), "memory");
   ExpectMachine(record);
   const std::string help = Everything("bench memory --help").text;
-  EXPECT_THAT(help, HasSubstr("without any effect here: -m, --seed, --kv-type, --quiet."));
+  EXPECT_THAT(help, HasSubstr("without any effect here: -m, -hf, --seed, --kv-type, "
+                              "--quiet."));
   EXPECT_THAT(help, HasSubstr("--threads"));
   EXPECT_THAT(help, Not(HasSubstr("--context")));
   for (const std::string bench : {"memory", "attention"}) {

@@ -384,7 +384,13 @@ TEST(HttpClientTest, OriginsAreSchemeHostAndPort) {
   EXPECT_EQ(OriginOf("HTTPS://Example.org/a"), "https://example.org:443");
   EXPECT_EQ(OriginOf("http://example.org:8080/a?b"), "http://example.org:8080");
   EXPECT_EQ(OriginOf("file:///etc/passwd"), "");
-  EXPECT_EQ(OriginOf("no url"), "");
+  for (const char* odd :
+       {"no url", "https://", "https://user@a.org/", "https://a.org:/x", "https://a.org:x/",
+        "https://a%2eorg/", "https://a.org\\@b.org/", "https://a.org/b c", "https://a.org\n/",
+        "https://a.org#@b.org:1:2", "https://[::1]/", "//a.org/", "https:/a.org"}) {
+    const bool is_plain = std::string_view(odd).find('#') != std::string_view::npos;
+    EXPECT_EQ(OriginOf(odd), is_plain ? "https://a.org:443" : "") << odd;
+  }
   EXPECT_EQ(EscapedPath("a b/c#d?e%\xc3\xa4.gguf"), "a%20b/c%23d%3Fe%25%C3%A4.gguf");
 }
 

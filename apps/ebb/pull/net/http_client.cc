@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 
 #include "apps/ebb/interrupt.h"
+#include "apps/ebb/pull/net/curl_library.h"
 #include "ebb/version.h"
 
 namespace ebb::cli {
@@ -30,29 +30,39 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-// A parsed URL.
-class Url {
- public:
-  explicit Url(const std::string& text) : handle_(curl_url()) {
-    is_valid_ =
-        curl_url_set(handle_, CURLUPART_URL, text.c_str(), CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK;
-  }
-  ~Url() { curl_url_cleanup(handle_); }
-  Url(const Url&) = delete;
-  Url& operator=(const Url&) = delete;
-
-  [[nodiscard]] std::string Part(CURLUPart part, unsigned flags = 0) const {
-    char* text = nullptr;
-    if (!is_valid_ || curl_url_get(handle_, part, &text, flags) != CURLUE_OK) return "";
-    std::string copy = text;
-    curl_free(text);
-    return copy;
-  }
-
- private:
-  CURLU* handle_;
-  bool is_valid_ = false;
+// The parts of a URL that say which server answers. Reads plain URLs alone, so that libcurl cannot
+// read another server: no user name, no escapes, and nothing but letters, digits, dots and hyphens
+// in the host.
+struct UrlParts {
+  std::string scheme;  // "http" or "https"; empty: no plain URL of these
+  std::string host;
+  std::string port;  // empty: the usual one
 };
+
+UrlParts PartsOfUrl(std::string_view url) {
+  const size_t colon = url.find("://");
+  if (colon == std::string_view::npos) return {};
+  UrlParts parts = {.scheme = LowerCase(url.substr(0, colon))};
+  if (parts.scheme != "http" && parts.scheme != "https") return {};
+  const std::string_view rest = url.substr(colon + 3);
+  const std::string_view place = rest.substr(0, rest.find_first_of("/?#"));
+  const size_t port = place.rfind(':');
+  parts.host = LowerCase(place.substr(0, port));
+  if (port != std::string_view::npos) parts.port = place.substr(port + 1);
+  const auto is_host = [](unsigned char c) {
+    return c < 0x80 && (std::isalnum(c) != 0 || c == '.' || c == '-');
+  };
+  const auto is_digit = [](unsigned char c) { return c >= '0' && c <= '9'; };
+  const bool has_control =
+      std::ranges::any_of(url, [](unsigned char c) { return c <= ' ' || c == 0x7f || c == '\\'; });
+  constexpr size_t kMostDigits = 5;
+  if (has_control || parts.host.empty() || !std::ranges::all_of(parts.host, is_host) ||
+      !std::ranges::all_of(parts.port, is_digit) || parts.port.size() > kMostDigits ||
+      place.ends_with(':')) {
+    return {};
+  }
+  return parts;
+}
 
 bool IsRedirect(long status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -129,10 +139,21 @@ HttpFailure Final(Status status) { return {HttpFailure::Kind::kFinal, std::move(
 }  // namespace
 
 struct HttpClient::Curl {
-  Curl() : handle(curl_easy_init()) {}
-  ~Curl() { curl_easy_cleanup(handle); }
+  explicit Curl(const CurlLibrary* loaded) : library(*loaded), handle(library.easy_init()) {}
+  ~Curl() { library.easy_cleanup(handle); }
   Curl(const Curl&) = delete;
   Curl& operator=(const Curl&) = delete;
+
+  template <typename Value>
+  void Set(CURLoption option, Value value) {
+    library.easy_setopt(handle, option, value);
+  }
+  template <typename Value>
+  void Get(CURLINFO info, Value* value) {
+    library.easy_getinfo(handle, info, value);
+  }
+
+  const CurlLibrary& library;
   CURL* handle;
 };
 
@@ -141,11 +162,7 @@ std::string HttpAnswer::Header(const std::string& name) const {
   return found == headers.end() ? "" : found->second;
 }
 
-HttpClient::HttpClient(HttpSettings settings) : settings_(std::move(settings)) {
-  static const CURLcode initialized = curl_global_init(CURL_GLOBAL_DEFAULT);
-  (void)initialized;
-  curl_ = std::make_unique<Curl>();
-}
+HttpClient::HttpClient(HttpSettings settings) : settings_(std::move(settings)) {}
 
 HttpClient::~HttpClient() = default;
 
@@ -179,13 +196,18 @@ Status HttpClient::Wait(int attempt, int64_t retry_after, std::string_view reaso
 
 Result<HttpAnswer, HttpFailure> HttpClient::Perform(const HttpRequest& request,
                                                     const std::string& url, const Sink& sink) {
-  CURL* curl = curl_->handle;
-  if (curl == nullptr) return Final(OutOfMemory("libcurl could not be started"));
-  curl_easy_reset(curl);  // keeps connections
+  if (curl_ == nullptr) {
+    Result<const CurlLibrary*> library = LoadCurl();
+    if (!library.ok()) return Final(library.status());
+    curl_ = std::make_unique<Curl>(*library);
+  }
+  Curl& curl = *curl_;
+  if (curl.handle == nullptr) return Final(OutOfMemory("libcurl could not be started"));
+  curl.library.easy_reset(curl.handle);  // keeps connections
   Transfer transfer = {.answer = {.url = url}, .sink = &sink};
   curl_slist* headers = nullptr;
   const auto add = [&](const std::string& line) {
-    headers = curl_slist_append(headers, line.c_str());
+    headers = curl.library.slist_append(headers, line.c_str());
   };
   for (const std::string& line : request.headers) add(line);
   if (!request.token.empty() && OriginOf(url) == OriginOf(request.url)) {
@@ -196,44 +218,44 @@ Result<HttpAnswer, HttpFailure> HttpClient::Perform(const HttpRequest& request,
     if (!request.if_range.empty()) add("If-Range: " + request.if_range);
   }
   char error[CURL_ERROR_SIZE] = {};
-  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-  curl_easy_setopt(curl, CURLOPT_USERAGENT, "ebb/" EBB_VERSION);
-  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.connect_seconds));
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1000L);
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.stall_seconds));
-  curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, 262144L);
-  curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
-  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, OnHeader);
-  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnBody);
-  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
-  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, OnProgress);
+  curl.Set(CURLOPT_URL, url.c_str());
+  curl.Set(CURLOPT_HTTPHEADER, headers);
+  curl.Set(CURLOPT_USERAGENT, "ebb/" EBB_VERSION);
+  curl.Set(CURLOPT_PROTOCOLS_STR, "http,https");
+  curl.Set(CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.connect_seconds));
+  curl.Set(CURLOPT_LOW_SPEED_LIMIT, 1000L);
+  curl.Set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.stall_seconds));
+  curl.Set(CURLOPT_BUFFERSIZE, 262144L);
+  curl.Set(CURLOPT_TCP_KEEPALIVE, 1L);
+  curl.Set(CURLOPT_ERRORBUFFER, error);
+  curl.Set(CURLOPT_HEADERFUNCTION, OnHeader);
+  curl.Set(CURLOPT_HEADERDATA, &transfer);
+  curl.Set(CURLOPT_WRITEFUNCTION, OnBody);
+  curl.Set(CURLOPT_WRITEDATA, &transfer);
+  curl.Set(CURLOPT_NOPROGRESS, 0L);
+  curl.Set(CURLOPT_XFERINFOFUNCTION, OnProgress);
   // libcurl has a path of its own; OpenSSL's variable names that of a company's proxy.
   if (const char* file = std::getenv("SSL_CERT_FILE"); file != nullptr && *file != '\0') {
-    curl_easy_setopt(curl, CURLOPT_CAINFO, file);
+    curl.Set(CURLOPT_CAINFO, file);
   }
-  const CURLcode code = curl_easy_perform(curl);
-  curl_slist_free_all(headers);
+  const CURLcode code = curl.library.easy_perform(curl.handle);
+  curl.library.slist_free_all(headers);
   if (!transfer.sink_status.ok()) return Final(transfer.sink_status);
   if (code == CURLE_ABORTED_BY_CALLBACK || (code != CURLE_OK && Interrupted())) {
     return Final(Cancelled("interrupted"));
   }
   if (code != CURLE_OK) {
-    const char* text = *error != '\0' ? error : curl_easy_strerror(code);
+    const char* text = *error != '\0' ? error : curl.library.easy_strerror(code);
     return HttpFailure{KindOf(code), IoError(fmt::format("{}: {}", HostOf(url), text))};
   }
   HttpAnswer& answer = transfer.answer;
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer.status);
+  curl.Get(CURLINFO_RESPONSE_CODE, &answer.status);
   curl_off_t retry_after = 0;
-  curl_easy_getinfo(curl, CURLINFO_RETRY_AFTER, &retry_after);
+  curl.Get(CURLINFO_RETRY_AFTER, &retry_after);
   answer.retry_after = retry_after;
   if (IsRedirect(answer.status)) {
     char* next = nullptr;
-    curl_easy_getinfo(curl, CURLINFO_REDIRECT_URL, &next);
+    curl.Get(CURLINFO_REDIRECT_URL, &next);
     answer.url = next == nullptr ? "" : next;
   }
   return answer;
@@ -282,17 +304,16 @@ Result<HttpAnswer, HttpFailure> HttpClient::Get(const HttpRequest& request) {
 }
 
 std::string OriginOf(const std::string& url) {
-  const Url parsed(url);
-  const std::string scheme = LowerCase(parsed.Part(CURLUPART_SCHEME));
-  if (scheme != "http" && scheme != "https") return "";
-  return fmt::format("{}://{}:{}", scheme, LowerCase(parsed.Part(CURLUPART_HOST)),
-                     parsed.Part(CURLUPART_PORT, CURLU_DEFAULT_PORT));
+  const UrlParts parts = PartsOfUrl(url);
+  if (parts.scheme.empty()) return "";
+  const std::string usual = parts.scheme == "https" ? "443" : "80";
+  return fmt::format("{}://{}:{}", parts.scheme, parts.host,
+                     parts.port.empty() ? usual : parts.port);
 }
 
 std::string HostOf(const std::string& url) {
-  const Url parsed(url);
-  const std::string port = parsed.Part(CURLUPART_PORT);
-  return parsed.Part(CURLUPART_HOST) + (port.empty() ? "" : ":" + port);
+  const UrlParts parts = PartsOfUrl(url);
+  return parts.host + (parts.port.empty() ? "" : ":" + parts.port);
 }
 
 std::string EscapedPath(std::string_view path) {

@@ -92,11 +92,12 @@ class HttpClient {
                                                         const std::string& url, const Sink& sink);
 
   HttpSettings settings_;
-  std::unique_ptr<Curl> curl_;
+  std::unique_ptr<Curl> curl_;  // null before the first request
 };
 
-// "https://host:port" of a URL, in lower case and with the port where it is the usual one. Empty:
-// not a URL of http or https.
+// "https://host:port" of a URL, in lower case and with the port even where it is the usual one.
+// Empty: not a plain URL of http or https, which has no user name, no escapes before the path, no
+// blanks and no backslashes.
 [[nodiscard]] std::string OriginOf(const std::string& url);
 // "host" or "host:port", for messages.
 [[nodiscard]] std::string HostOf(const std::string& url);
