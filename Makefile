@@ -7,7 +7,7 @@ CTEST := ctest --output-on-failure -j $(JOBS)
 .PHONY: help bootstrap build all model demo package install deb wheel test test-install test-python test-training test-backends \
         verify performance \
         mutants peer asan tsan \
-        fuzz coverage bench format lint clean
+        fuzz coverage bench format lint docs clean
 
 help:
 	@echo "make demo      build, and solve one problem with the full cache, with tiers, and with rows evicted"
@@ -24,6 +24,7 @@ help:
 	@echo "make performance   the figures of docs/figures/performance.md, in about three hours"
 	@echo "make mutants   break the code on purpose, line by line: the tests must notice"
 	@echo "make peer      build llama.cpp's own tools, to measure against: build/peer/bin"
+	@echo "make docs      the documentation as a site: build/site"
 	@echo "make bench | asan | tsan | fuzz | coverage | format | lint | clean"
 
 bootstrap:
@@ -141,16 +142,30 @@ format:
 	@scripts/bootstrap clang-format
 	clang-format -i $(SOURCES)
 
+# Environments of Python: made again when their requirements change.
+build/%-env/done: %/requirements.txt
+	python3 -m venv --clear build/$*-env
+	build/$*-env/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+docs: bootstrap build/docs-env/done
+	@scripts/bootstrap doxygen
+	scripts/check_docs
+	scripts/make_docs build/docs-env/bin/mkdocs
+
 lint: bootstrap
-	@scripts/bootstrap clang-format clang-tidy
+	@scripts/bootstrap clang-format clang-tidy codespell
 	@cmake --preset lint
 	clang-format --dry-run --Werror $(SOURCES)
 	scripts/check_layers
 	scripts/count_words
+	scripts/check_docs
+	codespell
 	scripts/check_threads --jobs $(JOBS)
 	printf '%s\n' $(filter-out python/%,$(filter %.cc,$(SOURCES))) | \
 	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/lint
 
 clean:
 	rm -rf build/release build/lint build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer \
-	  build/python build/python-env build/wheel
+	  build/python build/python-env build/wheel \
+	  build/docs build/docs-env build/site
