@@ -153,7 +153,7 @@ docs: bootstrap build/docs-env/done
 	scripts/check_docs
 	scripts/make_docs build/docs-env/bin/mkdocs
 
-lint: bootstrap
+lint: bootstrap build/scripts-env/done
 	@scripts/bootstrap clang-format clang-tidy codespell
 	@cmake --preset lint
 	clang-format --dry-run --Werror $(SOURCES)
@@ -161,6 +161,8 @@ lint: bootstrap
 	scripts/count_words
 	scripts/check_docs
 	codespell
+	build/scripts-env/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	build/scripts-env/bin/zizmor --offline --quiet .github/workflows
 	scripts/check_threads --jobs $(JOBS)
 	printf '%s\n' $(filter-out python/%,$(filter %.cc,$(SOURCES))) | \
 	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/lint
@@ -168,4 +170,4 @@ lint: bootstrap
 clean:
 	rm -rf build/release build/lint build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer \
 	  build/python build/python-env build/wheel \
-	  build/docs build/docs-env build/site
+	  build/docs build/docs-env build/scripts-env build/site
