@@ -449,7 +449,9 @@ TEST_F(ChatPageTest, APhoneAndAScreenReaderHaveAllOfIt) {
                 "document.getElementById('scroll').clientWidth")
                 .get<int>(),
             0);
-  EXPECT_EQ(Run("getComputedStyle(document.getElementById('sidebar')).visibility"), "hidden");
+  // The sidebar slides away once the window is narrow.
+  ASSERT_TRUE(browser_->Await(
+      "getComputedStyle(document.getElementById('sidebar')).visibility === 'hidden'"));
   Click("#open-sidebar");
   ASSERT_TRUE(browser_->Await(
       "getComputedStyle(document.getElementById('sidebar')).visibility === 'visible'"));
