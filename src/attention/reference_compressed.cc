@@ -54,10 +54,12 @@ double ValueElement(const CompressedFormat& format, const std::byte* row, int i)
   if (format.type == CompressedType::kInt3) {
     const int of = i / 64;
     const std::byte* minimum = scales + 4 + 4 * of;
-    int n = ByteAt(values, 24 * of + i % 64);
+    int n = 0;
     if (i < dim / 64 * 64) {
       n = (ByteAt(values, 24 * of + i % 16) >> (i % 64 / 16 * 2) & 3) +
           4 * (ByteAt(values, 24 * of + 16 + i % 8) >> (i % 64 / 8) & 1);
+    } else {
+      n = ByteAt(values, 24 * of + i % 64);
     }
     return Bf16(minimum) + n * Bf16(minimum + 2);
   }

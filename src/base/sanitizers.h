@@ -2,6 +2,10 @@
 #ifndef EBB_BASE_SANITIZERS_H_
 #define EBB_BASE_SANITIZERS_H_
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
 namespace ebb {
 
 #if defined(__has_feature)
@@ -26,6 +30,18 @@ inline constexpr bool kThreadSanitizer = false;
 
 // Memory seen from outside is then mostly the sanitizer's own.
 inline constexpr bool kShadowMemory = kAddressSanitizer || kThreadSanitizer;
+
+// Gives up what a std::unique_ptr owns without freeing it, and tells the leak detector that this is
+// meant.
+template <typename Owner>
+void Leak(Owner* owner) {
+  const void* const leaked = owner->release();
+#if defined(__SANITIZE_ADDRESS__)
+  if (leaked != nullptr) __lsan_ignore_object(leaked);
+#else
+  (void)leaked;
+#endif
+}
 
 }  // namespace ebb
 

@@ -14,6 +14,7 @@
 #include "src/base/ggml_aborts.h"
 #include "src/base/llama_runtime.h"
 #include "src/base/page_units.h"
+#include "src/base/sanitizers.h"
 #include "src/device/backend_names.h"
 #include "src/device/host_memory.h"
 
@@ -89,15 +90,15 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
 BackendDevice::~BackendDevice() {
   if (IsLost()) {
     // Freeing what a lost device has would end the process.
-    (void)rows_.buffer.release();
-    (void)staging_.release();
-    for (Slab& slab : slabs_) (void)slab.buffer.release();
+    Leak(&rows_.buffer);
+    Leak(&staging_);
+    for (Slab& slab : slabs_) Leak(&slab.buffer);
     for (Queue* queue : {&computing_, &copying_}) {
-      for (auto& event : queue->events) (void)event.release();
+      for (auto& event : queue->events) Leak(&event);
     }
     if (transfers_ != nullptr) transfers_->Abandon();
-    (void)copies_.release();
-    (void)backend_.release();
+    Leak(&copies_);
+    Leak(&backend_);
   }
   for (const auto& [memory, num_bytes] : mapped_) (void)UnmapHostMemory(memory, num_bytes);
   if (reserved_ != nullptr) munmap(reserved_, (most_extents_ + 1) * kExtent);
@@ -296,7 +297,7 @@ bool BackendDevice::FreePinned(std::byte* memory, size_t num_bytes) {
                 (num_bytes + kExtent - 1) / kExtent, false);
     if (std::ranges::count(slab->taken, true) > 0) return true;
     // The backend of a lost device would end the process.
-    if (IsLost()) (void)slab->buffer.release();
+    if (IsLost()) Leak(&slab->buffer);
     slabs_.erase(slab);
     return true;
   }

@@ -14,6 +14,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 #include "src/base/ggml_deleter.h"
+#include "src/base/sanitizers.h"
 
 namespace ebb {
 
@@ -47,7 +48,7 @@ class RowTransfers {
   void Release() { buffers_.reset(); }
   // Leaves the device's memory alone from now on, since freeing what a lost device has would end
   // the process.
-  void Abandon() { (void)buffers_.release(); }
+  void Abandon() { Leak(&buffers_); }
 
  private:
   struct Graph;

@@ -27,6 +27,11 @@ thread_local int64_t allocations_left = -1;
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+// The standard library's own would allocate by other means where a sanitizer is linked.
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  if (allocations_left >= 0 && allocations_left-- == 0) return nullptr;
+  return std::malloc(std::max<size_t>(bytes, 1));
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t /*bytes*/) noexcept {
   std::free(memory);

@@ -48,9 +48,9 @@ bool IsLocalOrigin(std::string_view origin) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!origin.starts_with(scheme)) continue;
     const std::string_view host = origin.substr(scheme.size());
-    const std::string_view name = NameOf(host);
+    const std::string name = NameOf(host);
     const bool is_local = name == "localhost" || name == "127.0.0.1" || name == "::1";
-    const std::string_view written = name == "::1" ? "[::1]" : name;
+    const std::string_view written = name == "::1" ? std::string_view("[::1]") : name;
     if (!is_local || !host.starts_with(written)) return false;
     const std::string_view port = host.substr(written.size());
     return port.empty() || (port.size() > 1 && port.front() == ':' &&
