@@ -37,8 +37,9 @@ void T1Reader::FindLentRows() {
   }
 }
 
-std::vector<T1Stage::Pages> T1Reader::PagesToStage() {
+std::vector<T1Stage::Pages> T1Reader::PagesToStage(T1Reading reading) {
   std::vector<T1Stage::Pages> layers(layout_.num_layers());
+  const bool uses_cache = reading == T1Reading::kStagedAndCached && page_cache_ != nullptr;
   bool any = false;
   bytes_read_ = 0;
   for (int i = 0; i < layout_.num_streams(); ++i) {
@@ -46,12 +47,16 @@ std::vector<T1Stage::Pages> T1Reader::PagesToStage() {
     if (full.num_pages(Tier::kT1) == 0) continue;
     for (size_t page = 0; page < full.page_end(); ++page) {
       if (!full.HasPage(page) || full.TierOf(page) != Tier::kT1 || lent_.HasPage(page)) continue;
-      any = true;
-      bytes_read_ += layout_.PageBytes(Tier::kT1);
+      const PageId id = pages_->IdOf(i, Tier::kT1, page);
       std::byte** const address =
           lent_.empty() ? pages_->StagedAddress(i, page) : &pages_with_lent_[i][page];
-      layers[layout_.LayerOf(i)].push_back(
-          {.page = pages_->IdOf(i, Tier::kT1, page), .address = address});
+      if (uses_cache) {
+        *address = page_cache_->Find(id);
+        if (*address != nullptr) continue;
+      }
+      any = true;
+      bytes_read_ += layout_.PageBytes(Tier::kT1);
+      layers[layout_.LayerOf(i)].push_back({.page = id, .address = address});
     }
   }
   if (!any) layers.clear();
@@ -126,9 +131,9 @@ Status T1Reader::Begin(T1Reading reading) {
   }
   if (reads_selected_) return BeginSelected();
   // T0 may take the memory while a prompt is read.
-  ReleaseCached();
+  if (reading != T1Reading::kStagedAndCached) ReleaseCached();
   FindLentRows();
-  EBB_RETURN_IF_ERROR(stage_->Begin(PagesToStage()));
+  EBB_RETURN_IF_ERROR(stage_->Begin(PagesToStage(reading)));
   reads_lent_ = !lent_.empty();
   return OkStatus();
 }

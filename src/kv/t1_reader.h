@@ -24,8 +24,9 @@
 namespace ebb {
 
 // kInPlace: rows of T1 stay where they are, if T1 allows it. kSelected: each layer names the rows
-// that it reads (WantRows()), and pages of a file without such rows are not read.
-enum class T1Reading { kStaged, kInPlace, kSelected };
+// that it reads (WantRows()), and pages of a file without such rows are not read. kStagedAndCached:
+// all rows are read, and the pages that selective steps keep in memory stay there and are not read.
+enum class T1Reading { kStaged, kInPlace, kSelected, kStagedAndCached };
 
 // The pages of T1's file that steps which read selected rows keep in memory.
 struct CachedT1 {
@@ -112,7 +113,7 @@ class T1Reader {
            stage_of_attention_[next] != stage_of_attention_[attention];
   }
   void FindLentRows();
-  [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage();
+  [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage(T1Reading reading);
   Status BeginSelected();
 
   const CacheLayout& layout_;

@@ -77,6 +77,10 @@ Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
 
 }  // namespace
 
+CacheUse DraftUse(const std::optional<TierSpec>& tiers) {
+  return ReadsSelectively(tiers) ? CacheUse::kSession : CacheUse::kDraft;
+}
+
 PolicySpec DraftSpec(PolicySpec spec) {
   if (!spec.tiers.has_value()) return spec;
   TierSpec& tiers = *spec.tiers;
@@ -103,10 +107,11 @@ PolicySpec DraftSpec(PolicySpec spec) {
 }
 
 LosslessBody::LosslessBody(const LosslessOptions& options, std::unique_ptr<Sequence> draft,
-                           std::unique_ptr<Sequence> store)
+                           std::unique_ptr<Sequence> second)
     : options_(options),
       draft_(std::move(draft)),
-      store_(std::move(store)),
+      second_(std::move(second)),
+      store_(second_ != nullptr ? second_.get() : draft_.get()),
       draft_takes_step_{draft_.get(), Follower::Takes::kStep, kDraftName},
       draft_takes_rows_{draft_.get(), Follower::Takes::kRows, kDraftName},
       store_signals_(core().model->shape(), draft_->policy().granularity,
@@ -121,6 +126,9 @@ Result<std::unique_ptr<LosslessBody>> LosslessBody::Create(const LosslessOptions
   EBB_RETURN_IF_ERROR(CheckDraft(*draft));
   const EngineCore& core = *draft->core();
   EBB_RETURN_IF_ERROR(CheckEngine(core, options));
+  if (DraftUse(draft->options().tiers) == CacheUse::kSession) {
+    return std::unique_ptr<LosslessBody>(new LosslessBody(options, std::move(draft), nullptr));
+  }
   const CacheStores stores = core.stores.caches(CacheUse::kStore);
   EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({.name = "full"}, {.shape = core.model->shape()}));
   if (HasT1(stores)) policy.placement = MakeStorePlacement();
@@ -138,6 +146,7 @@ Status LosslessBody::CheckUnbroken() const {
 }
 
 Status LosslessBody::CheckPrompt(size_t num_tokens) {
+  if (IsOneSequence()) return draft_->CheckPrompt(num_tokens);
   return OfFollower(kDraftName, draft_->CheckPrompt(num_tokens));
 }
 
@@ -146,8 +155,8 @@ size_t LosslessBody::MaxPrefillChunk(size_t num_tokens) {
 }
 
 StepEntry LosslessBody::FollowedEntry() {
-  return {
-      .sequence = store_.get(), .followers = {&draft_takes_step_, 1}, .signals = &store_signals_};
+  if (IsOneSequence()) return {.sequence = store_, .reads_all_rows = true};
+  return {.sequence = store_, .followers = {&draft_takes_step_, 1}, .signals = &store_signals_};
 }
 
 Result<StepEntry> LosslessBody::PromptEntry() {
@@ -162,6 +171,10 @@ Result<StepEntry> LosslessBody::PromptEntry() {
 CacheAccounting LosslessBody::accounting() {
   constexpr auto kT0 = static_cast<size_t>(Tier::kT0), kT1 = static_cast<size_t>(Tier::kT1);
   CacheAccounting sum = draft_->accounting();
+  if (IsOneSequence()) {
+    if (lookup_.has_value()) sum.table_bytes += lookup_->memory_bytes();
+    return sum;
+  }
   const CacheAccounting store = store_->cache().accounting();
   sum.tiers[kT1] = store.tiers[kT1];
   sum.staging_bytes += store.staging_bytes;
@@ -192,7 +205,10 @@ std::string LosslessBody::KeptRows() const {
                      T1PlaceName(tiers.has_value() ? tiers->t1 : T1Place::kNone));
 }
 
-std::vector<SequenceCache*> LosslessBody::caches() { return {&draft_->cache(), &store_->cache()}; }
+std::vector<SequenceCache*> LosslessBody::caches() {
+  if (IsOneSequence()) return {&draft_->cache()};
+  return {&draft_->cache(), &store_->cache()};
+}
 
 int LosslessBody::Limit(int most_guesses) const {
   const int longest = 1 + std::clamp(most_guesses, 0, options_.draft_max - 1);
@@ -239,6 +255,7 @@ int LosslessBody::NumLookedUp(int limit) const {
 }
 
 Status LosslessBody::Resume() {
+  if (IsOneSequence()) return OkStatus();
   const auto positions = store_->cache().positions(0);
   for (size_t i = 0; i < std::max(positions.size(), draft_->tokens().size()); ++i) {
     if (i < positions.size() && positions[i] == static_cast<Position>(i)) continue;
@@ -248,18 +265,24 @@ Status LosslessBody::Resume() {
   return OkStatus();
 }
 
-Status LosslessBody::SetT0Share(double /*share*/) {
+Status LosslessBody::SetT0Share(double share) {
+  if (IsOneSequence()) return draft_->SetT0Share(share);
   return InvalidArgument(
       "the share of T0 cannot change in a lossless session, whose draft is the rows of T0");
 }
 
 Status LosslessBody::Park() {
+  if (IsOneSequence()) {
+    DiscardLookahead();
+    return draft_->Park();
+  }
   return InvalidArgument("a lossless session cannot be parked; save it to a file instead");
 }
 
 Status LosslessBody::ForkFrom(SessionBody* other) {
   auto* const from = static_cast<LosslessBody*>(other);
   EBB_RETURN_IF_ERROR(draft_->ForkFrom(from->draft_.get()));
+  if (IsOneSequence()) return OkStatus();
   EBB_RETURN_IF_ERROR(store_->cache().ForkFrom(&from->store_->cache()));
   return Resume();
 }
@@ -270,14 +293,15 @@ Status LosslessBody::AdoptPrefix(SessionBody* /*other*/, Position /*end*/) {
 
 void LosslessBody::TruncateTo(Position end) {
   draft_->TruncateTo(end);
-  store_->TruncateTo(end);
+  if (!IsOneSequence()) second_->TruncateTo(end);
   TruncateIndex(end);
 }
 
 void LosslessBody::DiscardLookahead() {
   const Position end = store_->next() - static_cast<Position>(num_verified_ahead());
   if (num_verified_ahead() > 0) {
-    for (Sequence* const one : {draft_.get(), store_.get()}) one->TruncateTo(end);
+    draft_->TruncateTo(end);
+    if (!IsOneSequence()) second_->TruncateTo(end);
   }
   ahead_.clear();
   next_ahead_ = 0;
@@ -403,7 +427,7 @@ Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int nu
     drafted_from = SecondsNow();
     if (status.ok() && !is_looked_up_) status = Draft(guess, num_tokens);
     verified_from = SecondsNow();
-    if (status.ok()) status = Verify();
+    if (status.ok()) status = Verify(begin);
     verified = SecondsNow();
     if (status.ok()) status = ComputeLogits(0);
   } catch (const std::bad_alloc&) {
@@ -461,11 +485,13 @@ Status LosslessBody::Draft(const Guess& guess, int num_tokens) {
   }
 }
 
-Status LosslessBody::Verify() {
+Status LosslessBody::Verify(Position begin) {
   const bool one_token_at_a_time = options_.verify == LosslessOptions::Verify::kExact;
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
   StepEntry entry = FollowedEntry();
-  if (!is_looked_up_) {
+  if (IsOneSequence()) {
+    if (draft_->next() > begin) draft_->TruncateTo(begin);
+  } else if (!is_looked_up_) {
     entry.followers = {&draft_takes_rows_, 1};
     entry.signals = nullptr;
   }

@@ -1,5 +1,8 @@
 // A lossless session: beside the sequence that drafts, which the session shows, a second one, the
-// store, holds every row in full precision and verifies.
+// store, holds every row in full precision and verifies. If the policy evicts nothing and reads T1
+// selectively (T1Read::kSelect), one sequence is both: draft steps read the selected rows,
+// verifying steps all of them, and the rows of a draft are rolled back before they are computed
+// again.
 //
 // A run: the token that was chosen, then guesses, are decoded on the draft, one step each; one step
 // of the store takes them all, and writes the draft's rows again. As long as the tokens that the
@@ -25,12 +28,17 @@
 #include "src/lossless/draft_length.h"
 #include "src/lossless/text_lookup.h"
 #include "src/sequence/session_body.h"
+#include "src/sequence/tier_stores.h"
 #include "src/step/signal_buffers.h"
 
 namespace ebb {
 
+// Returns the contents of the cache that drafts: kSession if it holds all rows and reads
+// selectively.
+[[nodiscard]] CacheUse DraftUse(const std::optional<TierSpec>& tiers);
+
 // Makes the draft's policy from that of the whole session: the draft does without the rows that the
-// hierarchy would have in T1 and T3.
+// hierarchy would have in T1 and T3. REQUIRES: DraftUse() is kDraft.
 [[nodiscard]] PolicySpec DraftSpec(PolicySpec spec);
 
 class LosslessBody final : public SessionBody {
@@ -70,8 +78,10 @@ class LosslessBody final : public SessionBody {
   [[nodiscard]] Status Resume() override;
 
  private:
+  // Without a second sequence the draft is the store.
   LosslessBody(const LosslessOptions& options, std::unique_ptr<Sequence> draft,
-               std::unique_ptr<Sequence> store);
+               std::unique_ptr<Sequence> second);
+  [[nodiscard]] bool IsOneSequence() const { return second_ == nullptr; }
   // The store computes, the draft takes the step.
   [[nodiscard]] StepEntry FollowedEntry();
   [[nodiscard]] EngineCore& core() const { return *draft_->core(); }
@@ -92,7 +102,8 @@ class LosslessBody final : public SessionBody {
   void EndRunAt(Position begin);
   // Decodes run_.front() and then guesses, which it adds, on the draft.
   Status Draft(const Guess& guess, int num_tokens);
-  Status Verify();
+  // Computes the run, which begins at a position, over all rows.
+  Status Verify(Position begin);
   // Computes the logits after token `i` of the run, and mostly those after the next few tokens.
   Status ComputeLogits(size_t i);
   // REQUIRES: they are at hand.
@@ -104,7 +115,8 @@ class LosslessBody final : public SessionBody {
   void CountLogits(double seconds);
 
   const LosslessOptions options_;
-  const std::unique_ptr<Sequence> draft_, store_;
+  const std::unique_ptr<Sequence> draft_, second_;
+  Sequence* const store_;  // second_, or draft_ where there is none
   const Follower draft_takes_step_, draft_takes_rows_;
   SignalBuffers store_signals_;  // those of the store's steps that the draft wants to see
   DraftLength length_;

@@ -173,6 +173,11 @@ Status T1PageCache::End() {
   return std::exchange(error_, OkStatus());
 }
 
+std::byte* T1PageCache::Find(PageId page) const {
+  const bool cached = page < place_of_.size() && place_of_[page] != kNone;
+  return cached ? AddressOf(chunks_, place_of_[page]) : nullptr;
+}
+
 void T1PageCache::Drop(PageId page) {
   if (page >= place_of_.size()) return;
   if (place_of_[page] != kNone) Free(place_of_[page]);

@@ -50,6 +50,8 @@ class T1PageCache {
   Status Read();
   // Ends the step. Returns its first error.
   Status End();
+  // Returns where a page that is cached lies; null: it is not. Valid until the next step begins.
+  [[nodiscard]] std::byte* Find(PageId page) const;
   // Forgets the contents of a page, which change.
   void Drop(PageId page);
   // Gives all memory back.

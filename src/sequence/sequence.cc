@@ -388,9 +388,12 @@ void Sequence::BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals) 
   settler_.BeginStep(next(), num_tokens);
 }
 
-void Sequence::Describe(StepKind kind, SequenceStep* step) {
+void Sequence::Describe(StepKind kind, bool reads_all_rows, SequenceStep* step) {
   step->cache = &cache_;
-  step->selector = kind == StepKind::kDecode ? policy_.selector.get() : nullptr;
+  const bool may_select = policy_.selector != nullptr && kind == StepKind::kDecode;
+  step->selector = may_select && !reads_all_rows ? policy_.selector.get() : nullptr;
+  step->keeps_cached_t1 = may_select && reads_all_rows;
+  selects_ = step->selector != nullptr;
   step->state = state_.exists() ? &state_ : nullptr;
   step->rows_unread = &rows_unread_;
   step->has_expiring_rows = settler_.HasExpiringRows();
@@ -436,7 +439,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   report.num_tokens = num_tokens;
   report.rows_evicted = evicted.ok() ? *evicted : 0;
   report.rows_unread = rows_unread_;
-  if (policy_.selector != nullptr && kind == StepKind::kDecode) {
+  if (selects_) {
     all_rows_unread_ += rows_unread_;
     all_rows_read_ += cache_.NumRows() - rows_unread_;
   }

@@ -131,7 +131,7 @@ class Sequence {
   // Signals and policy take notice. `signals`: where those of the step go.
   void BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals);
   // Fills in `step` for the step's nodes, except its tokens.
-  void Describe(StepKind kind, SequenceStep* step);
+  void Describe(StepKind kind, bool reads_all_rows, SequenceStep* step);
   // The rows are computed: the tokens become part of the sequence, and the policy decides, unless
   // the step is a piece that does not end its chunk of a prompt: what a prompt leaves must not
   // depend on how it is cut. The error says which decision was not carried out.
@@ -211,6 +211,7 @@ class Sequence {
   SequenceHealth health_;
   StepReport report_;
   int64_t rows_unread_ = 0;                          // in the step under way; see StepReport
+  bool selects_ = false;                             // the step that is under way
   int64_t all_rows_read_ = 0, all_rows_unread_ = 0;  // with a selector, so far
   MoveAccounting moves_before_;                      // the step under way
 };

@@ -165,7 +165,7 @@ void StepRun::Begin(const StepEntry& entry) {
   }
   step.signals = entry.signals != nullptr ? entry.signals : &entry.sequence->signals();
   entry.sequence->BeginStep(entry.kind, num_tokens, step.signals);
-  entry.sequence->Describe(entry.kind, &step);
+  entry.sequence->Describe(entry.kind, entry.reads_all_rows, &step);
   step.in_tiles = GoesInTiles(step, plan_.one_token_at_a_time);
   Follow(entry, &step);
 }

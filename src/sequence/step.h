@@ -43,6 +43,8 @@ struct StepEntry {
   // The destination of the step's signals; null: the sequence's own. REQUIRED for followers that
   // take the step; these need no others of it than mass.
   SignalBuffers* signals = nullptr;
+  // Reads every row although the policy selects. REQUIRED for several tokens of a decode step.
+  bool reads_all_rows = false;
   // The chunk of a prompt that the tokens are a piece of; see SequenceStep. 0: they are the chunk.
   Position chunk_first = 0;
   size_t chunk_tokens = 0;

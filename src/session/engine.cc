@@ -90,8 +90,7 @@ Status CheckOldRows(const EngineCore& core, const SessionOptions& options) {
   return Unsupported("tiers.t2_rows", "old is not supported on a device");
 }
 
-// Selective reading of T1 needs rows that the processor reads from the one memory or a file, and
-// that no draft follows.
+// Selective reading of T1 needs rows that the processor reads from the one memory or a file.
 Status CheckSelection(const EngineCore& core, const SessionOptions& options) {
   if (!ReadsSelectively(options.policy.tiers)) return OkStatus();
   if (core.stores.device()->IsClosed()) {
@@ -100,9 +99,6 @@ Status CheckSelection(const EngineCore& core, const SessionOptions& options) {
   }
   if (options.past_context == PastContext::kReRotate) {
     return Unsupported("tiers.t1_read", "select cannot be combined with keys that are re-rotated");
-  }
-  if (options.lossless.has_value()) {
-    return Unsupported("tiers.t1_read", "select is not supported in lossless sessions");
   }
   return OkStatus();
 }
@@ -266,7 +262,7 @@ int Internals::ContextOf(const EngineCore& core, const SessionOptions& options) 
 namespace {
 
 CacheUse CacheUseOf(const SessionOptions& options) {
-  return options.lossless.has_value() ? CacheUse::kDraft : CacheUse::kSession;
+  return options.lossless.has_value() ? DraftUse(options.policy.tiers) : CacheUse::kSession;
 }
 
 }  // namespace

@@ -27,7 +27,10 @@ class Counter {
       : core_(core), options_(options), prompt_tokens_(prompt_tokens), most_tokens_(most_tokens) {}
 
   Result<TierNeeds> Count() const {
-    if (!options_.lossless.has_value()) return CountOf(options_.policy);
+    if (!options_.lossless.has_value() ||
+        DraftUse(options_.policy.tiers) == CacheUse::kSession) {
+      return CountOf(options_.policy);
+    }
     EBB_ASSIGN_OR_RETURN(TierNeeds needs, CountOf(DraftSpec(options_.policy)));
     // Every row is kept besides: in T1, or in T0 where there is none.
     const std::optional<TierSpec>& tiers = core_.options.tiers;

@@ -539,9 +539,10 @@ Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
   graph->graph.SetInputs(work.tokens, work.rope_positions, work.output_rows);
   StagedSequences staged(&impl_->staged_steps);
   for (const SequenceStep& sequence : work.sequences) {
-    const T1Reading reading =
-        sequence.selector != nullptr ? T1Reading::kSelected : T1Reading::kStaged;
-    EBB_RETURN_IF_ERROR(staged.Add(sequence, reading));
+    const T1Reading all =
+        sequence.keeps_cached_t1 ? T1Reading::kStagedAndCached : T1Reading::kStaged;
+    EBB_RETURN_IF_ERROR(
+        staged.Add(sequence, sequence.selector != nullptr ? T1Reading::kSelected : all));
     for (const RowFollower& follower : sequence.followers) follower.cache->FindAddresses();
   }
   impl_->scratch.select_seconds = 0;

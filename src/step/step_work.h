@@ -27,6 +27,7 @@ struct SequenceStep {
   SequenceCache* cache = nullptr;
   SignalBuffers* signals = nullptr;
   Selector* selector = nullptr;     // of a single token; null: read every visible row
+  bool keeps_cached_t1 = false;     // pages that selective steps have read stay cached
   bool has_expiring_rows = false;   // some rows are visible to its first tokens alone
   RecurrentState* state = nullptr;  // of a model that has one
   int64_t* rows_unread = nullptr;   // counts those that the selector leaves out

@@ -52,7 +52,7 @@ TEST_F(LosslessTest, SaysWhatTheFullCacheSaysWhateverDrafts) {
   for (const std::string draft :
        {"--t1 host", "--t1 none --draft streaming:sinks=2,window=9",
         "--t1 host --policy h2o --budget 12", "--t1 host --t0 20% --window 8 --interval 8",
-        "--t1 host --t0 50% --t2 50%:int4 --window 8"}) {
+        "--t1 host --t0 50% --t2 50%:int4 --window 8", "--t1 host --t0 30% --draft select"}) {
     const ProgramEnd end = Run("--lossless --draft-min 4 " + draft);
     EXPECT_EQ(end.out, full.out) << draft;
     const json record = Record(end);

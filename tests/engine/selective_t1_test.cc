@@ -224,9 +224,98 @@ TEST(SelectiveT1, WhatItCannotBeCombinedWithIsRefusedByName) {
   options.policy.tiers->t1_mass = 0.9;
   options.policy.tiers->t1_rows = 100;
   EXPECT_THAT(refusal(options), HasSubstr("is 100: expected 0 or at least 384"));
-  options.policy.tiers->t1_rows = 0;
-  options.lossless.emplace();
-  EXPECT_THAT(refusal(options), HasSubstr("select is not supported in lossless sessions"));
+}
+
+// A lossless session whose drafts select: every verified step reads all rows.
+SessionOptions DraftingBySelection(const TierSpec& tiers) {
+  SessionOptions options = {.lossless = LosslessOptions{.draft_min = 2, .draft_max = 12}};
+  options.policy.tiers = tiers;
+  return options;
+}
+
+// Guesses the tokens of the text, every sixth wrongly.
+Guess MostlyRight(size_t next) {
+  return [next](std::span<const float>) mutable -> std::optional<Guessed> {
+    const Token token = SelectiveText()[next++];
+    return next % 6 == 0 ? (token + 1) % DeepModel()->shape().vocab_size : token;
+  };
+}
+
+void DraftText(Session& session, size_t from, size_t to) {
+  for (size_t i = from; i < to; ++i) {
+    ExpectOk(session.Decode(SelectiveText()[i], MostlyRight(i + 1)));
+  }
+}
+
+uint64_t FullHash(size_t length) {
+  auto engine = MakeEngineOf(DeepModel(), {.threads = 2});
+  auto session = Open(*engine, PolicySpec());
+  ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+  DecodeText(*session, kSelectivePrompt, length);
+  return session->logits_hash();
+}
+
+TEST(SelectiveDrafts, HaveTheBitsOfTheFullCacheAndNoSecondCopyOfARow) {
+  const uint64_t expected = FullHash(kSelectiveLength);
+  for (const TierSpec& tiers : {Selecting(0), Selecting(0.3), Selecting(1),
+                                Selecting(0.3, T1Place::kHost), Selecting(0.3, T1Place::kNone)}) {
+    auto engine = EngineFor(tiers);
+    auto session = Open(*engine, DraftingBySelection(tiers));
+    ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+    DraftText(*session, kSelectivePrompt, kSelectiveLength);
+    EXPECT_EQ(session->logits_hash(), expected);
+    const LosslessReport& report = *session->lossless_report();
+    EXPECT_GT(report.accepted, 60);
+    EXPECT_LT(report.accepted, report.drafted);
+    const CacheAccounting sum = session->accounting();
+    const ModelShape& shape = DeepModel()->shape();
+    int64_t rows = 0;
+    for (const TierAccounting& tier : sum.tiers) rows += tier.rows;
+    // Up to 11 drafted tokens are ahead of the text.
+    EXPECT_GE(rows, static_cast<int64_t>(kSelectiveLength) * shape.NumStreams());
+    EXPECT_LT(rows, static_cast<int64_t>(kSelectiveLength + 12) * shape.NumStreams());
+    EXPECT_GT(sum.selection.rows_unread, 0);
+    // Drafts alone count: steps over all rows would hide what is left out.
+    EXPECT_LT(sum.selection.rows_read, 4 * sum.selection.rows_unread);
+  }
+}
+
+TEST(SelectiveDrafts, ReadPagesThatAreCachedFromMemory) {
+  const auto bytes_read = [](double t0_share) {
+    const TierSpec tiers = Selecting(t0_share);
+    auto engine = EngineFor(tiers);
+    auto session = Open(*engine, DraftingBySelection(tiers));
+    ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+    DraftText(*session, kSelectivePrompt, kSelectivePrompt + 100);
+    return session->lossless_report()->bytes_read;
+  };
+  EXPECT_LT(bytes_read(1), bytes_read(0) / 2);
+}
+
+TEST(SelectiveDrafts, ParkForkRollBackAndFilesChangeNoBit) {
+  const TierSpec tiers = Selecting(0.3);
+  constexpr size_t kHalf = kSelectivePrompt + 97;
+  auto engine = EngineFor(tiers);
+  auto session = Open(*engine, DraftingBySelection(tiers));
+  ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+  DraftText(*session, kSelectivePrompt, kHalf + 20);
+  ExpectOk(session->TruncateTo(static_cast<Position>(kHalf)));
+  ExpectOk(session->Park());
+  ExpectOk(session->Decode(SelectiveText()[kHalf]));
+  auto fork = session->Fork();
+  ExpectOk(fork.status());
+  const TempFolder folder;
+  ExpectOk(SaveSession(*session, folder.File("session")));
+  auto resumed = ResumeSession(*engine, folder.File("session"), DraftingBySelection(tiers));
+  ExpectOk(resumed.status());
+  auto full_engine = MakeEngineOf(DeepModel(), {.threads = 2});
+  auto full = Open(*full_engine, PolicySpec());
+  ExpectOk(full->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+  DecodeText(*full, kSelectivePrompt, kSelectiveLength);
+  for (Session* one : {session.get(), fork->get(), resumed->session.get()}) {
+    DraftText(*one, kHalf + 1, kSelectiveLength);
+    EXPECT_EQ(Logits(*one), Logits(*full));
+  }
 }
 
 }  // namespace

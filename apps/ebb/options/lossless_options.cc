@@ -31,6 +31,16 @@ bool HasParameter(const std::string& policy, const std::string& key) {
 
 // NAME[:KEY=VALUE,...], where keys that are options of every policy need no option of their own.
 Status ReadDraft(std::string_view text, CliOptions* options) {
+  options->lossless.option_given = "--draft";
+  options->lossless.draft.reset();
+  options->lossless.draft_selects = text == "select" || text.starts_with("select:");
+  if (options->lossless.draft_selects) {
+    TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
+    EBB_RETURN_IF_ERROR(ParseT1Read(text, &spec));
+    options->session.policy.tiers = options->engine.tiers = spec;
+    options->given.tiers = true;
+    return OkStatus();
+  }
   PolicySpec policy;
   EBB_RETURN_IF_ERROR(ParsePolicy(text, &policy));
   const auto take = [&](const std::string& key, const auto& read) -> Status {
@@ -52,7 +62,6 @@ Status ReadDraft(std::string_view text, CliOptions* options) {
     EBB_ASSIGN_OR_RETURN(policy.budget, ParseBudget(value));
     return OkStatus();
   }));
-  options->lossless.option_given = "--draft";
   options->lossless.draft = std::move(policy);
   return OkStatus();
 }
@@ -94,9 +103,10 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
        "how a lossless generation verifies: bit for bit, or up to the rounding of products that "
        "take several tokens at once (default: exact; fast on a device with --allow-inexact)",
        ReadVerify, nullptr},
-      {kGroup, "--draft", "POLICY[:KEY=VALUE,...]",
+      {kGroup, "--draft", "POLICY[:KEY=VALUE,...]|select[:mass=SHARE][,rows=N]",
        "the policy of a lossless generation; budget, sinks, window and interval may stand among "
-       "its keys (default: streaming:sinks=20,window=512, or what the tiers are told)",
+       "its keys; select: drafts read T1 selectively, as --t1-read says, and no row is stored "
+       "twice (default: streaming:sinks=20,window=512, or what the tiers are told)",
        ReadDraft, nullptr},
       LengthRow("--draft-max", 1, "most tokens of a verifying step; 1: nothing is drafted",
                 &LosslessOptions::draft_max),
@@ -122,10 +132,10 @@ Status SettleLossless(CliOptions* options) {
     if (lossless.option_given.empty()) return OkStatus();
     return InvalidArgument(fmt::format("{} goes with --lossless", lossless.option_given));
   }
+  if ((lossless.draft.has_value() || lossless.draft_selects) && options->given.policy) {
+    return InvalidArgument("--policy and --draft both name the policy that drafts; give one");
+  }
   if (lossless.draft.has_value()) {
-    if (options->given.policy) {
-      return InvalidArgument("--policy and --draft both name the policy that drafts; give one");
-    }
     TakeDraft(*lossless.draft, &options->session.policy);
   }
   // A device verifies no other way.

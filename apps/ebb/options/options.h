@@ -34,6 +34,7 @@ struct LosslessInput {
   LosslessOptions options;
   std::string option_given;         // one that needs --lossless; empty: none
   std::optional<PolicySpec> draft;  // what --draft names; its other members are not set
+  bool draft_selects = false;       // --draft select: the tiers' T1Read
   bool length_given = false;
   bool verify_given = false;
 };
