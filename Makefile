@@ -172,6 +172,7 @@ lint: bootstrap build/scripts-env/done
 	scripts/check_docs
 	codespell
 	build/scripts-env/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	build/scripts-env/bin/check-jsonschema --builtin-schema vendor.compose-spec examples/compose/compose.yml
 	build/scripts-env/bin/zizmor --offline --quiet .github/workflows
 	scripts/check_threads --jobs $(JOBS)
 	printf '%s\n' $(filter-out python/%,$(filter %.cc,$(SOURCES))) | \
