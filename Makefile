@@ -4,7 +4,7 @@ EBB := build/release/bin/ebb
 SOURCES = $(shell git ls-files '*.cc' '*.h')
 CTEST := ctest --output-on-failure -j $(JOBS)
 
-.PHONY: help bootstrap build all model demo package install deb wheel test test-install test-python test-training test-backends \
+.PHONY: help bootstrap build all model demo package install deb image wheel test test-install test-container test-python test-training test-backends \
         verify performance \
         mutants peer asan tsan \
         fuzz coverage bench format lint docs clean
@@ -15,9 +15,11 @@ help:
 	@echo "make build     build the program: $(EBB)"
 	@echo "make install   libraries, headers, program, manual page: to PREFIX (/usr/local), under DESTDIR"
 	@echo "make deb       the same as Debian packages: build/package/*.deb"
+	@echo "make image     a container image of \`ebb serve\` from these packages: localhost/ebb"
 	@echo "make wheel     the Python package, with the library inside: build/wheel/*.whl"
 	@echo "make test-python     installs the Python package into an environment under build/, and tests it"
 	@echo "make test-install    builds the examples on an installed copy, and on the packages"
+	@echo "make test-container  builds the image, and asks a container of it"
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
 	@echo "make test-backends   devices that any machine can test: another process (RPC), Mesa's Vulkan"
 	@echo "make verify    the checks that are too long for make test"
@@ -61,9 +63,17 @@ deb: package
 	@scripts/bootstrap dpkg-dev file
 	cd build/package && cpack -G DEB
 
+image: deb
+	@scripts/bootstrap podman
+	podman build --format docker --tag ebb --file packaging/Containerfile build/package
+
 test-install: package
-	@scripts/bootstrap dpkg-dev file lintian
+	@scripts/bootstrap dpkg-dev file lintian systemd
 	tests/install/test_install build/package
+
+test-container: deb
+	@scripts/bootstrap podman debootstrap curl haproxy
+	tests/container/test_container build/package
 
 # The Python package: on the objects of build/release, in an environment of its own.
 PYTHON ?= python3
@@ -162,6 +172,7 @@ lint: bootstrap build/scripts-env/done
 	scripts/check_docs
 	codespell
 	build/scripts-env/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	build/scripts-env/bin/check-jsonschema --builtin-schema vendor.compose-spec examples/compose/compose.yml
 	build/scripts-env/bin/zizmor --offline --quiet .github/workflows
 	scripts/check_threads --jobs $(JOBS)
 	printf '%s\n' $(filter-out python/%,$(filter %.cc,$(SOURCES))) | \

@@ -54,6 +54,7 @@ ebb_printed(man ebb.1)
 ebb_printed(bash ebb)
 ebb_printed(zsh _ebb)
 ebb_printed(fish ebb.fish)
+ebb_printed(config serve.toml)
 add_custom_target(ebb_printed ALL DEPENDS ${printed})
 # ebb_compressed(source name): the file `name`, beside what is printed.
 find_program(EBB_GZIP gzip REQUIRED)
@@ -93,6 +94,15 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ebb)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libcurl4 | libcurl4t64, ca-certificates, python3-pip")  # for `ebb pull`
+set(service ${EBB_ROOT}/packaging/systemd)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA
+  ${service}/conffiles ${service}/postinst ${service}/prerm ${service}/postrm)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+# For packages alone, whose prefix is /usr.
+install(FILES ${service}/ebb-serve.service ${service}/ebb-serve.socket
+  DESTINATION lib/systemd/system COMPONENT program EXCLUDE_FROM_ALL)
+install(FILES ${CMAKE_BINARY_DIR}/printed/serve.toml
+  DESTINATION ../etc/ebb COMPONENT program EXCLUDE_FROM_ALL)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libebb${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)

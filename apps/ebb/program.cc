@@ -1,6 +1,7 @@
 #include "apps/ebb/program.h"
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "apps/ebb/options/config_file.h"
 #include "apps/ebb/run/policy_list.h"
 #include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/say.h"
@@ -88,10 +90,14 @@ std::string NamesForParser(const OptionRow& row) {
   return names;
 }
 
+// Takes the value of an option that the parser met; empty for a flag.
+using TakeOption = std::function<Status(const OptionRow& row, std::string_view text)>;
+
 // Without a title the option is in no list.
-void AddOption(const OptionRow& row, const std::string& title, CLI::App* app, CliOptions* options) {
-  const auto set = [&row, options](const std::string& text) {
-    const Status status = row.parse(text, options);
+void AddOption(const OptionRow& row, const std::string& title, const TakeOption& take,
+               CLI::App* app) {
+  const auto set = [&row, take](const std::string& text) {
+    const Status status = take(row, text);
     if (!status.ok()) throw CLI::ValidationError(LongName(row), status.message());
   };
   if (row.value.empty()) {
@@ -157,22 +163,61 @@ Status TellSeed(const CliOptions& options) {
   return OkStatus();
 }
 
-ExitCode RunCommand(const Command& command, std::span<const std::string> arguments) {
-  CLI::App app(std::string(command.summary), fmt::format("ebb {}", command.name));
-  CliOptions options;
+// Adds the options that a command takes.
+void AddOptions(const Command& command, const TakeOption& take, CLI::App* app) {
   for (const OptionRow& row : OptionTable()) {
     const auto in = [&](const std::vector<OptionGroup>& groups) {
       return std::ranges::find(groups, row.group) != groups.end();
     };
     if (in(command.groups)) {
-      AddOption(row, std::string(OptionGroupTitle(row.group)), &app, &options);
+      AddOption(row, std::string(OptionGroupTitle(row.group)), take, app);
     } else if (in(command.without_effect)) {
-      AddOption(row, "", &app, &options);
+      AddOption(row, "", take, app);
     }
   }
-  app.footer(WithoutEffectText(command));
+  app->footer(WithoutEffectText(command));
+}
+
+// Sets the options of the --config file, if the arguments name one, except for options that the
+// arguments have. Arguments that cannot be parsed are left to the caller.
+Status ReadConfigOf(const Command& command, const std::vector<std::string>& arguments,
+                    CliOptions* options) {
+  std::vector<const OptionRow*> rows;
+  for (const OptionRow& row : OptionTable()) {
+    if (std::ranges::count(command.groups, row.group) > 0) rows.push_back(&row);
+  }
+  const auto is_config = [](const OptionRow* row) { return LongName(*row) == "--config"; };
+  if (std::ranges::none_of(rows, is_config)) return OkStatus();
+  std::vector<const OptionRow*> given;
+  std::string file;
+  const auto note = [&](const OptionRow& row, std::string_view text) {
+    given.push_back(&row);
+    if (is_config(&row)) file = text;
+    return OkStatus();
+  };
+  CLI::App app;
+  AddOptions(command, note, &app);
   try {
-    app.parse(ForParser(arguments));
+    app.parse(std::vector(arguments));
+  } catch (const CLI::ParseError&) {
+    return OkStatus();
+  }
+  return file.empty() ? OkStatus() : ApplyConfigFile(file, rows, given, options);
+}
+
+ExitCode RunCommand(const Command& command, std::span<const std::string> arguments) {
+  CliOptions options;
+  const std::vector<std::string> words = ForParser(arguments);
+  if (const Status status = ReadConfigOf(command, words, &options); !status.ok()) {
+    return Fail(status);
+  }
+  CLI::App app(std::string(command.summary), fmt::format("ebb {}", command.name));
+  const auto set = [&options](const OptionRow& row, std::string_view text) {
+    return row.parse(text, &options);
+  };
+  AddOptions(command, set, &app);
+  try {
+    app.parse(std::vector(words));
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return ExitCode::kOk;

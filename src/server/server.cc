@@ -1,6 +1,10 @@
 // Routes, and how a server begins and ends.
 #include "src/server/server.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <ctime>
 #include <future>
@@ -34,10 +38,24 @@ std::optional<ApiError> CheckContentEncoding(const HttpRequest& request) {
                   .code = "unsupported_media_type"};
 }
 
+// Returns whether all sockets have loopback addresses of TCP.
+bool AreLoopback(const std::vector<int>& sockets) {
+  return std::ranges::all_of(sockets, [](int socket) {
+    sockaddr_in6 address = {};  // large enough for IPv4 too
+    socklen_t size = sizeof(address);
+    if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
+    if (address.sin6_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr) != 0;
+    const auto* const ipv4 = reinterpret_cast<const sockaddr_in*>(&address);
+    return ipv4->sin_family == AF_INET && ntohl(ipv4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  });
+}
+
 // Who can reach a server of this machine alone is a page in its browser, too.
 std::optional<std::vector<std::string>> HostsOf(const ServerOptions& options) {
   const std::string& host = options.host;
-  const bool is_here = host == "localhost" || host == "::1" || host.starts_with("127.");
+  const bool is_here = options.sockets.empty()
+                           ? host == "localhost" || host == "::1" || host.starts_with("127.")
+                           : AreLoopback(options.sockets);
   return is_here ? std::optional(options.allowed_hosts) : std::nullopt;
 }
 
@@ -329,8 +347,10 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
         impl.http->Post([&impl, shared] { impl.Take(std::move(*shared)); });
       });
   EBB_RETURN_IF_ERROR(impl.OpenSessions());
-  EBB_ASSIGN_OR_RETURN(
-      impl.http, HttpServer::Listen(options.host, options.port, options.http, impl.MakeHandler()));
+  auto http = options.sockets.empty()
+                  ? HttpServer::Listen(options.host, options.port, options.http, impl.MakeHandler())
+                  : HttpServer::Adopt(options.sockets, options.http, impl.MakeHandler());
+  EBB_ASSIGN_OR_RETURN(impl.http, std::move(http));
   impl.http->Serve();
   return server;
 }

@@ -30,8 +30,10 @@
 namespace ebb::server {
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";         // or "unix:/path"
-  uint16_t port = 8080;                   // 0: a free one
+  std::string host = "127.0.0.1";  // or "unix:/path"
+  uint16_t port = 8080;            // 0: a free one
+  // Sockets that listen already, which take the place of host and port; empty: none.
+  std::vector<int> sockets;
   std::shared_ptr<const KeyRing> keys;    // null: every client that can connect may ask
   std::vector<std::string> cors_origins;  // see Gate
   // By what names it may be called, see Gate, where it listens on this machine alone.
@@ -58,7 +60,7 @@ struct ServerOptions {
 class Server {
  public:
   // Listens when it returns. Errors: those of Engine::Create(), Engine::OpenSession() with the
-  // defaults, ShareTiers(), store::OpenStore() and HttpServer::Listen().
+  // defaults, ShareTiers(), store::OpenStore(), HttpServer::Listen() and HttpServer::Adopt().
   static Result<std::unique_ptr<Server>> Start(std::shared_ptr<const Model> model,
                                                const ServerOptions& options);
   // Requests that are not answered yet end with an error.

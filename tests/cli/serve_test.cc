@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <string>
+
 #include "tests/cli/program.h"
+#include "tests/support/temp_folder.h"
 
 namespace ebb {
 namespace {
@@ -49,6 +53,23 @@ TEST(ServeTest, OptionsThatCannotBeServedEndItAtOnce) {
   EXPECT_NE(end.exit_code, 0);
   EXPECT_THAT(end.err, HasSubstr("/no/such/socket: cannot reach the session store"));
   EXPECT_EQ(end.out, "");
+}
+
+TEST(ServeTest, OptionsComeFromAFileToo) {
+  const TempFolder folder;
+  const std::string file = folder.File("serve.toml");
+  std::ofstream(file) << "model = 'pebble'\nport = 70000\n";
+  ProgramEnd end = RunEbb({.arguments = {"serve", "--config", file}});
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_EQ(end.err, "ebb: " + file + ":2: port: expected an integer from 0 to 65535, found " +
+                         "\"70000\"\n");
+  std::ofstream(file) << "model = 'pebble'\nport = 1\nthreads = 1\nhost = '127.0.0.2'\n";
+  end = RunEbb({.arguments = {"serve", "--port", "0", "--config", file}, .interrupt_after = 10});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, MatchesRegex("ebb: pebble at http://127\\.0\\.0\\.2:[0-9]+\n"));
+  end = RunEbb({.arguments = {"serve", "--config", folder.File("none")}});
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("--config: cannot read"));
 }
 
 }  // namespace

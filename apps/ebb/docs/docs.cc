@@ -88,6 +88,8 @@ ExitCode RunDocs(const CliOptions& options) {
         return ZshCompletionText();
       case DocsForm::kFish:
         return FishCompletionText();
+      case DocsForm::kConfig:
+        return ConfigText();
       case DocsForm::kMarkdown:
         break;
     }

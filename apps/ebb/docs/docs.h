@@ -1,5 +1,5 @@
-// Documents made from the tables of commands and options: docs/user/cli.md, the manual page and
-// completions for shells.
+// Documents made from the tables of commands and options: docs/user/cli.md, the manual page,
+// completions for shells, and the configuration file of the server.
 #ifndef EBB_APPS_DOCS_DOCS_H_
 #define EBB_APPS_DOCS_DOCS_H_
 
@@ -19,6 +19,9 @@ namespace ebb::cli {
 [[nodiscard]] std::string BashCompletionText();
 [[nodiscard]] std::string ZshCompletionText();
 [[nodiscard]] std::string FishCompletionText();
+
+// A file for `ebb serve --config`, which has every setting in a comment.
+[[nodiscard]] std::string ConfigText();
 
 // The commands that are shown and run something.
 [[nodiscard]] std::vector<const Command*> DocumentedCommands();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/ebb/options/config_file.h"
 #include "apps/ebb/terminal/subprocess.h"
 #include "tests/support/temp_folder.h"
 
@@ -107,6 +108,40 @@ TEST(DocsTest, OtherShellsAreToldTheSame) {
                                           HasSubstr(" -s m -l model -r -F "),
                                           HasSubstr("__fish_seen_subcommand_from bench; and "
                                                     "__fish_seen_subcommand_from decode")));
+}
+
+// Returns ConfigText() with every setting in effect.
+std::string SettingsInEffect() {
+  std::string text = ConfigText();
+  for (size_t at = 0; (at = text.find("\n#", at)) != std::string::npos; ++at) {
+    if (text[at + 2] >= 'a' && text[at + 2] <= 'z') text.erase(at + 1, 1);
+  }
+  return text;
+}
+
+TEST(DocsTest, TheConfigurationFileHasEverySettingOfTheServer) {
+  EXPECT_TRUE(ParseConfig(ConfigText(), "").ok() && ParseConfig(ConfigText(), "")->empty())
+      << "a setting is in effect";
+  const auto settings = ParseConfig(SettingsInEffect(), "serve.toml");
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  std::vector<const OptionRow*> rows;
+  for (const OptionRow& row : OptionTable()) {
+    if (Takes(*FindCommand("serve"), row) && IsConfigurable(row)) rows.push_back(&row);
+  }
+  EXPECT_EQ(settings->size(), rows.size());
+  for (const OptionRow* row : rows) {
+    const auto same = std::ranges::find(*settings, ConfigName(*row), &ConfigSetting::name);
+    ASSERT_NE(same, settings->end()) << row->names;
+    EXPECT_EQ(same->is_list, row->is_repeatable) << row->names;
+    if (!row->show) continue;
+    CliOptions options;
+    const std::string shown = row->show(options);
+    // 0 stands for "not given" where only larger values may be given.
+    if (shown.empty() || shown == "0") continue;
+    const Status status = ApplyConfig({*same}, "serve.toml", rows, {}, &options);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(row->show(options), shown) << row->names;
+  }
 }
 
 }  // namespace

@@ -292,14 +292,17 @@ std::vector<OptionRow> DisplayRows() {
       ValueRow(G::kLogprobs, "--top-logprobs", "N",
                "in the file of --logprobs, beside each token the N likeliest of its place",
                [](CliOptions& o) { return &o.top_logprobs; }, {.min = 0}),
-      ChoiceRow<DocsForm>(G::kDocs, "--as",
-                          "docs/user/cli.md, the manual page, or a shell's completions",
-                          [](CliOptions& o) { return &o.docs_form; },
-                          {{"markdown", DocsForm::kMarkdown},
-                           {"man", DocsForm::kMan},
-                           {"bash", DocsForm::kBash},
-                           {"zsh", DocsForm::kZsh},
-                           {"fish", DocsForm::kFish}}),
+      ChoiceRow<DocsForm>(
+          G::kDocs, "--as",
+          "docs/user/cli.md, the manual page, a shell's completions, or a file for `ebb "
+          "serve --config`",
+          [](CliOptions& o) { return &o.docs_form; },
+          {{"markdown", DocsForm::kMarkdown},
+           {"man", DocsForm::kMan},
+           {"bash", DocsForm::kBash},
+           {"zsh", DocsForm::kZsh},
+           {"fish", DocsForm::kFish},
+           {"config", DocsForm::kConfig}}),
   };
 }
 

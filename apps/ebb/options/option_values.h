@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -58,7 +59,8 @@ OptionRow ValueRow(OptionGroup group, std::string names, std::string value, std:
           [=](std::string_view text, CliOptions* options) {
             return ParseValue(text, range, access(*options));
           },
-          [=](CliOptions options) { return ShowValue(*access(options)); }};
+          [=](CliOptions options) { return ShowValue(*access(options)); },
+          std::is_same_v<decltype(access(std::declval<CliOptions&>())), std::vector<std::string>*>};
 }
 
 // One whose value names something. An unset variable of the shell is no name.

@@ -40,7 +40,7 @@ struct LosslessInput {
 };
 
 enum class Thoughts { kShow, kDim, kHide };
-enum class DocsForm { kMarkdown, kMan, kBash, kZsh, kFish };
+enum class DocsForm { kMarkdown, kMan, kBash, kZsh, kFish, kConfig };
 
 struct CliOptions {
   // model.path is what -m says, a file or a name; empty when -m was not given. See OpenModel() in
@@ -140,6 +140,7 @@ struct OptionRow {
   std::function<Status(std::string_view text, CliOptions* options)> parse;
   // The current value, for "(default: ...)"; empty or a null function: nothing to show.
   std::function<std::string(const CliOptions&)> show;
+  bool is_repeatable = false;  // each occurrence adds a value
 };
 
 // Appends the options of the tiers below T0, and of the device.

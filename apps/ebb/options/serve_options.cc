@@ -52,6 +52,10 @@ OptionRow SessionsRow() {
 
 void AppendServeOptionRows(std::vector<OptionRow>* table) {
   const std::vector<OptionRow> rows = {
+      NameRow(G::kServe, "--config", "FILE",
+              "read options from this file, such as /etc/ebb/serve.toml: lines NAME = VALUE with "
+              "the long names of options; those of the command line win",
+              [](CliOptions& o) { return &o.serve.config; }),
       ValueRow(
           G::kServe, "--host", "NAME",
           "the name, all of whose addresses are listened on, or the address, or unix:/path for a "

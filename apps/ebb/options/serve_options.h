@@ -26,6 +26,7 @@ struct ServeInput {
   int max_stall_ms = 200;
   int max_running = 32;
   int max_queue = 64;
+  std::string config;      // a file of options; empty: none
   std::string api_keys;    // a file; empty: none are asked for
   std::string new_key;     // the name of a key to make; empty: none
   std::string access_log;  // "stderr" or a file; empty: none

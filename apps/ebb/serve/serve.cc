@@ -1,13 +1,18 @@
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include "apps/ebb/commands.h"
 #include "apps/ebb/pull/built_in_models.h"
@@ -110,6 +115,22 @@ class Signals {
   sigset_t set_ = {};
 };
 
+// Returns the sockets that a service manager passes, as sd_listen_fds(3) describes it: LISTEN_FDS
+// descriptors from 3 on, meant for the process LISTEN_PID. Programs that this one starts get none.
+std::vector<int> PassedSockets() {
+  constexpr int kFirst = 3;
+  constexpr int kMost = 64;
+  const char* const process = std::getenv("LISTEN_PID");
+  const char* const number = std::getenv("LISTEN_FDS");
+  std::vector<int> sockets;
+  if (process != nullptr && number != nullptr && std::atol(process) == getpid()) {
+    for (int i = 0; i < std::min(std::atoi(number), kMost); ++i) sockets.push_back(kFirst + i);
+  }
+  for (const int socket : sockets) (void)fcntl(socket, F_SETFD, FD_CLOEXEC);
+  for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) unsetenv(name);
+  return sockets;
+}
+
 // null where no file is named.
 Result<std::shared_ptr<const server::KeyRing>> ReadKeys(const std::string& path) {
   if (path.empty()) return std::shared_ptr<const server::KeyRing>();
@@ -180,6 +201,7 @@ ExitCode MakeKey(const ServeInput& serve) {
 }  // namespace
 
 ExitCode RunServe(const CliOptions& options) {
+  std::vector<int> sockets = PassedSockets();
   const ServeInput& serve = options.serve;
   if (!serve.new_key.empty()) return MakeKey(serve);
   if (const Status status = CheckPrefixStore(serve); !status.ok()) return Fail(status);
@@ -189,10 +211,12 @@ ExitCode RunServe(const CliOptions& options) {
   if (!log.ok()) return Fail(log.status());
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
-  const bool has_files =
-      *keys != nullptr || (!serve.access_log.empty() && serve.access_log != "stderr");
+  // A server with a configuration file is a service, which has no terminal that could be gone.
+  const bool has_files = *keys != nullptr || !serve.config.empty() ||
+                         (!serve.access_log.empty() && serve.access_log != "stderr");
   Signals signals(has_files ? Signals::Hangup::kReloads : Signals::Hangup::kEnds);
   server::ServerOptions wanted = ServerOptionsOf(options);
+  wanted.sockets = std::move(sockets);
   wanted.keys = *keys;
   wanted.access_log = *log;
   const auto server = server::Server::Start(*model, wanted);

@@ -130,14 +130,26 @@ HttpServer::HttpServer() : impl_(std::make_unique<Impl>()) {}
 Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const std::string& host, uint16_t port,
                                                        const HttpLimits& limits, Handler handler) {
   std::unique_ptr<HttpServer> server(new HttpServer());
-  Impl& impl = *server->impl_;
-  EBB_RETURN_IF_ERROR(impl.listener.Open(host, port));
+  EBB_RETURN_IF_ERROR(server->impl_->listener.Open(host, port));
+  server->Begin(limits, std::move(handler));
+  return server;
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Adopt(const std::vector<int>& sockets,
+                                                      const HttpLimits& limits, Handler handler) {
+  std::unique_ptr<HttpServer> server(new HttpServer());
+  EBB_RETURN_IF_ERROR(server->impl_->listener.Adopt(sockets));
+  server->Begin(limits, std::move(handler));
+  return server;
+}
+
+void HttpServer::Begin(const HttpLimits& limits, Handler handler) {
+  Impl& impl = *impl_;
   impl.shared->limits = limits;
   impl.shared->handler = std::move(handler);
   impl.shared->on_closed = [&impl] { impl.Accept(); };
   impl.work.emplace(impl.io.get_executor());
   impl.Accept();
-  return server;
 }
 
 void HttpServer::Serve() {

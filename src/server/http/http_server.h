@@ -130,6 +130,9 @@ class HttpServer {
   // one); connections wait until Serve(). Errors: those of Listener::Open().
   static Result<std::unique_ptr<HttpServer>> Listen(const std::string& host, uint16_t port,
                                                     const HttpLimits& limits, Handler handler);
+  // Takes over sockets that listen already. Errors: those of Listener::Adopt().
+  static Result<std::unique_ptr<HttpServer>> Adopt(const std::vector<int>& sockets,
+                                                   const HttpLimits& limits, Handler handler);
   // Begins the server's thread. Once.
   void Serve();
   // Connections without a request are closed, others once they are answered or a second is over.
@@ -154,6 +157,7 @@ class HttpServer {
 
  private:
   HttpServer();
+  void Begin(const HttpLimits& limits, Handler handler);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

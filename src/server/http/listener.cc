@@ -1,5 +1,6 @@
 #include "src/server/http/listener.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,9 +33,9 @@ bool IsLeftOver(asio::io_context* io, const asio::local::stream_protocol::endpoi
   return error == asio::error::connection_refused;
 }
 
-tcp::endpoint LocalEndpoint(const StreamAcceptor& acceptor) {
+std::optional<tcp::endpoint> LocalEndpoint(const StreamAcceptor& acceptor) {
   error_code ignored;
-  return AsTcp(acceptor.local_endpoint(ignored)).value_or(tcp::endpoint());
+  return AsTcp(acceptor.local_endpoint(ignored));
 }
 
 std::string Text(const tcp::endpoint& endpoint) {
@@ -68,6 +69,22 @@ bool IsMissing(const error_code& error) {
   return error == asio::error::address_family_not_supported ||
          error == boost::system::errc::address_not_available ||
          error == boost::system::errc::protocol_not_supported;
+}
+
+// "unix:/path" of a socket in the file system.
+std::string PathText(const StreamAcceptor& acceptor) {
+  error_code ignored;
+  const StreamProtocol::endpoint endpoint = acceptor.local_endpoint(ignored);
+  asio::local::stream_protocol::endpoint converted;
+  converted.resize(std::min(endpoint.size(), converted.capacity()));
+  std::memcpy(converted.data(), endpoint.data(), converted.size());
+  return fmt::format("{}{}", kUnix, converted.path());
+}
+
+bool IsListening(int socket) {
+  int listens = 0;
+  socklen_t size = sizeof(listens);
+  return getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
 }
 
 error_code ListenAt(const tcp::endpoint& endpoint, bool is_one_of_several,
@@ -106,6 +123,24 @@ Status Listener::Open(const std::string& host, uint16_t port) {
   return status;
 }
 
+Status Listener::Adopt(const std::vector<int>& sockets) {
+  for (const int socket : sockets) {
+    sockaddr_storage address = {};
+    socklen_t size = sizeof(address);
+    const bool has_address = getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+    StreamAcceptor acceptor(*io_);
+    error_code error;
+    const bool is_stream = has_address && IsListening(socket);
+    if (is_stream) acceptor.assign(StreamProtocol(address.ss_family, 0), socket, error);
+    if (!is_stream || error) {
+      return InvalidArgument(
+          fmt::format("descriptor {}: expected a stream socket that listens", socket));
+    }
+    acceptors_.push_back(std::move(acceptor));
+  }
+  return OkStatus();
+}
+
 Status Listener::OpenPath(const std::string& path) {
   constexpr size_t kMostBytes = 107;  // of sockaddr_un, its end left out
   if (path.empty() || path.size() > kMostBytes) {
@@ -139,7 +174,7 @@ Status Listener::OpenPorts(const std::vector<tcp::endpoint>& endpoints) {
   acceptors_.clear();
   Status missing;
   for (tcp::endpoint endpoint : endpoints) {
-    if (!acceptors_.empty()) endpoint.port(LocalEndpoint(acceptors_.front()).port());
+    if (!acceptors_.empty()) endpoint.port(port());
     StreamAcceptor acceptor(*io_);
     const error_code error = ListenAt(endpoint, endpoints.size() > 1, &acceptor);
     if (!error) {
@@ -164,14 +199,15 @@ void Listener::Close() {
 }
 
 uint16_t Listener::port() const {
-  return path_.empty() ? LocalEndpoint(acceptors_.front()).port() : 0;
+  const std::optional<tcp::endpoint> endpoint = LocalEndpoint(acceptors_.front());
+  return endpoint ? endpoint->port() : 0;
 }
 
 std::vector<std::string> Listener::addresses() const {
-  if (!path_.empty()) return {fmt::format("{}{}", kUnix, path_)};
   std::vector<std::string> addresses;
   for (const StreamAcceptor& acceptor : acceptors_) {
-    addresses.push_back(Text(LocalEndpoint(acceptor)));
+    const std::optional<tcp::endpoint> endpoint = LocalEndpoint(acceptor);
+    addresses.push_back(endpoint ? Text(*endpoint) : PathText(acceptor));
   }
   return addresses;
 }

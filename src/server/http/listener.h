@@ -1,4 +1,5 @@
-// Listens on a port of TCP, at one address or several, or on a socket in the file system.
+// Listens on a port of TCP, at one address or several, on a socket in the file system, or on
+// sockets that the process was started with.
 #ifndef EBB_SERVER_HTTP_LISTENER_H_
 #define EBB_SERVER_HTTP_LISTENER_H_
 
@@ -38,6 +39,9 @@ class Listener {
   // is replaced; the new one is open to its owner and group. Errors: InvalidArgument (no such host;
   // a path that is too long); IoError (cannot be listened on).
   [[nodiscard]] Status Open(const std::string& host, uint16_t port);
+  // Takes over sockets that listen already. Close() leaves their paths in the file system to the
+  // process that made them. Errors: InvalidArgument (a descriptor of something else).
+  [[nodiscard]] Status Adopt(const std::vector<int>& sockets);
   // Open() for addresses that are known; all have the port of the first.
   [[nodiscard]] Status OpenPorts(const std::vector<boost::asio::ip::tcp::endpoint>& endpoints);
   // Removes the socket from the file system.
@@ -54,7 +58,7 @@ class Listener {
 
   boost::asio::io_context* const io_;
   std::deque<StreamAcceptor> acceptors_;  // which asio does not move while they wait
-  std::string path_;                      // of the socket; empty: a port
+  std::string path_;                      // of the socket that Open() made; empty: none
 };
 
 }  // namespace ebb::server

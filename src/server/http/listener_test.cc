@@ -1,9 +1,13 @@
 #include "src/server/http/listener.h"
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <boost/asio.hpp>
+
+#include "tests/support/temp_folder.h"
 
 namespace ebb::server {
 namespace {
@@ -80,6 +84,37 @@ TEST(ListenerTest, APortThatIsTakenAtOneAddressIsAnError) {
       listener.OpenPorts({{make_address("127.0.0.1"), port}, {make_address("127.0.0.2"), port}});
   EXPECT_EQ(status.code(), StatusCode::kIo);
   EXPECT_THAT(status.message(), HasSubstr(fmt::format("cannot listen on 127.0.0.2:{}: ", port)));
+}
+
+TEST(ListenerTest, SocketsThatListenAreTakenOver) {
+  asio::io_context io;
+  const TempFolder folder;
+  const std::string path = folder.File("socket");
+  tcp::acceptor port(io, {make_address("127.0.0.1"), 0});
+  asio::local::stream_protocol::acceptor file(io, {path});
+  const uint16_t number = port.local_endpoint().port();
+  {
+    Listener listener(&io);
+    ASSERT_TRUE(listener.Adopt({dup(port.native_handle()), dup(file.native_handle())}).ok());
+    EXPECT_EQ(listener.port(), number);
+    EXPECT_THAT(listener.addresses(),
+                ElementsAre(fmt::format("127.0.0.1:{}", number), "unix:" + path));
+    EXPECT_TRUE(Connects(&io, "127.0.0.1", number));
+  }
+  // The process that made the socket in the file system keeps it.
+  EXPECT_EQ(access(path.c_str(), F_OK), 0);
+}
+
+TEST(ListenerTest, OtherDescriptorsAreRefused) {
+  asio::io_context io;
+  asio::ip::udp::socket datagrams(io, {make_address("127.0.0.1"), 0});
+  tcp::socket silent(io, tcp::v4());
+  for (const int descriptor : {datagrams.native_handle(), silent.native_handle(), -1}) {
+    Listener listener(&io);
+    const Status status = listener.Adopt({descriptor});
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("expected a stream socket that listens"));
+  }
 }
 
 }  // namespace

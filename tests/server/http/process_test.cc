@@ -1,10 +1,17 @@
 // `ebb serve` as a process: its keys, its socket and its signals.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "src/server/access/api_keys.h"
 #include "tests/server/server_fixture.h"
@@ -145,6 +152,52 @@ TEST_F(ProcessTest, ASocketInTheFileSystemIsTold) {
   process_->Signal(SIGTERM);
   EXPECT_EQ(process_->Wait(), 0);
   EXPECT_NE(access(path.c_str(), F_OK), 0);
+}
+
+// A service manager passes sockets that listen already (sd_listen_fds(3)).
+TEST_F(ProcessTest, APassedSocketTakesThePlaceOfHostAndPort) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(socket, 8), 0);
+  ASSERT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const uint16_t number = ntohs(address.sin_port);
+  // A connection that waits until there is a server.
+  Client early(number);
+  std::vector<std::string> command = {
+      "bash", "-c",
+      fmt::format("LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" --host 0.0.0.0 3<&{}", socket), "bash"};
+  const std::vector<std::string> ebb = ServerProcess::Ebb({});
+  command.insert(command.end(), ebb.begin(), ebb.end());
+  process_ = std::make_unique<ServerProcess>(command);
+  EXPECT_EQ(process_->ReadLine(), fmt::format("ebb: pebble at http://127.0.0.1:{}", number));
+  close(socket);
+  EXPECT_EQ(early.Get("/health").status, 200);
+  // The server knows that only this machine reaches it.
+  Client elsewhere(number);
+  elsewhere.Send("GET /v1/models HTTP/1.1\r\nHost: other.example\r\n\r\n");
+  EXPECT_EQ(elsewhere.Receive().status, 403);
+  process_->Signal(SIGTERM);
+  EXPECT_EQ(process_->Wait(), 0);
+}
+
+TEST_F(ProcessTest, SocketsForAnotherProcessAreLeftAlone) {
+  std::vector<std::string> command = {"env", "LISTEN_PID=1", "LISTEN_FDS=1"};
+  const std::vector<std::string> ebb = ServerProcess::Ebb({});
+  command.insert(command.end(), ebb.begin(), ebb.end());
+  process_ = std::make_unique<ServerProcess>(command);
+  EXPECT_THAT(process_->ReadLine(), MatchesRegex("ebb: pebble at http://127\\.0\\.0\\.1:[0-9]+"));
+}
+
+TEST_F(ProcessTest, WithAConfigurationFileAHangupEndsNothing) {
+  const std::string config = folder_.File("serve.toml");
+  std::ofstream(config) << "any-model = true\n";
+  Start({"--config", config});
+  process_->Signal(SIGHUP);
+  EXPECT_EQ(Client(port()).Get("/health/ready").status, 200);
+  process_->Signal(SIGTERM);
+  EXPECT_EQ(process_->Wait(), 0);
 }
 
 }  // namespace

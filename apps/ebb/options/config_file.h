@@ -1,0 +1,61 @@
+// A configuration file: options by their long names, in the part of TOML that options need.
+//
+//   port = 8080
+//   alias = ["gpt-4o", "local"]   # an option that may be repeated
+//   any-model = true              # an option without a value
+#ifndef EBB_APPS_OPTIONS_CONFIG_FILE_H_
+#define EBB_APPS_OPTIONS_CONFIG_FILE_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/ebb/options/options.h"
+#include "ebb/status.h"
+
+namespace ebb::cli {
+
+// One value: a string, its escapes resolved; a number, as it is written; or true or false.
+struct ConfigValue {
+  enum class Kind { kString, kNumber, kBool };
+  Kind kind = Kind::kString;
+  std::string text;
+
+  friend bool operator==(const ConfigValue&, const ConfigValue&) = default;
+};
+
+// One line NAME = VALUE or NAME = [VALUE, ...].
+struct ConfigSetting {
+  std::string name;
+  std::vector<ConfigValue> values;
+  bool is_list = false;
+  int line = 0;  // from 1
+};
+
+// Reads settings from `text`. Errors: InvalidArgument, which begins with "FILE:LINE: ": text that
+// is no TOML, a name that comes twice, or parts of TOML that options do not need (tables, dates,
+// texts of several lines).
+[[nodiscard]] Result<std::vector<ConfigSetting>> ParseConfig(std::string_view text,
+                                                             const std::string& file);
+
+// Returns whether a configuration file may set the option: not those that end the program with a
+// text, and not --config.
+[[nodiscard]] bool IsConfigurable(const OptionRow& row);
+// The name of an option in a configuration file: "api-keys" of "--api-keys".
+[[nodiscard]] std::string ConfigName(const OptionRow& row);
+
+// Sets the options that `settings` name, in their order, except those in `given`, which the command
+// line has. rows: the options that the command takes. Errors: InvalidArgument, which begins with
+// "FILE:LINE: ": an unknown name, or a value that the option does not take.
+[[nodiscard]] Status ApplyConfig(const std::vector<ConfigSetting>& settings,
+                                 const std::string& file, const std::vector<const OptionRow*>& rows,
+                                 const std::vector<const OptionRow*>& given, CliOptions* options);
+// Reads a file, and applies it.
+[[nodiscard]] Status ApplyConfigFile(const std::string& file,
+                                     const std::vector<const OptionRow*>& rows,
+                                     const std::vector<const OptionRow*>& given,
+                                     CliOptions* options);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_OPTIONS_CONFIG_FILE_H_

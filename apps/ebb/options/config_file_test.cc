@@ -1,0 +1,171 @@
+#include "apps/ebb/options/config_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "apps/ebb/commands.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Kind = ConfigValue::Kind;
+
+std::vector<const OptionRow*> ServeRows() {
+  const std::vector<OptionGroup>& groups = FindCommand("serve")->groups;
+  std::vector<const OptionRow*> rows;
+  for (const OptionRow& row : OptionTable()) {
+    if (std::ranges::count(groups, row.group) > 0) rows.push_back(&row);
+  }
+  return rows;
+}
+
+const OptionRow* RowOf(std::string_view name) {
+  for (const OptionRow* row : ServeRows()) {
+    if (ConfigName(*row) == name) return row;
+  }
+  return nullptr;
+}
+
+std::vector<ConfigSetting> Parsed(std::string_view text) {
+  auto settings = ParseConfig(text, "f");
+  EXPECT_TRUE(settings.ok()) << settings.status().ToString();
+  return settings.ok() ? *settings : std::vector<ConfigSetting>();
+}
+
+std::string ParseError(std::string_view text) {
+  const auto settings = ParseConfig(text, "f");
+  EXPECT_EQ(settings.status().code(), StatusCode::kInvalidArgument) << text;
+  return settings.status().message();
+}
+
+Status Apply(std::string_view text, CliOptions* options,
+             const std::vector<const OptionRow*>& given = {}) {
+  EBB_ASSIGN_OR_RETURN(const std::vector<ConfigSetting> settings, ParseConfig(text, "f"));
+  return ApplyConfig(settings, "f", ServeRows(), given, options);
+}
+
+std::string ApplyError(std::string_view text) {
+  CliOptions options;
+  const Status status = Apply(text, &options);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text;
+  return status.message();
+}
+
+TEST(ConfigFileTest, ValuesOfEveryKindAreRead) {
+  const auto settings = Parsed(
+      "# a comment\r\n"
+      "port = 8_080 # another\n"
+      "\n"
+      "  temp=-0.5\n"
+      "alias = [ 'a\\b', # the first\n  \"b \\\"c\\\" \\u00e9\\U0001F30A\\t\",\n]\n"
+      "cors = []\n"
+      "any-model = true");
+  ASSERT_EQ(settings.size(), 5U);
+  EXPECT_EQ(settings[0].name, "port");
+  EXPECT_THAT(settings[0].values, ElementsAre(ConfigValue{Kind::kNumber, "8080"}));
+  EXPECT_EQ(settings[0].line, 2);
+  EXPECT_THAT(settings[1].values, ElementsAre(ConfigValue{Kind::kNumber, "-0.5"}));
+  EXPECT_TRUE(settings[2].is_list);
+  EXPECT_THAT(settings[2].values,
+              ElementsAre(ConfigValue{Kind::kString, "a\\b"},
+                          ConfigValue{Kind::kString, "b \"c\" \xc3\xa9\xf0\x9f\x8c\x8a\t"}));
+  EXPECT_THAT(settings[3].values, IsEmpty());
+  EXPECT_EQ(settings[3].line, 8);
+  EXPECT_THAT(settings[4].values, ElementsAre(ConfigValue{Kind::kBool, "true"}));
+  EXPECT_EQ(settings[4].line, 9);
+}
+
+TEST(ConfigFileTest, WhatIsNoSettingIsNamedWithItsLine) {
+  EXPECT_EQ(ParseError("\nport 8080\n"), "f:2: expected =, found \"8080\"");
+  EXPECT_EQ(ParseError("port = 1 2\n"), "f:1: expected the end of the line, found \"2\"");
+  EXPECT_EQ(ParseError("policy = h2o\n"),
+            "f:1: expected a text in quotes, a number, true or false, found \"h2o\"");
+  EXPECT_EQ(ParseError("port =\n"),
+            "f:1: expected a text in quotes, a number, true or false, found the end of the line");
+  EXPECT_EQ(ParseError("[server]\n"), "f:1: expected the name of an option, found \"[server]\"");
+  EXPECT_EQ(ParseError("a = 'x\nb = 1\n"), "f:1: expected a text in quotes, found \"'x\"");
+  EXPECT_EQ(ParseError("a = \"x\n"), "f:1: expected a text in quotes, found \"\"x\"");
+  EXPECT_THAT(ParseError("a = \"\\q\"\n"), HasSubstr("f:1: expected an escape"));
+  EXPECT_THAT(ParseError("a = \"\\ud800\"\n"), HasSubstr("f:1: expected an escape"));
+  EXPECT_THAT(ParseError("a = \"\\u12"), HasSubstr("f:1: expected an escape"));
+  EXPECT_EQ(ParseError("a = [1,\n2\n"), "f:3: expected , or ], found the end of the line");
+  EXPECT_THAT(ParseError("a = [1,\n"), HasSubstr("f:2: expected a text in quotes"));
+  EXPECT_EQ(ParseError("a = 1\nb = 2\na = 3\n"), "f:3: a is set twice, in line 1 and here");
+  EXPECT_EQ(ParseError("a = \"\"\"x\"\"\"\n"),
+            "f:1: expected the end of the line, found \"\"x\"\"\"\"");
+}
+
+TEST(ConfigFileTest, SettingsAreThoseOfTheOptions) {
+  CliOptions options;
+  const Status status = Apply(
+      "model = 'pebble'\nport = 0\nkv-cap = \"2GiB\"\nany-model = true\nignore-eos = false\n"
+      "alias = ['a', 'b']\nstop = 'END'\npolicy = 'h2o'\n",
+      &options);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(options.model.path, "pebble");
+  EXPECT_EQ(options.serve.port, 0);
+  EXPECT_EQ(options.engine.kv_cap_bytes, uint64_t{2} << 30);
+  EXPECT_TRUE(options.serve.any_model);
+  EXPECT_FALSE(options.ignore_eos);
+  EXPECT_THAT(options.serve.aliases, ElementsAre("a", "b"));
+  EXPECT_THAT(options.stops, ElementsAre("END"));
+  EXPECT_TRUE(options.given.policy);
+}
+
+TEST(ConfigFileTest, AModelOfAHubIsNamedByTheLongNameOfItsOption) {
+  CliOptions options;
+  ASSERT_TRUE(Apply("hf-repo = 'org/repo:Q8_0'\n", &options).ok());
+  EXPECT_EQ(options.model.path, "hf:org/repo:Q8_0");
+  EXPECT_THAT(ApplyError("hf-repo = 'repo'"), HasSubstr("f:1: hf-repo: "));
+  EXPECT_THAT(ApplyError("hf = 'org/repo'"), HasSubstr("f:1: expected the long name"));
+}
+
+TEST(ConfigFileTest, OptionsOfTheCommandLineTakeThePlaceOfAllValues) {
+  CliOptions options;
+  options.serve.aliases = {"c"};
+  ASSERT_TRUE(Apply("alias = ['a', 'b']\nport = 1\n", &options, {RowOf("alias")}).ok());
+  EXPECT_THAT(options.serve.aliases, ElementsAre("c"));
+  EXPECT_EQ(options.serve.port, 1);
+  // A wrong value is an error all the same.
+  EXPECT_EQ(Apply("port = 'x'\n", &options, {RowOf("port")}).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(ConfigFileTest, WrongNamesAndValuesAreNamedWithTheirLine) {
+  EXPECT_EQ(ApplyError("\nprot = 1\n"),
+            "f:2: expected the long name of an option without its dashes, found \"prot\"");
+  // Options of other commands, and those that end the program.
+  for (const char* name : {"n", "prompt", "config", "new-key", "list-policies"}) {
+    EXPECT_THAT(ApplyError(std::string(name) + " = 1"), HasSubstr("f:1: expected the long name"));
+  }
+  EXPECT_EQ(ApplyError("port = 70000"),
+            "f:1: port: expected an integer from 0 to 65535, found \"70000\"");
+  EXPECT_EQ(ApplyError("port = true"), "f:1: port: expected N, found true");
+  EXPECT_EQ(ApplyError("any-model = 1"), "f:1: any-model: expected true or false, found 1");
+  EXPECT_EQ(ApplyError("port = [1, 2]"), "f:1: port: expected one value, found a list");
+  EXPECT_EQ(ApplyError("api-keys = ''"), "f:1: api-keys: expected FILE, found an empty name");
+}
+
+TEST(ConfigFileTest, FilesThatCannotBeReadAreErrors) {
+  const TempFolder folder;
+  CliOptions options;
+  for (const std::string& file : {folder.File("none"), folder.File(".")}) {
+    EXPECT_EQ(ApplyConfigFile(file, ServeRows(), {}, &options).code(), StatusCode::kIo) << file;
+  }
+  std::ofstream(folder.File("empty")).close();
+  EXPECT_TRUE(ApplyConfigFile(folder.File("empty"), ServeRows(), {}, &options).ok());
+  std::ofstream(folder.File("file")) << "port = 5\n";
+  EXPECT_TRUE(ApplyConfigFile(folder.File("file"), ServeRows(), {}, &options).ok());
+  EXPECT_EQ(options.serve.port, 5);
+}
+
+}  // namespace
+}  // namespace ebb::cli
