@@ -4,7 +4,7 @@ EBB := build/release/bin/ebb
 SOURCES = $(shell git ls-files '*.cc' '*.h')
 CTEST := ctest --output-on-failure -j $(JOBS)
 
-.PHONY: help bootstrap build all model demo package install deb image wheel test test-install test-container test-python test-training test-backends \
+.PHONY: help bootstrap build all model demo package install deb image wheel test test-install test-container test-python test-training test-backends test-arm64 \
         verify performance \
         mutants peer asan tsan \
         fuzz coverage bench format lint docs clean
@@ -22,6 +22,7 @@ help:
 	@echo "make test-container  builds the image, and asks a container of it"
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
 	@echo "make test-backends   devices that any machine can test: another process (RPC), Mesa's Vulkan"
+	@echo "make test-arm64      cross-compiles for arm64, and tests kernels, rows, cache and policies in qemu-user"
 	@echo "make verify    the checks that are too long for make test"
 	@echo "make performance   the figures of docs/figures/performance.md, in about three hours"
 	@echo "make mutants   break the code on purpose, line by line: the tests must notice"
@@ -108,6 +109,17 @@ test-backends:
 	cmake --build build/backends -j $(JOBS) --target ebb_tests_backends ebb_tests_engine ebb_cli
 	cd build/backends && $(CTEST) -R '^backends\.'
 
+# In an emulator, tens of times slower than a processor: programs of the lower layers, which need no model and none of what
+# qemu-user lacks (io_uring, limits of memory, to start another program of arm64), without the thousands of tests that
+# hold every policy to the same promises, and those of thousands of random operations.
+ARM64_TESTS := attention rows kv policy
+test-arm64: bootstrap
+	@scripts/bootstrap g++-aarch64-linux-gnu qemu-user-static
+	@scripts/fetch_arm64_libraries build/deps
+	@cmake --preset arm64
+	cmake --build build/arm64 -j $(JOBS) --target $(ARM64_TESTS:%=ebb_%_tests)
+	cd build/arm64 && GTEST_FILTER='-*PolicyConformance*' $(CTEST) -L unit -E Thousand -R '^($(subst $(eval ) ,|,$(ARM64_TESTS)))\.'
+
 verify: all model test-backends test-install
 	cd build/release && $(CTEST) -L verify
 
@@ -179,6 +191,6 @@ lint: bootstrap build/scripts-env/done
 	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/lint
 
 clean:
-	rm -rf build/release build/lint build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer \
+	rm -rf build/release build/lint build/arm64 build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer \
 	  build/python build/python-env build/wheel \
 	  build/docs build/docs-env build/scripts-env build/site

@@ -168,6 +168,13 @@ set(kernel_sources src/attention/cpu.cc src/policy/score_loops.cc src/policy/sel
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   set(EBB_KERNEL_OPTIONS -msse4.2 -maes -mpclmul)
 endif()
+# On arm64 kernels are NEON's, which every such processor has. They keep vectors in arrays, where a vector of SVE, whose
+# size no compiler knows, cannot be; and without a choice at run time (the second definition) Highway marks functions
+# with no instruction set that g++ would miss in the constructors that it writes itself.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+  target_compile_definitions(PkgConfig::hwy INTERFACE
+    "HWY_BROKEN_TARGETS=(HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)" TOOLCHAIN_MISS_SYS_AUXV_H)
+endif()
 # Everything is inlined there: g++ 12 takes 25 minutes to watch every scope at -O3, 3 so.
 if("address" IN_LIST EBB_SANITIZERS)
   list(APPEND EBB_KERNEL_OPTIONS -O1 -fno-sanitize-address-use-after-scope)
@@ -224,7 +231,7 @@ set_source_files_properties(${library_sources} PROPERTIES
 # The library that draws the charts of the reports, and the pages around them: inside the program,
 # so that it needs no file beside it and no network.
 find_file(EBB_CHART_JS chart.min.js
-  PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist NO_DEFAULT_PATH)
+  PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
 if(NOT EBB_CHART_JS)
   message(FATAL_ERROR "Chart.js is missing (Debian: libjs-chart.js); scripts/bootstrap installs it, "
     "or set EBB_CHART_JS to a chart.min.js of version 3")
@@ -332,7 +339,7 @@ ebb_embed(ebb::server kDashboardScript ${EBB_ROOT}/src/server/monitoring/dashboa
 ebb_embed(ebb::server kDashboardStyle ${EBB_ROOT}/src/server/monitoring/dashboard.css dashboard_style)
 # The chat page and the libraries that draw its text, which the program serves by itself.
 function(ebb_find_page_file variable name package)
-  find_file(${variable} ${name} PATHS ${ARGN} NO_DEFAULT_PATH)
+  find_file(${variable} ${name} PATHS ${ARGN} NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
   if(NOT ${variable})
     message(FATAL_ERROR "${name} is missing (Debian: ${package}); scripts/bootstrap installs it, or set ${variable}")
   endif()

@@ -11,6 +11,7 @@
 #include "src/base/sanitizers.h"
 #include "src/kv/sequence_cache.h"
 #include "tests/support/process_memory.h"
+#include "tests/support/skip.h"
 #include "tests/support/smollm2_shape.h"
 
 namespace ebb {
@@ -122,6 +123,7 @@ TEST(MemoryTest, ResidentMemoryStaysFlatWhileEveryTokenReplacesOne) {
 
 TEST(MemoryTest, TablesThatTheSystemRefusesAreAnErrorAndChangeNothing) {
   if (kAddressSanitizer) GTEST_SKIP() << "this sanitizer ends a program that gets no memory";
+  if (!MemoryLimitsHold()) EBB_SKIP_WITHOUT("memory_limits") << "RLIMIT_AS has no effect";
   // Two bytes for a key and two for a value: the tables of a row are larger than the row.
   const PageFormat format{.type = RowType::kF16, .head_dim = 1};
   const ModelShape shape{.num_layers = 1, .num_q_heads = 1, .num_kv_heads = 1, .head_dim = 1};

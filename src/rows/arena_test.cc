@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/process_memory.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -393,6 +394,7 @@ TEST(ArenaTest, RandomHoldersGetTheirFloorsAlways) {
 }
 
 TEST(ArenaTest, AMappingThatTheSystemRefusesIsAnErrorAndChangesNothing) {
+  if (!MemoryLimitsHold()) EBB_SKIP_WITHOUT("memory_limits") << "RLIMIT_AS has no effect";
   auto arena = MakeArena(kPageBytes, size_t{1} << 40);
   Owners owners(arena.get());
   owners.AddMany(1);

@@ -43,6 +43,7 @@ class MemoryLimit {
 };
 
 TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
+  if (!MemoryLimitsHold()) EBB_SKIP_WITHOUT("memory_limits") << "RLIMIT_AS has no effect";
   const TempFolder folder;
   const std::string path = folder.File("deep.gguf");
   ExpectOk(WriteRandomGguf(SixteenLayers(), path));

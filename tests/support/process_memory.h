@@ -12,6 +12,10 @@ struct ProcessMemory {
 };
 [[nodiscard]] ProcessMemory MeasureProcess();
 
+// Whether the system refuses memory beyond RLIMIT_AS; qemu-user does not. Tests of such refusals
+// are skipped without it: EBB_SKIP_WITHOUT("memory_limits").
+[[nodiscard]] bool MemoryLimitsHold();
+
 }  // namespace ebb
 
 #endif  // EBB_TESTS_SUPPORT_PROCESS_MEMORY_H_

@@ -18,7 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // REQUIRES: the numbers are finite.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadF16(D d, const uint16_t* from) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
   const hn::Rebind<hwy::float16_t, D> d16;
   return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
 #else
