@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/base/device_sizes.h"
+#include "src/base/sanitizers.h"
 #include "src/step/device/rates_file.h"
 #include "src/step/graph_contexts.h"
 
@@ -191,10 +192,10 @@ bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
 BackendStep::~BackendStep() {
   if (!device_->IsLost()) return;
   if (weights_ != nullptr) weights_->Leak();
-  for (Graph& graph : graphs_) (void)graph.list_buffer.release();
-  for (ReadBuffer& buffer : read_) (void)buffer.pinned.release();
-  (void)state_buffer_.release();
-  (void)buffers_.release();
+  for (Graph& graph : graphs_) Leak(&graph.list_buffer);
+  for (ReadBuffer& buffer : read_) Leak(&buffer.pinned);
+  Leak(&state_buffer_);
+  Leak(&buffers_);
 }
 
 void BackendStep::ChooseAttention(BackendSequence* sequence) const {

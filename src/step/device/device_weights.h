@@ -8,6 +8,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "src/base/ggml_deleter.h"
+#include "src/base/sanitizers.h"
 #include "src/device/backend_device.h"
 #include "src/model/loaded_model.h"
 
@@ -27,7 +28,7 @@ class DeviceWeights {
   void Embed(std::span<const Token> tokens, float* to) const;
   [[nodiscard]] size_t num_bytes() const;
   // For a device that was lost, whose memory cannot be freed.
-  void Leak() { (void)buffer_.release(); }
+  void Leak() { ebb::Leak(&buffer_); }
 
  private:
   explicit DeviceWeights(const LoadedModel& model) : host_(model) {}
