@@ -65,6 +65,9 @@ struct Figures {
   uint64_t decoded_tokens = 0;  // all but the first of each answer, which decode_seconds leaves out
   uint64_t most_tokens = 0;     // of a prompt and its answer together
   uint64_t stepped_jobs = 0;    // total over all steps
+  SelectionAccounting selection;  // unread_mass: of the last job that read selectively
+  uint64_t drafted_tokens = 0;    // of lossless requests
+  uint64_t accepted_tokens = 0;
   Histogram queue, first_token, between_tokens, whole;
   std::array<ArenaAccounting, kNumTiers> arenas = {};
   // Rows of all sessions, (layer, kv head, token) triples.

@@ -68,8 +68,15 @@ void JobRun::Accept() {
   has_news_ = true;
 }
 
-void JobRun::Start(std::unique_ptr<Session> session) {
+void JobRun::SetSession(std::unique_ptr<Session> session) {
   session_ = std::move(session);
+  if (session_ == nullptr) return;
+  selection_before_ = session_->accounting().selection;
+  if (const LosslessReport* now = session_->lossless_report()) lossless_before_ = *now;
+}
+
+void JobRun::Start(std::unique_ptr<Session> session) {
+  SetSession(std::move(session));
   state_.phase = Phase::kReading;
   begun_ = clock_->Now();
   state_.waited = begun_ - waiting_since_;
@@ -314,6 +321,24 @@ void JobRun::CountEnd(const JobEnd& end) {
       static_cast<uint64_t>(end.prompt_tokens) + static_cast<uint64_t>(end.generated_tokens);
   figures_->most_tokens = std::max(figures_->most_tokens, tokens);
   ++figures_->ended[std::string(FinishReasonName(end.finish))];
+  if (session_ != nullptr) CountReading();
+}
+
+void JobRun::CountReading() {
+  const SelectionAccounting now = session_->accounting().selection;
+  SelectionAccounting& sum = figures_->selection;
+  sum.rows_read += now.rows_read - selection_before_.rows_read;
+  sum.rows_unread += now.rows_unread - selection_before_.rows_unread;
+  sum.pages_cached += now.pages_cached - selection_before_.pages_cached;
+  sum.pages_read += now.pages_read - selection_before_.pages_read;
+  sum.bytes_read += now.bytes_read - selection_before_.bytes_read;
+  sum.wait_seconds += now.wait_seconds - selection_before_.wait_seconds;
+  if (now.rows_read > selection_before_.rows_read) sum.unread_mass = now.unread_mass;
+  if (const LosslessReport* report = session_->lossless_report()) {
+    const LosslessReport drafts = Since(lossless_before_, *report);
+    figures_->drafted_tokens += static_cast<uint64_t>(drafts.drafted);
+    figures_->accepted_tokens += static_cast<uint64_t>(drafts.accepted);
+  }
 }
 
 std::unique_ptr<Session> JobRun::TakeSession() {

@@ -61,7 +61,7 @@ class JobRun {
   void Resume();
   // The prompt that no session has taken yet.
   [[nodiscard]] std::vector<Token> TakePrompt() { return std::exchange(job_.prompt, {}); }
-  void SetSession(std::unique_ptr<Session> session) { session_ = std::move(session); }
+  void SetSession(std::unique_ptr<Session> session);
   // Tokens of the prompt that another session has read.
   void SetCachedTokens(size_t num_tokens) { cached_tokens_ = static_cast<int>(num_tokens); }
   void SetTrouble(SessionTrouble trouble) { trouble_ = trouble; }
@@ -102,6 +102,7 @@ class JobRun {
   void SaveCheckpoint();
   void SaveAtEnd(const GenerateResult& result, JobEnd* end);
   void CountEnd(const JobEnd& end);
+  void CountReading();
 
   const EngineClock* const clock_;
   Figures* const figures_;
@@ -109,6 +110,9 @@ class JobRun {
   JobState state_;
   const size_t prompt_tokens_;
   std::unique_ptr<Session> session_;
+  // The reports of a session that earlier jobs had, when this one took it.
+  SelectionAccounting selection_before_;
+  LosslessReport lossless_before_;
   std::unique_ptr<Generation> generation_;  // null until the prompt is read
   std::optional<Token> pending_;            // chosen and shown, not appended
   int cached_tokens_ = 0;                   // of the prompt

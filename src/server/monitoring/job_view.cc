@@ -61,6 +61,7 @@ JobView ViewOf(const Job& job, const JobState& state, const JobProgress& progres
     view.page_bytes[t] = rows.tiers[t].page_bytes;
   }
   view.rows[kNumTiers - 1] = rows.rows_evicted;
+  view.selection = rows.selection;
   view.strip = StripOf(TiersOf(*session, kStripTokens), kStripParts);
   return view;
 }

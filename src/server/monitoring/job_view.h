@@ -39,6 +39,7 @@ struct JobView {
   // Rows by tier, (layer, kv head, token) triples, and bytes of their pages; T3: rows evicted.
   std::array<int64_t, kNumTiers> rows = {};
   std::array<size_t, kNumTiers> page_bytes = {};
+  SelectionAccounting selection;
   // The tier of most tokens, of those that were looked at, in each of equal parts of the text: one
   // character each, '0' to '3'.
   std::string strip;

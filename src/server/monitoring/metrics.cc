@@ -74,6 +74,30 @@ void AddTiers(const Figures& figures, Writer* writer) {
   }
 }
 
+void AddReading(const Figures& figures, Writer* writer) {
+  const SelectionAccounting& selection = figures.selection;
+  writer->Counter(
+      "ebb_selective_rows_read_total",
+      "Rows that selective steps of requests that are over have read (--t1-read select).",
+      selection.rows_read);
+  writer->Counter("ebb_selective_rows_unread_total", "Visible rows that these steps left out.",
+                  selection.rows_unread);
+  writer->Counter("ebb_selective_pages_cached_total",
+                  "Pages of T1's file that these steps found in memory.", selection.pages_cached);
+  writer->Counter("ebb_selective_pages_read_total", "Pages that these steps read from the file.",
+                  selection.pages_read);
+  writer->Counter("ebb_selective_bytes_read_total", "Bytes of these pages.", selection.bytes_read);
+  writer->Counter("ebb_selective_wait_seconds_total", "Time that steps waited for these pages.",
+                  selection.wait_seconds);
+  writer->Gauge("ebb_selective_unread_mass",
+                "Estimated share of the attention that the last such request left unread.",
+                selection.unread_mass);
+  writer->Counter("ebb_drafted_tokens_total", "Tokens that lossless requests drafted.",
+                  figures.drafted_tokens);
+  writer->Counter("ebb_accepted_tokens_total", "Drafted tokens that became part of the text.",
+                  figures.accepted_tokens);
+}
+
 void AddVllm(const Figures& figures, Writer* writer) {
   const ArenaAccounting& t0 = figures.arenas[0];
   writer->Gauge("vllm:num_requests_running", "ebb_requests_running",
@@ -94,7 +118,7 @@ void AddVllm(const Figures& figures, Writer* writer) {
 double PerUnit(double count, double of) { return of > 0 ? count / of : 0; }
 
 // Adds llama-server's names. Its gauges are means since the last scrape; these are means since the
-// server began. The counters of drafts stay 0: ebb has no draft model.
+// server began.
 void AddLlamaCpp(const Figures& figures, Writer* writer) {
   const auto counter = [&](const char* name, const char* help, auto value) {
     writer->Counter(fmt::format("llamacpp:{}", name), help, value);
@@ -111,9 +135,10 @@ void AddLlamaCpp(const Figures& figures, Writer* writer) {
           figures.decode_seconds);
   counter("n_decode_total", "ebb_steps_total", figures.steps);
   counter("n_tokens_max", "Most tokens of a prompt and its answer.", figures.most_tokens);
-  for (const char* name : {"draft_tokens", "accepted_tokens", "drafts"}) {
-    counter(fmt::format("spec_decode_num_{}_total", name).c_str(), "ebb drafts none.", 0);
-  }
+  counter("spec_decode_num_draft_tokens_total", "ebb_drafted_tokens_total", figures.drafted_tokens);
+  counter("spec_decode_num_accepted_tokens_total", "ebb_accepted_tokens_total",
+          figures.accepted_tokens);
+  counter("spec_decode_num_drafts_total", "ebb does not count drafts.", 0);
   gauge("prompt_tokens_seconds", "Tokens of prompts per second.",
         PerUnit(static_cast<double>(figures.prompt_tokens), figures.prompt_seconds));
   gauge("predicted_tokens_seconds", "Tokens behind the first one per second.",
@@ -165,6 +190,7 @@ std::string MetricsText(const Figures& figures, size_t num_connections, MetricsA
                "Bytes that they take; a page that k sessions hold counts as a kth.",
                figures.prefix_bytes);
   AddTiers(figures, &writer);
+  AddReading(figures, &writer);
   writer.Add("ebb_queue_seconds", "From a request's arrival to its beginning.", figures.queue);
   writer.Add("ebb_time_to_first_token_seconds", "From a request's arrival to its first token.",
              figures.first_token);

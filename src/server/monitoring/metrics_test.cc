@@ -50,6 +50,8 @@ TEST(MetricsText, LlamaServersNamesHaveItsFigures) {
   figures.steps = 4;
   figures.stepped_jobs = 6;
   figures.parked = figures.waiting = 1;
+  figures.drafted_tokens = 40;
+  figures.accepted_tokens = 30;
   const std::string text = MetricsText(figures, 0, MetricsAlias::kLlamaCpp);
   EXPECT_THAT(text, HasSubstr("# TYPE llamacpp:prompt_tokens_total counter\n"));
   EXPECT_THAT(text, HasSubstr("\nllamacpp:prompt_tokens_total 30\n"));
@@ -58,7 +60,8 @@ TEST(MetricsText, LlamaServersNamesHaveItsFigures) {
   EXPECT_THAT(text, HasSubstr("\nllamacpp:predicted_tokens_seconds 3\n"));
   EXPECT_THAT(text, HasSubstr("\nllamacpp:n_busy_slots_per_decode 1.5\n"));
   EXPECT_THAT(text, HasSubstr("\nllamacpp:requests_deferred 2\n"));
-  EXPECT_THAT(text, HasSubstr("\nllamacpp:spec_decode_num_drafts_total 0\n"));
+  EXPECT_THAT(text, HasSubstr("\nllamacpp:spec_decode_num_draft_tokens_total 40\n"));
+  EXPECT_THAT(text, HasSubstr("\nllamacpp:spec_decode_num_accepted_tokens_total 30\n"));
 }
 
 TEST(MetricsText, TiersAndReasonsAreLabels) {

@@ -200,6 +200,18 @@ TEST_F(PressureTest, SessionsThatReadSelectivelyAnswerAsTheyWouldAlone) {
   SessionOptions session;
   session.policy.tiers = options.defaults.engine.tiers;
   ExpectSolo(answers, session, {.threads = 1, .tiers = options.defaults.engine.tiers});
+  EXPECT_GT(server_->figures().selection.rows_unread, 0);
+  EXPECT_GT(server_->figures().selection.pages_read, 0);
+  EXPECT_EQ(server_->figures().drafted_tokens, 0u);
+  // A lossless request drafts with such steps, and has the bits of the full cache.
+  const ClientAnswer lossless = Client(port()).Post(
+      "/v1/chat/completions",
+      Chat(0, {{"max_tokens", kPressureMostTokens}, {"ebb", {{"lossless", true}}}}));
+  ASSERT_EQ(lossless.status, 200) << lossless.body;
+  EXPECT_EQ(lossless.json()["ebb"]["logits_hash"],
+            RunAlone(0, {.max_tokens = kPressureMostTokens}).hash);
+  EXPECT_GT(server_->figures().drafted_tokens, 0u);
+  EXPECT_LE(server_->figures().accepted_tokens, server_->figures().drafted_tokens);
 }
 
 }  // namespace
