@@ -4,7 +4,7 @@ EBB := build/release/bin/ebb
 SOURCES = $(shell git ls-files '*.cc' '*.h')
 CTEST := ctest --output-on-failure -j $(JOBS)
 
-.PHONY: help bootstrap build all model demo package install deb image wheel test test-install test-container test-python test-kvpress test-training test-backends test-arm64 \
+.PHONY: help bootstrap build all model demo package install deb image python wheel test test-install test-container test-python test-kvpress test-training test-backends test-arm64 \
         verify performance \
         mutants peer asan tsan \
         fuzz coverage bench format lint docs clean
@@ -16,6 +16,7 @@ help:
 	@echo "make install   libraries, headers, program, manual page: to PREFIX (/usr/local), under DESTDIR"
 	@echo "make deb       the same as Debian packages: build/package/*.deb"
 	@echo "make image     a container image of \`ebb serve\` from these packages: localhost/ebb"
+	@echo "make python    the Python package in an environment: build/python-env/bin/python"
 	@echo "make wheel     the Python package, with the library inside: build/wheel/*.whl"
 	@echo "make test-python     installs the Python package into an environment under build/, and tests it"
 	@echo "make test-kvpress    compares policies with kvpress's; installs PyTorch"
@@ -86,6 +87,9 @@ define install_python
 	$(PYTHON) -m venv $(1)
 	$(1)/bin/pip install --quiet --config-settings=cmake.define.ebb_DIR=$(CURDIR)/build/release/sdk './python[$(2)]'
 endef
+python: build
+	$(call install_python,build/python-env,lab)
+
 test-python: model
 	$(call install_python,build/python-env,test)
 	build/python-env/bin/pytest python/tests

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "bindings.h"
+#include "ebb/lab/answers.h"
 #include "ebb/lab/eval_task.h"
 #include "ebb/lab/pebble.h"
-#include "ebb/lab/answers.h"
 #include "ebb/lab/statistics.h"
 
 namespace ebb::python {
