@@ -4,7 +4,7 @@ EBB := build/release/bin/ebb
 SOURCES = $(shell git ls-files '*.cc' '*.h')
 CTEST := ctest --output-on-failure -j $(JOBS)
 
-.PHONY: help bootstrap build all model demo package install deb image wheel test test-install test-container test-python test-training test-backends test-arm64 \
+.PHONY: help bootstrap build all model demo package install deb image python wheel test test-install test-container test-python test-kvpress test-training test-backends test-arm64 \
         verify performance \
         mutants peer asan tsan \
         fuzz coverage bench format lint docs clean
@@ -16,8 +16,10 @@ help:
 	@echo "make install   libraries, headers, program, manual page: to PREFIX (/usr/local), under DESTDIR"
 	@echo "make deb       the same as Debian packages: build/package/*.deb"
 	@echo "make image     a container image of \`ebb serve\` from these packages: localhost/ebb"
+	@echo "make python    the Python package in an environment: build/python-env/bin/python"
 	@echo "make wheel     the Python package, with the library inside: build/wheel/*.whl"
 	@echo "make test-python     installs the Python package into an environment under build/, and tests it"
+	@echo "make test-kvpress    compares policies with kvpress's; installs PyTorch"
 	@echo "make test-install    builds the examples on an installed copy, and on the packages"
 	@echo "make test-container  builds the image, and asks a container of it"
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
@@ -78,14 +80,24 @@ test-container: deb
 
 # The Python package: on the objects of build/release, in an environment of its own.
 PYTHON ?= python3
-PYTHON_ENV := build/python-env
-test-python: model
+# $(call install_python,ENVIRONMENT,EXTRAS)
+define install_python
 	@scripts/bootstrap python3-dev
 	cmake --build build/release -j $(JOBS) --target ebb_sdk
-	$(PYTHON) -m venv $(PYTHON_ENV)
-	$(PYTHON_ENV)/bin/pip install --quiet --config-settings=cmake.define.ebb_DIR=$(CURDIR)/build/release/sdk './python[test]'
-	$(PYTHON_ENV)/bin/pytest python/tests
-	$(PYTHON_ENV)/bin/pytest --nbmake python/notebooks
+	$(PYTHON) -m venv $(1)
+	$(1)/bin/pip install --quiet --config-settings=cmake.define.ebb_DIR=$(CURDIR)/build/release/sdk './python[$(2)]'
+endef
+python: build
+	$(call install_python,build/python-env,lab)
+
+test-python: model
+	$(call install_python,build/python-env,test)
+	build/python-env/bin/pytest python/tests
+	build/python-env/bin/pytest --nbmake python/notebooks
+
+test-kvpress: build
+	$(call install_python,build/kvpress-env,kvpress)
+	build/kvpress-env/bin/pytest python/tests/test_kvpress.py
 
 # One wheel for Python 3.12 and later where PYTHON is one of them; 3.10 and 3.11 take one each.
 WHEEL := build/wheel

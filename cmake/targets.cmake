@@ -307,7 +307,6 @@ ebb_embed(ebb::cli kReportScript ${EBB_ROOT}/apps/ebb/page/report.js report_scri
 ebb_embed(ebb::cli kReportStyle ${EBB_ROOT}/apps/ebb/page/report.css report_style)
 ebb_embed(ebb::cli kProfilePage ${EBB_ROOT}/apps/ebb/profile/page.html profile_page)
 ebb_embed(ebb::cli kEvalPage ${EBB_ROOT}/apps/ebb/eval/page.html eval_page)
-ebb_embed(ebb::cli kFrontsPage ${EBB_ROOT}/apps/ebb/eval/fronts_page.html fronts_page)
 # The small reasoner, which `ebb eval` asks where no other model is named.
 ebb_embed(ebb::cli kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
 # Retrofits of it, which mark rows.
@@ -403,7 +402,7 @@ target_link_libraries(ebb_lab PUBLIC ebb PRIVATE ebb_options Boost::headers fmt:
 # The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" apps/ebb/*.cc)
 add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${report_script} ${report_style}
-  ${profile_page} ${eval_page} ${fronts_page} ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
+  ${profile_page} ${eval_page} ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
 ebb_compile_by_folder(ebb_cli_parts)
 target_compile_options(ebb_cli_parts PRIVATE ${EBB_CHEAPLY_COMPILED})
 target_precompile_headers(ebb_cli_parts REUSE_FROM ebb_program_pch)

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <vector>
 
 #include <fmt/format.h>
@@ -147,32 +146,6 @@ Interval Percentiles(std::vector<double> values, double confidence) {
   };
   const double tail = (1 - confidence) / 2;
   return {.low = at(tail), .high = at(1 - tail)};
-}
-
-std::vector<std::vector<double>> DrawProblems(size_t num_problems,
-                                              const BootstrapOptions& options) {
-  std::mt19937_64 random(options.seed);
-  std::vector<std::vector<double>> draws(static_cast<size_t>(options.resamples),
-                                         std::vector<double>(num_problems));
-  for (std::vector<double>& times : draws) {
-    for (size_t i = 0; i < num_problems; ++i) ++times[random() % num_problems];
-  }
-  return draws;
-}
-
-double ProblemSums::Mean(std::span<const double> weights) const {
-  const double sum = std::inner_product(sums.begin(), sums.end(), weights.begin(), 0.0);
-  return sum / std::inner_product(counts.begin(), counts.end(), weights.begin(), 0.0);
-}
-
-double ProblemSums::Mean() const { return Mean(std::vector<double>(sums.size(), 1.0)); }
-
-Interval BootstrapMean(const ProblemSums& sums, const BootstrapOptions& options) {
-  std::vector<double> means;
-  for (const auto& times : DrawProblems(sums.sums.size(), options)) {
-    means.push_back(sums.Mean(times));
-  }
-  return Percentiles(std::move(means), options.confidence);
 }
 
 }  // namespace ebb

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -162,45 +161,6 @@ TEST(PercentilesTest, InterpolatesBetweenNeighbours) {
   const Interval interval = Percentiles({4, 0, 1, 3, 2}, 0.9);
   EXPECT_NEAR(interval.low, 0.2, 1e-12);
   EXPECT_NEAR(interval.high, 3.8, 1e-12);
-}
-
-TEST(DrawProblems, DrawsAsManyAsThereAreAndTheSameForASeed) {
-  const auto draws = DrawProblems(5, {.resamples = 400, .seed = 7});
-  ASSERT_EQ(draws.size(), 400u);
-  std::vector<double> times(5);
-  for (const auto& drawn : draws) {
-    ASSERT_EQ(drawn.size(), 5u);
-    EXPECT_EQ(std::accumulate(drawn.begin(), drawn.end(), 0.0), 5);
-    for (size_t i = 0; i < 5; ++i) times[i] += drawn[i];
-  }
-  // 2,000 draws, each of a problem with probability 1/5: 400 +- 5 standard deviations of 18.
-  for (const double of_problem : times) EXPECT_NEAR(of_problem, 400, 90);
-  EXPECT_EQ(draws, DrawProblems(5, {.resamples = 400, .seed = 7}));
-  EXPECT_NE(draws, DrawProblems(5, {.resamples = 400, .seed = 8}));
-}
-
-TEST(ProblemSums, HaveTheMeanOfAllObservations) {
-  // One observation of 3; two that add up to 1; none.
-  const ProblemSums sums = {.sums = {3, 1, 0}, .counts = {1, 2, 0}};
-  EXPECT_DOUBLE_EQ(sums.Mean(), 4.0 / 3);
-  EXPECT_DOUBLE_EQ(sums.Mean(std::vector<double>{0, 3, 0}), 0.5);
-  EXPECT_DOUBLE_EQ(sums.Mean(std::vector<double>{2, 1, 0}), 7.0 / 4);
-  EXPECT_TRUE(std::isnan(sums.Mean(std::vector<double>{0, 0, 3})));
-}
-
-TEST(BootstrapMean, IsOfProblemsAndNotOfAnswers) {
-  // One of the two problems is drawn twice in a quarter of the resamples, however many answers it
-  // has.
-  const ProblemSums apart = {.sums = {100, 0}, .counts = {100, 100}};
-  const Interval interval = BootstrapMean(apart);
-  EXPECT_EQ(interval.low, 0);
-  EXPECT_EQ(interval.high, 1);
-  const Interval narrow = BootstrapMean(apart, {.confidence = 0.2});
-  EXPECT_EQ(narrow.low, 0.5);
-  EXPECT_EQ(narrow.high, 0.5);
-  const Interval point = BootstrapMean({.sums = {1, 1, 1}, .counts = {2, 2, 2}});
-  EXPECT_EQ(point.low, 0.5);
-  EXPECT_EQ(point.high, 0.5);
 }
 
 }  // namespace

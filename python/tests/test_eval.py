@@ -106,3 +106,31 @@ def test_pebbles_problems_are_those_of_an_evaluation(model):
     result = model.session().chat(problem.question, temperature=0).run()
     assert result.text == answers.text[1]
     assert problem.answer in result.answer
+
+
+def test_the_attention_of_a_thought_is_recorded_and_drawn(model):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    prompt = model.tokenize("First Ada gets three.")
+
+    def thought(budget):
+        log = ebb.AttentionLog()
+        session = model.session(policy="attention", budget=budget, scorer=lambda: log, **OPTIONS)
+        session.generate(prompt, max_tokens=100, temperature=0, ignore_eos=True).run()
+        return log, session
+
+    log, session = thought("100%")
+    shares = log.matrix()
+    assert shares.shape == (len(session.tokens) - len(prompt), len(session.tokens)) and len(shares) > 90
+    np.testing.assert_allclose(np.nansum(shares, axis=1), 1, rtol=1e-3)
+    # A token attends to those before it and to itself.
+    assert (np.isnan(shares) == ~np.tri(*shares.shape, len(prompt), dtype=bool)).all()
+    axes = plots.attention(log)
+    assert axes.images[0].get_array().shape == shares.shape
+    log, session = thought("25%")
+    evicted = np.setdiff1d(np.arange(len(session.tokens)), session.visible_positions())
+    assert len(evicted) > 20 and np.isnan(log.matrix()[-1, evicted[:20]]).all()
+    plots.attention(log)
+    with pytest.raises(ValueError, match="no steps"):
+        plots.attention(ebb.AttentionLog())
+    matplotlib.pyplot.close("all")

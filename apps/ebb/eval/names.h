@@ -13,14 +13,6 @@ namespace ebb::cli {
 [[nodiscard]] bool NeedsOptions(const nlohmann::ordered_json& record,
                                 const nlohmann::ordered_json& summary);
 
-// "t0=50% evict=5% of alive" as "t0=50% of alive" and "evict=5%": settings that differ in the
-// evicted share alone are one series.
-struct TierNames {
-  std::string series;
-  std::string evicted;  // empty: no tiers
-};
-[[nodiscard]] TierNames SplitTiers(const std::string& tiers);
-
 }  // namespace ebb::cli
 
 #endif  // EBB_APPS_EVAL_NAMES_H_

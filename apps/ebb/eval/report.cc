@@ -1,5 +1,4 @@
-// `ebb report`: shards of one evaluation, or evaluations of several settings, in one; or the fronts
-// of several.
+// `ebb report`: merges shards of one evaluation, or evaluations of several settings.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -10,10 +9,8 @@
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/eval/files.h"
-#include "apps/ebb/eval/fronts.h"
 #include "apps/ebb/eval/runs.h"
 #include "apps/ebb/eval/summary.h"
-#include "apps/ebb/page/report_page.h"
 #include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/say.h"
 
@@ -70,21 +67,6 @@ Status Merge(std::vector<EvalRun> runs, const CliOptions& options) {
   return WriteSummaries(eval.out, run.manifest, summary, run.results, run.times, options);
 }
 
-Status CompareRuns(std::vector<EvalRun> runs, const CliOptions& options) {
-  const EvalInput& eval = options.eval;
-  if (!eval.against.empty()) {
-    return InvalidArgument("--against: with --fronts every method is held against every other one");
-  }
-  EBB_ASSIGN_OR_RETURN(const Json fronts, CompareFronts(std::move(runs)));
-  EBB_RETURN_IF_ERROR(MakeFolder(eval.out));
-  const auto path = [&](std::string_view name) { return fmt::format("{}/{}", eval.out, name); };
-  const std::string table = FrontTable(fronts);
-  EBB_RETURN_IF_ERROR(WriteFile(path("fronts.json"), fronts.dump(2) + "\n"));
-  EBB_RETURN_IF_ERROR(WriteFile(path("fronts.md"), table));
-  EBB_RETURN_IF_ERROR(WriteFile(path("report.html"), FrontsPage(fronts)));
-  return WriteTextToStdout(options.json ? fronts.dump() + "\n" : table);
-}
-
 Status Report(const CliOptions& options) {
   const EvalInput& eval = options.eval;
   if (eval.folders.empty()) return InvalidArgument("expected folders that `ebb eval` wrote");
@@ -93,7 +75,7 @@ Status Report(const CliOptions& options) {
   for (const std::string& folder : eval.folders) {
     EBB_ASSIGN_OR_RETURN(runs.emplace_back(), ReadEvalRun(folder));
   }
-  return eval.fronts ? CompareRuns(std::move(runs), options) : Merge(std::move(runs), options);
+  return Merge(std::move(runs), options);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "apps/ebb/eval/files.h"
-#include "apps/ebb/eval/margins.h"
 #include "apps/ebb/eval/names.h"
 #include "apps/ebb/eval/votes.h"
 #include "apps/ebb/page/report_page.h"
@@ -274,12 +273,10 @@ Status WriteSummaries(const std::string& folder, const Json& manifest, Json summ
                       const std::vector<Json>& results, const std::vector<Json>& times,
                       const CliOptions& options) {
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.json", summary.dump(2) + "\n"));
-  const Json margins = FrontMargins(summary);
-  std::string table = SummaryTable(summary);
-  if (!margins.empty()) table += "\n" + MarginTable(margins);
+  const std::string table = SummaryTable(summary);
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.md", table));
   AddTimes(results, times, &summary);
-  EBB_RETURN_IF_ERROR(WriteFile(folder + "/report.html", EvalPage(manifest, summary, margins)));
+  EBB_RETURN_IF_ERROR(WriteFile(folder + "/report.html", EvalPage(manifest, summary)));
   return WriteTextToStdout(options.json ? summary.dump() + "\n" : table);
 }
 

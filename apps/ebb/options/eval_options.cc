@@ -72,11 +72,6 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
       ValueRow(G::kReport, "--against", "SETTING",
                "test every setting against this one too (Fisher's p), called as in the table",
                [](CliOptions& o) { return &o.eval.against; }),
-      FlagRow(
-          G::kReport, "--fronts",
-          "compare the folders' fronts instead: runs of the same problems whose models, limits of "
-          "tokens, samples and settings may differ",
-          [](CliOptions& o) { return &o.eval.fronts; }, true),
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

@@ -35,7 +35,6 @@ struct EvalInput {
   int max_tokens = 0;                // 0: the task's own
   std::vector<std::string> folders;  // of `ebb report`
   std::string against;               // of `ebb report`: a setting
-  bool fronts = false;               // of `ebb report`
 };
 
 // Appends the rows of the groups kTask, kEval and kReport.

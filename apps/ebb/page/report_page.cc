@@ -7,7 +7,6 @@ namespace ebb::cli {
 // Made by the build out of files; see cmake/targets.cmake.
 extern const std::string_view kProfilePage;
 extern const std::string_view kEvalPage;
-extern const std::string_view kFrontsPage;
 extern const std::string_view kChartLibrary;
 extern const std::string_view kReportScript;
 extern const std::string_view kReportStyle;
@@ -40,11 +39,9 @@ std::string Page(std::string_view text, const nlohmann::ordered_json& data) {
 
 std::string ProfilePage(const nlohmann::ordered_json& record) { return Page(kProfilePage, record); }
 
-std::string EvalPage(const nlohmann::ordered_json& manifest, const nlohmann::ordered_json& summary,
-                     const nlohmann::ordered_json& margins) {
-  return Page(kEvalPage, {{"run", manifest}, {"settings", summary}, {"margins", margins}});
+std::string EvalPage(const nlohmann::ordered_json& manifest,
+                     const nlohmann::ordered_json& summary) {
+  return Page(kEvalPage, {{"run", manifest}, {"settings", summary}});
 }
-
-std::string FrontsPage(const nlohmann::ordered_json& fronts) { return Page(kFrontsPage, fronts); }
 
 }  // namespace ebb::cli

@@ -11,14 +11,9 @@ namespace ebb::cli {
 // The report of `ebb profile`.
 [[nodiscard]] std::string ProfilePage(const nlohmann::ordered_json& record);
 
-// The report of `ebb eval`: what was asked, a record for each setting, and how far fronts lie apart
-// (apps/ebb/eval/margins.h).
+// The report of `ebb eval`: the run's grid.json, and a record for each setting.
 [[nodiscard]] std::string EvalPage(const nlohmann::ordered_json& manifest,
-                                   const nlohmann::ordered_json& summary,
-                                   const nlohmann::ordered_json& margins);
-
-// The report of `ebb report --fronts`: what CompareFronts() gave (apps/ebb/eval/fronts.h).
-[[nodiscard]] std::string FrontsPage(const nlohmann::ordered_json& fronts);
+                                   const nlohmann::ordered_json& summary);
 
 }  // namespace ebb::cli
 

@@ -1,5 +1,4 @@
-// Statistics of evaluations: how sure an accuracy is, whether two differ, whether two orders agree,
-// what would come of other problems.
+// Statistics of evaluations: how sure an accuracy is, whether two differ, whether two orders agree.
 //
 // Thread safety: free functions without state.
 //
@@ -59,35 +58,6 @@ inline constexpr double kUsualConfidence = 0.95;
 // where nothing is left.
 [[nodiscard]] Interval Percentiles(std::vector<double> values,
                                    double confidence = kUsualConfidence);
-
-// The bootstrap over problems. Several answers to one problem are no independent observations, so
-// problems are drawn, each with all of its answers.
-struct BootstrapOptions {
-  int resamples = 1000;
-  uint64_t seed = 1;
-  double confidence = kUsualConfidence;
-};
-
-// How often each problem is drawn, [resamples][problems]: as many draws as problems, with
-// replacement. Equal for an equal number of problems and equal options, so that what is computed
-// apart is compared on the same draws.
-[[nodiscard]] std::vector<std::vector<double>> DrawProblems(size_t num_problems,
-                                                            const BootstrapOptions& options);
-
-// What is observed of answers, summed up by problem.
-struct ProblemSums {
-  std::vector<double> sums;    // [problems]
-  std::vector<double> counts;  // [problems] observations
-
-  // Over all observations; those of problem i count weights[i] times. NaN where there are none.
-  // Exact up to one rounding where sums are whole numbers. REQUIRES: a weight for each problem.
-  [[nodiscard]] double Mean(std::span<const double> weights) const;
-  // Every problem once.
-  [[nodiscard]] double Mean() const;
-};
-
-// The interval of that mean.
-[[nodiscard]] Interval BootstrapMean(const ProblemSums& sums, const BootstrapOptions& options = {});
 
 }  // namespace ebb
 

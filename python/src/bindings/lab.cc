@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "bindings.h"
+#include "ebb/lab/answers.h"
 #include "ebb/lab/eval_task.h"
 #include "ebb/lab/pebble.h"
 #include "ebb/lab/statistics.h"
@@ -267,6 +268,9 @@ void BindLab(nb::module_& module) {
   module.def("clopper_pearson", [](int64_t right, int64_t number) {
     const auto interval = ValueOrRaise(ClopperPearson({right, number}));
     return std::pair<double, double>(interval.low, interval.high);
+  });
+  module.def("same_formula", [](const std::string& answer, const std::string& reference) {
+    return SameAnswer(answer, reference, AnswerKind::kMath);
   });
   module.def("is_randomized", [](const nb::dict& options) {
     return ValueOrRaise(IsRandomized(ReadPolicy(options)));

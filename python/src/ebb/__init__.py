@@ -37,10 +37,10 @@ from .errors import (
     ViewKept,
 )
 from .lab import PebbleProblem, eval, pebble_problem, summarize
-from .scorer import Attention, LagKey, Needs, Placement, Scorer
+from .scorer import Attention, AttentionLog, LagKey, Needs, Placement, Scorer
 
 __all__ = [
-    "Attention", "Corrupt", "Engine", "Error", "Facts", "Fit", "Generation", "InvalidArgument",
+    "Attention", "AttentionLog", "Corrupt", "Engine", "Error", "Facts", "Fit", "Generation", "InvalidArgument",
     "IoError", "LagKey", "LimitReached", "Model", "ModelShape", "Move", "Needs", "NotFound",
     "PebbleProblem", "Placement", "Result", "Scorer", "ScorerError", "Session", "SessionFailed", "Step", "Token",
     "Unsupported", "ViewExpired", "ViewKept", "__version__", "available_threads", "eval",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from .engine import Session
+    from .scorer import AttentionLog
 
 _TIER_COLOURS = ("#d9480f", "#1971c2", "#868e96", "#e9ecef")
 _TIER_NAMES = ("T0", "T1", "T2", "evicted")
@@ -76,4 +77,24 @@ def tiers_of_text(session: Session, *, group: int = 0, ax: Any = None) -> Axes:
               interpolation="nearest")
     ax.set_xlabel("position modulo 128")
     ax.set_ylabel("position / 128")
+    return ax
+
+
+def attention(log: AttentionLog, *, ax: Any = None) -> Axes:
+    """The attention of each generated token (a row, from the top) to each earlier position (a column), on a
+    logarithmic scale. White: evicted, or not yet there."""
+    if not log.steps:
+        raise ValueError("the log has no steps: generate with a session that has it as its scorer")
+    from matplotlib.colors import LogNorm
+
+    ax = _axes(ax)
+    shares = log.matrix()
+    first = log.steps[0][0]
+    picture = ax.imshow(
+        np.maximum(shares, 1e-6), norm=LogNorm(1e-4, 1), cmap="magma_r", aspect="auto", interpolation="nearest",
+        extent=(-0.5, shares.shape[1] - 0.5, first + len(shares) - 0.5, first - 0.5))
+    ax.axvline(first - 0.5, color="#1971c2", linewidth=1)
+    ax.set_xlabel("position; the line: the first generated token")
+    ax.set_ylabel("position of the query")
+    ax.figure.colorbar(picture, ax=ax, label="probability, mean over layers and heads")
     return ax

@@ -237,6 +237,45 @@ class Attention(Scorer):
         self.load_rows_state(state)
 
 
+class AttentionLog(Attention):
+    """The scorer `Attention`, which also records the attention of every generated token, for
+    `ebb.plots.attention()`.
+
+        log = ebb.AttentionLog()
+        session = model.session(policy="attention", budget="100%", scorer=lambda: log)
+        session.generate(prompt).run()
+        ebb.plots.attention(log)
+
+    A step takes 8 bytes for each row that the group has.
+
+    Args:
+        group: whose attention is recorded; 0 is the whole model at the granularity of tokens.
+    """
+
+    def __init__(self, group: int = 0) -> None:
+        self.group = group
+        #: (position of the query, int32 [rows] positions, float32 [rows] probabilities) of each
+        #: generated token. A probability is the mean over the layers and query heads of the group.
+        self.steps: list[tuple[int, NDArray[np.int32], NDArray[np.float32]]] = []
+
+    def observe(self, group, positions, mass, keys, values):  # noqa: D102
+        super().observe(group, positions, mass, keys, values)
+        if group != self.group or mass is None or not self.step.is_decode:
+            return
+        queries = self.step.num_tokens * self.step.layers_counted(group) * self._heads[group]
+        shares = np.where(np.isfinite(mass), mass, 0) / np.float32(max(queries, 1))
+        self.steps.append((int(positions[-1]), np.array(positions), shares.astype(np.float32)))
+
+    def matrix(self) -> NDArray[np.float32]:
+        """The attention of each generated token, in the order of `steps`, to each position: float32
+        [steps, tokens], NaN for rows that were evicted and for later tokens."""
+        tokens = max((query + 1 for query, _, _ in self.steps), default=0)
+        attention = np.full((len(self.steps), tokens), np.nan, np.float32)
+        for row, (_, positions, shares) in zip(attention, self.steps):
+            row[positions] = shares
+        return attention
+
+
 class LagKey(Scorer):
     """The built-in scorer `lag_key`, in Python (EpiKV, 3.3 and 4.4): a token's key is normalised,
     channel by channel, by the range of the chunk of tokens before; the score is the variance of the

@@ -1,0 +1,260 @@
+"""Fronts and margins over runs of `ebb eval`."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ebb
+from ebb import report
+from ebb.report import ModelIdentity, Run, front, margin
+
+PLAIN = ModelIdentity(1, "pebble, llama, F16", 0, 0, 1)
+CR4 = replace(PLAIN, fingerprint=4, compression=4, window=16)
+CR8 = replace(PLAIN, fingerprint=8, compression=8, window=16)
+
+
+def run_of(model=PLAIN, policy="full", budget="", tiers="", options="", *, tokens=512, answers=(("+1",), ("2",)),
+           reads=100, peak=10, first_seed=0, **manifest):
+    """`answers` by problem and sample: "+..." is right, "" is none. A peak of 0: the request was refused."""
+    setting = dict(policy=policy, budget=budget, tiers=tiers, options=options)
+    seeds = range(first_seed, first_seed + len(answers[0]))
+    results = [dict(setting=sample, problem=problem, **setting, seed=seed, correct=of[sample].startswith("+"),
+                    extracted=of[sample], kv_reads=reads, peak_tokens=peak)
+               for sample, seed in enumerate(seeds) for problem, of in enumerate(answers)]
+    return Run(policy + budget, dict(
+        task="pebble", problems=len(answers), seed=7, model=model.description, model_fingerprint=model.fingerprint,
+        model_compression=model.compression, model_window=model.window, model_shift=model.shift, temperature=1.0,
+        tokens=tokens, answer_tokens=tokens or 1600, shard="0/1", settings=[dict(setting, seed=s) for s in seeds],
+        **manifest), results)
+
+
+def names(sets):
+    return [f"{one.method} {one.tokens}-{one.compression}" for one in sets]
+
+
+def test_a_front_goes_over_limits_budgets_and_models_that_mark():
+    methods, sets = report.collect([
+        run_of(CR4, "dms"), run_of(CR8, "dms", tokens=1024), run_of(policy="tova", budget="1/4"),
+        run_of(policy="tova", budget="1/8"), run_of(), run_of(tokens=1024)])
+    assert methods == ["full", "tova", "dms"]
+    assert names(sets) == ["dms 512-4", "dms 1024-8", "tova 512-4", "tova 512-8", "full 512-1", "full 1024-1"]
+
+
+def test_the_limit_of_rows_stands_in_place_of_a_ratio():
+    unsaid = replace(PLAIN, fingerprint=9, window=16)
+    _, sets = report.collect([
+        run_of(policy="tova", budget="25%"), run_of(policy="tova", budget="128"), run_of(policy="tova", budget="+64"),
+        run_of(policy="attention", tiers="t0=50% evict=5% of alive"), run_of(policy="quest"), run_of(unsaid, "dms")])
+    assert names(sets) == ["tova 512-25%", "tova 512-128 rows", "tova 512-+64 rows",
+                           "attention, t0=50% of alive 512-evict=5%", "quest 512-quest", "dms 512-dms"]
+    assert report.format_budget("64MiB") == "67108864 bytes" and report.format_budget("1.5GB") == "1500000000 bytes"
+    assert report.format_budget("") == report.format_budget("many") == ""
+
+
+def test_names_hold_the_fields_that_distinguish_methods():
+    other = replace(PLAIN, fingerprint=2, description="other, llama, F16")
+    twin = replace(other, fingerprint=0xABCDEF0000000000)
+    methods, _ = report.collect([
+        run_of(CR4), run_of(), run_of(other), run_of(twin), run_of(CR4, "dms"),
+        run_of(replace(CR4, fingerprint=5, window=64), "dms"), run_of(replace(CR4, fingerprint=6, shift=16), "dms"),
+        run_of(policy="h2o", budget="25%", options="window=8"),
+        run_of(policy="h2o", budget="25%", options="window=16")])
+    assert methods == ["full", "full, other, llama, F16 000000", "full, other, llama, F16 abcdef",
+                       "full, model of CR 4", "h2o, window=8", "h2o, window=16", "dms, window 16, shift 1",
+                       "dms, window 64, shift 1", "dms, window 16, shift 16"]
+    unsaid = replace(PLAIN, fingerprint=9, window=16, description="marked, llama, F16")
+    assert report.collect([run_of(unsaid), run_of(CR4, "tova", "1/4"), run_of()])[0] == [
+        "full", "full, marked, llama, F16", "tova, model of CR 4"]
+    assert report.collect([run_of(CR4), run_of(CR4, "dms")])[0] == ["full", "dms"]
+
+
+def test_shards_and_further_seeds_are_pooled():
+    whole = run_of(answers=(("+1", "a"), ("b", "+2")), context=2048)
+    shards = [Run("part", {**whole.manifest, "shard": f"{i}/2"},
+                  [line for line in whole.results if line["problem"] == i]) for i in (1, 0)]
+    more = run_of(answers=(("+3",), ("c",)), first_seed=2, context=4096)
+    _, (one,) = report.collect([shards[0], more, shards[1]])
+    assert [[answer["extracted"] for answer in answers] for answers in one.of_problem] == [
+        ["+1", "a", "+3"], ["b", "+2", "c"]]
+
+
+@pytest.mark.parametrize("key, value, message", [
+    ("problems", 3, "answers are missing"), ("temperature", 0.5, '"temperature" differs'),
+    ("top_k", 40, '"top_k" differs'),
+    ("seed", 8, 'full and dms have no fronts in common: their "seed" differs'),
+])
+def test_runs_of_other_problems_are_refused(key, value, message):
+    other = run_of(CR4, "dms")
+    other.manifest[key] = value
+    with pytest.raises(ebb.InvalidArgument, match=message):
+        report.compare([run_of(), other])
+
+
+def test_the_problems_of_a_file_do_not_follow_from_the_seed():
+    def of_file(model, task, seed, fingerprint):
+        run = run_of(model, task_fingerprint=fingerprint)
+        run.manifest |= dict(task=task, seed=seed)
+        return run
+
+    report.collect([of_file(PLAIN, "a.jsonl", 1, "f"), of_file(CR4, "b.jsonl", 2, "f")])
+    with pytest.raises(ebb.InvalidArgument, match='"task_fingerprint" differs'):
+        report.collect([of_file(PLAIN, "a.jsonl", 1, "f"), of_file(CR4, "a.jsonl", 2, "g")])
+
+
+def test_gaps_and_answers_that_differ_are_refused():
+    gap = run_of()
+    gap.results.pop()
+    with pytest.raises(ebb.InvalidArgument, match="full: 1 of 2 answers are missing; end the run by --resume"):
+        report.collect([gap])
+    again = run_of(context=4096)
+    again.results[1]["extracted"] = "3"
+    with pytest.raises(ebb.InvalidArgument, match="two answers to problem 1 of full, seed 0 differ"):
+        report.collect([run_of(), again])
+    with pytest.raises(ebb.InvalidArgument, match="expected folders"):
+        report.collect([])
+
+
+@pytest.mark.parametrize("answers, majority, any_right", [
+    ([], False, False), (["5", "5", "+12"], False, True),
+    (["5", "5", "+12", "+12.0", "+twelve"], True, True),  # all right answers are one
+    (["5", "5", "+12", "+12.0", "+12", "10/2", "5.0"], False, True),  # 5, 10/2 and 5.0 are one
+    (["5", "+12"], True, True), (["+5", "12"], False, True),  # ties: the answer that sorts first
+    (["", "", "+7"], True, True),
+])
+def test_votes(answers, majority, any_right):
+    lines = [dict(correct=text.startswith("+"), extracted=text.removeprefix("+")) for text in answers]
+    assert report.votes(lines) == (majority, any_right)
+
+
+def test_fronts_and_margins_of_points():
+    assert front([(3, 0.9), (1, 0.5), (2, 0.6), (2, 0.4), (2.5, 0.6)]) == [(1, 0.5), (2, 0.6), (3, 0.9)]
+    assert front([]) == []
+    rising, flat = [(1, 0.2), (3, 0.4)], front([(1, 0.2), (2, 0.1), (3, 0.4)])
+    assert margin(rising, flat) == pytest.approx(0, abs=1e-12)
+    a, b = [(1, 0.1), (4, 0.5)], [(2, 0.1), (8, 0.5)]
+    assert report.common_costs(a, b) == (2, 4)
+    assert margin(a, b) == -margin(b, a) and margin(a, a) == 0
+    assert margin(a, [(4, 0.1), (8, 0.5)]) is None and margin(a, []) is None
+
+
+def test_problems_are_drawn_as_the_standard_library_draws_them():
+    # The 10,000th output of std::mt19937_64 with its default seed, by the C++ standard.
+    assert int(report._random_numbers(5489, 10_000)[-1]) == 9981545732273789042
+    draws = report.draw_problems(5, 400, 7)
+    assert draws.shape == (400, 5) and (draws.sum(axis=1) == 5).all()
+    assert np.abs(draws.sum(axis=0) - 400).max() < 90
+    assert (draws == report.draw_problems(5, 400, 7)).all() and (draws != report.draw_problems(5, 400, 8)).any()
+
+
+def test_points_are_means_over_disjoint_subsets():
+    # W = 2: "+1 x" and "x +1" are ties, which "+1" wins; "x x" is wrong. W = 4: "+1 x x x" is wrong.
+    fronts = report.compare([run_of(answers=(("+1", "x", "x", "x"), ("+1", "+1", "x", "+1")))])
+    points = fronts["points"]
+    keys = ("name", "majority", "pass_all", "kv_reads", "peak_tokens", "samples")
+    assert [tuple(point[key] for key in keys) for point in points] == [
+        ("512-1-1", 0.5, 0.5, 100, 10, 4), ("512-2-1", 0.75, 0.75, 200, 20, 4), ("512-4-1", 0.5, 1, 400, 40, 4)]
+    assert fronts["baseline"] == "full" and fronts["margins"] == []
+    assert not points[2]["on_front"]["majority"]["kv_reads"] and points[2]["on_front"]["pass_all"]["kv_reads"]
+    # In a quarter of the resamples each, one problem is drawn twice.
+    assert (points[0]["majority_low"], points[0]["majority_high"]) == (0.25, 0.75)
+    odd = report.compare([run_of(answers=(("x", "x", "x", "+1", "+1"),))])["points"]
+    assert [point["majority"] for point in odd] == [0.4, 0.5, 0]
+
+
+def test_a_margin_is_the_mean_difference():
+    half, whole = (("+1",), ("x",), ("+1",), ("x",)), (("+1",),) * 4
+    cr2 = replace(CR4, fingerprint=2, compression=2)
+    fronts = report.compare(
+        [run_of(CR4, "dms", answers=half), run_of(cr2, "dms", answers=whole, reads=150, peak=20),
+         run_of(answers=half, peak=40), run_of(tokens=1024, answers=whole, reads=200, peak=80)],
+        resamples=400, seed=3)
+    (one,) = fronts["margins"]
+    reads, peak = one["majority"]["kv_reads"], one["majority"]["peak_tokens"]
+    assert (one["method"], one["over"], reads["from"], reads["to"]) == ("dms", "full", 100, 150)
+    # With k of 4 draws right for the least cost it is (1 - k / 4) / 4, and none for k = 4.
+    assert [reads[key] for key in ("margin", "low", "high")] == pytest.approx([0.125, 0.0625, 0.25])
+    assert reads["none"] == pytest.approx(1 / 16, abs=0.04)
+    assert one["pass_all"]["kv_reads"] == reads
+    assert peak == {"margin": None, "low": None, "high": None, "none": 1, "from": None, "to": None}
+    table = report.front_table(fronts)
+    assert "| dms | 512-1-4 | 50.0 % (" in table and " | 100 | 10 | reads, peak rows |\n" in table
+    assert "| dms over full | +12.5 (+6.2 to +25.0), NA in " in table and " | NA | " in table
+    page = report.page(fronts)
+    assert "<svg" in page and "dms over full" in page
+
+
+def test_requests_that_were_refused_cost_nothing():
+    run = run_of(answers=(("+1", "x"), ("+1", "x")))
+    run.results[3] |= dict(kv_reads=0.0, peak_tokens=0.0)
+    refused = run_of(policy="tova", budget="1/4", answers=(("+1", ""), ("", "")), reads=0, peak=0)
+    fronts = report.compare([run, refused], resamples=10)
+    assert [(point["kv_reads"], point["peak_tokens"]) for point in fronts["points"]] == [(100, 10), (200, 20)]
+    assert fronts["left_out"] == ["tova 4"] and fronts["methods"] == ["full"]
+    assert "Left out, since no request began: tova 4" in report.front_table(fronts)
+    with pytest.raises(ebb.InvalidArgument, match="no request of these runs began"):
+        report.compare([refused])
+
+
+def record(policy, budget, cost, accuracy, tiers="", options=""):
+    return dict(policy=policy, budget=budget, tiers=tiers, options=options, accuracy=accuracy, kv_reads=10 * cost,
+                peak_tokens=cost)
+
+
+def test_margins_of_one_run():
+    h2o = [record("h2o", "25%", 100, 0.5), record("h2o", "50%", 200, 0.9)]
+    summary = [record("full", "", 500, 1), *h2o, record("random", "25%", 100, 0.1), record("random", "50%", 300, 0.3)]
+    (one,) = report.margins_of(summary)
+    assert (one["series"], one["over"]) == ("h2o", "random")
+    assert one["kv_reads"] == pytest.approx(0.55) and one["peak_tokens"] == pytest.approx(0.55)
+    assert "| h2o | +55.0 | +55.0 |" in report.margin_table([one])
+    apart = [record("random", "1", 1, 0.1), record("random", "2", 2, 0.2), *h2o]
+    assert "| h2o | - | - |" in report.margin_table(report.margins_of(apart))
+    tiers = [record("attention", "", 100, 0.5, "t0=50% evict=10%"), record("attention", "", 200, 0.9, "t0=50% evict=5%"),
+             record("random", "", 100, 0.1, "evict=10%"), record("random", "", 200, 0.2, "evict=5%")]
+    assert report.margins_of(tiers)[0]["series"] == "attention, t0=50%"
+    options = [*(one | dict(options="window=8") for one in h2o), *(one | dict(options="window=16") for one in h2o)]
+    assert [(one["series"], one["over"]) for one in report.margins_of(options)] == [("h2o, window=16", "h2o, window=8")]
+    assert report.margins_of(h2o) == [] and report.margin_table([]) == ""
+
+
+def test_folders_that_the_program_wrote(program, tmp_path, capsys):
+    import subprocess
+
+    def evaluate(out, *more):
+        subprocess.run([program, "eval", "--problems", "2", "--samples", "4", "--temp", "1", "--top-k", "0", "--top-p",
+                        "1", "--min-p", "0", "--quiet", "--out", tmp_path / out, *more], check=True,
+                       stdout=subprocess.DEVNULL)
+
+    evaluate("plain", "-n", "20", "--policies", "full,tova", "--budgets", "1/2")
+    evaluate("marked", "-n", "40", "-m", "pebble-dms", "--policies", "dms", "--window", "4")
+    folders = [str(tmp_path / name) for name in ("marked", "plain")]
+    out = tmp_path / "fronts"
+    assert report.main(["fronts", *folders, "--out", str(out)]) == 0
+    fronts = json.loads((out / "fronts.json").read_text())
+    assert fronts["methods"] == ["full", "tova", "dms"]
+    assert [point["name"] for point in fronts["points"]] == [
+        "20-1-1", "20-2-1", "20-4-1", "20-1-2", "20-2-2", "20-4-2", "40-1-4", "40-2-4", "40-4-4"]
+    lines = [json.loads(line) for line in (tmp_path / "marked/results.jsonl").read_text().splitlines()]
+    reads = [line["kv_reads"] for line in lines]
+    assert fronts["points"][-1]["kv_reads"] == pytest.approx(4 * sum(reads) / 8)
+    assert len(fronts["margins"]) == 3 and not any(map(math.isnan, reads))
+    assert capsys.readouterr().out == (out / "fronts.md").read_text()
+    assert "40-4-4" in (out / "report.html").read_text()
+    assert report.main(["margins", folders[1]]) == 0
+
+    def fails(code, message, *names):
+        assert report.main(["fronts", *names, "--out", str(tmp_path / "none")]) == code
+        assert message in capsys.readouterr().err and not (tmp_path / "none").exists()
+
+    fails(1, "cannot read", str(tmp_path / "nowhere"))
+    text = (tmp_path / "plain/results.jsonl").read_text()
+    (tmp_path / "plain/results.jsonl").write_text(text[:-1])
+    fails(2, "1 of 16 answers are missing; end the run by --resume", folders[1])
+    (tmp_path / "plain/results.jsonl").write_text(text.replace('"correct":', '"was":', 1))
+    fails(1, 'results.jsonl, line 1: "correct" is missing', folders[1])
+    grid = json.loads((tmp_path / "plain/grid.json").read_text())
+    (tmp_path / "plain/grid.json").write_text(json.dumps(grid | dict(model=5)))
+    fails(1, 'grid.json: "model" is no such value', folders[1])
