@@ -205,8 +205,8 @@ TEST_F(PressureTest, SessionsThatReadSelectivelyAnswerAsTheyWouldAlone) {
   EXPECT_EQ(server_->figures().drafted_tokens, 0u);
   // A lossless request drafts with such steps, and has the bits of the full cache.
   const ClientAnswer lossless = Client(port()).Post(
-      "/v1/chat/completions",
-      Chat(0, {{"max_tokens", kPressureMostTokens}, {"ebb", {{"lossless", true}}}}));
+      "/v1/chat/completions", Chat(0, {{"max_tokens", kPressureMostTokens},
+                                       {"ebb", {{"lossless", true}, {"logits_hash", true}}}}));
   ASSERT_EQ(lossless.status, 200) << lossless.body;
   EXPECT_EQ(lossless.json()["ebb"]["logits_hash"],
             RunAlone(0, {.max_tokens = kPressureMostTokens}).hash);
