@@ -67,6 +67,17 @@ TEST_F(LosslessTest, SaysWhatTheFullCacheSaysWhateverDrafts) {
   }
 }
 
+TEST_F(LosslessTest, TwoOptionsThatNameTheRowsToReadAreRefused) {
+  for (const std::string order :
+       {"--draft select:mass=0.3 --t1-read all", "--t1-read select --draft select"}) {
+    const ProgramEnd end = Run("--lossless --t1 host " + order);
+    EXPECT_EQ(end.exit_code, 2) << order;
+    EXPECT_NE(end.err.find("--t1-read and --draft select both name the rows to read"),
+              std::string::npos)
+        << end.err;
+  }
+}
+
 TEST_F(LosslessTest, ADraftsKeysAreItsPolicysOwnWhereItHasThem) {
   const json full = Record(Run(""));
   const json record = Record(Run("--lossless --t1 host --draft h2o:budget=40,sinks=2"));

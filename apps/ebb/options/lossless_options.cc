@@ -135,6 +135,9 @@ Status SettleLossless(CliOptions* options) {
   if ((lossless.draft.has_value() || lossless.draft_selects) && options->given.policy) {
     return InvalidArgument("--policy and --draft both name the policy that drafts; give one");
   }
+  if (lossless.draft_selects && lossless.t1_read_given) {
+    return InvalidArgument("--t1-read and --draft select both name the rows to read; give one");
+  }
   if (lossless.draft.has_value()) {
     TakeDraft(*lossless.draft, &options->session.policy);
   }

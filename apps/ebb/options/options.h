@@ -35,6 +35,7 @@ struct LosslessInput {
   std::string option_given;         // one that needs --lossless; empty: none
   std::optional<PolicySpec> draft;  // what --draft names; its other members are not set
   bool draft_selects = false;       // --draft select: the tiers' T1Read
+  bool t1_read_given = false;       // --t1-read, which names it too
   bool length_given = false;
   bool verify_given = false;
 };

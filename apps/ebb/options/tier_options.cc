@@ -9,16 +9,18 @@ namespace {
 template <typename Parse>
 OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
   const bool places_rows = name != "--t1";
+  const bool is_t1_read = name == "--t1-read";
   return {OptionGroup::kPolicy,
           std::move(name),
           std::move(value),
           std::move(help),
-          [parse, places_rows](std::string_view text, CliOptions* options) {
+          [parse, places_rows, is_t1_read](std::string_view text, CliOptions* options) {
             TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
             EBB_RETURN_IF_ERROR(parse(text, &spec));
             options->session.policy.tiers = spec;
             options->engine.tiers = spec;
             (places_rows ? options->given.tiers : options->given.t1) = true;
+            if (is_t1_read) options->lossless.t1_read_given = true;
             return OkStatus();
           },
           nullptr};
@@ -75,7 +77,8 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "--t1-read", "all|select[:mass=SHARE][,rows=N]",
           "which rows of T0 and T1 a generated token reads: all, which changes no bit, or in each "
           "layer the pages of 64 rows that are estimated to receive this share of the attention, "
-          "and the first and newest rows, of all these at most N; T0 holds the newest rows and a cache of pages; prompts "
+          "and the first and newest rows, of all these at most N; T0 holds the newest rows and a "
+          "cache of pages; prompts "
           "read all rows (default: all; mass 0.9)",
           ParseT1Read),
       TierRow("--t2", "PERCENT|old[:int8|int4|int3|int8_naive]",
