@@ -52,6 +52,12 @@ struct SelectionAccounting {
   int64_t pages_read = 0;    // and that it read
   size_t bytes_read = 0;     // of these pages
   double wait_seconds = 0;   // for them
+
+  // Returns the share of the visible rows that was read; 1 where no step was selective.
+  [[nodiscard]] double ReadShare() const {
+    const auto visible = static_cast<double>(rows_read + rows_unread);
+    return visible > 0 ? static_cast<double>(rows_read) / visible : 1;
+  }
 };
 
 // One sequence.

@@ -171,10 +171,8 @@ Result<StepEntry> LosslessBody::PromptEntry() {
 CacheAccounting LosslessBody::accounting() {
   constexpr auto kT0 = static_cast<size_t>(Tier::kT0), kT1 = static_cast<size_t>(Tier::kT1);
   CacheAccounting sum = draft_->accounting();
-  if (IsOneSequence()) {
-    if (lookup_.has_value()) sum.table_bytes += lookup_->memory_bytes();
-    return sum;
-  }
+  if (lookup_.has_value()) sum.table_bytes += lookup_->memory_bytes();
+  if (IsOneSequence()) return sum;
   const CacheAccounting store = store_->cache().accounting();
   sum.tiers[kT1] = store.tiers[kT1];
   sum.staging_bytes += store.staging_bytes;
@@ -189,7 +187,6 @@ CacheAccounting LosslessBody::accounting() {
     sum.tiers[kT0].fair_page_bytes += store.tiers[kT0].fair_page_bytes;
   }
   sum.table_bytes += store.table_bytes;
-  if (lookup_.has_value()) sum.table_bytes += lookup_->memory_bytes();
   sum.num_tables += store.num_tables;
   sum.rows_evicted = 0;
   sum.moves.rows_down += store.moves.rows_down;
@@ -299,10 +296,7 @@ void LosslessBody::TruncateTo(Position end) {
 
 void LosslessBody::DiscardLookahead() {
   const Position end = store_->next() - static_cast<Position>(num_verified_ahead());
-  if (num_verified_ahead() > 0) {
-    draft_->TruncateTo(end);
-    if (!IsOneSequence()) second_->TruncateTo(end);
-  }
+  if (num_verified_ahead() > 0) TruncateTo(end);
   ahead_.clear();
   next_ahead_ = 0;
   TruncateIndex(end);  // what a step that failed was to add, too

@@ -275,7 +275,7 @@ TEST(SelectiveDrafts, HaveTheBitsOfTheFullCacheAndNoSecondCopyOfARow) {
     EXPECT_GE(rows, static_cast<int64_t>(kSelectiveLength) * shape.NumStreams());
     EXPECT_LT(rows, static_cast<int64_t>(kSelectiveLength + 12) * shape.NumStreams());
     EXPECT_GT(sum.selection.rows_unread, 0);
-    // Drafts alone count: steps over all rows would hide what is left out.
+    // The report counts draft steps only: verifying steps read all rows.
     EXPECT_LT(sum.selection.rows_read, 4 * sum.selection.rows_unread);
   }
 }

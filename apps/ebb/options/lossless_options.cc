@@ -106,7 +106,8 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
       {kGroup, "--draft", "POLICY[:KEY=VALUE,...]|select[:mass=SHARE][,rows=N]",
        "the policy of a lossless generation; budget, sinks, window and interval may stand among "
        "its keys; select: drafts read T1 selectively, as --t1-read says, and no row is stored "
-       "twice (default: streaming:sinks=20,window=512, or what the tiers are told)",
+       "twice (default: streaming:sinks=20,window=512, or the rows that the tiers keep in T0 and "
+       "T2)",
        ReadDraft, nullptr},
       LengthRow("--draft-max", 1, "most tokens of a verifying step; 1: nothing is drafted",
                 &LosslessOptions::draft_max),

@@ -78,8 +78,7 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "which rows of T0 and T1 a generated token reads: all, which changes no bit, or in each "
           "layer the pages of 64 rows that are estimated to receive this share of the attention, "
           "and the first and newest rows, of all these at most N; T0 holds the newest rows and a "
-          "cache of pages; prompts "
-          "read all rows (default: all; mass 0.9)",
+          "cache of pages; prompts read all rows (default: all; mass 0.9)",
           ParseT1Read),
       TierRow("--t2", "PERCENT|old[:int8|int4|int3|int8_naive]",
               "compressed memory: a share of the unprotected rows that stay, or old: all rows, "

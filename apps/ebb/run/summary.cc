@@ -55,17 +55,10 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
   return record;
 }
 
-// The share of the visible rows that decode steps read; 1 where they read all.
-double ReadShare(const SelectionAccounting& selection) {
-  const auto read = static_cast<double>(selection.rows_read);
-  const double visible = read + static_cast<double>(selection.rows_unread);
-  return visible == 0 ? 1 : read / visible;
-}
-
 nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection) {
-  return {{"rows_read_share", ReadShare(selection)}, {"unread_mass", selection.unread_mass},
-          {"pages_cached", selection.pages_cached},  {"pages_read", selection.pages_read},
-          {"bytes_read", selection.bytes_read},      {"wait_seconds", selection.wait_seconds}};
+  return {{"rows_read_share", selection.ReadShare()}, {"unread_mass", selection.unread_mass},
+          {"pages_cached", selection.pages_cached},   {"pages_read", selection.pages_read},
+          {"bytes_read", selection.bytes_read},       {"wait_seconds", selection.wait_seconds}};
 }
 
 }  // namespace
@@ -134,7 +127,7 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
     text += fmt::format(
         "[selective reading: {:.0f} % of the rows, {:.1f} % of the attention unread by estimate; "
         "{} read from T1's file, {:.0f} % of its pages were in memory]\n",
-        100 * ReadShare(selection), 100 * selection.unread_mass,
+        100 * selection.ReadShare(), 100 * selection.unread_mass,
         MiB(static_cast<double>(selection.bytes_read)),
         100.0 * static_cast<double>(selection.pages_cached) /
             static_cast<double>(

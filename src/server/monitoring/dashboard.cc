@@ -35,12 +35,6 @@ std::string_view PhaseName(Phase phase) {
   return "parked";
 }
 
-// Returns the share of the visible rows that selective steps read; 1 where none was selective.
-double ReadShare(const SelectionAccounting& selection) {
-  const int64_t visible = selection.rows_read + selection.rows_unread;
-  return visible > 0 ? static_cast<double>(selection.rows_read) / static_cast<double>(visible) : 1;
-}
-
 Json JobJson(const JobView& job) {
   const JobProgress& progress = job.progress;
   const double seconds = job.decode_seconds;
@@ -61,7 +55,7 @@ Json JobJson(const JobView& job) {
           {"t0_floor_bytes", job.t0_floor_bytes},
           {"rows", job.rows},
           {"page_bytes", job.page_bytes},
-          {"rows_read_share", ReadShare(job.selection)},
+          {"rows_read_share", job.selection.ReadShare()},
           {"unread_mass", job.selection.unread_mass},
           {"strip", job.strip}};
 }
