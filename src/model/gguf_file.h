@@ -77,7 +77,7 @@ class GgufFile {
   [[nodiscard]] std::span<const std::string> paths() const { return paths_; }
   // The number of the part that holds a range. REQUIRES: one does.
   [[nodiscard]] size_t PartOf(std::span<const std::byte> range) const;
-  // Lets the system read all parts ahead, without waiting for it.
+  // As MappedFile::Prefetch(), all parts.
   void Prefetch() const;
   // As MappedFile::Populate() and Drop(). REQUIRES: one part holds the range.
   void Populate(std::span<const std::byte> range) const;

@@ -114,7 +114,12 @@ Status MappedFile::CheckUnchanged() const {
 
 void MappedFile::Prefetch() const {
   if (!is_file()) return;
-  madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_WILLNEED);
+  // Linux reads at most the disk's read-ahead for one call.
+  constexpr size_t kStep = size_t{1} << 20;
+  for (size_t at = 0; at < bytes_.size(); at += kStep) {
+    madvise(const_cast<std::byte*>(bytes_.data() + at), std::min(kStep, bytes_.size() - at),
+            MADV_WILLNEED);
+  }
 }
 
 void MappedFile::Populate(std::span<const std::byte> range) const {

@@ -36,7 +36,8 @@ class MappedFile {
   // A file that another one replaced (rename, unlink) is unchanged. One call of the system.
   [[nodiscard]] Status CheckUnchanged() const;
 
-  // Lets the system read the whole file ahead, without waiting for it.
+  // Asks the system to read the whole file into the page cache. Returns when most of it was read:
+  // the disk's queue is short.
   void Prefetch() const;
   // Brings the pages of a range into this mapping, so that a later touch does not fault. Best
   // effort. REQUIRES: the range lies in bytes().

@@ -123,13 +123,14 @@ Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, Loade
 Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader& loader,
                  LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
-  if (loader.fits_memory()) file.Prefetch();
+  std::future<void> prefetch;  // ends before this function does
+  if (loader.fits_memory()) prefetch = std::async(std::launch::async, [&] { file.Prefetch(); });
   // The tokenizer keeps one core busy about as long as reading the weights keeps another.
   std::future<Result<VocabModel>> vocabulary =
       std::async([&file]() { return LoadVocabulary(file); });
-  model->fingerprint = file.Fingerprint();  // of pages that are on their way
   model->buffers = std::make_unique<WeightBuffers>();
   const Status loaded = loader.Load(model->buffers.get());
+  model->fingerprint = file.Fingerprint();  // reads pages that the page cache has by now
   Result<VocabModel> vocab_model = vocabulary.get();
   EBB_RETURN_IF_ERROR(loaded);
   FillKeptChannels(*model);

@@ -4,11 +4,16 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <fstream>
+#include <functional>
+#include <future>
+#include <map>
 #include <numeric>
 #include <utility>
 
+#include "ebb/device.h"
 #include "src/base/cgroup_limits.h"
 #include "src/base/llama_runtime.h"
 #include "src/model/product_layout.h"
@@ -26,6 +31,9 @@ constexpr size_t kMaxBytesCopiedToJoin = size_t{1} << 20;
 // everything anyway; above, a second copy in memory and the wait for it weigh more.
 constexpr size_t kMinBytesForHugePages = size_t{16} << 20;
 constexpr size_t kMaxBytesForHugePages = size_t{1} << 30;
+
+// Repacking keeps a core busy at about 2 GB/s; eight saturate the memory of most machines.
+constexpr size_t kMaxFillThreads = 8;
 
 // Whether the system gives huge pages to those who ask.
 bool HasHugePages() {
@@ -70,6 +78,22 @@ Result<uint64_t> AllocateWeights(ggml_backend_buffer_type_t type,
     address += padded_size(tensor);
   }
   return uint64_t{bytes};
+}
+
+void FillWeights(size_t count,
+                 const std::function<void(size_t index, std::vector<std::byte>& scratch)>& fill) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    std::vector<std::byte> scratch;
+    for (size_t i = next++; i < count; i = next++) fill(i, scratch);
+  };
+  const size_t threads = std::min<size_t>(AvailableProcessors().threads, kMaxFillThreads);
+  std::vector<std::future<void>> others;  // each ends before `next` does
+  while (others.size() + 1 < std::min(threads, count)) {
+    others.push_back(std::async(std::launch::async, work));
+  }
+  work();
+  for (std::future<void>& other : others) other.get();
 }
 
 MappedBuffers::MappedBuffers(const GgufFile& file, WeightBuffers* buffers) : file_(file) {
@@ -234,12 +258,11 @@ Status WeightLoader::CheckAllDeclared() const {
   return OkStatus();
 }
 
-void WeightLoader::Fill(const Weight& weight) const {
-  std::vector<std::byte> joined;
-  if (weight.place == Place::kRepacked && weight.parts.size() > 1) {
-    joined.resize(ggml_nbytes(weight.tensor));
-  }
-  auto* target = joined.empty() ? static_cast<std::byte*>(weight.tensor->data) : joined.data();
+void WeightLoader::Fill(const Weight& weight, std::vector<std::byte>& scratch) const {
+  const size_t bytes = ggml_nbytes(weight.tensor);
+  const bool joins_to_repack = weight.place == Place::kRepacked && weight.parts.size() > 1;
+  if (joins_to_repack && scratch.size() < bytes) scratch.resize(bytes);
+  auto* target = joins_to_repack ? scratch.data() : static_cast<std::byte*>(weight.tensor->data);
   for (const Part& part : weight.parts) {
     if (part.source == nullptr) {
       std::memset(target, 0, part.bytes);
@@ -252,7 +275,7 @@ void WeightLoader::Fill(const Weight& weight) const {
       ggml_get_type_traits(part.source->type)
           ->to_float(data.data(), reinterpret_cast<float*>(target), size);
       target += size * sizeof(float);
-    } else if (weight.place == Place::kRepacked && joined.empty()) {
+    } else if (weight.place == Place::kRepacked && !joins_to_repack) {
       ggml_backend_tensor_set(weight.tensor, data.data(), 0, data.size());
     } else {
       std::memcpy(target, data.data(), data.size());
@@ -260,22 +283,30 @@ void WeightLoader::Fill(const Weight& weight) const {
     }
     file_.Drop(data);
   }
-  if (!joined.empty()) ggml_backend_tensor_set(weight.tensor, joined.data(), 0, joined.size());
+  if (joins_to_repack) ggml_backend_tensor_set(weight.tensor, scratch.data(), 0, bytes);
 }
 
-Status WeightLoader::LoadCopies(ggml_backend_buffer_type_t buffer_type, Place place,
-                                WeightBuffers* buffers) {
+Status WeightLoader::LoadCopies(WeightBuffers* buffers) {
+  std::map<ggml_backend_buffer_type_t, std::vector<ggml_tensor*>> tensors;
   std::vector<const Weight*> copied;
-  std::vector<ggml_tensor*> tensors;
   for (const Weight& weight : weights_) {
-    if (weight.place != place) continue;
-    if (place == Place::kRepacked && weight.repack_type != buffer_type) continue;
+    if (weight.place == Place::kMapped) continue;
+    tensors[weight.place == Place::kRepacked ? weight.repack_type : ggml_backend_cpu_buffer_type()]
+        .push_back(weight.tensor);
     copied.push_back(&weight);
-    tensors.push_back(weight.tensor);
   }
-  EBB_ASSIGN_OR_RETURN(const uint64_t bytes, AllocateWeights(buffer_type, tensors, buffers));
-  weight_bytes_ += bytes;
-  for (const Weight* weight : copied) Fill(*weight);
+  for (const auto& [type, of_type] : tensors) {
+    EBB_ASSIGN_OR_RETURN(const uint64_t bytes, AllocateWeights(type, of_type, buffers));
+    weight_bytes_ += bytes;
+  }
+  // In the order of the file, which is being read meanwhile.
+  std::ranges::stable_sort(copied, std::less<>(), [](const Weight* weight) {
+    const GgufTensor* source = weight->parts.front().source;
+    return source == nullptr ? nullptr : source->data.data();
+  });
+  FillWeights(copied.size(), [&](size_t index, std::vector<std::byte>& scratch) {
+    Fill(*copied[index], scratch);
+  });
   return OkStatus();
 }
 
@@ -296,10 +327,7 @@ Status WeightLoader::LoadMapped(WeightBuffers* buffers) {
 
 Status WeightLoader::Load(WeightBuffers* buffers) {
   // Copies first: their sources leave the mapping again, so that resident memory has no peak.
-  EBB_RETURN_IF_ERROR(LoadCopies(ggml_backend_cpu_buffer_type(), Place::kOwned, buffers));
-  for (ggml_backend_buffer_type_t type : repack_types_) {
-    EBB_RETURN_IF_ERROR(LoadCopies(type, Place::kRepacked, buffers));
-  }
+  EBB_RETURN_IF_ERROR(LoadCopies(buffers));
   EBB_RETURN_IF_ERROR(LoadMapped(buffers));
   buffers->context = std::move(context_);
   return OkStatus();

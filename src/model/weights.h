@@ -8,6 +8,7 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -38,6 +39,11 @@ struct WeightBuffers {
 // Returns its bytes; 0: there are no tensors. OutOfMemory.
 Result<uint64_t> AllocateWeights(ggml_backend_buffer_type_t type,
                                  std::span<ggml_tensor* const> tensors, WeightBuffers* buffers);
+
+// Calls fill(0, ...) ... fill(count - 1, ...) on several threads, each of which gives its calls a
+// buffer of its own. Passes an exception of a call on.
+void FillWeights(size_t count,
+                 const std::function<void(size_t index, std::vector<std::byte>& scratch)>& fill);
 
 // ggml's buffers over the mapped parts of a file, for weights that stay there.
 class MappedBuffers {
@@ -119,8 +125,8 @@ class WeightLoader {
                              Use use) const;
   ggml_tensor* Declare(Weight weight, ggml_type type, int64_t columns, int64_t rows);
   Status LoadMapped(WeightBuffers* buffers);
-  Status LoadCopies(ggml_backend_buffer_type_t buffer_type, Place place, WeightBuffers* buffers);
-  void Fill(const Weight& weight) const;
+  Status LoadCopies(WeightBuffers* buffers);
+  void Fill(const Weight& weight, std::vector<std::byte>& scratch) const;
 
   const GgufFile& file_;
   WeightMode mode_;

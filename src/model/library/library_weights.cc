@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <ggml-cpu.h>
 
+#include <algorithm>
+#include <functional>
+#include <future>
 #include <map>
 #include <vector>
 
@@ -87,17 +90,24 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, b
   // Weights that memory does not hold stay in the mapped file, which the system pages in and out:
   // each token needs a part of a mixture of experts.
   const bool fits_memory = !for_device && FitsMemory(file);
-  if (fits_memory) file.Prefetch();
+  std::future<void> prefetch;  // ends before this function does
+  if (fits_memory) prefetch = std::async(std::launch::async, [&] { file.Prefetch(); });
   EBB_ASSIGN_OR_RETURN(const Placement placement, Plan(file, mode, fits_memory, *model));
   WeightSizes sizes;
   // Copies first: their sources leave the mapping again, so that resident memory has no peak.
+  std::vector<Placed> copied;
   for (const auto& [layout, group] : placement.copied) {
     std::vector<ggml_tensor*> tensors;
     for (const Placed& placed : group) tensors.push_back(placed.tensor);
     EBB_ASSIGN_OR_RETURN(const uint64_t bytes, AllocateWeights(layout, tensors, buffers));
     sizes.weight_bytes += bytes;
-    for (const Placed& placed : group) Fill(placed, file);
+    copied.insert(copied.end(), group.begin(), group.end());
   }
+  // In the order of the file, which is being read meanwhile.
+  std::ranges::sort(copied, std::less<>(),
+                    [](const Placed& placed) { return placed.source->data.data(); });
+  FillWeights(copied.size(),
+              [&](size_t index, std::vector<std::byte>&) { Fill(copied[index], file); });
   const MappedBuffers parts(file, buffers);
   for (const Placed& placed : placement.matrices) {
     parts.Place(placed.tensor, placed.source->data);
