@@ -194,6 +194,7 @@ lint: bootstrap build/scripts-env/done
 	scripts/check_layers
 	scripts/count_words
 	scripts/check_docs
+	scripts/mutants --check
 	codespell
 	build/scripts-env/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	build/scripts-env/bin/check-jsonschema --builtin-schema vendor.compose-spec examples/compose/compose.yml

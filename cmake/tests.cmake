@@ -197,6 +197,7 @@ add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layer
 add_test(NAME scripts.Demo COMMAND ${EBB_ROOT}/scripts/demo)
 set_tests_properties(scripts.Demo PROPERTIES ENVIRONMENT EBB=$<TARGET_FILE:ebb_cli>)
 add_test(NAME scripts.CountWords COMMAND ${EBB_ROOT}/scripts/count_words_test)
+add_test(NAME scripts.MutantsHavePlaces COMMAND ${EBB_ROOT}/scripts/mutants --check)
 add_test(NAME docs.LinksLead COMMAND ${EBB_ROOT}/scripts/check_docs ${EBB_ROOT})
 add_test(NAME scripts.CheckDocs COMMAND ${EBB_ROOT}/scripts/check_docs_test)
 add_test(NAME scripts.CheckThreads COMMAND ${EBB_ROOT}/scripts/check_threads_test)
