@@ -85,13 +85,17 @@ define install_python
 	@scripts/bootstrap python3-dev
 	cmake --build build/release -j $(JOBS) --target ebb_sdk
 	$(PYTHON) -m venv $(1)
-	$(1)/bin/pip install --quiet --config-settings=cmake.define.ebb_DIR=$(CURDIR)/build/release/sdk './python[$(2)]'
+	$(1)/bin/pip install --quiet $(OVER_SDK) './python[$(2)]'
 endef
+OVER_SDK := --config-settings=cmake.define.ebb_DIR=$(CURDIR)/build/release/sdk
 python: build
 	$(call install_python,build/python-env,lab)
 
 test-python: model
 	$(call install_python,build/python-env,test)
+	rm -rf build/python-wheel
+	build/python-env/bin/pip wheel --quiet --no-deps $(OVER_SDK) --wheel-dir build/python-wheel ./python
+	python/check_wheel $(PYTHON) build/python-wheel/*.whl
 	build/python-env/bin/pytest python/tests
 	build/python-env/bin/pytest --nbmake python/notebooks
 
@@ -205,5 +209,5 @@ lint: bootstrap build/scripts-env/done
 
 clean:
 	rm -rf build/release build/lint build/arm64 build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer \
-	  build/python build/python-env build/wheel \
+	  build/python build/python-env build/python-wheel build/wheel \
 	  build/docs build/docs-env build/scripts-env build/site
