@@ -228,15 +228,6 @@ file(GLOB library_sources CONFIGURE_DEPENDS ${EBB_ROOT}/src/model/library/*.cc)
 set_source_files_properties(${library_sources} PROPERTIES
   COMPILE_OPTIONS "-isystem;${EBB_LLAMA_CPP_SOURCE}/src")
 
-# The library that draws the charts of the reports, and the pages around them: inside the program,
-# so that it needs no file beside it and no network.
-find_file(EBB_CHART_JS chart.min.js
-  PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
-if(NOT EBB_CHART_JS)
-  message(FATAL_ERROR "Chart.js is missing (Debian: libjs-chart.js); scripts/bootstrap installs it, "
-    "or set EBB_CHART_JS to a chart.min.js of version 3")
-endif()
-
 # Writes a source that defines the string view `space`::`symbol`, the bytes of `file`.
 function(ebb_embed space symbol file result)
   set(source ${CMAKE_BINARY_DIR}/generated/${symbol}.cc)
@@ -302,11 +293,6 @@ const std::span<const @type@> @symbol@(k@type@Table);
   set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${files}")
   set(${result} ${source} PARENT_SCOPE)
 endfunction()
-ebb_embed(ebb::cli kChartLibrary ${EBB_CHART_JS} chart_library)
-ebb_embed(ebb::cli kReportScript ${EBB_ROOT}/apps/ebb/page/report.js report_script)
-ebb_embed(ebb::cli kReportStyle ${EBB_ROOT}/apps/ebb/page/report.css report_style)
-ebb_embed(ebb::cli kProfilePage ${EBB_ROOT}/apps/ebb/profile/page.html profile_page)
-ebb_embed(ebb::cli kEvalPage ${EBB_ROOT}/apps/ebb/eval/page.html eval_page)
 # The small reasoner, which `ebb eval` asks where no other model is named.
 ebb_embed(ebb::cli kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
 # Retrofits of it, which mark rows.
@@ -401,8 +387,7 @@ target_link_libraries(ebb_lab PUBLIC ebb PRIVATE ebb_options Boost::headers fmt:
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" apps/ebb/*.cc)
-add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${report_script} ${report_style}
-  ${profile_page} ${eval_page} ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
+add_library(ebb_cli_parts STATIC ${sources} ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
 ebb_compile_by_folder(ebb_cli_parts)
 target_compile_options(ebb_cli_parts PRIVATE ${EBB_CHEAPLY_COMPILED})
 target_precompile_headers(ebb_cli_parts REUSE_FROM ebb_program_pch)

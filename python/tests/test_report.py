@@ -1,14 +1,19 @@
-"""Fronts and margins over runs of `ebb eval`."""
+"""Pages of `ebb eval` and `ebb profile`; fronts and margins over runs."""
 
+import io
 import json
 import math
+import re
+import subprocess
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import ebb
-from ebb import report
+from ebb import charts, report
+from ebb.eval_page import eval_page
+from ebb.profile_page import profile_page
 from ebb.report import ModelIdentity, Run, front, margin
 
 PLAIN = ModelIdentity(1, "pebble, llama, F16", 0, 0, 1)
@@ -183,7 +188,8 @@ def test_a_margin_is_the_mean_difference():
     assert "| dms | 512-1-4 | 50.0 % (" in table and " | 100 | 10 | reads, peak rows |\n" in table
     assert "| dms over full | +12.5 (+6.2 to +25.0), NA in " in table and " | NA | " in table
     page = report.page(fronts)
-    assert "<svg" in page and "dms over full" in page
+    assert page.count('class="chart"') == 4 + 2 and "dms over full" in page
+    check_that_it_loads_nothing(page)
 
 
 def test_requests_that_were_refused_cost_nothing():
@@ -220,9 +226,185 @@ def test_margins_of_one_run():
     assert report.margins_of(h2o) == [] and report.margin_table([]) == ""
 
 
-def test_folders_that_the_program_wrote(program, tmp_path, capsys):
-    import subprocess
+def check_that_it_loads_nothing(page):
+    assert "default-src 'none'" in page
+    assert not re.search(r"""src=|@import|url\(|href="(?!data:)|https?://""", page)
 
+
+def data_of(page):
+    import base64
+
+    return json.loads(base64.b64decode(re.search(r"data:application/json;base64,([^\"]*)", page)[1]))
+
+
+def setting(policy, budget, accuracy, cost, tiers="", options="", **more):
+    return dict(policy=policy, budget=budget, budget_of=None, tiers=tiers, options=options, n=10,
+                correct=round(10 * accuracy), accuracy=accuracy, ci_low=accuracy / 2, ci_high=(1 + accuracy) / 2,
+                standard_error=0.1, retention=accuracy, p_full=0.5, empty=0, no_answer=0, truncated=0, loops=0, errors=0,
+                generated_tokens=600.0, peak_tokens=cost, peak_kv_bytes=cost and 2048 * cost,
+                kv_reads=cost and 400 * cost, seconds=None, tokens_per_s=None, overhead=None) | more
+
+
+RUN = dict(task="pebble", problems=10, seed=7, model="pebble, llama, F16", kv_type="f16", temperature=0.0)
+
+
+def test_the_page_of_a_run_draws_each_way_to_write_budgets_apart():
+    def titles(*summary):
+        page = eval_page(RUN, summary, [])
+        check_that_it_loads_nothing(page)
+        return [title.removeprefix("Accuracy against ") for title in re.findall("<h3>(.*?)</h3>", page)]
+
+    costs = ["peak rows", "reads"]
+    for budgets, title in [(("25%", "50%"), "in percent"), (("128", "64 rows"), "in rows"),
+                           (("+16", "+32 rows"), "in rows beyond the protected"),
+                           (("1/8", "1/2"), "as a share of the context"), (("64MiB", "1000000 bytes"), "in bytes")]:
+        shown = titles(setting("h2o", budgets[0], 0.1, 100), setting("h2o", budgets[1], 0.4, 200))
+        assert shown == [f"budget {title}", *costs]
+    assert titles(setting("full", "", 1.0, 400), setting("attention", "", 0.5, 200, "t0=50% evict=5%"),
+                  setting("attention", "", 0.4, 100, "t0=50% evict=10%")) == ["the evicted share", *costs]
+    # One setting has no chart, and neither have costs that no request had.
+    assert titles(setting("full", "", 1.0, 400)) == []
+    assert titles(setting("h2o", "25%", 0, None), setting("h2o", "50%", 0, None)) == ["budget in percent"]
+
+
+def test_the_page_of_a_run_shows_every_setting():
+    h2o = dict(budget_of="all rows, the prompt's too")
+    summary = [setting("full", "", 1.0, 400, seconds=0.5), setting("h2o", "25%", 0.1, 100, loops=2, no_answer=1, **h2o),
+               setting("h2o", "50%", 0.4, 200, errors=1, seconds=0.25, p_full=1e-5, **h2o),
+               *(setting("</script>", "25%", 0.2, 110 + i, options=f"a={i}") for i in (1, 2))]
+    page = eval_page(RUN | dict(temperature=1.0, top_k=0, top_p=1.0, min_p=0.05), summary, report.margins_of(summary))
+    assert "</script>" not in page.split("<script>")[0]
+    assert "temperature 1, top-k 0, top-p 1, min-p 0.05, rows in f16" in page
+    assert "1 of 50 answers ended by an error." in page
+    assert "h2o: of all rows, the prompt&#x27;s too. Dashed: the full cache." in page
+    rows = [re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall("<tr>(.*?)</tr>", page)]
+    assert rows[0] == ["setting", "right", "accuracy", "95 % interval", "standard error", "failed", "retention", "p",
+                       "tokens", "peak rows", "peak KiB", "reads", "seconds"]
+    assert rows[3] == ["h2o 50%", "4/10", "40.0 %", "20.0 – 70.0", "10.0 %", "1\u00a0error", "0.40", "1.0e-05",
+                       "600", "200", "400", "80K", "0.25"]
+    assert rows[4][0] == "&lt;/script&gt; 25% a=1" and rows[2][5] == "2\u00a0loops, 1\u00a0no\u00a0answer"
+    # Every point is drawn once in each chart, with its interval.
+    assert page.count('data-tip="h2o 25%\n10.0 % (5.0 – 55.0)\n2\u00a0loops, 1\u00a0no\u00a0answer"') == 3
+    assert data_of(page)["settings"] == summary
+    against = [one | dict(against="full", p_against=0.25) for one in summary]
+    assert "<th>p against full</th>" in eval_page(RUN, against, [])
+
+
+def test_the_front_of_a_page_is_of_the_settings_that_no_other_beats():
+    page = eval_page(RUN, [setting("a", "", 0.5, 200), setting("b", "", 0.4, 300), setting("c", "", 0.9, 400)], [])
+    peak = re.findall(r'data-series="Pareto front"><path d="M(.*?)" class="line"', page)[0]
+    corners = [tuple(map(float, corner.split())) for corner in peak.split("L")]
+    assert len({x for x, _ in corners}) == 2 and corners[0][1] > corners[-1][1]  # a, then up at c
+
+
+def test_times_are_means_of_the_answers_that_have_them():
+    run = run_of(answers=(("+1",), ("+2",)))
+    run.results += run_of(policy="h2o", answers=(("+1",),)).results + run_of(policy="tova", answers=(("+1",),)).results
+    for line in run.results:
+        line["generated_tokens"] = 100
+    run.seconds = [1.0, 3.0, 2.5]
+    full, h2o, tova = report.add_times([setting(name, "", 1.0, 10) for name in ("full", "h2o", "tova")], run)
+    assert (full["seconds"], full["tokens_per_s"], full["overhead"]) == (2, 50, 0)
+    assert (h2o["seconds"], h2o["tokens_per_s"], h2o["overhead"]) == (2.5, 40, pytest.approx(0.25))
+    assert tova["seconds"] is tova["tokens_per_s"] is tova["overhead"] is None
+    run.results = run.results[2:]
+    assert report.add_times([setting("h2o", "", 1.0, 10)], run)[0]["overhead"] is None
+
+
+def test_texts_of_numbers():
+    assert [charts.number(x) for x in (0, 1234, 0.001234, 99.95, 1e6, None)] == [
+        "0", "1,230", "0.00123", "100", "1,000,000", "–"]
+    assert [charts.short(x) for x in (12, 999.9, 307902, 2.5e6)] == ["12", "1K", "308K", "2.5M"]
+    assert [charts.power(x) for x in (0.001, 1, 100, 1e5, 1e-5)] == ["0.001", "1", "100", "1e5", "1e-5"]
+
+
+def ticks(axis, values):
+    return charts._Scale(axis, values, 0, 100).ticks()
+
+
+def test_axes_hold_their_values_and_have_round_ticks():
+    assert [value for value, _ in ticks(charts.Axis(""), [3, 97])] == [0, 20, 40, 60, 80, 100]
+    assert [text for _, text in ticks(charts.Axis(""), [0.0011])] == ["0", "0.0005", "0.001", "0.0015"]
+    assert [text for _, text in ticks(charts.Axis("", log=True), [0.5, 3000])] == ["1", "10", "100", "1,000"]
+    assert [text for _, text in ticks(charts.Axis("", log=True), [20, 80])] == ["20", "50"]
+    assert ticks(charts.Axis(""), []) and ticks(charts.Axis("", log=True), [0, 0]) and ticks(charts.Axis(""), [0, 0])
+    scale = charts._Scale(charts.Axis("", log=True), [1, 100], 0, 100)
+    assert scale(10) == pytest.approx(50) and not scale.holds(0) and 0 < scale(1) < scale(100) < 100
+    below = charts._Scale(charts.Axis(""), [-3, 7], 0, 100)
+    assert below.low == -3 and below.high >= 7
+
+
+def test_gaps_split_lines_and_areas_are_stacked():
+    series = charts.Series("s", [0, 1, 2, 3], [1, None, 2, 3])
+    gap = charts.Chart("t", "", charts.Axis("x"), charts.Axis("y"), [series]).svg()
+    assert gap.count('class="line"') == 2 and gap.count("data-tip") == 3
+    lower, upper = charts.stacked(["a", "b"], [0, 1], [[1, 2], [None, 4]], ["#000", "#fff"])
+    assert (lower.y, upper.base, upper.y) == ([1, 2], [1, 2], [1, 6])
+    assert upper.tips == ["b: – at 0", "b: 4 at 1"]
+
+
+def test_points_that_would_hide_each_other_stand_side_by_side():
+    def places(spread):
+        series = [charts.Series(name, [1, 2], [5, 5], shape="circle") for name in "abc"]
+        svg = charts.Chart("t", "", charts.Axis("x"), charts.Axis("y"), series, spread=spread).svg()
+        return re.findall(r'translate\(([0-9.]+) ([0-9.]+)\)" class="mark"', svg)
+
+    assert len(set(places(""))) == 2
+    for spread in ("equal", "series"):
+        assert len(places(spread)) == len(set(places(spread))) == 6
+
+
+def profile_of(program, *more):
+    command = [program, "profile", "-m", "pebble", "--raw", "-p", "First Ada gets three.", "--json", "--quiet", *more]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.fixture(scope="module")
+def profile(program):
+    return profile_of(program, "-n", "40", "--temp", "0", "--ignore-eos", "--t0", "50%", "--t1", "host", "--evict", "10%",
+                      "--window", "8", "--interval", "8", "--transfer-tokens", "16")
+
+
+def test_the_page_of_a_profile_draws_every_figure(profile):
+    page = profile_page(profile)
+    check_that_it_loads_nothing(page)
+    assert data_of(page) == profile
+    assert len(re.findall("<figure>", page)) == 16 and "class=\"none\"" not in page
+    for text in ("T0 to T1", "T1 to T0", "T3 evicted", "matrix products", "39 decode steps", "rows placed by hierarchy"):
+        assert text in page, text
+    assert page.count("<figcaption>") == 16
+    # Charts have labelled axes, but for bars that stand under their names.
+    assert page.count('rotate(-90)') == 15
+    assert "ended early" not in page
+    late = profile | dict(ended_early="</script>", others_share=0.5)
+    assert "ended early: &lt;/script&gt;" in profile_page(late)
+    assert "Other processes took 50.0 % of the processor time" in profile_page(late)
+
+
+def test_words_stand_in_place_of_figures_without_data(program):
+    page = profile_page(profile_of(program, "-n", "1"))
+    assert page.count("There was no decode step.") == 9
+    assert page.count("No tier below T0 was asked for") == 2
+    for text in ("Too few tokens were generated.", "No row changed its tier in these runs."):
+        assert text in page
+
+
+def test_the_command_reads_a_profile_from_a_pipe(profile, tmp_path, monkeypatch, capsys):
+    page = tmp_path / "profile.html"
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(profile)))
+    assert report.main(["profile", "-", "--out", str(page)]) == 0
+    assert page.read_text() == profile_page(profile) and str(page) in capsys.readouterr().err
+    for text, message in [("no", "-: not JSON"), ("[]", "expected the object"),
+                          ('{"figures": {}, "runs": []}', "no profile")]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        assert report.main(["profile", "-", "--out", str(tmp_path / "none.html")]) == 1
+        assert message in capsys.readouterr().err and not (tmp_path / "none.html").exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(profile)))
+    assert report.main(["profile", "-", "--out", str(tmp_path / "no/such/folder.html")]) == 1
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_folders_that_the_program_wrote(program, tmp_path, capsys):
     def evaluate(out, *more):
         subprocess.run([program, "eval", "--problems", "2", "--samples", "4", "--temp", "1", "--top-k", "0", "--top-p",
                         "1", "--min-p", "0", "--quiet", "--out", tmp_path / out, *more], check=True,
@@ -244,6 +426,21 @@ def test_folders_that_the_program_wrote(program, tmp_path, capsys):
     assert capsys.readouterr().out == (out / "fronts.md").read_text()
     assert "40-4-4" in (out / "report.html").read_text()
     assert report.main(["margins", folders[1]]) == 0
+    assert report.main(["eval", folders[1]]) == 0
+    assert "report.html" in capsys.readouterr().err
+    page = (tmp_path / "plain/report.html").read_text()
+    shown = data_of(page)["settings"]
+    # The program votes as this module does, and prints the same times.
+    merge = [program, "report", folders[1], "--out", tmp_path / "again", "--quiet", "--json"]
+    printed = json.loads(subprocess.run(merge, check=True, capture_output=True, text=True).stdout)
+    assert [one.keys() for one in shown] == [one.keys() for one in printed]
+    for ours, theirs in zip(shown, printed):
+        for key, value in theirs.items():
+            assert ours[key] == (pytest.approx(value) if isinstance(value, float) else value), key
+    run = report.read_run(folders[1])
+    of_full = [report.votes([line for line in run.results if line["policy"] == "full" and line["problem"] == problem])
+               for problem in range(2)]
+    assert [np.mean(votes) for votes in zip(*of_full)] == [shown[0]["majority"], shown[0]["pass_all"]]
 
     def fails(code, message, *names):
         assert report.main(["fronts", *names, "--out", str(tmp_path / "none")]) == code

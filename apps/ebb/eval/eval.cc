@@ -175,8 +175,8 @@ class Evaluation {
       EBB_RETURN_IF_ERROR(RunEvaluation(model_, problems_, settings_, evaluation));
     }
     EBB_ASSIGN_OR_RETURN(const Json summary, Summarize(results_->lines()));
-    EBB_RETURN_IF_ERROR(WriteSummaries(eval_.out, manifest_, summary, results_->lines(),
-                                       times_->lines(), options_));
+    EBB_RETURN_IF_ERROR(
+        WriteSummaries(eval_.out, summary, results_->lines(), times_->lines(), options_));
     return CheckThatAnyAnswered(results_->lines());
   }
 

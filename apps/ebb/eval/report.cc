@@ -64,7 +64,7 @@ Status Merge(std::vector<EvalRun> runs, const CliOptions& options) {
   EBB_RETURN_IF_ERROR(WriteFile(path(kGridFile), run.manifest.dump(2) + "\n"));
   EBB_RETURN_IF_ERROR(WriteLines(path(kResultsFile), run.results));
   EBB_RETURN_IF_ERROR(WriteLines(path(kTimesFile), run.times));
-  return WriteSummaries(eval.out, run.manifest, summary, run.results, run.times, options);
+  return WriteSummaries(eval.out, summary, run.results, run.times, options);
 }
 
 Status Report(const CliOptions& options) {

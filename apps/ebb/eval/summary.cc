@@ -9,9 +9,7 @@
 #include <utility>
 
 #include "apps/ebb/eval/files.h"
-#include "apps/ebb/eval/names.h"
 #include "apps/ebb/eval/votes.h"
-#include "apps/ebb/page/report_page.h"
 #include "apps/ebb/run/policy_list.h"
 #include "apps/ebb/terminal/output.h"
 #include "ebb/lab/statistics.h"
@@ -167,6 +165,17 @@ Result<Json> RecordOf(const Group& group, const Group* full) {
   return record;
 }
 
+// Whether another record of the summary differs from this one in its options alone: only then are
+// they part of a name.
+bool NeedsOptions(const Json& record, const Json& summary) {
+  return std::ranges::any_of(summary, [&](const Json& other) {
+    const auto same = [&](const char* key) {
+      return record.value(key, "") == other.value(key, "");
+    };
+    return same("policy") && same("budget") && same("tiers") && !same("options");
+  });
+}
+
 std::string NameOf(const Json& record, const Json& summary) {
   std::string name = record.value("policy", "");
   std::vector<const char*> keys = {"budget", "tiers"};
@@ -269,14 +278,12 @@ std::string SummaryTable(const Json& summary) {
   return table;
 }
 
-Status WriteSummaries(const std::string& folder, const Json& manifest, Json summary,
-                      const std::vector<Json>& results, const std::vector<Json>& times,
-                      const CliOptions& options) {
+Status WriteSummaries(const std::string& folder, Json summary, const std::vector<Json>& results,
+                      const std::vector<Json>& times, const CliOptions& options) {
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.json", summary.dump(2) + "\n"));
   const std::string table = SummaryTable(summary);
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.md", table));
   AddTimes(results, times, &summary);
-  EBB_RETURN_IF_ERROR(WriteFile(folder + "/report.html", EvalPage(manifest, summary)));
   return WriteTextToStdout(options.json ? summary.dump() + "\n" : table);
 }
 

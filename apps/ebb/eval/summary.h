@@ -1,4 +1,4 @@
-// The summary of an evaluation's answers: summary.json, summary.md and report.html.
+// The summary of an evaluation's answers: summary.json and summary.md.
 #ifndef EBB_APPS_EVAL_SUMMARY_H_
 #define EBB_APPS_EVAL_SUMMARY_H_
 
@@ -30,11 +30,9 @@ void AddTimes(const std::vector<nlohmann::ordered_json>& results,
 
 [[nodiscard]] std::string SummaryTable(const nlohmann::ordered_json& summary);
 
-// Writes the three files of a summary of `results` into `folder`, and the table, or with --json the
+// Writes the two files of a summary of `results` into `folder`, and the table, or with --json the
 // summary, to stdout. summary.json knows no times, so that the same run gives the same bytes.
-[[nodiscard]] Status WriteSummaries(const std::string& folder,
-                                    const nlohmann::ordered_json& manifest,
-                                    nlohmann::ordered_json summary,
+[[nodiscard]] Status WriteSummaries(const std::string& folder, nlohmann::ordered_json summary,
                                     const std::vector<nlohmann::ordered_json>& results,
                                     const std::vector<nlohmann::ordered_json>& times,
                                     const CliOptions& options);

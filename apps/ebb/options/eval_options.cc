@@ -67,7 +67,7 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
       ValueRow(G::kReport, "FOLDER", "FOLDER", "folders that `ebb eval` wrote, in any order",
                [](CliOptions& o) { return &o.eval.folders; }),
       ValueRow(G::kReport, "--out", "FOLDER",
-               "where the merged results, summary and report are written",
+               "where the merged results and their summary are written",
                [](CliOptions& o) { return &o.eval.out; }),
       ValueRow(G::kReport, "--against", "SETTING",
                "test every setting against this one too (Fisher's p), called as in the table",

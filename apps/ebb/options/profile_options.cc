@@ -12,9 +12,6 @@ void AppendProfileOptionRows(std::vector<OptionRow>* table) {
               "profile many prompts, one a line: text, or JSON objects with a \"prompt\" or a "
               "\"question\"",
               [](CliOptions& o) { return &o.profile.prompts_file; }),
-      NameRow(G::kProfile, "--html", "FILE",
-              "write a report with charts: one file that needs no other",
-              [](CliOptions& o) { return &o.profile.html_file; }),
       ValueRow(G::kProfile, "--transfer-tokens", "N",
                "most tokens that are moved between tiers to measure how long that takes; 0: none",
                [](CliOptions& o) { return &o.profile.transfer_tokens; }, {.min = 0}),

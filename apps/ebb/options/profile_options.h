@@ -11,7 +11,6 @@ struct OptionRow;
 
 struct ProfileInput {
   std::string prompts_file;    // --prompts
-  std::string html_file;       // --html
   int transfer_tokens = 1024;  // --transfer-tokens
 };
 

@@ -1,10 +1,7 @@
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,7 +11,6 @@
 #include "apps/ebb/commands.h"
 #include "apps/ebb/fit/memory.h"
 #include "apps/ebb/interrupt.h"
-#include "apps/ebb/page/report_page.h"
 #include "apps/ebb/profile/figures.h"
 #include "apps/ebb/profile/prompts.h"
 #include "apps/ebb/profile/run.h"
@@ -23,7 +19,6 @@
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/progress.h"
-#include "apps/ebb/terminal/say.h"
 #include "ebb/generate.h"
 
 namespace ebb::cli {
@@ -46,7 +41,6 @@ class Profile {
   Status MeasurePrompt(size_t index, ProgressBar* bar);
   Status Transfers();
   Status Write();
-  [[nodiscard]] Status WritePage() const;
   [[nodiscard]] std::string Text() const;
 
   CliOptions options_;
@@ -78,7 +72,6 @@ Status CheckLength(const CliOptions& options, const Model& model, size_t index, 
 }
 
 Status Profile::Run() {
-  EBB_RETURN_IF_ERROR(CheckWritable(options_.profile.html_file));
   EBB_RETURN_IF_ERROR(Open());
   const MachineWatch watch;
   Status end;
@@ -232,20 +225,7 @@ Status Profile::Write() {
   if (!transfers_skipped_.empty()) {
     record_["figures"]["transfers"]["skipped"] = transfers_skipped_;
   }
-  const Status page = WritePage();
-  const Status record = WriteRecord(options_, record_, Text());
-  return page.ok() ? record : page;
-}
-
-Status Profile::WritePage() const {
-  const std::string& path = options_.profile.html_file;
-  if (path.empty()) return OkStatus();
-  std::ofstream file(path, std::ios::binary);
-  file << ProfilePage(record_);
-  file.close();
-  if (!file) return IoError(fmt::format("cannot write {}", path));
-  if (!options_.quiet) Say("[report: {}]\n", path);
-  return OkStatus();
+  return WriteRecord(options_, record_, Text());
 }
 
 }  // namespace

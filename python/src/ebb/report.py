@@ -1,17 +1,17 @@
-"""Accuracy against cost over several runs of `ebb eval`: points, Pareto fronts, and how far fronts lie apart
-("Inference-Time Hyper-Scaling", 5.1 and App. E).
+"""Pages and figures of the files that `ebb eval` and `ebb profile` write. Over several evaluations: points, Pareto
+fronts, and how far fronts lie apart ("Inference-Time Hyper-Scaling", 5.1 and App. E).
 
-    python3 -m ebb.report fronts runs/plain runs/dms --out runs/fronts
+    python3 -m ebb.report eval runs/first
     python3 -m ebb.report margins runs/first
+    python3 -m ebb.report fronts runs/plain runs/dms --out runs/fronts
+    ebb profile --json -p "The tide" | python3 -m ebb.report profile - --out profile.html
 
-docs/user/evaluation.md defines the figures.
+docs/user/evaluation.md defines the figures of evaluations, docs/dev/formats.md those of profiles.
 """
 
 from __future__ import annotations
 
 import argparse
-import html
-import io
 import json
 import math
 import re
@@ -22,7 +22,7 @@ from typing import Any, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from . import _ebb
+from . import _ebb, charts
 from .errors import Corrupt, Error, InvalidArgument, NotFound
 
 Json = dict[str, Any]
@@ -43,6 +43,7 @@ class Run:
     folder: str
     manifest: Json
     results: list[Json]
+    seconds: list[float] = field(default_factory=list)  # of the same answers
 
     @property
     def num_asked(self) -> int:
@@ -112,8 +113,58 @@ def read_run(folder: str | Path) -> Run:
                 raise Corrupt(f'{place}: "{name}" is missing, or no such value')
         if line["setting"] >= len(manifest["settings"]) or line["problem"] >= manifest["problems"]:
             raise Corrupt(f"{place}: no answer to this run's grid")
-    number = len(_lines(path / "times.jsonl"))
-    return Run(str(folder), {**_DEFAULTS, **manifest}, results[:number])
+    seconds = []
+    for number, line in enumerate(_lines(path / "times.jsonl"), 1):
+        if not isinstance(line, dict) or not _KINDS["number"](line.get("seconds")):
+            raise Corrupt(f'{path / "times.jsonl"}, line {number}: "seconds" is missing, or no such value')
+        seconds.append(line["seconds"])
+    number = min(len(results), len(seconds))
+    return Run(str(folder), {**_DEFAULTS, **manifest}, results[:number], seconds[:number])
+
+
+_SETTING = ("policy", "budget", "tiers", "options")
+_SUMMARY_FIELDS = {**{name: "text" for name in _SETTING}, "accuracy": "number", "ci_low": "number", "ci_high": "number",
+                   **{name: "index" for name in ("n", "correct", "errors", "loops", "truncated", "no_answer", "empty")}}
+#: Null where no request of a setting began.
+_SUMMARY_COSTS = ("generated_tokens", "peak_tokens", "peak_kv_bytes", "kv_reads")
+
+
+def read_summary(folder: str | Path) -> list[Json]:
+    """Reads and checks summary.json of a run that ended."""
+    path = Path(folder) / "summary.json"
+    summary = _parse(_read(path), str(path))
+    if not isinstance(summary, list):
+        raise Corrupt(f"{path} is no summary of an evaluation")
+    for number, record in enumerate(summary, 1):
+        if not isinstance(record, dict):
+            raise Corrupt(f"{path} is no summary of an evaluation")
+        wrong = [name for name, kind in _SUMMARY_FIELDS.items() if not _KINDS[kind](record.get(name))]
+        wrong += [name for name in _SUMMARY_COSTS
+                  if record.get(name) is not None and not _KINDS["number"](record[name])]
+        if wrong:
+            raise Corrupt(f'{path}, record {number}: "{wrong[0]}" is missing, or no such value')
+    return summary
+
+
+def add_times(summary: Sequence[Json], run: Run) -> list[Json]:
+    """`summary` with the fields that vary between runs, null without times: mean `seconds` of an answer, `tokens_per_s`
+    including the time for the prompt, and `overhead` (0.1: a token takes 10 % longer than with the full cache)."""
+    spent: dict[tuple[str, ...], list[float]] = {}
+    for line, seconds in zip(run.results, run.seconds):
+        of_setting = spent.setdefault(tuple(line[name] for name in _SETTING), [0.0, 0.0, 0.0])
+        for i, value in enumerate((seconds, line.get("generated_tokens", 0), 1)):
+            of_setting[i] += value
+    times = {}
+    for key, (seconds, tokens, answers) in spent.items():
+        times[key] = seconds / answers, tokens / seconds if seconds > 0 else None
+    full = next((rate for (policy, budget, tiers, _), (_, rate) in times.items()
+                 if policy == "full" and not budget and not tiers), None)
+    records = []
+    for record in summary:
+        mean, rate = times.get(tuple(record[name] for name in _SETTING), (None, None))
+        overhead = full / rate - 1 if full and rate else None
+        records.append({**record, "seconds": mean, "tokens_per_s": rate, "overhead": overhead})
+    return records
 
 
 def differing_key(a: Json, b: Json, may_differ: Sequence[str] = ()) -> str:
@@ -547,18 +598,19 @@ def compare(parts: Iterable[Run], *, resamples: int = 1000, seed: int = 1) -> Js
     }
 
 
+def series_name(record: Json, summary: Sequence[Json]) -> str:
+    """Equal for settings that differ in their budget or their evicted share alone."""
+    same = [other for other in summary if all(record[key] == other[key] for key in ("policy", "budget", "tiers"))]
+    parts = [record["policy"], split_tiers(record["tiers"])[0]]
+    return ", ".join(filter(None, parts)) + (
+        f", {record['options']}" if any(other["options"] != record["options"] for other in same) else "")
+
+
 def margins_of(summary: Sequence[Json]) -> list[Json]:
     """How far each policy's front of one run (summary.json) lies above that of `random`, or of the first policy."""
-    def name_of(record: Json) -> str:
-        same = [other for other in summary
-                if all(record[key] == other[key] for key in ("policy", "budget", "tiers"))]
-        parts = [record["policy"], split_tiers(record["tiers"])[0]]
-        return ", ".join(filter(None, parts)) + (
-            f", {record['options']}" if any(other["options"] != record["options"] for other in same) else "")
-
     series: dict[str, list[Json]] = {}
     for record in summary:
-        of_name = series.setdefault(name_of(record), [])
+        of_name = series.setdefault(series_name(record, summary), [])
         if record["kv_reads"] is not None:
             of_name.append(record)
     series = {name: records for name, records in series.items() if len(records) >= 2}
@@ -586,12 +638,16 @@ def _percent(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 
+def margin_header(margins: Sequence[Json]) -> list[str]:
+    return [f"points above {margins[0]['over']}", "at equal reads", "at equal peak rows"]
+
+
+def margin_rows(margins: Sequence[Json]) -> list[list[str]]:
+    return [[one["series"], *("-" if one[cost] is None else _percent(one[cost]) for cost in COSTS)] for one in margins]
+
+
 def margin_table(margins: Sequence[Json]) -> str:
-    if not margins:
-        return ""
-    rows = [[one["series"], *("-" if one[cost] is None else _percent(one[cost]) for cost in COSTS)]
-            for one in margins]
-    return _table([f"points above {margins[0]['over']}", "at equal reads", "at equal peak rows"], rows)
+    return _table(margin_header(margins), margin_rows(margins)) if margins else ""
 
 
 def _margin_text(one: Json) -> str:
@@ -654,58 +710,107 @@ def plot(fronts: Json, *, score: str = "majority", cost: str = "kv_reads", ax: A
 
 def page(fronts: Json) -> str:
     """One HTML file with the charts and tables."""
-    import matplotlib.figure
-
-    figure = matplotlib.figure.Figure(figsize=(12, 9), layout="constrained")
-    for ax, (score, cost) in zip(figure.subplots(2, 2).flat, [(s, c) for s in SCORES for c in COSTS]):
-        plot(fronts, score=score, cost=cost, ax=ax)
-    chart = io.StringIO()
-    figure.savefig(chart, format="svg")
-
-    def rows(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-        def cells(tag: str, line: Sequence[str]) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in line) + "</tr>"
-
-        return f"<table>{cells('th', header)}{''.join(cells('td', line) for line in lines)}</table>"
-
-    svg = chart.getvalue()
-    return "\n".join([
-        '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Fronts</title><style>body { font: 15px sans-serif; '
-        "margin: 2rem } td, th { padding: .2rem .6rem; text-align: left } svg { max-width: 100% }</style>",
-        "<h1>Accuracy and cost</h1>", f"<p>{html.escape(', '.join(f'{k}: {v}' for k, v in fronts['run'].items()))}</p>",
-        "<p>A point L-W-CR: at most L tokens an answer, W answers to a problem, and a compression ratio or the budget "
-        "in its place. Lines are Pareto fronts; bars are 95 % intervals over problems.</p>",
-        svg[svg.index("<svg") :], "<h2>Points</h2>", rows(_POINT_HEADER, _point_rows(fronts)),
-        "<h2>Margins</h2>" + rows(_MARGIN_HEADER, _margin_rows(fronts)) if fronts["margins"] else "", "</html>", ""])
+    names = fronts["methods"]
+    drawn, of_legend = [], []
+    for score, title in zip(SCORES, ("The majority is right", "Any answer is right")):
+        for cost, axis in zip(COSTS, ("rows read in decode steps", "peak rows (tokens)")):
+            series = []
+            for i, name in enumerate(names):
+                points = [point for point in fronts["points"] if point["method"] == name]
+                best = sorted((point[cost], 100 * point[score])
+                              for point in points if point["on_front"][score][cost])
+                style = dict(colour=charts.PALETTE[i % 10], shape=charts.SHAPES[i % 6])
+                series.append(charts.Series(name, *zip(*best), colour=style["colour"], dash=charts.DASHES[i // 10 % 4],
+                                            silent=True))
+                series.append(charts.Series(
+                    name, [point[cost] for point in points], [100 * point[score] for point in points], **style,
+                    line=False,
+                    whiskers=[(100 * point[f"{score}_low"], 100 * point[f"{score}_high"]) for point in points],
+                    tips=[f"{name} {point['name']}\n{100 * point[score]:.1f} % ({100 * point[f'{score}_low']:.1f} – "
+                          f"{100 * point[f'{score}_high']:.1f})\n{charts.number(point[cost])}" for point in points]))
+                if not drawn:
+                    of_legend.append(charts.Series(name, [], [], **style, dash=charts.DASHES[i // 10 % 4]))
+            drawn.append(charts.Chart(f"{title}, against {axis.split(' (')[0]}", "",
+                                      charts.Axis(f"{axis}, log scale", log=True, format=charts.short),
+                                      charts.Axis("accuracy (%)", 0, 100), series))
+    parts = [
+        charts.paragraph(", ".join(f"{key} {value}" for key, value in fronts["run"].items() if value is not None)),
+        charts.paragraph(
+            "A point L-W-CR: at most L tokens an answer, W answers to a problem, and a compression ratio or the budget "
+            "in its place. Lines are Pareto fronts; bars are 95 % intervals over problems. A name hides and shows its "
+            "points."),
+        charts.legend(of_legend), charts.figures(drawn), "<h2>Points</h2>",
+        charts.table(_POINT_HEADER, _point_rows(fronts), words=("on the front by",))]
+    if fronts["margins"]:
+        parts += ["<h2>Margins between fronts</h2>", charts.table(_MARGIN_HEADER, _margin_rows(fronts))]
+    parts += [charts.paragraph(f"Left out, since no request began: {setting}") for setting in fronts["left_out"]]
+    footer = "docs/user/evaluation.md defines points, fronts, margins and intervals."
+    return charts.page("Fronts over several runs", parts, footer, fronts, "fronts.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m ebb.report", description=__doc__.split("\n\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
+    of_eval = commands.add_parser("eval", help="a page with charts of one run")
+    of_eval.add_argument("folder", metavar="FOLDER", help="a folder that `ebb eval` or `ebb report` wrote")
+    of_eval.add_argument("--out", metavar="FILE", help="the page; FOLDER/report.html by default")
+    of_margins = commands.add_parser("margins", help="how far the fronts of one run's policies lie apart")
+    of_margins.add_argument("folder", metavar="FOLDER", help="a folder that `ebb eval` wrote")
     of_fronts = commands.add_parser("fronts", help="accuracy against cost over several runs")
     of_fronts.add_argument("folders", nargs="+", metavar="FOLDER", help="a folder that `ebb eval` wrote")
     of_fronts.add_argument("--out", required=True, metavar="FOLDER", help="for fronts.json, fronts.md, report.html")
     of_fronts.add_argument("--json", action="store_true", help="print fronts.json in one line instead of tables")
-    of_margins = commands.add_parser("margins", help="how far the fronts of one run's policies lie apart")
-    of_margins.add_argument("folder", metavar="FOLDER", help="a folder that `ebb eval` wrote")
+    of_profile = commands.add_parser("profile", help="a page with charts of a profile")
+    of_profile.add_argument("file", metavar="FILE", help="what `ebb profile --json` printed; -: stdin")
+    of_profile.add_argument("--out", required=True, metavar="FILE", help="the page")
     options = parser.parse_args(arguments)
     try:
-        if options.command == "margins":
-            path = Path(options.folder) / "summary.json"
-            sys.stdout.write(margin_table(margins_of(_parse(_read(path), str(path)))))
-            return 0
-        fronts = compare(read_run(folder) for folder in options.folders)
-        out = Path(options.out)
-        out.mkdir(parents=True, exist_ok=True)
-        table = front_table(fronts)
-        (out / "fronts.json").write_text(json.dumps(fronts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        (out / "fronts.md").write_text(table, encoding="utf-8")
-        (out / "report.html").write_text(page(fronts), encoding="utf-8")
-        sys.stdout.write(json.dumps(fronts, ensure_ascii=False) + "\n" if options.json else table)
-        return 0
+        return {"eval": _main_eval, "margins": _main_margins, "fronts": _main_fronts,
+                "profile": _main_profile}[options.command](options)
     except Error as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InvalidArgument) else 1
+    except OSError as error:
+        print(f"error: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _main_eval(options: argparse.Namespace) -> int:
+    from .eval_page import eval_page
+
+    run, summary = read_run(options.folder), read_summary(options.folder)
+    text = eval_page(run.manifest, add_times(summary, run), margins_of(summary))
+    out = Path(options.out or Path(options.folder) / "report.html")
+    out.write_text(text, encoding="utf-8")
+    print(f"[report: {out}]", file=sys.stderr)
+    return 0
+
+
+def _main_margins(options: argparse.Namespace) -> int:
+    sys.stdout.write(margin_table(margins_of(read_summary(options.folder))))
+    return 0
+
+
+def _main_fronts(options: argparse.Namespace) -> int:
+    fronts = compare(read_run(folder) for folder in options.folders)
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    table = front_table(fronts)
+    (out / "fronts.json").write_text(json.dumps(fronts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (out / "fronts.md").write_text(table, encoding="utf-8")
+    (out / "report.html").write_text(page(fronts), encoding="utf-8")
+    sys.stdout.write(json.dumps(fronts, ensure_ascii=False) + "\n" if options.json else table)
+    return 0
+
+
+def _main_profile(options: argparse.Namespace) -> int:
+    from .profile_page import profile_page
+
+    text = sys.stdin.read() if options.file == "-" else _read(Path(options.file))
+    page_text = profile_page(_parse(text, options.file))
+    Path(options.out).write_text(page_text, encoding="utf-8")
+    print(f"[report: {options.out}]", file=sys.stderr)
+    return 0
 
 
 if __name__ == "__main__":
