@@ -35,7 +35,7 @@ def accuracy(summary: pandas.DataFrame, *, against: str = "peak_tokens", ax: Any
     for policy, rows in summary.groupby("policy", sort=False):
         rows = rows.sort_values(against)
         x = rows[against].to_numpy() / (2**20 if against == "peak_kv_bytes" else 1)
-        error = [rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]]
+        error = np.array([rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]])
         ax.errorbar(x, rows["accuracy"], yerr=error, marker="o", capsize=3, label=policy)
     labels = {"peak_tokens": "rows at the peak", "peak_kv_bytes": "MiB at the peak",
               "kv_reads": "rows read, summed over steps"}
