@@ -60,7 +60,10 @@ struct ModelShape {
   int num_q_heads = 0;
   int num_kv_heads = 0;  // of every layer; where kv_heads_by_layer differ, the most of any
   int head_dim = 0;      // of keys and of values, in elements
-  int embed_dim = 0;     // of the hidden state
+  // false: latent attention, where the value of a row is the beginning of its key and is not stored
+  // a second time.
+  bool has_values = true;
+  int embed_dim = 0;  // of the hidden state
   int vocab_size = 0;
   int trained_context = 0;  // in tokens
   // [num_layers], each a divisor of num_q_heads; empty: num_kv_heads in every layer.

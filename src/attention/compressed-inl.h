@@ -57,7 +57,8 @@ void FoldCompressedRows(const CompressedFoldInput& in, const FoldOutput& out) {
     SoftmaxChunk<kHeads>(p, out.p_stride, in.num_rows, out.m + head * out.head_stride, l,
                          out.head_stride);
     if constexpr (kDots == Dots::kVnni) {
-      if (in.format.head_dim % 64 == 0) {
+      const bool has_bytes = in.format.has_values || Rows::kType == CompressedType::kInt8;
+      if (in.format.head_dim % 64 == 0 && has_bytes) {
         return VnniValues<Rows, kHeads>(in, scales, p, out.p_stride, o, l, out.head_stride);
       }
     }

@@ -36,8 +36,8 @@ HWY_INLINE void WeighInt8(const ChunkScales& scales, const float* p, size_t p_st
   }
 }
 
-// For int4 and int3.
-HWY_INLINE void WeighBlocks(const ChunkScales& scales, int num_blocks, const float* p,
+// For int4 and int3. first: the part of the scales that the first block has.
+HWY_INLINE void WeighBlocks(const ChunkScales& scales, int first, int num_blocks, const float* p,
                             size_t p_stride, int heads, int num_rows, ValueWeights* to) {
   const F32 d;
   for (int b = 0; b < num_blocks; ++b) {
@@ -45,8 +45,8 @@ HWY_INLINE void WeighBlocks(const ChunkScales& scales, int num_blocks, const flo
       VecF offset = hn::Zero(d);
       for (int r = 0; r < num_rows; r += kLanes) {
         const VecF weight = hn::LoadU(d, p + g * p_stride + r);
-        hn::Store(hn::Mul(weight, scales.High(1 + b, r)), d, to->of_rows[b][g] + r);
-        offset = hn::MulAdd(weight, scales.Low(1 + b, r), offset);
+        hn::Store(hn::Mul(weight, scales.High(first + b, r)), d, to->of_rows[b][g] + r);
+        offset = hn::MulAdd(weight, scales.Low(first + b, r), offset);
       }
       to->offset[b][g] = hn::GetLane(hn::SumOfLanes(d, offset));
     }
@@ -200,6 +200,51 @@ HWY_INLINE void Int3ValueRuns(const CompressedFoldInput& in, const ValueWeights&
   CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, tail, weights, o, l, l_stride);
 }
 
+// A group of 64 keys of int4 or int3, a byte each.
+template <CompressedType kType>
+HWY_INLINE void UnpackKeys(const std::byte* from, uint8_t* to) {
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(from);
+  uint8_t unpacked[kKeyGroup];  // see KeyPlace
+  for (int i = 0; i < 32; ++i) {
+    unpacked[i] = bytes[i] & 15;
+    unpacked[32 + i] = bytes[i] >> 4;
+  }
+  if constexpr (kType == CompressedType::kInt4) {
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      for (int i = 0; i < 16; ++i) {
+        unpacked[16 * quarter + i] |= (bytes[32 + i] >> (2 * quarter) & 3) << 4;
+      }
+    }
+  }
+  for (int i = 0; i < 32; ++i) {
+    to[i] = unpacked[2 * i];
+    to[32 + i] = unpacked[2 * i + 1];
+  }
+}
+
+// The values of rows of int4 or int3 that have keys alone. Block 0 of the weights is the key's.
+template <CompressedType kType, int kHeads>
+HWY_INLINE void KeyRunsAsValues(const CompressedFoldInput& in, const ValueWeights& weights,
+                                float* o, float* l, size_t l_stride) {
+  alignas(64) uint8_t bytes[kChunkRows][kKeyGroup];
+  const std::byte* rows[kChunkRows];
+  for (int r = 0; r < in.num_rows; ++r) rows[r] = reinterpret_cast<const std::byte*>(bytes[r]);
+  CompressedFoldInput unpacked = in;
+  unpacked.rows = rows;
+  const int num_groups = in.format.head_dim / kKeyGroup;
+  for (int group = 0; group < num_groups; ++group) {
+    for (int r = 0; r < in.num_rows; ++r) {
+      UnpackKeys<kType>(in.rows[r] + group * KeyGroupBytes(kType), bytes[r]);
+    }
+    const ValueRun run = {.num_bytes = kKeyGroup, .channel = group * kKeyGroup};
+    CompressedValueRun<WholeBytes<uint8_t>, kHeads>(unpacked, run, weights, o, l, l_stride);
+  }
+  const ValueRun tail = {.offset = size_t(num_groups) * KeyGroupBytes(kType),
+                         .num_bytes = in.format.head_dim % kKeyGroup,
+                         .channel = num_groups * kKeyGroup};
+  CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, tail, weights, o, l, l_stride);
+}
+
 template <class Rows, int kHeads>
 HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScales& scales,
                                  const float* p, size_t p_stride, float* o, float* l,
@@ -211,7 +256,11 @@ HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScale
     const ValueRun run = {.offset = layout.values, .num_bytes = in.format.head_dim};
     CompressedValueRun<WholeBytes<int8_t>, kHeads>(in, run, weights, o, l, l_stride);
   } else {
-    WeighBlocks(scales, layout.num_blocks, p, p_stride, kHeads, in.num_rows, &weights);
+    if (!in.format.has_values) {
+      WeighBlocks(scales, 0, 1, p, p_stride, kHeads, in.num_rows, &weights);
+      return KeyRunsAsValues<Rows::kType, kHeads>(in, weights, o, l, l_stride);
+    }
+    WeighBlocks(scales, 1, layout.num_blocks, p, p_stride, kHeads, in.num_rows, &weights);
     if constexpr (Rows::kType == CompressedType::kInt4) {
       Int4ValueRuns<kHeads>(in, weights, o, l, l_stride);
     } else {

@@ -324,18 +324,20 @@ void CompressRow(const CompressedFormat& format, const float* key_centre, const 
   Row k, v;
   Integers n;
   for (int i = 0; i < dim; ++i) k[i] = key_centre == nullptr ? key[i] : key[i] - key_centre[i];
-  std::copy_n(value, dim, v.data());
-  if (IsRotated(format.type)) {
-    Rotate(k.data(), dim);
-    Rotate(v.data(), dim);
+  if (IsRotated(format.type)) Rotate(k.data(), dim);
+  if (format.has_values) {
+    std::copy_n(value, dim, v.data());
+    if (IsRotated(format.type)) Rotate(v.data(), dim);
   }
   if (IsInt8(format.type)) {
     const float key_scale = CompressInt8(k.data(), dim, row, &n);
-    const float value_scale = CompressInt8(v.data(), dim, row + layout.values, &n);
+    const float value_scale =
+        format.has_values ? CompressInt8(v.data(), dim, row + layout.values, &n) : key_scale;
     StoreWord(WordOf(value_scale, key_scale), row + layout.scales);
     return;
   }
   CompressKeys(format.type, k.data(), dim, row, row + layout.scales, &n);
+  if (!format.has_values) return;
   const auto compress_values =
       format.type == CompressedType::kInt4 ? CompressValue4 : CompressValue3;
   compress_values(v.data(), dim, row + layout.values, row + layout.scales + kScaleBytes, &n);
@@ -356,14 +358,16 @@ void DecompressRow(const CompressedFormat& format, const float* key_centre, cons
     DecompressKeys(format.type, row, dim, word, key);
     const auto decompress_values =
         format.type == CompressedType::kInt4 ? DecompressValue4 : DecompressValue3;
-    decompress_values(row + layout.values, dim, row + layout.scales + kScaleBytes, value);
+    if (format.has_values) {
+      decompress_values(row + layout.values, dim, row + layout.scales + kScaleBytes, value);
+    }
   }
   if (IsRotated(format.type)) {
     Rotate(key, dim);
-    Rotate(value, dim);
+    if (format.has_values) Rotate(value, dim);
   }
-  if (key_centre == nullptr) return;
-  for (int i = 0; i < dim; ++i) key[i] += key_centre[i];
+  for (int i = 0; i < dim && key_centre != nullptr; ++i) key[i] += key_centre[i];
+  if (!format.has_values) std::copy_n(key, dim, value);
 }
 
 }  // namespace ebb

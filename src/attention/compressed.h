@@ -33,6 +33,10 @@
 //     is left is a block with a byte each and n < 128.
 // A key or value that is not finite gets a scale that is NaN.
 //
+// A row without values ends behind the scale and the minimum of its
+// key, which is its value too: int8's word of scales has the key's twice. The centre is not in the
+// weighted sum of such rows; their merged sum gets it once, times the sum of their weights.
+//
 // Queries are integers too, so that their products with keys are summed exactly: of 16 bits for
 // int8 (less than half a percent of them unused, so that each is two signed bytes), an eighth of
 // what f16 leaves out (8 bits would double the error), of 8 bits for int4, which adds a fifteenth
@@ -86,10 +90,14 @@ struct CompressedLayout {
   int num_blocks = 0;  // of values of int4 and int3; their scales follow that of the keys
   size_t row_stride = 0;
 };
-[[nodiscard]] constexpr CompressedLayout LayoutOf(CompressedType type, int head_dim) {
+[[nodiscard]] constexpr CompressedLayout LayoutOf(CompressedType type, int head_dim,
+                                                  bool has_values = true) {
   const size_t dim = head_dim;
   if (IsInt8(type)) {
-    return {.values = dim, .scales = 2 * dim, .num_blocks = 0, .row_stride = 2 * dim + kScaleBytes};
+    const size_t values = has_values ? dim : 0;
+    const size_t scales = values + dim;
+    return {
+        .values = values, .scales = scales, .num_blocks = 0, .row_stride = scales + kScaleBytes};
   }
   const bool int4 = type == CompressedType::kInt4;
   const size_t block = int4 ? kValueBlock : kInt3ValueBlock;
@@ -97,6 +105,9 @@ struct CompressedLayout {
   const size_t key_tail = dim % kKeyGroup;
   const size_t value_tail = dim % block;
   const size_t values = dim / kKeyGroup * KeyGroupBytes(type) + key_tail;
+  if (!has_values) {
+    return {.values = 0, .scales = values, .num_blocks = 0, .row_stride = values + kScaleBytes};
+  }
   const size_t scales = values + dim / block * block_bytes + value_tail;
   const size_t blocks = (dim + block - 1) / block;
   return {.values = values,
@@ -105,7 +116,7 @@ struct CompressedLayout {
           .row_stride = scales + (1 + blocks) * kScaleBytes};
 }
 [[nodiscard]] constexpr CompressedLayout LayoutOf(const CompressedFormat& format) {
-  return LayoutOf(format.type, format.head_dim);
+  return LayoutOf(format.type, format.head_dim, format.has_values);
 }
 
 // The place of key i of a group of 64 of int4: its low 4 bits in the nibble `low_shift` of byte

@@ -51,6 +51,17 @@ TEST(CompressedFormatTest, ARowTakesTheBytesThatTheHeaderNames) {
   }
 }
 
+TEST(CompressedFormatTest, ARowWithoutValuesTakesTheBytesOfItsKey) {
+  const auto stride = [](CompressedType type, int dim) {
+    return CompressedFormat{.type = type, .head_dim = dim, .has_values = false}.RowStride();
+  };
+  EXPECT_EQ(stride(CompressedType::kInt8, 576), 580u);
+  EXPECT_EQ(stride(CompressedType::kInt8Naive, 576), 580u);
+  EXPECT_EQ(stride(CompressedType::kInt4, 576), 9 * 48u + 4);
+  EXPECT_EQ(stride(CompressedType::kInt3, 576), 9 * 32u + 4);
+  EXPECT_EQ(stride(CompressedType::kInt4, 80), 48u + 16 + 4);
+}
+
 TEST(CompressedFormatTest, EveryKeyOfAGroupHasBitsOfItsOwn) {
   std::vector<int> used(48 * 8, 0);
   for (int i = 0; i < kKeyGroup; ++i) {
@@ -138,6 +149,25 @@ TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
         ExpectNear(value_back, value, half_step(Largest(value), levels.values),
                    Name(format) + " value");
       }
+    }
+  }
+}
+
+TEST_P(CompressedTest, ARowWithoutValuesHasItsKeyForAValue) {
+  for (const CompressedType type : kTypes) {
+    for (const int dim : kHeadSizes) {
+      const CompressedFormat with = {.type = type, .head_dim = dim};
+      const CompressedFormat without = {.type = type, .head_dim = dim, .has_values = false};
+      const std::vector<float> key = RandomNormal(dim, 4), centre = RandomNormal(dim, 6);
+      std::vector<std::byte> row(with.RowStride());
+      std::vector<float> want(dim), key_back(dim), value_back(dim);
+      const float* const around = with.IsCentred() ? centre.data() : nullptr;
+      kernel_.compress_row(with, around, key.data(), key.data(), row.data());
+      kernel_.decompress_row(with, around, row.data(), want.data(), value_back.data());
+      kernel_.compress_row(without, around, key.data(), nullptr, row.data());
+      kernel_.decompress_row(without, around, row.data(), key_back.data(), value_back.data());
+      EXPECT_EQ(key_back, want) << Name(without);
+      EXPECT_EQ(value_back, want) << Name(without);
     }
   }
 }
@@ -240,8 +270,9 @@ TEST_P(CompressedTest, WithoutRotationAnOutlierCostsAccuracy) {
 
 TEST_P(CompressedTest, DecompressesAsTheReferenceDoes) {
   for (const CompressedType type : kTypes) {
-    for (const int dim : kHeadSizes) {
-      const CompressedFormat format = {.type = type, .head_dim = dim};
+    for (int i = 0; i < 2 * static_cast<int>(std::size(kHeadSizes)); ++i) {
+      const int dim = kHeadSizes[i / 2];
+      const CompressedFormat format = {.type = type, .head_dim = dim, .has_values = i % 2 == 0};
       TestCompressed rows({.format = format, .num_rows = {3}});
       std::vector<float> key(dim), value(dim), want_key(dim), want_value(dim);
       kernel_.decompress_row(format, rows.CentreOf(0), rows.Row(0, 1), key.data(), value.data());

@@ -359,6 +359,12 @@ void DecodeAttention::MergeHead(int query, int q_head, const float* weights) {
   kernel_.merge(compressed, weights + num_full, sum);
   if (IsRotated(shape_.compressed.type)) kernel_.rotate(sum, dim);
   for (int i = 0; i < dim; ++i) out[i] += sum[i];
+  const float* const centre = OfHead(queries_[query].compressed, kv_head).key_centre;
+  if (shape_.compressed.has_values || centre == nullptr) return;
+  float weight = 0;  // of all compressed rows
+  for (int chunk = num_full; chunk < all.num_chunks; ++chunk)
+    weight += weights[chunk] * all.l[chunk];
+  for (int i = 0; i < dim; ++i) out[i] += weight * centre[i];
 }
 
 }  // namespace ebb

@@ -148,6 +148,7 @@ Softmax ExpectedOf(CompressedStep* step) {
                                keys[at].data(), values[at].data());
       const float* const centre = step->compressed.CentreOf(h);
       if (centre == nullptr) continue;
+      for (int c = 0; c < dim && !step->shape.format.has_values; ++c) values[at][c] += centre[c];
       centre_dots[at] = std::inner_product(exact, exact + dim, centre, 0.0);
     }
     double sum = 0;
@@ -206,6 +207,19 @@ TEST_P(DecodeCompressedTest, IsTheSoftmaxOverTheRowsAsStoredForEveryHeadSize) {
     for (const int head_dim : {16, 64, 80, 96, 128, 256}) {
       ExpectSoftmax(
           {.shape = Shape(type, head_dim, 2, 3), .full = {150, 40}, .compressed = {90, 300}});
+    }
+  }
+}
+
+TEST_P(DecodeCompressedTest, IsTheSoftmaxWhereKeysAreValues) {
+  for (const CompressedType type : kDecodedTypes) {
+    for (const int head_dim : {48, 64, 80, 128, 576}) {
+      for (const int heads : {3, 20}) {
+        AttentionShape shape = Shape(type, head_dim, 1, heads);
+        shape.format.has_values = shape.compressed.has_values = false;
+        ExpectSoftmax({.shape = shape, .full = {150}, .compressed = {300}});
+        ExpectSoftmax({.shape = shape, .full = {0}, .compressed = {70}});
+      }
     }
   }
 }

@@ -44,6 +44,7 @@ double KeyElement(const CompressedFormat& format, const std::byte* row, int i) {
 }
 
 double ValueElement(const CompressedFormat& format, const std::byte* row, int i) {
+  if (!format.has_values) return KeyElement(format, row, i);
   const CompressedLayout layout = LayoutOf(format);
   const std::byte* values = row + layout.values;
   const std::byte* scales = row + layout.scales;
@@ -123,7 +124,8 @@ void ReferenceDecompressRow(const CompressedFormat& format, const float* key_cen
   }
   for (int i = 0; i < dim && key_centre != nullptr; ++i) k[i] += key_centre[i];
   std::copy(k.begin(), k.end(), key);
-  std::copy(v.begin(), v.end(), value);
+  const Doubles& of_value = format.has_values ? v : k;
+  std::copy(of_value.begin(), of_value.end(), value);
 }
 
 void ReferenceFoldCompressed(const CompressedFoldInput& in, const FoldOutput& out) {

@@ -23,13 +23,23 @@ inline constexpr Position kVisibleForEver = std::numeric_limits<Position>::max()
 // A page holds the keys of its rows, then their values, each row contiguous:
 //   key   of row r: page + r * row_stride
 //   value of row r: page + value_offset + r * row_stride
+// Without values it holds keys alone, and value_offset is 0: attention sums whole keys, and its
+// caller reads the part of the sum that is of values.
 struct PageFormat {
   RowType type = RowType::kF16;
   int head_dim = 0;
+  bool has_values = true;  // see ModelShape
 
+  [[nodiscard]] static PageFormat Of(const ModelShape& shape, RowType type) {
+    return {.type = type, .head_dim = shape.head_dim, .has_values = shape.has_values};
+  }
   [[nodiscard]] size_t RowStride() const { return head_dim * RowTypeBytes(type); }
-  [[nodiscard]] size_t ValueOffset() const { return kRowsPerPage * RowStride(); }
-  [[nodiscard]] size_t PageBytes() const { return 2 * ValueOffset(); }
+  // From a key to its value: in a page, and where a row is packed.
+  [[nodiscard]] size_t ValueOffset() const { return has_values ? kRowsPerPage * RowStride() : 0; }
+  [[nodiscard]] size_t PackedValueOffset() const { return has_values ? RowStride() : 0; }
+  // The bytes of a key and its value.
+  [[nodiscard]] size_t RowBytes() const { return (has_values ? 2 : 1) * RowStride(); }
+  [[nodiscard]] size_t PageBytes() const { return kRowsPerPage * RowBytes(); }
 };
 
 // A subset of a view's rows, with chunk boundaries.
@@ -74,6 +84,7 @@ struct RowsView {
 struct CompressedFormat {
   CompressedType type = CompressedType::kInt8;
   int head_dim = 0;
+  bool has_values = true;  // false: values are parts of keys, see PageFormat
 
   [[nodiscard]] size_t RowStride() const;  // bytes of a key and a value; a multiple of 4
   [[nodiscard]] size_t PageBytes() const { return (kRowsPerPage * RowStride() + 63) / 64 * 64; }

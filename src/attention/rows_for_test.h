@@ -118,6 +118,7 @@ class TestRows {
       const float* row = values.data() + r * 2 * dim;
       const auto store = ReferenceAttention().store_row;
       store(format_.type, row, Key(static_cast<int>(h), r), format_.head_dim);
+      if (!format_.has_values) continue;
       store(format_.type, row + dim, Value(static_cast<int>(h), r), format_.head_dim);
     }
   }

@@ -170,7 +170,7 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
   const size_t rows = s.cache->max_rows();
   s.bytes_per_step =
       streams * rows *
-      (stores.t2 != nullptr ? shape.compressed.RowStride() : 2 * shape.format.RowStride());
+      (stores.t2 != nullptr ? shape.compressed.RowStride() : shape.format.RowBytes());
   const size_t heads = static_cast<size_t>(s.num_layers) * shape.num_q_heads;
   for (size_t head = 0; head < heads; ++head) {
     s.q.insert(s.q.end(), numbers.At(head + 1), numbers.At(head + 1) + shape.format.head_dim);
@@ -273,11 +273,10 @@ AttentionRate RateOf(std::span<const double> seconds, std::span<const double> li
 }  // namespace
 
 Result<AttentionBenchmark> BenchmarkAttention(const AttentionBenchmarkOptions& options) {
-  const AttentionShape shape = {
-      .num_q_heads = options.shape.num_q_heads,
-      .num_kv_heads = options.shape.num_kv_heads,
-      .scale = 1 / std::sqrt(static_cast<float>(options.shape.head_dim)),
-      .format = {.type = options.kv_type, .head_dim = options.shape.head_dim}};
+  const AttentionShape shape = {.num_q_heads = options.shape.num_q_heads,
+                                .num_kv_heads = options.shape.num_kv_heads,
+                                .scale = 1 / std::sqrt(static_cast<float>(options.shape.head_dim)),
+                                .format = PageFormat::Of(options.shape, options.kv_type)};
   EBB_RETURN_IF_ERROR(CheckOptions(options, shape));
   const int threads = ResolveThreads(options.threads);
   EBB_ASSIGN_OR_RETURN(Sequence sequence, MakeSequence(options, shape, threads));

@@ -21,10 +21,6 @@ namespace {
 size_t DivideUp(size_t a, size_t b) { return (a + b - 1) / b; }
 uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-PageFormat FormatOf(const ModelShape& shape, RowType type) {
-  return {.type = type, .head_dim = shape.head_dim};
-}
-
 // Rows of all streams where layers without a window have so many, and others no more than their
 // window, those of `checkpoints`, and `beyond` rows. `unit`: rows that are counted together.
 uint64_t RowsOfStreams(const ModelShape& shape, size_t num_rows, size_t checkpoints, size_t beyond,
@@ -57,7 +53,7 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
         "the memory of tiers cannot be computed for models with sliding windows, whose rows leave "
         "every tier");
   }
-  if (FormatOf(shape, request.kv_type).PageBytes() > kExtentBytes) {
+  if (PageFormat::Of(shape, request.kv_type).PageBytes() > kExtentBytes) {
     return InvalidArgument(
         fmt::format("a page of rows with a head size of {} is larger than {} bytes", shape.head_dim,
                     kExtentBytes));
@@ -136,7 +132,7 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
 uint64_t DecompressedBytes(const ModelShape& shape, const FitRequest& request, size_t t2_rows) {
   if (request.on_device || BuffersGoBack(request)) return 0;
   const uint64_t pages = uint64_t{DivideUp(t2_rows, kRowsPerPage)} * shape.num_kv_heads;
-  const uint64_t page_bytes = FormatOf(shape, request.kv_type).PageBytes();
+  const uint64_t page_bytes = PageFormat::Of(shape, request.kv_type).PageBytes();
   return pages * page_bytes * 5 / 4 * request.requests;
 }
 
@@ -185,7 +181,7 @@ uint64_t TableBytes(const ModelShape& shape, const FitRequest& request, const Ro
 uint64_t StagingBytes(const ModelShape& shape, const FitRequest& request, size_t t1_rows) {
   if (t1_rows == 0) return 0;
   const uint64_t layer = uint64_t{1} * DivideUp(t1_rows, kRowsPerPage) * shape.num_kv_heads *
-                         FormatOf(shape, request.kv_type).PageBytes();
+                         PageFormat::Of(shape, request.kv_type).PageBytes();
   const uint64_t edits = std::min<uint64_t>(kEditBytes, layer * shape.num_layers);
   // A device has no pages in memory for edits, and makes room for a quarter more.
   if (request.on_device) return 2 * RoundUp(layer * 5 / 4, kExtentBytes) * request.requests;
@@ -222,7 +218,7 @@ uint64_t SelectorBytes(const ModelShape& shape, const FitRequest& request) {
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
   if (request.tiers.has_value()) {
     const TierSpec tiers = TiersOfOne(request);
-    const size_t page_bytes = FormatOf(shape, request.kv_type).PageBytes();
+    const size_t page_bytes = PageFormat::Of(shape, request.kv_type).PageBytes();
     return ForecastRows({.tiers = tiers,
                          .rows_available = RowsUnderCaps(tiers, shape, page_bytes),
                          .prompt_tokens = static_cast<size_t>(request.prompt_tokens),
@@ -248,8 +244,9 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   const ModelShape& shape = model.shape;
   EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, FollowRows(shape, request));
   const TierSpec tiers = request.tiers.value_or(TierSpec());
-  const PageFormat format = FormatOf(shape, request.kv_type);
-  const CompressedFormat compressed = {.type = tiers.t2_type, .head_dim = shape.head_dim};
+  const PageFormat format = PageFormat::Of(shape, request.kv_type);
+  const CompressedFormat compressed = {
+      .type = tiers.t2_type, .head_dim = shape.head_dim, .has_values = format.has_values};
   const uint64_t streams = uint64_t{1} * shape.NumStreams() * request.requests;
   const auto pages = [](size_t num_rows) { return uint64_t{DivideUp(num_rows, kRowsPerPage)}; };
 
@@ -298,7 +295,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
   bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows) +
                   DecompressedBytes(shape, request, rows.peaks.t2);
-  const uint64_t row_bytes = 2 * format.RowStride();
+  const uint64_t row_bytes = format.RowBytes();
   const uint64_t of_t1 = rows.last.t1 * row_bytes * streams;
   const uint64_t of_t0 = RowsOfStreams(shape, rows.last.t0, 0, 0, 1) * row_bytes * request.requests;
   bytes.rows_read_memory = of_t0 + rows.last.t2 * compressed.RowStride() * streams + of_t1;

@@ -37,7 +37,7 @@ class CacheLayout : public AttentionLayout {
   // seen no more, and may be removed. 0: no window.
   [[nodiscard]] int WindowOf(int group) const { return windows_[group]; }
   // Bytes of a key and a value in T0 or T1.
-  [[nodiscard]] size_t RowBytes() const { return 2 * format_.RowStride(); }
+  [[nodiscard]] size_t RowBytes() const { return format_.RowBytes(); }
   [[nodiscard]] size_t RowBytes(Tier tier) const {
     return tier == Tier::kT2 ? compressed_.RowStride() : RowBytes();
   }

@@ -40,16 +40,18 @@ namespace {
 // Rows of T0 that only a closed device reaches, packed on the host while they are edited there.
 class CarriedRows {
  public:
-  CarriedRows(Device* device, size_t stride) : device_(device), stride_(stride) {}
+  CarriedRows(Device* device, const PageFormat& format)
+      : device_(device), format_(format), stride_(format.RowStride()) {}
   // All for one kind of access.
   void Add(const RowAddress& row, TableEdit::Access access) {
-    on_device_.insert(on_device_.end(), {row.key, row.value});
+    on_device_.push_back(row.key);
+    if (format_.has_values) on_device_.push_back(row.value);
     access_ = access;
   }
   // Returns the address of the row that was added at `index`.
   [[nodiscard]] RowAddress OnHost(size_t index) const {
-    std::byte* const key = packed_ + 2 * index * stride_;
-    return {.key = key, .value = key + stride_};
+    std::byte* const key = packed_ + index * format_.RowBytes();
+    return {.key = key, .value = key + format_.PackedValueOffset()};
   }
   // Before the rows are edited, and after it.
   Status Fetch() {
@@ -70,6 +72,7 @@ class CarriedRows {
 
  private:
   Device* const device_;
+  const PageFormat format_;
   const size_t stride_;
   TableEdit::Access access_ = TableEdit::Access::kRead;
   std::vector<std::byte*> on_device_;
@@ -99,7 +102,7 @@ Status RowEditor::Run(std::span<const TableEdit> edits) const {
 
 // Streams that need no rows of T1 do not wait for it, nor fail with it.
 Status RowEditor::RunOnStreams(std::span<const StreamEdit> edits) const {
-  CarriedRows carried(device_, layout_.format().RowStride());
+  CarriedRows carried(device_, layout_.format());
   if (device_->IsClosed()) {
     for (const StreamEdit& of : edits) {
       const auto add = [&](Slot slot) {

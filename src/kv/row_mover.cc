@@ -270,7 +270,9 @@ Status RowMover::Compress(Plans plans, ReservedPages* reserved) {
                      const Stream& stream, std::span<const RowAddress> rows) {
       for (size_t i = 0; i < rows.size(); ++i) {
         kernel_->load_row(format.type, rows[i].key, key.data(), format.head_dim);
-        kernel_->load_row(format.type, rows[i].value, value.data(), format.head_dim);
+        if (format.has_values) {
+          kernel_->load_row(format.type, rows[i].value, value.data(), format.head_dim);
+        }
         kernel_->compress_row(layout_.compressed_format(), stream.CentreOfKeys(), key.data(),
                               value.data(), pages_->CompressedAt(stream, to[i]));
       }
@@ -319,6 +321,7 @@ Status RowMover::Decompress(Plans plans, Tier to, ReservedPages* reserved) {
         kernel_->decompress_row(layout_.compressed_format(), stream.CentreOfKeys(),
                                 pages_->CompressedAt(stream, from[i]), key.data(), value.data());
         kernel_->store_row(format.type, key.data(), rows[i].key, format.head_dim);
+        if (!format.has_values) continue;
         kernel_->store_row(format.type, value.data(), rows[i].value, format.head_dim);
       }
     });

@@ -33,8 +33,9 @@ size_t RowSorter::SortTable(GroupTable* table) const {
   for (const int group : table->groups) {
     for (const Stream& stream : pages_.StreamsOf(group)) {
       const auto at = [&](Slot slot) {
-        return slot == kSpareSlot ? RowAddress{spare.data(), spare.data() + stride}
-                                  : pages_.RowAt(stream, slot);
+        return slot == kSpareSlot
+                   ? RowAddress{spare.data(), spare.data() + format.PackedValueOffset()}
+                   : pages_.RowAt(stream, slot);
       };
       for (size_t i = 0; i < moves.size(); ++i) {
         if (i + kRowsAhead < moves.size()) {

@@ -115,7 +115,7 @@ struct SequenceState::Pages {
         const PageFormat& format = c.layout.format();
         const size_t stride = format.RowStride();
         copy(page + row * stride, stride);
-        copy(page + format.ValueOffset() + row * stride, stride);
+        if (format.has_values) copy(page + format.ValueOffset() + row * stride, stride);
       }
     }
   }

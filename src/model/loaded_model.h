@@ -32,6 +32,7 @@ struct Hyperparameters {
   std::vector<int> windows;      // [layers], in tokens, 0: none; empty: none in any
   std::vector<int> layers_read;  // ModelShape's
   int head_dim = 0;
+  bool has_values = true;  // ModelShape's
   int feed_forward_dim = 0;
   int vocab_size = 0;
   int trained_context = 0;

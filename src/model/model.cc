@@ -48,6 +48,7 @@ ModelShape ShapeOf(const Hyperparameters& h) {
           .num_q_heads = h.num_q_heads,
           .num_kv_heads = *std::ranges::max_element(h.kv_heads),
           .head_dim = h.head_dim,
+          .has_values = h.has_values,
           .embed_dim = h.embed_dim,
           .vocab_size = h.vocab_size,
           .trained_context = h.trained_context,

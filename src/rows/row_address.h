@@ -15,7 +15,7 @@ namespace ebb {
 
 struct RowAddress {
   std::byte* key = nullptr;    // [format.RowStride()]
-  std::byte* value = nullptr;  // [format.RowStride()]
+  std::byte* value = nullptr;  // [format.RowStride()]; the key, where a format has no values
 };
 
 // slot: of the page, or of its stream.
@@ -26,7 +26,7 @@ struct RowAddress {
 
 inline void CopyRow(const RowAddress& from, const RowAddress& to, const PageFormat& format) {
   std::memcpy(to.key, from.key, format.RowStride());
-  std::memcpy(to.value, from.value, format.RowStride());
+  if (format.has_values) std::memcpy(to.value, from.value, format.RowStride());
 }
 
 // pages: of the slot's stream, in `arena`.

@@ -153,7 +153,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
     core.options.threads = std::min(AvailableProcessors().threads, kMaxThreads);
   }
   EBB_ASSIGN_OR_RETURN(core.kernel, ChooseKernel(options.attention));
-  core.format = {.type = options.kv_type, .head_dim = model->shape().head_dim};
+  core.format = PageFormat::Of(model->shape(), options.kv_type);
   EBB_ASSIGN_OR_RETURN(core.stores, TierStores::Create(options, core.format, *core.kernel));
   EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, core.stores.device()));
   EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,
@@ -171,7 +171,7 @@ PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& opti
   const RowsAvailable rows =
       RowsUnderCaps(tiers.value_or(TierSpec()), core.model->shape(), core.format.PageBytes());
   return {.shape = core.model->shape(),
-          .row_bytes = 2 * core.format.RowStride(),
+          .row_bytes = core.format.RowBytes(),
           .max_tokens = context,
           .rows_available = rows,
           .foresight = options.foresight,

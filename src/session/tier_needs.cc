@@ -27,8 +27,7 @@ class Counter {
       : core_(core), options_(options), prompt_tokens_(prompt_tokens), most_tokens_(most_tokens) {}
 
   Result<TierNeeds> Count() const {
-    if (!options_.lossless.has_value() ||
-        DraftUse(options_.policy.tiers) == CacheUse::kSession) {
+    if (!options_.lossless.has_value() || DraftUse(options_.policy.tiers) == CacheUse::kSession) {
       return CountOf(options_.policy);
     }
     EBB_ASSIGN_OR_RETURN(TierNeeds needs, CountOf(DraftSpec(options_.policy)));
@@ -106,8 +105,8 @@ class Counter {
       case Budget::Unit::kRows:
         return static_cast<size_t>(spec.budget.value);
       case Budget::Unit::kBytes:
-        return static_cast<size_t>(spec.budget.value /
-                                   (2.0 * core_.format.RowStride() * shape.NumStreams()));
+        return static_cast<size_t>(
+            spec.budget.value / static_cast<double>(core_.format.RowBytes() * shape.NumStreams()));
       case Budget::Unit::kBeyond:
         return prompt_tokens_ + static_cast<size_t>(spec.sinks.value_or(kDefaultSinks)) +
                static_cast<size_t>(spec.window.value_or(kDefaultWindow)) +

@@ -133,6 +133,7 @@ void AttentionOp::StoreRow(const Layer& layer, const RowAddress& row, int token,
   const PageFormat& format = scratch_->shape.format;
   scratch_->kernel.store_row(format.type, HeadOf(layer.k, token, kv_head), row.key,
                              format.head_dim);
+  if (!format.has_values) return;
   scratch_->kernel.store_row(format.type, HeadOf(layer.v, token, kv_head), row.value,
                              format.head_dim);
 }

@@ -230,7 +230,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
                                 .num_kv_heads = loaded.shape.num_kv_heads,
                                 .scale = loaded.hparams.attention_scale,
                                 .soft_cap = loaded.hparams.attention_soft_cap,
-                                .format = {.type = kv_type, .head_dim = loaded.hparams.head_dim},
+                                .format = PageFormat::Of(loaded.shape, kv_type),
                                 .compressed = compressed};
   EBB_RETURN_IF_ERROR(CheckAttentionShape(shape));
   auto impl = std::make_unique<Impl>(loaded, kernel, shape, device.device(), threads);

@@ -52,6 +52,7 @@ void MergedRows::Decompress(const AttentionKernel& kernel, const AttentionShape&
       kernel.decompress_row(shape.compressed, rows.key_centre, row, key.data(), value.data());
       std::byte* const to = PageOf(h, i / kRowsPerPage) + i % kRowsPerPage * row_stride;
       kernel.store_row(format_.type, key.data(), to, format_.head_dim);
+      if (!format_.has_values) continue;
       kernel.store_row(format_.type, value.data(), to + format_.ValueOffset(), format_.head_dim);
     }
   }

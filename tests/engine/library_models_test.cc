@@ -10,6 +10,7 @@
 
 #include "ebb/generate.h"
 #include "ebb/session_file.h"
+#include "src/attention/rows.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/engine/library_models.h"
 #include "tests/support/logits.h"
@@ -245,6 +246,42 @@ TEST_P(LibraryModels, StateIsCountedAndOneForASequence) {
   EXPECT_EQ(bytes > 0, GetParam().has_state);
   for (const Token token : answer_) ExpectOk(session->Decode(token));
   EXPECT_EQ(session->accounting().state_bytes, bytes);
+}
+
+TEST_P(LibraryModels, RowsTakeTheBytesOfTheirFormatInEveryTier) {
+  const ModelShape& shape = model_->shape();
+  const std::vector<float> exact = [&] {
+    auto engine = MakeEngineOf(model_, {.threads = 2});
+    auto session = Open(*engine);
+    ExpectOk(session->Prefill(prompt_));
+    for (const Token token : answer_) ExpectOk(session->Decode(token));
+    return std::vector<float>(session->logits().begin(), session->logits().end());
+  }();
+  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
+    const TierSpec tiers = {
+        .t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.5, .t2_type = type};
+    SessionOptions options;
+    options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = tiers};
+    if (HasWindows()) options.policy.granularity = Granularity::kLayer;
+    auto engine = MakeEngineOf(model_, {.threads = 2, .tiers = tiers});
+    auto session = Open(*engine, options);
+    ExpectOk(session->Prefill(prompt_));
+    for (const Token token : answer_) ExpectOk(session->Decode(token));
+    const size_t of_vector = shape.head_dim * sizeof(uint16_t);
+    const size_t full = shape.has_values ? 2 * of_vector : of_vector;
+    const CompressedFormat compressed = {
+        .type = type, .head_dim = shape.head_dim, .has_values = shape.has_values};
+    const CacheAccounting accounting = session->accounting();
+    for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+      const TierAccounting& of_tier = accounting.tiers[static_cast<size_t>(tier)];
+      const size_t row_bytes = tier == Tier::kT2 ? compressed.RowStride() : full;
+      EXPECT_GT(of_tier.rows, 0) << TierName(tier);
+      EXPECT_EQ(of_tier.row_bytes, of_tier.rows * row_bytes) << TierName(tier);
+    }
+    const double spread = StandardDeviation(exact);
+    EXPECT_LT(LargestDifference(session->logits(), exact), 0.2 * spread)
+        << CompressedTypeName(type);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -325,6 +325,7 @@ Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* buil
     has_windows = has_windows || call.in_window;
   }
   if (!has_windows) h.windows.clear();
+  h.has_values = !std::ranges::all_of(layers, &CacheAttention::value_in_key);
   h.num_layers = static_cast<int>(layers.size());
   h.embed_dim = static_cast<int>(from.n_embd);
   h.num_q_heads = first.num_q_heads;

@@ -102,7 +102,8 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
         ctx, tensors_->new_rows, heads * num_tokens,
         FirstHead(layer) * num_tokens * sizeof(int32_t) + follower * tensors_->new_rows->nb[1]);
   };
-  // A value lies so many rows behind its key, where the same list finds it.
+  // A value lies so many rows behind its key, where the same list finds it, or in its key.
+  const bool has_values = model_.hparams.has_values;
   ggml_tensor* value_rows =
       ggml_view_2d(ctx, rows_, rows_->ne[0], rows_->ne[1] - int64_t{kRowsPerPage}, rows_->nb[1],
                    kRowsPerPage * rows_->nb[1]);
@@ -120,7 +121,7 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
   reads_again_ = k == nullptr;
   if (k != nullptr) {
     stored_[layer].keys = store(rows_, k);
-    stored_[layer].values = store(value_rows, v);
+    stored_[layer].values = has_values ? store(value_rows, v) : stored_[layer].keys;
   }
   ggml_tensor *const keys = stored_[layer].keys, *const values = stored_[layer].values;
   // Queries too are computed before anything waits for rows.

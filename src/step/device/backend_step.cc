@@ -92,6 +92,7 @@ bool HidesRows(const SequenceCache& cache, int num_layers) {
 bool RunsRowAttention(const BackendDevice& device, const LoadedModel& model) {
   const Hyperparameters& hparams = model.hparams;
   if (device.attention() != DeviceAttention::kAuto) return false;
+  if (!hparams.has_values) return false;
   if (device.BackendName() == "CPU" || device.BackendName() == "Sim") return true;
   const bool has_sinks = std::ranges::any_of(
       model.layers, [](const LayerWeights& layer) { return layer.sinks != nullptr; });

@@ -9,7 +9,7 @@ namespace {
 // All layers read about as much as the first. All queries of a sequence read its rows once.
 T1Bytes BytesOfFirstLayer(std::span<const SequenceStep> sequences, const AttentionShape& shape) {
   T1Bytes bytes;
-  const size_t row_bytes = 2 * shape.format.RowStride();
+  const size_t row_bytes = shape.format.RowBytes();
   for (const SequenceStep& sequence : sequences) {
     const SequenceCache& cache = *sequence.cache;
     bool any_in_t1 = false;
