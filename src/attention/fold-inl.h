@@ -123,6 +123,30 @@ struct DotRows<Row, kVecs, kHeads, kFetch, 0> {
   }
 };
 
+// Takes any head size.
+template <class Row, int kHeads, Fetch kFetch>
+struct DotRows<Row, 0, kHeads, kFetch, 0> {
+  static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys,
+                                         [[maybe_unused]] const std::byte* const* next_keys,
+                                         const float* q, int head_dim) {
+    if (kFetch == Fetch::kAhead) {
+      for (size_t b = 0; b < head_dim * Row::kBytes; b += 64) FetchLine(next_keys[0] + b);
+    }
+    const F32 d;
+    HeadVecs<kHeads> sum;
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) sum.v[g] = hn::Zero(d);
+    for (int c = 0; c < head_dim; c += kLanes) {
+      const VecF k = Row::Load(keys[0], c);
+      EBB_UNROLL
+      for (int g = 0; g < kHeads; ++g) {
+        sum.v[g] = hn::MulAdd(k, hn::LoadU(d, q + g * head_dim + c), sum.v[g]);
+      }
+    }
+    return sum;
+  }
+};
+
 inline constexpr int kLaneLevels = kLanes == 16 ? 4 : kLanes == 8 ? 3 : 2;
 
 // As DotRows, of vectors that hold sums of 2^kFrom rows.
@@ -266,44 +290,22 @@ HWY_INLINE void ForChannelBlocks(int head_dim, const Pass& pass) {
   for (; channel < head_dim; channel += kLanes) pass(std::integral_constant<int, 1>(), channel);
 }
 
-// Head sizes without a kernel of their own.
-template <class Row>
-void AnyKeyPasses(const FoldInput& in, const FoldOutput& out) {
-  const F32 d;
-  for (int g = 0; g < in.num_heads; ++g) {
-    for (int r = 0; r < in.num_rows; ++r) {
-      if (g == 0) {
-        const std::byte* key = in.next_keys[r];
-        for (size_t b = 0; b < in.format.RowStride(); b += 64) FetchLine(key + b);
-      }
-      VecF sum = hn::Zero(d);
-      for (int c = 0; c < in.format.head_dim; c += kLanes) {
-        const VecF q = hn::LoadU(d, in.q + g * in.format.head_dim + c);
-        sum = hn::MulAdd(Row::Load(in.keys[r], c), q, sum);
-      }
-      out.p[g * out.p_stride + r] = hn::GetLane(hn::SumOfLanes(d, sum)) * in.scale;
-    }
-  }
-}
-
+// kVecs 0 takes any head size.
 template <class Row, int kVecs>
 void KeyPasses(const FoldInput& in, const FoldOutput& out) {
   // Beyond 16 vectors, on narrow instruction sets, compiling takes minutes and registers are spent
   // long before.
-  if constexpr (kVecs > 16) {
-    AnyKeyPasses<Row>(in, out);
-  } else {
-    ForHeadBlocks<kMostHeads>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
-      constexpr int kHeads = decltype(heads)::value;
-      const float* q = in.q + head * in.format.head_dim;
-      float* logits = out.p + head * out.p_stride;
-      if (head == 0) {
-        KeyPass<Row, kVecs, kHeads, Fetch::kAhead>(in, q, logits, out.p_stride);
-      } else {
-        KeyPass<Row, kVecs, kHeads, Fetch::kNothing>(in, q, logits, out.p_stride);
-      }
-    });
-  }
+  constexpr int kUnrolled = kVecs > 16 ? 0 : kVecs;
+  ForHeadBlocks<kMostHeads>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+    constexpr int kHeads = decltype(heads)::value;
+    const float* q = in.q + head * in.format.head_dim;
+    float* logits = out.p + head * out.p_stride;
+    if (head == 0) {
+      KeyPass<Row, kUnrolled, kHeads, Fetch::kAhead>(in, q, logits, out.p_stride);
+    } else {
+      KeyPass<Row, kUnrolled, kHeads, Fetch::kNothing>(in, q, logits, out.p_stride);
+    }
+  });
 }
 
 template <class Row>
@@ -348,7 +350,7 @@ void FoldWithType(const FoldInput& in, const FoldOutput& out) {
       KeyPasses<Row, 256 / kLanes>(in, out);
       break;
     default:
-      AnyKeyPasses<Row>(in, out);
+      KeyPasses<Row, 0>(in, out);
       break;
   }
   if (in.soft_cap != 0) CapLogits(in.soft_cap, out.p, out.p_stride, in.num_heads, in.num_rows);
