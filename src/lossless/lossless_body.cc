@@ -112,8 +112,11 @@ LosslessBody::LosslessBody(const LosslessOptions& options, std::unique_ptr<Seque
       draft_(std::move(draft)),
       second_(std::move(second)),
       store_(second_ != nullptr ? second_.get() : draft_.get()),
-      draft_takes_step_{draft_.get(), Follower::Takes::kStep, kDraftName},
-      draft_takes_rows_{draft_.get(), Follower::Takes::kRows, kDraftName},
+      draft_takes_step_{.sequence = draft_.get(),
+                        .cache = &draft_->cache(),
+                        .signals = &draft_->signals(),
+                        .name = kDraftName},
+      draft_takes_rows_{.sequence = draft_.get(), .cache = &draft_->cache(), .name = kDraftName},
       store_signals_(core().model->shape(), draft_->policy().granularity,
                      OnlyMass(draft_->signals().needs())),
       length_(options.draft_min, options.draft_max) {
@@ -154,14 +157,14 @@ size_t LosslessBody::MaxPrefillChunk(size_t num_tokens) {
   return store_->MaxPrefillChunk(num_tokens);
 }
 
-StepEntry LosslessBody::FollowedEntry() {
+SequenceStep LosslessBody::FollowedEntry() {
   if (IsOneSequence()) return {.sequence = store_, .reads_all_rows = true};
   return {.sequence = store_, .followers = {&draft_takes_step_, 1}, .signals = &store_signals_};
 }
 
-Result<StepEntry> LosslessBody::PromptEntry() {
+Result<SequenceStep> LosslessBody::PromptEntry() {
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
-  StepEntry entry = FollowedEntry();
+  SequenceStep entry = FollowedEntry();
   entry.kind = StepKind::kPrefill;
   return entry;
 }
@@ -353,9 +356,9 @@ Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
 }
 
 // The time of such a step is the batch's: it says nothing about the length of drafts.
-Result<std::optional<StepEntry>> LosslessBody::BeginDecode(Token token, ShownLogits* logits) {
+Result<std::optional<SequenceStep>> LosslessBody::BeginDecode(Token token, ShownLogits* logits) {
   EBB_ASSIGN_OR_RETURN(const bool was_ahead, TakeAhead(token, logits));
-  if (was_ahead) return std::optional<StepEntry>();
+  if (was_ahead) return std::optional<SequenceStep>();
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
   waited_before_batch_ = store_->cache().stage_wait_seconds();
   return std::optional(FollowedEntry());
@@ -392,7 +395,7 @@ StepOutcome LosslessBody::DecodePlainly(Token token, ShownLogits* logits) {
   if (Status refused = store_->MoveRefused(); !refused.ok()) {
     return {.taken = false, .status = std::move(refused)};
   }
-  StepEntry entry = FollowedEntry();
+  SequenceStep entry = FollowedEntry();
   entry.tokens = {&token, 1};
   const StepResult result = RunStep(&core(), {.entries = {&entry, 1}});
   if (!result.taken()) return result.outcome();
@@ -467,7 +470,7 @@ void LosslessBody::EndRunAt(Position begin) {
 
 Status LosslessBody::Draft(const Guess& guess, int num_tokens) {
   for (;;) {
-    const StepEntry entry = {.sequence = draft_.get(), .tokens = std::span(run_).last(1)};
+    const SequenceStep entry = {.sequence = draft_.get(), .tokens = std::span(run_).last(1)};
     const StepResult result = RunStep(&core(), {.entries = {&entry, 1}});
     EBB_RETURN_IF_ERROR(result.status());
     report_.rows_read += RowsRead(*draft_);
@@ -482,7 +485,7 @@ Status LosslessBody::Draft(const Guess& guess, int num_tokens) {
 Status LosslessBody::Verify(Position begin) {
   const bool one_token_at_a_time = options_.verify == LosslessOptions::Verify::kExact;
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
-  StepEntry entry = FollowedEntry();
+  SequenceStep entry = FollowedEntry();
   if (IsOneSequence()) {
     if (draft_->next() > begin) draft_->TruncateTo(begin);
   } else if (!is_looked_up_) {
@@ -490,7 +493,7 @@ Status LosslessBody::Verify(Position begin) {
     entry.signals = nullptr;
   }
   entry.tokens = run_;
-  entry.logits = StepEntry::Logits::kAll;
+  entry.logits = SequenceStep::Logits::kAll;
   ahead_.reserve(run_.size());
   const size_t vocab_size = core().model->shape().vocab_size;
   logits_.reserve(LogitsAtOnce(one_token_at_a_time) * vocab_size);

@@ -55,12 +55,12 @@ class LosslessBody final : public SessionBody {
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) override;
   [[nodiscard]] size_t MaxPrefillChunk(size_t num_tokens) override;
   [[nodiscard]] bool ReadsTokenByToken() const override { return store_->ReadsTokenByToken(); }
-  [[nodiscard]] Result<StepEntry> PromptEntry() override;
+  [[nodiscard]] Result<SequenceStep> PromptEntry() override;
   StepOutcome Decode(Token token, const Guess& guess, int most_guesses,
                      ShownLogits* logits) override;
   [[nodiscard]] Result<bool> HasCachedLogits(Token token) override;
-  [[nodiscard]] Result<std::optional<StepEntry>> BeginDecode(Token token,
-                                                             ShownLogits* logits) override;
+  [[nodiscard]] Result<std::optional<SequenceStep>> BeginDecode(Token token,
+                                                                ShownLogits* logits) override;
   void EndDecode() override;
   void TruncateTo(Position end) override;
   [[nodiscard]] Status SetT0Share(double share) override;
@@ -83,7 +83,7 @@ class LosslessBody final : public SessionBody {
                std::unique_ptr<Sequence> second);
   [[nodiscard]] bool IsOneSequence() const { return second_ == nullptr; }
   // The store computes, the draft takes the step.
-  [[nodiscard]] StepEntry FollowedEntry();
+  [[nodiscard]] SequenceStep FollowedEntry();
   [[nodiscard]] EngineCore& core() const { return *draft_->core(); }
   // How many tokens a run may have: at most the rest of the contexts.
   [[nodiscard]] int Limit(int most_guesses) const;

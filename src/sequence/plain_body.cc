@@ -16,17 +16,17 @@ class PlainBody final : public SessionBody {
     return sequence_->MaxPrefillChunk(num_tokens);
   }
   bool ReadsTokenByToken() const override { return sequence_->ReadsTokenByToken(); }
-  Result<StepEntry> PromptEntry() override {
-    return StepEntry{.sequence = sequence_.get(), .kind = StepKind::kPrefill};
+  Result<SequenceStep> PromptEntry() override {
+    return SequenceStep{.sequence = sequence_.get(), .kind = StepKind::kPrefill};
   }
   StepOutcome Decode(Token token, const Guess&, int, ShownLogits* logits) override {
-    const StepEntry entry = {.sequence = sequence_.get(), .tokens = {&token, 1}};
+    const SequenceStep entry = {.sequence = sequence_.get(), .tokens = {&token, 1}};
     const StepResult result = RunStep(sequence_->core().get(), {.entries = {&entry, 1}});
     if (result.taken()) logits->Show(result.logits(0));
     return result.outcome();
   }
-  Result<std::optional<StepEntry>> BeginDecode(Token, ShownLogits*) override {
-    return std::optional(StepEntry{.sequence = sequence_.get()});
+  Result<std::optional<SequenceStep>> BeginDecode(Token, ShownLogits*) override {
+    return std::optional(SequenceStep{.sequence = sequence_.get()});
   }
   void TruncateTo(Position end) override { sequence_->TruncateTo(end); }
   Status SetT0Share(double share) override { return sequence_->SetT0Share(share); }

@@ -388,11 +388,11 @@ void Sequence::BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals) 
   settler_.BeginStep(next(), num_tokens);
 }
 
-void Sequence::Describe(StepKind kind, bool reads_all_rows, SequenceStep* step) {
+void Sequence::Describe(SequenceStep* step) {
   step->cache = &cache_;
-  const bool may_select = policy_.selector != nullptr && kind == StepKind::kDecode;
-  step->selector = may_select && !reads_all_rows ? policy_.selector.get() : nullptr;
-  step->keeps_cached_t1 = may_select && reads_all_rows;
+  const bool may_select = policy_.selector != nullptr && step->kind == StepKind::kDecode;
+  step->selector = may_select && !step->reads_all_rows ? policy_.selector.get() : nullptr;
+  step->keeps_cached_t1 = may_select && step->reads_all_rows;
   selects_ = step->selector != nullptr;
   step->state = state_.exists() ? &state_ : nullptr;
   step->rows_unread = &rows_unread_;

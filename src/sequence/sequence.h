@@ -130,8 +130,8 @@ class Sequence {
   Status MakePlaces(size_t num_tokens);
   // Signals and policy take notice. `signals`: where those of the step go.
   void BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals);
-  // Fills in `step` for the step's nodes, except its tokens.
-  void Describe(StepKind kind, bool reads_all_rows, SequenceStep* step);
+  // Sets the parts of `step` that describe this sequence to the nodes of the graph.
+  void Describe(SequenceStep* step);
   // The rows are computed: the tokens become part of the sequence, and the policy decides, unless
   // the step is a piece that does not end its chunk of a prompt: what a prompt leaves must not
   // depend on how it is cut. The error says which decision was not carried out.

@@ -38,7 +38,7 @@ class SessionBody {
   [[nodiscard]] virtual size_t MaxPrefillChunk(size_t num_tokens) = 0;
   // Whether what computes them takes one token at a time now.
   [[nodiscard]] virtual bool ReadsTokenByToken() const = 0;
-  [[nodiscard]] virtual Result<StepEntry> PromptEntry() = 0;
+  [[nodiscard]] virtual Result<SequenceStep> PromptEntry() = 0;
 
   // As Session::Decode().
   virtual StepOutcome Decode(Token token, const Guess& guess, int most_guesses,
@@ -49,8 +49,8 @@ class SessionBody {
   // Begins a decode step in a batch. Returns its entry without the token, or nothing if the logits
   // after the token were computed already, which are shown now. EndDecode() follows a step that was
   // taken.
-  [[nodiscard]] virtual Result<std::optional<StepEntry>> BeginDecode(Token token,
-                                                                     ShownLogits* logits) = 0;
+  [[nodiscard]] virtual Result<std::optional<SequenceStep>> BeginDecode(Token token,
+                                                                        ShownLogits* logits) = 0;
   virtual void EndDecode() {}
   // REQUIRES: nothing is ahead; sequence().CheckTruncateTo().
   virtual void TruncateTo(Position end) = 0;

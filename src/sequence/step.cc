@@ -14,8 +14,6 @@ using Clock = std::chrono::steady_clock;
 
 Status NoMemory() { return OutOfMemory("no memory for this step"); }
 
-bool TakesStep(const Follower& follower) { return follower.takes == Follower::Takes::kStep; }
-
 }  // namespace
 
 Status OfFollower(std::string_view name, const Status& status) {
@@ -31,22 +29,21 @@ class StepRun {
 
  private:
   Status Check();
-  [[nodiscard]] static Status CheckEntry(const StepEntry& entry);
-  static Status AppendRows(const StepEntry& entry);
+  [[nodiscard]] static Status CheckEntry(const SequenceStep& entry);
+  static Status AppendRows(const SequenceStep& entry);
   // Runs `work` on each entry, up to the first error.
   template <typename Work>
   Status ForEachEntry(const Work& work);
   Status PrepareAndRun();
   // Makes rows for the new tokens, places for their keys, and the step's description for its nodes.
   Status Prepare();
-  void Begin(const StepEntry& entry);
+  void Begin(const SequenceStep& entry);
   void AddTokens(size_t entry);
-  void Follow(const StepEntry& entry, SequenceStep* step);
   // Takes back what Prepare() did, as far as it came.
   void Undo();
   // Counts a decode step on a device.
   void ReportDevice(double seconds);
-  static Status EndStep(const StepEntry& entry, Sequence* sequence, const StepReport& report);
+  static Status EndStep(const SequenceStep& entry, Sequence* sequence, const StepReport& report);
   Status Settle(double compute_seconds);
 
   EngineCore& core_;
@@ -88,7 +85,7 @@ Status StepRun::ForEachEntry(const Work& work) {
   return OkStatus();
 }
 
-Status StepRun::CheckEntry(const StepEntry& entry) {
+Status StepRun::CheckEntry(const SequenceStep& entry) {
   EBB_RETURN_IF_ERROR(entry.sequence->CheckStep(entry.tokens));
   for (const Follower& follower : entry.followers) {
     EBB_RETURN_IF_ERROR(follower.sequence->health().CheckUnbroken());
@@ -102,10 +99,10 @@ Status StepRun::Check() try {
   EBB_RETURN_IF_ERROR(ForEachEntry(CheckEntry));
   // In a batch a refused sequence takes its step, so that the others go on.
   if (plan_.entries.size() != 1) return OkStatus();
-  const StepEntry& entry = plan_.entries.front();
+  const SequenceStep& entry = plan_.entries.front();
   EBB_RETURN_IF_ERROR(entry.sequence->EndRefusalIfCapsHold());
   for (const Follower& follower : entry.followers) {
-    if (!TakesStep(follower)) continue;
+    if (!follower.TakesStep()) continue;
     EBB_RETURN_IF_ERROR(OfFollower(follower.name, follower.sequence->EndRefusalIfCapsHold()));
   }
   return OkStatus();
@@ -114,7 +111,7 @@ Status StepRun::Check() try {
 }
 
 Status StepRun::PrepareAndRun() {
-  for (const StepEntry& entry : plan_.entries) {
+  for (const SequenceStep& entry : plan_.entries) {
     waited_.push_back(entry.sequence->cache().stage_wait_seconds());
     wants_costs_ = wants_costs_ || entry.sequence->options().reports_costs;
   }
@@ -122,10 +119,10 @@ Status StepRun::PrepareAndRun() {
   return core_.runner->Run(work_, wants_costs_ ? &costs_ : nullptr);
 }
 
-Status StepRun::AppendRows(const StepEntry& entry) {
+Status StepRun::AppendRows(const SequenceStep& entry) {
   EBB_RETURN_IF_ERROR(entry.sequence->AppendRows(entry.tokens.size()));
   for (const Follower& follower : entry.followers) {
-    if (!TakesStep(follower)) continue;
+    if (!follower.TakesStep()) continue;
     EBB_RETURN_IF_ERROR(
         OfFollower(follower.name, follower.sequence->AppendRows(entry.tokens.size())));
   }
@@ -137,11 +134,8 @@ Status StepRun::Prepare() {
   work_.one_token_at_a_time = plan_.one_token_at_a_time;
   EBB_RETURN_IF_ERROR(ForEachEntry(AppendRows));
   EBB_RETURN_IF_ERROR(ForEachEntry(
-      [](const StepEntry& entry) { return entry.sequence->MakePlaces(entry.tokens.size()); }));
-  size_t num_followers = 0;
-  for (const StepEntry& entry : plan_.entries) num_followers += entry.followers.size();
-  work_.followers.reserve(num_followers);  // spans of it stay where they are
-  for (const StepEntry& entry : plan_.entries) Begin(entry);
+      [](const SequenceStep& entry) { return entry.sequence->MakePlaces(entry.tokens.size()); }));
+  for (const SequenceStep& entry : plan_.entries) Begin(entry);
   // The runner wants those of sequences in tiles last.
   for (const bool in_tiles : {false, true}) {
     for (size_t i = 0; i < plan_.entries.size(); ++i) {
@@ -152,44 +146,32 @@ Status StepRun::Prepare() {
   return OkStatus();
 }
 
-void StepRun::Begin(const StepEntry& entry) {
-  const int num_tokens = static_cast<int>(entry.tokens.size());
-  const Position first = entry.sequence->next();
+void StepRun::Begin(const SequenceStep& entry) {
   // Pushed first: Undo() takes back BeginStep() for every sequence in this list.
-  work_.sequences.push_back(
-      {.first = first, .num_tokens = num_tokens, .chunk_first = first, .chunk_tokens = num_tokens});
+  work_.sequences.push_back(entry);
   SequenceStep& step = work_.sequences.back();
-  if (entry.chunk_tokens > 0) {
-    step.chunk_first = entry.chunk_first;
-    step.chunk_tokens = static_cast<int>(entry.chunk_tokens);
+  step.first = entry.sequence->next();
+  if (entry.chunk_tokens == 0) {
+    step.chunk_first = step.first;
+    step.chunk_tokens = step.num_tokens();
   }
-  step.signals = entry.signals != nullptr ? entry.signals : &entry.sequence->signals();
-  entry.sequence->BeginStep(entry.kind, num_tokens, step.signals);
-  entry.sequence->Describe(entry.kind, entry.reads_all_rows, &step);
+  if (step.signals == nullptr) step.signals = &entry.sequence->signals();
+  entry.sequence->BeginStep(step.kind, step.num_tokens(), step.signals);
+  entry.sequence->Describe(&step);
   step.in_tiles = GoesInTiles(step, plan_.one_token_at_a_time);
-  Follow(entry, &step);
-}
-
-void StepRun::Follow(const StepEntry& entry, SequenceStep* step) {
-  const size_t begin = work_.followers.size();
-  for (const Follower& follower : entry.followers) {
-    Sequence& sequence = *follower.sequence;
-    if (TakesStep(follower)) {
-      sequence.BeginStep(entry.kind, step->num_tokens, &sequence.signals());
-    }
-    work_.followers.push_back({.cache = &sequence.cache(),
-                               .signals = TakesStep(follower) ? &sequence.signals() : nullptr});
+  for (const Follower& follower : step.followers) {
+    if (!follower.TakesStep()) continue;
+    follower.sequence->BeginStep(step.kind, step.num_tokens(), follower.signals);
   }
-  step->followers = std::span(work_.followers).subspan(begin);
 }
 
 void StepRun::AddTokens(size_t index) {
-  const StepEntry& entry = plan_.entries[index];
+  const SequenceStep& entry = plan_.entries[index];
   work_.sequences[index].first_token = static_cast<int>(work_.tokens.size());
   result_.first_output_[index] = work_.output_rows.size();
   const size_t num_tokens = entry.tokens.size();
   for (size_t t = 0; t < num_tokens; ++t) {
-    if (entry.logits == StepEntry::Logits::kAll || t + 1 == num_tokens) {
+    if (entry.logits == SequenceStep::Logits::kAll || t + 1 == num_tokens) {
       work_.output_rows.push_back(static_cast<int32_t>(work_.tokens.size()));
     }
     work_.tokens.push_back(entry.tokens[t]);
@@ -200,18 +182,18 @@ void StepRun::AddTokens(size_t index) {
 
 void StepRun::Undo() {
   for (size_t i = 0; i < plan_.entries.size(); ++i) {
-    const StepEntry& entry = plan_.entries[i];
+    const SequenceStep& entry = plan_.entries[i];
     const bool has_begun = i < work_.sequences.size();
     entry.sequence->UndoStep(has_begun);
     for (const Follower& follower : entry.followers) {
-      if (TakesStep(follower)) follower.sequence->UndoStep(has_begun);
+      if (follower.TakesStep()) follower.sequence->UndoStep(has_begun);
     }
   }
 }
 
 void StepRun::ReportDevice(double seconds) {
   if (!core_.stores.device()->IsClosed()) return;
-  for (const StepEntry& entry : plan_.entries) {
+  for (const SequenceStep& entry : plan_.entries) {
     if (entry.kind != StepKind::kDecode) return;
   }
   DeviceReport& report = core_.device_report;
@@ -221,10 +203,9 @@ void StepRun::ReportDevice(double seconds) {
 }
 
 // Running out of memory here comes after a step that was computed: it breaks its own sequence.
-Status StepRun::EndStep(const StepEntry& entry, Sequence* sequence, const StepReport& report) {
-  const auto end = sequence->next() + static_cast<Position>(entry.tokens.size());
-  const bool ends_chunk = entry.chunk_tokens == 0 ||
-                          end == entry.chunk_first + static_cast<Position>(entry.chunk_tokens);
+Status StepRun::EndStep(const SequenceStep& entry, Sequence* sequence, const StepReport& report) {
+  const bool ends_chunk =
+      entry.first + entry.num_tokens() == entry.chunk_first + entry.chunk_tokens;
   return sequence->EndStep(entry.kind, entry.tokens, report,
                            ends_chunk ? Decides::kYes : Decides::kNo);
 }
@@ -232,8 +213,8 @@ Status StepRun::EndStep(const StepEntry& entry, Sequence* sequence, const StepRe
 // A policy whose moves fail ends its own request; the others go on.
 Status StepRun::Settle(double compute_seconds) {
   Status first_error;
-  for (size_t i = 0; i < plan_.entries.size(); ++i) {
-    const StepEntry& entry = plan_.entries[i];
+  for (size_t i = 0; i < work_.sequences.size(); ++i) {
+    const SequenceStep& entry = work_.sequences[i];
     Status& of_entry = result_.entry_status_[i];
     StepReport report = {.compute_seconds = compute_seconds};
     report.select_seconds = core_.runner->select_seconds();
@@ -242,10 +223,10 @@ Status StepRun::Settle(double compute_seconds) {
     if (entry.sequence->options().reports_costs) report.costs = costs_;
     of_entry = EndStep(entry, entry.sequence, report);
     for (const Follower& follower : entry.followers) {
-      if (!TakesStep(follower)) continue;
-      Sequence& sequence = *follower.sequence;
-      sequence.signals().TakeMass(*entry.signals, sequence.cache());
-      const Status of_follower = OfFollower(follower.name, EndStep(entry, &sequence, report));
+      if (!follower.TakesStep()) continue;
+      follower.signals->TakeMass(*entry.signals, *follower.cache);
+      const Status of_follower =
+          OfFollower(follower.name, EndStep(entry, follower.sequence, report));
       if (of_entry.ok()) of_entry = of_follower;
     }
     if (first_error.ok()) first_error = of_entry;

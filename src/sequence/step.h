@@ -17,42 +17,13 @@
 #include "ebb/types.h"
 #include "src/sequence/engine_core.h"
 #include "src/sequence/sequence.h"
+#include "src/step/step_work.h"
 
 namespace ebb {
 
-// A sequence that takes the rows which another one computes. Both are at the same position, and its
-// keys stand at the same places. Rows are stored in its T0.
-struct Follower {
-  Sequence* sequence = nullptr;
-  // kRows: it has the tokens, and their rows are written again. kStep: it takes the tokens too, and
-  // its policy decides by the signals of the step, its mass being that of its own rows.
-  enum class Takes { kRows, kStep };
-  Takes takes = Takes::kStep;
-  std::string_view name;  // in errors: "the draft ..."
-};
-
-// Consecutive tokens of one sequence.
-struct StepEntry {
-  Sequence* sequence = nullptr;
-  StepKind kind = StepKind::kDecode;
-  std::span<const Token> tokens;
-  // The tokens whose logits are wanted: the last one or all.
-  enum class Logits { kLast, kAll };
-  Logits logits = Logits::kLast;
-  std::span<const Follower> followers;
-  // The destination of the step's signals; null: the sequence's own. REQUIRED for followers that
-  // take the step; these need no others of it than mass.
-  SignalBuffers* signals = nullptr;
-  // Reads every row although the policy selects. REQUIRED for several tokens of a decode step.
-  bool reads_all_rows = false;
-  // The chunk of a prompt that the tokens are a piece of; see SequenceStep. 0: they are the chunk.
-  Position chunk_first = 0;
-  size_t chunk_tokens = 0;
-};
-
 struct StepPlan {
-  // Distinct sequences of one engine.
-  std::span<const StepEntry> entries;
+  // Parts of distinct sequences of one engine.
+  std::span<const SequenceStep> entries;
   // No logits now: GraphRunner::outputs() hold what they are computed from. For all entries.
   bool deferred_logits = false;
   bool one_token_at_a_time = false;  // see StepWork

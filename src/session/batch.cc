@@ -10,12 +10,6 @@
 namespace ebb {
 namespace {
 
-// A part that takes a step, and where its results go.
-struct PlannedPart {
-  SessionStep* part = nullptr;
-  Session::Impl* session = nullptr;
-};
-
 Status CheckParts(const std::shared_ptr<EngineCore>& core, std::span<SessionStep> parts) {
   if (parts.empty()) return InvalidArgument("a batch without sessions");
   std::vector<const Session*> sessions;
@@ -51,17 +45,17 @@ Result<bool> IsAhead(const SessionStep& part, Session::Impl* session) {
 }
 
 // Runs last, since no session takes its part if another one cannot.
-void TakeAhead(std::span<const PlannedPart> ahead) {
-  for (const PlannedPart& planned : ahead) {
-    planned.part->status =
-        planned.session->body->BeginDecode(*planned.part->token, &planned.session->logits).status();
-    planned.part->num_taken = 1;
+void TakeAhead(std::span<SessionStep* const> ahead) {
+  for (SessionStep* const part : ahead) {
+    Session::Impl& session = Internals::Of(*part->session);
+    part->status = session.body->BeginDecode(*part->token, &session.logits).status();
+    part->num_taken = 1;
   }
 }
 
 // Nothing: the part needs no step.
-Result<std::optional<StepEntry>> EntryOf(const SessionStep& part, size_t prompt_tokens,
-                                         Session::Impl* session) {
+Result<std::optional<SequenceStep>> EntryOf(const SessionStep& part, size_t prompt_tokens,
+                                            Session::Impl* session) {
   if (part.token.has_value()) {
     EBB_RETURN_IF_ERROR(session->CheckNoPrompt());
     return session->body->BeginDecode(*part.token, &session->logits);
@@ -70,19 +64,18 @@ Result<std::optional<StepEntry>> EntryOf(const SessionStep& part, size_t prompt_
     return InvalidArgument("a part of a batch has neither a token nor a prompt to read");
   }
   const size_t most = part.most_prompt_tokens > 0 ? part.most_prompt_tokens : prompt_tokens;
-  EBB_ASSIGN_OR_RETURN(const StepEntry entry, session->prompt->reading.Next(most));
+  EBB_ASSIGN_OR_RETURN(const SequenceStep entry, session->prompt->reading.Next(most));
   return std::optional(entry);
 }
 
 StepOutcome NotTaken(Status status) { return {.taken = false, .status = std::move(status)}; }
 
-void Show(const StepResult& result, size_t entry_index, const StepEntry& entry,
-          const PlannedPart& planned) {
-  Session::Impl& session = *planned.session;
-  planned.part->status = result.entry_status(entry_index);
-  planned.part->num_taken = entry.tokens.size();
+void Show(const StepResult& result, size_t entry_index, const SequenceStep& entry,
+          SessionStep* part) {
+  Session::Impl& session = Internals::Of(*part->session);
+  part->num_taken = entry.tokens.size();
   const std::span<const float> logits = result.logits(entry_index);
-  if (planned.part->token.has_value()) {
+  if (part->token.has_value()) {
     session.logits.Show(logits);
     return session.body->EndDecode();
   }
@@ -102,40 +95,37 @@ StepOutcome StepParts(const std::shared_ptr<EngineCore>& core, std::span<Session
   const auto begin = std::chrono::steady_clock::now();
   const size_t prompt_tokens =
       PromptTokens(core->prompt_pace, core->options.max_stall_seconds, parts);
-  std::vector<StepEntry> entries;
-  std::vector<PlannedPart> planned, ahead;
+  std::vector<SequenceStep> entries;
+  std::vector<SessionStep*> stepping, ahead;  // stepping: [entries]
   for (SessionStep& part : parts) {
     Session::Impl& session = Internals::Of(*part.session);
     Result<bool> is_ahead = IsAhead(part, &session);
     if (!is_ahead.ok()) return NotTaken(part.status = std::move(is_ahead).error());
     if (*is_ahead) {
-      ahead.push_back({&part, &session});
+      ahead.push_back(&part);
       continue;
     }
-    Result<std::optional<StepEntry>> entry = EntryOf(part, prompt_tokens, &session);
+    Result<std::optional<SequenceStep>> entry = EntryOf(part, prompt_tokens, &session);
     if (!entry.ok()) return NotTaken(part.status = std::move(entry).error());
     if (!entry->has_value()) continue;
     entries.push_back(**entry);
     if (part.token.has_value()) entries.back().tokens = {&*part.token, 1};
-    planned.push_back({&part, &session});
+    stepping.push_back(&part);
   }
   if (entries.empty()) {
     TakeAhead(ahead);
     return {.taken = true, .status = OkStatus()};
   }
-  for (const PlannedPart& one : planned) {
-    one.session->logits.Reserve(core->model->shape().vocab_size);
+  for (const SessionStep* const part : stepping) {
+    Internals::Of(*part->session).logits.Reserve(core->model->shape().vocab_size);
   }
   const StepResult result = RunStep(core.get(), {.entries = entries});
   *taken = result.taken();
   size_t num_read = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].kind == StepKind::kPrefill) num_read += entries[i].tokens.size();
-    if (result.taken()) {
-      Show(result, i, entries[i], planned[i]);
-    } else {
-      planned[i].part->status = result.entry_status(i);
-    }
+    stepping[i]->status = result.entry_status(i);
+    if (result.taken()) Show(result, i, entries[i], stepping[i]);
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   if (result.taken()) {

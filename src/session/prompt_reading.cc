@@ -44,7 +44,7 @@ size_t AtMost(size_t piece, size_t most, size_t left) {
 
 }  // namespace
 
-Result<StepEntry> PromptReading::Next(size_t most_tokens) {
+Result<SequenceStep> PromptReading::Next(size_t most_tokens) {
   Sequence& sequence = body_->sequence();
   if (num_read_ == chunk_end_) {
     chunk_begin_ = num_read_;
@@ -60,10 +60,10 @@ Result<StepEntry> PromptReading::Next(size_t most_tokens) {
     to_come = body_->MaxPrefillChunk(tokens_.size() - chunk_end_);
   }
   sequence.SetTokensToCome(to_come);
-  EBB_ASSIGN_OR_RETURN(StepEntry entry, body_->PromptEntry());
+  EBB_ASSIGN_OR_RETURN(SequenceStep entry, body_->PromptEntry());
   entry.tokens = tokens_.subspan(num_read_, piece);
   entry.chunk_first = sequence.next() - static_cast<Position>(num_read_ - chunk_begin_);
-  entry.chunk_tokens = chunk_end_ - chunk_begin_;
+  entry.chunk_tokens = static_cast<int>(chunk_end_ - chunk_begin_);
   return entry;
 }
 

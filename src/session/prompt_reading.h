@@ -30,9 +30,9 @@ class PromptReading {
   // The entry of the next step: at most so many tokens, but never a single one where two are left
   // to read, since it would be multiplied by other kernels than several are; a whole chunk where
   // pieces of it would change bits (Sequence::ReadsWholeChunks()). REQUIRES: not done.
-  [[nodiscard]] Result<StepEntry> Next(size_t most_tokens = std::numeric_limits<size_t>::max());
+  [[nodiscard]] Result<SequenceStep> Next(size_t most_tokens = std::numeric_limits<size_t>::max());
   // The step was taken.
-  void Took(const StepEntry& entry) { num_read_ += entry.tokens.size(); }
+  void Took(const SequenceStep& entry) { num_read_ += entry.tokens.size(); }
   // All of it was read.
   void End() { body_->sequence().EndPrompt(); }
 

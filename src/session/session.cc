@@ -61,8 +61,8 @@ Status Session::Impl::Read(PromptReading* reading_in, const PrefillOptions& opti
   while (!reading.done()) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
     const Position first = body->sequence().next();
-    EBB_ASSIGN_OR_RETURN(StepEntry entry, reading.Next());
-    if (options.on_logits) entry.logits = StepEntry::Logits::kAll;
+    EBB_ASSIGN_OR_RETURN(SequenceStep entry, reading.Next());
+    if (options.on_logits) entry.logits = SequenceStep::Logits::kAll;
     const StepResult result = RunStep(core.get(), {.entries = {&entry, 1}});
     if (!result.taken()) return result.status();
     reading.Took(entry);

@@ -43,7 +43,7 @@ AttentionPath AttentionPath::Of(const StepWork& work) {
       continue;
     }
     path.selects = path.selects || sequence.selector != nullptr;
-    if (sequence.num_tokens > 1) path.stores_in_fold = false;
+    if (sequence.num_tokens() > 1) path.stores_in_fold = false;
   }
   path.stores_in_fold = path.stores_in_fold && !path.has_tiles && !path.selects;
   path.num_folds = (work.num_fold_tokens + kTokensPerFold - 1) / kTokensPerFold;
@@ -145,9 +145,9 @@ void AttentionOp::StoreToken(const Layer& layer, const SequenceStep& sequence, i
   const int at = sequence.first_token + token;
   StoreRow(layer,
            cache.views().Row(layer.index, kv_head,
-                             static_cast<uint32_t>(rows - sequence.num_tokens + token)),
+                             static_cast<uint32_t>(rows - sequence.num_tokens() + token)),
            at, kv_head);
-  for (const RowFollower& follower : sequence.followers) {
+  for (const Follower& follower : sequence.followers) {
     const auto positions = follower.cache->views().View(layer.index, kv_head).positions;
     const auto found = std::ranges::lower_bound(positions, sequence.first + token);
     if (found != positions.end() && *found == sequence.first + token) {
@@ -192,7 +192,7 @@ void AttentionOp::SelectNode(ggml_tensor*, int part, int num_parts, void* userda
   const int kv_heads = layer.kv_heads;
   for (const SequenceStep& sequence : op.work_->sequences) {
     if (sequence.selector == nullptr) continue;
-    assert(sequence.num_tokens == 1);
+    assert(sequence.num_tokens() == 1);
     for (int i = 0; i < kv_heads; ++i) {
       const int h = (i + part * kv_heads / num_parts) % kv_heads;
       const auto q = op.QueriesOf(layer, sequence.first_token, h);
@@ -226,7 +226,7 @@ void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdat
   int unit = 0;
   for (const SequenceStep& sequence : op.work_->sequences) {
     if (layer.k == nullptr) break;
-    for (int token = 0; token < sequence.num_tokens; ++token) {
+    for (int token = 0; token < sequence.num_tokens(); ++token) {
       for (int h = 0; h < layer.kv_heads; ++h) {
         if (unit++ % num_parts == part) op.StoreToken(layer, sequence, token, h);
       }
@@ -247,7 +247,7 @@ void AttentionOp::PlanFold(const Layer::Fold& fold) {
   for (const SequenceStep& sequence : work_->sequences) {
     if (sequence.in_tiles) continue;
     const int begin = std::max(fold_begin, sequence.first_token);
-    const int end = std::min(fold_end, sequence.first_token + sequence.num_tokens);
+    const int end = std::min(fold_end, sequence.first_token + sequence.num_tokens());
     for (int at = begin; at < end; ++at) PlanToken(fold, sequence, at);
   }
   s.attention.Plan(s.queries);
@@ -258,7 +258,7 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
   const Layer& layer = *fold.layer;
   const int kv_heads = layer.kv_heads;
-  const size_t hidden = sequence.first_token + sequence.num_tokens - 1 - token;
+  const size_t hidden = sequence.first_token + sequence.num_tokens() - 1 - token;
   RowsView* rows = s.rows.data() + fold.FirstRow(token, kv_heads);
   for (int h = 0; h < kv_heads; ++h) {
     rows[h] = sequence.cache->views().View(layer.index, h);
@@ -447,7 +447,7 @@ void AttentionOp::PlanTiles(const Layer& layer) {
     const auto positions = tile.rows[0].positions;
     float* const out = static_cast<float*>(layer.out->data);
     tile.attention.Plan({.rows = {tile.rows.data(), size_t(kv_heads)},
-                         .positions = positions.last(sequence.num_tokens),
+                         .positions = positions.last(sequence.num_tokens()),
                          .chunk_first = sequence.chunk_first,
                          .chunk_tokens = sequence.chunk_tokens,
                          .q = HeadOf(layer.q, sequence.first_token, 0),

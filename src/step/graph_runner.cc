@@ -86,10 +86,10 @@ int SizeOfGraph(size_t num_tokens) {
 
 // Whether all sequences have as many tokens, in their order.
 bool IsUniform(const StepWork& work) {
-  const int num_tokens = work.sequences.front().num_tokens;
+  const int num_tokens = work.sequences.front().num_tokens();
   for (size_t i = 0; i < work.sequences.size(); ++i) {
     const SequenceStep& sequence = work.sequences[i];
-    if (sequence.num_tokens != num_tokens ||
+    if (sequence.num_tokens() != num_tokens ||
         sequence.first_token != static_cast<int>(i) * num_tokens) {
       return false;
     }
@@ -104,7 +104,7 @@ StepWork PartOf(const StepWork& work, std::span<const size_t> sequences) {
   part.one_token_at_a_time = work.one_token_at_a_time;
   for (const size_t index : sequences) {
     SequenceStep sequence = work.sequences[index];
-    const int first = sequence.first_token, end = first + sequence.num_tokens;
+    const int first = sequence.first_token, end = first + sequence.num_tokens();
     sequence.first_token = static_cast<int>(part.tokens.size());
     for (int token = first; token < end; ++token) {
       if (std::ranges::binary_search(work.output_rows, token)) {
@@ -113,7 +113,7 @@ StepWork PartOf(const StepWork& work, std::span<const size_t> sequences) {
       part.tokens.push_back(work.tokens[token]);
       part.rope_positions.push_back(work.rope_positions[token]);
     }
-    if (!sequence.in_tiles) part.num_fold_tokens += sequence.num_tokens;
+    if (!sequence.in_tiles) part.num_fold_tokens += sequence.num_tokens();
     part.sequences.push_back(sequence);
   }
   return part;
@@ -372,7 +372,7 @@ void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionPath& path)
       scratch.tiles[tile].merged.Reserve(*sequence.cache, model.shape, scratch.shape.format);
     }
     for (const int heads : kv_head_counts) {
-      scratch.tiles[tile].attention.Reserve(heads, sequence.num_tokens, threads);
+      scratch.tiles[tile].attention.Reserve(heads, sequence.num_tokens(), threads);
     }
     ++tile;
   }
@@ -417,7 +417,7 @@ void GraphRunner::Impl::ReserveSelection(const StepWork& work) {
   scratch.selected_spans.resize(std::max(scratch.selected_spans.size(), views));
   for (const SequenceStep& sequence : work.sequences) {
     if (sequence.selector == nullptr) continue;
-    for (size_t i = 0; i < sequence.num_tokens * heads; ++i) {
+    for (size_t i = 0; i < sequence.num_tokens() * heads; ++i) {
       AttentionScratch::Selected& selected = scratch.selected[sequence.first_token * heads + i];
       const size_t max_rows = sequence.cache->max_rows();
       ReserveMore(&selected.ranges, (max_rows + 1) / 2);
@@ -437,7 +437,7 @@ void GraphRunner::Impl::CopyHidden(const SequenceStep& sequence, const StepGraph
     const ggml_tensor* hidden = graph.graph.hidden[at];
     std::memcpy(signals->Hidden(i),
                 static_cast<const char*>(hidden->data) + sequence.first_token * hidden->nb[1],
-                sequence.num_tokens * hidden->nb[1]);
+                sequence.num_tokens() * hidden->nb[1]);
   }
 }
 
@@ -480,7 +480,7 @@ Status GraphRunner::RunParts(const StepWork& work, StepCosts* costs) {
   if (impl_->model.hparams.state_bytes == 0 || IsUniform(work)) return RunPart(work, costs);
   std::vector<std::vector<size_t>> parts(1);
   for (size_t i = 0; i < work.sequences.size(); ++i) {
-    if (work.sequences[i].num_tokens == 1) {
+    if (work.sequences[i].num_tokens() == 1) {
       parts.front().push_back(i);
     } else {
       parts.push_back({i});
@@ -496,7 +496,7 @@ Status GraphRunner::RunParts(const StepWork& work, StepCosts* costs) {
       const SequenceStep& sequence = work.sequences[index];
       const auto begin = std::ranges::lower_bound(work.output_rows, sequence.first_token);
       const auto end =
-          std::ranges::lower_bound(work.output_rows, sequence.first_token + sequence.num_tokens);
+          std::ranges::lower_bound(work.output_rows, sequence.first_token + sequence.num_tokens());
       for (auto row = begin; row != end; ++row) {
         const std::span<const float> from = logits(output++);
         std::ranges::copy(from, all.begin() + (row - work.output_rows.begin()) * vocab_size);
@@ -543,7 +543,7 @@ Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
         sequence.keeps_cached_t1 ? T1Reading::kStagedAndCached : T1Reading::kStaged;
     EBB_RETURN_IF_ERROR(
         staged.Add(sequence, sequence.selector != nullptr ? T1Reading::kSelected : all));
-    for (const RowFollower& follower : sequence.followers) follower.cache->FindAddresses();
+    for (const Follower& follower : sequence.followers) follower.cache->FindAddresses();
   }
   impl_->scratch.select_seconds = 0;
   graph->op->SetWork(&work, &staged);
@@ -556,7 +556,7 @@ Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
   impl_->logits = graph->graph.logits;
   if (has_state) graph->graph.inputs->TakeStates();
   for (const SequenceStep& sequence : work.sequences) {
-    if (has_state) sequence.state->EndStep(sequence.first + sequence.num_tokens);
+    if (has_state) sequence.state->EndStep(sequence.first + sequence.num_tokens());
     sequence.ForEachSignals([&](SignalBuffers* signals) {
       Impl::CopyHidden(sequence, *graph, signals);
       impl_->CopyEvictionLogits(sequence, *graph, signals);

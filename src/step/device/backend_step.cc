@@ -185,7 +185,7 @@ Status BackendStep::FindOrMeasureRates() {
 
 // Rows that are hidden from a token, or chosen for it, are not separated by tiers.
 bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
-  return sequence.num_tokens == 1 && sequence.selector == nullptr &&
+  return sequence.num_tokens() == 1 && sequence.selector == nullptr &&
          sequence.cache->page_bytes(Tier::kT1) > 0 &&
          !HidesRows(*sequence.cache, model_.hparams.num_layers);
 }
@@ -209,7 +209,7 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const SequenceCache& cache = *sequence.cache;
   const int num_layers = model_.hparams.num_layers;
   BackendSequence described = {.first_token = sequence.first_token,
-                               .num_tokens = sequence.num_tokens};
+                               .num_tokens = sequence.num_tokens()};
   described.adds_host = HostAttention::IsFor(cache);
   ChooseAttention(&described);
   const bool hides_rows =
@@ -225,7 +225,7 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const bool sees_alike =
       described.adds_host ? lengths.least == lengths.most && !hides_rows
                           : AllSeeAlike(cache) &&
-                                (sequence.num_tokens == 1 ||
+                                (sequence.num_tokens() == 1 ||
                                  (cache.layout().num_groups() == 1 && !sequence.has_expiring_rows));
   described.is_uniform = !described.has_mask || (sequence.selector == nullptr && sees_alike);
   const bool in_order = PageLists::InOrder(cache, num_layers);
@@ -478,10 +478,10 @@ void BackendStep::ForgetLists() {
 Status BackendStep::RunOnDevice(const StepWork& work, StagedSequences* staged, StepCosts* costs) {
   for (const SequenceStep& sequence : work.sequences) {
     sequence.cache->FindAddresses();
-    for (const RowFollower& follower : sequence.followers) follower.cache->FindAddresses();
-    if (sequence.num_tokens == 1 || !sequence.cache->views().HasCompressedRows()) continue;
+    for (const Follower& follower : sequence.followers) follower.cache->FindAddresses();
+    if (sequence.num_tokens() == 1 || !sequence.cache->views().HasCompressedRows()) continue;
     return Internal(
-        fmt::format("a step of {} tokens of a sequence with rows in T2", sequence.num_tokens));
+        fmt::format("a step of {} tokens of a sequence with rows in T2", sequence.num_tokens()));
   }
   const bool may_stay = use_.Choose(work.sequences, shape_) == T1Mode::kCompute;
   for (const SequenceStep& sequence : work.sequences) {
@@ -728,7 +728,7 @@ Status BackendStep::SetStates(const StepWork& work, Graph* graph) {
 void BackendStep::TakeStates(const StepWork& work, Graph* graph) {
   graph->graph.inputs->TakeStates();
   for (const SequenceStep& sequence : work.sequences) {
-    sequence.state->EndStep(sequence.first + sequence.num_tokens);
+    sequence.state->EndStep(sequence.first + sequence.num_tokens());
   }
 }
 

@@ -29,8 +29,8 @@ void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
           new_rows_[list * size + of_token + head] = number;
         };
         const RowsView view = sequence.cache->views().View(layer, head);
-        const auto slots = view.slots.last(sequence.num_tokens);
-        for (int token = 0; token < sequence.num_tokens; ++token) {
+        const auto slots = view.slots.last(sequence.num_tokens());
+        for (int token = 0; token < sequence.num_tokens(); ++token) {
           const int32_t own = number_of(view, slots[token]);
           for (int list = 0; list <= graph.shape.wanted.num_followers; ++list)
             set(list, token, own);
@@ -40,7 +40,7 @@ void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
           const auto begin = std::ranges::lower_bound(followers.positions, sequence.first);
           for (size_t row = begin - followers.positions.begin(); row < followers.size(); ++row) {
             const int token = followers.positions[row] - sequence.first;
-            if (token >= sequence.num_tokens) break;
+            if (token >= sequence.num_tokens()) break;
             set(1 + i, token, number_of(followers, followers.slots[row]));
           }
         }

@@ -82,7 +82,7 @@ void BackendStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
   const auto head_dim = static_cast<size_t>(h.head_dim);
   for (int layer = 0; layer < h.num_layers; ++layer) {
     const int heads = h.kv_heads[layer];
-    for (int token = 0; token < sequence.num_tokens; ++token) {
+    for (int token = 0; token < sequence.num_tokens(); ++token) {
       const size_t at = sequence.first_token + token;
       for (int head = 0; head < heads; ++head) {
         const auto copy = [&](const Fetched::Spans& from, float* to) {
@@ -112,7 +112,7 @@ void BackendStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
     const size_t of_graph = std::ranges::find(layers, wanted[i]) - layers.begin();
     const size_t width = h.embed_dim;
     const auto from = fetched.hidden[of_graph];
-    std::ranges::copy(from.subspan(sequence.first_token * width, sequence.num_tokens * width),
+    std::ranges::copy(from.subspan(sequence.first_token * width, sequence.num_tokens() * width),
                       signals->Hidden(i));
   }
 }

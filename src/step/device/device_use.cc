@@ -20,7 +20,7 @@ T1Bytes BytesOfFirstLayer(std::span<const SequenceStep> sequences, const Attenti
       any_in_t1 |= in_t1 > 0;
     }
     if (!any_in_t1) continue;
-    const size_t heads = size_t(shape.num_q_heads) * sequence.num_tokens;
+    const size_t heads = size_t(shape.num_q_heads) * sequence.num_tokens();
     bytes.queries_and_states += heads * (2 * shape.format.head_dim + 1) * sizeof(float);
   }
   return bytes;
