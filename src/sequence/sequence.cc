@@ -248,6 +248,10 @@ Status Sequence::SetT0Share(double share) {
 }
 
 Status Sequence::Park() {
+  if (!cache_.HasTier(Tier::kT1)) {
+    return InvalidArgument("a session without T1 has no place to park its rows in");
+  }
+  EBB_RETURN_IF_ERROR(CheckBelowT0());
   cache_.ReleaseCachedT1();
   return MoveRows([&] { return settler_.Park(); });
 }

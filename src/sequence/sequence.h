@@ -99,7 +99,7 @@ class Sequence {
 
   // Between steps: rows leave T0 for the tokens of the next one.
   Status MakeRoom(StepKind next);
-  // See Session. REQUIRES, for Park(): the cache has a T1.
+  // See Session.
   Status SetT0Share(double share);
   Status Park();
   // Becomes a sequence that stands where `other` does, with the pages of its cache.

@@ -41,14 +41,15 @@ size_t PromptTokens(const PromptPace& pace, double max_stall_seconds,
 // Whether a part needs no step: a lossless session that has its token's logits at hand.
 Result<bool> IsAhead(const SessionStep& part, Session::Impl* session) {
   if (!part.token.has_value() || session->prompt.has_value()) return false;
-  return session->body->HasCachedLogits(*part.token);
+  if (session->speculator == nullptr) return false;
+  return session->speculator->HasCachedLogits(*part.token);
 }
 
 // Runs last, since no session takes its part if another one cannot.
 void TakeAhead(std::span<SessionStep* const> ahead) {
   for (SessionStep* const part : ahead) {
     Session::Impl& session = Internals::Of(*part->session);
-    part->status = session.body->BeginDecode(*part->token, &session.logits).status();
+    part->status = session.speculator->BeginDecode(*part->token, &session.logits).status();
     part->num_taken = 1;
   }
 }
@@ -58,7 +59,10 @@ Result<std::optional<SequenceStep>> EntryOf(const SessionStep& part, size_t prom
                                             Session::Impl* session) {
   if (part.token.has_value()) {
     EBB_RETURN_IF_ERROR(session->CheckNoPrompt());
-    return session->body->BeginDecode(*part.token, &session->logits);
+    if (session->speculator == nullptr) {
+      return std::optional(SequenceStep{.sequence = session->sequence.get()});
+    }
+    return session->speculator->BeginDecode(*part.token, &session->logits);
   }
   if (!session->prompt.has_value()) {
     return InvalidArgument("a part of a batch has neither a token nor a prompt to read");
@@ -77,7 +81,8 @@ void Show(const StepResult& result, size_t entry_index, const SequenceStep& entr
   const std::span<const float> logits = result.logits(entry_index);
   if (part->token.has_value()) {
     session.logits.Show(logits);
-    return session.body->EndDecode();
+    if (session.speculator != nullptr) session.speculator->EndDecode();
+    return;
   }
   PromptReading& reading = session.prompt->reading;
   reading.Took(entry);

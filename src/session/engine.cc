@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ebb/device.h"
-#include "src/lossless/lossless_body.h"
+#include "src/lossless/speculator.h"
 #include "src/model/loaded_model.h"
 #include "src/rows/rows_under_caps.h"
 #include "src/session/session_impl.h"
@@ -312,10 +312,9 @@ Result<std::unique_ptr<Session>> Internals::Open(std::shared_ptr<EngineCore> sha
   impl->logits.values.reserve(core.model->shape().vocab_size);
   impl->core = std::move(shared_core);
   if (options.lossless.has_value()) {
-    EBB_ASSIGN_OR_RETURN(impl->body, LosslessBody::Create(*options.lossless, std::move(sequence)));
-  } else {
-    impl->body = MakePlainBody(std::move(sequence));
+    EBB_ASSIGN_OR_RETURN(impl->speculator, Speculator::Create(*options.lossless, sequence.get()));
   }
+  impl->sequence = std::move(sequence);
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 

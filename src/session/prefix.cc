@@ -15,8 +15,8 @@ namespace {
 // change the bits of the rows after them. A share of T0 that was set later does not matter. Two
 // policies that callers made themselves may differ although their identities are equal.
 bool ComputeTheSameRows(const Session::Impl& a, const Session::Impl& b) {
-  const PolicyIdentity& one = a.body->sequence().policy().identity;
-  const PolicyIdentity& other = b.body->sequence().policy().identity;
+  const PolicyIdentity& one = a.sequence->policy().identity;
+  const PolicyIdentity& other = b.sequence->policy().identity;
   const bool is_built_in = !a.options.make_policy && !b.options.make_policy;
   return is_built_in && a.core == b.core && one == other &&
          a.options.lossless.has_value() == b.options.lossless.has_value() &&
@@ -60,7 +60,9 @@ Result<std::span<const Token>> KeepPrefix(std::span<const Token> prompt, Session
 }
 
 size_t ExactPrefix(const Session& from, std::span<const Token> prompt) {
-  return Internals::Of(from).body->ShareablePrefixLength(prompt);
+  const Session::Impl& s = Internals::Of(from);
+  // The draft and the store of a lossless session have different rows.
+  return s.speculator == nullptr ? s.sequence->ShareablePrefixLength(prompt) : 0;
 }
 
 Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt, Session* session) try {
@@ -73,7 +75,7 @@ Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt, Session
   }
   const size_t num_taken = ExactPrefix(*from, prompt);
   EBB_RETURN_IF_ERROR(
-      to.BeginPrompt(std::move(prompt), num_taken, Internals::Of(*from).body.get()));
+      to.BeginPrompt(std::move(prompt), num_taken, Internals::Of(*from).sequence.get()));
   return num_taken;
 } catch (const std::bad_alloc&) {
   return OutOfMemory("no memory for the rows of a prompt");

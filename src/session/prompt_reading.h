@@ -10,20 +10,19 @@
 
 #include "ebb/status.h"
 #include "ebb/types.h"
-#include "src/sequence/session_body.h"
-#include "src/sequence/shown_logits.h"
+#include "src/lossless/speculator.h"
+#include "src/sequence/sequence.h"
 #include "src/sequence/step.h"
 
 namespace ebb {
 
 class PromptReading {
  public:
-  // Whether a prompt can be read. Drops the tokens that the body has ahead, and changes nothing
-  // else. Errors: a broken sequence, an empty prompt, unknown tokens, no room for all of it.
-  [[nodiscard]] static Status Check(SessionBody* body, std::span<const Token> tokens);
-  // `tokens` and the body outlive it. The first `num_taken` tokens are those that the body has
-  // already, all that it has. REQUIRES: Check().
-  PromptReading(SessionBody* body, std::span<const Token> tokens, size_t num_taken = 0);
+  // `tokens` and the sequences outlive it. `speculator`: of a lossless session, or null. The first
+  // `num_taken` tokens are those that the sequence has already, all that it has. REQUIRES:
+  // Session::Impl::CheckPrompt().
+  PromptReading(Sequence* sequence, Speculator* speculator, std::span<const Token> tokens,
+                size_t num_taken = 0);
 
   [[nodiscard]] bool done() const { return num_read_ == tokens_.size(); }
   [[nodiscard]] size_t num_read() const { return num_read_; }
@@ -34,10 +33,14 @@ class PromptReading {
   // The step was taken.
   void Took(const SequenceStep& entry) { num_read_ += entry.tokens.size(); }
   // All of it was read.
-  void End() { body_->sequence().EndPrompt(); }
+  void End() { sequence_->EndPrompt(); }
 
  private:
-  SessionBody* body_;
+  [[nodiscard]] Result<SequenceStep> BeginEntry() const;
+
+  Sequence* sequence_;
+  Speculator* speculator_;
+  const Sequence* store_;  // computes the prompt
   std::span<const Token> tokens_;
   size_t num_read_ = 0;
   size_t chunk_begin_ = 0, chunk_end_ = 0;  // of tokens_

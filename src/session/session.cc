@@ -12,6 +12,23 @@ namespace ebb {
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 
+std::vector<SequenceCache*> Session::Impl::caches() const {
+  std::vector<SequenceCache*> all = {&sequence->cache()};
+  if (&store() != sequence.get()) all.push_back(&store().cache());
+  return all;
+}
+
+Status Session::Impl::CheckUnbroken() const {
+  EBB_RETURN_IF_ERROR(sequence->health().CheckUnbroken());
+  return store().health().CheckUnbroken();
+}
+
+Status Session::Impl::DiscardLookahead() {
+  EBB_RETURN_IF_ERROR(CheckUnbroken());
+  if (speculator != nullptr) speculator->DiscardLookahead();
+  return CheckUnbroken();
+}
+
 Status Session::Impl::CheckNoPrompt() const {
   if (!prompt.has_value()) return OkStatus();
   const size_t left = prompt->tokens.size() - prompt->reading.num_read();
@@ -19,13 +36,13 @@ Status Session::Impl::CheckNoPrompt() const {
                          " tokens are left");
 }
 
-Status Session::Impl::BeginPrompt(std::vector<Token> tokens, size_t num_taken, SessionBody* from) {
+Status Session::Impl::BeginPrompt(std::vector<Token> tokens, size_t num_taken, Sequence* from) {
   EBB_RETURN_IF_ERROR(CheckPrompt(tokens));
   if (num_taken > 0) {
-    EBB_RETURN_IF_ERROR(body->AdoptPrefix(from, static_cast<Position>(num_taken)));
+    EBB_RETURN_IF_ERROR(sequence->AdoptPrefix(from, static_cast<Position>(num_taken)));
   }
   // A vector that is moved keeps its elements where they are.
-  const PromptReading reading(body.get(), tokens, num_taken);
+  const PromptReading reading(sequence.get(), speculator.get(), tokens, num_taken);
   prompt.emplace(PendingPrompt{std::move(tokens), reading});
   return OkStatus();
 }
@@ -45,14 +62,21 @@ StepOutcome Session::Prefill(std::span<const Token> tokens, const PrefillOptions
   if (Status wrong = impl_->CheckPrompt(tokens); !wrong.ok()) {
     return {.taken = false, .status = std::move(wrong)};
   }
-  PromptReading reading(impl_->body.get(), tokens);
+  PromptReading reading(impl_->sequence.get(), impl_->speculator.get(), tokens);
   Status status = impl_->Read(&reading, options);
   return {.taken = reading.done(), .status = std::move(status)};
 }
 
 Status Session::Impl::CheckPrompt(std::span<const Token> tokens) {
   EBB_RETURN_IF_ERROR(CheckNoPrompt());
-  return PromptReading::Check(body.get(), tokens);
+  EBB_RETURN_IF_ERROR(CheckUnbroken());
+  if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
+  EBB_RETURN_IF_ERROR(sequence->CheckTokens(tokens));
+  EBB_RETURN_IF_ERROR(DiscardLookahead());
+  // A text that cannot fit as a whole is refused as a whole.
+  if (!sequence->RotatesKeys()) EBB_RETURN_IF_ERROR(sequence->CheckRoom(tokens.size()));
+  return speculator == nullptr ? sequence->CheckPrompt(tokens.size())
+                               : speculator->CheckPrompt(tokens.size());
 }
 
 Status Session::Impl::Read(PromptReading* reading_in, const PrefillOptions& options) {
@@ -60,7 +84,7 @@ Status Session::Impl::Read(PromptReading* reading_in, const PrefillOptions& opti
   ShownLogits& shown = logits;
   while (!reading.done()) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
-    const Position first = body->sequence().next();
+    const Position first = sequence->next();
     EBB_ASSIGN_OR_RETURN(SequenceStep entry, reading.Next());
     if (options.on_logits) entry.logits = SequenceStep::Logits::kAll;
     const StepResult result = RunStep(core.get(), {.entries = {&entry, 1}});
@@ -88,19 +112,25 @@ StepOutcome Session::Decode(Token token, const Guess& guess, int most_guesses) {
   if (Status wrong = impl_->CheckNoPrompt(); !wrong.ok()) {
     return {.taken = false, .status = std::move(wrong)};
   }
-  return impl_->body->Decode(token, guess, most_guesses, &impl_->logits);
+  Impl& s = *impl_;
+  if (s.speculator != nullptr) return s.speculator->Decode(token, guess, most_guesses, &s.logits);
+  const SequenceStep step = {.sequence = s.sequence.get(), .tokens = {&token, 1}};
+  const StepResult result = RunStep(s.core.get(), {.entries = {&step, 1}});
+  if (result.taken()) s.logits.Show(result.logits(0));
+  return result.outcome();
 }
 
 Result<std::unique_ptr<Session>> Session::Fork() try {
   EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
-  SessionBody& body = *impl_->body;
-  EBB_RETURN_IF_ERROR(body.CheckUnbroken());
-  body.DiscardLookahead();
-  EBB_RETURN_IF_ERROR(body.CheckUnbroken());
+  EBB_RETURN_IF_ERROR(impl_->DiscardLookahead());
   EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> fork, Internals::Open(impl_->core, impl_->options));
-  fork->impl_->logits.values = impl_->logits.values;
-  fork->impl_->logits.hash = impl_->logits.hash;
-  EBB_RETURN_IF_ERROR(fork->impl_->body->ForkFrom(&body));
+  Impl& other = *fork->impl_;
+  other.logits.values = impl_->logits.values;
+  other.logits.hash = impl_->logits.hash;
+  EBB_RETURN_IF_ERROR(other.sequence->ForkFrom(impl_->sequence.get()));
+  if (other.speculator != nullptr) {
+    EBB_RETURN_IF_ERROR(other.speculator->ForkFrom(*impl_->speculator));
+  }
   return fork;
 } catch (const std::bad_alloc&) {
   return OutOfMemory("no memory to fork a session");
@@ -110,73 +140,92 @@ Status Session::SetT0Share(double share) {
   if (!(share >= 0 && share <= 1)) {
     return InvalidArgument("a share of T0 of " + std::to_string(share) + "; expected 0 to 1");
   }
-  return impl_->body->SetT0Share(share);
+  if (impl_->speculator != nullptr) {
+    EBB_RETURN_IF_ERROR(impl_->speculator->CheckT0ShareMayChange());
+  }
+  return impl_->sequence->SetT0Share(share);
 }
 
 Status Session::SetT0Floor(uint64_t num_bytes) {
-  EBB_RETURN_IF_ERROR(impl_->body->sequence().cache().SetT0Floor(num_bytes));
+  EBB_RETURN_IF_ERROR(impl_->sequence->cache().SetT0Floor(num_bytes));
   impl_->options.t0_floor_bytes = num_bytes;
   return OkStatus();
 }
 
-Status Session::Park() { return impl_->body->Park(); }
+Status Session::Park() {
+  if (impl_->speculator != nullptr) {
+    EBB_RETURN_IF_ERROR(impl_->speculator->CheckMayPark());
+    impl_->speculator->DiscardLookahead();
+  }
+  return impl_->sequence->Park();
+}
 
 Status Session::TruncateTo(Position end) {
-  SessionBody& body = *impl_->body;
-  EBB_RETURN_IF_ERROR(body.CheckUnbroken());
+  Impl& s = *impl_;
+  EBB_RETURN_IF_ERROR(s.CheckUnbroken());
   if (end < 0 || end > next_position()) {
     return InvalidArgument("cannot roll back to position " + std::to_string(end) +
                            ": the sequence has " + std::to_string(next_position()) + " tokens");
   }
-  body.DiscardLookahead();
-  EBB_RETURN_IF_ERROR(body.sequence().CheckTruncateTo(end));
-  impl_->prompt.reset();
-  body.TruncateTo(end);
-  impl_->logits.values.clear();
-  return body.CheckUnbroken();
+  if (s.speculator != nullptr) s.speculator->DiscardLookahead();
+  EBB_RETURN_IF_ERROR(s.sequence->CheckTruncateTo(end));
+  s.prompt.reset();
+  if (s.speculator != nullptr) {
+    s.speculator->TruncateTo(end);
+  } else {
+    s.sequence->TruncateTo(end);
+  }
+  s.logits.values.clear();
+  return s.CheckUnbroken();
 }
 
 Position Session::NearestTruncation(Position end) const {
   const Position most = std::clamp(end, 0, next_position());
-  return impl_->body->sequence().NearestTruncation(most);
+  return impl_->sequence->NearestTruncation(most);
 }
 
 bool Session::CanTruncateTo(Position end) const {
-  return end >= 0 && end <= next_position() && impl_->body->sequence().CheckTruncateTo(end).ok();
+  return end >= 0 && end <= next_position() && impl_->sequence->CheckTruncateTo(end).ok();
 }
 
 std::span<const float> Session::logits() const { return impl_->logits.values; }
 uint64_t Session::logits_hash() const { return impl_->logits.hash; }
 Position Session::next_position() const { return static_cast<Position>(tokens().size()); }
 std::span<const Token> Session::tokens() const {
-  const std::span<const Token> all = impl_->body->sequence().tokens();
-  return all.first(all.size() - impl_->body->num_verified_ahead());
+  const std::span<const Token> all = impl_->sequence->tokens();
+  return all.first(all.size() - impl_->num_verified_ahead());
 }
 std::span<const Token> Session::drafted() const {
-  return impl_->body->sequence().tokens().last(impl_->body->num_verified_ahead());
+  return impl_->sequence->tokens().last(impl_->num_verified_ahead());
 }
-int Session::context() const { return impl_->body->sequence().options().context; }
-const Policy& Session::policy() const { return impl_->body->sequence().policy(); }
-CacheAccounting Session::accounting() const { return impl_->body->accounting(); }
-size_t Session::page_bytes(Tier tier) const { return impl_->body->page_bytes(tier); }
-const LosslessReport* Session::lossless_report() const { return impl_->body->lossless_report(); }
+int Session::context() const { return impl_->sequence->options().context; }
+const Policy& Session::policy() const { return impl_->sequence->policy(); }
+CacheAccounting Session::accounting() const {
+  return impl_->speculator == nullptr ? impl_->sequence->accounting()
+                                      : impl_->speculator->accounting();
+}
+size_t Session::page_bytes(Tier tier) const {
+  if (impl_->speculator == nullptr) return impl_->sequence->cache().page_bytes(tier);
+  return accounting().tiers[static_cast<size_t>(tier)].page_bytes;
+}
+const LosslessReport* Session::lossless_report() const {
+  return impl_->speculator == nullptr ? nullptr : &impl_->speculator->report();
+}
 Result<size_t> Session::CountPolicyBytes() const {
   StateWriter count(StateWriter::Keep::kCount);
-  EBB_RETURN_IF_ERROR(impl_->body->sequence().settler().SaveState(&count));
+  EBB_RETURN_IF_ERROR(impl_->sequence->settler().SaveState(&count));
   return count.num_bytes();
 }
-const Ledger* Session::ledger() const { return impl_->body->sequence().ledger(); }
-const StepReport& Session::last_step() const { return impl_->body->sequence().report(); }
-const StepSignals& Session::last_signals() const {
-  return impl_->body->sequence().signals().step();
-}
+const Ledger* Session::ledger() const { return impl_->sequence->ledger(); }
+const StepReport& Session::last_step() const { return impl_->sequence->report(); }
+const StepSignals& Session::last_signals() const { return impl_->sequence->signals().step(); }
 std::span<const Position> Session::visible_positions(int group) const {
-  const SequenceCache& cache = impl_->body->sequence().cache();
+  const SequenceCache& cache = impl_->sequence->cache();
   const std::span<const Position> positions = cache.positions(group);
   const int window = cache.layout().WindowOf(group);
   if (window == 0) return positions;
   // Rows before the window are kept for going back.
-  const auto first = std::ranges::upper_bound(positions, impl_->body->sequence().next() - window);
+  const auto first = std::ranges::upper_bound(positions, impl_->sequence->next() - window);
   return positions.subspan(first - positions.begin());
 }
 

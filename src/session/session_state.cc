@@ -49,7 +49,7 @@ std::string T2Text(const Session::Impl& s) {
 // in which they are compared.
 SessionIdentity SessionIdentityOf(const Session::Impl& s) {
   const Model& model = *s.core->model;
-  const Sequence& sequence = s.body->sequence();
+  const Sequence& sequence = *s.sequence;
   const Policy& policy = sequence.policy();
   return {
       {"model", fmt::format("{}, fingerprint {:016x}", model.description(), model.fingerprint())},
@@ -63,7 +63,8 @@ SessionIdentity SessionIdentityOf(const Session::Impl& s) {
       {"granularity", std::string(GranularityName(policy.granularity))},
       {"T1", T1Text(sequence.options().tiers)},
       {"number format of T2", T2Text(s)},
-      {"choice of kept rows", s.body->KeptRows()},
+      {"choice of kept rows",
+       s.speculator == nullptr ? "those of the policy" : s.speculator->KeptRows()},
   };
 }
 
@@ -126,7 +127,7 @@ void SaveSessionIdentity(const Session::Impl& s, StateWriter* to) {
     to->Text(name);
     to->Text(value);
   }
-  SaveTiers(s.body->sequence().options().tiers, to);
+  SaveTiers(s.sequence->options().tiers, to);
 }
 
 struct Description {
@@ -174,7 +175,7 @@ Status CheckSessionIdentity(const SessionIdentity& found, const SessionIdentity&
 }
 
 void SaveSequence(const Session::Impl& s, StateWriter* to) {
-  const Sequence& sequence = s.body->sequence();
+  const Sequence& sequence = *s.sequence;
   to->Number<uint64_t>(s.logits.hash);
   sequence.SaveTokens(to);
   to->Numbers<float>(s.logits.values);
@@ -182,7 +183,7 @@ void SaveSequence(const Session::Impl& s, StateWriter* to) {
 }
 
 Status LoadSequence(StateReader* from, Session::Impl* s) {
-  Sequence& sequence = s->body->sequence();
+  Sequence& sequence = *s->sequence;
   s->logits.hash = from->Number<uint64_t>();
   EBB_RETURN_IF_ERROR(sequence.LoadTokens(from));
   s->logits.values = from->Numbers<float>();
@@ -195,7 +196,7 @@ Status LoadSequence(StateReader* from, Session::Impl* s) {
   return sequence.LoadPlaces(from);
 }
 
-// Sections by the order of SessionBody::caches().
+// Sections by the order of Session::Impl::caches().
 constexpr std::array kTableSections = {SessionSection::kTables, SessionSection::kStoreTables};
 
 Status LoadSection(SessionFileReader* file, SessionSection section,
@@ -207,7 +208,7 @@ Status LoadSection(SessionFileReader* file, SessionSection section,
 }
 
 Status LoadTables(SessionFileReader* file, Session::Impl* s) {
-  const std::vector<SequenceCache*> caches = s->body->caches();
+  const std::vector<SequenceCache*> caches = s->caches();
   StatePages pages;
   for (size_t i = 0; i < caches.size(); ++i) {
     const auto check = [&](const StatePages& more) {
@@ -216,11 +217,11 @@ Status LoadTables(SessionFileReader* file, Session::Impl* s) {
       return file->CheckPages(pages.num_pages, pages.num_bytes, i + 1 == caches.size());
     };
     EBB_RETURN_IF_ERROR(LoadSection(file, kTableSections[i], [&](StateReader* from) {
-      return SequenceState::LoadTables(s->body->sequence().next(), check, from, caches[i]);
+      return SequenceState::LoadTables(s->sequence->next(), check, from, caches[i]);
     }));
-    if (i == 0) EBB_RETURN_IF_ERROR(s->body->sequence().CheckPlaces());
+    if (i == 0) EBB_RETURN_IF_ERROR(s->sequence->CheckPlaces());
   }
-  return s->body->Resume();
+  return s->speculator == nullptr ? OkStatus() : s->speculator->Resume();
 }
 
 Status Load(SessionFileReader* file, Session::Impl* s) {
@@ -230,12 +231,12 @@ Status Load(SessionFileReader* file, Session::Impl* s) {
                                   [&](StateReader* from) { return LoadSequence(from, s); }));
   EBB_RETURN_IF_ERROR(LoadTables(file, s));
   EBB_RETURN_IF_ERROR(LoadSection(file, SessionSection::kPolicy, [&](StateReader* from) {
-    return s->body->sequence().LoadPolicy(from);
+    return s->sequence->LoadPolicy(from);
   }));
   const auto read = [&](const StatePage& page, auto rows) {
     return file->ReadPage(page.ToString(), rows);
   };
-  for (SequenceCache* const cache : s->body->caches()) {
+  for (SequenceCache* const cache : s->caches()) {
     EBB_RETURN_IF_ERROR(SequenceState::LoadPages(cache, read));
   }
   return OkStatus();
@@ -245,13 +246,11 @@ Status WithPath(const std::string& path, const Status& status) { return status.W
 
 Status Save(Session::Impl& s, const std::string& path, std::string_view extra,
             Durability durability) {
-  EBB_RETURN_IF_ERROR(s.body->CheckUnbroken());
-  s.body->DiscardLookahead();
-  EBB_RETURN_IF_ERROR(s.body->CheckUnbroken());
+  EBB_RETURN_IF_ERROR(s.DiscardLookahead());
   StateWriter identity, sequence, policy;
   SaveSessionIdentity(s, &identity);
   SaveSequence(s, &sequence);
-  const std::vector<SequenceCache*> caches = s.body->caches();
+  const std::vector<SequenceCache*> caches = s.caches();
   std::array<StateWriter, kTableSections.size()> tables;
   StatePages pages;
   for (size_t i = 0; i < caches.size(); ++i) {
@@ -259,7 +258,7 @@ Status Save(Session::Impl& s, const std::string& path, std::string_view extra,
     pages.num_pages += more.num_pages;
     pages.num_bytes += more.num_bytes;
   }
-  EBB_RETURN_IF_ERROR(s.body->sequence().SavePolicy(&policy));
+  EBB_RETURN_IF_ERROR(s.sequence->SavePolicy(&policy));
   const SessionSections sections = {identity.bytes(),  sequence.bytes(),
                                     tables[0].bytes(), tables[1].bytes(),
                                     policy.bytes(),    std::as_bytes(std::span(extra))};

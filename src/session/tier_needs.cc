@@ -5,7 +5,7 @@
 #include <new>
 #include <optional>
 
-#include "src/lossless/lossless_body.h"
+#include "src/lossless/speculator.h"
 #include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
 #include "src/session/session_impl.h"

@@ -2,15 +2,13 @@
 #ifndef EBB_TESTS_ENGINE_LOSSLESS_LOSSLESS_INTERNALS_H_
 #define EBB_TESTS_ENGINE_LOSSLESS_LOSSLESS_INTERNALS_H_
 
-#include "src/lossless/lossless_body.h"
+#include "src/lossless/speculator.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {
 
 // REQUIRES: the session is lossless.
-inline LosslessBody& LosslessOf(Session& session) {
-  return static_cast<LosslessBody&>(*Internals::Of(session).body);
-}
+inline Speculator& LosslessOf(Session& session) { return *Internals::Of(session).speculator; }
 
 }  // namespace ebb
 

@@ -1,4 +1,4 @@
-#include "src/lossless/lossless_body.h"
+#include "src/lossless/speculator.h"
 
 #include <fmt/format.h>
 
@@ -106,31 +106,31 @@ PolicySpec DraftSpec(PolicySpec spec) {
   return spec;
 }
 
-LosslessBody::LosslessBody(const LosslessOptions& options, std::unique_ptr<Sequence> draft,
-                           std::unique_ptr<Sequence> second)
+Speculator::Speculator(const LosslessOptions& options, Sequence* draft,
+                       std::unique_ptr<Sequence> second)
     : options_(options),
-      draft_(std::move(draft)),
+      draft_(draft),
       second_(std::move(second)),
-      store_(second_ != nullptr ? second_.get() : draft_.get()),
-      draft_takes_step_{.sequence = draft_.get(),
+      store_(second_ != nullptr ? second_.get() : draft_),
+      draft_takes_step_{.sequence = draft_,
                         .cache = &draft_->cache(),
                         .signals = &draft_->signals(),
                         .name = kDraftName},
-      draft_takes_rows_{.sequence = draft_.get(), .cache = &draft_->cache(), .name = kDraftName},
+      draft_takes_rows_{.sequence = draft_, .cache = &draft_->cache(), .name = kDraftName},
       store_signals_(core().model->shape(), draft_->policy().granularity,
                      OnlyMass(draft_->signals().needs())),
       length_(options.draft_min, options.draft_max) {
   if (options.looks_up && options.draft_min < options.draft_max) lookup_.emplace();
 }
 
-Result<std::unique_ptr<LosslessBody>> LosslessBody::Create(const LosslessOptions& options,
-                                                           std::unique_ptr<Sequence> draft) {
+Result<std::unique_ptr<Speculator>> Speculator::Create(const LosslessOptions& options,
+                                                       Sequence* draft) {
   EBB_RETURN_IF_ERROR(CheckOptions(options));
   EBB_RETURN_IF_ERROR(CheckDraft(*draft));
   const EngineCore& core = *draft->core();
   EBB_RETURN_IF_ERROR(CheckEngine(core, options));
   if (DraftUse(draft->options().tiers) == CacheUse::kSession) {
-    return std::unique_ptr<LosslessBody>(new LosslessBody(options, std::move(draft), nullptr));
+    return std::unique_ptr<Speculator>(new Speculator(options, draft, nullptr));
   }
   const CacheStores stores = core.stores.caches(CacheUse::kStore);
   EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({.name = "full"}, {.shape = core.model->shape()}));
@@ -139,30 +139,20 @@ Result<std::unique_ptr<LosslessBody>> LosslessBody::Create(const LosslessOptions
                                           SequenceOptions{.context = draft->options().context},
                                           std::move(policy), stores);
   store->cache().BorrowFrom(&draft->cache());
-  return std::unique_ptr<LosslessBody>(
-      new LosslessBody(options, std::move(draft), std::move(store)));
+  return std::unique_ptr<Speculator>(new Speculator(options, draft, std::move(store)));
 }
 
-Status LosslessBody::CheckUnbroken() const {
-  EBB_RETURN_IF_ERROR(draft_->health().CheckUnbroken());
-  return store_->health().CheckUnbroken();
-}
-
-Status LosslessBody::CheckPrompt(size_t num_tokens) {
+Status Speculator::CheckPrompt(size_t num_tokens) const {
   if (IsOneSequence()) return draft_->CheckPrompt(num_tokens);
   return OfFollower(kDraftName, draft_->CheckPrompt(num_tokens));
 }
 
-size_t LosslessBody::MaxPrefillChunk(size_t num_tokens) {
-  return store_->MaxPrefillChunk(num_tokens);
-}
-
-SequenceStep LosslessBody::FollowedEntry() {
+SequenceStep Speculator::FollowedEntry() {
   if (IsOneSequence()) return {.sequence = store_, .reads_all_rows = true};
   return {.sequence = store_, .followers = {&draft_takes_step_, 1}, .signals = &store_signals_};
 }
 
-Result<SequenceStep> LosslessBody::PromptEntry() {
+Result<SequenceStep> Speculator::PromptEntry() {
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
   SequenceStep entry = FollowedEntry();
   entry.kind = StepKind::kPrefill;
@@ -171,7 +161,7 @@ Result<SequenceStep> LosslessBody::PromptEntry() {
 
 // Rows that the draft evicted lie in the store. If the store has a T1, its newest rows, which are
 // on their way there, count as staging.
-CacheAccounting LosslessBody::accounting() {
+CacheAccounting Speculator::accounting() const {
   constexpr auto kT0 = static_cast<size_t>(Tier::kT0), kT1 = static_cast<size_t>(Tier::kT1);
   CacheAccounting sum = draft_->accounting();
   if (lookup_.has_value()) sum.table_bytes += lookup_->memory_bytes();
@@ -199,18 +189,13 @@ CacheAccounting LosslessBody::accounting() {
   return sum;
 }
 
-std::string LosslessBody::KeptRows() const {
+std::string Speculator::KeptRows() const {
   const std::optional<TierSpec>& tiers = core().options.tiers;
   return fmt::format("all, verify: {}, T1: {}", VerifyName(options_.verify),
                      T1PlaceName(tiers.has_value() ? tiers->t1 : T1Place::kNone));
 }
 
-std::vector<SequenceCache*> LosslessBody::caches() {
-  if (IsOneSequence()) return {&draft_->cache()};
-  return {&draft_->cache(), &store_->cache()};
-}
-
-int LosslessBody::Limit(int most_guesses) const {
+int Speculator::Limit(int most_guesses) const {
   const int longest = 1 + std::clamp(most_guesses, 0, options_.draft_max - 1);
   int most = 1;
   while (most < longest && draft_->HasRoom(most + 1)) ++most;
@@ -218,7 +203,7 @@ int LosslessBody::Limit(int most_guesses) const {
 }
 
 // Adds the token to the lookup, after the tokens that a prompt or a file brought.
-void LosslessBody::IndexToken(Token token) try {
+void Speculator::IndexToken(Token token) try {
   if (!lookup_.has_value()) return;
   const auto known = draft_->tokens().first(draft_->tokens().size() - num_verified_ahead());
   for (size_t i = lookup_->size(); i < known.size(); ++i) lookup_->Append(known[i]);
@@ -227,13 +212,13 @@ void LosslessBody::IndexToken(Token token) try {
   lookup_.reset();
 }
 
-void LosslessBody::TruncateIndex(Position end) try {
+void Speculator::TruncateIndex(Position end) try {
   if (lookup_.has_value()) lookup_->TruncateTo(end);
 } catch (const std::bad_alloc&) {
   lookup_.reset();
 }
 
-int LosslessBody::NumLookedUp(int limit) const {
+int Speculator::NumLookedUp(int limit) const {
   if (!lookup_.has_value() || lookup_->match() == 0 || !length_.KnowsSteps()) return 0;
   if (looked_up_since_draft_ >= kLookedUpBetweenDrafts) return 0;
   size_t most = limit - 1;
@@ -254,7 +239,7 @@ int LosslessBody::NumLookedUp(int limit) const {
   return 1 + static_cast<int>(num_guesses) < options_.draft_min ? 0 : static_cast<int>(num_guesses);
 }
 
-Status LosslessBody::Resume() {
+Status Speculator::Resume() {
   if (IsOneSequence()) return OkStatus();
   const auto positions = store_->cache().positions(0);
   for (size_t i = 0; i < std::max(positions.size(), draft_->tokens().size()); ++i) {
@@ -265,39 +250,30 @@ Status LosslessBody::Resume() {
   return OkStatus();
 }
 
-Status LosslessBody::SetT0Share(double share) {
-  if (IsOneSequence()) return draft_->SetT0Share(share);
+Status Speculator::CheckT0ShareMayChange() const {
+  if (IsOneSequence()) return OkStatus();
   return InvalidArgument(
       "the share of T0 cannot change in a lossless session, whose draft is the rows of T0");
 }
 
-Status LosslessBody::Park() {
-  if (IsOneSequence()) {
-    DiscardLookahead();
-    return draft_->Park();
-  }
+Status Speculator::CheckMayPark() const {
+  if (IsOneSequence()) return OkStatus();
   return InvalidArgument("a lossless session cannot be parked; save it to a file instead");
 }
 
-Status LosslessBody::ForkFrom(SessionBody* other) {
-  auto* const from = static_cast<LosslessBody*>(other);
-  EBB_RETURN_IF_ERROR(draft_->ForkFrom(from->draft_.get()));
+Status Speculator::ForkFrom(const Speculator& other) {
   if (IsOneSequence()) return OkStatus();
-  EBB_RETURN_IF_ERROR(store_->cache().ForkFrom(&from->store_->cache()));
+  EBB_RETURN_IF_ERROR(store_->cache().ForkFrom(&other.store_->cache()));
   return Resume();
 }
 
-Status LosslessBody::AdoptPrefix(SessionBody* /*other*/, Position /*end*/) {
-  return Unsupported("a lossless session takes no rows of another one's prompt");
-}
-
-void LosslessBody::TruncateTo(Position end) {
+void Speculator::TruncateTo(Position end) {
   draft_->TruncateTo(end);
   if (!IsOneSequence()) second_->TruncateTo(end);
   TruncateIndex(end);
 }
 
-void LosslessBody::DiscardLookahead() {
+void Speculator::DiscardLookahead() {
   const Position end = store_->next() - static_cast<Position>(num_verified_ahead());
   if (num_verified_ahead() > 0) TruncateTo(end);
   ahead_.clear();
@@ -305,7 +281,7 @@ void LosslessBody::DiscardLookahead() {
   TruncateIndex(end);  // what a step that failed was to add, too
 }
 
-void LosslessBody::CountComparison(bool right) {
+void Speculator::CountComparison(bool right) {
   if (right) ++report_.accepted;
   if (is_looked_up_) {
     if (right) ++report_.accepted_looked_up, ++looked_up_since_draft_;
@@ -315,7 +291,7 @@ void LosslessBody::CountComparison(bool right) {
   if (!right || num_verified_ahead() == 0) length_.Compared(static_cast<int>(next_ahead_), !right);
 }
 
-void LosslessBody::CountVerifying(double seconds, double waited_before) {
+void Speculator::CountVerifying(double seconds, double waited_before) {
   ++report_.verify_steps;
   report_.verify_seconds += seconds;
   report_.wait_seconds += store_->cache().stage_wait_seconds() - waited_before;
@@ -323,13 +299,13 @@ void LosslessBody::CountVerifying(double seconds, double waited_before) {
   report_.rows_read += RowsRead(*store_);
 }
 
-void LosslessBody::CountLogits(double seconds) {
+void Speculator::CountLogits(double seconds) {
   const size_t vocab_size = core().model->shape().vocab_size;
   length_.LogitsStep(static_cast<int>(logits_.size() / vocab_size), seconds);
   report_.verify_seconds += seconds;
 }
 
-Result<bool> LosslessBody::HasCachedLogits(Token token) {
+Result<bool> Speculator::HasCachedLogits(Token token) {
   if (num_verified_ahead() == 0 || ahead_[next_ahead_] != token) return false;
   if (HasLogitsAfter(next_ahead_ + 1)) return true;
   const double begin = SecondsNow();
@@ -338,7 +314,7 @@ Result<bool> LosslessBody::HasCachedLogits(Token token) {
   return true;
 }
 
-Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
+Result<bool> Speculator::TakeAhead(Token token, ShownLogits* logits) {
   EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
   if (num_verified_ahead() > 0) {
     EBB_ASSIGN_OR_RETURN(const bool right, HasCachedLogits(token));
@@ -356,7 +332,7 @@ Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
 }
 
 // The time of such a step is the batch's: it says nothing about the length of drafts.
-Result<std::optional<SequenceStep>> LosslessBody::BeginDecode(Token token, ShownLogits* logits) {
+Result<std::optional<SequenceStep>> Speculator::BeginDecode(Token token, ShownLogits* logits) {
   EBB_ASSIGN_OR_RETURN(const bool was_ahead, TakeAhead(token, logits));
   if (was_ahead) return std::optional<SequenceStep>();
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
@@ -364,13 +340,13 @@ Result<std::optional<SequenceStep>> LosslessBody::BeginDecode(Token token, Shown
   return std::optional(FollowedEntry());
 }
 
-void LosslessBody::EndDecode() {
+void Speculator::EndDecode() {
   looked_up_since_draft_ = 0;
   CountVerifying(0, waited_before_batch_);
 }
 
-StepOutcome LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
-                                 ShownLogits* logits) {
+StepOutcome Speculator::Decode(Token token, const Guess& guess, int most_guesses,
+                               ShownLogits* logits) {
   const Result<bool> was_ahead = TakeAhead(token, logits);
   if (!was_ahead.ok()) return {.taken = false, .status = was_ahead.error()};
   if (*was_ahead) return {.taken = true, .status = OkStatus()};
@@ -389,7 +365,7 @@ StepOutcome LosslessBody::Decode(Token token, const Guess& guess, int most_guess
   return DecodePlainly(token, logits);
 }
 
-StepOutcome LosslessBody::DecodePlainly(Token token, ShownLogits* logits) {
+StepOutcome Speculator::DecodePlainly(Token token, ShownLogits* logits) {
   const double begin = SecondsNow();
   const double waited = store_->cache().stage_wait_seconds();
   if (Status refused = store_->MoveRefused(); !refused.ok()) {
@@ -407,8 +383,8 @@ StepOutcome LosslessBody::DecodePlainly(Token token, ShownLogits* logits) {
   return result.outcome();
 }
 
-Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,
-                         ShownLogits* logits) {
+Status Speculator::Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,
+                       ShownLogits* logits) {
   const Position begin = store_->next();
   const double waited = store_->cache().stage_wait_seconds();
   const double begun = SecondsNow();
@@ -461,16 +437,16 @@ Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int nu
 }
 
 // Undoes a run that could not be drafted or verified.
-void LosslessBody::EndRunAt(Position begin) {
+void Speculator::EndRunAt(Position begin) {
   ahead_.clear();
   next_ahead_ = 0;
   if (draft_->next() > begin) draft_->TruncateTo(begin);
   if (store_->next() > begin) store_->TruncateTo(begin);
 }
 
-Status LosslessBody::Draft(const Guess& guess, int num_tokens) {
+Status Speculator::Draft(const Guess& guess, int num_tokens) {
   for (;;) {
-    const SequenceStep entry = {.sequence = draft_.get(), .tokens = std::span(run_).last(1)};
+    const SequenceStep entry = {.sequence = draft_, .tokens = std::span(run_).last(1)};
     const StepResult result = RunStep(&core(), {.entries = {&entry, 1}});
     EBB_RETURN_IF_ERROR(result.status());
     report_.rows_read += RowsRead(*draft_);
@@ -482,7 +458,7 @@ Status LosslessBody::Draft(const Guess& guess, int num_tokens) {
   }
 }
 
-Status LosslessBody::Verify(Position begin) {
+Status Speculator::Verify(Position begin) {
   const bool one_token_at_a_time = options_.verify == LosslessOptions::Verify::kExact;
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
   SequenceStep entry = FollowedEntry();
@@ -507,7 +483,7 @@ Status LosslessBody::Verify(Position begin) {
   return OkStatus();
 }
 
-Status LosslessBody::ComputeLogits(size_t i) {
+Status Speculator::ComputeLogits(size_t i) {
   GraphRunner& runner = *core().runner;
   const bool one_token_at_a_time = options_.verify == LosslessOptions::Verify::kExact;
   const size_t count = std::min(run_.size() - i, LogitsAtOnce(one_token_at_a_time));
@@ -523,12 +499,12 @@ Status LosslessBody::ComputeLogits(size_t i) {
   return OkStatus();
 }
 
-bool LosslessBody::HasLogitsAfter(size_t i) const {
+bool Speculator::HasLogitsAfter(size_t i) const {
   return i >= first_logits_ &&
          (i - first_logits_) * core().model->shape().vocab_size < logits_.size();
 }
 
-std::span<const float> LosslessBody::LogitsAfter(size_t i) const {
+std::span<const float> Speculator::LogitsAfter(size_t i) const {
   const size_t vocab_size = core().model->shape().vocab_size;
   return std::span(logits_).subspan((i - first_logits_) * vocab_size, vocab_size);
 }

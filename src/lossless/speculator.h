@@ -1,4 +1,4 @@
-// A lossless session: beside the sequence that drafts, which the session shows, a second one, the
+// The speculator of a lossless session: the session's own sequence drafts, and a second one, the
 // store, holds every row in full precision and verifies. If the policy evicts nothing and reads T1
 // selectively (T1Read::kSelect), one sequence is both: draft steps read the selected rows,
 // verifying steps all of them, and the rows of a draft are rolled back before they are computed
@@ -14,8 +14,8 @@
 //
 // In steps without a draft, and in prompts, the store computes and the draft follows (Follower in
 // src/sequence/step.h).
-#ifndef EBB_LOSSLESS_LOSSLESS_BODY_H_
-#define EBB_LOSSLESS_LOSSLESS_BODY_H_
+#ifndef EBB_LOSSLESS_SPECULATOR_H_
+#define EBB_LOSSLESS_SPECULATOR_H_
 
 #include <memory>
 #include <optional>
@@ -27,7 +27,9 @@
 #include "ebb/policy.h"
 #include "src/lossless/draft_length.h"
 #include "src/lossless/text_lookup.h"
-#include "src/sequence/session_body.h"
+#include "src/sequence/sequence.h"
+#include "src/sequence/shown_logits.h"
+#include "src/sequence/step.h"
 #include "src/sequence/tier_stores.h"
 #include "src/step/signal_buffers.h"
 
@@ -41,46 +43,57 @@ namespace ebb {
 // hierarchy would have in T1 and T3. REQUIRES: DraftUse() is kDraft.
 [[nodiscard]] PolicySpec DraftSpec(PolicySpec spec);
 
-class LosslessBody final : public SessionBody {
+class Speculator {
  public:
-  // Errors: options out of range, a policy that rotates keys again, tiers that cannot verify.
-  static Result<std::unique_ptr<LosslessBody>> Create(const LosslessOptions& options,
-                                                      std::unique_ptr<Sequence> draft);
+  // `draft` outlives it. Errors: options out of range, a policy that rotates keys again, tiers that
+  // cannot verify.
+  static Result<std::unique_ptr<Speculator>> Create(const LosslessOptions& options,
+                                                    Sequence* draft);
 
-  Sequence& sequence() override { return *draft_; }
-  [[nodiscard]] Sequence& store() { return *store_; }
-  [[nodiscard]] Status CheckUnbroken() const override;
-  [[nodiscard]] size_t num_verified_ahead() const override { return ahead_.size() - next_ahead_; }
-  void DiscardLookahead() override;
-  [[nodiscard]] Status CheckPrompt(size_t num_tokens) override;
-  [[nodiscard]] size_t MaxPrefillChunk(size_t num_tokens) override;
-  [[nodiscard]] bool ReadsTokenByToken() const override { return store_->ReadsTokenByToken(); }
-  [[nodiscard]] Result<SequenceStep> PromptEntry() override;
-  StepOutcome Decode(Token token, const Guess& guess, int most_guesses,
-                     ShownLogits* logits) override;
-  [[nodiscard]] Result<bool> HasCachedLogits(Token token) override;
-  [[nodiscard]] Result<std::optional<SequenceStep>> BeginDecode(Token token,
-                                                                ShownLogits* logits) override;
-  void EndDecode() override;
-  void TruncateTo(Position end) override;
-  [[nodiscard]] Status SetT0Share(double share) override;
-  [[nodiscard]] Status Park() override;
-  [[nodiscard]] Status ForkFrom(SessionBody* other) override;
-  [[nodiscard]] Status AdoptPrefix(SessionBody* other, Position end) override;
-  [[nodiscard]] CacheAccounting accounting() override;
-  [[nodiscard]] size_t page_bytes(Tier tier) override {
-    return accounting().tiers[static_cast<size_t>(tier)].page_bytes;
-  }
-  [[nodiscard]] const LosslessReport* lossless_report() const override { return &report_; }
-  [[nodiscard]] std::string KeptRows() const override;
-  [[nodiscard]] std::vector<SequenceCache*> caches() override;
-  // Corrupt when the store has not a row for every token.
-  [[nodiscard]] Status Resume() override;
+  // The sequence that computes prompts and verifies: the draft itself if it reads selectively.
+  [[nodiscard]] Sequence& store() const { return *store_; }
+  // Tokens at the end of the draft that the caller has not asked for yet.
+  [[nodiscard]] size_t num_verified_ahead() const { return ahead_.size() - next_ahead_; }
+  // Removes them from both sequences.
+  void DiscardLookahead();
+
+  // Whether policy and tiers have room for a prompt of so many tokens.
+  [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
+  // Returns the entry of a piece of a prompt without its tokens.
+  [[nodiscard]] Result<SequenceStep> PromptEntry();
+
+  // As Session::Decode().
+  StepOutcome Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits);
+  // Returns whether the logits after this token have been computed already. If so, BeginDecode()
+  // shows them and cannot fail.
+  [[nodiscard]] Result<bool> HasCachedLogits(Token token);
+  // Begins a decode step in a batch. Returns its entry without the token, or nothing if the logits
+  // after the token were computed already, which are shown now. EndDecode() follows a step that was
+  // taken.
+  [[nodiscard]] Result<std::optional<SequenceStep>> BeginDecode(Token token, ShownLogits* logits);
+  void EndDecode();
+  // Rolls both sequences back. REQUIRES: nothing is ahead; Sequence::CheckTruncateTo().
+  void TruncateTo(Position end);
+
+  // InvalidArgument if there are two sequences.
+  [[nodiscard]] Status CheckT0ShareMayChange() const;
+  [[nodiscard]] Status CheckMayPark() const;
+  // Follows the draft, which was forked from that of `other`. REQUIRES: both were made alike, and
+  // nothing of the other is ahead.
+  [[nodiscard]] Status ForkFrom(const Speculator& other);
+  // The caches and the draft's tokens came out of a file. Corrupt when the store has not a row for
+  // every token.
+  [[nodiscard]] Status Resume();
+
+  // Counts both sequences.
+  [[nodiscard]] CacheAccounting accounting() const;
+  [[nodiscard]] const LosslessReport& report() const { return report_; }
+  // The rows that the store keeps and how it verifies, in words for a session file.
+  [[nodiscard]] std::string KeptRows() const;
 
  private:
   // Without a second sequence the draft is the store.
-  LosslessBody(const LosslessOptions& options, std::unique_ptr<Sequence> draft,
-               std::unique_ptr<Sequence> second);
+  Speculator(const LosslessOptions& options, Sequence* draft, std::unique_ptr<Sequence> second);
   [[nodiscard]] bool IsOneSequence() const { return second_ == nullptr; }
   // The store computes, the draft takes the step.
   [[nodiscard]] SequenceStep FollowedEntry();
@@ -115,7 +128,8 @@ class LosslessBody final : public SessionBody {
   void CountLogits(double seconds);
 
   const LosslessOptions options_;
-  const std::unique_ptr<Sequence> draft_, second_;
+  Sequence* const draft_;
+  const std::unique_ptr<Sequence> second_;
   Sequence* const store_;  // second_, or draft_ where there is none
   const Follower draft_takes_step_, draft_takes_rows_;
   SignalBuffers store_signals_;  // those of the store's steps that the draft wants to see
@@ -140,4 +154,4 @@ class LosslessBody final : public SessionBody {
 
 }  // namespace ebb
 
-#endif  // EBB_LOSSLESS_LOSSLESS_BODY_H_
+#endif  // EBB_LOSSLESS_SPECULATOR_H_
