@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "src/kv/retain_for_test.h"
 #include "src/kv/sequence_cache.h"
 
 namespace ebb {
@@ -61,7 +62,7 @@ void RetainAnEighth(SequenceCache* cache, int num_rows) {
   std::vector<uint32_t> kept(static_cast<size_t>(num_rows) / 8);
   for (int group = 0; group < kGroups; ++group) {
     for (uint32_t i = 0; i < kept.size(); ++i) kept[i] = i * 8 + random() % 8;
-    cache->Retain(group, kept);
+    RetainRows(group, kept, cache);
   }
 }
 
@@ -102,7 +103,7 @@ void RemoveOneRowOfEachGroup(benchmark::State& state) {
     }
     state.SetIterationTime(SecondsSince(start));
   }
-  if (store.cache->max_rows() != static_cast<size_t>(num_rows)) {
+  if (store.cache->tables().max_rows() != static_cast<size_t>(num_rows)) {
     state.SkipWithError("the number of rows did not stay the same");
   }
 }
@@ -134,7 +135,7 @@ void RetainAnEighthOfEachGroup(benchmark::State& state) {
     const auto start = std::chrono::steady_clock::now();
     RetainAnEighth(store.cache.get(), 8000);
     state.SetIterationTime(SecondsSince(start));
-    if (store.cache->max_rows() != 1000) state.SkipWithError("not 1,000 rows are left");
+    if (store.cache->tables().max_rows() != 1000) state.SkipWithError("not 1,000 rows are left");
   }
 }
 BENCHMARK(RetainAnEighthOfEachGroup)->UseManualTime()->Unit(benchmark::kMillisecond);

@@ -117,20 +117,21 @@ Status FillRows(const Numbers& numbers, const AttentionBenchmarkOptions& options
   });
 }
 
-// The rows that stay: a random choice, ascending.
-std::vector<uint32_t> Kept(const AttentionBenchmarkOptions& options) {
+// The rows that go, ascending: all but a random choice.
+std::vector<uint32_t> Removed(const AttentionBenchmarkOptions& options) {
   std::vector<uint32_t> rows(options.rows);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<uint32_t>(i);
   const auto kept = static_cast<size_t>(std::lround(options.keep * options.rows));
-  std::vector<uint32_t> chosen;
+  std::vector<uint32_t> chosen, removed;
   std::mt19937_64 random(options.seed);
   std::ranges::sample(rows, std::back_inserter(chosen), std::max<ptrdiff_t>(kept, 1), random);
-  return chosen;
+  std::ranges::set_difference(rows, chosen, std::back_inserter(removed));
+  return removed;
 }
 
 Status CompressAll(SequenceCache* cache) {
   std::vector<RowMove> moves;
-  for (uint32_t row = 0; row < cache->max_rows(); ++row) moves.push_back({row, Tier::kT2});
+  for (uint32_t row = 0; row < cache->tables().max_rows(); ++row) moves.push_back({row, Tier::kT2});
   return cache->Move(0, moves);
 }
 
@@ -158,7 +159,7 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
   EBB_RETURN_IF_ERROR(s.cache->Append(0, options.rows));
   const Numbers numbers(options.seed);
   EBB_RETURN_IF_ERROR(FillRows(numbers, options, threads, &s));
-  if (options.keep < 1) s.cache->Retain(0, Kept(options));
+  if (options.keep < 1) s.cache->Remove(0, Removed(options));
   if (stores.t2 != nullptr) EBB_RETURN_IF_ERROR(CompressAll(s.cache.get()));
   s.cache->FindAddresses();
   for (int layer = 0; layer < s.num_layers; ++layer) {
@@ -167,7 +168,7 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
       if (stores.t2 != nullptr) s.compressed.push_back(s.cache->views().Compressed(layer, h));
     }
   }
-  const size_t rows = s.cache->max_rows();
+  const size_t rows = s.cache->tables().max_rows();
   s.bytes_per_step =
       streams * rows *
       (stores.t2 != nullptr ? shape.compressed.RowStride() : shape.format.RowBytes());

@@ -90,9 +90,9 @@ TEST(KeyCentre, AForkHasThatOfTheRowsItShares) {
   ExpectOk(sequence.Move(0, moves));
   const auto all = EmptyCache(tiers), some = EmptyCache(tiers), none = EmptyCache(tiers);
   ExpectOk(all->ForkFrom(&sequence.cache()));
-  ExpectOk(some->ForkFirstRows(&sequence.cache(), 128));
+  ExpectOk(some->ForkFrom(&sequence.cache(), 128));
   // The sequence chooses a new centre from later rows, like one that never went further.
-  ExpectOk(none->ForkFirstRows(&sequence.cache(), 64));
+  ExpectOk(none->ForkFrom(&sequence.cache(), 64));
   EXPECT_EQ(CentreOf(*all), CentreOf(sequence.cache()));
   EXPECT_EQ(CentreOf(*some), CentreOf(sequence.cache()));
   EXPECT_TRUE(CentreOf(*none).empty());

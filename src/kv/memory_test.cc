@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/base/sanitizers.h"
+#include "src/kv/retain_for_test.h"
 #include "src/kv/sequence_cache.h"
 #include "tests/support/process_memory.h"
 #include "tests/support/skip.h"
@@ -74,7 +75,7 @@ TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
   std::vector<uint32_t> kept(1000);
   for (int group = 0; group < cache->layout().num_groups(); ++group) {
     for (uint32_t i = 0; i < kept.size(); ++i) kept[i] = i * 8 + random() % 8;
-    cache->Retain(group, kept);
+    RetainRows(group, kept, cache.get());
   }
   EXPECT_GT(cache->Compact(SIZE_MAX), 0u);
   EXPECT_GT((*arena)->Compact(SIZE_MAX), 0u);
@@ -142,7 +143,7 @@ TEST(MemoryTest, TablesThatTheSystemRefusesAreAnErrorAndChangeNothing) {
   EXPECT_THAT(status.message(), ::testing::HasSubstr("no memory for the token tables"));
   EXPECT_EQ((*arena)->stats().reserved_bytes, kExtentBytes);
   EXPECT_EQ((*arena)->stats().num_pages, 1u);
-  EXPECT_EQ(cache.max_rows(), 10u);
+  EXPECT_EQ(cache.tables().max_rows(), 10u);
   EXPECT_TRUE(cache.Validate().ok());
   EXPECT_TRUE(cache.Append(10, 1000).ok());
 }

@@ -25,7 +25,7 @@ void ForEachStream(const CacheLayout& layout, const GroupTable& table, const Vis
 
 bool CacheFork::IsWorthSharing(const TokenTable& table, size_t page) const {
   const int num_rows = std::popcount(table.UsedRows(page));
-  if (rows_ == Rows::kFirst) return num_rows == kRowsPerPage;
+  if (end_.has_value()) return num_rows == kRowsPerPage;
   return table.IsSealed(page) || num_rows >= kLeastRowsToShare;
 }
 
@@ -36,10 +36,10 @@ GroupTables::Tables CacheFork::CopyTables() const {
     table->compressed.ReserveSeals();
     copies.push_back(std::make_unique<GroupTable>(*table));
     GroupTable& copy = *copies.back();
-    if (rows_ == Rows::kFirst) {
+    if (end_.has_value()) {
       std::vector<TablePage> freed;  // pages that the fork never holds
-      copy.full.TruncateTo(end_, &freed);
-      copy.compressed.TruncateTo(end_, &freed);
+      copy.full.TruncateTo(*end_, &freed);
+      copy.compressed.TruncateTo(*end_, &freed);
       copy.MergePositions();
     }
     copy.full.ReserveSeals();
@@ -52,7 +52,7 @@ Status CacheFork::Reserve(ReservedPages* reserved) const {
   PageCounts num_copies;
   for (const auto& table : to_.tables.all()) {
     to_.pages.Grow(*table, 0);
-    if (rows_ == Rows::kAll || table->compressed.num_rows() > 0) {
+    if (!end_.has_value() || table->compressed.num_rows() > 0) {
       ForEachStream(layout_, *table, [&](int stream) {
         to_.pages.SetKeyCentre(stream, from_.pages.stream(stream).key_centre);
       });

@@ -4,6 +4,8 @@
 #ifndef EBB_KV_PAGE_SHARING_H_
 #define EBB_KV_PAGE_SHARING_H_
 
+#include <optional>
+
 #include "ebb/report.h"
 #include "ebb/status.h"
 #include "src/kv/page_map.h"
@@ -20,14 +22,11 @@ struct CachePages {
 // Gives a cache without rows the rows of another one.
 class CacheFork {
  public:
-  enum class Rows {
-    kAll,
-    kFirst,  // those of positions before `end`
-  };
-  // The caches agree on `layout`; addresses of both are found. All outlive it.
-  CacheFork(const CacheLayout& layout, const CachePages& from, const CachePages& to, Rows rows,
-            Position end)
-      : layout_(layout), from_(from), to_(to), rows_(rows), end_(end) {}
+  // Takes the rows at positions before `end` alone, if there is one. The caches agree on `layout`;
+  // addresses of both are found. All outlive it.
+  CacheFork(const CacheLayout& layout, const CachePages& from, const CachePages& to,
+            std::optional<Position> end)
+      : layout_(layout), from_(from), to_(to), end_(end) {}
 
   // Errors, after which the new cache is only good for being destroyed: T0Full, T1Full,
   // OutOfMemory, those of a file.
@@ -45,8 +44,7 @@ class CacheFork {
   const CacheLayout& layout_;
   const CachePages from_;
   const CachePages to_;
-  const Rows rows_;
-  const Position end_;
+  const std::optional<Position> end_;  // nullopt: takes all rows
 };
 
 // Copies the pages of T0 that other caches hold too, so that the contents of rows may change.

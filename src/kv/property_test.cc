@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "src/kv/retain_for_test.h"
 #include "src/kv/sequence_cache.h"
 
 namespace ebb {
@@ -181,7 +182,7 @@ class PropertyTest {
   }
 
   void Retain(Case* c, int group, const std::vector<uint32_t>& kept) {
-    c->cache->Retain(group, kept);
+    RetainRows(group, kept, c->cache.get());
     std::vector<uint32_t> removed;
     size_t next = 0;
     for (uint32_t i = 0; i < c->groups[group].size(); ++i) {
@@ -356,7 +357,7 @@ class PropertyTest {
       }
       ASSERT_EQ(accounting.tiers[0].rows + accounting.tiers[1].rows, num_rows);
       ASSERT_EQ(accounting.rows_evicted, c.rows_evicted);
-      ASSERT_EQ(c.cache->max_rows(), max_rows);
+      ASSERT_EQ(c.cache->tables().max_rows(), max_rows);
       for (const Tier tier : {Tier::kT0, Tier::kT1}) {
         page_bytes += accounting.tiers[static_cast<int>(tier)].page_bytes;
         shared_bytes += accounting.tiers[static_cast<int>(tier)].shared_page_bytes;

@@ -70,22 +70,6 @@ Status SequenceCache::Append(Position first, int num_tokens) {
   return OkStatus();
 }
 
-void SequenceCache::Retain(int group, std::span<const uint32_t> kept) {
-  const size_t num_rows = impl_->tables.Of(group).num_rows();
-  std::vector<uint32_t> removed;
-  removed.reserve(num_rows - kept.size());
-  auto next = kept.begin();
-  for (uint32_t row = 0; row < num_rows; ++row) {
-    if (next != kept.end() && *next == row) {
-      ++next;
-    } else {
-      removed.push_back(row);
-    }
-  }
-  assert(next == kept.end() && "indices must ascend strictly");
-  Remove(group, removed);
-}
-
 void SequenceCache::Remove(int group, std::span<const uint32_t> removed) {
   Impl& c = *impl_;
   if (removed.empty()) return;
@@ -126,8 +110,6 @@ SequenceCache::Removal::~Removal() {
   c.rows_evicted += static_cast<int64_t>(num_rows_);
 }
 
-void SequenceCache::FetchForRemoval(int group) const { impl_->tables.FetchForRemoval(group); }
-
 Status SequenceCache::Move(std::span<const GroupMoves> moves) {
   EBB_RETURN_IF_ERROR(impl_->CheckSound());
   impl_->pages.FindAddresses();
@@ -159,49 +141,20 @@ Status SequenceCache::OwnPages() {
   return CopySharedT0Pages(impl_->layout, impl_->stores, {impl_->tables, impl_->pages});
 }
 
-Status SequenceCache::Fork(SequenceCache* from, bool takes_all, Position end) {
+Status SequenceCache::ForkFrom(SequenceCache* from, std::optional<Position> end) {
   Impl& source = *from->impl_;
-  assert(max_rows() == 0 && impl_->pages.num_streams() == source.pages.num_streams());
+  assert(impl_->tables.max_rows() == 0 && impl_->pages.num_streams() == source.pages.num_streams());
   EBB_RETURN_IF_ERROR(source.CheckSound());
   if (source.stores.t1 != nullptr) EBB_RETURN_IF_ERROR(source.stores.t1->WaitForWrites());
   source.pages.FindAddresses();
   impl_->pages.FindAddresses();
-  return CacheFork(impl_->layout, {source.tables, source.pages}, {impl_->tables, impl_->pages},
-                   takes_all ? CacheFork::Rows::kAll : CacheFork::Rows::kFirst, end)
-      .Run();
-}
-
-Status SequenceCache::ForkFrom(SequenceCache* from) {
-  EBB_RETURN_IF_ERROR(Fork(from, /*takes_all=*/true, /*end=*/0));
-  impl_->rows_evicted = from->impl_->rows_evicted;
-  impl_->mover.Continue(from->impl_->mover.accounting());
+  EBB_RETURN_IF_ERROR(
+      CacheFork(impl_->layout, {source.tables, source.pages}, {impl_->tables, impl_->pages}, end)
+          .Run());
+  if (end.has_value()) return OkStatus();
+  impl_->rows_evicted = source.rows_evicted;
+  impl_->mover.Continue(source.mover.accounting());
   return OkStatus();
-}
-
-Status SequenceCache::ForkFirstRows(SequenceCache* from, Position end) {
-  return Fork(from, /*takes_all=*/false, end);
-}
-
-size_t SequenceCache::NumFirstRows(bool with_windows) const {
-  size_t num_rows = std::numeric_limits<size_t>::max();
-  const auto has_window = [this](int group) { return impl_->layout.WindowOf(group) > 0; };
-  for (const auto& table : impl_->tables.all()) {
-    if (!with_windows && std::ranges::all_of(table->groups, has_window)) continue;
-    num_rows = std::min(num_rows, table->NumFirstRows());
-  }
-  return num_rows;
-}
-
-size_t SequenceCache::NumFirstRowsInT2(size_t num_full) const {
-  size_t num_rows = std::numeric_limits<size_t>::max();
-  for (const auto& table : impl_->tables.all()) {
-    if (table->NumFirstRows() < num_full) return 0;
-    const std::span<const Position> in_t2 = table->compressed.positions();
-    size_t count = 0;
-    while (count < in_t2.size() && in_t2[count] == static_cast<Position>(num_full + count)) ++count;
-    num_rows = std::min(num_rows, num_full + count);
-  }
-  return num_rows;
 }
 
 void SequenceCache::FindAddresses() { impl_->pages.FindAddresses(); }
@@ -227,7 +180,9 @@ const CacheLayout& SequenceCache::layout() const { return impl_->layout; }
 
 const RowViews& SequenceCache::views() const { return impl_->views; }
 
-size_t SequenceCache::max_rows() const { return impl_->tables.max_rows(); }
+const GroupTables& SequenceCache::tables() const { return impl_->tables; }
+
+const T1Reader& SequenceCache::t1_reader() const { return impl_->reader; }
 
 Result<StagedStep> SequenceCache::StageStep(T1Reading reading) {
   impl_->pages.FindAddresses();
@@ -277,10 +232,6 @@ void SequenceCache::BorrowFrom(SequenceCache* lender) {
   impl_->reader.BorrowFrom({.tables = &from.tables, .pages = &from.pages, .health = &from.health});
 }
 
-size_t SequenceCache::t1_bytes_read() const { return impl_->reader.bytes_read(); }
-
-double SequenceCache::stage_wait_seconds() const { return impl_->reader.wait_seconds(); }
-
 const MoveAccounting& SequenceCache::moves() const { return impl_->mover.accounting(); }
 
 CacheAccounting SequenceCache::accounting() const {
@@ -304,14 +255,6 @@ CacheAccounting SequenceCache::accounting() const {
   sum.rows_evicted = c.rows_evicted;
   sum.num_tables = static_cast<int64_t>(c.tables.size());
   return sum;
-}
-
-int64_t SequenceCache::NumRows() const {
-  size_t num_rows = 0;
-  for (const auto& table : impl_->tables.all()) {
-    num_rows += table->num_rows() * impl_->layout.NumStreamsOf(table->groups);
-  }
-  return static_cast<int64_t>(num_rows);
 }
 
 size_t SequenceCache::page_bytes(Tier tier) const {

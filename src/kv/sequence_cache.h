@@ -32,6 +32,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -44,6 +45,7 @@
 #include "src/kv/row_move.h"
 #include "src/kv/row_views.h"
 #include "src/kv/t1_reader.h"
+#include "src/kv/tables/group_tables.h"
 #include "src/kv/tables/token_table.h"
 #include "src/rows/cache_stores.h"
 
@@ -98,20 +100,13 @@ class SequenceCache {
   // moves cannot be written to it.
   Status Append(Position first, int num_tokens);
   // Takes the rows of `from`, in the same slots. Pages that are nearly full are shared from now on,
-  // until one of the two gives them up; the others are copied. Fails when a tier has no room or no
-  // memory (OutOfMemory) or a file cannot be read or written; then `from` has all its rows,
-  // and this cache is only good for being destroyed. REQUIRES: this cache never had rows; shape,
-  // format, granularity and stores are those of `from`.
-  Status ForkFrom(SequenceCache* from);
-  // As ForkFrom(), of the rows at positions before `end` alone. Only full pages are shared, so that
-  // neither cache takes more pages than it would by itself.
-  Status ForkFirstRows(SequenceCache* from, Position end);
-  // So many of the first positions have a row in T0 or T1 in every group, or in every group without
-  // a window.
-  [[nodiscard]] size_t NumFirstRows(bool with_windows = true) const;
-  // So many of the first positions have a row in every group, the first `num_full` in T0 or T1 and
-  // the others in T2. 0: fewer than `num_full` have.
-  [[nodiscard]] size_t NumFirstRowsInT2(size_t num_full) const;
+  // until one of the two gives them up; the others are copied. With an `end` takes the rows at
+  // positions before it alone, and shares only full pages, so that neither cache takes more pages
+  // than it would by itself. Fails when a tier has no room or no memory (OutOfMemory) or a file
+  // cannot be read or written; then `from` has all its rows, and this cache is only good for being
+  // destroyed. REQUIRES: this cache never had rows; shape, format, granularity and stores are those
+  // of `from`.
+  Status ForkFrom(SequenceCache* from, std::optional<Position> end = std::nullopt);
   // Keeps pages of T0 for this cache; see Arena::SetFloor().
   Status SetT0Floor(uint64_t num_bytes);
   // Copies the pages of T0 that other caches hold too, so that the contents of rows may change.
@@ -124,9 +119,6 @@ class SequenceCache {
   [[nodiscard]] size_t RoomForTokens() const;
   // An index names a row of a group by its place in order of position, whichever tier it lies in.
 
-  // Keeps only the rows at these ascending indices. For tests and benchmarks: policies name the
-  // rows that go.
-  void Retain(int group, std::span<const uint32_t> kept);
   // Removes the rows at these ascending indices. Cheap when few.
   void Remove(int group, std::span<const uint32_t> removed);
   // Remove() for several threads at once, each with groups and a Removal of its own: rows leave
@@ -156,9 +148,6 @@ class SequenceCache {
     Lists* const lists_;
     size_t num_rows_ = 0;
   };
-  // A hint that rows of `group` are removed soon, and then those of the next groups: fetches what
-  // Remove() reads.
-  void FetchForRemoval(int group) const;
   // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make
   // room for those that come there. Fails, and changes nothing, when a tier has no room
   // (T0Full, T1Full) or does not exist (InvalidArgument); if the system refuses memory, or a
@@ -207,26 +196,22 @@ class SequenceCache {
   // REQUIRES: the lender has the same shape and format, outlives this cache, and has the same in a
   // row as this cache's T1 has in the row of that position.
   void BorrowFrom(SequenceCache* lender);
-  // Bytes of T1 that the last step read, wherever T1 lies.
-  [[nodiscard]] size_t t1_bytes_read() const;
+  // The bytes that steps read of T1, and the time that they waited for it.
+  [[nodiscard]] const T1Reader& t1_reader() const;
 
+  // The rows of every group, and the pages that they take.
+  [[nodiscard]] const GroupTables& tables() const;
   // The positions of all rows of the group, ascending.
   [[nodiscard]] std::span<const Position> positions(int group) const;
   // [rows of the group]; valid until the next call on the cache.
   [[nodiscard]] std::span<const Tier> tiers(int group);
   [[nodiscard]] bool HasTier(Tier tier) const;
   [[nodiscard]] const CacheLayout& layout() const;
-  // Largest visible list of any group, which the context and the work buffers must hold.
-  [[nodiscard]] size_t max_rows() const;
   [[nodiscard]] CacheAccounting accounting() const;
-  // (layer, kv head, token) triples in all tiers.
-  [[nodiscard]] int64_t NumRows() const;
   // The bytes of the pages in a tier.
   [[nodiscard]] size_t page_bytes(Tier tier) const;
-  // The moves so far, the time that steps waited for them, and the time that steps waited in
-  // StageLayer(): cheaper than accounting().
+  // The moves so far, and the time that steps waited for them: cheaper than accounting().
   [[nodiscard]] const MoveAccounting& moves() const;
-  [[nodiscard]] double stage_wait_seconds() const;
   // Internal, naming the table, when an invariant does not hold; O(rows), for tests. Addresses are
   // checked unless pages have moved since FindAddresses().
   [[nodiscard]] Status Validate() const;
@@ -235,8 +220,6 @@ class SequenceCache {
   friend struct SequenceState;  // to and from a file
   friend class StagedStep;
   Status EndStaging();
-  // Forks the cache. takes_all: all rows, and `end` is ignored.
-  Status Fork(SequenceCache* from, bool takes_all, Position end);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

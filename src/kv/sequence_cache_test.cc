@@ -1,4 +1,5 @@
 #include "src/kv/sequence_cache.h"
+#include "src/kv/retain_for_test.h"
 
 #include <algorithm>
 #include <array>
@@ -117,7 +118,7 @@ TEST(SequenceCacheTest, GroupsAreNumberedLayerMajor) {
 TEST(SequenceCacheTest, AnEmptyCacheOwnsNoPages) {
   const Fixture f(Granularity::kHead);
   EXPECT_EQ(f.cache->views().View(0, 0).size(), 0u);
-  EXPECT_EQ(f.cache->max_rows(), 0u);
+  EXPECT_EQ(f.cache->tables().max_rows(), 0u);
   EXPECT_TRUE(f.cache->Append(0, 0).ok());
   EXPECT_EQ(f.arena->stats().num_pages, 0u);
 }
@@ -133,7 +134,7 @@ TEST(SequenceCacheTest, RowsKeepTheirBytesWhileTheCacheGrows) {
     }
   }
   f.ExpectEveryRowHoldsItsOwn();
-  EXPECT_EQ(f.cache->max_rows(), 700u);
+  EXPECT_EQ(f.cache->tables().max_rows(), 700u);
 }
 
 TEST(SequenceCacheTest, GroupsShareATableUntilTheyDiffer) {
@@ -141,7 +142,7 @@ TEST(SequenceCacheTest, GroupsShareATableUntilTheyDiffer) {
   ASSERT_TRUE(f.cache->Append(0, 200).ok());
   f.WriteAll();
   EXPECT_EQ(f.cache->accounting().num_tables, 1);
-  f.cache->Retain(3, Every(1, 200));
+  RetainRows(3, Every(1, 200), f.cache.get());
   f.cache->Remove(3, {});
   EXPECT_EQ(f.cache->accounting().num_tables, 1);
   f.cache->Remove(3, std::vector<uint32_t>{10});
@@ -159,12 +160,12 @@ TEST(SequenceCacheTest, RemovingFromOneGroupLeavesTheOthersAlone) {
   const Fixture f(Granularity::kHead);
   ASSERT_TRUE(f.cache->Append(0, 300).ok());
   f.WriteAll();
-  f.cache->Retain(0, std::vector<uint32_t>{5, 299});
-  f.cache->Retain(4, {});
+  RetainRows(0, std::vector<uint32_t>{5, 299}, f.cache.get());
+  RetainRows(4, {}, f.cache.get());
   EXPECT_THAT(f.cache->positions(0), ElementsAre(5, 299));
   EXPECT_TRUE(f.cache->positions(4).empty());
   EXPECT_EQ(f.cache->positions(1).size(), 300u);
-  EXPECT_EQ(f.cache->max_rows(), 300u);
+  EXPECT_EQ(f.cache->tables().max_rows(), 300u);
   f.ExpectEveryRowHoldsItsOwn();
   EXPECT_EQ(f.cache->accounting().rows_evicted, 298 + 300);
 }
@@ -211,7 +212,7 @@ TEST(SequenceCacheTest, APositionThatDoesNotFollowIsRefused) {
   EXPECT_EQ(f.cache->Append(-1, 1).code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(f.cache->Append(kVisibleForEver, 1).message(),
               HasSubstr("cannot append 1 tokens at position 2147483647"));
-  EXPECT_EQ(f.cache->max_rows(), 10u);
+  EXPECT_EQ(f.cache->tables().max_rows(), 10u);
   EXPECT_TRUE(f.cache->Append(100, 2).ok());
   EXPECT_EQ(f.cache->positions(0).back(), 101);
 }
@@ -221,7 +222,7 @@ TEST(SequenceCacheTest, AskingForFarMoreThanTheCapIsAnErrorAndChangesNothing) {
   ASSERT_TRUE(f.cache->Append(0, 10).ok());
   const Status status = f.cache->Append(10, kVisibleForEver - 10);
   EXPECT_EQ(status.code(), StatusCode::kT0Full);
-  EXPECT_EQ(f.cache->max_rows(), 10u);
+  EXPECT_EQ(f.cache->tables().max_rows(), 10u);
   EXPECT_TRUE(f.cache->Append(10, 10).ok());
 }
 
@@ -245,7 +246,7 @@ TEST(SequenceCacheTest, CompactingKeepsRowsAndFreesPages) {
     f.WriteAll();
     std::vector<std::vector<Position>> positions;
     for (int group = 0; group < f.cache->layout().num_groups(); ++group) {
-      f.cache->Retain(group, Every(7 + static_cast<uint32_t>(group), 1000));
+      RetainRows(group, Every(7 + static_cast<uint32_t>(group), 1000), f.cache.get());
       positions.emplace_back(f.cache->positions(group).begin(), f.cache->positions(group).end());
     }
     EXPECT_EQ(f.arena->stats().num_pages, 16u * kStreams);
@@ -268,7 +269,7 @@ TEST(SequenceCacheTest, CompactingStaysWithinItsBudgetAndReachesEveryTable) {
   const Fixture f(Granularity::kHead);
   ASSERT_TRUE(f.cache->Append(0, 640).ok());
   f.WriteAll();
-  for (int group = 0; group < kStreams; ++group) f.cache->Retain(group, Every(10, 640));
+  for (int group = 0; group < kStreams; ++group) RetainRows(group, Every(10, 640), f.cache.get());
   constexpr size_t kBudget = 8 * 256;
   int num_calls = 0;
   while (f.arena->stats().num_pages > kStreams) {
@@ -283,7 +284,7 @@ TEST(SequenceCacheTest, CompactingStaysWithinItsBudgetAndReachesEveryTable) {
 TEST(SequenceCacheTest, CompactingWithASmallBudgetServesTheTablesInTurn) {
   const Fixture f(Granularity::kHead);
   ASSERT_TRUE(f.cache->Append(0, 640).ok());
-  for (int group = 0; group < kStreams; ++group) f.cache->Retain(group, Every(10, 640));
+  for (int group = 0; group < kStreams; ++group) RetainRows(group, Every(10, 640), f.cache.get());
   constexpr size_t kBudget = 8 * 256;  // of the 6 or 7 rows of one page
   for (int call = 0; call < kStreams; ++call) f.cache->Compact(kBudget);
   for (int stream = 0; stream < kStreams; ++stream) {
@@ -494,7 +495,7 @@ TEST(SequenceCacheTest, SequencesShareAnArenaWithoutTouchingEachOther) {
     }
   }
   f.ExpectEveryRowHoldsItsOwn();
-  other.Retain(0, Every(20, 300));
+  RetainRows(0, Every(20, 300), &other);
   other.Compact(SIZE_MAX);
   f.arena->Compact(SIZE_MAX);
   f.ExpectEveryRowHoldsItsOwn();

@@ -294,8 +294,8 @@ void Speculator::CountComparison(bool right) {
 void Speculator::CountVerifying(double seconds, double waited_before) {
   ++report_.verify_steps;
   report_.verify_seconds += seconds;
-  report_.wait_seconds += store_->cache().stage_wait_seconds() - waited_before;
-  report_.bytes_read += store_->cache().t1_bytes_read();
+  report_.wait_seconds += store_->cache().t1_reader().wait_seconds() - waited_before;
+  report_.bytes_read += store_->cache().t1_reader().bytes_read();
   report_.rows_read += RowsRead(*store_);
 }
 
@@ -336,7 +336,7 @@ Result<std::optional<SequenceStep>> Speculator::BeginDecode(Token token, ShownLo
   EBB_ASSIGN_OR_RETURN(const bool was_ahead, TakeAhead(token, logits));
   if (was_ahead) return std::optional<SequenceStep>();
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
-  waited_before_batch_ = store_->cache().stage_wait_seconds();
+  waited_before_batch_ = store_->cache().t1_reader().wait_seconds();
   return std::optional(FollowedEntry());
 }
 
@@ -367,7 +367,7 @@ StepOutcome Speculator::Decode(Token token, const Guess& guess, int most_guesses
 
 StepOutcome Speculator::DecodePlainly(Token token, ShownLogits* logits) {
   const double begin = SecondsNow();
-  const double waited = store_->cache().stage_wait_seconds();
+  const double waited = store_->cache().t1_reader().wait_seconds();
   if (Status refused = store_->MoveRefused(); !refused.ok()) {
     return {.taken = false, .status = std::move(refused)};
   }
@@ -386,7 +386,7 @@ StepOutcome Speculator::DecodePlainly(Token token, ShownLogits* logits) {
 Status Speculator::Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,
                        ShownLogits* logits) {
   const Position begin = store_->next();
-  const double waited = store_->cache().stage_wait_seconds();
+  const double waited = store_->cache().t1_reader().wait_seconds();
   const double begun = SecondsNow();
   double drafted_from = 0, verified_from = 0, verified = 0;
   Status status;

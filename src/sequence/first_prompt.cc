@@ -1,5 +1,6 @@
 // The prompt that a sequence began with, whose rows other sequences may take.
 #include <algorithm>
+#include <limits>
 
 #include "src/attention/prefill.h"
 #include "src/policy/tier_plan.h"
@@ -7,6 +8,35 @@
 #include "src/step/attention_nodes.h"
 
 namespace ebb {
+namespace {
+
+// So many of the first positions have a row in T0 or T1 in every group, or in every group without
+// a window.
+size_t NumFirstRows(const SequenceCache& cache, bool with_windows) {
+  size_t num_rows = std::numeric_limits<size_t>::max();
+  const auto has_window = [&](int group) { return cache.layout().WindowOf(group) > 0; };
+  for (const auto& table : cache.tables().all()) {
+    if (!with_windows && std::ranges::all_of(table->groups, has_window)) continue;
+    num_rows = std::min(num_rows, table->NumFirstRows());
+  }
+  return num_rows;
+}
+
+// So many of the first positions have a row in every group, the first `num_full` in T0 or T1 and
+// the others in T2. 0: fewer than `num_full` have.
+size_t NumFirstRowsInT2(const GroupTables& tables, size_t num_full) {
+  size_t num_rows = std::numeric_limits<size_t>::max();
+  for (const auto& table : tables.all()) {
+    if (table->NumFirstRows() < num_full) return 0;
+    const std::span<const Position> in_t2 = table->compressed.positions();
+    size_t count = 0;
+    while (count < in_t2.size() && in_t2[count] == static_cast<Position>(num_full + count)) ++count;
+    num_rows = std::min(num_rows, num_full + count);
+  }
+  return num_rows;
+}
+
+}  // namespace
 
 bool Sequence::AreReadAlike(size_t begin, size_t a, size_t b) const {
   if (a == b) return true;
@@ -35,7 +65,7 @@ size_t Sequence::ShareablePrefixLength(std::span<const Token> prompt) const {
 size_t Sequence::NumFirstCompressedRows(std::span<const Token> prompt) const {
   if (prompt.empty() || RotatesKeys()) return 0;
   size_t most = std::min(prompt.size() - 1, static_cast<size_t>(first_prompt_.end));
-  most = std::min(most, cache_.NumFirstRowsInT2(static_cast<size_t>(kFirstInT0)));
+  most = std::min(most, NumFirstRowsInT2(cache_.tables(), static_cast<size_t>(kFirstInT0)));
   const auto differ = std::mismatch(prompt.begin(), prompt.begin() + most, tokens_.begin());
   most = differ.first - prompt.begin();
   // A prompt that ends soon has its last chunks cut elsewhere.
@@ -54,7 +84,7 @@ size_t Sequence::NumFirstRowsWithoutState(std::span<const Token> prompt) const {
   // Rows in windows are those of checkpoints where no policy removes others.
   const bool with_windows = policy_.placement != nullptr;
   size_t most = std::min({prompt.size() - 1, static_cast<size_t>(first_prompt_.end),
-                          cache_.NumFirstRows(with_windows)});
+                          NumFirstRows(cache_, with_windows)});
   const auto differ = std::mismatch(prompt.begin(), prompt.begin() + most, tokens_.begin());
   most = differ.first - prompt.begin();
   const size_t chunk = WholeChunk();
@@ -70,7 +100,7 @@ size_t Sequence::NumFirstRowsWithoutState(std::span<const Token> prompt) const {
 
 Status Sequence::AdoptPrefix(Sequence* other, Position end) {
   EBB_RETURN_IF_ERROR(other->health_.CheckUnbroken());
-  EBB_RETURN_IF_ERROR(cache_.ForkFirstRows(&other->cache_, end));
+  EBB_RETURN_IF_ERROR(cache_.ForkFrom(&other->cache_, end));
   state_.TakeFrom(other->state_, end);
   tokens_.assign(other->tokens_.begin(), other->tokens_.begin() + end);
   kinds_.assign(end, TokenKind::kGiven);

@@ -30,6 +30,15 @@ MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
           .seconds_up = now.seconds_up - before.seconds_up};
 }
 
+// (layer, kv head, token) triples in all tiers.
+int64_t NumRows(const SequenceCache& cache) {
+  size_t num_rows = 0;
+  for (const auto& table : cache.tables().all()) {
+    num_rows += table->num_rows() * cache.layout().NumStreamsOf(table->groups);
+  }
+  return static_cast<int64_t>(num_rows);
+}
+
 std::unique_ptr<Ledger> MakeLedger(const SequenceOptions& options, const SequenceCache& cache) {
   if (!options.keeps_ledger) return nullptr;
   std::vector<int> rows_per_token;
@@ -100,10 +109,11 @@ Status Sequence::CheckRoom(size_t num_tokens) const {
 
 Status Sequence::CheckRoomAfterRotation(size_t num_tokens) const {
   if (!RotatesKeys()) return CheckRoom(num_tokens);
-  if (cache_.max_rows() + num_tokens <= static_cast<size_t>(options_.context)) return OkStatus();
+  if (cache_.tables().max_rows() + num_tokens <= static_cast<size_t>(options_.context))
+    return OkStatus();
   return ContextFull("the context of " + std::to_string(options_.context) +
-                     " tokens is full: " + std::to_string(cache_.max_rows()) + " survive, and " +
-                     std::to_string(num_tokens) + " more do not fit");
+                     " tokens is full: " + std::to_string(cache_.tables().max_rows()) +
+                     " survive, and " + std::to_string(num_tokens) + " more do not fit");
 }
 
 bool Sequence::RotatesKeys() const { return ebb::RotatesKeys(options_.past_context, policy_); }
@@ -113,7 +123,7 @@ Status Sequence::CheckBelowT0() const { return ebb::CheckBelowT0(options_.past_c
 // Rotating the new rows too, which are not written yet, does no harm and keeps the order simple.
 Status Sequence::MakePlaces(size_t num_tokens) {
   if (HasRoom(num_tokens)) return OkStatus();
-  return RotateKeys(static_cast<Position>(cache_.max_rows()), num_tokens);
+  return RotateKeys(static_cast<Position>(cache_.tables().max_rows()), num_tokens);
 }
 
 Status Sequence::ClosePositionGaps() { return RotateKeys(rope_.Next(next()), 0); }
@@ -200,7 +210,7 @@ size_t Sequence::MaxPrefillChunk(size_t num_tokens) const {
   const auto used = static_cast<size_t>(rope_.Next(next()));
   const size_t total = options_.context;
   const size_t room =
-      std::max(total - std::min(total, used), total - std::min(total, cache_.max_rows()));
+      std::max(total - std::min(total, used), total - std::min(total, cache_.tables().max_rows()));
   return room == 0 ? chunk : std::min(chunk, room);
 }
 
@@ -445,7 +455,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   report.rows_unread = rows_unread_;
   if (selects_) {
     all_rows_unread_ += rows_unread_;
-    all_rows_read_ += cache_.NumRows() - rows_unread_;
+    all_rows_read_ += NumRows(cache_) - rows_unread_;
   }
   report.policy_seconds = SecondsSince(start);
   report.moves = Since(moves_before_, cache_.moves());

@@ -121,7 +121,7 @@ Status Sequence::CheckPlaces() const {
       }
     }
   }
-  const auto num_rows = static_cast<Position>(cache_.max_rows());
+  const auto num_rows = static_cast<Position>(cache_.tables().max_rows());
   if (rope_.Next(next()) < num_rows) return Corrupt("more rows than places");
   const bool has_below = cache_.page_bytes(Tier::kT1) != 0 || cache_.page_bytes(Tier::kT2) != 0;
   if (RotatesKeys() && has_below) {

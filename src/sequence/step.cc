@@ -112,7 +112,7 @@ Status StepRun::Check() try {
 
 Status StepRun::PrepareAndRun() {
   for (const SequenceStep& entry : plan_.entries) {
-    waited_.push_back(entry.sequence->cache().stage_wait_seconds());
+    waited_.push_back(entry.sequence->cache().t1_reader().wait_seconds());
     wants_costs_ = wants_costs_ || entry.sequence->options().reports_costs;
   }
   EBB_RETURN_IF_ERROR(Prepare());
@@ -218,8 +218,8 @@ Status StepRun::Settle(double compute_seconds) {
     Status& of_entry = result_.entry_status_[i];
     StepReport report = {.compute_seconds = compute_seconds};
     report.select_seconds = core_.runner->select_seconds();
-    report.t1_bytes_read = entry.sequence->cache().t1_bytes_read();
-    report.io_wait_seconds = entry.sequence->cache().stage_wait_seconds() - waited_[i];
+    report.t1_bytes_read = entry.sequence->cache().t1_reader().bytes_read();
+    report.io_wait_seconds = entry.sequence->cache().t1_reader().wait_seconds() - waited_[i];
     if (entry.sequence->options().reports_costs) report.costs = costs_;
     of_entry = EndStep(entry, entry.sequence, report);
     for (const Follower& follower : entry.followers) {

@@ -344,7 +344,7 @@ void StepSettler::PrefetchGroup(const PlacementInput& facts, int group) const {
   const bool due = policy_->placement->Due(facts, cache_->positions(group).size());
   if (decides_in_parallel_) FetchAhead(signals_->Group(group).mass);
   if (decides_in_parallel_ || due) policy_->scorer->Prefetch(group);
-  if (due) cache_->FetchForRemoval(group);
+  if (due) cache_->tables().FetchForRemoval(group);
 }
 
 Status StepSettler::Place(PlacementInput facts, int group) {

@@ -70,7 +70,7 @@ struct DeferredLogits {
 double WaitSeconds(const StepWork& work) {
   double seconds = 0;
   for (const SequenceStep& sequence : work.sequences) {
-    seconds += sequence.cache->stage_wait_seconds();
+    seconds += sequence.cache->t1_reader().wait_seconds();
   }
   return seconds;
 }
@@ -386,7 +386,7 @@ void GraphRunner::Impl::ReserveFolds(const StepWork& work, int num_folds) {
   const size_t heads = scratch.shape.num_kv_heads;
   size_t max_rows = 0;
   for (const SequenceStep& sequence : work.sequences) {
-    if (!sequence.in_tiles) max_rows = std::max(max_rows, sequence.cache->max_rows());
+    if (!sequence.in_tiles) max_rows = std::max(max_rows, sequence.cache->tables().max_rows());
   }
   const int fold_tokens = (work.num_fold_tokens + num_folds - 1) / num_folds;
   while (static_cast<int>(scratch.folds.size()) < std::max(num_folds, 2)) {
@@ -419,7 +419,7 @@ void GraphRunner::Impl::ReserveSelection(const StepWork& work) {
     if (sequence.selector == nullptr) continue;
     for (size_t i = 0; i < sequence.num_tokens() * heads; ++i) {
       AttentionScratch::Selected& selected = scratch.selected[sequence.first_token * heads + i];
-      const size_t max_rows = sequence.cache->max_rows();
+      const size_t max_rows = sequence.cache->tables().max_rows();
       ReserveMore(&selected.ranges, (max_rows + 1) / 2);
       ReserveMore(&selected.chunks, max_rows / kChunkRows + 1);
       if (sequence.signals->wants_mass()) ReserveMore(&selected.rows, max_rows);

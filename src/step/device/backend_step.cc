@@ -214,8 +214,8 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   ChooseAttention(&described);
   const bool hides_rows =
       (described.by_row_attention || described.adds_host) && HidesRows(cache, num_layers);
-  const Lengths lengths =
-      described.adds_host ? LengthsOnDevice(cache, num_layers) : Lengths{.most = cache.max_rows()};
+  const Lengths lengths = described.adds_host ? LengthsOnDevice(cache, num_layers)
+                                              : Lengths{.most = cache.tables().max_rows()};
   const size_t column_of_host = described.adds_host && described.is_eager ? 1 : 0;
   described.num_rows =
       RoundUp(std::max<size_t>(lengths.most + column_of_host, 1), kRowsOfBackendStep);
@@ -671,7 +671,7 @@ Status BackendStep::ComputeStep(const StepWork& work, const StagedSequences& sta
   SetInputs(work, graph);
   if (HasStates()) EBB_RETURN_IF_ERROR(SetStates(work, graph));
   const auto reads_t1 = [](const SequenceStep& sequence) {
-    return sequence.cache->t1_bytes_read() > 0;
+    return sequence.cache->t1_reader().bytes_read() > 0;
   };
   if (Selects(work) || HostAttends(work) || std::ranges::any_of(work.sequences, reads_t1)) {
     EBB_RETURN_IF_ERROR(ComputeByLayer(work, staged, graph));

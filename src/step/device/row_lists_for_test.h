@@ -51,7 +51,7 @@ class RowChanges {
   int MakeOne(int step, ListedCaches* made) {
     const auto what = random_() % 12;
     const int num = what < 6 ? 1 + static_cast<int>(random_() % 3) : 0;
-    if (what < 6 && made->cache->max_rows() + num <= kListedRows) {
+    if (what < 6 && made->cache->tables().max_rows() + num <= kListedRows) {
       EXPECT_TRUE(made->cache->Append(next_, num).ok());
       next_ += num;
       return num;

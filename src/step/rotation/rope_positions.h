@@ -25,7 +25,7 @@ class RopePositions {
   [[nodiscard]] Position Of(int group, Position position) const;
   // How far each visible row of the group has to turn, [rows], so that all groups end before place
   // `end`: the row with index i of n goes to end - n + i. Follow with MarkRotated(), group by
-  // group, and at last with Continue(). REQUIRES: end >= cache.max_rows().
+  // group, and at last with Continue(). REQUIRES: end >= cache.tables().max_rows().
   void Turns(const SequenceCache& cache, int group, Position end,
              std::vector<Position>* turns) const;
   void MarkRotated(const SequenceCache& cache, int group, Position end);
