@@ -386,6 +386,8 @@ IoEngine PageFile::engine() const { return impl_->engine; }
 
 size_t PageFile::page_bytes() const { return impl_->options.page_bytes; }
 
+size_t PageFile::cap_bytes() const { return impl_->options.cap_bytes; }
+
 size_t PageFile::page_end() const { return impl_->pages.size(); }
 
 const std::string& PageFile::folder() const { return impl_->file->folder(); }

@@ -105,6 +105,7 @@ class PageFile {
   [[nodiscard]] bool direct() const;
   [[nodiscard]] IoEngine engine() const;  // never kAuto
   [[nodiscard]] size_t page_bytes() const;
+  [[nodiscard]] size_t cap_bytes() const;  // 0: none
   // Above the number of every page that was ever allocated.
   [[nodiscard]] size_t page_end() const;
   [[nodiscard]] const std::string& folder() const;

@@ -129,15 +129,15 @@ Result<std::unique_ptr<Speculator>> Speculator::Create(const LosslessOptions& op
   EBB_RETURN_IF_ERROR(CheckDraft(*draft));
   const EngineCore& core = *draft->core();
   EBB_RETURN_IF_ERROR(CheckEngine(core, options));
-  if (DraftUse(draft->options().tiers) == CacheUse::kSession) {
+  if (DraftUse(draft->options().policy.tiers) == CacheUse::kSession) {
     return std::unique_ptr<Speculator>(new Speculator(options, draft, nullptr));
   }
   const CacheStores stores = core.stores.caches(CacheUse::kStore);
   EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({.name = "full"}, {.shape = core.model->shape()}));
   if (HasT1(stores)) policy.placement = MakeStorePlacement();
-  auto store = std::make_unique<Sequence>(draft->core(),
-                                          SequenceOptions{.context = draft->options().context},
-                                          std::move(policy), stores);
+  auto store =
+      std::make_unique<Sequence>(draft->core(), SessionOptions{.context = draft->options().context},
+                                 std::move(policy), stores);
   store->cache().BorrowFrom(&draft->cache());
   return std::unique_ptr<Speculator>(new Speculator(options, draft, std::move(store)));
 }

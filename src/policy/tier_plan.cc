@@ -54,7 +54,7 @@ void TierPlanner::Split(const GroupRows& rows, size_t t0_rows, TierPlan* plan) c
   plan->num_full = rows.num_alive - plan->num_evict - plan->num_t2;
   plan->num_protected_t1 = std::min(Less(rows.num_protected, t0_rows), caps_.t1);
   const size_t t1_room = caps_.t1 - plan->num_protected_t1;
-  const size_t wanted_in_t0 = caps_.t0 == kNoRowCap ? FloorShare(spec_.t0_share, plan->num_full)
+  const size_t wanted_in_t0 = caps_.t0 == kNoRowCap ? FloorShare(t0_share_, plan->num_full)
                                                     : Less(t0_rows, rows.num_protected);
   plan->num_t1 = std::min(Less(plan->num_full, wanted_in_t0), t1_room);
   if (!spec_.protected_may_go) return;

@@ -69,15 +69,18 @@ struct TierPlan {
 
 class TierPlanner {
  public:
-  TierPlanner(const TierSpec& spec, const TierCaps& caps) : spec_(spec), caps_(caps) {}
+  TierPlanner(const TierSpec& spec, const TierCaps& caps)
+      : spec_(spec), t0_share_(spec.t0_share), caps_(caps) {}
 
+  // As the planner was made, whatever SetT0Share() has set since.
+  [[nodiscard]] const TierSpec& spec() const { return spec_; }
   [[nodiscard]] const TierCaps& caps() const { return caps_; }
   // Whether what two caps leave out goes, beside the share that was asked for.
   [[nodiscard]] bool EvictsBeyondCaps() const {
     return (spec_.evict_share > 0 || spec_.evict_beyond_caps) && caps_.Bind();
   }
   // T0's share of the rows in full precision; see Placement::SetT0Share().
-  void SetT0Share(double share) { spec_.t0_share = share; }
+  void SetT0Share(double share) { t0_share_ = share; }
 
   // At an interval of decode.
   [[nodiscard]] TierPlan Decide(const GroupRows& rows) const;
@@ -94,6 +97,7 @@ class TierPlanner {
   void Split(const GroupRows& rows, size_t t0_rows, TierPlan* plan) const;
 
   TierSpec spec_;
+  double t0_share_;
   TierCaps caps_;
 };
 

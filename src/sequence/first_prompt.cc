@@ -55,7 +55,7 @@ bool Sequence::AreReadAlike(size_t begin, size_t a, size_t b) const {
 }
 
 size_t Sequence::ShareablePrefixLength(std::span<const Token> prompt) const {
-  const bool compresses = CompressesOldRows(options_.tiers);
+  const bool compresses = CompressesOldRows(options_.policy.tiers);
   const size_t rows =
       compresses ? NumFirstCompressedRows(prompt) : NumFirstRowsWithoutState(prompt);
   const Position nearest = NearestCheckpoint(static_cast<Position>(rows));

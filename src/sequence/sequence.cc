@@ -39,8 +39,8 @@ int64_t NumRows(const SequenceCache& cache) {
   return static_cast<int64_t>(num_rows);
 }
 
-std::unique_ptr<Ledger> MakeLedger(const SequenceOptions& options, const SequenceCache& cache) {
-  if (!options.keeps_ledger) return nullptr;
+std::unique_ptr<Ledger> MakeLedger(const SessionOptions& options, const SequenceCache& cache) {
+  if (options.ledger == SessionOptions::Record::kNo) return nullptr;
   std::vector<int> rows_per_token;
   for (int group = 0; group < cache.layout().num_groups(); ++group) {
     rows_per_token.push_back(cache.layout().NumStreamsOf(group));
@@ -65,7 +65,7 @@ Status CheckBelowT0(PastContext past_context, const Policy& policy) {
   return OkStatus();
 }
 
-Sequence::Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Policy policy,
+Sequence::Sequence(std::shared_ptr<EngineCore> core, SessionOptions options, Policy policy,
                    const CacheStores& stores)
     : core_(std::move(core)),
       options_(std::move(options)),
@@ -78,9 +78,10 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Po
       settler_(&policy_, &cache_, &signals_, &core_->stores, &options_, ledger_.get(),
                core_->runner.get(), &window_checkpoints_),
       state_(core_->model->loaded().hparams.state_bytes) {
-  if (!ReadsSelectively(options_.tiers)) return;
-  cache_.SetCachedT1({.share = options_.tiers->t0_cap_bytes > 0 ? 1 : options_.tiers->t0_share,
-                      .t0_cap_bytes = options_.tiers->t0_cap_bytes});
+  if (!ReadsSelectively(options_.policy.tiers)) return;
+  cache_.SetCachedT1(
+      {.share = options_.policy.tiers->t0_cap_bytes > 0 ? 1 : options_.policy.tiers->t0_share,
+       .t0_cap_bytes = options_.policy.tiers->t0_cap_bytes});
 }
 
 CacheAccounting Sequence::accounting() const {
@@ -194,7 +195,7 @@ bool Sequence::ReadsTokenByToken() const {
 
 size_t Sequence::ChunkOfRest(size_t num_tokens) const {
   const size_t whole = WholeChunk();
-  if (!CompressesOldRows(options_.tiers)) return std::min(num_tokens, whole);
+  if (!CompressesOldRows(options_.policy.tiers)) return std::min(num_tokens, whole);
   // Rows of chunks before the last one are compressed: it keeps the newest ones as they are.
   constexpr auto kLeast = static_cast<size_t>(kNewestAboveT2) + kRowsPerPage;
   if (num_tokens <= whole || num_tokens >= whole + kLeast || whole <= kLeast) {
@@ -255,6 +256,12 @@ Status Sequence::SetT0Share(double share) {
   cache_.SetCachedT1({.share = share});
   return MoveRows(
       [&] { return settler_.DivideAnew(MakePlacementInput(StepKind::kDecode, /*new_tokens=*/0)); });
+}
+
+Status Sequence::SetT0Floor(uint64_t num_bytes) {
+  EBB_RETURN_IF_ERROR(cache_.SetT0Floor(num_bytes));
+  options_.t0_floor_bytes = num_bytes;
+  return OkStatus();
 }
 
 Status Sequence::Park() {

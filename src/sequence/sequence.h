@@ -24,7 +24,6 @@
 #include "src/kv/sequence_cache.h"
 #include "src/sequence/engine_core.h"
 #include "src/sequence/sequence_health.h"
-#include "src/sequence/sequence_options.h"
 #include "src/sequence/step_settler.h"
 #include "src/step/recurrent_state.h"
 #include "src/step/rotation/rope_positions.h"
@@ -35,13 +34,14 @@ namespace ebb {
 
 class Sequence {
  public:
-  Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Policy policy,
+  // `options`: of the session, with a context.
+  Sequence(std::shared_ptr<EngineCore> core, SessionOptions options, Policy policy,
            const CacheStores& stores);
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
   [[nodiscard]] const std::shared_ptr<EngineCore>& core() const { return core_; }
-  [[nodiscard]] const SequenceOptions& options() const { return options_; }
+  [[nodiscard]] const SessionOptions& options() const { return options_; }
   [[nodiscard]] const Policy& policy() const { return policy_; }
   [[nodiscard]] SequenceCache& cache() { return cache_; }
   [[nodiscard]] const SequenceCache& cache() const { return cache_; }
@@ -101,6 +101,7 @@ class Sequence {
   Status MakeRoom(StepKind next);
   // See Session.
   Status SetT0Share(double share);
+  Status SetT0Floor(uint64_t num_bytes);
   Status Park();
   // Becomes a sequence that stands where `other` does, with the pages of its cache.
   // REQUIRES: the same core and options, a policy of the same kind, and nothing in this sequence.
@@ -182,7 +183,7 @@ class Sequence {
   Result<int64_t> Decide(StepKind kind, int new_tokens, Decides decides);
 
   const std::shared_ptr<EngineCore> core_;
-  const SequenceOptions options_;
+  SessionOptions options_;
   Policy policy_;
   SequenceCache cache_;
   SignalBuffers signals_;

@@ -12,6 +12,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+bool ReportsCosts(const Sequence& sequence) {
+  return sequence.options().step_costs == SessionOptions::Record::kYes;
+}
+
 Status NoMemory() { return OutOfMemory("no memory for this step"); }
 
 }  // namespace
@@ -113,7 +117,7 @@ Status StepRun::Check() try {
 Status StepRun::PrepareAndRun() {
   for (const SequenceStep& entry : plan_.entries) {
     waited_.push_back(entry.sequence->cache().t1_reader().wait_seconds());
-    wants_costs_ = wants_costs_ || entry.sequence->options().reports_costs;
+    wants_costs_ = wants_costs_ || ReportsCosts(*entry.sequence);
   }
   EBB_RETURN_IF_ERROR(Prepare());
   return core_.runner->Run(work_, wants_costs_ ? &costs_ : nullptr);
@@ -220,7 +224,7 @@ Status StepRun::Settle(double compute_seconds) {
     report.select_seconds = core_.runner->select_seconds();
     report.t1_bytes_read = entry.sequence->cache().t1_reader().bytes_read();
     report.io_wait_seconds = entry.sequence->cache().t1_reader().wait_seconds() - waited_[i];
-    if (entry.sequence->options().reports_costs) report.costs = costs_;
+    if (ReportsCosts(*entry.sequence)) report.costs = costs_;
     of_entry = EndStep(entry, entry.sequence, report);
     for (const Follower& follower : entry.followers) {
       if (!follower.TakesStep()) continue;

@@ -35,7 +35,7 @@ bool HasWindows(const SequenceCache& cache) {
 }  // namespace
 
 StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals,
-                         TierStores* stores, const SequenceOptions* options, Ledger* ledger,
+                         TierStores* stores, const SessionOptions* options, Ledger* ledger,
                          GraphRunner* runner, const WindowCheckpoints* checkpoints)
     : policy_(policy),
       cache_(cache),
@@ -61,7 +61,8 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
 }
 
 bool StepSettler::CapsMayBind() const {
-  return cache_->HasTier(Tier::kT1) || cache_->HasTier(Tier::kT2) || options_->tiers.has_value();
+  return cache_->HasTier(Tier::kT1) || cache_->HasTier(Tier::kT2) ||
+         options_->policy.tiers.has_value();
 }
 
 bool StepSettler::MayKeepRowsBehindWindows() const {

@@ -15,7 +15,6 @@
 #include "src/base/fetch_ahead.h"
 #include "src/kv/sequence_cache.h"
 #include "src/policy/mass_totals.h"
-#include "src/sequence/sequence_options.h"
 #include "src/sequence/tier_stores.h"
 #include "src/sequence/window_checkpoints.h"
 #include "src/step/graph_runner.h"
@@ -30,7 +29,7 @@ class StepSettler {
  public:
   // REQUIRES: all outlive the settler. `ledger` may be null.
   StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores,
-              const SequenceOptions* options, Ledger* ledger, GraphRunner* runner,
+              const SessionOptions* options, Ledger* ledger, GraphRunner* runner,
               const WindowCheckpoints* checkpoints);
 
   // The signals that the policy itself needs.
@@ -130,7 +129,7 @@ class StepSettler {
   SequenceCache* const cache_;
   SignalBuffers* const signals_;
   TierStores* const stores_;
-  const SequenceOptions* const options_;
+  const SessionOptions* const options_;
   Ledger* const ledger_;
   const bool scores_used_;
   const bool delays_;  // the placement has rows that expire

@@ -37,7 +37,6 @@ ArenaAccounting Accounting(const Arena& arena) {
 Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFormat& format,
                                       const AttentionKernel& kernel) {
   TierStores stores;
-  stores.spec_ = options.tiers;
   uint64_t t0_cap = options.kv_cap_bytes;
   if (options.tiers.has_value()) {
     if (t0_cap > 0) {
@@ -129,11 +128,12 @@ CacheStores TierStores::caches(CacheUse use) const {
   return caches;
 }
 
-Status TierStores::Check(const TierSpec& wanted, CacheUse use) const {
-  if (!spec_.has_value()) return InvalidArgument("the engine was made without tiers");
-  if (use == CacheUse::kSession && wanted.t1 != spec_->t1)
+Status TierStores::Check(const std::optional<TierSpec>& tiers, const TierSpec& wanted,
+                         CacheUse use) const {
+  if (!tiers.has_value()) return InvalidArgument("the engine was made without tiers");
+  if (use == CacheUse::kSession && wanted.t1 != tiers->t1)
     return InvalidArgument("the engine was made with another location of T1");
-  if (HasT2(wanted) && (t2_ == nullptr || wanted.t2_type != spec_->t2_type)) {
+  if (HasT2(wanted) && (t2_ == nullptr || wanted.t2_type != tiers->t2_type)) {
     return InvalidArgument("the engine was made without a T2 of this format");
   }
   return OkStatus();
@@ -157,7 +157,7 @@ ArenaAccounting TierStores::accounting(Tier tier) const {
   return {.reserved_bytes = stats.file_bytes,
           .used_bytes = stats.num_pages * t1_file_->page_bytes(),
           .peak_bytes = stats.peak_file_bytes,
-          .cap_bytes = spec_->t1_cap_bytes};
+          .cap_bytes = t1_file_->cap_bytes()};
 }
 
 }  // namespace ebb

@@ -34,8 +34,10 @@ class TierStores {
   // A draft has no T1, a store no T2; a store's rows on their way to T1 are not under T0's cap.
   [[nodiscard]] CacheStores caches(CacheUse use) const;
   [[nodiscard]] Arena* t0() const { return t0_.get(); }
-  // Whether a session may ask for this: InvalidArgument when the engine was not made for it.
-  [[nodiscard]] Status Check(const TierSpec& wanted, CacheUse use) const;
+  // Whether a session may ask for `wanted`: InvalidArgument when the engine, which was made with
+  // `tiers`, was not made for it.
+  [[nodiscard]] Status Check(const std::optional<TierSpec>& tiers, const TierSpec& wanted,
+                             CacheUse use) const;
   // Gives sparse extents back to the system, copying at most `max_bytes` in each tier. Returns the
   // most bytes that were copied in one.
   size_t Compact(size_t max_bytes);
@@ -46,7 +48,6 @@ class TierStores {
   Status CreateDevice(const EngineOptions& options, const PageFormat& format);
   Status CreateT1(const TierSpec& tiers, const PageFormat& format);
 
-  std::optional<TierSpec> spec_;
   std::unique_ptr<BackendDevice> backend_;  // null: the device is the processor
   std::unique_ptr<Arena> t0_;
   std::unique_ptr<Arena> newest_;      // of stores

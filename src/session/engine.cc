@@ -237,16 +237,6 @@ Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOp
   return CheckNeeds(StepSettler::Needs(policy), *core.model, context);
 }
 
-SequenceOptions SequenceOptionsOf(const SessionOptions& options, int context) {
-  return {.context = context,
-          .past_context = options.past_context,
-          .tiers = options.policy.tiers,
-          .extra_signals = options.extra_signals,
-          .on_signals = options.on_signals,
-          .keeps_ledger = options.ledger == SessionOptions::Record::kYes,
-          .reports_costs = options.step_costs == SessionOptions::Record::kYes};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) try {
@@ -289,7 +279,7 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
   EBB_RETURN_IF_ERROR(CheckState(core, options));
   EBB_RETURN_IF_ERROR(CheckPolicy(core, policy, options, context));
   if (options.policy.tiers.has_value()) {
-    EBB_RETURN_IF_ERROR(core.stores.Check(*options.policy.tiers, use));
+    EBB_RETURN_IF_ERROR(core.stores.Check(core.options.tiers, *options.policy.tiers, use));
   }
   const bool may_move = options.make_policy && core.options.tiers.has_value();
   if (may_move || options.policy.tiers.has_value()) {
@@ -302,12 +292,12 @@ Result<std::unique_ptr<Session>> Internals::Open(std::shared_ptr<EngineCore> sha
                                                  const SessionOptions& options) {
   const EngineCore& core = *shared_core;
   EBB_ASSIGN_OR_RETURN(Policy policy, MakeSessionPolicy(core, options));
-  auto sequence =
-      std::make_unique<Sequence>(shared_core, SequenceOptionsOf(options, ContextOf(core, options)),
-                                 std::move(policy), core.stores.caches(CacheUseOf(options)));
+  SessionOptions complete = options;
+  complete.context = ContextOf(core, options);
+  auto sequence = std::make_unique<Sequence>(shared_core, std::move(complete), std::move(policy),
+                                             core.stores.caches(CacheUseOf(options)));
   EBB_RETURN_IF_ERROR(sequence->cache().SetT0Floor(options.t0_floor_bytes));
   auto impl = std::make_unique<Session::Impl>();
-  impl->options = options;
   // When logits are shown, the token is appended already.
   impl->logits.values.reserve(core.model->shape().vocab_size);
   impl->core = std::move(shared_core);

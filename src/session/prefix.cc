@@ -15,12 +15,12 @@ namespace {
 // change the bits of the rows after them. A share of T0 that was set later does not matter. Two
 // policies that callers made themselves may differ although their identities are equal.
 bool ComputeTheSameRows(const Session::Impl& a, const Session::Impl& b) {
-  const PolicyIdentity& one = a.sequence->policy().identity;
-  const PolicyIdentity& other = b.sequence->policy().identity;
-  const bool is_built_in = !a.options.make_policy && !b.options.make_policy;
-  return is_built_in && a.core == b.core && one == other &&
-         a.options.lossless.has_value() == b.options.lossless.has_value() &&
-         a.options.past_context == b.options.past_context;
+  const SessionOptions& one = a.sequence->options();
+  const SessionOptions& other = b.sequence->options();
+  return !one.make_policy && !other.make_policy && a.core == b.core &&
+         a.sequence->policy().identity == b.sequence->policy().identity &&
+         one.lossless.has_value() == other.lossless.has_value() &&
+         one.past_context == other.past_context;
 }
 
 }  // namespace

@@ -123,7 +123,8 @@ StepOutcome Session::Decode(Token token, const Guess& guess, int most_guesses) {
 Result<std::unique_ptr<Session>> Session::Fork() try {
   EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
   EBB_RETURN_IF_ERROR(impl_->DiscardLookahead());
-  EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> fork, Internals::Open(impl_->core, impl_->options));
+  EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> fork,
+                       Internals::Open(impl_->core, impl_->sequence->options()));
   Impl& other = *fork->impl_;
   other.logits.values = impl_->logits.values;
   other.logits.hash = impl_->logits.hash;
@@ -146,11 +147,7 @@ Status Session::SetT0Share(double share) {
   return impl_->sequence->SetT0Share(share);
 }
 
-Status Session::SetT0Floor(uint64_t num_bytes) {
-  EBB_RETURN_IF_ERROR(impl_->sequence->cache().SetT0Floor(num_bytes));
-  impl_->options.t0_floor_bytes = num_bytes;
-  return OkStatus();
-}
+Status Session::SetT0Floor(uint64_t num_bytes) { return impl_->sequence->SetT0Floor(num_bytes); }
 
 Status Session::Park() {
   if (impl_->speculator != nullptr) {

@@ -23,7 +23,6 @@ struct PendingPrompt {
 
 struct Session::Impl {
   std::shared_ptr<EngineCore> core;
-  SessionOptions options;                  // that it was opened with
   std::unique_ptr<Sequence> sequence;      // whose policy, signals, ledger and rows it shows
   std::unique_ptr<Speculator> speculator;  // of a lossless session; null: `sequence` is alone
   ShownLogits logits;

@@ -41,7 +41,8 @@ std::string T1ReadText(const std::optional<TierSpec>& tiers) {
 
 // A policy of the caller's own does not say it, where the tiers' placement does.
 std::string T2Text(const Session::Impl& s) {
-  if (!s.options.make_policy || s.core->stores.caches().t2 == nullptr) return "the placement's";
+  if (!s.sequence->options().make_policy || s.core->stores.caches().t2 == nullptr)
+    return "the placement's";
   return std::string(CompressedTypeName(s.core->options.tiers->t2_type));
 }
 
@@ -55,13 +56,13 @@ SessionIdentity SessionIdentityOf(const Session::Impl& s) {
       {"model", fmt::format("{}, fingerprint {:016x}", model.description(), model.fingerprint())},
       {"rope scaling", RopeText(model.loaded().hparams)},
       {"number format of rows", std::string(RowTypeName(s.core->options.kv_type))},
-      {"rows read of T1", T1ReadText(sequence.options().tiers)},
+      {"rows read of T1", T1ReadText(sequence.options().policy.tiers)},
       {"policy", policy.name},
       {"scorer", policy.scorer->Name()},
       {"placement", policy.placement == nullptr ? "none" : policy.placement->Name()},
       {"selector", policy.selector == nullptr ? "none" : policy.selector->Name()},
       {"granularity", std::string(GranularityName(policy.granularity))},
-      {"T1", T1Text(sequence.options().tiers)},
+      {"T1", T1Text(sequence.options().policy.tiers)},
       {"number format of T2", T2Text(s)},
       {"choice of kept rows",
        s.speculator == nullptr ? "those of the policy" : s.speculator->KeptRows()},
@@ -127,7 +128,7 @@ void SaveSessionIdentity(const Session::Impl& s, StateWriter* to) {
     to->Text(name);
     to->Text(value);
   }
-  SaveTiers(s.sequence->options().tiers, to);
+  SaveTiers(s.sequence->options().policy.tiers, to);
 }
 
 struct Description {

@@ -58,15 +58,14 @@ void LeaveOutT2(std::span<const Tier> tiers, std::vector<RowRange>* rows) {
 class HierarchyPlacement final : public StatelessPlacement {
  public:
   explicit HierarchyPlacement(const PlacementOptions& options)
-      : spec_(options.tiers),
-        sinks_(options.sinks.value_or(kDefaultSinks)),
+      : sinks_(options.sinks.value_or(kDefaultSinks)),
         window_(options.window.value_or(kDefaultWindow)),
         interval_(options.interval.value_or(kDefaultInterval)),
-        planner_(spec_, CapsOf(spec_, options.rows_available, interval_)) {}
+        planner_(options.tiers, CapsOf(options.tiers, options.rows_available, interval_)) {}
 
   // Only what can be known before the prompt is.
   Status CheckOptions() const {
-    if (spec_.evict_beyond_caps && !caps().Bind()) {
+    if (spec().evict_beyond_caps && !caps().Bind()) {
       return InvalidArgument("tiers.evict_beyond_caps",
                              "expected a cap on T0, and one on T1 unless there is no T1");
     }
@@ -76,26 +75,26 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   std::string Name() const override {
-    std::string t0 = Percent(spec_.t1 == T1Place::kNone ? 1 : spec_.t0_share);
-    if (spec_.t0_cap_bytes > 0) t0 = fmt::format("{} bytes", spec_.t0_cap_bytes);
-    std::string t1 = spec_.t1 == T1Place::kNone ? ",t1=none" : "";
-    if (spec_.t1_cap_bytes > 0) t1 = fmt::format(",t1={} bytes", spec_.t1_cap_bytes);
-    const std::string of = spec_.evict_of == EvictOf::kAlive ? "alive" : "generated";
+    std::string t0 = Percent(spec().t1 == T1Place::kNone ? 1 : spec().t0_share);
+    if (spec().t0_cap_bytes > 0) t0 = fmt::format("{} bytes", spec().t0_cap_bytes);
+    std::string t1 = spec().t1 == T1Place::kNone ? ",t1=none" : "";
+    if (spec().t1_cap_bytes > 0) t1 = fmt::format(",t1={} bytes", spec().t1_cap_bytes);
+    const std::string of = spec().evict_of == EvictOf::kAlive ? "alive" : "generated";
     return fmt::format(
         "hierarchy(t0={}{},t2={}:{},evict={} of {},sinks={},window={},interval={})", t0, t1,
-        Percent(spec_.t2_share), CompressedTypeName(spec_.t2_type), Percent(spec_.evict_share),
+        Percent(spec().t2_share), CompressedTypeName(spec().t2_type), Percent(spec().evict_share),
         planner_.EvictsBeyondCaps() ? of + " or caps" : of, sinks_, window_, interval_);
   }
   bool NeedsScores() const override { return true; }
 
   bool SetT0Share(double share) override {
-    if (spec_.t1 == T1Place::kNone || caps().t0 != kNoRowCap) return false;
+    if (spec().t1 == T1Place::kNone || caps().t0 != kNoRowCap) return false;
     planner_.SetT0Share(share);
     return true;
   }
 
   Status Check(const PlacementInput& input) const override {
-    if (!caps().Bind() || spec_.protected_may_go) return OkStatus();
+    if (!caps().Bind() || spec().protected_may_go) return OkStatus();
     Rows rows;
     GroupRows counts;
     const TierPlan plan = MakePlan(input, &rows, &counts);
@@ -134,6 +133,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     std::vector<RowRange> candidates;  // of them, those that the decision is about
   };
 
+  [[nodiscard]] const TierSpec& spec() const { return planner_.spec(); }
   [[nodiscard]] const TierCaps& caps() const { return planner_.caps(); }
 
   TierPlan MakePlan(const PlacementInput& input, Rows* rows, GroupRows* counts) const {
@@ -163,13 +163,14 @@ class HierarchyPlacement final : public StatelessPlacement {
 
   Status CheckCaps(size_t num_protected, size_t num_others) const {
     if (planner_.Holds(num_protected, num_others)) return OkStatus();
-    const std::string t1 = spec_.t1 == T1Place::kNone ? std::string("there is no T1")
-                                                      : fmt::format("T1 of {} bytes {} likewise",
-                                                                    spec_.t1_cap_bytes, caps().t1);
+    const std::string t1 =
+        spec().t1 == T1Place::kNone
+            ? std::string("there is no T1")
+            : fmt::format("T1 of {} bytes {} likewise", spec().t1_cap_bytes, caps().t1);
     return T0Full(fmt::format(
         "T0 of {} bytes holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
         "full precision ({} protected, {} others)",
-        spec_.t0_cap_bytes, caps().t0, interval_, t1, num_protected + num_others, num_protected,
+        spec().t0_cap_bytes, caps().t0, interval_, t1, num_protected + num_others, num_protected,
         num_others));
   }
 
@@ -201,7 +202,6 @@ class HierarchyPlacement final : public StatelessPlacement {
     }
   }
 
-  const TierSpec spec_;  // as it was asked for
   const int sinks_;
   const int window_;
   const int interval_;
