@@ -28,35 +28,35 @@ bool IsWeight(const ggml_tensor* tensor) {
   return root->op == GGML_OP_NONE && root->buffer != nullptr;
 }
 
-void AddMasks(llm_graph_input_i* input, CacheUse* use) {
-  const auto add_kv = [use](const llm_graph_input_attn_kv* kv) {
-    use->masks.insert(kv->self_kq_mask);
+void AddMasks(llm_graph_input_i* input, CacheNodes* nodes) {
+  const auto add_kv = [nodes](const llm_graph_input_attn_kv* kv) {
+    nodes->masks.insert(kv->self_kq_mask);
   };
-  const auto add_windows = [use](const llm_graph_input_attn_kv_iswa* kv) {
-    use->masks.insert(kv->self_kq_mask);
-    use->window_masks.insert(kv->self_kq_mask_swa);
+  const auto add_windows = [nodes](const llm_graph_input_attn_kv_iswa* kv) {
+    nodes->masks.insert(kv->self_kq_mask);
+    nodes->window_masks.insert(kv->self_kq_mask_swa);
   };
   if (const auto* kv = dynamic_cast<llm_graph_input_attn_kv*>(input)) add_kv(kv);
   if (const auto* k = dynamic_cast<llm_graph_input_attn_k*>(input)) {
-    use->masks.insert(k->self_kq_mask);
+    nodes->masks.insert(k->self_kq_mask);
   }
   if (const auto* kv = dynamic_cast<llm_graph_input_attn_kv_iswa*>(input)) add_windows(kv);
   if (const auto* k = dynamic_cast<llm_graph_input_attn_k_iswa*>(input)) {
-    use->masks.insert(k->self_kq_mask);
-    use->window_masks.insert(k->self_kq_mask_swa);
+    nodes->masks.insert(k->self_kq_mask);
+    nodes->window_masks.insert(k->self_kq_mask_swa);
   }
   if (const auto* hybrid = dynamic_cast<llm_graph_input_mem_hybrid*>(input)) {
     add_kv(hybrid->get_attn());
   }
   if (const auto* hybrid = dynamic_cast<llm_graph_input_mem_hybrid_k*>(input)) {
-    use->masks.insert(hybrid->get_attn()->self_kq_mask);
+    nodes->masks.insert(hybrid->get_attn()->self_kq_mask);
   }
   if (const auto* hybrid = dynamic_cast<llm_graph_input_mem_hybrid_iswa*>(input)) {
     add_windows(hybrid->get_attn());
   }
 }
 
-void AddCacheTensors(ggml_cgraph* graph, CacheUse* use) {
+void AddCacheTensors(ggml_cgraph* graph, CacheNodes* nodes) {
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     for (const ggml_tensor* source : ggml_graph_node(graph, i)->src) {
       if (source == nullptr) continue;
@@ -65,15 +65,15 @@ void AddCacheTensors(ggml_cgraph* graph, CacheUse* use) {
       char kind = 0;
       if (std::sscanf(root->name, "cache_%c_l%d", &kind, &layer) == 2 &&
           (kind == 'k' || kind == 'v')) {
-        use->cache[root] = {layer, kind};
+        nodes->cache[root] = {layer, kind};
       }
     }
   }
 }
 
-Result<CacheAttention> ReadAttention(ggml_tensor* node, const CacheUse& use) {
-  const auto [layer, kind] = use.PlaceOf(node->src[1]);
-  const auto [value_layer, value_kind] = use.PlaceOf(node->src[2]);
+Result<CacheAttention> ReadAttention(ggml_tensor* node, const CacheNodes& nodes) {
+  const auto [layer, kind] = nodes.PlaceOf(node->src[1]);
+  const auto [value_layer, value_kind] = nodes.PlaceOf(node->src[2]);
   std::array<float, 3> params = {};
   std::memcpy(params.data(), node->op_params, sizeof(params));
   CacheAttention call = {.layer = layer,
@@ -91,8 +91,8 @@ Result<CacheAttention> ReadAttention(ggml_tensor* node, const CacheUse& use) {
   if (kind != 'k' || value_layer != layer) {
     return Unsupported(fmt::format("layer {} attends to values of another layer", layer));
   }
-  call.in_window = use.window_masks.contains(node->src[3]);
-  if (!call.in_window && !use.masks.contains(node->src[3])) {
+  call.in_window = nodes.window_masks.contains(node->src[3]);
+  if (!call.in_window && !nodes.masks.contains(node->src[3])) {
     return Unsupported(fmt::format("layer {} has sparse attention, with a computed mask", layer));
   }
   if (call.q->type != GGML_TYPE_F32 || call.q->ne[3] != 1) {
@@ -152,13 +152,13 @@ std::unordered_set<const ggml_tensor*> DescendantsOf(const ggml_tensor* tensor,
   return found;
 }
 
-Status CheckRewritten(ggml_cgraph* graph, const CacheUse& use) {
+Status CheckRewritten(ggml_cgraph* graph, const CacheNodes& nodes) {
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     const ggml_tensor* node = ggml_graph_node(graph, i);
-    bool reads_cache = use.PlaceOf(node).first >= 0;
+    bool reads_cache = nodes.PlaceOf(node).first >= 0;
     for (const ggml_tensor* source : node->src) {
-      reads_cache = reads_cache ||
-                    (source != nullptr && (use.PlaceOf(source).first >= 0 || use.IsMask(source)));
+      reads_cache = reads_cache || (source != nullptr &&
+                                    (nodes.PlaceOf(source).first >= 0 || nodes.IsMask(source)));
     }
     if (reads_cache) {
       return Unsupported(fmt::format("attention by the operation {}, which ebb cannot replace",
@@ -170,7 +170,7 @@ Status CheckRewritten(ggml_cgraph* graph, const CacheUse& use) {
 
 }  // namespace
 
-std::pair<int, char> CacheUse::PlaceOf(const ggml_tensor* tensor) const {
+std::pair<int, char> CacheNodes::PlaceOf(const ggml_tensor* tensor) const {
   const auto found = cache.find(RootOf(tensor));
   return found == cache.end() ? std::pair<int, char>{-1, 0} : found->second;
 }
@@ -182,30 +182,30 @@ ggml_tensor* RopeOf(ggml_tensor* keys) {
   return keys != nullptr && keys->op == GGML_OP_ROPE ? keys : nullptr;
 }
 
-Result<CacheUse> FindCacheUse(llm_graph_result* built) {
-  CacheUse use;
+Result<CacheNodes> FindCacheNodes(llm_graph_result* built) {
+  CacheNodes nodes;
   ggml_cgraph* const graph = built->get_gf();
-  AddCacheTensors(graph, &use);
-  for (const auto& input : built->inputs) AddMasks(input.get(), &use);
-  use.masks.erase(nullptr);
-  use.window_masks.erase(nullptr);
+  AddCacheTensors(graph, &nodes);
+  for (const auto& input : built->inputs) AddMasks(input.get(), &nodes);
+  nodes.masks.erase(nullptr);
+  nodes.window_masks.erase(nullptr);
   std::map<int, std::pair<ggml_tensor*, ggml_tensor*>> stored;  // k and v, by layer
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     ggml_tensor* node = ggml_graph_node(graph, i);
-    if (node->op == GGML_OP_SET_ROWS && use.PlaceOf(node).first >= 0) {
-      const auto [layer, kind] = use.PlaceOf(node);
+    if (node->op == GGML_OP_SET_ROWS && nodes.PlaceOf(node).first >= 0) {
+      const auto [layer, kind] = nodes.PlaceOf(node);
       (kind == 'k' ? stored[layer].first : stored[layer].second) = node->src[0];
-    } else if (node->op == GGML_OP_FLASH_ATTN_EXT && use.PlaceOf(node->src[1]).first >= 0) {
-      EBB_ASSIGN_OR_RETURN(CacheAttention call, ReadAttention(node, use));
+    } else if (node->op == GGML_OP_FLASH_ATTN_EXT && nodes.PlaceOf(node->src[1]).first >= 0) {
+      EBB_ASSIGN_OR_RETURN(CacheAttention call, ReadAttention(node, nodes));
       std::tie(call.k, call.v) = stored[call.layer];
       stored.erase(call.layer);
-      use.attentions.push_back(call);
+      nodes.attentions.push_back(call);
     }
   }
-  return use;
+  return nodes;
 }
 
-Status RewriteGraph(llm_graph_result* built, const CacheUse& use, ggml_context* ctx,
+Status RewriteGraph(llm_graph_result* built, const CacheNodes& nodes, ggml_context* ctx,
                     const RewriteOptions& options, const BuildAttention& attend,
                     ggml_cgraph* graph) {
   ggml_cgraph* const source = built->get_gf();
@@ -218,10 +218,10 @@ Status RewriteGraph(llm_graph_result* built, const CacheUse& use, ggml_context* 
     if (left_out.contains(node) || (options.first != nullptr && !kept.contains(node))) continue;
     // A step without outputs ends in nodes that compute nothing.
     if (ggml_is_empty(node)) continue;
-    const bool is_of_cache = use.PlaceOf(node).first >= 0;
+    const bool is_of_cache = nodes.PlaceOf(node).first >= 0;
     if (is_of_cache && (node->op == GGML_OP_SET_ROWS || IsViewOp(node))) continue;
-    if (next_attention < use.attentions.size() && node == use.attentions[next_attention].node) {
-      ggml_tensor* attended = attend(next_attention, use.attentions[next_attention]);
+    if (next_attention < nodes.attentions.size() && node == nodes.attentions[next_attention].node) {
+      ggml_tensor* attended = attend(next_attention, nodes.attentions[next_attention]);
       BecomeViewOf(node, attended);
       ++next_attention;
     } else if (node->op == GGML_OP_MUL_MAT) {
@@ -229,7 +229,7 @@ Status RewriteGraph(llm_graph_result* built, const CacheUse& use, ggml_context* 
     }
     ggml_build_forward_expand(graph, node);
   }
-  return CheckRewritten(graph, use);
+  return CheckRewritten(graph, nodes);
 }
 
 }  // namespace ebb

@@ -36,7 +36,7 @@ struct CacheAttention {
 };
 
 // The tensors of a finished graph that belong to libllama's cache, and the attentions over it.
-struct CacheUse {
+struct CacheNodes {
   std::map<const ggml_tensor*, std::pair<int, char>> cache;  // tensor -> (layer, 'k' or 'v')
   std::set<const ggml_tensor*> masks, window_masks;
   std::vector<CacheAttention> attentions;  // in the order of the graph
@@ -49,7 +49,7 @@ struct CacheUse {
 };
 
 // Errors: Unsupported, for attention of another kind.
-[[nodiscard]] Result<CacheUse> FindCacheUse(llm_graph_result* built);
+[[nodiscard]] Result<CacheNodes> FindCacheNodes(llm_graph_result* built);
 
 // The ROPE node whose result, seen through views and reshapes, are the keys; null: there is none.
 [[nodiscard]] ggml_tensor* RopeOf(ggml_tensor* keys);
@@ -68,7 +68,7 @@ using BuildAttention = std::function<ggml_tensor*(size_t index, const CacheAtten
 // Writes the nodes of `built` into `graph`, with attention by `attend` instead of over libllama's
 // cache; changes nodes of `built`. New tensors are made in `ctx`. Errors: Unsupported, naming the
 // operation, where a node still needs libllama's cache or masks.
-Status RewriteGraph(llm_graph_result* built, const CacheUse& use, ggml_context* ctx,
+Status RewriteGraph(llm_graph_result* built, const CacheNodes& nodes, ggml_context* ctx,
                     const RewriteOptions& options, const BuildAttention& attend,
                     ggml_cgraph* graph);
 

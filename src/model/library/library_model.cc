@@ -75,7 +75,7 @@ struct LibraryModel::Impl {
   };
   [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const
       EBB_REQUIRES(mutex);
-  [[nodiscard]] Result<CacheUse> FindUse(llm_graph_result* built) const;
+  [[nodiscard]] Result<CacheNodes> FindNodes(llm_graph_result* built) const;
   // Puts tensors for the states of so many sequences in the place of those of libllama's memory.
   void MakeStates(int num_sequences, Built* built) const;
   // Returns the context that builders ask for places of rows and states of the batch.
@@ -85,8 +85,8 @@ struct LibraryModel::Impl {
                       bool keys_before_rope, AttentionBuilder& attention) const;
   void FindStates();
   Status BuildDry();
-  Status ReadShape(const CacheUse& use, llm_graph_result* built);
-  void ReadRopes(const CacheUse& use, const llm_graph_result& built);
+  Status ReadShape(const CacheNodes& nodes, llm_graph_result* built);
+  void ReadRopes(const CacheNodes& nodes, const llm_graph_result& built);
 };
 
 // All rows are as wide as the widest head: zeros behind shorter ones change no product.
@@ -224,19 +224,19 @@ LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_sequences, int token
 }
 
 // libllama gives Grok's logits their scale and cap without flash attention alone.
-Result<CacheUse> LibraryModel::Impl::FindUse(llm_graph_result* built) const {
-  EBB_ASSIGN_OR_RETURN(CacheUse use, FindCacheUse(built));
-  if (model->arch != LLM_ARCH_GROK) return use;
-  for (CacheAttention& call : use.attentions) {
+Result<CacheNodes> LibraryModel::Impl::FindNodes(llm_graph_result* built) const {
+  EBB_ASSIGN_OR_RETURN(CacheNodes nodes, FindCacheNodes(built));
+  if (model->arch != LLM_ARCH_GROK) return nodes;
+  for (CacheAttention& call : nodes.attentions) {
     call.scale *= model->hparams.f_attn_out_scale;
     call.soft_cap = model->hparams.f_attn_logit_softcapping;
   }
-  return use;
+  return nodes;
 }
 
 // Keys can be rotated to other positions where RoPE is the last operation on them and the same in
 // all layers, apart from its base in layers with windows.
-void LibraryModel::Impl::ReadRopes(const CacheUse& use, const llm_graph_result& built) {
+void LibraryModel::Impl::ReadRopes(const CacheNodes& nodes, const llm_graph_result& built) {
   Hyperparameters& h = hparams;
   h.rope_base = cparams.rope_freq_base;
   h.rope_frequency_scale = cparams.rope_freq_scale;
@@ -248,7 +248,7 @@ void LibraryModel::Impl::ReadRopes(const CacheUse& use, const llm_graph_result& 
   h.has_keys_before_rope = true;
   h.can_rotate_keys = true;
   std::vector<Rope> plain, windows;
-  for (const CacheAttention& call : use.attentions) {
+  for (const CacheAttention& call : nodes.attentions) {
     if (call.k == nullptr) continue;
     const ggml_tensor* node = RopeOf(call.k);
     const bool is_turned = node != nullptr && call.key_dim == h.head_dim &&
@@ -294,14 +294,14 @@ void LibraryModel::Impl::ReadRopes(const CacheUse& use, const llm_graph_result& 
   h.yarn_beta_slow = rope.beta_slow;
 }
 
-Status LibraryModel::Impl::ReadShape(const CacheUse& use, llm_graph_result* built) {
-  if (use.attentions.empty()) return Unsupported("it has no attention over a KV cache");
-  const CacheAttention& first = use.attentions.front();
+Status LibraryModel::Impl::ReadShape(const CacheNodes& nodes, llm_graph_result* built) {
+  if (nodes.attentions.empty()) return Unsupported("it has no attention over a KV cache");
+  const CacheAttention& first = nodes.attentions.front();
   const llama_hparams& from = model->hparams;
   Hyperparameters& h = hparams;
   bool has_windows = false;
   std::vector<const CacheAttention*> layers;  // the calls that store rows
-  for (const CacheAttention& call : use.attentions) {
+  for (const CacheAttention& call : nodes.attentions) {
     EBB_RETURN_IF_ERROR(CheckAttention(call, first));
     const auto read =
         std::ranges::find(layers, call.layer, [](const auto* stored) { return stored->layer; });
@@ -382,11 +382,11 @@ Status LibraryModel::Impl::BuildDry() {
         (last.offset + last.bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
   }
   llm_graph_result* const result = built.result.get();
-  EBB_ASSIGN_OR_RETURN(const CacheUse use, FindUse(result));
+  EBB_ASSIGN_OR_RETURN(const CacheNodes nodes, FindNodes(result));
   if (result->t_logits == nullptr) return Unsupported("it computes no logits");
   EBB_RETURN_IF_ERROR(CheckRopes(result->get_gf()));
-  EBB_RETURN_IF_ERROR(ReadShape(use, result));
-  ReadRopes(use, *result);
+  EBB_RETURN_IF_ERROR(ReadShape(nodes, result));
+  ReadRopes(nodes, *result);
   num_nodes = ggml_graph_n_nodes(result->get_gf());
   const size_t num_tensors = ggml_used_mem(result->get_ctx()) / ggml_tensor_overhead();
   max_library_nodes = static_cast<int64_t>(num_tensors) * 3 / 2 + 256;
@@ -403,7 +403,7 @@ Status LibraryModel::Impl::BuildDry() {
   ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), num_nodes * 3 + 64, false);
   (void)TakeLookups(result->get_gf(), weights);
   EBB_RETURN_IF_ERROR(RewriteGraph(
-      result, use, ctx.get(), {},
+      result, nodes, ctx.get(), {},
       [&](size_t, const CacheAttention& call) {
         return ggml_reshape_2d(ctx.get(),
                                ggml_cont(ctx.get(), ggml_permute(ctx.get(), call.q, 0, 2, 1, 3)),
@@ -511,7 +511,7 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
     if (!copies.empty()) {
       EBB_RETURN_IF_ERROR(ReadCopies(library->get_gf(), impl.weights, copies));
     }
-    EBB_ASSIGN_OR_RETURN(const CacheUse use, impl.FindUse(library));
+    EBB_ASSIGN_OR_RETURN(const CacheNodes nodes, impl.FindNodes(library));
     result.graph = ggml_new_graph_custom(ctx, MaxNodes(options.attention_nodes_per_layer), false);
     for (const int layer : options.hidden_layers) {
       const auto found = built.block_outputs.find(layer);
@@ -527,7 +527,7 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
       return impl.Attend(ctx, result.graph, static_cast<int>(index), call, options.keys_before_rope,
                          attention);
     };
-    EBB_RETURN_IF_ERROR(RewriteGraph(library, use, ctx, rewrite, attend, result.graph));
+    EBB_RETURN_IF_ERROR(RewriteGraph(library, nodes, ctx, rewrite, attend, result.graph));
     if (options.num_outputs > 0) {
       ggml_tensor*& output = options.logits ? result.logits : result.outputs;
       output = options.logits ? library->t_logits : library->t_embd;
@@ -561,13 +561,13 @@ Result<LogitsGraph> LibraryModel::BuildLogits(ggml_context* ctx, int num_tokens,
     Impl::Built built = impl.Build(num_tokens, 1, num_tokens);
     llm_graph_result* const library = built.result.get();
     ggml_tensor* const outputs = library->t_embd;
-    EBB_ASSIGN_OR_RETURN(const CacheUse use, impl.FindUse(library));
+    EBB_ASSIGN_OR_RETURN(const CacheNodes nodes, impl.FindNodes(library));
     outputs->op = GGML_OP_NONE;
     std::memset(outputs->src, 0, sizeof(outputs->src));
     ggml_set_input(outputs);
     result.graph = ggml_new_graph_custom(ctx, kLogitsGraphMaxNodes, false);
     EBB_RETURN_IF_ERROR(RewriteGraph(
-        library, use, ctx, {.one_token_at_a_time = one_token_at_a_time, .first = outputs},
+        library, nodes, ctx, {.one_token_at_a_time = one_token_at_a_time, .first = outputs},
         [](size_t, const CacheAttention& call) { return call.q; }, result.graph));
     result.outputs = outputs;
     result.logits = library->t_logits;

@@ -39,6 +39,19 @@ inline void Blend(double value, double* mean) {
   *mean = *mean == 0 ? value : 0.9 * *mean + 0.1 * value;
 }
 
+// Adds what one session read selectively between `before` and `now`; the unread mass becomes that
+// of `now` if it did.
+inline void AddSince(const SelectionAccounting& before, const SelectionAccounting& now,
+                     SelectionAccounting* sum) {
+  sum->rows_read += now.rows_read - before.rows_read;
+  sum->rows_unread += now.rows_unread - before.rows_unread;
+  sum->pages_cached += now.pages_cached - before.pages_cached;
+  sum->pages_read += now.pages_read - before.pages_read;
+  sum->bytes_read += now.bytes_read - before.bytes_read;
+  sum->wait_seconds += now.wait_seconds - before.wait_seconds;
+  if (now.rows_read > before.rows_read) sum->unread_mass = now.unread_mass;
+}
+
 // The state after the last step. Totals count since the server began.
 struct Figures {
   size_t waiting = 0;

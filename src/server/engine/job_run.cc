@@ -325,15 +325,7 @@ void JobRun::CountEnd(const JobEnd& end) {
 }
 
 void JobRun::CountReading() {
-  const SelectionAccounting now = session_->accounting().selection;
-  SelectionAccounting& sum = figures_->selection;
-  sum.rows_read += now.rows_read - selection_before_.rows_read;
-  sum.rows_unread += now.rows_unread - selection_before_.rows_unread;
-  sum.pages_cached += now.pages_cached - selection_before_.pages_cached;
-  sum.pages_read += now.pages_read - selection_before_.pages_read;
-  sum.bytes_read += now.bytes_read - selection_before_.bytes_read;
-  sum.wait_seconds += now.wait_seconds - selection_before_.wait_seconds;
-  if (now.rows_read > selection_before_.rows_read) sum.unread_mass = now.unread_mass;
+  AddSince(selection_before_, session_->accounting().selection, &figures_->selection);
   if (const LosslessReport* report = session_->lossless_report()) {
     const LosslessReport drafts = Since(lossless_before_, *report);
     figures_->drafted_tokens += static_cast<uint64_t>(drafts.drafted);
