@@ -114,7 +114,7 @@ struct Server::Impl {
   // A request with a session: waits for it, prepares, and submits.
   void EnterSession(const std::shared_ptr<PreparedRequest>& request,
                     const std::shared_ptr<Reply>& reply);
-  void SubmitTurn(PreparedRequest request, ApiResult<PreparedTurn> turn,
+  void SubmitTurn(PreparedRequest request, ApiResult<Prepared> turn,
                   const std::shared_ptr<Reply>& reply, const std::shared_ptr<SessionUse>& use);
   std::shared_ptr<Pending> Await(PreparedRequest request, std::vector<JobId> ids,
                                  const std::shared_ptr<Reply>& reply);

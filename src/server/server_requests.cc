@@ -228,7 +228,7 @@ void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
       return reply->Send(ErrorAnswer(StoppingError()));
     }
     const auto run = [this, request, reply, use] {
-      auto made = std::make_shared<ApiResult<PreparedTurn>>(
+      auto made = std::make_shared<ApiResult<Prepared>>(
           PrepareTurn(*model, *std::exchange(request->completion, std::nullopt), use->record));
       http->Post([this, request, reply, use, made] {
         SubmitTurn(std::move(*request), std::move(*made), reply, use);
@@ -243,24 +243,24 @@ void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
   });
 }
 
-void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<PreparedTurn> made,
+void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<Prepared> made,
                               const std::shared_ptr<Reply>& reply,
                               const std::shared_ptr<SessionUse>& use) {
   if (!made.ok()) {
     keeper->Leave(use);
     return reply->Send(ErrorAnswer(request.api.renamed(made.error())));
   }
-  auto& turn = *made;
-  Describe(std::move(turn.prepared), &request);
-  if (!turn.said.has_value()) return Submit(std::move(request), reply, use);
+  Describe(*std::move(made), &request);
+  std::optional<JobUpdate> said = std::move(request.prepared.said);
+  if (!said.has_value()) return Submit(std::move(request), reply, use);
   keeper->Leave(use);
   request.exchange.drawn_seed.reset();  // the answer had another one
   const JobId id = next_job++;
   Await(std::move(request), {id}, reply);
   running.erase(id);  // repeating a stored answer costs nothing
-  turn.said->id = id;
+  said->id = id;
   std::vector<JobUpdate> updates;
-  updates.push_back(*std::move(turn.said));
+  updates.push_back(*std::move(said));
   Take(std::move(updates));
 }
 

@@ -8,23 +8,6 @@
 namespace ebb::server {
 namespace {
 
-std::string_view TypeOf(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "overloaded_error";
-    default:
-      return status < 500 ? "invalid_request_error" : "server_error";
-  }
-}
-
 // Cuts text of an error, which may repeat megabytes of a client's request.
 std::string Shortened(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
@@ -68,6 +51,23 @@ std::string WithoutPaths(std::string_view message) {
   return told;
 }
 
+std::string_view ErrorType(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
 std::string LoggedError(const ApiError& error) {
   return error.detail.empty() ? error.code : fmt::format("{}: {}", error.code, error.detail);
 }
@@ -76,7 +76,7 @@ Json ErrorJson(const ApiError& error) {
   constexpr size_t kMostBytes = 600;
   return {{"error",
            {{"message", Shortened(error.message, kMostBytes)},
-            {"type", TypeOf(error.status)},
+            {"type", ErrorType(error.status)},
             {"param", TextOrNull(error.param)},
             {"code", TextOrNull(error.code)}}}};
 }

@@ -30,6 +30,8 @@ struct ApiError {
 
 // Returns `message` for a client: paths of the server's files become "<path>".
 [[nodiscard]] std::string WithoutPaths(std::string_view message);
+// Returns the name that OpenAI's interface has for errors of this HTTP status.
+[[nodiscard]] std::string_view ErrorType(int status);
 // Returns an error's text for the access log: its code and its detail.
 [[nodiscard]] std::string LoggedError(const ApiError& error);
 

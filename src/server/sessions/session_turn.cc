@@ -33,7 +33,7 @@ class TurnMaker {
   TurnMaker(const Model& model, CompletionRequest request, const SessionRecord& record)
       : model_(model), request_(std::move(request)), record_(record) {}
 
-  ApiResult<PreparedTurn> Make() {
+  ApiResult<Prepared> Make() {
     EBB_ASSIGN_OR_RETURN(TurnWanted wanted, CompareMessages(record_, request_.chat.messages));
     switch (wanted.kind) {
       case TurnWanted::Kind::kNew:
@@ -60,7 +60,7 @@ class TurnMaker {
     return CheckPromptBytes(model_, bytes, kept, ContextBound(model_, request_));
   }
 
-  ApiResult<PreparedTurn> First(std::vector<ChatMessage> messages) {
+  ApiResult<Prepared> First(std::vector<ChatMessage> messages) {
     const Result<ChatPrompt> prompt = Format(messages);
     if (!prompt.ok()) return ErrorFrom(prompt.status());
     if (const Status fits = CheckBytes(prompt->text.size(), /*kept=*/0); !fits.ok()) {
@@ -73,7 +73,7 @@ class TurnMaker {
     return MakeJob(std::move(next), {.tokens = *std::move(tokens), .prompt = *prompt}, 0);
   }
 
-  ApiResult<PreparedTurn> Behind(std::vector<ChatMessage> messages) {
+  ApiResult<Prepared> Behind(std::vector<ChatMessage> messages) {
     // How the newest answer is read, as it was asked for.
     std::vector<ChatMessage> asked = record_.before;
     asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
@@ -96,7 +96,7 @@ class TurnMaker {
     return Append(std::move(next), std::move(messages));
   }
 
-  ApiResult<PreparedTurn> Instead(std::vector<ChatMessage> messages) {
+  ApiResult<Prepared> Instead(std::vector<ChatMessage> messages) {
     if (record_.before.empty()) return First(std::move(messages));
     SessionRecord next = {
         .before = record_.before, .turn_begin = record_.turn_begin, .lead = record_.lead};
@@ -104,7 +104,7 @@ class TurnMaker {
   }
 
   // `messages` behind the last answer of next.before.
-  ApiResult<PreparedTurn> Append(SessionRecord next, std::vector<ChatMessage> messages) {
+  ApiResult<Prepared> Append(SessionRecord next, std::vector<ChatMessage> messages) {
     const std::string mark = NewAnswerMark();
     std::vector<ChatMessage> all = next.before;
     all.back() = {.role = "assistant", .content = mark};
@@ -129,7 +129,7 @@ class TurnMaker {
     return MakeJob(std::move(next), std::move(turn), kept);
   }
 
-  ApiResult<PreparedTurn> GoOn() {
+  ApiResult<Prepared> GoOn() {
     std::vector<ChatMessage> asked = record_.before;
     asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
     Result<ChatPrompt> prompt = Format(std::move(asked));
@@ -146,15 +146,15 @@ class TurnMaker {
     return MakeJob(record_, std::move(turn), static_cast<size_t>(record_.num_tokens));
   }
 
-  ApiResult<PreparedTurn> SayAgain() {
+  ApiResult<Prepared> SayAgain() {
     std::vector<ChatMessage> asked = record_.before;
     asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
     Result<ChatPrompt> prompt = Format(std::move(asked));
     if (!prompt.ok()) return ErrorFrom(prompt.status());
-    PreparedTurn made;
-    made.prepared.prompt = std::make_shared<const ChatPrompt>(*std::move(prompt));
-    made.prepared.num_calls = NextCall(record_.before, record_.asked);
-    made.prepared.may_call = MayCall(request_.chat);
+    Prepared made;
+    made.prompt = std::make_shared<const ChatPrompt>(*std::move(prompt));
+    made.num_calls = NextCall(record_.before, record_.asked);
+    made.may_call = MayCall(request_.chat);
     JobUpdate said = {.accepted = true};
     const size_t thought = record_.thought_bytes;
     if (thought > 0) said.pieces.push_back({TextPart::kThought, record_.text.substr(0, thought)});
@@ -175,7 +175,7 @@ class TurnMaker {
   }
 
   // kept: tokens of the session that the turn stands behind.
-  ApiResult<PreparedTurn> MakeJob(SessionRecord next, Turn turn, size_t kept) {
+  ApiResult<Prepared> MakeJob(SessionRecord next, Turn turn, size_t kept) {
     SessionWork work = {.num_kept = kept, .num_calls = NextCall(next.before, next.asked)};
     if (!turn.goes_on.has_value() && (kept > 0 || !record_.asked.empty())) {
       work.roll_back = static_cast<Position>(kept);
@@ -186,11 +186,10 @@ class TurnMaker {
     turn.prompt.plain_at.clear();
     std::vector<Turn> turns;
     turns.push_back(std::move(turn));
-    EBB_ASSIGN_OR_RETURN(Prepared prepared,
+    EBB_ASSIGN_OR_RETURN(Prepared made,
                          PrepareTurns(model_, request_, std::move(turns), kept, work.num_calls));
-    PreparedTurn made = {.prepared = std::move(prepared)};
-    work.prompt = made.prepared.prompt;
-    Job& job = made.prepared.jobs.front();
+    work.prompt = made.prompt;
+    Job& job = made.jobs.front();
     job.work = std::move(work);
     job.prefix_key.reset();  // its rows are the session's alone
     return made;
@@ -203,8 +202,8 @@ class TurnMaker {
 
 }  // namespace
 
-ApiResult<PreparedTurn> PrepareTurn(const Model& model, CompletionRequest request,
-                                    const SessionRecord& record) {
+ApiResult<Prepared> PrepareTurn(const Model& model, CompletionRequest request,
+                                const SessionRecord& record) {
   return TurnMaker(model, std::move(request), record).Make();
 }
 

@@ -14,19 +14,14 @@
 
 namespace ebb::server {
 
-struct PreparedTurn {
-  Prepared prepared;  // one job, or none if the answer is sent again
-  // For an answer that is sent again: the update that a job would send.
-  std::optional<JobUpdate> said = {};
-};
-// `record`: the session's messages. Applies the template and tokenizes: may take a second. Errors:
-// those of CompareMessages() and Prepare().
+// Returns one job, or an answer that is sent again. `record`: the session's messages. Applies the
+// template and tokenizes: may take a second. Errors: those of CompareMessages() and Prepare().
 //
 // The text of new messages is the template's text after an answer: the template is applied to all
 // messages with a mark in place of the last answer, and the session reads the text behind the mark.
 // So the session keeps the answer as it was generated, with its thought.
-[[nodiscard]] ApiResult<PreparedTurn> PrepareTurn(const Model& model, CompletionRequest request,
-                                                  const SessionRecord& record);
+[[nodiscard]] ApiResult<Prepared> PrepareTurn(const Model& model, CompletionRequest request,
+                                              const SessionRecord& record);
 
 // X-Session-Id takes the place of the member session_id. Errors: 400 (they differ; it is no id; the
 // server keeps no sessions; what sessions cannot do).

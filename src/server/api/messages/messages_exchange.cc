@@ -62,23 +62,11 @@ Json Delta(Kind kind, const std::string& text) {
   return {{"type", "input_json_delta"}, {"partial_json", text}};
 }
 
-const char* ErrorType(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 413:
-      return "request_too_large";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "overloaded_error";
-    default:
-      return status < 500 ? "invalid_request_error" : "api_error";
-  }
+// Anthropic's names are OpenAI's but for two.
+std::string_view MessagesErrorType(int status) {
+  if (status == 413) return "request_too_large";
+  const std::string_view type = ErrorType(status);
+  return type == "server_error" ? "api_error" : type;
 }
 
 }  // namespace
@@ -193,7 +181,8 @@ std::string ThoughtSignature(std::string_view thought) {
 }
 
 Json MessagesErrorJson(int status, const std::string& message) {
-  return {{"type", "error"}, {"error", {{"type", ErrorType(status)}, {"message", message}}}};
+  return {{"type", "error"},
+          {"error", {{"type", MessagesErrorType(status)}, {"message", message}}}};
 }
 
 HttpAnswer AsMessagesError(HttpAnswer answer) {

@@ -93,6 +93,8 @@ void LeaveOutTools(const Model& model, CompletionRequest* request);
 // The jobs of a request: one for each choice of each prompt, without their ids.
 struct Prepared {
   std::vector<Job> jobs;
+  // The update that a job would send, for a session's answer that is sent again: there is no job.
+  std::optional<JobUpdate> said = {};
   std::shared_ptr<const ChatPrompt> prompt;  // how the answers are read
   size_t num_calls = 0;                      // of tools, in the conversation
   bool may_call = false;
