@@ -37,7 +37,7 @@ Status ReadDraft(std::string_view text, CliOptions* options) {
   if (options->lossless.draft_selects) {
     TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
     EBB_RETURN_IF_ERROR(ParseT1Read(text, &spec));
-    options->session.policy.tiers = options->engine.tiers = spec;
+    options->session.policy.tiers = spec;
     options->given.tiers = true;
     return OkStatus();
   }

@@ -95,7 +95,7 @@ OptionRow KvTypeRow() {
     tiers.t2_rows = T2Rows::kOld;
     tiers.t2_share = 0;
     tiers.t2_type = found->value;
-    options->session.policy.tiers = options->engine.tiers = tiers;
+    options->session.policy.tiers = tiers;
     options->engine.kv_type = RowType::kF16;
     options->given.tiers = options->given.t1 = true;
     return OkStatus();

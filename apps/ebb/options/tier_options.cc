@@ -5,7 +5,7 @@
 namespace ebb::cli {
 namespace {
 
-// Makes a row whose value changes the tiers, of which the engine and the session have a copy each.
+// Makes a row whose value changes the tiers of the session, which ApplyDefaults() gives the engine.
 template <typename Parse>
 OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
   const bool places_rows = name != "--t1";
@@ -18,7 +18,6 @@ OptionRow TierRow(std::string name, std::string value, std::string help, Parse p
             TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
             EBB_RETURN_IF_ERROR(parse(text, &spec));
             options->session.policy.tiers = spec;
-            options->engine.tiers = spec;
             (places_rows ? options->given.tiers : options->given.t1) = true;
             if (is_t1_read) options->lossless.t1_read_given = true;
             return OkStatus();
