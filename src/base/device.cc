@@ -7,9 +7,9 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "ebb/types.h"
+#include "src/base/key_values.h"
 #include "src/base/names.h"
 
 namespace ebb {
@@ -82,23 +82,13 @@ Result<DeviceSpec> ParseDevice(std::string_view text) {
   spec.kind = DeviceKind::kBackend;
   spec.name = name;
   if (!has_keys) return spec;
-  std::string_view rest = text.substr(colon + 1);
-  std::vector<std::string_view> seen;
-  while (true) {
-    const size_t comma = rest.find(',');
-    const std::string_view part = rest.substr(0, comma);
-    const size_t equals = part.find('=');
-    if (equals == std::string_view::npos) {
-      return refuse(fmt::format("\"{}\" is no KEY=VALUE", part));
-    }
-    const std::string_view key = part.substr(0, equals), value = part.substr(equals + 1);
-    if (std::ranges::count(seen, key) > 0) return refuse(fmt::format("{} is given twice", key));
-    seen.push_back(key);
+  const auto parts = ParseKeyValues(text.substr(colon + 1));
+  if (!parts.ok()) return refuse(parts.status().message());
+  for (const auto& [key, value] : *parts) {
     const Status status = ParseKey(key, value, &spec);
-    if (!status.ok()) return refuse(fmt::format("{}: {}", part, status.message()));
-    if (comma == std::string_view::npos) return spec;
-    rest = rest.substr(comma + 1);
+    if (!status.ok()) return refuse(fmt::format("{}={}: {}", key, value, status.message()));
   }
+  return spec;
 }
 
 Result<T1Mode> ParseT1Mode(std::string_view text) { return ParseName(kModes, "T1 mode", text); }

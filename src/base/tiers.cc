@@ -3,13 +3,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "ebb/types.h"
+#include "src/base/key_values.h"
 #include "src/base/names.h"
 
 namespace ebb {
@@ -115,34 +117,37 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
 }
 
 Status ParseT1Read(std::string_view text, TierSpec* spec) {
-  constexpr std::string_view kExpected =
-      "all, select, select:mass=0.9, select:rows=1024 or select:mass=0.9,rows=1024";
   constexpr std::string_view kSelect = "select";
   if (text == "all") {
     spec->t1_read = T1Read::kAll;
     return OkStatus();
   }
+  const bool selects = text == kSelect || text.starts_with("select:");
+  // A draft selects too, and takes no "all".
   const auto refuse = [&](std::string_view why) {
-    return Malformed("rows read of T1", text, why, kExpected);
+    return Malformed(
+        "rows read of T1", text, why,
+        fmt::format("{}select, select:mass=0.9, select:rows=1024 or select:mass=0.9,rows=1024",
+                    selects ? "" : "all, "));
   };
-  if (text != kSelect && !text.starts_with("select:")) return refuse("neither all nor select");
+  if (!selects) return refuse("neither all nor select");
   double mass = TierSpec().t1_mass;
   int rows = 0;
-  std::string_view rest = text.substr(std::min(kSelect.size() + 1, text.size()));
-  bool ends = text == kSelect;
-  while (!ends) {
-    const size_t comma = rest.find(',');
-    const std::string_view param = rest.substr(0, comma);
-    ends = comma == std::string_view::npos;
-    if (!ends) rest.remove_prefix(comma + 1);
-    if (param.starts_with("mass=")) {
-      const auto read = ReadNumber<double>(param.substr(5));
+  std::vector<KeyValue> parts;
+  if (text != kSelect) {
+    auto read = ParseKeyValues(text.substr(kSelect.size() + 1));
+    if (!read.ok()) return refuse(read.status().message());
+    parts = *std::move(read);
+  }
+  for (const auto& [key, value] : parts) {
+    if (key == "mass") {
+      const auto read = ReadNumber<double>(value);
       if (!read || !(*read > 0 && *read <= 1)) {
         return refuse("the mass is not above 0 and at most 1");
       }
       mass = *read;
-    } else if (param.starts_with("rows=")) {
-      const auto read = ReadNumber<int>(param.substr(5));
+    } else if (key == "rows") {
+      const auto read = ReadNumber<int>(value);
       if (!read || *read < kFewestSelectedRows) {
         return refuse(fmt::format("the rows are not a number of at least {}", kFewestSelectedRows));
       }

@@ -189,20 +189,27 @@ TEST(ParseT1Read, ReadsWhatIsReadAndTheMass) {
 
 TEST(ParseT1Read, RefusesEverythingElse) {
   const char* mass = "the mass is not above 0 and at most 1";
-  ExpectRefused(
-      ParseT1Read,
-      {{"", "neither all nor select"},
-       {"some", "neither all nor select"},
-       {"select:mass=", mass},
-       {"select:mass=0.9,", "neither mass= nor rows="},
-       {"select:", "neither mass= nor rows="},
-       {"select:rows=64", "the rows are not a number of at least 384"},
-       {"select:mass=0.9,rows=x", "the rows are not a number of at least 384"},
-       {"select:mass=0", mass},
-       {"select:mass=1.01", mass},
-       {"select:mass=nan", mass},
-       {"select:mass=0.9x", mass}},
-      "write all, select, select:mass=0.9, select:rows=1024 or select:mass=0.9,rows=1024");
+  const std::string selections =
+      "select, select:mass=0.9, select:rows=1024 or select:mass=0.9,rows=1024";
+  ExpectRefused(ParseT1Read,
+                {{"", "neither all nor select"},
+                 {"some", "neither all nor select"},
+                 {"selected", "neither all nor select"}},
+                ("write all, " + selections).c_str());
+  ExpectRefused(ParseT1Read,
+                {{"select:mass=", "\"mass=\" is not key=value"},
+                 {"select:mass=0.9,", "\"\" is not key=value"},
+                 {"select:", "\"\" is not key=value"},
+                 {"select:share=0.9", "neither mass= nor rows="},
+                 {"select:mass=0.9,mass=0.9", "\"mass\" is given twice"},
+                 {"select:rows=512,mass=0.5,rows=1024", "\"rows\" is given twice"},
+                 {"select:rows=64", "the rows are not a number of at least 384"},
+                 {"select:mass=0.9,rows=x", "the rows are not a number of at least 384"},
+                 {"select:mass=0", mass},
+                 {"select:mass=1.01", mass},
+                 {"select:mass=nan", mass},
+                 {"select:mass=0.9x", mass}},
+                ("; write " + selections).c_str());
 }
 
 TEST(ParseT2, ReadsShareAndFormat) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ebb/policy.h"
+#include "src/base/key_values.h"
 
 namespace ebb {
 namespace {
@@ -89,21 +90,9 @@ Status ParsePolicy(std::string_view text, PolicySpec* spec) {
   if (name.size() == of_base) return malformed("it has no name");
   std::map<std::string, std::string> params;
   if (colon != std::string_view::npos) {
-    std::string_view rest = text.substr(colon + 1);
-    for (bool more = true; more;) {
-      const size_t comma = rest.find(',');
-      more = comma != std::string_view::npos;
-      const std::string_view param = rest.substr(0, comma);
-      rest = more ? rest.substr(comma + 1) : std::string_view();
-      const size_t equals = param.find('=');
-      if (equals == std::string_view::npos || equals == 0 || equals + 1 == param.size()) {
-        return malformed(fmt::format("\"{}\" is not key=value", param));
-      }
-      const std::string key(param.substr(0, equals));
-      if (!params.emplace(key, param.substr(equals + 1)).second) {
-        return malformed(fmt::format("\"{}\" is given twice", key));
-      }
-    }
+    const auto parts = ParseKeyValues(text.substr(colon + 1));
+    if (!parts.ok()) return malformed(parts.status().message());
+    for (const auto& [key, value] : *parts) params.emplace(key, value);
   }
   spec->name = name;
   spec->params = std::move(params);

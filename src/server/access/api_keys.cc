@@ -113,7 +113,15 @@ Result<ApiKey> ParseKey(const std::vector<std::string_view>& words) {
   if (words.size() < 2 || !ParseHash(words[1], &key.hash)) {
     return InvalidArgument("expected the SHA-256 of the key after its name, 64 hex digits");
   }
-  for (size_t i = 2; i < words.size(); ++i) EBB_RETURN_IF_ERROR(ParseOption(words[i], &key));
+  std::vector<std::string_view> names;
+  for (size_t i = 2; i < words.size(); ++i) {
+    EBB_RETURN_IF_ERROR(ParseOption(words[i], &key));
+    const std::string_view name = words[i].substr(0, words[i].find('='));
+    if (std::ranges::count(names, name) > 0) {
+      return InvalidArgument(std::string(name), "is given twice");
+    }
+    names.push_back(name);
+  }
   return key;
 }
 

@@ -82,6 +82,8 @@ TEST(ApiKeys, WhatIsWrongIsToldWithItsLine) {
       {one + " priorities=1", "priorities: expected two numbers from -2 to 2"},
       {one + " priorities=2..1", "priorities: expected two numbers"},
       {one + " priorities=-3..1", "priorities: expected two numbers"},
+      {one + " concurrent=1 concurrent=2", "concurrent: is given twice"},
+      {one + " admin priorities=0..1 admin", "admin: is given twice"},
       {one + " speed=9", "found \"speed=9\""},
       {"two " + std::string(kHashOfAbc) + "\n" + one, "\"one\" has the same key as \"two\""},
       {fmt::format("one {}\n{}", kHashOfNothing, one), "a second key is named \"one\""},
