@@ -7,6 +7,8 @@ find_package(Boost 1.74 REQUIRED CONFIG)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
+# A header for the program. Its CMake package would link Debian's shared library.
+find_path(EBB_TOMLPLUSPLUS toml++/toml.h REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
@@ -395,7 +397,7 @@ ebb_show_folder(ebb_cli_parts apps/ebb)
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_lab ebb_server ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
   PkgConfig::libedit PkgConfig::libsodium Threads::Threads ${CMAKE_DL_LIBS})
-target_include_directories(ebb_cli_parts PRIVATE ${libcurl_INCLUDE_DIRS})
+target_include_directories(ebb_cli_parts PRIVATE ${libcurl_INCLUDE_DIRS} ${EBB_TOMLPLUSPLUS})
 
 set(EBB_BINARY ${CMAKE_BINARY_DIR}/bin/ebb)
 ebb_glob(main "^$" apps/ebb/main.cc)

@@ -2,214 +2,80 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <optional>
-#include <sstream>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
+
 namespace ebb::cli {
 namespace {
 
-void AppendUtf8(uint32_t code, std::string* text) {
-  const auto append = [text](uint32_t byte) { text->push_back(static_cast<char>(byte)); };
-  if (code < 0x80) return append(code);
-  if (code < 0x800) {
-    append(0xC0 | code >> 6);
-  } else if (code < 0x10000) {
-    append(0xE0 | code >> 12);
-    append(0x80 | (code >> 6 & 0x3F));
+// A file of all options has 30 kB. A device such as /dev/zero has no end.
+constexpr size_t kMostConfigBytes = size_t{1} << 20;
+
+int LineOf(const toml::node& node) { return static_cast<int>(node.source().begin.line); }
+
+Status ErrorAt(const std::string& file, int line, std::string_view name, std::string_view text) {
+  return InvalidArgument(
+      fmt::format("{}:{}: {}{}{}", file, line, name, name.empty() ? "" : ": ", text));
+}
+
+// Returns the line with this number, from 1, without its end, for messages.
+std::string_view Line(std::string_view text, toml::source_index number) {
+  for (toml::source_index i = 1; i < number; ++i) {
+    text.remove_prefix(std::min(text.find('\n') + 1, text.size()));
+  }
+  constexpr size_t kMostShown = 60;
+  const std::string_view line = text.substr(0, text.find('\n'));
+  return line.substr(0, std::min(line.find_last_not_of(" \t\r") + 1, kMostShown));
+}
+
+std::string_view KindOf(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return "a list";
+    case toml::node_type::date:
+    case toml::node_type::time:
+    case toml::node_type::date_time:
+      return "a date or a time";
+    default:
+      return "another kind";
+  }
+}
+
+Status ReadConfigValue(const toml::node& node, std::vector<ConfigValue>* values) {
+  using Kind = ConfigValue::Kind;
+  if (const auto* text = node.as_string()) {
+    // The system would take the part before it for a file's name.
+    if (text->get().find('\0') != std::string::npos) {
+      return InvalidArgument("expected a text without the character U+0000");
+    }
+    values->push_back({.kind = Kind::kString, .text = text->get()});
+  } else if (const auto* whole = node.as_integer()) {
+    values->push_back({.kind = Kind::kNumber, .text = std::to_string(whole->get())});
+  } else if (const auto* number = node.as_floating_point()) {
+    // 8080.0 stays a number that has a fraction, which options of whole numbers refuse.
+    values->push_back({.kind = Kind::kNumber, .text = fmt::format("{:#}", number->get())});
+  } else if (const auto* flag = node.as_boolean()) {
+    values->push_back({.kind = Kind::kBool, .text = flag->get() ? "true" : "false"});
   } else {
-    append(0xF0 | code >> 18);
-    append(0x80 | (code >> 12 & 0x3F));
-    append(0x80 | (code >> 6 & 0x3F));
+    return InvalidArgument(
+        fmt::format("expected a text in quotes, a number, true or false, found {}", KindOf(node)));
   }
-  append(0x80 | (code & 0x3F));
+  return OkStatus();
 }
-
-bool IsNameCharacter(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
-}
-
-class ConfigReader {
- public:
-  ConfigReader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
-
-  Result<std::vector<ConfigSetting>> Read() {
-    std::vector<ConfigSetting> settings;
-    for (SkipLines(); !at_end(); SkipLines()) {
-      EBB_ASSIGN_OR_RETURN(ConfigSetting setting, ReadSetting());
-      const auto same = std::ranges::find(settings, setting.name, &ConfigSetting::name);
-      if (same != settings.end()) {
-        return ErrorAt(setting.line, fmt::format("{} is set twice, in line {} and here",
-                                                 setting.name, same->line));
-      }
-      settings.push_back(std::move(setting));
-    }
-    return settings;
-  }
-
- private:
-  [[nodiscard]] bool at_end() const { return at_ >= text_.size(); }
-  [[nodiscard]] char next() const { return at_end() ? '\n' : text_[at_]; }
-  void Advance() { line_ += text_[at_++] == '\n' ? 1 : 0; }
-
-  [[nodiscard]] Status ErrorAt(int line, const std::string& message) const {
-    return InvalidArgument(fmt::format("{}:{}: {}", file_, line, message));
-  }
-  // "expected WHAT, found ...", with the rest of the line.
-  [[nodiscard]] Status Expected(std::string_view what) const {
-    const std::string_view rest = text_.substr(at_, text_.find('\n', at_) - at_);
-    const std::string found =
-        rest.empty() || rest == "\r" ? "the end of the line" : fmt::format("\"{}\"", rest);
-    return ErrorAt(line_, fmt::format("expected {}, found {}", what, found));
-  }
-
-  void SkipBlanks() {
-    while (!at_end() && (next() == ' ' || next() == '\t' || next() == '\r')) Advance();
-  }
-  // Blanks, line ends and comments.
-  void SkipLines() {
-    for (SkipBlanks(); !at_end() && (next() == '\n' || next() == '#'); SkipBlanks()) {
-      if (next() == '#') SkipComment();
-      if (!at_end()) Advance();
-    }
-  }
-  void SkipComment() {
-    while (!at_end() && next() != '\n') Advance();
-  }
-
-  Result<ConfigSetting> ReadSetting() {
-    ConfigSetting setting = {.name = {}, .values = {}, .is_list = false, .line = line_};
-    while (!at_end() && IsNameCharacter(next())) {
-      setting.name += next();
-      Advance();
-    }
-    if (setting.name.empty()) return Expected("the name of an option");
-    SkipBlanks();
-    if (next() != '=') return Expected("=");
-    Advance();
-    SkipBlanks();
-    setting.is_list = next() == '[';
-    if (setting.is_list) {
-      EBB_RETURN_IF_ERROR(ReadList(&setting.values));
-    } else {
-      EBB_ASSIGN_OR_RETURN(setting.values.emplace_back(), ReadConfigValue());
-    }
-    SkipBlanks();
-    if (next() == '#') SkipComment();
-    if (next() != '\n') return Expected("the end of the line");
-    return setting;
-  }
-
-  Status ReadList(std::vector<ConfigValue>* values) {
-    Advance();
-    for (SkipLines(); next() != ']' || at_end(); SkipLines()) {
-      EBB_ASSIGN_OR_RETURN(values->emplace_back(), ReadConfigValue());
-      SkipLines();
-      if (next() == ',' && !at_end()) {
-        Advance();
-      } else if (next() != ']') {
-        return Expected(", or ]");
-      }
-    }
-    Advance();
-    return OkStatus();
-  }
-
-  Result<ConfigValue> ReadConfigValue() {
-    if (next() == '"') return ReadQuoted();
-    if (next() == '\'') return ReadLiteral();
-    std::string word;
-    while (!at_end() && (IsNameCharacter(next()) || next() == '+' || next() == '.')) {
-      word += next();
-      Advance();
-    }
-    using Kind = ConfigValue::Kind;
-    if (word == "true" || word == "false") return ConfigValue{.kind = Kind::kBool, .text = word};
-    const bool is_number =
-        !word.empty() && (std::isdigit(static_cast<unsigned char>(word.front())) != 0 ||
-                          word.front() == '-' || word.front() == '+');
-    if (!is_number) {
-      at_ -= word.size();
-      return Expected("a text in quotes, a number, true or false");
-    }
-    std::erase(word, '_');
-    if (word.front() == '+') word.erase(0, 1);
-    return ConfigValue{.kind = Kind::kNumber, .text = word};
-  }
-
-  Result<ConfigValue> ReadLiteral() {
-    const size_t begin = at_ + 1;
-    const size_t end = text_.find_first_of("'\n", begin);
-    if (end == std::string_view::npos || text_[end] == '\n') return Expected("a text in quotes");
-    at_ = end + 1;
-    return ConfigValue{.text = std::string(text_.substr(begin, end - begin))};
-  }
-
-  Result<ConfigValue> ReadQuoted() {
-    const size_t begin = at_;
-    std::string text;
-    for (Advance(); !at_end() && next() != '"' && next() != '\n';) {
-      if (next() == '\\') {
-        EBB_RETURN_IF_ERROR(ReadEscape(&text));
-        continue;
-      }
-      text += next();
-      Advance();
-    }
-    if (next() != '"') {
-      at_ = begin;
-      return Expected("a text in quotes");
-    }
-    Advance();
-    return ConfigValue{.text = std::move(text)};
-  }
-
-  Status ReadEscape(std::string* text) {
-    constexpr std::array<std::pair<char, char>, 7> kEscapes = {{{'b', '\b'},
-                                                                {'t', '\t'},
-                                                                {'n', '\n'},
-                                                                {'f', '\f'},
-                                                                {'r', '\r'},
-                                                                {'"', '"'},
-                                                                {'\\', '\\'}}};
-    const char kind = at_ + 1 < text_.size() ? text_[at_ + 1] : '\n';
-    const auto* const found = std::ranges::find(kEscapes, kind, &std::pair<char, char>::first);
-    if (found != kEscapes.end()) {
-      text->push_back(found->second);
-      at_ += 2;
-      return OkStatus();
-    }
-    const size_t num_digits = kind == 'u' ? 4 : kind == 'U' ? 8 : 0;
-    const std::string digits(text_.substr(std::min(at_ + 2, text_.size()), num_digits));
-    const bool are_digits = std::ranges::all_of(
-        digits, [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; });
-    if (num_digits == 0 || digits.size() != num_digits || !are_digits) {
-      return Expected("an escape: \\b \\t \\n \\f \\r \\\" \\\\ \\uXXXX or \\UXXXXXXXX");
-    }
-    const auto code = static_cast<uint32_t>(std::stoul(digits, nullptr, 16));
-    if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
-      return Expected("an escape of a Unicode character");
-    }
-    AppendUtf8(code, text);
-    at_ += 2 + num_digits;
-    return OkStatus();
-  }
-
-  const std::string_view text_;
-  const std::string& file_;
-  size_t at_ = 0;
-  int line_ = 1;
-};
 
 // Sets one option from all values of its setting. Errors: without the place.
 Status ApplySetting(const ConfigSetting& setting, const OptionRow& row, CliOptions* options) {
@@ -226,15 +92,62 @@ Status ApplySetting(const ConfigSetting& setting, const OptionRow& row, CliOptio
       return InvalidArgument(fmt::format("expected {}, found {}", row.value, value.text));
     }
     if (is_flag && value.text == "false") continue;
-    EBB_RETURN_IF_ERROR(row.parse(is_flag ? "" : value.text, options));
+    EBB_RETURN_IF_ERROR(row.parse(value.text, options));
   }
   return OkStatus();
+}
+
+struct ConfigFileCloser {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+// A file that cannot be read is an error of the option that names it.
+Result<std::string> ReadConfigFile(const std::string& path) {
+  const auto refuse = [&](std::string_view why) {
+    return InvalidArgument(fmt::format("--config: cannot read {}: {}", path, why));
+  };
+  const std::unique_ptr<std::FILE, ConfigFileCloser> file(std::fopen(path.c_str(), "rbe"));
+  if (file == nullptr) return refuse(std::strerror(errno));
+  std::string text(kMostConfigBytes + 1, '\0');
+  errno = 0;
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) return refuse(std::strerror(errno));
+  if (text.size() > kMostConfigBytes) {
+    return refuse(fmt::format("expected at most {} bytes, found more", kMostConfigBytes));
+  }
+  return text;
 }
 
 }  // namespace
 
 Result<std::vector<ConfigSetting>> ParseConfig(std::string_view text, const std::string& file) {
-  return ConfigReader(text, file).Read();
+  const toml::parse_result parsed = toml::parse(text, std::string_view(file));
+  if (!parsed) {
+    const toml::parse_error& error = parsed.error();
+    const toml::source_index line = error.source().begin.line;
+    return ErrorAt(file, static_cast<int>(line), "",
+                   fmt::format("{}, in \"{}\"", error.description(), Line(text, line)));
+  }
+  std::vector<ConfigSetting> settings;
+  for (const auto& [key, node] : parsed.table()) {
+    ConfigSetting setting = {.name = std::string(key.str()),
+                             .values = {},
+                             .is_list = node.is_array(),
+                             .line = LineOf(node)};
+    Status status;
+    if (const toml::array* list = node.as_array()) {
+      for (const toml::node& one : *list) {
+        status = ReadConfigValue(one, &setting.values);
+        if (!status.ok()) return ErrorAt(file, LineOf(one), setting.name, status.message());
+      }
+    } else if (status = ReadConfigValue(node, &setting.values); !status.ok()) {
+      return ErrorAt(file, setting.line, setting.name, status.message());
+    }
+    settings.push_back(std::move(setting));
+  }
+  // The table is ordered by names.
+  std::ranges::stable_sort(settings, {}, &ConfigSetting::line);
+  return settings;
 }
 
 bool IsConfigurable(const OptionRow& row) {
@@ -252,32 +165,23 @@ Status ApplyConfig(const std::vector<ConfigSetting>& settings, const std::string
       return IsConfigurable(*one) && ConfigName(*one) == setting.name;
     });
     if (row == rows.end()) {
-      return InvalidArgument(
-          fmt::format("{}:{}: expected the long name of an option without its dashes, found \"{}\"",
-                      file, setting.line, setting.name));
+      return ErrorAt(
+          file, setting.line, "",
+          fmt::format("expected the long name of an option without its dashes, found \"{}\"",
+                      setting.name));
     }
     // An option of the command line takes the place of all values in the file.
     CliOptions unused;
     const bool is_given = std::ranges::find(given, *row) != given.end();
     const Status status = ApplySetting(setting, **row, is_given ? &unused : options);
-    if (!status.ok()) {
-      return InvalidArgument(
-          fmt::format("{}:{}: {}: {}", file, setting.line, setting.name, status.Text()));
-    }
+    if (!status.ok()) return ErrorAt(file, setting.line, setting.name, status.Text());
   }
   return OkStatus();
 }
 
 Status ApplyConfigFile(const std::string& file, const std::vector<const OptionRow*>& rows,
                        const std::vector<const OptionRow*>& given, CliOptions* options) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream content;
-  content << stream.rdbuf();
-  // An empty file leaves `content`, not `stream`, in an error state; so does a folder.
-  std::error_code error;
-  if (!stream || std::filesystem::is_directory(file, error))
-    return IoError(fmt::format("--config: cannot read {}", file));
-  const std::string text = std::move(content).str();
+  EBB_ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(file));
   EBB_ASSIGN_OR_RETURN(const std::vector<ConfigSetting> settings, ParseConfig(text, file));
   return ApplyConfig(settings, file, rows, given, options);
 }

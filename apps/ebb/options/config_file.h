@@ -1,8 +1,8 @@
-// A configuration file: options by their long names, in the part of TOML that options need.
+// A configuration file in TOML, which toml++ reads: options by their long names.
 //
 //   port = 8080
 //   alias = ["gpt-4o", "local"]   # an option that may be repeated
-//   any-model = true              # an option without a value
+//   any-model = true              # a flag
 #ifndef EBB_APPS_OPTIONS_CONFIG_FILE_H_
 #define EBB_APPS_OPTIONS_CONFIG_FILE_H_
 
@@ -15,7 +15,7 @@
 
 namespace ebb::cli {
 
-// One value: a string, its escapes resolved; a number, as it is written; or true or false.
+// One value: a string, its escapes resolved; a number in decimal; or true or false.
 struct ConfigValue {
   enum class Kind { kString, kNumber, kBool };
   Kind kind = Kind::kString;
@@ -32,9 +32,9 @@ struct ConfigSetting {
   int line = 0;  // from 1
 };
 
-// Reads settings from `text`. Errors: InvalidArgument, which begins with "FILE:LINE: ": text that
-// is no TOML, a name that comes twice, or parts of TOML that options do not need (tables, dates,
-// texts of several lines).
+// Reads settings from `text`, in the order of their lines. Errors: InvalidArgument, which begins
+// with "FILE:LINE: ": text that is no TOML, a name that comes twice, or parts of TOML that options
+// do not need (tables, dates, lists in lists), or the character U+0000 in a text.
 [[nodiscard]] Result<std::vector<ConfigSetting>> ParseConfig(std::string_view text,
                                                              const std::string& file);
 
@@ -50,7 +50,8 @@ struct ConfigSetting {
 [[nodiscard]] Status ApplyConfig(const std::vector<ConfigSetting>& settings,
                                  const std::string& file, const std::vector<const OptionRow*>& rows,
                                  const std::vector<const OptionRow*>& given, CliOptions* options);
-// Reads a file, and applies it.
+// Reads a file, and applies it. Errors: InvalidArgument: those above, a file that cannot be read,
+// or one of more than 1 MiB.
 [[nodiscard]] Status ApplyConfigFile(const std::string& file,
                                      const std::vector<const OptionRow*>& rows,
                                      const std::vector<const OptionRow*>& given,

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/ebb/commands.h"
@@ -84,24 +86,56 @@ TEST(ConfigFileTest, ValuesOfEveryKindAreRead) {
   EXPECT_EQ(settings[4].line, 9);
 }
 
-TEST(ConfigFileTest, WhatIsNoSettingIsNamedWithItsLine) {
-  EXPECT_EQ(ParseError("\nport 8080\n"), "f:2: expected =, found \"8080\"");
-  EXPECT_EQ(ParseError("port = 1 2\n"), "f:1: expected the end of the line, found \"2\"");
-  EXPECT_EQ(ParseError("policy = h2o\n"),
-            "f:1: expected a text in quotes, a number, true or false, found \"h2o\"");
-  EXPECT_EQ(ParseError("port =\n"),
-            "f:1: expected a text in quotes, a number, true or false, found the end of the line");
-  EXPECT_EQ(ParseError("[server]\n"), "f:1: expected the name of an option, found \"[server]\"");
-  EXPECT_EQ(ParseError("a = 'x\nb = 1\n"), "f:1: expected a text in quotes, found \"'x\"");
-  EXPECT_EQ(ParseError("a = \"x\n"), "f:1: expected a text in quotes, found \"\"x\"");
-  EXPECT_THAT(ParseError("a = \"\\q\"\n"), HasSubstr("f:1: expected an escape"));
-  EXPECT_THAT(ParseError("a = \"\\ud800\"\n"), HasSubstr("f:1: expected an escape"));
-  EXPECT_THAT(ParseError("a = \"\\u12"), HasSubstr("f:1: expected an escape"));
-  EXPECT_EQ(ParseError("a = [1,\n2\n"), "f:3: expected , or ], found the end of the line");
-  EXPECT_THAT(ParseError("a = [1,\n"), HasSubstr("f:2: expected a text in quotes"));
-  EXPECT_EQ(ParseError("a = 1\nb = 2\na = 3\n"), "f:3: a is set twice, in line 1 and here");
-  EXPECT_EQ(ParseError("a = \"\"\"x\"\"\"\n"),
-            "f:1: expected the end of the line, found \"\"x\"\"\"\"");
+TEST(ConfigFileTest, NumbersOfEveryBaseAndQuotedNamesAreRead) {
+  const auto settings = Parsed(
+      "\xef\xbb\xbfport = 0x1F90\n\"max-queue\" = 0b1000\n'threads' = 0o17\ntemp = 1.0\n"
+      "stop = \"\"\"a\nb\"\"\"\nseed = -1\n");
+  ASSERT_EQ(settings.size(), 6U);
+  EXPECT_EQ(settings[0].name, "port");
+  EXPECT_THAT(settings[0].values, ElementsAre(ConfigValue{Kind::kNumber, "8080"}));
+  EXPECT_EQ(settings[1].name, "max-queue");
+  EXPECT_THAT(settings[1].values, ElementsAre(ConfigValue{Kind::kNumber, "8"}));
+  EXPECT_EQ(settings[2].name, "threads");
+  EXPECT_THAT(settings[2].values, ElementsAre(ConfigValue{Kind::kNumber, "15"}));
+  EXPECT_THAT(settings[3].values, ElementsAre(ConfigValue{Kind::kNumber, "1.0"}));
+  EXPECT_THAT(settings[4].values, ElementsAre(ConfigValue{Kind::kString, "a\nb"}));
+  EXPECT_THAT(settings[5].values, ElementsAre(ConfigValue{Kind::kNumber, "-1"}));
+  EXPECT_EQ(settings[5].line, 7);
+}
+
+TEST(ConfigFileTest, WhatIsNoTomlIsNamedWithItsLine) {
+  EXPECT_EQ(ParseError("\n port 8080\n"),
+            "f:2: Error while parsing key-value pair: expected '=', saw '8', in \" port 8080\"");
+  const std::pair<std::string_view, const char*> cases[] = {
+      {"port = 1 2\n", "f:1: "},
+      {"\npolicy = h2o\n", "f:2: Error while parsing value: could not determine value type"},
+      {"port =\n", "f:1: "},
+      {"a = 'x\nb = 1\n", "f:1: "},
+      {"a = \"x\n", "f:1: "},
+      {"a = \"\\q\"\n", "unknown escape sequence '\\q'"},
+      {"a = \"\\ud800\"\n", "surrogates"},
+      {"a = [1,\n2\n", "f:3: "},
+      {"a = 1\nb = 2\na = 3\n", "f:3: Error while parsing key-value pair: cannot redefine"},
+      {"seed = 18446744073709551615\n", "f:1: "},
+      {"port = 0x\n", "f:1: "},
+      {"a = 'x\xff'\n", "f:1: "},
+      {std::string_view("a = 'x\0y'\n", 10), "f:1: "},
+      {std::string_view("\xff\xfep\0", 4), "f:1: "},
+  };
+  for (const auto& [text, message] : cases) EXPECT_THAT(ParseError(text), HasSubstr(message));
+  // Only the beginning of a long line is repeated.
+  EXPECT_LT(ParseError("port = 1 " + std::string(10'000, 'x')).size(), 200U);
+}
+
+TEST(ConfigFileTest, PartsOfTomlThatAreNoOptionsAreNamed) {
+  const std::string expected = "expected a text in quotes, a number, true or false, found ";
+  EXPECT_EQ(ParseError("\n[server]\nport = 1\n"), "f:2: server: " + expected + "a table");
+  EXPECT_EQ(ParseError("a.b = 1\n"), "f:1: a: " + expected + "a table");
+  EXPECT_EQ(ParseError("a = 1979-05-27\n"), "f:1: a: " + expected + "a date or a time");
+  EXPECT_EQ(ParseError("a = [1,\n[2]]\n"), "f:2: a: " + expected + "a list");
+  // The path would end before it.
+  EXPECT_EQ(ParseError("\nmodel = \"/etc/passwd\\u0000.gguf\"\n"),
+            "f:2: model: expected a text without the character U+0000");
 }
 
 TEST(ConfigFileTest, SettingsAreThoseOfTheOptions) {
@@ -154,15 +188,25 @@ TEST(ConfigFileTest, WrongNamesAndValuesAreNamedWithTheirLine) {
   EXPECT_EQ(ApplyError("api-keys = ''"), "f:1: api-keys: expected FILE, found an empty name");
 }
 
-TEST(ConfigFileTest, FilesThatCannotBeReadAreErrors) {
+TEST(ConfigFileTest, FilesThatCannotBeReadAreErrorsOfTheOption) {
   const TempFolder folder;
+  const std::string huge = folder.File("huge");
+  std::ofstream(huge) << std::string((1 << 20) + 1, '\n');
+  const std::pair<std::string, const char*> cases[] = {
+      {folder.File("none"), "No such file"},
+      {folder.File("."), "Is a directory"},
+      {"/dev/zero", "expected at most 1048576 bytes, found more"},
+      {huge, "expected at most 1048576 bytes, found more"},
+  };
   CliOptions options;
-  for (const std::string& file : {folder.File("none"), folder.File(".")}) {
-    EXPECT_EQ(ApplyConfigFile(file, ServeRows(), {}, &options).code(), StatusCode::kIo) << file;
+  for (const auto& [file, why] : cases) {
+    const Status status = ApplyConfigFile(file, ServeRows(), {}, &options);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << file;
+    EXPECT_THAT(status.message(), HasSubstr("--config: cannot read " + file + ": " + why));
   }
   std::ofstream(folder.File("empty")).close();
   EXPECT_TRUE(ApplyConfigFile(folder.File("empty"), ServeRows(), {}, &options).ok());
-  std::ofstream(folder.File("file")) << "port = 5\n";
+  std::ofstream(folder.File("file")) << std::string((1 << 20) - 9, '\n') + "port = 5\n";
   EXPECT_TRUE(ApplyConfigFile(folder.File("file"), ServeRows(), {}, &options).ok());
   EXPECT_EQ(options.serve.port, 5);
 }
