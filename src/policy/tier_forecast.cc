@@ -82,8 +82,6 @@ std::optional<Position> NewestAbove(const TierSpec& tiers) {
 
 // Tokens of a prompt that are read at once, before their rows leave T0.
 constexpr size_t kChunkTokens = 512;
-// The most rows that T0 holds between steps: a page more than the newest, which is being filled.
-size_t MostInT0(Position newest) { return static_cast<size_t>(kFirstInT0 + newest) + kRowsPerPage; }
 
 RowsOverTime RowsByPosition(const ForecastRequest& request, Position newest) {
   RowsOverTime rows;

@@ -41,6 +41,11 @@ inline constexpr Position kFirstInT0 = static_cast<Position>(kRowsPerPage);
 // read selectively (T1Read::kSelect), and with old rows in T2 (T2Rows::kOld).
 inline constexpr Position kNewestAboveT1 = 3 * static_cast<Position>(kRowsPerPage);
 inline constexpr Position kNewestAboveT2 = static_cast<Position>(kRowsPerPage);
+// Returns the most rows that T0 holds between steps: a page more than the newest ones, which is
+// being filled.
+[[nodiscard]] constexpr size_t MostInT0(Position newest) {
+  return static_cast<size_t>(kFirstInT0 + newest) + kRowsPerPage;
+}
 // Returns the end of the old positions, which begin at kFirstInT0, of a sequence of `num_tokens`.
 [[nodiscard]] constexpr Position EndOfOldRows(Position num_tokens, Position newest) {
   const Position older = num_tokens - 1 - newest;

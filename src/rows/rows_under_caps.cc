@@ -79,4 +79,16 @@ Status CheckCaps(const TierSpec& tiers, const ModelShape& shape, size_t page_byt
   return OkStatus();
 }
 
+Status CheckCapOfSelection(const TierSpec& tiers, const ModelShape& shape, size_t page_bytes,
+                           size_t num_rows) {
+  const CappedTier t0(shape, page_bytes, /*is_file=*/false);
+  const uint64_t needed = t0.BytesFor((num_rows + kRowsPerPage - 1) / kRowsPerPage);
+  if (tiers.t0_cap_bytes == 0 || tiers.t0_cap_bytes >= needed) return OkStatus();
+  return InvalidArgument(
+      "tiers.t0_cap_bytes",
+      fmt::format("{} bytes are too few: where selected rows are read, T0 holds the first 64 and "
+                  "the newest 193 to 256 rows and those of a step, {} in all, so it needs {}",
+                  tiers.t0_cap_bytes, num_rows, needed));
+}
+
 }  // namespace ebb

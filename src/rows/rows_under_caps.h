@@ -20,6 +20,11 @@ namespace ebb {
 [[nodiscard]] Status CheckCaps(const TierSpec& tiers, const ModelShape& shape, size_t page_bytes,
                                int interval);
 
+// For steps that read selected rows, whose T0 holds rows by their position: `num_rows` of each
+// group at most, those of a step included. Errors: InvalidArgument (T0's cap does not hold them).
+[[nodiscard]] Status CheckCapOfSelection(const TierSpec& tiers, const ModelShape& shape,
+                                         size_t page_bytes, size_t num_rows);
+
 }  // namespace ebb
 
 #endif  // EBB_ROWS_ROWS_UNDER_CAPS_H_

@@ -80,5 +80,23 @@ TEST(CheckCaps, RefusesACapThatHoldsNoMoreThanTheReserve) {
   }
 }
 
+// 384 rows are 6 pages of each of 90 streams, 540 in all: 5 extents of 128.
+TEST(CheckCapOfSelection, RefusesACapThatDoesNotHoldTheRowsOfAStep) {
+  const auto check = [](uint64_t cap_bytes, size_t num_rows) {
+    return CheckCapOfSelection({.t0_cap_bytes = cap_bytes}, kSmallShape, kSmallPageBytes, num_rows);
+  };
+  const Status status = check(5 * kCapExtent - 1, 384);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "tiers.t0_cap_bytes");
+  EXPECT_EQ(status.message(),
+            "10485759 bytes are too few: where selected rows are read, T0 holds the first 64 and "
+            "the newest 193 to 256 rows and those of a step, 384 in all, so it needs 10485760");
+  EXPECT_TRUE(check(5 * kCapExtent, 384).ok());
+  EXPECT_EQ(check(5 * kCapExtent, 449).code(), StatusCode::kInvalidArgument);
+  // A short context has fewer.
+  EXPECT_TRUE(check(kCapExtent, 64).ok());
+  EXPECT_TRUE(check(0, 384).ok());
+}
+
 }  // namespace
 }  // namespace ebb
