@@ -24,7 +24,7 @@ help:
 	@echo "make test-container  builds the image, and asks a container of it"
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
 	@echo "make test-backends   devices that any machine can test: another process (RPC), Mesa's Vulkan"
-	@echo "make test-arm64      cross-compiles for arm64, and tests kernels, rows, cache and policies in qemu-user"
+	@echo "make test-arm64      cross-compiles for arm64; kernels, rows, cache, policies and engine in qemu-user"
 	@echo "make verify    the checks that are too long for make test"
 	@echo "make performance   the figures of docs/figures/performance.md, in about three hours"
 	@echo "make mutants   break the code on purpose, line by line: the tests must notice"
@@ -125,16 +125,14 @@ test-backends:
 	cmake --build build/backends -j $(JOBS) --target ebb_tests_backends ebb_tests_engine ebb_cli
 	cd build/backends && $(CTEST) -R '^backends\.'
 
-# In an emulator, tens of times slower than a processor: programs of the lower layers, which need no model and none of what
-# qemu-user lacks (io_uring, limits of memory, to start another program of arm64), without the thousands of tests that
-# hold every policy to the same promises, and those of thousands of random operations.
-ARM64_TESTS := attention rows kv policy
+# scripts/test_arm64 says which tests these programs run in the emulator.
+ARM64_TESTS := ebb_attention_tests ebb_rows_tests ebb_kv_tests ebb_policy_tests ebb_tests_engine
 test-arm64: bootstrap
 	@scripts/bootstrap g++-aarch64-linux-gnu qemu-user-static
 	@scripts/fetch_arm64_libraries build/deps
 	@cmake --preset arm64
-	cmake --build build/arm64 -j $(JOBS) --target $(ARM64_TESTS:%=ebb_%_tests)
-	cd build/arm64 && GTEST_FILTER='-*PolicyConformance*' $(CTEST) -L unit -E Thousand -R '^($(subst $(eval ) ,|,$(ARM64_TESTS)))\.'
+	cmake --build build/arm64 -j $(JOBS) --target $(ARM64_TESTS)
+	scripts/test_arm64 build/arm64 $(JOBS)
 
 verify: all model test-backends test-install
 	cd build/release && $(CTEST) -L verify

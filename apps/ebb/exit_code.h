@@ -12,8 +12,8 @@ namespace ebb::cli {
 
 enum class ExitCode {
   kOk = 0,
-  kError = 1,         // a file, the model, the system; stdout was closed
-  kUsage = 2,         // unknown command or option, or a value that is not valid
+  kError = 1,         // the system, the network, a disk; stdout was closed: it may pass
+  kUsage = 2,         // the command line, or something that it names: it fails again
   kLimit = 3,         // the context or a memory cap was reached
   kHungUp = 129,      // SIGHUP: the terminal is gone
   kInterrupted = 130  // Ctrl-C, or SIGTERM
@@ -25,9 +25,16 @@ struct ExitCodeInfo {
 };
 [[nodiscard]] std::span<const ExitCodeInfo> ExitCodes();
 
-// kInvalidArgument: kUsage; IsLimit(): kLimit; kCancelled: kHungUp after
-// SIGHUP, else kInterrupted; all others: kError.
+// kInvalidArgument, kNotFound, kUnsupported, kCorrupt, and kIo of a field, such as the folder of
+// T1: kUsage; IsLimit(): kLimit; kCancelled: kHungUp after SIGHUP, else kInterrupted; all others:
+// kError.
 [[nodiscard]] ExitCode ExitCodeFor(const Status& status);
+// Returns the error of a file that an option names, for reading: kIo becomes kInvalidArgument,
+// since a file that may not be read, or a folder in its place, fails again.
+[[nodiscard]] Status AsUsage(const Status& status);
+// Makes errors about the rows to read name --draft select, which the user gave in place of
+// --t1-read.
+void NameDraftInErrors();
 // Returns Status::Text() with the command-line option in place of the library's field: "--memory:
 // ..." for an error about "memory_bytes".
 [[nodiscard]] std::string TextWithOption(const Status& status);

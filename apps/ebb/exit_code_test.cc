@@ -21,6 +21,15 @@ TEST(TextWithOption, NamesTheOptionInPlaceOfTheField) {
             "--t1 file:FOLDER: no such folder");
 }
 
+TEST(AsUsage, AFileThatCannotBeReadIsAnErrorOfTheOption) {
+  const Status denied = AsUsage(Status(StatusCode::kIo, "model", "keys: permission denied"));
+  EXPECT_EQ(denied.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(denied.field(), "model");
+  EXPECT_EQ(denied.message(), "keys: permission denied");
+  EXPECT_EQ(AsUsage(OutOfMemory("none")).code(), StatusCode::kOutOfMemory);
+  EXPECT_TRUE(AsUsage(OkStatus()).ok());
+}
+
 TEST(TextWithOption, LeavesOtherFieldsAndMessagesAsTheyAre) {
   EXPECT_EQ(TextWithOption(InvalidArgument("messages[0].role", "expected user")),
             "messages[0].role: expected user");

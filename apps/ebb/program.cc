@@ -1,6 +1,7 @@
 #include "apps/ebb/program.h"
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <random>
 #include <string>
@@ -13,6 +14,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "apps/ebb/exit_code.h"
 #include "apps/ebb/options/config_file.h"
 #include "apps/ebb/run/policy_list.h"
 #include "apps/ebb/terminal/output.h"
@@ -90,7 +92,18 @@ std::string NamesForParser(const OptionRow& row) {
   return names;
 }
 
-// Takes the value of an option that the parser met; empty for a flag.
+// Checks the value of --FLAG=VALUE before the parser reads it, which throws at others. Returns why
+// it is refused; empty: it is not.
+std::string CheckFlagValue(const std::string& text) {
+  try {
+    (void)CLI::detail::to_flag_value(text);  // on and off, 1 and 0 too
+    return "";
+  } catch (const std::exception&) {
+  }
+  return fmt::format("expected true or false, found \"{}\"", text);
+}
+
+// Takes the value of an option that the parser met; of a flag "true", or "false" for --FLAG=false.
 using TakeOption = std::function<Status(const OptionRow& row, std::string_view text)>;
 
 // Without a title the option is in no list.
@@ -101,9 +114,12 @@ void AddOption(const OptionRow& row, const std::string& title, const TakeOption&
     if (!status.ok()) throw CLI::ValidationError(LongName(row), status.message());
   };
   if (row.value.empty()) {
-    app->add_flag_callback(
-           NamesForParser(row), [set] { set(""); }, HelpText(row))
-        ->group(title);
+    app->add_flag_function(
+           NamesForParser(row), [set](int64_t count) { set(count > 0 ? "true" : "false"); },
+           HelpText(row))
+        ->group(title)
+        ->check(CheckFlagValue)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     return;
   }
   const bool is_positional = !row.names.starts_with('-');
@@ -213,6 +229,8 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   }
   CLI::App app(std::string(command.summary), fmt::format("ebb {}", command.name));
   const auto set = [&options](const OptionRow& row, std::string_view text) {
+    // Without it a flag is off, since an option of the command line replaces that of the file.
+    if (row.value.empty() && text == "false") return OkStatus();
     return row.parse(text, &options);
   };
   AddOptions(command, set, &app);
@@ -224,6 +242,7 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   } catch (const CLI::ParseError& error) {
     return Fail(InvalidArgument(ErrorText(error, app)));
   }
+  if (options.lossless.draft_selects) NameDraftInErrors();
   if (options.draws_seed) {
     options.seed = std::random_device{}();
     if (const Status told = TellSeed(options); !told.ok()) return Fail(told);

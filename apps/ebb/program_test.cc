@@ -62,11 +62,13 @@ TEST(OptionTableTest, DefaultsThatHelpShowsAreAcceptedAndChangeNothing) {
 
 TEST(ExitCodeTest, IsThatOfTheStatus) {
   EXPECT_EQ(ExitCodeFor(OkStatus()), ExitCode::kOk);
-  EXPECT_EQ(ExitCodeFor(InvalidArgument("")), ExitCode::kUsage);
+  for (const Status& status : {InvalidArgument(""), NotFound(""), Unsupported(""), Corrupt(""),
+                               Status(StatusCode::kIo, "tiers.t1_path", "permission denied")}) {
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status.ToString();
+  }
   EXPECT_EQ(ExitCodeFor(OutOfMemory("")), ExitCode::kLimit);
   EXPECT_EQ(ExitCodeFor(Cancelled("")), ExitCode::kInterrupted);
-  for (const Status& status :
-       {NotFound(""), Unsupported(""), Corrupt(""), IoError(""), Internal("")}) {
+  for (const Status& status : {IoError(""), Internal("")}) {
     EXPECT_EQ(ExitCodeFor(status), ExitCode::kError) << status.ToString();
   }
 }

@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include "apps/ebb/exit_code.h"
 #include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/pull/known_models.h"
 #include "apps/ebb/pull/model_name.h"
@@ -23,9 +24,13 @@ Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
                          FindOrPullModel(name, FetchSettingsFor(options.quiet)));
     model.path = std::move(stored.path);
   } else {
-    EBB_ASSIGN_OR_RETURN(model.path, FindModelFile(model.path));
+    auto found = FindModelFile(model.path);
+    if (!found.ok()) return AsUsage(found.status());
+    model.path = *std::move(found);
   }
-  return Model::Load(model);
+  auto loaded = Model::Load(model);
+  if (!loaded.ok()) return AsUsage(loaded.status());
+  return loaded;
 }
 
 Result<Setup> OpenSetup(const CliOptions& options) {

@@ -22,8 +22,9 @@ inline constexpr int kMostDrafted = 64;
 
 struct LosslessOptions {
   // kExact: each token of a verifying step goes through the arithmetic of a decode step, so that
-  // logits are the full cache's bit for bit. kFast: matrix products take all tokens at once; logits
-  // are the full cache's up to the rounding of that, which with quantised weights is about a logit.
+  // logits are the full cache's bit for bit. kFast: matrix products take all tokens at once, and
+  // attention of more than 12 tokens computes in the order of a prompt, so that logits are the full
+  // cache's up to rounding: about a logit with F16, BF16 and quantized weights, far less with F32.
   enum class Verify : uint8_t { kExact, kFast };
   Verify verify = Verify::kExact;
   // Tokens of a verifying step, guesses and the one before them; at most 1: nothing is drafted.

@@ -139,7 +139,7 @@ Result<EvalTask> ReadEvalTask(const EvalTaskSource& source) {
   std::ostringstream content;
   content << file.rdbuf();
   if (!file.is_open() || file.bad() || std::filesystem::is_directory(source.path, error)) {
-    return IoError(fmt::format("cannot read {}", source.path));
+    return InvalidArgument(fmt::format("cannot read {}", source.path));
   }
   return ParseEvalTask(content.view(), source);
 }

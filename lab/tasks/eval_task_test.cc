@@ -231,7 +231,7 @@ TEST(EvalTask, ReadsFilesAndSaysWhatIsWrongWithThem) {
   ASSERT_TRUE(task.ok());
   EXPECT_EQ(task->problems[0].question, "a");
   EXPECT_EQ(ReadEvalTask({.path = folder.File("none")}).status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(ReadEvalTask({.path = folder.File("")}).status().code(), StatusCode::kIo);
+  EXPECT_EQ(ReadEvalTask({.path = folder.File("")}).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(EvalTaskSource, TakesTheFormatBehindTheColon) {

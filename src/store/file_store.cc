@@ -395,9 +395,10 @@ Result<std::unique_ptr<SessionStore>> CreateFileStore(const std::string& folder,
                                                       const StoreLimits& limits) {
   // Only the operator reads these errors, so they have the whole path.
   const Status made = MakeFolder(folder);
+  if (made.code() == StatusCode::kIo) return InvalidArgument(made.WithPrefix(folder).message());
   if (!made.ok()) return made.WithPrefix(folder);
   if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0) {
-    return IoError(
+    return InvalidArgument(
         fmt::format("cannot write {}: {}", folder, std::generic_category().message(errno)));
   }
   return std::unique_ptr<SessionStore>(new FileStore(folder, limits));

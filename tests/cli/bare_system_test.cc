@@ -62,7 +62,7 @@ TEST_F(BareSystemTest, WithoutAHomeTheReasonIsNamed) {
   const std::string reason = "neither XDG_CACHE_HOME nor HOME is set; set one of them";
   for (const std::string arguments : {"run -p hi -n 1", "run -p hi -n 1 -m smollm2-135m", "pull"}) {
     const ProgramEnd end = Shell("env -i EBB " + arguments);
-    EXPECT_EQ(end.exit_code, 1);
+    EXPECT_EQ(end.exit_code, 2);
     EXPECT_THAT(end.err, HasSubstr(reason)) << arguments;
   }
   EXPECT_THAT(Shell("env -i EBB run -p hi -n 1").err, HasSubstr("-m FILE"));
@@ -71,7 +71,7 @@ TEST_F(BareSystemTest, WithoutAHomeTheReasonIsNamed) {
 TEST_F(BareSystemTest, AHomeThatCannotBeSearchedIsNamedWithItsReason) {
   fs::create_symlink("loop", tiny_.File("loop"));
   const ProgramEnd end = Shell("env -i HOME=" + tiny_.File("loop") + " EBB run -p hi -n 1");
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("cannot look for the default model at " + tiny_.File("loop")));
   EXPECT_THAT(end.err, HasSubstr("symbolic links"));
   const ProgramEnd empty = Shell("env -i HOME=/nonexistent EBB run -p hi -n 1");
@@ -93,7 +93,7 @@ TEST_F(BareSystemTest, ThePebbleNeedsNeitherProcNorFiles) {
 TEST_F(BareSystemTest, WithoutAPlaceForPagesTheOptionAndTheVariableAreNamed) {
   for (const std::string folder : {"/nonexistent", "/proc"}) {
     const ProgramEnd end = Shell("TMPDIR=" + folder + " EBB run -m pebble -p a -n 3 --t0 20%");
-    EXPECT_EQ(end.exit_code, 1);
+    EXPECT_EQ(end.exit_code, 2);
     EXPECT_THAT(end.err, HasSubstr("in " + folder + ": "));
     EXPECT_THAT(end.err, AllOf(HasSubstr("--t1 file:FOLDER: "),
                                HasSubstr("choose another folder, or set TMPDIR")));
@@ -103,7 +103,7 @@ TEST_F(BareSystemTest, WithoutAPlaceForPagesTheOptionAndTheVariableAreNamed) {
 TEST_F(BareSystemTest, APipeAsAModelIsRefusedAtOnce) {
   ASSERT_EQ(mkfifo(tiny_.File("pipe").c_str(), 0600), 0);
   const ProgramEnd end = Shell("timeout 20 EBB run -p hi -m " + tiny_.File("pipe"));
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("expected a regular file, found a named pipe"));
 }
 

@@ -138,7 +138,7 @@ TEST_F(EvalTest, ReportRefusesAnswersToOtherQuestions) {
     EXPECT_THAT(over.err, HasSubstr("choose another")) << from;
   }
   EXPECT_EQ(ReadFile(Out("one") + "/results.jsonl"), results);
-  EXPECT_EQ(RunEbb("report --out " + Out("m") + " " + Out("nowhere")).exit_code, 1);
+  EXPECT_EQ(RunEbb("report --out " + Out("m") + " " + Out("nowhere")).exit_code, 2);
   EXPECT_EQ(RunEbb("report --out " + Out("m")).exit_code, 2);
 }
 
@@ -148,7 +148,7 @@ TEST_F(EvalTest, DamagedResultsAreToldByLine) {
   results[results.find('\n') + 1] = 'x';
   std::ofstream(Out("run") + "/results.jsonl") << results;
   const ProgramEnd end = Eval("run", "--resume");
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("line 2"));
   EXPECT_EQ(ReadFile(Out("run") + "/results.jsonl"), results);
 }
@@ -227,7 +227,7 @@ TEST_F(EvalTest, WhatIsTakenUpAgainAreAnswersToItsGrid) {
     std::ofstream(path) << changed;
     for (const ProgramEnd& end :
          {Eval("run", "--resume"), RunEbb("report --out " + Out("m") + " " + Out("run"))}) {
-      EXPECT_EQ(end.exit_code, 1) << words;
+      EXPECT_EQ(end.exit_code, 2) << words;
       EXPECT_THAT(end.err, HasSubstr(words));
     }
     EXPECT_EQ(ReadFile(path), changed);
@@ -252,7 +252,7 @@ TEST_F(EvalTest, AReportSaysWhatIsMissing) {
   const ProgramEnd end = RunEbb("report --out " + Out("some") + " " + Out("half"));
   EXPECT_EQ(end.exit_code, 0);
   EXPECT_THAT(end.err, HasSubstr("9 of 18 answers are missing"));
-  EXPECT_EQ(Eval("some", "--resume").exit_code, 1);
+  EXPECT_EQ(Eval("some", "--resume").exit_code, 2);
 }
 
 TEST_F(EvalTest, TwoProcessesDoNotShareAFolder) {

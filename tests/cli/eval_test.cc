@@ -232,7 +232,7 @@ TEST_F(EvalTest, ErrorsAloneAreNoResult) {
 TEST_F(EvalTest, AFileThatIsNotThereIsNamed) {
   const ProgramEnd end =
       RunEbb("eval --quiet -m " + model_.path() + " --task nowhere.jsonl:gsm8k --out " + Out("x"));
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("nowhere.jsonl"));
 }
 

@@ -119,7 +119,7 @@ TEST_F(HubTest, ListAndRemove) {
   EXPECT_EQ(nlohmann::json::parse(end.out)["bytes_freed"], bytes_.size());
   EXPECT_EQ(Ebb("list").out, "");
   end = Ebb("rm hf:tide/Tide-GGUF");
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("hf:tide/Tide-GGUF is not in "));
   EXPECT_EQ(Ebb("rm").exit_code, 2);
 }
@@ -182,7 +182,7 @@ TEST_F(HubTest, OverHttpsTheCertificateIsCheckedAndRedirectsStaySecure) {
 
 TEST_F(HubTest, ErrorsSayWhatHelps) {
   ProgramEnd end = Ebb("run -hf tide/Tide-GGUF:Q5_K_M -p x");
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_EQ(end.err,
             "ebb: hf:tide/Tide-GGUF has no file of the quantization Q5_K_M; it has Q4_K_M, Q8_0\n");
   end = Ebb("run -hf tide -p x");

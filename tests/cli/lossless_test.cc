@@ -11,6 +11,8 @@
 
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
+#include "tests/support/default_model.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -75,6 +77,39 @@ TEST_F(LosslessTest, TwoOptionsThatNameTheRowsToReadAreRefused) {
     EXPECT_NE(end.err.find("--t1-read and --draft select both name the rows to read"),
               std::string::npos)
         << end.err;
+  }
+}
+
+TEST_F(LosslessTest, ErrorsOfASelectionNameTheOptionThatWasGiven) {
+  const std::string twice = "select:mass=0.5,rows=512,mass=0.9";
+  const std::string why =
+      "rows read of T1 \"" + twice + "\": \"mass\" is given twice; write select, ";
+  ExpectRefused("--lossless --t1 host --draft " + twice, "--draft: " + why);
+  ExpectRefused("--t1 host --t1-read " + twice, "--t1-read: " + why);
+  ExpectRefused("--policy h2o:sinks=1,sinks=2", "\"sinks\" is given twice");
+  ExpectRefused("--lossless --draft streaming:window=8,window=9", "\"window\" is given twice");
+  const std::string in_t2 = "select cannot be combined with rows in T2";
+  ExpectRefused("--lossless --t1 host --t2 50% --draft select", "ebb: --draft: " + in_t2);
+  ExpectRefused("--t1 host --t2 50% --t1-read select", "ebb: --t1-read: " + in_t2);
+}
+
+// A cap that the start accepts holds every step of the generation.
+TEST_F(LosslessTest, ASelectionsCapOnT0IsCheckedAtTheStart) {
+  const std::string model = DefaultModelPath();
+  if (model.empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
+  const std::string run = "run --raw --temp 0 -n 450 --ignore-eos --json -p tide -m " + model;
+  for (const std::string selection :
+       {"--lossless --draft-min 64 --draft select", "--t1-read select"}) {
+    const ProgramEnd small = RunEbb(run + " --t0 9MiB " + selection);
+    EXPECT_EQ(small.exit_code, 2) << small.err;
+    EXPECT_EQ(small.out, "");
+    EXPECT_THAT(small.err, HasSubstr("ebb: --t0: 9437184 bytes are too few"));
+    EXPECT_THAT(small.err, HasSubstr("so it needs 10485760"));
+    const ProgramEnd enough = RunEbb(run + " --t0 10485760 " + selection);
+    EXPECT_EQ(enough.exit_code, 0) << enough.err;
+    const json t0 = Record(enough)["tiers"][0], t1 = Record(enough)["tiers"][1];
+    EXPECT_EQ(t0["peak_bytes"], 10485760);
+    EXPECT_GT(t1["rows"], 0);
   }
 }
 

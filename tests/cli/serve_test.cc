@@ -2,9 +2,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "apps/ebb/commands.h"
 #include "tests/cli/program.h"
 #include "tests/support/temp_folder.h"
 
@@ -13,6 +23,28 @@ namespace {
 
 using testing::HasSubstr;
 using testing::MatchesRegex;
+
+// Listens on a port of 127.0.0.1.
+class PortHolder {
+ public:
+  PortHolder() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address_);
+    auto* const address = reinterpret_cast<sockaddr*>(&address_);
+    EXPECT_EQ(bind(socket_, address, size), 0);
+    EXPECT_EQ(listen(socket_, 1), 0);
+    EXPECT_EQ(getsockname(socket_, address, &size), 0);
+  }
+  ~PortHolder() { close(socket_); }
+  PortHolder(const PortHolder&) = delete;
+  PortHolder& operator=(const PortHolder&) = delete;
+  [[nodiscard]] int port() const { return ntohs(address_.sin_port); }
+
+ private:
+  const int socket_;
+  sockaddr_in address_ = {};
+};
 
 TEST(ServeTest, SaysWhereItIsAndNothingElse) {
   const ProgramEnd end =
@@ -68,8 +100,112 @@ TEST(ServeTest, OptionsComeFromAFileToo) {
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.out, MatchesRegex("ebb: pebble at http://127\\.0\\.0\\.2:[0-9]+\n"));
   end = RunEbb({.arguments = {"serve", "--config", folder.File("none")}});
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("--config: cannot read"));
+}
+
+TEST(ServeTest, TheCommandLineTurnsAFlagOfTheFileOff) {
+  const TempFolder folder;
+  const std::string file = folder.File("serve.toml");
+  // The flag ends the server without --lossless, so that its effect shows.
+  std::ofstream(file) << "model = 'pebble'\nport = 0\nthreads = 1\nno-draft-lookup = true\n";
+  ProgramEnd end = RunEbb({.arguments = {"serve", "--config", file}});
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--no-draft-lookup goes with --lossless"));
+  end = RunEbb(
+      {.arguments = {"serve", "--config", file, "--no-draft-lookup=false"}, .interrupt_after = 10});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  // The last one holds.
+  const std::vector<std::string> on_and_off = {"serve", "--config", file, "--no-draft-lookup",
+                                               "--no-draft-lookup=false"};
+  EXPECT_EQ(RunEbb({.arguments = on_and_off, .interrupt_after = 10}).exit_code, 0);
+  end = RunEbb("serve -m pebble --no-draft-lookup=false --no-draft-lookup=true");
+  EXPECT_THAT(end.err, HasSubstr("--no-draft-lookup goes with --lossless"));
+  end = RunEbb("serve -m pebble --no-draft-lookup=perhaps");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--no-draft-lookup: expected true or false, found \"perhaps\""));
+}
+
+TEST(ServeTest, EveryFlagTakesFalse) {
+  int num_flags = 0;
+  for (const cli::OptionRow& row : cli::OptionTable()) {
+    const auto& groups = cli::FindCommand("serve")->groups;
+    if (!row.value.empty() || std::ranges::count(groups, row.group) == 0) continue;
+    ++num_flags;
+    const std::string name = row.names.substr(row.names.rfind("--"));
+    // Only what can be parsed reaches the model.
+    const ProgramEnd end = RunEbb("serve -m /no/such.gguf " + name + "=false");
+    EXPECT_EQ(end.exit_code, 2) << name;
+    EXPECT_THAT(end.err, HasSubstr("/no/such.gguf: cannot open")) << name;
+  }
+  EXPECT_GT(num_flags, 4);
+}
+
+// systemd restarts a server that ends with 1 (RestartPreventExitStatus=2).
+TEST(ServeTest, EndsWithTwoIfTheSameStartFailsAgain) {
+  const TempFolder folder;
+  const std::string empty = folder.File("empty.gguf"), text = folder.File("text.gguf");
+  std::ofstream(empty).close();
+  std::ofstream(text) << "no model";
+  const std::pair<std::string, const char*> cases[] = {
+      {"-m /no/such.gguf", "/no/such.gguf: cannot open: No such file"},
+      {"-m " + folder.File("."), "expected a regular file, found a folder"},
+      {"-m " + empty, "the file is empty"},
+      {"-m " + text, "text.gguf"},
+      {"-m no-such-name", "found no file of that name"},
+      {"-m pebble --api-keys /no/such/keys", "cannot open /no/such/keys"},
+      {"-m pebble --access-log /no/such/log", "/no/such/log cannot be opened"},
+      {"-m pebble --access-log " + folder.File("."), "cannot be opened: Is a directory"},
+      {"-m pebble --sessions file:/proc/no/such", "/proc/no/such"},
+      {"-m pebble --t0 20% --t1 file:/no/such", "/no/such"},
+      {"-m pebble --host unix:/no/such/socket", "cannot listen on /no/such/socket"},
+      {"-m pebble --host no.such.host.invalid", "cannot resolve the address"},
+  };
+  for (const auto& [words, message] : cases) {
+    const ProgramEnd end = RunEbb("serve --port 0 --threads 1 " + words);
+    EXPECT_EQ(end.exit_code, 2) << words << ": " << end.err;
+    EXPECT_THAT(end.err, HasSubstr(message)) << words;
+  }
+}
+
+// Another server may end, and an address may come with a network.
+TEST(ServeTest, EndsWithOneIfALaterStartMaySucceed) {
+  const PortHolder holder;
+  ProgramEnd end = RunEbb(fmt::format("serve -m pebble --threads 1 --port {}", holder.port()));
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("Address already in use"));
+  end = RunEbb("serve -m pebble --threads 1 --port 0 --host 192.0.2.1");
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("Cannot assign requested address"));
+}
+
+TEST(ServeTest, MalformedOriginsAndNamesEndItAtOnce) {
+  for (const char* words :
+       {"--cors https://a.example,https://b.example", "--cors https://*.example.org",
+        "--cors example.org", "--cors https://example.org/"}) {
+    const ProgramEnd end = RunEbb(std::string("serve -m pebble ") + words);
+    EXPECT_EQ(end.exit_code, 2) << words;
+    EXPECT_THAT(end.err, HasSubstr("--cors: expected an origin as browsers send it")) << words;
+  }
+  const ProgramEnd end = RunEbb("serve -m pebble --allow-host https://example.org");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--allow-host: expected the name of a host"));
+}
+
+TEST(ServeTest, MalformedVariablesOfSocketsEndIt) {
+  ProgramEnd end = RunEbb({.arguments = Words("serve -m pebble --port 0"),
+                           .environment = {{"LISTEN_FDS", "abc"}, {"LISTEN_PID", "1"}}});
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_EQ(end.err,
+            "ebb: the environment variable LISTEN_FDS: expected a number from 1 to 64, found "
+            "\"abc\"\n");
+  end = RunEbb({.arguments = Words("serve -m pebble --port 0 --threads 1"),
+                .environment = {{"LISTEN_FDS", "1"}, {"LISTEN_PID", "1"}},
+                .interrupt_after = 10});
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_THAT(end.out, MatchesRegex("ebb: pebble at http://127\\.0\\.0\\.1:[0-9]+\n"));
+  EXPECT_THAT(end.err, HasSubstr("ebb: LISTEN_FDS is ignored: LISTEN_PID says that it is for "
+                                 "process 1, and this is process "));
 }
 
 }  // namespace

@@ -270,10 +270,10 @@ TEST_F(SessionTest, ADamagedFileIsRefusedAndStays) {
   content[content.size() / 2] = static_cast<char>(content[content.size() / 2] ^ 4);
   std::ofstream(File(), std::ios::binary) << content;
   const ProgramEnd end = InSession("run --temp 0 -n 5 -p more");
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("is damaged, at offset "));
   EXPECT_EQ(Content(), content);
-  EXPECT_EQ(InSession("chat", {}, "one\n").exit_code, 1);
+  EXPECT_EQ(InSession("chat", {}, "one\n").exit_code, 2);
   std::ofstream(File(), std::ios::binary) << "a letter to somebody";
   EXPECT_THAT(InSession("run -n 5 -p more").err, HasSubstr("not a session"));
   EXPECT_EQ(Content(), "a letter to somebody");

@@ -68,6 +68,8 @@ std::string MarkdownText() {
       "# The command line\n\nPrinted by `ebb docs` from the tables of commands and options; a test "
       "holds this file against them.\n\nText and results go to stdout, all else to stderr; "
       "`run --json` writes its object to stderr, beside the text.\n\n"
+      "A flag, an option without a value, is off by default; `--FLAG=false` turns off one that the "
+      "file of `ebb serve --config` turns on.\n\n"
       "A SIZE is a number of bytes, which may have a fraction, an exponent and a unit in letters "
       "of either case: `512MiB`, `1.5Gi`, `2G`, `1e9`. Ki, Mi, Gi, Ti (with or without a B) are "
       "powers of 1024; k, M, G, T (with or without a B) are powers of 1000, as in Kubernetes: "

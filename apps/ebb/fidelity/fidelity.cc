@@ -107,7 +107,7 @@ Result<Windows> FileWindows(const CliOptions& options, int prompt_tokens, const 
   bytes << file.rdbuf();
   const std::string text = bytes.str();
   if (!file.is_open() || file.bad() || std::filesystem::is_directory(o.text_file)) {
-    return IoError(fmt::format("cannot read {}", o.text_file));
+    return InvalidArgument(fmt::format("cannot read {}", o.text_file));
   }
   // Special tokens are text here: a text that talks of <|im_start|> holds no turn.
   EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens,

@@ -100,8 +100,10 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
           "drafted tokens at once, and the text is the full cache's",
           [](CliOptions& o) { return &o.lossless.wanted; }, true),
       {kGroup, "--verify", "exact|fast",
-       "how a lossless generation verifies: bit for bit, or up to the rounding of products that "
-       "take several tokens at once (default: exact; fast on a device with --allow-inexact)",
+       "how a lossless generation verifies: bit for bit, or up to the rounding of steps that take "
+       "several tokens at once: products with F16 and BF16, and with all weights the attention of "
+       "more than 12 tokens, which can change the text, of quantized models too (default: exact; "
+       "fast on a device with --allow-inexact)",
        ReadVerify, nullptr},
       {kGroup, "--draft", "POLICY[:KEY=VALUE,...]|select[:mass=SHARE][,rows=N]",
        "the policy of a lossless generation; budget, sinks, window and interval may stand among "

@@ -34,7 +34,7 @@ Status ReadGrammar(std::string_view text, CliOptions* options) {
   std::ifstream file{std::string(text), std::ios::binary};
   std::ostringstream content;
   content << file.rdbuf();
-  if (!file) return IoError(fmt::format("cannot read {}", text));
+  if (!file) return InvalidArgument(fmt::format("cannot read {}", text));
   options->sampling.grammar = std::move(content).str();
   return OkStatus();
 }

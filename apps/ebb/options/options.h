@@ -137,7 +137,8 @@ struct OptionRow {
   std::string names;  // "-m,--model"
   std::string value;  // "FILE"; empty: a flag
   std::string help;   // one sentence, no full stop
-  // `text` is the value that was given; empty for a flag. Errors name the valid values.
+  // `text` is the value that was given; meaningless for a flag, which is on. Errors name the valid
+  // values.
   std::function<Status(std::string_view text, CliOptions* options)> parse;
   // The current value, for "(default: ...)"; empty or a null function: nothing to show.
   std::function<std::string(const CliOptions&)> show;

@@ -4,6 +4,7 @@
 
 #include "apps/ebb/options/option_values.h"
 #include "apps/ebb/options/options.h"
+#include "src/server/access/origin.h"
 
 namespace ebb::cli {
 namespace {
@@ -34,6 +35,15 @@ Status ReadPrefixStore(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+// Checks a value before the row takes it.
+OptionRow CheckedRow(OptionRow row, Status (*check)(std::string_view)) {
+  row.parse = [parse = std::move(row.parse), check](std::string_view text, CliOptions* options) {
+    EBB_RETURN_IF_ERROR(check(text));
+    return parse(text, options);
+  };
+  return row;
+}
+
 OptionRow SessionsRow() {
   return {G::kServe,
           "--sessions",
@@ -54,7 +64,7 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
   const std::vector<OptionRow> rows = {
       NameRow(G::kServe, "--config", "FILE",
               "read options from this file, such as /etc/ebb/serve.toml: lines NAME = VALUE with "
-              "the long names of options; those of the command line win",
+              "the long names of options; those of the command line win, --FLAG=false too",
               [](CliOptions& o) { return &o.serve.config; }),
       ValueRow(
           G::kServe, "--host", "NAME",
@@ -81,7 +91,7 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.serve.max_queue; }, {.min = 1, .max = 100000}),
       NameRow(G::kServe, "--api-keys", "FILE",
               "ask for a key of this file, whose lines are a name, the key's SHA-256 and limits "
-              "(docs/user/serve.md); SIGHUP reads it anew",
+              "(docs/user/serve.md); SIGHUP reads it again",
               [](CliOptions& o) { return &o.serve.api_keys; }),
       NameRow(
           G::kServe, "--new-key", "NAME",
@@ -95,16 +105,19 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           G::kServe, "--access-log-format", "how the lines of --access-log look",
           [](CliOptions& o) { return &o.serve.access_log_format; },
           {{"text", AccessLogFormat::kText}, {"json", AccessLogFormat::kJson}}),
-      ValueRow(
-          G::kServe, "--cors", "ORIGIN",
-          "let pages of this origin ask, as in https://example.org; localhost: of this machine, "
-          "at any port; *: of all; may be repeated",
-          [](CliOptions& o) { return &o.serve.cors_origins; }),
-      ValueRow(
-          G::kServe, "--allow-host", "NAME",
-          "a name by which the server may be called, besides localhost and addresses, where it "
-          "listens on this machine alone and asks for no keys; may be repeated",
-          [](CliOptions& o) { return &o.serve.allowed_hosts; }),
+      CheckedRow(
+          ValueRow(G::kServe, "--cors", "ORIGIN",
+                   "let pages of this origin ask, as in https://example.org; localhost: pages that "
+                   "the browser's own machine serves, at any port; *: all; may be repeated",
+                   [](CliOptions& o) { return &o.serve.cors_origins; }),
+          server::CheckOrigin),
+      CheckedRow(
+          ValueRow(
+              G::kServe, "--allow-host", "NAME",
+              "a name by which the server may be called, besides localhost and addresses, where it "
+              "listens on this machine alone and asks for no keys; may be repeated",
+              [](CliOptions& o) { return &o.serve.allowed_hosts; }),
+          server::CheckHostName),
       ValueRow(
           G::kServe, "--drain-seconds", "N",
           "how long SIGTERM waits for answers that are on their way; a second signal ends them",

@@ -60,7 +60,7 @@ Result<std::vector<std::string>> ReadProfilePrompts(const CliOptions& options) {
   std::ostringstream content;
   content << file.rdbuf();
   if (!file.is_open() || file.bad() || std::filesystem::is_directory(path, error)) {
-    return IoError(fmt::format("cannot read {}", path));
+    return InvalidArgument(fmt::format("cannot read {}", path));
   }
   auto prompts = ParsePrompts(content.view());
   if (prompts.ok()) return prompts;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "apps/ebb/exit_code.h"
 #include "apps/ebb/terminal/line_end.h"
 #include "apps/ebb/terminal/say.h"
 
@@ -38,9 +39,11 @@ Result<std::string> ReadAll(std::FILE* file, const std::string& name) {
 Result<std::string> ReadFile(const std::string& path) {
   const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) {
-    return IoError(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+    return InvalidArgument(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
   }
-  return ReadAll(file.get(), path);
+  auto text = ReadAll(file.get(), path);
+  if (!text.ok()) return AsUsage(text.status());
+  return text;
 }
 
 bool ResumesSession(const CliOptions& options) {

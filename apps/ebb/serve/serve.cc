@@ -15,11 +15,14 @@
 #include <unistd.h>
 
 #include "apps/ebb/commands.h"
+#include "apps/ebb/exit_code.h"
 #include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/pull/known_models.h"
 #include "apps/ebb/pull/model_name.h"
+#include "apps/ebb/serve/passed_sockets.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/output.h"
+#include "apps/ebb/terminal/say.h"
 #include "src/server/server.h"
 
 namespace ebb::cli {
@@ -115,22 +118,6 @@ class Signals {
   sigset_t set_ = {};
 };
 
-// Returns the sockets that a service manager passes, as sd_listen_fds(3) describes it: LISTEN_FDS
-// descriptors from 3 on, meant for the process LISTEN_PID. Programs that this one starts get none.
-std::vector<int> PassedSockets() {
-  constexpr int kFirst = 3;
-  constexpr int kMost = 64;
-  const char* const process = std::getenv("LISTEN_PID");
-  const char* const number = std::getenv("LISTEN_FDS");
-  std::vector<int> sockets;
-  if (process != nullptr && number != nullptr && std::atol(process) == getpid()) {
-    for (int i = 0; i < std::min(std::atoi(number), kMost); ++i) sockets.push_back(kFirst + i);
-  }
-  for (const int socket : sockets) (void)fcntl(socket, F_SETFD, FD_CLOEXEC);
-  for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) unsetenv(name);
-  return sockets;
-}
-
 // null where no file is named.
 Result<std::shared_ptr<const server::KeyRing>> ReadKeys(const std::string& path) {
   if (path.empty()) return std::shared_ptr<const server::KeyRing>();
@@ -201,14 +188,16 @@ ExitCode MakeKey(const ServeInput& serve) {
 }  // namespace
 
 ExitCode RunServe(const CliOptions& options) {
-  std::vector<int> sockets = PassedSockets();
+  auto sockets = TakePassedSockets();
+  if (!sockets.ok()) return Fail(sockets.status());
+  if (!sockets->ignored.empty()) Say("ebb: {}\n", sockets->ignored);
   const ServeInput& serve = options.serve;
   if (!serve.new_key.empty()) return MakeKey(serve);
   if (const Status status = CheckPrefixStore(serve); !status.ok()) return Fail(status);
   const auto keys = ReadKeys(serve.api_keys);
-  if (!keys.ok()) return Fail(keys.status());
+  if (!keys.ok()) return Fail(AsUsage(keys.status()));
   const auto log = OpenAccessLog(serve);
-  if (!log.ok()) return Fail(log.status());
+  if (!log.ok()) return Fail(AsUsage(log.status()));
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
   // A server with a configuration file is a service, which has no terminal that could be gone.
@@ -216,7 +205,7 @@ ExitCode RunServe(const CliOptions& options) {
                          (!serve.access_log.empty() && serve.access_log != "stderr");
   Signals signals(has_files ? Signals::Hangup::kReloads : Signals::Hangup::kEnds);
   server::ServerOptions wanted = ServerOptionsOf(options);
-  wanted.sockets = std::move(sockets);
+  wanted.sockets = std::move(sockets->descriptors);
   wanted.keys = *keys;
   wanted.access_log = *log;
   const auto server = server::Server::Start(*model, wanted);

@@ -51,8 +51,11 @@ Result<std::vector<tcp::endpoint>> Resolve(asio::io_context* io, const std::stri
   tcp::resolver resolver(*io);
   const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
   if (error || found.empty()) {
-    return InvalidArgument(
-        fmt::format("cannot resolve the address \"{}\": {}", host, error.message()));
+    std::string message =
+        fmt::format("cannot resolve the address \"{}\": {}", host, error.message());
+    // A name server that does not answer may do so later.
+    return error == asio::error::host_not_found_try_again ? IoError(std::move(message))
+                                                          : InvalidArgument(std::move(message));
   }
   std::vector<tcp::endpoint> endpoints;
   for (const auto& entry : found) {
@@ -69,6 +72,16 @@ bool IsMissing(const error_code& error) {
   return error == asio::error::address_family_not_supported ||
          error == boost::system::errc::address_not_available ||
          error == boost::system::errc::protocol_not_supported;
+}
+
+// The address may be free, or be this machine's, at another time; all else is wrong again.
+Status CannotListen(const std::string& where, const error_code& error) {
+  std::string message = fmt::format("cannot listen on {}: {}", where, error.message());
+  const bool may_pass = error == asio::error::address_in_use ||
+                        error == boost::system::errc::address_not_available ||
+                        error == asio::error::no_descriptors || error == asio::error::no_memory ||
+                        error == asio::error::no_buffer_space;
+  return may_pass ? IoError(std::move(message)) : InvalidArgument(std::move(message));
 }
 
 // "unix:/path" of a socket in the file system.
@@ -158,7 +171,7 @@ Status Listener::OpenPath(const std::string& path) {
     error.assign(errno, boost::system::system_category());
   }
   if (!error) acceptor.bind(endpoint, error);
-  if (error) return IoError(fmt::format("cannot listen on {}: {}", path, error.message()));
+  if (error) return CannotListen(path, error);
   path_ = path;
   acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (!error && chmod(path.c_str(), S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP) != 0) {
@@ -166,7 +179,7 @@ Status Listener::OpenPath(const std::string& path) {
   }
   // Close() removes the file, which is there now.
   acceptors_.push_back(std::move(acceptor));
-  if (error) return IoError(fmt::format("cannot listen on {}: {}", path, error.message()));
+  if (error) return CannotListen(path, error);
   return OkStatus();
 }
 
@@ -181,8 +194,7 @@ Status Listener::OpenPorts(const std::vector<tcp::endpoint>& endpoints) {
       acceptors_.push_back(std::move(acceptor));
       continue;
     }
-    Status status =
-        IoError(fmt::format("cannot listen on {}: {}", Text(endpoint), error.message()));
+    Status status = CannotListen(Text(endpoint), error);
     if (!IsMissing(error)) return status;
     missing = std::move(status);
   }

@@ -139,7 +139,7 @@ TEST_F(SocketTest, AFileOrAPathThatCannotBeIsAnError) {
   }
   server = Server::Start(model_, On(folder_.File("no/such/folder/s")));
   ASSERT_FALSE(server.ok());
-  EXPECT_EQ(server.status().code(), StatusCode::kIo);
+  EXPECT_EQ(server.status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace
