@@ -114,7 +114,7 @@ TEST(ConfigFileTest, WhatIsNoTomlIsNamedWithItsLine) {
       {"a = \"x\n", "f:1: "},
       {"a = \"\\q\"\n", "unknown escape sequence '\\q'"},
       {"a = \"\\ud800\"\n", "surrogates"},
-      {"a = [1,\n2\n", "f:3: "},
+      {"a = [1,\n2\n", "f:2: "},
       {"a = 1\nb = 2\na = 3\n", "f:3: Error while parsing key-value pair: cannot redefine"},
       {"seed = 18446744073709551615\n", "f:1: "},
       {"port = 0x\n", "f:1: "},
