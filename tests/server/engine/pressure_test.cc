@@ -126,17 +126,20 @@ TEST_F(PressureTest, AMoreUrgentRequestIsServedFirst) {
   ServerOptions options = Options();
   options.driver.most_running = 1;
   Start(options);
-  Client first(port()), patient(port()), urgent(port());
-  const json body = Chat(1, {{"max_tokens", 200}, {"ignore_eos", true}});
+  auto first = std::make_unique<Client>(port());
+  Client patient(port()), urgent(port());
+  const json body = Chat(1, {{"max_tokens", 1500}, {"ignore_eos", true}});
   const auto send = [](Client* client, json request) {
     client->Send(Client::Request("POST", "/v1/chat/completions", request.dump(),
                                  "Content-Type: application/json\r\n"));
   };
-  send(&first, body);
+  send(first.get(), body);
   Await([](const Figures& figures) { return figures.decoding == 1; });
   send(&patient, Chat(2, {{"max_tokens", 200}, {"ignore_eos", true}, {"priority", 1}}));
   Await([](const Figures& figures) { return figures.waiting == 1; });
   send(&urgent, Chat(3, {{"max_tokens", 200}, {"ignore_eos", true}, {"priority", -1}}));
+  Await([](const Figures& figures) { return figures.waiting == 2; });
+  first.reset();
   const json late = patient.Receive().json();
   const json soon = urgent.Receive().json();
   EXPECT_LT(soon["metrics"]["queue_time_ms"], late["metrics"]["queue_time_ms"]);

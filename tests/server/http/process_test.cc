@@ -138,7 +138,7 @@ TEST_F(ProcessTest, KeysThatOthersCanReadEndItAtOnce) {
   EXPECT_EQ(process_->Wait(), 2);
   Start({"--api-keys", folder_.File("none")});
   EXPECT_THAT(line_, HasSubstr("cannot open"));
-  EXPECT_EQ(process_->Wait(), 1);
+  EXPECT_EQ(process_->Wait(), 2);
   Start({"--new-key", "a"});
   EXPECT_THAT(line_, HasSubstr("--new-key: expected --api-keys FILE"));
   EXPECT_EQ(process_->Wait(), 2);
@@ -187,6 +187,7 @@ TEST_F(ProcessTest, SocketsForAnotherProcessAreLeftAlone) {
   const std::vector<std::string> ebb = ServerProcess::Ebb({});
   command.insert(command.end(), ebb.begin(), ebb.end());
   process_ = std::make_unique<ServerProcess>(command);
+  EXPECT_THAT(process_->ReadLine(), HasSubstr("LISTEN_FDS is ignored: LISTEN_PID says"));
   EXPECT_THAT(process_->ReadLine(), MatchesRegex("ebb: pebble at http://127\\.0\\.0\\.1:[0-9]+"));
 }
 
