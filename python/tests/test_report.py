@@ -404,6 +404,14 @@ def test_the_command_reads_a_profile_from_a_pipe(profile, tmp_path, monkeypatch,
     assert "cannot write" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content, message", [(b"\xff", "not UTF-8"), (b"[" * 100_000, "not JSON"),
+                                              (b"[]", "is no summary of an evaluation")])
+def test_files_that_are_no_summary(tmp_path, capsys, content, message):
+    (tmp_path / "summary.json").write_bytes(content)
+    assert report.main(["margins", str(tmp_path)]) == 1
+    assert message in capsys.readouterr().err
+
+
 def test_folders_that_the_program_wrote(program, tmp_path, capsys):
     def evaluate(out, *more):
         subprocess.run([program, "eval", "--problems", "2", "--samples", "4", "--temp", "1", "--top-k", "0", "--top-p",

@@ -77,7 +77,7 @@ _DIFFER_IN_FRONTS = ("model", "model_fingerprint", "model_compression", "model_w
 def _parse(text: str, place: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Corrupt(f"{place}: not JSON") from None
 
 
@@ -86,6 +86,8 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise NotFound(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Corrupt(f"{path}: not UTF-8") from None
 
 
 def _lines(path: Path) -> list[Json]:
@@ -133,7 +135,7 @@ def read_summary(folder: str | Path) -> list[Json]:
     """Reads and checks summary.json of a run that ended."""
     path = Path(folder) / "summary.json"
     summary = _parse(_read(path), str(path))
-    if not isinstance(summary, list):
+    if not isinstance(summary, list) or not summary:
         raise Corrupt(f"{path} is no summary of an evaluation")
     for number, record in enumerate(summary, 1):
         if not isinstance(record, dict):
@@ -771,7 +773,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InvalidArgument) else 1
     except OSError as error:
-        print(f"error: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: cannot write {error.filename or 'stdout'}: {error.strerror}", file=sys.stderr)
         return 1
 
 
