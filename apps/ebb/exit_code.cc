@@ -18,8 +18,7 @@ std::span<const ExitCodeInfo> ExitCodes() {
       ExitCodeInfo{ExitCode::kOk, "done; a text ended by itself, a stop string or its length"},
       ExitCodeInfo{ExitCode::kError,
                    "an error that may pass: of the system, the network or a disk, a port in use, "
-                   "or an output "
-                   "that could not be written"},
+                   "or an output that could not be written"},
       ExitCodeInfo{ExitCode::kUsage,
                    "an unknown command or option, a value that is not valid, or a file, model or "
                    "host that is missing or cannot be used; the same command fails again"},
@@ -56,7 +55,7 @@ Status AsUsage(const Status& status) {
 
 namespace {
 
-// Set before the command runs, and read by whatever ends it.
+// NameDraftInErrors() sets it before the command runs; TextWithOption() reads it.
 bool selection_is_of_draft = false;
 
 }  // namespace

@@ -77,18 +77,17 @@ HWY_INLINE void TransposeWords(const std::byte* const* rows, size_t at, hn::Vec<
 template <class Rows, int kDim>
 HWY_INLINE void GatherScales(const CompressedFoldInput& in, ChunkScales* to) {
   const CompressedLayout layout = LayoutFor<Rows, kDim>(in);
-  if constexpr (LayoutOf(Rows::kType, kDim).num_blocks == 2)
-    if (in.format.has_values) {
-      for (int r = 0; r < in.num_rows; r += kLanes) {
-        hn::Vec<U32> words[4];  // the last four of a row
-        TransposeWords(in.rows + r, layout.row_stride - 4 * kScaleBytes, words);
-        EBB_UNROLL
-        for (int part = 0; part < 3; ++part) {
-          hn::Store(words[part + 1], U32(), to->words[part] + r);
-        }
+  if (LayoutOf(Rows::kType, kDim).num_blocks == 2 && in.format.has_values) {
+    for (int r = 0; r < in.num_rows; r += kLanes) {
+      hn::Vec<U32> words[4];  // the last four of a row
+      TransposeWords(in.rows + r, layout.row_stride - 4 * kScaleBytes, words);
+      EBB_UNROLL
+      for (int part = 0; part < 3; ++part) {
+        hn::Store(words[part + 1], U32(), to->words[part] + r);
       }
-      return;
     }
+    return;
+  }
   const int padded = (in.num_rows + kLanes - 1) / kLanes * kLanes;
   for (int r = 0; r < padded; ++r) {
     const std::byte* from = in.rows[r] + layout.scales;

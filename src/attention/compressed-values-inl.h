@@ -175,31 +175,6 @@ HWY_INLINE void UnpackInt3Values(const std::byte* from, uint8_t* to) {
   }
 }
 
-template <int kHeads>
-HWY_INLINE void Int3ValueRuns(const CompressedFoldInput& in, const ValueWeights& weights, float* o,
-                              float* l, size_t l_stride) {
-  alignas(64) uint8_t bytes[kChunkRows][kInt3ValueBlock];
-  const std::byte* rows[kChunkRows];
-  for (int r = 0; r < in.num_rows; ++r) rows[r] = reinterpret_cast<const std::byte*>(bytes[r]);
-  CompressedFoldInput unpacked = in;
-  unpacked.rows = rows;
-  const size_t values = LayoutOf(in.format).values;
-  const int num_packed = in.format.head_dim / kInt3ValueBlock;
-  for (int b = 0; b < num_packed; ++b) {
-    for (int r = 0; r < in.num_rows; ++r) {
-      UnpackInt3Values(in.rows[r] + values + b * kInt3ValueBytes, bytes[r]);
-    }
-    const ValueRun run = {
-        .num_bytes = kInt3ValueBlock, .channel = b * kInt3ValueBlock, .block = {b, b}};
-    CompressedValueRun<WholeBytes<uint8_t>, kHeads>(unpacked, run, weights, o, l, l_stride);
-  }
-  const ValueRun tail = {.offset = values + num_packed * kInt3ValueBytes,
-                         .num_bytes = in.format.head_dim % kInt3ValueBlock,
-                         .channel = num_packed * kInt3ValueBlock,
-                         .block = {num_packed, num_packed}};
-  CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, tail, weights, o, l, l_stride);
-}
-
 // A group of 64 keys of int4 or int3, a byte each.
 template <CompressedType kType>
 HWY_INLINE void UnpackKeys(const std::byte* from, uint8_t* to) {
@@ -222,26 +197,40 @@ HWY_INLINE void UnpackKeys(const std::byte* from, uint8_t* to) {
   }
 }
 
-// The values of rows of int4 or int3 that have keys alone. Block 0 of the weights is the key's.
-template <CompressedType kType, int kHeads>
-HWY_INLINE void KeyRunsAsValues(const CompressedFoldInput& in, const ValueWeights& weights,
-                                float* o, float* l, size_t l_stride) {
-  alignas(64) uint8_t bytes[kChunkRows][kKeyGroup];
+// Groups of 64 elements that follow one another in a row, and then a byte for each element that is
+// left.
+struct ElementGroups {
+  size_t offset = 0;        // in a row
+  int bytes = 0;            // of a group
+  bool has_scales = false;  // each group is a block of its own; else all are block 0
+};
+
+// Sums values that unpack(from, to) writes as a byte each.
+template <int kHeads, class Unpack>
+HWY_INLINE void UnpackedValueRuns(const CompressedFoldInput& in, const ElementGroups& groups,
+                                  const Unpack& unpack, const ValueWeights& weights, float* o,
+                                  float* l, size_t l_stride) {
+  constexpr int kGroup = 64;
+  static_assert(kGroup == kInt3ValueBlock && kGroup == kKeyGroup);
+  alignas(64) uint8_t bytes[kChunkRows][kGroup];
   const std::byte* rows[kChunkRows];
   for (int r = 0; r < in.num_rows; ++r) rows[r] = reinterpret_cast<const std::byte*>(bytes[r]);
   CompressedFoldInput unpacked = in;
   unpacked.rows = rows;
-  const int num_groups = in.format.head_dim / kKeyGroup;
+  const int num_groups = in.format.head_dim / kGroup;
   for (int group = 0; group < num_groups; ++group) {
     for (int r = 0; r < in.num_rows; ++r) {
-      UnpackKeys<kType>(in.rows[r] + group * KeyGroupBytes(kType), bytes[r]);
+      unpack(in.rows[r] + groups.offset + group * groups.bytes, bytes[r]);
     }
-    const ValueRun run = {.num_bytes = kKeyGroup, .channel = group * kKeyGroup};
+    const int block = groups.has_scales ? group : 0;
+    const ValueRun run = {.num_bytes = kGroup, .channel = group * kGroup, .block = {block, block}};
     CompressedValueRun<WholeBytes<uint8_t>, kHeads>(unpacked, run, weights, o, l, l_stride);
   }
-  const ValueRun tail = {.offset = size_t(num_groups) * KeyGroupBytes(kType),
-                         .num_bytes = in.format.head_dim % kKeyGroup,
-                         .channel = num_groups * kKeyGroup};
+  const int block = groups.has_scales ? num_groups : 0;
+  const ValueRun tail = {.offset = groups.offset + size_t(num_groups) * groups.bytes,
+                         .num_bytes = in.format.head_dim % kGroup,
+                         .channel = num_groups * kGroup,
+                         .block = {block, block}};
   CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, tail, weights, o, l, l_stride);
 }
 
@@ -257,14 +246,22 @@ HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScale
     CompressedValueRun<WholeBytes<int8_t>, kHeads>(in, run, weights, o, l, l_stride);
   } else {
     if (!in.format.has_values) {
+      // The key's scale is that of all its elements.
       WeighBlocks(scales, 0, 1, p, p_stride, kHeads, in.num_rows, &weights);
-      return KeyRunsAsValues<Rows::kType, kHeads>(in, weights, o, l, l_stride);
+      const ElementGroups keys = {.bytes = KeyGroupBytes(Rows::kType), .has_scales = false};
+      const auto unpack = [](const std::byte* from, uint8_t* to)
+                              HWY_ATTR { UnpackKeys<Rows::kType>(from, to); };
+      return UnpackedValueRuns<kHeads>(in, keys, unpack, weights, o, l, l_stride);
     }
     WeighBlocks(scales, 1, layout.num_blocks, p, p_stride, kHeads, in.num_rows, &weights);
     if constexpr (Rows::kType == CompressedType::kInt4) {
       Int4ValueRuns<kHeads>(in, weights, o, l, l_stride);
     } else {
-      Int3ValueRuns<kHeads>(in, weights, o, l, l_stride);
+      const ElementGroups values = {
+          .offset = layout.values, .bytes = kInt3ValueBytes, .has_scales = true};
+      const auto unpack = [](const std::byte* from, uint8_t* to)
+                              HWY_ATTR { UnpackInt3Values(from, to); };
+      UnpackedValueRuns<kHeads>(in, values, unpack, weights, o, l, l_stride);
     }
   }
 }

@@ -33,9 +33,9 @@
 //     is left is a block with a byte each and n < 128.
 // A key or value that is not finite gets a scale that is NaN.
 //
-// A row without values ends behind the scale and the minimum of its
-// key, which is its value too: int8's word of scales has the key's twice. The centre is not in the
-// weighted sum of such rows; their merged sum gets it once, times the sum of their weights.
+// A row without values ends behind the scale and the minimum of its key, which is its value too:
+// int8's word of scales has the key's twice. The centre is not in the weighted sum of such rows;
+// their merged sum gets it once, times the sum of their weights.
 //
 // Queries are integers too, so that their products with keys are summed exactly: of 16 bits for
 // int8 (less than half a percent of them unused, so that each is two signed bytes), an eighth of

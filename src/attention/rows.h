@@ -86,6 +86,10 @@ struct CompressedFormat {
   int head_dim = 0;
   bool has_values = true;  // false: values are parts of keys, see PageFormat
 
+  // Returns the format of T2 beside full rows of another.
+  [[nodiscard]] static CompressedFormat Of(const PageFormat& full, CompressedType type) {
+    return {.type = type, .head_dim = full.head_dim, .has_values = full.has_values};
+  }
   [[nodiscard]] size_t RowStride() const;  // bytes of a key and a value; a multiple of 4
   [[nodiscard]] size_t PageBytes() const { return (kRowsPerPage * RowStride() + 63) / 64 * 64; }
   // Whether keys are stored relative to a centre that all rows of a stream share.

@@ -245,8 +245,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, FollowRows(shape, request));
   const TierSpec tiers = request.tiers.value_or(TierSpec());
   const PageFormat format = PageFormat::Of(shape, request.kv_type);
-  const CompressedFormat compressed = {
-      .type = tiers.t2_type, .head_dim = shape.head_dim, .has_values = format.has_values};
+  const CompressedFormat compressed = CompressedFormat::Of(format, tiers.t2_type);
   const uint64_t streams = uint64_t{1} * shape.NumStreams() * request.requests;
   const auto pages = [](size_t num_rows) { return uint64_t{DivideUp(num_rows, kRowsPerPage)}; };
 

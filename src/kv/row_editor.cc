@@ -40,8 +40,7 @@ namespace {
 // Rows of T0 that only a closed device reaches, packed on the host while they are edited there.
 class CarriedRows {
  public:
-  CarriedRows(Device* device, const PageFormat& format)
-      : device_(device), format_(format), stride_(format.RowStride()) {}
+  CarriedRows(Device* device, const PageFormat& format) : device_(device), format_(format) {}
   // All for one kind of access.
   void Add(const RowAddress& row, TableEdit::Access access) {
     on_device_.push_back(row.key);
@@ -56,24 +55,23 @@ class CarriedRows {
   // Before the rows are edited, and after it.
   Status Fetch() {
     if (on_device_.empty()) return OkStatus();
-    const size_t num_bytes = on_device_.size() * stride_;
+    const size_t num_bytes = on_device_.size() * format_.RowStride();
     packed_ = device_->Staging(num_bytes);
     if (packed_ == nullptr) {
       unpinned_.resize(num_bytes);
       packed_ = unpinned_.data();
     }
     if (access_ != TableEdit::Access::kRead) return OkStatus();
-    return device_->ReadRows(on_device_, stride_, packed_);
+    return device_->ReadRows(on_device_, format_.RowStride(), packed_);
   }
   Status Store() const {
     if (on_device_.empty() || access_ != TableEdit::Access::kWrite) return OkStatus();
-    return device_->WriteRows(on_device_, stride_, packed_);
+    return device_->WriteRows(on_device_, format_.RowStride(), packed_);
   }
 
  private:
   Device* const device_;
   const PageFormat format_;
-  const size_t stride_;
   TableEdit::Access access_ = TableEdit::Access::kRead;
   std::vector<std::byte*> on_device_;
   std::byte* packed_ = nullptr;

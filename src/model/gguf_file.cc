@@ -196,8 +196,10 @@ size_t GgufFile::PartOf(std::span<const std::byte> range) const {
   return std::ranges::find_if(mappings_, holds) - mappings_.begin();
 }
 
-void GgufFile::Prefetch() const {
-  for (const MappedFile& mapping : mappings_) mapping.Prefetch();
+std::future<void> GgufFile::Prefetch() const {
+  return std::async(std::launch::async, [this] {
+    for (const MappedFile& mapping : mappings_) mapping.Prefetch();
+  });
 }
 
 void GgufFile::Populate(std::span<const std::byte> range) const {

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -77,8 +78,9 @@ class GgufFile {
   [[nodiscard]] std::span<const std::string> paths() const { return paths_; }
   // The number of the part that holds a range. REQUIRES: one does.
   [[nodiscard]] size_t PartOf(std::span<const std::byte> range) const;
-  // As MappedFile::Prefetch(), all parts.
-  void Prefetch() const;
+  // Begins to read all parts into the page cache on another thread. The future, which waits for it
+  // when it is destroyed, must go before the file does.
+  [[nodiscard]] std::future<void> Prefetch() const;
   // As MappedFile::Populate() and Drop(). REQUIRES: one part holds the range.
   void Populate(std::span<const std::byte> range) const;
   void Drop(std::span<const std::byte> range) const;

@@ -125,15 +125,15 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader
                  LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
   std::future<void> prefetch;  // ends before this function does
-  if (loader.fits_memory()) prefetch = std::async(std::launch::async, [&] { file.Prefetch(); });
+  if (loader.fits_memory()) prefetch = file.Prefetch();
   // The tokenizer keeps one core busy about as long as reading the weights keeps another.
   std::future<Result<VocabModel>> vocabulary =
       std::async([&file]() { return LoadVocabulary(file); });
   model->buffers = std::make_unique<WeightBuffers>();
   const Status loaded = loader.Load(model->buffers.get());
-  model->fingerprint = file.Fingerprint();  // reads pages that the page cache has by now
   Result<VocabModel> vocab_model = vocabulary.get();
   EBB_RETURN_IF_ERROR(loaded);
+  model->fingerprint = file.Fingerprint();  // reads pages that the page cache has by now
   FillKeptChannels(*model);
   EBB_RETURN_IF_ERROR(vocab_model.status());
   SetVocabulary(*std::move(vocab_model), model);

@@ -77,7 +77,7 @@ class TierPlanner {
   TierPlanner(const TierSpec& spec, const TierCaps& caps)
       : spec_(spec), t0_share_(spec.t0_share), caps_(caps) {}
 
-  // As the planner was made, whatever SetT0Share() has set since.
+  // Returns the tiers that the constructor took; SetT0Share() does not change them.
   [[nodiscard]] const TierSpec& spec() const { return spec_; }
   [[nodiscard]] const TierCaps& caps() const { return caps_; }
   // Whether what two caps leave out goes, beside the share that was asked for.

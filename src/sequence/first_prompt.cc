@@ -10,8 +10,8 @@
 namespace ebb {
 namespace {
 
-// So many of the first positions have a row in T0 or T1 in every group, or in every group without
-// a window.
+// Returns how many of the first positions have a row in T0 or T1 in every group, or in every group
+// without a window.
 size_t NumFirstRows(const SequenceCache& cache, bool with_windows) {
   size_t num_rows = std::numeric_limits<size_t>::max();
   const auto has_window = [&](int group) { return cache.layout().WindowOf(group) > 0; };
@@ -22,8 +22,8 @@ size_t NumFirstRows(const SequenceCache& cache, bool with_windows) {
   return num_rows;
 }
 
-// So many of the first positions have a row in every group, the first `num_full` in T0 or T1 and
-// the others in T2. 0: fewer than `num_full` have.
+// Returns how many of the first positions have a row in every group, the first `num_full` in T0 or
+// T1 and the others in T2; 0 if fewer than `num_full` have one.
 size_t NumFirstRowsInT2(const GroupTables& tables, size_t num_full) {
   size_t num_rows = std::numeric_limits<size_t>::max();
   for (const auto& table : tables.all()) {

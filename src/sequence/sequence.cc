@@ -30,7 +30,7 @@ MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
           .seconds_up = now.seconds_up - before.seconds_up};
 }
 
-// (layer, kv head, token) triples in all tiers.
+// Returns the number of (layer, kv head, token) triples in all tiers.
 int64_t NumRows(const SequenceCache& cache) {
   size_t num_rows = 0;
   for (const auto& table : cache.tables().all()) {

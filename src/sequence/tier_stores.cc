@@ -63,8 +63,7 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
   const TierSpec& tiers = *options.tiers;
   EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
   if (HasT2(tiers)) {
-    stores.caches_.compressed = {
-        .type = tiers.t2_type, .head_dim = format.head_dim, .has_values = format.has_values};
+    stores.caches_.compressed = CompressedFormat::Of(format, tiers.t2_type);
     EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena("T2", stores.caches_.compressed.PageBytes(), 0,
                                                device, MemoryKind::kPinned));
     stores.caches_.t2 = stores.t2_.get();

@@ -8,7 +8,7 @@ from typing import Any, Callable, Sequence
 
 from .charts import (DASHES, GREY, PALETTE, SHAPES, Axis, Chart, Series, figures, legend, number, page, paragraph,
                      percent, short, table)
-from .report import front, margin_header, margin_rows, series_name
+from .report import front, margin_header, margin_rows, options_in_name, series_name
 
 Json = dict[str, Any]
 Cost = Callable[[Json], "float | None"]
@@ -73,12 +73,6 @@ class _Page:
         self.summary = summary
         self.names = list(dict.fromkeys(series_name(record, summary) for record in summary))
 
-    def options_of(self, record: Json) -> str:
-        """A setting's options where nothing else tells it from another setting."""
-        same = [other for other in self.summary
-                if all(other[key] == record[key] for key in ("policy", "budget", "tiers"))]
-        return record["options"] if len(same) > 1 else ""
-
     def shares(self) -> str:
         """What a budget in percent is a share of: it depends on the policy."""
         policies: dict[str, list[str]] = {}
@@ -90,7 +84,7 @@ class _Page:
         return " ".join(f"{', '.join(names)}: of {of}." for of, names in policies.items())
 
     def label(self, record: Json) -> str:
-        parts = record["policy"], record["budget"], record["tiers"], self.options_of(record)
+        parts = record["policy"], record["budget"], record["tiers"], options_in_name(record, self.summary)
         return " ".join(filter(None, parts))
 
     def series(self, name: str, x_of: Cost, line: bool) -> Series:

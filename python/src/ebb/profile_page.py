@@ -60,7 +60,7 @@ def _importance(f: Json) -> list[Chart]:
 def _position(f: Json, importance: Json) -> list[Chart]:
     return [Chart("Importance by position",
                   f"Mean importance by position in the sequence; the prompt ends at {number(f['mean_prompt_tokens'])} "
-                  "tokens on average (beside Figure 1).", Axis("position (tokens)"), _log("importance"),
+                  "tokens on average (complements Figure 1).", Axis("position (tokens)"), _log("importance"),
                   [Series("importance", f["position"], f["importance"], _MAIN)],
                   "" if importance["tokens"] else _NO_STEP)]
 
@@ -74,7 +74,7 @@ def _overlap(f: Json) -> list[Chart]:
     none = "" if any(value is not None for value in f["overlap"]) else "Too few tokens were generated."
     return [Chart("Overlap of adjacent steps",
                   f"Share of a step's most important {number(share)} % of tokens that were so in the step before; mean "
-                  f"{percent(f['mean'])} (beside Figure 1).", Axis("decode step"), Axis("overlap (%)", 0, 100),
+                  f"{percent(f['mean'])} (complements Figure 1).", Axis("decode step"), Axis("overlap (%)", 0, 100),
                   [Series("measured", f["step"], _percents(f["overlap"]), _MAIN), _by_chance(f["step"], share)], none,
                   legend=True)]
 

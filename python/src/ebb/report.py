@@ -600,12 +600,17 @@ def compare(parts: Iterable[Run], *, resamples: int = 1000, seed: int = 1) -> Js
     }
 
 
+def options_in_name(record: Json, summary: Sequence[Json]) -> str:
+    """Returns a setting's options where nothing else tells it from another setting, else nothing."""
+    same = [other for other in summary if all(record[key] == other[key] for key in ("policy", "budget", "tiers"))]
+    return record["options"] if any(other["options"] != record["options"] for other in same) else ""
+
+
 def series_name(record: Json, summary: Sequence[Json]) -> str:
     """Equal for settings that differ in their budget or their evicted share alone."""
-    same = [other for other in summary if all(record[key] == other[key] for key in ("policy", "budget", "tiers"))]
     parts = [record["policy"], split_tiers(record["tiers"])[0]]
-    return ", ".join(filter(None, parts)) + (
-        f", {record['options']}" if any(other["options"] != record["options"] for other in same) else "")
+    options = options_in_name(record, summary)
+    return ", ".join(filter(None, parts)) + (f", {options}" if options else "")
 
 
 def margins_of(summary: Sequence[Json]) -> list[Json]:

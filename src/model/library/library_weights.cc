@@ -91,7 +91,7 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, b
   // each token needs a part of a mixture of experts.
   const bool fits_memory = !for_device && FitsMemory(file);
   std::future<void> prefetch;  // ends before this function does
-  if (fits_memory) prefetch = std::async(std::launch::async, [&] { file.Prefetch(); });
+  if (fits_memory) prefetch = file.Prefetch();
   EBB_ASSIGN_OR_RETURN(const Placement placement, Plan(file, mode, fits_memory, *model));
   WeightSizes sizes;
   // Copies first: their sources leave the mapping again, so that resident memory has no peak.
