@@ -221,6 +221,16 @@ class Selector {
   [[nodiscard]] virtual double EstimatedUnreadMass() const { return 0; }
   // How many rows of the group it knows of: held against the cache's when a sequence is resumed.
   [[nodiscard]] virtual size_t NumRows(int group) const = 0;
+  // Prefix caching. Returns how many of the first `num_rows` rows of each group another selector
+  // can learn from this one by TakeFirstRows(); nullopt: this selector shares no prefix.
+  [[nodiscard]] virtual std::optional<size_t> NumRowsToShare(size_t /*num_rows*/) const {
+    return std::nullopt;
+  }
+  // Learns the first `num_rows` rows of each group from `from`. The rows of the prefix that follow
+  // them are then appended and shown to ObserveGroup(), with their keys alone. May throw
+  // std::bad_alloc. REQUIRES: this selector knows no row; num_rows is NumRowsToShare() of `from`,
+  // which has the same kind and parameters.
+  virtual void TakeFirstRows(const Selector& /*from*/, size_t /*num_rows*/) {}
   // See Scorer.
   [[nodiscard]] virtual bool ComparesKeys() const { return false; }
   // See Scorer.

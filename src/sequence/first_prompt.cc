@@ -80,7 +80,10 @@ size_t Sequence::NumFirstCompressedRows(std::span<const Token> prompt) const {
 
 size_t Sequence::NumFirstRowsWithoutState(std::span<const Token> prompt) const {
   const bool learns = StepSettler::UsesScores(policy_) && !policy_.scorer->IgnoresPrompts();
-  if (prompt.empty() || RotatesKeys() || policy_.selector != nullptr || learns) return 0;
+  if (prompt.empty() || RotatesKeys() || learns) return 0;
+  // A selector that takes over a prefix reads keys from rows, which must have them in its
+  // precision.
+  if (policy_.selector != nullptr && core_->format.type == RowType::kBf16) return 0;
   // Rows in windows are those of checkpoints where no policy removes others.
   const bool with_windows = policy_.placement != nullptr;
   size_t most = std::min({prompt.size() - 1, static_cast<size_t>(first_prompt_.end),
@@ -91,10 +94,17 @@ size_t Sequence::NumFirstRowsWithoutState(std::span<const Token> prompt) const {
   for (size_t begin = 0; begin < most; begin += chunk) {
     const size_t here = std::min(first_prompt_.num_tokens - begin, chunk);
     const size_t there = std::min(prompt.size() - begin, chunk);
-    if (!AreReadAlike(begin, here, there)) return begin;
+    if (!AreReadAlike(begin, here, there)) {
+      most = begin;
+      break;
+    }
     // A single token of several is never read by itself.
-    if (most + 1 == begin + there) return most - 1;
+    if (most + 1 == begin + there) {
+      --most;
+      break;
+    }
   }
+  if (policy_.selector != nullptr && !policy_.selector->NumRowsToShare(most).has_value()) return 0;
   return most;
 }
 
@@ -105,6 +115,36 @@ Status Sequence::AdoptPrefix(Sequence* other, Position end) {
   tokens_.assign(other->tokens_.begin(), other->tokens_.begin() + end);
   kinds_.assign(end, TokenKind::kGiven);
   settler_.AppendReadRows(end);
+  return policy_.selector == nullptr ? OkStatus() : TakeSelection(*other->policy_.selector, end);
+}
+
+Status Sequence::TakeSelection(const Selector& from, Position end) {
+  const size_t first = from.NumRowsToShare(end).value();
+  policy_.selector->TakeFirstRows(from, first);
+  const size_t num_rows = end - first;
+  const ModelShape& shape = core_->model->shape();
+  const size_t head_dim = core_->format.head_dim;
+  std::vector<std::vector<float>> keys(shape.num_layers);
+  EBB_ASSIGN_OR_RETURN(StagedStep staged, cache_.StageStep());
+  for (int attention = 0; attention < shape.NumAttentions(); ++attention) {
+    staged.StageLayer(attention, /*part=*/0);
+    const int layer = shape.LayerRead(attention);
+    const size_t num_heads = shape.NumKvHeads(layer);
+    keys[layer].resize(num_rows * num_heads * head_dim);
+    for (size_t h = 0; h < num_heads; ++h) {
+      const RowsView rows = cache_.views().View(layer, static_cast<int>(h));
+      for (size_t i = 0; i < num_rows; ++i) {
+        const Slot slot = rows.slots[first + i];
+        core_->kernel->load_row(
+            core_->format.type, rows.pages[slot.page()] + slot.row() * core_->format.RowStride(),
+            keys[layer].data() + (i * num_heads + h) * head_dim, core_->format.head_dim);
+      }
+    }
+    staged.ReleaseLayer(attention);
+    staged.EndLayer(attention);
+  }
+  EBB_RETURN_IF_ERROR(staged.End());
+  settler_.ShowKeysToSelector(static_cast<Position>(first), {keys.begin(), keys.end()}, num_rows);
   return OkStatus();
 }
 

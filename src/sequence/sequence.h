@@ -158,6 +158,9 @@ class Sequence {
   [[nodiscard]] size_t NumFirstCompressedRows(std::span<const Token> prompt) const;
   // As ShareablePrefixLength(), of the rows alone.
   [[nodiscard]] size_t NumFirstRowsWithoutState(std::span<const Token> prompt) const;
+  // The selector learns the prefix that AdoptPrefix() took, from the other sequence's and from
+  // keys.
+  Status TakeSelection(const Selector& from, Position end);
   Status CheckRoomAfterRotation(size_t num_tokens) const;
   // Rotates keys of old rows so that no places are free after them; of the longest group the
   // newest stay as they are.

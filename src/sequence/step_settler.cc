@@ -516,6 +516,19 @@ void StepSettler::AppendReadRows(Position end) {
   }
 }
 
+void StepSettler::ShowKeysToSelector(Position first,
+                                     const std::vector<std::span<const float>>& keys,
+                                     int num_tokens) {
+  positions_.resize(num_tokens);
+  std::iota(positions_.begin(), positions_.end(), first);
+  const StepSignals step = {
+      .kind = StepKind::kPrefill, .first_position = first, .num_tokens = num_tokens, .keys = keys};
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
+    policy_->selector->Append(group, positions_);
+    policy_->selector->ObserveGroup(group, GroupSignals{}, step);
+  }
+}
+
 void StepSettler::BeginLedger(Position next_position) {
   if (ledger_ == nullptr) return;
   ledger_->Append(next_position);

@@ -72,8 +72,12 @@ class StepSettler {
   // The scorer's, to which totals that are kept for it have been given. REQUIRES: NeedsScores().
   [[nodiscard]] std::span<const float> ScoresOf(int group) const;
   // The cache took the rows of the first `end` tokens of a prompt from another one's.
-  // REQUIRES: a scorer, where scores are used, that ignores prompts; no selector.
+  // REQUIRES: a scorer, where scores are used, that ignores prompts.
   void AppendReadRows(Position end);
+  // Appends the rows of `num_tokens` positions to the selector, and shows their keys to it, by
+  // layer.
+  void ShowKeysToSelector(Position first, const std::vector<std::span<const float>>& keys,
+                          int num_tokens);
   // The cache was resumed after so many tokens: the ledger knows where their rows are, not how they
   // came there.
   void BeginLedger(Position next_position);

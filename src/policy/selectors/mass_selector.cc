@@ -175,6 +175,45 @@ class MassSelector final : public Selector {
     return num_choices == 0 ? 0 : unread / static_cast<double>(num_choices);
   }
   size_t NumRows(int group) const override { return groups_[group].num_rows; }
+
+  // All pages that a selector which has read these rows alone would have summarised, if each is
+  // full and summarised here too.
+  std::optional<size_t> NumRowsToShare(size_t num_rows) const override {
+    const size_t num_pages = (num_rows + kPage - 1) / kPage;
+    const size_t num_digests = num_pages - std::min(num_pages, kRecentPages);
+    for (const Group& of : groups_) {
+      const auto full = [](uint32_t rows) { return rows == kPage; };
+      if (!of.has_first || of.num_digests < num_digests ||
+          !std::all_of(of.pages.begin(), of.pages.begin() + num_digests, full)) {
+        return std::nullopt;
+      }
+    }
+    return num_digests * kPage;
+  }
+  void TakeFirstRows(const Selector& from, size_t num_rows) override {
+    const auto& other = dynamic_cast<const MassSelector&>(from);
+    const size_t num_digests = num_rows / kPage;
+    MakeRoom(num_digests);
+    if (num_digests == 0) return;
+    std::vector<uint16_t> numbers(2 * layout_.head_dim());
+    for (int stream = 0; stream < layout_.num_streams(); ++stream) {
+      for (size_t page = 0; page < num_digests; ++page) {
+        other.digests_.Get(stream, page, numbers);
+        digests_.Put(stream, page, numbers);
+      }
+      const std::span<uint16_t> key = Part(&numbers, 0, 1);
+      for (size_t row = 0; row < kPage; ++row) {
+        other.keys_.Get(stream, row, key);
+        keys_.Put(stream, row, key);
+      }
+    }
+    for (Group& of : groups_) {
+      of.pages.assign(num_digests, kPage);
+      of.num_rows = num_rows;
+      of.num_digests = num_digests;
+      of.first_recent = num_digests % kRecentPages;
+    }
+  }
   bool ComparesKeys() const override { return true; }
 
   Status SaveState(StateWriter* to) const override {
