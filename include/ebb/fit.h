@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,9 @@ struct FitRequest {
   int interval = kDefaultInterval;
   // At which rows are chosen: groups that lose different rows have a table each.
   Granularity granularity = Granularity::kToken;
+  // Whether rows may be placed by position alone, as selective reading and T2 of all old rows place
+  // them: no policy, and no number of it, was asked for.
+  bool places_by_position = true;
   // Weights, T0 and what steps take lie in a device's memory, the rest in the host's.
   bool on_device = false;
   DeviceAttention device_attention = DeviceAttention::kAuto;  // with on_device
@@ -74,9 +78,12 @@ struct FitBytes {
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
   bool on_device = false;
   uint64_t weights_unread = 0;  // by a step: experts that no token chooses
-  // Bytes of rows that the last step reads, holes left out.
+  // Bytes of rows that the last step reads, holes left out. Selective reading reads the share of
+  // T1 that was measured (docs/figures/performance.md).
   uint64_t rows_read_memory = 0;
-  uint64_t rows_read_disk = 0;
+  uint64_t rows_read_disk = 0;        // of them, first from a file
+  uint64_t rows_read_compressed = 0;  // of them, from T2, whose rows have the type t2_type
+  CompressedType t2_type = CompressedType::kInt8;
 
   // Bytes of the host's memory.
   [[nodiscard]] uint64_t Memory() const {
@@ -108,9 +115,15 @@ struct FitLimits {
 struct FitSpeeds {
   double memory_gb_s = 0;  // read, 10^9 bytes a second
   double disk_gb_s = 0;    // 0: unknown
+  // The seconds of a decode step of all sequences without rows; 0: not measured.
+  double step_seconds = 0;
+  // The rates at which attention reads rows. REQUIRED with step_seconds.
+  double full_rows_gb_s = 0;
+  std::map<CompressedType, double> compressed_rows_gb_s = {};
 };
-// Tokens a second that the bandwidths allow, all sequences together: weights once a step, every row
-// once, a T1 in a file read while memory is. 0 when a bandwidth that it needs is unknown.
+// Tokens a second, all sequences together; 0 when a speed that it needs is unknown. With
+// step_seconds: a prediction; a T1 in a file is read while the step computes. Else a
+// bound by the bandwidths: weights once a step, every row once.
 [[nodiscard]] double TokensPerSecond(const FitBytes& bytes, int requests, const FitSpeeds& speeds);
 
 // Weights that memory does not hold: the system keeps a part of the mapped file, and reads the rest
@@ -131,11 +144,12 @@ struct FitSetting {
 };
 // One of each kind, for a table.
 [[nodiscard]] std::vector<FitSetting> TypicalSettings(bool on_device = false);
-// From the gentlest on: the full cache; T1 in a file at falling shares of T0; T2 int8 at rising
-// shares; T2 int4; evicting. On a device: the full cache; T1 in the host's memory, and in a file,
-// at falling shares of T0; evicting.
+// From the gentlest on: the full cache; all old rows in T2 as int8, int4 and int3; T1 in a file,
+// read selectively and then wholly, at falling shares of T0; evicting. On a device: the full cache;
+// T1 in the host's memory, and in a file, at falling shares of T0; evicting.
 [[nodiscard]] std::vector<FitSetting> SettingsByGentleness(bool on_device = false);
-// The first of them that fits; OutOfMemory with the least memory that is needed when none.
+// The first of them that fits, and that places_by_position allows; OutOfMemory with the least
+// memory that is needed when none.
 [[nodiscard]] Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
                                                  const FitLimits& limits);
 

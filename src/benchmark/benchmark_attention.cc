@@ -293,7 +293,7 @@ Result<AttentionBenchmark> BenchmarkAttention(const AttentionBenchmarkOptions& o
   AttentionShape t2_shape = shape;
   Sequence t2_sequence;
   if (options.compressed.has_value()) {
-    t2_shape.compressed = {.type = *options.compressed, .head_dim = options.shape.head_dim};
+    t2_shape.compressed = CompressedFormat::Of(shape.format, *options.compressed);
     EBB_ASSIGN_OR_RETURN(t2_sequence, MakeSequence(options, t2_shape, threads));
   }
   DecodeAttention t2_attention(*kernel, t2_shape);

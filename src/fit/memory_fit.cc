@@ -18,6 +18,12 @@
 namespace ebb {
 namespace {
 
+// Selective reading with the default mass, as measured (docs/figures/performance.md): the share of
+// T1's rows that a token reads, and the share of its pages in memory from which on hardly any is
+// read from the file.
+constexpr double kShareSelected = 0.4;
+constexpr double kShareThatHoldsAllReads = 0.55;
+
 size_t DivideUp(size_t a, size_t b) { return (a + b - 1) / b; }
 uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -295,10 +301,18 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows) +
                   DecompressedBytes(shape, request, rows.peaks.t2);
   const uint64_t row_bytes = format.RowBytes();
-  const uint64_t of_t1 = rows.last.t1 * row_bytes * streams;
+  double of_t1_read = 1, of_t1_from_disk = file ? 1 : 0;
+  if (ReadsSelectively(tiers)) {
+    of_t1_read = kShareSelected;
+    of_t1_from_disk *= of_t1_read * std::max(0.0, 1 - tiers.t0_share / kShareThatHoldsAllReads);
+  }
+  const auto of_t1 = static_cast<double>(rows.last.t1 * row_bytes * streams);
   const uint64_t of_t0 = RowsOfStreams(shape, rows.last.t0, 0, 0, 1) * row_bytes * request.requests;
-  bytes.rows_read_memory = of_t0 + rows.last.t2 * compressed.RowStride() * streams + of_t1;
-  bytes.rows_read_disk = file ? of_t1 : 0;
+  bytes.t2_type = tiers.t2_type;
+  bytes.rows_read_compressed = rows.last.t2 * compressed.RowStride() * streams;
+  bytes.rows_read_memory =
+      of_t0 + bytes.rows_read_compressed + static_cast<uint64_t>(of_t1 * of_t1_read);
+  bytes.rows_read_disk = static_cast<uint64_t>(of_t1 * of_t1_from_disk);
   if (request.on_device) {
     bytes.t0 = std::max<uint64_t>(bytes.t0, kLeastDeviceBytes);
     // Sizes of graphs on a device are those of its widest step, and stay.

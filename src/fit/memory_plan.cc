@@ -96,6 +96,9 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   request.window = policy.window.value_or(request.window);
   request.interval = policy.interval.value_or(request.interval);
   request.granularity = policy.granularity.value_or(GranularityOf(policy.name));
+  request.places_by_position = policy.name == PolicySpec().name && policy.scorer.empty() &&
+                               !policy.sinks && !policy.window && !policy.interval &&
+                               session.past_context != PastContext::kReRotate;
   request.on_device = engine.device.kind == DeviceKind::kBackend;
   request.device_attention = engine.device.attention;
   return request;

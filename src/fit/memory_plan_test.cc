@@ -66,6 +66,21 @@ TEST_F(MemoryPlanTest, TakesTheGentlestSettingThatFits) {
   EXPECT_EQ(less->limits.memory_bytes, full - 16 * kMiB);
 }
 
+TEST_F(MemoryPlanTest, APolicyExcludesSettingsThatPlaceRowsByPosition) {
+  const auto by_position = [](const SessionOptions& session) {
+    return FitRequestOf(*model_, {}, session, /*prompt_tokens=*/0).places_by_position;
+  };
+  EXPECT_TRUE(by_position({}));
+  SessionOptions policy, scorer, interval, rotating;
+  policy.policy.name = "h2o";
+  scorer.policy.scorer = "lag_kv";
+  interval.policy.interval = 32;
+  rotating.past_context = PastContext::kReRotate;
+  for (const SessionOptions& session : {policy, scorer, interval, rotating}) {
+    EXPECT_FALSE(by_position(session));
+  }
+}
+
 TEST_F(MemoryPlanTest, AShortGenerationTakesLess) {
   MemoryRequest brief = {.memory_bytes = FullBytes(500) - 16 * kMiB, .prompt_tokens = 500};
   const auto whole_context = PlanMemory(*model_, brief, {}, {});

@@ -55,6 +55,13 @@ FitSetting EvictFrom(FitSetting setting, int percent) {
   return setting;
 }
 
+FitSetting SelectSetting(int t0_percent) {
+  FitSetting setting = FileSetting(t0_percent);
+  setting.tiers->t1_read = T1Read::kSelect;
+  setting.name += " --t1-read select";
+  return setting;
+}
+
 FitSetting OldRowsSetting(CompressedType type) {
   return Make(fmt::format("--t1 none --t2 old:{}", CompressedTypeName(type)),
               {.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld, .t2_type = type});
@@ -103,11 +110,22 @@ int MostRequests(const FitModel& model, FitRequest request, const FitLimits& lim
 }
 
 double TokensPerSecond(const FitBytes& bytes, int requests, const FitSpeeds& speeds) {
-  if (speeds.memory_gb_s <= 0) return 0;
+  const bool is_measured = speeds.step_seconds > 0;
+  if (!is_measured && speeds.memory_gb_s <= 0) return 0;
   if (bytes.rows_read_disk > 0 && speeds.disk_gb_s <= 0) return 0;
   const auto seconds = [](uint64_t of_bytes, double gb_s) {
     return of_bytes == 0 ? 0.0 : static_cast<double>(of_bytes) / (gb_s * 1e9);
   };
+  if (is_measured) {
+    const auto compressed = speeds.compressed_rows_gb_s.find(bytes.t2_type);
+    const bool is_unknown = compressed == speeds.compressed_rows_gb_s.end();
+    if (speeds.full_rows_gb_s <= 0 || (bytes.rows_read_compressed > 0 && is_unknown)) return 0;
+    const double computing =
+        speeds.step_seconds +
+        seconds(bytes.rows_read_memory - bytes.rows_read_compressed, speeds.full_rows_gb_s) +
+        seconds(bytes.rows_read_compressed, is_unknown ? 0 : compressed->second);
+    return requests / std::max(computing, seconds(bytes.rows_read_disk, speeds.disk_gb_s));
+  }
   const uint64_t weights = bytes.weights - bytes.weights_unread;
   const double step = std::max(seconds(weights + bytes.rows_read_memory, speeds.memory_gb_s),
                                seconds(bytes.rows_read_disk, speeds.disk_gb_s));
@@ -144,6 +162,7 @@ std::vector<FitSetting> TypicalSettings(bool on_device) {
           OldRowsSetting(CompressedType::kInt8),
           OldRowsSetting(CompressedType::kInt4),
           OldRowsSetting(CompressedType::kInt3),
+          SelectSetting(50),
           Make("--t0 100% --t1 none --evict 10%",
                {.t0_share = 1, .t1 = T1Place::kNone, .evict_share = 0.1})};
 }
@@ -158,11 +177,12 @@ std::vector<FitSetting> SettingsByGentleness(bool on_device) {
     }
     return settings;
   }
-  for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
   for (const CompressedType type :
        {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
     settings.push_back(OldRowsSetting(type));
   }
+  for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(SelectSetting(percent));
+  for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
   for (int percent = 10; percent <= 90; percent += 10) settings.push_back(EvictSetting(percent));
   return settings;
 }
@@ -174,6 +194,8 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
   Status refused;
   FitRequest candidate = request;
   for (FitSetting& setting : SettingsByGentleness(request.on_device)) {
+    const bool by_position = ReadsSelectively(setting.tiers) || CompressesOldRows(setting.tiers);
+    if (by_position && !request.places_by_position) continue;
     candidate.tiers = setting.tiers;
     const Result<FitBytes> bytes = FitRequestInto(model, candidate);
     if (!bytes.ok()) {

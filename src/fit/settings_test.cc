@@ -23,10 +23,23 @@ std::string Gentlest(uint64_t memory_mib, uint64_t disk_mib) {
 }
 
 TEST(FitSettings, LessMemoryTakesAHarderSetting) {
-  // 8,000 tokens: 176 MiB of cache beside 100 of weights.
+  // 8,000 tokens: 176 MiB of cache beside 100 of weights; 92 in int8, 64 in int4, 44 in int3.
   EXPECT_EQ(Gentlest(300, 1000), "full");
-  EXPECT_EQ(Gentlest(276, 1000), "--t0 90% --t1 file");
-  EXPECT_EQ(Gentlest(200, 1000), "--t0 40% --t1 file");
+  EXPECT_EQ(Gentlest(276, 1000), "--t1 none --t2 old:int8");
+  EXPECT_EQ(Gentlest(180, 1000), "--t1 none --t2 old:int4");
+  EXPECT_EQ(Gentlest(168, 1000), "--t1 none --t2 old:int3");
+  EXPECT_THAT(Gentlest(140, 1000),
+              testing::MatchesRegex("--t0 [0-9]+% --t1 file --t1-read select"));
+}
+
+TEST(FitSettings, PlacingRowsByScoresExcludesPlacingThemByPosition) {
+  const auto gentlest = [](uint64_t memory_mib) {
+    return GentlestSetting(WeightsAlone(), {.context = 8000, .places_by_position = false},
+                           {.memory_bytes = memory_mib * kMiB, .disk_bytes = 1000 * kMiB})
+        ->name;
+  };
+  EXPECT_EQ(gentlest(276), "--t0 90% --t1 file");
+  EXPECT_EQ(gentlest(200), "--t0 40% --t1 file");
 }
 
 TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
@@ -96,6 +109,9 @@ TEST(FitSettings, EverySettingIsWrittenAsItIsTyped) {
     EXPECT_TRUE(t0.empty() || ParseT0(t0, &spec).ok()) << name;
     EXPECT_TRUE(ParseT1(value("--t1"), &spec).ok()) << name;
     const std::string t2 = value("--t2"), evict = value("--evict");
+    const std::string read = value("--t1-read");
+    EXPECT_TRUE(read.empty() || ParseT1Read(read, &spec).ok()) << name;
+    EXPECT_EQ(spec.t1_read, setting.tiers->t1_read) << name;
     EXPECT_TRUE(t2.empty() || ParseT2(t2, &spec).ok()) << name;
     EXPECT_TRUE(evict.empty() || ParseEvict(evict, &spec).ok()) << name;
     EXPECT_DOUBLE_EQ(spec.t0_share, setting.tiers->t0_share) << name;
@@ -137,6 +153,27 @@ TEST(FitSettings, SpeedIsWhatBandwidthsAllow) {
       .weights = 900'000'000, .rows_read_memory = 100'000'000, .rows_read_disk = 100'000'000};
   EXPECT_DOUBLE_EQ(TokensPerSecond(with_disk, 1, {.memory_gb_s = 10, .disk_gb_s = 0.5}), 5);
   EXPECT_EQ(TokensPerSecond(with_disk, 1, {.memory_gb_s = 10}), 0) << "the disk is unknown";
+}
+
+TEST(FitSettings, SpeedIsPredictedFromAMeasuredStepAndTheRatesOfAttention) {
+  const FitBytes bytes = {.rows_read_memory = 300'000'000,
+                          .rows_read_compressed = 100'000'000,
+                          .t2_type = CompressedType::kInt4};
+  FitSpeeds speeds = {.memory_gb_s = 100,
+                      .disk_gb_s = 1,
+                      .step_seconds = 0.05,
+                      .full_rows_gb_s = 10,
+                      .compressed_rows_gb_s = {{CompressedType::kInt4, 5}}};
+  // 50 ms of the step, 20 of full rows, 20 of compressed ones.
+  EXPECT_DOUBLE_EQ(TokensPerSecond(bytes, 1, speeds), 1 / 0.09);
+  EXPECT_DOUBLE_EQ(TokensPerSecond(bytes, 8, speeds), 8 / 0.09);
+  FitBytes from_disk = bytes;
+  from_disk.rows_read_disk = 200'000'000;
+  EXPECT_DOUBLE_EQ(TokensPerSecond(from_disk, 1, speeds), 5);
+  from_disk.rows_read_disk = 50'000'000;
+  EXPECT_DOUBLE_EQ(TokensPerSecond(from_disk, 1, speeds), 1 / 0.09);
+  speeds.compressed_rows_gb_s.clear();
+  EXPECT_EQ(TokensPerSecond(bytes, 1, speeds), 0) << "the rate of int4 is unknown";
 }
 
 // 64 experts of which a token takes 8: each has an eighth, and two tokens have 15 of 64.

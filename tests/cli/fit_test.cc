@@ -54,7 +54,7 @@ TEST_F(FitTest, TheRecordHasEverySettingWithItsBytes) {
   EXPECT_EQ(record["context"], 200);
   EXPECT_GT(record["measured"]["memory_gb_s"].get<double>(), 0);
   EXPECT_EQ(record["gentlest"], "full");
-  ASSERT_EQ(record["settings"].size(), 6u);
+  ASSERT_EQ(record["settings"].size(), 7u);
   for (const json& setting : record["settings"]) {
     EXPECT_TRUE(setting["fits"].get<bool>()) << setting;
     EXPECT_GE(setting["largest_context"], 200) << setting;
@@ -99,9 +99,28 @@ TEST_F(FitTest, TheTableNamesWhatWasMeasuredAndWhatWasComputed) {
   }
 }
 
+TEST_F(FitTest, MeasuredStepsPredictTokensPerSecond) {
+  const json record = Record("--context 200 --measure");
+  const json& measured = record["measured"];
+  EXPECT_GT(measured["step_s"].get<double>(), 0);
+  for (const char* rows :
+       {"full_rows_gb_s", "int8_rows_gb_s", "int4_rows_gb_s", "int3_rows_gb_s"}) {
+    EXPECT_GT(measured[rows].get<double>(), 0) << rows;
+  }
+  for (const json& setting : record["settings"]) {
+    EXPECT_GT(setting["tokens_per_s"].get<double>(), 0) << setting;
+    EXPECT_LT(setting["tokens_per_s"].get<double>(), 1 / measured["step_s"].get<double>());
+  }
+  EXPECT_THAT(Fit("--context 200 --measure").out, HasSubstr("tokens/s from a step of "));
+  EXPECT_THAT(Fit("--context 200").out, HasSubstr("(--measure: what this machine reaches)"));
+  const ProgramEnd on_device = Fit("--context 200 --measure --device ggml-cpu");
+  EXPECT_EQ(on_device.exit_code, 2);
+  EXPECT_THAT(on_device.err, HasSubstr("--measure: the speed of a device is not predicted"));
+}
+
 TEST_F(FitTest, WhatWasAskedForComesFirstAndDecides) {
   const json record = Record("--context 200 --t2 50%:int8");
-  ASSERT_EQ(record["settings"].size(), 7u);
+  ASSERT_EQ(record["settings"].size(), 8u);
   EXPECT_EQ(record["settings"][0]["setting"], "as asked for");
   const ProgramEnd end = Fit("--context 200 --t2 50%:int8 --memory 1MiB");
   EXPECT_EQ(end.exit_code, 3);

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
+#include "apps/ebb/fit/measure.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/bytes.h"
 #include "ebb/fit.h"
@@ -58,7 +60,8 @@ uint64_t FreeDeviceBytes(const DeviceSpec& spec) {
 }
 
 // A disk that cannot be measured only leaves out what depends on it.
-Result<Machine> MeasureMachine(const CliOptions& options) {
+Result<Machine> MeasureMachine(const std::shared_ptr<const Model>& model,
+                               const CliOptions& options) {
   constexpr size_t kQuickBytes = size_t{256} << 20;
   const MachineWatch watch;
   Machine machine;
@@ -86,6 +89,15 @@ Result<Machine> MeasureMachine(const CliOptions& options) {
   if (!tiers.has_value() || UsesFile(tiers)) {
     const Result<double> disk = MeasureDiskRead(folder);
     machine.speeds.disk_gb_s = disk.ok() ? *disk : 0;
+  }
+  if (options.fit.measure) {
+    std::vector<CompressedType> types = {CompressedType::kInt8, CompressedType::kInt4,
+                                         CompressedType::kInt3};
+    if (tiers.has_value() && !std::ranges::count(types, tiers->t2_type)) {
+      types.push_back(tiers->t2_type);
+    }
+    EBB_RETURN_IF_ERROR(
+        MeasureDecoding(model, options, options.fit.requests, types, &machine.speeds));
   }
   if (!options.quiet) WarnOfOthers(watch.OthersShare());
   return machine;
@@ -153,14 +165,20 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
       "{}: {} sequence{} of {} tokens, {} of them given, rows in {}\n"
       "measured: memory {:.1f} GB/s ({} threads), disk {}, at most {} MiB of memory and {} MiB of "
       "disk, program and tokenizer {} MiB\n"
-      "computed: all else; tokens/s are what those bandwidths allow, no more. In MiB:\n\n",
+      "computed: all else; {}. In MiB:\n\n",
       model.description(), request.requests, request.requests == 1 ? "" : "s", request.context,
       request.prompt_tokens, RowTypeName(request.kv_type), machine.speeds.memory_gb_s,
       machine.threads,
       machine.speeds.disk_gb_s > 0 ? fmt::format("{:.2f} GB/s", machine.speeds.disk_gb_s)
                                    : std::string("not measured"),
       InMiB(machine.limits.memory_bytes), InMiB(machine.limits.disk_bytes),
-      InMiB(question.model.program_bytes));
+      InMiB(question.model.program_bytes),
+      machine.speeds.step_seconds > 0
+          ? fmt::format("tokens/s from a step of {:.1f} ms without rows and attention at {:.1f} "
+                        "GB/s",
+                        1000 * machine.speeds.step_seconds, machine.speeds.full_rows_gb_s)
+          : std::string("tokens/s are what those bandwidths allow, no more (--measure: what this "
+                        "machine reaches)"));
   text += fmt::format("{:<42} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>4} {:>9} {:>8} {:>8}\n",
                       "setting", "T0", "T1", "T2", "tables", "staging", "memory", "disk", "fits",
                       "context", "requests", request.on_device ? "device" : "tokens/s");
@@ -204,6 +222,9 @@ Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& opt
 }
 
 Status Run(const CliOptions& options) {
+  if (options.fit.measure && options.engine.device.kind == DeviceKind::kBackend) {
+    return InvalidArgument("--measure: the speed of a device is not predicted; leave it out");
+  }
   if (options.session.policy.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument("--budget: tiers are counted, and no policy's budget; leave it out");
   }
@@ -213,7 +234,7 @@ Status Run(const CliOptions& options) {
       .request = FitRequestOf(*model, options.engine, options.session, options.fit.prompt_tokens)};
   EBB_RETURN_IF_ERROR(CheckThatItRuns(model, options));
   question.request.requests = options.fit.requests;
-  EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(options));
+  EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(model, options));
   std::vector<FitSetting> settings;
   if (options.session.policy.tiers.has_value()) {
     settings.push_back({.name = "as asked for", .tiers = options.session.policy.tiers});
@@ -238,6 +259,13 @@ Status Run(const CliOptions& options) {
                    {"threads", machine.threads}}},
                  {"settings", Json::array()},
                  {"gentlest", gentlest.ok() ? Json(gentlest->name) : Json()}};
+  if (machine.speeds.step_seconds > 0) {
+    record["measured"]["step_s"] = machine.speeds.step_seconds;
+    record["measured"]["full_rows_gb_s"] = machine.speeds.full_rows_gb_s;
+    for (const auto& [type, rate] : machine.speeds.compressed_rows_gb_s) {
+      record["measured"][fmt::format("{}_rows_gb_s", CompressedTypeName(type))] = rate;
+    }
+  }
   if (question.request.on_device) {
     record["measured"]["device_limit_bytes"] = machine.limits.device_bytes;
   }

@@ -23,6 +23,11 @@ void AppendFitOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.fit.prompt_tokens; }, {.min = 0}),
       ValueRow(G::kFit, "--requests", "K", "sequences at once",
                [](CliOptions& o) { return &o.fit.requests; }, {.min = 1, .max = 65536}),
+      FlagRow(
+          G::kFit, "--measure",
+          "predict tokens/s from decode steps of the model and from attention to rows of each "
+          "format, which takes some seconds; without it they are bounds by the bandwidths",
+          [](CliOptions& o) { return &o.fit.measure; }, true),
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

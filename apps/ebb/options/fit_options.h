@@ -13,7 +13,8 @@ struct FitInput {
   uint64_t memory_bytes = 0;  // --memory; 0: not given
   int prompt_tokens = 512;
   int requests = 1;
-  bool chosen = false;  // the tiers were chosen for --memory, not given
+  bool measure = false;  // --measure: run the model to predict tokens/s
+  bool chosen = false;   // the tiers were chosen for --memory, not given
 };
 
 // Appends the rows of the groups kMemory and kFit.
