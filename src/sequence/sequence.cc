@@ -77,7 +77,8 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SessionOptions options, Pol
       window_checkpoints_(core_->model->shape()),
       settler_(&policy_, &cache_, &signals_, &core_->stores, &options_, ledger_.get(),
                core_->runner.get(), &window_checkpoints_),
-      state_(core_->model->loaded().hparams.state_bytes) {
+      state_(core_->model->loaded().hparams.state_bytes),
+      audit_(core_->model->shape()) {
   if (!ReadsSelectively(options_.policy.tiers)) return;
   cache_.SetCachedT1(
       {.share = options_.policy.tiers->t0_cap_bytes > 0 ? 1 : options_.policy.tiers->t0_share,
@@ -93,6 +94,8 @@ CacheAccounting Sequence::accounting() const {
     sum.selection.rows_read = all_rows_read_;
     sum.selection.rows_unread = all_rows_unread_;
     sum.selection.unread_mass = policy_.selector->EstimatedUnreadMass();
+    sum.selection.sampled_unread_mass = audit_.UnreadMass();
+    sum.selection.num_samples = audit_.num_samples();
   }
   return sum;
 }
@@ -417,6 +420,7 @@ void Sequence::Describe(SequenceStep* step) {
   selects_ = step->selector != nullptr;
   step->state = state_.exists() ? &state_ : nullptr;
   step->rows_unread = &rows_unread_;
+  step->audit = &audit_;
   step->has_expiring_rows = settler_.HasExpiringRows();
 }
 

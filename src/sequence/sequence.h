@@ -217,6 +217,7 @@ class Sequence {
   int64_t rows_unread_ = 0;                          // in the step under way; see StepReport
   bool selects_ = false;                             // the step that is under way
   int64_t all_rows_read_ = 0, all_rows_unread_ = 0;  // with a selector, so far
+  MassAudit audit_;                                  // of what they would have received
   MoveAccounting moves_before_;                      // the step under way
 };
 

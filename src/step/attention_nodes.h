@@ -16,6 +16,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ebb/policy.h"
@@ -176,6 +177,10 @@ class AttentionOp final : public AttentionBuilder {
                     int num_parts) const;
   // Reads the rows of T1 that the selectors have chosen, where they are not read ahead.
   void ReadSelected(const Layer& layer) const;
+  // Returns the query head of the layer whose unread attention is measured in this step.
+  [[nodiscard]] static std::optional<MassAudit::Sample> SampleOf(const Layer& layer,
+                                                                 const SequenceStep& sequence);
+  void AuditSelected(const Layer& layer) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   // Decompresses the rows in T2 of sequences in tiles.
   void DecompressRows(const Layer& layer, int part, int num_parts) const;

@@ -11,6 +11,7 @@
 #include "ebb/signals.h"
 #include "ebb/types.h"
 #include "src/kv/sequence_cache.h"
+#include "src/step/mass_audit.h"
 #include "src/step/recurrent_state.h"
 #include "src/step/signal_buffers.h"
 
@@ -60,6 +61,7 @@ struct SequenceStep {
   bool has_expiring_rows = false;   // some rows are visible to its first tokens alone
   RecurrentState* state = nullptr;  // of a model that has one
   int64_t* rows_unread = nullptr;   // counts those that the selector leaves out
+  MassAudit* audit = nullptr;       // measures what they would have received; set with `selector`
   Position first = 0;
   int first_token = 0;    // index in StepWork::tokens
   bool in_tiles = false;  // see GoesInTiles() in attention_nodes.h

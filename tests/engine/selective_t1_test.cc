@@ -184,6 +184,64 @@ TEST(SelectiveT1, ABatchAgreesWithSingleSteps) {
   for (int i = 0; i < kSessions; ++i) EXPECT_EQ(batched[i]->logits_hash(), expected[i]) << i;
 }
 
+// Returns how many tokens of a prompt that begins with `common` tokens of the text a session takes
+// from `first`. It then has the bits of a session that reads the whole prompt.
+size_t ExpectBitsOfTakenPrefix(Engine& engine, const TierSpec& tiers, Session* first,
+                               size_t common) {
+  const auto begin = SelectiveText().begin();
+  std::vector<Token> prompt(begin, begin + static_cast<ptrdiff_t>(common));
+  prompt.insert(prompt.end(), begin + 900, begin + 1100);
+  EXPECT_NE(prompt[common], SelectiveText()[common]);
+  auto alone = OpenSelecting(engine, tiers);
+  ExpectOk(alone->Prefill(prompt));
+  auto sharing = OpenSelecting(engine, tiers);
+  const auto taken = BeginPromptFrom(first, prompt, sharing.get());
+  ExpectOk(taken.status());
+  while (sharing->prompt_left() > 0) {
+    SessionStep part[] = {{.session = sharing.get(), .most_prompt_tokens = 100}};
+    ExpectOk(engine.Step(part));
+  }
+  for (Session* session : {alone.get(), sharing.get()}) DecodeText(*session, 0, 150);
+  EXPECT_EQ(sharing->logits_hash(), alone->logits_hash()) << common;
+  EXPECT_EQ(sharing->accounting().selection.rows_unread, alone->accounting().selection.rows_unread);
+  return taken.ok() ? *taken : 0;
+}
+
+// Taken prefixes end within a page and at its end, before and behind the first page that is
+// summarised.
+TEST(SelectiveT1, PromptsTakeEachOthersBeginnings) {
+  for (const T1Place t1 : {T1Place::kFile, T1Place::kHost, T1Place::kNone}) {
+    const TierSpec tiers = Selecting(0.3, t1);
+    auto engine = EngineFor(tiers);
+    auto first = OpenSelecting(*engine, tiers);
+    ExpectOk(first->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+    DecodeText(*first, kSelectivePrompt, 800);
+    for (const size_t common : {40, 256, 500, 640, 699}) {
+      EXPECT_EQ(ExpectBitsOfTakenPrefix(*engine, tiers, first.get(), common), common);
+    }
+    ExpectOk(first->TruncateTo(300));
+    ExpectOk(first->Prefill(std::span(SelectiveText()).subspan(800, 300)));
+    EXPECT_EQ(ExpectBitsOfTakenPrefix(*engine, tiers, first.get(), 500), 300u);
+  }
+}
+
+TEST(SelectiveT1, SamplesMeasureTheUnreadAttention) {
+  const auto selection_of = [](double mass) {
+    const TierSpec tiers = Selecting(0.3, T1Place::kFile, mass);
+    auto engine = EngineFor(tiers);
+    auto session = OpenSelecting(*engine, tiers);
+    ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
+    DecodeText(*session, kSelectivePrompt, kSelectiveLength);
+    return session->accounting().selection;
+  };
+  const SelectionAccounting half = selection_of(0.5), most = selection_of(0.8);
+  // Positions 714, 731, ..., 884 are multiples of 17.
+  EXPECT_EQ(half.num_samples, 11);
+  EXPECT_NEAR(half.sampled_unread_mass, half.unread_mass, 0.1);
+  EXPECT_LT(most.sampled_unread_mass, half.sampled_unread_mass);
+  EXPECT_GT(most.sampled_unread_mass, 0);
+}
+
 TEST(SelectiveT1, ATurnAfterARollBackReadsAllItsRows) {
   const TierSpec tiers = Selecting(0.3, T1Place::kFile, 0.9);
   auto engine = EngineFor(tiers);

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "apps/ebb/run/summary.h"
+
 namespace ebb::cli {
 namespace {
 
@@ -341,6 +343,9 @@ Json RunRecords(std::span<const ProfiledRun> runs) {
     if (!descending.empty()) {
       record["top_20_percent"] = TopShare(descending, 0.2);
       record["bottom_50_percent"] = 1 - TopShare(descending, 0.5);
+    }
+    if (run.cache.selection.rows_unread > 0) {
+      record["selection"] = SelectionRecord(run.cache.selection);
     }
     for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
       const TierAccounting& of_tier = run.cache.tiers[static_cast<size_t>(tier)];

@@ -55,13 +55,18 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
   return record;
 }
 
-nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection) {
-  return {{"rows_read_share", selection.ReadShare()}, {"unread_mass", selection.unread_mass},
-          {"pages_cached", selection.pages_cached},   {"pages_read", selection.pages_read},
-          {"bytes_read", selection.bytes_read},       {"wait_seconds", selection.wait_seconds}};
-}
-
 }  // namespace
+
+nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection) {
+  return {{"rows_read_share", selection.ReadShare()},
+          {"unread_mass", selection.unread_mass},
+          {"sampled_unread_mass", selection.sampled_unread_mass},
+          {"samples", selection.num_samples},
+          {"pages_cached", selection.pages_cached},
+          {"pages_read", selection.pages_read},
+          {"bytes_read", selection.bytes_read},
+          {"wait_seconds", selection.wait_seconds}};
+}
 
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();
@@ -125,9 +130,10 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
                       MiB(static_cast<double>(arena.reserved_bytes)));
   if (const SelectionAccounting& selection = cache.selection; selection.rows_unread > 0) {
     text += fmt::format(
-        "[selective reading: {:.0f} % of the rows, {:.1f} % of the attention unread by estimate; "
-        "{} read from T1's file, {:.0f} % of its pages were in memory]\n",
+        "[selective reading: {:.0f} % of the rows; {:.1f} % of the attention unread by estimate, "
+        "{:.1f} % in {} samples; {} read from T1's file, {:.0f} % of its pages were in memory]\n",
         100 * selection.ReadShare(), 100 * selection.unread_mass,
+        100 * selection.sampled_unread_mass, selection.num_samples,
         MiB(static_cast<double>(selection.bytes_read)),
         100.0 * static_cast<double>(selection.pages_cached) /
             static_cast<double>(

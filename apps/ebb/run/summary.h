@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "apps/ebb/setup.h"
 #include "ebb/generate.h"
 #include "ebb/lossless.h"
+#include "ebb/report.h"
 
 namespace ebb::cli {
 
@@ -21,6 +24,8 @@ struct RunFigures {
   std::string sampler = {};      // Sampler::SaveState() at the end; empty: there was none
 };
 
+// The field `selection` of JSON records.
+[[nodiscard]] nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection);
 // One line of JSON, without the newline.
 [[nodiscard]] std::string JsonSummary(const RunFigures& figures, const Setup& setup);
 // A few lines for people, each ending in a newline.

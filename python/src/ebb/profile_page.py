@@ -222,6 +222,13 @@ def _numbers(record: Json) -> str:
         (f"{number(1000 * cost['mean_step_seconds'])} ms" if cost["steps"] else "–", "a decode step"),
         (f"{number(fast / 2**20)} MiB", "in T0 at the end, at most"),
     ]
+    selections = [run["selection"] for run in runs if "selection" in run]
+    if selections:
+        mean = {name: sum(s[name] for s in selections) / len(selections)
+                for name in ("rows_read_share", "unread_mass", "sampled_unread_mass")}
+        numbers += [(percent(mean["rows_read_share"]), "of the rows read"),
+                    (percent(mean["unread_mass"]), "of the attention unread, by estimate"),
+                    (percent(mean["sampled_unread_mass"]), "unread in samples")]
     return '<div class="numbers">' + "".join(f"<div><b>{html.escape(value)}</b><span>{html.escape(label)}</span></div>"
                                              for value, label in numbers) + "</div>"
 

@@ -39,8 +39,8 @@ inline void Blend(double value, double* mean) {
   *mean = *mean == 0 ? value : 0.9 * *mean + 0.1 * value;
 }
 
-// Adds what one session read selectively between `before` and `now`; the unread mass becomes that
-// of `now` if it did.
+// Adds what one session read selectively between `before` and `now`; the means of the unread mass
+// become those of `now` if it did.
 inline void AddSince(const SelectionAccounting& before, const SelectionAccounting& now,
                      SelectionAccounting* sum) {
   sum->rows_read += now.rows_read - before.rows_read;
@@ -50,6 +50,10 @@ inline void AddSince(const SelectionAccounting& before, const SelectionAccountin
   sum->bytes_read += now.bytes_read - before.bytes_read;
   sum->wait_seconds += now.wait_seconds - before.wait_seconds;
   if (now.rows_read > before.rows_read) sum->unread_mass = now.unread_mass;
+  if (now.num_samples > before.num_samples) {
+    sum->sampled_unread_mass = now.sampled_unread_mass;
+    sum->num_samples += now.num_samples - before.num_samples;
+  }
 }
 
 // The state after the last step. Totals count since the server began.
@@ -78,7 +82,7 @@ struct Figures {
   uint64_t decoded_tokens = 0;  // all but the first of each answer, which decode_seconds leaves out
   uint64_t most_tokens = 0;     // of a prompt and its answer together
   uint64_t stepped_jobs = 0;    // total over all steps
-  SelectionAccounting selection;  // unread_mass: of the last job that read selectively
+  SelectionAccounting selection;  // means: of the last job that read selectively
   uint64_t drafted_tokens = 0;    // of lossless requests
   uint64_t accepted_tokens = 0;
   Histogram queue, first_token, between_tokens, whole;

@@ -57,6 +57,7 @@ Json JobJson(const JobView& job) {
           {"page_bytes", job.page_bytes},
           {"rows_read_share", job.selection.ReadShare()},
           {"unread_mass", job.selection.unread_mass},
+          {"sampled_unread_mass", job.selection.sampled_unread_mass},
           {"strip", job.strip}};
 }
 

@@ -92,6 +92,9 @@ void AddReading(const Figures& figures, Writer* writer) {
   writer->Gauge("ebb_selective_unread_mass",
                 "Estimated share of the attention that the last such request left unread.",
                 selection.unread_mass);
+  writer->Gauge("ebb_selective_sampled_unread_mass",
+                "The same share, computed from keys at every 17th token for one query head.",
+                selection.sampled_unread_mass);
   writer->Counter("ebb_drafted_tokens_total", "Tokens that lossless requests drafted.",
                   figures.drafted_tokens);
   writer->Counter("ebb_accepted_tokens_total", "Drafted tokens that became part of the text.",

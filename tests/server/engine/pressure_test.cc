@@ -205,6 +205,8 @@ TEST_F(PressureTest, SessionsThatReadSelectivelyAnswerAsTheyWouldAlone) {
   ExpectSolo(answers, session, {.threads = 1, .tiers = options.defaults.engine.tiers});
   EXPECT_GT(server_->figures().selection.rows_unread, 0);
   EXPECT_GT(server_->figures().selection.pages_read, 0);
+  EXPECT_GT(server_->figures().selection.num_samples, 0);
+  EXPECT_GT(server_->figures().selection.sampled_unread_mass, 0);
   EXPECT_EQ(server_->figures().drafted_tokens, 0u);
   // A lossless request drafts with such steps, and has the bits of the full cache.
   const ClientAnswer lossless = Client(port()).Post(
