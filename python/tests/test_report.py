@@ -1,5 +1,6 @@
 """Pages of `ebb eval` and `ebb profile`; fronts and margins over runs."""
 
+import html
 import io
 import json
 import math
@@ -458,6 +459,25 @@ def test_folders_that_the_program_wrote(program, tmp_path, capsys):
     text = (tmp_path / "plain/results.jsonl").read_text()
     (tmp_path / "plain/results.jsonl").write_text(text[:-1])
     fails(2, "1 of 16 answers are missing; end the run by --resume", folders[1])
+
+    def notes():
+        assert report.main(["eval", folders[1]]) == 0
+        said = re.findall("^note: (.*)$", capsys.readouterr().err, re.MULTILINE)
+        shown = re.findall('<p class="bad">(.*?)</p>', (tmp_path / "plain/report.html").read_text())
+        assert said == [f"{folders[1]}: {html.unescape(note)}" for note in shown]
+        return shown
+
+    missing = "answers are missing: the run did not end, or its files were cut; `ebb eval --resume` adds them."
+    assert notes() == ["The last line of results.jsonl is cut.", f"1 of 16 {missing}",
+                       "summary.json counts 16 answers, results.jsonl and times.jsonl hold 15: the times are those of the "
+                       "latter."]
+    (tmp_path / "plain/results.jsonl").write_text("".join(text.splitlines(True)[:12]))
+    assert notes()[0] == f"4 of 16 {missing}"
+    (tmp_path / "plain/results.jsonl").write_text(text)
+    assert notes() == []
+    times = (tmp_path / "plain/times.jsonl").read_text()
+    (tmp_path / "plain/times.jsonl").write_text(times[:-20])
+    assert notes()[:2] == ["The last line of times.jsonl is cut.", f"1 of 16 {missing}"]
     (tmp_path / "plain/results.jsonl").write_text(text.replace('"correct":', '"was":', 1))
     fails(1, 'results.jsonl, line 1: "correct" is missing', folders[1])
     grid = json.loads((tmp_path / "plain/grid.json").read_text())

@@ -182,8 +182,9 @@ def _sampling(run: Json) -> str:
     return f"temperature {number(run['temperature'])}, {cuts}"
 
 
-def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json]) -> str:
-    """One HTML file. `run`: grid.json; `summary`: summary.json, with the fields of `report.add_times`."""
+def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json], notes: Sequence[str] = ()) -> str:
+    """One HTML file. `run`: grid.json; `summary`: summary.json, with the fields of `report.add_times`; `notes`:
+    sentences of `report.gaps`."""
     of = _Page(summary)
     errors = sum(record["errors"] for record in summary)
     answers = sum(record["n"] for record in summary)
@@ -193,6 +194,7 @@ def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json]) -> st
                   f"{run.get('model', '')}"),
         paragraph(f"{_sampling(run)}, rows in {run.get('kv_type', 'f16')}"),
         paragraph(f"{errors} of {answers} answers ended by an error.", "bad") if errors else "",
+        *(paragraph(note, "bad") for note in notes),
     ]
     if charts:
         # A line of the full cache and a front are no series of the legend.

@@ -44,10 +44,13 @@ class Run:
     manifest: Json
     results: list[Json]
     seconds: list[float] = field(default_factory=list)  # of the same answers
+    cut: list[str] = field(default_factory=list)  # files whose last line has no end
 
     @property
     def num_asked(self) -> int:
-        return len(self.manifest["settings"]) * self.manifest["problems"]
+        """The answers that the grid asks for, of a shard those of its problems."""
+        index, count = map(int, self.manifest.get("shard", "0/1").split("/"))
+        return len(self.manifest["settings"]) * len(range(index, self.manifest["problems"], count))
 
 
 _KINDS = {
@@ -62,7 +65,7 @@ _RESULT_FIELDS = {
     "kv_reads": "number",
 }
 _GRID_FIELDS = {
-    "task": "text", "model": "text", "model_fingerprint": "index", "model_compression": "number",
+    "task": "text", "shard": "text", "model": "text", "model_fingerprint": "index", "model_compression": "number",
     "model_window": "number", "model_shift": "number", "tokens": "number", "answer_tokens": "number",
 }
 #: Fields that grids of older versions lack, and the values that these versions used.
@@ -90,9 +93,11 @@ def _read(path: Path) -> str:
         raise Corrupt(f"{path}: not UTF-8") from None
 
 
-def _lines(path: Path) -> list[Json]:
-    """Lines that end; a kill may have cut the last one."""
-    whole = _read(path).split("\n")[:-1]
+def _lines(path: Path, cut: list[str]) -> list[Json]:
+    """Lines that end. A kill may have cut the last one, which `--resume` writes again: then the path is put in `cut`."""
+    *whole, last = _read(path).split("\n")
+    if last:
+        cut.append(str(path))
     return [_parse(line, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
 
 
@@ -107,7 +112,11 @@ def read_run(folder: str | Path) -> Run:
     for name, kind in _GRID_FIELDS.items():
         if name in manifest and not _KINDS[kind](manifest[name]):
             raise Corrupt(f'{grid}: "{name}" is no such value')
-    results = _lines(path / "results.jsonl")
+    shard = re.fullmatch(r"(\d+)/(\d+)", manifest.get("shard", "0/1"), re.ASCII)
+    if not shard or int(shard[1]) >= int(shard[2]):
+        raise Corrupt(f'{grid}: "shard" is no such value')
+    cut: list[str] = []
+    results = _lines(path / "results.jsonl", cut)
     for number, line in enumerate(results, 1):
         place = f"{path / 'results.jsonl'}, line {number}"
         for name, kind in _RESULT_FIELDS.items():
@@ -116,12 +125,12 @@ def read_run(folder: str | Path) -> Run:
         if line["setting"] >= len(manifest["settings"]) or line["problem"] >= manifest["problems"]:
             raise Corrupt(f"{place}: no answer to this run's grid")
     seconds = []
-    for number, line in enumerate(_lines(path / "times.jsonl"), 1):
+    for number, line in enumerate(_lines(path / "times.jsonl", cut), 1):
         if not isinstance(line, dict) or not _KINDS["number"](line.get("seconds")):
             raise Corrupt(f'{path / "times.jsonl"}, line {number}: "seconds" is missing, or no such value')
         seconds.append(line["seconds"])
     number = min(len(results), len(seconds))
-    return Run(str(folder), {**_DEFAULTS, **manifest}, results[:number], seconds[:number])
+    return Run(str(folder), {**_DEFAULTS, **manifest}, results[:number], seconds[:number], cut)
 
 
 _SETTING = ("policy", "budget", "tiers", "options")
@@ -146,6 +155,20 @@ def read_summary(folder: str | Path) -> list[Json]:
         if wrong:
             raise Corrupt(f'{path}, record {number}: "{wrong[0]}" is missing, or no such value')
     return summary
+
+
+def gaps(summary: Sequence[Json], run: Run) -> list[str]:
+    """Sentences that say what the files of a run lack, with the numbers; none of a whole run."""
+    texts = [f"The last line of {Path(path).name} is cut." for path in run.cut]
+    there, asked = len(run.results), run.num_asked
+    if there < asked:
+        texts.append(f"{asked - there} of {asked} answers are missing: the run did not end, or its files were cut; "
+                     "`ebb eval --resume` adds them.")
+    counted = sum(record["n"] for record in summary)
+    if counted != there:
+        texts.append(f"summary.json counts {counted} answers, results.jsonl and times.jsonl hold {there}: the times are "
+                     "those of the latter.")
+    return texts
 
 
 def add_times(summary: Sequence[Json], run: Run) -> list[Json]:
@@ -786,7 +809,10 @@ def _main_eval(options: argparse.Namespace) -> int:
     from .eval_page import eval_page
 
     run, summary = read_run(options.folder), read_summary(options.folder)
-    text = eval_page(run.manifest, add_times(summary, run), margins_of(summary))
+    notes = gaps(summary, run)
+    text = eval_page(run.manifest, add_times(summary, run), margins_of(summary), notes)
+    for note in notes:
+        print(f"note: {options.folder}: {note}", file=sys.stderr)
     out = Path(options.out or Path(options.folder) / "report.html")
     out.write_text(text, encoding="utf-8")
     print(f"[report: {out}]", file=sys.stderr)
