@@ -8,7 +8,8 @@ from typing import Any, Callable, Sequence
 
 from .charts import (DASHES, GREY, PALETTE, SHAPES, Axis, Chart, Series, figures, legend, number, page, paragraph,
                      percent, short, table)
-from .report import front, margin_header, margin_rows, options_in_name, series_name
+from .fronts import front, options_in_name, series_name
+from .report import margin_header, margin_rows
 
 Json = dict[str, Any]
 Cost = Callable[[Json], "float | None"]
@@ -183,8 +184,8 @@ def _sampling(run: Json) -> str:
 
 
 def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json], notes: Sequence[str] = ()) -> str:
-    """One HTML file. `run`: grid.json; `summary`: summary.json, with the fields of `report.add_times`; `notes`:
-    sentences of `report.gaps`."""
+    """One HTML file. `run`: grid.json; `summary`: summary.json, with the fields of `runs.add_times`; `notes`:
+    sentences of `runs.gaps`."""
     of = _Page(summary)
     errors = sum(record["errors"] for record in summary)
     answers = sum(record["n"] for record in summary)
