@@ -245,6 +245,9 @@ Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& reque
   if (request.tiers.has_value()) {
     const TierSpec tiers = TiersOfOne(request);
     const size_t page_bytes = PageFormat::Of(shape, request.kv_type).PageBytes();
+    if (const auto num_rows = RowsOfSelectiveStep(tiers, static_cast<size_t>(request.context))) {
+      EBB_RETURN_IF_ERROR(CheckCapOfSelection(tiers, shape, page_bytes, *num_rows));
+    }
     return ForecastRows({.tiers = tiers,
                          .rows_available = RowsUnderCaps(tiers, shape, page_bytes),
                          .prompt_tokens = static_cast<size_t>(request.prompt_tokens),
@@ -318,14 +321,14 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   if (ReadsSelectively(tiers)) bytes.tables += SelectorBytes(shape, request);
   bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
-  bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows) +
-                  DecompressedBytes(shape, request, rows.peaks.t2);
-  const uint64_t row_bytes = format.RowBytes();
   // Without later prompts attention takes memory for the rows of the given ones alone.
   const size_t rows_at_prompt =
       request.prompts_at_any_time ? all_rows : std::min<size_t>(all_rows, request.prompt_tokens);
-  const uint64_t of_t1 = rows.last.t1 * row_bytes * streams;
+  bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows) +
                   PrefillBytes(shape, request, rows_at_prompt) +
+                  DecompressedBytes(shape, request, rows.peaks.t2);
+  const uint64_t row_bytes = format.RowBytes();
+  const uint64_t of_t1 = rows.last.t1 * row_bytes * streams;
   const uint64_t of_t0 = RowsOfStreams(shape, rows.last.t0, 0, 0, 1) * row_bytes * request.requests;
   bytes.rows_read_memory = of_t0 + rows.last.t2 * compressed.RowStride() * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;

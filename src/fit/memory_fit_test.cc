@@ -245,6 +245,23 @@ TEST(MemoryFit, CapsThatHoldTooLittleAreRefusedWithTheFigures) {
   EXPECT_THAT(bytes.status().message(), HasSubstr("T0 holds 576 rows"));
 }
 
+TEST(MemoryFit, ACapThatHoldsNoSelectiveStepIsRefusedAsASessionRefusesIt) {
+  // 384 rows are 6 pages of 90 streams, 540 pages in 5 extents.
+  FitRequest request = {.context = 8000,
+                        .tiers = TierSpec{.t0_cap_bytes = 10 * kMiB, .t1_read = T1Read::kSelect}};
+  EXPECT_TRUE(FitRequestInto(SmolLm2(), request).ok());
+  request.requests = 2;
+  request.tiers->t0_cap_bytes = 20 * kMiB;
+  EXPECT_TRUE(FitRequestInto(SmolLm2(), request).ok());
+  --request.tiers->t0_cap_bytes;
+  const Status two = FitRequestInto(SmolLm2(), request).status();
+  EXPECT_EQ(two.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(two.message(), HasSubstr("384 in all, so it needs 10485760"));
+  EXPECT_EQ(MostRequests(SmolLm2(), request, {}), 1);
+  request.tiers->t1 = T1Place::kNone;
+  EXPECT_NE(FitRequestInto(SmolLm2(), request).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(MemoryFit, WhereRowsMayGoTheCapsHoldAnyLength) {
   FitRequest request = {
       .context = 8000,
@@ -269,17 +286,6 @@ TEST(MemoryFit, EagerAttentionOnADeviceHoldsTheLogitsOfAPromptsChunk) {
   EXPECT_GE(eager, Fit(request).compute + uint64_t{4} * 9 * 4000);
 }
 
-TEST(MemoryFit, SizesThatNoModelHasAreRefused) {
-  for (const FitModel& model : {FitModel(), FitModel{.shape = {.num_layers = 2}}}) {
-    const Result<FitBytes> bytes = FitRequestInto(model, {.context = 10});
-    ASSERT_FALSE(bytes.ok());
-    EXPECT_EQ(bytes.status().code(), StatusCode::kInvalidArgument);
-  }
-  EXPECT_FALSE(FitRequestInto(SmolLm2(), {.context = 0}).ok());
-}
-
-}  // namespace
-}  // namespace ebb
 TEST(MemoryFit, AGraphThatWasPlannedTakesWhatItsPlanSays) {
   FitModel model = SmolLm2();
   const auto compute = [&](const FitRequest& request) {
@@ -324,3 +330,14 @@ TEST(MemoryFit, AttentionOfAPromptTakesMemoryByThreadsAndBySlicesOfLongContexts)
   EXPECT_EQ(compute({.context = 2048 + 64}), compute({.context = 2047}) + kSlices + kPage);
 }
 
+TEST(MemoryFit, SizesThatNoModelHasAreRefused) {
+  for (const FitModel& model : {FitModel(), FitModel{.shape = {.num_layers = 2}}}) {
+    const Result<FitBytes> bytes = FitRequestInto(model, {.context = 10});
+    ASSERT_FALSE(bytes.ok());
+    EXPECT_EQ(bytes.status().code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_FALSE(FitRequestInto(SmolLm2(), {.context = 0}).ok());
+}
+
+}  // namespace
+}  // namespace ebb

@@ -8,7 +8,7 @@
 #include "ebb/device.h"
 #include "src/lossless/speculator.h"
 #include "src/model/loaded_model.h"
-#include "src/policy/tier_plan.h"
+#include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
 #include "src/session/session_impl.h"
 
@@ -268,11 +268,9 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
   PolicySpec spec = options.policy;
   if (use == CacheUse::kDraft) spec = DraftSpec(std::move(spec));
   if (spec.tiers.has_value() && !options.make_policy) {
-    if (ReadsSelectively(spec.tiers) && spec.tiers->t1 != T1Place::kNone) {
-      const size_t num_rows = MostInT0(kNewestAboveT1) + kRowsPerPage;
-      EBB_RETURN_IF_ERROR(CheckCapOfSelection(*spec.tiers, core.model->shape(),
-                                              core.format.PageBytes(),
-                                              std::min(num_rows, static_cast<size_t>(context))));
+    if (const auto rows = RowsOfSelectiveStep(*spec.tiers, static_cast<size_t>(context))) {
+      EBB_RETURN_IF_ERROR(
+          CheckCapOfSelection(*spec.tiers, core.model->shape(), core.format.PageBytes(), *rows));
     }
     EBB_RETURN_IF_ERROR(CheckCaps(*spec.tiers, core.model->shape(), core.format.PageBytes(),
                                   spec.interval.value_or(kDefaultInterval)));
