@@ -242,7 +242,6 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   } catch (const CLI::ParseError& error) {
     return Fail(InvalidArgument(ErrorText(error, app)));
   }
-  if (options.lossless.draft_selects) NameDraftInErrors();
   if (options.draws_seed) {
     options.seed = std::random_device{}();
     if (const Status told = TellSeed(options); !told.ok()) return Fail(told);
@@ -252,7 +251,9 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   // An evaluation does this for each of its settings, and each of its policies drafts.
   const bool has_settings = std::ranges::count(command.groups, OptionGroup::kEval) > 0;
   if (!has_settings) {
-    if (const Status status = SettleLossless(&options); !status.ok()) return Fail(status);
+    if (const Status status = SettleLossless(&options); !status.ok()) {
+      return Fail(status, OptionOfRowsRead(options));
+    }
     ApplyDefaults(options.given, &options.engine, &options.session);
   }
   if (options.list_policies) return ListPolicies();

@@ -261,7 +261,7 @@ Status Run(const CliOptions& options) {
 
 ExitCode RunFit(const CliOptions& options) {
   const Status status = Run(options);
-  return status.ok() ? ExitCode::kOk : Fail(status);
+  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
 }
 
 }  // namespace ebb::cli
