@@ -174,6 +174,8 @@ TEST(ServeTest, EndsWithTwoIfTheSameStartFailsAgain) {
       {"-m pebble --sessions file:/proc/no/such", "/proc/no/such"},
       {"-m pebble --t0 20% --t1 file:/no/such", "/no/such"},
       {"-m pebble --host unix:/no/such/socket", "cannot listen on /no/such/socket"},
+      {"-m pebble --host unix:" + text, "text.gguf: something that is no socket is there"},
+      {"-m pebble --host unix:" + folder.File("."), "something that is no socket is there"},
       {"-m pebble --host no.such.host.invalid", "cannot resolve the address"},
   };
   for (const auto& [words, message] : cases) {
