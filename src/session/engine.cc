@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "ebb/device.h"
 #include "src/lossless/speculator.h"
 #include "src/model/loaded_model.h"
@@ -44,13 +46,15 @@ Status CheckOptions(const EngineOptions& options) {
 Status CheckContext(const Model& model, int context, PastContext past_context) {
   const int trained = model.shape().trained_context;
   if (context >= 1 && context <= trained) return OkStatus();
-  const std::string way_out =
-      past_context == PastContext::kRefuse
-          ? "ask for rope scaling, or for keys to be re-rotated past it"
-          : "with keys re-rotated a sequence may be of any length in a context up to that";
-  return InvalidArgument("context of " + std::to_string(context) +
-                         " tokens: " + model.description() + " was trained for " +
-                         std::to_string(trained) + "; " + way_out);
+  std::string message =
+      fmt::format("{} tokens, and {} was trained for {}", context, model.description(), trained);
+  if (past_context == PastContext::kReRotate) {
+    message += "; with keys re-rotated a sequence may be of any length in a context up to that";
+  } else if (context > trained) {
+    message += fmt::format("; RoPE scaling by a factor of {} or more makes them possible",
+                           (context + trained - 1) / trained);
+  }
+  return InvalidArgument("context", std::move(message));
 }
 
 Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
