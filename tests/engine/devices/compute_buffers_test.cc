@@ -79,16 +79,22 @@ TEST_P(PlannedGraphs, HoldWhatAPromptTakes) {
   RecordProperty("foretold", std::to_string(bytes->compute + bytes->t0));
 }
 
+LibraryModelOptions PlannedModel(const std::string& architecture, bool has_experts) {
+  return {.architecture = architecture,
+          .has_experts = has_experts,
+          .weight_type = "q8_0",
+          .sizes = {{"context_length", 4096}}};
+}
+LibraryModelOptions LatentModel() {
+  LibraryModelOptions model = PlannedModel("deepseek2", true);
+  model.sizes["attention.head_count"] = 16;
+  return model;
+}
+
 INSTANTIATE_TEST_SUITE_P(OfLibllama, PlannedGraphs,
-                         testing::Values(LibraryModelOptions{.architecture = "deepseek2",
-                                                             .has_experts = true,
-                                                             .weight_type = "q8_0",
-                                                             .sizes = {{"attention.head_count", 16},
-                                                                       {"context_length", 4096}}},
-                                         LibraryModelOptions{.architecture = "qwen3moe",
-                                                             .has_experts = true,
-                                                             .weight_type = "q8_0",
-                                                             .sizes = {{"context_length", 4096}}}),
+                         testing::Values(LatentModel(), PlannedModel("qwen3moe", true),
+                                         PlannedModel("gemma2", false),
+                                         PlannedModel("lfm2", false)),
                          [](const auto& info) { return info.param.architecture; });
 
 }  // namespace
