@@ -66,7 +66,7 @@ class Step {
   }
   void Tile(benchmark::State* state) {
     PrefillAttention attention(CpuAttention(), shape_);
-    attention.Reserve(kKvHeads, num_tokens_, 1);
+    attention.Reserve(kKvHeads, num_tokens_, kRows, 1);
     const PrefillQueries queries = {.rows = std::span(views_).last(kKvHeads),
                                     .positions = std::span(positions_).last(num_tokens_),
                                     .q = q_.data(),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -53,19 +52,18 @@ Status AsUsage(const Status& status) {
   return {StatusCode::kInvalidArgument, status.field(), status.message()};
 }
 
-namespace {
-
-// NameDraftInErrors() sets it before the command runs; TextWithOption() reads it.
-bool selection_is_of_draft = false;
-
-}  // namespace
-
-void NameDraftInErrors() { selection_is_of_draft = true; }
-
-std::string TextWithOption(const Status& status) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kOptions = {{
+std::string TextWithOption(const Status& status, std::string_view rows_read_option) {
+  struct Option {
+    std::string_view field;
+    std::string_view name;
+    std::string_view way_out = "";  // behind the message
+  };
+  static constexpr std::array<Option, 15> kOptions = {{
+      {"adapter", "--adapter"},
+      {"context", "--context", " (--rope-scaling yarn --rope-factor X, --past-context rerotate)"},
       {"kv_cap_bytes", "--kv-cap"},
       {"memory_bytes", "--memory"},
+      {"path", "--model"},
       {"policy.budget", "--budget"},
       {"policy.scorer", "--scorer"},
       {"threads", "--threads"},
@@ -77,19 +75,15 @@ std::string TextWithOption(const Status& status) {
       {"tiers.t1_rows", "--t1-read select:rows"},
       {"tiers.t2_rows", "--t2"},
   }};
-  const auto found = std::ranges::find(kOptions, std::string_view(status.field()),
-                                       &decltype(kOptions)::value_type::first);
+  const auto found = std::ranges::find(kOptions, std::string_view(status.field()), &Option::field);
   if (found == kOptions.end()) return status.Text();
-  std::string option(found->second);
-  constexpr std::string_view kT1Read = "--t1-read";
-  if (selection_is_of_draft && option.starts_with(kT1Read)) {
-    option.replace(0, kT1Read.size(), "--draft");
-  }
-  return fmt::format("{}: {}", option, status.message());
+  std::string option(found->name);
+  if (option.starts_with(kT1ReadOption)) option.replace(0, kT1ReadOption.size(), rows_read_option);
+  return fmt::format("{}: {}{}", option, status.message(), found->way_out);
 }
 
-ExitCode Fail(const Status& status) {
-  Say("ebb: {}\n", ShownOnTerminal(TextWithOption(status)));
+ExitCode Fail(const Status& status, std::string_view rows_read_option) {
+  Say("ebb: {}\n", ShownOnTerminal(TextWithOption(status, rows_read_option)));
   return ExitCodeFor(status);
 }
 

@@ -32,15 +32,15 @@ struct ExitCodeInfo {
 // Returns the error of a file that an option names, for reading: kIo becomes kInvalidArgument,
 // since a file that may not be read, or a folder in its place, fails again.
 [[nodiscard]] Status AsUsage(const Status& status);
-// Makes errors about the rows to read name --draft select, which the user gave in place of
-// --t1-read.
-void NameDraftInErrors();
+inline constexpr std::string_view kT1ReadOption = "--t1-read";
 // Returns Status::Text() with the command-line option in place of the library's field: "--memory:
-// ..." for an error about "memory_bytes".
-[[nodiscard]] std::string TextWithOption(const Status& status);
+// ..." for an error about "memory_bytes". rows_read_option: the option that says which rows of T1
+// are read; see OptionOfRowsRead() of options.h.
+[[nodiscard]] std::string TextWithOption(const Status& status,
+                                         std::string_view rows_read_option = kT1ReadOption);
 // Writes "ebb: <TextWithOption()>" to stderr; names of files and other text from outside as
 // ShownOnTerminal(), into files too, since logs are read on terminals. REQUIRES: !status.ok().
-ExitCode Fail(const Status& status);
+ExitCode Fail(const Status& status, std::string_view rows_read_option = kT1ReadOption);
 
 }  // namespace ebb::cli
 

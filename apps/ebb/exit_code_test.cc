@@ -21,6 +21,20 @@ TEST(TextWithOption, NamesTheOptionInPlaceOfTheField) {
             "--t1 file:FOLDER: no such folder");
 }
 
+TEST(TextWithOption, NamesTheOptionThatSaysWhichRowsAreRead) {
+  const Status few = InvalidArgument("tiers.t1_rows", "is 1: expected 0 or at least 384");
+  EXPECT_EQ(TextWithOption(few), "--t1-read select:rows: is 1: expected 0 or at least 384");
+  EXPECT_EQ(TextWithOption(few, "--draft"),
+            "--draft select:rows: is 1: expected 0 or at least 384");
+  EXPECT_EQ(TextWithOption(InvalidArgument("threads", "expected 1"), "--draft"),
+            "--threads: expected 1");
+}
+
+TEST(TextWithOption, NamesTheWayOutOfATooLongContext) {
+  EXPECT_EQ(TextWithOption(InvalidArgument("context", "9 tokens")),
+            "--context: 9 tokens (--rope-scaling yarn --rope-factor X, --past-context rerotate)");
+}
+
 TEST(AsUsage, AFileThatCannotBeReadIsAnErrorOfTheOption) {
   const Status denied = AsUsage(Status(StatusCode::kIo, "model", "keys: permission denied"));
   EXPECT_EQ(denied.code(), StatusCode::kInvalidArgument);

@@ -1,7 +1,7 @@
 #include "apps/ebb/program.h"
 
 #include <algorithm>
-#include <exception>
+#include <array>
 #include <functional>
 #include <random>
 #include <string>
@@ -92,14 +92,12 @@ std::string NamesForParser(const OptionRow& row) {
   return names;
 }
 
-// Checks the value of --FLAG=VALUE before the parser reads it, which throws at others. Returns why
-// it is refused; empty: it is not.
+// Checks the value of --FLAG=VALUE before the parser reads it, which takes 2 for true, n and -7 for
+// false, and throws at others. Returns why it is refused; empty: it is not.
 std::string CheckFlagValue(const std::string& text) {
-  try {
-    (void)CLI::detail::to_flag_value(text);  // on and off, 1 and 0 too
-    return "";
-  } catch (const std::exception&) {
-  }
+  constexpr std::array<std::string_view, 8> kValues = {"true", "false", "1",   "0",
+                                                       "on",   "off",   "yes", "no"};
+  if (std::ranges::count(kValues, CLI::detail::to_lower(text)) > 0) return "";
   return fmt::format("expected true or false, found \"{}\"", text);
 }
 
@@ -242,7 +240,6 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   } catch (const CLI::ParseError& error) {
     return Fail(InvalidArgument(ErrorText(error, app)));
   }
-  if (options.lossless.draft_selects) NameDraftInErrors();
   if (options.draws_seed) {
     options.seed = std::random_device{}();
     if (const Status told = TellSeed(options); !told.ok()) return Fail(told);
@@ -252,7 +249,9 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   // An evaluation does this for each of its settings, and each of its policies drafts.
   const bool has_settings = std::ranges::count(command.groups, OptionGroup::kEval) > 0;
   if (!has_settings) {
-    if (const Status status = SettleLossless(&options); !status.ok()) return Fail(status);
+    if (const Status status = SettleLossless(&options); !status.ok()) {
+      return Fail(status, OptionOfRowsRead(options));
+    }
     ApplyDefaults(options.given, &options.engine, &options.session);
   }
   if (options.list_policies) return ListPolicies();

@@ -28,9 +28,7 @@ Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
     if (!found.ok()) return AsUsage(found.status());
     model.path = *std::move(found);
   }
-  auto loaded = Model::Load(model);
-  if (!loaded.ok()) return AsUsage(loaded.status());
-  return loaded;
+  return Model::Load(model);
 }
 
 Result<Setup> OpenSetup(const CliOptions& options) {

@@ -25,6 +25,13 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
+// The memory of a step's graph, as it was planned for a loaded model.
+struct FitGraph {
+  uint64_t bytes = 0;                      // of a step of any size
+  uint64_t bytes_per_token = 0;            // of the step, besides
+  uint64_t converted_bytes_per_token = 0;  // that products multiply by weights; kept between steps
+};
+
 struct FitModel {
   ModelShape shape;
   int feed_forward_dim = 0;
@@ -34,12 +41,14 @@ struct FitModel {
   uint64_t lookup_bytes = 0;   // of a table in the mapped file, of which tokens bring pieces in
   uint64_t state_bytes = 0;    // recurrent state of a sequence
   uint64_t program_bytes = 0;  // resident besides: the program, the tokenizer; measured
+  // Nothing for ebb's own decoder, whose graph is computed from the shape.
+  std::optional<FitGraph> graph = {};
 };
 // The weights that a step of so many tokens reads, of a mixture those of the experts that each
 // token chooses, which are taken to be chosen independently.
 [[nodiscard]] uint64_t WeightsRead(const FitModel& model, int num_tokens);
-// program_bytes is left at 0.
-[[nodiscard]] FitModel FitModelOf(const Model& model);
+// program_bytes is left at 0. Errors: those of libllama's builders of graphs.
+[[nodiscard]] Result<FitModel> FitModelOf(const Model& model);
 
 struct FitRequest {
   int context = 0;        // tokens of each sequence
@@ -48,6 +57,7 @@ struct FitRequest {
   RowType kv_type = RowType::kF16;
   uint64_t kv_cap_bytes = 0;  // as EngineOptions
   int prefill_chunk = 512;
+  int threads = 1;
   // Whether a prompt may come while the cache is at its largest, as in a chat. Else its buffers
   // have gone back to the system then.
   bool prompts_at_any_time = false;
@@ -167,8 +177,9 @@ struct FitSetting {
 //   engine.tiers = session.policy.tiers = plan.setting.tiers;
 
 // FitModelOf() with program_bytes as this process has them, which has just loaded the model. They
-// are rounded so that another run of the same program gives the same number.
-[[nodiscard]] FitModel MeasureFitModel(const Model& model);
+// are rounded so that another run of the same program gives the same number. Errors: as
+// FitModelOf().
+[[nodiscard]] Result<FitModel> MeasureFitModel(const Model& model);
 
 // The request of these options: one sequence of the session's whole context, `prompt_tokens` of
 // which are given.

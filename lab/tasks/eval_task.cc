@@ -135,10 +135,14 @@ Result<EvalTask> ReadEvalTask(const EvalTaskSource& source) {
   if (!std::filesystem::exists(source.path, error)) {
     return NotFound(fmt::format("there is no file {}", source.path));
   }
+  // Opening a named pipe would wait for its other end.
+  if (!std::filesystem::is_regular_file(source.path, error)) {
+    return InvalidArgument(fmt::format("cannot read {}: it is not a regular file", source.path));
+  }
   std::ifstream file(source.path, std::ios::binary);
   std::ostringstream content;
   content << file.rdbuf();
-  if (!file.is_open() || file.bad() || std::filesystem::is_directory(source.path, error)) {
+  if (!file.is_open() || file.bad()) {
     return InvalidArgument(fmt::format("cannot read {}", source.path));
   }
   return ParseEvalTask(content.view(), source);

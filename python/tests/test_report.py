@@ -1,5 +1,6 @@
 """Pages of `ebb eval` and `ebb profile`; fronts and margins over runs."""
 
+import html
 import io
 import json
 import math
@@ -14,7 +15,9 @@ import ebb
 from ebb import charts, report
 from ebb.eval_page import eval_page
 from ebb.profile_page import profile_page
-from ebb.report import ModelIdentity, Run, front, margin
+from ebb.runs import Run, add_times, read_run
+from ebb.fronts import (ModelIdentity, _random_numbers, collect, common_costs, compare, draw_problems, format_budget,
+                        front, margin, margins_of, votes)
 
 PLAIN = ModelIdentity(1, "pebble, llama, F16", 0, 0, 1)
 CR4 = replace(PLAIN, fingerprint=4, compression=4, window=16)
@@ -41,7 +44,7 @@ def names(sets):
 
 
 def test_a_front_goes_over_limits_budgets_and_models_that_mark():
-    methods, sets = report.collect([
+    methods, sets = collect([
         run_of(CR4, "dms"), run_of(CR8, "dms", tokens=1024), run_of(policy="tova", budget="1/4"),
         run_of(policy="tova", budget="1/8"), run_of(), run_of(tokens=1024)])
     assert methods == ["full", "tova", "dms"]
@@ -50,19 +53,19 @@ def test_a_front_goes_over_limits_budgets_and_models_that_mark():
 
 def test_the_limit_of_rows_stands_in_place_of_a_ratio():
     unsaid = replace(PLAIN, fingerprint=9, window=16)
-    _, sets = report.collect([
+    _, sets = collect([
         run_of(policy="tova", budget="25%"), run_of(policy="tova", budget="128"), run_of(policy="tova", budget="+64"),
         run_of(policy="attention", tiers="t0=50% evict=5% of alive"), run_of(policy="quest"), run_of(unsaid, "dms")])
     assert names(sets) == ["tova 512-25%", "tova 512-128 rows", "tova 512-+64 rows",
                            "attention, t0=50% of alive 512-evict=5%", "quest 512-quest", "dms 512-dms"]
-    assert report.format_budget("64MiB") == "67108864 bytes" and report.format_budget("1.5GB") == "1500000000 bytes"
-    assert report.format_budget("") == report.format_budget("many") == ""
+    assert format_budget("64MiB") == "67108864 bytes" and format_budget("1.5GB") == "1500000000 bytes"
+    assert format_budget("") == format_budget("many") == ""
 
 
 def test_names_hold_the_fields_that_distinguish_methods():
     other = replace(PLAIN, fingerprint=2, description="other, llama, F16")
     twin = replace(other, fingerprint=0xABCDEF0000000000)
-    methods, _ = report.collect([
+    methods, _ = collect([
         run_of(CR4), run_of(), run_of(other), run_of(twin), run_of(CR4, "dms"),
         run_of(replace(CR4, fingerprint=5, window=64), "dms"), run_of(replace(CR4, fingerprint=6, shift=16), "dms"),
         run_of(policy="h2o", budget="25%", options="window=8"),
@@ -71,9 +74,9 @@ def test_names_hold_the_fields_that_distinguish_methods():
                        "full, model of CR 4", "h2o, window=8", "h2o, window=16", "dms, window 16, shift 1",
                        "dms, window 64, shift 1", "dms, window 16, shift 16"]
     unsaid = replace(PLAIN, fingerprint=9, window=16, description="marked, llama, F16")
-    assert report.collect([run_of(unsaid), run_of(CR4, "tova", "1/4"), run_of()])[0] == [
+    assert collect([run_of(unsaid), run_of(CR4, "tova", "1/4"), run_of()])[0] == [
         "full", "full, marked, llama, F16", "tova, model of CR 4"]
-    assert report.collect([run_of(CR4), run_of(CR4, "dms")])[0] == ["full", "dms"]
+    assert collect([run_of(CR4), run_of(CR4, "dms")])[0] == ["full", "dms"]
 
 
 def test_shards_and_further_seeds_are_pooled():
@@ -81,7 +84,7 @@ def test_shards_and_further_seeds_are_pooled():
     shards = [Run("part", {**whole.manifest, "shard": f"{i}/2"},
                   [line for line in whole.results if line["problem"] == i]) for i in (1, 0)]
     more = run_of(answers=(("+3",), ("c",)), first_seed=2, context=4096)
-    _, (one,) = report.collect([shards[0], more, shards[1]])
+    _, (one,) = collect([shards[0], more, shards[1]])
     assert [[answer["extracted"] for answer in answers] for answers in one.of_problem] == [
         ["+1", "a", "+3"], ["b", "+2", "c"]]
 
@@ -95,7 +98,7 @@ def test_runs_of_other_problems_are_refused(key, value, message):
     other = run_of(CR4, "dms")
     other.manifest[key] = value
     with pytest.raises(ebb.InvalidArgument, match=message):
-        report.compare([run_of(), other])
+        compare([run_of(), other])
 
 
 def test_the_problems_of_a_file_do_not_follow_from_the_seed():
@@ -104,22 +107,22 @@ def test_the_problems_of_a_file_do_not_follow_from_the_seed():
         run.manifest |= dict(task=task, seed=seed)
         return run
 
-    report.collect([of_file(PLAIN, "a.jsonl", 1, "f"), of_file(CR4, "b.jsonl", 2, "f")])
+    collect([of_file(PLAIN, "a.jsonl", 1, "f"), of_file(CR4, "b.jsonl", 2, "f")])
     with pytest.raises(ebb.InvalidArgument, match='"task_fingerprint" differs'):
-        report.collect([of_file(PLAIN, "a.jsonl", 1, "f"), of_file(CR4, "a.jsonl", 2, "g")])
+        collect([of_file(PLAIN, "a.jsonl", 1, "f"), of_file(CR4, "a.jsonl", 2, "g")])
 
 
 def test_gaps_and_answers_that_differ_are_refused():
     gap = run_of()
     gap.results.pop()
     with pytest.raises(ebb.InvalidArgument, match="full: 1 of 2 answers are missing; end the run by --resume"):
-        report.collect([gap])
+        collect([gap])
     again = run_of(context=4096)
     again.results[1]["extracted"] = "3"
     with pytest.raises(ebb.InvalidArgument, match="two answers to problem 1 of full, seed 0 differ"):
-        report.collect([run_of(), again])
+        collect([run_of(), again])
     with pytest.raises(ebb.InvalidArgument, match="expected folders"):
-        report.collect([])
+        collect([])
 
 
 @pytest.mark.parametrize("answers, majority, any_right", [
@@ -131,7 +134,7 @@ def test_gaps_and_answers_that_differ_are_refused():
 ])
 def test_votes(answers, majority, any_right):
     lines = [dict(correct=text.startswith("+"), extracted=text.removeprefix("+")) for text in answers]
-    assert report.votes(lines) == (majority, any_right)
+    assert votes(lines) == (majority, any_right)
 
 
 def test_fronts_and_margins_of_points():
@@ -140,23 +143,23 @@ def test_fronts_and_margins_of_points():
     rising, flat = [(1, 0.2), (3, 0.4)], front([(1, 0.2), (2, 0.1), (3, 0.4)])
     assert margin(rising, flat) == pytest.approx(0, abs=1e-12)
     a, b = [(1, 0.1), (4, 0.5)], [(2, 0.1), (8, 0.5)]
-    assert report.common_costs(a, b) == (2, 4)
+    assert common_costs(a, b) == (2, 4)
     assert margin(a, b) == -margin(b, a) and margin(a, a) == 0
     assert margin(a, [(4, 0.1), (8, 0.5)]) is None and margin(a, []) is None
 
 
 def test_problems_are_drawn_as_the_standard_library_draws_them():
     # The 10,000th output of std::mt19937_64 with its default seed, by the C++ standard.
-    assert int(report._random_numbers(5489, 10_000)[-1]) == 9981545732273789042
-    draws = report.draw_problems(5, 400, 7)
+    assert int(_random_numbers(5489, 10_000)[-1]) == 9981545732273789042
+    draws = draw_problems(5, 400, 7)
     assert draws.shape == (400, 5) and (draws.sum(axis=1) == 5).all()
     assert np.abs(draws.sum(axis=0) - 400).max() < 90
-    assert (draws == report.draw_problems(5, 400, 7)).all() and (draws != report.draw_problems(5, 400, 8)).any()
+    assert (draws == draw_problems(5, 400, 7)).all() and (draws != draw_problems(5, 400, 8)).any()
 
 
 def test_points_are_means_over_disjoint_subsets():
     # W = 2: "+1 x" and "x +1" are ties, which "+1" wins; "x x" is wrong. W = 4: "+1 x x x" is wrong.
-    fronts = report.compare([run_of(answers=(("+1", "x", "x", "x"), ("+1", "+1", "x", "+1")))])
+    fronts = compare([run_of(answers=(("+1", "x", "x", "x"), ("+1", "+1", "x", "+1")))])
     points = fronts["points"]
     keys = ("name", "majority", "pass_all", "kv_reads", "peak_tokens", "samples")
     assert [tuple(point[key] for key in keys) for point in points] == [
@@ -165,14 +168,14 @@ def test_points_are_means_over_disjoint_subsets():
     assert not points[2]["on_front"]["majority"]["kv_reads"] and points[2]["on_front"]["pass_all"]["kv_reads"]
     # In a quarter of the resamples each, one problem is drawn twice.
     assert (points[0]["majority_low"], points[0]["majority_high"]) == (0.25, 0.75)
-    odd = report.compare([run_of(answers=(("x", "x", "x", "+1", "+1"),))])["points"]
+    odd = compare([run_of(answers=(("x", "x", "x", "+1", "+1"),))])["points"]
     assert [point["majority"] for point in odd] == [0.4, 0.5, 0]
 
 
 def test_a_margin_is_the_mean_difference():
     half, whole = (("+1",), ("x",), ("+1",), ("x",)), (("+1",),) * 4
     cr2 = replace(CR4, fingerprint=2, compression=2)
-    fronts = report.compare(
+    fronts = compare(
         [run_of(CR4, "dms", answers=half), run_of(cr2, "dms", answers=whole, reads=150, peak=20),
          run_of(answers=half, peak=40), run_of(tokens=1024, answers=whole, reads=200, peak=80)],
         resamples=400, seed=3)
@@ -196,12 +199,12 @@ def test_requests_that_were_refused_cost_nothing():
     run = run_of(answers=(("+1", "x"), ("+1", "x")))
     run.results[3] |= dict(kv_reads=0.0, peak_tokens=0.0)
     refused = run_of(policy="tova", budget="1/4", answers=(("+1", ""), ("", "")), reads=0, peak=0)
-    fronts = report.compare([run, refused], resamples=10)
+    fronts = compare([run, refused], resamples=10)
     assert [(point["kv_reads"], point["peak_tokens"]) for point in fronts["points"]] == [(100, 10), (200, 20)]
     assert fronts["left_out"] == ["tova 4"] and fronts["methods"] == ["full"]
     assert "Left out, since no request began: tova 4" in report.front_table(fronts)
     with pytest.raises(ebb.InvalidArgument, match="no request of these runs began"):
-        report.compare([refused])
+        compare([refused])
 
 
 def record(policy, budget, cost, accuracy, tiers="", options=""):
@@ -212,18 +215,18 @@ def record(policy, budget, cost, accuracy, tiers="", options=""):
 def test_margins_of_one_run():
     h2o = [record("h2o", "25%", 100, 0.5), record("h2o", "50%", 200, 0.9)]
     summary = [record("full", "", 500, 1), *h2o, record("random", "25%", 100, 0.1), record("random", "50%", 300, 0.3)]
-    (one,) = report.margins_of(summary)
+    (one,) = margins_of(summary)
     assert (one["series"], one["over"]) == ("h2o", "random")
     assert one["kv_reads"] == pytest.approx(0.55) and one["peak_tokens"] == pytest.approx(0.55)
     assert "| h2o | +55.0 | +55.0 |" in report.margin_table([one])
     apart = [record("random", "1", 1, 0.1), record("random", "2", 2, 0.2), *h2o]
-    assert "| h2o | - | - |" in report.margin_table(report.margins_of(apart))
+    assert "| h2o | - | - |" in report.margin_table(margins_of(apart))
     tiers = [record("attention", "", 100, 0.5, "t0=50% evict=10%"), record("attention", "", 200, 0.9, "t0=50% evict=5%"),
              record("random", "", 100, 0.1, "evict=10%"), record("random", "", 200, 0.2, "evict=5%")]
-    assert report.margins_of(tiers)[0]["series"] == "attention, t0=50%"
+    assert margins_of(tiers)[0]["series"] == "attention, t0=50%"
     options = [*(one | dict(options="window=8") for one in h2o), *(one | dict(options="window=16") for one in h2o)]
-    assert [(one["series"], one["over"]) for one in report.margins_of(options)] == [("h2o, window=16", "h2o, window=8")]
-    assert report.margins_of(h2o) == [] and report.margin_table([]) == ""
+    assert [(one["series"], one["over"]) for one in margins_of(options)] == [("h2o, window=16", "h2o, window=8")]
+    assert margins_of(h2o) == [] and report.margin_table([]) == ""
 
 
 def check_that_it_loads_nothing(page):
@@ -272,7 +275,7 @@ def test_the_page_of_a_run_shows_every_setting():
     summary = [setting("full", "", 1.0, 400, seconds=0.5), setting("h2o", "25%", 0.1, 100, loops=2, no_answer=1, **h2o),
                setting("h2o", "50%", 0.4, 200, errors=1, seconds=0.25, p_full=1e-5, **h2o),
                *(setting("</script>", "25%", 0.2, 110 + i, options=f"a={i}") for i in (1, 2))]
-    page = eval_page(RUN | dict(temperature=1.0, top_k=0, top_p=1.0, min_p=0.05), summary, report.margins_of(summary))
+    page = eval_page(RUN | dict(temperature=1.0, top_k=0, top_p=1.0, min_p=0.05), summary, margins_of(summary))
     assert "</script>" not in page.split("<script>")[0]
     assert "temperature 1, top-k 0, top-p 1, min-p 0.05, rows in f16" in page
     assert "1 of 50 answers ended by an error." in page
@@ -303,12 +306,12 @@ def test_times_are_means_of_the_answers_that_have_them():
     for line in run.results:
         line["generated_tokens"] = 100
     run.seconds = [1.0, 3.0, 2.5]
-    full, h2o, tova = report.add_times([setting(name, "", 1.0, 10) for name in ("full", "h2o", "tova")], run)
+    full, h2o, tova = add_times([setting(name, "", 1.0, 10) for name in ("full", "h2o", "tova")], run)
     assert (full["seconds"], full["tokens_per_s"], full["overhead"]) == (2, 50, 0)
     assert (h2o["seconds"], h2o["tokens_per_s"], h2o["overhead"]) == (2.5, 40, pytest.approx(0.25))
     assert tova["seconds"] is tova["tokens_per_s"] is tova["overhead"] is None
     run.results = run.results[2:]
-    assert report.add_times([setting("h2o", "", 1.0, 10)], run)[0]["overhead"] is None
+    assert add_times([setting("h2o", "", 1.0, 10)], run)[0]["overhead"] is None
 
 
 def test_texts_of_numbers():
@@ -445,8 +448,8 @@ def test_folders_that_the_program_wrote(program, tmp_path, capsys):
     for ours, theirs in zip(shown, printed):
         for key, value in theirs.items():
             assert ours[key] == (pytest.approx(value) if isinstance(value, float) else value), key
-    run = report.read_run(folders[1])
-    of_full = [report.votes([line for line in run.results if line["policy"] == "full" and line["problem"] == problem])
+    run = read_run(folders[1])
+    of_full = [votes([line for line in run.results if line["policy"] == "full" and line["problem"] == problem])
                for problem in range(2)]
     assert [np.mean(votes) for votes in zip(*of_full)] == [shown[0]["majority"], shown[0]["pass_all"]]
 
@@ -458,6 +461,25 @@ def test_folders_that_the_program_wrote(program, tmp_path, capsys):
     text = (tmp_path / "plain/results.jsonl").read_text()
     (tmp_path / "plain/results.jsonl").write_text(text[:-1])
     fails(2, "1 of 16 answers are missing; end the run by --resume", folders[1])
+
+    def notes():
+        assert report.main(["eval", folders[1]]) == 0
+        said = re.findall("^note: (.*)$", capsys.readouterr().err, re.MULTILINE)
+        shown = re.findall('<p class="bad">(.*?)</p>', (tmp_path / "plain/report.html").read_text())
+        assert said == [f"{folders[1]}: {html.unescape(note)}" for note in shown]
+        return shown
+
+    missing = "answers are missing: the run did not end, or its files were cut; `ebb eval --resume` adds them."
+    assert notes() == ["The last line of results.jsonl is cut.", f"1 of 16 {missing}",
+                       "summary.json counts 16 answers, results.jsonl and times.jsonl hold 15: the times are those of "
+                       "the latter."]
+    (tmp_path / "plain/results.jsonl").write_text("".join(text.splitlines(True)[:12]))
+    assert notes()[0] == f"4 of 16 {missing}"
+    (tmp_path / "plain/results.jsonl").write_text(text)
+    assert notes() == []
+    times = (tmp_path / "plain/times.jsonl").read_text()
+    (tmp_path / "plain/times.jsonl").write_text(times[:-20])
+    assert notes()[:2] == ["The last line of times.jsonl is cut.", f"1 of 16 {missing}"]
     (tmp_path / "plain/results.jsonl").write_text(text.replace('"correct":', '"was":', 1))
     fails(1, 'results.jsonl, line 1: "correct" is missing', folders[1])
     grid = json.loads((tmp_path / "plain/grid.json").read_text())

@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "src/attention/attention.h"
 #include "src/attention/exp-inl.h"
+#include "src/attention/prefill_sizes.h"
 #include "src/attention/rows-inl.h"
 #include "src/base/fetch_ahead.h"
 
@@ -29,8 +30,7 @@ inline constexpr int kMaxVecs = 3;
 // Far below any logit: exp(-inf - kNoMax) is 0 where exp(-inf - -inf) would be NaN.
 inline constexpr float kNoMax = -1e30f;
 
-// About three vectors of queries or more: few heads take further tokens.
-int QueryTile(int num_heads) { return (num_heads >= 3 ? 1 : num_heads == 2 ? 2 : 3) * kLanes; }
+int QueryTile(int num_heads) { return QueryTileOf(kLanes, num_heads); }
 
 HWY_INLINE int NumVecs(int num_heads, int num_queries) {
   return (num_heads * num_queries + kLanes - 1) / kLanes;
@@ -71,9 +71,7 @@ struct TileScratch {
 };
 
 size_t PrefillScratchFloats(int num_heads, int head_dim) {
-  const size_t width = size_t(NumVecs(num_heads, QueryTile(num_heads))) * kLanes;
-  return 2 * size_t(head_dim) * width + size_t(kPrefillChunkRows) * head_dim +
-         kPrefillChunkRows * width + 4 * width;
+  return PrefillScratchFloatsOf(kLanes, num_heads, head_dim);
 }
 
 // The lane of token t and head g.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/attention/prefill_sizes.h"
+
 namespace ebb {
 namespace {
 
@@ -37,6 +39,12 @@ uint32_t NumSlices(uint32_t num_old_rows) {
   return std::clamp<uint32_t>(num_old_rows / kSliceRows, 1, kMaxSlices);
 }
 
+// Slices that have memory of their own: a tile in one slice writes to the output.
+size_t NumReservedSlices(size_t num_tiles, size_t num_rows) {
+  const size_t slices = NumSlices(static_cast<uint32_t>(num_rows));
+  return num_tiles < kFewTiles && slices > 1 ? num_tiles * slices : 0;
+}
+
 }  // namespace
 
 bool AreCutAlike(const AttentionKernel& kernel, const AttentionShape& shape, size_t num_old_rows,
@@ -47,6 +55,21 @@ bool AreCutAlike(const AttentionKernel& kernel, const AttentionShape& shape, siz
   return !AreFew(num_tiles, shape.num_kv_heads);
 }
 
+uint64_t MostPrefillBytes(const AttentionShape& shape, int num_tokens, size_t num_rows,
+                          int num_parts) {
+  const int heads = shape.QueryHeadsPerKvHead();
+  const int tile_tokens = QueryTileOf(kMostLanes, heads);
+  const size_t scratch = PrefillScratchFloatsOf(kMostLanes, heads, shape.format.head_dim);
+  const size_t states = size_t(num_tokens) * shape.num_q_heads;
+  // A step of fewer tokens has slices where the widest has none.
+  const size_t kv_heads = shape.num_kv_heads;
+  const size_t most_tiles = size_t((num_tokens + tile_tokens - 1) / tile_tokens) * kv_heads;
+  const size_t tiles = std::min(most_tiles, (kFewTiles - 1) / kv_heads * kv_heads);
+  const size_t slice_states = NumReservedSlices(tiles, num_rows) * tile_tokens * heads;
+  return sizeof(float) *
+         (scratch * num_parts + 2 * states + slice_states * (shape.format.head_dim + 2));
+}
+
 PrefillAttention::PrefillAttention(const AttentionKernel& kernel, const AttentionShape& shape)
     : kernel_(kernel), shape_(shape) {}
 
@@ -55,7 +78,7 @@ void PrefillAttention::SetKvHeads(int num_kv_heads) {
   tile_tokens_ = kernel_.query_tile(shape_.QueryHeadsPerKvHead());
 }
 
-void PrefillAttention::Reserve(int num_kv_heads, int num_tokens, int num_parts) {
+void PrefillAttention::Reserve(int num_kv_heads, int num_tokens, size_t num_rows, int num_parts) {
   SetKvHeads(num_kv_heads);
   const auto grow = [](std::vector<float>* floats, size_t size) {
     if (floats->size() < size) floats->resize(size);
@@ -67,13 +90,18 @@ void PrefillAttention::Reserve(int num_kv_heads, int num_tokens, int num_parts) 
   grow(&m_, size_t(num_tokens) * shape_.num_q_heads);
   grow(&l_, size_t(num_tokens) * shape_.num_q_heads);
   const size_t tiles = size_t(NumTiles(num_tokens)) * shape_.num_kv_heads;
-  const size_t in_slices = tiles < kFewTiles ? tiles * kMaxSlices : 0;
+  const size_t in_slices = NumReservedSlices(tiles, num_rows);
   const size_t num_units = std::max(tiles, in_slices);
   units_.reserve(num_units);
   if (slices_done_.size() < num_units) slices_done_ = std::vector<std::atomic<int>>(num_units);
   grow(&slice_o_, in_slices * tile_tokens_ * heads * shape_.format.head_dim);
   grow(&slice_m_, in_slices * tile_tokens_ * heads);
   grow(&slice_l_, in_slices * tile_tokens_ * heads);
+}
+
+uint64_t PrefillAttention::reserved_bytes() const {
+  return sizeof(float) * (scratch_.size() + m_.size() + l_.size() + slice_o_.size() +
+                          slice_m_.size() + slice_l_.size());
 }
 
 void PrefillAttention::Plan(const PrefillQueries& queries) {

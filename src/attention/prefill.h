@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -39,20 +40,28 @@ struct PrefillQueries {
 [[nodiscard]] bool AreCutAlike(const AttentionKernel& kernel, const AttentionShape& shape,
                                size_t num_old_rows, int a, int b);
 
+// The most bytes that a PrefillAttention reserves for steps of at most so many tokens over at most
+// so many rows of each kv head, with any kernel.
+[[nodiscard]] uint64_t MostPrefillBytes(const AttentionShape& shape, int num_tokens,
+                                        size_t num_rows, int num_parts);
+
 class PrefillAttention {
  public:
   PrefillAttention(const AttentionKernel& kernel, const AttentionShape& shape);
   PrefillAttention(const PrefillAttention&) = delete;
   PrefillAttention& operator=(const PrefillAttention&) = delete;
 
-  // For layers of so many kv heads; room that there is for others stays.
-  void Reserve(int num_kv_heads, int num_tokens, int num_parts);
-  // REQUIRES: room reserved for as many kv heads as there are views. Called by one thread before
-  // Run().
+  // For layers of so many kv heads, each of at most so many rows; room that there is for others
+  // stays.
+  void Reserve(int num_kv_heads, int num_tokens, size_t num_rows, int num_parts);
+  // REQUIRES: room reserved for as many kv heads as there are views, and for their rows. Called by
+  // one thread before Run().
   void Plan(const PrefillQueries& queries);
   void Run(int part);
   // After Run() of all parts, only where queries.mass has targets.
   void Mass(int part);
+  // Bytes of its arrays of floats, which are nearly all that it takes.
+  [[nodiscard]] uint64_t reserved_bytes() const;
 
  private:
   // Rows [begin, end) of a kv head under a tile of queries. A tile's slices follow each other.

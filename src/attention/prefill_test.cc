@@ -45,7 +45,9 @@ struct Chunk {
 
 void Attend(const AttentionKernel& kernel, Chunk* chunk, int num_threads = 1) {
   PrefillAttention attention(kernel, chunk->shape);
-  attention.Reserve(chunk->shape.num_kv_heads, static_cast<int>(chunk->positions.size()),
+  size_t num_rows = 0;
+  for (const RowsView& view : chunk->rows) num_rows = std::max(num_rows, view.size());
+  attention.Reserve(chunk->shape.num_kv_heads, static_cast<int>(chunk->positions.size()), num_rows,
                     num_threads);
   attention.Plan(
       {.rows = chunk->rows,
@@ -269,7 +271,7 @@ TEST_P(PrefillTest, UnderAWindowNoBitDependsOnRowsBeforeItOrOnHowAPromptIsCut) {
 TEST_P(PrefillTest, OneOfThemServesLayersOfDifferentNumbersOfKvHeads) {
   const AttentionShape most = ShapeOf(RowType::kF16, 64, 4, 1);
   PrefillAttention attention(kernel_, most);
-  for (const int kv_heads : {4, 1, 2}) attention.Reserve(kv_heads, 50, 2);
+  for (const int kv_heads : {4, 1, 2}) attention.Reserve(kv_heads, 50, 120, 2);
   for (const int kv_heads : {1, 4, 2, 1}) {
     const AttentionShape shape = ShapeOf(RowType::kF16, 64, kv_heads, 4 / kv_heads);
     const TestRows rows({.format = shape.format, .num_rows = std::vector<size_t>(kv_heads, 120)});
@@ -286,6 +288,29 @@ TEST_P(PrefillTest, OneOfThemServesLayersOfDifferentNumbersOfKvHeads) {
     EXPECT_TRUE(std::ranges::equal(chunk.Out(), alone.Out())) << kv_heads << " kv heads";
     EXPECT_EQ(chunk.mass, alone.mass) << kv_heads << " kv heads";
   }
+}
+
+// One kv head for 16 query heads of 576 channels, as in models with latent attention; and others.
+TEST_P(PrefillTest, ReservesAtMostWhatIsForetold) {
+  const AttentionShape latent = ShapeOf(RowType::kF16, 576, 1, 16);
+  for (const AttentionShape& shape :
+       {latent, ShapeOf(RowType::kF16, 64, 3, 3), ShapeOf(RowType::kF16, 128, 8, 1),
+        ShapeOf(RowType::kF16, 128, 2, 2), ShapeOf(RowType::kF16, 64, 32, 1)}) {
+    for (const size_t num_rows : {100, 3000, 20000}) {
+      PrefillAttention attention(kernel_, shape);
+      for (int tokens = 13; tokens <= 512; tokens += 7) {
+        attention.Reserve(shape.num_kv_heads, tokens, num_rows, 2);
+        ASSERT_LE(attention.reserved_bytes(), MostPrefillBytes(shape, tokens, num_rows, 2))
+            << tokens << " tokens, " << num_rows << " rows, " << shape.num_kv_heads << " kv heads";
+      }
+    }
+  }
+  // Two parts of 2 * 576 * 256 queries and results, 64 * 576 rows, 64 * 256 logits and 4 * 256
+  // numbers; 2 * 512 * 16 states. Behind 2,048 rows 15 tiles of 16 tokens are in 2 slices.
+  constexpr uint64_t kUncut = 2 * (294912 + 36864 + 16384 + 1024) + 16384;
+  EXPECT_EQ(MostPrefillBytes(latent, 512, 2047, 2), 4 * kUncut);
+  EXPECT_EQ(MostPrefillBytes(latent, 512, 2048, 2),
+            4 * (kUncut + uint64_t{15} * 2 * 16 * 16 * (576 + 2)));
 }
 
 TEST_P(PrefillTest, AMaskThatHidesNothingIsTheSameBitForBitAsNone) {

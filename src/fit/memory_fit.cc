@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "src/attention/prefill.h"
 #include "src/attention/rows.h"
 #include "src/base/device_sizes.h"
 #include "src/base/step_sizes.h"
@@ -99,18 +100,28 @@ bool BuffersGoBack(const FitRequest& request) {
          ChunkTokens(request) > kTokensInKeptBuffers;
 }
 
-// What a graph holds at once of a chunk of tokens, in floats: the residual stream and two copies of
-// it, and the widest layer's gate, up and product; then the logits of one token.
-uint64_t GraphBytes(const FitModel& model, const FitRequest& request, uint64_t tokens) {
+// A graph's tensors of a chunk of tokens at once: for ebb's own decoder the residual stream and two
+// copies of it, and the widest layer's gate, up and product.
+uint64_t TensorBytes(const FitModel& model, uint64_t tokens) {
   const ModelShape& shape = model.shape;
+  if (model.graph.has_value()) {
+    const FitGraph& graph = *model.graph;
+    return graph.bytes + tokens * (graph.bytes_per_token + graph.converted_bytes_per_token);
+  }
   const uint64_t attention =
       uint64_t{1} * shape.head_dim * (shape.num_q_heads + 2 * shape.num_kv_heads);
   const uint64_t floats =
       3 * uint64_t{1} * shape.embed_dim + 3 * uint64_t{1} * model.feed_forward_dim + attention;
+  return tokens * floats * sizeof(float);
+}
+
+// The same with the logits of each request.
+uint64_t GraphBytes(const FitModel& model, const FitRequest& request, uint64_t tokens) {
   // The nodes of the graphs that a generation needs, measured with SmolLM2.
   constexpr uint64_t kNodesPerLayer = uint64_t{64} << 10;
-  return (tokens * floats + uint64_t{1} * shape.vocab_size * request.requests) * sizeof(float) +
-         kNodesPerLayer * shape.num_layers;
+  const uint64_t logits = uint64_t{1} * model.shape.vocab_size * request.requests;
+  return TensorBytes(model, tokens) + logits * sizeof(float) +
+         kNodesPerLayer * model.shape.num_layers;
 }
 
 // In the widest step while the cache is at its largest. Of a prompt's buffers those stay in which
@@ -122,7 +133,9 @@ uint64_t LastGraphBytes(const FitModel& model, const FitRequest& request) {
   }
   const uint64_t widest = std::max(model.shape.embed_dim, model.feed_forward_dim);
   constexpr uint64_t kMostBytes = 2;  // of a value: in F16, behind weights of that type
-  return GraphBytes(model, request, request.requests) + chunk * widest * kMostBytes;
+  const uint64_t converted =
+      model.graph.has_value() ? model.graph->converted_bytes_per_token : widest * kMostBytes;
+  return GraphBytes(model, request, request.requests) + chunk * converted;
 }
 
 // Partial results of chunks of rows, of even and of odd layers, with their weights where attention
@@ -131,6 +144,19 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
   const uint64_t states = uint64_t{1} * shape.num_q_heads * DivideUp(num_rows, kRowsPerPage);
   const uint64_t floats = shape.head_dim + 2 + (request.tiers.has_value() ? kRowsPerPage : 0);
   return 2 * states * floats * sizeof(float) * request.requests;
+}
+
+// The memory of attention for a prompt, which stays: for the layers with the fewest kv heads, which
+// read each row with the most queries.
+uint64_t PrefillBytes(const ModelShape& shape, const FitRequest& request, size_t num_rows) {
+  const int tokens = ChunkTokens(request);
+  if (request.on_device || tokens <= 1) return 0;
+  int kv_heads = shape.num_kv_heads;
+  for (const int heads : shape.kv_heads_by_layer) kv_heads = std::min(kv_heads, heads);
+  const AttentionShape of_layer = {.num_q_heads = shape.num_q_heads,
+                                   .num_kv_heads = kv_heads,
+                                   .format = PageFormat::Of(shape, request.kv_type)};
+  return MostPrefillBytes(of_layer, tokens, num_rows, request.threads);
 }
 
 // The rows of T2 of a layer, decompressed for a prompt that is read behind them, with a quarter to
@@ -225,6 +251,9 @@ Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& reque
   if (request.tiers.has_value()) {
     const TierSpec tiers = TiersOfOne(request);
     const size_t page_bytes = PageFormat::Of(shape, request.kv_type).PageBytes();
+    if (const auto num_rows = RowsOfSelectiveStep(tiers, static_cast<size_t>(request.context))) {
+      EBB_RETURN_IF_ERROR(CheckCapOfSelection(tiers, shape, page_bytes, *num_rows));
+    }
     return ForecastRows({.tiers = tiers,
                          .rows_available = RowsUnderCaps(tiers, shape, page_bytes),
                          .prompt_tokens = static_cast<size_t>(request.prompt_tokens),
@@ -298,7 +327,11 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   if (ReadsSelectively(tiers)) bytes.tables += SelectorBytes(shape, request);
   bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
+  // Without later prompts attention takes memory for the rows of the given ones alone.
+  const size_t rows_at_prompt =
+      request.prompts_at_any_time ? all_rows : std::min<size_t>(all_rows, request.prompt_tokens);
   bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows) +
+                  PrefillBytes(shape, request, rows_at_prompt) +
                   DecompressedBytes(shape, request, rows.peaks.t2);
   const uint64_t row_bytes = format.RowBytes();
   double of_t1_read = 1, of_t1_from_disk = file ? 1 : 0;

@@ -145,13 +145,13 @@ TEST(MemoryFit, APromptsBuffersGoBackBehindIt) {
   EXPECT_GT(memory(generates, true), memory(generates, false) + 9 * kMiB);
   const FitRequest reads = {.context = 1000, .prompt_tokens = 1000};
   EXPECT_EQ(memory(reads, true), memory(reads, false));
-  const FitRequest little = {.context = 8000, .prompt_tokens = 64};
+  const FitRequest little = {.context = 2000, .prompt_tokens = 64};
   EXPECT_EQ(memory(little, true), memory(little, false));
   // A short generation fits into the memory that the prompt took.
   const FitRequest adds = {.context = 1064, .prompt_tokens = 1000};
   EXPECT_EQ(memory(adds, false), memory({.context = 1001, .prompt_tokens = 1000}, true));
   // A step of all of them keeps the buffers.
-  const FitRequest many = {.context = 8000, .prompt_tokens = 1000, .requests = 100};
+  const FitRequest many = {.context = 2000, .prompt_tokens = 1000, .requests = 100};
   EXPECT_EQ(memory(many, true), memory(many, false));
 }
 
@@ -245,6 +245,23 @@ TEST(MemoryFit, CapsThatHoldTooLittleAreRefusedWithTheFigures) {
   EXPECT_THAT(bytes.status().message(), HasSubstr("T0 holds 576 rows"));
 }
 
+TEST(MemoryFit, ACapThatHoldsNoSelectiveStepIsRefusedAsASessionRefusesIt) {
+  // 384 rows are 6 pages of 90 streams, 540 pages in 5 extents.
+  FitRequest request = {.context = 8000,
+                        .tiers = TierSpec{.t0_cap_bytes = 10 * kMiB, .t1_read = T1Read::kSelect}};
+  EXPECT_TRUE(FitRequestInto(SmolLm2(), request).ok());
+  request.requests = 2;
+  request.tiers->t0_cap_bytes = 20 * kMiB;
+  EXPECT_TRUE(FitRequestInto(SmolLm2(), request).ok());
+  --request.tiers->t0_cap_bytes;
+  const Status two = FitRequestInto(SmolLm2(), request).status();
+  EXPECT_EQ(two.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(two.message(), HasSubstr("384 in all, so it needs 10485760"));
+  EXPECT_EQ(MostRequests(SmolLm2(), request, {}), 1);
+  request.tiers->t1 = T1Place::kNone;
+  EXPECT_NE(FitRequestInto(SmolLm2(), request).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(MemoryFit, WhereRowsMayGoTheCapsHoldAnyLength) {
   FitRequest request = {
       .context = 8000,
@@ -267,6 +284,50 @@ TEST(MemoryFit, EagerAttentionOnADeviceHoldsTheLogitsOfAPromptsChunk) {
   const uint64_t eager = Fit(request).compute;
   request.device_attention = DeviceAttention::kFlash;
   EXPECT_GE(eager, Fit(request).compute + uint64_t{4} * 9 * 4000);
+}
+
+TEST(MemoryFit, AGraphThatWasPlannedTakesWhatItsPlanSays) {
+  FitModel model = SmolLm2();
+  const auto compute = [&](const FitRequest& request) {
+    const auto bytes = FitRequestInto(model, request);
+    EXPECT_TRUE(bytes.ok()) << bytes.status().message();
+    return bytes.ok() ? bytes->compute : 0;
+  };
+  const FitRequest reads = {.context = 1000, .prompt_tokens = 1000, .prompts_at_any_time = true};
+  const FitRequest generates = {.context = 8000, .prompt_tokens = 1000};
+  model.graph = FitGraph();
+  const uint64_t read = compute(reads), generated = compute(generates);
+  model.graph = {.bytes = 1000, .bytes_per_token = 100, .converted_bytes_per_token = 7};
+  EXPECT_EQ(compute(reads), read + 1000 + 512 * 107);
+  // The buffer in which products converted the prompt stays in memory.
+  EXPECT_EQ(compute(generates), generated + 1000 + 107 + 512 * 7);
+}
+
+TEST(MemoryFit, AttentionOfAPromptTakesMemoryByThreadsAndBySlicesOfLongContexts) {
+  FitModel model = SmolLm2();
+  model.shape = {.num_layers = 2,
+                 .num_q_heads = 16,
+                 .num_kv_heads = 1,
+                 .head_dim = 576,
+                 .has_values = false,
+                 .embed_dim = 512,
+                 .vocab_size = 1000,
+                 .trained_context = 8192};
+  model.graph = FitGraph();
+  const auto compute = [&](FitRequest request) {
+    request.prompt_tokens = request.context;
+    const auto bytes = FitRequestInto(model, request);
+    EXPECT_TRUE(bytes.ok()) << bytes.status().message();
+    return bytes.ok() ? bytes->compute : 0;
+  };
+  // Queries, results, rows, logits and four numbers of 16 heads of 16 tokens.
+  constexpr uint64_t kThread = 4 * (2 * 576 * 256 + 64 * 576 + 64 * 256 + 4 * 256);
+  EXPECT_EQ(compute({.context = 1000, .threads = 3}),
+            compute({.context = 1000, .threads = 1}) + 2 * kThread);
+  // 15 tiles in 2 slices each, and a page of rows with its partial results more.
+  constexpr uint64_t kSlices = 4 * uint64_t{15} * 2 * 256 * 578;
+  constexpr uint64_t kPage = uint64_t{2} * 16 * 578 * 4;
+  EXPECT_EQ(compute({.context = 2048 + 64}), compute({.context = 2047}) + kSlices + kPage);
 }
 
 TEST(MemoryFit, SizesThatNoModelHasAreRefused) {

@@ -76,9 +76,10 @@ Status CheckOptions(const SessionOptions& session) {
 
 }  // namespace
 
-FitModel MeasureFitModel(const Model& model) {
-  FitModel measured = FitModelOf(model);
-  measured.program_bytes = ProgramBytes(measured.weight_bytes);
+Result<FitModel> MeasureFitModel(const Model& model) {
+  const uint64_t program_bytes = ProgramBytes(model.weight_bytes());  // before graphs are planned
+  EBB_ASSIGN_OR_RETURN(FitModel measured, FitModelOf(model));
+  measured.program_bytes = program_bytes;
   return measured;
 }
 
@@ -91,6 +92,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   request.kv_type = engine.kv_type;
   request.kv_cap_bytes = engine.kv_cap_bytes;
   request.prefill_chunk = engine.prefill_chunk;
+  request.threads = engine.threads > 0 ? engine.threads : AvailableProcessors().threads;
   request.tiers = policy.tiers;
   request.sinks = policy.sinks.value_or(request.sinks);
   request.window = policy.window.value_or(request.window);
@@ -107,7 +109,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
 Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                               const EngineOptions& engine, const SessionOptions& session) {
   EBB_RETURN_IF_ERROR(CheckOptions(session));
-  const FitModel measured = MeasureFitModel(model);
+  EBB_ASSIGN_OR_RETURN(const FitModel measured, MeasureFitModel(model));
   FitRequest fit = FitRequestOf(model, engine, session, request.prompt_tokens);
   if (request.max_tokens >= 0 && request.prompt_tokens < fit.context) {
     fit.context =

@@ -175,9 +175,11 @@ TEST_F(MemoryPlanTest, OptionsBecomeTheRequestOfOneSequence) {
 }
 
 TEST_F(MemoryPlanTest, TheProgramIsMeasuredInSteps) {
-  const FitModel measured = MeasureFitModel(*model_);
+  const auto result = MeasureFitModel(*model_);
+  ASSERT_TRUE(result.ok()) << result.status().ToString();
+  const FitModel& measured = *result;
   EXPECT_GE(measured.program_bytes, 14 * kMiB);
-  EXPECT_EQ(measured.weight_bytes, FitModelOf(*model_).weight_bytes);
+  EXPECT_EQ(measured.weight_bytes, FitModelOf(*model_)->weight_bytes);
 }
 
 }  // namespace

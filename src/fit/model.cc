@@ -1,16 +1,39 @@
+#include <algorithm>
+
 #include "ebb/fit.h"
+#include "src/model/graph_memory.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
+namespace {
 
-FitModel FitModelOf(const Model& model) {
-  return {.shape = model.shape(),
-          .feed_forward_dim = model.loaded().hparams.feed_forward_dim,
-          .weight_bytes = model.weight_bytes(),
-          .expert_bytes = model.loaded().expert_bytes,
-          .expert_share = model.loaded().expert_share,
-          .lookup_bytes = model.loaded().lookup_bytes,
-          .state_bytes = model.loaded().hparams.state_bytes};
+// From a step of one token and from a wide one: between them no step takes more than a line does,
+// as ggml's plan is the largest of sums that grow with the tokens.
+Result<FitGraph> PlanGraph(const LoadedModel& model) {
+  constexpr int kTokens = 512;
+  EBB_ASSIGN_OR_RETURN(const GraphMemory one, PlanGraphMemory(model, 1));
+  EBB_ASSIGN_OR_RETURN(const GraphMemory many, PlanGraphMemory(model, kTokens));
+  const uint64_t more = many.tensor_bytes - std::min(many.tensor_bytes, one.tensor_bytes);
+  return FitGraph{.bytes = one.tensor_bytes,
+                  .bytes_per_token = (more + kTokens - 2) / (kTokens - 1),
+                  .converted_bytes_per_token = (many.work_bytes + kTokens - 1) / kTokens};
+}
+
+}  // namespace
+
+Result<FitModel> FitModelOf(const Model& model) {
+  const LoadedModel& loaded = model.loaded();
+  FitModel fit = {.shape = model.shape(),
+                  .feed_forward_dim = loaded.hparams.feed_forward_dim,
+                  .weight_bytes = model.weight_bytes(),
+                  .expert_bytes = loaded.expert_bytes,
+                  .expert_share = loaded.expert_share,
+                  .lookup_bytes = loaded.lookup_bytes,
+                  .state_bytes = loaded.hparams.state_bytes};
+  if (loaded.library != nullptr) {
+    EBB_ASSIGN_OR_RETURN(fit.graph, PlanGraph(loaded));
+  }
+  return fit;
 }
 
 }  // namespace ebb

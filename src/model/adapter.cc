@@ -61,16 +61,24 @@ Status CheckTensors(const GgufFile& file, int num_layers) {
   return OkStatus();
 }
 
+// Returns the error of opening a file with ModelOptions' name for the adapter's path.
+Status OfAdapter(const Status& status) {
+  if (status.field() != kPathField) return status;
+  return {status.code(), "adapter", status.message()};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Adapter>> Adapter::Declare(const std::string& path, WeightMode mode,
                                                   LoadedModel* model) {
-  EBB_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
+  Result<GgufFile> opened = GgufFile::Open(path);
+  if (!opened.ok()) return OfAdapter(opened.status());
+  GgufFile file = *std::move(opened);
   std::unique_ptr<Adapter> adapter(
       new Adapter(std::move(file), mode, MaxDeclarations(model->hparams)));
   const Status status = adapter->DeclareIn(model);
   if (status.ok()) return adapter;
-  return status.WithPrefix(path);
+  return adapter->file_.ErrorOfLoading(status.WithPrefix(path));
 }
 
 Status Adapter::DeclareIn(LoadedModel* model) {
@@ -93,7 +101,9 @@ Status Adapter::Load(LoadedModel* model) {
   const uint64_t fingerprint = file_.Fingerprint();
   model->fingerprint = XXH3_64bits_withSeed(&fingerprint, sizeof(fingerprint), model->fingerprint);
   model->adapter_buffers = std::make_unique<WeightBuffers>();
-  EBB_RETURN_IF_ERROR(loader_.Load(model->adapter_buffers.get()));
+  if (Status status = loader_.Load(model->adapter_buffers.get()); !status.ok()) {
+    return file_.ErrorOfLoading(status);
+  }
   model->weight_bytes += loader_.weight_bytes();
   model->lookup_bytes += loader_.lookup_bytes();
   model->adapter_buffers->mappings = GgufFile::TakeMappings(std::move(file_));

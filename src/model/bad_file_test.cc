@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ebb/model.h"
@@ -274,6 +278,33 @@ TEST_P(BadFileTest, IsRefusedWithItsReason) {
   EXPECT_EQ(status.code(), GetParam().code) << status.ToString();
   EXPECT_THAT(status.message(), HasSubstr(GetParam().message));
   EXPECT_THAT(status.message(), HasSubstr(path));
+}
+
+// Another program copies the model to its place, say: what was read may be anything, and the next
+// time it is there.
+TEST(ChangingFile, AFileThatChangesWhileItIsLoadedIsNotCalledCorrupt) {
+  const TempFolder folder;
+  const std::string path = folder.File("model.gguf");
+  ASSERT_TRUE(WriteRandomGguf(SmallOptions(), path).ok());
+  auto file = GgufEdit::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  file->Remove("blk.1.ffn_down.weight");
+  ASSERT_TRUE(file->Save(path).ok());
+  ASSERT_EQ(Model::Load({.path = path}).status().code(), StatusCode::kCorrupt);
+  std::atomic<bool> ends = false;
+  std::thread writer([&] {
+    auto time = std::filesystem::last_write_time(path);
+    while (!ends) std::filesystem::last_write_time(path, time += std::chrono::microseconds(1));
+  });
+  Status status;
+  for (int i = 0; i < 1000 && status.code() != StatusCode::kIo; ++i) {
+    status = Model::Load({.path = path}).status();
+  }
+  ends = true;
+  writer.join();
+  EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
+  EXPECT_EQ(status.field(), "");
+  EXPECT_THAT(status.message(), HasSubstr("model.gguf changed while it was in use"));
 }
 
 const auto kBadFileName = [](const auto& info) { return info.param.name; };

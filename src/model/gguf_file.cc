@@ -68,7 +68,7 @@ Result<GgufFile> GgufFile::Open(const std::string& path) {
   EBB_ASSIGN_OR_RETURN(GgufFile file, Parse(std::move(mapping), path));
   file.paths_.push_back(path);
   if (Status status = file.OpenOtherParts(path); !status.ok()) {
-    return status.WithPrefix(path);
+    return file.ErrorOfLoading(status.WithPrefix(path));
   }
   return file;
 }
@@ -83,11 +83,15 @@ Result<GgufFile> GgufFile::Of(std::span<const std::byte> contents, const std::st
 }
 
 Result<GgufFile> GgufFile::Parse(MappedFile mapping, const std::string& name) {
-  EBB_ASSIGN_OR_RETURN(ContextPtr context, ParseContext(mapping, name));
-  GgufFile file(std::move(mapping), std::move(context));
+  Result<ContextPtr> context = ParseContext(mapping, name);
+  if (!context.ok()) {
+    EBB_RETURN_IF_ERROR(mapping.CheckUnchanged());
+    return context.status();
+  }
+  GgufFile file(std::move(mapping), *std::move(context));
   if (Status status = file.IndexTensors(file.context_.get(), file.mappings_.front());
       !status.ok()) {
-    return status.WithPrefix(name);
+    return file.ErrorOfLoading(status.WithPrefix(name));
   }
   return file;
 }
@@ -133,12 +137,8 @@ Status GgufFile::OpenOtherParts(const std::string& path) {
 Status GgufFile::AddPart(const std::string& path, uint16_t number, uint16_t num_parts) {
   EBB_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::Open(path));
   EBB_ASSIGN_OR_RETURN(GgufFile part, Parse(std::move(mapping), path));
-  uint16_t found_parts = 0, found_number = 0;
-  EBB_RETURN_IF_ERROR(part.Read(kPartsKey, Need::kRequired, &found_parts));
-  EBB_RETURN_IF_ERROR(part.Read(kPartKey, Need::kRequired, &found_number));
-  if (found_parts != num_parts || found_number != number) {
-    return Corrupt(fmt::format("{} is part {} of {}, expected part {} of {}", path,
-                               found_number + 1, found_parts, number + 1, num_parts));
+  if (Status status = part.CheckPart(path, number, num_parts); !status.ok()) {
+    return part.ErrorOfLoading(status);
   }
   other_contexts_.push_back(std::move(part.context_));
   mappings_.push_back(std::move(part.mappings_.front()));
@@ -150,6 +150,25 @@ Status GgufFile::AddPart(const std::string& path, uint16_t number, uint16_t num_
     tensors_.push_back(tensor);
   }
   return OkStatus();
+}
+
+Status GgufFile::CheckPart(const std::string& path, uint16_t number, uint16_t num_parts) const {
+  uint16_t found_parts = 0, found_number = 0;
+  EBB_RETURN_IF_ERROR(Read(kPartsKey, Need::kRequired, &found_parts));
+  EBB_RETURN_IF_ERROR(Read(kPartKey, Need::kRequired, &found_number));
+  if (found_parts == num_parts && found_number == number) return OkStatus();
+  return Corrupt(fmt::format("{} is part {} of {}, expected part {} of {}", path, found_number + 1,
+                             found_parts, number + 1, num_parts));
+}
+
+Status GgufFile::CheckUnchanged() const {
+  for (const MappedFile& part : mappings_) EBB_RETURN_IF_ERROR(part.CheckUnchanged());
+  return OkStatus();
+}
+
+Status GgufFile::ErrorOfLoading(const Status& status) const {
+  const Status unchanged = CheckUnchanged();
+  return unchanged.ok() ? status : unchanged;
 }
 
 Status GgufFile::IndexTensors(const gguf_context* gguf, const MappedFile& mapping) {

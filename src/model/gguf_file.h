@@ -41,7 +41,7 @@ class GgufFile {
   // A model in several parts is opened by the name of its first one, NAME-00001-of-00003.gguf; the
   // metadata is that of the first part, the tensors are those of all. Errors, which name the path:
   // those of MappedFile::Open(); Corrupt (parts that do not belong together among it); Unsupported
-  // (alignment; another part than the first).
+  // (alignment; another part than the first); what ErrorOfLoading() makes of them.
   static Result<GgufFile> Open(const std::string& path);
   // Reads a file that is in memory already; `name` is for messages. REQUIRES: the bytes are aligned
   // to 64 and outlive the object.
@@ -84,6 +84,10 @@ class GgufFile {
   // As MappedFile::Populate() and Drop(). REQUIRES: one part holds the range.
   void Populate(std::span<const std::byte> range) const;
   void Drop(std::span<const std::byte> range) const;
+  // As MappedFile::CheckUnchanged(), of all parts.
+  [[nodiscard]] Status CheckUnchanged() const;
+  // Returns why loading from this file failed: that it changed meanwhile, if it did; else `status`.
+  [[nodiscard]] Status ErrorOfLoading(const Status& status) const;
   // Gives the mappings away; the tensors' data stays where it is. What was parsed goes.
   static std::vector<MappedFile> TakeMappings(GgufFile file) { return std::move(file.mappings_); }
 
@@ -100,6 +104,8 @@ class GgufFile {
   Status IndexTensors(const gguf_context* context, const MappedFile& mapping);
   Status OpenOtherParts(const std::string& path);
   Status AddPart(const std::string& path, uint16_t number, uint16_t num_parts);
+  // Whether this file is that part, by its metadata.
+  Status CheckPart(const std::string& path, uint16_t number, uint16_t num_parts) const;
 
   std::vector<MappedFile> mappings_;
   std::vector<std::string> paths_;

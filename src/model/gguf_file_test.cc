@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/support/expect_ok.h"
@@ -39,6 +40,29 @@ TEST(GgufFileTest, AnEmptyTensorAtTheEndOfAFileIsInItsPart) {
       EXPECT_LE(tensor.data.data() + tensor.data.size(), part.data() + part.size()) << tensor.name;
     }
   }
+}
+
+// Whatever a reader made of the bytes: they may be anything.
+TEST(GgufFileTest, AnErrorOfAFileThatChangedMeanwhileSaysThatItChanged) {
+  const TempFolder folder;
+  const std::string path = folder.File("model.gguf");
+  ExpectOk(WriteRandomGguf({.embed_dim = 64, .num_q_heads = 1, .num_kv_heads = 1}, path));
+  const auto edit = GgufEdit::Open(path);
+  ASSERT_TRUE(edit.ok()) << edit.status().ToString();
+  const auto first = edit->SaveInParts(folder.File("parts"), 2);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  const auto file = GgufFile::Open(*first);
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  const Status found = Corrupt("a tensor is missing");
+  ExpectOk(file->CheckUnchanged());
+  EXPECT_EQ(file->ErrorOfLoading(found).ToString(), found.ToString());
+  std::filesystem::resize_file(folder.File("parts-00002-of-00002.gguf"), 4096);
+  const Status changed = file->ErrorOfLoading(found);
+  EXPECT_EQ(changed.code(), StatusCode::kIo);
+  EXPECT_EQ(changed.field(), "");
+  EXPECT_EQ(changed.message(),
+            "the model file parts-00002-of-00002.gguf changed while it was in use: it has another "
+            "size; load the model again");
 }
 
 }  // namespace

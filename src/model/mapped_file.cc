@@ -17,11 +17,28 @@
 namespace ebb {
 namespace {
 
+// An error that comes again at each start.
+Status BadPath(std::string message) {
+  return {StatusCode::kIo, std::string(kPathField), std::move(message)};
+}
+
 Status SystemError(const std::string& path, const char* what) {
   const int error = errno;
   std::string message = fmt::format("{}: {}: {}", path, what, std::strerror(error));
-  return error == ENOENT || error == ENOTDIR ? NotFound(std::move(message))
-                                             : IoError(std::move(message));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return NotFound(std::move(message));
+    case EACCES:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENODEV:
+    case ENXIO:
+    case EPERM:
+      return BadPath(std::move(message));
+    default:
+      return IoError(std::move(message));
+  }
 }
 
 std::string_view KindOf(const struct stat& info) {
@@ -52,7 +69,7 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   if (fstat(fd, &info) != 0) {
     status = SystemError(path, "cannot stat");
   } else if (!S_ISREG(info.st_mode)) {
-    status = IoError(fmt::format("{}: expected a regular file, found {}", path, KindOf(info)));
+    status = BadPath(fmt::format("{}: expected a regular file, found {}", path, KindOf(info)));
   } else if (info.st_size == 0) {
     status = Corrupt(fmt::format("{}: the file is empty", path));
   } else {

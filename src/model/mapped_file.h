@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "ebb/status.h"
 
@@ -20,9 +21,13 @@ namespace ebb {
 
 struct GuardedRange;  // what the handler of SIGBUS knows of a mapping
 
+// The field of errors that a path has each time it is opened: ModelOptions' name for it.
+inline constexpr std::string_view kPathField = "path";
+
 class MappedFile {
  public:
-  // Errors: NotFound; IoError (no permission, no regular file); Corrupt (empty).
+  // Errors: NotFound; IoError of the field kPathField (no permission, no regular file), and of none
+  // (the system lacks memory or descriptors, a disk fails); Corrupt (empty).
   static Result<MappedFile> Open(const std::string& path);
   // Sees `bytes` as a file that never changes. REQUIRES: they outlive the object.
   static MappedFile Of(std::span<const std::byte> bytes) { return MappedFile(bytes); }

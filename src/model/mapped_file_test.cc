@@ -120,8 +120,10 @@ TEST_F(MappedFileTest, BytesInMemoryNeverChangeAndAreNotDropped) {
 TEST_F(MappedFileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
   const std::string pipe = folder_.File("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT(MappedFile::Open(pipe).status().message(),
-              HasSubstr("expected a regular file, found a named pipe"));
+  const Status status = MappedFile::Open(pipe).status();
+  EXPECT_THAT(status.message(), HasSubstr("expected a regular file, found a named pipe"));
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_EQ(status.field(), kPathField);
   EXPECT_THAT(MappedFile::Open(folder_.File("")).status().message(), HasSubstr("found a folder"));
   EXPECT_THAT(MappedFile::Open("/dev/zero").status().message(), HasSubstr("found a device"));
 }

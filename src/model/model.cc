@@ -162,6 +162,16 @@ Status LoadOwnParts(const GgufFile& file, const ModelOptions& options, LoadedMod
   return adapter == nullptr ? OkStatus() : adapter->Load(model);
 }
 
+Status LoadFrom(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+  EBB_RETURN_IF_ERROR(InFile(options.path, Describe(file, options, model)));
+  if (model->library == nullptr) return LoadOwnParts(file, options, model);
+  if (options.adapter.empty()) {
+    return InFile(options.path, LoadLibraryParts(file, options, model));
+  }
+  return Unsupported(fmt::format("{}: models of the family \"{}\" take no adapter", options.path,
+                                 model->family_name));
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel() = default;
@@ -185,15 +195,8 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
                                           : GgufFile::Of(options.contents, options.path));
   auto loaded = std::make_unique<LoadedModel>();
   loaded->for_device = options.for_device;
-  EBB_RETURN_IF_ERROR(InFile(options.path, Describe(file, options, loaded.get())));
-  if (loaded->library != nullptr) {
-    if (!options.adapter.empty()) {
-      return Unsupported(fmt::format("{}: models of the family \"{}\" take no adapter",
-                                     options.path, loaded->family_name));
-    }
-    EBB_RETURN_IF_ERROR(InFile(options.path, LoadLibraryParts(file, options, loaded.get())));
-  } else {
-    EBB_RETURN_IF_ERROR(LoadOwnParts(file, options, loaded.get()));
+  if (Status status = LoadFrom(file, options, loaded.get()); !status.ok()) {
+    return file.ErrorOfLoading(status);
   }
   loaded->buffers->mappings = GgufFile::TakeMappings(std::move(file));
   // Weights that were read while another program wrote them may be anything.

@@ -112,4 +112,9 @@ size_t FloorRows(const ForecastRequest& request) {
   return std::min({held, request.most_tokens, most});
 }
 
+std::optional<size_t> RowsOfSelectiveStep(const TierSpec& tiers, size_t most_tokens) {
+  if (!ReadsSelectively(tiers) || tiers.t1 == T1Place::kNone) return std::nullopt;
+  return std::min(MostInT0(kNewestAboveT1) + kRowsPerPage, most_tokens);
+}
+
 }  // namespace ebb

@@ -4,6 +4,7 @@
 #define EBB_POLICY_TIER_FORECAST_H_
 
 #include <cstddef>
+#include <optional>
 
 #include "ebb/policy.h"
 #include "ebb/status.h"
@@ -41,6 +42,10 @@ struct RowsOverTime {
 // given: protected rows, and those that come between two decisions. Under a cap on T0 at most as
 // many as the cap holds.
 [[nodiscard]] size_t FloorRows(const ForecastRequest& request);
+
+// The rows of a group that T0 must hold at once for selective reading of T1, those of a step
+// included; nothing for other tiers, and without a T1.
+[[nodiscard]] std::optional<size_t> RowsOfSelectiveStep(const TierSpec& tiers, size_t most_tokens);
 
 }  // namespace ebb
 

@@ -5,10 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "ebb/device.h"
 #include "src/lossless/speculator.h"
 #include "src/model/loaded_model.h"
-#include "src/policy/tier_plan.h"
+#include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
 #include "src/session/session_impl.h"
 
@@ -44,13 +46,15 @@ Status CheckOptions(const EngineOptions& options) {
 Status CheckContext(const Model& model, int context, PastContext past_context) {
   const int trained = model.shape().trained_context;
   if (context >= 1 && context <= trained) return OkStatus();
-  const std::string way_out =
-      past_context == PastContext::kRefuse
-          ? "ask for rope scaling, or for keys to be re-rotated past it"
-          : "with keys re-rotated a sequence may be of any length in a context up to that";
-  return InvalidArgument("context of " + std::to_string(context) +
-                         " tokens: " + model.description() + " was trained for " +
-                         std::to_string(trained) + "; " + way_out);
+  std::string message =
+      fmt::format("{} tokens, and {} was trained for {}", context, model.description(), trained);
+  if (past_context == PastContext::kReRotate) {
+    message += "; with keys re-rotated a sequence may be of any length in a context up to that";
+  } else if (context > trained) {
+    message += fmt::format("; RoPE scaling by a factor of {} or more makes them possible",
+                           (context + trained - 1) / trained);
+  }
+  return InvalidArgument("context", std::move(message));
 }
 
 Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
@@ -268,11 +272,9 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
   PolicySpec spec = options.policy;
   if (use == CacheUse::kDraft) spec = DraftSpec(std::move(spec));
   if (spec.tiers.has_value() && !options.make_policy) {
-    if (ReadsSelectively(spec.tiers) && spec.tiers->t1 != T1Place::kNone) {
-      const size_t num_rows = MostInT0(kNewestAboveT1) + kRowsPerPage;
-      EBB_RETURN_IF_ERROR(CheckCapOfSelection(*spec.tiers, core.model->shape(),
-                                              core.format.PageBytes(),
-                                              std::min(num_rows, static_cast<size_t>(context))));
+    if (const auto rows = RowsOfSelectiveStep(*spec.tiers, static_cast<size_t>(context))) {
+      EBB_RETURN_IF_ERROR(
+          CheckCapOfSelection(*spec.tiers, core.model->shape(), core.format.PageBytes(), *rows));
     }
     EBB_RETURN_IF_ERROR(CheckCaps(*spec.tiers, core.model->shape(), core.format.PageBytes(),
                                   spec.interval.value_or(kDefaultInterval)));

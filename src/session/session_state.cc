@@ -39,11 +39,28 @@ std::string T1ReadText(const std::optional<TierSpec>& tiers) {
   return fmt::format("select:mass={:.6g}{}", tiers->t1_mass, rows);
 }
 
-// A policy of the caller's own does not say it, where the tiers' placement does.
+// Everything that the bytes of the cache's pages depend on beside the number format.
+std::string RowFormatText(const EngineCore& core) {
+  const ModelShape& shape = core.model->shape();
+  return fmt::format("{} bytes, {} of {} channels, {} kv heads in {} layers",
+                     core.format.RowBytes(),
+                     shape.has_values ? "a key and a value" : "a key that begins with its value",
+                     shape.head_dim, shape.NumStreams(), shape.num_layers);
+}
+
+// The number format where a policy of the caller's own does not say it, as the tiers' placement
+// does.
 std::string T2Text(const Session::Impl& s) {
-  if (!s.sequence->options().make_policy || s.core->stores.caches().t2 == nullptr)
-    return "the placement's";
-  return std::string(CompressedTypeName(s.core->options.tiers->t2_type));
+  const SessionOptions& options = s.sequence->options();
+  const CacheStores& stores = s.core->stores.caches();
+  const bool may_have_t2 = options.make_policy
+                               ? stores.t2 != nullptr
+                               : options.policy.tiers.has_value() && HasT2(*options.policy.tiers);
+  const std::string name = options.make_policy && may_have_t2
+                               ? std::string(CompressedTypeName(s.core->options.tiers->t2_type))
+                               : "the placement's";
+  if (!may_have_t2) return name;
+  return fmt::format("{}, {} bytes a row", name, stores.compressed.RowStride());
 }
 
 // The properties that a session which resumes another one must have in common with it, in the order
@@ -56,6 +73,8 @@ SessionIdentity SessionIdentityOf(const Session::Impl& s) {
       {"model", fmt::format("{}, fingerprint {:016x}", model.description(), model.fingerprint())},
       {"rope scaling", RopeText(model.loaded().hparams)},
       {"number format of rows", std::string(RowTypeName(s.core->options.kv_type))},
+      {"row format", RowFormatText(*s.core)},
+      {"recurrent state", fmt::format("{} bytes", model.loaded().hparams.state_bytes)},
       {"rows read of T1", T1ReadText(sequence.options().policy.tiers)},
       {"policy", policy.name},
       {"scorer", policy.scorer->Name()},
@@ -163,16 +182,24 @@ std::string PolicyOf(const SessionIdentity& found, size_t differs) {
 }
 
 Status CheckSessionIdentity(const SessionIdentity& found, const SessionIdentity& expected) {
-  for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
-    if (found[i].first != expected[i].first) break;
-    if (found[i].second == expected[i].second) continue;
+  for (const auto& [name, value] : expected) {
+    const auto it = std::ranges::find(found, name, &SessionIdentity::value_type::first);
+    if (it == found.end()) {
+      return Unsupported(
+          fmt::format("a session of another build of ebb, which did not save its {}", name));
+    }
+    if (it->second == value) continue;
     return InvalidArgument(fmt::format("a session of another {}: expected \"{}\", found \"{}\"{}",
-                                       found[i].first, expected[i].second, found[i].second,
-                                       PolicyOf(found, i)));
+                                       name, value, it->second,
+                                       PolicyOf(found, static_cast<size_t>(it - found.begin()))));
   }
-  const auto name = [](const auto& one) { return one.first; };
-  if (std::ranges::equal(found, expected, {}, name, name)) return OkStatus();
-  return Corrupt("the description names other things than this version writes");
+  for (const auto& [name, value] : found) {
+    if (std::ranges::count(expected, name, &SessionIdentity::value_type::first) == 1) continue;
+    return Unsupported(
+        fmt::format("a session of another build of ebb: it was saved with {} \"{}\"", name, value));
+  }
+  return found.size() == expected.size() ? OkStatus()
+                                         : Corrupt("the description names a thing twice");
 }
 
 void SaveSequence(const Session::Impl& s, StateWriter* to) {

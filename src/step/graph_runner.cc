@@ -372,7 +372,8 @@ void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionPath& path)
       scratch.tiles[tile].merged.Reserve(*sequence.cache, model.shape, scratch.shape.format);
     }
     for (const int heads : kv_head_counts) {
-      scratch.tiles[tile].attention.Reserve(heads, sequence.num_tokens(), threads);
+      scratch.tiles[tile].attention.Reserve(heads, sequence.num_tokens(),
+                                            sequence.cache->tables().max_rows(), threads);
     }
     ++tile;
   }

@@ -1,4 +1,6 @@
 // What `ebb eval` asks and writes.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -113,6 +115,19 @@ TEST_F(EvalTest, AGridFileNamesSettings) {
   const json summary = json::parse(ReadFile(Out("grid") + "/summary.json"));
   EXPECT_EQ(summary[0]["samples"], 2);
   EXPECT_TRUE(summary[0].contains("majority"));
+}
+
+// Opening a named pipe would wait for its other end.
+TEST_F(EvalTest, FilesThatAreReadWholeAreRegularFiles) {
+  const std::string pipe = model_.File("pipe.jsonl");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string common = "eval -n 8 --quiet -m " + model_.path() + " --out " + Out("pipe");
+  for (const std::string more :
+       {" --task pebble --problems 1 --grid " + pipe, " --task " + pipe + ":gsm8k"}) {
+    const ProgramEnd end = RunEbb(common + more);
+    EXPECT_EQ(end.exit_code, 2) << more;
+    EXPECT_THAT(end.err, HasSubstr("cannot read " + pipe + ": it is not a regular file")) << more;
+  }
 }
 
 TEST_F(EvalTest, WhatComesOutTheSameIsRunOnce) {

@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
@@ -53,6 +56,19 @@ TEST_F(ModelFileTest, AFileThatIsTruncatedInUseEndsTheAnswerWithAnError) {
     EXPECT_EQ(end.exit_code, 1) << more << end.err;
     EXPECT_THAT(end.err, HasSubstr("ebb: the model file model.gguf changed while it was in use"));
   }
+}
+
+TEST_F(ModelFileTest, AFileThatChangesWhileItIsLoadedMayBeWholeTheNextTime) {
+  std::atomic<bool> ends = false;
+  std::thread writer([&] {
+    auto time = fs::last_write_time(File());
+    while (!ends) fs::last_write_time(File(), time += std::chrono::microseconds(1));
+  });
+  const ProgramEnd end = RunEbb("run --raw --threads 1 -n 1 -p tide -m " + File());
+  ends = true;
+  writer.join();
+  EXPECT_EQ(end.exit_code, 1) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("ebb: the model file model.gguf changed while it was in use"));
 }
 
 TEST_F(ModelFileTest, AFileThatIsOverwrittenInUseEndsTheAnswerWithAnError) {

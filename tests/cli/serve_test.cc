@@ -121,9 +121,24 @@ TEST(ServeTest, TheCommandLineTurnsAFlagOfTheFileOff) {
   EXPECT_EQ(RunEbb({.arguments = on_and_off, .interrupt_after = 10}).exit_code, 0);
   end = RunEbb("serve -m pebble --no-draft-lookup=false --no-draft-lookup=true");
   EXPECT_THAT(end.err, HasSubstr("--no-draft-lookup goes with --lossless"));
-  end = RunEbb("serve -m pebble --no-draft-lookup=perhaps");
-  EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("--no-draft-lookup: expected true or false, found \"perhaps\""));
+}
+
+TEST(ServeTest, AFlagTakesWordsForTrueAndFalseAlone) {
+  for (const std::string value : {"true", "1", "on", "Yes"}) {
+    const ProgramEnd end = RunEbb("serve -m pebble --no-draft-lookup=" + value);
+    EXPECT_EQ(end.exit_code, 2) << value;
+    EXPECT_THAT(end.err, HasSubstr("--no-draft-lookup goes with --lossless")) << value;
+  }
+  for (const std::string value : {"false", "0", "off", "no"}) {
+    const ProgramEnd end = RunEbb("serve -m /no/such.gguf --no-draft-lookup=" + value);
+    EXPECT_THAT(end.err, HasSubstr("/no/such.gguf: cannot open")) << value;
+  }
+  for (const std::string value : {"perhaps", "2", "9", "10", "-1", "-", "+", "t", "n", "enable"}) {
+    const ProgramEnd end = RunEbb("serve -m /no/such.gguf --no-draft-lookup=" + value);
+    EXPECT_EQ(end.exit_code, 2) << value;
+    EXPECT_THAT(end.err,
+                HasSubstr("--no-draft-lookup: expected true or false, found \"" + value + "\""));
+  }
 }
 
 TEST(ServeTest, EveryFlagTakesFalse) {
@@ -159,6 +174,8 @@ TEST(ServeTest, EndsWithTwoIfTheSameStartFailsAgain) {
       {"-m pebble --sessions file:/proc/no/such", "/proc/no/such"},
       {"-m pebble --t0 20% --t1 file:/no/such", "/no/such"},
       {"-m pebble --host unix:/no/such/socket", "cannot listen on /no/such/socket"},
+      {"-m pebble --host unix:" + text, "text.gguf: something that is no socket is there"},
+      {"-m pebble --host unix:" + folder.File("."), "something that is no socket is there"},
       {"-m pebble --host no.such.host.invalid", "cannot resolve the address"},
   };
   for (const auto& [words, message] : cases) {

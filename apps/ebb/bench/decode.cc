@@ -278,7 +278,7 @@ Status BenchDecode(const CliOptions& options) {
 
 ExitCode RunBenchDecode(const CliOptions& options) {
   const Status status = BenchDecode(options);
-  return status.ok() ? ExitCode::kOk : Fail(status);
+  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
 }
 
 }  // namespace ebb::cli

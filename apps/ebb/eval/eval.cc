@@ -245,7 +245,7 @@ class Evaluation {
 
 ExitCode RunEval(const CliOptions& options) {
   const Status status = Evaluation(options).Run();
-  return status.ok() ? ExitCode::kOk : Fail(status);
+  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
 }
 
 }  // namespace ebb::cli

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+
+#include "apps/ebb/options/whole_file.h"
 
 namespace ebb::cli {
 namespace {
@@ -18,16 +18,6 @@ using Json = nlohmann::ordered_json;
 
 Status Failed(std::string_view what, const std::string& path) {
   return IoError(fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
-}
-
-Result<std::string> ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (!file || std::filesystem::is_directory(path))
-    return NotFound(fmt::format("cannot read {}", path));
-  bytes << file.rdbuf();
-  if (file.bad()) return IoError(fmt::format("cannot read {}", path));
-  return std::move(bytes).str();
 }
 
 struct ParsedLines {
@@ -75,7 +65,7 @@ Result<std::unique_ptr<LineFile>> LineFile::Open(const std::string& path) {
   if (flock(opened->file_, LOCK_EX | LOCK_NB) != 0) {
     return InvalidArgument(fmt::format("another process writes {}", path));
   }
-  EBB_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
+  EBB_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
   EBB_ASSIGN_OR_RETURN(ParsedLines parsed, Parse(text, path));
   opened->lines_ = std::move(parsed.lines);
   opened->ends_ = std::move(parsed.ends);
@@ -110,7 +100,7 @@ Status LineFile::Append(const Json& line) {
 }
 
 Result<std::vector<Json>> ReadLines(const std::string& path) {
-  EBB_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
+  EBB_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
   EBB_ASSIGN_OR_RETURN(ParsedLines parsed, Parse(text, path));
   return std::move(parsed.lines);
 }
@@ -128,7 +118,7 @@ Status WriteFile(const std::string& path, std::string_view content) {
 }
 
 Result<Json> ReadJson(const std::string& path) {
-  EBB_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
+  EBB_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return Corrupt(fmt::format("{} is no JSON", path));
   return json;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "apps/ebb/bench/report.h"
+#include "apps/ebb/options/whole_file.h"
 
 namespace ebb::cli {
 namespace {
@@ -84,11 +84,10 @@ Status ReadSettings(const Json& grid, const std::string& file, std::vector<Json>
 }
 
 Status ReadGridFile(const std::string& file, Grid* grid) {
-  std::ifstream stream(file);
-  if (!stream) return NotFound(fmt::format("cannot read {}", file));
+  EBB_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file));
   Json json;
   try {
-    json = Json::parse(stream);
+    json = Json::parse(text);
   } catch (const Json::exception& error) {
     return InvalidArgument(fmt::format("{} is no JSON: {}", file, error.what()));
   }

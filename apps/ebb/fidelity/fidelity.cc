@@ -229,7 +229,7 @@ Status Run(const CliOptions& given) {
 
 ExitCode RunFidelity(const CliOptions& options) {
   const Status status = Run(options);
-  return status.ok() ? ExitCode::kOk : Fail(status);
+  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
 }
 
 }  // namespace ebb::cli

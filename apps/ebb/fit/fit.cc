@@ -229,8 +229,9 @@ Status Run(const CliOptions& options) {
     return InvalidArgument("--budget: tiers are counted, and no policy's budget; leave it out");
   }
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
+  EBB_ASSIGN_OR_RETURN(FitModel measured, MeasureFitModel(*model));
   FitQuestion question = {
-      .model = MeasureFitModel(*model),
+      .model = std::move(measured),
       .request = FitRequestOf(*model, options.engine, options.session, options.fit.prompt_tokens)};
   EBB_RETURN_IF_ERROR(CheckThatItRuns(model, options));
   question.request.requests = options.fit.requests;
@@ -288,7 +289,7 @@ Status Run(const CliOptions& options) {
 
 ExitCode RunFit(const CliOptions& options) {
   const Status status = Run(options);
-  return status.ok() ? ExitCode::kOk : Fail(status);
+  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
 }
 
 }  // namespace ebb::cli

@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "apps/ebb/options/whole_file.h"
+#include "apps/ebb/pull/gguf_names.h"
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
@@ -20,7 +19,7 @@
 namespace ebb::cli {
 namespace {
 
-// A file of all options has 30 kB. A device such as /dev/zero has no end.
+// A file of all options has 30 kB.
 constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
 int LineOf(const toml::node& node) { return static_cast<int>(node.source().begin.line); }
@@ -30,14 +29,40 @@ Status ErrorAt(const std::string& file, int line, std::string_view name, std::st
       fmt::format("{}:{}: {}{}{}", file, line, name, name.empty() ? "" : ": ", text));
 }
 
-// Returns the line with this number, from 1, without its end, for messages.
-std::string_view Line(std::string_view text, toml::source_index number) {
-  for (toml::source_index i = 1; i < number; ++i) {
+bool IsWithinCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+// Returns the bytes before the column, which counts characters from 1.
+size_t OffsetOf(std::string_view line, toml::source_index column) {
+  size_t at = 0;
+  for (toml::source_index i = 1; i < column && at < line.size(); ++i) {
+    do {
+      ++at;
+    } while (at < line.size() && IsWithinCharacter(line[at]));
+  }
+  return at;
+}
+
+// Returns the text in quotes, cut after about as many bytes as a message has room for.
+std::string Quoted(std::string_view text) {
+  constexpr size_t kMostShown = 50;
+  size_t end = std::min(kMostShown, text.size());
+  while (end < text.size() && end > 0 && IsWithinCharacter(text[end])) --end;
+  return fmt::format("\"{}{}\"", text.substr(0, end), end < text.size() ? "..." : "");
+}
+
+// Returns the text around a place for messages, of one line and in quotes. The line may be long,
+// and hold a password.
+std::string Excerpt(std::string_view text, toml::source_position at) {
+  for (toml::source_index i = 1; i < at.line; ++i) {
     text.remove_prefix(std::min(text.find('\n') + 1, text.size()));
   }
-  constexpr size_t kMostShown = 60;
-  const std::string_view line = text.substr(0, text.find('\n'));
-  return line.substr(0, std::min(line.find_last_not_of(" \t\r") + 1, kMostShown));
+  constexpr size_t kMostBefore = 30;
+  std::string_view line = text.substr(0, text.find('\n'));
+  line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
+  const size_t place = OffsetOf(line, at.column);
+  size_t begin = place > kMostBefore ? place - kMostBefore : 0;
+  while (begin < line.size() && IsWithinCharacter(line[begin])) ++begin;
+  return begin > 0 ? "..." + Quoted(line.substr(begin)) : Quoted(line);
 }
 
 std::string_view KindOf(const toml::node& node) {
@@ -77,6 +102,18 @@ Status ReadConfigValue(const toml::node& node, std::vector<ConfigValue>* values)
   return OkStatus();
 }
 
+std::string FoundText(const ConfigValue& value) {
+  switch (value.kind) {
+    case ConfigValue::Kind::kString:
+      return fmt::format("the string {}", Quoted(value.text));
+    case ConfigValue::Kind::kNumber:
+      return "the number " + value.text;
+    case ConfigValue::Kind::kBool:
+      return "the boolean " + value.text;
+  }
+  return value.text;
+}
+
 // Sets one option from all values of its setting. Errors: without the place.
 Status ApplySetting(const ConfigSetting& setting, const OptionRow& row, CliOptions* options) {
   const bool is_flag = row.value.empty();
@@ -86,36 +123,16 @@ Status ApplySetting(const ConfigSetting& setting, const OptionRow& row, CliOptio
   for (const ConfigValue& value : setting.values) {
     const bool is_bool = value.kind == ConfigValue::Kind::kBool;
     if (is_flag && !is_bool) {
-      return InvalidArgument(fmt::format("expected true or false, found {}", value.text));
+      return InvalidArgument(
+          fmt::format("expected the boolean true or false, found {}", FoundText(value)));
     }
     if (!is_flag && is_bool) {
-      return InvalidArgument(fmt::format("expected {}, found {}", row.value, value.text));
+      return InvalidArgument(fmt::format("expected {}, found {}", row.value, FoundText(value)));
     }
     if (is_flag && value.text == "false") continue;
     EBB_RETURN_IF_ERROR(row.parse(value.text, options));
   }
   return OkStatus();
-}
-
-struct ConfigFileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-// A file that cannot be read is an error of the option that names it.
-Result<std::string> ReadConfigFile(const std::string& path) {
-  const auto refuse = [&](std::string_view why) {
-    return InvalidArgument(fmt::format("--config: cannot read {}: {}", path, why));
-  };
-  const std::unique_ptr<std::FILE, ConfigFileCloser> file(std::fopen(path.c_str(), "rbe"));
-  if (file == nullptr) return refuse(std::strerror(errno));
-  std::string text(kMostConfigBytes + 1, '\0');
-  errno = 0;
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) return refuse(std::strerror(errno));
-  if (text.size() > kMostConfigBytes) {
-    return refuse(fmt::format("expected at most {} bytes, found more", kMostConfigBytes));
-  }
-  return text;
 }
 
 }  // namespace
@@ -124,9 +141,9 @@ Result<std::vector<ConfigSetting>> ParseConfig(std::string_view text, const std:
   const toml::parse_result parsed = toml::parse(text, std::string_view(file));
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    const toml::source_index line = error.source().begin.line;
-    return ErrorAt(file, static_cast<int>(line), "",
-                   fmt::format("{}, in \"{}\"", error.description(), Line(text, line)));
+    const toml::source_position at = error.source().begin;
+    return InvalidArgument(fmt::format("{}:{}:{}: {}, in {}", file, at.line, at.column,
+                                       error.description(), Excerpt(text, at)));
   }
   std::vector<ConfigSetting> settings;
   for (const auto& [key, node] : parsed.table()) {
@@ -157,6 +174,26 @@ bool IsConfigurable(const OptionRow& row) {
 
 std::string ConfigName(const OptionRow& row) { return row.names.substr(row.names.rfind("--") + 2); }
 
+namespace {
+
+// Says why the file may not set an option of this name, with the nearest name that it may.
+std::string UnknownName(const std::string& name, const std::vector<const OptionRow*>& rows) {
+  std::vector<std::string> names;
+  for (const OptionRow* row : rows) {
+    if (IsConfigurable(*row)) {
+      names.push_back(ConfigName(*row));
+    } else if (row->names.starts_with('-') && ConfigName(*row) == name) {
+      return fmt::format("{} is an option of the command line alone", name);
+    }
+  }
+  std::string text =
+      fmt::format("expected the long name of an option without its dashes, found {}", Quoted(name));
+  const std::vector<std::string> nearest = NearNames(name, std::move(names), 1);
+  return nearest.empty() ? text : fmt::format("{}; the nearest is \"{}\"", text, nearest.front());
+}
+
+}  // namespace
+
 Status ApplyConfig(const std::vector<ConfigSetting>& settings, const std::string& file,
                    const std::vector<const OptionRow*>& rows,
                    const std::vector<const OptionRow*>& given, CliOptions* options) {
@@ -165,10 +202,7 @@ Status ApplyConfig(const std::vector<ConfigSetting>& settings, const std::string
       return IsConfigurable(*one) && ConfigName(*one) == setting.name;
     });
     if (row == rows.end()) {
-      return ErrorAt(
-          file, setting.line, "",
-          fmt::format("expected the long name of an option without its dashes, found \"{}\"",
-                      setting.name));
+      return ErrorAt(file, setting.line, "", UnknownName(setting.name, rows));
     }
     // An option of the command line takes the place of all values in the file.
     CliOptions unused;
@@ -181,8 +215,9 @@ Status ApplyConfig(const std::vector<ConfigSetting>& settings, const std::string
 
 Status ApplyConfigFile(const std::string& file, const std::vector<const OptionRow*>& rows,
                        const std::vector<const OptionRow*>& given, CliOptions* options) {
-  EBB_ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(file));
-  EBB_ASSIGN_OR_RETURN(const std::vector<ConfigSetting> settings, ParseConfig(text, file));
+  const Result<std::string> text = ReadWholeFile(file, kMostConfigBytes);
+  if (!text.ok()) return InvalidArgument("--config: " + text.status().message());
+  EBB_ASSIGN_OR_RETURN(const std::vector<ConfigSetting> settings, ParseConfig(*text, file));
   return ApplyConfig(settings, file, rows, given, options);
 }
 

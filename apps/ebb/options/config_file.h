@@ -33,8 +33,9 @@ struct ConfigSetting {
 };
 
 // Reads settings from `text`, in the order of their lines. Errors: InvalidArgument, which begins
-// with "FILE:LINE: ": text that is no TOML, a name that comes twice, or parts of TOML that options
-// do not need (tables, dates, lists in lists), or the character U+0000 in a text.
+// with "FILE:LINE:COLUMN: " for text that is no TOML, else with "FILE:LINE: ": a name that comes
+// twice, or parts of TOML that options do not need (tables, dates, lists in lists), or the
+// character U+0000 in a text.
 [[nodiscard]] Result<std::vector<ConfigSetting>> ParseConfig(std::string_view text,
                                                              const std::string& file);
 
@@ -50,8 +51,8 @@ struct ConfigSetting {
 [[nodiscard]] Status ApplyConfig(const std::vector<ConfigSetting>& settings,
                                  const std::string& file, const std::vector<const OptionRow*>& rows,
                                  const std::vector<const OptionRow*>& given, CliOptions* options);
-// Reads a file, and applies it. Errors: InvalidArgument: those above, a file that cannot be read,
-// or one of more than 1 MiB.
+// Reads a file, and applies it. Errors: InvalidArgument: those above, a file that cannot be read or
+// is no regular file, or one of more than 1 MiB.
 [[nodiscard]] Status ApplyConfigFile(const std::string& file,
                                      const std::vector<const OptionRow*>& rows,
                                      const std::vector<const OptionRow*>& given,

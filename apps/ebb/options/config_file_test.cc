@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -16,9 +17,12 @@
 namespace ebb::cli {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using Kind = ConfigValue::Kind;
 
 std::vector<const OptionRow*> ServeRows() {
@@ -105,26 +109,36 @@ TEST(ConfigFileTest, NumbersOfEveryBaseAndQuotedNamesAreRead) {
 
 TEST(ConfigFileTest, WhatIsNoTomlIsNamedWithItsLine) {
   EXPECT_EQ(ParseError("\n port 8080\n"),
-            "f:2: Error while parsing key-value pair: expected '=', saw '8', in \" port 8080\"");
+            "f:2:7: Error while parsing key-value pair: expected '=', saw '8', in \" port 8080\"");
   const std::pair<std::string_view, const char*> cases[] = {
-      {"port = 1 2\n", "f:1: "},
-      {"\npolicy = h2o\n", "f:2: Error while parsing value: could not determine value type"},
-      {"port =\n", "f:1: "},
-      {"a = 'x\nb = 1\n", "f:1: "},
-      {"a = \"x\n", "f:1: "},
+      {"port = 1 2\n", "f:1:10: "},
+      {"\npolicy = h2o\n", "f:2:10: Error while parsing value: could not determine value type"},
+      {"port =\n", "f:1:7: "},
+      {"a = 'x\nb = 1\n", "f:1:7: "},
+      {"a = \"x\n", "f:1:7: "},
       {"a = \"\\q\"\n", "unknown escape sequence '\\q'"},
       {"a = \"\\ud800\"\n", "surrogates"},
-      {"a = [1,\n2\n", "f:2: "},
-      {"a = 1\nb = 2\na = 3\n", "f:3: Error while parsing key-value pair: cannot redefine"},
-      {"seed = 18446744073709551615\n", "f:1: "},
-      {"port = 0x\n", "f:1: "},
-      {"a = 'x\xff'\n", "f:1: "},
-      {std::string_view("a = 'x\0y'\n", 10), "f:1: "},
-      {std::string_view("\xff\xfep\0", 4), "f:1: "},
+      {"a = [1,\n2\n", "f:2:"},
+      {"a = 1\nb = 2\na = 3\n", "f:3:"},
+      {"seed = 18446744073709551615\n", "f:1:"},
+      {"port = 0x\n", "f:1:"},
+      {"a = 'x\xff'\n", "f:1:"},
+      {std::string_view("a = 'x\0y'\n", 10), "f:1:"},
+      {std::string_view("\xff\xfep\0", 4), "f:1:"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(ParseError(text), HasSubstr(message));
-  // Only the beginning of a long line is repeated.
-  EXPECT_LT(ParseError("port = 1 " + std::string(10'000, 'x')).size(), 200U);
+  // A long line is repeated around the place alone.
+  EXPECT_THAT(ParseError("port = 1 " + std::string(10'000, 'x')),
+              EndsWith("in \"port = 1 " + std::string(41, 'x') + "...\""));
+  const std::string before = "api = [" + std::string(300, ' ') + "'secret', ";
+  EXPECT_THAT(ParseError(before + std::string(30, ' ') + "x, 2]"),
+              AllOf(Not(HasSubstr("secret")), EndsWith("x, 2]\"")));
+  // Columns and cuts are those of characters.
+  EXPECT_THAT(ParseError("a = '\u00e9\u00e9' x"), HasSubstr("f:1:10: "));
+  std::string accents;
+  for (int i = 0; i < 100; ++i) accents += "\u00e9";
+  EXPECT_THAT(ParseError("a = x'" + accents),
+              EndsWith("in \"a = x'" + accents.substr(0, 44) + "...\""));
 }
 
 TEST(ConfigFileTest, PartsOfTomlThatAreNoOptionsAreNamed) {
@@ -175,15 +189,28 @@ TEST(ConfigFileTest, OptionsOfTheCommandLineTakeThePlaceOfAllValues) {
 
 TEST(ConfigFileTest, WrongNamesAndValuesAreNamedWithTheirLine) {
   EXPECT_EQ(ApplyError("\nprot = 1\n"),
-            "f:2: expected the long name of an option without its dashes, found \"prot\"");
+            "f:2: expected the long name of an option without its dashes, found \"prot\"; the "
+            "nearest is \"port\"");
+  EXPECT_THAT(ApplyError("any_model = true"), EndsWith("; the nearest is \"any-model\""));
+  EXPECT_THAT(ApplyError("api-key = 'x'"), EndsWith("; the nearest is \"api-keys\""));
   // Options of other commands, and those that end the program.
-  for (const char* name : {"n", "prompt", "config", "new-key", "list-policies"}) {
+  for (const char* name : {"n", "prompt"}) {
     EXPECT_THAT(ApplyError(std::string(name) + " = 1"), HasSubstr("f:1: expected the long name"));
+  }
+  for (const std::string name : {"config", "new-key", "list-policies"}) {
+    EXPECT_EQ(ApplyError(name + " = 1"),
+              "f:1: " + name + " is an option of the command line alone");
   }
   EXPECT_EQ(ApplyError("port = 70000"),
             "f:1: port: expected an integer from 0 to 65535, found \"70000\"");
-  EXPECT_EQ(ApplyError("port = true"), "f:1: port: expected N, found true");
-  EXPECT_EQ(ApplyError("any-model = 1"), "f:1: any-model: expected true or false, found 1");
+  EXPECT_EQ(ApplyError("port = true"), "f:1: port: expected N, found the boolean true");
+  EXPECT_EQ(ApplyError("any-model = 1"),
+            "f:1: any-model: expected the boolean true or false, found the number 1");
+  EXPECT_EQ(ApplyError("any-model = 'true'"),
+            "f:1: any-model: expected the boolean true or false, found the string \"true\"");
+  EXPECT_EQ(ApplyError("any-model = '" + std::string(1000, 'y') + "'"),
+            "f:1: any-model: expected the boolean true or false, found the string \"" +
+                std::string(50, 'y') + "...\"");
   EXPECT_EQ(ApplyError("port = [1, 2]"), "f:1: port: expected one value, found a list");
   EXPECT_EQ(ApplyError("api-keys = ''"), "f:1: api-keys: expected FILE, found an empty name");
 }
@@ -192,10 +219,12 @@ TEST(ConfigFileTest, FilesThatCannotBeReadAreErrorsOfTheOption) {
   const TempFolder folder;
   const std::string huge = folder.File("huge");
   std::ofstream(huge) << std::string((1 << 20) + 1, '\n');
+  ASSERT_EQ(mkfifo(folder.File("pipe").c_str(), 0600), 0);
   const std::pair<std::string, const char*> cases[] = {
       {folder.File("none"), "No such file"},
-      {folder.File("."), "Is a directory"},
-      {"/dev/zero", "expected at most 1048576 bytes, found more"},
+      {folder.File("."), "it is not a regular file but a folder"},
+      {"/dev/zero", "it is not a regular file but a device"},
+      {folder.File("pipe"), "it is not a regular file but a named pipe"},
       {huge, "expected at most 1048576 bytes, found more"},
   };
   CliOptions options;

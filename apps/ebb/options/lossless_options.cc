@@ -129,6 +129,10 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
   table->insert(table->end(), rows.begin(), rows.end());
 }
 
+std::string_view OptionOfRowsRead(const CliOptions& options) {
+  return options.lossless.draft_selects ? "--draft" : "--t1-read";
+}
+
 Status SettleLossless(CliOptions* options) {
   LosslessInput& lossless = options->lossless;
   if (!lossless.wanted) {

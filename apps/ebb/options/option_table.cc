@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +9,7 @@
 
 #include "apps/ebb/options/option_values.h"
 #include "apps/ebb/options/options.h"
+#include "apps/ebb/options/whole_file.h"
 
 namespace ebb::cli {
 namespace {
@@ -31,11 +30,7 @@ Status ReadGrammar(std::string_view text, CliOptions* options) {
     options->sampling.grammar = text;
     return OkStatus();
   }
-  std::ifstream file{std::string(text), std::ios::binary};
-  std::ostringstream content;
-  content << file.rdbuf();
-  if (!file) return InvalidArgument(fmt::format("cannot read {}", text));
-  options->sampling.grammar = std::move(content).str();
+  EBB_ASSIGN_OR_RETURN(options->sampling.grammar, ReadWholeFile(std::string(text)));
   return OkStatus();
 }
 

@@ -145,6 +145,8 @@ struct OptionRow {
   bool is_repeatable = false;  // each occurrence adds a value
 };
 
+// The option that says which rows of T1 are read: --draft where it is --draft select.
+[[nodiscard]] std::string_view OptionOfRowsRead(const CliOptions& options);
 // Appends the options of the tiers below T0, and of the device.
 void AppendTierOptionRows(std::vector<OptionRow>* table);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);

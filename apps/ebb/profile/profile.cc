@@ -232,7 +232,7 @@ Status Profile::Write() {
 
 ExitCode RunProfile(const CliOptions& options) {
   const Status status = Profile(options).Run();
-  return status.ok() ? ExitCode::kOk : Fail(status);
+  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
 }
 
 }  // namespace ebb::cli

@@ -8,7 +8,8 @@ from typing import Any, Callable, Sequence
 
 from .charts import (DASHES, GREY, PALETTE, SHAPES, Axis, Chart, Series, figures, legend, number, page, paragraph,
                      percent, short, table)
-from .report import front, margin_header, margin_rows, options_in_name, series_name
+from .fronts import front, options_in_name, series_name
+from .report import margin_header, margin_rows
 
 Json = dict[str, Any]
 Cost = Callable[[Json], "float | None"]
@@ -182,8 +183,9 @@ def _sampling(run: Json) -> str:
     return f"temperature {number(run['temperature'])}, {cuts}"
 
 
-def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json]) -> str:
-    """One HTML file. `run`: grid.json; `summary`: summary.json, with the fields of `report.add_times`."""
+def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json], notes: Sequence[str] = ()) -> str:
+    """One HTML file. `run`: grid.json; `summary`: summary.json, with the fields of `runs.add_times`; `notes`:
+    sentences of `runs.gaps`."""
     of = _Page(summary)
     errors = sum(record["errors"] for record in summary)
     answers = sum(record["n"] for record in summary)
@@ -193,6 +195,7 @@ def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json]) -> st
                   f"{run.get('model', '')}"),
         paragraph(f"{_sampling(run)}, rows in {run.get('kv_type', 'f16')}"),
         paragraph(f"{errors} of {answers} answers ended by an error.", "bad") if errors else "",
+        *(paragraph(note, "bad") for note in notes),
     ]
     if charts:
         # A line of the full cache and a front are no series of the legend.

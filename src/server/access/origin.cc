@@ -1,7 +1,10 @@
 #include "src/server/access/origin.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -17,13 +20,62 @@ bool ConsistsOf(std::string_view text, std::string_view more) {
   });
 }
 
-// An address of IPv6 stands in brackets.
-bool IsHost(std::string_view text) {
-  if (text.starts_with('[')) {
-    return text.size() > 2 && text.ends_with(']') &&
-           ConsistsOf(text.substr(1, text.size() - 2), ":.");
+constexpr std::string_view kNoHost = "the text after :// is no host";
+
+// An address of IPv6 without its brackets.
+std::string_view FaultOfAddress(std::string_view text) {
+  in6_addr address = {};
+  if (inet_pton(AF_INET6, std::string(text).c_str(), &address) != 1) {
+    return "the text in brackets is no address of IPv6";
   }
-  return !text.empty() && ConsistsOf(text, ".-_");
+  char shortest[INET6_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET6, &address, shortest, sizeof(shortest));
+  // Browsers write hexadecimal digits at the end of an address that holds one of IPv4 too.
+  const bool has_v4 = std::string_view(shortest).find('.') != std::string_view::npos;
+  if (text.find('.') == std::string_view::npos && (has_v4 || text == shortest)) return "";
+  return "browsers write addresses of IPv6 in their shortest form, in hexadecimal digits";
+}
+
+bool ConsistsOfDigits(std::string_view text) {
+  return text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// Browsers take a host whose last label is a number for an address of IPv4.
+bool EndsInNumber(std::string_view text) {
+  const std::string_view last = text.substr(text.rfind('.') + 1);
+  constexpr std::string_view kHexDigits = "0123456789abcdef";
+  return ConsistsOfDigits(last) ||
+         (last.starts_with("0x") && last.find_first_not_of(kHexDigits, 2) == std::string::npos);
+}
+
+bool IsAddressOfV4(std::string_view text) {
+  in_addr address = {};
+  if (inet_pton(AF_INET, std::string(text).c_str(), &address) != 1) return false;
+  char usual[INET_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET, &address, usual, sizeof(usual));
+  return text == usual;
+}
+
+// Returns why browsers write no such host; empty: they do. An address of IPv6 stands in brackets.
+std::string_view FaultOfHost(std::string_view text) {
+  if (text.starts_with('[')) {
+    if (!text.ends_with(']')) return kNoHost;
+    return FaultOfAddress(text.substr(1, text.size() - 2));
+  }
+  if (text.ends_with('.')) text.remove_suffix(1);  // the root of all names
+  if (text.empty() || !ConsistsOf(text, ".-_")) return kNoHost;
+  constexpr size_t kMostOfLabel = 63, kMost = 253;
+  if (text.size() > kMost) return "the name of the host is longer than 253 letters";
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('.', begin), text.size());
+    if (end == begin) return "the host has a dot without a name before it";
+    if (end - begin > kMostOfLabel) return "a part of the host's name is longer than 63 letters";
+    begin = end + 1;
+  }
+  if (EndsInNumber(text) && !IsAddressOfV4(text)) {
+    return "a host that ends in a number is an address of IPv4, four numbers from 0 to 255";
+  }
+  return "";
 }
 
 // Browsers leave out the port that the scheme implies.
@@ -61,8 +113,7 @@ std::string_view FaultOf(std::string_view text) {
     host = host.substr(0, colon);
   }
   if (scheme.empty() || !ConsistsOf(scheme, "+-.")) return "the text before :// is no scheme";
-  if (!IsHost(host)) return "the text after :// is no host";
-  return "";
+  return FaultOfHost(host);
 }
 
 }  // namespace
@@ -82,7 +133,7 @@ Status CheckHostName(std::string_view text) {
   std::ranges::transform(lower, lower.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
-  if (!lower.starts_with('[') && IsHost(lower)) return OkStatus();
+  if (!lower.starts_with('[') && FaultOfHost(lower).empty()) return OkStatus();
   return InvalidArgument(fmt::format(
       "expected the name of a host, such as ebb.example.org, without a scheme, a port or a path; "
       "found \"{}\"; give the option once for each name",

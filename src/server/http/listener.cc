@@ -162,6 +162,11 @@ Status Listener::OpenPath(const std::string& path) {
                                                kMostBytes, kUnix, path));
   }
   const asio::local::stream_protocol::endpoint endpoint(path);
+  struct stat info = {};
+  if (lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
+    return InvalidArgument(
+        fmt::format("cannot listen on {}: something that is no socket is there", path));
+  }
   if (IsLeftOver(io_, endpoint)) unlink(path.c_str());
   StreamAcceptor acceptor(*io_);
   error_code error;

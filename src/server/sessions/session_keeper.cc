@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "src/server/sessions/session_keeper_impl.h"
+#include "src/server/sessions/session_turn.h"
 
 namespace ebb::server {
 namespace {
@@ -44,8 +45,23 @@ std::optional<ApiError> CheckTraits(const Manifest& manifest, const SessionTrait
                     .is_final = true};
   };
   if (auto error = differs("model", manifest.model, traits.model)) return error;
-  if (auto error = differs("policy", manifest.policy, traits.policy)) return error;
-  return differs("set of tiers", manifest.tiers, traits.tiers);
+  auto error = differs("set of tiers", manifest.tiers, traits.tiers);
+  // With tiers the default policy is another one.
+  if (!error) return differs("policy", manifest.policy, traits.policy);
+  if (manifest.tiers == kNoTiers) {
+    error->message = fmt::format(
+        "the session was made by a server without tiers, and this one keeps rows in {}: start the "
+        "server without --t0, --t1, --t2 and --evict, or give another session_id",
+        traits.tiers);
+  } else if (traits.tiers == kNoTiers) {
+    error->message = fmt::format(
+        "the session was made by a server with {}, and this one has no tiers: start the server "
+        "with these options, or give another session_id",
+        manifest.tiers);
+  } else {
+    error->message += ": start the server with the tiers found, or give another session_id";
+  }
+  return error;
 }
 
 }  // namespace

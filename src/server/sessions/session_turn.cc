@@ -270,12 +270,17 @@ std::string DescribePolicy(const SessionOptions& options) {
 
 std::string DescribeTiers(const SessionOptions& options) {
   const auto& tiers = options.policy.tiers;
-  if (!tiers.has_value()) return "none";
-  const std::string t2 =
-      CompressesOldRows(tiers) ? std::string("old") : fmt::format("{}", tiers->t2_share);
-  return fmt::format("t1 {}, t2 {} {}, evict {} of {}", T1PlaceName(tiers->t1), t2,
-                     static_cast<int>(tiers->t2_type), tiers->evict_share,
-                     static_cast<int>(tiers->evict_of));
+  if (!tiers.has_value()) return std::string(kNoTiers);
+  std::string text = fmt::format("--t1 {}", T1PlaceName(tiers->t1));
+  if (HasT2(*tiers)) {
+    const std::string rows = CompressesOldRows(tiers)
+                                 ? std::string("old")
+                                 : fmt::format("{:.6g}%", tiers->t2_share * 100);
+    text += fmt::format(" --t2 {}:{}", rows, CompressedTypeName(tiers->t2_type));
+  }
+  if (tiers->evict_share > 0) text += fmt::format(" --evict {:.6g}%", tiers->evict_share * 100);
+  if (tiers->evict_share > 0 && tiers->evict_of == EvictOf::kAlive) text += " --evict-of alive";
+  return text;
 }
 
 }  // namespace ebb::server

@@ -154,7 +154,7 @@ TEST_F(SessionRefusal, AnotherVersionIsNamedWhateverFollows) {
   std::string bytes = good_;
   bytes[8] = 1;
   EXPECT_EQ(ResumeBytes(bytes).code(), StatusCode::kUnsupported);
-  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 12, found 1"));
+  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 13, found 1"));
   EXPECT_THAT(ResumeBytes(bytes.substr(0, 12)).message(), HasSubstr("another version"));
 }
 
@@ -239,6 +239,36 @@ TEST_F(SessionRefusal, LiesUnderGoodChecksumsAreNoCrash) {
     begin += size + sizeof(uint64_t);
   }
   EXPECT_GT(refused, 600);  // centres of keys, most of the token tables, may be any numbers
+}
+
+// A build may store rows of the same model otherwise.
+TEST_F(SessionRefusal, AnotherFormatOfRowsIsNamedBeforeAnyRowIsRead) {
+  const auto refusal = [&](const std::string& from, const std::string& to) {
+    uint64_t size = 0;
+    std::memcpy(&size, good_.data() + kSectionBytesAt, sizeof(size));
+    const size_t begin = kChecksumAt + sizeof(uint64_t);
+    std::string bytes = good_;
+    const size_t at = bytes.find(from);
+    EXPECT_LT(at, begin + size) << from;
+    EXPECT_EQ(from.size(), to.size());
+    bytes.replace(at, to.size(), to);
+    const uint64_t checksum = XXH3_64bits_withSeed(bytes.data() + begin, size, begin);
+    std::memcpy(bytes.data() + begin + size, &checksum, sizeof(checksum));
+    return ResumeBytes(bytes).ToString();
+  };
+  // Keys and values of 64 channels in f16.
+  EXPECT_EQ(refusal("256 bytes, a key and", "128 bytes, a key for"),
+            "invalid argument: " + path_ +
+                ": a session of another row format: expected \"256 bytes, a key and a value of 64 "
+                "channels, 4 kv heads in 2 layers\", found \"128 bytes, a key for a value of 64 "
+                "channels, 4 kv heads in 2 layers\"");
+  EXPECT_THAT(refusal("placement's, 1", "placement's, 2"),
+              HasSubstr("a session of another number format of T2: expected \"the placement's, "));
+  EXPECT_THAT(refusal("0 bytes", "9 bytes"),
+              HasSubstr("another recurrent state: expected \"0 bytes\", found \"9 bytes\""));
+  EXPECT_EQ(refusal("row format", "raw format"),
+            "unsupported: " + path_ +
+                ": a session of another build of ebb, which did not save its row format");
 }
 
 TEST_F(SessionRefusal, SharesThatAreNoneAreToldBeforeAnybodyCountsWithThem) {

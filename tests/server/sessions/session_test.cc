@@ -349,6 +349,30 @@ TEST_F(SessionTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(Do("GET", "/v1/sessions").status, 501);
 }
 
+TEST_F(SessionTest, AServerSaysThatASessionWasMadeWithoutItsTiersOrWithThem) {
+  Start(Keeping());
+  AskWell(Body("plain", json::array({UserMessage(1)})));
+  server_.reset();
+  ServerOptions tiered = Keeping();
+  tiered.defaults.engine.tiers =
+      TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.25, .evict_share = 0.1};
+  tiered.defaults.session.policy = {.name = "attention", .tiers = tiered.defaults.engine.tiers};
+  Start(tiered);
+  const ClientAnswer plain = Ask(Body("plain", json::array({UserMessage(2)})));
+  EXPECT_EQ(plain.status, 409);
+  EXPECT_EQ(plain.json()["error"]["message"],
+            "the session was made by a server without tiers, and this one keeps rows in --t1 host "
+            "--t2 25%:int8 --evict 10%: start the server without --t0, --t1, --t2 and --evict, or "
+            "give another session_id");
+  AskWell(Body("tiered", json::array({UserMessage(1)})));
+  server_.reset();
+  Start(Keeping());
+  const ClientAnswer with_tiers = Ask(Body("tiered", json::array({UserMessage(2)})));
+  EXPECT_EQ(with_tiers.status, 409);
+  EXPECT_THAT(with_tiers.body, HasSubstr("made by a server with --t1 host --t2 25%:int8 --evict 10%"
+                                         ", and this one has no tiers"));
+}
+
 TEST_F(SessionTest, ForeignAndDamagedSessionsAreNamedAndLeftAlone) {
   Start(Keeping());
   const json first = AskWell(Body("s", json::array({UserMessage(1)})));

@@ -1,0 +1,215 @@
+"""The folders that `ebb eval` writes: reading and checking them, merging shards, and times."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Iterable, Sequence
+
+import numpy as np
+
+from .errors import Corrupt, InvalidArgument, NotFound
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Run:
+    """A folder that `ebb eval` wrote: grid.json and results.jsonl."""
+
+    folder: str
+    manifest: Json
+    results: list[Json]
+    seconds: list[float] = field(default_factory=list)  # of the same answers
+    cut: list[str] = field(default_factory=list)  # files whose last line has no end
+
+    @property
+    def num_asked(self) -> int:
+        """The answers that the grid asks for, of a shard those of its problems."""
+        index, count = map(int, self.manifest.get("shard", "0/1").split("/"))
+        return len(self.manifest["settings"]) * len(range(index, self.manifest["problems"], count))
+
+
+_KINDS = {
+    "index": lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "text": lambda value: isinstance(value, str),
+    "truth": lambda value: isinstance(value, bool),
+}
+_RESULT_FIELDS = {
+    "setting": "index", "problem": "index", "policy": "text", "budget": "text", "tiers": "text",
+    "options": "text", "seed": "index", "correct": "truth", "extracted": "text", "peak_tokens": "number",
+    "kv_reads": "number",
+}
+_GRID_FIELDS = {
+    "task": "text", "shard": "text", "model": "text", "model_fingerprint": "index", "model_compression": "number",
+    "model_window": "number", "model_shift": "number", "tokens": "number", "answer_tokens": "number",
+}
+#: Fields that grids of older versions lack, and the values that these versions used.
+_DEFAULTS = {"top_k": 40, "min_p": float(np.float32(0.05)), "batch": 0, "device": ""}
+#: Fields that grids of older versions lack, and that follow from other fields.
+_DERIVED = ("model_compression", "model_window", "model_shift", "answer_tokens")
+_DIFFER_IN_SHARDS = ("shard", "settings")
+
+
+def parse_json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Corrupt(f"{place}: not JSON") from None
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotFound(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Corrupt(f"{path}: not UTF-8") from None
+
+
+def _lines(path: Path, cut: list[str]) -> list[Json]:
+    """Lines that end. A kill may have cut the last one, which `--resume` writes again: then `cut` gets the path."""
+    *whole, last = read_text(path).split("\n")
+    if last:
+        cut.append(str(path))
+    return [parse_json(line, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
+
+
+def read_run(folder: str | Path) -> Run:
+    """Reads and checks a run. Answers without a line in times.jsonl are left out, as `ebb eval` does."""
+    path = Path(folder)
+    grid = path / "grid.json"
+    manifest = parse_json(read_text(grid), str(grid))
+    if not (isinstance(manifest, dict) and isinstance(manifest.get("settings"), list)
+            and _KINDS["index"](manifest.get("problems"))):
+        raise Corrupt(f"{grid} is no grid of an evaluation")
+    for name, kind in _GRID_FIELDS.items():
+        if name in manifest and not _KINDS[kind](manifest[name]):
+            raise Corrupt(f'{grid}: "{name}" is no such value')
+    shard = re.fullmatch(r"(\d+)/(\d+)", manifest.get("shard", "0/1"), re.ASCII)
+    if not shard or int(shard[1]) >= int(shard[2]):
+        raise Corrupt(f'{grid}: "shard" is no such value')
+    cut: list[str] = []
+    results = _lines(path / "results.jsonl", cut)
+    for number, line in enumerate(results, 1):
+        place = f"{path / 'results.jsonl'}, line {number}"
+        for name, kind in _RESULT_FIELDS.items():
+            if not isinstance(line, dict) or not _KINDS[kind](line.get(name)):
+                raise Corrupt(f'{place}: "{name}" is missing, or no such value')
+        if line["setting"] >= len(manifest["settings"]) or line["problem"] >= manifest["problems"]:
+            raise Corrupt(f"{place}: no answer to this run's grid")
+    seconds = []
+    for number, line in enumerate(_lines(path / "times.jsonl", cut), 1):
+        if not isinstance(line, dict) or not _KINDS["number"](line.get("seconds")):
+            raise Corrupt(f'{path / "times.jsonl"}, line {number}: "seconds" is missing, or no such value')
+        seconds.append(line["seconds"])
+    number = min(len(results), len(seconds))
+    return Run(str(folder), {**_DEFAULTS, **manifest}, results[:number], seconds[:number], cut)
+
+
+_SETTING = ("policy", "budget", "tiers", "options")
+_SUMMARY_FIELDS = {**{name: "text" for name in _SETTING}, "accuracy": "number", "ci_low": "number", "ci_high": "number",
+                   **{name: "index" for name in ("n", "correct", "errors", "loops", "truncated", "no_answer", "empty")}}
+#: Null where no request of a setting began.
+_SUMMARY_COSTS = ("generated_tokens", "peak_tokens", "peak_kv_bytes", "kv_reads")
+
+
+def read_summary(folder: str | Path) -> list[Json]:
+    """Reads and checks summary.json of a run that ended."""
+    path = Path(folder) / "summary.json"
+    summary = parse_json(read_text(path), str(path))
+    if not isinstance(summary, list) or not summary:
+        raise Corrupt(f"{path} is no summary of an evaluation")
+    for number, record in enumerate(summary, 1):
+        if not isinstance(record, dict):
+            raise Corrupt(f"{path} is no summary of an evaluation")
+        wrong = [name for name, kind in _SUMMARY_FIELDS.items() if not _KINDS[kind](record.get(name))]
+        wrong += [name for name in _SUMMARY_COSTS
+                  if record.get(name) is not None and not _KINDS["number"](record[name])]
+        if wrong:
+            raise Corrupt(f'{path}, record {number}: "{wrong[0]}" is missing, or no such value')
+    return summary
+
+
+def gaps(summary: Sequence[Json], run: Run) -> list[str]:
+    """Sentences that say what the files of a run lack, with the numbers; none of a whole run."""
+    texts = [f"The last line of {Path(path).name} is cut." for path in run.cut]
+    there, asked = len(run.results), run.num_asked
+    if there < asked:
+        texts.append(f"{asked - there} of {asked} answers are missing: the run did not end, or its files were cut; "
+                     "`ebb eval --resume` adds them.")
+    counted = sum(record["n"] for record in summary)
+    if counted != there:
+        texts.append(f"summary.json counts {counted} answers, results.jsonl and times.jsonl hold {there}: the times "
+                     "are those of the latter.")
+    return texts
+
+
+def add_times(summary: Sequence[Json], run: Run) -> list[Json]:
+    """`summary` with the fields that vary between runs, null without times: mean `seconds` of an answer, `tokens_per_s`
+    including the time for the prompt, and `overhead` (0.1: a token takes 10 % longer than with the full cache)."""
+    spent: dict[tuple[str, ...], list[float]] = {}
+    for line, seconds in zip(run.results, run.seconds):
+        of_setting = spent.setdefault(tuple(line[name] for name in _SETTING), [0.0, 0.0, 0.0])
+        for i, value in enumerate((seconds, line.get("generated_tokens", 0), 1)):
+            of_setting[i] += value
+    times = {}
+    for key, (seconds, tokens, answers) in spent.items():
+        times[key] = seconds / answers, tokens / seconds if seconds > 0 else None
+    full = next((rate for (policy, budget, tiers, _), (_, rate) in times.items()
+                 if policy == "full" and not budget and not tiers), None)
+    records = []
+    for record in summary:
+        mean, rate = times.get(tuple(record[name] for name in _SETTING), (None, None))
+        overhead = full / rate - 1 if full and rate else None
+        records.append({**record, "seconds": mean, "tokens_per_s": rate, "overhead": overhead})
+    return records
+
+
+def differing_key(a: Json, b: Json, may_differ: Sequence[str] = ()) -> str:
+    """The first key in which two manifests differ; "": none. The path of the task may differ."""
+    for key in [*a, *b]:
+        if key == "task" or key in may_differ:
+            continue
+        if a[key] != b[key] if key in a and key in b else key not in _DERIVED:
+            return key
+    return ""
+
+
+def merge(runs: Sequence[Run]) -> Run:
+    """Shards of a run as one run, in the order of settings and problems."""
+    settings: list[Json] = []
+    answers: dict[tuple[int, int], Json] = {}
+    for run in runs:
+        key = differing_key(runs[0].manifest, run.manifest, _DIFFER_IN_SHARDS)
+        if key:
+            raise InvalidArgument(f"{runs[0].folder} and {run.folder} are answers to different questions: "
+                                  f'their "{key}" differs')
+        settings += [setting for setting in run.manifest["settings"] if setting not in settings]
+        places = [settings.index(setting) for setting in run.manifest["settings"]]
+        for line in run.results:
+            line = {**line, "setting": places[line["setting"]]}
+            place = line["setting"], line["problem"]
+            if answers.setdefault(place, line) != line:
+                raise InvalidArgument(f"two answers to problem {place[1]} of setting {place[0]} differ")
+    manifest = {**runs[0].manifest, "shard": "0/1", "settings": settings}
+    return Run(runs[0].folder, manifest, [answers[place] for place in sorted(answers)])
+
+
+def whole_runs(parts: Iterable[Run]) -> list[Run]:
+    """Merges shards. Raises InvalidArgument where answers are missing."""
+    groups: list[list[Run]] = []
+    for part in parts:
+        same = [group for group in groups
+                if not differing_key(group[0].manifest, part.manifest, _DIFFER_IN_SHARDS)]
+        (same[0] if same else groups.append([]) or groups[-1]).append(part)
+    runs = [merge(group) for group in groups]
+    for run in runs:
+        missing = run.num_asked - len(run.results)
+        if missing > 0:
+            raise InvalidArgument(f"{run.folder}: {missing} of {run.num_asked} answers are missing; end the run by "
+                                  "--resume, or name all of its shards")
+    return runs
