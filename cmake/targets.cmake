@@ -216,7 +216,8 @@ if(has_cuda_kernels)
   set_target_properties(ebb_kernels PROPERTIES
     CUDA_STANDARD 17 CUDA_ARCHITECTURES "${architectures}")
   target_include_directories(ebb_kernels PRIVATE ${EBB_ROOT} ${EBB_LLAMA_CPP_SOURCE}/ggml/include)
-  set_source_files_properties(${EBB_ROOT}/src/step/device/row_attention.cc PROPERTIES
+  set_source_files_properties(${EBB_ROOT}/src/step/device/row_attention.cc
+    ${EBB_ROOT}/src/step/device/compressed_rows.cc PROPERTIES
     COMPILE_DEFINITIONS EBB_HAS_CUDA_KERNELS)
   target_sources(ebb_step PRIVATE $<TARGET_OBJECTS:ebb_kernels>)
   target_link_libraries(ebb_step PRIVATE CUDA::cudart)

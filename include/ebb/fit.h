@@ -73,6 +73,7 @@ struct FitRequest {
   // Weights, T0 and what steps take lie in a device's memory, the rest in the host's.
   bool on_device = false;
   DeviceAttention device_attention = DeviceAttention::kAuto;  // with on_device
+  bool t2_on_device = false;  // with on_device: T2 lies in the device's memory too
 };
 
 struct FitBytes {
@@ -87,6 +88,7 @@ struct FitBytes {
   uint64_t states = 0;   // recurrent states and their checkpoints
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
   bool on_device = false;
+  bool t2_on_device = false;
   uint64_t weights_unread = 0;  // by a step: experts that no token chooses
   // Bytes of rows that the last step reads, holes left out. Selective reading reads the share of
   // T1 that was measured (docs/figures/performance.md).
@@ -97,11 +99,11 @@ struct FitBytes {
 
   // Bytes of the host's memory.
   [[nodiscard]] uint64_t Memory() const {
-    const uint64_t rest = program + t1_memory + t2 + tables + states;
+    const uint64_t rest = program + t1_memory + (t2_on_device ? 0 : t2) + tables + states;
     return on_device ? rest : rest + weights + compute + t0 + staging;
   }
   [[nodiscard]] uint64_t DeviceMemory() const {
-    return on_device ? weights + compute + t0 + staging : 0;
+    return on_device ? weights + compute + t0 + staging + (t2_on_device ? t2 : 0) : 0;
   }
 };
 
@@ -152,12 +154,14 @@ struct FitSetting {
   std::string name;                    // as it is typed: "--t1 none --t2 50%:int8"; "full"
   std::optional<TierSpec> tiers = {};  // none: the full cache
 };
-// One of each kind, for a table.
-[[nodiscard]] std::vector<FitSetting> TypicalSettings(bool on_device = false);
+// One of each kind, for a table. On a device T2 is among them only if it lies in its memory.
+[[nodiscard]] std::vector<FitSetting> TypicalSettings(bool on_device = false,
+                                                      bool t2_on_device = false);
 // From the gentlest on: the full cache; all old rows in T2 as int8, int4 and int3; T1 in a file,
 // read selectively and then wholly, at falling shares of T0; evicting. On a device: the full cache;
-// T1 in the host's memory, and in a file, at falling shares of T0; evicting.
-[[nodiscard]] std::vector<FitSetting> SettingsByGentleness(bool on_device = false);
+// T2 in its memory; T1 in the host's memory, and in a file, at falling shares of T0; evicting.
+[[nodiscard]] std::vector<FitSetting> SettingsByGentleness(bool on_device = false,
+                                                           bool t2_on_device = false);
 // The first of them that fits, and that places_by_position allows; OutOfMemory with the least
 // memory that is needed when none.
 [[nodiscard]] Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,

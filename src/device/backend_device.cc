@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <utility>
@@ -84,6 +85,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
   const auto at = reinterpret_cast<uintptr_t>(reserved);
   device->begin_ = reinterpret_cast<std::byte*>((at + kExtent - 1) / kExtent * kExtent);
   device->place_of_.assign(device->most_extents_, -1);
+  device->is_records_.assign(device->most_extents_, false);
   return device;
 }
 
@@ -146,7 +148,7 @@ Status BackendDevice::Resize(size_t num_extents) {
 }
 
 Result<BackendDevice::Rows> BackendDevice::MakeRows(size_t num_extents) const {
-  const auto num_rows = static_cast<int64_t>(num_extents * RowsOfExtent() + 1 + kRowsPerPage);
+  const auto num_rows = static_cast<int64_t>(num_extents * RowsOfExtent() + 2 * kRowsPerPage + 1);
   if (num_rows > std::numeric_limits<int32_t>::max()) {
     return OutOfMemory("more rows than a device's lists can name");
   }
@@ -333,6 +335,7 @@ Result<std::byte*> BackendDevice::Allocate(MemoryKind kind, size_t num_bytes) {
     while (extent_at_[place] >= 0) ++place;
     extent_at_[place] = static_cast<int32_t>(first + i);
     place_of_[first + i] = static_cast<int32_t>(place);
+    is_records_[first + i] = kind == MemoryKind::kRecords;
   }
   num_taken_ += num;
   return begin_ + first * kExtent;
@@ -347,6 +350,7 @@ Status BackendDevice::Free(MemoryKind kind, std::byte* memory, size_t num_bytes)
   const size_t first = (memory - begin_) / kExtent;
   const size_t num = (num_bytes + kExtent - 1) / kExtent;
   for (size_t extent = first; extent < first + num; ++extent) {
+    if (kind == MemoryKind::kRecords) Clear(extent);
     extent_at_[static_cast<size_t>(place_of_[extent])] = -1;
     place_of_[extent] = -1;
   }
@@ -362,6 +366,17 @@ Status BackendDevice::Free(MemoryKind kind, std::byte* memory, size_t num_bytes)
     }
   }
   return OkStatus();
+}
+
+// Records need not be numbers, as all rows of F16 are to be, even masked ones.
+void BackendDevice::Clear(size_t extent) {
+  is_records_[extent] = false;
+  const size_t extent_bytes = RowsOfExtent() * row_bytes_;
+  (void)Call([&] {
+    ggml_backend_tensor_memset(rows_.tensor, 0,
+                               static_cast<size_t>(place_of_[extent]) * extent_bytes, extent_bytes);
+    return OkStatus();
+  });
 }
 
 // Parts that lie beside each other on both sides travel together, up to the end of an extent.
@@ -445,16 +460,71 @@ void BackendDevice::ListRows(std::span<const std::byte* const> addresses, size_t
   }
 }
 
-Status BackendDevice::ReadRows(std::span<const std::byte* const> rows, size_t num_bytes,
-                               std::byte* to) {
-  std::vector<int32_t> numbers;
-  ListRows(rows, num_bytes, &numbers);
+bool BackendDevice::AreRows(std::span<const std::byte* const> rows, size_t num_bytes) const {
+  return num_bytes % row_bytes_ == 0 && std::ranges::all_of(rows, [&](const std::byte* row) {
+           return static_cast<size_t>(row - begin_) % kExtent % row_bytes_ == 0;
+         });
+}
+
+BackendDevice::Covered BackendDevice::Cover(std::span<const std::byte* const> records,
+                                            size_t num_bytes) const {
+  Covered covered;
+  const auto offset_in_row = [&](const std::byte* record) {
+    return static_cast<size_t>(record - begin_) % kExtent % row_bytes_;
+  };
+  const auto num_rows = [&](const std::byte* record) {
+    return (offset_in_row(record) + num_bytes + row_bytes_ - 1) / row_bytes_;
+  };
+  for (const std::byte* record : records) {
+    const int32_t first = RowNumber(record);
+    for (size_t i = 0; i < num_rows(record); ++i) {
+      covered.rows.push_back(first + static_cast<int32_t>(i));
+    }
+  }
+  std::ranges::sort(covered.rows);
+  const auto rest = std::ranges::unique(covered.rows);
+  covered.rows.erase(rest.begin(), rest.end());
+  for (const std::byte* record : records) {
+    const auto at = std::ranges::lower_bound(covered.rows, RowNumber(record));
+    covered.places.push_back(static_cast<size_t>(at - covered.rows.begin()) * row_bytes_ +
+                             offset_in_row(record));
+  }
+  return covered;
+}
+
+Status BackendDevice::ReadAll(std::span<const int32_t> numbers, std::byte* to) {
   for (size_t first = 0; first < numbers.size(); first += RowTransfers::kMostRows) {
     const size_t num = std::min(RowTransfers::kMostRows, numbers.size() - first);
-    EBB_RETURN_IF_ERROR(ReadNumbers({numbers.data() + first, num}, to));
-    to += num * row_bytes_;
+    EBB_RETURN_IF_ERROR(ReadNumbers(numbers.subspan(first, num), to + first * row_bytes_));
   }
   return OkStatus();
+}
+
+Status BackendDevice::WriteAll(std::span<const int32_t> numbers, Contents contents,
+                               const std::byte* from) {
+  for (size_t first = 0; first < numbers.size(); first += RowTransfers::kMostRows) {
+    const size_t num = std::min(RowTransfers::kMostRows, numbers.size() - first);
+    EBB_RETURN_IF_ERROR(
+        WriteNumbers(numbers.subspan(first, num), contents, from + first * row_bytes_));
+  }
+  return OkStatus();
+}
+
+Status BackendDevice::ReadRows(std::span<const std::byte* const> rows, size_t num_bytes,
+                               std::byte* to) {
+  if (!AreRows(rows, num_bytes)) {
+    const Covered covered = Cover(rows, num_bytes);
+    std::vector<std::byte> memory(covered.rows.size() * row_bytes_);
+    EBB_RETURN_IF_ERROR(ReadAll(covered.rows, memory.data()));
+    for (const size_t place : covered.places) {
+      std::memcpy(to, memory.data() + place, num_bytes);
+      to += num_bytes;
+    }
+    return OkStatus();
+  }
+  std::vector<int32_t> numbers;
+  ListRows(rows, num_bytes, &numbers);
+  return ReadAll(numbers, to);
 }
 
 // By a graph; row by row where the device has no memory for one, so that moves need not fail.
@@ -471,9 +541,10 @@ Status BackendDevice::ReadNumbers(std::span<const int32_t> numbers, std::byte* t
   });
 }
 
-Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, const std::byte* from) {
+Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, Contents contents,
+                                   const std::byte* from) {
   const Status status =
-      Call([&] { return transfers_->Write(rows_.tensor, numbers, unread_row(), from); });
+      Call([&] { return transfers_->Write(rows_.tensor, numbers, unread_row(), contents, from); });
   if (status.code() != StatusCode::kOutOfMemory) return status;
   return Call([&] {
     for (const int32_t number : numbers) {
@@ -484,21 +555,32 @@ Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, const std::
   });
 }
 
+// Records that share rows of the buffer with others are written with what these hold.
 Status BackendDevice::WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
                                 const std::byte* from) {
+  if (rows.empty()) return OkStatus();
+  const Contents contents = ContentsAt(rows.front());
+  if (!AreRows(rows, num_bytes)) {
+    assert(contents == Contents::kBits);
+    const Covered covered = Cover(rows, num_bytes);
+    std::vector<std::byte> memory(covered.rows.size() * row_bytes_);
+    EBB_RETURN_IF_ERROR(ReadAll(covered.rows, memory.data()));
+    for (const size_t place : covered.places) {
+      std::memcpy(memory.data() + place, from, num_bytes);
+      from += num_bytes;
+    }
+    return WriteAll(covered.rows, contents, memory.data());
+  }
   std::vector<int32_t> numbers;
   ListRows(rows, num_bytes, &numbers);
-  for (size_t first = 0; first < numbers.size(); first += RowTransfers::kMostRows) {
-    const size_t num = std::min(RowTransfers::kMostRows, numbers.size() - first);
-    EBB_RETURN_IF_ERROR(WriteNumbers({numbers.data() + first, num}, from));
-    from += num * row_bytes_;
-  }
-  return OkStatus();
+  return WriteAll(numbers, contents, from);
 }
 
 // Rows are copied in batches in which none is read after it was written: a graph reads all first.
 Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
   if (IsLost()) return lost_;
+  if (rows.empty()) return OkStatus();
+  const Contents contents = ContentsAt(rows.front().to);
   std::vector<int32_t> from, to;
   std::vector<bool> is_written;
   std::vector<size_t> written;
@@ -506,11 +588,12 @@ Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
     for (const size_t row : written) is_written[row] = false;
     written.clear();
     if (from.empty()) return OkStatus();
-    Status status = Call([&] { return transfers_->Copy(rows_.tensor, from, to, spare_row()); });
+    Status status =
+        Call([&] { return transfers_->Copy(rows_.tensor, from, to, spare_row(), contents); });
     if (status.code() == StatusCode::kOutOfMemory) {
       std::vector<std::byte> rows_between(from.size() * row_bytes_);
       status = ReadNumbers(from, rows_between.data());
-      if (status.ok()) status = WriteNumbers(to, rows_between.data());
+      if (status.ok()) status = WriteNumbers(to, contents, rows_between.data());
     }
     from.clear();
     to.clear();

@@ -60,16 +60,19 @@ class BackendDevice final : public Device {
   // "CPU", "CUDA", "RPC": what ggml calls the kind of backend.
   [[nodiscard]] std::string_view BackendName() const;
   [[nodiscard]] DeviceAttention attention() const { return attention_; }
-  // F16 [row_bytes / 2, rows of the buffer, and a spare key and value]. Another tensor whenever
-  // generation() changes.
+  // F16 [row_bytes / 2, rows of the buffer, and a spare page and row]. Another tensor whenever
+  // generation() changes. All that lies there are numbers, except in memory of kRecords.
   [[nodiscard]] ggml_tensor* rows() const { return rows_.tensor; }
   [[nodiscard]] uint64_t generation() const { return generation_; }
   // Counts what was given back: from then on an address may have another number.
   [[nodiscard]] uint64_t num_frees() const { return num_frees_; }
   // The number of the row at this address, of Allocate().
   [[nodiscard]] int32_t RowNumber(const std::byte* address) const;
-  [[nodiscard]] int32_t spare_row() const;  // of no sequence: numbers, for lists that want one more
-  [[nodiscard]] int32_t unread_row() const { return spare_row() + 1; }  // no list names it
+  // The first row of a page of no sequence, of zeros, for lists that want one more.
+  [[nodiscard]] int32_t spare_row() const;
+  [[nodiscard]] int32_t unread_row() const {  // no list names it
+    return spare_row() + 2 * static_cast<int32_t>(kRowsPerPage);
+  }
   [[nodiscard]] size_t row_bytes() const { return row_bytes_; }
   // Whether a page of an arena begins at a multiple of kRowsPerPage rows, so that pages have
   // numbers too: that of their first row over kRowsPerPage.
@@ -104,8 +107,24 @@ class BackendDevice final : public Device {
   Status ResizeBuffer(size_t num_extents);
   void ListRows(std::span<const std::byte* const> addresses, size_t num_bytes,
                 std::vector<int32_t>* numbers) const;
+  using Contents = RowTransfers::Contents;
+  [[nodiscard]] Contents ContentsAt(const std::byte* address) const {
+    const bool is_records = is_records_[static_cast<size_t>(address - begin_) / kDeviceMemoryStep];
+    return is_records ? Contents::kBits : Contents::kHalves;
+  }
   Status ReadNumbers(std::span<const int32_t> numbers, std::byte* to);
-  Status WriteNumbers(std::span<const int32_t> numbers, const std::byte* from);
+  Status WriteNumbers(std::span<const int32_t> numbers, Contents contents, const std::byte* from);
+  // Records by the rows that they lie in.
+  struct Covered {
+    std::vector<int32_t> rows;   // ascending
+    std::vector<size_t> places;  // [records]: bytes before each in these rows, side by side
+  };
+  [[nodiscard]] Covered Cover(std::span<const std::byte* const> records, size_t num_bytes) const;
+  Status ReadAll(std::span<const int32_t> numbers, std::byte* to);
+  Status WriteAll(std::span<const int32_t> numbers, Contents contents, const std::byte* from);
+  // Whether the bytes are whole rows.
+  [[nodiscard]] bool AreRows(std::span<const std::byte* const> rows, size_t num_bytes) const;
+  void Clear(size_t extent);
 
   std::string name_;
   const size_t row_bytes_;
@@ -136,6 +155,7 @@ class BackendDevice final : public Device {
   std::byte* begin_ = nullptr;  // of the reserved addresses, aligned
   // By extent of addresses: where it lies in the buffer; -1: nowhere.
   std::vector<int32_t> place_of_;
+  std::vector<bool> is_records_;  // the same
   // By extent of the buffer: its owner; -1: none.
   std::vector<int32_t> extent_at_;
   size_t num_taken_ = 0;

@@ -1,5 +1,6 @@
 #include "src/device/backend_device.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <random>
@@ -100,6 +101,55 @@ TEST_P(BackendRows, AreCopiedAsIfOneAfterTheOther) {
   ExpectOk(device->CopyRows(parts));
   for (const auto& [row, seed] : expected) {
     EXPECT_EQ(ReadRow(device.get(), at + row * bytes, bytes), Row(bytes, seed)) << row;
+  }
+}
+
+// Any bytes, whatever they are as F16; records that share a row of the buffer leave each other
+// alone.
+TEST_P(BackendRows, RecordsOfAnySizeKeepTheirBits) {
+  const size_t bytes = GetParam();
+  auto device = Make(bytes);
+  std::mt19937 random(5);
+  for (const size_t record_bytes : {92, 132, 180}) {
+    std::byte* const extent = *device->Allocate(MemoryKind::kRecords, kExtent);
+    constexpr size_t kRecords = 300;
+    std::vector<std::byte*> all;
+    std::vector<std::byte> expected(kRecords * record_bytes);
+    for (size_t i = 0; i < kRecords; ++i) all.push_back(extent + i * record_bytes);
+    ExpectOk(device->WriteRows(all, record_bytes, expected.data()));
+    // Some of them, in another order.
+    std::vector<size_t> numbers;
+    for (size_t i = 0; i < kRecords; ++i) numbers.push_back(i);
+    std::ranges::shuffle(numbers, random);
+    numbers.resize(100);
+    std::vector<std::byte*> some;
+    std::vector<std::byte> written;
+    for (const size_t number : numbers) {
+      some.push_back(all[number]);
+      for (size_t i = 0; i < record_bytes; ++i) {
+        written.push_back(static_cast<std::byte>(random()));
+        expected[number * record_bytes + i] = written.back();
+      }
+    }
+    ExpectOk(device->WriteRows(some, record_bytes, written.data()));
+    std::vector<std::byte> read(expected.size());
+    ExpectOk(device->ReadRows({all.begin(), all.end()}, record_bytes, read.data()));
+    EXPECT_EQ(read, expected);
+    read.resize(written.size());
+    ExpectOk(device->ReadRows({some.begin(), some.end()}, record_bytes, read.data()));
+    EXPECT_EQ(read, written);
+    // Whole rows, to another place.
+    const size_t page_bytes = (expected.size() + bytes - 1) / bytes * bytes;
+    std::byte* const other = *device->Allocate(MemoryKind::kRecords, kExtent);
+    const CopyPart copy = {.from = extent, .to = other + page_bytes, .num_bytes = page_bytes};
+    ExpectOk(device->CopyRows({&copy, 1}));
+    read = ReadRow(device.get(), other + page_bytes, page_bytes);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), read.begin()));
+    // Memory that held records has numbers for other rows.
+    ExpectOk(device->Free(MemoryKind::kRecords, other, kExtent));
+    EXPECT_EQ(*device->Allocate(MemoryKind::kDevice, kExtent), other);
+    EXPECT_EQ(ReadRow(device.get(), other + page_bytes, page_bytes),
+              std::vector<std::byte>(page_bytes));
   }
 }
 

@@ -25,7 +25,8 @@ inline constexpr size_t kDeviceMemoryStep = size_t{2} << 20;
 
 enum class MemoryKind : uint8_t {
   kDevice,
-  kPinned,  // the host's, and known to the device for copies
+  kPinned,   // the host's, and known to the device for copies
+  kRecords,  // the device's too, for bytes that are no rows of F16: compressed rows
 };
 
 enum class DeviceQueue : uint8_t {
@@ -72,7 +73,8 @@ class Device {
 
   // Between steps: reads, writes and copies in the device's memory, done on return. Each of `rows`
   // has `num_bytes`, and they are packed on the host's side; those that CopyRows() names are copied
-  // as if one after the other. Errors: the device's.
+  // as if one after the other. Rows of kDevice are whole rows of F16, as is what CopyRows() copies;
+  // in kRecords, others are of any size. All rows of a call are of one kind. Errors: the device's.
   virtual Status ReadRows(std::span<const std::byte* const> rows, size_t num_bytes,
                           std::byte* to) = 0;
   virtual Status WriteRows(std::span<std::byte* const> rows, size_t num_bytes,

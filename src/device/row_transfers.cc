@@ -18,6 +18,17 @@ ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows) {
   return view;
 }
 
+namespace {
+
+// Each pair of halves as a float that has its bits.
+ggml_tensor* AsFloats(ggml_context* context, ggml_tensor* rows) {
+  ggml_tensor* view = AsIntegers(context, rows);
+  view->type = GGML_TYPE_F32;
+  return view;
+}
+
+}  // namespace
+
 struct RowTransfers::Graph {
   std::unique_ptr<ggml_context, GgmlDeleter> context;
   ggml_cgraph* graph = nullptr;
@@ -95,16 +106,23 @@ Status RowTransfers::Read(ggml_tensor* rows, std::span<const int32_t> numbers, i
   return OkStatus();
 }
 
-// Every backend writes rows of F16 from F32, which has all values of F16.
+// Every backend writes rows of F16 from F32, which has all values of F16. Bits that are no number
+// travel as F32, which is not converted then.
 Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t unread,
-                           const std::byte* from) {
+                           Contents contents, const std::byte* from) {
   EBB_ASSIGN_OR_RETURN(const Graph graph, Begin());
   ggml_context* const context = graph.context.get();
   const size_t size = RoundedSize(numbers.size());
   ggml_tensor* list = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
-  ggml_tensor* values = graph.Input(GGML_TYPE_F16, rows->ne[0], size);
-  ggml_tensor* floats = ggml_cast(context, values, GGML_TYPE_F32);
-  EBB_RETURN_IF_ERROR(Allocate(graph, ggml_set_rows(context, rows, floats, list)));
+  ggml_tensor *to = rows, *values = nullptr, *floats = nullptr;
+  if (contents == Contents::kBits) {
+    to = AsFloats(context, rows);
+    floats = values = graph.Input(GGML_TYPE_F32, to->ne[0], size);
+  } else {
+    values = graph.Input(GGML_TYPE_F16, rows->ne[0], size);
+    floats = ggml_cast(context, values, GGML_TYPE_F32);
+  }
+  EBB_RETURN_IF_ERROR(Allocate(graph, ggml_set_rows(context, to, floats, list)));
   // Behind the rows that are given, values are what lay there last.
   Set(list, numbers, unread);
   ggml_backend_tensor_set(values, from, 0, numbers.size() * rows->nb[1]);
@@ -112,14 +130,15 @@ Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, 
 }
 
 Status RowTransfers::Copy(ggml_tensor* rows, std::span<const int32_t> from,
-                          std::span<const int32_t> to, int32_t spare) {
+                          std::span<const int32_t> to, int32_t spare, Contents contents) {
   EBB_ASSIGN_OR_RETURN(const Graph graph, Begin());
   ggml_context* const context = graph.context.get();
   const auto size = static_cast<int64_t>(RoundedSize(from.size()));
   ggml_tensor* sources = graph.Input(GGML_TYPE_I32, size, 1);
   ggml_tensor* targets = graph.Input(GGML_TYPE_I32, size, 1);
-  ggml_tensor* values = ggml_get_rows(context, rows, sources);
-  EBB_RETURN_IF_ERROR(Allocate(graph, ggml_set_rows(context, rows, values, targets)));
+  ggml_tensor* of = contents == Contents::kBits ? AsFloats(context, rows) : rows;
+  ggml_tensor* values = ggml_get_rows(context, of, sources);
+  EBB_RETURN_IF_ERROR(Allocate(graph, ggml_set_rows(context, of, values, targets)));
   Set(sources, from, spare);
   Set(targets, to, spare);
   return graph.Compute(backend_);

@@ -34,11 +34,13 @@ class RowTransfers {
   // has no memory, after which nothing has changed; Internal, and whatever ggml throws, where it
   // failed.
   Status Read(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare, std::byte* to);
+  // Rows are numbers, or any bits, which not every backend's floats keep.
+  enum class Contents { kHalves, kBits };
   Status Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t unread,
-               const std::byte* from);
+               Contents contents, const std::byte* from);
   // All rows are read before any is written. REQUIRES: `to` names no row twice.
   Status Copy(ggml_tensor* rows, std::span<const int32_t> from, std::span<const int32_t> to,
-              int32_t spare);
+              int32_t spare, Contents contents);
   // Whether the backend gathers rows of so many integers each: not all do (ggml's for Vulkan copied
   // only half of those wider than 512).
   [[nodiscard]] Result<bool> GathersIntegers(int64_t row_size);

@@ -13,6 +13,7 @@
 #include "src/base/step_sizes.h"
 #include "src/io/segment_table.h"
 #include "src/rows/arena.h"
+#include "src/rows/compressed_pages.h"
 #include "src/rows/rows_under_caps.h"
 #include "src/rows/tier_rows.h"
 
@@ -286,6 +287,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
 
   FitBytes bytes = {.weights = model.weight_bytes, .program = model.program_bytes};
   bytes.on_device = request.on_device;
+  bytes.t2_on_device = request.on_device && request.t2_on_device;
   bytes.weights_unread = model.weight_bytes - WeightsRead(model, request.requests);
   // Tokens are looked up on the host.
   (request.on_device ? bytes.program : bytes.weights) += LookedUpBytes(model, request);
@@ -322,7 +324,9 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     if (tiers.t0_cap_bytes > 0) cached = std::min(in_t1, tiers.t0_cap_bytes - bytes.t0);
     bytes.staging = std::max(bytes.staging, cached + 2 * in_t1 / shape.num_layers);
   }
-  bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, compressed.PageBytes());
+  const size_t t2_page_bytes =
+      bytes.t2_on_device ? CompressedPageBytesOnDevice(compressed) : compressed.PageBytes();
+  bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, t2_page_bytes);
   bytes.tables = TableBytes(shape, request, rows.last);
   if (ReadsSelectively(tiers)) bytes.tables += SelectorBytes(shape, request);
   bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;
@@ -347,7 +351,8 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
       of_t0 + bytes.rows_read_compressed + static_cast<uint64_t>(of_t1 * of_t1_read);
   bytes.rows_read_disk = static_cast<uint64_t>(of_t1 * of_t1_from_disk);
   if (request.on_device) {
-    bytes.t0 = std::max<uint64_t>(bytes.t0, kLeastDeviceBytes);
+    const uint64_t other_rows = bytes.t2_on_device ? bytes.t2 : 0;
+    if (bytes.t0 + other_rows < kLeastDeviceBytes) bytes.t0 = kLeastDeviceBytes - other_rows;
     // Sizes of graphs on a device are those of its widest step, and stay.
     bytes.compute = GraphBytes(model, request, std::max(ChunkTokens(request), request.requests)) +
                     GatheredBytes(shape, request, all_rows);

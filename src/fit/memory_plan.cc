@@ -1,10 +1,14 @@
 #include "ebb/fit.h"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
+
+#include "src/model/own_attention.h"
 
 namespace ebb {
 namespace {
@@ -60,6 +64,18 @@ Granularity GranularityOf(std::string_view policy) {
   return info == nullptr ? Granularity::kToken : info->granularity;
 }
 
+// Whether rows of T2 lie in the memory of the device.
+bool HoldsT2(const DeviceSpec& device, const Model& model) {
+  if (device.kind != DeviceKind::kBackend) return false;
+  std::string name = device.name;
+  for (char& letter : name) letter = static_cast<char>(std::tolower(letter));
+  const std::string_view backend = name.starts_with("cuda") ? "CUDA"
+                                   : name == "ggml-sim"     ? "Sim"
+                                   : name == "ggml-cpu"     ? "CPU"
+                                                            : "";
+  return TakesOwnAttention(model.loaded(), backend, device.attention);
+}
+
 Status CheckOptions(const SessionOptions& session) {
   if (session.lossless.has_value()) {
     return InvalidArgument(
@@ -103,6 +119,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
                                session.past_context != PastContext::kReRotate;
   request.on_device = engine.device.kind == DeviceKind::kBackend;
   request.device_attention = engine.device.attention;
+  request.t2_on_device = HoldsT2(engine.device, model);
   return request;
 }
 

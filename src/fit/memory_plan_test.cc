@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "src/base/sanitizers.h"
 #include "tests/support/numbers.h"
@@ -152,6 +153,19 @@ TEST_F(MemoryPlanTest, BesideADeviceItIsOfTheDevicesMemory) {
   const auto none = PlanMemory(*model_, request, engine, {.context = 8000});
   EXPECT_EQ(none.status().code(), StatusCode::kOutOfMemory);
   EXPECT_NE(none.status().message().find("of the device's memory"), std::string::npos);
+}
+
+TEST_F(MemoryPlanTest, T2LiesOnDevicesWhereOwnAttentionRuns) {
+  EngineOptions engine;
+  EXPECT_FALSE(FitRequestOf(*model_, engine, {}, 0).t2_on_device);
+  for (const auto& [name, lies_there] :
+       {std::pair("ggml-cpu", true), std::pair("ggml-sim", true), std::pair("CUDA0", true),
+        std::pair("cuda", true), std::pair("vulkan0", false), std::pair("rpc:host:1", false)}) {
+    engine.device = {.kind = DeviceKind::kBackend, .name = name};
+    EXPECT_EQ(FitRequestOf(*model_, engine, {}, 0).t2_on_device, lies_there) << name;
+    engine.device.attention = DeviceAttention::kFlash;
+    EXPECT_FALSE(FitRequestOf(*model_, engine, {}, 0).t2_on_device) << name;
+  }
 }
 
 TEST_F(MemoryPlanTest, OptionsBecomeTheRequestOfOneSequence) {

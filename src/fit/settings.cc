@@ -67,6 +67,13 @@ FitSetting OldRowsSetting(CompressedType type) {
               {.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld, .t2_type = type});
 }
 
+void AppendOldRowsSettings(std::vector<FitSetting>* settings) {
+  for (const CompressedType type :
+       {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
+    settings->push_back(OldRowsSetting(type));
+  }
+}
+
 // The prompt stays in T0; of the other rows a share is evicted, and the rest is compressed.
 FitSetting EvictSetting(int percent) {
   return EvictFrom(
@@ -149,13 +156,13 @@ std::optional<MappedWeights> FitMappedWeights(const FitBytes& bytes, const FitLi
   return mapped;
 }
 
-std::vector<FitSetting> TypicalSettings(bool on_device) {
+std::vector<FitSetting> TypicalSettings(bool on_device, bool t2_on_device) {
   if (on_device) {
-    return {{"full"},
-            HostSetting(50),
-            HostSetting(10),
-            FileSetting(50),
-            EvictFrom(HostSetting(50), 10)};
+    std::vector<FitSetting> settings = {
+        {"full"}, HostSetting(50), HostSetting(10), FileSetting(50)};
+    if (t2_on_device) AppendOldRowsSettings(&settings);
+    settings.push_back(EvictFrom(HostSetting(50), 10));
+    return settings;
   }
   return {{"full"},
           FileSetting(50),
@@ -167,9 +174,10 @@ std::vector<FitSetting> TypicalSettings(bool on_device) {
                {.t0_share = 1, .t1 = T1Place::kNone, .evict_share = 0.1})};
 }
 
-std::vector<FitSetting> SettingsByGentleness(bool on_device) {
+std::vector<FitSetting> SettingsByGentleness(bool on_device, bool t2_on_device) {
   std::vector<FitSetting> settings = {{"full"}};
   if (on_device) {
+    if (t2_on_device) AppendOldRowsSettings(&settings);
     for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(HostSetting(percent));
     for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
     for (int percent = 10; percent <= 90; percent += 10) {
@@ -177,10 +185,7 @@ std::vector<FitSetting> SettingsByGentleness(bool on_device) {
     }
     return settings;
   }
-  for (const CompressedType type :
-       {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
-    settings.push_back(OldRowsSetting(type));
-  }
+  AppendOldRowsSettings(&settings);
   for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(SelectSetting(percent));
   for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
   for (int percent = 10; percent <= 90; percent += 10) settings.push_back(EvictSetting(percent));
@@ -193,7 +198,7 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
   uint64_t least = kNone;
   Status refused;
   FitRequest candidate = request;
-  for (FitSetting& setting : SettingsByGentleness(request.on_device)) {
+  for (FitSetting& setting : SettingsByGentleness(request.on_device, request.t2_on_device)) {
     const bool by_position = ReadsSelectively(setting.tiers) || CompressesOldRows(setting.tiers);
     if (by_position && !request.places_by_position) continue;
     candidate.tiers = setting.tiers;

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ebb/fit.h"
 #include "tests/support/numbers.h"
 #include "tests/support/smollm2_shape.h"
@@ -65,6 +67,28 @@ TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
   EXPECT_GT(with_t2->t2, 100 * kMiB);
   EXPECT_EQ(with_t2->Memory(), with_t2->program + with_t2->tables + with_t2->t2);
   EXPECT_LT(with_t2->DeviceMemory(), bytes->DeviceMemory() - 100 * kMiB);
+  compressed.t2_on_device = true;
+  const auto on_device = FitRequestInto(WeightsAlone(), compressed);
+  ASSERT_TRUE(on_device.ok()) << on_device.status().ToString();
+  EXPECT_EQ(on_device->Memory(), with_t2->Memory() - with_t2->t2);
+  EXPECT_EQ(on_device->DeviceMemory(), with_t2->DeviceMemory() + on_device->t2);
+}
+
+TEST(FitSettings, OldRowsAreCompressedOnADeviceThatHoldsT2) {
+  for (const bool t2_on_device : {false, true}) {
+    // Neither the host's memory nor a disk takes rows of T1.
+    const FitRequest request = {.context = 32000, .on_device = true, .t2_on_device = t2_on_device};
+    const auto setting =
+        GentlestSetting(WeightsAlone(), request,
+                        {.memory_bytes = 20 * kMiB, .disk_bytes = 0, .device_bytes = 700 * kMiB});
+    EXPECT_EQ(setting.ok(), t2_on_device);
+    if (setting.ok()) EXPECT_THAT(setting->name, StartsWith("--t1 none --t2 old:"));
+    const auto typical = TypicalSettings(true, t2_on_device);
+    EXPECT_EQ(
+        std::ranges::count_if(
+            typical, [](const FitSetting& s) { return s.name.find("old:") != std::string::npos; }),
+        t2_on_device ? 3 : 0);
+  }
 }
 
 TEST(FitSettings, WithoutADiskRowsAreCompressed) {

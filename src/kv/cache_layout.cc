@@ -4,11 +4,12 @@ namespace ebb {
 
 // Groups of several layers have no windows: their rows would have to go layer by layer.
 CacheLayout::CacheLayout(const ModelShape& shape, Granularity granularity, const PageFormat& full,
-                         const CompressedFormat& compressed)
+                         const CompressedFormat& compressed, size_t compressed_page_bytes)
     : AttentionLayout(shape, granularity),
       granularity_(granularity),
       format_(full),
-      compressed_(compressed) {
+      compressed_(compressed),
+      compressed_page_bytes_(compressed_page_bytes) {
   const bool has_one_layer = granularity != Granularity::kToken || shape.num_layers == 1;
   for (int group = 0; group < num_groups(); ++group) {
     windows_.push_back(has_one_layer ? shape.Window(LayerOf(FirstStreamOf(group))) : 0);

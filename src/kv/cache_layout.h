@@ -15,9 +15,9 @@ namespace ebb {
 
 class CacheLayout : public AttentionLayout {
  public:
-  // full: of T0 and T1. compressed: of T2.
+  // full: of T0 and T1. compressed: of T2, whose pages take `compressed_page_bytes`.
   CacheLayout(const ModelShape& shape, Granularity granularity, const PageFormat& full,
-              const CompressedFormat& compressed);
+              const CompressedFormat& compressed, size_t compressed_page_bytes);
 
   [[nodiscard]] Granularity granularity() const { return granularity_; }
   [[nodiscard]] const PageFormat& format() const { return format_; }
@@ -42,13 +42,14 @@ class CacheLayout : public AttentionLayout {
     return tier == Tier::kT2 ? compressed_.RowStride() : RowBytes();
   }
   [[nodiscard]] size_t PageBytes(Tier tier) const {
-    return tier == Tier::kT2 ? compressed_.PageBytes() : format_.PageBytes();
+    return tier == Tier::kT2 ? compressed_page_bytes_ : format_.PageBytes();
   }
 
  private:
   Granularity granularity_;
   PageFormat format_;
   CompressedFormat compressed_;
+  size_t compressed_page_bytes_;
   std::vector<int> windows_;  // [groups]
 };
 

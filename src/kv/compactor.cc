@@ -76,13 +76,29 @@ void Compactor::CompactCompressed(GroupTable* table, size_t max_bytes, size_t* n
   std::vector<SlotMove> moves;
   std::vector<TablePage> freed;
   table->compressed.Compact(Tier::kT0, left / bytes_per_move, &moves, &freed);
+  // Rows go to holes, which no other row leaves.
+  const bool is_on_device = stores_.t2->IsOnDevice();
+  std::vector<const std::byte*> from;
+  std::vector<std::byte*> to;
   for (const int group : table->groups) {
     for (const Stream& stream : pages_->StreamsOf(group)) {
       for (const SlotMove& move : moves) {
-        std::memcpy(pages_->CompressedAt(stream, move.to), pages_->CompressedAt(stream, move.from),
-                    stride);
+        const std::byte* const source = pages_->CompressedAt(stream, move.from);
+        std::byte* const target = pages_->CompressedAt(stream, move.to);
+        if (is_on_device) {
+          from.push_back(source);
+          to.push_back(target);
+        } else {
+          std::memcpy(target, source, stride);
+        }
       }
     }
+  }
+  if (!from.empty()) {
+    std::vector<std::byte> records(from.size() * stride);
+    Status status = stores_.t2->Read(from, records.data());
+    if (status.ok()) status = stores_.t2->Write(to, records.data());
+    (void)health_->Record(status);
   }
   ReleasedPages(pages_).ReleaseCompressed(*table, freed);
   *num_bytes += moves.size() * bytes_per_move;

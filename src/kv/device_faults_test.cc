@@ -20,7 +20,8 @@ Status StageAndRelease(SequenceCache& cache) {
   return staged.End();
 }
 
-class DeviceFaultsTest : public testing::Test {
+// Whether T2 lies on the device.
+class DeviceFaultsTest : public testing::TestWithParam<bool> {
  protected:
   static constexpr int kRows = 300;
 
@@ -39,13 +40,16 @@ class DeviceFaultsTest : public testing::Test {
 
   TiersForTest tiers_{{.device = *ParseDevice("ggml-sim:memory=20MiB"),
                        .t1 = T1Place::kHost,
+                       .t2_on_device = GetParam(),
                        .t1_cap_bytes = 64 << 20}};
   std::unique_ptr<TieredSequence> sequence_ =
       std::make_unique<TieredSequence>(tiers_, Granularity::kToken, 1);
 };
 
+INSTANTIATE_TEST_SUITE_P(T2, DeviceFaultsTest, testing::Bool());
+
 // Compaction takes extents apart whose pages the next step's copies read.
-TEST_F(DeviceFaultsTest, PagesOnTheirWayArriveAsTheyWereThoughTheirExtentGoes) {
+TEST_P(DeviceFaultsTest, PagesOnTheirWayArriveAsTheyWereThoughTheirExtentGoes) {
   constexpr uint32_t kMore = 512;
   TieredSequence stays(tiers_, Granularity::kToken, 3), leaves(tiers_, Granularity::kToken, 4);
   for (uint32_t rows = 0; rows < 20 * kMore; rows += kMore) {
@@ -62,7 +66,7 @@ TEST_F(DeviceFaultsTest, PagesOnTheirWayArriveAsTheyWereThoughTheirExtentGoes) {
   stays.ExpectBytes();
 }
 
-TEST_F(DeviceFaultsTest, MovesNeedNoMemoryOfTheDevice) {
+TEST_P(DeviceFaultsTest, MovesNeedNoMemoryOfTheDevice) {
   Fail(/*allocations=*/true);
   ExpectOk(sequence_->Move(0, Every(1, kRows, Tier::kT1)));
   ExpectOk(sequence_->Move(0, Every(3, kRows, Tier::kT2)));
@@ -73,7 +77,7 @@ TEST_F(DeviceFaultsTest, MovesNeedNoMemoryOfTheDevice) {
   sequence_->ExpectBytes();
 }
 
-TEST_F(DeviceFaultsTest, WithoutMemoryForAStepTheNextOneIsRight) {
+TEST_P(DeviceFaultsTest, WithoutMemoryForAStepTheNextOneIsRight) {
   ExpectOk(sequence_->Append(18'000));
   ExpectOk(sequence_->Move(0, Every(1, 18'000, Tier::kT1)));
   auto other = std::make_unique<TieredSequence>(tiers_, Granularity::kToken, 2);
@@ -85,7 +89,7 @@ TEST_F(DeviceFaultsTest, WithoutMemoryForAStepTheNextOneIsRight) {
   sequence_->ExpectBytes();
 }
 
-TEST_F(DeviceFaultsTest, ALostDeviceBreaksWhatMovesAndGivesEverythingBack) {
+TEST_P(DeviceFaultsTest, ALostDeviceBreaksWhatMovesAndGivesEverythingBack) {
   Fail(/*allocations=*/false);
   const Status status = sequence_->cache().Move(0, Every(1, kRows, Tier::kT2));
   EXPECT_EQ(status.code(), StatusCode::kInternal) << status.ToString();

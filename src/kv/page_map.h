@@ -135,6 +135,9 @@ class PageMap {
   }
   // Null: there is no such tier.
   [[nodiscard]] TierPages* PagesOf(Tier tier) const;
+  [[nodiscard]] bool CompressedOnDevice() const {
+    return stores_.t2 != nullptr && stores_.t2->IsOnDevice();
+  }
   // Pages of T1 have addresses of their own, in addition to their staged copies.
   [[nodiscard]] bool T1HasAddresses() const { return stage_ != nullptr && stores_.t1->MayStay(); }
   // The address that a step reads for a page of T1, for the stage to set.

@@ -254,9 +254,12 @@ Status RowMover::ChooseCentres(Plans plans) {
 }
 
 Status RowMover::Compress(Plans plans, ReservedPages* reserved) {
+  const size_t num_rows = NumRows(plans, [](const Plan& plan) { return plan.compressed.size(); });
+  if (num_rows == 0) return OkStatus();
   if (std::ranges::any_of(plans, &Plan::CompressesFromT1)) EBB_RETURN_IF_ERROR(WaitForWrites());
   const PageFormat& format = layout_.format();
   std::vector<float> key(format.head_dim), value(format.head_dim);
+  RecordWriter records(stores_.t2.get());
   std::vector<TableEdit> edits;
   for (const Plan& plan : plans) {
     if (plan.compressed.empty()) continue;
@@ -274,12 +277,14 @@ Status RowMover::Compress(Plans plans, ReservedPages* reserved) {
           kernel_->load_row(format.type, rows[i].value, value.data(), format.head_dim);
         }
         kernel_->compress_row(layout_.compressed_format(), stream.CentreOfKeys(), key.data(),
-                              value.data(), pages_->CompressedAt(stream, to[i]));
+                              value.data(), records.Add(pages_->CompressedAt(stream, to[i])));
       }
     });
     edits.push_back(std::move(edit));
   }
-  const Status status = health_->Record(editor_.Run(edits));
+  Status status = editor_.Run(edits);
+  if (status.ok()) status = records.Finish();
+  status = health_->Record(status);
   for (const Plan& plan : plans) {
     if (plan.compressed.empty()) continue;
     GroupTable* const table = plan.table;
@@ -290,7 +295,6 @@ Status RowMover::Compress(Plans plans, ReservedPages* reserved) {
     }
   }
   EBB_RETURN_IF_ERROR(status);
-  const size_t num_rows = NumRows(plans, [](const Plan& plan) { return plan.compressed.size(); });
   CountDown(num_rows);
   accounting_.rows_compressed += static_cast<int64_t>(num_rows);
   return OkStatus();
@@ -305,6 +309,9 @@ Status RowMover::Decompress(Plans plans, Tier to, ReservedPages* reserved) {
   if (to == Tier::kT1) EBB_RETURN_IF_ERROR(WaitForWrites());
   const PageFormat& format = layout_.format();
   std::vector<float> key(format.head_dim), value(format.head_dim);
+  std::vector<const std::byte*> addresses;
+  std::vector<std::byte> records;
+  Status read;
   std::vector<TableEdit> edits;
   for (const Plan& plan : plans) {
     const std::vector<Position>& positions = rows_of(plan);
@@ -317,9 +324,14 @@ Status RowMover::Decompress(Plans plans, Tier to, ReservedPages* reserved) {
     edit.Add(SlotsAt(table.full, positions), TableEdit::Access::kWrite, added_);
     edit.SetEdit([&, from = SlotsAt(table.compressed, positions)](
                      const Stream& stream, std::span<const RowAddress> rows) {
-      for (size_t i = 0; i < rows.size(); ++i) {
+      const size_t record_bytes = stores_.t2->record_bytes();
+      addresses.clear();
+      for (const Slot slot : from) addresses.push_back(pages_->CompressedAt(stream, slot));
+      records.resize(rows.size() * record_bytes);
+      if (read.ok()) read = stores_.t2->Read(addresses, records.data());
+      for (size_t i = 0; i < rows.size() && read.ok(); ++i) {
         kernel_->decompress_row(layout_.compressed_format(), stream.CentreOfKeys(),
-                                pages_->CompressedAt(stream, from[i]), key.data(), value.data());
+                                records.data() + i * record_bytes, key.data(), value.data());
         kernel_->store_row(format.type, key.data(), rows[i].key, format.head_dim);
         if (!format.has_values) continue;
         kernel_->store_row(format.type, value.data(), rows[i].value, format.head_dim);
@@ -327,7 +339,8 @@ Status RowMover::Decompress(Plans plans, Tier to, ReservedPages* reserved) {
     });
     edits.push_back(std::move(edit));
   }
-  const Status status = health_->Record(editor_.Run(edits));
+  const Status edited = editor_.Run(edits);
+  const Status status = health_->Record(read.ok() ? edited : read);
   for (const Plan& plan : plans) {
     const std::vector<Position>& positions = rows_of(plan);
     if (positions.empty()) continue;

@@ -30,7 +30,12 @@ class RowViews {
   // EndLayer(), or until the next layer but one is staged. In a step that reads lent rows, pages
   // and slots name the lender's too, and are not those of Row().
   [[nodiscard]] RowsView View(int layer, int kv_head) const;
+  // The rows of T2, which the host cannot read where CompressedOnDevice().
   [[nodiscard]] CompressedRows Compressed(int layer, int kv_head) const;
+  [[nodiscard]] size_t NumCompressedPages(int layer, int kv_head) const {
+    return pages_.stream(layout_.StreamOf(layer, kv_head)).compressed_pages.size();
+  }
+  [[nodiscard]] bool CompressedOnDevice() const { return pages_.CompressedOnDevice(); }
   // Indices among all rows of the stream. Both lists are empty while T2 is.
   struct Indices {
     std::span<const uint32_t> full;        // of the rows of View()

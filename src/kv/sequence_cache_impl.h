@@ -21,7 +21,8 @@ namespace ebb {
 struct SequenceCache::Impl {
   Impl(const ModelShape& shape, const PageFormat& format, Granularity granularity,
        const CacheStores& shared)
-      : layout(shape, granularity, format, shared.compressed),
+      : layout(shape, granularity, format, shared.compressed,
+               shared.t2 == nullptr ? 0 : shared.t2->page_bytes()),
         stores(OpenRowStores(shared, format, shape.num_layers)),
         tables(layout.num_groups()),
         pages(layout, stores),

@@ -207,5 +207,12 @@ TEST(TiersPropertyTest, OperationsBesideADeviceAgreeWithANaiveModel) {
   TiersPropertyTest(options, 4).Run(3'000);
 }
 
+TEST(TiersPropertyTest, OperationsWithT2OnADeviceAgreeWithANaiveModel) {
+  TiersOptions options = SmallTiers(T1Place::kHost, CompressedType::kInt8);
+  options.device = *ParseDevice("ggml-sim");
+  options.t2_on_device = true;
+  TiersPropertyTest(options, 4).Run(3'000);
+}
+
 }  // namespace
 }  // namespace ebb

@@ -219,7 +219,7 @@ struct Arena::Impl {
       copies.push_back({.from = from, .to = records[id].address, .num_bytes = options.page_bytes});
     }
     if (copies.empty()) return 0;
-    if (options.memory == MemoryKind::kDevice) {
+    if (options.memory != MemoryKind::kPinned) {
       const Status copied = options.device->CopyRows(copies);
       if (lost.ok()) lost = copied;
     } else {

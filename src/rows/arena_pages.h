@@ -66,7 +66,7 @@ class InArena : public Base {
  protected:
   // Whether only the device reaches the pages.
   [[nodiscard]] bool IsClosed() const {
-    return device_->IsClosed() && arena_->memory() == MemoryKind::kDevice;
+    return device_->IsClosed() && arena_->memory() != MemoryKind::kPinned;
   }
   Arena* const arena_;
   Device* const device_;
@@ -112,8 +112,6 @@ class InArena : public Base {
 
   PageHolder holder_;
 };
-
-using ArenaPages = InArena<TierPages>;
 
 // TierRows::EditRows() where rows lie. REQUIRES: the caller may touch them there.
 inline void EditInArena(std::span<const TierRows::Edit> edits, const Arena& arena,

@@ -16,7 +16,7 @@ struct CacheStores {
   Arena* t0 = nullptr;          // pages of the cache's format, in the device's memory
   Arena* t1 = nullptr;          // the same: T1 in the host's memory
   PageFile* t1_file = nullptr;  // the same: T1 in a file instead
-  Arena* t2 = nullptr;          // pages of `compressed`, in the host's memory
+  Arena* t2 = nullptr;          // pages of `compressed`, in the device's memory or the host's
   CompressedFormat compressed;
   const AttentionKernel* kernel = nullptr;  // knows the formats; needed for T2
   Device* device = &CpuDevice();

@@ -17,7 +17,9 @@ RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format, int
   } else if (stores.t1 != nullptr) {
     rows.t1 = std::make_unique<MemoryRows>(stores.t1, device, format);
   }
-  if (stores.t2 != nullptr) rows.t2 = std::make_unique<ArenaPages>(stores.t2, device);
+  if (stores.t2 != nullptr) {
+    rows.t2 = std::make_unique<CompressedPages>(stores.t2, device, stores.compressed.RowStride());
+  }
   return rows;
 }
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "src/attention/rows.h"
-#include "src/rows/arena_pages.h"
 #include "src/rows/cache_stores.h"
+#include "src/rows/compressed_pages.h"
 #include "src/rows/memory_rows.h"
 #include "src/rows/tier_rows.h"
 
@@ -14,8 +14,8 @@ namespace ebb {
 
 struct RowStores {
   std::unique_ptr<MemoryRows> t0;
-  std::unique_ptr<TierRows> t1;    // null: there is none
-  std::unique_ptr<ArenaPages> t2;  // null: there is none
+  std::unique_ptr<TierRows> t1;         // null: there is none
+  std::unique_ptr<CompressedPages> t2;  // null: there is none
 };
 
 // format: of the rows in T0 and T1. What `stores` names outlives them.

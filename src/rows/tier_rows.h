@@ -1,7 +1,7 @@
 // The rows of one sequence in a tier of full precision: what reads, writes and moves them between
-// steps, and brings them to where a step attends to them. T1 is reached through it alone. T0 and T2
-// are edited by address; on a device, whose memory the host cannot address, rows of T0 are carried
-// to the host and back packed (Device::ReadRows(), WriteRows()), and T2 is the host's.
+// steps, and brings them to where a step attends to them. T1 is reached through it alone. T0 is
+// edited by address; on a device, whose memory the host cannot address, its rows are carried to the
+// host and back packed (Device::ReadRows(), WriteRows()).
 //
 // Rows are named by the slots of a stream: the row() of the page that the stream lists at page().
 //

@@ -6,6 +6,9 @@
 #include <limits>
 #include <utility>
 
+#include "src/rows/compressed_pages.h"
+#include "src/step/device/device_use.h"
+
 namespace ebb {
 namespace {
 
@@ -34,8 +37,8 @@ ArenaAccounting Accounting(const Arena& arena) {
 
 }  // namespace
 
-Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFormat& format,
-                                      const AttentionKernel& kernel) {
+Result<TierStores> TierStores::Create(const EngineOptions& options, const LoadedModel& model,
+                                      const PageFormat& format, const AttentionKernel& kernel) {
   TierStores stores;
   uint64_t t0_cap = options.kv_cap_bytes;
   if (options.tiers.has_value()) {
@@ -49,7 +52,7 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
     return InvalidArgument(
         "kv_cap_bytes", fmt::format("expected at least {} bytes, found {}", kExtentBytes, t0_cap));
   }
-  EBB_RETURN_IF_ERROR(stores.CreateDevice(options, format));
+  EBB_RETURN_IF_ERROR(stores.CreateDevice(options, model, format));
   Device* const device = stores.device();
   EBB_ASSIGN_OR_RETURN(stores.t0_,
                        MakeArena(options.tiers.has_value() ? "T0" : "the cache", format.PageBytes(),
@@ -62,16 +65,12 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
 
   const TierSpec& tiers = *options.tiers;
   EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
-  if (HasT2(tiers)) {
-    stores.caches_.compressed = CompressedFormat::Of(format, tiers.t2_type);
-    EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena("T2", stores.caches_.compressed.PageBytes(), 0,
-                                               device, MemoryKind::kPinned));
-    stores.caches_.t2 = stores.t2_.get();
-  }
+  if (HasT2(tiers)) EBB_RETURN_IF_ERROR(stores.CreateT2(tiers, format));
   return stores;
 }
 
-Status TierStores::CreateDevice(const EngineOptions& options, const PageFormat& format) {
+Status TierStores::CreateDevice(const EngineOptions& options, const LoadedModel& model,
+                                const PageFormat& format) {
   if (options.device.kind == DeviceKind::kCpu) {
     if (options.t1_mode != T1Mode::kCompute) return OkStatus();
     return InvalidArgument(
@@ -95,6 +94,7 @@ Status TierStores::CreateDevice(const EngineOptions& options, const PageFormat& 
   }
   EBB_ASSIGN_OR_RETURN(backend_, BackendDevice::Create(options.device, format.RowStride()));
   caches_.device = backend_.get();
+  t2_on_device_ = RunsRowAttention(*backend_, model);
   return OkStatus();
 }
 
@@ -109,6 +109,19 @@ Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
                                                      .cap_bytes = tiers.t1_cap_bytes}));
     caches_.t1_file = t1_file_.get();
   }
+  return OkStatus();
+}
+
+// On a device a page begins where a row of its buffer begins.
+Status TierStores::CreateT2(const TierSpec& tiers, const PageFormat& format) {
+  caches_.compressed = CompressedFormat::Of(format, tiers.t2_type);
+  size_t page_bytes = caches_.compressed.PageBytes();
+  if (t2_on_device_) {
+    page_bytes = CompressedPageBytesOnDevice(caches_.compressed);
+  }
+  EBB_ASSIGN_OR_RETURN(t2_, MakeArena("T2", page_bytes, 0, device(),
+                                      t2_on_device_ ? MemoryKind::kRecords : MemoryKind::kPinned));
+  caches_.t2 = t2_.get();
   return OkStatus();
 }
 

@@ -22,8 +22,8 @@ enum class CacheUse { kSession, kDraft, kStore };
 
 class TierStores {
  public:
-  static Result<TierStores> Create(const EngineOptions& options, const PageFormat& format,
-                                   const AttentionKernel& kernel);
+  static Result<TierStores> Create(const EngineOptions& options, const LoadedModel& model,
+                                   const PageFormat& format, const AttentionKernel& kernel);
 
   [[nodiscard]] Device* device() const { return caches_.device; }
   // Null: the device is the processor.
@@ -34,6 +34,8 @@ class TierStores {
   // A draft has no T1, a store no T2; a store's rows on their way to T1 are not under T0's cap.
   [[nodiscard]] CacheStores caches(CacheUse use) const;
   [[nodiscard]] Arena* t0() const { return t0_.get(); }
+  // Whether the rows of T2, where there are any, lie in the memory of a device.
+  [[nodiscard]] bool HasT2OnDevice() const { return t2_on_device_; }
   // Whether a session may ask for `wanted`: InvalidArgument when the engine, which was made with
   // `tiers`, was not made for it.
   [[nodiscard]] Status Check(const std::optional<TierSpec>& tiers, const TierSpec& wanted,
@@ -45,7 +47,9 @@ class TierStores {
   [[nodiscard]] ArenaAccounting newest_accounting() const;  // of stores with a T1
 
  private:
-  Status CreateDevice(const EngineOptions& options, const PageFormat& format);
+  Status CreateDevice(const EngineOptions& options, const LoadedModel& model,
+                      const PageFormat& format);
+  Status CreateT2(const TierSpec& tiers, const PageFormat& format);
   Status CreateT1(const TierSpec& tiers, const PageFormat& format);
 
   std::unique_ptr<BackendDevice> backend_;  // null: the device is the processor
@@ -54,6 +58,7 @@ class TierStores {
   std::unique_ptr<Arena> t1_;          // null: T1 is a file, or there is none
   std::unique_ptr<PageFile> t1_file_;  // null: T1 is memory, or there is none
   std::unique_ptr<Arena> t2_;          // null: no T2
+  bool t2_on_device_ = false;
   CacheStores caches_;
 };
 

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -87,12 +89,17 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
   return OkStatus();
 }
 
-// A device leaves rows of T2 to the host, which reads a prompt behind them token by token.
+// A prompt behind rows of T2 that a device leaves to the host is read token by token.
 Status CheckOldRows(const EngineCore& core, const SessionOptions& options) {
-  if (!CompressesOldRows(options.policy.tiers) || !core.stores.device()->IsClosed()) {
+  if (!CompressesOldRows(options.policy.tiers) || !core.stores.device()->IsClosed() ||
+      core.stores.HasT2OnDevice()) {
     return OkStatus();
   }
-  return Unsupported("tiers.t2_rows", "old is not supported on a device");
+  return Unsupported(
+      "tiers.t2_rows",
+      fmt::format("old needs T2 in the memory of device {}, where ebb's own attention does not run "
+                  "for this model and these settings (docs/user/gpu.md)",
+                  core.stores.device()->name()));
 }
 
 // Selective reading of T1 needs rows that the processor reads from the one memory or a file.
@@ -159,7 +166,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   }
   EBB_ASSIGN_OR_RETURN(core.kernel, ChooseKernel(options.attention));
   core.format = PageFormat::Of(model->shape(), options.kv_type);
-  EBB_ASSIGN_OR_RETURN(core.stores, TierStores::Create(options, core.format, *core.kernel));
+  EBB_ASSIGN_OR_RETURN(core.stores,
+                       TierStores::Create(options, model->loaded(), core.format, *core.kernel));
   EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, core.stores.device()));
   EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,
                                                         core.stores.caches().compressed, device,

@@ -79,11 +79,15 @@ class Counter {
     };
     const size_t page_bytes = core_.format.PageBytes();
     const size_t floor_rows = std::min(FloorRows(request), rows.peaks.t0);
-    return TierNeeds{
-        .t0_floor_bytes = BytesOf(t0_pages(floor_rows), page_bytes),
-        .t0_bytes = BytesOf(t0_pages(rows.peaks.t0), page_bytes),
-        .t1_bytes = BytesOf(BelowT0(rows.peaks.t1), page_bytes),
-        .t2_bytes = BytesOf(BelowT0(rows.peaks.t2), core_.stores.caches().compressed.PageBytes())};
+    return TierNeeds{.t0_floor_bytes = BytesOf(t0_pages(floor_rows), page_bytes),
+                     .t0_bytes = BytesOf(t0_pages(rows.peaks.t0), page_bytes),
+                     .t1_bytes = BytesOf(BelowT0(rows.peaks.t1), page_bytes),
+                     .t2_bytes = BytesOf(BelowT0(rows.peaks.t2), PageBytesOfT2())};
+  }
+
+  [[nodiscard]] size_t PageBytesOfT2() const {
+    const Arena* t2 = core_.stores.caches().t2;
+    return t2 == nullptr ? 0 : t2->page_bytes();
   }
 
   // Pages of a tier from which rows are promoted again.

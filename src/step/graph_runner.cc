@@ -288,7 +288,9 @@ void GraphRunner::RunOnThreads(const std::function<void(int, int)>& work) {
 }
 
 int GraphRunner::threads() const { return impl_->threads; }
-bool GraphRunner::ReadsT2TokenByToken() const { return impl_->on_device != nullptr; }
+bool GraphRunner::ReadsT2TokenByToken() const {
+  return impl_->on_device != nullptr && !impl_->on_device->HoldsT2();
+}
 int64_t GraphRunner::num_graphs_built() const {
   return impl_->on_device == nullptr ? impl_->num_graphs_built
                                      : impl_->on_device->num_graphs_built();

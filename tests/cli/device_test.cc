@@ -77,6 +77,16 @@ TEST_F(DeviceTest, ABackendsDeviceHoldsWeightsAndRows) {
   EXPECT_GT(eager["tiers"][2]["rows"], 0);
 }
 
+TEST_F(DeviceTest, CompressesTheWholeCacheOfADevice) {
+  for (const std::string type : {"q8", "q4", "q3"}) {
+    const json record =
+        Record(RunEbb("run --raw --temp 0 --threads 1 -n 220 --ignore-eos --json -p tide -m " +
+                      model_->path() + " --device ggml-cpu --kv-type " + type));
+    EXPECT_GT(record["tiers"][2]["rows"], 0) << type;
+    EXPECT_EQ(record["tiers"][1]["rows"], 0) << type;
+  }
+}
+
 TEST_F(DeviceTest, TransfersOfABackendsDeviceAreProfiled) {
   const ProgramEnd end = RunEbb(
       "profile --device ggml-cpu --t0 50% --t1 host --t2 20% --threads 1 -n 30 --json "
@@ -108,12 +118,13 @@ TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
   const ProgramEnd tested = RunEbb("device test --json --threads 1 --device ggml-cpu -m pebble");
   ASSERT_EQ(tested.exit_code, 0) << tested.err;
   const json record = json::parse(tested.out);
-  EXPECT_EQ(record["checks"].size(), 4u);
+  EXPECT_EQ(record["checks"].size(), 5u);
   for (const auto& check : record["checks"].items()) EXPECT_EQ(check.value(), true) << check.key();
   EXPECT_LT(record["against_cpu"]["mean_kl"], 1e-3);
   EXPECT_LT(record["against_f32"]["mean_kl"], 1e-3);
   EXPECT_LT(record["cpu_against_f32"]["mean_kl"], record["against_f32"]["mean_kl"]);
   EXPECT_LT(record["against_cpu_evicting"]["mean_kl"], 1e-2);
+  EXPECT_LT(record["against_cpu_compressed"]["mean_kl"], 1e-2);
   EXPECT_GT(record["decode_tokens_per_s"], 0);
   const std::string told = RunEbb("device test --device ggml-cpu -m pebble").out;
   EXPECT_THAT(told, HasSubstr("slots change no bit: yes"));
@@ -132,6 +143,8 @@ TEST_F(DeviceTest, RefusesWhatMakesNoSense) {
   expect_refused("--device ggml-cpu --t0 50% --t1 file --t1-mode compute", "T1 mode compute");
   expect_refused("--t0 50% --t1 host --t1-mode compute", "host and device share one");
   expect_refused("--t1-mode both", "expected auto|compute|stream");
+  expect_refused("--device ggml-cpu:attention=flash --kv-type q4",
+                 "old needs T2 in the memory of device ggml-cpu");
 }
 
 }  // namespace

@@ -9,8 +9,6 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/logits.h"
 
-EBB_CPU_ONLY_FILE("old rows in T2 are refused on devices");
-
 namespace ebb {
 namespace {
 
@@ -107,7 +105,8 @@ TEST(OldRowsInT2, ATurnReadTogetherAgreesWithOneReadTokenByToken) {
   ExpectOk(together->Prefill(turn));
   for (const Token token : turn) ExpectOk((*apart)->Prefill(std::span(&token, 1)));
   EXPECT_NE(together->logits_hash(), (*apart)->logits_hash());
-  EXPECT_LT(Distance(Logits(**apart), Logits(*together)), 0.002);
+  // Attention to several tokens on a device adds values up in f16.
+  EXPECT_LT(Distance(Logits(**apart), Logits(*together)), OtherDevice() == nullptr ? 0.002 : 0.01);
 }
 
 TEST(OldRowsInT2, AllPagesExceptTheFirstAndTheNewestAreCompressed) {
@@ -163,6 +162,7 @@ TEST(OldRowsInT2, NeitherThreadsNorParkingNorForksNorFilesChangeABit) {
 
 // A prompt that shares steps with other sessions is read in pieces of its chunks.
 TEST(OldRowsInT2, PiecesOfAPromptInABatchHaveTheBitsOfWholeChunks) {
+  EBB_CPU_ONLY("a device has other bits in a batch, and for a prompt in other pieces");
   const TierSpec tiers = Compressing(CompressedType::kInt8);
   const uint64_t expected = CompressedHashOf(tiers);
   auto engine = CompressingEngine(tiers);
@@ -195,6 +195,7 @@ TEST(OldRowsInT2, TheNewestRowsOfAPromptAreNotCompressedWhereverItEnds) {
 }
 
 TEST(OldRowsInT2, PromptsTakeWholeChunksOfEachOthersBeginnings) {
+  EBB_CPU_ONLY("a device has other bits for a prompt in other pieces");
   const TierSpec tiers = Compressing(CompressedType::kInt4);
   auto engine = CompressingEngine(tiers);
   auto first = OpenCompressing(*engine, tiers);
@@ -236,6 +237,7 @@ TEST(OldRowsInT2, ATurnAfterARollBackIsRead) {
 }
 
 TEST(OldRowsInT2, LosslessDraftsMayUseThem) {
+  EBB_CPU_ONLY("a device verifies several tokens up to rounding");
   const TierSpec tiers = Compressing(CompressedType::kInt4);
   auto engine = CompressingEngine(tiers);
   SessionOptions options;

@@ -50,6 +50,21 @@ PolicySpec Evicting() {
   return policy;
 }
 
+TierSpec TiersWithT2() {
+  return {.t1 = T1Place::kNone, .t2_share = 0.5, .t2_type = CompressedType::kInt8};
+}
+
+// At random, so that rounding changes no decision.
+PolicySpec Compressing() {
+  PolicySpec policy = {.name = "attention", .granularity = Granularity::kHead};
+  policy.tiers = TiersWithT2();
+  policy.scorer = "random";
+  policy.window = 16;
+  policy.interval = 8;
+  policy.seed = 5;
+  return policy;
+}
+
 struct Passage {
   uint64_t hash = 0;
   std::vector<std::vector<float>> logits;  // after the prompt, and after each step
@@ -75,6 +90,17 @@ Result<Passage> ReadNew(Engine* engine, const PolicySpec& policy, std::span<cons
   options.policy = policy;
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->OpenSession(options));
   return Read(session.get(), tokens);
+}
+
+// With half of the older rows in T2, and another prompt behind them.
+Result<Passage> ReadCompressed(Engine* engine, std::span<const Token> tokens) {
+  SessionOptions options;
+  options.policy = Compressing();
+  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->OpenSession(options));
+  EBB_ASSIGN_OR_RETURN(Passage passage, Read(session.get(), tokens));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kPrompt)).status);
+  passage.logits.emplace_back(session->logits().begin(), session->logits().end());
+  return passage;
 }
 
 struct Difference {
@@ -179,10 +205,12 @@ Status CheckDevice(const CliOptions& options) {
     return InvalidArgument("device test: name a device with --device; `ebb device list` has them");
   }
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
-  EngineOptions on_host = options.engine;
+  EngineOptions on_device = options.engine;
+  on_device.tiers = TiersWithT2();
+  EngineOptions on_host = on_device;
   on_host.device = {};
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> host, Engine::Create(model, on_host));
-  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> device, Engine::Create(model, options.engine));
+  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> device, Engine::Create(model, on_device));
   const std::string name(device->device_report().name);
   const std::vector<Token> text = SomeTokens(*model, kPrompt + kSteps);
   const PolicySpec full, evicting = Evicting();
@@ -193,11 +221,14 @@ Status CheckDevice(const CliOptions& options) {
   EBB_ASSIGN_OR_RETURN(const Passage again, ReadNew(device.get(), full, text));
   EBB_ASSIGN_OR_RETURN(const Passage expected_evicted, ReadNew(host.get(), evicting, text));
   EBB_ASSIGN_OR_RETURN(const Passage evicted, ReadNew(device.get(), evicting, text));
+  EBB_ASSIGN_OR_RETURN(const Passage expected_compressed, ReadCompressed(host.get(), text));
+  EBB_ASSIGN_OR_RETURN(const Passage compressed, ReadCompressed(device.get(), text));
   // Beside another session's rows they lie in other slots.
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> other, device->OpenSession({}));
   EBB_RETURN_IF_ERROR(other->Prefill(std::span(text).first(kPrompt)).status);
   EBB_ASSIGN_OR_RETURN(const Passage beside, ReadNew(device.get(), full, text));
   EBB_ASSIGN_OR_RETURN(const Passage evicted_beside, ReadNew(device.get(), evicting, text));
+  EBB_ASSIGN_OR_RETURN(const Passage compressed_beside, ReadCompressed(device.get(), text));
   // Back to the prompt, and on again.
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> back, device->OpenSession({}));
   EBB_RETURN_IF_ERROR(Read(back.get(), text).status());
@@ -210,10 +241,12 @@ Status CheckDevice(const CliOptions& options) {
 
   const Difference of_full = Compare(expected, first);
   const Difference of_evicted = Compare(expected_evicted, evicted);
+  const Difference of_compressed = Compare(expected_compressed, compressed);
   const std::vector<Check> checks = {
       {"repeats its bits", again.hash == first.hash},
       {"slots change no bit", beside.hash == first.hash},
       {"slots change no bit with rows evicted per head", evicted_beside.hash == evicted.hash},
+      {"slots change no bit with rows in T2", compressed_beside.hash == compressed.hash},
       {"goes back to a prompt", goes_back}};
   const std::vector<Token> long_text = SomeTokens(*model, kSpeedPrompt);
   EBB_ASSIGN_OR_RETURN(const auto speed, Speed(device.get(), long_text));
@@ -232,6 +265,7 @@ Status CheckDevice(const CliOptions& options) {
                  {"machine", MachineName()},
                  {"against_cpu", ToJson(of_full)},
                  {"against_cpu_evicting", ToJson(of_evicted)},
+                 {"against_cpu_compressed", ToJson(of_compressed)},
                  {"checks", of_checks},
                  {"prefill_tokens_per_s", speed.first},
                  {"decode_tokens_per_s", speed.second},
@@ -251,6 +285,7 @@ Status CheckDevice(const CliOptions& options) {
   };
   add("against the processor, every row", of_full);
   add("against the processor, rows evicted per head", of_evicted);
+  add("against the processor, rows in T2", of_compressed);
   if (widened) {
     add("against the processor with weights as F32", Compare(*widened, first));
     add("the processor itself against that", Compare(*widened, expected));

@@ -186,8 +186,8 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
   if (request.on_device) {
     text += fmt::format(
         "\n\"memory\" is what the host takes, \"device\" what the device does: weights, T0, "
-        "staging, "
-        "compute buffers; it has {}.\n",
+        "{}staging, compute buffers; it has {}.\n",
+        request.t2_on_device ? "T2, " : "",
         machine.limits.device_bytes == std::numeric_limits<uint64_t>::max()
             ? std::string("not said how much it has")
             : MiB(machine.limits.device_bytes));
@@ -240,8 +240,10 @@ Status Run(const CliOptions& options) {
   if (options.session.policy.tiers.has_value()) {
     settings.push_back({.name = "as asked for", .tiers = options.session.policy.tiers});
   }
-  for (FitSetting& setting : TypicalSettings(question.request.on_device))
+  for (FitSetting& setting :
+       TypicalSettings(question.request.on_device, question.request.t2_on_device)) {
     settings.push_back(std::move(setting));
+  }
   std::vector<Row> rows;
   for (FitSetting& setting : settings) rows.push_back(Judge(question, machine, std::move(setting)));
   const auto gentlest = GentlestSetting(question.model, question.request, machine.limits);

@@ -27,12 +27,12 @@ ggml_tensor* SinksOf(ggml_context* ctx, ggml_tensor* sinks, int64_t kv_head, int
 }  // namespace
 
 BackendAttention::BackendAttention(const LoadedModel& model, ggml_tensor* rows,
-                                   const DeviceOp& row_attention_op,
+                                   const OwnNodes& own_nodes,
                                    const std::vector<BackendSequence>& sequences,
                                    const Wanted& wanted, BackendTensors* tensors)
     : model_(model),
       rows_(rows),
-      row_attention_op_(row_attention_op),
+      own_nodes_(own_nodes),
       sequences_(sequences),
       wanted_(wanted),
       tensors_(tensors),
@@ -63,13 +63,14 @@ int BackendAttention::NodesPerLayer(const LoadedModel& model,
       model.layers, [](const LayerWeights& layer) { return layer.sinks != nullptr; });
   constexpr int kOfLayer = 24, kOfFollower = 6;
   // Gathering by pages, masks and views included; of products the softmax too.
-  constexpr int kOwn = 20, kFlash = 28, kEager = 36, kHost = 16, kMass = 16;
+  constexpr int kOwn = 20, kFlash = 28, kEager = 36, kHost = 16, kMass = 16, kCompressed = 12;
   // With sinks each kv head may have a softmax and flash attention of its own.
   constexpr int kSinksOfHead = 16;
   int nodes = kOfLayer + kOfFollower * num_followers;
   for (const BackendSequence& sequence : sequences) {
     nodes += sequence.by_row_attention ? kOwn : sequence.is_eager ? kEager : kFlash;
     if (sequence.adds_host && sequence.is_eager) nodes += kHost;
+    if (sequence.num_compressed > 0) nodes += kCompressed;
     if (has_sinks) nodes += kSinksOfHead * std::ranges::max(kv_heads);
     // A view and a sum for each query head.
     if (sequence.mass != BackendSequence::Mass::kNone) nodes += kMass + 2 * most_group;
@@ -196,6 +197,57 @@ ggml_tensor* BackendAttention::GatherPages(ggml_context* ctx, int layer, size_t 
   return HeadsOf(ctx, index, halves, num_rows, heads, halves->nb[1], num_rows * halves->nb[1]);
 }
 
+CompressedInputs BackendAttention::CompressedInputsOf(ggml_context* ctx, int layer,
+                                                      size_t index) const {
+  const BackendSequence& sequence = sequences_[index];
+  const BackendTensors::OfSequence& tensors = tensors_->sequences[index];
+  const int64_t heads = model_.hparams.kv_heads[layer], before = FirstHead(layer);
+  const auto part = [&](ggml_tensor* of, int64_t of_head) {
+    return ggml_view_1d(ctx, of, heads * of_head,
+                        static_cast<size_t>(before * of_head) * of->nb[0]);
+  };
+  const auto [first, step] = sequence.groups[layer];
+  const int64_t lists = step == 0 ? 1 : heads, num_rows = sequence.num_compressed;
+  return {.rows = rows_,
+          .pages = part(tensors.compressed_pages, sequence.num_compressed_pages),
+          .slots = ggml_view_1d(ctx, tensors.compressed_slots, lists * num_rows,
+                                static_cast<size_t>(first * num_rows) * sizeof(int32_t)),
+          .counts = part(tensors.compressed_counts, 1),
+          .centres = part(tensors.centres, model_.hparams.head_dim)};
+}
+
+int BackendAttention::CompressedSlotStride(int layer, size_t index) const {
+  return sequences_[index].groups[layer].second * sequences_[index].num_compressed;
+}
+
+BackendAttention::GatheredRows BackendAttention::GatherAll(ggml_context* ctx, int layer,
+                                                           size_t index, ggml_tensor* keys,
+                                                           ggml_tensor* values) {
+  const BackendSequence& sequence = sequences_[index];
+  if (sequence.num_compressed == 0) {
+    return {.keys = Gather(ctx, layer, index, keys), .values = Gather(ctx, layer, index, values)};
+  }
+  const int64_t heads = model_.hparams.kv_heads[layer];
+  UnpackRows& unpack = unpack_rows_.emplace_back();
+  static_cast<DeviceOp&>(unpack) = own_nodes_.unpack_rows;
+  unpack.kv_heads = static_cast<int>(heads);
+  unpack.num_rows = sequence.num_rows;
+  unpack.num_pages = sequence.num_pages;
+  unpack.num_compressed = sequence.num_compressed;
+  unpack.num_compressed_pages = sequence.num_compressed_pages;
+  unpack.slot_stride = CompressedSlotStride(layer, index);
+  unpack.format = own_nodes_.records;
+  ggml_tensor* all = AddUnpackRows(ctx, &unpack, ListOf(ctx, layer, index),
+                                   CompressedInputsOf(ctx, layer, index), keys, values);
+  const int64_t num_rows = sequence.NumKeys();
+  const auto side = [&](size_t number) {
+    ggml_tensor* rows =
+        ggml_view_2d(ctx, all, all->ne[0], num_rows * heads, all->nb[1], number * all->nb[3]);
+    return HeadsOf(ctx, index, rows, num_rows, heads, all->nb[1], all->nb[2]);
+  };
+  return {.keys = side(0), .values = side(1)};
+}
+
 // Flash attention knows one mask for all heads in dimension 2, and one for each in dimension 3.
 ggml_tensor* BackendAttention::HeadsOf(ggml_context* ctx, size_t index, ggml_tensor* rows,
                                        int64_t num_rows, int64_t heads, size_t row_stride,
@@ -212,11 +264,11 @@ ggml_tensor* BackendAttention::Mask(ggml_context* ctx, int layer, size_t index) 
   const BackendSequence& sequence = sequences_[index];
   ggml_tensor* mask = tensors_->sequences[index].mask;
   if (mask == nullptr) return nullptr;
-  const size_t row = sequence.num_rows * sizeof(ggml_fp16_t), plane = sequence.num_tokens * row;
+  const size_t row = sequence.NumKeys() * sizeof(ggml_fp16_t), plane = sequence.num_tokens * row;
   if (sequence.is_uniform) {
-    return ggml_view_2d(ctx, mask, sequence.num_rows, sequence.num_tokens, row, 0);
+    return ggml_view_2d(ctx, mask, sequence.NumKeys(), sequence.num_tokens, row, 0);
   }
-  return ggml_view_4d(ctx, mask, sequence.num_rows, sequence.num_tokens, 1,
+  return ggml_view_4d(ctx, mask, sequence.NumKeys(), sequence.num_tokens, 1,
                       model_.hparams.kv_heads[layer], row, plane, plane, FirstHead(layer) * plane);
 }
 
@@ -297,8 +349,7 @@ ggml_tensor* BackendAttention::AttendByFlash(ggml_context* ctx, ggml_cgraph* gra
   const BackendSequence& sequence = sequences_[index];
   const int64_t head_dim = call.q->ne[0], num_q = call.q->ne[1], tokens = sequence.num_tokens;
   ggml_tensor* queries = QueriesOf(ctx, layer, index, call.q);
-  ggml_tensor* k = Gather(ctx, layer, index, keys);
-  ggml_tensor* v = Gather(ctx, layer, index, values);
+  const auto [k, v] = GatherAll(ctx, layer, index, keys, values);
   ggml_tensor* mask = Mask(ctx, layer, index);
   ggml_tensor* out = FlashAttention(ctx, queries, k, v, mask, call.sinks);
   ggml_build_forward_expand(graph, out);
@@ -389,7 +440,7 @@ RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, size_t in
   ggml_tensor* const q = call.q;
   const int64_t num_q = q->ne[1], heads = model_.hparams.kv_heads[layer];
   RowAttention& attention = row_attention_.emplace_back();
-  static_cast<DeviceOp&>(attention) = row_attention_op_;
+  static_cast<DeviceOp&>(attention) = own_nodes_.row_attention;
   attention.head_dim = static_cast<int>(q->ne[0]);
   attention.kv_heads = static_cast<int>(heads);
   attention.group = static_cast<int>(num_q / heads);
@@ -410,7 +461,7 @@ RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, size_t in
     slots = ggml_view_1d(ctx, tensors.slots, lists * sequence.num_rows,
                          size_t(first) * sequence.num_rows * sizeof(int32_t));
   }
-  const RowAttentionInputs inputs = {
+  RowAttentionInputs inputs = {
       .q = ggml_view_2d(ctx, q, q->ne[0], num_q, q->nb[1], sequence.first_token * q->nb[2]),
       .rows = rows_,
       .list = ListOf(ctx, layer, index),
@@ -420,6 +471,19 @@ RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, size_t in
       .host = tensors.host,
       .sinks = call.sinks,
       .mask = Mask(ctx, layer, index)};
+  if (sequence.num_compressed > 0) {
+    CompressedFold& fold = compressed_folds_.emplace_back();
+    static_cast<RowFold&>(fold) = attention;
+    static_cast<DeviceOp&>(fold) = own_nodes_.compressed_fold;
+    fold.num_rows = sequence.num_compressed;
+    fold.num_pages = sequence.num_compressed_pages;
+    fold.slot_stride = CompressedSlotStride(layer, index);
+    fold.format = own_nodes_.records;
+    attention.compressed = &fold;
+    const CompressedInputs compressed = CompressedInputsOf(ctx, layer, index);
+    inputs.compressed_fold = AddCompressedFold(ctx, &fold, inputs.q, compressed);
+    inputs.compressed_counts = compressed.counts;
+  }
   return AddRowAttention(ctx, &attention, inputs, keys, values);
 }
 
@@ -432,7 +496,7 @@ ggml_tensor* BackendAttention::TakeMerged(ggml_context* ctx, ggml_cgraph* graph,
   };
   if (attention.MassArrays() > 0) {
     KeepMass(ctx, graph, layer, index,
-             part(int64_t{attention.num_rows} * attention.MassArrays(),
+             part(int64_t{attention.RowsOfMass()} * attention.MassArrays(),
                   attention.OutSize() + attention.q_heads()));
     if (attention.adds_host) {
       KeepHostWeights(ctx, graph, index, part(attention.q_heads(), attention.OutSize()));

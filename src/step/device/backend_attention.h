@@ -16,6 +16,7 @@
 #include "ebb/policy.h"
 #include "src/model/decoder_graph.h"
 #include "src/model/loaded_model.h"
+#include "src/step/device/compressed_rows.h"
 #include "src/step/device/row_attention.h"
 
 namespace ebb {
@@ -29,22 +30,30 @@ struct BackendSequence {
   int num_rows = 0;
   // One mask for all layers and kv heads: all see as many rows, alike.
   bool is_uniform = false;
+  // The longest list of rows of T2 in the device's memory, rounded up; 0: there are none. Attention
+  // takes them after the others.
+  int num_compressed = 0;
+  int num_compressed_pages = 0;  // of a kv head's list of their pages
+  int compressed_groups = 0;     // that have lists of their slots
   // Length of a kv head's list of pages; 0: lists name rows. Without groups rows lie in the order
   // of slots, from the first on; else each group has a list of slots.
   int num_pages = 0;
   int num_groups = 0;
-  // By layer, with groups: that of its first kv head, and how many groups on the next one's is.
+  // By layer, with groups or rows of T2: the group of its first kv head, and how many groups on the
+  // next one's is.
   std::vector<std::pair<int, int>> groups;
   // One token, by the nodes of row_attention.h, which need a mask only where something is hidden.
   bool by_row_attention = false;
   bool is_eager = false;  // by products and a softmax
   bool has_mask = true;
-  // One token, and the host attends to rows of T1, where they lie, or of T2. Eager attention then
-  // has a column more than the longest list has rows: the last one.
+  // One token, and the host attends to rows of T1, where they lie, or of its T2. Eager attention
+  // then has a column more than the longest list has rows: the last one.
   bool adds_host = false;
   using Mass = RowAttention::Mass;
   Mass mass = Mass::kNone;
 
+  // The rows that attention takes, in lists that are rounded up.
+  [[nodiscard]] int NumKeys() const { return num_rows + num_compressed; }
   [[nodiscard]] bool operator==(const BackendSequence&) const = default;
 };
 
@@ -63,8 +72,11 @@ struct BackendTensors {
     // that it stays from step to step.
     ggml_tensor* lists = nullptr;
     ggml_tensor* slots = nullptr;  // I32 [groups, num_rows], beside it; null without groups
-    // F16: [num_rows, tokens], or by layer [num_rows, tokens, 1, kv heads], and kMaskPaddingTokens
-    // rows more; null where it has none.
+    // The lists of rows of T2, beside them, as CompressedLists has them. Null without such rows.
+    ggml_tensor *compressed_pages = nullptr, *compressed_slots = nullptr, *centres = nullptr;
+    ggml_tensor* compressed_counts = nullptr;  // I32 [sum of kv heads]
+    // F16: [NumKeys(), tokens], or by layer [NumKeys(), tokens, 1, kv heads], and
+    // kMaskPaddingTokens rows more; null where it has none.
     ggml_tensor* mask = nullptr;
     ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
     // The host's part of a layer's attention (HostAttention::Query::result); null unless it does.
@@ -75,7 +87,7 @@ struct BackendTensors {
     // host attends too. Of own nodes: log2 of the sum of 2^logit over all rows; of eager attention:
     // the host's part of the softmax.
     ggml_tensor* host_weights = nullptr;
-    // F32 [num_rows, sum of the layers' arrays]: one for all heads, or one for each kv head or
+    // F32 [NumKeys(), sum of the layers' arrays]: one for all heads, or one for each kv head or
     // query head; null unless wanted.
     ggml_tensor* mass = nullptr;
   };
@@ -90,6 +102,12 @@ struct BackendTensors {
   std::vector<ggml_tensor*> k, v, k_before_rope;
 };
 
+// How a device runs ebb's own nodes.
+struct OwnNodes {
+  DeviceOp row_attention, compressed_fold, unpack_rows;
+  RecordFormat records;  // of a T2 in the device's memory; of no size: there is none
+};
+
 class BackendAttention final : public AttentionBuilder {
  public:
   struct Wanted {
@@ -99,7 +117,7 @@ class BackendAttention final : public AttentionBuilder {
   };
   // rows: the device's (BackendDevice::rows()). tensors: has the inputs, and gets the rest. All
   // outlive the graph.
-  BackendAttention(const LoadedModel& model, ggml_tensor* rows, const DeviceOp& row_attention_op,
+  BackendAttention(const LoadedModel& model, ggml_tensor* rows, const OwnNodes& own_nodes,
                    const std::vector<BackendSequence>& sequences, const Wanted& wanted,
                    BackendTensors* tensors);
 
@@ -159,6 +177,15 @@ class BackendAttention final : public AttentionBuilder {
   // [head_dim, num_rows, 1, kv heads].
   ggml_tensor* Gather(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
   ggml_tensor* GatherPages(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
+  // Keys and values as Gather() has them, those of T2 behind the others.
+  struct GatheredRows {
+    ggml_tensor *keys = nullptr, *values = nullptr;
+  };
+  GatheredRows GatherAll(ggml_context* ctx, int layer, size_t index, ggml_tensor* keys,
+                         ggml_tensor* values);
+  CompressedInputs CompressedInputsOf(ggml_context* ctx, int layer, size_t index) const;
+  // From slot list to slot list of the kv heads of a layer.
+  [[nodiscard]] int CompressedSlotStride(int layer, size_t index) const;
   ggml_tensor* HeadsOf(ggml_context* ctx, size_t index, ggml_tensor* rows, int64_t num_rows,
                        int64_t heads, size_t row_stride, size_t head_stride) const;
   ggml_tensor* Mask(ggml_context* ctx, int layer, size_t index) const;
@@ -173,7 +200,7 @@ class BackendAttention final : public AttentionBuilder {
 
   const LoadedModel& model_;
   ggml_tensor* const rows_;
-  const DeviceOp row_attention_op_;
+  const OwnNodes own_nodes_;
   const std::vector<BackendSequence>& sequences_;
   const Wanted wanted_;
   BackendTensors* const tensors_;
@@ -184,8 +211,11 @@ class BackendAttention final : public AttentionBuilder {
   struct StoredRows {
     ggml_tensor *keys = nullptr, *values = nullptr;
   };
-  std::vector<StoredRows> stored_;          // [layers]
-  std::deque<RowAttention> row_attention_;  // that nodes name
+  std::vector<StoredRows> stored_;  // [layers]
+  // That nodes name.
+  std::deque<RowAttention> row_attention_;
+  std::deque<CompressedFold> compressed_folds_;
+  std::deque<UnpackRows> unpack_rows_;
 };
 
 }  // namespace ebb

@@ -62,15 +62,17 @@ Lengths LengthsOnDevice(const SequenceCache& cache, int num_layers) {
   return lengths;
 }
 
+// Lists of pages are rounded up so: pages come and go by a few.
+constexpr int kPagesOfList = 16;
+
 int RoundUp(size_t number, int step) { return (static_cast<int>(number) + step - 1) / step * step; }
 
 // Positions are the same in all streams that share a table.
 bool AllSeeAlike(const SequenceCache& cache) {
-  const RowsView first = cache.views().View(0, 0);
   for (int group = 0; group < cache.layout().num_groups(); ++group) {
     if (cache.layout().WindowOf(group) > 0) return false;
-    const std::span<const Position> positions = cache.positions(group);
-    if (positions.size() != first.slots.size()) return false;
+    if (cache.positions(group).size() != cache.positions(0).size()) return false;
+    if (cache.views().num_full_rows(group) != cache.views().num_full_rows(0)) return false;
   }
   return true;
 }
@@ -88,18 +90,15 @@ bool HidesRows(const SequenceCache& cache, int num_layers) {
   return false;
 }
 
-// Whether ebb's own nodes attend to single tokens.
-bool RunsRowAttention(const BackendDevice& device, const LoadedModel& model) {
-  const Hyperparameters& hparams = model.hparams;
-  if (device.attention() != DeviceAttention::kAuto) return false;
-  if (!hparams.has_values) return false;
-  if (device.BackendName() == "CPU" || device.BackendName() == "Sim") return true;
-  const bool has_sinks = std::ranges::any_of(
-      model.layers, [](const LayerWeights& layer) { return layer.sinks != nullptr; });
-  return device.BackendName() == "CUDA" && CudaRowAttention() != nullptr && !has_sinks &&
-         hparams.attention_soft_cap == 0 && std::ranges::all_of(hparams.kv_heads, [&](int heads) {
-           return CudaRowAttentionTakes(hparams.head_dim, hparams.num_q_heads / heads);
-         });
+OwnNodes OwnNodesOf(const BackendDevice& device, bool are_run, const CompressedFormat& compressed) {
+  OwnNodes nodes;
+  if (device.BackendName() == "CUDA") {
+    nodes.row_attention.launch = CudaRowAttention();
+    nodes.compressed_fold.launch = CudaCompressedFold();
+    nodes.unpack_rows.launch = CudaUnpackRows();
+  }
+  if (are_run && compressed.head_dim > 0) nodes.records = RecordFormatOf(compressed);
+  return nodes;
 }
 
 }  // namespace
@@ -112,7 +111,7 @@ BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
       use_(use),
       shape_(shape),
       runs_row_attention_(RunsRowAttention(*device_, model)),
-      row_attention_op_{.launch = device_->BackendName() == "CUDA" ? CudaRowAttention() : nullptr},
+      own_nodes_(OwnNodesOf(*device_, runs_row_attention_, shape.compressed)),
       host_attention_(std::move(host_attention)),
       on_threads_(std::move(on_threads)) {}
 
@@ -127,26 +126,34 @@ Result<std::unique_ptr<BackendStep>> BackendStep::Create(
   return step;
 }
 
-Status BackendStep::CheckOperations(int num_tokens, bool adds_host) {
+Status BackendStep::CheckOperations(int num_tokens, RowsBelowT0 below) {
   BackendSequence sequence = {.num_tokens = num_tokens, .num_rows = kRowsOfBackendStep};
-  sequence.adds_host = adds_host;
+  sequence.adds_host = below == RowsBelowT0::kOnHost;
+  if (below == RowsBelowT0::kCompressed) {
+    sequence.num_compressed = kRowsOfBackendStep;
+    sequence.num_compressed_pages = kRowsOfBackendStep / kRowsPerPage;
+    sequence.compressed_groups = 1;
+    sequence.groups.assign(model_.hparams.num_layers, {0, 0});
+  }
   ChooseAttention(&sequence);
   sequence.is_uniform = model_.shape.SmallestWindow() == 0;
   sequence.mass = BackendSequence::Mass::kPerKvHead;
   Shape shape;
   shape.sequences.push_back(sequence);
-  shape.wanted.queries = adds_host;
+  shape.wanted.queries = sequence.adds_host;
   shape.options = OptionsFor(shape, num_tokens, 1);
   return Build(shape, nullptr);
 }
 
 Status BackendStep::CheckOperations() {
-  Status status = CheckOperations(2, false);
-  if (status.ok()) status = CheckOperations(1, false);
-  const bool has_t2 = shape_.compressed.head_dim > 0;
-  if (status.ok() && (has_t2 || use_.MayCompute())) {
-    status = CheckOperations(1, true);
-    if (!status.ok() && !has_t2 && use_.NeedsRates()) {
+  const bool has_t2 = own_nodes_.records.head_dim > 0;
+  const auto below = has_t2 ? RowsBelowT0::kCompressed : RowsBelowT0::kNone;
+  Status status = CheckOperations(2, below);
+  if (status.ok()) status = CheckOperations(1, below);
+  const bool has_t2_on_host = !has_t2 && shape_.compressed.head_dim > 0;
+  if (status.ok() && (has_t2_on_host || use_.MayCompute())) {
+    status = CheckOperations(1, RowsBelowT0::kOnHost);
+    if (!status.ok() && !has_t2_on_host && use_.NeedsRates()) {
       // There is no choice then.
       use_ = DeviceUse(device_, {.t1_mode = T1Mode::kStream});
       status = OkStatus();
@@ -205,6 +212,20 @@ void BackendStep::ChooseAttention(BackendSequence* sequence) const {
                        (sequence->adds_host || device_->attention() == DeviceAttention::kEager);
 }
 
+void BackendStep::DescribeCompressed(const SequenceCache& cache, int num_layers,
+                                     BackendSequence* to) {
+  size_t most_rows = 0, most_pages = 0;
+  for (int layer = 0; layer < num_layers; ++layer) {
+    for (int head = 0; head < cache.layout().NumKvHeads(layer); ++head) {
+      most_rows = std::max(most_rows, cache.views().Compressed(layer, head).size());
+      most_pages = std::max(most_pages, cache.views().NumCompressedPages(layer, head));
+    }
+  }
+  to->num_compressed = RoundUp(most_rows, kRowsOfBackendStep);
+  to->num_compressed_pages = RoundUp(most_pages, kPagesOfList);
+  to->compressed_groups = cache.layout().num_groups();
+}
+
 BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const SequenceCache& cache = *sequence.cache;
   const int num_layers = model_.hparams.num_layers;
@@ -214,8 +235,12 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   ChooseAttention(&described);
   const bool hides_rows =
       (described.by_row_attention || described.adds_host) && HidesRows(cache, num_layers);
-  const Lengths lengths = described.adds_host ? LengthsOnDevice(cache, num_layers)
-                                              : Lengths{.most = cache.tables().max_rows()};
+  const bool has_compressed =
+      cache.views().HasCompressedRows() && cache.views().CompressedOnDevice();
+  if (has_compressed) DescribeCompressed(cache, num_layers, &described);
+  const Lengths lengths = described.adds_host || has_compressed
+                              ? LengthsOnDevice(cache, num_layers)
+                              : Lengths{.most = cache.tables().max_rows()};
   const size_t column_of_host = described.adds_host && described.is_eager ? 1 : 0;
   described.num_rows =
       RoundUp(std::max<size_t>(lengths.most + column_of_host, 1), kRowsOfBackendStep);
@@ -234,16 +259,15 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
     described.num_pages = described.num_rows / kRowsPerPage;
     if (!in_order) {
       described.num_groups = cache.layout().num_groups();
-      for (int layer = 0; layer < num_layers; ++layer) {
-        const int first = cache.layout().GroupOf(layer, 0);
-        const int step =
-            cache.layout().NumKvHeads(layer) > 1 ? cache.layout().GroupOf(layer, 1) - first : 0;
-        described.groups.emplace_back(first, step);
-      }
-      // Pages come and go by a few.
-      constexpr int kStep = 16;
-      described.num_pages = RoundUp(cache.views().most_pages(), kStep);
+      described.num_pages = RoundUp(cache.views().most_pages(), kPagesOfList);
     }
+  }
+  for (int layer = 0; layer < num_layers; ++layer) {
+    if (described.num_groups == 0 && !has_compressed) break;
+    const int first = cache.layout().GroupOf(layer, 0);
+    const int step =
+        cache.layout().NumKvHeads(layer) > 1 ? cache.layout().GroupOf(layer, 1) - first : 0;
+    described.groups.emplace_back(first, step);
   }
   if (!sequence.signals->wants_mass()) return described;
   using Mass = BackendSequence::Mass;
@@ -293,7 +317,7 @@ DecoderGraphOptions BackendStep::OptionsFor(const Shape& shape, int num_tokens,
 
 Status BackendStep::MakeLists(Graph* graph) const {
   const size_t num_sequences = graph->shape.sequences.size();
-  graph->list_context.reset(ggml_init({.mem_size = (2 * num_sequences + 1) * ggml_tensor_overhead(),
+  graph->list_context.reset(ggml_init({.mem_size = (5 * num_sequences + 1) * ggml_tensor_overhead(),
                                        .mem_buffer = nullptr,
                                        .no_alloc = true}));
   if (graph->list_context == nullptr) return OutOfMemory("no memory for lists of rows");
@@ -316,6 +340,17 @@ Status BackendStep::MakeLists(Graph* graph) const {
       tensors.slots = ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
                                          int64_t{sequence.num_groups} * sequence.num_rows);
     }
+    if (sequence.num_compressed == 0) continue;
+    const int head_dim = model_.hparams.head_dim;
+    lists.compressed.emplace(model_.hparams.kv_heads, head_dim, sequence.num_compressed_pages,
+                             sequence.compressed_groups, sequence.num_compressed);
+    tensors.compressed_pages = ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
+                                                  heads * sequence.num_compressed_pages);
+    tensors.compressed_slots =
+        ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
+                           int64_t{sequence.compressed_groups} * sequence.num_compressed);
+    tensors.centres =
+        ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_F32, heads * head_dim);
   }
   graph->list_buffer.reset(
       ggml_backend_alloc_ctx_tensors(graph->list_context.get(), device_->backend()));
@@ -341,9 +376,8 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
   if (rows == nullptr) {
     rows = ggml_new_tensor_2d(context, GGML_TYPE_F16, model_.hparams.head_dim, 2 * kRowsPerPage);
   }
-  graph.attention =
-      std::make_unique<BackendAttention>(weights_->model(), rows, row_attention_op_,
-                                         graph.shape.sequences, shape.wanted, &graph.tensors);
+  graph.attention = std::make_unique<BackendAttention>(
+      weights_->model(), rows, own_nodes_, graph.shape.sequences, shape.wanted, &graph.tensors);
   // Tensors that lie side by side before all that layers use, and stay: none leaves a hole.
   const auto kept = [&](ggml_type type, int64_t columns, int64_t rows) {
     ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows);
@@ -359,16 +393,17 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
     BackendTensors::OfSequence& tensors = graph.tensors.sequences[i];
     if (sequence.has_mask) {
       tensors.mask = kept(
-          GGML_TYPE_F16, sequence.num_rows,
+          GGML_TYPE_F16, sequence.NumKeys(),
           sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads) + kMaskPaddingTokens);
     }
     if (sequence.by_row_attention) tensors.counts = kept(GGML_TYPE_I32, heads, 1);
+    if (sequence.num_compressed > 0) tensors.compressed_counts = kept(GGML_TYPE_I32, heads, 1);
     if (sequence.adds_host) {
       tensors.host = kept(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
     }
     if (sequence.mass == BackendSequence::Mass::kNone) continue;
     const int num_layers = model_.hparams.num_layers;
-    tensors.mass = kept(GGML_TYPE_F32, sequence.num_rows,
+    tensors.mass = kept(GGML_TYPE_F32, sequence.NumKeys(),
                         graph.attention->FirstMassArray(sequence.mass, num_layers));
     if (sequence.adds_host) {
       // Layers at places that every backend can copy to.
@@ -471,6 +506,7 @@ void BackendStep::ForgetLists() {
     for (Graph::Lists& lists : graph.lists) {
       if (lists.rows.has_value()) lists.rows->Forget();
       if (lists.pages.has_value()) lists.pages->Forget();
+      if (lists.compressed.has_value()) lists.compressed->Forget();
     }
   }
 }
@@ -479,7 +515,7 @@ Status BackendStep::RunOnDevice(const StepWork& work, StagedSequences* staged, S
   for (const SequenceStep& sequence : work.sequences) {
     sequence.cache->FindAddresses();
     for (const Follower& follower : sequence.followers) follower.cache->FindAddresses();
-    if (sequence.num_tokens() == 1 || !sequence.cache->views().HasCompressedRows()) continue;
+    if (sequence.num_tokens() == 1 || !HostAttention::HasCompressedRows(*sequence.cache)) continue;
     return Internal(
         fmt::format("a step of {} tokens of a sequence with rows in T2", sequence.num_tokens()));
   }
@@ -522,7 +558,7 @@ void BackendStep::SelectRows(const StepWork& work, int attention, Graph* graph) 
   for (const SequenceStep& sequence : work.sequences) {
     if (sequence.selector == nullptr) continue;
     const size_t index = IndexOf(*graph, sequence);
-    const size_t num_rows = graph->shape.sequences[index].num_rows;
+    const size_t num_rows = graph->shape.sequences[index].NumKeys();
     ggml_backend_tensor_get_async(device_->backend(), graph->tensors.q[attention], queries_.data(),
                                   sequence.first_token * queries_.size() * sizeof(float),
                                   queries_.size() * sizeof(float));
@@ -531,8 +567,7 @@ void BackendStep::SelectRows(const StepWork& work, int attention, Graph* graph) 
     ggml_fp16_t* const mask = masks_[index].data() + first;
     for (size_t head = 0; head < heads; ++head) {
       const RowsView view = sequence.cache->views().View(layer, static_cast<int>(head));
-      FillMask(sequence, graph->shape.sequences[index],
-               RowsOnDevice(*sequence.cache, layer, static_cast<int>(head)),
+      FillMask(sequence, graph->shape.sequences[index], layer, static_cast<int>(head),
                mask + head * num_rows);
       const auto q = std::span<const float>(queries_).subspan(head * of_head, of_head);
       selected_.clear();

@@ -19,6 +19,7 @@
 #include "ebb/status.h"
 #include "src/attention/attention.h"
 #include "src/step/device/backend_attention.h"
+#include "src/step/device/compressed_lists.h"
 #include "src/step/device/device_use.h"
 #include "src/step/device/device_weights.h"
 #include "src/step/device/graph_part.h"
@@ -33,7 +34,7 @@ namespace ebb {
 class BackendStep {
  public:
   using OnThreads = HostAttention::OnThreads;
-  // Copies the weights. host_attention: for rows of T1, where they lie, and of T2. Errors: those of
+  // Copies the weights. host_attention: for the host's rows of T1 and of T2. Errors: those of
   // DeviceWeights and of measuring how fast the ways of reading T1 are; Unsupported, naming the
   // operation, when the backend lacks one that the model or the tiers need. REQUIRES: model and
   // device outlive this.
@@ -57,6 +58,8 @@ class BackendStep {
   void ShowLogits(std::span<const float> logits);
   [[nodiscard]] int64_t num_graphs_built() const { return num_graphs_built_; }
   [[nodiscard]] T1Mode t1_mode() const { return t1_mode_; }  // of the last step
+  // Whether rows of T2 lie in the device's memory.
+  [[nodiscard]] bool HoldsT2() const { return own_nodes_.records.head_dim > 0; }
   // On the device, beside rows.
   [[nodiscard]] size_t weight_bytes() const { return weights_->num_bytes(); }
 
@@ -74,10 +77,11 @@ class BackendStep {
   struct Graph {
     Shape shape;
     BackendTensors tensors;
-    // The rows in a sequence's tensors: one of both.
+    // The rows in a sequence's tensors: one of both, and those of T2.
     struct Lists {
       std::optional<RowLists> rows;
       std::optional<PageLists> pages;
+      std::optional<CompressedLists> compressed;
     };
     std::vector<Lists> lists;  // by sequence
     std::unique_ptr<ggml_context, GgmlDeleter> list_context;
@@ -95,7 +99,8 @@ class BackendStep {
   // may attend too, of one with its share, all with mass. What a policy wants besides (hidden
   // states, heads that see apart) is found missing by the first such step.
   Status CheckOperations();
-  Status CheckOperations(int num_tokens, bool adds_host);
+  enum class RowsBelowT0 { kNone, kOnHost, kCompressed };  // those of the host, or T2 of the device
+  Status CheckOperations(int num_tokens, RowsBelowT0 below);
   // How fast the ways of reading T1 are: as kept in a file, or measured.
   Status FindOrMeasureRates();
   [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
@@ -103,6 +108,7 @@ class BackendStep {
   [[nodiscard]] DecoderGraphOptions OptionsFor(const Shape& shape, int num_tokens,
                                                int num_outputs) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
+  static void DescribeCompressed(const SequenceCache& cache, int num_layers, BackendSequence* to);
   // How the sequence attends, by its number of tokens and whether the host adds to it.
   void ChooseAttention(BackendSequence* sequence) const;
   [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
@@ -120,6 +126,7 @@ class BackendStep {
   void SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph);
   void SetLists(const SequenceStep& sequence, size_t index, Graph* graph);
   void SetSlots(const SequenceStep& sequence, size_t index, Graph* graph);
+  void SetCompressed(const SequenceStep& sequence, size_t index, Graph* graph);
   // reads_again: another attention of the step has read the layer before.
   void SetListOfLayer(const SequenceStep& sequence, size_t index, int layer, bool reads_again,
                       Graph* graph);
@@ -147,9 +154,9 @@ class BackendStep {
   Status SetStates(const StepWork& work, Graph* graph);
   static void TakeStates(const StepWork& work, Graph* graph);
   void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
-  // The mask of a kv head, [num_rows, tokens].
-  static void FillMask(const SequenceStep& sequence, const BackendSequence& shape,
-                       const RowsView& rows, ggml_fp16_t* mask);
+  // The mask of a kv head, [NumKeys(), tokens].
+  static void FillMask(const SequenceStep& sequence, const BackendSequence& shape, int layer,
+                       int kv_head, ggml_fp16_t* mask);
   // Into one of `read_`, so that a copy may be under way while another is asked for.
   std::span<const float> Read(const ggml_tensor* tensor);
   // The queries and results that came to the host in a step, by layer.
@@ -171,7 +178,7 @@ class BackendStep {
   const AttentionShape shape_;
   // Whether single tokens attend by ebb's own nodes, and how the device runs them.
   const bool runs_row_attention_;
-  const DeviceOp row_attention_op_;
+  const OwnNodes own_nodes_;
   const std::unique_ptr<HostAttention> host_attention_;
   const OnThreads on_threads_;
   T1Mode t1_mode_ = T1Mode::kStream;
@@ -191,7 +198,7 @@ class BackendStep {
   std::vector<RowRange> selected_;
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
-  std::vector<std::vector<int32_t>> counts_;
+  std::vector<std::vector<int32_t>> counts_, compressed_counts_;
   // The host's work in a layer for a sequence of which it attends to rows.
   struct HostShare {
     size_t index = 0;  // of the graph's sequences

@@ -78,6 +78,29 @@ void BackendStep::SetSlots(const SequenceStep& sequence, size_t index, Graph* gr
   }
 }
 
+void BackendStep::SetCompressed(const SequenceStep& sequence, size_t index, Graph* graph) {
+  if (graph->shape.sequences[index].num_compressed == 0) return;
+  const SequenceCache& cache = *sequence.cache;
+  CompressedLists& lists = *graph->lists[index].compressed;
+  const BackendTensors::OfSequence& tensors = graph->tensors.sequences[index];
+  const auto set = [&](ggml_tensor* to, const auto& from) {
+    ggml_backend_tensor_set_async(device_->backend(), to, from.data(), 0,
+                                  from.size() * sizeof(from[0]));
+  };
+  const CompressedLists::Changes changes = lists.Update(cache, *device_);
+  if (changes.pages) set(tensors.compressed_pages, lists.Pages());
+  if (changes.slots) set(tensors.compressed_slots, lists.Slots());
+  if (changes.centres) set(tensors.centres, lists.Centres());
+  std::vector<int32_t>& counts = compressed_counts_[index];
+  counts.clear();
+  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+    for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
+      counts.push_back(static_cast<int32_t>(cache.views().Compressed(layer, head).size()));
+    }
+  }
+  set(tensors.compressed_counts, counts);
+}
+
 // One copy if all layers changed alike, as they mostly do.
 void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
@@ -149,20 +172,30 @@ void BackendStep::UploadRows(size_t index, int layer, const RowLists::Change& ch
                                 (end - begin) * sizeof(int32_t));
 }
 
-void BackendStep::FillMask(const SequenceStep& sequence, const BackendSequence& shape,
-                           const RowsView& rows, ggml_fp16_t* mask) {
+void BackendStep::FillMask(const SequenceStep& sequence, const BackendSequence& shape, int layer,
+                           int kv_head, ggml_fp16_t* mask) {
+  const RowsView rows = RowsOnDevice(*sequence.cache, layer, kv_head);
+  const int group = sequence.cache->layout().GroupOf(layer, kv_head);
+  std::span<const Position> compressed;  // behind the other rows, and older than the step
+  if (shape.num_compressed > 0) {
+    compressed = sequence.cache->tables().Of(group).compressed.positions();
+  }
   const ggml_fp16_t hidden = ggml_fp32_to_fp16(kHidden), seen = ggml_fp32_to_fp16(0.0f);
   const bool all_see = rows.window == 0 && rows.last_visible.empty();
   for (int token = 0; token < shape.num_tokens; ++token) {
-    ggml_fp16_t* const row = mask + size_t(token) * shape.num_rows;
+    ggml_fp16_t* const row = mask + size_t(token) * shape.NumKeys();
     const size_t end = rows.slots.size() - (shape.num_tokens - 1 - token);
     std::fill_n(row, end, seen);
-    std::fill(row + end, row + shape.num_rows, hidden);
+    std::fill(row + end, row + shape.NumKeys(), hidden);
+    std::fill_n(row + shape.num_rows, compressed.size(), seen);
     if (shape.is_eager && shape.adds_host) row[shape.num_rows - 1] = seen;  // the host's column
     if (all_see) continue;
     const Position query = sequence.first + token;
     for (size_t i = 0; i < end; ++i) {
       if (query > rows.LastVisible(i)) row[i] = hidden;
+    }
+    for (size_t i = 0; i < compressed.size() && rows.window > 0; ++i) {
+      if (query >= compressed[i] + rows.window) row[shape.num_rows + i] = hidden;
     }
   }
 }
@@ -171,16 +204,15 @@ void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Grap
   const BackendSequence& shape = graph.shape.sequences[index];
   std::vector<ggml_fp16_t>& mask = masks_[index];
   ggml_tensor* const tensor = graph.tensors.sequences[index].mask;
-  const size_t num_rows = shape.num_rows;
+  const size_t num_rows = shape.NumKeys();
   mask.resize(static_cast<size_t>(ggml_nelements(tensor)) - kMaskPaddingTokens * num_rows);
   if (shape.is_uniform) {
-    FillMask(sequence, shape, RowsOnDevice(*sequence.cache, 0, 0), mask.data());
+    FillMask(sequence, shape, 0, 0, mask.data());
   } else {
     size_t plane = 0;
     for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
       for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
-        FillMask(sequence, shape, RowsOnDevice(*sequence.cache, layer, head),
-                 mask.data() + plane++ * shape.num_tokens * num_rows);
+        FillMask(sequence, shape, layer, head, mask.data() + plane++ * shape.num_tokens * num_rows);
       }
     }
   }
@@ -212,11 +244,13 @@ void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
   SetNewRows(work, *graph);
   masks_.resize(work.sequences.size());
   counts_.resize(work.sequences.size());
+  compressed_counts_.resize(work.sequences.size());
   for (const SequenceStep& sequence : work.sequences) {
     const size_t index = IndexOf(*graph, sequence);
     if (graph->shape.sequences[index].has_mask) SetMask(sequence, index, *graph);
     if (graph->shape.sequences[index].by_row_attention) SetCounts(sequence, index, *graph);
     SetSlots(sequence, index, graph);
+    SetCompressed(sequence, index, graph);
   }
 }
 

@@ -126,20 +126,26 @@ void BackendStep::TakeMass(const SequenceStep& sequence, const Graph& graph, siz
       return static_cast<size_t>(graph.attention->FirstMassArray(described.mass, of));
     };
     const std::span<const float> mass =
-        mass_of_layers.subspan(first_array(layer) * described.num_rows,
-                               (first_array(layer + 1) - first_array(layer)) * described.num_rows);
+        mass_of_layers.subspan(first_array(layer) * described.NumKeys(),
+                               (first_array(layer + 1) - first_array(layer)) * described.NumKeys());
     if (!std::ranges::all_of(mass, [](float x) { return std::isfinite(x); })) {
       *target.not_finite = true;
       return;
     }
     if (*target.not_finite) return;  // of the host's rows
     const int num_q = model_.hparams.num_q_heads, kv_heads = model_.hparams.kv_heads[layer];
-    const auto arrays = static_cast<int>(mass.size() / described.num_rows);
+    const auto arrays = static_cast<int>(mass.size() / described.NumKeys());
     for (int array = 0; array < arrays; ++array) {
       const int q_head = array * (num_q / arrays);
       const int kv_head = q_head / (num_q / kv_heads);
-      const float* const from = mass.data() + size_t(array) * described.num_rows;
+      const float* const from = mass.data() + size_t(array) * described.NumKeys();
       float* const to = target.per_query_head[q_head];
+      if (described.num_compressed > 0) {
+        const auto indices = sequence.cache->views().IndicesOf(layer, kv_head).compressed;
+        for (size_t row = 0; row < indices.size(); ++row) {
+          to[indices[row]] += from[described.num_rows + row];
+        }
+      }
       if (sequence.cache->views().ReadsInPlace()) {
         const auto indices = sequence.cache->views().RowsIn(Tier::kT0, layer, kv_head).indices;
         for (size_t row = 0; row < indices.size(); ++row) to[indices[row]] += from[row];

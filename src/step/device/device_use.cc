@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "src/model/own_attention.h"
+#include "src/step/device/row_attention.h"
+
 namespace ebb {
 
 namespace {
@@ -27,6 +30,15 @@ T1Bytes BytesOfFirstLayer(std::span<const SequenceStep> sequences, const Attenti
 }
 
 }  // namespace
+
+bool RunsRowAttention(const BackendDevice& device, const LoadedModel& model) {
+  if (!TakesOwnAttention(model, device.BackendName(), device.attention())) return false;
+  const Hyperparameters& hparams = model.hparams;
+  return device.BackendName() != "CUDA" ||
+         (CudaRowAttention() != nullptr && std::ranges::all_of(hparams.kv_heads, [&](int heads) {
+            return CudaRowAttentionTakes(hparams.head_dim, hparams.num_q_heads / heads);
+          }));
+}
 
 T1Mode DeviceUse::Choose(std::span<const SequenceStep> sequences,
                          const AttentionShape& shape) const {

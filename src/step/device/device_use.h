@@ -1,4 +1,4 @@
-// How the steps of an engine use its device: which way they read T1.
+// How the steps of an engine use its device: by ebb's own nodes or not, and which way they read T1.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_DEVICE_DEVICE_USE_H_
@@ -9,12 +9,17 @@
 
 #include "ebb/device.h"
 #include "src/attention/attention.h"
+#include "src/device/backend_device.h"
 #include "src/device/device.h"
 #include "src/device/step_costs.h"
 #include "src/kv/sequence_cache.h"
+#include "src/model/loaded_model.h"
 #include "src/step/step_work.h"
 
 namespace ebb {
+
+// Whether ebb's own nodes attend to single tokens. T2 lies in the device's memory then.
+[[nodiscard]] bool RunsRowAttention(const BackendDevice& device, const LoadedModel& model);
 
 class DeviceUse {
  public:

@@ -41,7 +41,8 @@ size_t HostAttention::FindRows(int layer, std::span<const Query> queries) {
     const bool reads_t1 = cache.views().ReadsInPlace();
     for (int head = 0; head < cache.layout().NumKvHeads(layer); ++head) {
       rows_.push_back(reads_t1 ? cache.views().RowsIn(Tier::kT1, layer, head).view : RowsView());
-      compressed_.push_back(cache.views().Compressed(layer, head));
+      compressed_.push_back(HasCompressedRows(cache) ? cache.views().Compressed(layer, head)
+                                                     : CompressedRows());
       most_rows = std::max(most_rows, rows_.back().size() + compressed_.back().size());
     }
   }
@@ -124,7 +125,7 @@ void HostAttention::AddMass(size_t index, std::span<const float> weights) {
       for (const uint32_t row : indices) to[row] += weights[head] * *from++;
     };
     if (cache.views().ReadsInPlace()) add(cache.views().RowsIn(Tier::kT1, layer_, kv_head).indices);
-    add(cache.views().IndicesOf(layer_, kv_head).compressed);
+    if (HasCompressedRows(cache)) add(cache.views().IndicesOf(layer_, kv_head).compressed);
   }
 }
 

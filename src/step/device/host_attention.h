@@ -1,6 +1,7 @@
 // Attention to rows that lie in the host's memory, by its threads, for a device that attends to the
-// others: rows of T1 that a step reads in place, and those of T2. What this leaves is one more
-// split for a merge (row_attention.h), or one more column for a softmax (backend_attention.h).
+// others: rows of T1 that a step reads in place, and those of a T2 of the host. What this leaves is
+// one more split for a merge (row_attention.h), or one more column for a softmax
+// (backend_attention.h).
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_DEVICE_HOST_ATTENTION_H_
@@ -28,7 +29,11 @@ class HostAttention {
 
   // Whether a step of the sequence reads rows here.
   [[nodiscard]] static bool IsFor(const SequenceCache& cache) {
-    return cache.views().ReadsInPlace() || cache.views().HasCompressedRows();
+    return cache.views().ReadsInPlace() || HasCompressedRows(cache);
+  }
+  // Whether rows of T2 lie in the host's memory.
+  [[nodiscard]] static bool HasCompressedRows(const SequenceCache& cache) {
+    return cache.views().HasCompressedRows() && !cache.views().CompressedOnDevice();
   }
   // One token of a sequence.
   struct Query {

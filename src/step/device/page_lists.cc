@@ -46,12 +46,13 @@ bool PageLists::UpdatePages(const SequenceCache& cache, const BackendDevice& dev
     if (listed.has_value() && std::ranges::equal(*listed, pages)) continue;
     listed.emplace(pages.begin(), pages.end());
     int32_t* const list = pages_.data() + stream * num_pages_;
+    const int32_t spare = device.spare_row() / static_cast<int32_t>(kRowsPerPage);
     for (size_t page = 0; page < num_pages; ++page) {
       list[page] = view.pages[page] == nullptr
-                       ? 0
+                       ? spare
                        : device.RowNumber(view.pages[page]) / static_cast<int32_t>(kRowsPerPage);
     }
-    std::fill(list + num_pages, list + num_pages_, 0);
+    std::fill(list + num_pages, list + num_pages_, spare);
     is_changed = true;
   }
   return is_changed;

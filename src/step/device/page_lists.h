@@ -21,8 +21,9 @@ namespace ebb {
 
 class PageLists {
  public:
-  // kv_heads: [layers]. num_pages: of each stream's list, num_rows: of each group's; what is beyond
-  // them in a list names any. num_groups 0: rows lie in the order of slots, from the first on.
+  // kv_heads: [layers]. num_pages: of each stream's list, num_rows: of each group's; elements
+  // beyond them name the spare page, or any slot. num_groups 0: rows lie in the order of slots,
+  // from the first on.
   PageLists(std::vector<int> kv_heads, int num_pages, int num_groups, int num_rows);
 
   // Makes the pages of a layer's streams those of the cache; returns whether any changed. REQUIRES:

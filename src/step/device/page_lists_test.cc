@@ -27,8 +27,9 @@ TEST(PageLists, NameThePagesOfRowsInOrder) {
         const RowsView view = made.cache->views().View(layer, head);
         for (size_t page = 0; page < kPages; ++page) {
           const bool is_there = page * kRowsPerPage < view.slots.size();
-          EXPECT_EQ(list[head * kPages + page],
-                    is_there ? made.device->RowNumber(view.pages[page]) / int{kRowsPerPage} : 0);
+          const int32_t first_row =
+              is_there ? made.device->RowNumber(view.pages[page]) : made.device->spare_row();
+          EXPECT_EQ(list[head * kPages + page], first_row / int{kRowsPerPage});
         }
       }
     }

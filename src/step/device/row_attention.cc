@@ -138,60 +138,102 @@ void FoldOnHost(ggml_tensor* node, int thread, int num_threads, void* data) {
   HostFold(*static_cast<const RowAttention*>(data), node).Run(thread, num_threads);
 }
 
-void MergeOnHost(ggml_tensor* node, int thread, int, void* data) {
-  if (thread != 0) return;
-  const auto& attention = *static_cast<const RowAttention*>(data);
-  const auto* sums = static_cast<const float*>(node->src[0]->data);
-  const float* weights = sums + attention.SumsSize();
-  const float* logits = weights + attention.WeightsSize();
-  const auto* counts = static_cast<const int32_t*>(node->src[1]->data);
-  const size_t heads = attention.q_heads(), size = attention.head_dim;
-  const auto* host = attention.adds_host ? static_cast<const float*>(node->src[2]->data) : nullptr;
-  const int sinks_at = attention.adds_host ? 3 : 2;
-  const auto* sinks =
-      attention.has_sinks ? static_cast<const float*>(node->src[sinks_at]->data) : nullptr;
-  auto* const out = static_cast<float*>(node->data);
-  float* const log_sums = out + attention.OutSize();
-  for (size_t head = 0; head < heads; ++head) {
-    float largest = kHidden, sum = 0;
-    for (int split = 0; split < attention.NumSplits(); ++split) {
-      largest = std::max(largest, weights[(split * heads + head) * 2]);
+// The result of a fold, and the rows of its lists.
+struct Folded {
+  Folded(const RowFold& fold, const ggml_tensor* node, const ggml_tensor* counts_node)
+      : num_splits(fold.NumSplits()),
+        num_rows(fold.num_rows),
+        sums(static_cast<const float*>(node->data)),
+        weights(sums + fold.SumsSize()),
+        logits(weights + fold.WeightsSize()),
+        counts(static_cast<const int32_t*>(counts_node->data)) {}
+  const int num_splits, num_rows;
+  const float *sums, *weights, *logits;
+  const int32_t* counts;
+};
+
+// Sources of the merge: its fold and the counts of that, then, where they are there, the other
+// fold with its counts, the host's part and sinks.
+class HostMerge {
+ public:
+  HostMerge(const RowAttention& attention, ggml_tensor* node)
+      : attention_(attention), out_(static_cast<float*>(node->data)) {
+    int next = 2;
+    folds_.emplace_back(attention, node->src[0], node->src[1]);
+    if (attention.compressed != nullptr) {
+      folds_.emplace_back(*attention.compressed, node->src[2], node->src[3]);
+      next += 2;
     }
-    const float of_host = host == nullptr ? kHidden : host[heads * size + head];
-    const float sink = sinks == nullptr ? kHidden : sinks[head] * std::numbers::log2e_v<float>;
-    largest = std::max({largest, of_host, sink});
-    std::fill_n(out + head * size, size, 0.0f);
+    if (attention.adds_host) host_ = static_cast<const float*>(node->src[next++]->data);
+    if (attention.has_sinks) sinks_ = static_cast<const float*>(node->src[next]->data);
+  }
+
+  void Run() {
+    for (int head = 0; head < attention_.q_heads(); ++head) MergeHead(head);
+    if (attention_.mass != RowAttention::Mass::kNone) AddMass();
+  }
+
+ private:
+  void MergeHead(size_t head) {
+    const size_t heads = attention_.q_heads(), size = attention_.head_dim;
+    const float of_host = host_ == nullptr ? kHidden : host_[heads * size + head];
+    const float sink = sinks_ == nullptr ? kHidden : sinks_[head] * std::numbers::log2e_v<float>;
+    float largest = std::max(of_host, sink), sum = 0;
+    for (const Folded& fold : folds_) {
+      for (int split = 0; split < fold.num_splits; ++split) {
+        largest = std::max(largest, fold.weights[(split * heads + head) * 2]);
+      }
+    }
+    float* const out = out_ + head * size;
+    std::fill_n(out, size, 0.0f);
     if (of_host != kHidden) {
       sum = std::exp2(of_host - largest);
-      for (size_t d = 0; d < size; ++d) out[head * size + d] = sum * host[head * size + d];
+      for (size_t d = 0; d < size; ++d) out[d] = sum * host_[head * size + d];
     }
     if (sink != kHidden) sum += std::exp2(sink - largest);
-    for (int split = 0; split < attention.NumSplits(); ++split) {
-      const float* const pair = weights + (split * heads + head) * 2;
-      if (pair[0] == kHidden && pair[1] == 0) continue;
-      const float factor = std::exp2(pair[0] - largest);
-      sum += pair[1] * factor;
-      for (size_t d = 0; d < size; ++d) {
-        out[head * size + d] += factor * sums[(split * heads + head) * size + d];
+    for (const Folded& fold : folds_) {
+      for (int split = 0; split < fold.num_splits; ++split) {
+        const float* const pair = fold.weights + (split * heads + head) * 2;
+        if (pair[0] == kHidden && pair[1] == 0) continue;
+        const float factor = std::exp2(pair[0] - largest);
+        sum += pair[1] * factor;
+        const float* const of_split = fold.sums + (split * heads + head) * size;
+        for (size_t d = 0; d < size; ++d) out[d] += factor * of_split[d];
       }
     }
     if (sum != 0) {
-      for (size_t d = 0; d < size; ++d) out[head * size + d] /= sum;
+      for (size_t d = 0; d < size; ++d) out[d] /= sum;
     }
-    log_sums[head] = largest + std::log2(sum);
+    out_[attention_.OutSize() + head] = largest + std::log2(sum);
   }
-  if (attention.mass == RowAttention::Mass::kNone) return;
-  // Query heads of an array.
-  const size_t of_array = heads / attention.MassArrays();
-  float* const mass = log_sums + heads;
-  std::fill_n(mass, size_t(attention.MassArrays()) * attention.num_rows, 0.0f);
-  for (size_t head = 0; head < heads; ++head) {
-    const size_t kv_head = head / attention.group;
-    float* const to = mass + head / of_array * attention.num_rows;
-    for (int row = 0; row < counts[kv_head]; ++row) {
-      to[row] += std::exp2(logits[head * attention.num_rows + row] - log_sums[head]);
+
+  void AddMass() {
+    const size_t heads = attention_.q_heads(), rows = attention_.RowsOfMass();
+    const size_t of_array = heads / attention_.MassArrays();  // query heads
+    const float* const log_sums = out_ + attention_.OutSize();
+    float* const mass = out_ + attention_.OutSize() + heads;
+    std::fill_n(mass, attention_.MassArrays() * rows, 0.0f);
+    for (size_t head = 0; head < heads; ++head) {
+      float* to = mass + head / of_array * rows;
+      for (const Folded& fold : folds_) {
+        const float* const logits = fold.logits + head * fold.num_rows;
+        for (int row = 0; row < fold.counts[head / attention_.group]; ++row) {
+          to[row] += std::exp2(logits[row] - log_sums[head]);
+        }
+        to += fold.num_rows;
+      }
     }
   }
+
+  const RowAttention& attention_;
+  float* const out_;
+  std::vector<Folded> folds_;
+  const float *host_ = nullptr, *sinks_ = nullptr;
+};
+
+void MergeOnHost(ggml_tensor* node, int thread, int, void* data) {
+  if (thread != 0) return;
+  HostMerge(*static_cast<const RowAttention*>(data), node).Run();
 }
 
 }  // namespace
@@ -223,9 +265,11 @@ RowAttentionNodes AddRowAttention(ggml_context* context, const RowAttention* att
                      sources.data(), num_sources, FoldOnHost, GGML_N_TASKS_MAX, data);
   assert(attention->adds_host == (inputs.host != nullptr));
   assert(attention->has_sinks == (inputs.sinks != nullptr));
-  std::array<ggml_tensor*, 4> folded = {nodes.fold, inputs.counts};
+  assert((attention->compressed != nullptr) == (inputs.compressed_fold != nullptr));
+  std::array<ggml_tensor*, 6> folded = {nodes.fold, inputs.counts};
   int num_folded = 2;
-  for (ggml_tensor* tensor : {inputs.host, inputs.sinks}) {
+  for (ggml_tensor* tensor :
+       {inputs.compressed_fold, inputs.compressed_counts, inputs.host, inputs.sinks}) {
     if (tensor != nullptr) folded[num_folded++] = tensor;
   }
   nodes.merge = ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->MergeSize()),

@@ -223,36 +223,46 @@ __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
   }
 }
 
-struct MergeArguments {
+// The result of a fold, and the rows of its lists.
+struct Folded {
   const float *sums, *weights, *logits;
   const int32_t* counts;
-  const float* host;  // null, or as the nodes' input
+  int num_splits, num_rows;
+};
+
+struct MergeArguments {
+  Folded first, second;  // the second one of T2; without splits where there is none
+  const float* host;     // null, or as the nodes' input
   float *out, *log_sums, *mass;
-  int head_dim, q_heads, group, num_rows, num_splits;
+  int head_dim, q_heads, group;
   int heads_of_mass;  // query heads whose mass is one array
 };
 
-// A block for a query head; threads in x are its numbers, those in y share the splits.
+// A block for a query head; threads in x are its numbers, those in y share the splits. The splits
+// of the second fold follow those of the first.
 constexpr int kShares = 4;
 __global__ void __launch_bounds__(kShares* kWarp* kHalves) Merge(const MergeArguments a) {
   extern __shared__ float shared[];
-  float* const factors = shared;                  // [num_splits]
-  float* const weights = factors + a.num_splits;  // [num_splits]
-  float* const totals = weights + a.num_splits;   // [kShares, blockDim.x]
+  const int num_first = a.first.num_splits, num_splits = num_first + a.second.num_splits;
+  float* const factors = shared;                // [num_splits]
+  float* const weights = factors + num_splits;  // [num_splits]
+  float* const totals = weights + num_splits;   // [kShares, blockDim.x]
   const int head = blockIdx.x, d = threadIdx.x;
-  for (int split = threadIdx.y * blockDim.x + d; split < a.num_splits;
+  for (int split = threadIdx.y * blockDim.x + d; split < num_splits;
        split += kShares * blockDim.x) {
-    const float* const pair = a.weights + (size_t(split) * a.q_heads + head) * 2;
+    const float* const of_fold = split < num_first ? a.first.weights : a.second.weights;
+    const int of = split < num_first ? split : split - num_first;
+    const float* const pair = of_fold + (size_t(of) * a.q_heads + head) * 2;
     factors[split] = pair[0];
     weights[split] = pair[1];
   }
   __syncthreads();
   const float of_host = a.host == nullptr ? kHidden : a.host[a.q_heads * a.head_dim + head];
   float largest = of_host;
-  for (int split = 0; split < a.num_splits; ++split) largest = fmaxf(largest, factors[split]);
+  for (int split = 0; split < num_splits; ++split) largest = fmaxf(largest, factors[split]);
   const float weight_of_host = Factor(of_host, largest);
   float weight = weight_of_host;
-  for (int split = 0; split < a.num_splits; ++split) {
+  for (int split = 0; split < num_splits; ++split) {
     weight = fmaf(weights[split], Factor(factors[split], largest), weight);
   }
   float total = 0.0f;
@@ -261,11 +271,13 @@ __global__ void __launch_bounds__(kShares* kWarp* kHalves) Merge(const MergeArgu
       total = weight_of_host * a.host[size_t(head) * a.head_dim + d];
     }
 #pragma unroll 4
-    for (int split = threadIdx.y; split < a.num_splits; split += kShares) {
+    for (int split = threadIdx.y; split < num_splits; split += kShares) {
       const float factor = Factor(factors[split], largest);
       // What a split without rows left is no number.
       if (factor == 0.0f) continue;
-      total = fmaf(factor, a.sums[(size_t(split) * a.q_heads + head) * a.head_dim + d], total);
+      const float* const of_fold = split < num_first ? a.first.sums : a.second.sums;
+      const int of = split < num_first ? split : split - num_first;
+      total = fmaf(factor, of_fold[(size_t(of) * a.q_heads + head) * a.head_dim + d], total);
     }
   }
   totals[threadIdx.y * blockDim.x + d] = total;
@@ -278,17 +290,20 @@ __global__ void __launch_bounds__(kShares* kWarp* kHalves) Merge(const MergeArgu
   if (d == 0) a.log_sums[head] = largest + log2f(weight);
 }
 
-// A thread for a row of an array.
+// A thread for a row of an array, in which the rows of the second fold follow those of the first.
 __global__ void Mass(const MergeArguments a) {
-  const int row = blockIdx.x * blockDim.x + threadIdx.x;
-  if (row >= a.num_rows) return;
+  const int place = blockIdx.x * blockDim.x + threadIdx.x;
+  const int num_rows = a.first.num_rows + a.second.num_rows;
+  if (place >= num_rows) return;
+  const Folded& of = place < a.first.num_rows ? a.first : a.second;
+  const int row = place < a.first.num_rows ? place : place - a.first.num_rows;
   const int first = blockIdx.y * a.heads_of_mass;
   float mass = 0.0f;
   for (int head = first; head < first + a.heads_of_mass; ++head) {
-    if (row >= a.counts[head / a.group]) continue;
-    mass += Factor(a.logits[size_t(head) * a.num_rows + row], a.log_sums[head]);
+    if (row >= of.counts[head / a.group]) continue;
+    mass += Factor(of.logits[size_t(head) * of.num_rows + row], a.log_sums[head]);
   }
-  a.mass[size_t(blockIdx.y) * a.num_rows + row] = mass;
+  a.mass[size_t(blockIdx.y) * num_rows + place] = mass;
 }
 
 int QueriesOfBlock(int group) {
@@ -354,38 +369,50 @@ void LaunchFold(const RowAttention& attention, const ggml_tensor* node, cudaStre
   LaunchFold<32>(arguments, num_splits, stream);
 }
 
+Folded FoldedOf(const RowFold& fold, const ggml_tensor* node, const ggml_tensor* counts) {
+  const auto* sums = static_cast<const float*>(node->data);
+  return {.sums = sums,
+          .weights = sums + fold.SumsSize(),
+          .logits = sums + fold.SumsSize() + fold.WeightsSize(),
+          .counts = static_cast<const int32_t*>(counts->data),
+          .num_splits = fold.NumSplits(),
+          .num_rows = fold.num_rows};
+}
+
 void LaunchMerge(const RowAttention& attention, const ggml_tensor* node, cudaStream_t stream) {
-  const auto* sums = static_cast<const float*>(node->src[0]->data);
   auto* const out = static_cast<float*>(node->data);
   float* const log_sums = out + attention.OutSize();
-  const MergeArguments arguments = {
-      .sums = sums,
-      .weights = sums + attention.SumsSize(),
-      .logits = sums + attention.SumsSize() + attention.WeightsSize(),
-      .counts = static_cast<const int32_t*>(node->src[1]->data),
-      .host = attention.adds_host ? static_cast<const float*>(node->src[2]->data) : nullptr,
-      .out = out,
-      .log_sums = log_sums,
-      .mass = log_sums + attention.q_heads(),
-      .head_dim = attention.head_dim,
-      .q_heads = attention.q_heads(),
-      .group = attention.group,
-      .num_rows = attention.num_rows,
-      .num_splits = attention.NumSplits(),
-      .heads_of_mass =
-          attention.MassArrays() == 0 ? 0 : attention.q_heads() / attention.MassArrays()};
+  MergeArguments arguments = {.first = FoldedOf(attention, node->src[0], node->src[1]),
+                              .second = {},
+                              .host = nullptr,
+                              .out = out,
+                              .log_sums = log_sums,
+                              .mass = log_sums + attention.q_heads(),
+                              .head_dim = attention.head_dim,
+                              .q_heads = attention.q_heads(),
+                              .group = attention.group,
+                              .heads_of_mass = attention.MassArrays() == 0
+                                                   ? 0
+                                                   : attention.q_heads() / attention.MassArrays()};
+  int next = 2;
+  if (attention.compressed != nullptr) {
+    arguments.second = FoldedOf(*attention.compressed, node->src[2], node->src[3]);
+    next += 2;
+  }
+  if (attention.adds_host) arguments.host = static_cast<const float*>(node->src[next]->data);
   const int width = (attention.head_dim + kWarp - 1) / kWarp * kWarp;
-  const size_t shared = size_t(kShares) * width + 2 * size_t(arguments.num_splits);
+  const int num_splits = arguments.first.num_splits + arguments.second.num_splits;
+  const size_t shared = size_t(kShares) * width + 2 * size_t(num_splits);
   Merge<<<attention.q_heads(), dim3(width, kShares), shared * sizeof(float), stream>>>(arguments);
   if (attention.mass == RowAttention::Mass::kNone) return;
-  const dim3 grid((attention.num_rows + kThreads - 1) / kThreads, attention.MassArrays());
+  const dim3 grid((attention.RowsOfMass() + kThreads - 1) / kThreads, attention.MassArrays());
   Mass<<<grid, kThreads, 0, stream>>>(arguments);
 }
 
 void Launch(const DeviceOp* op, const ggml_tensor* node, void* queue) {
   const auto& attention = *static_cast<const RowAttention*>(op);
   auto* const stream = static_cast<cudaStream_t>(queue);
-  const bool is_fold = node->src[4] != nullptr;
+  const bool is_fold = node->src[1]->type == GGML_TYPE_F16;  // the rows
   if (is_fold) {
     LaunchFold(attention, node, stream);
   } else {

@@ -25,8 +25,8 @@ struct DeviceOp {
 // kRowsPerPage; this header and the kernels keep to C++17.
 inline constexpr int kRowsOfPage = 64;
 
-// Both nodes' user data.
-struct RowAttention : DeviceOp {
+// How a fold splits the rows of a token, and the layout of its result; user data of its node.
+struct RowFold : DeviceOp {
   enum class Mass : uint8_t { kNone, kPerLayer, kPerKvHead, kPerQueryHead };
 
   int head_dim = 0;
@@ -34,12 +34,8 @@ struct RowAttention : DeviceOp {
   int group = 0;      // query heads of a kv head
   int num_rows = 0;   // of the longest list, rounded up
   int num_pages = 0;  // of a kv head's list of pages; 0: lists name rows
-  // Slots in order of position say where in the pages a row lies; else rows lie in the order of
-  // slots, from the first on. Those of a kv head begin slot_stride behind those of the one before.
-  bool has_slots = false;
+  // The slots of a kv head begin so many behind those of the one before.
   int slot_stride = 0;
-  bool adds_host = false;  // the merge adds the host's part
-  bool has_sinks = false;  // the merge adds a logit without a row to the sum of each query head
   Mass mass = Mass::kNone;
   float scale = 0;
   float soft_cap = 0;  // a scaled logit x counts as soft_cap * tanh(x / soft_cap); 0: as x
@@ -64,9 +60,21 @@ struct RowAttention : DeviceOp {
     return mass == Mass::kNone ? 0 : size_t(q_heads()) * num_rows;
   }
   [[nodiscard]] size_t FoldSize() const { return SumsSize() + WeightsSize() + LogitsSize(); }
+};
+
+// The user data of both nodes.
+struct RowAttention : RowFold {
+  // Slots in order of position say where in the pages a row lies; else rows lie in the order of
+  // slots, from the first on.
+  bool has_slots = false;
+  bool adds_host = false;  // the merge adds the host's part
+  bool has_sinks = false;  // the merge adds a logit without a row to the sum of each query head
+  // The fold of more rows, of T2, whose splits the merge joins too; null: there is none.
+  const RowFold* compressed = nullptr;
+
   // The merge's result, F32: attention [query heads, head_dim]; log2 of the sum of 2^logit [query
-  // heads], the host's and the sink among them; mass [kv heads or query heads, num_rows], zero
-  // behind a list's end.
+  // heads], the host's and the sink among them; mass [kv heads or query heads, rows of both folds],
+  // zero behind a list's end.
   [[nodiscard]] size_t OutSize() const { return size_t(q_heads()) * head_dim; }
   [[nodiscard]] int MassArrays() const {
     switch (mass) {
@@ -81,12 +89,15 @@ struct RowAttention : DeviceOp {
     }
     return q_heads();
   }
+  [[nodiscard]] int RowsOfMass() const {
+    return num_rows + (compressed == nullptr ? 0 : compressed->num_rows);
+  }
   [[nodiscard]] size_t MergeSize() const {
-    return OutSize() + q_heads() + size_t(MassArrays()) * num_rows;
+    return OutSize() + q_heads() + size_t(MassArrays()) * RowsOfMass();
   }
 };
 
-// The inputs of the fold.
+// The inputs of both nodes.
 struct RowAttentionInputs {
   ggml_tensor* q = nullptr;  // F32 [head_dim, query heads], each head's numbers beside each other
   // F16 [head_dim, rows], contiguous: keys by number of row, values kRowsOfPage rows further.
@@ -100,6 +111,9 @@ struct RowAttentionInputs {
   // does not name, and log2 of the sum of 2^logit [query heads], minus infinity of no row.
   ggml_tensor* host = nullptr;
   ggml_tensor* sinks = nullptr;  // F32 [query heads]; null unless it has sinks
+  // The result of the other fold, and I32 [kv heads]: its rows; null unless there is one.
+  ggml_tensor* compressed_fold = nullptr;
+  ggml_tensor* compressed_counts = nullptr;
   // F16, null or [num_rows] or [num_rows, 1, 1, kv heads]: where it is negative a row is hidden.
   ggml_tensor* mask = nullptr;
 };

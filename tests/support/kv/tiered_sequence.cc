@@ -10,6 +10,7 @@
 
 #include "ebb/state.h"
 #include "src/kv/sequence_state.h"
+#include "src/rows/compressed_pages.h"
 
 namespace ebb {
 namespace {
@@ -51,7 +52,10 @@ TiersForTest::TiersForTest(const TiersOptions& options) : backend(MakeBackend(op
             .compressed = {.type = options.t2, .head_dim = kTiersFormat.head_dim},
             .kernel = &CpuAttention(),
             .device = device};
-  t2 = MakeArena(stores.compressed.PageBytes(), options.t2_cap_bytes, device, MemoryKind::kPinned);
+  t2 = MakeArena(options.t2_on_device ? CompressedPageBytesOnDevice(stores.compressed)
+                                      : stores.compressed.PageBytes(),
+                 options.t2_cap_bytes, device,
+                 options.t2_on_device ? MemoryKind::kRecords : MemoryKind::kPinned);
   stores.t2 = t2.get();
   if (options.t1 == T1Place::kHost) {
     t1 = MakeArena(kTiersFormat.PageBytes(), options.t1_cap_bytes, device, MemoryKind::kPinned,
@@ -315,6 +319,12 @@ void TieredSequence::ExpectStream(int layer, int head, const std::map<Position, 
       ASSERT_EQ(compressed_rows[c++], index);
       const std::byte* at =
           compressed.pages[slot.page()] + slot.row() * stores_.compressed.RowStride();
+      RowBytes record(stores_.compressed.RowStride());
+      if (cache_->views().CompressedOnDevice()) {
+        const Status status = stores_.device->ReadRows({&at, 1}, record.size(), record.data());
+        ASSERT_TRUE(status.ok()) << status.ToString();
+        at = record.data();
+      }
       ASSERT_TRUE(Is(at, row.compressed[stream])) << "T2, position " << position;
     } else {
       ASSERT_TRUE(full_rows.empty() || full_rows[f] == index);

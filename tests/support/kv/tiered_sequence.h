@@ -28,6 +28,7 @@ struct TiersOptions {
   DeviceSpec device;
   T1Place t1 = T1Place::kFile;
   CompressedType t2 = CompressedType::kInt8;
+  bool t2_on_device = false;
   size_t t0_cap_bytes = size_t{64} << 20;
   size_t t1_cap_bytes = 0;  // 0: none
   size_t t2_cap_bytes = size_t{64} << 20;

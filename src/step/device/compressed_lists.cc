@@ -1,0 +1,68 @@
+#include "src/step/device/compressed_lists.h"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+#include <utility>
+
+namespace ebb {
+
+static_assert(sizeof(Slot) == sizeof(int32_t));
+
+CompressedLists::CompressedLists(std::vector<int> kv_heads, int head_dim, int num_pages,
+                                 int num_groups, int num_rows)
+    : kv_heads_(std::move(kv_heads)),
+      head_dim_(head_dim),
+      num_pages_(num_pages),
+      num_rows_(num_rows),
+      slots_(size_t(num_groups) * num_rows) {
+  const size_t streams = std::accumulate(kv_heads_.begin(), kv_heads_.end(), size_t{0});
+  pages_.resize(streams * num_pages_);
+  centres_.resize(streams * head_dim_);
+}
+
+namespace {
+
+// Copies the elements that differ. Returns whether any did.
+template <typename T>
+bool Put(std::span<const T> from, T* to) {
+  const auto [begin, at] = std::ranges::mismatch(from, std::span<T>(to, from.size()));
+  std::copy(begin, from.end(), at);
+  return begin != from.end();
+}
+
+}  // namespace
+
+CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
+                                                 const BackendDevice& device) {
+  Changes changes;
+  std::vector<int32_t> pages;
+  int group_before = -1;
+  size_t stream = 0;
+  for (size_t layer = 0; layer < kv_heads_.size(); ++layer) {
+    for (int head = 0; head < kv_heads_[layer]; ++head, ++stream) {
+      const int of_layer = static_cast<int>(layer);
+      const CompressedRows rows = cache.views().Compressed(of_layer, head);
+      pages.clear();
+      for (size_t page = 0; page < cache.views().NumCompressedPages(of_layer, head); ++page) {
+        pages.push_back(rows.pages[page] == nullptr ? 0 : device.RowNumber(rows.pages[page]));
+      }
+      assert(pages.size() <= num_pages_ && rows.slots.size() <= num_rows_);
+      changes.pages |= Put<int32_t>(pages, pages_.data() + stream * num_pages_);
+      if (rows.key_centre != nullptr) {
+        changes.centres |=
+            Put<float>(std::span(rows.key_centre, head_dim_), centres_.data() + stream * head_dim_);
+      }
+      // Streams of a group follow one another, with the same slots.
+      const int group = cache.layout().GroupOf(of_layer, head);
+      if (std::exchange(group_before, group) == group) continue;
+      const auto* const slots = reinterpret_cast<const int32_t*>(rows.slots.data());
+      changes.slots |=
+          Put<int32_t>(std::span(slots, rows.slots.size()), slots_.data() + group * num_rows_);
+    }
+  }
+  if (!std::exchange(is_known_, true)) changes = {.pages = true, .slots = true, .centres = true};
+  return changes;
+}
+
+}  // namespace ebb
