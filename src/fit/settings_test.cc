@@ -82,7 +82,9 @@ TEST(FitSettings, OldRowsAreCompressedOnADeviceThatHoldsT2) {
         GentlestSetting(WeightsAlone(), request,
                         {.memory_bytes = 20 * kMiB, .disk_bytes = 0, .device_bytes = 700 * kMiB});
     EXPECT_EQ(setting.ok(), t2_on_device);
-    if (setting.ok()) EXPECT_THAT(setting->name, StartsWith("--t1 none --t2 old:"));
+    if (setting.ok()) {
+      EXPECT_THAT(setting->name, StartsWith("--t1 none --t2 old:"));
+    }
     const auto typical = TypicalSettings(true, t2_on_device);
     EXPECT_EQ(
         std::ranges::count_if(
