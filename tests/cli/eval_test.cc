@@ -122,7 +122,7 @@ TEST_F(EvalTest, FilesThatAreReadWholeAreRegularFiles) {
   const std::string pipe = model_.File("pipe.jsonl");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const std::string common = "eval -n 8 --quiet -m " + model_.path() + " --out " + Out("pipe");
-  for (const std::string more :
+  for (const std::string& more :
        {" --task pebble --problems 1 --grid " + pipe, " --task " + pipe + ":gsm8k"}) {
     const ProgramEnd end = RunEbb(common + more);
     EXPECT_EQ(end.exit_code, 2) << more;

@@ -300,7 +300,9 @@ TEST_P(MassSelectorTest, NumbersThatAreNotFiniteAreSurvived) {
     std::vector<float> q = Query();
     q[3] = x;
     const auto rows = Select(selector_.get(), 0, q)[0];
-    if (!rows.empty()) EXPECT_THAT(rows, Contains(20 * kPage - 1));
+    if (!rows.empty()) {
+      EXPECT_THAT(rows, Contains(20 * kPage - 1));
+    }
   }
 }
 
