@@ -3,10 +3,10 @@
 #include "src/base/cgroup_limits.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
