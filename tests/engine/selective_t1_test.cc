@@ -184,13 +184,13 @@ TEST(SelectiveT1, ABatchAgreesWithSingleSteps) {
   for (int i = 0; i < kSessions; ++i) EXPECT_EQ(batched[i]->logits_hash(), expected[i]) << i;
 }
 
-// Returns how many tokens of a prompt that begins with `common` tokens of the text a session takes
-// from `first`. It then has the bits of a session that reads the whole prompt.
-size_t ExpectBitsOfTakenPrefix(Engine& engine, const TierSpec& tiers, Session* first,
-                               size_t common) {
+// Returns how many tokens of a prompt of `common` tokens of the text and `rest` others a session
+// takes from `first`. It then has the bits of a session that reads the whole prompt.
+size_t ExpectBitsOfTakenPrefix(Engine& engine, const TierSpec& tiers, Session* first, size_t common,
+                               ptrdiff_t rest) {
   const auto begin = SelectiveText().begin();
   std::vector<Token> prompt(begin, begin + static_cast<ptrdiff_t>(common));
-  prompt.insert(prompt.end(), begin + 900, begin + 1100);
+  prompt.insert(prompt.end(), begin + 900, begin + 900 + rest);
   EXPECT_NE(prompt[common], SelectiveText()[common]);
   auto alone = OpenSelecting(engine, tiers);
   ExpectOk(alone->Prefill(prompt));
@@ -208,7 +208,7 @@ size_t ExpectBitsOfTakenPrefix(Engine& engine, const TierSpec& tiers, Session* f
 }
 
 // Taken prefixes end within a page and at its end, before and behind the first page that is
-// summarised.
+// summarised. After a short rest the newest pages of the prefix are still those whose keys count.
 TEST(SelectiveT1, PromptsTakeEachOthersBeginnings) {
   for (const T1Place t1 : {T1Place::kFile, T1Place::kHost, T1Place::kNone}) {
     const TierSpec tiers = Selecting(0.3, t1);
@@ -217,11 +217,13 @@ TEST(SelectiveT1, PromptsTakeEachOthersBeginnings) {
     ExpectOk(first->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
     DecodeText(*first, kSelectivePrompt, 800);
     for (const size_t common : {40, 256, 500, 640, 699}) {
-      EXPECT_EQ(ExpectBitsOfTakenPrefix(*engine, tiers, first.get(), common), common);
+      for (const ptrdiff_t rest : {15, 200}) {
+        EXPECT_EQ(ExpectBitsOfTakenPrefix(*engine, tiers, first.get(), common, rest), common);
+      }
     }
     ExpectOk(first->TruncateTo(300));
     ExpectOk(first->Prefill(std::span(SelectiveText()).subspan(800, 300)));
-    EXPECT_EQ(ExpectBitsOfTakenPrefix(*engine, tiers, first.get(), 500), 300u);
+    EXPECT_EQ(ExpectBitsOfTakenPrefix(*engine, tiers, first.get(), 500, 200), 300u);
   }
 }
 
