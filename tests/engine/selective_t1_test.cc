@@ -217,7 +217,7 @@ TEST(SelectiveT1, PromptsTakeEachOthersBeginnings) {
     ExpectOk(first->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
     DecodeText(*first, kSelectivePrompt, 800);
     for (const size_t common : {40, 256, 500, 640, 699}) {
-      for (const ptrdiff_t rest : {15, 200}) {
+      for (const ptrdiff_t rest : {5, 200}) {
         EXPECT_EQ(ExpectBitsOfTakenPrefix(*engine, tiers, first.get(), common, rest), common);
       }
     }
