@@ -82,6 +82,11 @@ Status CheckOptions(const SessionOptions& session) {
         "memory_bytes",
         "the memory of a lossless session beyond T0 cannot be computed; cap T0 and T1");
   }
+  if (session.past_context == PastContext::kReRotate) {
+    return InvalidArgument("memory_bytes",
+                           "cannot be combined with re-rotated keys, which lie in T0 alone; limit "
+                           "the rows that are kept by a policy with a budget");
+  }
   if (session.policy.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument("memory_bytes",
                            "cannot be combined with a policy budget, which also limits the "
@@ -115,8 +120,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   request.interval = policy.interval.value_or(request.interval);
   request.granularity = policy.granularity.value_or(GranularityOf(policy.name));
   request.places_by_position = policy.name == PolicySpec().name && policy.scorer.empty() &&
-                               !policy.sinks && !policy.window && !policy.interval &&
-                               session.past_context != PastContext::kReRotate;
+                               !policy.sinks && !policy.window && !policy.interval;
   request.on_device = engine.device.kind == DeviceKind::kBackend;
   request.device_attention = engine.device.attention;
   request.t2_on_device = HoldsT2(engine.device, model);

@@ -72,12 +72,11 @@ TEST_F(MemoryPlanTest, APolicyExcludesSettingsThatPlaceRowsByPosition) {
     return FitRequestOf(*model_, {}, session, /*prompt_tokens=*/0).places_by_position;
   };
   EXPECT_TRUE(by_position({}));
-  SessionOptions policy, scorer, interval, rotating;
+  SessionOptions policy, scorer, interval;
   policy.policy.name = "h2o";
   scorer.policy.scorer = "lag_kv";
   interval.policy.interval = 32;
-  rotating.past_context = PastContext::kReRotate;
-  for (const SessionOptions& session : {policy, scorer, interval, rotating}) {
+  for (const SessionOptions& session : {policy, scorer, interval}) {
     EXPECT_FALSE(by_position(session));
   }
 }
@@ -133,6 +132,9 @@ TEST_F(MemoryPlanTest, WhatSaysTooHowMuchStaysIsRefused) {
   SessionOptions lossless;
   lossless.lossless.emplace();
   ExpectRefused({}, lossless, "a lossless session");
+  SessionOptions rotating;
+  rotating.past_context = PastContext::kReRotate;
+  ExpectRefused({}, rotating, "cannot be combined with re-rotated keys");
 }
 
 TEST_F(MemoryPlanTest, BesideADeviceItIsOfTheDevicesMemory) {
