@@ -152,6 +152,24 @@ TEST_F(FitTest, WhatRunRefusesIsRefused) {
   }
 }
 
+// The full cache fits, and needs no policy.
+TEST_F(FitTest, MemoryRefusesAPolicyThatCannotRankRows) {
+  const std::string run = "--memory 1GiB -n 2 -m " + model_->path();
+  EXPECT_EQ(Run(run + " --policy lag_kv").exit_code, 0);
+  const struct {
+    std::string policy;
+    std::string message;
+  } cases[] = {{"--policy nosuch", "unknown policy \"nosuch\""},
+               {"--scorer nosuch", "unknown scorer \"nosuch\""},
+               {"--policy lag_kv:nokey=3", "nokey"},
+               {"--policy quest", "--memory cannot be combined with --policy quest"}};
+  for (const auto& [policy, message] : cases) {
+    const ProgramEnd end = Run(run + " " + policy);
+    EXPECT_EQ(end.exit_code, 2) << policy;
+    EXPECT_THAT(end.err, HasSubstr(message));
+  }
+}
+
 TEST_F(FitTest, MoreRequestsTakeMore) {
   const json one = Record("--context 250")["settings"][0];
   const json ten = Record("--context 250 --requests 60")["settings"][0];

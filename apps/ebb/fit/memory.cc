@@ -9,9 +9,26 @@
 #include "apps/ebb/terminal/bytes.h"
 #include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/say.h"
+#include "ebb/policy.h"
 
 namespace ebb::cli {
 namespace {
+
+// Refuses a policy that cannot rank the rows of tiers, whether --memory chooses tiers or none.
+Status CheckPolicy(const Model& model, PolicySpec spec) {
+  spec.tiers = TierSpec();
+  const PolicyContext context = {.shape = model.shape(),
+                                 .max_tokens = model.shape().trained_context,
+                                 .eviction_window = model.eviction_window(),
+                                 .eviction_shift = model.eviction_shift(),
+                                 .attention_scale = model.attention_scale()};
+  EBB_ASSIGN_OR_RETURN(const Policy policy, MakePolicy(spec, context));
+  if (policy.selector == nullptr) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "--memory cannot be combined with --policy {}, which selects rows within a step and needs "
+      "all of them in T0",
+      spec.name));
+}
 
 Status Announce(const MemoryPlan& plan, const CliOptions& options) {
   if (options.json) {
@@ -45,6 +62,7 @@ Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* opti
   request.memory_bytes = options->fit.memory_bytes;
   EBB_ASSIGN_OR_RETURN(const MemoryPlan plan,
                        PlanMemory(model, request, options->engine, options->session));
+  if (plan.is_chosen) EBB_RETURN_IF_ERROR(CheckPolicy(model, options->session.policy));
   options->fit.chosen = plan.is_chosen;
   options->engine.tiers = options->session.policy.tiers = plan.setting.tiers;
   // A policy would only have given scores to the tiers: where none are needed, no row goes.
