@@ -3,19 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <cmath>
-#include <limits>
-#include <numbers>
 #include <vector>
 
 #include "ggml-cpu.h"
 #include "ggml.h"
 #include "src/attention/compressed.h"
+#include "src/step/device/host_fold.h"
 
 namespace ebb {
 namespace {
-
-constexpr float kNothingSeen = -std::numeric_limits<float>::infinity();
 
 void RotateAlone(float* x, int head_dim) {
   RotateByLanes(x, head_dim, 0, 1, [] {});
@@ -87,27 +83,19 @@ std::array<ggml_tensor*, 5> SourcesOf(const CompressedInputs& inputs) {
   return {inputs.rows, inputs.pages, inputs.slots, inputs.counts, inputs.centres};
 }
 
-class HostCompressedFold {
+// Rows of T2, as a fold's sources name them.
+class RecordRows {
  public:
-  HostCompressedFold(const CompressedFold& fold, ggml_tensor* node)
+  RecordRows(const CompressedFold& fold, const ggml_tensor* node)
       : fold_(fold),
         q_(node->src[0]),
         records_(fold.format, fold.num_pages, fold.slot_stride, node->src + 1),
-        sums_(static_cast<float*>(node->data)),
-        weights_(sums_ + fold.SumsSize()),
-        logits_(weights_ + fold.WeightsSize()) {}
+        row_(fold.head_dim) {}
 
-  // One thread's part.
-  void Run(int thread, int num_threads) {
-    const int num_parts = fold_.NumSplits() * fold_.kv_heads;
-    for (int part = thread; part < num_parts; part += num_threads) {
-      RunSplit(part / fold_.kv_heads, part % fold_.kv_heads);
-    }
-  }
-
- private:
-  // Rotates the queries of a kv head, and multiplies them by its centre before.
-  void PrepareQueries(int head) {
+  // See HostFold.
+  [[nodiscard]] int Count(int head) const { return records_.Count(head); }
+  // Multiplies the queries of the head by its centre, and rotates them.
+  void BeginSplit(int head) {
     const int size = fold_.head_dim;
     queries_.resize(size_t(fold_.group) * size);
     centre_dots_.assign(fold_.group, 0.0f);
@@ -120,67 +108,36 @@ class HostCompressedFold {
       if (fold_.format.is_rotated) RotateAlone(query, size);
     }
   }
-
-  [[nodiscard]] float Logit(int query) const {
-    const float* const q = queries_.data() + size_t(query) * fold_.head_dim;
-    float dot = centre_dots_[query];
-    for (int d = 0; d < fold_.head_dim; ++d) dot += q[d] * row_[d];
-    const float logit = dot * fold_.scale;
-    const float capped =
-        fold_.soft_cap == 0 ? logit : fold_.soft_cap * std::tanh(logit / fold_.soft_cap);
-    return capped * std::numbers::log2e_v<float>;
-  }
-
-  void RunSplit(int split, int head) {
-    const int begin = split * fold_.RowsOfSplit();
-    const int end = std::min(begin + fold_.RowsOfSplit(), records_.Count(head));
-    const int size = fold_.head_dim, group = fold_.group;
-    PrepareQueries(head);
-    row_.resize(size);
-    scores_.resize(size_t(group) * std::max(0, end - begin));
-    std::vector<float> largest(group, kNothingSeen), weights(group, 0.0f);
-    for (int row = begin; row < end; ++row) {
-      records_.ReadKey(head, row, row_.data());
-      for (int i = 0; i < group; ++i) {
-        const float logit = Logit(i);
-        scores_[size_t(row - begin) * group + i] = logit;
-        largest[i] = std::max(largest[i], logit);
-        if (fold_.LogitsSize() > 0) {
-          logits_[size_t(head * group + i) * fold_.num_rows + row] = logit;
-        }
-      }
-    }
-    float* const out = sums_ + (size_t(split) * fold_.q_heads() + head * group) * size;
-    std::fill_n(out, size_t(group) * size, 0.0f);
-    for (int row = begin; row < end; ++row) {
-      records_.ReadValue(head, row, row_.data());
-      for (int i = 0; i < group; ++i) {
-        const float weight = std::exp2(scores_[size_t(row - begin) * group + i] - largest[i]);
-        weights[i] += weight;
-        for (int d = 0; d < size; ++d) out[i * size + d] += weight * row_[d];
-      }
-    }
-    for (int i = 0; i < group; ++i) {
-      float* const sum = out + i * size;
-      if (fold_.format.is_rotated) RotateAlone(sum, size);
-      if (!fold_.format.has_values) {
-        for (int d = 0; d < size; ++d) sum[d] += weights[i] * records_.Centre(head)[d];
-      }
-      float* const pair = weights_ + (size_t(split) * fold_.q_heads() + head * group + i) * 2;
-      pair[0] = largest[i];
-      pair[1] = weights[i];
+  void Logits(int head, int row, float* logits) {
+    records_.ReadKey(head, row, row_.data());
+    for (int i = 0; i < fold_.group; ++i) {
+      const float* const q = queries_.data() + size_t(i) * fold_.head_dim;
+      float dot = centre_dots_[i];
+      for (int d = 0; d < fold_.head_dim; ++d) dot += q[d] * row_[d];
+      logits[i] = LogitOf(fold_, dot);
     }
   }
+  const float* Value(int head, int row) {
+    records_.ReadValue(head, row, row_.data());
+    return row_.data();
+  }
+  void EndSplit(int head, float weight, float* sum) const {
+    if (fold_.format.is_rotated) RotateAlone(sum, fold_.head_dim);
+    if (fold_.format.has_values) return;
+    for (int d = 0; d < fold_.head_dim; ++d) sum[d] += weight * records_.Centre(head)[d];
+  }
 
+ private:
   const CompressedFold& fold_;
   const ggml_tensor* const q_;
   const Records records_;
-  float *const sums_, *const weights_, *const logits_;
-  std::vector<float> queries_, centre_dots_, row_, scores_;
+  std::vector<float> queries_, centre_dots_, row_;
 };
 
 void FoldCompressedOnHost(ggml_tensor* node, int thread, int num_threads, void* data) {
-  HostCompressedFold(*static_cast<const CompressedFold*>(data), node).Run(thread, num_threads);
+  const auto& fold = *static_cast<const CompressedFold*>(data);
+  RecordRows rows(fold, node);
+  HostFold(fold, node, &rows).Run(thread, num_threads);
 }
 
 void UnpackOnHost(ggml_tensor* node, int thread, int num_threads, void* data) {

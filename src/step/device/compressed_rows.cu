@@ -9,19 +9,16 @@
 
 #include "ggml.h"
 #include "src/step/device/compressed_rows.h"
+#include "src/step/device/fold_softmax.cuh"
 
 namespace ebb {
 namespace {
 
-constexpr int kWarp = 32;
 constexpr int kWarps = 4;  // of a block
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kTile = 4;         // records that are on their way at once
 constexpr int kMostQueries = 8;  // that a block folds for
 constexpr int kMostHeadDim = 256;
-constexpr float kLog2e = 1.4426950408889634f;
-constexpr float kHidden = -INFINITY;
-constexpr unsigned kAllLanes = 0xffffffffu;
 
 // Where the records of a layer lie.
 struct Records {
@@ -67,11 +64,6 @@ __device__ inline float SumOfWarp(float x) {
     x += __shfl_xor_sync(kAllLanes, x, distance);
   }
   return x;
-}
-
-// Where nothing was seen yet, no difference of infinities.
-__device__ inline float Factor(float logit, float largest) {
-  return logit == kHidden ? 0.0f : exp2f(logit - largest);
 }
 
 struct FoldArguments {
@@ -169,22 +161,7 @@ __global__ void __launch_bounds__(kThreads) FoldRecords(const FoldArguments a) {
         }
       }
     }
-#pragma unroll
-    for (int i = 0; i < kQueries; ++i) {
-      float now = largest[i];
-#pragma unroll
-      for (int r = 0; r < kTile; ++r) now = fmaxf(now, logits[r][i]);
-      const float factor = Factor(largest[i], now);
-      largest[i] = now;
-      weight[i] *= factor;
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) sum[i][e] *= factor;
-#pragma unroll
-      for (int r = 0; r < kTile; ++r) {
-        logits[r][i] = Factor(logits[r][i], now);
-        weight[i] += logits[r][i];
-      }
-    }
+    AddToSoftmax(logits, largest, weight, sum);
 #pragma unroll
     for (int r = 0; r < kTile; ++r) {
 #pragma unroll

@@ -20,40 +20,13 @@
 #include "src/attention/compressed.h"
 #include "src/base/ggml_deleter.h"
 #include "src/base/page_units.h"
+#include "src/step/device/own_nodes_for_test.h"
 
 // Test programs are compiled in one piece, and row_attention_test.cc has the same names.
 namespace ebb::compressed_rows_test {
 namespace {
 
-using Backend = std::unique_ptr<ggml_backend, GgmlDeleter>;
-
-struct Runner {
-  Backend backend;
-  DeviceOp attention, fold, unpack;
-  std::string name;
-};
-
-// ggml's backend for the processor, and that of a card where the program and the machine have one.
-std::vector<Runner> Runners() {
-  std::vector<Runner> runners;
-  runners.push_back({.backend = Backend(ggml_backend_cpu_init()),
-                     .attention = {},
-                     .fold = {},
-                     .unpack = {},
-                     .name = "CPU"});
-  for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-    ggml_backend_dev_t device = ggml_backend_dev_get(i);
-    const std::string name = ggml_backend_reg_name(ggml_backend_dev_backend_reg(device));
-    if (name != "CUDA" || CudaRowAttention() == nullptr) continue;
-    runners.push_back({.backend = Backend(ggml_backend_dev_init(device, nullptr)),
-                       .attention = {.launch = CudaRowAttention()},
-                       .fold = {.launch = CudaCompressedFold()},
-                       .unpack = {.launch = CudaUnpackRows()},
-                       .name = name});
-    break;
-  }
-  return runners;
-}
+constexpr float kBound = 5e-5f;
 
 struct Case {
   CompressedType type = CompressedType::kInt4;
@@ -158,7 +131,7 @@ void Fill(RowFold* fold, const Case& c, const T& num_rows) {
 // A graph's tensors, and their contents once they have memory.
 class Graph {
  public:
-  explicit Graph(const Runner& runner) : runner_(runner) {}
+  explicit Graph(const NodeRunner& runner) : runner_(runner) {}
 
   template <typename T>
   ggml_tensor* Input(ggml_type type, int64_t columns, const std::vector<T>& contents) {
@@ -184,7 +157,7 @@ class Graph {
                  .no_alloc = true})};
 
  private:
-  const Runner& runner_;
+  const NodeRunner& runner_;
   std::vector<std::pair<ggml_tensor*, const void*>> inputs_;
   std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer_;
 };
@@ -197,11 +170,7 @@ CompressedInputs InputsOfT2(Graph* graph, const Case& c, const Inputs& inputs) {
           .centres = graph->Input(GGML_TYPE_F32, c.head_dim, inputs.centres)};
 }
 
-struct Outcome {
-  std::vector<float> out, log_sums, mass;
-};
-
-Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
+MergeOutcome Compute(const NodeRunner& runner, const Case& c, const Inputs& inputs) {
   Graph graph(runner);
   RowAttention attention;
   Fill(&attention, c, c.num_rows);
@@ -228,17 +197,12 @@ Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
   const RowAttentionNodes nodes =
       AddRowAttention(graph.context.get(), &attention, of_others, nullptr, nullptr);
   graph.Compute(nodes.merge);
-  std::vector<float> all(attention.MergeSize());
-  ggml_backend_tensor_get(nodes.merge, all.data(), 0, all.size() * sizeof(float));
-  const auto at = all.begin() + static_cast<std::ptrdiff_t>(attention.OutSize());
-  return {.out = {all.begin(), at},
-          .log_sums = {at, at + attention.q_heads()},
-          .mass = {at + attention.q_heads(), all.end()}};
+  return OutcomeOf(attention, nodes.merge);
 }
 
 // In double, by the definition, over rows that were decompressed in double.
-Outcome Expected(const Case& c, const Inputs& inputs) {
-  Outcome expected;
+MergeOutcome Expected(const Case& c, const Inputs& inputs) {
+  MergeOutcome expected;
   RowAttention attention;
   Fill(&attention, c, c.num_rows);
   const size_t size = c.head_dim, num_q = size_t(c.kv_heads) * c.group;
@@ -285,17 +249,6 @@ Outcome Expected(const Case& c, const Inputs& inputs) {
   return expected;
 }
 
-void ExpectNear(const std::vector<float>& expected, const std::vector<float>& actual,
-                const std::string& what) {
-  ASSERT_EQ(expected.size(), actual.size()) << what;
-  float largest = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_TRUE(std::isfinite(actual[i])) << what << " " << i;
-    largest = std::max(largest, std::abs(expected[i] - actual[i]));
-  }
-  EXPECT_LT(largest, 5e-5f) << what;
-}
-
 constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt8Naive,
                                      CompressedType::kInt4, CompressedType::kInt3};
 
@@ -328,7 +281,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-std::string Name(const Runner& runner, const Case& c) {
+std::string Name(const NodeRunner& runner, const Case& c) {
   return runner.name + ", " + std::string(CompressedTypeName(c.type)) + ", head size " +
          std::to_string(c.head_dim) + ", group " + std::to_string(c.group) +
          (c.has_values ? "" : ", without values") + (c.adds_host ? ", with the host's" : "") +
@@ -336,35 +289,29 @@ std::string Name(const Runner& runner, const Case& c) {
 }
 
 TEST(CompressedRowsTest, FoldsRowsAsTheyAreDecompressed) {
-  for (const Runner& runner : Runners()) {
+  for (const NodeRunner& runner : NodeRunners()) {
     for (const Case& c : Cases()) {
       if (runner.fold.launch != nullptr && c.soft_cap != 0) continue;
       SCOPED_TRACE(Name(runner, c));
       const Inputs inputs(c, 1);
-      const Outcome expected = Expected(c, inputs), actual = Compute(runner, c, inputs);
-      ExpectNear(expected.out, actual.out, "attention");
-      ExpectNear(expected.log_sums, actual.log_sums, "logarithms of sums");
-      ExpectNear(expected.mass, actual.mass, "mass");
+      const MergeOutcome expected = Expected(c, inputs), actual = Compute(runner, c, inputs);
+      ExpectNear(expected, actual, kBound);
     }
   }
 }
 
 TEST(CompressedRowsTest, PlacesOfRowsChangeNoBit) {
-  for (const Runner& runner : Runners()) {
+  for (const NodeRunner& runner : NodeRunners()) {
     for (const CompressedType type : kTypes) {
       const Case c = {.type = type, .mass = RowAttention::Mass::kPerQueryHead};
-      const Outcome one = Compute(runner, c, Inputs(c, 1)),
-                    other = Compute(runner, c, Inputs(c, 2));
-      EXPECT_EQ(one.out, other.out);
-      EXPECT_EQ(one.log_sums, other.log_sums);
-      EXPECT_EQ(one.mass, other.mass);
+      ExpectSameBits(Compute(runner, c, Inputs(c, 1)), Compute(runner, c, Inputs(c, 2)));
     }
   }
 }
 
 // A key that is not finite got a scale that is no number.
 TEST(CompressedRowsTest, WhatIsNoNumberIsNotHidden) {
-  for (const Runner& runner : Runners()) {
+  for (const NodeRunner& runner : NodeRunners()) {
     for (const CompressedType type : kTypes) {
       const Case c = {.type = type};
       Inputs inputs(c, 1);
@@ -375,7 +322,7 @@ TEST(CompressedRowsTest, WhatIsNoNumberIsNotHidden) {
                                size_t(inputs.pages[inputs.slots[5] / kRowsPerPage]) * c.head_dim) +
                            inputs.slots[5] % kRowsPerPage * format.RowStride();
       CompressRow(format, nullptr, key.data(), key.data(), record);
-      const Outcome outcome = Compute(runner, c, inputs);
+      const MergeOutcome outcome = Compute(runner, c, inputs);
       const auto is_number = [](float x) { return std::isfinite(x); };
       const auto of_head = outcome.out.begin() + std::ptrdiff_t{c.group} * c.head_dim;
       EXPECT_TRUE(std::none_of(outcome.out.begin(), of_head, is_number));
@@ -385,7 +332,7 @@ TEST(CompressedRowsTest, WhatIsNoNumberIsNotHidden) {
 }
 
 TEST(CompressedRowsTest, UnpacksRowsBehindTheOthers) {
-  for (const Runner& runner : Runners()) {
+  for (const NodeRunner& runner : NodeRunners()) {
     for (const Case& c : Cases()) {
       if (!c.has_values || c.kv_heads > 2) continue;
       SCOPED_TRACE(Name(runner, c));

@@ -11,13 +11,12 @@
 #include "ggml-cpu.h"
 #include "ggml.h"
 #include "src/base/page_units.h"
+#include "src/step/device/host_fold.h"
 
 namespace ebb {
 namespace {
 
 static_assert(kRowsOfPage == kRowsPerPage);
-
-constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 // Sources of the fold, by place.
 enum Source { kQ, kRows, kList, kCounts, kMask, kSlots };
@@ -36,14 +35,10 @@ float Dot(const float* a, const float* b, int size) {
   return sum;
 }
 
-float SoftCapped(float logit, float soft_cap) {
-  return soft_cap == 0 ? logit : soft_cap * std::tanh(logit / soft_cap);
-}
-
-// The fold on the host's own backend.
-class HostFold {
+// Rows in F16, as a fold's sources name them.
+class HalfRows {
  public:
-  HostFold(const RowAttention& attention, ggml_tensor* node)
+  HalfRows(const RowAttention& attention, const ggml_tensor* node)
       : attention_(attention),
         q_(node->src[kQ]),
         rows_(static_cast<const ggml_fp16_t*>(node->src[kRows]->data)),
@@ -52,18 +47,30 @@ class HostFold {
         slots_(attention.has_slots ? static_cast<const int32_t*>(node->src[kSlots]->data)
                                    : nullptr),
         mask_(node->src[kMask] == node->src[kCounts] ? nullptr : node->src[kMask]),
-        sums_(static_cast<float*>(node->data)),
-        weights_(sums_ + attention.SumsSize()),
-        logits_(weights_ + attention.WeightsSize()),
         row_(attention.head_dim) {}
 
-  // One thread's part.
-  void Run(int thread, int num_threads) {
-    const int num_parts = attention_.NumSplits() * attention_.kv_heads;
-    for (int part = thread; part < num_parts; part += num_threads) {
-      RunSplit(part / attention_.kv_heads, part % attention_.kv_heads);
+  // See HostFold.
+  [[nodiscard]] int Count(int head) const { return counts_[head]; }
+  void BeginSplit(int /*head*/) {}
+  void Logits(int head, int row, float* logits) {
+    const int size = attention_.head_dim, group = attention_.group;
+    if (IsHidden(head, row)) {
+      std::fill_n(logits, group, kHiddenLogit);
+      return;
+    }
+    ggml_fp16_to_fp32_row(Key(head, row), row_.data(), size);
+    for (int i = 0; i < group; ++i) {
+      const auto* q = reinterpret_cast<const float*>(static_cast<const std::byte*>(q_->data) +
+                                                     (head * group + i) * q_->nb[1]);
+      logits[i] = LogitOf(attention_, Dot(q, row_.data(), size));
     }
   }
+  const float* Value(int head, int row) {
+    const int size = attention_.head_dim;
+    ggml_fp16_to_fp32_row(Key(head, row) + size_t{kRowsOfPage} * size, row_.data(), size);
+    return row_.data();
+  }
+  void EndSplit(int /*head*/, float /*weight*/, float* /*sum*/) {}
 
  private:
   [[nodiscard]] const ggml_fp16_t* Key(int head, int row) const {
@@ -84,58 +91,18 @@ class HostFold {
     return ggml_fp16_to_fp32(plane[row]) < 0;
   }
 
-  void RunSplit(int split, int head) {
-    const int begin = split * attention_.RowsOfSplit();
-    const int end = std::min(begin + attention_.RowsOfSplit(), int{counts_[head]});
-    const int size = attention_.head_dim, group = attention_.group;
-    scores_.assign(size_t(group) * std::max(0, end - begin), kHidden);
-    std::vector<float> largest(group, kHidden), sums(group, 0.0f);
-    for (int row = begin; row < end; ++row) {
-      if (IsHidden(head, row)) continue;
-      ggml_fp16_to_fp32_row(Key(head, row), row_.data(), size);
-      for (int i = 0; i < group; ++i) {
-        const auto* q = reinterpret_cast<const float*>(static_cast<const std::byte*>(q_->data) +
-                                                       (head * group + i) * q_->nb[1]);
-        const float logit =
-            SoftCapped(Dot(q, row_.data(), size) * attention_.scale, attention_.soft_cap) *
-            std::numbers::log2e_v<float>;
-        scores_[size_t(row - begin) * group + i] = logit;
-        largest[i] = std::max(largest[i], logit);
-      }
-    }
-    float* const out = sums_ + (size_t(split) * attention_.q_heads() + head * group) * size;
-    std::fill_n(out, size_t(group) * size, 0.0f);
-    for (int row = begin; row < end; ++row) {
-      ggml_fp16_to_fp32_row(Key(head, row) + size_t{kRowsOfPage} * size, row_.data(), size);
-      for (int i = 0; i < group; ++i) {
-        const float logit = scores_[size_t(row - begin) * group + i];
-        if (attention_.LogitsSize() > 0) {
-          logits_[size_t(head * group + i) * attention_.num_rows + row] = logit;
-        }
-        if (logit == kHidden) continue;
-        const float weight = std::exp2(logit - largest[i]);
-        sums[i] += weight;
-        for (int d = 0; d < size; ++d) out[i * size + d] += weight * row_[d];
-      }
-    }
-    for (int i = 0; i < group; ++i) {
-      float* const pair = weights_ + (size_t(split) * attention_.q_heads() + head * group + i) * 2;
-      pair[0] = largest[i];
-      pair[1] = sums[i];
-    }
-  }
-
   const RowAttention& attention_;
   const ggml_tensor* const q_;
   const ggml_fp16_t* const rows_;
   const int32_t *const list_, *const counts_, *const slots_;
   const ggml_tensor* const mask_;
-  float *const sums_, *const weights_, *const logits_;
-  std::vector<float> row_, scores_;
+  std::vector<float> row_;
 };
 
 void FoldOnHost(ggml_tensor* node, int thread, int num_threads, void* data) {
-  HostFold(*static_cast<const RowAttention*>(data), node).Run(thread, num_threads);
+  const auto& attention = *static_cast<const RowAttention*>(data);
+  HalfRows rows(attention, node);
+  HostFold(attention, node, &rows).Run(thread, num_threads);
 }
 
 // The result of a fold, and the rows of its lists.
@@ -176,8 +143,9 @@ class HostMerge {
  private:
   void MergeHead(size_t head) {
     const size_t heads = attention_.q_heads(), size = attention_.head_dim;
-    const float of_host = host_ == nullptr ? kHidden : host_[heads * size + head];
-    const float sink = sinks_ == nullptr ? kHidden : sinks_[head] * std::numbers::log2e_v<float>;
+    const float of_host = host_ == nullptr ? kHiddenLogit : host_[heads * size + head];
+    const float sink =
+        sinks_ == nullptr ? kHiddenLogit : sinks_[head] * std::numbers::log2e_v<float>;
     float largest = std::max(of_host, sink), sum = 0;
     for (const Folded& fold : folds_) {
       for (int split = 0; split < fold.num_splits; ++split) {
@@ -186,15 +154,15 @@ class HostMerge {
     }
     float* const out = out_ + head * size;
     std::fill_n(out, size, 0.0f);
-    if (of_host != kHidden) {
+    if (of_host != kHiddenLogit) {
       sum = std::exp2(of_host - largest);
       for (size_t d = 0; d < size; ++d) out[d] = sum * host_[head * size + d];
     }
-    if (sink != kHidden) sum += std::exp2(sink - largest);
+    if (sink != kHiddenLogit) sum += std::exp2(sink - largest);
     for (const Folded& fold : folds_) {
       for (int split = 0; split < fold.num_splits; ++split) {
         const float* const pair = fold.weights + (split * heads + head) * 2;
-        if (pair[0] == kHidden && pair[1] == 0) continue;
+        if (pair[0] == kHiddenLogit && pair[1] == 0) continue;
         const float factor = std::exp2(pair[0] - largest);
         sum += pair[1] * factor;
         const float* const of_split = fold.sums + (split * heads + head) * size;

@@ -8,19 +8,16 @@
 #include <cstdint>
 
 #include "ggml.h"
+#include "src/step/device/fold_softmax.cuh"
 #include "src/step/device/row_attention.h"
 
 namespace ebb {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kWarp = 32;
 constexpr int kTile = 4;       // rows that are on their way at once
 constexpr int kHalves = 8;     // of a lane's unit
 constexpr int kMostGroup = 8;  // queries that a block folds for; of larger groups, a divisor
-constexpr float kLog2e = 1.4426950408889634f;
-constexpr float kHidden = -INFINITY;
-constexpr unsigned kAllLanes = 0xffffffffu;
 
 struct FoldArguments {
   const float* q;
@@ -71,11 +68,6 @@ __device__ inline void Unpack(const uint4& unit, float (&to)[kHalves]) {
     to[2 * i] = pair.x;
     to[2 * i + 1] = pair.y;
   }
-}
-
-// Where nothing was seen yet, no difference of infinities.
-__device__ inline float Factor(float logit, float largest) {
-  return logit == kHidden ? 0.0f : exp2f(logit - largest);
 }
 
 // kLanes: for a row. kQueries: of a kv head, that a block takes. Grid: splits, kv heads times
@@ -162,22 +154,7 @@ __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
         }
       }
     }
-#pragma unroll
-    for (int i = 0; i < kQueries; ++i) {
-      float now = largest[i];
-#pragma unroll
-      for (int r = 0; r < kTile; ++r) now = fmaxf(now, logits[r][i]);
-      const float factor = Factor(largest[i], now);
-      largest[i] = now;
-      weight[i] *= factor;
-#pragma unroll
-      for (int j = 0; j < kHalves; ++j) sum[i][j] *= factor;
-#pragma unroll
-      for (int r = 0; r < kTile; ++r) {
-        logits[r][i] = Factor(logits[r][i], now);
-        weight[i] += logits[r][i];
-      }
-    }
+    AddToSoftmax(logits, largest, weight, sum);
 #pragma unroll
     for (int r = 0; r < kTile; ++r) {
       float value[kHalves];

@@ -17,33 +17,12 @@
 #include "ggml.h"
 #include "src/base/ggml_deleter.h"
 #include "src/base/page_units.h"
+#include "src/step/device/own_nodes_for_test.h"
 
 namespace ebb {
 namespace {
 
-using Backend = std::unique_ptr<ggml_backend, GgmlDeleter>;
-
-struct Runner {
-  Backend backend;
-  DeviceOp op;
-  std::string name;
-};
-
-// ggml's backend for the processor, and that of a card where the program and the machine have one.
-std::vector<Runner> Runners() {
-  std::vector<Runner> runners;
-  runners.push_back({.backend = Backend(ggml_backend_cpu_init()), .op = {}, .name = "CPU"});
-  for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-    ggml_backend_dev_t device = ggml_backend_dev_get(i);
-    const std::string name = ggml_backend_reg_name(ggml_backend_dev_backend_reg(device));
-    if (name != "CUDA" || CudaRowAttention() == nullptr) continue;
-    runners.push_back({.backend = Backend(ggml_backend_dev_init(device, nullptr)),
-                       .op = {.launch = CudaRowAttention()},
-                       .name = name});
-    break;
-  }
-  return runners;
-}
+constexpr float kBound = 2e-5f;
 
 struct Case {
   int head_dim = 64, kv_heads = 2, group = 3, num_rows = 512;
@@ -56,10 +35,6 @@ struct Case {
   unsigned seed = 1;
   bool has_sinks = false;
   float soft_cap = 0;
-};
-
-struct Outcome {
-  std::vector<float> out, log_sums, mass;
 };
 
 // Rows by kv head and row, and where each lies. `order` permutes the places.
@@ -153,9 +128,9 @@ RowAttention AttentionOf(const Case& c) {
   return attention;
 }
 
-Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
+MergeOutcome Compute(const NodeRunner& runner, const Case& c, const Inputs& inputs) {
   RowAttention attention = AttentionOf(c);
-  static_cast<DeviceOp&>(attention) = runner.op;
+  static_cast<DeviceOp&>(attention) = runner.attention;
   std::unique_ptr<ggml_context, GgmlDeleter> context(
       ggml_init({.mem_size = 16 * ggml_tensor_overhead() + ggml_graph_overhead(),
                  .mem_buffer = nullptr,
@@ -210,17 +185,12 @@ Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
   if (tensors.slots != nullptr) set(tensors.slots, slots);
   EXPECT_TRUE(ggml_backend_supports_op(runner.backend.get(), nodes.fold));
   EXPECT_EQ(ggml_backend_graph_compute(runner.backend.get(), graph), GGML_STATUS_SUCCESS);
-  std::vector<float> all(attention.MergeSize());
-  ggml_backend_tensor_get(nodes.merge, all.data(), 0, all.size() * sizeof(float));
-  const auto at = all.begin() + static_cast<std::ptrdiff_t>(attention.OutSize());
-  return {.out = {all.begin(), at},
-          .log_sums = {at, at + attention.q_heads()},
-          .mass = {at + attention.q_heads(), all.end()}};
+  return OutcomeOf(attention, nodes.merge);
 }
 
 // In double, by the definition.
-Outcome Expected(const Case& c, const Inputs& inputs) {
-  Outcome expected;
+MergeOutcome Expected(const Case& c, const Inputs& inputs) {
+  MergeOutcome expected;
   const RowAttention attention = AttentionOf(c);
   expected.mass.resize(size_t(attention.MassArrays()) * c.num_rows);
   for (int head = 0; head < c.kv_heads * c.group; ++head) {
@@ -266,17 +236,6 @@ Outcome Expected(const Case& c, const Inputs& inputs) {
     expected.log_sums.push_back(static_cast<float>(std::log2(sum)));
   }
   return expected;
-}
-
-void ExpectNear(const std::vector<float>& expected, const std::vector<float>& actual,
-                const std::string& what) {
-  ASSERT_EQ(expected.size(), actual.size()) << what;
-  float largest = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_TRUE(std::isfinite(actual[i])) << what << " " << i;
-    largest = std::max(largest, std::abs(expected[i] - actual[i]));
-  }
-  EXPECT_LT(largest, 2e-5f) << what;
 }
 
 std::vector<Case> Cases() {
@@ -332,7 +291,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-std::string Name(const Runner& runner, const Case& c) {
+std::string Name(const NodeRunner& runner, const Case& c) {
   return runner.name + ", head size " + std::to_string(c.head_dim) + ", group " +
          std::to_string(c.group) + ", way " + std::to_string(c.way) +
          (c.adds_host ? ", with the host's" : "") + (c.has_sinks ? ", with sinks" : "") + ", cap " +
@@ -340,40 +299,34 @@ std::string Name(const Runner& runner, const Case& c) {
          std::to_string(static_cast<int>(c.mass));
 }
 
-bool Takes(const Runner& runner, const Case& c) {
-  return runner.op.launch == nullptr || (!c.has_sinks && c.soft_cap == 0);
+bool Takes(const NodeRunner& runner, const Case& c) {
+  return runner.attention.launch == nullptr || (!c.has_sinks && c.soft_cap == 0);
 }
 
 TEST(RowAttentionTest, IsAttentionWithItsMass) {
-  for (const Runner& runner : Runners()) {
+  for (const NodeRunner& runner : NodeRunners()) {
     for (const Case& c : Cases()) {
       if (!Takes(runner, c)) continue;
       SCOPED_TRACE(Name(runner, c));
       const Inputs inputs(c, 1);
-      const Outcome expected = Expected(c, inputs), actual = Compute(runner, c, inputs);
-      ExpectNear(expected.out, actual.out, "attention");
-      ExpectNear(expected.log_sums, actual.log_sums, "logarithms of sums");
-      ExpectNear(expected.mass, actual.mass, "mass");
+      const MergeOutcome expected = Expected(c, inputs), actual = Compute(runner, c, inputs);
+      ExpectNear(expected, actual, kBound);
     }
   }
 }
 
 TEST(RowAttentionTest, PlacesOfRowsChangeNoBit) {
-  for (const Runner& runner : Runners()) {
+  for (const NodeRunner& runner : NodeRunners()) {
     for (const Case& c : Cases()) {
       if (!Takes(runner, c)) continue;
       SCOPED_TRACE(Name(runner, c));
-      const Outcome one = Compute(runner, c, Inputs(c, 1)),
-                    other = Compute(runner, c, Inputs(c, 2));
-      EXPECT_EQ(one.out, other.out);
-      EXPECT_EQ(one.log_sums, other.log_sums);
-      EXPECT_EQ(one.mass, other.mass);
+      ExpectSameBits(Compute(runner, c, Inputs(c, 1)), Compute(runner, c, Inputs(c, 2)));
     }
   }
 }
 
 TEST(RowAttentionTest, WhatIsNoNumberIsNotHidden) {
-  for (const Runner& runner : Runners()) {
+  for (const NodeRunner& runner : NodeRunners()) {
     Case c;
     c.adds_host = true;
     const size_t of_head = size_t(c.group) * c.head_dim;
@@ -382,7 +335,7 @@ TEST(RowAttentionTest, WhatIsNoNumberIsNotHidden) {
     query.q[3] = NAN;
     host.host[3] = NAN;
     for (const Inputs* inputs : {&key, &query, &host}) {
-      const Outcome outcome = Compute(runner, c, *inputs);
+      const MergeOutcome outcome = Compute(runner, c, *inputs);
       const auto is_number = [](float x) { return std::isfinite(x); };
       EXPECT_FALSE(std::all_of(outcome.out.begin(), outcome.out.begin() + of_head, is_number));
       EXPECT_TRUE(std::all_of(outcome.out.begin() + of_head, outcome.out.end(), is_number));
