@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "ebb/device.h"
 #include "src/lossless/speculator.h"
 #include "src/model/loaded_model.h"

@@ -216,7 +216,6 @@ void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdat
     }
     if (part == 0) {
       op.ReadSelected(layer);
-      op.AuditSelected(layer);
       const std::chrono::duration<double> took =
           std::chrono::steady_clock::now() - op.select_begin_;
       op.scratch_->select_seconds += took.count();
@@ -396,41 +395,38 @@ void AttentionOp::ReadSelected(const Layer& layer) const {
     for (int h = 0; h < layer.kv_heads; ++h) {
       staged.WantRows(layer.index, h, SelectedOf(sequence, h).ranges);
     }
-    if (const auto sample = SampleOf(layer, sequence)) {
-      staged.WantRows(layer.index, sample->kv_head, /*ranges=*/{});
-    }
+    const auto sample = SampleOf(layer, sequence);
+    if (sample.has_value()) staged.WantRows(layer.index, sample->kv_head, /*ranges=*/{});
     staged.ReadWantedRows();
+    if (sample.has_value()) Audit(layer, sequence, *sample);
   }
 }
 
 // Choices that leave no row out, as those of short sequences, are no samples.
 std::optional<MassAudit::Sample> AttentionOp::SampleOf(const Layer& layer,
-                                                       const SequenceStep& sequence) {
+                                                       const SequenceStep& sequence) const {
   const auto sample = sequence.audit->At(sequence.first);
-  const bool is_here = sample.has_value() && sample->layer == layer.index && layer.k != nullptr;
-  const bool leaves_out =
-      is_here && !layer.op->SelectedOf(sequence, sample->kv_head).ranges.empty();
-  return leaves_out ? sample : std::nullopt;
+  if (!sample.has_value() || sample->layer != layer.index || layer.k == nullptr ||
+      SelectedOf(sequence, sample->kv_head).ranges.empty()) {
+    return std::nullopt;
+  }
+  return sample;
 }
 
-void AttentionOp::AuditSelected(const Layer& layer) const {
-  for (const SequenceStep& sequence : work_->sequences) {
-    if (sequence.selector == nullptr) continue;
-    const auto sample = SampleOf(layer, sequence);
-    if (!sample.has_value()) continue;
-    const int h = sample->kv_head;
-    const int head_dim = scratch_->shape.format.head_dim;
-    const int per_kv_head = scratch_->shape.num_q_heads / layer.kv_heads;
-    const float* const sinks = layer.Sinks();
-    sequence.audit->Add(
-        {.kernel = &scratch_->kernel,
-         .shape = scratch_->shape,
-         .rows = sequence.cache->views().View(layer.index, h),
-         .chosen = SelectedOf(sequence, h).ranges,
-         .q = QueriesOf(layer, sequence.first_token, h).data() + sample->query_head * head_dim,
-         .newest_key = HeadOf(layer.k, sequence.first_token, h),
-         .sink = sinks == nullptr ? kNoSink : sinks[h * per_kv_head + sample->query_head]});
-  }
+void AttentionOp::Audit(const Layer& layer, const SequenceStep& sequence,
+                        const MassAudit::Sample& sample) const {
+  const int h = sample.kv_head;
+  const int head_dim = scratch_->shape.format.head_dim;
+  const int per_kv_head = scratch_->shape.num_q_heads / layer.kv_heads;
+  const float* const sinks = layer.Sinks();
+  sequence.audit->Add(
+      {.kernel = &scratch_->kernel,
+       .shape = scratch_->shape,
+       .rows = sequence.cache->views().View(layer.index, h),
+       .chosen = SelectedOf(sequence, h).ranges,
+       .q = QueriesOf(layer, sequence.first_token, h).data() + sample.query_head * head_dim,
+       .newest_key = HeadOf(layer.k, sequence.first_token, h),
+       .sink = sinks == nullptr ? kNoSink : sinks[h * per_kv_head + sample.query_head]});
 }
 
 void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence,

@@ -175,12 +175,14 @@ class AttentionOp final : public AttentionBuilder {
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
   void ListSelected(const Layer& layer, const SequenceStep& sequence, int part,
                     int num_parts) const;
-  // Reads the rows of T1 that the selectors have chosen, where they are not read ahead.
+  // Reads the rows of T1 that the selectors have chosen, where they are not read ahead, and audits
+  // the choices.
   void ReadSelected(const Layer& layer) const;
   // Returns the query head of the layer whose unread attention is measured in this step.
-  [[nodiscard]] static std::optional<MassAudit::Sample> SampleOf(const Layer& layer,
-                                                                 const SequenceStep& sequence);
-  void AuditSelected(const Layer& layer) const;
+  [[nodiscard]] std::optional<MassAudit::Sample> SampleOf(const Layer& layer,
+                                                          const SequenceStep& sequence) const;
+  void Audit(const Layer& layer, const SequenceStep& sequence,
+             const MassAudit::Sample& sample) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   // Decompresses the rows in T2 of sequences in tiles.
   void DecompressRows(const Layer& layer, int part, int num_parts) const;

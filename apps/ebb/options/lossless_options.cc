@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/ebb/exit_code.h"
 #include "apps/ebb/options/option_values.h"
 #include "apps/ebb/options/options.h"
 
@@ -130,7 +131,7 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
 }
 
 std::string_view OptionOfRowsRead(const CliOptions& options) {
-  return options.lossless.draft_selects ? "--draft" : "--t1-read";
+  return options.lossless.draft_selects ? "--draft" : kT1ReadOption;
 }
 
 Status SettleLossless(CliOptions* options) {
