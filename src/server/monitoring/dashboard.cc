@@ -58,6 +58,7 @@ Json JobJson(const JobView& job) {
           {"rows_read_share", job.selection.ReadShare()},
           {"unread_mass", job.selection.unread_mass},
           {"sampled_unread_mass", job.selection.sampled_unread_mass},
+          {"samples", job.selection.num_samples},
           {"strip", job.strip}};
 }
 

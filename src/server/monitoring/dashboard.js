@@ -326,7 +326,9 @@ function drawRequests() {
     if (job.strip) drawTiers(area, job.strip, 0, area.height, 0, area.width);
     canvas.setAttribute("aria-label", `Tiers of the tokens of request ${job.id}`);
     share.textContent = job.state === "waiting" ? "" : `${Math.round(shareOfT0(job) * 100)} % T0`;
-    const reads = job.rows_read_share < 1 ? `, reads ${Math.round(100 * job.rows_read_share)} % of rows, ${(100 * (1 - job.sampled_unread_mass)).toFixed(0)} % of attention` : "";
+    const unread = job.samples > 0 ? job.sampled_unread_mass : job.unread_mass;
+    const reads = job.rows_read_share < 1
+      ? `, reads ${Math.round(100 * job.rows_read_share)} % of rows, ${Math.round(100 * (1 - unread))} % of attention` : "";
     speed.textContent = job.tokens_per_second > 0 ? `${job.tokens_per_second.toFixed(1)} tok/s${reads}` : "";
     age.textContent = seconds(job.age_seconds);
     row.setAttribute("aria-pressed", String(selected === job.id));
