@@ -212,7 +212,7 @@ struct MemoryPlan {
 // Checks that the options' tiers fit, or chooses the gentlest setting that does; what lies on a
 // disk has the room that T1's folder has. Errors: OutOfMemory (nothing fits, with the least
 // memory that is needed; the tiers do not fit, with the figures); InvalidArgument, by the name of a
-// field: a lossless session, re-rotated keys or a budget beside memory_bytes.
+// field: memory_bytes with a lossless session, with re-rotated keys or with a budget.
 [[nodiscard]] Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                                             const EngineOptions& engine,
                                             const SessionOptions& session);

@@ -86,7 +86,7 @@ struct CompressedFormat {
   int head_dim = 0;
   bool has_values = true;  // false: values are parts of keys, see PageFormat
 
-  // Returns the format of T2 beside full rows of another.
+  // Returns the format of T2 in a cache whose full rows have the format `full`.
   [[nodiscard]] static CompressedFormat Of(const PageFormat& full, CompressedType type) {
     return {.type = type, .head_dim = full.head_dim, .has_values = full.has_values};
   }

@@ -104,8 +104,8 @@ TEST_P(BackendRows, AreCopiedAsIfOneAfterTheOther) {
   }
 }
 
-// Any bytes, whatever they are as F16; records that share a row of the buffer leave each other
-// alone.
+// Records keep bytes that are no numbers in F16, and a write to one leaves the records that share a
+// row of the buffer with it as they are.
 TEST_P(BackendRows, RecordsOfAnySizeKeepTheirBits) {
   const size_t bytes = GetParam();
   auto device = Make(bytes);

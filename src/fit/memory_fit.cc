@@ -116,7 +116,7 @@ uint64_t TensorBytes(const FitModel& model, uint64_t tokens) {
   return tokens * floats * sizeof(float);
 }
 
-// The same with the logits of each request.
+// Returns TensorBytes() plus the logits of each request and the nodes of the graphs.
 uint64_t GraphBytes(const FitModel& model, const FitRequest& request, uint64_t tokens) {
   // The nodes of the graphs that a generation needs, measured with SmolLM2.
   constexpr uint64_t kNodesPerLayer = uint64_t{64} << 10;

@@ -25,7 +25,7 @@ std::string Gentlest(uint64_t memory_mib, uint64_t disk_mib) {
 }
 
 TEST(FitSettings, LessMemoryTakesAHarderSetting) {
-  // 8,000 tokens: 176 MiB of cache beside 100 of weights; 92 in int8, 64 in int4, 44 in int3.
+  // The weights take 100 MiB, and 8,000 tokens 176 MiB in F16, 92 in int8, 64 in int4, 44 in int3.
   EXPECT_EQ(Gentlest(300, 1000), "full");
   EXPECT_EQ(Gentlest(276, 1000), "--t1 none --t2 old:int8");
   EXPECT_EQ(Gentlest(180, 1000), "--t1 none --t2 old:int4");

@@ -39,7 +39,7 @@ std::string T1ReadText(const std::optional<TierSpec>& tiers) {
   return fmt::format("select:mass={:.6g}{}", tiers->t1_mass, rows);
 }
 
-// Everything that the bytes of the cache's pages depend on beside the number format.
+// Describes the layout of the cache's pages; the number format is a property of its own.
 std::string RowFormatText(const EngineCore& core) {
   const ModelShape& shape = core.model->shape();
   return fmt::format("{} bytes, {} of {} channels, {} kv heads in {} layers",

@@ -35,7 +35,7 @@ namespace ebb::server {
 
 // Describes the options that must be equal for a session to go on, as text.
 [[nodiscard]] std::string DescribePolicy(const SessionOptions& options);
-// As the server's options say it: "--t1 host --evict 10%", or kNoTiers.
+// Describes the tiers by the server's options, such as "--t1 host --evict 10%", or by kNoTiers.
 [[nodiscard]] std::string DescribeTiers(const SessionOptions& options);
 inline constexpr std::string_view kNoTiers = "no tiers";
 

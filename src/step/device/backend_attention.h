@@ -72,7 +72,7 @@ struct BackendTensors {
     // that it stays from step to step.
     ggml_tensor* lists = nullptr;
     ggml_tensor* slots = nullptr;  // I32 [groups, num_rows], beside it; null without groups
-    // The lists of rows of T2, beside them, as CompressedLists has them. Null without such rows.
+    // CompressedLists: the lists of the rows of T2 on the device. Null if there are no such rows.
     ggml_tensor *compressed_pages = nullptr, *compressed_slots = nullptr, *centres = nullptr;
     ggml_tensor* compressed_counts = nullptr;  // I32 [sum of kv heads]
     // F16: [NumKeys(), tokens], or by layer [NumKeys(), tokens, 1, kv heads], and

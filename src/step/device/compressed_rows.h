@@ -1,7 +1,7 @@
-// Rows of T2 that lie in a device's memory, beside those of row_attention.h: a node that folds them
-// where they lie, for single tokens, and one that brings the rows of both kinds to one place, in
-// F16, for steps of several tokens. Records lie in the same buffer as other rows, in pages that
-// begin where a row begins.
+// Nodes of ggml's graph for rows of T2 in a device's memory. One folds them where they lie, for
+// single tokens; row_attention.h merges its result with that of full rows. The other gathers full
+// rows and decompressed rows of T2 in F16, for steps of several tokens. Records lie in the same
+// buffer as full rows, in pages that begin where a row begins.
 //
 // The fold multiplies stored keys by queries in F32, not by rounded ones as the processor's kernels
 // do.

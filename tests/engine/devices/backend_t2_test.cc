@@ -1,4 +1,4 @@
-// T2 beside a backend's device: compressed rows lie in its memory where ebb's own nodes run
+// Tests T2 on a backend's device: compressed rows lie in its memory where ebb's own nodes run
 // ("auto"), else in the host's, and are attended to there.
 #include <algorithm>
 #include <cmath>
@@ -405,7 +405,7 @@ TEST(BackendOldRows, AreTheProcessorsUpToRounding) {
   }
 }
 
-// Parked, forked, saved, resumed, taken back, beside others: no bit changes.
+// Parking, forking, saving, resuming, rolling back and batching change no bit.
 TEST(BackendOldRows, AreTheSameWhereverTheyComeFrom) {
   const std::vector<Token> text = SomeTokens(900, 3);
   for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
@@ -446,8 +446,8 @@ TEST(BackendOldRows, AreTheSameWhereverTheyComeFrom) {
   }
 }
 
-// The same memory of a device holds more tokens: three extents have room for 1,536 rows of each of
-// 16 streams in f16; or one of them for the newest 512, and two for 2,816 in int4.
+// A device's memory of three extents has room for 1,536 rows of each of 16 streams in f16. With
+// int4 one extent holds the newest 512 rows, and the two others 2,816.
 TEST(BackendOldRows, MakeRoomOnADevice) {
   if (!IsSimulated()) GTEST_SKIP() << "it counts bytes of a device of its own";
   const RandomGgufOptions shape = SixteenStreamsOptions();
