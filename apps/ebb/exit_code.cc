@@ -58,7 +58,7 @@ std::string TextWithOption(const Status& status, std::string_view rows_read_opti
     std::string_view name;
     std::string_view way_out = "";  // behind the message
   };
-  static constexpr std::array<Option, 15> kOptions = {{
+  static constexpr std::array<Option, 16> kOptions = {{
       {"adapter", "--adapter"},
       {"context", "--context", " (--rope-scaling yarn --rope-factor X, --past-context rerotate)"},
       {"kv_cap_bytes", "--kv-cap"},
@@ -72,6 +72,7 @@ std::string TextWithOption(const Status& status, std::string_view rows_read_opti
       {"tiers.t1_mass", "--t1-read select:mass"},
       {"tiers.t1_path", "--t1 file:FOLDER"},
       {"tiers.t1_read", "--t1-read"},
+      {"tiers.t1_reuse", "--t1-read select:reuse"},
       {"tiers.t1_rows", "--t1-read select:rows"},
       {"tiers.t2_rows", "--t2"},
   }};

@@ -23,7 +23,7 @@
 namespace [[gnu::visibility("default")]] ebb {
 
 // The version of the file format. ResumeSession() refuses files of other versions.
-inline constexpr uint32_t kSessionFileVersion = 13;
+inline constexpr uint32_t kSessionFileVersion = 14;
 
 // Whether a file outlives a power cut once SaveSession() has returned. kUnsynced is faster, for
 // files that are of no use once the process has ended.

@@ -127,12 +127,14 @@ Status ParseT1Read(std::string_view text, TierSpec* spec) {
   const auto refuse = [&](std::string_view why) {
     return Malformed(
         "rows read of T1", text, why,
-        fmt::format("{}select, select:mass=0.9, select:rows=1024 or select:mass=0.9,rows=1024",
+        fmt::format("{}select, or select: followed by any of mass=0.9, rows=1024 and reuse=0.8, "
+                    "with commas",
                     selects ? "" : "all, "));
   };
   if (!selects) return refuse("neither all nor select");
   double mass = TierSpec().t1_mass;
   int rows = 0;
+  double reuse = 0;
   std::vector<KeyValue> parts;
   if (text != kSelect) {
     auto read = ParseKeyValues(text.substr(kSelect.size() + 1));
@@ -152,13 +154,20 @@ Status ParseT1Read(std::string_view text, TierSpec* spec) {
         return refuse(fmt::format("the rows are not a number of at least {}", kFewestSelectedRows));
       }
       rows = *read;
+    } else if (key == "reuse") {
+      const auto read = ReadNumber<double>(value);
+      if (!read || !(*read > 0 && *read <= 1)) {
+        return refuse("the cosine of reuse is not above 0 and at most 1");
+      }
+      reuse = *read;
     } else {
-      return refuse("neither mass= nor rows=");
+      return refuse("neither mass= nor rows= nor reuse=");
     }
   }
   spec->t1_read = T1Read::kSelect;
   spec->t1_mass = mass;
   spec->t1_rows = rows;
+  spec->t1_reuse = reuse;
   return OkStatus();
 }
 

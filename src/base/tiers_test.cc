@@ -29,6 +29,8 @@ void ExpectSame(const TierSpec& a, const TierSpec& b) {
   EXPECT_EQ(a.t1_cap_bytes, b.t1_cap_bytes);
   EXPECT_EQ(a.t1_read, b.t1_read);
   EXPECT_EQ(a.t1_mass, b.t1_mass);
+  EXPECT_EQ(a.t1_rows, b.t1_rows);
+  EXPECT_EQ(a.t1_reuse, b.t1_reuse);
   EXPECT_EQ(a.t2_share, b.t2_share);
   EXPECT_EQ(a.t2_type, b.t2_type);
   EXPECT_EQ(a.evict_share, b.evict_share);
@@ -172,17 +174,21 @@ TEST(ParseT1Read, ReadsWhatIsReadAndTheMass) {
     T1Read read;
     double mass;
     int rows = 0;
+    double reuse = 0;
   } cases[] = {{"all", T1Read::kAll, Odd().t1_mass},
                {"select", T1Read::kSelect, 0.9},
                {"select:mass=0.95", T1Read::kSelect, 0.95},
                {"select:mass=1", T1Read::kSelect, 1},
                {"select:rows=1024", T1Read::kSelect, 0.9, 1024},
-               {"select:rows=384,mass=0.5", T1Read::kSelect, 0.5, 384}};
+               {"select:rows=384,mass=0.5", T1Read::kSelect, 0.5, 384},
+               {"select:reuse=0.8", T1Read::kSelect, 0.9, 0, 0.8},
+               {"select:reuse=1,mass=0.5", T1Read::kSelect, 0.5, 0, 1}};
   for (const auto& c : cases) {
     TierSpec expected = Odd();
     expected.t1_read = c.read;
     expected.t1_mass = c.mass;
     expected.t1_rows = c.rows;
+    expected.t1_reuse = c.reuse;
     ExpectRead(ParseT1Read, c.text, expected);
   }
 }
@@ -190,7 +196,7 @@ TEST(ParseT1Read, ReadsWhatIsReadAndTheMass) {
 TEST(ParseT1Read, RefusesEverythingElse) {
   const char* mass = "the mass is not above 0 and at most 1";
   const std::string selections =
-      "select, select:mass=0.9, select:rows=1024 or select:mass=0.9,rows=1024";
+      "select, or select: followed by any of mass=0.9, rows=1024 and reuse=0.8, with commas";
   ExpectRefused(ParseT1Read,
                 {{"", "neither all nor select"},
                  {"some", "neither all nor select"},
@@ -200,7 +206,9 @@ TEST(ParseT1Read, RefusesEverythingElse) {
                 {{"select:mass=", "\"mass=\" is not key=value"},
                  {"select:mass=0.9,", "\"\" is not key=value"},
                  {"select:", "\"\" is not key=value"},
-                 {"select:share=0.9", "neither mass= nor rows="},
+                 {"select:share=0.9", "neither mass= nor rows= nor reuse="},
+                 {"select:reuse=0", "the cosine of reuse is not above 0 and at most 1"},
+                 {"select:reuse=1.5", "the cosine of reuse is not above 0 and at most 1"},
                  {"select:mass=0.9,mass=0.9", "\"mass\" is given twice"},
                  {"select:rows=512,mass=0.5,rows=1024", "\"rows\" is given twice"},
                  {"select:rows=64", "the rows are not a number of at least 384"},

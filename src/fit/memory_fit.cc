@@ -239,13 +239,20 @@ uint64_t SegmentBytes(uint64_t pages_per_layer, int num_layers, size_t page_byte
 }
 
 // Selective reading keeps the mean and the variance of each page's keys, and the keys of a few
-// pages, in f16, with room to grow by a quarter; while a prompt is read, also its chunk's keys.
+// pages, in f16, with room to grow by a quarter; while a prompt is read, also its chunk's keys; and
+// where choices are reused, the pages and the queries of two of them.
 uint64_t SelectorBytes(const ModelShape& shape, const FitRequest& request) {
   constexpr uint64_t kKeptKeys = 5 * kRowsPerPage;
   const uint64_t vectors = kKeptKeys + 2 * DivideUp(request.context, kRowsPerPage);
   const uint64_t chunk_floats = ChunkTokens(request);
   const uint64_t of_stream = vectors * 5 / 4 * sizeof(uint16_t) + chunk_floats * sizeof(float);
-  return of_stream * shape.head_dim * shape.NumStreams() * request.requests;
+  uint64_t bytes = of_stream * shape.head_dim * shape.NumStreams();
+  if (request.tiers.has_value() && request.tiers->t1_reuse > 0) {
+    const uint64_t queries = uint64_t{1} * shape.num_layers * shape.num_q_heads * shape.head_dim;
+    const uint64_t pages = 2 * DivideUp(request.context, kRowsPerPage) * shape.NumStreams();
+    bytes += 2 * (queries * sizeof(float) + pages);
+  }
+  return bytes * request.requests;
 }
 
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
@@ -289,8 +296,14 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   bytes.on_device = request.on_device;
   bytes.t2_on_device = request.on_device && request.t2_on_device;
   bytes.weights_unread = model.weight_bytes - WeightsRead(model, request.requests);
-  // Tokens are looked up on the host.
-  (request.on_device ? bytes.program : bytes.weights) += LookedUpBytes(model, request);
+  // Tokens are looked up on the host, where a step reads a row of the table for each.
+  const uint64_t looked_up = LookedUpBytes(model, request);
+  if (request.on_device) {
+    bytes.program += looked_up;
+  } else {
+    bytes.weights += looked_up;
+    bytes.weights_unread += looked_up;
+  }
   // Rows leave holes behind, which compaction fills in the steps that follow: a page more.
   const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || tiers.evict_share > 0;
   const uint64_t t0_rows = T0Rows(shape, request, rows.peaks.t0);

@@ -215,6 +215,10 @@ void StagedStep::WantRows(int layer, int kv_head, std::span<const RowRange> rang
   cache_->impl_->reader.WantRows(layer, kv_head, ranges);
 }
 
+void StagedStep::ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
+  cache_->impl_->reader.ForeseeRows(layer, kv_head, ranges);
+}
+
 void StagedStep::ReadWantedRows() const { cache_->impl_->reader.ReadWantedRows(); }
 
 void StagedStep::ReleaseLayer(int attention) const {

@@ -67,9 +67,11 @@ class StagedStep {
   void StageLayer(int attention, int part) const;
   // In a step that reads selected rows (T1Reading::kSelected), part 0 of each attention begins a
   // selection, names the rows that it reads of every kv head, by ranges of RowViews::View(), and
-  // then reads them; without a range all rows are named. Other steps ignore it.
+  // then reads them; without a range all rows are named. Rows that the next step will probably want
+  // are foreseen before, and are read ahead in it. Other steps ignore it.
   void BeginSelection() const;
   void WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
+  void ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ReadWantedRows() const;
   // The work that reads the rows was launched. For part 0.
   void ReleaseLayer(int attention) const;

@@ -97,22 +97,39 @@ Status T1Reader::BeginSelected() {
   return page_cache_->Begin(size);
 }
 
-void T1Reader::WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
-  if (!reads_selected_) return;
+template <typename Visitor>
+void T1Reader::ForEachT1Page(int layer, int kv_head, std::span<const RowRange> ranges,
+                             const Visitor& visit) const {
   const int stream = layout_.StreamOf(layer, kv_head);
   const TokenTable& full = tables_->Of(layout_.GroupOf(stream)).full;
   const std::span<const Slot> slots = full.slots();
-  const RowRange all = {0, slots.size()};
   uint32_t last = ~uint32_t{0};
-  for (const RowRange& range : ranges.empty() ? std::span(&all, 1) : ranges) {
+  for (const RowRange& range : ranges) {
     for (size_t row = range.begin; row < range.end; ++row) {
       const uint32_t page = slots[row].page();
       if (page == last) continue;
       last = page;
-      if (full.TierOf(page) != Tier::kT1) continue;
-      page_cache_->Want(pages_->IdOf(stream, Tier::kT1, page), pages_->StagedAddress(stream, page));
+      if (full.TierOf(page) == Tier::kT1) visit(stream, page);
     }
   }
+}
+
+void T1Reader::WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
+  if (!reads_selected_) return;
+  const int stream = layout_.StreamOf(layer, kv_head);
+  const RowRange all = {0, tables_->Of(layout_.GroupOf(stream)).full.slots().size()};
+  ForEachT1Page(layer, kv_head, ranges.empty() ? std::span(&all, 1) : ranges,
+                [&](int of_stream, uint32_t page) {
+                  page_cache_->Want(pages_->IdOf(of_stream, Tier::kT1, page),
+                                    pages_->StagedAddress(of_stream, page));
+                });
+}
+
+void T1Reader::ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
+  if (!reads_selected_) return;
+  ForEachT1Page(layer, kv_head, ranges, [&](int stream, uint32_t page) {
+    page_cache_->Foresee(pages_->IdOf(stream, Tier::kT1, page));
+  });
 }
 
 Status T1Reader::Begin(T1Reading reading) {

@@ -67,6 +67,7 @@ class T1Reader {
     if (reads_selected_) page_cache_->BeginLayer();
   }
   void WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
+  void ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ReadWantedRows() {
     if (reads_selected_) (void)page_cache_->Read();  // End() returns the error
   }
@@ -112,6 +113,10 @@ class T1Reader {
     return next == stage_of_attention_.size() ||
            stage_of_attention_[next] != stage_of_attention_[attention];
   }
+  // Visits the pages of T1 that have rows of the ranges, as visit(stream, page); mostly once.
+  template <typename Visitor>
+  void ForEachT1Page(int layer, int kv_head, std::span<const RowRange> ranges,
+                     const Visitor& visit) const;
   void FindLentRows();
   [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage(T1Reading reading);
   Status BeginSelected();

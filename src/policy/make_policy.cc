@@ -216,6 +216,10 @@ Status CheckSelection(const PolicySpec& spec) {
     return InvalidArgument("tiers.t1_rows", fmt::format("is {}: expected 0 or at least {}",
                                                         tiers.t1_rows, kFewestSelectedRows));
   }
+  if (!(tiers.t1_reuse >= 0 && tiers.t1_reuse <= 1)) {
+    return InvalidArgument("tiers.t1_reuse",
+                           fmt::format("is {}: expected from 0 to 1", tiers.t1_reuse));
+  }
   return OkStatus();
 }
 
@@ -363,6 +367,7 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
                                         .granularity = policy.granularity,
                                         .mass = spec.tiers->t1_mass,
                                         .most_rows = spec.tiers->t1_rows,
+                                        .reuse = spec.tiers->t1_reuse,
                                         .attention_scale = context.attention_scale});
   }
   if (resolved.scorer->extension != nullptr) {

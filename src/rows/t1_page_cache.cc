@@ -45,6 +45,7 @@ Status T1PageCache::Begin(const StepSize& size) {
   place_of_.resize(std::max(place_of_.size(), file_->page_end()), kNone);
   spill_of_.resize(place_of_.size(), kNone);
   requests_.reserve(size.most_of_layer);
+  foreseen_.reserve(size.most_of_layer);
   return OkStatus();
 }
 
@@ -52,6 +53,7 @@ void T1PageCache::BeginLayer() {
   if (layer_ > 0) ForgetSpill(&SpillOf(layer_ - 1));
   ++layer_;
   requests_.clear();
+  foreseen_.clear();
 }
 
 std::byte* T1PageCache::SpillPage(PageId page, size_t layer) {
@@ -67,10 +69,8 @@ void T1PageCache::Want(PageId page, std::byte** address) {
   if (place != kNone) {
     *address = AddressOf(chunks_, place);
     // No two layers share a page: one that was used in this step was named before.
-    if (places_[place].step == step_) return;
-    places_[place].step = step_;
-    Unlink(place);
-    LinkFirst(place);
+    if (std::exchange(places_[place].wanted_step, step_) == step_) return;
+    Use(place);
     ++stats_.hits;
     return;
   }
@@ -85,10 +85,7 @@ void T1PageCache::Want(PageId page, std::byte** address) {
     *address = SpillPage(page, layer_ - 1);
     SpillOf(layer_ - 1).pages.back().is_wanted = true;
   } else {
-    places_[place].page = page;
-    places_[place].step = step_;
-    place_of_[page] = place;
-    LinkFirst(place);
+    Fill(place, page);
     *address = AddressOf(chunks_, place);
     ++stats_.misses;
   }
@@ -111,8 +108,8 @@ Status T1PageCache::Read() try {
   if (reading.has_value()) status = file_->Wait(*reading);
   if (status.ok()) status = ahead;
   if (error_.ok()) error_ = status;
-  NoteSpilled(layer);
-  if (status.ok() && layer + 1 < spilled_before_.size()) ReadAhead(layer + 1);
+  NoteExpected(layer);
+  if (status.ok() && layer + 1 < expected_.size()) ReadAhead(layer + 1);
   stats_.wait_seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return status;
@@ -122,22 +119,39 @@ Status T1PageCache::Read() try {
 }
 
 // Pages that were read ahead in vain are not read ahead again.
-void T1PageCache::NoteSpilled(size_t layer) {
-  if (spilled_before_.size() <= layer) spilled_before_.resize(layer + 1);
-  spilled_before_[layer].clear();
+void T1PageCache::NoteExpected(size_t layer) {
+  if (expected_.size() <= layer) expected_.resize(layer + 1);
+  Expected& expected = expected_[layer];
+  expected.is_foreseen = !foreseen_.empty();
+  expected.pages = foreseen_;
+  if (expected.is_foreseen) return;
   for (const SpilledPage& spilled : SpillOf(layer).pages) {
-    if (spilled.is_wanted) spilled_before_[layer].push_back(spilled.page);
+    if (spilled.is_wanted) expected.pages.push_back(spilled.page);
   }
+}
+
+std::byte* T1PageCache::PlaceAhead(PageId page, size_t layer, bool is_foreseen) {
+  // A page that this layer has spilled too is read again by the next one.
+  if (spill_of_[page] != kNone) return nullptr;
+  if (place_of_[page] != kNone) {
+    // It stays until it is wanted.
+    if (is_foreseen) Use(place_of_[page]);
+    return nullptr;
+  }
+  const uint32_t place = is_foreseen ? TakePlace() : kNone;
+  if (place == kNone) return SpillPage(page, layer);
+  ++stats_.misses;
+  Fill(place, page);
+  return AddressOf(chunks_, place);
 }
 
 void T1PageCache::ReadAhead(size_t layer) {
   Spill& spill = SpillOf(layer);
   ForgetSpill(&spill);  // of the layer before this one's
   requests_.clear();
-  for (const PageId page : spilled_before_[layer]) {
-    // A page that this layer has spilled too is read again by the next one.
-    if (place_of_[page] != kNone || spill_of_[page] != kNone) continue;
-    requests_.push_back({.page = page, .memory = SpillPage(page, layer)});
+  for (const PageId page : expected_[layer].pages) {
+    std::byte* const memory = PlaceAhead(page, layer, expected_[layer].is_foreseen);
+    if (memory != nullptr) requests_.push_back({.page = page, .memory = memory});
   }
   if (requests_.empty()) return;
   std::ranges::sort(requests_, {}, &PageIo::page);
@@ -147,7 +161,12 @@ void T1PageCache::ReadAhead(size_t layer) {
     if (ticket.ok()) spill.reading_ahead = *ticket;
     status = ticket.status();
   }
-  if (!status.ok()) ForgetSpill(&spill);  // the layer reads the pages itself
+  if (!status.ok()) {  // the layer reads the pages itself
+    ForgetSpill(&spill);
+    for (const PageIo& request : requests_) {
+      if (place_of_[request.page] != kNone) Free(place_of_[request.page]);
+    }
+  }
   requests_.clear();
 }
 
@@ -165,8 +184,13 @@ void T1PageCache::ForgetSpill(Spill* spill) {
 }
 
 Status T1PageCache::End() {
-  for (Spill& spill : spills_) ForgetSpill(&spill);
-  if (error_.ok()) return OkStatus();
+  // What was read ahead for a layer that did not come is of no use, but may lie in places.
+  bool has_failed = !error_.ok();
+  for (Spill& spill : spills_) {
+    has_failed |= !WaitForReadAhead(&spill).ok();
+    ForgetSpill(&spill);
+  }
+  if (!has_failed) return OkStatus();
   for (uint32_t place = 0; place < places_.size(); ++place) {
     if (places_[place].page != kNoPage && places_[place].step == step_) Free(place);
   }
@@ -182,7 +206,7 @@ void T1PageCache::Drop(PageId page) {
   if (page >= place_of_.size()) return;
   if (place_of_[page] != kNone) Free(place_of_[page]);
   // A page that is freed may come back in another layer.
-  for (std::vector<PageId>& of_layer : spilled_before_) std::erase(of_layer, page);
+  for (Expected& of_layer : expected_) std::erase(of_layer.pages, page);
 }
 
 void T1PageCache::Clear() {
@@ -190,7 +214,7 @@ void T1PageCache::Clear() {
     ForgetSpill(&spill);
     spill.chunks.clear();
   }
-  spilled_before_.clear();
+  expected_.clear();
   for (uint32_t place = 0; place < places_.size(); ++place) {
     if (places_[place].page != kNoPage) Free(place);
   }
@@ -210,6 +234,19 @@ void T1PageCache::LinkFirst(uint32_t place) {
   places_[place].after = first_;
   (first_ == kNone ? last_ : places_[first_].before) = place;
   first_ = place;
+}
+
+void T1PageCache::Use(uint32_t place) {
+  places_[place].step = step_;
+  Unlink(place);
+  LinkFirst(place);
+}
+
+void T1PageCache::Fill(uint32_t place, PageId page) {
+  places_[place].page = page;
+  places_[place].step = places_[place].wanted_step = step_;
+  place_of_[page] = place;
+  LinkFirst(place);
 }
 
 void T1PageCache::Free(uint32_t place) {

@@ -5,8 +5,8 @@
 // A page that this step or the one before has used is not evicted: layers follow one another in a
 // cycle, in which an eviction by age alone would take every page shortly before its next use. While
 // there is no other page to evict, further pages of a layer are spilled: they go to memory that is
-// reused two layers later. Spilled pages are read ahead: while a layer is attended to, those that
-// the next layer spilled in the step before are on their way.
+// reused two layers later. Pages are read ahead: while a layer is attended to, those that the next
+// layer foresaw in the step before are on their way, or, if it foresaw none, those that it spilled.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_ROWS_T1_PAGE_CACHE_H_
@@ -45,6 +45,10 @@ class T1PageCache {
   // Sets *address to where the page lies once Read() has returned. Naming a page twice in a layer
   // has no further effect. REQUIRES: the step is as large as Begin() says.
   void Want(PageId page, std::byte** address);
+  // Names a page that the layer will want in the next step, if it knows its pages then.
+  void Foresee(PageId page) {
+    if (foreseen_.size() < foreseen_.capacity()) foreseen_.push_back(page);
+  }
   // Reads the pages that are missing, and begins to read ahead. After an error, which End() returns
   // too, the pages' contents are unspecified.
   Status Read();
@@ -73,7 +77,8 @@ class T1PageCache {
   // A place for a page. Places with a page form a list, the most recently used first.
   struct Place {
     PageId page = kNoPage;
-    uint64_t step = 0;  // that used the page last
+    uint64_t step = 0;         // that used the page last, or read it ahead
+    uint64_t wanted_step = 0;  // that wanted it last, or read it from the file
     uint32_t before = kNone, after = kNone;
   };
   struct SpilledPage {
@@ -95,6 +100,10 @@ class T1PageCache {
   static Status Resize(size_t num_chunks, std::vector<IoMemory>* chunks);
   void Unlink(uint32_t place);
   void LinkFirst(uint32_t place);
+  // Marks the page of the place as used by this step.
+  void Use(uint32_t place);
+  // Gives the place, which has no page, a page that this step uses.
+  void Fill(uint32_t place, PageId page);
   void Free(uint32_t place);
   // Returns a place for a page that comes; kNone: every page there was used lately.
   uint32_t TakePlace();
@@ -102,10 +111,12 @@ class T1PageCache {
   [[nodiscard]] Spill& SpillOf(size_t layer) { return spills_[layer % 2]; }
   // Gives a page memory among those that the layer spills, and returns it.
   std::byte* SpillPage(PageId page, size_t layer);
-  // Records the pages of the layer that were wanted and spilled.
-  void NoteSpilled(size_t layer);
-  // Begins to read the pages that the layer spilled in the step before.
+  // Records the pages of the layer that the next step reads ahead.
+  void NoteExpected(size_t layer);
+  // Begins to read the pages that were recorded for the layer in the step before.
   void ReadAhead(size_t layer);
+  // Returns where a page is read ahead to; null: it is there, or need not be read.
+  std::byte* PlaceAhead(PageId page, size_t layer, bool is_foreseen);
   Status WaitForReadAhead(Spill* spill);
   void ForgetSpill(Spill* spill);
 
@@ -118,10 +129,15 @@ class T1PageCache {
   uint32_t first_ = kNone, last_ = kNone;
   std::array<Spill, 2> spills_;     // of a layer and of the next one, in turns
   std::vector<uint32_t> spill_of_;  // [pages]: place in its layer's spill; kNone: not there
-  std::vector<std::vector<PageId>>
-      spilled_before_;            // [layers]: in the last step that had the layer
-  std::vector<PageIo> requests_;  // of this layer
-  size_t layer_ = 0;              // layers of the step that have begun
+  // The pages that a layer is expected to want, as the last step that had the layer tells.
+  struct Expected {
+    std::vector<PageId> pages;
+    bool is_foreseen = false;  // else those that it spilled
+  };
+  std::vector<Expected> expected_;  // [layers]
+  std::vector<PageId> foreseen_;    // of this layer, for the next step
+  std::vector<PageIo> requests_;    // of this layer
+  size_t layer_ = 0;                // layers of the step that have begun
   uint64_t step_ = 0;
   Status error_;
   Stats stats_;

@@ -123,6 +123,51 @@ TEST_F(T1PageCacheTest, PagesThatWereReadAheadInVainAreNotReadAheadAgain) {
   EXPECT_EQ(step(Pages(100, 10)), 20);
 }
 
+// A layer's pages that the step before foresaw are on their way while the layer before is read.
+TEST_F(T1PageCacheTest, ForeseenPagesAreReadAheadWithRoomAndWithout) {
+  for (const size_t capacity : {0, 64}) {
+    cache_.Clear();
+    ExpectOk(Begin(capacity));
+    ReadLayer(Pages(0, 10));
+    cache_.BeginLayer();
+    std::byte* address = nullptr;
+    cache_.Want(pages_[50], &address);
+    for (const uint32_t page : Pages(60, 20)) cache_.Foresee(page);
+    ExpectOk(cache_.Read());
+    ExpectOk(cache_.End());
+    ExpectOk(Begin(capacity));
+    const int64_t of_first = capacity == 0 ? 10 : 0;
+    EXPECT_EQ(MissesOf({Pages(0, 10)}), of_first + 20);
+    EXPECT_EQ(MissesOf({Pages(60, 20)}), 0);
+    ExpectOk(cache_.End());
+    // Nothing was foreseen for the next step.
+    ExpectOk(Begin(capacity));
+    EXPECT_EQ(MissesOf({Pages(0, 10)}), capacity == 0 ? 30 : 0);
+    EXPECT_EQ(MissesOf({Pages(200, 10)}), 10);
+    ExpectOk(cache_.End());
+  }
+}
+
+// Reading ahead fails for a layer that does not come: nothing is wrong, and nothing is kept.
+TEST_F(T1PageCacheTest, PagesWhoseReadingAheadFailedAreReadAgain) {
+  ExpectOk(Begin(64));
+  ReadLayer(Pages(0, 10));
+  cache_.BeginLayer();
+  std::byte* address = nullptr;
+  cache_.Want(pages_[50], &address);
+  for (const uint32_t page : Pages(60, 20)) cache_.Foresee(page);
+  ExpectOk(cache_.Read());
+  ExpectOk(cache_.End());
+  fault_ = [](const auto&) { return DiskFault{.error = EIO}; };
+  ExpectOk(Begin(64));
+  ReadLayer(Pages(0, 10));  // all of them are cached
+  ExpectOk(cache_.End());
+  fault_ = nullptr;
+  ExpectOk(Begin(64));
+  ReadLayer(Pages(60, 20));
+  ExpectOk(cache_.End());
+}
+
 TEST_F(T1PageCacheTest, WithoutRoomEveryPageIsReadAgain) {
   for (int step = 0; step < 2; ++step) {
     ExpectOk(Begin(0));
@@ -207,6 +252,14 @@ TEST_F(T1PageCacheTest, RandomStepsGetTheContentsOfTheirPages) {
         wanted.push_back(pages_[130 * layer + random() % 100]);
       }
       ReadLayer(wanted);
+    }
+    if (random() % 2 == 0) {  // foreseen rightly, wrongly, twice
+      std::byte* address = nullptr;
+      cache_.BeginLayer();
+      cache_.Want(pages_[390], &address);
+      for (size_t i = random() % 60; i > 0; --i) cache_.Foresee(pages_[390 + random() % 10]);
+      ExpectOk(cache_.Read());
+      EXPECT_TRUE(Holds(address, pages_[390]));
     }
     ExpectOk(cache_.End());
     if (random() % 4 == 0) cache_.Drop(pages_[random() % kNumPages]);

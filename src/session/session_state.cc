@@ -36,7 +36,9 @@ std::string T1Text(const std::optional<TierSpec>& tiers) {
 std::string T1ReadText(const std::optional<TierSpec>& tiers) {
   if (!ReadsSelectively(tiers)) return "all";
   const std::string rows = tiers->t1_rows > 0 ? fmt::format(",rows={}", tiers->t1_rows) : "";
-  return fmt::format("select:mass={:.6g}{}", tiers->t1_mass, rows);
+  const std::string reuse =
+      tiers->t1_reuse > 0 ? fmt::format(",reuse={:.6g}", tiers->t1_reuse) : "";
+  return fmt::format("select:mass={:.6g}{}{}", tiers->t1_mass, rows, reuse);
 }
 
 // Describes the layout of the cache's pages; the number format is a property of its own.
@@ -75,10 +77,11 @@ SessionIdentity SessionIdentityOf(const Session::Impl& s) {
       {"number format of rows", std::string(RowTypeName(s.core->options.kv_type))},
       {"row format", RowFormatText(*s.core)},
       {"recurrent state", fmt::format("{} bytes", model.loaded().hparams.state_bytes)},
-      {"rows read of T1", T1ReadText(sequence.options().policy.tiers)},
+      {"choice of T1 rows to read", T1ReadText(sequence.options().policy.tiers)},
       {"policy", policy.name},
       {"scorer", policy.scorer->Name()},
-      {"placement", policy.placement == nullptr ? "none" : policy.placement->Name()},
+      {"placement of rows in tiers",
+       policy.placement == nullptr ? "none" : policy.placement->Name()},
       {"selector", policy.selector == nullptr ? "none" : policy.selector->Name()},
       {"granularity", std::string(GranularityName(policy.granularity))},
       {"T1", T1Text(sequence.options().policy.tiers)},
@@ -98,6 +101,7 @@ void SaveTiers(const std::optional<TierSpec>& tiers, StateWriter* to) {
   to->Number<uint8_t>(static_cast<uint8_t>(spec.t1_read));
   to->Number<double>(spec.t1_mass);
   to->Number<int32_t>(spec.t1_rows);
+  to->Number<double>(spec.t1_reuse);
   to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_rows));
   to->Number<double>(spec.t2_share);
   to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_type));
@@ -131,6 +135,7 @@ std::optional<TierSpec> LoadTiers(StateReader* from) {
   spec.t1_read = LoadEnum(T1Read::kSelect, from);
   spec.t1_mass = LoadShare(from);
   spec.t1_rows = from->Number<int32_t>();
+  spec.t1_reuse = LoadShare(from);
   spec.t2_rows = LoadEnum(T2Rows::kOld, from);
   spec.t2_share = LoadShare(from);
   spec.t2_type = LoadEnum(CompressedType::kInt8Naive, from);

@@ -361,6 +361,8 @@ void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, i
   selected.ranges.clear();
   sequence.selector->Select(layer.index, kv_head, QueriesOf(layer, sequence.first_token, kv_head),
                             &selected.ranges);
+  selected.foreseen.clear();
+  sequence.selector->Foresee(layer.index, kv_head, &selected.foreseen);
   selected.num_rows = CutIntoChunks(selected.ranges, &selected.chunks);
   selected.rows.resize(sequence.signals->wants_mass() ? selected.num_rows : 0);
 }
@@ -394,6 +396,7 @@ void AttentionOp::ReadSelected(const Layer& layer) const {
     staged.BeginSelection();
     for (int h = 0; h < layer.kv_heads; ++h) {
       staged.WantRows(layer.index, h, SelectedOf(sequence, h).ranges);
+      staged.ForeseeRows(layer.index, h, SelectedOf(sequence, h).foreseen);
     }
     const auto sample = SampleOf(layer, sequence);
     if (sample.has_value()) staged.WantRows(layer.index, sample->kv_head, /*ranges=*/{});

@@ -87,6 +87,7 @@ struct AttentionScratch {
   // The rows that a selector chose for a token's kv head; no ranges: all rows.
   struct Selected {
     std::vector<RowRange> ranges;
+    std::vector<RowRange> foreseen;  // for the next token; none: not known
     std::vector<ChosenRows::Start> chunks;
     size_t num_rows = 0;         // in the ranges
     std::vector<uint32_t> rows;  // all of them, where mass is wanted

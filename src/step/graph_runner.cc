@@ -424,6 +424,7 @@ void GraphRunner::Impl::ReserveSelection(const StepWork& work) {
       AttentionScratch::Selected& selected = scratch.selected[sequence.first_token * heads + i];
       const size_t max_rows = sequence.cache->tables().max_rows();
       ReserveMore(&selected.ranges, (max_rows + 1) / 2);
+      ReserveMore(&selected.foreseen, (max_rows + 1) / 2);
       ReserveMore(&selected.chunks, max_rows / kChunkRows + 1);
       if (sequence.signals->wants_mass()) ReserveMore(&selected.rows, max_rows);
       selected.parts_ranked = 0;

@@ -87,6 +87,25 @@ TEST(SelectiveT1, UnderALimitOfRowsT0sShareChangesNoBitEither) {
   EXPECT_EQ(RunSelecting(tiers), expected);
 }
 
+// Queries of random models are alike by chance: half of the kv heads reuse the choice before.
+TierSpec Reusing(double t0_share, T1Place t1 = T1Place::kFile) {
+  TierSpec tiers = Selecting(t0_share, t1);
+  tiers.t1_reuse = 1e-6;
+  return tiers;
+}
+
+TEST(SelectiveT1, WithReusedChoicesT0sShareChangesNoBitEither) {
+  const SelectiveOutcome expected = RunSelecting(Reusing(0));
+  EXPECT_NE(expected, RunSelecting(Selecting(0)));
+  for (const double share : {0.1, 0.2, 0.5, 1.0}) {
+    EXPECT_EQ(RunSelecting(Reusing(share)), expected) << share;
+  }
+  EXPECT_EQ(RunSelecting(Reusing(0.3, T1Place::kHost)), expected);
+  EXPECT_EQ(RunSelecting(Reusing(0.3, T1Place::kNone)), expected);
+  EXPECT_EQ(RunSelecting(Reusing(0.3), 1), expected);
+  EXPECT_EQ(RunSelecting(Reusing(0.3), 3), expected);
+}
+
 TEST(SelectiveT1, AllMassReadsAllRowsAndHasTheBitsOfTheFullCache) {
   const SelectiveOutcome all = RunSelecting(Selecting(0.3, T1Place::kFile, 1));
   TierSpec plain;
@@ -131,8 +150,7 @@ TEST(SelectiveT1, ALargerShareOfT0ReadsLessOfTheFile) {
   EXPECT_GT(all, 0u);
 }
 
-TEST(SelectiveT1, ParkedForkedSavedAndResumedSessionsGoOnAsBefore) {
-  const TierSpec tiers = Selecting(0.3);
+void ExpectParkedForkedAndResumedSessionsToGoOn(const TierSpec& tiers) {
   const uint64_t expected = RunSelecting(tiers).logits_hash;
   auto engine = EngineFor(tiers);
   auto session = OpenSelecting(*engine, tiers);
@@ -159,8 +177,12 @@ TEST(SelectiveT1, ParkedForkedSavedAndResumedSessionsGoOnAsBefore) {
   EXPECT_EQ(resumed->session->logits_hash(), expected);
 }
 
-TEST(SelectiveT1, ABatchAgreesWithSingleSteps) {
-  const TierSpec tiers = Selecting(0.3);
+TEST(SelectiveT1, ParkedForkedSavedAndResumedSessionsGoOnAsBefore) {
+  ExpectParkedForkedAndResumedSessionsToGoOn(Selecting(0.3));
+  ExpectParkedForkedAndResumedSessionsToGoOn(Reusing(0.3));
+}
+
+void ExpectABatchToAgreeWithSingleSteps(const TierSpec& tiers) {
   auto engine = EngineFor(tiers);
   std::vector<std::unique_ptr<Session>> batched;
   std::vector<Session*> batch;
@@ -182,6 +204,11 @@ TEST(SelectiveT1, ABatchAgreesWithSingleSteps) {
     ExpectOk(engine->DecodeBatch(batch, tokens));
   }
   for (int i = 0; i < kSessions; ++i) EXPECT_EQ(batched[i]->logits_hash(), expected[i]) << i;
+}
+
+TEST(SelectiveT1, ABatchAgreesWithSingleSteps) {
+  ExpectABatchToAgreeWithSingleSteps(Selecting(0.3));
+  ExpectABatchToAgreeWithSingleSteps(Reusing(0.3));
 }
 
 // Returns how many tokens of a prompt of `common` tokens of the text and `rest` others a session
@@ -284,6 +311,9 @@ TEST(SelectiveT1, WhatItCannotBeCombinedWithIsRefusedByName) {
   options.policy.tiers->t1_mass = 0.9;
   options.policy.tiers->t1_rows = 100;
   EXPECT_THAT(refusal(options), HasSubstr("is 100: expected 0 or at least 384"));
+  options.policy.tiers->t1_rows = 0;
+  options.policy.tiers->t1_reuse = 1.5;
+  EXPECT_THAT(refusal(options), HasSubstr("is 1.5: expected from 0 to 1"));
 }
 
 // A lossless session whose drafts select: every verified step reads all rows.

@@ -106,7 +106,7 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
        "more than 12 tokens, which can change the text, of quantized models too (default: exact; "
        "fast on a device with --allow-inexact)",
        ReadVerify, nullptr},
-      {kGroup, "--draft", "POLICY[:KEY=VALUE,...]|select[:mass=SHARE][,rows=N]",
+      {kGroup, "--draft", "POLICY[:KEY=VALUE,...]|select[:mass=SHARE][,rows=N][,reuse=COSINE]",
        "the policy of a lossless generation; budget, sinks, window and interval may stand among "
        "its keys; select: drafts read T1 selectively, as --t1-read says, and no row is stored "
        "twice (default: streaming:sinks=20,window=512, or the rows that the tiers keep in T0 and "

@@ -73,11 +73,13 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "rows in full precision, whatever its share (default: file; host beside a device)",
           ParseT1),
       TierRow(
-          "--t1-read", "all|select[:mass=SHARE][,rows=N]",
+          "--t1-read", "all|select[:mass=SHARE][,rows=N][,reuse=COSINE]",
           "which rows of T0 and T1 a generated token reads: all, which changes no bit, or in each "
           "layer the pages of 64 rows that are estimated to receive this share of the attention, "
           "and the first and newest rows, of all these at most N; T0 holds the newest rows and a "
-          "cache of pages; prompts read all rows (default: all; mass 0.9)",
+          "cache of pages; prompts read all rows. reuse: where the queries are at least so similar "
+          "to those of the token before, read what these chose, so that T1's file is read ahead "
+          "(default: all; mass 0.9)",
           ParseT1Read),
       TierRow("--t2", "PERCENT|old[:int8|int4|int3|int8_naive]",
               "compressed memory: a share of the unprotected rows that stay, or old: all rows, "

@@ -5,6 +5,11 @@
 // pages, at least 129 rows, are always read. Rows are chosen from queries and keys alone, so where
 // rows lie changes no choice.
 //
+// With `reuse`, a kv head reads what the queries of the token before chose (and the newest pages),
+// where those are alike: the mean over query heads of the cosine between both tokens' queries is at
+// least so much. What the next token may read is then known a step ahead (Foresee()) [FreeKV, 2025:
+// the choice of the step before, corrected by the cosine of queries].
+//
 // A page of n rows with keys k: with c = s q mean(k) and v = s^2 sum over channels of q^2 var(k),
 // the log of its mass is log n + c + v / 2, which is exact for normally distributed logits; the
 // second term is capped, from v = 2 log n on, at sqrt(2 v log n) - log n, since no row outweighs
@@ -55,6 +60,7 @@ class MassSelector final : public Selector {
         num_groups_(layout_.num_groups()),
         mass_(options.mass),
         most_rows_(static_cast<size_t>(options.most_rows)),
+        reuse_(options.reuse),
         scale_(options.attention_scale > 0
                    ? options.attention_scale
                    : 1 / std::sqrt(static_cast<float>(options.shape.head_dim))),
@@ -67,11 +73,16 @@ class MassSelector final : public Selector {
       most_queries_ = std::max<size_t>(most_queries_, layout_.QueryHeadsPerKvHead(layer));
     }
     for (Work& work : work_) work.exact.resize(most_queries_ * kExactPages * kPage);
+    if (reuse_ > 0) choices_.resize(layout_.num_streams());
+    for (auto& of_stream : choices_) {
+      for (Choice& choice : of_stream) choice.q.resize(most_queries_ * layout_.head_dim());
+    }
   }
 
   std::string Name() const override {
     const std::string rows = most_rows_ > 0 ? fmt::format(",rows={}", most_rows_) : "";
-    return fmt::format("select:mass={:.6g}{},page={},keys=f16", mass_, rows, kPage);
+    const std::string reuse = reuse_ > 0 ? fmt::format(",reuse={:.6g}", reuse_) : "";
+    return fmt::format("select:mass={:.6g}{}{},page={},keys=f16", mass_, rows, reuse, kPage);
   }
   SignalNeeds Needs() const override { return {.keys = true}; }
 
@@ -111,6 +122,7 @@ class MassSelector final : public Selector {
 
   void Retain(int group, std::span<const uint32_t> kept) override {
     Group& of = groups_[group];
+    ForgetChoices(group, kept);
     std::vector<uint32_t> left = RowsLeft(of.pages, kept);
     for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
       MoveKeys(of, stream, kept);
@@ -160,9 +172,20 @@ class MassSelector final : public Selector {
     const size_t num_queries = q.size() / layout_.head_dim();
     for (size_t i = 0; i < num_queries; ++i) MarkPages(of, i, &work);
     if (most_rows_ > 0) LimitRows(of, num_queries, &work);
+    const bool is_reused = reuse_ > 0 && ReuseChoice(of, q, &choices_[stream], &work);
+    if (is_reused && most_rows_ > 0) LimitRows(of, num_queries, &work);
     CountUnread(of, num_queries, &work);
     if (std::find(work.chosen.begin(), work.chosen.end() - 1, 0) == work.chosen.end() - 1) return;
     WriteRanges(of.pages, work.chosen, rows);
+  }
+
+  void Foresee(int layer, int kv_head, std::vector<RowRange>* rows) const override {
+    if (reuse_ <= 0) return;
+    const int stream = layout_.StreamOf(layer, kv_head);
+    const Group& of = groups_[layout_.GroupOf(stream)];
+    for (const Choice& choice : choices_[stream]) {
+      if (choice.num_rows == of.num_rows) WriteRanges(of.pages, choice.pages, rows);
+    }
   }
 
   double EstimatedUnreadMass() const override {
@@ -237,6 +260,12 @@ class MassSelector final : public Selector {
       }
       to->Numbers<uint16_t>(numbers);
     }
+    for (int stream = 0; stream < static_cast<int>(choices_.size()); ++stream) {
+      const Group& of = groups_[layout_.GroupOf(stream)];
+      const Choice* const newest = FindChoice(of.num_rows, choices_[stream]);
+      to->Numbers<uint8_t>(newest == nullptr ? std::vector<uint8_t>() : newest->pages);
+      to->Numbers<float>(newest == nullptr ? std::vector<float>() : newest->q);
+    }
     return OkStatus();
   }
 
@@ -260,6 +289,9 @@ class MassSelector final : public Selector {
       const Group& of = groups_[layout_.GroupOf(stream)];
       EBB_RETURN_IF_ERROR(LoadBlocks(stream, of.num_digests, 2, from, &digests_));
       EBB_RETURN_IF_ERROR(LoadBlocks(stream, kExactPages * kPage, 1, from, &keys_));
+    }
+    for (int stream = 0; stream < static_cast<int>(choices_.size()); ++stream) {
+      EBB_RETURN_IF_ERROR(LoadChoice(groups_[layout_.GroupOf(stream)], from, &choices_[stream]));
     }
     return from->status();
   }
@@ -286,6 +318,16 @@ class MassSelector final : public Selector {
     int64_t num_choices = 0;
   };
 
+  // What the queries of one token chose in a stream.
+  struct Choice {
+    size_t num_rows = 0;         // of the group, the token's own among them; 0: no choice
+    std::vector<uint8_t> pages;  // [pages + 1], as Work::chosen
+    std::vector<float> q;        // [queries, head_dim]
+  };
+  // Of the newest token and of the one before. A step that fails and is taken again finds the
+  // choice of the token before its own unchanged.
+  using TwoChoices = std::array<Choice, 2>;
+
   // The streams of a group are those from Begin(group) to Begin(group + 1).
   [[nodiscard]] int Begin(int group) const { return layout_.FirstStreamOf(group); }
   // The first page that is not read in any case.
@@ -311,6 +353,11 @@ class MassSelector final : public Selector {
   // Rank() and Select() run where nothing may fail.
   void MakeRoom(size_t num_pages) {
     digests_.MakeRoom(num_pages);
+    for (TwoChoices& of_stream : choices_) {
+      for (Choice& choice : of_stream) {
+        if (choice.pages.capacity() <= num_pages) choice.pages.reserve(2 * num_pages + 1);
+      }
+    }
     for (Work& work : work_) {
       if (work.log_mass.size() >= num_pages) continue;
       const size_t room = KeyBlocks::RoundUp(2 * num_pages);
@@ -433,6 +480,75 @@ class MassSelector final : public Selector {
     }
   }
 
+  template <typename Choices>
+  [[nodiscard]] static auto FindChoice(size_t num_rows, Choices& choices)
+      -> decltype(&choices.front()) {
+    const auto found = std::ranges::find(choices, num_rows, &Choice::num_rows);
+    return num_rows == 0 || found == choices.end() ? nullptr : &*found;
+  }
+
+  // Stores what the token's queries chose, and replaces it by the choice of the token before where
+  // that may be reused. Returns whether it did.
+  bool ReuseChoice(const Group& of, std::span<const float> q, TwoChoices* choices,
+                   Work* work) const {
+    const Choice* const before = FindChoice(of.num_rows - 1, *choices);
+    Choice& own = (*choices)[before == choices->data() ? 1 : 0];
+    own.num_rows = of.num_rows;
+    std::ranges::copy(q, own.q.begin());
+    own.pages.assign(work->chosen.begin(), work->chosen.end());
+    if (before == nullptr || MeanCosine(q, before->q) < reuse_) return false;
+    // Pages that have begun since are among the newest ones.
+    std::copy(before->pages.begin(), before->pages.end() - 1, work->chosen.begin());
+    std::fill(work->chosen.begin() + static_cast<ptrdiff_t>(of.num_digests), work->chosen.end() - 1,
+              1);
+    return true;
+  }
+
+  [[nodiscard]] double MeanCosine(std::span<const float> a, std::span<const float> b) const {
+    const size_t dim = layout_.head_dim();
+    double sum = 0;
+    for (size_t begin = 0; begin < a.size(); begin += dim) {
+      double product = 0, square_a = 0, square_b = 0;
+      for (size_t c = begin; c < begin + dim; ++c) {
+        product += double{a[c]} * b[c];
+        square_a += double{a[c]} * a[c];
+        square_b += double{b[c]} * b[c];
+      }
+      const double cosine = product / std::sqrt(square_a * square_b);
+      if (std::isfinite(cosine)) sum += cosine;
+    }
+    return sum / static_cast<double>(a.size() / dim);
+  }
+
+  // Choices whose rows do not all stay count no more.
+  void ForgetChoices(int group, std::span<const uint32_t> kept) {
+    if (choices_.empty()) return;
+    size_t num_first = 0;  // rows that stay where they are
+    while (num_first < kept.size() && kept[num_first] == num_first) ++num_first;
+    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+      for (Choice& choice : choices_[stream]) {
+        if (choice.num_rows > num_first) choice.num_rows = 0;
+      }
+    }
+  }
+
+  [[nodiscard]] Status LoadChoice(const Group& of, StateReader* from, TwoChoices* choices) const {
+    std::vector<uint8_t> pages = from->Numbers<uint8_t>();
+    std::vector<float> q = from->Numbers<float>();
+    if (pages.empty() && q.empty()) return from->status();
+    Choice& own = choices->front();
+    if (pages.size() != of.pages.size() + 1 || pages.back() != 0 || pages[pages.size() - 2] != 1 ||
+        std::ranges::any_of(pages, [](uint8_t chosen) { return chosen > 1; }) ||
+        q.size() != own.q.size() || of.num_rows == 0) {
+      from->Fail("a choice of other pages");
+      return from->status();
+    }
+    own.num_rows = of.num_rows;
+    std::ranges::copy(q, own.q.begin());
+    std::ranges::copy(pages, std::back_inserter(own.pages));
+    return from->status();
+  }
+
   // Leaves out the chosen pages with the smallest shares, so that the rows read are `most_rows_` at
   // most.
   void LimitRows(const Group& of, size_t num_queries, Work* work) const {
@@ -515,12 +631,14 @@ class MassSelector final : public Selector {
   const int num_groups_;
   const double mass_;       // the share of each query head's mass that is read
   const size_t most_rows_;  // that a kv head reads; 0: no limit
+  const double reuse_;      // the least mean cosine of queries; 0: no choice is reused
   const float scale_;       // of logits
   std::vector<Group> groups_;
-  KeyBlocks digests_;        // mean and variance of the keys of each page but the newest ones
-  KeyBlocks keys_;           // of the first page, and of the newest ones
-  std::vector<Work> work_;   // [the most kv heads of any layer]
-  size_t most_queries_ = 0;  // that share a kv head
+  KeyBlocks digests_;       // mean and variance of the keys of each page but the newest ones
+  KeyBlocks keys_;          // of the first page, and of the newest ones
+  std::vector<Work> work_;  // [the most kv heads of any layer]
+  std::vector<TwoChoices> choices_;  // [streams]; empty: no choice is reused
+  size_t most_queries_ = 0;          // that share a kv head
   std::vector<uint16_t> half_;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -25,9 +26,13 @@ class MassSelectorTest : public ::testing::TestWithParam<Granularity> {
   }
   [[nodiscard]] int num_groups() const { return Shape().NumGroups(GetParam()); }
   void Make(double mass) { selector_ = New(mass); }
-  [[nodiscard]] static std::unique_ptr<Selector> New(double mass, int most_rows = 0) {
-    return MakeMassSelector(
-        {.shape = Shape(), .granularity = GetParam(), .mass = mass, .most_rows = most_rows});
+  [[nodiscard]] static std::unique_ptr<Selector> New(double mass, int most_rows = 0,
+                                                     double reuse = 0) {
+    return MakeMassSelector({.shape = Shape(),
+                             .granularity = GetParam(),
+                             .mass = mass,
+                             .most_rows = most_rows,
+                             .reuse = reuse});
   }
 
   // Keys of a page gather around a direction of the page's own, so that queries tell pages apart.
@@ -92,6 +97,17 @@ class MassSelectorTest : public ::testing::TestWithParam<Granularity> {
       rows[h] = RowList(ranges);
     }
     return rows;
+  }
+  // Queries that differ from these by less than a tenth.
+  std::vector<float> Near(std::vector<float> q) {
+    for (float& x : q) x += 0.1f * normal_(random_);
+    return q;
+  }
+  [[nodiscard]] static std::vector<uint32_t> Foreseen(const Selector& selector, int kv_head) {
+    std::vector<RowRange> ranges;
+    ranges.reserve((selector.NumRows(0) + 1) / 2);
+    selector.Foresee(0, kv_head, &ranges);
+    return RowList(ranges);
   }
   // The share of a query head's softmax that the rows have.
   [[nodiscard]] double MassOf(const std::vector<uint32_t>& rows, int num_rows, int layer,
@@ -290,6 +306,98 @@ TEST_P(MassSelectorTest, ASavedStateChoosesAlikeAndADamagedOneIsRefused) {
     auto selector = New(0.8);
     EXPECT_FALSE(selector->LoadState(&cut).ok() && cut.End().ok()) << size;
   }
+}
+
+TEST_P(MassSelectorTest, SimilarQueriesReuseTheChoiceOfTheTokenBefore) {
+  constexpr int kRows = 20 * kPage + 33;
+  auto own = New(0.5), reusing = New(0.5, 0, /*reuse=*/0.9);
+  for (Selector* selector : {own.get(), reusing.get()}) ReadTo(selector, 0, kRows, 64);
+  const std::vector<float> first = Query(), second = Near(first), third = Query();
+  auto chosen = Select(own.get(), 0, first);
+  EXPECT_EQ(Select(reusing.get(), 0, first), chosen);  // there is no choice before
+  for (int h = 0; h < 2; ++h) EXPECT_EQ(Foreseen(*reusing, h), chosen[h]);
+  EXPECT_THAT(Foreseen(*own, 0), IsEmpty());
+  for (Selector* selector : {own.get(), reusing.get()}) Step(selector, 1, kRows);
+  for (std::vector<uint32_t>& rows : chosen) rows.push_back(kRows);
+  EXPECT_NE(Select(own.get(), 0, second), chosen);
+  EXPECT_EQ(Select(reusing.get(), 0, second), chosen);
+  // The token's own choice is the one that the next token may reuse.
+  chosen = Select(own.get(), 0, second);
+  for (int h = 0; h < 2; ++h) EXPECT_EQ(Foreseen(*reusing, h), chosen[h]);
+  for (Selector* selector : {own.get(), reusing.get()}) Step(selector, 1, kRows + 1);
+  EXPECT_EQ(Select(reusing.get(), 0, third), Select(own.get(), 0, third));
+  // A token without a choice lies between.
+  for (Selector* selector : {own.get(), reusing.get()}) ReadTo(selector, kRows + 2, kRows + 4, 1);
+  const std::vector<float> fourth = Near(third);
+  EXPECT_EQ(Select(reusing.get(), 0, fourth), Select(own.get(), 0, fourth));
+}
+
+// A step that failed and is taken again, or a roll-back, finds the choice before it.
+TEST_P(MassSelectorTest, ARepeatedStepReusesTheSameChoice) {
+  constexpr int kRows = 20 * kPage + 33;
+  auto selector = New(0.5, 0, /*reuse=*/0.9);
+  ReadTo(selector.get(), 0, kRows, 64);
+  const std::vector<float> first = Query(), second = Near(first);
+  Select(selector.get(), 0, first);
+  Step(selector.get(), 1, kRows);
+  const auto chosen = Select(selector.get(), 0, second);
+  std::vector<uint32_t> kept(kRows);
+  std::iota(kept.begin(), kept.end(), 0);
+  const auto retain = [&] {
+    for (int group = 0; group < num_groups(); ++group) selector->Retain(group, kept);
+  };
+  retain();
+  Step(selector.get(), 1, kRows);
+  EXPECT_EQ(Select(selector.get(), 0, second), chosen);
+  // Rows of the choice itself went.
+  kept.resize(kRows - 10);
+  retain();
+  ReadTo(selector.get(), kRows - 10, kRows + 1, 1);
+  auto own = New(0.5);
+  ReadTo(own.get(), 0, kRows + 1, 64);
+  EXPECT_EQ(Select(selector.get(), 0, second), Select(own.get(), 0, second));
+}
+
+TEST_P(MassSelectorTest, AReusedChoiceKeepsTheLimitOfRows) {
+  constexpr int kRows = 20 * kPage + 33;
+  auto selector = New(1, 512, /*reuse=*/0.9);
+  ReadTo(selector.get(), 0, kRows, 64);
+  std::vector<float> q = Query();
+  for (int i = 0; i < 80; ++i) {
+    for (const auto& rows : Select(selector.get(), 0, q)) EXPECT_LE(rows.size(), 512u) << i;
+    Step(selector.get(), 1, kRows + i);
+    q = Near(q);
+  }
+}
+
+TEST_P(MassSelectorTest, ASavedChoiceIsReusedAndADamagedOneIsRefused) {
+  constexpr int kRows = 20 * kPage + 33;
+  const auto make = [] { return New(0.5, 0, /*reuse=*/0.9); };
+  auto saved = make(), loaded = make();
+  ReadTo(saved.get(), 0, kRows, 64);
+  const std::vector<float> first = Query(), second = Near(first);
+  for (int layer = 0; layer < 2; ++layer) Select(saved.get(), layer, first);
+  StateWriter to;
+  ASSERT_TRUE(saved->SaveState(&to).ok());
+  StateReader from(to.bytes(), "test");
+  ASSERT_TRUE(loaded->LoadState(&from).ok());
+  ASSERT_TRUE(from.End().ok());
+  for (Selector* selector : {saved.get(), loaded.get()}) Step(selector, 1, kRows);
+  const auto chosen = Select(saved.get(), 0, second);
+  EXPECT_EQ(Select(loaded.get(), 0, second), chosen);
+  auto own = New(0.5);
+  ReadTo(own.get(), 0, kRows + 1, 64);
+  EXPECT_NE(Select(own.get(), 0, second), chosen);
+  std::vector<std::byte> bytes(to.bytes().begin(), to.bytes().end());
+  for (size_t size = 0; size < bytes.size(); size += 1 + size / 3) {
+    StateReader cut({bytes.data(), size}, "test");
+    auto selector = make();
+    EXPECT_FALSE(selector->LoadState(&cut).ok() && cut.End().ok()) << size;
+  }
+  // The last stream's pages stand before 3 queries of 16 numbers and the length of their list.
+  bytes[bytes.size() - 3 * 16 * sizeof(float) - sizeof(uint64_t) - 1] = std::byte{1};
+  StateReader damaged(bytes, "test");
+  EXPECT_FALSE(make()->LoadState(&damaged).ok());
 }
 
 // Keys that are not finite, or as large as numbers get, leave a choice that reads the newest rows.

@@ -21,11 +21,11 @@ constexpr size_t kMostPrefixes = 256;
 std::string TiersText(const std::optional<TierSpec>& tiers) {
   if (!tiers.has_value()) return "none";
   return fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiers->t1_read), tiers->t1_mass,
-      tiers->t1_rows, tiers->t0_share, tiers->t0_cap_bytes, static_cast<int>(tiers->t1),
-      tiers->t1_cap_bytes, static_cast<int>(tiers->t2_rows), tiers->t2_share,
-      static_cast<int>(tiers->t2_type), tiers->evict_share, static_cast<int>(tiers->evict_of),
-      tiers->evict_beyond_caps, tiers->protected_may_go);
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiers->t1_read),
+      tiers->t1_mass, tiers->t1_rows, tiers->t1_reuse, tiers->t0_share, tiers->t0_cap_bytes,
+      static_cast<int>(tiers->t1), tiers->t1_cap_bytes, static_cast<int>(tiers->t2_rows),
+      tiers->t2_share, static_cast<int>(tiers->t2_type), tiers->evict_share,
+      static_cast<int>(tiers->evict_of), tiers->evict_beyond_caps, tiers->protected_may_go);
 }
 
 template <typename T>

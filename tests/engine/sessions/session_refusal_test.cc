@@ -68,18 +68,22 @@ TEST_F(SessionRefusal, AnotherSettingIsNamedWithWhatWasExpectedAndFound) {
   };
   expect("policy", [](SessionOptions* o) { o->policy.name = "h2o"; });
   expect("policy", [](SessionOptions* o) { o->policy.scorer = "random"; });
-  expect("placement", [](SessionOptions* o) { o->policy.tiers->t0_share = 0.25; });
-  expect("placement", [](SessionOptions* o) { o->policy.tiers->t2_share = 0.25; });
-  expect("placement", [](SessionOptions* o) { o->policy.tiers->t2_type = CompressedType::kInt4; });
-  expect("placement", [](SessionOptions* o) { o->policy.tiers->evict_share = 0; });
-  expect("placement", [](SessionOptions* o) { o->policy.tiers->evict_of = EvictOf::kAlive; });
-  expect("placement", [](SessionOptions* o) { o->policy.tiers->t1_cap_bytes = 64 << 20; });
-  expect("placement", [](SessionOptions* o) { o->policy.tiers->t1 = T1Place::kNone; });
-  expect("placement", [](SessionOptions* o) {
+  expect("placement of rows in tiers", [](SessionOptions* o) { o->policy.tiers->t0_share = 0.25; });
+  expect("placement of rows in tiers", [](SessionOptions* o) { o->policy.tiers->t2_share = 0.25; });
+  expect("placement of rows in tiers",
+         [](SessionOptions* o) { o->policy.tiers->t2_type = CompressedType::kInt4; });
+  expect("placement of rows in tiers", [](SessionOptions* o) { o->policy.tiers->evict_share = 0; });
+  expect("placement of rows in tiers",
+         [](SessionOptions* o) { o->policy.tiers->evict_of = EvictOf::kAlive; });
+  expect("placement of rows in tiers",
+         [](SessionOptions* o) { o->policy.tiers->t1_cap_bytes = 64 << 20; });
+  expect("placement of rows in tiers",
+         [](SessionOptions* o) { o->policy.tiers->t1 = T1Place::kNone; });
+  expect("placement of rows in tiers", [](SessionOptions* o) {
     o->policy.tiers.reset();
     o->policy.budget = *ParseBudget("64");
   });
-  expect("placement", [](SessionOptions* o) {
+  expect("placement of rows in tiers", [](SessionOptions* o) {
     o->policy.tiers.reset(), o->policy.budget = *ParseBudget("64"), o->policy.sinks = 1;
   });
   expect("T1", [](SessionOptions* o) { o->policy.tiers->t1 = T1Place::kFile; });
@@ -154,7 +158,7 @@ TEST_F(SessionRefusal, AnotherVersionIsNamedWhateverFollows) {
   std::string bytes = good_;
   bytes[8] = 1;
   EXPECT_EQ(ResumeBytes(bytes).code(), StatusCode::kUnsupported);
-  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 13, found 1"));
+  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 14, found 1"));
   EXPECT_THAT(ResumeBytes(bytes.substr(0, 12)).message(), HasSubstr("another version"));
 }
 
