@@ -89,7 +89,8 @@ struct FitBytes {
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
   bool on_device = false;
   bool t2_on_device = false;
-  uint64_t weights_unread = 0;  // by a step: experts that no token chooses
+  // By a step: experts that no token chooses, and the pieces of a lookup table.
+  uint64_t weights_unread = 0;
   // Bytes of rows that the last step reads, holes left out. Selective reading reads the share of
   // T1 that was measured (docs/figures/performance.md).
   uint64_t rows_read_memory = 0;
@@ -212,7 +213,8 @@ struct MemoryPlan {
 // Checks that the options' tiers fit, or chooses the gentlest setting that does; what lies on a
 // disk has the room that T1's folder has. Errors: OutOfMemory (nothing fits, with the least
 // memory that is needed; the tiers do not fit, with the figures); InvalidArgument, by the name of a
-// field: memory_bytes with a lossless session, with re-rotated keys or with a budget.
+// field: memory_bytes with a lossless session, with re-rotated keys, with a budget, or with
+// kv_cap_bytes where tiers are chosen.
 [[nodiscard]] Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                                             const EngineOptions& engine,
                                             const SessionOptions& session);

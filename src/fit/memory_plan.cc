@@ -76,11 +76,16 @@ bool HoldsT2(const DeviceSpec& device, const Model& model) {
   return TakesOwnAttention(model.loaded(), backend, device.attention);
 }
 
-Status CheckOptions(const SessionOptions& session) {
+Status CheckOptions(const EngineOptions& engine, const SessionOptions& session) {
   if (session.lossless.has_value()) {
-    return InvalidArgument(
-        "memory_bytes",
-        "the memory of a lossless session beyond T0 cannot be computed; cap T0 and T1");
+    return InvalidArgument("memory_bytes",
+                           "cannot be combined with lossless generation, whose memory beyond T0 is "
+                           "not predicted; limit T0 and T1 by caps instead");
+  }
+  if (engine.kv_cap_bytes > 0 && !session.policy.tiers.has_value()) {
+    return InvalidArgument("memory_bytes",
+                           "cannot be combined with a cap on the cache, which tiers do not obey; "
+                           "give one of them");
   }
   if (session.past_context == PastContext::kReRotate) {
     return InvalidArgument("memory_bytes",
@@ -129,7 +134,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
 
 Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                               const EngineOptions& engine, const SessionOptions& session) {
-  EBB_RETURN_IF_ERROR(CheckOptions(session));
+  EBB_RETURN_IF_ERROR(CheckOptions(engine, session));
   EBB_ASSIGN_OR_RETURN(const FitModel measured, MeasureFitModel(model));
   FitRequest fit = FitRequestOf(model, engine, session, request.prompt_tokens);
   if (request.max_tokens >= 0 && request.prompt_tokens < fit.context) {
@@ -152,7 +157,11 @@ Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
     fit.tiers = plan.setting.tiers;
   }
   EBB_ASSIGN_OR_RETURN(plan.bytes, FitRequestInto(measured, fit));
-  EBB_RETURN_IF_ERROR(CheckFit(plan.bytes, plan.limits));
+  const Status fits = CheckFit(plan.bytes, plan.limits);
+  if (fits.code() == StatusCode::kOutOfMemory) {
+    return Status(fits.code(), "memory_bytes", fits.message());
+  }
+  EBB_RETURN_IF_ERROR(fits);
   return plan;
 }
 

@@ -86,16 +86,18 @@ FitSetting EvictSetting(int percent) {
 
 Status CheckFit(const FitBytes& bytes, const FitLimits& limits) {
   if (bytes.Memory() > limits.memory_bytes) {
-    return OutOfMemory(fmt::format("it takes {} bytes of memory, and there are {}", bytes.Memory(),
-                                   limits.memory_bytes));
+    return OutOfMemory(
+        fmt::format("the setting takes {} bytes of memory, and the limit is {} bytes",
+                    bytes.Memory(), limits.memory_bytes));
   }
   if (bytes.DeviceMemory() > limits.device_bytes) {
-    return OutOfMemory(fmt::format("it takes {} bytes of the device's memory, and there are {}",
-                                   bytes.DeviceMemory(), limits.device_bytes));
+    return OutOfMemory(
+        fmt::format("the setting takes {} bytes of the device's memory, and the limit is {} bytes",
+                    bytes.DeviceMemory(), limits.device_bytes));
   }
   if (bytes.t1_disk > limits.disk_bytes) {
-    return StorageFull(fmt::format("T1 takes {} bytes on the disk, and there are {}", bytes.t1_disk,
-                                   limits.disk_bytes));
+    return StorageFull(fmt::format("T1 takes {} bytes on the disk, and {} bytes are free",
+                                   bytes.t1_disk, limits.disk_bytes));
   }
   return OkStatus();
 }

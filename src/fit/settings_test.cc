@@ -215,6 +215,16 @@ TEST(FitSettings, AStepReadsTheExpertsThatItsTokensChoose) {
   EXPECT_EQ(bytes->weights - bytes->weights_unread, (36 + 8) * kMiB);
 }
 
+// The pieces of the table that a prompt brought in count as memory, and no later step reads them.
+TEST(FitSettings, AStepReadsNoLookupTable) {
+  FitModel model = WeightsAlone();
+  model.lookup_bytes = 64 * kMiB;
+  const auto bytes = FitRequestInto(model, {.context = 1000, .prompt_tokens = 512});
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_EQ(bytes->weights, (100 + 32) * kMiB);
+  EXPECT_EQ(bytes->weights - bytes->weights_unread, 100 * kMiB);
+}
+
 TEST(FitSettings, WeightsBeyondMemoryAreReadFromTheFile) {
   const FitBytes bytes = {
       .weights = 1000 * kMiB, .program = 50 * kMiB, .t0 = 150 * kMiB, .weights_unread = 600 * kMiB};

@@ -124,7 +124,7 @@ TEST_F(FitTest, WhatWasAskedForComesFirstAndDecides) {
   EXPECT_EQ(record["settings"][0]["setting"], "as asked for");
   const ProgramEnd end = Fit("--context 200 --t2 50%:int8 --memory 1MiB");
   EXPECT_EQ(end.exit_code, 3);
-  EXPECT_THAT(end.err, StartsWith("ebb: it takes "));
+  EXPECT_THAT(end.err, StartsWith("ebb: the setting takes "));
 }
 
 TEST_F(FitTest, NothingThatFitsIsALimit) {
@@ -162,12 +162,44 @@ TEST_F(FitTest, MemoryRefusesAPolicyThatCannotRankRows) {
   } cases[] = {{"--policy nosuch", "unknown policy \"nosuch\""},
                {"--scorer nosuch", "unknown scorer \"nosuch\""},
                {"--policy lag_kv:nokey=3", "nokey"},
-               {"--policy quest", "--memory cannot be combined with --policy quest"}};
+               {"--policy quest", "--policy quest: selects rows within a step"}};
   for (const auto& [policy, message] : cases) {
     const ProgramEnd end = Run(run + " " + policy);
     EXPECT_EQ(end.exit_code, 2) << policy;
     EXPECT_THAT(end.err, HasSubstr(message));
+    const ProgramEnd fit = Fit("--context 200 " + policy);
+    EXPECT_EQ(fit.exit_code, 2) << policy;
+    EXPECT_THAT(fit.err, HasSubstr(message));
   }
+}
+
+// Selective reading and T2 of all old rows place rows by their position.
+TEST_F(FitTest, APolicyLeavesTheSettingsWhoseRowsItRanks) {
+  for (const char* policy : {"--policy h2o", "--window 16", "--scorer attention"}) {
+    std::string names;
+    for (const json& setting : Record(std::string("--context 200 ") + policy)["settings"]) {
+      names += setting["setting"].get<std::string>() + "; ";
+    }
+    EXPECT_EQ(names, "full; --t0 50% --t1 file; --t0 100% --t1 none --evict 10%; ") << policy;
+  }
+}
+
+// Tiers have caps of their own, and --memory may choose tiers.
+TEST_F(FitTest, ACapOnTheCacheGoesWithoutMemory) {
+  const ProgramEnd fit = Fit("--context 200 --kv-cap 64MiB");
+  EXPECT_EQ(fit.exit_code, 2);
+  EXPECT_EQ(fit.out, "");
+  EXPECT_THAT(fit.err, StartsWith("ebb: --kv-cap: limits the full cache alone"));
+  const ProgramEnd run = Run("-n 2 --memory 1GiB --kv-cap 64MiB -m " + model_->path());
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, StartsWith("ebb: --memory: cannot be combined with a cap on the cache"));
+}
+
+TEST_F(FitTest, TiersThatDoNotFitNameTheLimit) {
+  const ProgramEnd run = Run("-n 100 --memory 1MiB --t0 50% --t1 file -m " + model_->path());
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(run.err, HasSubstr("--memory: the setting takes "));
+  EXPECT_THAT(run.err, HasSubstr(" bytes of memory, and the limit is 1048576 bytes"));
 }
 
 TEST_F(FitTest, MoreRequestsTakeMore) {

@@ -237,7 +237,7 @@ TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--lossless --draft-min -1", "--draft-min");
   ExpectRefused("--lossless --draft streaming_rerotated", "re-rotates keys");
   ExpectRefused("--lossless --memory 1GiB",
-                "--memory: the memory of a lossless session beyond T0 cannot be computed");
+                "--memory: cannot be combined with lossless generation");
   ExpectRefused("--lossless --t1 none --t0 2MiB", "a cap on T0 needs a T1 in a lossless session");
   const ProgramEnd end = RunEbb("bench lossless -m " + model_->path());
   EXPECT_THAT(end.err, HasSubstr("--lossless is missing"));

@@ -14,6 +14,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 class ProfileTest : public testing::Test {
  protected:
@@ -74,6 +75,18 @@ TEST_F(ProfileTest, HeadsOfLayersThatDifferAreNotDrawnAsAGrid) {
   const ProgramEnd end = RunEbb(arguments + path + " --policy h2o --budget 30");
   EXPECT_NE(end.exit_code, 0);
   EXPECT_THAT(end.err, HasSubstr("not at granularity head where layers differ in their kv heads"));
+}
+
+TEST_F(ProfileTest, TheTextShowsTheAuditOfSelectiveReading) {
+  const std::string path = model_.File("long.gguf");
+  ASSERT_TRUE(WriteRandomGguf({.context = 1024}, path).ok());
+  const std::string run = "profile --raw --temp 0 --threads 1 --quiet --ignore-eos -p tide -n ";
+  const std::string select = " --t0 50% --t1 file --t1-read select:mass=0.5 -m " + path;
+  const ProgramEnd end = RunEbb(run + "900" + select);
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("selective reading        "));
+  EXPECT_THAT(end.out, HasSubstr(" % of the attention unread by estimate, "));
+  EXPECT_THAT(RunEbb(run + "20" + select).out, Not(HasSubstr("selective reading")));
 }
 
 TEST_F(ProfileTest, ProfilingChangesNothingThatIsGenerated) {

@@ -12,6 +12,7 @@
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/fit/measure.h"
+#include "apps/ebb/fit/memory.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/bytes.h"
 #include "ebb/fit.h"
@@ -120,7 +121,7 @@ Row Judge(const FitQuestion& question, const Machine& machine, FitSetting settin
 
 Json ToJson(const Row& row) {
   Json json = {{"setting", row.setting.name}, {"fits", row.fits.ok()}};
-  if (!row.fits.ok()) json["why_not"] = row.fits.Text();
+  if (!row.fits.ok()) json["why_not"] = TextWithOption(row.fits);
   json["largest_context"] = row.largest_context;
   json["most_requests"] = row.most_requests;
   if (!row.bytes.ok()) return json;
@@ -147,7 +148,8 @@ std::optional<MappedWeights> MappedOf(const std::vector<Row>& rows, const FitReq
 }
 
 std::string TableLine(const Row& row) {
-  if (!row.bytes.ok()) return fmt::format("{:<42} {}\n", row.setting.name, row.fits.Text());
+  if (!row.bytes.ok())
+    return fmt::format("{:<42} {}\n", row.setting.name, TextWithOption(row.fits));
   const FitBytes& b = *row.bytes;
   std::string speed =
       row.tokens_per_s > 0 ? fmt::format("{:.1f}", row.tokens_per_s) : std::string("?");
@@ -193,11 +195,15 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
             : MiB(machine.limits.device_bytes));
   }
   const bool has_experts = question.model.expert_bytes > 0;
+  uint64_t weights = question.model.weight_bytes;  // and, where it is mapped, the lookup table
+  for (const Row& row : rows) {
+    if (row.bytes.ok()) weights = row.bytes->weights;
+  }
   text += fmt::format(
       "\nIn every row: weights {} MiB{}, program {} MiB, compute buffers. \"context\" is the "
       "longest "
       "that fits ({} were trained), \"requests\" the most at {} tokens.\n",
-      InMiB(question.model.weight_bytes),
+      InMiB(weights),
       has_experts
           ? fmt::format(", of which a token reads {} MiB", InMiB(WeightsRead(question.model, 1)))
           : std::string(),
@@ -211,14 +217,31 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
         InMiB(mapped->resident_bytes), InMiB(mapped->disk_bytes_per_step), mapped->tokens_per_s);
   }
   text += gentlest.ok() ? fmt::format("The gentlest that fits: {}", gentlest->name)
-                        : std::string(gentlest.status().Text());
+                        : TextWithOption(gentlest.status());
   return text;
 }
 
 // Refuses every setting that `ebb run` refuses.
 Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& options) {
+  SessionOptions session = options.session;
+  if (!session.policy.tiers.has_value()) {
+    // The policy ranks the rows of the settings that are tried.
+    EBB_RETURN_IF_ERROR(CheckPolicyOfTiers(*model, session.policy));
+    session.policy = PolicySpec();
+  }
   EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(std::move(model), options.engine));
-  return engine->OpenSession(options.session).status();
+  return engine->OpenSession(session).status();
+}
+
+// The rows of the table. A policy ranks no rows that are placed by position alone.
+std::vector<FitSetting> SettingsOf(const FitRequest& request) {
+  std::vector<FitSetting> settings;
+  if (request.tiers.has_value()) settings.push_back({"as asked for", request.tiers});
+  for (FitSetting& setting : TypicalSettings(request.on_device, request.t2_on_device)) {
+    const bool by_position = ReadsSelectively(setting.tiers) || CompressesOldRows(setting.tiers);
+    if (request.places_by_position || !by_position) settings.push_back(std::move(setting));
+  }
+  return settings;
 }
 
 Status Run(const CliOptions& options) {
@@ -228,6 +251,11 @@ Status Run(const CliOptions& options) {
   if (options.session.policy.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument("--budget: tiers are counted, and no policy's budget; leave it out");
   }
+  if (options.engine.kv_cap_bytes > 0 && !options.session.policy.tiers.has_value()) {
+    return InvalidArgument(
+        "--kv-cap: limits the full cache alone; give the limit as --memory, which counts the "
+        "weights too");
+  }
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
   EBB_ASSIGN_OR_RETURN(FitModel measured, MeasureFitModel(*model));
   FitQuestion question = {
@@ -236,16 +264,10 @@ Status Run(const CliOptions& options) {
   EBB_RETURN_IF_ERROR(CheckThatItRuns(model, options));
   question.request.requests = options.fit.requests;
   EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(model, options));
-  std::vector<FitSetting> settings;
-  if (options.session.policy.tiers.has_value()) {
-    settings.push_back({.name = "as asked for", .tiers = options.session.policy.tiers});
-  }
-  for (FitSetting& setting :
-       TypicalSettings(question.request.on_device, question.request.t2_on_device)) {
-    settings.push_back(std::move(setting));
-  }
   std::vector<Row> rows;
-  for (FitSetting& setting : settings) rows.push_back(Judge(question, machine, std::move(setting)));
+  for (FitSetting& setting : SettingsOf(question.request)) {
+    rows.push_back(Judge(question, machine, std::move(setting)));
+  }
   const auto gentlest = GentlestSetting(question.model, question.request, machine.limits);
 
   Json record = {{"model", model->description()},

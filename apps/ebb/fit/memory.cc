@@ -12,10 +12,8 @@
 #include "ebb/policy.h"
 
 namespace ebb::cli {
-namespace {
 
-// Refuses a policy that cannot rank the rows of tiers, whether --memory chooses tiers or none.
-Status CheckPolicy(const Model& model, PolicySpec spec) {
+Status CheckPolicyOfTiers(const Model& model, PolicySpec spec) {
   spec.tiers = TierSpec();
   const PolicyContext context = {.shape = model.shape(),
                                  .max_tokens = model.shape().trained_context,
@@ -25,10 +23,12 @@ Status CheckPolicy(const Model& model, PolicySpec spec) {
   EBB_ASSIGN_OR_RETURN(const Policy policy, MakePolicy(spec, context));
   if (policy.selector == nullptr) return OkStatus();
   return InvalidArgument(fmt::format(
-      "--memory cannot be combined with --policy {}, which selects rows within a step and needs "
-      "all of them in T0",
+      "--policy {}: selects rows within a step and needs all of them in T0, so that it cannot be "
+      "combined with tiers",
       spec.name));
 }
+
+namespace {
 
 Status Announce(const MemoryPlan& plan, const CliOptions& options) {
   if (options.json) {
@@ -62,7 +62,7 @@ Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* opti
   request.memory_bytes = options->fit.memory_bytes;
   EBB_ASSIGN_OR_RETURN(const MemoryPlan plan,
                        PlanMemory(model, request, options->engine, options->session));
-  if (plan.is_chosen) EBB_RETURN_IF_ERROR(CheckPolicy(model, options->session.policy));
+  if (plan.is_chosen) EBB_RETURN_IF_ERROR(CheckPolicyOfTiers(model, options->session.policy));
   options->fit.chosen = plan.is_chosen;
   options->engine.tiers = options->session.policy.tiers = plan.setting.tiers;
   // A policy would only have given scores to the tiers: where none are needed, no row goes.

@@ -5,9 +5,13 @@
 #include "apps/ebb/options/options.h"
 #include "ebb/fit.h"
 #include "ebb/model.h"
+#include "ebb/policy.h"
 #include "ebb/status.h"
 
 namespace ebb::cli {
+
+// Refuses a policy that cannot rank the rows of tiers, whether tiers are needed or not.
+[[nodiscard]] Status CheckPolicyOfTiers(const Model& model, PolicySpec spec);
 
 // Without --memory: nothing. With it: PlanMemory() for a request whose memory_bytes are those of
 // --memory; the options take the tiers, and stderr tells which. Errors: those of PlanMemory().

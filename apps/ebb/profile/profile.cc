@@ -208,6 +208,12 @@ std::string Profile::Text() const {
   for (const auto& [part, seconds] : figures["cost"]["mean_seconds"].items()) {
     text += fmt::format(" {} {}", part, Percent(step > 0 ? seconds.get<double>() / step : 0));
   }
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    const SelectionAccounting& selection = runs_[i].cache.selection;
+    if (selection.rows_unread == 0) continue;
+    const std::string of_prompt = runs_.size() > 1 ? fmt::format("prompt {}: ", i + 1) : "";
+    text += fmt::format("\nselective reading        {}{}", of_prompt, SelectionText(selection));
+  }
   return text;
 }
 

@@ -68,6 +68,17 @@ nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection) {
           {"wait_seconds", selection.wait_seconds}};
 }
 
+std::string SelectionText(const SelectionAccounting& selection) {
+  const auto pages =
+      static_cast<double>(std::max<int64_t>(1, selection.pages_cached + selection.pages_read));
+  return fmt::format(
+      "{:.0f} % of the rows; {:.1f} % of the attention unread by estimate, {:.1f} % in {} samples; "
+      "{} read from T1's file, {:.0f} % of its pages were in memory",
+      100 * selection.ReadShare(), 100 * selection.unread_mass, 100 * selection.sampled_unread_mass,
+      selection.num_samples, MiB(static_cast<double>(selection.bytes_read)),
+      100.0 * static_cast<double>(selection.pages_cached) / pages);
+}
+
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();
   const ArenaAccounting arena = setup.engine->arena_accounting();
@@ -129,15 +140,7 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
                       MiB(static_cast<double>(arena.used_bytes)),
                       MiB(static_cast<double>(arena.reserved_bytes)));
   if (const SelectionAccounting& selection = cache.selection; selection.rows_unread > 0) {
-    text += fmt::format(
-        "[selective reading: {:.0f} % of the rows; {:.1f} % of the attention unread by estimate, "
-        "{:.1f} % in {} samples; {} read from T1's file, {:.0f} % of its pages were in memory]\n",
-        100 * selection.ReadShare(), 100 * selection.unread_mass,
-        100 * selection.sampled_unread_mass, selection.num_samples,
-        MiB(static_cast<double>(selection.bytes_read)),
-        100.0 * static_cast<double>(selection.pages_cached) /
-            static_cast<double>(
-                std::max<int64_t>(1, selection.pages_cached + selection.pages_read)));
+    text += fmt::format("[selective reading: {}]\n", SelectionText(selection));
   }
   if (setup.session->lossless_report() != nullptr) {
     const LosslessReport& lossless = figures.lossless;

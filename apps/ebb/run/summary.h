@@ -26,6 +26,8 @@ struct RunFigures {
 
 // The field `selection` of JSON records.
 [[nodiscard]] nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection);
+// The same in words: the shares of rows and of attention, and what was read from T1's file.
+[[nodiscard]] std::string SelectionText(const SelectionAccounting& selection);
 // One line of JSON, without the newline.
 [[nodiscard]] std::string JsonSummary(const RunFigures& figures, const Setup& setup);
 // A few lines for people, each ending in a newline.
