@@ -131,7 +131,7 @@ TEST_F(MemoryPlanTest, WhatSaysTooHowMuchStaysIsRefused) {
   ExpectRefused({}, budget, "cannot be combined with a policy budget");
   SessionOptions lossless;
   lossless.lossless.emplace();
-  ExpectRefused({}, lossless, "a lossless session");
+  ExpectRefused({}, lossless, "lossless generation");
   SessionOptions rotating;
   rotating.past_context = PastContext::kReRotate;
   ExpectRefused({}, rotating, "cannot be combined with re-rotated keys");

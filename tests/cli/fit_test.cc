@@ -176,8 +176,9 @@ TEST_F(FitTest, MemoryRefusesAPolicyThatCannotRankRows) {
 // Selective reading and T2 of all old rows place rows by their position.
 TEST_F(FitTest, APolicyLeavesTheSettingsWhoseRowsItRanks) {
   for (const char* policy : {"--policy h2o", "--window 16", "--scorer attention"}) {
+    const json record = Record(std::string("--context 200 ") + policy);
     std::string names;
-    for (const json& setting : Record(std::string("--context 200 ") + policy)["settings"]) {
+    for (const json& setting : record["settings"]) {
       names += setting["setting"].get<std::string>() + "; ";
     }
     EXPECT_EQ(names, "full; --t0 50% --t1 file; --t0 100% --t1 none --evict 10%; ") << policy;
