@@ -89,7 +89,7 @@ struct FitBytes {
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
   bool on_device = false;
   bool t2_on_device = false;
-  // By a step: experts that no token chooses, and the pieces of a lookup table.
+  // The weights that a step does not read: experts that no token chooses, and the lookup table.
   uint64_t weights_unread = 0;
   // Bytes of rows that the last step reads, holes left out. Selective reading reads the share of
   // T1 that was measured (docs/figures/performance.md).
@@ -155,6 +155,8 @@ struct FitSetting {
   std::string name;                    // as it is typed: "--t1 none --t2 50%:int8"; "full"
   std::optional<TierSpec> tiers = {};  // none: the full cache
 };
+// Whether the setting places rows by their position alone, and no policy ranks them.
+[[nodiscard]] bool PlacesByPosition(const FitSetting& setting);
 // One of each kind, for a table. On a device T2 is among them only if it lies in its memory.
 [[nodiscard]] std::vector<FitSetting> TypicalSettings(bool on_device = false,
                                                       bool t2_on_device = false);
@@ -212,9 +214,10 @@ struct MemoryPlan {
 
 // Checks that the options' tiers fit, or chooses the gentlest setting that does; what lies on a
 // disk has the room that T1's folder has. Errors: OutOfMemory (nothing fits, with the least
-// memory that is needed; the tiers do not fit, with the figures); InvalidArgument, by the name of a
-// field: memory_bytes with a lossless session, with re-rotated keys, with a budget, or with
-// kv_cap_bytes where tiers are chosen.
+// memory that is needed; the tiers do not fit, with the figures and the field memory_bytes where it
+// is that limit); StorageFull (T1 does not fit); InvalidArgument, by the name of a field:
+// memory_bytes with a lossless session, with re-rotated keys, with a budget, or with kv_cap_bytes
+// where tiers are chosen; kv_cap_bytes with tiers.
 [[nodiscard]] Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                                             const EngineOptions& engine,
                                             const SessionOptions& session);

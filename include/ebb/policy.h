@@ -216,8 +216,8 @@ class Selector {
   // several threads at once. Must not throw.
   virtual void Select(int layer, int kv_head, std::span<const float> q,
                       std::vector<RowRange>* rows) = 0;
-  // Adds to `rows`, which is empty and has room as above, what the next token reads in this kv head
-  // if it reuses this token's choice: rows that may be read ahead. Adds none where that is not
+  // Adds to `rows`, empty and with room as above, the rows that the next token reads in this kv
+  // head if it reuses this token's choice: rows that may be read ahead. Adds none where that is not
   // known. Called after Select() of the kv head, by the same thread. Must not throw.
   virtual void Foresee(int /*layer*/, int /*kv_head*/, std::vector<RowRange>* /*rows*/) const {}
   // The share of the attention that the choices so far left out, as it estimates it: the mean over

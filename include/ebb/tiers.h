@@ -53,7 +53,7 @@ struct TierSpec {
   T1Read t1_read = T1Read::kAll;
   double t1_mass = 0.9;  // of kSelect
   int t1_rows = 0;       // of kSelect, the first and newest rows included; 0: no limit
-  // Of kSelect: a kv head reads the pages that the queries of the token before chose where their
+  // With kSelect, a kv head reads the pages that the queries of the token before chose where their
   // mean cosine with this token's queries is at least this, so that T1's file is read ahead. 0: the
   // choice is always this token's.
   double t1_reuse = 0;

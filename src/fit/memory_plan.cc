@@ -158,7 +158,10 @@ Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
   }
   EBB_ASSIGN_OR_RETURN(plan.bytes, FitRequestInto(measured, fit));
   const Status fits = CheckFit(plan.bytes, plan.limits);
-  if (fits.code() == StatusCode::kOutOfMemory) {
+  // On a device the memory that was asked for is the device's, and CheckFit() looks at the host's
+  // first.
+  const bool is_limit = !fit.on_device || plan.bytes.Memory() <= plan.limits.memory_bytes;
+  if (fits.code() == StatusCode::kOutOfMemory && is_limit) {
     return Status(fits.code(), "memory_bytes", fits.message());
   }
   EBB_RETURN_IF_ERROR(fits);

@@ -84,6 +84,10 @@ FitSetting EvictSetting(int percent) {
 
 }  // namespace
 
+bool PlacesByPosition(const FitSetting& setting) {
+  return ReadsSelectively(setting.tiers) || CompressesOldRows(setting.tiers);
+}
+
 Status CheckFit(const FitBytes& bytes, const FitLimits& limits) {
   if (bytes.Memory() > limits.memory_bytes) {
     return OutOfMemory(
@@ -201,8 +205,7 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
   Status refused;
   FitRequest candidate = request;
   for (FitSetting& setting : SettingsByGentleness(request.on_device, request.t2_on_device)) {
-    const bool by_position = ReadsSelectively(setting.tiers) || CompressesOldRows(setting.tiers);
-    if (by_position && !request.places_by_position) continue;
+    if (PlacesByPosition(setting) && !request.places_by_position) continue;
     candidate.tiers = setting.tiers;
     const Result<FitBytes> bytes = FitRequestInto(model, candidate);
     if (!bytes.ok()) {

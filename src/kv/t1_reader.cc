@@ -119,9 +119,9 @@ void T1Reader::WantRows(int layer, int kv_head, std::span<const RowRange> ranges
   const int stream = layout_.StreamOf(layer, kv_head);
   const RowRange all = {0, tables_->Of(layout_.GroupOf(stream)).full.slots().size()};
   ForEachT1Page(layer, kv_head, ranges.empty() ? std::span(&all, 1) : ranges,
-                [&](int of_stream, uint32_t page) {
-                  page_cache_->Want(pages_->IdOf(of_stream, Tier::kT1, page),
-                                    pages_->StagedAddress(of_stream, page));
+                [&](int, uint32_t page) {
+                  page_cache_->Want(pages_->IdOf(stream, Tier::kT1, page),
+                                    pages_->StagedAddress(stream, page));
                 });
 }
 

@@ -363,6 +363,11 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
                                                   .params = options.params});
   }
   if (ReadsSelectively(spec.tiers)) {
+    if (spec.tiers->t1_reuse > 0 && !context.shape.layers_read.empty()) {
+      return Unsupported("tiers.t1_reuse",
+                         "layers of this model share rows, and a layer would reuse the choice of "
+                         "another one");
+    }
     policy.selector = MakeMassSelector({.shape = context.shape,
                                         .granularity = policy.granularity,
                                         .mass = spec.tiers->t1_mass,

@@ -700,5 +700,21 @@ TEST(DrawsLotsTest, OnlyWhatIsRandomDoes) {
   EXPECT_FALSE(IsRandomized({.name = "nonsense"}).ok());
 }
 
+// A layer would reuse the pages that the queries of another one chose.
+TEST(MakePolicy, LayersThatShareRowsReuseNoChoice) {
+  PolicyContext context = kSmolLm2Context;
+  PolicySpec spec;
+  spec.tiers = TierSpec{.t1_read = T1Read::kSelect, .t1_reuse = 0.8};
+  EXPECT_TRUE(MakePolicy(spec, context).ok());
+  for (int layer = 0; layer < context.shape.num_layers; ++layer) {
+    context.shape.layers_read.push_back(layer);
+  }
+  context.shape.layers_read.push_back(0);
+  const auto refused = MakePolicy(spec, context);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().field(), "tiers.t1_reuse");
+  EXPECT_THAT(refused.status().message(), HasSubstr("layers of this model share rows"));
+}
+
 }  // namespace
 }  // namespace ebb

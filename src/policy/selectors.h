@@ -26,8 +26,8 @@ struct MassSelectorOptions {
   Granularity granularity = Granularity::kToken;
   double mass = 1;    // the share of each query head's attention that is read
   int most_rows = 0;  // of a kv head, those that are always read included; 0: no limit
-  // The least mean cosine between the queries of two tokens in a row for which a kv head reads what
-  // the first one's chose; 0: never.
+  // The least mean cosine between the queries of two tokens in a row for which a kv head reads the
+  // pages that the first one's chose; 0: never.
   double reuse = 0;
   float attention_scale = 0;  // of logits; 0: 1 / sqrt(head_dim)
 };

@@ -44,6 +44,7 @@ Status T1PageCache::Begin(const StepSize& size) {
   layer_ = 0;
   place_of_.resize(std::max(place_of_.size(), file_->page_end()), kNone);
   spill_of_.resize(place_of_.size(), kNone);
+  expected_by_.resize(place_of_.size(), 0);
   requests_.reserve(size.most_of_layer);
   foreseen_.reserve(size.most_of_layer);
   return OkStatus();
@@ -68,7 +69,7 @@ void T1PageCache::Want(PageId page, std::byte** address) {
   uint32_t place = place_of_[page];
   if (place != kNone) {
     *address = AddressOf(chunks_, place);
-    // No two layers share a page: one that was used in this step was named before.
+    // Named before in this layer, or read ahead for it, which counts as a miss.
     if (std::exchange(places_[place].wanted_step, step_) == step_) return;
     Use(place);
     ++stats_.hits;
@@ -118,16 +119,18 @@ Status T1PageCache::Read() try {
   return error_;
 }
 
-// Pages that were read ahead in vain are not read ahead again.
+// Spilled pages that were read ahead in vain are not read ahead again.
 void T1PageCache::NoteExpected(size_t layer) {
   if (expected_.size() <= layer) expected_.resize(layer + 1);
   Expected& expected = expected_[layer];
   expected.is_foreseen = !foreseen_.empty();
   expected.pages = foreseen_;
-  if (expected.is_foreseen) return;
-  for (const SpilledPage& spilled : SpillOf(layer).pages) {
-    if (spilled.is_wanted) expected.pages.push_back(spilled.page);
+  if (!expected.is_foreseen) {
+    for (const SpilledPage& spilled : SpillOf(layer).pages) {
+      if (spilled.is_wanted) expected.pages.push_back(spilled.page);
+    }
   }
+  for (const PageId page : expected.pages) expected_by_[page] = static_cast<uint32_t>(layer) + 1;
 }
 
 std::byte* T1PageCache::PlaceAhead(PageId page, size_t layer, bool is_foreseen) {
@@ -150,6 +153,7 @@ void T1PageCache::ReadAhead(size_t layer) {
   ForgetSpill(&spill);  // of the layer before this one's
   requests_.clear();
   for (const PageId page : expected_[layer].pages) {
+    if (expected_by_[page] != layer + 1) continue;  // another page may have its number now
     std::byte* const memory = PlaceAhead(page, layer, expected_[layer].is_foreseen);
     if (memory != nullptr) requests_.push_back({.page = page, .memory = memory});
   }
@@ -184,7 +188,7 @@ void T1PageCache::ForgetSpill(Spill* spill) {
 }
 
 Status T1PageCache::End() {
-  // What was read ahead for a layer that did not come is of no use, but may lie in places.
+  // Pages that were read ahead for a layer that did not come may lie in places.
   bool has_failed = !error_.ok();
   for (Spill& spill : spills_) {
     has_failed |= !WaitForReadAhead(&spill).ok();
@@ -205,8 +209,7 @@ std::byte* T1PageCache::Find(PageId page) const {
 void T1PageCache::Drop(PageId page) {
   if (page >= place_of_.size()) return;
   if (place_of_[page] != kNone) Free(place_of_[page]);
-  // A page that is freed may come back in another layer.
-  for (Expected& of_layer : expected_) std::erase(of_layer.pages, page);
+  expected_by_[page] = 0;
 }
 
 void T1PageCache::Clear() {

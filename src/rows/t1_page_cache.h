@@ -135,9 +135,11 @@ class T1PageCache {
     bool is_foreseen = false;  // else those that it spilled
   };
   std::vector<Expected> expected_;  // [layers]
-  std::vector<PageId> foreseen_;    // of this layer, for the next step
-  std::vector<PageIo> requests_;    // of this layer
-  size_t layer_ = 0;                // layers of the step that have begun
+  // [pages]: 1 more than the layer that expected the page last; 0: dropped since, or never.
+  std::vector<uint32_t> expected_by_;
+  std::vector<PageId> foreseen_;  // of this layer, for the next step
+  std::vector<PageIo> requests_;  // of this layer
+  size_t layer_ = 0;              // layers of the step that have begun
   uint64_t step_ = 0;
   Status error_;
   Stats stats_;

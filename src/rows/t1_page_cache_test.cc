@@ -148,6 +148,23 @@ TEST_F(T1PageCacheTest, ForeseenPagesAreReadAheadWithRoomAndWithout) {
   }
 }
 
+// The page's number may go to another layer.
+TEST_F(T1PageCacheTest, AForeseenPageThatWasDroppedIsNotReadAhead) {
+  ExpectOk(Begin(64));
+  ReadLayer(Pages(0, 10));
+  cache_.BeginLayer();
+  std::byte* address = nullptr;
+  cache_.Want(pages_[50], &address);
+  for (const uint32_t page : Pages(60, 20)) cache_.Foresee(page);
+  ExpectOk(cache_.Read());
+  ExpectOk(cache_.End());
+  for (const uint32_t page : Pages(60, 5)) cache_.Drop(page);
+  ExpectOk(Begin(64));
+  EXPECT_EQ(MissesOf({Pages(0, 10)}), 15);
+  EXPECT_EQ(MissesOf({Pages(60, 20)}), 5);
+  ExpectOk(cache_.End());
+}
+
 // Reading ahead fails for a layer that does not come: nothing is wrong, and nothing is kept.
 TEST_F(T1PageCacheTest, PagesWhoseReadingAheadFailedAreReadAgain) {
   ExpectOk(Begin(64));

@@ -221,7 +221,8 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
   return text;
 }
 
-// Refuses every setting that `ebb run` refuses.
+// Refuses what `ebb run --memory` refuses: options that open no session, and without tiers a policy
+// that cannot rank their rows.
 Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& options) {
   SessionOptions session = options.session;
   if (!session.policy.tiers.has_value()) {
@@ -238,8 +239,9 @@ std::vector<FitSetting> SettingsOf(const FitRequest& request) {
   std::vector<FitSetting> settings;
   if (request.tiers.has_value()) settings.push_back({"as asked for", request.tiers});
   for (FitSetting& setting : TypicalSettings(request.on_device, request.t2_on_device)) {
-    const bool by_position = ReadsSelectively(setting.tiers) || CompressesOldRows(setting.tiers);
-    if (request.places_by_position || !by_position) settings.push_back(std::move(setting));
+    if (request.places_by_position || !PlacesByPosition(setting)) {
+      settings.push_back(std::move(setting));
+    }
   }
   return settings;
 }

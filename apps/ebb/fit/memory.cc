@@ -23,8 +23,8 @@ Status CheckPolicyOfTiers(const Model& model, PolicySpec spec) {
   EBB_ASSIGN_OR_RETURN(const Policy policy, MakePolicy(spec, context));
   if (policy.selector == nullptr) return OkStatus();
   return InvalidArgument(fmt::format(
-      "--policy {}: selects rows within a step and needs all of them in T0, so that it cannot be "
-      "combined with tiers",
+      "--policy {}: selects rows within a step and needs all of them in T0; --memory and ebb fit "
+      "may choose tiers, which cannot be combined with it",
       spec.name));
 }
 

@@ -5,10 +5,11 @@
 // pages, at least 129 rows, are always read. Rows are chosen from queries and keys alone, so where
 // rows lie changes no choice.
 //
-// With `reuse`, a kv head reads what the queries of the token before chose (and the newest pages),
-// where those are alike: the mean over query heads of the cosine between both tokens' queries is at
-// least so much. What the next token may read is then known a step ahead (Foresee()) [FreeKV, 2025:
-// the choice of the step before, corrected by the cosine of queries].
+// With `reuse`, a kv head reads the pages that the queries of the token before chose, and the
+// newest pages, where both tokens' queries are alike: the mean over query heads of the cosine
+// between both tokens' queries is at least so much. The rows that the next token may read are then
+// known a step ahead (Foresee()) [FreeKV, 2025: the choice of the step before, corrected by the
+// cosine of queries]. Layers with windows, whose rows go with every token, reuse no choice.
 //
 // A page of n rows with keys k: with c = s q mean(k) and v = s^2 sum over channels of q^2 var(k),
 // the log of its mass is log n + c + v / 2, which is exact for normally distributed logits; the
@@ -74,8 +75,12 @@ class MassSelector final : public Selector {
     }
     for (Work& work : work_) work.exact.resize(most_queries_ * kExactPages * kPage);
     if (reuse_ > 0) choices_.resize(layout_.num_streams());
-    for (auto& of_stream : choices_) {
-      for (Choice& choice : of_stream) choice.q.resize(most_queries_ * layout_.head_dim());
+    for (int stream = 0; stream < static_cast<int>(choices_.size()); ++stream) {
+      const int layer = layout_.LayerOf(stream);
+      if (options.shape.Window(layer) > 0) continue;
+      for (Choice& choice : choices_[stream]) {
+        choice.q.resize(size_t(layout_.QueryHeadsPerKvHead(layer)) * layout_.head_dim());
+      }
     }
   }
 
@@ -172,7 +177,7 @@ class MassSelector final : public Selector {
     const size_t num_queries = q.size() / layout_.head_dim();
     for (size_t i = 0; i < num_queries; ++i) MarkPages(of, i, &work);
     if (most_rows_ > 0) LimitRows(of, num_queries, &work);
-    const bool is_reused = reuse_ > 0 && ReuseChoice(of, q, &choices_[stream], &work);
+    const bool is_reused = Reuses(stream) && ReuseChoice(of, q, &choices_[stream], &work);
     if (is_reused && most_rows_ > 0) LimitRows(of, num_queries, &work);
     CountUnread(of, num_queries, &work);
     if (std::find(work.chosen.begin(), work.chosen.end() - 1, 0) == work.chosen.end() - 1) return;
@@ -180,8 +185,8 @@ class MassSelector final : public Selector {
   }
 
   void Foresee(int layer, int kv_head, std::vector<RowRange>* rows) const override {
-    if (reuse_ <= 0) return;
     const int stream = layout_.StreamOf(layer, kv_head);
+    if (!Reuses(stream)) return;
     const Group& of = groups_[layout_.GroupOf(stream)];
     for (const Choice& choice : choices_[stream]) {
       if (choice.num_rows == of.num_rows) WriteRanges(of.pages, choice.pages, rows);
@@ -261,10 +266,12 @@ class MassSelector final : public Selector {
       to->Numbers<uint16_t>(numbers);
     }
     for (int stream = 0; stream < static_cast<int>(choices_.size()); ++stream) {
-      const Group& of = groups_[layout_.GroupOf(stream)];
-      const Choice* const newest = FindChoice(of.num_rows, choices_[stream]);
-      to->Numbers<uint8_t>(newest == nullptr ? std::vector<uint8_t>() : newest->pages);
-      to->Numbers<float>(newest == nullptr ? std::vector<float>() : newest->q);
+      for (const Choice& choice : choices_[stream]) {
+        to->Number<uint64_t>(choice.num_rows);
+        if (choice.num_rows == 0) continue;
+        to->Numbers<uint8_t>(choice.pages);
+        to->Numbers<float>(choice.q);
+      }
     }
     return OkStatus();
   }
@@ -291,7 +298,9 @@ class MassSelector final : public Selector {
       EBB_RETURN_IF_ERROR(LoadBlocks(stream, kExactPages * kPage, 1, from, &keys_));
     }
     for (int stream = 0; stream < static_cast<int>(choices_.size()); ++stream) {
-      EBB_RETURN_IF_ERROR(LoadChoice(groups_[layout_.GroupOf(stream)], from, &choices_[stream]));
+      for (Choice& choice : choices_[stream]) {
+        EBB_RETURN_IF_ERROR(LoadChoice(groups_[layout_.GroupOf(stream)], from, &choice));
+      }
     }
     return from->status();
   }
@@ -318,14 +327,14 @@ class MassSelector final : public Selector {
     int64_t num_choices = 0;
   };
 
-  // What the queries of one token chose in a stream.
+  // The pages that the queries of one token chose in a stream.
   struct Choice {
     size_t num_rows = 0;         // of the group, the token's own among them; 0: no choice
     std::vector<uint8_t> pages;  // [pages + 1], as Work::chosen
     std::vector<float> q;        // [queries, head_dim]
   };
-  // Of the newest token and of the one before. A step that fails and is taken again finds the
-  // choice of the token before its own unchanged.
+  // The choices of the newest token and of the one before. A step that fails and is taken again
+  // finds the choice of the token before its own unchanged.
   using TwoChoices = std::array<Choice, 2>;
 
   // The streams of a group are those from Begin(group) to Begin(group + 1).
@@ -480,15 +489,16 @@ class MassSelector final : public Selector {
     }
   }
 
-  template <typename Choices>
-  [[nodiscard]] static auto FindChoice(size_t num_rows, Choices& choices)
-      -> decltype(&choices.front()) {
+  [[nodiscard]] bool Reuses(int stream) const {
+    return !choices_.empty() && !choices_[stream].front().q.empty();
+  }
+  [[nodiscard]] static const Choice* FindChoice(size_t num_rows, const TwoChoices& choices) {
     const auto found = std::ranges::find(choices, num_rows, &Choice::num_rows);
     return num_rows == 0 || found == choices.end() ? nullptr : &*found;
   }
 
-  // Stores what the token's queries chose, and replaces it by the choice of the token before where
-  // that may be reused. Returns whether it did.
+  // Stores the choice of the token's queries, and replaces it by the choice of the token before
+  // where that may be reused. Returns whether it did.
   bool ReuseChoice(const Group& of, std::span<const float> q, TwoChoices* choices,
                    Work* work) const {
     const Choice* const before = FindChoice(of.num_rows - 1, *choices);
@@ -532,20 +542,24 @@ class MassSelector final : public Selector {
     }
   }
 
-  [[nodiscard]] Status LoadChoice(const Group& of, StateReader* from, TwoChoices* choices) const {
-    std::vector<uint8_t> pages = from->Numbers<uint8_t>();
-    std::vector<float> q = from->Numbers<float>();
-    if (pages.empty() && q.empty()) return from->status();
-    Choice& own = choices->front();
-    if (pages.size() != of.pages.size() + 1 || pages.back() != 0 || pages[pages.size() - 2] != 1 ||
-        std::ranges::any_of(pages, [](uint8_t chosen) { return chosen > 1; }) ||
-        q.size() != own.q.size() || of.num_rows == 0) {
+  [[nodiscard]] Status LoadChoice(const Group& of, StateReader* from, Choice* choice) const {
+    choice->num_rows = from->Number<uint64_t>();
+    if (choice->num_rows == 0) return from->status();
+    const std::vector<uint8_t> pages = from->Numbers<uint8_t>();
+    const std::vector<float> q = from->Numbers<float>();
+    size_t num_pages = 0;  // of the rows that the choice was made among
+    for (size_t rows = 0; rows < choice->num_rows && num_pages < of.pages.size(); ++num_pages) {
+      rows += of.pages[num_pages];
+    }
+    const auto is_no_flag = [](uint8_t chosen) { return chosen > 1; };
+    if (choice->num_rows > of.num_rows || q.size() != choice->q.size() || q.empty() ||
+        pages.size() != num_pages + 1 || pages[num_pages] != 0 || pages[num_pages - 1] != 1 ||
+        (of.has_first && pages[0] != 1) || std::ranges::any_of(pages, is_no_flag)) {
       from->Fail("a choice of other pages");
       return from->status();
     }
-    own.num_rows = of.num_rows;
-    std::ranges::copy(q, own.q.begin());
-    std::ranges::copy(pages, std::back_inserter(own.pages));
+    std::ranges::copy(q, choice->q.begin());
+    choice->pages.assign(pages.begin(), pages.end());
     return from->status();
   }
 

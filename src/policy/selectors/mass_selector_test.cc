@@ -394,10 +394,83 @@ TEST_P(MassSelectorTest, ASavedChoiceIsReusedAndADamagedOneIsRefused) {
     auto selector = make();
     EXPECT_FALSE(selector->LoadState(&cut).ok() && cut.End().ok()) << size;
   }
-  // The last stream's pages stand before 3 queries of 16 numbers and the length of their list.
-  bytes[bytes.size() - 3 * 16 * sizeof(float) - sizeof(uint64_t) - 1] = std::byte{1};
+  // The last stream's second choice is none: a 0. Before it stand 3 queries of 16 numbers, the
+  // length of their list, and the end of the list of pages.
+  const size_t end_of_pages = bytes.size() - 3 * 16 * sizeof(float) - 2 * sizeof(uint64_t) - 1;
+  EXPECT_EQ(bytes[end_of_pages], std::byte{0});
+  bytes[end_of_pages] = std::byte{1};
   StateReader damaged(bytes, "test");
   EXPECT_FALSE(make()->LoadState(&damaged).ok());
+}
+
+// A sequence that is resumed and then rolled back by a token reuses the same choice as the
+// original.
+TEST_P(MassSelectorTest, BothChoicesAreSaved) {
+  constexpr int kRows = 20 * kPage + 33;
+  auto saved = New(0.5, 0, /*reuse=*/0.9), loaded = New(0.5, 0, /*reuse=*/0.9);
+  ReadTo(saved.get(), 0, kRows, 64);
+  const std::vector<float> first = Query(), second = Near(first);
+  Select(saved.get(), 0, first);
+  Step(saved.get(), 1, kRows);
+  Select(saved.get(), 0, Query());
+  StateWriter to;
+  ASSERT_TRUE(saved->SaveState(&to).ok());
+  StateReader from(to.bytes(), "test");
+  ASSERT_TRUE(loaded->LoadState(&from).ok());
+  std::vector<uint32_t> kept(kRows);
+  std::iota(kept.begin(), kept.end(), 0);
+  for (Selector* selector : {saved.get(), loaded.get()}) {
+    for (int group = 0; group < num_groups(); ++group) selector->Retain(group, kept);
+    Step(selector, 1, kRows);
+  }
+  const auto chosen = Select(saved.get(), 0, second);
+  EXPECT_EQ(Select(loaded.get(), 0, second), chosen);
+  auto own = New(0.5);
+  ReadTo(own.get(), 0, kRows + 1, 64);
+  EXPECT_NE(Select(own.get(), 0, second), chosen);
+}
+
+// A damaged file may name a choice where there are no rows.
+TEST_P(MassSelectorTest, AChoiceWithoutRowsIsRefused) {
+  auto empty = New(0.5, 0, /*reuse=*/0.9);
+  StateWriter to;
+  ASSERT_TRUE(empty->SaveState(&to).ok());
+  std::vector<std::byte> bytes(to.bytes().begin(), to.bytes().end());
+  // The last of the choices, which are all none.
+  bytes.resize(bytes.size() - sizeof(uint64_t));
+  StateWriter choice;
+  choice.Number<uint64_t>(1);
+  choice.Numbers<uint8_t>(std::vector<uint8_t>{0});
+  choice.Numbers<float>(std::vector<float>(3 * 16));
+  bytes.insert(bytes.end(), choice.bytes().begin(), choice.bytes().end());
+  StateReader damaged(bytes, "test");
+  EXPECT_FALSE(New(0.5, 0, /*reuse=*/0.9)->LoadState(&damaged).ok());
+}
+
+// Rows leave a window with every token.
+TEST_P(MassSelectorTest, LayersWithWindowsForeseeNothing) {
+  ModelShape shape = Shape();
+  shape.windows = {1024, 0};
+  auto selector = MakeMassSelector(
+      {.shape = shape, .granularity = Granularity::kLayer, .mass = 0.5, .reuse = 0.9});
+  const size_t floats = size_t(shape.num_kv_heads) * shape.head_dim;
+  std::vector<Position> positions(20 * kPage);
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::vector<float> keys(positions.size() * floats, 0.5f);
+  StepSignals step = {.num_tokens = static_cast<int>(positions.size())};
+  step.keys = {keys, keys};
+  for (int group = 0; group < 2; ++group) {
+    selector->Append(group, positions);
+    selector->ObserveGroup(group, {.num_new_rows = step.num_tokens}, step);
+  }
+  const std::vector<float> q = Query();
+  for (int layer = 0; layer < 2; ++layer) {
+    EXPECT_THAT(Select(selector.get(), layer, q)[0], Not(IsEmpty()));
+    std::vector<RowRange> ranges;
+    ranges.reserve(positions.size());
+    selector->Foresee(layer, 0, &ranges);
+    EXPECT_EQ(ranges.empty(), layer == 0);
+  }
 }
 
 // Keys that are not finite, or as large as numbers get, leave a choice that reads the newest rows.

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cmath>
+
 namespace ebb {
 
 constexpr int kWarp = 32;
