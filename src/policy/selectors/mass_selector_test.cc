@@ -456,7 +456,10 @@ TEST_P(MassSelectorTest, LayersWithWindowsForeseeNothing) {
   const size_t floats = size_t(shape.num_kv_heads) * shape.head_dim;
   std::vector<Position> positions(20 * kPage);
   std::iota(positions.begin(), positions.end(), 0);
-  const std::vector<float> keys(positions.size() * floats, 0.5f);
+  std::vector<float> keys(positions.size() * floats);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = KeyAt(static_cast<Position>(i / floats), 0, static_cast<int>(i % floats));
+  }
   StepSignals step = {.num_tokens = static_cast<int>(positions.size())};
   step.keys = {keys, keys};
   for (int group = 0; group < 2; ++group) {
