@@ -482,8 +482,7 @@ BackendDevice::Covered BackendDevice::Cover(std::span<const std::byte* const> re
     }
   }
   std::ranges::sort(covered.rows);
-  const auto rest = std::ranges::unique(covered.rows);
-  covered.rows.erase(rest.begin(), rest.end());
+  covered.rows.erase(std::unique(covered.rows.begin(), covered.rows.end()), covered.rows.end());
   for (const std::byte* record : records) {
     const auto at = std::ranges::lower_bound(covered.rows, RowNumber(record));
     covered.places.push_back(static_cast<size_t>(at - covered.rows.begin()) * row_bytes_ +

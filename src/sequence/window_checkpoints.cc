@@ -17,8 +17,7 @@ Position FirstSeen(Position position, int window) { return std::max(position - w
 WindowCheckpoints::WindowCheckpoints(const ModelShape& shape) : windows_(shape.windows) {
   std::erase(windows_, 0);
   std::ranges::sort(windows_);
-  const auto repeated = std::ranges::unique(windows_);
-  windows_.erase(repeated.begin(), repeated.end());
+  windows_.erase(std::unique(windows_.begin(), windows_.end()), windows_.end());
 }
 
 void WindowCheckpoints::Keep(Position position, bool replaces) {

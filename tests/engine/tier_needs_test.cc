@@ -238,6 +238,9 @@ TEST_F(T0FloorTest, AForkHasAFloorOfItsOwn) {
   auto fork = session->Fork();
   ASSERT_TRUE(fork.ok()) << fork.status().ToString();
   EXPECT_GT(engine_->arena_accounting().pledged_bytes, pledged + kMiB / 2);
+  // Pages that are the other's go, and count as none of its own.
+  ExpectOk((*fork)->TruncateTo(2));
+  EXPECT_GT(engine_->arena_accounting().pledged_bytes, pledged + kMiB / 2);
   session = nullptr;
   *fork = nullptr;
   EXPECT_EQ(engine_->arena_accounting().pledged_bytes, 0u);
