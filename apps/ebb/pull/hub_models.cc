@@ -222,7 +222,8 @@ std::vector<StoredModel> StoredHubModels() {
     std::set<std::string> seen;  // bytes, by their real path
     const std::string main = repo.MainCommit();
     std::vector<std::string> commits = repo.Commits();
-    std::ranges::stable_partition(commits, [&](const std::string& c) { return c == main; });
+    std::stable_partition(commits.begin(), commits.end(),
+                          [&](const std::string& c) { return c == main; });
     for (const std::string& commit : commits) {
       const std::vector<std::string> files = repo.Files(commit);
       for (const std::string& file : files) {

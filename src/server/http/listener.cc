@@ -63,7 +63,8 @@ Result<std::vector<tcp::endpoint>> Resolve(asio::io_context* io, const std::stri
       endpoints.push_back(entry.endpoint());
     }
   }
-  std::ranges::stable_partition(endpoints, [](const auto& e) { return e.address().is_v4(); });
+  std::stable_partition(endpoints.begin(), endpoints.end(),
+                        [](const auto& e) { return e.address().is_v4(); });
   return endpoints;
 }
 
