@@ -233,7 +233,7 @@ TEST_F(T0FloorTest, AForkHasAFloorOfItsOwn) {
   SessionOptions kept = options_;
   kept.t0_floor_bytes = kMiB;
   auto session = Open(*engine_, kept);
-  ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
+  ExpectOk(session->Prefill(SomeTokens(200)));
   const size_t pledged = engine_->arena_accounting().pledged_bytes;
   auto fork = session->Fork();
   ASSERT_TRUE(fork.ok()) << fork.status().ToString();
