@@ -98,9 +98,8 @@ Status T1Reader::BeginSelected() {
 }
 
 template <typename Visitor>
-void T1Reader::ForEachT1Page(int layer, int kv_head, std::span<const RowRange> ranges,
+void T1Reader::ForEachT1Page(int stream, std::span<const RowRange> ranges,
                              const Visitor& visit) const {
-  const int stream = layout_.StreamOf(layer, kv_head);
   const TokenTable& full = tables_->Of(layout_.GroupOf(stream)).full;
   const std::span<const Slot> slots = full.slots();
   uint32_t last = ~uint32_t{0};
@@ -109,7 +108,7 @@ void T1Reader::ForEachT1Page(int layer, int kv_head, std::span<const RowRange> r
       const uint32_t page = slots[row].page();
       if (page == last) continue;
       last = page;
-      if (full.TierOf(page) == Tier::kT1) visit(stream, page);
+      if (full.TierOf(page) == Tier::kT1) visit(page);
     }
   }
 }
@@ -118,16 +117,15 @@ void T1Reader::WantRows(int layer, int kv_head, std::span<const RowRange> ranges
   if (!reads_selected_) return;
   const int stream = layout_.StreamOf(layer, kv_head);
   const RowRange all = {0, tables_->Of(layout_.GroupOf(stream)).full.slots().size()};
-  ForEachT1Page(layer, kv_head, ranges.empty() ? std::span(&all, 1) : ranges,
-                [&](int, uint32_t page) {
-                  page_cache_->Want(pages_->IdOf(stream, Tier::kT1, page),
-                                    pages_->StagedAddress(stream, page));
-                });
+  ForEachT1Page(stream, ranges.empty() ? std::span(&all, 1) : ranges, [&](uint32_t page) {
+    page_cache_->Want(pages_->IdOf(stream, Tier::kT1, page), pages_->StagedAddress(stream, page));
+  });
 }
 
 void T1Reader::ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
   if (!reads_selected_) return;
-  ForEachT1Page(layer, kv_head, ranges, [&](int stream, uint32_t page) {
+  const int stream = layout_.StreamOf(layer, kv_head);
+  ForEachT1Page(stream, ranges, [&](uint32_t page) {
     page_cache_->Foresee(pages_->IdOf(stream, Tier::kT1, page));
   });
 }

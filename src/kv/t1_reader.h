@@ -113,11 +113,10 @@ class T1Reader {
     return next == stage_of_attention_.size() ||
            stage_of_attention_[next] != stage_of_attention_[attention];
   }
-  // Visits the pages of T1 that have rows of the ranges, as visit(stream, page), some of them
-  // more than once.
+  // Visits the pages of T1 that have rows of the ranges, as visit(page), some of them more than
+  // once.
   template <typename Visitor>
-  void ForEachT1Page(int layer, int kv_head, std::span<const RowRange> ranges,
-                     const Visitor& visit) const;
+  void ForEachT1Page(int stream, std::span<const RowRange> ranges, const Visitor& visit) const;
   void FindLentRows();
   [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage(T1Reading reading);
   Status BeginSelected();

@@ -45,6 +45,17 @@ class T1PageCacheTest : public testing::Test {
       ASSERT_TRUE(Holds(addresses[i], pages[i])) << pages[i];
     }
   }
+  // A step of two layers, of which the second foresees Pages(60, 20).
+  void ForeseeInAStep(size_t capacity) {
+    ExpectOk(Begin(capacity));
+    ReadLayer(Pages(0, 10));
+    cache_.BeginLayer();
+    std::byte* address = nullptr;
+    cache_.Want(pages_[50], &address);
+    for (const uint32_t page : Pages(60, 20)) cache_.Foresee(page);
+    ExpectOk(cache_.Read());
+    ExpectOk(cache_.End());
+  }
   std::vector<uint32_t> Pages(size_t first, size_t count) const {
     return {pages_.begin() + first, pages_.begin() + first + count};
   }
@@ -127,14 +138,7 @@ TEST_F(T1PageCacheTest, PagesThatWereReadAheadInVainAreNotReadAheadAgain) {
 TEST_F(T1PageCacheTest, ForeseenPagesAreReadAheadWithRoomAndWithout) {
   for (const size_t capacity : {0, 64}) {
     cache_.Clear();
-    ExpectOk(Begin(capacity));
-    ReadLayer(Pages(0, 10));
-    cache_.BeginLayer();
-    std::byte* address = nullptr;
-    cache_.Want(pages_[50], &address);
-    for (const uint32_t page : Pages(60, 20)) cache_.Foresee(page);
-    ExpectOk(cache_.Read());
-    ExpectOk(cache_.End());
+    ForeseeInAStep(capacity);
     ExpectOk(Begin(capacity));
     const int64_t of_first = capacity == 0 ? 10 : 0;
     EXPECT_EQ(MissesOf({Pages(0, 10)}), of_first + 20);
@@ -150,14 +154,7 @@ TEST_F(T1PageCacheTest, ForeseenPagesAreReadAheadWithRoomAndWithout) {
 
 // The page's number may go to another layer.
 TEST_F(T1PageCacheTest, AForeseenPageThatWasDroppedIsNotReadAhead) {
-  ExpectOk(Begin(64));
-  ReadLayer(Pages(0, 10));
-  cache_.BeginLayer();
-  std::byte* address = nullptr;
-  cache_.Want(pages_[50], &address);
-  for (const uint32_t page : Pages(60, 20)) cache_.Foresee(page);
-  ExpectOk(cache_.Read());
-  ExpectOk(cache_.End());
+  ForeseeInAStep(64);
   for (const uint32_t page : Pages(60, 5)) cache_.Drop(page);
   ExpectOk(Begin(64));
   EXPECT_EQ(MissesOf({Pages(0, 10)}), 15);
@@ -167,14 +164,7 @@ TEST_F(T1PageCacheTest, AForeseenPageThatWasDroppedIsNotReadAhead) {
 
 // Reading ahead fails for a layer that does not come: nothing is wrong, and nothing is kept.
 TEST_F(T1PageCacheTest, PagesWhoseReadingAheadFailedAreReadAgain) {
-  ExpectOk(Begin(64));
-  ReadLayer(Pages(0, 10));
-  cache_.BeginLayer();
-  std::byte* address = nullptr;
-  cache_.Want(pages_[50], &address);
-  for (const uint32_t page : Pages(60, 20)) cache_.Foresee(page);
-  ExpectOk(cache_.Read());
-  ExpectOk(cache_.End());
+  ForeseeInAStep(64);
   fault_ = [](const auto&) { return DiskFault{.error = EIO}; };
   ExpectOk(Begin(64));
   ReadLayer(Pages(0, 10));  // all of them are cached

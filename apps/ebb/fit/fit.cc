@@ -148,8 +148,9 @@ std::optional<MappedWeights> MappedOf(const std::vector<Row>& rows, const FitReq
 }
 
 std::string TableLine(const Row& row) {
-  if (!row.bytes.ok())
+  if (!row.bytes.ok()) {
     return fmt::format("{:<42} {}\n", row.setting.name, TextWithOption(row.fits));
+  }
   const FitBytes& b = *row.bytes;
   std::string speed =
       row.tokens_per_s > 0 ? fmt::format("{:.1f}", row.tokens_per_s) : std::string("?");

@@ -172,8 +172,7 @@ class MassSelector final : public Selector {
     Work& work = work_[kv_head];
     work.chosen.assign(of.pages.size() + 1, 0);
     if (of.has_first) work.chosen[0] = 1;
-    std::fill(work.chosen.begin() + static_cast<ptrdiff_t>(of.num_digests), work.chosen.end() - 1,
-              1);
+    ChooseNewest(of, &work);
     const size_t num_queries = q.size() / layout_.head_dim();
     for (size_t i = 0; i < num_queries; ++i) MarkPages(of, i, &work);
     if (most_rows_ > 0) LimitRows(of, num_queries, &work);
@@ -444,6 +443,11 @@ class MassSelector final : public Selector {
     }
   }
 
+  static void ChooseNewest(const Group& of, Work* work) {
+    std::fill(work->chosen.begin() + static_cast<ptrdiff_t>(of.num_digests), work->chosen.end() - 1,
+              1);
+  }
+
   // Marks the pages that a query head reads, and stores each page's share of its mass.
   void MarkPages(const Group& of, size_t query, Work* work) const {
     const size_t stride = KeyBlocks::RoundUp(of.num_digests);
@@ -507,10 +511,8 @@ class MassSelector final : public Selector {
     std::ranges::copy(q, own.q.begin());
     own.pages.assign(work->chosen.begin(), work->chosen.end());
     if (before == nullptr || MeanCosine(q, before->q) < reuse_) return false;
-    // Pages that have begun since are among the newest ones.
     std::copy(before->pages.begin(), before->pages.end() - 1, work->chosen.begin());
-    std::fill(work->chosen.begin() + static_cast<ptrdiff_t>(of.num_digests), work->chosen.end() - 1,
-              1);
+    ChooseNewest(of, work);  // pages that have begun since are among them
     return true;
   }
 
