@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -194,6 +195,15 @@ void Synchronize(ggml_backend_t backend) {
   const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
   QueueOf(backend).Work(QueueOf(backend).num_asked);
 }
+// Returns whether flash attention's inputs begin at multiples of 16 bytes. ggml's Vulkan backend
+// aborts at offsets that its driver cannot bind: all but multiples of 16 to 256 bytes, by driver.
+bool BindsAlignedInputs(const ggml_tensor& node) {
+  constexpr uintptr_t kBindingAlignment = 16;
+  return node.op != GGML_OP_FLASH_ATTN_EXT ||
+         std::ranges::all_of(node.src, [](const ggml_tensor* in) {
+           return in == nullptr || reinterpret_cast<uintptr_t>(in->data) % kBindingAlignment == 0;
+         });
+}
 // What a graph is may change once this returns, so that it is computed at once, behind all that was
 // asked for before.
 ggml_status ComputeGraph(ggml_backend_t backend, ggml_cgraph* graph) {
@@ -201,6 +211,9 @@ ggml_status ComputeGraph(ggml_backend_t backend, ggml_cgraph* graph) {
   SimQueue& queue = QueueOf(backend);
   queue.Work(queue.num_asked);
   TheSim().Check(SimBackendWork::kCompute);
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    if (!BindsAlignedInputs(*ggml_graph_node(graph, i))) return GGML_STATUS_FAILED;
+  }
   return ggml_backend_graph_compute(queue.cpu.get(), graph);
 }
 void RecordEvent(ggml_backend_t backend, ggml_backend_event_t event) {

@@ -19,9 +19,10 @@ ggml_tensor* AsHalves(ggml_context* ctx, ggml_tensor* integers) {
   return view;
 }
 
-// The sinks of the query heads of a kv head.
+// The sinks of the query heads of a kv head: a copy, because backends such as Vulkan bind buffers
+// only at aligned offsets, which a view's beginning need not have.
 ggml_tensor* SinksOf(ggml_context* ctx, ggml_tensor* sinks, int64_t kv_head, int64_t group) {
-  return ggml_view_1d(ctx, sinks, group, kv_head * group * sizeof(float));
+  return ggml_cont(ctx, ggml_view_1d(ctx, sinks, group, kv_head * group * sizeof(float)));
 }
 
 }  // namespace
