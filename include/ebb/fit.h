@@ -87,6 +87,8 @@ struct FitBytes {
   uint64_t tables = 0;
   uint64_t states = 0;   // recurrent states and their checkpoints
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
+  // In the host's memory, beside a device: through which pages of a file reach it.
+  uint64_t staging_on_host = 0;
   bool on_device = false;
   bool t2_on_device = false;
   // The weights that a step does not read: experts that no token chooses, and the lookup table.
@@ -100,7 +102,8 @@ struct FitBytes {
 
   // Bytes of the host's memory.
   [[nodiscard]] uint64_t Memory() const {
-    const uint64_t rest = program + t1_memory + (t2_on_device ? 0 : t2) + tables + states;
+    const uint64_t rest =
+        program + t1_memory + (t2_on_device ? 0 : t2) + tables + states + staging_on_host;
     return on_device ? rest : rest + weights + compute + t0 + staging;
   }
   [[nodiscard]] uint64_t DeviceMemory() const {

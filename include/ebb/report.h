@@ -48,13 +48,14 @@ struct SelectionAccounting {
   int64_t rows_read = 0;    // (layer, kv head, token) triples, over all steps
   int64_t rows_unread = 0;  // visible, and left out
   double unread_mass = 0;   // the share of the attention that went unread, as estimated: the mean
-  // The same, computed from the keys for one query head of one layer at every 17th position.
+  // The same, computed from the keys for one query head of one layer at every 17th position; a
+  // device takes no samples.
   double sampled_unread_mass = 0;
   int64_t num_samples = 0;
-  int64_t pages_cached = 0;  // of T1's file, that a step found in memory
+  int64_t pages_cached = 0;  // of T1 in a file or beyond a device, that a step found cached
   int64_t pages_read = 0;    // and that it read
   size_t bytes_read = 0;     // of these pages
-  double wait_seconds = 0;   // for them
+  double wait_seconds = 0;   // for those of a file: copies to a device are not waited for
 
   // Returns the share of the visible rows that was read; 1 where no step was selective.
   [[nodiscard]] double ReadShare() const {

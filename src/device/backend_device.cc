@@ -420,6 +420,7 @@ Status BackendDevice::QueueWait(DeviceQueue queue, const DeviceEvent& event) {
 }
 
 Status BackendDevice::Wait(const DeviceEvent& event) {
+  if (event.number == 0) return OkStatus();
   return Call([&] {
     const auto& of = QueueOf(event.queue).events[event.number % kNumEvents];
     if (of != nullptr) {

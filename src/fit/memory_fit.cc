@@ -330,9 +330,15 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     bytes.t1_memory = ExtentBytes(pages(rows.peaks.t1) * streams, format.PageBytes());
   }
   if (file || request.on_device) bytes.staging = StagingBytes(shape, request, rows.peaks.t1);
-  if (file && ReadsSelectively(tiers)) {
+  const uint64_t in_t1 = pages(rows.peaks.t1) * streams * format.PageBytes();
+  if (file && request.on_device) {
+    // Two layers for steps that read all rows, batches of a layer's chosen pages for others.
+    const double layers = ReadsSelectively(tiers) ? 2 + 3 * kShareSelected : 2;
+    bytes.staging_on_host =
+        static_cast<uint64_t>(layers * static_cast<double>(in_t1 / shape.num_layers));
+  }
+  if ((file || request.on_device) && ReadsSelectively(tiers)) {
     // The cached pages, and those of a layer and the next one that find no place there.
-    const uint64_t in_t1 = pages(rows.peaks.t1) * streams * format.PageBytes();
     uint64_t cached = static_cast<uint64_t>(tiers.t0_share * static_cast<double>(in_t1));
     if (tiers.t0_cap_bytes > 0) cached = std::min(in_t1, tiers.t0_cap_bytes - bytes.t0);
     bytes.staging = std::max(bytes.staging, cached + 2 * in_t1 / shape.num_layers);

@@ -55,8 +55,7 @@ FitSetting EvictFrom(FitSetting setting, int percent) {
   return setting;
 }
 
-FitSetting SelectSetting(int t0_percent) {
-  FitSetting setting = FileSetting(t0_percent);
+FitSetting SelectFrom(FitSetting setting) {
   setting.tiers->t1_read = T1Read::kSelect;
   setting.name += " --t1-read select";
   return setting;
@@ -165,7 +164,7 @@ std::optional<MappedWeights> FitMappedWeights(const FitBytes& bytes, const FitLi
 std::vector<FitSetting> TypicalSettings(bool on_device, bool t2_on_device) {
   if (on_device) {
     std::vector<FitSetting> settings = {
-        {"full"}, HostSetting(50), HostSetting(10), FileSetting(50)};
+        {"full"}, HostSetting(50), HostSetting(10), SelectFrom(HostSetting(10)), FileSetting(50)};
     if (t2_on_device) AppendOldRowsSettings(&settings);
     settings.push_back(EvictFrom(HostSetting(50), 10));
     return settings;
@@ -175,7 +174,7 @@ std::vector<FitSetting> TypicalSettings(bool on_device, bool t2_on_device) {
           OldRowsSetting(CompressedType::kInt8),
           OldRowsSetting(CompressedType::kInt4),
           OldRowsSetting(CompressedType::kInt3),
-          SelectSetting(50),
+          SelectFrom(FileSetting(50)),
           Make("--t0 100% --t1 none --evict 10%",
                {.t0_share = 1, .t1 = T1Place::kNone, .evict_share = 0.1})};
 }
@@ -192,7 +191,9 @@ std::vector<FitSetting> SettingsByGentleness(bool on_device, bool t2_on_device) 
     return settings;
   }
   AppendOldRowsSettings(&settings);
-  for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(SelectSetting(percent));
+  for (int percent = 90; percent >= 0; percent -= 10) {
+    settings.push_back(SelectFrom(FileSetting(percent)));
+  }
   for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
   for (int percent = 10; percent <= 90; percent += 10) settings.push_back(EvictSetting(percent));
   return settings;

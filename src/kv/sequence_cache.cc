@@ -47,7 +47,13 @@ Status SequenceCache::Append(Position first, int num_tokens) {
     num_pages += table->full.PagesNeeded(num_tokens) * c.layout.NumStreamsOf(table->groups);
   }
   ReservedPages reserved(&c.pages);
-  EBB_RETURN_IF_ERROR(reserved.ReserveT0(num_pages));
+  Status room = reserved.ReserveT0(num_pages);
+  if (room.code() == StatusCode::kOutOfMemory) {
+    // Cached pages of T1 lie in the same memory.
+    c.reader.ReleaseCached();
+    room = reserved.ReserveT0(num_pages);
+  }
+  EBB_RETURN_IF_ERROR(room);
   try {
     for (const auto& table : c.tables.all()) {
       table->full.ReserveRows(num_tokens);
@@ -210,6 +216,8 @@ void StagedStep::StageLayer(int attention, int part) const {
 }
 
 void StagedStep::BeginSelection() const { cache_->impl_->reader.BeginSelection(); }
+
+void StagedStep::ClearAddresses(int layer) const { cache_->impl_->reader.ClearAddresses(layer); }
 
 void StagedStep::WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
   cache_->impl_->reader.WantRows(layer, kv_head, ranges);

@@ -70,6 +70,10 @@ class StagedStep {
   // then reads them; without a range all rows are named. Rows that the next step will probably want
   // are foreseen before, and are read ahead in it. Other steps ignore it.
   void BeginSelection() const;
+  // Between BeginSelection() and WantRows(): clears the addresses of the layer's pages that are
+  // loaded, so that a device, which lists every page, reads zeros in place of those that the
+  // attention does not name.
+  void ClearAddresses(int layer) const;
   void WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ReadWantedRows() const;
@@ -188,7 +192,7 @@ class SequenceCache {
   // OutOfMemory, those of a file. kInPlace: RowViews::RowsIn() tells rows of T1 apart where
   // T1 allows to read them in place.
   [[nodiscard]] Result<StagedStep> StageStep(T1Reading reading = T1Reading::kStaged);
-  // From now on steps that read selected rows keep so many pages of T1's file in memory.
+  // From now on steps that read selected rows keep so many pages of T1 where they read them.
   void SetCachedT1(const CachedT1& cached);
   // Gives their memory back until the next step.
   void ReleaseCachedT1();

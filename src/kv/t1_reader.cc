@@ -1,6 +1,7 @@
 #include "src/kv/t1_reader.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ebb {
 
@@ -75,9 +76,9 @@ std::vector<T1Stage::Pages> T1Reader::PagesToStage(T1Reading reading) {
   return staged;
 }
 
-Status T1Reader::BeginSelected() {
+Status T1Reader::BeginSelected(bool keeps_stage) {
   lent_.Find(tables_->all().front()->full, nullptr);
-  stage_->ReleaseMemory();
+  if (!keeps_stage) stage_->ReleaseMemory();
   T1PageCache::StepSize size;
   size_t num_pages = 0, pages_in_t0 = 0;
   std::vector<size_t> of_layers(layout_.num_layers());
@@ -113,6 +114,18 @@ void T1Reader::ForEachT1Page(int stream, std::span<const RowRange> ranges,
   }
 }
 
+void T1Reader::ClearAddresses(int layer) const {
+  if (!reads_selected_) return;
+  for (int head = 0; head < layout_.NumKvHeads(layer); ++head) {
+    const int stream = layout_.StreamOf(layer, head);
+    const TokenTable& full = tables_->Of(layout_.GroupOf(stream)).full;
+    for (size_t page = 0; page < full.page_end(); ++page) {
+      if (!full.HasPage(page) || full.TierOf(page) != Tier::kT1) continue;
+      *pages_->StagedAddress(stream, page) = nullptr;
+    }
+  }
+}
+
 void T1Reader::WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
   if (!reads_selected_) return;
   const int stream = layout_.StreamOf(layer, kv_head);
@@ -131,6 +144,7 @@ void T1Reader::ForeseeRows(int layer, int kv_head, std::span<const RowRange> ran
 }
 
 Status T1Reader::Begin(T1Reading reading) {
+  const T1Reading before = std::exchange(last_reading_, reading);
   reads_lent_ = false;
   reads_selected_ = reading == T1Reading::kSelected && page_cache_ != nullptr;
   reads_in_place_ = reading == T1Reading::kInPlace && pages_->T1HasAddresses();
@@ -144,7 +158,8 @@ Status T1Reader::Begin(T1Reading reading) {
     }
     return OkStatus();
   }
-  if (reads_selected_) return BeginSelected();
+  // Steps that draft and steps that verify alternate.
+  if (reads_selected_) return BeginSelected(/*keeps_stage=*/before == T1Reading::kStagedAndCached);
   // T0 may take the memory while a prompt is read.
   if (reading != T1Reading::kStagedAndCached) ReleaseCached();
   FindLentRows();

@@ -1,5 +1,5 @@
-// Makes the rows of T1 readable during a step: staged a layer ahead, read from the file as a layer
-// selects them, read in the T0 of a lender, or left where they are.
+// Makes the rows of T1 readable during a step: staged a layer ahead, loaded as a layer selects
+// them, read in the T0 of a lender, or left where they are.
 //
 // Invariant: while a step reads lent rows, pages and slots of a stream name the lender's pages
 // after its own; they are those of the lender's last FindAddresses().
@@ -24,11 +24,12 @@
 namespace ebb {
 
 // kInPlace: rows of T1 stay where they are, if T1 allows it. kSelected: each layer names the rows
-// that it reads (WantRows()), and pages of a file without such rows are not read. kStagedAndCached:
-// all rows are read, and the pages that selective steps keep in memory stay there and are not read.
+// that it reads (WantRows()), and pages that are staged are not read unless they have such rows.
+// kStagedAndCached: all rows are read, and the pages that selective steps keep in memory stay there
+// and are not read.
 enum class T1Reading { kStaged, kInPlace, kSelected, kStagedAndCached };
 
-// The pages of T1's file that steps which read selected rows keep in memory.
+// The pages of T1 that steps which read selected rows keep where they read them.
 struct CachedT1 {
   double share = 0;           // of all
   uint64_t t0_cap_bytes = 0;  // which the pages of T0 and those in memory share; 0: no cap
@@ -66,6 +67,7 @@ class T1Reader {
   void BeginSelection() const {
     if (reads_selected_) page_cache_->BeginLayer();
   }
+  void ClearAddresses(int layer) const;
   void WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ReadWantedRows() {
@@ -119,7 +121,8 @@ class T1Reader {
   void ForEachT1Page(int stream, std::span<const RowRange> ranges, const Visitor& visit) const;
   void FindLentRows();
   [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage(T1Reading reading);
-  Status BeginSelected();
+  // keeps_stage: the memory of the stage stays for the next step that reads all rows.
+  Status BeginSelected(bool keeps_stage);
 
   const CacheLayout& layout_;
   T1Stage* const stage_;           // null: T1 is attended to where it lies, or there is none
@@ -130,9 +133,10 @@ class T1Reader {
   // read one layer count once; and for each attention which of them it reads.
   std::vector<int> staged_layers_, stage_of_attention_;
   Lender lender_;
-  LentRows lent_;                // to the last step
-  bool reads_in_place_ = false;  // in this step
-  bool reads_selected_ = false;  // in this step
+  LentRows lent_;                                // to the last step
+  T1Reading last_reading_ = T1Reading::kStaged;  // of the last step that began
+  bool reads_in_place_ = false;                  // in this step
+  bool reads_selected_ = false;                  // in this step
   CachedT1 cached_;
   bool reads_lent_ = false;  // a step is under way to which rows are lent
   // [streams]: the pages of each stream, and after them the lender's.

@@ -343,6 +343,7 @@ void Arena::Release(PageId page, PageHolder* holder) {
 uint32_t Arena::num_holders(PageId page) const { return impl_->records[page].num_holders; }
 
 std::byte* Arena::Address(PageId page) const { return impl_->records[page].address; }
+size_t Arena::page_end() const { return impl_->records.size(); }
 
 uint64_t Arena::generation() const { return impl_->generation; }
 

@@ -96,6 +96,8 @@ class Arena {
   [[nodiscard]] size_t NumAvailable(const PageHolder& holder) const;
   [[nodiscard]] ArenaStats stats() const;
   [[nodiscard]] size_t page_bytes() const;
+  // Returns a number above the id of every page.
+  [[nodiscard]] size_t page_end() const;
   [[nodiscard]] size_t cap_bytes() const;
   [[nodiscard]] MemoryKind memory() const;
   // Internal when a record does not name its page or a count is wrong; for tests.

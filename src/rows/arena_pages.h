@@ -64,6 +64,9 @@ class InArena : public Base {
   [[nodiscard]] size_t NumAvailable() const { return arena_->NumAvailable(holder_); }
 
  protected:
+  void Release(PageRef page) override {
+    arena_->Release(page.id(), page.is_of_another() ? nullptr : &holder_);
+  }
   // Whether only the device reaches the pages.
   [[nodiscard]] bool IsClosed() const {
     return device_->IsClosed() && arena_->memory() != MemoryKind::kPinned;
@@ -84,9 +87,6 @@ class InArena : public Base {
     return page;
   }
   void ReserveReleases(size_t /*num_pages*/) override {}
-  void Release(PageRef page) override {
-    arena_->Release(page.id(), page.is_of_another() ? nullptr : &holder_);
-  }
   void EndReleases() override {}
 
   // Pages that are written may be written in part: they are read first.

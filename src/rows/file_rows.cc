@@ -41,6 +41,11 @@ std::unique_ptr<StageReader> ReaderFor(PageFile* file, T1Edits* edits, Device* d
   return std::make_unique<FileDeviceStageReader>(file, edits, device);
 }
 
+std::unique_ptr<PageLoader> LoaderFor(PageFile* file, T1Edits* edits, Device* device) {
+  if (!device->IsClosed()) return std::make_unique<FilePageLoader>(file, edits);
+  return std::make_unique<FileDevicePageLoader>(file, edits, device);
+}
+
 }  // namespace
 
 FileRows::FileRows(PageFile* file, Device* device, const PageFormat& format, int num_layers)
@@ -48,9 +53,8 @@ FileRows::FileRows(PageFile* file, Device* device, const PageFormat& format, int
       format_(format),
       reserved_(num_layers),
       edits_(file, kEditBytes),
-      stage_(ReaderFor(file, &edits_, device)) {
-  if (!device->IsClosed()) page_cache_.emplace(file, &edits_);
-}
+      stage_(ReaderFor(file, &edits_, device)),
+      page_cache_(LoaderFor(file, &edits_, device)) {}
 
 FileRows::~FileRows() {
   EndReleases();
@@ -86,7 +90,7 @@ PageId FileRows::Take(int layer) {
 
 // Pages that go together go faster, but without memory for their list each goes alone.
 void FileRows::Release(PageRef page) try {
-  DropFromMemory(page.id());
+  page_cache_.Drop(page.id());
   released_.push_back(page.id());
 } catch (const std::bad_alloc&) {
   edits_.Forget(page.id());
@@ -127,7 +131,7 @@ Status FileRows::Visit(std::span<const PageId> pages, Access access,
       EBB_RETURN_IF_ERROR(visit(i, requests[i - first].memory));
     }
     if (access == Access::kRead) continue;
-    for (const PageIo& request : requests) DropFromMemory(request.page);
+    for (const PageIo& request : requests) page_cache_.Drop(request.page);
     EBB_RETURN_IF_ERROR(Write(requests));
   }
   return OkStatus();
@@ -144,7 +148,7 @@ Status FileRows::Copy(std::span<const PageCopy> pages) {
       std::byte* const at = memory.data() + reads.size() * page_bytes;
       reads.push_back({.page = copy.from, .memory = at});
       writes.push_back({.page = copy.to, .memory = at});
-      DropFromMemory(copy.to);
+      page_cache_.Drop(copy.to);
     }
     EBB_RETURN_IF_ERROR(Read(reads));
     EBB_RETURN_IF_ERROR(Write(writes));
@@ -182,7 +186,7 @@ Status FileRows::EditRows(std::span<const Edit> edits, const EditFunction& edit)
                           : is_fresh                   ? T1Edits::Access::kWrite
                                                        : T1Edits::Access::kReadAndWrite;
       const PageId id = edits[i].pages[page].id();
-      if (access != T1Edits::Access::kRead) DropFromMemory(id);
+      if (access != T1Edits::Access::kRead) page_cache_.Drop(id);
       units[i].push_back({.file_page = id, .access = access, .address = next++});
     }
   }
@@ -211,7 +215,7 @@ Status FileRows::MoveRows(std::span<const std::span<const SlotMove>> moves,
       const uint32_t page = edited[i].indices[k];
       const PageId id = pages[i][page].id();
       const bool is_written = std::ranges::binary_search(written, page);
-      if (is_written) DropFromMemory(id);
+      if (is_written) page_cache_.Drop(id);
       units[i].push_back(
           {.file_page = id,
            .access = is_written ? T1Edits::Access::kReadAndWrite : T1Edits::Access::kRead,

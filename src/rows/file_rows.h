@@ -4,7 +4,6 @@
 #define EBB_ROWS_FILE_ROWS_H_
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "src/device/device.h"
@@ -40,13 +39,10 @@ class FileRows final : public TierRows {
   Status WaitForWrites() override { return edits_.WaitForWrites(); }
   [[nodiscard]] double TakeWaitSeconds() override { return edits_.TakeWaitSeconds(); }
   [[nodiscard]] T1Stage* stage() override { return &stage_; }
-  [[nodiscard]] T1PageCache* page_cache() override {
-    return page_cache_.has_value() ? &*page_cache_ : nullptr;
-  }
+  [[nodiscard]] T1PageCache* page_cache() override { return &page_cache_; }
   [[nodiscard]] bool MayStay() const override { return false; }
   [[nodiscard]] size_t buffer_bytes() const override {
-    return edits_.memory_bytes() + stage_.memory_bytes() +
-           (page_cache_.has_value() ? page_cache_->memory_bytes() : 0);
+    return edits_.memory_bytes() + stage_.memory_bytes() + page_cache_.memory_bytes();
   }
 
  private:
@@ -59,18 +55,13 @@ class FileRows final : public TierRows {
   void EndReleases() override;
   Status Read(std::span<const PageIo> pages);
   Status Write(std::span<const PageIo> pages);
-  // Removes a page whose contents change from the page cache.
-  void DropFromMemory(PageId page) {
-    if (page_cache_.has_value()) page_cache_->Drop(page);
-  }
-
   PageFile* const file_;
   const PageFormat format_;
   std::vector<std::vector<uint32_t>> reserved_;  // [layers]
   std::vector<uint32_t> released_;
   T1Edits edits_;
   T1Stage stage_;
-  std::optional<T1PageCache> page_cache_;  // nullopt on a device
+  T1PageCache page_cache_;
 };
 
 }  // namespace ebb

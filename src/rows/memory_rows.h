@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/rows/arena_pages.h"
+#include "src/rows/t1_page_cache.h"
 #include "src/rows/t1_stage.h"
 
 namespace ebb {
@@ -16,6 +17,9 @@ class MemoryRows final : public InArena<TierRows> {
  public:
   MemoryRows(Arena* arena, Device* device, const PageFormat& format);
 
+  Status Visit(std::span<const PageId> pages, Access access,
+               const std::function<Status(size_t, std::byte*)>& visit) override;
+  Status Copy(std::span<const PageCopy> pages) override;
   Status ReserveEdits(const EditSize& /*size*/) override { return OkStatus(); }
   Status EditRows(std::span<const Edit> edits, const EditFunction& edit) override;
   Status MoveRows(std::span<const std::span<const SlotMove>> moves,
@@ -24,16 +28,25 @@ class MemoryRows final : public InArena<TierRows> {
   Status WaitForWrites() override { return OkStatus(); }
   [[nodiscard]] double TakeWaitSeconds() override { return 0; }
   [[nodiscard]] T1Stage* stage() override { return stage_.get(); }
+  [[nodiscard]] T1PageCache* page_cache() override { return page_cache_.get(); }
   [[nodiscard]] bool MayStay() const override { return true; }
   [[nodiscard]] size_t buffer_bytes() const override {
-    return stage_ == nullptr ? 0 : stage_->memory_bytes();
+    return stage_ == nullptr ? 0 : stage_->memory_bytes() + page_cache_->memory_bytes();
   }
   // Whether rows in the order of their positions are read faster: by a processor.
   [[nodiscard]] bool GainsByOrder() const { return !device_->IsClosed(); }
 
  private:
+  void Release(PageRef page) override;
+  // Removes a page whose contents change from the page cache.
+  void Drop(PageId page) {
+    if (page_cache_ != nullptr) page_cache_->Drop(page);
+  }
+
   const PageFormat format_;
-  const std::unique_ptr<T1Stage> stage_;  // null: rows are attended to where they lie
+  // Both null: rows are attended to where they lie.
+  const std::unique_ptr<T1Stage> stage_;
+  const std::unique_ptr<T1PageCache> page_cache_;
 };
 
 }  // namespace ebb

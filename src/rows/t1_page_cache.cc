@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <new>
 #include <utility>
 
 namespace ebb {
 
-Status T1PageCache::Resize(size_t num_chunks, std::vector<IoMemory>* chunks) {
+Status T1PageCache::Resize(size_t num_chunks, std::vector<LoadedMemory>* chunks) {
   if (chunks->size() > num_chunks) chunks->resize(num_chunks);
   while (chunks->size() < num_chunks) {
-    EBB_ASSIGN_OR_RETURN(IoMemory chunk, IoMemory::Map(kChunkBytes));
+    EBB_ASSIGN_OR_RETURN(LoadedMemory chunk, loader_->Allocate(kChunkBytes));
     chunks->push_back(std::move(chunk));
   }
   return OkStatus();
@@ -20,33 +21,49 @@ Status T1PageCache::Begin(const StepSize& size) {
   ++step_;
   error_ = OkStatus();
   const size_t per_chunk = pages_per_chunk();
-  // Memory comes and goes by chunks; a chunk less than is held is kept, so that a number of pages
-  // that varies moves nothing.
-  const size_t num_chunks = (size.capacity + per_chunk - 1) / per_chunk;
-  if (num_chunks > chunks_.size() || num_chunks + 1 < chunks_.size()) {
-    for (auto place = static_cast<uint32_t>(num_chunks * per_chunk); place < places_.size();
-         ++place) {
-      if (places_[place].page != kNoPage) Free(place);
-    }
-    std::erase_if(free_, [&](uint32_t place) { return place >= num_chunks * per_chunk; });
-    EBB_RETURN_IF_ERROR(Resize(num_chunks, &chunks_));
-    const size_t before = places_.size();
-    places_.resize(num_chunks * per_chunk);
-    free_.reserve(places_.size());
-    for (size_t place = before; place < places_.size(); ++place) {
-      free_.push_back(static_cast<uint32_t>(place));
-    }
-  }
   for (Spill& spill : spills_) {
     EBB_RETURN_IF_ERROR(Resize((size.most_of_layer + per_chunk - 1) / per_chunk, &spill.chunks));
     spill.pages.reserve(size.most_of_layer);
   }
+  // Memory comes and goes by chunks; a chunk less than is held is kept, so that a number of pages
+  // that varies moves nothing.
+  const size_t num_chunks = std::min((size.capacity + per_chunk - 1) / per_chunk, most_chunks_);
+  if (num_chunks > chunks_.size() || num_chunks + 1 < chunks_.size()) {
+    EBB_RETURN_IF_ERROR(ResizePlaces(num_chunks));
+  }
+  loader_->Reserve(size.most_of_layer);
   layer_ = 0;
-  place_of_.resize(std::max(place_of_.size(), file_->page_end()), kNone);
+  place_of_.resize(std::max(place_of_.size(), loader_->page_end()), kNone);
   spill_of_.resize(place_of_.size(), kNone);
   expected_by_.resize(place_of_.size(), 0);
   requests_.reserve(size.most_of_layer);
   foreseen_.reserve(size.most_of_layer);
+  return OkStatus();
+}
+
+Status T1PageCache::ResizePlaces(size_t num_chunks) {
+  const auto shrink_to = [&](size_t num_places) {
+    for (auto place = static_cast<uint32_t>(num_places); place < places_.size(); ++place) {
+      if (places_[place].page != kNoPage) Free(place);
+    }
+    std::erase_if(free_, [&](uint32_t place) { return place >= num_places; });
+    places_.resize(std::min(places_.size(), num_places));
+  };
+  shrink_to(num_chunks * pages_per_chunk());
+  const Status resized = Resize(num_chunks, &chunks_);
+  if (!resized.ok()) {
+    if (resized.code() != StatusCode::kOutOfMemory) return resized;
+    // Leaves memory for rows of T0, which may lie in the same device.
+    most_chunks_ = chunks_.size() - chunks_.size() / 8;
+    shrink_to(most_chunks_ * pages_per_chunk());
+    EBB_RETURN_IF_ERROR(Resize(most_chunks_, &chunks_));
+  }
+  const size_t before = places_.size();
+  places_.resize(chunks_.size() * pages_per_chunk());
+  free_.reserve(places_.size());
+  for (size_t place = before; place < places_.size(); ++place) {
+    free_.push_back(static_cast<uint32_t>(place));
+  }
   return OkStatus();
 }
 
@@ -93,21 +110,24 @@ void T1PageCache::Want(PageId page, std::byte** address) {
   requests_.push_back({.page = page, .memory = *address});
 }
 
+std::optional<PageLoader::Batch> T1PageCache::Load(Status* status) {
+  if (requests_.empty()) return std::nullopt;
+  // In the order of a file, where neighbours are one request.
+  std::ranges::sort(requests_, {}, &PageIo::page);
+  const Result<PageLoader::Batch> batch = loader_->Start(requests_);
+  *status = batch.status();
+  return batch.ok() ? std::optional(*batch) : std::nullopt;
+}
+
 Status T1PageCache::Read() try {
   const auto start = std::chrono::steady_clock::now();
   const size_t layer = layer_ - 1;
-  // In the order of the file, where neighbours are one request.
-  std::ranges::sort(requests_, {}, &PageIo::page);
-  Status status = edits_->WaitFor(requests_);
-  std::optional<PageFile::Ticket> reading;
-  if (status.ok() && !requests_.empty()) {
-    const Result<PageFile::Ticket> ticket = file_->StartRead(requests_);
-    if (ticket.ok()) reading = *ticket;
-    status = ticket.status();
-  }
+  Status status;
+  const std::optional<PageLoader::Batch> reading = Load(&status);
   const Status ahead = WaitForReadAhead(&SpillOf(layer));
-  if (reading.has_value()) status = file_->Wait(*reading);
+  if (reading.has_value()) status = loader_->Wait(*reading);
   if (status.ok()) status = ahead;
+  requests_.clear();
   if (error_.ok()) error_ = status;
   NoteExpected(layer);
   if (status.ok() && layer + 1 < expected_.size()) ReadAhead(layer + 1);
@@ -157,14 +177,8 @@ void T1PageCache::ReadAhead(size_t layer) {
     std::byte* const memory = PlaceAhead(page, layer, expected_[layer].is_foreseen);
     if (memory != nullptr) requests_.push_back({.page = page, .memory = memory});
   }
-  if (requests_.empty()) return;
-  std::ranges::sort(requests_, {}, &PageIo::page);
-  Status status = edits_->WaitFor(requests_);
-  if (status.ok()) {
-    const Result<PageFile::Ticket> ticket = file_->StartRead(requests_);
-    if (ticket.ok()) spill.reading_ahead = *ticket;
-    status = ticket.status();
-  }
+  Status status;
+  spill.reading_ahead = Load(&status);
   if (!status.ok()) {  // the layer reads the pages itself
     ForgetSpill(&spill);
     for (const PageIo& request : requests_) {
@@ -176,25 +190,29 @@ void T1PageCache::ReadAhead(size_t layer) {
 
 Status T1PageCache::WaitForReadAhead(Spill* spill) {
   if (!spill->reading_ahead.has_value()) return OkStatus();
-  const Status status = file_->Wait(*spill->reading_ahead);
+  const Status status = loader_->Wait(*spill->reading_ahead);
   spill->reading_ahead.reset();
   return status;
 }
 
 void T1PageCache::ForgetSpill(Spill* spill) {
-  (void)WaitForReadAhead(spill);
+  spill->reading_ahead.reset();
   for (const SpilledPage& spilled : spill->pages) spill_of_[spilled.page] = kNone;
   spill->pages.clear();
 }
 
 Status T1PageCache::End() {
-  // Pages that were read ahead for a layer that did not come may lie in places.
-  bool has_failed = !error_.ok();
+  // A step that ended early may leave pages missing: wanted ones, or those that were read ahead for
+  // a layer that did not come.
+  bool are_missing = !requests_.empty();
   for (Spill& spill : spills_) {
-    has_failed |= !WaitForReadAhead(&spill).ok();
+    are_missing |= spill.reading_ahead.has_value();
     ForgetSpill(&spill);
   }
-  if (!has_failed) return OkStatus();
+  requests_.clear();
+  const Status finished = loader_->Finish();
+  if (error_.ok()) error_ = finished;
+  if (error_.ok() && !are_missing) return OkStatus();
   for (uint32_t place = 0; place < places_.size(); ++place) {
     if (places_[place].page != kNoPage && places_[place].step == step_) Free(place);
   }
@@ -213,10 +231,9 @@ void T1PageCache::Drop(PageId page) {
 }
 
 void T1PageCache::Clear() {
-  for (Spill& spill : spills_) {
-    ForgetSpill(&spill);
-    spill.chunks.clear();
-  }
+  for (Spill& spill : spills_) ForgetSpill(&spill);
+  (void)loader_->Finish();
+  for (Spill& spill : spills_) spill.chunks.clear();
   expected_.clear();
   for (uint32_t place = 0; place < places_.size(); ++place) {
     if (places_[place].page != kNoPage) Free(place);
@@ -224,6 +241,8 @@ void T1PageCache::Clear() {
   places_.clear();
   free_.clear();
   chunks_.clear();
+  most_chunks_ = std::numeric_limits<size_t>::max();
+  loader_->ReleaseMemory();
 }
 
 void T1PageCache::Unlink(uint32_t place) {

@@ -1,6 +1,7 @@
-// Keeps pages of a T1 file in memory for steps that read only some of them: those that recent steps
-// read, least recently used pages going first. A step names the pages of a layer with Want(), and
-// Read() returns once all of them are there; pages that are not cached are read from the file.
+// Keeps pages of T1 in the memory that steps read, the host's or a device's, for steps that read
+// only some of them: those that recent steps read, least recently used pages going first. A step
+// names the pages of a layer with Want(), and Read() loads those that are not cached; work that
+// starts after it finds all of them.
 //
 // A page that this step or the one before has used is not evicted: layers follow one another in a
 // cycle, in which an eviction by age alone would take every page shortly before its next use. While
@@ -15,21 +16,22 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "ebb/status.h"
-#include "src/io/io_memory.h"
 #include "src/io/page_file.h"
 #include "src/rows/arena.h"
-#include "src/rows/t1_edits.h"
+#include "src/rows/page_loader.h"
 
 namespace ebb {
 
 class T1PageCache {
  public:
-  // Both outlive it.
-  T1PageCache(PageFile* file, T1Edits* edits) : file_(file), edits_(edits) {}
+  explicit T1PageCache(std::unique_ptr<PageLoader> loader) : loader_(std::move(loader)) {}
   ~T1PageCache() { Clear(); }
   T1PageCache(const T1PageCache&) = delete;
   T1PageCache& operator=(const T1PageCache&) = delete;
@@ -38,7 +40,8 @@ class T1PageCache {
     size_t capacity = 0;       // pages that the cache may keep
     size_t most_of_layer = 0;  // the most pages of any layer; a layer wants its own alone
   };
-  // Begins a step. Takes the memory that Want() and Read() need. OutOfMemory.
+  // Begins a step. Takes the memory that Want() and Read() need; fewer pages are kept than the
+  // capacity where memory for more is not to be had. OutOfMemory.
   Status Begin(const StepSize& size);
   // Begins the next layer of the step: pages of the layer before may lose their addresses.
   void BeginLayer();
@@ -68,7 +71,8 @@ class T1PageCache {
   };
   [[nodiscard]] const Stats& stats() const { return stats_; }
   [[nodiscard]] size_t memory_bytes() const {
-    return (chunks_.size() + spills_[0].chunks.size() + spills_[1].chunks.size()) * kChunkBytes;
+    return (chunks_.size() + spills_[0].chunks.size() + spills_[1].chunks.size()) * kChunkBytes +
+           loader_->memory_bytes();
   }
 
  private:
@@ -78,7 +82,7 @@ class T1PageCache {
   struct Place {
     PageId page = kNoPage;
     uint64_t step = 0;         // that used the page last, or read it ahead
-    uint64_t wanted_step = 0;  // that wanted it last, or read it from the file
+    uint64_t wanted_step = 0;  // that wanted it last, or loaded it
     uint32_t before = kNone, after = kNone;
   };
   struct SpilledPage {
@@ -87,17 +91,19 @@ class T1PageCache {
   };
   // The pages of one layer that found no place.
   struct Spill {
-    std::vector<IoMemory> chunks;
+    std::vector<LoadedMemory> chunks;
     std::vector<SpilledPage> pages;  // page i lies at AddressOf(chunks, i)
-    std::optional<PageFile::Ticket> reading_ahead;
+    std::optional<PageLoader::Batch> reading_ahead;
   };
 
-  [[nodiscard]] size_t pages_per_chunk() const { return kChunkBytes / file_->page_bytes(); }
-  [[nodiscard]] std::byte* AddressOf(const std::vector<IoMemory>& chunks, size_t place) const {
+  [[nodiscard]] size_t pages_per_chunk() const { return kChunkBytes / loader_->page_bytes(); }
+  [[nodiscard]] std::byte* AddressOf(const std::vector<LoadedMemory>& chunks, size_t place) const {
     return chunks[place / pages_per_chunk()].data() +
-           place % pages_per_chunk() * file_->page_bytes();
+           place % pages_per_chunk() * loader_->page_bytes();
   }
-  static Status Resize(size_t num_chunks, std::vector<IoMemory>* chunks);
+  Status Resize(size_t num_chunks, std::vector<LoadedMemory>* chunks);
+  // Resizes chunks_ and places_; takes less where there is no memory for so many chunks.
+  Status ResizePlaces(size_t num_chunks);
   void Unlink(uint32_t place);
   void LinkFirst(uint32_t place);
   // Marks the page of the place as used by this step.
@@ -111,6 +117,8 @@ class T1PageCache {
   [[nodiscard]] Spill& SpillOf(size_t layer) { return spills_[layer % 2]; }
   // Gives a page memory among those that the layer spills, and returns it.
   std::byte* SpillPage(PageId page, size_t layer);
+  // Begins to load the pages of requests_. nullopt: there are none, or *status is an error.
+  std::optional<PageLoader::Batch> Load(Status* status);
   // Records the pages of the layer that the next step reads ahead.
   void NoteExpected(size_t layer);
   // Begins to read the pages that were recorded for the layer in the step before.
@@ -118,11 +126,12 @@ class T1PageCache {
   // Returns where a page is read ahead to; null: it is there, or need not be read.
   std::byte* PlaceAhead(PageId page, size_t layer, bool is_foreseen);
   Status WaitForReadAhead(Spill* spill);
+  // Forgets the spilled pages. Those that are read ahead are left to PageLoader::Finish().
   void ForgetSpill(Spill* spill);
 
-  PageFile* const file_;
-  T1Edits* const edits_;
-  std::vector<IoMemory> chunks_;  // of places_
+  const std::unique_ptr<PageLoader> loader_;
+  std::vector<LoadedMemory> chunks_;                         // of places_
+  size_t most_chunks_ = std::numeric_limits<size_t>::max();  // less after memory ran out
   std::vector<Place> places_;
   std::vector<uint32_t> free_;      // places without a page
   std::vector<uint32_t> place_of_;  // [pages]; kNone: not cached

@@ -73,7 +73,7 @@ class T1PageCacheTest : public testing::Test {
        .faults = [this](const auto& request) { return fault_ ? fault_(request) : DiskFault{}; }});
   std::vector<uint32_t> pages_ = AllocateNow(file_.get(), 0, kNumPages);
   T1Edits edits_{file_.get(), size_t{4} << 20};
-  T1PageCache cache_{file_.get(), &edits_};
+  T1PageCache cache_{std::make_unique<FilePageLoader>(file_.get(), &edits_)};
 };
 
 TEST_F(T1PageCacheTest, ReadsAPageOnceWhileItHasRoom) {
@@ -172,6 +172,29 @@ TEST_F(T1PageCacheTest, PagesWhoseReadingAheadFailedAreReadAgain) {
   fault_ = nullptr;
   ExpectOk(Begin(64));
   ReadLayer(Pages(60, 20));
+  ExpectOk(cache_.End());
+}
+
+TEST_F(T1PageCacheTest, PagesThatAStepWantedAndDidNotReadAreReadLater) {
+  ExpectOk(Begin(64));
+  cache_.BeginLayer();
+  std::byte* address = nullptr;
+  for (const uint32_t page : Pages(0, 20)) cache_.Want(page, &address);
+  ExpectOk(cache_.End());
+  ExpectOk(Begin(64));
+  EXPECT_EQ(MissesOf({Pages(0, 20)}), 20);
+  ExpectOk(cache_.End());
+}
+
+// A layer foresees pages, and the step ends before it comes.
+TEST_F(T1PageCacheTest, PagesThatAreReadAheadOfALayerThatDoesNotComeAreReadAgain) {
+  ForeseeInAStep(64);
+  ExpectOk(Begin(64));
+  ReadLayer(Pages(0, 10));
+  ExpectOk(cache_.End());
+  ExpectOk(Begin(64));
+  ReadLayer(Pages(0, 10));
+  EXPECT_EQ(MissesOf({Pages(60, 20)}), 0);  // read ahead once more
   ExpectOk(cache_.End());
 }
 

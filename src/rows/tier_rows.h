@@ -70,8 +70,8 @@ class TierRows : public TierPages {
   // The stage that brings the rows to where a step attends to them; null: it attends to them where
   // they lie.
   [[nodiscard]] virtual T1Stage* stage() = 0;
-  // The pages of a file that steps which read some of its rows keep in memory; null: such steps
-  // read rows as others do.
+  // The pages that steps which read some of the rows keep where they attend to them; null: such
+  // steps read rows where they lie.
   [[nodiscard]] virtual T1PageCache* page_cache() { return nullptr; }
   // Whether the host can attend to rows where they lie, beside a stage.
   [[nodiscard]] virtual bool MayStay() const = 0;

@@ -123,8 +123,11 @@ Status Sequence::TakeSelection(const Selector& from, Position end) {
   policy_.selector->TakeFirstRows(from, first);
   const size_t num_rows = end - first;
   const ModelShape& shape = core_->model->shape();
-  const size_t head_dim = core_->format.head_dim;
+  const size_t head_dim = core_->format.head_dim, row_bytes = core_->format.RowStride();
+  Device* const device = core_->stores.device();
   std::vector<std::vector<float>> keys(shape.num_layers);
+  std::vector<const std::byte*> stored(num_rows);  // of a kv head
+  std::vector<std::byte> copies(device->IsClosed() ? num_rows * row_bytes : 0);
   EBB_ASSIGN_OR_RETURN(StagedStep staged, cache_.StageStep());
   for (int attention = 0; attention < shape.NumAttentions(); ++attention) {
     staged.StageLayer(attention, /*part=*/0);
@@ -135,9 +138,16 @@ Status Sequence::TakeSelection(const Selector& from, Position end) {
       const RowsView rows = cache_.views().View(layer, static_cast<int>(h));
       for (size_t i = 0; i < num_rows; ++i) {
         const Slot slot = rows.slots[first + i];
-        core_->kernel->load_row(
-            core_->format.type, rows.pages[slot.page()] + slot.row() * core_->format.RowStride(),
-            keys[layer].data() + (i * num_heads + h) * head_dim, core_->format.head_dim);
+        stored[i] = rows.pages[slot.page()] + slot.row() * row_bytes;
+      }
+      if (device->IsClosed() && num_rows > 0) {
+        EBB_RETURN_IF_ERROR(device->ReadRows(stored, row_bytes, copies.data()));
+        for (size_t i = 0; i < num_rows; ++i) stored[i] = copies.data() + i * row_bytes;
+      }
+      for (size_t i = 0; i < num_rows; ++i) {
+        core_->kernel->load_row(core_->format.type, stored[i],
+                                keys[layer].data() + (i * num_heads + h) * head_dim,
+                                core_->format.head_dim);
       }
     }
     staged.ReleaseLayer(attention);

@@ -100,13 +100,8 @@ Status CheckOldRows(const EngineCore& core, const SessionOptions& options) {
                   core.stores.device()->name()));
 }
 
-// Selective reading of T1 needs rows that the processor reads from the one memory or a file.
-Status CheckSelection(const EngineCore& core, const SessionOptions& options) {
+Status CheckSelection(const SessionOptions& options) {
   if (!ReadsSelectively(options.policy.tiers)) return OkStatus();
-  if (core.stores.device()->IsClosed()) {
-    return Unsupported("tiers.t1_read",
-                       "select is not supported on a device, which reads all rows");
-  }
   if (options.past_context == PastContext::kReRotate) {
     return Unsupported("tiers.t1_read", "select cannot be combined with keys that are re-rotated");
   }
@@ -130,6 +125,10 @@ Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
       return Unsupported("T1 mode compute: rows of a file are attended to in the device's memory");
     }
     return DeviceUse(device, {.t1_mode = T1Mode::kStream});
+  }
+  if (ReadsSelectively(options.tiers) && options.t1_mode == T1Mode::kCompute) {
+    return Unsupported(
+        "T1 mode compute: rows that are read selectively are attended to in the device's memory");
   }
   DeviceUse::Options use = {
       .t1_mode = options.t1_mode,
@@ -272,7 +271,7 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
   const int context = ContextOf(core, options);
   EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
   EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *core.model, context));
-  EBB_RETURN_IF_ERROR(CheckSelection(core, options));
+  EBB_RETURN_IF_ERROR(CheckSelection(options));
   EBB_RETURN_IF_ERROR(CheckOldRows(core, options));
   const CacheUse use = CacheUseOf(options);
   PolicySpec spec = options.policy;

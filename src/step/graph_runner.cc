@@ -593,7 +593,10 @@ size_t GraphRunner::weight_bytes_on_device() const {
 T1Mode GraphRunner::t1_mode() const {
   return impl_->on_device == nullptr ? T1Mode::kStream : impl_->on_device->t1_mode();
 }
-double GraphRunner::select_seconds() const { return impl_->scratch.select_seconds; }
+double GraphRunner::select_seconds() const {
+  return impl_->on_device == nullptr ? impl_->scratch.select_seconds
+                                     : impl_->on_device->select_seconds();
+}
 
 std::span<const float> GraphRunner::logits(size_t i) const {
   if (!impl_->logits_of_parts.empty()) {

@@ -7,8 +7,6 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/logits.h"
 
-EBB_CPU_ONLY_FILE("selective reading of T1 is refused on devices");
-
 namespace ebb {
 namespace {
 
@@ -207,6 +205,7 @@ void ExpectABatchToAgreeWithSingleSteps(const TierSpec& tiers) {
 }
 
 TEST(SelectiveT1, ABatchAgreesWithSingleSteps) {
+  EBB_CPU_ONLY("batches have bits of their own on a device");
   ExpectABatchToAgreeWithSingleSteps(Selecting(0.3));
   ExpectABatchToAgreeWithSingleSteps(Reusing(0.3));
 }
@@ -237,6 +236,7 @@ size_t ExpectBitsOfTakenPrefix(Engine& engine, const TierSpec& tiers, Session* f
 // Taken prefixes end within a page and at its end, before and behind the first page that is
 // summarised. After a short rest the newest pages of the prefix are still those whose keys count.
 TEST(SelectiveT1, PromptsTakeEachOthersBeginnings) {
+  EBB_CPU_ONLY("prompts after a taken prefix have bits of their own on a device");
   for (const T1Place t1 : {T1Place::kFile, T1Place::kHost, T1Place::kNone}) {
     const TierSpec tiers = Selecting(0.3, t1);
     auto engine = EngineFor(tiers);
@@ -255,6 +255,7 @@ TEST(SelectiveT1, PromptsTakeEachOthersBeginnings) {
 }
 
 TEST(SelectiveT1, SamplesMeasureTheUnreadAttention) {
+  EBB_CPU_ONLY("a device takes no samples");
   const auto selection_of = [](double mass) {
     const TierSpec tiers = Selecting(0.3, T1Place::kFile, mass);
     auto engine = EngineFor(tiers);
@@ -346,6 +347,7 @@ uint64_t FullHash(size_t length) {
 }
 
 TEST(SelectiveDrafts, HaveTheBitsOfTheFullCacheAndNoSecondCopyOfARow) {
+  EBB_CPU_ONLY("verifying steps of a device have bits of their own");
   const uint64_t expected = FullHash(kSelectiveLength);
   for (const TierSpec& tiers : {Selecting(0), Selecting(0.3), Selecting(1),
                                 Selecting(0.3, T1Place::kHost), Selecting(0.3, T1Place::kNone)}) {
@@ -371,6 +373,7 @@ TEST(SelectiveDrafts, HaveTheBitsOfTheFullCacheAndNoSecondCopyOfARow) {
 }
 
 TEST(SelectiveDrafts, ReadPagesThatAreCachedFromMemory) {
+  EBB_CPU_ONLY("verifying steps of a device have bits of their own");
   const auto bytes_read = [](double t0_share) {
     const TierSpec tiers = Selecting(t0_share);
     auto engine = EngineFor(tiers);
@@ -383,6 +386,7 @@ TEST(SelectiveDrafts, ReadPagesThatAreCachedFromMemory) {
 }
 
 TEST(SelectiveDrafts, ParkForkRollBackAndFilesChangeNoBit) {
+  EBB_CPU_ONLY("verifying steps of a device have bits of their own");
   const TierSpec tiers = Selecting(0.3);
   constexpr size_t kHalf = kSelectivePrompt + 97;
   auto engine = EngineFor(tiers);

@@ -80,8 +80,6 @@ TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
     EBB_CPU_ONLY(
         "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
   }
-  if (ReadsSelectively(options.policy.tiers))
-    EBB_CPU_ONLY("selective reading of T1 is refused on devices");
   const auto engine = MakeEngine(EngineOptionsFor(options));
   const auto needs = engine->CountNeeds(options, kNeedsPromptTokens, kMostTokens);
   ASSERT_TRUE(needs.ok()) << needs.status().ToString();
@@ -117,8 +115,6 @@ TEST_P(TierNeedsTest, TheFloorHoldsWhatStaysWithTheLeastShareOfT0) {
     EBB_CPU_ONLY(
         "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
   }
-  if (ReadsSelectively(options.policy.tiers))
-    EBB_CPU_ONLY("selective reading of T1 is refused on devices");
   const auto engine = MakeEngine(EngineOptionsFor(options));
   const auto session = Open(*engine, options);
   ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
@@ -161,8 +157,6 @@ TEST(TierNeedsRefusal, OptionsThatOpenNoSession) {
 TEST(TierNeedsRefusal, CapsThatHoldTooLittle) {
   SessionOptions options;
   options.policy = Tiered({.t0_cap_bytes = uint64_t{2} << 20, .t1 = T1Place::kNone});
-  if (ReadsSelectively(options.policy.tiers))
-    EBB_CPU_ONLY("selective reading of T1 is refused on devices");
   const auto engine = MakeEngine(EngineOptionsFor(options));
   EXPECT_EQ(engine->CountNeeds(options, 100, 2000).status().code(), StatusCode::kT0Full);
   EXPECT_TRUE(engine->CountNeeds(options, 100, 400).ok());

@@ -130,11 +130,17 @@ Json ToJson(const Row& row) {
   json["memory_bytes"] = bytes.Memory();
   json["disk_bytes"] = bytes.t1_disk;
   if (bytes.on_device) json["device_memory_bytes"] = bytes.DeviceMemory();
-  json["bytes"] = {
-      {"weights", bytes.weights}, {"program", bytes.program},     {"compute", bytes.compute},
-      {"t0", bytes.t0},           {"t1_memory", bytes.t1_memory}, {"t1_disk", bytes.t1_disk},
-      {"t2", bytes.t2},           {"tables", bytes.tables},       {"states", bytes.states},
-      {"staging", bytes.staging}};
+  json["bytes"] = {{"weights", bytes.weights},
+                   {"program", bytes.program},
+                   {"compute", bytes.compute},
+                   {"t0", bytes.t0},
+                   {"t1_memory", bytes.t1_memory},
+                   {"t1_disk", bytes.t1_disk},
+                   {"t2", bytes.t2},
+                   {"tables", bytes.tables},
+                   {"states", bytes.states},
+                   {"staging", bytes.staging},
+                   {"staging_on_host", bytes.staging_on_host}};
   return json;
 }
 

@@ -71,12 +71,16 @@ nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection) {
 std::string SelectionText(const SelectionAccounting& selection) {
   const auto pages =
       static_cast<double>(std::max<int64_t>(1, selection.pages_cached + selection.pages_read));
-  return fmt::format(
-      "{:.0f} % of the rows; {:.1f} % of the attention unread by estimate, {:.1f} % in {} samples; "
-      "{} read from T1's file, {:.0f} % of its pages were in memory",
-      100 * selection.ReadShare(), 100 * selection.unread_mass, 100 * selection.sampled_unread_mass,
-      selection.num_samples, MiB(static_cast<double>(selection.bytes_read)),
-      100.0 * static_cast<double>(selection.pages_cached) / pages);
+  std::string text =
+      fmt::format("{:.0f} % of the rows; {:.1f} % of the attention unread by estimate",
+                  100 * selection.ReadShare(), 100 * selection.unread_mass);
+  if (selection.num_samples > 0) {
+    text += fmt::format(", {:.1f} % in {} samples", 100 * selection.sampled_unread_mass,
+                        selection.num_samples);
+  }
+  return text + fmt::format("; {} read from T1, {:.0f} % of its pages were cached",
+                            MiB(static_cast<double>(selection.bytes_read)),
+                            100.0 * static_cast<double>(selection.pages_cached) / pages);
 }
 
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {

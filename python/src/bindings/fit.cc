@@ -43,6 +43,7 @@ void AddBytes(const FitBytes& bytes, nb::dict* dict) {
   (*dict)["tables"] = bytes.tables;
   (*dict)["states"] = bytes.states;
   (*dict)["staging"] = bytes.staging;
+  (*dict)["staging_on_host"] = bytes.staging_on_host;
 }
 
 nb::dict Plan(const Model& model, const std::string& memory, int prompt_tokens, int max_tokens,

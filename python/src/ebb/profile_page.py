@@ -224,11 +224,12 @@ def _numbers(record: Json) -> str:
     ]
     selections = [run["selection"] for run in runs if "selection" in run]
     if selections:
-        mean = {name: sum(s[name] for s in selections) / len(selections)
-                for name in ("rows_read_share", "unread_mass", "sampled_unread_mass")}
-        numbers += [(percent(mean["rows_read_share"]), "of the rows read"),
-                    (percent(mean["unread_mass"]), "of the attention unread, by estimate"),
-                    (percent(mean["sampled_unread_mass"]), "unread in samples")]
+        sampled = [s for s in selections if s["samples"] > 0]
+        for name, of, label in (("rows_read_share", selections, "of the rows read"),
+                                ("unread_mass", selections, "of the attention unread, by estimate"),
+                                ("sampled_unread_mass", sampled, "unread in samples")):
+            if of:
+                numbers.append((percent(sum(s[name] for s in of) / len(of)), label))
     return '<div class="numbers">' + "".join(f"<div><b>{html.escape(value)}</b><span>{html.escape(label)}</span></div>"
                                              for value, label in numbers) + "</div>"
 

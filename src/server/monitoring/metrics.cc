@@ -82,9 +82,9 @@ void AddReading(const Figures& figures, Writer* writer) {
       selection.rows_read);
   writer->Counter("ebb_selective_rows_unread_total", "Visible rows that these steps left out.",
                   selection.rows_unread);
-  writer->Counter("ebb_selective_pages_cached_total",
-                  "Pages of T1's file that these steps found in memory.", selection.pages_cached);
-  writer->Counter("ebb_selective_pages_read_total", "Pages that these steps read from the file.",
+  writer->Counter("ebb_selective_pages_cached_total", "Pages of T1 that these steps found cached.",
+                  selection.pages_cached);
+  writer->Counter("ebb_selective_pages_read_total", "Pages that these steps read from T1.",
                   selection.pages_read);
   writer->Counter("ebb_selective_bytes_read_total", "Bytes of these pages.", selection.bytes_read);
   writer->Counter("ebb_selective_wait_seconds_total", "Time that steps waited for these pages.",
@@ -92,9 +92,11 @@ void AddReading(const Figures& figures, Writer* writer) {
   writer->Gauge("ebb_selective_unread_mass",
                 "Estimated share of the attention that the last such request left unread.",
                 selection.unread_mass);
-  writer->Gauge("ebb_selective_sampled_unread_mass",
-                "The same share, computed from keys at every 17th token for one query head.",
-                selection.sampled_unread_mass);
+  if (selection.num_samples > 0) {
+    writer->Gauge("ebb_selective_sampled_unread_mass",
+                  "The same share, computed from keys at every 17th token for one query head.",
+                  selection.sampled_unread_mass);
+  }
   writer->Counter("ebb_drafted_tokens_total", "Tokens that lossless requests drafted.",
                   figures.drafted_tokens);
   writer->Counter("ebb_accepted_tokens_total", "Drafted tokens that became part of the text.",

@@ -190,10 +190,15 @@ Status BackendStep::FindOrMeasureRates() {
   return OkStatus();
 }
 
-// Rows that are hidden from a token, or chosen for it, are not separated by tiers.
+T1Reading BackendStep::ReadingOf(const SequenceStep& sequence, bool may_stay) const {
+  if (sequence.selector != nullptr) return T1Reading::kSelected;
+  if (may_stay && MayReadInPlace(sequence)) return T1Reading::kInPlace;
+  return sequence.keeps_cached_t1 ? T1Reading::kStagedAndCached : T1Reading::kStaged;
+}
+
+// Rows that are hidden from a token are not separated by tiers.
 bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
-  return sequence.num_tokens() == 1 && sequence.selector == nullptr &&
-         sequence.cache->page_bytes(Tier::kT1) > 0 &&
+  return sequence.num_tokens() == 1 && sequence.cache->page_bytes(Tier::kT1) > 0 &&
          !HidesRows(*sequence.cache, model_.hparams.num_layers);
 }
 
@@ -519,10 +524,10 @@ Status BackendStep::RunOnDevice(const StepWork& work, StagedSequences* staged, S
     return Internal(
         fmt::format("a step of {} tokens of a sequence with rows in T2", sequence.num_tokens()));
   }
+  select_seconds_ = 0;
   const bool may_stay = use_.Choose(work.sequences, shape_) == T1Mode::kCompute;
   for (const SequenceStep& sequence : work.sequences) {
-    const bool in_place = may_stay && MayReadInPlace(sequence);
-    EBB_RETURN_IF_ERROR(staged->Add(sequence, in_place ? T1Reading::kInPlace : T1Reading::kStaged));
+    EBB_RETURN_IF_ERROR(staged->Add(sequence, ReadingOf(sequence, may_stay)));
   }
   const auto reads_in_place = [](const SequenceStep& s) { return s.cache->views().ReadsInPlace(); };
   t1_mode_ =
@@ -549,48 +554,63 @@ void BackendStep::MakeParts(Graph* graph) {
   graph->parts.push_back(PartOf(graph->graph.graph, begin, ggml_graph_n_nodes(graph->graph.graph)));
 }
 
-void BackendStep::SelectRows(const StepWork& work, int attention, Graph* graph) {
-  const Hyperparameters& h = model_.hparams;
-  const int layer = model_.shape.LayerRead(attention);
-  const size_t heads = h.kv_heads[layer], head_dim = h.head_dim;
-  const size_t of_head = h.num_q_heads / heads * head_dim;  // numbers of its queries
-  queries_.resize(h.num_q_heads * head_dim);
-  for (const SequenceStep& sequence : work.sequences) {
+void BackendStep::FetchQueries(const StepWork& work, int attention, const Graph& graph) {
+  const size_t size = size_t(model_.hparams.num_q_heads) * model_.hparams.head_dim;
+  queries_.resize(work.sequences.size());
+  for (size_t i = 0; i < work.sequences.size(); ++i) {
+    const SequenceStep& sequence = work.sequences[i];
     if (sequence.selector == nullptr) continue;
-    const size_t index = IndexOf(*graph, sequence);
-    const size_t num_rows = graph->shape.sequences[index].NumKeys();
-    ggml_backend_tensor_get_async(device_->backend(), graph->tensors.q[attention], queries_.data(),
-                                  sequence.first_token * queries_.size() * sizeof(float),
-                                  queries_.size() * sizeof(float));
-    ggml_backend_synchronize(device_->backend());
-    const size_t first = graph->attention->FirstHead(layer) * num_rows;
-    ggml_fp16_t* const mask = masks_[index].data() + first;
-    for (size_t head = 0; head < heads; ++head) {
-      const RowsView view = sequence.cache->views().View(layer, static_cast<int>(head));
-      FillMask(sequence, graph->shape.sequences[index], layer, static_cast<int>(head),
-               mask + head * num_rows);
-      const auto q = std::span<const float>(queries_).subspan(head * of_head, of_head);
-      selected_.clear();
-      selected_.reserve((view.slots.size() + 1) / 2);
-      sequence.selector->Rank(layer, static_cast<int>(head), q, 0, 1);
-      sequence.selector->Select(layer, static_cast<int>(head), q, &selected_);
-      if (selected_.empty()) continue;
-      size_t begin = 0;  // of the rows that are left out
-      const auto leave_out_to = [&](size_t end) {
-        std::fill(mask + head * num_rows + begin, mask + head * num_rows + end,
-                  ggml_fp32_to_fp16(kHidden));
-        *sequence.rows_unread += static_cast<int64_t>(end - begin);
-      };
-      for (const RowRange& range : selected_) {
-        leave_out_to(range.begin);
-        begin = range.end;
-      }
-      leave_out_to(view.slots.size());
-    }
-    ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].mask, mask,
-                                  first * sizeof(ggml_fp16_t),
-                                  heads * num_rows * sizeof(ggml_fp16_t));
+    queries_[i].resize(size);
+    ggml_backend_tensor_get_async(device_->backend(), graph.tensors.q[attention],
+                                  queries_[i].data(), sequence.first_token * size * sizeof(float),
+                                  size * sizeof(float));
   }
+  ggml_backend_synchronize(device_->backend());
+}
+
+void BackendStep::SelectRows(const SequenceStep& sequence, std::span<const float> queries,
+                             const StagedStep& staged, int attention, Graph* graph) {
+  const auto start = Clock::now();
+  const int layer = model_.shape.LayerRead(attention);
+  const size_t heads = model_.hparams.kv_heads[layer];
+  const size_t of_head = queries.size() / heads;
+  const size_t index = IndexOf(*graph, sequence);
+  const size_t num_rows = graph->shape.sequences[index].NumKeys();
+  const size_t first = graph->attention->FirstHead(layer) * num_rows;
+  ggml_fp16_t* const mask = masks_[index].data() + first;
+  staged.BeginSelection();
+  staged.ClearAddresses(layer);
+  for (int head = 0; head < static_cast<int>(heads); ++head) {
+    const RowsView view = sequence.cache->views().View(layer, head);
+    ggml_fp16_t* const mask_of_head = mask + head * num_rows;
+    FillMask(sequence, graph->shape.sequences[index], layer, head, mask_of_head);
+    const auto q = queries.subspan(head * of_head, of_head);
+    for (std::vector<RowRange>* const ranges : {&selected_, &foreseen_}) {
+      ranges->clear();
+      ranges->reserve((view.slots.size() + 1) / 2);
+    }
+    sequence.selector->Rank(layer, head, q, 0, 1);
+    sequence.selector->Select(layer, head, q, &selected_);
+    sequence.selector->Foresee(layer, head, &foreseen_);
+    staged.WantRows(layer, head, selected_);
+    staged.ForeseeRows(layer, head, foreseen_);
+    if (selected_.empty()) continue;
+    size_t begin = 0;  // of the rows that are left out
+    const auto leave_out_to = [&](size_t end) {
+      std::fill(mask_of_head + begin, mask_of_head + end, ggml_fp32_to_fp16(kHidden));
+      *sequence.rows_unread += static_cast<int64_t>(end - begin);
+    };
+    for (const RowRange& range : selected_) {
+      leave_out_to(range.begin);
+      begin = range.end;
+    }
+    leave_out_to(view.slots.size());
+  }
+  staged.ReadWantedRows();
+  select_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+  ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].mask, mask,
+                                first * sizeof(ggml_fp16_t),
+                                heads * num_rows * sizeof(ggml_fp16_t));
 }
 
 // Launches what of the layer does not wait for the host, `part`, and attends to the host's rows
@@ -673,12 +693,15 @@ Status BackendStep::ComputeByLayer(const StepWork& work, const StagedSequences& 
     const int layer = model_.shape.LayerRead(attention);
     const bool reads_again = layer < num_layers;
     num_layers = std::max(num_layers, layer + 1);
+    if (Selects(work)) FetchQueries(work, attention, *graph);
     for (size_t i = 0; i < work.sequences.size(); ++i) {
       staged.StageLayerOf(i, attention, 0);
       const SequenceStep& sequence = work.sequences[i];
+      if (sequence.selector != nullptr) {
+        SelectRows(sequence, queries_[i], staged.of(i), attention, graph);
+      }
       SetListOfLayer(sequence, IndexOf(*graph, sequence), layer, reads_again, graph);
     }
-    if (Selects(work)) SelectRows(work, attention, graph);
     if (host_attends) EBB_RETURN_IF_ERROR(AttendOnHost(work, attention, part++, graph));
     EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
     staged.ReleaseLayer(attention);

@@ -58,6 +58,8 @@ class BackendStep {
   void ShowLogits(std::span<const float> logits);
   [[nodiscard]] int64_t num_graphs_built() const { return num_graphs_built_; }
   [[nodiscard]] T1Mode t1_mode() const { return t1_mode_; }  // of the last step
+  // How long the last step took to select rows and to load them.
+  [[nodiscard]] double select_seconds() const { return select_seconds_; }
   // Whether rows of T2 lie in the device's memory.
   [[nodiscard]] bool HoldsT2() const { return own_nodes_.records.head_dim > 0; }
   // On the device, beside rows.
@@ -111,6 +113,8 @@ class BackendStep {
   static void DescribeCompressed(const SequenceCache& cache, int num_layers, BackendSequence* to);
   // How the sequence attends, by its number of tokens and whether the host adds to it.
   void ChooseAttention(BackendSequence* sequence) const;
+  // may_stay: rows of T1 may be read where they lie.
+  [[nodiscard]] T1Reading ReadingOf(const SequenceStep& sequence, bool may_stay) const;
   [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
   Status RunOnDevice(const StepWork& work, StagedSequences* staged, StepCosts* costs);
   Result<Graph*> GraphFor(const Shape& shape);
@@ -135,12 +139,15 @@ class BackendStep {
   void ForgetLists();
   static void MakeParts(Graph* graph);
   [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
-  // Attention by attention: rows of T1 come to the device ahead of their use, and selectors get the
-  // queries that they choose rows by.
+  // Attention by attention: rows of T1 are copied to the device ahead of their use, or as selectors
+  // choose them by the queries.
   Status ComputeByLayer(const StepWork& work, const StagedSequences& staged, Graph* graph);
-  // Hides the rows that the selectors of the sequences leave out in an attention whose queries are
-  // computed.
-  void SelectRows(const StepWork& work, int attention, Graph* graph);
+  // Waits for the queries of an attention, those of the sequences with selectors.
+  void FetchQueries(const StepWork& work, int attention, const Graph& graph);
+  // Loads the pages of T1 with rows that the sequence's selector chooses in an attention by its
+  // queries, and hides the other rows.
+  void SelectRows(const SequenceStep& sequence, std::span<const float> queries,
+                  const StagedStep& staged, int attention, Graph* graph);
   // The rows of an attention that the host attends to while the device attends to the others.
   struct HostShare;
   Status AttendOnHost(const StepWork& work, int attention, size_t part, Graph* graph);
@@ -182,6 +189,7 @@ class BackendStep {
   const std::unique_ptr<HostAttention> host_attention_;
   const OnThreads on_threads_;
   T1Mode t1_mode_ = T1Mode::kStream;
+  double select_seconds_ = 0;
   std::unique_ptr<DeviceWeights> weights_;
   std::list<Graph> graphs_;       // most recently used first
   uint64_t rows_generation_ = 0;  // of the device, when graphs were built
@@ -194,8 +202,8 @@ class BackendStep {
   std::vector<float> embeddings_;
   std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // of a step's sequences
   std::vector<std::byte*> states_;                                  // on the host, of the same
-  std::vector<float> queries_;                                      // of a layer, for selectors
-  std::vector<RowRange> selected_;
+  std::vector<std::vector<float>> queries_;  // [sequences]: of a layer, for selectors
+  std::vector<RowRange> selected_, foreseen_;
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
   std::vector<std::vector<int32_t>> counts_, compressed_counts_;

@@ -70,6 +70,19 @@ __device__ inline void Unpack(const uint4& unit, float (&to)[kHalves]) {
   }
 }
 
+__device__ inline bool IsSeen(const FoldArguments& a, int head, int row) {
+  return __half2float(a.mask[head * a.mask_stride + row]) >= 0.0f;
+}
+
+// Returns whether any team of the warp has a row to read in this round: pages that a selector leaves
+// out are not read.
+__device__ inline bool AnySeen(const FoldArguments& a, int head, int first, int end) {
+  bool any = false;
+#pragma unroll
+  for (int r = 0; r < kTile; ++r) any |= first + r < end && IsSeen(a, head, first + r);
+  return __any_sync(kAllLanes, any) != 0;
+}
+
 // kLanes: for a row. kQueries: of a kv head, that a block takes. Grid: splits, kv heads times
 // blocks for the queries of one.
 template <int kLanes, int kQueries>
@@ -108,6 +121,14 @@ __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
   const int first_of_warp = begin + threadIdx.x / kWarp * kTeamsOfWarp * kTile;
   for (int round = first_of_warp; round < end; round += kTeams * kTile) {
     const int first = round + team % kTeamsOfWarp * kTile;
+    if (a.mask != nullptr && !AnySeen(a, head, first, end)) {
+      for (int r = 0; a.has_logits && lane == 0 && r < kTile && first + r < end; ++r) {
+        for (int i = 0; i < kQueries; ++i) {
+          a.logits[size_t(first_query + i) * a.num_rows + first + r] = kHidden;
+        }
+      }
+      continue;
+    }
     int numbers[kTile];
     FindRows(a, head, first, end, numbers);
     uint4 keys[kTile], values[kTile];
@@ -144,8 +165,7 @@ __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
 #pragma unroll
     for (int r = 0; r < kTile; ++r) {
       const int row = first + r;
-      const bool is_seen = row < end && (a.mask == nullptr ||
-                                         __half2float(a.mask[head * a.mask_stride + row]) >= 0.0f);
+      const bool is_seen = row < end && (a.mask == nullptr || IsSeen(a, head, row));
 #pragma unroll
       for (int i = 0; i < kQueries; ++i) {
         if (!is_seen) logits[r][i] = kHidden;

@@ -9,6 +9,18 @@
 
 namespace ebb {
 
+namespace {
+
+// Returns the number of the row in the device's buffer; that of a row of zeros where its page has
+// no address, as pages of T1 that a selector leaves out.
+int32_t NumberOf(const BackendDevice& device, const RowsView& view, Slot slot) {
+  const std::byte* const page = view.pages[slot.page()];
+  if (page == nullptr) return device.spare_row();
+  return device.RowNumber(page) + static_cast<int32_t>(slot.row());
+}
+
+}  // namespace
+
 RowLists::RowLists(std::vector<int> kv_heads, int num_rows)
     : kv_heads_(std::move(kv_heads)), num_rows_(num_rows), first_(1, 0) {
   for (const int heads : kv_heads_) first_.push_back(first_.back() + int64_t{heads} * num_rows);
@@ -87,8 +99,7 @@ RowLists::Change RowLists::Update(const SequenceCache& cache, const BackendDevic
     }
     int32_t* const list = lists_.data() + first_[layer] + head;
     for (size_t row = begin; row < slots.size(); ++row) {
-      list[row * heads] =
-          device.RowNumber(view.pages[slots[row].page()]) + static_cast<int32_t>(slots[row].row());
+      list[row * heads] = NumberOf(device, view, slots[row]);
     }
     for (size_t row = slots.size(); row < had; ++row) list[row * heads] = device.spare_row();
     if (begin == slots.size() && had == slots.size()) continue;
@@ -108,9 +119,7 @@ RowLists::Change RowLists::Rename(const SequenceCache& cache, const BackendDevic
     stream.pages.assign(view.pages, view.pages + stream.pages.size());
     int32_t* const list = lists_.data() + first_[layer] + head;
     for (size_t row = 0; row < view.slots.size(); ++row) {
-      const Slot slot = view.slots[row];
-      list[row * heads] =
-          device.RowNumber(view.pages[slot.page()]) + static_cast<int32_t>(slot.row());
+      list[row * heads] = NumberOf(device, view, view.slots[row]);
     }
     change.end = std::max(change.end, static_cast<int>(view.slots.size()));
   }

@@ -1,0 +1,152 @@
+// Loads pages of T1 into the memory that a step reads, for T1PageCache: those of a file into the
+// host's memory, or those of either kind of T1 into a device's.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_ROWS_PAGE_LOADER_H_
+#define EBB_ROWS_PAGE_LOADER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/device/device.h"
+#include "src/device/device_block.h"
+#include "src/io/io_memory.h"
+#include "src/io/page_file.h"
+#include "src/rows/arena.h"
+#include "src/rows/t1_edits.h"
+
+namespace ebb {
+
+// Memory that pages are loaded into: the host's, or a device's.
+class LoadedMemory {
+ public:
+  LoadedMemory() = default;  // empty
+  explicit LoadedMemory(IoMemory memory) : host_(std::move(memory)) {}
+  explicit LoadedMemory(DeviceBlock memory) : device_(std::move(memory)) {}
+  [[nodiscard]] std::byte* data() const {
+    return device_.data() != nullptr ? device_.data() : host_.data();
+  }
+
+ private:
+  IoMemory host_;
+  DeviceBlock device_;
+};
+
+class PageLoader {
+ public:
+  virtual ~PageLoader() = default;
+  PageLoader(const PageLoader&) = delete;
+  PageLoader& operator=(const PageLoader&) = delete;
+
+  [[nodiscard]] virtual size_t page_bytes() const = 0;
+  // Returns a number above the id of every page.
+  [[nodiscard]] virtual size_t page_end() const = 0;
+  // Allocates memory of the kind that pages are loaded into. OutOfMemory.
+  virtual Result<LoadedMemory> Allocate(size_t num_bytes) = 0;
+  // Makes room in lists for batches of so many pages. May throw std::bad_alloc.
+  virtual void Reserve(size_t num_pages) = 0;
+  // A batch of pages, from Start() to Wait(). At most kMostBatches are under way at a time.
+  struct Batch {
+    uint64_t number = 0;
+  };
+  static constexpr size_t kMostBatches = 3;
+  // Begins to load pages. Errors: OutOfMemory, those of the file, with nothing started.
+  // REQUIRES: in ascending order; at most as many as Reserve() made room for.
+  virtual Result<Batch> Start(std::span<const PageIo> pages) = 0;
+  // Makes work that starts from now on find the pages of the batch. Called once for each batch.
+  // Errors: those of the file or of the device.
+  virtual Status Wait(const Batch& batch) = 0;
+  // Ends the batches that were not waited for, of which no work needs a page, and returns once
+  // none touches any memory. Errors: those of a device's copies.
+  virtual Status Finish() = 0;
+  // Gives the memory back that batches took on the host. REQUIRES: Finish() was called.
+  virtual void ReleaseMemory() = 0;
+  [[nodiscard]] virtual size_t memory_bytes() const = 0;
+
+ protected:
+  PageLoader() = default;
+};
+
+// From a file into the host's memory. Both outlive it.
+class FilePageLoader final : public PageLoader {
+ public:
+  FilePageLoader(PageFile* file, T1Edits* edits) : file_(file), edits_(edits) {}
+  [[nodiscard]] size_t page_bytes() const override { return file_->page_bytes(); }
+  [[nodiscard]] size_t page_end() const override { return file_->page_end(); }
+  Result<LoadedMemory> Allocate(size_t num_bytes) override;
+  void Reserve(size_t num_pages) override;
+  Result<Batch> Start(std::span<const PageIo> pages) override;
+  Status Wait(const Batch& batch) override;
+  Status Finish() override;
+  void ReleaseMemory() override {}
+  [[nodiscard]] size_t memory_bytes() const override { return 0; }
+
+ private:
+  PageFile* const file_;
+  T1Edits* const edits_;
+  std::vector<uint64_t> reading_;  // numbers of batches
+};
+
+// From an arena in pinned memory into a device's memory. Both outlive it.
+class ArenaPageLoader final : public PageLoader {
+ public:
+  ArenaPageLoader(const Arena* arena, Device* device) : arena_(arena), device_(device) {}
+  [[nodiscard]] size_t page_bytes() const override { return arena_->page_bytes(); }
+  [[nodiscard]] size_t page_end() const override { return arena_->page_end(); }
+  Result<LoadedMemory> Allocate(size_t num_bytes) override;
+  void Reserve(size_t num_pages) override { parts_.reserve(num_pages); }
+  Result<Batch> Start(std::span<const PageIo> pages) override;
+  Status Wait(const Batch& batch) override;
+  Status Finish() override { return device_->Wait(last_copy_); }
+  void ReleaseMemory() override {}
+  [[nodiscard]] size_t memory_bytes() const override { return 0; }
+
+ private:
+  const Arena* const arena_;
+  Device* const device_;
+  std::vector<CopyPart> parts_;
+  DeviceEvent last_copy_;
+};
+
+// From a file into a device's memory, through the host's. All outlive it.
+class FileDevicePageLoader final : public PageLoader {
+ public:
+  FileDevicePageLoader(PageFile* file, T1Edits* edits, Device* device)
+      : file_(file), edits_(edits), device_(device) {}
+  [[nodiscard]] size_t page_bytes() const override { return file_->page_bytes(); }
+  [[nodiscard]] size_t page_end() const override { return file_->page_end(); }
+  Result<LoadedMemory> Allocate(size_t num_bytes) override;
+  void Reserve(size_t num_pages) override;
+  Result<Batch> Start(std::span<const PageIo> pages) override;
+  Status Wait(const Batch& batch) override;
+  Status Finish() override;
+  void ReleaseMemory() override;
+  [[nodiscard]] size_t memory_bytes() const override;
+
+ private:
+  // A batch on its way: from Start() to Wait() in the file, then in a copy that ends before the
+  // slot serves another batch.
+  struct Slot {
+    IoMemory memory;
+    std::vector<PageIo> reads;
+    std::vector<CopyPart> copies;
+    std::optional<PageFile::Ticket> reading;
+    DeviceEvent copied;
+  };
+
+  PageFile* const file_;
+  T1Edits* const edits_;
+  Device* const device_;
+  std::array<Slot, kMostBatches> slots_;
+  uint64_t next_ = 0;  // batches that were started
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ROWS_PAGE_LOADER_H_
