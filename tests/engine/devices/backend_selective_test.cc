@@ -177,20 +177,20 @@ TEST_P(BackendSelectiveTest, ParkedForkedSavedAndResumedSessionsGoOnAsBefore) {
   }
 }
 
-// Rows of T1 that are edited are loaded again: a roll-back frees their pages, and others take them.
-TEST_P(BackendSelectiveTest, ATurnAfterARollBackHasTheBitsOfAnotherT0) {
+// A roll-back ends within a page of T1 that is cached, and later rows complete that page.
+TEST_P(BackendSelectiveTest, APageThatIsCompletedAfterARollBackIsLoadedAgain) {
   const auto hash_of = [](const TierSpec& tiers) {
     auto engine = SelectiveEngine(tiers);
     auto session = OpenAfterPrompt(*engine, tiers);
     DecodeText(*session, kSelectivePrompt, kSelectiveLength);
     ExpectOk(session->TruncateTo(400));
-    ExpectOk(session->Prefill(SelectiveText().subspan(450, 200)));
-    DecodeText(*session, 100, 200);
+    DecodeText(*session, 100, 400);
     return session->logits_hash();
   };
   const uint64_t expected = hash_of(Selecting(0));
   EXPECT_EQ(hash_of(Selecting(1)), expected);
   EXPECT_EQ(hash_of(Selecting(0.5, T1Place::kFile)), expected);
+  EXPECT_EQ(hash_of(Selecting(0.5, T1Place::kNone)), expected);
 }
 
 TEST_P(BackendSelectiveTest, ABatchReadsAsManyRowsAsSingleSteps) {
