@@ -554,65 +554,6 @@ void BackendStep::MakeParts(Graph* graph) {
   graph->parts.push_back(PartOf(graph->graph.graph, begin, ggml_graph_n_nodes(graph->graph.graph)));
 }
 
-void BackendStep::FetchQueries(const StepWork& work, int attention, const Graph& graph) {
-  const size_t size = size_t(model_.hparams.num_q_heads) * model_.hparams.head_dim;
-  queries_.resize(work.sequences.size());
-  for (size_t i = 0; i < work.sequences.size(); ++i) {
-    const SequenceStep& sequence = work.sequences[i];
-    if (sequence.selector == nullptr) continue;
-    queries_[i].resize(size);
-    ggml_backend_tensor_get_async(device_->backend(), graph.tensors.q[attention],
-                                  queries_[i].data(), sequence.first_token * size * sizeof(float),
-                                  size * sizeof(float));
-  }
-  ggml_backend_synchronize(device_->backend());
-}
-
-void BackendStep::SelectRows(const SequenceStep& sequence, std::span<const float> queries,
-                             const StagedStep& staged, int attention, Graph* graph) {
-  const auto start = Clock::now();
-  const int layer = model_.shape.LayerRead(attention);
-  const size_t heads = model_.hparams.kv_heads[layer];
-  const size_t of_head = queries.size() / heads;
-  const size_t index = IndexOf(*graph, sequence);
-  const size_t num_rows = graph->shape.sequences[index].NumKeys();
-  const size_t first = graph->attention->FirstHead(layer) * num_rows;
-  ggml_fp16_t* const mask = masks_[index].data() + first;
-  staged.BeginSelection();
-  staged.ClearAddresses(layer);
-  for (int head = 0; head < static_cast<int>(heads); ++head) {
-    const RowsView view = sequence.cache->views().View(layer, head);
-    ggml_fp16_t* const mask_of_head = mask + head * num_rows;
-    FillMask(sequence, graph->shape.sequences[index], layer, head, mask_of_head);
-    const auto q = queries.subspan(head * of_head, of_head);
-    for (std::vector<RowRange>* const ranges : {&selected_, &foreseen_}) {
-      ranges->clear();
-      ranges->reserve((view.slots.size() + 1) / 2);
-    }
-    sequence.selector->Rank(layer, head, q, 0, 1);
-    sequence.selector->Select(layer, head, q, &selected_);
-    sequence.selector->Foresee(layer, head, &foreseen_);
-    staged.WantRows(layer, head, selected_);
-    staged.ForeseeRows(layer, head, foreseen_);
-    if (selected_.empty()) continue;
-    size_t begin = 0;  // of the rows that are left out
-    const auto leave_out_to = [&](size_t end) {
-      std::fill(mask_of_head + begin, mask_of_head + end, ggml_fp32_to_fp16(kHidden));
-      *sequence.rows_unread += static_cast<int64_t>(end - begin);
-    };
-    for (const RowRange& range : selected_) {
-      leave_out_to(range.begin);
-      begin = range.end;
-    }
-    leave_out_to(view.slots.size());
-  }
-  staged.ReadWantedRows();
-  select_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
-  ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].mask, mask,
-                                first * sizeof(ggml_fp16_t),
-                                heads * num_rows * sizeof(ggml_fp16_t));
-}
-
 // Launches what of the layer does not wait for the host, `part`, and attends to the host's rows
 // meanwhile; what comes of it joins the rest. Once the queries are here the layer before has ended,
 // and with it the inputs of its rows' mass.

@@ -144,6 +144,16 @@ class BackendStep {
   Status ComputeByLayer(const StepWork& work, const StagedSequences& staged, Graph* graph);
   // Waits for the queries of an attention, those of the sequences with selectors.
   void FetchQueries(const StepWork& work, int attention, const Graph& graph);
+  // The choice of a selector for a kv head.
+  struct Choice {
+    std::vector<RowRange> ranges, foreseen;  // ranges: none where all rows are read
+    int64_t rows_unread = 0;
+  };
+  static void Choose(const SequenceStep& sequence, int layer, int head,
+                     std::span<const float> queries, Choice* choice);
+  // Hides the rows that are in none of the ranges, of `num_rows`, and returns how many; hides none
+  // without a range.
+  static int64_t HideOthers(std::span<const RowRange> ranges, size_t num_rows, ggml_fp16_t* mask);
   // Loads the pages of T1 with rows that the sequence's selector chooses in an attention by its
   // queries, and hides the other rows.
   void SelectRows(const SequenceStep& sequence, std::span<const float> queries,
@@ -203,7 +213,7 @@ class BackendStep {
   std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // of a step's sequences
   std::vector<std::byte*> states_;                                  // on the host, of the same
   std::vector<std::vector<float>> queries_;  // [sequences]: of a layer, for selectors
-  std::vector<RowRange> selected_, foreseen_;
+  std::vector<Choice> choices_;              // [kv heads]: of a layer
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
   std::vector<std::vector<int32_t>> counts_, compressed_counts_;
