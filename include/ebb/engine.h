@@ -43,8 +43,8 @@ struct Internals;
 struct EngineOptions {
   int threads = 0;  // 0: AvailableProcessors().threads, see ebb/device.h
   RowType kv_type = RowType::kF16;
-  // Hard cap on memory for rows, of all sessions, without tiers, which have caps of their own; 0:
-  // none.
+  // Hard cap on memory for rows, of all sessions: of T0 and T2 together where all old rows lie in
+  // T2 and there is no T1. Refused with other tiers, which have caps of their own. 0: none.
   uint64_t kv_cap_bytes = 0;
   // The tiers besides T0 that sessions may use: where T1 lies, the caps, T2's format. Their caps
   // are of all sessions together. None: T0 alone.

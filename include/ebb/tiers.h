@@ -81,6 +81,10 @@ struct TierSpec {
 [[nodiscard]] inline bool CompressesOldRows(const std::optional<TierSpec>& tiers) {
   return tiers.has_value() && tiers->t2_rows == T2Rows::kOld;
 }
+// Whether T0 and T2 hold all rows, with old rows in T2: EngineOptions::kv_cap_bytes then caps both.
+[[nodiscard]] inline bool HoldsOldRowsInT2(const std::optional<TierSpec>& tiers) {
+  return CompressesOldRows(tiers) && tiers->t1 == T1Place::kNone;
+}
 // Whether any rows go to T2.
 [[nodiscard]] inline bool HasT2(const TierSpec& tiers) {
   return tiers.t2_rows == T2Rows::kOld || tiers.t2_share > 0;

@@ -312,15 +312,11 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   if (tiers.t0_cap_bytes > 0) {
     bytes.t0 = std::min(bytes.t0, tiers.t0_cap_bytes / kExtentBytes * kExtentBytes);
   }
-  if (request.kv_cap_bytes > 0 && request.tiers.has_value()) {
+  if (request.kv_cap_bytes > 0 && request.tiers.has_value() && !HoldsOldRowsInT2(request.tiers)) {
     return InvalidArgument(
         "kv_cap_bytes",
-        "a cap on the cache cannot be combined with tiers, which have caps of their own on T0 and "
-        "T1");
-  }
-  if (request.kv_cap_bytes > 0 && bytes.t0 > request.kv_cap_bytes) {
-    return T0Full(fmt::format("the cap on the cache is {} bytes, and T0 takes {}",
-                              request.kv_cap_bytes, bytes.t0));
+        "a cap on the cache cannot be combined with these tiers, which take caps on T0 and T1; a "
+        "compressed cache without a T1 takes it");
   }
   const bool file = tiers.t1 == T1Place::kFile;
   if (file) {
@@ -346,6 +342,10 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   const size_t t2_page_bytes =
       bytes.t2_on_device ? CompressedPageBytesOnDevice(compressed) : compressed.PageBytes();
   bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, t2_page_bytes);
+  if (request.kv_cap_bytes > 0 && bytes.t0 + bytes.t2 > request.kv_cap_bytes) {
+    return T0Full(fmt::format("the cap on the cache is {} bytes, and its rows take {}",
+                              request.kv_cap_bytes, bytes.t0 + bytes.t2));
+  }
   bytes.tables = TableBytes(shape, request, rows.last);
   if (ReadsSelectively(tiers)) bytes.tables += SelectorBytes(shape, request);
   bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;

@@ -64,11 +64,12 @@ TEST(MemoryFit, RefusesWhatItCannotCountAndSaysWhy) {
   EXPECT_EQ(error(SmolLm2(), {.context = 0}),
             "invalid argument: expected at least 1 request, 1 token of context, 0 of the prompt "
             "and an interval of 1, found 1, 0, 0 and 64");
-  EXPECT_EQ(error(SmolLm2(), {.context = 100, .kv_cap_bytes = kMiB, .tiers = TierSpec()}),
-            "invalid argument: kv_cap_bytes: a cap on the cache cannot be combined with tiers, "
-            "which have caps of their own on T0 and T1");
+  EXPECT_EQ(
+      error(SmolLm2(), {.context = 100, .kv_cap_bytes = kMiB, .tiers = TierSpec()}),
+      "invalid argument: kv_cap_bytes: a cap on the cache cannot be combined with these tiers, "
+      "which take caps on T0 and T1; a compressed cache without a T1 takes it");
   EXPECT_EQ(error(SmolLm2(), {.context = 100, .kv_cap_bytes = kMiB}),
-            "T0 full: the cap on the cache is 1048576 bytes, and T0 takes 4194304");
+            "T0 full: the cap on the cache is 1048576 bytes, and its rows take 4194304");
 }
 
 TEST(MemoryFit, LayersOfFewerKvHeadsTakeFewerPages) {

@@ -63,7 +63,11 @@ struct Arena::Impl {
 
   // Each page needs an id.
   [[nodiscard]] size_t max_extents() const {
-    return std::min<size_t>(options.cap_bytes / kExtentBytes, kNoPage / pages_per_extent);
+    const size_t most =
+        std::min<size_t>(options.cap_bytes / kExtentBytes, kNoPage / pages_per_extent);
+    if (options.shared_cap == nullptr) return most;
+    const SharedCap& shared = *options.shared_cap;
+    return std::min(most, extents.size() + (shared.cap_bytes - shared.mapped_bytes) / kExtentBytes);
   }
 
   // Pages that a holder with so many pledged ones may still take.
@@ -148,6 +152,7 @@ struct Arena::Impl {
       return refused("no memory for its records");
     }
     num_free += pages_per_extent;
+    if (options.shared_cap != nullptr) options.shared_cap->mapped_bytes += kExtentBytes;
     return OkStatus();
   }
 
@@ -172,6 +177,7 @@ struct Arena::Impl {
     Unlink(extent);
     num_free -= pages_per_extent;
     extents.erase(extent->base);
+    if (options.shared_cap != nullptr) options.shared_cap->mapped_bytes -= kExtentBytes;
     return Release::kDone;
   }
 
@@ -271,11 +277,15 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
   const size_t missing = wanted > a.num_free ? wanted - a.num_free : 0;
   const size_t num_new = missing / a.pages_per_extent + (missing % a.pages_per_extent != 0 ? 1 : 0);
   if (num_new > a.max_extents() - a.extents.size()) {
-    return a.Full(fmt::format(
-        "the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes are mapped and "
-        "{} pages are free",
-        num_pages, a.options.page_bytes, a.extents.size() * kExtentBytes, a.options.cap_bytes,
-        a.num_free));
+    const SharedCap* const shared = a.options.shared_cap.get();
+    const size_t mapped =
+        shared != nullptr ? shared->mapped_bytes : a.extents.size() * kExtentBytes;
+    return a.Full(
+        fmt::format("the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes are "
+                    "mapped{}, and "
+                    "{} pages are free",
+                    num_pages, a.options.page_bytes, mapped, a.options.cap_bytes,
+                    shared != nullptr ? " by T0 and T2" : "", a.num_free));
   }
   const size_t num_empty_before = a.num_empty;
   for (size_t i = 0; i < num_new; ++i) {

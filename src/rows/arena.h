@@ -32,12 +32,19 @@ inline constexpr PageId kNoPage = ~PageId{0} >> 2;
 
 static_assert(kExtentBytes % kDeviceMemoryStep == 0);
 
+// A cap on the memory that several arenas map together.
+struct SharedCap {
+  size_t cap_bytes = 0;
+  size_t mapped_bytes = 0;
+};
+
 struct ArenaOptions {
   size_t page_bytes = 0;          // a multiple of 64, at most kExtentBytes
   size_t cap_bytes = 0;           // of mapped memory; at least one extent
   Device* device = &CpuDevice();  // whose memory it is; outlives the arena
   MemoryKind memory = MemoryKind::kDevice;
-  StatusCode full = StatusCode::kT0Full;  // the code of errors that the cap causes
+  StatusCode full = StatusCode::kT0Full;            // the code of errors that the cap causes
+  std::shared_ptr<SharedCap> shared_cap = nullptr;  // beside cap_bytes; null: there is none
 };
 
 struct ArenaStats {

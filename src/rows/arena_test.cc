@@ -150,6 +150,30 @@ TEST(ArenaTest, ACapThatIsNoMultipleOfExtentsRoundsDown) {
   EXPECT_EQ((*arena)->Reserve(kPagesPerExtent + 1).code(), StatusCode::kT0Full);
 }
 
+TEST(ArenaTest, ASharedCapLimitsSeveralArenasTogether) {
+  const auto cap = std::make_shared<SharedCap>(SharedCap{.cap_bytes = 3 * kExtentBytes});
+  const auto make = [&](size_t page_bytes) {
+    return *Arena::Create(
+        {.page_bytes = page_bytes, .cap_bytes = 3 * kExtentBytes, .shared_cap = cap});
+  };
+  const auto large = make(kPageBytes), small = make(kPageBytes / 2);
+  {
+    Owners in_large(large.get()), in_small(small.get());
+    in_large.AddMany(kPagesPerExtent);
+    in_small.AddMany(2 * kPagesPerExtent + 1);  // an extent, and a page of another one
+    EXPECT_EQ(cap->mapped_bytes, 3 * kExtentBytes);
+    EXPECT_EQ(in_large.Add().code(), StatusCode::kT0Full);
+    in_small.AddMany(2 * kPagesPerExtent - 1);  // the rest of that extent
+    EXPECT_EQ(in_small.Add().code(), StatusCode::kT0Full);
+    for (size_t i = 0; i < kPagesPerExtent; ++i) in_large.Free(i);
+    large->Compact(0);
+    EXPECT_TRUE(in_small.Add().ok());
+  }
+  large->Compact(0);
+  small->Compact(0);
+  EXPECT_EQ(cap->mapped_bytes, 0u);
+}
+
 TEST(ArenaTest, WhatWasReservedCanBeAllocatedWhateverIsFreedMeanwhile) {
   const auto arena = MakeArena(kPageBytes, 6);
   Owners others(arena.get());

@@ -15,13 +15,15 @@ namespace {
 // Errors say whose arena it is.
 Result<std::unique_ptr<Arena>> MakeArena(std::string_view name, size_t page_bytes,
                                          uint64_t cap_bytes, Device* device, MemoryKind memory,
-                                         StatusCode full = StatusCode::kT0Full) {
+                                         StatusCode full = StatusCode::kT0Full,
+                                         std::shared_ptr<SharedCap> shared_cap = nullptr) {
   constexpr uint64_t kNoCap = std::numeric_limits<int64_t>::max();
   auto arena = Arena::Create({.page_bytes = page_bytes,
                               .cap_bytes = cap_bytes == 0 ? kNoCap : cap_bytes,
                               .device = device,
                               .memory = memory,
-                              .full = full});
+                              .full = full,
+                              .shared_cap = std::move(shared_cap)});
   if (arena.ok()) return arena;
   return arena.status().WithPrefix(name);
 }
@@ -41,22 +43,30 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const Loaded
                                       const PageFormat& format, const AttentionKernel& kernel) {
   TierStores stores;
   uint64_t t0_cap = options.kv_cap_bytes;
+  const uint64_t least_cap = options.tiers.has_value() ? 2 * kExtentBytes : kExtentBytes;
+  if (options.tiers.has_value() && t0_cap > 0 && !HoldsOldRowsInT2(options.tiers)) {
+    return InvalidArgument("kv_cap_bytes",
+                           "cannot be combined with these tiers, which take caps on T0 and T1; a "
+                           "compressed cache without a T1 takes it");
+  }
+  if (t0_cap > 0 && t0_cap < least_cap) {
+    return InvalidArgument("kv_cap_bytes",
+                           fmt::format("expected at least {} bytes, found {}", least_cap, t0_cap));
+  }
+  std::shared_ptr<SharedCap> of_t0_and_t2;
   if (options.tiers.has_value()) {
     if (t0_cap > 0) {
-      return InvalidArgument(
-          "kv_cap_bytes",
-          "cannot be combined with tiers, which have caps of their own on T0 and T1");
+      of_t0_and_t2 = std::make_shared<SharedCap>(SharedCap{.cap_bytes = t0_cap});
+    } else {
+      t0_cap = options.tiers->t0_cap_bytes;
     }
-    t0_cap = options.tiers->t0_cap_bytes;
-  } else if (t0_cap > 0 && t0_cap < kExtentBytes) {
-    return InvalidArgument(
-        "kv_cap_bytes", fmt::format("expected at least {} bytes, found {}", kExtentBytes, t0_cap));
   }
   EBB_RETURN_IF_ERROR(stores.CreateDevice(options, model, format));
   Device* const device = stores.device();
-  EBB_ASSIGN_OR_RETURN(stores.t0_,
-                       MakeArena(options.tiers.has_value() ? "T0" : "the cache", format.PageBytes(),
-                                 t0_cap, device, MemoryKind::kDevice));
+  EBB_ASSIGN_OR_RETURN(
+      stores.t0_,
+      MakeArena(options.tiers.has_value() ? "T0" : "the cache", format.PageBytes(), t0_cap, device,
+                MemoryKind::kDevice, StatusCode::kT0Full, of_t0_and_t2));
   EBB_ASSIGN_OR_RETURN(stores.newest_, MakeArena("the newest rows", format.PageBytes(), 0, device,
                                                  MemoryKind::kDevice));
   stores.caches_.t0 = stores.t0_.get();
@@ -65,7 +75,7 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const Loaded
 
   const TierSpec& tiers = *options.tiers;
   EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
-  if (HasT2(tiers)) EBB_RETURN_IF_ERROR(stores.CreateT2(tiers, format));
+  if (HasT2(tiers)) EBB_RETURN_IF_ERROR(stores.CreateT2(tiers, format, of_t0_and_t2));
   return stores;
 }
 
@@ -113,14 +123,17 @@ Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
 }
 
 // On a device a page begins where a row of its buffer begins.
-Status TierStores::CreateT2(const TierSpec& tiers, const PageFormat& format) {
+Status TierStores::CreateT2(const TierSpec& tiers, const PageFormat& format,
+                            const std::shared_ptr<SharedCap>& cap) {
   caches_.compressed = CompressedFormat::Of(format, tiers.t2_type);
   size_t page_bytes = caches_.compressed.PageBytes();
   if (t2_on_device_) {
     page_bytes = CompressedPageBytesOnDevice(caches_.compressed);
   }
-  EBB_ASSIGN_OR_RETURN(t2_, MakeArena("T2", page_bytes, 0, device(),
-                                      t2_on_device_ ? MemoryKind::kRecords : MemoryKind::kPinned));
+  EBB_ASSIGN_OR_RETURN(t2_,
+                       MakeArena("T2", page_bytes, cap == nullptr ? 0 : cap->cap_bytes, device(),
+                                 t2_on_device_ ? MemoryKind::kRecords : MemoryKind::kPinned,
+                                 StatusCode::kT0Full, cap));
   caches_.t2 = t2_.get();
   return OkStatus();
 }

@@ -49,7 +49,9 @@ class TierStores {
  private:
   Status CreateDevice(const EngineOptions& options, const LoadedModel& model,
                       const PageFormat& format);
-  Status CreateT2(const TierSpec& tiers, const PageFormat& format);
+  // cap: of T0 and T2 together; null: T2 has none.
+  Status CreateT2(const TierSpec& tiers, const PageFormat& format,
+                  const std::shared_ptr<SharedCap>& cap);
   Status CreateT1(const TierSpec& tiers, const PageFormat& format);
 
   std::unique_ptr<BackendDevice> backend_;  // null: the device is the processor

@@ -278,5 +278,42 @@ TEST(OldRowsInT2, OptionsOfPoliciesAreRefusedByName) {
   EXPECT_THAT(refusal(options), HasSubstr("keys in T1 and T2 cannot be re-rotated"));
 }
 
+TEST(OldRows, ACapLimitsT0AndT2Together) {
+  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  const uint64_t expected = CompressedHashOf(tiers);
+  constexpr uint64_t kCap = uint64_t{8} << 20;
+  auto engine = MakeEngineOf(DeepModel(), {.threads = 2, .kv_cap_bytes = kCap, .tiers = tiers});
+  auto session = OpenCompressing(*engine, tiers);
+  ExpectOk(session->Prefill(OldRowsPrompt()));
+  DecodeOldRowsText(*session, kPromptTokens, kTextTokens);
+  EXPECT_EQ(session->logits_hash(), expected);
+  const auto mapped = [&] {
+    return engine->arena_accounting(Tier::kT0).reserved_bytes +
+           engine->arena_accounting(Tier::kT2).reserved_bytes;
+  };
+  // Others fill the cache; none of them takes more than the cap leaves.
+  std::vector<std::unique_ptr<Session>> others;
+  Status status;
+  while (status.ok() && others.size() < 20) {
+    others.push_back(OpenCompressing(*engine, tiers));
+    const StepOutcome read = others.back()->Prefill(OldRowsPrompt());
+    status = read.status;
+    EXPECT_LE(mapped(), kCap);
+  }
+  EXPECT_EQ(status.code(), StatusCode::kT0Full);
+  EXPECT_GT(others.size(), 1u);
+  // Memory that they give back serves the first one.
+  others.clear();
+  DecodeOldRowsText(*session, kTextTokens, kTextTokens + 100);
+}
+
+TEST(OldRows, ACapIsRefusedBesideAT1) {
+  for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
+    const auto engine = Engine::Create(
+        DeepModel(), {.kv_cap_bytes = 8 << 20, .tiers = Compressing(CompressedType::kInt8, t1)});
+    EXPECT_THAT(engine.status().ToString(), HasSubstr("kv_cap_bytes: cannot be combined"));
+  }
+}
+
 }  // namespace
 }  // namespace ebb

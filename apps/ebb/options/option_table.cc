@@ -164,7 +164,7 @@ std::vector<OptionRow> MachineRows() {
       KvTypeRow(),
       ParsedRow(G::kContext, "--kv-cap", "SIZE",
                 "hard cap on the memory of cached rows, such as 512MiB or 1.5Gi (M is 10^6, Mi is "
-                "2^20); tiers take caps by --t0 and --t1",
+                "2^20); --kv-type q8, q4 and q3 take it too, and other tiers caps by --t0 and --t1",
                 ReadKvCap),
   };
 }

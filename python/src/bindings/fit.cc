@@ -13,6 +13,12 @@ std::string Percent(double share) {
   return text;
 }
 
+std::string T1ReadText(const TierSpec& tiers) {
+  char text[96];
+  std::snprintf(text, sizeof text, "select:mass=%g,reuse=%g", tiers.t1_mass, tiers.t1_reuse);
+  return tiers.t1_rows > 0 ? text + (",rows=" + std::to_string(tiers.t1_rows)) : text;
+}
+
 // The options of ebb.Engine.session() that give these tiers.
 nb::dict TextsOf(const std::optional<TierSpec>& tiers) {
   nb::dict dict;
@@ -23,6 +29,7 @@ nb::dict TextsOf(const std::optional<TierSpec>& tiers) {
   if (!tiers->t1_path.empty()) t1 += ":" + tiers->t1_path;
   if (tiers->t1_cap_bytes > 0) t1 += "," + std::to_string(tiers->t1_cap_bytes);
   dict["t1"] = t1;
+  if (ReadsSelectively(tiers)) dict["t1_read"] = T1ReadText(*tiers);
   if (HasT2(*tiers)) {
     const std::string rows = CompressesOldRows(tiers) ? "old" : Percent(tiers->t2_share);
     dict["t2"] = rows + ":" + std::string(CompressedTypeName(tiers->t2_type));

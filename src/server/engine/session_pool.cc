@@ -22,8 +22,14 @@ SessionPool::SessionPool(std::unique_ptr<Engine> engine, const SessionPoolOption
   machine_.most_running = options.most_running;
   const size_t cap = engine_->arena_accounting(Tier::kT0).cap_bytes;
   if (IsCap(cap)) t0_cap_ = cap;
-  machine_.t0_bytes = t0_cap_;
   const auto& tiers = engine_->options().tiers;
+  if (IsCapped() && HoldsOldRowsInT2(tiers)) {
+    // Both map memory 2 MiB at a time, and each may keep as much without a page.
+    constexpr uint64_t kRounding = uint64_t{8} << 20;
+    caps_t2_too_ = true;
+    t0_cap_ -= std::min(t0_cap_ / 2, kRounding);
+  }
+  machine_.t0_bytes = t0_cap_;
   if (tiers.has_value() && tiers->t1_cap_bytes > 0) machine_.t1_bytes = tiers->t1_cap_bytes;
   // A page of each stream holds as many tokens as it has rows.
   if (const auto needs = engine_->CountNeeds({}, 1, 1); needs.ok()) page_bytes_ = needs->t0_bytes;
@@ -45,6 +51,10 @@ Status SessionPool::Admit(JobRun* run) const {
   MachineState whole = machine_;
   whole.t0_bytes = t0_cap_;
   if (EverFits(run->state(), whole)) return OkStatus();
+  if (caps_t2_too_) {
+    return T0Full("the cache cannot hold a request of this length: it needs " +
+                  std::to_string(needs.least_bytes) + " bytes of " + std::to_string(t0_cap_));
+  }
   return T0Full("the tiers cannot hold a request of this length: it needs " +
                 std::to_string(needs.least_bytes) + " bytes of T0 and " +
                 std::to_string(needs.t1_bytes) + " of T1");
@@ -69,6 +79,9 @@ Result<JobState> SessionPool::CountNeeds(const Job& job) const {
   state.t1_bytes = needs.t1_bytes;
   state.t2_bytes = needs.t2_bytes;
   state.least_bytes = state.start_bytes = needs.t0_bytes;
+  if (caps_t2_too_) {
+    state.least_bytes = state.start_bytes += std::exchange(state.t2_bytes, 0);
+  }
   if (!state.can_park) return state;
   if (state.is_elastic) {
     state.least_bytes = needs.t0_floor_bytes;
@@ -103,7 +116,7 @@ State SessionPool::Look() const {
   state.jobs.reserve(jobs_.size());
   for (const std::unique_ptr<JobRun>& run : jobs_) {
     JobState& job = state.jobs.emplace_back(run->StateNow());
-    if (!IsCapped() || run->session() == nullptr) continue;
+    if (!IsCapped() || caps_t2_too_ || run->session() == nullptr) continue;
     job.held_bytes = run->session()->page_bytes(Tier::kT0) + run->session()->page_bytes(Tier::kT1) +
                      2 * page_bytes_;
     // A job that was never parked grows to its least part. One that was parked must not take room
@@ -136,7 +149,8 @@ void SessionPool::CountRows() {
 
 Result<std::unique_ptr<Session>> SessionPool::Open(JobRun* run) {
   SessionOptions session = run->job().session;
-  if (IsCapped()) session.t0_floor_bytes = run->state().start_bytes;
+  // Needs of T0 and T2 together are kept by their sum; see Start().
+  if (IsCapped() && !caps_t2_too_) session.t0_floor_bytes = run->state().start_bytes;
   if (options_.keeps_fates) session.ledger = SessionOptions::Record::kYes;
   if (!run->job().work.has_value()) return engine_->OpenSession(session);
   SessionTrouble trouble = SessionTrouble::kNone;
@@ -145,7 +159,17 @@ Result<std::unique_ptr<Session>> SessionPool::Open(JobRun* run) {
   return opened;
 }
 
+void SessionPool::MakeRoomForNeeds(const JobRun& run) {
+  uint64_t needed = run.state().start_bytes;
+  for (const std::unique_ptr<JobRun>& other : jobs_) {
+    if (other.get() != &run && other->session() != nullptr) needed += other->state().least_bytes;
+  }
+  while (needed + prefixes_.bytes() > t0_cap_ && EvictPrefix()) {
+  }
+}
+
 SessionPool::Failure SessionPool::Start(JobRun* run) {
+  if (caps_t2_too_) MakeRoomForNeeds(*run);
   auto opened = Open(run);
   if (!opened.ok()) return NotBegun(run, opened.status());
   machine_.start_refused = false;
@@ -300,7 +324,7 @@ void SessionPool::NoteRefusal() {
   if (EvictPrefix()) return;
   machine_.t0_refused = true;
   ++figures_->t0_refusals;
-  if (!IsCapped()) return;
+  if (!IsCapped() || caps_t2_too_) return;
   const ArenaAccounting t0 = engine_->arena_accounting(Tier::kT0);
   machine_.t0_bytes = std::min<uint64_t>(machine_.t0_bytes, t0.used_bytes + t0.pledged_bytes);
 }

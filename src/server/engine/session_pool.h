@@ -81,6 +81,9 @@ class SessionPool {
 
  private:
   [[nodiscard]] Result<JobState> CountNeeds(const Job& job) const;
+  // Evicts kept prompts until they and the needs of all jobs with sessions, and of this one, are
+  // within the cap of T0 and T2.
+  void MakeRoomForNeeds(const JobRun& run);
   [[nodiscard]] Result<std::unique_ptr<Session>> Open(JobRun* run);
   [[nodiscard]] Failure NotBegun(JobRun* run, const Status& status);
   // Returns false if the job's session is good only for being destroyed.
@@ -97,7 +100,8 @@ class SessionPool {
   PrefixCache prefixes_;
   SessionShelf shelf_;
   MachineState machine_;
-  uint64_t t0_cap_ = kNoCap;
+  uint64_t t0_cap_ = kNoCap;  // of T2 as well if caps_t2_too_
+  bool caps_t2_too_ = false;
   uint64_t page_bytes_ = 0;  // of a page of each stream
   double rows_counted_ = 0;  // when
 };

@@ -105,6 +105,26 @@ TEST_F(PressureTest, WithoutT1RequestsWaitForOneAnother) {
   EXPECT_LE(server_->figures().arenas[0].peak_bytes, 2 * kMiB);
 }
 
+TEST_F(PressureTest, ACompressedCacheUnderACapServesRequestsAsTheyWouldBeAlone) {
+  ServerOptions options = Options();
+  const TierSpec spec = {.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld};
+  constexpr uint64_t kCap = 5 * kMiB;
+  options.defaults.engine.tiers = options.defaults.session.policy.tiers = spec;
+  options.defaults.engine.kv_cap_bytes = kCap;
+  Start(options);
+  const ClientAnswer refused =
+      Client(port()).Post("/v1/chat/completions", Chat(1, {{"max_tokens", 4000}}));
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_THAT(refused.body, testing::HasSubstr("the cache cannot hold a request of this length"));
+  const std::vector<Answered> answers = AskAtOnce(12);
+  SessionOptions session;
+  session.policy.tiers = spec;
+  ExpectSolo(answers, session, {.threads = 1, .tiers = spec});
+  const Figures figures = server_->figures();
+  EXPECT_GT(figures.arenas[2].peak_bytes, 0u);
+  EXPECT_LE(figures.arenas[0].peak_bytes + figures.arenas[2].peak_bytes, kCap);
+}
+
 TEST_F(PressureTest, CapsAreShownBeforeTheFirstRequest) {
   Start(Capped(T1Place::kHost));
   EXPECT_THAT(Client(port()).Get("/metrics").body,
