@@ -282,7 +282,7 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
         shared != nullptr ? shared->mapped_bytes : a.extents.size() * kExtentBytes;
     return a.Full(
         fmt::format("the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes are "
-                    "mapped{}, and "
+                    "mapped{} and "
                     "{} pages are free",
                     num_pages, a.options.page_bytes, mapped, a.options.cap_bytes,
                     shared != nullptr ? " by T0 and T2" : "", a.num_free));
