@@ -57,6 +57,8 @@ PARTS = [
     ("GSM8K: the full cache, and what costs no row", ["full", "shares", "compressed", "compressed-128", "compressed-4"],
      "`t0=30%` keeps the rest in a file; `t2` compresses every row that is not protected. 5 % evicted beside it is the paper's "
      "condition for an 8-bit tier that collapses."),
+    ("GSM8K: a compressed cache (`--kv-type q4`, `q3`)", ["kv-types"],
+     "All rows are compressed except the first 64 and the newest 65 to 128, those of prompts too. (Xeon without AMX, beside other work.)"),
     ("GSM8K: evicted shares (\"Not All Thoughts Need HBM\", Table 3, Fig. 2)", ["evicted", "evicted-keys", "hierarchy"],
      "Shares are of the rows ever unprotected, that is, generated and more than a window ago; `evicted` is what that was of all "
      "rows at the end. The hierarchy keeps half of the others in T1, which is exact."),
@@ -73,10 +75,12 @@ PARTS = [
      "Each problem by itself, as lossless settings are, in one thread. The policy drafts with a quarter of the rows, all rows "
      "verify, so that rows of both count and seconds are what exactness costs here."),
     ("MATH-500", ["math", "math-others"], "Its first problems, at most 1,024 tokens an answer."),
+    ("MATH-500: a compressed cache (`--kv-type q4`, `q3`)", ["kv-types-math"], "Its first problems, at most 1,024 tokens an answer."),
     ("AIME 2024", ["aime"], "All 30 problems, at most 1,024 tokens an answer."),
 ]
 # The full cache of a task is the first setting of this run.
-FULL = {"alone": "alone", "lossless": "alone", "math": "math", "math-others": "math", "aime": "aime"}
+FULL = {"kv-types": "kv-types", "kv-types-math": "kv-types-math", "alone": "alone", "lossless": "alone", "math": "math",
+        "math-others": "math", "aime": "aime"}
 
 
 def seconds_of(folder):
