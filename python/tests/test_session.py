@@ -299,6 +299,9 @@ def test_fit(model):
     assert {"full"} < {row["setting"] for row in table}
     full = next(row for row in table if row["setting"] == "full")
     assert all(row["t0"] <= full["t0"] for row in table)
+    for row in table:
+        assert model.session(**row["options"])
+        assert ("--t1-read select" in row["setting"]) == ("t1_read" in row["options"])
     with pytest.raises(ebb.LimitReached, match="memory|MiB"):
         ebb.fit(model, "1MiB")
 

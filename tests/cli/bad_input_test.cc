@@ -78,7 +78,7 @@ std::vector<Case> Cases() {
       {"KvCapAndTiers",
        run + "--kv-cap 8MiB --t0 50%",
        kUsage,
-       {"--kv-cap: cannot be combined with tiers"}},
+       {"--kv-cap: cannot be combined with these tiers", "a compressed cache without a T1"}},
       {"SmallDevice", run + "--device ggml-cpu:memory=1", kUsage, {"memory of 1 bytes"}},
       {"BadGranularity", run + "--granularity row", kUsage, {"--granularity", "token", "row"}},
       {"BadBudget", run + "--policy h2o --budget lots", kUsage, {"--budget", "lots"}},

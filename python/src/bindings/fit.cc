@@ -83,6 +83,7 @@ nb::list Table(const Model& model, int context, int prompt_tokens, const std::st
     request.tiers = setting.tiers;
     nb::dict dict;
     dict["setting"] = setting.name;
+    dict["options"] = TextsOf(setting.tiers);
     AddBytes(ValueOrRaise(FitRequestInto(fit_model, request)), &dict);
     rows.append(dict);
   }

@@ -626,5 +626,5 @@ def fit_table(
     model: Model, context: int, *, prompt_tokens: int = 0, kv_type: str = "f16"
 ) -> list[dict[str, Any]]:
     """What a generation of `context` tokens takes under one setting of each kind: dictionaries of a
-    `setting` and its bytes, for `pandas.DataFrame`."""
+    `setting`, its `options` of session() and its bytes, for `pandas.DataFrame`."""
     return _ebb.fit_table(model._core, context, prompt_tokens, kv_type)
