@@ -14,9 +14,15 @@ std::string Percent(double share) {
 }
 
 std::string T1ReadText(const TierSpec& tiers) {
-  char text[96];
-  std::snprintf(text, sizeof text, "select:mass=%g,reuse=%g", tiers.t1_mass, tiers.t1_reuse);
-  return tiers.t1_rows > 0 ? text + (",rows=" + std::to_string(tiers.t1_rows)) : text;
+  char text[64];
+  std::snprintf(text, sizeof text, "select:mass=%g", tiers.t1_mass);
+  std::string read = text;
+  if (tiers.t1_rows > 0) read += ",rows=" + std::to_string(tiers.t1_rows);
+  if (tiers.t1_reuse > 0) {
+    std::snprintf(text, sizeof text, ",reuse=%g", tiers.t1_reuse);
+    read += text;
+  }
+  return read;
 }
 
 // The options of ebb.Engine.session() that give these tiers.
