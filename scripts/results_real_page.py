@@ -58,7 +58,8 @@ PARTS = [
      "`t0=30%` keeps the rest in a file; `t2` compresses every row that is not protected. 5 % evicted beside it is the paper's "
      "condition for an 8-bit tier that collapses."),
     ("GSM8K: a compressed cache (`--kv-type q4`, `q3`)", ["kv-types"],
-     "All rows are compressed except the first 64 and the newest 65 to 128, those of prompts too. (Xeon without AMX, beside other work.)"),
+     "ebb compresses all rows of prompts and answers except the first 64 and the newest 65 to 128. The machine was a "
+     "Xeon without AMX that also ran other programs."),
     ("GSM8K: evicted shares (\"Not All Thoughts Need HBM\", Table 3, Fig. 2)", ["evicted", "evicted-keys", "hierarchy"],
      "Shares are of the rows ever unprotected, that is, generated and more than a window ago; `evicted` is what that was of all "
      "rows at the end. The hierarchy keeps half of the others in T1, which is exact."),

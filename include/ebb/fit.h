@@ -87,7 +87,7 @@ struct FitBytes {
   uint64_t tables = 0;
   uint64_t states = 0;   // recurrent states and their checkpoints
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
-  // In the host's memory, beside a device: through which pages of a file reach it.
+  // Buffers in the host's memory that pages of T1's file pass through on their way to a device.
   uint64_t staging_on_host = 0;
   bool on_device = false;
   bool t2_on_device = false;

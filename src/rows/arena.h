@@ -44,7 +44,7 @@ struct ArenaOptions {
   Device* device = &CpuDevice();  // whose memory it is; outlives the arena
   MemoryKind memory = MemoryKind::kDevice;
   StatusCode full = StatusCode::kT0Full;            // the code of errors that the cap causes
-  std::shared_ptr<SharedCap> shared_cap = nullptr;  // beside cap_bytes; null: there is none
+  std::shared_ptr<SharedCap> shared_cap = nullptr;  // a second cap; null: none
 };
 
 struct ArenaStats {

@@ -26,7 +26,7 @@ struct RunFigures {
 
 // The field `selection` of JSON records.
 [[nodiscard]] nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection);
-// Returns the shares of the rows and of the attention, and the bytes read from T1's file, in words.
+// Returns the shares of the rows and of the attention, and the bytes read from T1, in words.
 [[nodiscard]] std::string SelectionText(const SelectionAccounting& selection);
 // One line of JSON, without the newline.
 [[nodiscard]] std::string JsonSummary(const RunFigures& figures, const Setup& setup);
