@@ -74,6 +74,8 @@ struct FitRequest {
   bool on_device = false;
   DeviceAttention device_attention = DeviceAttention::kAuto;  // with on_device
   bool t2_on_device = false;  // with on_device: T2 lies in the device's memory too
+  // With t2_on_device: as rows of ggml's quantised types, which operations of ggml read.
+  bool t2_in_ggml_blocks = false;
 };
 
 struct FitBytes {

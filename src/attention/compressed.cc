@@ -9,6 +9,8 @@
 #include <limits>
 #include <numeric>
 
+#include "src/attention/ggml_records.h"
+
 namespace ebb {
 namespace {
 
@@ -249,9 +251,32 @@ void DecompressValue3(const std::byte* from, int head_dim, const std::byte* scal
   }
 }
 
+// Unpacks a key, less its centre, and a value, both as they are stored: rotated.
+void UnpackRow(const CompressedFormat& format, const std::byte* row, float* key, float* value) {
+  const int dim = format.head_dim;
+  const CompressedLayout layout = LayoutOf(format);
+  const uint32_t word = LoadWord(row + layout.scales);
+  if (IsInt8(format.type)) {
+    for (int i = 0; i < dim; ++i) {
+      const std::byte* value_row = row + layout.values;
+      key[i] = static_cast<float>(static_cast<int8_t>(row[i])) * LowOf(word);
+      value[i] = static_cast<float>(static_cast<int8_t>(value_row[i])) * HighOf(word);
+    }
+    return;
+  }
+  DecompressKeys(format.type, row, dim, word, key);
+  if (!format.has_values) return;
+  const auto decompress_values =
+      format.type == CompressedType::kInt4 ? DecompressValue4 : DecompressValue3;
+  decompress_values(row + layout.values, dim, row + layout.scales + kScaleBytes, value);
+}
+
 }  // namespace
 
-size_t CompressedFormat::RowStride() const { return LayoutOf(*this).row_stride; }
+size_t CompressedFormat::RowStride() const {
+  if (!in_ggml_blocks) return LayoutOf(*this).row_stride;
+  return GgmlRowBytes(type, head_dim) * (has_values ? 2 : 1);
+}
 
 void Rotate(float* x, int head_dim) {
   for (int first = 0; first < head_dim;) {
@@ -320,7 +345,6 @@ float CentreDot(const float* q, const float* key_centre, int head_dim) {
 void CompressRow(const CompressedFormat& format, const float* key_centre, const float* key,
                  const float* value, std::byte* row) {
   const int dim = format.head_dim;
-  const CompressedLayout layout = LayoutOf(format);
   Row k, v;
   Integers n;
   for (int i = 0; i < dim; ++i) k[i] = key_centre == nullptr ? key[i] : key[i] - key_centre[i];
@@ -329,6 +353,13 @@ void CompressRow(const CompressedFormat& format, const float* key_centre, const 
     std::copy_n(value, dim, v.data());
     if (IsRotated(format.type)) Rotate(v.data(), dim);
   }
+  if (format.in_ggml_blocks) {
+    StoreGgmlRow(format.type, k.data(), dim, row);
+    if (!format.has_values) return;
+    StoreGgmlRow(format.type, v.data(), dim, row + GgmlRowBytes(format.type, dim));
+    return;
+  }
+  const CompressedLayout layout = LayoutOf(format);
   if (IsInt8(format.type)) {
     const float key_scale = CompressInt8(k.data(), dim, row, &n);
     const float value_scale =
@@ -346,21 +377,13 @@ void CompressRow(const CompressedFormat& format, const float* key_centre, const 
 void DecompressRow(const CompressedFormat& format, const float* key_centre, const std::byte* row,
                    float* key, float* value) {
   const int dim = format.head_dim;
-  const CompressedLayout layout = LayoutOf(format);
-  const uint32_t word = LoadWord(row + layout.scales);
-  if (IsInt8(format.type)) {
-    for (int i = 0; i < dim; ++i) {
-      const std::byte* value_row = row + layout.values;
-      key[i] = static_cast<float>(static_cast<int8_t>(row[i])) * LowOf(word);
-      value[i] = static_cast<float>(static_cast<int8_t>(value_row[i])) * HighOf(word);
+  if (format.in_ggml_blocks) {
+    LoadGgmlRow(format.type, row, dim, key);
+    if (format.has_values) {
+      LoadGgmlRow(format.type, row + GgmlRowBytes(format.type, dim), dim, value);
     }
   } else {
-    DecompressKeys(format.type, row, dim, word, key);
-    const auto decompress_values =
-        format.type == CompressedType::kInt4 ? DecompressValue4 : DecompressValue3;
-    if (format.has_values) {
-      decompress_values(row + layout.values, dim, row + layout.scales + kScaleBytes, value);
-    }
+    UnpackRow(format, row, key, value);
   }
   if (IsRotated(format.type)) {
     Rotate(key, dim);

@@ -115,6 +115,7 @@ struct CompressedLayout {
           .num_blocks = static_cast<int>(blocks),
           .row_stride = scales + (1 + blocks) * kScaleBytes};
 }
+// REQUIRES: records are not in ggml's blocks.
 [[nodiscard]] constexpr CompressedLayout LayoutOf(const CompressedFormat& format) {
   return LayoutOf(format.type, format.head_dim, format.has_values);
 }

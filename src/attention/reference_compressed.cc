@@ -112,6 +112,7 @@ void ReferenceRotate(float* x, int head_dim) {
 
 void ReferenceDecompressRow(const CompressedFormat& format, const float* key_centre,
                             const std::byte* row, float* key, float* value) {
+  if (format.in_ggml_blocks) return DecompressRow(format, key_centre, row, key, value);
   const int dim = format.head_dim;
   Doubles k(dim), v(dim);
   for (int i = 0; i < dim; ++i) {

@@ -85,6 +85,9 @@ struct CompressedFormat {
   CompressedType type = CompressedType::kInt8;
   int head_dim = 0;
   bool has_values = true;  // false: values are parts of keys, see PageFormat
+  // Records are rows of ggml's quantised types (src/attention/ggml_records.h), which its backends
+  // read without kernels of ebb's. The CPU's attention does not read them.
+  bool in_ggml_blocks = false;
 
   // Returns the format of T2 in a cache whose full rows have the format `full`.
   [[nodiscard]] static CompressedFormat Of(const PageFormat& full, CompressedType type) {

@@ -190,6 +190,15 @@ uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_
   return of_layer + mask + eager + kKeptDeviceGraphs * lists * request.requests;
 }
 
+// The bytes of the rows of T2 of a layer while operations of ggml dequantise them: their records,
+// keys and values in F32 before and after their rotation, and in F16 before they are put behind the
+// other rows.
+uint64_t DequantisedBytes(const ModelShape& shape, const CompressedFormat& format, size_t t2_rows) {
+  constexpr uint64_t kBytes = 2 * sizeof(float) + sizeof(uint16_t);
+  const uint64_t rows = uint64_t{t2_rows} * shape.num_kv_heads;
+  return rows * (format.RowStride() + 2 * uint64_t{kBytes} * shape.head_dim);
+}
+
 // Slots and positions with a quarter to spare, and a page's address in each stream; with T2 the
 // merged order besides.
 uint64_t TableBytes(const ModelShape& shape, const FitRequest& request, const RowCounts& rows) {
@@ -288,7 +297,8 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, FollowRows(shape, request));
   const TierSpec tiers = request.tiers.value_or(TierSpec());
   const PageFormat format = PageFormat::Of(shape, request.kv_type);
-  const CompressedFormat compressed = CompressedFormat::Of(format, tiers.t2_type);
+  CompressedFormat compressed = CompressedFormat::Of(format, tiers.t2_type);
+  compressed.in_ggml_blocks = request.on_device && request.t2_in_ggml_blocks;
   const uint64_t streams = uint64_t{1} * shape.NumStreams() * request.requests;
   const auto pages = [](size_t num_rows) { return uint64_t{DivideUp(num_rows, kRowsPerPage)}; };
 
@@ -375,6 +385,9 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     // Sizes of graphs on a device are those of its widest step, and stay.
     bytes.compute = GraphBytes(model, request, std::max(ChunkTokens(request), request.requests)) +
                     GatheredBytes(shape, request, all_rows);
+    if (compressed.in_ggml_blocks) {
+      bytes.compute += DequantisedBytes(shape, compressed, rows.peaks.t2);
+    }
     return bytes;
   }
   if (BuffersGoBack(request)) {

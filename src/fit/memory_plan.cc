@@ -64,9 +64,8 @@ Granularity GranularityOf(std::string_view policy) {
   return info == nullptr ? Granularity::kToken : info->granularity;
 }
 
-// Whether rows of T2 lie in the memory of the device.
-bool HoldsT2(const DeviceSpec& device, const Model& model) {
-  if (device.kind != DeviceKind::kBackend) return false;
+// Whether the device attends to rows of T2 in its memory by ebb's own nodes.
+bool HoldsOwnRecords(const DeviceSpec& device, const Model& model) {
   std::string name = device.name;
   for (char& letter : name) letter = static_cast<char>(std::tolower(letter));
   const std::string_view backend = name.starts_with("cuda") ? "CUDA"
@@ -128,7 +127,11 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
                                !policy.sinks && !policy.window && !policy.interval;
   request.on_device = engine.device.kind == DeviceKind::kBackend;
   request.device_attention = engine.device.attention;
-  request.t2_on_device = HoldsT2(engine.device, model);
+  if (request.on_device) {
+    const bool has_own = HoldsOwnRecords(engine.device, model);
+    request.t2_in_ggml_blocks = !has_own && TakesGgmlRecords(model.loaded());
+    request.t2_on_device = has_own || request.t2_in_ggml_blocks;
+  }
   return request;
 }
 

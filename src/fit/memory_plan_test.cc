@@ -157,16 +157,19 @@ TEST_F(MemoryPlanTest, BesideADeviceItIsOfTheDevicesMemory) {
   EXPECT_NE(none.status().message().find("of the device's memory"), std::string::npos);
 }
 
-TEST_F(MemoryPlanTest, T2LiesOnDevicesWhereOwnAttentionRuns) {
+TEST_F(MemoryPlanTest, T2LiesOnDevicesAsTheirAttentionReadsIt) {
   EngineOptions engine;
   EXPECT_FALSE(FitRequestOf(*model_, engine, {}, 0).t2_on_device);
-  for (const auto& [name, lies_there] :
+  for (const auto& [name, has_own_nodes] :
        {std::pair("ggml-cpu", true), std::pair("ggml-sim", true), std::pair("CUDA0", true),
         std::pair("cuda", true), std::pair("vulkan0", false), std::pair("rpc:host:1", false)}) {
     engine.device = {.kind = DeviceKind::kBackend, .name = name};
-    EXPECT_EQ(FitRequestOf(*model_, engine, {}, 0).t2_on_device, lies_there) << name;
+    const FitRequest own = FitRequestOf(*model_, engine, {}, 0);
+    EXPECT_TRUE(own.t2_on_device) << name;
+    EXPECT_EQ(own.t2_in_ggml_blocks, !has_own_nodes) << name;
     engine.device.attention = DeviceAttention::kFlash;
-    EXPECT_FALSE(FitRequestOf(*model_, engine, {}, 0).t2_on_device) << name;
+    const FitRequest flash = FitRequestOf(*model_, engine, {}, 0);
+    EXPECT_TRUE(flash.t2_on_device && flash.t2_in_ggml_blocks) << name;
   }
 }
 

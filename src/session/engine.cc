@@ -95,9 +95,9 @@ Status CheckOldRows(const EngineCore& core, const SessionOptions& options) {
   }
   return Unsupported(
       "tiers.t2_rows",
-      fmt::format("old needs T2 in the memory of device {}, where ebb's own attention does not run "
-                  "for this model and these settings (docs/user/gpu.md)",
-                  core.stores.device()->name()));
+      fmt::format("old needs T2 in the memory of device {}, whose backend cannot read compressed "
+                  "rows of {} channels there (docs/user/gpu.md)",
+                  core.stores.device()->name(), core.model->shape().head_dim));
 }
 
 Status CheckSelection(const SessionOptions& options) {

@@ -62,7 +62,8 @@ std::string T2Text(const Session::Impl& s) {
                                ? std::string(CompressedTypeName(s.core->options.tiers->t2_type))
                                : "the placement's";
   if (!may_have_t2) return name;
-  return fmt::format("{}, {} bytes a row", name, stores.compressed.RowStride());
+  return fmt::format("{}, {} bytes a row{}", name, stores.compressed.RowStride(),
+                     stores.compressed.in_ggml_blocks ? ", in blocks of ggml's types" : "");
 }
 
 // The properties that a session which resumes another one must have in common with it, in the order

@@ -5,6 +5,7 @@
 
 #include "src/base/page_units.h"
 #include "src/device/row_transfers.h"
+#include "src/step/device/ggml_rows.h"
 
 namespace ebb {
 namespace {
@@ -28,12 +29,13 @@ ggml_tensor* SinksOf(ggml_context* ctx, ggml_tensor* sinks, int64_t kv_head, int
 }  // namespace
 
 BackendAttention::BackendAttention(const LoadedModel& model, ggml_tensor* rows,
-                                   const OwnNodes& own_nodes,
+                                   const OwnNodes& own_nodes, const CompressedFormat& compressed,
                                    const std::vector<BackendSequence>& sequences,
                                    const Wanted& wanted, BackendTensors* tensors)
     : model_(model),
       rows_(rows),
       own_nodes_(own_nodes),
+      compressed_(compressed),
       sequences_(sequences),
       wanted_(wanted),
       tensors_(tensors),
@@ -64,7 +66,7 @@ int BackendAttention::NodesPerLayer(const LoadedModel& model,
       model.layers, [](const LayerWeights& layer) { return layer.sinks != nullptr; });
   constexpr int kOfLayer = 24, kOfFollower = 6;
   // Gathering by pages, masks and views included; of products the softmax too.
-  constexpr int kOwn = 20, kFlash = 28, kEager = 36, kHost = 16, kMass = 16, kCompressed = 12;
+  constexpr int kOwn = 20, kFlash = 28, kEager = 36, kHost = 16, kMass = 16, kCompressed = 32;
   // With sinks each kv head may have a softmax and flash attention of its own.
   constexpr int kSinksOfHead = 16;
   int nodes = kOfLayer + kOfFollower * num_followers;
@@ -209,12 +211,13 @@ CompressedInputs BackendAttention::CompressedInputsOf(ggml_context* ctx, int lay
   };
   const auto [first, step] = sequence.groups[layer];
   const int64_t lists = step == 0 ? 1 : heads, num_rows = sequence.num_compressed;
-  return {.rows = rows_,
-          .pages = part(tensors.compressed_pages, sequence.num_compressed_pages),
-          .slots = ggml_view_1d(ctx, tensors.compressed_slots, lists * num_rows,
-                                static_cast<size_t>(first * num_rows) * sizeof(int32_t)),
-          .counts = part(tensors.compressed_counts, 1),
-          .centres = part(tensors.centres, model_.hparams.head_dim)};
+  return {
+      .rows = rows_,
+      .pages = part(tensors.compressed_pages, sequence.num_compressed_pages),
+      .slots = ggml_view_1d(ctx, tensors.compressed_slots, lists * num_rows,
+                            static_cast<size_t>(first * num_rows) * sizeof(int32_t)),
+      .counts = tensors.compressed_counts == nullptr ? nullptr : part(tensors.compressed_counts, 1),
+      .centres = part(tensors.centres, model_.hparams.head_dim)};
 }
 
 int BackendAttention::CompressedSlotStride(int layer, size_t index) const {
@@ -228,6 +231,7 @@ BackendAttention::GatheredRows BackendAttention::GatherAll(ggml_context* ctx, in
   if (sequence.num_compressed == 0) {
     return {.keys = Gather(ctx, layer, index, keys), .values = Gather(ctx, layer, index, values)};
   }
+  if (compressed_.in_ggml_blocks) return GatherAllByGgml(ctx, layer, index, keys, values);
   const int64_t heads = model_.hparams.kv_heads[layer];
   UnpackRows& unpack = unpack_rows_.emplace_back();
   static_cast<DeviceOp&>(unpack) = own_nodes_.unpack_rows;
@@ -247,6 +251,26 @@ BackendAttention::GatheredRows BackendAttention::GatherAll(ggml_context* ctx, in
     return HeadsOf(ctx, index, rows, num_rows, heads, all->nb[1], all->nb[2]);
   };
   return {.keys = side(0), .values = side(1)};
+}
+
+BackendAttention::GatheredRows BackendAttention::GatherAllByGgml(ggml_context* ctx, int layer,
+                                                                 size_t index, ggml_tensor* keys,
+                                                                 ggml_tensor* values) const {
+  const BackendSequence& sequence = sequences_[index];
+  const CompressedInputs inputs = CompressedInputsOf(ctx, layer, index);
+  const GgmlRows all = AppendGgmlRows(
+      ctx, {.keys = Gather(ctx, layer, index, keys), .values = Gather(ctx, layer, index, values)},
+      {.format = compressed_,
+       .kv_heads = model_.hparams.kv_heads[layer],
+       .num_pages = sequence.num_compressed_pages,
+       .num_rows = sequence.num_compressed,
+       .slot_stride = CompressedSlotStride(layer, index),
+       .rows = rows_,
+       .pages = inputs.pages,
+       .slots = inputs.slots,
+       .centres = inputs.centres,
+       .rotation = tensors_->rotation});
+  return {.keys = all.keys, .values = all.values};
 }
 
 // Flash attention knows one mask for all heads in dimension 2, and one for each in dimension 3.
@@ -369,8 +393,9 @@ BackendAttention::EagerNodes BackendAttention::AddLogits(ggml_context* ctx, ggml
                                                          int layer, size_t index, ggml_tensor* q,
                                                          ggml_tensor* keys, ggml_tensor* values) {
   EagerNodes nodes;
-  nodes.logits = LogitsOf(ctx, Gather(ctx, layer, index, keys), QueriesOf(ctx, layer, index, q));
-  nodes.values = ggml_cont(ctx, ggml_transpose(ctx, Gather(ctx, layer, index, values)));
+  const auto [k, v] = GatherAll(ctx, layer, index, keys, values);
+  nodes.logits = LogitsOf(ctx, k, QueriesOf(ctx, layer, index, q));
+  nodes.values = ggml_cont(ctx, ggml_transpose(ctx, v));
   ggml_build_forward_expand(graph, nodes.logits);
   ggml_build_forward_expand(graph, nodes.values);
   return nodes;
@@ -385,7 +410,7 @@ BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx
   const BackendSequence& sequence = sequences_[index];
   ggml_tensor* host = tensors_->sequences[index].host;
   const int64_t num_q = model_.hparams.num_q_heads;
-  const int64_t out_size = num_q * model_.hparams.head_dim, num_rows = sequence.num_rows;
+  const int64_t out_size = num_q * model_.hparams.head_dim, num_rows = sequence.NumKeys();
   const auto but_last = [&](ggml_tensor* of) {
     return ggml_view_4d(ctx, of, num_rows - 1, of->ne[1], of->ne[2], of->ne[3], of->nb[1],
                         of->nb[2], of->nb[3], 0);

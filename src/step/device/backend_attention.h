@@ -4,7 +4,8 @@
 // pass of its own. Or, where that is asked for or the host attends to some rows, by two products
 // with a softmax between them (eager attention), in which the host's rows are one more column. Or,
 // for single tokens and where a backend runs them, by nodes of ebb's own (row_attention.h), which
-// read rows where they lie.
+// read rows where they lie. Rows of T2 are read by such nodes, or by operations of ggml
+// (ggml_rows.h) that put them behind the gathered ones.
 #ifndef EBB_STEP_DEVICE_BACKEND_ATTENTION_H_
 #define EBB_STEP_DEVICE_BACKEND_ATTENTION_H_
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "ebb/policy.h"
+#include "src/attention/rows.h"
 #include "src/model/decoder_graph.h"
 #include "src/model/loaded_model.h"
 #include "src/step/device/compressed_rows.h"
@@ -74,7 +76,8 @@ struct BackendTensors {
     ggml_tensor* slots = nullptr;  // I32 [groups, num_rows], beside it; null without groups
     // CompressedLists: the lists of the rows of T2 on the device. Null if there are no such rows.
     ggml_tensor *compressed_pages = nullptr, *compressed_slots = nullptr, *centres = nullptr;
-    ggml_tensor* compressed_counts = nullptr;  // I32 [sum of kv heads]
+    // I32 [sum of kv heads], for ebb's own nodes; null unless they read rows of T2.
+    ggml_tensor* compressed_counts = nullptr;
     // F16: [NumKeys(), tokens], or by layer [NumKeys(), tokens, 1, kv heads], and
     // kMaskPaddingTokens rows more; null where it has none.
     ggml_tensor* mask = nullptr;
@@ -92,6 +95,7 @@ struct BackendTensors {
     ggml_tensor* mass = nullptr;
   };
   std::vector<OfSequence> sequences;
+  ggml_tensor* rotation = nullptr;  // of GgmlRowInputs; null unless operations of ggml read T2
   // By attention, of which a layer has several where later ones read its rows: how many nodes come
   // before the first that reads rows of it, and, where the host attends too, how many before the
   // first that waits for its part.
@@ -105,7 +109,7 @@ struct BackendTensors {
 // How a device runs ebb's own nodes.
 struct OwnNodes {
   DeviceOp row_attention, compressed_fold, unpack_rows;
-  RecordFormat records;  // of a T2 in the device's memory; of no size: there is none
+  RecordFormat records;  // of a T2 in the device's memory; of no size: they read none
 };
 
 class BackendAttention final : public AttentionBuilder {
@@ -115,9 +119,10 @@ class BackendAttention final : public AttentionBuilder {
     int num_followers = 0;  // the most that any sequence has
     [[nodiscard]] bool operator==(const Wanted&) const = default;
   };
-  // rows: the device's (BackendDevice::rows()). tensors: has the inputs, and gets the rest. All
-  // outlive the graph.
+  // rows: the device's (BackendDevice::rows()). compressed: the format of T2. tensors: has the
+  // inputs, and gets the rest. All outlive the graph.
   BackendAttention(const LoadedModel& model, ggml_tensor* rows, const OwnNodes& own_nodes,
+                   const CompressedFormat& compressed,
                    const std::vector<BackendSequence>& sequences, const Wanted& wanted,
                    BackendTensors* tensors);
 
@@ -183,6 +188,9 @@ class BackendAttention final : public AttentionBuilder {
   };
   GatheredRows GatherAll(ggml_context* ctx, int layer, size_t index, ggml_tensor* keys,
                          ggml_tensor* values);
+  // The same, where operations of ggml read rows of T2.
+  GatheredRows GatherAllByGgml(ggml_context* ctx, int layer, size_t index, ggml_tensor* keys,
+                               ggml_tensor* values) const;
   CompressedInputs CompressedInputsOf(ggml_context* ctx, int layer, size_t index) const;
   // From slot list to slot list of the kv heads of a layer.
   [[nodiscard]] int CompressedSlotStride(int layer, size_t index) const;
@@ -201,6 +209,7 @@ class BackendAttention final : public AttentionBuilder {
   const LoadedModel& model_;
   ggml_tensor* const rows_;
   const OwnNodes own_nodes_;
+  const CompressedFormat compressed_;
   const std::vector<BackendSequence>& sequences_;
   const Wanted wanted_;
   BackendTensors* const tensors_;

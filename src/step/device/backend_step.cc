@@ -11,6 +11,7 @@
 
 #include "src/base/device_sizes.h"
 #include "src/base/sanitizers.h"
+#include "src/step/device/ggml_rows.h"
 #include "src/step/device/rates_file.h"
 #include "src/step/graph_contexts.h"
 
@@ -97,7 +98,8 @@ OwnNodes OwnNodesOf(const BackendDevice& device, bool are_run, const CompressedF
     nodes.compressed_fold.launch = CudaCompressedFold();
     nodes.unpack_rows.launch = CudaUnpackRows();
   }
-  if (are_run && compressed.head_dim > 0) nodes.records = RecordFormatOf(compressed);
+  const bool has_records = compressed.head_dim > 0 && !compressed.in_ggml_blocks;
+  if (are_run && has_records) nodes.records = RecordFormatOf(compressed);
   return nodes;
 }
 
@@ -131,7 +133,7 @@ Status BackendStep::CheckOperations(int num_tokens, RowsBelowT0 below) {
   sequence.adds_host = below == RowsBelowT0::kOnHost;
   if (below == RowsBelowT0::kCompressed) {
     sequence.num_compressed = kRowsOfBackendStep;
-    sequence.num_compressed_pages = kRowsOfBackendStep / kRowsPerPage;
+    sequence.num_compressed_pages = kRowsOfBackendStep / kRowsPerPage + 1;
     sequence.compressed_groups = 1;
     sequence.groups.assign(model_.hparams.num_layers, {0, 0});
   }
@@ -146,7 +148,7 @@ Status BackendStep::CheckOperations(int num_tokens, RowsBelowT0 below) {
 }
 
 Status BackendStep::CheckOperations() {
-  const bool has_t2 = own_nodes_.records.head_dim > 0;
+  const bool has_t2 = HoldsT2();
   const auto below = has_t2 ? RowsBelowT0::kCompressed : RowsBelowT0::kNone;
   Status status = CheckOperations(2, below);
   if (status.ok()) status = CheckOperations(1, below);
@@ -226,8 +228,9 @@ void BackendStep::DescribeCompressed(const SequenceCache& cache, int num_layers,
       most_pages = std::max(most_pages, cache.views().NumCompressedPages(layer, head));
     }
   }
-  to->num_compressed = RoundUp(most_rows, kRowsOfBackendStep);
-  to->num_compressed_pages = RoundUp(most_pages, kPagesOfList);
+  const size_t column_of_host = to->adds_host && to->is_eager ? 1 : 0;
+  to->num_compressed = RoundUp(most_rows + column_of_host, kRowsOfBackendStep);
+  to->num_compressed_pages = RoundUp(most_pages + 1, kPagesOfList);
   to->compressed_groups = cache.layout().num_groups();
 }
 
@@ -246,7 +249,9 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const Lengths lengths = described.adds_host || has_compressed
                               ? LengthsOnDevice(cache, num_layers)
                               : Lengths{.most = cache.tables().max_rows()};
-  const size_t column_of_host = described.adds_host && described.is_eager ? 1 : 0;
+  // It is the last one, behind rows of T2.
+  const size_t column_of_host =
+      described.adds_host && described.is_eager && !has_compressed ? 1 : 0;
   described.num_rows =
       RoundUp(std::max<size_t>(lengths.most + column_of_host, 1), kRowsOfBackendStep);
   described.has_mask = !described.by_row_attention || sequence.selector != nullptr || hides_rows;
@@ -322,7 +327,7 @@ DecoderGraphOptions BackendStep::OptionsFor(const Shape& shape, int num_tokens,
 
 Status BackendStep::MakeLists(Graph* graph) const {
   const size_t num_sequences = graph->shape.sequences.size();
-  graph->list_context.reset(ggml_init({.mem_size = (5 * num_sequences + 1) * ggml_tensor_overhead(),
+  graph->list_context.reset(ggml_init({.mem_size = (5 * num_sequences + 2) * ggml_tensor_overhead(),
                                        .mem_buffer = nullptr,
                                        .no_alloc = true}));
   if (graph->list_context == nullptr) return OutOfMemory("no memory for lists of rows");
@@ -356,11 +361,20 @@ Status BackendStep::MakeLists(Graph* graph) const {
                            int64_t{sequence.compressed_groups} * sequence.num_compressed);
     tensors.centres =
         ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_F32, heads * head_dim);
+    if (shape_.compressed.in_ggml_blocks && graph->tensors.rotation == nullptr) {
+      graph->tensors.rotation =
+          ggml_new_tensor_2d(graph->list_context.get(), GGML_TYPE_F32, head_dim, head_dim);
+    }
   }
   graph->list_buffer.reset(
       ggml_backend_alloc_ctx_tensors(graph->list_context.get(), device_->backend()));
   if (graph->list_buffer == nullptr) {
     return OutOfMemory("the device has no memory for lists of rows");
+  }
+  if (graph->tensors.rotation != nullptr) {
+    const std::vector<float> rotation = RotationMatrix(model_.hparams.head_dim);
+    ggml_backend_tensor_set(graph->tensors.rotation, rotation.data(), 0,
+                            rotation.size() * sizeof(float));
   }
   return OkStatus();
 }
@@ -379,10 +393,11 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
   if (graph.context == nullptr) return OutOfMemory("no memory for a graph");
   ggml_context* const context = graph.context.get();
   if (rows == nullptr) {
-    rows = ggml_new_tensor_2d(context, GGML_TYPE_F16, model_.hparams.head_dim, 2 * kRowsPerPage);
+    rows = ggml_new_tensor_2d(context, GGML_TYPE_F16, model_.hparams.head_dim, 3 * kRowsPerPage);
   }
-  graph.attention = std::make_unique<BackendAttention>(
-      weights_->model(), rows, own_nodes_, graph.shape.sequences, shape.wanted, &graph.tensors);
+  graph.attention =
+      std::make_unique<BackendAttention>(weights_->model(), rows, own_nodes_, shape_.compressed,
+                                         graph.shape.sequences, shape.wanted, &graph.tensors);
   // Tensors that lie side by side before all that layers use, and stay: none leaves a hole.
   const auto kept = [&](ggml_type type, int64_t columns, int64_t rows) {
     ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows);
@@ -402,7 +417,9 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
           sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads) + kMaskPaddingTokens);
     }
     if (sequence.by_row_attention) tensors.counts = kept(GGML_TYPE_I32, heads, 1);
-    if (sequence.num_compressed > 0) tensors.compressed_counts = kept(GGML_TYPE_I32, heads, 1);
+    if (sequence.num_compressed > 0 && own_nodes_.records.head_dim > 0) {
+      tensors.compressed_counts = kept(GGML_TYPE_I32, heads, 1);
+    }
     if (sequence.adds_host) {
       tensors.host = kept(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
     }

@@ -61,7 +61,9 @@ class BackendStep {
   // How long the last step took to select rows and to load them.
   [[nodiscard]] double select_seconds() const { return select_seconds_; }
   // Whether rows of T2 lie in the device's memory.
-  [[nodiscard]] bool HoldsT2() const { return own_nodes_.records.head_dim > 0; }
+  [[nodiscard]] bool HoldsT2() const {
+    return own_nodes_.records.head_dim > 0 || shape_.compressed.in_ggml_blocks;
+  }
   // On the device, beside rows.
   [[nodiscard]] size_t weight_bytes() const { return weights_->num_bytes(); }
 

@@ -91,6 +91,7 @@ void BackendStep::SetCompressed(const SequenceStep& sequence, size_t index, Grap
   if (changes.pages) set(tensors.compressed_pages, lists.Pages());
   if (changes.slots) set(tensors.compressed_slots, lists.Slots());
   if (changes.centres) set(tensors.centres, lists.Centres());
+  if (tensors.compressed_counts == nullptr) return;
   std::vector<int32_t>& counts = compressed_counts_[index];
   counts.clear();
   for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
@@ -188,7 +189,7 @@ void BackendStep::FillMask(const SequenceStep& sequence, const BackendSequence& 
     std::fill_n(row, end, seen);
     std::fill(row + end, row + shape.NumKeys(), hidden);
     std::fill_n(row + shape.num_rows, compressed.size(), seen);
-    if (shape.is_eager && shape.adds_host) row[shape.num_rows - 1] = seen;  // the host's column
+    if (shape.is_eager && shape.adds_host) row[shape.NumKeys() - 1] = seen;  // the host's column
     if (all_see) continue;
     const Position query = sequence.first + token;
     for (size_t i = 0; i < end; ++i) {

@@ -36,7 +36,7 @@ bool Put(std::span<const T> from, T* to) {
 CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
                                                  const BackendDevice& device) {
   Changes changes;
-  std::vector<int32_t> pages;
+  std::vector<int32_t> pages, slots;
   int group_before = -1;
   size_t stream = 0;
   for (size_t layer = 0; layer < kv_heads_.size(); ++layer) {
@@ -45,9 +45,11 @@ CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
       const CompressedRows rows = cache.views().Compressed(of_layer, head);
       pages.clear();
       for (size_t page = 0; page < cache.views().NumCompressedPages(of_layer, head); ++page) {
-        pages.push_back(rows.pages[page] == nullptr ? 0 : device.RowNumber(rows.pages[page]));
+        pages.push_back(rows.pages[page] == nullptr ? device.spare_row()
+                                                    : device.RowNumber(rows.pages[page]));
       }
-      assert(pages.size() <= num_pages_ && rows.slots.size() <= num_rows_);
+      assert(pages.size() < num_pages_ && rows.slots.size() <= num_rows_);
+      pages.resize(num_pages_, device.spare_row());
       changes.pages |= Put<int32_t>(pages, pages_.data() + stream * num_pages_);
       if (rows.key_centre != nullptr) {
         changes.centres |=
@@ -56,9 +58,10 @@ CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
       // Streams of a group follow one another, with the same slots.
       const int group = cache.layout().GroupOf(of_layer, head);
       if (std::exchange(group_before, group) == group) continue;
-      const auto* const slots = reinterpret_cast<const int32_t*>(rows.slots.data());
-      changes.slots |=
-          Put<int32_t>(std::span(slots, rows.slots.size()), slots_.data() + group * num_rows_);
+      const auto* const begin = reinterpret_cast<const int32_t*>(rows.slots.data());
+      slots.assign(begin, begin + rows.slots.size());
+      slots.resize(num_rows_, static_cast<int32_t>((num_pages_ - 1) * kRowsPerPage));
+      changes.slots |= Put<int32_t>(slots, slots_.data() + group * num_rows_);
     }
   }
   if (!std::exchange(is_known_, true)) changes = {.pages = true, .slots = true, .centres = true};

@@ -23,11 +23,14 @@ class CompressedLists {
   struct Changes {
     bool pages = false, slots = false, centres = false;
   };
-  // Makes the lists those of the cache. REQUIRES: none is longer than there is room for.
+  // Makes the lists those of the cache. REQUIRES: no list of pages is as long as there is
+  // room for, and none of slots is longer.
   [[nodiscard]] Changes Update(const SequenceCache& cache, const BackendDevice& device);
-  // [streams, num_pages]: the rows of the device's buffer that pages begin at.
+  // [streams, num_pages]: the rows of the device's buffer that pages begin at. The spare page of
+  // zeros follows a stream's pages.
   [[nodiscard]] std::span<const int32_t> Pages() const { return pages_; }
-  [[nodiscard]] std::span<const int32_t> Slots() const { return slots_; }  // [groups, num_rows]
+  // [groups, num_rows]. Slots of the last page of the lists follow a group's slots.
+  [[nodiscard]] std::span<const int32_t> Slots() const { return slots_; }
   // [streams, head_dim]; zeros where a stream has none.
   [[nodiscard]] std::span<const float> Centres() const { return centres_; }
 

@@ -1,0 +1,266 @@
+#include "src/step/device/ggml_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "ggml-alloc.h"
+#include "src/attention/compressed.h"
+#include "src/attention/ggml_records.h"
+#include "src/base/ggml_deleter.h"
+#include "src/base/page_units.h"
+#include "src/rows/compressed_pages.h"
+
+namespace ebb {
+namespace {
+
+// The same bytes as elements of another type.
+ggml_tensor* ViewAs(ggml_context* context, ggml_tensor* of, ggml_type type,
+                    const std::array<int64_t, 4>& ne, const std::array<size_t, 4>& nb) {
+  ggml_tensor* view = ggml_view_1d(context, of, 0, 0);
+  view->type = type;
+  std::ranges::copy(ne, view->ne);
+  std::ranges::copy(nb, view->nb);
+  return view;
+}
+
+// I32 [page, num_pages * kv_heads]: the pages that the list names, one after another. Pages begin
+// at any row, so that the pages of the view overlap.
+ggml_tensor* GatherPagesOfRecords(ggml_context* context, const GgmlRowInputs& in) {
+  const size_t page_bytes = CompressedPageBytesOnDevice(in.format);
+  const size_t row_bytes = in.rows->nb[1];
+  const auto num_begins = in.rows->ne[1] - static_cast<int64_t>(page_bytes / row_bytes) + 1;
+  const auto page = static_cast<int64_t>(page_bytes / sizeof(int32_t));
+  ggml_tensor* all =
+      ViewAs(context, in.rows, GGML_TYPE_I32, {page, num_begins, 1, 1},
+             {sizeof(int32_t), row_bytes, num_begins * row_bytes, num_begins * row_bytes});
+  return ggml_get_rows(context, all, in.pages);
+}
+
+// F16, the rows of `second` behind those of `first`.
+ggml_tensor* Concatenated(ggml_context* context, ggml_tensor* first, ggml_tensor* second) {
+  // As pairs of halves in one integer, which every backend copies with their bits.
+  const auto integers = [&](ggml_tensor* of) {
+    return ViewAs(context, of, GGML_TYPE_I32, {of->ne[0] / 2, of->ne[1], of->ne[2], of->ne[3]},
+                  {sizeof(int32_t), of->nb[1], of->nb[2], of->nb[3]});
+  };
+  second =
+      ggml_reshape_4d(context, second, first->ne[0], second->ne[1], first->ne[2], first->ne[3]);
+  ggml_tensor* all = ggml_concat(context, integers(first), integers(second), 1);
+  return ViewAs(context, all, GGML_TYPE_F16, {first->ne[0], all->ne[1], all->ne[2], all->ne[3]},
+                {sizeof(ggml_fp16_t), all->nb[1], all->nb[2], all->nb[3]});
+}
+
+// F32 [head_dim, sides, num_rows, kv_heads]: keys less their centre, then values.
+ggml_tensor* Dequantised(ggml_context* context, const GgmlRowInputs& in) {
+  const int64_t head_dim = in.format.head_dim, heads = in.kv_heads, num_rows = in.num_rows;
+  const int64_t sides = in.format.has_values ? 2 : 1;
+  const size_t record = in.format.RowStride();
+  // Pages end where their records do: 64 records are a multiple of the buffer's rows.
+  const size_t of_head = size_t(in.num_pages) * CompressedPageBytesOnDevice(in.format);
+  const ggml_type type = GgmlTypeOf(in.format.type);
+  ggml_tensor* records =
+      ViewAs(context, GatherPagesOfRecords(context, in), type,
+             {sides * head_dim, static_cast<int64_t>(of_head / record), heads, 1},
+             {ggml_type_size(type), record, of_head, heads * of_head});
+  const size_t slot_stride = size_t(in.slot_stride) * sizeof(int32_t);
+  ggml_tensor* slots =
+      ViewAs(context, in.slots, GGML_TYPE_I32, {num_rows, heads, 1, 1},
+             {sizeof(int32_t), slot_stride, heads * slot_stride, heads * slot_stride});
+  ggml_tensor* all = ggml_get_rows(context, records, slots);
+  if (IsRotated(in.format.type)) {
+    all = ggml_mul_mat(context, in.rotation,
+                       ggml_reshape_2d(context, all, head_dim, sides * num_rows * heads));
+    ggml_prec_set_acc(all, GGML_PREC_F32);
+  }
+  return ggml_reshape_4d(context, all, head_dim, sides, num_rows, heads);
+}
+
+}  // namespace
+
+GgmlRows AppendGgmlRows(ggml_context* context, const GgmlRows& full, const GgmlRowInputs& in) {
+  const int64_t head_dim = in.format.head_dim, heads = in.kv_heads;
+  ggml_tensor* both = Dequantised(context, in);
+  const auto side = [&](int64_t number) {
+    return ggml_view_3d(context, both, head_dim, in.num_rows, heads, both->nb[2], both->nb[3],
+                        number * both->nb[1]);
+  };
+  ggml_tensor* keys = side(0);
+  if (in.format.IsCentred()) {
+    keys = ggml_add(context, keys, ggml_reshape_3d(context, in.centres, head_dim, 1, heads));
+  }
+  keys = Concatenated(context, full.keys, ggml_cast(context, keys, GGML_TYPE_F16));
+  if (!in.format.has_values) return {.keys = keys, .values = keys};
+  ggml_tensor* values = ggml_cast(context, side(1), GGML_TYPE_F16);
+  return {.keys = keys, .values = Concatenated(context, full.values, values)};
+}
+
+std::vector<float> RotationMatrix(int head_dim) {
+  std::vector<float> matrix(size_t(head_dim) * head_dim, 0.0f);
+  for (int i = 0; i < head_dim; ++i) {
+    float* const row = matrix.data() + size_t(i) * head_dim;
+    row[i] = 1;
+    Rotate(row, head_dim);
+  }
+  return matrix;
+}
+
+namespace {
+
+// Records of two kv heads in pages at odd places of a small buffer, and their rows as the CPU
+// decompresses them.
+class SampleRecords {
+ public:
+  explicit SampleRecords(const CompressedFormat& format)
+      : format_(format),
+        rows_of_page_(CompressedPageBytesOnDevice(format) / (format.head_dim * sizeof(uint16_t))),
+        buffer_((kHeads * rows_of_page_ + 2) * format.head_dim),
+        centres_(size_t(kHeads) * format.head_dim) {
+    for (size_t i = 0; i < centres_.size(); ++i) centres_[i] = 3 * std::sin(static_cast<float>(i));
+    std::vector<float> key(format.head_dim), value(format.head_dim);
+    std::vector<float> found_key(format.head_dim), found_value(format.head_dim);
+    for (int head = 0; head < kHeads; ++head) {
+      pages_.push_back(static_cast<int32_t>(1 + head * rows_of_page_));
+      const float* const centre =
+          format.IsCentred() ? centres_.data() + size_t(head) * format.head_dim : nullptr;
+      auto* const page =
+          reinterpret_cast<std::byte*>(buffer_.data() + size_t(pages_.back()) * format.head_dim);
+      for (int slot = 0; slot < kRowsPerPage; ++slot) {
+        for (int i = 0; i < format.head_dim; ++i) {
+          key[i] = 2 * std::cos(static_cast<float>(slot * 7 + i * i + head));
+          value[i] = std::sin(static_cast<float>(slot * i + head + 1));
+        }
+        std::byte* const record = page + slot * format.RowStride();
+        CompressRow(format, centre, key.data(), value.data(), record);
+        DecompressRow(format, centre, record, found_key.data(), found_value.data());
+        keys_.insert(keys_.end(), found_key.begin(), found_key.end());
+        values_.insert(values_.end(), found_value.begin(), found_value.end());
+      }
+    }
+    // In descending order.
+    for (int row = 0; row < kRowsPerPage; ++row) slots_.push_back(kRowsPerPage - 1 - row);
+  }
+
+  [[nodiscard]] GgmlRowInputs MakeInputs(ggml_context* context) const {
+    const auto input = [&](ggml_type type, int64_t columns, int64_t rows) {
+      ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows);
+      ggml_set_input(tensor);
+      return tensor;
+    };
+    const int64_t head_dim = format_.head_dim;
+    return {.format = format_,
+            .kv_heads = kHeads,
+            .num_pages = 1,
+            .num_rows = kRowsPerPage,
+            .rows = input(GGML_TYPE_F16, head_dim, static_cast<int64_t>(buffer_.size()) / head_dim),
+            .pages = input(GGML_TYPE_I32, kHeads, 1),
+            .slots = input(GGML_TYPE_I32, kRowsPerPage, 1),
+            .centres = input(GGML_TYPE_F32, head_dim, kHeads),
+            .rotation = input(GGML_TYPE_F32, head_dim, head_dim)};
+  }
+  // Rows at the beginning of the buffer, as full rows of two heads.
+  [[nodiscard]] GgmlRows MakeFull(ggml_context* context, const GgmlRowInputs& inputs) const {
+    ggml_tensor* rows = ggml_view_3d(context, inputs.rows, format_.head_dim, kFullRows, kHeads,
+                                     inputs.rows->nb[1], inputs.rows->nb[1], 0);
+    return {.keys = rows, .values = rows};
+  }
+  void Set(const GgmlRowInputs& inputs) const {
+    const auto set = [](ggml_tensor* to, const auto& from) {
+      if (to->buffer == nullptr) return;  // no node reads it
+      ggml_backend_tensor_set(to, from.data(), 0, ggml_nbytes(to));
+    };
+    set(inputs.rows, buffer_);
+    set(inputs.pages, pages_);
+    set(inputs.slots, slots_);
+    set(inputs.centres, centres_);
+    set(inputs.rotation, RotationMatrix(format_.head_dim));
+  }
+  [[nodiscard]] bool Are(const GgmlRows& found) const {
+    return Are(keys_, found.keys) && (!format_.has_values || Are(values_, found.values));
+  }
+
+ private:
+  static constexpr int kHeads = 2, kFullRows = 3;
+  // Some backends multiply numbers that are rounded to 11 bits.
+  static constexpr float kMostError = 0.02f;
+
+  [[nodiscard]] bool Are(const std::vector<float>& expected, const ggml_tensor* found) const {
+    constexpr size_t kRows = kFullRows + kRowsPerPage;
+    const size_t head_dim = format_.head_dim;
+    std::vector<ggml_fp16_t> halves(kHeads * kRows * head_dim);
+    ggml_backend_tensor_get(found->view_src, halves.data(), 0, halves.size() * sizeof(halves[0]));
+    for (size_t i = 0; i < halves.size(); ++i) {
+      const size_t head = i / (kRows * head_dim), row = i / head_dim % kRows;
+      if (row < kFullRows) {
+        // Any bits, some of which are no numbers.
+        if (halves[i] != buffer_[(head + row) * head_dim + i % head_dim]) return false;
+        continue;
+      }
+      const size_t slot = slots_[row - kFullRows];
+      const float right = expected[(head * kRowsPerPage + slot) * head_dim + i % head_dim];
+      if (!(std::abs(ggml_fp16_to_fp32(halves[i]) - right) <= kMostError)) return false;
+    }
+    return true;
+  }
+
+  const CompressedFormat format_;
+  const size_t rows_of_page_;
+  std::vector<ggml_fp16_t> buffer_;
+  std::vector<float> centres_;
+  std::vector<int32_t> pages_, slots_;
+  std::vector<float> keys_, values_;  // [heads, slots, head_dim]
+};
+
+bool Supports(ggml_backend_t backend, ggml_cgraph* graph) {
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    if (!ggml_backend_supports_op(backend, ggml_graph_node(graph, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<bool> ReadsGgmlRecords(BackendDevice* device, const CompressedFormat& format) {
+  constexpr size_t kTensors = 48;
+  const std::unique_ptr<ggml_context, GgmlDeleter> context(ggml_init(
+      {.mem_size = kTensors * ggml_tensor_overhead() + ggml_graph_overhead_custom(kTensors, false),
+       .mem_buffer = nullptr,
+       .no_alloc = true}));
+  if (context == nullptr) return OutOfMemory("no memory for a graph");
+  const SampleRecords samples(format);
+  const GgmlRowInputs inputs = samples.MakeInputs(context.get());
+  const GgmlRows found =
+      AppendGgmlRows(context.get(), samples.MakeFull(context.get(), inputs), inputs);
+  ggml_cgraph* const graph = ggml_new_graph_custom(context.get(), kTensors, false);
+  for (ggml_tensor* rows : {found.keys, found.values}) {
+    ggml_set_output(rows->view_src);
+    ggml_build_forward_expand(graph, rows);
+  }
+  bool reads = false;
+  EBB_RETURN_IF_ERROR(device->Call([&]() -> Status {
+    ggml_backend_t backend = device->backend();
+    if (!Supports(backend, graph)) return OkStatus();
+    const std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers(
+        ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend)));
+    if (buffers == nullptr || !ggml_gallocr_alloc_graph(buffers.get(), graph)) {
+      return OutOfMemory(fmt::format("device {} has no memory for a graph", device->name()));
+    }
+    samples.Set(inputs);
+    const ggml_status status = ggml_backend_graph_compute(backend, graph);
+    if (status != GGML_STATUS_SUCCESS) {
+      return Internal(
+          fmt::format("device {} failed: {}", device->name(), ggml_status_to_string(status)));
+    }
+    reads = samples.Are(found);
+    return OkStatus();
+  }));
+  return reads;
+}
+
+}  // namespace ebb
