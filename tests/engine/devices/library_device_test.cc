@@ -178,6 +178,28 @@ TEST_P(LibraryDevice, TheHostAttendsToRowsOfT1AndT2) {
   }
 }
 
+// Prompt rows too, in the device's memory.
+TEST_P(LibraryDevice, ACompressedCacheLosesAboutAsMuchAsTheProcessors) {
+  EngineOptions options = {.threads = 2};
+  options.tiers = {.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld, .t2_type = CompressedType::kInt4};
+  SessionOptions compressing;
+  compressing.policy.tiers = options.tiers;
+  const std::vector<Token> prompt = Tokens(170, 3), answer = Tokens(80, 4);
+  const auto full = LogitsOf(*OnHost(), {}, prompt, answer);
+  auto host = OnHost(options), device = OnDevice(options);
+  const auto on_host = LogitsOf(*host, compressing, prompt, answer);
+  const auto on_device = LogitsOf(*device, compressing, prompt, answer);
+  const uint64_t t2_on_host = host->arena_accounting(Tier::kT2).peak_bytes;
+  EXPECT_EQ(device->arena_accounting(Tier::kT2).peak_bytes > 0, t2_on_host > 0);
+  if (t2_on_host == 0) {
+    ASSERT_GT(model_->shape().SmallestWindow(), 0);
+    GTEST_SKIP() << "all of its layers have a window, which is shorter";
+  }
+  const double lost = LargestDifference(full, on_host);
+  EXPECT_GT(LargestDifference(full, on_device), 0);
+  EXPECT_LT(LargestDifference(full, on_device), 2 * lost + GetParam().most_error) << lost;
+}
+
 TEST_P(LibraryDevice, SequencesOfABatchAreThoseAloneUpToRounding) {
   auto device = OnDevice(), host = OnHost();
   auto reader = Open(*device), first = Open(*device), second = Open(*device);
