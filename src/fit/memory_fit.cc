@@ -264,6 +264,15 @@ uint64_t SelectorBytes(const ModelShape& shape, const FitRequest& request) {
   return bytes * request.requests;
 }
 
+// The selector's vectors with which a device multiplies queries: as many bytes there as of the copy
+// in the host's memory.
+uint64_t RankVectorBytes(const ModelShape& shape, const FitRequest& request) {
+  constexpr uint64_t kKeptKeys = 5 * kRowsPerPage, kStores = 2;  // of graphs that are kept
+  const uint64_t vectors = kKeptKeys + 2 * DivideUp(request.context, kRowsPerPage);
+  return vectors * shape.head_dim * shape.NumStreams() * sizeof(uint16_t) * request.requests *
+         kStores;
+}
+
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
   if (request.tiers.has_value()) {
     const TierSpec tiers = TiersOfOne(request);
@@ -357,7 +366,10 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
                               request.kv_cap_bytes, bytes.t0 + bytes.t2));
   }
   bytes.tables = TableBytes(shape, request, rows.last);
-  if (ReadsSelectively(tiers)) bytes.tables += SelectorBytes(shape, request);
+  if (ReadsSelectively(tiers)) {
+    bytes.tables += SelectorBytes(shape, request);
+    if (request.on_device) bytes.tables += RankVectorBytes(shape, request);
+  }
   bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
   // Without later prompts attention takes memory for the rows of the given ones alone.
@@ -385,6 +397,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     // Sizes of graphs on a device are those of its widest step, and stay.
     bytes.compute = GraphBytes(model, request, std::max(ChunkTokens(request), request.requests)) +
                     GatheredBytes(shape, request, all_rows);
+    if (ReadsSelectively(tiers)) bytes.compute += RankVectorBytes(shape, request);
     if (compressed.in_ggml_blocks) {
       bytes.compute += DequantisedBytes(shape, compressed, rows.peaks.t2);
     }

@@ -27,6 +27,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -34,6 +35,7 @@
 
 #include "ebb/state.h"
 #include "src/base/page_units.h"
+#include "src/base/rank_vectors.h"
 #include "src/policy/scorers/streams.h"
 #include "src/policy/selectors.h"
 #include "src/policy/selectors/half.h"
@@ -54,7 +56,12 @@ constexpr float kBucketsPerNat = 8;
 
 static_assert(kPage % KeyBlocks::kBlock == 0);
 
-class MassSelector final : public Selector {
+uint64_t NextVersion() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+class MassSelector final : public Selector, public RankVectors {
  public:
   explicit MassSelector(const MassSelectorOptions& options)
       : layout_(options.shape, options.granularity),
@@ -97,6 +104,7 @@ class MassSelector final : public Selector {
     const size_t most_pages = of.pages.size() + positions.size() / kPage + 2;
     MakeRoom(most_pages);
     of.pages.reserve(most_pages + most_pages / 4);
+    if (of.page_versions.size() < most_pages) of.page_versions.resize(most_pages + most_pages / 4);
     for (const Position position : positions) {
       const bool is_summarised = of.pages.size() == of.num_digests;
       if (is_summarised || position % kPage == 0) of.pages.push_back(0);
@@ -115,6 +123,8 @@ class MassSelector final : public Selector {
       while (begin + of.pages[page] <= row) begin += of.pages[page++];
       if (row == begin) BeginPage(group, page);
       const size_t place = PlaceOf(of, page) + (row - begin);
+      of.key_versions[place] = NextVersion();
+      if (page == 0 && of.has_first) of.key_versions[row] = NextVersion();
       for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
         const std::span<const float> key = VectorOf(step.keys, layout_, stream, token);
         half_.resize(key.size());
@@ -130,8 +140,8 @@ class MassSelector final : public Selector {
     ForgetChoices(group, kept);
     std::vector<uint32_t> left = RowsLeft(of.pages, kept);
     for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
-      MoveKeys(of, stream, kept);
-      MoveDigests(of, stream, left);
+      MoveKeys(stream, kept, &of);
+      MoveDigests(stream, left, &of);
     }
     size_t num_digests = 0;
     std::vector<size_t> recent;
@@ -162,6 +172,45 @@ class MassSelector final : public Selector {
                       work.variances.data());
     constexpr size_t kExact = kExactPages * kPage;
     keys_.Multiply(stream, q, kExact, part, num_parts, kExact, work.exact.data(), nullptr);
+  }
+
+  size_t NumRankKeys() const override { return kExactPages * kPage; }
+  size_t NumRankPages(int group) const override { return groups_[group].num_digests; }
+  uint64_t RankKeyVersion(int group, size_t key) const override {
+    return groups_[group].key_versions[key];
+  }
+  uint64_t RankPageVersion(int group, size_t page) const override {
+    return groups_[group].page_versions[page];
+  }
+  void CopyRankKey(int stream, size_t key, std::span<uint16_t> to) const override {
+    keys_.Get(stream, key, to);
+  }
+  void CopyRankPage(int stream, size_t page, std::span<uint16_t> mean,
+                    std::span<uint16_t> variance) const override {
+    std::vector<uint16_t> digest(2 * layout_.head_dim());
+    digests_.Get(stream, page, digest);
+    std::copy_n(digest.begin(), mean.size(), mean.begin());
+    std::copy_n(digest.begin() + layout_.head_dim(), variance.size(), variance.begin());
+  }
+  float RankScale() const override { return scale_; }
+  void SetRankProducts(int layer, int kv_head, size_t num_queries,
+                       const Products& products) override {
+    const Group& of = groups_[layout_.GroupOf(layout_.StreamOf(layer, kv_head))];
+    if (!Selects(of)) return;
+    Work& work = work_[kv_head];
+    const size_t stride = KeyBlocks::RoundUp(of.num_digests);
+    constexpr size_t kExact = kExactPages * kPage;
+    const auto unscale = [](const float* from, size_t count, float scale, float* to) {
+      for (size_t i = 0; i < count; ++i) to[i] = from[i] / scale;
+    };
+    for (size_t i = 0; i < num_queries; ++i) {
+      unscale(products.keys + i * products.keys_stride, kExact, scale_,
+              work.exact.data() + i * kExact);
+      unscale(products.means + i * products.means_stride, of.num_digests, scale_,
+              work.means.data() + i * stride);
+      unscale(products.variances + i * products.variances_stride, of.num_digests, scale_ * scale_,
+              work.variances.data() + i * stride);
+    }
   }
 
   void Select(int layer, int kv_head, std::span<const float> q,
@@ -239,6 +288,7 @@ class MassSelector final : public Selector {
       of.num_rows = num_rows;
       of.num_digests = num_digests;
       of.first_recent = num_digests % kRecentPages;
+      RenewVersions(&of);
     }
   }
   bool ComparesKeys() const override { return true; }
@@ -290,6 +340,7 @@ class MassSelector final : public Selector {
         return from->status();
       }
       MakeRoom(of.pages.size());
+      RenewVersions(&of);
     }
     for (int stream = 0; stream < layout_.num_streams(); ++stream) {
       const Group& of = groups_[layout_.GroupOf(stream)];
@@ -312,6 +363,8 @@ class MassSelector final : public Selector {
     // The others' keys lie in keys_, page after page from this one on, in a ring of kRecentPages.
     size_t first_recent = 0;
     bool has_first = true;  // page 0 is that of the sequence's first rows, whose keys are kept
+    std::vector<uint64_t> key_versions = std::vector<uint64_t>(kExactPages * kPage);
+    std::vector<uint64_t> page_versions;  // [at least num_digests]
   };
   // Work space of one kv head's choice.
   struct Work {
@@ -377,6 +430,13 @@ class MassSelector final : public Selector {
     }
   }
 
+  // Vectors that may have changed count as changed. REQUIRES: pages have their number.
+  static void RenewVersions(Group* of) {
+    if (of->page_versions.size() < of->pages.size()) of->page_versions.resize(of->pages.size());
+    for (uint64_t& version : of->key_versions) version = NextVersion();
+    for (uint64_t& version : of->page_versions) version = NextVersion();
+  }
+
   // The first key of a page is to come. Summarises the page whose keys it takes the place of.
   void BeginPage(int group, size_t page) {
     Group& of = groups_[group];
@@ -384,6 +444,7 @@ class MassSelector final : public Selector {
       for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
         Summarise(stream, of, of.num_digests);
       }
+      of.page_versions[of.num_digests] = NextVersion();
       ++of.num_digests;
       of.first_recent = (of.first_recent + 1) % kRecentPages;
     }
@@ -412,7 +473,8 @@ class MassSelector final : public Selector {
 
   // Closes the gaps that removed rows leave among the kept keys. Pages that lose all rows leave the
   // ring at its ends only: rows of full pages between others go with their digest.
-  void MoveKeys(const Group& of, int stream, std::span<const uint32_t> kept) {
+  void MoveKeys(int stream, std::span<const uint32_t> kept, Group* group) {
+    const Group& of = *group;
     std::vector<uint16_t> key(layout_.head_dim());
     size_t page = 0, begin = 0, num_kept = 0;
     for (const uint32_t row : kept) {
@@ -425,19 +487,21 @@ class MassSelector final : public Selector {
       const auto move = [&](size_t place) {
         keys_.Get(stream, place + from, key);
         keys_.Put(stream, place + to, key);
+        group->key_versions[place + to] = NextVersion();
       };
       if (page == 0 && of.has_first) move(0);
       if (page >= of.num_digests) move(PlaceOf(of, page));
     }
   }
-  void MoveDigests(const Group& of, int stream, std::span<const uint32_t> left) {
+  void MoveDigests(int stream, std::span<const uint32_t> left, Group* group) {
     std::vector<uint16_t> digest(2 * layout_.head_dim());
     size_t to = 0;
-    for (size_t page = 0; page < of.num_digests; ++page) {
+    for (size_t page = 0; page < group->num_digests; ++page) {
       if (left[page] == 0) continue;
       if (to != page) {
         digests_.Get(stream, page, digest);
         digests_.Put(stream, to, digest);
+        group->page_versions[to] = NextVersion();
       }
       ++to;
     }

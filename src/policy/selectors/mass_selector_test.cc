@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -7,7 +8,10 @@
 #include "ebb/state.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/base/attention_layout.h"
+#include "src/base/rank_vectors.h"
 #include "src/policy/selectors.h"
+#include "src/policy/selectors/half.h"
 #include "src/policy/selectors/row_list_for_test.h"
 
 namespace ebb {
@@ -249,6 +253,136 @@ TEST_P(MassSelectorTest, AfterARollBackTheChoiceIsThatOfASequenceThatNeverWentOn
     const std::vector<float> q = Query();
     EXPECT_EQ(Select(straight.get(), i % 2, q), Select(rolled_back.get(), i % 2, q));
   }
+}
+
+// A device that multiplies in its stead has the selector's vectors and gives it products.
+TEST_P(MassSelectorTest, ProductsOfADeviceMakeTheSameChoice) {
+  constexpr int kRows = 24 * kPage + 33, kDim = 16, kQueries = 3;
+  Make(0.8);
+  ReadTo(selector_.get(), 0, kRows, 50);
+  auto* const vectors = dynamic_cast<RankVectors*>(selector_.get());
+  ASSERT_NE(vectors, nullptr);
+  const AttentionLayout layout(Shape(), GetParam());
+  std::vector<uint16_t> first(kDim), second(kDim);
+  for (int i = 0; i < 10; ++i) {
+    const std::vector<float> q = Query();
+    const int layer = i % 2;
+    const auto expected = Select(selector_.get(), layer, q);
+    for (int head = 0; head < Shape().num_kv_heads; ++head) {
+      const int stream = layout.StreamOf(layer, head);
+      const size_t num_pages = vectors->NumRankPages(layout.GroupOf(stream));
+      ASSERT_GT(num_pages, 15u);
+      const size_t num_keys = vectors->NumRankKeys();
+      std::vector<float> keys(kQueries * num_keys), means(kQueries * 40), variances(kQueries * 50);
+      const auto of_head = std::span(q).subspan(head * kQueries * kDim, kQueries * kDim);
+      const auto product = [&](int query, const std::vector<uint16_t>& vector, bool squares) {
+        double sum = 0;
+        for (int c = 0; c < kDim; ++c) {
+          const double x = vectors->RankScale() * of_head[query * kDim + c];
+          sum += (squares ? x * x : x) * FloatOfF16(vector[c]);
+        }
+        return static_cast<float>(sum);
+      };
+      for (int query = 0; query < kQueries; ++query) {
+        for (size_t key = 0; key < num_keys; ++key) {
+          vectors->CopyRankKey(stream, key, first);
+          keys[query * num_keys + key] = product(query, first, false);
+        }
+        for (size_t page = 0; page < num_pages; ++page) {
+          vectors->CopyRankPage(stream, page, first, second);
+          means[query * 40 + page] = product(query, first, false);
+          variances[query * 50 + page] = product(query, second, true);
+        }
+      }
+      vectors->SetRankProducts(layer, head, kQueries,
+                               {.keys = keys.data(),
+                                .means = means.data(),
+                                .variances = variances.data(),
+                                .keys_stride = num_keys,
+                                .means_stride = 40,
+                                .variances_stride = 50});
+      std::vector<RowRange> ranges;
+      ranges.reserve(kRows);
+      selector_->Select(layer, head, of_head, &ranges);
+      EXPECT_FALSE(expected[head].empty());
+      EXPECT_EQ(RowList(ranges), expected[head]);
+    }
+  }
+}
+
+// A vector that changes gets another version, which no other vector has or had.
+TEST_P(MassSelectorTest, VersionsTellVectorsThatChangedFromOthers) {
+  const AttentionLayout layout(Shape(), GetParam());
+  auto other = New(0.8);
+  Make(0.8);
+  std::map<std::vector<int>, std::pair<uint64_t, std::vector<uint16_t>>> known;
+  std::map<uint64_t, std::vector<int>> owners;
+  int unchanged = 0;
+  const auto check = [&](const Selector* selector, int number, const char* after) {
+    const auto& vectors = dynamic_cast<const RankVectors&>(*selector);
+    const auto compare = [&](int group, int kind, size_t at, uint64_t version) {
+      std::vector<uint16_t> all, mean(16), variance(16);
+      const int begin = layout.FirstStreamOf(group);
+      for (int stream = begin; stream < begin + layout.NumStreamsOf(group); ++stream) {
+        if (kind == 0) {
+          vectors.CopyRankKey(stream, at, mean);
+          all.insert(all.end(), mean.begin(), mean.end());
+        } else {
+          vectors.CopyRankPage(stream, at, mean, variance);
+          all.insert(all.end(), mean.begin(), mean.end());
+          all.insert(all.end(), variance.begin(), variance.end());
+        }
+      }
+      const std::vector<int> name = {number, group, kind, static_cast<int>(at)};
+      if (version != 0) {
+        const auto [owner, is_new] = owners.emplace(version, name);
+        ASSERT_EQ(owner->second, name) << after;
+      }
+      auto& [version_before, before] = known[name];
+      if (!before.empty() && version == version_before) {
+        ASSERT_EQ(all, before) << after << ", kind " << kind << " at " << at;
+        ++unchanged;
+      }
+      version_before = version;
+      before = all;
+    };
+    for (int group = 0; group < num_groups(); ++group) {
+      for (size_t key = 0; key < vectors.NumRankKeys(); ++key) {
+        compare(group, 0, key, vectors.RankKeyVersion(group, key));
+      }
+      for (size_t page = 0; page < vectors.NumRankPages(group); ++page) {
+        compare(group, 1, page, vectors.RankPageVersion(group, page));
+      }
+    }
+  };
+  const auto retain = [&](size_t from, size_t to) {
+    std::vector<uint32_t> kept(to - from);
+    std::iota(kept.begin(), kept.end(), static_cast<uint32_t>(from));
+    for (int group = 0; group < num_groups(); ++group) selector_->Retain(group, kept);
+  };
+  ReadTo(selector_.get(), 0, 8 * kPage + 9, 70);
+  check(selector_.get(), 0, "a prompt");
+  for (int i = 0; i < 90; ++i) {
+    const int position = 8 * kPage + 9 + i;
+    ReadTo(selector_.get(), position, position + 1, 1);
+    check(selector_.get(), 0, "a token");
+  }
+  ReadTo(other.get(), 0, 5 * kPage, 70);
+  check(other.get(), 1, "another selector");
+  retain(0, 8 * kPage + 40);
+  check(selector_.get(), 0, "a roll-back");
+  ReadTo(selector_.get(), 8 * kPage + 40, 10 * kPage, 9);
+  check(selector_.get(), 0, "rows after it");
+  retain(kPage + 5, 10 * kPage);
+  check(selector_.get(), 0, "rows that leave a window");
+  retain(70, 9 * kPage - 6);
+  check(selector_.get(), 0, "both");
+  StateWriter saved;
+  ASSERT_TRUE(selector_->SaveState(&saved).ok());
+  StateReader from(saved.bytes(), "a selector");
+  ASSERT_TRUE(selector_->LoadState(&from).ok());
+  check(selector_.get(), 0, "another state");
+  EXPECT_GT(unchanged, 10000);
 }
 
 // Pages that lost their keys keep their summaries, and new rows begin pages of their own.

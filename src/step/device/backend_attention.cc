@@ -66,7 +66,8 @@ int BackendAttention::NodesPerLayer(const LoadedModel& model,
       model.layers, [](const LayerWeights& layer) { return layer.sinks != nullptr; });
   constexpr int kOfLayer = 24, kOfFollower = 6;
   // Gathering by pages, masks and views included; of products the softmax too.
-  constexpr int kOwn = 20, kFlash = 28, kEager = 36, kHost = 16, kMass = 16, kCompressed = 32;
+  constexpr int kOwn = 20, kFlash = 28, kEager = 36, kHost = 16, kMass = 16, kCompressed = 32,
+                kRanks = 20;
   // With sinks each kv head may have a softmax and flash attention of its own.
   constexpr int kSinksOfHead = 16;
   int nodes = kOfLayer + kOfFollower * num_followers;
@@ -74,6 +75,7 @@ int BackendAttention::NodesPerLayer(const LoadedModel& model,
     nodes += sequence.by_row_attention ? kOwn : sequence.is_eager ? kEager : kFlash;
     if (sequence.adds_host && sequence.is_eager) nodes += kHost;
     if (sequence.num_compressed > 0) nodes += kCompressed;
+    if (sequence.ranks.num_pages > 0) nodes += kRanks;
     if (has_sinks) nodes += kSinksOfHead * std::ranges::max(kv_heads);
     // A view and a sum for each query head.
     if (sequence.mass != BackendSequence::Mass::kNone) nodes += kMass + 2 * most_group;
@@ -130,6 +132,7 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
   ggml_tensor *const keys = stored_[layer].keys, *const values = stored_[layer].values;
   // Queries too are computed before anything waits for rows.
   ggml_build_forward_expand(graph, q);
+  for (size_t i = 0; i < sequences_.size(); ++i) AddProductsOfRanks(ctx, graph, layer, i, q);
   tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   std::vector<RowAttentionNodes> own(sequences_.size());
   std::vector<EagerNodes> eager(sequences_.size());
@@ -165,6 +168,21 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
   }
   ++attention_;
   return all;
+}
+
+void BackendAttention::AddProductsOfRanks(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                          size_t index, ggml_tensor* q) const {
+  const BackendSequence& sequence = sequences_[index];
+  if (sequence.ranks.num_pages == 0) return;
+  const BackendTensors::OfSequence& tensors = tensors_->sequences[index];
+  ggml_tensor* all = tensors.rank_vectors;
+  ggml_tensor* vectors =
+      ggml_view_3d(ctx, all, all->ne[0], all->ne[1], model_.hparams.kv_heads[layer], all->nb[1],
+                   all->nb[2], static_cast<size_t>(FirstHead(layer)) * all->nb[2]);
+  ggml_tensor* queries =
+      ggml_view_2d(ctx, q, q->ne[0], q->ne[1], q->nb[1], sequence.first_token * q->nb[2]);
+  AddRankProducts(ctx, graph, sequence.ranks, sequence.rank_scale, vectors, queries,
+                  tensors.rank_products);
 }
 
 ggml_tensor* BackendAttention::ListOf(ggml_context* ctx, int layer, size_t index) const {

@@ -19,6 +19,7 @@
 #include "src/model/decoder_graph.h"
 #include "src/model/loaded_model.h"
 #include "src/step/device/compressed_rows.h"
+#include "src/step/device/rank_products.h"
 #include "src/step/device/row_attention.h"
 
 namespace ebb {
@@ -53,6 +54,9 @@ struct BackendSequence {
   bool adds_host = false;
   using Mass = RowAttention::Mass;
   Mass mass = Mass::kNone;
+  // Of a selector whose queries the device multiplies.
+  RankRoom ranks;
+  float rank_scale = 0;
 
   // The rows that attention takes, in lists that are rounded up.
   [[nodiscard]] int NumKeys() const { return num_rows + num_compressed; }
@@ -78,6 +82,9 @@ struct BackendTensors {
     ggml_tensor *compressed_pages = nullptr, *compressed_slots = nullptr, *centres = nullptr;
     // I32 [sum of kv heads], for ebb's own nodes; null unless they read rows of T2.
     ggml_tensor* compressed_counts = nullptr;
+    // F16 [head_dim, NumVectors(), streams], and the products of a layer (AddRankProducts());
+    // null unless the device multiplies queries for a selector.
+    ggml_tensor *rank_vectors = nullptr, *rank_products = nullptr;
     // F16: [NumKeys(), tokens], or by layer [NumKeys(), tokens, 1, kv heads], and
     // kMaskPaddingTokens rows more; null where it has none.
     ggml_tensor* mask = nullptr;
@@ -188,6 +195,8 @@ class BackendAttention final : public AttentionBuilder {
   };
   GatheredRows GatherAll(ggml_context* ctx, int layer, size_t index, ggml_tensor* keys,
                          ggml_tensor* values);
+  void AddProductsOfRanks(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                          ggml_tensor* q) const;
   // The same, where operations of ggml read rows of T2.
   GatheredRows GatherAllByGgml(ggml_context* ctx, int layer, size_t index, ggml_tensor* keys,
                                ggml_tensor* values) const;

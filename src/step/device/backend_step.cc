@@ -207,7 +207,12 @@ bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
 BackendStep::~BackendStep() {
   if (!device_->IsLost()) return;
   if (weights_ != nullptr) weights_->Leak();
-  for (Graph& graph : graphs_) Leak(&graph.list_buffer);
+  for (Graph& graph : graphs_) {
+    Leak(&graph.list_buffer);
+    for (Graph::Lists& lists : graph.lists) {
+      if (lists.ranks != nullptr) Leak(&lists.ranks->buffer);
+    }
+  }
   for (ReadBuffer& buffer : read_) Leak(&buffer.pinned);
   Leak(&state_buffer_);
   Leak(&buffers_);
@@ -232,6 +237,22 @@ void BackendStep::DescribeCompressed(const SequenceCache& cache, int num_layers,
   to->num_compressed = RoundUp(most_rows + column_of_host, kRowsOfBackendStep);
   to->num_compressed_pages = RoundUp(most_pages + 1, kPagesOfList);
   to->compressed_groups = cache.layout().num_groups();
+}
+
+void BackendStep::DescribeRanks(const Selector& selector, const SequenceCache& cache,
+                                BackendSequence* to) {
+  const auto* const vectors = dynamic_cast<const RankVectors*>(&selector);
+  if (vectors == nullptr) return;
+  size_t most_pages = 0;
+  for (int group = 0; group < cache.layout().num_groups(); ++group) {
+    most_pages = std::max(most_pages, vectors->NumRankPages(group));
+  }
+  if (most_pages == 0) return;
+  constexpr size_t kManyPages = 256;
+  to->ranks = {
+      .num_keys = static_cast<int>(vectors->NumRankKeys()),
+      .num_pages = RoundUp(most_pages, most_pages <= kManyPages ? kPagesOfList : 4 * kPagesOfList)};
+  to->rank_scale = vectors->RankScale();
 }
 
 BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
@@ -272,6 +293,7 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
       described.num_pages = RoundUp(cache.views().most_pages(), kPagesOfList);
     }
   }
+  if (sequence.selector != nullptr) DescribeRanks(*sequence.selector, cache, &described);
   for (int layer = 0; layer < num_layers; ++layer) {
     if (described.num_groups == 0 && !has_compressed) break;
     const int first = cache.layout().GroupOf(layer, 0);
@@ -325,6 +347,28 @@ DecoderGraphOptions BackendStep::OptionsFor(const Shape& shape, int num_tokens,
               BackendAttention::NodesPerLayer(model_, shape.sequences, shape.wanted.num_followers)};
 }
 
+Result<std::shared_ptr<BackendStep::RankStore>> BackendStep::RankStoreOf(
+    size_t index, const RankRoom& room) const {
+  for (const Graph& graph : graphs_) {
+    if (graph.lists.size() <= index || graph.lists[index].ranks == nullptr) continue;
+    if (graph.lists[index].ranks->room == room) return graph.lists[index].ranks;
+  }
+  const auto heads = static_cast<int>(SumOf(model_.hparams.kv_heads));
+  const int head_dim = model_.hparams.head_dim;
+  auto made = std::make_shared<RankStore>(
+      RankStore{.room = room, .mirror = RankMirror(heads, head_dim, room)});
+  made->context.reset(
+      ggml_init({.mem_size = ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+  if (made->context == nullptr) return OutOfMemory("no memory for the pages that are ranked");
+  made->vectors =
+      ggml_new_tensor_3d(made->context.get(), GGML_TYPE_F16, head_dim, room.NumVectors(), heads);
+  made->buffer.reset(ggml_backend_alloc_ctx_tensors(made->context.get(), device_->backend()));
+  if (made->buffer == nullptr) {
+    return OutOfMemory("the device has no memory for the pages that are ranked");
+  }
+  return made;
+}
+
 Status BackendStep::MakeLists(Graph* graph) const {
   const size_t num_sequences = graph->shape.sequences.size();
   graph->list_context.reset(ggml_init({.mem_size = (5 * num_sequences + 2) * ggml_tensor_overhead(),
@@ -350,8 +394,12 @@ Status BackendStep::MakeLists(Graph* graph) const {
       tensors.slots = ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
                                          int64_t{sequence.num_groups} * sequence.num_rows);
     }
-    if (sequence.num_compressed == 0) continue;
     const int head_dim = model_.hparams.head_dim;
+    if (sequence.ranks.num_pages > 0) {
+      EBB_ASSIGN_OR_RETURN(lists.ranks, RankStoreOf(i, sequence.ranks));
+      tensors.rank_vectors = lists.ranks->vectors;
+    }
+    if (sequence.num_compressed == 0) continue;
     lists.compressed.emplace(model_.hparams.kv_heads, head_dim, sequence.num_compressed_pages,
                              sequence.compressed_groups, sequence.num_compressed);
     tensors.compressed_pages = ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
@@ -419,6 +467,10 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
     if (sequence.by_row_attention) tensors.counts = kept(GGML_TYPE_I32, heads, 1);
     if (sequence.num_compressed > 0 && own_nodes_.records.head_dim > 0) {
       tensors.compressed_counts = kept(GGML_TYPE_I32, heads, 1);
+    }
+    if (sequence.ranks.num_pages > 0) {
+      tensors.rank_products =
+          kept(GGML_TYPE_F32, sequence.ranks.NumProducts(), model_.hparams.num_q_heads);
     }
     if (sequence.adds_host) {
       tensors.host = kept(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
@@ -529,6 +581,7 @@ void BackendStep::ForgetLists() {
       if (lists.rows.has_value()) lists.rows->Forget();
       if (lists.pages.has_value()) lists.pages->Forget();
       if (lists.compressed.has_value()) lists.compressed->Forget();
+      if (lists.ranks != nullptr) lists.ranks->mirror.Forget();
     }
   }
 }
@@ -656,7 +709,7 @@ Status BackendStep::ComputeByLayer(const StepWork& work, const StagedSequences& 
       staged.StageLayerOf(i, attention, 0);
       const SequenceStep& sequence = work.sequences[i];
       if (sequence.selector != nullptr) {
-        SelectRows(sequence, queries_[i], staged.of(i), attention, graph);
+        SelectRows(sequence, i, staged.of(i), attention, graph);
       }
       SetListOfLayer(sequence, IndexOf(*graph, sequence), layer, reads_again, graph);
     }

@@ -78,6 +78,14 @@ class BackendStep {
     BackendAttention::Wanted wanted;
     [[nodiscard]] bool operator==(const Shape&) const = default;
   };
+  // The vectors of a sequence's selector, in the device's memory.
+  struct RankStore {
+    RankRoom room;
+    RankMirror mirror;
+    std::unique_ptr<ggml_context, GgmlDeleter> context;
+    ggml_tensor* vectors = nullptr;
+    std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer;
+  };
   struct Graph {
     Shape shape;
     BackendTensors tensors;
@@ -86,6 +94,7 @@ class BackendStep {
       std::optional<RowLists> rows;
       std::optional<PageLists> pages;
       std::optional<CompressedLists> compressed;
+      std::shared_ptr<RankStore> ranks;  // null unless the device multiplies for its selector
     };
     std::vector<Lists> lists;  // by sequence
     std::unique_ptr<ggml_context, GgmlDeleter> list_context;
@@ -113,6 +122,8 @@ class BackendStep {
                                                int num_outputs) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
   static void DescribeCompressed(const SequenceCache& cache, int num_layers, BackendSequence* to);
+  static void DescribeRanks(const Selector& selector, const SequenceCache& cache,
+                            BackendSequence* to);
   // How the sequence attends, by its number of tokens and whether the host adds to it.
   void ChooseAttention(BackendSequence* sequence) const;
   // may_stay: rows of T1 may be read where they lie.
@@ -123,6 +134,8 @@ class BackendStep {
   // rows: BackendDevice::rows(); null: nothing was stored yet, and the graph can only be looked at.
   Status Build(const Shape& shape, ggml_tensor* rows);
   Status MakeLists(Graph* graph) const;
+  // The store with this room of another graph's sequence `index`, or a new one.
+  Result<std::shared_ptr<RankStore>> RankStoreOf(size_t index, const RankRoom& room) const;
   [[nodiscard]] Status CheckSupported(const Graph& graph) const;
   Status PutIntoBuffers(Graph* graph);
   [[nodiscard]] static size_t IndexOf(const Graph& graph, const SequenceStep& sequence);
@@ -133,6 +146,7 @@ class BackendStep {
   void SetLists(const SequenceStep& sequence, size_t index, Graph* graph);
   void SetSlots(const SequenceStep& sequence, size_t index, Graph* graph);
   void SetCompressed(const SequenceStep& sequence, size_t index, Graph* graph);
+  void SetRankVectors(const SequenceStep& sequence, size_t index, Graph* graph);
   // reads_again: another attention of the step has read the layer before.
   void SetListOfLayer(const SequenceStep& sequence, size_t index, int layer, bool reads_again,
                       Graph* graph);
@@ -144,22 +158,25 @@ class BackendStep {
   // Attention by attention: rows of T1 are copied to the device ahead of their use, or as selectors
   // choose them by the queries.
   Status ComputeByLayer(const StepWork& work, const StagedSequences& staged, Graph* graph);
-  // Waits for the queries of an attention, those of the sequences with selectors.
+  // Waits for the queries of an attention, those of the sequences with selectors, and for their
+  // products where the device computes them.
   void FetchQueries(const StepWork& work, int attention, const Graph& graph);
   // The choice of a selector for a kv head.
   struct Choice {
     std::vector<RowRange> ranges, foreseen;  // ranges: none where all rows are read
     int64_t rows_unread = 0;
   };
-  static void Choose(const SequenceStep& sequence, int layer, int head,
-                     std::span<const float> queries, Choice* choice);
+  // products: see TakeRankProducts(); empty: the host computes them.
+  void Choose(const SequenceStep& sequence, const BackendSequence& shape, int layer, int head,
+              std::span<const float> queries, std::span<const float> products,
+              Choice* choice) const;
   // Hides the rows that are in none of the ranges, of `num_rows`, and returns how many; hides none
   // without a range.
   static int64_t HideOthers(std::span<const RowRange> ranges, size_t num_rows, ggml_fp16_t* mask);
   // Loads the pages of T1 with rows that the sequence's selector chooses in an attention by its
-  // queries, and hides the other rows.
-  void SelectRows(const SequenceStep& sequence, std::span<const float> queries,
-                  const StagedStep& staged, int attention, Graph* graph);
+  // queries, and hides the other rows. number: of the sequence in the step.
+  void SelectRows(const SequenceStep& sequence, size_t number, const StagedStep& staged,
+                  int attention, Graph* graph);
   // The rows of an attention that the host attends to while the device attends to the others.
   struct HostShare;
   Status AttendOnHost(const StepWork& work, int attention, size_t part, Graph* graph);
@@ -214,8 +231,10 @@ class BackendStep {
   std::vector<float> embeddings_;
   std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // of a step's sequences
   std::vector<std::byte*> states_;                                  // on the host, of the same
-  std::vector<std::vector<float>> queries_;  // [sequences]: of a layer, for selectors
-  std::vector<Choice> choices_;              // [kv heads]: of a layer
+  std::vector<std::vector<float>> queries_;        // [sequences]: of a layer, for selectors
+  std::vector<std::vector<float>> rank_products_;  // [sequences]: of these queries
+  std::vector<RankMirror::Change> rank_changes_;
+  std::vector<Choice> choices_;  // [kv heads]: of a layer
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
   std::vector<std::vector<int32_t>> counts_, compressed_counts_;

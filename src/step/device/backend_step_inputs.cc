@@ -102,6 +102,26 @@ void BackendStep::SetCompressed(const SequenceStep& sequence, size_t index, Grap
   set(tensors.compressed_counts, counts);
 }
 
+void BackendStep::SetRankVectors(const SequenceStep& sequence, size_t index, Graph* graph) {
+  if (graph->shape.sequences[index].ranks.num_pages == 0) return;
+  RankMirror& mirror = graph->lists[index].ranks->mirror;
+  ggml_tensor* const tensor = graph->tensors.sequences[index].rank_vectors;
+  const std::span<const uint16_t> vectors = mirror.Vectors();
+  rank_changes_.clear();
+  if (mirror.Update(dynamic_cast<const RankVectors&>(*sequence.selector), sequence.cache->layout(),
+                    &rank_changes_)) {
+    ggml_backend_tensor_set_async(device_->backend(), tensor, vectors.data(), 0,
+                                  vectors.size_bytes());
+  }
+  const size_t stride = mirror.StreamSize() * sizeof(uint16_t);
+  for (const RankMirror::Change& change : rank_changes_) {
+    ggml_backend_tensor_set_2d_async(device_->backend(), tensor, vectors.data() + change.offset,
+                                     change.offset * sizeof(uint16_t),
+                                     change.size * sizeof(uint16_t), change.num_streams, stride,
+                                     stride);
+  }
+}
+
 // One copy if all layers changed alike, as they mostly do.
 void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
@@ -252,6 +272,7 @@ void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
     if (graph->shape.sequences[index].by_row_attention) SetCounts(sequence, index, *graph);
     SetSlots(sequence, index, graph);
     SetCompressed(sequence, index, graph);
+    SetRankVectors(sequence, index, graph);
   }
 }
 

@@ -10,6 +10,7 @@ namespace ebb {
 void BackendStep::FetchQueries(const StepWork& work, int attention, const Graph& graph) {
   const size_t size = size_t(model_.hparams.num_q_heads) * model_.hparams.head_dim;
   queries_.resize(work.sequences.size());
+  rank_products_.resize(work.sequences.size());
   for (size_t i = 0; i < work.sequences.size(); ++i) {
     const SequenceStep& sequence = work.sequences[i];
     if (sequence.selector == nullptr) continue;
@@ -17,15 +18,28 @@ void BackendStep::FetchQueries(const StepWork& work, int attention, const Graph&
     ggml_backend_tensor_get_async(device_->backend(), graph.tensors.q[attention],
                                   queries_[i].data(), sequence.first_token * size * sizeof(float),
                                   size * sizeof(float));
+    const size_t index = IndexOf(graph, sequence);
+    rank_products_[i].clear();
+    if (graph.shape.sequences[index].ranks.num_pages == 0) continue;
+    const ggml_tensor* const products = graph.tensors.sequences[index].rank_products;
+    rank_products_[i].resize(static_cast<size_t>(ggml_nelements(products)));
+    ggml_backend_tensor_get_async(device_->backend(), products, rank_products_[i].data(), 0,
+                                  rank_products_[i].size() * sizeof(float));
   }
   ggml_backend_synchronize(device_->backend());
 }
 
-void BackendStep::Choose(const SequenceStep& sequence, int layer, int head,
-                         std::span<const float> queries, Choice* choice) {
+void BackendStep::Choose(const SequenceStep& sequence, const BackendSequence& shape, int layer,
+                         int head, std::span<const float> queries, std::span<const float> products,
+                         Choice* choice) const {
   choice->ranges.clear();
   choice->foreseen.clear();
-  sequence.selector->Rank(layer, head, queries, 0, 1);
+  if (products.empty()) {
+    sequence.selector->Rank(layer, head, queries, 0, 1);
+  } else {
+    TakeRankProducts(shape.ranks, products, model_.hparams.num_q_heads, layer, head,
+                     model_.hparams.kv_heads[layer], dynamic_cast<RankVectors*>(sequence.selector));
+  }
   sequence.selector->Select(layer, head, queries, &choice->ranges);
   sequence.selector->Foresee(layer, head, &choice->foreseen);
 }
@@ -47,9 +61,10 @@ int64_t BackendStep::HideOthers(std::span<const RowRange> ranges, size_t num_row
   return num_hidden;
 }
 
-void BackendStep::SelectRows(const SequenceStep& sequence, std::span<const float> queries,
-                             const StagedStep& staged, int attention, Graph* graph) {
+void BackendStep::SelectRows(const SequenceStep& sequence, size_t number, const StagedStep& staged,
+                             int attention, Graph* graph) {
   const auto start = std::chrono::steady_clock::now();
+  const std::span<const float> queries = queries_[number], products = rank_products_[number];
   const int layer = model_.shape.LayerRead(attention);
   const size_t heads = model_.hparams.kv_heads[layer];
   const size_t of_head = queries.size() / heads;
@@ -66,8 +81,10 @@ void BackendStep::SelectRows(const SequenceStep& sequence, std::span<const float
   }
   on_threads_([&](int part, int num_parts) {
     for (int head = part; head < static_cast<int>(heads); head += num_parts) {
-      FillMask(sequence, graph->shape.sequences[index], layer, head, mask + head * num_rows);
-      Choose(sequence, layer, head, queries.subspan(head * of_head, of_head), &choices_[head]);
+      const BackendSequence& shape = graph->shape.sequences[index];
+      FillMask(sequence, shape, layer, head, mask + head * num_rows);
+      Choose(sequence, shape, layer, head, queries.subspan(head * of_head, of_head), products,
+             &choices_[head]);
       const size_t visible = sequence.cache->views().View(layer, head).size();
       choices_[head].rows_unread =
           HideOthers(choices_[head].ranges, visible, mask + head * num_rows);

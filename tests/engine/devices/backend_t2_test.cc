@@ -35,7 +35,10 @@ class BackendT2Test : public testing::TestWithParam<const char*> {
   }
   static bool IsOnHost() { return is_on_host_; }
   // Records of the CPU's formats.
-  static bool IsPacked() { return is_on_host_ || device_ == TestDevice("attention=auto"); }
+  static bool IsPacked() {
+    const bool has_own_nodes = !device_.starts_with("vulkan") && !device_.starts_with("rpc");
+    return is_on_host_ || (has_own_nodes && device_ == TestDevice("attention=auto"));
+  }
 
  protected:
   void SetUp() override {
