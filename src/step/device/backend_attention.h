@@ -54,7 +54,7 @@ struct BackendSequence {
   bool adds_host = false;
   using Mass = RowAttention::Mass;
   Mass mass = Mass::kNone;
-  // Of a selector whose queries the device multiplies.
+  // The vectors with which the device multiplies queries for the selector.
   RankRoom ranks;
   float rank_scale = 0;
 

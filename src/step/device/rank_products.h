@@ -46,7 +46,7 @@ class RankMirror {
   void Forget() { versions_.clear(); }
 
  private:
-  // Of vectors that each stream of a group has: keys, then pages.
+  // The number of versions of a group: of keys, then of pages.
   [[nodiscard]] size_t NumVersions() const { return size_t(room_.num_keys) + room_.num_pages; }
 
   const size_t head_dim_;

@@ -84,7 +84,7 @@ class Vectors : public RankVectors {
   uint64_t last_ = 0;
 };
 
-// What a device has after each update is what the selector has.
+// After each update a device has the vectors of the selector.
 TEST(RankMirrorTest, FollowsASelector) {
   for (const Granularity granularity : {Granularity::kToken, Granularity::kHead}) {
     const CacheLayout layout = LayoutBy(granularity);
