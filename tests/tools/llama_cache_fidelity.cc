@@ -1,11 +1,12 @@
 // How far llama.cpp's quantised caches are from its f16 cache, measured as `ebb fidelity
 // --dequantize` measures T2: the same windows of the same text, weights held as F32, KL in nats.
-//   ebb_llama_cache_fidelity MODEL.gguf TEXT.txt WINDOWS [THREADS]
+//   ebb_llama_cache_fidelity MODEL.gguf TEXT.txt WINDOWS [THREADS [WINDOW_TOKENS]]
 // Needs room for the weights as F32 in the folder for temporary files.
 #include <fmt/format.h>
 #include <llama.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -29,6 +30,7 @@ struct Input {
   std::string model, text;
   size_t windows = 0;
   int threads = 2;
+  int window_tokens = kStudyWindowTokens;
 };
 
 Status WriteAsF32(const std::string& from, const std::string& to) {
@@ -63,17 +65,18 @@ Status CompareWindow(std::span<const Token> window, LibllamaRunner* full, Liblla
 
 Status Run(const Input& input) {
   EBB_ASSIGN_OR_RETURN(const auto model, Model::Load({.path = input.model}));
-  EBB_ASSIGN_OR_RETURN(const auto windows, ReadWindows(*model, input.text, input.windows));
+  EBB_ASSIGN_OR_RETURN(const auto windows,
+                       ReadWindows(*model, input.text, input.windows, input.window_tokens));
   const TempFolder folder;
   const std::string path = folder.File("f32.gguf");
   EBB_RETURN_IF_ERROR(WriteAsF32(input.model, path));
   LibllamaOptions options = {.path = path,
                              .threads = input.threads,
-                             .context = kStudyWindowTokens,
+                             .context = input.window_tokens,
                              .kv_type = RowType::kF16,
                              .flash_attention = LibllamaOptions::FlashAttention::kOn};
   EBB_ASSIGN_OR_RETURN(const auto full, LibllamaRunner::Create(options));
-  for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0}) {
+  for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_Q5_1, GGML_TYPE_Q5_0, GGML_TYPE_Q4_0}) {
     options.quantised_cache = type;
     EBB_ASSIGN_OR_RETURN(const auto setting, LibllamaRunner::Create(options));
     const FidelityOptions statistics;
@@ -82,9 +85,13 @@ Status Run(const Input& input) {
       EBB_RETURN_IF_ERROR(CompareWindow(window, full.get(), setting.get(), &sums));
     }
     const FidelityReport report = sums.Report(statistics);
-    fmt::print("{}: mean KL {:.4g} ({:.4g} - {:.4g}) nats over {} tokens of {} windows\n",
-               ggml_type_name(type), report.mean_kl.value, report.mean_kl.interval.low,
-               report.mean_kl.interval.high, report.tokens, report.windows);
+    fmt::print(
+        "{}: mean KL {:.4g} ({:.4g} - {:.4g}) nats, {:.1f} % the same likeliest token, over {} "
+        "tokens "
+        "of {} windows\n",
+        ggml_type_name(type), report.mean_kl.value, report.mean_kl.interval.low,
+        report.mean_kl.interval.high, 100 * report.top1.value, report.tokens, report.windows);
+    std::fflush(stdout);
   }
   return OkStatus();
 }
@@ -94,12 +101,14 @@ Status Run(const Input& input) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    fmt::print(stderr, "usage: {} MODEL.gguf TEXT.txt WINDOWS [THREADS]\n", argv[0]);
+    fmt::print(stderr, "usage: {} MODEL.gguf TEXT.txt WINDOWS [THREADS [WINDOW_TOKENS]]\n",
+               argv[0]);
     return 2;
   }
   ebb::Input input = {.model = argv[1], .text = argv[2]};
   input.windows = std::strtoul(argv[3], nullptr, 10);
   if (argc > 4) input.threads = std::atoi(argv[4]);
+  if (argc > 5) input.window_tokens = std::atoi(argv[5]);
   const ebb::Status status = ebb::Run(input);
   if (!status.ok()) fmt::print(stderr, "{}\n", status.ToString());
   return status.ok() ? 0 : 1;

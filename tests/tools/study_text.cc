@@ -11,7 +11,7 @@ namespace ebb {
 
 Result<std::vector<std::vector<Token>>> ReadWindows(const Model& model,
                                                     const std::string& text_file,
-                                                    size_t num_windows) {
+                                                    size_t num_windows, int window_tokens) {
   std::ifstream file(text_file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file) return IoError(fmt::format("cannot read {}", text_file));
@@ -19,10 +19,10 @@ Result<std::vector<std::vector<Token>>> ReadWindows(const Model& model,
                        model.Tokenize(text, Model::AddBos::kNo, Model::Specials::kAsText));
   EBB_ASSIGN_OR_RETURN(const std::vector<Token> prefix,
                        model.Tokenize("", Model::AddBos::kAsModelSays, Model::Specials::kAsText));
-  auto windows = CutWindows(tokens, prefix, kStudyWindowTokens, kStudyPromptTokens);
+  auto windows = CutWindows(tokens, prefix, window_tokens, kStudyPromptTokens);
   if (windows.size() < num_windows) {
     return InvalidArgument(fmt::format("the text has {} windows of {} tokens, not {}",
-                                       windows.size(), kStudyWindowTokens, num_windows));
+                                       windows.size(), window_tokens, num_windows));
   }
   windows.resize(num_windows);
   return windows;

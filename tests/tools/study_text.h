@@ -15,9 +15,9 @@ inline constexpr int kStudyWindowTokens = 2048;
 inline constexpr int kStudyPromptTokens = 64;  // of each window
 
 // The first windows of the file. InvalidArgument when it has fewer.
-[[nodiscard]] Result<std::vector<std::vector<Token>>> ReadWindows(const Model& model,
-                                                                  const std::string& text_file,
-                                                                  size_t num_windows);
+[[nodiscard]] Result<std::vector<std::vector<Token>>> ReadWindows(
+    const Model& model, const std::string& text_file, size_t num_windows,
+    int window_tokens = kStudyWindowTokens);
 
 }  // namespace ebb
 
