@@ -93,7 +93,7 @@ struct CompressedFormat {
   [[nodiscard]] static CompressedFormat Of(const PageFormat& full, CompressedType type) {
     return {.type = type, .head_dim = full.head_dim, .has_values = full.has_values};
   }
-  [[nodiscard]] size_t RowStride() const;  // bytes of a key and a value; a multiple of 4
+  [[nodiscard]] size_t RowStride() const;  // bytes of a key and a value; a multiple of 2
   [[nodiscard]] size_t PageBytes() const { return (kRowsPerPage * RowStride() + 63) / 64 * 64; }
   // Whether keys are stored relative to a centre that all rows of a stream share.
   [[nodiscard]] bool IsCentred() const { return type != CompressedType::kInt8Naive; }

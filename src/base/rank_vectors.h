@@ -17,9 +17,11 @@ class RankVectors {
  public:
   virtual ~RankVectors() = default;
 
+  // A number that no other version and no other selector of the process has.
+  [[nodiscard]] virtual uint64_t RankId() const = 0;
   // Keys of single rows.
   [[nodiscard]] virtual size_t NumRankKeys() const = 0;
-  // Pages with a mean and a variance of their keys.
+  // Pages with a mean and a variance of their keys; 0 in a group of which all rows are read.
   [[nodiscard]] virtual size_t NumRankPages(int group) const = 0;
   [[nodiscard]] virtual uint64_t RankKeyVersion(int group, size_t key) const = 0;
   [[nodiscard]] virtual uint64_t RankPageVersion(int group, size_t page) const = 0;

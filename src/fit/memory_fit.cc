@@ -267,10 +267,10 @@ uint64_t SelectorBytes(const ModelShape& shape, const FitRequest& request) {
 // The selector's vectors with which a device multiplies queries: as many bytes there as of the copy
 // in the host's memory.
 uint64_t RankVectorBytes(const ModelShape& shape, const FitRequest& request) {
-  constexpr uint64_t kKeptKeys = 5 * kRowsPerPage, kStores = 2;  // of graphs that are kept
-  const uint64_t vectors = kKeptKeys + 2 * DivideUp(request.context, kRowsPerPage);
-  return vectors * shape.head_dim * shape.NumStreams() * sizeof(uint16_t) * request.requests *
-         kStores;
+  constexpr uint64_t kKeptKeys = 5 * kRowsPerPage, kPageStep = 64;
+  const uint64_t pages = DivideUp(DivideUp(request.context, kRowsPerPage), kPageStep) * kPageStep;
+  return (kKeptKeys + 2 * pages) * shape.head_dim * shape.NumStreams() * sizeof(uint16_t) *
+         request.requests;
 }
 
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {

@@ -74,6 +74,13 @@ TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
   ASSERT_TRUE(on_device.ok()) << on_device.status().ToString();
   EXPECT_EQ(on_device->Memory(), with_t2->Memory() - with_t2->t2);
   EXPECT_EQ(on_device->DeviceMemory(), with_t2->DeviceMemory() + on_device->t2);
+  // Records in ggml's blocks have 8.5 bits an element, and a layer's are dequantised at a time.
+  compressed.t2_in_ggml_blocks = true;
+  const auto in_blocks = FitRequestInto(WeightsAlone(), compressed);
+  ASSERT_TRUE(in_blocks.ok()) << in_blocks.status().ToString();
+  EXPECT_EQ(in_blocks->rows_read_compressed % 34, 0u);
+  EXPECT_GT(in_blocks->rows_read_compressed, on_device->rows_read_compressed);
+  EXPECT_GT(in_blocks->compute, on_device->compute + kMiB);
 }
 
 TEST(FitSettings, OldRowsAreCompressedOnADeviceThatHoldsT2) {

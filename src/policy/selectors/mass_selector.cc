@@ -175,7 +175,10 @@ class MassSelector final : public Selector, public RankVectors {
   }
 
   size_t NumRankKeys() const override { return kExactPages * kPage; }
-  size_t NumRankPages(int group) const override { return groups_[group].num_digests; }
+  size_t NumRankPages(int group) const override {
+    return Selects(groups_[group]) ? groups_[group].num_digests : 0;
+  }
+  uint64_t RankId() const override { return id_; }
   uint64_t RankKeyVersion(int group, size_t key) const override {
     return groups_[group].key_versions[key];
   }
@@ -187,10 +190,11 @@ class MassSelector final : public Selector, public RankVectors {
   }
   void CopyRankPage(int stream, size_t page, std::span<uint16_t> mean,
                     std::span<uint16_t> variance) const override {
-    std::vector<uint16_t> digest(2 * layout_.head_dim());
-    digests_.Get(stream, page, digest);
-    std::copy_n(digest.begin(), mean.size(), mean.begin());
-    std::copy_n(digest.begin() + layout_.head_dim(), variance.size(), variance.begin());
+    const uint16_t* from = digests_.At(stream, page);
+    for (size_t c = 0; c < mean.size(); ++c, from += 2 * KeyBlocks::kBlock) {
+      mean[c] = *from;
+      variance[c] = from[KeyBlocks::kBlock];
+    }
   }
   float RankScale() const override { return scale_; }
   void SetRankProducts(int layer, int kv_head, size_t num_queries,
@@ -707,6 +711,7 @@ class MassSelector final : public Selector, public RankVectors {
     return from->status();
   }
 
+  const uint64_t id_ = NextVersion();
   const AttentionLayout layout_;
   const int num_groups_;
   const double mass_;       // the share of each query head's mass that is read

@@ -378,10 +378,22 @@ TEST_P(MassSelectorTest, VersionsTellVectorsThatChangedFromOthers) {
   retain(70, 9 * kPage - 6);
   check(selector_.get(), 0, "both");
   StateWriter saved;
-  ASSERT_TRUE(selector_->SaveState(&saved).ok());
+  ASSERT_TRUE(other->SaveState(&saved).ok());
   StateReader from(saved.bytes(), "a selector");
   ASSERT_TRUE(selector_->LoadState(&from).ok());
-  check(selector_.get(), 0, "another state");
+  check(selector_.get(), 0, "another selector's state");
+  ReadTo(selector_.get(), 5 * kPage, 12 * kPage, 40);
+  auto third = New(0.8);
+  const auto num_rows = selector_->NumRowsToShare(12 * kPage);
+  ASSERT_TRUE(num_rows.has_value());
+  third->TakeFirstRows(*selector_, *num_rows);
+  check(third.get(), 2, "a prefix");
+  ReadTo(third.get(), static_cast<int>(*num_rows), 12 * kPage, 30);
+  EXPECT_GT(dynamic_cast<RankVectors&>(*third).NumRankPages(0), 5u);
+  for (size_t page = 0; page < dynamic_cast<RankVectors&>(*third).NumRankPages(0); ++page) {
+    EXPECT_NE(dynamic_cast<RankVectors&>(*third).RankPageVersion(0, page), 0u);
+  }
+  check(third.get(), 2, "rows behind a prefix");
   EXPECT_GT(unchanged, 10000);
 }
 

@@ -56,6 +56,7 @@ struct BackendSequence {
   Mass mass = Mass::kNone;
   // The vectors with which the device multiplies queries for the selector.
   RankRoom ranks;
+  uint64_t rank_selector = 0;  // RankVectors::RankId()
   float rank_scale = 0;
 
   // The rows that attention takes, in lists that are rounded up.

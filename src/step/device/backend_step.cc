@@ -115,7 +115,17 @@ BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
       runs_row_attention_(RunsRowAttention(*device_, model)),
       own_nodes_(OwnNodesOf(*device_, runs_row_attention_, shape.compressed)),
       host_attention_(std::move(host_attention)),
-      on_threads_(std::move(on_threads)) {}
+      on_threads_(std::move(on_threads)),
+      rank_stores_([this](const RankStore* store) {
+        graphs_.remove_if([&](const Graph& graph) {
+          const auto names_it = [&](const Graph::Lists& lists) {
+            return lists.ranks.get() == store;
+          };
+          if (std::ranges::none_of(graph.lists, names_it)) return false;
+          if (in_buffers_ == &graph) in_buffers_ = nullptr;
+          return true;
+        });
+      }) {}
 
 Result<std::unique_ptr<BackendStep>> BackendStep::Create(
     const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
@@ -207,12 +217,8 @@ bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
 BackendStep::~BackendStep() {
   if (!device_->IsLost()) return;
   if (weights_ != nullptr) weights_->Leak();
-  for (Graph& graph : graphs_) {
-    Leak(&graph.list_buffer);
-    for (Graph::Lists& lists : graph.lists) {
-      if (lists.ranks != nullptr) Leak(&lists.ranks->buffer);
-    }
-  }
+  for (Graph& graph : graphs_) Leak(&graph.list_buffer);
+  rank_stores_.Leak();
   for (ReadBuffer& buffer : read_) Leak(&buffer.pinned);
   Leak(&state_buffer_);
   Leak(&buffers_);
@@ -224,12 +230,15 @@ void BackendStep::ChooseAttention(BackendSequence* sequence) const {
                        (sequence->adds_host || device_->attention() == DeviceAttention::kEager);
 }
 
-void BackendStep::DescribeCompressed(const SequenceCache& cache, int num_layers,
+bool BackendStep::DescribeCompressed(const SequenceCache& cache, int num_layers,
                                      BackendSequence* to) {
-  size_t most_rows = 0, most_pages = 0;
+  const size_t first_rows = cache.views().Compressed(0, 0).size();
+  size_t least_rows = first_rows, most_rows = first_rows, most_pages = 0;
   for (int layer = 0; layer < num_layers; ++layer) {
     for (int head = 0; head < cache.layout().NumKvHeads(layer); ++head) {
-      most_rows = std::max(most_rows, cache.views().Compressed(layer, head).size());
+      const size_t rows = cache.views().Compressed(layer, head).size();
+      least_rows = std::min(least_rows, rows);
+      most_rows = std::max(most_rows, rows);
       most_pages = std::max(most_pages, cache.views().NumCompressedPages(layer, head));
     }
   }
@@ -237,6 +246,7 @@ void BackendStep::DescribeCompressed(const SequenceCache& cache, int num_layers,
   to->num_compressed = RoundUp(most_rows + column_of_host, kRowsOfBackendStep);
   to->num_compressed_pages = RoundUp(most_pages + 1, kPagesOfList);
   to->compressed_groups = cache.layout().num_groups();
+  return least_rows == most_rows;
 }
 
 void BackendStep::DescribeRanks(const Selector& selector, const SequenceCache& cache,
@@ -252,6 +262,7 @@ void BackendStep::DescribeRanks(const Selector& selector, const SequenceCache& c
   to->ranks = {
       .num_keys = static_cast<int>(vectors->NumRankKeys()),
       .num_pages = RoundUp(most_pages, most_pages <= kManyPages ? kPagesOfList : 4 * kPagesOfList)};
+  to->rank_selector = vectors->RankId();
   to->rank_scale = vectors->RankScale();
 }
 
@@ -266,7 +277,8 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
       (described.by_row_attention || described.adds_host) && HidesRows(cache, num_layers);
   const bool has_compressed =
       cache.views().HasCompressedRows() && cache.views().CompressedOnDevice();
-  if (has_compressed) DescribeCompressed(cache, num_layers, &described);
+  const bool have_as_many_compressed =
+      !has_compressed || DescribeCompressed(cache, num_layers, &described);
   const Lengths lengths = described.adds_host || has_compressed
                               ? LengthsOnDevice(cache, num_layers)
                               : Lengths{.most = cache.tables().max_rows()};
@@ -279,7 +291,7 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   // If a step has several tokens, the rows that each of them sees may differ by group, even where
   // groups have as many rows.
   const bool sees_alike =
-      described.adds_host ? lengths.least == lengths.most && !hides_rows
+      described.adds_host ? lengths.least == lengths.most && have_as_many_compressed && !hides_rows
                           : AllSeeAlike(cache) &&
                                 (sequence.num_tokens() == 1 ||
                                  (cache.layout().num_groups() == 1 && !sequence.has_expiring_rows));
@@ -347,26 +359,19 @@ DecoderGraphOptions BackendStep::OptionsFor(const Shape& shape, int num_tokens,
               BackendAttention::NodesPerLayer(model_, shape.sequences, shape.wanted.num_followers)};
 }
 
-Result<std::shared_ptr<BackendStep::RankStore>> BackendStep::RankStoreOf(
-    size_t index, const RankRoom& room) const {
-  for (const Graph& graph : graphs_) {
-    if (graph.lists.size() <= index || graph.lists[index].ranks == nullptr) continue;
-    if (graph.lists[index].ranks->room == room) return graph.lists[index].ranks;
+void BackendStep::UseRankStores(Shape* shape) {
+  rank_stores_.BeginStep();
+  for (BackendSequence& sequence : shape->sequences) {
+    if (sequence.ranks.num_pages == 0) continue;
+    if (rank_stores_.Use(device_->backend(), sequence.rank_selector, sequence.ranks,
+                         static_cast<int>(SumOf(model_.hparams.kv_heads)),
+                         model_.hparams.head_dim) != nullptr) {
+      continue;
+    }
+    sequence.ranks = {};
+    sequence.rank_selector = 0;
+    sequence.rank_scale = 0;
   }
-  const auto heads = static_cast<int>(SumOf(model_.hparams.kv_heads));
-  const int head_dim = model_.hparams.head_dim;
-  auto made = std::make_shared<RankStore>(
-      RankStore{.room = room, .mirror = RankMirror(heads, head_dim, room)});
-  made->context.reset(
-      ggml_init({.mem_size = ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-  if (made->context == nullptr) return OutOfMemory("no memory for the pages that are ranked");
-  made->vectors =
-      ggml_new_tensor_3d(made->context.get(), GGML_TYPE_F16, head_dim, room.NumVectors(), heads);
-  made->buffer.reset(ggml_backend_alloc_ctx_tensors(made->context.get(), device_->backend()));
-  if (made->buffer == nullptr) {
-    return OutOfMemory("the device has no memory for the pages that are ranked");
-  }
-  return made;
 }
 
 Status BackendStep::MakeLists(Graph* graph) const {
@@ -396,7 +401,7 @@ Status BackendStep::MakeLists(Graph* graph) const {
     }
     const int head_dim = model_.hparams.head_dim;
     if (sequence.ranks.num_pages > 0) {
-      EBB_ASSIGN_OR_RETURN(lists.ranks, RankStoreOf(i, sequence.ranks));
+      lists.ranks = rank_stores_.Find(sequence.rank_selector, sequence.ranks);
       tensors.rank_vectors = lists.ranks->vectors;
     }
     if (sequence.num_compressed == 0) continue;
@@ -569,8 +574,9 @@ Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
     if (!waited.ok()) status = waited;
   }
   if (!status.ok()) {
-    // The rows on the device may be half written.
+    // Rows and vectors on the device may be half written.
     ForgetLists();
+    rank_stores_.ForgetVectors();
   }
   return status;
 }
@@ -581,7 +587,6 @@ void BackendStep::ForgetLists() {
       if (lists.rows.has_value()) lists.rows->Forget();
       if (lists.pages.has_value()) lists.pages->Forget();
       if (lists.compressed.has_value()) lists.compressed->Forget();
-      if (lists.ranks != nullptr) lists.ranks->mirror.Forget();
     }
   }
 }
@@ -736,7 +741,9 @@ Status BackendStep::ComputeStep(const StepWork& work, const StagedSequences& sta
   // Lists know pages by their addresses.
   if (std::exchange(num_frees_, device_->num_frees()) != device_->num_frees()) ForgetLists();
   if (HasStates()) ReserveStates(work);
-  EBB_ASSIGN_OR_RETURN(Graph* const graph, GraphFor(ShapeOf(work)));
+  Shape shape = ShapeOf(work);
+  UseRankStores(&shape);
+  EBB_ASSIGN_OR_RETURN(Graph* const graph, GraphFor(shape));
   SetInputs(work, graph);
   if (HasStates()) EBB_RETURN_IF_ERROR(SetStates(work, graph));
   const auto reads_t1 = [](const SequenceStep& sequence) {

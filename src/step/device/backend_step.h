@@ -78,14 +78,6 @@ class BackendStep {
     BackendAttention::Wanted wanted;
     [[nodiscard]] bool operator==(const Shape&) const = default;
   };
-  // The vectors of a sequence's selector, in the device's memory.
-  struct RankStore {
-    RankRoom room;
-    RankMirror mirror;
-    std::unique_ptr<ggml_context, GgmlDeleter> context;
-    ggml_tensor* vectors = nullptr;
-    std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer;
-  };
   struct Graph {
     Shape shape;
     BackendTensors tensors;
@@ -121,7 +113,8 @@ class BackendStep {
   [[nodiscard]] DecoderGraphOptions OptionsFor(const Shape& shape, int num_tokens,
                                                int num_outputs) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
-  static void DescribeCompressed(const SequenceCache& cache, int num_layers, BackendSequence* to);
+  // Returns whether all kv heads have as many rows in T2.
+  static bool DescribeCompressed(const SequenceCache& cache, int num_layers, BackendSequence* to);
   static void DescribeRanks(const Selector& selector, const SequenceCache& cache,
                             BackendSequence* to);
   // How the sequence attends, by its number of tokens and whether the host adds to it.
@@ -134,8 +127,8 @@ class BackendStep {
   // rows: BackendDevice::rows(); null: nothing was stored yet, and the graph can only be looked at.
   Status Build(const Shape& shape, ggml_tensor* rows);
   Status MakeLists(Graph* graph) const;
-  // The store with this room of another graph's sequence `index`, or a new one.
-  Result<std::shared_ptr<RankStore>> RankStoreOf(size_t index, const RankRoom& room) const;
+  // Finds a store for the vectors of each selector, or lets the host multiply.
+  void UseRankStores(Shape* shape);
   [[nodiscard]] Status CheckSupported(const Graph& graph) const;
   Status PutIntoBuffers(Graph* graph);
   [[nodiscard]] static size_t IndexOf(const Graph& graph, const SequenceStep& sequence);
@@ -220,7 +213,8 @@ class BackendStep {
   T1Mode t1_mode_ = T1Mode::kStream;
   double select_seconds_ = 0;
   std::unique_ptr<DeviceWeights> weights_;
-  std::list<Graph> graphs_;       // most recently used first
+  std::list<Graph> graphs_;  // most recently used first
+  RankStores rank_stores_;
   uint64_t rows_generation_ = 0;  // of the device, when graphs were built
   uint64_t num_frees_ = 0;        // of the device, when lists were made
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;

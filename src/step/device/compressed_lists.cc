@@ -37,6 +37,7 @@ CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
                                                  const BackendDevice& device) {
   Changes changes;
   std::vector<int32_t> pages, slots;
+  const std::vector<float> zeros(head_dim_);
   int group_before = -1;
   size_t stream = 0;
   for (size_t layer = 0; layer < kv_heads_.size(); ++layer) {
@@ -51,10 +52,9 @@ CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
       assert(pages.size() < num_pages_ && rows.slots.size() <= num_rows_);
       pages.resize(num_pages_, device.spare_row());
       changes.pages |= Put<int32_t>(pages, pages_.data() + stream * num_pages_);
-      if (rows.key_centre != nullptr) {
-        changes.centres |=
-            Put<float>(std::span(rows.key_centre, head_dim_), centres_.data() + stream * head_dim_);
-      }
+      const std::span<const float> centre =
+          rows.key_centre == nullptr ? zeros : std::span(rows.key_centre, head_dim_);
+      changes.centres |= Put<float>(centre, centres_.data() + stream * head_dim_);
       // Streams of a group follow one another, with the same slots.
       const int group = cache.layout().GroupOf(of_layer, head);
       if (std::exchange(group_before, group) == group) continue;

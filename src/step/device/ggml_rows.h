@@ -42,8 +42,8 @@ struct GgmlRows {
 [[nodiscard]] std::vector<float> RotationMatrix(int head_dim);
 
 // Computes AppendGgmlRows() of a few records on the device's backend. Returns whether the backend
-// has the operations and its rows are those of DecompressRow() up to rounding. Errors: the
-// device's.
+// has the operations, its rows are those of DecompressRow() up to rounding, and records keep their
+// bits on their way. Errors: OutOfMemory, and those of a device that was lost.
 [[nodiscard]] Result<bool> ReadsGgmlRecords(BackendDevice* device, const CompressedFormat& format);
 
 }  // namespace ebb

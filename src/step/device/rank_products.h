@@ -6,10 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "ggml-backend.h"
 #include "ggml.h"
+#include "src/base/ggml_deleter.h"
 #include "src/base/rank_vectors.h"
 #include "src/kv/cache_layout.h"
 
@@ -26,33 +31,76 @@ struct RankRoom {
   [[nodiscard]] bool operator==(const RankRoom&) const = default;
 };
 
-// The host's copy of the vectors that lie in a device's memory.
+// The host's copy of a selector's vectors that lie in a device's memory.
 class RankMirror {
  public:
   RankMirror(int num_streams, int head_dim, const RankRoom& room);
 
-  // A vector of some streams that follow one another, in numbers of F16.
+  // A vector of streams that follow one another, in numbers of F16.
   struct Change {
     size_t offset = 0, size = 0, num_streams = 0;
   };
   // Takes over the vectors that have changed. Returns whether so many have that all of Vectors()
-  // should be copied to the device; appends each of them to `changes` otherwise. REQUIRES: there is
-  // room.
+  // should be copied to the device; writes them to `changes` otherwise. REQUIRES: there is room;
+  // the selector and its layout are always the same.
   [[nodiscard]] bool Update(const RankVectors& vectors, const CacheLayout& layout,
                             std::vector<Change>* changes);
   // F16 [streams, vectors, head_dim]
   [[nodiscard]] std::span<const uint16_t> Vectors() const { return vectors_; }
   [[nodiscard]] size_t StreamSize() const { return size_t(room_.NumVectors()) * head_dim_; }
+  // The next update takes over all vectors.
   void Forget() { versions_.clear(); }
 
  private:
   // The number of versions of a group: of keys, then of pages.
   [[nodiscard]] size_t NumVersions() const { return size_t(room_.num_keys) + room_.num_pages; }
+  // The keys and pages of a group with another version, which it takes over.
+  void FindChanged(const RankVectors& vectors, int group);
 
   const size_t head_dim_;
   const RankRoom room_;
   std::vector<uint16_t> vectors_;
-  std::vector<uint64_t> versions_;  // [groups, keys and pages]
+  std::vector<uint64_t> versions_;  // [groups, keys and pages]; empty: nothing was taken over
+  std::vector<size_t> keys_, pages_;
+};
+
+// A selector's vectors in a device's memory.
+struct RankStore {
+  uint64_t selector = 0;  // RankVectors::RankId()
+  RankRoom room;
+  RankMirror mirror;
+  std::unique_ptr<ggml_context, GgmlDeleter> context;
+  ggml_tensor* vectors = nullptr;  // F16 [head_dim, NumVectors(), streams]
+  std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer;
+};
+
+// The stores of the selectors that stepped last. Graphs hold those whose vectors they name.
+class RankStores {
+ public:
+  // Calls `forget` for each store that goes, so that graphs let go of it.
+  explicit RankStores(std::function<void(const RankStore*)> forget) : forget_(std::move(forget)) {}
+
+  // Returns the selector's store with this room; the first call after BeginStep() counts as its use
+  // by the step. Null: the device has no memory for it.
+  RankStore* Use(ggml_backend_t backend, uint64_t selector, const RankRoom& room, int num_streams,
+                 int head_dim);
+  // Lets go of stores that the last kKept steps did not use.
+  void BeginStep();
+  [[nodiscard]] std::shared_ptr<RankStore> Find(uint64_t selector, const RankRoom& room) const;
+  void ForgetVectors();
+  void Leak();  // the device was lost
+
+ private:
+  static constexpr int kKept = 8;
+  struct Used {
+    std::shared_ptr<RankStore> store;
+    int steps_ago = 0;
+  };
+  template <typename Which>
+  void Drop(const Which& which);
+
+  const std::function<void(const RankStore*)> forget_;
+  std::vector<Used> stores_;
 };
 
 // Multiplies the queries of a layer. vectors: F16 [head_dim, NumVectors(), kv_heads]. queries: F32

@@ -33,6 +33,7 @@ class Vectors : public RankVectors {
  public:
   explicit Vectors(int num_groups, size_t num_keys) : pages_(num_groups), num_keys_(num_keys) {}
 
+  uint64_t RankId() const override { return 1; }
   size_t NumRankKeys() const override { return num_keys_; }
   size_t NumRankPages(int group) const override { return pages_[group]; }
   uint64_t RankKeyVersion(int group, size_t key) const override {
@@ -90,8 +91,12 @@ TEST(RankMirrorTest, FollowsASelector) {
     const CacheLayout layout = LayoutBy(granularity);
     const RankRoom room = {.num_keys = 8, .num_pages = 16};
     constexpr int kStreams = kLayers * kKvHeads;
-    Vectors selector(layout.num_groups(), room.num_keys), other = selector;
-    selector.layout = other.layout = &layout;
+    Vectors selector(layout.num_groups(), room.num_keys);
+    selector.layout = &layout;
+    for (int group = 0; group < layout.num_groups(); ++group) {
+      selector.SetPages(group, 1);
+      selector.Change(group, 1, 0);
+    }
     RankMirror mirror(kStreams, kHeadDim, room);
     std::vector<uint16_t> device(kStreams * mirror.StreamSize());
     std::mt19937 random(3);
@@ -148,6 +153,60 @@ TEST(RankMirrorTest, FollowsASelector) {
     EXPECT_LT(whole, 20);
     EXPECT_GT(some, 40);
   }
+}
+
+// One vector of all groups is one copy.
+TEST(RankMirrorTest, CopiesAVectorOfAllGroupsAtOnce) {
+  const CacheLayout layout = LayoutBy(Granularity::kHead);
+  Vectors selector(layout.num_groups(), 64);
+  selector.layout = &layout;
+  for (int group = 0; group < layout.num_groups(); ++group) selector.SetPages(group, 1);
+  RankMirror mirror(kLayers * kKvHeads, kHeadDim, {.num_keys = 64, .num_pages = 16});
+  std::vector<RankMirror::Change> changes;
+  EXPECT_TRUE(mirror.Update(selector, layout, &changes));
+  for (int group = 0; group < layout.num_groups(); ++group) selector.Change(group, 0, 40);
+  selector.Change(2, 1, 0);
+  EXPECT_FALSE(mirror.Update(selector, layout, &changes));
+  ASSERT_EQ(changes.size(), 3u);
+  EXPECT_EQ(changes[0].num_streams, size_t(kLayers * kKvHeads));
+  EXPECT_EQ(changes[0].offset, size_t(40 * kHeadDim));
+  EXPECT_EQ(changes[1].num_streams, 1u);
+  // A group of which all rows are read is left out.
+  selector.SetPages(1, 0);
+  for (int group = 0; group < 3; ++group) selector.Change(group, 0, 41);
+  EXPECT_FALSE(mirror.Update(selector, layout, &changes));
+  EXPECT_EQ(changes.size(), 2u);
+}
+
+TEST(RankStoresTest, AreKeptForTheSelectorsThatStepped) {
+  const std::unique_ptr<ggml_backend, GgmlDeleter> backend(ggml_backend_cpu_init());
+  std::vector<const RankStore*> forgotten;
+  RankStores stores([&](const RankStore* store) { forgotten.push_back(store); });
+  const RankRoom small = {.num_keys = 8, .num_pages = 16}, large = {.num_keys = 8, .num_pages = 32};
+  const auto use = [&](uint64_t selector, const RankRoom& room) {
+    return stores.Use(backend.get(), selector, room, kLayers * kKvHeads, kHeadDim);
+  };
+  stores.BeginStep();
+  RankStore* const first = use(1, small);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->vectors->ne[1], 8 + 2 * 16);
+  RankStore* const second = use(2, small);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(use(1, small), first);
+  EXPECT_EQ(stores.Find(1, small).get(), first);
+  EXPECT_EQ(stores.Find(1, large), nullptr);
+  // Its longer list takes the place of the shorter one.
+  stores.BeginStep();
+  EXPECT_NE(use(1, large), nullptr);
+  EXPECT_EQ(forgotten, (std::vector<const RankStore*>{first}));
+  EXPECT_EQ(stores.Find(1, small), nullptr);
+  for (int step = 0; step < 8; ++step) {
+    EXPECT_EQ(stores.Find(2, small).get(), second) << step;
+    stores.BeginStep();
+    use(1, large);
+  }
+  EXPECT_EQ(stores.Find(2, small), nullptr);
+  EXPECT_EQ(forgotten.back(), second);
 }
 
 TEST(RankProductsTest, AreThoseOfScaledQueries) {
