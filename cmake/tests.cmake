@@ -176,7 +176,9 @@ if(TARGET ggml-vulkan AND EXISTS ${lavapipe}/lvp_icd.json)
   # scripts/fetch_lavapipe finds. One that computes much is left out. What each kind of operation needs is compiled when it is first met.
   set(over "*/BackendDeviceTest.*/flash:*BackendDeviceT1Test.*/host:*/BackendT2Test.*/flash")
   string(APPEND over ":*/BackendDeviceTest.IsTheProcessor*/eager:*/BackendDeviceComputeTest.*/eager")
+  string(APPEND over ":*/BackendSelectiveTest.AgreesWith*/flash")
   set(library_graphs "*/LibraryDevice.IsTheProcessor*/phi3_flash:*/LibraryDevice.IsTheProcessor*/gpt_oss_flash")
+  string(APPEND library_graphs ":*/LibraryDevice.ACompressed*/phi3_flash:*/LibraryDevice.ACompressed*/gpt_oss_flash")
   file(GLOB libraries ${lavapipe}/usr/lib/*-linux-gnu)
   set(environment EBB_TEST_DEVICE=vulkan0 GGML_VK_VISIBLE_DEVICES=0
     VK_DRIVER_FILES=${lavapipe}/lvp_icd.json "LD_LIBRARY_PATH=${libraries}:$ENV{LD_LIBRARY_PATH}")
