@@ -143,8 +143,16 @@ TEST_F(DeviceTest, RefusesWhatMakesNoSense) {
   expect_refused("--device ggml-cpu --t0 50% --t1 file --t1-mode compute", "T1 mode compute");
   expect_refused("--t0 50% --t1 host --t1-mode compute", "host and device share one");
   expect_refused("--t1-mode both", "expected auto|compute|stream");
-  expect_refused("--device ggml-cpu:attention=flash --kv-type q4",
-                 "old needs T2 in the memory of device ggml-cpu");
+}
+
+TEST_F(DeviceTest, CompressesTheCacheWhateverAttends) {
+  for (const std::string attention : {"auto", "flash", "eager"}) {
+    const ProgramEnd end =
+        RunEbb("run --raw --temp 0 --threads 1 -n 230 --ignore-eos --json -p tide -m " +
+               model_->path() + " --kv-type q4 --device ggml-cpu:attention=" + attention);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    EXPECT_GT(Record(end)["tiers"][2]["rows"], 0) << attention;
+  }
 }
 
 }  // namespace
