@@ -20,8 +20,10 @@ namespace ebb {
 
 inline constexpr int kGgmlBlock = 32;  // elements of a block of each of these types
 
+// Whether a key or value of so many elements is a number of whole blocks.
+[[nodiscard]] constexpr bool FitsGgmlBlocks(int head_dim) { return head_dim % kGgmlBlock == 0; }
 [[nodiscard]] ggml_type GgmlTypeOf(CompressedType type);
-// Bytes of a key or a value. REQUIRES: head_dim is a multiple of kGgmlBlock.
+// Bytes of a key or a value. REQUIRES: FitsGgmlBlocks(head_dim).
 [[nodiscard]] size_t GgmlRowBytes(CompressedType type, int head_dim);
 
 // x: [head_dim], a rotated key or value.

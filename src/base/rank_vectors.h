@@ -1,6 +1,5 @@
-// The vectors that a selector multiplies queries with to rank pages of rows, for a device that
-// multiplies in its stead (src/step/device/rank_products.h). A selector implements this beside
-// Selector.
+// A selector that ranks pages of rows by products of queries and vectors implements RankVectors, so
+// that a device can compute these products (src/step/device/rank_products.h).
 #ifndef EBB_BASE_RANK_VECTORS_H_
 #define EBB_BASE_RANK_VECTORS_H_
 

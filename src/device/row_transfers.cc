@@ -10,11 +10,28 @@
 
 namespace ebb {
 
+namespace {
+
+ggml_tensor* ViewOf(ggml_context* context, ggml_tensor* of) {
+  return ggml_view_4d(context, of, of->ne[0], of->ne[1], of->ne[2], of->ne[3], of->nb[1], of->nb[2],
+                      of->nb[3], 0);
+}
+
+}  // namespace
+
 ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows) {
-  ggml_tensor* view = ggml_view_2d(context, rows, rows->ne[0], rows->ne[1], rows->nb[1], 0);
+  ggml_tensor* view = ViewOf(context, rows);
   view->type = GGML_TYPE_I32;
   view->ne[0] /= 2;
   view->nb[0] = sizeof(int32_t);
+  return view;
+}
+
+ggml_tensor* AsHalves(ggml_context* context, ggml_tensor* integers) {
+  ggml_tensor* view = ViewOf(context, integers);
+  view->type = GGML_TYPE_F16;
+  view->ne[0] *= 2;
+  view->nb[0] = sizeof(ggml_fp16_t);
   return view;
 }
 

@@ -18,9 +18,11 @@
 
 namespace ebb {
 
-// The rows as pairs of F16 in one integer: copied so, their bits stay and half as many elements
-// move. rows: F16 [n, N], n even, of any backend.
+// Returns a view of rows of F16 as integers, each of which is a pair of halves: every backend
+// copies those with their bits, and half as many elements move. rows: F16 [n, ...], n even.
 [[nodiscard]] ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows);
+// Returns a view of such integers as F16.
+[[nodiscard]] ggml_tensor* AsHalves(ggml_context* context, ggml_tensor* integers);
 
 class RowTransfers {
  public:

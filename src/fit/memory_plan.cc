@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "src/attention/ggml_records.h"
 #include "src/model/own_attention.h"
 
 namespace ebb {
@@ -129,7 +130,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   request.device_attention = engine.device.attention;
   if (request.on_device) {
     const bool has_own = HoldsOwnRecords(engine.device, model);
-    request.t2_in_ggml_blocks = !has_own && TakesGgmlRecords(model.loaded());
+    request.t2_in_ggml_blocks = !has_own && FitsGgmlBlocks(model.shape().head_dim);
     request.t2_on_device = has_own || request.t2_in_ggml_blocks;
   }
   return request;

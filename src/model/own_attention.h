@@ -1,5 +1,5 @@
-// Which models attend to single tokens by nodes of ebb's own on which backends of ggml, and which
-// ones have rows of T2 in the memory of other devices.
+// Which models attend to single tokens by nodes of ebb's own on which backends of ggml. The same
+// nodes read rows of T2 in the device's memory.
 #ifndef EBB_MODEL_OWN_ATTENTION_H_
 #define EBB_MODEL_OWN_ATTENTION_H_
 
@@ -22,13 +22,6 @@ namespace ebb {
   constexpr int kHeadStep = 8, kMostHeadDim = 256;  // of the kernels
   return backend == "CUDA" && !has_sinks && hparams.attention_soft_cap == 0 &&
          hparams.head_dim % kHeadStep == 0 && hparams.head_dim <= kMostHeadDim;
-}
-
-// Whether rows of T2 of the model can be records in ggml's blocks (src/attention/ggml_records.h),
-// which lie in the memory of devices that do not run ebb's own attention.
-[[nodiscard]] inline bool TakesGgmlRecords(const LoadedModel& model) {
-  constexpr int kBlock = 32;
-  return model.hparams.head_dim % kBlock == 0;
 }
 
 }  // namespace ebb

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "src/model/own_attention.h"
+#include "src/attention/ggml_records.h"
 #include "src/rows/compressed_pages.h"
 #include "src/step/device/device_use.h"
 #include "src/step/device/ggml_rows.h"
@@ -107,7 +107,6 @@ Status TierStores::CreateDevice(const EngineOptions& options, const LoadedModel&
   EBB_ASSIGN_OR_RETURN(backend_, BackendDevice::Create(options.device, format.RowStride()));
   caches_.device = backend_.get();
   t2_on_device_ = RunsRowAttention(*backend_, model);
-  takes_ggml_records_ = TakesGgmlRecords(model);
   return OkStatus();
 }
 
@@ -129,7 +128,7 @@ Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
 Status TierStores::CreateT2(const TierSpec& tiers, const PageFormat& format,
                             const std::shared_ptr<SharedCap>& cap) {
   caches_.compressed = CompressedFormat::Of(format, tiers.t2_type);
-  if (backend_ != nullptr && !t2_on_device_ && takes_ggml_records_) {
+  if (backend_ != nullptr && !t2_on_device_ && FitsGgmlBlocks(format.head_dim)) {
     CompressedFormat blocks = caches_.compressed;
     blocks.in_ggml_blocks = true;
     EBB_ASSIGN_OR_RETURN(t2_on_device_, ReadsGgmlRecords(backend_.get(), blocks));

@@ -61,7 +61,6 @@ class TierStores {
   std::unique_ptr<PageFile> t1_file_;  // null: T1 is memory, or there is none
   std::unique_ptr<Arena> t2_;          // null: no T2
   bool t2_on_device_ = false;
-  bool takes_ggml_records_ = false;  // of the device, if a T2 does not lie there otherwise
   CacheStores caches_;
 };
 

@@ -85,12 +85,10 @@ Status Run(const Input& input) {
       EBB_RETURN_IF_ERROR(CompareWindow(window, full.get(), setting.get(), &sums));
     }
     const FidelityReport report = sums.Report(statistics);
-    fmt::print(
-        "{}: mean KL {:.4g} ({:.4g} - {:.4g}) nats, {:.1f} % the same likeliest token, over {} "
-        "tokens "
-        "of {} windows\n",
-        ggml_type_name(type), report.mean_kl.value, report.mean_kl.interval.low,
-        report.mean_kl.interval.high, 100 * report.top1.value, report.tokens, report.windows);
+    fmt::print("{}: mean KL {:.4g} ({:.4g} - {:.4g}) nats, {:.1f} % the same likeliest token, ",
+               ggml_type_name(type), report.mean_kl.value, report.mean_kl.interval.low,
+               report.mean_kl.interval.high, 100 * report.top1.value);
+    fmt::print("over {} tokens of {} windows\n", report.tokens, report.windows);
     std::fflush(stdout);
   }
   return OkStatus();

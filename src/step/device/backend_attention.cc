@@ -5,20 +5,9 @@
 
 #include "src/base/page_units.h"
 #include "src/device/row_transfers.h"
-#include "src/step/device/ggml_rows.h"
 
 namespace ebb {
 namespace {
-
-// F16 again, of what was gathered as integers.
-ggml_tensor* AsHalves(ggml_context* ctx, ggml_tensor* integers) {
-  ggml_tensor* view =
-      ggml_view_2d(ctx, integers, integers->ne[0], integers->ne[1], integers->nb[1], 0);
-  view->type = GGML_TYPE_F16;
-  view->ne[0] *= 2;
-  view->nb[0] = sizeof(ggml_fp16_t);
-  return view;
-}
 
 // The sinks of the query heads of a kv head: a copy, because backends such as Vulkan bind buffers
 // only at aligned offsets, which a view's beginning need not have.
@@ -242,9 +231,8 @@ int BackendAttention::CompressedSlotStride(int layer, size_t index) const {
   return sequences_[index].groups[layer].second * sequences_[index].num_compressed;
 }
 
-BackendAttention::GatheredRows BackendAttention::GatherAll(ggml_context* ctx, int layer,
-                                                           size_t index, ggml_tensor* keys,
-                                                           ggml_tensor* values) {
+GatheredRows BackendAttention::GatherAll(ggml_context* ctx, int layer, size_t index,
+                                         ggml_tensor* keys, ggml_tensor* values) {
   const BackendSequence& sequence = sequences_[index];
   if (sequence.num_compressed == 0) {
     return {.keys = Gather(ctx, layer, index, keys), .values = Gather(ctx, layer, index, values)};
@@ -271,12 +259,11 @@ BackendAttention::GatheredRows BackendAttention::GatherAll(ggml_context* ctx, in
   return {.keys = side(0), .values = side(1)};
 }
 
-BackendAttention::GatheredRows BackendAttention::GatherAllByGgml(ggml_context* ctx, int layer,
-                                                                 size_t index, ggml_tensor* keys,
-                                                                 ggml_tensor* values) const {
+GatheredRows BackendAttention::GatherAllByGgml(ggml_context* ctx, int layer, size_t index,
+                                               ggml_tensor* keys, ggml_tensor* values) const {
   const BackendSequence& sequence = sequences_[index];
   const CompressedInputs inputs = CompressedInputsOf(ctx, layer, index);
-  const GgmlRows all = AppendGgmlRows(
+  return AppendGgmlRows(
       ctx, {.keys = Gather(ctx, layer, index, keys), .values = Gather(ctx, layer, index, values)},
       {.format = compressed_,
        .kv_heads = model_.hparams.kv_heads[layer],
@@ -288,7 +275,6 @@ BackendAttention::GatheredRows BackendAttention::GatherAllByGgml(ggml_context* c
        .slots = inputs.slots,
        .centres = inputs.centres,
        .rotation = tensors_->rotation});
-  return {.keys = all.keys, .values = all.values};
 }
 
 // Flash attention knows one mask for all heads in dimension 2, and one for each in dimension 3.

@@ -19,6 +19,7 @@
 #include "src/model/decoder_graph.h"
 #include "src/model/loaded_model.h"
 #include "src/step/device/compressed_rows.h"
+#include "src/step/device/ggml_rows.h"
 #include "src/step/device/rank_products.h"
 #include "src/step/device/row_attention.h"
 
@@ -191,9 +192,6 @@ class BackendAttention final : public AttentionBuilder {
   ggml_tensor* Gather(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
   ggml_tensor* GatherPages(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
   // Keys and values as Gather() has them, those of T2 behind the others.
-  struct GatheredRows {
-    ggml_tensor *keys = nullptr, *values = nullptr;
-  };
   GatheredRows GatherAll(ggml_context* ctx, int layer, size_t index, ggml_tensor* keys,
                          ggml_tensor* values);
   void AddProductsOfRanks(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,

@@ -475,7 +475,7 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
     }
     if (sequence.ranks.num_pages > 0) {
       tensors.rank_products =
-          kept(GGML_TYPE_F32, sequence.ranks.NumProducts(), model_.hparams.num_q_heads);
+          kept(GGML_TYPE_F32, sequence.ranks.NumVectors(), model_.hparams.num_q_heads);
     }
     if (sequence.adds_host) {
       tensors.host = kept(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);

@@ -31,13 +31,23 @@ bool Put(std::span<const T> from, T* to) {
   return begin != from.end();
 }
 
+// Copies the elements that differ, and fills the rest of `to` with `padding`.
+template <typename T>
+bool PutPadded(std::span<const T> from, T padding, std::span<T> to) {
+  const bool differs = Put(from, to.data());
+  const auto rest = to.subspan(from.size());
+  const auto at = std::ranges::find_if(rest, [&](T element) { return element != padding; });
+  const bool differs_behind = at != rest.end();
+  std::fill(at, rest.end(), padding);
+  return differs || differs_behind;
+}
+
 }  // namespace
 
 CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
                                                  const BackendDevice& device) {
   Changes changes;
-  std::vector<int32_t> pages, slots;
-  const std::vector<float> zeros(head_dim_);
+  std::vector<int32_t> pages;
   int group_before = -1;
   size_t stream = 0;
   for (size_t layer = 0; layer < kv_heads_.size(); ++layer) {
@@ -50,18 +60,19 @@ CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
                                                     : device.RowNumber(rows.pages[page]));
       }
       assert(pages.size() < num_pages_ && rows.slots.size() <= num_rows_);
-      pages.resize(num_pages_, device.spare_row());
-      changes.pages |= Put<int32_t>(pages, pages_.data() + stream * num_pages_);
-      const std::span<const float> centre =
-          rows.key_centre == nullptr ? zeros : std::span(rows.key_centre, head_dim_);
-      changes.centres |= Put<float>(centre, centres_.data() + stream * head_dim_);
+      changes.pages |= PutPadded<int32_t>(
+          pages, device.spare_row(), std::span(pages_).subspan(stream * num_pages_, num_pages_));
+      const size_t centre_size = rows.key_centre == nullptr ? 0 : head_dim_;
+      changes.centres |=
+          PutPadded<float>(std::span(rows.key_centre, centre_size), 0.0f,
+                           std::span(centres_).subspan(stream * head_dim_, head_dim_));
       // Streams of a group follow one another, with the same slots.
       const int group = cache.layout().GroupOf(of_layer, head);
       if (std::exchange(group_before, group) == group) continue;
-      const auto* const begin = reinterpret_cast<const int32_t*>(rows.slots.data());
-      slots.assign(begin, begin + rows.slots.size());
-      slots.resize(num_rows_, static_cast<int32_t>((num_pages_ - 1) * kRowsPerPage));
-      changes.slots |= Put<int32_t>(slots, slots_.data() + group * num_rows_);
+      const auto* const slots = reinterpret_cast<const int32_t*>(rows.slots.data());
+      changes.slots |= PutPadded<int32_t>(std::span(slots, rows.slots.size()),
+                                          static_cast<int32_t>((num_pages_ - 1) * kRowsPerPage),
+                                          std::span(slots_).subspan(group * num_rows_, num_rows_));
     }
   }
   if (!std::exchange(is_known_, true)) changes = {.pages = true, .slots = true, .centres = true};

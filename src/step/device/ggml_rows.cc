@@ -20,7 +20,7 @@
 namespace ebb {
 namespace {
 
-// The same bytes as elements of another type.
+// Returns a view of the bytes of `of` as elements of another type.
 ggml_tensor* ViewAs(ggml_context* context, ggml_tensor* of, ggml_type type,
                     const std::array<int64_t, 4>& ne, const std::array<size_t, 4>& nb) {
   ggml_tensor* view = ggml_view_1d(context, of, 0, 0);
@@ -43,18 +43,12 @@ ggml_tensor* GatherPagesOfRecords(ggml_context* context, const GgmlRowInputs& in
   return ggml_get_rows(context, all, in.pages);
 }
 
-// F16, the rows of `second` behind those of `first`.
+// Returns F16, the rows of `second` behind those of `first`.
 ggml_tensor* Concatenated(ggml_context* context, ggml_tensor* first, ggml_tensor* second) {
-  // As pairs of halves in one integer, which every backend copies with their bits.
-  const auto integers = [&](ggml_tensor* of) {
-    return ViewAs(context, of, GGML_TYPE_I32, {of->ne[0] / 2, of->ne[1], of->ne[2], of->ne[3]},
-                  {sizeof(int32_t), of->nb[1], of->nb[2], of->nb[3]});
-  };
   second =
       ggml_reshape_4d(context, second, first->ne[0], second->ne[1], first->ne[2], first->ne[3]);
-  ggml_tensor* all = ggml_concat(context, integers(first), integers(second), 1);
-  return ViewAs(context, all, GGML_TYPE_F16, {first->ne[0], all->ne[1], all->ne[2], all->ne[3]},
-                {sizeof(ggml_fp16_t), all->nb[1], all->nb[2], all->nb[3]});
+  return AsHalves(context,
+                  ggml_concat(context, AsIntegers(context, first), AsIntegers(context, second), 1));
 }
 
 // F32 [head_dim, sides, num_rows, kv_heads]: keys less their centre, then values.
@@ -84,7 +78,8 @@ ggml_tensor* Dequantised(ggml_context* context, const GgmlRowInputs& in) {
 
 }  // namespace
 
-GgmlRows AppendGgmlRows(ggml_context* context, const GgmlRows& full, const GgmlRowInputs& in) {
+GatheredRows AppendGgmlRows(ggml_context* context, const GatheredRows& full,
+                            const GgmlRowInputs& in) {
   const int64_t head_dim = in.format.head_dim, heads = in.kv_heads;
   ggml_tensor* both = Dequantised(context, in);
   const auto side = [&](int64_t number) {
@@ -143,7 +138,7 @@ class SampleRecords {
         values_.insert(values_.end(), found_value.begin(), found_value.end());
       }
     }
-    // In descending order.
+    // The list names slots in descending order.
     for (int row = 0; row < kRowsPerPage; ++row) slots_.push_back(kRowsPerPage - 1 - row);
   }
 
@@ -165,7 +160,7 @@ class SampleRecords {
             .rotation = input(GGML_TYPE_F32, head_dim, head_dim)};
   }
   // Rows at the beginning of the buffer, as full rows of two heads.
-  [[nodiscard]] GgmlRows MakeFull(ggml_context* context, const GgmlRowInputs& inputs) const {
+  [[nodiscard]] GatheredRows MakeFull(ggml_context* context, const GgmlRowInputs& inputs) const {
     ggml_tensor* rows = ggml_view_3d(context, inputs.rows, format_.head_dim, kFullRows, kHeads,
                                      inputs.rows->nb[1], inputs.rows->nb[1], 0);
     return {.keys = rows, .values = rows};
@@ -181,7 +176,7 @@ class SampleRecords {
     set(inputs.centres, centres_);
     set(inputs.rotation, RotationMatrix(format_.head_dim));
   }
-  [[nodiscard]] bool Are(const GgmlRows& found) const {
+  [[nodiscard]] bool Are(const GatheredRows& found) const {
     return Are(keys_, found.keys) && (!format_.has_values || Are(values_, found.values));
   }
 
@@ -198,7 +193,7 @@ class SampleRecords {
     for (size_t i = 0; i < halves.size(); ++i) {
       const size_t head = i / (kRows * head_dim), row = i / head_dim % kRows;
       if (row < kFullRows) {
-        // Any bits, some of which are no numbers.
+        // The bits of records, seen as F16.
         if (halves[i] != buffer_[(head + row) * head_dim + i % head_dim]) return false;
         continue;
       }
@@ -266,7 +261,7 @@ Result<bool> ReadsGgmlRecords(BackendDevice* device, const CompressedFormat& for
   if (context == nullptr) return OutOfMemory("no memory for a graph");
   const SampleRecords samples(format);
   const GgmlRowInputs inputs = samples.MakeInputs(context.get());
-  const GgmlRows found =
+  const GatheredRows found =
       AppendGgmlRows(context.get(), samples.MakeFull(context.get(), inputs), inputs);
   ggml_cgraph* const graph = ggml_new_graph_custom(context.get(), kTensors, false);
   for (ggml_tensor* rows : {found.keys, found.values}) {

@@ -30,13 +30,13 @@ struct GgmlRowInputs {
 };
 
 // Keys and values, F16. Where rows have no values both are the same tensor.
-struct GgmlRows {
+struct GatheredRows {
   ggml_tensor* keys = nullptr;
   ggml_tensor* values = nullptr;
 };
 // Puts rows of T2 behind `full`, [head_dim, rows, kv_heads, 1] or [head_dim, rows, 1, kv_heads].
-[[nodiscard]] GgmlRows AppendGgmlRows(ggml_context* context, const GgmlRows& full,
-                                      const GgmlRowInputs& inputs);
+[[nodiscard]] GatheredRows AppendGgmlRows(ggml_context* context, const GatheredRows& full,
+                                          const GgmlRowInputs& inputs);
 
 // The matrix that Rotate() multiplies by, which is its own transpose and inverse.
 [[nodiscard]] std::vector<float> RotationMatrix(int head_dim);

@@ -119,7 +119,8 @@ TEST(GgmlRowsTest, RowsAreThoseThatListsName) {
           .rotation = input(GGML_TYPE_F32, kHeadDim, kHeadDim)};
       ggml_tensor* full_keys = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, kHeadDim, kFull, 1, kHeads);
       ggml_tensor* full_values = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, kHeadDim, kFull, 1, kHeads);
-      const GgmlRows all = AppendGgmlRows(ctx, {.keys = full_keys, .values = full_values}, inputs);
+      const GatheredRows all =
+          AppendGgmlRows(ctx, {.keys = full_keys, .values = full_values}, inputs);
       EXPECT_EQ(all.keys->ne[1], kFull + kRows);
       EXPECT_EQ(all.keys->ne[3], kHeads);
       ggml_cgraph* const graph = ggml_new_graph_custom(ctx, 64, false);

@@ -25,9 +25,8 @@ struct RankRoom {
   int num_keys = 0;
   int num_pages = 0;  // 0: the host multiplies
 
+  // A query has as many products.
   [[nodiscard]] int NumVectors() const { return num_keys + 2 * num_pages; }
-  // Products of each query.
-  [[nodiscard]] int NumProducts() const { return NumVectors(); }
   [[nodiscard]] bool operator==(const RankRoom&) const = default;
 };
 
@@ -80,8 +79,8 @@ class RankStores {
   // Calls `forget` for each store that goes, so that graphs let go of it.
   explicit RankStores(std::function<void(const RankStore*)> forget) : forget_(std::move(forget)) {}
 
-  // Returns the selector's store with this room; the first call after BeginStep() counts as its use
-  // by the step. Null: the device has no memory for it.
+  // Returns the selector's store with this room, and makes one where there is none. Null: the
+  // device has no memory for it.
   RankStore* Use(ggml_backend_t backend, uint64_t selector, const RankRoom& room, int num_streams,
                  int head_dim);
   // Lets go of stores that the last kKept steps did not use.

@@ -228,7 +228,7 @@ TEST(RankProductsTest, AreThoseOfScaledQueries) {
   ggml_context* const ctx = context.get();
   ggml_tensor* all = ggml_new_tensor_3d(ctx, GGML_TYPE_F16, kHeadDim, room.NumVectors(), kStreams);
   ggml_tensor* q = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, kHeadDim, kQHeads);
-  ggml_tensor* products = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, room.NumProducts(), kQHeads);
+  ggml_tensor* products = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, room.NumVectors(), kQHeads);
   ggml_cgraph* const graph = ggml_new_graph_custom(ctx, 64, false);
   AddRankProducts(ctx, graph, room, 0.5f,
                   ggml_view_3d(ctx, all, kHeadDim, room.NumVectors(), kKvHeads, all->nb[1],

@@ -1,7 +1,7 @@
 // Tests T2 on a backend's device. Compressed rows lie in its memory where ebb's own nodes read them
 // ("auto"), or as rows of ggml's quantised types, which its operations read ("flash", "eager").
-// Those of models with heads that are no multiple of 32 channels lie in the host's memory and are
-// attended to there ("host").
+// The CPU attends to compressed rows in the host's memory where a model's heads are no multiple of
+// 32 channels ("host").
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -195,7 +195,7 @@ TEST_P(BackendT2Test, StaysBesideRowsOfT1ThatTheHostAttendsTo) {
   EXPECT_EQ(engine->device_report().t1_mode, T1Mode::kCompute);
   EXPECT_EQ(streams->device_report().t1_mode, T1Mode::kStream);
   // A difference of one rounding may give a row another code in T2.
-  EXPECT_LT(largest, kFlashError);
+  EXPECT_LT(largest, std::string(GetParam()) == "auto" ? 1e-2 : kFlashError);
   EXPECT_GT(largest, 0);
 }
 
