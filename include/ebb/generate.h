@@ -41,6 +41,8 @@ struct AnswerSoFar {
 struct GenerateOptions {
   // An answer that goes on: what was shown of it is not shown again. Empty: a new one.
   AnswerSoFar so_far;
+  // The last tokens of the prompt that begin the answer, for SamplingOptions::PresenceScope.
+  size_t num_begun = 0;
   int max_tokens = -1;  // -1: until something else ends it
   // Texts that end the answer, which is shown up to there. They are looked for behind the thought.
   std::vector<std::string> stops;
@@ -194,6 +196,7 @@ struct Turn {
   std::vector<ChatMessage> messages;  // that are new with this turn
   // The whole conversation up to the place where the answer begins; empty where an answer goes on.
   std::vector<Token> tokens;
+  size_t num_begun = 0;                         // the last of `tokens`, which begin the answer
   ChatPrompt prompt;                            // the form of the answer; its text is left empty
   Thinking thinking = Thinking::kModelDefault;  // that the prompt was made with
   uint64_t index = 0;                           // of the turn; seeds of sampling count up with it

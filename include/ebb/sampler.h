@@ -21,20 +21,25 @@
 namespace [[gnu::visibility("default")]] ebb {
 
 // Defaults are llama.cpp's. temperature 0 is greedy. The logits of a step pass, in this order:
-// logit_bias; presence and frequency penalty; repeat penalty; top_k, top_p, min_p; temperature.
+// logit_bias; repeat penalty; presence and frequency penalty; top_k, top_p, min_p; temperature.
 struct SamplingOptions {
   float temperature = 0.8f;
   int top_k = 40;
   float top_p = 0.95f;
   float min_p = 0.05f;
-  // Divides a positive logit, and multiplies a negative one, of each token among the last
-  // repeat_last_n that the sampler saw. 1: off.
+  // Divides the positive logits and multiplies the negative ones of the tokens that are among the
+  // last repeat_last_n of the prompt and the answer (Sampler::SetText()). 1: off.
   float repeat_penalty = 1.0f;
   int repeat_last_n = 64;
-  // Defined as in OpenAI's interface: a token that the sampler saw n > 0 times, in all of the
-  // answer and not in a window, loses presence_penalty + n * frequency_penalty.
+  // A token that occurs n > 0 times in presence_scope loses presence_penalty +
+  // n * frequency_penalty.
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
+  enum class PresenceScope {
+    kWindow,  // the same repeat_last_n tokens, as in llama.cpp
+    kAnswer,  // all tokens of the answer and none of the prompt, as in OpenAI's interface and vLLM
+  };
+  PresenceScope presence_scope = PresenceScope::kWindow;
   // Top_p and min_p leave at least so many candidates.
   int min_keep = 1;
   // Added to the logits of tokens, from -100 (the token does not come in practice) to 100;
@@ -103,21 +108,25 @@ class Sampler {
   // Whether a grammar restricts the answer's next token; a lazy one that waits for a trigger does
   // not.
   [[nodiscard]] bool HasActiveGrammar() const;
-  // A token that was forced rather than sampled: repetition counts it, the grammar does not.
+  // A token that was forced rather than sampled: penalties count it, the grammar does not.
   void Accept(Token token);
+  // Replaces the text that penalties count by `text`, which ends where the next token comes; its
+  // tokens from `answer_begin` on belong to the answer. Generation calls it. Without it penalties
+  // count the tokens that the sampler sampled or accepted. REQUIRES: answer_begin <= text.size().
+  void SetText(std::span<const Token> text, size_t answer_begin);
 
   // One that stands where this one does, and goes its own way.
   [[nodiscard]] std::unique_ptr<Sampler> Clone() const;
   // The tokens that it saw.
   void SaveState(StateWriter* to) const;
-  // Into a new sampler: repetition and the grammar see the tokens again. Errors: Corrupt;
+  // Into a new sampler: penalties and the grammar see the tokens again. Errors: Corrupt;
   // InvalidArgument (tokens that the grammar does not admit).
   Status LoadState(StateReader* from);
   [[nodiscard]] const Model& model() const;
 
  private:
-  Sampler();
   struct Impl;
+  explicit Sampler(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -205,6 +205,7 @@ Result<Turn> GoOn(const Model& model, const Conversation& conversation,
 GenerateOptions OptionsFor(const Turn& turn, GenerateOptions options) {
   const ChatPrompt& prompt = turn.prompt;
   options.turn_ends = prompt.stops;
+  options.num_begun = turn.num_begun;
   SetTags(prompt, &options);
   if (turn.goes_on.has_value()) options.so_far = turn.goes_on->so_far;
   return options;

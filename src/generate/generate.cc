@@ -78,7 +78,10 @@ Status Generation::Impl::Prepare() {
   }
   EBB_RETURN_IF_ERROR(choice.Prepare());
   result.answer.begin = session.next_position();
-  return options.so_far.tokens.empty() ? OkStatus() : GoOn();
+  if (!options.so_far.tokens.empty()) return GoOn();
+  const std::span<const Token> prompt = session.tokens();
+  choice.SetText(prompt, prompt.size() - std::min(options.num_begun, prompt.size()));
+  return OkStatus();
 }
 
 Status Generation::Impl::CheckSoFar() const {
@@ -101,6 +104,11 @@ Status Generation::Impl::GoOn() {
   EBB_RETURN_IF_ERROR(CheckSoFar());
   const AnswerSoFar& so_far = options.so_far;
   result.answer.begin = so_far.begin;
+  const auto begin = static_cast<size_t>(so_far.begin);
+  const std::span<const Token> prompt = session.tokens().first(begin);
+  std::vector<Token> text(prompt.begin(), prompt.end());
+  text.insert(text.end(), so_far.tokens.begin(), so_far.tokens.end());
+  choice.SetText(text, begin - std::min(options.num_begun, begin));
   for (const Token token : so_far.tokens) {
     Heed(choice.ShowAgain(token));
     if (ended) break;

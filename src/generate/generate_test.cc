@@ -100,6 +100,47 @@ TEST_P(GenerateTest, EndsAtTheEndTokenWhichIsNotCounted) {
   EXPECT_EQ(joined, "one two");
 }
 
+// Penalties count the prompt as they count the answer.
+TEST_P(GenerateTest, AnAnswerThatIsCutAndSentBackGoesOnAsInOnePiece) {
+  // Few tokens have a chance, so that they repeat.
+  SamplingOptions chosen;
+  for (Token token = 20; token < 28; ++token) chosen.logit_bias[token] = 20;
+  SamplingOptions penalties = chosen;
+  penalties.repeat_penalty = 1.02F;
+  penalties.presence_penalty = 0.5F;
+  penalties.frequency_penalty = 0.25F;
+  GenerateOptions options;
+  options.max_tokens = 24;
+  options.on_end = OnEnd::kIgnore;
+  const std::vector<Token> whole = Run(options, penalties).answer.tokens;
+  ASSERT_EQ(whole.size(), 24);
+  EXPECT_NE(whole, Run(options, chosen).answer.tokens);
+  for (const int cut : {1, 9, 20}) {
+    Open();
+    Read("hello");
+    ASSERT_TRUE(session_->Prefill(std::span(whole).first(cut)).ok());
+    options.max_tokens = 24 - cut;
+    EXPECT_EQ(Continue(options, penalties).answer.tokens,
+              std::vector<Token>(whole.begin() + cut, whole.end()));
+  }
+}
+
+TEST_P(GenerateTest, ARepetitionOfThePromptIsPenalized) {
+  Open();
+  Read("hello");
+  const std::vector<Token> prompt(session_->tokens().begin(), session_->tokens().end());
+  GenerateOptions options;
+  options.max_tokens = 1;
+  for (const Token token : prompt) {
+    SamplingOptions sampling = {.presence_penalty = 100, .logit_bias = {{token, 50}}};
+    EXPECT_NE(Continue(options, sampling).answer.tokens, std::vector<Token>{token});
+    sampling.presence_penalty = 0;
+    EXPECT_EQ(Continue(options, sampling).answer.tokens, std::vector<Token>{token});
+    sampling = {.repeat_penalty = 100, .logit_bias = {{token, 50}}};
+    EXPECT_NE(Continue(options, sampling).answer.tokens, std::vector<Token>{token});
+  }
+}
+
 TEST_P(GenerateTest, EndsWithALineOnceTheTimeForLinesIsOver) {
   GenerateOptions options;
   options.line_seconds = 1e-9;

@@ -20,6 +20,10 @@ class TokenChoice {
               std::function<bool(std::string_view text, TextPart part)> sink);
   // REQUIRED before any other call.
   Status Prepare();
+  // Calls Sampler::SetText().
+  void SetText(std::span<const Token> text, size_t answer_begin) {
+    sampler_->SetText(text, answer_begin);
+  }
   // One that stands where this one does, with a sampler of its own and without a sink.
   [[nodiscard]] TokenChoice Clone() const;
 

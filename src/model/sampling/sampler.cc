@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,6 +19,7 @@
 #include "src/model/loaded_model.h"
 #include "src/model/sampling/grammar.h"
 #include "src/model/sampling/gumbel_draw.h"
+#include "src/model/sampling/penalties.h"
 
 namespace ebb {
 namespace {
@@ -70,10 +70,6 @@ SamplerPtr MakeChain(const llama_vocab* vocab, const SamplingOptions& options) {
   if (!bias.empty()) {
     add(llama_sampler_init_logit_bias(num_tokens, static_cast<int32_t>(bias.size()), bias.data()));
   }
-  if (options.repeat_penalty != 1) {
-    add(llama_sampler_init_penalties(num_tokens, options.repeat_last_n, options.repeat_penalty, 0,
-                                     0));
-  }
   if (options.temperature == 0) {
     add(llama_sampler_init_greedy());
     return chain;
@@ -101,15 +97,15 @@ enum class Seen : uint8_t {
 };
 
 struct Sampler::Impl {
+  explicit Impl(Penalties penalties_in) : penalties(std::move(penalties_in)) {}
+
   const Model* model = nullptr;
-  float presence_penalty = 0;
-  float frequency_penalty = 0;
+  Penalties penalties;
   std::map<Token, float> logit_bias;
   SamplerPtr chain;
   llama_sampler* draw = nullptr;             // the chain's last; null: greedy
   std::vector<Token> tokens;                 // of the history
   std::vector<Seen> seen;                    // [tokens]
-  std::unordered_map<Token, int> counts;     // of the tokens of the history
   std::unique_ptr<Grammar> grammar;          // null: none
   bool has_open = false;                     // some of `seen` is kOpen
   std::unique_ptr<Grammar> open_grammar;     // of has_open; see OpenGrammar()
@@ -127,12 +123,7 @@ struct Sampler::Impl {
     for (const auto& [token, bias] : logit_bias) {
       if (static_cast<size_t>(token) < count) candidates[token].logit += bias;
     }
-    if (presence_penalty != 0 || frequency_penalty != 0) {
-      for (const auto& [token, times] : counts) {
-        if (static_cast<size_t>(token) >= count) continue;
-        candidates[token].logit -= presence_penalty + static_cast<float>(times) * frequency_penalty;
-      }
-    }
+    penalties.Apply(std::span(candidates).first(count));
     return {candidates.data(), count, -1, false};
   }
   static bool AnyPossible(const llama_token_data_array& array) {
@@ -246,7 +237,7 @@ struct Sampler::Impl {
   void Remember(Token token, Seen how) {
     tokens.push_back(token);
     seen.push_back(how);
-    ++counts[token];
+    penalties.Append(token);
   }
   Status SeeAgain(Token token, Seen how) {
     llama_sampler_accept(chain.get(), token);
@@ -263,17 +254,15 @@ struct Sampler::Impl {
   }
 };
 
-Sampler::Sampler() : impl_(std::make_unique<Impl>()) {}
+Sampler::Sampler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Sampler::~Sampler() = default;
 
 Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
                                                  const SamplingOptions& options) {
   EBB_RETURN_IF_ERROR(Check(options, model.shape().vocab_size));
   const llama_vocab* vocab = llama_model_get_vocab(model.loaded().vocab_model.get());
-  std::unique_ptr<Sampler> sampler(new Sampler());
+  std::unique_ptr<Sampler> sampler(new Sampler(std::make_unique<Impl>(Penalties(options))));
   sampler->impl_->model = &model;
-  sampler->impl_->presence_penalty = options.presence_penalty;
-  sampler->impl_->frequency_penalty = options.frequency_penalty;
   sampler->impl_->logit_bias = options.logit_bias;
   sampler->impl_->chain = MakeChain(vocab, options);
   if (options.temperature > 0) sampler->impl_->draw = LastOf(sampler->impl_->chain.get());
@@ -285,13 +274,10 @@ Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
 }
 
 std::unique_ptr<Sampler> Sampler::Clone() const {
-  std::unique_ptr<Sampler> clone(new Sampler());
+  std::unique_ptr<Sampler> clone(new Sampler(std::make_unique<Impl>(impl_->penalties)));
   Impl& impl = *clone->impl_;
   impl.model = impl_->model;
-  impl.presence_penalty = impl_->presence_penalty;
-  impl.frequency_penalty = impl_->frequency_penalty;
   impl.logit_bias = impl_->logit_bias;
-  impl.counts = impl_->counts;
   impl.chain.reset(llama_sampler_clone(impl_->chain.get()));
   if (impl_->draw != nullptr) impl.draw = LastOf(impl.chain.get());
   impl.tokens = impl_->tokens;
@@ -340,6 +326,10 @@ bool Sampler::HasActiveGrammar() const {
 void Sampler::Accept(Token token) {
   llama_sampler_accept(impl_->chain.get(), token);
   impl_->Remember(token, Seen::kByChain);
+}
+
+void Sampler::SetText(std::span<const Token> text, size_t answer_begin) {
+  impl_->penalties.SetText(text, answer_begin);
 }
 
 void Sampler::SaveState(StateWriter* to) const {

@@ -245,12 +245,67 @@ TEST_F(SamplerTest, ABiasMakesNoNumberOutOfNone) {
   EXPECT_EQ(*sampler->Sample(logits, 0), 3);
 }
 
+// llama.cpp's own sampler of penalties is the reference.
+TEST_F(SamplerTest, PenaltiesCountTheLastTokensOfPromptAndAnswerAsInLlamaCpp) {
+  const SamplingOptions options = {.temperature = 0,
+                                   .repeat_penalty = 1.7F,
+                                   .repeat_last_n = 24,
+                                   .presence_penalty = 0.6F,
+                                   .frequency_penalty = 0.4F};
+  std::vector<Token> prompt;
+  for (int i = 0; i < 40; ++i) prompt.push_back(i % 11);
+  llama_sampler* chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+  llama_sampler_chain_add(
+      chain, llama_sampler_init_penalties(static_cast<int>(VocabSize()), 24, 1.7F, 0.4F, 0.6F));
+  llama_sampler_chain_add(chain, llama_sampler_init_greedy());
+  for (const Token token : prompt) llama_sampler_accept(chain, token);
+  const auto sampler = Make(options);
+  sampler->SetText(prompt, prompt.size());
+  const auto without_prompt = Make(options);
+  int num_other = 0;
+  for (int i = 0; i < 100; ++i) {
+    std::vector<float> logits = RandomLogits(i);
+    // The tokens of the prompt and of the answer compete.
+    for (Token token = 0; token < 20; ++token) logits[token] = 6 + 0.1F * logits[token];
+    std::vector<llama_token_data> data(logits.size());
+    for (size_t j = 0; j < data.size(); ++j) data[j] = {static_cast<Token>(j), logits[j], 0};
+    llama_token_data_array array = {data.data(), data.size(), -1, false};
+    llama_sampler_apply(chain, &array);
+    const Token expected = array.data[array.selected].id;
+    llama_sampler_accept(chain, expected);
+    ASSERT_EQ(*sampler->Sample(logits, i), expected) << i;
+    const Result<Token> other = without_prompt->Sample(logits, i);
+    num_other += *other == expected ? 0 : 1;
+  }
+  EXPECT_GT(num_other, 0);
+  llama_sampler_free(chain);
+}
+
+TEST_F(SamplerTest, PresenceOfTheAnswerLeavesThePromptOutAndKeepsWhatTheAnswerBeganWith) {
+  std::vector<float> logits(VocabSize(), 0);
+  logits[5] = 10;
+  logits[6] = 9;
+  const auto next = [&](SamplingOptions options, size_t answer_begin) {
+    options.temperature = 0;
+    options.presence_scope = SamplingOptions::PresenceScope::kAnswer;
+    const auto sampler = Make(options);
+    sampler->SetText(std::vector<Token>{5, 7}, answer_begin);
+    return *sampler->Sample(logits, 2);
+  };
+  EXPECT_EQ(next({.presence_penalty = 2}, 2), 5);
+  EXPECT_EQ(next({.presence_penalty = 2}, 0), 6);
+  EXPECT_EQ(next({.frequency_penalty = 2}, 1), 5);
+  EXPECT_EQ(next({.frequency_penalty = 2}, 0), 6);
+  EXPECT_EQ(next({.repeat_penalty = 2}, 2), 6);
+}
+
 // n times: -(presence + n * frequency), of all tokens of the answer.
 TEST_F(SamplerTest, PresenceAndFrequencyCountAllOfTheAnswer) {
   std::vector<float> logits(VocabSize(), 0);
   logits[5] = 10;
   logits[6] = 8.6F;
-  const auto first_other = [&](const SamplingOptions& options) {
+  const auto first_other = [&](SamplingOptions options) {
+    options.presence_scope = SamplingOptions::PresenceScope::kAnswer;
     const auto sampler = Make(options);
     for (int i = 0; i < 300; ++i) {
       if (*sampler->Sample(logits, i) != 5) return i;
@@ -262,7 +317,8 @@ TEST_F(SamplerTest, PresenceAndFrequencyCountAllOfTheAnswer) {
   EXPECT_EQ(first_other({.temperature = 0, .presence_penalty = 1.3F}), -1);
   EXPECT_EQ(first_other({.temperature = 0, .presence_penalty = 1.5F}), 1);
   EXPECT_EQ(first_other({.temperature = 0, .presence_penalty = 1, .frequency_penalty = 0.1F}), 5);
-  const auto sampler = Make({.temperature = 0, .presence_penalty = 2});
+  const auto sampler = Make({.temperature = 0, .presence_penalty = 2,
+                             .presence_scope = SamplingOptions::PresenceScope::kAnswer});
   sampler->Accept(5);
   for (int i = 0; i < 100; ++i) sampler->Accept(9);
   EXPECT_EQ(*sampler->Sample(logits, 0), 6);

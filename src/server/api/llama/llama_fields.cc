@@ -85,7 +85,8 @@ class LlamaApplier {
   void SetSampling() {
     SamplingOptions& sampling = request_.sampling;
     if (fields_.temperature.has_value()) sampling.temperature = *fields_.temperature;
-    if (fields_.repeat_last_n.has_value()) sampling.repeat_last_n = *fields_.repeat_last_n;
+    sampling.presence_scope = SamplingOptions::PresenceScope::kWindow;
+    sampling.repeat_last_n = fields_.repeat_last_n.value_or(SamplingOptions().repeat_last_n);
     if (fields_.min_keep.has_value()) sampling.min_keep = *fields_.min_keep;
     ApplyLlamaSamplers(fields_.samplers, &sampling);
     for (const std::string& name : fields_.samplers.unknown) {

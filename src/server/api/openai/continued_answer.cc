@@ -83,6 +83,7 @@ Result<Turn> BeginContinuedTurn(const Model& model, ChatRequest chat, const Chat
   for (const BegunPiece& piece : BegunPieces(begun, turn.prompt)) {
     EBB_ASSIGN_OR_RETURN(const std::vector<Token> tokens, TokenizeBehind(model, piece));
     turn.tokens.insert(turn.tokens.end(), tokens.begin(), tokens.end());
+    turn.num_begun += tokens.size();
   }
   SetRest(begun, &turn.prompt);
   return turn;

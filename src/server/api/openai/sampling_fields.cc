@@ -30,6 +30,10 @@ class SamplingReader {
     number("frequency_penalty", -2, 2, &sampling.frequency_penalty);
     number("repetition_penalty", 0.01, 100, &sampling.repeat_penalty);
     number("repeat_penalty", 0.01, 100, &sampling.repeat_penalty);
+    sampling.presence_scope = SamplingOptions::PresenceScope::kAnswer;
+    constexpr int kAll = std::numeric_limits<int>::max();
+    const auto last_n = fields_->Integer("repeat_last_n", -1, kAll).value_or(-1);
+    sampling.repeat_last_n = last_n < 0 ? kAll : static_cast<int>(last_n);
     if (const auto k = fields_->Integer("top_k", -1, std::numeric_limits<int>::max())) {
       sampling.top_k = std::max(0, static_cast<int>(*k));
     }
