@@ -493,6 +493,7 @@ Status Speculator::ComputeLogits(size_t i) {
   logits_.clear();
   for (size_t t = 0; t < count; ++t) {
     const std::span<const float> logits = runner.logits(t);
+    EBB_RETURN_IF_ERROR(CheckFinite(logits, core().options.kv_type));
     logits_.insert(logits_.end(), logits.begin(), logits.end());
   }
   first_logits_ = i;

@@ -6,7 +6,14 @@
 #include <span>
 #include <vector>
 
+#include "ebb/status.h"
+#include "ebb/types.h"
+
 namespace ebb {
+
+// Returns Corrupt if a logit is NaN or infinite. A text drawn from such logits means nothing, and
+// the hash of NaN equals itself. kv_type: of the rows that the step read.
+[[nodiscard]] Status CheckFinite(std::span<const float> logits, RowType kv_type);
 
 struct ShownLogits {
   std::vector<float> values;  // [vocab_size]; empty before the first step and after a roll-back

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <new>
 
+#include "src/sequence/shown_logits.h"
 #include "src/step/attention_nodes.h"
 
 namespace ebb {
@@ -48,6 +49,8 @@ class StepRun {
   // Counts a decode step on a device.
   void ReportDevice(double seconds);
   static Status EndStep(const SequenceStep& entry, Sequence* sequence, const StepReport& report);
+  // Returns Corrupt if a logit of the entry, of those that the step computed, is not finite.
+  [[nodiscard]] Status CheckLogits(size_t entry) const;
   Status Settle(double compute_seconds);
 
   EngineCore& core_;
@@ -214,6 +217,16 @@ Status StepRun::EndStep(const SequenceStep& entry, Sequence* sequence, const Ste
                            ends_chunk ? Decides::kYes : Decides::kNo);
 }
 
+Status StepRun::CheckLogits(size_t entry) const {
+  if (plan_.deferred_logits) return OkStatus();
+  const SequenceStep& step = plan_.entries[entry];
+  const size_t num_outputs = step.logits == SequenceStep::Logits::kAll ? step.tokens.size() : 1;
+  for (size_t i = 0; i < num_outputs; ++i) {
+    EBB_RETURN_IF_ERROR(CheckFinite(result_.logits(entry, i), core_.options.kv_type));
+  }
+  return OkStatus();
+}
+
 // A policy whose moves fail ends its own request; the others go on.
 Status StepRun::Settle(double compute_seconds) {
   Status first_error;
@@ -233,6 +246,7 @@ Status StepRun::Settle(double compute_seconds) {
           OfFollower(follower.name, EndStep(entry, follower.sequence, report));
       if (of_entry.ok()) of_entry = of_follower;
     }
+    if (of_entry.ok()) of_entry = CheckLogits(i);
     if (first_error.ok()) first_error = of_entry;
   }
   return first_error;

@@ -4,7 +4,7 @@
 // Order of a step: check, prepare (append rows, make places), run, settle. What fails before the
 // settling leaves tokens, rows and logits as they were; the history of recent queries is dropped
 // then, and keys that were rotated to make places stay rotated. A placement that could not be
-// carried out is an error of a step that was taken.
+// carried out, and logits that are not finite, are errors of a step that was taken.
 #ifndef EBB_SEQUENCE_STEP_H_
 #define EBB_SEQUENCE_STEP_H_
 
@@ -35,8 +35,8 @@ class StepResult {
   [[nodiscard]] bool taken() const { return taken_; }
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] StepOutcome outcome() const { return {.taken = taken_, .status = status_}; }
-  // The entry's own error: its policy's after a step that was taken, or the reason why none was,
-  // where that is this entry's.
+  // The entry's own error: of a step that was taken its policy's, or Corrupt if its logits are not
+  // finite; else the reason why none was, where that is this entry's.
   [[nodiscard]] Status entry_status(size_t entry) const {
     return entry < entry_status_.size() ? entry_status_[entry] : OkStatus();
   }

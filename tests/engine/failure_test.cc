@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/gguf_edit.h"
 
 namespace ebb {
 namespace {
@@ -55,6 +56,45 @@ TEST(Failure, ACapReachedInABatchChangesNoSession) {
   EXPECT_EQ(b->next_position(), before);
   EXPECT_EQ(a->visible_positions(0).size(), static_cast<size_t>(before));
   EXPECT_EQ(b->visible_positions(0).size(), static_cast<size_t>(before));
+}
+
+// A key or value beyond f16 is an error of its sequence, not a text; a wider row type holds it.
+TEST(Failure, LogitsThatAreNotFiniteAreAnErrorOfTheirSequence) {
+  const TempFolder folder;
+  const std::string path = folder.File("model.gguf");
+  ExpectOk(WriteRandomGguf(SmallModelOptions(), path));
+  auto file = GgufEdit::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  ggml_tensor* const values = file->tensor("blk.0.attn_v.weight");
+  ASSERT_EQ(values->type, GGML_TYPE_F32);
+  for (int64_t i = 0; i < ggml_nelements(values); ++i) {
+    static_cast<float*>(values->data)[i] *= 1e7F;
+  }
+  ExpectOk(file->Save(path));
+  const auto model = Model::Load({.path = path, .graph = TestedGraph()});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  for (const bool whole : {true, false}) {
+    auto engine = MakeEngineOf(*model, {.threads = 1});
+    auto session = Open(*engine);
+    Status status;
+    if (whole) {
+      status = session->Prefill(SomeTokens(20)).status;
+    } else {
+      ExpectOk(session->BeginPrompt(SomeTokens(20)));
+      std::vector<SessionStep> batch = {{.session = session.get()}};
+      status = engine->Step(batch).status;
+      EXPECT_EQ(batch[0].status.code(), StatusCode::kCorrupt);
+    }
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(status.message(), HasSubstr("not finite"));
+    EXPECT_THAT(status.message(), HasSubstr("--kv-type"));
+  }
+  for (const RowType type : {RowType::kBf16, RowType::kF32}) {
+    auto engine = MakeEngineOf(*model, {.threads = 1, .kv_type = type});
+    auto session = Open(*engine);
+    ExpectOk(session->Prefill(SomeTokens(20)));
+    ExpectOk(session->Decode(5));
+  }
 }
 
 TEST(Failure, TheContextsEndIsSaid) {
