@@ -46,6 +46,10 @@ struct ModelOptions {
   RopeScaling rope_scaling = RopeScaling::kFromFile;
   float rope_factor = 0;  // > 1: context is this many times the trained one; needed by
                           // kLinear and kYarn, refused otherwise
+  // The longest text that sessions are to hold, in tokens; 0: as long as the model was trained for.
+  // A model with two sets of RoPE factors (LongRoPE: Phi-3, Phi-4) takes the short ones if the text
+  // fits its original context, to which ModelShape::trained_context falls then.
+  int context = 0;
   // kAuto: ebb's own decoder where it knows the family, libllama's builders otherwise.
   GraphSource graph = GraphSource::kAuto;
 };
@@ -78,6 +82,9 @@ class Model {
   [[nodiscard]] GraphSource graph_source() const;
   // "SmolLM2 135M Instruct, llama, Q4_1"; with an adapter ", adapter NAME" behind it.
   [[nodiscard]] std::string description() const;
+  // Says why the bits of a token may depend, by rounding, on how its prompt is cut into steps and on
+  // the other sequences of a step; empty: on this processor they do not.
+  [[nodiscard]] std::string batch_dependence() const;
   [[nodiscard]] uint64_t weight_bytes() const;  // as held in memory
   [[nodiscard]] float attention_scale() const;  // of products of queries and keys
   // A model may mark rows itself (Dynamic Memory Sparsification): a marked row may go once it is so
@@ -110,6 +117,9 @@ class Model {
   enum class ControlTokens { kHide, kShow };
   [[nodiscard]] std::string TokenText(Token token, ControlTokens control) const;
   [[nodiscard]] bool EndsGeneration(Token token) const;
+  // Returns whether the vocabulary marks the token as a control token, as it does those that begin
+  // and end messages.
+  [[nodiscard]] bool IsControl(Token token) const;
   [[nodiscard]] InfillTokens infill_tokens() const;
   // The tokens that begin and end a text; nothing: the vocabulary has none.
   [[nodiscard]] std::optional<Token> BeginToken() const;

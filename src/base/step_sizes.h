@@ -10,9 +10,6 @@ namespace ebb {
 // same compute buffers. Those of a larger step go back to the system after it.
 inline constexpr int kTokensInKeptBuffers = kMostDrafted;
 
-// Copies of a sequence's recurrent state that are kept, at the ends of its last prompts.
-inline constexpr int kStateCheckpoints = 2;
-
 }  // namespace ebb
 
 #endif  // EBB_BASE_STEP_SIZES_H_

@@ -9,6 +9,7 @@
 
 #include "src/attention/prefill.h"
 #include "src/attention/rows.h"
+#include "src/base/checkpoints.h"
 #include "src/base/device_sizes.h"
 #include "src/base/step_sizes.h"
 #include "src/io/segment_table.h"
@@ -76,13 +77,19 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
   return OkStatus();
 }
 
+size_t NumCheckpoints(const FitModel& model, const FitRequest& request) {
+  return MostCheckpoints(model.shape, model.state_bytes,
+                         PageFormat::Of(model.shape, request.kv_type).RowBytes());
+}
+
 // The most rows of T0 in whole pages: at the end, or, where windows let rows go, in the last chunk
 // of the prompt. The pages of a window begin and end anywhere.
-uint64_t T0Rows(const ModelShape& shape, const FitRequest& request, size_t most_rows) {
-  // The ends of the prompt and, in a chat, of one before; a device keeps none.
-  const size_t earlier = request.prompts_at_any_time && !request.on_device ? 1 : 0;
+uint64_t T0Rows(const FitModel& model, const FitRequest& request, size_t most_rows) {
+  const ModelShape& shape = model.shape;
+  // A device keeps none; in a chat earlier prompts have some.
   const bool has_prompt = request.prompt_tokens > 0 || request.prompts_at_any_time;
-  const size_t checkpoints = has_prompt && !request.on_device ? 1 + earlier : 0;
+  const size_t checkpoints = has_prompt && !request.on_device ? NumCheckpoints(model, request) : 0;
+  const size_t earlier = request.prompts_at_any_time ? checkpoints : 0;
   const uint64_t at_end = RowsOfStreams(shape, most_rows, checkpoints, kRowsPerPage, kRowsPerPage);
   if (shape.SmallestWindow() == 0) return at_end;
   const size_t prompt = std::min(request.prompt_tokens, request.context);
@@ -325,7 +332,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   }
   // Rows leave holes behind, which compaction fills in the steps that follow: a page more.
   const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || tiers.evict_share > 0;
-  const uint64_t t0_rows = T0Rows(shape, request, rows.peaks.t0);
+  const uint64_t t0_rows = T0Rows(model, request, rows.peaks.t0);
   bytes.t0 = ExtentBytes(t0_rows / kRowsPerPage * request.requests + (rows_leave ? streams : 0),
                          format.PageBytes());
   if (tiers.t0_cap_bytes > 0) {
@@ -370,7 +377,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     bytes.tables += SelectorBytes(shape, request);
     if (request.on_device) bytes.tables += RankVectorBytes(shape, request);
   }
-  bytes.states = model.state_bytes * (1 + kStateCheckpoints) * request.requests;
+  bytes.states = model.state_bytes * (1 + NumCheckpoints(model, request)) * request.requests;
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
   // Without later prompts attention takes memory for the rows of the given ones alone.
   const size_t rows_at_prompt =

@@ -125,9 +125,11 @@ TEST(MemoryFit, EachRequestHasItsRecurrentStateAndTheKeptCopies) {
   EXPECT_EQ(fit(4).states, 0u);
   const uint64_t without = fit(4).Memory();
   model.state_bytes = kMiB;
-  EXPECT_EQ(fit(1).states, 3 * kMiB);
-  EXPECT_EQ(fit(4).states, 12 * kMiB);
-  EXPECT_EQ(fit(4).Memory(), without + 12 * kMiB);
+  EXPECT_EQ(fit(1).states, 17 * kMiB);
+  EXPECT_EQ(fit(4).states, 4 * 17 * kMiB);
+  EXPECT_EQ(fit(4).Memory(), without + 4 * 17 * kMiB);
+  model.state_bytes = 100 * kMiB;
+  EXPECT_EQ(fit(1).states, 5 * 100 * kMiB);
 }
 
 TEST(MemoryFit, SeveralRequestsShareExtents) {

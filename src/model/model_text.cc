@@ -188,6 +188,10 @@ bool Model::EndsGeneration(Token token) const {
   return llama_vocab_is_eog(VocabOf(*loaded_), token);
 }
 
+bool Model::IsControl(Token token) const {
+  return llama_vocab_is_control(VocabOf(*loaded_), token);
+}
+
 Token Model::PaddingToken() const {
   const llama_vocab* vocab = VocabOf(*loaded_);
   for (const Token token : {llama_vocab_pad(vocab), llama_vocab_eos(vocab)}) {

@@ -112,6 +112,8 @@ Status Sequence::AdoptPrefix(Sequence* other, Position end) {
   EBB_RETURN_IF_ERROR(other->health_.CheckUnbroken());
   EBB_RETURN_IF_ERROR(cache_.ForkFrom(&other->cache_, end));
   state_.TakeFrom(other->state_, end);
+  window_checkpoints_ = other->window_checkpoints_;
+  window_checkpoints_.GoBackTo(end);
   tokens_.assign(other->tokens_.begin(), other->tokens_.begin() + end);
   kinds_.assign(end, TokenKind::kGiven);
   settler_.AppendReadRows(end);

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <new>
 #include <string>
 #include <utility>
 
+#include "src/base/checkpoints.h"
 #include "src/model/loaded_model.h"
 #include "src/policy/tier_plan.h"
+#include "src/sequence/checkpoint_plan.h"
 #include "src/step/attention_nodes.h"
 
 namespace ebb {
@@ -37,6 +40,11 @@ int64_t NumRows(const SequenceCache& cache) {
     num_rows += table->num_rows() * cache.layout().NumStreamsOf(table->groups);
   }
   return static_cast<int64_t>(num_rows);
+}
+
+size_t NumCheckpoints(const EngineCore& core) {
+  return MostCheckpoints(core.model->shape(), core.model->loaded().hparams.state_bytes,
+                         core.format.RowBytes());
 }
 
 std::unique_ptr<Ledger> MakeLedger(const SessionOptions& options, const SequenceCache& cache) {
@@ -74,10 +82,10 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SessionOptions options, Pol
       signals_(core_->model->shape(), policy_.granularity,
                Union(StepSettler::Needs(policy_), options_.extra_signals)),
       ledger_(MakeLedger(options_, cache_)),
-      window_checkpoints_(core_->model->shape()),
+      window_checkpoints_(core_->model->shape(), NumCheckpoints(*core_)),
       settler_(&policy_, &cache_, &signals_, &core_->stores, &options_, ledger_.get(),
                core_->runner.get(), &window_checkpoints_),
-      state_(core_->model->loaded().hparams.state_bytes),
+      state_(core_->model->loaded().hparams.state_bytes, NumCheckpoints(*core_)),
       audit_(core_->model->shape()) {
   if (!ReadsSelectively(options_.policy.tiers)) return;
   cache_.SetCachedT1(
@@ -230,11 +238,27 @@ Result<size_t> Sequence::NextPrefillPiece(size_t chunk) {
   return piece + 1 == chunk && piece > 2 ? piece - 1 : piece;
 }
 
-void Sequence::BeginPrompt(size_t num_tokens, size_t num_read) {
+void Sequence::BeginPrompt(std::span<const Token> prompt, size_t num_read) {
   const bool is_first = tokens_.size() == num_read;
-  if (is_first) first_prompt_ = {.num_tokens = num_tokens, .end = next()};
+  if (is_first) first_prompt_ = {.num_tokens = prompt.size(), .end = next()};
   first_prompt_.is_read = is_first;
-  has_checkpoint_of_prompt_ = false;
+  // The end of the answer before, for another question in the place of this one.
+  KeepCheckpoints(/*num_tokens=*/0, /*lasts=*/true);
+  planned_.clear();
+  if (!state_.exists() && !window_checkpoints_.exists()) return;
+  const Position begin = next() - static_cast<Position>(num_read);
+  const Model& model = *core_->model;
+  for (const size_t end :
+       PlanCheckpoints(prompt, num_read, WholeChunk(),
+                       [&](Token token) { return model.IsControl(token); })) {
+    planned_.push_back(begin + static_cast<Position>(end));
+  }
+}
+
+size_t Sequence::TokensToCheckpoint() const {
+  const auto to_come = std::ranges::upper_bound(planned_, next());
+  if (!state_.exists() || to_come == planned_.end()) return std::numeric_limits<size_t>::max();
+  return static_cast<size_t>(*to_come - next());
 }
 
 void Sequence::EndPrompt() {
@@ -305,6 +329,7 @@ Status Sequence::MoveRefused() {
 void Sequence::TruncateTo(Position end) {
   first_prompt_.is_read = false;
   first_prompt_.end = std::min(first_prompt_.end, end);
+  checkpoint_lasts_ = true;
   if (end < next()) health_.EndRefusal();
   signals_.Forget();
   DropRows(end);
@@ -327,8 +352,8 @@ Status Sequence::CheckTruncateTo(Position end) const {
   if (const Position nearest = state_.NearestUpTo(end); nearest != end) {
     return Unsupported("cannot roll back from " + std::to_string(next()) + " tokens to " +
                        std::to_string(end) +
-                       ": the recurrent state of the model was kept at the ends of the last "
-                       "prompts alone; the nearest position before is " +
+                       ": the recurrent state of the model was kept at the ends of prompts and "
+                       "of some messages alone; the nearest position before is " +
                        std::to_string(nearest));
   }
   const Position nearest = window_checkpoints_.NearestUpTo(end, next());
@@ -397,12 +422,22 @@ Status Sequence::AppendRows(size_t num_tokens) {
   return cache_.Append(next(), static_cast<int>(num_tokens));
 }
 
-void Sequence::KeepCheckpoint() {
-  state_.Keep(/*replaces=*/has_checkpoint_of_prompt_);
+void Sequence::KeepCheckpoints(size_t num_tokens, bool lasts) {
+  const auto is_planned = [&](Position position) {
+    return std::ranges::binary_search(planned_, position);
+  };
+  lasts = lasts || is_planned(next());
+  state_.Keep(/*replaces=*/!checkpoint_lasts_);
   if (settler_.MayKeepRowsBehindWindows()) {
-    window_checkpoints_.Keep(next(), /*replaces=*/has_checkpoint_of_prompt_);
+    bool replaces = !checkpoint_lasts_;
+    for (Position at = next() - static_cast<Position>(num_tokens) + 1; at < next(); ++at) {
+      if (!is_planned(at)) continue;
+      window_checkpoints_.Keep(at, replaces);
+      replaces = false;
+    }
+    window_checkpoints_.Keep(next(), replaces);
   }
-  has_checkpoint_of_prompt_ = true;
+  checkpoint_lasts_ = lasts;
 }
 
 void Sequence::BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals) {
@@ -457,7 +492,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   }
   kinds_.resize(tokens_.size(), token_kind);
   if (first_prompt_.is_read) first_prompt_.end = next();
-  if (kind == StepKind::kPrefill) KeepCheckpoint();
+  if (kind == StepKind::kPrefill) KeepCheckpoints(tokens.size(), decides == Decides::kYes);
   Result<int64_t> evicted = Decide(kind, num_tokens, decides);
   if (!evicted.ok()) health_.Refuse(kind);
   report.kind = kind;

@@ -83,7 +83,10 @@ class Sequence {
   // Tokens of a prompt that come after the step's own; see PlacementInput.
   void SetTokensToCome(size_t num_tokens) { tokens_to_come_ = num_tokens; }
   // Begins to read a prompt. Its first `num_read` tokens are there already, by AdoptPrefix().
-  void BeginPrompt(size_t num_tokens, size_t num_read);
+  void BeginPrompt(std::span<const Token> prompt, size_t num_read);
+  // Returns how many tokens the next step of the prompt takes at most, so that it ends where the
+  // recurrent state is to be kept.
+  [[nodiscard]] size_t TokensToCheckpoint() const;
   // Ends the prompt: it was read, or a token is generated. The first call ends the first prompt of
   // the sequence.
   void EndPrompt();
@@ -151,6 +154,9 @@ class Sequence {
   [[nodiscard]] Status CheckPlaces() const;
 
  private:
+  // The part of SavePlaces() that a fork does not share.
+  void SaveKeyPlaces(StateWriter* to) const;
+  [[nodiscard]] Status LoadKeyPlaces(StateReader* from);
   // The tokens of the next chunk of a prompt of which `num_tokens` are left, as far as neither keys
   // that are rotated nor a device allow fewer.
   [[nodiscard]] size_t ChunkOfRest(size_t num_tokens) const;
@@ -173,8 +179,10 @@ class Sequence {
   [[nodiscard]] bool AreReadAlike(size_t begin, size_t a, size_t b) const;
   // The largest position up to `end` that the recurrent state and all windows can go back to.
   [[nodiscard]] Position NearestCheckpoint(Position end) const;
-  // Keeps the state and the rows of windows that going back to next() needs.
-  void KeepCheckpoint();
+  // Keeps the state and the rows of windows that going back to next() needs, and, after a step of
+  // `num_tokens` tokens of a prompt, to positions within it. `lasts`: the next checkpoint does not
+  // replace this one.
+  void KeepCheckpoints(size_t num_tokens, bool lasts);
   // Drops rows from position `end` on, and all that is kept about them.
   void DropRows(Position end);
   // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
@@ -196,7 +204,8 @@ class Sequence {
   RopePositions rope_;
   UnrotatedKeyCache unrotated_keys_;
   RecurrentState state_;
-  bool has_checkpoint_of_prompt_ = false;  // of the prompt that is read
+  bool checkpoint_lasts_ = true;         // the newest one; else it is that of a piece of a prompt
+  std::vector<Position> planned_;        // of the prompt that is read: checkpoints to come
 
   std::vector<Token> tokens_;
   std::vector<TokenKind> kinds_;  // [tokens]

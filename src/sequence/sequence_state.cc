@@ -20,9 +20,13 @@ void Sequence::SaveTokens(StateWriter* to) const {
   to->Numbers<uint8_t>(kinds_as_bytes);
 }
 
-void Sequence::SavePlaces(StateWriter* to) const {
+void Sequence::SaveKeyPlaces(StateWriter* to) const {
   rope_.Save(to);
   unrotated_keys_.Save(to);
+}
+
+void Sequence::SavePlaces(StateWriter* to) const {
+  SaveKeyPlaces(to);
   state_.Save(to);
   window_checkpoints_.Save(to);
 }
@@ -66,9 +70,14 @@ Status Sequence::LoadTokens(StateReader* from) {
   return OkStatus();
 }
 
-Status Sequence::LoadPlaces(StateReader* from) {
+Status Sequence::LoadKeyPlaces(StateReader* from) {
   rope_.Load(cache_.layout().num_groups(), next(), from);
   unrotated_keys_.Load(cache_, next(), from);
+  return from->status();
+}
+
+Status Sequence::LoadPlaces(StateReader* from) {
+  EBB_RETURN_IF_ERROR(LoadKeyPlaces(from));
   state_.Load(from);
   if (state_.exists() && from->status().ok() && state_.position() != next()) {
     from->Fail(fmt::format("a recurrent state of {} tokens for {}", state_.position(), next()));
@@ -87,7 +96,7 @@ Status Sequence::ForkFrom(Sequence* other) {
   EBB_RETURN_IF_ERROR(other->health_.CheckUnbroken());
   StateWriter tokens, places, policy;
   other->SaveTokens(&tokens);
-  other->SavePlaces(&places);
+  other->SaveKeyPlaces(&places);
   EBB_RETURN_IF_ERROR(other->SavePolicy(&policy));
   EBB_RETURN_IF_ERROR(cache_.ForkFrom(&other->cache_));
   const auto load = [this](const StateWriter& state, auto part) {
@@ -96,7 +105,9 @@ Status Sequence::ForkFrom(Sequence* other) {
     return from.End();
   };
   EBB_RETURN_IF_ERROR(load(tokens, &Sequence::LoadTokens));
-  EBB_RETURN_IF_ERROR(load(places, &Sequence::LoadPlaces));
+  EBB_RETURN_IF_ERROR(load(places, &Sequence::LoadKeyPlaces));
+  state_.TakeFrom(other->state_, next());
+  window_checkpoints_ = other->window_checkpoints_;
   EBB_RETURN_IF_ERROR(load(policy, &Sequence::LoadPolicy));
   first_prompt_ = other->first_prompt_;
   t0_share_ = other->t0_share_;

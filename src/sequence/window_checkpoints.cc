@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/base/step_sizes.h"
+#include "src/base/checkpoints.h"
 
 namespace ebb {
 namespace {
@@ -14,7 +14,8 @@ Position FirstSeen(Position position, int window) { return std::max(position - w
 
 }  // namespace
 
-WindowCheckpoints::WindowCheckpoints(const ModelShape& shape) : windows_(shape.windows) {
+WindowCheckpoints::WindowCheckpoints(const ModelShape& shape, size_t most)
+    : most_(most), windows_(shape.windows) {
   std::erase(windows_, 0);
   std::ranges::sort(windows_);
   windows_.erase(std::unique(windows_.begin(), windows_.end()), windows_.end());
@@ -23,8 +24,10 @@ WindowCheckpoints::WindowCheckpoints(const ModelShape& shape) : windows_(shape.w
 void WindowCheckpoints::Keep(Position position, bool replaces) {
   if (!exists() || position <= 0) return;
   if (replaces && !positions_.empty()) positions_.pop_back();
-  if (positions_.size() == kStateCheckpoints) positions_.erase(positions_.begin());
-  if (positions_.empty() || positions_.back() < position) positions_.push_back(position);
+  if (!positions_.empty() && positions_.back() >= position) return;
+  positions_.push_back(position);
+  if (positions_.size() <= most_) return;
+  positions_.erase(positions_.begin() + static_cast<ptrdiff_t>(CheckpointToDrop(positions_)));
 }
 
 void WindowCheckpoints::GoBackTo(Position end) {
@@ -92,7 +95,7 @@ void WindowCheckpoints::Load(Position next, StateReader* from) {
     }
     after = position;
   }
-  if (positions_.size() > kStateCheckpoints) from->Fail("too many checkpoints of windows");
+  if (positions_.size() > most_) from->Fail("too many checkpoints of windows");
 }
 
 }  // namespace ebb

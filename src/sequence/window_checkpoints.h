@@ -1,6 +1,6 @@
-// Which rows behind the windows of layers a sequence keeps, so that it can go back: those that the
-// next query would see at the ends of the last prompts (checkpoints). They stay in their tables,
-// outside the window of every query to come.
+// Lists the rows behind the windows of layers that a sequence keeps, so that it can go back: those
+// that the next query would see at a checkpoint. They stay in their tables, outside the window of
+// every query to come.
 #ifndef EBB_SEQUENCE_WINDOW_CHECKPOINTS_H_
 #define EBB_SEQUENCE_WINDOW_CHECKPOINTS_H_
 
@@ -16,13 +16,13 @@ namespace ebb {
 
 class WindowCheckpoints {
  public:
-  // Without windows nothing is kept, and any position can be gone back to.
-  explicit WindowCheckpoints(const ModelShape& shape);
+  // Without windows nothing is kept, and any position can be gone back to. `most`: checkpoints.
+  WindowCheckpoints(const ModelShape& shape, size_t most);
 
   [[nodiscard]] bool exists() const { return !windows_.empty(); }
   [[nodiscard]] bool empty() const { return positions_.empty(); }
   // Adds a checkpoint at the position of the next token. It replaces the newest one if `replaces`;
-  // otherwise the oldest goes if there are kStateCheckpoints already.
+  // otherwise CheckpointToDrop() goes if there are too many.
   void Keep(Position position, bool replaces);
   // Forgets the checkpoints behind `end`.
   void GoBackTo(Position end);
@@ -43,6 +43,7 @@ class WindowCheckpoints {
   // NearestUpTo() of the layers with this window.
   [[nodiscard]] Position NearestInWindow(Position end, Position next, int window) const;
 
+  size_t most_;                      // checkpoints
   std::vector<int> windows_;         // the sizes that layers have, ascending
   std::vector<Position> positions_;  // ascending
 };

@@ -10,14 +10,14 @@ namespace ebb {
 namespace {
 
 TEST(WindowCheckpoints, WithoutWindowsEveryPositionIsOne) {
-  WindowCheckpoints checkpoints({.num_layers = 2});
+  WindowCheckpoints checkpoints({.num_layers = 2}, 4);
   checkpoints.Keep(10, /*replaces=*/false);
   EXPECT_TRUE(checkpoints.empty());
   EXPECT_EQ(checkpoints.NearestUpTo(7, 20), 7);
 }
 
-TEST(WindowCheckpoints, AreTheEndsOfTheLastTwoPrompts) {
-  WindowCheckpoints checkpoints({.num_layers = 2, .windows = {0, 8}});
+TEST(WindowCheckpoints, AreWhereTheyWereKept) {
+  WindowCheckpoints checkpoints({.num_layers = 2, .windows = {0, 8}}, 4);
   EXPECT_EQ(checkpoints.NearestUpTo(60, 60), 60);
   EXPECT_EQ(checkpoints.NearestUpTo(59, 60), 0);
   checkpoints.Keep(20, /*replaces=*/false);
@@ -30,10 +30,11 @@ TEST(WindowCheckpoints, AreTheEndsOfTheLastTwoPrompts) {
   // window.
   EXPECT_EQ(checkpoints.NearestUpTo(55, 57), 55);
   EXPECT_EQ(checkpoints.NearestUpTo(55, 57 + 1), 50);
-  checkpoints.Keep(70, /*replaces=*/false);
-  EXPECT_EQ(checkpoints.NearestUpTo(49, 70), 0);
+  for (const Position position : {70, 71, 72}) checkpoints.Keep(position, /*replaces=*/false);
+  EXPECT_EQ(checkpoints.positions().size(), 4);
+  EXPECT_EQ(checkpoints.NearestUpTo(49, 72), 30) << "the first one stays";
   checkpoints.GoBackTo(60);
-  EXPECT_EQ(checkpoints.NearestUpTo(59, 60), 50);
+  EXPECT_EQ(checkpoints.NearestUpTo(59, 60), 30);
   checkpoints.Clear();
   EXPECT_EQ(checkpoints.NearestUpTo(59, 60), 0);
 }
@@ -45,7 +46,7 @@ TEST(WindowCheckpoints, GoBackWhereAllRowsOfAllWindowsAreThere) {
   for (int round = 0; round < 300; ++round) {
     const std::vector<int> windows = {0, 1 + static_cast<int>(random() % 12),
                                       1 + static_cast<int>(random() % 12)};
-    WindowCheckpoints checkpoints({.num_layers = 3, .windows = windows});
+    WindowCheckpoints checkpoints({.num_layers = 3, .windows = windows}, 4);
     std::vector<std::vector<Position>> rows(3);
     Position next = 0;
     for (int step = 0; step < 12; ++step) {

@@ -11,7 +11,7 @@ PromptReading::PromptReading(Sequence* sequence, Speculator* speculator,
       store_(speculator == nullptr ? sequence : &speculator->store()),
       tokens_(tokens),
       num_read_(num_taken) {
-  sequence->BeginPrompt(tokens.size(), num_taken);
+  sequence->BeginPrompt(tokens, num_taken);
   if (num_taken == 0) return;
   // Chunks are those of a prompt that is read from its first token on.
   chunk_begin_ = num_taken - num_taken % sequence->WholeChunk();
@@ -48,7 +48,9 @@ Result<SequenceStep> PromptReading::Next(size_t most_tokens) {
   }
   const size_t left = chunk_end_ - num_read_;
   EBB_ASSIGN_OR_RETURN(size_t piece, sequence.NextPrefillPiece(left));
-  if (!sequence.ReadsWholeChunks()) piece = AtMost(piece, most_tokens, left);
+  if (!sequence.ReadsWholeChunks()) {
+    piece = AtMost(piece, std::min(most_tokens, sequence.TokensToCheckpoint()), left);
+  }
   // It may have become so since the chunk began.
   if (store_->ReadsTokenByToken()) piece = 1;
   size_t to_come = left - piece;

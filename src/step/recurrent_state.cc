@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <utility>
+
+#include "src/base/checkpoints.h"
 
 namespace ebb {
 
@@ -14,7 +17,11 @@ RecurrentState::Memory RecurrentState::Allocate() const {
 }
 
 size_t RecurrentState::memory_bytes() const {
-  return bytes_ * ((state_ == nullptr ? 0 : 1) + checkpoints_.size());
+  size_t bytes = state_ == nullptr ? 0 : bytes_;
+  for (const Checkpoint& kept : checkpoints_) {
+    bytes += bytes_ / static_cast<size_t>(kept.bytes.use_count());
+  }
+  return bytes;
 }
 
 void RecurrentState::Reserve() {
@@ -31,21 +38,24 @@ std::byte* RecurrentState::BeginStep() {
 const std::byte* RecurrentState::At(Position position) const {
   if (position == position_) return state_.get();
   const auto found = std::ranges::find(checkpoints_, position, &Checkpoint::position);
-  return found == checkpoints_.end() ? nullptr : found->bytes.get();
+  return found == checkpoints_.end() ? nullptr : found->bytes->get();
 }
 
 void RecurrentState::Keep(bool replaces) try {
   if (!exists() || state_ == nullptr || position_ <= 0) return;
-  Checkpoint checkpoint = {.position = position_, .bytes = nullptr};
-  if (!checkpoints_.empty() && (replaces || checkpoints_.size() == kMaxCheckpoints)) {
-    const auto reused = replaces ? checkpoints_.end() - 1 : checkpoints_.begin();
-    checkpoint.bytes = std::move(reused->bytes);
-    checkpoints_.erase(reused);
-  } else {
-    checkpoint.bytes = Allocate();
+  if (!checkpoints_.empty() && checkpoints_.back().position == position_) return;
+  std::shared_ptr<Memory> copy;
+  if (replaces && !checkpoints_.empty()) {
+    copy = std::move(checkpoints_.back().bytes);
+    checkpoints_.pop_back();
   }
-  std::memcpy(checkpoint.bytes.get(), state_.get(), bytes_);
-  checkpoints_.push_back(std::move(checkpoint));
+  if (copy == nullptr || copy.use_count() > 1) copy = std::make_shared<Memory>(Allocate());
+  std::memcpy(copy->get(), state_.get(), bytes_);
+  checkpoints_.push_back({.position = position_, .bytes = std::move(copy)});
+  if (checkpoints_.size() <= most_) return;
+  std::vector<Position> positions;
+  for (const Checkpoint& kept : checkpoints_) positions.push_back(kept.position);
+  checkpoints_.erase(checkpoints_.begin() + static_cast<ptrdiff_t>(CheckpointToDrop(positions)));
 } catch (const std::bad_alloc&) {
 }
 
@@ -81,6 +91,8 @@ void RecurrentState::TakeFrom(const RecurrentState& other, Position end) {
   }
   position_ = end;
   checkpoints_.clear();
+  std::ranges::copy_if(other.checkpoints_, std::back_inserter(checkpoints_),
+                       [end](const Checkpoint& kept) { return kept.position <= end; });
 }
 
 void RecurrentState::Save(StateWriter* to) const {
@@ -92,7 +104,7 @@ void RecurrentState::Save(StateWriter* to) const {
   };
   save(position_, state_.get());
   to->Number<uint8_t>(static_cast<uint8_t>(checkpoints_.size()));
-  for (const Checkpoint& kept : checkpoints_) save(kept.position, kept.bytes.get());
+  for (const Checkpoint& kept : checkpoints_) save(kept.position, kept.bytes->get());
 }
 
 void RecurrentState::Load(StateReader* from) {
@@ -114,14 +126,14 @@ void RecurrentState::Load(StateReader* from) {
   checkpoints_.clear();
   const auto num_checkpoints = from->Number<uint8_t>();
   for (int i = 0; i < num_checkpoints && from->status().ok(); ++i) {
-    Checkpoint kept;
-    kept.position = load(&kept.bytes);
+    auto bytes = std::make_shared<Memory>();
+    const Position position = load(bytes.get());
     const Position after = checkpoints_.empty() ? 0 : checkpoints_.back().position;
-    if (kept.bytes == nullptr || kept.position <= after || kept.position > position_) {
+    if (*bytes == nullptr || position <= after || position > position_) {
       from->Fail("checkpoints of a recurrent state that are out of order");
       return;
     }
-    checkpoints_.push_back(std::move(kept));
+    checkpoints_.push_back({.position = position, .bytes = std::move(bytes)});
   }
   if (position_ < 0) from->Fail("a recurrent state without a position");
 }

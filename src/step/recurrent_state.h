@@ -8,6 +8,7 @@
 #define EBB_STEP_RECURRENT_STATE_H_
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -15,21 +16,19 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "hwy/aligned_allocator.h"
-#include "src/base/step_sizes.h"
 
 namespace ebb {
 
 class RecurrentState {
  public:
-  // Checkpoints that are kept at once: the ends of the last prompts.
-  static constexpr size_t kMaxCheckpoints = kStateCheckpoints;
-
-  // 0 bytes: the model has no such state, and every function but exists() does nothing.
-  explicit RecurrentState(size_t bytes) : bytes_(bytes) {}
+  // 0 bytes: the model has no such state, and every function but exists() does nothing. `most`:
+  // checkpoints that are kept at once.
+  RecurrentState(size_t bytes, size_t most) : bytes_(bytes), most_(most) {}
 
   [[nodiscard]] bool exists() const { return bytes_ > 0; }
   // The tokens that the state has read; -1: a step failed while it was being written.
   [[nodiscard]] Position position() const { return position_; }
+  // Counts a checkpoint that sequences share in equal parts.
   [[nodiscard]] size_t memory_bytes() const;
 
   // Makes room for a step. May throw std::bad_alloc, and has changed nothing then.
@@ -39,14 +38,15 @@ class RecurrentState {
   [[nodiscard]] std::byte* BeginStep();
   void EndStep(Position position) { position_ = position; }
 
-  // Keeps a copy at position(), in the place of the newest one where `replaces`, else of the
-  // oldest. Keeps none where there is no memory.
+  // Keeps a copy at position(), in the place of the newest one if `replaces`; CheckpointToDrop()
+  // goes if there are too many. Keeps none if there is one already, or no memory.
   void Keep(bool replaces);
   // The largest position up to `end` that GoBackTo() takes.
   [[nodiscard]] Position NearestUpTo(Position end) const;
   // REQUIRES: NearestUpTo(end) == end.
   void GoBackTo(Position end);
-  // Becomes the state that `other` has at `end`, without its checkpoints. May throw std::bad_alloc.
+  // Becomes the state that `other` has at `end`, and shares its checkpoints up to there. May throw
+  // std::bad_alloc.
   // REQUIRES: other.NearestUpTo(end) == end; as many bytes.
   void TakeFrom(const RecurrentState& other, Position end);
 
@@ -57,13 +57,14 @@ class RecurrentState {
   using Memory = hwy::AlignedFreeUniquePtr<std::byte[]>;
   struct Checkpoint {
     Position position = 0;
-    Memory bytes;
+    std::shared_ptr<Memory> bytes;  // not written while several sequences share it
   };
   [[nodiscard]] Memory Allocate() const;
   // Null: the state is all zeros, of no token.
   [[nodiscard]] const std::byte* At(Position position) const;
 
   const size_t bytes_;
+  const size_t most_;
   Memory state_;  // null until a step or a copy needs it
   Position position_ = 0;
   std::vector<Checkpoint> checkpoints_;  // ascending

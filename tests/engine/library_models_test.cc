@@ -46,8 +46,18 @@ class LibraryModels : public testing::TestWithParam<Kind> {
   [[nodiscard]] std::vector<Token> Tokens(size_t count, uint64_t seed) const {
     std::mt19937_64 random(seed);
     std::vector<Token> tokens(count);
-    for (Token& token : tokens) token = static_cast<Token>(random() % model_->shape().vocab_size);
+    for (Token& token : tokens) {
+      do token = static_cast<Token>(random() % model_->shape().vocab_size);
+      while (model_->IsControl(token));
+    }
     return tokens;
+  }
+  [[nodiscard]] Token EndOfMessage() const {
+    for (Token token = 0; token < model_->shape().vocab_size; ++token) {
+      if (model_->IsControl(token)) return token;
+    }
+    ADD_FAILURE() << "no control token";
+    return 0;
   }
   [[nodiscard]] bool HasWindows() const { return model_->shape().SmallestWindow() > 0; }
   // The hash of the last logits of a session that reads and decodes by itself.
@@ -69,6 +79,11 @@ TEST_P(LibraryModels, AreBuiltByTheLibrary) {
   EXPECT_EQ(model_->graph_source(), GraphSource::kLibrary);
   EXPECT_EQ(model_->family(), GetParam().options.architecture);
   EXPECT_GT(model_->weight_bytes(), 0u);
+}
+
+TEST_P(LibraryModels, SayWhetherTheirBitsDependOnTheBatch) {
+  EXPECT_EQ(!model_->batch_dependence().empty(), GetParam().has_computed_products)
+      << model_->batch_dependence();
 }
 
 TEST_P(LibraryModels, NoBitDependsOnTheTierOfARow) {
@@ -191,6 +206,70 @@ TEST_P(LibraryModels, APromptThatContinuesAnotherTakesItsRows) {
   }
 }
 
+// A prompt of two messages, between which stands a control token, and others that share its first
+// message or all of it: an edited question, a second one about the same text, the same one again.
+TEST_P(LibraryModels, PromptsThatBeginAlikeShareRows) {
+  const Token end_of_message = EndOfMessage();
+  const auto prompt_of = [&](size_t first, uint64_t question) {
+    std::vector<Token> prompt = Tokens(first, 31);
+    prompt.push_back(end_of_message);
+    const std::vector<Token> second = Tokens(60, question);
+    prompt.insert(prompt.end(), second.begin(), second.end());
+    return prompt;
+  };
+  auto engine = MakeEngineOf(model_, {.threads = 2});
+  auto first = Open(*engine);
+  ExpectOk(first->Prefill(prompt_of(90, 32)));
+  for (const Token token : answer_) ExpectOk(first->Decode(token));
+  struct Case {
+    const char* name;
+    std::vector<Token> prompt;
+    size_t least_shared;
+  };
+  const Case cases[] = {{"another question", prompt_of(90, 33), 90},
+                        {"the same again", prompt_of(90, 32), 90 + 61 - 2}};
+  for (const Case& one : cases) {
+    auto alone = Open(*engine);
+    ExpectOk(alone->Prefill(one.prompt));
+    auto sharing = Open(*engine);
+    const auto taken = BeginPromptFrom(first.get(), one.prompt, sharing.get());
+    ASSERT_TRUE(taken.ok()) << taken.status().ToString();
+    EXPECT_GE(*taken, one.least_shared) << one.name;
+    while (sharing->prompt_left() > 0) {
+      std::vector<SessionStep> batch = {{.session = sharing.get()}};
+      ExpectOk(engine->Step(batch));
+    }
+    if (GetParam().has_computed_products) {
+      EXPECT_LT(LargestDifference(Logits(*sharing), Logits(*alone)), 1e-3) << one.name;
+    } else {
+      EXPECT_EQ(Logits(*sharing), Logits(*alone)) << one.name;
+    }
+    // What it took it can go back to, and others take from it.
+    auto third = Open(*engine);
+    EXPECT_GE(*BeginPromptFrom(sharing.get(), prompt_of(90, 34), third.get()), 90) << one.name;
+  }
+}
+
+// A conversation whose last question is edited goes back to the end of the answer before it.
+TEST_P(LibraryModels, ASessionGoesBackToTheEndOfItsLastAnswer) {
+  auto engine = MakeEngineOf(model_, {.threads = 2});
+  const auto ask = [&](Session* session, uint64_t question) {
+    ExpectOk(session->Prefill(Tokens(50, question)));
+    for (const Token token : Tokens(20, 60)) ExpectOk(session->Decode(token));
+  };
+  auto session = Open(*engine);
+  ask(session.get(), 61);
+  const Position end = session->next_position();
+  ask(session.get(), 62);
+  EXPECT_EQ(session->NearestTruncation(end), end);
+  ExpectOk(session->TruncateTo(end));
+  ask(session.get(), 63);
+  auto other = Open(*engine);
+  ask(other.get(), 61);
+  ask(other.get(), 63);
+  EXPECT_EQ(Logits(*session), Logits(*other));
+}
+
 TEST_P(LibraryModels, LosslessGenerationIsExactOrRefused) {
   SessionOptions options;
   options.policy = SmallPolicy("streaming", "48");
@@ -296,7 +375,12 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{.options = {"qwen35moe", true, "q4_0"}, .has_state = true},
         Kind{.options = {"lfm2", false, "q8_0"}, .has_state = true},
         Kind{.options = {"nemotron_h", false, "f32"}, .has_state = true},
-        Kind{.options = {"falcon-h1", false, "q8_0"}, .has_state = true}));
+        Kind{.options = {"falcon-h1", false, "q8_0"}, .has_state = true},
+        Kind{.options = {"kimi-linear", true, "q8_0"}, .has_state = true},
+        Kind{.options = {"bailingmoe3", true, "q8_0"}, .has_state = true},
+        Kind{.options = {"minimax-01", true, "f32"},
+             .has_state = true,
+             .has_computed_products = true}));
 
 }  // namespace
 }  // namespace ebb

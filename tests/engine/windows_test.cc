@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 #include <ostream>
+#include <set>
 
 #include "ebb/generate.h"
 #include "src/session/session_impl.h"
@@ -56,9 +58,16 @@ std::vector<Position> Visible(const Session& session, int group) {
   return {positions.begin(), positions.end()};
 }
 
-// Rows of a layer before its window that a way back to position `end` needs; none on a device.
-int64_t KeptFor(Position end, Position next) {
-  return OtherDevice() != nullptr ? 0 : std::min(next - end, kWindow - 1);
+// Returns how many rows a layer has for its window and for those of checkpoints; a device has none
+// of the latter.
+int64_t RowsFor(std::initializer_list<Position> checkpoints, Position next) {
+  std::set<Position> rows;
+  const auto add = [&](Position end) {
+    for (Position p = std::max(end - kWindow + 1, 0); p < end; ++p) rows.insert(p);
+  };
+  add(next);
+  if (OtherDevice() == nullptr) std::ranges::for_each(checkpoints, add);
+  return static_cast<int64_t>(rows.size());
 }
 
 // Rows that the next query sees.
@@ -70,7 +79,7 @@ void ExpectWindows(const Session& session) {
   }
 }
 
-// And those that the end of the prompt is gone back to with.
+// And those of checkpoints: the ends of chunks, near the end of the prompt, and its end.
 TEST(Windows, ACacheHoldsTheRowsOfItsWindowsAndAPageMore) {
   auto engine = WindowEngine({.threads = 1, .prefill_chunk = 64});
   auto session = Open(*engine);
@@ -83,14 +92,14 @@ TEST(Windows, ACacheHoldsTheRowsOfItsWindowsAndAPageMore) {
     ExpectWindows(*session);
     const CacheAccounting cache = session->accounting();
     const auto all = static_cast<int64_t>(i + 1);
-    const int64_t kept = KeptFor(300, session->next_position());
-    const int64_t in_windows = kWindow - 1 + kept;
+    const std::initializer_list<Position> checkpoints = {64, 128, 192, 256, 298, 300};
+    const int64_t in_windows = RowsFor(checkpoints, static_cast<Position>(all));
     ASSERT_EQ(cache.tiers[0].rows, (all + 3 * in_windows) * kWindowKvHeads);
     ASSERT_EQ(cache.rows_evicted, 3 * (all - in_windows) * kWindowKvHeads);
     const size_t page_bytes = size_t{kRowsInPage} * 2 * 64 * sizeof(uint16_t);
-    const int64_t pages = (all + kRowsInPage - 1) / kRowsInPage + 3 * 3;
+    const int64_t pages = (all + kRowsInPage - 1) / kRowsInPage + 3 * (in_windows / kRowsInPage + 6);
     ASSERT_LE(cache.tiers[0].page_bytes, pages * kWindowKvHeads * page_bytes);
-    const bool keeps_all = kept == all - 300;
+    const bool keeps_all = RowsFor(checkpoints, static_cast<Position>(all) - 1) < in_windows;
     EXPECT_EQ(session->last_step().rows_evicted, keeps_all ? 0 : 3 * kWindowKvHeads);
   }
 }
@@ -264,12 +273,12 @@ TEST_P(WindowsAtAnyPolicy, NoRowOutlivesItsWindowInAnyTier) {
       if (layer == kGlobal || visible.empty()) continue;
       ASSERT_GT(visible.front(), session->next_position() - kWindow) << "group " << group;
     }
-    // Without a policy that removes rows the end of the prompt keeps those of its windows.
+    // Without a policy that removes rows the checkpoints of the prompt keep those of their windows.
     const int64_t kept = AllRows(session->accounting()) - rows;
     ASSERT_GE(kept, 0);
     ASSERT_LE(kept, session->policy().placement != nullptr
                         ? 0
-                        : (kWindowLayers - 1) * kWindowKvHeads * (kWindow - 1));
+                        : 3 * (kWindowLayers - 1) * kWindowKvHeads * (kWindow - 1));
   };
   Read(*session);
   check();
@@ -354,9 +363,9 @@ TEST(Windows, TheLedgerTellsWhenARowLeftItsWindow) {
     for (Position p = 0; p < ledger.next_position(); ++p) {
       if (ledger.tiers(layer)[p] != Tier::kT3) there.push_back(p);
     }
-    // From the window before the prompt's end on, which may be gone back to.
-    const auto kept = static_cast<Position>(KeptFor(100, 110));
-    EXPECT_EQ(there, Range(layer == kGlobal ? 0 : 110 - kWindow + 1 - kept, 110));
+    // From the window before the end of the first chunk on, which is a checkpoint.
+    const Position first = (OtherDevice() != nullptr ? 110 : 64) - kWindow + 1;
+    EXPECT_EQ(there, Range(layer == kGlobal ? 0 : first, 110));
   }
   EXPECT_EQ(ledger.rows(Tier::kT3), session->accounting().rows_evicted);
 }
@@ -370,19 +379,20 @@ TEST(Windows, ATextOfAWindowsLengthIsNotRolledBackButForgotten) {
   EXPECT_TRUE(session->CanTruncateTo(20));
   ExpectOk(session->TruncateTo(20));
   ExpectOk(session->Prefill(std::span(tokens).subspan(20, 40)));
+  for (int i = 60; i < 100; ++i) ExpectOk(session->Decode(tokens[i]));
   const std::vector<float> before = Logits(*session);
-  EXPECT_FALSE(session->CanTruncateTo(59));
-  const Status refused = session->TruncateTo(59);
+  EXPECT_FALSE(session->CanTruncateTo(99));
+  const Status refused = session->TruncateTo(99);
   EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
-  EXPECT_THAT(refused.message(), HasSubstr("cannot roll back from 60 tokens to 59"));
+  EXPECT_THAT(refused.message(), HasSubstr("cannot roll back from 100 tokens to 99"));
   EXPECT_THAT(refused.message(), HasSubstr("a sliding window of 40 tokens have evicted rows that "
                                            "would be visible again"));
-  EXPECT_EQ(session->next_position(), 60);
+  EXPECT_EQ(session->next_position(), 100);
   EXPECT_EQ(Logits(*session), before);
-  ExpectOk(session->TruncateTo(60));
+  ExpectOk(session->TruncateTo(100));
   EXPECT_TRUE(session->CanTruncateTo(0));
   EXPECT_FALSE(session->CanTruncateTo(-1));
-  EXPECT_FALSE(session->CanTruncateTo(61));
+  EXPECT_FALSE(session->CanTruncateTo(101));
   ExpectOk(session->TruncateTo(0));
   EXPECT_EQ(session->accounting().tiers[0].rows, 0);
   auto fresh = Open(*engine);
@@ -391,7 +401,7 @@ TEST(Windows, ATextOfAWindowsLengthIsNotRolledBackButForgotten) {
   EXPECT_EQ(Logits(*session), Logits(*fresh));
 }
 
-TEST(Windows, ASessionGoesBackToTheEndsOfItsLastTwoPrompts) {
+TEST(Windows, ASessionGoesBackToItsCheckpoints) {
   EBB_CPU_ONLY("a device keeps no rows behind windows");
   const std::vector<Token> tokens = SomeTokens(400);
   auto engine = WindowEngine({.threads = 1, .prefill_chunk = 64});
@@ -409,8 +419,10 @@ TEST(Windows, ASessionGoesBackToTheEndsOfItsLastTwoPrompts) {
   decode(*session, 300, 380);
   const std::vector<float> second = Logits(*session);
   EXPECT_EQ(session->NearestTruncation(379), 300);
-  EXPECT_EQ(session->NearestTruncation(299), 150);
-  EXPECT_EQ(session->NearestTruncation(149), 0);
+  EXPECT_EQ(session->NearestTruncation(297), 250) << "the end of the first answer";
+  EXPECT_EQ(session->NearestTruncation(249), 150);
+  EXPECT_EQ(session->NearestTruncation(127), 64) << "the end of the first chunk";
+  EXPECT_EQ(session->NearestTruncation(63), 0);
   ExpectOk(session->TruncateTo(300));
   decode(*session, 10, 90);  // another answer
   ExpectOk(session->TruncateTo(300));

@@ -1,0 +1,51 @@
+#include "src/sequence/checkpoint_plan.h"
+
+#include <algorithm>
+
+namespace ebb {
+namespace {
+
+// Control tokens that stand closer to each other belong to one end of a message.
+constexpr size_t kLeastGap = 4;
+constexpr int kLastMessages = 2;
+// A checkpoint so close to the end of a prompt serves the same prompt again.
+constexpr size_t kNearEnd = 16;
+
+}  // namespace
+
+std::vector<size_t> PlanCheckpoints(std::span<const Token> prompt, size_t num_read, size_t chunk,
+                                    const std::function<bool(Token)>& is_control) {
+  std::vector<size_t> planned;
+  const size_t size = prompt.size();
+  const size_t first = num_read + 2;
+  if (size < first + 2) return planned;
+  const auto add = [&](size_t position) {
+    // The end of a chunk is a checkpoint by itself.
+    const size_t in_chunk = position % chunk;
+    if (in_chunk == 1 || in_chunk + 1 == chunk) --position;
+    if (position >= first && position % chunk != 0) planned.push_back(position);
+  };
+  size_t last = size, after = size;
+  int num_messages = 0;
+  for (size_t i = size - 2; i >= first && num_messages < kLastMessages; --i) {
+    if (!is_control(prompt[i]) || (after != size && after - i < kLeastGap)) continue;
+    add(i);
+    if (after == size) last = i;
+    after = i;
+    ++num_messages;
+  }
+  if (last == size || size - last > kNearEnd) add(size - 2);
+  size_t end_of_first = 0;
+  for (size_t i = 2 * kLeastGap; i < after; ++i) {
+    if (end_of_first > 0 && i - end_of_first >= kLeastGap) break;
+    if (is_control(prompt[i])) end_of_first = i;
+  }
+  if (end_of_first > 0) add(end_of_first);
+  std::ranges::sort(planned);
+  // Of two that only one token parts the later one goes.
+  const auto too_close = [](size_t a, size_t b) { return b - a < 2; };
+  planned.erase(std::unique(planned.begin(), planned.end(), too_close), planned.end());
+  return planned;
+}
+
+}  // namespace ebb

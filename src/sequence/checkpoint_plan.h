@@ -1,0 +1,26 @@
+// Chooses where in a prompt a sequence keeps checkpoints, so that another prompt which begins alike
+// and one whose last message differs read only what is new.
+#ifndef EBB_SEQUENCE_CHECKPOINT_PLAN_H_
+#define EBB_SEQUENCE_CHECKPOINT_PLAN_H_
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ebb/types.h"
+
+namespace ebb {
+
+// Returns how many tokens of the prompt stand before each checkpoint, ascending: where the first
+// message ends, where the last two begin, and shortly before the end, for the same prompt again.
+// Control tokens stand at the ends of messages in every chat template. Steps of a prompt may end at
+// a checkpoint without changing bits: no part of a chunk of `chunk` tokens is a single token.
+// num_read: the tokens of the prompt that are read already.
+[[nodiscard]] std::vector<size_t> PlanCheckpoints(std::span<const Token> prompt, size_t num_read,
+                                                  size_t chunk,
+                                                  const std::function<bool(Token)>& is_control);
+
+}  // namespace ebb
+
+#endif  // EBB_SEQUENCE_CHECKPOINT_PLAN_H_
