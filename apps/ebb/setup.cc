@@ -15,6 +15,7 @@ namespace ebb::cli {
 
 Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   ModelOptions model = options.model;
+  model.context = options.session.context;
   model.for_device = options.engine.device.kind == DeviceKind::kBackend;
   if (IsBuiltInModel(model.path)) {
     model.contents = BuiltInModelFile(model.path);

@@ -20,6 +20,7 @@
 #include "src/model/layout.h"
 #include "src/model/library/library_model.h"
 #include "src/model/loaded_model.h"
+#include "src/model/product_layout.h"
 #include "src/model/vocabulary.h"
 #include "src/model/weights.h"
 
@@ -213,6 +214,26 @@ std::string Model::description() const {
   const std::string& adapter = loaded_->adapter_name;
   return fmt::format("{}, {}, {}{}", loaded_->name, loaded_->family_name, loaded_->type_name,
                      adapter.empty() ? "" : ", adapter " + adapter);
+}
+std::string Model::batch_dependence() const {
+  std::vector<const ggml_tensor*> weights = {loaded_->output};
+  if (loaded_->library != nullptr) {
+    const std::string& product = loaded_->library->computed_product();
+    if (!product.empty()) {
+      return fmt::format("the graph of {} multiplies computed matrices ({})", loaded_->family_name,
+                         product);
+    }
+    weights = loaded_->library->multiplied_weights();
+  }
+  for (const LayerWeights& layer : loaded_->layers) {
+    for (ggml_tensor* const LayerWeights::*weight : kLayerWeights) weights.push_back(layer.*weight);
+  }
+  for (const ggml_tensor* weight : weights) {
+    if (weight == nullptr || weight->ne[1] == 1 || HasSameBitsInBatches(*weight)) continue;
+    return fmt::format("this processor multiplies weights of type {} differently in batches",
+                       ggml_type_name(weight->type));
+  }
+  return {};
 }
 uint64_t Model::weight_bytes() const { return loaded_->weight_bytes; }
 float Model::attention_scale() const { return loaded_->hparams.attention_scale; }

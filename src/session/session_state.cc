@@ -24,9 +24,10 @@ namespace {
 using SessionIdentity = std::vector<std::pair<std::string, std::string>>;
 
 std::string RopeText(const Hyperparameters& h) {
-  return fmt::format("base {}, scale {}, of {} tokens, yarn {} {} {} {}", h.rope_base,
+  return fmt::format("base {}, scale {}, of {} tokens, yarn {} {} {} {}{}", h.rope_base,
                      h.rope_frequency_scale, h.rope_original_context, h.yarn_ext_factor,
-                     h.yarn_attn_factor, h.yarn_beta_fast, h.yarn_beta_slow);
+                     h.yarn_attn_factor, h.yarn_beta_fast, h.yarn_beta_slow,
+                     h.has_short_rope_factors ? ", short factors" : "");
 }
 
 std::string T1Text(const std::optional<TierSpec>& tiers) {

@@ -212,6 +212,9 @@ ExitCode RunServe(const CliOptions& options) {
   if (!server.ok()) return Fail(server.status(), OptionOfRowsRead(options));
   const Status ready = WriteTextToStdout(
       fmt::format("ebb: {} at {}\n", ModelId(options.model.path), Addresses(**server)));
+  if (const std::string why = (*model)->batch_dependence(); !why.empty()) {
+    Say("ebb: the bits of an answer depend, by rounding, on concurrent requests: {}\n", why);
+  }
   if (!ready.ok()) return Fail(ready);
   int signal = signals.Wait();
   for (; has_files && signal == SIGHUP; signal = signals.Wait()) {

@@ -4,8 +4,10 @@
 namespace ebb::python {
 namespace {
 
-std::shared_ptr<Model> Load(const std::string& path, const std::string& adapter, bool dequantize) {
+std::shared_ptr<Model> Load(const std::string& path, const std::string& adapter, bool dequantize,
+                            int context) {
   ModelOptions options = {.path = path};
+  options.context = context;
   options.adapter = adapter;
   if (dequantize) options.weights = WeightMode::kDequantize;
   auto model = WithoutGil([&] { return Model::Load(options); });
@@ -21,9 +23,10 @@ void BindModel(nb::module_& module) {
       "The weights, the tokenizer and the chat template of a GGUF file. Any number of "
       "engines and threads may share one.")
       .def_static("load", &Load, nb::arg("path"), nb::arg("adapter") = "",
-                  nb::arg("dequantize") = false,
+                  nb::arg("dequantize") = false, nb::arg("context") = 0,
                   "Maps a GGUF file. adapter: a file that makes the model mark rows; dequantize: "
-                  "weights are held as F32, for studies of exactness.")
+                  "weights are held as F32, for studies of exactness; context: the longest text in "
+                  "tokens, 0: as long as the model was trained for.")
       .def_prop_ro("shape", &Model::shape, nb::rv_policy::reference_internal)
       .def_prop_ro("description", &Model::description, "Name, architecture, format of the weights.")
       .def_prop_ro(

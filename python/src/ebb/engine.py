@@ -51,7 +51,12 @@ class Model:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, adapter: str = "", dequantize: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        adapter: str = "",
+        dequantize: bool = False,
+        context: int = 0,
     ) -> None:
         """Maps the file.
 
@@ -59,8 +64,11 @@ class Model:
             path: a GGUF file, or a name that `find_model()` knows.
             adapter: a GGUF file that makes the model mark rows.
             dequantize: hold the weights as F32, for studies of exactness.
+            context: the longest text that sessions will hold, in tokens; 0: as long as the model
+                was trained for. Models with two sets of RoPE factors (Phi-3, Phi-4) take the short
+                ones if it fits their original context.
         """
-        self._core = _ebb.Model.load(find_model(path), adapter, dequantize)
+        self._core = _ebb.Model.load(find_model(path), adapter, dequantize, context)
 
     @property
     def shape(self) -> ModelShape:
@@ -409,6 +417,7 @@ class Session:
         top_p: float = 0.95,
         min_p: float = 0.05,
         repeat_penalty: float = 1.0,
+        repeat_last_n: int = 64,
         presence_penalty: float = 0.0,
         frequency_penalty: float = 0.0,
         seed: int = 0,
@@ -427,6 +436,9 @@ class Session:
             prompt: text or tokens; None: goes on where the session stands.
             max_tokens: -1: until something else ends it.
             temperature: 0 always takes the likeliest token.
+            repeat_penalty: divides the logits of tokens among the last `repeat_last_n` tokens of
+                the prompt and the answer; `presence_penalty` is subtracted from them, and
+                `frequency_penalty` for each time that they occur there.
             seed: of sampling.
             grammar: GBNF with a rule "root"; "": none.
             stop: texts that end the answer.
@@ -435,7 +447,7 @@ class Session:
         """
         options = _given(
             dict(max_tokens=max_tokens, min_tokens=min_tokens, temperature=temperature, top_k=top_k,
-                 top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
+                 top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty, repeat_last_n=repeat_last_n,
                  presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, seed=seed,
                  grammar=grammar, stop=[stop] if isinstance(stop, str) else list(stop),
                  ignore_eos=ignore_eos, thinking_budget=thinking_budget, progress=progress)

@@ -115,11 +115,15 @@ void BecomeViewOf(ggml_tensor* node, ggml_tensor* of) {
 
 // A product of a weight with the tokens of several sequences in planes is made one of a single
 // plane, and with one_token_at_a_time one of a plane for each token: ggml multiplies plane by
-// plane, and a plane of one column takes the kernels of a single token.
+// plane, and a plane of one column takes the kernels of a single token. Products of F32 take other
+// kernels if their input has gaps, as that of several tokens has where each head has a weight.
 void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_time) {
   ggml_tensor* const weight = node->src[0];
-  ggml_tensor* const x = node->src[1];
   if (!IsWeight(weight)) return;
+  if (weight->type == GGML_TYPE_F32 && !ggml_is_contiguous(node->src[1])) {
+    node->src[1] = ggml_cont(ctx, node->src[1]);
+  }
+  ggml_tensor* const x = node->src[1];
   const bool joins = weight->ne[2] == 1 && x->ne[2] > 1 && ggml_is_contiguous(x);
   const bool splits = one_token_at_a_time && !HasSameBitsInBatches(*weight);
   if (!joins && !splits) return;
@@ -180,6 +184,23 @@ ggml_tensor* RopeOf(ggml_tensor* keys) {
     keys = keys->src[0];
   }
   return keys != nullptr && keys->op == GGML_OP_ROPE ? keys : nullptr;
+}
+
+Products FindProducts(ggml_cgraph* graph, const std::unordered_set<const ggml_tensor*>& weights) {
+  Products products;
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph, i);
+    const bool multiplies = node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_OUT_PROD ||
+                            node->op == GGML_OP_SOLVE_TRI || node->op == GGML_OP_CUMSUM;
+    if (!multiplies) continue;
+    const ggml_tensor* weight = RootOf(node->src[0]);
+    if (weights.contains(weight)) {
+      products.weights.push_back(weight);
+    } else if (products.computed.empty()) {
+      products.computed = node->name;
+    }
+  }
+  return products;
 }
 
 Result<CacheNodes> FindCacheNodes(llm_graph_result* built) {

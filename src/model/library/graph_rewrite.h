@@ -13,6 +13,8 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,16 @@ struct CacheNodes {
 
 // Errors: Unsupported, for attention of another kind.
 [[nodiscard]] Result<CacheNodes> FindCacheNodes(llm_graph_result* built);
+
+struct Products {
+  std::vector<const ggml_tensor*> weights;  // that tokens are multiplied with
+  // The name of a node that multiplies two computed matrices or sums over tokens, whose bits may
+  // depend on how many tokens a step has; empty: there is none.
+  std::string computed;
+};
+// `weights`: all tensors of the model.
+[[nodiscard]] Products FindProducts(ggml_cgraph* graph,
+                                    const std::unordered_set<const ggml_tensor*>& weights);
 
 // The ROPE node whose result, seen through views and reshapes, are the keys; null: there is none.
 [[nodiscard]] ggml_tensor* RopeOf(ggml_tensor* keys);

@@ -142,6 +142,14 @@ Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
   return model;
 }
 
+bool TakesShortRopeFactors(const llama_model& model, uint32_t original_context,
+                           const ModelOptions& options) {
+  const bool fits = options.context > 0 && static_cast<uint32_t>(options.context) <= original_context;
+  return fits && std::ranges::any_of(model.layers, [](const llama_layer& layer) {
+           return layer.rope_short != nullptr && layer.rope_freqs == nullptr;
+         });
+}
+
 Result<llama_cparams> ContextParams(const llama_model& model, const ModelOptions& options) {
   EBB_RETURN_IF_ERROR(CheckRopeOptions(options));
   const llama_hparams& h = model.hparams;
@@ -149,13 +157,14 @@ Result<llama_cparams> ContextParams(const llama_model& model, const ModelOptions
   const float factor =
       options.rope_scaling == RopeScaling::kFromFile ? 1 : std::max(1.0f, options.rope_factor);
   c.n_ctx = static_cast<uint32_t>(static_cast<float>(h.n_ctx_train) * factor);
-  c.n_ctx_seq = c.n_ctx;
   c.n_batch = c.n_ubatch = kLibraryCacheRows;
   c.n_seq_max = 1;
   c.n_outputs_max = c.n_outputs_max_per_seq = kLibraryCacheRows;
   c.rope_freq_base = h.rope_freq_base_train;
   c.rope_freq_scale = h.rope_freq_scale_train;
   c.n_ctx_orig_yarn = h.n_ctx_orig_yarn != 0 ? h.n_ctx_orig_yarn : h.n_ctx_train;
+  if (TakesShortRopeFactors(model, c.n_ctx_orig_yarn, options)) c.n_ctx = c.n_ctx_orig_yarn;
+  c.n_ctx_seq = c.n_ctx;
   c.yarn_ext_factor = h.yarn_ext_factor;
   c.yarn_attn_factor = h.yarn_attn_factor;
   c.yarn_beta_fast = h.yarn_beta_fast;

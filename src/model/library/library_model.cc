@@ -56,6 +56,7 @@ struct LibraryModel::Impl {
   std::vector<ggml_tensor*> rope_factors;  // by layer of rows
   std::vector<ggml_tensor*> sinks;         // the same
   WeightSet weights;                       // all tensors of the model
+  Products products;                       // of a step of several tokens
   std::vector<ggml_tensor*> weights_read;
   std::map<const ggml_tensor*, double> expert_shares;  // of experts' weights, that a token reads
   int64_t max_library_nodes = 0;  // that libllama may need for a graph; 0: not known yet
@@ -241,6 +242,7 @@ void LibraryModel::Impl::ReadRopes(const CacheNodes& nodes, const llm_graph_resu
   h.rope_base = cparams.rope_freq_base;
   h.rope_frequency_scale = cparams.rope_freq_scale;
   h.rope_original_context = static_cast<int>(cparams.n_ctx_orig_yarn);
+  h.has_short_rope_factors = cparams.n_ctx_seq < model->hparams.n_ctx_train;
   h.yarn_ext_factor = cparams.yarn_ext_factor;
   h.yarn_attn_factor = cparams.yarn_attn_factor;
   h.yarn_beta_fast = cparams.yarn_beta_fast;
@@ -375,6 +377,9 @@ Status LibraryModel::Impl::BuildDry() {
   FindStates();
   for (const auto& [name, tensor] : model->tensors_by_name) weights.insert(tensor);
   const MutexLock lock(mutex);
+  // Builders may compute several tokens otherwise than one.
+  constexpr int kSeveral = 8;
+  products = FindProducts(Build(1, kSeveral, 1).result->get_gf(), weights);
   Built built = Build(1, 1, 1);
   if (!built.states.empty()) {
     const StateTensor& last = built.states.back();
@@ -456,6 +461,10 @@ ggml_tensor* LibraryModel::RopeFactors(int layer) const {
 }
 ggml_tensor* LibraryModel::Sinks(int layer) const { return impl_->sinks[layer]; }
 const std::vector<ggml_tensor*>& LibraryModel::weights_read() const { return impl_->weights_read; }
+const std::vector<const ggml_tensor*>& LibraryModel::multiplied_weights() const {
+  return impl_->products.weights;
+}
+const std::string& LibraryModel::computed_product() const { return impl_->products.computed; }
 VocabModel LibraryModel::TakeModel() { return std::move(impl_->owned); }
 uint64_t LibraryModel::weight_bytes() const { return impl_->sizes.weight_bytes; }
 uint64_t LibraryModel::lookup_bytes() const { return impl_->sizes.lookup_bytes; }

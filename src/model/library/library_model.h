@@ -44,6 +44,10 @@ class LibraryModel {
   [[nodiscard]] ggml_tensor* Sinks(int layer) const;
   // Weights that graphs read. Tables whose rows are looked up by token are not among them.
   [[nodiscard]] const std::vector<ggml_tensor*>& weights_read() const;
+  // Returns the weights that tokens are multiplied with.
+  [[nodiscard]] const std::vector<const ggml_tensor*>& multiplied_weights() const;
+  // Returns the name of a node that multiplies two computed matrices; empty if there is none.
+  [[nodiscard]] const std::string& computed_product() const;
   // Gives up the libllama model, which has the tokenizer too. REQUIRES: it outlives this object.
   [[nodiscard]] VocabModel TakeModel();
 
