@@ -7,6 +7,11 @@
 namespace ebb {
 namespace {
 
+bool HasNoRope(const std::string& architecture) {
+  return architecture == "nemotron_h" || architecture == "granitehybrid" ||
+         architecture == "kimi-linear";
+}
+
 class LibraryParityTest : public testing::TestWithParam<LibraryModelOptions> {};
 
 TEST_P(LibraryParityTest, LogitsAreThoseOfLibllama) {
@@ -16,6 +21,34 @@ TEST_P(LibraryParityTest, LogitsAreThoseOfLibllama) {
   ASSERT_TRUE(parity->load.ok()) << parity->load.ToString();
   EXPECT_GT(parity->deviation, 0.05) << "the model is too dull to show a fault";
   EXPECT_LE(parity->error, 1e-6);
+}
+
+// The comparison can see a fault of RoPE, of the softmax, of windows, of sinks, and of a row that is
+// not read.
+TEST_P(LibraryParityTest, AFaultMovesTheLogits) {
+  const auto errors = ErrorsOfFaults(GetParam());
+  ASSERT_TRUE(errors.ok()) << errors.status().ToString();
+  for (const auto& [fault, error] : *errors) {
+    const bool has_no_angle = fault == "angle" && HasNoRope(GetParam().architecture);
+    if (has_no_angle) continue;
+    EXPECT_GT(error, 1e-5) << fault;
+  }
+}
+
+// A text that fits the original context takes the short factors of LongRoPE, as in libllama.
+TEST(LongRope, TheContextChoosesTheFactors) {
+  const LibraryModelOptions phi3 = {
+      .architecture = "phi3",
+      .sizes = {{"context_length", 1024}, {"rope.scaling.original_context_length", 256}}};
+  std::vector<double> deviations;
+  for (const int context : {256, 1024}) {
+    const auto parity = CompareWithLibllama(phi3, context);
+    ASSERT_TRUE(parity.ok()) << parity.status().ToString();
+    ASSERT_TRUE(parity->load.ok()) << parity->load.ToString();
+    EXPECT_LE(parity->error, 1e-6) << context;
+    deviations.push_back(parity->deviation);
+  }
+  EXPECT_NE(deviations[0], deviations[1]) << "both took the same factors";
 }
 
 std::string TestName(const testing::TestParamInfo<LibraryModelOptions>& info) {

@@ -38,11 +38,17 @@ void GgufEdit::SetText(const std::string& key, const std::string& value) {
   gguf_set_val_str(metadata_.get(), key.c_str(), value.c_str());
 }
 
-ggml_tensor* GgufEdit::tensor(std::string_view name) const {
+ggml_tensor* GgufEdit::Find(std::string_view name) const {
   for (ggml_tensor* tensor : tensors_) {
     if (name == ggml_get_name(tensor)) return tensor;
   }
-  std::abort();
+  return nullptr;
+}
+
+ggml_tensor* GgufEdit::tensor(std::string_view name) const {
+  ggml_tensor* const found = Find(name);
+  if (found == nullptr) std::abort();
+  return found;
 }
 
 void GgufEdit::Remove(std::string_view name) { std::erase(tensors_, tensor(name)); }

@@ -26,6 +26,8 @@ class GgufEdit {
   void SetText(const std::string& key, const std::string& value);
   // REQUIRES: there is one. Its sizes may be made smaller.
   [[nodiscard]] ggml_tensor* tensor(std::string_view name) const;
+  // Null: there is none.
+  [[nodiscard]] ggml_tensor* Find(std::string_view name) const;
   void Remove(std::string_view name);
   // A tensor of zeros.
   void Add(const std::string& name, ggml_type type, int64_t columns, int64_t rows);

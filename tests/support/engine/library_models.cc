@@ -81,21 +81,42 @@ void SetIfThere(gguf_context* metadata, const std::string& key, uint32_t value) 
   }
 }
 
+bool HasEnding(std::string_view name, std::initializer_list<std::string_view> endings) {
+  return std::ranges::any_of(endings, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+bool IsScale(std::string_view name) { return HasEnding(name, {".scale", ".input_scale"}); }
+
+// The fixture's random numbers, around 1 in norms; around 0.3 where norms follow norms, so that
+// rounding does not grow from layer to layer until libllama differs from itself.
+struct SharpTensors {
+  tensor_data_params weights;
+  float norm;
+};
+void SetSharpTensor(ggml_tensor* tensor, void* userdata) {
+  set_tensor_data(tensor, &static_cast<SharpTensors*>(userdata)->weights);
+  if (!HasEnding(tensor->name, {"norm.weight", "norm_2.weight"})) return;
+  if (tensor->type != GGML_TYPE_F32) return;
+  std::vector<float> weights(ggml_nelements(tensor));
+  ggml_backend_tensor_get(tensor, weights.data(), 0, ggml_nbytes(tensor));
+  const auto& random = *static_cast<const SharpTensors*>(userdata);
+  for (float& weight : weights) weight += random.norm;
+  ggml_backend_tensor_set(tensor, weights.data(), 0, ggml_nbytes(tensor));
+}
+
 // Writes the metadata and the tensors of a model. llama.cpp's own writer leaves out metadata of
 // some architectures and refuses others.
-Status WriteModel(const llama_model& model, gguf_context* metadata, const std::string& path) {
+Status WriteModel(const llama_model& model, bool with_scales, gguf_context* metadata,
+                  const std::string& path) {
   const gguf_context_ptr file(gguf_init_empty());
   gguf_set_kv(file.get(), metadata);
   for (const auto& [name, tensor] : model.tensors_by_name) {
     if (tensor->view_src != nullptr || gguf_find_tensor(file.get(), name.c_str()) >= 0) continue;
+    if (!with_scales && IsScale(name)) continue;
     gguf_add_tensor(file.get(), tensor);
   }
   const bool is_written = gguf_write_to_file(file.get(), path.c_str(), /*only_meta=*/false);
   return is_written ? OkStatus() : IoError("cannot write " + path);
-}
-
-bool HasEnding(std::string_view name, std::initializer_list<std::string_view> endings) {
-  return std::ranges::any_of(endings, [&](std::string_view end) { return name.ends_with(end); });
 }
 
 // Whether quantized files have the tensor quantized.
@@ -136,7 +157,7 @@ Status WriteRepeatedWeights(const llama_model& model, gguf_context* metadata, gg
   std::vector<const ggml_tensor*> tensors;
   for (const auto& [name, tensor] : model.tensors_by_name) {
     if (tensor->view_src != nullptr || gguf_find_tensor(file.get(), name.c_str()) >= 0) continue;
-    if (HasEnding(name, {".scale", ".input_scale"})) continue;
+    if (IsScale(name)) continue;
     gguf_add_tensor(file.get(), tensor);
     if (IsQuantized(*tensor, type)) gguf_set_tensor_type(file.get(), name.c_str(), type);
     tensors.push_back(tensor);
@@ -266,17 +287,22 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
   params.devices = &no_device;
   params.progress_callback = silent_model_load_progress;
   const LlamaErrorScope errors;
+  const bool has_norms_behind_norms =
+      arch == LLM_ARCH_GEMMA4 || options.architecture == "gemma3n";
+  SharpTensors sharp = {.weights = weights, .norm = has_norms_behind_norms ? 0.3F : 1.0F};
   if (options.repeats_weights) return WriteRepeated(options, metadata.get(), weights, params, path);
   const llama_model_ptr model(
-      llama_model_init_from_user(metadata.get(), set_tensor_data, &weights, params));
+      options.is_sharp
+          ? llama_model_init_from_user(metadata.get(), SetSharpTensor, &sharp, params)
+          : llama_model_init_from_user(metadata.get(), set_tensor_data, &weights, params));
   if (model == nullptr) return Unsupported(errors.FirstError());
   if (options.weight_type == "f32") {
-    return WriteModel(*model, metadata.get(), path);
+    return WriteModel(*model, !options.is_sharp, metadata.get(), path);
   }
   const auto type = QuantizedTypes().find(options.weight_type);
   if (type == QuantizedTypes().end()) return InvalidArgument("no such type of weights");
   const std::string wide = path + ".f32";
-  EBB_RETURN_IF_ERROR(WriteModel(*model, metadata.get(), wide));
+  EBB_RETURN_IF_ERROR(WriteModel(*model, !options.is_sharp, metadata.get(), wide));
   llama_model_quantize_params quantize = llama_model_quantize_default_params();
   quantize.ftype = type->second;
   quantize.nthread = 1;

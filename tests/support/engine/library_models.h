@@ -22,6 +22,9 @@ struct LibraryModelOptions {
   std::map<std::string, uint32_t> sizes = {};
   // Sizes by layer, by the same keys.
   std::map<std::string, std::vector<uint32_t>> sizes_by_layer = {};
+  // Norms scale by about 1, and no tensor scales a product, as in real models: attention is sharp,
+  // and logits show a wrong angle, scale, window or sink. Else attention is almost uniform.
+  bool is_sharp = false;
   // Matrices repeat a few million random weights, so that a model of real size is written quickly
   // and without memory for it; scales that real models lack are left out.
   bool repeats_weights = false;
