@@ -231,7 +231,8 @@ file(GLOB library_sources CONFIGURE_DEPENDS ${EBB_ROOT}/src/model/library/*.cc)
 set_source_files_properties(${library_sources} PROPERTIES
   COMPILE_OPTIONS "-isystem;${EBB_LLAMA_CPP_SOURCE}/src")
 
-# Writes a source that defines the string view `space`::`symbol`, the bytes of `file`.
+# Writes a source that defines the string view `space`::`symbol`, the bytes of `file`. It stays out of its folder's
+# unit, where CMake would ignore that its object depends on the file.
 function(ebb_embed space symbol file result)
   set(source ${CMAKE_BINARY_DIR}/generated/${symbol}.cc)
   file(CONFIGURE OUTPUT ${source} CONTENT [=[
@@ -252,7 +253,7 @@ extern const std::string_view @symbol@;
 const std::string_view @symbol@(@symbol@Begin, static_cast<size_t>(@symbol@End - @symbol@Begin));
 }  // namespace @space@
 ]=] @ONLY)
-  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${file})
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${file} SKIP_UNITY_BUILD_INCLUSION ON)
   set(${result} ${source} PARENT_SCOPE)
 endfunction()
 
@@ -293,7 +294,7 @@ extern const std::span<const @type@> @symbol@;
 const std::span<const @type@> @symbol@(k@type@Table);
 }  // namespace @space@
 ]=] @ONLY)
-  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${files}")
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${files}" SKIP_UNITY_BUILD_INCLUSION ON)
   set(${result} ${source} PARENT_SCOPE)
 endfunction()
 # The small reasoner, which `ebb eval` asks where no other model is named.
