@@ -71,14 +71,7 @@ Browser::Browser(const std::string& program) {
   posix_spawn_file_actions_destroy(&actions);
   close(commands_out);
   close(answers_in);
-  const json target = Call("Target.createTarget", {{"url", "about:blank"}});
-  const json attached = Call("Target.attachToTarget",
-                             {{"targetId", target.value("targetId", "")}, {"flatten", true}});
-  session_ = attached.value("sessionId", "");
-  for (const char* domain : {"Page", "Runtime", "Network", "Log"}) {
-    Call(std::string(domain) + ".enable");
-  }
-  SetSize(1280, 800);
+  OpenTab();
 }
 
 Browser::~Browser() {
@@ -93,8 +86,45 @@ Browser::~Browser() {
   waitpid(pid_, nullptr, 0);
 }
 
+size_t Browser::OpenTab() {
+  session_.clear();
+  const json target = Call("Target.createTarget", {{"url", "about:blank"}});
+  const json attached = Call("Target.attachToTarget",
+                             {{"targetId", target.value("targetId", "")}, {"flatten", true}});
+  tabs_.push_back(attached.value("sessionId", ""));
+  UseTab(tabs_.size() - 1);
+  for (const char* domain : {"Page", "Runtime", "Network", "Log"}) {
+    Call(std::string(domain) + ".enable");
+  }
+  for (const std::string& script : scripts_) {
+    Call("Page.addScriptToEvaluateOnNewDocument", {{"source", script}});
+  }
+  SetSize(1280, 800);
+  return tabs_.size() - 1;
+}
+
+void Browser::UseTab(size_t tab) {
+  session_ = tabs_.at(tab);
+  Call("Page.bringToFront");
+}
+
 void Browser::RunBeforePages(const std::string& script) {
+  scripts_.push_back(script);
   Call("Page.addScriptToEvaluateOnNewDocument", {{"source", script}});
+}
+
+void Browser::SetOffline(bool is_offline) {
+  Call("Network.emulateNetworkConditions", {{"offline", is_offline},
+                                            {"latency", 0},
+                                            {"downloadThroughput", -1},
+                                            {"uploadThroughput", -1}});
+}
+
+void Browser::SetColours(const std::string& scheme) {
+  Call("Emulation.setEmulatedMedia",
+       {{"features",
+         {{{"name", "prefers-color-scheme"}, {"value", scheme}},
+          {{"name", "prefers-reduced-motion"}, {"value", "reduce"}}}}});
 }
 
 void Browser::SetSize(int width, int height) {
@@ -105,6 +135,12 @@ void Browser::SetSize(int width, int height) {
 void Browser::Open(const std::string& url) {
   Call("Page.navigate", {{"url", url}});
   EXPECT_TRUE(Await("document.readyState === 'complete'"));
+}
+
+void Browser::Reload() {
+  Evaluate("window.isBeforeReload = true");
+  Call("Page.reload");
+  EXPECT_TRUE(Await("!window.isBeforeReload && document.readyState === 'complete'"));
 }
 
 json Browser::Evaluate(const std::string& expression) {
@@ -127,6 +163,10 @@ bool Browser::Await(const std::string& condition) {
 }
 
 void Browser::Type(const std::string& text) { Call("Input.insertText", {{"text", text}}); }
+
+void Browser::MovePointer(double x, double y) {
+  Call("Input.dispatchMouseEvent", {{"type", "mouseMoved"}, {"x", x}, {"y", y}});
+}
 
 void Browser::Press(const std::string& key) {
   static const std::map<std::string, int> kCodes = {{"Enter", 13}, {"Escape", 27}, {"Tab", 9}};

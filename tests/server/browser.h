@@ -24,16 +24,25 @@ class Browser {
   Browser(const Browser&) = delete;
   Browser& operator=(const Browser&) = delete;
 
-  // Runs `script` in each page before its own scripts.
+  // Opens a tab of the same profile, which the other members then drive, and returns its number;
+  // the first is 0.
+  size_t OpenTab();
+  void UseTab(size_t tab);
+  // Runs `script` in each page of this tab and of those opened later, before its own scripts.
   void RunBeforePages(const std::string& script);
   void SetSize(int width, int height);
+  // Sets the theme of the system, "light" or "dark", and no motion.
+  void SetColours(const std::string& scheme);
+  void SetOffline(bool is_offline);
   void Open(const std::string& url);
+  void Reload();
   // The value of an expression, or of the promise that it is; null where it throws.
   nlohmann::json Evaluate(const std::string& expression);
   // Evaluates until it is true, for at most a minute. Returns whether it became true.
   [[nodiscard]] bool Await(const std::string& condition);
   // Into the element that has the focus.
   void Type(const std::string& text);
+  void MovePointer(double x, double y);
   // "Enter", "Escape", "Tab", "a".
   void Press(const std::string& key);
 
@@ -53,7 +62,9 @@ class Browser {
   int to_ = -1;
   int from_ = -1;
   int next_id_ = 1;
-  std::string session_;
+  std::string session_;  // of the tab that is driven
+  std::vector<std::string> tabs_;
+  std::vector<std::string> scripts_;
   std::string received_;
   std::vector<std::string> requests_;
   std::vector<std::string> complaints_;

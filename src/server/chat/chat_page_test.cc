@@ -71,7 +71,7 @@ TEST(ChatPage, RunsNothingButItsOwnFiles) {
   EXPECT_THAT(page.body, Not(HasSubstr(" style=")));
   EXPECT_THAT(page.body, Not(HasSubstr("://")));
   for (const char* script : {"app", "api", "compare", "conversation", "dom", "markdown", "memory",
-                             "messages", "settings", "store", "tint"}) {
+                             "list", "messages", "settings", "store", "tint"}) {
     const std::string text = GetPage(std::string("/chat/") + script + ".js").body;
     EXPECT_FALSE(text.empty()) << script;
     EXPECT_EQ(text.find("innerHTML"), std::string::npos) << script;

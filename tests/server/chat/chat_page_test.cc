@@ -7,9 +7,8 @@
 #include <fmt/format.h>
 
 #include "tests/server/browser.h"
-#include "tests/server/server_fixture.h"
+#include "tests/server/chat/chat_page_fixture.h"
 #include "tests/support/child_process.h"
-#include "tests/support/skip.h"
 
 namespace ebb::server {
 namespace {
@@ -20,98 +19,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
-
-// Streams `pieces` (deltas, a token each) as the answer to the next chat, instead of the server.
-constexpr const char* kFakeAnswers = R"js(
-window.answerWith = (pieces) => {
-  const real = window.fetch;
-  window.fetch = (url, options) => {
-    if (url !== '/v1/chat/completions') return real(url, options);
-    window.fetch = real;
-    const encoder = new TextEncoder();
-    const event = (json) => encoder.encode(`data: ${JSON.stringify(json)}\n\n`);
-    const stream = new ReadableStream({ async start(control) {
-      let id = 0;
-      for (const delta of pieces) {
-        const text = delta.content ?? delta.reasoning_content;
-        control.enqueue(event({ choices: [{ index: 0, delta }], ebb: { tokens: [{ id, text }] } }));
-        if (++id % 20 === 0) await new Promise((resolve) => setTimeout(resolve));
-      }
-      control.enqueue(event({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }));
-      control.enqueue(encoder.encode('data: [DONE]\n\n'));
-      control.close();
-    } });
-    return Promise.resolve(new Response(stream, { headers: { 'Content-Type': 'text/event-stream' } }));
-  };
-};
-)js";
-
-class ChatPageTest : public ServerTest {
- protected:
-  void SetUp() override {
-    const std::string program = FindChromium();
-    if (program.empty()) EBB_SKIP_WITHOUT("chromium") << "there is no chromium";
-    browser_ = std::make_unique<Browser>(program);
-    browser_->RunBeforePages(kFakeAnswers);
-  }
-
-  // With tiers, and answers that go on for ever where `on_end` says so.
-  static ServerOptions WithTiers(GenerateOptions::OnEnd on_end = GenerateOptions::OnEnd::kStop) {
-    ServerOptions options = Options();
-    TierSpec tiers;
-    tiers.t1 = T1Place::kHost;
-    tiers.t0_share = 0.2;
-    options.defaults.engine.tiers = tiers;
-    options.defaults.session.policy.tiers = tiers;
-    options.defaults.generate.on_end = on_end;
-    return options;
-  }
-  void Open(const ServerOptions& options) {
-    Start(options);
-    Reopen();
-  }
-  void Reopen() {
-    browser_->Open(fmt::format("http://127.0.0.1:{}/", port()));
-    ASSERT_TRUE(browser_->Await("window.ebbChat?.state.props")) << Complaints();
-  }
-  void Say(const std::string& text) {
-    Run("document.getElementById('input').focus()");
-    browser_->Type(text);
-    browser_->Press("Enter");
-  }
-  void Ask(const std::string& text) {
-    Say(text);
-    ASSERT_TRUE(browser_->Await("ebbChat.state.current.leaf && !ebbChat.state.running"));
-    ASSERT_TRUE(browser_->Await("document.querySelector('.assistant:not([aria-busy])')"));
-  }
-  // Shows `markdown` as an answer, a word at a time.
-  void Answer(const std::string& markdown) {
-    Run(fmt::format("answerWith({}.match(/\\s*\\S+\\s*/g).map((content) => ({{ content }})))",
-                    json(markdown).dump()));
-    Ask("show");
-  }
-  json Run(const std::string& expression) { return browser_->Evaluate(expression); }
-  void Click(const std::string& selector) {
-    Run(fmt::format("document.querySelector({}).click()", json(selector).dump()));
-  }
-  [[nodiscard]] size_t Count(const std::string& selector) {
-    return Run(fmt::format("document.querySelectorAll({}).length", json(selector).dump()));
-  }
-  [[nodiscard]] std::string Text(const std::string& selector) {
-    return Run(fmt::format("document.querySelector({})?.textContent ?? ''", json(selector).dump()));
-  }
-  [[nodiscard]] std::string Complaints() const {
-    std::string all;
-    for (const std::string& one : browser_->complaints()) all += one + "\n";
-    return all;
-  }
-  void ExpectAskedThisServerAlone() const {
-    const std::string here = fmt::format("http://127.0.0.1:{}/", port());
-    for (const std::string& url : browser_->requests()) EXPECT_THAT(url, StartsWith(here));
-  }
-
-  std::unique_ptr<Browser> browser_;
-};
 
 TEST_F(ChatPageTest, AQuestionIsAnsweredWithItsThoughtFolded) {
   Open(Options());
@@ -154,19 +61,19 @@ TEST_F(ChatPageTest, AnAnswerCanBeStoppedAndContinued) {
   ServerOptions options = WithTiers(GenerateOptions::OnEnd::kIgnore);
   Open(options);
   Say(Question(1));
-  ASSERT_TRUE(browser_->Await("ebbChat.state.running?.node.trace.ids.length > 50"));
+  ASSERT_TRUE(browser_->Await("ebbChat.running?.node.trace.ids.length > 50"));
   EXPECT_FALSE(Run("document.getElementById('stop').hidden").get<bool>());
   EXPECT_EQ(Run("document.querySelector('.assistant').getAttribute('aria-busy')"), "true");
   browser_->Press("Escape");
-  ASSERT_TRUE(browser_->Await("!ebbChat.state.running"));
+  ASSERT_TRUE(browser_->Await("!ebbChat.running"));
   Await([](const Figures& figures) { return figures.decoding == 0; });
   EXPECT_THAT(Text(".assistant .facts"), HasSubstr("stopped"));
   const std::string begun = Run(kText);
   EXPECT_GT(begun.size(), 100u);
   Click("[aria-label^='Continue']");
-  ASSERT_TRUE(browser_->Await("ebbChat.state.running?.node.trace.ids.length > 20"));
+  ASSERT_TRUE(browser_->Await("ebbChat.running?.node.trace.ids.length > 20"));
   Click("#stop");
-  ASSERT_TRUE(browser_->Await("!ebbChat.state.running"));
+  ASSERT_TRUE(browser_->Await("!ebbChat.running"));
   const std::string whole = Run(kText);
   EXPECT_THAT(whole, StartsWith(begun));
   EXPECT_GT(whole.size(), begun.size() + 50);
@@ -178,7 +85,7 @@ TEST_F(ChatPageTest, ASecondAnswerIsABranch) {
   Ask(Question(1));
   EXPECT_EQ(Count(".switch"), 0u);
   Click(".assistant [aria-label='Answer again']");
-  ASSERT_TRUE(browser_->Await("!ebbChat.state.running && document.querySelector('.switch')"));
+  ASSERT_TRUE(browser_->Await("!ebbChat.running && document.querySelector('.switch')"));
   EXPECT_EQ(Text(".assistant .switch span"), "2 / 2");
   Click("[data-go=left]");
   EXPECT_EQ(Text(".assistant .switch span"), "1 / 2");
@@ -194,7 +101,7 @@ TEST_F(ChatPageTest, AnEditedMessageIsABranch) {
   Run("document.activeElement.select()");
   browser_->Type(Question(3));
   browser_->Press("Enter");
-  ASSERT_TRUE(browser_->Await("!ebbChat.state.running && document.querySelector('.user .switch')"));
+  ASSERT_TRUE(browser_->Await("!ebbChat.running && document.querySelector('.user .switch')"));
   EXPECT_EQ(Count(".message"), 2u) << "what came behind the old message is on its branch";
   EXPECT_EQ(Text(".user .bubble"), Question(3));
   Click(".user [data-go=left]");
@@ -207,9 +114,9 @@ TEST_F(ChatPageTest, AServerThatDiesAndComesBackLosesNoMessage) {
   Open(options);
   options.port = port();
   Say(Question(1));
-  ASSERT_TRUE(browser_->Await("ebbChat.state.running?.node.trace.ids.length > 20"));
+  ASSERT_TRUE(browser_->Await("ebbChat.running?.node.trace.ids.length > 20"));
   server_.reset();
-  ASSERT_TRUE(browser_->Await("!ebbChat.state.running"));
+  ASSERT_TRUE(browser_->Await("!ebbChat.running"));
   EXPECT_FALSE(Run("document.querySelector('.assistant .error').hidden").get<bool>());
   EXPECT_EQ(Count(".message"), 2u);
   Say(Question(2));
@@ -246,7 +153,7 @@ TEST_F(ChatPageTest, TenThousandTokensDoNotSlowItDown) {
   ASSERT_TRUE(browser_->Await("document.querySelector('.thought')?.hidden === false"));
   Click(".thought summary");
   ASSERT_TRUE(
-      browser_->Await("!ebbChat.state.running && document.querySelectorAll('.assistant > .text "
+      browser_->Await("!ebbChat.running && document.querySelectorAll('.assistant > .text "
                       ".code').length > 100"));
   const double parsed = Run("ebbChat.work.characters");
   const double length = Run("window.length");
@@ -391,7 +298,7 @@ TEST_F(ChatPageTest, ConversationsAreSessionsOfTheServer) {
   Run("document.activeElement.select()");
   browser_->Type(Question(3));
   browser_->Press("Enter");
-  ASSERT_TRUE(browser_->Await("!ebbChat.state.running && document.querySelector('.user .switch')"));
+  ASSERT_TRUE(browser_->Await("!ebbChat.running && document.querySelector('.user .switch')"));
   EXPECT_EQ(sessions(), 2u) << "a branch has a copy";
   const std::string answer = Text(".message:last-child > .text");
   EXPECT_GT(answer.size(), 0u);

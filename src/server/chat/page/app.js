@@ -1,10 +1,11 @@
 // The chat page: conversations on the left, messages in the middle, memory on the right. This file
 // joins the parts; each of them stands in a module of its own.
 
-import { ApiError, get, send, setKey, streamChat } from './api.js';
+import { get, send, setKey, streamChat } from './api.js';
 import { openCompare } from './compare.js';
 import * as talk from './conversation.js';
-import { el, icon, iconButton, plural } from './dom.js';
+import { el, icon, plural } from './dom.js';
+import { ConversationList } from './list.js';
 import { work } from './markdown.js';
 import { kTiers, MemoryPanel } from './memory.js';
 import { grow, MessageView } from './messages.js';
@@ -19,16 +20,21 @@ const state = {
   conversations: [],
   current: null,           // the conversation that is shown
   views: new Map(),        // of its messages, by id
-  running: null,           // {controller, conversation, node}: the answer that is being generated
+  removed: new Set(),      // ids of conversations that were deleted in this browser
+  runs: new Map(),         // {controller, conversation, node}: answers that are generated here, by conversation
+  elsewhere: new Map(),    // conversations that other tabs answer: timers that end when a tab is silent
   settings: settings.load(),
   tints: false,
   follows: true,           // the newest text stays in sight
 };
 const panel = new MemoryPanel($('memory'));
+const list = new ConversationList($('conversations'), { opened: closeSidebar, remove: removeConversation });
 let nextTint = 0;       // when tokens may be tinted again
 let tintLater = null;
 
-globalThis.ebbChat = { work, state };  // for tests
+const runOf = (conversation) => state.runs.get(conversation.id);
+
+globalThis.ebbChat = { work, state, get running() { return runOf(state.current); } };  // for tests
 
 // ---------------------------------------------------------------- the server
 
@@ -38,6 +44,13 @@ function showNotice(text, isGood = false) {
   $('notice').textContent = text;
   $('notice').hidden = text === '';
   $('notice').classList.toggle('good', isGood);
+}
+
+// Shows a notice for a moment, where none about the server stands.
+function say(text) {
+  if (waitsForServer !== null) return;
+  showNotice(text);
+  setTimeout(() => { if ($('notice').textContent === text) showNotice(''); }, 6000);
 }
 
 // Asks the server again and again until it answers.
@@ -88,67 +101,111 @@ async function connect() {
 
 // ---------------------------------------------------------------- conversations
 
-// Conversations of this server that another browser began.
+// Takes conversations of this server that another browser began, and deletes the sessions of those
+// that were deleted here.
 async function takeSessions() {
   const { data } = await get('/v1/sessions');
   const known = new Set(state.conversations.flatMap(({ sessions }) => Object.keys(sessions)));
   for (const { id, last_used } of data.sort((a, b) => a.last_used - b.last_used)) {
     const of = talk.conversationOf(id);
-    if (of === null || known.has(id)) continue;
+    if (state.removed.has(of)) send('DELETE', `/v1/sessions/${id}`).catch(() => {});
+    if (of === null || known.has(id) || state.removed.has(of)) continue;
     const messages = (await get(`/v1/sessions/${id}/messages`)).data;
-    const conversation = state.conversations.find((one) => one.id === of) ?? { ...talk.newConversation(), id: of };
-    talk.addSession(conversation, id, messages);
-    conversation.changed = last_used * 1000;
-    if (!state.conversations.includes(conversation)) state.conversations.push(conversation);
-    await kept.save(conversation);
+    takeIn(await kept.update(of, (stored) => {
+      const conversation = talk.addSession(stored ?? { ...talk.newConversation(), id: of, changed: 0 }, id, messages);
+      conversation.changed = Math.max(conversation.changed, last_used * 1000);
+      return conversation;
+    }));
   }
+  if (location.hash.length > 1 && location.hash.slice(1) !== state.current.id) {
+    showNotice('');
+    route();
+  }
+}
+
+// Takes what this tab or another has stored.
+function takeIn(stored) {
+  if (stored.removed) return forget(stored.id);
+  const own = state.conversations.find(({ id }) => id === stored.id);
+  own ? talk.follow(own, stored) : state.conversations.push(stored);
+  const path = talk.activePath(state.current);
+  if (own === state.current && numShown(path) < Math.max(path.length, state.views.size)) showPath();
   showConversations();
+}
+
+// Follows the changes of other tabs.
+async function hear({ id, is_busy }) {
+  clearTimeout(state.elsewhere.get(id));
+  state.elsewhere.delete(id);
+  const end = () => {
+    state.elsewhere.delete(id);
+    showConversations();
+    showButtons();
+  };
+  if (is_busy) state.elsewhere.set(id, setTimeout(end, 3 * kKeepEvery));
+  const stored = await kept.load(id);
+  if (stored) takeIn(stored);
+  showButtons();
 }
 
 function showConversations() {
   state.conversations.sort((a, b) => b.changed - a.changed);
-  $('conversations').replaceChildren(...state.conversations.map((conversation) => {
-    const open = el('button', { type: 'button', class: 'row', onclick: () => openConversation(conversation),
-                                'aria-current': conversation === state.current ? 'page' : null }, conversation.title || 'New chat');
-    if (state.running?.conversation === conversation) open.append(el('i', { class: 'busy', title: 'Answering' }));
-    return el('li', {}, open, iconButton('trash', `Delete “${conversation.title}”`, () => removeConversation(conversation)));
-  }));
+  list.show(state.conversations, state.current, ({ id }) => state.runs.has(id) || state.elsewhere.has(id));
 }
 
-function openConversation(conversation) {
-  state.current = conversation;
+// Shows the conversation that the address names, or a new one.
+function route() {
+  const id = location.hash.slice(1);
+  const conversation = state.conversations.find((one) => one.id === id);
+  state.current = conversation ?? talk.newConversation();
   state.follows = true;
   closeSidebar();
   showPath();
   showConversations();
-  history.replaceState(null, '', `#${conversation.id}`);
+  if (conversation === undefined) $('input').focus();
+  if (conversation === undefined && id !== '') say('This browser does not have that chat.');
 }
 
 function beginConversation() {
-  state.current = talk.newConversation();
-  state.follows = true;
-  closeSidebar();
-  showPath();
-  showConversations();
+  if (location.hash !== '') history.pushState(null, '', '#');
+  route();
+}
+
+function removeConversation({ id, title }) {
+  if (!confirm(`Delete “${title}”?`)) return;
+  state.removed.add(id);
+  forget(id);
+  kept.remove(id).catch(() => showNotice('This browser could not delete the conversation.'));
+  if (state.props?.ebb.sessions) takeSessions().catch(() => {});
+}
+
+// Leaves a conversation that was deleted, here or in another tab.
+function forget(id) {
+  const is_here = state.removed.has(id);
+  state.removed.add(id);
+  state.runs.get(id)?.controller.abort();
+  state.conversations = state.conversations.filter((other) => other.id !== id);
+  if (state.current.id !== id) return showConversations();
   history.replaceState(null, '', '#');
-  $('input').focus();
+  route();
+  if (!is_here) say('This chat was deleted in another tab.');
 }
 
-async function removeConversation(conversation) {
-  if (!confirm(`Delete “${conversation.title}”?`)) return;
-  if (state.running?.conversation === conversation) state.running.controller.abort();
-  state.conversations = state.conversations.filter((other) => other !== conversation);
-  conversation.isRemoved = true;
-  if (conversation === state.current) beginConversation(); else showConversations();
-  await kept.remove(conversation.id);
-  for (const id of Object.keys(conversation.sessions)) send('DELETE', `/v1/sessions/${id}`).catch(() => {});
-}
-
-function keep(conversation) {
-  if (conversation.isRemoved) return;
-  conversation.changed = Date.now();
+// Stores `nodes`, messages of this page, and which branch is shown.
+async function save(conversation, ...nodes) {
+  if (state.removed.has(conversation.id)) return;
   if (!state.conversations.includes(conversation)) state.conversations.push(conversation);
-  kept.save(conversation).catch(() => showNotice('This browser could not keep the conversation.'));
+  try {
+    takeIn(await kept.update(conversation.id, (stored) => talk.merged(stored, conversation, nodes),
+                             { is_busy: state.runs.has(conversation.id) }));
+  } catch {
+    showNotice('This browser could not keep the conversation.');
+  }
+}
+
+function keep(conversation, ...nodes) {
+  conversation.changed = Date.now();
+  save(conversation, ...nodes);
   showConversations();
 }
 
@@ -172,8 +229,7 @@ const actions = {
       node, props: state.props, t1: panel.t1,
       messages: talk.requestMessages(path, node.asked?.system ?? state.settings.system),
       keep: (other) => {
-        talk.add(conversation, other);
-        keep(conversation);
+        keep(conversation, talk.add(conversation, other));
         showPath();
       },
     });
@@ -184,16 +240,27 @@ const actions = {
 function makeView(node) {
   const view = new MessageView(node, talk.siblingsOf(state.current, node), actions, panel.t1);
   state.views.set(node.id, view);
+  if (runOf(state.current)?.node === node) view.begin();
   return view;
 }
 
-// Draws the branch that is shown.
+// The number of messages, from the first, that are drawn as they are.
+function numShown(path) {
+  const views = [...state.views.values()];
+  const at = path.findIndex((node, i) => !views[i]?.shows(node, talk.siblingsOf(state.current, node)));
+  return at < 0 ? path.length : at;
+}
+
+// Draws the branch that is shown. Messages that did not change stay, with the focus and with what is
+// being edited in them.
 function showPath() {
-  state.views.clear();
   const path = talk.activePath(state.current);
-  $('messages').replaceChildren(...path.map((node) => makeView(node).element));
-  const { running } = state;
-  if (running?.conversation === state.current) state.views.get(running.node.id)?.begin();
+  const same = numShown(path);
+  for (const view of [...state.views.values()].slice(same)) {
+    view.element.remove();
+    state.views.delete(view.node.id);
+  }
+  $('messages').append(...path.slice(same).map((node) => makeView(node).element));
   $('empty').hidden = path.length > 0;
   document.body.classList.toggle('is-empty', path.length === 0);
   $('title').textContent = state.current.title || 'New chat';
@@ -240,11 +307,11 @@ function follow() {
 }
 
 function showButtons() {
-  const is_running = state.running !== null;
+  const is_running = runOf(state.current) !== undefined;
   const had_focus = document.activeElement === $('send') || document.activeElement === $('stop');
   $('send').hidden = is_running;
   $('stop').hidden = !is_running;
-  $('send').disabled = state.props === null || $('input').value.trim() === '';
+  $('send').disabled = state.props === null || $('input').value.trim() === '' || state.elsewhere.has(state.current.id);
   if (had_focus && document.activeElement === document.body) $(is_running ? 'stop' : 'input').focus();
 }
 
@@ -253,13 +320,28 @@ function showSetting() {
   $('setting').textContent = [system ? 'system prompt' : '', settings.describe(rest)].filter(Boolean).join(' · ');
 }
 
+function useSettings(changed) {
+  state.settings = changed;
+  showSetting();
+}
+
 // ---------------------------------------------------------------- asking
 
+// Whether the chat that is shown can be answered now; says why where it cannot.
+function canAsk() {
+  const { id } = state.current;
+  if (state.elsewhere.has(id)) say('This chat is being answered in another tab.');
+  else if (state.runs.has(id)) say('This chat is being answered: stop the answer, or wait for its end.');
+  else return state.props !== null;
+  return false;
+}
+
 function ask(text, parent) {
-  if (state.running !== null || state.props === null) return;
+  if (!canAsk()) return;
   const conversation = state.current;
   const node = talk.add(conversation, { role: 'user', parent, text });
-  if (conversation.title === '') conversation.title = talk.titleOf(text);
+  conversation.title ||= talk.titleOf(text);
+  history.replaceState(null, '', `#${conversation.id}`);
   state.follows = true;
   answer(conversation, node);
 }
@@ -272,21 +354,21 @@ async function openSession(conversation, path) {
   return id;
 }
 
-// Generates the answer to `asked`, or goes on with the answer `begun`.
+// Generates the answer to `asked`, or one that goes on where the answer `begun` ended.
 async function answer(conversation, asked, begun = null) {
-  if (state.running !== null) return;
+  if (!canAsk()) return;
   const path = talk.pathTo(conversation, asked.id);
   const { system, ...own } = state.settings;
-  const node = begun ?? talk.add(conversation, { role: 'assistant', parent: asked.id, text: '', thought: '' });
-  conversation.leaf = node.id;
-  Object.assign(node, { asked: { ...own, system }, error: '', cut: true, finish: undefined, refused: false,
-                        continued: begun !== null || undefined, session: undefined, trace: { ids: [], texts: [] } });
-  // The newest answer tells of all tokens before it.
-  for (const earlier of path) delete earlier.prompt;
+  const node = talk.add(conversation, {
+    role: 'assistant', parent: asked.id, text: begun?.text ?? '', thought: begun?.thought ?? '',
+    thoughtTokens: begun?.thoughtTokens, asked: { ...own, system }, error: '', cut: true, continued: begun?.id,
+    trace: { ids: [], texts: [] },
+  });
   const controller = new AbortController();
-  const run = state.running = { controller, conversation, node };
+  const run = { controller, conversation, node };
+  state.runs.set(conversation.id, run);
   showPath();
-  keep(conversation);
+  keep(conversation, asked, node);
   $('status').textContent = 'The model answers.';
 
   const messages = talk.requestMessages(path, system);
@@ -311,13 +393,15 @@ async function answer(conversation, asked, begun = null) {
     }
   }
   if (node.text === '' && !node.thought && node.error) node.refused = true;
-  state.running = null;
+  state.runs.delete(conversation.id);
   state.views.get(node.id)?.end();
-  $('status').textContent = node.error ? 'The answer ended with an error.'
-    : `The answer is complete: ${plural(node.tokens ?? node.trace.ids.length, 'token')}.`;
-  keep(conversation);
+  const of = conversation === state.current ? '' : ` to “${conversation.title}”`;
+  $('status').textContent = node.error ? `The answer${of} ended with an error.`
+    : `The answer${of} is complete: ${plural(node.tokens ?? node.trace.ids.length, 'token')}.`;
+  keep(conversation, node);
   showButtons();
-  if (conversation === state.current) showMemory();
+  if (conversation !== state.current) return;
+  showMemory();
   follow();
 }
 
@@ -383,7 +467,7 @@ async function take(body, { controller, conversation, node }) {
     }
     if (performance.now() - kept_at > kKeepEvery) {
       kept_at = performance.now();
-      if (!conversation.isRemoved) kept.save(conversation).catch(() => {});
+      save(conversation, node);
     }
     if (event.usage) {
       node.tokens = event.usage.completion_tokens;
@@ -445,7 +529,7 @@ function listen() {
   });
   const submit = () => {
     const text = input.value.trim();
-    if (text === '' || state.running !== null || state.props === null) return;
+    if (text === '' || !canAsk()) return;
     input.value = '';
     grow(input);
     ask(text, state.current.leaf);
@@ -460,23 +544,27 @@ function listen() {
     event.preventDefault();
     submit();
   });
-  $('stop').addEventListener('click', () => state.running?.controller.abort());
+  $('stop').addEventListener('click', () => runOf(state.current)?.controller.abort());
   $('new').addEventListener('click', beginConversation);
   $('open-sidebar').addEventListener('click', openSidebar);
   $('close-sidebar').addEventListener('click', closeSidebar);
   $('shade').addEventListener('click', closeSidebar);
+  document.querySelector('.skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    input.focus();
+  });
+  addEventListener('hashchange', route);
+  kept.listen(hear);
+  settings.listen(useSettings);
   $('tint').addEventListener('click', () => setTints(!state.tints));
   $('open-settings').addEventListener('click', () => {
     if (state.props === null) return;
-    settings.openSettings($('settings'), state.props, (changed) => {
-      state.settings = changed;
-      showSetting();
-    });
+    settings.openSettings($('settings'), state.props, useSettings);
   });
   document.addEventListener('keydown', (event) => {
     if (event.key === 'Escape' && document.querySelector('dialog[open]') === null) {
       if (document.body.classList.contains('with-sidebar')) closeSidebar();
-      else state.running?.controller.abort();
+      else runOf(state.current)?.controller.abort();
     }
     if ((event.ctrlKey || event.metaKey) && event.shiftKey && event.key.toLowerCase() === 'o') {
       event.preventDefault();
@@ -500,10 +588,10 @@ async function begin() {
   settings.applyTheme();
   dress();
   listen();
-  state.conversations = await kept.all();
-  const wanted = state.conversations.find(({ id }) => id === location.hash.slice(1));
-  wanted ? openConversation(wanted) : beginConversation();
-  showConversations();
+  const stored = await kept.all();
+  state.removed = new Set(stored.filter(({ removed }) => removed).map(({ id }) => id));
+  state.conversations = stored.filter(({ removed }) => !removed);
+  route();
   await connect();
 }
 

@@ -3,7 +3,8 @@
 // are; no function here touches the page.
 //
 // A message: {id, parent, role, text}, and of an answer also {thought, thoughtTokens, tokens,
-// finish, speed, seed, asked, session, trace, memory, error}.
+// finish, speed, seed, asked, session, trace, memory, error, continued}. One page writes it, and no
+// other changes it later: pages that show the same conversation only add messages.
 
 export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(8))]
@@ -14,12 +15,49 @@ export function newConversation() {
   return { id: newId(), title: '', changed: Date.now(), nodes: {}, leaf: null, sessions: {} };
 }
 
+const written = new WeakSet();  // messages of this page, newer here than where they are stored
+
 export function add(conversation, message) {
   const node = { id: newId(), text: '', ...message };
-  conversation.nodes[node.id] = node;
+  written.add(node);
+  put(conversation, node);
   conversation.leaf = node.id;
-  conversation.changed = Date.now();
   return node;
+}
+
+function put(conversation, node) {
+  conversation.nodes[node.id] = node;
+  if (node.session) conversation.sessions[node.session] = node.id;
+  // The newest answer tells of all tokens before it.
+  for (const earlier of pathTo(conversation, node.parent)) delete earlier.prompt;
+}
+
+// Adds to what is `stored` of a conversation (null: nothing yet) the messages `nodes` of this page,
+// and those that are missing there.
+export function merged(stored, own, nodes) {
+  const all = stored ?? { ...own };
+  for (const node of Object.values(own.nodes)) {
+    if (nodes.includes(node) || !(node.id in all.nodes)) put(all, node);
+  }
+  all.title ||= own.title;
+  all.leaf = own.leaf;
+  all.changed = Math.max(all.changed, own.changed);
+  return all;
+}
+
+// Brings what other pages stored into the conversation of this page. The branch that is shown stays,
+// and goes on to what was added behind it.
+export function follow(own, stored) {
+  const nodes = {};
+  for (const node of Object.values(stored.nodes)) {
+    const here = own.nodes[node.id];
+    nodes[node.id] = written.has(here) ? here : Object.assign(here ?? {}, node);
+  }
+  own.nodes = { ...nodes, ...own.nodes };
+  Object.assign(own.sessions, stored.sessions);
+  own.title ||= stored.title;
+  own.changed = Math.max(own.changed, stored.changed);
+  show(own, own.leaf);
 }
 
 // The messages from the first to `id`.
@@ -37,7 +75,14 @@ export function childrenOf(conversation, parent) {
   return Object.values(conversation.nodes).filter((node) => node.parent === parent);
 }
 
-export function siblingsOf(conversation, node) { return childrenOf(conversation, node.parent); }
+// The branches at `node`. An answer that was continued is a branch of its own only where the
+// conversation went on from it, or where it has more text than its continuation began with.
+export function siblingsOf(conversation, node) {
+  const all = childrenOf(conversation, node.parent);
+  const isContained = (one) => childrenOf(conversation, one.id).length === 0 && all.some(
+      ({ continued, text, thought }) => continued === one.id && text.startsWith(one.text) && thought.startsWith(one.thought));
+  return all.filter((one) => one === node || !isContained(one));
+}
 
 // Shows the branch of `id`, down to its newest leaf.
 export function show(conversation, id) {
@@ -66,6 +111,7 @@ export function conversationOf(session) { return /^chat-([\da-f]{16})-/.exec(ses
 
 // Adds the messages of a session as a branch, or finds them where they are.
 export function addSession(conversation, session, messages) {
+  if (session in conversation.sessions) return conversation;
   let parent = null;
   for (const { role, content, reasoning_content } of messages) {
     if (role === 'system') continue;
@@ -79,6 +125,7 @@ export function addSession(conversation, session, messages) {
   conversation.sessions[session] = parent;
   conversation.leaf = parent;
   conversation.title ||= titleOf(messages.find(({ role }) => role === 'user')?.content ?? '');
+  return conversation;
 }
 
 // A session goes on behind an answer that ended, and not behind one that was stopped or lost.

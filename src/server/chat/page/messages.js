@@ -6,6 +6,9 @@ import { MarkdownView } from './markdown.js';
 import { bar, savedText } from './memory.js';
 import { describe } from './settings.js';
 
+const drawnOf = ({ text, thought, finish, error }, siblings) =>
+  [text.length, thought?.length, finish, error, ...siblings.map(({ id }) => id)].join();
+
 // actions: {edit, again, goOn, compare, show, drawn}.
 export class MessageView {
   constructor(node, siblings, actions, t1) {
@@ -24,6 +27,14 @@ export class MessageView {
     }
     this.element.append(el('footer', {}, this.makeSwitch(siblings), this.buttons, this.facts ?? null));
     this.makeButtons();
+    this.siblings = siblings;
+    this.drawn = drawnOf(node, siblings);
+  }
+
+  // Whether the message looks as it is drawn. One that is generated or edited here keeps its element.
+  shows(node, siblings) {
+    const is_kept = this.isRunning || this.element.classList.contains('edited');
+    return node === this.node && (is_kept || this.drawn === drawnOf(node, siblings));
   }
 
   makeAnswer() {
@@ -146,6 +157,7 @@ export class MessageView {
     this.nameThought();
     this.makeButtons();
     this.showEnd();
+    this.drawn = drawnOf(this.node, this.siblings);
   }
 
   nameThought() {

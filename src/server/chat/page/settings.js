@@ -13,10 +13,23 @@ export function load() {
   }
 }
 
-export function store(settings) {
+// Stores the values that differ from those `before`, and returns all: another tab may have changed
+// others meanwhile.
+function store(before, values) {
+  const settings = load();
+  for (const key of Object.keys({ ...before, ...values })) if (before[key] !== values[key]) settings[key] = values[key];
   try {
     localStorage.setItem(kStored, JSON.stringify(settings));
   } catch { /* they last as long as the page */ }
+  return settings;
+}
+
+// Calls changed(settings) when another tab has stored some.
+export function listen(changed) {
+  addEventListener('storage', () => {
+    applyTheme();
+    changed(load());
+  });
 }
 
 export function applyTheme(theme = localStorage.getItem(kTheme) ?? 'auto') {
@@ -181,15 +194,13 @@ export class SettingsForm {
 
 // The dialog of the page's own settings.
 export function openSettings(dialog, props, changed) {
-  const form = new SettingsForm(load(), props, { withSystem: true });
+  const before = load();
+  const form = new SettingsForm(before, props, { withSystem: true });
   const theme = el('select', { id: 'theme' }, el('option', { value: 'auto' }, 'As the system'),
                    el('option', { value: 'light' }, 'Light'), el('option', { value: 'dark' }, 'Dark'));
   theme.value = applyTheme();
   theme.addEventListener('change', () => applyTheme(theme.value));
-  const finish = () => {
-    store(form.values());
-    changed(form.values());
-  };
+  const finish = () => changed(store(before, form.values()));
   const body = el('form', { method: 'dialog', onsubmit: finish },
     el('h2', { id: 'settings-title' }, 'Settings'),
     el('p', { class: 'soft note' }, 'They hold for answers from now on. An empty field leaves it to the server.'),

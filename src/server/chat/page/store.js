@@ -1,9 +1,12 @@
-// Conversations in this browser: an IndexedDB database with one object for each. Where the browser
-// gives no database (a private window), they last as long as the page.
+// Conversations in this browser: an IndexedDB database with one object for each, which all tabs of
+// this server share. Each write applies a change to what is stored at that moment, in one
+// transaction, and is announced to the other tabs. Where the browser gives no database (a private
+// window), conversations last as long as the page.
 
 const kName = 'ebb-chat';
 const kTable = 'conversations';
 const memory = new Map();
+const channel = globalThis.BroadcastChannel ? new BroadcastChannel(kName) : null;
 
 const opened = new Promise((resolve) => {
   let request;
@@ -17,26 +20,45 @@ const opened = new Promise((resolve) => {
   request.onerror = () => resolve(null);
 });
 
-async function run(mode, work) {
+// Runs `work` on the table. The promise is fulfilled when the transaction is durable, not before.
+async function transact(mode, work) {
   const database = await opened;
-  if (database === null) return null;
+  if (database === null) return false;
   return new Promise((resolve, reject) => {
-    const request = work(database.transaction(kTable, mode).objectStore(kTable));
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
+    const transaction = database.transaction(kTable, mode);
+    transaction.oncomplete = () => resolve(true);
+    transaction.onabort = () => reject(transaction.error);
+    work(transaction.objectStore(kTable));
   });
 }
 
-export async function all() {
-  return (await run('readonly', (table) => table.getAll())) ?? [...memory.values()];
+async function read(ask, inMemory) {
+  let request;
+  return await transact('readonly', (table) => { request = ask(table); }) ? request.result : inMemory();
 }
 
-export async function save(conversation) {
-  memory.set(conversation.id, conversation);
-  await run('readwrite', (table) => table.put(conversation));
+export function all() { return read((table) => table.getAll(), () => [...memory.values()]); }
+
+export function load(id) { return read((table) => table.get(id), () => memory.get(id)); }
+
+// Stores change(what is stored under `id`, or null), and returns what is stored then. A conversation
+// that was removed stays removed.
+export async function update(id, change, news = {}) {
+  let result;
+  const changed = (stored) => result = stored?.removed ? stored : change(stored ?? null);
+  const is_durable = await transact('readwrite', (table) => {
+    const request = table.get(id);
+    request.onsuccess = () => table.put(changed(request.result));
+  });
+  if (!is_durable) memory.set(id, changed(memory.get(id)));
+  channel?.postMessage({ id, ...news });
+  return result;
 }
 
-export async function remove(id) {
-  memory.delete(id);
-  await run('readwrite', (table) => table.delete(id));
+// Leaves a mark instead of the conversation, so that no tab that still has it stores it again.
+export function remove(id) { return update(id, () => ({ id, removed: true })); }
+
+// Calls heard({id, ...news}) for each change by another tab.
+export function listen(heard) {
+  if (channel !== null) channel.onmessage = ({ data }) => heard(data);
 }
