@@ -20,6 +20,12 @@ constexpr size_t kTensorAlignment = 32;
 constexpr std::string_view kPartsKey = "split.count";
 constexpr std::string_view kPartKey = "split.no";  // from 0
 
+// Returns whether a tensor belongs to an encoder of pictures or sounds, a model of its own that
+// some files hold together with the one of text.
+bool IsOfEncoder(std::string_view name) {
+  return name.starts_with("v.") || name.starts_with("a.") || name.starts_with("mm.");
+}
+
 // For each C++ type that Read() serves: ggml's name of it and its accessor.
 template <typename T>
 struct GgufValue;
@@ -181,6 +187,8 @@ Status GgufFile::IndexTensors(const gguf_context* gguf, const MappedFile& mappin
   const size_t data_offset = gguf_get_data_offset(gguf);
   tensors_.reserve(num_tensors);
   for (size_t i = 0; i < num_tensors; ++i) {
+    if (IsOfEncoder(gguf_get_tensor_name(gguf, i))) continue;
+    tensor_index_.emplace(gguf_get_tensor_name(gguf, i), tensors_.size());
     GgufTensor& tensor = tensors_.emplace_back();
     tensor.name = gguf_get_tensor_name(gguf, i);
     tensor.type = gguf_get_tensor_type(gguf, i);
@@ -195,7 +203,6 @@ Status GgufFile::IndexTensors(const gguf_context* gguf, const MappedFile& mappin
           tensor.name, size, data_offset + offset, bytes.size()));
     }
     tensor.data = bytes.subspan(data_offset + offset, size);
-    tensor_index_.emplace(tensor.name, i);
   }
   return OkStatus();
 }

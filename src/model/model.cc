@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/head_sizes.h"
 #include "src/base/llama_runtime.h"
 #include "src/model/adapter.h"
 #include "src/model/chat/chat.h"
@@ -59,16 +60,25 @@ ModelShape ShapeOf(const Hyperparameters& h) {
               h.layers_read.size() == size_t(h.num_layers) ? std::vector<int>() : h.layers_read};
 }
 
-// libllama's builders serve mixtures of experts and the families that ebb's own decoder does not
-// know. Anything else that is unusual in a file of a known family is refused: libllama ignores
-// metadata that its builder of that family does not expect.
+// Returns whether the file has scales of weights, as files of NVFP4 do.
+bool HasWeightScales(const GgufFile& file) {
+  return std::ranges::any_of(file.tensors(), [&](const GgufTensor& tensor) {
+    const std::string stem(tensor.name.substr(0, tensor.name.rfind('.')));
+    const bool is_scale = tensor.name.ends_with(".scale") || tensor.name.ends_with(".input_scale");
+    return is_scale && file.FindTensor(stem + ".weight") != nullptr;
+  });
+}
+
+// libllama's builders serve mixtures of experts, weights with scales, and the families that ebb's
+// own decoder does not know. Anything else that is unusual in a file of a known family is refused:
+// libllama ignores metadata that its builder of that family does not expect.
 Result<GraphSource> ChooseGraph(const GgufFile& file, const std::string& family,
                                 GraphSource wanted) {
   if (wanted != GraphSource::kAuto) return wanted;
   if (!FindModelFamily(family).ok()) return GraphSource::kLibrary;
   uint32_t num_experts = 0;
   EBB_RETURN_IF_ERROR(file.Read(family + ".expert_count", GgufFile::Need::kOptional, &num_experts));
-  return num_experts == 0 ? GraphSource::kOwn : GraphSource::kLibrary;
+  return num_experts == 0 && !HasWeightScales(file) ? GraphSource::kOwn : GraphSource::kLibrary;
 }
 
 // For ebb's own decoder.
@@ -86,7 +96,12 @@ Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* 
   EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &family));
   EBB_ASSIGN_OR_RETURN(model->name, file.ReadName());
   EBB_ASSIGN_OR_RETURN(const GraphSource source, ChooseGraph(file, family, options.graph));
-  if (source == GraphSource::kOwn) return DescribeOwn(file, options, model);
+  if (source == GraphSource::kOwn) {
+    EBB_RETURN_IF_ERROR(DescribeOwn(file, options, model));
+    // The kernels take padded heads, which the rewritten graphs of libllama have where needed.
+    const bool has_padding = model->hparams.head_dim % kHeadDimStep != 0;
+    if (!has_padding || options.graph == GraphSource::kOwn) return OkStatus();
+  }
   EBB_ASSIGN_OR_RETURN(model->library, LibraryModel::Open(file, options));
   model->family = nullptr;
   model->hparams = model->library->hparams();

@@ -51,6 +51,12 @@ ggml_tensor* GgufEdit::tensor(std::string_view name) const {
   return found;
 }
 
+std::vector<std::string> GgufEdit::names() const {
+  std::vector<std::string> names;
+  for (const ggml_tensor* tensor : tensors_) names.emplace_back(ggml_get_name(tensor));
+  return names;
+}
+
 void GgufEdit::Remove(std::string_view name) { std::erase(tensors_, tensor(name)); }
 
 void GgufEdit::Add(const std::string& name, ggml_type type, int64_t columns, int64_t rows) {

@@ -28,6 +28,7 @@ class GgufEdit {
   [[nodiscard]] ggml_tensor* tensor(std::string_view name) const;
   // Null: there is none.
   [[nodiscard]] ggml_tensor* Find(std::string_view name) const;
+  [[nodiscard]] std::vector<std::string> names() const;  // of the tensors
   void Remove(std::string_view name);
   // A tensor of zeros.
   void Add(const std::string& name, ggml_type type, int64_t columns, int64_t rows);

@@ -142,6 +142,23 @@ void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_ti
   BecomeViewOf(node, ggml_cont(ctx, ggml_permute(ctx, product, 0, 2, 1, 3)));
 }
 
+// Multiplies a product, with a weight or with chosen experts, by the scale of the weight.
+void ScaleProduct(ggml_tensor* node, ggml_tensor* chosen, ggml_tensor* scale, ggml_context* ctx) {
+  ggml_tensor* const product = ggml_dup_tensor(ctx, node);
+  product->op = node->op;
+  std::memcpy(product->op_params, node->op_params, sizeof(node->op_params));
+  std::memcpy(product->src, node->src, sizeof(node->src));
+  product->view_src = node->view_src;
+  product->view_offs = node->view_offs;
+  if (chosen != nullptr) {
+    const int64_t num_experts = ggml_nelements(scale);
+    scale = ggml_reshape_3d(ctx, scale, 1, num_experts, 1);
+    scale = ggml_repeat_4d(ctx, scale, 1, num_experts, chosen->ne[1], 1);
+    scale = ggml_get_rows(ctx, scale, chosen);  // [1, experts of a token, T]
+  }
+  BecomeViewOf(node, ggml_mul(ctx, product, scale));
+}
+
 // The nodes that compute something from a tensor.
 std::unordered_set<const ggml_tensor*> DescendantsOf(const ggml_tensor* tensor,
                                                      ggml_cgraph* graph) {
@@ -245,8 +262,13 @@ Status RewriteGraph(llm_graph_result* built, const CacheNodes& nodes, ggml_conte
       ggml_tensor* attended = attend(next_attention, nodes.attentions[next_attention]);
       BecomeViewOf(node, attended);
       ++next_attention;
-    } else if (node->op == GGML_OP_MUL_MAT) {
-      RewriteProduct(node, ctx, options.one_token_at_a_time);
+    } else if (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID) {
+      ggml_tensor* const weight = node->src[0];
+      ggml_tensor* const chosen = node->op == GGML_OP_MUL_MAT_ID ? node->src[2] : nullptr;
+      if (chosen == nullptr) RewriteProduct(node, ctx, options.one_token_at_a_time);
+      if (options.scales != nullptr && options.scales->contains(weight)) {
+        ScaleProduct(node, chosen, options.scales->at(weight), ctx);
+      }
     }
     ggml_build_forward_expand(graph, node);
   }

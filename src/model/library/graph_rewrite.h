@@ -66,10 +66,15 @@ struct Products {
 // The ROPE node whose result, seen through views and reshapes, are the keys; null: there is none.
 [[nodiscard]] ggml_tensor* RopeOf(ggml_tensor* keys);
 
+// Scales, [1] or of experts [n], by their weights.
+using WeightScales = std::map<const ggml_tensor*, ggml_tensor*>;
+
 struct RewriteOptions {
   bool one_token_at_a_time = false;  // products take each token as a plane of its own
   // Nodes that follow this tensor in the graph are left out; null: none are.
   const ggml_tensor* last = nullptr;
+  // Scales of weights whose products the graph does not scale; null: it scales all.
+  const WeightScales* scales = nullptr;
   // Only these descendants of `first`, which becomes an input, are kept; null: all are.
   ggml_tensor* first = nullptr;
 };

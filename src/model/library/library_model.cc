@@ -58,6 +58,7 @@ struct LibraryModel::Impl {
   WeightSet weights;                       // all tensors of the model
   Products products;                       // of a step of several tokens
   std::vector<ggml_tensor*> weights_read;
+  WeightScales scales;  // of NVFP4 weights, which the builder of the family does not read
   std::map<const ggml_tensor*, double> expert_shares;  // of experts' weights, that a token reads
   int64_t max_library_nodes = 0;  // that libllama may need for a graph; 0: not known yet
   int num_nodes = 0;              // of the graph of one token
@@ -85,6 +86,7 @@ struct LibraryModel::Impl {
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int index, const CacheAttention& call,
                       bool keys_before_rope, AttentionBuilder& attention) const;
   void FindStates();
+  void FindUnreadScales(ggml_cgraph* graph);
   Status BuildDry();
   Status ReadShape(const CacheNodes& nodes, llm_graph_result* built);
   void ReadRopes(const CacheNodes& nodes, const llm_graph_result& built);
@@ -361,6 +363,21 @@ void LibraryModel::Impl::FindStates() {
   }
 }
 
+// Many of libllama's builders load the scales of a feed-forward block and do not apply them.
+void LibraryModel::Impl::FindUnreadScales(ggml_cgraph* graph) {
+  const std::vector<ggml_tensor*> read = WeightsRead(graph, weights);
+  std::map<std::string_view, ggml_tensor*> by_name;
+  for (const auto& [name, tensor] : model->tensors_by_name) by_name[name] = tensor;
+  constexpr std::string_view kScale = ".scale";
+  for (const auto& [name, scale] : by_name) {
+    if (!name.ends_with(kScale) || std::ranges::find(read, scale) != read.end()) continue;
+    const std::string stem(name.substr(0, name.size() - kScale.size()));
+    const auto weight = by_name.find(stem + ".weight");
+    if (weight == by_name.end() || weight->second->type != GGML_TYPE_NVFP4) continue;
+    scales[weight->second] = scale;
+  }
+}
+
 Status LibraryModel::Impl::BuildDry() {
   if (!model->hparams.causal_attn || llama_model_has_encoder(model)) {
     return Unsupported("it does not generate text token by token");
@@ -393,6 +410,7 @@ Status LibraryModel::Impl::BuildDry() {
   EBB_RETURN_IF_ERROR(ReadShape(nodes, result));
   ReadRopes(nodes, *result);
   num_nodes = ggml_graph_n_nodes(result->get_gf());
+  FindUnreadScales(result->get_gf());
   const size_t num_tensors = ggml_used_mem(result->get_ctx()) / ggml_tensor_overhead();
   max_library_nodes = static_cast<int64_t>(num_tensors) * 3 / 2 + 256;
   // Policies name a layer of rows and the block that it is in by one number.
@@ -408,7 +426,7 @@ Status LibraryModel::Impl::BuildDry() {
   ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), num_nodes * 3 + 64, false);
   (void)TakeLookups(result->get_gf(), weights);
   EBB_RETURN_IF_ERROR(RewriteGraph(
-      result, nodes, ctx.get(), {},
+      result, nodes, ctx.get(), {.scales = &scales},
       [&](size_t, const CacheAttention& call) {
         return ggml_reshape_2d(ctx.get(),
                                ggml_cont(ctx.get(), ggml_permute(ctx.get(), call.q, 0, 2, 1, 3)),
@@ -530,7 +548,12 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
       ggml_set_output(hidden);
       result.hidden.push_back(hidden);
     }
-    RewriteOptions rewrite = {.one_token_at_a_time = options.one_token_at_a_time};
+    WeightScales scales = impl.scales;
+    for (const auto& [weight, scale] : impl.scales) {
+      if (!copies.empty()) scales.emplace(copies.at(weight), copies.at(scale));
+    }
+    RewriteOptions rewrite = {.one_token_at_a_time = options.one_token_at_a_time,
+                              .scales = &scales};
     if (!options.logits) rewrite.last = library->t_embd;
     const auto attend = [&](size_t index, const CacheAttention& call) {
       return impl.Attend(ctx, result.graph, static_cast<int>(index), call, options.keys_before_rope,
@@ -576,7 +599,8 @@ Result<LogitsGraph> LibraryModel::BuildLogits(ggml_context* ctx, int num_tokens,
     ggml_set_input(outputs);
     result.graph = ggml_new_graph_custom(ctx, kLogitsGraphMaxNodes, false);
     EBB_RETURN_IF_ERROR(RewriteGraph(
-        library, nodes, ctx, {.one_token_at_a_time = one_token_at_a_time, .first = outputs},
+        library, nodes, ctx,
+        {.one_token_at_a_time = one_token_at_a_time, .scales = &impl.scales, .first = outputs},
         [](size_t, const CacheAttention& call) { return call.q; }, result.graph));
     result.outputs = outputs;
     result.logits = library->t_logits;
