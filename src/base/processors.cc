@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -88,7 +87,7 @@ Processors CountProcessors(std::span<const int> cpus, const std::string& root) {
   processors.threads = processors.cores;
   // In doubles: a quota may be far more than an int holds.
   if (processors.quota > 0 && processors.quota < processors.cores) {
-    processors.threads = static_cast<int>(std::ceil(processors.quota));
+    processors.threads = std::max(1, static_cast<int>(processors.quota));
   }
   return processors;
 }

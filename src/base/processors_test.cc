@@ -106,10 +106,11 @@ TEST_F(ProcessorsTest, ACpuWithoutTopologyIsACoreOfItsOwn) {
   EXPECT_EQ(Count({0, 1, 2, 3}).cores, 3);
 }
 
-TEST_F(ProcessorsTest, AQuotaIsRoundedUpToThreads) {
+// A team that uses up its quota before the period ends is stopped as a whole.
+TEST_F(ProcessorsTest, AQuotaIsRoundedDownToThreadsAndIsAtLeastOne) {
   const std::pair<const char*, int> cases[] = {
-      {"10000 100000", 1},  {"100000 100000", 1}, {"100001 100000", 2},    {"150000 100000", 2},
-      {"200000 100000", 2}, {"399999 100000", 4}, {"9000000 100000", 4},   {"max 100000", 4},
+      {"10000 100000", 1},  {"100000 100000", 1}, {"100001 100000", 1},    {"150000 100000", 1},
+      {"200000 100000", 2}, {"399999 100000", 3}, {"9000000 100000", 4},   {"max 100000", 4},
       {"nonsense", 4},      {"1000 1000000", 1},  {"900000000000000 1", 4}};
   for (const auto& [quota, threads] : cases) {
     WriteQuota(quota);
