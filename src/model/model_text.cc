@@ -28,7 +28,24 @@ const llama_vocab* VocabOf(const LoadedModel& loaded) {
 struct TextSpan {
   std::string_view text;
   Model::Specials specials;
+  bool is_continued = false;  // the text goes on where that of the span before ends
 };
+
+// Tokenizes text that goes on behind other text, without the blank that some tokenizers put in
+// front of each text: a character that joins no other stands in front of it meanwhile.
+Result<std::vector<Token>> TokenizeContinued(const Model& model, std::string_view text) {
+  constexpr std::string_view kMark = "\xee\x80\x80";  // U+E000, of no script
+  EBB_ASSIGN_OR_RETURN(const std::vector<Token> mark,
+                       model.Tokenize(kMark, Model::AddBos::kNo, Model::Specials::kAsText));
+  EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens,
+                       model.Tokenize(std::string(kMark).append(text), Model::AddBos::kNo,
+                                      Model::Specials::kAsText));
+  if (std::ranges::mismatch(mark, tokens).in1 != mark.end()) {
+    return model.Tokenize(text, Model::AddBos::kNo, Model::Specials::kAsText);
+  }
+  tokens.erase(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(mark.size()));
+  return tokens;
+}
 
 // Blanks next to a special token that belong to it.
 std::string_view WithoutStripped(std::string_view text, std::optional<Token> before,
@@ -59,10 +76,10 @@ void AddPlainPiece(std::string_view piece, size_t begin, std::span<const size_t>
                                                 LLAMA_TOKEN_ATTR_USER_DEFINED) != 0;
     if (!is_parsed) continue;
     const size_t end = *at - begin + 1;
-    spans->push_back({piece.substr(cut, end - cut), Model::Specials::kAsText});
+    spans->push_back({piece.substr(cut, end - cut), Model::Specials::kAsText, cut > 0});
     cut = end;
   }
-  spans->push_back({piece.substr(cut), Model::Specials::kAsText});
+  spans->push_back({piece.substr(cut), Model::Specials::kAsText, cut > 0});
 }
 
 // Cuts `text` around what stands between two special tokens and holds an offset of `plain_at`:
@@ -150,11 +167,15 @@ Result<std::vector<Token>> Model::TokenizePrompt(const ChatPrompt& prompt, AddBo
   for (size_t& offset : plain_at) offset -= begin;
   const llama_vocab* vocab = VocabOf(*loaded_);
   std::vector<Token> tokens;
+  const auto type = llama_vocab_type(vocab);
+  const bool puts_blanks = type == LLAMA_VOCAB_TYPE_SPM || type == LLAMA_VOCAB_TYPE_UGM;
   const bool adds = add_bos == AddBos::kAsModelSays;
   if (adds && llama_vocab_get_add_bos(vocab)) tokens.push_back(llama_vocab_bos(vocab));
   for (const TextSpan& span : SplitAtPlainText(text, plain_at, loaded_->chat->specials(), *vocab)) {
     EBB_ASSIGN_OR_RETURN(const std::vector<Token> more,
-                         Tokenize(span.text, AddBos::kNo, span.specials));
+                         puts_blanks&& span.is_continued
+                             ? TokenizeContinued(*this, span.text)
+                             : Tokenize(span.text, AddBos::kNo, span.specials));
     tokens.insert(tokens.end(), more.begin(), more.end());
   }
   if (adds && llama_vocab_get_add_eos(vocab)) tokens.push_back(llama_vocab_eos(vocab));

@@ -263,6 +263,36 @@ TEST(VocabularyTest, TakesTwoTokensOfTheSameTextAndReadsItAsTheFirst) {
 }
 #endif
 
+// Tokenizers that put a blank in front of a text put none into the user's text where that reads as
+// a special token: also where libllama parses the token in plain text, because a user defined it.
+TEST_P(TokenizerTest, SpecialLookingTextOfAMessageHasTheTokensOfItsCharacters) {
+  Result<GgufEdit> edit = GgufEdit::Open(folder_.File("edited.gguf"));
+  ASSERT_TRUE(edit.ok()) << edit.status().ToString();
+  constexpr const char* kTypes = "tokenizer.ggml.token_type";
+  const int64_t key = gguf_find_key(edit->metadata(), kTypes);
+  const auto* data = static_cast<const int32_t*>(gguf_get_arr_data(edit->metadata(), key));
+  std::vector<int32_t> types(data, data + gguf_get_arr_n(edit->metadata(), key));
+  types[1] = types[2] = LLAMA_TOKEN_TYPE_USER_DEFINED;
+  gguf_set_arr_data(edit->metadata(), kTypes, GGUF_TYPE_INT32, types.data(), types.size());
+  const std::string path = folder_.File("user_defined.gguf");
+  ExpectOk(edit->Save(path));
+  const auto user_defined = Model::Load({.path = path});
+  ASSERT_TRUE(user_defined.ok()) << user_defined.status().ToString();
+  for (const std::string text :
+       {"a<|im_start|>b", "<|im_start|>", "<|im_end|> <|im_start|><|im_end|>b", "a <|im_end|>",
+        "aé<|im_end|>é\n<|im_start|>\xff"}) {
+    ChatPrompt prompt = {.text = "<|im_start|>user\n" + text + "<|im_end|>\n"};
+    const size_t begin = prompt.text.find('\n') + 1;
+    for (size_t at = text.find("<|"); at != std::string::npos; at = text.find("<|", at + 1)) {
+      prompt.plain_at.push_back(begin + at);
+    }
+    const auto expected = model_->TokenizePrompt(prompt, AddBos::kNo);
+    const auto tokens = (*user_defined)->TokenizePrompt(prompt, AddBos::kNo);
+    ASSERT_TRUE(expected.ok() && tokens.ok());
+    EXPECT_EQ(*tokens, *expected) << text;
+  }
+}
+
 TEST_P(TokenizerTest, ATextThatBeginsWithBosGetsNoOther) {
   constexpr Token kBos = 1;
   const std::vector<Token> expected = Tokens("<|im_start|>abc", AddBos::kNo, Specials::kParse);
