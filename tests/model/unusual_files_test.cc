@@ -137,6 +137,60 @@ INSTANTIATE_TEST_SUITE_P(Families, Nvfp4Files,
                          testing::Values("llama", "qwen2", "qwen3", "gemma3", "deci"),
                          [](const auto& info) { return info.param; });
 
+// Stores the experts' matrices in NVFP4, each expert's times a power of two, which its scale takes
+// back; or, widened again, in F32 and with scales of 1.
+GgufChange QuantizeExperts(int power, bool is_widened) {
+  return [=](GgufEdit& file) {
+    for (const std::string& name : file.names()) {
+      if (!name.ends_with("_exps.weight")) continue;
+      const ggml_tensor* wide = file.tensor(name);
+      const int64_t columns = wide->ne[0], rows = wide->ne[1], experts = wide->ne[2];
+      const std::string scale_name = name.substr(0, name.rfind('.')) + ".scale";
+      float* const scales = ggml_get_data_f32(file.tensor(scale_name));
+      std::vector<float> weights(ggml_get_data_f32(wide),
+                                 ggml_get_data_f32(wide) + ggml_nelements(wide));
+      for (int64_t i = 0; i < ggml_nelements(wide); ++i) {
+        const auto expert = static_cast<int>(i / (columns * rows));
+        weights[i] = std::ldexp(weights[i], power + expert % 3);
+        scales[expert] = std::ldexp(1.0f, -power - expert % 3);
+      }
+      std::vector<std::byte> bytes(ggml_row_size(GGML_TYPE_NVFP4, columns) * rows * experts);
+      ggml_quantize_chunk(GGML_TYPE_NVFP4, weights.data(), bytes.data(), 0, rows * experts, columns,
+                          nullptr);
+      file.Remove(name);
+      file.Add(name, is_widened ? GGML_TYPE_F32 : GGML_TYPE_NVFP4, columns, rows, experts);
+      void* const data = file.tensor(name)->data;
+      if (!is_widened) {
+        std::memcpy(data, bytes.data(), bytes.size());
+        continue;
+      }
+      auto* const floats = static_cast<float*>(data);
+      ggml_get_type_traits(GGML_TYPE_NVFP4)
+          ->to_float(bytes.data(), floats, columns * rows * experts);
+      for (int64_t i = 0; i < columns * rows * experts; ++i) {
+        floats[i] *= scales[i / (columns * rows)];
+      }
+      std::fill_n(scales, experts, 1.0f);
+    }
+  };
+}
+
+// libllama's builder of qwen3moe applies the scales of experts, those of olmoe and dbrx do not.
+TEST_F(UnusualFiles, ScalesOfChosenExpertsAreApplied) {
+  for (const char* architecture : {"qwen3moe", "olmoe", "dbrx"}) {
+    tokens_.clear();
+    const std::string path = WriteLibrary({.architecture = architecture, .has_experts = true});
+    const std::vector<float> logits =
+        Logits(Edit(path, "scaled.gguf", QuantizeExperts(6, /*is_widened=*/false)));
+    const std::string twice = Edit(path, "twice.gguf", QuantizeExperts(7, /*is_widened=*/false));
+    EXPECT_EQ(LargestDifference(logits, Logits(twice)), 0) << architecture;
+    const std::vector<float> expected =
+        Logits(Edit(path, "wide.gguf", QuantizeExperts(6, /*is_widened=*/true)));
+    EXPECT_LE(LargestDifference(logits, expected), 0.3 * StandardDeviation(expected))
+        << architecture;
+  }
+}
+
 // What files that several models share hold of encoders.
 void AddEncoders(GgufEdit& file) {
   file.Add("v.blk.0.attn_q.weight", GGML_TYPE_F16, 64, 64);
@@ -188,11 +242,8 @@ void AddUnreadBlock(GgufEdit& file, bool has_scales) {
     if (!name.starts_with(last) || (!has_scales && name.ends_with("scale"))) continue;
     const ggml_tensor* tensor = file.tensor(name);
     const std::string copy_name = added + name.substr(last.size());
-    file.Add(copy_name, tensor->type, tensor->ne[0], tensor->ne[1] * tensor->ne[2]);
-    ggml_tensor* copy = file.tensor(copy_name);
-    std::memcpy(copy->data, tensor->data, ggml_nbytes(tensor));
-    std::copy_n(tensor->ne, GGML_MAX_DIMS, copy->ne);
-    std::copy_n(tensor->nb, GGML_MAX_DIMS, copy->nb);
+    file.Add(copy_name, tensor->type, tensor->ne[0], tensor->ne[1], tensor->ne[2]);
+    std::memcpy(file.tensor(copy_name)->data, tensor->data, ggml_nbytes(tensor));
   }
   file.Add(added + "nextn.eh_proj.weight", GGML_TYPE_F32, 2 * int64_t{width}, width);
   if (has_scales) file.Add(added + "nextn.eh_proj.scale", GGML_TYPE_F32, 1, 1);

@@ -59,12 +59,15 @@ std::vector<std::string> GgufEdit::names() const {
 
 void GgufEdit::Remove(std::string_view name) { std::erase(tensors_, tensor(name)); }
 
-void GgufEdit::Add(const std::string& name, ggml_type type, int64_t columns, int64_t rows) {
+void GgufEdit::Add(const std::string& name, ggml_type type, int64_t columns, int64_t rows,
+                   int64_t planes) {
   const int64_t rows_with_data = std::max<int64_t>(rows, 1);
   const int64_t columns_with_data = std::max(columns, ggml_blck_size(type));
-  ggml_context* context = ContextFor(ggml_row_size(type, columns_with_data) * rows_with_data);
+  ggml_context* context =
+      ContextFor(ggml_row_size(type, columns_with_data) * rows_with_data * planes);
   contexts_.emplace_back(context);
-  ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns_with_data, rows_with_data);
+  ggml_tensor* tensor =
+      ggml_new_tensor_3d(context, type, columns_with_data, rows_with_data, planes);
   ggml_set_name(tensor, name.c_str());
   std::memset(tensor->data, 0, ggml_nbytes(tensor));
   tensor->ne[0] = columns;

@@ -31,7 +31,8 @@ class GgufEdit {
   [[nodiscard]] std::vector<std::string> names() const;  // of the tensors
   void Remove(std::string_view name);
   // A tensor of zeros.
-  void Add(const std::string& name, ggml_type type, int64_t columns, int64_t rows);
+  void Add(const std::string& name, ggml_type type, int64_t columns, int64_t rows,
+           int64_t planes = 1);
   // Widens every tensor to F32.
   void Dequantize();
   Status Save(const std::string& path) const;
