@@ -99,8 +99,9 @@ Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* 
   if (source == GraphSource::kOwn) {
     EBB_RETURN_IF_ERROR(DescribeOwn(file, options, model));
     // The kernels take padded heads, which the rewritten graphs of libllama have where needed.
-    const bool has_padding = model->hparams.head_dim % kHeadDimStep != 0;
-    if (!has_padding || options.graph == GraphSource::kOwn) return OkStatus();
+    const int head_dim = model->hparams.head_dim;
+    if (head_dim == PaddedHeadDim(head_dim) || options.graph == GraphSource::kOwn)
+      return OkStatus();
   }
   EBB_ASSIGN_OR_RETURN(model->library, LibraryModel::Open(file, options));
   model->family = nullptr;

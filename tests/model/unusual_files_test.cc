@@ -328,6 +328,20 @@ TEST_P(UnusualHeads, EveryFormatAndTierHasTheRows) {
   }
 }
 
+// A window without sinks keeps consecutive rows: keys that are turned to earlier positions, in a
+// context that is full again and again, change nothing.
+TEST_P(UnusualHeads, KeysTurnToOtherPositions) {
+  const auto [family, dim] = GetParam();
+  const std::string path = Write();
+  tokens_ = RandomTokens({.family = family}, 150, 6);
+  EngineLogitsOptions options = kPlain;
+  options.session.policy = {.name = "streaming", .budget = {Budget::Unit::kRows, 40}, .sinks = 0};
+  const std::vector<float> expected = Logits(path, options);
+  options.session.context = 64;
+  options.session.past_context = PastContext::kReRotate;
+  EXPECT_LE(LargestDifference(Logits(path, options), expected), 1e-3);
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, UnusualHeads,
                          testing::Values(Heads{"llama", 18}, Heads{"llama", 20}, Heads{"llama", 40},
                                          Heads{"llama", 100}, Heads{"llama", 120},

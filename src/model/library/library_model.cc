@@ -119,13 +119,14 @@ ggml_tensor* LibraryModel::Impl::Attend(ggml_context* ctx, ggml_cgraph* graph, i
     v = call.value_in_key ? kv_heads(call.k, call.value_dim, call.key_dim)
                           : kv_heads(call.v, call.value_dim, call.value_dim);
   }
-  ggml_tensor* out = attention.Attend(ctx, graph,
-                                      {.layer = hparams.layers_read[index],
-                                       .q = pad(q),
-                                       .k = k,
-                                       .v = v,
-                                       .k_before_rope = rope == nullptr ? nullptr : rope->src[0],
-                                       .sinks = call.sinks});
+  ggml_tensor* out =
+      attention.Attend(ctx, graph,
+                       {.layer = hparams.layers_read[index],
+                        .q = pad(q),
+                        .k = k,
+                        .v = v,
+                        .k_before_rope = rope == nullptr ? nullptr : pad(rope->src[0]),
+                        .sinks = call.sinks});
   if (call.value_dim == head_dim) return out;
   const size_t out_bytes = head_dim * sizeof(float);
   return ggml_cont(ctx, ggml_view_3d(ctx, out, call.value_dim, call.num_q_heads, num_tokens,
@@ -255,7 +256,7 @@ void LibraryModel::Impl::ReadRopes(const CacheNodes& nodes, const llm_graph_resu
   for (const CacheAttention& call : nodes.attentions) {
     if (call.k == nullptr) continue;
     const ggml_tensor* node = RopeOf(call.k);
-    const bool is_turned = node != nullptr && call.key_dim == h.head_dim &&
+    const bool is_turned = node != nullptr && PaddedHeadDim(call.key_dim) == h.head_dim &&
                            node->src[0]->ne[0] == call.key_dim &&
                            node->src[0]->ne[1] == call.num_kv_heads;
     if (!is_turned) {
@@ -333,7 +334,7 @@ Status LibraryModel::Impl::ReadShape(const CacheNodes& nodes, llm_graph_result* 
   h.num_layers = static_cast<int>(layers.size());
   h.embed_dim = static_cast<int>(from.n_embd);
   h.num_q_heads = first.num_q_heads;
-  h.head_dim = (h.head_dim + kHeadDimStep - 1) / kHeadDimStep * kHeadDimStep;
+  h.head_dim = PaddedHeadDim(h.head_dim);
   h.attention_scale = first.scale;
   h.attention_soft_cap = first.soft_cap;
   h.trained_context = static_cast<int>(cparams.n_ctx_seq);
