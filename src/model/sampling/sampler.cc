@@ -224,11 +224,7 @@ struct Sampler::Impl {
                        const Admits& also) {
     if (draw != nullptr) SetDrawPosition(draw, position);
     const llama_token_data_array all = Candidates(logits);
-    if (!AnyPossible(all)) {
-      return Corrupt(
-          "the logits of the step hold no number; rows in f16, which compressed formats are made "
-          "of, may have overflowed: --kv-type bf16 or f32 has the range for them");
-    }
+    if (!AnyPossible(all)) return Corrupt("the logits of the step hold no number");
     Token token = Choose(all);
     if (grammar == nullptr) return token;
     if (!IsAdmitted(token, constraint, also)) {

@@ -448,10 +448,7 @@ TEST_F(SamplerTest, LogitsWithoutANumberAreAnError) {
     const auto sampler = Make({});
     const Result<Token> token = sampler->Sample(std::vector<float>(VocabSize(), value), 0);
     EXPECT_EQ(token.status().code(), StatusCode::kCorrupt);
-    EXPECT_EQ(
-        token.status().Text(),
-        "the logits of the step hold no number; rows in f16, which compressed formats are made "
-        "of, may have overflowed: --kv-type bf16 or f32 has the range for them");
+    EXPECT_EQ(token.status().Text(), "the logits of the step hold no number");
   }
 }
 
