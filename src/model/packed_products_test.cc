@@ -128,18 +128,17 @@ TEST_P(PackedProductsTest, AreThePlainOnes) {
     for (const bool of_experts : {false, true}) {
       for (const int64_t planes : {1, 3, 8}) {
         if (of_experts && planes < 3) continue;
+        Product p = {weight_type, 256, 64, planes, of_experts, 1};
+        if (PackedTypeOf({{GetParam()}}, p.type, p.columns, p.rows) == nullptr) continue;
+        const std::vector<char> weight = RandomWeight(p);
         for (const int64_t tokens : {1, 2, 5, 33}) {
-          for (const int64_t rows : {32, 96}) {
-            const Product p = {weight_type, 512, rows, planes, of_experts, tokens};
-            if (PackedTypeOf({{GetParam()}}, p.type, p.columns, p.rows) == nullptr) continue;
-            const std::vector<char> weight = RandomWeight(p);
-            const std::vector<float> found = Compute(p, weight, GetParam());
-            if (found.empty()) continue;
-            ++num_accepted;
-            const std::vector<float> expected = Compute(p, weight, ggml_backend_cpu_buffer_type());
-            ASSERT_EQ(found.size(), expected.size()) << p;
-            EXPECT_LE(RelativeError(expected, found), 2e-2) << p;
-          }
+          p.tokens = tokens;
+          const std::vector<float> found = Compute(p, weight, GetParam());
+          if (found.empty()) continue;
+          ++num_accepted;
+          const std::vector<float> expected = Compute(p, weight, ggml_backend_cpu_buffer_type());
+          ASSERT_EQ(found.size(), expected.size()) << p;
+          EXPECT_LE(RelativeError(expected, found), 2e-2) << p;
         }
       }
     }
