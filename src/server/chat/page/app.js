@@ -471,6 +471,7 @@ async function take(body, { controller, conversation, node }) {
     }
     if (event.usage) {
       node.tokens = event.usage.completion_tokens;
+      node.cachedTokens = event.usage.prompt_tokens_details.cached_tokens;
       node.thoughtTokens = before + event.usage.completion_tokens_details.reasoning_tokens;
     }
   }

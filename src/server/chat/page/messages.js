@@ -180,6 +180,7 @@ export class MessageView {
     this.error.textContent = node.error ?? '';
     const facts = [];
     if (node.tokens) facts.push(plural(node.tokens, 'token'));
+    if (node.cachedTokens) facts.push(`${plural(node.cachedTokens, 'prompt token')} from the cache`);
     if (node.speed) facts.push(`${node.speed.toFixed(node.speed < 20 ? 1 : 0)} tokens/s`);
     if (node.finish === 'length') facts.push('cut off at the most tokens');
     if (node.finish === 'stopped') facts.push('stopped');
