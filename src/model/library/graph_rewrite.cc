@@ -116,16 +116,19 @@ void BecomeViewOf(ggml_tensor* node, ggml_tensor* of) {
 // A product of a weight with the tokens of several sequences in planes is made one of a single
 // plane, and with one_token_at_a_time one of a plane for each token: ggml multiplies plane by
 // plane, and a plane of one column takes the kernels of a single token. Products of F32 take other
-// kernels if their input has gaps, as that of several tokens has where each head has a weight.
+// kernels if their input has gaps, which are closed, and for several planes of one column, as those
+// of a token with a weight for each head are: these have a plane for each token in every step.
 void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_time) {
   ggml_tensor* const weight = node->src[0];
   if (!IsWeight(weight)) return;
-  if (weight->type == GGML_TYPE_F32 && !ggml_is_contiguous(node->src[1])) {
+  const bool is_f32 = weight->type == GGML_TYPE_F32;
+  if (is_f32 && weight->ne[2] == 1 && !ggml_is_contiguous(node->src[1])) {
     node->src[1] = ggml_cont(ctx, node->src[1]);
   }
   ggml_tensor* const x = node->src[1];
   const bool joins = weight->ne[2] == 1 && x->ne[2] > 1 && ggml_is_contiguous(x);
-  const bool splits = one_token_at_a_time && !HasSameBitsInBatches(*weight);
+  const bool splits = (one_token_at_a_time && !HasSameBitsInBatches(*weight)) ||
+                      (is_f32 && weight->ne[2] > 1);
   if (!joins && !splits) return;
   if (weight->ne[2] == 1 && ggml_is_contiguous(x)) {
     ggml_tensor* flat = ggml_reshape_2d(ctx, x, x->ne[0], ggml_nrows(x));
