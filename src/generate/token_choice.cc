@@ -98,12 +98,7 @@ Result<Token> TokenChoice::Next(std::span<const float> logits, Position position
     return token;
   }
   was_forced_ = false;
-  if (IsTooShort()) {
-    const Result<Token> token = SampleWithout(early_ends_, logits, position);
-    if (token.ok()) return token;
-    // A grammar that has been fulfilled admits nothing but an end.
-  }
-  return SampleWithout(end_tokens_, logits, position);
+  return SampleWithout(IsTooShort() ? early_ends_ : end_tokens_, logits, position);
 }
 
 Result<Token> TokenChoice::SampleWithout(std::span<const Token> masked,

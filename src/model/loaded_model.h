@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -124,6 +125,7 @@ static_assert(sizeof(LayerWeights) ==
 
 class LibraryModel;    // src/model/library/library_model.h
 class ModelChat;       // src/model/chat/chat.h
+class TokenOrder;      // src/model/sampling/token_order.h
 struct WeightBuffers;  // src/model/weights.h
 struct LlamaModelDeleter {
   void operator()(llama_model* model) const;
@@ -162,6 +164,9 @@ struct LoadedModel {
 
   std::unique_ptr<ModelChat> chat;  // the template of vocab_model
   size_t longest_token_bytes = 1;   // of the vocabulary
+  // Set by the first call of TokenOrder::Of(), which returns it.
+  mutable std::once_flag token_order_once;
+  mutable std::shared_ptr<const TokenOrder> token_order;
 
   LoadedModel();
   ~LoadedModel();

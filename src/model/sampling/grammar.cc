@@ -2,55 +2,61 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <exception>
+#include <limits>
+#include <memory>
 #include <regex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <llama.h>
 
-#include "src/base/llama_runtime.h"
-#include "src/model/loaded_model.h"
-#include "src/model/sampling/grammar_check.h"
+#include "src/model/sampling/grammar_program.h"
+#include "src/model/sampling/token_order.h"
 
 namespace ebb {
 namespace {
 
-const llama_vocab* VocabOf(const Model& model) {
-  return llama_model_get_vocab(model.loaded().vocab_model.get());
+Status TooCostly() {
+  return InvalidArgument(
+      "the grammar is refused: it has too many ways to begin an answer, and would take too long");
 }
 
-std::string AsPattern(std::string_view text) {
-  std::string pattern;
-  for (const char c : text) {
-    if (std::string_view("\\^$.|?*+()[]{}").find(c) != std::string_view::npos) pattern += '\\';
-    pattern += c;
+// "<text>" is the control token of that text, "<[5]>" the token 5.
+Result<Token> TokenNamed(const Model& model, std::string_view name) {
+  const std::string text(name);
+  if (text.starts_with("<[") && text.ends_with("]>")) {
+    const std::string number = text.substr(2, text.size() - 4);
+    const bool is_number = !number.empty() && number.size() < 10 &&
+                           number.find_first_not_of("0123456789") == std::string::npos;
+    if (is_number && std::stoi(number) < model.shape().vocab_size) return std::stoi(number);
   }
-  return pattern;
+  const auto tokens = model.Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse);
+  if (tokens.ok() && tokens->size() == 1) return (*tokens)[0];
+  return InvalidArgument(
+      fmt::format("expected a token of the vocabulary, found `{}`", text.substr(0, 100)));
 }
 
-// Where in the grammar it fails, libllama itself writes to stderr.
-Result<SamplerPtr> MakeSampler(const llama_vocab* vocab, const std::string& grammar,
-                               const std::vector<std::string>& patterns,
-                               const std::vector<Token>& tokens) {
-  EBB_RETURN_IF_ERROR(CheckGrammar(grammar));
-  const LlamaErrorScope errors;
-  std::vector<const char*> pointers;
-  for (const std::string& pattern : patterns) pointers.push_back(pattern.c_str());
-  try {
-    SamplerPtr sampler(patterns.empty() && tokens.empty()
-                           ? llama_sampler_init_grammar(vocab, grammar.c_str(), "root")
-                           : llama_sampler_init_grammar_lazy_patterns(
-                                 vocab, grammar.c_str(), "root", pointers.data(), pointers.size(),
-                                 tokens.data(), tokens.size()));
-    if (sampler != nullptr) return sampler;
-  } catch (const std::exception& error) {
-    return InvalidArgument(fmt::format("the grammar is refused: {}", error.what()));
-  }
-  return InvalidArgument(fmt::format("the grammar is refused: {}", errors.FirstError()));
+// Parses a grammar, or returns the program of the one that this thread parsed last, as long as a
+// sampler has it: the choices of a request have one grammar.
+Result<std::shared_ptr<const GrammarProgram>> ProgramOf(const Model& model,
+                                                        const std::string& text) {
+  struct Parsed {
+    const Model* model = nullptr;
+    std::string text;
+    std::weak_ptr<const GrammarProgram> program;
+  };
+  thread_local Parsed last;
+  auto program = last.program.lock();
+  if (program != nullptr && last.model == &model && last.text == text) return program;
+  EBB_ASSIGN_OR_RETURN(GrammarProgram parsed, ParseGrammar(text, [&](std::string_view name) {
+                         return TokenNamed(model, name);
+                       }));
+  program = std::make_shared<const GrammarProgram>(std::move(parsed));
+  last = {&model, text, program};
+  return program;
 }
 
 // Tokens whose texts, control tokens' included, are together `text`. Empty: there are none.
@@ -79,58 +85,56 @@ std::vector<Token> TokensOf(const Model& model, const std::string& text) {
 
 }  // namespace
 
-void SamplerDeleter::operator()(llama_sampler* sampler) const { llama_sampler_free(sampler); }
-
 Result<std::unique_ptr<Grammar>> Grammar::Create(const Model& model,
                                                  const SamplingOptions& options) {
   std::unique_ptr<Grammar> grammar(new Grammar());
   grammar->model_ = &model;
   grammar->waits_ = !options.grammar_triggers.empty();
-  std::vector<std::string> patterns;
   for (size_t i = 0; i < options.grammar_triggers.size(); ++i) {
-    const GrammarTrigger& trigger = options.grammar_triggers[i];
-    const std::string field = fmt::format("grammar_triggers[{}]", i);
-    if (trigger.kind == GrammarTrigger::Kind::kToken) {
-      if (trigger.token < 0 || trigger.token >= model.shape().vocab_size) {
-        return InvalidArgument(field,
-                               fmt::format("token {} is not in the vocabulary", trigger.token));
-      }
-      grammar->trigger_tokens_.push_back(trigger.token);
-      continue;
-    }
-    if (trigger.text.empty()) {
-      return InvalidArgument(field, "expected a text, found none");
-    }
-    if (trigger.kind == GrammarTrigger::Kind::kText) {
-      grammar->texts_.push_back(trigger.text);
-      patterns.push_back(AsPattern(trigger.text));
-      continue;
-    }
-    try {
-      grammar->patterns_.emplace_back(trigger.text);
-    } catch (const std::regex_error& error) {
-      return InvalidArgument(field, error.what());
-    }
-    patterns.push_back(trigger.text);
+    EBB_RETURN_IF_ERROR(
+        grammar->AddTrigger(options.grammar_triggers[i], fmt::format("grammar_triggers[{}]", i)));
   }
   if (grammar->waits_ && !options.grammar_prefix.empty()) {
     return InvalidArgument("grammar_prefix", "cannot be combined with grammar_triggers");
   }
-  EBB_ASSIGN_OR_RETURN(grammar->sampler_, MakeSampler(VocabOf(model), options.grammar, patterns,
-                                                      grammar->trigger_tokens_));
+  EBB_ASSIGN_OR_RETURN(auto program, ProgramOf(model, options.grammar));
+  grammar->matcher_ = GrammarMatcher::Create(std::move(program), TokenOrder::Of(model));
+  if (grammar->is_overrun()) return TooCostly();
+  if (grammar->matcher_->IsDead()) {
+    return InvalidArgument("the grammar is refused: there is no text that it admits");
+  }
   EBB_RETURN_IF_ERROR(grammar->AcceptPrefix(options.grammar_prefix));
   return grammar;
+}
+
+Status Grammar::AddTrigger(const GrammarTrigger& trigger, const std::string& field) {
+  if (trigger.kind == GrammarTrigger::Kind::kToken) {
+    if (trigger.token < 0 || trigger.token >= model_->shape().vocab_size) {
+      return InvalidArgument(field,
+                             fmt::format("token {} is not in the vocabulary", trigger.token));
+    }
+    trigger_tokens_.push_back(trigger.token);
+    return OkStatus();
+  }
+  if (trigger.text.empty()) return InvalidArgument(field, "expected a text, found none");
+  Trigger& added = triggers_.emplace_back(trigger.text);
+  if (trigger.kind == GrammarTrigger::Kind::kText) return OkStatus();
+  try {
+    added.pattern.emplace(trigger.text);
+  } catch (const std::regex_error& error) {
+    return InvalidArgument(field, error.what());
+  }
+  return OkStatus();
 }
 
 Status Grammar::AcceptPrefix(const std::string& prefix) {
   if (prefix.empty()) return OkStatus();
   const std::vector<Token> tokens = TokensOf(*model_, prefix);
   if (tokens.empty()) return Unsupported("grammar_prefix", "the vocabulary has no tokens for it");
-  try {
-    for (const Token token : tokens) llama_sampler_accept(sampler_.get(), token);
-  } catch (const std::exception& error) {
-    return InvalidArgument("grammar_prefix",
-                           fmt::format("the grammar does not admit it: {}", error.what()));
+  for (const Token token : tokens) {
+    if (matcher_->Accept(token, model_->TokenText(token, Model::ControlTokens::kShow))) continue;
+    if (is_overrun()) return TooCostly();
+    return InvalidArgument("grammar_prefix", "the grammar does not admit it");
   }
   return OkStatus();
 }
@@ -138,9 +142,8 @@ Status Grammar::AcceptPrefix(const std::string& prefix) {
 std::unique_ptr<Grammar> Grammar::Clone() const {
   std::unique_ptr<Grammar> clone(new Grammar());
   clone->model_ = model_;
-  clone->sampler_.reset(llama_sampler_clone(sampler_.get()));
-  clone->texts_ = texts_;
-  clone->patterns_ = patterns_;
+  clone->matcher_ = matcher_->Clone();
+  clone->triggers_ = triggers_;
   clone->trigger_tokens_ = trigger_tokens_;
   clone->waits_ = waits_;
   clone->held_ = held_;
@@ -152,53 +155,78 @@ bool Grammar::IsTriggerToken(Token token) const {
   return std::ranges::find(trigger_tokens_, token) != trigger_tokens_.end();
 }
 
-bool Grammar::HasTrigger(const std::string& text) const {
-  const auto in_text = [&](const std::string& trigger) {
-    return text.find(trigger) != std::string::npos;
-  };
-  const auto matches = [&](const std::regex& pattern) { return std::regex_search(text, pattern); };
-  return std::ranges::any_of(texts_, in_text) || std::ranges::any_of(patterns_, matches);
+// With a pattern the grammar begins at its first group that holds text, or at its match.
+std::optional<size_t> Grammar::FindTrigger(const std::string& text) const {
+  for (const Trigger& trigger : triggers_) {
+    if (!trigger.pattern.has_value()) {
+      const size_t at = text.find(trigger.text);
+      if (at != std::string::npos) return at;
+      continue;
+    }
+    std::smatch match;
+    if (!std::regex_search(text, match, *trigger.pattern)) continue;
+    size_t group = 1;
+    while (group < match.size() && match.length(group) == 0) ++group;
+    return match.position(group < match.size() ? group : 0);
+  }
+  return std::nullopt;
 }
 
 bool Grammar::Admits(Token token) const {
-  if (waits_) {
-    const std::string text = held_text_ + model_->TokenText(token, Model::ControlTokens::kShow);
-    if (!IsTriggerToken(token) && !HasTrigger(text)) return true;
-    try {
-      Clone()->Accept(token);
-    } catch (const std::exception&) {
-      return false;
-    }
-    return true;
-  }
-  llama_token_data one = {token, 1.0F, 0.0F};
-  llama_token_data_array array = {&one, 1, -1, false};
-  llama_sampler_apply(sampler_.get(), &array);
-  return std::isfinite(one.logit);
+  if (!waits_) return matcher_->Admits(token);
+  const std::string text = held_text_ + model_->TokenText(token, Model::ControlTokens::kShow);
+  if (!IsTriggerToken(token) && !FindTrigger(text).has_value()) return true;
+  return Clone()->Accept(token);
 }
 
 void Grammar::Bar(llama_token_data_array* candidates) const {
-  if (!waits_) llama_sampler_apply(sampler_.get(), candidates);
+  if (waits_) return;
+  const std::vector<bool> admitted = matcher_->Admitted();
+  for (size_t i = 0; i < candidates->size; ++i) {
+    const auto token = static_cast<size_t>(candidates->data[i].id);
+    if (token < admitted.size() && admitted[token]) continue;
+    candidates->data[i].logit = -std::numeric_limits<float>::infinity();
+  }
 }
 
-void Grammar::Accept(Token token) {
-  if (!waits_) return llama_sampler_accept(sampler_.get(), token);
+bool Grammar::Accept(Token token) {
+  const auto text_of = [&](Token one) {
+    return model_->TokenText(one, Model::ControlTokens::kShow);
+  };
+  if (!waits_) return matcher_->Accept(token, text_of(token));
+  const std::string text = text_of(token);
+  const bool is_trigger = IsTriggerToken(token);
+  if (is_trigger) held_.clear();
   held_.push_back(token);
-  held_text_ += model_->TokenText(token, Model::ControlTokens::kShow);
-  const bool by_token = IsTriggerToken(token);
-  if (!by_token && !HasTrigger(held_text_)) return DropWhatCannotTrigger();
+  held_text_ = is_trigger ? text : held_text_ + text;
+  const std::optional<size_t> begin =
+      is_trigger ? std::optional<size_t>(0) : FindTrigger(held_text_);
+  if (!begin.has_value()) {
+    DropWhatCannotTrigger();
+    return true;
+  }
   waits_ = false;
-  if (by_token) held_ = {token};
-  for (const Token one : held_) llama_sampler_accept(sampler_.get(), one);
+  bool admits = true;
+  size_t end = 0;  // of a token, in the held text
+  for (const Token one : held_) {
+    const std::string part = text_of(one);
+    end += part.size();
+    if (end <= *begin) continue;
+    const size_t size = std::min(part.size(), end - *begin);
+    admits = admits && matcher_->Accept(one, std::string_view(part).substr(part.size() - size));
+  }
   held_.clear();
   held_text_.clear();
+  return admits;
 }
 
 // A match of a pattern may begin anywhere; a text begins within its own length of the end.
 void Grammar::DropWhatCannotTrigger() {
-  if (!patterns_.empty()) return;
   size_t longest = 0;
-  for (const std::string& text : texts_) longest = std::max(longest, text.size());
+  for (const Trigger& trigger : triggers_) {
+    if (trigger.pattern.has_value()) return;
+    longest = std::max(longest, trigger.text.size());
+  }
   size_t dropped = 0;
   while (dropped < held_.size()) {
     const size_t size = model_->TokenText(held_[dropped], Model::ControlTokens::kShow).size();

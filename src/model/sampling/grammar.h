@@ -1,29 +1,24 @@
-// A grammar that an answer obeys: libllama's, and what it does not offer: text ahead of the answer,
-// and whether a lazy grammar has begun to hold.
+// A grammar that an answer obeys: a matcher, text ahead of the answer, and the triggers from which
+// on a lazy grammar holds.
 #ifndef EBB_MODEL_SAMPLING_GRAMMAR_H_
 #define EBB_MODEL_SAMPLING_GRAMMAR_H_
 
 #include <memory>
+#include <optional>
 #include <regex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ebb/sampler.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
+#include "src/model/sampling/grammar_matcher.h"
 
-struct llama_sampler;
 struct llama_token_data_array;
 
 namespace ebb {
 
-struct SamplerDeleter {
-  void operator()(llama_sampler* sampler) const;
-};
-using SamplerPtr = std::unique_ptr<llama_sampler, SamplerDeleter>;
-
-// Functions may throw what libllama throws.
-//
 // A lazy grammar waits for its triggers. Only tokens that may belong to a trigger are kept
 // meanwhile, so that a token costs the length of a trigger and not that of the answer.
 class Grammar {
@@ -40,24 +35,32 @@ class Grammar {
   [[nodiscard]] bool Admits(Token token) const;
   // Bars the candidates that may not come next, by logits of -infinity. Does nothing while waiting.
   void Bar(llama_token_data_array* candidates) const;
-  // REQUIRES: Admits(token).
-  void Accept(Token token);
+  // Returns whether the grammar admits it.
+  bool Accept(Token token);
+  // Returns whether the grammar takes more time or memory than a request may. It admits nothing
+  // reliably then.
+  [[nodiscard]] bool is_overrun() const { return matcher_->is_overrun(); }
 
  private:
+  struct Trigger {
+    std::string text;
+    std::optional<std::regex> pattern;  // in place of the text
+  };
   Grammar() = default;
+  Status AddTrigger(const GrammarTrigger& trigger, const std::string& field);
   Status AcceptPrefix(const std::string& prefix);
   [[nodiscard]] bool IsTriggerToken(Token token) const;
-  [[nodiscard]] bool HasTrigger(const std::string& text) const;
+  // Returns where the grammar begins in the text; nothing: no trigger is in it.
+  [[nodiscard]] std::optional<size_t> FindTrigger(const std::string& text) const;
   void DropWhatCannotTrigger();
 
   const Model* model_ = nullptr;
-  SamplerPtr sampler_;
-  std::vector<std::string> texts_;    // of triggers
-  std::vector<std::regex> patterns_;  // of triggers
+  std::unique_ptr<GrammarMatcher> matcher_;
+  std::vector<Trigger> triggers_;
   std::vector<Token> trigger_tokens_;
   bool waits_ = false;
   std::vector<Token>
-      held_;  // while waiting: tokens that the sampler has not seen, whose texts are:
+      held_;  // while waiting: tokens that the matcher has not seen, whose texts are:
   std::string held_text_;
 };
 

@@ -26,6 +26,11 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
+struct SamplerDeleter {
+  void operator()(llama_sampler* sampler) const { llama_sampler_free(sampler); }
+};
+using SamplerPtr = std::unique_ptr<llama_sampler, SamplerDeleter>;
+
 Status CheckRange(const char* name, double value, double min, double max) {
   if (value >= min && value <= max) return OkStatus();  // false for NaN
   return InvalidArgument(name,
@@ -205,6 +210,19 @@ struct Sampler::Impl {
     result.top.erase(end, result.top.end());
     return result;
   }
+  // Returns a token that ends the answer, although it is masked or biased away: a grammar that has
+  // been fulfilled leaves nothing else.
+  Result<Token> EndUnder(Constraint constraint) {
+    const Grammar* const one = constraint == Constraint::kOpen ? OpenGrammar() : grammar.get();
+    const auto vocab_size = static_cast<Token>(candidates.size());
+    for (Token token = 0; token < vocab_size && one != nullptr && !one->waits(); ++token) {
+      if (!model->EndsGeneration(token) || !one->Admits(token)) continue;
+      chosen = token;
+      drawn = {};
+      return token;
+    }
+    return InvalidArgument("grammar", "the grammar admits no further token");
+  }
   // A grammar that waits can refuse a token, yet not say which others it would: one after the
   // other.
   Result<Token> ChooseAdmitted(std::span<const float> logits, Token refused, Constraint constraint,
@@ -213,12 +231,21 @@ struct Sampler::Impl {
     while (true) {
       llama_token_data_array admitted = Candidates(logits);
       Bar(constraint, also, &admitted);
+      EBB_RETURN_IF_ERROR(CheckGrammarCost());
       for (const Token token : all_refused) admitted.data[token].logit = kNever;
-      if (!AnyPossible(admitted)) return InvalidArgument("the grammar admits no further token");
+      if (!AnyPossible(admitted)) return EndUnder(constraint);
       const Token token = Choose(admitted);
       if (IsAdmitted(token, constraint, also)) return token;
       all_refused.push_back(token);
     }
+  }
+  [[nodiscard]] Status CheckGrammarCost() const {
+    const bool is_overrun =
+        grammar->is_overrun() || (open_grammar != nullptr && open_grammar->is_overrun());
+    if (!is_overrun) return OkStatus();
+    return InvalidArgument("grammar",
+                           "the grammar is too ambiguous: the answer so far can be read in so many "
+                           "ways that its next token would take too long");
   }
   Result<Token> Sample(std::span<const float> logits, Position position, Constraint constraint,
                        const Admits& also) {
@@ -230,6 +257,7 @@ struct Sampler::Impl {
     if (!IsAdmitted(token, constraint, also)) {
       EBB_ASSIGN_OR_RETURN(token, ChooseAdmitted(logits, token, constraint, also));
     }
+    EBB_RETURN_IF_ERROR(CheckGrammarCost());
     if (constraint == Constraint::kGrammar) grammar->Accept(token);
     if (constraint == Constraint::kOpen) AcceptOpen(token);
     return token;
@@ -250,7 +278,7 @@ struct Sampler::Impl {
       return InvalidArgument("the grammar does not admit the answer so far");
     }
     grammar->Accept(token);
-    return OkStatus();
+    return CheckGrammarCost();
   }
 };
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <llama.h>
 
@@ -469,7 +470,7 @@ TEST_F(SamplerTest, TheGrammarIsLeftAsideWhenFree) {
   EXPECT_EQ(model_->TokenText(*bound, Model::ControlTokens::kHide), "a");
 }
 
-TEST_F(SamplerTest, AGrammarWithoutAWayOnIsAnError) {
+TEST_F(SamplerTest, AFulfilledGrammarEndsTheAnswerWhateverItsLogitIs) {
   const auto sampler = Make({.temperature = 0, .grammar = "root ::= \"a\""});
   std::vector<float> logits(VocabSize());
   for (Token token = 0; token < static_cast<Token>(VocabSize()); ++token) {
@@ -477,8 +478,31 @@ TEST_F(SamplerTest, AGrammarWithoutAWayOnIsAnError) {
   }
   ASSERT_TRUE(sampler->Sample(logits, 0).ok());
   const Result<Token> token = sampler->Sample(logits, 0);
+  ASSERT_TRUE(token.ok()) << token.status().ToString();
+  EXPECT_TRUE(model_->EndsGeneration(*token));
+}
+
+TEST_F(SamplerTest, AGrammarWithoutAWayOnIsAnError) {
+  const auto sampler = Make({.temperature = 0, .grammar = "root ::= \"a\""});
+  std::vector<float> logits(VocabSize());
+  for (Token token = 0; token < static_cast<Token>(VocabSize()); ++token) {
+    if (model_->TokenText(token, Model::ControlTokens::kShow) == "a") logits[token] = -kInfinity;
+  }
+  const Result<Token> token = sampler->Sample(logits, 0);
   EXPECT_EQ(token.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(token.status().Text(), "the grammar admits no further token");
+  EXPECT_EQ(token.status().Text(), "grammar: the grammar admits no further token");
+}
+
+TEST_F(SamplerTest, AGrammarThatTakesTooLongIsAnError) {
+  std::string optional;
+  for (int i = 0; i < 200; ++i) optional += " [ab]{0,2000}";
+  const Status begin = Refusal({.grammar = "root ::=" + optional});
+  EXPECT_TRUE(begin.Text().starts_with("the grammar is refused: it has too many ways"))
+      << begin.Text();
+  const auto sampler = Make({.temperature = 0, .grammar = "root ::= \"x\"" + optional});
+  const Status status = sampler->Sample(std::vector<float>(VocabSize()), 0).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(status.Text().starts_with("grammar: the grammar is too ambiguous")) << status.Text();
 }
 
 TEST_F(SamplerTest, RefusesGrammarsThatItCannotUse) {

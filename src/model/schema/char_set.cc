@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <utility>
 
 namespace ebb {
 namespace {
@@ -14,23 +16,30 @@ CharSet::CharSet(std::initializer_list<Range> ranges) {
   for (const auto& [first, last] : ranges) Add(first, last);
 }
 
+CharSet CharSet::Of(std::vector<Range> ranges) {
+  std::ranges::sort(ranges);
+  CharSet set;
+  for (const auto& [first, last] : ranges) set.Add(first, last);
+  return set;
+}
+
 void CharSet::Add(char32_t first, char32_t last) {
-  std::vector<Range> ranges;
-  for (const Range& range : ranges_) {
-    const bool touches = range.first <= last + 1 && first <= range.second + 1;
-    if (touches) {
-      first = std::min(first, range.first);
-      last = std::max(last, range.second);
-    } else {
-      ranges.push_back(range);
-    }
+  const auto begin =
+      std::ranges::lower_bound(ranges_, first, {}, [](const Range& r) { return r.second + 1; });
+  const auto end = std::upper_bound(begin, ranges_.end(), last + 1,
+                                    [](char32_t c, const Range& range) { return c < range.first; });
+  if (begin == end) {
+    ranges_.insert(begin, {first, last});
+    return;
   }
-  ranges.insert(std::ranges::upper_bound(ranges, Range{first, last}), {first, last});
-  ranges_ = std::move(ranges);
+  *begin = {std::min(first, begin->first), std::max(last, std::prev(end)->second)};
+  ranges_.erase(begin + 1, end);
 }
 
 void CharSet::Add(const CharSet& other) {
-  for (const auto& [first, last] : other.ranges_) Add(first, last);
+  std::vector<Range> all = ranges_;
+  all.insert(all.end(), other.ranges_.begin(), other.ranges_.end());
+  *this = Of(std::move(all));
 }
 
 CharSet CharSet::Complement() const {
@@ -51,18 +60,18 @@ CharSet CharSet::Complement() const {
 
 CharSet CharSet::Intersection(const CharSet& other) const {
   CharSet both;
-  for (const Range& a : ranges_) {
-    for (const Range& b : other.ranges_) {
-      const char32_t first = std::max(a.first, b.first), last = std::min(a.second, b.second);
-      if (first <= last) both.Add(first, last);
-    }
+  for (auto a = ranges_.begin(), b = other.ranges_.begin();
+       a != ranges_.end() && b != other.ranges_.end();) {
+    const char32_t first = std::max(a->first, b->first), last = std::min(a->second, b->second);
+    if (first <= last) both.Add(first, last);
+    a->second < b->second ? ++a : ++b;
   }
   return both;
 }
 
-bool CharSet::Contains(char32_t c) const {
-  return std::ranges::any_of(ranges_,
-                             [c](const Range& r) { return c >= r.first && c <= r.second; });
+bool CharSet::Meets(char32_t first, char32_t last) const {
+  const auto range = std::ranges::lower_bound(ranges_, first, {}, &Range::second);
+  return range != ranges_.end() && range->first <= last;
 }
 
 std::u32string CodePoints(std::string_view text) {

@@ -16,12 +16,17 @@ class CharSet {
   using Range = std::pair<char32_t, char32_t>;
   CharSet() = default;
   CharSet(std::initializer_list<Range> ranges);
+  // Takes ranges in any order, which may overlap. Time: O(n log n).
+  static CharSet Of(std::vector<Range> ranges);
 
+  // REQUIRES: first <= last.
   void Add(char32_t first, char32_t last);
   void Add(const CharSet& other);
   [[nodiscard]] CharSet Complement() const;
   [[nodiscard]] CharSet Intersection(const CharSet& other) const;
-  [[nodiscard]] bool Contains(char32_t c) const;
+  [[nodiscard]] bool Contains(char32_t c) const { return Meets(c, c); }
+  // Returns whether it contains some character from `first` to `last`.
+  [[nodiscard]] bool Meets(char32_t first, char32_t last) const;
   [[nodiscard]] bool empty() const { return ranges_.empty(); }
   [[nodiscard]] const std::vector<Range>& ranges() const { return ranges_; }
 

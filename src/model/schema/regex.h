@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,8 +51,10 @@ enum class RegexMatch {
 // too long or too deep.
 [[nodiscard]] Result<RegexNode> ParseRegex(std::string_view pattern, RegexMatch match);
 
-// Whether all of `text` (UTF-8) matches. Time: O(nodes * length^2).
-[[nodiscard]] bool MatchesWhole(const RegexNode& node, std::string_view text);
+// Returns whether all of `text` (UTF-8) matches; nothing: the check takes more than `*work` steps of
+// some tens of nanoseconds. Takes the steps off `*work`.
+[[nodiscard]] std::optional<bool> MatchesWhole(const RegexNode& node, std::string_view text,
+                                               size_t* work);
 
 }  // namespace ebb
 

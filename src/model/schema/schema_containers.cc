@@ -215,7 +215,7 @@ SchemaNodes SchemaRewriter::MemberNodes(const SchemaCase& one, const std::string
         if (!regex.ok()) {
           Refuse(*node, "patternProperties",
                  "has " + regex.status().message() + ", which is not supported");
-        } else if (MatchesWhole(*regex, name)) {
+        } else if (MatchesWhole(*regex, name, document_.work()).value_or(false)) {
           nodes.push_back(&part);
           is_evaluated = true;
         }

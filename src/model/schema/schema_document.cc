@@ -1,6 +1,10 @@
 #include "src/model/schema/schema_document.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -152,6 +156,30 @@ const SchemaJson* SchemaDocument::Find(const SchemaJson& schema, const char* nam
   if (!schema.is_object()) return nullptr;
   const auto found = schema.find(name);
   return found == schema.end() ? nullptr : &*found;
+}
+
+bool SchemaDocument::Lists(const SchemaJson& list, const SchemaJson& value) const {
+  const auto [found, is_new] = listed_.try_emplace(&list);
+  for (size_t i = 0; i < list.size() && is_new; ++i) found->second.insert(EqualityText(list[i]));
+  return found->second.contains(EqualityText(value));
+}
+
+std::string EqualityText(const SchemaJson& value) {
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    const bool is_integer = std::floor(number) == number && std::abs(number) < 9e15;
+    return is_integer ? std::to_string(static_cast<int64_t>(number)) : value.dump();
+  }
+  if (!value.is_structured()) return value.dump();
+  std::vector<std::string> parts;
+  for (const auto& [key, part] : value.items()) {
+    parts.push_back(value.is_object() ? SchemaJson(key).dump() + ":" + EqualityText(part)
+                                      : EqualityText(part));
+  }
+  if (value.is_object()) std::ranges::sort(parts);
+  std::string text = value.is_object() ? "{" : "[";
+  for (const std::string& part : parts) text += part + ",";
+  return text;
 }
 
 }  // namespace ebb

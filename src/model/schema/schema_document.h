@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -14,6 +15,10 @@ namespace ebb {
 
 // Members keep their order: it is the order in which a model writes properties.
 using SchemaJson = nlohmann::ordered_json;
+
+// Returns a text that values have in common if they are equal, and only then: 1 and 1.0 are one
+// value, members have no order.
+[[nodiscard]] std::string EqualityText(const SchemaJson& value);
 
 class SchemaDocument {
  public:
@@ -32,6 +37,10 @@ class SchemaDocument {
 
   // The target of a reference within the document ("#", "#/$defs/a", "#anchor"); null: none.
   [[nodiscard]] const SchemaJson* Resolve(std::string_view reference) const;
+  // Returns whether `list`, a part of the document, has an element that is equal to the value.
+  [[nodiscard]] bool Lists(const SchemaJson& list, const SchemaJson& value) const;
+  // Returns the steps that checks of values may still take: see MatchesWhole().
+  [[nodiscard]] size_t* work() const { return &work_; }
   // A member of a schema that is an object; null: it has none.
   [[nodiscard]] static const SchemaJson* Find(const SchemaJson& schema, const char* name);
 
@@ -50,6 +59,8 @@ class SchemaDocument {
   std::unordered_map<const SchemaJson*, const SchemaJson*> origins_;  // of added schemas
   std::unordered_map<const SchemaJson*, Place> places_;
   std::unordered_map<std::string, const SchemaJson*> anchors_;  // "#name", "id", "id#name"
+  mutable size_t work_ = 5000000;
+  mutable std::unordered_map<const SchemaJson*, std::unordered_set<std::string>> listed_;
 };
 
 }  // namespace ebb

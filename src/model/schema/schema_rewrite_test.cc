@@ -39,6 +39,24 @@ RewrittenSchema ForTool(const std::string& schema) {
   return rewritten.ok() ? *rewritten : RewrittenSchema();
 }
 
+// Each of these once took minutes, or would have.
+TEST(RewriteSchema, LongListsAndHeavyPatternsTakeABoundedTime) {
+  ordered_json values, numbers;
+  for (int i = 0; i < 30000; ++i) values["enum"].push_back("v" + std::to_string(i));
+  EXPECT_EQ(Answer(values.dump())["enum"].size(), 30000U);
+  // 1 and 1.0 are one value, and members have no order.
+  numbers = {
+      {"enum", {1, 1.0, 1.5, {{"a", 1}, {"b", 2}}, {{"b", 2.0}, {"a", 1}}, {1, 2}, {2, 1}, "1"}}};
+  EXPECT_EQ(Answer(numbers.dump())["enum"],
+            ordered_json::parse(R"([1, 1.5, {"a": 1, "b": 2}, [1, 2], [2, 1], "1"])"));
+  const ordered_json heavy = {{"const", std::string(50000, 'a')},
+                              {"pattern", "^((a{0,1000}){0,1000}){0,1000}b$"}};
+  EXPECT_THAT(Why(heavy.dump()), HasSubstr("has values that cannot be checked"));
+  EXPECT_THAT(ForTool(heavy.dump()).widened, ElementsAre(""));
+  values["pattern"] = "^(?:(?:(?:v?){50}){50}){50}[0-9]{1,1000}$";
+  EXPECT_THAT(Why(values.dump()), HasSubstr("too many parts"));
+}
+
 TEST(RewriteSchema, KeywordsSideBySideAllHold) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"allOf": [{"type": "string"}, {"maxLength": 2}]})",

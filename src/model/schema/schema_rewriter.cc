@@ -70,7 +70,8 @@ void SchemaRewriter::Refuse(const SchemaJson& node, const char* keyword, std::st
 }
 
 bool SchemaRewriter::IsExhausted() {
-  if (++steps_ > kMostSteps && error_.empty()) error_ = "# has too many parts";
+  const bool is_too_much = ++steps_ > kMostSteps || *document_.work() == 0;
+  if (is_too_much && error_.empty()) error_ = "# has too many parts";
   return !error_.empty();
 }
 
@@ -216,7 +217,7 @@ Result<RewrittenSchema> RewriteSchema(std::string_view schema, SchemaUse use,
   }
   SchemaRewriter rewriter(std::move(root), use, name);
   const std::optional<SchemaJson> rewritten = rewriter.Rewrite();
-  if (!rewritten.has_value()) return refused(rewriter.error());
+  if (rewriter.IsExhausted() || !rewritten.has_value()) return refused(rewriter.error());
   RewrittenSchema result = {
       .schema = rewritten->dump(), .numbers = rewriter.numbers(), .widened = rewriter.widened()};
   if (result.schema.size() > kMostWrittenBytes) return refused("# has too many parts");

@@ -40,6 +40,9 @@ class SchemaRewriter {
   [[nodiscard]] const std::vector<std::string>& widened() const { return widened_; }
   [[nodiscard]] const std::vector<BoundedNumbers>& numbers() const { return numbers_; }
 
+  // Returns whether it took more work than any schema is worth.
+  bool IsExhausted();
+
  private:
   struct Definition {
     std::string name;
@@ -62,8 +65,6 @@ class SchemaRewriter {
   // The keyword cannot be held to: an error, or a part that is widened.
   void Refuse(const SchemaJson& node, const char* keyword, std::string_view why);
   void Fail(std::string why);
-  // More work than any schema is worth.
-  bool IsExhausted();
   // Whether certainly no value of the case is admitted by all of `more`.
   bool AdmitsNothing(const SchemaCase& one, SchemaNodes more);
 

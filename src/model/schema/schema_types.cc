@@ -1,6 +1,8 @@
 // The values other than objects and arrays that the keywords of a case admit.
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -75,6 +77,7 @@ std::optional<std::vector<SchemaJson>> SchemaRewriter::Listed(const SchemaCase& 
   }
   if (lists == nullptr) return std::nullopt;
   SchemaJson admitted = SchemaJson::array();
+  std::set<std::string> said;
   bool is_uncertain = false;
   for (const SchemaJson& value : values) {
     Verdict verdict = Verdict::kYes;
@@ -90,11 +93,9 @@ std::optional<std::vector<SchemaJson>> SchemaRewriter::Listed(const SchemaCase& 
     }
     if (verdict == Verdict::kNo) continue;
     is_uncertain = is_uncertain || verdict == Verdict::kUncertain;
-    const bool is_said = std::ranges::any_of(
-        admitted, [&](const SchemaJson& other) { return AreEqual(other, value); });
     // Not certainly a value: the others are enough of an answer.
     const bool is_kept = verdict == Verdict::kYes || use_ == SchemaUse::kTool || only_asks_;
-    if (!is_said && is_kept) admitted.push_back(value);
+    if (is_kept && said.insert(EqualityText(value)).second) admitted.push_back(value);
   }
   if (is_uncertain && (admitted.empty() || use_ == SchemaUse::kTool)) {
     Refuse(*lists, "", "has values that cannot be checked");

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "src/model/schema/regex.h"
 #include "src/model/schema/schema_formats.h"
@@ -22,23 +24,18 @@ Verdict Opposite(Verdict a) {
 }
 Verdict Certain(bool yes) { return yes ? Verdict::kYes : Verdict::kNo; }
 
-Verdict MatchesAnywhere(const SchemaJson& pattern, const std::string& text) {
-  if (!pattern.is_string()) return Verdict::kUncertain;
-  const auto regex = ParseRegex(pattern.get_ref<const std::string&>(), RegexMatch::kAnywhere);
-  return regex.ok() ? Certain(MatchesWhole(*regex, text)) : Verdict::kUncertain;
-}
-
 class Validation {
  public:
-  explicit Validation(const SchemaDocument& document) : document_(document) {}
+  // Alone: by the schema's own keywords.
+  Validation(const SchemaDocument& document, bool alone) : document_(document), alone_(alone) {}
 
   Verdict Check(const SchemaJson& value, const SchemaJson& schema, int level) {
     if (schema.is_boolean()) return Certain(schema.get<bool>());
-    if (!schema.is_object() || ++steps_ > kMostChecks || level > kMostCheckedLevels) {
-      return Verdict::kUncertain;
-    }
+    const bool is_too_much = ++steps_ > kMostChecks || level > kMostCheckedLevels || !Spend(1);
+    if (!schema.is_object() || is_too_much) return Verdict::kUncertain;
     Verdict verdict = Verdict::kYes;
     for (const auto& [keyword, argument] : schema.items()) {
+      if (level == 0 && alone_ && IsOfOthers(keyword)) continue;
       verdict = Both(verdict, CheckKeyword(value, schema, keyword, argument, level));
       if (verdict == Verdict::kNo) return verdict;
     }
@@ -53,11 +50,8 @@ class Validation {
       return target == nullptr ? Verdict::kUncertain : Check(value, *target, level + 1);
     }
     if (name == "type") return CheckType(value, argument);
-    if (name == "const") return Certain(AreEqual(value, argument));
-    if (name == "enum") {
-      return Certain(std::ranges::any_of(
-          argument, [&](const SchemaJson& one) { return AreEqual(value, one); }));
-    }
+    if (name == "const") return Certain(EqualityText(value) == EqualityText(argument));
+    if (name == "enum") return Certain(document_.Lists(argument, value));
     if (name == "not") return Opposite(Check(value, argument, level + 1));
     if (name == "allOf" || name == "anyOf" || name == "oneOf") {
       return CheckList(value, name, argument, level);
@@ -67,6 +61,24 @@ class Validation {
     if (value.is_object()) return CheckObject(value, schema, name, argument, level);
     if (value.is_array()) return CheckArray(value, schema, name, argument, level);
     return IsConditional(name) ? Verdict::kUncertain : Verdict::kYes;
+  }
+
+  bool Spend(size_t steps) {
+    size_t& work = *document_.work();
+    work -= std::min(work, steps);
+    return work > 0;
+  }
+
+  static bool IsOfOthers(std::string_view name) {
+    return name == "$ref" || name == "allOf" || name == "anyOf" || name == "oneOf" || name == "not";
+  }
+
+  Verdict MatchesAnywhere(const SchemaJson& pattern, const std::string& text) {
+    if (!pattern.is_string()) return Verdict::kUncertain;
+    const auto regex = ParseRegex(pattern.get_ref<const std::string&>(), RegexMatch::kAnywhere);
+    if (!regex.ok()) return Verdict::kUncertain;
+    const std::optional<bool> matches = MatchesWhole(*regex, text, document_.work());
+    return matches.has_value() ? Certain(*matches) : Verdict::kUncertain;
   }
 
   static bool IsConditional(const std::string& name) {
@@ -112,8 +124,8 @@ class Validation {
     return are_integers ? Certain(std::fmod(number, bound) == 0) : Verdict::kUncertain;
   }
 
-  static Verdict CheckString(const SchemaJson& value, const std::string& name,
-                             const SchemaJson& argument) {
+  Verdict CheckString(const SchemaJson& value, const std::string& name,
+                      const SchemaJson& argument) {
     if (IsConditional(name)) return Verdict::kUncertain;
     const auto& text = value.get_ref<const std::string&>();
     if (name == "format") return CheckFormat(argument, text);
@@ -125,7 +137,7 @@ class Validation {
     return Verdict::kYes;
   }
 
-  static Verdict CheckFormat(const SchemaJson& format, const std::string& text) {
+  Verdict CheckFormat(const SchemaJson& format, const std::string& text) {
     if (!format.is_string()) return Verdict::kUncertain;
     const auto& name = format.get_ref<const std::string&>();
     if (!IsAssertedFormat(name)) return Verdict::kYes;
@@ -196,6 +208,7 @@ class Validation {
   }
 
   const SchemaDocument& document_;
+  const bool alone_;
   int steps_ = 0;
 };
 
@@ -203,28 +216,12 @@ class Validation {
 
 Verdict ValidateAlone(const SchemaDocument& document, const SchemaJson& value,
                       const SchemaJson& schema) {
-  if (!schema.is_object()) return Validate(document, value, schema);
-  SchemaJson alone = schema;
-  for (const char* keyword : {"$ref", "allOf", "anyOf", "oneOf", "not"}) alone.erase(keyword);
-  return Validate(document, value, alone);
+  return Validation(document, /*alone=*/true).Check(value, schema, 0);
 }
 
 Verdict Validate(const SchemaDocument& document, const SchemaJson& value,
                  const SchemaJson& schema) {
-  return Validation(document).Check(value, schema, 0);
-}
-
-bool AreEqual(const SchemaJson& a, const SchemaJson& b) {
-  if (a.is_object() && b.is_object()) {
-    if (a.size() != b.size()) return false;
-    for (const auto& [key, part] : a.items()) {
-      const auto found = b.find(key);
-      if (found == b.end() || !AreEqual(part, *found)) return false;
-    }
-    return true;
-  }
-  if (a.is_array() && b.is_array()) return std::ranges::equal(a, b, AreEqual);
-  return a == b;
+  return Validation(document, /*alone=*/false).Check(value, schema, 0);
 }
 
 bool IsOfType(const SchemaJson& value, std::string_view type) {

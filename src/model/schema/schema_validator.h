@@ -18,9 +18,6 @@ enum class Verdict { kNo, kUncertain, kYes };
 [[nodiscard]] Verdict ValidateAlone(const SchemaDocument& document, const SchemaJson& value,
                                     const SchemaJson& schema);
 
-// JSON's equality: 1 and 1.0 are one value, members have no order.
-[[nodiscard]] bool AreEqual(const SchemaJson& a, const SchemaJson& b);
-
 // Whether the value is of that type of JSON Schema ("integer" takes 1.0).
 [[nodiscard]] bool IsOfType(const SchemaJson& value, std::string_view type);
 

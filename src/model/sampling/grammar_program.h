@@ -1,0 +1,61 @@
+// A grammar (GBNF) as a program that GrammarMatcher runs: one piece of code for each rule, in which
+// repetitions and alternatives are jumps and references to rules are calls.
+#ifndef EBB_MODEL_SAMPLING_GRAMMAR_PROGRAM_H_
+#define EBB_MODEL_SAMPLING_GRAMMAR_PROGRAM_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
+#include "src/model/schema/char_set.h"
+
+namespace ebb {
+
+struct GrammarInstruction {
+  enum class Kind : uint8_t {
+    kEnd,       // of a rule
+    kJump,      // to `value`
+    kFork,      // to the next instruction and to `value`
+    kCall,      // the code at `value`, then the next instruction
+    kChar,      // the code point `value`
+    kSet,       // a code point of sets[value]
+    kToken,     // the token `value`, whatever its text is
+    kNotToken,  // any token but `value`
+  };
+  Kind kind = Kind::kEnd;
+  uint32_t value = 0;  // the place of an instruction, a code point, an index in `sets` or a token
+};
+
+// Instruction 0 is a kEnd, and stands for all places at which a rule ends.
+struct GrammarProgram {
+  std::vector<GrammarInstruction> code;
+  uint32_t root = 0;  // where the code of "root" begins
+  std::vector<CharSet> sets;
+  // Code points from bounds[i] up to bounds[i + 1], a class, are alike: each instruction takes all
+  // or none of them. bounds[0] is 0.
+  std::vector<char32_t> bounds;
+  std::array<uint32_t, 128> ascii_classes = {};
+
+  [[nodiscard]] uint32_t ClassOf(char32_t c) const;
+  // Follows jumps from `at`; 0 where the rule ends.
+  [[nodiscard]] uint32_t Settled(uint32_t at) const;
+};
+
+// Finds the token that "<text>" or "<[5]>" in a grammar names.
+using FindGrammarToken = std::function<Result<Token>(std::string_view name)>;
+
+// Parses GBNF, in time and memory linear in the text and in the size that its repetitions add up
+// to. Errors: InvalidArgument, with the line: a syntax error; rules that are missing; more than a
+// megabyte, a million instructions, 200 brackets within each other, or 2,000 repetitions. As in
+// llama.cpp, a repetition of at most more than 2,000 times has no limit.
+[[nodiscard]] Result<GrammarProgram> ParseGrammar(std::string_view grammar,
+                                                  const FindGrammarToken& find_token);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_SAMPLING_GRAMMAR_PROGRAM_H_
