@@ -355,7 +355,7 @@ class GrammarParser {
     const bool is_unlimited = most == kNoLimit;
     const size_t copies = is_unlimited ? least + 1 : most;
     if (copies > 1 && part.size() > 1) part = AsRule(std::move(part));
-    EBB_RETURN_IF_ERROR(Count((copies + 1) * (part.size() + 2)));
+    EBB_RETURN_IF_ERROR(Count(copies * part.size() + (is_unlimited ? 2 : most - least)));
     Code code;
     const auto add = [&] { code.insert(code.end(), part.begin(), part.end()); };
     for (uint64_t i = 0; i < least; ++i) add();

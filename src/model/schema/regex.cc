@@ -7,11 +7,14 @@
 
 #include <fmt/format.h>
 
+#include "src/model/schema/regex_grammar.h"
+
 namespace ebb {
 namespace {
 
 constexpr size_t kMostPatternBytes = 4096;
 constexpr size_t kMostPatternDepth = 50;
+constexpr double kMostExpandedNodes = 100000;
 constexpr size_t kMostCount = 1'000'000'000;
 
 const CharSet kDigits = {{'0', '9'}};
@@ -361,6 +364,9 @@ Result<RegexNode> ParseRegex(std::string_view pattern, RegexMatch match) {
   Edge(RegexNode::Kind::kBegin, filler).Fill(&node);
   Edge(RegexNode::Kind::kEnd, filler).Fill(&node);
   if (HasAnchor(node)) return InvalidArgument("an anchor inside of the pattern");
+  if (ExpandedNodes(node) > kMostExpandedNodes) {
+    return InvalidArgument("counts within each other that come to too much");
+  }
   return node;
 }
 

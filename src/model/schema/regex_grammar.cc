@@ -222,6 +222,22 @@ size_t Sum(size_t a, size_t b) { return a > RegexNode::kNoLimit - b ? RegexNode:
 
 }  // namespace
 
+double ExpandedNodes(const RegexNode& node) {
+  double parts = 0;
+  for (const RegexNode& part : node.parts) parts += ExpandedNodes(part);
+  if (node.kind != Kind::kRepeat) return 1 + parts;
+  // UpTo() repeats its part four times, and Exactly() twice.
+  const auto copies = [](size_t times) {
+    double count = 1;
+    for (; times > kMostTimes; times /= kMostTimes) count *= 4;
+    return count;
+  };
+  const bool is_unlimited = node.most == RegexNode::kNoLimit;
+  const bool is_whole = node.least <= kMostTimes && (is_unlimited || node.most <= kMostTimes);
+  if (is_whole) return 1 + parts;
+  return 1 + parts * (copies(node.least) + (is_unlimited ? 1 : copies(node.most - node.least)));
+}
+
 std::string RegexGrammar(const RegexNode& node, const std::string& root) {
   return RegexRules(root).Print(WithoutEmptyChoices(Bounded(node)));
 }

@@ -15,6 +15,10 @@ namespace ebb {
 // its other rules begin; those of "root" begin with "part".
 [[nodiscard]] std::string RegexGrammar(const RegexNode& node, const std::string& root = "root");
 
+// Returns at least the number of nodes that the expression has once counts that are too large for a
+// grammar are counts within each other, which repeat their part.
+[[nodiscard]] double ExpandedNodes(const RegexNode& node);
+
 // The expression of JSON strings, without their quotes, whose values `node` matches: quotes,
 // backslashes and control characters are escaped.
 [[nodiscard]] RegexNode JsonEncoded(const RegexNode& node);

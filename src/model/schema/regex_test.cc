@@ -43,6 +43,23 @@ TEST(Regex, AMatchTakesNoMoreWorkThanItMay) {
   EXPECT_EQ(work, 0U);
 }
 
+// Counts that are too large for a grammar are written as several, of which each repeats its part.
+TEST(Regex, LargeCountsWithinEachOtherAreRefused) {
+  const auto nested = [](int depth, const std::string& count) {
+    std::string pattern = "a";
+    for (int i = 0; i < depth; ++i) pattern = "(" + pattern + ")" + count;
+    return pattern;
+  };
+  for (const char* count : {"{0,9999}", "{3000}", "{1500,}", "{1500,3000}", "{0,1000000000}"}) {
+    EXPECT_TRUE(ParseRegex(nested(2, count), RegexMatch::kWhole).ok()) << count;
+    const auto refused = ParseRegex(nested(40, count), RegexMatch::kWhole);
+    EXPECT_THAT(refused.status().message(), HasSubstr("counts within each other")) << count;
+  }
+  for (const char* count : {"{0,999}", "?", "*", "{1000}"}) {
+    EXPECT_TRUE(ParseRegex(nested(40, count), RegexMatch::kWhole).ok()) << count;
+  }
+}
+
 TEST(Regex, MatchesAsJavaScriptDoes) {
   const struct {
     std::string pattern;
