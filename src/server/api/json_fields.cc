@@ -133,6 +133,10 @@ ApiError OtherContent() {
 }
 
 ApiResult<Json> ParseObject(std::string_view text) {
+  // The parser takes a NUL byte for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return NoJson(fmt::format("the body: expected JSON, found a NUL byte, number {}", nul));
+  }
   const Shape shape = ShapeReader(text).Read();
   if (shape.depth > kMostJsonDepth) return TooLarge("levels", kMostJsonDepth, shape.depth);
   if (shape.num_members > kMostJsonMembers) {

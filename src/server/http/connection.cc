@@ -39,6 +39,15 @@ bool IsMalformed(const error_code& error) {
          error != http::error::partial_message;
 }
 
+// Returns whether the header of a chunk, as far as it came, is one: Beast looks at a last chunk's
+// only once all of its trailer is there.
+bool MayBeginChunk(std::string_view pending) {
+  if (pending.starts_with("\r\n")) pending.remove_prefix(2);
+  const size_t end = pending.find_first_not_of("0123456789abcdefABCDEF");
+  return end == std::string_view::npos ||
+         std::string_view("; \t\r").find(pending[end]) != std::string_view::npos;
+}
+
 }  // namespace
 
 class Connection::ReplyToConnection final : public Reply {
@@ -140,6 +149,31 @@ void Connection::ReadHeader() {
   parser_->header_limit(shared_->limits.header_bytes);
   parser_->body_limit(shared_->limits.body_bytes);
   SetTimer(shared_->limits.header_seconds, &Connection::ExpireReading);
+  ReadRequestLine();
+}
+
+void Connection::ReadMore(void (Connection::*next)()) {
+  const size_t size = std::min(kMostPerRead, buffer_.max_size() - buffer_.size());
+  socket_.async_read_some(buffer_.prepare(size), [self = shared_from_this(), next](
+                                                     const error_code& error, size_t num_read) {
+    if (error == asio::error::operation_aborted || self->state_ != State::kReading) return;
+    if (error) return self->Abort();
+    self->buffer_.commit(num_read);
+    ((*self).*next)();
+  });
+}
+
+// RFC 9112, 2.2: some clients end a body with a line that its length does not count.
+void Connection::ReadRequestLine() {
+  const auto begins_with_line = [&] {
+    const auto* const bytes = static_cast<const char*>(buffer_.data().data());
+    return buffer_.size() >= 2 && bytes[0] == '\r' && bytes[1] == '\n';
+  };
+  while (begins_with_line()) buffer_.consume(2);
+  const bool may_be_line =
+      buffer_.size() == 0 ||
+      (buffer_.size() == 1 && *static_cast<const char*>(buffer_.data().data()) == '\r');
+  if (may_be_line) return ReadMore(&Connection::ReadRequestLine);
   http::async_read_header(socket_, buffer_, *parser_,
                           Bound([](Connection& self, const error_code& error) {
                             if (self.state_ == State::kReading) self.OnHeader(error);
@@ -159,6 +193,9 @@ void Connection::OnHeader(const error_code& error) {
   head_only_ = parser_->get().method() == http::verb::head;
   std::optional<HttpRequest> request = HeadOf(parser_->get());
   if (!request.has_value()) return Refuse(400, "the request's target has no host");
+  if (parser_->get().count(http::field::host) > 1) {
+    return Refuse(400, "expected one Host, found several");
+  }
   request_ = *std::move(request);
   BeginRequest();
   if (HasForeignTransferCoding(parser_->get())) {
@@ -167,11 +204,9 @@ void Connection::OnHeader(const error_code& error) {
   if (shared_->handler.admit) {
     if (auto refusal = shared_->handler.admit(&request_)) return RefuseWith(*std::move(refusal));
   }
-  KeepRoom(parser_->chunked() ? shared_->limits.body_bytes : parser_->content_length().value_or(0));
-  if (shared_->body_bytes > shared_->limits.all_bodies_bytes) {
-    return Refuse(503, "too many bytes of requests are being read");
-  }
-  if (http::token_list(parser_->get()[http::field::expect]).exists("100-continue")) {
+  const bool awaits_word =
+      http::token_list(parser_->get()[http::field::expect]).exists("100-continue");
+  if (awaits_word && parser_->get().version() >= 11) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     asio::async_write(socket_, asio::buffer(kContinue),
                       Bound([](Connection& self, const error_code& failed) {
@@ -184,9 +219,28 @@ void Connection::OnHeader(const error_code& error) {
 
 void Connection::ReadBody() {
   SetTimer(shared_->limits.body_seconds, &Connection::ExpireReading);
-  http::async_read(socket_, buffer_, *parser_, Bound([](Connection& self, const error_code& error) {
-                     if (self.state_ == State::kReading) self.OnBody(error);
-                   }));
+  parser_->eager(true);
+  ParseBody();
+}
+
+void Connection::ParseBody() {
+  error_code error;
+  while (!parser_->is_done() && buffer_.size() > 0 && !error) {
+    buffer_.consume(parser_->put(buffer_.data(), error));
+  }
+  if (error && error != http::error::need_more) return OnBody(error);
+  if (parser_->is_done()) return OnBody({});
+  const std::string_view pending(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  if (!MayBeginChunk(pending)) return OnBody(http::error::bad_chunk);
+  if (buffer_.size() == buffer_.max_size()) return OnBody(http::error::buffer_overflow);
+  KeepRoom(parser_->get().body().size());
+  // Counts the bytes that came, and not those that a header announces, and always reads a small
+  // body: a client cannot keep others out without sending as much itself.
+  const bool is_too_much = shared_->body_bytes > shared_->limits.all_bodies_bytes;
+  if (is_too_much && kept_bytes_ > kSmallBody) {
+    return Refuse(503, "too many bytes of requests are being read");
+  }
+  ReadMore(&Connection::ParseBody);
 }
 
 void Connection::OnBody(const error_code& error) {

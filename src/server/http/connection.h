@@ -19,6 +19,7 @@
 #include <utility>
 
 #include <boost/asio.hpp>
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
@@ -34,6 +35,33 @@ inline std::chrono::steady_clock::duration Seconds(double seconds) {
 
 class Connection;
 
+// The body of a message, which grows as it comes: a string_body reserves what the header announces.
+struct GrowingBody {
+  using value_type = std::string;
+  class reader {
+   public:
+    template <bool is_request, class Fields>
+    reader(boost::beast::http::header<is_request, Fields>& /*header*/, std::string& body)
+        : body_(body) {}
+    void init(const boost::optional<uint64_t>& /*size*/, boost::system::error_code& error) {
+      error = {};
+    }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, boost::system::error_code& error) {
+      error = {};
+      const size_t size = body_.size();
+      for (const boost::asio::const_buffer part : boost::beast::buffers_range_ref(buffers)) {
+        body_.append(static_cast<const char*>(part.data()), part.size());
+      }
+      return body_.size() - size;
+    }
+    void finish(boost::system::error_code& error) { error = {}; }
+
+   private:
+    std::string& body_;
+  };
+};
+
 // State that connections share.
 struct SharedByConnections {
   HttpLimits limits;
@@ -43,7 +71,7 @@ struct SharedByConnections {
   std::list<std::weak_ptr<Connection>> connections;
   std::atomic<size_t> num_connections = 0;
   std::atomic<size_t> num_answering = 0;
-  uint64_t body_bytes = 0;          // that connections have room for
+  uint64_t body_bytes = 0;          // of the bodies that are being read
   std::function<void()> on_closed;  // there is room for another connection
 };
 
@@ -80,12 +108,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   enum class State { kIdle, kReading, kAnswering, kClosing };
   static constexpr size_t kMostPerRead = size_t{64} << 10;
+  static constexpr size_t kSmallBody = size_t{64} << 10;
   class ReplyToConnection;
 
   void WaitForRequest();
   void ReadHeader();
+  // Skips empty lines in front of a request, then parses its header.
+  void ReadRequestLine();
+  // Reads into `buffer_`, then calls `next`.
+  void ReadMore(void (Connection::*next)());
   void OnHeader(const boost::system::error_code& error);
   void ReadBody();
+  void ParseBody();
   void OnBody(const boost::system::error_code& error);
   // Tells the handler of `request_`, as far as its header was understood.
   void BeginRequest();
@@ -93,7 +127,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void EndRequest(bool is_complete);
   void Refuse(int status, std::string_view message);
   void RefuseWith(HttpAnswer answer);
-  // For a body; 0 gives it back.
+  // Counts the bytes of a body that came; 0 gives them back.
   void KeepRoom(uint64_t bytes) {
     shared_->body_bytes += bytes - kept_bytes_;
     kept_bytes_ = bytes;
@@ -137,7 +171,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   State state_ = State::kIdle;
   // Bodies go elsewhere, but extensions of chunks, which no limit of a body counts, gather here.
   boost::beast::flat_buffer buffer_;
-  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::optional<boost::beast::http::request_parser<GrowingBody>> parser_;
   HttpRequest request_;      // whose body is being read
   uint64_t kept_bytes_ = 0;  // for it
   const std::string remote_;

@@ -24,15 +24,16 @@ namespace ebb::server {
 
 // Sizes in bytes, times in seconds.
 struct HttpLimits {
-  uint32_t header_bytes = 16 << 10;       // more: 431
-  uint64_t body_bytes = 8 << 20;          // more: 413
-  uint64_t all_bodies_bytes = 256 << 20;  // that are being read at a time; more: 503
-  double header_seconds = 10;             // from the first byte on; longer: 408
-  double body_seconds = 30;               // longer: 408
-  double idle_seconds = 75;               // between requests; then the connection is closed
-  double stall_seconds = 30;              // in which a reader takes nothing; then it is closed
-  double ping_seconds = 10;               // of silence in a stream, before a comment is sent
-  size_t most_connections = 4096;         // more wait in the system's queue
+  uint32_t header_bytes = 16 << 10;  // more: 431
+  uint64_t body_bytes = 8 << 20;     // more: 413
+  // Received bytes of bodies that are being read at a time; more: 503 for bodies above 64 KiB.
+  uint64_t all_bodies_bytes = 256 << 20;
+  double header_seconds = 10;      // from the first byte on; longer: 408
+  double body_seconds = 30;        // longer: 408
+  double idle_seconds = 75;        // between requests; then the connection is closed
+  double stall_seconds = 30;       // in which a reader takes nothing; then it is closed
+  double ping_seconds = 10;        // of silence in a stream, before a comment is sent
+  size_t most_connections = 4096;  // more wait in the system's queue
 };
 
 struct ApiKey;

@@ -105,6 +105,24 @@ TEST_F(ConnectionsTest, ABodyIsAwaitedAfterItsHeader) {
   EXPECT_EQ(client.Receive().status, 200);
 }
 
+// RFC 9112, 2.2 and RFC 9110, 10.1.1.
+TEST_F(ConnectionsTest, EmptyLinesAheadOfARequestAreSkippedAndAnOldClientAwaitsNothing) {
+  Start();
+  Client client(port());
+  for (const char* lines : {"\r\n", "\r\n\r\n\r\n", ""}) {
+    client.Send(std::string(lines) + "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_EQ(client.Receive().status, 200);
+  }
+  client.Send("\r");
+  client.Send("\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 200);
+  Client old(port());
+  old.Send(
+      "POST /tokenize HTTP/1.0\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n"
+      "Content-Length: 15\r\n\r\n{\"content\": \"\"}");
+  EXPECT_EQ(old.Receive().status, 200);
+}
+
 struct Limit {
   std::string request;
   int status;

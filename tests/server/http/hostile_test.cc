@@ -91,24 +91,50 @@ TEST_F(HostileTest, ABodyOfAHundredMegabytesIsNeitherReadNorKept) {
 
 TEST_F(HostileTest, BodiesThatAreBeingReadTakeNoMoreThanTheyMayTogether) {
   ServerOptions options = Options();
-  options.http.all_bodies_bytes = 100'000;
+  options.http.all_bodies_bytes = 200'000;
   Start(options);
-  const std::string body = R"({"content": ")" + std::string(60'000, 'x') + R"("})";
+  const std::string body = R"({"content": ")" + std::string(150'000, 'x') + R"("})";
   const std::string request = Post("/tokenize", body);
   Client first(port()), second(port());
-  first.Send(request.substr(0, 1000));
-  // Until its header is read, nobody knows of its body.
-  ClientAnswer refused;
-  for (int i = 0; i < 1000 && refused.status != 503; ++i)
-    refused = Client(port()).Post("/tokenize", body);
+  first.Send(request.substr(0, 140'000));
+  // Until these bytes are read, which takes a few turns of the server's loop, they are not counted.
+  for (int i = 0; i < 50; ++i) ExpectHealthy();
+  const ClientAnswer refused = Client(port()).Post("/tokenize", body);
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.json()["error"]["code"], "queue_full");
   EXPECT_TRUE(refused.headers.contains("retry-after"));
   EXPECT_EQ(Client(port()).Post("/tokenize", json{{"content", "x"}}).status, 200);
-  first.Send(request.substr(1000));
+  first.Send(request.substr(140'000));
   EXPECT_EQ(first.Receive().status, 200);
   second.Send(request);
   EXPECT_EQ(second.Receive().status, 200);
+}
+
+TEST_F(HostileTest, BodiesThatAreAnnouncedAndDoNotComeKeepNobodyOut) {
+  ServerOptions options = Options();
+  options.http.all_bodies_bytes = 1 << 20;
+  Start(options);
+  std::vector<std::unique_ptr<Client>> silent;
+  for (const char* length :
+       {"Content-Length: 8388608\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n400000\r\n{"}) {
+    for (int i = 0; i < 40; ++i) {
+      silent.push_back(std::make_unique<Client>(port()));
+      silent.back()->Send("POST /tokenize HTTP/1.1\r\nHost: localhost\r\n" + std::string(length));
+    }
+  }
+  const json small = {{"content", "x"}}, large = {{"content", std::string(300'000, 'x')}};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(Client(port()).Post("/tokenize", small).status, 200);
+    EXPECT_EQ(Client(port()).Post("/tokenize", large).status, 200);
+  }
+  // Who sends as much as all may together keeps out large bodies, and no small one.
+  std::vector<std::unique_ptr<Client>> slow;
+  for (int i = 0; i < 4; ++i) {
+    slow.push_back(std::make_unique<Client>(port()));
+    slow.back()->Send(
+        Post("/tokenize", json{{"content", std::string(600'000, 'x')}}.dump()).substr(0, 500'000));
+  }
+  EXPECT_EQ(Client(port()).Post("/tokenize", small).status, 200);
 }
 
 TEST_F(HostileTest, LargeBodiesDoNotKeepASmallRequestWaiting) {
@@ -181,7 +207,9 @@ TEST_F(HostileTest, JsonThatIsDeepOrManyIsRefused) {
       "{\"content\":\"\xff\xfe\"}",
       "{\"content\":" + std::string(100'000, '9') + "}",
       "{\"content\":1e999999}",
-      std::string(1000, '\0')};
+      std::string(1000, '\0'),
+      "{\"content\":\"x\"}" + std::string(1, '\0'),
+      std::string("{\"content\":\"x\0\"}", 16)};
   for (const std::string& body : bodies) {
     for (const char* path : {"/tokenize", "/v1/chat/completions", "/v1/completions"}) {
       Client client(port());
@@ -203,6 +231,9 @@ TEST_F(HostileTest, RequestsThatTwoServersWouldReadDifferentlyAreRefused) {
       "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
       "POST /tokenize HTTP/1.1\r\nContent-Length: +5\r\n\r\n{   }",
       "GET /health HTTP/1.1\r\nBad Name: x\r\n\r\n",
+      "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+      "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0x1e\r\n{",
+      "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0x\r\n",
       "GET /health HTTP/1.1\r\nX: a\x01z\r\n\r\n"};
   for (const std::string& request : requests) {
     Client client(port());
