@@ -326,6 +326,9 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   const ChatMessage hello = {"user", "Hello"};
   const auto turn = BeginTurn(*impl.model, {}, {&hello, 1});
   impl.thinks = turn.ok() && !turn->prompt.thinking_start.empty();
+  // Orders the vocabulary for grammars, so that no request waits for that. Fails without a
+  // tokenizer.
+  static_cast<void>(Sampler::Create(*impl.model, {.grammar = "root ::= \"\""}));
   impl.started = static_cast<int64_t>(std::time(nullptr));
   impl.run_id = std::random_device()();
   impl.responses = std::make_shared<ResponseStore>(options.response_store_bytes);

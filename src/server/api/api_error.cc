@@ -147,4 +147,23 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string EventData(const Json& json) {
+  const std::string text = Dump(json);
+  std::string escaped;
+  size_t copied = 0;
+  const auto byte = [&](size_t at) {
+    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_c1 = byte(i) == 0xC2 && byte(i + 1) < 0xA0;
+    const bool is_separator =
+        byte(i) == 0xE2 && byte(i + 1) == 0x80 && (byte(i + 2) == 0xA8 || byte(i + 2) == 0xA9);
+    if (!is_c1 && !is_separator) continue;
+    escaped.append(text, copied, i - copied);
+    escaped += fmt::format("\\u{:04x}", is_c1 ? byte(i + 1) : 0x2000 + byte(i + 2) - 0x80);
+    copied = i + (is_c1 ? 2 : 3);
+  }
+  return escaped.append(text, copied);
+}
+
 }  // namespace ebb::server

@@ -51,6 +51,9 @@ struct ApiError {
 
 // Returns JSON as bytes; bytes that are no UTF-8 become U+FFFD.
 [[nodiscard]] std::string Dump(const Json& json);
+// Dump() for the data of a server-sent event: characters that some clients take for the end of a
+// line, U+0085, U+2028 and U+2029 among them, are escaped, as all of C1 is.
+[[nodiscard]] std::string EventData(const Json& json);
 
 template <typename T>
 using ApiResult = Result<T, ApiError>;

@@ -9,6 +9,15 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+TEST(EventData, EscapesWhatSomeClientsTakeForTheEndOfALine) {
+  const std::string text = "a\u2028b\u2029c\u0085d\u0080e\u009ff\u00a0g\u2027h\u20a8\u00e9";
+  const std::string data = EventData(Json{{"t", text}});
+  EXPECT_EQ(data,
+            "{\"t\":\"a\\u2028b\\u2029c\\u0085d\\u0080e\\u009ff\u00a0g\u2027h\u20a8\u00e9\"}");
+  EXPECT_EQ(Json::parse(data)["t"], text);
+  EXPECT_EQ(EventData(Json(nullptr)), "null");
+}
+
 TEST(ApiErrorTest, PathsOfTheServerAreNotTold) {
   struct Message {
     const char *whole, *told;

@@ -278,7 +278,7 @@ void Dashboard::Tick() {
 }
 
 void Dashboard::Tell(const Snapshot& snapshot) {
-  const std::string event = fmt::format("data: {}\n\n", Dump(StatusJson(snapshot, setting_)));
+  const std::string event = fmt::format("data: {}\n\n", EventData(StatusJson(snapshot, setting_)));
   // Poking may end a stream.
   const auto watchers = watchers_;
   for (const std::shared_ptr<Watcher>& watcher : watchers) {

@@ -174,6 +174,31 @@ TEST_F(ApiTest, AGrammarHoldsForTheAnswer) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+// A grammar that has been fulfilled ends the answer; one that leaves no way on is the client's
+// error, by the name of the client's field.
+TEST_F(ApiTest, AGrammarWithoutAWayOnEndsTheAnswerOrTheRequest) {
+  for (const bool streams : {false, true}) {
+    const json ends = {{"ignore_eos", true},
+                       {"guided_choice", {"yes"}},
+                       {"stream", streams},
+                       {"thinking_budget_tokens", 0}};
+    const ClientAnswer answer = Chat(ServerTest::Chat(1, ends));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_THAT(answer.body, HasSubstr(R"("finish_reason":"stop")"));
+    // A vocabulary has no token for the second character.
+    const json none = {{"guided_choice", {std::string("y\0s", 3)}},
+                       {"stream", streams},
+                       {"thinking_budget_tokens", 0}};
+    const ClientAnswer refused = Chat(ServerTest::Chat(1, none));
+    if (!streams) {
+      EXPECT_EQ(refused.status, 400) << refused.body;
+      EXPECT_EQ(refused.json()["error"]["param"], "guided_choice");
+    }
+    EXPECT_THAT(refused.body, HasSubstr("guided_choice: the grammar admits no further token"));
+    EXPECT_THAT(refused.body, HasSubstr("invalid_request_error"));
+  }
+}
+
 TEST_F(ApiTest, AnAnswerEndsAtItsStopOrItsContext) {
   // A stop string within the thought ends nothing.
   const json whole = Chat(ServerTest::Chat(1)).json()["choices"][0]["message"];
@@ -630,6 +655,16 @@ TEST_F(ApiTest, WhatNeverFitsIntoTheQueueIsNotToldToComeBack) {
   EXPECT_FALSE(answer.headers.contains("retry-after"));
 }
 
+std::string Times(int count, const std::string& text) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+std::string Nested(const std::string& begin, int depth) {
+  return Times(depth, begin) + "{}" + std::string(depth, '}');
+}
+
 // Each of them once ended the server or held it for ever.
 TEST_F(ApiTest, GrammarsAndSchemasThatTakeForEverAreRefused) {
   std::string doubled = "root ::= a0\n";
@@ -648,7 +683,10 @@ TEST_F(ApiTest, GrammarsAndSchemasThatTakeForEverAreRefused) {
                           {"properties", {{std::string(200000, '_'), json::object()}}}};
   for (const json& more :
        {json{{"grammar", "root ::= " + std::string(100000, '(')}},
-        json{{"grammar", doubled + "a60 ::= \"x\""}}, json{{"response_format", schema(products)}},
+        json{{"grammar", "root ::= " + Times(1000, ".{2000} ")}},
+        json{{"guided_json", Nested("{\"not\":", 100000)}},
+        json{{"structured_outputs", {{"json", Nested("{\"properties\":", 100000)}}}},
+        json{{"response_format", schema(products)}},
         json{{"response_format", schema(long_name)}}}) {
     json body = ServerTest::Chat(1, {{"max_tokens", 2}});
     body.update(more);
@@ -659,6 +697,8 @@ TEST_F(ApiTest, GrammarsAndSchemasThatTakeForEverAreRefused) {
   json nested = {{"type", "string"}};
   for (int i = 0; i < 25; ++i) nested = {{"type", {"array", "array"}}, {"items", nested}};
   const json itself = {{"allOf", {{{"$ref", "#/a"}}}}, {"a", {{"$ref", "#/a"}}}};
+  const json doubled_well = {{"max_tokens", 2}, {"grammar", doubled + "a60 ::= \"x\""}};
+  EXPECT_EQ(Chat(ServerTest::Chat(1, doubled_well)).status, 200);
   for (const json& well : {nested, itself}) {
     const json more = {{"max_tokens", 2}, {"response_format", schema(well)}};
     EXPECT_EQ(Chat(ServerTest::Chat(1, more)).status, 200) << well.dump().substr(0, 100);

@@ -46,7 +46,7 @@ Json SelectFields(const std::vector<std::string>& names, Json json) {
   return selected;
 }
 
-std::string LlamaEvent(const Json& json) { return fmt::format("data: {}\n\n", Dump(json)); }
+std::string LlamaEvent(const Json& json) { return fmt::format("data: {}\n\n", EventData(json)); }
 
 Json LlamaErrorOf(int status, const std::string& message, const std::string& type,
                   const Json& param) {

@@ -89,6 +89,7 @@ class LlamaApplier {
     sampling.repeat_last_n = fields_.repeat_last_n.value_or(SamplingOptions().repeat_last_n);
     if (fields_.min_keep.has_value()) sampling.min_keep = *fields_.min_keep;
     ApplyLlamaSamplers(fields_.samplers, &sampling);
+    if (!fields_.samplers.is_in_order) request_.ignored.emplace_back("samplers");
     for (const std::string& name : fields_.samplers.unknown) {
       request_.ignored.push_back("samplers." + name);
     }

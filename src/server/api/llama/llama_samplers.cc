@@ -87,13 +87,7 @@ LlamaSamplers ReadLlamaSamplers(JsonFields* fields) {
       continue;
     }
     const std::ptrdiff_t place = own - std::begin(kOwnSamplers);
-    if (place <= last) {
-      fields->Fail("samplers",
-                   fmt::format("expected penalties, top_k, top_p, min_p and temperature in this "
-                               "order and each once, found {} behind {}",
-                               name, kOwnSamplers[last].name),
-                   "unsupported");
-    }
+    samplers.is_in_order = samplers.is_in_order && place > last;
     last = std::max(last, place);
     samplers.known.push_back(own->name);
   }

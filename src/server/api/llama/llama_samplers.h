@@ -15,12 +15,12 @@ namespace ebb::server {
 // The samplers that a request names.
 struct LlamaSamplers {
   bool is_given = false;
-  std::vector<std::string_view> known = {};  // in ebb's order
+  std::vector<std::string_view> known = {};
+  bool is_in_order = true;  // in which ebb runs them, each once
   std::vector<std::string> unknown = {};
 };
 
-// Reads `samplers`, an array of names or a string with a letter for each. Errors, in `fields`: a
-// known sampler twice, or in another order than ebb's.
+// Reads `samplers`, an array of names or a string with a letter for each.
 [[nodiscard]] LlamaSamplers ReadLlamaSamplers(JsonFields* fields);
 
 // Refuses values that switch on a sampler that ebb lacks. Returns the names of the parameters of

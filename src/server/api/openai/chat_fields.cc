@@ -174,6 +174,7 @@ class ChatReader {
   void ReadFormat() {
     TextFormat format = ReadTextFormat(fields_, error_);
     ChatRequest& chat = request_->chat;
+    request_->format_field = format.field;
     switch (format.kind) {
       case TextFormat::Kind::kFree:
         return;

@@ -36,9 +36,14 @@ const char* TroubleCode(SessionTrouble trouble) {
 }
 
 // A job that ended in one of these ways has no answer.
-std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted) {
+std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted,
+                                const std::string& format_field) {
   if (end.error.ok() || end.finish == FinishReason::kContext) return std::nullopt;
-  // Whatever its code, an error of a job is about the server's state and not about the request.
+  // Whatever its code, an error of a job is about the server's state and not about the request,
+  // except that of a grammar with no way on.
+  const bool is_of_grammar =
+      end.error.code() == StatusCode::kInvalidArgument && end.error.field() == "grammar";
+  if (is_of_grammar) return GrammarError(end.error, format_field);
   ApiError error = ErrorFrom(end.error);
   const std::string text = end.error.Text();
   error.message = WithoutPaths(text);
@@ -46,7 +51,7 @@ std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted) {
   if (end.trouble != SessionTrouble::kNone) {
     error.status = 409;
     error.code = TroubleCode(end.trouble);
-    error.param = "session_id";
+    error.param = "ebb.session";
     return error;
   }
   if (!was_accepted) return error;
@@ -182,7 +187,7 @@ void Exchange::Take(size_t index, JobUpdate update) {
   if (update.end.has_value()) {
     const bool by_itself = EndedByItself(*update.end);
     news.Append(choice.reader.End(by_itself ? AnswerEnd::kComplete : AnswerEnd::kPartial));
-    if (!error_.has_value()) error_ = ErrorOf(*update.end, choice.accepted);
+    if (!error_.has_value()) error_ = ErrorOf(*update.end, choice.accepted, options_.format_field);
     choice.end = std::move(update.end);
   }
   if (options_.tells_memory) {
@@ -267,7 +272,9 @@ Json Exchange::ChoiceFrame(size_t index, Json part) const {
   return frame;
 }
 
-std::string Exchange::Event(Json json) const { return fmt::format("data: {}\n\n", Dump(json)); }
+std::string Exchange::Event(Json json) const {
+  return fmt::format("data: {}\n\n", EventData(json));
+}
 
 void Exchange::TakeChoice(size_t index, std::string* events) {
   Choice& choice = choices_[index];

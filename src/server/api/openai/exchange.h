@@ -41,6 +41,7 @@ struct ExchangeOptions {
   ToolNames tool_names = {};
   ReasoningField reasoning_field = ReasoningField::kReasoningContent;
   std::optional<uint64_t> drawn_seed = {};  // of the first choice, where it was drawn
+  std::string format_field = {};            // by the client's name; see CompletionRequest
 };
 
 // It came to its end: the model ended it, or a stop string did.

@@ -58,6 +58,20 @@ ApiError PromptError(const Status& status, Endpoint endpoint) {
                  "context_length_exceeded");
 }
 
+ApiError GrammarError(const Status& status, const std::string& format_field) {
+  const std::string& field = status.field();
+  const bool is_of_grammar = status.code() == StatusCode::kInvalidArgument &&
+                             (field.empty() || field == "grammar" || field == "grammar_prefix");
+  if (!is_of_grammar) return ErrorFrom(status);
+  const std::string name = format_field.empty() ? "tools" : format_field;
+  // A prefix is the answer that the client has begun, or the template's.
+  if (field != "grammar_prefix") return ErrorFrom(InvalidArgument(name, status.message()));
+  return ErrorFrom(InvalidArgument(
+      name,
+      "it does not admit the text that the answer is to begin with, as its last message or its "
+      "chat template has it"));
+}
+
 void LeaveOutTools(const Model& model, CompletionRequest* request) {
   ChatRequest& chat = request->chat;
   const bool may_go = chat.tool_choice == "auto" || chat.tool_choice == "none";
@@ -133,7 +147,7 @@ ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& re
       SamplingOptions sampling = biased;
       sampling.seed += static_cast<uint64_t>(choice);
       Result<std::unique_ptr<Sampler>> sampler = SamplerFor(turn, model, std::move(sampling));
-      if (!sampler.ok()) return ErrorFrom(sampler.status());
+      if (!sampler.ok()) return GrammarError(sampler.status(), request.format_field);
       Job& job = prepared.jobs.emplace_back();
       job.priority = request.priority.value_or(0);
       job.deadline_seconds = request.deadline_seconds;

@@ -11,25 +11,66 @@
 #include "ebb/grammar.h"
 #include "ebb/tiers.h"
 #include "src/server/api/json_fields.h"
+#include "src/server/api/llama/llama_samplers.h"
 #include "src/server/api/openai/chat_fields.h"
 #include "src/server/api/openai/sampling_fields.h"
 #include "src/server/api/openai/text_format.h"
-#include "src/store/session_store.h"
 
 namespace ebb::server {
 namespace {
 
-constexpr size_t kMostStops = 16;
+constexpr size_t kMostStops = 256;
 constexpr size_t kMostPrompts = 16;
 constexpr int kMostChoices = 8;
 constexpr int kMostLogprobs = 20;
 constexpr int kMostTokens = std::numeric_limits<int>::max();
 constexpr size_t kMostSaltBytes = 256;
 
-// Fields that would constrain an answer in a way that is not built.
-constexpr std::string_view kRefused[] = {"prompt_logprobs", "suffix", "functions",
-                                         "function_call",   "audio",  "web_search_options",
-                                         "best_of"};
+// Fields of OpenAI, vLLM, SGLang, Ollama, Transformers and text-generation-webui that would
+// constrain or change an answer in a way that is not built, and the number that asks for nothing,
+// besides 0.
+struct RefusedField {
+  std::string_view name;
+  double neutral = 0;
+};
+constexpr RefusedField kRefused[] = {{"prompt_logprobs"},
+                                     {"suffix"},
+                                     {"functions"},
+                                     {"function_call"},
+                                     {"audio"},
+                                     {"web_search_options"},
+                                     {"best_of", 1},
+                                     {"allowed_token_ids"},
+                                     {"bad_words"},
+                                     {"bad_words_ids"},
+                                     {"banned_tokens"},
+                                     {"banned_strings"},
+                                     {"custom_token_bans"},
+                                     {"structural_tag"},
+                                     {"logits_processors"},
+                                     {"custom_logit_processor"},
+                                     {"format"},
+                                     {"use_beam_search"},
+                                     {"num_beams", 1},
+                                     {"beam_width", 1},
+                                     {"length_penalty", 1},
+                                     {"penalty_alpha"},
+                                     {"no_repeat_ngram_size"},
+                                     {"min_length"},
+                                     {"max_length"},
+                                     {"truncate_prompt_tokens", -1},
+                                     {"lora"},
+                                     {"negative_prompt"},
+                                     {"guidance_scale", 1},
+                                     {"top_a"},
+                                     {"tfs", 1},
+                                     {"tfs_z", 1},
+                                     {"typical", 1},
+                                     {"epsilon_cutoff"},
+                                     {"eta_cutoff"},
+                                     {"smoothing_factor"},
+                                     {"dynamic_temperature"},
+                                     {"encoder_repetition_penalty", 1}};
 
 // Reads one request; the first error stands.
 class RequestReader {
@@ -92,6 +133,7 @@ class RequestReader {
   // Reads the grammar of a completion, which has no template that would say where its text begins.
   void ReadTextGrammar() {
     TextFormat format = ReadTextFormat(&fields_, &error_);
+    request_.format_field = format.field;
     if (format.kind == TextFormat::Kind::kFree) return;
     if (format.kind == TextFormat::Kind::kGrammar) {
       request_.sampling.grammar = std::move(format.text);
@@ -167,8 +209,9 @@ class RequestReader {
   }
 
   void ReadLengths() {
-    // The last is llama-server's name. -1: no limit.
-    for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
+    // OpenAI's and llama-server's names count before those of others. -1: no limit.
+    for (const char* name : {"max_new_tokens", "max_output_tokens", "num_predict", "max_tokens",
+                             "max_completion_tokens", "n_predict"}) {
       const auto most = fields_.Integer(name, -1, kMostTokens);
       if (most == 0) {
         return Fail(name, fmt::format("expected 1 to {}, or -1 for no limit, found 0", kMostTokens),
@@ -188,7 +231,8 @@ class RequestReader {
     if (const auto n = fields_.Integer("n", 1, kMostChoices)) {
       request_.num_choices = static_cast<int>(*n);
     }
-    if (fields_.Bool("ignore_eos") == true) {
+    const bool ignores_end = fields_.Bool("ignore_eos").value_or(false);
+    if (fields_.Bool("ban_eos_token").value_or(false) || ignores_end) {
       request_.generate.on_end = GenerateOptions::OnEnd::kIgnore;
     }
   }
@@ -197,17 +241,27 @@ class RequestReader {
     if (const Json* tokens = fields_.Array("stop_token_ids")) {
       request_.generate.stop_tokens = TokensOf(*tokens, "stop_token_ids");
     }
-    const Json* stop = fields_.Any("stop");
-    if (stop == nullptr) return;
-    request_.generate.stops.clear();
-    if (stop->is_string()) return request_.generate.stops.push_back(stop->get<std::string>());
-    if (!stop->is_array()) return Fail("stop", "expected a string or an array", "invalid_type");
-    if (stop->size() > kMostStops) {
-      return Fail("stop", fmt::format("expected at most {}, found {}", kMostStops, stop->size()));
+    bool is_first = true;
+    for (const char* name : {"stop", "stop_sequence", "stop_sequences", "stopping_strings",
+                             "custom_stopping_strings"}) {
+      const Json* stop = fields_.Any(name);
+      if (stop == nullptr) continue;
+      // They take the place of the server's.
+      if (std::exchange(is_first, false)) request_.generate.stops.clear();
+      AddStops(name, *stop);
     }
-    for (const Json& text : *stop) {
-      if (!text.is_string()) return Fail("stop", "expected strings", "invalid_type");
-      request_.generate.stops.push_back(text.get<std::string>());
+  }
+
+  void AddStops(const char* name, const Json& stop) {
+    std::vector<std::string>& stops = request_.generate.stops;
+    if (stop.is_string()) return stops.push_back(stop.get<std::string>());
+    if (!stop.is_array()) return Fail(name, "expected a string or an array", "invalid_type");
+    if (stop.size() > kMostStops) {
+      return Fail(name, fmt::format("expected at most {}, found {}", kMostStops, stop.size()));
+    }
+    for (const Json& text : stop) {
+      if (!text.is_string()) return Fail(name, "expected strings", "invalid_type");
+      stops.push_back(text.get<std::string>());
     }
   }
 
@@ -230,13 +284,11 @@ class RequestReader {
     }
   }
 
+  // Other servers take any value.
   void ReadSession() {
-    const auto id = fields_.Text("session_id");
-    if (!id.has_value()) return;
-    if (!store::IsSessionId(*id)) {
-      return Fail("session_id", "expected 1 to 64 letters, digits, '-', '_' and ':'");
-    }
-    request_.session_id = *id;
+    const Json* hint = fields_.Any("session_id");
+    if (hint == nullptr) return;
+    request_.session_hint = hint->is_string() ? hint->get<std::string>() : Dump(*hint);
   }
 
   // The `ebb` object: what a request may ask of the cache.
@@ -247,6 +299,7 @@ class RequestReader {
     const Json* own = fields_.Object("ebb");
     if (own == nullptr) return;
     JsonFields fields(*own, "ebb", &error_);
+    request_.session_id = fields.Text("session").value_or("");
     request_.tells_hash = fields.Bool("logits_hash").value_or(false);
     request_.tells_memory = fields.Bool("memory").value_or(false);
     if (request_.tells_memory) request_.tells_tokens = true;
@@ -306,15 +359,16 @@ class RequestReader {
   }
 
   void RefuseOthers() {
-    for (const std::string_view name : kRefused) {
+    for (const auto& [name, neutral] : kRefused) {
       const Json* value = fields_.Any(std::string(name));
       // Their own defaults ask for nothing.
       if (value == nullptr || *value == 0 || *value == false || *value == "" || value->empty()) {
         continue;
       }
-      if (name == "best_of" && *value == 1) continue;
+      if (value->is_number() && *value == neutral) continue;
       fields_.Fail(std::string(name), "not supported", "unsupported");
     }
+    RefuseLlamaSamplers(&fields_);
   }
 
   void Fail(const std::string& path, const std::string& message,

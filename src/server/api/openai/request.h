@@ -57,6 +57,7 @@ struct CompletionRequest {
   std::vector<std::vector<Token>> prompts = {};
   int num_choices = 1;  // of each prompt
   SamplingOptions sampling;
+  std::string format_field = {};            // that asks for a format of the answer; empty: none
   std::vector<TextBias> text_biases = {};   // added to the biases of `sampling`
   std::optional<uint64_t> drawn_seed = {};  // the seed of `sampling`, where it was drawn
   GenerateOptions generate;
@@ -73,7 +74,12 @@ struct CompletionRequest {
   bool caches_prompt = true;  // shares rows of its prompt with other requests
   std::string cache_salt;     // with those of the same salt alone
   std::optional<double> deadline_seconds = {};
-  std::string session_id = {};            // empty: none
+  std::string session_id = {};  // empty: none
+  // The body's `session_id`, which many clients send for routing and logs. See TakeSession().
+  std::string session_hint = {};
+  // The names of the hints that session_id was taken from: the request goes on without the session
+  // where it cannot use it. Empty: the client gave the session by a name of ebb's.
+  std::vector<std::string> session_hints = {};
   std::vector<std::string> ignored = {};  // fields without effect
 };
 
@@ -101,6 +107,9 @@ struct Prepared {
 };
 // The tokens that the request's session has room for; 0: without end.
 [[nodiscard]] int ContextBound(const Model& model, const CompletionRequest& request);
+// The error of a sampler: it names the field that asks for the grammar in place of the grammar,
+// whose text the client may never have seen. format_field: see CompletionRequest; empty: of tools.
+[[nodiscard]] ApiError GrammarError(const Status& status, const std::string& format_field);
 // The error of BeginTurn() and of its kind; ContextFull: of a prompt that is too long.
 [[nodiscard]] ApiError PromptError(const Status& status, Endpoint endpoint);
 // Applies the template, tokenizes and makes samplers: may take a second. Errors: those of the

@@ -17,13 +17,12 @@ class TextFormatReader {
       : fields_(fields), error_(error) {}
 
   TextFormat Read() {
-    if (auto grammar = fields_->Text("grammar")) {
-      TakeGrammar(fields_, "grammar", *std::move(grammar));
+    // The names of llama-server, SGLang and text-generation-webui.
+    for (const char* name : {"grammar", "ebnf", "grammar_string"}) {
+      if (auto grammar = fields_->Text(name)) TakeGrammar(fields_, name, *std::move(grammar));
     }
-    // The field in which clients of llama-server give a schema.
-    if (const Json* schema = fields_->Object("json_schema")) {
-      TakeSchema(fields_, "json_schema", *schema);
-    }
+    ReadSchema(fields_, "json_schema");
+    ReadRegex(fields_, "regex");
     ReadResponseFormat();
     ReadConstraints(fields_, "guided_");
     if (const Json* outputs = fields_->Object("structured_outputs")) {
@@ -88,22 +87,30 @@ class TextFormatReader {
     TakeSchema(&inner, "schema", *schema);
   }
 
+  // An object, or its text.
+  void ReadSchema(JsonFields* fields, const std::string& name) {
+    const Json* schema = fields->Any(name);
+    if (schema == nullptr || *schema == "") return;
+    const ApiResult<Json> parsed =
+        schema->is_string() ? ParseObject(schema->get_ref<const std::string&>()) : *schema;
+    if (!parsed.ok() || !parsed->is_object()) {
+      return fields->Fail(name, "expected a JSON schema", "invalid_type");
+    }
+    TakeSchema(fields, name, *parsed);
+  }
+
+  void ReadRegex(JsonFields* fields, const std::string& name) {
+    const auto pattern = fields->Text(name);
+    if (pattern.has_value() && !pattern->empty()) {
+      TakeGrammar(fields, name, GrammarOfRegex(*pattern));
+    }
+  }
+
   // vLLM's, by their older names and within structured_outputs.
   void ReadConstraints(JsonFields* fields, const std::string& prefix) {
-    const std::string json = prefix + "json", choice = prefix + "choice";
-    if (const Json* schema = fields->Any(json)) {
-      // An object, or its text.
-      const Json parsed =
-          schema->is_string() ? Json::parse(schema->get<std::string>(), nullptr, false) : *schema;
-      if (parsed.is_object()) {
-        TakeSchema(fields, json, parsed);
-      } else if (*schema != "") {
-        fields->Fail(json, "expected a JSON schema", "invalid_type");
-      }
-    }
-    if (const auto pattern = fields->Text(prefix + "regex"); pattern.has_value()) {
-      if (!pattern->empty()) TakeGrammar(fields, prefix + "regex", GrammarOfRegex(*pattern));
-    }
+    const std::string choice = prefix + "choice";
+    ReadSchema(fields, prefix + "json");
+    ReadRegex(fields, prefix + "regex");
     if (const Json* list = fields->Array(choice); list != nullptr && !list->empty()) {
       std::vector<std::string> texts;
       for (const Json& text : *list) {

@@ -30,7 +30,7 @@ void PartExchange::AddOwn(Json* json) const {
 }
 
 std::string NamedEvent(std::string_view name, const Json& data) {
-  return fmt::format("event: {}\ndata: {}\n\n", name, Dump(data));
+  return fmt::format("event: {}\ndata: {}\n\n", name, EventData(data));
 }
 
 }  // namespace ebb::server
