@@ -112,6 +112,12 @@ struct Server::Impl {
   void Submit(PreparedRequest request, const std::shared_ptr<Reply>& reply,
               const std::shared_ptr<SessionUse>& use);
   // A request with a session: waits for it, prepares, and submits.
+  // Has PrepareRead() run on a lane.
+  void AddPrepare(const std::shared_ptr<PreparedRequest>& request,
+                  const std::shared_ptr<Reply>& reply);
+  // Prepares a request that goes on without the session that its hint names.
+  void PrepareWithoutSession(const std::shared_ptr<PreparedRequest>& request,
+                             const std::shared_ptr<Reply>& reply);
   void EnterSession(const std::shared_ptr<PreparedRequest>& request,
                     const std::shared_ptr<Reply>& reply);
   void SubmitTurn(PreparedRequest request, ApiResult<Prepared> turn,

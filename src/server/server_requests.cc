@@ -117,10 +117,8 @@ void Server::Impl::Complete(Api api, HttpRequest request, std::shared_ptr<Reply>
                  .client = client,
                  .line = LineOf(request)};
   const size_t bytes = request.body.size();
-  const auto refuse = [reply](HttpAnswer refusal) { reply->Send(std::move(refusal)); };
   // The ticket must not outlive the answer here: its key may be allowed one request at a time.
-  auto run = [this, api, client, request = std::move(request), asker = std::move(asker), reply,
-              refuse]() mutable {
+  auto run = [this, api, request = std::move(request), asker = std::move(asker), reply]() mutable {
     ApiResult<PreparedRequest> read = ReadBody(api, request, std::move(asker));
     if (!read.ok()) {
       return http->Post(
@@ -134,10 +132,10 @@ void Server::Impl::Complete(Api api, HttpRequest request, std::shared_ptr<Reply>
     if (WorkLanes::LaneOf(text_bytes) <= WorkLanes::LaneOf(request.body.size())) {
       return PrepareRead(made, reply);
     }
-    AddWork(
-        client, text_bytes, [this, made, reply] { PrepareRead(made, reply); }, refuse);
+    AddPrepare(made, reply);
   };
-  AddWork(client, bytes, std::move(run), refuse);
+  AddWork(client, bytes, std::move(run),
+          [reply](HttpAnswer refusal) { reply->Send(std::move(refusal)); });
 }
 
 ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& http, Asker asker) {
@@ -159,8 +157,9 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
   }
   EBB_ASSIGN_OR_RETURN(request.priority, asker.ticket->PriorityFor(request.priority));
   request.cache_salt = TenantOf(asker.ticket->key()) + '\n' + request.cache_salt;
-  if (auto error = TakeSessionHeader(std::string(http.header("x-session-id")), keeper != nullptr,
-                                     &request)) {
+  if (auto error = TakeSession({.session = std::string(http.header("x-ebb-session")),
+                                .hint = std::string(http.header("x-session-id"))},
+                               keeper != nullptr, &request)) {
     return *std::move(error);
   }
   if (auto error = TakeBegunAnswer(&request)) return in_chat.renamed(*std::move(error));
@@ -168,6 +167,7 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
   for (const std::string& field : request.ignored) {
     ignored.push_back(UnderToolPaths(field, in_chat.tool_paths));
   }
+  const ApiError in_format = in_chat.renamed({.param = request.format_field});
   // From here on tools are counted without those that were left out.
   ToolPaths tool_paths = std::move(request.tool_paths);
   for (std::string& path : tool_paths) path = UnderToolPaths(path, in_chat.tool_paths);
@@ -188,7 +188,8 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
                    .choices_per_prompt = static_cast<size_t>(request.num_choices),
                    .tool_names = request.tool_names,
                    .reasoning_field = options.reasoning_field,
-                   .drawn_seed = request.drawn_seed},
+                   .drawn_seed = request.drawn_seed,
+                   .format_field = in_format.param},
       .ignored = std::move(ignored),
       .tool_paths = std::move(tool_paths),
       .api = std::move(in_chat),
@@ -211,6 +212,23 @@ void Server::Impl::PrepareRead(const std::shared_ptr<PreparedRequest>& request,
   http->Post([this, request, reply] { Submit(std::move(*request), reply, nullptr); });
 }
 
+void Server::Impl::AddPrepare(const std::shared_ptr<PreparedRequest>& request,
+                              const std::shared_ptr<Reply>& reply) {
+  AddWork(
+      request->asker.client, TextBytes(*request->completion),
+      [this, request, reply] { PrepareRead(request, reply); },
+      [reply](HttpAnswer refusal) { reply->Send(std::move(refusal)); });
+}
+
+void Server::Impl::PrepareWithoutSession(const std::shared_ptr<PreparedRequest>& request,
+                                         const std::shared_ptr<Reply>& reply) {
+  CompletionRequest& completion = *request->completion;
+  completion.session_id.clear();
+  std::ranges::move(std::exchange(completion.session_hints, {}),
+                    std::back_inserter(request->ignored));
+  AddPrepare(request, reply);
+}
+
 void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
                                 const std::shared_ptr<Reply>& reply) {
   const CompletionRequest& turn = *request->completion;
@@ -218,20 +236,26 @@ void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
   const SessionTraits traits = {.model = fingerprint,
                                 .policy = DescribePolicy(turn.session),
                                 .tiers = DescribeTiers(turn.session)};
-  keeper->Enter(name, traits, [this, request, reply](auto entered) {
+  const bool is_hint = !turn.session_hints.empty();
+  const auto entered_session = [this, request, reply, is_hint](auto entered) {
     if (!entered.ok()) {
-      return reply->Send(ErrorAnswer(entered.error()));
+      return is_hint ? PrepareWithoutSession(request, reply)
+                     : reply->Send(ErrorAnswer(entered.error()));
     }
     const auto use = *std::move(entered);
     if (stopping) {
       keeper->Leave(use);
       return reply->Send(ErrorAnswer(StoppingError()));
     }
-    const auto run = [this, request, reply, use] {
+    const auto run = [this, request, reply, use, is_hint] {
+      CompletionRequest& turn = *request->completion;
       auto made = std::make_shared<ApiResult<Prepared>>(
-          PrepareTurn(*model, *std::exchange(request->completion, std::nullopt), use->record));
-      http->Post([this, request, reply, use, made] {
-        SubmitTurn(std::move(*request), std::move(*made), reply, use);
+          PrepareTurn(*model, is_hint ? turn : std::move(turn), use->record));
+      http->Post([this, request, reply, use, made, is_hint] {
+        if (made->ok() || !is_hint)
+          return SubmitTurn(std::move(*request), std::move(*made), reply, use);
+        keeper->Leave(use);
+        PrepareWithoutSession(request, reply);
       });
     };
     const size_t bytes = TextBytes(*request->completion) + TextBytes(use->record.before) +
@@ -240,7 +264,8 @@ void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
       keeper->Leave(use);
       reply->Send(std::move(refusal));
     });
-  });
+  };
+  keeper->Enter(name, traits, entered_session, /*waits=*/!is_hint);
 }
 
 void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<Prepared> made,

@@ -41,7 +41,7 @@ std::optional<ApiError> CheckTraits(const Manifest& manifest, const SessionTrait
                                            "found \"{}\"",
                                            what, expected, found),
                     .code = "session_mismatch",
-                    .param = "session_id",
+                    .param = "ebb.session",
                     .is_final = true};
   };
   if (auto error = differs("model", manifest.model, traits.model)) return error;
@@ -51,15 +51,15 @@ std::optional<ApiError> CheckTraits(const Manifest& manifest, const SessionTrait
   if (manifest.tiers == kNoTiers) {
     error->message = fmt::format(
         "the session was made by a server without tiers, and this one keeps rows in {}: start the "
-        "server without --t0, --t1, --t2 and --evict, or give another session_id",
+        "server without --t0, --t1, --t2 and --evict, or name another session",
         traits.tiers);
   } else if (traits.tiers == kNoTiers) {
     error->message = fmt::format(
         "the session was made by a server with {}, and this one has no tiers: start the server "
-        "with these options, or give another session_id",
+        "with these options, or name another session",
         manifest.tiers);
   } else {
-    error->message += ": start the server with the tiers found, or give another session_id";
+    error->message += ": start the server with the tiers found, or name another session";
   }
   return error;
 }
@@ -70,7 +70,7 @@ ApiError StoreError(const Status& status) {
   ApiError error = {.status = 503,
                     .message = status.message(),
                     .code = "session_store_unavailable",
-                    .param = "session_id",
+                    .param = "ebb.session",
                     .retry_after = 2};
   if (status.code() == StatusCode::kStorageFull) {
     error.code = "session_store_full";
@@ -81,7 +81,7 @@ ApiError StoreError(const Status& status) {
     error.retry_after.reset();
     error.is_final = true;
   } else if (status.code() == StatusCode::kInvalidArgument) {
-    error = Invalid(status.message(), "session_id");
+    error = Invalid(status.message(), "ebb.session");
   }
   return error;
 }
@@ -90,7 +90,7 @@ ApiError BusyError(const SessionName& name) {
   return {.status = 409,
           .message = fmt::format("another request uses session \"{}\"", name.id),
           .code = "session_busy",
-          .param = "session_id",
+          .param = "ebb.session",
           .retry_after = 1};
 }
 
@@ -104,12 +104,17 @@ SessionKeeper::Impl::Impl(std::unique_ptr<store::SessionStore> store_in,
   clock = std::thread([this] { RunClock(); });
 }
 
+void SessionKeeper::Impl::Wait(const Waiting& entry) {
+  if (Clock::now() >= entry->deadline) return entry->then(BusyError(entry->name));
+  waiting.push_back(entry);
+  UpdateClock();
+}
+
 void SessionKeeper::Impl::Enter(const Waiting& entry) {
   if (const Holding found = Find(entry->name)) {
     const bool is_free = !found->is_used && !found->is_writing;
     if (is_free) return Adopt(entry, found);
-    waiting.push_back(entry);
-    return UpdateClock();
+    return Wait(entry);
   }
   Ask(
       &working, [this, entry] { return store->Acquire(entry->name); },
@@ -120,8 +125,7 @@ void SessionKeeper::Impl::Acquired(const Waiting& entry,
                                    const Result<std::optional<Lease>>& lease) {
   if (!lease.ok()) return entry->then(StoreError(lease.status()));
   if (!lease->has_value()) {
-    waiting.push_back(entry);
-    return UpdateClock();
+    return Wait(entry);
   }
   const auto holding = std::make_shared<HeldSession>();
   holding->use = std::make_shared<SessionUse>(SessionUse{
@@ -170,8 +174,7 @@ void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
   // Another server may have changed it: tries once more, as long as there is time.
   if (holding->is_lost) {
     Drop(holding);
-    waiting.push_back(entry);
-    return UpdateClock();
+    return Wait(entry);
   }
   const auto copy = copies.find(entry->name);
   if (copy != copies.end()) {
@@ -464,8 +467,9 @@ Result<std::unique_ptr<SessionKeeper>> SessionKeeper::Create(
   return keeper;
 }
 
-void SessionKeeper::Enter(const SessionName& name, const SessionTraits& traits, Entered then) {
-  const double patience = impl_->options.limits.lease + 1;
+void SessionKeeper::Enter(const SessionName& name, const SessionTraits& traits, Entered then,
+                          bool waits) {
+  const double patience = waits ? impl_->options.limits.lease + 1 : 0;
   impl_->Enter(std::make_shared<WaitingEntry>(
       WaitingEntry{name, traits, std::move(then), Clock::now() + Seconds(patience)}));
 }

@@ -72,10 +72,11 @@ class SessionKeeper {
   SessionKeeper(const SessionKeeper&) = delete;
   SessionKeeper& operator=(const SessionKeeper&) = delete;
 
-  // Waits for the lease as long as one lasts. Errors: 409 session_busy; 409 session_mismatch,
-  // session_corrupt; 503 session_store_unavailable, session_store_full.
+  // Waits for the lease as long as one lasts, or not at all. Errors: 409 session_busy; 409
+  // session_mismatch, session_corrupt; 503 session_store_unavailable, session_store_full.
   using Entered = std::function<void(ApiResult<std::shared_ptr<SessionUse>>)>;
-  void Enter(const store::SessionName& name, const SessionTraits& traits, Entered then);
+  void Enter(const store::SessionName& name, const SessionTraits& traits, Entered then,
+             bool waits = true);
   // No job came of it.
   void Leave(const std::shared_ptr<SessionUse>& use);
   // Fills in `work` for the driver; updates of the job must be given to Take(). False: the lease

@@ -56,7 +56,7 @@ struct WaitingEntry {
   store::SessionName name;
   SessionTraits traits;
   SessionKeeper::Entered then;
-  Clock::time_point deadline;
+  Clock::time_point deadline;  // in the past: it does not wait
 };
 using Waiting = std::shared_ptr<WaitingEntry>;
 
@@ -69,6 +69,7 @@ struct SessionKeeper::Impl {
        Hooks hooks_in, ScratchFolder scratch_in);
 
   void Enter(const Waiting& entry);
+  void Wait(const Waiting& entry);
   void Acquired(const Waiting& entry, const Result<std::optional<store::Lease>>& lease);
   // Returns `begun` with all that the store has of it. Runs on a thread of the store.
   [[nodiscard]] ApiResult<std::shared_ptr<SessionUse>> Fetch(const SessionUse& begun,

@@ -189,6 +189,16 @@ ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
   return Differs(all, messages);
 }
 
+ApiResult<TurnWanted> CompareHistory(const SessionRecord& record,
+                                     std::span<const ChatMessage> messages) {
+  const std::vector<ChatMessage> all = AllOf(record);
+  const bool is_whole = all.empty() || record.is_over;
+  if (!is_whole || !BeginsWith(messages, all) || messages.size() == all.size()) {
+    return Differs(all, messages);
+  }
+  return TurnWanted{TurnWanted::Kind::kNew, Behind(messages, all.size())};
+}
+
 ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result, size_t num_calls) {
   Result<ChatMessage> message = AnswerMessage(prompt, result);
   // An answer in no known format is content, as it was sent.

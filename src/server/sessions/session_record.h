@@ -68,6 +68,11 @@ struct TurnWanted {
 [[nodiscard]] ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
                                                     std::span<const ChatMessage> messages);
 
+// Compares the messages of a client that knows of no session: they must begin with all messages of
+// the session, or of a new one, and others must follow. Errors: 409, otherwise.
+[[nodiscard]] ApiResult<TurnWanted> CompareHistory(const SessionRecord& record,
+                                                   std::span<const ChatMessage> messages);
+
 // An answer as its client got it: with ids for calls to which the model gave none, behind the
 // `num_calls` that the conversation has.
 [[nodiscard]] ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result,

@@ -108,6 +108,33 @@ TEST(SessionRecordTest, ASessionWithoutTurnsTakesAllMessages) {
   EXPECT_EQ(TextsOf(wanted), "q1 a1 q2 ");
 }
 
+TEST(SessionRecordTest, AWholeHistoryBeginsWithAllOfTheSession) {
+  const SessionRecord over = TwoTurns(true), cut_off = TwoTurns(false);
+  const std::vector<ChatMessage> known = {User("q1"), Said("a1"), User("q2"), Said("a2")};
+  std::vector<ChatMessage> more = known;
+  more.push_back(User("q3"));
+  const auto wanted = CompareHistory(over, more);
+  ASSERT_TRUE(wanted.ok()) << wanted.error().message;
+  EXPECT_EQ(wanted->kind, Kind::kNew);
+  EXPECT_EQ(TextsOf(*wanted), "q3 ");
+  const auto first = CompareHistory({}, known);
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  EXPECT_EQ(TextsOf(*first), "q1 a1 q2 a2 ");
+  // New messages alone, the same again, an edited or a shorter history, and another one.
+  for (const std::vector<ChatMessage>& messages : std::vector<std::vector<ChatMessage>>{
+           {User("q3")},
+           known,
+           {User("q1"), Said("a1"), User("q2")},
+           {User("q1"), Said("a1"), User("q2"), Said("other"), User("q3")},
+           {User("q2"), Said("a2"), User("q3")},
+           {User("a title for q1, please")}}) {
+    const auto refused = CompareHistory(over, messages);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, "session_conflict");
+  }
+  EXPECT_FALSE(CompareHistory(cut_off, more).ok());
+}
+
 TEST(SessionRecordTest, NewMessagesAreThoseBehindTheKnownOnes) {
   const SessionRecord record = TwoTurns(true);
   TurnWanted wanted =

@@ -18,7 +18,7 @@ ApiError NotThere(const SessionName& name) {
   return {.status = 404,
           .message = fmt::format("there is no session \"{}\"", name.id),
           .code = "session_not_found",
-          .param = "session_id"};
+          .param = "id"};
 }
 
 HttpAnswer JsonAnswer(const Json& json) { return {.body = Dump(json)}; }

@@ -34,7 +34,10 @@ class TurnMaker {
       : model_(model), request_(std::move(request)), record_(record) {}
 
   ApiResult<Prepared> Make() {
-    EBB_ASSIGN_OR_RETURN(TurnWanted wanted, CompareMessages(record_, request_.chat.messages));
+    const bool is_hint = !request_.session_hints.empty();
+    EBB_ASSIGN_OR_RETURN(TurnWanted wanted, is_hint
+                                                ? CompareHistory(record_, request_.chat.messages)
+                                                : CompareMessages(record_, request_.chat.messages));
     switch (wanted.kind) {
       case TurnWanted::Kind::kNew:
         return record_.asked.empty() ? First(std::move(wanted.messages))
@@ -200,6 +203,30 @@ class TurnMaker {
   const SessionRecord& record_;
 };
 
+// Says why the request can have no session of this name; nothing: it can.
+std::optional<ApiError> CheckSession(const std::string& id, bool has_sessions,
+                                     const CompletionRequest& request) {
+  const auto refused = [](const std::string& why, std::string code) {
+    return Invalid("ebb.session: " + why, "ebb.session", std::move(code));
+  };
+  if (!store::IsSessionId(id)) {
+    return refused("expected 1 to 64 letters, digits, '-', '_' and ':'", "invalid_value");
+  }
+  if (!has_sessions) {
+    return refused("this server keeps no sessions; start it with --sessions", "unsupported");
+  }
+  if (request.endpoint != Endpoint::kChat) {
+    return refused("expected a chat; other endpoints have no sessions", "unsupported");
+  }
+  if (request.num_choices > 1) {
+    return Invalid("n: expected 1 answer in a session; fork it for others", "n", "unsupported");
+  }
+  if (request.session.past_context != PastContext::kRefuse) {
+    return refused("cannot be combined with a context that re-rotates keys", "unsupported");
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 ApiResult<Prepared> PrepareTurn(const Model& model, CompletionRequest request,
@@ -207,31 +234,24 @@ ApiResult<Prepared> PrepareTurn(const Model& model, CompletionRequest request,
   return TurnMaker(model, std::move(request), record).Make();
 }
 
-std::optional<ApiError> TakeSessionHeader(const std::string& header, bool has_sessions,
-                                          CompletionRequest* request) {
+std::optional<ApiError> TakeSession(const SessionHeaders& headers, bool has_sessions,
+                                    CompletionRequest* request) {
   std::string& id = request->session_id;
-  if (!header.empty() && !id.empty() && header != id) {
-    return Invalid("session_id: differs from the header X-Session-Id", "session_id");
-  }
-  if (!header.empty()) id = header;
-  if (id.empty()) return std::nullopt;
-  if (!store::IsSessionId(id)) {
-    return Invalid("session_id: expected 1 to 64 letters, digits, '-', '_' and ':'", "session_id");
-  }
-  if (!has_sessions) {
-    return Invalid("session_id: this server keeps no sessions; start it with --sessions",
-                   "session_id", "unsupported");
-  }
-  if (request->endpoint != Endpoint::kChat) {
-    return Invalid("session_id: expected a chat; other endpoints have no sessions", "session_id",
-                   "unsupported");
-  }
-  if (request->num_choices > 1) {
-    return Invalid("n: expected 1 answer in a session; fork it for others", "n", "unsupported");
-  }
-  if (request->session.past_context != PastContext::kRefuse) {
-    return Invalid("session_id: cannot be combined with a context that re-rotates keys",
-                   "session_id", "unsupported");
+  const bool are_two = !headers.session.empty() && !id.empty() && headers.session != id;
+  if (are_two) return Invalid("ebb.session: differs from the header X-Ebb-Session", "ebb.session");
+  if (!headers.session.empty()) id = headers.session;
+  std::optional<ApiError> error =
+      id.empty() ? std::nullopt : CheckSession(id, has_sessions, *request);
+  if (error.has_value()) return error;
+  const std::string hint = headers.hint.empty() ? request->session_hint : headers.hint;
+  const bool is_named = !id.empty();
+  const bool is_used = !is_named && !hint.empty() && !request->begun.has_value() &&
+                       !CheckSession(hint, has_sessions, *request).has_value();
+  if (is_used) id = hint;
+  for (const auto& [name, value] :
+       {std::pair("X-Session-Id", headers.hint), std::pair("session_id", request->session_hint)}) {
+    if (value.empty() || (is_named && value == id)) continue;
+    (is_used && value == id ? request->session_hints : request->ignored).emplace_back(name);
   }
   return std::nullopt;
 }

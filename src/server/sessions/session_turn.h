@@ -14,8 +14,10 @@
 
 namespace ebb::server {
 
-// Returns one job, or an answer that is sent again. `record`: the session's messages. Applies the
-// template and tokenizes: may take a second. Errors: those of CompareMessages() and Prepare().
+// Returns one job, or an answer that is sent again. A session that is a hint is used only where the
+// request's messages begin with all of its own, and others follow. `record`: the session's
+// messages. Applies the template and tokenizes: may take a second. Errors: those of
+// CompareMessages() and Prepare().
 //
 // The text of new messages is the template's text after an answer: the template is applied to all
 // messages with a mark in place of the last answer, and the session reads the text behind the mark.
@@ -23,11 +25,17 @@ namespace ebb::server {
 [[nodiscard]] ApiResult<Prepared> PrepareTurn(const Model& model, CompletionRequest request,
                                               const SessionRecord& record);
 
-// X-Session-Id takes the place of the member session_id. Errors: 400 (they differ; it is no id; the
-// server keeps no sessions; what sessions cannot do).
-[[nodiscard]] std::optional<ApiError> TakeSessionHeader(const std::string& header,
-                                                        bool has_sessions,
-                                                        CompletionRequest* request);
+struct SessionHeaders {
+  std::string session;  // X-Ebb-Session
+  std::string hint;     // X-Session-Id
+};
+// Sets the session of a request. X-Ebb-Session and the member `ebb.session` name it to ebb; else
+// X-Session-Id or the member `session_id` may, which other programs send as well: where it cannot
+// name a session, the request has none, and the hint is among its ignored fields. Errors, of a
+// session that is named to ebb: 400 (two are; it is no id; the server keeps no sessions; what
+// sessions cannot do).
+[[nodiscard]] std::optional<ApiError> TakeSession(const SessionHeaders& headers, bool has_sessions,
+                                                  CompletionRequest* request);
 
 // An answer that the client has begun is a message like any other within a session, which goes on
 // with its own last answer. Errors: 400 (the client asks by name to continue it).

@@ -76,7 +76,7 @@ class SoakTest : public ServerTest {
         body["n"] = 2;
         break;
       case 1:
-        body["session_id"] = "soak" + std::to_string(draw(kSessions));
+        body["ebb"]["session"] = "soak" + std::to_string(draw(kSessions));
         body["messages"][0]["content"] = Question(1 + draw(3));
         break;
       case 2:

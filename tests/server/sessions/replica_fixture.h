@@ -98,11 +98,10 @@ class ReplicaTest : public testing::TestWithParam<Place> {
   // The next question of a session; long enough to be cut off in the middle.
   static nlohmann::json Turn(const std::string& id, uint64_t number, int tokens = 400) {
     const std::string question = MakePebbleProblem(1, number).Question();
-    return {{"session_id", id},
-            {"messages", {{{"role", "user"}, {"content", question}}}},
+    return {{"messages", {{{"role", "user"}, {"content", question}}}},
             {"max_tokens", tokens},
             {"ignore_eos", true},
-            {"ebb", {{"logits_hash", true}}}};
+            {"ebb", {{"session", id}, {"logits_hash", true}}}};
   }
   static nlohmann::json Streamed(nlohmann::json body) {
     body["stream"] = true;

@@ -32,11 +32,10 @@ class SessionTest : public ServerTest {
     return {{"role", "user"}, {"content", Question(number)}};
   }
   static json Body(const std::string& id, const json& messages, const json& more = json::object()) {
-    json body = {{"messages", messages},
-                 {"session_id", id},
-                 {"max_tokens", kMostTokens},
-                 {"ebb", {{"logits_hash", true}}}};
+    json body = {
+        {"messages", messages}, {"max_tokens", kMostTokens}, {"ebb", {{"logits_hash", true}}}};
     body.update(more);
+    body["ebb"]["session"] = id;
     return body;
   }
   ClientAnswer Ask(const json& body) { return Client(port()).Post("/v1/chat/completions", body); }
@@ -199,7 +198,7 @@ TEST_F(SessionTest, AnAnswerThatWasCutOffGoesOn) {
   body["ignore_eos"] = true;
   body["max_tokens"] = 500;
   json other = body;
-  other["session_id"] = "whole";
+  other["ebb"]["session"] = "whole";
   other["stream"] = false;
   const json whole = AskWell(other);
   const uint64_t of_whole = server_->figures().generated_tokens;
@@ -330,13 +329,13 @@ TEST_F(SessionTest, WhatCannotBeIsRefused) {
   const json messages = json::array({UserMessage(1)});
   EXPECT_EQ(ErrorCode(Ask(Body("no/id", messages))), "invalid_value");
   EXPECT_EQ(ErrorCode(Ask(Body("s", messages, {{"n", 2}}))), "unsupported");
-  const ClientAnswer text =
-      Client(port()).Post("/v1/completions", json{{"prompt", "Question:"}, {"session_id", "s"}});
+  const ClientAnswer text = Client(port()).Post(
+      "/v1/completions", json{{"prompt", "Question:"}, {"ebb", {{"session", "s"}}}});
   EXPECT_EQ(text.status, 400);
   // The header names it too, and must not name another one.
   const json without = {{"messages", messages}, {"max_tokens", 4}};
   Client client(port());
-  const std::string kHeaders = "Content-Type: application/json\r\nX-Session-Id: h\r\n";
+  const std::string kHeaders = "Content-Type: application/json\r\nX-Ebb-Session: h\r\n";
   client.Send(Client::Request("POST", "/v1/chat/completions", without.dump(), kHeaders));
   EXPECT_EQ(client.Receive().json()["ebb"]["session"]["id"], "h");
   client.Send(
@@ -347,6 +346,80 @@ TEST_F(SessionTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(none.status, 400);
   EXPECT_THAT(none.body, HasSubstr("--sessions"));
   EXPECT_EQ(Do("GET", "/v1/sessions").status, 501);
+}
+
+// Clients and gateways send the ids of their own conversations with each request.
+TEST_F(SessionTest, AnIdOfAnotherProgramNeverRefusesARequestNorMixesConversations) {
+  const auto ask = [&](const std::string& path, const json& body, const std::string& header) {
+    Client client(port());
+    const std::string headers = "Content-Type: application/json\r\n" +
+                                (header.empty() ? "" : "X-Session-Id: " + header + "\r\n");
+    client.Send(Client::Request("POST", path, body.dump(), headers));
+    ClientAnswer answer = client.Receive();
+    EXPECT_EQ(answer.status, 200) << path << answer.body;
+    return answer;
+  };
+  const auto chat = [](const json& messages, const json& more = json::object()) {
+    json body = {{"messages", messages}, {"max_tokens", kMostTokens}};
+    body.update(more);
+    return body;
+  };
+  const std::string kPath = "/v1/chat/completions";
+  json messages = json::array({UserMessage(1)});
+  const json text = {{"prompt", "Question:"}, {"max_tokens", 1}, {"n_predict", 1}};
+  const json input = {{"input", Question(1)}, {"max_output_tokens", 1}};
+  Start();
+  for (const std::string path :
+       {"/v1/completions", "/completion", "/v1/responses", "/v1/messages"}) {
+    json body = path == "/v1/responses" ? input : path == "/v1/messages" ? chat(messages) : text;
+    EXPECT_EQ(ask(path, body, "a").headers["x-ebb-ignored"], "X-Session-Id") << path;
+    body["session_id"] = 7;
+    EXPECT_EQ(ask(path, body, "").headers["x-ebb-ignored"], "session_id") << path;
+  }
+  EXPECT_EQ(
+      ask(kPath, chat(messages), "6f1c0b5e-0000-4000-8000-000000000001").headers["x-ebb-ignored"],
+      "X-Session-Id");
+  Start(Keeping());
+  EXPECT_EQ(ask(kPath, chat(messages), "no/id.of ours").headers["x-ebb-ignored"], "X-Session-Id");
+  EXPECT_EQ(ask("/v1/completions", text, "h").headers["x-ebb-ignored"], "X-Session-Id");
+  // A conversation goes on in its session as long as it comes whole.
+  ClientAnswer first = ask(kPath, chat(messages), "h");
+  EXPECT_EQ(first.json()["ebb"]["session"]["id"], "h");
+  EXPECT_FALSE(first.headers.contains("x-ebb-ignored"));
+  Remember(first.json(), &messages);
+  messages.push_back(UserMessage(2));
+  const ClientAnswer second = ask(kPath, chat(messages, {{"session_id", "h"}}), "");
+  EXPECT_EQ(second.json()["ebb"]["session"]["id"], "h");
+  const auto stored = [&] { return Do("GET", "/v1/sessions/h/messages").json()["data"]; };
+  const json before = stored();
+  EXPECT_EQ(before.size(), 4u);
+  // A title for it, its last question again, edited, cut at the front.
+  const json others[] = {json::array({UserMessage(3)}), messages, json::array({messages[0]}),
+                         json::array({messages[1], messages[2]})};
+  for (const json& other : others) {
+    ClientAnswer answer = ask(kPath, chat(other), "h");
+    EXPECT_EQ(answer.headers["x-ebb-ignored"], "X-Session-Id") << other.dump();
+    EXPECT_FALSE(answer.json()["ebb"].contains("session"));
+    // As without the header.
+    EXPECT_EQ(answer.json()["choices"], ask(kPath, chat(other), "").json()["choices"]);
+  }
+  EXPECT_EQ(stored(), before);
+}
+
+TEST_F(SessionTest, AnIdOfAnotherProgramDoesNotWaitForItsSession) {
+  Start(Keeping());
+  Client first(port());
+  const json body = Body("s", json::array({UserMessage(1)}),
+                         {{"stream", true}, {"ignore_eos", true}, {"max_tokens", 2000}});
+  first.Send(Client::Request("POST", "/v1/chat/completions", body.dump(),
+                             "Content-Type: application/json\r\n"));
+  first.ReceiveSome(200);
+  // The session is in use until the client goes, which would end a wait.
+  json other = {
+      {"messages", json::array({UserMessage(2)})}, {"max_tokens", 1}, {"session_id", "s"}};
+  const ClientAnswer answer = Ask(other);
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.headers.at("x-ebb-ignored"), "session_id");
 }
 
 TEST_F(SessionTest, AServerSaysThatASessionWasMadeWithoutItsTiersOrWithThem) {
@@ -363,7 +436,7 @@ TEST_F(SessionTest, AServerSaysThatASessionWasMadeWithoutItsTiersOrWithThem) {
   EXPECT_EQ(plain.json()["error"]["message"],
             "the session was made by a server without tiers, and this one keeps rows in --t1 host "
             "--t2 25%:int8 --evict 10%: start the server without --t0, --t1, --t2 and --evict, or "
-            "give another session_id");
+            "name another session");
   AskWell(Body("tiered", json::array({UserMessage(1)})));
   server_.reset();
   Start(Keeping());

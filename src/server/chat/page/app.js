@@ -378,15 +378,15 @@ async function answer(conversation, asked, begun = null) {
     messages.push(last);
   }
   const body = { messages, return_progress: true, ...settings.requestFields(own) };
-  if (begun === null) body.session_id = await openSession(conversation, path);
+  if (begun === null) body.ebb.session = await openSession(conversation, path);
   try {
     await take(body, run);
   } catch (error) {
     // Another setting, or a branch that the session does not know: a session of its own.
     const is_other = ['session_conflict', 'session_mismatch', 'session_corrupt'].includes(error.code);
-    if (is_other && body.session_id && node.text === '') {
+    if (is_other && body.ebb.session && node.text === '') {
       const path_alone = [...path.slice(0, -2), path.at(-1)];
-      body.session_id = talk.sessionFor({ ...conversation, sessions: {} }, path_alone.slice(-1)).id;
+      body.ebb.session = talk.sessionFor({ ...conversation, sessions: {} }, path_alone.slice(-1)).id;
       await take(body, run).catch((again) => fail(node, again));
     } else {
       fail(node, error);
