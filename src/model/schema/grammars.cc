@@ -1,7 +1,7 @@
 #include "ebb/grammar.h"
 
-#include <utility>
-#include <vector>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -10,6 +10,20 @@
 #include "src/model/schema/schema_rewrite.h"
 
 namespace ebb {
+namespace {
+
+std::string Literal(std::string_view text) {
+  std::string literal = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') literal += '\\';
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_control = byte < 0x20 || byte == 0x7F;
+    literal += is_control ? fmt::format("\\x{:02X}", byte) : std::string(1, c);
+  }
+  return literal + '"';
+}
+
+}  // namespace
 
 Result<std::string> GrammarOfSchema(std::string_view schema) {
   EBB_ASSIGN_OR_RETURN(const RewrittenSchema rewritten,
@@ -30,13 +44,12 @@ Result<std::string> GrammarOfChoice(std::span<const std::string> choices) {
     return InvalidArgument(
         fmt::format("expected 1 to {} texts, found {}", kMostChoices, choices.size()));
   }
-  std::vector<RegexNode> texts;
+  std::string grammar = "root ::= ";
   for (const std::string& text : choices) {
-    std::vector<RegexNode> characters;
-    for (const char32_t c : CodePoints(text)) characters.push_back(SetNode({{c, c}}));
-    texts.push_back(Sequence(std::move(characters)));
+    if (&text != choices.data()) grammar += " | ";
+    grammar += Literal(text);
   }
-  return RegexGrammar(Choice(std::move(texts)));
+  return grammar + "\n";
 }
 
 }  // namespace ebb

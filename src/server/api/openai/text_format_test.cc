@@ -61,8 +61,9 @@ TEST(ReadTextFormat, TakesEveryName) {
       {R"({"guided_regex": "a[bc]"})", Kind::kGrammar, "root ::= [a] [bc]\n", "guided_regex"},
       {R"({"structured_outputs": {"regex": "^a$"}})", Kind::kGrammar, "root ::= [a]\n",
        "structured_outputs.regex"},
-      {R"({"guided_choice": ["a", "b"]})", Kind::kGrammar, "root ::= [a] | [b]\n", "guided_choice"},
-      {R"({"structured_outputs": {"choice": ["a"]}})", Kind::kGrammar, "root ::= [a]\n",
+      {R"({"guided_choice": ["a", "\"\n\\\u00e4", ""]})", Kind::kGrammar,
+       "root ::= \"a\" | \"\\\"\\x0A\\\\\u00e4\" | \"\"\n", "guided_choice"},
+      {R"({"structured_outputs": {"choice": ["a"]}})", Kind::kGrammar, "root ::= \"a\"\n",
        "structured_outputs.choice"},
   };
   for (const auto& one : cases) {
