@@ -11,7 +11,10 @@
 #define EBB_CHAT_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +42,16 @@ struct ChatMessage {
   std::string tool_call_id = {};          // of a tool's message: the call that it answers
   std::string name = {};                  // of a tool's message: the function; may be empty
 };
+
+// Returns a number for the ids of the calls with which `messages`, and `more` behind them, are
+// answered: another one for each conversation and each turn, and the same in every run.
+[[nodiscard]] uint64_t CallIdSeed(std::span<const ChatMessage> messages,
+                                  std::span<const ChatMessage> more = {});
+// Returns an id for a call to which the model gave none: nine letters and digits. seed:
+// CallIdSeed(); choice: of several answers to one request; index: of the call in its answer.
+[[nodiscard]] std::string MakeCallId(uint64_t seed, size_t choice, size_t index);
+// Gives the calls of an answer that have no id one.
+void SetCallIds(uint64_t seed, std::vector<ToolCall>* calls);
 
 // A function that the assistant may call.
 struct Tool {
@@ -69,6 +82,9 @@ struct ChatRequest {
   std::string json_schema = {};  // for kJsonSchema
   std::string grammar = {};      // GBNF with a rule "root"; empty: none
   Thinking thinking = Thinking::kModelDefault;
+  // Variables that the template may read, "reasoning_effort" among them, as JSON texts. They do not
+  // replace other members of the request.
+  std::map<std::string, std::string> template_arguments = {};
   bool opens_answer = true;  // the prompt ends where the answer begins; else behind the messages
 };
 
@@ -113,6 +129,11 @@ struct ChatPrompt {
   // Parts of tools' schemas with constraints that the grammar leaves out, as
   // "tools[1].parameters.properties.x".
   std::vector<std::string> widened = {};
+  // Changes of the messages, which the template refuses as they are: "neighbours of one role were
+  // joined".
+  std::vector<std::string> mended = {};
+  // The template arguments that the template does not read, or refuses.
+  std::vector<std::string> unused_arguments = {};
   // How ParseAnswer() reads the answer; null: all of it is content.
   std::shared_ptr<const AnswerSyntax> syntax = {};
 };

@@ -50,6 +50,8 @@ struct ModelOptions {
   // A model with two sets of RoPE factors (LongRoPE: Phi-3, Phi-4) takes the short ones if the text
   // fits its original context, to which ModelShape::trained_context falls then.
   int context = 0;
+  // The Jinja source of a chat template in place of the file's own, or "chatml"; empty: the file's.
+  std::string chat_template = {};
   // kAuto: ebb's own decoder where it knows the family, libllama's builders otherwise.
   GraphSource graph = GraphSource::kAuto;
 };
@@ -124,12 +126,12 @@ class Model {
   // The tokens that begin and end a text; nothing: the vocabulary has none.
   [[nodiscard]] std::optional<Token> BeginToken() const;
   [[nodiscard]] std::optional<Token> EndToken() const;
-  // The Jinja source of the file's chat template; empty: the file has none.
+  // The Jinja source of the chat template; empty: there is none.
   [[nodiscard]] std::string_view chat_template() const;
   // The token that stands for nothing: the file's own padding, else the end of a text, else 0.
   [[nodiscard]] Token PaddingToken() const;
 
-  // Applies the file's own Jinja template, within limits of steps and bytes that grow with the
+  // Applies the chat template, within limits of steps and bytes that grow with the
   // request. Errors: kInvalidArgument (names the field of the request that is wrong); kUnsupported
   // (names the field that the template cannot take, or says what the template itself raised, or
   // that it goes beyond its limits); kCorrupt (the template does not parse).

@@ -54,17 +54,6 @@ std::vector<Token> ReadAndShown(std::span<const Token> read, const AnswerSoFar& 
   return tokens;
 }
 
-// Nine letters and digits, since the templates of some models take no other.
-std::string CallId(size_t number) { return fmt::format("call{:05}", number); }
-
-size_t NumCalls(const Conversation& conversation) {
-  size_t count = 0;
-  for (const ChatMessage& message : conversation.request.messages) {
-    count += message.tool_calls.size();
-  }
-  return count;
-}
-
 // A thought without its tags, channel marks and the blanks around it.
 std::string WithoutTags(std::string_view thought, const ChatPrompt& prompt) {
   thought = WithoutThoughtEnd(WithoutBlanks(thought), prompt);
@@ -99,11 +88,7 @@ ChatMessage MessageOf(const Turn& turn, const GenerateResult& result,
   const bool shows_thought = !thought.empty() && !has_channels;
   message.content = (shows_thought ? WithTags(thought, turn.prompt) : "") + answer->content;
   message.tool_calls = std::move(answer->tool_calls);
-  size_t number = NumCalls(conversation);
-  for (ToolCall& call : message.tool_calls) {
-    if (call.id.empty()) call.id = CallId(number);
-    ++number;
-  }
+  SetCallIds(CallIdSeed(conversation.request.messages), &message.tool_calls);
   return message;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -294,7 +295,8 @@ constexpr const char* kCallText =
 
 TEST(Conversation, CallsOfAnAnswerBecomeCallsOfItsMessage) {
   Conversation talk = {.request = {.tools = {kWeather}}};
-  for (const std::string id : {"call00000", "call00001"}) {
+  std::set<std::string> ids;
+  for (int i = 0; i < 2; ++i) {
     const Turn turn = Begun(*Caller(), talk, {kOne});
     const GenerateResult result = {
         .finish_reason = FinishReason::kStop, .text = kCallText, .answer = {.tokens = {5}}};
@@ -308,7 +310,9 @@ TEST(Conversation, CallsOfAnAnswerBecomeCallsOfItsMessage) {
     ASSERT_EQ(message.tool_calls.size(), 1U);
     EXPECT_EQ(message.tool_calls[0].name, "weather");
     EXPECT_THAT(message.tool_calls[0].arguments, HasSubstr("Oslo"));
-    EXPECT_EQ(message.tool_calls[0].id, id);
+    const std::string id = message.tool_calls[0].id;
+    EXPECT_EQ(id.size(), 9U);
+    EXPECT_TRUE(ids.insert(id).second) << id;
     EXPECT_EQ(message.content, "");
     // The tool's result goes into the next turn.
     const Turn next =
@@ -322,7 +326,7 @@ TEST(Conversation, CallsOfAnAnswerBecomeCallsOfItsMessage) {
   EXPECT_EQ(EncodeConversation(*again), EncodeConversation(talk));
   ASSERT_EQ(again->request.messages.size(), talk.request.messages.size());
   EXPECT_EQ(again->request.messages[1].tool_calls, talk.request.messages[1].tool_calls);
-  EXPECT_EQ(again->request.messages[2].tool_call_id, "call00000");
+  EXPECT_EQ(again->request.messages[2].tool_call_id, talk.request.messages[2].tool_call_id);
 }
 
 TEST(Conversation, ACallThatWasCutStaysText) {

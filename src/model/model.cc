@@ -116,9 +116,9 @@ Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* 
 }
 
 // Enters the tokenizer and the chat template into the model.
-void SetVocabulary(VocabModel vocab_model, LoadedModel* model) {
+void SetVocabulary(VocabModel vocab_model, const ModelOptions& options, LoadedModel* model) {
   model->vocab_model = std::move(vocab_model);
-  model->chat = std::make_unique<ModelChat>(model->vocab_model.get());
+  model->chat = std::make_unique<ModelChat>(model->vocab_model.get(), options.chat_template);
   model->longest_token_bytes = LongestTokenBytes(*model->vocab_model);
 }
 
@@ -129,7 +129,7 @@ Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, Loade
   EBB_RETURN_IF_ERROR(
       model->library->LoadWeights(file, options.weights, options.for_device, model->buffers.get()));
   model->fingerprint = file.Fingerprint();
-  SetVocabulary(model->library->TakeModel(), model);
+  SetVocabulary(model->library->TakeModel(), options, model);
   model->weight_bytes = model->library->weight_bytes();
   model->lookup_bytes = model->library->lookup_bytes();
   model->expert_bytes = model->library->expert_bytes();
@@ -153,7 +153,7 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader
   model->fingerprint = file.Fingerprint();  // reads pages that the page cache has by now
   FillKeptChannels(*model);
   EBB_RETURN_IF_ERROR(vocab_model.status());
-  SetVocabulary(*std::move(vocab_model), model);
+  SetVocabulary(*std::move(vocab_model), options, model);
   model->weight_bytes = loader.weight_bytes();
   model->lookup_bytes = loader.lookup_bytes();
   return OkStatus();

@@ -5,6 +5,7 @@
 #include <llama.h>
 
 #include "ebb/model.h"
+#include "src/model/chat/chat.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
@@ -38,6 +39,7 @@ std::optional<Token> Model::EndToken() const {
 }
 
 std::string_view Model::chat_template() const {
+  if (!loaded_->chat->source().empty()) return loaded_->chat->source();
   const char* source = llama_model_chat_template(loaded_->vocab_model.get(), nullptr);
   return source == nullptr ? std::string_view() : source;
 }

@@ -34,6 +34,21 @@ Status ReadGrammar(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+Status ReadTemplate(std::string_view text, CliOptions* options) {
+  if (text != "chatml" && text.find('{') == std::string_view::npos) {
+    return InvalidArgument(fmt::format(
+        "expected chatml or a Jinja text, found \"{}\"; --chat-template-file reads a file", text));
+  }
+  options->model.chat_template = text;
+  return OkStatus();
+}
+
+Status ReadTemplateFile(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->model.chat_template, ReadWholeFile(std::string(text)));
+  if (!options->model.chat_template.empty()) return OkStatus();
+  return InvalidArgument("expected a chat template, found an empty file");
+}
+
 Status ReadHubRepo(std::string_view text, CliOptions* options) {
   EBB_ASSIGN_OR_RETURN(const ModelName name, ParseModelName(fmt::format("hf:{}", text)));
   options->model.path = name.text;
@@ -117,6 +132,11 @@ std::vector<OptionRow> ModelRows() {
       NameRow(G::kModel, "--adapter", "FILE",
               "a GGUF file that makes the model mark rows, for --policy dms (docs/dev/formats.md)",
               [](CliOptions& o) { return &o.model.adapter; }),
+      {G::kModel, "--chat-template", "chatml|JINJA", "a chat template in place of the file's own",
+       ReadTemplate, nullptr},
+      {G::kModel, "--chat-template-file", "FILE",
+       "the same, in Jinja in a file: for models whose file has an old or a broken one",
+       ReadTemplateFile, nullptr},
       FlagRow(
           G::kModel, "--dequantize", "hold the weights as F32, for studies of exactness",
           [](CliOptions& o) { return &o.model.weights; }, WeightMode::kDequantize),

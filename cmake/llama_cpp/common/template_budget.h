@@ -87,6 +87,24 @@ class TemplateBudget {
   static inline thread_local int depth_ = 0;
 };
 
+// Calls within calls of the parser of answers, which calls itself for each bracket of JSON that is
+// open. Throws std::runtime_error beyond a depth that fits into a thread's stack.
+class AnswerLevel {
+ public:
+  AnswerLevel() {
+    if (++depth_ <= kMaxDepth) return;
+    --depth_;
+    throw std::runtime_error("its brackets are nested too deeply");
+  }
+  ~AnswerLevel() { --depth_; }
+  AnswerLevel(const AnswerLevel&) = delete;
+  AnswerLevel& operator=(const AnswerLevel&) = delete;
+
+ private:
+  static constexpr int kMaxDepth = 4000;
+  static inline thread_local int depth_ = 0;
+};
+
 }  // namespace ebb
 
 #endif  // EBB_TEMPLATE_BUDGET_H_

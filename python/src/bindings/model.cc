@@ -5,9 +5,10 @@ namespace ebb::python {
 namespace {
 
 std::shared_ptr<Model> Load(const std::string& path, const std::string& adapter, bool dequantize,
-                            int context) {
+                            int context, const std::string& chat_template) {
   ModelOptions options = {.path = path};
   options.context = context;
+  options.chat_template = chat_template;
   options.adapter = adapter;
   if (dequantize) options.weights = WeightMode::kDequantize;
   auto model = WithoutGil([&] { return Model::Load(options); });
@@ -24,9 +25,11 @@ void BindModel(nb::module_& module) {
       "engines and threads may share one.")
       .def_static("load", &Load, nb::arg("path"), nb::arg("adapter") = "",
                   nb::arg("dequantize") = false, nb::arg("context") = 0,
+                  nb::arg("chat_template") = "",
                   "Maps a GGUF file. adapter: a file that makes the model mark rows; dequantize: "
                   "weights are held as F32, for studies of exactness; context: the longest text in "
-                  "tokens, 0: as long as the model was trained for.")
+                  "tokens, 0: as long as the model was trained for; chat_template: the Jinja "
+                  "source of a chat template in place of the file's own, or \"chatml\".")
       .def_prop_ro("shape", &Model::shape, nb::rv_policy::reference_internal)
       .def_prop_ro("description", &Model::description, "Name, architecture, format of the weights.")
       .def_prop_ro(
@@ -36,7 +39,7 @@ void BindModel(nb::module_& module) {
       .def_prop_ro("fingerprint", &Model::fingerprint, "A hash that identifies the files.")
       .def_prop_ro(
           "chat_template", [](const Model& m) { return std::string(m.chat_template()); },
-          "The Jinja source of the file's chat template; empty: it has none.")
+          "The Jinja source of the chat template; empty: there is none.")
       .def_prop_ro(
           "eviction_window", &Model::eviction_window,
           "After how many tokens a row that the model itself marks may go; 0: it marks none.")

@@ -57,6 +57,7 @@ class Model:
         adapter: str = "",
         dequantize: bool = False,
         context: int = 0,
+        chat_template: str = "",
     ) -> None:
         """Maps the file.
 
@@ -67,8 +68,12 @@ class Model:
             context: the longest text that sessions will hold, in tokens; 0: as long as the model
                 was trained for. Models with two sets of RoPE factors (Phi-3, Phi-4) take the short
                 ones if it fits their original context.
+            chat_template: the Jinja source of a chat template in place of the file's own, or
+                "chatml".
         """
-        self._core = _ebb.Model.load(find_model(path), adapter, dequantize, context)
+        self._core = _ebb.Model.load(
+            find_model(path), adapter, dequantize, context, chat_template
+        )
 
     @property
     def shape(self) -> ModelShape:

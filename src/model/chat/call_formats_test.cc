@@ -50,8 +50,9 @@ bool TakesAnyArguments(const fs::path& path) {
 
 class CallFormats : public TinyModelTest {
  protected:
-  // A text of the grammar, drawn at random.
-  static std::string Drawn(const ChatPrompt& prompt, uint64_t seed) {
+  // A text of the grammar, drawn at random. likes_end: it ends where the grammar admits it, and
+  // else where it must.
+  static std::string Drawn(const ChatPrompt& prompt, uint64_t seed, bool likes_end = true) {
     const auto sampler = Sampler::Create(*model_, {.temperature = 1,
                                                    .top_k = 0,
                                                    .top_p = 1,
@@ -71,7 +72,8 @@ class CallFormats : public TinyModelTest {
         const std::string one = model_->TokenText(token, Model::ControlTokens::kHide);
         const bool is_ascii = !one.empty() && static_cast<unsigned char>(one[0]) < 0x80;
         const bool closes = one == "\"" || one == "}" || one == "]" || one == "<" || one == "'";
-        logits[t] = normal(random) + (model_->EndsGeneration(token) ? 20.0F : 0.0F) +
+        logits[t] = normal(random) +
+                    (model_->EndsGeneration(token) ? (likes_end ? 20.0F : -20.0F) : 0.0F) +
                     (closes ? 8.0F : 0.0F) - (is_ascii ? 0.0F : 15.0F) -
                     (one == " " || one == "\n" || one == "\t" ? 6.0F : 0.0F);
       }
@@ -178,6 +180,33 @@ TEST_F(CallFormats, ARequiredCallBeginsTheAnswer) {
   }
   EXPECT_GE(num_formats, 40u);
   EXPECT_LE(unfinished.size(), num_formats / 2) << testing::PrintToString(unfinished);
+}
+
+// Without parallel calls an answer has one, however long the model would go on.
+TEST_F(CallFormats, OneCallIsOneCall) {
+  const std::vector<fs::path> paths = PublishedTemplates();
+  if (paths.empty()) EBB_SKIP_WITHOUT("llama_cpp_source") << kTemplates << " is not there";
+  size_t num_formats = 0;
+  for (const fs::path& path : paths) {
+    const auto parsed = ChatTemplate::Parse(nullptr, ReadAll(path));
+    if (!parsed.ok()) continue;
+    for (const char* choice : {"required", "auto"}) {
+      const Result<ChatPrompt> prompt =
+          (*parsed)->Render({.messages = {{"user", "hi"}},
+                             .tools = {{.name = "f",
+                                        .parameters = R"({"type": "object", "properties": {"x":)"
+                                                      R"( {"const": 1}}, "required": ["x"]})"}},
+                             .tool_choice = choice,
+                             .parallel_tool_calls = false});
+      if (!prompt.ok() || prompt->grammar.empty()) continue;
+      ++num_formats;
+      const std::string text = Drawn(*prompt, 3, /*likes_end=*/false);
+      const auto answer = ParseAnswer(*prompt, text, AnswerEnd::kPartial);
+      ASSERT_TRUE(answer.ok()) << path << choice << answer.status().ToString() << "\n" << text;
+      EXPECT_LE(answer->tool_calls.size(), 1U) << path << choice << "\n" << text;
+    }
+  }
+  EXPECT_GE(num_formats, 80U);
 }
 
 }  // namespace

@@ -119,6 +119,17 @@ std::string OnlyCalls(const std::string& required, const std::string& chosen) {
   return TextOf(rules);
 }
 
+std::string WithOneCall(const std::string& grammar) {
+  GrammarRules rules = RulesOf(grammar);
+  for (auto& [name, expression] : rules) {
+    const bool is_calls = std::ranges::find(kCallRules, name) != std::end(kCallRules);
+    if (is_calls && expression.starts_with('(') && expression.ends_with(")+")) {
+      expression.pop_back();
+    }
+  }
+  return TextOf(rules);
+}
+
 std::string EitherGrammar(const std::string& a, const std::string& b) {
   GrammarRules both;
   both["root"] = "first-root | second-root";

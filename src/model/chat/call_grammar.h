@@ -12,6 +12,10 @@ namespace ebb {
 // Empty: `required` has no rule for calls.
 [[nodiscard]] std::string OnlyCalls(const std::string& required, const std::string& chosen);
 
+// Returns the library's grammar with one call where it admits any number: it holds some formats to
+// one only within a list.
+[[nodiscard]] std::string WithOneCall(const std::string& grammar);
+
 // The grammar of texts that one of two grammars admits.
 [[nodiscard]] std::string EitherGrammar(const std::string& a, const std::string& b);
 

@@ -26,6 +26,13 @@ TEST(OnlyCalls, LeavesOutTheTextAheadOfACall) {
   EXPECT_EQ(OnlyCalls("root ::= \"a\"\n", ""), "");
 }
 
+TEST(WithOneCall, EndsTheRepetitionOfCallsAlone) {
+  EXPECT_EQ(WithOneCall("root ::= tool-calls\nspace ::= (\" \")+\n"
+                        "tool-calls ::= (tool-call space)+\n"),
+            "root ::= tool-calls\nspace ::= (\" \")+\ntool-calls ::= (tool-call space)\n");
+  EXPECT_EQ(WithOneCall(""), "");
+}
+
 TEST(EitherGrammar, KeepsTheNamesOfBothApart) {
   EXPECT_EQ(EitherGrammar("root ::= \"root\" a{1,2} [a-z]\na ::= \"\\\"a\"\n",
                           "root ::= a\na ::= \"b\"\n"),

@@ -11,12 +11,13 @@
 #include <chat.h>
 #include <fmt/format.h>
 #include <llama.h>
-#include <log.h>
 #include <template_budget.h>
 
 #include "ebb/grammar.h"
+#include "src/model/chat/answer_syntax.h"
 #include "src/model/chat/call_grammar.h"
 #include "src/model/chat/chat_request.h"
+#include "src/model/chat/message_mends.h"
 #include "src/model/chat/plain_texts.h"
 #include "src/model/chat/system_messages.h"
 #include "src/model/chat/tool_schemas.h"
@@ -25,19 +26,7 @@
 
 namespace ebb {
 
-struct AnswerSyntax {
-  common_chat_parser_params params;
-  bool may_call = false;    // some of the answer may be calls
-  std::string answer_mark;  // ChannelMarks::answer
-};
-
 namespace {
-
-// A library does not print. What the common library would log as an error it throws as well.
-void SilenceLog() {
-  static std::once_flag once;
-  std::call_once(once, [] { common_log_set_verbosity_thold(-1); });
-}
 
 // common_chat_templates_init() rethrows a sliced exception, so that the reason is lost there.
 std::string ParseError(const std::string& source) {
@@ -116,6 +105,13 @@ common_chat_templates_inputs InputsFor(const ChatRequest& request) {
   inputs.tool_choice = ChoiceFor(request.tool_choice);
   inputs.parallel_tool_calls = request.parallel_tool_calls;
   inputs.enable_thinking = request.thinking == Thinking::kModelDefault;
+  inputs.chat_template_kwargs = request.template_arguments;
+  if (request.thinking == Thinking::kOff) {
+    // Templates have one or the other.
+    for (const char* name : {"enable_thinking", "thinking"}) {
+      inputs.chat_template_kwargs[name] = "false";
+    }
+  }
   inputs.add_generation_prompt = request.opens_answer;
   return inputs;
 }
@@ -172,41 +168,6 @@ void SetTags(const common_chat_params& params, const std::string& source, ChatPr
       start != std::string::npos && (end == std::string::npos || end < start);
 }
 
-bool Parses(const common_chat_parser_params& params, const std::string& text) {
-  try {
-    (void)common_chat_parse(text, /*is_partial=*/true, params);
-  } catch (const std::exception&) {
-    return false;
-  }
-  return true;
-}
-
-// Parsers and grammars begin with the end of the prompt. They know nothing of thoughts (see
-// InputsFor(): no reasoning_format), so that what a prompt opens or closes of one is left out.
-std::string AnswerPrefix(const common_chat_params& params, const ChatPrompt& prompt,
-                         common_chat_parser_params parser) {
-  parser.generation_prompt.clear();
-  const std::string& whole = params.generation_prompt;
-  for (const std::string& tag : {params.thinking_start_tag, prompt.thinking_start}) {
-    if (tag.empty()) continue;
-    const std::string before = whole.substr(0, whole.find(tag));
-    if (Parses(parser, before)) return before;
-  }
-  return whole;
-}
-
-std::shared_ptr<const AnswerSyntax> SyntaxFrom(const common_chat_params& params,
-                                               const ChatPrompt& prompt,
-                                               const ChatRequest& request) {
-  auto syntax = std::make_shared<AnswerSyntax>();
-  syntax->may_call = MayCall(request);
-  syntax->params = common_chat_parser_params(params);
-  syntax->params.parser.load(params.parser);
-  syntax->params.generation_prompt = AnswerPrefix(params, prompt, syntax->params);
-  syntax->answer_mark = prompt.channels.answer;
-  return syntax;
-}
-
 GrammarTrigger TriggerFrom(const common_grammar_trigger& trigger) {
   using Kind = GrammarTrigger::Kind;
   switch (trigger.type) {
@@ -220,19 +181,6 @@ GrammarTrigger TriggerFrom(const common_grammar_trigger& trigger) {
       return {.kind = Kind::kPattern, .text = "^" + trigger.value + "$"};
   }
   return {};
-}
-
-constexpr int kMaxAnswerDepth = 500;
-
-// Whether brackets are open that many levels deep: the parser calls itself for each.
-bool IsTooDeep(std::string_view text) {
-  int depth = 0;
-  for (const char c : text) {
-    if (c == '{' || c == '[') ++depth;
-    if (c == '}' || c == ']') depth = std::max(depth - 1, 0);
-    if (depth > kMaxAnswerDepth) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -257,6 +205,12 @@ struct ChatTemplate::Impl {
   [[nodiscard]] Status SetCallGrammar(const ChatRequest& request, const common_chat_params& calls,
                                       const std::vector<BoundedNumbers>& numbers,
                                       const std::string& format, ChatPrompt* prompt) const;
+  // Applies the template; where it refuses, to the request with other messages or without template
+  // arguments, and says so in `prompt`.
+  [[nodiscard]] Result<common_chat_params> ApplyMended(ChatRequest* request,
+                                                       ChatPrompt* prompt) const;
+  // Whether the template reads this argument.
+  [[nodiscard]] bool Reads(std::string_view argument) const;
   // The request's messages, with the texts of system messages where the template shows them.
   [[nodiscard]] Result<std::vector<ChatMessage>> Placed(const std::vector<ChatMessage>& messages);
 
@@ -294,6 +248,7 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(const llama_model* mod
     return Corrupt(fmt::format("the chat template does not parse: {}", error));
   }
   Impl& impl = *parsed->impl_;
+  impl.source = common_chat_templates_source(impl.templates.get());  // "chatml" is a name
   impl.specials.emplace(model == nullptr ? nullptr : llama_model_get_vocab(model));
   impl.plain_texts.emplace(&*impl.specials, impl.source, std::move(tags));
   return parsed;
@@ -316,17 +271,6 @@ Status ChatTemplate::Impl::CheckSupport(const ChatRequest& request) const {
   const auto abilities = common_chat_templates_get_caps(templates.get());
   if (MayCall(request) && !abilities.at("supports_tools")) {
     return Unsupported("tools", "the chat template of the model does not support tools");
-  }
-  if (abilities.at("supports_tool_calls")) return OkStatus();
-  for (size_t i = 0; i < request.messages.size(); ++i) {
-    if (!request.messages[i].tool_calls.empty()) {
-      return Unsupported(fmt::format("messages[{}].tool_calls", i),
-                         "the chat template of the model does not support tool calls");
-    }
-    if (request.messages[i].role == "tool") {
-      return Unsupported(fmt::format("messages[{}].role", i),
-                         "the chat template of the model does not support results of tools");
-    }
   }
   return OkStatus();
 }
@@ -357,6 +301,50 @@ Result<common_chat_params> ChatTemplate::Impl::Apply(const ChatRequest& request)
   }
 }
 
+Result<common_chat_params> ChatTemplate::Impl::ApplyMended(ChatRequest* request,
+                                                           ChatPrompt* prompt) const {
+  Result<common_chat_params> params = Apply(*request);
+  for (const auto& [name, value] : request->template_arguments) {
+    if (!Reads(name)) prompt->unused_arguments.push_back(name);
+  }
+  if (params.ok() && ShowsTexts(params->prompt, request->messages)) return params;
+  const Result<common_chat_params> as_it_is = std::move(params);
+  std::vector<ChatRequest> tries = {*request};
+  if (!request->template_arguments.empty()) tries.push_back(*request);
+  tries.back().template_arguments.clear();
+  for (const ChatRequest& one : tries) {
+    for (MendedMessages& mended : MendedForms(one.messages)) {
+      if (&one == &tries.front() && mended.changes.empty()) continue;  // tried already
+      ChatRequest other = one;
+      other.messages = std::move(mended.messages);
+      params = Apply(other);
+      if (!params.ok() || !ShowsTexts(params->prompt, one.messages)) continue;
+      if (one.template_arguments.empty()) {
+        prompt->unused_arguments.clear();
+        for (const auto& [name, value] : request->template_arguments) {
+          prompt->unused_arguments.push_back(name);
+        }
+      }
+      std::ranges::move(mended.changes, std::back_inserter(prompt->mended));
+      *request = std::move(other);
+      return params;
+    }
+  }
+  return as_it_is;
+}
+
+bool ChatTemplate::Impl::Reads(std::string_view argument) const {
+  // The common library passes some on under further names.
+  std::vector<std::string_view> names = {argument};
+  if (argument == "reasoning_effort") names.emplace_back("reasoning_strength");
+  if (argument == "preserve_reasoning") {
+    names.insert(names.end(), {"preserve_thinking", "clear_thinking", "drop_thinking",
+                               "truncate_history_thinking"});
+  }
+  return std::ranges::any_of(
+      names, [&](std::string_view name) { return source.find(name) != std::string::npos; });
+}
+
 Result<common_chat_params> ChatTemplate::Impl::ApplyTools(const ChatRequest& request,
                                                           const common_chat_params& prompt) const {
   // A short conversation is enough where the answer begins alike.
@@ -372,8 +360,11 @@ Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
                                           const std::vector<BoundedNumbers>& numbers,
                                           const std::string& format, ChatPrompt* prompt) const {
   const bool is_chosen = request.tool_choice == "auto";
+  const auto admitted = [&](const std::string& grammar) {
+    return request.parallel_tool_calls ? grammar : WithOneCall(grammar);
+  };
   if (is_chosen && format.empty()) {
-    prompt->grammar = MendedGrammar(calls.grammar, numbers);
+    prompt->grammar = MendedGrammar(admitted(calls.grammar), numbers);
     if (!calls.grammar_lazy) {
       prompt->grammar_prefix =
           calls.grammar.empty() ? "" : prompt->syntax->params.generation_prompt;
@@ -390,7 +381,7 @@ Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
   EBB_ASSIGN_OR_RETURN(const common_chat_params others, ApplyTools(other, calls));
   const std::string& required = is_chosen ? others.grammar : calls.grammar;
   const std::string& chosen = is_chosen ? calls.grammar : others.grammar;
-  const std::string only_calls = OnlyCalls(required, chosen);
+  const std::string only_calls = OnlyCalls(admitted(required), chosen);
   if (only_calls.empty()) {
     return Unsupported("tool_choice",
                        "cannot derive from the chat template how to force a tool call");
@@ -424,14 +415,21 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& given) const {
   EBB_RETURN_IF_ERROR(CheckRequest(given));
   EBB_RETURN_IF_ERROR(impl_->CheckSupport(given));
   ChatRequest request = given;
-  EBB_ASSIGN_OR_RETURN(request.messages, impl_->Placed(given.messages));
+  ChatPrompt prompt;
+  if (!common_chat_templates_get_caps(impl_->templates.get()).at("supports_tool_calls")) {
+    MendedMessages mended = WithCallsAsTexts(given.messages);
+    request.messages = std::move(mended.messages);
+    prompt.mended = std::move(mended.changes);
+  }
+  EBB_ASSIGN_OR_RETURN(request.messages, impl_->Placed(request.messages));
   EBB_ASSIGN_OR_RETURN(const std::string format, FormatGrammar(request));
   const bool may_call = MayCall(request);
   // The prompt tells the tools as they are; their calls are those of schemas that can be held to.
   ChatRequest told = request;
   if (may_call) told.tool_choice = "none";
-  EBB_ASSIGN_OR_RETURN(common_chat_params params, impl_->Apply(told));
-  ChatPrompt prompt;
+  EBB_ASSIGN_OR_RETURN(common_chat_params params, impl_->ApplyMended(&told, &prompt));
+  request.messages = told.messages;
+  request.template_arguments = told.template_arguments;
   prompt.text = params.prompt;
   // Grammars and parsers come from the request as it is.
   if (const auto marked = impl_->plain_texts->Mark(told)) {
@@ -442,7 +440,7 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& given) const {
   prompt.stops = params.additional_stops;
   if (!may_call) {
     SetTags(params, impl_->source, &prompt);
-    prompt.syntax = SyntaxFrom(params, prompt, request);
+    prompt.syntax = SyntaxFrom(params, prompt, MayCall(request));
     prompt.grammar = format;
     prompt.after_thought = prompt.channels.message + prompt.channels.answer;
     return prompt;
@@ -460,14 +458,14 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& given) const {
   }
   EBB_ASSIGN_OR_RETURN(params, impl_->ApplyTools(calls, params));
   SetTags(params, impl_->source, &prompt);
-  prompt.syntax = SyntaxFrom(params, prompt, request);
+  prompt.syntax = SyntaxFrom(params, prompt, MayCall(request));
   prompt.after_thought = prompt.channels.message;
   EBB_RETURN_IF_ERROR(impl_->SetCallGrammar(calls, params, schemas.numbers, format, &prompt));
   return prompt;
 }
 
-ModelChat::ModelChat(const llama_model* model)
-    : model_(model), specials_(llama_model_get_vocab(model)) {}
+ModelChat::ModelChat(const llama_model* model, std::string source)
+    : model_(model), source_(std::move(source)), specials_(llama_model_get_vocab(model)) {}
 
 Result<ChatPrompt> ModelChat::Format(const ChatRequest& request) {
 #ifndef EBB_COMMON_IS_PATCHED
@@ -493,7 +491,7 @@ Result<std::unique_ptr<ChatTemplate>> ModelChat::Take() {
       return taken;
     }
   }
-  Result<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::Parse(model_, "");
+  Result<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::Parse(model_, source_);
   if (!parsed.ok()) {
     const MutexLock lock(mutex_);
     failure_ = parsed.status();
@@ -523,73 +521,6 @@ Result<ChatPrompt> Model::FormatChat(const ChatRequest& request) const {
 Result<ChatPrompt> Model::FormatChat(std::span<const ChatMessage> messages,
                                      Thinking thinking) const {
   return FormatChat({.messages = {messages.begin(), messages.end()}, .thinking = thinking});
-}
-
-std::string MarksBetweenThoughts(const ChatPrompt& prompt) {
-  if (prompt.channels.empty()) return "";
-  return prompt.thinking_end + prompt.channels.message + prompt.thinking_start;
-}
-
-void JoinThoughts(std::string_view marks_between, std::string* thought) {
-  if (marks_between.empty()) return;
-  for (size_t at = 0; (at = thought->find(marks_between, at)) != std::string::npos;) {
-    thought->replace(at, marks_between.size(), "\n\n");
-  }
-}
-
-std::string_view WithoutThoughtEnd(std::string_view thought, const ChatPrompt& prompt) {
-  const std::string& tag = prompt.thinking_end;
-  if (tag.empty()) return thought;
-  const std::string before_answer = tag + prompt.channels.message + prompt.channels.answer;
-  for (const std::string& marks : {before_answer, MarksBetweenThoughts(prompt)}) {
-    for (size_t size = marks.size(); size >= tag.size(); --size) {
-      if (thought.ends_with(std::string_view(marks).substr(0, size))) {
-        return thought.substr(0, thought.size() - size);
-      }
-    }
-  }
-  return thought;
-}
-
-Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, AnswerEnd end) {
-  if (prompt.syntax == nullptr) return ChatAnswer{.content = std::string(text)};
-  // The analysis of a template may be wrong. Without calls there is nothing to tell apart.
-  const auto refuse = [&](std::string why) -> Result<ChatAnswer> {
-    if (!prompt.syntax->may_call) return ChatAnswer{.content = std::string(text)};
-    return InvalidArgument(std::move(why));
-  };
-  if (IsTooDeep(text)) {
-    return refuse(fmt::format("expected an answer with brackets of at most {} levels, found more",
-                              kMaxAnswerDepth));
-  }
-  SilenceLog();
-  ChatAnswer answer;
-  std::string whole(text);
-  if (const std::string& mark = prompt.syntax->answer_mark; !mark.empty()) {
-    // Generation takes the marks in front of a final message away, and leaves those of a call,
-    // whose receiver stands in front of its channel or behind it.
-    constexpr std::string_view kChannel = "<|", kReceiver = "to=";
-    const std::string_view rest =
-        text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-    const bool is_open = kChannel.starts_with(rest) || kReceiver.starts_with(rest);
-    if (is_open && end == AnswerEnd::kPartial) return answer;
-    if (rest.starts_with(kReceiver)) {
-      whole = " " + std::string(rest);
-    } else if (!rest.starts_with(kChannel)) {
-      whole = mark + whole;
-    }
-  }
-  try {
-    const common_chat_msg message =
-        common_chat_parse(whole, end == AnswerEnd::kPartial, prompt.syntax->params);
-    answer.content = message.content;
-    for (const common_chat_tool_call& call : message.tool_calls) {
-      answer.tool_calls.push_back({.name = call.name, .arguments = call.arguments, .id = call.id});
-    }
-  } catch (const std::exception& error) {
-    return refuse(fmt::format("the answer is not in the model's format: {}", error.what()));
-  }
-  return answer;
 }
 
 }  // namespace ebb

@@ -43,8 +43,9 @@ class ChatTemplate {
 // asks while others render. Thread safety: any thread; no call waits for another one's rendering.
 class ModelChat {
  public:
-  // The model must outlive it.
-  explicit ModelChat(const llama_model* model);
+  // The model must outlive it. source: see ModelOptions::chat_template.
+  ModelChat(const llama_model* model, std::string source);
+  [[nodiscard]] const std::string& source() const { return source_; }
   [[nodiscard]] Result<ChatPrompt> Format(const ChatRequest& request);
   // See Model::TakesTools().
   [[nodiscard]] bool TakesTools();
@@ -55,6 +56,7 @@ class ModelChat {
   [[nodiscard]] Result<std::unique_ptr<ChatTemplate>> Take();
 
   const llama_model* const model_;
+  const std::string source_;
   const SpecialTexts specials_;
   Mutex mutex_;
   std::vector<std::unique_ptr<ChatTemplate>> idle_ EBB_GUARDED_BY(mutex_);

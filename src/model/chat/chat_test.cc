@@ -191,6 +191,25 @@ TEST_F(ChatTest, ThreadsRenderTheirOwnConversationsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(ChatTest, ATemplateOfTheOptionsStandsForTheFiles) {
+  const std::vector<ChatMessage> messages = {{"user", "hi"}};
+  for (const auto& [source, text] :
+       {std::pair<std::string, std::string>{"{% for m in messages %}[{{ m.content }}]{% endfor %}",
+                                            "[hi]"},
+        {"chatml", "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"}}) {
+    const auto model = Model::Load({.path = path_, .chat_template = source});
+    ASSERT_TRUE(model.ok()) << model.status().ToString();
+    EXPECT_EQ((*model)->chat_template(), source);
+    const auto prompt = (*model)->FormatChat(messages, Thinking::kModelDefault);
+    ASSERT_TRUE(prompt.ok()) << prompt.status().ToString();
+    EXPECT_EQ(prompt->text, text);
+  }
+  const auto broken = Model::Load({.path = path_, .chat_template = "{% if %}"});
+  ASSERT_TRUE(broken.ok());
+  EXPECT_EQ((*broken)->FormatChat(messages, Thinking::kModelDefault).status().code(),
+            StatusCode::kCorrupt);
+}
+
 TEST_F(ChatTest, AFileWithoutATemplateIsAnError) {
   const auto model = LoadWith(
       [](gguf_context* metadata) { gguf_remove_key(metadata, "tokenizer.chat_template"); });

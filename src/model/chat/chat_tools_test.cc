@@ -371,7 +371,7 @@ TEST(ChatPrompts, AnAnswerBehindAThoughtIsContent) {
       EXPECT_EQ(prompt.thinking_start, "<think>");
       EXPECT_EQ(prompt.thinking_end, "</think>");
       EXPECT_EQ(prompt.opens_in_thinking, source == kToolsAndOpenThought);
-      EXPECT_EQ(Read(prompt, "\n\nHello.\n\n").content.substr(0, 6), "Hello.");
+      EXPECT_EQ(Read(prompt, "\n\nHello.\n\n").content, "\n\nHello.\n\n");
       EXPECT_EQ(Read(prompt, "").content, "");
     }
   }
@@ -407,7 +407,7 @@ TEST(ChatPrompts, WhatIsNoAnswerIsRefused) {
 TEST(ChatPrompts, BracketsWithoutEndDoNotFillTheStack) {
   const Tool any = {.name = "any", .parameters = R"({"type": "object"})"};
   const ChatPrompt prompt = Rendered(kTools, {.messages = {{"user", "?"}}, .tools = {any}});
-  for (const int levels : {100, 490, 501, 1000000}) {
+  for (const int levels : {60, 250, 5000, 1000000}) {
     const std::string text =
         "<tool_call>\n{\"name\": \"any\", \"arguments\": {\"a\": " + std::string(levels, '[');
     const auto answer = ParseAnswer(prompt, text, AnswerEnd::kPartial);
@@ -415,7 +415,7 @@ TEST(ChatPrompts, BracketsWithoutEndDoNotFillTheStack) {
       EXPECT_TRUE(answer.ok()) << answer.status().ToString();
     } else {
       EXPECT_EQ(answer.status().Text(),
-                "expected an answer with brackets of at most 500 levels, found more");
+                "the answer is not in the model's format: its brackets are nested too deeply");
     }
   }
 }
@@ -511,14 +511,13 @@ TEST(ChatRequests, WhatATemplateCannotTakeIsRefusedByItsField) {
   request.tool_choice = "none";
   EXPECT_TRUE((*model)->FormatChat(request).ok());
   request.messages.push_back({.role = "assistant", .content = "", .tool_calls = {kCalled}});
-  status = (*model)->FormatChat(request).status();
-  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(status.Text(),
-            "messages[1].tool_calls: the chat template of the model does not support tool calls");
-  request.messages[1] = {.role = "tool", .content = "rain", .tool_call_id = "1"};
-  status = (*model)->FormatChat(request).status();
-  EXPECT_EQ(status.Text(),
-            "messages[1].role: the chat template of the model does not support results of tools");
+  request.messages.push_back({.role = "tool", .content = "rain", .tool_call_id = "1"});
+  const auto texts = (*model)->FormatChat(request);
+  ASSERT_TRUE(texts.ok()) << texts.status().ToString();
+  EXPECT_EQ(texts->mended, std::vector<std::string>{"calls and results became texts"});
+  for (const char* text : {"[call of weather]", "[result of a tool]\nrain"}) {
+    EXPECT_NE(texts->text.find(text), std::string::npos) << texts->text;
+  }
   const ChatRequest json = {.messages = {{"user", "hi"}},
                             .response_format = ResponseFormat::kJsonObject};
   const auto prompt = (*model)->FormatChat(json);

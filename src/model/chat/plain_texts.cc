@@ -166,6 +166,7 @@ std::optional<PlainTexts::Marked> PlainTexts::Mark(const ChatRequest& request) c
     marker.MarkText(&tool.description);
     marker.MarkJson(&tool.parameters);
   }
+  for (auto& [name, value] : marked.request.template_arguments) marker.MarkJson(&value);
   if (!marker.has_marked()) return std::nullopt;
   return marked;
 }

@@ -86,8 +86,12 @@ TEST(SystemMessages, AreRefusedAloneWhereTheTemplateWouldLeaveThemOut) {
 }
 
 TEST(SystemMessages, OtherRefusalsAreInTheWordsOfTheTemplate) {
-  EXPECT_EQ(TextOrRefusal(kRolesAlternate, {{"user", "a"}, {"user", "b"}}).status().Text(),
-            "the chat template refuses: roles must alternate");
+  const std::string refuses =
+      "{% for m in messages %}{% if m['content'] == 'b' %}"
+      "{{ raise_exception('no b') }}{% endif %}{% endfor %}";
+  EXPECT_EQ(
+      TextOrRefusal(refuses, {{"user", "a"}, {"assistant", "b"}, {"user", "c"}}).status().Text(),
+      "the chat template refuses: no b");
 }
 
 }  // namespace
