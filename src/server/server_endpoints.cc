@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "ebb/generate.h"
 #include "src/server/api/json_fields.h"
@@ -108,7 +109,11 @@ HttpAnswer Server::Impl::ApplyTemplate(const Json& body) const {
   if (request.begun.has_value()) {
     for (const BegunPiece& piece : BegunPieces(*request.begun, *prompt)) text += piece.text;
   }
-  return JsonAnswer({{"prompt", std::move(text)}});
+  HttpAnswer answer = JsonAnswer({{"prompt", std::move(text)}});
+  if (!prompt->mended.empty()) {
+    answer.headers.emplace_back("X-Ebb-Mended", fmt::format("{}", fmt::join(prompt->mended, ", ")));
+  }
+  return answer;
 }
 
 HttpAnswer Server::Impl::CountTokens(const Json& body) const {

@@ -66,7 +66,8 @@ struct PreparedRequest {
   ExchangeOptions exchange;
   std::vector<std::string> ignored;
   ToolPaths tool_paths;
-  ApiRequest api;  // whose body has been read
+  std::map<std::string, std::string> argument_fields;  // of the template, as the client calls them
+  ApiRequest api;                                      // whose body has been read
   // Until `prepared` is made of it; with a session that waits for its record.
   std::optional<CompletionRequest> completion = {};
 };

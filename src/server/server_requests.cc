@@ -22,6 +22,18 @@ std::string WidenedPart(Api interface, std::string part) {
   return part.replace(at, std::string_view(".parameters").size(), name);
 }
 
+// Returns the fields of template arguments of which the template reads none.
+std::set<std::string> UnusedFields(const ChatPrompt& prompt,
+                                   const std::map<std::string, std::string>& argument_fields) {
+  std::set<std::string> unused, used;
+  for (const auto& [name, field] : argument_fields) {
+    const auto& names = prompt.unused_arguments;
+    (std::ranges::find(names, name) == names.end() ? used : unused).insert(field);
+  }
+  std::erase_if(unused, [&](const std::string& field) { return used.contains(field); });
+  return unused;
+}
+
 // How a request is answered, once it is prepared.
 void Describe(Prepared prepared, PreparedRequest* request) {
   request->prepared = std::move(prepared);
@@ -33,8 +45,10 @@ void Describe(Prepared prepared, PreparedRequest* request) {
   }
   exchange.prompt = request->prepared.prompt;
   exchange.calls = request->prepared.may_call ? Calls::kParsed : Calls::kNone;
-  exchange.first_call = request->prepared.num_calls;
+  exchange.call_seed = request->prepared.call_seed;
   if (exchange.prompt == nullptr) return;
+  std::ranges::copy(UnusedFields(*exchange.prompt, request->argument_fields),
+                    std::back_inserter(request->ignored));
   for (const std::string& part : exchange.prompt->widened) {
     const std::string shown = UnderToolPaths(part, request->tool_paths);
     request->ignored.push_back(WidenedPart(request->interface, shown));
@@ -168,6 +182,9 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
     ignored.push_back(UnderToolPaths(field, in_chat.tool_paths));
   }
   const ApiError in_format = in_chat.renamed({.param = request.format_field});
+  for (auto& [name, field] : request.argument_fields) {
+    field = in_chat.renamed({.param = field}).param;
+  }
   // From here on tools are counted without those that were left out.
   ToolPaths tool_paths = std::move(request.tool_paths);
   for (std::string& path : tool_paths) path = UnderToolPaths(path, in_chat.tool_paths);
@@ -187,11 +204,13 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
                    .tells_memory = request.tells_memory,
                    .choices_per_prompt = static_cast<size_t>(request.num_choices),
                    .tool_names = request.tool_names,
+                   .tells_function_call = request.tells_function_call,
                    .reasoning_field = options.reasoning_field,
                    .drawn_seed = request.drawn_seed,
                    .format_field = in_format.param},
       .ignored = std::move(ignored),
       .tool_paths = std::move(tool_paths),
+      .argument_fields = request.argument_fields,
       .api = std::move(in_chat),
       .completion = std::move(request)};
 }
@@ -314,6 +333,9 @@ std::shared_ptr<Pending> Server::Impl::Await(PreparedRequest request, std::vecto
   Asker& asker = request.asker;
   if (asker.request_id.empty()) headers.emplace_back("X-Request-Id", request.exchange.id);
   if (!request.ignored.empty()) headers.emplace_back("X-Ebb-Ignored", InHeader(request.ignored));
+  if (const auto& prompt = request.exchange.prompt; prompt != nullptr && !prompt->mended.empty()) {
+    headers.emplace_back("X-Ebb-Mended", InHeader(prompt->mended));
+  }
   const bool streams = request.exchange.streams;
   const std::string id = request.exchange.id;
   const size_t choices_per_prompt = request.exchange.choices_per_prompt;

@@ -212,9 +212,10 @@ Headers Gate::HeadersFor(const HttpRequest& request) {
   const std::string_view origin = request.header("origin");
   if (!IsAllowedOrigin(origin)) return headers;
   headers.emplace_back("Access-Control-Allow-Origin", origin);
-  headers.emplace_back("Access-Control-Expose-Headers",
-                       "Retry-After, X-Ebb-Ignored, X-Request-Id, X-RateLimit-Remaining-Requests, "
-                       "X-RateLimit-Remaining-Tokens");
+  headers.emplace_back(
+      "Access-Control-Expose-Headers",
+      "Retry-After, X-Ebb-Ignored, X-Ebb-Mended, X-Request-Id, X-RateLimit-Remaining-Requests, "
+      "X-RateLimit-Remaining-Tokens");
   return headers;
 }
 

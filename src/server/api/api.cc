@@ -18,12 +18,14 @@ namespace {
 ApiResult<ApiRequest> ReadResponses(const Json& body,
                                     const std::shared_ptr<ResponseStore>& responses) {
   std::shared_ptr<const StoredResponse> before;
-  const FindItems find = [&](const std::string& id) -> std::optional<Json> {
-    before = responses->Find(id);
-    if (before == nullptr) return std::nullopt;
-    return before->Conversation();
-  };
-  EBB_ASSIGN_OR_RETURN(ResponsesRequest request, ReadResponsesRequest(body, find));
+  const StoredItems stored = {
+      .conversation = [&](const std::string& id) -> std::optional<Json> {
+        before = responses->Find(id);
+        if (before == nullptr) return std::nullopt;
+        return before->Conversation();
+      },
+      .item = [&](const std::string& id) { return responses->FindItem(id); }};
+  EBB_ASSIGN_OR_RETURN(ResponsesRequest request, ReadResponsesRequest(body, stored));
   ApiRequest result = {.body = std::move(request.chat),
                        .renamed = InResponses,
                        .exchange = {},

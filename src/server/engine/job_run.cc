@@ -261,7 +261,7 @@ void JobRun::SaveAtEnd(const GenerateResult& result, JobEnd* end) {
     record.text = result.text;
     record.thought_bytes = result.thought_bytes;
     record.finish = end->finish;
-    record.said = AnswerSaid(*work.prompt, result, work.num_calls);
+    record.said = AnswerSaid(*work.prompt, result, work.call_seed);
   } else {
     record.sampler = SavedState(*job_.sampler);
   }

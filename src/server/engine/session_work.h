@@ -26,7 +26,7 @@ struct SessionWork {
   size_t num_kept = 0;                     // tokens that it has then
   SessionRecord record = {};               // with the turn that the job answers
   std::shared_ptr<const ChatPrompt> prompt = {};
-  size_t num_calls = 0;      // of tools, in the messages
+  uint64_t call_seed = 0;    // CallIdSeed() of the messages
   std::string folder = {};   // for files that it is saved to
   int checkpoint_every = 0;  // tokens of an answer; 0: it is saved at its end alone
 };

@@ -199,16 +199,13 @@ ApiResult<TurnWanted> CompareHistory(const SessionRecord& record,
   return TurnWanted{TurnWanted::Kind::kNew, Behind(messages, all.size())};
 }
 
-ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result, size_t num_calls) {
+ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result, uint64_t call_seed) {
   Result<ChatMessage> message = AnswerMessage(prompt, result);
   // An answer in no known format is content, as it was sent.
   if (!message.ok()) {
     return {.role = "assistant", .content = result.text.substr(result.thought_bytes)};
   }
-  for (ToolCall& call : message->tool_calls) {
-    if (call.id.empty()) call.id = fmt::format("call{:05}", num_calls);
-    ++num_calls;
-  }
+  SetCallIds(call_seed, &message->tool_calls);
   return *std::move(message);
 }
 

@@ -73,10 +73,10 @@ struct TurnWanted {
 [[nodiscard]] ApiResult<TurnWanted> CompareHistory(const SessionRecord& record,
                                                    std::span<const ChatMessage> messages);
 
-// An answer as its client got it: with ids for calls to which the model gave none, behind the
-// `num_calls` that the conversation has.
+// An answer as its client got it: with ids for calls to which the model gave none. call_seed:
+// CallIdSeed().
 [[nodiscard]] ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result,
-                                     size_t num_calls);
+                                     uint64_t call_seed);
 
 // The record with the newest turn, which is over or given up, among those before it. cut_off: the
 // text of the newest answer, if it is incomplete.

@@ -156,7 +156,7 @@ class TurnMaker {
     if (!prompt.ok()) return ErrorFrom(prompt.status());
     Prepared made;
     made.prompt = std::make_shared<const ChatPrompt>(*std::move(prompt));
-    made.num_calls = NextCall(record_.before, record_.asked);
+    made.call_seed = CallIdSeed(record_.before, record_.asked);
     made.may_call = MayCall(request_.chat);
     JobUpdate said = {.accepted = true};
     const size_t thought = record_.thought_bytes;
@@ -179,7 +179,7 @@ class TurnMaker {
 
   // kept: tokens of the session that the turn stands behind.
   ApiResult<Prepared> MakeJob(SessionRecord next, Turn turn, size_t kept) {
-    SessionWork work = {.num_kept = kept, .num_calls = NextCall(next.before, next.asked)};
+    SessionWork work = {.num_kept = kept, .call_seed = CallIdSeed(next.before, next.asked)};
     if (!turn.goes_on.has_value() && (kept > 0 || !record_.asked.empty())) {
       work.roll_back = static_cast<Position>(kept);
     }
@@ -190,7 +190,7 @@ class TurnMaker {
     std::vector<Turn> turns;
     turns.push_back(std::move(turn));
     EBB_ASSIGN_OR_RETURN(Prepared made,
-                         PrepareTurns(model_, request_, std::move(turns), kept, work.num_calls));
+                         PrepareTurns(model_, request_, std::move(turns), kept, work.call_seed));
     work.prompt = made.prompt;
     Job& job = made.jobs.front();
     job.work = std::move(work);

@@ -1,4 +1,5 @@
 // Calls of tools, in one piece and as events, and answers that obey a schema.
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ class ToolsTest : public ServerTest {
                        .streams = streams,
                        .prompt = std::make_shared<const ChatPrompt>(*std::move(prompt)),
                        .calls = Calls::kParsed,
-                       .first_call = 3,
+                       .call_seed = 3,
                        .tool_names = names});
     exchange.Take(0, {.accepted = true});
     for (size_t i = 0; i < text.size(); i += size) {
@@ -61,11 +62,11 @@ TEST_F(ToolsTest, CallsAreToldApartFromTheText) {
   EXPECT_EQ(choice["message"]["content"], "I look.\n");
   const Json& calls = choice["message"]["tool_calls"];
   ASSERT_EQ(calls.size(), 2u);
-  EXPECT_EQ(calls[0]["id"], "call00003");
+  EXPECT_EQ(calls[0]["id"], MakeCallId(3, 0, 0));
   EXPECT_EQ(calls[0]["type"], "function");
   EXPECT_EQ(calls[0]["function"]["name"], "weather");
   EXPECT_EQ(Json::parse(calls[0]["function"]["arguments"].get<std::string>())["city"], "Oslo");
-  EXPECT_EQ(calls[1]["id"], "call00004");
+  EXPECT_EQ(calls[1]["id"], MakeCallId(3, 0, 1));
   EXPECT_EQ(calls[1]["function"]["name"], "time");
 }
 
@@ -337,6 +338,79 @@ TEST_F(ToolsTest, ASchemaHoldsForTheAnswer) {
   ASSERT_EQ(choice["finish_reason"], "stop") << choice.dump();
   const json answer = json::parse(choice["message"]["content"].get<std::string>());
   EXPECT_THAT(answer["sea"].get<std::string>(), testing::AnyOf("calm", "rough"));
+}
+
+TEST_F(ToolsServerTest, ABegunAnswerThatNoFormatAdmitsIsAnErrorOfTheMessages) {
+  const json tools = {ToolOf("sea", {{"type", "object"}})};
+  for (const json& more : std::vector<json>{{{"response_format", {{"type", "json_object"}}}},
+                                            {{"json_schema", {{"type", "integer"}}}},
+                                            {{"guided_choice", {"yes", "no"}}},
+                                            {{"guided_regex", "[0-9]+"}},
+                                            {{"grammar", "root ::= \"b\""}},
+                                            {{"tools", tools}, {"tool_choice", "required"}}}) {
+    json body = {
+        {"max_tokens", 1},
+        {"messages",
+         {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", "Well,"}}}}};
+    body.update(more);
+    const ClientAnswer answer = Post("/v1/chat/completions", body);
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    EXPECT_EQ(answer.json()["error"]["param"], "messages") << answer.body;
+    EXPECT_EQ(answer.body.find("grammar_prefix"), std::string::npos) << answer.body;
+  }
+}
+
+TEST_F(ToolsServerTest, IdsOfCallsAreTheirOwn) {
+  const json tools = {ToolOf("sea", {{"type", "object"}, {"properties", {{"a", {{"const", 1}}}}}})};
+  const auto ids = [&](const std::string& question, int choices) {
+    const ClientAnswer answer =
+        Post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", question}}}},
+                                      {"tools", tools},
+                                      {"tool_choice", "required"},
+                                      {"parallel_tool_calls", false},
+                                      {"n", choices},
+                                      {"max_tokens", 200}});
+    std::vector<std::string> all;
+    const json body = answer.json();
+    for (const json& choice : body["choices"]) {
+      for (const json& call : choice["message"]["tool_calls"]) all.push_back(call["id"]);
+    }
+    EXPECT_EQ(all.size(), static_cast<size_t>(choices)) << answer.body;
+    return all;
+  };
+  const std::vector<std::string> first = ids("How is the sea?", 3);
+  EXPECT_EQ(ids("How is the sea?", 3), first);
+  std::vector<std::string> all = ids("How is the lake?", 3);
+  all.insert(all.end(), first.begin(), first.end());
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 6U);
+}
+
+TEST_F(ToolsServerTest, AFunctionCallIsAnsweredAsItWasAsked) {
+  const json body = {{"messages", {{{"role", "user"}, {"content", "How is the sea?"}}}},
+                     {"functions",
+                      {{{"name", "sea"},
+                        {"parameters",
+                         {{"type", "object"},
+                          {"properties", {{"a", {{"const", 1}}}}},
+                          {"required", {"a"}}}}}}},
+                     {"function_call", {{"name", "sea"}}},
+                     {"max_tokens", 400}};
+  const json choice = Post("/v1/chat/completions", body).json()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "function_call") << choice;
+  EXPECT_EQ(choice["message"]["function_call"]["name"], "sea");
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+  json streamed = body;
+  streamed["stream"] = true;
+  std::string name, arguments;
+  for (const std::string& event : Post("/v1/chat/completions", streamed).events()) {
+    if (event == "[DONE]") continue;
+    const json delta = json::parse(event)["choices"][0]["delta"];
+    if (!delta.contains("function_call")) continue;
+    name += delta["function_call"].value("name", "");
+    arguments += delta["function_call"].value("arguments", "");
+  }
+  EXPECT_EQ(name, "sea");
+  EXPECT_EQ(arguments, choice["message"]["function_call"]["arguments"]);
 }
 
 }  // namespace

@@ -14,12 +14,9 @@
 namespace ebb::server {
 namespace {
 
-constexpr std::string_view kMessagesTextTypes[] = {"text"};
-
 // Members that have another form in a chat. All others pass.
-constexpr std::string_view kMessagesConverted[] = {"system",        "messages",       "tools",
-                                                   "tool_choice",   "stop_sequences", "thinking",
-                                                   "output_config", "output_format"};
+constexpr std::string_view kMessagesConverted[] = {"system",   "messages",      "stop_sequences",
+                                                   "thinking", "output_config", "output_format"};
 // Members of a chat that have another name here.
 constexpr std::string_view kOfChatsNotOfMessages[] = {"stop", "response_format", "json_schema",
                                                       "max_completion_tokens", "logprobs"};
@@ -65,11 +62,10 @@ class MessagesReader {
     }
     if (const Json* system = fields_.Any("system")) {
       const Json read = WithoutBillingHeader(*system, &request_.ignored);
-      const std::string text = ContentText(&read, "system", {kMessagesTextTypes}, &error_);
+      const std::string text = ContentText(&read, "system", &error_);
       if (!text.empty()) messages_.AddSystem(text);
     }
     ReadMessages();
-    ReadTools();
     ReadToolChoice();
     ReadStops();
     ReadThinking();
@@ -125,8 +121,8 @@ class MessagesReader {
     const std::string role = fields.Text("role").value_or("");
     const Json* content = fields.Any("content");
     const std::string content_path = path + ".content";
-    if (role == "system") {
-      return messages_.AddSystem(ContentText(content, content_path, {kMessagesTextTypes}, &error_));
+    if (role == "system" || role == "developer") {
+      return messages_.AddSystem(ContentText(content, content_path, &error_));
     }
     if (role != "user" && role != "assistant") {
       return fields.Fail("role", fmt::format("expected user or assistant, found \"{}\"", role));
@@ -134,127 +130,64 @@ class MessagesReader {
     if (content == nullptr) {
       return fields.Fail("content", "expected a text or an array of blocks", "missing_field");
     }
-    const bool is_user = role == "user";
     messages_.EndTurn();
-    if (content->is_string()) {
-      return is_user ? messages_.AddUser(content->get<std::string>())
-                     : messages_.AddText(content->get<std::string>());
-    }
-    if (!content->is_array()) {
-      return fields.Fail("content", "expected a string or an array", "invalid_type");
-    }
-    text_.reset();
-    has_tool_result_ = is_user && std::ranges::any_of(*content, IsToolResult);
-    for (size_t i = 0; i < content->size() && !error_.has_value(); ++i) {
-      const std::string block_path = fmt::format("{}[{}]", content_path, i);
-      const Json& block = (*content)[i];
-      if (!block.is_object()) {
-        return Fail(block_path, "expected an object", "invalid_type", &error_);
+    const std::vector<MessagePart> parts = ReadContent(content, content_path, &error_);
+    if (error_.has_value()) return;
+    role == "user" ? AddUserParts(parts) : AddAnswerParts(parts);
+  }
+
+  // Texts side by side are one. Clients put pictures and documents of a result behind it, and send
+  // them again in every later request: a line stands in for those. A user's own are errors.
+  void AddUserParts(const std::vector<MessagePart>& parts) {
+    const bool has_result = std::ranges::any_of(
+        parts, [](const MessagePart& part) { return part.kind == MessagePart::Kind::kResult; });
+    std::vector<MessagePart> texts;
+    const auto end_text = [&] {
+      if (!texts.empty()) messages_.AddUser(JoinedText(std::exchange(texts, {})));
+    };
+    for (const MessagePart& part : parts) {
+      if (part.kind == MessagePart::Kind::kText && (has_result || !part.is_lost)) {
+        if (part.is_lost) request_.ignored.push_back(part.path);
+        texts.push_back(part);
+      } else if (part.kind == MessagePart::Kind::kResult) {
+        end_text();
+        messages_.AddToolAnswer(part.id,
+                                ResultText(part.result, part.path + ".content", &request_.ignored));
+      } else {
+        RefusePart(part, &error_);
       }
-      is_user ? ReadUserBlock(block, block_path) : ReadAssistantBlock(block, block_path);
     }
-    EndText(is_user);
+    end_text();
   }
 
-  // Texts side by side are one.
-  void AddText(std::string text) { text_ = text_.value_or("") + std::move(text); }
-  void EndText(bool is_user) {
-    const auto text = std::exchange(text_, std::nullopt);
-    if (!text.has_value()) return;
-    is_user ? messages_.AddUser(*text) : messages_.AddText(*text);
-  }
-
-  void ReadUserBlock(const Json& block, const std::string& path) {
-    JsonFields fields(block, path, &error_);
-    const std::string type = fields.Text("type").value_or("");
-    if (type == "text") return AddText(Needed("text", &fields));
-    if (type != "tool_result") return ReadOtherUserBlock(block, path, &fields);
-    EndText(/*is_user=*/true);
-    std::string id = Needed("tool_use_id", &fields);
-    messages_.AddToolAnswer(std::move(id),
-                            ContentText(fields.Any("content"), path + ".content",
-                                        {kMessagesTextTypes, &request_.ignored}, &error_));
-  }
-
-  static bool IsToolResult(const Json& block) {
-    return block.is_object() && block.contains("type") && block["type"] == "tool_result";
-  }
-
-  // Replaces pictures and documents by text in a message with tool results: clients put parts of a
-  // result behind it, and send them again in every later request. Refuses a user's own, unless the
-  // document is a text.
-  void ReadOtherUserBlock(const Json& block, const std::string& path, JsonFields* fields) {
-    std::vector<std::string> lost;
-    std::string text = StandInFor(block, path, &lost);
-    if (lost.empty() || has_tool_result_) {
-      request_.ignored.insert(request_.ignored.end(), lost.begin(), lost.end());
-      return AddText(std::move(text) + "\n");
-    }
-    fields->Fail(
-        "type",
-        fmt::format("expected text or tool_result, found \"{}\": this model reads text only",
-                    fields->Text("type").value_or("")),
-        "unsupported");
-  }
-
-  void ReadAssistantBlock(const Json& block, const std::string& path) {
-    JsonFields fields(block, path, &error_);
-    const std::string type = fields.Text("type").value_or("");
-    if (type == "text") return AddText(Needed("text", &fields));
-    EndText(/*is_user=*/false);
-    if (type == "thinking") {
-      if (const std::string text = Needed("thinking", &fields); !text.empty()) {
-        messages_.AddThought(text);
-      }
-    } else if (type == "tool_use") {
-      std::string id = Needed("id", &fields);
-      std::string name = Needed("name", &fields);
-      const Json* input = fields.Any("input");
-      Json arguments;
-      if (input != nullptr) arguments = input->is_string() ? *input : Json(Dump(*input));
-      messages_.AddCall(std::move(id), std::move(name), std::move(arguments));
-    } else if (type != "redacted_thinking") {
-      // A tool that another server carried out has no place in a chat.
-      request_.ignored.push_back(path);
-    }
-  }
-
-  void ReadTools() {
-    const Json* tools = fields_.Array("tools");
-    if (tools == nullptr) return;
-    chat_["tools"] = Json::array();
-    for (size_t i = 0; i < tools->size() && !error_.has_value(); ++i) {
-      const std::string path = fmt::format("tools[{}]", i);
-      const Json& tool = (*tools)[i];
-      if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
-      JsonFields fields(tool, path, &error_);
-      if (fields.Text("type").value_or("custom") != "custom") {
-        // A tool of Anthropic's, without a schema: ReadRequest() leaves it out, and names it.
-        chat_["tools"].push_back(tool);
+  void AddAnswerParts(std::vector<MessagePart> parts) {
+    LeaveOutLost(&parts, &request_.ignored);
+    std::vector<MessagePart> texts;
+    const auto end_text = [&] {
+      if (!texts.empty()) messages_.AddText(JoinedText(std::exchange(texts, {})));
+    };
+    for (const MessagePart& part : parts) {
+      if (part.kind == MessagePart::Kind::kText) {
+        texts.push_back(part);
         continue;
       }
-      Json function = {{"name", Needed("name", &fields)}};
-      if (auto text = fields.Text("description")) function["description"] = *std::move(text);
-      if (const Json* schema = fields.Any("input_schema")) function["parameters"] = *schema;
-      chat_["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
+      end_text();
+      if (part.kind == MessagePart::Kind::kThought && !part.text.empty()) {
+        messages_.AddThought(part.text);
+      } else if (part.kind == MessagePart::Kind::kCall) {
+        if (part.name.empty()) {
+          Fail(part.path + ".name", "expected a text", "missing_field", &error_);
+        }
+        messages_.AddCall(part.id, part.name, part.arguments);
+      }
     }
+    end_text();
   }
 
   void ReadToolChoice() {
-    const Json* choice = fields_.Object("tool_choice");
-    if (choice == nullptr) return;
+    const Json* choice = fields_.Any("tool_choice");
+    if (choice == nullptr || !choice->is_object()) return;
     JsonFields fields(*choice, "tool_choice", &error_);
-    const std::string type = fields.Text("type").value_or("");
-    if (type == "auto" || type == "none") {
-      chat_["tool_choice"] = type;
-    } else if (type == "any") {
-      chat_["tool_choice"] = "required";
-    } else if (type == "tool") {
-      chat_["tool_choice"] = {{"type", "function"},
-                              {"function", {{"name", Needed("name", &fields)}}}};
-    } else {
-      fields.Fail("type", fmt::format("expected auto, any, tool or none, found \"{}\"", type));
-    }
     if (fields.Bool("disable_parallel_tool_use") == true) chat_["parallel_tool_calls"] = false;
   }
 
@@ -282,8 +215,9 @@ class MessagesReader {
                            "missing_field");
       }
       chat_["thinking_token_budget"] = *budget;
+      chat_["enable_thinking"] = true;
     } else if (type == "disabled") {
-      chat_["reasoning_effort"] = "none";
+      chat_["enable_thinking"] = false;
     } else if (type != "adaptive") {
       fields.Fail("type",
                   fmt::format("expected enabled, disabled or adaptive, found \"{}\"", type));
@@ -295,9 +229,8 @@ class MessagesReader {
       JsonFields fields(*config, "output_config", &error_);
       const auto effort = fields.Text("effort");
       // A request that switches thoughts off has no effort to choose.
-      if (effort.has_value() && !chat_.contains("reasoning_effort")) {
-        chat_["reasoning_effort"] = *effort == "max" ? "xhigh" : *effort;
-      }
+      const bool thinks = !chat_.contains("enable_thinking") || chat_["enable_thinking"] == true;
+      if (effort.has_value() && thinks) chat_["reasoning_effort"] = *effort;
       if (const Json* format = fields.Object("format")) ReadFormat(*format, "output_config.format");
     }
     if (const Json* format = fields_.Object("output_format")) ReadFormat(*format, "output_format");
@@ -314,20 +247,11 @@ class MessagesReader {
     chat_["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", *schema}}}};
   }
 
-  // An empty text is one.
-  static std::string Needed(const char* name, JsonFields* fields) {
-    auto text = fields->Text(name);
-    if (!text.has_value()) fields->Fail(name, "expected a text", "missing_field");
-    return std::move(text).value_or("");
-  }
-
   const Json& body_;
   const MessagesUse use_;
   std::optional<ApiError> error_;
   JsonFields fields_;
   ChatMessages messages_;
-  std::optional<std::string> text_;  // of blocks that may go on
-  bool has_tool_result_ = false;     // the message that is read
   Json chat_ = Json::object();
   MessagesRequest request_;
 };
@@ -343,8 +267,8 @@ ApiError InMessages(ApiError error) {
       {"stop", "stop_sequences"},
       {"thinking_token_budget", "thinking.budget_tokens"},
       {"reasoning_effort", "output_config.effort"},
+      {"enable_thinking", "thinking.type"},
       {"response_format.json_schema", "output_config.format"},
-      {"tool_choice.function.name", "tool_choice.name"},
   };
   return UnderNames(std::move(error), kNames);
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 namespace ebb::server {
 namespace {
 
@@ -30,9 +28,6 @@ size_t HeldBytes(std::string_view text, std::string_view tag) {
   return text.size() - without_blanks(rest).size();
 }
 
-// Nine letters and digits, since the templates of some models take no other.
-std::string CallId(size_t number) { return fmt::format("call{:05}", number); }
-
 }  // namespace
 
 void AnswerPiece::Append(AnswerPiece more) {
@@ -47,13 +42,13 @@ void AnswerPiece::Append(AnswerPiece more) {
   }
 }
 
-AnswerReader::AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, size_t first_call,
+AnswerReader::AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, CallIds ids,
                            ToolNames names)
     : prompt_(std::move(prompt)),
       thought_end_(prompt_->thinking_end + prompt_->channels.message + prompt_->channels.answer),
       between_(MarksBetweenThoughts(*prompt_)),
       calls_(calls),
-      first_call_(first_call),
+      ids_(ids),
       names_(std::move(names)) {}
 
 AnswerPiece AnswerReader::Add(std::string_view text, TextPart part) {
@@ -84,6 +79,7 @@ AnswerPiece AnswerReader::Add(std::string_view text, TextPart part) {
 }
 
 AnswerPiece AnswerReader::End(AnswerEnd end) {
+  is_over_ = true;
   AnswerPiece piece;
   const bool is_in_thought = has_thought_ && !thought_is_over_;
   if (is_in_thought) piece.thought = EndThought();
@@ -95,9 +91,47 @@ AnswerPiece AnswerReader::End(AnswerEnd end) {
     return piece;
   }
   is_malformed_ = true;
-  // An incomplete call is sent as content, so that no text is lost. Text that was sent already is
-  // left out.
-  if (num_calls_ == 0) piece.content += answer_.substr(std::min(told_content_, answer_.size()));
+  piece.Append(Rest());
+  return piece;
+}
+
+// Returns how many bytes at the end of `content` may begin a call.
+size_t AnswerReader::BytesOfMark(std::string_view content) const {
+  size_t held = 0;
+  for (const GrammarTrigger& trigger : prompt_->grammar_triggers) {
+    if (trigger.kind != GrammarTrigger::Kind::kText) continue;
+    size_t size = std::min(trigger.text.size(), content.size());
+    while (size > held && !content.ends_with(std::string_view(trigger.text).substr(0, size)))
+      --size;
+    held = std::max(held, size);
+  }
+  return held;
+}
+
+AnswerPiece AnswerReader::Rest() {
+  // The stream has sent pieces of the part that is in the format, as far as the pieces of the text
+  // allowed. All of that part is sent here, so that the answer does not depend on them.
+  size_t good = 0;
+  for (size_t bad = answer_.size() + 1; bad - good > 1;) {
+    const size_t middle = good + (bad - good) / 2;
+    const std::string_view begin = std::string_view(answer_).substr(0, middle);
+    (ParseAnswer(*prompt_, begin, AnswerEnd::kPartial).ok() ? good : bad) = middle;
+  }
+  const Result<ChatAnswer> part =
+      ParseAnswer(*prompt_, std::string_view(answer_).substr(0, good), AnswerEnd::kPartial);
+  AnswerPiece piece;
+  if (part.ok()) piece = Compare(*part, AnswerEnd::kPartial);
+  if (num_calls_ > 0) {
+    are_calls_whole_ = part.ok() && part->tool_calls.size() >= num_calls_ &&
+                       std::ranges::all_of(part->tool_calls, [](const ToolCall& call) {
+                         return Json::accept(call.arguments);
+                       });
+  } else {
+    // The marks in front of a content are no part of it.
+    const size_t at = part.ok() ? answer_.find(part->content) : 0;
+    good = at == std::string::npos ? 0 : at + told_content_;
+  }
+  piece.content += answer_.substr(std::min(good, answer_.size()));
   return piece;
 }
 
@@ -163,20 +197,24 @@ AnswerPiece AnswerReader::CallsOfThought() {
 // it has arguments, another one follows, or the answer is over.
 AnswerPiece AnswerReader::Compare(const ChatAnswer& answer, AnswerEnd end) {
   AnswerPiece piece;
-  if (answer.content.size() > told_content_) {
-    piece.content = answer.content.substr(told_content_);
-    told_content_ = answer.content.size();
+  const size_t held = is_over_ ? 0 : BytesOfMark(answer.content);
+  const size_t certain = answer.content.size() - held;
+  if (certain > told_content_) {
+    piece.content = answer.content.substr(told_content_, certain - told_content_);
+    told_content_ = certain;
   }
   for (size_t i = 0; i < answer.tool_calls.size(); ++i) {
     const ToolCall& call = answer.tool_calls[i];
+    // Some formats take "{" for a call, and what follows for a text.
+    const bool has_arguments = call.arguments.find(':') != std::string::npos;
     const bool is_certain =
-        !call.arguments.empty() || i + 1 < answer.tool_calls.size() || end == AnswerEnd::kComplete;
+        has_arguments || i + 1 < answer.tool_calls.size() || end == AnswerEnd::kComplete;
     if (call.name.empty() || !is_certain) break;
     CallPiece news = {.index = i};
     if (i == num_calls_) {
       ++num_calls_;
       told_arguments_.push_back(0);
-      news.id = call.id.empty() ? CallId(first_call_ + i) : call.id;
+      news.id = call.id.empty() ? MakeCallId(ids_.seed, ids_.choice, i) : call.id;
       const auto renamed = names_.find(call.name);
       news.name = renamed == names_.end() ? call.name : renamed->second;
     }

@@ -12,6 +12,7 @@
 
 #include "ebb/chat.h"
 #include "ebb/generate.h"
+#include "src/server/api/api_error.h"
 #include "src/server/api/tool_names.h"
 
 namespace ebb::server {
@@ -39,22 +40,29 @@ struct AnswerPiece {
 // Whether an answer may hold calls, and is read for them.
 enum class Calls { kNone, kParsed };
 
+// Arguments of MakeCallId().
+struct CallIds {
+  uint64_t seed = 0;
+  size_t choice = 0;
+};
+
 class AnswerReader {
  public:
-  // first_call: how many calls the conversation has, whose ids this answer's must not repeat.
   // names: the client's names of the tools.
-  AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, size_t first_call,
+  AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, CallIds ids,
                ToolNames names = {});
 
   // Text of GenerateOptions::on_text.
   [[nodiscard]] AnswerPiece Add(std::string_view text, TextPart part);
   // Returns the text that was held back. Only an answer that ended by itself can be incomplete by
-  // mistake; then the part that could be parsed stays, and the rest is content. Calls with which a
+  // mistake; then the part that could be parsed stays, and the rest is content, so that no text is
+  // lost. Calls with which a
   // model ends in its thought, and that nothing follows, are calls: the answer has nothing else to
   // act on.
   [[nodiscard]] AnswerPiece End(AnswerEnd end);
 
-  [[nodiscard]] bool has_calls() const { return num_calls_ > 0; }
+  // It has calls that can be carried out.
+  [[nodiscard]] bool has_calls() const { return num_calls_ > 0 && are_calls_whole_; }
   // The answer was not in the format of calls.
   [[nodiscard]] bool is_malformed() const { return is_malformed_; }
 
@@ -62,13 +70,16 @@ class AnswerReader {
   [[nodiscard]] std::string TakeThought();
   [[nodiscard]] std::string EndThought();
   [[nodiscard]] AnswerPiece CallsOfThought();
+  // Returns the part of a malformed answer that was not sent yet.
+  [[nodiscard]] AnswerPiece Rest();
+  [[nodiscard]] size_t BytesOfMark(std::string_view content) const;
   [[nodiscard]] AnswerPiece Compare(const ChatAnswer& answer, AnswerEnd end);
 
   const std::shared_ptr<const ChatPrompt> prompt_;
   const std::string thought_end_;  // the tag and the channel marks that may follow it
   const std::string between_;      // MarksBetweenThoughts()
   const Calls calls_;
-  const size_t first_call_;
+  const CallIds ids_;
   const ToolNames names_;
   bool has_thought_ = false;
   bool thought_is_over_ = false;
@@ -81,7 +92,9 @@ class AnswerReader {
   size_t told_content_ = 0;     // bytes
   std::vector<size_t> told_arguments_;
   size_t num_calls_ = 0;
+  bool are_calls_whole_ = true;
   bool is_malformed_ = false;
+  bool is_over_ = false;
 };
 
 }  // namespace ebb::server

@@ -33,17 +33,17 @@ AnswerPiece Read(AnswerReader reader, const std::string& thought, const std::str
 TEST(AnswerReader, ThoughtsComeWithoutTagsAndBlanksHoweverTheyAreCut) {
   for (size_t size = 1; size < 30; ++size) {
     AnswerPiece piece =
-        Read({Thinks(), Calls::kNone, 0}, "<think>\n a < b \n</think>", "\n\nYes. \n", size);
+        Read({Thinks(), Calls::kNone, {}}, "<think>\n a < b \n</think>", "\n\nYes. \n", size);
     EXPECT_EQ(piece.thought, "a < b") << size;
     EXPECT_EQ(piece.content, "Yes. \n") << size;
-    piece = Read({Thinks(true), Calls::kNone, 0}, " one </th two</think>\n", "Yes.", size);
+    piece = Read({Thinks(true), Calls::kNone, {}}, " one </th two</think>\n", "Yes.", size);
     EXPECT_EQ(piece.thought, "one </th two") << size;
     EXPECT_EQ(piece.content, "Yes.") << size;
   }
 }
 
 TEST(AnswerReader, AnAnswerWithoutAThoughtIsLeftAsItIs) {
-  const AnswerPiece piece = Read({Thinks(), Calls::kNone, 0}, "", "\n <think> so", 3);
+  const AnswerPiece piece = Read({Thinks(), Calls::kNone, {}}, "", "\n <think> so", 3);
   EXPECT_EQ(piece.thought, "");
   EXPECT_EQ(piece.content, "\n <think> so");
 }
@@ -56,32 +56,32 @@ TEST(AnswerReader, ChannelMarksBelongToNeitherThoughtNorContent) {
   const auto channels = std::make_shared<const ChatPrompt>(prompt);
   const std::string thought = prompt.thinking_start + "hm, <|e" + prompt.thinking_end;
   for (size_t size = 1; size < 40; ++size) {
-    AnswerPiece piece = Read({channels, Calls::kNone, 0},
+    AnswerPiece piece = Read({channels, Calls::kNone, {}},
                              thought + prompt.channels.message + prompt.channels.answer, "A", size);
     EXPECT_EQ(piece.thought, "hm, <|e") << size;
     EXPECT_EQ(piece.content, "A") << size;
-    piece = Read({channels, Calls::kNone, 0}, thought + prompt.channels.message, "call", size);
+    piece = Read({channels, Calls::kNone, {}}, thought + prompt.channels.message, "call", size);
     EXPECT_EQ(piece.thought, "hm, <|e") << size;
-    piece = Read({channels, Calls::kNone, 0},
+    piece = Read({channels, Calls::kNone, {}},
                  thought + prompt.channels.message + thought + prompt.channels.message +
                      prompt.channels.answer,
                  "A", size);
     EXPECT_EQ(piece.thought, "hm, <|e\n\nhm, <|e") << size;
     EXPECT_EQ(piece.content, "A") << size;
-    piece = Read({channels, Calls::kNone, 0}, thought + "<|start|>assist", "", size);
+    piece = Read({channels, Calls::kNone, {}}, thought + "<|start|>assist", "", size);
     EXPECT_EQ(piece.thought, "hm, <|e") << size;
-    piece = Read({channels, Calls::kNone, 0}, prompt.channels.answer, "A", size);
+    piece = Read({channels, Calls::kNone, {}}, prompt.channels.answer, "A", size);
     EXPECT_EQ(piece.thought, "") << size;
     EXPECT_EQ(piece.content, "A") << size;
   }
 }
 
 TEST(AnswerReader, AnEmptyThoughtIsNone) {
-  EXPECT_EQ(Read({Thinks(), Calls::kNone, 0}, "<think>\n</think>", "\nA", 4).thought, "");
+  EXPECT_EQ(Read({Thinks(), Calls::kNone, {}}, "<think>\n</think>", "\nA", 4).thought, "");
 }
 
 TEST(AnswerReader, AThoughtThatWasCutOffIsTold) {
-  AnswerReader reader(Thinks(true), Calls::kNone, 0);
+  AnswerReader reader(Thinks(true), Calls::kNone, {});
   AnswerPiece piece = reader.Add("half a </thi", TextPart::kThought);
   EXPECT_EQ(piece.thought, "half a");
   piece = reader.End(AnswerEnd::kPartial);
@@ -89,7 +89,7 @@ TEST(AnswerReader, AThoughtThatWasCutOffIsTold) {
 }
 
 TEST(AnswerReader, OfAPromptWithoutSyntaxAllIsContent) {
-  const AnswerPiece piece = Read({Thinks(), Calls::kParsed, 0}, "", "{\"name\": 1}", 2);
+  const AnswerPiece piece = Read({Thinks(), Calls::kParsed, {}}, "", "{\"name\": 1}", 2);
   EXPECT_EQ(piece.content, "{\"name\": 1}");
   EXPECT_TRUE(piece.calls.empty());
 }

@@ -9,13 +9,12 @@
 
 #include <fmt/format.h>
 
+#include "src/server/api/openai/chat_tools.h"
 #include "src/server/api/openai/text_format.h"
-#include "src/server/api/parts/converted_chat.h"
+#include "src/server/api/parts/content.h"
 
 namespace ebb::server {
 namespace {
-
-constexpr std::string_view kPartTypes[] = {"text", "input_text", "refusal"};
 
 class ChatReader {
  public:
@@ -35,7 +34,8 @@ class ChatReader {
     for (size_t i = 0; i < messages->size() && !error_->has_value(); ++i) {
       ReadMessage((*messages)[i], fmt::format("messages[{}]", i));
     }
-    ReadTools();
+    CompleteCallIds(&request_->chat.messages);
+    ReadChatTools(fields_, error_, request_);
     if (fields_->ok()) request_->tool_names = RenameTools(&request_->chat);
     ReadFormat();
     ReadThinking();
@@ -43,47 +43,95 @@ class ChatReader {
   }
 
  private:
-  void ReadCalls(const Json& calls, const std::string& path, ChatMessage* message) {
-    for (size_t i = 0; i < calls.size() && !error_->has_value(); ++i) {
-      const std::string call_path = fmt::format("{}[{}]", path, i);
-      if (!calls[i].is_object()) return Fail(call_path, "expected an object", "invalid_type");
-      JsonFields fields(calls[i], call_path, error_);
-      const Json* function = fields.Object("function");
-      if (function == nullptr) return Fail(call_path, "expected a function", "missing_field");
-      JsonFields inner(*function, call_path + ".function", error_);
-      ToolCall& call = message->tool_calls.emplace_back();
-      call.id = fields.Text("id").value_or("");
-      call.name = inner.Text("name").value_or("");
-      const Json* arguments = inner.Any("arguments");
-      call.arguments = ArgumentsText(arguments == nullptr ? Json() : *arguments);
-    }
-  }
-
   void ReadMessage(const Json& json, const std::string& path) {
     if (!json.is_object()) return Fail(path, "expected an object", "invalid_type");
     JsonFields fields(json, path, error_);
     ChatMessage message;
     const auto role = fields.Text("role");
     if (!role.has_value()) return Fail(path + ".role", "expected a role", "missing_field");
-    message.role = *role;
-    // A picture in a tool's result is in every later request, so that refusing it would end the
-    // conversation for good.
-    std::vector<std::string>* ignored = message.role == "tool" ? &request_->ignored : nullptr;
-    message.content =
-        ContentText(fields.Any("content"), path + ".content", {kPartTypes, ignored}, error_);
-    message.name = fields.Text("name").value_or("");
-    // Names of people have no place in templates.
-    if (message.role != "tool") message.name.clear();
-    for (const char* name : {"reasoning", "reasoning_content"}) {
-      if (auto thought = fields.Text(name); thought.has_value() && message.role == "assistant") {
-        message.reasoning_content = *std::move(thought);
-      }
+    // Before tools there were functions.
+    message.role = role == "function" ? "tool" : *role;
+    const Json* content = fields.Any("content");
+    const std::string content_path = fields.PathOf("content");
+    if (message.role == "tool") {
+      // A picture in a tool's result is in every later request, so that refusing it would end the
+      // conversation for good.
+      message.content = ResultText(content, content_path, &request_->ignored);
+      message.tool_call_id = fields.Text("tool_call_id").value_or("");
+      // Names of people have no place in templates.
+      message.name = fields.Text("name").value_or("");
+    } else if (message.role == "assistant") {
+      ReadAnswer(ReadContent(content, content_path, error_), &fields, &message);
+    } else {
+      const size_t num_before = request_->chat.messages.size();
+      message.content = UserText(ReadContent(content, content_path, error_));
+      const bool had_results = request_->chat.messages.size() > num_before;
+      if (had_results && message.content.empty()) return;
     }
-    message.tool_call_id = fields.Text("tool_call_id").value_or("");
-    if (const Json* calls = fields.Array("tool_calls")) {
-      ReadCalls(*calls, path + ".tool_calls", &message);
+    for (const char* name : {"tool_calls", "tool_call_id", "reasoning_content", "reasoning"}) {
+      const bool is_tools = std::string_view(name) == "tool_call_id";
+      const Json* const value = fields.Any(name);
+      if (message.role == (is_tools ? "tool" : "assistant") || value == nullptr) continue;
+      if (!value->empty() && *value != "") request_->ignored.push_back(fields.PathOf(name));
     }
     request_->chat.messages.push_back(std::move(message));
+  }
+
+  // Returns the text of a user's parts; results of tools among them become messages of their own.
+  std::string UserText(std::vector<MessagePart> parts) {
+    for (const MessagePart& part : parts) {
+      if (part.kind == MessagePart::Kind::kResult) {
+        request_->chat.messages.push_back(
+            {.role = "tool",
+             .content = ResultText(part.result, part.path, &request_->ignored),
+             .tool_call_id = part.id,
+             .name = part.name});
+      } else if (part.kind != MessagePart::Kind::kText || part.is_lost) {
+        RefusePart(part, error_);
+      }
+    }
+    return JoinedText(parts);
+  }
+
+  void AddCall(MessagePart part, ChatMessage* message) {
+    if (part.name.empty()) return Fail(part.path + ".name", "expected a function", "missing_field");
+    message->tool_calls.push_back({.name = std::move(part.name),
+                                   .arguments = ArgumentsText(part.arguments),
+                                   .id = std::move(part.id)});
+  }
+
+  void ReadAnswer(std::vector<MessagePart> parts, JsonFields* fields, ChatMessage* message) {
+    const auto add_thought = [&](const std::string& text) {
+      std::string& thought = message->reasoning_content;
+      thought += (thought.empty() || text.empty() ? "" : "\n\n") + text;
+    };
+    LeaveOutLost(&parts, &request_->ignored);
+    for (const MessagePart& part : parts) {
+      if (part.kind == MessagePart::Kind::kThought) add_thought(part.text);
+      if (part.kind == MessagePart::Kind::kCall) AddCall(part, message);
+    }
+    message->content = JoinedText(parts);
+    if (message->content.empty()) message->content = fields->Text("refusal").value_or("");
+    for (const char* name :
+         {"reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"}) {
+      const Json* thought = fields->Any(name);
+      if (thought == nullptr || !message->reasoning_content.empty()) continue;
+      add_thought(ResultText(thought, fields->PathOf(name), &request_->ignored));
+    }
+    const std::vector<ToolCall> of_parts = message->tool_calls;
+    if (const Json* calls = fields->Array("tool_calls")) {
+      for (size_t i = 0; i < calls->size() && !error_->has_value(); ++i) {
+        const std::string path = fmt::format("{}[{}]", fields->PathOf("tool_calls"), i);
+        if (!(*calls)[i].is_object()) return Fail(path, "expected an object", "invalid_type");
+        MessagePart call = ReadCallPart((*calls)[i], path);
+        // Some clients send a call as a part, and here again.
+        if (std::ranges::find(of_parts, call.id, &ToolCall::id) != of_parts.end()) continue;
+        AddCall(std::move(call), message);
+      }
+    }
+    if (const Json* call = fields->Object("function_call")) {
+      AddCall(ReadCallPart(*call, fields->PathOf("function_call")), message);
+    }
   }
 
   // Takes the last message away if it is an assistant's that is to be continued: llama-server and
@@ -119,58 +167,6 @@ class ChatReader {
     }
   }
 
-  void ReadTools() {
-    if (const Json* tools = fields_->Array("tools")) {
-      for (size_t i = 0; i < tools->size() && !error_->has_value(); ++i) {
-        ReadTool((*tools)[i], fmt::format("tools[{}]", i));
-      }
-    }
-    if (const auto parallel = fields_->Bool("parallel_tool_calls")) {
-      request_->chat.parallel_tool_calls = *parallel;
-    }
-    const Json* choice = fields_->Any("tool_choice");
-    if (choice == nullptr) return;
-    if (choice->is_string()) {
-      request_->chat.tool_choice = choice->get<std::string>();
-      return;
-    }
-    if (!choice->is_object()) {
-      return Fail("tool_choice", "expected a string or an object", "invalid_type");
-    }
-    JsonFields fields(*choice, "tool_choice", error_);
-    const Json* function = fields.Object("function");
-    if (function == nullptr) {
-      return Fail("tool_choice.function", "expected the function to call", "missing_field");
-    }
-    JsonFields inner(*function, "tool_choice.function", error_);
-    request_->chat.tool_choice = inner.Text("name").value_or("");
-  }
-
-  void ReadTool(const Json& json, const std::string& path) {
-    if (!json.is_object()) return Fail(path, "expected an object", "invalid_type");
-    JsonFields fields(json, path, error_);
-    if (fields.Text("type").value_or("function") != "function") {
-      // The tool is no function, or one that a server carries out: the other tools stay usable.
-      return request_->ignored.push_back(path);
-    }
-    const Json* function = fields.Object("function");
-    if (function == nullptr) return Fail(path, "expected a function", "missing_field");
-    JsonFields inner(*function, path + ".function", error_);
-    Tool tool = {.name = inner.Text("name").value_or("")};
-    const bool is_there = std::ranges::find(request_->chat.tools, tool.name, &Tool::name) !=
-                          request_->chat.tools.end();
-    if (tool.name.empty() || is_there) return request_->ignored.push_back(path);
-    tool.description = inner.Text("description").value_or("");
-    const Json* parameters = inner.Any("parameters");
-    if (parameters != nullptr && parameters->is_object()) {
-      tool.parameters = parameters->dump();
-    } else if (parameters != nullptr) {
-      request_->ignored.push_back(inner.PathOf("parameters"));
-    }
-    request_->chat.tools.push_back(std::move(tool));
-    request_->tool_paths.push_back(path);
-  }
-
   void ReadFormat() {
     TextFormat format = ReadTextFormat(fields_, error_);
     ChatRequest& chat = request_->chat;
@@ -191,30 +187,85 @@ class ChatReader {
     }
   }
 
+  // Sets a variable of the template. field: where the client sent it.
+  void SetArgument(const std::string& name, const Json& value, const std::string& field) {
+    request_->chat.template_arguments[name] = Dump(value);
+    request_->argument_fields[name] = field;
+  }
+
+  void SetThinks(bool thinks, const std::string& field) {
+    // A switch that is off wins over one that is on.
+    if (thinks && request_->chat.thinking == Thinking::kOff) return;
+    if (!thinks) request_->chat.thinking = Thinking::kOff;
+    // Templates have one or the other.
+    for (const char* name : {"enable_thinking", "thinking"}) SetArgument(name, thinks, field);
+  }
+
+  void SetEffort(const std::optional<std::string>& effort, const std::string& field) {
+    if (!effort.has_value()) return;
+    constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium",
+                                             "high", "xhigh",   "max"};
+    if (std::ranges::find(kEfforts, *effort) == std::end(kEfforts)) {
+      return Fail(field,
+                  fmt::format("expected none, minimal, low, medium, high, xhigh or max, found "
+                              "\"{}\"",
+                              *effort));
+    }
+    if (*effort == "none") return SetThinks(false, field);
+    SetArgument("reasoning_effort", *effort, field);
+  }
+
+  void SetBudget(const std::optional<int64_t>& budget) {
+    if (!budget.has_value()) return;
+    request_->generate.thinking_budget = static_cast<int>(*budget);
+    // Templates that can leave the thought out do it better than closing it by force.
+    if (*budget == 0) request_->chat.thinking = Thinking::kOff;
+  }
+
+  // Reads a switch of thoughts: true or false, an effort, or an object with the members of
+  // Anthropic's `thinking` or OpenRouter's `reasoning`.
+  void ReadSwitch(const char* name) {
+    const Json* value = fields_->Any(name);
+    if (value == nullptr) return;
+    if (value->is_string()) return SetEffort(value->get<std::string>(), name);
+    if (!value->is_object()) {
+      if (const auto thinks = fields_->Bool(name)) SetThinks(*thinks, name);
+      return;
+    }
+    JsonFields fields(*value, name, error_);
+    constexpr int64_t kMost = std::numeric_limits<int>::max();
+    const auto type = fields.Text("type");
+    auto enabled = fields.Bool("enabled");
+    if (type == "disabled" || type == "enabled") enabled = type == "enabled";
+    if (enabled.has_value()) SetThinks(*enabled, name);
+    SetEffort(fields.Text("effort"), fields.PathOf("effort"));
+    for (const char* budget : {"budget_tokens", "max_tokens"}) {
+      SetBudget(fields.Integer(budget, -1, kMost));
+    }
+    for (std::string& unknown : fields.Unknown()) request_->ignored.push_back(std::move(unknown));
+  }
+
   void ReadThinking() {
-    if (const auto effort = fields_->Text("reasoning_effort")) {
-      constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
-      if (std::ranges::find(kEfforts, *effort) == std::end(kEfforts)) {
-        Fail("reasoning_effort",
-             fmt::format("expected none, minimal, low, medium, high or xhigh, found \"{}\"",
-                         *effort));
-      }
-      if (*effort == "none") request_->chat.thinking = Thinking::kOff;
+    SetEffort(fields_->Text("reasoning_effort"), "reasoning_effort");
+    for (const char* name : {"thinking", "think", "enable_thinking", "reasoning"}) ReadSwitch(name);
+    for (const char* name : {"thinking_token_budget", "thinking_budget_tokens",
+                             "reasoning_budget_tokens", "reasoning_budget"}) {
+      SetBudget(fields_->Integer(name, -1, std::numeric_limits<int>::max()));
     }
-    for (const char* name :
-         {"thinking_token_budget", "thinking_budget_tokens", "reasoning_budget_tokens"}) {
-      const auto budget = fields_->Integer(name, -1, std::numeric_limits<int>::max());
-      if (!budget.has_value()) continue;
-      request_->generate.thinking_budget = static_cast<int>(*budget);
-      // Templates that can leave the thought out do it better than closing it by force.
-      if (*budget == 0) request_->chat.thinking = Thinking::kOff;
-    }
-    if (const Json* kwargs = fields_->Object("chat_template_kwargs")) {
-      JsonFields fields(*kwargs, "chat_template_kwargs", error_);
-      if (const auto enabled = fields.Bool("enable_thinking"); enabled == false) {
-        request_->chat.thinking = Thinking::kOff;
+    const Json* arguments = fields_->Object("chat_template_kwargs");
+    if (arguments == nullptr) return;
+    JsonFields fields(*arguments, "chat_template_kwargs", error_);
+    constexpr std::string_view kOurs[] = {"messages", "tools", "add_generation_prompt", "bos_token",
+                                          "eos_token"};
+    for (const auto& [name, value] : arguments->items()) {
+      const std::string field = fields.PathOf(name);
+      if (std::ranges::find(kOurs, name) != std::end(kOurs)) {
+        request_->ignored.push_back(field);
+      } else if (name == "enable_thinking" || name == "thinking") {
+        if (const auto thinks = fields.Bool(name)) SetThinks(*thinks, field);
+      } else if (!value.is_null()) {
+        SetArgument(name, value, field);
       }
-      for (std::string& name : fields.Unknown()) request_->ignored.push_back(std::move(name));
     }
   }
 

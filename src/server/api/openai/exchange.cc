@@ -13,12 +13,6 @@ bool EndedByItself(const JobEnd& end) {
 
 namespace {
 
-// One of the reasons that OpenAI's interface has.
-const char* FinishName(const JobEnd& end, bool has_calls) {
-  if (!EndedByItself(end)) return "length";
-  return has_calls ? "tool_calls" : "stop";
-}
-
 const char* TroubleCode(SessionTrouble trouble) {
   switch (trouble) {
     case SessionTrouble::kNone:
@@ -168,8 +162,10 @@ Json OwnJson(const JobEnd& end, bool is_malformed, const ExchangeOptions& option
 Exchange::Exchange(std::shared_ptr<const Model> model, ExchangeOptions options)
     : model_(std::move(model)), options_(std::move(options)) {
   for (size_t i = 0; i < options_.num_choices; ++i) {
+    const size_t choice = i % options_.choices_per_prompt;
     choices_.push_back(
-        {.reader = {options_.prompt, options_.calls, options_.first_call, options_.tool_names}});
+        {.reader = {
+             options_.prompt, options_.calls, {options_.call_seed, choice}, options_.tool_names}});
   }
 }
 
@@ -263,6 +259,23 @@ void Exchange::AddThought(const std::string& thought, Json* message) const {
   if (field != ReasoningField::kReasoningContent) (*message)["reasoning"] = thought;
 }
 
+void Exchange::AddCalls(const std::vector<CallPiece>& calls, bool is_stream, Json* message) const {
+  if (calls.empty()) return;
+  Json json = CallsJson(calls, is_stream);
+  if (options_.tells_function_call) {
+    (*message)["function_call"] = std::move(json[0]["function"]);
+  } else {
+    (*message)["tool_calls"] = std::move(json);
+  }
+}
+
+// Returns one of the reasons that OpenAI's interface has.
+const char* Exchange::FinishName(const Choice& choice) const {
+  if (!EndedByItself(*choice.end)) return "length";
+  if (!choice.reader.has_calls()) return "stop";
+  return options_.tells_function_call ? "function_call" : "tool_calls";
+}
+
 Json Exchange::ChoiceFrame(size_t index, Json part) const {
   Json frame = Frame(is_chat() ? "chat.completion.chunk" : "text_completion");
   Json choice = {{"index", index}};
@@ -299,7 +312,7 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
       Json& delta = part["delta"] = Json::object();
       AddThought(news.thought, &delta);
       if (!news.content.empty()) delta["content"] = news.content;
-      if (!news.calls.empty()) delta["tool_calls"] = CallsJson(news.calls, /*is_stream=*/true);
+      AddCalls(news.calls, /*is_stream=*/true, &delta);
     } else {
       part["text"] = news.content;
     }
@@ -314,7 +327,7 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
   Json part;
   is_chat() ? part["delta"] = Json::object() : part["text"] = "";
   part["logprobs"] = nullptr;
-  part["finish_reason"] = FinishName(*choice.end, choice.reader.has_calls());
+  part["finish_reason"] = FinishName(choice);
   Json frame = ChoiceFrame(index, std::move(part));
   frame["timings"] = TimingsJson(*choice.end);
   frame["metrics"] = MetricsJson(*choice.end);
@@ -364,12 +377,12 @@ Json Exchange::Whole() const {
       message["content"] = only_calls ? Json() : Json(said.content);
       message["refusal"] = nullptr;
       AddThought(said.thought, &message);
-      if (!said.calls.empty()) message["tool_calls"] = CallsJson(said.calls, /*is_stream=*/false);
+      AddCalls(said.calls, /*is_stream=*/false, &message);
     } else {
       json["text"] = said.content;
     }
     json["logprobs"] = LogprobsJson(choice.told_logprobs);
-    json["finish_reason"] = FinishName(*choice.end, choice.reader.has_calls());
+    json["finish_reason"] = FinishName(choice);
     whole["choices"].push_back(std::move(json));
   }
   whole["usage"] = Usage();

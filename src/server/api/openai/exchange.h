@@ -37,8 +37,9 @@ struct ExchangeOptions {
   size_t prompt_tokens = 0;  // of all prompts
   std::shared_ptr<const ChatPrompt> prompt;
   Calls calls = Calls::kNone;
-  size_t first_call = 0;  // see AnswerReader
+  uint64_t call_seed = 0;  // see AnswerReader
   ToolNames tool_names = {};
+  bool tells_function_call = false;  // see CompletionRequest
   ReasoningField reasoning_field = ReasoningField::kReasoningContent;
   std::optional<uint64_t> drawn_seed = {};  // of the first choice, where it was drawn
   std::string format_field = {};            // by the client's name; see CompletionRequest
@@ -109,6 +110,8 @@ class Exchange {
   // Adds new tokens and the newest report of their memory to the object `own`.
   void AddMemory(const Choice& choice, Json* own) const;
   void AddThought(const std::string& thought, Json* message) const;
+  void AddCalls(const std::vector<CallPiece>& calls, bool is_stream, Json* message) const;
+  [[nodiscard]] const char* FinishName(const Choice& choice) const;
   [[nodiscard]] Json ChoiceFrame(size_t index, Json part) const;
   [[nodiscard]] std::string Event(Json json) const;
   void TakeChoice(size_t index, std::string* events);

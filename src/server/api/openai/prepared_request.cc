@@ -1,9 +1,6 @@
 // From a request that was read to jobs: the template is applied, prompts are tokenized, samplers
 // made.
 #include <algorithm>
-#include <charconv>
-#include <span>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -87,39 +84,21 @@ Result<Turn> BeginChatTurn(const Model& model, ChatRequest chat,
   return BeginTurn(model, {.request = std::move(chat)}, messages, context);
 }
 
-size_t NextCall(std::span<const ChatMessage> messages, std::span<const ChatMessage> more) {
-  constexpr std::string_view kOurs = "call";
-  size_t count = 0, next = 0;
-  for (const auto& some : {messages, more}) {
-    for (const ChatMessage& message : some) {
-      count += message.tool_calls.size();
-      for (const ToolCall& call : message.tool_calls) {
-        if (!call.id.starts_with(kOurs)) continue;
-        uint32_t number = 0;
-        const char* const end = call.id.data() + call.id.size();
-        const auto [stop, error] = std::from_chars(call.id.data() + kOurs.size(), end, number);
-        if (error == std::errc() && stop == end) next = std::max<size_t>(next, size_t{number} + 1);
-      }
-    }
-  }
-  return std::max(count, next);
-}
-
 bool MayCall(const ChatRequest& chat) { return !chat.tools.empty() && chat.tool_choice != "none"; }
 
 ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request) {
-  const size_t num_calls = NextCall(request.chat.messages);
+  const uint64_t call_seed = CallIdSeed(request.chat.messages);
   const bool may_call = MayCall(request.chat);
   EBB_ASSIGN_OR_RETURN(std::vector<Turn> turns, TurnsOf(model, &request));
   EBB_ASSIGN_OR_RETURN(Prepared prepared, PrepareTurns(model, request, std::move(turns),
-                                                       /*num_kept=*/0, num_calls));
+                                                       /*num_kept=*/0, call_seed));
   prepared.may_call = may_call;
   return prepared;
 }
 
 ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& request,
-                                 std::vector<Turn> turns, size_t num_kept, size_t num_calls) {
-  Prepared prepared = {.num_calls = num_calls, .may_call = MayCall(request.chat)};
+                                 std::vector<Turn> turns, size_t num_kept, uint64_t call_seed) {
+  Prepared prepared = {.call_seed = call_seed, .may_call = MayCall(request.chat)};
   const int vocab_size = model.shape().vocab_size;
   for (const Token token : request.generate.stop_tokens) {
     if (token < vocab_size) continue;

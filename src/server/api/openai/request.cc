@@ -35,8 +35,6 @@ struct RefusedField {
 };
 constexpr RefusedField kRefused[] = {{"prompt_logprobs"},
                                      {"suffix"},
-                                     {"functions"},
-                                     {"function_call"},
                                      {"audio"},
                                      {"web_search_options"},
                                      {"best_of", 1},

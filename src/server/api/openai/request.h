@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,7 +54,9 @@ struct CompletionRequest {
   bool must_continue = false;             // the client asks for that by name
   ToolNames tool_names = {};              // of kChat
   ToolPaths tool_paths = {};              // of kChat
-  std::vector<std::string> texts = {};    // of kText, one of both
+  std::map<std::string, std::string> argument_fields = {};  // of chat.template_arguments
+  bool tells_function_call = false;     // of kChat: a call is a `function_call`, as before tools
+  std::vector<std::string> texts = {};  // of kText, one of both
   std::vector<std::vector<Token>> prompts = {};
   int num_choices = 1;  // of each prompt
   SamplingOptions sampling;
@@ -102,7 +105,7 @@ struct Prepared {
   // The update that a job would send, for a session's answer that is sent again: there is no job.
   std::optional<JobUpdate> said = {};
   std::shared_ptr<const ChatPrompt> prompt;  // how the answers are read
-  size_t num_calls = 0;                      // of tools, in the conversation
+  uint64_t call_seed = 0;                    // CallIdSeed() of the conversation
   bool may_call = false;
 };
 // The tokens that the request's session has room for; 0: without end.
@@ -115,15 +118,11 @@ struct Prepared {
 // Applies the template, tokenizes and makes samplers: may take a second. Errors: those of the
 // library; a prompt that leaves no room in the context.
 [[nodiscard]] ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request);
-// Prepare() for turns that are made already, behind `num_kept` tokens of a session. num_calls: see
+// Prepare() for turns that are made already, behind `num_kept` tokens of a session. call_seed: see
 // Prepared.
 [[nodiscard]] ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& request,
                                                std::vector<Turn> turns, size_t num_kept,
-                                               size_t num_calls);
-// Behind all calls of these messages, and behind their numbers where their ids are ours: a client
-// may have left some out.
-[[nodiscard]] size_t NextCall(std::span<const ChatMessage> messages,
-                              std::span<const ChatMessage> more = {});
+                                               uint64_t call_seed);
 // Whether the answer may call tools.
 [[nodiscard]] bool MayCall(const ChatRequest& chat);
 

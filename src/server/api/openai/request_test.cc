@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -160,9 +162,10 @@ TEST(ReadRequest, FieldsWithoutEffectAreNamed) {
       Chat(R"(, "user": "u", "metadata": {}, "service_tier": null, "best_of": 1, "suffix": "",
       "stream_options": {"continuous_usage_stats": true}, "ebb": {"colour": "red"},
       "chat_template_kwargs": {"enable_thinking": false, "date": "x"})");
-  EXPECT_THAT(request.ignored, testing::UnorderedElementsAre(
-                                   "user", "metadata", "stream_options.continuous_usage_stats",
-                                   "ebb.colour", "chat_template_kwargs.date"));
+  EXPECT_THAT(request.ignored,
+              testing::UnorderedElementsAre("user", "metadata",
+                                            "stream_options.continuous_usage_stats", "ebb.colour"));
+  EXPECT_EQ(request.chat.template_arguments.at("date"), "\"x\"");
   EXPECT_EQ(request.chat.thinking, Thinking::kOff);
 }
 
@@ -322,9 +325,10 @@ TEST(ReadRequest, TextStandsInForWhatAToolGaveBackThatIsNone) {
   EXPECT_THAT(request.ignored, ElementsAre("messages[0].content[1]", "messages[0].content[2]"));
   const auto own = ReadText(Endpoint::kChat, R"({"messages": [{"role": "user",
       "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]})");
-  EXPECT_EQ(own.error().message,
-            "messages[0].content[0]: expected a part of type text or input_text or refusal, found "
-            "\"image_url\": this model reads text only");
+  EXPECT_EQ(
+      own.error().message,
+      "messages[0].content[0]: expected a text, found a part of type \"image_url\": this model "
+      "reads text only");
 }
 
 TEST(ReadRequest, OneOddToolDoesNotRefuseTheOthers) {
@@ -430,14 +434,13 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
       {R"("messages": [{"role": "user", "content": 5}])", "messages[0].content", "invalid_type"},
       {R"("messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])",
        "messages[0].content[0]", "unsupported"},
-      {R"("messages": [{"role": "user", "content": ["x"]}])", "messages[0].content[0]",
+      {R"("messages": [{"role": "user", "content": [5]}])", "messages[0].content[0]",
        "invalid_type"},
       {R"("messages": [{"role": "assistant", "tool_calls": [5]}])", "messages[0].tool_calls[0]",
        "invalid_type"},
-      {R"("messages": [{"role": "assistant", "tool_calls": [{}]}])", "messages[0].tool_calls[0]",
-       "missing_field"},
+      {R"("messages": [{"role": "assistant", "tool_calls": [{}]}])",
+       "messages[0].tool_calls[0].name", "missing_field"},
       {R"("tools": [5])", "tools[0]", "invalid_type"},
-      {R"("tools": [{"type": "function"}])", "tools[0]", "missing_field"},
       {R"("tool_choice": 5)", "tool_choice", "invalid_type"},
       {R"("tool_choice": {})", "tool_choice.function", "missing_field"},
       {R"("response_format": {"type": "yaml"})", "response_format.type", "invalid_value"},
@@ -489,18 +492,26 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
   }
 }
 
-// A client may have left earlier calls out.
-TEST(NextCall, ComesBehindAllIdsOfOurs) {
-  ChatMessage message = {.role = "assistant"};
-  message.tool_calls = {{.name = "f", .id = "call00001"}, {.name = "f", .id = "call_abc"}};
-  EXPECT_EQ(NextCall({&message, 1}), 2u);
-  EXPECT_EQ(NextCall({&message, 1}, {&message, 1}), 4u);
-  message.tool_calls = {{.name = "f", .id = "call00007"}};
-  EXPECT_EQ(NextCall({&message, 1}), 8u);
-  EXPECT_EQ(NextCall({}, {&message, 1}), 8u);
-  message.tool_calls = {{.name = "f", .id = "call99999999999"}, {.name = "f", .id = "call7x"}};
-  EXPECT_EQ(NextCall({&message, 1}), 2u);
-  EXPECT_EQ(NextCall({}), 0u);
+// Clients keep results by the ids of their calls, also across conversations.
+TEST(CallIdSeed, DiffersBetweenConversationsTurnsAndChoices) {
+  const ChatMessage question = {"user", "a"}, other = {"user", "b"};
+  const ChatMessage call = {.role = "assistant", .tool_calls = {{.name = "f", .arguments = "{}"}}};
+  const std::vector<std::vector<ChatMessage>> conversations = {
+      {}, {question}, {other}, {question, question}, {question, call}, {question, call, question}};
+  std::set<std::string> ids;
+  for (const auto& messages : conversations) {
+    for (size_t choice = 0; choice < 3; ++choice) {
+      for (size_t index = 0; index < 3; ++index) {
+        const std::string id = MakeCallId(CallIdSeed(messages), choice, index);
+        EXPECT_EQ(id.size(), 9U);
+        EXPECT_TRUE(std::ranges::all_of(id, [](char c) { return std::isalnum(c) != 0; })) << id;
+        EXPECT_EQ(id, MakeCallId(CallIdSeed(messages), choice, index));
+        EXPECT_TRUE(ids.insert(id).second) << id;
+      }
+    }
+  }
+  // It does not matter where the messages are kept.
+  EXPECT_EQ(CallIdSeed({&question, 1}, {&call, 1}), CallIdSeed(std::vector{question, call}));
 }
 
 TEST(ReadRequest, ALosslessRequestVerifiesAsTheDeviceCan) {

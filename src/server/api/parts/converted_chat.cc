@@ -1,44 +1,8 @@
 #include "src/server/api/parts/converted_chat.h"
 
-#include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "src/server/api/json_fields.h"
-
 namespace ebb::server {
-namespace {
-
-const Json* Member(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found == json.end() ? nullptr : &*found;
-}
-
-const Json* ObjectMember(const Json& json, const char* name) {
-  const Json* const member = Member(json, name);
-  return member != nullptr && member->is_object() ? member : nullptr;
-}
-
-// Empty where there is none.
-std::string TextMember(const Json& json, const char* name) {
-  const Json* const member = Member(json, name);
-  return member != nullptr && member->is_string() ? member->get<std::string>() : "";
-}
-
-// The texts of the parts of a member, which may be one text itself.
-std::string TextsOf(const Json& json, const char* name) {
-  const Json* const parts = Member(json, name);
-  if (parts == nullptr || !parts->is_array()) return TextMember(json, name);
-  std::string text;
-  for (const Json& part : *parts) {
-    if (part.is_object()) text += TextMember(part, "text");
-  }
-  return text;
-}
-
-}  // namespace
 
 ApiError UnderNames(ApiError error, std::span<const FieldName> names) {
   for (const FieldName& name : names) {
@@ -103,76 +67,6 @@ void ChatMessages::AddCall(std::string call_id, std::string name, Json arguments
   calls.push_back({{"id", std::move(call_id)},
                    {"type", "function"},
                    {"function", {{"name", std::move(name)}, {"arguments", std::move(arguments)}}}});
-}
-
-std::string ContentText(const Json* content, const std::string& path, const ContentRules& rules,
-                        std::optional<ApiError>* error) {
-  if (content == nullptr || content->is_null()) return "";
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) {
-    Fail(path, "expected a string or an array of parts", "invalid_type", error);
-    return "";
-  }
-  std::string text;
-  for (size_t i = 0; i < content->size() && !error->has_value(); ++i) {
-    const std::string part_path = fmt::format("{}[{}]", path, i);
-    const Json& part = (*content)[i];
-    if (!part.is_object()) {
-      Fail(part_path, "expected an object", "invalid_type", error);
-      break;
-    }
-    JsonFields fields(part, part_path, error);
-    const std::string type = fields.Text("type").value_or("");
-    const bool is_text = std::ranges::find(rules.types, type) != rules.types.end();
-    if (!is_text && rules.ignored != nullptr) {
-      if (!text.empty() && !text.ends_with('\n')) text += '\n';
-      text += StandInFor(part, part_path, rules.ignored);
-      if (i + 1 < content->size()) text += '\n';
-      continue;
-    }
-    if (!is_text) {
-      Fail(part_path,
-           fmt::format("expected a part of type {}, found \"{}\": this model reads text only",
-                       fmt::join(rules.types, " or "), type),
-           "unsupported", error);
-      break;
-    }
-    const auto part_text = fields.Text(type == "refusal" ? "refusal" : "text");
-    if (!part_text.has_value()) Fail(part_path, "expected a text", "missing_field", error);
-    text += part_text.value_or("");
-  }
-  return text;
-}
-
-std::string StandInFor(const Json& part, const std::string& path,
-                       std::vector<std::string>* ignored) {
-  const std::string type = TextMember(part, "type");
-  if (type == "search_result") {
-    return fmt::format("{}\n{}\n{}", TextMember(part, "title"), TextMember(part, "source"),
-                       TextsOf(part, "content"));
-  }
-  const Json* const source = ObjectMember(part, "source");
-  if (type == "document" && source != nullptr) {
-    const std::string kind = TextMember(*source, "type");
-    if (kind == "text") return TextMember(part, "title") + "\n" + TextMember(*source, "data");
-    if (kind == "content") return TextsOf(*source, "content");
-  }
-  ignored->push_back(path);
-  if (type == "tool_reference") {
-    return fmt::format("[tool_reference: {}]", TextMember(part, "tool_name"));
-  }
-  std::string_view name = type;
-  constexpr std::string_view kInput = "input_", kUrl = "_url";
-  if (name.starts_with(kInput)) name.remove_prefix(kInput.size());
-  if (name.ends_with(kUrl)) name.remove_suffix(kUrl.size());
-  constexpr size_t kMostBytes = 40;
-  return fmt::format("[{}: this model reads text only]", name.substr(0, kMostBytes));
-}
-
-void Fail(const std::string& path, const std::string& message, std::string code,
-          std::optional<ApiError>* error) {
-  if (error->has_value()) return;
-  *error = Invalid(fmt::format("{}: {}", path, message), path, std::move(code));
 }
 
 }  // namespace ebb::server

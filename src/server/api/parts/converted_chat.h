@@ -3,13 +3,13 @@
 #ifndef EBB_SERVER_API_PARTS_CONVERTED_CHAT_H_
 #define EBB_SERVER_API_PARTS_CONVERTED_CHAT_H_
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/server/api/api_error.h"
+#include "src/server/api/parts/content.h"
 
 namespace ebb::server {
 
@@ -45,25 +45,6 @@ class ChatMessages {
   Json messages_ = Json::array();
   bool in_turn_ = false;  // the last message is an assistant's that may go on
 };
-
-// How a content is read.
-struct ContentRules {
-  std::span<const std::string_view> types;  // of parts that have a text
-  // Receives the paths of parts that are no text, each of which is replaced by a line of text.
-  // Null: such parts are errors.
-  std::vector<std::string>* ignored = nullptr;
-};
-// The text of a content: a string, or parts. Null gives an empty text. Errors name the part.
-[[nodiscard]] std::string ContentText(const Json* content, const std::string& path,
-                                      const ContentRules& rules, std::optional<ApiError>* error);
-// The text in the place of a part that is no text: the texts of a search result or of a document,
-// else "[image: this model reads text only]", whose path goes to `ignored`.
-[[nodiscard]] std::string StandInFor(const Json& part, const std::string& path,
-                                     std::vector<std::string>* ignored);
-
-// The first one stands.
-void Fail(const std::string& path, const std::string& message, std::string code,
-          std::optional<ApiError>* error);
 
 }  // namespace ebb::server
 

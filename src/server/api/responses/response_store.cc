@@ -57,6 +57,19 @@ std::shared_ptr<const StoredResponse> ResponseStore::Find(const std::string& id)
   return found->second.response;
 }
 
+std::optional<Json> ResponseStore::FindItem(const std::string& item_id) {
+  // "fc_<what follows resp_ in the response's id>_<number>"
+  const size_t begin = item_id.find('_'), end = item_id.rfind('_');
+  if (begin == end) return std::nullopt;
+  const auto stored = Find("resp" + item_id.substr(begin, end - begin));
+  if (stored == nullptr) return std::nullopt;
+  Json response = stored->response();
+  for (Json& item : response["output"]) {
+    if (item["id"] == item_id) return std::move(item);
+  }
+  return std::nullopt;
+}
+
 bool ResponseStore::Delete(const std::string& id) {
   const MutexLock lock(mutex_);
   const auto found = entries_.find(id);

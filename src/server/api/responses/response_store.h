@@ -50,6 +50,9 @@ class ResponseStore {
            const Json& response);
   // Null: there is none. It is used now.
   [[nodiscard]] std::shared_ptr<const StoredResponse> Find(const std::string& id);
+  // Returns the item of a response's output that ResponsesExchange called so; nothing: there is
+  // none.
+  [[nodiscard]] std::optional<Json> FindItem(const std::string& item_id);
   // False: there is none. Responses that went on with it keep what they need.
   [[nodiscard]] bool Delete(const std::string& id);
   // Bytes of all that are there, and of those that they went on with.

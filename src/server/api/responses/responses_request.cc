@@ -13,16 +13,20 @@ namespace ebb::server {
 namespace {
 
 constexpr size_t kMostItems = kMostMessages;
-constexpr std::string_view kResponsesTextTypes[] = {"input_text", "output_text", "text", "refusal"};
-constexpr std::string_view kOutputTypes[] = {"input_text", "output_text", "text"};
-constexpr std::string_view kThoughtTypes[] = {"reasoning_text", "text"};
-constexpr std::string_view kSummaryTypes[] = {"summary_text"};
-
 // Members that have another form in a chat. All others pass.
-constexpr std::string_view kResponsesConverted[] = {
-    "input",      "instructions",      "text",   "tools",       "tool_choice",
-    "reasoning",  "max_output_tokens", "store",  "metadata",    "previous_response_id",
-    "background", "conversation",      "prompt", "top_logprobs"};
+constexpr std::string_view kResponsesConverted[] = {"input",
+                                                    "instructions",
+                                                    "text",
+                                                    "tools",
+                                                    "reasoning",
+                                                    "max_output_tokens",
+                                                    "store",
+                                                    "metadata",
+                                                    "background",
+                                                    "conversation",
+                                                    "prompt",
+                                                    "top_logprobs",
+                                                    "previous_response_id"};
 // Members of a chat that have another name here.
 constexpr std::string_view kOfChatsNotOfResponses[] = {
     "messages",   "response_format",       "json_schema", "reasoning_effort",
@@ -35,20 +39,16 @@ std::string InNamespace(const std::string& space, const std::string& name) {
 
 class ResponsesReader {
  public:
-  ResponsesReader(const Json& body, const FindItems& find)
-      : body_(body), find_(find), fields_(body, "", &error_) {}
+  ResponsesReader(const Json& body, const StoredItems& stored)
+      : body_(body), stored_(stored), fields_(body, "", &error_) {}
 
   ApiResult<ResponsesRequest> Read() {
     PassFields();
     RefuseWhatIsNotThere();
-    if (auto text = fields_.Text("instructions")) {
-      instructions_ = *std::move(text);
-      messages_.AddSystem(instructions_);
-    }
+    ReadInstructions();
     ReadPast();
     ReadInput();
     ReadTools();
-    ReadToolChoice();
     ReadFormat();
     ReadReasoning();
     if (const Json* most = fields_.Any("max_output_tokens")) chat_["max_tokens"] = *most;
@@ -119,10 +119,29 @@ class ResponsesReader {
     }
   }
 
+  // Reads a text, or items such as those of `input`.
+  void ReadInstructions() {
+    const Json* instructions = fields_.Any("instructions");
+    if (instructions == nullptr) return;
+    instructions_ = *instructions;
+    if (!instructions->is_array()) {
+      return messages_.AddSystem(ContentText(instructions, "instructions", &error_));
+    }
+    for (size_t i = 0; i < instructions->size(); ++i) {
+      const Json& item = (*instructions)[i];
+      const std::string path = fmt::format("instructions[{}]", i);
+      if (item.is_object() && item.contains("role")) {
+        ReadItem(item, path);
+      } else {
+        messages_.AddSystem(ContentText(&item, path, &error_));
+      }
+    }
+  }
+
   void ReadPast() {
     const auto id = fields_.Text("previous_response_id");
     if (!id.has_value()) return;
-    std::optional<Json> items = find_(*id);
+    std::optional<Json> items = stored_.conversation(*id);
     if (!items.has_value()) {
       return fields_.Fail("previous_response_id",
                           fmt::format("there is no response \"{}\"; it was not stored, has been "
@@ -153,12 +172,35 @@ class ResponsesReader {
           "request_too_large");
     }
     for (size_t i = 0; i < request_.input.size() && !error_.has_value(); ++i) {
-      ReadItem(request_.input[i], fmt::format("input[{}]", i));
+      const std::string path = fmt::format("input[{}]", i);
+      if (ResolveReference(&request_.input[i])) {
+        ReadItem(request_.input[i], path);
+      } else {
+        request_.ignored.push_back(path);
+      }
     }
+  }
+
+  // Replaces a reference to an item of a stored response by that item, so that a later response can
+  // be built on this one. Returns false if there is no such item.
+  bool ResolveReference(Json* item) const {
+    if (!item->is_object()) return true;
+    const auto text = [&](const char* name) {
+      const auto found = item->find(name);
+      return found != item->end() && found->is_string() ? found->get<std::string>() : "";
+    };
+    const std::string type = text("type");
+    const bool has_content = item->contains("role") || item->contains("content");
+    if (type != "item_reference" && (!type.empty() || has_content)) return true;
+    std::optional<Json> found = stored_.item(text("id"));
+    if (!found.has_value()) return false;
+    *item = *std::move(found);
+    return true;
   }
 
   void ReadItem(const Json& item, const std::string& path) {
     if (error_.has_value()) return;
+    if (item.is_string()) return messages_.AddUser(item.get<std::string>());
     if (!item.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
     JsonFields fields(item, path, &error_);
     const std::string type = fields.Text("type").value_or("message");
@@ -166,22 +208,20 @@ class ResponsesReader {
     if (type == "reasoning") return ReadThought(&fields);
     if (type == "function_call") return ReadCall(&fields);
     if (type == "function_call_output") {
-      std::string id = Needed("call_id", &fields);
+      std::string id = fields.Text("call_id").value_or("");
       return messages_.AddToolAnswer(std::move(id), OutputText(&fields));
     }
     if (type.ends_with("_call") || type.ends_with("_call_output") || type.starts_with("mcp_") ||
         type == "tool_search_output") {
       return ReadOtherTool(type, item, path, &fields);
     }
-    fields.Fail("type",
-                fmt::format("expected message, reasoning, function_call or function_call_output, "
-                            "found \"{}\"",
-                            type),
-                "unsupported");
+    if (item.contains("role")) return ReadMessage(&fields);
+    // Other servers have more kinds of items, and later ones of OpenAI's will.
+    request_.ignored.push_back(path);
   }
 
   void ReadCall(JsonFields* fields) {
-    std::string id = Needed("call_id", fields);
+    std::string id = fields->Text("call_id").value_or("");
     std::string name = Needed("name", fields);
     const std::string space = fields->Text("namespace").value_or("");
     if (!space.empty()) name = InNamespace(space, name);
@@ -190,10 +230,7 @@ class ResponsesReader {
   }
 
   std::string OutputText(JsonFields* fields) {
-    const Json* output = fields->Any("output");
-    if (output != nullptr && output->is_object()) return Dump(*output);
-    return ContentText(output, fields->PathOf("output"), {kOutputTypes, &request_.ignored},
-                       &error_);
+    return ResultText(fields->Any("output"), fields->PathOf("output"), &request_.ignored);
   }
 
   // Reads calls of tools that are no functions (custom_tool_call, local_shell_call, ...) and their
@@ -214,24 +251,64 @@ class ResponsesReader {
 
   void ReadMessage(JsonFields* fields) {
     const std::string role = Needed("role", fields);
-    std::string text = ContentText(fields->Any("content"), fields->PathOf("content"),
-                                   {kResponsesTextTypes}, &error_);
-    if (role == "user") return messages_.AddUser(std::move(text));
-    if (role == "assistant") return messages_.AddText(std::move(text));
-    if (role == "system" || role == "developer") return messages_.AddSystem(text);
-    fields->Fail("role",
-                 fmt::format("expected user, assistant, system or developer, found \"{}\"", role));
+    const Json* content = fields->Any("content");
+    const std::string path = fields->PathOf("content");
+    if (role == "user") return messages_.AddUser(ContentText(content, path, &error_));
+    if (role == "assistant") return ReadAnswer(content, path, fields);
+    if (role == "system" || role == "developer") {
+      return messages_.AddSystem(ContentText(content, path, &error_));
+    }
+    if (role == "tool") {
+      return messages_.AddToolAnswer(fields->Text("tool_call_id").value_or(""),
+                                     ResultText(content, path, &request_.ignored));
+    }
+    fields->Fail(
+        "role",
+        fmt::format("expected user, assistant, tool, system or developer, found \"{}\"", role));
+  }
+
+  // Reads an answer, which may be one of a chat, with its thought and its calls.
+  void ReadAnswer(const Json* content, const std::string& path, JsonFields* fields) {
+    std::vector<MessagePart> parts = ReadContent(content, path, &error_);
+    if (const Json* calls = fields->Array("tool_calls")) {
+      for (size_t i = 0; i < calls->size(); ++i) {
+        const std::string call_path = fmt::format("{}[{}]", fields->PathOf("tool_calls"), i);
+        if (!(*calls)[i].is_object()) {
+          return Fail(call_path, "expected an object", "invalid_type", &error_);
+        }
+        parts.push_back(ReadCallPart((*calls)[i], call_path));
+      }
+    }
+    for (const char* name : {"reasoning_content", "reasoning"}) {
+      AddThought(ResultText(fields->Any(name), fields->PathOf(name), &request_.ignored));
+    }
+    LeaveOutLost(&parts, &request_.ignored);
+    const auto have = [&](MessagePart::Kind kind) {
+      return std::ranges::find(parts, kind, &MessagePart::kind) != parts.end();
+    };
+    for (const MessagePart& part : parts) {
+      if (part.kind == MessagePart::Kind::kThought) AddThought(part.text);
+    }
+    const std::string text = JoinedText(parts);
+    if (!text.empty() || !have(MessagePart::Kind::kCall)) messages_.AddText(text);
+    for (const MessagePart& part : parts) {
+      if (part.kind == MessagePart::Kind::kCall) {
+        messages_.AddCall(part.id, part.name, part.arguments);
+      }
+    }
+  }
+
+  void AddThought(const std::string& text) {
+    if (!text.empty()) messages_.AddThought(text);
   }
 
   // The thought itself, where it is there, else its summary.
   void ReadThought(JsonFields* fields) {
-    std::string text =
-        ContentText(fields->Any("content"), fields->PathOf("content"), {kThoughtTypes}, &error_);
-    if (text.empty()) {
-      text =
-          ContentText(fields->Any("summary"), fields->PathOf("summary"), {kSummaryTypes}, &error_);
+    for (const char* name : {"content", "summary"}) {
+      const std::string text =
+          ResultText(fields->Any(name), fields->PathOf(name), &request_.ignored);
+      if (!text.empty()) return messages_.AddThought(text);
     }
-    if (!text.empty()) messages_.AddThought(text);
   }
 
   void ReadTools() {
@@ -275,24 +352,6 @@ class ResponsesReader {
     request_.tool_paths.push_back(path);
   }
 
-  void ReadToolChoice() {
-    const Json* choice = fields_.Any("tool_choice");
-    if (choice == nullptr) return;
-    tool_choice_ = *choice;
-    if (!choice->is_object()) {
-      chat_["tool_choice"] = *choice;
-      return;
-    }
-    JsonFields fields(*choice, "tool_choice", &error_);
-    const std::string type = fields.Text("type").value_or("");
-    if (type != "function") {
-      return fields.Fail("type", fmt::format("expected function, found \"{}\"", type),
-                         "unsupported");
-    }
-    chat_["tool_choice"] = {{"type", "function"},
-                            {"function", {{"name", Needed("name", &fields)}}}};
-  }
-
   void ReadFormat() {
     const Json* text = fields_.Object("text");
     if (text == nullptr) return;
@@ -326,7 +385,7 @@ class ResponsesReader {
       return found == body_.end() || found->is_null() ? std::move(otherwise) : *found;
     };
     return {{"background", false},
-            {"instructions", instructions_.empty() ? Json() : Json(instructions_)},
+            {"instructions", instructions_},
             {"max_output_tokens", given("max_output_tokens", nullptr)},
             {"metadata", metadata_ == nullptr ? Json::object() : *metadata_},
             {"parallel_tool_calls", given("parallel_tool_calls", true)},
@@ -336,7 +395,7 @@ class ResponsesReader {
             {"store", request_.stores},
             {"temperature", given("temperature", nullptr)},
             {"text", {{"format", format_.is_null() ? Json{{"type", "text"}} : format_}}},
-            {"tool_choice", tool_choice_},
+            {"tool_choice", given("tool_choice", "auto")},
             {"tools", tools_},
             {"top_p", given("top_p", nullptr)},
             {"truncation", "disabled"},
@@ -357,26 +416,25 @@ class ResponsesReader {
   }
 
   const Json& body_;
-  const FindItems& find_;
+  const StoredItems& stored_;
   std::optional<ApiError> error_;
   JsonFields fields_;
   ChatMessages messages_;
   Json chat_ = Json::object();
   ResponsesRequest request_;
   // Fields that the response repeats.
-  std::string instructions_;
+  Json instructions_;
   std::string previous_;
   const Json* metadata_ = nullptr;
   Json tools_ = Json::array();
-  Json tool_choice_ = "auto";
   Json format_;
   Json reasoning_;
 };
 
 }  // namespace
 
-ApiResult<ResponsesRequest> ReadResponsesRequest(const Json& body, const FindItems& find) {
-  return ResponsesReader(body, find).Read();
+ApiResult<ResponsesRequest> ReadResponsesRequest(const Json& body, const StoredItems& stored) {
+  return ResponsesReader(body, stored).Read();
 }
 
 ApiError InResponses(ApiError error) {
@@ -386,7 +444,6 @@ ApiError InResponses(ApiError error) {
       {"reasoning_effort", "reasoning.effort"},
       {"response_format.json_schema", "text.format"},
       {"response_format", "text.format"},
-      {"tool_choice.function.name", "tool_choice.name"},
   };
   return UnderNames(std::move(error), kNames);
 }

@@ -33,13 +33,17 @@ struct ResponsesRequest {
   std::vector<std::string> ignored = {};  // what was left out of the request
 };
 
-// The items, oldest first, of the conversation up to a stored response and with it; nothing: there
-// is no such response.
-using FindItems = std::function<std::optional<Json>(const std::string& response_id)>;
+// Finds stored responses and their items; nothing: there is no such one.
+struct StoredItems {
+  // Returns the items, oldest first, of the conversation up to a response and with it.
+  std::function<std::optional<Json>(const std::string& response_id)> conversation;
+  // Returns an item of a response's output.
+  std::function<std::optional<Json>(const std::string& item_id)> item;
+};
 
 // Errors: 400, whose fields are those of `body`.
 [[nodiscard]] ApiResult<ResponsesRequest> ReadResponsesRequest(const Json& body,
-                                                               const FindItems& find);
+                                                               const StoredItems& stored);
 // An error of ReadRequest() or Prepare() about `chat`, under the names of the client.
 [[nodiscard]] ApiError InResponses(ApiError error);
 
