@@ -27,13 +27,15 @@ namespace {
 
 class UnusualFiles : public testing::Test {
  protected:
-  static std::shared_ptr<const Model> Load(const std::string& path) {
-    auto model = Model::Load({.path = path});
+  static std::shared_ptr<const Model> Load(const std::string& path,
+                                           WeightMode weights = ModelOptions().weights) {
+    auto model = Model::Load({.path = path, .weights = weights});
     EXPECT_TRUE(model.ok()) << model.status().ToString();
     return model.ok() ? *model : nullptr;
   }
-  std::vector<float> Logits(const std::string& path, const EngineLogitsOptions& options = kPlain) {
-    const auto model = Load(path);
+  std::vector<float> Logits(const std::string& path, const EngineLogitsOptions& options = kPlain,
+                            WeightMode weights = ModelOptions().weights) {
+    const auto model = Load(path, weights);
     if (model == nullptr) return {};
     const auto logits = EngineLogits(model, tokens_, options);
     EXPECT_TRUE(logits.ok()) << logits.status().ToString();
@@ -131,6 +133,8 @@ TEST_P(Nvfp4Files, ScalesOfWeightsAreApplied) {
   const std::string wide = Edit(scaled, "wide.gguf", [](GgufEdit& file) { Widen(file, 6); });
   const std::vector<float> expected = Logits(wide);
   EXPECT_LE(LargestDifference(logits, expected), 0.3 * StandardDeviation(expected));
+  const std::vector<float> widened = Logits(scaled, kPlain, WeightMode::kDequantize);
+  EXPECT_LE(LargestDifference(widened, expected), 1e-3 * StandardDeviation(expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Nvfp4Files,

@@ -86,7 +86,6 @@ struct LibraryModel::Impl {
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int index, const CacheAttention& call,
                       bool keys_before_rope, AttentionBuilder& attention) const;
   void FindStates();
-  void FindUnreadScales(ggml_cgraph* graph);
   Status BuildDry();
   Status ReadShape(const CacheNodes& nodes, llm_graph_result* built);
   void ReadRopes(const CacheNodes& nodes, const llm_graph_result& built);
@@ -364,21 +363,6 @@ void LibraryModel::Impl::FindStates() {
   }
 }
 
-// Many of libllama's builders load the scales of a feed-forward block and do not apply them.
-void LibraryModel::Impl::FindUnreadScales(ggml_cgraph* graph) {
-  const std::vector<ggml_tensor*> read = WeightsRead(graph, weights);
-  std::map<std::string_view, ggml_tensor*> by_name;
-  for (const auto& [name, tensor] : model->tensors_by_name) by_name[name] = tensor;
-  constexpr std::string_view kScale = ".scale";
-  for (const auto& [name, scale] : by_name) {
-    if (!name.ends_with(kScale) || std::ranges::find(read, scale) != read.end()) continue;
-    const std::string stem(name.substr(0, name.size() - kScale.size()));
-    const auto weight = by_name.find(stem + ".weight");
-    if (weight == by_name.end() || weight->second->type != GGML_TYPE_NVFP4) continue;
-    scales[weight->second] = scale;
-  }
-}
-
 Status LibraryModel::Impl::BuildDry() {
   if (!model->hparams.causal_attn || llama_model_has_encoder(model)) {
     return Unsupported("it does not generate text token by token");
@@ -411,7 +395,7 @@ Status LibraryModel::Impl::BuildDry() {
   EBB_RETURN_IF_ERROR(ReadShape(nodes, result));
   ReadRopes(nodes, *result);
   num_nodes = ggml_graph_n_nodes(result->get_gf());
-  FindUnreadScales(result->get_gf());
+  scales = FindUnreadScales(*model, WeightsRead(result->get_gf(), weights));
   const size_t num_tensors = ggml_used_mem(result->get_ctx()) / ggml_tensor_overhead();
   max_library_nodes = static_cast<int64_t>(num_tensors) * 3 / 2 + 256;
   // Policies name a layer of rows and the block that it is in by one number.

@@ -7,6 +7,8 @@
 #include <functional>
 #include <future>
 #include <map>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/model/product_layout.h"
@@ -123,6 +125,21 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, b
     ggml_backend_view_init(view);
   }
   return sizes;
+}
+
+WeightScales FindUnreadScales(const llama_model& model, std::span<ggml_tensor* const> read) {
+  std::map<std::string_view, ggml_tensor*> by_name;
+  for (const auto& [name, tensor] : model.tensors_by_name) by_name[name] = tensor;
+  constexpr std::string_view kScale = ".scale";
+  WeightScales scales;
+  for (const auto& [name, scale] : by_name) {
+    if (!name.ends_with(kScale) || std::ranges::find(read, scale) != read.end()) continue;
+    const std::string stem(name.substr(0, name.size() - kScale.size()));
+    const auto weight = by_name.find(stem + ".weight");
+    if (weight == by_name.end() || weight->second->type != GGML_TYPE_NVFP4) continue;
+    scales[weight->second] = scale;
+  }
+  return scales;
 }
 
 }  // namespace ebb

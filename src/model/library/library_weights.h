@@ -3,10 +3,12 @@
 #define EBB_MODEL_LIBRARY_LIBRARY_WEIGHTS_H_
 
 #include <cstdint>
+#include <span>
 
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "src/model/gguf_file.h"
+#include "src/model/library/graph_rewrite.h"
 #include "src/model/library/internals.h"
 #include "src/model/weights.h"
 
@@ -22,6 +24,11 @@ struct WeightSizes {
 // REQUIRES: `model` was loaded with no_alloc; the buffers outlive it.
 Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, bool for_device,
                                         llama_model* model, WeightBuffers* buffers);
+
+// Returns the scales of NVFP4 weights that are not among the tensors `read`: many of libllama's
+// builders load the scales of a feed-forward block and do not apply them.
+[[nodiscard]] WeightScales FindUnreadScales(const llama_model& model,
+                                            std::span<ggml_tensor* const> read);
 
 }  // namespace ebb
 
