@@ -195,7 +195,7 @@ TEST_F(UnusualFiles, ScalesOfChosenExpertsAreApplied) {
   }
 }
 
-// What files that several models share hold of encoders.
+// Adds tensors of encoders, as files that hold several models have them.
 void AddEncoders(GgufEdit& file) {
   file.Add("v.blk.0.attn_q.weight", GGML_TYPE_F16, 64, 64);
   file.Add("v.patch_embd.weight", GGML_TYPE_F32, 16, 64);

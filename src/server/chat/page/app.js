@@ -327,7 +327,7 @@ function useSettings(changed) {
 
 // ---------------------------------------------------------------- asking
 
-// Whether the chat that is shown can be answered now; says why where it cannot.
+// Returns whether the chat that is shown can be answered now; says why where it cannot.
 function canAsk() {
   const { id } = state.current;
   if (state.elsewhere.has(id)) say('This chat is being answered in another tab.');

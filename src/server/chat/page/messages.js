@@ -31,7 +31,7 @@ export class MessageView {
     this.drawn = drawnOf(node, siblings);
   }
 
-  // Whether the message looks as it is drawn. One that is generated or edited here keeps its element.
+  // Returns whether the message looks as it is drawn. One that is generated or edited here keeps its element.
   shows(node, siblings) {
     const is_kept = this.isRunning || this.element.classList.contains('edited');
     return node === this.node && (is_kept || this.drawn === drawnOf(node, siblings));
