@@ -84,8 +84,8 @@ class Model {
   [[nodiscard]] GraphSource graph_source() const;
   // "SmolLM2 135M Instruct, llama, Q4_1"; with an adapter ", adapter NAME" behind it.
   [[nodiscard]] std::string description() const;
-  // Says why the bits of a token may depend, by rounding, on how its prompt is cut into steps and on
-  // the other sequences of a step; empty: on this processor they do not.
+  // Says why the bits of a token may depend, by rounding, on how its prompt is cut into steps and
+  // on the other sequences of a step; empty: on this processor they do not.
   [[nodiscard]] std::string batch_dependence() const;
   [[nodiscard]] uint64_t weight_bytes() const;  // as held in memory
   [[nodiscard]] float attention_scale() const;  // of products of queries and keys

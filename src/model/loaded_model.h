@@ -51,8 +51,8 @@ struct Hyperparameters {
   float yarn_beta_slow = 1;
   int rope_original_context = 0;
   bool has_short_rope_factors = false;  // of LongRoPE, for texts up to the original context
-  float rope_base_in_windows = 0;  // of layers with a window, whose frequencies are not scaled
-  size_t state_bytes = 0;          // of the recurrent state of a sequence; 0: the model has none
+  float rope_base_in_windows = 0;       // of layers with a window, whose frequencies are not scaled
+  size_t state_bytes = 0;  // of the recurrent state of a sequence; 0: the model has none
   // Features that the graph of the model allows: RoPE that the engine can apply to keys again, for
   // other positions; keys before RoPE and outputs of blocks, which some policies watch.
   bool can_rotate_keys = true;

@@ -65,8 +65,7 @@ std::vector<float> Compute(const Product& p, const std::vector<char>& data,
       .mem_buffer = nullptr,
       .no_alloc = true};
   const Context weights(ggml_init(params)), context(ggml_init(params));
-  ggml_tensor* weight =
-      ggml_new_tensor_3d(weights.get(), p.type, p.columns, p.rows, p.planes);
+  ggml_tensor* weight = ggml_new_tensor_3d(weights.get(), p.type, p.columns, p.rows, p.planes);
   const Buffer weight_buffer(ggml_backend_alloc_ctx_tensors_from_buft(weights.get(), layout));
   if (weight_buffer == nullptr) return {};
   ggml_tensor *input = nullptr, *ids = nullptr, *product = nullptr;
@@ -145,8 +144,8 @@ TEST_P(PackedProductsTest, AreThePlainOnes) {
     if (num_accepted > before) types += std::string(" ") + ggml_type_name(weight_type);
   }
   EXPECT_GT(num_accepted, 0);
-  std::cout << ggml_backend_buft_name(GetParam()) << ": " << num_accepted << " products of"
-            << types << "\n";
+  std::cout << ggml_backend_buft_name(GetParam()) << ": " << num_accepted << " products of" << types
+            << "\n";
 }
 
 // The name of the layout, in letters and digits.

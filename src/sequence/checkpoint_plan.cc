@@ -42,7 +42,7 @@ std::vector<size_t> PlanCheckpoints(std::span<const Token> prompt, size_t num_re
   }
   if (end_of_first > 0) add(end_of_first);
   std::ranges::sort(planned);
-  // Of two that only one token parts the later one goes.
+  // If a single token stands between two, the later one goes.
   const auto too_close = [](size_t a, size_t b) { return b - a < 2; };
   planned.erase(std::unique(planned.begin(), planned.end(), too_close), planned.end());
   return planned;

@@ -1,5 +1,5 @@
 // Chooses where in a prompt a sequence keeps checkpoints, so that another prompt which begins alike
-// and one whose last message differs read only what is new.
+// and one whose last message differs read only their own tokens.
 #ifndef EBB_SEQUENCE_CHECKPOINT_PLAN_H_
 #define EBB_SEQUENCE_CHECKPOINT_PLAN_H_
 

@@ -23,8 +23,7 @@ std::vector<Token> Prompt(size_t length, std::initializer_list<size_t> control) 
 
 TEST(CheckpointPlan, IsWhereTheFirstMessageEndsTheLastTwoBeginAndNearTheEnd) {
   // <s>system ... <e>\n<s>user ... <e>\n<s>assistant ... <e>\n<s>user ... <e>\n<s>assistant\n
-  const std::vector<Token> chat =
-      Prompt(303, {0, 100, 102, 150, 152, 200, 202, 298, 300});
+  const std::vector<Token> chat = Prompt(303, {0, 100, 102, 150, 152, 200, 202, 298, 300});
   EXPECT_THAT(PlanCheckpoints(chat, 0, 512, IsControl), ElementsAre(102, 202, 300));
 }
 

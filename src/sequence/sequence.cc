@@ -248,9 +248,8 @@ void Sequence::BeginPrompt(std::span<const Token> prompt, size_t num_read) {
   if (!state_.exists() && !window_checkpoints_.exists()) return;
   const Position begin = next() - static_cast<Position>(num_read);
   const Model& model = *core_->model;
-  for (const size_t end :
-       PlanCheckpoints(prompt, num_read, WholeChunk(),
-                       [&](Token token) { return model.IsControl(token); })) {
+  for (const size_t end : PlanCheckpoints(prompt, num_read, WholeChunk(),
+                                          [&](Token token) { return model.IsControl(token); })) {
     planned_.push_back(begin + static_cast<Position>(end));
   }
 }

@@ -204,8 +204,8 @@ class Sequence {
   RopePositions rope_;
   UnrotatedKeyCache unrotated_keys_;
   RecurrentState state_;
-  bool checkpoint_lasts_ = true;         // the newest one; else it is that of a piece of a prompt
-  std::vector<Position> planned_;        // of the prompt that is read: checkpoints to come
+  bool checkpoint_lasts_ = true;   // the newest one; else it is that of a piece of a prompt
+  std::vector<Position> planned_;  // of the prompt that is read: checkpoints to come
 
   std::vector<Token> tokens_;
   std::vector<TokenKind> kinds_;  // [tokens]

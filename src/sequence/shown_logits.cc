@@ -14,10 +14,11 @@ Status CheckFinite(std::span<const float> logits, RowType kv_type) {
     all_finite &= std::fabs(logit) <= std::numeric_limits<float>::max();
   }
   if (all_finite) return OkStatus();
-  return Corrupt(kv_type == RowType::kF16
-                     ? "the logits of the step are not finite; if the model's keys or values exceed "
-                       "the range of f16, the row types bf16 and f32 (--kv-type) hold them"
-                     : "the logits of the step are not finite");
+  return Corrupt(
+      kv_type == RowType::kF16
+          ? "the logits of the step are not finite; if the model's keys or values exceed "
+            "the range of f16, the row types bf16 and f32 (--kv-type) hold them"
+          : "the logits of the step are not finite");
 }
 
 void ShownLogits::AddToHash() {

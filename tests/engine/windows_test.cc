@@ -97,7 +97,8 @@ TEST(Windows, ACacheHoldsTheRowsOfItsWindowsAndAPageMore) {
     ASSERT_EQ(cache.tiers[0].rows, (all + 3 * in_windows) * kWindowKvHeads);
     ASSERT_EQ(cache.rows_evicted, 3 * (all - in_windows) * kWindowKvHeads);
     const size_t page_bytes = size_t{kRowsInPage} * 2 * 64 * sizeof(uint16_t);
-    const int64_t pages = (all + kRowsInPage - 1) / kRowsInPage + 3 * (in_windows / kRowsInPage + 6);
+    const int64_t pages =
+        (all + kRowsInPage - 1) / kRowsInPage + 3 * (in_windows / kRowsInPage + 6);
     ASSERT_LE(cache.tiers[0].page_bytes, pages * kWindowKvHeads * page_bytes);
     const bool keeps_all = RowsFor(checkpoints, static_cast<Position>(all) - 1) < in_windows;
     EXPECT_EQ(session->last_step().rows_evicted, keeps_all ? 0 : 3 * kWindowKvHeads);

@@ -108,7 +108,8 @@ Result<std::map<std::string, double>> ErrorsOfFaults(LibraryModelOptions options
   const std::string path = folder.File("model.gguf"), wrong = folder.File("wrong.gguf");
   EBB_RETURN_IF_ERROR(WriteLibraryModel(options, path));
   EBB_ASSIGN_OR_RETURN(const std::vector<float> right, LibllamaLogits(path, nullptr));
-  EBB_ASSIGN_OR_RETURN(const auto model, Model::Load({.path = path, .graph = GraphSource::kLibrary}));
+  EBB_ASSIGN_OR_RETURN(const auto model,
+                       Model::Load({.path = path, .graph = GraphSource::kLibrary}));
   const ModelShape& shape = model->shape();
   const int64_t query_rows = int64_t{shape.num_q_heads} * shape.head_dim;
   const std::string prefix = options.architecture + ".";

@@ -23,8 +23,8 @@ TEST_P(LibraryParityTest, LogitsAreThoseOfLibllama) {
   EXPECT_LE(parity->error, 1e-6);
 }
 
-// The comparison can see a fault of RoPE, of the softmax, of windows, of sinks, and of a row that is
-// not read.
+// The comparison can see a fault of RoPE, of the softmax, of windows, of sinks, and of a row that
+// is not read.
 TEST_P(LibraryParityTest, AFaultMovesTheLogits) {
   const auto errors = ErrorsOfFaults(GetParam());
   ASSERT_TRUE(errors.ok()) << errors.status().ToString();

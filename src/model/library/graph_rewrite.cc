@@ -127,8 +127,8 @@ void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_ti
   }
   ggml_tensor* const x = node->src[1];
   const bool joins = weight->ne[2] == 1 && x->ne[2] > 1 && ggml_is_contiguous(x);
-  const bool splits = (one_token_at_a_time && !HasSameBitsInBatches(*weight)) ||
-                      (is_f32 && weight->ne[2] > 1);
+  const bool splits =
+      (one_token_at_a_time && !HasSameBitsInBatches(*weight)) || (is_f32 && weight->ne[2] > 1);
   if (!joins && !splits) return;
   if (weight->ne[2] == 1 && ggml_is_contiguous(x)) {
     ggml_tensor* flat = ggml_reshape_2d(ctx, x, x->ne[0], ggml_nrows(x));

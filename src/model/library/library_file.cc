@@ -144,7 +144,8 @@ Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
 
 bool TakesShortRopeFactors(const llama_model& model, uint32_t original_context,
                            const ModelOptions& options) {
-  const bool fits = options.context > 0 && static_cast<uint32_t>(options.context) <= original_context;
+  const bool fits =
+      options.context > 0 && static_cast<uint32_t>(options.context) <= original_context;
   return fits && std::ranges::any_of(model.layers, [](const llama_layer& layer) {
            return layer.rope_short != nullptr && layer.rope_freqs == nullptr;
          });

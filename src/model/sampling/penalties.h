@@ -36,11 +36,11 @@ class Penalties {
   float repeat_;
   float presence_;
   float frequency_;
-  bool counts_answer_;        // presence and frequency count all of the answer, not the window
-  size_t window_;             // tokens
-  std::vector<Token> text_;   // empty if all penalties are off
+  bool counts_answer_;       // presence and frequency count all of the answer, not the window
+  size_t window_;            // tokens
+  std::vector<Token> text_;  // empty if all penalties are off
   Counts in_window_;
-  Counts in_answer_;          // of counts_answer_
+  Counts in_answer_;  // of counts_answer_
 };
 
 }  // namespace ebb

@@ -318,7 +318,8 @@ TEST_F(SamplerTest, PresenceAndFrequencyCountAllOfTheAnswer) {
   EXPECT_EQ(first_other({.temperature = 0, .presence_penalty = 1.3F}), -1);
   EXPECT_EQ(first_other({.temperature = 0, .presence_penalty = 1.5F}), 1);
   EXPECT_EQ(first_other({.temperature = 0, .presence_penalty = 1, .frequency_penalty = 0.1F}), 5);
-  const auto sampler = Make({.temperature = 0, .presence_penalty = 2,
+  const auto sampler = Make({.temperature = 0,
+                             .presence_penalty = 2,
                              .presence_scope = SamplingOptions::PresenceScope::kAnswer});
   sampler->Accept(5);
   for (int i = 0; i < 100; ++i) sampler->Accept(9);

@@ -51,8 +51,8 @@ enum class RegexMatch {
 // too long or too deep.
 [[nodiscard]] Result<RegexNode> ParseRegex(std::string_view pattern, RegexMatch match);
 
-// Returns whether all of `text` (UTF-8) matches; nothing: the check takes more than `*work` steps of
-// some tens of nanoseconds. Takes the steps off `*work`.
+// Returns whether all of `text` (UTF-8) matches; nothing: the check takes more than `*work` steps
+// of some tens of nanoseconds. Takes the steps off `*work`.
 [[nodiscard]] std::optional<bool> MatchesWhole(const RegexNode& node, std::string_view text,
                                                size_t* work);
 

@@ -185,8 +185,7 @@ TEST(RewriteSchema, RefusesWhatTakesTheStackOrForEver) {
 
 TEST(Grammars, AreThoseOfTextsChoicesAndExpressions) {
   EXPECT_EQ(*GrammarOfRegex("a[bc]+"), "root ::= [a] [bc]+\n");
-  EXPECT_EQ(*GrammarOfChoice(std::vector<std::string>{"a", "\"é"}),
-            "root ::= \"a\" | \"\\\"é\"\n");
+  EXPECT_EQ(*GrammarOfChoice(std::vector<std::string>{"a", "\"é"}), "root ::= \"a\" | \"\\\"é\"\n");
   EXPECT_THAT(GrammarOfRegex("(?=a)").status().message(), HasSubstr("lookaround"));
   EXPECT_FALSE(GrammarOfChoice({}).ok());
   EXPECT_THAT(GrammarOfSchema(R"({"type": "number", "multipleOf": 1.5})").status().message(),

@@ -386,15 +386,14 @@ TEST_F(ToolsServerTest, IdsOfCallsAreTheirOwn) {
 }
 
 TEST_F(ToolsServerTest, AFunctionCallIsAnsweredAsItWasAsked) {
-  const json body = {{"messages", {{{"role", "user"}, {"content", "How is the sea?"}}}},
-                     {"functions",
-                      {{{"name", "sea"},
-                        {"parameters",
-                         {{"type", "object"},
-                          {"properties", {{"a", {{"const", 1}}}}},
-                          {"required", {"a"}}}}}}},
-                     {"function_call", {{"name", "sea"}}},
-                     {"max_tokens", 400}};
+  const json body = {
+      {"messages", {{{"role", "user"}, {"content", "How is the sea?"}}}},
+      {"functions",
+       {{{"name", "sea"},
+         {"parameters",
+          {{"type", "object"}, {"properties", {{"a", {{"const", 1}}}}}, {"required", {"a"}}}}}}},
+      {"function_call", {{"name", "sea"}}},
+      {"max_tokens", 400}};
   const json choice = Post("/v1/chat/completions", body).json()["choices"][0];
   EXPECT_EQ(choice["finish_reason"], "function_call") << choice;
   EXPECT_EQ(choice["message"]["function_call"]["name"], "sea");

@@ -287,8 +287,7 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
   params.devices = &no_device;
   params.progress_callback = silent_model_load_progress;
   const LlamaErrorScope errors;
-  const bool has_norms_behind_norms =
-      arch == LLM_ARCH_GEMMA4 || options.architecture == "gemma3n";
+  const bool has_norms_behind_norms = arch == LLM_ARCH_GEMMA4 || options.architecture == "gemma3n";
   SharpTensors sharp = {.weights = weights, .norm = has_norms_behind_norms ? 0.3F : 1.0F};
   if (options.repeats_weights) return WriteRepeated(options, metadata.get(), weights, params, path);
   const llama_model_ptr model(
