@@ -1,5 +1,5 @@
 // The chat template of a model, through the common library of llama.cpp. That library promises no
-// stable interface: chat.cc is the one file that sees it.
+// stable interface: chat.cc and answer_syntax.cc are the files that see it.
 #ifndef EBB_MODEL_CHAT_CHAT_H_
 #define EBB_MODEL_CHAT_CHAT_H_
 
