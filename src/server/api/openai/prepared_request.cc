@@ -61,12 +61,12 @@ ApiError GrammarError(const Status& status, const std::string& format_field) {
                              (field.empty() || field == "grammar" || field == "grammar_prefix");
   if (!is_of_grammar) return ErrorFrom(status);
   const std::string name = format_field.empty() ? "tools" : format_field;
-  // A prefix is the answer that the client has begun, or the template's.
+  // A prefix is the answer that the client's last message begins, or the template's beginning.
   if (field != "grammar_prefix") return ErrorFrom(InvalidArgument(name, status.message()));
   return ErrorFrom(InvalidArgument(
-      name,
-      "it does not admit the text that the answer is to begin with, as its last message or its "
-      "chat template has it"));
+      "messages", fmt::format("{} does not admit the text that the answer is to begin with, as the "
+                              "last message or the chat template has it",
+                              name)));
 }
 
 void LeaveOutTools(const Model& model, CompletionRequest* request) {
