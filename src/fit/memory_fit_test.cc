@@ -95,8 +95,8 @@ TEST(MemoryFit, LayersWithWindowsHoldTheirWindowsAndAPromptsLastChunk) {
   const FitBytes bytes = fit({.context = 8000});
   EXPECT_EQ(bytes.t0, 20 * 2 * kMiB);
   EXPECT_EQ(bytes.rows_read_memory, (5u * 8000 + 25 * 512) * 3 * 256);
-  // In the last chunk of a prompt as long as that, 25 of 17.
-  EXPECT_EQ(fit({.context = 8000, .prompt_tokens = 8000}).t0, 25 * 2 * kMiB);
+  // A prompt as long as that keeps the rows of 6 checkpoints, for which 64 MiB have room: 25 of 57.
+  EXPECT_EQ(fit({.context = 8000, .prompt_tokens = 8000}).t0, 49 * 2 * kMiB);
   const auto tiers = FitRequestInto(model, {.context = 8000, .tiers = TierSpec()});
   EXPECT_EQ(tiers.status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(tiers.status().message(),
