@@ -13,14 +13,15 @@ size_t MostCheckpoints(const ModelShape& shape, size_t state_bytes, size_t row_b
   return std::clamp(kBytes / std::max<size_t>(bytes, 1), kLeast, kMost);
 }
 
-size_t CheckpointToDrop(std::span<const Position> positions) {
+size_t CheckpointToDrop(std::span<const Position> positions, Position kept) {
   const Position newest = positions.back();
-  size_t drop = 1;
-  double smallest = 0;
-  for (size_t i = 1; i + 1 < positions.size(); ++i) {
-    const double gap = positions[i + 1] - positions[i - 1];
-    const double relative = gap / (newest - positions[i - 1]);
-    if (i > 1 && relative >= smallest) continue;
+  if (kept == 0) kept = positions.front();
+  size_t drop = 0;
+  double smallest = 2;
+  for (size_t i = 0; i + 1 < positions.size(); ++i) {
+    const Position before = i == 0 ? 0 : positions[i - 1];
+    const double relative = double{1} * (positions[i + 1] - before) / (newest - before);
+    if (positions[i] == kept || relative >= smallest) continue;
     smallest = relative;
     drop = i;
   }

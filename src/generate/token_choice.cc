@@ -98,7 +98,12 @@ Result<Token> TokenChoice::Next(std::span<const float> logits, Position position
     return token;
   }
   was_forced_ = false;
-  return SampleWithout(IsTooShort() ? early_ends_ : end_tokens_, logits, position);
+  if (IsTooShort()) {
+    const Result<Token> token = SampleWithout(early_ends_, logits, position);
+    if (token.ok()) return token;
+    // The grammar may admit nothing but a stop token.
+  }
+  return SampleWithout(end_tokens_, logits, position);
 }
 
 Result<Token> TokenChoice::SampleWithout(std::span<const Token> masked,

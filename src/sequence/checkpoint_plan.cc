@@ -13,12 +13,13 @@ constexpr size_t kNearEnd = 16;
 
 }  // namespace
 
-std::vector<size_t> PlanCheckpoints(std::span<const Token> prompt, size_t num_read, size_t chunk,
-                                    const std::function<bool(Token)>& is_control) {
-  std::vector<size_t> planned;
+CheckpointPlan PlanCheckpoints(std::span<const Token> prompt, size_t num_read, size_t chunk,
+                               const std::function<bool(Token)>& is_control) {
+  CheckpointPlan plan;
+  std::vector<size_t>& planned = plan.positions;
   const size_t size = prompt.size();
   const size_t first = num_read + 2;
-  if (size < first + 2) return planned;
+  if (size < first + 2) return plan;
   const auto add = [&](size_t position) {
     // The end of a chunk is a checkpoint by itself.
     const size_t in_chunk = position % chunk;
@@ -40,12 +41,14 @@ std::vector<size_t> PlanCheckpoints(std::span<const Token> prompt, size_t num_re
     if (end_of_first > 0 && i - end_of_first >= kLeastGap) break;
     if (is_control(prompt[i])) end_of_first = i;
   }
+  const size_t num_others = planned.size();
   if (end_of_first > 0) add(end_of_first);
+  if (planned.size() > num_others) plan.first_message_end = planned.back();
   std::ranges::sort(planned);
   // If a single token stands between two, the later one goes.
   const auto too_close = [](size_t a, size_t b) { return b - a < 2; };
   planned.erase(std::unique(planned.begin(), planned.end(), too_close), planned.end());
-  return planned;
+  return plan;
 }
 
 }  // namespace ebb

@@ -248,10 +248,12 @@ void Sequence::BeginPrompt(std::span<const Token> prompt, size_t num_read) {
   if (!state_.exists() && !window_checkpoints_.exists()) return;
   const Position begin = next() - static_cast<Position>(num_read);
   const Model& model = *core_->model;
-  for (const size_t end : PlanCheckpoints(prompt, num_read, WholeChunk(),
-                                          [&](Token token) { return model.IsControl(token); })) {
-    planned_.push_back(begin + static_cast<Position>(end));
-  }
+  const CheckpointPlan plan = PlanCheckpoints(prompt, num_read, WholeChunk(),
+                                              [&](Token token) { return model.IsControl(token); });
+  for (const size_t end : plan.positions) planned_.push_back(begin + static_cast<Position>(end));
+  if (begin > 0 || plan.first_message_end == 0) return;
+  state_.KeepAlways(static_cast<Position>(plan.first_message_end));
+  window_checkpoints_.KeepAlways(static_cast<Position>(plan.first_message_end));
 }
 
 size_t Sequence::TokensToCheckpoint() const {

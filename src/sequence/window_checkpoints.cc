@@ -27,7 +27,8 @@ void WindowCheckpoints::Keep(Position position, bool replaces) {
   if (!positions_.empty() && positions_.back() >= position) return;
   positions_.push_back(position);
   if (positions_.size() <= most_) return;
-  positions_.erase(positions_.begin() + static_cast<ptrdiff_t>(CheckpointToDrop(positions_)));
+  positions_.erase(positions_.begin() +
+                   static_cast<ptrdiff_t>(CheckpointToDrop(positions_, kept_)));
 }
 
 void WindowCheckpoints::GoBackTo(Position end) {

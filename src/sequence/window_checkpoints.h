@@ -24,6 +24,8 @@ class WindowCheckpoints {
   // Adds a checkpoint at the position of the next token. It replaces the newest one if `replaces`;
   // otherwise CheckpointToDrop() goes if there are too many.
   void Keep(Position position, bool replaces);
+  // The checkpoint at this position, once it is there, is not dropped for others.
+  void KeepAlways(Position position) { kept_ = position; }
   // Forgets the checkpoints behind `end`.
   void GoBackTo(Position end);
   void Clear() { positions_.clear(); }
@@ -44,6 +46,7 @@ class WindowCheckpoints {
   [[nodiscard]] Position NearestInWindow(Position end, Position next, int window) const;
 
   size_t most_;                      // checkpoints
+  Position kept_ = 0;                // CheckpointToDrop()'s
   std::vector<int> windows_;         // the sizes that layers have, ascending
   std::vector<Position> positions_;  // ascending
 };

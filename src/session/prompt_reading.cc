@@ -49,7 +49,9 @@ Result<SequenceStep> PromptReading::Next(size_t most_tokens) {
   const size_t left = chunk_end_ - num_read_;
   EBB_ASSIGN_OR_RETURN(size_t piece, sequence.NextPrefillPiece(left));
   if (!sequence.ReadsWholeChunks()) {
-    piece = AtMost(piece, std::min(most_tokens, sequence.TokensToCheckpoint()), left);
+    size_t end = std::min(left, sequence.TokensToCheckpoint());
+    if (end < 2) end = left;
+    piece = AtMost(std::min(piece, end), most_tokens, end);
   }
   // It may have become so since the chunk began.
   if (store_->ReadsTokenByToken()) piece = 1;

@@ -55,7 +55,8 @@ void RecurrentState::Keep(bool replaces) try {
   if (checkpoints_.size() <= most_) return;
   std::vector<Position> positions;
   for (const Checkpoint& kept : checkpoints_) positions.push_back(kept.position);
-  checkpoints_.erase(checkpoints_.begin() + static_cast<ptrdiff_t>(CheckpointToDrop(positions)));
+  checkpoints_.erase(checkpoints_.begin() +
+                     static_cast<ptrdiff_t>(CheckpointToDrop(positions, kept_)));
 } catch (const std::bad_alloc&) {
 }
 
@@ -90,6 +91,7 @@ void RecurrentState::TakeFrom(const RecurrentState& other, Position end) {
     std::memcpy(state_.get(), from, bytes_);
   }
   position_ = end;
+  kept_ = other.kept_;
   checkpoints_.clear();
   std::ranges::copy_if(other.checkpoints_, std::back_inserter(checkpoints_),
                        [end](const Checkpoint& kept) { return kept.position <= end; });

@@ -41,6 +41,8 @@ class RecurrentState {
   // Keeps a copy at position(), in the place of the newest one if `replaces`; CheckpointToDrop()
   // goes if there are too many. Keeps none if there is one already, or no memory.
   void Keep(bool replaces);
+  // The copy at this position, once it is there, is not dropped for others.
+  void KeepAlways(Position position) { kept_ = position; }
   // The largest position up to `end` that GoBackTo() takes.
   [[nodiscard]] Position NearestUpTo(Position end) const;
   // REQUIRES: NearestUpTo(end) == end.
@@ -67,6 +69,7 @@ class RecurrentState {
   const size_t most_;
   Memory state_;  // null until a step or a copy needs it
   Position position_ = 0;
+  Position kept_ = 0;                    // CheckpointToDrop()'s
   std::vector<Checkpoint> checkpoints_;  // ascending
 };
 

@@ -535,7 +535,10 @@ Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGr
     }
     WeightScales scales = impl.scales;
     for (const auto& [weight, scale] : impl.scales) {
-      if (!copies.empty()) scales.emplace(copies.at(weight), copies.at(scale));
+      // Weights that no node reads have no copies.
+      const auto copy = copies.find(weight), copy_of_scale = copies.find(scale);
+      if (copy == copies.end() || copy_of_scale == copies.end()) continue;
+      scales.emplace(copy->second, copy_of_scale->second);
     }
     RewriteOptions rewrite = {.one_token_at_a_time = options.one_token_at_a_time,
                               .scales = &scales};

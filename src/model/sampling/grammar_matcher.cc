@@ -63,9 +63,10 @@ bool GrammarMatcher::Step(unsigned char byte, Place* place) const {
 bool GrammarMatcher::MayStop(const Place& place) const {
   if (place.missing == 0) return true;
   const int bits = 6 * place.missing;
-  const uint32_t first = place.character << bits;
-  return sets_->TakesAny(place.set, std::max(first, kLeast[place.length]),
-                         first | ((uint32_t{1} << bits) - 1));
+  const uint32_t first = std::max(place.character << bits, kLeast[place.length]);
+  const uint32_t last = (place.character << bits) | ((uint32_t{1} << bits) - 1);
+  // Bytes such as E0 80 begin no character.
+  return first <= last && sets_->TakesAny(place.set, first, last);
 }
 
 bool GrammarMatcher::TakesText(std::string_view text, Place* place) const {
