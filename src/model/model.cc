@@ -218,7 +218,13 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
   loaded->buffers->mappings = GgufFile::TakeMappings(std::move(file));
   // Weights that were read while another program wrote them may be anything.
   EBB_RETURN_IF_ERROR(loaded->CheckFilesUnchanged());
-  return std::shared_ptr<const Model>(new Model(std::move(loaded)));
+  std::shared_ptr<const Model> model(new Model(std::move(loaded)));
+  if (options.chat_template.empty()) return model;
+  const ChatMessage question = {.role = "user", .content = "?"};
+  const Result<ChatPrompt> prompt = model->FormatChat({&question, 1}, Thinking::kModelDefault);
+  // A template that refuses this question alone may take others.
+  if (prompt.status().code() != StatusCode::kCorrupt) return model;
+  return InvalidArgument("chat_template", prompt.status().message());
 }
 
 const ModelShape& Model::shape() const { return loaded_->shape; }

@@ -205,9 +205,9 @@ TEST_F(ChatTest, ATemplateOfTheOptionsStandsForTheFiles) {
     EXPECT_EQ(prompt->text, text);
   }
   const auto broken = Model::Load({.path = path_, .chat_template = "{% if %}"});
-  ASSERT_TRUE(broken.ok());
-  EXPECT_EQ((*broken)->FormatChat(messages, Thinking::kModelDefault).status().code(),
-            StatusCode::kCorrupt);
+  EXPECT_EQ(broken.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(broken.status().field(), "chat_template");
+  EXPECT_THAT(broken.status().message(), testing::HasSubstr("does not parse"));
 }
 
 TEST_F(ChatTest, AFileWithoutATemplateIsAnError) {
