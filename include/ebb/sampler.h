@@ -87,9 +87,9 @@ class Sampler {
   using Admits = std::function<bool(Token)>;
   // The token for `position`, from logits [vocab_size]; accepts what it returns. Randomness is a
   // function of the seed, the position and the token alone. `also` counts where there is a grammar
-  // that has begun to hold; null: none (kOpen), all (kFree). Where a grammar admits nothing but an
-  // end, that comes, whatever its logit is. Errors, after which nothing was accepted: the logits
-  // hold no number; the grammar admits no token, or would take too long.
+  // that has begun to hold; null: none (kOpen), all (kFree). If a grammar admits nothing but an
+  // end token, Sample() returns it, even one without a finite logit. Errors, after which nothing
+  // was accepted: the logits hold no number; the grammar admits no token, or would take too long.
   [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position,
                                      Constraint constraint = Constraint::kGrammar,
                                      const Admits& also = nullptr);

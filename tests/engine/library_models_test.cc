@@ -244,7 +244,7 @@ TEST_P(LibraryModels, PromptsThatBeginAlikeShareRows) {
     } else {
       EXPECT_EQ(Logits(*sharing), Logits(*alone)) << one.name;
     }
-    // What it took it can go back to, and others take from it.
+    // A third session takes the shared beginning from the one that took it.
     auto third = Open(*engine);
     EXPECT_GE(*BeginPromptFrom(sharing.get(), prompt_of(90, 34), third.get()), 90) << one.name;
   }

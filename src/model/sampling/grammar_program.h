@@ -24,7 +24,7 @@ struct GrammarInstruction {
     kCall,      // the code at `value`, then the next instruction
     kChar,      // the code point `value`
     kSet,       // a code point of sets[value]
-    kToken,     // the token `value`, whatever its text is
+    kToken,     // the token `value`, with any text
     kNotToken,  // any token but `value`
   };
   Kind kind = Kind::kEnd;

@@ -400,7 +400,7 @@ TEST_F(SessionTest, AnIdOfAnotherProgramNeverRefusesARequestNorMixesConversation
     ClientAnswer answer = ask(kPath, chat(other), "h");
     EXPECT_EQ(answer.headers["x-ebb-ignored"], "X-Session-Id") << other.dump();
     EXPECT_FALSE(answer.json()["ebb"].contains("session"));
-    // As without the header.
+    // The answer is that of a request without the header.
     EXPECT_EQ(answer.json()["choices"], ask(kPath, chat(other), "").json()["choices"]);
   }
   EXPECT_EQ(stored(), before);

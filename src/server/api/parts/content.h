@@ -46,7 +46,7 @@ void LeaveOutLost(std::vector<MessagePart>* parts, std::vector<std::string>* ign
                                       std::optional<ApiError>* error);
 // Fails with the error of ContentText() about a part.
 void RefusePart(const MessagePart& part, std::optional<ApiError>* error);
-// Returns the text of a tool's result, or of a thought, whatever JSON it is. Lines such as "[image:
+// Returns the text of a tool's result, or of a thought, of any JSON type. Lines such as "[image:
 // this model reads text only]" stand in for parts that are no text, whose paths go to `ignored`.
 [[nodiscard]] std::string ResultText(const Json* content, const std::string& path,
                                      std::vector<std::string>* ignored);

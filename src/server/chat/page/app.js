@@ -251,8 +251,8 @@ function numShown(path) {
   return at < 0 ? path.length : at;
 }
 
-// Draws the branch that is shown. Messages that did not change stay, with the focus and with what is
-// being edited in them.
+// Draws the branch that is shown. Messages that did not change stay, with their focus and a text that
+// the user edits.
 function showPath() {
   const path = talk.activePath(state.current);
   const same = numShown(path);

@@ -32,8 +32,8 @@ function put(conversation, node) {
   for (const earlier of pathTo(conversation, node.parent)) delete earlier.prompt;
 }
 
-// Adds to what is `stored` of a conversation (null: nothing yet) the messages `nodes` of this page,
-// and those that are missing there.
+// Adds the messages `nodes` of this page, and those that are missing there, to the stored
+// conversation (null: it is not stored yet).
 export function merged(stored, own, nodes) {
   const all = stored ?? { ...own };
   for (const node of Object.values(own.nodes)) {

@@ -1,5 +1,5 @@
 // Conversations in this browser: an IndexedDB database with one object for each, which all tabs of
-// this server share. Each write applies a change to what is stored at that moment, in one
+// this server share. Each write changes the object that is stored at that moment, in one
 // transaction, and is announced to the other tabs. Where the browser gives no database (a private
 // window), conversations last as long as the page.
 
@@ -41,8 +41,8 @@ export function all() { return read((table) => table.getAll(), () => [...memory.
 
 export function load(id) { return read((table) => table.get(id), () => memory.get(id)); }
 
-// Stores change(what is stored under `id`, or null), and returns what is stored then. A conversation
-// that was removed stays removed.
+// Replaces the object stored under `id` by change(object), where null stands for a missing one, and
+// returns the new object. A conversation that was removed stays removed.
 export async function update(id, change, news = {}) {
   let result;
   const changed = (stored) => result = stored?.removed ? stored : change(stored ?? null);
