@@ -52,39 +52,50 @@ Status AsUsage(const Status& status) {
   return {StatusCode::kInvalidArgument, status.field(), status.message()};
 }
 
-std::string TextWithOption(const Status& status, std::string_view rows_read_option) {
+std::string TextWithOption(const Status& status, const GivenOptions& given) {
   struct Option {
     std::string_view field;
     std::string_view name;
-    std::string_view way_out = "";  // behind the message
+    std::optional<SharedField> shared = std::nullopt;  // other options set it too
+    std::string_view key = "";                         // of the option's value
+    std::string_view way_out = "";                     // behind the message
   };
+  using F = SharedField;
   static constexpr std::array<Option, 16> kOptions = {{
-      {"adapter", "--adapter"},
-      {"context", "--context", " (--rope-scaling yarn --rope-factor X, --past-context rerotate)"},
-      {"kv_cap_bytes", "--kv-cap"},
-      {"memory_bytes", "--memory"},
-      {"path", "--model"},
-      {"policy.budget", "--budget"},
-      {"policy.scorer", "--scorer"},
-      {"threads", "--threads"},
-      {"tiers.t0_cap_bytes", "--t0"},
-      {"tiers.evict_beyond_caps", "--evict caps"},
-      {"tiers.t1_mass", "--t1-read select:mass"},
-      {"tiers.t1_path", "--t1 file:FOLDER"},
-      {"tiers.t1_read", "--t1-read"},
-      {"tiers.t1_reuse", "--t1-read select:reuse"},
-      {"tiers.t1_rows", "--t1-read select:rows"},
-      {"tiers.t2_rows", "--t2"},
+      {.field = "adapter", .name = "--adapter"},
+      {.field = "context",
+       .name = "--context",
+       .way_out = " (--rope-scaling yarn --rope-factor X, --past-context rerotate)"},
+      {.field = "kv_cap_bytes", .name = "--kv-cap"},
+      {.field = "memory_bytes", .name = "--memory"},
+      {.field = "path", .name = "--model", .shared = F::kModel},
+      {.field = "policy.budget", .name = "--budget", .shared = F::kBudget},
+      {.field = "policy.scorer", .name = "--scorer"},
+      {.field = "threads", .name = "--threads"},
+      {.field = "tiers.t0_cap_bytes", .name = "--t0"},
+      {.field = "tiers.evict_beyond_caps", .name = "--evict caps"},
+      {.field = "tiers.t1_mass", .name = "--t1-read select", .shared = F::kT1Read, .key = ":mass"},
+      {.field = "tiers.t1_path", .name = "--t1 file:FOLDER"},
+      {.field = "tiers.t1_read", .name = "--t1-read", .shared = F::kT1Read},
+      {.field = "tiers.t1_reuse",
+       .name = "--t1-read select",
+       .shared = F::kT1Read,
+       .key = ":reuse"},
+      {.field = "tiers.t1_rows", .name = "--t1-read select", .shared = F::kT1Read, .key = ":rows"},
+      {.field = "tiers.t2_rows", .name = "--t2 old", .shared = F::kT2},
   }};
   const auto found = std::ranges::find(kOptions, std::string_view(status.field()), &Option::field);
   if (found == kOptions.end()) return status.Text();
-  std::string option(found->name);
-  if (option.starts_with(kT1ReadOption)) option.replace(0, kT1ReadOption.size(), rows_read_option);
-  return fmt::format("{}: {}{}", option, status.message(), found->way_out);
+  std::string_view option = found->name;
+  if (found->shared.has_value()) {
+    const std::string_view other = given.OptionThatSet(*found->shared);
+    if (!other.empty() && !option.starts_with(other)) option = other;
+  }
+  return fmt::format("{}{}: {}{}", option, found->key, status.message(), found->way_out);
 }
 
-ExitCode Fail(const Status& status, std::string_view rows_read_option) {
-  Say("ebb: {}\n", ShownOnTerminal(TextWithOption(status, rows_read_option)));
+ExitCode Fail(const Status& status, const GivenOptions& given) {
+  Say("ebb: {}\n", ShownOnTerminal(TextWithOption(status, given)));
   return ExitCodeFor(status);
 }
 

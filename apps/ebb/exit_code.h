@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "apps/ebb/options/given_options.h"
 #include "ebb/status.h"
 
 namespace ebb::cli {
@@ -32,15 +33,12 @@ struct ExitCodeInfo {
 // Returns the error of a file that an option names, for reading: kIo becomes kInvalidArgument,
 // since a file that may not be read, or a folder in its place, fails again.
 [[nodiscard]] Status AsUsage(const Status& status);
-inline constexpr std::string_view kT1ReadOption = "--t1-read";
 // Returns Status::Text() with the command-line option in place of the library's field: "--memory:
-// ..." for an error about "memory_bytes". rows_read_option: the option that says which rows of T1
-// are read; see OptionOfRowsRead() of options.h.
-[[nodiscard]] std::string TextWithOption(const Status& status,
-                                         std::string_view rows_read_option = kT1ReadOption);
+// ..." for an error about "memory_bytes"; of options that set one field, the one in `given`.
+[[nodiscard]] std::string TextWithOption(const Status& status, const GivenOptions& given = {});
 // Writes "ebb: <TextWithOption()>" to stderr; names of files and other text from outside as
 // ShownOnTerminal(), into files too, since logs are read on terminals. REQUIRES: !status.ok().
-ExitCode Fail(const Status& status, std::string_view rows_read_option = kT1ReadOption);
+ExitCode Fail(const Status& status, const GivenOptions& given = {});
 
 }  // namespace ebb::cli
 

@@ -24,10 +24,22 @@ TEST(TextWithOption, NamesTheOptionInPlaceOfTheField) {
 TEST(TextWithOption, NamesTheOptionThatSaysWhichRowsAreRead) {
   const Status few = InvalidArgument("tiers.t1_rows", "is 1: expected 0 or at least 384");
   EXPECT_EQ(TextWithOption(few), "--t1-read select:rows: is 1: expected 0 or at least 384");
-  EXPECT_EQ(TextWithOption(few, "--draft"),
-            "--draft select:rows: is 1: expected 0 or at least 384");
-  EXPECT_EQ(TextWithOption(InvalidArgument("threads", "expected 1"), "--draft"),
+  GivenOptions draft;
+  ASSERT_TRUE(draft.Add("--draft", "select:rows=1").ok());
+  EXPECT_EQ(TextWithOption(few, draft), "--draft select:rows: is 1: expected 0 or at least 384");
+  EXPECT_EQ(TextWithOption(InvalidArgument("threads", "expected 1"), draft),
             "--threads: expected 1");
+}
+
+TEST(TextWithOption, NamesTheOptionThatCompressesOldRows) {
+  const Status refused = InvalidArgument("tiers.t2_rows", "cannot be combined with eviction");
+  GivenOptions given;
+  EXPECT_EQ(TextWithOption(refused, given), "--t2 old: cannot be combined with eviction");
+  ASSERT_TRUE(given.Add("--t2", "old:int4").ok());
+  EXPECT_EQ(TextWithOption(refused, given), "--t2 old: cannot be combined with eviction");
+  given = {};
+  ASSERT_TRUE(given.Add("--kv-type", "q4").ok());
+  EXPECT_EQ(TextWithOption(refused, given), "--kv-type q4: cannot be combined with eviction");
 }
 
 TEST(TextWithOption, NamesTheWayOutOfATooLongContext) {

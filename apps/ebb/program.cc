@@ -76,9 +76,6 @@ std::string HelpText(const OptionRow& row) {
   return value.empty() ? row.help : fmt::format("{} (default: {})", row.help, value);
 }
 
-// The name that messages use: the long one.
-std::string LongName(const OptionRow& row) { return row.names.substr(row.names.rfind(',') + 1); }
-
 // The names that the parser knows: it has no short name of several letters, such as -hf.
 std::string NamesForParser(const OptionRow& row) {
   std::string names;
@@ -109,7 +106,10 @@ void AddOption(const OptionRow& row, const std::string& title, const TakeOption&
                CLI::App* app) {
   const auto set = [&row, take](const std::string& text) {
     const Status status = take(row, text);
-    if (!status.ok()) throw CLI::ValidationError(LongName(row), status.message());
+    if (status.ok()) return;
+    // A message about two options names both.
+    if (status.message().starts_with("--")) throw CLI::ValidationError(status.message());
+    throw CLI::ValidationError(LongName(row), status.message());
   };
   if (row.value.empty()) {
     app->add_flag_function(
@@ -202,12 +202,12 @@ Status ReadConfigOf(const Command& command, const std::vector<std::string>& argu
   }
   const auto is_config = [](const OptionRow* row) { return LongName(*row) == "--config"; };
   if (std::ranges::none_of(rows, is_config)) return OkStatus();
-  std::vector<const OptionRow*> given;
+  CommandLine given;
   std::string file;
   const auto note = [&](const OptionRow& row, std::string_view text) {
-    given.push_back(&row);
+    given.rows.push_back(&row);
     if (is_config(&row)) file = text;
-    return OkStatus();
+    return given.shared.Add(LongName(row), text);
   };
   CLI::App app;
   AddOptions(command, note, &app);
@@ -229,7 +229,7 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   const auto set = [&options](const OptionRow& row, std::string_view text) {
     // Without it a flag is off, since an option of the command line replaces that of the file.
     if (row.value.empty() && text == "false") return OkStatus();
-    return row.parse(text, &options);
+    return SetOption(row, text, &options);
   };
   AddOptions(command, set, &app);
   try {
@@ -249,9 +249,9 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   // An evaluation does this for each of its settings, and each of its policies drafts.
   const bool has_settings = std::ranges::count(command.groups, OptionGroup::kEval) > 0;
   if (!has_settings) {
-    if (const Status status = SettleLossless(&options); !status.ok()) {
-      return Fail(status, OptionOfRowsRead(options));
-    }
+    Status status = SettleTiers(&options);
+    if (status.ok()) status = SettleLossless(&options);
+    if (!status.ok()) return Fail(status, options.shared);
     ApplyDefaults(options.given, &options.engine, &options.session);
   }
   if (options.list_policies) return ListPolicies();

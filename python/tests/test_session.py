@@ -79,6 +79,22 @@ def test_old_rows_are_compressed(model, kv_type, most):
     assert sum(session.memory["page_bytes"]) < most * full.memory["page_bytes"][0]
 
 
+@pytest.mark.parametrize("tiers", [dict(t0="30%"), dict(t1="host"), dict(t2="25%")])
+def test_two_arguments_that_place_the_same_rows_are_refused(model, tiers):
+    (name,) = tiers
+    with pytest.raises(ebb.InvalidArgument, match=f"kv_type 'q4' and {name} both place the rows"):
+        model.session(kv_type="q4", **tiers)
+
+
+def test_errors_name_the_argument_that_was_given(model):
+    with pytest.raises(ebb.InvalidArgument) as refused:
+        model.session(t2="old:int4", t1="none", evict="10%")
+    assert refused.value.field == "t2"
+    with pytest.raises(ebb.InvalidArgument) as refused:
+        model.session(t2="old:int4", t1="none", t0="30%")
+    assert refused.value.field == "t0"
+
+
 def test_lossless_text_is_the_full_caches(model):
     text = greedy(model.session(threads=2)).run().text
     session = model.session(threads=2, lossless=True, policy="streaming", sinks=4, window=32)

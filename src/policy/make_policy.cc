@@ -185,11 +185,11 @@ Status CheckOldRows(const PolicySpec& spec) {
   if (!CompressesOldRows(spec.tiers)) return OkStatus();
   const TierSpec& tiers = *spec.tiers;
   const auto refuse = [](std::string_view what) {
-    return InvalidArgument(
-        "tiers.t2_rows",
-        fmt::format("old cannot be combined with {}: it keeps every row and compresses all but "
-                    "the first 64 and the newest 65 to 128",
-                    what));
+    return InvalidArgument("tiers.t2_rows",
+                           fmt::format("a compressed cache of all old rows cannot be combined with "
+                                       "{}: it keeps every row and compresses all but "
+                                       "the first 64 and the newest 65 to 128",
+                                       what));
   };
   if (const std::string option = FindOptionOfPolicy(spec); !option.empty()) return refuse(option);
   if (tiers.t2_share > 0) return refuse("a share of rows in T2");

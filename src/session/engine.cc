@@ -93,11 +93,11 @@ Status CheckOldRows(const EngineCore& core, const SessionOptions& options) {
       core.stores.HasT2OnDevice()) {
     return OkStatus();
   }
-  return Unsupported(
-      "tiers.t2_rows",
-      fmt::format("old needs T2 in the memory of device {}, whose backend cannot read compressed "
-                  "rows of {} channels there (docs/user/gpu.md)",
-                  core.stores.device()->name(), core.model->shape().head_dim));
+  return Unsupported("tiers.t2_rows",
+                     fmt::format("a compressed cache of all old rows needs T2 in the memory of "
+                                 "device {}, whose backend cannot read compressed "
+                                 "rows of {} channels there (docs/user/gpu.md)",
+                                 core.stores.device()->name(), core.model->shape().head_dim));
 }
 
 Status CheckSelection(const SessionOptions& options) {

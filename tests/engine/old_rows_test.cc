@@ -263,16 +263,22 @@ TEST(OldRowsInT2, OptionsOfPoliciesAreRefusedByName) {
   SessionOptions options;
   options.policy.tiers = Compressing(CompressedType::kInt8);
   options.policy.name = "h2o";
-  EXPECT_THAT(refusal(options), HasSubstr("old cannot be combined with policy \"h2o\""));
+  EXPECT_THAT(
+      refusal(options),
+      HasSubstr("a compressed cache of all old rows cannot be combined with policy \"h2o\""));
   options.policy.name = "full";
   options.policy.window = 64;
-  EXPECT_THAT(refusal(options), HasSubstr("old cannot be combined with numbers of sinks"));
+  EXPECT_THAT(
+      refusal(options),
+      HasSubstr("a compressed cache of all old rows cannot be combined with numbers of sinks"));
   options.policy.window.reset();
   options.policy.tiers->evict_share = 0.1;
-  EXPECT_THAT(refusal(options), HasSubstr("old cannot be combined with eviction"));
+  EXPECT_THAT(refusal(options),
+              HasSubstr("a compressed cache of all old rows cannot be combined with eviction"));
   options.policy.tiers->evict_share = 0;
   options.policy.tiers->t0_cap_bytes = 4 << 20;
-  EXPECT_THAT(refusal(options), HasSubstr("old cannot be combined with a cap on T0"));
+  EXPECT_THAT(refusal(options),
+              HasSubstr("a compressed cache of all old rows cannot be combined with a cap on T0"));
   options.policy.tiers->t0_cap_bytes = 0;
   options.past_context = PastContext::kReRotate;
   EXPECT_THAT(refusal(options), HasSubstr("keys in T1 and T2 cannot be re-rotated"));

@@ -278,7 +278,7 @@ Status BenchDecode(const CliOptions& options) {
 
 ExitCode RunBenchDecode(const CliOptions& options) {
   const Status status = BenchDecode(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
+  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

@@ -223,7 +223,7 @@ Status BenchLossless(const CliOptions& options) {
 
 ExitCode RunBenchLossless(const CliOptions& options) {
   const Status status = BenchLossless(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
+  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

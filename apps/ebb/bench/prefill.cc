@@ -80,7 +80,7 @@ Status BenchPrefill(const CliOptions& options) {
 
 ExitCode RunBenchPrefill(const CliOptions& options) {
   const Status status = BenchPrefill(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
+  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

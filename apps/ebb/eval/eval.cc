@@ -245,7 +245,7 @@ class Evaluation {
 
 ExitCode RunEval(const CliOptions& options) {
   const Status status = Evaluation(options).Run();
-  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
+  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

@@ -133,7 +133,7 @@ Status ApplySetting(const Json& setting, CliOptions* options) {
       if (!value.get<bool>()) continue;
     }
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    const Status status = row->parse(row->value.empty() ? "" : text, options);
+    const Status status = SetOption(*row, row->value.empty() ? "" : text, options);
     if (!status.ok()) return InvalidArgument(fmt::format("{}: {}", key, status.Text()));
   }
   return OkStatus();
@@ -199,6 +199,7 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
     return InvalidArgument(
         "--draft: every policy of an evaluation drafts; name them by --policies");
   }
+  EBB_RETURN_IF_ERROR(SettleTiers(&options));
   EBB_RETURN_IF_ERROR(SettleLossless(&options));
   EBB_RETURN_IF_ERROR(FixDraftLength(&options));
   options.given.policy = true;

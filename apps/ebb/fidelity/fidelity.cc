@@ -229,7 +229,7 @@ Status Run(const CliOptions& given) {
 
 ExitCode RunFidelity(const CliOptions& options) {
   const Status status = Run(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
+  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

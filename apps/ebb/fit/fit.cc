@@ -322,7 +322,7 @@ Status Run(const CliOptions& options) {
 
 ExitCode RunFit(const CliOptions& options) {
   const Status status = Run(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
+  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

@@ -220,7 +220,7 @@ class Importance {
 
 ExitCode RunImportance(const CliOptions& options) {
   const Status status = Importance(options).Run();
-  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
+  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

@@ -130,7 +130,7 @@ Status ApplySetting(const ConfigSetting& setting, const OptionRow& row, CliOptio
       return InvalidArgument(fmt::format("expected {}, found {}", row.value, FoundText(value)));
     }
     if (is_flag && value.text == "false") continue;
-    EBB_RETURN_IF_ERROR(row.parse(value.text, options));
+    EBB_RETURN_IF_ERROR(SetOption(row, value.text, options));
   }
   return OkStatus();
 }
@@ -195,8 +195,9 @@ std::string UnknownName(const std::string& name, const std::vector<const OptionR
 }  // namespace
 
 Status ApplyConfig(const std::vector<ConfigSetting>& settings, const std::string& file,
-                   const std::vector<const OptionRow*>& rows,
-                   const std::vector<const OptionRow*>& given, CliOptions* options) {
+                   const std::vector<const OptionRow*>& rows, const CommandLine& given,
+                   CliOptions* options) {
+  GivenOptions in_file;
   for (const ConfigSetting& setting : settings) {
     const auto row = std::ranges::find_if(rows, [&](const OptionRow* one) {
       return IsConfigurable(*one) && ConfigName(*one) == setting.name;
@@ -204,17 +205,22 @@ Status ApplyConfig(const std::vector<ConfigSetting>& settings, const std::string
     if (row == rows.end()) {
       return ErrorAt(file, setting.line, "", UnknownName(setting.name, rows));
     }
-    // An option of the command line takes the place of all values in the file.
-    CliOptions unused;
-    const bool is_given = std::ranges::find(given, *row) != given.end();
-    const Status status = ApplySetting(setting, **row, is_given ? &unused : options);
+    // An option of the command line replaces all options of the file that set its fields.
+    CliOptions replaced;
+    bool is_given = std::ranges::count(given.rows, *row) > 0;
+    Status status;
+    for (const ConfigValue& value : setting.values) {
+      if (status.ok()) status = in_file.Add(LongName(**row), value.text);
+      is_given = is_given || given.shared.Sets(FieldsSet(LongName(**row), value.text));
+    }
+    if (status.ok()) status = ApplySetting(setting, **row, is_given ? &replaced : options);
     if (!status.ok()) return ErrorAt(file, setting.line, setting.name, status.Text());
   }
   return OkStatus();
 }
 
 Status ApplyConfigFile(const std::string& file, const std::vector<const OptionRow*>& rows,
-                       const std::vector<const OptionRow*>& given, CliOptions* options) {
+                       const CommandLine& given, CliOptions* options) {
   const Result<std::string> text = ReadWholeFile(file, kMostConfigBytes);
   if (!text.ok()) return InvalidArgument("--config: " + text.status().message());
   EBB_ASSIGN_OR_RETURN(const std::vector<ConfigSetting> settings, ParseConfig(*text, file));

@@ -45,18 +45,24 @@ struct ConfigSetting {
 // The name of an option in a configuration file: "api-keys" of "--api-keys".
 [[nodiscard]] std::string ConfigName(const OptionRow& row);
 
-// Sets the options that `settings` name, in their order, except those in `given`, which the command
-// line has. rows: the options that the command takes. Errors: InvalidArgument, which begins with
-// "FILE:LINE: ": an unknown name, or a value that the option does not take.
+// The options of the command line.
+struct CommandLine {
+  std::vector<const OptionRow*> rows;
+  GivenOptions shared;
+};
+
+// Sets the options that `settings` name, in their order, except those that `given` has and those
+// that set a field which an option of `given` sets. rows: the options that the command takes.
+// Errors: InvalidArgument, which begins with "FILE:LINE: ": an unknown name, a value that the
+// option does not take, or two options of the file that set one field.
 [[nodiscard]] Status ApplyConfig(const std::vector<ConfigSetting>& settings,
                                  const std::string& file, const std::vector<const OptionRow*>& rows,
-                                 const std::vector<const OptionRow*>& given, CliOptions* options);
+                                 const CommandLine& given, CliOptions* options);
 // Reads a file, and applies it. Errors: InvalidArgument: those above, a file that cannot be read or
 // is no regular file, or one of more than 1 MiB.
 [[nodiscard]] Status ApplyConfigFile(const std::string& file,
                                      const std::vector<const OptionRow*>& rows,
-                                     const std::vector<const OptionRow*>& given,
-                                     CliOptions* options);
+                                     const CommandLine& given, CliOptions* options);
 
 }  // namespace ebb::cli
 

@@ -53,8 +53,7 @@ std::string ParseError(std::string_view text) {
   return settings.status().message();
 }
 
-Status Apply(std::string_view text, CliOptions* options,
-             const std::vector<const OptionRow*>& given = {}) {
+Status Apply(std::string_view text, CliOptions* options, const CommandLine& given = {}) {
   EBB_ASSIGN_OR_RETURN(const std::vector<ConfigSetting> settings, ParseConfig(text, "f"));
   return ApplyConfig(settings, "f", ServeRows(), given, options);
 }
@@ -180,11 +179,32 @@ TEST(ConfigFileTest, AModelOfAHubIsNamedByTheLongNameOfItsOption) {
 TEST(ConfigFileTest, OptionsOfTheCommandLineTakeThePlaceOfAllValues) {
   CliOptions options;
   options.serve.aliases = {"c"};
-  ASSERT_TRUE(Apply("alias = ['a', 'b']\nport = 1\n", &options, {RowOf("alias")}).ok());
+  ASSERT_TRUE(
+      Apply("alias = ['a', 'b']\nport = 1\n", &options, {.rows = {RowOf("alias")}, .shared = {}})
+          .ok());
   EXPECT_THAT(options.serve.aliases, ElementsAre("c"));
   EXPECT_EQ(options.serve.port, 1);
   // A wrong value is an error all the same.
-  EXPECT_EQ(Apply("port = 'x'\n", &options, {RowOf("port")}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Apply("port = 'x'\n", &options, {.rows = {RowOf("port")}, .shared = {}}).code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(ConfigFileTest, OptionsOfTheCommandLineReplaceOthersThatSetTheSameField) {
+  CliOptions options;
+  CommandLine given;
+  ASSERT_TRUE(given.shared.Add("--t2", "25%").ok());
+  ASSERT_TRUE(Apply("kv-type = 'q4'\nport = 1\n", &options, given).ok());
+  EXPECT_EQ(options.compressed, std::nullopt);
+  EXPECT_EQ(options.serve.port, 1);
+  ASSERT_TRUE(Apply("kv-type = 'q4'\n", &options).ok());
+  EXPECT_EQ(options.compressed, CompressedType::kInt4);
+}
+
+TEST(ConfigFileTest, TwoOptionsThatSetOneFieldAreRefused) {
+  EXPECT_EQ(ApplyError("kv-type = 'q4'\nt2 = '25%'\n"),
+            "f:2: t2: --kv-type q4 and --t2 both set what T2 holds; give one");
+  EXPECT_EQ(ApplyError("t2 = '25%'\n\nkv-type = 'q4'\n"),
+            "f:3: kv-type: --t2 and --kv-type q4 both set what T2 holds; give one");
 }
 
 TEST(ConfigFileTest, WrongNamesAndValuesAreNamedWithTheirLine) {

@@ -30,18 +30,14 @@ bool HasParameter(const std::string& policy, const std::string& key) {
          fmt::format(",{}", found->params).find(fmt::format(",{}=", key)) != std::string::npos;
 }
 
+bool IsSelect(std::string_view draft) { return draft == "select" || draft.starts_with("select:"); }
+
 // NAME[:KEY=VALUE,...], where keys that are options of every policy need no option of their own.
 Status ReadDraft(std::string_view text, CliOptions* options) {
   options->lossless.option_given = "--draft";
   options->lossless.draft.reset();
-  options->lossless.draft_selects = text == "select" || text.starts_with("select:");
-  if (options->lossless.draft_selects) {
-    TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
-    EBB_RETURN_IF_ERROR(ParseT1Read(text, &spec));
-    options->session.policy.tiers = spec;
-    options->given.tiers = true;
-    return OkStatus();
-  }
+  options->lossless.draft_reads.reset();
+  if (IsSelect(text)) return ParseT1Read(text, &options->lossless.draft_reads.emplace());
   PolicySpec policy;
   EBB_RETURN_IF_ERROR(ParsePolicy(text, &policy));
   const auto take = [&](const std::string& key, const auto& read) -> Status {
@@ -130,8 +126,17 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
   table->insert(table->end(), rows.begin(), rows.end());
 }
 
-std::string_view OptionOfRowsRead(const CliOptions& options) {
-  return options.lossless.draft_selects ? "--draft" : kT1ReadOption;
+std::vector<SharedField> FieldsOfDraft(std::string_view text) {
+  if (IsSelect(text)) return {SharedField::kPolicy, SharedField::kT1Read};
+  std::vector<SharedField> fields = {SharedField::kPolicy};
+  PolicySpec policy;
+  if (!ParsePolicy(text, &policy).ok()) return fields;
+  for (const auto& [key, field] :
+       {std::pair("budget", SharedField::kBudget), std::pair("sinks", SharedField::kSinks),
+        std::pair("window", SharedField::kWindow), std::pair("interval", SharedField::kInterval)}) {
+    if (policy.params.contains(key) && !HasParameter(policy.name, key)) fields.push_back(field);
+  }
+  return fields;
 }
 
 Status SettleLossless(CliOptions* options) {
@@ -140,11 +145,14 @@ Status SettleLossless(CliOptions* options) {
     if (lossless.option_given.empty()) return OkStatus();
     return InvalidArgument(fmt::format("{} goes with --lossless", lossless.option_given));
   }
-  if ((lossless.draft.has_value() || lossless.draft_selects) && options->given.policy) {
-    return InvalidArgument("--policy and --draft both name the policy that drafts; give one");
-  }
-  if (lossless.draft_selects && lossless.t1_read_given) {
-    return InvalidArgument("--t1-read and --draft select both name the rows to read; give one");
+  if (const auto& reads = lossless.draft_reads; reads.has_value()) {
+    std::optional<TierSpec>& tiers = options->session.policy.tiers;
+    if (!tiers.has_value()) tiers.emplace();
+    tiers->t1_read = reads->t1_read;
+    tiers->t1_mass = reads->t1_mass;
+    tiers->t1_rows = reads->t1_rows;
+    tiers->t1_reuse = reads->t1_reuse;
+    options->given.tiers = true;
   }
   if (lossless.draft.has_value()) {
     TakeDraft(*lossless.draft, &options->session.policy);

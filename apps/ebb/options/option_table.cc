@@ -83,7 +83,8 @@ Status ReadPolicy(std::string_view text, CliOptions* options) {
   return ParsePolicy(text, &options->session.policy);
 }
 
-// q8, q4 and q3 are short for --t1 none --t2 old:int8, old:int4 and old:int3.
+// q8, q4 and q3 are short for --t1 none --t2 old:int8, old:int4 and old:int3; SettleTiers() sets
+// those.
 OptionRow KvTypeRow() {
   OptionRow row = ChoiceRow<RowType>(
       G::kKvType, "--kv-type",
@@ -91,26 +92,14 @@ OptionRow KvTypeRow() {
       "newest 65 to 128, as --t1 none --t2 old:int8 (int4, int3) does, and compute in f16",
       [](CliOptions& o) { return &o.engine.kv_type; },
       {{"f16", RowType::kF16}, {"bf16", RowType::kBf16}, {"f32", RowType::kF32}});
-  row.parse = [of_full = std::move(row.parse), list = row.value](std::string_view text,
-                                                                 CliOptions* options) {
-    constexpr std::array<Choice<CompressedType>, 3> kCompressed = {{{"q8", CompressedType::kInt8},
-                                                                    {"q4", CompressedType::kInt4},
-                                                                    {"q3", CompressedType::kInt3}}};
-    const auto* const found = std::ranges::find(kCompressed, text, &Choice<CompressedType>::name);
-    if (found == kCompressed.end()) {
-      return of_full(text, options);
-    }
-    TierSpec tiers = options->session.policy.tiers.value_or(TierSpec());
-    if (!options->given.t1) tiers.t1 = T1Place::kNone;
-    tiers.t2_rows = T2Rows::kOld;
-    tiers.t2_share = 0;
-    tiers.t2_type = found->value;
-    options->session.policy.tiers = tiers;
-    options->engine.kv_type = RowType::kF16;
-    options->given.tiers = options->given.t1 = true;
-    return OkStatus();
-  };
   row.value += "|q8|q4|q3";
+  row.parse = [parse = std::move(row.parse), list = row.value](std::string_view text,
+                                                               CliOptions* options) {
+    options->compressed = CompressedKvType(text);
+    // Rows of T0 keep f16.
+    if (parse(options->compressed.has_value() ? "f16" : text, options).ok()) return OkStatus();
+    return InvalidArgument(fmt::format("expected {}, found \"{}\"", list, text));
+  };
   return row;
 }
 

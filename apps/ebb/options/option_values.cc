@@ -114,4 +114,11 @@ std::string ShowValue(const std::vector<int>& value) {
   return list;
 }
 
+std::string LongName(const OptionRow& row) { return row.names.substr(row.names.rfind(',') + 1); }
+
+Status SetOption(const OptionRow& row, std::string_view text, CliOptions* options) {
+  EBB_RETURN_IF_ERROR(options->shared.Add(LongName(row), text));
+  return row.parse(text, options);
+}
+
 }  // namespace ebb::cli

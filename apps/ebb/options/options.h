@@ -17,6 +17,7 @@
 #include "apps/ebb/options/bench_options.h"
 #include "apps/ebb/options/eval_options.h"
 #include "apps/ebb/options/fit_options.h"
+#include "apps/ebb/options/given_options.h"
 #include "apps/ebb/options/importance_options.h"
 #include "apps/ebb/options/profile_options.h"
 #include "apps/ebb/options/pull_options.h"
@@ -32,10 +33,9 @@ namespace ebb::cli {
 struct LosslessInput {
   bool wanted = false;
   LosslessOptions options;
-  std::string option_given;         // one that needs --lossless; empty: none
-  std::optional<PolicySpec> draft;  // what --draft names; its other members are not set
-  bool draft_selects = false;       // --draft select: the tiers' T1Read
-  bool t1_read_given = false;       // --t1-read, which names it too
+  std::string option_given;             // one that needs --lossless; empty: none
+  std::optional<PolicySpec> draft;      // what --draft names; its other members are not set
+  std::optional<TierSpec> draft_reads;  // --draft select: its members t1_read and t1_*
   bool length_given = false;
   bool verify_given = false;
 };
@@ -66,6 +66,8 @@ struct CliOptions {
   Thoughts thoughts = Thoughts::kShow;
 
   ExplicitOptions given;  // --policy or --draft; --t1; another option of the tiers
+  GivenOptions shared;    // which option set each field that several options set
+  std::optional<CompressedType> compressed;  // --kv-type q8, q4 or q3
   LosslessInput lossless;
   std::string logprobs_file;  // --logprobs
   int top_logprobs = 0;       // --top-logprobs
@@ -144,14 +146,22 @@ struct OptionRow {
   std::function<std::string(const CliOptions&)> show;
   bool is_repeatable = false;  // each occurrence adds a value
 };
+// Returns the name that messages use: the long one.
+[[nodiscard]] std::string LongName(const OptionRow& row);
+// Sets an option. Errors: a value that it does not take, or another option of options->shared sets
+// the same field.
+[[nodiscard]] Status SetOption(const OptionRow& row, std::string_view text, CliOptions* options);
 
-// The option that says which rows of T1 are read: --draft where it is --draft select.
-[[nodiscard]] std::string_view OptionOfRowsRead(const CliOptions& options);
 // Appends the options of the tiers below T0, and of the device.
 void AppendTierOptionRows(std::vector<OptionRow>* table);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);
-// Sets the session's lossless options from --lossless and --draft, after all options were read and
-// before ApplyDefaults(). Errors: options that go with --lossless alone.
+// Returns the shared fields that --draft sets with this value.
+[[nodiscard]] std::vector<SharedField> FieldsOfDraft(std::string_view text);
+// Sets the tiers from --kv-type q8, q4 or q3, after all options were read. Errors: --t0 PERCENT
+// beside --t2 old.
+[[nodiscard]] Status SettleTiers(CliOptions* options);
+// Sets the session's lossless options from --lossless and --draft, after SettleTiers(). Errors:
+// options that go with --lossless alone.
 [[nodiscard]] Status SettleLossless(CliOptions* options);
 // Gives every draft the same number of tokens, for commands whose results must repeat. Errors: a
 // length that varies.

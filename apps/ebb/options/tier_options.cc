@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "apps/ebb/options/option_values.h"
 #include "apps/ebb/options/options.h"
 #include "apps/ebb/pull/known_models.h"
@@ -9,17 +11,15 @@ namespace {
 template <typename Parse>
 OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
   const bool places_rows = name != "--t1";
-  const bool is_t1_read = name == "--t1-read";
   return {OptionGroup::kPolicy,
           std::move(name),
           std::move(value),
           std::move(help),
-          [parse, places_rows, is_t1_read](std::string_view text, CliOptions* options) {
+          [parse, places_rows](std::string_view text, CliOptions* options) {
             TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
             EBB_RETURN_IF_ERROR(parse(text, &spec));
             options->session.policy.tiers = spec;
             (places_rows ? options->given.tiers : options->given.t1) = true;
-            if (is_t1_read) options->lossless.t1_read_given = true;
             return OkStatus();
           },
           nullptr};
@@ -99,6 +99,25 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
   table->insert(table->end(), rows.begin(), rows.end());
   const std::vector<OptionRow> device = DeviceRows();
   table->insert(table->end(), device.begin(), device.end());
+}
+
+Status SettleTiers(CliOptions* options) {
+  std::optional<TierSpec>& tiers = options->session.policy.tiers;
+  if (options->compressed.has_value()) {
+    if (!tiers.has_value()) tiers.emplace();
+    tiers->t1 = T1Place::kNone;
+    tiers->t2_rows = T2Rows::kOld;
+    tiers->t2_type = *options->compressed;
+    options->given.tiers = options->given.t1 = true;
+  }
+  const bool has_t0_share =
+      options->shared.OptionThatSet(SharedField::kT0) == "--t0" && tiers->t0_cap_bytes == 0;
+  if (has_t0_share && tiers->t2_rows == T2Rows::kOld) {
+    return InvalidArgument(
+        "--t0: a share has no effect beside --t2 old, which keeps the first 64 and the "
+        "newest 65 to 128 rows in T0");
+  }
+  return OkStatus();
 }
 
 }  // namespace ebb::cli

@@ -238,7 +238,7 @@ Status Profile::Write() {
 
 ExitCode RunProfile(const CliOptions& options) {
   const Status status = Profile(options).Run();
-  return status.ok() ? ExitCode::kOk : Fail(status, OptionOfRowsRead(options));
+  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

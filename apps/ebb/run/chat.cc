@@ -153,7 +153,7 @@ ExitCode RunChat(const CliOptions& options) {
   CliOptions fitted = options;
   if (IsLive(fitted)) fitted.session.ledger = SessionOptions::Record::kYes;
   Result<Setup> setup = OpenSessionSetup(*model, &fitted);
-  if (!setup.ok()) return Fail(setup.status(), OptionOfRowsRead(options));
+  if (!setup.ok()) return Fail(setup.status(), options.shared);
   Result<Conversation> talk = OpenConversation(*setup, fitted, Conversation::Kind::kChat);
   if (!talk.ok()) return Fail(talk.status());
   // A grammar that is refused is refused before anything is typed.

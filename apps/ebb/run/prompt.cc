@@ -64,9 +64,6 @@ Result<std::string> ReadSource(const CliOptions& options) {
 }  // namespace
 
 Result<std::string> ReadPromptText(const CliOptions& options) {
-  if (options.prompt && !options.prompt_file.empty()) {
-    return InvalidArgument("expected one prompt, found both -p and -f");
-  }
   EBB_ASSIGN_OR_RETURN(std::string text, ReadSource(options));
   if (text.empty() && !ResumesSession(options))
     return InvalidArgument("expected a prompt, found an empty one");

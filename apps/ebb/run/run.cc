@@ -38,9 +38,9 @@ ExitCode AnswerOnce(TurnContext context, const std::string& text,
   if (!turn.ok()) return Fail(turn.status());
   const auto prompt_tokens = static_cast<int>(turn->tokens.size());
   const Status fits = FitGenerationIntoMemory(*model, prompt_tokens, &options);
-  if (!fits.ok()) return Fail(fits, OptionOfRowsRead(options));
+  if (!fits.ok()) return Fail(fits, options.shared);
   const Result<Setup> setup = OpenSetup(std::move(model), options);
-  if (!setup.ok()) return Fail(setup.status(), OptionOfRowsRead(options));
+  if (!setup.ok()) return Fail(setup.status(), options.shared);
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
   const RunFigures figures = TakeTurn(context, *turn, *setup, &output);
   const ExitCode code = ReportEnd(figures.result);
@@ -55,7 +55,7 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
   TierNotices notices(options);
   context.notices = &notices;
   Result<Setup> setup = OpenSessionSetup(std::move(model), &options);
-  if (!setup.ok()) return Fail(setup.status(), OptionOfRowsRead(options));
+  if (!setup.ok()) return Fail(setup.status(), options.shared);
   using Kind = Conversation::Kind;
   Result<Conversation> talk =
       OpenConversation(*setup, options, options.raw ? Kind::kText : Kind::kChat);

@@ -209,7 +209,7 @@ ExitCode RunServe(const CliOptions& options) {
   wanted.keys = *keys;
   wanted.access_log = *log;
   const auto server = server::Server::Start(*model, wanted);
-  if (!server.ok()) return Fail(server.status(), OptionOfRowsRead(options));
+  if (!server.ok()) return Fail(server.status(), options.shared);
   const Status ready = WriteTextToStdout(
       fmt::format("ebb: {} at {}\n", ModelId(options.model.path), Addresses(**server)));
   if (const std::string why = (*model)->batch_dependence(); !why.empty()) {

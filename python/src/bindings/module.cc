@@ -34,6 +34,26 @@ const char* TypeOf(StatusCode code) {
   }
 }
 
+// Returns the keyword argument that sets a field of the library's options.
+std::string ArgumentOf(std::string_view field) {
+  constexpr std::pair<std::string_view, const char*> kArguments[] = {
+      {"kv_cap_bytes", "kv_cap"},
+      {"tiers.t0_cap_bytes", "t0"},
+      {"tiers.t1_path", "t1"},
+      {"tiers.t1_read", "t1_read"},
+      {"tiers.t1_mass", "t1_read"},
+      {"tiers.t1_rows", "t1_read"},
+      {"tiers.t1_reuse", "t1_read"},
+      {"tiers.t2_rows", "t2"},
+      {"tiers.evict_beyond_caps", "evict"},
+  };
+  for (const auto& [name, argument] : kArguments) {
+    if (field == name) return argument;
+  }
+  constexpr std::string_view kPolicy = "policy.";
+  return std::string(field.starts_with(kPolicy) ? field.substr(kPolicy.size()) : field);
+}
+
 void RaiseObject(nb::handle exception) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   throw nb::python_error();
@@ -44,7 +64,7 @@ void RaiseObject(nb::handle exception) {
 void Raise(const Status& status) {
   nb::object error = ErrorType(TypeOf(status.code()))(std::string(status.message()),
                                                       std::string(StatusCodeName(status.code())),
-                                                      std::string(status.field()));
+                                                      ArgumentOf(status.field()));
   RaiseObject(error);
   std::abort();
 }

@@ -18,6 +18,11 @@ std::optional<TierSpec> ReadTiers(const nb::dict& options, ExplicitOptions* give
                          read("evict", ParseEvict), read("evict_of", ParseEvictOf)}) {
     given->tiers = given->tiers || set;
   }
+  if (CompressesOldRows(spec) && options.contains("t0") && spec.t0_cap_bytes == 0) {
+    Raise(InvalidArgument("t0",
+                          "a share has no effect beside t2=\"old\", which keeps the first 64 and the newest 65 to "
+                          "128 rows in T0"));
+  }
   return any ? std::optional(spec) : std::nullopt;
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
 from . import _ebb
 from ._ebb import ModelShape
-from .errors import NotFound
+from .errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,7 +153,7 @@ class Engine:
             model: the model.
             threads: compute threads; 0: one per core of the affinity mask, at most the cgroup's quota.
             kv_type: number format of cached rows: "f16", "bf16" or "f32"; "q8", "q4" or "q3" compresses
-                all old rows: t1="none", t2="old:int8" (int4, int3).
+                all old rows: t1="none", t2="old:int8" (int4, int3), and is refused beside t0, t1 and t2.
             kv_cap: hard cap on the memory of cached rows, "512MiB": without tiers, or with all old rows in T2.
             device: "cpu", or another one that `ebb device list` names.
             prefill_chunk: tokens of a step that reads a prompt.
@@ -163,7 +163,11 @@ class Engine:
         """
         self.model = model
         if kv_type in _COMPRESSED:
-            t1, t2, kv_type = t1 or "none", _COMPRESSED[kv_type], "f16"
+            for name, value in (("t0", t0), ("t1", t1), ("t2", t2)):
+                if value is not None:
+                    raise InvalidArgument(f"kv_type {kv_type!r} and {name} both place the rows of {name.upper()}; "
+                                          "give one")
+            t1, t2, kv_type = "none", _COMPRESSED[kv_type], "f16"
         options = _given(
             dict(threads=threads, kv_type=kv_type, kv_cap=kv_cap, device=device,
                  prefill_chunk=prefill_chunk, t0=t0, t1=t1, t2=t2, t1_read=t1_read, evict=evict,

@@ -451,7 +451,9 @@ TEST_P(BackendT2Test, OldRowsAreTheProcessorsUpToRounding) {
     const EngineOptions options = WithOldRows(CompressedType::kInt4);
     const Status status = T2Engine(options)->OpenSession(WithPolicy(Compressing(options))).status();
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-    EXPECT_THAT(status.message(), testing::HasSubstr("old needs T2 in the memory of device"));
+    EXPECT_THAT(
+        status.message(),
+        testing::HasSubstr("a compressed cache of all old rows needs T2 in the memory of device"));
     EXPECT_THAT(status.message(), testing::HasSubstr("of 16 channels"));
     return;
   }

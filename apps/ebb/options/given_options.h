@@ -1,0 +1,59 @@
+// The options that were given, for fields that more than one option sets.
+#ifndef EBB_APPS_OPTIONS_GIVEN_OPTIONS_H_
+#define EBB_APPS_OPTIONS_GIVEN_OPTIONS_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/status.h"
+#include "ebb/tiers.h"
+
+namespace ebb::cli {
+
+// A field that several options set, such as T2's rows: --t2 and --kv-type q4.
+enum class SharedField {
+  kModel,
+  kChatTemplate,
+  kPrompt,
+  kT0,
+  kT1,
+  kT1Read,
+  kT2,
+  kPolicy,
+  kBudget,
+  kSinks,
+  kWindow,
+  kInterval,
+};
+
+// Returns the format of T2's rows that --kv-type q8, q4 and q3 name; nothing for other values.
+[[nodiscard]] std::optional<CompressedType> CompressedKvType(std::string_view text);
+
+// Returns the shared fields that an option ("--kv-type") sets with this value.
+[[nodiscard]] std::vector<SharedField> FieldsSet(std::string_view option, std::string_view text);
+
+// Tells for each shared field which option of one source, such as the command line, set it.
+class GivenOptions {
+ public:
+  // Records what the option sets with this value; the last value of an option holds. Errors:
+  // another option set one of these fields; nothing is recorded then.
+  [[nodiscard]] Status Add(std::string_view option, std::string_view text);
+  // Returns whether an option was recorded that sets one of these fields.
+  [[nodiscard]] bool Sets(const std::vector<SharedField>& fields) const;
+  // Returns the option that set the field, as messages name it ("--kv-type q4"), or an empty text.
+  [[nodiscard]] std::string_view OptionThatSet(SharedField field) const;
+
+ private:
+  struct Option {
+    std::string name;
+    std::string shown;
+  };
+  std::map<SharedField, Option> options_;
+};
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_OPTIONS_GIVEN_OPTIONS_H_
