@@ -1,77 +1,29 @@
-// The kernels of fold-inl.h, merge-inl.h, compressed-inl.h and prefill-inl.h, compiled once per
-// instruction set, and their choice. Left out: instruction sets that would run the same code as a
-// listed neighbour.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "src/attention/cpu.cc"  // NOLINT(build/include)
-#include "hwy/foreach_target.h"                    // IWYU pragma: keep
-#include "hwy/highway.h"
-#include "src/attention/compressed-inl.h"
-#include "src/attention/fold-inl.h"
-#include "src/attention/merge-inl.h"
-#include "src/attention/prefill-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace ebb {
-namespace HWY_NAMESPACE {
-
-// The kernels of one instruction set, the best first, of which there are at most kMaxKernels.
-int MakeKernels(AttentionKernel* kernels) {
-  int count = 0;
-  AttentionKernel kernel = {
-      .name = hwy::TargetName(HWY_TARGET),
-      .store_row = StoreRow,
-      .load_row = LoadRow,
-      .fold = Fold,
-      .chunk_weights = ChunkWeights,
-      .merge = Merge,
-      .add_mass = AddMass,
-      .query_tile = QueryTile,
-      .prefill_scratch_floats = PrefillScratchFloats,
-      .rotate = Rotate,
-      .compress_row = CompressRow,
-      .decompress_row = DecompressRow,
-      .fold_compressed = FoldCompressed<Dots::kPortable>,
-      .prefill = Prefill,
-      .prefill_mass = PrefillMass,
-  };
-#if HWY_TARGET == HWY_AVX3
-  if (__builtin_cpu_supports("avx512vnni")) {
-    kernels[count] = kernel;
-    kernels[count].name = "AVX3_VNNI";
-    kernels[count].fold_compressed = FoldCompressed<Dots::kVnni>;
-    ++count;
-  }
-#endif
-  kernels[count++] = kernel;
-  return count;
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace ebb
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-
+// The attention kernels that this machine can run. Those of an instruction set are compiled by
+// cpu_full.cc, cpu_prefill.cc and cpu_compressed.cc, once per instruction set.
 #include <string>
 #include <vector>
+
+#include "hwy/targets.h"
+#include "src/attention/attention.h"
+#include "src/attention/cpu_kernels.h"
 
 namespace ebb {
 namespace {
 
-HWY_EXPORT(MakeKernels);
-constexpr int kMaxKernels = 2;
-
-// Best instruction set first, the reference last.
+// Returns the kernels by instruction set, the best first, and the reference last.
 std::vector<AttentionKernel> MakeAll() {
   std::vector<AttentionKernel> all;
   const int64_t chosen = hwy::SupportedTargets();
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+  for (const int64_t target : GeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(target);
-    AttentionKernel kernels[kMaxKernels];
-    const int count = HWY_DYNAMIC_DISPATCH(MakeKernels)(kernels);
-    all.insert(all.end(), kernels, kernels + count);
+    AttentionKernel kernel;
+    SetFullKernels(&kernel);
+    SetPrefillKernels(&kernel);
+    SetCompressedKernels(&kernel);
+    AttentionKernel vnni = kernel;
+    if (SetVnniKernels(&vnni)) all.push_back(vnni);
+    all.push_back(kernel);
   }
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().Update(chosen);
@@ -113,5 +65,3 @@ Status CheckAttentionShape(const AttentionShape& shape) {
 }
 
 }  // namespace ebb
-
-#endif  // HWY_ONCE

@@ -62,7 +62,7 @@ HWY_INLINE VecF SoftCapped(VecF x, VecF cap, VecF inverse_cap) {
 
 // The logits of `rows` arrays, each `stride` behind the one before, in whole vectors that hold the
 // first `count` of each.
-HWY_NOINLINE void CapLogits(float cap, float* logits, size_t stride, int rows, int count) {
+inline HWY_NOINLINE void CapLogits(float cap, float* logits, size_t stride, int rows, int count) {
   const F32 d;
   const VecF caps = hn::Set(d, cap), inverse = hn::Set(d, 1 / cap);
   for (int r = 0; r < rows; ++r) {

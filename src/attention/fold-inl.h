@@ -362,7 +362,7 @@ void FoldWithType(const FoldInput& in, const FoldOutput& out) {
   ValuePasses<Row>(in, out);
 }
 
-void Fold(const FoldInput& in, const FoldOutput& out) {
+inline void Fold(const FoldInput& in, const FoldOutput& out) {
   WithRowType(in.format.type, [&](auto row) HWY_ATTR { FoldWithType<decltype(row)>(in, out); });
 }
 

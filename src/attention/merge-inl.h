@@ -40,7 +40,7 @@ HWY_INLINE void StoreUpTo(VecF v, int num, float* to) {
   std::memcpy(to, lanes, num * sizeof(float));
 }
 
-bool ChunkWeights(const MergeInput& in, float* weights) {
+inline bool ChunkWeights(const MergeInput& in, float* weights) {
   const F32 d;
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   VecF top = hn::Set(d, kLowest);
@@ -67,7 +67,7 @@ bool ChunkWeights(const MergeInput& in, float* weights) {
 
 // Several vectors of channels at once: each alone is a chain of operations that wait for one
 // another, and chunks lie far apart.
-void Merge(const MergeInput& in, const float* weights, float* out) {
+inline void Merge(const MergeInput& in, const float* weights, float* out) {
   const F32 d;
   ForChannelBlocks<5>(in.head_dim, [&](auto vecs, int channel) HWY_ATTR {
     constexpr int kVecs = decltype(vecs)::value;
@@ -114,7 +114,7 @@ HWY_INLINE void AddMassOfChunk(const float* p, size_t p_stride, const float* wei
   StoreUpTo(sum, end - r, mass + r);
 }
 
-void AddMass(const MassInput& in, float* mass) {
+inline void AddMass(const MassInput& in, float* mass) {
   ForHeadBlocks<kMostChains>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
     const float* p = in.p + head * in.p_stride;
     const float* weights = in.weights + head * in.weights_stride;

@@ -30,7 +30,7 @@ inline constexpr int kMaxVecs = 3;
 // Far below any logit: exp(-inf - kNoMax) is 0 where exp(-inf - -inf) would be NaN.
 inline constexpr float kNoMax = -1e30f;
 
-int QueryTile(int num_heads) { return QueryTileOf(kLanes, num_heads); }
+inline int QueryTile(int num_heads) { return QueryTileOf(kLanes, num_heads); }
 
 HWY_INLINE int NumVecs(int num_heads, int num_queries) {
   return (num_heads * num_queries + kLanes - 1) / kLanes;
@@ -70,7 +70,7 @@ struct TileScratch {
   }
 };
 
-size_t PrefillScratchFloats(int num_heads, int head_dim) {
+inline size_t PrefillScratchFloats(int num_heads, int head_dim) {
   return PrefillScratchFloatsOf(kLanes, num_heads, head_dim);
 }
 
@@ -287,7 +287,7 @@ HWY_INLINE bool StoreTile(const PrefillInput& in, const PrefillOutput& out, cons
   return faults == 0;
 }
 
-bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
+inline bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
   const int head_dim = in.format.head_dim;
   const TileScratch s(out.scratch, in);
   LoadQueries(in, s);
@@ -335,7 +335,7 @@ HWY_INLINE float SumOfLanesFrom(const float* values, int begin, int n) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-void PrefillMass(const PrefillMassInput& in) {
+inline void PrefillMass(const PrefillMassInput& in) {
   const F32 d;
   const PrefillInput& tile = in.tile;
   if (tile.rows->positions[in.begin] > tile.positions[tile.num_queries - 1]) return;

@@ -131,14 +131,14 @@ HWY_INLINE const std::byte* KeyRow(const RowsView& rows, Slot slot, size_t strid
   return rows.pages[slot.page()] + slot.row() * stride;
 }
 
-void StoreRow(RowType type, const float* from, std::byte* to, int head_dim) {
+inline void StoreRow(RowType type, const float* from, std::byte* to, int head_dim) {
   WithRowType(type, [&](auto row) HWY_ATTR {
     for (int i = 0; i < head_dim; i += kLanes)
       decltype(row)::Store(hn::LoadU(F32(), from + i), to, i);
   });
 }
 
-void LoadRow(RowType type, const std::byte* from, float* to, int head_dim) {
+inline void LoadRow(RowType type, const std::byte* from, float* to, int head_dim) {
   WithRowType(type, [&](auto row) HWY_ATTR {
     for (int i = 0; i < head_dim; i += kLanes)
       hn::StoreU(decltype(row)::Load(from, i), F32(), to + i);
