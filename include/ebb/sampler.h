@@ -30,7 +30,7 @@ struct SamplingOptions {
   // Divides the positive logits and multiplies the negative ones of the tokens that are among the
   // last repeat_last_n of the prompt and the answer (Sampler::SetText()). 1: off.
   float repeat_penalty = 1.0f;
-  int repeat_last_n = 64;
+  int repeat_last_n = 64;  // -1: all of them
   // A token that occurs n > 0 times in presence_scope loses presence_penalty +
   // n * frequency_penalty.
   float presence_penalty = 0.0f;

@@ -27,6 +27,12 @@ OptionRow ParsedRow(OptionGroup group, std::string names, std::string value, std
 Status ReadGrammar(std::string_view text, CliOptions* options) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(text, error)) {
+    if (text.find("::=") == std::string_view::npos) {
+      return InvalidArgument(fmt::format(
+          "expected a file or a GBNF grammar, found \"{}\", which is neither a file nor has a rule "
+          "(root ::= ...)",
+          text));
+    }
     options->sampling.grammar = text;
     return OkStatus();
   }
@@ -254,8 +260,8 @@ std::vector<OptionRow> GenerationRows() {
                "divide the logits of tokens that prompt or answer had lately by X; 1: off",
                [](CliOptions& o) { return &o.sampling.repeat_penalty; }, {.min = 0.01, .max = 100}),
       ValueRow(G::kSampling, "--repeat-last-n", "N",
-               "penalties count the last N tokens of the prompt and the answer",
-               [](CliOptions& o) { return &o.sampling.repeat_last_n; }, {.min = 0}),
+               "penalties count the last N tokens of the prompt and the answer; -1: all of them",
+               [](CliOptions& o) { return &o.sampling.repeat_last_n; }, {.min = -1}),
       ValueRow(G::kSampling, "--presence-penalty", "X",
                "subtract X from the logits of tokens that occur among them; 0: off",
                [](CliOptions& o) { return &o.sampling.presence_penalty; }, {.min = -2, .max = 2}),

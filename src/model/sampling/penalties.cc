@@ -1,5 +1,7 @@
 #include "src/model/sampling/penalties.h"
 
+#include <limits>
+
 namespace ebb {
 
 Penalties::Penalties(const SamplingOptions& options)
@@ -7,7 +9,8 @@ Penalties::Penalties(const SamplingOptions& options)
       presence_(options.presence_penalty),
       frequency_(options.frequency_penalty),
       counts_answer_(options.presence_scope == SamplingOptions::PresenceScope::kAnswer),
-      window_(static_cast<size_t>(options.repeat_last_n)) {}
+      window_(options.repeat_last_n < 0 ? std::numeric_limits<size_t>::max()
+                                        : static_cast<size_t>(options.repeat_last_n)) {}
 
 void Penalties::SetText(std::span<const Token> text, size_t answer_begin) {
   text_.clear();

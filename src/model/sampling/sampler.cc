@@ -45,7 +45,7 @@ Status Check(const SamplingOptions& options, int vocab_size) {
   EBB_RETURN_IF_ERROR(CheckRange("top_p", options.top_p, 0, 1));
   EBB_RETURN_IF_ERROR(CheckRange("min_p", options.min_p, 0, 1));
   EBB_RETURN_IF_ERROR(CheckRange("repeat_penalty", options.repeat_penalty, 1e-3, kMax));
-  EBB_RETURN_IF_ERROR(CheckRange("repeat_last_n", options.repeat_last_n, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("repeat_last_n", options.repeat_last_n, -1, kMaxInt));
   EBB_RETURN_IF_ERROR(CheckRange("presence_penalty", options.presence_penalty, -kMax, kMax));
   EBB_RETURN_IF_ERROR(CheckRange("frequency_penalty", options.frequency_penalty, -kMax, kMax));
   EBB_RETURN_IF_ERROR(CheckRange("min_keep", options.min_keep, 0, kMaxInt));

@@ -248,38 +248,41 @@ TEST_F(SamplerTest, ABiasMakesNoNumberOutOfNone) {
 
 // llama.cpp's own sampler of penalties is the reference.
 TEST_F(SamplerTest, PenaltiesCountTheLastTokensOfPromptAndAnswerAsInLlamaCpp) {
-  const SamplingOptions options = {.temperature = 0,
-                                   .repeat_penalty = 1.7F,
-                                   .repeat_last_n = 24,
-                                   .presence_penalty = 0.6F,
-                                   .frequency_penalty = 0.4F};
-  std::vector<Token> prompt;
-  for (int i = 0; i < 40; ++i) prompt.push_back(i % 11);
-  llama_sampler* chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
-  llama_sampler_chain_add(
-      chain, llama_sampler_init_penalties(static_cast<int>(VocabSize()), 24, 1.7F, 0.4F, 0.6F));
-  llama_sampler_chain_add(chain, llama_sampler_init_greedy());
-  for (const Token token : prompt) llama_sampler_accept(chain, token);
-  const auto sampler = Make(options);
-  sampler->SetText(prompt, prompt.size());
-  const auto without_prompt = Make(options);
-  int num_other = 0;
-  for (int i = 0; i < 100; ++i) {
-    std::vector<float> logits = RandomLogits(i);
-    // The tokens of the prompt and of the answer compete.
-    for (Token token = 0; token < 20; ++token) logits[token] = 6 + 0.1F * logits[token];
-    std::vector<llama_token_data> data(logits.size());
-    for (size_t j = 0; j < data.size(); ++j) data[j] = {static_cast<Token>(j), logits[j], 0};
-    llama_token_data_array array = {data.data(), data.size(), -1, false};
-    llama_sampler_apply(chain, &array);
-    const Token expected = array.data[array.selected].id;
-    llama_sampler_accept(chain, expected);
-    ASSERT_EQ(*sampler->Sample(logits, i), expected) << i;
-    const Result<Token> other = without_prompt->Sample(logits, i);
-    num_other += *other == expected ? 0 : 1;
+  for (const int last_n : {24, -1}) {
+    const SamplingOptions options = {.temperature = 0,
+                                     .repeat_penalty = 1.7F,
+                                     .repeat_last_n = last_n,
+                                     .presence_penalty = 0.6F,
+                                     .frequency_penalty = 0.4F};
+    std::vector<Token> prompt;
+    for (int i = 0; i < 40; ++i) prompt.push_back(i % 11);
+    llama_sampler* chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    llama_sampler_chain_add(
+        chain, llama_sampler_init_penalties(static_cast<int>(VocabSize()),
+                                            last_n < 0 ? 1000 : last_n, 1.7F, 0.4F, 0.6F));
+    llama_sampler_chain_add(chain, llama_sampler_init_greedy());
+    for (const Token token : prompt) llama_sampler_accept(chain, token);
+    const auto sampler = Make(options);
+    sampler->SetText(prompt, prompt.size());
+    const auto without_prompt = Make(options);
+    int num_other = 0;
+    for (int i = 0; i < 100; ++i) {
+      std::vector<float> logits = RandomLogits(i);
+      // The tokens of the prompt and of the answer compete.
+      for (Token token = 0; token < 20; ++token) logits[token] = 6 + 0.1F * logits[token];
+      std::vector<llama_token_data> data(logits.size());
+      for (size_t j = 0; j < data.size(); ++j) data[j] = {static_cast<Token>(j), logits[j], 0};
+      llama_token_data_array array = {data.data(), data.size(), -1, false};
+      llama_sampler_apply(chain, &array);
+      const Token expected = array.data[array.selected].id;
+      llama_sampler_accept(chain, expected);
+      ASSERT_EQ(*sampler->Sample(logits, i), expected) << i << " of " << last_n;
+      const Result<Token> other = without_prompt->Sample(logits, i);
+      num_other += *other == expected ? 0 : 1;
+    }
+    EXPECT_GT(num_other, 0);
+    llama_sampler_free(chain);
   }
-  EXPECT_GT(num_other, 0);
-  llama_sampler_free(chain);
 }
 
 TEST_F(SamplerTest, PresenceOfTheAnswerLeavesThePromptOutAndKeepsWhatTheAnswerBeganWith) {
