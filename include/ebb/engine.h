@@ -97,6 +97,8 @@ struct SessionOptions {
   std::optional<LosslessOptions> lossless;
   // T0 that is kept for this session, as Session::SetT0Floor() keeps it; 0: none.
   uint64_t t0_floor_bytes = 0;
+  // The token whose way through the tiers Session::explanations() tells.
+  std::optional<Position> explained;
   enum class Record { kNo, kYes };
   Record ledger = Record::kNo;      // see Session::ledger()
   Record step_costs = Record::kNo;  // see StepReport::costs
@@ -269,6 +271,10 @@ class Session {
   [[nodiscard]] std::span<const Token> drafted() const;
   // The history of each token; null when SessionOptions asked for none.
   [[nodiscard]] const Ledger* ledger() const;
+  // Returns why rows of SessionOptions::explained lie where they do, in the order of decisions: for
+  // each group the first decision about the token, and each that changed its tier. Empty where the
+  // policy decides nothing. Valid until the session's next step.
+  [[nodiscard]] std::span<const Explanation> explanations() const;
   // The signals of the last step (extra_signals and the policy's).
   [[nodiscard]] const StepSignals& last_signals() const;
   // Visible positions of a group at the policy's granularity, ascending.

@@ -169,6 +169,10 @@ class Placement {
   [[nodiscard]] virtual bool Due(const PlacementInput& input, size_t num_rows) const = 0;
   // Appends moves in ascending row order to `moves`; each row at most once.
   virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
+  // Returns why Place() puts this row of the input where it does: the rule, and the row's score and
+  // rank where scores decide. The base class names those and Name(). REQUIRES: an input that
+  // Place() may have.
+  [[nodiscard]] virtual std::string Explain(const PlacementInput& input, size_t row) const;
   // From now on T0 is to keep this share of the rows of T0 and T1 that may leave it. A prefill's
   // Place() then divides them again, and nothing else. False, and nothing changed, for a placement
   // that has no such share.
@@ -264,25 +268,34 @@ struct Budget {
 
   bool operator==(const Budget&) const = default;
 };
-// The name and parameters that a policy was made of. Two policies of equal identity, for the same
-// model, make the same decisions about the same tokens.
-struct PolicyIdentity {
-  std::string name;  // Policy::name; empty: not known, and prefixes are not shared
-  std::map<std::string, std::string> params;  // PolicySpec::params
-  Granularity granularity = Granularity::kToken;
-  Budget budget;                // in rows, or in percent
-  std::optional<int> sinks;     // tokens
-  std::optional<int> window;    // tokens
-  std::optional<int> interval;  // generated tokens
-  std::optional<TierSpec> tiers;
-  uint64_t seed = 0;  // 0 where the scorer draws no random numbers
 
-  bool operator==(const PolicyIdentity&) const = default;
+// Everything that a user can say about a policy. Unset options take the policy's own defaults.
+struct PolicySpec {
+  std::string name = "full";
+  std::map<std::string, std::string> params = {};  // --policy NAME:key=value,...
+  std::string scorer = {};                         // --scorer; empty: the policy's own
+  Budget budget = {};
+  std::optional<int> sinks = {};     // tokens
+  std::optional<int> window = {};    // tokens
+  std::optional<int> interval = {};  // generated tokens
+  std::optional<Granularity> granularity = {};
+  // Input and maximum generation, in tokens, of which kCompression takes a share; the context of
+  // the session when unset.
+  std::optional<int> most_tokens = {};
+  // The hierarchy places the rows, and `name` only names the scorer. Excludes a budget.
+  std::optional<TierSpec> tiers = {};
+  uint64_t seed = 0;
+
+  bool operator==(const PolicySpec&) const = default;
 };
 
 struct Policy {
   std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
-  PolicyIdentity identity = {};
+  // The specification with every default that MakePolicy() chose: two policies of equal identity,
+  // for the same model, make the same decisions about the same tokens. The name includes the
+  // scorer's; the seed is 0 where the scorer draws no random numbers. Nothing: not known, and
+  // sessions share no prefixes.
+  std::optional<PolicySpec> identity = {};
   Granularity granularity = Granularity::kToken;
   KeyTurns key_turns = KeyTurns::kWhenFull;
   bool looks_ahead = false;              // its scorer asks PolicyContext::foresight
@@ -302,23 +315,6 @@ inline constexpr int kDefaultSinks = 4;      // tokens
 inline constexpr int kDefaultWindow = 128;   // tokens
 inline constexpr int kDefaultInterval = 64;  // generated tokens
 
-// Everything that a user can say about a policy. Unset options take the policy's own defaults.
-struct PolicySpec {
-  std::string name = "full";
-  std::map<std::string, std::string> params = {};  // --policy NAME:key=value,...
-  std::string scorer = {};                         // --scorer; empty: the policy's own
-  Budget budget = {};
-  std::optional<int> sinks = {};     // tokens
-  std::optional<int> window = {};    // tokens
-  std::optional<int> interval = {};  // generated tokens
-  std::optional<Granularity> granularity = {};
-  // Input and maximum generation, in tokens, of which kCompression takes a share; the context of
-  // the session when unset.
-  std::optional<int> most_tokens = {};
-  // The hierarchy places the rows, and `name` only names the scorer. Excludes a budget.
-  std::optional<TierSpec> tiers = {};
-  uint64_t seed = 0;
-};
 // "h2o:heavy=64,recent=64" into name and params. "windowed:" may stand before: it is part of the
 // name.
 [[nodiscard]] Status ParsePolicy(std::string_view text, PolicySpec* spec);

@@ -119,6 +119,14 @@ struct StepReport {
   std::optional<StepCosts> costs;  // when they were asked for
 };
 
+// Why a token's rows of one group lie where they do; see SessionOptions::explained.
+struct Explanation {
+  Position num_tokens = 0;  // of the sequence at the decision
+  int group = 0;
+  Tier tier = Tier::kT0;  // from then on
+  std::string why;        // the rule, the row's score and its rank
+};
+
 // The ledger of a session: which token went to which tier, and when. Steps are counted from 0, a
 // prefill chunk or a decode step each; a token enters T0 in all groups in the step that reads it,
 // moves when a placement says so or when all rows are parked, and is forgotten by a roll-back.

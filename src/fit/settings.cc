@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ebb/setting_fields.h"
 #include "src/fit/memory_fit.h"
 
 namespace ebb {
@@ -37,48 +38,38 @@ std::string SizeText(uint64_t bytes) {
   return bytes >= 1024 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} bytes", bytes);
 }
 
-FitSetting Make(std::string name, const TierSpec& tiers) { return {std::move(name), tiers}; }
+FitSetting Make(const TierSpec& tiers) { return {TierOptionsText(tiers), tiers}; }
 
-FitSetting FileSetting(int t0_percent) {
-  return Make(fmt::format("--t0 {}% --t1 file", t0_percent), {.t0_share = t0_percent / 100.0});
-}
+FitSetting FileSetting(int t0_percent) { return Make({.t0_share = t0_percent / 100.0}); }
 
 FitSetting HostSetting(int t0_percent) {
-  return Make(fmt::format("--t0 {}% --t1 host", t0_percent),
-              {.t0_share = t0_percent / 100.0, .t1 = T1Place::kHost});
+  return Make({.t0_share = t0_percent / 100.0, .t1 = T1Place::kHost});
 }
 
-// Behind a device, of which some have no T2.
 FitSetting EvictFrom(FitSetting setting, int percent) {
   setting.tiers->evict_share = percent / 100.0;
-  setting.name += fmt::format(" --evict {}%", percent);
-  return setting;
+  return Make(*setting.tiers);
 }
 
 FitSetting SelectFrom(FitSetting setting) {
   setting.tiers->t1_read = T1Read::kSelect;
-  setting.name += " --t1-read select";
-  return setting;
-}
-
-FitSetting OldRowsSetting(CompressedType type) {
-  return Make(fmt::format("--t1 none --t2 old:{}", CompressedTypeName(type)),
-              {.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld, .t2_type = type});
+  return Make(*setting.tiers);
 }
 
 void AppendOldRowsSettings(std::vector<FitSetting>* settings) {
   for (const CompressedType type :
        {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
-    settings->push_back(OldRowsSetting(type));
+    settings->push_back(Make({.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld, .t2_type = type}));
   }
 }
 
 // The prompt stays in T0; of the other rows a share is evicted, and the rest is compressed.
 FitSetting EvictSetting(int percent) {
-  return EvictFrom(
-      Make("--t0 100% --t1 none --t2 100%:int4",
-           {.t0_share = 1, .t1 = T1Place::kNone, .t2_share = 1, .t2_type = CompressedType::kInt4}),
-      percent);
+  return Make({.t0_share = 1,
+               .t1 = T1Place::kNone,
+               .t2_share = 1,
+               .t2_type = CompressedType::kInt4,
+               .evict_share = percent / 100.0});
 }
 
 }  // namespace
@@ -169,14 +160,11 @@ std::vector<FitSetting> TypicalSettings(bool on_device, bool t2_on_device) {
     settings.push_back(EvictFrom(HostSetting(50), 10));
     return settings;
   }
-  return {{"full"},
-          FileSetting(50),
-          OldRowsSetting(CompressedType::kInt8),
-          OldRowsSetting(CompressedType::kInt4),
-          OldRowsSetting(CompressedType::kInt3),
-          SelectFrom(FileSetting(50)),
-          Make("--t0 100% --t1 none --evict 10%",
-               {.t0_share = 1, .t1 = T1Place::kNone, .evict_share = 0.1})};
+  std::vector<FitSetting> settings = {{"full"}, FileSetting(50)};
+  AppendOldRowsSettings(&settings);
+  settings.push_back(SelectFrom(FileSetting(50)));
+  settings.push_back(Make({.t0_share = 1, .t1 = T1Place::kNone, .evict_share = 0.1}));
+  return settings;
 }
 
 std::vector<FitSetting> SettingsByGentleness(bool on_device, bool t2_on_device) {

@@ -313,17 +313,15 @@ bool UsesSeed(const ResolvedPolicy& resolved) {
   return resolved.scorer->draws_lots || resolved.scorer->extension != nullptr;
 }
 
-PolicyIdentity IdentityOf(const ResolvedPolicy& resolved, const PolicySpec& spec,
-                          const PlacementOptions& options, Granularity granularity) {
-  return {.name = resolved.name,
-          .params = spec.params,
-          .granularity = granularity,
-          .budget = options.budget,
-          .sinks = spec.sinks,
-          .window = spec.window,
-          .interval = spec.interval,
-          .tiers = spec.tiers,
-          .seed = UsesSeed(resolved) ? spec.seed : 0};
+PolicySpec IdentityOf(const ResolvedPolicy& resolved, PolicySpec spec,
+                      const PlacementOptions& options, Granularity granularity) {
+  spec.name = resolved.name;
+  spec.scorer.clear();
+  spec.granularity = granularity;
+  spec.budget = options.budget;
+  spec.most_tokens.reset();
+  if (!UsesSeed(resolved)) spec.seed = 0;
+  return spec;
 }
 
 }  // namespace

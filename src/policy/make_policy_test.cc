@@ -365,23 +365,23 @@ TEST(MakePolicy, TheIdentityOfAPolicyIsItsNameAndParameters) {
   const auto changed = [&](const auto& change) {
     PolicySpec spec = h2o;
     change(&spec);
-    return Make(spec).identity;
+    return *Make(spec).identity;
   };
-  const PolicyIdentity identity = Make(h2o).identity;
+  const PolicySpec identity = *Make(h2o).identity;
   EXPECT_EQ(identity.name, "h2o");
-  EXPECT_EQ(identity, Make(h2o).identity);
+  EXPECT_EQ(identity, *Make(h2o).identity);
   EXPECT_EQ(identity, changed([](PolicySpec* spec) { spec->seed = 7; })) << "h2o draws nothing";
-  for (const PolicyIdentity& other :
+  for (const PolicySpec& other :
        {changed([](PolicySpec* spec) { spec->params["heavy"] = "48"; }),
         changed([](PolicySpec* spec) { spec->scorer = "random"; }),
         changed([](PolicySpec* spec) { spec->granularity = Granularity::kLayer; }),
-        Make({.name = "attention", .budget = Percent(50)}).identity}) {
+        *Make({.name = "attention", .budget = Percent(50)}).identity}) {
     EXPECT_NE(identity, other) << other.name;
   }
   const auto attention = [](PolicySpec spec) {
     spec.name = "attention";
     if (!spec.tiers.has_value()) spec.budget = Percent(50);
-    return Make(spec).identity;
+    return *Make(spec).identity;
   };
   EXPECT_NE(attention({.sinks = 2}), attention({.sinks = 3}));
   EXPECT_NE(attention({.window = 8}), attention({.window = 16}));

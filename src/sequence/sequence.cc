@@ -66,7 +66,7 @@ Status CheckBelowT0(PastContext past_context, const Policy& policy) {
   if (RotatesKeys(past_context, policy)) {
     return InvalidArgument("keys in T1 and T2 cannot be re-rotated");
   }
-  if (policy.selector != nullptr && !ReadsSelectively(policy.identity.tiers)) {
+  if (policy.selector != nullptr && !(policy.identity.has_value() && ReadsSelectively(policy.identity->tiers))) {
     return InvalidArgument("policy \"" + policy.name +
                            "\" chooses rows within a step, which works in T0 alone");
   }

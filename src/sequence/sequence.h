@@ -51,6 +51,9 @@ class Sequence {
   [[nodiscard]] const StepSettler& settler() const { return settler_; }
   [[nodiscard]] RopePositions& rope() { return rope_; }
   [[nodiscard]] const Ledger* ledger() const { return ledger_.get(); }
+  [[nodiscard]] std::span<const Explanation> explanations() const {
+    return settler_.explanations();
+  }
   [[nodiscard]] const StepReport& report() const { return report_; }
   [[nodiscard]] const SequenceHealth& health() const { return health_; }
   [[nodiscard]] std::span<const Token> tokens() const { return tokens_; }

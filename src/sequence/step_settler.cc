@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "src/base/fetch_ahead.h"
 
 namespace ebb {
@@ -50,7 +52,7 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
       decides_in_parallel_(scores_used_ && policy->scorer->GroupsAreIndependent() &&
                            policy->placement->GroupsAreIndependent() &&
                            policy->selector == nullptr && ledger == nullptr &&
-                           !options->on_signals && !CapsMayBind() &&
+                           !options->on_signals && !options->explained && !CapsMayBind() &&
                            cache->layout().num_groups() >= kGroupsWorthThreads &&
                            runner->threads() > 1 && !HasWindows(*cache)),
       scratch_(decides_in_parallel_ ? runner->threads() : 1),
@@ -274,6 +276,12 @@ void StepSettler::Expire(Position next, int group) {
   checkpoints_->FindGone(positions, window, next, &removed_);
   const size_t num_gone = removed_.size();
   if (num_gone == 0) return;
+  for (const uint32_t row : removed_) {
+    if (positions[row] != options_->explained) continue;
+    AddExplanation(group, Tier::kT3, next, [window] {
+      return fmt::format("its layers see the newest {} tokens alone", window);
+    });
+  }
   if (ledger_ != nullptr) {
     std::vector<Ledger::Change> changes;
     for (const uint32_t row : removed_) changes.push_back({positions[row], Tier::kT3});
@@ -364,6 +372,7 @@ Status StepSettler::PlaceNow(PlacementInput facts, int group) {
   std::vector<Move>& moves = scratch_.front().moves;
   moves.clear();
   policy_->placement->Place(facts, &moves);
+  if (options_->explained.has_value()) Explain(facts, moves);
   GroupDecision decision = {.group = group};
   removed_.clear();
   for (const Move& move : moves) {
@@ -382,6 +391,27 @@ Status StepSettler::PlaceNow(PlacementInput facts, int group) {
   // Policies without tiers decide for every group at every step, and move nothing.
   if (!decision.moves.empty() || ledger_ != nullptr) decided_.push_back(std::move(decision));
   return OkStatus();
+}
+
+void StepSettler::Explain(const PlacementInput& facts, std::span<const Move> moves) {
+  const auto found = std::ranges::lower_bound(facts.positions, *options_->explained);
+  if (found == facts.positions.end() || *found != *options_->explained) return;
+  const auto row = static_cast<size_t>(found - facts.positions.begin());
+  const auto move = std::ranges::find(moves, row, &Move::row);
+  const Tier now = facts.tiers.empty() ? Tier::kT0 : facts.tiers[row];
+  AddExplanation(facts.group, move == moves.end() ? now : move->to, facts.next_position,
+                 [&] { return policy_->placement->Explain(facts, row); });
+}
+
+void StepSettler::AddExplanation(int group, Tier tier, Position num_tokens,
+                                 const std::function<std::string()>& why) {
+  const auto last =
+      std::ranges::find(explanations_.rbegin(), explanations_.rend(), group, &Explanation::group);
+  if (last != explanations_.rend() && last->tier == tier) return;
+  try {
+    explanations_.push_back({.num_tokens = num_tokens, .group = group, .tier = tier, .why = why()});
+  } catch (const std::bad_alloc&) {  // the step goes on without
+  }
 }
 
 Status StepSettler::MoveDecided() {
@@ -490,6 +520,7 @@ void StepSettler::CompactAll() {
 }
 
 void StepSettler::TruncateTo(Position end) {
+  if (options_->explained.has_value() && *options_->explained >= end) explanations_.clear();
   ShowRows();
   if (ledger_ != nullptr) ledger_->TruncateTo(end);
   if (!scores_used_ && policy_->selector == nullptr) return;

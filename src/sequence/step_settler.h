@@ -5,8 +5,10 @@
 #define EBB_SEQUENCE_STEP_SETTLER_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ebb/policy.h"
@@ -82,6 +84,9 @@ class StepSettler {
   // came there.
   void BeginLedger(Position next_position);
 
+  // See Session::explanations().
+  [[nodiscard]] std::span<const Explanation> explanations() const { return explanations_; }
+
   [[nodiscard]] Status SaveState(StateWriter* to) const;
   // The cache's rows are there already. Corrupt when scores do not fit them.
   [[nodiscard]] Status LoadState(StateReader* from);
@@ -116,6 +121,11 @@ class StepSettler {
   // first.
   [[nodiscard]] Status Place(PlacementInput facts, int group);
   [[nodiscard]] Status PlaceNow(PlacementInput facts, int group);
+  // Records why this decision puts the row of SessionOptions::explained where it does.
+  void Explain(const PlacementInput& facts, std::span<const Move> moves);
+  // Records where that row goes, unless it lies there already, and why.
+  void AddExplanation(int group, Tier tier, Position num_tokens,
+                      const std::function<std::string()>& why);
   // Removes rows that the query at `next` and later ones do not see, in layers with a window, but
   // for those of checkpoints.
   void Expire(Position next, int group);
@@ -148,6 +158,7 @@ class StepSettler {
   int64_t num_evicted_ = 0;                  // rows, by the placement or by windows
   size_t most_gone_ = 0;                     // rows of one group that gave up their slots
   std::vector<uint32_t> removed_;
+  std::vector<Explanation> explanations_;
   std::vector<Position> positions_;
   std::vector<Expiry> expiring_;
   std::vector<int> hiding_;  // groups some of whose rows expire in this step

@@ -214,6 +214,9 @@ Result<size_t> Session::CountPolicyBytes() const {
   return count.num_bytes();
 }
 const Ledger* Session::ledger() const { return impl_->sequence->ledger(); }
+std::span<const Explanation> Session::explanations() const {
+  return impl_->sequence->explanations();
+}
 const StepReport& Session::last_step() const { return impl_->sequence->report(); }
 const StepSignals& Session::last_signals() const { return impl_->sequence->signals().step(); }
 std::span<const Position> Session::visible_positions(int group) const {

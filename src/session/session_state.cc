@@ -6,10 +6,12 @@
 #include <array>
 #include <functional>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ebb/session_file.h"
+#include "ebb/setting_fields.h"
 #include "ebb/version.h"
 #include "src/base/llama_runtime.h"
 #include "src/io/file_lock.h"
@@ -96,54 +98,38 @@ SessionIdentity SessionIdentityOf(const Session::Impl& s) {
 void SaveTiers(const std::optional<TierSpec>& tiers, StateWriter* to) {
   to->Number<uint8_t>(tiers.has_value() ? 1 : 0);
   const TierSpec spec = tiers.value_or(TierSpec());
-  to->Number<double>(spec.t0_share);
-  to->Number<uint64_t>(spec.t0_cap_bytes);
-  to->Number<uint8_t>(static_cast<uint8_t>(spec.t1));
-  to->Number<uint64_t>(spec.t1_cap_bytes);
-  to->Number<uint8_t>(static_cast<uint8_t>(spec.t1_read));
-  to->Number<double>(spec.t1_mass);
-  to->Number<int32_t>(spec.t1_rows);
-  to->Number<double>(spec.t1_reuse);
-  to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_rows));
-  to->Number<double>(spec.t2_share);
-  to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_type));
-  to->Number<double>(spec.evict_share);
-  to->Number<uint8_t>(static_cast<uint8_t>(spec.evict_of));
-  to->Number<uint8_t>(spec.evict_beyond_caps ? 1 : 0);
+  VisitTierFields(spec, [&](std::string_view, const auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    constexpr bool is_byte = std::is_enum_v<Field> || std::is_same_v<Field, bool>;
+    using Saved = std::conditional_t<is_byte, uint8_t, Field>;
+    to->Number<Saved>(static_cast<Saved>(field));
+  });
 }
 
-template <typename Enum>
-Enum LoadEnum(Enum last, StateReader* from) {
-  const auto value = from->Number<uint8_t>();
-  if (value <= static_cast<uint8_t>(last)) return static_cast<Enum>(value);
-  from->Fail(fmt::format("a choice of {}", value));
-  return last;
-}
-
-double LoadShare(StateReader* from) {
-  const auto share = from->Number<double>();
-  if (share >= 0 && share <= 1) return share;
-  from->Fail(fmt::format("a share of {}", share));
-  return 0;
-}
+constexpr T1Place LastOf(T1Place) { return T1Place::kFile; }
+constexpr T1Read LastOf(T1Read) { return T1Read::kSelect; }
+constexpr T2Rows LastOf(T2Rows) { return T2Rows::kOld; }
+constexpr CompressedType LastOf(CompressedType) { return CompressedType::kInt8Naive; }
+constexpr EvictOf LastOf(EvictOf) { return EvictOf::kAlive; }
 
 std::optional<TierSpec> LoadTiers(StateReader* from) {
   const bool has_tiers = from->Number<uint8_t>() != 0;
   TierSpec spec;
-  spec.t0_share = LoadShare(from);
-  spec.t0_cap_bytes = from->Number<uint64_t>();
-  spec.t1 = LoadEnum(T1Place::kFile, from);
-  spec.t1_cap_bytes = from->Number<uint64_t>();
-  spec.t1_read = LoadEnum(T1Read::kSelect, from);
-  spec.t1_mass = LoadShare(from);
-  spec.t1_rows = from->Number<int32_t>();
-  spec.t1_reuse = LoadShare(from);
-  spec.t2_rows = LoadEnum(T2Rows::kOld, from);
-  spec.t2_share = LoadShare(from);
-  spec.t2_type = LoadEnum(CompressedType::kInt8Naive, from);
-  spec.evict_share = LoadShare(from);
-  spec.evict_of = LoadEnum(EvictOf::kAlive, from);
-  spec.evict_beyond_caps = from->Number<uint8_t>() != 0;
+  VisitTierFields(spec, [&](std::string_view name, auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    bool is_valid = true;
+    if constexpr (std::is_enum_v<Field>) {
+      const auto value = from->Number<uint8_t>();
+      is_valid = value <= static_cast<uint8_t>(LastOf(field));
+      if (is_valid) field = static_cast<Field>(value);
+    } else if constexpr (std::is_same_v<Field, bool>) {
+      field = from->Number<uint8_t>() != 0;
+    } else {
+      field = from->Number<Field>();
+      if constexpr (std::is_same_v<Field, double>) is_valid = field >= 0 && field <= 1;
+    }
+    if (!is_valid) from->Fail(fmt::format("a {} that no tiers have", name));
+  });
   return has_tiers ? std::optional(spec) : std::nullopt;
 }
 

@@ -13,6 +13,7 @@ namespace ebb {
 namespace {
 
 using nlohmann::json;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -87,6 +88,24 @@ TEST_F(ProfileTest, TheTextShowsTheAuditOfSelectiveReading) {
   EXPECT_THAT(end.out, HasSubstr("selective reading        "));
   EXPECT_THAT(end.out, HasSubstr(" % of the attention unread by estimate, "));
   EXPECT_THAT(RunEbb(run + "20" + select).out, Not(HasSubstr("selective reading")));
+}
+
+TEST_F(ProfileTest, WhyATokenLiesWhereItLiesIsToldWithScoreRankAndRule) {
+  const std::string tiers = "-n 60 -p tide --t0 50% --t1 host --evict 20% --window 4 --interval 8 ";
+  const json record = Record(Profile(tiers + "--why 8 --json"));
+  const json& why = record["runs"][0]["why"];
+  ASSERT_GT(why.size(), 0u);
+  for (const json& decision : why) {
+    EXPECT_GT(decision["tokens"], 8);
+    EXPECT_THAT(decision["why"].get<std::string>(),
+                AnyOf(HasSubstr("from the lowest: "), HasSubstr("protected: ")));
+  }
+  const ProgramEnd text = Profile(tiers + "--why 8");
+  EXPECT_THAT(text.out, HasSubstr("token 8:\n  at "));
+  EXPECT_THAT(text.out, HasSubstr(": score "));
+  EXPECT_THAT(Profile("-n 4 -p tide --why 2").out,
+              HasSubstr("the policy decided nothing about it"));
+  EXPECT_THAT(Profile("-n 4 -p tide --why 9999").out, HasSubstr("tokens only"));
 }
 
 TEST_F(ProfileTest, ProfilingChangesNothingThatIsGenerated) {

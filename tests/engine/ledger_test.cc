@@ -137,6 +137,32 @@ TEST_P(LedgerAgainstCache, RowsByStepEndWithWhatIs) {
   }
 }
 
+TEST_P(LedgerAgainstCache, ExplanationsFollowTheTokenThroughTheTiers) {
+  constexpr Position kToken = 17;
+  SessionOptions options = Moves(GetParam());
+  options.explained = kToken;
+  session_ = Open(*engine_, options);
+  ExpectOk(session_->Prefill(SomeTokens(90)));
+  EXPECT_GT(session_->explanations().size(), 0u);
+  Decode(40);
+  const Ledger& ledger = *session_->ledger();
+  for (int group = 0; group < ledger.num_groups(); ++group) {
+    std::vector<Tier> moves, explained;
+    for (const LedgerEvent& event : ledger.History(group, kToken)) {
+      if (event.kind == LedgerEvent::Kind::kMoved) moves.push_back(event.to);
+    }
+    for (const Explanation& one : session_->explanations()) {
+      if (one.group != group) continue;
+      EXPECT_EQ(one.why, "random places rows by position");
+      EXPECT_GT(one.num_tokens, kToken);
+      if (!explained.empty() || one.tier != Tier::kT0) explained.push_back(one.tier);
+    }
+    EXPECT_EQ(explained, moves) << "group " << group;
+  }
+  ExpectOk(session_->TruncateTo(kToken));
+  EXPECT_TRUE(session_->explanations().empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(, LedgerAgainstCache,
                          testing::Values(Granularity::kToken, Granularity::kLayer,
                                          Granularity::kHead),

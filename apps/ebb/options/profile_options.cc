@@ -15,6 +15,11 @@ void AppendProfileOptionRows(std::vector<OptionRow>* table) {
       ValueRow(G::kProfile, "--transfer-tokens", "N",
                "most tokens that are moved between tiers to measure how long that takes; 0: none",
                [](CliOptions& o) { return &o.profile.transfer_tokens; }, {.min = 0}),
+      ValueRow(G::kProfile, "--why", "POSITION",
+               "print why the token at this position of the sequence, from 0, lies in the tier it "
+               "lies in: "
+               "each decision that moved it, with its score, its rank and the rule",
+               [](CliOptions& o) { return &o.profile.why; }, {.min = 0}),
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

@@ -2,6 +2,7 @@
 #ifndef EBB_APPS_OPTIONS_PROFILE_OPTIONS_H_
 #define EBB_APPS_OPTIONS_PROFILE_OPTIONS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct OptionRow;
 struct ProfileInput {
   std::string prompts_file;    // --prompts
   int transfer_tokens = 1024;  // --transfer-tokens
+  std::optional<int> why;      // --why
 };
 
 // Appends the rows of the group kProfile.

@@ -15,6 +15,7 @@
 #include "apps/ebb/profile/prompts.h"
 #include "apps/ebb/profile/run.h"
 #include "apps/ebb/profile/transfers.h"
+#include "apps/ebb/profile/why.h"
 #include "apps/ebb/run/turn.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/output.h"
@@ -121,6 +122,7 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   RunRecorder recorder;
   SessionOptions session_options = options_.session;
   recorder.Ask(&session_options);
+  session_options.explained = options_.profile.why;
   EBB_ASSIGN_OR_RETURN(const auto session, engine_->OpenSession(session_options));
   recorder.Bind(*session);
   const ModelShape& shape = engine_->model().shape();
@@ -157,6 +159,8 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   if (run.result.finish_reason == FinishReason::kCancelled) return Cancelled("interrupted");
   if (run.result.finish_reason == FinishReason::kError) return run.result.error;
   recorder.Finish();
+  const std::span<const Explanation> explanations = session->explanations();
+  run.explanations.assign(explanations.begin(), explanations.end());
   const Status limit = run.result.error;  // the context's or a cap's, if any
   runs_.push_back(std::move(run));
   return limit;
@@ -214,11 +218,21 @@ std::string Profile::Text() const {
     const std::string of_prompt = runs_.size() > 1 ? fmt::format("prompt {}: ", i + 1) : "";
     text += fmt::format("\nselective reading        {}{}", of_prompt, SelectionText(selection));
   }
+  if (options_.profile.why.has_value()) {
+    for (const ProfiledRun& run : runs_) {
+      text += "\n" + WhyText(run, *options_.profile.why, groups_per_layer_);
+    }
+  }
   return text;
 }
 
 Status Profile::Write() {
   record_["runs"] = RunRecords(runs_);
+  if (options_.profile.why.has_value()) {
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      record_["runs"][i]["why"] = WhyRecord(runs_[i], groups_per_layer_);
+    }
+  }
   record_["figures"] = {{"importance", ImportanceFigure(runs_)},
                         {"position", PositionFigure(runs_)},
                         {"overlap", OverlapFigure(runs_)},

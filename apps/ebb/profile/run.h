@@ -53,6 +53,7 @@ struct ProfiledRun {
   CacheAccounting cache;            // at the end
   std::vector<double> retained;     // at the end: of each group, the share of tokens that are alive
   std::vector<Token> tokens;
+  std::vector<Explanation> explanations;  // of the token of --why
 };
 
 // Watches a session. To be made first, for the session's options; then bound to the session.

@@ -383,6 +383,9 @@ class GuardedPlacement final : public Placement {
     // Scores were asked for just before.
     if (!failure_->is_set()) placement_->Place(input, moves);
   }
+  std::string Explain(const PlacementInput& input, size_t row) const override {
+    return placement_->Explain(input, row);
+  }
   bool SetT0Share(double share) override { return placement_->SetT0Share(share); }
   void FindExpiring(const PlacementInput& input, std::vector<Expiry>* rows) const override {
     if (!failure_->is_set()) placement_->FindExpiring(input, rows);
@@ -548,7 +551,7 @@ std::function<Result<Policy>(const PolicyContext&)> MakePythonPolicy(
         policy.placement = std::make_unique<GuardedPlacement>(std::move(policy.placement), fails);
       }
       if (parts.scorer != nullptr) policy.name = asked.name + "+scorer=" + policy.scorer->Name();
-      policy.identity = {};
+      policy.identity.reset();
       return policy;
     } catch (nb::python_error& error) {
       fails->Take(error);

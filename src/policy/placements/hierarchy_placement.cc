@@ -29,6 +29,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/policy/explanation.h"
 #include "src/policy/placements.h"
 #include "src/policy/protection.h"
 #include "src/policy/selection.h"
@@ -126,6 +127,20 @@ class HierarchyPlacement final : public StatelessPlacement {
     }
   }
 
+  std::string Explain(const PlacementInput& input, size_t row) const override {
+    Rows rows;
+    GroupRows counts;
+    const TierPlan plan = MakePlan(input, &rows, &counts);
+    const auto holds = [row](const RowRange& range) {
+      return row >= range.begin && row < range.end;
+    };
+    if (std::ranges::any_of(rows.candidates, holds))
+      return ExplainCandidate(input, rows, plan, row);
+    if (std::ranges::any_of(rows.alive, holds))
+      return "rows of T2 stay there while a prompt is read";
+    return ExplainProtected(input, row) + ProtectedText(plan);
+  }
+
  private:
   struct Rows {
     std::vector<PositionRange> ever;   // unprotected positions, alive or not
@@ -153,6 +168,49 @@ class HierarchyPlacement final : public StatelessPlacement {
     counts->num_protected -= in_t2 - (counts->num_alive - num_rows);
     counts->num_alive = num_rows;
     return planner_.Divide(*counts, RowsInT0(input));
+  }
+
+  // Returns "score 0.0123, rank 31 of 204 from the lowest: 1 to 20 are evicted, 21 to 60 go to T2,
+  // ...".
+  std::string ExplainCandidate(const PlacementInput& input, const Rows& rows, const TierPlan& plan,
+                               size_t row) const {
+    std::string text = ScoreText(input.scores, rows.candidates, row);
+    size_t begin = 1;
+    const auto add = [&](size_t count, std::string_view what) {
+      if (count > 0)
+        text +=
+            fmt::format("{} {} to {} {}", begin == 1 ? ":" : ",", begin, begin + count - 1, what);
+      begin += count;
+    };
+    add(plan.num_evict, "are evicted");
+    add(plan.num_t2, "go to T2");
+    add(plan.num_t1, "go to T1");
+    add(CountRows(rows.candidates) - (begin - 1), "stay in T0");
+    return text;
+  }
+
+  // Names the rule that protects the row.
+  [[nodiscard]] std::string ExplainProtected(const PlacementInput& input, size_t row) const {
+    const Position position = input.positions[row];
+    if (input.kinds[position] == TokenKind::kGiven) return "protected: a token of a prompt";
+    const auto generated =
+        std::count(input.kinds.begin(), input.kinds.begin() + position, TokenKind::kGenerated);
+    if (generated < sinks_)
+      return fmt::format("protected: one of the first {} generated tokens", sinks_);
+    return fmt::format("protected: one of the newest {} tokens", window_);
+  }
+
+  static std::string ProtectedText(const TierPlan& plan) {
+    std::string text;
+    if (plan.num_protected_evict > 0) {
+      text += fmt::format("; the oldest {} of these are evicted, since caps do not hold them",
+                          plan.num_protected_evict);
+    }
+    if (plan.num_protected_t1 > 0) {
+      text += fmt::format("; the oldest {} of these lie in T1, since T0's cap does not hold them",
+                          plan.num_protected_t1);
+    }
+    return text;
   }
 
   // Returns how many rows T0 holds in addition to those of the tokens to come.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 #include <random>
 #include <string_view>
 
@@ -293,6 +294,68 @@ TEST(HierarchyPlacement, OfGeneratedDoesNotCompound) {
     // 2,048 - 4 - 128 = 1,916 were ever unprotected.
     EXPECT_EQ(Generate(spec, 2048).positions.size(), 2148 - 1916 * percent / 100) << percent;
   }
+}
+
+// Returns the tier that an explanation says the row goes to.
+char TierIn(const std::string& text) {
+  unsigned rank = 0, begin = 0, end = 0;
+  float score = 0;
+  if (std::sscanf(text.c_str(), "score %f, rank %u of ", &score, &rank) != 2) {
+    return text.starts_with("protected: ") ? '0' : '?';
+  }
+  const std::pair<const char*, char> kEnds[] = {
+      {"are evicted", '3'}, {"go to T2", '2'}, {"go to T1", '1'}, {"stay in T0", '0'}};
+  for (const auto& [words, tier] : kEnds) {
+    const size_t found = text.find(words);
+    if (found == std::string::npos) continue;
+    const size_t number = text.find_last_of(":,", found);
+    if (std::sscanf(text.c_str() + number + 1, " %u to %u", &begin, &end) != 2) return '?';
+    if (rank >= begin && rank <= end) return tier;
+  }
+  return '?';
+}
+
+TEST(HierarchyPlacement, ExplainsWhereEachRowGoes) {
+  std::mt19937 random(7);
+  size_t count[kNumTiers] = {};
+  for (int trial = 0; trial < 40; ++trial) {
+    const auto placement = MakeHierarchy({.t0_share = random() % 101 / 100.0,
+                                          .t2_share = random() % 101 / 100.0,
+                                          .evict_share = random() % 20 / 100.0},
+                                         random() % 4, random() % 10, 1);
+    Group group;
+    for (int step = 0; step < 40; ++step) {
+      for (int i = 1 + random() % 8; i > 0; --i) {
+        group.Append(step == 0 ? TokenKind::kGiven : TokenKind::kGenerated, 0);
+      }
+      for (float& score : group.scores) score += static_cast<float>(random() % 4);
+      std::string explained;
+      for (size_t row = 0; row < group.positions.size(); ++row) {
+        explained += TierIn(placement->Explain(group.Input(), row));
+      }
+      const std::vector<Tier> placed = group.Place(placement.get());
+      ASSERT_EQ(Text(placed), explained) << "trial " << trial << " step " << step;
+      for (const Tier tier : placed) ++count[static_cast<int>(tier)];
+    }
+  }
+  for (const size_t rows : count) EXPECT_GT(rows, 100u);
+}
+
+TEST(HierarchyPlacement, ExplanationsNameTheRuleTheScoreAndTheRank) {
+  const auto placement =
+      MakeHierarchy({.t0_share = 0.5, .t2_share = 0.25, .evict_share = 0.25}, 1, 2, 1);
+  Group group;
+  group.Append(TokenKind::kGiven, 0);
+  for (const float score : {0.F, 5.F, 3.F, 8.F, 1.F, 7.F, 2.F, 6.F, 4.F, 0.F, 0.F}) {
+    group.Append(TokenKind::kGenerated, score);
+  }
+  const PlacementInput input = group.Input();
+  EXPECT_EQ(placement->Explain(input, 0), "protected: a token of a prompt");
+  EXPECT_EQ(placement->Explain(input, 1), "protected: one of the first 1 generated tokens");
+  EXPECT_EQ(placement->Explain(input, 11), "protected: one of the newest 2 tokens");
+  EXPECT_EQ(placement->Explain(input, 3),
+            "score 3, rank 3 of 8 from the lowest: 1 to 2 are evicted, 3 to 3 go to T2, 4 to 6 go "
+            "to T1, 7 to 8 stay in T0");
 }
 
 TEST(HierarchyPlacement, IsDueOnEveryIntervalOfDecodeSteps) {

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "ebb/tiers.h"
+#include "ebb/setting_fields.h"
 
 namespace ebb::server {
 namespace {
@@ -17,21 +17,6 @@ namespace {
 constexpr size_t kLeastTokens = 8;
 // Each is held against each prompt.
 constexpr size_t kMostPrefixes = 256;
-
-std::string TiersText(const std::optional<TierSpec>& tiers) {
-  if (!tiers.has_value()) return "none";
-  return fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiers->t1_read),
-      tiers->t1_mass, tiers->t1_rows, tiers->t1_reuse, tiers->t0_share, tiers->t0_cap_bytes,
-      static_cast<int>(tiers->t1), tiers->t1_cap_bytes, static_cast<int>(tiers->t2_rows),
-      tiers->t2_share, static_cast<int>(tiers->t2_type), tiers->evict_share,
-      static_cast<int>(tiers->evict_of), tiers->evict_beyond_caps, tiers->protected_may_go);
-}
-
-template <typename T>
-std::string OptionText(const std::optional<T>& value) {
-  return value.has_value() ? fmt::format("{}", static_cast<int64_t>(*value)) : "-";
-}
 
 bool BeginsWith(std::span<const Token> tokens, std::span<const Token> beginning) {
   return beginning.size() <= tokens.size() &&
@@ -47,18 +32,9 @@ uint64_t BytesOf(const Session& session) {
 
 }  // namespace
 
-// The salt's length tells where it ends, so that no salt can say what another one and a policy do.
+// The salt's length tells where it ends, so that no salt can say what another one and a setting do.
 std::string PrefixKey(std::string_view salt, const SessionOptions& session) {
-  const PolicySpec& policy = session.policy;
-  std::string key = fmt::format("{}:{}|{}", salt.size(), salt, policy.name);
-  for (const auto& [name, value] : policy.params) key += fmt::format(",{}={}", name, value);
-  key += fmt::format("|{}|{} {}|{} {} {} {} {}|{}|{}", policy.scorer,
-                     static_cast<int>(policy.budget.unit), policy.budget.value,
-                     OptionText(policy.sinks), OptionText(policy.window),
-                     OptionText(policy.interval), OptionText(policy.granularity),
-                     OptionText(policy.most_tokens), policy.seed, TiersText(policy.tiers));
-  return key + fmt::format("|{} {} {}", session.context, static_cast<int>(session.past_context),
-                           session.lossless.has_value());
+  return fmt::format("{}:{}|{}", salt.size(), salt, SettingKey(session));
 }
 
 PrefixSource BetterSource(PrefixSource best, Session* session, std::span<const Token> prompt) {

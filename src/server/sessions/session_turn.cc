@@ -270,37 +270,12 @@ std::optional<ApiError> TakeBegunAnswer(CompletionRequest* request) {
 }
 
 std::string DescribePolicy(const SessionOptions& options) {
-  const PolicySpec& policy = options.policy;
-  std::string text = policy.name;
-  for (const auto& [name, value] : policy.params) text += fmt::format(":{}={}", name, value);
-  const auto add = [&](std::string_view name, const auto& value) {
-    if (value.has_value()) text += fmt::format(", {} {}", name, static_cast<int>(*value));
-  };
-  if (!policy.scorer.empty()) text += fmt::format(", scorer {}", policy.scorer);
-  text += fmt::format(", budget {}", FormatBudget(policy.budget));
-  add("sinks", policy.sinks);
-  add("window", policy.window);
-  add("interval", policy.interval);
-  add("granularity", policy.granularity);
-  add("of at most", policy.most_tokens);
-  text += fmt::format(", seed {}", policy.seed);
-  if (options.lossless.has_value()) text += ", lossless";
-  return text;
+  return PolicyText(options.policy) + (options.lossless.has_value() ? ", lossless" : "");
 }
 
 std::string DescribeTiers(const SessionOptions& options) {
   const auto& tiers = options.policy.tiers;
-  if (!tiers.has_value()) return std::string(kNoTiers);
-  std::string text = fmt::format("--t1 {}", T1PlaceName(tiers->t1));
-  if (HasT2(*tiers)) {
-    const std::string rows = CompressesOldRows(tiers)
-                                 ? std::string("old")
-                                 : fmt::format("{:.6g}%", tiers->t2_share * 100);
-    text += fmt::format(" --t2 {}:{}", rows, CompressedTypeName(tiers->t2_type));
-  }
-  if (tiers->evict_share > 0) text += fmt::format(" --evict {:.6g}%", tiers->evict_share * 100);
-  if (tiers->evict_share > 0 && tiers->evict_of == EvictOf::kAlive) text += " --evict-of alive";
-  return text;
+  return tiers.has_value() ? TierOptionsText(*tiers, T0Share::kHidden) : std::string(kNoTiers);
 }
 
 }  // namespace ebb::server

@@ -288,7 +288,7 @@ TEST_F(SessionRefusal, SharesThatAreNoneAreToldBeforeAnybodyCountsWithThem) {
       WriteFileBytes(path_, bytes);
       const Status status = ReadSessionInfo(path_).status();
       EXPECT_EQ(status.code(), StatusCode::kCorrupt) << from_end << " " << share;
-      EXPECT_THAT(status.message(), HasSubstr("a share of "));
+      EXPECT_THAT(status.message(), HasSubstr("that no tiers have"));
     }
   }
 }

@@ -1,0 +1,81 @@
+// One list of the fields of a session's setting, for all that saves, compares, keys or names
+// settings.
+//
+// Each list takes its struct apart by name, so that a field which is added to the struct does not
+// compile until it is listed here.
+//
+// SPDX-License-Identifier: MIT
+#ifndef EBB_SETTING_FIELDS_H_
+#define EBB_SETTING_FIELDS_H_
+
+#include <string>
+
+#include "ebb/engine.h"
+#include "ebb/policy.h"
+#include "ebb/tiers.h"
+
+namespace [[gnu::visibility("default")]] ebb {
+
+// Calls visit(name, field) for each field of a TierSpec or const TierSpec but two: the folder of
+// T1's file, on which nothing that a session computes depends, and protected_may_go, which drafts
+// alone have. Session files hold the fields in this order.
+template <typename Tiers, typename Visit>
+void VisitTierFields(Tiers& tiers, Visit&& visit) {
+  auto& [t0_share, t0_cap_bytes, t1, t1_path, t1_cap_bytes, t1_read, t1_mass, t1_rows, t1_reuse,
+         t2_rows, t2_share, t2_type, evict_share, evict_beyond_caps, evict_of, protected_may_go] =
+      tiers;
+  static_cast<void>(t1_path);
+  static_cast<void>(protected_may_go);
+  visit("t0_share", t0_share);
+  visit("t0_cap_bytes", t0_cap_bytes);
+  visit("t1", t1);
+  visit("t1_cap_bytes", t1_cap_bytes);
+  visit("t1_read", t1_read);
+  visit("t1_mass", t1_mass);
+  visit("t1_rows", t1_rows);
+  visit("t1_reuse", t1_reuse);
+  visit("t2_rows", t2_rows);
+  visit("t2_share", t2_share);
+  visit("t2_type", t2_type);
+  visit("evict_share", evict_share);
+  visit("evict_of", evict_of);
+  visit("evict_beyond_caps", evict_beyond_caps);
+}
+
+// Calls visit(name, field) for each field of a policy but its tiers, which have fields of their
+// own.
+template <typename Visit>
+void VisitPolicyFields(const PolicySpec& policy, Visit&& visit) {
+  const auto& [name, params, scorer, budget, sinks, window, interval, granularity, most_tokens,
+               tiers, seed] = policy;
+  static_cast<void>(tiers);
+  visit("name", name);
+  visit("params", params);
+  visit("scorer", scorer);
+  visit("budget", budget);
+  visit("sinks", sinks);
+  visit("window", window);
+  visit("interval", interval);
+  visit("granularity", granularity);
+  visit("most_tokens", most_tokens);
+  visit("seed", seed);
+}
+
+// Returns a policy in words: "h2o:heavy=64, budget 25%, sinks 4, seed 0"; fields that are not set
+// are left out.
+[[nodiscard]] std::string PolicyText(const PolicySpec& policy);
+
+// Returns a text that two settings have in common only if sessions of one engine compute the same
+// rows of a prompt under both and hold them in the same tiers. A lossless session has two caches;
+// its drafts change no row.
+[[nodiscard]] std::string SettingKey(const SessionOptions& options);
+
+// Whether a text names T0's share, which changes no bit.
+enum class T0Share { kShown, kHidden };
+// Returns the options that make these tiers: "--t0 30% --t1 host --t2 50%:int8 --evict 10%". Leaves
+// out caps, and options but --t0 and --t1 that are at their defaults.
+[[nodiscard]] std::string TierOptionsText(const TierSpec& tiers, T0Share t0 = T0Share::kShown);
+
+}  // namespace ebb
+
+#endif  // EBB_SETTING_FIELDS_H_
