@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 #include <utility>
-#include <variant>
+#include <vector>
 
 #include "ebb/model.h"
 #include "src/server/api/api.h"
@@ -37,26 +37,15 @@ const std::shared_ptr<const Model>& ModelForTest() {
 
 void Ask(Api api, const Json& body) {
   static const auto responses = std::make_shared<ResponseStore>(size_t{1} << 20);
-  ApiResult<ApiRequest> converted = ReadApi(api, body, responses);
-  if (!converted.ok()) return ExpectClients(converted.error());
-  const auto& in_chat = *converted;
   static const RequestDefaults defaults = {.model_id = "pebble"};
-  ApiResult<CompletionRequest> read = ReadRequest(EndpointOf(api), in_chat.body, defaults);
-  if (!read.ok()) {
-    return ExpectClients(in_chat.renamed(read.error()));
+  ApiResult<CompletionRequest> request = ReadRequest(api, body, defaults, responses.get());
+  if (!request.ok()) return ExpectClients(request.error());
+  const ApiResult<std::vector<Job>> jobs = Prepare(*ModelForTest(), &*request);
+  if (!jobs.ok()) {
+    // The model has no tokens for /infill.
+    return jobs.error().status == 501 ? void() : ExpectClients(jobs.error());
   }
-  auto& request = *read;
-  if (in_chat.apply) {
-    if (const auto error = in_chat.apply(*ModelForTest(), &request)) {
-      // The model has no tokens for /infill.
-      return error->status == 501 ? void() : ExpectClients(*error);
-    }
-  }
-  const ApiResult<Prepared> prepared = Prepare(*ModelForTest(), std::move(request));
-  if (!prepared.ok()) {
-    return ExpectClients(in_chat.renamed(prepared.error()));
-  }
-  for (const Job& job : prepared->jobs) {
+  for (const Job& job : *jobs) {
     Expect(!job.prompt.empty() && job.sampler != nullptr);
     Expect(std::ranges::all_of(job.prompt, [](Token token) {
       return token >= 0 && token < ModelForTest()->shape().vocab_size;

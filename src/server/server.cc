@@ -67,6 +67,12 @@ void Server::Impl::MakeRoutes() {
       reply->Send(answer());
     };
   };
+  const auto count = [this](Api api) {
+    return [this, api](HttpRequest request, std::shared_ptr<Reply> reply) {
+      Work(std::move(request), std::move(reply),
+           [this, api](const Json& body) { return CountPrompt(api, body); });
+    };
+  };
   const auto work = [this](HttpAnswer (Impl::*compute)(const Json&) const) {
     return [this, compute](HttpRequest request, std::shared_ptr<Reply> reply) {
       Work(std::move(request), std::move(reply),
@@ -121,8 +127,8 @@ void Server::Impl::MakeRoutes() {
             {"POST", "/completion", complete(Api::kLlama)},
             {"POST", "/completions", complete(Api::kLlama)},
             {"POST", "/infill", complete(Api::kInfill)},
-            {"POST", "/v1/chat/completions/input_tokens", work(&Impl::CountChat)},
-            {"POST", "/chat/completions/input_tokens", work(&Impl::CountChat)},
+            {"POST", "/v1/chat/completions/input_tokens", count(Api::kChat)},
+            {"POST", "/chat/completions/input_tokens", count(Api::kChat)},
             {"GET", "/props", at_once([this] { return JsonAnswer(Props()); })},
             {"GET", "/slots", at_once([this] { return JsonAnswer(Slots()); }), Access::kAdmin},
             {"POST", "/tokenize", work(&Impl::Tokenize)},
@@ -130,9 +136,9 @@ void Server::Impl::MakeRoutes() {
             {"POST", "/apply-template", work(&Impl::ApplyTemplate)},
             {"POST", "/v1/responses", complete(Api::kResponses)},
             {"POST", "/responses", complete(Api::kResponses)},
-            {"POST", "/v1/responses/input_tokens", work(&Impl::CountInput)},
+            {"POST", "/v1/responses/input_tokens", count(Api::kResponses)},
             {"POST", "/v1/messages", complete(Api::kMessages)},
-            {"POST", "/v1/messages/count_tokens", work(&Impl::CountTokens)},
+            {"POST", "/v1/messages/count_tokens", count(Api::kMessages)},
             {"POST", "/v1/embeddings", missing}};
 }
 

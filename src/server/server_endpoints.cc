@@ -6,8 +6,6 @@
 
 #include "ebb/generate.h"
 #include "src/server/api/json_fields.h"
-#include "src/server/api/messages/messages_exchange.h"
-#include "src/server/api/messages/messages_request.h"
 #include "src/server/api/openai/continued_answer.h"
 #include "src/server/server_impl.h"
 
@@ -96,7 +94,8 @@ HttpAnswer Server::Impl::Detokenize(const Json& body) const {
 }
 
 HttpAnswer Server::Impl::ApplyTemplate(const Json& body) const {
-  ApiResult<CompletionRequest> read = ReadChatRequest(body, options.defaults);
+  ApiResult<CompletionRequest> read =
+      ReadRequest(Api::kChat, body, options.defaults, /*responses=*/nullptr, ReadScope::kPrompt);
   if (!read.ok()) return ErrorAnswer(read.error());
   auto& request = *read;
   LeaveOutTools(*model, &request);
@@ -116,36 +115,18 @@ HttpAnswer Server::Impl::ApplyTemplate(const Json& body) const {
   return answer;
 }
 
-HttpAnswer Server::Impl::CountTokens(const Json& body) const {
-  ApiResult<MessagesRequest> read = ReadMessagesRequest(body, MessagesUse::kCount);
+HttpAnswer Server::Impl::CountPrompt(Api api, const Json& body) const {
+  ApiResult<CompletionRequest> read =
+      ReadRequest(api, body, options.defaults, responses.get(), ReadScope::kPrompt);
   if (!read.ok()) return ErrorAnswer(read.error());
-  const ApiResult<size_t> count = CountPrompt(read->chat);
-  if (!count.ok()) return ErrorAnswer(InMessages(count.error()));
-  return JsonAnswer({{"input_tokens", *count}});
-}
-
-HttpAnswer Server::Impl::CountInput(const Json& body) const {
-  const ApiResult<ApiRequest> read = ReadApi(Api::kResponses, body, responses);
-  if (!read.ok()) return ErrorAnswer(read.error());
-  const auto& in_chat = *read;
-  const ApiResult<size_t> count = CountPrompt(in_chat.body);
-  if (!count.ok()) return ErrorAnswer(in_chat.renamed(count.error()));
-  return JsonAnswer({{"object", "response.input_tokens"}, {"input_tokens", *count}});
-}
-
-HttpAnswer Server::Impl::CountChat(const Json& body) const {
-  const ApiResult<size_t> count = CountPrompt(body);
-  if (!count.ok()) return ErrorAnswer(count.error());
-  return JsonAnswer({{"input_tokens", *count}});
-}
-
-ApiResult<size_t> Server::Impl::CountPrompt(const Json& body) const {
-  EBB_ASSIGN_OR_RETURN(CompletionRequest request, ReadChatRequest(body, options.defaults));
+  CompletionRequest& request = *read;
   LeaveOutTools(*model, &request);
   const Result<Turn> turn =
       BeginChatTurn(*model, std::move(request.chat), request.begun, /*context=*/0);
-  if (!turn.ok()) return ErrorFrom(turn.status());
-  return turn->tokens.size();
+  if (!turn.ok()) return ErrorAnswer(PromptError(turn.status(), request));
+  Json count = {{"input_tokens", turn->tokens.size()}};
+  if (api == Api::kResponses) count["object"] = "response.input_tokens";
+  return JsonAnswer(count);
 }
 
 HttpAnswer Server::Impl::AnswerResponse(std::string_view method, std::string path) {
@@ -177,10 +158,11 @@ HttpAnswer Server::Impl::AnswerResponse(std::string_view method, std::string pat
 
 HttpAnswer Server::Impl::CancelResponse(const std::string& id) {
   const bool is_response = id.starts_with("resp_");
-  const auto found = std::ranges::find_if(pending, [&](const auto& job) {
-    return is_response && job.second.first->exchange->id() == id;
+  const auto found = std::ranges::find_if(running, [&](const auto& job) {
+    const Served& served = job.second.first;
+    return is_response && !served->is_over && served->exchange->id() == id;
   });
-  if (found == pending.end()) {
+  if (found == running.end()) {
     return ErrorAnswer({.status = 404,
                         .message = fmt::format("no response \"{}\" is being made", id),
                         .code = "not_found"});

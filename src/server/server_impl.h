@@ -1,4 +1,4 @@
-// Invariant: `pending`, exchanges and replies belong to the thread of connections. The engine's
+// Invariant: `running`, exchanges and replies belong to the thread of connections. The engine's
 // thread and those of `lanes` send what they have by HttpServer::Post().
 #ifndef EBB_SERVER_SERVER_IMPL_H_
 #define EBB_SERVER_SERVER_IMPL_H_
@@ -28,49 +28,27 @@ inline constexpr std::string_view kRequests = "/v1/requests/";
 
 inline HttpAnswer JsonAnswer(const Json& json) { return {.body = Dump(json)}; }
 
-// A request that is being answered by the engine.
-struct Pending {
-  std::unique_ptr<Exchange> exchange;
+// A request that the engine answers, from its body to the last byte of its answer. It belongs to
+// one thread at a time: that of connections, or one of the lanes that reads and prepares it.
+struct ServedRequest {
+  Api api = Api::kChat;
+  HttpRequest http;  // until `completion` is read
   std::shared_ptr<Reply> reply;
-  std::vector<JobId> jobs;
-  bool streams = false;
-  bool has_begun = false;                     // its stream
-  std::function<void(const Exchange&)> keep;  // see ApiRequest
-  Headers headers;
-  std::string id;          // of its answer
-  std::string request_id;  // as its client calls it, or empty
   std::shared_ptr<Gate::Ticket> ticket;
-  std::shared_ptr<AccessLine> line;  // null: there is no access log
+  std::string request_id = {};               // as its client calls it, or empty
+  std::string client = {};                   // see WorkLanes::Task
+  std::shared_ptr<AccessLine> line = {};     // null: there is no access log
+  CompletionRequest completion = {};         // until `exchange` has it
+  std::shared_ptr<SessionUse> session = {};  // null: none
+  std::vector<Job> jobs = {};                // until the engine has them
+  // While it is answered:
+  std::vector<JobId> job_ids = {};
+  std::unique_ptr<Exchange> exchange = {};
+  Headers headers = {};
+  bool has_begun = false;  // its stream
+  bool is_over = false;    // the client has its answer, or has gone
 };
-
-// Who sent a request, and how they call it.
-struct Asker {
-  std::shared_ptr<Gate::Ticket> ticket;
-  std::string request_id;
-  std::string client;  // see WorkLanes::Task
-  std::shared_ptr<AccessLine> line;
-};
-
-// A job that the engine has, whether a client still waits for it or not.
-struct RunningJob {
-  std::shared_ptr<Gate::Ticket> ticket;
-  std::shared_ptr<AccessLine> line;
-  bool is_first = true;  // of the choices of its prompt
-};
-
-// A request made from a body, before the engine gets it.
-struct PreparedRequest {
-  Api interface = Api::kChat;
-  Asker asker;
-  Prepared prepared;
-  ExchangeOptions exchange;
-  std::vector<std::string> ignored;
-  ToolPaths tool_paths;
-  std::map<std::string, std::string> argument_fields;  // of the template, as the client calls them
-  ApiRequest api;                                      // whose body has been read
-  // Until `prepared` is made of it; with a session that waits for its record.
-  std::optional<CompletionRequest> completion = {};
-};
+using Served = std::shared_ptr<ServedRequest>;
 
 // Returns the name of the tenant, whose sessions and prompts are kept apart from other tenants'.
 inline std::string TenantOf(const std::shared_ptr<const ApiKey>& key) {
@@ -106,25 +84,23 @@ struct Server::Impl {
   // Runs `compute` on a thread of `lanes`, on the body's JSON.
   void Work(HttpRequest request, std::shared_ptr<Reply> reply, Compute compute);
   void Complete(Api api, HttpRequest request, std::shared_ptr<Reply> reply);
-  // On a thread of `lanes`, as PrepareRead() is: its result has a `completion`.
-  [[nodiscard]] ApiResult<PreparedRequest> ReadBody(Api api, const HttpRequest& http, Asker asker);
-  void PrepareRead(const std::shared_ptr<PreparedRequest>& request,
-                   const std::shared_ptr<Reply>& reply);
-  void Submit(PreparedRequest request, const std::shared_ptr<Reply>& reply,
-              const std::shared_ptr<SessionUse>& use);
-  // A request with a session: waits for it, prepares, and submits.
-  // Has PrepareRead() run on a lane.
-  void AddPrepare(const std::shared_ptr<PreparedRequest>& request,
-                  const std::shared_ptr<Reply>& reply);
-  // Prepares a request that goes on without the session that its hint names.
-  void PrepareWithoutSession(const std::shared_ptr<PreparedRequest>& request,
-                             const std::shared_ptr<Reply>& reply);
-  void EnterSession(const std::shared_ptr<PreparedRequest>& request,
-                    const std::shared_ptr<Reply>& reply);
-  void SubmitTurn(PreparedRequest request, ApiResult<Prepared> turn,
-                  const std::shared_ptr<Reply>& reply, const std::shared_ptr<SessionUse>& use);
-  std::shared_ptr<Pending> Await(PreparedRequest request, std::vector<JobId> ids,
-                                 const std::shared_ptr<Reply>& reply);
+  // Reads the body. On a thread of `lanes`, as Prepare() is.
+  [[nodiscard]] ApiResult<CompletionRequest> ReadBody(const ServedRequest& served) const;
+  void Prepare(const Served& served);
+  // Has Prepare() run on a lane.
+  void AddPrepare(const Served& served);
+  // Prepares a request that continues without the session that its hint names.
+  void PrepareWithoutSession(const Served& served);
+  // Waits for the session of a request, prepares, and submits.
+  void EnterSession(const Served& served);
+  void PrepareInSession(const Served& served);
+  void SubmitTurn(const Served& served);
+  // Gives the jobs to the engine.
+  void Submit(const Served& served);
+  void Await(const Served& served);
+  // Answers with an error, from any thread, once the ticket is given back: its key may be allowed
+  // one request at a time.
+  void Refuse(const Served& served, HttpAnswer answer);
   [[nodiscard]] Status OpenSessions();
   // Returns null if prompts are not stored.
   [[nodiscard]] Result<std::shared_ptr<PrefixStore>> OpenPrefixStore(const Engine& engine) const;
@@ -136,12 +112,12 @@ struct Server::Impl {
   // POST /v1/chat/completions/control
   [[nodiscard]] HttpAnswer Control(const HttpRequest& request);
   // Requests that are being answered and called `id`, of those that who asks may see.
-  [[nodiscard]] std::vector<std::shared_ptr<Pending>> FindRequests(const HttpRequest& request,
-                                                                   std::string_view id) const;
+  [[nodiscard]] std::vector<Served> FindRequests(const HttpRequest& request,
+                                                 std::string_view id) const;
   void Take(std::vector<JobUpdate> updates);
-  void Advance(const std::shared_ptr<Pending>& request);
-  // Drops its jobs, including those that still run: no request owns them any more.
-  void Forget(const Pending& request);
+  void Advance(const Served& served);
+  // Ends a request for its client, and cancels those of its jobs that still run.
+  void End(ServedRequest* served);
   // Whether a request with a body of JSON is taken; else it is answered.
   bool TakesBody(const HttpRequest& request, Reply* reply);
   // Runs `run` on the lane for so many bytes of text. Where that is full or the server is stopping,
@@ -157,9 +133,6 @@ struct Server::Impl {
   [[nodiscard]] HttpAnswer Tokenize(const Json& body) const;
   [[nodiscard]] HttpAnswer Detokenize(const Json& body) const;
   [[nodiscard]] HttpAnswer ApplyTemplate(const Json& body) const;
-  [[nodiscard]] HttpAnswer CountTokens(const Json& body) const;
-  [[nodiscard]] HttpAnswer CountInput(const Json& body) const;
-  [[nodiscard]] HttpAnswer CountChat(const Json& body) const;
   // Write the answers to llama-server's GET /props and GET /slots.
   [[nodiscard]] Json Props() const;
   [[nodiscard]] Json Slots() const;
@@ -167,8 +140,8 @@ struct Server::Impl {
   [[nodiscard]] Json OwnProps() const;
   // Returns the context size of a request that asks for none.
   [[nodiscard]] int Context() const;
-  // Tokens of the chat in the body of a request for one.
-  [[nodiscard]] ApiResult<size_t> CountPrompt(const Json& body) const;
+  // Answers with the tokens of the prompt in a body.
+  [[nodiscard]] HttpAnswer CountPrompt(Api api, const Json& body) const;
 
   std::shared_ptr<const Model> model;
   ServerOptions options;
@@ -178,8 +151,8 @@ struct Server::Impl {
   uint64_t run_id = 0;  // so that ids of answers differ from run to run
   std::vector<Route> routes;
   std::unique_ptr<Gate> gate;
-  std::map<JobId, RunningJob> running;
-  std::map<JobId, std::pair<std::shared_ptr<Pending>, size_t>> pending;
+  // The jobs that the engine has, whether a client still waits for them or not: each is a choice.
+  std::map<JobId, std::pair<Served, size_t>> running;
   JobId next_job = 1;
   uint64_t next_answer = 1;
   std::shared_ptr<ResponseStore> responses;

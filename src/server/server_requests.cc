@@ -14,14 +14,6 @@
 namespace ebb::server {
 namespace {
 
-// A part of a tool's schema as the interface names it; `part` begins "tools[1].parameters".
-std::string WidenedPart(Api interface, std::string part) {
-  const size_t at = part.find(".parameters");
-  if (at == std::string::npos || interface == Api::kResponses) return part;
-  const std::string name = interface == Api::kMessages ? ".input_schema" : ".function.parameters";
-  return part.replace(at, std::string_view(".parameters").size(), name);
-}
-
 // Returns the fields of template arguments of which the template reads none.
 std::set<std::string> UnusedFields(const ChatPrompt& prompt,
                                    const std::map<std::string, std::string>& argument_fields) {
@@ -34,34 +26,14 @@ std::set<std::string> UnusedFields(const ChatPrompt& prompt,
   return unused;
 }
 
-// How a request is answered, once it is prepared.
-void Describe(Prepared prepared, PreparedRequest* request) {
-  request->prepared = std::move(prepared);
-  ExchangeOptions& exchange = request->exchange;
-  const std::vector<Job>& jobs = request->prepared.jobs;
-  exchange.num_choices = std::max<size_t>(1, jobs.size());
-  for (size_t i = 0; i < jobs.size(); i += exchange.choices_per_prompt) {
-    exchange.prompt_tokens += jobs[i].prompt.size();
-  }
-  exchange.prompt = request->prepared.prompt;
-  exchange.calls = request->prepared.may_call ? Calls::kParsed : Calls::kNone;
-  exchange.call_seed = request->prepared.call_seed;
-  if (exchange.prompt == nullptr) return;
-  std::ranges::copy(UnusedFields(*exchange.prompt, request->argument_fields),
+// Names what the template and the grammar of tools leave out.
+void AddIgnored(CompletionRequest* request) {
+  if (request->prompt == nullptr) return;
+  std::ranges::copy(UnusedFields(*request->prompt, request->argument_fields),
                     std::back_inserter(request->ignored));
-  for (const std::string& part : exchange.prompt->widened) {
-    const std::string shown = UnderToolPaths(part, request->tool_paths);
-    request->ignored.push_back(WidenedPart(request->interface, shown));
+  for (const std::string& part : request->prompt->widened) {
+    request->ignored.push_back(ClientField(*request, part));
   }
-}
-
-// An error about a tool, under the client's path of it.
-ApiError UnderPaths(ApiError error, const ToolPaths& paths) {
-  const std::string shown = UnderToolPaths(error.param, paths);
-  if (shown == error.param) return error;
-  if (error.message.starts_with(error.param)) error.message.replace(0, error.param.size(), shown);
-  error.param = shown;
-  return error;
 }
 
 // Header fields hold one line of plain characters.
@@ -124,307 +96,244 @@ void Server::Impl::Complete(Api api, HttpRequest request, std::shared_ptr<Reply>
   ApiResult<std::shared_ptr<Gate::Ticket>> ticket = gate->Enter(request);
   reply = Gate::WithHeaders(std::move(reply), gate->LimitHeaders(request));
   if (!ticket.ok()) return reply->Send(ErrorAnswer(ticket.error()));
-  const std::string_view id = request.header("x-request-id");
-  const std::string client = ClientOf(request);
-  Asker asker = {.ticket = *std::move(ticket),
-                 .request_id = IsRequestId(id) ? std::string(id) : "",
-                 .client = client,
-                 .line = LineOf(request)};
-  const size_t bytes = request.body.size();
-  // The ticket must not outlive the answer here: its key may be allowed one request at a time.
-  auto run = [this, api, request = std::move(request), asker = std::move(asker), reply]() mutable {
-    ApiResult<PreparedRequest> read = ReadBody(api, request, std::move(asker));
-    if (!read.ok()) {
-      return http->Post(
-          [reply, error = std::move(read).error()] { reply->Send(ErrorAnswer(error)); });
+  const auto served = std::make_shared<ServedRequest>(
+      ServedRequest{.api = api, .http = std::move(request), .reply = reply, .ticket = *ticket});
+  const std::string_view id = served->http.header("x-request-id");
+  if (IsRequestId(id)) served->request_id = id;
+  served->client = ClientOf(served->http);
+  served->line = LineOf(served->http);
+  const auto run = [this, served] {
+    ApiResult<CompletionRequest> read = ReadBody(*served);
+    const size_t body_bytes = std::exchange(served->http, {}).body.size();
+    if (!read.ok()) return Refuse(served, ErrorAnswer(read.error()));
+    served->completion = *std::move(read);
+    if (!served->completion.session_id.empty()) {
+      return http->Post([this, served] { EnterSession(served); });
     }
-    const auto made = std::make_shared<PreparedRequest>(*std::move(read));
-    if (!made->completion->session_id.empty()) {
-      return http->Post([this, made, reply] { EnterSession(made, reply); });
-    }
-    const size_t text_bytes = TextBytes(*made->completion);
-    if (WorkLanes::LaneOf(text_bytes) <= WorkLanes::LaneOf(request.body.size())) {
-      return PrepareRead(made, reply);
-    }
-    AddPrepare(made, reply);
+    const size_t text_bytes = TextBytes(served->completion);
+    WorkLanes::LaneOf(text_bytes) <= WorkLanes::LaneOf(body_bytes) ? Prepare(served)
+                                                                   : AddPrepare(served);
   };
-  AddWork(client, bytes, std::move(run),
-          [reply](HttpAnswer refusal) { reply->Send(std::move(refusal)); });
+  AddWork(served->client, served->http.body.size(), run,
+          [this, served](HttpAnswer refusal) { Refuse(served, std::move(refusal)); });
 }
 
-ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& http, Asker asker) {
-  EBB_ASSIGN_OR_RETURN(Json body, ParseObject(http.body));
-  EBB_ASSIGN_OR_RETURN(ApiRequest in_chat, ReadApi(api, std::move(body), responses));
-  const Endpoint endpoint = EndpointOf(api);
-  ApiResult<CompletionRequest> read = ReadRequest(endpoint, in_chat.body, options.defaults);
-  if (!read.ok()) {
-    return in_chat.renamed(UnderPaths(std::move(read).error(), in_chat.tool_paths));
-  }
-  auto& request = *read;
+void Server::Impl::Refuse(const Served& served, HttpAnswer answer) {
+  served->ticket.reset();
+  http->Post([reply = served->reply, answer = std::move(answer)]() mutable {
+    reply->Send(std::move(answer));
+  });
+}
+
+ApiResult<CompletionRequest> Server::Impl::ReadBody(const ServedRequest& served) const {
+  EBB_ASSIGN_OR_RETURN(const Json body, ParseObject(served.http.body));
+  EBB_ASSIGN_OR_RETURN(CompletionRequest request,
+                       ReadRequest(served.api, body, options.defaults, responses.get()));
   LeaveOutTools(*model, &request);
-  if (request.tells_memory && api != Api::kChat && api != Api::kText) {
-    request.tells_memory = request.tells_tokens = false;
+  if (request.tells_memory && served.api != Api::kChat && served.api != Api::kText) {
+    request.tells_memory = false;
+    request.tells_tokens = request.llama != nullptr;
     request.ignored.emplace_back("ebb.memory");
   }
-  if (in_chat.apply) {
-    if (auto error = in_chat.apply(*model, &request)) return *std::move(error);
-  }
-  EBB_ASSIGN_OR_RETURN(request.priority, asker.ticket->PriorityFor(request.priority));
-  request.cache_salt = TenantOf(asker.ticket->key()) + '\n' + request.cache_salt;
-  if (auto error = TakeSession({.session = std::string(http.header("x-ebb-session")),
-                                .hint = std::string(http.header("x-session-id"))},
+  EBB_ASSIGN_OR_RETURN(request.priority, served.ticket->PriorityFor(request.priority));
+  request.cache_salt = TenantOf(served.ticket->key()) + '\n' + request.cache_salt;
+  if (auto error = TakeSession({.session = std::string(served.http.header("x-ebb-session")),
+                                .hint = std::string(served.http.header("x-session-id"))},
                                keeper != nullptr, &request)) {
     return *std::move(error);
   }
-  if (auto error = TakeBegunAnswer(&request)) return in_chat.renamed(*std::move(error));
-  std::vector<std::string> ignored = std::move(in_chat.ignored);
-  for (const std::string& field : request.ignored) {
-    ignored.push_back(UnderToolPaths(field, in_chat.tool_paths));
-  }
-  const ApiError in_format = in_chat.renamed({.param = request.format_field});
-  for (auto& [name, field] : request.argument_fields) {
-    field = in_chat.renamed({.param = field}).param;
-  }
-  // From here on tools are counted without those that were left out.
-  ToolPaths tool_paths = std::move(request.tool_paths);
-  for (std::string& path : tool_paths) path = UnderToolPaths(path, in_chat.tool_paths);
-  in_chat.renamed = [tool_paths, renamed = std::move(in_chat.renamed)](ApiError error) {
-    return renamed(UnderPaths(std::move(error), tool_paths));
-  };
-  return PreparedRequest{
-      .interface = api,
-      .asker = std::move(asker),
-      .exchange = {.endpoint = endpoint,
-                   .model_id = options.defaults.model_id,
-                   .created = static_cast<int64_t>(std::time(nullptr)),
-                   .fingerprint = fingerprint,
-                   .streams = request.streams,
-                   .includes_usage = request.includes_usage,
-                   .tells_hash = request.tells_hash,
-                   .tells_memory = request.tells_memory,
-                   .choices_per_prompt = static_cast<size_t>(request.num_choices),
-                   .tool_names = request.tool_names,
-                   .tells_function_call = request.tells_function_call,
-                   .reasoning_field = options.reasoning_field,
-                   .drawn_seed = request.drawn_seed,
-                   .format_field = in_format.param},
-      .ignored = std::move(ignored),
-      .tool_paths = std::move(tool_paths),
-      .argument_fields = request.argument_fields,
-      .api = std::move(in_chat),
-      .completion = std::move(request)};
+  if (auto error = TakeBegunAnswer(&request)) return *std::move(error);
+  return request;
 }
 
-void Server::Impl::PrepareRead(const std::shared_ptr<PreparedRequest>& request,
-                               const std::shared_ptr<Reply>& reply) {
-  CompletionRequest completion = *std::exchange(request->completion, std::nullopt);
-  std::optional<ApiError> too_long =
-      CheckTextFits(completion, model->longest_token_bytes(), ContextBound(*model, completion));
-  ApiResult<Prepared> prepared = too_long.has_value() ? ApiResult<Prepared>(*std::move(too_long))
-                                                      : Prepare(*model, std::move(completion));
-  if (!prepared.ok()) {
-    const ApiError renamed = request->api.renamed(std::move(prepared).error());
-    return http->Post([reply, renamed] { reply->Send(ErrorAnswer(renamed)); });
+void Server::Impl::Prepare(const Served& served) {
+  CompletionRequest& request = served->completion;
+  if (const auto too_long =
+          CheckTextFits(request, model->longest_token_bytes(), ContextBound(*model, request))) {
+    return Refuse(served, ErrorAnswer(*too_long));
   }
-  if (request->api.note) request->api.note(*model, prepared->jobs);
-  Describe(*std::move(prepared), request.get());
-  http->Post([this, request, reply] { Submit(std::move(*request), reply, nullptr); });
+  ApiResult<std::vector<Job>> jobs = server::Prepare(*model, &request);
+  if (!jobs.ok()) return Refuse(served, ErrorAnswer(jobs.error()));
+  served->jobs = *std::move(jobs);
+  http->Post([this, served] { Submit(served); });
 }
 
-void Server::Impl::AddPrepare(const std::shared_ptr<PreparedRequest>& request,
-                              const std::shared_ptr<Reply>& reply) {
+void Server::Impl::AddPrepare(const Served& served) {
   AddWork(
-      request->asker.client, TextBytes(*request->completion),
-      [this, request, reply] { PrepareRead(request, reply); },
-      [reply](HttpAnswer refusal) { reply->Send(std::move(refusal)); });
+      served->client, TextBytes(served->completion), [this, served] { Prepare(served); },
+      [this, served](HttpAnswer refusal) { Refuse(served, std::move(refusal)); });
 }
 
-void Server::Impl::PrepareWithoutSession(const std::shared_ptr<PreparedRequest>& request,
-                                         const std::shared_ptr<Reply>& reply) {
-  CompletionRequest& completion = *request->completion;
-  completion.session_id.clear();
-  std::ranges::move(std::exchange(completion.session_hints, {}),
-                    std::back_inserter(request->ignored));
-  AddPrepare(request, reply);
+void Server::Impl::PrepareWithoutSession(const Served& served) {
+  CompletionRequest& request = served->completion;
+  served->session.reset();
+  request.session_id.clear();
+  std::ranges::move(std::exchange(request.session_hints, {}), std::back_inserter(request.ignored));
+  AddPrepare(served);
 }
 
-void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
-                                const std::shared_ptr<Reply>& reply) {
-  const CompletionRequest& turn = *request->completion;
-  const store::SessionName name = {TenantOf(request->asker.ticket->key()), turn.session_id};
+void Server::Impl::EnterSession(const Served& served) {
+  const CompletionRequest& request = served->completion;
+  const store::SessionName name = {TenantOf(served->ticket->key()), request.session_id};
   const SessionTraits traits = {.model = fingerprint,
-                                .policy = DescribePolicy(turn.session),
-                                .tiers = DescribeTiers(turn.session)};
-  const bool is_hint = !turn.session_hints.empty();
-  const auto entered_session = [this, request, reply, is_hint](auto entered) {
+                                .policy = DescribePolicy(request.session),
+                                .tiers = DescribeTiers(request.session)};
+  const bool is_hint = !request.session_hints.empty();
+  const auto entered_session = [this, served, is_hint](auto entered) {
     if (!entered.ok()) {
-      return is_hint ? PrepareWithoutSession(request, reply)
-                     : reply->Send(ErrorAnswer(entered.error()));
+      return is_hint ? PrepareWithoutSession(served) : Refuse(served, ErrorAnswer(entered.error()));
     }
-    const auto use = *std::move(entered);
-    if (stopping) {
-      keeper->Leave(use);
-      return reply->Send(ErrorAnswer(StoppingError()));
-    }
-    const auto run = [this, request, reply, use, is_hint] {
-      CompletionRequest& turn = *request->completion;
-      auto made = std::make_shared<ApiResult<Prepared>>(
-          PrepareTurn(*model, is_hint ? turn : std::move(turn), use->record));
-      http->Post([this, request, reply, use, made, is_hint] {
-        if (made->ok() || !is_hint)
-          return SubmitTurn(std::move(*request), std::move(*made), reply, use);
-        keeper->Leave(use);
-        PrepareWithoutSession(request, reply);
-      });
-    };
-    const size_t bytes = TextBytes(*request->completion) + TextBytes(use->record.before) +
-                         TextBytes(use->record.asked) + use->record.text.size();
-    AddWork(request->asker.client, bytes, run, [this, reply, use](HttpAnswer refusal) {
-      keeper->Leave(use);
-      reply->Send(std::move(refusal));
-    });
+    served->session = *std::move(entered);
+    if (!stopping) return PrepareInSession(served);
+    keeper->Leave(served->session);
+    Refuse(served, ErrorAnswer(StoppingError()));
   };
   keeper->Enter(name, traits, entered_session, /*waits=*/!is_hint);
 }
 
-void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<Prepared> made,
-                              const std::shared_ptr<Reply>& reply,
-                              const std::shared_ptr<SessionUse>& use) {
-  if (!made.ok()) {
-    keeper->Leave(use);
-    return reply->Send(ErrorAnswer(request.api.renamed(made.error())));
-  }
-  Describe(*std::move(made), &request);
-  std::optional<JobUpdate> said = std::move(request.prepared.said);
-  if (!said.has_value()) return Submit(std::move(request), reply, use);
-  keeper->Leave(use);
-  request.exchange.drawn_seed.reset();  // the answer had another one
-  const JobId id = next_job++;
-  Await(std::move(request), {id}, reply);
-  running.erase(id);  // repeating a stored answer costs nothing
-  said->id = id;
-  std::vector<JobUpdate> updates;
-  updates.push_back(*std::move(said));
-  Take(std::move(updates));
+void Server::Impl::PrepareInSession(const Served& served) {
+  const auto run = [this, served] {
+    CompletionRequest& request = served->completion;
+    // Kept for a session that cannot take it.
+    const bool is_hint = !request.session_hints.empty();
+    auto whole = is_hint ? std::optional(request) : std::nullopt;
+    ApiResult<std::vector<Job>> jobs = PrepareTurn(*model, served->session->record, &request);
+    if (jobs.ok()) {
+      served->jobs = *std::move(jobs);
+      return http->Post([this, served] { SubmitTurn(served); });
+    }
+    if (is_hint) request = *std::move(whole);
+    http->Post([this, served, is_hint, error = jobs.error()] {
+      keeper->Leave(served->session);
+      is_hint ? PrepareWithoutSession(served) : Refuse(served, ErrorAnswer(error));
+    });
+  };
+  const SessionRecord& record = served->session->record;
+  const size_t bytes = TextBytes(served->completion) + TextBytes(record.before) +
+                       TextBytes(record.asked) + record.text.size();
+  AddWork(served->client, bytes, run, [this, served](HttpAnswer refusal) {
+    keeper->Leave(served->session);
+    Refuse(served, std::move(refusal));
+  });
 }
 
-void Server::Impl::Submit(PreparedRequest request, const std::shared_ptr<Reply>& reply,
-                          const std::shared_ptr<SessionUse>& use) {
-  std::vector<JobId> ids;
-  for (Job& job : request.prepared.jobs) {
-    ids.push_back(job.id = next_job++);
-    job.owner = request.asker.ticket->owner();
+void Server::Impl::SubmitTurn(const Served& served) {
+  std::optional<JobUpdate> said = std::exchange(served->completion.said, std::nullopt);
+  if (!said.has_value()) return Submit(served);
+  keeper->Leave(served->session);
+  Await(served);
+  served->exchange->Take(/*choice=*/0, *std::move(said));
+  Advance(served);
+}
+
+void Server::Impl::Submit(const Served& served) {
+  for (Job& job : served->jobs) {
+    served->job_ids.push_back(job.id = next_job++);
+    job.owner = served->ticket->owner();
   }
+  const auto& use = served->session;
   const bool is_ours =
-      use == nullptr || keeper->Begin(use, ids.front(), &*request.prepared.jobs.front().work);
-  if (const Status status = driver->Submit(std::move(request.prepared.jobs)); !status.ok()) {
+      use == nullptr || keeper->Begin(use, served->job_ids.front(), &*served->jobs.front().work);
+  if (const Status status = driver->Submit(std::exchange(served->jobs, {})); !status.ok()) {
     if (use != nullptr) keeper->Leave(use);
     const bool is_full = status.code() == StatusCode::kQueueFull;
-    return reply->Send(ErrorAnswer(is_full ? Overloaded(status.message()) : ErrorFrom(status)));
+    return Refuse(served, ErrorAnswer(is_full ? Overloaded(status.message()) : ErrorFrom(status)));
   }
-  if (!is_ours) driver->Cancel(ids.front());
-  Await(std::move(request), std::move(ids), reply);
+  if (!is_ours) driver->Cancel(served->job_ids.front());
+  Await(served);
 }
 
-std::shared_ptr<Pending> Server::Impl::Await(PreparedRequest request, std::vector<JobId> ids,
-                                             const std::shared_ptr<Reply>& reply) {
-  request.exchange.id = MakeId(request.interface, run_id, next_answer++);
-  Headers headers;
-  Asker& asker = request.asker;
-  if (asker.request_id.empty()) headers.emplace_back("X-Request-Id", request.exchange.id);
+void Server::Impl::Await(const Served& served) {
+  CompletionRequest& request = served->completion;
+  AddIgnored(&request);
+  const std::string id = MakeId(served->api, run_id, next_answer++);
+  Headers& headers = served->headers;
+  if (served->request_id.empty()) headers.emplace_back("X-Request-Id", id);
   if (!request.ignored.empty()) headers.emplace_back("X-Ebb-Ignored", InHeader(request.ignored));
-  if (const auto& prompt = request.exchange.prompt; prompt != nullptr && !prompt->mended.empty()) {
-    headers.emplace_back("X-Ebb-Mended", InHeader(prompt->mended));
+  if (request.prompt != nullptr && !request.prompt->mended.empty()) {
+    headers.emplace_back("X-Ebb-Mended", InHeader(request.prompt->mended));
   }
-  const bool streams = request.exchange.streams;
-  const std::string id = request.exchange.id;
-  const size_t choices_per_prompt = request.exchange.choices_per_prompt;
-  const auto answered = std::make_shared<Pending>(
-      Pending{.exchange = request.api.exchange(model, std::move(request.exchange)),
-              .reply = reply,
-              .jobs = ids,
-              .streams = streams,
-              .keep = std::move(request.api.keep),
-              .headers = std::move(headers),
-              .id = id,
-              .request_id = std::move(asker.request_id),
-              .ticket = asker.ticket,
-              .line = asker.line});
-  if (answered->line != nullptr && answered->request_id.empty()) answered->line->SetId(id);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    pending[ids[i]] = {answered, i};
-    running[ids[i]] = {asker.ticket, asker.line, i % choices_per_prompt == 0};
-  }
-  reply->OnDisconnect([this, weak = std::weak_ptr<Pending>(answered)] {
-    if (const auto gone = weak.lock()) Forget(*gone);
+  served->exchange = MakeExchange(served->api, model,
+                                  {.request = std::move(request),
+                                   .id = id,
+                                   .model_id = options.defaults.model_id,
+                                   .created = static_cast<int64_t>(std::time(nullptr)),
+                                   .fingerprint = fingerprint,
+                                   .reasoning_field = options.reasoning_field});
+  if (served->line != nullptr && served->request_id.empty()) served->line->SetId(id);
+  for (size_t i = 0; i < served->job_ids.size(); ++i) running[served->job_ids[i]] = {served, i};
+  served->reply->OnDisconnect([this, weak = std::weak_ptr<ServedRequest>(served)] {
+    if (const auto gone = weak.lock()) End(gone.get());
   });
-  return answered;
 }
 
 void Server::Impl::Take(std::vector<JobUpdate> updates) {
-  std::set<std::shared_ptr<Pending>> touched;
+  std::set<Served> touched;
   for (JobUpdate& update : updates) {
-    if (update.end.has_value()) {
-      const auto job = running.extract(update.id);
-      const JobEnd& end = *update.end;
-      if (!job.empty()) {
-        const auto& [ticket, line, is_first] = job.mapped();
-        ticket->Charge(end.prompt_tokens - end.cached_tokens + end.generated_tokens);
-        if (line != nullptr) line->AddJob(end, is_first);
-      }
-    }
     // The keeper hears of jobs whose client has gone, too.
     if (keeper != nullptr) keeper->Take(&update);
-    const auto found = pending.find(update.id);
-    if (found == pending.end()) continue;
-    const auto& [request, choice] = found->second;
-    request->exchange->Take(choice, std::move(update));
-    touched.insert(request);
+    const auto found = running.find(update.id);
+    if (found == running.end()) continue;
+    const auto [served, choice] = found->second;
+    if (update.end.has_value()) {
+      const JobEnd& end = *update.end;
+      const auto choices = static_cast<size_t>(served->exchange->request().num_choices);
+      served->ticket->Charge(end.prompt_tokens - end.cached_tokens + end.generated_tokens);
+      if (served->line != nullptr) served->line->AddJob(end, /*is_first=*/choice % choices == 0);
+      running.erase(found);
+    }
+    if (served->is_over) continue;
+    served->exchange->Take(choice, std::move(update));
+    touched.insert(served);
   }
-  for (const std::shared_ptr<Pending>& request : touched) Advance(request);
+  for (const Served& served : touched) Advance(served);
 }
 
-void Server::Impl::Advance(const std::shared_ptr<Pending>& request) {
-  Exchange& exchange = *request->exchange;
-  Reply& reply = *request->reply;
+void Server::Impl::Advance(const Served& served) {
+  Exchange& exchange = *served->exchange;
+  Reply& reply = *served->reply;
   const bool is_over = exchange.is_over();
-  if (is_over && request->keep && !exchange.error().has_value()) request->keep(exchange);
-  if (request->has_begun && request->line != nullptr && exchange.error().has_value()) {
-    request->line->SetError(LoggedError(*exchange.error()));
+  const auto& answer = exchange.request().responses;
+  if (is_over && answer != nullptr && answer->stores && !exchange.error().has_value()) {
+    responses->Put(exchange.id(), answer->before, answer->input, exchange.Whole());
   }
-  if (request->streams && !request->has_begun && exchange.is_accepted()) {
-    request->has_begun = true;
-    Headers headers = request->headers;
+  if (served->has_begun && served->line != nullptr && exchange.error().has_value()) {
+    served->line->SetError(LoggedError(*exchange.error()));
+  }
+  if (exchange.request().streams && !served->has_begun && exchange.is_accepted()) {
+    served->has_begun = true;
+    Headers headers = served->headers;
     headers.emplace_back("Cache-Control", "no-cache");
     headers.emplace_back("X-Accel-Buffering", "no");
     reply.Stream({.content_type = "text/event-stream; charset=utf-8", .headers = headers},
-                 [request] { return request->exchange->TakeEvents(); });
+                 [served] { return served->exchange->TakeEvents(); });
   }
-  if (request->has_begun) {
+  if (served->has_begun) {
     reply.NotifyData();
     if (is_over) reply.EndStream();
   } else if (is_over) {
-    HttpAnswer answer = exchange.error().has_value() ? ErrorAnswer(*exchange.error())
-                                                     : JsonAnswer(exchange.Whole());
-    for (const auto& header : request->headers) answer.headers.push_back(header);
-    reply.Send(std::move(answer));
+    HttpAnswer whole = exchange.error().has_value() ? ErrorAnswer(*exchange.error())
+                                                    : JsonAnswer(exchange.Whole());
+    for (const auto& header : served->headers) whole.headers.push_back(header);
+    reply.Send(std::move(whole));
   }
-  if (is_over) Forget(*request);
+  if (is_over) End(served.get());
 }
 
-void Server::Impl::Forget(const Pending& request) {
-  for (const JobId id : request.jobs) {
-    if (pending.erase(id) > 0) driver->Cancel(id);
+void Server::Impl::End(ServedRequest* served) {
+  if (std::exchange(served->is_over, true)) return;
+  for (const JobId id : served->job_ids) {
+    if (running.contains(id)) driver->Cancel(id);
   }
 }
 
-std::vector<std::shared_ptr<Pending>> Server::Impl::FindRequests(const HttpRequest& request,
-                                                                 std::string_view id) const {
-  std::set<std::shared_ptr<Pending>> found;
-  for (const auto& [job, entry] : pending) {
-    const std::shared_ptr<Pending>& candidate = entry.first;
-    const bool is_called_so = candidate->id == id || candidate->request_id == id;
-    if (is_called_so && gate->MaySee(request, *candidate->ticket)) found.insert(candidate);
+std::vector<Served> Server::Impl::FindRequests(const HttpRequest& request,
+                                               std::string_view id) const {
+  std::set<Served> found;
+  for (const auto& [job, entry] : running) {
+    const Served& served = entry.first;
+    if (served->is_over || !gate->MaySee(request, *served->ticket)) continue;
+    if (served->exchange->id() == id || served->request_id == id) found.insert(served);
   }
   return {found.begin(), found.end()};
 }
@@ -437,7 +346,7 @@ HttpAnswer Server::Impl::CancelRequest(const HttpRequest& request) {
                         .message = "no request of this id is being answered",
                         .code = "request_not_found"});
   }
-  for (const std::shared_ptr<Pending>& one : found) {
+  for (const Served& one : found) {
     // A client that sends it again would undo what was asked for here.
     one->headers.emplace_back("X-Should-Retry", "false");
     one->exchange->EndWith(
@@ -466,8 +375,8 @@ HttpAnswer Server::Impl::Control(const HttpRequest& request) {
   if (found.empty()) {
     return JsonAnswer({{"success", false}, {"message", "no request of this id is being answered"}});
   }
-  for (const std::shared_ptr<Pending>& one : found) {
-    for (const JobId job : one->jobs) driver->EndThought(job);
+  for (const Served& one : found) {
+    for (const JobId job : one->job_ids) driver->EndThought(job);
   }
   return JsonAnswer({{"success", true}});
 }

@@ -202,9 +202,14 @@ void JsonFields::FailType(const std::string& name, std::string_view expected, co
   Fail(name, fmt::format("expected {}, found {}", expected, found.type_name()), "invalid_type");
 }
 
+void JsonFields::Hide(const std::string& name) {
+  known_.insert(name);
+  hidden_.insert(name);
+}
+
 const Json* JsonFields::Any(const std::string& name) {
   known_.insert(name);
-  if (!ok()) return nullptr;
+  if (!ok() || hidden_.contains(name)) return nullptr;
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }

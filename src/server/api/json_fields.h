@@ -56,6 +56,9 @@ class JsonFields {
   [[nodiscard]] const Json* Array(const std::string& name);
   [[nodiscard]] const Json* Any(const std::string& name);
 
+  // From now on the member is absent here: another reader has it.
+  void Hide(const std::string& name);
+
   // Records the error of a member.
   void Fail(const std::string& name, const std::string& message,
             std::string code = "invalid_value");
@@ -72,6 +75,7 @@ class JsonFields {
   const std::string path_;
   std::optional<ApiError>* const error_;
   std::set<std::string> known_;
+  std::set<std::string> hidden_;
 };
 
 }  // namespace ebb::server

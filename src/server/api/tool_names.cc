@@ -1,7 +1,6 @@
 #include "src/server/api/tool_names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <string_view>
 
@@ -64,16 +63,6 @@ ToolNames RenameTools(ChatRequest* chat) {
     for (ToolCall& call : message.tool_calls) rename(&call.name);
   }
   return names;
-}
-
-std::string UnderToolPaths(const std::string& field, const ToolPaths& paths) {
-  constexpr std::string_view kTools = "tools[";
-  if (!field.starts_with(kTools)) return field;
-  size_t index = 0;
-  const char* const end = field.data() + field.size();
-  const auto [stop, error] = std::from_chars(field.data() + kTools.size(), end, index);
-  if (error != std::errc() || stop == end || *stop != ']' || index >= paths.size()) return field;
-  return paths[index] + std::string(stop + 1, end);
 }
 
 }  // namespace ebb::server

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <string>
-#include <vector>
 
 #include "ebb/chat.h"
 
@@ -17,12 +16,6 @@ using ToolNames = std::map<std::string, std::string>;
 // Gives each tool whose name no model takes another one, wherever the request names it: in its
 // tools, calls, results and tool_choice. The new names differ from all others.
 [[nodiscard]] ToolNames RenameTools(ChatRequest* chat);
-
-// The client's path of each tool of a chat, such as "tools[3]"; some tools may have been left out.
-using ToolPaths = std::vector<std::string>;
-// A field of a chat, "tools[1].parameters", under the client's path of that tool. Other fields, and
-// tools without a path, stay as they are.
-[[nodiscard]] std::string UnderToolPaths(const std::string& field, const ToolPaths& paths);
 
 }  // namespace ebb::server
 

@@ -53,14 +53,5 @@ TEST(RenameTools, NoTwoNamesAreAlike) {
   EXPECT_EQ(names.at("gr_e"), "größe");
 }
 
-TEST(UnderToolPaths, NamesTheToolAsTheClientCountsIt) {
-  const ToolPaths paths = {"tools[2]", "tools[3].tools[0]"};
-  EXPECT_EQ(UnderToolPaths("tools[0].parameters", paths), "tools[2].parameters");
-  EXPECT_EQ(UnderToolPaths("tools[1]", paths), "tools[3].tools[0]");
-  for (const char* other : {"tools[2].name", "tools[x]", "tools[0", "tools", "tool_choice", ""}) {
-    EXPECT_EQ(UnderToolPaths(other, paths), other);
-  }
-}
-
 }  // namespace
 }  // namespace ebb::server

@@ -165,7 +165,7 @@ ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
   if (BeginsWith(messages, record.before)) {
     const auto newest = messages.subspan(num_before);
     if (newest.size() == record.asked.size() && BeginsWith(newest, record.asked)) {
-      return TurnWanted{record.is_over ? Kind::kSayAgain : Kind::kGoOn, {}};
+      return TurnWanted{record.is_over ? Kind::kSayAgain : Kind::kContinue, {}};
     }
   }
   if (record.is_over && BeginsWith(messages, all)) {
@@ -179,7 +179,7 @@ ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
     if (fresh.empty()) return NothingToAnswer();
     const bool asks_again =
         !record.is_over && fresh.size() == record.asked.size() && BeginsWith(fresh, record.asked);
-    if (asks_again) return TurnWanted{Kind::kGoOn, {}};
+    if (asks_again) return TurnWanted{Kind::kContinue, {}};
     return TurnWanted{Kind::kNew, {fresh.begin(), fresh.end()}};
   }
   // The newest turn was edited, or its answer was.

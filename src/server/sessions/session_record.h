@@ -57,7 +57,7 @@ struct TurnWanted {
   enum class Kind {
     kNew,       // an answer to `messages`, behind the newest answer, cut off or not
     kInstead,   // an answer to `messages` in place of the newest turn, which is forgotten
-    kGoOn,      // the rest of the newest answer
+    kContinue,  // the rest of the newest answer
     kSayAgain,  // the newest answer, which is over
   };
   Kind kind = Kind::kNew;

@@ -156,8 +156,8 @@ TEST(SessionRecordTest, NewMessagesAreThoseBehindTheKnownOnes) {
 TEST(SessionRecordTest, TheSameMessagesAgainGetTheSameAnswer) {
   const std::vector<ChatMessage> messages = {User("q1"), Said("a1"), User("q2")};
   EXPECT_EQ(Compared(TwoTurns(true), messages).kind, Kind::kSayAgain);
-  EXPECT_EQ(Compared(TwoTurns(false), messages).kind, Kind::kGoOn);
-  EXPECT_EQ(Compared(TwoTurns(false), {User("q2")}).kind, Kind::kGoOn);
+  EXPECT_EQ(Compared(TwoTurns(false), messages).kind, Kind::kContinue);
+  EXPECT_EQ(Compared(TwoTurns(false), {User("q2")}).kind, Kind::kContinue);
   EXPECT_EQ(Compared(OneTurn(), OneTurn().asked).kind, Kind::kSayAgain);
 }
 

@@ -30,10 +30,10 @@ std::string TextOf(const Model& model, const AnswerSoFar& answer, const ChatProm
 
 class TurnMaker {
  public:
-  TurnMaker(const Model& model, CompletionRequest request, const SessionRecord& record)
-      : model_(model), request_(std::move(request)), record_(record) {}
+  TurnMaker(const Model& model, const SessionRecord& record, CompletionRequest* request)
+      : model_(model), record_(record), request_(*request) {}
 
-  ApiResult<Prepared> Make() {
+  ApiResult<std::vector<Job>> Make() {
     const bool is_hint = !request_.session_hints.empty();
     EBB_ASSIGN_OR_RETURN(TurnWanted wanted, is_hint
                                                 ? CompareHistory(record_, request_.chat.messages)
@@ -44,8 +44,8 @@ class TurnMaker {
                                      : Behind(std::move(wanted.messages));
       case TurnWanted::Kind::kInstead:
         return Instead(std::move(wanted.messages));
-      case TurnWanted::Kind::kGoOn:
-        return GoOn();
+      case TurnWanted::Kind::kContinue:
+        return ContinueAnswer();
       case TurnWanted::Kind::kSayAgain:
         return SayAgain();
     }
@@ -63,25 +63,25 @@ class TurnMaker {
     return CheckPromptBytes(model_, bytes, kept, ContextBound(model_, request_));
   }
 
-  ApiResult<Prepared> First(std::vector<ChatMessage> messages) {
+  ApiResult<std::vector<Job>> First(std::vector<ChatMessage> messages) {
     const Result<ChatPrompt> prompt = Format(messages);
-    if (!prompt.ok()) return ErrorFrom(prompt.status());
+    if (!prompt.ok()) return PromptError(prompt.status(), request_);
     if (const Status fits = CheckBytes(prompt->text.size(), /*kept=*/0); !fits.ok()) {
-      return PromptError(fits, request_.endpoint);
+      return PromptError(fits, request_);
     }
     auto tokens = model_.TokenizePrompt(*prompt, Model::AddBos::kAsModelSays);
-    if (!tokens.ok()) return ErrorFrom(tokens.status());
+    if (!tokens.ok()) return PromptError(tokens.status(), request_);
     SessionRecord next;
     next.asked = std::move(messages);
     return MakeJob(std::move(next), {.tokens = *std::move(tokens), .prompt = *prompt}, 0);
   }
 
-  ApiResult<Prepared> Behind(std::vector<ChatMessage> messages) {
+  ApiResult<std::vector<Job>> Behind(std::vector<ChatMessage> messages) {
     // How the newest answer is read, as it was asked for.
     std::vector<ChatMessage> asked = record_.before;
     asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
     const Result<ChatPrompt> old = Format(std::move(asked));
-    if (!old.ok()) return ErrorFrom(old.status());
+    if (!old.ok()) return PromptError(old.status(), request_);
     const std::string text = TextOf(model_, record_.answer, *old);
     const ThoughtExtent thought = FindThought(*old, text);
     // Makes a message of an answer that was cut off: the text behind its thought.
@@ -93,13 +93,13 @@ class TurnMaker {
       const std::string line = old->channels.empty() ? "\n" : "";
       auto tokens = model_.Tokenize(line + old->thinking_end + line, Model::AddBos::kNo,
                                     Model::Specials::kParse);
-      if (!tokens.ok()) return ErrorFrom(tokens.status());
+      if (!tokens.ok()) return PromptError(tokens.status(), request_);
       next.lead.insert(next.lead.end(), tokens->begin(), tokens->end());
     }
     return Append(std::move(next), std::move(messages));
   }
 
-  ApiResult<Prepared> Instead(std::vector<ChatMessage> messages) {
+  ApiResult<std::vector<Job>> Instead(std::vector<ChatMessage> messages) {
     if (record_.before.empty()) return First(std::move(messages));
     SessionRecord next = {
         .before = record_.before, .turn_begin = record_.turn_begin, .lead = record_.lead};
@@ -107,36 +107,38 @@ class TurnMaker {
   }
 
   // `messages` behind the last answer of next.before.
-  ApiResult<Prepared> Append(SessionRecord next, std::vector<ChatMessage> messages) {
+  ApiResult<std::vector<Job>> Append(SessionRecord next, std::vector<ChatMessage> messages) {
     const std::string mark = NewAnswerMark();
     std::vector<ChatMessage> all = next.before;
     all.back() = {.role = "assistant", .content = mark};
     all.insert(all.end(), messages.begin(), messages.end());
     Result<ChatPrompt> prompt = Format(std::move(all));
-    if (!prompt.ok()) return ErrorFrom(prompt.status());
+    if (!prompt.ok()) return PromptError(prompt.status(), request_);
     const size_t mark_at = prompt->text.rfind(mark);
     if (mark_at == std::string::npos) {
-      return ErrorFrom(Unsupported(
-          "messages",
-          "the chat template of the model leaves answers out, so no message can follow one"));
+      return PromptError(
+          Unsupported("messages",
+                      "the chat template of the model leaves answers out, so no message "
+                      "can follow one"),
+          request_);
     }
     const size_t begin = mark_at + mark.size();
     const auto kept = static_cast<size_t>(next.turn_begin);
     const Status fits = CheckBytes(prompt->text.size() - begin, kept + next.lead.size());
-    if (!fits.ok()) return PromptError(fits, request_.endpoint);
+    if (!fits.ok()) return PromptError(fits, request_);
     const auto tokens = model_.TokenizePrompt(*prompt, Model::AddBos::kNo, begin);
-    if (!tokens.ok()) return ErrorFrom(tokens.status());
+    if (!tokens.ok()) return PromptError(tokens.status(), request_);
     Turn turn = {.tokens = next.lead, .prompt = *std::move(prompt)};
     turn.tokens.insert(turn.tokens.end(), tokens->begin(), tokens->end());
     next.asked = std::move(messages);
     return MakeJob(std::move(next), std::move(turn), kept);
   }
 
-  ApiResult<Prepared> GoOn() {
+  ApiResult<std::vector<Job>> ContinueAnswer() {
     std::vector<ChatMessage> asked = record_.before;
     asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
     Result<ChatPrompt> prompt = Format(std::move(asked));
-    if (!prompt.ok()) return ErrorFrom(prompt.status());
+    if (!prompt.ok()) return PromptError(prompt.status(), request_);
     Turn turn = {.prompt = *std::move(prompt)};
     if (record_.answer.tokens.empty()) {
       return ErrorFrom(Internal("an answer without tokens was stored"));
@@ -149,15 +151,15 @@ class TurnMaker {
     return MakeJob(record_, std::move(turn), static_cast<size_t>(record_.num_tokens));
   }
 
-  ApiResult<Prepared> SayAgain() {
+  ApiResult<std::vector<Job>> SayAgain() {
     std::vector<ChatMessage> asked = record_.before;
     asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
     Result<ChatPrompt> prompt = Format(std::move(asked));
-    if (!prompt.ok()) return ErrorFrom(prompt.status());
-    Prepared made;
-    made.prompt = std::make_shared<const ChatPrompt>(*std::move(prompt));
-    made.call_seed = CallIdSeed(record_.before, record_.asked);
-    made.may_call = MayCall(request_.chat);
+    if (!prompt.ok()) return PromptError(prompt.status(), request_);
+    request_.prompt = std::make_shared<const ChatPrompt>(*std::move(prompt));
+    request_.call_seed = CallIdSeed(record_.before, record_.asked);
+    request_.may_call = MayCall(request_.chat);
+    request_.drawn_seed.reset();  // the answer had another one
     JobUpdate said = {.accepted = true};
     const size_t thought = record_.thought_bytes;
     if (thought > 0) said.pieces.push_back({TextPart::kThought, record_.text.substr(0, thought)});
@@ -173,12 +175,12 @@ class TurnMaker {
                .logits_hash = record_.logits_hash,
                .session = SessionEnd{
                    .id = request_.session_id, .is_saved = true, .num_tokens = record_.num_tokens}};
-    made.said = std::move(said);
-    return made;
+    request_.said = std::move(said);
+    return std::vector<Job>();
   }
 
   // kept: tokens of the session that the turn stands behind.
-  ApiResult<Prepared> MakeJob(SessionRecord next, Turn turn, size_t kept) {
+  ApiResult<std::vector<Job>> MakeJob(SessionRecord next, Turn turn, size_t kept) {
     SessionWork work = {.num_kept = kept, .call_seed = CallIdSeed(next.before, next.asked)};
     if (!turn.goes_on.has_value() && (kept > 0 || !record_.asked.empty())) {
       work.roll_back = static_cast<Position>(kept);
@@ -189,18 +191,20 @@ class TurnMaker {
     turn.prompt.plain_at.clear();
     std::vector<Turn> turns;
     turns.push_back(std::move(turn));
-    EBB_ASSIGN_OR_RETURN(Prepared made,
-                         PrepareTurns(model_, request_, std::move(turns), kept, work.call_seed));
-    work.prompt = made.prompt;
-    Job& job = made.jobs.front();
+    request_.call_seed = work.call_seed;
+    request_.may_call = MayCall(request_.chat);
+    EBB_ASSIGN_OR_RETURN(std::vector<Job> jobs,
+                         PrepareTurns(model_, std::move(turns), kept, &request_));
+    work.prompt = request_.prompt;
+    Job& job = jobs.front();
     job.work = std::move(work);
     job.prefix_key.reset();  // its rows are the session's alone
-    return made;
+    return jobs;
   }
 
   const Model& model_;
-  CompletionRequest request_;
   const SessionRecord& record_;
+  CompletionRequest& request_;
 };
 
 // Says why the request can have no session of this name; nothing: it can.
@@ -229,9 +233,9 @@ std::optional<ApiError> CheckSession(const std::string& id, bool has_sessions,
 
 }  // namespace
 
-ApiResult<Prepared> PrepareTurn(const Model& model, CompletionRequest request,
-                                const SessionRecord& record) {
-  return TurnMaker(model, std::move(request), record).Make();
+ApiResult<std::vector<Job>> PrepareTurn(const Model& model, const SessionRecord& record,
+                                        CompletionRequest* request) {
+  return TurnMaker(model, record, request).Make();
 }
 
 std::optional<ApiError> TakeSession(const SessionHeaders& headers, bool has_sessions,

@@ -14,16 +14,17 @@
 
 namespace ebb::server {
 
-// Returns one job, or an answer that is sent again. A session that is a hint is used only where the
-// request's messages begin with all of its own, and others follow. `record`: the session's
-// messages. Applies the template and tokenizes: may take a second. Errors: those of
+// Returns one job; none: request->said is the answer, which is sent again. A session that is a hint
+// is used only where the request's messages begin with all of its own, and others follow. `record`:
+// the session's messages. Applies the template and tokenizes: may take a second. Errors: those of
 // CompareMessages() and Prepare().
 //
 // The text of new messages is the template's text after an answer: the template is applied to all
 // messages with a mark in place of the last answer, and the session reads the text behind the mark.
 // So the session keeps the answer as it was generated, with its thought.
-[[nodiscard]] ApiResult<Prepared> PrepareTurn(const Model& model, CompletionRequest request,
-                                              const SessionRecord& record);
+[[nodiscard]] ApiResult<std::vector<Job>> PrepareTurn(const Model& model,
+                                                      const SessionRecord& record,
+                                                      CompletionRequest* request);
 
 struct SessionHeaders {
   std::string session;  // X-Ebb-Session

@@ -27,18 +27,12 @@ class RequestCorpus : public ServerTest {
       EXPECT_NE(error.message.find(error.param), std::string::npos) << error.message;
       return Json{{"error", {{"param", error.param}, {"code", error.code}}}};
     };
-    ApiResult<ApiRequest> read = ReadApi(api, entry["request"], responses_);
-    if (!read.ok()) return failed(read.error());
-    ApiRequest& in_chat = *read;
-    auto request = ReadRequest(EndpointOf(api), in_chat.body, {.model_id = "pebble"});
-    if (!request.ok()) return failed(in_chat.renamed(request.error()));
-    if (in_chat.apply) {
-      EXPECT_FALSE(in_chat.apply(*model_, &*request).has_value());
-    }
+    ApiResult<CompletionRequest> request =
+        ReadRequest(api, entry["request"], {.model_id = "pebble"}, responses_.get());
+    if (!request.ok()) return failed(request.error());
     Json found;
-    for (std::string& field : request->ignored) in_chat.ignored.push_back(std::move(field));
-    if (!in_chat.ignored.empty()) found["ignored"] = in_chat.ignored;
-    if (EndpointOf(api) == Endpoint::kChat) {
+    if (!request->ignored.empty()) found["ignored"] = request->ignored;
+    if (request->endpoint == Endpoint::kChat) {
       AddChat(*request, entry, &found);
     } else {
       AddPrompts(*std::move(request), entry, &found);
@@ -86,11 +80,11 @@ class RequestCorpus : public ServerTest {
   }
 
   static void AddPrompts(CompletionRequest request, const Json& entry, Json* found) {
-    const auto prepared = Prepare(*model_, std::move(request));
-    ASSERT_TRUE(prepared.ok()) << prepared.error().message;
-    if (entry.contains("num_prompts")) (*found)["num_prompts"] = prepared->jobs.size();
+    const auto jobs = Prepare(*model_, &request);
+    ASSERT_TRUE(jobs.ok()) << jobs.error().message;
+    if (entry.contains("num_prompts")) (*found)["num_prompts"] = jobs->size();
     if (!entry.contains("prompts")) return;
-    for (const Job& job : prepared->jobs) {
+    for (const Job& job : *jobs) {
       std::string text;
       for (const Token token : job.prompt) {
         if (token == model_->BeginToken()) continue;

@@ -66,12 +66,11 @@ Json AsLlama(int status, const Json& error) {
 
 }  // namespace
 
-LlamaExchange::LlamaExchange(std::shared_ptr<const Model> model, ExchangeOptions options,
-                             std::shared_ptr<const LlamaAnswer> answer)
+LlamaExchange::LlamaExchange(std::shared_ptr<const Model> model, ExchangeOptions options)
     : Exchange(model, std::move(options)),
       model_(std::move(model)),
-      answer_(std::move(answer)),
-      told_(this->options().num_choices) {}
+      answer_(*request().llama),
+      told_(request().total_choices) {}
 
 void LlamaExchange::Take(size_t index, JobUpdate update) {
   Told& told = told_[index];
@@ -93,7 +92,7 @@ Json LlamaExchange::Probability(const TokenLogprob& one) const {
   Json bytes = Json::array();
   for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
   Json json = {{"id", one.token}, {"token", text}, {"bytes", std::move(bytes)}};
-  if (answer_->post_sampling_probs) {
+  if (answer_.post_sampling_probs) {
     json["prob"] = std::exp(one.logprob);
   } else {
     json["logprob"] =
@@ -106,7 +105,7 @@ Json LlamaExchange::Probabilities(const std::vector<Logprobs>& logprobs) const {
   Json list = Json::array();
   for (const Logprobs& one : logprobs) {
     Json json = Probability(one.chosen);
-    Json& top = json[answer_->post_sampling_probs ? "top_probs" : "top_logprobs"] = Json::array();
+    Json& top = json[answer_.post_sampling_probs ? "top_probs" : "top_logprobs"] = Json::array();
     for (const TokenLogprob& other : one.top) top.push_back(Probability(other));
     list.push_back(std::move(json));
   }
@@ -125,9 +124,10 @@ Json LlamaExchange::Partial(size_t index, std::string content, Json tokens) cons
 
 Json LlamaExchange::Final(size_t index, std::string content, Json tokens) const {
   const JobEnd& end = *choice(index).end;
-  Json settings = answer_->generation_settings;
+  Json settings = answer_.generation_settings;
   if (settings.contains("seed")) {
-    settings["seed"] = settings["seed"].get<uint64_t>() + index % options().choices_per_prompt;
+    settings["seed"] =
+        settings["seed"].get<uint64_t>() + index % static_cast<size_t>(request().num_choices);
   }
   return {{"index", index},
           {"content", std::move(content)},
@@ -138,14 +138,14 @@ Json LlamaExchange::Final(size_t index, std::string content, Json tokens) const 
           {"tokens_predicted", end.generated_tokens},
           {"tokens_evaluated", end.prompt_tokens},
           {"generation_settings", std::move(settings)},
-          {"prompt", index < answer_->prompts.size() ? answer_->prompts[index] : ""},
+          {"prompt", index < answer_.prompts.size() ? answer_.prompts[index] : ""},
           {"has_new_line", told_[index].has_new_line},
           {"truncated", end.finish == FinishReason::kContext},
           {"stop_type", StopType(end)},
           {"stopping_word", end.stop_string},
           {"tokens_cached", end.cached_tokens},
           {"timings", TimingsJson(end)},
-          {"ebb", OwnJson(end, /*is_malformed=*/false, options())}};
+          {"ebb", OwnJson(end, /*is_malformed=*/false, request())}};
 }
 
 Json LlamaExchange::Times(const Told& told, double decode_seconds) const {
@@ -160,9 +160,9 @@ void LlamaExchange::TakeChoice(size_t index, std::string* events) {
   Told& told = told_[index];
   for (const PromptProgress& progress : std::exchange(told.progress, {})) {
     told.read = progress;
-    if (!answer_->returns_progress) continue;
+    if (!answer_.returns_progress) continue;
     Json event = Partial(index, "", Json::array());
-    if (answer_->timings_per_token) event["timings"] = Times(told, 0);
+    if (answer_.timings_per_token) event["timings"] = Times(told, 0);
     event["prompt_progress"] = ProgressJson(progress);
     *events += LlamaEvent(event);
   }
@@ -171,7 +171,7 @@ void LlamaExchange::TakeChoice(size_t index, std::string* events) {
   for (JobToken& token : std::exchange(told.tokens, {})) {
     ++told.num_tokens;
     Json event = Partial(index, std::move(token.text), Json::array({token.token}));
-    if (answer_->timings_per_token) event["timings"] = Times(told, token.seconds);
+    if (answer_.timings_per_token) event["timings"] = Times(told, token.seconds);
     if (place < logprobs.size())
       event["completion_probabilities"] = Probabilities({logprobs[place]});
     ++place;
@@ -180,7 +180,7 @@ void LlamaExchange::TakeChoice(size_t index, std::string* events) {
   if (!choice(index).end.has_value() || told.told_end || error().has_value()) return;
   told.told_end = true;
   *events += LlamaEvent(
-      SelectFields(answer_->response_fields, Final(index, std::move(told.rest), Json::array())));
+      SelectFields(answer_.response_fields, Final(index, std::move(told.rest), Json::array())));
 }
 
 std::string LlamaExchange::TakeEvents() {
@@ -198,9 +198,9 @@ Json LlamaExchange::Whole() const {
   for (size_t i = 0; i < told_.size(); ++i) {
     const Told& told = told_[i];
     Json json = Final(i, choice(i).whole.content,
-                      answer_->returns_tokens ? TokenIds(told.tokens) : Json::array());
+                      answer_.returns_tokens ? TokenIds(told.tokens) : Json::array());
     if (!told.logprobs.empty()) json["completion_probabilities"] = Probabilities(told.logprobs);
-    answers.push_back(SelectFields(answer_->response_fields, std::move(json)));
+    answers.push_back(SelectFields(answer_.response_fields, std::move(json)));
   }
   return answers.size() == 1 ? answers.front() : answers;
 }

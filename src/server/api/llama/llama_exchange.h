@@ -8,15 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "src/server/api/llama/llama_request.h"
 #include "src/server/api/openai/exchange.h"
 
 namespace ebb::server {
 
 class LlamaExchange final : public Exchange {
  public:
-  LlamaExchange(std::shared_ptr<const Model> model, ExchangeOptions options,
-                std::shared_ptr<const LlamaAnswer> answer);
+  // REQUIRES: the request has `llama`.
+  LlamaExchange(std::shared_ptr<const Model> model, ExchangeOptions options);
 
   // REQUIRES: the jobs have tells_tokens.
   void Take(size_t choice, JobUpdate update) override;
@@ -45,7 +44,7 @@ class LlamaExchange final : public Exchange {
   [[nodiscard]] Json Probability(const TokenLogprob& one) const;
 
   const std::shared_ptr<const Model> model_;
-  const std::shared_ptr<const LlamaAnswer> answer_;
+  const LlamaAnswer& answer_;
   std::vector<Told> told_;  // [choices]
   bool told_all_ = false;
 };

@@ -18,18 +18,15 @@ namespace {
 
 using testing::IsEmpty;
 
-ExchangeOptions LlamaOptions(bool streams, size_t num_choices = 1) {
-  return {.endpoint = Endpoint::kText,
-          .model_id = "m",
-          .streams = streams,
-          .num_choices = num_choices,
-          .choices_per_prompt = num_choices,
-          .prompt = std::make_shared<const ChatPrompt>()};
-}
-
 LlamaExchange LlamaAnswers(bool streams, LlamaAnswer answer = {}, size_t num_choices = 1) {
-  return {nullptr, LlamaOptions(streams, num_choices),
-          std::make_shared<const LlamaAnswer>(std::move(answer))};
+  ExchangeOptions options = {.model_id = "m"};
+  options.request = {.endpoint = Endpoint::kText,
+                     .num_choices = static_cast<int>(num_choices),
+                     .streams = streams,
+                     .llama = std::make_shared<LlamaAnswer>(std::move(answer)),
+                     .prompt = std::make_shared<const ChatPrompt>(),
+                     .total_choices = num_choices};
+  return {nullptr, std::move(options)};
 }
 
 std::vector<Json> DataOf(const std::string& text) {

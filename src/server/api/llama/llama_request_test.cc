@@ -20,31 +20,37 @@ using testing::IsEmpty;
 
 class LlamaRequestTest : public PebbleModelTest {
  protected:
-  struct Read {
-    CompletionRequest request;
-    std::shared_ptr<LlamaAnswer> answer;
-  };
-  static ApiResult<Read> TryRead(const std::string& text,
-                                 LlamaEndpoint endpoint = LlamaEndpoint::kCompletion) {
-    ApiResult<LlamaRequest> read = ReadLlamaRequest(endpoint, Json::parse(text));
-    if (!read.ok()) return std::move(read).error();
-    auto& llama = *read;
+  static ApiResult<CompletionRequest> TryRead(const std::string& text,
+                                              LlamaEndpoint endpoint = LlamaEndpoint::kCompletion) {
     RequestDefaults defaults;
     defaults.model_id = "pebble";
-    ApiResult<CompletionRequest> request = ReadRequest(Endpoint::kText, llama.body, defaults);
-    if (!request.ok()) return std::move(request).error();
-    Read result = {*std::move(request), llama.answer};
-    if (auto error = llama.apply(*model_, &result.request)) return *std::move(error);
-    return result;
+    return ReadLlama(endpoint, Json::parse(text), defaults);
   }
-  static Read ReadText(const std::string& text) {
-    ApiResult<Read> read = TryRead(text);
+  static CompletionRequest ReadText(const std::string& text) {
+    ApiResult<CompletionRequest> read = TryRead(text);
     EXPECT_TRUE(read.ok()) << read.error().message;
-    return read.ok() ? *std::move(read) : Read();
+    return read.ok() ? *std::move(read) : CompletionRequest();
+  }
+  static ApiResult<std::vector<Job>> TryPrepare(CompletionRequest request) {
+    return Prepare(*model_, &request);
+  }
+  // Returns a request that is prepared.
+  static CompletionRequest Prepared(const std::string& text) {
+    CompletionRequest request = ReadText(text);
+    EXPECT_TRUE(Prepare(*model_, &request).ok());
+    return request;
+  }
+  // Returns the prompts of the jobs of a request.
+  static std::vector<std::vector<Token>> PromptsOf(const std::string& text) {
+    const auto jobs = TryPrepare(ReadText(text));
+    EXPECT_TRUE(jobs.ok()) << text;
+    std::vector<std::vector<Token>> prompts;
+    for (const Job& job : *jobs) prompts.push_back(job.prompt);
+    return prompts;
   }
   static ApiError Refusal(const std::string& text,
                           LlamaEndpoint endpoint = LlamaEndpoint::kCompletion) {
-    ApiResult<Read> read = TryRead(text, endpoint);
+    ApiResult<CompletionRequest> read = TryRead(text, endpoint);
     EXPECT_FALSE(read.ok()) << text;
     return read.ok() ? ApiError() : read.error();
   }
@@ -54,13 +60,13 @@ class LlamaRequestTest : public PebbleModelTest {
 };
 
 TEST_F(LlamaRequestTest, FieldsOfLlamaServerReachTheLibrary) {
-  const Read read = ReadText(R"({"prompt": "a", "n_predict": 7, "temperature": 3.5, "top_k": 9,
+  const CompletionRequest request =
+      ReadText(R"({"prompt": "a", "n_predict": 7, "temperature": 3.5, "top_k": 9,
       "repeat_last_n": 5, "repeat_penalty": 1.5, "min_keep": 2, "seed": 11, "n_probs": 30,
       "post_sampling_probs": true, "stop": ["x", ""], "t_max_predict_ms": 1500, "stream": true,
       "ignore_eos": true, "return_tokens": true, "response_fields": ["content"],
       "timings_per_token": true, "return_progress": true, "n_cmpl": 2, "cache_prompt": false})");
-  const CompletionRequest& request = read.request;
-  EXPECT_THAT(request.texts, ElementsAre("a"));
+  EXPECT_THAT(request.prompts, ElementsAre(MixedPrompt{"a"}));
   EXPECT_EQ(request.generate.max_tokens, 7);
   EXPECT_EQ(request.generate.line_seconds, 1.5);
   EXPECT_THAT(request.generate.stops, ElementsAre("x"));
@@ -77,30 +83,29 @@ TEST_F(LlamaRequestTest, FieldsOfLlamaServerReachTheLibrary) {
   EXPECT_TRUE(request.streams && request.tells_tokens && request.tells_progress);
   EXPECT_FALSE(request.caches_prompt);
   EXPECT_THAT(request.ignored, IsEmpty());
-  EXPECT_TRUE(read.answer->returns_tokens && read.answer->timings_per_token);
-  EXPECT_THAT(read.answer->response_fields, ElementsAre("content"));
+  EXPECT_TRUE(request.llama->returns_tokens && request.llama->timings_per_token);
+  EXPECT_THAT(request.llama->response_fields, ElementsAre("content"));
 }
 
 TEST_F(LlamaRequestTest, EachFormOfAPromptBecomesTextsOrTokensInItsOrder) {
   const std::vector<Token> a = Tokens("a tide", Model::AddBos::kAsModelSays);
-  EXPECT_THAT(ReadText(R"({"prompt": ["b", "a"]})").request.texts, ElementsAre("b", "a"));
-  EXPECT_THAT(ReadText(R"({"prompt": {"prompt_string": "a"}})").request.texts, ElementsAre("a"));
-  EXPECT_THAT(ReadText(R"({"prompt": [5, 6]})").request.prompts,
-              ElementsAre(std::vector<Token>{5, 6}));
-  EXPECT_THAT(
-      ReadText(R"({"prompt": [[5, 6], "a tide", {"prompt_string": "a tide"}]})").request.prompts,
-      ElementsAre(std::vector<Token>{5, 6}, a, a));
+  const std::vector<Token> b = Tokens("b", Model::AddBos::kAsModelSays);
+  EXPECT_THAT(PromptsOf(R"({"prompt": ["b", "a tide"]})"), ElementsAre(b, a));
+  EXPECT_THAT(PromptsOf(R"({"prompt": {"prompt_string": "b"}})"), ElementsAre(b));
+  EXPECT_THAT(PromptsOf(R"({"prompt": [5, 6]})"), ElementsAre(std::vector<Token>{5, 6}));
+  EXPECT_THAT(PromptsOf(R"({"prompt": [[5, 6], "a tide", {"prompt_string": "a tide"}]})"),
+              ElementsAre(std::vector<Token>{5, 6}, a, a));
   // A token in front takes the place of the one that begins a text.
   std::vector<Token> mixed = {5};
   const std::vector<Token> rest = Tokens("a tide", Model::AddBos::kNo);
   mixed.insert(mixed.end(), rest.begin(), rest.end());
   mixed.push_back(6);
-  EXPECT_THAT(ReadText(R"({"prompt": [5, "a tide", 6]})").request.prompts, ElementsAre(mixed));
+  EXPECT_THAT(PromptsOf(R"({"prompt": [5, "a tide", 6]})"), ElementsAre(mixed));
 }
 
 TEST_F(LlamaRequestTest, EachFormOfABiasNamesTokens) {
   const auto biases = [](const std::string& json) {
-    return ReadText(R"({"prompt": "a", "logit_bias": )" + json + "}").request.sampling.logit_bias;
+    return Prepared(R"({"prompt": "a", "logit_bias": )" + json + "}").sampling.logit_bias;
   };
   const std::map<Token, float> one = {{7, -2.5f}};
   EXPECT_EQ(biases("[[7, -2.5]]"), one);
@@ -113,28 +118,29 @@ TEST_F(LlamaRequestTest, EachFormOfABiasNamesTokens) {
 }
 
 TEST_F(LlamaRequestTest, SamplersThatAreLeftOutAreSwitchedOff) {
-  const Read read = ReadText(
+  const CompletionRequest request = ReadText(
       R"({"prompt": "a", "samplers": ["top_k", "top_p", "infill"], "top_k": 3, "top_p": 0.5,
                    "repeat_penalty": 2, "temperature": 0.1, "min_p": 0.5})");
-  const SamplingOptions& sampling = read.request.sampling;
+  const SamplingOptions& sampling = request.sampling;
   EXPECT_EQ(sampling.top_k, 3);
   EXPECT_EQ(sampling.top_p, 0.5f);
   EXPECT_EQ(sampling.min_p, 0.0f);
   EXPECT_EQ(sampling.temperature, 1.0f);
   EXPECT_EQ(sampling.repeat_penalty, 1.0f);
-  EXPECT_THAT(read.request.ignored, ElementsAre("samplers.infill"));
-  EXPECT_EQ(ReadText(R"({"prompt": "a", "samplers": "kt"})").request.sampling.top_p, 1.0f);
+  EXPECT_THAT(request.ignored, ElementsAre("samplers.infill"));
+  EXPECT_EQ(ReadText(R"({"prompt": "a", "samplers": "kt"})").sampling.top_p, 1.0f);
   // Front ends for stories always send an order of their own.
-  const Read order = ReadText(R"({"prompt": "a", "samplers": ["temperature", "top_k", "dry"]})");
-  EXPECT_THAT(order.request.ignored, ElementsAre("samplers", "samplers.dry"));
-  EXPECT_EQ(order.request.sampling.top_p, 1.0f);
+  const CompletionRequest order =
+      ReadText(R"({"prompt": "a", "samplers": ["temperature", "top_k", "dry"]})");
+  EXPECT_THAT(order.ignored, ElementsAre("samplers", "samplers.dry"));
+  EXPECT_EQ(order.sampling.top_p, 1.0f);
 }
 
 TEST_F(LlamaRequestTest, ParametersOfOtherSamplersMustSwitchThemOff) {
-  const Read read = ReadText(
+  const CompletionRequest request = ReadText(
       R"({"prompt": "a", "mirostat": 0, "mirostat_tau": 5, "xtc_probability": 0, "typical_p": 1,
           "dry_multiplier": 0, "dry_base": 1.75, "dynatemp_range": 0, "top_n_sigma": -1})");
-  EXPECT_THAT(read.request.ignored, IsEmpty());
+  EXPECT_THAT(request.ignored, IsEmpty());
   for (const char* one : {R"("mirostat": 2)", R"("xtc_probability": 0.5)", R"("typical_p": 0.9)",
                           R"("dry_multiplier": 0.8)", R"("top_n_sigma": 1)"}) {
     const ApiError error = Refusal(std::string(R"({"prompt": "a", )") + one + "}");
@@ -144,13 +150,15 @@ TEST_F(LlamaRequestTest, ParametersOfOtherSamplersMustSwitchThemOff) {
 }
 
 TEST_F(LlamaRequestTest, FieldsWithoutEffectAreNamed) {
-  const Read read = ReadText(R"({"prompt": "a", "id_slot": 1, "n_keep": 3, "n_indent": 0})");
-  EXPECT_THAT(read.request.ignored, testing::UnorderedElementsAre("id_slot", "n_keep", "n_indent"));
+  const CompletionRequest request =
+      ReadText(R"({"prompt": "a", "id_slot": 1, "n_keep": 3, "n_indent": 0})");
+  EXPECT_THAT(request.ignored, testing::UnorderedElementsAre("id_slot", "n_keep", "n_indent"));
 }
 
 TEST_F(LlamaRequestTest, ASchemaBecomesAGrammar) {
-  const Read read = ReadText(R"({"prompt": "a", "json_schema": {"type": "boolean"}})");
-  EXPECT_THAT(read.request.sampling.grammar, HasSubstr("true"));
+  const CompletionRequest request =
+      ReadText(R"({"prompt": "a", "json_schema": {"type": "boolean"}})");
+  EXPECT_THAT(request.sampling.grammar, HasSubstr("true"));
   EXPECT_EQ(Refusal(R"({"prompt": "a", "json_schema": {"type": "unheard of"}})").param,
             "json_schema");
   EXPECT_THAT(Refusal(R"({"prompt": "a", "json_schema": {}, "grammar": "root ::= \"a\""})").message,
@@ -159,9 +167,9 @@ TEST_F(LlamaRequestTest, ASchemaBecomesAGrammar) {
 
 TEST_F(LlamaRequestTest, SettingsTellWhatHolds) {
   const Json settings =
-      ReadText(R"({"prompt": "a", "n_predict": 7, "seed": 11, "samplers": ["top_k", "temperature"],
+      Prepared(R"({"prompt": "a", "n_predict": 7, "seed": 11, "samplers": ["top_k", "temperature"],
                    "logit_bias": [[7, false]], "ignore_eos": true})")
-          .answer->generation_settings;
+          .llama->generation_settings;
   EXPECT_EQ(settings["n_predict"], 7);
   EXPECT_EQ(settings["seed"], 11);
   EXPECT_EQ(settings["samplers"], Json::array({"top_k", "temperature"}));
@@ -169,7 +177,7 @@ TEST_F(LlamaRequestTest, SettingsTellWhatHolds) {
   const Json banned = {{"bias", nullptr}, {"token", 7}};
   EXPECT_EQ(settings["logit_bias"][0], banned);
   EXPECT_GT(settings["logit_bias"].size(), 1u);
-  EXPECT_THAT(ReadText(R"({"prompt": "a"})").answer->generation_settings["logit_bias"], IsEmpty());
+  EXPECT_THAT(Prepared(R"({"prompt": "a"})").llama->generation_settings["logit_bias"], IsEmpty());
 }
 
 TEST_F(LlamaRequestTest, WhatIsWrongIsNamed) {
@@ -210,7 +218,7 @@ TEST_F(LlamaRequestTest, InfillNeedsPrefixSuffixAndAVocabularyThatMarksThem) {
   EXPECT_EQ(refused(both + R"(, "input_extra": [{"filename": 1, "text": "t"}]})").param,
             "input_extra[0].filename");
   EXPECT_EQ(refused(both + R"(, "prompt": 1})").param, "prompt");
-  const ApiError missing = refused(both + "}");
+  const ApiError missing = TryPrepare(*TryRead(both + "}", LlamaEndpoint::kInfill)).error();
   EXPECT_EQ(missing.status, 501);
   EXPECT_THAT(missing.message, HasSubstr("has no tokens for the prefix"));
 }

@@ -57,8 +57,8 @@ Json BiasesJson(const Model& model, const CompletionRequest& request) {
 
 }  // namespace
 
-Json LlamaSettings(const Model& model, const CompletionRequest& request,
-                   const LlamaAnswer& answer) {
+Json LlamaSettings(const Model& model, const CompletionRequest& request) {
+  const LlamaAnswer& answer = *request.llama;
   Json settings = SamplingJson(request.sampling);
   settings.update(LengthJson(request.generate));
   settings["stream"] = request.streams;

@@ -71,10 +71,6 @@ std::string_view MessagesErrorType(int status) {
 
 }  // namespace
 
-MessagesExchange::MessagesExchange(std::shared_ptr<const Model> model, ExchangeOptions options,
-                                   std::vector<std::string> stops)
-    : PartExchange(std::move(model), std::move(options)), stops_(std::move(stops)) {}
-
 // `input_tokens` leaves those out that a cache had.
 Json MessagesExchange::TokenUsage() const {
   const Json usage = Usage();
@@ -87,8 +83,9 @@ Json MessagesExchange::TokenUsage() const {
 
 void MessagesExchange::AddStop(Json* json) const {
   const JobEnd& how = *end();
+  const std::vector<std::string>& stops = request().stop_sequences;
   const bool is_asked_for = how.finish == FinishReason::kStopString &&
-                            std::ranges::find(stops_, how.stop_string) != stops_.end();
+                            std::ranges::find(stops, how.stop_string) != stops.end();
   std::string reason = "end_turn";
   if (how.finish == FinishReason::kContext) {
     reason = "model_context_window_exceeded";
@@ -154,7 +151,7 @@ std::string MessagesExchange::TakeEvents() {
   if (told_end_ || !is_accepted()) return events;
   if (!std::exchange(told_begin_, true)) {
     Json message = Message(Json::array());
-    message["usage"] = {{"input_tokens", options().prompt_tokens}, {"output_tokens", 0}};
+    message["usage"] = {{"input_tokens", request().prompt_tokens}, {"output_tokens", 0}};
     events +=
         NamedEvent("message_start", {{"type", "message_start"}, {"message", std::move(message)}});
     events += NamedEvent("ping", {{"type", "ping"}});

@@ -3,10 +3,8 @@
 #ifndef EBB_SERVER_API_MESSAGES_MESSAGES_EXCHANGE_H_
 #define EBB_SERVER_API_MESSAGES_MESSAGES_EXCHANGE_H_
 
-#include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "src/server/api/parts/part_exchange.h"
 #include "src/server/http/http_server.h"
@@ -15,9 +13,7 @@ namespace ebb::server {
 
 class MessagesExchange final : public PartExchange {
  public:
-  // stops: those of the request; the template may have others.
-  MessagesExchange(std::shared_ptr<const Model> model, ExchangeOptions options,
-                   std::vector<std::string> stops);
+  using PartExchange::PartExchange;
 
   [[nodiscard]] std::string TakeEvents() override;
   [[nodiscard]] Json Whole() const override;
@@ -29,7 +25,6 @@ class MessagesExchange final : public PartExchange {
   void AddStop(Json* json) const;
   void Tell(const PartEvent& event, std::string* events) const;
 
-  const std::vector<std::string> stops_;
   bool told_begin_ = false;
   bool told_end_ = false;
 };

@@ -20,13 +20,12 @@ MessagesExchange MakeMessages(bool streams, std::vector<std::string> stops = {})
   ChatPrompt prompt;
   prompt.thinking_start = "<think>";
   prompt.thinking_end = "</think>";
-  return {nullptr,
-          {.id = "msg_1",
-           .model_id = "m",
-           .streams = streams,
-           .prompt_tokens = 5,
-           .prompt = std::make_shared<const ChatPrompt>(std::move(prompt))},
-          std::move(stops)};
+  ExchangeOptions options = {.id = "msg_1", .model_id = "m"};
+  options.request = {.streams = streams,
+                     .stop_sequences = std::move(stops),
+                     .prompt = std::make_shared<const ChatPrompt>(std::move(prompt)),
+                     .prompt_tokens = 5};
+  return {nullptr, std::move(options)};
 }
 
 JobEnd EndedBy(std::string stop) {

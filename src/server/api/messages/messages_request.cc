@@ -8,15 +8,14 @@
 
 #include <fmt/format.h>
 
-#include "src/server/api/json_fields.h"
-#include "src/server/api/parts/converted_chat.h"
+#include "src/server/api/openai/chat_fields.h"
+#include "src/server/api/openai/request_reader.h"
+#include "src/server/api/parts/chat_messages.h"
+#include "src/server/api/parts/content.h"
 
 namespace ebb::server {
 namespace {
 
-// Members that have another form in a chat. All others pass.
-constexpr std::string_view kMessagesConverted[] = {"system",   "messages",      "stop_sequences",
-                                                   "thinking", "output_config", "output_format"};
 // Members of a chat that have another name here.
 constexpr std::string_view kOfChatsNotOfMessages[] = {"stop", "response_format", "json_schema",
                                                       "max_completion_tokens", "logprobs"};
@@ -46,69 +45,65 @@ Json WithoutBillingHeader(Json system, std::vector<std::string>* ignored) {
   return system;
 }
 
-class MessagesReader {
+class MessagesReader final : public RequestReader {
  public:
-  MessagesReader(const Json& body, MessagesUse use)
-      : body_(body), use_(use), fields_(body, "", &error_) {}
+  MessagesReader(const Json& body, const RequestDefaults& defaults)
+      : RequestReader(Endpoint::kChat, body, defaults), messages_(&request_.chat.messages) {}
 
-  ApiResult<MessagesRequest> Read() {
-    for (const auto& [name, value] : body_.items()) {
-      if (std::ranges::find(kMessagesConverted, name) == std::end(kMessagesConverted))
-        chat_[name] = value;
-    }
+  ApiResult<CompletionRequest> Read(ReadScope scope) {
     RefuseWhatIsNotThere();
-    if (use_ == MessagesUse::kAnswer && fields_.Any("max_tokens") == nullptr) {
-      fields_.Fail("max_tokens", "expected the most tokens of the answer", "missing_field");
+    if (scope == ReadScope::kAnswer && fields_.Any("max_tokens") == nullptr) {
+      Fail("max_tokens", "expected the most tokens of the answer", "missing_field");
     }
-    if (const Json* system = fields_.Any("system")) {
+    if (const Json* system = own_.Any(Own("system"))) {
       const Json read = WithoutBillingHeader(*system, &request_.ignored);
       const std::string text = ContentText(&read, "system", &error_);
       if (!text.empty()) messages_.AddSystem(text);
     }
-    ReadMessages();
-    ReadToolChoice();
-    ReadStops();
+    ReadMessageList();
+    ReadStopSequences();
     ReadThinking();
     ReadOutput();
-    if (error_.has_value()) return *std::move(error_);
-    Json messages = messages_.Take();
-    // An answer that was begun is gone on with, also behind other messages of the assistant's.
-    const bool is_begun = !messages.empty() && messages.back()["role"] == "assistant" &&
-                          !messages.back().contains("tool_calls");
-    if (is_begun && !chat_.contains("continue_final_message")) {
-      chat_["continue_final_message"] = true;
-    }
-    chat_["messages"] = std::move(messages);
-    request_.chat = std::move(chat_);
-    return std::move(request_);
+    if (scope == ReadScope::kAnswer) ReadModel();
+    // An answer that was begun is continued, also behind other messages of the assistant's.
+    const std::vector<ChatMessage>& messages = request_.chat.messages;
+    const bool is_begun = !messages.empty() && messages.back().role == "assistant" &&
+                          messages.back().tool_calls.empty();
+    ReadChatOptions(&fields_, &error_, format_, is_begun ? std::optional(true) : std::nullopt,
+                    &request_);
+    ReadToolChoice();
+    if (scope == ReadScope::kPrompt) return Take(scope);
+    ReadChatOutput();
+    ReadShared();
+    return Take();
   }
 
  private:
   void RefuseWhatIsNotThere() {
     for (const std::string_view name : kOfChatsNotOfMessages) {
-      if (fields_.Any(std::string(name)) != nullptr) {
-        fields_.Fail(std::string(name), "not a field of /v1/messages", "unsupported");
+      if (own_.Any(std::string(name)) != nullptr) {
+        Fail(std::string(name), "not a field of /v1/messages", "unsupported");
       }
     }
-    if (const Json* n = fields_.Any("n"); n != nullptr && *n != 1) {
-      fields_.Fail("n", "a message has one answer", "unsupported");
+    if (const Json* n = own_.Any("n"); n != nullptr && *n != 1) {
+      Fail("n", "a message has one answer", "unsupported");
     }
     for (const char* name : {"mcp_servers", "container"}) {
-      const Json* value = fields_.Any(name);
+      const Json* value = own_.Any(name);
       if (value == nullptr || value->empty()) continue;
-      fields_.Fail(name, "not supported", "unsupported");
+      Fail(name, "not supported", "unsupported");
     }
   }
 
-  void ReadMessages() {
-    const Json* messages = fields_.Array("messages");
+  void ReadMessageList() {
+    const Json* messages = own_.Array(Own("messages"));
     if (messages == nullptr) {
-      return fields_.Fail("messages", "expected an array of messages", "missing_field");
+      return Fail("messages", "expected an array of messages", "missing_field");
     }
     if (messages->size() > kMostMessages) {
-      return fields_.Fail(
-          "messages", fmt::format("expected at most {}, found {}", kMostMessages, messages->size()),
-          "request_too_large");
+      return Fail("messages",
+                  fmt::format("expected at most {}, found {}", kMostMessages, messages->size()),
+                  "request_too_large");
     }
     for (size_t i = 0; i < messages->size() && !error_.has_value(); ++i) {
       ReadMessage((*messages)[i], fmt::format("messages[{}]", i));
@@ -116,7 +111,7 @@ class MessagesReader {
   }
 
   void ReadMessage(const Json& json, const std::string& path) {
-    if (!json.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+    if (!json.is_object()) return Fail(path, "expected an object", "invalid_type");
     JsonFields fields(json, path, &error_);
     const std::string role = fields.Text("role").value_or("");
     const Json* content = fields.Any("content");
@@ -176,7 +171,7 @@ class MessagesReader {
         messages_.AddThought(part.text);
       } else if (part.kind == MessagePart::Kind::kCall) {
         if (part.name.empty()) {
-          Fail(part.path + ".name", "expected a text", "missing_field", &error_);
+          Fail(part.path + ".name", "expected a text", "missing_field");
         }
         messages_.AddCall(part.id, part.name, part.arguments);
       }
@@ -185,26 +180,24 @@ class MessagesReader {
   }
 
   void ReadToolChoice() {
-    const Json* choice = fields_.Any("tool_choice");
+    const Json* choice = own_.Any("tool_choice");
     if (choice == nullptr || !choice->is_object()) return;
     JsonFields fields(*choice, "tool_choice", &error_);
-    if (fields.Bool("disable_parallel_tool_use") == true) chat_["parallel_tool_calls"] = false;
+    if (fields.Bool("disable_parallel_tool_use") == true) request_.chat.parallel_tool_calls = false;
   }
 
-  void ReadStops() {
-    const Json* stops = fields_.Array("stop_sequences");
+  // Unlike a chat's, they are always in an array. ReadShared() reads them again as stops.
+  void ReadStopSequences() {
+    const Json* stops = own_.Array("stop_sequences");
     if (stops == nullptr) return;
     for (const Json& stop : *stops) {
-      if (!stop.is_string()) {
-        return fields_.Fail("stop_sequences", "expected strings", "invalid_type");
-      }
-      request_.stops.push_back(stop.get<std::string>());
+      if (!stop.is_string()) return Fail("stop_sequences", "expected strings", "invalid_type");
+      request_.stop_sequences.push_back(stop.get<std::string>());
     }
-    chat_["stop"] = *stops;
   }
 
   void ReadThinking() {
-    const Json* thinking = fields_.Object("thinking");
+    const Json* thinking = own_.Object(Own("thinking"));
     if (thinking == nullptr) return;
     JsonFields fields(*thinking, "thinking", &error_);
     const std::string type = fields.Text("type").value_or("");
@@ -214,10 +207,11 @@ class MessagesReader {
         return fields.Fail("budget_tokens", "expected the most tokens of the thought",
                            "missing_field");
       }
-      chat_["thinking_token_budget"] = *budget;
-      chat_["enable_thinking"] = true;
+      SetThinkingBudget(budget, &request_);
+      SetThinking(true, "thinking.type", &request_);
     } else if (type == "disabled") {
-      chat_["enable_thinking"] = false;
+      thinks_ = false;
+      SetThinking(false, "thinking.type", &request_);
     } else if (type != "adaptive") {
       fields.Fail("type",
                   fmt::format("expected enabled, disabled or adaptive, found \"{}\"", type));
@@ -225,52 +219,39 @@ class MessagesReader {
   }
 
   void ReadOutput() {
-    if (const Json* config = fields_.Object("output_config")) {
+    if (const Json* config = own_.Object(Own("output_config"))) {
       JsonFields fields(*config, "output_config", &error_);
       const auto effort = fields.Text("effort");
       // A request that switches thoughts off has no effort to choose.
-      const bool thinks = !chat_.contains("enable_thinking") || chat_["enable_thinking"] == true;
-      if (effort.has_value() && thinks) chat_["reasoning_effort"] = *effort;
+      const Json* enabled = own_.Any("enable_thinking");
+      if (thinks_ && (enabled == nullptr || *enabled == true)) {
+        SetEffort(effort, "output_config.effort", &error_, &request_);
+      }
       if (const Json* format = fields.Object("format")) ReadFormat(*format, "output_config.format");
     }
-    if (const Json* format = fields_.Object("output_format")) ReadFormat(*format, "output_format");
+    if (const Json* format = own_.Object(Own("output_format")))
+      ReadFormat(*format, "output_format");
   }
 
   void ReadFormat(const Json& format, const std::string& path) {
     JsonFields fields(format, path, &error_);
     const std::string type = fields.Text("type").value_or("");
-    const Json* schema = fields.Object("schema");
-    if (type != "json_schema" || schema == nullptr) {
-      return Fail(path, "expected a format of type json_schema with a schema", "invalid_value",
-                  &error_);
+    if (type != "json_schema" || fields.Object("schema") == nullptr) {
+      return Fail(path, "expected a format of type json_schema with a schema");
     }
-    chat_["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", *schema}}}};
+    format_ = {.json = &format, .path = path};
   }
 
-  const Json& body_;
-  const MessagesUse use_;
-  std::optional<ApiError> error_;
-  JsonFields fields_;
   ChatMessages messages_;
-  Json chat_ = Json::object();
-  MessagesRequest request_;
+  bool thinks_ = true;  // `thinking` does not switch thoughts off
+  FlatFormat format_;
 };
 
 }  // namespace
 
-ApiResult<MessagesRequest> ReadMessagesRequest(const Json& body, MessagesUse use) {
-  return MessagesReader(body, use).Read();
-}
-
-ApiError InMessages(ApiError error) {
-  static constexpr FieldName kNames[] = {
-      {"stop", "stop_sequences"},
-      {"thinking_token_budget", "thinking.budget_tokens"},
-      {"reasoning_effort", "output_config.effort"},
-      {"enable_thinking", "thinking.type"},
-      {"response_format.json_schema", "output_config.format"},
-  };
-  return UnderNames(std::move(error), kNames);
+ApiResult<CompletionRequest> ReadMessages(const Json& body, const RequestDefaults& defaults,
+                                          ReadScope scope) {
+  return MessagesReader(body, defaults).Read(scope);
 }
 
 }  // namespace ebb::server

@@ -1,28 +1,16 @@
-// A request of Anthropic's Messages as a request for a chat, which ReadRequest() reads: pure JSON.
-// Fields that both interfaces have, and those of ebb, pass as they are.
+// Reads requests of Anthropic's /v1/messages. Fields that it shares with chats, and those of ebb,
+// are read as a chat's.
 #ifndef EBB_SERVER_API_MESSAGES_MESSAGES_REQUEST_H_
 #define EBB_SERVER_API_MESSAGES_MESSAGES_REQUEST_H_
 
-#include <string>
-#include <vector>
-
-#include "src/server/api/api_error.h"
+#include "src/server/api/openai/request.h"
 
 namespace ebb::server {
 
-struct MessagesRequest {
-  Json chat = {};
-  std::vector<std::string> stops = {};    // stop_sequences
-  std::vector<std::string> ignored = {};  // what was left out of it
-};
-
-// The purpose of a request: tokens can be counted without a limit on the answer.
-enum class MessagesUse { kAnswer, kCount };
-
-// Errors: 400, whose fields are those of `body`.
-[[nodiscard]] ApiResult<MessagesRequest> ReadMessagesRequest(const Json& body, MessagesUse use);
-// An error of ReadRequest() or Prepare() about `chat`, under the names of the client.
-[[nodiscard]] ApiError InMessages(ApiError error);
+// Errors: 400 and 404 (another model) with the field.
+[[nodiscard]] ApiResult<CompletionRequest> ReadMessages(const Json& body,
+                                                        const RequestDefaults& defaults,
+                                                        ReadScope scope = ReadScope::kAnswer);
 
 }  // namespace ebb::server
 

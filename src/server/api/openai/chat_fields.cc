@@ -16,12 +16,19 @@
 namespace ebb::server {
 namespace {
 
+// Sets a variable of the template. field: where the client sent it.
+void SetArgument(const std::string& name, const Json& value, const std::string& field,
+                 CompletionRequest* request) {
+  request->chat.template_arguments[name] = Dump(value);
+  request->argument_fields[name] = field;
+}
+
 class ChatReader {
  public:
   ChatReader(JsonFields* fields, std::optional<ApiError>* error, CompletionRequest* request)
       : fields_(fields), error_(error), request_(request) {}
 
-  void Read() {
+  void ReadMessages() {
     const Json* messages = fields_->Array("messages");
     if (messages == nullptr) {
       return Fail("messages", "expected an array of messages", "missing_field");
@@ -34,12 +41,15 @@ class ChatReader {
     for (size_t i = 0; i < messages->size() && !error_->has_value(); ++i) {
       ReadMessage((*messages)[i], fmt::format("messages[{}]", i));
     }
+  }
+
+  void ReadOptions(const FlatFormat& flat, std::optional<bool> continues) {
     CompleteCallIds(&request_->chat.messages);
     ReadChatTools(fields_, error_, request_);
     if (fields_->ok()) request_->tool_names = RenameTools(&request_->chat);
-    ReadFormat();
+    ReadFormat(flat);
     ReadThinking();
-    ReadBegunAnswer();
+    ReadBegunAnswer(continues);
   }
 
  private:
@@ -136,9 +146,10 @@ class ChatReader {
 
   // Takes the last message away if it is an assistant's that is to be continued: llama-server and
   // Anthropic do so by default, vLLM where continue_final_message says so.
-  void ReadBegunAnswer() {
+  void ReadBegunAnswer(std::optional<bool> continues) {
     std::vector<ChatMessage>& messages = request_->chat.messages;
-    const auto asked = fields_->Bool("continue_final_message");
+    auto asked = fields_->Bool("continue_final_message");
+    if (!asked.has_value()) asked = continues;
     const auto opens = fields_->Bool("add_generation_prompt");
     if (!fields_->ok()) return;
     request_->chat.opens_answer = opens.value_or(true);
@@ -167,8 +178,8 @@ class ChatReader {
     }
   }
 
-  void ReadFormat() {
-    TextFormat format = ReadTextFormat(fields_, error_);
+  void ReadFormat(const FlatFormat& flat) {
+    TextFormat format = ReadTextFormat(fields_, error_, flat, &request_->ignored);
     ChatRequest& chat = request_->chat;
     request_->format_field = format.field;
     switch (format.kind) {
@@ -187,70 +198,40 @@ class ChatReader {
     }
   }
 
-  // Sets a variable of the template. field: where the client sent it.
-  void SetArgument(const std::string& name, const Json& value, const std::string& field) {
-    request_->chat.template_arguments[name] = Dump(value);
-    request_->argument_fields[name] = field;
-  }
-
-  void SetThinks(bool thinks, const std::string& field) {
-    // A switch that is off wins over one that is on.
-    if (thinks && request_->chat.thinking == Thinking::kOff) return;
-    if (!thinks) request_->chat.thinking = Thinking::kOff;
-    // Templates have one or the other.
-    for (const char* name : {"enable_thinking", "thinking"}) SetArgument(name, thinks, field);
-  }
-
-  void SetEffort(const std::optional<std::string>& effort, const std::string& field) {
-    if (!effort.has_value()) return;
-    constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium",
-                                             "high", "xhigh",   "max"};
-    if (std::ranges::find(kEfforts, *effort) == std::end(kEfforts)) {
-      return Fail(field,
-                  fmt::format("expected none, minimal, low, medium, high, xhigh or max, found "
-                              "\"{}\"",
-                              *effort));
-    }
-    if (*effort == "none") return SetThinks(false, field);
-    SetArgument("reasoning_effort", *effort, field);
-  }
-
-  void SetBudget(const std::optional<int64_t>& budget) {
-    if (!budget.has_value()) return;
-    request_->generate.thinking_budget = static_cast<int>(*budget);
-    // Templates that can leave the thought out do it better than closing it by force.
-    if (*budget == 0) request_->chat.thinking = Thinking::kOff;
-  }
-
   // Reads a switch of thoughts: true or false, an effort, or an object with the members of
   // Anthropic's `thinking` or OpenRouter's `reasoning`.
   void ReadSwitch(const char* name) {
     const Json* value = fields_->Any(name);
     if (value == nullptr) return;
-    if (value->is_string()) return SetEffort(value->get<std::string>(), name);
+    if (value->is_string()) return SetEffort(value->get<std::string>(), name, error_, request_);
     if (!value->is_object()) {
-      if (const auto thinks = fields_->Bool(name)) SetThinks(*thinks, name);
+      if (const auto thinks = fields_->Bool(name)) SetThinking(*thinks, name, request_);
       return;
     }
     JsonFields fields(*value, name, error_);
     constexpr int64_t kMost = std::numeric_limits<int>::max();
     const auto type = fields.Text("type");
     auto enabled = fields.Bool("enabled");
-    if (type == "disabled" || type == "enabled") enabled = type == "enabled";
-    if (enabled.has_value()) SetThinks(*enabled, name);
-    SetEffort(fields.Text("effort"), fields.PathOf("effort"));
+    if (type == "disabled" || type == "enabled") {
+      enabled = type == "enabled";
+    } else if (type.has_value() && type != "adaptive" && type != "auto") {
+      fields.Fail("type",
+                  fmt::format("expected enabled, disabled, adaptive or auto, found \"{}\"", *type));
+    }
+    if (enabled.has_value()) SetThinking(*enabled, name, request_);
+    SetEffort(fields.Text("effort"), fields.PathOf("effort"), error_, request_);
     for (const char* budget : {"budget_tokens", "max_tokens"}) {
-      SetBudget(fields.Integer(budget, -1, kMost));
+      SetThinkingBudget(fields.Integer(budget, -1, kMost), request_);
     }
     for (std::string& unknown : fields.Unknown()) request_->ignored.push_back(std::move(unknown));
   }
 
   void ReadThinking() {
-    SetEffort(fields_->Text("reasoning_effort"), "reasoning_effort");
+    SetEffort(fields_->Text("reasoning_effort"), "reasoning_effort", error_, request_);
     for (const char* name : {"thinking", "think", "enable_thinking", "reasoning"}) ReadSwitch(name);
     for (const char* name : {"thinking_token_budget", "thinking_budget_tokens",
                              "reasoning_budget_tokens", "reasoning_budget"}) {
-      SetBudget(fields_->Integer(name, -1, std::numeric_limits<int>::max()));
+      SetThinkingBudget(fields_->Integer(name, -1, std::numeric_limits<int>::max()), request_);
     }
     const Json* arguments = fields_->Object("chat_template_kwargs");
     if (arguments == nullptr) return;
@@ -262,9 +243,9 @@ class ChatReader {
       if (std::ranges::find(kOurs, name) != std::end(kOurs)) {
         request_->ignored.push_back(field);
       } else if (name == "enable_thinking" || name == "thinking") {
-        if (const auto thinks = fields.Bool(name)) SetThinks(*thinks, field);
+        if (const auto thinks = fields.Bool(name)) SetThinking(*thinks, field, request_);
       } else if (!value.is_null()) {
-        SetArgument(name, value, field);
+        SetArgument(name, value, field, request_);
       }
     }
   }
@@ -281,9 +262,45 @@ class ChatReader {
 
 }  // namespace
 
-void ReadChatFields(JsonFields* fields, std::optional<ApiError>* error,
-                    CompletionRequest* request) {
-  ChatReader(fields, error, request).Read();
+void ReadChatMessages(JsonFields* fields, std::optional<ApiError>* error,
+                      CompletionRequest* request) {
+  ChatReader(fields, error, request).ReadMessages();
+}
+
+void ReadChatOptions(JsonFields* fields, std::optional<ApiError>* error, const FlatFormat& flat,
+                     std::optional<bool> continues, CompletionRequest* request) {
+  ChatReader(fields, error, request).ReadOptions(flat, continues);
+}
+
+void SetThinking(bool thinks, const std::string& field, CompletionRequest* request) {
+  if (thinks && request->chat.thinking == Thinking::kOff) return;
+  if (!thinks) request->chat.thinking = Thinking::kOff;
+  // Templates have one or the other.
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    SetArgument(name, thinks, field, request);
+  }
+}
+
+void SetEffort(const std::optional<std::string>& effort, const std::string& field,
+               std::optional<ApiError>* error, CompletionRequest* request) {
+  if (!effort.has_value()) return;
+  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium",
+                                           "high", "xhigh",   "max"};
+  if (std::ranges::find(kEfforts, *effort) == std::end(kEfforts)) {
+    return Fail(field,
+                fmt::format("expected none, minimal, low, medium, high, xhigh or max, found \"{}\"",
+                            *effort),
+                "invalid_value", error);
+  }
+  if (*effort == "none") return SetThinking(false, field, request);
+  SetArgument("reasoning_effort", *effort, field, request);
+}
+
+void SetThinkingBudget(const std::optional<int64_t>& budget, CompletionRequest* request) {
+  if (!budget.has_value()) return;
+  request->generate.thinking_budget = static_cast<int>(*budget);
+  // Prefers the template's own switch to closing a thought by force.
+  if (*budget == 0) request->chat.thinking = Thinking::kOff;
 }
 
 }  // namespace ebb::server

@@ -52,22 +52,8 @@ class ToolReader {
     const Json* function = fields.Object("function");
     JsonFields own(function == nullptr ? json : *function,
                    function == nullptr ? path : path + ".function", error_);
-    Tool tool = {.name = own.Text("name").value_or("")};
-    const bool is_there = std::ranges::find(request_->chat.tools, tool.name, &Tool::name) !=
-                          request_->chat.tools.end();
-    if (tool.name.empty() || is_there) return request_->ignored.push_back(path);
-    tool.description = own.Text("description").value_or("");
-    for (const char* name : {"parameters", "input_schema"}) {
-      const Json* parameters = own.Any(name);
-      if (parameters == nullptr) continue;
-      if (parameters->is_object()) {
-        tool.parameters = parameters->dump();
-      } else {
-        request_->ignored.push_back(own.PathOf(name));
-      }
-    }
-    request_->chat.tools.push_back(std::move(tool));
-    request_->tool_paths.push_back(path);
+    std::string name = own.Text("name").value_or("");
+    AddTool(&own, std::move(name), path, request_);
   }
 
   void SetMode(const std::string& mode) {
@@ -128,7 +114,7 @@ class ToolReader {
       if (const auto name = NameIn((*tools)[i], tool_path)) allowed.push_back(*name);
     }
     std::vector<Tool> kept;
-    ToolPaths paths;
+    std::vector<ToolPaths> paths;
     for (size_t i = 0; i < request_->chat.tools.size(); ++i) {
       Tool& tool = request_->chat.tools[i];
       if (std::ranges::find(allowed, tool.name) == allowed.end()) continue;
@@ -149,6 +135,28 @@ class ToolReader {
 };
 
 }  // namespace
+
+void AddTool(JsonFields* fields, std::string name, const std::string& path,
+             CompletionRequest* request) {
+  std::vector<Tool>& tools = request->chat.tools;
+  const bool is_there = std::ranges::find(tools, name, &Tool::name) != tools.end();
+  if (name.empty() || is_there) return request->ignored.push_back(path);
+  Tool tool = {.name = std::move(name)};
+  tool.description = fields->Text("description").value_or("");
+  ToolPaths paths = {.tool = path, .schema = fields->PathOf("parameters")};
+  for (const char* member : {"parameters", "input_schema"}) {
+    const Json* parameters = fields->Any(member);
+    if (parameters == nullptr) continue;
+    if (!parameters->is_object()) {
+      request->ignored.push_back(fields->PathOf(member));
+      continue;
+    }
+    tool.parameters = parameters->dump();
+    paths.schema = fields->PathOf(member);
+  }
+  tools.push_back(std::move(tool));
+  request->tool_paths.push_back(std::move(paths));
+}
 
 void ReadChatTools(JsonFields* fields, std::optional<ApiError>* error, CompletionRequest* request) {
   ToolReader(fields, error, request).Read();

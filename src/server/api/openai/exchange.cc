@@ -31,13 +31,13 @@ const char* TroubleCode(SessionTrouble trouble) {
 
 // A job that ended in one of these ways has no answer.
 std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted,
-                                const std::string& format_field) {
+                                const CompletionRequest& request) {
   if (end.error.ok() || end.finish == FinishReason::kContext) return std::nullopt;
   // Whatever its code, an error of a job is about the server's state and not about the request,
   // except that of a grammar with no way on.
   const bool is_of_grammar =
       end.error.code() == StatusCode::kInvalidArgument && end.error.field() == "grammar";
-  if (is_of_grammar) return GrammarError(end.error, format_field);
+  if (is_of_grammar) return GrammarError(end.error, request);
   ApiError error = ErrorFrom(end.error);
   const std::string text = end.error.Text();
   error.message = WithoutPaths(text);
@@ -48,7 +48,16 @@ std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted,
     error.param = "ebb.session";
     return error;
   }
-  if (!was_accepted) return error;
+  if (!was_accepted) {
+    // A session did not open: only the policy can be the request's fault.
+    const bool is_of_policy = error.status == 400 && error.param.empty() &&
+                              end.error.code() == StatusCode::kInvalidArgument;
+    if (is_of_policy && !request.policy_field.empty()) {
+      error.param = request.policy_field;
+      error.message = request.policy_field + ": " + error.message;
+    }
+    return error;
+  }
   if (end.finish == FinishReason::kCap) {
     error.status = 503;
     error.code = "out_of_memory";
@@ -145,11 +154,11 @@ Json TextsJson(const Model& model, std::span<const Token> tokens) {
   return texts;
 }
 
-Json OwnJson(const JobEnd& end, bool is_malformed, const ExchangeOptions& options) {
+Json OwnJson(const JobEnd& end, bool is_malformed, const CompletionRequest& request) {
   Json own = {{"finish", FinishReasonName(end.finish)}, {"parks", end.num_parks}};
   if (is_malformed) own["parse"] = "failed";
-  if (options.drawn_seed.has_value()) own["seed"] = *options.drawn_seed;
-  if (options.tells_hash) own["logits_hash"] = fmt::format("{:016x}", end.logits_hash);
+  if (request.drawn_seed.has_value()) own["seed"] = *request.drawn_seed;
+  if (request.tells_hash) own["logits_hash"] = fmt::format("{:016x}", end.logits_hash);
   if (end.session.has_value()) {
     Json& session = own["session"] = {{"id", end.session->id},
                                       {"saved", end.session->is_saved},
@@ -161,11 +170,11 @@ Json OwnJson(const JobEnd& end, bool is_malformed, const ExchangeOptions& option
 
 Exchange::Exchange(std::shared_ptr<const Model> model, ExchangeOptions options)
     : model_(std::move(model)), options_(std::move(options)) {
-  for (size_t i = 0; i < options_.num_choices; ++i) {
-    const size_t choice = i % options_.choices_per_prompt;
-    choices_.push_back(
-        {.reader = {
-             options_.prompt, options_.calls, {options_.call_seed, choice}, options_.tool_names}});
+  const CompletionRequest& asked = options_.request;
+  for (size_t i = 0; i < asked.total_choices; ++i) {
+    const CallIds ids = {asked.call_seed, i % static_cast<size_t>(asked.num_choices)};
+    choices_.push_back({.reader = {asked.prompt, asked.may_call ? Calls::kParsed : Calls::kNone,
+                                   ids, asked.tool_names}});
   }
 }
 
@@ -183,17 +192,17 @@ void Exchange::Take(size_t index, JobUpdate update) {
   if (update.end.has_value()) {
     const bool by_itself = EndedByItself(*update.end);
     news.Append(choice.reader.End(by_itself ? AnswerEnd::kComplete : AnswerEnd::kPartial));
-    if (!error_.has_value()) error_ = ErrorOf(*update.end, choice.accepted, options_.format_field);
+    if (!error_.has_value()) error_ = ErrorOf(*update.end, choice.accepted, request());
     choice.end = std::move(update.end);
   }
-  if (options_.tells_memory) {
+  if (request().tells_memory) {
     std::ranges::move(update.tokens, std::back_inserter(choice.tokens));
     if (update.preceding.has_value()) choice.preceding = std::move(update.preceding);
     if (update.memory.has_value()) choice.memory = std::move(update.memory);
   }
-  (options_.streams ? choice.news : choice.whole).Append(std::move(news));
+  (request().streams ? choice.news : choice.whole).Append(std::move(news));
   choice.logprobs.Take(/*is_all=*/ended && !at_stop, &choice.told_logprobs);
-  if (options_.streams) std::ranges::copy(update.progress, std::back_inserter(choice.progress));
+  if (request().streams) std::ranges::copy(update.progress, std::back_inserter(choice.progress));
 }
 
 void Exchange::EndWith(ApiError error) {
@@ -222,7 +231,7 @@ Json Exchange::Usage() const {
   for (size_t i = 0; i < choices_.size(); ++i) {
     const JobEnd& end = *choices_[i].end;
     // The choices of one prompt share it.
-    if (i % options_.choices_per_prompt == 0) {
+    if (i % static_cast<size_t>(request().num_choices) == 0) {
       prompt += end.prompt_tokens;
       cached += end.cached_tokens;
     }
@@ -262,7 +271,7 @@ void Exchange::AddThought(const std::string& thought, Json* message) const {
 void Exchange::AddCalls(const std::vector<CallPiece>& calls, bool is_stream, Json* message) const {
   if (calls.empty()) return;
   Json json = CallsJson(calls, is_stream);
-  if (options_.tells_function_call) {
+  if (request().tells_function_call) {
     (*message)["function_call"] = std::move(json[0]["function"]);
   } else {
     (*message)["tool_calls"] = std::move(json);
@@ -273,7 +282,7 @@ void Exchange::AddCalls(const std::vector<CallPiece>& calls, bool is_stream, Jso
 const char* Exchange::FinishName(const Choice& choice) const {
   if (!EndedByItself(*choice.end)) return "length";
   if (!choice.reader.has_calls()) return "stop";
-  return options_.tells_function_call ? "function_call" : "tool_calls";
+  return request().tells_function_call ? "function_call" : "tool_calls";
 }
 
 Json Exchange::ChoiceFrame(size_t index, Json part) const {
@@ -281,7 +290,7 @@ Json Exchange::ChoiceFrame(size_t index, Json part) const {
   Json choice = {{"index", index}};
   choice.update(part);
   frame["choices"] = Json::array({std::move(choice)});
-  if (options_.includes_usage) frame["usage"] = nullptr;
+  if (request().includes_usage) frame["usage"] = nullptr;
   return frame;
 }
 
@@ -331,7 +340,7 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
   Json frame = ChoiceFrame(index, std::move(part));
   frame["timings"] = TimingsJson(*choice.end);
   frame["metrics"] = MetricsJson(*choice.end);
-  frame["ebb"] = OwnJson(*choice.end, choice.reader.is_malformed(), options_);
+  frame["ebb"] = OwnJson(*choice.end, choice.reader.is_malformed(), request());
   *events += Event(std::move(frame));
 }
 
@@ -352,7 +361,7 @@ std::string Exchange::TakeEvents() {
   told_all_ = true;
   // A stream that ends with an error has no [DONE], so that clients do not take it for complete.
   if (error_.has_value()) return events += Event(ErrorJson(*error_));
-  if (options_.includes_usage) {
+  if (request().includes_usage) {
     Json frame = Frame(is_chat() ? "chat.completion.chunk" : "text_completion");
     frame["choices"] = Json::array();
     frame["usage"] = Usage();
@@ -390,7 +399,7 @@ Json Exchange::Whole() const {
   const Choice& last = choices_.back();
   whole["timings"] = TimingsJson(*last.end);
   whole["metrics"] = MetricsJson(*last.end);
-  whole["ebb"] = OwnJson(*last.end, last.reader.is_malformed(), options_);
+  whole["ebb"] = OwnJson(*last.end, last.reader.is_malformed(), request());
   AddMemory(last, &whole["ebb"]);
   return whole;
 }

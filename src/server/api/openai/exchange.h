@@ -23,26 +23,12 @@
 namespace ebb::server {
 
 struct ExchangeOptions {
-  Endpoint endpoint = Endpoint::kChat;
-  std::string id;  // "chatcmpl-..."
+  CompletionRequest request;  // after Prepare()
+  std::string id;             // "chatcmpl-..."
   std::string model_id;
   int64_t created = 0;      // seconds of the epoch
   std::string fingerprint;  // of the model
-  bool streams = false;
-  bool includes_usage = false;
-  bool tells_hash = false;
-  bool tells_memory = false;
-  size_t num_choices = 1;
-  size_t choices_per_prompt = 1;
-  size_t prompt_tokens = 0;  // of all prompts
-  std::shared_ptr<const ChatPrompt> prompt;
-  Calls calls = Calls::kNone;
-  uint64_t call_seed = 0;  // see AnswerReader
-  ToolNames tool_names = {};
-  bool tells_function_call = false;  // see CompletionRequest
   ReasoningField reasoning_field = ReasoningField::kReasoningContent;
-  std::optional<uint64_t> drawn_seed = {};  // of the first choice, where it was drawn
-  std::string format_field = {};            // by the client's name; see CompletionRequest
 };
 
 // It came to its end: the model ended it, or a stop string did.
@@ -56,7 +42,7 @@ struct ExchangeOptions {
 // make are the last one's.
 [[nodiscard]] Json MemoryJson(const MemoryReport& memory);
 [[nodiscard]] Json TextsJson(const Model& model, std::span<const Token> tokens);
-[[nodiscard]] Json OwnJson(const JobEnd& end, bool is_malformed, const ExchangeOptions& options);
+[[nodiscard]] Json OwnJson(const JobEnd& end, bool is_malformed, const CompletionRequest& request);
 
 class Exchange {
  public:
@@ -74,6 +60,7 @@ class Exchange {
   [[nodiscard]] const std::optional<ApiError>& error() const { return error_; }
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] const std::string& id() const { return options_.id; }
+  [[nodiscard]] const CompletionRequest& request() const { return options_.request; }
 
   // Events for what has come since the last call; the last ones, where it is over, among them.
   [[nodiscard]] virtual std::string TakeEvents();
@@ -88,7 +75,7 @@ class Exchange {
     LogprobsTeller logprobs = {};
     std::vector<ToldLogprobs> told_logprobs = {};  // not sent yet, or of an answer in one piece
     std::vector<PromptProgress> progress = {};     // not sent yet, of a stream
-    // With ExchangeOptions::tells_memory; not sent yet, or of an answer in one piece.
+    // With tells_memory; not sent yet, or of an answer in one piece.
     std::vector<JobToken> tokens = {};
     std::optional<std::vector<Token>> preceding = {};
     std::optional<MemoryReport> memory = {};
@@ -115,7 +102,7 @@ class Exchange {
   [[nodiscard]] Json ChoiceFrame(size_t index, Json part) const;
   [[nodiscard]] std::string Event(Json json) const;
   void TakeChoice(size_t index, std::string* events);
-  [[nodiscard]] bool is_chat() const { return options_.endpoint == Endpoint::kChat; }
+  [[nodiscard]] bool is_chat() const { return request().endpoint == Endpoint::kChat; }
 
   const std::shared_ptr<const Model> model_;
   const ExchangeOptions options_;

@@ -20,13 +20,13 @@ ExchangeOptions Options(size_t num_choices = 1) {
   ChatPrompt prompt;
   prompt.thinking_start = "<think>";
   prompt.thinking_end = "</think>";
-  return {.id = "chatcmpl-1",
-          .model_id = "m",
-          .streams = true,
-          .includes_usage = true,
-          .num_choices = num_choices,
-          .choices_per_prompt = num_choices,
-          .prompt = std::make_shared<const ChatPrompt>(std::move(prompt))};
+  ExchangeOptions options = {.id = "chatcmpl-1", .model_id = "m"};
+  options.request = {.num_choices = static_cast<int>(num_choices),
+                     .streams = true,
+                     .includes_usage = true,
+                     .prompt = std::make_shared<const ChatPrompt>(std::move(prompt)),
+                     .total_choices = num_choices};
+  return options;
 }
 
 std::vector<Json> Events(const std::string& text) {
@@ -45,7 +45,7 @@ std::vector<Json> Events(const std::string& text) {
 
 TEST(Exchange, TokensThatAnotherSessionHadAreToldAsCached) {
   ExchangeOptions options = Options(2);
-  options.streams = false;
+  options.request.streams = false;
   Exchange exchange(nullptr, options);
   for (const int choice : {0, 1}) {
     JobEnd end = Ended(FinishReason::kStop);
@@ -126,7 +126,7 @@ const Json& SomeMemoryJson() {
 
 TEST(Exchange, MemoryComesBesideTheTextWhereItWasAskedFor) {
   ExchangeOptions options = Options();
-  options.tells_memory = true;
+  options.request.tells_memory = true;
   Exchange exchange(nullptr, options);
   exchange.Take(0, {.accepted = true});
   (void)exchange.TakeEvents();
@@ -150,8 +150,8 @@ TEST(Exchange, MemoryComesBesideTheTextWhereItWasAskedFor) {
 
 TEST(Exchange, AnAnswerInOnePieceHasItsMemory) {
   ExchangeOptions options = Options();
-  options.tells_memory = true;
-  options.streams = false;
+  options.request.tells_memory = true;
+  options.request.streams = false;
   Exchange exchange(nullptr, options);
   exchange.Take(0, {.accepted = true, .tokens = {{.token = 7, .text = "a"}}});
   exchange.Take(0, {.memory = SomeMemory(), .end = Ended(FinishReason::kStop)});
@@ -174,7 +174,7 @@ TEST(Exchange, AThoughtIsToldUnderTheNamesThatTheServerWasAskedFor) {
   for (const Field field : {Field::kReasoningContent, Field::kReasoning, Field::kBoth}) {
     for (const bool streams : {false, true}) {
       ExchangeOptions options = Options();
-      options.streams = streams;
+      options.request.streams = streams;
       options.reasoning_field = field;
       Exchange exchange(nullptr, options);
       exchange.Take(0, {.accepted = true});
@@ -192,8 +192,8 @@ TEST(Exchange, AThoughtIsToldUnderTheNamesThatTheServerWasAskedFor) {
 
 TEST(Exchange, ASeedThatWasDrawnIsTold) {
   ExchangeOptions options = Options();
-  options.streams = false;
-  options.drawn_seed = 9007199254740991;
+  options.request.streams = false;
+  options.request.drawn_seed = 9007199254740991;
   Exchange exchange(nullptr, options);
   exchange.Take(0, {.accepted = true, .end = Ended(FinishReason::kStop)});
   EXPECT_EQ(exchange.Whole()["ebb"]["seed"], 9007199254740991u);
@@ -267,8 +267,8 @@ TEST(Exchange, HowAJobEndedDecidesTheError) {
 
 TEST(Exchange, AWholeAnswerHasNullForWhatIsNotThere) {
   ExchangeOptions options = Options();
-  options.streams = false;
-  options.tells_hash = true;
+  options.request.streams = false;
+  options.request.tells_hash = true;
   Exchange exchange(nullptr, options);
   JobEnd end = Ended(FinishReason::kContext);
   end.logits_hash = 0xab;

@@ -1,4 +1,4 @@
-#include "src/server/api/openai/request.h"
+#include "src/server/api/openai/openai_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,15 +26,15 @@ RequestDefaults Defaults() {
   return defaults;
 }
 
-ApiResult<CompletionRequest> ReadText(Endpoint endpoint, const std::string& text,
-                                      const RequestDefaults& defaults = Defaults()) {
-  return ReadRequest(endpoint, Json::parse(text), defaults);
+ApiResult<CompletionRequest> Parse(Endpoint endpoint, const std::string& text,
+                                   const RequestDefaults& defaults = Defaults()) {
+  const Json body = Json::parse(text);
+  return endpoint == Endpoint::kChat ? ReadChat(body, defaults) : server::ReadText(body, defaults);
 }
 
 CompletionRequest Chat(const std::string& more, const RequestDefaults& defaults = Defaults()) {
-  auto result =
-      ReadText(Endpoint::kChat, R"({"messages": [{"role": "user", "content": "hi"}])" + more + "}",
-               defaults);
+  auto result = Parse(Endpoint::kChat,
+                      R"({"messages": [{"role": "user", "content": "hi"}])" + more + "}", defaults);
   EXPECT_TRUE(result.ok()) << result.error().message;
   return result.ok() ? *std::move(result) : CompletionRequest();
 }
@@ -170,7 +170,7 @@ TEST(ReadRequest, FieldsWithoutEffectAreNamed) {
 }
 
 TEST(ReadRequest, MessagesToolsAndFormatsReachTheTemplate) {
-  const auto result = ReadText(Endpoint::kChat, R"({"messages": [
+  const auto result = Parse(Endpoint::kChat, R"({"messages": [
       {"role": "system", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "brief"}]},
       {"role": "assistant", "content": null, "reasoning": "hm", "tool_calls": [
         {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"z\": 1, \"a\": 2}"}}]},
@@ -215,7 +215,6 @@ TEST(ReadRequest, ASeedOfMinusOneOrNullIsDrawnAndTold) {
   EXPECT_FALSE(silent.drawn_seed.has_value());
   EXPECT_EQ(Chat(R"(, "seed": 18446744073709551615)").sampling.seed, UINT64_MAX);
   EXPECT_EQ(Chat(R"(, "seed": 1e3)").sampling.seed, 1000u);
-  EXPECT_EQ(Chat(R"(, "seed": -2)").sampling.seed, static_cast<uint64_t>(-2));
 }
 
 TEST(ReadRequest, ALengthOfMinusOneIsNoLimit) {
@@ -259,9 +258,9 @@ TEST(ReadRequest, EndsOfAnAnswerReachTheLibrary) {
 
 TEST(ReadRequest, ALastMessageOfTheAssistantsIsAnAnswerThatWasBegun) {
   const auto read = [](const std::string& more) {
-    const auto result = ReadText(Endpoint::kChat, R"({"messages": [{"role": "user", "content": "a"},
+    const auto result = Parse(Endpoint::kChat, R"({"messages": [{"role": "user", "content": "a"},
         {"role": "assistant", "content": "The", "reasoning_content": "hm"}])" +
-                                                      more + "}");
+                                                   more + "}");
     return *result;
   };
   for (const char* more : {"", R"(, "continue_final_message": true)",
@@ -288,9 +287,9 @@ TEST(ReadRequest, MoreMessagesThanTheLimitAreTooLarge) {
   for (size_t i = 0; i < kMostMessages; ++i) {
     body["messages"].push_back({{"role", "user"}, {"content", "a"}});
   }
-  EXPECT_TRUE(ReadRequest(Endpoint::kChat, body, Defaults()).ok());
+  EXPECT_TRUE(ReadChat(body, Defaults()).ok());
   body["messages"].push_back(body["messages"][0]);
-  const auto refused = ReadRequest(Endpoint::kChat, body, Defaults());
+  const auto refused = ReadChat(body, Defaults());
   EXPECT_EQ(refused.error().code, "request_too_large");
   EXPECT_EQ(refused.error().message, "messages: expected at most 16384, found 16385");
 }
@@ -304,10 +303,10 @@ TEST(ReadRequest, ACallThatWasCutOffIsTakenBack) {
         {"null", "{}"},
         {R"("")", "{}"}}) {
     const auto result =
-        ReadText(Endpoint::kChat,
-                 R"({"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "c",
+        Parse(Endpoint::kChat,
+              R"({"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "c",
         "type": "function", "function": {"name": "w", "arguments": )" +
-                     std::string(arguments) + R"(}}]},
+                  std::string(arguments) + R"(}}]},
         {"role": "user", "content": "again"}]})");
     ASSERT_TRUE(result.ok()) << arguments;
     EXPECT_EQ(result->chat.messages[0].tool_calls[0].arguments, text);
@@ -315,7 +314,7 @@ TEST(ReadRequest, ACallThatWasCutOffIsTakenBack) {
 }
 
 TEST(ReadRequest, TextStandsInForWhatAToolGaveBackThatIsNone) {
-  const auto result = ReadText(Endpoint::kChat, R"({"messages": [
+  const auto result = Parse(Endpoint::kChat, R"({"messages": [
       {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "see"},
         {"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "input_audio"}]},
       {"role": "user", "content": "go on"}]})");
@@ -323,7 +322,7 @@ TEST(ReadRequest, TextStandsInForWhatAToolGaveBackThatIsNone) {
   EXPECT_EQ(request.chat.messages[0].content,
             "see\n[image: this model reads text only]\n[audio: this model reads text only]");
   EXPECT_THAT(request.ignored, ElementsAre("messages[0].content[1]", "messages[0].content[2]"));
-  const auto own = ReadText(Endpoint::kChat, R"({"messages": [{"role": "user",
+  const auto own = Parse(Endpoint::kChat, R"({"messages": [{"role": "user",
       "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]})");
   EXPECT_EQ(
       own.error().message,
@@ -344,7 +343,9 @@ TEST(ReadRequest, OneOddToolDoesNotRefuseTheOthers) {
   EXPECT_EQ(request.chat.tools[1].name, "files_read");
   EXPECT_EQ(request.chat.tool_choice, "files_read");
   EXPECT_EQ(request.tool_names, (ToolNames{{"files_read", "files.read"}}));
-  EXPECT_THAT(request.tool_paths, ElementsAre("tools[2]", "tools[5]"));
+  EXPECT_THAT(request.tool_paths,
+              ElementsAre(ToolPaths{"tools[2]", "tools[2].function.parameters"},
+                          ToolPaths{"tools[5]", "tools[5].function.parameters"}));
   EXPECT_THAT(request.ignored, ElementsAre("tools[0]", "tools[1]", "tools[3]", "tools[4]",
                                            "tools[5].function.parameters"));
 }
@@ -366,25 +367,27 @@ TEST(ReadRequest, TextsHaveFormatsToo) {
   for (const char* more :
        {R"("response_format": {"type": "json_object"})", R"("json_schema": {"type": "object"})",
         R"("guided_choice": ["a"])", R"("structured_outputs": {"regex": "a+"})"}) {
-    const auto text = ReadText(Endpoint::kText, R"({"prompt": "a", )" + std::string(more) + "}");
+    const auto text = Parse(Endpoint::kText, R"({"prompt": "a", )" + std::string(more) + "}");
     ASSERT_TRUE(text.ok()) << more;
     EXPECT_FALSE(text->sampling.grammar.empty()) << more;
   }
   const auto text =
-      ReadText(Endpoint::kText, R"({"prompt": "a", "response_format": {"type": "text"}})");
+      Parse(Endpoint::kText, R"({"prompt": "a", "response_format": {"type": "text"}})");
   ASSERT_TRUE(text.ok());
   EXPECT_EQ(text->sampling.grammar, "");
 }
 
 TEST(ReadRequest, PromptsAreTextsOrTokens) {
   const auto read = [](const std::string& prompt) {
-    const auto result = ReadText(Endpoint::kText, R"({"prompt": )" + prompt + "}");
+    const auto result = Parse(Endpoint::kText, R"({"prompt": )" + prompt + "}");
     return *result;
   };
-  EXPECT_THAT(read("\"a\"").texts, ElementsAre("a"));
-  EXPECT_THAT(read("[\"a\", \"b\"]").texts, ElementsAre("a", "b"));
-  EXPECT_THAT(read("[1, 2]").prompts, ElementsAre(ElementsAre(1, 2)));
-  EXPECT_THAT(read("[[1], [2]]").prompts, ElementsAre(ElementsAre(1), ElementsAre(2)));
+  using Tokens = std::vector<Token>;
+  EXPECT_THAT(read("\"a\"").prompts, ElementsAre(MixedPrompt{"a"}));
+  EXPECT_THAT(read("[\"a\", \"b\"]").prompts, ElementsAre(MixedPrompt{"a"}, MixedPrompt{"b"}));
+  EXPECT_THAT(read("[1, 2]").prompts, ElementsAre(MixedPrompt{Tokens{1, 2}}));
+  EXPECT_THAT(read("[[1], [2]]").prompts,
+              ElementsAre(MixedPrompt{Tokens{1}}, MixedPrompt{Tokens{2}}));
 }
 
 struct Refusal {
@@ -408,6 +411,7 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
       {R"("max_tokens": 1.5)", "max_tokens", "invalid_type"},
       {R"("max_tokens": 99999999999999999999)", "max_tokens", "out_of_range"},
       {R"("seed": 1.5)", "seed", "invalid_type"},
+      {R"("seed": -2)", "seed", "out_of_range"},
       {R"("seed": "x")", "seed", "invalid_type"},
       {R"("seed": 99999999999999999999)", "seed", "out_of_range"},
       {R"("min_tokens": -1)", "min_tokens", "out_of_range"},
@@ -416,6 +420,17 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
       {R"("stop_token_ids": [-1])", "stop_token_ids", "invalid_type"},
       {R"("stop": 5)", "stop", "invalid_type"},
       {R"("stop": [5])", "stop", "invalid_type"},
+      {R"("stop": "")", "stop", "invalid_value"},
+      {R"("stop": ["a", ""])", "stop", "invalid_value"},
+      {R"("stopping_strings": [""])", "stopping_strings", "invalid_value"},
+      {R"("repetition_penalty": 1.1, "repeat_penalty": 1.2)", "repeat_penalty", "invalid_value"},
+      {R"("session_id": true)", "session_id", "invalid_type"},
+      {R"("session_id": {})", "session_id", "invalid_type"},
+      {R"("structured_outputs": {"foo": 1})", "structured_outputs.foo", "unsupported"},
+      {R"(#"prompt": "a", "structured_outputs": {"foo": 1})", "structured_outputs.foo",
+       "unsupported"},
+      {R"("thinking": {"type": "zz"})", "thinking.type", "invalid_value"},
+      {R"("reasoning": {"type": "zz"})", "reasoning.type", "invalid_value"},
       {Stops(257), "stop", "invalid_value"},
       {R"("logit_bias": {"99999999999": 1})", "logit_bias.99999999999", "invalid_value"},
       {R"("logit_bias": 5)", "logit_bias", "invalid_type"},
@@ -486,7 +501,7 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
     if (!is_text && text.find("messages") == std::string::npos) {
       text += R"(, "messages": [{"role": "user", "content": "hi"}])";
     }
-    const auto result = ReadText(is_text ? Endpoint::kText : Endpoint::kChat, text + "}");
+    const auto result = Parse(is_text ? Endpoint::kText : Endpoint::kChat, text + "}");
     EXPECT_EQ(result.ok() ? "" : result.error().param, refusal.param) << text;
     EXPECT_EQ(result.ok() ? "" : result.error().code, refusal.code) << text;
   }
@@ -514,6 +529,42 @@ TEST(CallIdSeed, DiffersBetweenConversationsTurnsAndChoices) {
   EXPECT_EQ(CallIdSeed({&question, 1}, {&call, 1}), CallIdSeed(std::vector{question, call}));
 }
 
+TEST(ReadRequest, BothNamesOfAPenaltyMayHaveOneValue) {
+  const CompletionRequest request = Chat(R"(, "repetition_penalty": 1.5, "repeat_penalty": 1.5)");
+  EXPECT_EQ(request.sampling.repeat_penalty, 1.5f);
+}
+
+TEST(ReadRequest, OptionsOfStructuredOutputsWithoutEffectAreNamed) {
+  const CompletionRequest request =
+      Chat(R"(, "structured_outputs": {"regex": "a+", "disable_fallback": true})");
+  EXPECT_THAT(request.ignored, ElementsAre("structured_outputs.disable_fallback"));
+}
+
+TEST(PromptError, NamesThePrompt) {
+  const CompletionRequest text = {.endpoint = Endpoint::kText, .prompt_field = "prompt"};
+  const ApiError empty = PromptError(InvalidArgument("expected a prompt, found an empty one"), text);
+  EXPECT_EQ(empty.param, "prompt");
+  EXPECT_EQ(empty.message, "prompt: expected a prompt, found an empty one");
+  const ApiError longer = PromptError(ContextFull("too long"), {.prompt_field = "input"});
+  EXPECT_EQ(longer.param, "input");
+  EXPECT_EQ(longer.code, "context_length_exceeded");
+}
+
+TEST(ClientField, NamesWhatTheLibraryNamesAsTheClientDoes) {
+  const CompletionRequest request = {
+      .prompt_field = "input",
+      .tool_paths = {{"tools[2]", "tools[2].function.parameters"},
+                     {"tools[3].tools[0]", "tools[3].tools[0].parameters"}}};
+  EXPECT_EQ(ClientField(request, "tools[0].parameters.a"), "tools[2].function.parameters.a");
+  EXPECT_EQ(ClientField(request, "tools[1].parameters"), "tools[3].tools[0].parameters");
+  EXPECT_EQ(ClientField(request, "tools[1].name"), "tools[3].tools[0].name");
+  EXPECT_EQ(ClientField(request, "tools[1]"), "tools[3].tools[0]");
+  EXPECT_EQ(ClientField(request, "messages"), "input");
+  for (const char* other : {"tools[2].name", "tools[x]", "tools[0", "tools", "tool_choice", ""}) {
+    EXPECT_EQ(ClientField(request, other), other);
+  }
+}
+
 TEST(ReadRequest, ALosslessRequestVerifiesAsTheDeviceCan) {
   using Verify = LosslessOptions::Verify;
   RequestDefaults defaults = Defaults();
@@ -533,7 +584,7 @@ TEST(ReadRequest, TiersAreSharesWithinThoseOfTheServer) {
   EXPECT_EQ(request.session.policy.tiers->t0_share, 0.25);
   EXPECT_EQ(request.session.policy.tiers->evict_share, 0.1);
   const auto result =
-      ReadText(Endpoint::kChat, R"({"messages": [], "ebb": {"t0": "5MiB"}})", defaults);
+      Parse(Endpoint::kChat, R"({"messages": [], "ebb": {"t0": "5MiB"}})", defaults);
   EXPECT_THAT(result.error().message, HasSubstr("expected a share"));
 }
 

@@ -28,8 +28,7 @@ class SamplingReader {
     number("min_p", 0, 1, &sampling.min_p);
     number("presence_penalty", -2, 2, &sampling.presence_penalty);
     number("frequency_penalty", -2, 2, &sampling.frequency_penalty);
-    number("repetition_penalty", 0.01, 100, &sampling.repeat_penalty);
-    number("repeat_penalty", 0.01, 100, &sampling.repeat_penalty);
+    ReadRepeatPenalty();
     sampling.presence_scope = SamplingOptions::PresenceScope::kAnswer;
     constexpr int kAll = std::numeric_limits<int>::max();
     const auto last_n = fields_->Integer("repeat_last_n", -1, kAll).value_or(-1);
@@ -42,6 +41,19 @@ class SamplingReader {
   }
 
  private:
+  // Clients that know both names may send both, with one value.
+  void ReadRepeatPenalty() {
+    constexpr Bounds kBounds = {0.01, 100};
+    const auto vllms = fields_->Number("repetition_penalty", kBounds);
+    const auto llamas = fields_->Number("repeat_penalty", kBounds);
+    if (vllms.has_value() && llamas.has_value() && *vllms != *llamas) {
+      Fail("repeat_penalty",
+           "expected this or repetition_penalty, found both, with different values");
+    }
+    const auto penalty = llamas.has_value() ? llamas : vllms;
+    if (penalty.has_value()) request_->sampling.repeat_penalty = static_cast<float>(*penalty);
+  }
+
   // -1 and null draw a random seed, which the answer repeats as ebb.seed.
   void ReadSeed() {
     const Json* seed = fields_->Any("seed");
@@ -56,9 +68,13 @@ class SamplingReader {
       request_->sampling.seed = *request_->drawn_seed;
     } else if (is_unsigned) {
       request_->sampling.seed = seed->get<uint64_t>();
+    } else if (seed->is_number() && *seed < 0) {
+      Fail("seed",
+           fmt::format("expected 0 to 18446744073709551615, or -1 for a random one, found {}",
+                       seed->dump()),
+           "out_of_range");
     } else {
-      constexpr auto kLargest = std::numeric_limits<int64_t>::max();
-      const auto value = fields_->Integer("seed", -kLargest, kLargest);
+      const auto value = fields_->Integer("seed", 0, std::numeric_limits<int64_t>::max());
       request_->sampling.seed = static_cast<uint64_t>(value.value_or(0));
     }
   }

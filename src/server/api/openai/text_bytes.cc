@@ -1,6 +1,7 @@
 #include "src/server/api/openai/text_bytes.h"
 
 #include <algorithm>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -15,9 +16,21 @@ size_t TextBytes(std::span<const ChatMessage> messages) {
   return bytes;
 }
 
+namespace {
+
+size_t TextBytes(const MixedPrompt& prompt) {
+  size_t bytes = 0;
+  for (const auto& part : prompt) {
+    if (const auto* text = std::get_if<std::string>(&part)) bytes += text->size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
 size_t TextBytes(const CompletionRequest& request) {
   size_t bytes = TextBytes(request.chat.messages);
-  for (const std::string& text : request.texts) bytes += text.size();
+  for (const MixedPrompt& prompt : request.prompts) bytes += TextBytes(prompt);
   return bytes;
 }
 
@@ -29,7 +42,7 @@ std::optional<ApiError> CheckTextFits(const CompletionRequest& request, size_t b
   for (const ChatMessage& message : request.chat.messages) {
     if (message.role == "user" || message.role == "tool") bytes += message.content.size();
   }
-  for (const std::string& text : request.texts) bytes = std::max(bytes, text.size());
+  for (const MixedPrompt& prompt : request.prompts) bytes = std::max(bytes, TextBytes(prompt));
   const size_t tokens = bytes / bytes_per_token;
   if (tokens < static_cast<size_t>(context)) return std::nullopt;
   return Invalid(
@@ -38,7 +51,7 @@ std::optional<ApiError> CheckTextFits(const CompletionRequest& request, size_t b
           "the prompt has {} bytes, at least {} tokens, which exceeds the available context size "
           "of {} tokens",
           bytes, tokens, context),
-      request.endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded");
+      request.prompt_field, "context_length_exceeded");
 }
 
 }  // namespace ebb::server

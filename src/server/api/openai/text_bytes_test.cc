@@ -15,7 +15,7 @@ TEST(TextBytesTest, AllTextOfARequestCounts) {
   request.chat.messages[1].tool_calls.push_back({.name = "f", .arguments = "{}"});
   EXPECT_EQ(TextBytes(request), 11u);
   CompletionRequest texts = {.endpoint = Endpoint::kText};
-  texts.texts = {"12", "345"};
+  texts.prompts = {{"12"}, {"345", std::vector<Token>{1, 2}}};
   EXPECT_EQ(TextBytes(texts), 5u);
 }
 
@@ -43,9 +43,10 @@ TEST(TextBytesTest, APromptThatCannotFitIsRefusedByItsBytes) {
 
 TEST(TextBytesTest, EachOfSeveralPromptsHasTheContextForItself) {
   CompletionRequest request = {.endpoint = Endpoint::kText};
-  request.texts = {std::string(999, 'x'), std::string(999, 'x')};
+  request.prompt_field = "prompt";
+  request.prompts = {{std::string(999, 'x')}, {std::string(999, 'x')}};
   EXPECT_FALSE(CheckTextFits(request, 10, 100).has_value());
-  request.texts.push_back(std::string(1000, 'x'));
+  request.prompts.push_back({std::string(1000, 'x')});
   EXPECT_EQ(CheckTextFits(request, 10, 100)->param, "prompt");
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ebb/grammar.h"
+#include "src/server/api/parts/content.h"
 
 namespace ebb::server {
 namespace {
@@ -13,10 +14,11 @@ namespace {
 // The first error stands.
 class TextFormatReader {
  public:
-  TextFormatReader(JsonFields* fields, std::optional<ApiError>* error)
-      : fields_(fields), error_(error) {}
+  TextFormatReader(JsonFields* fields, std::optional<ApiError>* error,
+                   std::vector<std::string>* ignored)
+      : fields_(fields), error_(error), ignored_(ignored) {}
 
-  TextFormat Read() {
+  TextFormat Read(const FlatFormat& flat) {
     // The names of llama-server, SGLang and text-generation-webui.
     for (const char* name : {"grammar", "ebnf", "grammar_string"}) {
       if (auto grammar = fields_->Text(name)) TakeGrammar(fields_, name, *std::move(grammar));
@@ -24,31 +26,24 @@ class TextFormatReader {
     ReadSchema(fields_, "json_schema");
     ReadRegex(fields_, "regex");
     ReadResponseFormat();
+    if (flat.json != nullptr) ReadFormat(*flat.json, flat.path, /*is_flat=*/true);
     ReadConstraints(fields_, "guided_");
-    if (const Json* outputs = fields_->Object("structured_outputs")) {
-      JsonFields inner(*outputs, "structured_outputs", error_);
-      ReadConstraints(&inner, "");
-      if (inner.Bool("json_object") == true) {
-        Take(&inner, "json_object", {.kind = TextFormat::Kind::kJsonObject});
-      }
-      if (inner.Any("structural_tag") != nullptr) {
-        inner.Fail("structural_tag", "not supported", "unsupported");
-      }
-    }
+    if (const Json* outputs = fields_->Object("structured_outputs")) ReadOutputs(*outputs);
     return std::move(format_);
   }
 
  private:
-  void Take(JsonFields* fields, const std::string& name, TextFormat format) {
-    format.field = fields->PathOf(name);
+  void Take(const std::string& path, TextFormat format) {
+    format.field = path;
     if (format_.kind != TextFormat::Kind::kFree) {
-      return fields->Fail(name, fmt::format("expected this or {}, found both", format_.field));
+      return Fail(path, fmt::format("expected this or {}, found both", format_.field),
+                  "invalid_value", error_);
     }
     format_ = std::move(format);
   }
   void TakeGrammar(JsonFields* fields, const std::string& name, std::string grammar) {
     if (grammar.empty()) return;
-    Take(fields, name, {.kind = TextFormat::Kind::kGrammar, .text = std::move(grammar)});
+    Take(fields->PathOf(name), {.kind = TextFormat::Kind::kGrammar, .text = std::move(grammar)});
   }
   void TakeGrammar(JsonFields* fields, const std::string& name, const Result<std::string>& made) {
     if (!made.ok()) return fields->Fail(name, made.status().message());
@@ -59,32 +54,50 @@ class TextFormatReader {
     // Errors name the field.
     const Result<std::string> grammar = GrammarOfSchema(text);
     if (!grammar.ok()) return fields->Fail(name, grammar.status().message());
-    Take(fields, name, {.kind = TextFormat::Kind::kJsonSchema, .text = text});
+    Take(fields->PathOf(name), {.kind = TextFormat::Kind::kJsonSchema, .text = text});
   }
 
   void ReadResponseFormat() {
     const Json* format = fields_->Object("response_format");
-    if (format == nullptr) return;
-    JsonFields fields(*format, "response_format", error_);
+    if (format != nullptr) ReadFormat(*format, "response_format", /*is_flat=*/false);
+  }
+
+  void ReadFormat(const Json& format, const std::string& path, bool is_flat) {
+    JsonFields fields(format, path, error_);
     const std::string type = fields.Text("type").value_or("");
     if (type == "text") return;
     if (type == "json_object") {
       // Clients of llama-server give a schema there, too.
-      if (const Json* schema = fields.Object("schema")) {
-        return TakeSchema(&fields, "schema", *schema);
-      }
-      return Take(fields_, "response_format", {.kind = TextFormat::Kind::kJsonObject});
+      const Json* schema = is_flat ? nullptr : fields.Object("schema");
+      if (schema != nullptr) return TakeSchema(&fields, "schema", *schema);
+      return Take(path, {.kind = TextFormat::Kind::kJsonObject});
     }
     if (type != "json_schema") {
       return fields.Fail(
           "type", fmt::format("expected text, json_object or json_schema, found \"{}\"", type));
     }
-    const Json* outer = fields.Object("json_schema");
+    const Json* outer = is_flat ? &format : fields.Object("json_schema");
     if (outer == nullptr) return fields.Fail("json_schema", "expected an object", "missing_field");
-    JsonFields inner(*outer, "response_format.json_schema", error_);
+    JsonFields inner(*outer, is_flat ? path : path + ".json_schema", error_);
     const Json* schema = inner.Object("schema");
     if (schema == nullptr) return inner.Fail("schema", "expected a JSON schema", "missing_field");
     TakeSchema(&inner, "schema", *schema);
+  }
+
+  // Refuses members that it does not know: each could be a constraint.
+  void ReadOutputs(const Json& outputs) {
+    JsonFields fields(outputs, "structured_outputs", error_);
+    ReadConstraints(&fields, "");
+    if (fields.Bool("json_object") == true) {
+      Take(fields.PathOf("json_object"), {.kind = TextFormat::Kind::kJsonObject});
+    }
+    for (const char* name : {"disable_fallback", "disable_any_whitespace",
+                             "disable_additional_properties", "whitespace_pattern"}) {
+      if (fields.Any(name) != nullptr) ignored_->push_back(fields.PathOf(name));
+    }
+    for (const std::string& path : fields.Unknown()) {
+      Fail(path, "not supported", "unsupported", error_);
+    }
   }
 
   // An object, or its text.
@@ -128,13 +141,15 @@ class TextFormatReader {
 
   JsonFields* const fields_;
   std::optional<ApiError>* const error_;
+  std::vector<std::string>* const ignored_;
   TextFormat format_;
 };
 
 }  // namespace
 
-TextFormat ReadTextFormat(JsonFields* fields, std::optional<ApiError>* error) {
-  return TextFormatReader(fields, error).Read();
+TextFormat ReadTextFormat(JsonFields* fields, std::optional<ApiError>* error,
+                          const FlatFormat& flat, std::vector<std::string>* ignored) {
+  return TextFormatReader(fields, error, ignored).Read(flat);
 }
 
 }  // namespace ebb::server

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/server/api/json_fields.h"
 
@@ -17,10 +18,17 @@ struct TextFormat {
   std::string field = {};  // that asks for it
 };
 
+// The format of Responses and Messages: {"type": "json_schema", "schema": {}}.
+struct FlatFormat {
+  const Json* json = nullptr;  // null: none
+  std::string path = {};       // "text.format"
+};
+
 // Reads response_format, json_schema, grammar, guided_json, guided_regex, guided_choice,
-// guided_grammar and structured_outputs. Errors: more than one of them; what their grammar cannot
-// hold to.
-[[nodiscard]] TextFormat ReadTextFormat(JsonFields* fields, std::optional<ApiError>* error);
+// guided_grammar and structured_outputs, and `flat`. Names without effect go to `ignored`. Errors:
+// more than one of them; what their grammar cannot hold to; other members of structured_outputs.
+[[nodiscard]] TextFormat ReadTextFormat(JsonFields* fields, std::optional<ApiError>* error,
+                                        const FlatFormat& flat, std::vector<std::string>* ignored);
 
 }  // namespace ebb::server
 

@@ -11,7 +11,7 @@ PartExchange::PartExchange(std::shared_ptr<const Model> model, ExchangeOptions o
 
 void PartExchange::Take(size_t index, JobUpdate update) {
   Exchange::Take(index, std::move(update));
-  AnswerPiece& come = options().streams ? choice(index).news : choice(index).whole;
+  AnswerPiece& come = request().streams ? choice(index).news : choice(index).whole;
   parts_.Add(std::exchange(come, {}), &events_);
   if (end() != nullptr) parts_.Close(&events_);
 }
@@ -26,7 +26,7 @@ const JobEnd* PartExchange::end() const {
 void PartExchange::AddOwn(Json* json) const {
   (*json)["timings"] = TimingsJson(*end());
   (*json)["metrics"] = MetricsJson(*end());
-  (*json)["ebb"] = OwnJson(*end(), choice(0).reader.is_malformed(), options());
+  (*json)["ebb"] = OwnJson(*end(), choice(0).reader.is_malformed(), request());
 }
 
 std::string NamedEvent(std::string_view name, const Json& data) {

@@ -31,13 +31,9 @@ Json OfSummary(const Json& more) { return With({{"summary_index", 0}}, more); }
 
 }  // namespace
 
-ResponsesExchange::ResponsesExchange(std::shared_ptr<const Model> model, ExchangeOptions options,
-                                     ResponsesOptions responses)
-    : PartExchange(std::move(model), std::move(options)), responses_(std::move(responses)) {}
-
 void ResponsesExchange::AddName(const std::string& name, Json* item) const {
-  const auto found = responses_.namespaced.find(name);
-  if (found == responses_.namespaced.end()) {
+  const auto found = request().responses->namespaced.find(name);
+  if (found == request().responses->namespaced.end()) {
     (*item)["name"] = name;
     return;
   }
@@ -60,7 +56,7 @@ Json ResponsesExchange::Response(std::string_view status, Json output) const {
                    {"incomplete_details", nullptr},
                    {"model", options().model_id},
                    {"output", std::move(output)}};
-  response.update(responses_.echo);
+  response.update(request().responses->echo);
   response["usage"] = nullptr;
   // An answer that is sent late begins as any other.
   if (status == "in_progress") return response;
@@ -100,7 +96,8 @@ Json ResponsesExchange::Item(size_t index, std::string_view status) const {
       item["summary"] = Json::array();
       item["content"] = Json::array();
       if (!is_empty) item["content"].push_back(ContentPart(part.kind, part.text));
-      if (!is_empty && responses_.wants_summary) item["summary"].push_back(SummaryPart(part.text));
+      if (!is_empty && request().responses->wants_summary)
+        item["summary"].push_back(SummaryPart(part.text));
       break;
     case Kind::kText:
       item["type"] = "message";
@@ -148,7 +145,7 @@ void ResponsesExchange::TellOpened(size_t index, std::string* events) {
   Tell("response.output_item.added",
        {{"output_index", index}, {"item", Item(index, "in_progress")}}, events);
   if (kind == Kind::kCall) return;
-  if (kind == Kind::kThought && responses_.wants_summary) {
+  if (kind == Kind::kThought && request().responses->wants_summary) {
     TellOf(index, "response.reasoning_summary_part.added", OfSummary({{"part", SummaryPart("")}}),
            events);
   }
@@ -160,7 +157,7 @@ void ResponsesExchange::TellGrown(size_t index, const std::string& text, std::st
   const Json delta = {{"delta", text}};
   switch (parts()[index].kind) {
     case Kind::kThought:
-      if (responses_.wants_summary) {
+      if (request().responses->wants_summary) {
         TellOf(index, "response.reasoning_summary_text.delta", OfSummary(delta), events);
       }
       return TellOf(index, "response.reasoning_text.delta", OfContent(delta), events);
@@ -177,7 +174,7 @@ void ResponsesExchange::TellClosed(size_t index, std::string* events) {
   const Json text = {{"text", part.text}};
   switch (part.kind) {
     case Kind::kThought:
-      if (responses_.wants_summary) {
+      if (request().responses->wants_summary) {
         TellOf(index, "response.reasoning_summary_text.done", OfSummary(text), events);
         TellOf(index, "response.reasoning_summary_part.done",
                OfSummary({{"part", SummaryPart(part.text)}}), events);

@@ -9,21 +9,13 @@
 #include <vector>
 
 #include "src/server/api/parts/part_exchange.h"
-#include "src/server/api/responses/responses_request.h"
 
 namespace ebb::server {
 
-struct ResponsesOptions {
-  Json echo;  // see ResponsesRequest
-  // Thoughts come as summaries too, for clients that show no other form of them.
-  bool wants_summary = false;
-  NamespacedNames namespaced = {};  // see ResponsesRequest
-};
-
 class ResponsesExchange final : public PartExchange {
  public:
-  ResponsesExchange(std::shared_ptr<const Model> model, ExchangeOptions options,
-                    ResponsesOptions responses);
+  // REQUIRES: the request has `responses`.
+  using PartExchange::PartExchange;
 
   [[nodiscard]] std::string TakeEvents() override;
   // At any time: the response so far.
@@ -47,7 +39,6 @@ class ResponsesExchange final : public PartExchange {
   void TellGrown(size_t part, const std::string& text, std::string* events);
   void TellClosed(size_t part, std::string* events);
 
-  const ResponsesOptions responses_;
   uint64_t sequence_number_ = 0;
   bool told_begin_ = false;
   bool told_end_ = false;

@@ -19,12 +19,12 @@ ResponsesExchange MakeResponses(bool streams, bool wants_summary = false) {
   ChatPrompt prompt;
   prompt.thinking_start = "<think>";
   prompt.thinking_end = "</think>";
-  return {nullptr,
-          {.id = "resp_1",
-           .model_id = "m",
-           .streams = streams,
-           .prompt = std::make_shared<const ChatPrompt>(std::move(prompt))},
-          {.echo = {{"metadata", {{"a", "b"}}}}, .wants_summary = wants_summary}};
+  ExchangeOptions options = {.id = "resp_1", .model_id = "m"};
+  options.request = {.streams = streams,
+                     .responses = std::make_shared<ResponsesAnswer>(ResponsesAnswer{
+                         .echo = {{"metadata", {{"a", "b"}}}}, .wants_summary = wants_summary}),
+                     .prompt = std::make_shared<const ChatPrompt>(std::move(prompt))};
+  return {nullptr, std::move(options)};
 }
 
 TEST(ResponsesExchange, EventsComeInTheOrderOfTheInterface) {

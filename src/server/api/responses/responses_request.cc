@@ -6,27 +6,16 @@
 
 #include <fmt/format.h>
 
-#include "src/server/api/json_fields.h"
-#include "src/server/api/parts/converted_chat.h"
+#include "src/server/api/openai/chat_fields.h"
+#include "src/server/api/openai/chat_tools.h"
+#include "src/server/api/openai/request_reader.h"
+#include "src/server/api/parts/chat_messages.h"
+#include "src/server/api/parts/content.h"
 
 namespace ebb::server {
 namespace {
 
 constexpr size_t kMostItems = kMostMessages;
-// Members that have another form in a chat. All others pass.
-constexpr std::string_view kResponsesConverted[] = {"input",
-                                                    "instructions",
-                                                    "text",
-                                                    "tools",
-                                                    "reasoning",
-                                                    "max_output_tokens",
-                                                    "store",
-                                                    "metadata",
-                                                    "background",
-                                                    "conversation",
-                                                    "prompt",
-                                                    "top_logprobs",
-                                                    "previous_response_id"};
 // Members of a chat that have another name here.
 constexpr std::string_view kOfChatsNotOfResponses[] = {
     "messages",   "response_format",       "json_schema", "reasoning_effort",
@@ -37,13 +26,17 @@ std::string InNamespace(const std::string& space, const std::string& name) {
   return space + (space.ends_with('_') ? "" : "__") + name;
 }
 
-class ResponsesReader {
+class ResponsesReader final : public RequestReader {
  public:
-  ResponsesReader(const Json& body, const StoredItems& stored)
-      : body_(body), stored_(stored), fields_(body, "", &error_) {}
+  ResponsesReader(const Json& body, const RequestDefaults& defaults, ResponseStore* stored)
+      : RequestReader(Endpoint::kChat, body, defaults),
+        stored_(*stored),
+        messages_(&request_.chat.messages) {
+    request_.prompt_field = "input";
+    request_.responses = std::make_shared<ResponsesAnswer>();
+  }
 
-  ApiResult<ResponsesRequest> Read() {
-    PassFields();
+  ApiResult<CompletionRequest> Read(ReadScope scope) {
     RefuseWhatIsNotThere();
     ReadInstructions();
     ReadPast();
@@ -51,65 +44,59 @@ class ResponsesReader {
     ReadTools();
     ReadFormat();
     ReadReasoning();
-    if (const Json* most = fields_.Any("max_output_tokens")) chat_["max_tokens"] = *most;
-    metadata_ = fields_.Object("metadata");
+    metadata_ = own_.Object(Own("metadata"));
     if (metadata_ != nullptr) CheckMetadata();
-    request_.stores = fields_.Bool("store").value_or(true);
-    if (error_.has_value()) return *std::move(error_);
+    ResponsesAnswer& answer = *request_.responses;
+    answer.stores = own_.Bool(Own("store")).value_or(true);
     // Codex probes a server with a request that has no items.
-    if (request_.input.empty() && previous_.empty()) messages_.AddUser("");
-    chat_["messages"] = messages_.Take();
+    if (answer.input.empty() && previous_.empty()) messages_.AddUser("");
+    if (!error_.has_value()) answer.echo = Echo();
+    if (scope == ReadScope::kAnswer) ReadModel();
     // A last message of the assistant's is a part of the conversation here, not a beginning.
-    if (!chat_.contains("continue_final_message")) chat_["continue_final_message"] = false;
-    request_.chat = std::move(chat_);
-    request_.echo = Echo();
-    return std::move(request_);
+    ReadChatOptions(&fields_, &error_, format_, /*continues=*/false, &request_);
+    if (scope == ReadScope::kPrompt) return Take(scope);
+    ReadChatOutput();
+    ReadShared();
+    return Take();
   }
 
  private:
-  void PassFields() {
-    for (const auto& [name, value] : body_.items()) {
-      if (std::ranges::find(kResponsesConverted, name) == std::end(kResponsesConverted))
-        chat_[name] = value;
-    }
-  }
-
   // Limits metadata as OpenAI does: it is sent again in every answer, and stored with it.
   void CheckMetadata() {
     constexpr size_t kMostPairs = 16, kMostName = 64, kMostText = 512;
     if (metadata_->size() > kMostPairs) {
-      return fields_.Fail("metadata", fmt::format("expected at most {} pairs", kMostPairs));
+      return Fail("metadata", fmt::format("expected at most {} pairs", kMostPairs));
     }
     for (const auto& [name, value] : metadata_->items()) {
       const bool is_short = name.size() <= kMostName && value.is_string() &&
                             value.get_ref<const std::string&>().size() <= kMostText;
       if (is_short) continue;
-      return fields_.Fail("metadata", fmt::format("expected names of at most {} bytes and texts of "
-                                                  "at most {}",
-                                                  kMostName, kMostText));
+      return Fail("metadata", fmt::format("expected names of at most {} bytes and texts of "
+                                          "at most {}",
+                                          kMostName, kMostText));
     }
   }
 
   void RefuseWhatIsNotThere() {
     for (const std::string_view name : kOfChatsNotOfResponses) {
-      if (fields_.Any(std::string(name)) != nullptr) {
+      if (own_.Any(std::string(name)) != nullptr) {
         Refuse(std::string(name), "not a field of /v1/responses");
       }
     }
-    if (fields_.Bool("background") == true) {
+    if (own_.Bool(Own("background")) == true) {
       Refuse("background", "true is not supported: a response lives as long as its request");
     }
-    if (fields_.Any("conversation") != nullptr) {
+    if (own_.Any(Own("conversation")) != nullptr) {
       Refuse("conversation", "not supported; previous_response_id is");
     }
-    if (fields_.Any("prompt") != nullptr) Refuse("prompt", "stored prompts are not supported");
-    if (const Json* n = fields_.Any("n"); n != nullptr && *n != 1) {
+    if (own_.Any(Own("prompt")) != nullptr) Refuse("prompt", "stored prompts are not supported");
+    if (const Json* n = own_.Any("n"); n != nullptr && *n != 1) {
       Refuse("n", "a response has one answer");
     }
-    if (const Json* top = fields_.Any("top_logprobs"); top != nullptr && *top != 0) {
+    if (const Json* top = own_.Any(Own("top_logprobs")); top != nullptr && *top != 0) {
       Refuse("top_logprobs", "not supported here; /v1/chat/completions has log-probabilities");
     }
-    const Json* include = fields_.Array("include");
+    const Json* include = own_.Array("include");
     if (include == nullptr) return;
     for (const Json& one : *include) {
       if (one == "message.output_text.logprobs") {
@@ -121,7 +108,7 @@ class ResponsesReader {
 
   // Reads a text, or items such as those of `input`.
   void ReadInstructions() {
-    const Json* instructions = fields_.Any("instructions");
+    const Json* instructions = own_.Any(Own("instructions"));
     if (instructions == nullptr) return;
     instructions_ = *instructions;
     if (!instructions->is_array()) {
@@ -139,42 +126,43 @@ class ResponsesReader {
   }
 
   void ReadPast() {
-    const auto id = fields_.Text("previous_response_id");
+    const auto id = own_.Text(Own("previous_response_id"));
     if (!id.has_value()) return;
-    std::optional<Json> items = stored_.conversation(*id);
-    if (!items.has_value()) {
-      return fields_.Fail("previous_response_id",
-                          fmt::format("there is no response \"{}\"; it was not stored, has been "
-                                      "deleted or had to make room",
-                                      *id),
-                          "previous_response_not_found");
+    const auto before = stored_.Find(*id);
+    if (before == nullptr) {
+      return Fail("previous_response_id",
+                  fmt::format("there is no response \"{}\"; it was not stored, has been deleted or "
+                              "had to make room",
+                              *id),
+                  "previous_response_not_found");
     }
     previous_ = *id;
-    for (const Json& item : *items) ReadItem(item, "previous_response_id");
+    for (const Json& item : before->Conversation()) ReadItem(item, "previous_response_id");
+    request_.responses->before = before;
   }
 
   void ReadInput() {
-    const Json* input = fields_.Any("input");
-    if (input == nullptr) {
-      return fields_.Fail("input", "expected a text or an array of items", "missing_field");
+    const Json* given = own_.Any(Own("input"));
+    Json& input = request_.responses->input;
+    if (given == nullptr) {
+      return Fail("input", "expected a text or an array of items", "missing_field");
     }
-    if (input->is_string()) {
-      request_.input = Json::array({{{"type", "message"}, {"role", "user"}, {"content", *input}}});
-    } else if (input->is_array()) {
-      request_.input = *input;
+    if (given->is_string()) {
+      input = Json::array({{{"type", "message"}, {"role", "user"}, {"content", *given}}});
+    } else if (given->is_array()) {
+      input = *given;
     } else {
-      return fields_.Fail("input", "expected a string or an array", "invalid_type");
+      return Fail("input", "expected a string or an array", "invalid_type");
     }
-    if (request_.input.size() > kMostItems) {
-      return fields_.Fail(
-          "input",
-          fmt::format("expected at most {} items, found {}", kMostItems, request_.input.size()),
-          "request_too_large");
+    if (input.size() > kMostItems) {
+      return Fail("input",
+                  fmt::format("expected at most {} items, found {}", kMostItems, input.size()),
+                  "request_too_large");
     }
-    for (size_t i = 0; i < request_.input.size() && !error_.has_value(); ++i) {
+    for (size_t i = 0; i < input.size() && !error_.has_value(); ++i) {
       const std::string path = fmt::format("input[{}]", i);
-      if (ResolveReference(&request_.input[i])) {
-        ReadItem(request_.input[i], path);
+      if (ResolveReference(&input[i])) {
+        ReadItem(input[i], path);
       } else {
         request_.ignored.push_back(path);
       }
@@ -192,7 +180,7 @@ class ResponsesReader {
     const std::string type = text("type");
     const bool has_content = item->contains("role") || item->contains("content");
     if (type != "item_reference" && (!type.empty() || has_content)) return true;
-    std::optional<Json> found = stored_.item(text("id"));
+    std::optional<Json> found = stored_.FindItem(text("id"));
     if (!found.has_value()) return false;
     *item = *std::move(found);
     return true;
@@ -201,7 +189,7 @@ class ResponsesReader {
   void ReadItem(const Json& item, const std::string& path) {
     if (error_.has_value()) return;
     if (item.is_string()) return messages_.AddUser(item.get<std::string>());
-    if (!item.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+    if (!item.is_object()) return Fail(path, "expected an object", "invalid_type");
     JsonFields fields(item, path, &error_);
     const std::string type = fields.Text("type").value_or("message");
     if (type == "message") return ReadMessage(&fields);
@@ -246,7 +234,7 @@ class ResponsesReader {
       arguments.erase(name);
     }
     type.remove_suffix(std::string_view("_call").size());
-    messages_.AddCall(id, fields->Text("name").value_or(std::string(type)), Dump(arguments));
+    messages_.AddCall(id, fields->Text("name").value_or(std::string(type)), arguments);
   }
 
   void ReadMessage(JsonFields* fields) {
@@ -274,7 +262,7 @@ class ResponsesReader {
       for (size_t i = 0; i < calls->size(); ++i) {
         const std::string call_path = fmt::format("{}[{}]", fields->PathOf("tool_calls"), i);
         if (!(*calls)[i].is_object()) {
-          return Fail(call_path, "expected an object", "invalid_type", &error_);
+          return Fail(call_path, "expected an object", "invalid_type");
         }
         parts.push_back(ReadCallPart((*calls)[i], call_path));
       }
@@ -292,9 +280,9 @@ class ResponsesReader {
     const std::string text = JoinedText(parts);
     if (!text.empty() || !have(MessagePart::Kind::kCall)) messages_.AddText(text);
     for (const MessagePart& part : parts) {
-      if (part.kind == MessagePart::Kind::kCall) {
-        messages_.AddCall(part.id, part.name, part.arguments);
-      }
+      if (part.kind != MessagePart::Kind::kCall) continue;
+      if (part.name.empty()) Fail(part.path + ".name", "expected a function", "missing_field");
+      messages_.AddCall(part.id, part.name, part.arguments);
     }
   }
 
@@ -312,70 +300,56 @@ class ResponsesReader {
   }
 
   void ReadTools() {
-    const Json* tools = fields_.Array("tools");
+    const Json* tools = own_.Array(Own("tools"));
     if (tools == nullptr) return;
     tools_ = *tools;
-    chat_["tools"] = Json::array();
     for (size_t i = 0; i < tools->size() && !error_.has_value(); ++i) {
       const std::string path = fmt::format("tools[{}]", i);
       const Json& tool = (*tools)[i];
-      if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+      if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type");
       const Json* inner = tool.contains("tools") ? &tool["tools"] : nullptr;
       const bool is_namespace = tool.contains("type") && tool["type"] == "namespace";
       if (!is_namespace || inner == nullptr || !inner->is_array()) {
-        AddTool(tool, path, /*space=*/"");
+        ReadTool(tool, path, /*space=*/"");
         continue;
       }
       JsonFields fields(tool, path, &error_);
       const std::string space = Needed("name", &fields);
       for (size_t j = 0; j < inner->size() && !error_.has_value(); ++j) {
-        AddTool((*inner)[j], fmt::format("{}.tools[{}]", path, j), space);
+        ReadTool((*inner)[j], fmt::format("{}.tools[{}]", path, j), space);
       }
     }
   }
 
   // space: the namespace that the tool is in; empty: none.
-  void AddTool(const Json& tool, const std::string& path, const std::string& space) {
-    if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+  void ReadTool(const Json& tool, const std::string& path, const std::string& space) {
+    if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type");
     JsonFields fields(tool, path, &error_);
     // Tools that a server carries out, or that are no functions, are left out.
     if (fields.Text("type").value_or("") != "function") return request_.ignored.push_back(path);
     std::string name = fields.Text("name").value_or("");
     if (!space.empty()) {
       const std::string whole = InNamespace(space, name);
-      request_.namespaced[whole] = {space, std::exchange(name, whole)};
+      request_.responses->namespaced[whole] = {space, std::exchange(name, whole)};
     }
-    Json function = {{"name", std::move(name)}};
-    if (auto text = fields.Text("description")) function["description"] = *std::move(text);
-    if (const Json* schema = fields.Any("parameters")) function["parameters"] = *schema;
-    chat_["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
-    request_.tool_paths.push_back(path);
+    AddTool(&fields, std::move(name), path, &request_);
   }
 
   void ReadFormat() {
-    const Json* text = fields_.Object("text");
+    const Json* text = own_.Object(Own("text"));
     if (text == nullptr) return;
     JsonFields fields(*text, "text", &error_);
-    const Json* format = fields.Object("format");
-    if (format == nullptr) return;
-    format_ = *format;
-    JsonFields inner(*format, "text.format", &error_);
-    const std::string type = inner.Text("type").value_or("");
-    chat_["response_format"] = {{"type", type}};
-    if (type != "json_schema") return;
-    Json schema = Json::object();
-    if (const Json* given = inner.Object("schema")) schema["schema"] = *given;
-    chat_["response_format"]["json_schema"] = std::move(schema);
+    format_ = {.json = fields.Object("format"), .path = "text.format"};
   }
 
   void ReadReasoning() {
-    const Json* reasoning = fields_.Object("reasoning");
+    const Json* reasoning = own_.Object(Own("reasoning"));
     if (reasoning == nullptr) return;
     reasoning_ = *reasoning;
     JsonFields fields(*reasoning, "reasoning", &error_);
-    if (const Json* effort = fields.Any("effort")) chat_["reasoning_effort"] = *effort;
+    SetEffort(fields.Text("effort"), "reasoning.effort", &error_, &request_);
     for (const char* name : {"summary", "generate_summary"}) {
-      if (fields.Text(name).has_value()) request_.wants_summary = true;
+      if (fields.Text(name).has_value()) request_.responses->wants_summary = true;
     }
   }
 
@@ -384,22 +358,23 @@ class ResponsesReader {
       const auto found = body_.find(name);
       return found == body_.end() || found->is_null() ? std::move(otherwise) : *found;
     };
-    return {{"background", false},
-            {"instructions", instructions_},
-            {"max_output_tokens", given("max_output_tokens", nullptr)},
-            {"metadata", metadata_ == nullptr ? Json::object() : *metadata_},
-            {"parallel_tool_calls", given("parallel_tool_calls", true)},
-            {"previous_response_id", previous_.empty() ? Json() : Json(previous_)},
-            {"reasoning",
-             reasoning_.is_null() ? Json{{"effort", nullptr}, {"summary", nullptr}} : reasoning_},
-            {"store", request_.stores},
-            {"temperature", given("temperature", nullptr)},
-            {"text", {{"format", format_.is_null() ? Json{{"type", "text"}} : format_}}},
-            {"tool_choice", given("tool_choice", "auto")},
-            {"tools", tools_},
-            {"top_p", given("top_p", nullptr)},
-            {"truncation", "disabled"},
-            {"user", given("user", nullptr)}};
+    return {
+        {"background", false},
+        {"instructions", instructions_},
+        {"max_output_tokens", given("max_output_tokens", nullptr)},
+        {"metadata", metadata_ == nullptr ? Json::object() : *metadata_},
+        {"parallel_tool_calls", given("parallel_tool_calls", true)},
+        {"previous_response_id", previous_.empty() ? Json() : Json(previous_)},
+        {"reasoning",
+         reasoning_.is_null() ? Json{{"effort", nullptr}, {"summary", nullptr}} : reasoning_},
+        {"store", request_.responses->stores},
+        {"temperature", given("temperature", nullptr)},
+        {"text", {{"format", format_.json == nullptr ? Json{{"type", "text"}} : *format_.json}}},
+        {"tool_choice", given("tool_choice", "auto")},
+        {"tools", tools_},
+        {"top_p", given("top_p", nullptr)},
+        {"truncation", "disabled"},
+        {"user", given("user", nullptr)}};
   }
 
   static std::string Needed(const char* name, JsonFields* fields) {
@@ -412,40 +387,25 @@ class ResponsesReader {
   }
 
   void Refuse(const std::string& name, const std::string& message) {
-    fields_.Fail(name, message, "unsupported");
+    Fail(name, message, "unsupported");
   }
 
-  const Json& body_;
-  const StoredItems& stored_;
-  std::optional<ApiError> error_;
-  JsonFields fields_;
+  ResponseStore& stored_;
   ChatMessages messages_;
-  Json chat_ = Json::object();
-  ResponsesRequest request_;
+  FlatFormat format_;
   // Fields that the response repeats.
   Json instructions_;
   std::string previous_;
   const Json* metadata_ = nullptr;
   Json tools_ = Json::array();
-  Json format_;
   Json reasoning_;
 };
 
 }  // namespace
 
-ApiResult<ResponsesRequest> ReadResponsesRequest(const Json& body, const StoredItems& stored) {
-  return ResponsesReader(body, stored).Read();
-}
-
-ApiError InResponses(ApiError error) {
-  static constexpr FieldName kNames[] = {
-      {"messages", "input"},
-      {"max_tokens", "max_output_tokens"},
-      {"reasoning_effort", "reasoning.effort"},
-      {"response_format.json_schema", "text.format"},
-      {"response_format", "text.format"},
-  };
-  return UnderNames(std::move(error), kNames);
+ApiResult<CompletionRequest> ReadResponses(const Json& body, const RequestDefaults& defaults,
+                                           ResponseStore* stored, ReadScope scope) {
+  return ResponsesReader(body, defaults, stored).Read(scope);
 }
 
 }  // namespace ebb::server

@@ -5,39 +5,48 @@
 
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "src/server/api/parts/messages_for_test.h"
 
 namespace ebb::server {
 namespace {
 
 using testing::HasSubstr;
 
-const StoredItems kNothing = {.conversation = [](const std::string&) { return std::nullopt; },
-                              .item = [](const std::string&) { return std::nullopt; }};
-
-ResponsesRequest ReadResponses(const std::string& text, const StoredItems& stored = kNothing) {
-  auto result = ReadResponsesRequest(Json::parse(text), stored);
-  EXPECT_TRUE(result.ok()) << result.error().message;
-  return result.ok() ? *std::move(result) : ResponsesRequest();
+ApiResult<CompletionRequest> TryRead(const std::string& text, ResponseStore* stored = nullptr,
+                                     ReadScope scope = ReadScope::kAnswer) {
+  ResponseStore empty(1000);
+  return ReadResponses(Json::parse(text), {.model_id = "pebble"},
+                       stored == nullptr ? &empty : stored, scope);
 }
 
+CompletionRequest Read(const std::string& text, ResponseStore* stored = nullptr) {
+  auto result = TryRead(text, stored);
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  return result.ok() ? *std::move(result) : CompletionRequest();
+}
+
+Json MessagesOf(const CompletionRequest& request) { return MessagesJson(request.chat.messages); }
+
 ApiError Refused(const std::string& text) {
-  auto result = ReadResponsesRequest(Json::parse(text), kNothing);
+  auto result = TryRead(text);
   EXPECT_FALSE(result.ok()) << text;
   return result.ok() ? ApiError() : result.error();
 }
 
 TEST(ResponsesRequest, ATextIsAUsersMessage) {
-  const ResponsesRequest request = ReadResponses(R"({"input": "hi", "instructions": "be brief"})");
-  EXPECT_EQ(request.chat["messages"], Json::parse(R"([{"role": "system", "content": "be brief"},
+  const CompletionRequest request = Read(R"({"input": "hi", "instructions": "be brief"})");
+  EXPECT_EQ(MessagesOf(request), Json::parse(R"([{"role": "system", "content": "be brief"},
                                                       {"role": "user", "content": "hi"}])"));
-  EXPECT_TRUE(request.stores);
-  EXPECT_EQ(request.echo["instructions"], "be brief");
-  EXPECT_EQ(request.input,
+  EXPECT_TRUE(request.responses->stores);
+  EXPECT_EQ(request.responses->echo["instructions"], "be brief");
+  EXPECT_EQ(request.responses->input,
             Json::parse(R"([{"type": "message", "role": "user", "content": "hi"}])"));
 }
 
 TEST(ResponsesRequest, ItemsOfOneTurnAreOneMessage) {
-  const ResponsesRequest request = ReadResponses(R"({"input": [
+  const CompletionRequest request = Read(R"({"input": [
       {"role": "developer", "content": "be brief"},
       {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "how "},
                                                       {"type": "input_text", "text": "is it"}]},
@@ -52,30 +61,29 @@ TEST(ResponsesRequest, ItemsOfOneTurnAreOneMessage) {
       {"type": "reasoning", "summary": [{"type": "summary_text", "text": "so"}]},
       {"role": "assistant", "content": "it is 9"},
       {"role": "assistant", "content": "really"}]})");
-  EXPECT_EQ(request.chat["messages"], Json::parse(R"([
+  EXPECT_EQ(MessagesOf(request), Json::parse(R"([
       {"role": "system", "content": "be brief"},
       {"role": "user", "content": "how is it"},
-      {"role": "assistant", "content": "I look", "reasoning_content": "hmm", "tool_calls": [
-        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}},
-        {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
-      {"role": "tool", "tool_call_id": "c1", "content": "4"},
-      {"role": "tool", "tool_call_id": "c2", "content": "5"},
-      {"role": "assistant", "content": "it is 9", "reasoning_content": "so"},
+      {"role": "assistant", "content": "I look", "thought": "hmm", "calls": [
+        {"id": "c1", "name": "f", "arguments": "{\"x\": 1}"},
+        {"id": "c2", "name": "g", "arguments": "{}"}]},
+      {"role": "tool", "content": "4", "call_id": "c1"},
+      {"role": "tool", "content": "5", "call_id": "c2"},
+      {"role": "assistant", "content": "it is 9", "thought": "so"},
       {"role": "assistant", "content": "really"}])"))
-      << request.chat["messages"].dump(1);
+      << MessagesOf(request).dump(1);
 }
 
 TEST(ResponsesRequest, SystemTextsAtTheBeginningAreOneMessage) {
-  const ResponsesRequest request = ReadResponses(R"({"instructions": "a", "input": [
+  const CompletionRequest request = Read(R"({"instructions": "a", "input": [
       {"role": "system", "content": "b"}, {"role": "developer", "content": "c"},
       {"role": "user", "content": "d"}, {"role": "system", "content": "e"}]})");
-  EXPECT_EQ(request.chat["messages"], Json::parse(R"([{"role": "system", "content": "a\n\nb\n\nc"},
+  EXPECT_EQ(MessagesOf(request), Json::parse(R"([{"role": "system", "content": "a\n\nb\n\nc"},
       {"role": "user", "content": "d"}, {"role": "system", "content": "e"}])"));
 }
 
 TEST(ResponsesRequest, ToolsFormatsAndLimitsAreThoseOfAChat) {
-  const ResponsesRequest request =
-      ReadResponses(R"({"input": "hi", "max_output_tokens": 7, "top_p": 0.5,
+  const CompletionRequest request = Read(R"({"input": "hi", "max_output_tokens": 7, "top_p": 0.5,
       "tools": [{"type": "function", "name": "f", "description": "d", "strict": true,
                  "parameters": {"type": "object"}}],
       "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false,
@@ -83,45 +91,46 @@ TEST(ResponsesRequest, ToolsFormatsAndLimitsAreThoseOfAChat) {
                "verbosity": "low"},
       "reasoning": {"effort": "low", "summary": "auto"}, "metadata": {"a": "b"}, "store": false,
       "ebb": {"logits_hash": true}, "stream": true, "prompt_cache_key": "k"})");
-  const Json& chat = request.chat;
-  EXPECT_EQ(chat["max_tokens"], 7);
-  EXPECT_EQ(chat["tools"], Json::parse(R"([{"type": "function", "function": {"name": "f",
-      "description": "d", "parameters": {"type": "object"}}}])"));
-  EXPECT_EQ(chat["tool_choice"]["name"], "f");
-  EXPECT_EQ(chat["response_format"], Json::parse(R"({"type": "json_schema",
-      "json_schema": {"schema": {"type": "object"}}})"));
-  EXPECT_EQ(chat["reasoning_effort"], "low");
-  // Fields that both have, ebb's own and unknown ones pass.
-  EXPECT_EQ(chat["top_p"], 0.5);
-  EXPECT_EQ(chat["parallel_tool_calls"], false);
-  EXPECT_EQ(chat["ebb"]["logits_hash"], true);
-  EXPECT_EQ(chat["stream"], true);
-  EXPECT_EQ(chat["prompt_cache_key"], "k");
-  EXPECT_FALSE(chat.contains("store"));
-  EXPECT_FALSE(chat.contains("metadata"));
-  EXPECT_TRUE(request.wants_summary);
-  EXPECT_FALSE(request.stores);
-  EXPECT_EQ(request.echo["metadata"], Json::parse(R"({"a": "b"})"));
-  EXPECT_EQ(request.echo["text"]["format"]["name"], "n");
-  EXPECT_EQ(request.echo["reasoning"]["effort"], "low");
-  EXPECT_EQ(request.echo["tools"][0]["name"], "f");
-  EXPECT_EQ(request.echo["max_output_tokens"], 7);
+  const ChatRequest& chat = request.chat;
+  EXPECT_EQ(request.generate.max_tokens, 7);
+  ASSERT_EQ(chat.tools.size(), 1u);
+  EXPECT_EQ(chat.tools[0].description, "d");
+  EXPECT_EQ(chat.tools[0].parameters, R"({"type":"object"})");
+  EXPECT_EQ(chat.tool_choice, "f");
+  EXPECT_EQ(chat.json_schema, R"({"type":"object"})");
+  EXPECT_EQ(request.format_field, "text.format.schema");
+  EXPECT_EQ(chat.template_arguments.at("reasoning_effort"), R"("low")");
+  EXPECT_EQ(request.argument_fields.at("reasoning_effort"), "reasoning.effort");
+  EXPECT_EQ(request.prompt_field, "input");
+  // Fields that both have, ebb's own and unknown ones are a chat's.
+  EXPECT_EQ(request.sampling.top_p, 0.5f);
+  EXPECT_FALSE(chat.parallel_tool_calls);
+  EXPECT_TRUE(request.tells_hash);
+  EXPECT_TRUE(request.streams);
+  EXPECT_THAT(request.ignored, testing::ElementsAre("prompt_cache_key"));
+  EXPECT_TRUE(request.responses->wants_summary);
+  EXPECT_FALSE(request.responses->stores);
+  EXPECT_EQ(request.responses->echo["metadata"], Json::parse(R"({"a": "b"})"));
+  EXPECT_EQ(request.responses->echo["text"]["format"]["name"], "n");
+  EXPECT_EQ(request.responses->echo["reasoning"]["effort"], "low");
+  EXPECT_EQ(request.responses->echo["tools"][0]["name"], "f");
+  EXPECT_EQ(request.responses->echo["max_output_tokens"], 7);
 }
 
 TEST(ResponsesRequest, ToolsThatAreNoFunctionsAreLeftOutAndNamed) {
-  const ResponsesRequest request = ReadResponses(R"({"input": "hi", "tools": [
+  const CompletionRequest request = Read(R"({"input": "hi", "tools": [
       {"type": "web_search"}, {"type": "custom", "name": "apply_patch"}, {"type": "local_shell"},
       {"type": "function", "name": "sh", "parameters": {"type": "object"}},
       {"type": "image_generation"}, {"type": "mcp", "server_label": "s"}, {"type": "tool_search"}]})");
-  EXPECT_EQ(request.chat["tools"], Json::parse(R"([{"type": "function", "function": {"name": "sh",
-      "parameters": {"type": "object"}}}])"));
+  ASSERT_EQ(request.chat.tools.size(), 1u);
+  EXPECT_EQ(request.chat.tools[0].name, "sh");
   EXPECT_THAT(request.ignored, testing::ElementsAre("tools[0]", "tools[1]", "tools[2]", "tools[4]",
                                                     "tools[5]", "tools[6]"));
-  EXPECT_EQ(request.echo["tools"].size(), 7u);
+  EXPECT_EQ(request.responses->echo["tools"].size(), 7u);
 }
 
 TEST(ResponsesRequest, FunctionsOfANamespaceCanBeCalled) {
-  const ResponsesRequest request = ReadResponses(R"({"input": [
+  const CompletionRequest request = Read(R"({"input": [
       {"role": "user", "content": "hi"},
       {"type": "function_call", "call_id": "c", "namespace": "mcp__files", "name": "read",
        "arguments": "{}"},
@@ -129,23 +138,25 @@ TEST(ResponsesRequest, FunctionsOfANamespaceCanBeCalled) {
       "tools": [{"type": "namespace", "name": "mcp__files", "description": "d", "tools": [
         {"type": "function", "name": "read", "description": "r"}, {"type": "custom", "name": "x"}]},
         {"type": "namespace", "name": "empty", "tools": []}, {"type": "namespace", "name": "none"}]})");
-  EXPECT_EQ(request.chat["tools"], Json::parse(R"([{"type": "function",
-      "function": {"name": "mcp__files__read", "description": "r"}}])"));
-  EXPECT_EQ(request.chat["messages"][1]["tool_calls"][0]["function"]["name"], "mcp__files__read");
-  ASSERT_TRUE(request.namespaced.contains("mcp__files__read"));
-  EXPECT_EQ(request.namespaced.at("mcp__files__read").space, "mcp__files");
-  EXPECT_EQ(request.namespaced.at("mcp__files__read").name, "read");
+  ASSERT_EQ(request.chat.tools.size(), 1u);
+  EXPECT_EQ(request.chat.tools[0].name, "mcp__files__read");
+  EXPECT_EQ(request.chat.tools[0].description, "r");
+  EXPECT_EQ(request.chat.messages[1].tool_calls[0].name, "mcp__files__read");
+  ASSERT_TRUE(request.responses->namespaced.contains("mcp__files__read"));
+  EXPECT_EQ(request.responses->namespaced.at("mcp__files__read").space, "mcp__files");
+  EXPECT_EQ(request.responses->namespaced.at("mcp__files__read").name, "read");
   EXPECT_THAT(request.ignored, testing::ElementsAre("tools[0].tools[1]", "tools[2]"));
-  EXPECT_THAT(request.tool_paths, testing::ElementsAre("tools[0].tools[0]"));
+  EXPECT_THAT(request.tool_paths,
+              testing::ElementsAre(ToolPaths{"tools[0].tools[0]", "tools[0].tools[0].parameters"}));
 }
 
 TEST(ResponsesRequest, NoItemsAtAllAreAnEmptyMessage) {
-  const ResponsesRequest request = ReadResponses(R"({"input": [], "max_output_tokens": 1})");
-  EXPECT_EQ(request.chat["messages"], Json::parse(R"([{"role": "user", "content": ""}])"));
+  const CompletionRequest request = Read(R"({"input": [], "max_output_tokens": 1})");
+  EXPECT_EQ(MessagesOf(request), Json::parse(R"([{"role": "user", "content": ""}])"));
 }
 
 TEST(ResponsesRequest, CallsOfOtherToolsAreToldAsFunctionsOrLeftOut) {
-  const ResponsesRequest request = ReadResponses(R"({"input": [
+  const CompletionRequest request = Read(R"({"input": [
       {"role": "user", "content": "hi"},
       {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** x"},
       {"type": "local_shell_call", "id": "i", "call_id": "c2", "status": "completed",
@@ -155,55 +166,54 @@ TEST(ResponsesRequest, CallsOfOtherToolsAreToldAsFunctionsOrLeftOut) {
       {"type": "web_search_call", "id": "ws", "status": "completed"},
       {"type": "mcp_list_tools", "id": "m", "tools": []},
       {"role": "user", "content": "go on"}]})");
-  const Json& messages = request.chat["messages"];
-  ASSERT_EQ(messages.size(), 5u) << messages.dump(1);
-  const Json& calls = messages[1]["tool_calls"];
-  EXPECT_EQ(calls[0]["function"]["name"], "apply_patch");
-  EXPECT_EQ(calls[0]["function"]["arguments"], R"({"input":"*** x"})");
-  EXPECT_EQ(calls[1]["function"]["name"], "local_shell");
-  EXPECT_EQ(calls[1]["function"]["arguments"], R"({"action":{"type":"exec"}})");
-  EXPECT_EQ(messages[2]["content"], "ok");
-  EXPECT_EQ(messages[3]["content"], R"({"code":0})");
+  const std::vector<ChatMessage>& messages = request.chat.messages;
+  ASSERT_EQ(messages.size(), 5u) << MessagesOf(request).dump(1);
+  const std::vector<ToolCall>& calls = messages[1].tool_calls;
+  EXPECT_EQ(calls[0].name, "apply_patch");
+  EXPECT_EQ(calls[0].arguments, R"({"input":"*** x"})");
+  EXPECT_EQ(calls[1].name, "local_shell");
+  EXPECT_EQ(calls[1].arguments, R"({"action":{"type":"exec"}})");
+  EXPECT_EQ(messages[2].content, "ok");
+  EXPECT_EQ(messages[3].content, R"({"code":0})");
   EXPECT_THAT(request.ignored, testing::ElementsAre("input[5]", "input[6]"));
 }
 
 TEST(ResponsesRequest, APictureThatAToolGaveBackBecomesText) {
-  const ResponsesRequest request = ReadResponses(R"({"input": [
+  const CompletionRequest request = Read(R"({"input": [
       {"type": "function_call", "call_id": "c", "name": "r", "arguments": "{\"t\": \"ab"},
       {"type": "function_call_output", "call_id": "c",
        "output": [{"type": "input_image", "image_url": "data:,"}]},
       {"role": "user", "content": "go on"}]})");
-  const Json& messages = request.chat["messages"];
-  EXPECT_EQ(messages[0]["tool_calls"][0]["function"]["arguments"], "{\"t\": \"ab");
-  EXPECT_EQ(messages[1]["content"], "[image: this model reads text only]");
+  const std::vector<ChatMessage>& messages = request.chat.messages;
+  EXPECT_EQ(messages[0].tool_calls[0].arguments, R"({"INVALID_JSON":"{\"t\": \"ab"})");
+  EXPECT_EQ(messages[1].content, "[image: this model reads text only]");
   EXPECT_THAT(request.ignored, testing::ElementsAre("input[1].output[0]"));
 }
 
 TEST(ResponsesRequest, ALastMessageOfTheAssistantsIsNotGoneOnWith) {
-  EXPECT_EQ(ReadResponses(R"({"input": "hi"})").chat["continue_final_message"], false);
-  EXPECT_EQ(ReadResponses(R"({"input": "hi", "continue_final_message": true})")
-                .chat["continue_final_message"],
-            true);
+  const std::string input = R"({"input": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "b"}])";
+  EXPECT_FALSE(Read(input + "}").begun.has_value());
+  EXPECT_TRUE(Read(input + R"(, "continue_final_message": true})").begun.has_value());
 }
 
 TEST(ResponsesRequest, AStoredResponseComesBeforeTheInput) {
-  StoredItems stored = kNothing;
-  stored.conversation = [](const std::string& id) -> std::optional<Json> {
-    EXPECT_EQ(id, "resp_1");
-    return Json::parse(R"([{"role": "user", "content": "a"},
+  ResponseStore stored(10000);
+  const Json input = Json::parse(R"([{"role": "user", "content": "a"}])");
+  const Json output = Json::parse(R"({"output": [
         {"type": "reasoning", "id": "rs", "status": "completed", "summary": [],
          "content": [{"type": "reasoning_text", "text": "t"}]},
         {"type": "message", "role": "assistant", "status": "completed",
-         "content": [{"type": "output_text", "text": "b"}]}])");
-  };
-  const ResponsesRequest request = ReadResponses(
-      R"({"input": "c", "instructions": "i", "previous_response_id": "resp_1"})", stored);
-  EXPECT_EQ(request.chat["messages"], Json::parse(R"([{"role": "system", "content": "i"},
+         "content": [{"type": "output_text", "text": "b"}]}]})");
+  stored.Put("resp_1", nullptr, input, output);
+  const CompletionRequest request =
+      Read(R"({"input": "c", "instructions": "i", "previous_response_id": "resp_1"})", &stored);
+  EXPECT_EQ(MessagesOf(request), Json::parse(R"([{"role": "system", "content": "i"},
       {"role": "user", "content": "a"},
-      {"role": "assistant", "content": "b", "reasoning_content": "t"},
+      {"role": "assistant", "content": "b", "thought": "t"},
       {"role": "user", "content": "c"}])"));
-  EXPECT_EQ(request.input.size(), 1u);
-  EXPECT_EQ(request.echo["previous_response_id"], "resp_1");
+  EXPECT_EQ(request.responses->input.size(), 1u);
+  EXPECT_EQ(request.responses->echo["previous_response_id"], "resp_1");
 }
 
 TEST(ResponsesRequest, WhatCannotBeHonouredIsRefusedByItsName) {
@@ -243,16 +253,27 @@ TEST(ResponsesRequest, WhatCannotBeHonouredIsRefusedByItsName) {
 }
 
 TEST(ResponsesRequest, ErrorsOfTheChatNameTheClientsFields) {
-  const auto shown = [](const std::string& param) {
-    return InResponses(Invalid(param + ": expected more", param));
-  };
-  EXPECT_EQ(shown("max_tokens").param, "max_output_tokens");
-  EXPECT_EQ(shown("max_tokens").message, "max_output_tokens: expected more");
-  EXPECT_EQ(shown("response_format.json_schema.schema").param, "text.format.schema");
-  EXPECT_EQ(shown("response_format.type").param, "text.format.type");
-  EXPECT_EQ(shown("reasoning_effort").param, "reasoning.effort");
-  EXPECT_EQ(shown("temperature").param, "temperature");
-  EXPECT_EQ(shown("max_tokens_ever").param, "max_tokens_ever");
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("max_output_tokens": 0)", "max_output_tokens"},
+      {R"("text": {"format": {"type": "json_schema"}})", "text.format.schema"},
+      {R"("text": {"format": {"type": "yaml"}})", "text.format.type"},
+      {R"("text": {"format": {"type": "json_object"}}, "grammar": "root ::= \"a\"")",
+       "text.format"},
+      {R"("reasoning": {"effort": 5})", "reasoning.effort"},
+      {R"("reasoning": {"effort": "huge"})", "reasoning.effort"},
+      {R"("temperature": 9)", "temperature"},
+      {R"("tools": [{"type": "function", "name": 5}])", "tools[0].name"}};
+  for (const auto& [more, param] : cases) {
+    const ApiError error = Refused(R"({"input": "a", )" + std::string(more) + "}");
+    EXPECT_EQ(error.param, param);
+    EXPECT_THAT(error.message, testing::StartsWith(std::string(param) + ": "));
+  }
+}
+
+TEST(ResponsesRequest, TheSchemaOfAToolThatIsNoneIsNamedWhereItStands) {
+  const CompletionRequest request =
+      Read(R"({"input": "a", "tools": [{"type": "function", "name": "f", "parameters": 5}]})");
+  EXPECT_THAT(request.ignored, testing::ElementsAre("tools[0].parameters"));
 }
 
 }  // namespace

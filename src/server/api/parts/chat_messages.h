@@ -1,0 +1,42 @@
+// Makes the messages of a chat of the parts and items in which Messages and Responses send them.
+#ifndef EBB_SERVER_API_PARTS_CHAT_MESSAGES_H_
+#define EBB_SERVER_API_PARTS_CHAT_MESSAGES_H_
+
+#include <string>
+#include <vector>
+
+#include "ebb/chat.h"
+#include "src/server/api/api_error.h"
+
+namespace ebb::server {
+
+// Appends to the messages of a chat in order. Systems' texts at the beginning become one message,
+// since most templates know no second one; thoughts, texts and calls of one turn of the assistant
+// too.
+class ChatMessages {
+ public:
+  explicit ChatMessages(std::vector<ChatMessage>* messages) : messages_(*messages) {}
+
+  void AddSystem(const std::string& text);
+  void AddUser(std::string text);
+  void AddToolAnswer(std::string call_id, std::string text);
+  // Add parts of the assistant's message. A thought, or a second text, begins a new message.
+  void AddThought(const std::string& text);
+  void AddText(std::string text);
+  // arguments: as the client sent them; see ArgumentsText().
+  void AddCall(std::string call_id, std::string name, const Json& arguments);
+  // The assistant's next part belongs to another turn.
+  void EndTurn() { in_turn_ = false; }
+
+ private:
+  void Add(ChatMessage message);
+  [[nodiscard]] ChatMessage& Turn();
+
+  std::vector<ChatMessage>& messages_;
+  bool in_turn_ = false;   // the last message is an assistant's that may continue
+  bool has_text_ = false;  // this message has its text, which may be empty
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_PARTS_CHAT_MESSAGES_H_
