@@ -324,10 +324,37 @@ target_link_libraries(ebb_store PUBLIC
   ebb ebb_threads ebb_options fmt::fmt nlohmann_json::nlohmann_json Threads::Threads
   PRIVATE PkgConfig::hiredis PkgConfig::xxhash)
 
-# The server: a front end that sees include/ebb, the store and itself.
-ebb_embed(ebb::server kDashboardPage ${EBB_ROOT}/src/server/monitoring/dashboard.html dashboard_page)
-ebb_embed(ebb::server kDashboardScript ${EBB_ROOT}/src/server/monitoring/dashboard.js dashboard_script)
-ebb_embed(ebb::server kDashboardStyle ${EBB_ROOT}/src/server/monitoring/dashboard.css dashboard_style)
+# The server: a front end that sees include/ebb, the store and itself. Its folders are libraries, each of which
+# sees those that it links: ebb_add_server_part(api FOLDERS api LIBRARIES ebb_server_engine). GENERATED: sources
+# that the build makes.
+function(ebb_add_server_part name)
+  cmake_parse_arguments(arg "" "" "FOLDERS;LIBRARIES;GENERATED" ${ARGN})
+  set(target ebb_server_${name})
+  list(TRANSFORM arg_FOLDERS REPLACE "(.+)" "src/server/\\1/*.cc" OUTPUT_VARIABLE patterns)
+  ebb_glob(sources "_test\\.cc$" ${patterns})
+  add_library(${target} STATIC ${sources} ${arg_GENERATED})
+  # Its members' types are of an unnamed namespace, of which g++ warns outside a file of their own.
+  ebb_compile_by_folder(${target} src/server/http/http_server.cc)
+  # g++ 12 finds -Wmaybe-uninitialized in a std::variant that is moved from (GCC bug 105562).
+  target_compile_options(${target} PRIVATE ${EBB_CHEAPLY_COMPILED}
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  target_precompile_headers(${target} REUSE_FROM ebb_program_pch)
+  foreach(folder IN LISTS arg_FOLDERS)
+    ebb_show_folder(${target} src/server/${folder})
+  endforeach()
+  target_link_libraries(${target} PUBLIC ${arg_LIBRARIES}
+    ebb ebb_threads ebb_options fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
+endfunction()
+ebb_add_server_part(http FOLDERS http LIBRARIES Boost::headers)
+# The thread sanitizer knows no fences; Asio's queues have locks besides.
+if("thread" IN_LIST EBB_SANITIZERS)
+  target_compile_definitions(ebb_server_http PUBLIC BOOST_ASIO_DISABLE_FENCED_BLOCK)
+endif()
+ebb_add_server_part(engine FOLDERS engine LIBRARIES ebb_store PkgConfig::libsodium)
+ebb_add_server_part(api FOLDERS api LIBRARIES ebb_server_http ebb_server_engine)
+ebb_add_server_part(access FOLDERS access LIBRARIES ebb_server_api PkgConfig::libsodium)
+ebb_add_server_part(sessions FOLDERS sessions LIBRARIES ebb_server_access)
+
 # The chat page and the libraries that draw its text, which the program serves by itself.
 function(ebb_find_page_file variable name package)
   find_file(${variable} ${name} PATHS ${ARGN} NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
@@ -356,24 +383,23 @@ endforeach()
 ebb_embed_table(ebb::server kChatFiles ChatFile src/server/chat/chat_page.h chat_page
   ${chat_table} lib/marked.js ${EBB_MARKED_JS} lib/highlight.js ${EBB_HIGHLIGHT_JS}
   lib/katex.js ${EBB_KATEX_JS} lib/katex.css ${EBB_KATEX_CSS})
+ebb_embed(ebb::server kDashboardPage ${EBB_ROOT}/src/server/monitoring/dashboard.html dashboard_page)
+ebb_embed(ebb::server kDashboardScript ${EBB_ROOT}/src/server/monitoring/dashboard.js dashboard_script)
+ebb_embed(ebb::server kDashboardStyle ${EBB_ROOT}/src/server/monitoring/dashboard.css dashboard_style)
+ebb_add_server_part(pages FOLDERS chat monitoring LIBRARIES ebb_server_access
+  GENERATED ${chat_page} ${dashboard_page} ${dashboard_script} ${dashboard_style})
+
+# What combines them.
 ebb_embed(ebb::server kOpenApi ${EBB_ROOT}/docs/user/openapi.yaml open_api)
-ebb_glob(sources "_test\\.cc$" src/server/*.cc)
-add_library(ebb_server STATIC
-  ${sources} ${chat_page} ${dashboard_page} ${dashboard_script} ${dashboard_style} ${open_api})
-# Its members' types are of an unnamed namespace, of which g++ warns outside a file of their own.
-ebb_compile_by_folder(ebb_server src/server/http/http_server.cc)
-target_compile_options(ebb_server PRIVATE ${EBB_CHEAPLY_COMPILED})
+file(GLOB sources CONFIGURE_DEPENDS ${EBB_ROOT}/src/server/*.cc)
+list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+add_library(ebb_server STATIC ${sources} ${open_api})
+ebb_compile_by_folder(ebb_server)
+target_compile_options(ebb_server PRIVATE ${EBB_CHEAPLY_COMPILED}
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 target_precompile_headers(ebb_server REUSE_FROM ebb_program_pch)
-# g++ 12 finds it in a std::variant that is moved from (GCC bug 105562).
-target_compile_options(ebb_server PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-# The thread sanitizer knows no fences; Asio's queues have locks besides.
-if("thread" IN_LIST EBB_SANITIZERS)
-  target_compile_definitions(ebb_server PUBLIC BOOST_ASIO_DISABLE_FENCED_BLOCK)
-endif()
 ebb_show_folder(ebb_server src/server)
-target_link_libraries(ebb_server PUBLIC
-  ebb ebb_store ebb_options Boost::headers fmt::fmt nlohmann_json::nlohmann_json
-  PkgConfig::libsodium Threads::Threads)
+target_link_libraries(ebb_server PUBLIC ebb_server_sessions ebb_server_pages)
 
 # The laboratory: evaluation, labels, fidelity, pebble. It sees include/ebb and itself.
 ebb_glob(sources "_test\\.cc$" lab/*.cc)

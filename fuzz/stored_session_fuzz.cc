@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/server/sessions/session_record.h"
+#include "src/server/engine/session_record.h"
 #include "src/store/manifest.h"
 
 namespace {

@@ -11,12 +11,10 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "ebb/session_file.h"
 #include "src/server/access/trace_context.h"
 #include "src/server/api/error_form.h"
-#include "src/server/http/request_target.h"
 #include "src/server/open_api.h"
 #include "src/server/server_impl.h"
 #include "src/server/sessions/session_routes.h"
@@ -59,44 +57,119 @@ std::optional<std::vector<std::string>> HostsOf(const ServerOptions& options) {
   return is_here ? std::optional(options.allowed_hosts) : std::nullopt;
 }
 
+// Makes the handler of a route whose answer is there at once.
+auto AtOnce(std::function<HttpAnswer(const HttpRequest& request, const std::string& part)> answer) {
+  return
+      [answer = std::move(answer)](const HttpRequest& request, const std::shared_ptr<Reply>& reply,
+                                   const std::string& part) { reply->Send(answer(request, part)); };
+}
+
 }  // namespace
 
-void Server::Impl::MakeRoutes() {
-  const auto at_once = [](std::function<HttpAnswer()> answer) {
-    return [answer = std::move(answer)](const HttpRequest&, const std::shared_ptr<Reply>& reply) {
-      reply->Send(answer());
-    };
+std::vector<Route> Server::Impl::MakeRoutes() {
+  std::vector<Route> all;
+  AddCompletionRoutes(&all);
+  AddModelRoutes(&all);
+  AddServerRoutes(&all);
+  AddSessionRoutes(keeper.get(), &all);
+  if (options.chat_page == ChatPageMode::kOn) AddChatRoutes(&all);
+  dashboard->AddRoutes(&all);
+  const bool leads_to_dashboard =
+      options.chat_page == ChatPageMode::kOff && options.dashboard != DashboardMode::kOff;
+  if (leads_to_dashboard) {
+    all.push_back({"GET", "/", Access::kKey, AtOnce([](const HttpRequest&, const std::string&) {
+                     return HttpAnswer{.status = 307, .headers = {{"Location", "/dashboard"}}};
+                   })});
+  }
+  return all;
+}
+
+void Server::Impl::AddCompletionRoutes(std::vector<Route>* routes) {
+  const auto complete = [&](const char* path, Api api) {
+    routes->push_back(
+        {"POST", path, Access::kKey,
+         [this, api](HttpRequest request, std::shared_ptr<Reply> reply, const std::string&) {
+           Complete(api, std::move(request), std::move(reply));
+         }});
   };
-  const auto count = [this](Api api) {
-    return [this, api](HttpRequest request, std::shared_ptr<Reply> reply) {
-      Work(std::move(request), std::move(reply),
-           [this, api](const Json& body) { return CountPrompt(api, body); });
-    };
+  complete("/v1/chat/completions", Api::kChat);
+  complete("/chat/completions", Api::kChat);
+  complete("/v1/completions", Api::kText);
+  complete("/completion", Api::kLlama);
+  complete("/completions", Api::kLlama);
+  complete("/infill", Api::kInfill);
+  complete("/v1/responses", Api::kResponses);
+  complete("/responses", Api::kResponses);
+  complete("/v1/messages", Api::kMessages);
+  const auto add = [&](const char* method, const char* path, auto answer) {
+    routes->push_back({method, path, Access::kKey, AtOnce(std::move(answer))});
   };
-  const auto work = [this](HttpAnswer (Impl::*compute)(const Json&) const) {
-    return [this, compute](HttpRequest request, std::shared_ptr<Reply> reply) {
-      Work(std::move(request), std::move(reply),
-           [this, compute](const Json& body) { return (this->*compute)(body); });
-    };
+  add("POST", "/v1/chat/completions/control",
+      [this](const HttpRequest& request, const std::string&) { return Control(request); });
+  add("DELETE", "/v1/requests/*", [this](const HttpRequest& request, const std::string& id) {
+    return CancelRequest(request, id);
+  });
+  const auto of_response = [&](const char* method, const char* path,
+                               HttpAnswer (Impl::*answer)(const std::string&)) {
+    add(method, path,
+        [this, answer](const HttpRequest&, const std::string& id) { return (this->*answer)(id); });
   };
-  const auto complete = [this](Api api) {
-    return [this, api](HttpRequest request, std::shared_ptr<Reply> reply) {
-      Complete(api, std::move(request), std::move(reply));
-    };
+  of_response("GET", "/v1/responses/*", &Impl::GetResponse);
+  of_response("DELETE", "/v1/responses/*", &Impl::DeleteResponse);
+  of_response("GET", "/v1/responses/*/input_items", &Impl::GetResponseInput);
+  of_response("POST", "/v1/responses/*/cancel", &Impl::CancelResponse);
+}
+
+void Server::Impl::AddModelRoutes(std::vector<Route>* routes) {
+  const auto work = [&](const char* path, Compute compute) {
+    routes->push_back({"POST", path, Access::kKey,
+                       [this, compute = std::move(compute)](
+                           HttpRequest request, std::shared_ptr<Reply> reply, const std::string&) {
+                         Work(std::move(request), std::move(reply), compute);
+                       }});
   };
-  const auto healthy = at_once([] { return JsonAnswer({{"status", "ok"}}); });
-  const auto ready = at_once([this] {
+  work("/tokenize", [this](const Json& body) { return Tokenize(body); });
+  work("/detokenize", [this](const Json& body) { return Detokenize(body); });
+  work("/apply-template", [this](const Json& body) { return ApplyTemplate(body); });
+  const auto count = [&](const char* path, Api api) {
+    work(path, [this, api](const Json& body) { return CountPrompt(api, body); });
+  };
+  count("/v1/chat/completions/input_tokens", Api::kChat);
+  count("/chat/completions/input_tokens", Api::kChat);
+  count("/v1/responses/input_tokens", Api::kResponses);
+  count("/v1/messages/count_tokens", Api::kMessages);
+  const auto get = [&](const char* path, Access access, auto answer) {
+    routes->push_back({"GET", path, access, AtOnce(std::move(answer))});
+  };
+  const auto models = [this](const HttpRequest&, const std::string&) {
+    return JsonAnswer({{"object", "list"}, {"data", Json::array({ModelJson()})}});
+  };
+  get("/v1/models", Access::kKey, models);
+  get("/models", Access::kKey, models);
+  get("/v1/models/**", Access::kKey,
+      [this](const HttpRequest&, const std::string& name) { return GetModel(name); });
+  get("/props", Access::kKey,
+      [this](const HttpRequest&, const std::string&) { return JsonAnswer(Props()); });
+  get("/slots", Access::kAdmin,
+      [this](const HttpRequest&, const std::string&) { return JsonAnswer(Slots()); });
+}
+
+void Server::Impl::AddServerRoutes(std::vector<Route>* routes) {
+  const auto get = [&](const char* path, Access access, auto answer) {
+    routes->push_back({"GET", path, access, AtOnce(std::move(answer))});
+  };
+  const auto ready = [this](const HttpRequest&, const std::string&) {
     HttpAnswer answer = JsonAnswer({{"status", draining ? "stopping" : "ok"}});
     if (draining) answer.status = 503;
     return answer;
-  });
-  const auto control = [this](const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
-    reply->Send(Control(request));
   };
-  const auto models = at_once([this] {
-    return JsonAnswer({{"object", "list"}, {"data", Json::array({ModelJson()})}});
+  get("/health", Access::kOpen, ready);
+  get("/health/ready", Access::kOpen, ready);
+  get("/v1/health", Access::kOpen, ready);
+  get("/health/live", Access::kOpen, [](const HttpRequest&, const std::string&) {
+    return JsonAnswer({{"status", "ok"}});
   });
-  const auto metrics = at_once([this] {
+  get("/metrics", Access::kAdmin, [this](const HttpRequest&, const std::string&) {
     return HttpAnswer{
         .content_type = "text/plain; version=0.0.4; charset=utf-8",
         .body = MetricsText(driver->figures(), http->num_connections(), options.metrics_alias) +
@@ -104,42 +177,16 @@ void Server::Impl::MakeRoutes() {
                 (prefix_store != nullptr ? prefix_store->MetricsText() : "") + AccessLogMetrics(),
         .headers = {{"Process-Start-Time-Unix", std::to_string(started)}}};
   });
-  const auto open_api = at_once(
-      [] { return HttpAnswer{.content_type = "application/yaml", .body = std::string(kOpenApi)}; });
-  const auto missing = at_once([] {
-    return ErrorAnswer({.status = 501,
-                        .message = "not supported; there are /v1/chat/completions, "
-                                   "/v1/completions, /v1/responses and /v1/messages",
-                        .code = "unsupported_endpoint"});
+  get("/openapi.yaml", Access::kOpen, [](const HttpRequest&, const std::string&) {
+    return HttpAnswer{.content_type = "application/yaml", .body = std::string(kOpenApi)};
   });
-  routes = {{"GET", "/health", ready, Access::kOpen},
-            {"GET", "/health/live", healthy, Access::kOpen},
-            {"GET", "/health/ready", ready, Access::kOpen},
-            {"GET", "/metrics", metrics, Access::kAdmin},
-            {"GET", "/openapi.yaml", open_api, Access::kOpen},
-            {"GET", "/v1/health", ready, Access::kOpen},
-            {"GET", "/v1/models", models},
-            {"GET", "/models", models},
-            {"POST", "/v1/chat/completions", complete(Api::kChat)},
-            {"POST", "/chat/completions", complete(Api::kChat)},
-            {"POST", "/v1/chat/completions/control", control},
-            {"POST", "/v1/completions", complete(Api::kText)},
-            {"POST", "/completion", complete(Api::kLlama)},
-            {"POST", "/completions", complete(Api::kLlama)},
-            {"POST", "/infill", complete(Api::kInfill)},
-            {"POST", "/v1/chat/completions/input_tokens", count(Api::kChat)},
-            {"POST", "/chat/completions/input_tokens", count(Api::kChat)},
-            {"GET", "/props", at_once([this] { return JsonAnswer(Props()); })},
-            {"GET", "/slots", at_once([this] { return JsonAnswer(Slots()); }), Access::kAdmin},
-            {"POST", "/tokenize", work(&Impl::Tokenize)},
-            {"POST", "/detokenize", work(&Impl::Detokenize)},
-            {"POST", "/apply-template", work(&Impl::ApplyTemplate)},
-            {"POST", "/v1/responses", complete(Api::kResponses)},
-            {"POST", "/responses", complete(Api::kResponses)},
-            {"POST", "/v1/responses/input_tokens", count(Api::kResponses)},
-            {"POST", "/v1/messages", complete(Api::kMessages)},
-            {"POST", "/v1/messages/count_tokens", count(Api::kMessages)},
-            {"POST", "/v1/embeddings", missing}};
+  routes->push_back(
+      {"POST", "/v1/embeddings", Access::kKey, AtOnce([](const HttpRequest&, const std::string&) {
+         return ErrorAnswer({.status = 501,
+                             .message = "not supported; there are /v1/chat/completions, "
+                                        "/v1/completions, /v1/responses and /v1/messages",
+                             .code = "unsupported_endpoint"});
+       })});
 }
 
 std::string Server::Impl::AccessLogMetrics() const {
@@ -173,26 +220,20 @@ HttpServer::Handler Server::Impl::MakeHandler() {
                                                          : status == 503 ? "queue_full"
                                                                          : "bad_request"});
                 if (status == 503) answer.headers.emplace_back("Retry-After", "1");
-                return InItsForm(request, std::move(answer));
+                return WithErrorForm(request, std::move(answer));
               }};
 }
 
 std::optional<HttpAnswer> Server::Impl::Admit(HttpRequest* request) {
   if (gate->Preflight(*request).has_value()) return std::nullopt;
-  const auto route = std::ranges::find_if(routes, [&](const Route& candidate) {
-    return candidate.path == request->path && candidate.method == request->method;
-  });
-  const Access access = route != routes.end()             ? route->access
-                        : ChatPage::IsPath(request->path) ? Access::kOpen
-                                                          : Dashboard::AccessTo(request->path);
-  std::optional<ApiError> error = gate->Admit(access, request);
+  std::optional<ApiError> error = gate->Admit(router->AccessTo(*request), request);
   if (request->watcher != nullptr) LineOf(*request)->SetKey(TenantOf(request->key));
   if (!error.has_value()) error = CheckContentEncoding(*request);
   if (!error.has_value()) return std::nullopt;
   HttpAnswer answer = ErrorAnswer(*error);
   if (error->status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error->status == 415) answer.headers.emplace_back("Accept-Encoding", "identity");
-  return InItsForm(*request, std::move(answer));
+  return WithErrorForm(*request, std::move(answer));
 }
 
 Headers Server::Impl::HeadersFor(const HttpRequest& request) const {
@@ -201,7 +242,7 @@ Headers Server::Impl::HeadersFor(const HttpRequest& request) const {
   return headers;
 }
 
-HttpAnswer Server::Impl::InItsForm(const HttpRequest& request, HttpAnswer answer) const {
+HttpAnswer Server::Impl::WithErrorForm(const HttpRequest& request, HttpAnswer answer) const {
   for (auto& header : HeadersFor(request)) answer.headers.push_back(header);
   return InFormOf(request.path, std::move(answer));
 }
@@ -215,56 +256,7 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   if (stopping) {
     return reply->Send(ErrorAnswer(StoppingError()));
   }
-  if (const std::string path = WithoutExtraSlashes(request.path);
-      path != request.path && std::ranges::find(routes, path, &Route::path) != routes.end()) {
-    return reply->Send(ErrorAnswer(
-        {.status = 404,
-         .message = fmt::format("there is nothing at {}; expected {}", request.path, path),
-         .code = "not_found"}));
-  }
-  constexpr std::string_view kModels = "/v1/models/";
-  if (request.method == "GET" && request.path.starts_with(kModels)) {
-    if (options.defaults.IsModel(DecodedPart(request.path.substr(kModels.size())))) {
-      return reply->Send(JsonAnswer(ModelJson()));
-    }
-    return reply->Send(ErrorAnswer({.status = 404,
-                                    .message = fmt::format("there is no such model; this server "
-                                                           "has \"{}\"",
-                                                           options.defaults.model_id),
-                                    .code = "model_not_found",
-                                    .param = "model"}));
-  }
-  if (request.method == "GET" && chat_page->Answer(request, reply)) return;
-  if (request.method == "GET" && dashboard->Answer(request.path, reply)) return;
-  if (request.method == "GET" && request.path == "/" && dashboard->Has("/dashboard")) {
-    return reply->Send({.status = 307, .headers = {{"Location", "/dashboard"}}});
-  }
-  constexpr std::string_view kResponses = "/v1/responses/";
-  constexpr std::string_view kInputTokens = "/v1/responses/input_tokens";
-  if (request.path.starts_with(kResponses) && request.path != kInputTokens) {
-    return reply->Send(AnswerResponse(request.method, request.path.substr(kResponses.size())));
-  }
-  if (request.method == "DELETE" && request.path.starts_with(kRequests)) {
-    return reply->Send(CancelRequest(request));
-  }
-  if (IsSessionPath(request.path)) {
-    return RouteSession(keeper.get(), TenantOf(request.key), request, reply);
-  }
-  std::vector<std::string_view> methods;
-  for (const Route& route : routes) {
-    if (route.path != request.path) continue;
-    if (route.method == request.method) return route.handle(std::move(request), reply);
-    methods.push_back(route.method);
-  }
-  const bool is_page = chat_page->Has(request.path) || dashboard->Has(request.path);
-  if (is_page || request.path.starts_with(kModels)) methods.push_back("GET");
-  if (request.path.starts_with(kRequests)) methods.push_back("DELETE");
-  if (methods.empty()) {
-    return reply->Send(ErrorAnswer({.status = 404,
-                                    .message = fmt::format("there is nothing at {}", request.path),
-                                    .code = "not_found"}));
-  }
-  reply->Send(WrongMethodAnswer(request.path, fmt::format("{}", fmt::join(methods, ", "))));
+  router->Handle(std::move(request), std::move(reply));
 }
 
 void Server::Impl::MakeDashboard() {
@@ -341,9 +333,7 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   impl.gate = std::make_unique<Gate>(options.cors_origins, impl.run_id, HostsOf(options));
   impl.gate->SetKeys(options.keys);
   impl.lanes = std::make_unique<WorkLanes>(options.driver.most_waiting);
-  impl.MakeRoutes();
   impl.MakeDashboard();
-  impl.chat_page = std::make_unique<ChatPage>(options.chat_page);
   DriverOptions driver_options = options.driver;
   EBB_ASSIGN_OR_RETURN(impl.prefix_store, impl.OpenPrefixStore(*engine));
   driver_options.prefix_store = impl.prefix_store;
@@ -356,6 +346,7 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
         impl.http->Post([&impl, shared] { impl.Take(std::move(*shared)); });
       });
   EBB_RETURN_IF_ERROR(impl.OpenSessions());
+  impl.router = std::make_unique<Router>(impl.MakeRoutes());
   auto http = options.sockets.empty()
                   ? HttpServer::Listen(options.host, options.port, options.http, impl.MakeHandler())
                   : HttpServer::Adopt(options.sockets, options.http, impl.MakeHandler());

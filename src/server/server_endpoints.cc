@@ -24,6 +24,12 @@ Json PieceJson(const std::string& piece) {
   }
 }
 
+HttpAnswer NoResponse(const std::string& id) {
+  return ErrorAnswer({.status = 404,
+                      .message = fmt::format("there is no response \"{}\"", id),
+                      .code = "not_found"});
+}
+
 }  // namespace
 
 Json Server::Impl::ModelJson() const {
@@ -129,31 +135,29 @@ HttpAnswer Server::Impl::CountPrompt(Api api, const Json& body) const {
   return JsonAnswer(count);
 }
 
-HttpAnswer Server::Impl::AnswerResponse(std::string_view method, std::string path) {
-  const size_t slash = std::min(path.find('/'), path.size());
-  const std::string rest = path.substr(slash);
-  const std::string id = path.substr(0, slash);
-  if (rest == "/cancel" && method == "POST") return CancelResponse(id);
-  const bool is_read = method == "GET" && (rest.empty() || rest == "/input_items");
-  const bool is_deleted = method == "DELETE" && rest.empty();
-  if (!is_read && !is_deleted) {
-    return ErrorAnswer({.status = 404,
-                        .message = "there are GET and DELETE /v1/responses/ID, GET "
-                                   "/v1/responses/ID/input_items and POST /v1/responses/ID/cancel",
-                        .code = "not_found"});
-  }
+HttpAnswer Server::Impl::GetModel(const std::string& name) const {
+  if (options.defaults.IsModel(name)) return JsonAnswer(ModelJson());
+  return ErrorAnswer({.status = 404,
+                      .message = fmt::format("there is no such model; this server has \"{}\"",
+                                             options.defaults.model_id),
+                      .code = "model_not_found",
+                      .param = "model"});
+}
+
+HttpAnswer Server::Impl::GetResponse(const std::string& id) {
   const auto stored = responses->Find(id);
-  if (stored == nullptr) {
-    return ErrorAnswer({.status = 404,
-                        .message = fmt::format("there is no response \"{}\"", id),
-                        .code = "not_found"});
-  }
-  if (is_deleted) {
-    const bool deleted = responses->Delete(id);
-    return JsonAnswer({{"id", id}, {"object", "response"}, {"deleted", deleted}});
-  }
-  if (rest.empty()) return JsonAnswer(stored->response());
+  return stored == nullptr ? NoResponse(id) : JsonAnswer(stored->response());
+}
+
+HttpAnswer Server::Impl::GetResponseInput(const std::string& id) {
+  const auto stored = responses->Find(id);
+  if (stored == nullptr) return NoResponse(id);
   return JsonAnswer({{"object", "list"}, {"data", stored->input()}, {"has_more", false}});
+}
+
+HttpAnswer Server::Impl::DeleteResponse(const std::string& id) {
+  if (!responses->Delete(id)) return NoResponse(id);
+  return JsonAnswer({{"id", id}, {"object", "response"}, {"deleted", true}});
 }
 
 HttpAnswer Server::Impl::CancelResponse(const std::string& id) {

@@ -15,6 +15,7 @@
 
 #include "src/server/access/access_line.h"
 #include "src/server/access/gate.h"
+#include "src/server/access/router.h"
 #include "src/server/api/api.h"
 #include "src/server/api/openai/exchange.h"
 #include "src/server/monitoring/dashboard.h"
@@ -23,8 +24,6 @@
 #include "src/server/work_lanes.h"
 
 namespace ebb::server {
-
-inline constexpr std::string_view kRequests = "/v1/requests/";
 
 inline HttpAnswer JsonAnswer(const Json& json) { return {.body = Dump(json)}; }
 
@@ -50,11 +49,6 @@ struct ServedRequest {
 };
 using Served = std::shared_ptr<ServedRequest>;
 
-// Returns the name of the tenant, whose sessions and prompts are kept apart from other tenants'.
-inline std::string TenantOf(const std::shared_ptr<const ApiKey>& key) {
-  return key == nullptr ? "" : key->name;
-}
-
 // Who takes turns with others: a key's owner, or an address.
 inline std::string ClientOf(const HttpRequest& request) {
   return request.key == nullptr ? request.remote : TenantOf(request.key);
@@ -62,14 +56,13 @@ inline std::string ClientOf(const HttpRequest& request) {
 
 struct Server::Impl {
   using Compute = std::function<HttpAnswer(const Json& body)>;
-  struct Route {
-    std::string_view method;
-    std::string_view path;
-    std::function<void(HttpRequest, std::shared_ptr<Reply>)> handle;
-    Access access = Access::kKey;
-  };
 
-  void MakeRoutes();
+  [[nodiscard]] std::vector<Route> MakeRoutes();
+  // Add the routes of requests for the engine, of the model with its tokens and its template, and
+  // of the server's state.
+  void AddCompletionRoutes(std::vector<Route>* routes);
+  void AddModelRoutes(std::vector<Route>* routes);
+  void AddServerRoutes(std::vector<Route>* routes);
   [[nodiscard]] HttpServer::Handler MakeHandler();
   [[nodiscard]] std::optional<HttpAnswer> Admit(HttpRequest* request);
   // The line of the access log for `request`; null: there is no log.
@@ -79,7 +72,7 @@ struct Server::Impl {
   // The headers of every answer to `request`.
   [[nodiscard]] Headers HeadersFor(const HttpRequest& request) const;
   // With the headers of every answer to `request`, and as its interface tells errors.
-  [[nodiscard]] HttpAnswer InItsForm(const HttpRequest& request, HttpAnswer answer) const;
+  [[nodiscard]] HttpAnswer WithErrorForm(const HttpRequest& request, HttpAnswer answer) const;
   void Handle(HttpRequest request, std::shared_ptr<Reply> reply);
   // Runs `compute` on a thread of `lanes`, on the body's JSON.
   void Work(HttpRequest request, std::shared_ptr<Reply> reply, Compute compute);
@@ -104,11 +97,14 @@ struct Server::Impl {
   [[nodiscard]] Status OpenSessions();
   // Returns null if prompts are not stored.
   [[nodiscard]] Result<std::shared_ptr<PrefixStore>> OpenPrefixStore(const Engine& engine) const;
-  // Responses by their id; `path` is what follows "/v1/responses/".
-  [[nodiscard]] HttpAnswer AnswerResponse(std::string_view method, std::string path);
+  // Stored responses, by their id.
+  [[nodiscard]] HttpAnswer GetResponse(const std::string& id);
+  [[nodiscard]] HttpAnswer GetResponseInput(const std::string& id);
+  [[nodiscard]] HttpAnswer DeleteResponse(const std::string& id);
+  // A response that is being made.
   [[nodiscard]] HttpAnswer CancelResponse(const std::string& id);
   // DELETE /v1/requests/ID
-  [[nodiscard]] HttpAnswer CancelRequest(const HttpRequest& request);
+  [[nodiscard]] HttpAnswer CancelRequest(const HttpRequest& request, const std::string& id);
   // POST /v1/chat/completions/control
   [[nodiscard]] HttpAnswer Control(const HttpRequest& request);
   // Requests that are being answered and called `id`, of those that who asks may see.
@@ -130,6 +126,8 @@ struct Server::Impl {
   [[nodiscard]] std::string AccessLogMetrics() const;
   void MakeDashboard();
   [[nodiscard]] Json ModelJson() const;
+  // GET /v1/models/NAME
+  [[nodiscard]] HttpAnswer GetModel(const std::string& name) const;
   [[nodiscard]] HttpAnswer Tokenize(const Json& body) const;
   [[nodiscard]] HttpAnswer Detokenize(const Json& body) const;
   [[nodiscard]] HttpAnswer ApplyTemplate(const Json& body) const;
@@ -149,7 +147,7 @@ struct Server::Impl {
   int64_t started = 0;
   bool thinks = false;  // the template asks the model for a thought
   uint64_t run_id = 0;  // so that ids of answers differ from run to run
-  std::vector<Route> routes;
+  std::unique_ptr<Router> router;
   std::unique_ptr<Gate> gate;
   // The jobs that the engine has, whether a client still waits for them or not: each is a choice.
   std::map<JobId, std::pair<Served, size_t>> running;
@@ -157,7 +155,6 @@ struct Server::Impl {
   uint64_t next_answer = 1;
   std::shared_ptr<ResponseStore> responses;
   std::unique_ptr<Dashboard> dashboard;
-  std::unique_ptr<ChatPage> chat_page;
   std::atomic<bool> draining = false;
   std::atomic<bool> stopping = false;
   std::shared_ptr<PrefixStore> prefix_store;  // null: prompts are not stored

@@ -26,7 +26,7 @@ std::set<std::string> UnusedFields(const ChatPrompt& prompt,
   return unused;
 }
 
-// Names what the template and the grammar of tools leave out.
+// Adds the fields that the template and the grammar of tools leave out.
 void AddIgnored(CompletionRequest* request) {
   if (request->prompt == nullptr) return;
   std::ranges::copy(UnusedFields(*request->prompt, request->argument_fields),
@@ -338,10 +338,9 @@ std::vector<Served> Server::Impl::FindRequests(const HttpRequest& request,
   return {found.begin(), found.end()};
 }
 
-HttpAnswer Server::Impl::CancelRequest(const HttpRequest& request) {
-  const std::string id = DecodedPart(std::string_view(request.path).substr(kRequests.size()));
+HttpAnswer Server::Impl::CancelRequest(const HttpRequest& request, const std::string& id) {
   const auto found = FindRequests(request, id);
-  if (id.empty() || found.empty()) {
+  if (found.empty()) {
     return ErrorAnswer({.status = 404,
                         .message = "no request of this id is being answered",
                         .code = "request_not_found"});

@@ -46,6 +46,12 @@ struct ApiKey {
   KeyLimits limits;
 };
 
+// Returns the name of a tenant, whose sessions and prompts are kept apart from other tenants'.
+// key: of a request; null: the server has none.
+[[nodiscard]] inline std::string TenantOf(const std::shared_ptr<const ApiKey>& key) {
+  return key == nullptr ? "" : key->name;
+}
+
 class KeyRing {
  public:
   // `source` names the file in messages. Errors: InvalidArgument, with the number of the line.

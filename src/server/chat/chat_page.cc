@@ -1,8 +1,10 @@
 #include "src/server/chat/chat_page.h"
 
-#include <algorithm>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,8 +14,6 @@ namespace ebb::server {
 extern const std::span<const ChatFile> kChatFiles;
 
 namespace {
-
-constexpr std::string_view kFolder = "/chat/";
 
 std::string_view ContentTypeOf(std::string_view name) {
   constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
@@ -28,32 +28,13 @@ std::string_view ContentTypeOf(std::string_view name) {
   return "application/octet-stream";
 }
 
-// Returns null if there is no such file.
-const ChatFile* FindFile(std::string_view path) {
-  const std::string_view name =
-      path == "/" ? "chat.html" : path.substr(std::min(kFolder.size(), path.size()));
-  const auto found = std::ranges::find(kChatFiles, name, &ChatFile::name);
-  return found == kChatFiles.end() ? nullptr : &*found;
-}
-
-}  // namespace
-
-bool ChatPage::IsPath(std::string_view path) { return path == "/" || path.starts_with(kFolder); }
-
-bool ChatPage::Has(std::string_view path) const {
-  return mode_ == ChatPageMode::kOn && IsPath(path) && FindFile(path) != nullptr;
-}
-
-bool ChatPage::Answer(const HttpRequest& request, const std::shared_ptr<Reply>& reply) const {
-  if (!Has(request.path)) return false;
-  const ChatFile& file = *FindFile(request.path);
+void SendFile(const ChatFile& file, const HttpRequest& request, Reply* reply) {
   const std::string tag = fmt::format("\"{:016x}\"", std::hash<std::string_view>()(file.bytes));
   HttpAnswer answer = {.content_type = std::string(ContentTypeOf(file.name)),
                        .headers = {{"ETag", tag}, {"Cache-Control", "no-cache"}}};
   if (request.header("if-none-match") == tag) {
     answer.status = 304;
-    reply->Send(std::move(answer));
-    return true;
+    return reply->Send(std::move(answer));
   }
   answer.body = file.bytes;
   // Scripts and styles come from this server alone, none stands in the page itself, and no script
@@ -66,7 +47,17 @@ bool ChatPage::Answer(const HttpRequest& request, const std::shared_ptr<Reply>& 
   answer.headers.emplace_back("X-Content-Type-Options", "nosniff");
   answer.headers.emplace_back("Referrer-Policy", "no-referrer");
   reply->Send(std::move(answer));
-  return true;
+}
+
+}  // namespace
+
+void AddChatRoutes(std::vector<Route>* routes) {
+  for (const ChatFile& file : kChatFiles) {
+    const std::string path = file.name == "chat.html" ? "/" : fmt::format("/chat/{}", file.name);
+    routes->push_back({"GET", path, Access::kOpen,
+                       [&file](const HttpRequest& request, const std::shared_ptr<Reply>& reply,
+                               const std::string&) { SendFile(file, request, reply.get()); }});
+  }
 }
 
 }  // namespace ebb::server

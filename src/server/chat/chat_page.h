@@ -1,17 +1,14 @@
 // The page at / on which a person talks to the model: files that the build puts into the program,
 // and nothing of their own. Everything that the page shows comes from the interfaces that any other
 // client uses.
-//
-// Thread safety: all members belong to the thread of connections.
 #ifndef EBB_SERVER_CHAT_CHAT_PAGE_H_
 #define EBB_SERVER_CHAT_CHAT_PAGE_H_
 
-#include <memory>
-#include <span>
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
-#include "src/server/access/gate.h"
-#include "src/server/http/http_server.h"
+#include "src/server/access/router.h"
 
 namespace ebb::server {
 
@@ -23,19 +20,9 @@ struct ChatFile {
   std::string_view bytes;
 };
 
-class ChatPage {
- public:
-  explicit ChatPage(ChatPageMode mode) : mode_(mode) {}
-
-  // The files hold nothing that is secret: what they ask for needs a key.
-  [[nodiscard]] static bool IsPath(std::string_view path);
-  [[nodiscard]] bool Has(std::string_view path) const;
-  // Answers a GET of one of its paths. False: it is none of them.
-  [[nodiscard]] bool Answer(const HttpRequest& request, const std::shared_ptr<Reply>& reply) const;
-
- private:
-  const ChatPageMode mode_;
-};
+// Adds a route to each file of the page. The files hold nothing that is secret: what they ask for
+// needs a key.
+void AddChatRoutes(std::vector<Route>* routes);
 
 }  // namespace ebb::server
 

@@ -24,8 +24,8 @@
 #include "ebb/status.h"
 #include "src/server/engine/figures.h"
 #include "src/server/engine/job.h"
+#include "src/server/engine/job_view.h"
 #include "src/server/engine/prefix_store.h"
-#include "src/server/monitoring/job_view.h"
 
 namespace ebb::server {
 

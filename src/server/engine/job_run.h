@@ -21,7 +21,7 @@
 #include "src/server/engine/engine_clock.h"
 #include "src/server/engine/figures.h"
 #include "src/server/engine/job.h"
-#include "src/server/monitoring/job_view.h"
+#include "src/server/engine/job_view.h"
 
 namespace ebb::server {
 

@@ -16,8 +16,8 @@
 
 #include "src/base/threads/mutex.h"
 #include "src/server/engine/job.h"
+#include "src/server/engine/job_view.h"
 #include "src/server/engine/prefix_store.h"
-#include "src/server/monitoring/job_view.h"
 
 namespace ebb::server {
 

@@ -19,7 +19,7 @@
 
 #include "src/base/threads/mutex.h"
 #include "src/server/engine/prefix_store.h"
-#include "src/server/sessions/scratch_folder.h"
+#include "src/server/engine/scratch_folder.h"
 
 namespace ebb::server {
 

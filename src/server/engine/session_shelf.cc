@@ -8,7 +8,7 @@
 
 #include "ebb/session_file.h"
 #include "ebb/state.h"
-#include "src/server/sessions/scratch_folder.h"
+#include "src/server/engine/scratch_folder.h"
 #include "src/store/names.h"
 
 namespace ebb::server {

@@ -10,7 +10,7 @@
 
 #include "ebb/chat.h"
 #include "ebb/types.h"
-#include "src/server/sessions/session_record.h"
+#include "src/server/engine/session_record.h"
 
 namespace ebb::server {
 

@@ -96,8 +96,6 @@ Json TiersJson(const Figures& figures) {
   return tiers;
 }
 
-constexpr std::string_view kRequests = "/v1/ebb/requests/";
-
 HttpAnswer PageAnswer(std::string_view type, std::string_view body) {
   return {.content_type = fmt::format("{}; charset=utf-8", type),
           .body = std::string(body),
@@ -186,35 +184,27 @@ Dashboard::Dashboard(std::shared_ptr<const Model> model, DashboardSetting settin
                      DashboardSource source)
     : model_(std::move(model)), setting_(std::move(setting)), source_(std::move(source)) {}
 
-Access Dashboard::AccessTo(std::string_view path) {
-  if (path == "/dashboard" || path == "/dashboard.js" || path == "/dashboard.css")
-    return Access::kOpen;
-  return path.starts_with("/v1/ebb/") ? Access::kAdmin : Access::kKey;
-}
-
-bool Dashboard::Has(std::string_view path) const {
-  constexpr std::string_view kPaths[] = {"/dashboard", "/dashboard.js", "/dashboard.css",
-                                         "/v1/ebb/status", "/v1/ebb/events"};
-  if (setting_.mode == DashboardMode::kOff) return false;
-  return path.starts_with(kRequests) || std::ranges::find(kPaths, path) != std::end(kPaths);
-}
-
-bool Dashboard::Answer(std::string_view path, const std::shared_ptr<Reply>& reply) {
-  if (!Has(path)) return false;
-  if (path == "/dashboard") {
-    reply->Send(PageAnswer("text/html", kDashboardPage));
-  } else if (path == "/dashboard.js") {
-    reply->Send(PageAnswer("text/javascript", kDashboardScript));
-  } else if (path == "/dashboard.css") {
-    reply->Send(PageAnswer("text/css", kDashboardStyle));
-  } else if (path == "/v1/ebb/status") {
-    SendStatus(reply);
-  } else if (path == "/v1/ebb/events") {
-    Watch(reply);
-  } else {
-    SendFates(path.substr(kRequests.size()), reply);
-  }
-  return true;
+void Dashboard::AddRoutes(std::vector<Route>* routes) {
+  if (setting_.mode == DashboardMode::kOff) return;
+  const auto add_file = [&](const char* path, const char* type, std::string_view body) {
+    routes->push_back({"GET", path, Access::kOpen,
+                       [type, body](const HttpRequest&, const std::shared_ptr<Reply>& reply,
+                                    const std::string&) { reply->Send(PageAnswer(type, body)); }});
+  };
+  add_file("/dashboard", "text/html", kDashboardPage);
+  add_file("/dashboard.js", "text/javascript", kDashboardScript);
+  add_file("/dashboard.css", "text/css", kDashboardStyle);
+  const auto add_feed = [&](const char* path, auto send) {
+    routes->push_back({"GET", path, Access::kAdmin,
+                       [this, send](const HttpRequest&, const std::shared_ptr<Reply>& reply,
+                                    const std::string& part) { send(this, reply, part); }});
+  };
+  add_feed("/v1/ebb/status",
+           [](auto* self, const auto& reply, const auto&) { self->SendStatus(reply); });
+  add_feed("/v1/ebb/events",
+           [](auto* self, const auto& reply, const auto&) { self->Watch(reply); });
+  add_feed("/v1/ebb/requests/**",
+           [](auto* self, const auto& reply, const auto& part) { self->SendFates(part, reply); });
 }
 
 void Dashboard::SendStatus(const std::shared_ptr<Reply>& reply) const {

@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "ebb/model.h"
-#include "src/server/access/gate.h"
+#include "src/server/access/router.h"
 #include "src/server/api/api_error.h"
+#include "src/server/engine/job_view.h"
 #include "src/server/http/http_server.h"
 #include "src/server/monitoring/dashboard_mode.h"
-#include "src/server/monitoring/job_view.h"
 
 namespace ebb::server {
 
@@ -43,11 +43,9 @@ class Dashboard {
  public:
   Dashboard(std::shared_ptr<const Model> model, DashboardSetting setting, DashboardSource source);
 
-  // The page itself tells nothing; what feeds it is for an admin.
-  [[nodiscard]] static Access AccessTo(std::string_view path);
-  [[nodiscard]] bool Has(std::string_view path) const;
-  // Answers a GET of one of its paths. False: it is none of them.
-  [[nodiscard]] bool Answer(std::string_view path, const std::shared_ptr<Reply>& reply);
+  // Adds the routes of the page, which tells nothing by itself, and of what feeds it, which is for
+  // an admin. None where it is off.
+  void AddRoutes(std::vector<Route>* routes);
   // Ends all streams; none begins any more.
   void Close();
   [[nodiscard]] size_t num_watchers() const { return watchers_.size(); }

@@ -19,8 +19,8 @@
 
 #include "src/server/api/api_error.h"
 #include "src/server/engine/job.h"
+#include "src/server/engine/session_record.h"
 #include "src/server/engine/session_work.h"
-#include "src/server/sessions/session_record.h"
 #include "src/store/session_store.h"
 
 namespace ebb::server {

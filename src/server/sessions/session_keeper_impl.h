@@ -20,7 +20,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "src/base/threads/mutex.h"
-#include "src/server/sessions/scratch_folder.h"
+#include "src/server/engine/scratch_folder.h"
 #include "src/server/sessions/session_keeper.h"
 
 namespace ebb::server {

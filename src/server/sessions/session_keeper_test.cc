@@ -21,7 +21,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "src/base/threads/mutex.h"
-#include "src/server/sessions/scratch_folder.h"
+#include "src/server/engine/scratch_folder.h"
 
 namespace ebb::server {
 namespace {

@@ -1,7 +1,9 @@
-#include "src/server/sessions/session_record.h"
+#include "src/server/engine/session_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "src/server/sessions/turn_wanted.h"
 
 namespace ebb::server {
 namespace {

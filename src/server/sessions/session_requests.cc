@@ -52,9 +52,7 @@ HttpAnswer MessagesIn(SessionStore& store, const SessionName& name) {
   const Result<SessionRecord> record = DecodeRecord((*stored)->record);
   if (!record.ok()) return ErrorAnswer(StoreError(record.status()));
   Json data = Json::array();
-  for (const ChatMessage& message : record->before) data.push_back(MessageJson(message));
-  for (const ChatMessage& message : record->asked) data.push_back(MessageJson(message));
-  if (record->is_over) data.push_back(MessageJson(record->said));
+  for (const ChatMessage& message : record->AllMessages()) data.push_back(MessageJson(message));
   return JsonAnswer({{"object", "list"}, {"session_id", name.id}, {"data", std::move(data)}});
 }
 

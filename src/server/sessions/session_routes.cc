@@ -1,6 +1,9 @@
 #include "src/server/sessions/session_routes.h"
 
+#include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -29,48 +32,49 @@ ApiResult<std::string> CopyId(const HttpRequest& request) {
 
 }  // namespace
 
-bool IsSessionPath(std::string_view path) {
-  return path == kSessions || path.starts_with("/v1/sessions/");
-}
-
-void RouteSession(SessionKeeper* keeper, const std::string& tenant, const HttpRequest& request,
-                  const std::shared_ptr<Reply>& reply) {
-  const auto fail = [&](const ApiError& error) { reply->Send(ErrorAnswer(error)); };
-  const auto send = [reply](HttpAnswer answer) { reply->Send(std::move(answer)); };
-  if (keeper == nullptr) {
-    return fail({.status = 501,
-                 .message = "this server keeps no sessions; start it with --sessions",
-                 .code = "unsupported_endpoint"});
-  }
-  const std::string& method = request.method;
-  if (request.path == kSessions) {
-    return method == "GET" ? keeper->List(tenant, send)
-                           : send(WrongMethodAnswer(request.path, "GET"));
-  }
-  const std::string_view rest = std::string_view(request.path).substr(kSessions.size() + 1);
-  const size_t slash = rest.find('/');
-  const store::SessionName name = {tenant, DecodedPart(rest.substr(0, slash))};
-  const std::string_view verb = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
-  if (!store::IsSessionId(name.id) ||
-      (!verb.empty() && verb != "fork" && verb != "park" && verb != "messages")) {
-    return fail({.status = 404,
-                 .message = fmt::format("there is nothing at {}", request.path),
-                 .code = "not_found"});
-  }
-  if (verb.empty()) {
-    if (method == "GET") return keeper->Describe(name, send);
-    if (method == "DELETE") return keeper->Delete(name, send);
-    return send(WrongMethodAnswer(request.path, "GET, DELETE"));
-  }
-  if (verb == "messages") {
-    return method == "GET" ? keeper->Messages(name, send)
-                           : send(WrongMethodAnswer(request.path, "GET"));
-  }
-  if (method != "POST") return send(WrongMethodAnswer(request.path, "POST"));
-  if (verb == "park") return keeper->Park(name, send);
-  const ApiResult<std::string> copy = CopyId(request);
-  if (!copy.ok()) return fail(copy.error());
-  keeper->Fork(name, *copy, send);
+void AddSessionRoutes(SessionKeeper* keeper, std::vector<Route>* routes) {
+  using Name = store::SessionName;
+  using Act = std::function<void(const Name&, const HttpRequest&, SessionKeeper::Answered)>;
+  const auto add = [&](const char* method, const char* pattern, Act act) {
+    const bool has_id = std::string_view(pattern) != kSessions;
+    const auto handle = [keeper, has_id, act = std::move(act)](const HttpRequest& request,
+                                                               const std::shared_ptr<Reply>& reply,
+                                                               const std::string& id) {
+      if (keeper == nullptr) {
+        return reply->Send(
+            ErrorAnswer({.status = 501,
+                         .message = "this server keeps no sessions; start it with --sessions",
+                         .code = "unsupported_endpoint"}));
+      }
+      if (has_id && !store::IsSessionId(id)) {
+        return reply->Send(
+            ErrorAnswer({.status = 404,
+                         .message = fmt::format("there is nothing at {}", request.path),
+                         .code = "not_found"}));
+      }
+      act({TenantOf(request.key), id}, request,
+          [reply](HttpAnswer answer) { reply->Send(std::move(answer)); });
+    };
+    routes->push_back({method, pattern, Access::kKey, handle});
+  };
+  // Calls a member with the name of the session.
+  const auto named = [keeper](void (SessionKeeper::*member)(const Name&, SessionKeeper::Answered)) {
+    return [keeper, member](const Name& name, const HttpRequest&, SessionKeeper::Answered then) {
+      (keeper->*member)(name, std::move(then));
+    };
+  };
+  add("GET", "/v1/sessions", [keeper](const Name& name, const HttpRequest&, auto then) {
+    keeper->List(name.tenant, std::move(then));
+  });
+  add("GET", "/v1/sessions/*", named(&SessionKeeper::Describe));
+  add("DELETE", "/v1/sessions/*", named(&SessionKeeper::Delete));
+  add("GET", "/v1/sessions/*/messages", named(&SessionKeeper::Messages));
+  add("POST", "/v1/sessions/*/park", named(&SessionKeeper::Park));
+  add("POST", "/v1/sessions/*/fork",
+      [keeper](const Name& name, const HttpRequest& request, auto then) {
+        const ApiResult<std::string> copy = CopyId(request);
+        copy.ok() ? keeper->Fork(name, *copy, std::move(then)) : then(ErrorAnswer(copy.error()));
+      });
 }
 
 }  // namespace ebb::server

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "src/server/sessions/turn_wanted.h"
 #include "src/store/names.h"
 #include "src/store/session_store.h"
 

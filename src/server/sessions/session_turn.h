@@ -10,7 +10,7 @@
 #include "src/server/api/api_error.h"
 #include "src/server/api/openai/request.h"
 #include "src/server/engine/job.h"
-#include "src/server/sessions/session_record.h"
+#include "src/server/engine/session_record.h"
 
 namespace ebb::server {
 

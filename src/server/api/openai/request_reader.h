@@ -38,7 +38,7 @@ class RequestReader {
   // that are not built.
   void ReadShared();
   [[nodiscard]] std::vector<Token> TokensOf(const Json& json, const std::string& path);
-  // Returns the request, which names the fields that nobody read, or the error.
+  // Returns the request, which names the fields that no reader took, or the error.
   [[nodiscard]] ApiResult<CompletionRequest> Take(ReadScope scope = ReadScope::kAnswer);
   void Fail(const std::string& path, const std::string& message,
             std::string code = "invalid_value");

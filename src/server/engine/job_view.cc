@@ -1,4 +1,4 @@
-#include "src/server/monitoring/job_view.h"
+#include "src/server/engine/job_view.h"
 
 #include <algorithm>
 

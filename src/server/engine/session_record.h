@@ -4,13 +4,12 @@
 //
 // The session's tokens are the truth: messages that it has read are never read again, and what a
 // client sends of them is only compared.
-#ifndef EBB_SERVER_SESSIONS_SESSION_RECORD_H_
-#define EBB_SERVER_SESSIONS_SESSION_RECORD_H_
+#ifndef EBB_SERVER_ENGINE_SESSION_RECORD_H_
+#define EBB_SERVER_ENGINE_SESSION_RECORD_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +18,6 @@
 #include "ebb/generate.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
-#include "src/server/api/api_error.h"
 
 namespace ebb::server {
 
@@ -42,6 +40,8 @@ struct SessionRecord {
   int64_t num_tokens = 0;     // of the session when this was written
   std::string file_tag = {};  // random, equal in the record and in the session file saved with it
 
+  // Returns the messages of both sides, without an answer that was cut off.
+  [[nodiscard]] std::vector<ChatMessage> AllMessages() const;
   // The session has read the last token of its answer.
   [[nodiscard]] bool has_read_answer() const {
     return num_tokens >= answer.begin + static_cast<int64_t>(answer.tokens.size());
@@ -51,27 +51,6 @@ struct SessionRecord {
 [[nodiscard]] std::string EncodeRecord(const SessionRecord& record);
 // Errors: Corrupt.
 [[nodiscard]] Result<SessionRecord> DecodeRecord(std::string_view bytes);
-
-// A request's wishes of a session.
-struct TurnWanted {
-  enum class Kind {
-    kNew,       // an answer to `messages`, behind the newest answer, cut off or not
-    kInstead,   // an answer to `messages` in place of the newest turn, which is forgotten
-    kContinue,  // the rest of the newest answer
-    kSayAgain,  // the newest answer, which is over
-  };
-  Kind kind = Kind::kNew;
-  std::vector<ChatMessage> messages = {};
-};
-// Compares a client's messages with the record. Errors: 409, when they neither continue the
-// session's messages nor are new messages alone; 400, when there is nothing to answer.
-[[nodiscard]] ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
-                                                    std::span<const ChatMessage> messages);
-
-// Compares the messages of a client that knows of no session: they must begin with all messages of
-// the session, or of a new one, and others must follow. Errors: 409, otherwise.
-[[nodiscard]] ApiResult<TurnWanted> CompareHistory(const SessionRecord& record,
-                                                   std::span<const ChatMessage> messages);
 
 // An answer as its client got it: with ids for calls to which the model gave none. call_seed:
 // CallIdSeed().
@@ -84,4 +63,4 @@ struct TurnWanted {
 
 }  // namespace ebb::server
 
-#endif  // EBB_SERVER_SESSIONS_SESSION_RECORD_H_
+#endif  // EBB_SERVER_ENGINE_SESSION_RECORD_H_

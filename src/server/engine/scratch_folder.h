@@ -1,7 +1,7 @@
 // A folder for the temporary files of one process. Creating one removes the folders of processes
 // that were killed.
-#ifndef EBB_SERVER_SESSIONS_SCRATCH_FOLDER_H_
-#define EBB_SERVER_SESSIONS_SCRATCH_FOLDER_H_
+#ifndef EBB_SERVER_ENGINE_SCRATCH_FOLDER_H_
+#define EBB_SERVER_ENGINE_SCRATCH_FOLDER_H_
 
 #include <string>
 #include <string_view>
@@ -34,4 +34,4 @@ class ScratchFolder {
 
 }  // namespace ebb::server
 
-#endif  // EBB_SERVER_SESSIONS_SCRATCH_FOLDER_H_
+#endif  // EBB_SERVER_ENGINE_SCRATCH_FOLDER_H_

@@ -1,4 +1,4 @@
-#include "src/server/sessions/scratch_folder.h"
+#include "src/server/engine/scratch_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

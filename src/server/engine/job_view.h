@@ -1,7 +1,7 @@
 // The view of a job for the dashboard: how far it is, where its rows are, and the fate of each of
 // its tokens. Taken between steps, on the engine's thread.
-#ifndef EBB_SERVER_MONITORING_JOB_VIEW_H_
-#define EBB_SERVER_MONITORING_JOB_VIEW_H_
+#ifndef EBB_SERVER_ENGINE_JOB_VIEW_H_
+#define EBB_SERVER_ENGINE_JOB_VIEW_H_
 
 #include <array>
 #include <cstddef>
@@ -82,4 +82,4 @@ struct TokenFates {
 
 }  // namespace ebb::server
 
-#endif  // EBB_SERVER_MONITORING_JOB_VIEW_H_
+#endif  // EBB_SERVER_ENGINE_JOB_VIEW_H_
