@@ -383,11 +383,7 @@ endforeach()
 ebb_embed_table(ebb::server kChatFiles ChatFile src/server/chat/chat_page.h chat_page
   ${chat_table} lib/marked.js ${EBB_MARKED_JS} lib/highlight.js ${EBB_HIGHLIGHT_JS}
   lib/katex.js ${EBB_KATEX_JS} lib/katex.css ${EBB_KATEX_CSS})
-ebb_embed(ebb::server kDashboardPage ${EBB_ROOT}/src/server/monitoring/dashboard.html dashboard_page)
-ebb_embed(ebb::server kDashboardScript ${EBB_ROOT}/src/server/monitoring/dashboard.js dashboard_script)
-ebb_embed(ebb::server kDashboardStyle ${EBB_ROOT}/src/server/monitoring/dashboard.css dashboard_style)
-ebb_add_server_part(pages FOLDERS chat monitoring LIBRARIES ebb_server_access
-  GENERATED ${chat_page} ${dashboard_page} ${dashboard_script} ${dashboard_style})
+ebb_add_server_part(pages FOLDERS chat monitoring LIBRARIES ebb_server_access GENERATED ${chat_page})
 
 # What combines them.
 ebb_embed(ebb::server kOpenApi ${EBB_ROOT}/docs/user/openapi.yaml open_api)

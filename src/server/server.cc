@@ -72,15 +72,10 @@ std::vector<Route> Server::Impl::MakeRoutes() {
   AddModelRoutes(&all);
   AddServerRoutes(&all);
   AddSessionRoutes(keeper.get(), &all);
-  if (options.chat_page == ChatPageMode::kOn) AddChatRoutes(&all);
+  const ChatTabs tabs = {.chat = options.chat_page == ChatPageMode::kOn,
+                         .server = options.dashboard != DashboardMode::kOff};
+  if (tabs.chat || tabs.server) AddChatRoutes(tabs, &all);
   dashboard->AddRoutes(&all);
-  const bool leads_to_dashboard =
-      options.chat_page == ChatPageMode::kOff && options.dashboard != DashboardMode::kOff;
-  if (leads_to_dashboard) {
-    all.push_back({"GET", "/", Access::kKey, AtOnce([](const HttpRequest&, const std::string&) {
-                     return HttpAnswer{.status = 307, .headers = {{"Location", "/dashboard"}}};
-                   })});
-  }
   return all;
 }
 

@@ -67,6 +67,7 @@ Json Server::Impl::OwnProps() const {
              {"evict", ShareText(spec.evict_share)}};
   }
   return {{"sessions", keeper != nullptr},
+          {"chat_page", options.chat_page == ChatPageMode::kOn},
           {"dashboard", options.dashboard != DashboardMode::kOff},
           {"thinks", thinks},
           {"thinking_budget", options.defaults.generate.thinking_budget},

@@ -51,13 +51,26 @@ void SendFile(const ChatFile& file, const HttpRequest& request, Reply* reply) {
 
 }  // namespace
 
-void AddChatRoutes(std::vector<Route>* routes) {
-  for (const ChatFile& file : kChatFiles) {
-    const std::string path = file.name == "chat.html" ? "/" : fmt::format("/chat/{}", file.name);
-    routes->push_back({"GET", path, Access::kOpen,
+void AddChatRoutes(const ChatTabs& tabs, std::vector<Route>* routes) {
+  const auto add = [&](std::string path, const ChatFile& file) {
+    routes->push_back({"GET", std::move(path), Access::kOpen,
                        [&file](const HttpRequest& request, const std::shared_ptr<Reply>& reply,
                                const std::string&) { SendFile(file, request, reply.get()); }});
+  };
+  for (const ChatFile& file : kChatFiles) {
+    if (file.name != "chat.html") {
+      add(fmt::format("/chat/{}", file.name), file);
+      continue;
+    }
+    if (tabs.chat) add("/", file);
+    if (tabs.server) add("/dashboard", file);
   }
+  if (tabs.chat) return;
+  routes->push_back(
+      {"GET", "/", Access::kOpen,
+       [](const HttpRequest&, const std::shared_ptr<Reply>& reply, const std::string&) {
+         reply->Send({.status = 307, .headers = {{"Location", "/dashboard"}}});
+       }});
 }
 
 }  // namespace ebb::server

@@ -20,9 +20,15 @@ struct ChatFile {
   std::string_view bytes;
 };
 
-// Adds a route to each file of the page. The files hold nothing that is secret: what they ask for
-// needs a key.
-void AddChatRoutes(std::vector<Route>* routes);
+// The tabs of the page that a server shows. At least one.
+struct ChatTabs {
+  bool chat = true;    // at /
+  bool server = true;  // at /dashboard; alone: / leads there
+};
+
+// Adds routes to the page and its files. They hold nothing that is secret: what they ask for needs
+// a key.
+void AddChatRoutes(const ChatTabs& tabs, std::vector<Route>* routes);
 
 }  // namespace ebb::server
 

@@ -26,12 +26,13 @@ class KeptReply final : public Reply {
   HttpAnswer* const kept_;
 };
 
-HttpAnswer GetPage(const std::string& path, const std::string& known_tag = "") {
+HttpAnswer GetPage(const std::string& path, const std::string& known_tag = "",
+                   const ChatTabs& tabs = {}) {
   HttpAnswer answer;
   HttpRequest request = {.method = "GET", .path = path};
   if (!known_tag.empty()) request.headers["if-none-match"] = known_tag;
   std::vector<Route> routes;
-  AddChatRoutes(&routes);
+  AddChatRoutes(tabs, &routes);
   Router(std::move(routes)).Handle(std::move(request), std::make_shared<KeptReply>(&answer));
   return answer;
 }
@@ -45,6 +46,7 @@ std::string HeaderOf(const HttpAnswer& answer, const std::string& name) {
 
 TEST(ChatPage, HasItsScriptsLibrariesAndFonts) {
   for (const auto& [path, type] : {std::pair{"/", "text/html; charset=utf-8"},
+                                   {"/dashboard", "text/html; charset=utf-8"},
                                    {"/chat/app.js", "text/javascript; charset=utf-8"},
                                    {"/chat/chat.css", "text/css; charset=utf-8"},
                                    {"/chat/icon.svg", "image/svg+xml"},
@@ -72,7 +74,7 @@ TEST(ChatPage, RunsNothingButItsOwnFiles) {
   EXPECT_THAT(page.body, Not(HasSubstr(" style=")));
   EXPECT_THAT(page.body, Not(HasSubstr("://")));
   for (const char* script : {"app", "api", "compare", "conversation", "dom", "markdown", "memory",
-                             "list", "messages", "settings", "store", "tint"}) {
+                             "list", "messages", "server", "settings", "store", "tint"}) {
     const std::string text = GetPage(std::string("/chat/") + script + ".js").body;
     EXPECT_GT(text.size(), 500u) << script;
     EXPECT_EQ(text.find("innerHTML"), std::string::npos) << script;
@@ -87,6 +89,16 @@ TEST(ChatPage, AFileThatTheBrowserHasIsNotSentAgain) {
   EXPECT_EQ(again.status, 304);
   EXPECT_EQ(again.body, "");
   EXPECT_EQ(GetPage("/chat/api.js", tag).status, 200);
+}
+
+TEST(ChatPage, HasTheTabsThatTheServerShows) {
+  const ChatTabs chat = {.server = false}, server = {.chat = false};
+  EXPECT_EQ(GetPage("/", "", chat).status, 200);
+  EXPECT_EQ(GetPage("/dashboard", "", chat).status, 404);
+  EXPECT_EQ(GetPage("/", "", server).status, 307);
+  EXPECT_EQ(HeaderOf(GetPage("/", "", server), "Location"), "/dashboard");
+  EXPECT_EQ(GetPage("/dashboard", "", server).body, GetPage("/", "", chat).body);
+  EXPECT_EQ(GetPage("/chat/server.js", "", server).status, 200);
 }
 
 }  // namespace

@@ -9,11 +9,6 @@
 
 namespace ebb::server {
 
-// Made by the build out of files; see cmake/targets.cmake.
-extern const std::string_view kDashboardPage;
-extern const std::string_view kDashboardScript;
-extern const std::string_view kDashboardStyle;
-
 namespace {
 
 constexpr size_t kMostWatchers = 16;
@@ -96,17 +91,6 @@ Json TiersJson(const Figures& figures) {
   return tiers;
 }
 
-HttpAnswer PageAnswer(std::string_view type, std::string_view body) {
-  return {.content_type = fmt::format("{}; charset=utf-8", type),
-          .body = std::string(body),
-          .headers = {{"Content-Security-Policy",
-                       "default-src 'self'; base-uri 'none'; form-action 'none'; "
-                       "frame-ancestors 'none'"},
-                      {"X-Content-Type-Options", "nosniff"},
-                      {"Referrer-Policy", "no-referrer"},
-                      {"Cache-Control", "no-cache"}}};
-}
-
 HttpAnswer NotFound(std::string message) {
   return ErrorAnswer({.status = 404, .message = std::move(message), .code = "not_found"});
 }
@@ -186,14 +170,6 @@ Dashboard::Dashboard(std::shared_ptr<const Model> model, DashboardSetting settin
 
 void Dashboard::AddRoutes(std::vector<Route>* routes) {
   if (setting_.mode == DashboardMode::kOff) return;
-  const auto add_file = [&](const char* path, const char* type, std::string_view body) {
-    routes->push_back({"GET", path, Access::kOpen,
-                       [type, body](const HttpRequest&, const std::shared_ptr<Reply>& reply,
-                                    const std::string&) { reply->Send(PageAnswer(type, body)); }});
-  };
-  add_file("/dashboard", "text/html", kDashboardPage);
-  add_file("/dashboard.js", "text/javascript", kDashboardScript);
-  add_file("/dashboard.css", "text/css", kDashboardStyle);
   const auto add_feed = [&](const char* path, auto send) {
     routes->push_back({"GET", path, Access::kAdmin,
                        [this, send](const HttpRequest&, const std::shared_ptr<Reply>& reply,

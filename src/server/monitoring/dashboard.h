@@ -1,5 +1,5 @@
-// The page at /dashboard and its data: the server's state as JSON, once or as events while a page
-// is open, and the fate of each token of one request.
+// The feeds of the tab "Server" of the chat page: the server's state as JSON, once or as events
+// while a page is open, and the fate of each token of one request.
 //
 // Privacy: requests are named by their number alone, which opens nothing; text is shown only if the
 // server was started with that (DashboardMode).
@@ -43,8 +43,7 @@ class Dashboard {
  public:
   Dashboard(std::shared_ptr<const Model> model, DashboardSetting setting, DashboardSource source);
 
-  // Adds the routes of the page, which tells nothing by itself, and of what feeds it, which is for
-  // an admin. None where it is off.
+  // Adds the routes of the feeds, which are for an admin. None where the dashboard is off.
   void AddRoutes(std::vector<Route>* routes);
   // Ends all streams; none begins any more.
   void Close();

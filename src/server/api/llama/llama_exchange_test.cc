@@ -18,7 +18,8 @@ namespace {
 
 using testing::IsEmpty;
 
-LlamaExchange LlamaAnswers(bool streams, LlamaAnswer answer = {}, size_t num_choices = 1) {
+LlamaExchange LlamaAnswers(bool streams, LlamaAnswer answer = {}, size_t num_choices = 1,
+                           std::shared_ptr<const Model> model = nullptr) {
   ExchangeOptions options = {.model_id = "m"};
   options.request = {.endpoint = Endpoint::kText,
                      .num_choices = static_cast<int>(num_choices),
@@ -26,7 +27,7 @@ LlamaExchange LlamaAnswers(bool streams, LlamaAnswer answer = {}, size_t num_cho
                      .llama = std::make_shared<LlamaAnswer>(std::move(answer)),
                      .prompt = std::make_shared<const ChatPrompt>(),
                      .total_choices = num_choices};
-  return {nullptr, std::move(options)};
+  return {std::move(model), std::move(options)};
 }
 
 std::vector<Json> DataOf(const std::string& text) {
@@ -156,9 +157,8 @@ class LlamaProbabilitiesTest : public testing::Test {
   static Json Told(bool post_sampling) {
     auto model = Model::Load({.path = EBB_SOURCE_DIR "/training/pebble/pebble.gguf"});
     EXPECT_TRUE(model.ok()) << model.status().ToString();
-    LlamaExchange exchange(
-        *model, LlamaOptions(false),
-        std::make_shared<const LlamaAnswer>(LlamaAnswer{.post_sampling_probs = post_sampling}));
+    LlamaExchange exchange =
+        LlamaAnswers(false, {.post_sampling_probs = post_sampling}, /*num_choices=*/1, *model);
     JobUpdate update = SaidToken(70, "x");
     update.accepted = true;
     update.logprobs = {{.of = {.chosen = {70, std::log(0.25)},

@@ -92,11 +92,11 @@ TEST(ReadRequest, FieldsThatWouldConstrainAnAnswerAreRefused) {
       const std::string begin = endpoint == Endpoint::kChat
                                     ? R"({"messages": [{"role": "user", "content": "hi"}], ")"
                                     : R"({"prompt": "a", ")";
-      const auto refused = ReadText(endpoint, begin + name + "\": " + value + "}");
+      const auto refused = Parse(endpoint, begin + name + "\": " + value + "}");
       ASSERT_FALSE(refused.ok()) << name;
       EXPECT_EQ(refused.error().param, name);
       EXPECT_EQ(refused.error().code, "unsupported");
-      const auto taken = ReadText(endpoint, begin + name + "\": " + neutral + "}");
+      const auto taken = Parse(endpoint, begin + name + "\": " + neutral + "}");
       EXPECT_TRUE(taken.ok()) << name << taken.error().message;
     }
   }
@@ -228,8 +228,8 @@ TEST(ReadRequest, ALengthOfMinusOneIsNoLimit) {
     EXPECT_EQ(length("null"), 11);
     EXPECT_EQ(length("100.0"), 100);
     EXPECT_EQ(length("1e3"), 1000);
-    const auto refused = ReadText(
-        Endpoint::kChat, R"({"messages": [], ")" + std::string(name) + R"(": 0})", defaults);
+    const auto refused =
+        Parse(Endpoint::kChat, R"({"messages": [], ")" + std::string(name) + R"(": 0})", defaults);
     EXPECT_EQ(refused.error().message,
               std::string(name) + ": expected 1 to 2147483647, or -1 for no limit, found 0");
   }
@@ -542,7 +542,8 @@ TEST(ReadRequest, OptionsOfStructuredOutputsWithoutEffectAreNamed) {
 
 TEST(PromptError, NamesThePrompt) {
   const CompletionRequest text = {.endpoint = Endpoint::kText, .prompt_field = "prompt"};
-  const ApiError empty = PromptError(InvalidArgument("expected a prompt, found an empty one"), text);
+  const ApiError empty =
+      PromptError(InvalidArgument("expected a prompt, found an empty one"), text);
   EXPECT_EQ(empty.param, "prompt");
   EXPECT_EQ(empty.message, "prompt: expected a prompt, found an empty one");
   const ApiError longer = PromptError(ContextFull("too long"), {.prompt_field = "input"});

@@ -27,10 +27,10 @@ async function errorOf(response) {
   }
 }
 
-async function ask(path, options) {
+export async function ask(path, options) {
   let response;
   try {
-    response = await fetch(path, options);
+    response = await fetch(path, { ...options, headers: headers(options.headers) });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
     throw new ApiError(0, 'unreachable', 'The server does not answer.');
@@ -40,27 +40,22 @@ async function ask(path, options) {
 }
 
 export async function get(path) {
-  return (await ask(path, { headers: headers() })).json();
+  return (await ask(path, {})).json();
 }
 
 export async function send(method, path, body) {
-  const options = { method, headers: headers() };
+  const options = { method };
   if (body !== undefined) {
-    options.headers = headers({ 'Content-Type': 'application/json' });
+    options.headers = { 'Content-Type': 'application/json' };
     options.body = JSON.stringify(body);
   }
   return (await ask(path, options)).json();
 }
 
-// Yields the events of a streamed chat. A stream that ends without its last event is an error: the
-// server went away.
-export async function* streamChat(body, signal) {
-  const response = await ask('/v1/chat/completions', {
-    method: 'POST',
-    headers: headers({ 'Content-Type': 'application/json' }),
-    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
-    signal,
-  });
+// Yields what the events of a stream hold, until the last one of a chat. A stream that ends without one is an
+// error: the server went away.
+export async function* streamEvents(path, options) {
+  const response = await ask(path, options);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
   for (;;) {
@@ -85,4 +80,13 @@ export async function* streamChat(body, signal) {
     }
     text = text.slice(at);
   }
+}
+
+export function streamChat(body, signal) {
+  return streamEvents('/v1/chat/completions', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+    signal,
+  });
 }

@@ -9,6 +9,7 @@ import { ConversationList } from './list.js';
 import { work } from './markdown.js';
 import { kTiers, MemoryPanel } from './memory.js';
 import { grow, MessageView } from './messages.js';
+import { ServerView } from './server.js';
 import * as settings from './settings.js';
 import * as kept from './store.js';
 import { canTint, clearTint, TokenMap, tint } from './tint.js';
@@ -28,6 +29,7 @@ const state = {
   follows: true,           // the newest text stays in sight
 };
 const panel = new MemoryPanel($('memory'));
+const server = new ServerView($('server'), askForKey);
 const list = new ConversationList($('conversations'), { opened: closeSidebar, remove: removeConversation });
 let nextTint = 0;       // when tokens may be tinted again
 let tintLater = null;
@@ -77,6 +79,7 @@ function askForKey() {
   $('key-form').onsubmit = () => {
     setKey($('key').value);
     connect();
+    showTab();
   };
 }
 
@@ -90,7 +93,8 @@ async function connect() {
   const { props } = state;
   $('model').textContent = props.model_alias;
   $('empty-model').textContent = `${props.model_alias} answers on this machine. Nothing that you write leaves it.`;
-  $('dashboard-link').hidden = !props.ebb.dashboard;
+  $('server-link').hidden = !props.ebb.dashboard;
+  document.body.classList.toggle('server-alone', !props.ebb.chat_page);
   $('kept').textContent = props.ebb.sessions
     ? 'Kept in this browser, and as sessions of the server.' : 'Kept in this browser.';
   panel.t1 = props.ebb.tiers?.t1 ?? 'file';
@@ -162,12 +166,28 @@ function route() {
   closeSidebar();
   showPath();
   showConversations();
-  if (conversation === undefined) $('input').focus();
+  showTab();
+  if (conversation === undefined && !isOnServer()) $('input').focus();
   if (conversation === undefined && id !== '') say('This browser does not have that chat.');
 }
 
+// The tab "Server" has an address of its own.
+const isOnServer = () => location.pathname === '/dashboard' && location.hash === '';
+
+function showTab() {
+  const on_server = isOnServer();
+  document.body.classList.toggle('on-server', on_server);
+  $('server').hidden = !on_server;
+  $('scroll').hidden = $('composer').hidden = on_server;
+  on_server ? $('server-link').setAttribute('aria-current', 'page') : $('server-link').removeAttribute('aria-current');
+  if (!on_server) return server.stop();
+  $('title').textContent = 'Server';
+  document.title = 'ebb';
+  server.start();
+}
+
 function beginConversation() {
-  if (location.hash !== '') history.pushState(null, '', '#');
+  if (isOnServer() || location.hash !== '') history.pushState(null, '', '/');
   route();
 }
 
@@ -263,6 +283,7 @@ function showPath() {
   $('messages').append(...path.slice(same).map((node) => makeView(node).element));
   $('empty').hidden = path.length > 0;
   document.body.classList.toggle('is-empty', path.length === 0);
+  if (isOnServer()) return;
   $('title').textContent = state.current.title || 'New chat';
   document.title = state.current.title ? `${state.current.title} – ebb` : 'ebb';
   showMemory();
@@ -550,11 +571,20 @@ function listen() {
   $('open-sidebar').addEventListener('click', openSidebar);
   $('close-sidebar').addEventListener('click', closeSidebar);
   $('shade').addEventListener('click', closeSidebar);
+  $('server-link').addEventListener('click', (event) => {
+    event.preventDefault();
+    if (!isOnServer()) history.pushState(null, '', '/dashboard');
+    route();
+  });
+  document.querySelector('.brand .name').addEventListener('click', (event) => {
+    event.preventDefault();
+    beginConversation();
+  });
   document.querySelector('.skip').addEventListener('click', (event) => {
     event.preventDefault();
     input.focus();
   });
-  addEventListener('hashchange', route);
+  addEventListener('popstate', route);
   kept.listen(hear);
   settings.listen(useSettings);
   $('tint').addEventListener('click', () => setTints(!state.tints));
