@@ -345,7 +345,7 @@ function(ebb_add_server_part name)
   target_link_libraries(${target} PUBLIC ${arg_LIBRARIES}
     ebb ebb_threads ebb_options fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
 endfunction()
-ebb_add_server_part(http FOLDERS http LIBRARIES Boost::headers)
+ebb_add_server_part(http FOLDERS http LIBRARIES ebb_store Boost::headers)
 # The thread sanitizer knows no fences; Asio's queues have locks besides.
 if("thread" IN_LIST EBB_SANITIZERS)
   target_compile_definitions(ebb_server_http PUBLIC BOOST_ASIO_DISABLE_FENCED_BLOCK)

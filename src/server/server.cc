@@ -9,6 +9,7 @@
 #include <ctime>
 #include <future>
 #include <random>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -57,11 +58,18 @@ std::optional<std::vector<std::string>> HostsOf(const ServerOptions& options) {
   return is_here ? std::optional(options.allowed_hosts) : std::nullopt;
 }
 
-// Makes the handler of a route whose answer is there at once.
-auto AtOnce(std::function<HttpAnswer(const HttpRequest& request, const std::string& part)> answer) {
+// Makes the handler of a route from answer(), or answer(request, part), which takes no time.
+template <typename Answer>
+auto AtOnce(Answer answer) {
   return
       [answer = std::move(answer)](const HttpRequest& request, const std::shared_ptr<Reply>& reply,
-                                   const std::string& part) { reply->Send(answer(request, part)); };
+                                   const std::string& part) {
+        if constexpr (std::is_invocable_v<Answer>) {
+          reply->Send(answer());
+        } else {
+          reply->Send(answer(request, part));
+        }
+      };
 }
 
 }  // namespace
@@ -136,24 +144,22 @@ void Server::Impl::AddModelRoutes(std::vector<Route>* routes) {
   const auto get = [&](const char* path, Access access, auto answer) {
     routes->push_back({"GET", path, access, AtOnce(std::move(answer))});
   };
-  const auto models = [this](const HttpRequest&, const std::string&) {
+  const auto models = [this] {
     return JsonAnswer({{"object", "list"}, {"data", Json::array({ModelJson()})}});
   };
   get("/v1/models", Access::kKey, models);
   get("/models", Access::kKey, models);
   get("/v1/models/**", Access::kKey,
       [this](const HttpRequest&, const std::string& name) { return GetModel(name); });
-  get("/props", Access::kKey,
-      [this](const HttpRequest&, const std::string&) { return JsonAnswer(Props()); });
-  get("/slots", Access::kAdmin,
-      [this](const HttpRequest&, const std::string&) { return JsonAnswer(Slots()); });
+  get("/props", Access::kKey, [this] { return JsonAnswer(Props()); });
+  get("/slots", Access::kAdmin, [this] { return JsonAnswer(Slots()); });
 }
 
 void Server::Impl::AddServerRoutes(std::vector<Route>* routes) {
   const auto get = [&](const char* path, Access access, auto answer) {
     routes->push_back({"GET", path, access, AtOnce(std::move(answer))});
   };
-  const auto ready = [this](const HttpRequest&, const std::string&) {
+  const auto ready = [this] {
     HttpAnswer answer = JsonAnswer({{"status", draining ? "stopping" : "ok"}});
     if (draining) answer.status = 503;
     return answer;
@@ -161,10 +167,8 @@ void Server::Impl::AddServerRoutes(std::vector<Route>* routes) {
   get("/health", Access::kOpen, ready);
   get("/health/ready", Access::kOpen, ready);
   get("/v1/health", Access::kOpen, ready);
-  get("/health/live", Access::kOpen, [](const HttpRequest&, const std::string&) {
-    return JsonAnswer({{"status", "ok"}});
-  });
-  get("/metrics", Access::kAdmin, [this](const HttpRequest&, const std::string&) {
+  get("/health/live", Access::kOpen, [] { return JsonAnswer({{"status", "ok"}}); });
+  get("/metrics", Access::kAdmin, [this] {
     return HttpAnswer{
         .content_type = "text/plain; version=0.0.4; charset=utf-8",
         .body = MetricsText(driver->figures(), http->num_connections(), options.metrics_alias) +
@@ -172,16 +176,15 @@ void Server::Impl::AddServerRoutes(std::vector<Route>* routes) {
                 (prefix_store != nullptr ? prefix_store->MetricsText() : "") + AccessLogMetrics(),
         .headers = {{"Process-Start-Time-Unix", std::to_string(started)}}};
   });
-  get("/openapi.yaml", Access::kOpen, [](const HttpRequest&, const std::string&) {
-    return HttpAnswer{.content_type = "application/yaml", .body = std::string(kOpenApi)};
-  });
-  routes->push_back(
-      {"POST", "/v1/embeddings", Access::kKey, AtOnce([](const HttpRequest&, const std::string&) {
-         return ErrorAnswer({.status = 501,
-                             .message = "not supported; there are /v1/chat/completions, "
-                                        "/v1/completions, /v1/responses and /v1/messages",
-                             .code = "unsupported_endpoint"});
-       })});
+  get("/openapi.yaml", Access::kOpen,
+      [] { return HttpAnswer{.content_type = "application/yaml", .body = std::string(kOpenApi)}; });
+  routes->push_back({"POST", "/v1/embeddings", Access::kKey, AtOnce([] {
+                       return ErrorAnswer({.status = 501,
+                                           .message =
+                                               "not supported; there are /v1/chat/completions, "
+                                               "/v1/completions, /v1/responses and /v1/messages",
+                                           .code = "unsupported_endpoint"});
+                     })});
 }
 
 std::string Server::Impl::AccessLogMetrics() const {

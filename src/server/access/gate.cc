@@ -59,32 +59,6 @@ bool IsLocalOrigin(std::string_view origin) {
   return false;
 }
 
-class ReplyWithHeaders final : public Reply {
- public:
-  ReplyWithHeaders(std::shared_ptr<Reply> reply, Headers headers)
-      : reply_(std::move(reply)), headers_(std::move(headers)) {}
-  void Send(HttpAnswer answer) override { reply_->Send(Complete(std::move(answer))); }
-  void Stream(HttpAnswer answer, std::function<std::string()> take) override {
-    reply_->Stream(Complete(std::move(answer)), std::move(take));
-  }
-  void NotifyData() override { reply_->NotifyData(); }
-  void EndStream() override { reply_->EndStream(); }
-  void OnDisconnect(std::function<void()> gone) override { reply_->OnDisconnect(std::move(gone)); }
-
- private:
-  HttpAnswer Complete(HttpAnswer answer) const {
-    for (const auto& header : headers_) {
-      const bool is_there = std::ranges::any_of(
-          answer.headers, [&](const auto& other) { return other.first == header.first; });
-      if (!is_there) answer.headers.push_back(header);
-    }
-    return answer;
-  }
-
-  const std::shared_ptr<Reply> reply_;
-  const Headers headers_;
-};
-
 std::string Words(UsageLimit limit) {
   switch (limit) {
     case UsageLimit::kConcurrent:
@@ -220,7 +194,14 @@ Headers Gate::HeadersFor(const HttpRequest& request) {
 }
 
 std::shared_ptr<Reply> Gate::WithHeaders(std::shared_ptr<Reply> reply, Headers headers) {
-  return std::make_shared<ReplyWithHeaders>(std::move(reply), std::move(headers));
+  return WithChangedAnswers(std::move(reply), [headers = std::move(headers)](HttpAnswer answer) {
+    for (const auto& header : headers) {
+      const bool is_there = std::ranges::any_of(
+          answer.headers, [&](const auto& other) { return other.first == header.first; });
+      if (!is_there) answer.headers.push_back(header);
+    }
+    return answer;
+  });
 }
 
 Gate::Account& Gate::AccountOf(const ApiKey& key) {

@@ -22,24 +22,6 @@ ErrorForm FormOf(std::string_view path) {
   return is_llama ? AsLlamaError : nullptr;
 }
 
-class ReplyInForm final : public Reply {
- public:
-  ReplyInForm(ErrorForm form, std::shared_ptr<Reply> reply)
-      : form_(form), reply_(std::move(reply)) {}
-
-  void Send(HttpAnswer answer) override { reply_->Send(form_(std::move(answer))); }
-  void Stream(HttpAnswer answer, std::function<std::string()> take) override {
-    reply_->Stream(std::move(answer), std::move(take));
-  }
-  void NotifyData() override { reply_->NotifyData(); }
-  void EndStream() override { reply_->EndStream(); }
-  void OnDisconnect(std::function<void()> gone) override { reply_->OnDisconnect(std::move(gone)); }
-
- private:
-  const ErrorForm form_;
-  const std::shared_ptr<Reply> reply_;
-};
-
 }  // namespace
 
 HttpAnswer InFormOf(std::string_view path, HttpAnswer answer) {
@@ -49,7 +31,7 @@ HttpAnswer InFormOf(std::string_view path, HttpAnswer answer) {
 
 std::shared_ptr<Reply> WithErrorsInFormOf(std::string_view path, std::shared_ptr<Reply> reply) {
   const ErrorForm form = FormOf(path);
-  return form == nullptr ? reply : std::make_shared<ReplyInForm>(form, std::move(reply));
+  return form == nullptr ? reply : WithChangedAnswers(std::move(reply), form);
 }
 
 }  // namespace ebb::server

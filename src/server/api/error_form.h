@@ -12,7 +12,7 @@ namespace ebb::server {
 
 // Puts an error into the form of the interface of `path`; returns other answers unchanged.
 [[nodiscard]] HttpAnswer InFormOf(std::string_view path, HttpAnswer answer);
-// Wraps `reply` so that InFormOf() is applied to each answer in one piece.
+// Wraps `reply` so that InFormOf() is applied to each answer.
 [[nodiscard]] std::shared_ptr<Reply> WithErrorsInFormOf(std::string_view path,
                                                         std::shared_ptr<Reply> reply);
 

@@ -65,7 +65,7 @@ void JobRun::SetNeeds(const JobState& needs) {
 
 void JobRun::Accept() {
   update_.accepted = true;
-  has_news_ = true;
+  has_update_ = true;
 }
 
 void JobRun::SetSession(std::unique_ptr<Session> session) {
@@ -106,7 +106,7 @@ void JobRun::ReportProgress() {
                               .cached = cached_tokens_,
                               .processed = processed,
                               .seconds = is_first ? 0 : clock_->Now() - begun_});
-  has_news_ = true;
+  has_update_ = true;
 }
 
 void JobRun::ReportMemory() {
@@ -115,7 +115,7 @@ void JobRun::ReportMemory() {
   if (memory_reported_ > 0 && now - memory_reported_ < kMemorySeconds) return;
   memory_reported_ = now;
   update_.memory = MemoryOf(*session_, kMostTiersMeanwhile);
-  has_news_ = true;
+  has_update_ = true;
 }
 
 size_t JobRun::TextSize(Token token) const {
@@ -144,7 +144,7 @@ void JobRun::BeginAnswer() {
   saved_tokens_ = answer_.tokens.size();
   if (job_.tells_memory) {
     update_.preceding.emplace(session_->tokens().begin(), session_->tokens().end());
-    has_news_ = true;
+    has_update_ = true;
   }
   generation_ =
       std::make_unique<Generation>(session_.get(), job_.sampler.get(), std::move(options));
@@ -159,7 +159,7 @@ void JobRun::NoteText(std::string_view text, TextPart part) {
   if (!update_.tokens.empty()) update_.tokens.back().text += text;
   progress_.in_thought = part == TextPart::kThought;
   if (progress_.in_thought) progress_.thought_tokens = progress_.generated_tokens;
-  has_news_ = true;
+  has_update_ = true;
 }
 
 void JobRun::NoteToken(Token token) {
@@ -180,7 +180,7 @@ void JobRun::NoteToken(Token token) {
   }
   if (job_.tells_tokens) {
     update_.tokens.push_back({.token = token, .seconds = now - first_token_});
-    has_news_ = true;
+    has_update_ = true;
   }
   if (job_.logprobs.has_value()) NoteLogprobs(token);
 }
@@ -191,7 +191,7 @@ void JobRun::NoteLogprobs(Token token) {
                           ? job_.sampler->LastDraw(*job_.logprobs)
                           : LogprobsOf(session_->logits(), token, *job_.logprobs);
   update_.logprobs.push_back({.of = std::move(logprobs), .begin = begin, .end = text_end_});
-  has_news_ = true;
+  has_update_ = true;
 }
 
 bool JobRun::Choose() {
@@ -225,7 +225,7 @@ Result<SavedSession> JobRun::Save(SessionRecord record) const {
 void JobRun::Send(SavedSession saved) {
   if (update_.saved.has_value()) std::remove(update_.saved->file.c_str());
   update_.saved = std::move(saved);
-  has_news_ = true;
+  has_update_ = true;
 }
 
 void JobRun::SaveCheckpoint() {
@@ -339,7 +339,7 @@ std::unique_ptr<Session> JobRun::TakeSession() {
 }
 
 JobUpdate JobRun::TakeUpdate() {
-  has_news_ = false;
+  has_update_ = false;
   return std::exchange(update_, {.id = id()});
 }
 

@@ -88,7 +88,7 @@ class JobRun {
   [[nodiscard]] bool HasAnswered() const { return generation_ != nullptr; }
   [[nodiscard]] std::unique_ptr<Session> TakeSession();
 
-  [[nodiscard]] bool has_news() const { return has_news_; }
+  [[nodiscard]] bool has_update() const { return has_update_; }
   [[nodiscard]] JobUpdate TakeUpdate();
 
  private:
@@ -117,7 +117,7 @@ class JobRun {
   std::optional<Token> pending_;            // chosen and shown, not appended
   int cached_tokens_ = 0;                   // of the prompt
   JobUpdate update_;                        // not sent yet
-  bool has_news_ = false;
+  bool has_update_ = false;
   JobProgress progress_;
   bool ends_thought_ = false;  // though its answer has not begun
   // Bytes of the answer's text, with log-probabilities, and the tags of thoughts.

@@ -67,7 +67,7 @@ bool StepLoop::TakeMessages(const Plan& last) {
     if (!delivery.is_stopped) {
       Handle(std::move(message));
     } else if (const Job* const job = std::get_if<Job>(&message)) {
-      news_.push_back(
+      ended_.push_back(
           {.id = job->id,
            .end = JobEnd{.finish = FinishReason::kCancelled, .error = ServerIsStopping()}});
     }
@@ -286,11 +286,11 @@ void StepLoop::Finish(JobRun* run, FinishReason reason, const Status& error) {
   stored_.Ends(run->id());
   pool_.Remove(run, &end);
   last.end = std::move(end);
-  news_.push_back(std::move(last));
+  ended_.push_back(std::move(last));
 }
 
 void StepLoop::Tell() {
-  std::vector<JobUpdate> updates = std::exchange(news_, {});
+  std::vector<JobUpdate> updates = std::exchange(ended_, {});
   figures_.waiting = figures_.reading = figures_.decoding = figures_.parked = 0;
   for (const std::unique_ptr<JobRun>& run : pool_.jobs()) {
     switch (run->state().phase) {
@@ -308,7 +308,7 @@ void StepLoop::Tell() {
         break;
     }
     run->ReportMemory();
-    if (run->has_news()) updates.push_back(run->TakeUpdate());
+    if (run->has_update()) updates.push_back(run->TakeUpdate());
   }
   pool_.CountRows();
   figures_.predicted_wait = PredictWait(Look());

@@ -64,7 +64,7 @@ class StepLoop {
   SessionPool pool_;
   StoredPrompts stored_;
   FairShares shares_;
-  std::vector<JobUpdate> news_;  // of jobs that are over
+  std::vector<JobUpdate> ended_;  // the last updates of jobs that are over
 };
 
 }  // namespace ebb::server

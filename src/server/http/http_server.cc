@@ -31,7 +31,29 @@ std::string RemoteOf(const StreamProtocol::socket& socket) {
                    : address.to_string();
 }
 
+class ChangingReply final : public Reply {
+ public:
+  ChangingReply(std::shared_ptr<Reply> reply, std::function<HttpAnswer(HttpAnswer)> change)
+      : reply_(std::move(reply)), change_(std::move(change)) {}
+  void Send(HttpAnswer answer) override { reply_->Send(change_(std::move(answer))); }
+  void Stream(HttpAnswer answer, std::function<std::string()> take) override {
+    reply_->Stream(change_(std::move(answer)), std::move(take));
+  }
+  void NotifyData() override { reply_->NotifyData(); }
+  void EndStream() override { reply_->EndStream(); }
+  void OnDisconnect(std::function<void()> gone) override { reply_->OnDisconnect(std::move(gone)); }
+
+ private:
+  const std::shared_ptr<Reply> reply_;
+  const std::function<HttpAnswer(HttpAnswer)> change_;
+};
+
 }  // namespace
+
+std::shared_ptr<Reply> WithChangedAnswers(std::shared_ptr<Reply> reply,
+                                          std::function<HttpAnswer(HttpAnswer)> change) {
+  return std::make_shared<ChangingReply>(std::move(reply), std::move(change));
+}
 
 std::string DecodedPart(std::string_view part) {
   return store::PercentDecoded(part).value_or(std::string(part));

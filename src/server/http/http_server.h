@@ -110,6 +110,11 @@ class Reply {
   Reply() = default;
 };
 
+// Wraps `reply`: `change` makes the answers that are sent of those that are given, streams
+// included.
+[[nodiscard]] std::shared_ptr<Reply> WithChangedAnswers(
+    std::shared_ptr<Reply> reply, std::function<HttpAnswer(HttpAnswer)> change);
+
 class HttpServer {
  public:
   // All are called on the server's thread; they must not block or throw.

@@ -70,21 +70,21 @@ LlamaExchange::LlamaExchange(std::shared_ptr<const Model> model, ExchangeOptions
     : Exchange(model, std::move(options)),
       model_(std::move(model)),
       answer_(*request().llama),
-      told_(request().total_choices) {}
+      outputs_(request().total_choices) {}
 
 void LlamaExchange::Take(size_t index, JobUpdate update) {
-  Told& told = told_[index];
+  Output& output = outputs_[index];
   for (const JobPiece& piece : update.pieces) {
-    told.has_new_line = told.has_new_line || piece.text.find('\n') != std::string::npos;
-    if (update.tokens.empty()) told.rest += piece.text;
+    output.has_new_line = output.has_new_line || piece.text.find('\n') != std::string::npos;
+    if (update.tokens.empty()) output.rest += piece.text;
   }
-  std::ranges::move(update.tokens, std::back_inserter(told.tokens));
+  std::ranges::move(update.tokens, std::back_inserter(output.tokens));
   for (AnswerLogprobs& one : std::exchange(update.logprobs, {})) {
-    told.logprobs.push_back(std::move(one.of));
+    output.logprobs.push_back(std::move(one.of));
   }
-  std::ranges::move(std::exchange(update.progress, {}), std::back_inserter(told.progress));
+  std::ranges::move(std::exchange(update.progress, {}), std::back_inserter(output.progress));
   Exchange::Take(index, std::move(update));
-  choice(index).news = {};  // TakeChoice() tells the tokens instead
+  choice(index).unsent = {};  // TakeChoice() tells the tokens instead
 }
 
 Json LlamaExchange::Probability(const TokenLogprob& one) const {
@@ -118,8 +118,8 @@ Json LlamaExchange::Partial(size_t index, std::string content, Json tokens) cons
           {"tokens", std::move(tokens)},
           {"stop", false},
           {"id_slot", -1},
-          {"tokens_predicted", told_[index].num_tokens},
-          {"tokens_evaluated", told_[index].read.total}};
+          {"tokens_predicted", outputs_[index].num_tokens},
+          {"tokens_evaluated", outputs_[index].read.total}};
 }
 
 Json LlamaExchange::Final(size_t index, std::string content, Json tokens) const {
@@ -139,7 +139,7 @@ Json LlamaExchange::Final(size_t index, std::string content, Json tokens) const 
           {"tokens_evaluated", end.prompt_tokens},
           {"generation_settings", std::move(settings)},
           {"prompt", index < answer_.prompts.size() ? answer_.prompts[index] : ""},
-          {"has_new_line", told_[index].has_new_line},
+          {"has_new_line", outputs_[index].has_new_line},
           {"truncated", end.finish == FinishReason::kContext},
           {"stop_type", StopType(end)},
           {"stopping_word", end.stop_string},
@@ -148,58 +148,58 @@ Json LlamaExchange::Final(size_t index, std::string content, Json tokens) const 
           {"ebb", OwnJson(end, /*is_malformed=*/false, request())}};
 }
 
-Json LlamaExchange::Times(const Told& told, double decode_seconds) const {
-  return TimingsJson({.prompt_tokens = told.read.processed,
-                      .cached_tokens = told.read.cached,
-                      .generated_tokens = told.num_tokens,
-                      .prompt_seconds = told.read.seconds,
+Json LlamaExchange::Times(const Output& output, double decode_seconds) const {
+  return TimingsJson({.prompt_tokens = output.read.processed,
+                      .cached_tokens = output.read.cached,
+                      .generated_tokens = output.num_tokens,
+                      .prompt_seconds = output.read.seconds,
                       .decode_seconds = decode_seconds});
 }
 
 void LlamaExchange::TakeChoice(size_t index, std::string* events) {
-  Told& told = told_[index];
-  for (const PromptProgress& progress : std::exchange(told.progress, {})) {
-    told.read = progress;
+  Output& output = outputs_[index];
+  for (const PromptProgress& progress : std::exchange(output.progress, {})) {
+    output.read = progress;
     if (!answer_.returns_progress) continue;
     Json event = Partial(index, "", Json::array());
-    if (answer_.timings_per_token) event["timings"] = Times(told, 0);
+    if (answer_.timings_per_token) event["timings"] = Times(output, 0);
     event["prompt_progress"] = ProgressJson(progress);
     *events += LlamaEvent(event);
   }
-  const std::vector<Logprobs> logprobs = std::exchange(told.logprobs, {});
+  const std::vector<Logprobs> logprobs = std::exchange(output.logprobs, {});
   size_t place = 0;
-  for (JobToken& token : std::exchange(told.tokens, {})) {
-    ++told.num_tokens;
+  for (JobToken& token : std::exchange(output.tokens, {})) {
+    ++output.num_tokens;
     Json event = Partial(index, std::move(token.text), Json::array({token.token}));
-    if (answer_.timings_per_token) event["timings"] = Times(told, token.seconds);
+    if (answer_.timings_per_token) event["timings"] = Times(output, token.seconds);
     if (place < logprobs.size())
       event["completion_probabilities"] = Probabilities({logprobs[place]});
     ++place;
     *events += LlamaEvent(event);
   }
-  if (!choice(index).end.has_value() || told.told_end || error().has_value()) return;
-  told.told_end = true;
+  if (!choice(index).end.has_value() || output.sent_end || error().has_value()) return;
+  output.sent_end = true;
   *events += LlamaEvent(
-      SelectFields(answer_.response_fields, Final(index, std::move(told.rest), Json::array())));
+      SelectFields(answer_.response_fields, Final(index, std::move(output.rest), Json::array())));
 }
 
 std::string LlamaExchange::TakeEvents() {
   std::string events;
-  if (told_all_ || !is_accepted()) return events;
-  for (size_t i = 0; i < told_.size(); ++i) TakeChoice(i, &events);
+  if (sent_all_ || !is_accepted()) return events;
+  for (size_t i = 0; i < outputs_.size(); ++i) TakeChoice(i, &events);
   if (!is_over()) return events;
-  told_all_ = true;
+  sent_all_ = true;
   if (error().has_value()) events += LlamaEvent(LlamaErrorJson(*error()));
   return events;
 }
 
 Json LlamaExchange::Whole() const {
   Json answers = Json::array();
-  for (size_t i = 0; i < told_.size(); ++i) {
-    const Told& told = told_[i];
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Output& output = outputs_[i];
     Json json = Final(i, choice(i).whole.content,
-                      answer_.returns_tokens ? TokenIds(told.tokens) : Json::array());
-    if (!told.logprobs.empty()) json["completion_probabilities"] = Probabilities(told.logprobs);
+                      answer_.returns_tokens ? TokenIds(output.tokens) : Json::array());
+    if (!output.logprobs.empty()) json["completion_probabilities"] = Probabilities(output.logprobs);
     answers.push_back(SelectFields(answer_.response_fields, std::move(json)));
   }
   return answers.size() == 1 ? answers.front() : answers;

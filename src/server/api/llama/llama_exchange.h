@@ -24,7 +24,7 @@ class LlamaExchange final : public Exchange {
   [[nodiscard]] Json Whole() const override;
 
  private:
-  struct Told {
+  struct Output {
     std::vector<JobToken> tokens;          // not sent yet; of an answer in one piece, all
     std::vector<Logprobs> logprobs;        // of these tokens, where they were asked for
     std::vector<PromptProgress> progress;  // not sent yet
@@ -32,21 +32,21 @@ class LlamaExchange final : public Exchange {
     std::string rest;                      // text that came behind the last token
     int num_tokens = 0;                    // sent
     bool has_new_line = false;
-    bool told_end = false;
+    bool sent_end = false;
   };
 
   void TakeChoice(size_t index, std::string* events);
   [[nodiscard]] Json Partial(size_t index, std::string content, Json tokens) const;
   // Returns an answer in one piece, or the last event of a stream.
   [[nodiscard]] Json Final(size_t index, std::string content, Json tokens) const;
-  [[nodiscard]] Json Times(const Told& told, double decode_seconds) const;
+  [[nodiscard]] Json Times(const Output& output, double decode_seconds) const;
   [[nodiscard]] Json Probabilities(const std::vector<Logprobs>& logprobs) const;
   [[nodiscard]] Json Probability(const TokenLogprob& one) const;
 
   const std::shared_ptr<const Model> model_;
   const LlamaAnswer& answer_;
-  std::vector<Told> told_;  // [choices]
-  bool told_all_ = false;
+  std::vector<Output> outputs_;  // [choices]
+  bool sent_all_ = false;
 };
 
 // {"error": {"code": 400, "message", "type", "param"}}

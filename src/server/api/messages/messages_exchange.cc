@@ -148,8 +148,8 @@ void MessagesExchange::Tell(const PartEvent& event, std::string* events) const {
 
 std::string MessagesExchange::TakeEvents() {
   std::string events;
-  if (told_end_ || !is_accepted()) return events;
-  if (!std::exchange(told_begin_, true)) {
+  if (sent_end_ || !is_accepted()) return events;
+  if (!std::exchange(sent_begin_, true)) {
     Json message = Message(Json::array());
     message["usage"] = {{"input_tokens", request().prompt_tokens}, {"output_tokens", 0}};
     events +=
@@ -158,7 +158,7 @@ std::string MessagesExchange::TakeEvents() {
   }
   for (const PartEvent& event : TakePartEvents()) Tell(event, &events);
   if (!is_over()) return events;
-  told_end_ = true;
+  sent_end_ = true;
   if (error().has_value()) {
     return events += NamedEvent("error", MessagesErrorJson(error()->status, error()->message));
   }

@@ -25,8 +25,8 @@ class MessagesExchange final : public PartExchange {
   void AddStop(Json* json) const;
   void Tell(const PartEvent& event, std::string* events) const;
 
-  bool told_begin_ = false;
-  bool told_end_ = false;
+  bool sent_begin_ = false;
+  bool sent_end_ = false;
 };
 
 // Returns the signature that a client sends back with a thought. It proves nothing: thoughts are no

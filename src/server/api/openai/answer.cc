@@ -129,7 +129,7 @@ AnswerPiece AnswerReader::Rest() {
   } else {
     // The marks in front of a content are no part of it.
     const size_t at = part.ok() ? answer_.find(part->content) : 0;
-    good = at == std::string::npos ? 0 : at + told_content_;
+    good = at == std::string::npos ? 0 : at + sent_content_bytes_;
   }
   piece.content += answer_.substr(std::min(good, answer_.size()));
   return piece;
@@ -199,9 +199,9 @@ AnswerPiece AnswerReader::Compare(const ChatAnswer& answer, AnswerEnd end) {
   AnswerPiece piece;
   const size_t held = is_over_ ? 0 : BytesOfMark(answer.content);
   const size_t certain = answer.content.size() - held;
-  if (certain > told_content_) {
-    piece.content = answer.content.substr(told_content_, certain - told_content_);
-    told_content_ = certain;
+  if (certain > sent_content_bytes_) {
+    piece.content = answer.content.substr(sent_content_bytes_, certain - sent_content_bytes_);
+    sent_content_bytes_ = certain;
   }
   for (size_t i = 0; i < answer.tool_calls.size(); ++i) {
     const ToolCall& call = answer.tool_calls[i];
@@ -210,19 +210,20 @@ AnswerPiece AnswerReader::Compare(const ChatAnswer& answer, AnswerEnd end) {
     const bool is_certain =
         has_arguments || i + 1 < answer.tool_calls.size() || end == AnswerEnd::kComplete;
     if (call.name.empty() || !is_certain) break;
-    CallPiece news = {.index = i};
+    CallPiece call_piece = {.index = i};
     if (i == num_calls_) {
       ++num_calls_;
-      told_arguments_.push_back(0);
-      news.id = call.id.empty() ? MakeCallId(ids_.seed, ids_.choice, i) : call.id;
+      sent_argument_bytes_.push_back(0);
+      call_piece.id = call.id.empty() ? MakeCallId(ids_.seed, ids_.choice, i) : call.id;
       const auto renamed = names_.find(call.name);
-      news.name = renamed == names_.end() ? call.name : renamed->second;
+      call_piece.name = renamed == names_.end() ? call.name : renamed->second;
     }
-    if (call.arguments.size() > told_arguments_[i]) {
-      news.arguments = call.arguments.substr(told_arguments_[i]);
-      told_arguments_[i] = call.arguments.size();
+    if (call.arguments.size() > sent_argument_bytes_[i]) {
+      call_piece.arguments = call.arguments.substr(sent_argument_bytes_[i]);
+      sent_argument_bytes_[i] = call.arguments.size();
     }
-    if (!news.name.empty() || !news.arguments.empty()) piece.calls.push_back(std::move(news));
+    if (!call_piece.name.empty() || !call_piece.arguments.empty())
+      piece.calls.push_back(std::move(call_piece));
   }
   return piece;
 }

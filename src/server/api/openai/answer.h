@@ -89,8 +89,8 @@ class AnswerReader {
   bool content_begun_ = false;  // behind the blanks after a thought
   std::string answer_;          // whole, where it is read for calls
   size_t parsed_bytes_ = 0;     // of it, the last time
-  size_t told_content_ = 0;     // bytes
-  std::vector<size_t> told_arguments_;
+  size_t sent_content_bytes_ = 0;
+  std::vector<size_t> sent_argument_bytes_;
   size_t num_calls_ = 0;
   bool are_calls_whole_ = true;
   bool is_malformed_ = false;

@@ -181,17 +181,17 @@ Exchange::Exchange(std::shared_ptr<const Model> model, ExchangeOptions options)
 void Exchange::Take(size_t index, JobUpdate update) {
   Choice& choice = choices_[index];
   choice.accepted = choice.accepted || update.accepted;
-  AnswerPiece news;
+  AnswerPiece added;
   choice.logprobs.Add(std::move(update.logprobs));
   for (const JobPiece& piece : update.pieces) {
-    news.Append(choice.reader.Add(piece.text, piece.part));
+    added.Append(choice.reader.Add(piece.text, piece.part));
     choice.logprobs.AddText(piece.text);
   }
   const bool ended = update.end.has_value();
   const bool at_stop = ended && update.end->finish == FinishReason::kStopString;
   if (update.end.has_value()) {
     const bool by_itself = EndedByItself(*update.end);
-    news.Append(choice.reader.End(by_itself ? AnswerEnd::kComplete : AnswerEnd::kPartial));
+    added.Append(choice.reader.End(by_itself ? AnswerEnd::kComplete : AnswerEnd::kPartial));
     if (!error_.has_value()) error_ = ErrorOf(*update.end, choice.accepted, request());
     choice.end = std::move(update.end);
   }
@@ -200,8 +200,8 @@ void Exchange::Take(size_t index, JobUpdate update) {
     if (update.preceding.has_value()) choice.preceding = std::move(update.preceding);
     if (update.memory.has_value()) choice.memory = std::move(update.memory);
   }
-  (request().streams ? choice.news : choice.whole).Append(std::move(news));
-  choice.logprobs.Take(/*is_all=*/ended && !at_stop, &choice.told_logprobs);
+  (request().streams ? choice.unsent : choice.whole).Append(std::move(added));
+  choice.logprobs.Take(/*is_all=*/ended && !at_stop, &choice.unsent_logprobs);
   if (request().streams) std::ranges::copy(update.progress, std::back_inserter(choice.progress));
 }
 
@@ -308,22 +308,22 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
     frame["prompt_progress"] = ProgressJson(progress);
     *events += Event(std::move(frame));
   }
-  const AnswerPiece news = std::exchange(choice.news, {});
-  const std::vector<ToldLogprobs> logprobs = std::exchange(choice.told_logprobs, {});
+  const AnswerPiece piece = std::exchange(choice.unsent, {});
+  const std::vector<ToldLogprobs> logprobs = std::exchange(choice.unsent_logprobs, {});
   Json own;
   AddMemory(choice, &own);
   choice.tokens.clear();
   choice.preceding.reset();
   choice.memory.reset();
-  if (!news.empty() || !logprobs.empty() || !own.empty()) {
+  if (!piece.empty() || !logprobs.empty() || !own.empty()) {
     Json part;
     if (is_chat()) {
       Json& delta = part["delta"] = Json::object();
-      AddThought(news.thought, &delta);
-      if (!news.content.empty()) delta["content"] = news.content;
-      AddCalls(news.calls, /*is_stream=*/true, &delta);
+      AddThought(piece.thought, &delta);
+      if (!piece.content.empty()) delta["content"] = piece.content;
+      AddCalls(piece.calls, /*is_stream=*/true, &delta);
     } else {
-      part["text"] = news.content;
+      part["text"] = piece.content;
     }
     part["logprobs"] = LogprobsJson(logprobs);
     part["finish_reason"] = nullptr;
@@ -331,8 +331,8 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
     if (!own.empty()) frame["ebb"] = std::move(own);
     *events += Event(std::move(frame));
   }
-  if (!choice.end.has_value() || choice.told_end || error_.has_value()) return;
-  choice.told_end = true;
+  if (!choice.end.has_value() || choice.sent_end || error_.has_value()) return;
+  choice.sent_end = true;
   Json part;
   is_chat() ? part["delta"] = Json::object() : part["text"] = "";
   part["logprobs"] = nullptr;
@@ -346,8 +346,8 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
 
 std::string Exchange::TakeEvents() {
   std::string events;
-  if (told_all_ || !is_accepted()) return events;
-  if (!told_roles_ && is_chat()) {
+  if (sent_all_ || !is_accepted()) return events;
+  if (!sent_roles_ && is_chat()) {
     // In order: clients put the first piece of each choice where its index says.
     for (size_t i = 0; i < choices_.size(); ++i) {
       events += Event(ChoiceFrame(i, {{"delta", {{"role", "assistant"}, {"content", ""}}},
@@ -355,10 +355,10 @@ std::string Exchange::TakeEvents() {
                                       {"finish_reason", nullptr}}));
     }
   }
-  told_roles_ = true;
+  sent_roles_ = true;
   for (size_t i = 0; i < choices_.size(); ++i) TakeChoice(i, &events);
   if (!is_over()) return events;
-  told_all_ = true;
+  sent_all_ = true;
   // A stream that ends with an error has no [DONE], so that clients do not take it for complete.
   if (error_.has_value()) return events += Event(ErrorJson(*error_));
   if (request().includes_usage) {
@@ -390,7 +390,7 @@ Json Exchange::Whole() const {
     } else {
       json["text"] = said.content;
     }
-    json["logprobs"] = LogprobsJson(choice.told_logprobs);
+    json["logprobs"] = LogprobsJson(choice.unsent_logprobs);
     json["finish_reason"] = FinishName(choice);
     whole["choices"].push_back(std::move(json));
   }

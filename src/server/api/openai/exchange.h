@@ -70,18 +70,18 @@ class Exchange {
  protected:
   struct Choice {
     AnswerReader reader;
-    AnswerPiece news;   // not sent yet, of a stream
-    AnswerPiece whole;  // of an answer in one piece
+    AnswerPiece unsent;  // of a stream
+    AnswerPiece whole;   // of an answer in one piece
     LogprobsTeller logprobs = {};
-    std::vector<ToldLogprobs> told_logprobs = {};  // not sent yet, or of an answer in one piece
-    std::vector<PromptProgress> progress = {};     // not sent yet, of a stream
+    std::vector<ToldLogprobs> unsent_logprobs = {};  // not sent yet, or of an answer in one piece
+    std::vector<PromptProgress> progress = {};       // not sent yet, of a stream
     // With tells_memory; not sent yet, or of an answer in one piece.
     std::vector<JobToken> tokens = {};
     std::optional<std::vector<Token>> preceding = {};
     std::optional<MemoryReport> memory = {};
     std::optional<JobEnd> end = {};
     bool accepted = false;
-    bool told_end = false;
+    bool sent_end = false;
   };
 
   // REQUIRES: is_over(), no error.
@@ -108,8 +108,8 @@ class Exchange {
   const ExchangeOptions options_;
   std::vector<Choice> choices_;
   std::optional<ApiError> error_;
-  bool told_roles_ = false;
-  bool told_all_ = false;
+  bool sent_roles_ = false;
+  bool sent_all_ = false;
 };
 
 }  // namespace ebb::server

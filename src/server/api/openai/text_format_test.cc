@@ -15,14 +15,14 @@ using Kind = TextFormat::Kind;
 struct Told {
   TextFormat format;
   std::optional<ApiError> error;
-  std::vector<std::string> unknown;
+  std::vector<std::string> unknown, ignored;
 };
 
 Told ReadFormatOf(const std::string& body) {
   Told told;
   const Json json = Json::parse(body);
   JsonFields fields(json, "", &told.error);
-  told.format = ReadTextFormat(&fields, &told.error);
+  told.format = ReadTextFormat(&fields, &told.error, {}, &told.ignored);
   if (!told.error.has_value()) told.unknown = fields.Unknown();
   return told;
 }

@@ -11,8 +11,8 @@ PartExchange::PartExchange(std::shared_ptr<const Model> model, ExchangeOptions o
 
 void PartExchange::Take(size_t index, JobUpdate update) {
   Exchange::Take(index, std::move(update));
-  AnswerPiece& come = request().streams ? choice(index).news : choice(index).whole;
-  parts_.Add(std::exchange(come, {}), &events_);
+  AnswerPiece& added = request().streams ? choice(index).unsent : choice(index).whole;
+  parts_.Add(std::exchange(added, {}), &events_);
   if (end() != nullptr) parts_.Close(&events_);
 }
 

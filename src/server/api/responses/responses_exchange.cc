@@ -202,8 +202,8 @@ void ResponsesExchange::TellClosed(size_t index, std::string* events) {
 
 std::string ResponsesExchange::TakeEvents() {
   std::string events;
-  if (told_end_ || !is_accepted()) return events;
-  if (!std::exchange(told_begin_, true)) {
+  if (sent_end_ || !is_accepted()) return events;
+  if (!std::exchange(sent_begin_, true)) {
     // The first events are the same whenever they are sent.
     Json begin = {{"response", Response("in_progress", Json::array())}};
     Tell("response.created", begin, &events);
@@ -229,7 +229,7 @@ std::string ResponsesExchange::TakeEvents() {
     }
   }
   if (!is_over()) return events;
-  told_end_ = true;
+  sent_end_ = true;
   Tell(fmt::format("response.{}", Status()), {{"response", Whole()}}, &events);
   return events;
 }

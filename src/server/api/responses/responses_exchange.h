@@ -40,8 +40,8 @@ class ResponsesExchange final : public PartExchange {
   void TellClosed(size_t part, std::string* events);
 
   uint64_t sequence_number_ = 0;
-  bool told_begin_ = false;
-  bool told_end_ = false;
+  bool sent_begin_ = false;
+  bool sent_end_ = false;
 };
 
 }  // namespace ebb::server
