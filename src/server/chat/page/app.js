@@ -206,7 +206,7 @@ function forget(id) {
   state.runs.get(id)?.controller.abort();
   state.conversations = state.conversations.filter((other) => other.id !== id);
   if (state.current.id !== id) return showConversations();
-  history.replaceState(null, '', '#');
+  history.replaceState(null, '', '/');
   route();
   if (!is_here) say('This chat was deleted in another tab.');
 }
