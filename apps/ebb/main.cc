@@ -1,52 +1,6 @@
-#include <cstdio>
-#include <exception>
-#include <new>
-#include <string>
-#include <vector>
-
-#include <fcntl.h>
-#include <malloc.h>
-#include <unistd.h>
-
-#include "apps/ebb/program.h"
-#include "ebb/status.h"
-
-namespace {
-
-// A closed stdout must not become the model file: the next open() would take its number. Opened
-// for reading alone, it fails when it is written.
-void OccupyStandardStreams() {
-  for (int file = STDIN_FILENO; file <= STDERR_FILENO; ++file) {
-    if (fcntl(file, F_GETFD) >= 0) continue;
-    (void)open("/dev/null", O_RDONLY);
-  }
-}
-
-// Long arrays are mapped by themselves, so that they return to the system. By itself glibc puts
-// arrays into its heap once one as long was freed, and there they leave holes.
-void MapLongArrays() {
-#ifdef M_MMAP_THRESHOLD
-  (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  (void)mallopt(M_TRIM_THRESHOLD, 1 << 20);
-#endif
-}
-
-}  // namespace
+#include "apps/common/program.h"
+#include "apps/ebb/commands.h"
 
 int main(int argc, char** argv) {
-  OccupyStandardStreams();
-  MapLongArrays();
-  try {
-    const std::vector<std::string> arguments(argv + 1, argv + argc);
-    const int code = static_cast<int>(ebb::cli::RunProgram(arguments));
-    // Output that a full disk or a closed pipe has lost must not look like success.
-    if (code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
-      return static_cast<int>(ebb::cli::Fail(ebb::IoError("cannot write to stdout")));
-    }
-    return code;
-  } catch (const std::bad_alloc&) {
-    return static_cast<int>(ebb::cli::Fail(ebb::IoError("the system has no memory left")));
-  } catch (const std::exception& error) {
-    return static_cast<int>(ebb::cli::Fail(ebb::Internal(error.what())));
-  }
+  return ebb::cli::ProgramMain(ebb::cli::EbbProgram(), argc, argv);
 }

@@ -117,7 +117,7 @@ class Labeller {
     return result;
   }
 
-  // As `ebb eval` judges: what comes behind the thought, where it ends.
+  // As `ebb-lab eval` judges: what comes behind the thought, where it ends.
   [[nodiscard]] bool IsRight(std::string_view text) const {
     std::string_view answer;
     const std::string& end = prompt_.thinking_end;

@@ -1,4 +1,4 @@
-"""scripts/judge: math-verify as a second judge of what `ebb eval` wrote."""
+"""scripts/judge: math-verify as a second judge of what `ebb-lab eval` wrote."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def counts(text):
 
 
 def test_every_answer_of_a_run_is_judged_again(program, task, tmp_path):
-    subprocess.run([program, "eval", "--task", f"{task}:math", "--problems", "0", "-n", "30", "--quiet", "--out",
+    subprocess.run([str(program) + "-lab", "eval", "--task", f"{task}:math", "--problems", "0", "-n", "30", "--quiet", "--out",
                     tmp_path / "run"], check=True, stdout=subprocess.DEVNULL)
     end = judge(tmp_path / "run", task)
     assert end.returncode == 0, end.stderr

@@ -1,4 +1,4 @@
-"""Pages of `ebb eval` and `ebb profile`; fronts and margins over runs."""
+"""Pages of `ebb-lab eval` and `ebb-lab profile`; fronts and margins over runs."""
 
 import html
 import io
@@ -358,7 +358,7 @@ def test_points_that_would_hide_each_other_stand_side_by_side():
 
 
 def profile_of(program, *more):
-    command = [program, "profile", "-m", "pebble", "--raw", "-p", "First Ada gets three.", "--json", "--quiet", *more]
+    command = [str(program) + "-lab", "profile", "-m", "pebble", "--raw", "-p", "First Ada gets three.", "--json", "--quiet", *more]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -417,7 +417,7 @@ def test_files_that_are_no_summary(tmp_path, capsys, content, message):
 
 def test_folders_that_the_program_wrote(program, tmp_path, capsys):
     def evaluate(out, *more):
-        subprocess.run([program, "eval", "--problems", "2", "--samples", "4", "--temp", "1", "--top-k", "0", "--top-p",
+        subprocess.run([str(program) + "-lab", "eval", "--problems", "2", "--samples", "4", "--temp", "1", "--top-k", "0", "--top-p",
                         "1", "--min-p", "0", "--quiet", "--out", tmp_path / out, *more], check=True,
                        stdout=subprocess.DEVNULL)
 
@@ -442,7 +442,7 @@ def test_folders_that_the_program_wrote(program, tmp_path, capsys):
     page = (tmp_path / "plain/report.html").read_text()
     shown = data_of(page)["settings"]
     # The program votes as this module does, and prints the same times.
-    merge = [program, "report", folders[1], "--out", tmp_path / "again", "--quiet", "--json"]
+    merge = [str(program) + "-lab", "report", folders[1], "--out", tmp_path / "again", "--quiet", "--json"]
     printed = json.loads(subprocess.run(merge, check=True, capture_output=True, text=True).stdout)
     assert [one.keys() for one in shown] == [one.keys() for one in printed]
     for ours, theirs in zip(shown, printed):
@@ -469,7 +469,7 @@ def test_folders_that_the_program_wrote(program, tmp_path, capsys):
         assert said == [f"{folders[1]}: {html.unescape(note)}" for note in shown]
         return shown
 
-    missing = "answers are missing: the run did not end, or its files were cut; `ebb eval --resume` adds them."
+    missing = "answers are missing: the run did not end, or its files were cut; `ebb-lab eval --resume` adds them."
     assert notes() == ["The last line of results.jsonl is cut.", f"1 of 16 {missing}",
                        "summary.json counts 16 answers, results.jsonl and times.jsonl hold 15: the times are those of "
                        "the latter."]

@@ -292,11 +292,11 @@ Status CheckNeed(const ResolvedPolicy& resolved, const PolicyContext& context) {
         resolved.name, resolved.scorer->info.name));
   }
   if (need != ScorerNeed::kForesight || context.foresight != nullptr) return OkStatus();
-  return InvalidArgument(
-      fmt::format("policy \"{}\": its scorer \"{}\" needs the attention that rows will receive, "
-                  "which is unknown for text that is still to be generated; ebb fidelity replays a "
-                  "given text",
-                  resolved.name, resolved.scorer->info.name));
+  return InvalidArgument(fmt::format(
+      "policy \"{}\": its scorer \"{}\" needs the attention that rows will receive, "
+      "which is unknown for text that is still to be generated; ebb-lab fidelity replays a "
+      "given text",
+      resolved.name, resolved.scorer->info.name));
 }
 
 // A policy that keeps every row decides nothing, so that where layers have windows, whose rows go

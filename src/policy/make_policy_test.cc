@@ -462,7 +462,7 @@ TEST(MakePolicy, RefusesToLookAheadWhereNothingIsForeseen) {
   };
   const std::string why =
       ": its scorer \"oracle\" needs the attention that rows will receive, which is unknown for "
-      "text that is still to be generated; ebb fidelity replays a given text";
+      "text that is still to be generated; ebb-lab fidelity replays a given text";
   EXPECT_EQ(refusal({.name = "oracle", .budget = Percent(50)}), "policy \"oracle\"" + why);
   EXPECT_EQ(refusal({.name = "windowed:h2o", .scorer = "oracle"}),
             "policy \"windowed:h2o+scorer=oracle\"" + why);

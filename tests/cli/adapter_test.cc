@@ -60,13 +60,14 @@ TEST_F(CliAdapterTest, LetsRowsGoThatItMarksAndChangesNothingElse) {
 TEST_F(CliAdapterTest, IsTakenByEveryCommandThatRunsAModel) {
   const std::string adapter = " --policy dms --adapter " + adapter_;
   const ProgramEnd decode =
-      Run("bench decode --quiet --repetitions 1 --tokens 4 --depth 32", adapter);
+      Run("ebb-bench decode --quiet --repetitions 1 --tokens 4 --depth 32", adapter);
   EXPECT_EQ(decode.exit_code, 0) << decode.err;
-  const ProgramEnd profile = Run("profile --json --raw -n 30 --ignore-eos -p abcdefgh", adapter);
+  const ProgramEnd profile =
+      Run("ebb-lab profile --json --raw -n 30 --ignore-eos -p abcdefgh", adapter);
   EXPECT_EQ(profile.exit_code, 0) << profile.err;
   EXPECT_THAT(profile.out, HasSubstr(", adapter Marks\""));
-  for (const char* command :
-       {"chat", "fit", "fidelity", "eval", "importance", "bench prefill", "bench lossless"}) {
+  for (const char* command : {"chat", "fit", "ebb-lab fidelity", "ebb-lab eval",
+                              "ebb-lab importance", "ebb-bench prefill", "ebb-bench lossless"}) {
     EXPECT_THAT(RunEbb(command + std::string(" --help")).out, HasSubstr("--adapter")) << command;
   }
 }

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/ebb/terminal/subprocess.h"
+#include "apps/common/terminal/subprocess.h"
 #include "ebb/device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -73,10 +73,7 @@ class BenchTest : public ::testing::Test {
   }
 
   static std::vector<std::string> Arguments(const std::string& text) {
-    std::vector<std::string> arguments = {EBB_BINARY_PATH};
-    std::istringstream words(text);
-    for (std::string word; words >> word;) arguments.push_back(word);
-    return arguments;
+    return WithProgram(Words(text));
   }
   static std::string WithModel(const std::string& command) {
     return command + " -m " + Model() + " --threads 1";
@@ -105,7 +102,7 @@ void ExpectMachine(const json& record) {
 
 TEST_F(BenchTest, DecodeReportsEachDepthInOrderWithMassOn) {
   const auto records =
-      Records(WithModel("bench decode --depths 300,0,40 --tokens 2 --repetitions 3"));
+      Records(WithModel("ebb-bench decode --depths 300,0,40 --tokens 2 --repetitions 3"));
   ASSERT_EQ(records.size(), 3u);
   const int depths[] = {0, 40, 300};
   for (size_t i = 0; i < records.size(); ++i) {
@@ -127,13 +124,13 @@ TEST_F(BenchTest, DecodeReportsEachDepthInOrderWithMassOn) {
 
 TEST_F(BenchTest, DecodeWithoutMassSaysSo) {
   const json record =
-      Record(WithModel("bench decode --depth 8 --tokens 1 --repetitions 1 --no-mass"));
+      Record(WithModel("ebb-bench decode --depth 8 --tokens 1 --repetitions 1 --no-mass"));
   EXPECT_EQ(record.at("mass"), false);
 }
 
 TEST_F(BenchTest, MassCostIsMeasuredInTurns) {
   const json record =
-      Record(WithModel("bench decode --depth 40 --tokens 2 --repetitions 3 --mass-cost"));
+      Record(WithModel("ebb-bench decode --depth 40 --tokens 2 --repetitions 3 --mass-cost"));
   EXPECT_EQ(record.at("mass"), true);
   EXPECT_EQ(record.at("rows_kept"), 4 * 40);
   ExpectSpread(record, "without_mass");
@@ -143,9 +140,9 @@ TEST_F(BenchTest, MassCostIsMeasuredInTurns) {
 }
 
 TEST_F(BenchTest, APolicyIsMeasuredInTurnsWithAFullCacheOfAsManyRows) {
-  const json record = Record(
-      WithModel("bench decode --generate 400 --policy streaming --budget 40 --sinks 4 --tokens 8 "
-                "--repetitions 3 --against-full"));
+  const json record = Record(WithModel(
+      "ebb-bench decode --generate 400 --policy streaming --budget 40 --sinks 4 --tokens 8 "
+      "--repetitions 3 --against-full"));
   EXPECT_EQ(record.at("rows_kept"), 4 * 40);
   EXPECT_EQ(record.at("full_cache_rows"), 4 * 40);
   ExpectSpread(record, "full_cache");
@@ -154,16 +151,16 @@ TEST_F(BenchTest, APolicyIsMeasuredInTurnsWithAFullCacheOfAsManyRows) {
 
 TEST_F(BenchTest, DecodeOfSeveralSequencesCountsTheirTokensTogether) {
   const json record =
-      Record(WithModel("bench decode --depth 16 --tokens 4 --repetitions 2 --sequences 3"));
+      Record(WithModel("ebb-bench decode --depth 16 --tokens 4 --repetitions 2 --sequences 3"));
   EXPECT_EQ(record.at("sequences"), 3);
   EXPECT_EQ(record.at("rows_kept"), 3 * 4 * 16);
   ExpectSpread(record, "tokens_per_s");
 }
 
 TEST_F(BenchTest, GenerationUnderAPolicyKeepsMemoryFlat) {
-  const json record =
-      Record(WithModel("bench decode --generate 600 --tokens 8 --repetitions 4 --policy streaming "
-                       "--sinks 4 --window 60"));
+  const json record = Record(
+      WithModel("ebb-bench decode --generate 600 --tokens 8 --repetitions 4 --policy streaming "
+                "--sinks 4 --window 60"));
   EXPECT_EQ(record.at("depth"), 600);
   EXPECT_EQ(record.at("policy_options"), json({{"sinks", 4}, {"window", 60}}));
   EXPECT_LT(record.at("rows_kept").get<int>(), 4 * 200);
@@ -178,7 +175,7 @@ TEST_F(BenchTest, GenerationUnderAPolicyKeepsMemoryFlat) {
 }
 
 TEST_F(BenchTest, PrefillReportsEachDepth) {
-  const auto records = Records(WithModel("bench prefill --prompt 32 --depth 0,64 --reps 2"));
+  const auto records = Records(WithModel("ebb-bench prefill --prompt 32 --depth 0,64 --reps 2"));
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(records[1].at("depth"), 64);
   for (const json& record : records) {
@@ -191,11 +188,11 @@ TEST_F(BenchTest, PrefillReportsEachDepth) {
 }
 
 TEST_F(BenchTest, AttentionReportsItsShareOfTheLimit) {
-  const json dense = Record("bench attention --depth 256 --threads 1 --repetitions 1");
+  const json dense = Record("ebb-bench attention --depth 256 --threads 1 --repetitions 1");
   EXPECT_EQ(dense.at("layout"), "dense");
   EXPECT_EQ(dense.at("rows_kept"), 256);
   const json kept =
-      Record(WithModel("bench attention --depth 256 --keep 25% --repetitions 1 --kv-type f32"));
+      Record(WithModel("ebb-bench attention --depth 256 --keep 25% --repetitions 1 --kv-type f32"));
   EXPECT_EQ(kept.at("layout"), "scattered");
   EXPECT_EQ(kept.at("rows_kept"), 64);
   // The model's shape: 2 layers, 2 kv heads, 64 floats of key and of value.
@@ -214,7 +211,7 @@ TEST_F(BenchTest, AttentionReportsItsShareOfTheLimit) {
 }
 
 TEST_F(BenchTest, MemoryReportsBandwidth) {
-  const json record = Record("bench memory --threads 1 --bytes 4MiB --repetitions 2");
+  const json record = Record("ebb-bench memory --threads 1 --bytes 4MiB --repetitions 2");
   EXPECT_EQ(record.at("bench"), "memory");
   EXPECT_GT(record.at("read_gb_s").get<double>(), 0);
   EXPECT_GT(record.at("copy_gb_s").get<double>(), 0);
@@ -223,7 +220,7 @@ TEST_F(BenchTest, MemoryReportsBandwidth) {
 
 TEST_F(BenchTest, ProductsReportEveryTypeThatWasAskedFor) {
   const std::string small =
-      "bench products --rows 128 --columns 512 --bytes 1MiB --batch 4 --repetitions 2";
+      "ebb-bench products --rows 128 --columns 512 --bytes 1MiB --batch 4 --repetitions 2";
   const json record = Record(small + " --types q4_K,F16,q8_0 --threads 1");
   EXPECT_EQ(record.at("bench"), "products");
   ExpectMachine(record);
@@ -244,7 +241,7 @@ TEST_F(BenchTest, ProductsReportEveryTypeThatWasAskedFor) {
   const Outcome unknown = Everything(small + " --types q9_K");
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.text, HasSubstr("unknown type \"q9_K\"; there are f32, f16, "));
-  EXPECT_EQ(Everything("bench products --columns 300").exit_code, 2);
+  EXPECT_EQ(Everything("ebb-bench products --columns 300").exit_code, 2);
 }
 
 TEST_F(BenchTest, ThreadsAreAsManyAsTheAffinityMaskHasCoresUnlessToldOtherwise) {
@@ -257,8 +254,8 @@ TEST_F(BenchTest, ThreadsAreAsManyAsTheAffinityMaskHasCoresUnlessToldOtherwise) 
     EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
     return outcome.records.empty() ? json::object() : outcome.records.front();
   };
-  const std::string memory = "bench memory --bytes 4MiB --repetitions 1";
-  const std::string decode = "bench decode --depths 0 --tokens 2 --repetitions 1 -m " + Model();
+  const std::string memory = "ebb-bench memory --bytes 4MiB --repetitions 1";
+  const std::string decode = "ebb-bench decode --depths 0 --tokens 2 --repetitions 1 -m " + Model();
   for (const std::string& bench : {memory, decode}) {
     const json record = on_one_cpu(bench);
     ExpectMachine(record);
@@ -269,17 +266,17 @@ TEST_F(BenchTest, ThreadsAreAsManyAsTheAffinityMaskHasCoresUnlessToldOtherwise) 
 }
 
 TEST_F(BenchTest, MemoryTakesWhatOtherMeasurementsTakeAndListsWhatHasAnEffect) {
-  const json record =
-      Record(WithModel("bench memory --bytes 4MiB --repetitions 1 --seed 3 --kv-type f32 --quiet"));
+  const json record = Record(
+      WithModel("ebb-bench memory --bytes 4MiB --repetitions 1 --seed 3 --kv-type f32 --quiet"));
   EXPECT_EQ(record.at("bench"), "memory");
   ExpectMachine(record);
-  const std::string help = Everything("bench memory --help").text;
+  const std::string help = Everything("ebb-bench memory --help").text;
   EXPECT_THAT(help, HasSubstr("without any effect here: -m, -hf, --seed, --kv-type, "
                               "--quiet."));
   EXPECT_THAT(help, HasSubstr("--threads"));
   EXPECT_THAT(help, Not(HasSubstr("--context")));
   for (const std::string bench : {"memory", "attention"}) {
-    const Outcome refused = Everything("bench " + bench + " --context 100");
+    const Outcome refused = Everything("ebb-bench " + bench + " --context 100");
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.text, HasSubstr("unknown option or argument: --context"));
   }
@@ -290,23 +287,23 @@ TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
     std::string arguments;
     std::string message;
   } cases[] = {
-      {WithModel("bench decode --depth 1020"), "the context has 1024"},
-      {WithModel("bench decode --generate 100"), "expected at least 304"},
-      {WithModel("bench decode --depth 8 --t0 30% --t1 host"), "give --t0 a size"},
-      {WithModel("bench decode --mass-cost --no-mass"), "neither --no-mass nor --generate"},
-      {WithModel("bench decode --generate 400 --against-full"), "a policy that drops rows"},
-      {WithModel("bench decode --against-full --policy streaming --budget 40"), "--generate"},
-      {WithModel("bench decode --depth 1,x"), "expected an integer"},
-      {WithModel("bench decode --sequences 0"), "--sequences"},
-      {WithModel("bench prefill --depth 1000 --prompt 100"), "needs 1100 tokens"},
-      {"bench attention --keep 0%", "expected a percentage"},
-      {"bench attention --keep 100", "expected a percentage"},
-      {"bench memory --bytes lots", "--bytes"},
-      {"bench memory --bytes 10", "at least 1 MiB"},
-      {WithModel("fidelity --window-tokens 64"), "expected fewer than the 64"},
-      {WithModel("fidelity --window-tokens 1"), "from 2 to"},
-      {WithModel("fidelity --window-tokens 2048"), "does not fit the context of 1024"},
-      {WithModel("fidelity --window-tokens 100 --windows 5"), "at most 4 windows"},
+      {WithModel("ebb-bench decode --depth 1020"), "the context has 1024"},
+      {WithModel("ebb-bench decode --generate 100"), "expected at least 304"},
+      {WithModel("ebb-bench decode --depth 8 --t0 30% --t1 host"), "give --t0 a size"},
+      {WithModel("ebb-bench decode --mass-cost --no-mass"), "neither --no-mass nor --generate"},
+      {WithModel("ebb-bench decode --generate 400 --against-full"), "a policy that drops rows"},
+      {WithModel("ebb-bench decode --against-full --policy streaming --budget 40"), "--generate"},
+      {WithModel("ebb-bench decode --depth 1,x"), "expected an integer"},
+      {WithModel("ebb-bench decode --sequences 0"), "--sequences"},
+      {WithModel("ebb-bench prefill --depth 1000 --prompt 100"), "needs 1100 tokens"},
+      {"ebb-bench attention --keep 0%", "expected a percentage"},
+      {"ebb-bench attention --keep 100", "expected a percentage"},
+      {"ebb-bench memory --bytes lots", "--bytes"},
+      {"ebb-bench memory --bytes 10", "at least 1 MiB"},
+      {WithModel("ebb-lab fidelity --window-tokens 64"), "expected fewer than the 64"},
+      {WithModel("ebb-lab fidelity --window-tokens 1"), "from 2 to"},
+      {WithModel("ebb-lab fidelity --window-tokens 2048"), "does not fit the context of 1024"},
+      {WithModel("ebb-lab fidelity --window-tokens 100 --windows 5"), "at most 4 windows"},
   };
   for (const auto& bad : cases) {
     const Outcome outcome = Everything(bad.arguments);
@@ -316,14 +313,14 @@ TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
 }
 
 TEST_F(BenchTest, FiguresForPeopleComeWithoutJson) {
-  EXPECT_THAT(Everything("bench memory --threads 1 --bytes 4MiB --repetitions 1").text,
+  EXPECT_THAT(Everything("ebb-bench memory --threads 1 --bytes 4MiB --repetitions 1").text,
               HasSubstr("GB/s, copy "));
-  EXPECT_THAT(Everything(WithModel("bench decode --depth 4 --tokens 1 --reps 1")).text,
+  EXPECT_THAT(Everything(WithModel("ebb-bench decode --depth 4 --tokens 1 --reps 1")).text,
               HasSubstr("decode at depth 4: "));
 }
 
 TEST_F(BenchTest, FidelityOfTheFullCacheIsPerfect) {
-  const json record = Record(WithModel("fidelity --window-tokens 128 --windows 2"));
+  const json record = Record(WithModel("ebb-lab fidelity --window-tokens 128 --windows 2"));
   EXPECT_EQ(record.at("policy"), "full");
   EXPECT_EQ(record.at("tokens"), 2 * 64);
   EXPECT_EQ(record.at("windows"), 2);
@@ -341,7 +338,7 @@ TEST_F(BenchTest, FidelityOnATextSeesWhatAPolicyEvicts) {
   std::ofstream file(text);
   for (int i = 0; i < 100; ++i) file << "word " << i * i << " and ";
   file.close();
-  const json record = Record(WithModel("fidelity --policy streaming --sinks 2 --window 16 "
+  const json record = Record(WithModel("ebb-lab fidelity --policy streaming --sinks 2 --window 16 "
                                        "--window-tokens 200 --tokens 400") +
                              " --text " + text);
   EXPECT_EQ(record.at("tokens"), 2 * (200 - 64));
@@ -357,20 +354,22 @@ TEST_F(BenchTest, FidelityOnATextSeesWhatAPolicyEvicts) {
 
 TEST_F(BenchTest, FidelityAloneGivesTheOracleItsReplay) {
   const std::string oracle = " --policy oracle --sinks 2 --window 8 --interval 8 --budget 50%";
-  const json record = Record(WithModel("fidelity --window-tokens 150 --windows 1") + oracle);
+  const json record =
+      Record(WithModel("ebb-lab fidelity --window-tokens 150 --windows 1") + oracle);
   EXPECT_EQ(record.at("policy"), "oracle");
   EXPECT_EQ(record.at("tokens"), 150 - 64);
   EXPECT_GT(record.at("mean_kl").get<double>(), 0);
-  const json tiers = Record(WithModel("fidelity --window-tokens 150 --windows 1 --policy oracle") +
-                            " --window 8 --interval 8 --evict 50% --t1 host");
+  const json tiers =
+      Record(WithModel("ebb-lab fidelity --window-tokens 150 --windows 1 --policy oracle") +
+             " --window 8 --interval 8 --evict 50% --t1 host");
   EXPECT_GT(tiers.at("mean_kl").get<double>(), 0);
   const std::vector<std::string> commands = {
-      "run -p x -n 4", "chat", "profile -p x -n 4", "bench decode --depth 4 --tokens 1",
-      "eval --task pebble --problems 1 --policies oracle --budgets 50% --out " +
+      "run -p x -n 4", "chat", "ebb-lab profile -p x -n 4", "ebb-bench decode --depth 4 --tokens 1",
+      "ebb-lab eval --task pebble --problems 1 --policies oracle --budgets 50% --out " +
           folder_->File("answers")};
   for (const std::string& command : commands) {
     const Outcome outcome =
-        Everything(WithModel(command) + (command.starts_with("eval") ? "" : oracle));
+        Everything(WithModel(command) + (command.starts_with("ebb-lab eval") ? "" : oracle));
     EXPECT_EQ(outcome.exit_code, 2) << command;
     EXPECT_THAT(outcome.text, HasSubstr("is unknown for text that is still to be generated"))
         << command;
@@ -378,11 +377,13 @@ TEST_F(BenchTest, FidelityAloneGivesTheOracleItsReplay) {
 }
 
 TEST_F(BenchTest, FidelityNeedsATextThatIsThereAndLongEnough) {
-  EXPECT_THAT(Everything(WithModel("fidelity --window-tokens 100 --text /nowhere/text")).text,
-              HasSubstr("cannot read /nowhere/text"));
+  EXPECT_THAT(
+      Everything(WithModel("ebb-lab fidelity --window-tokens 100 --text /nowhere/text")).text,
+      HasSubstr("cannot read /nowhere/text"));
   const std::string text = folder_->File("short");
   std::ofstream(text) << "too short";
-  const Outcome outcome = Everything(WithModel("fidelity --window-tokens 100") + " --text " + text);
+  const Outcome outcome =
+      Everything(WithModel("ebb-lab fidelity --window-tokens 100") + " --text " + text);
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.text, HasSubstr("expected more than 64 tokens"));
 }

@@ -89,7 +89,7 @@ TEST_F(DeviceTest, CompressesTheWholeCacheOfADevice) {
 
 TEST_F(DeviceTest, TransfersOfABackendsDeviceAreProfiled) {
   const ProgramEnd end = RunEbb(
-      "profile --device ggml-cpu --t0 50% --t1 host --t2 20% --threads 1 -n 30 --json "
+      "ebb-lab profile --device ggml-cpu --t0 50% --t1 host --t2 20% --threads 1 -n 30 --json "
       "-p tide --window 8 --interval 4 -m " +
       model_->path());
   ASSERT_EQ(end.exit_code, 0) << end.err;

@@ -1,4 +1,4 @@
-// A small task, and `ebb eval` over it.
+// A small task, and `ebb-lab eval` over it.
 #ifndef EBB_TESTS_CLI_EVAL_FIXTURE_H_
 #define EBB_TESTS_CLI_EVAL_FIXTURE_H_
 
@@ -44,7 +44,7 @@ class EvalTest : public testing::Test {
 
   [[nodiscard]] std::string Out(const std::string& name) const { return model_.File(name); }
   [[nodiscard]] std::string Arguments(const std::string& out, const std::string& more) const {
-    return "eval -n 24 --quiet -m " + model_.path() + " --task " + task_ +
+    return "ebb-lab eval -n 24 --quiet -m " + model_.path() + " --task " + task_ +
            ":gsm8k --policies full,streaming,random --budgets 50% --sinks 2 --window 4 --out " +
            Out(out) + " " + more;
   }

@@ -45,7 +45,7 @@ TEST_F(EvalTest, AKillAtAnyMomentLosesNothing) {
     const std::string out = "killed" + std::to_string(i / 20);
     const std::string resume = std::filesystem::exists(Out(out)) ? "--resume" : "";
     const std::string seconds = std::to_string(whole.count() * (i % 20 + 1) / 20);
-    const int status = std::system(("timeout -s KILL " + seconds + " " EBB_BINARY_PATH " " +
+    const int status = std::system(("timeout -s KILL " + seconds + " " EBB_BINARY_FOLDER "/" +
                                     Arguments(out, resume) + " > /dev/null 2> " + Out("err"))
                                        .c_str());
     ASSERT_TRUE(WIFEXITED(status));
@@ -68,7 +68,7 @@ TEST_F(EvalTest, ShardsAreMergedToTheSameBytes) {
     ASSERT_EQ(Eval(name, "--shard " + std::to_string(shard) + "/4").exit_code, 0);
     folders += " " + Out(name);
   }
-  const ProgramEnd end = RunEbb("report --out " + Out("merged") + folders);
+  const ProgramEnd end = RunEbb("ebb-lab report --out " + Out("merged") + folders);
   ASSERT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.out, HasSubstr("| streaming 50% |"));
   ExpectSame("whole", "merged");
@@ -94,19 +94,19 @@ TEST_F(EvalTest, BatchesAreTheSameWhereverTheyWereKilledAndInShards) {
     ASSERT_EQ(Eval(name, "--batch 4 --shard " + std::to_string(shard) + "/2").exit_code, 0);
     folders += " " + Out(name);
   }
-  ASSERT_EQ(RunEbb("report" + folders + " --quiet --out " + Out("merged")).exit_code, 0);
+  ASSERT_EQ(RunEbb("ebb-lab report" + folders + " --quiet --out " + Out("merged")).exit_code, 0);
   EXPECT_EQ(ReadFile(Out("merged") + "/results.jsonl"), results);
 }
 
 TEST_F(EvalTest, ReportTestsSettingsAgainstOneOfThem) {
   ASSERT_EQ(Eval("run").exit_code, 0);
-  const std::string report = "report --out " + Out("m") + " " + Out("run") + " --against ";
+  const std::string report = "ebb-lab report --out " + Out("m") + " " + Out("run") + " --against ";
   const ProgramEnd end = RunEbb(report + "full");
   ASSERT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.out, HasSubstr("| p against full |"));
   EXPECT_EQ(json::parse(ReadFile(Out("m") + "/summary.json"))[1]["p_against"], 1);
   const ProgramEnd wrong =
-      RunEbb("report --out " + Out("none") + " " + Out("run") + " --against nobody");
+      RunEbb("ebb-lab report --out " + Out("none") + " " + Out("run") + " --against nobody");
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("unknown setting; valid: "));
   EXPECT_FALSE(std::filesystem::exists(Out("none")));
@@ -127,19 +127,20 @@ TEST_F(EvalTest, AFolderHoldsOneRun) {
 TEST_F(EvalTest, ReportRefusesAnswersToOtherQuestions) {
   ASSERT_EQ(Eval("one", "--problems 2").exit_code, 0);
   ASSERT_EQ(Eval("other", "--problems 3").exit_code, 0);
-  const ProgramEnd end = RunEbb("report --out " + Out("m") + " " + Out("one") + " " + Out("other"));
+  const ProgramEnd end =
+      RunEbb("ebb-lab report --out " + Out("m") + " " + Out("one") + " " + Out("other"));
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("\"problems\" differs"));
   // Nor does it write over answers.
   const std::string results = ReadFile(Out("one") + "/results.jsonl");
   for (const char* from : {"one", "other"}) {
-    const ProgramEnd over = RunEbb("report --out " + Out("one") + " " + Out(from));
+    const ProgramEnd over = RunEbb("ebb-lab report --out " + Out("one") + " " + Out(from));
     EXPECT_EQ(over.exit_code, 2) << from;
     EXPECT_THAT(over.err, HasSubstr("choose another")) << from;
   }
   EXPECT_EQ(ReadFile(Out("one") + "/results.jsonl"), results);
-  EXPECT_EQ(RunEbb("report --out " + Out("m") + " " + Out("nowhere")).exit_code, 2);
-  EXPECT_EQ(RunEbb("report --out " + Out("m")).exit_code, 2);
+  EXPECT_EQ(RunEbb("ebb-lab report --out " + Out("m") + " " + Out("nowhere")).exit_code, 2);
+  EXPECT_EQ(RunEbb("ebb-lab report --out " + Out("m")).exit_code, 2);
 }
 
 TEST_F(EvalTest, DamagedResultsAreToldByLine) {
@@ -226,7 +227,7 @@ TEST_F(EvalTest, WhatIsTakenUpAgainAreAnswersToItsGrid) {
   const auto refuses = [&](const std::string& changed, const std::string& words) {
     std::ofstream(path) << changed;
     for (const ProgramEnd& end :
-         {Eval("run", "--resume"), RunEbb("report --out " + Out("m") + " " + Out("run"))}) {
+         {Eval("run", "--resume"), RunEbb("ebb-lab report --out " + Out("m") + " " + Out("run"))}) {
       EXPECT_EQ(end.exit_code, 2) << words;
       EXPECT_THAT(end.err, HasSubstr(words));
     }
@@ -247,9 +248,9 @@ TEST_F(EvalTest, WhatIsTakenUpAgainAreAnswersToItsGrid) {
 
 TEST_F(EvalTest, AReportSaysWhatIsMissing) {
   ASSERT_EQ(Eval("whole").exit_code, 0);
-  EXPECT_EQ(RunEbb("report --out " + Out("all") + " " + Out("whole")).err, "");
+  EXPECT_EQ(RunEbb("ebb-lab report --out " + Out("all") + " " + Out("whole")).err, "");
   ASSERT_EQ(Eval("half", "--shard 0/2").exit_code, 0);
-  const ProgramEnd end = RunEbb("report --out " + Out("some") + " " + Out("half"));
+  const ProgramEnd end = RunEbb("ebb-lab report --out " + Out("some") + " " + Out("half"));
   EXPECT_EQ(end.exit_code, 0);
   EXPECT_THAT(end.err, HasSubstr("9 of 18 answers are missing"));
   EXPECT_EQ(Eval("some", "--resume").exit_code, 2);

@@ -20,17 +20,18 @@ TEST_F(EvalTest, EveryGridOfThePapersOpens) {
     if (entry.path().extension() != ".json") continue;
     ++num_grids;
     const ProgramEnd end =
-        RunEbb("eval --task pebble --problems 1 -n 1 --quiet --grid " + entry.path().string() +
-               " --out " + Out(entry.path().stem().string()));
+        RunEbb("ebb-lab eval --task pebble --problems 1 -n 1 --quiet --grid " +
+               entry.path().string() + " --out " + Out(entry.path().stem().string()));
     EXPECT_EQ(end.exit_code, 0) << entry.path() << end.err;
   }
   EXPECT_GE(num_grids, 15);
 }
 
 TEST_F(EvalTest, PebbleNeedsNoModelFile) {
-  const ProgramEnd end = RunEbb(
-      {.arguments = Words("eval --task pebble --problems 2 -n 8 --quiet --out " + Out("pebble")),
-       .environment = {{"XDG_CACHE_HOME", "/nonexistent"}}});
+  const ProgramEnd end =
+      RunEbb({.arguments = Words("ebb-lab eval --task pebble --problems 2 -n 8 --quiet --out " +
+                                 Out("pebble")),
+              .environment = {{"XDG_CACHE_HOME", "/nonexistent"}}});
   ASSERT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(json::parse(ReadFile(Out("pebble") + "/grid.json"))["model"].get<std::string>(),
               testing::StartsWith("pebble"));
@@ -101,7 +102,7 @@ TEST_F(EvalTest, AGridFileNamesSettings) {
   const std::string grid = model_.File("grid.json");
   std::ofstream(grid) << R"({"policies": ["attention"], "seeds": [1, 2],
     "settings": [{"t0": "30%"}, {"t0": "70%", "t1": "host", "evict": "20%"}]})";
-  const std::string common = "eval -n 30 --quiet -m " + model_.path() + " --task " + task_ +
+  const std::string common = "ebb-lab eval -n 30 --quiet -m " + model_.path() + " --task " + task_ +
                              ":gsm8k --sinks 1 --window 2 --interval 4 --out ";
   const ProgramEnd end = RunEbb(common + Out("grid") + " --temp 0.5 --grid " + grid);
   ASSERT_EQ(end.exit_code, 0) << end.err;
@@ -121,7 +122,8 @@ TEST_F(EvalTest, AGridFileNamesSettings) {
 TEST_F(EvalTest, FilesThatAreReadWholeAreRegularFiles) {
   const std::string pipe = model_.File("pipe.jsonl");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const std::string common = "eval -n 8 --quiet -m " + model_.path() + " --out " + Out("pipe");
+  const std::string common =
+      "ebb-lab eval -n 8 --quiet -m " + model_.path() + " --out " + Out("pipe");
   for (const std::string& more :
        {" --task pebble --problems 1 --grid " + pipe, " --task " + pipe + ":gsm8k"}) {
     const ProgramEnd end = RunEbb(common + more);
@@ -134,7 +136,7 @@ TEST_F(EvalTest, WhatComesOutTheSameIsRunOnce) {
   const std::string grid = model_.File("seeds.json");
   std::ofstream(grid) << R"({"policies": ["full", "random"], "seeds": [1, 2]})";
   const std::string common =
-      "eval -n 8 --quiet -m " + model_.path() + " --task " + task_ + ":gsm8k --window 2 ";
+      "ebb-lab eval -n 8 --quiet -m " + model_.path() + " --task " + task_ + ":gsm8k --window 2 ";
   ASSERT_EQ(RunEbb(common + "--budgets 50% --out " + Out("seeds") + " --grid " + grid).exit_code,
             0);
   json summary = json::parse(ReadFile(Out("seeds") + "/summary.json"));
@@ -164,8 +166,8 @@ TEST_F(EvalTest, WhatRoundsOtherwiseIsASettingOfItsOwn) {
   std::ofstream(grid) << R"({"policies": ["attention"],
     "settings": [{"t0": "50%"}, {"t0": "50%"}, {"t0": "50%", "t1-mode": "compute"}]})";
   const ProgramEnd end = RunEbb(
-      "eval -n 8 --quiet --sinks 1 --window 2 --interval 4 -m " + model_.path() + " --task " +
-      task_ + ":gsm8k --device ggml-cpu --out " + Out("inexact") + " --grid " + grid);
+      "ebb-lab eval -n 8 --quiet --sinks 1 --window 2 --interval 4 -m " + model_.path() +
+      " --task " + task_ + ":gsm8k --device ggml-cpu --out " + Out("inexact") + " --grid " + grid);
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json summary = json::parse(ReadFile(Out("inexact") + "/summary.json"));
   ASSERT_EQ(summary.size(), 2u);
@@ -177,7 +179,7 @@ TEST_F(EvalTest, SettingsThatDifferInOneOptionAreCountedApart) {
   const std::string grid = model_.File("windows.json");
   std::ofstream(grid) << R"({"policies": ["attention"], "settings": [{"t0": "50%", "evict": "10%",
     "window": 2}, {"t0": "50%", "evict": "10%", "window": 8}]})";
-  const std::string common = "eval -n 12 --quiet -m " + model_.path() + " --task " + task_ +
+  const std::string common = "ebb-lab eval -n 12 --quiet -m " + model_.path() + " --task " + task_ +
                              ":gsm8k --sinks 1 --interval 4 --out ";
   const ProgramEnd end = RunEbb(common + Out("windows") + " --grid " + grid);
   ASSERT_EQ(end.exit_code, 0) << end.err;
@@ -191,7 +193,8 @@ TEST_F(EvalTest, SettingsThatDifferInOneOptionAreCountedApart) {
 
 TEST_F(EvalTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   const std::string grid = model_.File("grid.json");
-  const std::string start = "eval --quiet -m " + model_.path() + " --out " + Out("bad") + " ";
+  const std::string start =
+      "ebb-lab eval --quiet -m " + model_.path() + " --out " + Out("bad") + " ";
   const auto refuses = [&](const std::string& arguments, const std::string& words) {
     const ProgramEnd end = RunEbb(start + arguments);
     EXPECT_EQ(end.exit_code, 2) << arguments << ": " << end.err;
@@ -245,8 +248,8 @@ TEST_F(EvalTest, ErrorsAloneAreNoResult) {
 }
 
 TEST_F(EvalTest, AFileThatIsNotThereIsNamed) {
-  const ProgramEnd end =
-      RunEbb("eval --quiet -m " + model_.path() + " --task nowhere.jsonl:gsm8k --out " + Out("x"));
+  const ProgramEnd end = RunEbb("ebb-lab eval --quiet -m " + model_.path() +
+                                " --task nowhere.jsonl:gsm8k --out " + Out("x"));
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("nowhere.jsonl"));
 }
@@ -257,8 +260,8 @@ TEST_F(EvalTest, LosslessSettingsAnswerAsTheFullCacheDoes) {
   const std::string grid = model_.File("lossless.json");
   std::ofstream(grid) << R"({"policies": ["streaming"], "settings": [{},
       {"lossless": true, "t1": "none"}, {"lossless": true, "t1": "none", "verify": "fast"}]})";
-  const std::string common = "eval -n 24 --temp 0.8 --quiet --threads 1 -m " + model_.path() +
-                             " --task " + task_ + ":gsm8k --sinks 2 --window 4 ";
+  const std::string common = "ebb-lab eval -n 24 --temp 0.8 --quiet --threads 1 -m " +
+                             model_.path() + " --task " + task_ + ":gsm8k --sinks 2 --window 4 ";
   for (const char* out : {"one", "other"}) {
     const ProgramEnd end = RunEbb(common + "--grid " + grid + " --out " + Out(out));
     ASSERT_EQ(end.exit_code, 0) << end.err;

@@ -248,7 +248,7 @@ TEST_F(FitTest, ChatChecksBeforeTheFirstTurn) {
 
 TEST_F(FitTest, FidelityMeasuresTheSettingThatMemoryChooses) {
   const std::string fidelity =
-      "fidelity --threads 1 --window-tokens 100 --windows 1 -m " + model_->path();
+      "ebb-lab fidelity --threads 1 --window-tokens 100 --windows 1 -m " + model_->path();
   const ProgramEnd end = RunEbb(fidelity + " --memory 4GiB");
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.err, StartsWith("[memory: "));

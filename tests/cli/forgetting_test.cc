@@ -16,7 +16,8 @@ using testing::HasSubstr;
 TEST(Forgetting, IsReportedByLayerHeadAndStep) {
   const TinyModel model;
   const std::string command =
-      "fidelity --forgetting --threads 1 --window-tokens 120 --policy h2o --budget 40 --quiet -m " +
+      "ebb-lab fidelity --forgetting --threads 1 --window-tokens 120 --policy h2o --budget 40 "
+      "--quiet -m " +
       model.path();
   const ProgramEnd end = RunEbb(command + " --json");
   ASSERT_EQ(end.exit_code, 0) << end.err;
@@ -40,8 +41,9 @@ TEST(Forgetting, IsReportedByLayerHeadAndStep) {
 
 TEST(Forgetting, IsLeftOutUnlessAskedFor) {
   const TinyModel model;
-  const ProgramEnd end = RunEbb(
-      "fidelity --threads 1 --window-tokens 80 --policy h2o --budget 40 --json -m " + model.path());
+  const ProgramEnd end =
+      RunEbb("ebb-lab fidelity --threads 1 --window-tokens 80 --policy h2o --budget 40 --json -m " +
+             model.path());
   ASSERT_EQ(end.exit_code, 0) << end.err;
   EXPECT_FALSE(json::parse(end.out).contains("forgetting"));
 }

@@ -17,8 +17,8 @@ using testing::HasSubstr;
 class ImportanceTest : public testing::Test {
  protected:
   ProgramEnd Importance(const std::string& more) {
-    return RunEbb("importance --problems 3 --stride 64 --boundary all. --quiet --out " + out_ +
-                  " " + more);
+    return RunEbb("ebb-lab importance --problems 3 --stride 64 --boundary all. --quiet --out " +
+                  out_ + " " + more);
   }
 
   TempFolder folder_;
@@ -61,7 +61,7 @@ TEST_F(ImportanceTest, LabelsThatAreThereAreNotWrittenOver) {
 }
 
 TEST_F(ImportanceTest, BadInputIsNamed) {
-  EXPECT_THAT(RunEbb("importance --problems 1").err, HasSubstr("--out"));
+  EXPECT_THAT(RunEbb("ebb-lab importance --problems 1").err, HasSubstr("--out"));
   EXPECT_THAT(Importance("--occlude 0").err, HasSubstr("--occlude"));
   EXPECT_THAT(Importance("--task nowhere.jsonl").err, HasSubstr("nowhere.jsonl"));
 }

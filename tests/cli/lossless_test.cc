@@ -162,7 +162,7 @@ TEST_F(LosslessTest, ASessionGoesOn) {
 
 TEST_F(LosslessTest, IsMeasured) {
   const ProgramEnd end = RunEbb(
-      "bench lossless --lossless --t1 host --depth 64 --tokens 16 --repetitions 2 --json "
+      "ebb-bench lossless --lossless --t1 host --depth 64 --tokens 16 --repetitions 2 --json "
       "--threads 1 --draft streaming:sinks=2,window=16 --temp 0.5 --repeat-penalty 1.25 -m " +
       model_->path());
   ASSERT_EQ(end.exit_code, 0) << end.err;
@@ -175,13 +175,13 @@ TEST_F(LosslessTest, IsMeasured) {
     EXPECT_GT(record[of]["median"], 0) << of;
   }
   const ProgramEnd told = RunEbb(
-      "bench lossless --lossless --t1 host --depth 64 --tokens 32 --repetitions 2 --json "
+      "ebb-bench lossless --lossless --t1 host --depth 64 --tokens 32 --repetitions 2 --json "
       "--threads 1 --accept 1 --draft-min 8 -m " +
       model_->path());
   EXPECT_EQ(json::parse(told.out)["accepted"], json::parse(told.out)["drafted"]) << told.err;
   EXPECT_GT(json::parse(told.out)["drafted"], 0);
-  const ProgramEnd close =
-      RunEbb("bench lossless --lossless --t1 host --depths 64,80 --tokens 32 -m " + model_->path());
+  const ProgramEnd close = RunEbb(
+      "ebb-bench lossless --lossless --t1 host --depths 64,80 --tokens 32 -m " + model_->path());
   EXPECT_THAT(close.err, HasSubstr("depths further apart"));
 }
 
@@ -237,7 +237,7 @@ TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--lossless --memory 1GiB",
                 "--memory: cannot be combined with lossless generation");
   ExpectRefused("--lossless --t1 none --t0 2MiB", "a cap on T0 needs a T1 in a lossless session");
-  const ProgramEnd end = RunEbb("bench lossless -m " + model_->path());
+  const ProgramEnd end = RunEbb("ebb-bench lossless -m " + model_->path());
   EXPECT_THAT(end.err, HasSubstr("--lossless is missing"));
 }
 

@@ -20,8 +20,8 @@ using testing::Not;
 class ProfileTest : public testing::Test {
  protected:
   ProgramEnd Profile(const std::string& arguments) {
-    return RunEbb("profile --raw --temp 0 --threads 1 --ignore-eos -m " + model_.path() + " " +
-                  arguments);
+    return RunEbb("ebb-lab profile --raw --temp 0 --threads 1 --ignore-eos -m " + model_.path() +
+                  " " + arguments);
   }
   static json Record(const ProgramEnd& end) {
     json record = json::parse(end.out, nullptr, false);
@@ -71,7 +71,7 @@ TEST_F(ProfileTest, HeadsOfLayersThatDifferAreNotDrawnAsAGrid) {
   const std::string path = model_.File("mixed.gguf");
   ASSERT_TRUE(WriteRandomGguf({.kv_heads_by_layer = {1, 2}, .context = 256}, path).ok());
   const std::string arguments =
-      "profile --raw --temp 0 --threads 1 --quiet --json -n 8 -p tide -m ";
+      "ebb-lab profile --raw --temp 0 --threads 1 --quiet --json -n 8 -p tide -m ";
   EXPECT_EQ(RunEbb(arguments + path).exit_code, 0);
   const ProgramEnd end = RunEbb(arguments + path + " --policy h2o --budget 30");
   EXPECT_NE(end.exit_code, 0);
@@ -81,7 +81,8 @@ TEST_F(ProfileTest, HeadsOfLayersThatDifferAreNotDrawnAsAGrid) {
 TEST_F(ProfileTest, TheTextShowsTheAuditOfSelectiveReading) {
   const std::string path = model_.File("long.gguf");
   ASSERT_TRUE(WriteRandomGguf({.context = 1024}, path).ok());
-  const std::string run = "profile --raw --temp 0 --threads 1 --quiet --ignore-eos -p tide -n ";
+  const std::string run =
+      "ebb-lab profile --raw --temp 0 --threads 1 --quiet --ignore-eos -p tide -n ";
   const std::string select = " --t0 50% --t1 file --t1-read select:mass=0.5 -m " + path;
   const ProgramEnd end = RunEbb(run + "900" + select);
   ASSERT_EQ(end.exit_code, 0) << end.err;

@@ -46,10 +46,11 @@ struct Pipe {
   dup2(out.write_end, STDOUT_FILENO);
   dup2(err.write_end, STDERR_FILENO);
   for (const auto& [name, value] : run.environment) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> arguments = {const_cast<char*>(EBB_BINARY_PATH)};
-  for (const std::string& one : run.arguments) arguments.push_back(const_cast<char*>(one.c_str()));
+  std::vector<std::string> words = WithProgram(run.arguments);
+  std::vector<char*> arguments;
+  for (std::string& one : words) arguments.push_back(one.data());
   arguments.push_back(nullptr);
-  execv(EBB_BINARY_PATH, arguments.data());
+  execv(arguments[0], arguments.data());
   _exit(127);
 }
 
@@ -134,6 +135,16 @@ ProgramEnd RunEbb(const ProgramRun& run) {
 }
 
 ProgramEnd RunEbb(const std::string& arguments) { return RunEbb({.arguments = Words(arguments)}); }
+
+std::vector<std::string> WithProgram(std::vector<std::string> arguments) {
+  std::string program = EBB_BINARY_PATH;
+  if (!arguments.empty() && arguments.front().starts_with("ebb-")) {
+    program.append(arguments.front(), std::string_view("ebb").size());
+    arguments.erase(arguments.begin());
+  }
+  arguments.insert(arguments.begin(), std::move(program));
+  return arguments;
+}
 
 std::vector<std::string> Words(const std::string& text) {
   std::istringstream stream(text);

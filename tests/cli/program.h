@@ -1,4 +1,4 @@
-// Runs the program as a user's shell would, with pipes for its three streams.
+// Runs the programs as a user's shell would, with pipes for their three streams.
 #ifndef EBB_TESTS_CLI_PROGRAM_H_
 #define EBB_TESTS_CLI_PROGRAM_H_
 
@@ -12,7 +12,8 @@
 namespace ebb {
 
 struct ProgramRun {
-  std::vector<std::string> arguments;                            // without the program itself
+  // Without the program `ebb` itself. A first one of ebb-lab or ebb-bench names that program.
+  std::vector<std::string> arguments;
   std::string input;                                             // all of stdin
   std::vector<std::pair<std::string, std::string>> environment;  // added to that of the test
   // Once stdout has brought so many bytes: close it, or interfere (once), by a signal or as said.
@@ -31,6 +32,9 @@ struct ProgramEnd {
 ProgramEnd RunEbb(const ProgramRun& run);
 // Arguments separated by blanks.
 ProgramEnd RunEbb(const std::string& arguments);
+
+// Returns the arguments after the path of the program that they are for.
+std::vector<std::string> WithProgram(std::vector<std::string> arguments);
 
 std::vector<std::string> Words(const std::string& text);
 // Without its line break.

@@ -231,8 +231,9 @@ TEST(ListPoliciesTest, NeedsNoModel) {
 
 TEST(HelpTest, IsForEveryCommand) {
   EXPECT_THAT(RunEbb("--help").out, HasSubstr("run "));
-  EXPECT_THAT(RunEbb("bench --help").out, HasSubstr("bench decode"));
-  for (const char* command : {"run", "chat", "pull", "fidelity", "bench decode"}) {
+  EXPECT_THAT(RunEbb("device --help").out, HasSubstr("device list"));
+  EXPECT_THAT(RunEbb("ebb-bench --help").out, HasSubstr("decode "));
+  for (const char* command : {"run", "chat", "pull", "ebb-lab fidelity", "ebb-bench decode"}) {
     const ProgramEnd end = RunEbb(std::string(command) + " --help");
     EXPECT_EQ(end.exit_code, 0);
     EXPECT_THAT(end.out, HasSubstr("--help"));

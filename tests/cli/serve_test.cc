@@ -145,8 +145,8 @@ TEST(ServeTest, AFlagTakesWordsForTrueAndFalseAlone) {
 
 TEST(ServeTest, EveryFlagTakesFalse) {
   int num_flags = 0;
-  for (const cli::OptionRow& row : cli::OptionTable()) {
-    const auto& groups = cli::FindCommand("serve")->groups;
+  for (const cli::OptionRow& row : cli::EbbProgram().options) {
+    const auto& groups = cli::FindCommand(cli::EbbProgram(), "serve")->groups;
     if (!row.value.empty() || std::ranges::count(groups, row.group) == 0) continue;
     ++num_flags;
     const std::string name = row.names.substr(row.names.rfind("--"));

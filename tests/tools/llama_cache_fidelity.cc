@@ -1,4 +1,4 @@
-// How far llama.cpp's quantised caches are from its f16 cache, measured as `ebb fidelity
+// How far llama.cpp's quantised caches are from its f16 cache, measured as `ebb-lab fidelity
 // --dequantize` measures T2: the same windows of the same text, weights held as F32, KL in nats.
 //   ebb_llama_cache_fidelity MODEL.gguf TEXT.txt WINDOWS [THREADS [WINDOW_TOKENS]]
 // Needs room for the weights as F32 in the folder for temporary files.

@@ -1,4 +1,4 @@
-// The text of a study, cut as `ebb fidelity` cuts it by default.
+// The text of a study, cut as `ebb-lab fidelity` cuts it by default.
 #ifndef EBB_TESTS_TOOLS_STUDY_TEXT_H_
 #define EBB_TESTS_TOOLS_STUDY_TEXT_H_
 

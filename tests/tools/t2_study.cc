@@ -3,7 +3,7 @@
 // Teacher-forced over WINDOWS windows of 2,048 tokens, or their first TOKENS, rows as f32; weights
 // held as F32, or as stored: then activations are rounded too, and f16 shows the floor, what any
 // change at all gives. All rows but the first EXACT (68) of a window and the last WINDOW are
-// rounded. KL in nats to the unrounded cache; all formats step in one batch. `ebb fidelity`
+// rounded. KL in nats to the unrounded cache; all formats step in one batch. `ebb-lab fidelity`
 // measures the real T2.
 #include <fmt/format.h>
 

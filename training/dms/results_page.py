@@ -25,7 +25,7 @@ too ("The rate decides"). Accuracies of evaluations are in % with exact 95 % int
 problems, two-sided, and speaks of these problems and these trainings, not of other seeds of training.
 
 CR is the compression that was trained for, 1 / (1 - share of rows marked). What is reported beside it was
-counted by `ebb eval`: rows at the peak, rows read, and bytes of pages, each as the full cache's over the
+counted by `ebb-lab eval`: rows at the peak, rows read, and bytes of pages, each as the full cache's over the
 policy's, prompt and window included. A retrofit here has steps of 4,096 tokens (padding included; about 3,400 are text), AdamW at 5e-4, window 16
 and 60 steps a unit of compression unless something else is said; to settle is to hold the compression
 while the rate falls to 0, for 150 steps.
@@ -50,7 +50,7 @@ teacher-forced, of 64 problems of seed 0:
 | 1e-3, 100 | KL 0.007 at CR 5, 0.029 at CR 5.5, 0.056 at CR 6: no thought right any more; stopped | - |
 | 5e-4, 60 | 78 % at CR 6 | 89 % after 150 steps |
 
-In `ebb eval` the first was right on 150 of 200 problems, the last on 197. At CR 4 settling took the first two to
+In `ebb-lab eval` the first was right on 150 of 200 problems, the last on 197. At CR 4 settling took the first two to
 98 and 92 %, the last to 98 %. On seed 0's first 200 problems, by which settings were chosen, `pebble-dms-8` was
 right on 188 ([results-pebble.md](results-pebble.md)).
 
@@ -330,7 +330,7 @@ def section_l(figures):
                    "the model's own", "peak rows, times fewer", "reads"), rows)
     names = {"prose": "README.md", "code": "the longest held-out module"}
     for name in dict.fromkeys(f["text"] for f in figures["texts"]):
-        text += (f"\nThe adapters and policies that need no training on {names[name]} (`ebb fidelity`, two windows of "
+        text += (f"\nThe adapters and policies that need no training on {names[name]} (`ebb-lab fidelity`, two windows of "
                  "1,024 tokens). A policy's budget is the share of all rows that the first adapter had in the mean, "
                  "rounded up; it decides every 16 tokens:\n\n")
         rows = [(f["cr"], f["setting"], f.get("budget", "-"), f"{f['kv_bytes'] / 2 ** 20:.2f}",

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "apps/ebb/bench/report.h"
+#include "apps/common/report.h"
+#include "apps/common/setup.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/setup.h"
 #include "ebb/device.h"
 #include "ebb/version.h"
 

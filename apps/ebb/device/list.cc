@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "apps/ebb/bench/report.h"
+#include "apps/common/report.h"
 #include "apps/ebb/commands.h"
 #include "ebb/device.h"
 

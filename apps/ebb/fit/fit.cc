@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "apps/ebb/bench/report.h"
+#include "apps/common/memory.h"
+#include "apps/common/report.h"
+#include "apps/common/setup.h"
+#include "apps/common/terminal/bytes.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/fit/measure.h"
-#include "apps/ebb/fit/memory.h"
-#include "apps/ebb/setup.h"
-#include "apps/ebb/terminal/bytes.h"
+#include "ebb/benchmark.h"
 #include "ebb/fit.h"
-#include "ebb/lab/benchmark.h"
 
 namespace ebb::cli {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <utility>
 
-#include "apps/ebb/bench/session.h"
+#include "ebb/benchmark.h"
 #include "ebb/engine.h"
-#include "ebb/lab/benchmark.h"
 
 namespace ebb::cli {
 namespace {
@@ -19,19 +19,26 @@ Result<double> StepSeconds(const std::shared_ptr<const Model>& model, const Engi
   EngineOptions plain = options;
   plain.tiers.reset();
   EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(model, plain));
-  RandomTokens tokens(model->shape().vocab_size, /*seed=*/1);
+  std::mt19937 random(/*seed=*/1);
+  const auto draw = [&](size_t count) {
+    std::vector<Token> tokens(count);
+    for (Token& token : tokens) {
+      token = static_cast<Token>(random() % static_cast<uint32_t>(model->shape().vocab_size));
+    }
+    return tokens;
+  };
   std::vector<std::unique_ptr<Session>> sessions;
   std::vector<Session*> batch;
   for (int i = 0; i < requests; ++i) {
     EBB_ASSIGN_OR_RETURN(auto session, engine->OpenSession({.context = 1 + kWarmUp + kSteps}));
-    EBB_RETURN_IF_ERROR(session->Prefill(tokens.Next(1)).status);
+    EBB_RETURN_IF_ERROR(session->Prefill(draw(1)).status);
     batch.push_back(session.get());
     sessions.push_back(std::move(session));
   }
   std::vector<double> seconds;
   for (int step = 0; step < kWarmUp + kSteps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
-    EBB_RETURN_IF_ERROR(engine->DecodeBatch(batch, tokens.Next(batch.size())).status);
+    EBB_RETURN_IF_ERROR(engine->DecodeBatch(batch, draw(batch.size())).status);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (step >= kWarmUp) seconds.push_back(took.count());
   }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "apps/ebb/options/options.h"
+#include "apps/common/options/options.h"
 #include "ebb/fit.h"
 #include "ebb/model.h"
 

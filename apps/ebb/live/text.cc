@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/ebb/terminal/terminal_text.h"
+#include "apps/common/terminal/terminal_text.h"
 
 namespace ebb::cli {
 namespace {

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "apps/ebb/terminal/bytes.h"
-#include "apps/ebb/terminal/output.h"
-#include "apps/ebb/terminal/say.h"
-#include "apps/ebb/terminal/tier_style.h"
+#include "apps/common/terminal/bytes.h"
+#include "apps/common/terminal/output.h"
+#include "apps/common/terminal/say.h"
+#include "apps/common/terminal/tier_style.h"
 #include "ebb/report.h"
 
 namespace ebb::cli {

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/common/options/options.h"
+#include "apps/common/terminal/screen.h"
 #include "apps/ebb/live/text.h"
-#include "apps/ebb/options/options.h"
-#include "apps/ebb/terminal/screen.h"
 #include "ebb/engine.h"
 #include "ebb/generate.h"
 

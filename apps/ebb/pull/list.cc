@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "apps/ebb/bench/report.h"
+#include "apps/common/models/gguf_header.h"
+#include "apps/common/models/gguf_names.h"
+#include "apps/common/models/known_models.h"
+#include "apps/common/models/remote_models.h"
+#include "apps/common/report.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/pull/gguf_header.h"
-#include "apps/ebb/pull/gguf_names.h"
-#include "apps/ebb/pull/known_models.h"
-#include "apps/ebb/pull/remote_models.h"
 
 namespace ebb::cli {
 namespace {

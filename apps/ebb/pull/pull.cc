@@ -6,14 +6,15 @@
 
 #include <fmt/format.h>
 
-#include "apps/ebb/bench/report.h"
+#include "apps/common/interrupt.h"
+#include "apps/common/models/known_models.h"
+#include "apps/common/models/model_fetch.h"
+#include "apps/common/models/parts_folder.h"
+#include "apps/common/models/remote_models.h"
+#include "apps/common/report.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/interrupt.h"
-#include "apps/ebb/pull/known_models.h"
-#include "apps/ebb/pull/model_fetch.h"
-#include "apps/ebb/pull/parts_folder.h"
+#include "apps/ebb/pull/pull_options.h"
 #include "apps/ebb/pull/reasoners.h"
-#include "apps/ebb/pull/remote_models.h"
 
 namespace ebb::cli {
 namespace {
@@ -146,9 +147,9 @@ Status List(const NamedModel& model, const CliOptions& options) {
 
 ExitCode RunPull(const CliOptions& options) {
   (void)InstallInterruptHandler();
-  for (const NamedModel& model : ChosenModels(options.pull)) {
+  for (const NamedModel& model : ChosenModels(options.Of<PullInput>())) {
     Status status;
-    if (options.pull.list) {
+    if (options.Of<PullInput>().list) {
       status = List(model, options);
     } else if (model.known == nullptr) {
       status = PullRemote(*model.remote, options);

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/ebb/pull/model_name.h"
+#include "apps/common/models/model_name.h"
 #include "ebb/fit.h"
 
 namespace ebb::cli {

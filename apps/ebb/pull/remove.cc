@@ -5,12 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "apps/ebb/bench/report.h"
+#include "apps/common/models/known_models.h"
+#include "apps/common/models/model_fetch.h"
+#include "apps/common/models/parts_folder.h"
+#include "apps/common/models/remote_models.h"
+#include "apps/common/report.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/pull/known_models.h"
-#include "apps/ebb/pull/model_fetch.h"
-#include "apps/ebb/pull/parts_folder.h"
-#include "apps/ebb/pull/remote_models.h"
+#include "apps/ebb/pull/pull_options.h"
 
 namespace ebb::cli {
 namespace {
@@ -43,12 +44,12 @@ Result<uint64_t> RemoveKnownModel(const KnownModel& model) {
 }  // namespace
 
 ExitCode RunRemove(const CliOptions& options) {
-  if (options.pull.models.empty()) {
+  if (options.Of<PullInput>().models.empty()) {
     return Fail(InvalidArgument("NAME",
                                 "expected the name of a model, found none; `ebb list` "
                                 "shows those that are there"));
   }
-  for (const NamedModel& model : options.pull.models) {
+  for (const NamedModel& model : options.Of<PullInput>().models) {
     const std::string name =
         model.known != nullptr ? std::string(model.known->name) : model.remote->text;
     const Result<uint64_t> freed =

@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "apps/common/interrupt.h"
+#include "apps/common/terminal/line_reader.h"
+#include "apps/common/terminal/say.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/interrupt.h"
 #include "apps/ebb/run/chat_input.h"
 #include "apps/ebb/run/conversation.h"
 #include "apps/ebb/run/turn.h"
-#include "apps/ebb/terminal/line_reader.h"
-#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {

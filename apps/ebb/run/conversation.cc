@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "apps/ebb/fit/memory.h"
+#include "apps/common/memory.h"
+#include "apps/common/terminal/say.h"
 #include "apps/ebb/run/turn.h"
-#include "apps/ebb/terminal/say.h"
 #include "ebb/session_file.h"
 
 namespace ebb::cli {

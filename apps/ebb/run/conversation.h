@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "apps/ebb/options/options.h"
-#include "apps/ebb/setup.h"
+#include "apps/common/options/options.h"
+#include "apps/common/setup.h"
 #include "ebb/generate.h"
 #include "ebb/model.h"
 #include "ebb/status.h"

@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "apps/common/interrupt.h"
+#include "apps/common/memory.h"
+#include "apps/common/prompt.h"
+#include "apps/common/terminal/say.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/fit/memory.h"
-#include "apps/ebb/interrupt.h"
 #include "apps/ebb/run/conversation.h"
-#include "apps/ebb/run/prompt.h"
 #include "apps/ebb/run/turn.h"
-#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/ebb/run/lossless_record.h"
-#include "apps/ebb/terminal/bytes.h"
+#include "apps/common/lossless_record.h"
+#include "apps/common/report.h"
+#include "apps/common/terminal/bytes.h"
 
 namespace ebb::cli {
 namespace {
@@ -56,32 +57,6 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
 }
 
 }  // namespace
-
-nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection) {
-  return {{"rows_read_share", selection.ReadShare()},
-          {"unread_mass", selection.unread_mass},
-          {"sampled_unread_mass", selection.sampled_unread_mass},
-          {"samples", selection.num_samples},
-          {"pages_cached", selection.pages_cached},
-          {"pages_read", selection.pages_read},
-          {"bytes_read", selection.bytes_read},
-          {"wait_seconds", selection.wait_seconds}};
-}
-
-std::string SelectionText(const SelectionAccounting& selection) {
-  const auto pages =
-      static_cast<double>(std::max<int64_t>(1, selection.pages_cached + selection.pages_read));
-  std::string text =
-      fmt::format("{:.0f} % of the rows; {:.1f} % of the attention unread by estimate",
-                  100 * selection.ReadShare(), 100 * selection.unread_mass);
-  if (selection.num_samples > 0) {
-    text += fmt::format(", {:.1f} % in {} samples", 100 * selection.sampled_unread_mass,
-                        selection.num_samples);
-  }
-  return text + fmt::format("; {} read from T1, {:.0f} % of its pages were cached",
-                            MiB(static_cast<double>(selection.bytes_read)),
-                            100.0 * static_cast<double>(selection.pages_cached) / pages);
-}
 
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/ebb/setup.h"
+#include "apps/common/setup.h"
 #include "ebb/generate.h"
 #include "ebb/lossless.h"
 #include "ebb/report.h"
@@ -24,10 +24,6 @@ struct RunFigures {
   std::string sampler = {};      // Sampler::SaveState() at the end; empty: there was none
 };
 
-// The field `selection` of JSON records.
-[[nodiscard]] nlohmann::ordered_json SelectionRecord(const SelectionAccounting& selection);
-// Returns the shares of the rows and of the attention, and the bytes read from T1, in words.
-[[nodiscard]] std::string SelectionText(const SelectionAccounting& selection);
 // One line of JSON, without the newline.
 [[nodiscard]] std::string JsonSummary(const RunFigures& figures, const Setup& setup);
 // A few lines for people, each ending in a newline.

@@ -9,10 +9,10 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "apps/ebb/interrupt.h"
+#include "apps/common/interrupt.h"
+#include "apps/common/terminal/progress.h"
+#include "apps/common/terminal/say.h"
 #include "apps/ebb/live/view.h"
-#include "apps/ebb/terminal/progress.h"
-#include "apps/ebb/terminal/say.h"
 #include "ebb/generate.h"
 
 namespace ebb::cli {
@@ -95,55 +95,6 @@ class TurnDisplay {
 };
 
 }  // namespace
-
-Conversation NewConversation(const CliOptions& options, Conversation::Kind kind) {
-  Conversation conversation = {.kind = kind};
-  if (!options.system.empty()) {
-    conversation.request.messages.push_back({"system", options.system});
-  }
-  return conversation;
-}
-
-Result<Turn> NextTurn(const Model& model, const CliOptions& options, const std::string& text,
-                      std::span<const Token> read, Conversation* conversation, int context) {
-  // Templates that can leave the thought out do it better than closing it by force.
-  conversation->request.thinking =
-      options.thinking_budget == 0 ? Thinking::kOff : Thinking::kModelDefault;
-  if (text.empty()) {
-    if (conversation->last_is_over && !options.ignore_eos) {
-      return InvalidArgument(
-          "expected a prompt: the session's last answer is over; --ignore-eos goes on with it");
-    }
-    return GoOn(
-        model, *conversation,
-        options.ignore_eos ? GenerateOptions::OnEnd::kIgnore : GenerateOptions::OnEnd::kStop);
-  }
-  if (conversation->kind == Conversation::Kind::kText) {
-    return BeginTextTurn(model, *conversation, text, read, context);
-  }
-  const ChatMessage message = {"user", text};
-  return BeginTurn(model, *conversation, {&message, 1}, context);
-}
-
-Result<Turn> PromptTurn(const Model& model, const CliOptions& options, const std::string& text) {
-  using Kind = Conversation::Kind;
-  if (options.raw && !options.system.empty()) {
-    return InvalidArgument("--system: a raw prompt has no system message");
-  }
-  Conversation conversation = NewConversation(options, options.raw ? Kind::kText : Kind::kChat);
-  const SessionOptions& session = options.session;
-  const bool is_endless = session.past_context == PastContext::kReRotate;
-  const int context = session.context > 0 ? session.context : model.shape().trained_context;
-  return NextTurn(model, options, text, {}, &conversation, is_endless ? 0 : context);
-}
-
-GenerateOptions GenerateOptionsFor(const CliOptions& options, const Turn& turn) {
-  using OnEnd = GenerateOptions::OnEnd;
-  return OptionsFor(turn, {.max_tokens = options.max_tokens,
-                           .stops = options.stops,
-                           .on_end = options.ignore_eos ? OnEnd::kIgnore : OnEnd::kStop,
-                           .thinking_budget = options.thinking_budget});
-}
 
 bool IsLive(const CliOptions& options) { return options.live && Screen::IsThere(); }
 

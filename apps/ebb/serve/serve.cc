@@ -14,15 +14,16 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "apps/common/exit_code.h"
+#include "apps/common/models/built_in_models.h"
+#include "apps/common/models/known_models.h"
+#include "apps/common/models/model_name.h"
+#include "apps/common/setup.h"
+#include "apps/common/terminal/output.h"
+#include "apps/common/terminal/say.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/exit_code.h"
-#include "apps/ebb/pull/built_in_models.h"
-#include "apps/ebb/pull/known_models.h"
-#include "apps/ebb/pull/model_name.h"
 #include "apps/ebb/serve/passed_sockets.h"
-#include "apps/ebb/setup.h"
-#include "apps/ebb/terminal/output.h"
-#include "apps/ebb/terminal/say.h"
+#include "apps/ebb/serve/serve_options.h"
 #include "src/server/server.h"
 
 namespace ebb::cli {
@@ -41,7 +42,7 @@ std::string ModelId(const std::string& given) {
 
 server::ServerOptions ServerOptionsOf(const CliOptions& options) {
   using OnEnd = GenerateOptions::OnEnd;
-  const ServeInput& serve = options.serve;
+  const ServeInput& serve = options.Of<ServeInput>();
   server::ServerOptions wanted = {
       .host = serve.host,
       .port = static_cast<uint16_t>(serve.port),
@@ -191,7 +192,7 @@ ExitCode RunServe(const CliOptions& options) {
   auto sockets = TakePassedSockets();
   if (!sockets.ok()) return Fail(sockets.status());
   if (!sockets->ignored.empty()) Say("ebb: {}\n", sockets->ignored);
-  const ServeInput& serve = options.serve;
+  const ServeInput& serve = options.Of<ServeInput>();
   if (!serve.new_key.empty()) return MakeKey(serve);
   if (const Status status = CheckPrefixStore(serve); !status.ok()) return Fail(status);
   const auto keys = ReadKeys(serve.api_keys);

@@ -2,7 +2,7 @@
 // under way to use its share of the memory's bandwidth. A prefetch changes no result, and one past the
 // end of a buffer is harmless.
 //
-// The distances were chosen by `ebb bench products` on an Intel Xeon with AMX and an AMD EPYC
+// The distances were chosen by `ebb-bench products` on an Intel Xeon with AMX and an AMD EPYC
 // (docs/figures/performance.md).
 #ifndef EBB_PREFETCH_H
 #define EBB_PREFETCH_H

@@ -1,5 +1,5 @@
 // Evaluations: the library's own (ebb/lab/eval.h), with policies in Python beside the built-in
-// ones. Settings get the names that `ebb eval` gives them, so that results of both are put
+// ones. Settings get the names that `ebb-lab eval` gives them, so that results of both are put
 // together.
 #include "ebb/lab/eval.h"
 
@@ -121,7 +121,8 @@ std::vector<EvalQuestion> ReadTask(const std::string& task, int num_problems, ui
   return questions;
 }
 
-// A line of `ebb eval`'s results.jsonl, its fields in the same order, and the seconds behind them.
+// A line of `ebb-lab eval`'s results.jsonl, its fields in the same order, and the seconds behind
+// them.
 nb::dict DictOf(const EvalAnswer& answer, const EvalSetting& setting, const EvalQuestion& problem) {
   nb::dict line;
   const auto text = [](std::string_view bytes) {

@@ -215,4 +215,4 @@ def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json], notes
     if any(map(_counted, summary)):
         footer += (" Failed: ended by an error, in a loop or cut at the limit; without an answer, or empty. One answer "
                    "may be in two counts.")
-    return page("ebb eval", parts, footer, {"run": run, "settings": list(summary)}, "ebb-eval.json")
+    return page("ebb-lab eval", parts, footer, {"run": run, "settings": list(summary)}, "ebb-eval.json")

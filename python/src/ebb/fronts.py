@@ -1,4 +1,4 @@
-"""Figures over several runs of `ebb eval`: points, Pareto fronts, and how far fronts lie apart ("Inference-Time
+"""Figures over several runs of `ebb-lab eval`: points, Pareto fronts, and how far fronts lie apart ("Inference-Time
 Hyper-Scaling", 5.1 and App. E). docs/user/evaluation.md defines them."""
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def collect(parts: Iterable[Run]) -> tuple[list[str], list[ChainSet]]:
     """The methods, the full cache first, and the settings of all runs."""
     runs = whole_runs(parts)
     if not runs:
-        raise InvalidArgument("expected folders that `ebb eval` wrote")
+        raise InvalidArgument("expected folders that `ebb-lab eval` wrote")
     _check_same_problems(runs)
     sets: dict[tuple[Any, ...], ChainSet] = {}
     for run in runs:

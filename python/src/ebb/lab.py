@@ -1,6 +1,6 @@
 """Evaluations: a model answers problems under many settings of its cache, and every answer is judged.
 
-The judge, the problems and the numbers are those of `ebb eval`; pandas is needed (`pip install
+The judge, the problems and the numbers are those of `ebb-lab eval`; pandas is needed (`pip install
 ebb[lab]`).
 """
 
@@ -25,7 +25,7 @@ def _settings(
     seeds: Iterable[int],
     temperature: float,
 ) -> list[dict[str, Any]]:
-    """The grid of `ebb eval`, in its order: settings, policies, budgets, seeds."""
+    """The grid of `ebb-lab eval`, in its order: settings, policies, budgets, seeds."""
     grid: list[dict[str, Any]] = []
     for given in settings:
         for policy in policies:
@@ -88,7 +88,7 @@ def eval(
 ) -> pandas.DataFrame:
     """Runs every setting over every problem; one row of the DataFrame for each answer.
 
-    Columns are the fields of a line of `ebb eval`'s results.jsonl, and `seconds`.
+    Columns are the fields of a line of `ebb-lab eval`'s results.jsonl, and `seconds`.
 
         answers = ebb.eval(policies=["full", "h2o", Peak], budgets=["25%"],
                            settings=[{"window": 16, "interval": 16}], problems=50)
@@ -108,7 +108,7 @@ def eval(
         max_tokens: of an answer; 0: the task's own limit.
         workers: problems at a time, a thread each; 0: one for each core.
         batch: step so many problems together, a multiple of 4; 0: each by itself.
-        out: a file for the lines of results.jsonl, the same bytes as `ebb eval` writes.
+        out: a file for the lines of results.jsonl, the same bytes as `ebb-lab eval` writes.
         on_answer: called with each answer as it comes.
     """
     import pandas

@@ -1,4 +1,4 @@
-"""The page of `ebb profile --json`: attention, rows per tier, and the time of a step (docs/dev/formats.md)."""
+"""The page of `ebb-lab profile --json`: attention, rows per tier, and the time of a step (docs/dev/formats.md)."""
 
 from __future__ import annotations
 
@@ -237,11 +237,11 @@ def _numbers(record: Json) -> str:
 def profile_page(record: Json) -> str:
     """One HTML file. Raises Corrupt where `record` is no profile."""
     if not isinstance(record, dict) or not {"figures", "runs"} <= record.keys():
-        raise Corrupt("expected the object that `ebb profile --json` prints")
+        raise Corrupt("expected the object that `ebb-lab profile --json` prints")
     try:
         return _page(record)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise Corrupt(f"no profile of this version of `ebb profile`: {error!r}") from None
+        raise Corrupt(f"no profile of this version of `ebb-lab profile`: {error!r}") from None
 
 
 def _page(record: Json) -> str:
@@ -267,4 +267,4 @@ def _page(record: Json) -> str:
     footer = ("Figures of the paper: \"Not All Thoughts Need HBM\". Importance is the attention that a token got over "
               "all decode steps, averaged over layers and heads, as a multiple of the average token's; an evicted "
               "token gets no more of it. Times are those of the thread that drives a step.")
-    return page("ebb profile", parts, footer, record, "ebb-profile.json")
+    return page("ebb-lab profile", parts, footer, record, "ebb-profile.json")

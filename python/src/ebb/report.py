@@ -1,9 +1,9 @@
-"""Tables and pages of the files that `ebb eval` and `ebb profile` write, of one run or of several.
+"""Tables and pages of the files that `ebb-lab eval` and `ebb-lab profile` write, of one run or of several.
 
     python3 -m ebb.report eval runs/first
     python3 -m ebb.report margins runs/first
     python3 -m ebb.report fronts runs/plain runs/dms --out runs/fronts
-    ebb profile --json -p "The tide" | python3 -m ebb.report profile - --out profile.html
+    ebb-lab profile --json -p "The tide" | python3 -m ebb.report profile - --out profile.html
 
 docs/user/evaluation.md defines the figures of evaluations (runs.py reads them, fronts.py computes those of several
 runs), docs/dev/formats.md those of profiles.
@@ -149,16 +149,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m ebb.report", description=__doc__.split("\n\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     of_eval = commands.add_parser("eval", help="a page with charts of one run")
-    of_eval.add_argument("folder", metavar="FOLDER", help="a folder that `ebb eval` or `ebb report` wrote")
+    of_eval.add_argument("folder", metavar="FOLDER", help="a folder that `ebb-lab eval` or `ebb-lab report` wrote")
     of_eval.add_argument("--out", metavar="FILE", help="the page; FOLDER/report.html by default")
     of_margins = commands.add_parser("margins", help="how far the fronts of one run's policies lie apart")
-    of_margins.add_argument("folder", metavar="FOLDER", help="a folder that `ebb eval` wrote")
+    of_margins.add_argument("folder", metavar="FOLDER", help="a folder that `ebb-lab eval` wrote")
     of_fronts = commands.add_parser("fronts", help="accuracy against cost over several runs")
-    of_fronts.add_argument("folders", nargs="+", metavar="FOLDER", help="a folder that `ebb eval` wrote")
+    of_fronts.add_argument("folders", nargs="+", metavar="FOLDER", help="a folder that `ebb-lab eval` wrote")
     of_fronts.add_argument("--out", required=True, metavar="FOLDER", help="for fronts.json, fronts.md, report.html")
     of_fronts.add_argument("--json", action="store_true", help="print fronts.json in one line instead of tables")
     of_profile = commands.add_parser("profile", help="a page with charts of a profile")
-    of_profile.add_argument("file", metavar="FILE", help="what `ebb profile --json` printed; -: stdin")
+    of_profile.add_argument("file", metavar="FILE", help="what `ebb-lab profile --json` printed; -: stdin")
     of_profile.add_argument("--out", required=True, metavar="FILE", help="the page")
     options = parser.parse_args(arguments)
     try:

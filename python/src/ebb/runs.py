@@ -1,4 +1,4 @@
-"""The folders that `ebb eval` writes: reading and checking them, merging shards, and times."""
+"""The folders that `ebb-lab eval` writes: reading and checking them, merging shards, and times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Run:
-    """A folder that `ebb eval` wrote: grid.json and results.jsonl."""
+    """A folder that `ebb-lab eval` wrote: grid.json and results.jsonl."""
 
     folder: str
     manifest: Json
@@ -79,7 +79,7 @@ def _lines(path: Path, cut: list[str]) -> list[Json]:
 
 
 def read_run(folder: str | Path) -> Run:
-    """Reads and checks a run. Answers without a line in times.jsonl are left out, as `ebb eval` does."""
+    """Reads and checks a run. Answers without a line in times.jsonl are left out, as `ebb-lab eval` does."""
     path = Path(folder)
     grid = path / "grid.json"
     manifest = parse_json(read_text(grid), str(grid))
@@ -140,7 +140,7 @@ def gaps(summary: Sequence[Json], run: Run) -> list[str]:
     there, asked = len(run.results), run.num_asked
     if there < asked:
         texts.append(f"{asked - there} of {asked} answers are missing: the run did not end, or its files were cut; "
-                     "`ebb eval --resume` adds them.")
+                     "`ebb-lab eval --resume` adds them.")
     counted = sum(record["n"] for record in summary)
     if counted != there:
         texts.append(f"summary.json counts {counted} answers, results.jsonl and times.jsonl hold {there}: the times "

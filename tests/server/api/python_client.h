@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/ebb/terminal/subprocess.h"
+#include "apps/common/terminal/subprocess.h"
 
 namespace ebb::server {
 

@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/ebb/terminal/subprocess.h"
+#include "apps/common/terminal/subprocess.h"
 #include "tests/server/agents/agent_server.h"
 #include "tests/server/client.h"
 #include "tests/support/skip.h"

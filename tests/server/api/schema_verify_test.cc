@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/ebb/terminal/subprocess.h"
+#include "apps/common/terminal/subprocess.h"
 #include "tests/server/server_fixture.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <sstream>
 
-#include "apps/ebb/terminal/subprocess.h"
+#include "apps/common/terminal/subprocess.h"
 #include "tests/server/server_fixture.h"
 #include "tests/server/server_process.h"
 #include "tests/support/free_port.h"

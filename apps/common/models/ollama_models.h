@@ -1,0 +1,26 @@
+// Models of Ollama's registry, in ~/.cache/ebb/ollama in Ollama's own layout:
+//
+//   blobs/sha256-HEX                      the bytes, a GGUF file
+//   manifests/HOST/NAMESPACE/NAME/TAG     the registry's manifest
+//
+// A model that Ollama itself has fetched ($OLLAMA_MODELS, else ~/.ollama/models) is found there.
+#ifndef EBB_APPS_PULL_OLLAMA_MODELS_H_
+#define EBB_APPS_PULL_OLLAMA_MODELS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "apps/common/models/remote_models.h"
+
+namespace ebb::cli {
+
+[[nodiscard]] Result<StoredModel> FindOllamaModel(const ModelName& name);
+[[nodiscard]] Result<StoredModel> PullOllamaModel(const ModelName& name,
+                                                  const FetchSettings& settings);
+// Lists the models in ebb's own folder.
+[[nodiscard]] std::vector<StoredModel> StoredOllamaModels();
+[[nodiscard]] Result<uint64_t> RemoveOllamaModel(const ModelName& name);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_PULL_OLLAMA_MODELS_H_

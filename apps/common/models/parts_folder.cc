@@ -1,0 +1,170 @@
+// Invariants of the folder on the disk:
+// 1. `joined` has some of the model's first parts and nothing else, or a process that was killed
+//    left an incomplete part behind them. The size of `joined` tells how many parts are complete.
+// 2. A process that changes anything holds a lock on the file `lock`.
+#include "apps/common/models/parts_folder.h"
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace ebb::cli {
+
+namespace fs = std::filesystem;
+
+// A descriptor that is closed at the end of the scope.
+class PartsFolder::OpenFile {
+ public:
+  OpenFile(const std::string& path, int flags)
+      : descriptor_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  ~OpenFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  [[nodiscard]] bool ok() const { return descriptor_ >= 0; }
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+namespace {
+
+std::string FolderFor(const std::string& path) { return path + ".parts"; }
+
+// Returns an error for the file, from errno.
+Status FileError(const std::string& path) {
+  return IoError(fmt::format("{}: {}", path, std::strerror(errno)));
+}
+
+struct CompleteParts {
+  int num_parts = 0;
+  uint64_t bytes = 0;
+};
+
+// Returns the parts of the model that the file holds; none if there is no file.
+CompleteParts PartsIn(const std::string& joined, const KnownModel& model) {
+  std::error_code error;
+  const uintmax_t size = fs::file_size(joined, error);
+  CompleteParts complete;
+  if (error) return complete;
+  for (const ModelPart& part : model.parts) {
+    if (complete.bytes + part.bytes > size) break;
+    complete.bytes += part.bytes;
+    ++complete.num_parts;
+  }
+  return complete;
+}
+
+// False, with errno set, when not all could be written.
+bool WriteAll(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = write(file, bytes.data(), bytes.size());
+    if (count < 0 && errno != EINTR) return false;
+    if (count > 0) bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return true;
+}
+
+}  // namespace
+
+PartsFolder::PartsFolder(const KnownModel& model, const std::string& path)
+    : model_(model), folder_(FolderFor(path)) {}
+
+Result<std::unique_ptr<PartsFolder>> PartsFolder::Open(const KnownModel& model,
+                                                       const std::string& path) {
+  std::unique_ptr<PartsFolder> folder(new PartsFolder(model, path));
+  std::error_code error;
+  fs::create_directory(folder->folder_, error);
+  if (error) return IoError(fmt::format("cannot make {}: {}", folder->folder_, error.message()));
+  EBB_RETURN_IF_ERROR(folder->Lock());
+  EBB_RETURN_IF_ERROR(folder->CutOffIncompletePart());
+  return folder;
+}
+
+PartsFolder::~PartsFolder() {
+  if (lock_ == nullptr) return;
+  std::error_code ignored;
+  fs::remove_all(num_parts_ == 0 ? folder_ : incoming(), ignored);
+}
+
+Status PartsFolder::Lock() {
+  const std::string path = folder_ + "/lock";
+  auto file = std::make_unique<OpenFile>(path, O_RDWR | O_CREAT);
+  if (!file->ok()) return FileError(path);
+  // On a file system without locks a second process goes unnoticed.
+  if (flock(file->descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return IoError(
+        fmt::format("{}: another process is fetching {}; wait for its end", folder_, model_.name));
+  }
+  lock_ = std::move(file);
+  return OkStatus();
+}
+
+Status PartsFolder::CutOffIncompletePart() {
+  const CompleteParts complete = PartsIn(joined(), model_);
+  num_parts_ = complete.num_parts;
+  std::error_code error;
+  if (fs::exists(joined(), error)) fs::resize_file(joined(), complete.bytes, error);
+  if (error) return IoError(fmt::format("{}: {}", joined(), error.message()));
+  return OkStatus();
+}
+
+Status PartsFolder::EmptyIncoming() {
+  std::error_code error;
+  fs::remove_all(incoming(), error);
+  fs::create_directory(incoming(), error);
+  if (error) return IoError(fmt::format("cannot make {}: {}", incoming(), error.message()));
+  return OkStatus();
+}
+
+Status PartsFolder::Append(const std::string& part) {
+  const OpenFile source(part, O_RDONLY);
+  if (!source.ok()) return FileError(part);
+  const OpenFile target(joined(), O_WRONLY | O_CREAT | O_APPEND);
+  if (!target.ok()) return FileError(joined());
+  std::vector<char> buffer(size_t{1} << 20);
+  while (true) {
+    const ssize_t count = read(source.descriptor(), buffer.data(), buffer.size());
+    if (count == 0) break;
+    if (count < 0 && errno == EINTR) continue;
+    Status status;
+    if (count < 0) {
+      status = FileError(part);
+    } else if (!WriteAll(target.descriptor(), {buffer.data(), static_cast<size_t>(count)})) {
+      status = FileError(joined());
+    }
+    if (!status.ok()) {
+      (void)CutOffIncompletePart();
+      return status;
+    }
+  }
+  ++num_parts_;
+  return OkStatus();
+}
+
+Status PartsFolder::MoveJoinedTo(const std::string& path) {
+  const OpenFile file(joined(), O_RDONLY);
+  if (!file.ok() || fsync(file.descriptor()) != 0) return FileError(joined());
+  std::error_code error;
+  fs::rename(joined(), path, error);
+  if (error) return IoError(fmt::format("cannot write {}: {}", path, error.message()));
+  Drop();
+  return OkStatus();
+}
+
+int NumPartsKept(const KnownModel& model, const std::string& path) {
+  return PartsIn(FolderFor(path) + "/joined", model).num_parts;
+}
+
+}  // namespace ebb::cli

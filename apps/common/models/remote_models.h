@@ -1,0 +1,50 @@
+// Models by name, from Hugging Face's hub, Ollama's registry or a URL, and their copies on this
+// machine.
+#ifndef EBB_APPS_PULL_REMOTE_MODELS_H_
+#define EBB_APPS_PULL_REMOTE_MODELS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/common/models/model_name.h"
+#include "apps/common/models/net/http_client.h"
+#include "ebb/status.h"
+
+namespace ebb::cli {
+
+// A model whose files are all on this machine.
+struct StoredModel {
+  std::string name;    // that ParseModelName() takes
+  std::string path;    // of its first file
+  uint64_t bytes = 0;  // of its files together
+  int num_files = 1;
+  std::string note = {};  // why the name does not find it; empty: it does
+};
+
+struct FetchSettings {
+  HttpSettings http = {};
+  bool quiet = false;  // nothing on stderr
+};
+// Takes http.stall_seconds from $HF_HUB_DOWNLOAD_TIMEOUT; messages go to stderr.
+[[nodiscard]] FetchSettings FetchSettingsFor(bool quiet);
+
+// Looks for the model on this machine, without a request. Errors: kNotFound.
+[[nodiscard]] Result<StoredModel> FindStoredModel(const ModelName& name);
+// Asks the hub or the registry for the model's current files and fetches the missing ones. Returns
+// the stored model if the server cannot be reached. Errors: see ListHubFiles(), DownloadFile().
+[[nodiscard]] Result<StoredModel> PullRemoteModel(const ModelName& name,
+                                                  const FetchSettings& settings);
+// Returns the stored model without a request if there is one, else PullRemoteModel().
+[[nodiscard]] Result<StoredModel> FindOrPullModel(const ModelName& name,
+                                                  const FetchSettings& settings);
+
+// Lists the models in the hub's cache and in ebb's own.
+[[nodiscard]] std::vector<StoredModel> StoredModels();
+// Removes the model's files, except those that another one shares; returns the bytes that are free
+// then. Errors: kNotFound; kInvalidArgument where the name stands for several models.
+[[nodiscard]] Result<uint64_t> RemoveStoredModel(const ModelName& name);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_PULL_REMOTE_MODELS_H_

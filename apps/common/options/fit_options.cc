@@ -1,0 +1,35 @@
+#include "apps/common/options/fit_options.h"
+
+#include "apps/common/options/option_values.h"
+#include "apps/common/options/options.h"
+
+namespace ebb::cli {
+
+void AppendFitOptionRows(std::vector<OptionRow>* table) {
+  using G = OptionGroup;
+  const std::vector<OptionRow> rows = {
+      {G::kMemory, "--memory", "SIZE",
+       "all the memory that the program may take, such as 6GiB: the gentlest setting of the tiers "
+       "that fits is taken; options of the tiers that are given stay, and are checked. With "
+       "--device: "
+       "of the device's memory",
+       [](std::string_view text, CliOptions* options) {
+         EBB_ASSIGN_OR_RETURN(options->fit.memory_bytes, ParseBytes(text));
+         return OkStatus();
+       },
+       nullptr},
+      ValueRow(G::kFit, "--prompt-tokens", "N",
+               "tokens of the context that are given, hence never compressed or evicted",
+               [](CliOptions& o) { return &o.fit.prompt_tokens; }, {.min = 0}),
+      ValueRow(G::kFit, "--requests", "K", "sequences at once",
+               [](CliOptions& o) { return &o.fit.requests; }, {.min = 1, .max = 65536}),
+      FlagRow(
+          G::kFit, "--measure",
+          "predict tokens/s from decode steps of the model and from attention to rows of each "
+          "format, which takes some seconds; without it they are bounds by the bandwidths",
+          [](CliOptions& o) { return &o.fit.measure; }, true),
+  };
+  table->insert(table->end(), rows.begin(), rows.end());
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,185 @@
+// The options of the command line. They fill in the structs of include/ebb directly; the other
+// fields here are about files and terminals. Options that one program alone takes are in structs of
+// that program, which CliOptions holds by their type.
+//
+// Tables declare every option once: that of option_table.cc the options that several programs take,
+// and each program its own. The parser, --help and the references in docs/user are fed from them.
+#ifndef EBB_APPS_OPTIONS_OPTIONS_H_
+#define EBB_APPS_OPTIONS_OPTIONS_H_
+
+#include <any>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <typeindex>
+#include <vector>
+
+#include "apps/common/options/fit_options.h"
+#include "apps/common/options/given_options.h"
+#include "ebb/engine.h"
+#include "ebb/generate.h"
+#include "ebb/model.h"
+#include "ebb/status.h"
+
+namespace ebb::cli {
+
+// --lossless and the options that belong to it.
+struct LosslessInput {
+  bool wanted = false;
+  LosslessOptions options;
+  std::string option_given;             // one that needs --lossless; empty: none
+  std::optional<PolicySpec> draft;      // what --draft names; its other members are not set
+  std::optional<TierSpec> draft_reads;  // --draft select: its members t1_read and t1_*
+  bool length_given = false;
+  bool verify_given = false;
+};
+
+enum class Thoughts { kShow, kDim, kHide };
+enum class DocsForm { kMarkdown, kMan, kBash, kZsh, kFish, kConfig };
+
+class OwnOptions {
+ public:
+  // Returns the options of one program's commands, which `T` declares: `options.Of<EvalInput>()`.
+  template <typename T>
+  [[nodiscard]] T& Of() {
+    std::any& own = by_type_[typeid(T)];
+    if (!own.has_value()) own = T();
+    return *std::any_cast<T>(&own);
+  }
+  template <typename T>
+  [[nodiscard]] const T& Of() const {
+    static const T defaults;
+    const auto own = by_type_.find(typeid(T));
+    return own == by_type_.end() ? defaults : *std::any_cast<T>(&own->second);
+  }
+
+ private:
+  std::map<std::type_index, std::any> by_type_;
+};
+
+struct CliOptions : OwnOptions {
+  // model.path is what -m says, a file or a name; empty when -m was not given. See OpenModel() in
+  // setup.h.
+  ModelOptions model;
+  EngineOptions engine;
+  SessionOptions session;  // policy included
+  SamplingOptions
+      sampling;       // `grammar` holds the grammar itself, read from the file if one was named
+  uint64_t seed = 0;  // copied into sampling and policy after parsing
+  bool draws_seed = false;  // --seed random: `seed` is drawn after parsing
+
+  std::optional<std::string> prompt;  // -p
+  std::string prompt_file;            // -f
+  std::string system;                 // --system
+  std::string session_file;           // --session
+  bool raw = false;
+  int max_tokens = -1;
+  std::vector<std::string> stops;
+  bool ignore_eos = false;
+  int thinking_budget = -1;
+  Thoughts thoughts = Thoughts::kShow;
+
+  ExplicitOptions given;  // --policy or --draft; --t1; another option of the tiers
+  GivenOptions shared;    // which option set each field that several options set
+  std::optional<CompressedType> compressed;  // --kv-type q8, q4 or q3
+  LosslessInput lossless;
+  std::string logprobs_file;  // --logprobs
+  int top_logprobs = 0;       // --top-logprobs
+  bool live = false;
+
+  bool list_policies = false;
+  bool json = false;
+  bool quiet = false;
+
+  FitInput fit;
+  DocsForm docs_form = DocsForm::kMarkdown;  // --as
+};
+
+// A heading in --help and docs/user/cli.md. A command names the groups that it takes.
+enum class OptionGroup {
+  kPrompt,      // -p, -f, --raw
+  kSystem,      // --system
+  kSession,     // --session
+  kModelFile,   // -m, -hf
+  kModel,       // --adapter, --dequantize, --rope-*
+  kGeneration,  // -n, --grammar, --stop, ...
+  kSampling,    // --temp, --top-k, --top-p, --min-p, --repeat-penalty
+  kPolicy,      // --policy, --scorer, --budget, ... --list-policies
+  kLossless,    // --lossless, --verify, --draft, --draft-min, --draft-max, --no-draft-lookup
+  kThreads,     // --threads
+  kSeed,        // --seed
+  kContext,     // --context, --past-context, --kv-cap
+  kKvType,      // --kv-type
+  kDisplay,     // --thoughts, --live
+  kQuiet,       // --quiet
+  kJson,        // --json
+  kLogprobs,    // --logprobs, --top-logprobs
+  kFidelity,    // of ebb-lab fidelity alone
+  kMemory,      // --memory
+  kProfile,     // of ebb-lab profile alone
+  kTask,        // --task, --problems, --out, ...
+  kEval,        // of ebb-lab eval alone
+  kImportance,  // of ebb-lab importance alone
+  kReport,      // of ebb-lab report alone
+  kServe,       // of ebb serve alone: --host, --port, ...
+  kPull,        // of ebb pull alone: NAME, --list
+  kRemove,      // of ebb rm alone: NAME
+  kFit,         // of ebb fit alone: --prompt-tokens, --requests
+  // For the commands of ebb-bench that take them:
+  kBenchDepth,      // --depth
+  kBenchDecode,     // --no-mass, --tokens
+  kBenchGenerate,   // --generate, --sequences
+  kBenchPrompt,     // --prompt
+  kBenchLossless,   // --tokens, --accept
+  kBenchAttention,  // --depth, --keep, --compressed
+  kBenchMemory,     // --bytes
+  kBenchProducts,   // --types, --columns, --rows, --batch, --bytes
+  kBench,           // --repetitions
+  kDocs,            // --as
+};
+[[nodiscard]] std::string_view OptionGroupTitle(OptionGroup group);
+// The groups about the model and the machine, which every command that runs a model takes.
+[[nodiscard]] std::span<const OptionGroup> ModelGroups();
+
+struct OptionRow {
+  OptionGroup group;
+  std::string names;  // "-m,--model"
+  std::string value;  // "FILE"; empty: a flag
+  std::string help;   // one sentence, no full stop
+  // `text` is the value that was given; meaningless for a flag, which is on. Errors name the valid
+  // values.
+  std::function<Status(std::string_view text, CliOptions* options)> parse;
+  // The current value, for "(default: ...)"; empty or a null function: nothing to show.
+  std::function<std::string(const CliOptions&)> show;
+  bool is_repeatable = false;  // each occurrence adds a value
+};
+// Returns the name that messages use: the long one.
+[[nodiscard]] std::string LongName(const OptionRow& row);
+// Sets an option. Errors: a value that it does not take, or another option of options->shared sets
+// the same field.
+[[nodiscard]] Status SetOption(const OptionRow& row, std::string_view text, CliOptions* options);
+
+// Appends the options of the tiers below T0, and of the device.
+void AppendTierOptionRows(std::vector<OptionRow>* table);
+void AppendLosslessOptionRows(std::vector<OptionRow>* table);
+// Returns the shared fields that --draft sets with this value.
+[[nodiscard]] std::vector<SharedField> FieldsOfDraft(std::string_view text);
+// Sets the tiers from --kv-type q8, q4 or q3, after all options were read. Errors: --t0 PERCENT
+// beside --t2 old.
+[[nodiscard]] Status SettleTiers(CliOptions* options);
+// Sets the session's lossless options from --lossless and --draft, after SettleTiers(). Errors:
+// options that go with --lossless alone.
+[[nodiscard]] Status SettleLossless(CliOptions* options);
+// Gives every draft the same number of tokens, for commands whose results must repeat. Errors: a
+// length that varies.
+[[nodiscard]] Status FixDraftLength(CliOptions* options);
+// Returns the options that several programs take, in the order in which help shows them.
+[[nodiscard]] std::vector<OptionRow> SharedOptions();
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_OPTIONS_OPTIONS_H_

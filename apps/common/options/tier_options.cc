@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include "apps/common/models/known_models.h"
+#include "apps/common/options/option_values.h"
+#include "apps/common/options/options.h"
+
+namespace ebb::cli {
+namespace {
+
+// Makes a row whose value changes the tiers of the session, which ApplyDefaults() gives the engine.
+template <typename Parse>
+OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
+  const bool places_rows = name != "--t1";
+  return {OptionGroup::kPolicy,
+          std::move(name),
+          std::move(value),
+          std::move(help),
+          [parse, places_rows](std::string_view text, CliOptions* options) {
+            TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
+            EBB_RETURN_IF_ERROR(parse(text, &spec));
+            options->session.policy.tiers = spec;
+            (places_rows ? options->given.tiers : options->given.t1) = true;
+            return OkStatus();
+          },
+          nullptr};
+}
+
+Status ReadDevice(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->engine.device, ParseDevice(text));
+  if (const std::string folder = CacheFolder(); !folder.empty()) {
+    options->engine.rates_file = folder + "/device-rates.json";
+  }
+  return OkStatus();
+}
+
+std::vector<OptionRow> DeviceRows() {
+  return {
+      {OptionGroup::kPolicy, "--device", "cpu|NAME[:KEY=VALUE,...]",
+       "where T0 lies: in the one memory, or on a device that `ebb device list` names, which then "
+       "holds the weights and computes; its keys are memory (for rows; default: all that it has) "
+       "and attention (auto, or ggml's over gathered rows: flash, eager) (default: cpu)",
+       ReadDevice, nullptr},
+      ChoiceRow<T1Mode>(
+          OptionGroup::kPolicy, "--t1-mode",
+          "how rows of T1 beyond a device are read: attended to on the host and merged, or "
+          "streamed "
+          "to the device, which changes no bit; auto streams, or takes the faster way with "
+          "--allow-inexact",
+          [](CliOptions& o) { return &o.engine.t1_mode; },
+          {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}),
+      FlagRow(
+          OptionGroup::kPolicy, "--allow-inexact",
+          "let --t1-mode auto, and --lossless on a device, choose ways that are exact up to "
+          "rounding only; bandwidths of a device are measured once and kept in "
+          "${XDG_CACHE_HOME:-~/.cache}/ebb/device-rates.json",
+          [](CliOptions& o) { return &o.engine.allow_inexact; }, true),
+  };
+}
+
+}  // namespace
+
+void AppendTierOptionRows(std::vector<OptionRow>* table) {
+  const std::vector<OptionRow> rows = {
+      TierRow(
+          "--t0", "PERCENT|SIZE",
+          "fast memory: a share of the unprotected full-precision rows, or a hard cap; the tiers "
+          "place the rows, and --policy only names the scorer (default: 50%)",
+          ParseT0),
+      TierRow(
+          "--t1", "none|host|file[:FOLDER][,SIZE]",
+          "capacity memory, exact: where it lies, and its hard cap; a FOLDER with a comma in its "
+          "name is followed by one more comma (file:/tmp/a,b,); without one T0 holds all "
+          "rows in full precision, whatever its share (default: file; host beside a device)",
+          ParseT1),
+      TierRow(
+          "--t1-read", "all|select[:mass=SHARE][,rows=N][,reuse=COSINE]",
+          "which rows of T0 and T1 a generated token reads: all, which changes no bit, or in each "
+          "layer the pages of 64 rows that are estimated to receive this share of the attention, "
+          "and the first and newest rows, of all these at most N; T0 holds the newest rows and a "
+          "cache of pages; prompts read all rows. reuse: where the queries are at least so similar "
+          "to those of the token before, read what these chose, so that T1's file is read ahead "
+          "(default: all; mass 0.9)",
+          ParseT1Read),
+      TierRow("--t2", "PERCENT|old[:int8|int4|int3|int8_naive]",
+              "compressed memory: a share of the unprotected rows that stay, or old: all rows, "
+              "those of prompts too, except the first 64 and the newest 65 to 128; int8_naive "
+              "rounds as prototypes do, a control (default: 0%)",
+              ParseT2),
+      TierRow(
+          "--evict", "PERCENT|caps",
+          "the share of the unprotected rows that goes, or more where T0 and T1 both have a cap "
+          "and do not hold the rest; caps: only rows that the caps do not hold (default: 0%)",
+          ParseEvict),
+      TierRow("--evict-of", "generated|alive",
+              "what --evict is a share of: the rows ever unprotected, or at every interval those "
+              "still alive, which compounds (default: generated)",
+              ParseEvictOf),
+  };
+  table->insert(table->end(), rows.begin(), rows.end());
+  const std::vector<OptionRow> device = DeviceRows();
+  table->insert(table->end(), device.begin(), device.end());
+}
+
+Status SettleTiers(CliOptions* options) {
+  std::optional<TierSpec>& tiers = options->session.policy.tiers;
+  if (options->compressed.has_value()) {
+    if (!tiers.has_value()) tiers.emplace();
+    tiers->t1 = T1Place::kNone;
+    tiers->t2_rows = T2Rows::kOld;
+    tiers->t2_type = *options->compressed;
+    options->given.tiers = options->given.t1 = true;
+  }
+  const bool has_t0_share =
+      options->shared.OptionThatSet(SharedField::kT0) == "--t0" && tiers->t0_cap_bytes == 0;
+  if (has_t0_share && tiers->t2_rows == T2Rows::kOld) {
+    return InvalidArgument(
+        "--t0: a share has no effect beside --t2 old, which keeps the first 64 and the "
+        "newest 65 to 128 rows in T0");
+  }
+  return OkStatus();
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,289 @@
+#include "apps/common/program.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "apps/common/exit_code.h"
+#include "apps/common/options/config_file.h"
+#include "apps/common/options/policy_list.h"
+#include "apps/common/terminal/output.h"
+#include "apps/common/terminal/say.h"
+#include "apps/common/terminal/tier_notices.h"
+#include "ebb/version.h"
+
+namespace ebb::cli {
+namespace {
+
+std::string Names(const std::vector<const Command*>& commands) {
+  std::string names;
+  for (const Command* command : commands) {
+    if (!names.empty()) names += ", ";
+    names += LastWord(*command);
+  }
+  return names;
+}
+
+void PrintHelp(std::FILE* file, const Program& program, std::string_view parent) {
+  fmt::print(file, "usage: {} {}{}COMMAND [OPTIONS]\n\n", program.name, parent,
+             parent.empty() ? "" : " ");
+  for (const Command* command : ChildrenOf(program, parent)) {
+    fmt::print(file, "  {:<18}{}\n", command->name, command->summary);
+  }
+  fmt::print(file, "\n{0} COMMAND --help shows a command's options, {0} --version the version.\n",
+             program.name);
+}
+
+// Says how a command that moved to another program is spelled now, or which commands there are.
+Status UnknownCommand(const Program& program, std::string_view parent, const std::string& name,
+                      std::span<const std::string> rest) {
+  for (const MovedCommand& moved : program.moved) {
+    if (moved.name != name) continue;
+    // `bench` became a program, and its commands are that program's.
+    const bool is_program = moved.now.find(' ') == std::string_view::npos;
+    return InvalidArgument(fmt::format("\"{} {}\" is a command of another program now: {}{}",
+                                       program.name, name, moved.now,
+                                       !is_program    ? ""
+                                       : rest.empty() ? " COMMAND"
+                                                      : " " + rest.front()));
+  }
+  return InvalidArgument(fmt::format("unknown command \"{}\"; expected one of: {}", name,
+                                     Names(ChildrenOf(program, parent))));
+}
+
+// The command that `arguments` begin with, which are moved past it; or how the program ends.
+std::variant<const Command*, ExitCode> TakeCommand(const Program& program,
+                                                   std::span<const std::string>* arguments) {
+  std::string name;
+  while (true) {
+    if (arguments->empty()) {
+      PrintHelp(stderr, program, name);
+      return ExitCode::kUsage;
+    }
+    const std::string& word = arguments->front();
+    if (word == "--help" || word == "-h" || word == "help") {
+      PrintHelp(stdout, program, name);
+      return ExitCode::kOk;
+    }
+    if (word == "--version" && name.empty()) {
+      fmt::print("{} {}\n", program.name, EBB_VERSION);
+      return ExitCode::kOk;
+    }
+    const std::string full = name.empty() ? word : name + " " + word;
+    const Command* command = FindCommand(program, full);
+    if (command == nullptr) {
+      return Fail(UnknownCommand(program, name, full, arguments->subspan(1)));
+    }
+    *arguments = arguments->subspan(1);
+    if (command->run != nullptr) return command;
+    name = full;
+  }
+}
+
+std::string HelpText(const OptionRow& row) {
+  const std::string value = row.show ? row.show(CliOptions()) : "";
+  return value.empty() ? row.help : fmt::format("{} (default: {})", row.help, value);
+}
+
+// The names that the parser knows: it has no short name of several letters, such as -hf.
+std::string NamesForParser(const OptionRow& row) {
+  std::string names;
+  for (size_t begin = 0; begin < row.names.size();) {
+    const size_t end = std::min(row.names.find(',', begin), row.names.size());
+    const std::string_view name = std::string_view(row.names).substr(begin, end - begin);
+    const bool is_short = name.starts_with('-') && !name.starts_with("--");
+    if (!is_short || name.size() == 2) names.append(names.empty() ? "" : ",").append(name);
+    begin = end + 1;
+  }
+  return names;
+}
+
+// Checks the value of --FLAG=VALUE before the parser reads it, which takes 2 for true, n and -7 for
+// false, and throws at others. Returns why it is refused; empty: it is not.
+std::string CheckFlagValue(const std::string& text) {
+  constexpr std::array<std::string_view, 8> kValues = {"true", "false", "1",   "0",
+                                                       "on",   "off",   "yes", "no"};
+  if (std::ranges::count(kValues, CLI::detail::to_lower(text)) > 0) return "";
+  return fmt::format("expected true or false, found \"{}\"", text);
+}
+
+// Takes the value of an option that the parser met; of a flag "true", or "false" for --FLAG=false.
+using TakeOption = std::function<Status(const OptionRow& row, std::string_view text)>;
+
+// Without a title the option is in no list.
+void AddOption(const OptionRow& row, const std::string& title, const TakeOption& take,
+               CLI::App* app) {
+  const auto set = [&row, take](const std::string& text) {
+    const Status status = take(row, text);
+    if (status.ok()) return;
+    // A message about two options names both.
+    if (status.message().starts_with("--")) throw CLI::ValidationError(status.message());
+    throw CLI::ValidationError(LongName(row), status.message());
+  };
+  if (row.value.empty()) {
+    app->add_flag_function(
+           NamesForParser(row), [set](int64_t count) { set(count > 0 ? "true" : "false"); },
+           HelpText(row))
+        ->group(title)
+        ->check(CheckFlagValue)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    return;
+  }
+  const bool is_positional = !row.names.starts_with('-');
+  if (is_positional) {
+    const auto set_all = [set](const std::vector<std::string>& texts) {
+      for (const std::string& text : texts) set(text);
+    };
+    app->add_option_function<std::vector<std::string>>(NamesForParser(row), set_all, HelpText(row))
+        ->group(title)
+        ->type_name("...");
+    return;
+  }
+  app->add_option_function<std::string>(NamesForParser(row), set, HelpText(row))
+      ->group(title)
+      ->type_name(row.value)
+      ->allow_extra_args(false)
+      ->trigger_on_parse();  // --stop may come several times; of others the last one holds
+}
+
+std::string ErrorText(const CLI::ParseError& error, const CLI::App& app) {
+  std::string text = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    text = "unknown option or argument:";
+    for (const std::string& word : app.remaining()) text += " " + word;
+  }
+  return fmt::format("{} (see \"{} --help\")", text, app.get_name());
+}
+
+// "--stop=" as "--stop" and "": the parser would take the next argument for its value. "-hf" as
+// "--hf-repo". Last first, as the parser wants them.
+std::vector<std::string> ForParser(std::span<const std::string> arguments) {
+  std::vector<std::string> all;
+  bool only_words = false;  // behind "--"
+  for (const std::string& argument : arguments) {
+    only_words = only_words || argument == "--";
+    const bool is_empty = !only_words && argument.size() > 3 && argument.starts_with("--") &&
+                          argument.find('=') == argument.size() - 1;
+    if (!only_words && argument == "-hf") {
+      all.emplace_back("--hf-repo");
+      continue;
+    }
+    all.push_back(is_empty ? argument.substr(0, argument.size() - 1) : argument);
+    if (is_empty) all.emplace_back();
+  }
+  std::ranges::reverse(all);
+  return all;
+}
+
+// So that the same can be had again. With --quiet the records of --json alone tell it.
+Status TellSeed(const CliOptions& options) {
+  if (options.quiet) return OkStatus();
+  const TierNotices::Announcement drawn = {
+      "seed", fmt::format("--seed {} was drawn for --seed random", options.seed)};
+  const std::string text = AnnouncementText(drawn, options) + "\n";
+  if (options.json) return WriteToStderr(text);
+  SayText(text);
+  return OkStatus();
+}
+
+// Adds the options that a command takes.
+void AddOptions(const Program& program, const Command& command, const TakeOption& take,
+                CLI::App* app) {
+  for (const OptionRow& row : program.options) {
+    const auto in = [&](const std::vector<OptionGroup>& groups) {
+      return std::ranges::find(groups, row.group) != groups.end();
+    };
+    if (in(command.groups)) {
+      AddOption(row, std::string(OptionGroupTitle(row.group)), take, app);
+    } else if (in(command.without_effect)) {
+      AddOption(row, "", take, app);
+    }
+  }
+  app->footer(WithoutEffectText(program, command));
+}
+
+// Sets the options of the --config file, if the arguments name one, except for options that the
+// arguments have. Arguments that cannot be parsed are left to the caller.
+Status ReadConfigOf(const Program& program, const Command& command,
+                    const std::vector<std::string>& arguments, CliOptions* options) {
+  std::vector<const OptionRow*> rows;
+  for (const OptionRow& row : program.options) {
+    if (std::ranges::count(command.groups, row.group) > 0) rows.push_back(&row);
+  }
+  const auto is_config = [](const OptionRow* row) { return LongName(*row) == "--config"; };
+  if (std::ranges::none_of(rows, is_config)) return OkStatus();
+  CommandLine given;
+  std::string file;
+  const auto note = [&](const OptionRow& row, std::string_view text) {
+    given.rows.push_back(&row);
+    if (is_config(&row)) file = text;
+    return given.shared.Add(LongName(row), text);
+  };
+  CLI::App app;
+  AddOptions(program, command, note, &app);
+  try {
+    app.parse(std::vector(arguments));
+  } catch (const CLI::ParseError&) {
+    return OkStatus();
+  }
+  return file.empty() ? OkStatus() : ApplyConfigFile(file, rows, given, options);
+}
+
+ExitCode RunCommand(const Program& program, const Command& command,
+                    std::span<const std::string> arguments) {
+  CliOptions options;
+  const std::vector<std::string> words = ForParser(arguments);
+  if (const Status status = ReadConfigOf(program, command, words, &options); !status.ok()) {
+    return Fail(status);
+  }
+  CLI::App app(std::string(command.summary), fmt::format("{} {}", program.name, command.name));
+  const auto set = [&options](const OptionRow& row, std::string_view text) {
+    // Without it a flag is off, since an option of the command line replaces that of the file.
+    if (row.value.empty() && text == "false") return OkStatus();
+    return SetOption(row, text, &options);
+  };
+  AddOptions(program, command, set, &app);
+  try {
+    app.parse(std::vector(words));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return ExitCode::kOk;
+  } catch (const CLI::ParseError& error) {
+    return Fail(InvalidArgument(ErrorText(error, app)));
+  }
+  if (options.draws_seed) {
+    options.seed = std::random_device{}();
+    if (const Status told = TellSeed(options); !told.ok()) return Fail(told);
+  }
+  options.sampling.seed = options.seed;
+  options.session.policy.seed = options.seed;
+  // An evaluation does this for each of its settings, and each of its policies drafts.
+  if (!command.has_settings) {
+    Status status = SettleTiers(&options);
+    if (status.ok()) status = SettleLossless(&options);
+    if (!status.ok()) return Fail(status, options.shared);
+    ApplyDefaults(options.given, &options.engine, &options.session);
+  }
+  if (options.list_policies) return ListPolicies();
+  return command.run(options);
+}
+
+}  // namespace
+
+ExitCode RunProgram(const Program& program, std::span<const std::string> arguments) {
+  const auto found = TakeCommand(program, &arguments);
+  if (const ExitCode* end = std::get_if<ExitCode>(&found)) return *end;
+  return RunCommand(program, *std::get<const Command*>(found), arguments);
+}
+
+}  // namespace ebb::cli

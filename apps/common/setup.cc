@@ -1,0 +1,64 @@
+#include "apps/common/setup.h"
+
+#include <utility>
+
+#include <sys/resource.h>
+
+#include "apps/common/exit_code.h"
+#include "apps/common/models/built_in_models.h"
+#include "apps/common/models/known_models.h"
+#include "apps/common/models/model_name.h"
+#include "apps/common/models/remote_models.h"
+#include "ebb/session_file.h"
+
+namespace ebb::cli {
+
+Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
+  ModelOptions model = options.model;
+  model.context = options.session.context;
+  model.for_device = options.engine.device.kind == DeviceKind::kBackend;
+  if (IsBuiltInModel(model.path)) {
+    model.contents = BuiltInModelFile(model.path);
+  } else if (IsModelName(model.path)) {
+    EBB_ASSIGN_OR_RETURN(const ModelName name, ParseModelName(model.path));
+    EBB_ASSIGN_OR_RETURN(StoredModel stored,
+                         FindOrPullModel(name, FetchSettingsFor(options.quiet)));
+    model.path = std::move(stored.path);
+  } else {
+    auto found = FindModelFile(model.path);
+    if (!found.ok()) return AsUsage(found.status());
+    model.path = *std::move(found);
+  }
+  return Model::Load(model);
+}
+
+Result<Setup> OpenSetup(const CliOptions& options) {
+  EBB_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, OpenModel(options));
+  return OpenSetup(std::move(model), options);
+}
+
+Result<Setup> OpenSetup(std::shared_ptr<const Model> model, const CliOptions& options) {
+  Setup setup = {.model = std::move(model)};
+  EBB_ASSIGN_OR_RETURN(setup.engine, Engine::Create(setup.model, options.engine));
+  if (!options.session_file.empty()) {
+    Result<ResumedSession> resumed =
+        ResumeSession(*setup.engine, options.session_file, options.session);
+    if (resumed.ok()) {
+      setup.session = std::move(resumed->session);
+      setup.resumed = std::move(resumed->extra);
+      return setup;
+    }
+    if (resumed.status().code() != StatusCode::kNotFound) return resumed.status();
+  }
+  EBB_ASSIGN_OR_RETURN(setup.session, setup.engine->OpenSession(options.session));
+  return setup;
+}
+
+uint64_t PeakResidentBytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  constexpr uint64_t kKiB = 1024;
+  return static_cast<uint64_t>(usage.ru_maxrss) * kKiB;
+}
+
+}  // namespace ebb::cli

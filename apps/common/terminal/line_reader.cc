@@ -1,0 +1,141 @@
+#include "apps/common/terminal/line_reader.h"
+
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+#include <histedit.h>
+#include <unistd.h>
+
+#include "apps/common/interrupt.h"
+#include "apps/common/terminal/line_end.h"
+#include "apps/common/terminal/say.h"
+#include "apps/common/terminal/screen.h"
+
+namespace ebb::cli {
+namespace {
+
+// The terminal's "bracketed paste mode": it puts marks around pasted text.
+constexpr char kMarkPastes[] = "\033[?2004h";
+constexpr char kMarkNone[] = "\033[?2004l";
+constexpr std::wstring_view kPasteEnd = L"\033[201~";
+
+// Terminals paste a line break as a carriage return.
+std::wstring WithNewlines(std::wstring_view pasted) {
+  std::wstring text;
+  for (size_t i = 0; i < pasted.size(); ++i) {
+    const bool is_return = pasted[i] == L'\r';
+    if (is_return && i + 1 < pasted.size() && pasted[i + 1] == L'\n') continue;
+    text += is_return ? L'\n' : pasted[i];
+  }
+  // The line break behind the last line is not one within the paste.
+  if (text.ends_with(L'\n')) text.pop_back();
+  return text;
+}
+
+// Called by the editor once the mark of a paste's begin was typed: inserts what comes up to its
+// end.
+unsigned char TakePaste(EditLine* editor, int) {
+  std::wstring pasted;
+  while (!pasted.ends_with(kPasteEnd)) {
+    wchar_t next = 0;
+    if (el_wgetc(editor, &next) != 1) return CC_EOF;
+    pasted += next;
+  }
+  pasted.resize(pasted.size() - kPasteEnd.size());
+  return el_winsertstr(editor, WithNewlines(pasted).c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+}  // namespace
+
+class LineReader::Editor {
+ public:
+  Editor();
+  ~Editor() {
+    el_end(editor_);
+    history_end(history_);
+  }
+  Editor(const Editor&) = delete;
+  Editor& operator=(const Editor&) = delete;
+
+  std::optional<std::string> Next(const std::string& prompt);
+
+ private:
+  static char* Prompt(EditLine* editor) {
+    Editor* self = nullptr;
+    el_get(editor, EL_CLIENTDATA, &self);
+    return self->prompt_.data();
+  }
+
+  EditLine* editor_;
+  History* history_;
+  std::string prompt_;
+  bool marks_pastes_;
+};
+
+LineReader::Editor::Editor()
+    : editor_(el_init("ebb", stdin, stderr, stderr)),  // stdout is for the model's text
+      history_(history_init()),
+      marks_pastes_(TakesEscapes(STDERR_FILENO)) {
+  constexpr int kRememberedLines = 1000;
+  HistEvent event = {};
+  history(history_, &event, H_SETSIZE, kRememberedLines);
+  el_set(editor_, EL_CLIENTDATA, this);
+  el_set(editor_, EL_HIST, history, history_);
+  el_set(editor_, EL_EDITOR, "emacs");
+  el_set(editor_, EL_SIGNAL, 1);
+  el_set(editor_, EL_PROMPT, Prompt);
+  // Home, End and Delete, which terminals send in several ways.
+  for (const char* keys : {"\\e[1~", "\\e[7~", "\\e[H"}) {
+    el_set(editor_, EL_BIND, keys, "ed-move-to-beg", nullptr);
+  }
+  for (const char* keys : {"\\e[4~", "\\e[8~", "\\e[F"}) {
+    el_set(editor_, EL_BIND, keys, "ed-move-to-end", nullptr);
+  }
+  el_set(editor_, EL_BIND, "\\e[3~", "ed-delete-next-char", nullptr);
+  el_set(editor_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+  el_set(editor_, EL_ADDFN, "ebb-take-paste", "inserts what is pasted", TakePaste);
+  el_set(editor_, EL_BIND, "\\e[200~", "ebb-take-paste", nullptr);
+  el_source(editor_, nullptr);  // the user's own ~/.editrc
+}
+
+std::optional<std::string> LineReader::Editor::Next(const std::string& prompt) {
+  prompt_ = prompt;
+  if (marks_pastes_) {
+    SetExitBytes(kMarkNone);
+    SayWithEscapes(kMarkPastes);
+  }
+  int num_bytes = 0;
+  const char* const typed = el_gets(editor_, &num_bytes);
+  if (marks_pastes_) {
+    SayWithEscapes(kMarkNone);
+    SetExitBytes(nullptr);
+  }
+  if (typed == nullptr || num_bytes <= 0) return std::nullopt;
+  std::string line = WithoutLineEnd(std::string(typed, static_cast<size_t>(num_bytes)));
+  HistEvent event = {};
+  if (!line.empty()) history(history_, &event, H_ENTER, line.c_str());
+  return line;
+}
+
+LineReader::LineReader() {
+  if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) return;
+  std::setlocale(LC_CTYPE, "");  // characters of more than one byte
+  // The locale "C" would drop them.
+  if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
+  editor_ = std::make_unique<Editor>();
+}
+
+LineReader::~LineReader() = default;
+
+std::optional<std::string> LineReader::Next(const std::string& prompt) {
+  if (editor_ != nullptr) return editor_->Next(prompt);
+  std::string line;
+  if (!std::getline(std::cin, line)) return std::nullopt;
+  // The last line may end without one.
+  return std::cin.eof() ? line : WithoutLineEnd(line + '\n');
+}
+
+}  // namespace ebb::cli

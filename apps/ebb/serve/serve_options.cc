@@ -1,0 +1,195 @@
+#include "apps/ebb/serve/serve_options.h"
+
+#include <fmt/format.h>
+
+#include "apps/common/options/option_values.h"
+#include "apps/common/options/options.h"
+#include "src/server/access/origin.h"
+
+namespace ebb::cli {
+namespace {
+
+using G = OptionGroup;
+using server::AccessLogFormat;
+using server::ChatPageMode;
+using server::DashboardMode;
+using server::MetricsAlias;
+using server::ReasoningField;
+
+Status ReadPrefixCache(std::string_view text, CliOptions* options) {
+  uint64_t& bytes = options->Of<ServeInput>().prefix_cache_bytes;
+  if (text == "off") {
+    bytes = 0;
+    return OkStatus();
+  }
+  EBB_ASSIGN_OR_RETURN(bytes, ParseBytes(text));
+  return OkStatus();
+}
+
+Status ReadPrefixStore(std::string_view text, CliOptions* options) {
+  if (text == "off") {
+    options->Of<ServeInput>().prefix_store_bytes = 0;
+    return OkStatus();
+  }
+  EBB_ASSIGN_OR_RETURN(options->Of<ServeInput>().prefix_store_bytes, ParseBytes(text));
+  return OkStatus();
+}
+
+// Checks a value before the row takes it.
+OptionRow CheckedRow(OptionRow row, Status (*check)(std::string_view)) {
+  row.parse = [parse = std::move(row.parse), check](std::string_view text, CliOptions* options) {
+    EBB_RETURN_IF_ERROR(check(text));
+    return parse(text, options);
+  };
+  return row;
+}
+
+OptionRow SessionsRow() {
+  return {G::kServe,
+          "--sessions",
+          "WHERE",
+          "keep the sessions of requests that name one: file:FOLDER, "
+          "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or redis+unix:PATH[?db=DB]; servers with the "
+          "same place share them",
+          [](std::string_view text, CliOptions* options) -> Status {
+            EBB_ASSIGN_OR_RETURN(options->Of<ServeInput>().sessions, store::ParseStoreUrl(text));
+            return OkStatus();
+          },
+          [](const CliOptions&) { return std::string(); }};
+}
+
+}  // namespace
+
+void AppendServeOptionRows(std::vector<OptionRow>* table) {
+  const std::vector<OptionRow> rows = {
+      NameRow(G::kServe, "--config", "FILE",
+              "read options from this file, such as /etc/ebb/serve.toml: lines NAME = VALUE with "
+              "the long names of options; those of the command line win, --FLAG=false too",
+              [](CliOptions& o) { return &o.Of<ServeInput>().config; }),
+      ValueRow(
+          G::kServe, "--host", "NAME",
+          "the name, all of whose addresses are listened on, or the address, or unix:/path for a "
+          "socket in the file system; an address that is not this machine's own is open to others",
+          [](CliOptions& o) { return &o.Of<ServeInput>().host; }),
+      ValueRow(G::kServe, "--port", "N", "the port to listen on; 0: a free one",
+               [](CliOptions& o) { return &o.Of<ServeInput>().port; }, {.min = 0, .max = 65535}),
+      ValueRow(G::kServe, "--alias", "NAME",
+               "what requests may call the model besides the name of its file; the first is the "
+               "name that answers bear; may be repeated",
+               [](CliOptions& o) { return &o.Of<ServeInput>().aliases; }),
+      FlagRow(
+          G::kServe, "--any-model",
+          "answer requests whatever they call the model, for clients with a fixed name",
+          [](CliOptions& o) { return &o.Of<ServeInput>().any_model; }, true),
+      ValueRow(G::kServe, "--max-stall", "MS",
+               "how long a prompt may keep other answers waiting, as far as earlier steps tell",
+               [](CliOptions& o) { return &o.Of<ServeInput>().max_stall_ms; },
+               {.min = 1, .max = 600000}),
+      ValueRow(G::kServe, "--max-running", "N", "answers that are computed at once",
+               [](CliOptions& o) { return &o.Of<ServeInput>().max_running; },
+               {.min = 1, .max = 4096}),
+      ValueRow(G::kServe, "--max-queue", "N",
+               "requests that wait for their turn; more are refused with 503 and Retry-After",
+               [](CliOptions& o) { return &o.Of<ServeInput>().max_queue; },
+               {.min = 1, .max = 100000}),
+      NameRow(G::kServe, "--api-keys", "FILE",
+              "ask for a key of this file, whose lines are a name, the key's SHA-256 and limits "
+              "(docs/user/serve.md); SIGHUP reads it again",
+              [](CliOptions& o) { return &o.Of<ServeInput>().api_keys; }),
+      NameRow(
+          G::kServe, "--new-key", "NAME",
+          "make a key, add its line to the file of --api-keys, print the key, and serve nothing",
+          [](CliOptions& o) { return &o.Of<ServeInput>().new_key; }),
+      NameRow(G::kServe, "--access-log", "WHERE",
+              "write a line for each request: stderr, or a file, to which lines are appended and "
+              "which SIGHUP opens again",
+              [](CliOptions& o) { return &o.Of<ServeInput>().access_log; }),
+      ChoiceRow<AccessLogFormat>(
+          G::kServe, "--access-log-format", "how the lines of --access-log look",
+          [](CliOptions& o) { return &o.Of<ServeInput>().access_log_format; },
+          {{"text", AccessLogFormat::kText}, {"json", AccessLogFormat::kJson}}),
+      CheckedRow(
+          ValueRow(G::kServe, "--cors", "ORIGIN",
+                   "let pages of this origin ask, as in https://example.org; localhost: pages that "
+                   "the browser's own machine serves, at any port; *: all; may be repeated",
+                   [](CliOptions& o) { return &o.Of<ServeInput>().cors_origins; }),
+          server::CheckOrigin),
+      CheckedRow(
+          ValueRow(
+              G::kServe, "--allow-host", "NAME",
+              "a name by which the server may be called, besides localhost and addresses, where it "
+              "listens on this machine alone and asks for no keys; may be repeated",
+              [](CliOptions& o) { return &o.Of<ServeInput>().allowed_hosts; }),
+          server::CheckHostName),
+      ValueRow(
+          G::kServe, "--drain-seconds", "N",
+          "how long SIGTERM waits for answers that are on their way; a second signal ends them",
+          [](CliOptions& o) { return &o.Of<ServeInput>().drain_seconds; },
+          {.min = 0, .max = 86400}),
+      {G::kServe, "--prefix-cache", "SIZE",
+       "memory for prompts that are kept, so that what begins alike is read once; or: off",
+       ReadPrefixCache,
+       [](const CliOptions& o) {
+         return fmt::format("{}MiB", o.Of<ServeInput>().prefix_cache_bytes >> 20);
+       }},
+      ChoiceRow<MetricsAlias>(
+          G::kServe, "--metrics-alias",
+          "other names beside those of ebb in /metrics, for routers and autoscalers",
+          [](CliOptions& o) { return &o.Of<ServeInput>().metrics_alias; },
+          {{"none", MetricsAlias::kNone},
+           {"vllm", MetricsAlias::kVllm},
+           {"llamacpp", MetricsAlias::kLlamaCpp}}),
+      ChoiceRow<ChatPageMode>(G::kServe, "--chat-page",
+                              "serve a page at / on which a person talks to the model",
+                              [](CliOptions& o) { return &o.Of<ServeInput>().chat_page; },
+                              {{"on", ChatPageMode::kOn}, {"off", ChatPageMode::kOff}}),
+      ChoiceRow<DashboardMode>(
+          G::kServe, "--dashboard",
+          "the page at /dashboard: where memory and tokens are; text: with what "
+          "requests say, to all who can "
+          "connect",
+          [](CliOptions& o) { return &o.Of<ServeInput>().dashboard; },
+          {{"off", DashboardMode::kOff},
+           {"figures", DashboardMode::kFigures},
+           {"text", DashboardMode::kText}}),
+      ChoiceRow<ReasoningField>(
+          G::kServe, "--reasoning-field",
+          "the member of a chat's answer that tells the thought; both: for clients of either kind, "
+          "of which those that join the two show it twice",
+          [](CliOptions& o) { return &o.Of<ServeInput>().reasoning_field; },
+          {{"reasoning_content", ReasoningField::kReasoningContent},
+           {"reasoning", ReasoningField::kReasoning},
+           {"both", ReasoningField::kBoth}}),
+      SessionsRow(),
+      {G::kServe, "--prefix-store", "SIZE",
+       "room in the place of --sessions for prompts that were read, so that servers take them back "
+       "after a restart; or: off",
+       ReadPrefixStore,
+       [](const CliOptions& o) {
+         const uint64_t bytes =
+             o.Of<ServeInput>().prefix_store_bytes.value_or(kDefaultPrefixStoreBytes);
+         return fmt::format("{}MiB", bytes >> 20);
+       }},
+      ValueRow(
+          G::kServe, "--checkpoint-every", "N",
+          "tokens of an answer within a session, after which it is saved while it is generated, so "
+          "that another server can go on; 0: at its end alone",
+          [](CliOptions& o) { return &o.Of<ServeInput>().checkpoint_every; },
+          {.min = 0, .max = 1000000}),
+      ValueRow(G::kServe, "--session-idle", "S",
+               "seconds that a session stays in memory for its next request",
+               [](CliOptions& o) { return &o.Of<ServeInput>().session_idle; },
+               {.min = 0, .max = 1000000}),
+      ValueRow(G::kServe, "--session-lifetime", "S",
+               "seconds that a session, or a stored prompt, stays in the store without being used",
+               [](CliOptions& o) { return &o.Of<ServeInput>().session_lifetime; },
+               {.min = 1, .max = 1000000000}),
+      ValueRow(G::kServe, "--session-lease", "S",
+               "seconds after which another server may take over what one that died was answering",
+               [](CliOptions& o) { return &o.Of<ServeInput>().session_lease; },
+               {.min = 1, .max = 3600}),
+  };
+  table->insert(table->end(), rows.begin(), rows.end());
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,59 @@
+#include "apps/common/docs/docs.h"
+#include "apps/lab/commands.h"
+#include "apps/lab/eval/eval_options.h"
+#include "apps/lab/fidelity/fidelity_options.h"
+#include "apps/lab/importance/importance_options.h"
+#include "apps/lab/profile/profile_options.h"
+
+namespace ebb::cli {
+namespace {
+
+using G = OptionGroup;
+
+std::vector<Command> Commands() {
+  return {
+      {"eval",
+       "let a model answer problems under many policies and budgets, and count",
+       WithModel({G::kTask, G::kEval, G::kPolicy, G::kLossless, G::kQuiet, G::kJson}),
+       RunEval,
+       {},
+       Command::Visibility::kShown,
+       /*has_settings=*/true},
+      {"report",
+       "put the results of several `ebb-lab eval` together",
+       {G::kReport, G::kQuiet, G::kJson},
+       RunReport},
+      {"profile", "report attention, tier occupancy and timing",
+       WithModel({G::kPrompt, G::kSystem, G::kGeneration, G::kSampling, G::kProfile, G::kPolicy,
+                  G::kMemory, G::kQuiet, G::kJson}),
+       RunProfile},
+      {"fidelity", "measure how far a policy's distributions are from the full cache's",
+       WithModel({G::kFidelity, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}), RunFidelity},
+      {"importance", "label which tokens of a thought matter, and correlate signals with that",
+       WithModel({G::kTask, G::kImportance, G::kQuiet, G::kJson}), RunImportance},
+      DocsCommand(
+          [](const CliOptions& options) { return PrintDocs(LabProgram(), options.docs_form); }),
+  };
+}
+
+}  // namespace
+
+const Program& LabProgram() {
+  static const Program program = [] {
+    Program lab = {
+        .name = "ebb-lab",
+        .summary = "study what cache policies and tiers do to a model's answers and logits",
+        .reference = "docs/user/cli-lab.md",
+        .commands = Commands(),
+        .options = SharedOptions(),
+    };
+    AppendProfileOptionRows(&lab.options);
+    AppendFidelityOptionRows(&lab.options);
+    AppendEvalOptionRows(&lab.options);
+    AppendImportanceOptionRows(&lab.options);
+    return lab;
+  }();
+  return program;
+}
+
+}  // namespace ebb::cli

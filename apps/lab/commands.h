@@ -1,0 +1,19 @@
+// The commands of `ebb-lab`, each in the folder of its name.
+#ifndef EBB_APPS_LAB_COMMANDS_H_
+#define EBB_APPS_LAB_COMMANDS_H_
+
+#include "apps/common/commands.h"
+
+namespace ebb::cli {
+
+ExitCode RunEval(const CliOptions& options);
+ExitCode RunReport(const CliOptions& options);
+ExitCode RunProfile(const CliOptions& options);
+ExitCode RunFidelity(const CliOptions& options);
+ExitCode RunImportance(const CliOptions& options);
+
+[[nodiscard]] const Program& LabProgram();
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_LAB_COMMANDS_H_

@@ -1,0 +1,295 @@
+#include "apps/lab/eval/grid.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "apps/common/options/whole_file.h"
+#include "apps/common/report.h"
+#include "apps/lab/eval/eval_options.h"
+
+namespace ebb::cli {
+namespace {
+
+std::string_view WithoutBlanks(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  const size_t end = text.find_last_not_of(' ') + 1;
+  return text.substr(begin, end - std::min(begin, end));
+}
+
+// "a,b:x=1,c" at the commas that no parameter list holds: "x=1" belongs to what stands before it.
+std::vector<std::string> SplitList(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    const std::string_view part = WithoutBlanks(text.substr(0, comma));
+    const bool is_parameter = !parts.empty() && part.find('=') != std::string_view::npos &&
+                              part.find(':') == std::string_view::npos;
+    if (is_parameter)
+      parts.back().append(",").append(part);
+    else
+      parts.emplace_back(part);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  }
+  return parts;
+}
+
+struct Grid {
+  std::vector<std::string> policies;
+  std::vector<std::string> budgets;
+  std::vector<uint64_t> seeds;
+  std::vector<Json> settings;  // objects of options
+};
+
+Status Expected(std::string_view key, std::string_view what, const std::string& file) {
+  return InvalidArgument(fmt::format("{}: \"{}\" is to be {}", file, key, what));
+}
+
+Status ReadTexts(const Json& grid, const char* key, const std::string& file,
+                 std::vector<std::string>* texts) {
+  if (!grid.contains(key)) return OkStatus();
+  if (!grid[key].is_array()) return Expected(key, "a list of texts", file);
+  texts->clear();
+  for (const Json& text : grid[key]) {
+    if (!text.is_string()) return Expected(key, "a list of texts", file);
+    texts->push_back(text.get<std::string>());
+  }
+  return OkStatus();
+}
+
+Status ReadSeeds(const Json& grid, const std::string& file, std::vector<uint64_t>* seeds) {
+  if (!grid.contains("seeds")) return OkStatus();
+  if (!grid["seeds"].is_array()) return Expected("seeds", "a list of numbers from 0", file);
+  seeds->clear();
+  for (const Json& seed : grid["seeds"]) {
+    if (!seed.is_number_unsigned()) return Expected("seeds", "a list of numbers from 0", file);
+    seeds->push_back(seed.get<uint64_t>());
+  }
+  return OkStatus();
+}
+
+Status ReadSettings(const Json& grid, const std::string& file, std::vector<Json>* settings) {
+  if (!grid.contains("settings")) return OkStatus();
+  if (!grid["settings"].is_array()) return Expected("settings", "a list of objects", file);
+  settings->clear();
+  for (const Json& setting : grid["settings"]) {
+    if (!setting.is_object()) return Expected("settings", "a list of objects", file);
+    settings->push_back(setting);
+  }
+  return OkStatus();
+}
+
+Status ReadGridFile(const std::string& file, Grid* grid) {
+  EBB_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file));
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    return InvalidArgument(fmt::format("{} is no JSON: {}", file, error.what()));
+  }
+  if (!json.is_object()) return InvalidArgument(fmt::format("{} is to hold one object", file));
+  constexpr std::array kKeys = {"policies", "budgets", "seeds", "settings"};
+  for (const auto& [key, value] : json.items()) {
+    if (std::ranges::find(kKeys, std::string_view(key)) == kKeys.end())
+      return InvalidArgument(fmt::format(
+          "{}: unknown key \"{}\"; expected policies, budgets, seeds, settings", file, key));
+  }
+  EBB_RETURN_IF_ERROR(ReadTexts(json, "policies", file, &grid->policies));
+  EBB_RETURN_IF_ERROR(ReadTexts(json, "budgets", file, &grid->budgets));
+  EBB_RETURN_IF_ERROR(ReadSeeds(json, file, &grid->seeds));
+  return ReadSettings(json, file, &grid->settings);
+}
+
+// Policies and budgets are lists of their own, which name the results.
+bool IsListed(std::string_view name) {
+  return name == "--policy" || name == "--budget" || name == "--list-policies";
+}
+
+const OptionRow* FindOption(std::string_view name) {
+  if (IsListed(name)) return nullptr;
+  static const std::vector<OptionRow> options = SharedOptions();
+  for (const OptionRow& row : options) {
+    if (row.group != OptionGroup::kPolicy && row.group != OptionGroup::kLossless) continue;
+    if (row.names == name) return &row;
+  }
+  return nullptr;
+}
+
+// {"t0": "50%"} as if --t0 50% had been given.
+Status ApplySetting(const Json& setting, CliOptions* options) {
+  for (const auto& [key, value] : setting.items()) {
+    const OptionRow* row = FindOption("--" + key);
+    if (row == nullptr)
+      return InvalidArgument(
+          fmt::format("\"{}\" is no option of a setting; \"policies\" and \"budgets\" are lists "
+                      "beside \"settings\", the others are in \"ebb-lab eval --help\"",
+                      key));
+    if (row->value.empty()) {
+      if (!value.is_boolean())
+        return InvalidArgument(fmt::format("{}: expected true or false", key));
+      if (!value.get<bool>()) continue;
+    }
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    const Status status = SetOption(*row, row->value.empty() ? "" : text, options);
+    if (!status.ok()) return InvalidArgument(fmt::format("{}: {}", key, status.Text()));
+  }
+  return OkStatus();
+}
+
+// "t0=50% evict=5%": what places rows, without what leaves results as they are but T0's share,
+// which experiments vary to show just that.
+std::string TiersLabel(const TierSpec& tiers) {
+  const std::string_view type = CompressedTypeName(tiers.t2_type);
+  if (CompressesOldRows(tiers)) return fmt::format("t2=old:{}", type);
+  std::string label = tiers.t0_cap_bytes > 0 ? fmt::format("t0={}B", tiers.t0_cap_bytes)
+                                             : fmt::format("t0={:g}%", tiers.t0_share * 100);
+  if (tiers.t1_cap_bytes > 0) label += fmt::format(" t1={}B", tiers.t1_cap_bytes);
+  if (tiers.t2_share > 0) label += fmt::format(" t2={:g}%:{}", tiers.t2_share * 100, type);
+  label += fmt::format(" evict={:g}%", tiers.evict_share * 100);
+  if (tiers.evict_beyond_caps) label += " or caps";
+  if (tiers.evict_of == EvictOf::kAlive) label += " of alive";
+  return label;
+}
+
+std::string LosslessLabel(const LosslessOptions& lossless) {
+  return fmt::format("lossless={} drafts={}", VerifyName(lossless.verify), lossless.draft_max);
+}
+
+// How a setting attends to T1 in another order than the cache's; empty: it does not.
+std::string InexactLabel(const EvalSetting& setting) {
+  const EngineOptions& engine = setting.engine;
+  if (engine.device.kind == DeviceKind::kCpu || !setting.session.policy.tiers.has_value())
+    return "";
+  if (engine.t1_mode == T1Mode::kCompute) return "t1-mode=compute";
+  return engine.t1_mode == T1Mode::kAuto && engine.allow_inexact ? "allow-inexact" : "";
+}
+
+// Names in one line a setting's inexact mode, tiers and lossless options; empty: it has none of
+// these.
+std::string PlacesLabel(const EvalSetting& setting) {
+  std::vector<std::string> labels = {InexactLabel(setting)};
+  if (const auto& tiers = setting.session.policy.tiers) labels.push_back(TiersLabel(*tiers));
+  if (const auto& lossless = setting.session.lossless) labels.push_back(LosslessLabel(*lossless));
+  std::erase(labels, "");
+  return fmt::format("{}", fmt::join(labels, " "));
+}
+
+// "window=16 interval=16": what tells settings of the same policy, budget and tiers apart.
+std::string OptionsLabel(const PolicySpec& policy) {
+  std::string label;
+  const Json options = PolicyOptions(policy);
+  for (const auto& [key, value] : options.items()) {
+    if (key == "budget" || policy.params.contains(key)) continue;
+    if (!label.empty()) label += " ";
+    label += key + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return label;
+}
+
+Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& policy,
+                                const std::string& budget, uint64_t seed, const Json& given) {
+  CliOptions options = base;
+  PolicySpec& spec = options.session.policy;
+  EBB_RETURN_IF_ERROR(ParsePolicy(policy, &spec));
+  EBB_RETURN_IF_ERROR(ApplySetting(given, &options));
+  if (options.lossless.draft.has_value()) {
+    return InvalidArgument(
+        "--draft: every policy of an evaluation drafts; name them by --policies");
+  }
+  EBB_RETURN_IF_ERROR(SettleTiers(&options));
+  EBB_RETURN_IF_ERROR(SettleLossless(&options));
+  EBB_RETURN_IF_ERROR(FixDraftLength(&options));
+  options.given.policy = true;
+  ApplyDefaults(options.given, &options.engine, &options.session);
+  if (!budget.empty()) {
+    EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(budget));
+    if (spec.tiers.has_value()) {
+      return InvalidArgument(
+          "--budgets beside tiers: a share of the rows goes with --evict; the tiers place the "
+          "rest");
+    }
+  }
+  EBB_ASSIGN_OR_RETURN(spec, DropUnusedOptions(std::move(spec)));
+  spec.seed = seed;
+  const bool takes_budget = spec.budget.unit != Budget::Unit::kNone;
+  EvalSetting setting = {.policy = policy,
+                         .budget = takes_budget ? budget : "",
+                         .options = OptionsLabel(spec),
+                         .seed = seed,
+                         .engine = options.engine,
+                         .session = options.session};
+  setting.tiers = PlacesLabel(setting);
+  return setting;
+}
+
+// Without those that say the same as one before: "25%, 25.0%".
+Result<std::vector<std::string>> Distinct(const std::vector<std::string>& budgets) {
+  std::vector<std::string> texts, formatted;
+  for (const std::string& text : budgets) {
+    std::string same;  // however it is written
+    if (!text.empty()) {
+      EBB_ASSIGN_OR_RETURN(const Budget budget, ParseBudget(text));
+      same = FormatBudget(budget);
+    }
+    if (std::ranges::find(formatted, same) != formatted.end()) continue;
+    texts.push_back(text);
+    formatted.push_back(std::move(same));
+  }
+  return texts;
+}
+
+// Settings that differ in what a policy does not take are one.
+void AddIfNew(EvalSetting setting, std::vector<EvalSetting>* settings) {
+  const Json json = SettingJson(setting);
+  const bool is_there = std::ranges::any_of(
+      *settings, [&](const EvalSetting& other) { return SettingJson(other) == json; });
+  if (!is_there) settings->push_back(std::move(setting));
+}
+
+}  // namespace
+
+Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
+  const EvalInput& input = options.Of<EvalInput>();
+  if (options.given.policy || options.session.policy.budget.unit != Budget::Unit::kNone) {
+    return InvalidArgument("an evaluation takes lists: --policies and --budgets");
+  }
+  Grid grid = {.policies = SplitList(input.policies), .budgets = SplitList(input.budgets)};
+  for (int i = 0; i < input.samples; ++i)
+    grid.seeds.push_back(options.seed + static_cast<uint64_t>(i));
+  if (!input.grid_file.empty()) EBB_RETURN_IF_ERROR(ReadGridFile(input.grid_file, &grid));
+  if (grid.policies.empty()) grid.policies = {"full"};
+  if (grid.budgets.empty()) grid.budgets = {""};
+  EBB_ASSIGN_OR_RETURN(grid.budgets, Distinct(grid.budgets));
+  if (grid.settings.empty()) grid.settings = {Json::object()};
+  std::vector<EvalSetting> settings;
+  for (const Json& given : grid.settings) {
+    for (const std::string& policy : grid.policies) {
+      for (const std::string& budget : grid.budgets) {
+        for (const uint64_t seed : grid.seeds) {
+          EBB_ASSIGN_OR_RETURN(EvalSetting setting,
+                               MakeSetting(options, policy, budget, seed, given));
+          EBB_ASSIGN_OR_RETURN(const bool draws, IsRandomized(setting.session.policy));
+          AddIfNew(std::move(setting), &settings);
+          // More seeds would give the same answers again.
+          if (!draws && input.temperature == 0) break;
+        }
+      }
+    }
+  }
+  return settings;
+}
+
+Json SettingJson(const EvalSetting& setting) {
+  return {{"policy", setting.policy},
+          {"budget", setting.budget},
+          {"tiers", setting.tiers},
+          {"seed", setting.seed},
+          {"options", PolicyOptions(setting.session.policy)}};
+}
+
+}  // namespace ebb::cli

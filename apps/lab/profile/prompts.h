@@ -1,0 +1,23 @@
+// The prompts of `ebb-lab profile --prompts`.
+#ifndef EBB_APPS_PROFILE_PROMPTS_H_
+#define EBB_APPS_PROFILE_PROMPTS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/common/options/options.h"
+#include "ebb/status.h"
+
+namespace ebb::cli {
+
+// One a line; empty lines are left out. A line that begins with a brace is a JSON object with a
+// string "prompt" or "question". Errors name the line.
+[[nodiscard]] Result<std::vector<std::string>> ParsePrompts(std::string_view text);
+
+// Reads the prompts of --prompts, or the one of -p, -f or stdin.
+[[nodiscard]] Result<std::vector<std::string>> ReadProfilePrompts(const CliOptions& options);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_PROFILE_PROMPTS_H_
