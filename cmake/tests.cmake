@@ -215,6 +215,3 @@ add_test(NAME schemas.Corpus
 set_tests_properties(schemas.Corpus PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
 add_test(NAME scripts.CompareWithPeers
          COMMAND ${EBB_ROOT}/scripts/compare_test $<TARGET_FILE:ebb_cli> $<TARGET_FILE:ebb_random_gguf>)
-add_test(NAME cluster.ShardsTogetherAreTheWhole
-         COMMAND ${EBB_ROOT}/examples/cluster/test_cluster $<TARGET_FILE:ebb_cli>)
-set_tests_properties(cluster.ShardsTogetherAreTheWhole PROPERTIES SKIP_RETURN_CODE 77)

@@ -47,6 +47,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Judge(text, reference, {.kind = kind, .rules = rules, .options = options});
     }
   }
-  (void)ebb::SameAnswer(text, reference, ebb::AnswerKind::kMath);
+  (void)ebb::SameAnswer(text, reference, ebb::AnswerKind::kNumber);
   return 0;
 }

@@ -93,7 +93,10 @@ def seconds_of(folder):
 
 
 def by_problem(folder, setting):
-    return {record["problem"]: record for record in records_of(folder / "results.jsonl") if record["setting"] == setting}
+    """The answers under a setting, with the verdicts of math-verify where the run was judged."""
+    verdicts = {(one["setting"], one["problem"]): one for one in records_of(folder / "verdicts.jsonl")}
+    return {record["problem"]: record | verdicts.get((setting, record["problem"]), {})
+            for record in records_of(folder / "results.jsonl") if record["setting"] == setting}
 
 
 def share_of(here, full, key):

@@ -51,7 +51,7 @@ const Program& EbbProgram() {
         .commands = Commands(),
         .options = SharedOptions(),
         .moved = {{"eval", "ebb-lab eval"},
-                  {"report", "ebb-lab report"},
+                  {"report", "python3 -m ebb.report merge"},
                   {"profile", "ebb-lab profile"},
                   {"fidelity", "ebb-lab fidelity"},
                   {"importance", "ebb-lab importance"},

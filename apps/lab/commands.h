@@ -7,7 +7,6 @@
 namespace ebb::cli {
 
 ExitCode RunEval(const CliOptions& options);
-ExitCode RunReport(const CliOptions& options);
 ExitCode RunProfile(const CliOptions& options);
 ExitCode RunFidelity(const CliOptions& options);
 ExitCode RunImportance(const CliOptions& options);

@@ -2,163 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ebb/lab/answers.h"
 #include "lab/answers/formula.h"
-#include "lab/answers/leaves.h"
-#include "lab/answers/math_parts.h"
-#include "lab/answers/math_tokens.h"
+#include "lab/answers/number_value.h"
 #include "lab/answers/numbers.h"
-#include "lab/answers/relations.h"
 #include "lab/answers/text.h"
 
 namespace ebb {
 namespace {
-
-constexpr int kMaxNesting = 16;
-// Unordered lists are matched one by one, each with each.
-constexpr size_t kMaxUnordered = 64;
-
-bool Same(MathTokens answer, MathTokens reference, int nesting);
-
-std::vector<std::vector<MathToken>> WithReadings(const std::vector<MathTokens>& parts) {
-  std::vector<std::vector<MathToken>> all;
-  for (const MathTokens part : parts) {
-    for (std::vector<MathToken>& reading : ReadingsOfSigns(part)) all.push_back(std::move(reading));
-  }
-  return all;
-}
-
-bool SameUnordered(const std::vector<std::vector<MathToken>>& answer,
-                   const std::vector<std::vector<MathToken>>& reference, int nesting) {
-  if (answer.size() != reference.size() || answer.size() > kMaxUnordered) return false;
-  std::vector<bool> used(reference.size());
-  for (const std::vector<MathToken>& part : answer) {
-    size_t match = 0;
-    while (match < reference.size() && (used[match] || !Same(part, reference[match], nesting))) {
-      ++match;
-    }
-    if (match == reference.size()) return false;
-    used[match] = true;
-  }
-  return true;
-}
-
-bool SameOrdered(const std::vector<MathTokens>& answer, const std::vector<MathTokens>& reference,
-                 int nesting) {
-  return answer.size() == reference.size() &&
-         std::equal(answer.begin(), answer.end(), reference.begin(),
-                    [&](MathTokens a, MathTokens r) { return Same(a, r, nesting); });
-}
-
-// Splits a set, or a list without braces, into its elements. Empty: it is no list.
-std::vector<std::vector<MathToken>> Elements(MathTokens tokens) {
-  const bool is_set = tokens.size() > 2 && tokens.front().Is("\\{") && IsEnclosed(tokens);
-  if (is_set) tokens = tokens.subspan(1, tokens.size() - 2);
-  const std::vector<MathTokens> parts = SplitAt(tokens, {",", ";"});
-  const bool plus_minus = std::any_of(tokens.begin(), tokens.end(), [](const MathToken& token) {
-    return token.Is("pm") || token.Is("mp");
-  });
-  if (!is_set && parts.size() < 2 && (!plus_minus || IsEnclosed(tokens))) return {};
-  return WithReadings(parts);
-}
-
-std::optional<bool> SameLists(MathTokens answer, MathTokens reference, int nesting) {
-  std::vector<std::vector<MathToken>> a = Elements(answer);
-  std::vector<std::vector<MathToken>> r = Elements(reference);
-  if (a.empty() && r.empty()) return {};
-  if (a.empty()) a.assign(1, {answer.begin(), answer.end()});
-  if (r.empty()) r.assign(1, {reference.begin(), reference.end()});
-  return SameUnordered(a, r, nesting);
-}
-
-std::optional<bool> SameMatrices(MathTokens answer, MathTokens reference, int nesting) {
-  const auto is_matrix = [](MathTokens t) { return IsEnclosed(t) && t.front().Is("begin"); };
-  if (!is_matrix(answer) && !is_matrix(reference)) return {};
-  if (!is_matrix(answer) || !is_matrix(reference)) return false;
-  const auto rows_of = [](MathTokens tokens) {
-    std::vector<MathTokens> rows = SplitAt(tokens.subspan(1, tokens.size() - 2), {"\\\\"});
-    if (rows.back().empty()) rows.pop_back();
-    return rows;
-  };
-  const std::vector<MathTokens> a = rows_of(answer);
-  const std::vector<MathTokens> r = rows_of(reference);
-  if (a.size() != r.size()) return false;
-  for (size_t row = 0; row < a.size(); ++row) {
-    if (!SameOrdered(SplitAt(a[row], {"&"}), SplitAt(r[row], {"&"}), nesting)) return false;
-  }
-  return true;
-}
-
-// Tuples and intervals: their brackets count.
-std::optional<bool> SameTuples(MathTokens answer, MathTokens reference, int nesting) {
-  const auto parts_of = [](MathTokens tokens) {
-    if (!IsEnclosed(tokens)) return std::vector<MathTokens>();
-    std::vector<MathTokens> parts = SplitAt(tokens.subspan(1, tokens.size() - 2), {",", ";"});
-    if (parts.size() < 2) parts.clear();
-    return parts;
-  };
-  const std::vector<MathTokens> a = parts_of(answer);
-  const std::vector<MathTokens> r = parts_of(reference);
-  if (a.empty() && r.empty()) return {};
-  return !a.empty() && !r.empty() && answer.front().text == reference.front().text &&
-         answer.back().text == reference.back().text && SameOrdered(a, r, nesting);
-}
-
-// Compares an equation or a named value with the value that it states, and two that name the same
-// thing. Empty: they must be compared as they stand.
-std::optional<bool> SameEquations(MathTokens answer, MathTokens reference, int nesting) {
-  const std::vector<MathTokens> a = SidesOf(answer);
-  const std::vector<MathTokens> r = SidesOf(reference);
-  const MathTokens expected = WithoutName(reference);
-  if (a.size() > 1 && r.size() > 1) {
-    if (a.size() == 2 && r.size() == 2 && SameEquation(a, r)) return true;
-    const bool same_name = CanonicalText(a.front()) == CanonicalText(r.front());
-    if (same_name && Same(a.back(), r.back(), nesting)) return true;
-    return {};
-  }
-  if (a.size() > 1) {
-    const std::vector<MathTokens> values = ValuesSaid(answer);
-    return std::any_of(values.begin(), values.end(),
-                       [&](MathTokens value) { return Same(value, expected, nesting); });
-  }
-  const MathTokens value = WithoutName(answer);
-  if (value.size() == answer.size() && expected.size() == reference.size()) return {};
-  return Same(value, expected, nesting);
-}
-
-// Compares two sets of which one is written as a union.
-std::optional<bool> SameUnions(MathTokens answer, MathTokens reference, int nesting) {
-  const auto is_union = [](MathTokens tokens) {
-    return !IsList(tokens) && SplitAt(tokens, {"cup"}).size() > 1;
-  };
-  if (!is_union(answer) && !is_union(reference)) return {};
-  return SameUnordered(UnionParts(answer), UnionParts(reference), nesting);
-}
-
-bool Same(MathTokens answer, MathTokens reference, int nesting) {
-  if (++nesting > kMaxNesting) return false;
-  answer = WithoutGroups(answer);
-  reference = WithoutGroups(reference);
-  if (NameOtherHalves(answer, reference)) return false;
-  answer = WithoutUnit(answer);
-  reference = WithoutUnit(reference);
-  if (answer.empty() || reference.empty()) return false;
-  if (CanonicalText(answer) == CanonicalText(reference)) return true;
-  if (const auto same = SameEquations(answer, reference, nesting)) return *same;
-  if (const auto same = SameUnions(answer, reference, nesting)) return *same;
-  if (const auto same = SameLists(answer, reference, nesting)) return *same;
-  if (const std::vector<MathToken> a = AsInterval(answer), r = AsInterval(reference);
-      !a.empty() || !r.empty()) {
-    return Same(a.empty() ? answer : MathTokens(a), r.empty() ? reference : MathTokens(r), nesting);
-  }
-  if (const auto same = SameMatrices(answer, reference, nesting)) return *same;
-  if (const auto same = SameTuples(answer, reference, nesting)) return *same;
-  return SameLeaves(answer, reference);
-}
 
 // "w" of "\frac{w}{2}", "x" of "5 x", not "a" of "18 a day" nor what stands in \text{}.
 bool HasVariable(std::string_view text) {
@@ -193,26 +49,31 @@ bool IsOperand(std::string_view number, std::string_view text) {
 
 }  // namespace
 
-bool SameMath(std::string_view answer, std::string_view reference) {
-  answer = Trim(answer);
-  reference = Trim(reference);
-  if (answer.empty() || reference.empty()) return false;
-  if (answer == reference) return true;
-  if (std::max(answer.size(), reference.size()) > kMaxAnswerBytes) return false;
-  const std::vector<MathToken> expected = TokenizeMath(reference);
-  if (Same(TokenizeMath(answer), expected, 0)) return true;
-  // "12 ways", where a number is asked for.
-  if (LeadingNumber(reference) != reference) return false;
-  const std::string_view number = NumberBeforeWords(answer);
-  return !number.empty() && Same(TokenizeMath(number), expected, 0);
+bool SameWritten(std::string_view answer, std::string_view reference) {
+  const auto bare = [](std::string_view text) {
+    std::string kept;
+    std::ranges::copy_if(text, std::back_inserter(kept),
+                         [](char c) { return !IsSpace(c) && c != '$'; });
+    if (kept.ends_with('.')) kept.pop_back();
+    return kept;
+  };
+  if (Trim(answer) == Trim(reference)) return !Trim(answer).empty();
+  const std::string written = bare(answer);
+  return !written.empty() && written == bare(reference);
 }
 
 bool SameNumber(std::string_view answer, std::string_view reference) {
-  if (SameMath(answer, reference)) return true;
-  if (answer.size() > kMaxAnswerBytes) return false;
+  if (answer.size() > kMaxAnswerBytes) return Trim(answer) == Trim(reference);
+  const std::optional<NumberValue> expected = ValueOf(reference);
+  if (!expected.has_value()) return SameWritten(answer, reference);
+  const auto is_expected = [&](std::string_view text) {
+    const std::optional<NumberValue> value = ValueOf(text);
+    return value.has_value() && SameValue(*value, *expected);
+  };
+  if (is_expected(answer)) return true;
   const std::vector<std::string_view> numbers = StandaloneNumbers(answer);
   return numbers.size() == 1 && !IsOperand(numbers[0], answer) && !HasVariable(answer) &&
-         SameMath(numbers[0], reference);
+         is_expected(numbers[0]);
 }
 
 bool SameWord(std::string_view answer, std::string_view reference) {

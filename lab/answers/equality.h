@@ -6,7 +6,9 @@
 
 namespace ebb {
 
-[[nodiscard]] bool SameMath(std::string_view answer, std::string_view reference);
+// Whether both are written alike, but for white space, $ and a full stop at the end: what a formula
+// is worth, math-verify says (python/src/ebb/judge.py).
+[[nodiscard]] bool SameWritten(std::string_view answer, std::string_view reference);
 // A number with whatever words around it, where it is the only one: "18 eggs".
 [[nodiscard]] bool SameNumber(std::string_view answer, std::string_view reference);
 // "seven", "Seven." and 7.

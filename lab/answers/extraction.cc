@@ -5,11 +5,10 @@
 #include <utility>
 
 #include "ebb/lab/answers.h"
-#include "lab/answers/boxed.h"
 #include "lab/answers/equality.h"
 #include "lab/answers/formula.h"
 #include "lab/answers/hashes.h"
-#include "lab/answers/math_tokens.h"
+#include "lab/answers/number_value.h"
 #include "lab/answers/numbers.h"
 #include "lab/answers/options.h"
 #include "lab/answers/phrases.h"
@@ -45,24 +44,6 @@ Extraction Found(ExtractionRule rule, std::string_view answer) {
   answer = Trim(answer);
   if (answer.empty()) return {};
   return {rule, std::string(answer)};
-}
-
-// Formulas that are one answer; "1/2 or 0.5" is said twice.
-std::string Joined(const std::vector<std::string_view>& formulas) {
-  constexpr size_t kMaxFormulas = 64;
-  if (formulas.empty()) return {};
-  std::string answer;
-  for (const std::string_view formula : formulas) {
-    if (formulas.size() > kMaxFormulas) break;
-    if (formula.data() == formulas.back().data() || SameMath(formula, formulas.back())) continue;
-    answer += std::string(formula) + ", ";
-  }
-  return answer + std::string(formulas.back());
-}
-
-// Returns the contents of the last box; formulas may be boxed one by one: "\boxed{5}, \boxed{6}".
-std::string BoxedAnswer(std::string_view text, AnswerKind kind) {
-  return kind == AnswerKind::kMath ? Joined(LastBoxes(text)) : std::string(LastBoxed(text));
 }
 
 // The end of "seven hundred", where "seven" ends at `end`.
@@ -137,26 +118,8 @@ std::string_view NumberOf(std::string_view sentence) {
   return numbers.empty() ? std::string_view() : numbers.back();
 }
 
-// The mathematics that a phrase gives; empty: none.
-std::string MathOfPhrase(const AnswerPhrase& phrase) {
-  // The box must begin in the sentence, and may end behind it.
-  if (phrase.sentence.find("\\boxed") != std::string_view::npos) {
-    const std::string boxed = BoxedAnswer(phrase.rest, AnswerKind::kMath);
-    if (!boxed.empty()) return boxed;
-  }
-  const std::string formulas = Joined(LeadingFormulas(phrase.rest));
-  if (!formulas.empty()) {
-    const std::string boxed = BoxedAnswer(formulas, AnswerKind::kMath);
-    return boxed.empty() ? formulas : boxed;
-  }
-  const std::string_view number = NumberBeforeWords(phrase.sentence);
-  if (!number.empty()) return std::string(number);
-  return LooksLikeMath(phrase.sentence) ? std::string(phrase.sentence) : std::string();
-}
-
 // The answer of this kind that a phrase gives; empty: none.
 std::string AnswerOfPhrase(const AnswerPhrase& phrase, const AnswerFormat& format) {
-  if (format.kind == AnswerKind::kMath) return MathOfPhrase(phrase);
   std::string_view sentence = phrase.sentence;
   // The box must begin in the sentence, and may end behind it.
   if (sentence.find("\\boxed") != std::string_view::npos) {
@@ -166,7 +129,7 @@ std::string AnswerOfPhrase(const AnswerPhrase& phrase, const AnswerFormat& forma
   switch (format.kind) {
     case AnswerKind::kNumber: {
       const std::string_view formula = LeadingFormula(sentence);
-      if (!formula.empty() && HasNumericValue(formula)) return std::string(formula);
+      if (!formula.empty() && ValueOf(formula).has_value()) return std::string(formula);
       return std::string(NumberOf(sentence));
     }
     case AnswerKind::kOption:
@@ -196,7 +159,7 @@ Extraction FromHashes(std::string_view text, const AnswerFormat& format) {
 }
 
 Extraction FromBox(std::string_view text, const AnswerFormat& format) {
-  const std::string boxed = BoxedAnswer(text, format.kind);
+  const std::string_view boxed = LastBoxed(text);
   if (format.kind == AnswerKind::kOption && !boxed.empty()) {
     return Found(ExtractionRule::kBoxed, OptionOf(boxed, format.options));
   }
@@ -230,7 +193,9 @@ Extraction ExtractAnswer(std::string_view text, const AnswerFormat& format) {
   if (IsBlank(text)) return {};
   text = SpokenPart(text);
   Extraction found;
-  if (format.rules == AnswerRules::kBoxedOnly) return FromBox(text, format);
+  const bool boxed_only =
+      format.rules == AnswerRules::kBoxedOnly || format.kind == AnswerKind::kMath;
+  if (boxed_only) return FromBox(text, format);
   using Rule = Extraction (*)(std::string_view, const AnswerFormat&);
   for (const Rule rule : {FromHashes, FromPhrases, FromBox, FromTheRest}) {
     found = rule(text, format);
@@ -244,7 +209,7 @@ bool SameAnswer(std::string_view answer, std::string_view reference, AnswerKind 
     case AnswerKind::kNumber:
       return SameNumber(answer, reference);
     case AnswerKind::kMath:
-      return SameMath(answer, reference);
+      return SameWritten(answer, reference);
     case AnswerKind::kOption:
     case AnswerKind::kWord:
       return SameWord(answer, reference);

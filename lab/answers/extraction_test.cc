@@ -104,54 +104,26 @@ TEST(ExtractNumber, LooksBehindTheThoughtFirst) {
                  });
 }
 
-TEST(ExtractMath, FindsExpressionsAndWords) {
-  CheckExtracted(
-      {.kind = AnswerKind::kMath},
-      {
-          {kBoxed, "\\left( 3, \\frac{\\pi}{2} \\right)",
-           "These are $\\boxed{\\left( 3, \\frac{\\pi}{2} \\right)}.$"},
-          {kBoxed, "\\{1,2\\}", "\\boxed{\\{1,2\\}}"},
-          {kBoxed, "\\left\\{x\\right.", "\\boxed{\\left\\{x\\right.}"},
-          {kBoxed, "5", "{ { unbalanced \\boxed{5} }"},
-          {kBoxed, "x^{2^{3}}", "\\fbox{x^{2^{3}}}"},
-          {kPhrase, "7", "Therefore, the final answer is: $\\boxed{7}$. I hope it is correct."},
-          {kPhrase, "\\frac{1}{2}", "The answer is $\\frac{1}{2}$."},
-          {kPhrase, "x+1", "The answer is \\(x+1\\)."},
-          {kPhrase, "1", "The answer is\n\\[a = b = \\boxed{1}.\\]"},
-          {kPhrase, "p - q", "**Answer:** p - q."},
-          {kPhrase, "x \\in [-2,7]", "Answer: x \\in [-2,7]."},
-          {kPhrase, "Evelyn", "The answer is Evelyn."},
-          {kPhrase, "1.5", "The answer is 1.5."},
-          {kPhrase, "12", "\\boxed{12}. So the answer is 12 different ways."},
-          {kPhrase, "12 x + 1", "The answer is 12 x + 1."},
-          {kBoxed, "5", "The answer is the sum of all roots. \\boxed{5}"},
-          {kBoxed, "5", "The answer is not 4. \\boxed{5}"},
-          {kBoxed, "5", "\\boxed{5}. So our answer is correct."},
-          {kHashes, "\\frac{1}{2}", "#### \\frac{1}{2}"},
-          {kBoxed, "5", "#### Conclusion\n\\boxed{5}"},
-          {kLastNumber, "12", "which leaves 12"},
-          {kNone, "", "I do not know."},
-      });
-}
-
-TEST(ExtractMath, JoinsFormulasThatAreOneAnswer) {
+TEST(ExtractMath, TakesTheLastBox) {
   CheckExtracted({.kind = AnswerKind::kMath},
                  {
-                     {kPhrase, "5, 6", "The answer is $5$ or $6$."},
-                     {kPhrase, "5, 6", "Answer: $5$, $6$"},
-                     {kPhrase, "5, 6, 7", "Answer: $5$, $6$, and $7$."},
-                     {kPhrase, "5", "The answer is $5$, $6$ is wrong."},
-                     {kPhrase, "5, 6", "The answer is $\\boxed{5}$ or $\\boxed{6}$."},
-                     {kBoxed, "5, 6", "\\boxed{5}, \\boxed{6}"},
-                     {kBoxed, "5, 6", "$\\boxed{5}\\text{ and }\\boxed{6}$"},
-                     {kBoxed, "\\frac{3}{2}", "$\\boxed{1\\frac12},$ or $\\boxed{\\frac{3}{2}}$"},
-                     {kBoxed, "6", "\\boxed{5}\n\n\\boxed{6}"},
+                     {kBoxed, "\\left( 3, \\frac{\\pi}{2} \\right)",
+                      "These are $\\boxed{\\left( 3, \\frac{\\pi}{2} \\right)}.$"},
+                     {kBoxed, "\\{1,2\\}", "\\boxed{\\{1,2\\}}"},
+                     {kBoxed, "\\left\\{x\\right.", "\\boxed{\\left\\{x\\right.}"},
+                     {kBoxed, "5", "{ { unbalanced \\boxed{5} }"},
+                     {kBoxed, "x^{2^{3}}", "\\fbox{x^{2^{3}}}"},
                      {kBoxed, "6", "\\boxed{5}, no: \\boxed{6}"},
+                     {kBoxed, "4", "<think>\\boxed{5}</think>\\boxed{4}\n#### 6"},
+                     {kNone, "", "The answer is 5.\n#### 6"},
+                     {kNone, "", "\\boxed{5"},
+                     {kNone, "", "\\boxed{ }"},
+                     {kNone, "", "I do not know."},
                  });
 }
 
-TEST(ExtractMath, TakesOnlyBoxesWhereAsked) {
-  CheckExtracted({.kind = AnswerKind::kMath, .rules = AnswerRules::kBoxedOnly},
+TEST(ExtractNumber, TakesOnlyBoxesWhereAsked) {
+  CheckExtracted({.kind = AnswerKind::kNumber, .rules = AnswerRules::kBoxedOnly},
                  {
                      {kBoxed, "4", "\\boxed{4}\nThe answer is 5.\n#### 6"},
                      {kNone, "", "The answer is 5.\n#### 6"},
@@ -229,7 +201,8 @@ TEST(Judge, TellsEmptyUnansweredWrongAndRightApart) {
            {kWrong, AnswerKind::kNumber, "The answer is 17.", "18"},
            {kRight, AnswerKind::kNumber, "The answer is $18.00.", "18"},
            {kRight, AnswerKind::kNumber, "\\boxed{18 eggs}", "18"},
-           {kRight, AnswerKind::kMath, "\\boxed{\\dfrac{1}{2}}", "0.5"},
+           {kRight, AnswerKind::kMath, "\\boxed{\\dfrac{1}{2}}", "\\dfrac{1}{2}"},
+           {kWrong, AnswerKind::kMath, "\\boxed{\\dfrac{1}{2}}", "0.5"},
            {kRight, AnswerKind::kOption, "Answer: C", "C"},
            {kWrong, AnswerKind::kOption, "Answer: B", "C"},
            {kRight, AnswerKind::kWord, "The answer is seven.", "seven"},

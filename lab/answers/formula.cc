@@ -1,17 +1,9 @@
 #include "lab/answers/formula.h"
 
 #include <algorithm>
-#include <array>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "ebb/lab/answers.h"
-#include "lab/answers/expression.h"
-#include "lab/answers/math_parts.h"
-#include "lab/answers/math_tokens.h"
-#include "lab/answers/numbers.h"
-#include "lab/answers/relations.h"
 #include "lab/answers/text.h"
 
 namespace ebb {
@@ -35,19 +27,6 @@ size_t FormulaLength(std::string_view text) {
     return 0;
   }
   return 0;
-}
-
-// The length of what joins two answers: a comma, "and", "or", white space; 0: nothing does.
-size_t JoinLength(std::string_view text) {
-  const std::string_view bounded = text.substr(0, 16);
-  std::string_view rest = Trim(bounded);
-  bool joins = false;
-  for (const std::string_view word : {",", ";", "and ", "or "}) {
-    if (!rest.starts_with(word)) continue;
-    joins = true;
-    rest = Trim(rest.substr(word.size()));
-  }
-  return joins && !rest.empty() ? static_cast<size_t>(rest.data() - text.data()) : 0;
 }
 
 // \text{...} and its kin, and the names of environments.
@@ -86,80 +65,11 @@ bool IsEnumerated(std::string_view behind_number) {
          HasProse(rest);
 }
 
-std::string_view NumberBeforeWords(std::string_view text) {
-  constexpr std::array<std::string_view, 18> kReckoning = {
-      "times", "plus",   "minus",   "over", "divided", "squared", "cubed", "factorial", "choose",
-      "mod",   "modulo", "percent", "sqrt", "root",    "sin",     "cos",   "tan",       "log"};
-  const std::string_view number = LeadingNumber(text);
-  if (number.empty()) return {};
-  std::string_view rest = Behind(text, number);
-  if (rest.empty() || !IsSpace(rest.front())) return {};
-  bool is_first = true;
-  for (rest = Trim(rest); !rest.empty(); rest = Trim(rest)) {
-    size_t end = 0;
-    while (end < rest.size() && (IsLetter(rest[end]) || rest[end] == '\'' || rest[end] == '-'))
-      ++end;
-    const std::string word = LowerCase(rest.substr(0, end));
-    const bool is_short = is_first ? end < 3 : end < 2 && word != "a";
-    if (is_short || std::find(kReckoning.begin(), kReckoning.end(), word) != kReckoning.end() ||
-        !ScaleOfWord(word).empty()) {
-      return {};
-    }
-    rest.remove_prefix(end);
-    if (rest.starts_with(',') || rest.starts_with('.')) rest.remove_prefix(1);
-    is_first = false;
-  }
-  return is_first ? std::string_view() : number;
-}
-
 std::string_view LeadingFormula(std::string_view text) {
   const size_t length = FormulaLength(text);
   if (length == 0) return {};
   const size_t mark = text.starts_with("$") && !text.starts_with("$$") ? 1 : 2;
   return Trim(text.substr(mark, length - 2 * mark));
-}
-
-std::vector<std::string_view> LeadingFormulas(std::string_view text) {
-  std::vector<std::string_view> formulas;
-  size_t end = 0;
-  for (size_t begin = 0; begin < kMaxAnswerBytes;) {
-    const size_t length = FormulaLength(text.substr(begin));
-    if (length == 0) break;
-    formulas.push_back(LeadingFormula(text.substr(begin)));
-    end = begin + length;
-    const size_t join = JoinLength(text.substr(end));
-    if (join == 0) break;
-    begin = end + join;
-  }
-  if (formulas.size() < 2) return formulas;
-  const std::string_view behind = text.substr(end, 4);
-  const size_t next = behind.find_first_not_of(" *.");
-  const bool ends =
-      behind.starts_with('.') || next == std::string_view::npos || behind[next] == '\n';
-  if (!ends) formulas.resize(1);
-  return formulas;
-}
-
-bool HasNumericValue(std::string_view formula) {
-  if (formula.size() > kMaxAnswerBytes) return false;
-  const std::vector<MathToken> tokens = TokenizeMath(formula);
-  MathTokens value = WithoutUnit(WithoutGroups(WithoutName(tokens)));
-  if (!value.empty() && value.back().Is("%")) value = value.first(value.size() - 1);
-  const auto first = Evaluate(value, 0);
-  const auto second = Evaluate(value, 1);
-  return first && second && first->number == second->number;
-}
-
-bool BeginsLikeMath(std::string_view text) {
-  constexpr std::string_view kFirst = "\\$(+-.[{|";
-  return !text.empty() && (IsDigit(text[0]) || kFirst.find(text[0]) != std::string_view::npos ||
-                           text.starts_with("−") || text.starts_with("√") || text.starts_with("π"));
-}
-
-bool LooksLikeMath(std::string_view sentence) {
-  if (BeginsLikeMath(sentence)) return true;
-  if (sentence.size() > kMaxAnswerBytes) return false;
-  return std::count_if(sentence.begin(), sentence.end(), IsSpace) <= 1 || !HasProse(sentence);
 }
 
 }  // namespace ebb

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "lab/answers/formula.h"
-#include "lab/answers/math_tokens.h"
 #include "lab/answers/numbers.h"
 #include "lab/answers/options.h"
 #include "lab/answers/text.h"
@@ -42,33 +41,15 @@ std::string_view NumberOfLine(std::string_view line, LinePlace place) {
   return number;
 }
 
-std::string_view MathOfLine(std::string_view line, LinePlace place) {
-  if (!BeginsLikeMath(line)) return {};
-  const std::string_view number = LeadingNumber(line);
-  if (!number.empty()) {
-    const std::string_view rest = Behind(line, number);
-    if (HasProse(rest) && IsEnumerated(rest)) return {};
-    if (IsUnitAlone(rest)) return line;
-  }
-  const bool has_value = std::any_of(line.begin(), line.end(),
-                                     [](char c) { return IsDigit(c) || c == '\\' || c == '$'; });
-  if (has_value && !HasProse(line)) return line;
-  // "(a) First" names a part.
-  const bool is_part = line.size() > 3 && line[0] == '(' && line[2] == ')' && HasProse(line);
-  if (place == LinePlace::kBeforeOthers || is_part) return {};
-  return line;
-}
-
 std::string AnswerOfLine(std::string_view line, LinePlace place, const AnswerFormat& format) {
   line = BareLine(line);
   if (line.empty() || line.ends_with(':')) return {};
   switch (format.kind) {
     case AnswerKind::kNumber:
       return std::string(NumberOfLine(line, place));
-    case AnswerKind::kMath:
-      return std::string(MathOfLine(line, place));
     case AnswerKind::kOption:
       return place == LinePlace::kLast ? LoneOption(line, format.options) : std::string();
+    case AnswerKind::kMath:
     case AnswerKind::kWord:
       return {};
   }

@@ -6,21 +6,19 @@ namespace {
 using enum ExtractionRule;
 
 TEST(Hashes, AreHeadingsWhereTextFollowsTheNumber) {
-  for (const AnswerKind kind : {AnswerKind::kNumber, AnswerKind::kMath}) {
-    CheckExtracted({.kind = kind},
-                   {
-                       {kBoxed, "7",
-                        "#### 1. Setup\nWe set.\n#### 2. Solve\nSo\n### Final Answer\n\\boxed{7}"},
-                       {kBoxed, "7", "#### (a) First\nWe add.\n\\boxed{7}"},
-                       {kBoxed, "7", "#### $n=2$: the base\nWe add.\n#### Conclusion\n\\boxed{7}"},
-                       {kPhrase, "7", "#### 1: First day\nWe add. The answer is 7."},
-                       {kPhrase, "7", "#### 1 - First day\nWe add. The answer is 7."},
-                       {kPhrase, "7", "#### 1\\. First\nWe add. The answer is 7."},
-                       {kPhrase, "25", "#### 2 hours of work:\nWe add. The answer is \\boxed{25}."},
-                       {kPhrase, "25", "#### 2 hours of work\nWe add. The answer is \\boxed{25}."},
-                       {kBoxed, "7", "\\boxed{7}\n#### 2:"},
-                   });
-  }
+  CheckExtracted(
+      {.kind = AnswerKind::kNumber},
+      {
+          {kBoxed, "7", "#### 1. Setup\nWe set.\n#### 2. Solve\nSo\n### Final Answer\n\\boxed{7}"},
+          {kBoxed, "7", "#### (a) First\nWe add.\n\\boxed{7}"},
+          {kBoxed, "7", "#### $n=2$: the base\nWe add.\n#### Conclusion\n\\boxed{7}"},
+          {kPhrase, "7", "#### 1: First day\nWe add. The answer is 7."},
+          {kPhrase, "7", "#### 1 - First day\nWe add. The answer is 7."},
+          {kPhrase, "7", "#### 1\\. First\nWe add. The answer is 7."},
+          {kPhrase, "25", "#### 2 hours of work:\nWe add. The answer is \\boxed{25}."},
+          {kPhrase, "25", "#### 2 hours of work\nWe add. The answer is \\boxed{25}."},
+          {kBoxed, "7", "\\boxed{7}\n#### 2:"},
+      });
 }
 
 TEST(Hashes, GiveTheNumberThatStandsAloneOrLast) {
@@ -32,21 +30,6 @@ TEST(Hashes, GiveTheNumberThatStandsAloneOrLast) {
                      {kHashes, "18", "#### 18 dollars.\nI hope this helps!"},
                      {kHashes, "18", "#### 18 apples for the day"},
                      {kHashes, "2^10", "#### 2^10"},
-                 });
-}
-
-TEST(Hashes, GiveTheFormulaThatStandsAloneOrLast) {
-  CheckExtracted({.kind = AnswerKind::kMath},
-                 {
-                     {kHashes, "$\\frac{1}{2}$", "#### $\\frac{1}{2}$\nI hope this helps!"},
-                     {kHashes, "5 \\text{ cm}", "#### 5 \\text{ cm}\nI hope this helps!"},
-                     {kHashes, "(3,4)", "#### (3,4)\nI hope this helps!"},
-                     {kHashes, "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}",
-                      "#### \\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}\nI hope this helps!"},
-                     {kHashes, "(a+b)", "#### (a+b)"},
-                     {kHashes, "(C)", "#### (C)"},
-                     {kHashes, "5 of them", "#### 5 of them"},
-                     {kBoxed, "7", "#### (a)\nWe add. \\boxed{7}"},
                  });
 }
 

@@ -1,14 +1,29 @@
 #include "lab/answers/numbers.h"
 
+#include <algorithm>
 #include <string>
 
-#include "lab/answers/math_tokens.h"
 #include "lab/answers/text.h"
 
 namespace ebb {
 namespace {
 
 constexpr std::string_view kMinus = "−";
+
+constexpr std::string_view kUnits[] = {
+    "acres",      "bushels", "celsius",    "cent",    "centimeter", "centimeters", "cents",
+    "cm",         "cubic",   "day",        "days",    "degree",     "degrees",     "dollar",
+    "dollars",    "euros",   "fahrenheit", "feet",    "foot",       "ft",          "gallon",
+    "gallons",    "gram",    "grams",      "hour",    "hours",      "hr",          "hrs",
+    "in",         "inch",    "inches",     "kg",      "kilogram",   "kilograms",   "kilometer",
+    "kilometers", "km",      "kmh",        "lb",      "lbs",        "liter",       "liters",
+    "litres",     "meter",   "meters",     "metres",  "mg",         "mi",          "mile",
+    "miles",      "min",     "minute",     "minutes", "ml",         "mm",          "month",
+    "months",     "mph",     "ounce",      "ounces",  "oz",         "pence",       "per",
+    "people",     "pound",   "pounds",     "radians", "sec",        "second",      "seconds",
+    "square",     "ton",     "tons",       "unit",    "units",      "usd",         "week",
+    "weeks",      "yard",    "yards",      "year",    "years",
+};
 
 char CharAt(std::string_view text, size_t at) { return at < text.size() ? text[at] : '\0'; }
 
@@ -133,6 +148,18 @@ size_t SignedBegin(std::string_view text, size_t begin) {
 }
 
 }  // namespace
+
+std::string_view ScaleOfWord(std::string_view lower_case_word) {
+  if (lower_case_word == "hundred") return "100";
+  if (lower_case_word == "thousand") return "1000";
+  if (lower_case_word == "million") return "1000000";
+  if (lower_case_word == "billion") return "1000000000";
+  return lower_case_word == "trillion" ? "1000000000000" : "";
+}
+
+bool IsUnitWord(std::string_view lower_case_word) {
+  return std::find(std::begin(kUnits), std::end(kUnits), lower_case_word) != std::end(kUnits);
+}
 
 std::string_view UnsignedNumberAt(std::string_view text, size_t at) {
   size_t end = DigitsEnd(text, at);

@@ -20,6 +20,10 @@ namespace ebb {
 // Numbers of no name, index or time (v7, 3D, x_2, 2^10, 3:30), in their order, with their signs.
 [[nodiscard]] std::vector<std::string_view> StandaloneNumbers(std::string_view text);
 
+[[nodiscard]] bool IsUnitWord(std::string_view lower_case_word);
+// The digits of 1000 for "thousand"; empty: the word is none of its kind.
+[[nodiscard]] std::string_view ScaleOfWord(std::string_view lower_case_word);
+
 }  // namespace ebb
 
 #endif  // EBB_LAB_ANSWERS_NUMBERS_H_

@@ -7,25 +7,13 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <boost/math/distributions/binomial.hpp>
-#include <boost/math/distributions/hypergeometric.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 
 namespace ebb {
 namespace {
 
-Status CheckCount(Count count) {
-  if (count.successes >= 0 && count.successes <= count.trials) return OkStatus();
-  return InvalidArgument(fmt::format("expected successes between 0 and the trials, found {} of {}",
-                                     count.successes, count.trials));
-}
-
-Status CheckConfidence(double confidence) {
-  if (confidence > 0 && confidence < 1) return OkStatus();
-  return InvalidArgument(
-      fmt::format("expected a confidence between 0 and 1, found {}", confidence));
-}
+bool IsConfidence(double confidence) { return confidence > 0 && confidence < 1; }
 
 // The correlation of ranks, whose mean is (n + 1) / 2.
 double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b) {
@@ -58,47 +46,8 @@ std::vector<double> Ranks(std::span<const double> values) {
   return ranks;
 }
 
-Result<Interval> ClopperPearson(Count count, double confidence) {
-  EBB_RETURN_IF_ERROR(CheckCount(count));
-  EBB_RETURN_IF_ERROR(CheckConfidence(confidence));
-  if (count.trials == 0) return Interval{.low = 0, .high = 1};
-  using Binomial = boost::math::binomial_distribution<double>;
-  const auto trials = static_cast<double>(count.trials);
-  const auto successes = static_cast<double>(count.successes);
-  const double tail = (1 - confidence) / 2;
-  return Interval{
-      .low = Binomial::find_lower_bound_on_p(trials, successes, tail),
-      .high = Binomial::find_upper_bound_on_p(trials, successes, tail),
-  };
-}
-
-Result<double> FisherExactTwoSided(Count a, Count b) {
-  EBB_RETURN_IF_ERROR(CheckCount(a));
-  EBB_RETURN_IF_ERROR(CheckCount(b));
-  constexpr int64_t kMostTrials = int64_t{1} << 30;
-  if (a.trials > kMostTrials || b.trials > kMostTrials) {
-    return InvalidArgument(fmt::format("expected at most {} trials, found {} and {}", kMostTrials,
-                                       a.trials, b.trials));
-  }
-  const int64_t successes = a.successes + b.successes;
-  const int64_t lowest = std::max<int64_t>(0, successes - b.trials);
-  const int64_t highest = std::min(successes, a.trials);
-  if (lowest == highest) return 1.0;
-  const boost::math::hypergeometric_distribution<double> tables(
-      static_cast<unsigned>(successes), static_cast<unsigned>(a.trials),
-      static_cast<unsigned>(a.trials + b.trials));
-  // Tables as likely as this one must not be lost to rounding.
-  const double limit = pdf(tables, static_cast<double>(a.successes)) * (1 + 1e-7);
-  double sum = 0;
-  for (int64_t k = lowest; k <= highest; ++k) {
-    const double probability = pdf(tables, static_cast<double>(k));
-    if (probability <= limit) sum += probability;
-  }
-  return std::min(sum, 1.0);
-}
-
 double FisherZHalfWidth(int64_t samples, double confidence) {
-  if (samples <= 3 || !CheckConfidence(confidence).ok()) {
+  if (samples <= 3 || !IsConfidence(confidence)) {
     return std::numeric_limits<double>::infinity();
   }
   const boost::math::normal_distribution<double> normal;
@@ -114,7 +63,7 @@ Interval FisherZInterval(double r, int64_t samples, double confidence) {
 }
 
 double MeanHalfWidth(double sum, double sum_of_squares, int64_t samples, double confidence) {
-  if (samples < 2 || !CheckConfidence(confidence).ok()) {
+  if (samples < 2 || !IsConfidence(confidence)) {
     return std::numeric_limits<double>::infinity();
   }
   const auto n = static_cast<double>(samples);

@@ -22,7 +22,7 @@ OPTIONS = {"window": 16, "interval": 16}
 def test_results_are_the_bytes_of_ebb_eval(program, tmp_path, policies, budgets, settings):
     grid = tmp_path / "grid.json"
     grid.write_text(json.dumps({"policies": policies, "budgets": budgets, "settings": settings}))
-    subprocess.run([str(program) + "-lab", "eval", "--problems", "6", "--grid", grid, "--out", tmp_path / "theirs",
+    subprocess.run([f"{program}-lab", "eval", "--problems", "6", "--grid", grid, "--out", tmp_path / "theirs",
                     "--quiet"], check=True, stdout=subprocess.DEVNULL)
     answers = ebb.eval(problems=6, policies=policies, budgets=budgets, settings=settings,
                        out=tmp_path / "ours.jsonl")

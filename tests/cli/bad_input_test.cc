@@ -46,6 +46,7 @@ std::vector<Case> Cases() {
       {"UnknownCommand", "fly", kUsage, {"unknown command \"fly\"", "run, chat, serve, pull"}},
       {"UnknownBench", "ebb-bench fly", kUsage, {"unknown command \"fly\"", "decode, prefill"}},
       {"MovedCommand", "eval --task pebble", kUsage, {"another program now: ebb-lab eval"}},
+      {"MovedReport", "report x", kUsage, {"now: python3 -m ebb.report merge"}},
       {"MovedBench", "bench decode -m MODEL", kUsage, {"another program now: ebb-bench decode"}},
       {"UnknownOption", run + "--fly", kUsage, {"--fly", "ebb run --help"}},
       {"MissingValue", run + "--seed", kUsage, {"--seed"}},

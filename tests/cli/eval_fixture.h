@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -51,9 +52,27 @@ class EvalTest : public testing::Test {
   ProgramEnd Eval(const std::string& out, const std::string& more = "") {
     return RunEbb(Arguments(out, more));
   }
+  // Returns the settings of a run's answers, in their order, and how many answers each has ("n").
+  [[nodiscard]] std::vector<nlohmann::json> SettingsOf(const std::string& out) const {
+    std::vector<nlohmann::json> settings;
+    std::vector<int> counts;
+    for (const nlohmann::json& line : Lines(Out(out) + "/results.jsonl")) {
+      nlohmann::json setting;
+      for (const char* name : {"policy", "budget", "tiers", "options"}) setting[name] = line[name];
+      const auto found = std::ranges::find(settings, setting);
+      if (found == settings.end()) {
+        settings.push_back(setting);
+        counts.push_back(1);
+      } else {
+        ++counts[found - settings.begin()];
+      }
+    }
+    for (size_t i = 0; i < settings.size(); ++i) settings[i]["n"] = counts[i];
+    return settings;
+  }
   // Byte for byte; times apart.
   void ExpectSame(const std::string& one, const std::string& other) {
-    for (const char* name : {"/results.jsonl", "/summary.json", "/summary.md", "/grid.json"})
+    for (const char* name : {"/results.jsonl", "/grid.json"})
       EXPECT_EQ(ReadFile(Out(one) + name), ReadFile(Out(other) + name)) << name;
   }
 

@@ -34,7 +34,7 @@ TEST_F(EvalTest, IsTheSameHoweverManyWorkAndWhereverItWasKilled) {
   EXPECT_EQ(Lines(Out("three") + "/times.jsonl").size(), 18u);
 }
 
-// By SIGKILL, wherever it is: loading, answering, writing the summary.
+// By SIGKILL, wherever it is: loading or answering.
 TEST_F(EvalTest, AKillAtAnyMomentLosesNothing) {
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_EQ(Eval("whole").exit_code, 0);
@@ -60,20 +60,6 @@ TEST_F(EvalTest, AKillAtAnyMomentLosesNothing) {
   }
 }
 
-TEST_F(EvalTest, ShardsAreMergedToTheSameBytes) {
-  ASSERT_EQ(Eval("whole").exit_code, 0);
-  std::string folders;
-  for (const int shard : {3, 0, 2, 1}) {
-    const std::string name = "shard" + std::to_string(shard);
-    ASSERT_EQ(Eval(name, "--shard " + std::to_string(shard) + "/4").exit_code, 0);
-    folders += " " + Out(name);
-  }
-  const ProgramEnd end = RunEbb("ebb-lab report --out " + Out("merged") + folders);
-  ASSERT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.out, HasSubstr("| streaming 50% |"));
-  ExpectSame("whole", "merged");
-}
-
 // By rounding they may differ from problems that run by themselves, never among themselves.
 TEST_F(EvalTest, BatchesAreTheSameWhereverTheyWereKilledAndInShards) {
   ASSERT_EQ(Eval("batches", "--batch 4").exit_code, 0);
@@ -88,28 +74,14 @@ TEST_F(EvalTest, BatchesAreTheSameWhereverTheyWereKilledAndInShards) {
   const ProgramEnd end = Eval("other", "--batch 8 --resume");
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("\"batch\""));
-  std::string folders;
+  // Shards are the lines of the whole.
   for (const int shard : {1, 0}) {
     const std::string name = "part" + std::to_string(shard);
     ASSERT_EQ(Eval(name, "--batch 4 --shard " + std::to_string(shard) + "/2").exit_code, 0);
-    folders += " " + Out(name);
+    const auto part = Lines(Out(name) + "/results.jsonl");
+    EXPECT_EQ(part.size(), 9u);
+    for (const json& line : part) EXPECT_THAT(results, HasSubstr(line["text"].dump())) << name;
   }
-  ASSERT_EQ(RunEbb("ebb-lab report" + folders + " --quiet --out " + Out("merged")).exit_code, 0);
-  EXPECT_EQ(ReadFile(Out("merged") + "/results.jsonl"), results);
-}
-
-TEST_F(EvalTest, ReportTestsSettingsAgainstOneOfThem) {
-  ASSERT_EQ(Eval("run").exit_code, 0);
-  const std::string report = "ebb-lab report --out " + Out("m") + " " + Out("run") + " --against ";
-  const ProgramEnd end = RunEbb(report + "full");
-  ASSERT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.out, HasSubstr("| p against full |"));
-  EXPECT_EQ(json::parse(ReadFile(Out("m") + "/summary.json"))[1]["p_against"], 1);
-  const ProgramEnd wrong =
-      RunEbb("ebb-lab report --out " + Out("none") + " " + Out("run") + " --against nobody");
-  EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("unknown setting; valid: "));
-  EXPECT_FALSE(std::filesystem::exists(Out("none")));
 }
 
 TEST_F(EvalTest, AFolderHoldsOneRun) {
@@ -122,25 +94,6 @@ TEST_F(EvalTest, AFolderHoldsOneRun) {
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("\"seed\" differs"));
   EXPECT_EQ(ReadFile(Out("run") + "/results.jsonl"), results);
-}
-
-TEST_F(EvalTest, ReportRefusesAnswersToOtherQuestions) {
-  ASSERT_EQ(Eval("one", "--problems 2").exit_code, 0);
-  ASSERT_EQ(Eval("other", "--problems 3").exit_code, 0);
-  const ProgramEnd end =
-      RunEbb("ebb-lab report --out " + Out("m") + " " + Out("one") + " " + Out("other"));
-  EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("\"problems\" differs"));
-  // Nor does it write over answers.
-  const std::string results = ReadFile(Out("one") + "/results.jsonl");
-  for (const char* from : {"one", "other"}) {
-    const ProgramEnd over = RunEbb("ebb-lab report --out " + Out("one") + " " + Out(from));
-    EXPECT_EQ(over.exit_code, 2) << from;
-    EXPECT_THAT(over.err, HasSubstr("choose another")) << from;
-  }
-  EXPECT_EQ(ReadFile(Out("one") + "/results.jsonl"), results);
-  EXPECT_EQ(RunEbb("ebb-lab report --out " + Out("m") + " " + Out("nowhere")).exit_code, 2);
-  EXPECT_EQ(RunEbb("ebb-lab report --out " + Out("m")).exit_code, 2);
 }
 
 TEST_F(EvalTest, DamagedResultsAreToldByLine) {
@@ -226,11 +179,9 @@ TEST_F(EvalTest, WhatIsTakenUpAgainAreAnswersToItsGrid) {
   const std::string results = ReadFile(path);
   const auto refuses = [&](const std::string& changed, const std::string& words) {
     std::ofstream(path) << changed;
-    for (const ProgramEnd& end :
-         {Eval("run", "--resume"), RunEbb("ebb-lab report --out " + Out("m") + " " + Out("run"))}) {
-      EXPECT_EQ(end.exit_code, 2) << words;
-      EXPECT_THAT(end.err, HasSubstr(words));
-    }
+    const ProgramEnd end = Eval("run", "--resume");
+    EXPECT_EQ(end.exit_code, 2) << words;
+    EXPECT_THAT(end.err, HasSubstr(words));
     EXPECT_EQ(ReadFile(path), changed);
   };
   const std::string first = results.substr(0, results.find('\n') + 1);
@@ -244,16 +195,6 @@ TEST_F(EvalTest, WhatIsTakenUpAgainAreAnswersToItsGrid) {
   // A gap.
   std::ofstream(path) << results.substr(first.size());
   EXPECT_THAT(Eval("run", "--resume").err, HasSubstr("line 1: expected the answer to problem 0"));
-}
-
-TEST_F(EvalTest, AReportSaysWhatIsMissing) {
-  ASSERT_EQ(Eval("whole").exit_code, 0);
-  EXPECT_EQ(RunEbb("ebb-lab report --out " + Out("all") + " " + Out("whole")).err, "");
-  ASSERT_EQ(Eval("half", "--shard 0/2").exit_code, 0);
-  const ProgramEnd end = RunEbb("ebb-lab report --out " + Out("some") + " " + Out("half"));
-  EXPECT_EQ(end.exit_code, 0);
-  EXPECT_THAT(end.err, HasSubstr("9 of 18 answers are missing"));
-  EXPECT_EQ(Eval("some", "--resume").exit_code, 2);
 }
 
 TEST_F(EvalTest, TwoProcessesDoNotShareAFolder) {

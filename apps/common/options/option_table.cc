@@ -370,7 +370,6 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kTask:
     case G::kEval:
     case G::kImportance:
-    case G::kReport:
       return "Evaluation";
     case G::kBenchDepth:
     case G::kBenchDecode:

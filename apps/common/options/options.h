@@ -124,7 +124,6 @@ enum class OptionGroup {
   kTask,        // --task, --problems, --out, ...
   kEval,        // of ebb-lab eval alone
   kImportance,  // of ebb-lab importance alone
-  kReport,      // of ebb-lab report alone
   kServe,       // of ebb serve alone: --host, --port, ...
   kPull,        // of ebb pull alone: NAME, --list
   kRemove,      // of ebb rm alone: NAME

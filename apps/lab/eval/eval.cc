@@ -15,12 +15,12 @@
 #include "apps/common/setup.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/lab/commands.h"
+#include "apps/lab/eval/counts.h"
 #include "apps/lab/eval/eval_options.h"
 #include "apps/lab/eval/files.h"
 #include "apps/lab/eval/grid.h"
 #include "apps/lab/eval/lines.h"
-#include "apps/lab/eval/runs.h"
-#include "apps/lab/eval/summary.h"
+#include "apps/lab/eval/manifest.h"
 #include "apps/lab/eval/task.h"
 
 namespace ebb::cli {
@@ -123,10 +123,10 @@ Status CheckResumed(const std::vector<Json>& lines, size_t num_problems, const S
     for (size_t problem = shard.index; problem < num_problems && i < lines.size();
          problem += shard.count, ++i) {
       if (lines[i]["setting"] == setting && lines[i]["problem"] == problem) continue;
-      return Corrupt(fmt::format(
-          "{}, line {}: expected the answer to problem {} of setting {}; what `ebb-lab report` put "
-          "together with gaps cannot be gone on with",
-          path, i + 1, problem, setting));
+      return Corrupt(
+          fmt::format("{}, line {}: expected the answer to problem {} of setting {}; answers put "
+                      "together with gaps cannot be gone on with",
+                      path, i + 1, problem, setting));
     }
   }
   return OkStatus();
@@ -176,9 +176,7 @@ class Evaluation {
       };
       EBB_RETURN_IF_ERROR(RunEvaluation(model_, problems_, settings_, evaluation));
     }
-    EBB_ASSIGN_OR_RETURN(const Json summary, Summarize(results_->lines()));
-    EBB_RETURN_IF_ERROR(
-        WriteSummaries(eval_.out, summary, results_->lines(), times_->lines(), options_));
+    EBB_RETURN_IF_ERROR(WriteCounts(results_->lines(), options_));
     return CheckThatAnyAnswered(results_->lines());
   }
 

@@ -54,10 +54,10 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
       FlagRow(
           G::kEval, "--resume", "go on with the run that this folder holds",
           [](CliOptions& o) { return &o.Of<EvalInput>().resume; }, true),
-      ValueRow(
-          G::kEval, "--shard", "I/N",
-          "run the I-th of N parts of the problems, from 0; `ebb-lab report` puts them together",
-          [](CliOptions& o) { return &o.Of<EvalInput>().shard; }),
+      ValueRow(G::kEval, "--shard", "I/N",
+               "run the I-th of N parts of the problems, from 0; `python3 -m ebb.report merge` "
+               "puts them together",
+               [](CliOptions& o) { return &o.Of<EvalInput>().shard; }),
       ValueRow(G::kTask, "--workers", "N",
                "problems at a time, a thread each; 0: one per core of the affinity mask, at most "
                "the cgroup's quota",
@@ -66,14 +66,6 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
                "step N problems together, a multiple of 4, on --workers threads: several times as "
                "fast for a model that is read from memory; 0: each by itself",
                [](CliOptions& o) { return &o.Of<EvalInput>().batch; }, {.min = 0, .max = 256}),
-      ValueRow(G::kReport, "FOLDER", "FOLDER", "folders that `ebb-lab eval` wrote, in any order",
-               [](CliOptions& o) { return &o.Of<EvalInput>().folders; }),
-      ValueRow(G::kReport, "--out", "FOLDER",
-               "where the merged results and their summary are written",
-               [](CliOptions& o) { return &o.Of<EvalInput>().out; }),
-      ValueRow(G::kReport, "--against", "SETTING",
-               "test every setting against this one too (Fisher's p), called as in the table",
-               [](CliOptions& o) { return &o.Of<EvalInput>().against; }),
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

@@ -1,5 +1,4 @@
-// Options of `ebb-lab eval` and `ebb-lab report`, and those about a task, with their rows of the
-// option table.
+// Options of `ebb-lab eval`, and those about a task, with their rows of the option table.
 #ifndef EBB_APPS_OPTIONS_EVAL_OPTIONS_H_
 #define EBB_APPS_OPTIONS_EVAL_OPTIONS_H_
 
@@ -32,12 +31,10 @@ struct EvalInput {
   int top_k = 40;
   float top_p = 0.95f;
   float min_p = 0.05f;
-  int max_tokens = 0;                // 0: the task's own
-  std::vector<std::string> folders;  // of `ebb-lab report`
-  std::string against;               // of `ebb-lab report`: a setting
+  int max_tokens = 0;  // 0: the task's own
 };
 
-// Appends the rows of the groups kTask, kEval and kReport.
+// Appends the rows of the groups kTask and kEval.
 void AppendEvalOptionRows(std::vector<OptionRow>* table);
 
 }  // namespace ebb::cli

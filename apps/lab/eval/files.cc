@@ -99,12 +99,6 @@ Status LineFile::Append(const Json& line) {
   return OkStatus();
 }
 
-Result<std::vector<Json>> ReadLines(const std::string& path) {
-  EBB_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
-  EBB_ASSIGN_OR_RETURN(ParsedLines parsed, Parse(text, path));
-  return std::move(parsed.lines);
-}
-
 Status WriteFile(const std::string& path, std::string_view content) {
   const std::string beside = path + ".new";
   const int file = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

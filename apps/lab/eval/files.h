@@ -43,9 +43,6 @@ class LineFile {
   std::vector<int64_t> ends_;  // bytes up to the end of each line
 };
 
-// Reads a file of JSON lines as it stands. A last line without its end is left out.
-[[nodiscard]] Result<std::vector<nlohmann::ordered_json>> ReadLines(const std::string& path);
-
 // Replaces a file at once: the old content or the new one. Errors: IoError.
 [[nodiscard]] Status WriteFile(const std::string& path, std::string_view content);
 

@@ -18,7 +18,7 @@ struct Field {
   const char* name;
   Kind kind;
 };
-// Fields that a summary reads.
+// Fields of an answer that ebb.runs reads.
 constexpr std::array kResultFields = {
     Field{"setting", Kind::kIndex},        Field{"problem", Kind::kIndex},
     Field{"policy", Kind::kText},          Field{"budget", Kind::kText},
@@ -30,18 +30,6 @@ constexpr std::array kResultFields = {
     Field{"kv_reads", Kind::kNumber},
 };
 constexpr std::array kTimeFields = {Field{"seconds", Kind::kNumber}};
-// Fields of a grid that a report reads; grids of older versions lack some.
-constexpr std::array kGridFields = {
-    Field{"task", Kind::kText},
-    Field{"model", Kind::kText},
-    Field{"model_fingerprint", Kind::kIndex},
-    Field{"model_compression", Kind::kNumber},
-    Field{"model_window", Kind::kNumber},
-    Field{"model_shift", Kind::kNumber},
-    Field{"tokens", Kind::kNumber},
-    Field{"answer_tokens", Kind::kNumber},
-};
-
 bool Is(const Json& value, Kind kind) {
   switch (kind) {
     case Kind::kIndex:
@@ -100,18 +88,6 @@ Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const Eval
 
 Json TimeLine(const EvalAnswer& answer) {
   return {{"setting", answer.setting}, {"problem", answer.problem}, {"seconds", answer.seconds}};
-}
-
-Result<GridSize> SizeOfGrid(const Json& manifest, const std::string& path) {
-  const bool is_grid = manifest.is_object() && manifest.contains("settings") &&
-                       manifest["settings"].is_array() && manifest.contains("problems") &&
-                       manifest["problems"].is_number_unsigned();
-  if (!is_grid) return Corrupt(fmt::format("{} is no grid of an evaluation", path));
-  for (const Field& field : kGridFields) {
-    if (!manifest.contains(field.name) || Is(manifest[field.name], field.kind)) continue;
-    return Corrupt(fmt::format("{}: \"{}\" is no such value", path, field.name));
-  }
-  return GridSize{manifest["settings"].size(), manifest["problems"].get<size_t>()};
 }
 
 Status CheckResultLines(const std::vector<Json>& lines, const GridSize& grid,

@@ -24,10 +24,6 @@ struct GridSize {
   size_t settings = 0;
   size_t problems = 0;
 };
-// Errors: Corrupt (no grid of an evaluation), naming the file.
-[[nodiscard]] Result<GridSize> SizeOfGrid(const nlohmann::ordered_json& manifest,
-                                          const std::string& path);
-
 // Errors: Corrupt, naming file, line and field, for a line that is no answer to the grid, or no
 // time.
 [[nodiscard]] Status CheckResultLines(const std::vector<nlohmann::ordered_json>& lines,

@@ -12,7 +12,6 @@
 #include "ebb/lab/answers.h"
 #include "ebb/lab/eval_task.h"
 #include "ebb/lab/pebble.h"
-#include "ebb/lab/statistics.h"
 
 namespace ebb::python {
 namespace {
@@ -265,13 +264,6 @@ void BindLab(nb::module_& module) {
     const PebbleProblem problem = MakePebbleProblem(seed, number);
     return nb::make_tuple(problem.Question(), problem.answer,
                           std::string(PebbleFamilyName(problem.family)));
-  });
-  module.def("clopper_pearson", [](int64_t right, int64_t number) {
-    const auto interval = ValueOrRaise(ClopperPearson({right, number}));
-    return std::pair<double, double>(interval.low, interval.high);
-  });
-  module.def("same_formula", [](const std::string& answer, const std::string& reference) {
-    return SameAnswer(answer, reference, AnswerKind::kMath);
   });
   module.def("is_randomized", [](const nb::dict& options) {
     return ValueOrRaise(IsRandomized(ReadPolicy(options)));

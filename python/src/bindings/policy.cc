@@ -683,6 +683,7 @@ void BindPolicy(nb::module_& module) {
           row["params"] = std::string(info.params);
           row["granularity"] = std::string(GranularityName(info.granularity));
           row["scorer"] = std::string(info.scorer);
+          row["percent_of"] = std::string(info.percent_of);
           list.append(row);
         }
         return list;

@@ -36,6 +36,7 @@ from .errors import (
     ViewExpired,
     ViewKept,
 )
+from .verdicts import judge
 from .lab import PebbleProblem, eval, pebble_problem, summarize
 from .scorer import Attention, AttentionLog, LagKey, Needs, Placement, Scorer
 
@@ -44,5 +45,5 @@ __all__ = [
     "IoError", "LagKey", "LimitReached", "Model", "ModelShape", "Move", "Needs", "NotFound",
     "PebbleProblem", "Placement", "Result", "Scorer", "ScorerError", "Session", "SessionFailed", "Step", "Token",
     "Unsupported", "ViewExpired", "ViewKept", "__version__", "available_threads", "eval",
-    "find_model", "fit", "fit_table", "pebble_problem", "policies", "scorers", "summarize",
+    "find_model", "fit", "fit_table", "judge", "pebble_problem", "policies", "scorers", "summarize",
 ]

@@ -11,7 +11,8 @@ from typing import Any, Iterable, Iterator, Sequence
 import numpy as np
 
 from . import _ebb
-from .errors import InvalidArgument
+from .errors import InvalidArgument, NotFound
+from .verdicts import same_formula
 from .runs import Json, Run, differing_key, whole_runs
 
 Point = tuple[float, float]  # cost, score
@@ -193,9 +194,20 @@ def collect(parts: Iterable[Run]) -> tuple[list[str], list[ChainSet]]:
 # Figures
 
 
+def _same_answer(a: str, b: str) -> bool:
+    try:
+        return math.isclose(float(a.replace(",", "")), float(b.replace(",", "")), rel_tol=1e-5)
+    except ValueError:
+        pass
+    try:
+        return same_formula(a, b) and same_formula(b, a)
+    except NotFound:
+        return a == b
+
+
 def votes(answers: Sequence[Json]) -> tuple[bool, bool]:
     """Whether the most frequent answer is right, and whether any is. Right answers count as the same, and so do
-    wrong ones that are the same number or expression; ties go to the answer that sorts first."""
+    wrong ones that are the same number or, with math-verify, formula; ties go to the answer that sorts first."""
     counts: dict[str, int] = {}
     right: str | None = None
     for answer in answers:
@@ -204,8 +216,7 @@ def votes(answers: Sequence[Json]) -> tuple[bool, bool]:
             right = text if right is None else right
             counts[right] = counts.get(right, 0) + 1
         elif text:
-            same = (other for other in sorted(counts) if other != right
-                    and _ebb.same_formula(text, other) and _ebb.same_formula(other, text))
+            same = (other for other in sorted(counts) if other != right and _same_answer(text, other))
             other = next(same, text)
             counts[other] = counts.get(other, 0) + 1
     if right is None:

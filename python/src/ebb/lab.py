@@ -1,7 +1,7 @@
 """Evaluations: a model answers problems under many settings of its cache, and every answer is judged.
 
-The judge, the problems and the numbers are those of `ebb-lab eval`; pandas is needed (`pip install
-ebb[lab]`).
+The problems, the verdicts and the numbers are those of `ebb-lab eval`; pandas and scipy are needed (`pip
+install ebb[lab]`). Answers of MATH are compared as texts of boxes: `ebb.judge()` judges them by value.
 """
 
 from __future__ import annotations
@@ -135,13 +135,15 @@ def summarize(answers: pandas.DataFrame) -> pandas.DataFrame:
     Pearson (`low`, `high`), and means of what the cache took."""
     import pandas
 
+    from .summary import interval
+
     if len(answers) == 0:
         raise InvalidArgument("there are no answers")
     by = ["policy", "budget", "tiers", "options"]
     rows = []
     for key, group in answers.groupby(by, sort=False):
         right, number = int(group["correct"].sum()), len(group)
-        low, high = _ebb.clopper_pearson(right, number)
+        low, high = interval(right, number)
         began = group[group["error"].isna()] if "error" in group else group
         rows.append(
             dict(zip(by, key))

@@ -1,5 +1,8 @@
 """Tables and pages of the files that `ebb-lab eval` and `ebb-lab profile` write, of one run or of several.
 
+    python3 -m ebb.report summary runs/first
+    python3 -m ebb.report judge runs/math MATH.jsonl
+    python3 -m ebb.report merge runs/shard-* --out runs/whole
     python3 -m ebb.report eval runs/first
     python3 -m ebb.report margins runs/first
     python3 -m ebb.report fronts runs/plain runs/dms --out runs/fronts
@@ -22,7 +25,8 @@ import numpy as np
 from . import charts
 from .errors import Error, InvalidArgument
 from .fronts import COSTS, SCORES, compare, margins_of
-from .runs import Json, add_times, gaps, parse_json, read_run, read_summary, read_text
+from .runs import Json, Run, add_times, gaps, merge, parse_json, read_run, read_text, write_run
+from .summary import summarize_run, summary_rows
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -148,8 +152,20 @@ def page(fronts: Json) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m ebb.report", description=__doc__.split("\n\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
+    of_summary = commands.add_parser("summary", help="a table of settings, and summary.json and summary.md")
+    of_summary.add_argument("folder", metavar="FOLDER", help="a folder that `ebb-lab eval` wrote")
+    of_judge = commands.add_parser("judge", help="verdicts on answers in LaTeX by math-verify, in verdicts.jsonl")
+    of_judge.add_argument("folder", metavar="FOLDER", help="a folder that `ebb-lab eval` wrote")
+    of_judge.add_argument("task", metavar="TASK.jsonl", help="the file of problems that was asked")
+    of_merge = commands.add_parser("merge", help="shards of one run, or runs of several settings, as one")
+    of_merge.add_argument("folders", nargs="+", metavar="FOLDER", help="a folder that `ebb-lab eval` wrote")
+    of_merge.add_argument("--out", required=True, metavar="FOLDER", help="for the run and its summary")
+    for command in (of_summary, of_merge):
+        command.add_argument("--against", default="", metavar="SETTING",
+                             help="test every setting against this one too (Fisher's p), called as in the table")
+        command.add_argument("--json", action="store_true", help="print the summary, with times, in one line")
     of_eval = commands.add_parser("eval", help="a page with charts of one run")
-    of_eval.add_argument("folder", metavar="FOLDER", help="a folder that `ebb-lab eval` or `ebb-lab report` wrote")
+    of_eval.add_argument("folder", metavar="FOLDER", help="a folder that `ebb-lab eval` wrote")
     of_eval.add_argument("--out", metavar="FILE", help="the page; FOLDER/report.html by default")
     of_margins = commands.add_parser("margins", help="how far the fronts of one run's policies lie apart")
     of_margins.add_argument("folder", metavar="FOLDER", help="a folder that `ebb-lab eval` wrote")
@@ -162,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     of_profile.add_argument("--out", required=True, metavar="FILE", help="the page")
     options = parser.parse_args(arguments)
     try:
-        return {"eval": _main_eval, "margins": _main_margins, "fronts": _main_fronts,
+        return {"summary": _main_summary, "judge": _main_judge, "merge": _main_merge, "eval": _main_eval, "margins": _main_margins, "fronts": _main_fronts,
                 "profile": _main_profile}[options.command](options)
     except Error as error:
         print(f"error: {error}", file=sys.stderr)
@@ -172,11 +188,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _write_summary(run: Run, folder: str, options: argparse.Namespace) -> int:
+    """Files without times, so that the same run gives the same bytes; what is printed has them."""
+    summary = summarize_run(run.results, options.against)
+    table = _table(*summary_rows(summary))
+    for name, text in (("summary.json", json.dumps(summary, indent=2) + "\n"), ("summary.md", table)):
+        (Path(folder) / name).write_text(text, encoding="utf-8")
+    sys.stdout.write(json.dumps(add_times(summary, run)) + "\n" if options.json else table)
+    return 0
+
+
+def _main_summary(options: argparse.Namespace) -> int:
+    run = read_run(options.folder)
+    for note in gaps(run):
+        print(f"note: {options.folder}: {note}", file=sys.stderr)
+    return _write_summary(run, options.folder, options)
+
+
+def _main_judge(options: argparse.Namespace) -> int:
+    from .verdicts import judge_run
+
+    verdicts = judge_run(read_run(options.folder), options.task)
+    right = sum(one["correct"] for one in verdicts)
+    print(f"{right} of {len(verdicts)} answers are right: {options.folder}/verdicts.jsonl")
+    return 0
+
+
+def _main_merge(options: argparse.Namespace) -> int:
+    run = merge([read_run(folder) for folder in options.folders])
+    missing = run.num_asked - len(run.results)
+    if missing > 0:
+        print(f"note: {missing} of {run.num_asked} answers are missing: of shards, or of runs that did not end",
+              file=sys.stderr)
+    write_run(run, options.out, options.folders)
+    return _write_summary(run, options.out, options)
+
+
 def _main_eval(options: argparse.Namespace) -> int:
     from .eval_page import eval_page
 
-    run, summary = read_run(options.folder), read_summary(options.folder)
-    notes = gaps(summary, run)
+    run = read_run(options.folder)
+    summary, notes = summarize_run(run.results), gaps(run)
     text = eval_page(run.manifest, add_times(summary, run), margins_of(summary), notes)
     for note in notes:
         print(f"note: {options.folder}: {note}", file=sys.stderr)
@@ -187,7 +239,7 @@ def _main_eval(options: argparse.Namespace) -> int:
 
 
 def _main_margins(options: argparse.Namespace) -> int:
-    sys.stdout.write(margin_table(margins_of(read_summary(options.folder))))
+    sys.stdout.write(margin_table(margins_of(summarize_run(read_run(options.folder).results))))
     return 0
 
 

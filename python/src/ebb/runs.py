@@ -13,6 +13,14 @@ import numpy as np
 from .errors import Corrupt, InvalidArgument, NotFound
 
 Json = dict[str, Any]
+#: The file of verdicts that `ebb.judge()` and `ebb.report judge` write beside the answers.
+VERDICTS = "verdicts.jsonl"
+#: The fields that name a setting; answers that differ in their seed alone belong to one.
+SETTING = ("policy", "budget", "tiers", "options")
+
+
+def is_full_cache(record: Json) -> bool:
+    return record["policy"] == "full" and not record["budget"] and not record["tiers"]
 
 
 @dataclass
@@ -22,7 +30,7 @@ class Run:
     folder: str
     manifest: Json
     results: list[Json]
-    seconds: list[float] = field(default_factory=list)  # of the same answers
+    times: list[Json] = field(default_factory=list)  # of the same answers
     cut: list[str] = field(default_factory=list)  # files whose last line has no end
 
     @property
@@ -40,7 +48,8 @@ _KINDS = {
 }
 _RESULT_FIELDS = {
     "setting": "index", "problem": "index", "policy": "text", "budget": "text", "tiers": "text",
-    "options": "text", "seed": "index", "correct": "truth", "extracted": "text", "peak_tokens": "number",
+    "options": "text", "seed": "index", "correct": "truth", "outcome": "text", "extracted": "text",
+    "finish_reason": "text", "generated_tokens": "number", "peak_kv_bytes": "number", "peak_tokens": "number",
     "kv_reads": "number",
 }
 _GRID_FIELDS = {
@@ -101,50 +110,36 @@ def read_run(folder: str | Path) -> Run:
                 raise Corrupt(f'{place}: "{name}" is missing, or no such value')
         if line["setting"] >= len(manifest["settings"]) or line["problem"] >= manifest["problems"]:
             raise Corrupt(f"{place}: no answer to this run's grid")
-    seconds = []
-    for number, line in enumerate(_lines(path / "times.jsonl", cut), 1):
+    times = _lines(path / "times.jsonl", cut)
+    for number, line in enumerate(times, 1):
         if not isinstance(line, dict) or not _KINDS["number"](line.get("seconds")):
             raise Corrupt(f'{path / "times.jsonl"}, line {number}: "seconds" is missing, or no such value')
-        seconds.append(line["seconds"])
-    number = min(len(results), len(seconds))
-    return Run(str(folder), {**_DEFAULTS, **manifest}, results[:number], seconds[:number], cut)
+    number = min(len(results), len(times))
+    verdicts = _verdicts(path / VERDICTS)
+    results = [line | verdicts.get((line["setting"], line["problem"]), {}) for line in results[:number]]
+    manifest |= {name: value for name, value in _DEFAULTS.items() if name not in manifest}
+    return Run(str(folder), manifest, results, times[:number], cut)
 
 
-_SETTING = ("policy", "budget", "tiers", "options")
-_SUMMARY_FIELDS = {**{name: "text" for name in _SETTING}, "accuracy": "number", "ci_low": "number", "ci_high": "number",
-                   **{name: "index" for name in ("n", "correct", "errors", "loops", "truncated", "no_answer", "empty")}}
-#: Null where no request of a setting began.
-_SUMMARY_COSTS = ("generated_tokens", "peak_tokens", "peak_kv_bytes", "kv_reads")
+def _verdicts(path: Path) -> dict[tuple[int, int], Json]:
+    """What math-verify found, by setting and problem; nothing where the run was not judged."""
+    if not path.exists():
+        return {}
+    verdicts = {}
+    for number, line in enumerate(_lines(path, []), 1):
+        if not (isinstance(line, dict) and {"setting", "problem", "correct", "outcome", "extracted"} <= line.keys()):
+            raise Corrupt(f"{path}, line {number}: no verdict")
+        verdicts[line["setting"], line["problem"]] = line
+    return verdicts
 
 
-def read_summary(folder: str | Path) -> list[Json]:
-    """Reads and checks summary.json of a run that ended."""
-    path = Path(folder) / "summary.json"
-    summary = parse_json(read_text(path), str(path))
-    if not isinstance(summary, list) or not summary:
-        raise Corrupt(f"{path} is no summary of an evaluation")
-    for number, record in enumerate(summary, 1):
-        if not isinstance(record, dict):
-            raise Corrupt(f"{path} is no summary of an evaluation")
-        wrong = [name for name, kind in _SUMMARY_FIELDS.items() if not _KINDS[kind](record.get(name))]
-        wrong += [name for name in _SUMMARY_COSTS
-                  if record.get(name) is not None and not _KINDS["number"](record[name])]
-        if wrong:
-            raise Corrupt(f'{path}, record {number}: "{wrong[0]}" is missing, or no such value')
-    return summary
-
-
-def gaps(summary: Sequence[Json], run: Run) -> list[str]:
+def gaps(run: Run) -> list[str]:
     """Sentences that say what the files of a run lack, with the numbers; none of a whole run."""
     texts = [f"The last line of {Path(path).name} is cut." for path in run.cut]
     there, asked = len(run.results), run.num_asked
     if there < asked:
         texts.append(f"{asked - there} of {asked} answers are missing: the run did not end, or its files were cut; "
                      "`ebb-lab eval --resume` adds them.")
-    counted = sum(record["n"] for record in summary)
-    if counted != there:
-        texts.append(f"summary.json counts {counted} answers, results.jsonl and times.jsonl hold {there}: the times "
-                     "are those of the latter.")
     return texts
 
 
@@ -152,18 +147,17 @@ def add_times(summary: Sequence[Json], run: Run) -> list[Json]:
     """`summary` with the fields that vary between runs, null without times: mean `seconds` of an answer, `tokens_per_s`
     including the time for the prompt, and `overhead` (0.1: a token takes 10 % longer than with the full cache)."""
     spent: dict[tuple[str, ...], list[float]] = {}
-    for line, seconds in zip(run.results, run.seconds):
-        of_setting = spent.setdefault(tuple(line[name] for name in _SETTING), [0.0, 0.0, 0.0])
-        for i, value in enumerate((seconds, line.get("generated_tokens", 0), 1)):
+    for line, time in zip(run.results, run.times):
+        of_setting = spent.setdefault(tuple(line[name] for name in SETTING), [0.0, 0.0, 0.0])
+        for i, value in enumerate((time["seconds"], line.get("generated_tokens", 0), 1)):
             of_setting[i] += value
     times = {}
     for key, (seconds, tokens, answers) in spent.items():
         times[key] = seconds / answers, tokens / seconds if seconds > 0 else None
-    full = next((rate for (policy, budget, tiers, _), (_, rate) in times.items()
-                 if policy == "full" and not budget and not tiers), None)
+    full = next((rate for key, (_, rate) in times.items() if is_full_cache(dict(zip(SETTING, key)))), None)
     records = []
     for record in summary:
-        mean, rate = times.get(tuple(record[name] for name in _SETTING), (None, None))
+        mean, rate = times.get(tuple(record[name] for name in SETTING), (None, None))
         overhead = full / rate - 1 if full and rate else None
         records.append({**record, "seconds": mean, "tokens_per_s": rate, "overhead": overhead})
     return records
@@ -182,7 +176,7 @@ def differing_key(a: Json, b: Json, may_differ: Sequence[str] = ()) -> str:
 def merge(runs: Sequence[Run]) -> Run:
     """Shards of a run as one run, in the order of settings and problems."""
     settings: list[Json] = []
-    answers: dict[tuple[int, int], Json] = {}
+    answers: dict[tuple[int, int], tuple[Json, Json]] = {}
     for run in runs:
         key = differing_key(runs[0].manifest, run.manifest, _DIFFER_IN_SHARDS)
         if key:
@@ -190,13 +184,32 @@ def merge(runs: Sequence[Run]) -> Run:
                                   f'their "{key}" differs')
         settings += [setting for setting in run.manifest["settings"] if setting not in settings]
         places = [settings.index(setting) for setting in run.manifest["settings"]]
-        for line in run.results:
-            line = {**line, "setting": places[line["setting"]]}
-            place = line["setting"], line["problem"]
-            if answers.setdefault(place, line) != line:
+        for line, time in zip(run.results, run.times):
+            place = places[line["setting"]], line["problem"]
+            line, time = ({**one, "setting": place[0]} for one in (line, time))
+            if answers.setdefault(place, (line, time))[0] != line:
                 raise InvalidArgument(f"two answers to problem {place[1]} of setting {place[0]} differ")
     manifest = {**runs[0].manifest, "shard": "0/1", "settings": settings}
-    return Run(runs[0].folder, manifest, [answers[place] for place in sorted(answers)])
+    ordered = [answers[place] for place in sorted(answers)]
+    return Run(runs[0].folder, manifest, [line for line, _ in ordered], [time for _, time in ordered])
+
+
+def write_run(run: Run, folder: str | Path, parts: Sequence[str | Path] = ()) -> None:
+    """Writes the three files of a run. Answers to other questions are not replaced, nor those of `parts`."""
+    path = Path(folder)
+    if any(path.exists() and Path(part).exists() and path.samefile(part) for part in parts):
+        raise InvalidArgument(f"--out {folder}: its answers are put together here; choose another folder")
+    grid = path / "grid.json"
+    if grid.exists():
+        there = {**_DEFAULTS, **parse_json(read_text(grid), str(grid))}
+        key = differing_key(run.manifest, there, _DIFFER_IN_SHARDS)
+        if key:
+            raise InvalidArgument(f'{folder} holds another run, whose "{key}" differs; choose another --out')
+    path.mkdir(parents=True, exist_ok=True)
+    grid.write_text(json.dumps(run.manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name, lines in (("results.jsonl", run.results), ("times.jsonl", run.times)):
+        (path / name).write_text("".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
+                                         for line in lines), encoding="utf-8")
 
 
 def whole_runs(parts: Iterable[Run]) -> list[Run]:

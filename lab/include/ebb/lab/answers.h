@@ -5,14 +5,13 @@
 // correct themselves. The cascade is that of 000, App. F: "####", "the answer is X", \boxed{X}, the
 // last standalone number. 002 takes the boxed answer alone. A "####" line is an answer where a
 // value alone stands on it, or begins it and nothing is written after it; else it is a heading.
-// Formulas side by side, "\boxed{5} or \boxed{6}", are one answer.
+// Of MATH only boxes are looked for.
 //
-// Two answers are the same when they denote the same thing: 3/4, 0.75, \frac34, 75\%; "1,234" and
-// "1234 dollars"; 2\sqrt{2} and \sqrt{8}; (a+b)^2 and a^2+2ab+b^2, tried at several numbers; x=5
-// and 5, and x+y=5 or 2+3=5 as answers to 5; x<2 or x>3 and the union of the intervals; sets and
-// lists in any order, tuples, intervals and matrices in theirs. Numbers may differ by 1e-5 (000),
-// relatively where the reference is below 1; integers by nothing. A percent is the number before
-// the sign, or a hundredth of it. Units are not compared, but AM and PM are.
+// Two numbers are the same when they have one value: 3/4, 0.75, \frac34, 75\%; "1,234" and "1234
+// dollars"; x = 9 * 2 = 18 and 18. They may differ by 1e-5 (000), relatively where the reference is
+// below 1; integers by nothing. A percent is the number before the sign, or a hundredth of it.
+// Formulas of MATH are compared as texts: what they are worth, ebb.judge() of the Python package
+// says, by math-verify.
 //
 // Any bytes are accepted: work is linear in the text, and answers of more than kMaxAnswerBytes are
 // compared as text.
@@ -35,7 +34,7 @@ inline constexpr size_t kMaxAnswerBytes = 2000;
 
 enum class AnswerKind : uint8_t {
   kNumber,  // GSM8K, AIME
-  kMath,    // an expression in LaTeX, or some words: MATH
+  kMath,    // an expression in LaTeX, or some words, in a box: MATH
   kOption,  // a letter: ARC, GPQA
   kWord,    // one word: pebble
 };
@@ -45,7 +44,7 @@ enum class AnswerRules : uint8_t { kCascade, kBoxedOnly };
 
 // Raised whenever an answer may get another verdict than before: evaluations that were judged
 // otherwise are not put together.
-inline constexpr int kJudgeNumber = 2;
+inline constexpr int kJudgeNumber = 3;
 
 // Which rule found an answer. Names are recorded in results.
 enum class ExtractionRule : uint8_t {

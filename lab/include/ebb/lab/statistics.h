@@ -1,4 +1,5 @@
-// Statistics of evaluations: how sure an accuracy is, whether two differ, whether two orders agree.
+// Statistics of studies: whether two orders agree, and how sure a mean is. Those of evaluations are
+// ebb.summary's.
 //
 // Thread safety: free functions without state.
 //
@@ -10,8 +11,6 @@
 #include <span>
 #include <vector>
 
-#include "ebb/status.h"
-
 namespace [[gnu::visibility("default")]] ebb {
 
 struct Interval {
@@ -19,21 +18,7 @@ struct Interval {
   double high = 0;
 };
 
-struct Count {
-  int64_t successes = 0;
-  int64_t trials = 0;
-};
-
 inline constexpr double kUsualConfidence = 0.95;
-
-// The exact interval of Clopper and Pearson (1934) for a binomial proportion: of no trials, [0, 1].
-// An error: more successes than trials, negative counts, a confidence outside (0, 1).
-[[nodiscard]] Result<Interval> ClopperPearson(Count count, double confidence = kUsualConfidence);
-
-// The p-value of Fisher's exact test that both counts have the same proportion. Two-sided: the sum
-// over all tables with these margins that are no likelier than this one. 1 where there is nothing
-// to tell apart. Work grows with the smaller margin.
-[[nodiscard]] Result<double> FisherExactTwoSided(Count a, Count b);
 
 // Half of the width of the interval of a correlation in Fisher's z = atanh(r), from `samples`
 // independent pairs: quantile / sqrt(samples - 3). Infinite for three samples or fewer.
