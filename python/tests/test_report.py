@@ -36,7 +36,7 @@ def run_of(model=PLAIN, policy="full", budget="", tiers="", options="", *, token
         task="pebble", problems=len(answers), seed=7, model=model.description, model_fingerprint=model.fingerprint,
         model_compression=model.compression, model_window=model.window, model_shift=model.shift, temperature=1.0,
         tokens=tokens, answer_tokens=tokens or 1600, shard="0/1", settings=[dict(setting, seed=s) for s in seeds],
-        **manifest), results)
+        **manifest), results, [dict(seconds=1.0)] * len(results))
 
 
 def names(sets):
@@ -82,7 +82,7 @@ def test_names_hold_the_fields_that_distinguish_methods():
 def test_shards_and_further_seeds_are_pooled():
     whole = run_of(answers=(("+1", "a"), ("b", "+2")), context=2048)
     shards = [Run("part", {**whole.manifest, "shard": f"{i}/2"},
-                  [line for line in whole.results if line["problem"] == i]) for i in (1, 0)]
+                  [line for line in whole.results if line["problem"] == i], whole.times) for i in (1, 0)]
     more = run_of(answers=(("+3",), ("c",)), first_seed=2, context=4096)
     _, (one,) = collect([shards[0], more, shards[1]])
     assert [[answer["extracted"] for answer in answers] for answers in one.of_problem] == [
