@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "ebb/signals.h"
 #include "src/base/attention_layout.h"
@@ -20,6 +21,16 @@ namespace ebb {
 inline std::span<const float> MassOfHead(const GroupSignals& signals, int head) {
   const size_t num_rows = signals.num_rows;
   return signals.mass.subspan(head * num_rows, num_rows);
+}
+
+// Returns one array of mass: the sum over the heads, in `sum`, if there are several.
+inline std::span<const float> SummedMass(const GroupSignals& signals, std::vector<float>* sum) {
+  if (signals.num_mass_heads == 1) return signals.mass;
+  sum->assign(signals.num_rows, 0.0f);
+  for (int head = 0; head < signals.num_mass_heads; ++head) {
+    AddMass(MassOfHead(signals, head), 1.0f, *sum);
+  }
+  return *sum;
 }
 
 // AddMeanMass() for the rows from `first_row` on that `to` has numbers for.

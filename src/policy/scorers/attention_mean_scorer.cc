@@ -3,40 +3,23 @@
 // one by age alone [ours: the divisor; the paper accumulates].
 #include <algorithm>
 
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 
 namespace ebb {
 namespace {
 
-class AttentionMeanScorer final : public RowScorer {
+class AttentionMeanScorer final : public ColumnScorer {
  public:
-  explicit AttentionMeanScorer(const ScorerContext& context)
-      : RowScorer(context),
-        layout_(context.Layout()),
-        sums_(context.NumGroups()),
-        births_(context.NumGroups()),
-        num_steps_(context.NumGroups()) {}
+  using ColumnScorer::ColumnScorer;
 
   std::string Name() const override { return "attention_mean"; }
   bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
 
-  void Append(int group, std::span<const Position> positions) override {
-    RowScorer::Append(group, positions);
-    sums_.Append(group, positions.size());
-    std::ranges::fill(births_.Append(group, positions.size()), num_steps_[group]);
-  }
-
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (!ShowsDecodeMass(signals, step)) return;
     num_steps_[group] += 1;
     AddMeanMass(signals, layout_.QueryHeadsOf(group), sums_[group]);
-  }
-
-  void Retain(int group, std::span<const uint32_t> kept) override {
-    RowScorer::Retain(group, kept);
-    sums_.Retain(group, kept);
-    births_.Retain(group, kept);
   }
 
   void EndFirstPrefill() override { sums_.SetAllToZero(); }
@@ -51,33 +34,15 @@ class AttentionMeanScorer final : public RowScorer {
     return scores;
   }
 
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    EBB_RETURN_IF_ERROR(sums_.Save(to));
-    EBB_RETURN_IF_ERROR(births_.Save(to));
-    to->Numbers<float>(num_steps_);
-    return OkStatus();
-  }
-
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    EBB_RETURN_IF_ERROR(sums_.Load(from));
-    EBB_RETURN_IF_ERROR(births_.Load(from));
-    EBB_RETURN_IF_ERROR(LoadList(from, &num_steps_));
-    for (int group = 0; group < static_cast<int>(num_steps_.size()); ++group) {
-      const size_t rows = scores_.num_rows(group);
-      if (sums_.num_rows(group) != rows || births_.num_rows(group) != rows) {
-        from->Fail("parts of scores of different lengths");
-      }
-    }
-    return from->status();
+ protected:
+  void InitRows(int group, std::span<const Position> positions) override {
+    std::ranges::fill(births_[group].last(positions.size()), num_steps_[group]);
   }
 
  private:
-  const AttentionLayout layout_;
-  RowScores sums_;
-  RowScores births_;              // in steps that showed mass
-  std::vector<float> num_steps_;  // [num_groups], exact up to 2^24
+  Column<float> sums_{this};
+  Column<float> births_{this};           // in steps that showed mass
+  GroupNumbers<float> num_steps_{this};  // exact up to 2^24
 };
 
 }  // namespace

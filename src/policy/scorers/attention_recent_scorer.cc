@@ -4,30 +4,23 @@
 // count as 0.] It keeps N floats per row and group.
 #include <fmt/format.h>
 
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 
 namespace ebb {
 namespace {
 
 constexpr int kDefaultLast = 32;
 
-class AttentionRecentScorer final : public RowScorer {
+class AttentionRecentScorer final : public ColumnScorer {
  public:
   explicit AttentionRecentScorer(const ScorerContext& context)
-      : RowScorer(context),
-        layout_(context.Layout()),
+      : ColumnScorer(context),
         last_(context.params.Int("last", kDefaultLast)),
-        ring_(size_t(context.NumGroups()) * last_),
-        num_steps_(context.NumGroups()) {}
+        ring_(this, FirstSlots()) {}
 
   std::string Name() const override { return fmt::format("attention_recent:last={}", last_); }
   bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
-
-  void Append(int group, std::span<const Position> positions) override {
-    RowScorer::Append(group, positions);
-    for (int slot = 0; slot < last_; ++slot) ring_.Append(Slot(group, slot), positions.size());
-  }
 
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (!ShowsDecodeMass(signals, step)) return;
@@ -35,11 +28,6 @@ class AttentionRecentScorer final : public RowScorer {
     std::ranges::fill(newest, 0.0f);
     AddMeanMass(signals, layout_.QueryHeadsOf(group), newest);
     ++num_steps_[group];
-  }
-
-  void Retain(int group, std::span<const uint32_t> kept) override {
-    RowScorer::Retain(group, kept);
-    for (int slot = 0; slot < last_; ++slot) ring_.Retain(Slot(group, slot), kept);
   }
 
   std::span<const float> Scores(int group) override {
@@ -51,35 +39,17 @@ class AttentionRecentScorer final : public RowScorer {
     return scores;
   }
 
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    EBB_RETURN_IF_ERROR(ring_.Save(to));
-    to->Numbers<int64_t>(num_steps_);
-    return OkStatus();
-  }
-
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    EBB_RETURN_IF_ERROR(ring_.Load(from));
-    EBB_RETURN_IF_ERROR(LoadList(from, &num_steps_));
-    for (int group = 0; group < static_cast<int>(num_steps_.size()); ++group) {
-      if (num_steps_[group] < 0) from->Fail("a negative number of steps");
-      for (int slot = 0; slot < last_; ++slot) {
-        if (ring_.num_rows(Slot(group, slot)) != scores_.num_rows(group)) {
-          from->Fail("steps of different numbers of rows");
-        }
-      }
-    }
-    return from->status();
-  }
-
  private:
   [[nodiscard]] int Slot(int group, int slot) const { return group * last_ + slot; }
+  [[nodiscard]] std::vector<int> FirstSlots() const {
+    std::vector<int> first;
+    for (int group = 0; group <= num_groups(); ++group) first.push_back(Slot(group, 0));
+    return first;
+  }
 
-  const AttentionLayout layout_;
   const int last_;
-  RowScores ring_;                  // [num_groups, last]
-  std::vector<int64_t> num_steps_;  // [num_groups]
+  Column<float> ring_;  // [num_groups, last]
+  GroupNumbers<int64_t> num_steps_{this};
 };
 
 }  // namespace

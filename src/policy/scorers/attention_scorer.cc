@@ -5,16 +5,14 @@
 // of later turns add nothing.
 #include <algorithm>
 
-#include "src/policy/mass_totals.h"
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 
 namespace ebb {
 namespace {
 
-class AttentionScorer final : public RowScorer {
+class AttentionScorer final : public ColumnScorer {
  public:
-  explicit AttentionScorer(const ScorerContext& context)
-      : RowScorer(context), layout_(context.Layout()) {}
+  using ColumnScorer::ColumnScorer;
 
   std::string Name() const override { return "attention"; }
   bool IgnoresPrompts() const override { return true; }
@@ -29,9 +27,6 @@ class AttentionScorer final : public RowScorer {
   }
 
   void EndFirstPrefill() override { scores_.SetAllToZero(); }
-
- private:
-  const AttentionLayout layout_;
 };
 
 }  // namespace

@@ -11,36 +11,25 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "src/policy/row_scores.h"
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 #include "src/policy/scorers/streams.h"
 
 namespace ebb {
 namespace {
 
-// Beside the score stands the position.
-class DmsScorer final : public RowScorerWith<Position> {
+class DmsScorer final : public ColumnScorer {
  public:
   explicit DmsScorer(const ScorerContext& context)
-      : RowScorerWith(context), layout_(context.Layout()), shift_(context.eviction_shift) {}
+      : ColumnScorer(context), shift_(context.eviction_shift) {}
 
   std::string Name() const override {
     return shift_ == 1 ? "dms" : fmt::format("dms:shift={}", shift_);
   }
   SignalNeeds Needs() const override { return {.eviction_logits = true}; }
 
-  void Append(int group, std::span<const Position> positions) override {
-    RowScorerWith::Append(group, positions);
-    if (positions.empty()) return;
-    std::ranges::copy(positions, beside_[group].last(positions.size()).begin());
-    // After a roll-back the tokens that decided on the last rows are gone; others follow.
-    const size_t undecided = FirstRowFrom(group, positions.front() - shift_);
-    std::ranges::fill(scores_[group].subspan(undecided), 0.0f);
-  }
-
   void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     const std::span<float> scores = scores_[group];
-    const std::span<const Position> positions = beside_[group];
+    const std::span<const Position> positions = positions_[group];
     const Position first = step.first_position - shift_;
     // Rows that a roll-back or another placement took leave gaps.
     for (size_t row = FirstRowFrom(group, first); row < scores.size(); ++row) {
@@ -51,11 +40,20 @@ class DmsScorer final : public RowScorerWith<Position> {
     }
   }
 
+ protected:
+  void InitRows(int group, std::span<const Position> positions) override {
+    if (positions.empty()) return;
+    std::ranges::copy(positions, positions_[group].last(positions.size()).begin());
+    // After a roll-back the tokens that decided on the last rows are gone; others follow.
+    const size_t undecided = FirstRowFrom(group, positions.front() - shift_);
+    std::ranges::fill(scores_[group].subspan(undecided), 0.0f);
+  }
+
  private:
   // The first row at this position or behind it, looked for among no more rows than there are
   // positions from there on: a search through all of them would wait for memory.
   [[nodiscard]] size_t FirstRowFrom(int group, Position position) {
-    const std::span<const Position> positions = beside_[group];
+    const std::span<const Position> positions = positions_[group];
     if (positions.empty()) return 0;
     const int64_t most = int64_t{positions.back()} - position + 1;
     const auto size = static_cast<int64_t>(positions.size());
@@ -75,8 +73,8 @@ class DmsScorer final : public RowScorerWith<Position> {
     return FiniteOr0(sum / static_cast<float>(streams));
   }
 
-  const AttentionLayout layout_;
   const int shift_;  // tokens
+  Column<Position> positions_{this};
 };
 
 }  // namespace

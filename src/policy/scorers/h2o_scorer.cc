@@ -1,14 +1,14 @@
 // H2O (Zhang et al., 2023, as in its published code): the mass that a row received from all queries
 // so far, those of prefill included, summed over the query heads of its group:
 //   s_i += sum over queries and heads of A[i]
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 
 namespace ebb {
 namespace {
 
-class H2oScorer final : public RowScorer {
+class H2oScorer final : public ColumnScorer {
  public:
-  using RowScorer::RowScorer;
+  using ColumnScorer::ColumnScorer;
 
   std::string Name() const override { return "h2o"; }
   bool GroupsAreIndependent() const override { return true; }

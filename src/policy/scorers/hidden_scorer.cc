@@ -1,5 +1,5 @@
 // The hidden-state policies of "EpiKV" (002): a number per token from how much the outputs of some
-// blocks changed at it (hidden_change.h), computed when it is read or generated, then frozen; the
+// blocks changed at it (HiddenChange), computed when it is read or generated, then frozen; the
 // same in every group. Layers are of its model of 32, scaled by depth, and can be given.
 //   epikv          z_10 - z_21, z over the trailing 64 tokens (Eq. 3)
 //   hs_variance    mean of g_10 - mean of g_21 over the same window (Eq. 2)
@@ -9,12 +9,97 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
+#include <cmath>
 
-#include "src/policy/scorers/hidden_change.h"
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
+#include "src/policy/scorers/rolling.h"
+#include "src/policy/scorers/streams.h"
 
 namespace ebb {
 namespace {
+
+constexpr int kPaperLayers = 32;
+
+// Returns the layer, in one of `num_layers`, of layer `of_32` in the paper's model: at the same
+// share of the depth, rounded [ours].
+int LayerAtDepth(int of_32, int num_layers) {
+  const double at = static_cast<double>(of_32) * num_layers / kPaperLayers;
+  return std::clamp(static_cast<int>(std::lround(at)), 0, std::max(0, num_layers - 1));
+}
+
+// g_l(t) = |h_l(t) - h_l(t-1)|_2, h_l the output of block l ("EpiKV", 002, Eq. 1), and its window
+// of the trailing 64 tokens, for some layers. The first token has no g; nor has the first one after
+// a roll-back, after which the windows begin empty [ours].
+class HiddenChange {
+ public:
+  // layers: ascending.
+  HiddenChange(std::vector<int> layers, int embed_dim);
+
+  // Takes in the tokens of a step one by one; after each, windows() are those of that token.
+  // REQUIRES: StepSignals::hidden has the layers.
+  void BeginStep(const StepSignals& step);
+  void Take(const StepSignals& step, int token);
+  [[nodiscard]] const std::vector<int>& layers() const { return layers_; }
+  [[nodiscard]] std::span<const Rolling> windows() const { return windows_; }  // [layers]
+  void Save(StateWriter* to) const;
+  [[nodiscard]] Status Load(StateReader* from);
+
+ private:
+  const std::vector<int> layers_;
+  const size_t embed_dim_;
+  std::vector<Rolling> windows_;  // [layers]
+  std::vector<size_t> sources_;   // [layers], into StepSignals::hidden
+  std::vector<float> last_;       // [layers, embed_dim], of the token before
+  Position next_ = 0;             // that goes on with them; 0: there is none before
+};
+
+HiddenChange::HiddenChange(std::vector<int> layers, int embed_dim)
+    : layers_(std::move(layers)),
+      embed_dim_(embed_dim),
+      windows_(layers_.size()),
+      sources_(layers_.size()),
+      last_(layers_.size() * embed_dim_) {}
+
+void HiddenChange::BeginStep(const StepSignals& step) {
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const auto found = std::ranges::find(step.hidden_layers, layers_[l]);
+    assert(found != step.hidden_layers.end());
+    sources_[l] = found - step.hidden_layers.begin();
+  }
+  if (step.first_position == next_) return;
+  next_ = 0;
+  for (Rolling& window : windows_) window.Clear();
+}
+
+void HiddenChange::Take(const StepSignals& step, int token) {
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const std::span<const float> now =
+        step.hidden[sources_[l]].subspan(token * embed_dim_, embed_dim_);
+    const std::span<float> before = std::span(last_).subspan(l * embed_dim_, embed_dim_);
+    double squares = 0;
+    for (size_t c = 0; c < embed_dim_; ++c) {
+      const float x = FiniteOr0(now[c]);
+      squares += double{x - before[c]} * double{x - before[c]};
+      before[c] = x;
+    }
+    if (next_ > 0) windows_[l].Push(FiniteOr0(static_cast<float>(std::sqrt(squares))));
+  }
+  next_ = step.first_position + token + 1;
+}
+
+void HiddenChange::Save(StateWriter* to) const {
+  for (const Rolling& window : windows_) window.Save(to);
+  to->Numbers<float>(last_);
+  to->Number<Position>(next_);
+}
+
+Status HiddenChange::Load(StateReader* from) {
+  for (Rolling& window : windows_) EBB_RETURN_IF_ERROR(window.Load(from));
+  EBB_RETURN_IF_ERROR(LoadList(from, &last_));
+  next_ = from->Number<Position>();
+  return from->status();
+}
 
 constexpr int kBandA[] = {7, 10, 13};  // first, the one of Eq. 2, last
 constexpr int kBandB[] = {18, 21, 25};
@@ -51,24 +136,25 @@ Bands OneOfEach(const ScorerContext& context) {
   return {a, a, b, b};
 }
 
-class HiddenScorer final : public RowScorer {
+class HiddenScorer final : public ColumnScorer {
  public:
   HiddenScorer(const ScorerContext& context, std::string name, const Bands& bands, Use use)
-      : RowScorer(context),
+      : ColumnScorer(context),
         name_(std::move(name)),
         bands_(bands),
         use_(use),
-        change_(bands.Layers(), context.shape.embed_dim) {}
+        change_(this, 1, HiddenChange(bands.Layers(), context.shape.embed_dim)) {}
 
   std::string Name() const override { return name_; }
-  SignalNeeds Needs() const override { return {.hidden_layers = change_.layers()}; }
+  SignalNeeds Needs() const override { return {.hidden_layers = change_[0].layers()}; }
 
   // All groups see the same.
   void Observe(std::span<const GroupSignals> groups, const StepSignals& step) override {
-    change_.BeginStep(step);
+    HiddenChange& change = change_[0];
+    change.BeginStep(step);
     of_step_.resize(step.num_tokens);
     for (int token = 0; token < step.num_tokens; ++token) {
-      change_.Take(step, token);
+      change.Take(step, token);
       of_step_[token] = Mean(bands_.a_first, bands_.a_last) - Mean(bands_.b_first, bands_.b_last);
     }
     for (int group = 0; group < static_cast<int>(groups.size()); ++group) {
@@ -76,22 +162,13 @@ class HiddenScorer final : public RowScorer {
     }
   }
 
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    change_.Save(to);
-    return OkStatus();
-  }
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    return change_.Load(from);
-  }
-
  private:
   [[nodiscard]] float Mean(int first, int last) const {
+    const HiddenChange& change = change_[0];
     float sum = 0;
-    for (size_t l = 0; l < change_.layers().size(); ++l) {
-      if (change_.layers()[l] < first || change_.layers()[l] > last) continue;
-      const Rolling& window = change_.windows()[l];
+    for (size_t l = 0; l < change.layers().size(); ++l) {
+      if (change.layers()[l] < first || change.layers()[l] > last) continue;
+      const Rolling& window = change.windows()[l];
       sum += use_ == Use::kZScore ? window.ZScore() : window.Mean();
     }
     return sum / static_cast<float>(std::max(1, last - first + 1));
@@ -100,38 +177,24 @@ class HiddenScorer final : public RowScorer {
   const std::string name_;
   const Bands bands_;
   const Use use_;
-  HiddenChange change_;
-  std::vector<float> of_step_;  // [num_tokens]
+  SavedList<HiddenChange> change_;  // [1]
+  std::vector<float> of_step_;      // [num_tokens]
 };
 
-class AttnHsScorer final : public Scorer {
+class AttnHsScorer final : public ColumnScorer {
  public:
   explicit AttnHsScorer(const ScorerContext& context)
-      : num_groups_(context.NumGroups()),
-        scores_(context.NumGroups()),
-        attention_(MakeAttentionScorer(context)) {
-    Bands bands = OneOfEach(context);
-    bands.b_last = -1;
-    bands.b_first = 0;
-    name_ = fmt::format("attn_hs:a={}", bands.a_first);
-    hidden_ = std::make_unique<HiddenScorer>(context, name_, bands, Use::kZScore);
-  }
+      : ColumnScorer(context),
+        bands_{.a_first = OneOfEach(context).a_first, .a_last = OneOfEach(context).a_last},
+        attention_(this, MakeAttentionScorer(context)),
+        hidden_(this, std::make_unique<HiddenScorer>(context, AttnHsScorer::Name(), bands_,
+                                                     Use::kZScore)) {}
 
-  std::string Name() const override { return name_; }
+  std::string Name() const override { return fmt::format("attn_hs:a={}", bands_.a_first); }
   SignalNeeds Needs() const override { return Union(attention_->Needs(), hidden_->Needs()); }
-  void Append(int group, std::span<const Position> positions) override {
-    scores_.Append(group, positions.size());
-    attention_->Append(group, positions);
-    hidden_->Append(group, positions);
-  }
   void Observe(std::span<const GroupSignals> groups, const StepSignals& step) override {
     attention_->Observe(groups, step);
     hidden_->Observe(groups, step);
-  }
-  void Retain(int group, std::span<const uint32_t> kept) override {
-    scores_.Retain(group, kept);
-    attention_->Retain(group, kept);
-    hidden_->Retain(group, kept);
   }
   void EndFirstPrefill() override { attention_->EndFirstPrefill(); }
   std::span<const float> Scores(int group) override {
@@ -141,30 +204,10 @@ class AttnHsScorer final : public Scorer {
     for (size_t i = 0; i < scores.size(); ++i) scores[i] = attention[i] + hidden[i];
     return scores;
   }
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(scores_.Save(to));
-    EBB_RETURN_IF_ERROR(attention_->SaveState(to));
-    return hidden_->SaveState(to);
-  }
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(scores_.Load(from));
-    EBB_RETURN_IF_ERROR(attention_->LoadState(from));
-    EBB_RETURN_IF_ERROR(hidden_->LoadState(from));
-    for (int group = 0; group < num_groups_; ++group) {
-      for (Scorer* part : {attention_.get(), hidden_.get()}) {
-        if (part->Scores(group).size() != scores_.num_rows(group)) {
-          from->Fail("parts of scores of different lengths");
-        }
-      }
-    }
-    return from->status();
-  }
 
  private:
-  const int num_groups_;
-  RowScores scores_;
-  std::string name_;
-  std::unique_ptr<Scorer> attention_, hidden_;
+  const Bands bands_;
+  InnerScorer attention_, hidden_;
 };
 
 }  // namespace

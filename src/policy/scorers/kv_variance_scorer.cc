@@ -5,8 +5,8 @@
 // the window begins empty [ours].
 #include <algorithm>
 
+#include "src/policy/scorers/column_scorer.h"
 #include "src/policy/scorers/rolling.h"
-#include "src/policy/scorers/row_scorer.h"
 #include "src/policy/scorers/streams.h"
 
 namespace ebb {
@@ -23,14 +23,10 @@ float Variance(std::span<const float> x) {
   return FiniteOr0(static_cast<float>(squares / static_cast<double>(x.size())));
 }
 
-class KvVarianceScorer final : public RowScorer {
+class KvVarianceScorer final : public ColumnScorer {
  public:
   KvVarianceScorer(const ScorerContext& context, Of of)
-      : RowScorer(context),
-        of_(of),
-        layout_(context.Layout()),
-        windows_(context.NumGroups()),
-        next_(context.NumGroups()) {}
+      : ColumnScorer(context), of_(of), windows_(this, num_groups()), next_(this) {}
 
   std::string Name() const override { return of_ == Of::kKeys ? "kv_key" : "kv_val"; }
   SignalNeeds Needs() const override {
@@ -53,24 +49,10 @@ class KvVarianceScorer final : public RowScorer {
     }
   }
 
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    for (const Rolling& window : windows_) window.Save(to);
-    to->Numbers<Position>(next_);
-    return OkStatus();
-  }
-
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    for (Rolling& window : windows_) EBB_RETURN_IF_ERROR(window.Load(from));
-    return LoadList(from, &next_);
-  }
-
  private:
   const Of of_;
-  const AttentionLayout layout_;
-  std::vector<Rolling> windows_;  // [num_groups]
-  std::vector<Position> next_;    // [num_groups], the position that goes on with the window
+  SavedList<Rolling> windows_;   // [num_groups]
+  GroupNumbers<Position> next_;  // the position that goes on with the window
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 #include "src/policy/scorers/streams.h"
 
 namespace ebb {
@@ -60,10 +60,14 @@ class Ranges {
         static_cast<float>(std::max(0.0, squares / count - sum / count * sum / count)));
   }
 
-  [[nodiscard]] std::vector<float>& previous() { return previous_; }
-  [[nodiscard]] std::vector<float>& current() { return current_; }
-  [[nodiscard]] const std::vector<float>& previous() const { return previous_; }
-  [[nodiscard]] const std::vector<float>& current() const { return current_; }
+  void Save(StateWriter* to) const {
+    to->Numbers<float>(previous_);
+    to->Numbers<float>(current_);
+  }
+  [[nodiscard]] Status Load(StateReader* from) {
+    EBB_RETURN_IF_ERROR(LoadList(from, &previous_));
+    return LoadList(from, &current_);
+  }
 
  private:
   void Reset() {
@@ -76,19 +80,14 @@ class Ranges {
   size_t num_channels_;
 };
 
-class LagScorer final : public RowScorer {
+class LagScorer final : public ColumnScorer {
  public:
   LagScorer(const ScorerContext& context, Of of)
-      : RowScorer(context),
+      : ColumnScorer(context),
         of_(of),
-        layout_(context.Layout()),
         chunk_(context.params.Int("chunk", kDefaultChunk)),
-        num_tokens_(context.NumGroups()) {
-    for (int group = 0; group < context.NumGroups(); ++group) {
-      const size_t channels = size_t(layout_.NumStreamsOf(group)) * layout_.head_dim();
-      ranges_.resize(ranges_.size() + Parts(), Ranges(channels));
-    }
-  }
+        num_tokens_(this),
+        ranges_(this, EmptyRanges()) {}
 
   std::string Name() const override {
     return fmt::format("{}:chunk={}", of_ == Of::kKeys ? "lag_key" : "lag_kv", chunk_);
@@ -118,38 +117,22 @@ class LagScorer final : public RowScorer {
     }
   }
 
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    to->Numbers<int64_t>(num_tokens_);
-    for (const Ranges& ranges : ranges_) {
-      to->Numbers<float>(ranges.previous());
-      to->Numbers<float>(ranges.current());
-    }
-    return OkStatus();
-  }
-
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    EBB_RETURN_IF_ERROR(LoadList(from, &num_tokens_));
-    for (Ranges& ranges : ranges_) {
-      EBB_RETURN_IF_ERROR(LoadList(from, &ranges.previous()));
-      EBB_RETURN_IF_ERROR(LoadList(from, &ranges.current()));
-    }
-    for (const int64_t tokens : num_tokens_) {
-      if (tokens < 0) from->Fail("a negative number of tokens");
-    }
-    return from->status();
-  }
-
  private:
+  [[nodiscard]] std::vector<Ranges> EmptyRanges() const {
+    std::vector<Ranges> ranges;
+    for (int group = 0; group < num_groups(); ++group) {
+      const size_t channels = size_t(layout_.NumStreamsOf(group)) * layout_.head_dim();
+      ranges.resize(ranges.size() + Parts(), Ranges(channels));
+    }
+    return ranges;
+  }
   [[nodiscard]] int Parts() const { return of_ == Of::kKeys ? 1 : 2; }
   Ranges& RangesOf(int group, int part) { return ranges_[size_t(group) * Parts() + part]; }
 
   const Of of_;
-  const AttentionLayout layout_;
-  const int chunk_;                  // tokens
-  std::vector<int64_t> num_tokens_;  // [num_groups], so far
-  std::vector<Ranges> ranges_;       // [num_groups, parts]: of keys, of values
+  const int chunk_;                   // tokens
+  GroupNumbers<int64_t> num_tokens_;  // so far
+  SavedList<Ranges> ranges_;          // [num_groups, parts]: of keys, of values
 };
 
 }  // namespace

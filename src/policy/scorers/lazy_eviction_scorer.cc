@@ -17,7 +17,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 
 namespace ebb {
 namespace {
@@ -76,21 +76,20 @@ void StampBlock(const float* mass, float threshold, uint16_t now, size_t num_row
   }
 }
 
-class LazyEvictionScorer final : public RowScorer {
+class LazyEvictionScorer final : public ColumnScorer {
  public:
   explicit LazyEvictionScorer(const ScorerContext& context)
-      : RowScorer(context),
+      : ColumnScorer(context),
         heads_word_(context.params.Word("heads", "query")),
         h1_word_(context.params.Word("h1", "sigmoid")),
         h2_word_(context.params.Word("h2", "sigmoid")),
         h1_(ParseForm(h1_word_)),
         h2_(ParseForm(h2_word_)),
         alpha_(context.params.Number("alpha", kDefaultAlpha)),
-        layout_(context.Layout()),
         first_head_(FirstHeads(heads_word_ == "kv", layout_)),
-        stamps_(first_head_.back()),
-        intervals_(first_head_.back()),
-        num_steps_(context.NumGroups()) {}
+        stamps_(this, first_head_),
+        intervals_(this, first_head_),
+        num_steps_(this) {}
 
   std::string Name() const override {
     return fmt::format("lazy_eviction:alpha={:g},heads={},h1={},h2={}", alpha_, heads_word_,
@@ -100,19 +99,6 @@ class LazyEvictionScorer final : public RowScorer {
   bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override {
     return {.mass = heads_word_ == "kv" ? MassNeed::kSummed : MassNeed::kPerQueryHead};
-  }
-
-  // Rows are born just before their first step, given ones too, whether this sequence computes them
-  // or takes them from another one.
-  void Append(int group, std::span<const Position> positions) override {
-    RowScorer::Append(group, positions);
-    const auto born = static_cast<uint16_t>(num_steps_[group]);
-    const size_t num_new = positions.size();
-    for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
-      stamps_.Append(head, num_new);
-      intervals_.Append(head, num_new);
-      std::ranges::fill(stamps_[head].last(num_new), born);
-    }
   }
 
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
@@ -132,14 +118,6 @@ class LazyEvictionScorer final : public RowScorer {
     }
   }
 
-  void Retain(int group, std::span<const uint32_t> kept) override {
-    RowScorer::Retain(group, kept);
-    for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
-      stamps_.Retain(head, kept);
-      intervals_.Retain(head, kept);
-    }
-  }
-
   std::span<const float> Scores(int group) override {
     const std::span<float> scores = scores_[group];
     std::ranges::fill(scores, 0.0f);
@@ -154,28 +132,14 @@ class LazyEvictionScorer final : public RowScorer {
     return scores;
   }
 
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    EBB_RETURN_IF_ERROR(stamps_.Save(to));
-    EBB_RETURN_IF_ERROR(intervals_.Save(to));
-    to->Numbers<uint32_t>(num_steps_);
-    return OkStatus();
-  }
-
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    EBB_RETURN_IF_ERROR(stamps_.Load(from));
-    EBB_RETURN_IF_ERROR(intervals_.Load(from));
-    EBB_RETURN_IF_ERROR(LoadList(from, &num_steps_));
-    for (int group = 0; group < static_cast<int>(num_steps_.size()); ++group) {
-      const size_t num_rows = scores_.num_rows(group);
-      for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
-        if (stamps_.num_rows(head) != num_rows || intervals_.num_rows(head) != num_rows) {
-          from->Fail("timestamps of another number of rows");
-        }
-      }
+ protected:
+  // Rows are born just before their first step, given ones too, whether this sequence computes them
+  // or takes them from another one.
+  void InitRows(int group, std::span<const Position> positions) override {
+    const auto born = static_cast<uint16_t>(num_steps_[group]);
+    for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
+      std::ranges::fill(stamps_[head].last(positions.size()), born);
     }
-    return from->status();
   }
 
  private:
@@ -219,12 +183,11 @@ class LazyEvictionScorer final : public RowScorer {
   const std::string heads_word_, h1_word_, h2_word_;
   const Form h1_, h2_;
   const float alpha_;
-  const AttentionLayout layout_;
   const std::vector<int> first_head_;  // [num_groups + 1], among all that are tracked
-  RowValues<uint16_t> stamps_;         // [heads]
-  RowValues<uint16_t> intervals_;      // [heads]
-  std::vector<uint32_t> num_steps_;    // [num_groups]
-  std::vector<float> summed_;          // [num_rows]
+  Column<uint16_t> stamps_;            // [heads]
+  Column<uint16_t> intervals_;         // [heads]
+  GroupNumbers<uint32_t> num_steps_;
+  std::vector<float> summed_;  // [num_rows]
 };
 
 }  // namespace

@@ -7,20 +7,17 @@
 
 #include <algorithm>
 
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 
 namespace ebb {
 namespace {
 
 constexpr float kDefaultAlpha = 1e-4f;
 
-class RaasScorer final : public RowScorer {
+class RaasScorer final : public ColumnScorer {
  public:
   explicit RaasScorer(const ScorerContext& context)
-      : RowScorer(context),
-        layout_(context.Layout()),
-        alpha_(context.params.Number("alpha", kDefaultAlpha)),
-        num_steps_(context.NumGroups()) {}
+      : ColumnScorer(context), alpha_(context.params.Number("alpha", kDefaultAlpha)) {}
 
   std::string Name() const override { return fmt::format("raas:alpha={:g}", alpha_); }
   bool IgnoresPrompts() const override { return true; }
@@ -39,22 +36,10 @@ class RaasScorer final : public RowScorer {
     for (size_t i = 0; i < mass.size(); ++i) to[i] = mass[i] >= threshold ? now : to[i];
   }
 
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    to->Numbers<float>(num_steps_);
-    return OkStatus();
-  }
-
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    return LoadList(from, &num_steps_);
-  }
-
  private:
-  const AttentionLayout layout_;
   const float alpha_;
-  std::vector<float> num_steps_;  // [num_groups], exact up to 2^24
-  std::vector<float> summed_;     // [num_rows]
+  GroupNumbers<float> num_steps_{this};  // exact up to 2^24
+  std::vector<float> summed_;            // [num_rows]
 };
 
 }  // namespace

@@ -2,8 +2,7 @@
 // neither the order of the steps nor a roll-back changes it.
 #include <fmt/format.h>
 
-#include "src/policy/row_scores.h"
-#include "src/policy/scorers.h"
+#include "src/policy/scorers/column_scorer.h"
 
 namespace ebb {
 namespace {
@@ -16,32 +15,27 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-class RandomScorer final : public Scorer {
+class RandomScorer final : public ColumnScorer {
  public:
   explicit RandomScorer(const ScorerContext& context)
-      : seed_(context.seed), scores_(context.NumGroups()) {}
+      : ColumnScorer(context), seed_(context.seed) {}
 
   std::string Name() const override { return fmt::format("random:seed={}", seed_); }
   bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {}; }
 
-  void Append(int group, std::span<const Position> positions) override {
+ protected:
+  void InitRows(int group, std::span<const Position> positions) override {
     const uint64_t group_seed = Mix(Mix(seed_) ^ static_cast<uint64_t>(group));
-    const std::span<float> scores = scores_.Append(group, positions.size());
+    const std::span<float> scores = scores_[group].last(positions.size());
     for (size_t i = 0; i < positions.size(); ++i) {
       const uint64_t bits = Mix(group_seed ^ static_cast<uint64_t>(positions[i]));
       scores[i] = static_cast<float>(bits >> 40) * 0x1p-24f;  // 24 bits: every one is a float
     }
   }
 
-  void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
-  std::span<const float> Scores(int group) override { return scores_[group]; }
-  Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
-  Status LoadState(StateReader* from) override { return scores_.Load(from); }
-
  private:
   const uint64_t seed_;
-  RowScores scores_;
 };
 
 }  // namespace

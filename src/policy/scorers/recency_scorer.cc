@@ -1,29 +1,23 @@
 // A row's score is its position: the oldest goes first. Exact up to position 2^24.
 #include <algorithm>
 
-#include "src/policy/row_scores.h"
-#include "src/policy/scorers.h"
+#include "src/policy/scorers/column_scorer.h"
 
 namespace ebb {
 namespace {
 
-class RecencyScorer final : public Scorer {
+class RecencyScorer final : public ColumnScorer {
  public:
-  explicit RecencyScorer(const ScorerContext& context) : scores_(context.NumGroups()) {}
+  using ColumnScorer::ColumnScorer;
 
   std::string Name() const override { return "recency"; }
   bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {}; }
-  void Append(int group, std::span<const Position> positions) override {
-    std::copy(positions.begin(), positions.end(), scores_.Append(group, positions.size()).begin());
-  }
-  void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
-  std::span<const float> Scores(int group) override { return scores_[group]; }
-  Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
-  Status LoadState(StateReader* from) override { return scores_.Load(from); }
 
- private:
-  RowScores scores_;
+ protected:
+  void InitRows(int group, std::span<const Position> positions) override {
+    std::ranges::copy(positions, scores_[group].last(positions.size()).begin());
+  }
 };
 
 }  // namespace

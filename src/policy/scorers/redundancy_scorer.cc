@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 #include "src/policy/scorers/streams.h"
 
 namespace ebb {
@@ -23,23 +23,14 @@ constexpr float kSmallestNorm = 1e-8f;
 
 enum class Signals { kAttention, kAttentionAndValues };
 
-class RedundancyScorer final : public RowScorer {
+class RedundancyScorer final : public ColumnScorer {
  public:
   RedundancyScorer(const ScorerContext& context, Signals signals)
-      : RowScorer(context),
+      : ColumnScorer(context),
         signals_(signals),
-        layout_(context.Layout()),
         neighbours_(context.params.Int("neighbours", kDefaultNeighbours)),
         weight_(context.params.Number("weight", kDefaultWeight)),
-        sums_(context.NumGroups()),
-        similarities_(context.NumGroups()),
-        norms_(context.NumGroups()),
-        even_shares_(context.NumGroups()),
-        norm_sums_(context.NumGroups()),
-        num_tokens_(context.NumGroups()),
-        num_neighbours_(context.NumGroups()),
-        next_(context.NumGroups()),
-        last_keys_(size_t(layout_.num_streams()) * neighbours_ * layout_.head_dim()) {}
+        last_keys_(this, size_t(layout_.num_streams()) * neighbours_ * layout_.head_dim()) {}
 
   std::string Name() const override {
     return fmt::format("{}:weight={:g},neighbours={}",
@@ -54,13 +45,6 @@ class RedundancyScorer final : public RowScorer {
 
   bool ComparesKeys() const override { return true; }
 
-  void Append(int group, std::span<const Position> positions) override {
-    RowScorer::Append(group, positions);
-    sums_.Append(group, positions.size());
-    similarities_.Append(group, positions.size());
-    norms_.Append(group, positions.size());
-  }
-
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     // If a roll-back left no row, U and m begin empty. One that leaves rows leaves the sums as they
     // are: the rows keep what forgotten queries gave them, too [ours].
@@ -73,13 +57,6 @@ class RedundancyScorer final : public RowScorer {
     if (!ShowsDecodeMass(signals, step)) return;
     AddMeanMass(signals, layout_.QueryHeadsOf(group), sums_[group]);
     even_shares_[group] += 1.0f / static_cast<float>(signals.num_rows);
-  }
-
-  void Retain(int group, std::span<const uint32_t> kept) override {
-    RowScorer::Retain(group, kept);
-    sums_.Retain(group, kept);
-    similarities_.Retain(group, kept);
-    norms_.Retain(group, kept);
   }
 
   void EndFirstPrefill() override { sums_.SetAllToZero(); }
@@ -98,39 +75,6 @@ class RedundancyScorer final : public RowScorer {
       scores[i] = sums[i] * by - penalty * similarities[i];
     }
     return scores;
-  }
-
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    EBB_RETURN_IF_ERROR(sums_.Save(to));
-    EBB_RETURN_IF_ERROR(similarities_.Save(to));
-    EBB_RETURN_IF_ERROR(norms_.Save(to));
-    for (const auto* list :
-         {&even_shares_, &norm_sums_, &num_tokens_, &num_neighbours_, &last_keys_}) {
-      to->Numbers<float>(*list);
-    }
-    to->Numbers<Position>(next_);
-    return OkStatus();
-  }
-
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    EBB_RETURN_IF_ERROR(sums_.Load(from));
-    EBB_RETURN_IF_ERROR(similarities_.Load(from));
-    EBB_RETURN_IF_ERROR(norms_.Load(from));
-    for (auto* list : {&even_shares_, &norm_sums_, &num_tokens_, &num_neighbours_, &last_keys_}) {
-      EBB_RETURN_IF_ERROR(LoadList(from, list));
-    }
-    EBB_RETURN_IF_ERROR(LoadList(from, &next_));
-    for (int group = 0; group < static_cast<int>(num_tokens_.size()); ++group) {
-      const size_t rows = scores_.num_rows(group);
-      if (sums_.num_rows(group) != rows || similarities_.num_rows(group) != rows ||
-          norms_.num_rows(group) != rows || !(num_tokens_[group] >= 0) ||
-          !(num_neighbours_[group] >= 0)) {
-        from->Fail("parts of scores of different lengths");
-      }
-    }
-    return from->status();
   }
 
  private:
@@ -157,7 +101,7 @@ class RedundancyScorer final : public RowScorer {
   // The mean cosine similarity of a key to the last ones of its stream, of which it becomes one.
   float MeetNeighbours(int stream, std::span<const float> key, size_t num_seen) {
     const size_t dim = key.size();
-    float* ring = last_keys_.data() + size_t(stream) * neighbours_ * dim;
+    float* ring = &last_keys_[size_t(stream) * neighbours_ * dim];
     float* unit = ring + num_seen % neighbours_ * dim;
     const size_t num_neighbours = std::min<size_t>(num_seen, neighbours_);
     float length = 0;
@@ -172,15 +116,14 @@ class RedundancyScorer final : public RowScorer {
   }
 
   const Signals signals_;
-  const AttentionLayout layout_;
   const int neighbours_;
   const float weight_;
-  RowScores sums_, similarities_, norms_;
-  std::vector<float> even_shares_, norm_sums_, num_tokens_;  // [num_groups], counts up to 2^24
-  // [num_groups]: tokens whose keys were met since the last roll-back, and the position after them.
-  std::vector<float> num_neighbours_;
-  std::vector<Position> next_;
-  std::vector<float> last_keys_;  // [streams, neighbours, head_dim], of length 1
+  Column<float> sums_{this}, similarities_{this}, norms_{this};
+  GroupNumbers<float> even_shares_{this}, norm_sums_{this}, num_tokens_{this};  // up to 2^24
+  // Tokens whose keys were met since the last roll-back, and the position after them.
+  GroupNumbers<float> num_neighbours_{this};
+  SavedList<float> last_keys_;  // [streams, neighbours, head_dim], of length 1
+  GroupNumbers<Position> next_{this};
 };
 
 }  // namespace

@@ -18,7 +18,7 @@
 #include <cmath>
 #include <limits>
 
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 #include "src/policy/scorers/stored_keys.h"
 #include "src/policy/scorers/streams.h"
 
@@ -52,18 +52,14 @@ void Softmax(std::span<float> x) {
   for (float& v : x) v /= sum;
 }
 
-class RkvScorer final : public RowScorer {
+class RkvScorer final : public ColumnScorer {
  public:
   explicit RkvScorer(const ScorerContext& context)
-      : RowScorer(context),
-        layout_(context.Layout()),
+      : ColumnScorer(context),
         lambda_(context.params.Number("lambda", kDefaultLambda)),
-        keys_(layout_.num_streams(), layout_.head_dim()),
-        similar_(layout_.num_streams()),
-        serials_(context.NumGroups()),
-        next_serial_(context.NumGroups(), 1),
-        searched_(context.NumGroups(), 0),
-        stale_(context.NumGroups(), 0) {}
+        similar_(this, FirstStreams()),
+        keys_(this, FirstStreams(), layout_.head_dim()),
+        stale_(num_groups(), 0) {}
 
   std::string Name() const override { return fmt::format("rkv:lambda={:g}", lambda_); }
   SignalNeeds Needs() const override {
@@ -71,19 +67,6 @@ class RkvScorer final : public RowScorer {
   }
 
   bool ComparesKeys() const override { return true; }
-
-  // A step begins: its queries take the place of those that any group could still be scored by.
-  void Append(int group, std::span<const Position> positions) override {
-    std::ranges::fill(stale_, 0);
-    RowScorer::Append(group, positions);
-    for (float& serial : serials_.Append(group, positions.size())) {
-      serial = next_serial_[group]++;
-    }
-    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
-      keys_.Append(stream, positions.size());
-      similar_.Append(stream, positions.size());
-    }
-  }
 
   void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
@@ -102,12 +85,7 @@ class RkvScorer final : public RowScorer {
   // of their step, which are then worked out among the rows that are left.
   void Retain(int group, std::span<const uint32_t> kept) override {
     const bool newest_went = kept.empty() || size_t{kept.back()} + 1 != scores_.num_rows(group);
-    RowScorer::Retain(group, kept);
-    serials_.Retain(group, kept);
-    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
-      keys_.Retain(stream, kept);
-      similar_.Retain(stream, kept);
-    }
+    ColumnScorer::Retain(group, kept);
     if (newest_went) stale_[group] = 0;
   }
 
@@ -117,31 +95,11 @@ class RkvScorer final : public RowScorer {
     return scores_[group];
   }
 
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    EBB_RETURN_IF_ERROR(serials_.Save(to));
-    EBB_RETURN_IF_ERROR(similar_.Save(to));
-    to->Numbers<float>(next_serial_);
-    to->Numbers<float>(searched_);
-    return keys_.Save(to);
-  }
-
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    EBB_RETURN_IF_ERROR(serials_.Load(from));
-    EBB_RETURN_IF_ERROR(similar_.Load(from));
-    EBB_RETURN_IF_ERROR(LoadList(from, &next_serial_));
-    EBB_RETURN_IF_ERROR(LoadList(from, &searched_));
-    EBB_RETURN_IF_ERROR(keys_.Load(from, layout_.num_streams()));
-    for (int stream = 0; stream < layout_.num_streams(); ++stream) {
-      const int group = layout_.GroupOf(stream);
-      const size_t rows = scores_.num_rows(group);
-      if (keys_.num_rows(stream) != rows || similar_.num_rows(stream) != rows ||
-          serials_.num_rows(group) != rows) {
-        from->Fail("keys of another number of rows");
-      }
-    }
-    return from->status();
+ protected:
+  // A step begins: its queries take the place of those that any group could still be scored by.
+  void InitRows(int group, std::span<const Position> positions) override {
+    std::ranges::fill(stale_, 0);
+    for (float& serial : serials_[group].last(positions.size())) serial = next_serial_[group]++;
   }
 
  private:
@@ -257,14 +215,13 @@ class RkvScorer final : public RowScorer {
     return 0;
   }
 
-  const AttentionLayout layout_;
   const float lambda_;
-  StoredKeys keys_;                 // of each stream
-  RowScores similar_;               // [streams], serial of the last similar row, 0: none
-  RowScores serials_;               // of a group's rows, from 1 on, exact up to 2^24
-  std::vector<float> next_serial_;  // [num_groups]
-  std::vector<float> searched_;     // [num_groups], the newest row of the last search
-  std::vector<uint8_t> stale_;      // [num_groups]: scores are of an earlier step
+  Column<float> serials_{this};  // of a group's rows, from 1 on, exact up to 2^24
+  Column<float> similar_;        // [streams], serial of the last similar row, 0: none
+  GroupNumbers<float> next_serial_{this, 1};
+  GroupNumbers<float> searched_{this};  // the newest row of the last search
+  StoredKeys keys_;                     // of each stream
+  std::vector<uint8_t> stale_;          // [num_groups]: scores are of an earlier step
   // The queries of the last step: by layer, [num_shown, query heads, head_dim].
   std::vector<std::span<const float>> queries_;
   size_t num_shown_ = 0;

@@ -18,16 +18,12 @@ constexpr size_t kFloatsWorthThreads = size_t{1} << 16;
 }  // namespace
 
 SegmentScorer::SegmentScorer(const ScorerContext& context, int tau)
-    : RowScorer(context),
+    : ColumnScorer(context),
       run_parts_(context.run_parts),
-      ids_(context.NumGroups()),
-      rooms_(context.NumGroups()),
-      segments_(context.NumGroups(), Segments(tau)) {}
+      segments_(this, num_groups(), Segments(tau)) {}
 
-void SegmentScorer::Append(int group, std::span<const Position> positions) {
-  RowScorer::Append(group, positions);
-  ids_.Append(group, positions.size());
-  std::ranges::fill(rooms_.Append(group, positions.size()), 1.0f);
+void SegmentScorer::InitRows(int group, std::span<const Position> positions) {
+  std::ranges::fill(rooms_[group].last(positions.size()), 1.0f);
 }
 
 // The mass of all query heads: megabytes of a long thought. A part takes the densities of some
@@ -98,12 +94,6 @@ void SegmentScorer::ObserveGroup(int group, const GroupSignals& signals, const S
   if (closed) ChooseRows(group, first_new);
 }
 
-void SegmentScorer::Retain(int group, std::span<const uint32_t> kept) {
-  RowScorer::Retain(group, kept);
-  ids_.Retain(group, kept);
-  rooms_.Retain(group, kept);
-}
-
 std::span<const float> SegmentScorer::Scores(int group) {
   const std::span<float> scores = scores_[group];
   const std::span<const float> ranks = Ranks(group);
@@ -129,62 +119,20 @@ void SegmentScorer::KeepHighest(int group, const RowRange& rows, size_t count) {
   }
 }
 
-Status SegmentScorer::SaveState(StateWriter* to) const {
-  EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-  EBB_RETURN_IF_ERROR(ids_.Save(to));
-  EBB_RETURN_IF_ERROR(rooms_.Save(to));
-  for (const Segments& segments : segments_) segments.Save(to);
-  return OkStatus();
-}
-
-Status SegmentScorer::LoadState(StateReader* from) {
-  EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-  EBB_RETURN_IF_ERROR(ids_.Load(from));
-  EBB_RETURN_IF_ERROR(rooms_.Load(from));
-  for (Segments& segments : segments_) EBB_RETURN_IF_ERROR(segments.Load(from));
-  for (int group = 0; group < NumGroups(); ++group) {
-    const size_t rows = scores_.num_rows(group);
+void SegmentScorer::CheckLoaded(StateReader* from) const {
+  for (int group = 0; group < num_groups(); ++group) {
     const auto num_segments = static_cast<float>(segments_[group].size());
     const auto is_there = [&](float id) { return id >= 0 && id < num_segments; };
-    if (ids_.num_rows(group) != rows || rooms_.num_rows(group) != rows ||
-        !std::ranges::all_of(ids_[group], is_there) || !std::ranges::is_sorted(ids_[group])) {
-      from->Fail("segments of another number of rows");
+    if (!std::ranges::all_of(ids_[group], is_there) || !std::ranges::is_sorted(ids_[group])) {
+      from->Fail("rows of segments that are not there");
     }
   }
-  return from->status();
-}
-
-AttentionSegmentScorer::AttentionSegmentScorer(const ScorerContext& context, int tau)
-    : SegmentScorer(context, tau), layout_(context.Layout()), attention_(context.NumGroups()) {}
-
-void AttentionSegmentScorer::Append(int group, std::span<const Position> positions) {
-  SegmentScorer::Append(group, positions);
-  attention_.Append(group, positions.size());
-}
-
-void AttentionSegmentScorer::Retain(int group, std::span<const uint32_t> kept) {
-  SegmentScorer::Retain(group, kept);
-  attention_.Retain(group, kept);
 }
 
 // Each row adds up its heads in their order, whichever part it is of.
 void AttentionSegmentScorer::TakeMassOfRows(int group, const GroupSignals& signals, RowRange rows) {
   AddMeanMassOfRows(signals, layout_.QueryHeadsOf(group), rows.begin,
                     attention_[group].subspan(rows.begin, rows.end - rows.begin));
-}
-
-Status AttentionSegmentScorer::SaveState(StateWriter* to) const {
-  EBB_RETURN_IF_ERROR(SegmentScorer::SaveState(to));
-  return attention_.Save(to);
-}
-
-Status AttentionSegmentScorer::LoadState(StateReader* from) {
-  EBB_RETURN_IF_ERROR(SegmentScorer::LoadState(from));
-  EBB_RETURN_IF_ERROR(attention_.Load(from));
-  for (int group = 0; group < NumGroups(); ++group) {
-    if (attention_.num_rows(group) != scores_.num_rows(group)) from->Fail("attention without rows");
-  }
-  return from->status();
 }
 
 }  // namespace ebb

@@ -8,25 +8,23 @@
 #include <utility>
 #include <vector>
 
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 #include "src/policy/scorers/segments.h"
 #include "src/policy/selection.h"
 
 namespace ebb {
 
-class SegmentScorer : public RowScorer {
+class SegmentScorer : public ColumnScorer {
  public:
   SegmentScorer(const ScorerContext& context, int tau);
 
   SignalNeeds Needs() const override { return {.mass = MassNeed::kPerQueryHead}; }
-  void Append(int group, std::span<const Position> positions) override;
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override;
-  void Retain(int group, std::span<const uint32_t> kept) override;
   std::span<const float> Scores(int group) override;
-  Status SaveState(StateWriter* to) const override;
-  Status LoadState(StateReader* from) override;
 
  protected:
+  void InitRows(int group, std::span<const Position> positions) override;
+  void CheckLoaded(StateReader* from) const override;
   // How many of the rows of one query head's attention matter, from 0 to 1. Called by several
   // threads at once.
   [[nodiscard]] virtual float Density(std::span<const float> mass) const = 0;
@@ -42,7 +40,6 @@ class SegmentScorer : public RowScorer {
   // A rank within [0, 1), ascending with it.
   [[nodiscard]] virtual float Squashed(float rank) const { return rank / (1.0f + rank); }
 
-  [[nodiscard]] int NumGroups() const { return static_cast<int>(segments_.size()); }
   [[nodiscard]] const Segments& segments(int group) const { return segments_[group]; }
   // The rows of a segment that are alive.
   [[nodiscard]] RowRange RowsOf(int group, int segment) const;
@@ -58,28 +55,23 @@ class SegmentScorer : public RowScorer {
 
   const RunParts run_parts_;
   std::vector<float> densities_;  // by query head of the step
-  RowScores ids_, rooms_;
-  std::vector<Segments> segments_;  // [num_groups]
+  Column<float> ids_{this}, rooms_{this};
+  SavedList<Segments> segments_;  // [num_groups]
   RowSelection selection_;
 };
 
 class AttentionSegmentScorer : public SegmentScorer {
  public:
-  AttentionSegmentScorer(const ScorerContext& context, int tau);
+  using SegmentScorer::SegmentScorer;
 
-  void Append(int group, std::span<const Position> positions) override;
-  void Retain(int group, std::span<const uint32_t> kept) override;
   void EndFirstPrefill() override { attention_.SetAllToZero(); }
-  Status SaveState(StateWriter* to) const override;
-  Status LoadState(StateReader* from) override;
 
  protected:
   void TakeMassOfRows(int group, const GroupSignals& signals, RowRange rows) override;
   [[nodiscard]] std::span<const float> Ranks(int group) override { return attention_[group]; }
 
  private:
-  const AttentionLayout layout_;
-  RowScores attention_;
+  Column<float> attention_{this};
 };
 
 }  // namespace ebb

@@ -9,7 +9,7 @@
 #include <limits>
 #include <span>
 
-#include "src/policy/row_scores.h"
+#include "src/policy/scorers/column_scorer.h"
 #include "src/policy/scorers/streams.h"
 
 namespace ebb {
@@ -25,18 +25,12 @@ class StoredKeys {
  public:
   static constexpr float kOne = 32767;
 
-  StoredKeys(int num_streams, int head_dim)
-      : head_dim_(std::max(1, head_dim)), units_(num_streams, head_dim_), lengths_(num_streams) {}
+  // Adds two columns to `owner`; keys are zeros until they are stored. first_streams: see Column.
+  StoredKeys(ColumnScorer* owner, const std::vector<int>& first_streams, int head_dim)
+      : head_dim_(std::max(1, head_dim)),
+        units_(owner, first_streams, head_dim_),
+        lengths_(owner, first_streams) {}
 
-  // Rows of zeros, until they are stored.
-  void Append(int stream, size_t num_rows) {
-    units_.Append(stream, num_rows);
-    lengths_.Append(stream, num_rows);
-  }
-  void Retain(int stream, std::span<const uint32_t> kept) {
-    units_.Retain(stream, kept);
-    lengths_.Retain(stream, kept);
-  }
   // The key of the row that is `from_end` rows from the end.
   void Store(int stream, size_t from_end, std::span<const float> key) {
     constexpr float kSmallestNorm = 1e-8f;
@@ -57,30 +51,15 @@ class StoredKeys {
     for (size_t c = 0; c < key.size(); ++c) key[c] = scale * unit[c];
   }
   [[nodiscard]] const int16_t* units(int stream) const { return units_[stream].data(); }
-  [[nodiscard]] size_t num_rows(int stream) const { return lengths_.num_rows(stream); }
   // The cosine that a product of stored units stands for.
   [[nodiscard]] static float Cosine(int64_t product) {
     return static_cast<float>(product) / (kOne * kOne);
   }
 
-  [[nodiscard]] Status Save(StateWriter* to) const {
-    EBB_RETURN_IF_ERROR(units_.Save(to));
-    return lengths_.Save(to);
-  }
-  // Corrupt unless each stream has as many units as lengths.
-  [[nodiscard]] Status Load(StateReader* from, int num_streams) {
-    EBB_RETURN_IF_ERROR(units_.Load(from));
-    EBB_RETURN_IF_ERROR(lengths_.Load(from));
-    for (int stream = 0; stream < num_streams; ++stream) {
-      if (units_.num_rows(stream) != lengths_.num_rows(stream)) from->Fail("keys without lengths");
-    }
-    return from->status();
-  }
-
  private:
   const size_t head_dim_;
-  RowValues<int16_t> units_;  // [streams][rows, head_dim]
-  RowScores lengths_;         // [streams][rows]
+  Column<int16_t> units_;  // [streams][rows, head_dim]
+  Column<float> lengths_;  // [streams][rows]
 };
 
 }  // namespace ebb

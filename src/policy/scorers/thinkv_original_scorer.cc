@@ -26,6 +26,17 @@ constexpr int kRounds = 4;
 constexpr float kSparse = 0.01f;
 constexpr float kNearer = 0.999f;  // of a squared distance
 
+// How many steps each closed segment of a group went down the ladder.
+struct Rungs {
+  std::vector<uint8_t> of;
+
+  void Save(StateWriter* to) const { to->Numbers<uint8_t>(of); }
+  [[nodiscard]] Status Load(StateReader* from) {
+    of = from->Numbers<uint8_t>();
+    return from->status();
+  }
+};
+
 class ThinkvOriginalScorer final : public AttentionSegmentScorer {
  public:
   explicit ThinkvOriginalScorer(const ScorerContext& context)
@@ -34,8 +45,8 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
         tau_(context.params.Int("tau", kDefaultTau)),
         layer_(std::min(context.params.Int("layer", shape_.num_layers / 2), shape_.num_layers - 1)),
         dim_(size_t(shape_.NumKvHeads(layer_)) * shape_.head_dim),
-        keys_(context.NumGroups(), static_cast<int>(dim_)),
-        rungs_(context.NumGroups()) {}
+        keys_(this, {}, static_cast<int>(dim_)),
+        rungs_(this, num_groups()) {}
 
   std::string Name() const override {
     return fmt::format("thinkv_original:tau={},layer={}", tau_, layer_);
@@ -44,44 +55,27 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
     return Union(AttentionSegmentScorer::Needs(), {.keys = true});
   }
   bool ComparesKeys() const override { return true; }
-  void Append(int group, std::span<const Position> positions) override {
-    AttentionSegmentScorer::Append(group, positions);
-    keys_.Append(group, positions.size());
-  }
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     for (int token = 0; token < step.num_tokens; ++token) {
       keys_.Store(group, step.num_tokens - token, step.keys[layer_].subspan(token * dim_, dim_));
     }
     AttentionSegmentScorer::ObserveGroup(group, signals, step);
   }
-  void Retain(int group, std::span<const uint32_t> kept) override {
-    AttentionSegmentScorer::Retain(group, kept);
-    keys_.Retain(group, kept);
-  }
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(AttentionSegmentScorer::SaveState(to));
-    EBB_RETURN_IF_ERROR(keys_.Save(to));
-    for (const auto& rungs : rungs_) to->Numbers<uint8_t>(rungs);
-    return OkStatus();
-  }
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(AttentionSegmentScorer::LoadState(from));
-    EBB_RETURN_IF_ERROR(keys_.Load(from, static_cast<int>(rungs_.size())));
-    for (int group = 0; group < static_cast<int>(rungs_.size()); ++group) {
-      rungs_[group] = from->Numbers<uint8_t>();
-      if (keys_.num_rows(group) != scores_.num_rows(group)) from->Fail("keys of other rows");
-      if (rungs_[group].size() > static_cast<size_t>(segments(group).num_closed())) {
+
+ protected:
+  void CheckLoaded(StateReader* from) const override {
+    AttentionSegmentScorer::CheckLoaded(from);
+    for (int group = 0; group < num_groups(); ++group) {
+      const std::vector<uint8_t>& rungs = rungs_[group].of;
+      if (rungs.size() > static_cast<size_t>(segments(group).num_closed())) {
         from->Fail("steps of segments that are not there");
       }
-      if (std::ranges::any_of(rungs_[group],
-                              [](uint8_t rung) { return rung > std::size(kLadder); })) {
+      if (std::ranges::any_of(rungs, [](uint8_t rung) { return rung > std::size(kLadder); })) {
         from->Fail("a segment below the last step");
       }
     }
-    return from->status();
   }
 
- protected:
   float Density(std::span<const float> mass) const override {
     float most = 0;
     for (const float m : mass) most = m > most ? m : most;
@@ -92,12 +86,13 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
   }
 
   void Reopen(int group, int num_closed) override {
-    rungs_[group].resize(std::min(rungs_[group].size(), static_cast<size_t>(num_closed)));
+    std::vector<uint8_t>& rungs = rungs_[group].of;
+    rungs.resize(std::min(rungs.size(), static_cast<size_t>(num_closed)));
   }
 
   void ChooseRows(int group, int first_new) override {
     const int num_closed = segments(group).num_closed();
-    std::vector<uint8_t>& rungs = rungs_[group];
+    std::vector<uint8_t>& rungs = rungs_[group].of;
     rungs.resize(num_closed, 0);
     int last_transition = -1;
     for (int segment = first_new; segment < num_closed; ++segment) {
@@ -197,9 +192,9 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
   const ModelShape shape_;
   const int tau_;
   const int layer_;
-  const size_t dim_;                         // of the layer's keys together
-  StoredKeys keys_;                          // of each group's rows
-  std::vector<std::vector<uint8_t>> rungs_;  // [num_groups][closed segments], steps gone down
+  const size_t dim_;        // of the layer's keys together
+  StoredKeys keys_;         // of each group's rows
+  SavedList<Rungs> rungs_;  // [num_groups]
   std::vector<size_t> members_, nearest_;
   std::vector<float> points_, centres_;  // [members, dim], [count, dim]
 };

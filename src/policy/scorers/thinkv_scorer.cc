@@ -62,35 +62,15 @@ using ThinkvScorer = EntropySegmentScorer<AttentionSegmentScorer>;
 class SegmentHsScorer final : public EntropySegmentScorer<SegmentScorer> {
  public:
   explicit SegmentHsScorer(const ScorerContext& context)
-      : EntropySegmentScorer(context, "segment_hs"), hidden_(MakeEpikvScorer(context)) {}
+      : EntropySegmentScorer(context, "segment_hs"), hidden_(this, MakeEpikvScorer(context)) {}
 
   std::string Name() const override {
     return fmt::format("{},{}", EntropySegmentScorer::Name(), hidden_->Name());
   }
   SignalNeeds Needs() const override { return Union(SegmentScorer::Needs(), hidden_->Needs()); }
-  void Append(int group, std::span<const Position> positions) override {
-    SegmentScorer::Append(group, positions);
-    hidden_->Append(group, positions);
-  }
   void Observe(std::span<const GroupSignals> groups, const StepSignals& step) override {
     hidden_->Observe(groups, step);
     SegmentScorer::Observe(groups, step);
-  }
-  void Retain(int group, std::span<const uint32_t> kept) override {
-    SegmentScorer::Retain(group, kept);
-    hidden_->Retain(group, kept);
-  }
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(SegmentScorer::SaveState(to));
-    return hidden_->SaveState(to);
-  }
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(SegmentScorer::LoadState(from));
-    EBB_RETURN_IF_ERROR(hidden_->LoadState(from));
-    for (int group = 0; group < NumGroups(); ++group) {
-      if (hidden_->Scores(group).size() != rooms(group).size()) from->Fail("ranks of other rows");
-    }
-    return from->status();
   }
 
  protected:
@@ -98,7 +78,7 @@ class SegmentHsScorer final : public EntropySegmentScorer<SegmentScorer> {
   float Squashed(float rank) const override { return 1.0f / (1.0f + std::exp(-rank)); }
 
  private:
-  const std::unique_ptr<Scorer> hidden_;
+  const InnerScorer hidden_;
 };
 
 }  // namespace

@@ -4,15 +4,14 @@
 // decides layer by layer].
 #include <algorithm>
 
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 
 namespace ebb {
 namespace {
 
-class TovaScorer final : public RowScorer {
+class TovaScorer final : public ColumnScorer {
  public:
-  explicit TovaScorer(const ScorerContext& context)
-      : RowScorer(context), layout_(context.Layout()) {}
+  using ColumnScorer::ColumnScorer;
 
   std::string Name() const override { return "tova"; }
   bool GroupsAreIndependent() const override { return true; }
@@ -24,9 +23,6 @@ class TovaScorer final : public RowScorer {
     std::ranges::fill(scores_[group], 0.0f);
     AddMeanMass(signals, layout_.QueryHeadsOf(group), scores_[group]);
   }
-
- private:
-  const AttentionLayout layout_;
 };
 
 }  // namespace

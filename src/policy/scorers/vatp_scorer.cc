@@ -3,17 +3,15 @@
 //   s_i += sum over queries and heads of A[i] |v_i|_1
 // At layer and token granularity, which "Not All Thoughts Need HBM" (4.11) needs and does not
 // define, the norm is the mean over the group's (layer, kv head) pairs [ours].
-#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/column_scorer.h"
 #include "src/policy/scorers/streams.h"
 
 namespace ebb {
 namespace {
 
-// Beside the score stands the norm of the value.
-class VatpScorer final : public RowScorerWith<float> {
+class VatpScorer final : public ColumnScorer {
  public:
-  explicit VatpScorer(const ScorerContext& context)
-      : RowScorerWith(context), layout_(context.Layout()) {}
+  using ColumnScorer::ColumnScorer;
 
   std::string Name() const override { return "vatp"; }
   bool GroupsAreIndependent() const override { return true; }
@@ -23,7 +21,7 @@ class VatpScorer final : public RowScorerWith<float> {
 
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     const int streams = layout_.NumStreamsOf(group), first = layout_.FirstStreamOf(group);
-    const std::span<float> new_norms = beside_[group].last(step.num_tokens);
+    const std::span<float> new_norms = norms_[group].last(step.num_tokens);
     for (int token = 0; token < step.num_tokens; ++token) {
       float norm = 0;
       for (int s = 0; s < streams; ++s) {
@@ -33,12 +31,12 @@ class VatpScorer final : public RowScorerWith<float> {
     }
     if (signals.mass.empty()) return;
     for (int head = 0; head < signals.num_mass_heads; ++head) {
-      AddWeightedMass(MassOfHead(signals, head), beside_[group], scores_[group]);
+      AddWeightedMass(MassOfHead(signals, head), norms_[group], scores_[group]);
     }
   }
 
  private:
-  const AttentionLayout layout_;
+  Column<float> norms_{this};  // of values
 };
 
 }  // namespace

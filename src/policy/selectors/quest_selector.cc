@@ -20,7 +20,6 @@
 
 #include "src/policy/placements.h"
 #include "src/policy/score_loops.h"
-#include "src/policy/scorers/row_scorer.h"
 #include "src/policy/scorers/streams.h"
 #include "src/policy/selectors.h"
 #include "src/policy/selectors/key_ranges.h"
