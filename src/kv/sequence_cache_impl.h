@@ -23,7 +23,7 @@ struct SequenceCache::Impl {
        const CacheStores& shared)
       : layout(shape, granularity, format, shared.compressed,
                shared.t2 == nullptr ? 0 : shared.t2->page_bytes()),
-        stores(OpenRowStores(shared, format, shape.num_layers)),
+        stores(OpenRowStores(shared, format)),
         tables(layout.num_groups()),
         pages(layout, stores),
         mover(layout, stores, shared.kernel, shared.device, &tables, &pages, &health),

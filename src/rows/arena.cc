@@ -55,7 +55,7 @@ struct Arena::Impl {
   size_t num_empty = 0;         // extents in bucket 0
   size_t num_pages = 0;         // held
   size_t num_free = 0;          // pages of all extents without a holder
-  size_t num_reserved = 0;      // allocations that Reserve() vouched for
+  size_t num_reserved = 0;      // of num_free
   size_t num_pledged = 0;       // pages that are kept for floors
   size_t peak_reserved_bytes = 0;
   size_t bytes_compacted = 0;
@@ -265,7 +265,7 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
   EBB_RETURN_IF_ERROR(a.lost);
   if (a.num_pledged > 0) {
     const size_t available = a.NumAvailable(holder == nullptr ? 0 : holder->NumPledged());
-    if (num_pages > available) {
+    if (a.num_reserved + num_pages > available) {
       return a.Full(
           fmt::format("the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes "
                       "are left beside "
@@ -273,7 +273,7 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
                       num_pages, a.options.page_bytes, available, a.options.cap_bytes));
     }
   }
-  const size_t wanted = std::max(num_pages, a.num_reserved);
+  const size_t wanted = a.num_reserved + num_pages;
   const size_t missing = wanted > a.num_free ? wanted - a.num_free : 0;
   const size_t num_new = missing / a.pages_per_extent + (missing % a.pages_per_extent != 0 ? 1 : 0);
   if (num_new > a.max_extents() - a.extents.size()) {
@@ -321,15 +321,27 @@ void Arena::Impl::Count(PageHolder* holder, int change) {
 }
 
 Status Arena::Allocate(PageId* page, PageHolder* holder) {
-  Impl& a = *impl_;
   EBB_RETURN_IF_ERROR(Reserve(1, holder));
-  *page = a.free_ids.back();
+  *page = Take(holder);
+  return OkStatus();
+}
+
+PageId Arena::Take(PageHolder* holder) {
+  Impl& a = *impl_;
+  assert(a.num_reserved > 0);
+  const PageId page = a.free_ids.back();
   a.free_ids.pop_back();
-  a.records[*page].num_holders = 1;
-  a.Take(*page);
+  a.records[page].num_holders = 1;
+  a.Take(page);
   a.Count(holder, 1);
   --a.num_reserved;
-  return OkStatus();
+  return page;
+}
+
+void Arena::EndReservation(size_t num_pages) {
+  assert(num_pages <= impl_->num_reserved);
+  impl_->num_reserved -= num_pages;
+  impl_->TrimEmpty(0);
 }
 
 void Arena::Share(PageId page) {
@@ -359,7 +371,6 @@ uint64_t Arena::generation() const { return impl_->generation; }
 
 size_t Arena::Compact(size_t max_bytes) {
   Impl& a = *impl_;
-  a.num_reserved = 0;
   a.TrimEmpty(0);
   size_t num_left = max_bytes / a.options.page_bytes;
   size_t num_moved = 0;
@@ -369,7 +380,7 @@ size_t Arena::Compact(size_t max_bytes) {
     (void)device->Wait(device->Record(DeviceQueue::kToDevice));
   }
   // With an extent's worth of free pages, the others have room for whatever the sparsest holds.
-  while (a.num_free >= a.pages_per_extent && num_left > 0) {
+  while (a.num_free - a.num_reserved >= a.pages_per_extent && num_left > 0) {
     Extent* sparsest = a.Sparsest();
     a.Unlink(sparsest);
     const size_t num_drained = a.Drain(sparsest, num_left);

@@ -72,13 +72,16 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Makes sure that the next `num_pages` calls of Allocate() succeed, until Compact() is called; a
-  // smaller reservation made before is part of this one. ArenaOptions::full or OutOfMemory, and
-  // nothing changed, when the cap, the part of it that is kept for others, or the system does not
-  // allow it; Internal from when a device failed to move pages on. holder: the owner of the pages;
-  // null: one without a floor.
+  // Reserves `num_pages` pages besides those that are reserved already, for as many calls of
+  // Take(). ArenaOptions::full or OutOfMemory, and nothing changed, when the cap, the part of it
+  // that is kept for others, or the system does not allow it; Internal from when a device failed to
+  // move pages on. holder: the owner of the pages; null: one without a floor.
   Status Reserve(size_t num_pages, const PageHolder* holder = nullptr);
-  // Takes a page, contents unspecified, with one holder.
+  // Takes one of the reserved pages, contents unspecified, with one holder. REQUIRES: there is one.
+  PageId Take(PageHolder* holder = nullptr);
+  // Gives back so many reserved pages, and unmaps empty extents.
+  void EndReservation(size_t num_pages);
+  // Takes a page that was not reserved.
   Status Allocate(PageId* page, PageHolder* holder = nullptr);
   // One holder more. Its own count leaves the page out: it was not allocated for it.
   void Share(PageId page);
@@ -97,7 +100,7 @@ class Arena {
   [[nodiscard]] uint64_t generation() const;
   // Unmaps empty extents, and moves pages from the sparsest extents into holes of the others while
   // whole extents can be freed so, copying at most `max_bytes`; the next call goes on where this
-  // one had to stop. Ends what Reserve() reserved. Returns the bytes copied.
+  // one had to stop. Returns the bytes copied.
   size_t Compact(size_t max_bytes);
   // Pages that the holder may still take, as far as the cap and other floors go.
   [[nodiscard]] size_t NumAvailable(const PageHolder& holder) const;

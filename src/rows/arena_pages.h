@@ -3,9 +3,9 @@
 #define EBB_ROWS_ARENA_PAGES_H_
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "src/device/device.h"
@@ -75,16 +75,20 @@ class InArena : public Base {
   Device* const device_;
 
  private:
-  Status Reserve(std::span<const size_t> pages_of_layers) override {
-    return arena_->Reserve(
-        std::accumulate(pages_of_layers.begin(), pages_of_layers.end(), size_t{0}), &holder_);
+  Status Reserve(std::span<const size_t> pages_of_layers, TierPages::Reserved* reserved) override {
+    const size_t wanted =
+        std::accumulate(pages_of_layers.begin(), pages_of_layers.end(), size_t{0});
+    if (wanted <= reserved->num_pages) return OkStatus();
+    EBB_RETURN_IF_ERROR(arena_->Reserve(wanted - reserved->num_pages, &holder_));
+    reserved->num_pages = wanted;
+    return OkStatus();
   }
-  // Compact(0) ends the reservation and unmaps empty extents; it moves no page.
-  void EndReservation() override { arena_->Compact(0); }
-  PageId Take(int /*layer*/) override {
-    PageId page = kNoPage;
-    if (!arena_->Allocate(&page, &holder_).ok()) std::abort();  // Reserve() vouched for it
-    return page;
+  void EndReservation(TierPages::Reserved* reserved) override {
+    arena_->EndReservation(std::exchange(reserved->num_pages, 0));
+  }
+  PageId Take(int /*layer*/, TierPages::Reserved* reserved) override {
+    --reserved->num_pages;
+    return arena_->Take(&holder_);
   }
   void ReserveReleases(size_t /*num_pages*/) override {}
   void EndReleases() override {}

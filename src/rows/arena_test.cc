@@ -179,23 +179,29 @@ TEST(ArenaTest, WhatWasReservedCanBeAllocatedWhateverIsFreedMeanwhile) {
   Owners others(arena.get());
   others.AddMany(kPagesPerExtent);
   ASSERT_TRUE(arena->Reserve(5 * kPagesPerExtent).ok());
-  // A smaller reservation neither adds to the larger one nor takes it back.
-  ASSERT_TRUE(arena->Reserve(1).ok());
+  EXPECT_EQ(arena->Reserve(1).code(), StatusCode::kT0Full);
+  EXPECT_EQ(others.Add().code(), StatusCode::kT0Full);
   const size_t reserved_bytes = arena->stats().reserved_bytes;
   for (size_t i = 0; i < kPagesPerExtent; ++i) others.Free(i);
   EXPECT_GE(arena->stats().reserved_bytes, reserved_bytes - kExtentBytes);
   ASSERT_TRUE(arena->Validate().ok());
-  Owners owners(arena.get());
   const size_t before = arena->stats().reserved_bytes;
-  owners.AddMany(5 * kPagesPerExtent);
+  std::vector<PageId> pages(5 * kPagesPerExtent);
+  for (PageId& page : pages) page = arena->Take();
   EXPECT_EQ(arena->stats().reserved_bytes, before);
+  for (const PageId page : pages) arena->Release(page);
 }
 
-TEST(ArenaTest, CompactEndsAReservation) {
+TEST(ArenaTest, AReservationStaysUntilItEnds) {
   const auto arena = MakeArena(kPageBytes, 4);
-  ASSERT_TRUE(arena->Reserve(4 * kPagesPerExtent).ok());
+  ASSERT_TRUE(arena->Reserve(3 * kPagesPerExtent).ok());
+  ASSERT_TRUE(arena->Reserve(kPagesPerExtent).ok());
   EXPECT_EQ(arena->stats().reserved_bytes, 4 * kExtentBytes);
-  EXPECT_EQ(arena->Compact(0), 0u);
+  EXPECT_EQ(arena->Compact(4 * kExtentBytes), 0u);
+  EXPECT_EQ(arena->stats().reserved_bytes, 4 * kExtentBytes);
+  arena->EndReservation(kPagesPerExtent);
+  EXPECT_EQ(arena->stats().reserved_bytes, 3 * kExtentBytes);
+  arena->EndReservation(3 * kPagesPerExtent);
   EXPECT_EQ(arena->stats().reserved_bytes, 0u);
   EXPECT_EQ(arena->stats().peak_reserved_bytes, 4 * kExtentBytes);
   EXPECT_TRUE(arena->Validate().ok());
@@ -340,7 +346,7 @@ TEST(ArenaTest, AFloorIsKeptWhileOthersTakeTheRest) {
   }
   std::vector<PageId> own(6);
   ExpectOk(arena->Reserve(6, &holder));
-  for (PageId& page : own) ExpectOk(arena->Allocate(&page, &holder));
+  for (PageId& page : own) page = arena->Take(&holder);
   EXPECT_EQ(arena->stats().pledged_bytes, 0u);
   EXPECT_FALSE(arena->Allocate(&refused, &holder).ok());
   // A page that it releases is kept for it again.

@@ -48,43 +48,40 @@ std::unique_ptr<PageLoader> LoaderFor(PageFile* file, T1Edits* edits, Device* de
 
 }  // namespace
 
-FileRows::FileRows(PageFile* file, Device* device, const PageFormat& format, int num_layers)
+FileRows::FileRows(PageFile* file, Device* device, const PageFormat& format)
     : file_(file),
       format_(format),
-      reserved_(num_layers),
       edits_(file, kEditBytes),
       stage_(ReaderFor(file, &edits_, device)),
       page_cache_(LoaderFor(file, &edits_, device)) {}
 
-FileRows::~FileRows() {
-  EndReleases();
-  EndReservation();
-}
-
-Status FileRows::Reserve(std::span<const size_t> pages_of_layers) {
+Status FileRows::Reserve(std::span<const size_t> pages_of_layers, Reserved* reserved) {
+  if (reserved->of_layers.size() < pages_of_layers.size()) {
+    reserved->of_layers.resize(pages_of_layers.size());
+  }
   for (size_t layer = 0; layer < pages_of_layers.size(); ++layer) {
-    std::vector<uint32_t>& reserved = reserved_[layer];
-    if (pages_of_layers[layer] <= reserved.size()) continue;
+    std::vector<PageId>& of_layer = reserved->of_layers[layer];
+    if (pages_of_layers[layer] <= of_layer.size()) continue;
     const Status status = file_->Allocate(static_cast<int>(layer),
-                                          pages_of_layers[layer] - reserved.size(), &reserved);
+                                          pages_of_layers[layer] - of_layer.size(), &of_layer);
     if (!status.ok()) {
-      EndReservation();
+      EndReservation(reserved);
       return status;
     }
   }
   return OkStatus();
 }
 
-void FileRows::EndReservation() {
-  for (auto& of_layer : reserved_) {
+void FileRows::EndReservation(Reserved* reserved) {
+  for (auto& of_layer : reserved->of_layers) {
     file_->Free(of_layer);
     of_layer.clear();
   }
 }
 
-PageId FileRows::Take(int layer) {
-  const PageId page = reserved_[layer].back();
-  reserved_[layer].pop_back();
+PageId FileRows::Take(int layer, Reserved* reserved) {
+  const PageId page = reserved->of_layers[layer].back();
+  reserved->of_layers[layer].pop_back();
   return page;
 }
 

@@ -18,8 +18,8 @@ namespace ebb {
 class FileRows final : public TierRows {
  public:
   // Steps read pages in the device's memory. File and device outlive this.
-  FileRows(PageFile* file, Device* device, const PageFormat& format, int num_layers);
-  ~FileRows() override;
+  FileRows(PageFile* file, Device* device, const PageFormat& format);
+  ~FileRows() override { EndReleases(); }
 
   void Share(PageId page) override { file_->Share(page); }
   [[nodiscard]] uint32_t num_holders(PageId page) const override {
@@ -46,9 +46,9 @@ class FileRows final : public TierRows {
   }
 
  private:
-  Status Reserve(std::span<const size_t> pages_of_layers) override;
-  void EndReservation() override;
-  PageId Take(int layer) override;
+  Status Reserve(std::span<const size_t> pages_of_layers, Reserved* reserved) override;
+  void EndReservation(Reserved* reserved) override;
+  PageId Take(int layer, Reserved* reserved) override;
   void ReserveReleases(size_t num_pages) override { released_.reserve(num_pages); }
   // A page that is still to be written, or under way, is waited for.
   void Release(PageRef page) override;
@@ -57,7 +57,6 @@ class FileRows final : public TierRows {
   Status Write(std::span<const PageIo> pages);
   PageFile* const file_;
   const PageFormat format_;
-  std::vector<std::vector<uint32_t>> reserved_;  // [layers]
   std::vector<uint32_t> released_;
   T1Edits edits_;
   T1Stage stage_;

@@ -6,14 +6,14 @@
 
 namespace ebb {
 
-RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format, int num_layers) {
+RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format) {
   assert(stores.t0->page_bytes() == format.PageBytes());
   assert(stores.t1 == nullptr || stores.t1_file == nullptr);
   RowStores rows;
   Device* const device = stores.device;
   rows.t0 = std::make_unique<MemoryRows>(stores.t0, device, format);
   if (stores.t1_file != nullptr) {
-    rows.t1 = std::make_unique<FileRows>(stores.t1_file, device, format, num_layers);
+    rows.t1 = std::make_unique<FileRows>(stores.t1_file, device, format);
   } else if (stores.t1 != nullptr) {
     rows.t1 = std::make_unique<MemoryRows>(stores.t1, device, format);
   }

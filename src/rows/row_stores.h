@@ -19,8 +19,7 @@ struct RowStores {
 };
 
 // format: of the rows in T0 and T1. What `stores` names outlives them.
-[[nodiscard]] RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format,
-                                      int num_layers);
+[[nodiscard]] RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format);
 
 }  // namespace ebb
 

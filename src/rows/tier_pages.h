@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "ebb/status.h"
 #include "src/rows/arena.h"
@@ -45,23 +46,29 @@ class TierPages {
   };
   virtual Status Copy(std::span<const PageCopy> pages) = 0;
 
+ protected:
+  // The pages of one PageReservation that were not taken yet.
+  struct Reserved {
+    size_t num_pages = 0;                        // in an arena, whose pages are of any layer
+    std::vector<std::vector<PageId>> of_layers;  // in a file
+  };
+
  private:
   friend class PageReservation;
   friend class PageReleases;
 
   // See PageReservation. Take() returns a page of the layer with one holder.
-  virtual Status Reserve(std::span<const size_t> pages_of_layers) = 0;
-  virtual void EndReservation() = 0;
-  virtual PageId Take(int layer) = 0;
+  virtual Status Reserve(std::span<const size_t> pages_of_layers, Reserved* reserved) = 0;
+  virtual void EndReservation(Reserved* reserved) = 0;
+  virtual PageId Take(int layer, Reserved* reserved) = 0;
   // See PageReleases.
   virtual void ReserveReleases(size_t num_pages) = 0;
   virtual void Release(PageRef page) = 0;
   virtual void EndReleases() = 0;
 };
 
-// Pages of a tier that are kept for one sequence to take. Ends in End() or in its destructor, which
-// gives back what was not taken. REQUIRES: one sequence at a time has reservations in a memory,
-// since the end of one ends all.
+// Keeps pages of a tier for one sequence to take. Ends in End() or in its destructor, which give
+// back what was not taken; other reservations stay as they are.
 class PageReservation {
  public:
   // Reserves nothing yet. `pages` outlives it.
@@ -75,7 +82,7 @@ class PageReservation {
   // Makes sure that so many calls of Take() of each layer succeed, those reserved earlier among
   // them. Errors, after which nothing has changed: T0Full, T1Full, OutOfMemory, IoError.
   Status Reserve(std::span<const size_t> pages_of_layers) {
-    EBB_RETURN_IF_ERROR(pages_->Reserve(pages_of_layers));
+    EBB_RETURN_IF_ERROR(pages_->Reserve(pages_of_layers, &reserved_));
     size_t num_pages = 0;
     for (const size_t of_layer : pages_of_layers) num_pages += of_layer;
     num_left_ = std::max(num_left_, num_pages);
@@ -84,16 +91,17 @@ class PageReservation {
   // Takes a page of the layer with one holder. REQUIRES: it was reserved.
   PageId Take(int layer) {
     --num_left_;
-    return pages_->Take(layer);
+    return pages_->Take(layer, &reserved_);
   }
   // Gives back what was not taken, and memory in which no page lies.
   void End() {
     num_left_ = 0;
-    pages_->EndReservation();
+    pages_->EndReservation(&reserved_);
   }
 
  private:
   TierPages* const pages_;
+  TierPages::Reserved reserved_;
   size_t num_left_ = 0;
 };
 

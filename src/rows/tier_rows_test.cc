@@ -36,7 +36,7 @@ TiersOptions OptionsOf(const std::string& where) {
 class TierRowsTest : public ::testing::TestWithParam<std::string> {
  protected:
   TierRowsTest() : tiers_(OptionsOf(GetParam())) {
-    stores_ = OpenRowStores(tiers_.stores, kTiersFormat, kLayers);
+    stores_ = OpenRowStores(tiers_.stores, kTiersFormat);
     rows_ = stores_.t1.get();
     const std::vector<size_t> wanted(kLayers, kPagesOfStream);
     PageReservation reserved(rows_);
@@ -191,6 +191,32 @@ TEST_P(TierRowsTest, PagesAreCopiedAndVisited) {
       "seen");
   PageReleases releases(rows_);
   for (const PageRef page : copied) releases.Release(page);
+}
+
+TEST_P(TierRowsTest, AReservationEndsItselfAlone) {
+  const std::vector<size_t> two_pages = {1, 1};
+  PageReservation first(rows_), second(rows_);
+  ExpectOk(first.Reserve(two_pages));
+  ExpectOk(second.Reserve(two_pages));
+  std::vector<PageRef> taken;
+  taken.emplace_back(Tier::kT1, second.Take(0));
+  second.End();
+  for (const int layer : {0, 1}) taken.emplace_back(Tier::kT1, first.Take(layer));
+  EXPECT_NE(taken[0].id(), taken[1].id());
+  EXPECT_NE(taken[0].id(), taken[2].id());
+  {
+    PageReleases releases(rows_);
+    for (const PageRef page : taken) releases.Release(page);
+  }
+  if (tiers_.t1 == nullptr) return;  // a file has no cap
+  const size_t num_left =
+      tiers_.t1->cap_bytes() / kTiersFormat.PageBytes() - kLayers * kPagesOfStream;
+  PageReservation most(rows_), few(rows_), more(rows_);
+  ExpectOk(most.Reserve(std::vector{num_left - 2}));
+  ExpectOk(few.Reserve(std::vector{size_t{1}}));
+  few.End();
+  EXPECT_EQ(more.Reserve(std::vector{size_t{3}}).code(), StatusCode::kT1Full);
+  ExpectOk(more.Reserve(std::vector{size_t{2}}));
 }
 
 TEST_P(TierRowsTest, ASharedPageGoesWithItsLastHolder) {
