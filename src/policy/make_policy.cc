@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "ebb/recent_windows.h"
 #include "src/policy/policy_table.h"
 
 namespace ebb {
@@ -187,9 +188,8 @@ Status CheckOldRows(const PolicySpec& spec) {
   const auto refuse = [](std::string_view what) {
     return InvalidArgument("tiers.t2_rows",
                            fmt::format("a compressed cache of all old rows cannot be combined with "
-                                       "{}: it keeps every row and compresses all but "
-                                       "the first 64 and the newest 65 to 128",
-                                       what));
+                                       "{}: it keeps every row and compresses all but {}",
+                                       what, RowsInT0Text(kNewestBesideT2)));
   };
   if (const std::string option = FindOptionOfPolicy(spec); !option.empty()) return refuse(option);
   if (tiers.t2_share > 0) return refuse("a share of rows in T2");

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "ebb/policy.h"
+#include "ebb/recent_windows.h"
 #include "ebb/tiers.h"
 #include "ebb/types.h"
 #include "src/base/page_units.h"
@@ -36,11 +37,12 @@ struct TierCaps {
 
 // Placements that decide by position alone keep the first page of positions and the newest
 // positions in T0, and all pages between them, the old rows, in a lower tier.
-inline constexpr Position kFirstInT0 = static_cast<Position>(kRowsPerPage);
-// The newest rows in T0, less one and less those of a page that is being filled: with T1 that is
-// read selectively (T1Read::kSelect), and with old rows in T2 (T2Rows::kOld).
-inline constexpr Position kNewestAboveT1 = 3 * static_cast<Position>(kRowsPerPage);
-inline constexpr Position kNewestAboveT2 = static_cast<Position>(kRowsPerPage);
+inline constexpr Position kFirstInT0 = kFirstRowsInT0;
+// The newest rows in T0, less one and less those of a page that is being filled.
+inline constexpr Position kNewestAboveT1 = kNewestBesideSelectedT1.least - 1;
+inline constexpr Position kNewestAboveT2 = kNewestBesideT2.least - 1;
+static_assert(kFirstInT0 == kRowsPerPage && kNewestBesideT2.most == kNewestAboveT2 + kRowsPerPage &&
+              kNewestBesideSelectedT1.most == kNewestAboveT1 + kRowsPerPage);
 // Returns the most rows that T0 holds between steps: a page more than the newest ones, which is
 // being filled.
 [[nodiscard]] constexpr size_t MostInT0(Position newest) {

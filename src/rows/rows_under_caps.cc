@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ebb/recent_windows.h"
 #include "src/base/page_units.h"
 
 namespace ebb {
@@ -86,9 +87,9 @@ Status CheckCapOfSelection(const TierSpec& tiers, const ModelShape& shape, size_
   if (tiers.t0_cap_bytes == 0 || tiers.t0_cap_bytes >= needed) return OkStatus();
   return InvalidArgument(
       "tiers.t0_cap_bytes",
-      fmt::format("{} bytes are too few: where selected rows are read, T0 holds the first 64 and "
-                  "the newest 193 to 256 rows and those of a step, {} in all, so it needs {}",
-                  tiers.t0_cap_bytes, num_rows, needed));
+      fmt::format("{} bytes are too few: where selected rows are read, T0 holds {} rows and those "
+                  "of a step, {} in all, so it needs {}",
+                  tiers.t0_cap_bytes, RowsInT0Text(kNewestBesideSelectedT1), num_rows, needed));
 }
 
 }  // namespace ebb

@@ -1,17 +1,10 @@
-#include "ebb/engine.h"
-
 #include <optional>
 #include <utility>
 
+#include "ebb/engine.h"
+#include "ebb/recent_windows.h"
+
 namespace ebb {
-namespace {
-
-// A draft with these rows agrees with the full cache on 995 tokens of 1,000 (SmolLM2's own stories,
-// docs/user/lossless.md).
-constexpr int kSinks = 20;
-constexpr int kWindow = 512;
-
-}  // namespace
 
 T1Place DefaultT1(const DeviceSpec& device) {
   return device.kind == DeviceKind::kCpu ? T1Place::kFile : T1Place::kHost;
@@ -22,8 +15,8 @@ PolicySpec DefaultDraft(PolicySpec spec) {
     return spec;
   }
   spec.name = "streaming";
-  if (!spec.sinks.has_value()) spec.sinks = kSinks;
-  if (!spec.window.has_value()) spec.window = kWindow;
+  if (!spec.sinks.has_value()) spec.sinks = kDraftSinks;
+  if (!spec.window.has_value()) spec.window = kDraftWindow;
   return spec;
 }
 

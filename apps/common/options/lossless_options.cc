@@ -5,6 +5,7 @@
 #include "apps/common/exit_code.h"
 #include "apps/common/options/option_values.h"
 #include "apps/common/options/options.h"
+#include "ebb/recent_windows.h"
 
 namespace ebb::cli {
 namespace {
@@ -105,8 +106,9 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
       {kGroup, "--draft", "POLICY[:KEY=VALUE,...]|select[:mass=SHARE][,rows=N][,reuse=COSINE]",
        "the policy of a lossless generation; budget, sinks, window and interval may stand among "
        "its keys; select: drafts read T1 selectively, as --t1-read says, and no row is stored "
-       "twice (default: streaming:sinks=20,window=512, or the rows that the tiers keep in T0 and "
-       "T2)",
+       "twice (default: streaming:sinks=" +
+           std::to_string(kDraftSinks) + ",window=" + std::to_string(kDraftWindow) +
+           ", or the rows that the tiers keep in T0 and T2)",
        ReadDraft, nullptr},
       LengthRow("--draft-max", 1, "most tokens of a verifying step; 1: nothing is drafted",
                 &LosslessOptions::draft_max),

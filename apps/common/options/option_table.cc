@@ -11,6 +11,7 @@
 #include "apps/common/options/option_values.h"
 #include "apps/common/options/options.h"
 #include "apps/common/options/whole_file.h"
+#include "ebb/recent_windows.h"
 
 namespace ebb::cli {
 namespace {
@@ -95,8 +96,9 @@ Status ReadPolicy(std::string_view text, CliOptions* options) {
 OptionRow KvTypeRow() {
   OptionRow row = ChoiceRow<RowType>(
       G::kKvType, "--kv-type",
-      "number format of cached rows; q8, q4 and q3 compress all rows except the first 64 and the "
-      "newest 65 to 128, as --t1 none --t2 old:int8 (int4, int3) does, and compute in f16",
+      "number format of cached rows; q8, q4 and q3 compress all rows except " +
+          RowsInT0Text(kNewestBesideT2) +
+          ", as --t1 none --t2 old:int8 (int4, int3) does, and compute in f16",
       [](CliOptions& o) { return &o.engine.kv_type; },
       {{"f16", RowType::kF16}, {"bf16", RowType::kBf16}, {"f32", RowType::kF32}});
   row.value += "|q8|q4|q3";

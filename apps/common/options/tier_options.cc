@@ -3,6 +3,7 @@
 #include "apps/common/models/known_models.h"
 #include "apps/common/options/option_values.h"
 #include "apps/common/options/options.h"
+#include "ebb/recent_windows.h"
 
 namespace ebb::cli {
 namespace {
@@ -83,8 +84,10 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           ParseT1Read),
       TierRow("--t2", "PERCENT|old[:int8|int4|int3|int8_naive]",
               "compressed memory: a share of the unprotected rows that stay, or old: all rows, "
-              "those of prompts too, except the first 64 and the newest 65 to 128; int8_naive "
-              "rounds as prototypes do, a control (default: 0%)",
+              "those of prompts too, except " +
+                  RowsInT0Text(kNewestBesideT2) +
+                  "; int8_naive "
+                  "rounds as prototypes do, a control (default: 0%)",
               ParseT2),
       TierRow(
           "--evict", "PERCENT|caps",
@@ -113,9 +116,8 @@ Status SettleTiers(CliOptions* options) {
   const bool has_t0_share =
       options->shared.OptionThatSet(SharedField::kT0) == "--t0" && tiers->t0_cap_bytes == 0;
   if (has_t0_share && tiers->t2_rows == T2Rows::kOld) {
-    return InvalidArgument(
-        "--t0: a share has no effect beside --t2 old, which keeps the first 64 and the "
-        "newest 65 to 128 rows in T0");
+    return InvalidArgument("--t0: a share has no effect beside --t2 old, which keeps " +
+                           RowsInT0Text(kNewestBesideT2) + " rows in T0");
   }
   return OkStatus();
 }

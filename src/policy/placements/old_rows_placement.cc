@@ -1,9 +1,9 @@
-// Old rows in T2 (T2Rows::kOld): the first 64 positions and the newest 65 to 128 lie in T0, all
-// between them in T2, those of prompts too. Rows are compressed page by page of 64 positions, when
-// a generated token completes a page and at the end of a prompt's chunk: so results depend neither
-// on how a chunk is divided into steps nor on other sessions. Within a prompt the rows of whole
-// chunks are compressed, the newest ones too, so that another prompt with the same beginning can
-// take them in the state in which it would have left them itself.
+// Old rows in T2 (T2Rows::kOld): the first positions and the newest (kNewestBesideT2) lie in T0,
+// all between them in T2, those of prompts too. Rows are compressed page by page of 64 positions,
+// when a generated token completes a page and at the end of a prompt's chunk: so results depend
+// neither on how a chunk is divided into steps nor on other sessions. Within a prompt the rows of
+// whole chunks are compressed, the newest ones too, so that another prompt with the same beginning
+// can take them in the state in which it would have left them itself.
 #include <fmt/format.h>
 
 #include "src/policy/placements.h"

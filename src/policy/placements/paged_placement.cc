@@ -1,7 +1,7 @@
-// Rows of T1 that steps read selectively (T1Read::kSelect): the first 64 positions and the newest
-// 193 to 256 lie in T0, all between them in T1, block by block of 64 positions, so that a page of
-// T1 is a page of the selector. Nothing is evicted or compressed. T0's share of the rows between is
-// a cache of pages (src/rows/t1_page_cache.h), which is not placed.
+// Rows of T1 that steps read selectively (T1Read::kSelect): the first positions and the newest
+// (kNewestBesideSelectedT1) lie in T0, all between them in T1, block by block of 64 positions, so
+// that a page of T1 is a page of the selector. Nothing is evicted or compressed. T0's share of the
+// rows between is a cache of pages (src/rows/t1_page_cache.h), which is not placed.
 #include <fmt/format.h>
 
 #include "src/policy/placements.h"
