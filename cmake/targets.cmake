@@ -127,7 +127,7 @@ ebb_add_layer(sequence ebb_step ebb_policy PRIVATE PkgConfig::xxhash)
 ebb_add_layer(lossless ebb_sequence PRIVATE PkgConfig::xxhash)
 ebb_add_layer(session ebb_lossless PRIVATE PkgConfig::xxhash)
 ebb_add_layer(generate ebb_session)
-ebb_add_layer(fit ebb_policy ebb_kv ebb_model PRIVATE PkgConfig::xxhash)
+ebb_add_layer(fit ebb_sequence PRIVATE PkgConfig::xxhash)
 
 # The shared library: the objects of all layers.
 set(top_layers ebb_generate ebb_fit)

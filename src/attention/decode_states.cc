@@ -13,10 +13,22 @@ FoldedTogether::FoldedTogether(float* floats, int head_dim)
       m(p + kMostHeads * kChunkRows),
       l(m + kMostHeads) {}
 
+namespace {
+
+// Rows of all kinds may each end within a chunk.
+size_t ChunksOf(size_t max_rows) { return (max_rows + kChunkRows - 1) / kChunkRows + 2; }
+
+}  // namespace
+
+size_t DecodeStates::BytesFor(const AttentionShape& shape, size_t num_queries, size_t max_rows,
+                              bool keeps_weights) {
+  const size_t of_state = 2 + shape.format.head_dim + (keeps_weights ? kChunkRows : 0);
+  return num_queries * shape.num_q_heads * ChunksOf(max_rows) * of_state * sizeof(float);
+}
+
 void DecodeStates::Reserve(const AttentionShape& shape, int num_queries, size_t max_rows,
                            int num_threads) {
-  // Rows of all kinds may each end within a chunk.
-  const size_t chunks = (max_rows + kChunkRows - 1) / kChunkRows + 2;
+  const size_t chunks = ChunksOf(max_rows);
   const size_t queries = num_queries;
   if (chunks <= max_chunks && queries <= max_queries && num_threads <= max_threads) return;
   // Grown by half at least: a generation asks for one more chunk every 64 tokens.

@@ -13,6 +13,11 @@
 namespace ebb {
 
 struct DecodeStates {
+  // Returns the most bytes that steps of so many queries over so many rows write. keeps_weights: of
+  // rows, from which their mass is summed.
+  [[nodiscard]] static size_t BytesFor(const AttentionShape& shape, size_t num_queries,
+                                       size_t max_rows, bool keeps_weights);
+
   // Makes room for a step in which no query has more than `max_rows` rows in a kv head, compressed
   // ones among them.
   void Reserve(const AttentionShape& shape, int num_queries, size_t max_rows, int num_threads);

@@ -64,6 +64,12 @@ size_t MappedCapacity(size_t num) {
   return (wanted + kPerSystemPage - 1) / kPerSystemPage * kPerSystemPage;
 }
 
+// Returns the most bytes of an array that GrowTo() has made room in for `num` elements.
+template <typename T>
+size_t MappedBytes(size_t num) {
+  return num == 0 ? 0 : MappedCapacity<T>(num) * sizeof(T);
+}
+
 // Makes room for `num` elements. Amortised O(1) an element.
 template <typename T>
 void GrowTo(MappedArray<T>* array, size_t num) {

@@ -9,6 +9,8 @@
 namespace ebb {
 
 inline constexpr int kRowsPerPage = 64;
+// Counts the pages that hold so many rows.
+constexpr size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
 
 // The place of a row among the pages of its stream. A row has three names, which are never mixed
 // up: its position in the sequence, its index in a list of rows in order of position, and its slot.
@@ -29,6 +31,8 @@ struct Slot {
 };
 // Memory is mapped, and given back, by extents of whole pages.
 inline constexpr size_t kExtentBytes = size_t{2} << 20;
+// The buffer of a device's rows grows by at least so much, and does not shrink below it.
+inline constexpr size_t kLeastDeviceExtents = 8;
 // A file grows by segments, each of which belongs to one layer.
 inline constexpr uint32_t kPagesPerSegment = 64;
 

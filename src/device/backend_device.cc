@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "ggml.h"
-#include "src/base/device_sizes.h"
 #include "src/base/ggml_aborts.h"
 #include "src/base/llama_runtime.h"
 #include "src/base/page_units.h"

@@ -1,4 +1,4 @@
-#include "src/fit/memory_fit.h"
+#include "ebb/fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -95,8 +95,9 @@ TEST(MemoryFit, LayersWithWindowsHoldTheirWindowsAndAPromptsLastChunk) {
   const FitBytes bytes = fit({.context = 8000});
   EXPECT_EQ(bytes.t0, 20 * 2 * kMiB);
   EXPECT_EQ(bytes.rows_read_memory, (5u * 8000 + 25 * 512) * 3 * 256);
-  // A prompt as long as that keeps the rows of 6 checkpoints, for which 64 MiB have room: 25 of 57.
-  EXPECT_EQ(fit({.context = 8000, .prompt_tokens = 8000}).t0, 49 * 2 * kMiB);
+  // While its last chunk is read, a prompt as long as that keeps the rows of 6 checkpoints, for
+  // which 64 MiB have room: 25 layers of 65.
+  EXPECT_EQ(fit({.context = 8000, .prompt_tokens = 8000}).t0, 53 * 2 * kMiB);
   const auto tiers = FitRequestInto(model, {.context = 8000, .tiers = TierSpec()});
   EXPECT_EQ(tiers.status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(tiers.status().message(),
@@ -117,17 +118,24 @@ TEST(MemoryFit, GivenTokensBringInPiecesOfTheMappedTable) {
 
 TEST(MemoryFit, EachRequestHasItsRecurrentStateAndTheKeptCopies) {
   FitModel model = SmolLm2();
-  const auto fit = [&](int requests) {
-    const auto bytes = FitRequestInto(model, {.context = 100, .requests = requests});
+  const auto fit = [&](int requests, bool at_any_time = false) {
+    const auto bytes = FitRequestInto(model, {.context = 600,
+                                              .prompt_tokens = 600,
+                                              .requests = requests,
+                                              .prompts_at_any_time = at_any_time});
     EXPECT_TRUE(bytes.ok()) << bytes.status().message();
     return bytes.ok() ? *bytes : FitBytes();
   };
   EXPECT_EQ(fit(4).states, 0u);
   const uint64_t without = fit(4).Memory();
   model.state_bytes = kMiB;
-  EXPECT_EQ(fit(1).states, 17 * kMiB);
-  EXPECT_EQ(fit(4).states, 4 * 17 * kMiB);
-  EXPECT_EQ(fit(4).Memory(), without + 4 * 17 * kMiB);
+  // Two chunks, and four checkpoints between messages. A chat leaves as many as 64 MiB hold, up to
+  // 16.
+  EXPECT_EQ(fit(1).states, (1 + 6) * kMiB);
+  EXPECT_EQ(fit(1, /*at_any_time=*/true).states, (1 + 16) * kMiB);
+  // A step of several sequences has their states side by side.
+  EXPECT_EQ(fit(4).states, 4 * (1 + 6 + 1) * kMiB);
+  EXPECT_EQ(fit(4).Memory(), without + 4 * (1 + 6 + 1) * kMiB);
   model.state_bytes = 100 * kMiB;
   EXPECT_EQ(fit(1).states, 5 * 100 * kMiB);
 }
@@ -158,21 +166,6 @@ TEST(MemoryFit, APromptsBuffersGoBackBehindIt) {
   EXPECT_EQ(memory(many, true), memory(many, false));
 }
 
-TEST(MemoryFit, ExtentsCutNoPage) {
-  EXPECT_EQ(ExtentBytes(0, 16384), 0u);
-  EXPECT_EQ(ExtentBytes(128, 16384), 2 * kMiB);
-  EXPECT_EQ(ExtentBytes(129, 16384), 4 * kMiB);
-  // Rows of int8: 132 bytes, 8,448 a page, 248 of them in an extent.
-  EXPECT_EQ(ExtentBytes(248, 8448), 2 * kMiB);
-  EXPECT_EQ(ExtentBytes(249, 8448), 4 * kMiB);
-}
-
-TEST(MemoryFit, AFileIsWholeSegmentsOfEveryLayer) {
-  EXPECT_EQ(SegmentBytes(0, 30, 16384), 0u);
-  EXPECT_EQ(SegmentBytes(1, 30, 16384), 30 * kMiB);
-  EXPECT_EQ(SegmentBytes(65, 30, 16384), 60 * kMiB);
-}
-
 TEST(MemoryFit, GroupsThatChooseForThemselvesHaveTablesOfTheirOwn) {
   FitRequest request = {.context = 8000, .tiers = TierSpec{.t0_share = 0.5}};
   const FitBytes shared = Fit(request);
@@ -182,7 +175,7 @@ TEST(MemoryFit, GroupsThatChooseForThemselvesHaveTablesOfTheirOwn) {
   EXPECT_GE(own.tables, uint64_t{90} * 8000 * 16);
   EXPECT_LT(shared.tables, own.tables / 20);
   request.tiers.reset();
-  EXPECT_EQ(Fit(request).tables, Fit({.context = 8000}).tables);
+  EXPECT_LE(Fit(request).tables, Fit({.context = 8000}).tables + 1024);
 }
 
 TEST(MemoryFit, EverySequenceEditsItsOwnFile) {
@@ -190,45 +183,6 @@ TEST(MemoryFit, EverySequenceEditsItsOwnFile) {
   const FitBytes one = Fit(request);
   request.requests = 5;
   EXPECT_EQ(Fit(request).staging, 5 * one.staging);
-}
-
-TEST(MemoryFit, SharesFollowTheDecisions) {
-  // 1,500 tokens, one of them given: the last decision is after 1 + 23 * 64 = 1,473. Of those 1,340
-  // are unprotected (less 1, 4 and 128), floor(0.3 * 1,340) = 402 of them in T0.
-  const Result<RowsOverTime> rows = FollowRows(
-      SmolLm2().shape, {.context = 1500, .prompt_tokens = 1, .tiers = TierSpec{.t0_share = 0.3}});
-  ASSERT_TRUE(rows.ok());
-  EXPECT_EQ(rows->last.t1, 1340u - 402);
-  EXPECT_EQ(rows->last.t0, 133u + 402 + 27);
-  // The decision before left 133 + floor(0.3 * 1,276) = 515; 64 more came.
-  EXPECT_EQ(rows->peaks.t0, 515u + 64);
-  EXPECT_EQ(rows->peaks.t1, rows->last.t1);
-}
-
-TEST(MemoryFit, CompressedAndEvictedRowsNeverDependOnT0) {
-  for (const double share : {0.0, 0.5, 1.0}) {
-    const Result<RowsOverTime> rows =
-        FollowRows(SmolLm2().shape,
-                   {.context = 1476,
-                    .prompt_tokens = 4,
-                    .tiers = TierSpec{.t0_share = share, .t2_share = 0.5, .evict_share = 0.1}});
-    ASSERT_TRUE(rows.ok());
-    // 1,340 unprotected, 134 of them gone, half of 1,206 in T2.
-    EXPECT_EQ(rows->last.t2, 603u);
-    EXPECT_EQ(rows->last.t0 + rows->last.t1, 136u + 603);
-  }
-}
-
-TEST(MemoryFit, EvictionOfAliveCompoundsAndOfGeneratedDoesNot) {
-  FitRequest request = {.context = 2048,
-                        .tiers = TierSpec{.t1 = T1Place::kNone, .evict_share = 0.1}};
-  const Result<RowsOverTime> generated = FollowRows(SmolLm2().shape, request);
-  request.tiers->evict_of = EvictOf::kAlive;
-  const Result<RowsOverTime> alive = FollowRows(SmolLm2().shape, request);
-  ASSERT_TRUE(generated.ok() && alive.ok());
-  // 1,916 ever unprotected, 191 of them gone.
-  EXPECT_EQ(generated->last.t0, 2048u - 191);
-  EXPECT_LT(alive->last.t0, 2048u / 2);
 }
 
 TEST(MemoryFit, ACapOnT0IsKeptAndT1TakesTheRest) {
@@ -263,18 +217,6 @@ TEST(MemoryFit, ACapThatHoldsNoSelectiveStepIsRefusedAsASessionRefusesIt) {
   EXPECT_EQ(MostRequests(SmolLm2(), request, {}), 1);
   request.tiers->t1 = T1Place::kNone;
   EXPECT_NE(FitRequestInto(SmolLm2(), request).status().code(), StatusCode::kInvalidArgument);
-}
-
-TEST(MemoryFit, WhereRowsMayGoTheCapsHoldAnyLength) {
-  FitRequest request = {
-      .context = 8000,
-      .prompt_tokens = 64,
-      .tiers = TierSpec{.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kNone, .evict_share = 0.01}};
-  for (const int context : {8000, 100000}) {
-    request.context = context;
-    const RowsOverTime rows = *FollowRows(SmolLm2().shape, request);
-    EXPECT_EQ(rows.peaks.t0, 576u + request.interval) << context;
-  }
 }
 
 TEST(MemoryFit, EagerAttentionOnADeviceHoldsTheLogitsOfAPromptsChunk) {
@@ -329,7 +271,7 @@ TEST(MemoryFit, AttentionOfAPromptTakesMemoryByThreadsAndBySlicesOfLongContexts)
             compute({.context = 1000, .threads = 1}) + 2 * kThread);
   // 15 tiles in 2 slices each, and a page of rows with its partial results more.
   constexpr uint64_t kSlices = 4 * uint64_t{15} * 2 * 256 * 578;
-  constexpr uint64_t kPage = uint64_t{2} * 16 * 578 * 4;
+  constexpr uint64_t kPage = uint64_t{16} * 578 * 4;
   EXPECT_EQ(compute({.context = 2048 + 64}), compute({.context = 2047}) + kSlices + kPage);
 }
 

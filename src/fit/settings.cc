@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "ebb/fit.h"
 #include "ebb/setting_fields.h"
-#include "src/fit/memory_fit.h"
 
 namespace ebb {
 namespace {

@@ -15,6 +15,10 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 }  // namespace
 
+uint64_t IoMemory::BytesFor(uint64_t num_bytes) {
+  return (num_bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+}
+
 Result<IoMemory> IoMemory::Map(size_t num_bytes) {
   if (num_bytes == 0) return IoMemory();
   const auto refused = [num_bytes](int error) {
@@ -22,7 +26,7 @@ Result<IoMemory> IoMemory::Map(size_t num_bytes) {
                                    std::generic_category().message(error)));
   };
   if (num_bytes > SIZE_MAX / 4) return refused(ENOMEM);
-  const size_t size = (num_bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  const size_t size = BytesFor(num_bytes);
   // One more holds an aligned range; what lies around it goes back before it is touched.
   const size_t mapped_bytes = size + kHugePageBytes;
   void* mapped =

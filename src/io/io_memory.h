@@ -8,6 +8,7 @@
 #define EBB_IO_IO_MEMORY_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "ebb/status.h"
@@ -20,6 +21,8 @@ class IoMemory {
   // Zeros, aligned to 2 MiB, at least `num_bytes` of them (rounded up to 2 MiB). OutOfMemory
   // when the system has no more.
   static Result<IoMemory> Map(size_t num_bytes);
+  // Returns what Map() rounds up to.
+  [[nodiscard]] static uint64_t BytesFor(uint64_t num_bytes);
   IoMemory(IoMemory&& other) noexcept;
   IoMemory& operator=(IoMemory&& other) noexcept;
   ~IoMemory();

@@ -245,6 +245,11 @@ PageFile::~PageFile() {
   while (f.queue != nullptr && f.num_under_way() > 0) f.Reap(IoQueue::Until::kOne);
 }
 
+uint64_t PageFile::BytesFor(uint64_t pages_of_layer, int num_layers, size_t page_bytes) {
+  const uint64_t segments = (pages_of_layer + kPagesPerSegment - 1) / kPagesPerSegment;
+  return segments * kPagesPerSegment * page_bytes * num_layers;
+}
+
 Result<std::unique_ptr<PageFile>> PageFile::Create(const PageFileOptions& options) {
   if (options.page_bytes == 0 || options.page_bytes % kBlockBytes != 0 ||
       options.page_bytes > kMaxPageBytes) {

@@ -66,6 +66,10 @@ class PageFile {
     uint64_t id = 0;
   };
 
+  // Returns the bytes of the segments of so many layers with so many pages each.
+  [[nodiscard]] static uint64_t BytesFor(uint64_t pages_of_layer, int num_layers,
+                                         size_t page_bytes);
+
   // Errors: those of PrivateFile; InvalidArgument; Unsupported when io_uring was asked for and the
   // kernel refuses it.
   static Result<std::unique_ptr<PageFile>> Create(const PageFileOptions& options);

@@ -57,6 +57,13 @@ TEST_F(PageFileSpaceTest, PagesOfALayerLieTogetherInSegments) {
   EXPECT_EQ(file->stats().file_bytes, 4 * kMediumSegmentBytes);
 }
 
+TEST_F(PageFileSpaceTest, EveryLayerTakesWholeSegments) {
+  constexpr uint64_t kSegmentBytes = uint64_t{kPagesPerSegment} * 16384;
+  EXPECT_EQ(PageFile::BytesFor(0, 30, 16384), 0u);
+  EXPECT_EQ(PageFile::BytesFor(1, 30, 16384), 30 * kSegmentBytes);
+  EXPECT_EQ(PageFile::BytesFor(65, 30, 16384), 60 * kSegmentBytes);
+}
+
 TEST_F(PageFileSpaceTest, TheLowestHolesAreFilledFirst) {
   const auto file = Make(Options());
   AllocateNow(file.get(), 0, 128);

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace ebb {
 namespace {
 
+// Doubles the list, if that is enough.
 template <typename T>
 void GrowList(std::vector<T>* list, size_t size) {
   if (size > list->size()) list->resize(std::max(size, 2 * list->size()));
@@ -285,6 +287,14 @@ void PageMap::Share(const PageMap& from, int index, Tier tier, size_t page) {
   }
   stream.refs[page] = other.refs[page].OfAnother();
   SetAddress(&stream, page);
+}
+
+size_t PageMap::BytesFor(size_t num_streams, const TableSize& of_group, size_t centre_floats) {
+  // Lists that were grown page by page.
+  const size_t of_lists =
+      std::bit_ceil(of_group.full_pages) + std::bit_ceil(of_group.compressed_pages);
+  return sizeof(PageMap) + num_streams * (sizeof(Stream) + centre_floats * sizeof(float) +
+                                          of_lists * (sizeof(PageRef) + sizeof(std::byte*)));
 }
 
 size_t PageMap::table_bytes() const {

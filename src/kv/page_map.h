@@ -112,6 +112,11 @@ class ReleasedPages {
 
 class PageMap {
  public:
+  // Returns the most bytes for so many streams of a group each. centre_floats: of a stream's centre
+  // of keys.
+  [[nodiscard]] static size_t BytesFor(size_t num_streams, const TableSize& of_group,
+                                       size_t centre_floats);
+
   // Streams without pages. Both outlive it.
   PageMap(const CacheLayout& layout, const RowStores& stores);
   ~PageMap();

@@ -45,8 +45,6 @@ std::vector<Slot> SlotsAt(const TokenTable& table, std::span<const Position> pos
   return slots;
 }
 
-size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
-
 }  // namespace
 
 size_t RowMover::Plan::NewT1Pages() const {

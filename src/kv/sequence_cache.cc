@@ -246,6 +246,15 @@ void SequenceCache::BorrowFrom(SequenceCache* lender) {
 
 const MoveAccounting& SequenceCache::moves() const { return impl_->mover.accounting(); }
 
+size_t SequenceCache::TableBytesFor(const CacheLayout& layout, const TableSize& of_group,
+                                    bool are_alike) {
+  const size_t num_groups = layout.num_groups(), num_tables = are_alike ? 1 : num_groups;
+  const bool has_centres = of_group.compressed_rows > 0 && layout.compressed_format().IsCentred();
+  return sizeof(Impl) + num_tables * GroupTable::BytesFor(of_group, num_groups / num_tables) +
+         PageMap::BytesFor(layout.num_streams(), of_group,
+                           has_centres ? layout.compressed_format().head_dim : 0);
+}
+
 CacheAccounting SequenceCache::accounting() const {
   const Impl& c = *impl_;
   CacheAccounting sum;

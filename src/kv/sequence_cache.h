@@ -213,6 +213,10 @@ class SequenceCache {
   [[nodiscard]] std::span<const Tier> tiers(int group);
   [[nodiscard]] bool HasTier(Tier tier) const;
   [[nodiscard]] const CacheLayout& layout() const;
+  // Returns the most bytes of the tables of a cache whose groups, of `layout`, have so many rows
+  // each; `are_alike`: the same rows, so that they share one table.
+  [[nodiscard]] static size_t TableBytesFor(const CacheLayout& layout, const TableSize& of_group,
+                                            bool are_alike);
   [[nodiscard]] CacheAccounting accounting() const;
   // The bytes of the pages in a tier.
   [[nodiscard]] size_t page_bytes(Tier tier) const;

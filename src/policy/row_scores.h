@@ -17,6 +17,11 @@ namespace ebb {
 template <typename T>
 class RowValues {
  public:
+  // Returns the most bytes of the numbers of so many rows of each group.
+  [[nodiscard]] static size_t BytesFor(size_t num_groups, size_t num_rows, size_t width = 1) {
+    return num_groups * MappedBytes<T>(num_rows * width);
+  }
+
   // width: numbers per row.
   explicit RowValues(size_t num_groups, size_t width = 1);
 

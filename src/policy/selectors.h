@@ -6,6 +6,7 @@
 
 #include "ebb/policy.h"
 #include "ebb/types.h"
+#include "src/base/page_units.h"
 #include "src/policy/params.h"
 
 namespace ebb {
@@ -32,6 +33,10 @@ struct MassSelectorOptions {
   float attention_scale = 0;  // of logits; 0: 1 / sqrt(head_dim)
 };
 std::unique_ptr<Selector> MakeMassSelector(const MassSelectorOptions& options);
+// Returns the most bytes that one takes for a sequence of so many tokens.
+[[nodiscard]] size_t MassSelectorBytes(const MassSelectorOptions& options, size_t num_tokens);
+// The single rows of a stream whose keys it keeps (RankVectors::NumRankKeys()).
+inline constexpr size_t kKeysOfMassSelector = 5 * kRowsPerPage;
 
 }  // namespace ebb
 

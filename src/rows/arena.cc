@@ -243,6 +243,11 @@ Arena::~Arena() {
   for (const auto& [base, extent] : impl_->extents) (void)impl_->FreeExtent(extent->base);
 }
 
+uint64_t Arena::BytesFor(uint64_t num_pages, size_t page_bytes) {
+  const uint64_t of_extent = std::max<uint64_t>(kExtentBytes / page_bytes, 1);
+  return (num_pages + of_extent - 1) / of_extent * kExtentBytes;
+}
+
 Result<std::unique_ptr<Arena>> Arena::Create(const ArenaOptions& options) {
   if (options.page_bytes == 0 || options.page_bytes % 64 != 0 ||
       options.page_bytes > kExtentBytes) {

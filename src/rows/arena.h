@@ -67,6 +67,9 @@ struct PageHolder {
 
 class Arena {
  public:
+  // Returns the bytes of the extents of so many pages.
+  [[nodiscard]] static uint64_t BytesFor(uint64_t num_pages, size_t page_bytes);
+
   static Result<std::unique_ptr<Arena>> Create(const ArenaOptions& options);
   ~Arena();
   Arena(const Arena&) = delete;

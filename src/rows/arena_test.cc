@@ -379,6 +379,15 @@ TEST(ArenaTest, AFloorThatTheCapDoesNotHoldIsRefusedAndChangesNothing) {
   arena->Release(page, &other);
 }
 
+TEST(ArenaTest, ExtentsCutNoPage) {
+  EXPECT_EQ(Arena::BytesFor(0, 16384), 0u);
+  EXPECT_EQ(Arena::BytesFor(128, 16384), kExtentBytes);
+  EXPECT_EQ(Arena::BytesFor(129, 16384), 2 * kExtentBytes);
+  // Rows of int8: 132 bytes, 8,448 a page, 248 of them in an extent.
+  EXPECT_EQ(Arena::BytesFor(248, 8448), kExtentBytes);
+  EXPECT_EQ(Arena::BytesFor(249, 8448), 2 * kExtentBytes);
+}
+
 TEST(ArenaTest, RandomHoldersGetTheirFloorsAlways) {
   const auto arena = MakeArena(kExtentBytes / 8, 8);  // 64 pages
   std::array<PageHolder, 5> holders;

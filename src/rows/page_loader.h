@@ -117,6 +117,11 @@ class ArenaPageLoader final : public PageLoader {
 // From a file into a device's memory, through the host's. All outlive it.
 class FileDevicePageLoader final : public PageLoader {
  public:
+  // Returns what its buffers in the host's memory take for batches of so many bytes.
+  [[nodiscard]] static uint64_t BytesFor(uint64_t batch_bytes) {
+    return kMostBatches * batch_bytes;
+  }
+
   FileDevicePageLoader(PageFile* file, T1Edits* edits, Device* device)
       : file_(file), edits_(edits), device_(device) {}
   [[nodiscard]] size_t page_bytes() const override { return file_->page_bytes(); }

@@ -11,6 +11,11 @@
 
 namespace ebb {
 
+// Returns the bytes of so many pages of each (layer, kv head): in extents, or in segments of a
+// file.
+[[nodiscard]] uint64_t BytesOfPages(const ModelShape& shape, size_t page_bytes, bool in_file,
+                                    uint64_t pages_of_stream);
+
 // page_bytes: of a page in full precision.
 [[nodiscard]] RowsAvailable RowsUnderCaps(const TierSpec& tiers, const ModelShape& shape,
                                           size_t page_bytes);

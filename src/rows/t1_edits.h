@@ -9,6 +9,7 @@
 #ifndef EBB_ROWS_T1_EDITS_H_
 #define EBB_ROWS_T1_EDITS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,11 @@ namespace ebb {
 
 class T1Edits {
  public:
+  // Returns what its buffers take for edits that touch so many bytes of pages.
+  [[nodiscard]] static uint64_t BytesFor(uint64_t all_bytes, uint64_t max_bytes) {
+    return IoMemory::BytesFor(std::min(all_bytes, max_bytes));
+  }
+
   // Buffers of `max_bytes` in all, or one that holds the pages of the largest unit.
   T1Edits(PageFile* file, size_t max_bytes) : file_(file), max_bytes_(max_bytes) {}
   // Waits for reads and writes under way.

@@ -20,14 +20,14 @@ Status T1PageCache::Resize(size_t num_chunks, std::vector<LoadedMemory>* chunks)
 Status T1PageCache::Begin(const StepSize& size) {
   ++step_;
   error_ = OkStatus();
-  const size_t per_chunk = pages_per_chunk();
+  const size_t page_bytes = loader_->page_bytes();
   for (Spill& spill : spills_) {
-    EBB_RETURN_IF_ERROR(Resize((size.most_of_layer + per_chunk - 1) / per_chunk, &spill.chunks));
+    EBB_RETURN_IF_ERROR(Resize(ChunksFor(size.most_of_layer, page_bytes), &spill.chunks));
     spill.pages.reserve(size.most_of_layer);
   }
   // Memory comes and goes by chunks; a chunk less than is held is kept, so that a number of pages
   // that varies moves nothing.
-  const size_t num_chunks = std::min((size.capacity + per_chunk - 1) / per_chunk, most_chunks_);
+  const size_t num_chunks = std::min(ChunksFor(size.capacity, page_bytes), most_chunks_);
   if (num_chunks > chunks_.size() || num_chunks + 1 < chunks_.size()) {
     EBB_RETURN_IF_ERROR(ResizePlaces(num_chunks));
   }

@@ -40,6 +40,11 @@ class T1PageCache {
     size_t capacity = 0;       // pages that the cache may keep
     size_t most_of_layer = 0;  // the most pages of any layer; a layer wants its own alone
   };
+  // Returns the most bytes that steps of this size need.
+  [[nodiscard]] static uint64_t BytesFor(const StepSize& size, size_t page_bytes) {
+    return kChunkBytes *
+           (ChunksFor(size.capacity, page_bytes) + 2 * ChunksFor(size.most_of_layer, page_bytes));
+  }
   // Begins a step. Takes the memory that Want() and Read() need; fewer pages are kept than the
   // capacity where memory for more is not to be had. OutOfMemory.
   Status Begin(const StepSize& size);
@@ -96,6 +101,10 @@ class T1PageCache {
     std::optional<PageLoader::Batch> reading_ahead;
   };
 
+  static size_t ChunksFor(size_t num_pages, size_t page_bytes) {
+    const size_t per_chunk = kChunkBytes / page_bytes;
+    return (num_pages + per_chunk - 1) / per_chunk;
+  }
   [[nodiscard]] size_t pages_per_chunk() const { return kChunkBytes / loader_->page_bytes(); }
   [[nodiscard]] std::byte* AddressOf(const std::vector<LoadedMemory>& chunks, size_t place) const {
     return chunks[place / pages_per_chunk()].data() +

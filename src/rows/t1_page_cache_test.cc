@@ -240,6 +240,8 @@ TEST_F(T1PageCacheTest, ACapacityThatChangesKeepsWhatFits) {
   ReadLayer(Pages(0, 64));
   ExpectOk(cache_.End());
   const size_t full_bytes = cache_.memory_bytes();
+  EXPECT_EQ(full_bytes,
+            T1PageCache::BytesFor({.capacity = 128, .most_of_layer = 100}, kCachedPageBytes));
   ExpectOk(Begin(256));
   EXPECT_EQ(MissesOf({Pages(0, 64)}), 0);
   ExpectOk(cache_.End());

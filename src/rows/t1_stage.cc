@@ -5,6 +5,16 @@
 #include <utility>
 
 namespace ebb {
+namespace {
+
+// A quarter more: a generation asks for another page now and then.
+uint64_t RoomFor(uint64_t num_bytes) { return num_bytes + num_bytes / 4; }
+
+}  // namespace
+
+uint64_t T1Stage::BytesFor(uint64_t layer_bytes, bool on_device) {
+  return kStageBuffers * IoMemory::BytesFor(on_device ? RoomFor(layer_bytes) : layer_bytes);
+}
 
 Status T1Stage::Begin(std::vector<Pages> layers) {
   // A step that began and was given up has reads under way.
@@ -18,8 +28,7 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
   for (int i = 0; i < kStageBuffers; ++i) {
     if (sizes[i] <= reader_->memory_bytes(i)) continue;
     Forget();
-    // A quarter more: a generation asks for another page now and then.
-    EBB_RETURN_IF_ERROR(reader_->Grow(i, sizes[i] + sizes[i] / 4));
+    EBB_RETURN_IF_ERROR(reader_->Grow(i, RoomFor(sizes[i])));
   }
   if (!ReadsTheSameAhead(layers)) Forget();
   layers_ = std::move(layers);

@@ -24,6 +24,10 @@ namespace ebb {
 class T1Stage {
  public:
   explicit T1Stage(std::unique_ptr<StageReader> reader) : reader_(std::move(reader)) {}
+  // Returns the bytes of the buffers for layers of so many bytes at most. The system gives the host
+  // memory only as it is read into.
+  [[nodiscard]] static uint64_t BytesFor(uint64_t layer_bytes, bool on_device);
+
   ~T1Stage() { Forget(); }
   T1Stage(const T1Stage&) = delete;
   T1Stage& operator=(const T1Stage&) = delete;

@@ -10,6 +10,8 @@ constexpr size_t kLeastGap = 4;
 constexpr int kLastMessages = 2;
 // A checkpoint so close to the end of a prompt serves the same prompt again.
 constexpr size_t kNearEnd = 16;
+// The first message's end, the beginnings of the last ones, and the place near the end.
+constexpr size_t kMostPlanned = kLastMessages + 2;
 
 }  // namespace
 
@@ -49,6 +51,10 @@ CheckpointPlan PlanCheckpoints(std::span<const Token> prompt, size_t num_read, s
   const auto too_close = [](size_t a, size_t b) { return b - a < 2; };
   planned.erase(std::unique(planned.begin(), planned.end(), too_close), planned.end());
   return plan;
+}
+
+size_t MostCheckpointsIn(size_t num_tokens, size_t chunk) {
+  return std::min(num_tokens, (num_tokens + chunk - 1) / chunk + kMostPlanned);
 }
 
 }  // namespace ebb

@@ -27,6 +27,10 @@ struct CheckpointPlan {
                                              size_t chunk,
                                              const std::function<bool(Token)>& is_control);
 
+// Returns the most checkpoints in a sequence's first prompt after so many tokens of it: those that
+// were planned, and the ends of chunks.
+[[nodiscard]] size_t MostCheckpointsIn(size_t num_tokens, size_t chunk);
+
 }  // namespace ebb
 
 #endif  // EBB_SEQUENCE_CHECKPOINT_PLAN_H_

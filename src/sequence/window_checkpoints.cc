@@ -14,6 +14,18 @@ Position FirstSeen(Position position, int window) { return std::max(position - w
 
 }  // namespace
 
+uint64_t WindowCheckpoints::MostRows(const ModelShape& shape, size_t num_rows, size_t checkpoints,
+                                     size_t beyond, size_t unit) {
+  uint64_t sum = 0;
+  for (int layer = 0; layer < shape.num_layers; ++layer) {
+    const size_t window = shape.Window(layer);
+    const size_t rows =
+        window == 0 ? num_rows : std::min(num_rows, (1 + checkpoints) * window + beyond);
+    sum += uint64_t{(rows + unit - 1) / unit * unit} * shape.NumKvHeads(layer);
+  }
+  return sum;
+}
+
 WindowCheckpoints::WindowCheckpoints(const ModelShape& shape, size_t most)
     : most_(most), windows_(shape.windows) {
   std::erase(windows_, 0);

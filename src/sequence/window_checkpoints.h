@@ -16,6 +16,12 @@ namespace ebb {
 
 class WindowCheckpoints {
  public:
+  // Returns the most rows of all streams where layers without a window have num_rows, and others
+  // their window, those of so many checkpoints and the `beyond` rows of a step. Each stream's count
+  // in multiples of `unit`.
+  [[nodiscard]] static uint64_t MostRows(const ModelShape& shape, size_t num_rows,
+                                         size_t checkpoints, size_t beyond, size_t unit);
+
   // Without windows nothing is kept, and any position can be gone back to. `most`: checkpoints.
   WindowCheckpoints(const ModelShape& shape, size_t most);
 

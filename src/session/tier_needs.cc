@@ -8,16 +8,15 @@
 #include "src/lossless/speculator.h"
 #include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
+#include "src/sequence/window_checkpoints.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {
 namespace {
 
-size_t PagesOf(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
-
 // Rows leave holes behind, which compaction fills in the steps that follow: a page more.
 size_t PagesWithHoles(size_t num_rows, size_t most_tokens) {
-  return std::min(PagesOf(num_rows) + 1, PagesOf(most_tokens));
+  return std::min(PagesFor(num_rows) + 1, PagesFor(most_tokens));
 }
 
 class Counter {
@@ -34,24 +33,18 @@ class Counter {
     // Every row is kept besides: in T1, or in T0 where there is none.
     const std::optional<TierSpec>& tiers = core_.options.tiers;
     const bool has_t1 = tiers.has_value() && tiers->t1 != T1Place::kNone;
-    const uint64_t all = BytesOf(PagesOf(most_tokens_), core_.format.PageBytes());
+    const uint64_t all = BytesOf(PagesFor(most_tokens_), core_.format.PageBytes());
     (has_t1 ? needs.t1_bytes : needs.t0_bytes) += all;
     return needs;
   }
 
  private:
   [[nodiscard]] uint64_t BytesOf(size_t pages_per_stream, size_t page_bytes) const {
-    const ModelShape& shape = core_.model->shape();
-    uint64_t num_pages = 0;
-    for (int layer = 0; layer < shape.num_layers; ++layer) {
-      // Rows that leave a layer's window go with the step, a prompt's chunk at the most.
-      const size_t beyond = static_cast<size_t>(core_.options.prefill_chunk) + kRowsPerPage;
-      const size_t most = shape.Window(layer) == 0
-                              ? pages_per_stream
-                              : PagesOf(static_cast<size_t>(shape.Window(layer)) + beyond);
-      num_pages += uint64_t{std::min(pages_per_stream, most)} * shape.NumKvHeads(layer);
-    }
-    return num_pages * page_bytes;
+    // Rows that leave a layer's window go with the step, a prompt's chunk at the most.
+    const size_t beyond = static_cast<size_t>(core_.options.prefill_chunk) + kRowsPerPage;
+    return WindowCheckpoints::MostRows(core_.model->shape(), pages_per_stream * kRowsPerPage,
+                                       /*checkpoints=*/0, beyond, kRowsPerPage) /
+           kRowsPerPage * page_bytes;
   }
 
   [[nodiscard]] Result<TierNeeds> CountOf(const PolicySpec& spec) const {
@@ -75,7 +68,7 @@ class Counter {
     const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || spec.tiers->evict_share > 0 ||
                             spec.tiers->evict_beyond_caps;
     const auto t0_pages = [&](size_t num_rows) {
-      return rows_leave ? PagesWithHoles(num_rows, most_tokens_) : PagesOf(num_rows);
+      return rows_leave ? PagesWithHoles(num_rows, most_tokens_) : PagesFor(num_rows);
     };
     const size_t page_bytes = core_.format.PageBytes();
     const size_t floor_rows = std::min(FloorRows(request), rows.peaks.t0);

@@ -12,7 +12,6 @@
 #include "ggml.h"
 #include "hwy/aligned_allocator.h"
 #include "src/base/ggml_deleter.h"
-#include "src/base/step_sizes.h"
 #include "src/model/loaded_model.h"
 #include "src/step/attention_nodes.h"
 #include "src/step/device/backend_step.h"
@@ -513,7 +512,7 @@ Status GraphRunner::RunParts(const StepWork& work, StepCosts* costs) {
 
 void GraphRunner::Impl::ReserveStates(const StepWork& work) {
   const size_t num_sequences = work.sequences.size();
-  const size_t needed = num_sequences > 1 ? model.hparams.state_bytes * num_sequences : 0;
+  const size_t needed = StateBatchBytes(model.hparams.state_bytes, num_sequences);
   if (state_batch_bytes < needed) {
     auto larger = hwy::AllocateAligned<std::byte>(needed);
     if (larger == nullptr) throw std::bad_alloc();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "ebb/lossless.h"
 #include "ebb/model.h"
 #include "ebb/report.h"
 #include "ebb/status.h"
@@ -19,6 +20,10 @@
 #include "src/step/step_work.h"
 
 namespace ebb {
+
+// Steps of at most so many tokens, as of one sequence's decoding and verifying, take turns in the
+// same compute buffers. Those of a larger step go back to the system after it.
+inline constexpr int kTokensInKeptBuffers = kMostDrafted;
 
 class GraphRunner {
  public:

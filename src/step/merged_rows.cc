@@ -6,6 +6,17 @@
 
 namespace ebb {
 
+namespace {
+
+// With room for the chunks to come, so that a prompt's steps allocate rarely.
+size_t PagesInMemory(size_t num_rows) { return PagesFor(num_rows) + PagesFor(num_rows) / 4; }
+
+}  // namespace
+
+size_t MergedRows::BytesFor(size_t num_rows, size_t kv_heads, const PageFormat& format) {
+  return PagesInMemory(num_rows) * kv_heads * format.PageBytes();
+}
+
 void MergedRows::Reserve(const SequenceCache& cache, const ModelShape& shape,
                          const PageFormat& format) {
   format_ = format;
@@ -17,14 +28,13 @@ void MergedRows::Reserve(const SequenceCache& cache, const ModelShape& shape,
     }
   }
   heads_.resize(shape.num_kv_heads);
-  pages_per_head_ = (most_rows + kRowsPerPage - 1) / kRowsPerPage;
+  pages_per_head_ = PagesFor(most_rows);
   const size_t needed = pages_per_head_ * heads_.size() * format.PageBytes();
   if (needed <= memory_bytes_) return;
   Release();
   heads_.resize(shape.num_kv_heads);
-  // With room for the chunks to come, so that a prompt's steps allocate rarely.
-  pages_per_head_ += pages_per_head_ / 4;
-  const size_t bytes = pages_per_head_ * heads_.size() * format.PageBytes();
+  pages_per_head_ = PagesInMemory(most_rows);
+  const size_t bytes = BytesFor(most_rows, heads_.size(), format);
   memory_ = hwy::AllocateAligned<std::byte>(bytes);
   if (memory_ == nullptr) throw std::bad_alloc();
   memory_bytes_ = bytes;

@@ -15,6 +15,8 @@ namespace ebb {
 
 class MergedRows {
  public:
+  // Returns the most bytes for so many rows of a kv head in T2.
+  [[nodiscard]] static size_t BytesFor(size_t num_rows, size_t kv_heads, const PageFormat& format);
   // Makes room for the rows of any layer of `cache`. May throw std::bad_alloc.
   void Reserve(const SequenceCache& cache, const ModelShape& shape, const PageFormat& format);
   // Gives the memory back.
@@ -38,7 +40,7 @@ class MergedRows {
   }
 
   PageFormat format_;
-  size_t pages_per_head_ = 0;
+  size_t pages_per_head_ = 0;  // in memory_
   size_t memory_bytes_ = 0;
   hwy::AlignedFreeUniquePtr<std::byte[]> memory_;  // [kv heads, pages_per_head_]
   std::vector<Head> heads_;                        // [kv heads]

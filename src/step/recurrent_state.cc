@@ -45,18 +45,21 @@ void RecurrentState::Keep(bool replaces) try {
   if (!exists() || state_ == nullptr || position_ <= 0) return;
   if (!checkpoints_.empty() && checkpoints_.back().position == position_) return;
   std::shared_ptr<Memory> copy;
+  const auto take = [&](size_t index) {
+    copy = std::move(checkpoints_[index].bytes);
+    checkpoints_.erase(checkpoints_.begin() + static_cast<ptrdiff_t>(index));
+  };
   if (replaces && !checkpoints_.empty()) {
-    copy = std::move(checkpoints_.back().bytes);
-    checkpoints_.pop_back();
+    take(checkpoints_.size() - 1);
+  } else if (checkpoints_.size() >= most_) {
+    std::vector<Position> positions;
+    for (const Checkpoint& kept : checkpoints_) positions.push_back(kept.position);
+    positions.push_back(position_);
+    take(CheckpointToDrop(positions, kept_));
   }
   if (copy == nullptr || copy.use_count() > 1) copy = std::make_shared<Memory>(Allocate());
   std::memcpy(copy->get(), state_.get(), bytes_);
   checkpoints_.push_back({.position = position_, .bytes = std::move(copy)});
-  if (checkpoints_.size() <= most_) return;
-  std::vector<Position> positions;
-  for (const Checkpoint& kept : checkpoints_) positions.push_back(kept.position);
-  checkpoints_.erase(checkpoints_.begin() +
-                     static_cast<ptrdiff_t>(CheckpointToDrop(positions, kept_)));
 } catch (const std::bad_alloc&) {
 }
 

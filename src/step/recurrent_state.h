@@ -19,6 +19,12 @@
 
 namespace ebb {
 
+// Returns the bytes in which a step lays the states of its sequences side by side; that of a single
+// one is used where it lies.
+[[nodiscard]] inline size_t StateBatchBytes(size_t state_bytes, size_t num_sequences) {
+  return num_sequences > 1 ? state_bytes * num_sequences : 0;
+}
+
 class RecurrentState {
  public:
   // 0 bytes: the model has no such state, and every function but exists() does nothing. `most`:

@@ -23,6 +23,13 @@ namespace ebb {
 
 class SignalBuffers {
  public:
+  // Returns the bytes of summed mass of groups of so many rows, and of the keys of so many tokens.
+  [[nodiscard]] static size_t BytesFor(const ModelShape& shape, int num_groups, size_t num_rows,
+                                       size_t num_tokens) {
+    return sizeof(float) *
+           (num_groups * num_rows + num_tokens * shape.NumStreams() * shape.head_dim);
+  }
+
   SignalBuffers(const ModelShape& shape, Granularity granularity, const SignalNeeds& needs);
   [[nodiscard]] Granularity granularity() const { return granularity_; }
 

@@ -85,6 +85,15 @@ void GroupTable::SplitByTier() {
   }
 }
 
+size_t GroupTable::BytesFor(const TableSize& size, size_t num_groups) {
+  size_t bytes = sizeof(GroupTable) - 2 * sizeof(TokenTable) + num_groups * sizeof(int) +
+                 TokenTable::BytesFor(size.full_rows, size.full_pages) +
+                 TokenTable::BytesFor(size.compressed_rows, size.compressed_pages);
+  if (size.compressed_rows == 0) return bytes;
+  return bytes + MappedBytes<Position>(size.full_rows + size.compressed_rows) +
+         MappedBytes<uint32_t>(size.full_rows) + MappedBytes<uint32_t>(size.compressed_rows);
+}
+
 size_t GroupTable::table_bytes() const {
   size_t bytes = sizeof(GroupTable) - 2 * sizeof(TokenTable) + full.table_bytes() +
                  compressed.table_bytes() + groups.capacity() * sizeof(int) +

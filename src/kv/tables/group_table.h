@@ -15,6 +15,12 @@
 
 namespace ebb {
 
+// The rows of a group, and the pages that they lie in.
+struct TableSize {
+  size_t full_rows = 0, full_pages = 0;  // in T0 and T1
+  size_t compressed_rows = 0, compressed_pages = 0;
+};
+
 struct GroupTable {
   TokenTable full;          // in T0 and T1
   TokenTable compressed;    // in T2
@@ -67,6 +73,8 @@ struct GroupTable {
   // Fills `by_tier`.
   void SplitByTier();
 
+  // Returns the most bytes of a table of so many groups that no step attends to by tier.
+  [[nodiscard]] static size_t BytesFor(const TableSize& size, size_t num_groups);
   [[nodiscard]] size_t table_bytes() const;
   // Internal when either table is wrong, or the merged lists are stale; O(rows), for tests.
   [[nodiscard]] Status Validate() const;

@@ -45,9 +45,16 @@ size_t BytesOf(const MappedArray<T>& array) {
 
 }  // namespace
 
+size_t TokenTable::BytesFor(size_t num_rows, size_t num_pages) {
+  const size_t words = (num_pages + 63) / 64;
+  return sizeof(TokenTable) + MappedBytes<Slot>(num_rows) + MappedBytes<Position>(num_rows) +
+         MappedBytes<uint64_t>(num_pages) + MappedBytes<Tier>(num_pages) +
+         2 * MappedBytes<uint64_t>(words);
+}
+
 size_t TokenTable::PagesNeeded(size_t num_rows, Tier tier) const {
   const size_t num_free = NumFreeSlots(tier);
-  return num_rows <= num_free ? 0 : (num_rows - num_free + kRowsPerPage - 1) / kRowsPerPage;
+  return num_rows <= num_free ? 0 : PagesFor(num_rows - num_free);
 }
 
 void TokenTable::ReserveRows(size_t num_rows) {
@@ -56,7 +63,7 @@ void TokenTable::ReserveRows(size_t num_rows) {
   GrowTo(&positions_, total);
   if (!last_visible_.empty()) GrowTo(&last_visible_, total);
   // Whichever tier they are for.
-  const size_t page_end = used_.size() + (num_rows + kRowsPerPage - 1) / kRowsPerPage;
+  const size_t page_end = used_.size() + PagesFor(num_rows);
   GrowTo(&used_, page_end);
   GrowTo(&tier_of_, page_end);
   for (auto& open : open_) GrowTo(&open, (page_end + 63) / 64);

@@ -51,6 +51,9 @@ struct TokenTableState {
 
 class TokenTable {
  public:
+  // Returns the most bytes of a table of so many rows and pages that hides no row.
+  [[nodiscard]] static size_t BytesFor(size_t num_rows, size_t num_pages);
+
   // Pages of a tier that taking `num_rows` slots there will add.
   [[nodiscard]] size_t PagesNeeded(size_t num_rows, Tier tier = Tier::kT0) const;
   // Makes room in the arrays for `num_rows` more rows, so that Append() allocates nothing.

@@ -232,6 +232,8 @@ TEST_F(TokenTableTest, TablesCostAtMostTwelveBytesARow) {
   for (Position i = 0; i < 8000; ++i) Append(i, 1);
   EXPECT_LE(table_.table_bytes(), 12u * 8000);
   EXPECT_GE(table_.table_bytes(), 8u * 8000);
+  EXPECT_LE(table_.table_bytes(), TokenTable::BytesFor(8000, 125));
+  EXPECT_GE(table_.table_bytes() * 5 / 4, TokenTable::BytesFor(8000, 125));
 }
 
 TEST_F(TokenTableTest, ShrinkingGivesTableMemoryBack) {

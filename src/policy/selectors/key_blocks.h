@@ -18,6 +18,12 @@ class KeyBlocks {
  public:
   static constexpr size_t kBlock = 16;  // entries
 
+  // Returns the most bytes after MakeRoom() for so many entries in each stream.
+  [[nodiscard]] static size_t BytesFor(size_t num_streams, size_t dim, size_t vectors,
+                                       size_t num_entries) {
+    return num_streams * RoomFor(num_entries) * kBlock * vectors * dim * sizeof(uint16_t);
+  }
+
   // vectors: 1 or 2 of each entry.
   KeyBlocks(int num_streams, int dim, int vectors)
       : num_streams_(num_streams), dim_(dim), vectors_(vectors) {}

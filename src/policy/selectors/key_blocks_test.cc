@@ -94,6 +94,7 @@ TEST(KeyBlocks, EntriesStayWhileRoomGrowsAndShrinks) {
   for (int stream = 0; stream < kBlockStreams; ++stream) blocks.Put(stream, 4, entry);
   blocks.MakeRoom(10000);
   const size_t most = blocks.CapacityBytes();
+  EXPECT_EQ(most, KeyBlocks::BytesFor(kBlockStreams, 8, 2, 10000));
   blocks.Shrink(5);
   EXPECT_LT(blocks.CapacityBytes(), most);
   std::vector<uint16_t> found(16);

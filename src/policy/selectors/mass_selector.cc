@@ -55,6 +55,7 @@ constexpr size_t kBuckets = 256;
 constexpr float kBucketsPerNat = 8;
 
 static_assert(kPage % KeyBlocks::kBlock == 0);
+static_assert(kKeysOfMassSelector == kExactPages * kPage);
 
 uint64_t NextVersion() {
   static std::atomic<uint64_t> last = 0;
@@ -728,6 +729,21 @@ class MassSelector final : public Selector, public RankVectors {
 };
 
 }  // namespace
+
+size_t MassSelectorBytes(const MassSelectorOptions& options, size_t num_tokens) {
+  const ModelShape& shape = options.shape;
+  const size_t streams = shape.NumStreams(), dim = shape.head_dim;
+  const size_t queries = size_t(shape.num_layers) * shape.num_q_heads;
+  const size_t num_pages = PagesFor(num_tokens) + 1;  // evicted rows leave shorter ones
+  const size_t room = KeyBlocks::RoundUp(2 * num_pages);
+  size_t bytes = KeyBlocks::BytesFor(streams, dim, 2, num_pages) +
+                 KeyBlocks::BytesFor(streams, dim, 1, kKeysOfMassSelector);
+  // The choice of a layer's kv heads.
+  bytes += (2 * room + kKeysOfMassSelector) * shape.num_q_heads * sizeof(float) +
+           room * shape.num_kv_heads * (sizeof(float) + sizeof(uint8_t) + sizeof(uint32_t));
+  if (options.reuse > 0) bytes += 2 * (queries * dim * sizeof(float) + streams * (room + 1));
+  return bytes;
+}
 
 std::unique_ptr<Selector> MakeMassSelector(const MassSelectorOptions& options) {
   return std::make_unique<MassSelector>(options);

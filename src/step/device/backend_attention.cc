@@ -579,4 +579,19 @@ void BackendAttention::KeepHostWeights(ggml_context* ctx, ggml_cgraph* graph, si
                                                          size_t(attention_) * all->nb[1])));
 }
 
+size_t BackendStepBytes(const ModelShape& shape, const BackendStepSizes& sizes) {
+  constexpr size_t kStep = kRowsOfBackendStep, kF16 = sizeof(ggml_fp16_t);
+  const size_t rows = (sizes.num_rows + kStep - 1) / kStep * kStep;
+  const size_t streams = shape.NumStreams(), planes = sizes.is_uniform ? 1 : streams;
+  const size_t keys = rows * shape.num_kv_heads * shape.head_dim * kF16;
+  const size_t tokens = std::max<size_t>(sizes.prompt_tokens, 1);
+  const auto mask_rows = [&](size_t tokens) { return tokens * planes + kMaskPaddingTokens; };
+  const size_t masks =
+      kF16 * rows * std::max(mask_rows(tokens), sizes.num_sequences * mask_rows(1));
+  const size_t lists = sizeof(int32_t) * rows * streams * sizes.num_sequences * kKeptDeviceGraphs;
+  const size_t eager =
+      sizes.is_eager ? sizeof(float) * rows * tokens * shape.num_q_heads + keys : 0;
+  return 2 * keys + masks + lists + eager;
+}
+
 }  // namespace ebb

@@ -68,6 +68,10 @@ struct BackendSequence {
 // The longest list, rounded up so: flash attention is fastest on such lengths, and a graph serves
 // many steps.
 inline constexpr int kRowsOfBackendStep = 256;
+// ggml's kernels of CUDA read masks by tiles of up to so many tokens, beyond the last one too.
+inline constexpr int kMaskPaddingTokens = 64;
+// Graphs that steps keep: a decode's, a prompt's, and those of batches that change.
+inline constexpr size_t kKeptDeviceGraphs = 6;
 
 // The inputs of a graph's nodes besides activations, and their outputs.
 struct BackendTensors {
@@ -234,6 +238,19 @@ class BackendAttention final : public AttentionBuilder {
   std::deque<CompressedFold> compressed_folds_;
   std::deque<UnpackRows> unpack_rows_;
 };
+
+// The sizes of the steps of a device, rows and tokens being those of each sequence.
+struct BackendStepSizes {
+  size_t num_sequences = 1;
+  size_t num_rows = 0;       // in the lists of a kv head
+  size_t prompt_tokens = 0;  // of the widest step of a prompt; 0: there is none
+  bool is_uniform = false;   // see BackendSequence
+  bool is_eager = false;     // the same
+};
+// Returns the most bytes that such steps take besides activations, logits and rows: lists, the rows
+// of a layer in order of position, masks, and the logits and values of eager attention. Mass takes
+// more.
+[[nodiscard]] size_t BackendStepBytes(const ModelShape& shape, const BackendStepSizes& sizes);
 
 }  // namespace ebb
 

@@ -9,7 +9,6 @@
 #include <string>
 #include <utility>
 
-#include "src/base/device_sizes.h"
 #include "src/base/sanitizers.h"
 #include "src/step/device/ggml_rows.h"
 #include "src/step/device/rates_file.h"
@@ -258,10 +257,7 @@ void BackendStep::DescribeRanks(const Selector& selector, const SequenceCache& c
     most_pages = std::max(most_pages, vectors->NumRankPages(group));
   }
   if (most_pages == 0) return;
-  constexpr size_t kManyPages = 256;
-  to->ranks = {
-      .num_keys = static_cast<int>(vectors->NumRankKeys()),
-      .num_pages = RoundUp(most_pages, most_pages <= kManyPages ? kPagesOfList : 4 * kPagesOfList)};
+  to->ranks = RankRoom::Of(vectors->NumRankKeys(), most_pages);
   to->rank_selector = vectors->RankId();
   to->rank_scale = vectors->RankScale();
 }

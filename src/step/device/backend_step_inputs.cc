@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "src/base/device_sizes.h"
 #include "src/step/device/backend_step.h"
 
 namespace ebb {

@@ -96,6 +96,11 @@ GatheredRows AppendGgmlRows(ggml_context* context, const GatheredRows& full,
   return {.keys = keys, .values = Concatenated(context, full.values, values)};
 }
 
+size_t GgmlRowBytes(const CompressedFormat& format, size_t kv_heads, size_t num_rows) {
+  constexpr size_t kOfNumber = 2 * sizeof(float) + sizeof(uint16_t);
+  return num_rows * kv_heads * (format.RowStride() + 2 * kOfNumber * format.head_dim);
+}
+
 std::vector<float> RotationMatrix(int head_dim) {
   std::vector<float> matrix(size_t(head_dim) * head_dim, 0.0f);
   for (int i = 0; i < head_dim; ++i) {

@@ -38,6 +38,10 @@ struct GatheredRows {
 [[nodiscard]] GatheredRows AppendGgmlRows(ggml_context* context, const GatheredRows& full,
                                           const GgmlRowInputs& inputs);
 
+// Returns the bytes of their tensors: records, keys and values in F32 before and after their
+// rotation, and in F16 before they are put behind the other rows. num_rows: of a kv head.
+[[nodiscard]] size_t GgmlRowBytes(const CompressedFormat& format, size_t kv_heads, size_t num_rows);
+
 // The matrix that Rotate() multiplies by, which is its own transpose and inverse.
 [[nodiscard]] std::vector<float> RotationMatrix(int head_dim);
 

@@ -8,6 +8,13 @@
 
 namespace ebb {
 
+RankRoom RankRoom::Of(size_t num_keys, size_t num_pages) {
+  constexpr size_t kManyPages = 256, kStep = 16;
+  const size_t step = num_pages <= kManyPages ? kStep : 4 * kStep;
+  return {.num_keys = static_cast<int>(num_keys),
+          .num_pages = static_cast<int>((num_pages + step - 1) / step * step)};
+}
+
 RankMirror::RankMirror(int num_streams, int head_dim, const RankRoom& room)
     : head_dim_(head_dim), room_(room), vectors_(num_streams * StreamSize()) {}
 

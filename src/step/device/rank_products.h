@@ -25,6 +25,8 @@ struct RankRoom {
   int num_keys = 0;
   int num_pages = 0;  // 0: the host multiplies
 
+  // Rounded up, so that a graph serves many steps.
+  [[nodiscard]] static RankRoom Of(size_t num_keys, size_t num_pages);
   // A query has as many products.
   [[nodiscard]] int NumVectors() const { return num_keys + 2 * num_pages; }
   [[nodiscard]] bool operator==(const RankRoom&) const = default;
@@ -33,6 +35,11 @@ struct RankRoom {
 // The host's copy of a selector's vectors that lie in a device's memory.
 class RankMirror {
  public:
+  // Returns the bytes of the vectors, which take as many in the device's memory.
+  [[nodiscard]] static size_t BytesFor(size_t num_streams, size_t head_dim, const RankRoom& room) {
+    return num_streams * room.NumVectors() * head_dim * sizeof(uint16_t);
+  }
+
   RankMirror(int num_streams, int head_dim, const RankRoom& room);
 
   // A vector of streams that follow one another, in numbers of F16.
