@@ -1,8 +1,8 @@
-// Measurements of the machine and of the parts of a step that no session shows by itself: what the
-// memory can do, and how near to it attention alone comes. They need no model file.
+// Benchmarks of the machine and of parts of a step that no session shows by itself: the memory's
+// bandwidth, and how near to it attention and matrix products come. They need no model file.
 //
-// Every measurement runs on threads of its own, started for it and ended with it. Figures are only
-// worth something on an otherwise idle machine: a thread that waits for another one spins.
+// Every benchmark runs on threads of its own, which it starts and joins. Figures are meaningful
+// only on an otherwise idle machine, since a thread that waits for another one spins.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_BENCHMARK_H_
@@ -23,13 +23,13 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// The middle and the ends of repeated measurements.
+// Spread holds the median and the extremes of repeated measurements.
 struct Spread {
   double median = 0;  // of an even number: the mean of the two in the middle
   double min = 0;
   double max = 0;
 };
-// All zero when there are no values.
+// Returns the spread of `values`; all zero if there are none.
 [[nodiscard]] Spread SpreadOf(std::span<const double> values);
 
 struct MemoryBenchmarkOptions {
@@ -44,16 +44,17 @@ struct MemoryBenchmark {
   Spread read_gb_s = {};    // in 10^9 bytes a second
   Spread copy_gb_s = {};    // bytes read plus bytes written
 };
-// Errors: options out of range; the system has no memory (kOutOfMemory).
+// Measures the bandwidth of reading and of copying memory. Errors: options out of range;
+// kOutOfMemory.
 [[nodiscard]] Result<MemoryBenchmark> BenchmarkMemory(const MemoryBenchmarkOptions& options);
 
 struct AttentionBenchmarkOptions {
-  // SmolLM2-135M's. Sizes that attention does not know may be zero.
+  // shape has the sizes of SmolLM2-135M by default. Sizes that attention does not use may be zero.
   ModelShape shape = {.num_layers = 30, .num_q_heads = 9, .num_kv_heads = 3, .head_dim = 64};
   RowType kv_type = RowType::kF16;
   int rows = 8000;    // tokens in the cache
   double keep = 1.0;  // share of them that stays, drawn at random: the others' slots are holes
-  // Measures these rows in T2 too, in turns with the full ones.
+  // Selects a type of T2 to measure as well, alternating with full rows.
   std::optional<CompressedType> compressed = {};
   int threads = 0;  // 0: AvailableProcessors().threads
   int repetitions = 5;
@@ -61,7 +62,8 @@ struct AttentionBenchmarkOptions {
   uint64_t seed = 0;
   std::function<void(int repetition)> progress = {};  // after each repetition; may be null
 };
-// One way of running it: rates count the bytes of the visible rows' keys and values, nothing else.
+// AttentionRate reports one variant of attention. Rates count the bytes of the visible rows' keys
+// and values, and nothing else.
 struct AttentionRate {
   Spread read_gb_s = {};
   Spread share_of_limit = {};  // of the bandwidth measured in the same repetition
@@ -79,15 +81,16 @@ struct AttentionBenchmark {
   Spread compressed_time_ratio = {};  // of a step over compressed rows to one over full rows
   double max_error = 0;  // largest difference to the reference kernel, of the result's magnitude
 };
-// Memory, attention without mass and with it are measured in turn within each repetition.
-// Errors: options out of range or a shape that attention does not support; no memory; kInternal
-// when a sample of the result is not that of the reference kernel.
+// Measures attention without mass and with mass, alternating with the memory's bandwidth within
+// each repetition. Errors: options out of range, or a shape that attention does not support; no
+// memory; kInternal if a sample of the result differs from the reference kernel's.
 [[nodiscard]] Result<AttentionBenchmark> BenchmarkAttention(
     const AttentionBenchmarkOptions& options);
 
 struct ProductBenchmarkOptions {
   std::vector<std::string> types = {};  // ggml's names, such as "q4_K"; empty: all that the CPU has
-  // One matrix. The default is a feed-forward matrix of a 1.5B model.
+  // columns and rows are the sizes of one matrix. The default is a feed-forward matrix of a 1.5B
+  // model.
   int columns = 1536;
   int rows = 8960;
   int batch = 512;                 // tokens of the second measurement
@@ -96,7 +99,8 @@ struct ProductBenchmarkOptions {
   int repetitions = 5;
   std::function<void(const std::string& type)> progress = {};  // before each type; may be null
 };
-// Products of matrices of one type, in the memory layout that the engine gives them here.
+// ProductRate reports products with matrices of one type, in the memory layout that the engine uses
+// on this machine.
 struct ProductRate {
   std::string type = {};
   std::string layout = {};     // ggml's name of a packed layout, or "plain"
@@ -104,7 +108,8 @@ struct ProductRate {
   Spread read_gb_s = {};       // with one token, as in decoding
   Spread share_of_limit = {};  // of the read bandwidth
   Spread gflop_s = {};         // with `batch` tokens, as in prefill
-  // Whether a token's result has the same bits alone and among 2 to 64 tokens.
+  // Says whether a token's result has the same bits when the token is computed alone and among 2 to
+  // 64 tokens.
   bool same_bits = false;
   uint64_t hash = 0;  // of the result for one token; equal hashes are equal bits
 };
@@ -114,14 +119,15 @@ struct ProductBenchmark {
   Spread limit_gb_s = {};   // read bandwidth of the memory
   std::vector<ProductRate> rates = {};
 };
-// Measures the product of weights and activations, by which decoding and prefill are bounded, for
-// each type of weights. Weights and activations are random, from a fixed seed. Errors: options out
-// of range; an unknown type; no memory; kInternal when a sample of a result is not the product of
-// the dequantized weights.
+// Measures the product of weights and activations, which bounds the speed of decoding and prefill,
+// for each type of weights. Weights and activations are random, from a fixed seed. Errors: options
+// out of range; an unknown type; no memory; kInternal if a sample of a result differs from the
+// product of the dequantized weights.
 [[nodiscard]] Result<ProductBenchmark> BenchmarkProducts(const ProductBenchmarkOptions& options);
 
-// What the disk gives by itself: a private file, read from end to end past the system's cache. The
-// peer of a T1 in a file; to be run in turns with it, since disks vary from minute to minute.
+// FileReadOptions describes a benchmark of the disk alone: it reads a private file from end to end,
+// bypassing the system's page cache. It is the baseline of a T1 in a file; alternate it with
+// measurements of T1, since a disk's speed varies from minute to minute.
 struct FileReadOptions {
   std::string folder = {};                 // empty: the system's folder for such files
   size_t bytes = 0;                        // rounded up to requests
@@ -130,13 +136,14 @@ struct FileReadOptions {
 };
 class FileReadBenchmark {
  public:
-  // Writes the file. Errors: options out of range; a folder without room, or without direct reads.
+  // Creates and writes the file. Errors: options out of range; a folder without enough space, or
+  // without direct reads.
   static Result<std::unique_ptr<FileReadBenchmark>> Create(const FileReadOptions& options);
   ~FileReadBenchmark();
   FileReadBenchmark(const FileReadBenchmark&) = delete;
   FileReadBenchmark& operator=(const FileReadBenchmark&) = delete;
 
-  // Reads the file once: 10^9 bytes a second. Errors: those of reading.
+  // Reads the file once, and returns its rate in 10^9 bytes a second. Errors: those of reading.
   [[nodiscard]] Result<double> ReadOnce();
 
  private:

@@ -1,5 +1,5 @@
-// Chat: a conversation with the demands on the next answer, the prompt that a model's chat template
-// makes of both, and the parts of an answer.
+// Chat: a conversation and the requirements on its next answer (ChatRequest), the prompt that a
+// model's chat template makes of them (ChatPrompt), and the parts of an answer (ChatAnswer).
 //
 //   EBB_ASSIGN_OR_RETURN(ChatPrompt prompt, model.FormatChat(request));
 //   EBB_ASSIGN_OR_RETURN(auto tokens, model.TokenizePrompt(prompt, Model::AddBos::kAsModelSays));
@@ -24,7 +24,7 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// A function that the assistant called.
+// ToolCall describes a call of a function by the assistant.
 struct ToolCall {
   std::string name;
   std::string arguments;  // a JSON object as text
@@ -33,7 +33,7 @@ struct ToolCall {
   friend bool operator==(const ToolCall&, const ToolCall&) = default;
 };
 
-// One message of a conversation.
+// ChatMessage is one message of a conversation.
 struct ChatMessage {
   std::string role;  // "system", "developer", "user", "assistant" or "tool"
   std::string content;
@@ -43,17 +43,17 @@ struct ChatMessage {
   std::string name = {};                  // of a tool's message: the function; may be empty
 };
 
-// Returns a number for the ids of the calls with which `messages`, and `more` behind them, are
-// answered: another one for each conversation and each turn, and the same in every run.
+// Returns a seed for the ids of the tool calls in the answer to `messages` followed by `more`. The
+// seed differs between conversations and between turns, and is the same in every run.
 [[nodiscard]] uint64_t CallIdSeed(std::span<const ChatMessage> messages,
                                   std::span<const ChatMessage> more = {});
-// Returns an id for a call to which the model gave none: nine letters and digits. seed:
-// CallIdSeed(); choice: of several answers to one request; index: of the call in its answer.
+// Returns an id, nine letters and digits, for a call to which the model gave none. `seed` is
+// CallIdSeed(); `choice` numbers the answers to one request, `index` the calls of one answer.
 [[nodiscard]] std::string MakeCallId(uint64_t seed, size_t choice, size_t index);
-// Gives the calls of an answer that have no id one.
+// Sets the ids of the calls that have none, as MakeCallId() makes them.
 void SetCallIds(uint64_t seed, std::vector<ToolCall>* calls);
 
-// A function that the assistant may call.
+// Tool describes a function that the assistant may call.
 struct Tool {
   std::string name;  // letters, digits, '_' and '-', at most 64
   std::string description = {};
@@ -66,30 +66,32 @@ enum class ResponseFormat {
   kJsonSchema,  // JSON of ChatRequest::json_schema
 };
 
-// Whether the template is asked for thoughts. kModelDefault leaves it to the template.
+// Thinking says whether the template is asked for thoughts. kModelDefault leaves that to the
+// template.
 enum class Thinking { kModelDefault, kOff };
 
 struct ChatRequest {
   std::vector<ChatMessage> messages;
   std::vector<Tool> tools = {};
-  // "auto" (the model may call), "none", "required" (it calls at least one) or the name of the tool
-  // that it calls.
+  // Names the calls that the model may make: "auto" (any or none), "none", "required" (at least
+  // one), or the name of the tool that it must call.
   std::string tool_choice = "auto";
   bool parallel_tool_calls = true;  // more than one call in an answer
-  // A response format or a grammar. The model may call a tool instead of writing such a text,
-  // unless a call is required; tools that may be called and a grammar exclude each other.
+  // Sets the format of the answer, by a response format or a grammar. The model may call a tool
+  // instead of writing such a text, unless a call is required. A grammar is refused with tools that
+  // may be called.
   ResponseFormat response_format = ResponseFormat::kText;
   std::string json_schema = {};  // for kJsonSchema
   std::string grammar = {};      // GBNF with a rule "root"; empty: none
   Thinking thinking = Thinking::kModelDefault;
-  // Variables that the template may read, "reasoning_effort" among them, as JSON texts. They do not
+  // Holds variables for the template as JSON texts, for example "reasoning_effort". They do not
   // replace other members of the request.
   std::map<std::string, std::string> template_arguments = {};
   bool opens_answer = true;  // the prompt ends where the answer begins; else behind the messages
 };
 
-// The trigger of a lazy grammar: the answer contains a text, a match of a regular
-// expression (ECMAScript), or a token.
+// GrammarTrigger says when a lazy grammar begins to hold: the answer contains a text, a match of a
+// regular expression (ECMAScript), or a token.
 struct GrammarTrigger {
   enum class Kind { kText, kPattern, kToken };
   Kind kind = Kind::kText;
@@ -99,8 +101,8 @@ struct GrammarTrigger {
 
 struct AnswerSyntax;  // src/model/chat/chat.cc
 
-// Marks between the messages of one answer, for models that write their thought and their answer as
-// messages of their own (gpt-oss's channels). Both are empty for other models.
+// ChannelMarks holds the marks between the messages of one answer, for models that write thought
+// and answer as separate messages (gpt-oss's channels). Both are empty for other models.
 struct ChannelMarks {
   std::string message = {};  // begins each message behind the first, as "<|start|>assistant"
   std::string answer = {};   // begins the answer in its message: "<|channel|>final<|message|>"
@@ -108,46 +110,47 @@ struct ChannelMarks {
   [[nodiscard]] bool empty() const { return message.empty(); }
 };
 
-// A prompt that a chat template made of a request.
+// ChatPrompt is the prompt that a chat template made of a request.
 struct ChatPrompt {
   std::string text;
-  // Offsets of bytes of `text`, ascending, that belong to the text of a message: a special token's
-  // text that covers one of them is plain text. Model::TokenizePrompt() obeys them.
+  // Lists byte offsets of `text`, ascending, that came from the text of a message. A special token
+  // whose text covers one of them is read as plain text by Model::TokenizePrompt().
   std::vector<size_t> plain_at = {};
   std::string thinking_start = {};  // the tags between which the model thinks; empty: it does not
   std::string thinking_end = {};
   bool opens_in_thinking = false;  // the prompt ends inside a thought
   ChannelMarks channels = {};
-  // Marks that must follow the end of a thought where a grammar restricts the answer, or where the
+  // Holds marks that must follow the end of a thought if a grammar restricts the answer, or if the
   // end of the thought was forced; empty: none.
   std::string after_thought = {};
   std::vector<std::string> stops = {};  // further stop strings that the template asks for
-  // Constraints on the answer, for the SamplingOptions of the same names.
+  // `grammar`, `grammar_prefix` and `grammar_triggers` constrain the answer; they go into the
+  // SamplingOptions of the same names.
   std::string grammar = {};  // empty: nothing
   std::string grammar_prefix = {};
   std::vector<GrammarTrigger> grammar_triggers = {};
-  // Parts of tools' schemas with constraints that the grammar leaves out, as
+  // Names the parts of tools' schemas whose constraints the grammar does not enforce:
   // "tools[1].parameters.properties.x".
   std::vector<std::string> widened = {};
-  // Changes of the messages, which the template refuses as they are: "neighbours of one role were
-  // joined".
+  // Describes how FormatChat() changed messages that the template refuses as they are: "neighbours
+  // of one role were joined".
   std::vector<std::string> mended = {};
-  // The template arguments that the template does not read, or refuses.
+  // Names the template arguments that the template does not read, or refuses.
   std::vector<std::string> unused_arguments = {};
-  // How ParseAnswer() reads the answer; null: all of it is content.
+  // Tells ParseAnswer() how to read the answer; null: the whole answer is content.
   std::shared_ptr<const AnswerSyntax> syntax = {};
 };
 
-// Removes the tag and the channel marks that end a thought, also where they are cut off behind the
-// tag.
+// Returns `thought` without the tag and the channel marks that end it, also if the channel marks
+// are cut off.
 [[nodiscard]] std::string_view WithoutThoughtEnd(std::string_view thought,
                                                  const ChatPrompt& prompt);
 // Returns the marks between two thoughts of one answer; empty: the model writes one thought.
 [[nodiscard]] std::string MarksBetweenThoughts(const ChatPrompt& prompt);
-// Replaces these marks by an empty line.
+// Replaces each occurrence of `marks_between` in `thought` by an empty line.
 void JoinThoughts(std::string_view marks_between, std::string* thought);
 
-// The parts of an answer.
+// ChatAnswer holds the parts of an answer without its thought.
 struct ChatAnswer {
   std::string content;
   std::vector<ToolCall> tool_calls = {};
@@ -155,13 +158,13 @@ struct ChatAnswer {
   friend bool operator==(const ChatAnswer&, const ChatAnswer&) = default;
 };
 
-// Whether more of an answer's text may come.
+// AnswerEnd says whether more of an answer's text may come.
 enum class AnswerEnd { kPartial, kComplete };
 
-// Reads `text`, an answer without its thought. A partial answer gives its certain parts: its
-// content is a prefix of the whole answer's, its last tool call may lack a part of its arguments.
-// Errors: kInvalidArgument (of tools that may be called: a text that is not in their format).
-// Thread safety: any number of threads may read with one prompt.
+// Parses `text`, an answer without its thought. For a partial answer, returns the parts that are
+// certain: the content is a prefix of the whole answer's content, and the last tool call may lack
+// the end of its arguments. Errors: kInvalidArgument (tools may be called, and the text is not in
+// their format). Thread safety: any number of threads may parse with one prompt.
 [[nodiscard]] Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text,
                                              AnswerEnd end);
 

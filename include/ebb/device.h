@@ -1,5 +1,6 @@
-// The device of T0 and the way of reading T1, as options: `cpu`, one memory for all tiers; or an
-// accelerator that ggml has a backend for, which then holds the weights and computes.
+// Options for the device that holds T0 and for how T1 is read. The device is `cpu`, where all tiers
+// lie in one memory, or an accelerator that ggml has a backend for, which then holds the weights
+// and computes.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_DEVICE_H_
@@ -16,7 +17,7 @@ namespace [[gnu::visibility("default")]] ebb {
 
 enum class DeviceKind : uint8_t { kCpu, kBackend };
 
-// The kernel that attends to rows in a backend's memory.
+// DeviceAttention names the kernel that attends to rows in an accelerator's memory.
 enum class DeviceAttention : uint8_t {
   kAuto,   // ebb's own kernels for single tokens where the backend has them (CUDA), else flash
   kFlash,  // ggml's flash attention, for which rows are gathered; eager where the host attends too
@@ -30,12 +31,13 @@ struct DeviceSpec {
   uint64_t memory_bytes = 0;  // that rows may take on it; 0: all that there is
 };
 
-// How rows of T1 take part in attention where the device cannot read them: attended to on the host,
-// where they lie, and merged, which is exact up to rounding; or copied to the device layer by
-// layer, ahead of their use, which changes no bit.
+// T1Mode says how attention uses rows of T1 that the device cannot read. kCompute: the host attends
+// to the rows where they lie, and the results are merged, which is exact up to rounding. kStream:
+// the rows are copied to the device layer by layer, ahead of their use, which changes no bit.
+// kAuto: EngineOptions::t1_mode describes the choice.
 enum class T1Mode : uint8_t { kAuto, kCompute, kStream };
 
-// A device of kBackend that is there.
+// DeviceDescription describes an accelerator that is present (DeviceKind::kBackend).
 struct DeviceDescription {
   std::string name;         // "cuda0"
   std::string description;  // by its driver
@@ -46,27 +48,27 @@ struct DeviceDescription {
 };
 [[nodiscard]] std::vector<DeviceDescription> ListDevices();
 
-// "cpu"; the name of another device, "rpc:HOST:PORT" of ggml's RPC server among them, or
-// "NAME:KEY=VALUE,..." with memory (16GiB) and attention (auto, flash, eager). InvalidArgument,
-// naming the expected form, for anything else.
+// Parses "cpu", the name of another device ("rpc:HOST:PORT" for ggml's RPC server), or
+// "NAME:KEY=VALUE,..." with the keys memory (16GiB) and attention (auto, flash, eager). Errors:
+// InvalidArgument, naming the expected form.
 [[nodiscard]] Result<DeviceSpec> ParseDevice(std::string_view text);
 [[nodiscard]] std::string_view DeviceAttentionName(DeviceAttention attention);
 [[nodiscard]] Result<T1Mode> ParseT1Mode(std::string_view text);
 [[nodiscard]] std::string_view T1ModeName(T1Mode mode);  // "auto", "compute", "stream"
 
-// How many compute threads there is room for: what `threads == 0` means in every options struct.
-// Three things limit it:
+// AvailableProcessors() counts the compute threads that there is room for; `threads == 0` in every
+// options struct means that count. Three limits apply:
 //
 // - The affinity mask (`taskset`, cpusets): the hardware threads that this thread may run on.
 // - SMT: hardware threads of one core share its arithmetic units and caches, so they count once.
 // - The CPU quota of the process's control group or of one above it (containers, systemd): the
-//   processor time that all threads together may use. It is rounded up: with a quota of 1.5
-//   processors two threads do the work of 1.5, since a thread that waits for another sleeps. With a
-//   quota of 1.0 a second thread would only make the first one wait.
+//   processor time that all threads together may use, rounded up. With a quota of 1.5 processors
+//   two threads do the work of 1.5, since a thread that waits for another sleeps. With a quota
+//   of 1.0 a second thread would only make the first one wait.
 //
 // Thread safety: the functions may be called from any thread. Each call asks the system again:
-// AvailableProcessors() reads a few small files and one for each hardware thread. Neither fails; a
-// limit that cannot be read is none.
+// AvailableProcessors() reads a few small files and one file for each hardware thread. Neither
+// function fails; a limit that cannot be read does not count.
 
 struct Processors {
   int hardware_threads = 1;  // in the affinity mask
@@ -76,7 +78,7 @@ struct Processors {
 };
 [[nodiscard]] Processors AvailableProcessors();
 
-// The numbers of the hardware threads in the affinity mask, ascending; at least one.
+// Returns the numbers of the hardware threads in the affinity mask, ascending; at least one.
 [[nodiscard]] std::vector<int> AllowedCpus();
 
 }  // namespace ebb

@@ -1,8 +1,8 @@
-// Predicts the bytes of a model, a context and tiers before anything runs, and finds the gentlest
-// setting that fits.
+// Predicts the bytes that a model, a context and tiers take, before anything runs, and finds the
+// setting that fits with the least loss.
 //
-// The arithmetic is pure. What depends on the machine is measured by the functions at the end, and
-// handed in.
+// The predictions are pure arithmetic. The functions at the end measure what depends on the
+// machine; callers pass the results to the others.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_FIT_H_
@@ -25,7 +25,7 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// The memory of a step's graph, as it was planned for a loaded model.
+// FitGraph holds the memory of a step's graph, as libllama planned it for a loaded model.
 struct FitGraph {
   uint64_t bytes = 0;                      // of a step of any size
   uint64_t bytes_per_token = 0;            // of the step, besides
@@ -41,13 +41,16 @@ struct FitModel {
   uint64_t lookup_bytes = 0;   // of a table in the mapped file, of which tokens bring pieces in
   uint64_t state_bytes = 0;    // recurrent state of a sequence
   uint64_t program_bytes = 0;  // resident besides: the program, the tokenizer; measured
-  // Nothing for ebb's own decoder, whose graph is computed from the shape.
+  // Holds the memory of the graph; nothing for ebb's own decoder, whose graph is computed from the
+  // shape.
   std::optional<FitGraph> graph = {};
 };
-// The weights that a step of so many tokens reads, of a mixture those of the experts that each
-// token chooses, which are taken to be chosen independently.
+// Returns the bytes of weights that a step of `num_tokens` tokens reads. In a mixture of experts
+// these include the experts that the tokens choose, on the assumption that tokens choose
+// independently.
 [[nodiscard]] uint64_t WeightsRead(const FitModel& model, int num_tokens);
-// program_bytes is left at 0. Errors: those of libllama's builders of graphs.
+// Returns the sizes of a loaded model; program_bytes is 0. Errors: those of libllama's builders of
+// graphs.
 [[nodiscard]] Result<FitModel> FitModelOf(const Model& model);
 
 struct FitRequest {
@@ -58,23 +61,25 @@ struct FitRequest {
   uint64_t kv_cap_bytes = 0;  // as EngineOptions
   int prefill_chunk = 512;
   int threads = 1;
-  // Whether a prompt may come while the cache is at its largest, as in a chat. Else its buffers
-  // have gone back to the system then.
+  // Says whether a prompt may come while the cache is at its largest, as in a chat. Otherwise the
+  // buffers of prefill count as freed by then.
   bool prompts_at_any_time = false;
   std::optional<TierSpec> tiers = {};  // none: the full cache
   int sinks = kDefaultSinks;
   int window = kDefaultWindow;
   int interval = kDefaultInterval;
-  // At which rows are chosen: groups that lose different rows have a table each.
+  // Sets the granularity at which rows are chosen; groups that lose different rows have a table
+  // each.
   Granularity granularity = Granularity::kToken;
-  // Whether rows may be placed by position alone, as selective reading and T2 of all old rows place
-  // them: no policy, and no number of it, was asked for.
+  // Allows settings that place rows by position alone (selective reading, T2 of all old rows).
+  // False if the user asked for a policy or for one of its numbers.
   bool places_by_position = true;
-  // Weights, T0 and what steps take lie in a device's memory, the rest in the host's.
+  // Says that weights, T0 and compute buffers lie in a device's memory, the rest in the host's.
   bool on_device = false;
   DeviceAttention device_attention = DeviceAttention::kAuto;  // with on_device
   bool t2_on_device = false;  // with on_device: T2 lies in the device's memory too
-  // With t2_on_device: as rows of ggml's quantised types, which operations of ggml read.
+  // With t2_on_device: says that T2 holds rows of ggml's quantized types, which operations of ggml
+  // read.
   bool t2_in_ggml_blocks = false;
 };
 
@@ -89,20 +94,22 @@ struct FitBytes {
   uint64_t tables = 0;
   uint64_t states = 0;   // recurrent states and their checkpoints
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
-  // Buffers in the host's memory that pages of T1's file pass through on their way to a device.
+  // Counts buffers in the host's memory that pages of T1's file pass through on their way to a
+  // device.
   uint64_t staging_on_host = 0;
   bool on_device = false;
   bool t2_on_device = false;
-  // The weights that a step does not read: experts that no token chooses, and the lookup table.
+  // Counts the weights that a step does not read: experts that no token chooses, and the lookup
+  // table.
   uint64_t weights_unread = 0;
-  // Bytes of rows that the last step reads, holes left out. Selective reading reads the share of
-  // T1 that was measured (docs/figures/performance.md).
+  // Counts the bytes of rows that the last step reads, holes excluded. For selective reading it
+  // assumes the share of T1 that was measured (docs/figures/performance.md).
   uint64_t rows_read_memory = 0;
   uint64_t rows_read_disk = 0;        // of them, first from a file
   uint64_t rows_read_compressed = 0;  // of them, from T2, whose rows have the type t2_type
   CompressedType t2_type = CompressedType::kInt8;
 
-  // Bytes of the host's memory.
+  // Returns the bytes of the host's memory.
   [[nodiscard]] uint64_t Memory() const {
     const uint64_t rest =
         program + t1_memory + (t2_on_device ? 0 : t2) + tables + states + staging_on_host;
@@ -113,8 +120,8 @@ struct FitBytes {
   }
 };
 
-// Peaks over the whole generation. T0Full, saying which, when the caps of the request do
-// not hold what must stay; InvalidArgument for sizes that no model has.
+// Predicts the peak bytes over the whole generation. Errors: T0Full if the caps of the request do
+// not hold what must stay, naming the cap; InvalidArgument for sizes that no model has.
 [[nodiscard]] Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request);
 
 struct FitLimits {
@@ -122,10 +129,12 @@ struct FitLimits {
   uint64_t disk_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t device_bytes = std::numeric_limits<uint64_t>::max();
 };
-// Whether memory, disk and device hold it: OutOfMemory or StorageFull with the figures when not.
+// Checks that memory, disk and device hold the bytes. Errors, with the figures: OutOfMemory or
+// StorageFull.
 [[nodiscard]] Status CheckFit(const FitBytes& bytes, const FitLimits& limits);
 
-// The most tokens that fit, and the most sequences of request.context; 0: not even one.
+// LargestContext() returns the most tokens that fit, MostRequests() the most sequences of
+// request.context tokens; 0: not even one.
 [[nodiscard]] int LargestContext(const FitModel& model, FitRequest request,
                                  const FitLimits& limits);
 [[nodiscard]] int MostRequests(const FitModel& model, FitRequest request, const FitLimits& limits);
@@ -133,25 +142,27 @@ struct FitLimits {
 struct FitSpeeds {
   double memory_gb_s = 0;  // read, 10^9 bytes a second
   double disk_gb_s = 0;    // 0: unknown
-  // The seconds of a decode step of all sequences without rows; 0: not measured.
+  // Gives the seconds of a decode step of all sequences without reading rows; 0: not measured.
   double step_seconds = 0;
-  // The rates at which attention reads rows. REQUIRED with step_seconds.
+  // Gives the rate at which attention reads full rows, and below compressed rows, in 10^9 bytes a
+  // second. REQUIRED with step_seconds.
   double full_rows_gb_s = 0;
   std::map<CompressedType, double> compressed_rows_gb_s = {};
 };
-// Tokens a second, all sequences together; 0 when a speed that it needs is unknown. With
-// step_seconds: a prediction; a T1 in a file is read while the step computes. Else a
-// bound by the bandwidths: weights once a step, every row once.
+// Returns tokens a second of all sequences together; 0 if a speed that it needs is unknown. With
+// step_seconds it is a prediction, in which a T1 in a file is read while the step computes.
+// Otherwise it is a bound by the bandwidths: each step reads the weights once and every row once.
 [[nodiscard]] double TokensPerSecond(const FitBytes& bytes, int requests, const FitSpeeds& speeds);
 
-// Weights that memory does not hold: the system keeps a part of the mapped file, and reads the rest
-// for each step.
+// MappedWeights describes weights that memory does not hold: the system caches a part of the mapped
+// file, and reads the rest from disk for each step.
 struct MappedWeights {
   uint64_t resident_bytes = 0;
   uint64_t disk_bytes_per_step = 0;
   double tokens_per_s = 0;  // at most, at the disk's bandwidth; 0: unknown
 };
-// bytes: of a setting that fits but for its weights. Nothing: the weights fit too.
+// Returns how weights that do not fit are read, for the `bytes` of a setting that fits without its
+// weights; nothing: the weights fit too.
 [[nodiscard]] std::optional<MappedWeights> FitMappedWeights(const FitBytes& bytes,
                                                             const FitLimits& limits, int requests,
                                                             const FitSpeeds& speeds);
@@ -160,50 +171,53 @@ struct FitSetting {
   std::string name;                    // as it is typed: "--t1 none --t2 50%:int8"; "full"
   std::optional<TierSpec> tiers = {};  // none: the full cache
 };
-// Whether the setting places rows by their position alone, and no policy ranks them.
+// Returns whether the setting places rows by position alone, without a policy that ranks them.
 [[nodiscard]] bool PlacesByPosition(const FitSetting& setting);
-// One of each kind, for a table. On a device T2 is among them only if it lies in its memory.
+// Returns one setting of each kind, for a table. On a device T2 is included only if it lies in the
+// device's memory.
 [[nodiscard]] std::vector<FitSetting> TypicalSettings(bool on_device = false,
                                                       bool t2_on_device = false);
-// From the gentlest on: the full cache; all old rows in T2 as int8, int4 and int3; T1 in a file,
-// read selectively and then wholly, at falling shares of T0; evicting. On a device: the full cache;
-// T2 in its memory; T1 in the host's memory, and in a file, at falling shares of T0; evicting.
+// Returns settings in the order of growing loss or cost: the full cache; all old rows in T2 as
+// int8, int4 and int3; T1 in a file, read selectively and then wholly, at falling shares of T0;
+// evicting. On a device: the full cache; T2 in the device's memory; T1 in the host's memory, and in
+// a file, at falling shares of T0; evicting.
 [[nodiscard]] std::vector<FitSetting> SettingsByGentleness(bool on_device = false,
                                                            bool t2_on_device = false);
-// The first of them that fits, and that places_by_position allows; OutOfMemory with the least
-// memory that is needed when none.
+// Returns the first of SettingsByGentleness() that fits and that request.places_by_position allows.
+// Errors: OutOfMemory with the least memory that is needed, if none fits.
 [[nodiscard]] Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
                                                  const FitLimits& limits);
 
-// Measured: the reading speed of the folder's disk, 10^9 bytes a second; writes 64 MiB for it.
-// `folder` as TierSpec::t1_path, here and below. Errors: those of files without a name.
+// Measures the reading speed of the folder's disk in 10^9 bytes a second; writes 64 MiB to do so.
+// `folder` means what TierSpec::t1_path means, here and below. Errors: those of private files.
 [[nodiscard]] Result<double> MeasureDiskRead(const std::string& folder);
 [[nodiscard]] Result<uint64_t> FreeDiskBytes(const std::string& folder);
-// That a process could still take without swapping, by the system's own estimate.
+// Returns the memory in bytes that a process could still allocate without swapping, by the system's
+// own estimate.
 [[nodiscard]] Result<uint64_t> AvailableMemoryBytes();
 
-// From a size of memory to tiers: what a process may take, and the gentlest setting that stays
-// within it.
+// The functions below turn a size of memory into tiers: they compute what a process takes, and find
+// the gentlest setting within the limit.
 //
 //   EBB_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(*model, request, engine, session));
 //   engine.tiers = session.policy.tiers = plan.setting.tiers;
 
-// FitModelOf() with program_bytes as this process has them, which has just loaded the model. They
-// are rounded so that another run of the same program gives the same number. Errors: as
-// FitModelOf().
+// Measures FitModelOf() with the program_bytes of this process, which has just loaded the model.
+// Rounds program_bytes so that another run of the same program gives the same number. Errors: those
+// of FitModelOf().
 [[nodiscard]] Result<FitModel> MeasureFitModel(const Model& model);
 
-// The request of these options: one sequence of the session's whole context, `prompt_tokens` of
-// which are given.
+// Returns the request of these options: one sequence that fills the session's whole context, with
+// `prompt_tokens` given tokens.
 [[nodiscard]] FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
                                       const SessionOptions& session, int prompt_tokens);
 
 struct MemoryRequest {
-  // That the process may take, the weights among them; above 0. Beside a device of ggml's: of its
-  // memory, while the host's is all of the machine's.
+  // Limits the memory of the process in bytes, weights included; above 0. With an accelerator it
+  // limits the device's memory, and all of the host's memory may be used.
   uint64_t memory_bytes = 0;
-  // Tokens that are given, and that may follow; -1: as many as the context holds. Where both
-  // together stay below the context, that is all that must fit.
+  // Counts the tokens of the prompt; max_tokens is the most that may follow (-1: as many as the
+  // context holds). If both together are below the context, only so many must fit.
   int prompt_tokens = 0;
   int max_tokens = -1;
   bool prompts_at_any_time = false;  // as in FitRequest
@@ -217,12 +231,12 @@ struct MemoryPlan {
   FitLimits limits;
 };
 
-// Checks that the options' tiers fit, or chooses the gentlest setting that does; what lies on a
-// disk has the room that T1's folder has. Errors: OutOfMemory (nothing fits, with the least
-// memory that is needed; the tiers do not fit, with the figures and the field memory_bytes where it
-// is that limit); StorageFull (T1 does not fit); InvalidArgument, by the name of a field:
-// memory_bytes with a lossless session, with re-rotated keys, with a budget, or with kv_cap_bytes
-// where tiers are chosen; kv_cap_bytes with tiers.
+// Checks that the options' tiers fit, or chooses the gentlest setting that fits if the options have
+// no tiers. A T1 in a file may take the free space of T1's folder. Errors: OutOfMemory (nothing
+// fits, with the least memory that is needed; or the tiers do not fit, with the figures, and the
+// field memory_bytes if that is the limit); StorageFull (T1 does not fit); InvalidArgument, naming
+// a field: memory_bytes with a lossless session, with re-rotated keys, with a budget, or with
+// kv_cap_bytes where tiers are chosen; kv_cap_bytes with tiers.
 [[nodiscard]] Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                                             const EngineOptions& engine,
                                             const SessionOptions& session);

@@ -1,5 +1,5 @@
-// Generation: a sampler over a session's logits, step by step or as the loop that feeds tokens back
-// until something ends it.
+// Generation samples tokens from a session's logits, token by token or as a loop that feeds tokens
+// back until something ends it.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_GENERATE_H_
@@ -28,10 +28,10 @@ namespace [[gnu::visibility("default")]] ebb {
 enum class FinishReason { kStop, kStopString, kLength, kContext, kCap, kCancelled, kError };
 [[nodiscard]] std::string_view FinishReasonName(FinishReason reason);
 
-// Which part of an answer a piece of text belongs to.
+// TextPart says which part of an answer a piece of text belongs to.
 enum class TextPart { kThought, kAnswer };
 
-// An answer as far as it came, for a later call to go on with.
+// AnswerSoFar describes an unfinished answer, so that a later call can continue it.
 struct AnswerSoFar {
   Position begin = 0;         // where it begins in the session
   std::vector<Token> tokens;  // the session may still lack the last one
@@ -39,19 +39,22 @@ struct AnswerSoFar {
 };
 
 struct GenerateOptions {
-  // An answer that goes on: what was shown of it is not shown again. Empty: a new one.
+  // Describes the answer that this generation continues: the text that was shown of it is not shown
+  // again. Empty: a new answer.
   AnswerSoFar so_far;
-  // The last tokens of the prompt that begin the answer, for SamplingOptions::PresenceScope.
+  // Counts the last tokens of the prompt that already belong to the answer, for
+  // SamplingOptions::PresenceScope.
   size_t num_begun = 0;
   int max_tokens = -1;  // -1: until something else ends it
-  // Texts that end the answer, which is shown up to there. They are looked for behind the thought.
+  // Lists texts that end the answer; the answer is shown up to the text. Generation does not look
+  // for them within the thought.
   std::vector<std::string> stops;
   std::vector<std::string> turn_ends = {};  // the same in thoughts, too: ChatPrompt::stops
   enum class OnEnd { kStop, kIgnore };      // kIgnore: --ignore-eos, end tokens are masked
   OnEnd on_end = OnEnd::kStop;
   std::vector<Token> stop_tokens;  // end the answer as the model's own end tokens do
-  // The answer has at least so many tokens: up to there end tokens and stop_tokens are masked,
-  // unless a grammar admits nothing else, and stops are not looked for.
+  // Sets the least length of the answer in tokens. Until then end tokens and stop_tokens are
+  // masked, unless a grammar admits nothing else, and `stops` are ignored.
   int min_tokens = 0;
   std::string thinking_start;  // see ChatPrompt
   std::string thinking_end;
@@ -59,27 +62,29 @@ struct GenerateOptions {
   ChannelMarks channels;
   std::string after_thought;
   int thinking_budget = -1;  // tokens of thought before thinking_end is forced; -1: no limit
-  // Above 0: so many seconds after the first token, the next end of a line ends the generation
-  // (kLength).
+  // Limits the time, if above 0: the first end of a line more than so many seconds after the first
+  // token ends the generation (kLength).
   double line_seconds = 0;
   const std::atomic<bool>* cancel = nullptr;
-  // Text as soon as it is certain: never half a UTF-8 character, never part of a stop string. Tags
-  // and channel marks belong to the thought. Returning false ends the generation (kCancelled), e.g.
-  // when stdout is closed.
+  // Called with text as soon as it is certain: never half a UTF-8 character, never part of a stop
+  // string. Tags and channel marks belong to the thought. If it returns false, for example because
+  // stdout is closed, the generation ends (kCancelled).
   std::function<bool(std::string_view text, TextPart part)> on_text;
-  // While the session's logits() are those that the token was chosen from.
+  // Called with each token while session.logits() are still the logits that the token was chosen
+  // from.
   std::function<void(Token token)> on_token;
 };
 
-// The text that Generate() shows for a token. Thinking tags may be control tokens, which have no
-// text of their own.
+// Returns the text that Generate() shows for a token. Thinking tags that are control tokens, which
+// have no text otherwise, are shown.
 [[nodiscard]] std::string ShownText(const Model& model, Token token,
                                     std::string_view thinking_start, std::string_view thinking_end);
 
-// Sets how the text of an answer to `prompt` is read: the tags of a thought and channel marks.
+// Sets how the text of an answer to `prompt` is parsed: the tags of a thought and the channel
+// marks.
 void SetTags(const ChatPrompt& prompt, GenerateOptions* options);
 
-// How the text of an answer begins with a thought.
+// ThoughtExtent describes the thought at the beginning of an answer's text.
 struct ThoughtExtent {
   size_t bytes = 0;         // of the thought, its tags and the channel marks behind it
   bool is_unended = false;  // the text ends within it
@@ -102,8 +107,8 @@ struct GenerateResult {
 // Returns the result of a generation whose prompt could not be read. REQUIRES: !error.ok().
 [[nodiscard]] GenerateResult PromptFailed(const Status& error);
 
-// A generation that is taken token by token. Generate() is the loop around it; a caller that steps
-// many sessions in one batch has a loop of its own:
+// Generation generates an answer token by token. Generate() is the loop around it; a caller that
+// steps many sessions in one batch has a loop of its own:
 //
 //   while (std::optional<Token> token = generation->Next()) {
 //     generation->Appended(session.Decode(*token));  // or a step of several sessions
@@ -113,29 +118,32 @@ struct GenerateResult {
 // Thread safety: that of its session.
 class Generation {
  public:
-  // The session's logits() stand after the prompt, or after an answer so far, whose last token
-  // is appended where it is missing. Both outlive the generation. An error in either, or in
-  // the options, ends the generation with kError.
+  // Begins or continues an answer. REQUIRES: session->logits() are the logits after the prompt, or
+  // after the unfinished answer of options.so_far, whose last token the constructor appends if the
+  // session lacks it; session and sampler outlive the generation. An error of session, sampler or
+  // options ends the generation with kError.
   Generation(Session* session, Sampler* sampler, GenerateOptions options);
   ~Generation();
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
-  // Chooses a token, shows its text, and returns it to be appended to the session; nothing where
-  // the generation has ended. REQUIRES: Appended() was called for the token before.
+  // Chooses a token, shows its text, and returns it for the caller to append to the session;
+  // nothing if the generation has ended. REQUIRES: Appended() was called for the previous token.
   [[nodiscard]] std::optional<Token> Next();
-  // Takes the outcome of the step with the token that Next() returned; an error ends the
-  // generation. `seconds` count as the decode step's.
+  // Receives the outcome of the step with the token that Next() returned; an error ends the
+  // generation. `seconds` is the duration of that decode step.
   void Appended(const StepOutcome& outcome, double seconds = 0);
-  // Ends it, if nothing else has: kCancelled. Text that the stream held back is shown.
+  // Ends the generation, with kCancelled if nothing else has ended it, and shows the text that was
+  // held back.
   [[nodiscard]] GenerateResult End();
 
-  // Ends the thought with the next token that is chosen, as a budget that is spent would; a thought
-  // that has not begun ends as soon as it does. An answer without thinking_end stays as it is.
+  // Forces the end of the thought at the next token, as a thinking budget that is spent does. A
+  // thought that has not begun yet ends as soon as it begins. Does nothing without thinking_end.
   void EndThought();
 
-  // For Session::Decode() of a lossless session: what this generation would probably append next,
-  // and how many tokens it has room for. Null for others.
+  // Returns a function that guesses what this generation would append next, for Session::Decode()
+  // of a lossless session; null for other sessions. most_guesses() returns how many tokens the
+  // generation has room for.
   [[nodiscard]] Guess Guesses() const;
   [[nodiscard]] int most_guesses() const;
 
@@ -144,12 +152,12 @@ class Generation {
   std::unique_ptr<Impl> impl_;
 };
 
-// Continues the session until the generation ends.
+// Appends tokens to the session until the generation ends.
 [[nodiscard]] GenerateResult Generate(Session& session, Sampler& sampler,
                                       const GenerateOptions& options);
 
-// A conversation: its messages, the prompt of the next answer, and the message that an answer
-// becomes. It knows messages and tokens; the session that reads them is the caller's.
+// Conversation holds messages; BeginTurn() makes the prompt of the next answer, and EndTurn()
+// appends the answer as a message. The session that reads the tokens is the caller's.
 //
 //   Conversation talk = {.request = {.messages = {{"system", "Be brief."}}}};
 //   const ChatMessage question = {"user", "Hello"};
@@ -161,16 +169,16 @@ class Generation {
 //   EBB_ASSIGN_OR_RETURN(const ChatMessage answer, AnswerMessage(turn.prompt, result));
 //   EndTurn(turn, result, SavedState(*sampler), &talk);
 //
-// A turn that is given up leaves nothing in the conversation: only EndTurn() changes it. What the
-// session has read of such a turn is forgotten by the next KeepPrefix().
+// A turn that is abandoned leaves the conversation as it was, since only EndTurn() changes it. The
+// next KeepPrefix() rolls the session back over the tokens of such a turn.
 //
-// Thoughts: a message of the conversation holds its answer's thought between the model's own tags,
-// by which chat templates find it. Most templates leave the thoughts of earlier turns out, so that
-// the next turn's tokens differ from what the session has read, from the first thought on.
+// A message keeps the answer's thought between the model's own tags, by which chat templates find
+// it. Most templates drop the thoughts of earlier turns; the next turn's tokens then differ from
+// the tokens that the session has read, from the first thought on.
 //
 // Thread safety: values; distinct objects may be used from distinct threads.
 
-// An answer that another turn, perhaps of another process, goes on with.
+// OpenAnswer holds an answer that another turn, perhaps of another process, may continue.
 struct OpenAnswer {
   AnswerSoFar so_far;
   std::string sampler;  // SavedState() at its end; empty: the sampler was never made
@@ -182,8 +190,8 @@ struct Conversation {
     kText = 1,  // one text without messages, to which turns and answers are appended
   };
   Kind kind = Kind::kChat;
-  // kChat: the messages so far, an answer that was cut off among them, and the request's demands on
-  // the answers to come: tools, formats, thoughts.
+  // Holds, for kChat, the messages so far, including an answer that was cut off, and the
+  // requirements on the answers to come: tools, formats, thoughts.
   ChatRequest request;
   uint64_t num_turns = 0;     // that have ended; an answer that went on belongs to the turn before
   OpenAnswer last;            // the last answer
@@ -191,10 +199,11 @@ struct Conversation {
   Thinking last_thinking = Thinking::kModelDefault;  // what its prompt was asked for
 };
 
-// The input of the next answer.
+// Turn is the input of the next answer.
 struct Turn {
   std::vector<ChatMessage> messages;  // that are new with this turn
-  // The whole conversation up to the place where the answer begins; empty where an answer goes on.
+  // Holds the tokens of the whole conversation up to the place where the answer begins; empty if
+  // the turn continues an answer.
   std::vector<Token> tokens;
   size_t num_begun = 0;                         // the last of `tokens`, which begin the answer
   ChatPrompt prompt;                            // the form of the answer; its text is left empty
@@ -203,101 +212,104 @@ struct Turn {
   std::optional<OpenAnswer> goes_on = {};       // the answer that goes on
 };
 
-// The turn in which the assistant answers `messages`, after those of the conversation; none, where
-// the conversation ends with a message that waits for an answer. REQUIRES: a conversation of kChat.
-// Errors: those of Model::FormatChat(), whose fields are those of ChatRequest; InvalidArgument (a
-// prompt without tokens).
-// context: tokens that the session has room for, 0: as many as there are. ContextFull (the
-// prompt has more bytes than so many tokens stand for: it is not tokenized).
+// Begins the turn in which the assistant answers `messages`, which follow the messages of the
+// conversation; `messages` may be empty if the conversation already ends with a message that waits
+// for an answer. `context` is the number of tokens that the session has room for; 0: no limit.
+// REQUIRES: a conversation of kChat. Errors: those of Model::FormatChat(), with fields of
+// ChatRequest; InvalidArgument (a prompt without tokens); ContextFull (the prompt has more bytes
+// than `context` tokens can stand for; it is then not tokenized).
 [[nodiscard]] Result<Turn> BeginTurn(const Model& model, const Conversation& conversation,
                                      std::span<const ChatMessage> messages, int context = 0);
-// The turn that continues `text`, after the tokens that the session has read and the last answer.
-// Special tokens in the text are parsed. REQUIRES: a conversation of kText. Errors:
+// Begins a turn that appends `text` to the tokens that the session has read, `read`, and to the
+// last answer. Parses special tokens in the text. REQUIRES: a conversation of kText. Errors:
 // InvalidArgument (a prompt without tokens); ContextFull as for BeginTurn().
 [[nodiscard]] Result<Turn> BeginTextTurn(const Model& model, const Conversation& conversation,
                                          std::string_view text, std::span<const Token> read,
                                          int context = 0);
-// ContextFull if a prompt of so many bytes, behind `kept` tokens, has too many tokens for the
-// context, whichever tokens they are. A `context` of 0 has no limit.
+// Returns ContextFull if a prompt of `bytes` bytes after `kept` tokens has too many tokens for the
+// context, however it is tokenized. A `context` of 0 has no limit.
 [[nodiscard]] Status CheckPromptBytes(const Model& model, size_t bytes, size_t kept, int context);
-// The turn that goes on with the last answer. Errors: InvalidArgument (there is none; it is over,
-// which OnEnd::kIgnore overrules); those of BeginTurn().
+// Begins a turn that continues the last answer. Errors: InvalidArgument (there is none; or it has
+// ended by itself, which OnEnd::kIgnore allows); those of BeginTurn().
 [[nodiscard]] Result<Turn> GoOn(const Model& model, const Conversation& conversation,
                                 GenerateOptions::OnEnd on_end);
 
-// `options` with those that the prompt brings: thinking tags, further stop strings, the answer so
-// far.
+// Returns `options` with the fields that the turn determines: thinking tags, further stop strings,
+// the answer to continue.
 [[nodiscard]] GenerateOptions OptionsFor(const Turn& turn, GenerateOptions options);
-// A sampler of `options`, with the turn's index added to the seed, and the grammar of the prompt,
-// where it has one, instead of that of `options`. Where an answer goes on, it stands at its end.
-// Errors: those of Sampler::Create() and Sampler::LoadState().
+// Returns a sampler with `options`, the turn's index added to the seed. The grammar of the prompt,
+// if it has one, replaces that of `options`. If the turn continues an answer, the sampler has the
+// state from the end of that answer. Errors: those of Sampler::Create() and Sampler::LoadState().
 [[nodiscard]] Result<std::unique_ptr<Sampler>> SamplerFor(const Turn& turn, const Model& model,
                                                           SamplingOptions options);
-// The bytes that Sampler::SaveState() writes.
+// Returns the bytes that Sampler::SaveState() writes.
 [[nodiscard]] std::string SavedState(const Sampler& sampler);
 
-// An answer as an assistant's message for the client: the thought, without its tags and without
-// blanks around it; what ParseAnswer() finds in the rest. Calls to which the model gave no id have
-// none. Errors: those of ParseAnswer().
+// Returns an answer as an assistant's message for the client: the thought, without its tags and
+// surrounding blanks, and the parts that ParseAnswer() finds in the rest. Calls to which the model
+// gave no id have no id. Errors: those of ParseAnswer().
 [[nodiscard]] Result<ChatMessage> AnswerMessage(const ChatPrompt& prompt,
                                                 const GenerateResult& result);
 
-// The turn's messages and its answer join the conversation; of a turn that ended before there was
-// an answer, neither does. Calls of an answer that ended are separated from its text where the
-// request has tools; those to which the model gave no id get one that is unique in the
-// conversation. `sampler`: SavedState() at the end; empty where there is none.
+// Appends the turn's messages and its answer to the conversation; neither, if the turn ended before
+// there was an answer. If the request has tools and the answer is complete, EndTurn() separates its
+// tool calls from its text, and gives calls without an id one that is unique in the conversation.
+// `sampler` is SavedState() at the end; empty if there is no sampler.
 void EndTurn(const Turn& turn, const GenerateResult& result, std::string sampler,
              Conversation* conversation);
 
-// A conversation as bytes (docs/dev/formats.md), for SaveSession(). The request's demands on
-// answers to come are left out.
+// Encodes a conversation as bytes (docs/dev/formats.md), for SaveSession(). Leaves out the
+// request's requirements on answers to come.
 [[nodiscard]] std::string EncodeConversation(const Conversation& conversation);
-// Errors: Corrupt (not what EncodeConversation() writes).
+// Decodes the bytes of EncodeConversation(). Errors: Corrupt.
 [[nodiscard]] Result<Conversation> DecodeConversation(std::string_view bytes);
 
-// Prefixes of prompts: tokens that a session has read already are kept, so that only the rest is
-// read. A chat's next turn begins with all the turns before it; templates that drop earlier
-// thoughts change what was said, so that a session is rolled back to the place where they differ.
+// Prefix caching. Within one session, tokens that the session has read already are kept, so that it
+// reads only the rest of a prompt. A chat's next turn begins with all the turns before it;
+// templates that drop earlier thoughts change that beginning, so that the session is rolled back to
+// the first difference.
 //
-// Or a prompt begins as the one does that some session of an engine began with, and another session
-// takes the rows of that beginning, with the bits of reading it: both then hold the pages.
+// Between sessions of one engine, a session takes over the rows of the beginning that its prompt
+// shares with another session's prompt. Both then hold the pages, and the bits are those of reading
+// the prompt.
 //
-// A policy decides by what it has seen: rows that it evicted while the session read what is now
-// rolled back do not come back. A session that keeps every row, lossless ones among them, gives the
-// logits of one that reads the whole prompt anew, up to rounding: a few tokens that are read by
-// themselves take other kernels than many do.
+// A policy decides by what it has seen: a roll-back does not bring back rows that the policy
+// evicted while the session read the tokens that are rolled back. A session that keeps every row,
+// also a lossless one, gives the logits of a session that reads the whole prompt, up to rounding:
+// short pieces of a prompt run other kernels than long ones.
 
-// How many tokens at the beginning of `prompt` the session need not read again: 0 where it cannot
-// be rolled back to them (Session::CanTruncateTo()). At least one token of a prompt is always left
-// to be read, for its logits.
+// Returns how many tokens at the beginning of `prompt` the session need not read again; 0 if it
+// cannot be rolled back to them (Session::CanTruncateTo()). Always leaves at least one token of the
+// prompt to be read, since its logits are needed.
 [[nodiscard]] size_t CommonPrefix(const Session& session, std::span<const Token> prompt);
 
-// The session with the longest common prefix, as an index; of several the one that has the fewest
-// other tokens. Nothing: no session has any token in common with the prompt.
+// Returns the index of the session with the longest common prefix; of several the one with the
+// fewest tokens behind the prefix. Nothing: no session shares a token with the prompt.
 [[nodiscard]] std::optional<size_t> LongestPrefix(std::span<const Session* const> sessions,
                                                   std::span<const Token> prompt);
 
 // Rolls the session back to the prefix that it shares with `prompt`, and returns the rest of
-// `prompt`, never empty, for Session::Prefill() or BeginPrompt(). A prompt that the session was
-// reading is given up. Errors: InvalidArgument (an empty prompt); those of Session::TruncateTo().
+// `prompt`, never empty, for Session::Prefill() or BeginPrompt(). Abandons a prompt that the
+// session was still reading. Errors: InvalidArgument (an empty prompt); those of
+// Session::TruncateTo().
 [[nodiscard]] Result<std::span<const Token>> KeepPrefix(std::span<const Token> prompt,
                                                         Session* session);
 
-// How many tokens at the beginning of `prompt` another session of the same options may take from
-// this one, which began with a prompt that begins alike; BeginPromptFrom() does. Only those count
-// whose rows are all in T0 or T1 and have the bits that reading the whole prompt gives them: tokens
-// that were generated have others. At least one token is left to be read. 0 for lossless sessions,
-// for keys that are re-rotated, for a selector, and for a scorer that takes more from a prompt
-// than its rows (Scorer::IgnoresPrompts()).
+// Returns how many tokens at the beginning of `prompt` BeginPromptFrom() can take over from session
+// `from` for another session of the same options. Counts only tokens whose rows are all in T0 or T1
+// and have the bits that reading the whole prompt gives them; rows of generated tokens have other
+// bits. Leaves at least one token to be read. Returns 0 for lossless sessions, for keys that are
+// re-rotated, for a selector, and for a scorer whose IgnoresPrompts() is false.
 [[nodiscard]] size_t ExactPrefix(const Session& from, std::span<const Token> prompt);
 
-// BeginPrompt() of a session without tokens, which takes the rows of the first ExactPrefix() tokens
-// from another one: both hold their full pages together, and a page that is not full is copied.
-// Returns how many tokens these are; prompt_left() counts the others. The session gets the bits
-// that it would by itself, its hash of logits among them. Errors: InvalidArgument (a session with
-// tokens, or of other options or another engine than `from`) and those of Session::BeginPrompt(),
-// after which nothing has changed; T0Full, OutOfMemory and IoError where pages could not be copied,
-// after which the session is good only for being destroyed, and `from` goes on.
+// Begins a prompt as Session::BeginPrompt() does, and takes the rows of its first ExactPrefix()
+// tokens from another session: both sessions then hold the full pages, and a page that is not full
+// is copied. Returns the number of these tokens; prompt_left() counts the others. The session gets
+// the same bits as if it read the prompt itself, its hash of logits included. REQUIRES: `session`
+// has no tokens. Errors, after which nothing has changed: InvalidArgument (a session with tokens,
+// or of other options or another engine than `from`); those of Session::BeginPrompt(). Errors,
+// after which `session` can only be destroyed and `from` continues: T0Full, OutOfMemory and
+// IoError, if a page could not be copied.
 [[nodiscard]] Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt,
                                              Session* session);
 

@@ -1,6 +1,6 @@
-// Lossless generation: the visible set of the session's policy drafts a few tokens, one step over
-// every row that ever was verifies them, so that the text is that of the full cache. Rows that
-// the policy evicts are missing from the drafts alone.
+// Lossless generation is speculative decoding without a second model: the rows that the session's
+// policy keeps draft a few tokens, and one step over every row of the text verifies them, so that
+// the text is the full cache's. Rows that the policy evicts are missing from drafts alone.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_LOSSLESS_H_
@@ -17,43 +17,47 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// The most tokens of a verifying step.
+// kMostDrafted is the most tokens of a verifying step.
 inline constexpr int kMostDrafted = 64;
 
 struct LosslessOptions {
-  // kExact: each token of a verifying step goes through the arithmetic of a decode step, so that
-  // logits are the full cache's bit for bit. kFast: matrix products take all tokens at once, and
-  // attention of more than 12 tokens computes in the order of a prompt, so that logits are the full
-  // cache's up to rounding: about a logit with F16, BF16 and quantized weights, far less with F32.
+  // Verify::kExact computes each token of a verifying step with the arithmetic of a decode step, so
+  // that logits are the full cache's bit for bit. Verify::kFast multiplies matrices with all tokens
+  // at once, and attention of more than 12 tokens adds in the order of a prompt, so that logits are
+  // the full cache's up to rounding: about a logit with F16, BF16 and quantized weights, far less
+  // with F32.
   enum class Verify : uint8_t { kExact, kFast };
   Verify verify = Verify::kExact;
-  // Tokens of a verifying step, guesses and the one before them; at most 1: nothing is drafted.
-  // Between the two a draft goes on while a further guess pays, by what steps took and how many
-  // guesses like it were right. With draft_min 0 all rows are read for every token where drafting
-  // does not pay; from 1 on there is a guess in every step that has room for one.
+  // draft_min and draft_max bound the tokens of a verifying step, which are the last sampled token
+  // and the guesses after it; draft_max <= 1 drafts nothing. Between the two bounds the engine
+  // drafts on while it expects another guess to pay, by the measured times of steps and the share
+  // of similar guesses that were right. With draft_min 0 the engine stops drafting where drafting
+  // does not pay and reads all rows for every token; with draft_min >= 1 it guesses in every step
+  // that has room for a guess.
   int draft_min = 0;
   int draft_max = kMostDrafted;
-  // If the last tokens stood before in the text, the tokens that followed them there are guessed
-  // without a draft step, while that brings more tokens a second than drafts do. Not where
-  // draft_min is draft_max.
+  // Lets the engine guess by prompt lookup: if the last tokens occurred earlier in the text, it
+  // guesses the tokens that followed them there, without a draft step, while that yields more
+  // tokens a second than drafts do. Has no effect if draft_min equals draft_max.
   bool looks_up = true;
 };
 
-// "exact", "fast"
+// Returns "exact" or "fast".
 [[nodiscard]] std::string_view VerifyName(LosslessOptions::Verify verify);
 [[nodiscard]] Result<LosslessOptions::Verify> ParseVerify(std::string_view name);
 
 struct Guessed {
   Token token = 0;
-  // How far it was ahead of the next best one, as Sampler::margin(); below 0: unknown.
+  // Measures how far the token was ahead of the next best one (Sampler::margin()); below 0:
+  // unknown.
   double margin = -1;
 
   Guessed(Token token_in, double margin_in = -1)  // NOLINT(google-explicit-constructor)
       : token(token_in), margin(margin_in) {}
 };
 
-// The next token of a draft, from the draft's logits [vocab_size] after the tokens so far; nothing:
-// the draft ends. The guesses change how fast a text comes, never the text.
+// Guess chooses the next draft token from the draft's logits [vocab_size] after the tokens so far;
+// it returns nothing to end the draft. Guesses change how fast a text is generated, never the text.
 using Guess = std::function<std::optional<Guessed>(std::span<const float> logits)>;
 
 struct LosslessReport {
@@ -68,7 +72,7 @@ struct LosslessReport {
   double verify_seconds = 0;
   double wait_seconds = 0;  // of verify_seconds, for T1's file
 };
-// Work between two reports of a session.
+// Returns the work between two reports of a session: `now` minus `before`.
 [[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);
 
 }  // namespace ebb

@@ -1,19 +1,21 @@
-// Policies decide which rows of the cache stay, move or go. A policy is a scorer, which turns
-// signals into one number per row, and a placement, which turns scores and a budget into moves.
-// Both see read-only views and answer decisions: they never touch memory, never lock, and allocate
-// nothing per token beyond their own growing arrays. For the same events and seed they decide the
-// same. Of two rows with equal scores the one at the lower position stays.
+// Policies decide which rows of the cache stay, move to another tier or are evicted. A policy has a
+// scorer, which turns signals into one number per row, and a placement, which turns scores and a
+// budget into moves. Both read views and return decisions: they never touch the cache's memory,
+// never lock, and allocate nothing per token beyond their own growing arrays. Equal events and
+// seeds lead to equal decisions. Of two rows with equal scores the one at the lower position stays.
 //
-// Rows are named by their index in a group's visible list, which is sorted by position: row 0 is
-// the oldest surviving row. When rows go, Retain() tells which indices survive, in order.
+// Policies name a row by its index in its group's visible list, which is sorted by position: row 0
+// is the oldest surviving row. When rows are removed, Retain() receives the indices that survive,
+// in order.
 //
-// Groups at a granularity: token: one; layer: one for each layer; head: one for each (layer, kv
-// head) pair, numbered layer by layer. Layers may have different numbers of kv heads
-// (ModelShape::NumKvHeads()). Rows of layers with a sliding window go by themselves once no later
-// query sees them: Retain() tells of that as of any removal, before Place().
+// The number of groups depends on the granularity: kToken has one group; kLayer one for each layer;
+// kHead one for each (layer, kv head) pair, numbered layer by layer. Layers may have different
+// numbers of kv heads (ModelShape::NumKvHeads()). The cache itself removes rows of a layer with a
+// sliding window once no later query sees them, and reports that by Retain() like any other
+// removal, before Place().
 //
-// Thread safety: one object belongs to one sequence; all calls come from one thread at a time, but
-// for those that GroupsAreIndependent() allows beside each other.
+// Thread safety: one object belongs to one sequence. All calls come from one thread at a time,
+// except the calls that GroupsAreIndependent() allows to run at once.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_POLICY_H_
@@ -42,17 +44,16 @@ class PolicyRegistry;
 class StateReader;
 class StateWriter;
 
-// The future that the policy "oracle" knows: the attention that rows will receive. Only a replay
-// tells it (ebb/lab/foresight.h), so a session has a foresight where its tokens are given, and
-// nowhere else.
+// Foresight knows the attention that rows will receive, for the policy "oracle". Only a replay of
+// given tokens can know it (ebb/lab/foresight.h); other sessions have no foresight.
 class Foresight {
  public:
   virtual ~Foresight() = default;
   Foresight(const Foresight&) = delete;
   Foresight& operator=(const Foresight&) = delete;
 
-  // Fills `left` [positions] with the attention that each of these rows of a group, numbered at the
-  // granularity of the policy that asks, will receive in the decode steps to come.
+  // Fills `left` [positions] with the attention that each of these rows of a group will receive in
+  // the decode steps to come. `group` is numbered at the granularity of the policy that asks.
   virtual void AttentionLeft(int group, std::span<const Position> positions,
                              std::span<float> left) const = 0;
 
@@ -60,64 +61,70 @@ class Foresight {
   Foresight() = default;
 };
 
-// Turns signals into a number per row; a higher score is kept longer.
+// Scorer turns signals into a number per row; rows with higher scores are kept longer.
 class Scorer {
  public:
   virtual ~Scorer() = default;
   Scorer(const Scorer&) = delete;
   Scorer& operator=(const Scorer&) = delete;
 
-  // A contract: recorded in results, and changed whenever the rule changes.
+  // Returns the name that results record. REQUIRES: the name changes whenever the scorer's rule
+  // changes.
   [[nodiscard]] virtual std::string Name() const = 0;
   [[nodiscard]] virtual SignalNeeds Needs() const = 0;
-  // `positions` joined the end of `group`; called before the step that computes them runs.
+  // Adds rows at `positions` to the end of `group`. The engine calls it before the step that
+  // computes the rows.
   virtual void Append(int group, std::span<const Position> positions) = 0;
-  // Takes the signals of a step, once for each step, new rows included: [num_groups]. Not called
-  // when Needs() is empty. Unless overridden, calls ObserveGroup() for each group in order.
+  // Receives the signals of a step, [num_groups], new rows included. The engine calls it once for
+  // each step, or never if Needs() is empty. Unless overridden, calls ObserveGroup() for each group
+  // in order.
   virtual void Observe(std::span<const GroupSignals> groups, const StepSignals& step);
   virtual void ObserveGroup(int /*group*/, const GroupSignals&, const StepSignals&) {}
-  // The signal whose totals over steps are all that the scorer uses. The engine may then keep the
-  // totals (src/policy/mass_totals.h) instead of calling Observe(), and give them
-  // before it asks for Scores() or SaveState(); both ways give the same bits. Scores() are then the
-  // totals themselves, also after LoadState().
+  // Returns the signal whose sum over steps is all that this scorer uses. The engine may then keep
+  // the sums (src/policy/mass_totals.h) instead of calling Observe(), and pass them to TakeTotal()
+  // before it calls Scores() or SaveState(); both ways give the same bits. Scores() must then
+  // return the sums themselves, also after LoadState().
   [[nodiscard]] virtual MassTotal Total() const { return MassTotal::kNone; }
-  // One number per row of the group, in order. REQUIRES: Total() is not kNone.
+  // Receives the sum for each row of the group, in order. REQUIRES: Total() is not kNone.
   virtual void TakeTotal(int /*group*/, std::span<const float> /*total*/) {}
-  // Only the rows at these ascending indices survive, in this order.
+  // Removes all rows of the group except those at the ascending indices `kept`, which get the
+  // indices 0, 1, 2, ... in this order.
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
-  // The first prefill of the sequence is over (000, Algorithm 1, line 1).
+  // Marks the end of the sequence's first prefill (000, Algorithm 1, line 1).
   virtual void EndFirstPrefill() {}
-  // One finite score per row of the group. The span lives until the next call for this group; where
-  // groups are not apart, until the next call on this object.
+  // Returns one finite score per row of the group. The span is valid until the next call for this
+  // group; if GroupsAreIndependent() is false, until the next call on this object.
   [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
-  // Whether ObserveGroup(), Retain(), Scores() and Prefetch() for different groups touch nothing in
-  // common, so that several threads may make them at once, one for each group. Observe() is then
-  // not called. REQUIRES: it does not override Observe().
+  // Returns whether ObserveGroup(), Retain(), Scores() and Prefetch() of different groups share no
+  // data, so that several threads may call them at once, one thread for each group. The engine then
+  // does not call Observe(). REQUIRES: a scorer that returns true does not override Observe().
   [[nodiscard]] virtual bool GroupsAreIndependent() const { return false; }
-  // Whether it holds keys of different steps, as they stand after RoPE, against each other or
-  // against queries: such keys must not be re-rotated.
+  // Returns whether the scorer compares keys of different steps with each other or with queries, as
+  // they are after RoPE. The engine then must not re-rotate keys.
   [[nodiscard]] virtual bool ComparesKeys() const { return false; }
-  // A hint that the group is the next to be observed or decided about: where there are many, their
-  // numbers can be on their way from memory meanwhile. Changes nothing.
+  // Prefetches the group's data from memory, as a hint that the group is the next one to be
+  // observed or placed. Changes nothing.
   virtual void Prefetch(int group) const { static_cast<void>(group); }
-  // Writes the state that a sequence in a file keeps; LoadState() is called on a fresh
-  // object of the same Name(), with the bytes that SaveState() wrote, and fails the reader where
-  // they make no sense. Unsupported unless overridden: such a sequence cannot be saved.
+  // SaveState() and LoadState() save and restore the state of a sequence. The engine calls
+  // LoadState() on a fresh object of the same Name(), with the bytes that SaveState() wrote;
+  // LoadState() calls StateReader::Fail() if they make no sense. Unless overridden, both return
+  // Unsupported, and such a sequence cannot be saved.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
   [[nodiscard]] virtual Status LoadState(StateReader* from);
-  // Whether a prompt leaves nothing in it but what Append() does, however it is cut into steps.
-  // Then a sequence may take the rows of a prompt's beginning from another one that has read it.
+  // Returns whether prefill changes nothing in this scorer except by Append(), however the prompt
+  // is cut into steps. Prefix caching requires that: a sequence may then take over the rows of
+  // another sequence that has read the same beginning.
   [[nodiscard]] virtual bool IgnoresPrompts() const { return false; }
 
  protected:
   Scorer() = default;
 };
 
-// Facts that a placement may use besides the scores.
+// PlacementInput holds the facts that a placement may use besides the scores.
 struct PlacementInput {
   int group = 0;
   int num_groups = 1;
-  // Positions in the sequence, also after keys were re-rotated.
+  // Holds the rows' positions in the sequence. Re-rotating keys does not change them.
   std::span<const Position> positions = {};  // [num_rows], ascending
   std::span<const Tier> tiers = {};          // [num_rows]; empty: all in T0
   std::span<const float> scores = {};        // [num_rows]; empty when the placement asks for none
@@ -125,11 +132,10 @@ struct PlacementInput {
   Position first_generated = 0;              // position of the first generated token; next_position
                                              // while there is none
   Position next_position = 0;                // tokens so far
-  int64_t generated_tokens = 0;              // so far, those of this step included;
-                                             // intervals count these
-  // How many tokens this step had: in decode one, but for guesses that were looked up, with which a
-  // step may go past a multiple of an interval without ending on it; none where room is made
-  // between steps.
+  int64_t generated_tokens = 0;              // so far, with this step's; intervals count these
+  // Counts the tokens of this step. A decode step has 1; one that reads tokens of a prompt lookup
+  // may have more, and may then pass a multiple of an interval without ending on it. 0: the engine
+  // makes room between steps.
   int new_tokens = 1;
   StepKind step_kind = StepKind::kDecode;
   size_t tokens_to_come = 0;  // in the prompt's next step; 0 at its end and in decode
@@ -141,7 +147,7 @@ struct Move {
   bool operator==(const Move&) const = default;
 };
 
-// A row that queries at later positions than `last_visible` must not see.
+// Expiry names a row that queries at positions beyond `last_visible` must not see.
 struct Expiry {
   uint32_t row = 0;  // index in the visible list
   Position last_visible = 0;
@@ -149,7 +155,7 @@ struct Expiry {
 
 inline constexpr int kAnyStep = std::numeric_limits<int>::max();
 
-// Turns scores and budgets into moves.
+// Placement turns scores and budgets into moves.
 class Placement {
  public:
   virtual ~Placement() = default;
@@ -157,37 +163,36 @@ class Placement {
   Placement& operator=(const Placement&) = delete;
 
   [[nodiscard]] virtual std::string Name() const = 0;
-  // False lets the engine skip scoring altogether (streaming).
+  // Returns whether Place() reads scores. If not, the engine skips scoring altogether (streaming).
   [[nodiscard]] virtual bool NeedsScores() const = 0;
-  // Whether what must stay fits: when not, InvalidArgument (into the budget) or T0Full
-  // (into the caps of the tiers) with the figures. Asked before a prompt is read, before the
-  // step that follows a refusal by the caps, and with tiers before each Place(); for one group,
-  // whose positions and scores may be empty.
+  // Checks that the rows that must stay fit. Errors, with the figures: InvalidArgument (the budget
+  // is too small) or T0Full (the caps of the tiers are). The engine calls it for one group, whose
+  // positions and scores may be empty: before it reads a prompt, before the step that follows a
+  // refusal by the caps, and with tiers before each Place().
   [[nodiscard]] virtual Status Check(const PlacementInput&) const { return OkStatus(); }
-  // Whether Place() wants to be called after this step, for a group with `num_rows` rows.
-  // Positions and scores may be empty.
+  // Returns whether the engine should call Place() after this step, for a group with `num_rows`
+  // rows. Positions and scores may be empty.
   [[nodiscard]] virtual bool Due(const PlacementInput& input, size_t num_rows) const = 0;
-  // Appends moves in ascending row order to `moves`; each row at most once.
+  // Appends moves to `moves` in ascending row order, at most one for each row.
   virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
   // Returns why Place() puts this row of the input where it does: the rule, and the row's score and
-  // rank where scores decide. The base class names those and Name(). REQUIRES: an input that
+  // rank if scores decide. The base class returns score, rank and Name(). REQUIRES: an input that
   // Place() may have.
   [[nodiscard]] virtual std::string Explain(const PlacementInput& input, size_t row) const;
-  // From now on T0 is to keep this share of the rows of T0 and T1 that may leave it. A prefill's
-  // Place() then divides them again, and nothing else. False, and nothing changed, for a placement
-  // that has no such share.
+  // Sets the share that T0 keeps, of the rows of T0 and T1 that may leave T0. Place() with a
+  // prefill's input then divides them again and does nothing else. Returns false, and changes
+  // nothing, if the placement has no such share.
   [[nodiscard]] virtual bool SetT0Share(double /*share*/) { return false; }
-  // See Scorer; here of Due() and Place().
+  // Returns whether Due() and Place() of different groups share no data; see Scorer.
   [[nodiscard]] virtual bool GroupsAreIndependent() const { return false; }
-  // For placements whose rows go at positions of their own, which may lie within a step:
-  // appends the rows that only the first queries of a step are to see, before it begins.
-  // next_position is that after the step. A step then has at most LongestStep() tokens, so that all
-  // rows that expire within it are known before it; rows that Place() does not evict after it are
-  // visible again.
-  // REQUIRES: NeedsScores().
+  // Appends the rows that only the first queries of the coming step may see. The engine calls it
+  // before the step, with next_position after the step, for placements that remove rows at
+  // positions within a step. A step then has at most LongestStep() tokens, so that every row that
+  // expires within the step is known before it. Rows that Place() does not evict after the step are
+  // visible again. REQUIRES: NeedsScores().
   virtual void FindExpiring(const PlacementInput&, std::vector<Expiry>*) const {}
   [[nodiscard]] virtual int LongestStep() const { return kAnyStep; }
-  // See Scorer.
+  // SaveState() and LoadState() save and restore the placement's state; see Scorer.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
   [[nodiscard]] virtual Status LoadState(StateReader* from);
 
@@ -195,7 +200,8 @@ class Placement {
   Placement() = default;
 };
 
-// Chooses, inside a step, which of its rows a layer reads for the current query. Frees nothing.
+// Selector chooses, inside a step, which of its rows a layer reads for the current query (sparse
+// attention). It frees no row.
 class Selector {
  public:
   virtual ~Selector() = default;
@@ -205,43 +211,45 @@ class Selector {
   [[nodiscard]] virtual std::string Name() const = 0;
   [[nodiscard]] virtual SignalNeeds Needs() const = 0;
   virtual void Append(int group, std::span<const Position> positions) = 0;
-  // See Scorer.
+  // Receives the signals of a step; see Scorer.
   virtual void Observe(std::span<const GroupSignals> groups, const StepSignals& step);
   virtual void ObserveGroup(int /*group*/, const GroupSignals&, const StepSignals&) {}
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
-  // Prepares Select() on several threads: called once with each part, 0 to num_parts -
-  // 1, before Select() of this kv head, with the same q. Calls of different parts, and of kv heads
-  // beside Select() of others, may come from several threads at once. Must not throw.
+  // Prepares Select() on several threads. Before Select() of a kv head, the engine calls it once
+  // for each part, 0 to num_parts - 1, with the same q. Calls for different parts, and calls for
+  // different kv heads, may run at once. Must not throw.
   virtual void Rank(int /*layer*/, int /*kv_head*/, std::span<const float> /*q*/, int /*part*/,
                     int /*num_parts*/) {}
-  // Adds to `rows`, which is empty and has room for a range for every second row, what a token
-  // reads in this kv head: ascending ranges with rows between them; if it adds none, all are read.
-  // q: [query heads of the kv head, head_dim], after RoPE. Different kv heads' calls may come from
-  // several threads at once. Must not throw.
+  // Adds to `rows` the rows that a token reads in this kv head: ascending ranges with rows between
+  // them; no range: the token reads all rows. `rows` is empty and has room for a range for every
+  // second row. q: [query heads of the kv head, head_dim], after RoPE. Calls for different kv heads
+  // may run at once. Must not throw.
   virtual void Select(int layer, int kv_head, std::span<const float> q,
                       std::vector<RowRange>* rows) = 0;
-  // Adds to `rows`, empty and with room as above, the rows that the next token reads in this kv
-  // head if it reuses this token's choice: rows that may be read ahead. Adds none where that is not
-  // known. Called after Select() of the kv head, by the same thread. Must not throw.
+  // Adds to `rows` the ranges that the next token would read in this kv head if it reused this
+  // token's choice, so that the engine can read them ahead. Adds none if that is not known. `rows`
+  // is as for Select(). The engine calls it after Select() of the kv head, on the same thread. Must
+  // not throw.
   virtual void Foresee(int /*layer*/, int /*kv_head*/, std::vector<RowRange>* /*rows*/) const {}
-  // The share of the attention that the choices so far left out, as it estimates it: the mean over
-  // query heads.
+  // Returns an estimate of the share of the attention that the choices so far left unread: the mean
+  // over query heads.
   [[nodiscard]] virtual double EstimatedUnreadMass() const { return 0; }
-  // How many rows of the group it knows of: held against the cache's when a sequence is resumed.
+  // Returns how many rows of the group the selector knows. ResumeSession() compares it with the
+  // cache's number of rows.
   [[nodiscard]] virtual size_t NumRows(int group) const = 0;
-  // Prefix caching. Returns how many of the first `num_rows` rows of each group another selector
-  // can learn from this one by TakeFirstRows(); nullopt: this selector shares no prefix.
+  // Returns, for prefix caching, how many of the first `num_rows` rows of each group another
+  // selector can learn from this one by TakeFirstRows(); nullopt: this selector shares no prefix.
   [[nodiscard]] virtual std::optional<size_t> NumRowsToShare(size_t /*num_rows*/) const {
     return std::nullopt;
   }
-  // Learns the first `num_rows` rows of each group from `from`. The rows of the prefix that follow
-  // them are then appended and shown to ObserveGroup(), with their keys alone. May throw
-  // std::bad_alloc. REQUIRES: this selector knows no row; num_rows is NumRowsToShare() of `from`,
-  // which has the same kind and parameters.
+  // Takes over the first `num_rows` rows of each group from `from`. The engine then appends the
+  // prefix's remaining rows and calls ObserveGroup() for them, with their keys alone. May throw
+  // std::bad_alloc. REQUIRES: this selector knows no row; num_rows is from.NumRowsToShare(); `from`
+  // has the same kind and parameters.
   virtual void TakeFirstRows(const Selector& /*from*/, size_t /*num_rows*/) {}
-  // See Scorer.
+  // Returns whether the selector compares keys of different steps; see Scorer.
   [[nodiscard]] virtual bool ComparesKeys() const { return false; }
-  // See Scorer.
+  // SaveState() and LoadState() save and restore the selector's state; see Scorer.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
   [[nodiscard]] virtual Status LoadState(StateReader* from);
 
@@ -249,18 +257,18 @@ class Selector {
   Selector() = default;
 };
 
-// The time at which keys are re-rotated, so that surviving rows have consecutive RoPE positions.
+// KeyTurns says when keys are re-rotated so that surviving rows have consecutive RoPE positions.
 enum class KeyTurns {
   kWhenFull,       // when the context is full, where the session allows it; from place 0 on
   kAfterEviction,  // whenever rows went (StreamingLLM, 3.2), up to the newest; when it is full, as
                    // above
 };
 
-// How much may stay. Rows are tokens per group; bytes are of all (layer, kv head) together. Percent
-// is of PolicyInfo::percent_of; rows and bytes count protected rows too, so they can be too
-// small for those, which is refused. kBeyond counts the rows beyond the protected ones (002, App.
-// D). kCompression is the compression ratio CR of 003 (App. F.1): (input + maximum generation) / CR
-// rows, rounded down.
+// Budget says how many rows may stay. kRows counts tokens per group; kBytes counts bytes of all
+// (layer, kv head) pairs together; kPercent is a share of PolicyInfo::percent_of. kRows and kBytes
+// include protected rows; MakePolicy() refuses a budget that is too small for these. kBeyond counts
+// the rows beyond the protected ones (002, App. D). kCompression is the compression ratio CR of 003
+// (App. F.1): (input + maximum generation) / CR rows, rounded down.
 struct Budget {
   enum class Unit { kNone, kRows, kPercent, kBytes, kBeyond, kCompression };
   Unit unit = Unit::kNone;
@@ -269,7 +277,8 @@ struct Budget {
   bool operator==(const Budget&) const = default;
 };
 
-// Everything that a user can say about a policy. Unset options take the policy's own defaults.
+// PolicySpec holds everything that a user can say about a policy. Options that are not set take the
+// policy's own defaults.
 struct PolicySpec {
   std::string name = "full";
   std::map<std::string, std::string> params = {};  // --policy NAME:key=value,...
@@ -279,10 +288,10 @@ struct PolicySpec {
   std::optional<int> window = {};    // tokens
   std::optional<int> interval = {};  // generated tokens
   std::optional<Granularity> granularity = {};
-  // Input and maximum generation, in tokens, of which kCompression takes a share; the context of
-  // the session when unset.
+  // Counts input and maximum generation in tokens, of which kCompression takes a share; the context
+  // of the session if not set.
   std::optional<int> most_tokens = {};
-  // The hierarchy places the rows, and `name` only names the scorer. Excludes a budget.
+  // Makes the tier hierarchy place the rows; `name` then only names the scorer. Excludes a budget.
   std::optional<TierSpec> tiers = {};
   uint64_t seed = 0;
 
@@ -291,10 +300,10 @@ struct PolicySpec {
 
 struct Policy {
   std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
-  // The specification with every default that MakePolicy() chose: two policies of equal identity,
-  // for the same model, make the same decisions about the same tokens. The name includes the
-  // scorer's; the seed is 0 where the scorer draws no random numbers. Nothing: not known, and
-  // sessions share no prefixes.
+  // Holds the specification with every default that MakePolicy() chose. Two policies with equal
+  // identities, for the same model, make the same decisions about the same tokens. The name
+  // includes the scorer's name; the seed is 0 if the scorer draws no random numbers. Nothing: the
+  // identity is not known, and sessions share no prefixes.
   std::optional<PolicySpec> identity = {};
   Granularity granularity = Granularity::kToken;
   KeyTurns key_turns = KeyTurns::kWhenFull;
@@ -304,42 +313,44 @@ struct Policy {
   std::unique_ptr<Selector> selector;    // null: every visible row is read
 };
 
-// "1024" (rows), "25%", "64MiB", "+512" (rows beyond the protected), "1/8" (compression ratio 8).
+// Parses "1024" (rows), "25%", "64MiB", "+512" (rows beyond the protected) or "1/8" (compression
+// ratio 8). Errors: InvalidArgument.
 [[nodiscard]] Result<Budget> ParseBudget(std::string_view text);
-// "1024 rows", "25%", "1024 bytes", "+512 rows", "1/8"
+// Returns "1024 rows", "25%", "1024 bytes", "+512 rows" or "1/8".
 [[nodiscard]] std::string FormatBudget(const Budget& budget);
 
-// Default protection of rows ("Not All Thoughts Need HBM", 3.2 and 3.3); policies
-// of other papers bring their own.
+// kDefaultSinks, kDefaultWindow and kDefaultInterval are the protection of "Not All Thoughts Need
+// HBM" (3.2 and 3.3); policies of other papers have defaults of their own.
 inline constexpr int kDefaultSinks = 4;      // tokens
 inline constexpr int kDefaultWindow = 128;   // tokens
 inline constexpr int kDefaultInterval = 64;  // generated tokens
 
-// "h2o:heavy=64,recent=64" into name and params. "windowed:" may stand before: it is part of the
+// Parses "h2o:heavy=64,recent=64" into name and params. A prefix "windowed:" becomes part of the
 // name.
 [[nodiscard]] Status ParsePolicy(std::string_view text, PolicySpec* spec);
 
-// Calls work(0) to work(num_parts - 1), some at once on the threads of the step; what they touch
-// must be apart, and they must not throw. Only within Observe(), ObserveGroup(), Scores() and
-// Retain() of a scorer whose groups are not apart, never within `work`; valid while the engine
-// lives.
+// RunParts calls work(0) to work(num_parts - 1), several at once on the threads of the step.
+// REQUIRES: the parts share no data and do not throw; the caller is Observe(), ObserveGroup(),
+// Scores() or Retain() of a scorer whose GroupsAreIndependent() is false, and is not itself inside
+// `work`. Valid while the engine lives.
 using RunParts = std::function<void(int num_parts, const std::function<void(int part)>& work)>;
 
-// Rows of each (layer, kv head) that T0 and T1 hold under their caps, less a page of each, which is
-// rarely full. The engine counts them, so that no policy knows bytes or pages.
+// RowsAvailable holds the rows of each (layer, kv head) that fit into T0 and T1 under their caps,
+// less one page each, since the last page is rarely full. The engine computes them, so that
+// policies need not know bytes or pages.
 struct RowsAvailable {
   static constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
   size_t t0 = kNoCap;
   size_t t1 = kNoCap;
 };
 
-// The cache that a policy is made for.
+// PolicyContext describes the cache that a policy is made for.
 struct PolicyContext {
   ModelShape shape;
   size_t row_bytes = 0;               // bytes of one row (key and value) of one (layer, kv head)
   int max_tokens = 0;                 // the context that the session was opened with
   RowsAvailable rows_available = {};  // under the caps of PolicySpec::tiers
-  // The future, from a replay; null: unknown. Outlives the policy.
+  // Knows the future attention, from a replay; null: unknown. REQUIRES: outlives the policy.
   const Foresight* foresight = nullptr;
   int eviction_window = 0;                   // Model::eviction_window()
   int eviction_shift = 1;                    // Model::eviction_shift()
@@ -358,8 +369,8 @@ struct PolicyInfo {
   std::string_view percent_of = {};  // what a budget in percent is a share of; empty: takes none
 };
 [[nodiscard]] std::span<const PolicyInfo> BuiltinPolicies();
-// The policy of "h2o", or that "windowed:h2o:w=4+scorer=random" changes; null: no built-in policy
-// is called so.
+// Returns the built-in policy that `name` selects: "h2o", or "windowed:h2o:w=4+scorer=random",
+// which modifies it; null: there is no such policy.
 [[nodiscard]] const PolicyInfo* FindBuiltinPolicy(std::string_view name);
 
 struct ScorerInfo {
@@ -369,14 +380,15 @@ struct ScorerInfo {
 };
 [[nodiscard]] std::span<const ScorerInfo> BuiltinScorers();
 
-// A policy of a program's own: decides as `attention` does (the prompt, sinks and a window stay, a
-// budget says how much else), by a scorer that the program brings. examples/policy.cc is one.
+// PolicyExtension describes a program's own policy. It decides as `attention` does (the prompt,
+// sinks and a window stay; a budget says how much else stays), with a scorer that the program
+// supplies. See examples/policy.cc.
 struct PolicyExtension {
   std::string name;
   std::string description;  // one line
   Granularity granularity = Granularity::kToken;
-  // The granularity that a scorer is made for; --granularity may ask for another than the policy's
-  // own.
+  // Context describes what a scorer is made for. Its granularity may differ from the policy's,
+  // since --granularity overrides that.
   struct Context {
     ModelShape shape;
     Granularity granularity = Granularity::kToken;
@@ -386,11 +398,11 @@ struct PolicyExtension {
   std::function<std::unique_ptr<Scorer>(const Context&)> make_scorer;  // which never gives null
 };
 
-// Policies by name: the built-in ones, and those that a program adds. EngineOptions::policies gives
-// one to an engine.
+// PolicyRegistry holds policies by name: the built-in ones, and those that a program adds.
+// EngineOptions::policies gives one to an engine.
 //
-// Thread safety: a registry that is changed belongs to one thread; any number may read one that is
-// not, and engines of several threads share it so.
+// Thread safety: a registry that is being changed belongs to one thread. Any number of threads may
+// read a registry that nothing changes, so engines of several threads may share it.
 class PolicyRegistry {
  public:
   PolicyRegistry();
@@ -398,10 +410,11 @@ class PolicyRegistry {
   PolicyRegistry(const PolicyRegistry&) = delete;
   PolicyRegistry& operator=(const PolicyRegistry&) = delete;
 
-  // Its name is one of a policy and of a scorer from now on. Errors: InvalidArgument (no
-  // make_scorer; a name that is empty, taken, or has other characters than a-z, 0-9 and _).
+  // Adds a policy, and a scorer of the same name. Errors: InvalidArgument (no make_scorer; a name
+  // that is empty, taken, or has other characters than a-z, 0-9 and _).
   [[nodiscard]] Status Add(PolicyExtension extension);
-  // Takes that back. Sessions that have such a policy go on. Errors: NotFound (it was not added).
+  // Removes an added policy and its scorer. Sessions that use it continue. Errors: NotFound (it was
+  // not added).
   [[nodiscard]] Status Remove(std::string_view name);
 
   struct Tables;
@@ -411,20 +424,21 @@ class PolicyRegistry {
   std::unique_ptr<Tables> tables_;
 };
 
-// `spec` without the budget, sinks, window and interval that its policy does not take, so that one
-// set of options goes with many policies. registry: null: built-in policies. Errors: unknown policy
-// or scorer.
+// Returns `spec` without the budget, sinks, window and interval that its policy does not use, so
+// that one set of options can be applied to many policies. A null registry means the built-in
+// policies. Errors: unknown policy or scorer.
 [[nodiscard]] Result<PolicySpec> DropUnusedOptions(PolicySpec spec,
                                                    const PolicyRegistry* registry = nullptr);
 
-// Whether spec.seed decides anything. Added policies may use theirs. Errors: unknown policy or
-// scorer.
+// Returns whether spec.seed affects any decision. Returns true for added policies, which may use
+// it. Errors: unknown policy or scorer.
 [[nodiscard]] Result<bool> IsRandomized(const PolicySpec& spec,
                                         const PolicyRegistry* registry = nullptr);
 
-// Errors: unknown policy, scorer or parameter (the message lists the valid ones), values out of
-// range, a budget in rows or bytes that is smaller than sinks + window, a scorer that looks ahead
-// without a foresight, one that reads marks of a model that sets none.
+// Makes the policy of `spec`. Errors: unknown policy, scorer or parameter (the message lists the
+// valid ones); values out of range; a budget in rows or bytes that is smaller than sinks + window;
+// a scorer that needs a foresight, without one; a scorer that reads a model's marks, for a model
+// that marks no rows.
 [[nodiscard]] Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context);
 
 }  // namespace ebb

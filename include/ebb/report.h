@@ -1,4 +1,4 @@
-// Reports: the cost of a cache, the work and time of a step, and the history of each token, for
+// Reports the cost of a cache, the work and time of a step, and the history of each token, for
 // front ends, benchmarks and tests.
 //
 // SPDX-License-Identifier: MIT
@@ -17,21 +17,23 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// The exact cost of the cache: every byte that is mapped for rows and every byte of the tables
-// that describe them.
+// The structs of accounting report the exact cost of the cache: every byte that is mapped for rows,
+// and every byte of the tables that describe them.
 
-// One tier of one sequence. Pages of a T1 in a file are bytes of that file.
+// TierAccounting reports one tier of one sequence. Pages of a T1 in a file are bytes of that file.
 struct TierAccounting {
   int64_t rows = 0;       // (layer, kv head, token) triples that are visible
   size_t row_bytes = 0;   // of those rows: rows * bytes of a key and a value
   size_t page_bytes = 0;  // of the pages that hold them, holes included
-  // Bytes of page_bytes that other sequences hold too: ArenaAccounting counts them once.
+  // Counts the bytes of page_bytes that other sequences hold too. ArenaAccounting counts them once.
   size_t shared_page_bytes = 0;
-  // page_bytes, of which a page that k sequences hold counts as a kth.
+  // Counts page_bytes with shared pages divided: a page that k sequences hold adds 1/k of its
+  // bytes.
   size_t fair_page_bytes = 0;
 };
 
-// Rows that changed their tier, evictions left out. Down is away from T0.
+// MoveAccounting counts the rows that changed their tier, evictions excluded. "Down" is away from
+// T0.
 struct MoveAccounting {
   int64_t rows_down = 0;
   int64_t rows_up = 0;
@@ -43,13 +45,14 @@ struct MoveAccounting {
   double seconds_up = 0;        // up; the rest plans and makes room
 };
 
-// Decode steps that read selected rows (TierSpec::t1_read); zeros where all rows are read.
+// SelectionAccounting reports decode steps that read selected rows (TierSpec::t1_read). All members
+// are zero if steps read all rows.
 struct SelectionAccounting {
   int64_t rows_read = 0;    // (layer, kv head, token) triples, over all steps
   int64_t rows_unread = 0;  // visible, and left out
   double unread_mass = 0;   // the share of the attention that went unread, as estimated: the mean
-  // The same, computed from the keys for one query head of one layer at every 17th position; a
-  // device takes no samples.
+  // Measures the unread share of the attention from the keys, for one query head of one layer at
+  // every 17th position. Steps on a device take no samples.
   double sampled_unread_mass = 0;
   int64_t num_samples = 0;
   int64_t pages_cached = 0;  // of T1 in a file or beyond a device, that a step found cached
@@ -57,33 +60,35 @@ struct SelectionAccounting {
   size_t bytes_read = 0;     // of these pages
   double wait_seconds = 0;   // for those of a file: copies to a device are not waited for
 
-  // Returns the share of the visible rows that was read; 1 where no step was selective.
+  // Returns the share of the visible rows that was read; 1 if no step was selective.
   [[nodiscard]] double ReadShare() const {
     const auto visible = static_cast<double>(rows_read + rows_unread);
     return visible > 0 ? static_cast<double>(rows_read) / visible : 1;
   }
 };
 
-// One sequence.
+// CacheAccounting reports the cache of one sequence.
 struct CacheAccounting {
   std::array<TierAccounting, kNumTiers> tiers;
-  // The newest verified rows of a lossless session with a T1, on their way there. Their pages are
-  // part of staging_bytes, not of T0, which is the draft's.
+  // Counts the newest verified rows of a lossless session with a T1, which collect in memory before
+  // they are written to T1. Their pages are part of staging_bytes, not of T0, which belongs to the
+  // draft.
   TierAccounting newest;
   MoveAccounting moves;
   SelectionAccounting selection;
   int64_t rows_evicted =
       0;  // ever, those that left a window among them; a roll-back evicts nothing
-  // Slots, positions, free lists, page tables, text to look up in, first keys of rows that turn.
+  // Counts slots, positions, free lists, page tables, text for prompt lookup, and the unrotated
+  // keys of rows that are re-rotated.
   size_t table_bytes = 0;
   size_t staging_bytes = 0;  // memory into which T1 is staged or edited
   size_t ledger_bytes = 0;   // of the ledger, where one was asked for
-  // The recurrent state of a model that has one, and copies of it at the ends of prompts.
+  // Counts the recurrent state of a model that has one, and its checkpoints at the ends of prompts.
   size_t state_bytes = 0;
   int64_t num_tables = 0;  // token tables; 1 while all groups agree
 };
 
-// An arena, shared by sequences.
+// ArenaAccounting reports an arena, which sequences share.
 struct ArenaAccounting {
   size_t reserved_bytes = 0;  // mapped from the system now
   size_t used_bytes = 0;      // in pages that some sequence holds
@@ -94,8 +99,8 @@ struct ArenaAccounting {
 
 // The work and time of a step, for front ends, benchmarks and tests.
 
-// The time of a step's graph by node, as its first thread sees it: each node's time, waiting for
-// the other threads at its beginning included.
+// StepCosts divides the time of a step's graph by kind of node, as the graph's first thread
+// measures it. A node's time includes the wait for the other threads at its beginning.
 struct StepCosts {
   double embedding_seconds = 0;  // looking up the tokens' embeddings
   double matmul_seconds = 0;     // products with weights
@@ -109,7 +114,8 @@ struct StepReport {
   int64_t rows_evicted = 0;  // by the placement, or by windows, after this step
   int64_t rows_unread = 0;   // visible, but left out by a selector
   size_t t1_bytes_read = 0;  // wherever T1 lies
-  // Making rows and places, reading T1 and the graph; a verifying step's logits come later.
+  // Measures the seconds for making rows and slots, reading T1 and computing the graph. Leaves out
+  // the logits of a verifying step, which are computed later.
   double compute_seconds = 0;
   double policy_seconds = 0;   // observe, place, move, remove, compact, sort
   double io_wait_seconds = 0;  // of compute_seconds: nothing to do until T1's file was read
@@ -119,7 +125,8 @@ struct StepReport {
   std::optional<StepCosts> costs;  // when they were asked for
 };
 
-// Why a token's rows of one group lie where they do; see SessionOptions::explained.
+// Explanation says why a token's rows of one group lie where they do; see
+// SessionOptions::explained.
 struct Explanation {
   Position num_tokens = 0;  // of the sequence at the decision
   int group = 0;
@@ -127,16 +134,17 @@ struct Explanation {
   std::string why;        // the rule, the row's score and its rank
 };
 
-// The ledger of a session: which token went to which tier, and when. Steps are counted from 0, a
-// prefill chunk or a decode step each; a token enters T0 in all groups in the step that reads it,
-// moves when a placement says so or when all rows are parked, and is forgotten by a roll-back.
+// Ledger records the history of a session's tokens: which token moved to which tier, and when.
+// Steps are counted from 0; a prefill chunk and a decode step are one step each. A token enters T0
+// in all groups in the step that reads it, moves when a placement decides so or when the session is
+// parked, and is forgotten by a roll-back.
 //
-// It is append-only and compact: a byte for a decode step, one to two bytes for a move, besides one
-// byte per (group, token) for the present state. CacheAccounting::ledger_bytes counts all of it.
-// Sessions that were not asked for a ledger have none and pay nothing.
+// The ledger is append-only and compact: a byte for a decode step, one to two bytes for a move, and
+// one byte per (group, token) for the present state. CacheAccounting::ledger_bytes counts all of
+// it. Sessions without SessionOptions::ledger have none, at no cost.
 //
-// Rows are (layer, kv head, token) triples; a token of a group stands for as many as the group has
-// (layer, kv head) pairs.
+// Counts of rows are (layer, kv head, token) triples; a token of a group counts once for each of
+// the group's (layer, kv head) pairs.
 //
 // Thread safety: that of its session.
 
@@ -152,44 +160,50 @@ struct LedgerEvent {
 
 class Ledger {
  public:
-  // [groups]: the (layer, kv head) pairs of each.
+  // Creates an empty ledger. `rows_per_token` [groups] counts the (layer, kv head) pairs of each
+  // group.
   explicit Ledger(std::vector<int> rows_per_token);
 
-  // The present state.
+  // num_groups() and the functions below return the present state.
   [[nodiscard]] int num_groups() const { return static_cast<int>(tiers_.size()); }
   [[nodiscard]] Position next_position() const { return next_; }
   [[nodiscard]] int64_t num_steps() const { return num_steps_; }
-  // By position, [next_position]; T3: evicted. Valid until the next change.
+  // Returns the tier of each token by position, [next_position]; T3: evicted. Valid until the next
+  // change.
   [[nodiscard]] std::span<const Tier> tiers(int group) const { return tiers_[group]; }
-  // Over all groups.
+  // Returns the number of rows in a tier over all groups.
   [[nodiscard]] int64_t rows(Tier tier) const { return rows_[static_cast<size_t>(tier)]; }
-  // The tier in which most groups have this token; of two with equally many the faster.
+  // Returns the tier in which most groups have this token; of two tiers with equally many, the
+  // faster.
   [[nodiscard]] Tier CommonTier(Position position) const;
-  // Grows with every change: a view of the ledger is drawn again when it differs.
+  // Returns a number that grows with every change, so that a view knows when to redraw the ledger.
   [[nodiscard]] uint64_t num_changes() const { return num_changes_; }
   [[nodiscard]] size_t memory_bytes() const;
 
-  // History. Each function reads the whole ledger.
-  // Every event in order; an appended token is one event.
+  // Calls visit() for every event in order; an appended token is one event. This function and the
+  // two below return the history, and each reads the whole ledger.
   void ForEach(const std::function<void(const LedgerEvent&)>& visit) const;
-  // The events of a token since it was appended; empty for one that is not there.
+  // Returns the events of a token since it was appended; empty if the ledger has no such token.
   [[nodiscard]] std::vector<LedgerEvent> History(int group, Position position) const;
-  // Rows per tier after every step; T3: evicted so far, less those that were rolled back.
+  // RowsPerTier counts rows per tier. T3 counts the rows evicted so far, less those that were
+  // rolled back. RowsByStep() returns the counts after every step.
   using RowsPerTier = std::array<int64_t, kNumTiers>;
   [[nodiscard]] std::vector<RowsPerTier> RowsByStep() const;  // [num_steps]
 
-  // Recording, by the engine.
+  // Change is a move of one token. The engine calls the functions below to record what happens.
   struct Change {
     Position position = 0;
     Tier to = Tier::kT0;
   };
-  // Makes room, so that Append() of so many tokens allocates nothing by token.
+  // Reserves memory, so that Append() of so many tokens allocates nothing per token.
   void ReserveTokens(size_t num_tokens);
-  // A step begins with these new tokens.
+  // Begins a step with `num_tokens` new tokens.
   void Append(int num_tokens);
-  // Ascending positions. Tokens that are there already stay.
+  // Records moves of a group's tokens, in ascending positions. Changes that name a token's present
+  // tier are ignored.
   void Move(int group, std::span<const Change> changes);
-  // After moves that failed half-way: the rows that are left, ascending, and where they lie.
+  // Changes the recorded present state of a group after moves that failed half-way, to the rows
+  // that are left: their ascending positions and their tiers.
   void Reconcile(int group, std::span<const Position> positions, std::span<const Tier> tiers);
   void TruncateTo(Position end);
 

@@ -1,8 +1,8 @@
-// One list of the fields of a session's setting, for all that saves, compares, keys or names
-// settings.
+// Lists the fields of a session's settings in one place, for all code that saves, compares, hashes
+// or prints settings.
 //
-// Each list takes its struct apart by name, so that a field which is added to the struct does not
-// compile until it is listed here.
+// Each list takes its struct apart by structured bindings, so that a field which is added to the
+// struct does not compile until it is listed here.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_SETTING_FIELDS_H_
@@ -16,9 +16,9 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// Calls visit(name, field) for each field of a TierSpec or const TierSpec but two: the folder of
-// T1's file, on which nothing that a session computes depends, and protected_may_go, which drafts
-// alone have. Session files hold the fields in this order.
+// Calls visit(name, field) for each field of a TierSpec or const TierSpec except two: t1_path,
+// which changes no result of a session, and protected_may_go, which only drafts set. Session files
+// hold the fields in this order.
 template <typename Tiers, typename Visit>
 void VisitTierFields(Tiers& tiers, Visit&& visit) {
   auto& [t0_share, t0_cap_bytes, t1, t1_path, t1_cap_bytes, t1_read, t1_mass, t1_rows, t1_reuse,
@@ -42,8 +42,8 @@ void VisitTierFields(Tiers& tiers, Visit&& visit) {
   visit("evict_beyond_caps", evict_beyond_caps);
 }
 
-// Calls visit(name, field) for each field of a policy but its tiers, which have fields of their
-// own.
+// Calls visit(name, field) for each field of a policy except `tiers`; VisitTierFields() visits the
+// fields of the tiers.
 template <typename Visit>
 void VisitPolicyFields(const PolicySpec& policy, Visit&& visit) {
   const auto& [name, params, scorer, budget, sinks, window, interval, granularity, most_tokens,
@@ -61,19 +61,19 @@ void VisitPolicyFields(const PolicySpec& policy, Visit&& visit) {
   visit("seed", seed);
 }
 
-// Returns a policy in words: "h2o:heavy=64, budget 25%, sinks 4, seed 0"; fields that are not set
-// are left out.
+// Returns a policy as text, without the fields that are not set: "h2o:heavy=64, budget 25%, sinks
+// 4, seed 0".
 [[nodiscard]] std::string PolicyText(const PolicySpec& policy);
 
-// Returns a text that two settings have in common only if sessions of one engine compute the same
-// rows of a prompt under both and hold them in the same tiers. A lossless session has two caches;
-// its drafts change no row.
+// Returns a key of a setting. Two settings have equal keys only if sessions of one engine compute
+// the same rows of a prompt under both and hold them in the same tiers. For a lossless session the
+// key covers both of its caches; how it drafts changes no row.
 [[nodiscard]] std::string SettingKey(const SessionOptions& options);
 
-// Whether a text names T0's share, which changes no bit.
+// T0Share says whether TierOptionsText() prints T0's share, which changes no bit.
 enum class T0Share { kShown, kHidden };
-// Returns the options that make these tiers: "--t0 30% --t1 host --t2 50%:int8 --evict 10%". Leaves
-// out caps, and options but --t0 and --t1 that are at their defaults.
+// Returns the command-line options that make these tiers: "--t0 30% --t1 host --t2 50%:int8 --evict
+// 10%". Leaves out caps, and options other than --t0 and --t1 that are at their defaults.
 [[nodiscard]] std::string TierOptionsText(const TierSpec& tiers, T0Share t0 = T0Share::kShown);
 
 }  // namespace ebb

@@ -1,5 +1,5 @@
-// Signals: what a step can show to a scorer. Each is computed only if a scorer or an observer
-// declared the need.
+// Signals are the data of a step that a scorer can ask for. The engine computes a signal only if a
+// scorer or an observer declared the need.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_SIGNALS_H_
@@ -13,9 +13,10 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// Mass is the softmax probability that a row received, summed over the queries of the step. A draft
-// that follows a verifying step of several tokens gets the mean over the queries that see the row,
-// as if by steps of one.
+// MassNeed says how finely a scorer wants the mass: the softmax probability that a row received,
+// summed over the queries of the step. When a draft catches up on a verifying step of several
+// tokens, the mass is the mean over the queries that see the row, as if each token had been a step
+// of its own.
 enum class MassNeed {
   kNone,
   kSummed,        // one number per row: summed over all query heads (and layers) of the group
@@ -23,18 +24,18 @@ enum class MassNeed {
   kPerQueryHead,  // one per (query head of the group, row)
 };
 
-// The mass that is added up over steps for a scorer that declares it (Scorer::Total()), and given
-// to the scorer when a placement is due.
+// MassTotal names the sum of the mass over steps that a scorer declares by Scorer::Total(). The
+// engine then keeps the sum and hands it to the scorer when a placement is due.
 enum class MassTotal {
   kNone,  // every step matters by itself
-  // The sum over the decode steps since the first prefill ended of each step's mean over finite
-  // layers and their query heads.
+  // Sums, over the decode steps since the end of the first prefill, each step's mean mass over the
+  // query heads of the layers whose attention is finite.
   kDecodeSum,
 };
 
 struct SignalNeeds {
   MassNeed mass = MassNeed::kNone;
-  // Mass of prefill steps too. It needs a second pass over the keys there and is priced apart.
+  // Requests the mass of prefill steps too, which costs a second pass over the keys in each.
   bool mass_in_prefill = false;
   int num_recent_queries = 0;           // the last n queries of every layer, after RoPE
   std::vector<int> hidden_layers = {};  // blocks (from 0) whose output is wanted
@@ -49,39 +50,42 @@ struct SignalNeeds {
   }
 };
 
-// The union of two needs: the finer mass, the longer query history, all layers of both.
+// Returns the union of two needs: the finer mass, the longer query history, all layers of both.
 [[nodiscard]] SignalNeeds Union(const SignalNeeds& a, const SignalNeeds& b);
 
-// The signals of one group in a step.
+// GroupSignals holds the signals of one group in a step.
 struct GroupSignals {
-  // [num_mass_heads, num_rows]: kSummed 1 head; kPerKvHead, kPerQueryHead: the group's heads,
-  // layer by layer. Empty when mass was not asked for, or not in this kind of step.
+  // Holds the mass, [num_mass_heads, num_rows]. kSummed has 1 head; kPerKvHead and kPerQueryHead
+  // have the group's heads, layer by layer. Empty if no scorer asked for mass in this kind of step.
   std::span<const float> mass = {};
   int num_mass_heads = 0;
   int num_rows = 0;      // rows of the group, the step's new ones included
   int num_new_rows = 0;  // at the end of the list
-  // Layers of the group whose attention is finite in this step. The others have no mass (000, 3.1).
+  // Counts the group's layers whose attention is finite in this step. The other layers add no mass
+  // (000, 3.1).
   int num_layers_counted = 0;
 };
 
-// The signals of the sequence in a step. Spans live until the next step. By-layer lists are empty
-// when the signal was not asked for.
+// StepSignals holds the signals of a sequence in a step. Spans are valid until the next step. A
+// list by layer is empty if no scorer asked for the signal.
 struct StepSignals {
   StepKind kind = StepKind::kDecode;
   Position first_position = 0;  // of the step's new tokens
   int num_tokens = 0;
-  // By layer: [num_tokens, kv heads of the layer, head_dim].
+  // Holds the keys of the step's tokens after RoPE, by layer: [num_tokens, kv heads of the layer,
+  // head_dim].
   std::vector<std::span<const float>> keys = {};
   std::vector<std::span<const float>> keys_before_rope = {};  // the same
   std::vector<std::span<const float>> values = {};            // the same
-  // By layer: [num_tokens, kv heads of the layer]. Above 0: the row of the token that is
-  // Model::eviction_shift() tokens before may go.
+  // Holds the eviction logits by layer: [num_tokens, kv heads of the layer]. A logit above 0 marks
+  // the row of the token Model::eviction_shift() positions before as one that may be evicted.
   std::vector<std::span<const float>> eviction_logits = {};
-  // By layer: [num_recent, query heads, head_dim], oldest first; num_recent grows to what was
-  // asked.
+  // Holds the latest queries by layer: [num_recent, query heads, head_dim], oldest first.
+  // num_recent grows step by step up to SignalNeeds::num_recent_queries.
   std::vector<std::span<const float>> recent_queries = {};
   int num_recent = 0;
-  // The blocks that anybody asked for, ascending, and their outputs: [num_tokens, embed_dim].
+  // Holds the hidden states that scorers asked for: the numbers of the blocks, ascending, and each
+  // block's output, [num_tokens, embed_dim].
   std::vector<int> hidden_layers = {};
   std::vector<std::span<const float>> hidden = {};
 };

@@ -1,5 +1,6 @@
-// Bytes in which parts of a session keep what they know while the session rests in a file: numbers
-// little-endian, floats as their IEEE 754 bits, lists and texts after their length (u64).
+// StateWriter and StateReader convert the state of a session's parts to bytes for a session file,
+// and back. Numbers are little-endian, floats are their IEEE 754 bits, and a list or a text follows
+// its length (u64).
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_STATE_H_
@@ -43,11 +44,11 @@ class StateWriter {
     Append(text.data(), text.size());
   }
   [[nodiscard]] size_t num_bytes() const { return num_bytes_; }
-  // Empty where they are only counted.
+  // Returns the bytes written so far; empty with Keep::kCount, which only counts them.
   [[nodiscard]] std::span<const std::byte> bytes() const {
     return std::as_bytes(std::span(bytes_));
   }
-  [[nodiscard]] const std::string& text() const { return bytes_; }  // the same
+  [[nodiscard]] const std::string& text() const { return bytes_; }  // bytes() as a string
 
  private:
   template <typename T>
@@ -61,12 +62,14 @@ class StateWriter {
   std::string bytes_;
 };
 
-// Once something does not fit the bytes that are left, or Fail() was called, all that is read is
-// zero or empty, and status() says why: it may be asked once, at the end. A list's length is held
-// against the bytes that are left before memory is taken for it.
+// StateReader reads what a StateWriter wrote. After the first error (too few bytes, or Fail())
+// every read returns zero or an empty list, and status() has the error; so a caller may check
+// status() once, after its last read. StateReader compares the length of a list with the bytes that
+// are left before it allocates memory, so that a damaged length cannot exhaust memory.
 class StateReader {
  public:
-  // REQUIRES: the bytes outlive the reader. what: for messages, "the list of tokens".
+  // `what` names the bytes in error messages: "the list of tokens". REQUIRES: the bytes outlive the
+  // reader.
   StateReader(std::span<const std::byte> bytes, std::string what)
       : left_(bytes), what_(std::move(what)) {}
 
@@ -87,7 +90,8 @@ class StateReader {
     Take(text.data(), text.size());
     return text;
   }
-  // The length of a list that follows, each of whose elements takes at least so many bytes.
+  // Reads the length of a list whose elements take at least `bytes_of_each` bytes. Fails, and
+  // returns 0, if fewer bytes are left than such a list takes.
   [[nodiscard]] size_t Length(size_t bytes_of_each) {
     const auto length = Number<uint64_t>();
     if (length <= left_.size() / bytes_of_each) return length;
@@ -95,12 +99,13 @@ class StateReader {
     return 0;
   }
 
-  // Reports bytes that make no sense. The first such call counts.
+  // Marks the bytes as corrupt, for a caller that read values which make no sense. Only the first
+  // error is kept.
   void Fail(std::string_view why);
   [[nodiscard]] bool ok() const { return status_.ok(); }
-  // Corrupt when something failed.
+  // Returns Corrupt if a read or Fail() reported an error, otherwise OK.
   [[nodiscard]] const Status& status() const { return status_; }
-  // The same, and Corrupt when bytes are left.
+  // Returns status(), or Corrupt if bytes are left unread.
   [[nodiscard]] Status End();
 
  private:

@@ -1,9 +1,9 @@
-// Status and Result: how the library reports everything that input, disk, memory or the operating
-// system can cause. A Status has a code, which says what kind of error it is and is all that a
-// caller needs to decide how to go on; the option or field that the error is about, where there is
-// one; and a sentence that says what was expected, what was found and where.
+// Status and Result are how the library reports every failure that input, disk, memory or the
+// operating system can cause; the library does not throw. A Status has three parts: a code, which
+// is all that a caller needs to decide how to go on; the name of the option or field that is wrong,
+// if there is one; and a sentence that says what was expected, what was found and where.
 //
-// Thread safety: values; distinct objects may be used from distinct threads.
+// Thread safety: Status and Result are values; distinct objects may be used from distinct threads.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_STATUS_H_
@@ -35,11 +35,11 @@ enum class StatusCode {
   kInternal,          // a fault of ebb's own
 };
 
-// "invalid argument", "not found", ... : the words that ToString() begins with.
+// Returns the words that ToString() begins with: "invalid argument", "not found", ...
 [[nodiscard]] std::string_view StatusCodeName(StatusCode code);
 
-// Returns whether a limit was reached: kContextFull, kT0Full, kT1Full, kOutOfMemory, kStorageFull
-// or kQueueFull. The same call succeeds once there is room.
+// Returns whether the call failed because a limit was reached: kContextFull, kT0Full, kT1Full,
+// kOutOfMemory, kStorageFull or kQueueFull. The same call succeeds once there is room.
 [[nodiscard]] bool IsLimit(StatusCode code);
 
 class [[nodiscard]] Status {
@@ -51,17 +51,18 @@ class [[nodiscard]] Status {
 
   [[nodiscard]] bool ok() const { return code_ == StatusCode::kOk; }
   [[nodiscard]] StatusCode code() const { return code_; }
-  // The option, request field or argument that the error is about, by its name in the interface
-  // that was called: "memory_bytes", "messages[0].role". Empty: none.
+  // Returns the option, request field or argument that is wrong, by its name in the interface that
+  // was called: "memory_bytes", "messages[0].role". Empty: the error is about no single field.
   [[nodiscard]] const std::string& field() const { return field_; }
-  // The sentence, which does not repeat field().
+  // Returns the sentence, which does not repeat field().
   [[nodiscard]] const std::string& message() const { return message_; }
-  // "messages[0].role: expected ...": the field, if there is one, and the sentence.
+  // Returns field(), if there is one, and the sentence: "messages[0].role: expected ...".
   [[nodiscard]] std::string Text() const;
-  // "invalid argument: messages[0].role: expected ...": the name of the code and Text().
+  // Returns the name of the code and Text(): "invalid argument: messages[0].role: expected ...".
   [[nodiscard]] std::string ToString() const;
 
-  // Returns the same error with "prefix: " before its sentence, such as the file that was read.
+  // Returns the same error with "prefix: " before its sentence, for example the name of the file
+  // that was being read.
   [[nodiscard]] Status WithPrefix(std::string_view prefix) const;
 
  private:
@@ -88,9 +89,9 @@ class [[nodiscard]] Status {
 [[nodiscard]] Status Cancelled(std::string message);
 [[nodiscard]] Status Internal(std::string message);
 
-// A T, or the error that says why there is none: a Status, or another E where a part of the program
-// reports more than a Status holds.
-// REQUIRES for access to the value: ok(); to error(): !ok(). Anything else aborts (noexcept).
+// Result holds a T, or the error that says why there is no T. The error is a Status, or another E
+// where a part of the program reports more than a Status holds. REQUIRES: ok() before the value is
+// read, !ok() before error(). The program aborts otherwise, since the accessors are noexcept.
 template <typename T, typename E = Status>
 class [[nodiscard]] Result {
  public:
@@ -100,7 +101,7 @@ class [[nodiscard]] Result {
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
   [[nodiscard]] const E& error() const& noexcept { return std::get<1>(state_); }
   [[nodiscard]] E&& error() && noexcept { return std::get<1>(std::move(state_)); }
-  // error(), or the OK status.
+  // Returns error(), or the OK status.
   [[nodiscard]] Status status() const& requires std::same_as<E, Status> {
     return ok() ? Status() : error();
   }
@@ -120,7 +121,7 @@ class [[nodiscard]] Result {
 
 }  // namespace ebb
 
-// Leaves the enclosing function with the Status of `expr` when that is an error.
+// Returns the Status of `expr` from the enclosing function if it is an error.
 #define EBB_RETURN_IF_ERROR(expr)                                                  \
   do {                                                                             \
     if (::ebb::Status ebb_status_ = (expr); !ebb_status_.ok()) return ebb_status_; \
@@ -128,8 +129,8 @@ class [[nodiscard]] Result {
 
 #define EBB_CONCAT_INNER_(a, b) a##b
 #define EBB_CONCAT_(a, b) EBB_CONCAT_INNER_(a, b)
-// EBB_ASSIGN_OR_RETURN(auto x, MakeX());
-// Leaves the enclosing function with the error of MakeX() when there is no x.
+// EBB_ASSIGN_OR_RETURN(auto x, MakeX()) assigns the value of MakeX() to x; if MakeX() failed,
+// returns its error from the enclosing function.
 #define EBB_ASSIGN_OR_RETURN(lhs, expr) \
   EBB_ASSIGN_OR_RETURN_IMPL_(EBB_CONCAT_(ebb_result_, __LINE__), lhs, expr)
 #define EBB_ASSIGN_OR_RETURN_IMPL_(tmp, lhs, expr) \

@@ -15,30 +15,33 @@
 namespace [[gnu::visibility("default")]] ebb {
 
 using Token = int32_t;
-// The index of a token in its sequence, from 0, and its RoPE position until keys are re-rotated.
+// Position is the index of a token in its sequence, from 0. It is also the RoPE position of the
+// token's keys until they are re-rotated (PastContext::kReRotate).
 using Position = int32_t;
 
-// The rows from `begin` up to, but not including, `end`.
+// RowRange holds the rows from `begin` up to, but not including, `end`.
 struct RowRange {
   size_t begin = 0;
   size_t end = 0;
   bool operator==(const RowRange&) const = default;
 };
 
-// The number format of full-precision rows.
+// RowType is the number format of rows in full precision (T0 and T1).
 enum class RowType { kF16, kBf16, kF32 };
 
-// Which (layer, kv head) pairs share one token table: all of them, those of a layer, or none.
+// Granularity says which (layer, kv head) pairs share one token table and so evict the same tokens:
+// all pairs, the pairs of one layer, or no two pairs.
 enum class Granularity { kToken, kLayer, kHead };
 
-// The place of a row: fast memory, capacity memory, compressed, evicted.
+// Tier names where a row lies: T0 is fast memory, T1 host memory or a file, T2 holds compressed
+// rows, and rows of T3 are evicted.
 enum class Tier : uint8_t { kT0 = 0, kT1, kT2, kT3 };
 inline constexpr int kNumTiers = 4;
 
-// A prefill step reads given text; a decode step reads the model's own last token.
+// StepKind: a prefill step reads given tokens; a decode step reads the token that was sampled last.
 enum class StepKind { kPrefill, kDecode };
 
-// Whether a token was given (prompt, user turns) or generated.
+// TokenKind says whether the caller gave a token (prompt, user turns) or the model generated it.
 enum class TokenKind : uint8_t { kGiven = 0, kGenerated = 1 };
 
 [[nodiscard]] size_t RowTypeBytes(RowType type);  // bytes of one element: 2, 2, 4
@@ -47,33 +50,38 @@ enum class TokenKind : uint8_t { kGiven = 0, kGenerated = 1 };
 [[nodiscard]] std::string_view GranularityName(Granularity granularity);
 [[nodiscard]] Result<Granularity> ParseGranularity(std::string_view name);
 [[nodiscard]] std::string_view TierName(Tier tier);
-// Reads a size: a number, which may have a fraction or an exponent, and a unit in letters of either
-// case. KiB, MiB, GiB, TiB, or Ki, Mi, Gi, Ti, are powers of 1024; kB, MB, GB, TB, or k, M, G, T,
-// are powers of 1000; B or nothing are bytes. "512MiB", "1.5Gi", "2G", "1e9". A part of a byte is
-// cut off. Fails on anything else, on less than 1 byte and on 2^64 and more.
+// Parses a size in bytes: a number, which may have a fraction or an exponent, and a unit in upper
+// or lower case. KiB, MiB, GiB, TiB (or Ki, Mi, Gi, Ti) are powers of 1024; kB, MB, GB, TB (or k,
+// M, G, T) are powers of 1000; B or no unit means bytes. Examples: "512MiB", "1.5Gi", "2G", "1e9".
+// Rounds down to whole bytes. Errors: InvalidArgument for other text, for less than 1 byte and for
+// 2^64 bytes or more.
 [[nodiscard]] Result<uint64_t> ParseBytes(std::string_view text);
 
-// The sizes of a model that the cache and the policies need to know. Layers may differ in their kv
-// heads and in their windows, in nothing else: query heads and head size are those of every layer.
+// ModelShape holds the sizes of a model that the cache and the policies need. Layers may differ in
+// their number of kv heads and in their sliding windows; all layers have the same query heads and
+// the same head size.
 struct ModelShape {
   int num_layers = 0;
   int num_q_heads = 0;
   int num_kv_heads = 0;  // of every layer; where kv_heads_by_layer differ, the most of any
   int head_dim = 0;      // of keys and of values, in elements
-  // false: latent attention, where the value of a row is the beginning of its key and is not stored
-  // a second time.
+  // has_values is false for latent attention (MLA): the value of a row is then the beginning of its
+  // key, and the cache does not store the value a second time.
   bool has_values = true;
   int embed_dim = 0;  // of the hidden state
   int vocab_size = 0;
   int trained_context = 0;  // in tokens
-  // [num_layers], each a divisor of num_q_heads; empty: num_kv_heads in every layer.
+  // Counts the kv heads of each layer, [num_layers]; each count divides num_q_heads. Empty: every
+  // layer has num_kv_heads.
   std::vector<int> kv_heads_by_layer = {};
-  // Sliding windows in tokens, [num_layers]: the row at position p is seen by the queries at p to
-  // p + window - 1; 0: by every query from p on. Empty: no layer has a window.
+  // Holds the sliding window of each layer in tokens, [num_layers]. Queries at p to p + window - 1
+  // see the row at position p; with window 0 every query from p on sees the row. Empty: no layer
+  // has a window.
   std::vector<int> windows = {};
-  // The layer whose rows each attention of a token reads, in the order of the model; the first one
-  // that names a layer stores its row. Layers appear in their order; later attentions may read a
-  // layer again. Empty: each layer is read once.
+  // Names, for each attention of a token in the order of the model, the layer whose rows the
+  // attention reads. The first attention that names a layer stores the layer's row; later
+  // attentions may read the same layer again. Layers appear in ascending order. Empty: each layer
+  // is read once.
   std::vector<int> layers_read = {};
 
   [[nodiscard]] int NumKvHeads(int layer) const {
@@ -86,13 +94,14 @@ struct ModelShape {
   [[nodiscard]] int LayerRead(int attention) const {
     return layers_read.empty() ? attention : layers_read[attention];
   }
-  // The smallest window of any layer; 0: no layer has one.
+  // Returns the smallest window of any layer in tokens; 0 if no layer has a window.
   [[nodiscard]] int SmallestWindow() const;
-  // Query heads that share one kv head.
+  // Returns the number of query heads that share one kv head.
   [[nodiscard]] int QueryHeadsPerKvHead(int layer) const { return num_q_heads / NumKvHeads(layer); }
-  // (layer, kv head) pairs, which are numbered layer by layer.
+  // Returns the number of streams: (layer, kv head) pairs, numbered layer by layer.
   [[nodiscard]] int NumStreams() const;
-  // Groups at a granularity: 1, num_layers, or one per (layer, kv head) pair.
+  // Returns the number of groups at a granularity: 1 (kToken), num_layers (kLayer) or NumStreams()
+  // (kHead).
   [[nodiscard]] int NumGroups(Granularity granularity) const;
 };
 
