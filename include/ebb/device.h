@@ -62,9 +62,9 @@ struct DeviceDescription {
 // - The affinity mask (`taskset`, cpusets): the hardware threads that this thread may run on.
 // - SMT: hardware threads of one core share its arithmetic units and caches, so they count once.
 // - The CPU quota of the process's control group or of one above it (containers, systemd): the
-//   processor time that all threads together may use, rounded up. With a quota of 1.5 processors
-//   two threads do the work of 1.5, since a thread that waits for another sleeps. With a quota
-//   of 1.0 a second thread would only make the first one wait.
+//   processor time that all threads together may use, rounded down to processors, at least 1. With
+//   more threads than that, the threads use up the quota before its period ends, and the kernel
+//   then stops all of them until the next period.
 //
 // Thread safety: the functions may be called from any thread. Each call asks the system again:
 // AvailableProcessors() reads a few small files and one file for each hardware thread. Neither
@@ -74,7 +74,7 @@ struct Processors {
   int hardware_threads = 1;  // in the affinity mask
   int cores = 1;             // that these hardware threads belong to
   double quota = 0;          // in processors: 1.5 is 1.5 s of processor time a second; 0: no limit
-  int threads = 1;           // min(cores, quota rounded up)
+  int threads = 1;           // min(cores, quota rounded down), at least 1
 };
 [[nodiscard]] Processors AvailableProcessors();
 

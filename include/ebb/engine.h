@@ -112,8 +112,8 @@ struct SessionOptions {
 // DeviceReport reports the bytes and the work of a device.
 struct DeviceReport {
   std::string_view name;  // "cpu", "cuda0"
-  // Counts the device's memory for rows, and for the state that they carry between steps. Zero on
-  // the cpu, as are the members below.
+  // Counts the device's memory for rows and for the buffers that transfer rows between steps. Zero
+  // on the cpu, as are the members below.
   uint64_t row_bytes = 0;
   uint64_t weight_bytes = 0;         // and weights
   T1Mode t1_mode = T1Mode::kStream;  // of the last step: kStream or kCompute
@@ -254,9 +254,9 @@ class Session {
   Status TruncateTo(Position end);
   [[nodiscard]] bool CanTruncateTo(Position end) const;
   // Returns the largest position up to `end` that TruncateTo() accepts. Models with recurrent state
-  // can go back to the ends of the last two prompts. So can models with sliding windows that run
-  // without a policy, tiers or a device; with any of these, only to 0 once a row has left its
-  // window. Other models can go back to any position.
+  // can go back to a few checkpoints (4 to 16): the ends of recent prompts and of some messages. So
+  // can models with sliding windows that run without a policy, tiers or a device; with any of
+  // these, only to 0 once a row has left its window. Other models can go back to any position.
   [[nodiscard]] Position NearestTruncation(Position end) const;
 
   // Returns the logits after the last token, [vocab_size]. Valid until the next step or roll-back

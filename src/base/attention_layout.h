@@ -1,6 +1,6 @@
-// How the rows of a model are laid out: which streams, (layer, kv head) pairs, each layer has, how
-// they are numbered, and which groups they make at a granularity. Streams are numbered layer by
-// layer and head by head; the streams of a group follow each other.
+// AttentionLayout numbers the rows of a model: the streams, (layer, kv head) pairs, of each layer,
+// and the groups of streams at a granularity. Streams are numbered layer by layer and head by head;
+// the streams of a group have consecutive numbers.
 #ifndef EBB_BASE_ATTENTION_LAYOUT_H_
 #define EBB_BASE_ATTENTION_LAYOUT_H_
 
@@ -39,7 +39,8 @@ class AttentionLayout {
   [[nodiscard]] int NumStreamsOf(int group) const {
     return first_of_group_[group + 1] - first_of_group_[group];
   }
-  // Query heads of one of its layers that belong to a group, and those of all its layers.
+  // Returns the query heads of one layer that belong to a group; AllQueryHeadsOf() returns the sum
+  // over the group's layers.
   [[nodiscard]] int QueryHeadsOf(int group) const;
   [[nodiscard]] int AllQueryHeadsOf(int group) const;
 

@@ -1,5 +1,5 @@
-// Formats: cgroups(7), proc_pid_mountinfo(5), Documentation/admin-guide/cgroup-v2.rst and
-// Documentation/scheduler/sched-bwc.rst of Linux.
+// Reads files in the formats of cgroups(7), proc_pid_mountinfo(5), and
+// Documentation/admin-guide/cgroup-v2.rst and Documentation/scheduler/sched-bwc.rst of Linux.
 #include "src/base/cgroup_limits.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::vector<std::string> Words(const std::string& text) {
   return words;
 }
 
-// "cpu" or "memory".
+// Source names a version of control groups and one of its controllers, "cpu" or "memory".
 struct Source {
   Version version;
   std::string_view controller;
@@ -53,7 +53,8 @@ bool HasController(const std::string& comma_separated, std::string_view controll
   return false;
 }
 
-// mountinfo writes blanks, tabs, newlines and backslashes as a backslash and three octal digits.
+// Replaces the escapes of mountinfo, which writes blanks, tabs, newlines and backslashes as a
+// backslash and three octal digits.
 std::string Unescaped(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -70,8 +71,9 @@ std::string Unescaped(std::string_view text) {
   return plain;
 }
 
-// "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:7 - cgroup cgroup rw,cpu": the fourth word is
-// the group, the fifth the mount point. Any number of optional words stands before the dash.
+// Parses a line of mountinfo, such as "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:7 -
+// cgroup cgroup rw,cpu": the fourth word is the group, the fifth the mount point; any number of
+// optional words precedes the dash. Returns nothing for a mount without the source's controller.
 std::optional<Mount> ParseMount(const std::string& line, const Source& source) {
   const std::vector<std::string> words = Words(line);
   const auto dash = std::ranges::find(words, "-");
@@ -93,8 +95,8 @@ std::vector<Mount> ReadMounts(const std::string& root, const Source& source) {
   return mounts;
 }
 
-// The process's own group: "0::/a/b" in version 2, "4:cpu,cpuacct:/a/b" in version 1. A path may
-// hold colons.
+// Returns the process's own group from /proc/self/cgroup: "0::/a/b" in version 2,
+// "4:cpu,cpuacct:/a/b" in version 1. A path may contain colons.
 std::optional<std::string> ReadGroup(const std::string& root, const Source& source) {
   std::ifstream file(Under(root, "proc/self/cgroup"));
   for (std::string line; std::getline(file, line);) {
@@ -110,8 +112,8 @@ std::optional<std::string> ReadGroup(const std::string& root, const Source& sour
   return std::nullopt;
 }
 
-// The folders of `group` and of the groups above it that the mount shows, the mount point first.
-// Empty when it does not show the group.
+// Returns the folders of `group` and of the groups above it that the mount shows, the mount point
+// first; empty if the mount does not show the group.
 std::vector<fs::path> FoldersOf(const std::string& root, const Mount& mount,
                                 const std::string& group) {
   const fs::path below = fs::path(group).lexically_relative(mount.group);
@@ -133,7 +135,7 @@ std::optional<double> PositiveNumber(const std::string& text) {
   return static_cast<double>(number);
 }
 
-// The words of the file's first line; none when it cannot be read.
+// Returns the words of the file's first line; none if the file cannot be read.
 std::vector<std::string> ReadWords(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
@@ -141,8 +143,8 @@ std::vector<std::string> ReadWords(const fs::path& path) {
   return Words(line);
 }
 
-// Quota and period, in microseconds. Without a limit version 2 has "max" for the quota and version
-// 1 has -1.
+// Returns quota and period in microseconds. If there is no limit, the quota is "max" in version 2
+// and -1 in version 1.
 std::vector<std::string> ReadLimit(const fs::path& folder, Version version) {
   if (version == Version::kV2) return ReadWords(folder / "cpu.max");
   std::vector<std::string> limit = ReadWords(folder / "cpu.cfs_quota_us");
@@ -170,14 +172,14 @@ std::optional<uint64_t> BytesIn(const fs::path& path) {
   return bytes;
 }
 
-// The kinds of memory in a group's memory.stat that the kernel can take back.
+// ReclaimableBytes holds the kinds of memory in a group's memory.stat that the kernel can reclaim.
 struct ReclaimableBytes {
   uint64_t file = 0;  // both LRU lists of file pages, on which neither shmem nor mlocked pages are
   uint64_t slab = 0;  // caches of the kernel; version 1 does not tell them
 };
 
 ReclaimableBytes ReadReclaimable(const fs::path& folder, Version version) {
-  // In version 1 the names without "total_" leave out the groups below.
+  // In version 1, names without the prefix "total_" leave out the groups below this one.
   const std::string_view prefix = version == Version::kV2 ? "" : "total_";
   ReclaimableBytes reclaimable;
   std::ifstream file(folder / "memory.stat");
@@ -192,8 +194,9 @@ ReclaimableBytes ReadReclaimable(const fs::path& folder, Version version) {
   return reclaimable;
 }
 
-// The low watermark that the kernel would give to a machine whose memory is `limit` bytes
-// (calculate_min_free_kbytes() and __setup_per_zone_wmarks() in mm/page_alloc.c): groups have none.
+// Returns the low watermark that the kernel would set on a machine with `limit` bytes of memory
+// (calculate_min_free_kbytes() and __setup_per_zone_wmarks() in mm/page_alloc.c). Groups have no
+// watermark of their own.
 uint64_t LowWatermark(uint64_t limit) {
   constexpr double kMinKib = 128, kMaxKib = 262144;
   const double min_free_kib =
@@ -201,13 +204,15 @@ uint64_t LowWatermark(uint64_t limit) {
   return static_cast<uint64_t>(min_free_kib * 1.25 * 1024);
 }
 
-// How many of `bytes` count as available by the rule of MemAvailable (si_mem_available() in
-// mm/show_mem.c): some must stay, else the machine swaps or reads its files again and again.
+// Returns how many of `bytes` reclaimable bytes count as available, by the rule of MemAvailable
+// (si_mem_available() in mm/show_mem.c). The rest must stay in memory; otherwise the machine swaps
+// or reads its files again and again.
 uint64_t AvailableOf(uint64_t bytes, uint64_t low_watermark) {
   return bytes - std::min(bytes / 2, low_watermark);
 }
 
-// Nothing: no limit, or none that can be read.
+// Returns the bytes left below the group's memory limit. Nothing: no limit, or none that can be
+// read.
 std::optional<uint64_t> MemoryLeftIn(const fs::path& folder, Version version) {
   const bool is_v2 = version == Version::kV2;
   const auto limit = BytesIn(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));
@@ -221,7 +226,7 @@ std::optional<uint64_t> MemoryLeftIn(const fs::path& folder, Version version) {
   return *limit - std::min(*limit, taken);
 }
 
-// All folders in which a limit of this process may stand.
+// Returns all folders that may hold a limit of this process.
 std::vector<fs::path> LimitingFolders(const std::string& root, const Source& source) {
   const std::vector<Mount> mounts = ReadMounts(root, source);
   const std::optional<std::string> group = ReadGroup(root, source);
@@ -231,13 +236,13 @@ std::vector<fs::path> LimitingFolders(const std::string& root, const Source& sou
     const std::vector<fs::path> more = FoldersOf(root, mount, *group);
     folders.insert(folders.end(), more.begin(), more.end());
   }
-  // A container may see its own group at the mount point and its path as it is outside. Further
-  // mounts may show the groups of others.
+  // A container may see its own group at the mount point, but a path from outside of the container.
+  // Only the first mount is used then, since further mounts may show the groups of others.
   if (folders.empty()) folders.push_back(Under(root, mounts.front().point));
   return folders;
 }
 
-// The least that `read` finds in any of the folders; nothing: no folder has a limit.
+// Returns the least limit that `read` finds in any of the folders; nothing: no folder has a limit.
 template <typename Number>
 std::optional<Number> Least(const std::string& root, std::string_view controller,
                             std::optional<Number> (*read)(const fs::path& folder, Version)) {
@@ -267,7 +272,8 @@ std::optional<uint64_t> AvailableMemory() {
     kib = std::strtoull(line.c_str() + sizeof("MemAvailable:") - 1, nullptr, 10);
   }
   if (kib == 0) return std::nullopt;
-  // Version 1 of control groups has a number near 2^63 where there is no limit.
+  // The minimum is right without a limit, too: version 1 of control groups then has a limit near
+  // 2^63.
   return std::min(kib * 1024, CgroupMemoryLeft("/").value_or(kib * 1024));
 }
 

@@ -18,7 +18,7 @@ constexpr char kV1Mount[] =
     "25 24 0:22 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
     "33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
 
-// A system of files below a folder.
+// CgroupLimitsTest simulates a system by files below a folder.
 class CgroupLimitsTest : public ::testing::Test {
  protected:
   void Write(const std::string& path, const std::string& text) const {
@@ -33,7 +33,7 @@ class CgroupLimitsTest : public ::testing::Test {
           "22 27 0:21 / /proc rw,relatime - proc proc rw\n27 1 254:0 / / rw - ext4 /dev/vda rw\n" +
               mounts);
   }
-  // A group of version 1, by its folder.
+  // Writes a group of version 1 into its folder.
   void WriteV1(const std::string& folder, const std::string& quota,
                const std::string& period) const {
     Write(folder + "/cpu.cfs_quota_us", quota + "\n");
@@ -95,8 +95,8 @@ TEST_F(CgroupLimitsTest, BothVersionsAreAskedWhereBothAreMounted) {
   EXPECT_EQ(Quota(), 1.2);
 }
 
-// Without a namespace for control groups a container sees its path as it is outside, and the mount
-// shows its own group.
+// Checks a container without a namespace for control groups: it sees its path as it is outside, but
+// the mount shows only its own group.
 TEST_F(CgroupLimitsTest, AContainersMountShowsItsOwnGroup) {
   WriteProcess("0::/docker/abc/inner\n",
                "30 24 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
@@ -188,10 +188,12 @@ constexpr char kV1MemoryMount[] =
     "34 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
 constexpr uint64_t kMib = uint64_t{1} << 20;
 constexpr uint64_t kGib = uint64_t{1} << 30;
-// The low watermark of a machine that has 1 GiB: min_free_kbytes of 4,096 and a quarter.
+// kWatermark is the low watermark of a machine with 1 GiB: min_free_kbytes of 4,096 KiB and a
+// quarter more.
 constexpr uint64_t kWatermark = 5 * kMib;
 
-// A system whose process is in the group /job of 1 GiB.
+// CgroupMemoryTest simulates a system whose process is in the group /job, which has a limit of 1
+// GiB.
 class CgroupMemoryTest : public CgroupLimitsTest {
  protected:
   void WriteV2(uint64_t used, const std::string& stat) const {
@@ -250,7 +252,7 @@ TEST_F(CgroupMemoryTest, FilePagesOfTheGroupsBelowCountInVersion1) {
 }
 
 TEST_F(CgroupMemoryTest, SharedMemoryAndLockedPagesAreTaken) {
-  // `file` holds both; the LRU lists of file pages hold neither.
+  // `file` includes shmem and mlocked pages; the LRU lists of file pages include neither.
   WriteV2(900 * kMib, Line("file", 900 * kMib) + Line("shmem", 500 * kMib) +
                           Line("unevictable", 400 * kMib) + Line("inactive_file", 0) +
                           Line("active_file", 0));

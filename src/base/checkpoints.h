@@ -1,4 +1,4 @@
-// Checkpoints: the positions of a text that a sequence can go back to although its model has a
+// Checkpoints are the positions of a text to which a sequence can roll back although its model has
 // recurrent state or sliding windows.
 #ifndef EBB_BASE_CHECKPOINTS_H_
 #define EBB_BASE_CHECKPOINTS_H_
@@ -10,14 +10,15 @@
 
 namespace ebb {
 
-// Returns how many checkpoints a sequence keeps at most: as many as fit 64 MiB, but 4 to 16.
-// state_bytes: a copy of the recurrent state; row_bytes: a key and a value of one head.
+// Returns the most checkpoints that a sequence keeps: as many as fit into 64 MiB, but at least 4
+// and at most 16. `state_bytes` is the size of a copy of the recurrent state, `row_bytes` that of a
+// key and a value of one kv head.
 [[nodiscard]] size_t MostCheckpoints(const ModelShape& shape, size_t state_bytes, size_t row_bytes);
 
-// Returns the index of the checkpoint to drop where there are too many: neither the newest nor the
-// one at `kept` (0: the first one), such as the end of a system message, behind which many prompts
-// part. The distances of the others from the newest grow geometrically. REQUIRES: at least 3
-// ascending positions.
+// Returns the index of the checkpoint to drop when there are too many. It is never the newest one,
+// nor the one at `kept` (0: the first one), for example the end of a system message, which many
+// prompts share. The distances of the remaining ones from the newest grow geometrically. REQUIRES:
+// at least 3 ascending positions.
 [[nodiscard]] size_t CheckpointToDrop(std::span<const Position> positions, Position kept);
 
 }  // namespace ebb

@@ -11,7 +11,8 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 
-// Returns the checkpoints that are left of these, at most `most` at a time.
+// Returns the checkpoints that remain after these are added one by one and CheckpointToDrop() keeps
+// at most `most` at a time.
 std::vector<Position> Left(const std::vector<Position>& added, size_t most, Position kept) {
   std::vector<Position> positions;
   for (const Position position : added) {
@@ -23,7 +24,8 @@ std::vector<Position> Left(const std::vector<Position>& added, size_t most, Posi
   return positions;
 }
 
-// A system message of 3,000 tokens, a question that begins at 19,800, and the prompt's end.
+// Returns the checkpoints of a prompt with a system message of 3,000 tokens and a question that
+// begins at 19,800, with the prompt's end.
 std::vector<Position> LongPrompt() {
   std::vector<Position> added = {3000, 19800, 19998, 20000};
   for (Position end = 512; end < 20000; end += 512) added.push_back(end);

@@ -5,7 +5,7 @@
 
 namespace ebb {
 
-// The time on a clock that only goes forward.
+// Returns the seconds of a monotonic clock.
 inline double SecondsNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

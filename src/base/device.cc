@@ -41,7 +41,7 @@ Status ParseKey(std::string_view key, std::string_view value, DeviceSpec* spec) 
   return InvalidArgument("no such key");
 }
 
-// "HOST:PORT"
+// Returns whether `text` has the form HOST:PORT.
 bool IsEndpoint(std::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;
@@ -51,7 +51,7 @@ bool IsEndpoint(std::string_view text) {
   return !port.empty() && port.size() <= kMostDigits && std::ranges::all_of(port, is_digit);
 }
 
-// Whether a backend may call a device so, as in "cuda0".
+// Returns whether a backend may have a device of this name, such as "cuda0".
 bool IsDeviceName(std::string_view name) {
   const auto belongs = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -68,7 +68,7 @@ Result<DeviceSpec> ParseDevice(std::string_view text) {
   };
   DeviceSpec spec;
   if (text == "cpu") return spec;
-  // An address has colons of its own.
+  // The address of an RPC server contains colons too, so keys begin at the last colon before "=".
   constexpr std::string_view kRpc = "rpc:";
   const bool is_rpc = text.starts_with(kRpc);
   const size_t equals_sign = text.find('=');

@@ -1,5 +1,5 @@
-// Bringing data nearer that is needed soon: what lies in many small arrays otherwise waits for
-// memory once for each of them.
+// Prefetches data into the processor's caches. Code that reads many small arrays in turn otherwise
+// waits for memory once for each of them.
 #ifndef EBB_BASE_FETCH_AHEAD_H_
 #define EBB_BASE_FETCH_AHEAD_H_
 
@@ -10,7 +10,8 @@
 namespace ebb {
 
 inline constexpr size_t kCacheLineBytes = 64;
-// Fetched of one array: the processor foresees the rest of a long one by itself.
+// kFetchedBytes is how much of an array FetchAhead() prefetches; the processor prefetches the rest
+// of a longer array by itself.
 inline constexpr size_t kFetchedBytes = 80 * kCacheLineBytes;
 
 inline void FetchAhead(std::span<const std::byte> data) {

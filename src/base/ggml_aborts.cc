@@ -10,8 +10,8 @@ namespace {
 
 thread_local int scopes = 0;
 
-// ggml ends the process when this function returns. ggml has one callback for the process, so that
-// all scopes share it.
+// Throws inside a GgmlAbortScope. ggml ends the process if this function returns. ggml has one
+// callback per process, so all scopes share it.
 void OnAbort(const char* message) {
   if (scopes > 0) throw GgmlAbort(message);
   std::fprintf(stderr, "%s\n", message);

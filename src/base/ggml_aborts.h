@@ -1,4 +1,4 @@
-// Turns failed assertions of ggml and libllama, which end the process, into exceptions.
+// Turns failed assertions of ggml and libllama, which would end the process, into exceptions.
 #ifndef EBB_BASE_GGML_ABORTS_H_
 #define EBB_BASE_GGML_ABORTS_H_
 
@@ -6,14 +6,15 @@
 
 namespace ebb {
 
-// The message is ggml's: the file, the line and the assertion.
+// GgmlAbort carries ggml's message: the file, the line and the assertion.
 struct GgmlAbort : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// In its scope and on its thread an assertion of ggml that fails throws GgmlAbort, through frames
-// of ggml's C code. Scopes may nest. Assertions that fail outside of any scope still end the
-// process, after their message on stderr. Memory that ggml held at a failed assertion is leaked.
+// GgmlAbortScope makes a failed assertion of ggml throw GgmlAbort, on its thread while it lives,
+// through frames of ggml's C code. Scopes may nest. An assertion that fails outside of any scope
+// still prints its message to stderr and ends the process. Memory that ggml owned at a failed
+// assertion is leaked.
 class GgmlAbortScope {
  public:
   GgmlAbortScope();

@@ -1,4 +1,4 @@
-// Frees what ggml made.
+// Frees objects that ggml allocated, for std::unique_ptr.
 #ifndef EBB_BASE_GGML_DELETER_H_
 #define EBB_BASE_GGML_DELETER_H_
 

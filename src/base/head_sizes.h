@@ -1,14 +1,15 @@
-// The sizes of heads that the kernels of attention take.
+// Defines the head sizes that the attention kernels support.
 #ifndef EBB_BASE_HEAD_SIZES_H_
 #define EBB_BASE_HEAD_SIZES_H_
 
 namespace ebb {
 
-// Head sizes are multiples of this.
+// kHeadDimStep divides every head size.
 inline constexpr int kHeadDimStep = 16;
 inline constexpr int kMaxHeadDim = 576;  // of keys of latent attention
 
-// Returns the size of the rows of heads of `dim` elements, with zeros behind them.
+// Returns the size, in elements, of the rows of heads of `dim` elements: `dim` rounded up to
+// kHeadDimStep; the added elements are zero.
 constexpr int PaddedHeadDim(int dim) {
   return (dim + kHeadDimStep - 1) / kHeadDimStep * kHeadDimStep;
 }

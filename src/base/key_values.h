@@ -1,4 +1,4 @@
-// Reads lists of options, as in "mass=0.9,rows=1024".
+// Parses lists of options such as "mass=0.9,rows=1024".
 #ifndef EBB_BASE_KEY_VALUES_H_
 #define EBB_BASE_KEY_VALUES_H_
 
@@ -15,8 +15,8 @@ struct KeyValue {
 };
 
 // Returns the parts of "key=value,key=value" in their order, as views of `text`. A value may
-// contain "=". Errors: InvalidArgument, whose message is a clause for the caller's sentence: a part
-// that is not key=value, or a key that is given twice.
+// contain "=". Errors: InvalidArgument for a part that is not key=value, or a key that is given
+// twice; its message is a clause for the caller's sentence.
 [[nodiscard]] Result<std::vector<KeyValue>> ParseKeyValues(std::string_view text);
 
 }  // namespace ebb

@@ -13,22 +13,24 @@ namespace ebb {
 // to stderr. Cheap after the first call; any thread may call it.
 void InitLlamaRuntime();
 
-// Instructions that ggml was compiled for, and whether the processor has them.
+// InstructionSet names an instruction set, and says whether ggml was compiled for it and whether
+// the processor has it.
 struct InstructionSet {
   const char* name;
   bool is_needed = false;
   bool is_there = false;
 };
-// Unsupported, naming the missing instructions, where ggml would end the process with SIGILL: a
-// program that was built for another machine.
+// Checks that the processor has all instructions that ggml was compiled for. Errors: Unsupported,
+// naming the missing instructions, for a program that was built for another machine; ggml would end
+// the process with SIGILL.
 [[nodiscard]] Status CheckProcessor();
 [[nodiscard]] Status CheckInstructionSets(std::span<const InstructionSet> sets);
 
 // Names the instruction sets and the backends that ggml computes with, in one line.
 [[nodiscard]] std::string InstructionsInUse();
 
-// Collects, in its scope and on its thread, the errors that ggml and libllama log: they return
-// null, and the log alone says why.
+// LlamaErrorScope collects, on its thread while it lives, the errors that ggml and libllama log.
+// Their functions only return null; the reason is in the log alone.
 class LlamaErrorScope {
  public:
   LlamaErrorScope();
@@ -36,9 +38,9 @@ class LlamaErrorScope {
   LlamaErrorScope(const LlamaErrorScope&) = delete;
   LlamaErrorScope& operator=(const LlamaErrorScope&) = delete;
 
-  // The first error, without its line break; a generic phrase when none was logged.
+  // Returns the first error, without its line break; a generic phrase if none was logged.
   [[nodiscard]] std::string FirstError() const;
-  // All of them, in one line; empty when none was logged.
+  // Returns all errors in one line; empty if none was logged.
   [[nodiscard]] std::string AllErrors() const;
 
  private:

@@ -1,5 +1,6 @@
-// A vector of one value per row of a cache. An array of at least a system page is mapped by itself,
-// so that an array that shrinks gives memory back: the C heap keeps such holes for ever.
+// MappedArray is a vector for one value per row of a cache. It maps an array of at least a system
+// page separately, so that an array that shrinks returns memory to the system; the C heap would
+// keep such holes for ever.
 #ifndef EBB_BASE_MAPPED_ARRAY_H_
 #define EBB_BASE_MAPPED_ARRAY_H_
 
@@ -19,7 +20,8 @@ struct MappedAllocator {
   using value_type = T;
   static constexpr size_t kMappedBytes = 4096;
   static constexpr size_t kHugeBytes = size_t{4} << 20;
-  // An address sanitizer sees what lies outside of an array on the heap alone.
+  // Returns whether an array of `num_bytes` bytes is mapped. No array is mapped under the address
+  // sanitizer, which checks bounds of arrays on the heap only.
   static constexpr bool IsMapped(size_t num_bytes) {
     return !kAddressSanitizer && num_bytes >= kMappedBytes;
   }
@@ -34,7 +36,7 @@ struct MappedAllocator {
     void* mapped =
         mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();
-    // A hint: huge pages make first touches cheaper.
+    // Hint: huge pages make first touches cheaper.
     if (num_bytes >= kHugeBytes) madvise(mapped, num_bytes, MADV_HUGEPAGE);
     return static_cast<T*>(mapped);
   }
@@ -55,7 +57,8 @@ struct MappedAllocator {
 template <typename T>
 using MappedArray = std::vector<T, MappedAllocator<T>>;
 
-// Room for `num` elements: a quarter more, in whole system pages where they are mapped.
+// Returns the capacity for `num` elements: a quarter more, and whole system pages if the array is
+// mapped.
 template <typename T>
 size_t MappedCapacity(size_t num) {
   constexpr size_t kPerSystemPage = MappedAllocator<T>::kMappedBytes / sizeof(T);
@@ -70,14 +73,14 @@ size_t MappedBytes(size_t num) {
   return num == 0 ? 0 : MappedCapacity<T>(num) * sizeof(T);
 }
 
-// Makes room for `num` elements. Amortised O(1) an element.
+// Reserves capacity for `num` elements. Amortised O(1) per element.
 template <typename T>
 void GrowTo(MappedArray<T>* array, size_t num) {
   if (num > array->capacity()) array->reserve(MappedCapacity<T>(num));
 }
 
-// Gives capacity back once less than half of it is used; while there is no memory for the smaller
-// copy, the array stays as it is.
+// Shrinks the capacity if less than half of it is used. If there is no memory for the smaller copy,
+// the array stays as it is.
 template <typename T>
 void ShrinkToContents(MappedArray<T>* array) {
   const size_t capacity = MappedCapacity<T>(array->size());

@@ -1,4 +1,4 @@
-// The names of a type's values, as tables that are read both ways.
+// Defines tables of the names of a type's values, for lookups by value and by name.
 #ifndef EBB_BASE_NAMES_H_
 #define EBB_BASE_NAMES_H_
 
@@ -19,7 +19,7 @@ struct Named {
   T value;
 };
 
-// "unknown" for a value that the table lacks.
+// Returns the name of a value; "unknown" if the table lacks it.
 template <typename T, size_t n>
 std::string_view NameOf(const std::array<Named<T>, n>& table, T value) {
   for (const Named<T>& row : table) {
@@ -36,7 +36,8 @@ std::optional<T> ValueOf(const std::array<Named<T>, n>& table, std::string_view 
   return std::nullopt;
 }
 
-// InvalidArgument, naming the valid names, for a name that the table lacks.
+// Returns the value of a name. Errors: InvalidArgument, listing the valid names; `what` says in the
+// message what is named.
 template <typename T, size_t n>
 Result<T> ParseName(const std::array<Named<T>, n>& table, std::string_view what,
                     std::string_view name) {

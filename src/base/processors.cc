@@ -28,13 +28,13 @@ std::vector<int> OnlineCpus() {
   return cpus;
 }
 
-// The cpus of this one's core, itself among them, as the kernel lists them: "0,64". Empty when
+// Returns the cpus of this cpu's core, itself included, as the kernel lists them: "0,64". Empty if
 // unknown.
 std::string CpusOfSameCore(int cpu, const std::string& root) {
   const std::filesystem::path topology =
       std::filesystem::path(root) /
       ("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology");
-  // The second is the name before Linux 5.2.
+  // The file had the second name before Linux 5.2.
   for (const char* name : {"core_cpus_list", "thread_siblings_list"}) {
     std::ifstream file(topology / name);
     std::string list;
@@ -60,7 +60,7 @@ int CountCores(std::span<const int> cpus, const std::string& root) {
 }  // namespace
 
 std::vector<int> CpusInMask(const ReadAffinity& read) {
-  // Beyond any kernel: its limit was 8192 in 2024.
+  // kMostCpus ends the search; it is more than any kernel supports (8192 in 2024).
   constexpr int kMostCpus = 1 << 20;
   for (int room = CPU_SETSIZE; room <= kMostCpus; room *= 2) {
     const std::unique_ptr<cpu_set_t, CpuSetDeleter> mask(CPU_ALLOC(room));
@@ -85,7 +85,7 @@ Processors CountProcessors(std::span<const int> cpus, const std::string& root) {
                            .cores = CountCores(cpus, root),
                            .quota = CgroupQuota(root)};
   processors.threads = processors.cores;
-  // In doubles: a quota may be far more than an int holds.
+  // Compare doubles before the conversion, since a quota may exceed the range of int.
   if (processors.quota > 0 && processors.quota < processors.cores) {
     processors.threads = std::max(1, static_cast<int>(processors.quota));
   }

@@ -1,4 +1,5 @@
-// The parts of ebb/device.h that tests give a simulated machine.
+// Declares the parts of AvailableProcessors() and AllowedCpus() (ebb/device.h) that tests run on a
+// simulated machine.
 #ifndef EBB_BASE_PROCESSORS_H_
 #define EBB_BASE_PROCESSORS_H_
 
@@ -14,15 +15,16 @@
 
 namespace ebb {
 
-// Writes the affinity mask to `mask`, which has room for `bytes`. Returns 0, or an error number:
-// EINVAL when the kernel's mask is longer.
+// ReadAffinity writes the affinity mask to `mask`, which has room for `bytes` bytes. It returns 0
+// or an error number: EINVAL if the kernel's mask is longer.
 using ReadAffinity = std::function<int(size_t bytes, cpu_set_t* mask)>;
 
-// The numbers in the mask, ascending. When it cannot be read: those of all cpus that are online.
+// Returns the numbers of the cpus in the mask, ascending; the numbers of all online cpus if the
+// mask cannot be read.
 [[nodiscard]] std::vector<int> CpusInMask(const ReadAffinity& read);
 
-// What these cpus and the files below `root` come to: /sys/devices/system/cpu for the cores, /proc
-// and the mounted control groups for the quota.
+// Counts the processors among these cpus by the files below `root`: /sys/devices/system/cpu for the
+// cores, /proc and the mounted control groups for the quota.
 [[nodiscard]] Processors CountProcessors(std::span<const int> cpus, const std::string& root = "/");
 
 }  // namespace ebb

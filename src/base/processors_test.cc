@@ -27,7 +27,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-// The kernel of a machine with so many cpus, which takes no shorter mask, and these in the mask.
+// Simulates the kernel of a machine with `num_cpus` cpus, which refuses shorter masks and has
+// `allowed` in the mask.
 ReadAffinity KernelWith(size_t num_cpus, std::vector<int> allowed) {
   return [num_cpus, allowed = std::move(allowed)](size_t bytes, cpu_set_t* mask) {
     if (bytes * 8 < num_cpus) return EINVAL;
@@ -51,7 +52,7 @@ TEST(CpusInMask, AreAllThatAreOnlineWhenTheMaskCannotBeRead) {
   EXPECT_THAT(CpusInMask(KernelWith(64, {})), SizeIs(online));
 }
 
-// A machine of files below a folder.
+// ProcessorsTest simulates a machine by files below a folder.
 class ProcessorsTest : public ::testing::Test {
  protected:
   void Write(const std::string& path, const std::string& text) const {
@@ -106,7 +107,7 @@ TEST_F(ProcessorsTest, ACpuWithoutTopologyIsACoreOfItsOwn) {
   EXPECT_EQ(Count({0, 1, 2, 3}).cores, 3);
 }
 
-// A team that uses up its quota before the period ends is stopped as a whole.
+// The quota must be rounded down: threads that use it up before the period ends are all stopped.
 TEST_F(ProcessorsTest, AQuotaIsRoundedDownToThreadsAndIsAtLeastOne) {
   const std::pair<const char*, int> cases[] = {
       {"10000 100000", 1},  {"100000 100000", 1}, {"100001 100000", 1},    {"150000 100000", 1},
@@ -139,11 +140,11 @@ TEST(AvailableProcessors, FollowTheAffinityMaskOfTheCallingThread) {
   EXPECT_EQ(AllowedCpus(), allowed);
 }
 
-// A control group of this system, removed at the end.
+// RealGroup is a control group of this system that is removed at the end of the test.
 class RealGroup {
  public:
-  // With a quota of one processor, below the first hierarchy that lets us make it; none, and `why`
-  // says what each refused.
+  // Makes a group with a quota of one processor, below the first hierarchy that permits it. Returns
+  // nothing, with each hierarchy's refusal in `why`, if none does.
   static std::optional<RealGroup> Make(std::string* why) {
     const std::string name = "ebb_processors_test_" + std::to_string(getpid());
     for (const std::string top : {"/sys/fs/cgroup/cpu/", "/sys/fs/cgroup/"}) {
@@ -167,7 +168,7 @@ class RealGroup {
   RealGroup(RealGroup&& other) noexcept : folder_(std::exchange(other.folder_, {})) {}
   RealGroup& operator=(RealGroup&&) = delete;
   ~RealGroup() {
-    // A group may count as busy for a moment after its last process ended.
+    // Repeat rmdir(), since a group may count as busy for a moment after its last process ended.
     for (int attempt = 0; !folder_.empty() && rmdir(folder_.c_str()) != 0 && attempt < 100;) {
       ++attempt;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -191,8 +192,8 @@ class RealGroup {
   std::filesystem::path folder_;
 };
 
-// Returns the processors that a child process finds once it is in the group. None when it could not
-// be moved there.
+// Returns the processors that a child process counts inside the group; nothing if the child could
+// not be moved there.
 std::optional<Processors> AskInside(const RealGroup& group) {
   int ends[2];
   if (pipe(ends) != 0) return std::nullopt;

@@ -1,4 +1,4 @@
-// Which sanitizers the program was built with: g++ says so by a macro, clang by a feature.
+// Tells which sanitizers the program was built with: g++ defines a macro, clang has a feature.
 #ifndef EBB_BASE_SANITIZERS_H_
 #define EBB_BASE_SANITIZERS_H_
 
@@ -28,11 +28,12 @@ inline constexpr bool kThreadSanitizer = false;
 
 #undef EBB_HAS_FEATURE
 
-// Memory seen from outside is then mostly the sanitizer's own.
+// kShadowMemory is true if a sanitizer owns most of the memory that the system counts for the
+// process; tests must not compare it then.
 inline constexpr bool kShadowMemory = kAddressSanitizer || kThreadSanitizer;
 
-// Gives up what a std::unique_ptr owns without freeing it, and tells the leak detector that this is
-// meant.
+// Releases the object of a std::unique_ptr without freeing it, and marks it as leaked on purpose
+// for the leak detector.
 template <typename Owner>
 void Leak(Owner* owner) {
   const void* const leaked = owner->release();

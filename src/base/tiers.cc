@@ -1,4 +1,4 @@
-// Parses tier options. MakePolicy() checks combinations.
+// Parses tier options. MakePolicy() checks their combinations.
 #include "ebb/tiers.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ Status Malformed(std::string_view what, std::string_view text, std::string_view 
   return InvalidArgument(fmt::format("{} \"{}\": {}; write {}", what, text, why, expected));
 }
 
-// Returns nothing for a text that is not a number as a whole.
+// Returns nothing unless the whole text is a number.
 template <typename T>
 std::optional<T> ReadNumber(std::string_view text) {
   T number = 0;
@@ -40,7 +40,8 @@ std::optional<T> ReadNumber(std::string_view text) {
   return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
 }
 
-// "12.5%": 0.125. Nothing for a text that is no percentage or outside 0% to 100%.
+// Returns the share of a percentage: 0.125 for "12.5%". Returns nothing for other text, and outside
+// 0% to 100%.
 std::optional<double> ParseShare(std::string_view text) {
   if (!text.ends_with('%')) return std::nullopt;
   text.remove_suffix(1);
@@ -91,7 +92,7 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
     place = text.substr(0, comma);
     const std::string_view size = text.substr(comma + 1);
     const Result<uint64_t> bytes = ParseBytes(size);
-    // An empty size is none: file:a,b, is the folder "a,b" without a cap.
+    // An empty size means no cap, so that "file:a,b," is the folder "a,b" without a cap.
     if (!size.empty() && !bytes.ok()) {
       return refuse(
           "the text after the last comma is not a size; a folder with a comma in its name is "
@@ -123,7 +124,8 @@ Status ParseT1Read(std::string_view text, TierSpec* spec) {
     return OkStatus();
   }
   const bool selects = text == kSelect || text.starts_with("select:");
-  // A draft selects too, and takes no "all".
+  // --draft calls this function for texts that begin with "select" and does not accept "all", so
+  // the message must not offer "all" then.
   const auto refuse = [&](std::string_view why) {
     return Malformed(
         "rows read of T1", text, why,

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A spec of which no field has its default.
+// Returns a spec in which no field has its default.
 TierSpec Odd() {
   return {.t0_share = 0.125,
           .t0_cap_bytes = 7,
@@ -40,7 +40,8 @@ void ExpectSame(const TierSpec& a, const TierSpec& b) {
 
 using Parser = Status (*)(std::string_view, TierSpec*);
 
-// The text sets these fields and leaves the others alone.
+// Expects that parsing the text sets the fields that differ in `expected`, and leaves the others
+// unchanged.
 void ExpectRead(Parser parse, const char* text, const TierSpec& expected) {
   SCOPED_TRACE(text);
   TierSpec spec = Odd();

@@ -20,7 +20,7 @@ constexpr std::array<Named<Granularity>, 3> kGranularities = {
     {{"token", Granularity::kToken}, {"layer", Granularity::kLayer}, {"head", Granularity::kHead}}};
 constexpr std::array<Named<Tier>, kNumTiers> kTiers = {
     {{"T0", Tier::kT0}, {"T1", Tier::kT1}, {"T2", Tier::kT2}, {"T3", Tier::kT3}}};
-// In lower case. As in Kubernetes and SI, M alone is a million and Mi is 2^20.
+// kByteUnits are in lower case. As in Kubernetes and SI, M alone is a million and Mi is 2^20.
 constexpr std::array<Named<uint64_t>, 18> kByteUnits = {{{"", 1},
                                                          {"b", 1},
                                                          {"k", 1000},
@@ -40,7 +40,7 @@ constexpr std::array<Named<uint64_t>, 18> kByteUnits = {{{"", 1},
                                                          {"ti", 1ull << 40},
                                                          {"tib", 1ull << 40}}};
 
-// Returns the bytes of one such unit; nothing for a unit that does not exist.
+// Returns the bytes of one unit; nothing for a unit that does not exist.
 std::optional<uint64_t> UnitBytes(std::string_view unit) {
   std::string lower(unit);
   for (char& letter : lower) {
@@ -49,7 +49,7 @@ std::optional<uint64_t> UnitBytes(std::string_view unit) {
   return ValueOf(kByteUnits, lower);
 }
 
-// Reads what the number at the begin of `text` may be made of: digits, a point, an exponent.
+// Returns the beginning of `text` that may be a number: digits, a point, an exponent.
 std::string_view NumberIn(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789";
   size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
@@ -97,7 +97,7 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   if (rest == end && error == std::errc()) {
     if (__builtin_mul_overflow(whole, *unit, &bytes)) return refuse();
   } else if (rest != end) {
-    // A fraction or an exponent: exact up to 2^53 bytes, which is more than a size needs.
+    // Numbers with a fraction or an exponent are exact up to 2^53 bytes, which suffices for a size.
     double value = 0;
     const auto [last, failure] = std::from_chars(number.data(), end, value);
     constexpr double kTooMany = 18446744073709551616.0;  // 2^64

@@ -51,7 +51,8 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
     if (device->backend_ == nullptr) {
       return OutOfMemory(fmt::format("device {} does not start", device->name_));
     }
-    // For tests: several would spin beside each other.
+    // One thread is enough for tests, which are the only users of this device; several would spin
+    // beside each other.
     if (device->is_host_) ggml_backend_cpu_set_n_threads(device->backend_.get(), 1);
     device->transfers_ = std::make_unique<RowTransfers>(device->backend_.get());
     if (device->HasPageNumbers()) {
@@ -76,7 +77,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
   device->limit_extents_ = limit / kExtent;
   device->has_limit_ = spec.memory_bytes > 0;
   device->most_extents_ = device->limit_extents_ + 1;
-  // One extent more, so that the first can be aligned.
+  // Reserve one extent more than needed, so that the first extent can be aligned.
   void* const reserved = mmap(nullptr, (device->most_extents_ + 1) * kExtent, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return OutOfMemory("no addresses for a device's memory");
@@ -90,7 +91,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
 
 BackendDevice::~BackendDevice() {
   if (IsLost()) {
-    // Freeing what a lost device has would end the process.
+    // Leak what a lost device owns, since freeing it would end the process.
     Leak(&rows_.buffer);
     Leak(&staging_);
     for (Slab& slab : slabs_) Leak(&slab.buffer);
@@ -107,7 +108,8 @@ BackendDevice::~BackendDevice() {
 
 Status BackendDevice::Call(const std::function<Status()>& work) {
   if (!lost_.ok()) return lost_;
-  // A backend logs what its driver said, and then ends the process with less.
+  // A backend logs its driver's message and then aborts with a shorter one, so the error quotes the
+  // log.
   const LlamaErrorScope logged;
   try {
     const GgmlAbortScope aborts;
@@ -163,15 +165,16 @@ Result<BackendDevice::Rows> BackendDevice::MakeRows(size_t num_extents) const {
     return OutOfMemory(fmt::format("device {} has no memory for {} bytes of rows", name_,
                                    static_cast<uint64_t>(num_rows) * row_bytes_));
   }
-  // What a step reads beyond visible rows is masked, but it must be numbers.
+  // Steps read rows beyond the visible ones and mask them, but NaNs would pass through a mask:
+  // clear all rows.
   ggml_backend_buffer_clear(made.buffer.get(), 0);
   return made;
 }
 
-// Rows are copied from buffer to buffer where both have room beside each other, else by way of the
-// host.
+// Copies rows from the old buffer to the new one if both fit into the device's memory at once, else
+// by way of the host.
 Status BackendDevice::ResizeBuffer(size_t num_extents) {
-  // Nothing that was asked for before is under way while rows move.
+  // Wait for all queued work, since rows are about to move.
   if (copies_ != nullptr) ggml_backend_synchronize(copies_.get());
   ggml_backend_synchronize(backend_.get());
   transfers_->Release();
@@ -186,7 +189,7 @@ Status BackendDevice::ResizeBuffer(size_t num_extents) {
     if (rows_.buffer == nullptr) return made.status();
   }
   const size_t extent_bytes = RowsOfExtent() * row_bytes_;
-  // In whole extents, as the host's memory is mapped.
+  // Round up to whole extents, as MapHostMemory() requires.
   const size_t host_bytes = (num_taken_ * extent_bytes / kExtent + 1) * kExtent;
   EBB_ASSIGN_OR_RETURN(std::byte* const memory, MapHostMemory(host_bytes));
   const auto unmap = [&](void*) { (void)UnmapHostMemory(memory, host_bytes); };
@@ -273,7 +276,7 @@ Result<std::byte*> BackendDevice::AllocatePinned(size_t num_bytes) {
   const size_t size = std::max(num, kExtentsOfSlab);
   Slab slab;
   if (type != nullptr && !is_host_) {
-    // One extent more, so that the first can be aligned.
+    // Allocate one extent more than needed, so that the first extent can be aligned.
     slab.buffer.reset(ggml_backend_buft_alloc_buffer(type, (size + 1) * kExtent));
   }
   if (slab.buffer == nullptr) {
@@ -288,7 +291,7 @@ Result<std::byte*> BackendDevice::AllocatePinned(size_t num_bytes) {
   return take(&slabs_.back());
 }
 
-// False: it is no slab's.
+// Returns false if the memory belongs to no slab.
 bool BackendDevice::FreePinned(std::byte* memory, size_t num_bytes) {
   for (auto slab = slabs_.begin(); slab != slabs_.end(); ++slab) {
     const size_t size = slab->taken.size() * kExtent;
@@ -297,7 +300,7 @@ bool BackendDevice::FreePinned(std::byte* memory, size_t num_bytes) {
     std::fill_n(slab->taken.begin() + static_cast<std::ptrdiff_t>(first),
                 (num_bytes + kExtent - 1) / kExtent, false);
     if (std::ranges::count(slab->taken, true) > 0) return true;
-    // The backend of a lost device would end the process.
+    // Leak the buffer of a lost device, since freeing it would end the process.
     if (IsLost()) Leak(&slab->buffer);
     slabs_.erase(slab);
     return true;
@@ -314,12 +317,12 @@ Result<std::byte*> BackendDevice::Allocate(MemoryKind kind, size_t num_bytes) {
   }
   if (num_taken_ + num > capacity()) {
     const size_t least = num_taken_ + num;
-    // A quarter more, so that a growing cache is copied now and then only.
+    // Grow by a quarter more than needed, so that a growing cache is rarely copied.
     const size_t wanted =
         std::min(std::max(least + least / 4, kLeastDeviceExtents), std::max(limit_extents_, least));
     if (!Resize(wanted).ok()) EBB_RETURN_IF_ERROR(Resize(least));
   }
-  // Addresses in a row; places need not be.
+  // Find consecutive addresses; their places in the buffer need not be consecutive.
   size_t first = 0, length = 0;
   for (size_t extent = 0; extent < most_extents_ && length < num; ++extent) {
     if (place_of_[extent] >= 0) {
@@ -355,19 +358,20 @@ Status BackendDevice::Free(MemoryKind kind, std::byte* memory, size_t num_bytes)
   }
   num_taken_ -= num;
   ++num_frees_;
-  // What others may use goes back once it is a third of the buffer: rarely enough to be copied for.
+  // Shrink the buffer once a third of it is unused: rarely enough that the copy pays off.
   const size_t wanted = std::max(num_taken_ + num_taken_ / 8, kLeastDeviceExtents);
   if (wanted * 3 < capacity() * 2) {
     try {
       (void)Resize(wanted);
     } catch (const std::bad_alloc&) {
-      // It stays as large as it is.
+      // The buffer stays as large as it is.
     }
   }
   return OkStatus();
 }
 
-// Records need not be numbers, as all rows of F16 are to be, even masked ones.
+// Overwrites an extent of records with zeros before its rows can be used for F16: records are
+// arbitrary bits, but all rows of F16 must be finite, even masked ones.
 void BackendDevice::Clear(size_t extent) {
   is_records_[extent] = false;
   const size_t extent_bytes = RowsOfExtent() * row_bytes_;
@@ -378,7 +382,7 @@ void BackendDevice::Clear(size_t extent) {
   });
 }
 
-// Parts that lie beside each other on both sides travel together, up to the end of an extent.
+// Joins parts that are adjacent on both sides into one copy, up to the end of an extent.
 DeviceEvent BackendDevice::Copy(std::span<const CopyPart> parts) {
   for (size_t i = 0; i < parts.size();) {
     const CopyPart& first = parts[i];
@@ -432,7 +436,7 @@ Status BackendDevice::Wait(const DeviceEvent& event) {
 }
 
 std::byte* BackendDevice::Staging(size_t num_bytes) {
-  // Some MiB pass at once; what is larger than this is rare, and not worth the pages for ever.
+  // Callers pass some MiB at a time. More is rare, and not worth pinning pages for ever.
   constexpr size_t kBytes = size_t{8} << 20;
   if (IsLost() || num_bytes > kBytes) return nullptr;
   if (staging_ == nullptr) {
@@ -447,7 +451,7 @@ std::byte* BackendDevice::Staging(size_t num_bytes) {
   return static_cast<std::byte*>(ggml_backend_buffer_get_base(staging_.get()));
 }
 
-// Addresses of what is a multiple of a row long.
+// Lists the numbers of the rows at `addresses`, each of which begins `num_bytes`, whole rows.
 void BackendDevice::ListRows(std::span<const std::byte* const> addresses, size_t num_bytes,
                              std::vector<int32_t>* numbers) const {
   assert(num_bytes % row_bytes_ == 0);
@@ -526,7 +530,8 @@ Status BackendDevice::ReadRows(std::span<const std::byte* const> rows, size_t nu
   return ReadAll(numbers, to);
 }
 
-// By a graph; row by row where the device has no memory for one, so that moves need not fail.
+// Reads rows by a graph. If the device has no memory for a graph, reads row by row, so that moves
+// of rows need not fail.
 Status BackendDevice::ReadNumbers(std::span<const int32_t> numbers, std::byte* to) {
   const Status status =
       Call([&] { return transfers_->Read(rows_.tensor, numbers, spare_row(), to); });
@@ -554,7 +559,8 @@ Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, Contents co
   });
 }
 
-// Records that share rows of the buffer with others are written with what these hold.
+// Writes records that share rows of the buffer with other records by reading these rows, changing
+// them, and writing them back.
 Status BackendDevice::WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
                                 const std::byte* from) {
   if (rows.empty()) return OkStatus();
@@ -575,7 +581,8 @@ Status BackendDevice::WriteRows(std::span<std::byte* const> rows, size_t num_byt
   return WriteAll(numbers, contents, from);
 }
 
-// Rows are copied in batches in which none is read after it was written: a graph reads all first.
+// Splits the copies into batches in which no row is read after it was written, because the graph of
+// a batch reads all of its rows first.
 Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
   if (IsLost()) return lost_;
   if (rows.empty()) return OkStatus();

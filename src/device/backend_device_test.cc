@@ -23,7 +23,7 @@ std::unique_ptr<BackendDevice> Make(size_t row_bytes, uint64_t memory = 64 * kEx
   return *std::move(device);
 }
 
-// Halves that are numbers, of a row that is known by its seed.
+// Returns a row of finite halves that differs for each seed.
 std::vector<std::byte> Row(size_t num_bytes, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<uint16_t> halves(num_bytes / 2);
@@ -43,7 +43,7 @@ std::vector<std::byte> ReadRow(BackendDevice* device, const std::byte* at, size_
   return row;
 }
 
-// Rows of 160 and 192 bytes do not divide an extent.
+// BackendRows runs with several row sizes: 160 and 192 bytes do not divide an extent.
 class BackendRows : public testing::TestWithParam<size_t> {};
 
 TEST_P(BackendRows, AreWhatWasWritten) {
@@ -60,12 +60,12 @@ TEST_P(BackendRows, AreWhatWasWritten) {
       Write(device.get(), extent + row * bytes, bytes, seed);
     }
   }
-  // A page of several rows.
+  // Write a page of several rows.
   Write(device.get(), extents[3] + 10 * bytes, 5 * bytes, 99);
   EXPECT_EQ(ReadRow(device.get(), extents[3] + 10 * bytes, 5 * bytes), Row(5 * bytes, 99));
   for (const auto& [at, seed] : written)
     EXPECT_EQ(ReadRow(device.get(), at, bytes), Row(bytes, seed));
-  // All but three go: the buffer shrinks and what is left moves within it.
+  // Free all extents but three: the buffer shrinks, and the remaining rows move within it.
   const uint64_t generation = device->generation();
   const size_t before = device->buffer_bytes();
   for (size_t i = 0; i < extents.size(); ++i) {
@@ -104,8 +104,8 @@ TEST_P(BackendRows, AreCopiedAsIfOneAfterTheOther) {
   }
 }
 
-// Records keep bytes that are no numbers in F16, and a write to one leaves the records that share a
-// row of the buffer with it as they are.
+// Records must keep bytes that are not finite as F16, and a write to a record must leave other
+// records in the same row of the buffer unchanged.
 TEST_P(BackendRows, RecordsOfAnySizeKeepTheirBits) {
   const size_t bytes = GetParam();
   auto device = Make(bytes);
@@ -117,7 +117,7 @@ TEST_P(BackendRows, RecordsOfAnySizeKeepTheirBits) {
     std::vector<std::byte> expected(kRecords * record_bytes);
     for (size_t i = 0; i < kRecords; ++i) all.push_back(extent + i * record_bytes);
     ExpectOk(device->WriteRows(all, record_bytes, expected.data()));
-    // Some of them, in another order.
+    // Read some of the records in another order.
     std::vector<size_t> numbers;
     for (size_t i = 0; i < kRecords; ++i) numbers.push_back(i);
     std::ranges::shuffle(numbers, random);
@@ -138,14 +138,14 @@ TEST_P(BackendRows, RecordsOfAnySizeKeepTheirBits) {
     read.resize(written.size());
     ExpectOk(device->ReadRows({some.begin(), some.end()}, record_bytes, read.data()));
     EXPECT_EQ(read, written);
-    // Whole rows, to another place.
+    // Copy whole rows to another place.
     const size_t page_bytes = (expected.size() + bytes - 1) / bytes * bytes;
     std::byte* const other = *device->Allocate(MemoryKind::kRecords, kExtent);
     const CopyPart copy = {.from = extent, .to = other + page_bytes, .num_bytes = page_bytes};
     ExpectOk(device->CopyRows({&copy, 1}));
     read = ReadRow(device.get(), other + page_bytes, page_bytes);
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), read.begin()));
-    // Memory that held records has numbers for other rows.
+    // Memory that held records must be finite once it is used for other rows.
     ExpectOk(device->Free(MemoryKind::kRecords, other, kExtent));
     EXPECT_EQ(*device->Allocate(MemoryKind::kDevice, kExtent), other);
     EXPECT_EQ(ReadRow(device.get(), other + page_bytes, page_bytes),
@@ -155,7 +155,8 @@ TEST_P(BackendRows, RecordsOfAnySizeKeepTheirBits) {
 
 INSTANTIATE_TEST_SUITE_P(Widths, BackendRows, testing::Values(64, 128, 160, 192, 256));
 
-// The device has no room for an old and a new buffer beside each other: rows go by way of the host.
+// The device has no room for the old and the new buffer at once, so the rows must pass through the
+// host.
 TEST_P(BackendRows, StayWhereABufferGrowsInTheOnesPlace) {
   const size_t bytes = GetParam();
   auto device = Make(bytes, 13 * kExtent);
@@ -232,7 +233,7 @@ TEST(BackendDeviceTest, IsLostOnceItsBackendGivesUp) {
   std::vector<std::byte> row(128);
   EXPECT_EQ(device->ReadRows(std::vector<const std::byte*>{at}, 128, row.data()).message(),
             lost.message());
-  // Another one is not.
+  // Another device must still work.
   auto other = Make(128);
   Write(other.get(), *other->Allocate(MemoryKind::kDevice, kExtent), 128, 1);
 }
@@ -245,7 +246,7 @@ TEST(BackendDeviceTest, PinnedMemoryIsTheHosts) {
   ExpectOk(device->Free(MemoryKind::kPinned, at, kExtent));
 }
 
-// However many rows pass, they pass through the same few MiB, on both sides.
+// Transfers of any number of rows must use the same few MiB on the device and on the host.
 TEST(BackendDeviceTest, RowsPassThroughMemoryThatStays) {
   constexpr size_t kRowBytes = 256;
   auto device = Make(kRowBytes);
@@ -268,7 +269,7 @@ TEST(BackendDeviceTest, RowsPassThroughMemoryThatStays) {
   ExpectOk(device->ReadRows(rows, kRowBytes, read.data()));
   EXPECT_EQ(read, written);
   EXPECT_EQ(device->transfer_bytes(), bytes);
-  // And so where they pass through memory that stays on the host.
+  // The same must hold if rows pass through Staging(), which stays allocated on the host.
   std::byte* const staging = device->Staging(kExtent);
   ASSERT_NE(staging, nullptr);
   EXPECT_EQ(device->Staging(1), staging);
@@ -278,11 +279,11 @@ TEST(BackendDeviceTest, RowsPassThroughMemoryThatStays) {
   EXPECT_EQ(device->Staging(size_t{1} << 30), nullptr);
 }
 
-// Steps read the spare row, masked: it must stay numbers, whatever a graph's padding writes.
+// Steps read the spare row and mask it, so it must stay finite whatever a graph's padding writes.
 TEST(BackendDeviceTest, WritesLeaveTheSpareRowAlone) {
   constexpr size_t kRowBytes = 64;
   auto device = Make(kRowBytes);
-  // Numbers of rows that are no numbers as F16, where the graph of a write has its values later.
+  // Fill rows with NaNs of F16, so that a later write's graph finds them in its memory.
   std::vector<std::byte*> rows;
   for (int i = 0; i < 4; ++i) {
     std::byte* const extent = *device->Allocate(MemoryKind::kDevice, kExtent);
@@ -299,7 +300,7 @@ TEST(BackendDeviceTest, WritesLeaveTheSpareRowAlone) {
   }
 }
 
-// A device that never had memory for a graph: rows pass one by one.
+// Rows must be transferred one by one if the device never has memory for a graph.
 TEST(BackendDeviceTest, RowsPassWithoutMemoryForAGraph) {
   constexpr size_t kRowBytes = 128;
   const auto made = BackendDevice::Create(

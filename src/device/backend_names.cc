@@ -10,10 +10,11 @@
 namespace ebb {
 namespace {
 
-// ggml's name of its CPU backend, as a device with memory of its own.
+// kHostBackend names ggml's CPU backend as a device that is treated as having memory of its own.
 constexpr std::string_view kHostBackend = "ggml-cpu";
 
-// "cuda" is the first of "CUDA0", "CUDA1".
+// Returns the device of this name, or else the first one whose name begins with it: "cuda" finds
+// CUDA0.
 ggml_backend_dev_t FindDevice(std::string_view name) {
   const std::string wanted = Lower(name);
   if (wanted == kSimBackend) return SimBackendDevice();
@@ -31,7 +32,8 @@ ggml_backend_dev_t FindDevice(std::string_view name) {
   return first;
 }
 
-// The device of ggml's RPC server at HOST:PORT; null without that backend, or without a device.
+// Returns the device of ggml's RPC server at HOST:PORT; null if ggml lacks the RPC backend, or the
+// server has no device.
 ggml_backend_dev_t FindRemoteDevice(const std::string& endpoint) {
   using AddServer = ggml_backend_reg_t (*)(const char*);
   ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
@@ -43,7 +45,7 @@ ggml_backend_dev_t FindRemoteDevice(const std::string& endpoint) {
   return ggml_backend_reg_dev_get(server, 0);
 }
 
-// docs/user/gpu.md says more.
+// Returns how far ebb was tested on devices of a backend; docs/user/gpu.md says more.
 std::string WhatIsTested(std::string_view backend) {
   if (backend == "CUDA") return "on an H200";
   if (backend == "Vulkan") return "on Mesa's driver for the processor";
@@ -51,7 +53,8 @@ std::string WhatIsTested(std::string_view backend) {
   return "nothing";
 }
 
-// ggml does not tell it. Empty where Linux does not either.
+// Returns the version of NVIDIA's driver from /proc, since ggml does not report it; empty if Linux
+// does not either.
 std::string NvidiaDriver() {
   std::ifstream file("/proc/driver/nvidia/version");
   std::string word;
@@ -90,7 +93,7 @@ std::string NamesOfDevices() {
 
 std::vector<DeviceDescription> ListDevices() {
   std::vector<DeviceDescription> devices;
-  // ggml would not survive looking.
+  // Looking for devices would end the process if the processor lacks instructions that ggml uses.
   if (!CheckProcessor().ok()) return devices;
   for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
     ggml_backend_dev_t device = ggml_backend_dev_get(i);

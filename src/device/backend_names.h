@@ -1,4 +1,4 @@
-// Names of the devices that ggml has a backend for: which there are, and which one is meant.
+// Finds the devices that ggml has a backend for by name, and lists them.
 #ifndef EBB_DEVICE_BACKEND_NAMES_H_
 #define EBB_DEVICE_BACKEND_NAMES_H_
 
@@ -12,11 +12,11 @@ namespace ebb {
 inline constexpr std::string_view kRpcPrefix = "rpc:";  // HOST:PORT follows
 
 [[nodiscard]] std::string Lower(std::string_view text);
-// A device of its own, no processor.
+// Returns whether the device has a memory of its own, unlike a processor.
 [[nodiscard]] bool IsAccelerator(ggml_backend_dev_t device);
-// By a name as DeviceSpec has it, whatever its letters' case; null: there is none.
+// Returns the device that DeviceSpec::name selects, in upper or lower case; null: there is none.
 [[nodiscard]] ggml_backend_dev_t FindBackendDevice(std::string_view name);
-// "cpu, cuda0, ...", for errors.
+// Returns "cpu, cuda0, ...", for error messages.
 [[nodiscard]] std::string NamesOfDevices();
 
 }  // namespace ebb

@@ -1,12 +1,12 @@
-// A device: memory, queues of work, events. The shape is that of an accelerator's runtime: a queue
-// is a stream, Copy() an asynchronous copy from pinned to device memory, QueueWait() makes a stream
-// wait for an event, Wait() makes the host wait.
+// Device is memory with queues of work and events, in the terms of an accelerator's runtime: a
+// queue is a CUDA stream, Copy() an asynchronous copy from pinned to device memory, QueueWait()
+// makes a stream wait for an event, and Wait() makes the host wait.
 //
-// The machine itself is one whose memory is the host's: nothing need be copied there. Any other
-// keeps its memory from the host: rows are reached by ReadRows(), WriteRows() and CopyRows() and by
-// the device's own computing.
+// The processor is a device whose memory is the host's, so that nothing needs to be copied there.
+// Any other device is closed: the host cannot address its memory, and reaches rows by ReadRows(),
+// WriteRows() and CopyRows().
 //
-// Thread safety: all functions may be called by several threads; memory that a copy reads or writes
+// Thread safety: all functions may be called by several threads. Memory that a copy reads or writes
 // belongs to that copy until a thread has waited for it.
 #ifndef EBB_DEVICE_DEVICE_H_
 #define EBB_DEVICE_DEVICE_H_
@@ -20,7 +20,7 @@
 
 namespace ebb {
 
-// Memory comes in multiples of this, aligned to it.
+// kDeviceMemoryStep divides the sizes and the addresses of all memory that a device allocates.
 inline constexpr size_t kDeviceMemoryStep = size_t{2} << 20;
 
 enum class MemoryKind : uint8_t {
@@ -34,7 +34,8 @@ enum class DeviceQueue : uint8_t {
   kCompute,
 };
 
-// All that a queue was given before it.
+// DeviceEvent marks a point in a queue: it is reached when all work that was queued before has
+// ended.
 struct DeviceEvent {
   DeviceQueue queue = DeviceQueue::kCompute;
   uint64_t number = 0;  // of the last piece of work before it; 0: none
@@ -50,31 +51,34 @@ class Device {
  public:
   virtual ~Device() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  // Whether the host cannot touch its memory. If not, Copy() and the events do nothing that is
-  // worth a call.
+  // Returns whether the host cannot address the device's memory. If it can, Copy() and events do
+  // nothing, and callers may skip them.
   [[nodiscard]] bool IsClosed() const { return is_closed_; }
 
-  // Contents unspecified. OutOfMemory when there is no more.
+  // Allocates memory with unspecified contents. Errors: OutOfMemory.
   virtual Result<std::byte*> Allocate(MemoryKind kind, size_t num_bytes) = 0;
-  // Gives back what Allocate() gave. An error keeps it.
+  // Frees memory of Allocate(). After an error the memory stays allocated.
   virtual Status Free(MemoryKind kind, std::byte* memory, size_t num_bytes) = 0;
 
-  // From pinned memory to the device's, on the queue of copies; the parts are read and written at
-  // any time until a thread waits for the returned event, which reports its failure too.
+  // Copies parts from pinned memory to the device's, on the queue kToDevice. The parts may be read
+  // and written at any time until a thread waits for the returned event; Wait() returns a failure
+  // of the copy.
   virtual DeviceEvent Copy(std::span<const CopyPart> parts) = 0;
   [[nodiscard]] virtual DeviceEvent Record(DeviceQueue queue) const = 0;
-  // Work that the queue is given from now on begins after the event.
+  // Makes work that is queued from now on begin after the event.
   virtual Status QueueWait(DeviceQueue queue, const DeviceEvent& event) = 0;
   virtual Status Wait(const DeviceEvent& event) = 0;
 
-  // Memory of the host, pinned where that can be, for rows that pass between the two, the same at
-  // every call, so for one at a time. Null: so much is not to be had.
+  // Returns at least `num_bytes` of the host's memory, pinned if possible, for rows on their way
+  // between host and device. Every call returns the same memory, so one caller at a time may use
+  // it. Null: there is not that much memory.
   virtual std::byte* Staging(size_t /*num_bytes*/) { return nullptr; }
 
-  // Between steps: reads, writes and copies in the device's memory, done on return. Each of `rows`
-  // has `num_bytes`, and they are packed on the host's side; those that CopyRows() names are copied
-  // as if one after the other. Rows of kDevice are whole rows of F16, as is what CopyRows() copies;
-  // in kRecords, others are of any size. All rows of a call are of one kind. Errors: the device's.
+  // Reads rows of the device's memory into `to`, packed; WriteRows() writes them from `from`,
+  // packed; CopyRows() copies rows within the device's memory, as if one after the other. The calls
+  // are made between steps, and are complete on return. Each of `rows` has `num_bytes` bytes. Rows
+  // of kDevice are whole rows of F16, as are the rows of CopyRows(); rows of kRecords may have any
+  // size. All rows of a call are of one kind of memory. Errors: the device's.
   virtual Status ReadRows(std::span<const std::byte* const> rows, size_t num_bytes,
                           std::byte* to) = 0;
   virtual Status WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
@@ -90,7 +94,7 @@ class Device {
   const bool is_closed_;
 };
 
-// The machine itself. Lives as long as the program.
+// Returns the processor as a device, which lives as long as the program.
 [[nodiscard]] Device& CpuDevice();
 
 }  // namespace ebb

@@ -1,4 +1,5 @@
-// A range of a device's or of pinned memory that goes back when its owner dies.
+// DeviceBlock owns a range of a device's memory or of pinned memory, and frees it when it is
+// destroyed.
 #ifndef EBB_DEVICE_DEVICE_BLOCK_H_
 #define EBB_DEVICE_DEVICE_BLOCK_H_
 
@@ -13,7 +14,7 @@ namespace ebb {
 class DeviceBlock {
  public:
   DeviceBlock() = default;  // empty
-  // At least `num_bytes`. OutOfMemory when there is no more.
+  // Allocates at least `num_bytes` bytes. Errors: OutOfMemory.
   static Result<DeviceBlock> Allocate(Device* device, MemoryKind kind, size_t num_bytes) {
     const size_t size = (num_bytes + kDeviceMemoryStep - 1) / kDeviceMemoryStep * kDeviceMemoryStep;
     EBB_ASSIGN_OR_RETURN(std::byte* const data, device->Allocate(kind, size));

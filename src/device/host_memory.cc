@@ -25,12 +25,13 @@ size_t BytesToAlignment(const std::byte* address) {
   return -reinterpret_cast<uintptr_t>(address) & (kDeviceMemoryStep - 1);
 }
 
-// Aligned, or null with errno set.
+// Returns memory aligned to kDeviceMemoryStep, or null with errno set.
 std::byte* MapAligned(size_t num_bytes) {
   std::byte* base = Map(num_bytes);
   if (base == nullptr) return nullptr;
   if (BytesToAlignment(base) != 0) {
-    // A step more holds an aligned range somewhere; the rest goes back before it is touched.
+    // Map one step more, which always contains an aligned range, and unmap the rest before it is
+    // touched.
     if (!Unmap(base, num_bytes)) return nullptr;
     base = Map(num_bytes + kDeviceMemoryStep);
     if (base == nullptr) return nullptr;
@@ -46,7 +47,7 @@ std::byte* MapAligned(size_t num_bytes) {
     }
     base = aligned;
   }
-  // A wish: kernels without huge pages refuse it, and nothing but speed depends on it.
+  // Ignore errors: kernels without huge pages refuse the hint, and only speed depends on it.
   madvise(base, num_bytes, MADV_HUGEPAGE);
   return base;
 }

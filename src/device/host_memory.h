@@ -1,4 +1,4 @@
-// Memory of the host in whole huge pages, as extents of an arena and staging buffers want it.
+// Maps memory of the host in whole huge pages, for extents of an arena and for staging buffers.
 #ifndef EBB_DEVICE_HOST_MEMORY_H_
 #define EBB_DEVICE_HOST_MEMORY_H_
 
@@ -8,8 +8,8 @@
 
 namespace ebb {
 
-// Zeros, aligned to kDeviceMemoryStep. OutOfMemory, with the system's reason alone, when it
-// has no more.
+// Maps `num_bytes` bytes of zeros, aligned to kDeviceMemoryStep. Errors: OutOfMemory, whose message
+// is the system's reason alone.
 [[nodiscard]] Result<std::byte*> MapHostMemory(size_t num_bytes);
 [[nodiscard]] Status UnmapHostMemory(std::byte* memory, size_t num_bytes);
 

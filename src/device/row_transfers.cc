@@ -37,7 +37,7 @@ ggml_tensor* AsHalves(ggml_context* context, ggml_tensor* integers) {
 
 namespace {
 
-// Each pair of halves as a float that has its bits.
+// Returns a view of rows of F16 as floats, each of which has the bits of a pair of halves.
 ggml_tensor* AsFloats(ggml_context* context, ggml_tensor* rows) {
   ggml_tensor* view = AsIntegers(context, rows);
   view->type = GGML_TYPE_F32;
@@ -65,7 +65,8 @@ struct RowTransfers::Graph {
 
 namespace {
 
-// How many numbers a graph takes for so many: few sizes, so that a backend compiles few kernels.
+// Returns the padded length of a list of rows. There are few lengths, so that a backend compiles
+// few kernels.
 size_t RoundedSize(size_t num) { return std::max<size_t>(std::bit_ceil(num), 64); }
 
 }  // namespace
@@ -94,7 +95,8 @@ Status RowTransfers::Allocate(const Graph& graph, ggml_tensor* result) {
     buffers = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend_));
     if (buffers == nullptr) return OutOfMemory("no memory for a graph");
   }
-  // What it has is enlarged where this graph needs more. Where that throws, nobody may look at it.
+  // The allocator grows its buffer if this graph needs more. If that throws, buffers_ stays empty,
+  // so that nothing frees an allocator in an unknown state.
   const bool allocated =
       ggml_gallocr_reserve(buffers, graph.graph) && ggml_gallocr_alloc_graph(buffers, graph.graph);
   buffers_.reset(buffers);
@@ -123,8 +125,9 @@ Status RowTransfers::Read(ggml_tensor* rows, std::span<const int32_t> numbers, i
   return OkStatus();
 }
 
-// Every backend writes rows of F16 from F32, which has all values of F16. Bits that are no number
-// travel as F32, which is not converted then.
+// Writes rows by way of F32, which every backend can write to rows of F16 and which holds all
+// values of F16. Arbitrary bits (kBits) are written as F32 to a view of F32, which converts
+// nothing.
 Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t unread,
                            Contents contents, const std::byte* from) {
   EBB_ASSIGN_OR_RETURN(const Graph graph, Begin());
@@ -140,7 +143,8 @@ Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, 
     floats = ggml_cast(context, values, GGML_TYPE_F32);
   }
   EBB_RETURN_IF_ERROR(Allocate(graph, ggml_set_rows(context, to, floats, list)));
-  // Behind the rows that are given, values are what lay there last.
+  // Values beyond the given rows are left over from an earlier graph; the padded list writes them
+  // to the row `unread`.
   Set(list, numbers, unread);
   ggml_backend_tensor_set(values, from, 0, numbers.size() * rows->nb[1]);
   return graph.Compute(backend_);

@@ -25,14 +25,15 @@ using CpuBackend = std::unique_ptr<ggml_backend, GgmlDeleter>;
 
 struct SimQueue;
 
-// What both queues and all buffers share. One thread at a time works.
+// Sim is the state that both queues and all buffers share. One thread at a time works.
 struct Sim {
   std::recursive_mutex mutex;
   SimBackendFaults faults;
   ggml_op lacks = GGML_OP_NONE;
   int opened = 0;
-  // Closes all of it at once, for each thread by itself; below 0: the processor has no such keys,
-  // and the memory stays open, since closing page after page would take longer than all else.
+  // `key` closes all of the memory at once, for each thread separately. Below 0: the processor has
+  // no protection keys, and the memory stays open, since closing it page by page would take longer
+  // than everything else.
   const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
 
   void Open() const {
@@ -51,7 +52,7 @@ Sim& TheSim() {
   return sim;
 }
 
-// Its memory can be read and written while one of these lives.
+// Opened makes the simulated memory readable and writable while it lives.
 class Opened {
  public:
   Opened() : lock_(TheSim().mutex) {
@@ -76,7 +77,7 @@ struct SimQueue {
     waiting.push_back(std::move(work));
     ++num_asked;
   }
-  // All up to number `end`.
+  // Runs the queued work up to number `end`.
   void Work(uint64_t end) {
     const Opened opened;
     while (num_done < end && !waiting.empty()) {
@@ -204,8 +205,8 @@ bool BindsAlignedInputs(const ggml_tensor& node) {
            return in == nullptr || reinterpret_cast<uintptr_t>(in->data) % kBindingAlignment == 0;
          });
 }
-// What a graph is may change once this returns, so that it is computed at once, behind all that was
-// asked for before.
+// Computes the graph at once, after all work that was queued before, because the caller may change
+// the graph once this returns.
 ggml_status ComputeGraph(ggml_backend_t backend, ggml_cgraph* graph) {
   const Opened opened;
   SimQueue& queue = QueueOf(backend);

@@ -1,9 +1,9 @@
-// A backend of ggml for tests, "ggml-sim": ggml's on the processor behind what makes a real device
-// different. Its memory is closed to the host except while it works, where the processor has
-// protection keys. What is asked for on a queue is done at the latest moment that ggml allows: when
-// somebody waits, when a later event of the queue is waited for by another, or when the queue
-// computes, so that a missing wait, and memory that is changed while it is being copied, show as
-// wrong results. It gives up where a test says so, as a driver does.
+// A ggml backend for tests, "ggml-sim": it computes with ggml's CPU backend, but differs from the
+// CPU as a real device does. Its memory is closed to the host except while it works, on processors
+// with protection keys. It runs queued work at the latest moment that ggml allows: when a thread
+// waits, when another queue waits for a later event of the queue, or when the queue computes. A
+// missing wait, or memory that is changed while it is being copied, therefore shows as a wrong
+// result. It fails where a test asks it to, as a driver does.
 #ifndef EBB_DEVICE_SIM_BACKEND_H_
 #define EBB_DEVICE_SIM_BACKEND_H_
 
@@ -18,17 +18,18 @@ namespace ebb {
 
 inline constexpr std::string_view kSimBackend = "ggml-sim";
 
-// One device for the whole process, which ggml's own list of devices does not have.
+// Returns the process's only simulated device, which is not in ggml's list of devices.
 [[nodiscard]] ggml_backend_dev_t SimBackendDevice();
 
 enum class SimBackendWork : uint8_t { kCopy, kCompute, kAllocate };
-// Asked before each piece of work; true: it fails there. An allocation that fails finds no memory;
-// all else ends as a lost device does. Empty: nothing fails. Not while another thread uses a
-// device.
+// SimBackendFaults is called before each piece of work and returns whether the work fails. An
+// allocation that fails returns no memory; a failure of other work loses the device. Empty: nothing
+// fails. REQUIRES for setting it: no other thread uses a device.
 using SimBackendFaults = std::function<bool(SimBackendWork)>;
 void SetSimBackendFaults(SimBackendFaults faults);
 
-// From now on it says that it cannot compute this operation; GGML_OP_NONE: it can all of them.
+// Makes the device report `op` as an operation that it cannot compute; GGML_OP_NONE: it reports
+// none.
 void SetSimBackendLacks(ggml_op op);
 
 }  // namespace ebb

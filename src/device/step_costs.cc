@@ -15,7 +15,7 @@ constexpr size_t kFewBytes = size_t{64} << 10;
 }  // namespace
 
 Result<DeviceRates> MeasureRates(Device* device, double host_bytes_per_s) {
-  // A copy lies in one extent, which is 2 MiB.
+  // A copy must lie within one extent, which is 2 MiB.
   constexpr int kCopies = 16;
   const size_t num_bytes = kCopies * kDeviceMemoryStep;
   EBB_ASSIGN_OR_RETURN(const DeviceBlock there,

@@ -1,5 +1,5 @@
-// The cost of a T1 beyond a device for a decode step, in closed form: the choice between the ways
-// of reading it rests on that.
+// Computes, in closed form, what a T1 beyond a device costs a decode step. Auto mode
+// (T1Mode::kAuto) chooses between the ways of reading T1 by these costs.
 #ifndef EBB_DEVICE_STEP_COSTS_H_
 #define EBB_DEVICE_STEP_COSTS_H_
 
@@ -16,18 +16,20 @@ struct DeviceRates {
   double host_bytes_per_s = 0;  // of rows, that the host attends to
 };
 
-// The rate of copies from pinned memory is measured, the host's rate of attention is given.
+// Measures the rate and the latency of copies from pinned memory; the caller supplies the host's
+// rate of attention.
 [[nodiscard]] Result<DeviceRates> MeasureRates(Device* device, double host_bytes_per_s);
 
-// The bytes of a layer's rows in T1.
+// T1Bytes holds the bytes of a layer's rows in T1.
 struct T1Bytes {
   size_t rows = 0;
   size_t pages = 0;               // that hold them
   size_t queries_and_states = 0;  // to the host and back, where they are attended to there
 };
 
-// The time that T1 adds to a layer, if the pages are copied, and if the host attends to their rows.
-// The device's own time is left out, as it is the same in both ways.
+// StreamSeconds() returns the time that T1 adds to a layer if its pages are copied to the device,
+// ComputeSeconds() the time if the host attends to its rows. Both leave out the device's own time,
+// which is the same either way.
 [[nodiscard]] double StreamSeconds(const DeviceRates& rates, const T1Bytes& bytes);
 [[nodiscard]] double ComputeSeconds(const DeviceRates& rates, const T1Bytes& bytes);
 

@@ -1,13 +1,13 @@
-// The standard library's mutex and condition variable, annotated for clang's thread safety
-// analysis. `scripts/check_threads` (a part of `make lint`) fails for a member that is accessed
-// without the mutex that guards it. Other compilers ignore the annotations.
+// Mutex and CondVar wrap the standard library's mutex and condition variable with annotations for
+// clang's thread safety analysis. `scripts/check_threads` (a part of `make lint`) fails for a
+// member that is accessed without the mutex that guards it. Other compilers ignore the annotations.
 //
 //   Mutex mutex_;
 //   std::vector<int> queue_ EBB_GUARDED_BY(mutex_);
 //   int TakeNext() EBB_REQUIRES(mutex_);
 //
-// The analysis looks into each function alone, lambdas included: a condition is a loop around
-// CondVar::Wait() rather than a predicate.
+// The analysis examines each function alone, lambdas included. Therefore write a condition as a
+// loop around CondVar::Wait(), not as a predicate.
 #ifndef EBB_BASE_THREADS_MUTEX_H_
 #define EBB_BASE_THREADS_MUTEX_H_
 
@@ -21,11 +21,11 @@
 #define EBB_THREAD_ANNOTATION(attribute)
 #endif
 
-// The member may be accessed only while `mutex` is held.
+// EBB_GUARDED_BY declares that a member may be accessed only while `mutex` is held.
 #define EBB_GUARDED_BY(mutex) EBB_THREAD_ANNOTATION(guarded_by(mutex))
-// The function may be called only while `mutex` is held.
+// EBB_REQUIRES declares that a function may be called only while `mutex` is held.
 #define EBB_REQUIRES(mutex) EBB_THREAD_ANNOTATION(requires_capability(mutex))
-// The function takes `mutex`, and may be called only while it is not held.
+// EBB_EXCLUDES declares that a function locks `mutex`, and may be called only while it is not held.
 #define EBB_EXCLUDES(mutex) EBB_THREAD_ANNOTATION(locks_excluded(mutex))
 
 namespace ebb {
@@ -38,7 +38,8 @@ class EBB_THREAD_ANNOTATION(capability("mutex")) Mutex {
 
   void Lock() EBB_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
   void Unlock() EBB_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
-  // Tells the analysis that the caller's caller holds it, for a lambda that is called at once.
+  // Declares to the analysis that the mutex is held, for a lambda that a function calls while it
+  // holds the mutex.
   void AssertHeld() const EBB_THREAD_ANNOTATION(assert_capability(this)) {}
 
  private:
@@ -46,7 +47,7 @@ class EBB_THREAD_ANNOTATION(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex as long as it lives, except between Unlock() and Lock().
+// Holds a mutex while it lives, except between Unlock() and Lock().
 class EBB_THREAD_ANNOTATION(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) EBB_THREAD_ANNOTATION(acquire_capability(mutex))
@@ -75,13 +76,14 @@ class EBB_THREAD_ANNOTATION(scoped_lockable) MutexLock {
 
 class CondVar {
  public:
-  // Releases `mutex` while it waits. May return without a notification.
+  // Releases `mutex` while it waits, and holds it again on return. May return without a
+  // notification.
   void Wait(Mutex& mutex) EBB_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     wake_.wait(lock);
     lock.release();
   }
-  // Returns false if `deadline` has passed.
+  // Waits as Wait() does. Returns false if `deadline` has passed.
   [[nodiscard]] bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
       EBB_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
