@@ -47,7 +47,8 @@ struct ReadBenchmark::Impl {
     return OkStatus();
   }
 
-  // The first eight bytes of a request's range name it.
+  // Returns the number that the first eight bytes of a request's range hold, to detect misplaced
+  // data.
   static uint64_t MarkOf(size_t request) { return request * 0x9e3779b97f4a7c15 + 1; }
 
   void Start(DiskCall call, uint32_t tag, size_t request) {
@@ -81,7 +82,7 @@ struct ReadBenchmark::Impl {
     return OkStatus();
   }
 
-  // The whole file, in order, with the queue as full as it may be.
+  // Transfers the whole file in order, with as many requests in flight as the queue allows.
   [[nodiscard]] Status TransferAll(DiskCall call) {
     Status status;
     std::vector<IoCompletion> ended(parts.size());

@@ -1,6 +1,7 @@
-// Measures the disk: reads a file from start to end by requests of one size, a fixed number of them
-// under way, through the same queues and past the same cache as pages. The peer that reading pages
-// is measured against; run both in turns, disks vary from minute to minute.
+// ReadBenchmark measures the disk: it reads a file from start to end by requests of one size, a
+// fixed number of them in flight, through the same queues as PageFile and bypassing the page cache
+// as PageFile does. It is the baseline of reading pages; alternate the two, since a disk's speed
+// varies from minute to minute.
 #ifndef EBB_IO_BENCHMARK_IO_H_
 #define EBB_IO_BENCHMARK_IO_H_
 
@@ -33,13 +34,14 @@ struct ReadSpeed {
 
 class ReadBenchmark {
  public:
-  // Writes the file. Errors: as PageFile::Create(), and those of writing.
+  // Creates and writes the file. Errors: as PageFile::Create(), and those of writing.
   static Result<std::unique_ptr<ReadBenchmark>> Create(const ReadBenchmarkOptions& options);
   ~ReadBenchmark();
   ReadBenchmark(const ReadBenchmark&) = delete;
   ReadBenchmark& operator=(const ReadBenchmark&) = delete;
 
-  // Reads the file once. Corrupt when a request does not bring what was written there.
+  // Reads the file once. Errors: Corrupt if a request returns other bytes than were written; those
+  // of reading.
   Result<ReadSpeed> Run();
   [[nodiscard]] IoEngine engine() const;  // never kAuto
 
@@ -49,7 +51,7 @@ class ReadBenchmark {
   std::unique_ptr<Impl> impl_;
 };
 
-// User and system time of the process so far.
+// Returns the user and system time of the process so far, in seconds.
 [[nodiscard]] double ProcessCpuSeconds();
 
 }  // namespace ebb

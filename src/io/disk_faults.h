@@ -1,6 +1,6 @@
-// Faults of the disk for tests: a hook that is called before every call to the system and returns
-// its fault. Short reads are continued and interrupted calls repeated, so the hook is called again
-// for the rest.
+// Injects faults of the disk for tests, by a hook that is called before every system call and
+// returns the call's fault. Short reads are continued and interrupted calls repeated, so the hook
+// is called again for the rest.
 #ifndef EBB_IO_DISK_FAULTS_H_
 #define EBB_IO_DISK_FAULTS_H_
 
@@ -32,16 +32,17 @@ struct DiskRequest {
 
 struct DiskFault {
   int error = 0;  // an errno; the call is not made
-  // For reads and writes only.
+  // max_bytes and the members below apply to reads and writes only.
   size_t max_bytes = SIZE_MAX;         // a longer transfer reports so many bytes; 0: end of file
   std::chrono::microseconds delay{0};  // before the end of the request is reported
   std::optional<size_t> flipped_byte;  // of the bytes read
 };
 
-// Empty: nothing goes wrong. Called from the thread that starts requests.
+// FaultHook returns the fault of a request; an empty hook means no faults. It is called on the
+// thread that starts requests.
 using FaultHook = std::function<DiskFault(const DiskRequest&)>;
 
-// Returns the hook's errno for a call, for calls that have no other result.
+// Returns the hook's errno for a call that has no other result; 0: the call is to be made.
 [[nodiscard]] inline int FaultError(const FaultHook& hook, const DiskRequest& request) {
   return hook ? hook(request).error : 0;
 }

@@ -39,7 +39,7 @@ Result<std::unique_ptr<FileLock>> FileLock::Take(const std::string& path) {
 }
 
 FileLock::~FileLock() {
-  // Before the lock ends: from then on the name may be another process's.
+  // Unlink before the lock is released: afterwards another process may lock a file of this name.
   if (!name_.empty()) unlink(name_.c_str());
   close(fd_);
 }

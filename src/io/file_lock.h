@@ -1,6 +1,5 @@
-// One process's hold on a file that is replaced as a whole, such as a session's: a lock on
-// PATH.lock, next to it, since a lock on the file itself would stay with the file that
-// was replaced.
+// FileLock locks a file that is replaced as a whole, such as a session file. It locks PATH.lock
+// next to the file, since a lock on the file itself would stay with the file that was replaced.
 //
 // Thread safety: none.
 #ifndef EBB_IO_FILE_LOCK_H_
@@ -15,12 +14,12 @@ namespace ebb {
 
 class FileLock {
  public:
-  // Does not wait. A link is followed: the file that it names is locked, which need not be there.
-  // Errors: IoError (another FileLock, of this process or of another one, has it; the folder cannot
-  // be written), NotFound (no such folder).
+  // Locks the file at `path`, which need not exist, or fails at once. If `path` is a link, locks
+  // the file that the link names. Errors: IoError (another FileLock, of this process or of another
+  // one, holds the lock; or the folder cannot be written), NotFound (no such folder).
   static Result<std::unique_ptr<FileLock>> Take(const std::string& path);
-  // PATH.lock goes. The system takes the lock of a process that was killed, whose PATH.lock stays
-  // and does no harm.
+  // Removes PATH.lock and releases the lock. If a process is killed, the system releases its lock;
+  // PATH.lock then stays and does no harm.
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// Whether another process could take the lock.
+// Returns whether another process could take the lock.
 bool IsFree(const std::string& path) {
   const pid_t child = fork();
   if (child == 0) _exit(FileLock::Take(path).ok() ? 0 : 1);

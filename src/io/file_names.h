@@ -6,9 +6,10 @@
 
 namespace ebb {
 
-// Whether the open file is still the regular file of that name: it may have been renamed meanwhile.
+// Returns whether the open file is still the regular file of that name. Another process may have
+// renamed or removed it since it was opened.
 [[nodiscard]] bool IsFileOf(int fd, const std::string& name);
-// The file that a link names, also where it is not there yet; `path` itself where it is no link.
+// Returns the file that a link names, whether or not it exists; `path` itself if it is no link.
 [[nodiscard]] std::string WithoutLinks(const std::string& path);
 
 }  // namespace ebb

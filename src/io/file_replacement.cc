@@ -74,7 +74,8 @@ Status FileReplacement::Open(const std::string& path) {
     close(std::exchange(fd_, -1));
   }
   if (part_.empty()) return IoError(fmt::format("cannot write {}: it keeps changing", part));
-  // First, since what was left over, or put there by another user, may have any.
+  // Set the permissions before anything is written, since a PATH.part that was left over, or that
+  // another user put there, may have any.
   if (fchmod(fd_, replaces ? old.st_mode & kPermissions : kOwnersAlone) != 0) {
     return Error("set the permissions of", part_, errno);
   }
@@ -137,7 +138,7 @@ Status FileReplacement::Commit(Sync sync) {
   part_.clear();
   if (sync == Sync::kNo) return OkStatus();
   const int folder = open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // The new file is there; a folder that may not be read cannot be synced.
+  // The new file is in place. A folder without read permission cannot be synced, which is no error.
   if (folder < 0) return errno == EACCES ? OkStatus() : Error("sync", folder_, errno);
   const Status synced = SyncFile(folder, folder_);
   close(folder);

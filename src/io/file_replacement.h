@@ -1,6 +1,6 @@
-// A file that takes the place of another one as a whole, or not at all: written beside it as
-// PATH.part, synced, renamed over it, and the folder synced. Whatever ends the process before the
-// rename leaves the old file as it was; a PATH.part that is left over is written over next time.
+// FileReplacement replaces a file as a whole or not at all: it writes PATH.part, syncs it, renames
+// it over PATH, and syncs the folder. If the process ends before the rename, the old file is
+// unchanged; a PATH.part that is left over is overwritten next time.
 //
 // Thread safety: none.
 #ifndef EBB_IO_FILE_REPLACEMENT_H_
@@ -20,21 +20,23 @@ namespace ebb {
 
 class FileReplacement {
  public:
-  // A link is followed: the file that it names, which may not be there yet, is replaced. A new file
-  // is its owner's alone; one that replaces another has that one's permissions.
-  // Errors: InvalidArgument (not a regular file), NotFound (no such folder), StorageFull (the
-  // disk is full), IoError, which is also for a PATH.part that another process is writing.
+  // Creates PATH.part. If `path` is a link, replaces the file that the link names, which need not
+  // exist. A new file is accessible to its owner alone; a file that replaces another one gets its
+  // permissions. Errors: InvalidArgument (not a regular file), NotFound (no such folder),
+  // StorageFull (the disk is full), IoError, also if another process is writing PATH.part.
   static Result<std::unique_ptr<FileReplacement>> Create(const std::string& path,
                                                          FaultHook faults = {});
-  // Without a Commit() that got as far as the rename, PATH.part goes and PATH is as it was.
+  // Removes PATH.part, and leaves PATH unchanged, unless Commit() renamed it.
   ~FileReplacement();
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
 
-  // After an error nothing more is written, and Commit() returns that error.
+  // Appends bytes to PATH.part. After an error nothing more is written, and Commit() returns that
+  // error.
   Status Write(std::span<const std::byte> bytes);
-  // When only the sync of the folder fails, the new file is in its place, but may not outlive a
-  // power cut. Sync::kNo syncs neither: for a file that is of no use once the process has ended.
+  // Sync says whether Commit() syncs the file and the folder. kNo syncs neither, for a file that is
+  // of no use once the process has ended. If only the sync of the folder fails, the new file is in
+  // place but may not survive a power cut.
   enum class Sync { kYes, kNo };
   Status Commit(Sync sync = Sync::kYes);
   [[nodiscard]] uint64_t num_bytes() const { return written_ + buffer_.size(); }

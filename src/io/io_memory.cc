@@ -27,7 +27,8 @@ Result<IoMemory> IoMemory::Map(size_t num_bytes) {
   };
   if (num_bytes > SIZE_MAX / 4) return refused(ENOMEM);
   const size_t size = BytesFor(num_bytes);
-  // One more holds an aligned range; what lies around it goes back before it is touched.
+  // Map one huge page more, which always contains an aligned range, and unmap the rest before it is
+  // touched.
   const size_t mapped_bytes = size + kHugePageBytes;
   void* mapped =
       mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,7 +37,7 @@ Result<IoMemory> IoMemory::Map(size_t num_bytes) {
   const size_t head_bytes = -reinterpret_cast<uintptr_t>(base) & (kHugePageBytes - 1);
   if (head_bytes > 0) munmap(base, head_bytes);
   munmap(base + head_bytes + size, kHugePageBytes - head_bytes);
-  // A wish: nothing but speed depends on it.
+  // Ignore errors of this hint: only speed depends on it.
   madvise(base + head_bytes, size, MADV_HUGEPAGE);
   return IoMemory({base + head_bytes, size});
 }

@@ -1,9 +1,9 @@
-// Memory that direct reads are fast into: huge pages where the system gives them. A disk takes a
-// request of 1 MiB in one piece then instead of 256 scattered ones, which is worth a factor of two
-// to three on virtual disks (bench/io_bench.cc). Memory of malloc is no substitute: it may hand
-// out small pages that were touched before, and they stay small.
+// IoMemory is memory into which direct reads are fast: huge pages, if the system provides them. The
+// disk then handles a request of 1 MiB as one piece instead of 256 scattered ones, which is two to
+// three times as fast on virtual disks (bench/io_bench.cc). Memory of malloc() is no substitute: it
+// may consist of small pages that were touched before and stay small.
 //
-// Ownership: movable; the memory goes back to the system with the object.
+// Ownership: movable; the destructor returns the memory to the system.
 #ifndef EBB_IO_IO_MEMORY_H_
 #define EBB_IO_IO_MEMORY_H_
 
@@ -18,8 +18,8 @@ namespace ebb {
 class IoMemory {
  public:
   IoMemory() = default;  // empty
-  // Zeros, aligned to 2 MiB, at least `num_bytes` of them (rounded up to 2 MiB). OutOfMemory
-  // when the system has no more.
+  // Maps at least `num_bytes` bytes of zeros, rounded up to 2 MiB and aligned to 2 MiB. Errors:
+  // OutOfMemory.
   static Result<IoMemory> Map(size_t num_bytes);
   // Returns what Map() rounds up to.
   [[nodiscard]] static uint64_t BytesFor(uint64_t num_bytes);

@@ -1,9 +1,9 @@
-// Requests to read and write one file, many of them under way at once. Starting hands requests
-// to the system (or to threads that wait for it); taking sleeps there, but that it may look out for
-// the end of a few requests for a millisecond before.
+// IoQueue runs requests to read and write one file, many of them in flight at once. Start() hands
+// requests to the system (or to threads that wait for it). Take() sleeps until a request ends; if
+// few are in flight, it may spin for a millisecond first.
 //
-// Thread safety: one caller at a time. The kernel may tell of an end only when the thread that
-// started the request runs.
+// Thread safety: one caller at a time. The kernel may report the end of a request only while the
+// thread that started it runs.
 #ifndef EBB_IO_IO_QUEUE_H_
 #define EBB_IO_IO_QUEUE_H_
 
@@ -39,22 +39,23 @@ class IoQueue {
   };
 
   IoQueue() = default;
-  // REQUIRES: nothing is under way.
+  // REQUIRES: no request is in flight.
   virtual ~IoQueue() = default;
   IoQueue(const IoQueue&) = delete;
   IoQueue& operator=(const IoQueue&) = delete;
 
-  // REQUIRES: no more than the queue's depth under way.
+  // Starts requests. REQUIRES: no more requests are in flight than the queue's depth.
   virtual void Start(std::span<const IoRequest> requests) = 0;
-  // Writes requests that ended, in any order, and returns their number.
+  // Takes requests that ended, in any order: fills `ended` and returns their number.
   virtual size_t Take(Until until, std::span<IoCompletion> ended) = 0;
 };
 
-// By io_uring; Unsupported where the kernel has none or forbids it.
+// Makes a queue of io_uring. Errors: Unsupported if the kernel has none or forbids it.
 [[nodiscard]] Result<std::unique_ptr<IoQueue>> MakeUringQueue(int fd, int depth);
-// By threads that wait in preadv and pwritev; no more requests than threads reach the disk at once.
+// Makes a queue of threads that wait in preadv and pwritev. No more requests than threads reach the
+// disk at once.
 [[nodiscard]] Result<std::unique_ptr<IoQueue>> MakeThreadQueue(int fd, int depth, int num_threads);
-// A queue whose requests suffer the hook's faults.
+// Makes a queue that injects the hook's faults into the requests of `queue`.
 [[nodiscard]] std::unique_ptr<IoQueue> MakeFaultQueue(std::unique_ptr<IoQueue> queue,
                                                       FaultHook hook);
 

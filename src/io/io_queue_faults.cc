@@ -56,7 +56,7 @@ class FaultQueue final : public IoQueue {
         ended_.push_back({.tag = request.tag, .result = -fault.error});
         continue;
       }
-      // Direct I/O needs whole blocks, so that the hook's result is rounded.
+      // Round the hook's limit up to whole blocks, which direct I/O requires.
       const size_t limit = std::min(fault.max_bytes, num_bytes);
       const size_t blocks_bytes = (limit + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
       sufferer.parts = FirstBytes(request.parts, blocks_bytes);

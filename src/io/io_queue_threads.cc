@@ -16,7 +16,8 @@
 namespace ebb {
 namespace {
 
-// Threads made in its scope leave every signal to the program's own.
+// SignalsBlocked makes the threads that start while it lives leave every signal to the program's
+// other threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -110,7 +111,7 @@ class ThreadQueue final : public IoQueue {
   Mutex mutex_;
   CondVar work_or_stop_;
   CondVar one_ended_;
-  // In order; never grows past its capacity, the queue's depth.
+  // Holds requests in order; never grows past its capacity, the queue's depth.
   std::vector<IoRequest> to_do_ EBB_GUARDED_BY(mutex_);
   std::vector<IoCompletion> ended_ EBB_GUARDED_BY(mutex_);
   bool stopped_ EBB_GUARDED_BY(mutex_) = false;

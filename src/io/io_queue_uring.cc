@@ -1,6 +1,6 @@
-// Without a polling thread in the kernel (IORING_SETUP_SQPOLL) and without polled completions: both
-// burn a core, and ebb's compute threads need them all. Who waits here computes nothing, and may
-// look out for an end that is near.
+// Uses neither a polling thread in the kernel (IORING_SETUP_SQPOLL) nor polled completions: both
+// occupy a core, and ebb's compute threads need them all. A thread that waits here computes
+// nothing, so it may spin briefly for a request that will end soon.
 #include <fmt/format.h>
 #include <liburing.h>
 
@@ -36,7 +36,8 @@ class UringQueue final : public IoQueue {
       }
       io_uring_sqe_set_data64(entry, request.tag);
       ++num_under_way_;
-      // One by one: the disk begins with the first while the kernel pins the next one's pages.
+      // Submit requests one by one: the disk starts on the first while the kernel pins the next
+      // one's pages.
       Submit();
     }
   }
@@ -64,19 +65,21 @@ class UringQueue final : public IoQueue {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Waking takes a virtual machine some 50 us, in which its disk has nothing to do. If few requests
-  // are under way, one ends within a millisecond, and a step that waits computes nothing meanwhile.
+  // kFew and kLookOut bound spinning. Waking a virtual machine takes some 50 us, in which its disk
+  // is idle. If few requests are in flight, one ends within a millisecond, and the step that waits
+  // computes nothing meanwhile.
   static constexpr size_t kFew = 4;
   static constexpr Clock::duration kLookOut = std::chrono::milliseconds(1);
 
-  // For a kernel that is out of memory for requests for a moment.
+  // kNap is the pause before a retry when the kernel has briefly no memory for requests.
   static constexpr std::chrono::milliseconds kNap{1};
 
   static bool IsTransient(int result) {
     return result == -EINTR || result == -EAGAIN || result == -EBUSY || result == -ENOMEM;
   }
 
-  // Requests that the kernel cannot take now stay in the ring; Take() offers them again.
+  // Submits the requests in the ring. If the kernel cannot take some now, they stay in the ring,
+  // and Take() submits them again.
   void Submit() {
     while (io_uring_sq_ready(&ring_) > 0) {
       const int result = io_uring_submit(&ring_);

@@ -67,7 +67,7 @@ size_t Advance(PageRun* run, int64_t result, DiskCall call, const PrivateFile& f
   }
   if (result > 0) {
     num_bytes = std::min(static_cast<size_t>(result), run->bytes_left);
-    // A direct request for the rest must begin at a block.
+    // Cut the progress to whole blocks, since a direct request for the rest must begin at a block.
     if (num_bytes < run->bytes_left) num_bytes -= num_bytes % kBlockBytes;
   }
   if (num_bytes == 0 && ++run->num_stalls == kMaxStalls) {

@@ -1,5 +1,5 @@
-// A batch of reads or writes cut into requests: neighbours in the file are joined, and the rest of
-// a short transfer is requested again.
+// PageBatch cuts a batch of reads or writes into requests: pages that are adjacent in the file are
+// joined, and the rest of a short transfer is requested again.
 #ifndef EBB_IO_PAGE_BATCH_H_
 #define EBB_IO_PAGE_BATCH_H_
 
@@ -15,7 +15,7 @@
 
 namespace ebb {
 
-// Pages that lie one after the other in the file.
+// PageRun is a run of pages that are adjacent in the file.
 struct PageRun {
   uint64_t offset = 0;  // of what is left
   size_t bytes_left = 0;
@@ -32,17 +32,17 @@ struct PageBatch {
   size_t num_ended = 0;    // runs
   Status status;
 
-  // Runs that are not started when one fails never will be.
+  // Returns whether runs are left to be started. After a failure no further run is started.
   [[nodiscard]] bool HasMore() const { return status.ok() && num_started < runs.size(); }
   [[nodiscard]] bool IsDone() const { return num_ended == num_started && !HasMore(); }
 };
 
-// May throw std::bad_alloc.
+// Makes a batch of runs of at most 1 MiB, or one page if that is longer. May throw std::bad_alloc.
 PageBatch MakeBatch(DiskCall call, std::span<const PageIo> pages, size_t page_bytes);
 
-// Takes note of what a request for the run brought: bytes, or a negated errno. Returns the bytes
-// that count; the run is complete when none are left. An error of the file, or no progress in many
-// tries, goes to *status.
+// Records the result of a request for the run: bytes, or a negated errno. Returns the bytes that
+// count; the run is complete when none are left. Sets *status to an error of the file, or if many
+// requests made no progress.
 size_t Advance(PageRun* run, int64_t result, DiskCall call, const PrivateFile& file,
                Status* status);
 

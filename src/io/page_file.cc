@@ -1,7 +1,8 @@
-// Invariants: (1) free_slots holds each slot that names no run under way; (2) `waiting` holds every
-// batch with HasMore(), in the order of their tickets, and runs are started in that order: one that
-// fails is the first and leaves at once, as the slot of its run is free again; (3) a page's
-// num_readers and is_written_to count the batches between Start...() and Wait().
+// Invariants: (1) free_slots holds every slot that names no run in flight. (2) `waiting` holds
+// every batch with HasMore(), in the order of their tickets, and runs are started in that order.
+// Therefore a batch whose run fails is the first one, and Pump() removes it at once because the
+// slot of its run is free again. (3) A page's num_readers and is_written_to count the batches
+// between Start...() and Wait().
 #include "src/io/page_file.h"
 
 #include <fmt/format.h>
@@ -118,7 +119,8 @@ struct PageFile::Impl {
     }
     last_id = id;
     waiting.back() = batch;
-    // A batch of no pages ends here: no request of it would end before Wait().
+    // Remove a batch of no pages from `waiting` now: no request of it will end, so Pump() might not
+    // do so before Wait() erases the batch.
     if (!batch->HasMore()) waiting.pop_back();
     for (const PageIo& io : batch->pages) {
       PageState& page = pages[io.page];
@@ -141,7 +143,8 @@ struct PageFile::Impl {
             .tag = slot};
   }
 
-  // Starts what Complete() left in `requests`, and waiting runs while slots are free.
+  // Starts the rests of runs that Complete() left in `requests`, and waiting runs while slots are
+  // free.
   void Pump() {
     while (!waiting.empty() && !free_slots.empty()) {
       PageBatch* batch = waiting.front();
@@ -184,7 +187,8 @@ struct PageFile::Impl {
     Pump();
   }
 
-  // Ends the batch's hold on its pages.
+  // Releases the batch's pages, checks the checksums of pages that were read, and returns the
+  // batch's status.
   Status Finish(const PageBatch& batch) {
     Status status = batch.status;
     for (const PageIo& io : batch.pages) {
@@ -214,7 +218,7 @@ struct PageFile::Impl {
         segments.num_reserved() * segment_bytes(), options.cap_bytes));
   }
 
-  // Takes disk space for those segments that have none, or for none of them.
+  // Reserves disk space for the segments that have none; for none of them after an error.
   Status ReserveAll(std::span<const uint32_t> wanted) {
     std::vector<uint32_t> taken;
     for (const uint32_t segment : wanted) {
@@ -230,7 +234,8 @@ struct PageFile::Impl {
     return OkStatus();
   }
 
-  // Space that the system does not take back stays reserved and serves the next layer.
+  // Returns the segments' space to the disk. If the system refuses, the segments stay reserved and
+  // serve the next layer that needs one.
   void Release(uint32_t first, uint32_t num_segments) {
     if (!file->Release(first * segment_bytes(), num_segments * segment_bytes()).ok()) return;
     for (uint32_t i = 0; i < num_segments; ++i) segments.SetReleased(first + i);
@@ -290,7 +295,7 @@ Status PageFile::Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pa
   const auto no_memory = [&] {
     return OutOfMemory(fmt::format("no memory for the records of {} pages", num_pages));
   };
-  // Page numbers end with 32 bits, far past any disk that this could be asked for.
+  // Page numbers have 32 bits, which suffices for any disk.
   if (num_pages > UINT32_MAX - f.pages.size() - kPagesPerSegment) return no_memory();
   try {
     wanted = f.segments.SegmentsFor(layer, num_pages);

@@ -1,15 +1,16 @@
-// Pages of one size in a private file: the storage of a tier on disk. Pages of one layer lie
-// together in segments of 64, so that reading a layer is a few long reads. Reads and writes go past
-// the page cache, are asynchronous and are identified by tickets: start, compute, wait. Starting
-// hands requests to the kernel (or to threads that wait there); waiting sleeps, as taking from an
-// IoQueue does. At most `queue_depth` requests of at most 1 MiB (one page, if that is longer) are
-// under way; later calls start the others.
+// PageFile stores pages of one size in a private file, as a tier on disk. Pages of one layer lie
+// together in segments of 64, so that a layer is read by a few long reads. Reads and writes bypass
+// the page cache and are asynchronous; a ticket identifies a batch of them: start, compute, wait.
+// Starting hands requests to the kernel (or to threads that wait there); Wait() sleeps as
+// IoQueue::Take() does. At most `queue_depth` requests of at most 1 MiB (one page, if that is
+// longer) are in flight; later calls start the others.
 //
-// From Start...() until Wait() returns, the memory belongs to the file, and a page that is written
-// is neither read, written nor freed, one that is read neither written nor freed.
+// From Start...() until Wait() returns, the file owns the memory of the batch. Meanwhile a page
+// that is being written must not be read, written or freed, and a page that is being read must not
+// be written or freed.
 //
-// Reads are fastest into IoMemory with the pages in the order of their numbers: neighbours in the
-// file that are neighbours in memory are one piece for the disk (bench/io_bench.cc).
+// Reads are fastest into IoMemory with the pages in ascending order: pages that are adjacent in the
+// file and in memory are one piece for the disk (bench/io_bench.cc).
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_IO_PAGE_FILE_H_
@@ -38,7 +39,7 @@ struct PageFileOptions {
   int queue_depth = 32;
   int num_threads = 4;  // that wait for the disk, of the engine kThreads
   Buffering buffering = Buffering::kDirectOnly;
-  // Keeps a hash of each page in memory and compares it with that of the bytes that are read.
+  // Keeps a hash of each page in memory and compares it with the hash of the bytes that are read.
   bool verify_checksums = false;
   FaultHook faults;
 };
@@ -61,7 +62,7 @@ struct PageFileStats {
 
 class PageFile {
  public:
-  // A batch of reads or writes, from Start...() to Wait().
+  // Ticket identifies a batch of reads or writes, from Start...() to Wait().
   struct Ticket {
     uint64_t id = 0;
   };
@@ -70,39 +71,39 @@ class PageFile {
   [[nodiscard]] static uint64_t BytesFor(uint64_t pages_of_layer, int num_layers,
                                          size_t page_bytes);
 
-  // Errors: those of PrivateFile; InvalidArgument; Unsupported when io_uring was asked for and the
-  // kernel refuses it.
+  // Creates an empty file. Errors: those of PrivateFile; InvalidArgument; Unsupported if
+  // options.engine is kUring and the kernel refuses io_uring.
   static Result<std::unique_ptr<PageFile>> Create(const PageFileOptions& options);
-  // Waits for requests under way; those that were not started are dropped.
+  // Waits for requests in flight, and drops those that were not started.
   ~PageFile();
   PageFile(const PageFile&) = delete;
   PageFile& operator=(const PageFile&) = delete;
 
-  // Appends `num_pages` pages of the layer to *pages, the file's lowest holes first. Disk space is
-  // taken here. T1Full (the cap) or StorageFull (the disk), and nothing changed.
-  // REQUIRES: layer >= 0.
+  // Allocates `num_pages` pages for the layer, the lowest free pages of its segments first, and
+  // appends them to *pages. Reserves their disk space. Errors: T1Full (the cap) or StorageFull (the
+  // disk), after which nothing has changed. REQUIRES: layer >= 0.
   Status Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pages);
-  // One holder more: the page needs as many calls of Free().
+  // Adds a holder to the page; the page is freed when each of its holders has called Free().
   void Share(uint32_t page);
   [[nodiscard]] uint32_t num_holders(uint32_t page) const;
-  // Gives the pages back, those with several holders for one of them; segments whose last page goes
-  // give their space back to the disk, which may wait until requests under way end. Neighbours go
-  // together in one call, which is faster than one after another. REQUIRES: owned, and not under
-  // way for this holder.
+  // Removes a holder from each page and frees pages without holders. A segment without pages
+  // returns its space to the disk, which may wait until requests in flight end. One call for
+  // adjacent pages is faster than a call for each. REQUIRES: the pages are owned, and this holder
+  // has no request for them in flight.
   void Free(std::span<const uint32_t> pages);
   void Free(uint32_t page) { Free({&page, 1}); }
 
-  // Errors: InvalidArgument (memory not aligned, a page that is not owned, under way, or, to read,
-  // never written; twice the same page to write) and OutOfMemory, both with
-  // nothing started. Wait() returns the errors of the disk.
+  // Starts a batch of reads (writes). Errors: InvalidArgument (memory not aligned; a page that is
+  // not owned, that is in flight, or that is to be read but was never written; a page that is to be
+  // written twice) and OutOfMemory, after which nothing was started. Wait() returns errors of the
+  // disk.
   Result<Ticket> StartRead(std::span<const PageIo> pages);
   Result<Ticket> StartWrite(std::span<const PageIo> pages);
-  // Whether Wait() would not sleep. Never sleeps itself.
+  // Returns whether Wait() would return without sleeping. Never sleeps itself.
   [[nodiscard]] bool Done(Ticket ticket);
-  // Sleeps until the whole batch has ended; once for each ticket. Errors: IoError (the system's
-  // error and the place), StorageFull, Corrupt (a page with other bytes than were
-  // written). After a failed read the memory's contents, after a failed write the pages', are
-  // unspecified.
+  // Sleeps until the whole batch has ended. Call it once for each ticket. Errors: IoError (the
+  // system's error and the place), StorageFull, Corrupt (a page has other bytes than were written).
+  // A failed read leaves the contents of the memory unspecified; a failed write those of the pages.
   Status Wait(Ticket ticket);
 
   [[nodiscard]] PageFileStats stats() const;
@@ -110,10 +111,10 @@ class PageFile {
   [[nodiscard]] IoEngine engine() const;  // never kAuto
   [[nodiscard]] size_t page_bytes() const;
   [[nodiscard]] size_t cap_bytes() const;  // 0: none
-  // Above the number of every page that was ever allocated.
+  // Returns a number above that of every page that was ever allocated.
   [[nodiscard]] size_t page_end() const;
   [[nodiscard]] const std::string& folder() const;
-  // The bytes that the file occupies, as the system counts them.
+  // Returns the bytes that the file occupies on the disk, as the system counts them.
   [[nodiscard]] size_t DiskBytes() const;
 
  private:

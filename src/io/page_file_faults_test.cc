@@ -1,4 +1,4 @@
-// The behaviour of a page file when the disk misbehaves.
+// Tests a page file when the disk misbehaves.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -28,7 +28,7 @@ class PageFileFaultsTest : public testing::TestWithParam<IoEngine> {
     if (!reason.empty()) EBB_SKIP_WITHOUT("direct_io") << reason;
   }
 
-  // The hook hands everything to fault_, which tests set and change.
+  // Returns options with a hook that calls fault_, which tests set and change.
   [[nodiscard]] PageFileOptions Options() {
     return {.folder = folder_.File(""),
             .page_bytes = kTestPageBytes,
@@ -44,7 +44,7 @@ class PageFileFaultsTest : public testing::TestWithParam<IoEngine> {
     return *std::move(file);
   }
 
-  // All calls of the kind fail.
+  // Makes all calls of this kind fail.
   void Fail(DiskCall call, int error) {
     fault_ = [call, error](const DiskRequest& request) -> DiskFault {
       return {.error = request.call == call ? error : 0};
@@ -127,7 +127,7 @@ TEST_P(PageFileFaultsTest, ShortAndInterruptedTransfersAreCompleted) {
     if (request.call != DiskCall::kRead && request.call != DiskCall::kWrite) return {};
     ++num_faults;
     if (random() % 3 == 0) return {.error = random() % 2 == 0 ? EINTR : EAGAIN};
-    // Any number of bytes: the rest must begin at a block again.
+    // Transfer any number of bytes: the request for the rest must begin at a block again.
     return {.max_bytes = 1 + random() % (200 << 10)};
   };
   const PageMemory memory(200, kTestPageBytes);
@@ -207,7 +207,8 @@ TEST_P(PageFileFaultsTest, AWriteThatFailsLeavesItsPagesWithoutContents) {
   }
 }
 
-// It would be known to the queue after it is gone, which the address sanitizer sees.
+// An empty batch that stayed in the list of waiting batches would be read after it was erased,
+// which the address sanitizer reports.
 TEST_P(PageFileFaultsTest, AnEmptyBatchLeavesNothingBehindWhileTheQueueIsFull) {
   PageFileOptions options = Options();
   options.queue_depth = 1;

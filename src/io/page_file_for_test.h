@@ -1,5 +1,5 @@
-// Helpers of the tests of page files: memory that direct I/O accepts and contents that tell pages
-// apart.
+// Defines helpers for tests of page files: memory that direct I/O accepts, and contents that differ
+// between pages.
 #ifndef EBB_IO_PAGE_FILE_FOR_TEST_H_
 #define EBB_IO_PAGE_FILE_FOR_TEST_H_
 
@@ -28,7 +28,7 @@ class PageMemory {
   }
   std::byte* operator[](size_t i) const { return bytes_.get() + i * page_bytes_; }
 
-  // Contents that depend on `seed` and differ in every word.
+  // Fills page i with contents that depend on `seed` and differ in every word.
   void Fill(size_t i, uint64_t seed) const {
     for (size_t w = 0; w < page_bytes_ / sizeof(uint64_t); ++w) {
       const uint64_t word = Word(seed, w);
@@ -69,7 +69,7 @@ inline std::vector<uint32_t> AllocateNow(PageFile* file, int layer, size_t num_p
   return pages;
 }
 
-// Page i of the memory for pages[i].
+// Returns requests that transfer pages[i] from or to page i of the memory.
 inline std::vector<PageIo> Requests(std::span<const uint32_t> pages, const PageMemory& memory) {
   std::vector<PageIo> requests;
   for (size_t i = 0; i < pages.size(); ++i) requests.push_back({pages[i], memory[i]});
@@ -80,7 +80,7 @@ inline std::string EngineName(const testing::TestParamInfo<IoEngine>& info) {
   return info.param == IoEngine::kUring ? "IoUring" : "Threads";
 }
 
-// Why tests with these options cannot run here; empty when they can.
+// Returns why tests with these options cannot run here; empty if they can.
 inline std::string WhyNot(const PageFileOptions& options) {
   const auto file = PageFile::Create(options);
   return file.ok() ? "" : file.status().ToString();

@@ -1,5 +1,5 @@
-// A page file against a naive model: random allocations, frees, reads and writes, many batches
-// under way at once.
+// Compares a page file with a naive model: random allocations, frees, reads and writes, with many
+// batches in flight at once.
 #include <algorithm>
 #include <cerrno>
 #include <map>

@@ -1,4 +1,4 @@
-// The pages that a layer gets, and the space that the file occupies.
+// Tests which pages a layer gets, and how much space the file occupies.
 #include <numeric>
 #include <string>
 #include <utility>
@@ -87,7 +87,7 @@ TEST_F(PageFileSpaceTest, AnEmptySegmentServesAnotherLayer) {
   EXPECT_EQ(file->stats().peak_file_bytes, 3 * kMediumSegmentBytes);
 }
 
-// A file system may need a few blocks for the list of a file's pieces.
+// kListBytes is the space that a file system may need for the list of a file's extents.
 constexpr size_t kListBytes = 16 << 10;
 
 TEST_F(PageFileSpaceTest, SpaceIsTakenFromTheDiskWithASegmentAndGivenBackWithIt) {

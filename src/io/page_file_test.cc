@@ -44,7 +44,7 @@ class PageFileTest : public testing::TestWithParam<IoEngine> {
     return *std::move(file);
   }
 
-  // A hook that tells how long the disk takes for reads, and keeps the sizes of requests.
+  // Returns a hook that delays reads and records the sizes of requests.
   FaultHook Watch(DiskCall call, milliseconds delay) {
     return [this, call, delay](const DiskRequest& request) -> DiskFault {
       if (request.call != call) return {};

@@ -25,10 +25,10 @@ StatusCode CodeOfOpening(int error) {
   return MeansNoSpace(error) ? StatusCode::kStorageFull : StatusCode::kIo;
 }
 
-// A file system (or a kernel) that does not know O_TMPFILE.
+// Returns whether the error means that the file system (or the kernel) lacks O_TMPFILE.
 bool MeansNoUnnamedFiles(int error) { return error == EOPNOTSUPP || error == EISDIR; }
 
-// An fd, or -1 with errno set.
+// Returns a file descriptor, or -1 with errno set.
 int OpenUnnamed(const std::string& folder, int flags) {
   return open(folder.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
 }
@@ -46,7 +46,7 @@ int OpenAndUnlink(const std::string& folder, int flags) {
   return fd;
 }
 
-// Repeats a call that a signal interrupted; 0 or an errno.
+// Makes a system call, and repeats it if a signal interrupted it. Returns 0 or an errno.
 template <typename Call>
 int ErrorOf(const Call& call) {
   while (call() < 0) {
@@ -55,7 +55,8 @@ int ErrorOf(const Call& call) {
   return 0;
 }
 
-// Whether the page cache holds the file's first block; -1 with errno set when that is unknown.
+// Returns whether the page cache holds the file's first block; -1 with errno set if that is
+// unknown.
 int FirstBlockIsCached(int fd) {
   void* mapped = mmap(nullptr, kBlockBytes, PROT_READ, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) return -1;
@@ -137,8 +138,8 @@ Status PrivateFile::Reserve(uint64_t offset, size_t num_bytes) {
   }
   if (error == 0) return OkStatus();
   Status status = Error("reserve", offset, num_bytes, error);
-  // Some file systems keep what they found before the space ran out. The first error says more
-  // than a second one would.
+  // Release what some file systems keep of a range for which the space ran out. Ignore an error
+  // here, since the first error says more.
   (void)Release(offset, num_bytes);
   return status;
 }

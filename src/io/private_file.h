@@ -1,7 +1,8 @@
-// A file that no other process sees: it has no name in its folder and ends with the object, or with
-// the process, however that ends. Reads and writes of whole blocks (kBlockBytes) go past the page
-// cache; Create() proves that by asking the system for the pages that a first read left there,
-// because some file systems accept O_DIRECT and ignore it.
+// PrivateFile is a file that no other process can see: it has no name in its folder and is deleted
+// when the object is destroyed or the process ends, however it ends. Reads and writes of whole
+// blocks (kBlockBytes) bypass the page cache. Create() checks that by asking the system for the
+// pages that a first read left in the cache, because some file systems accept O_DIRECT and ignore
+// it.
 //
 // Thread safety: none.
 #ifndef EBB_IO_PRIVATE_FILE_H_
@@ -17,7 +18,7 @@
 
 namespace ebb {
 
-// Offsets, sizes and memory of direct requests are multiples of this.
+// kBlockBytes divides the offsets, sizes and memory addresses of direct requests.
 inline constexpr size_t kBlockBytes = 4096;
 
 enum class Buffering {
@@ -25,7 +26,7 @@ enum class Buffering {
   kAllow,       // direct where possible
 };
 
-// $TMPDIR, else /var/tmp.
+// Returns $TMPDIR, or /var/tmp if that is not set.
 [[nodiscard]] std::string DefaultFolder();
 
 struct PrivateFileOptions {
@@ -36,8 +37,8 @@ struct PrivateFileOptions {
 
 class PrivateFile {
  public:
-  // Errors: NotFound (no such folder), Unsupported (no direct I/O, no fallocate), StorageFull
-  // (the disk is full), IoError.
+  // Creates the file. Errors: NotFound (no such folder), Unsupported (no direct I/O, no fallocate),
+  // StorageFull (the disk is full), IoError.
   static Result<std::unique_ptr<PrivateFile>> Create(const PrivateFileOptions& options);
   ~PrivateFile();
   PrivateFile(const PrivateFile&) = delete;
@@ -47,22 +48,23 @@ class PrivateFile {
   [[nodiscard]] bool direct() const { return direct_; }
   [[nodiscard]] const std::string& folder() const { return folder_; }
 
-  // Takes space on the disk for the range, so that a write into it does not run out of space.
-  // StorageFull when there is none; what was taken of the range is given back then.
+  // Reserves space on the disk for the range, so that a write into it does not run out of space.
+  // Errors: StorageFull; space of the range that was already reserved is then released.
   Status Reserve(uint64_t offset, size_t num_bytes);
-  // Gives the space of the range back to the disk. File systems may wait here until the requests
-  // that are under way end.
+  // Returns the space of the range to the disk. File systems may wait here until requests in flight
+  // end.
   Status Release(uint64_t offset, size_t num_bytes);
-  // The bytes that the file occupies on the disk, as the system counts them.
+  // Returns the bytes that the file occupies on the disk, as the system counts them.
   [[nodiscard]] size_t DiskBytes() const;
 
-  // The Status of a call that failed with `error`, at `offset`: "cannot WHAT ...: system's words".
+  // Returns the Status of a system call that failed with `error` at `offset`: "cannot WHAT ...:
+  // system's words".
   [[nodiscard]] Status Error(const char* what, uint64_t offset, size_t num_bytes, int error) const;
 
  private:
   PrivateFile() = default;
   Status Open(Buffering buffering);
-  // Sets direct_.
+  // Sets direct_ by writing and reading a block and looking for it in the page cache.
   Status Probe();
 
   int fd_ = -1;

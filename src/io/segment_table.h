@@ -1,8 +1,9 @@
-// Which pages of a file are owned. Pages lie in segments of 64; a segment that is not empty belongs
-// to one layer, so that reading a layer is a few long reads. A segment may have space on the disk
-// (be reserved) without belonging to anybody.
+// SegmentTable records which pages of a file are owned. Pages lie in segments of 64. A segment with
+// owned pages belongs to one layer, so that a layer is read by a few long reads. An empty segment
+// may keep its space on the disk (be reserved) and then belongs to no layer.
 //
-// Plain searches over all segments: a gigabyte of pages of 16 KiB is a thousand of them.
+// All searches are linear over the segments: a gigabyte of pages of 16 KiB has only a thousand
+// segments.
 #ifndef EBB_IO_SEGMENT_TABLE_H_
 #define EBB_IO_SEGMENT_TABLE_H_
 
@@ -17,21 +18,22 @@ namespace ebb {
 
 class SegmentTable {
  public:
-  // Empty segments that `layer` needs for `num_pages` more pages: those that are reserved already
-  // first, then the lowest, then new ones. Changes nothing.
+  // Returns the empty segments that `layer` needs for `num_pages` more pages: reserved ones first,
+  // then the lowest, then new ones. Changes nothing.
   [[nodiscard]] std::vector<uint32_t> SegmentsFor(int layer, size_t num_pages) const;
-  // Makes room for records of segments up to `segment`. May throw std::bad_alloc.
+  // Grows the table to hold records of segments up to `segment`. May throw std::bad_alloc.
   void Grow(uint32_t segment);
   void SetReserved(uint32_t segment);
-  // REQUIRES: empty.
+  // Marks the segment as without space on the disk. REQUIRES: it is empty.
   void SetReleased(uint32_t segment);
   [[nodiscard]] bool IsReserved(uint32_t segment) const;
-  // REQUIRES: empty and reserved.
+  // Gives the segment to the layer. REQUIRES: it is empty and reserved.
   void Give(uint32_t segment, int layer);
-  // Appends the layer's lowest `num_pages` holes, which are owned from now on.
-  // REQUIRES: there are as many, and `pages` has capacity for them.
+  // Takes the layer's lowest `num_pages` free pages and appends them to `pages`. REQUIRES: the
+  // layer has as many, and `pages` has capacity for them.
   void Take(int layer, size_t num_pages, std::vector<uint32_t>* pages);
-  // The segment, when this was its last page; it has no owner then. REQUIRES: owned.
+  // Frees the page. Returns its segment if this was the segment's last page; the segment then
+  // belongs to no layer. REQUIRES: the page is owned.
   std::optional<uint32_t> Free(uint32_t page);
 
   [[nodiscard]] bool IsOwned(uint32_t page) const;

@@ -15,7 +15,7 @@
 namespace ebb::store {
 namespace {
 
-// Fewer bytes only at the end of the file.
+// Reads until `to` is full. Returns fewer bytes only at the end of the file.
 Result<size_t> ReadSome(int fd, std::span<char> to, const std::string& path) {
   size_t size = 0;
   while (size < to.size()) {

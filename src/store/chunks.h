@@ -1,4 +1,4 @@
-// A file cut into chunks, each of which is checked by its hash.
+// Cuts a file into chunks, each of which has a hash that is checked.
 #ifndef EBB_STORE_CHUNKS_H_
 #define EBB_STORE_CHUNKS_H_
 
@@ -15,28 +15,28 @@ namespace ebb::store {
 
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
 
-// XXH3 of 64 bits.
+// Returns the 64-bit XXH3 hash.
 [[nodiscard]] uint64_t HashOf(std::string_view bytes);
 
 struct Chunked {
   uint64_t bytes = 0;
   std::vector<uint64_t> hashes;
 };
-// Hands on the chunks of a file in order: all of kChunkBytes but for the last one. Errors: NotFound
-// (no such file), Io; those of `take`.
+// Reads a file and calls `take` with its chunks in order: kChunkBytes each, the last one perhaps
+// shorter. Returns their sizes and hashes. Errors: NotFound (no such file), Io; those of `take`.
 [[nodiscard]] Result<Chunked> ReadChunks(const std::string& path,
                                          const std::function<Status(std::string_view)>& take);
 
-// Creates the file and writes the chunks that `give` returns to it, as many as there are hashes.
+// Creates the file at `path` and writes the chunks that `give` returns, one for each expected hash.
 // Errors: Io (the file exists already, or the system refuses); Corrupt (a chunk has another hash,
-// or too many bytes come); StorageFull (the disk is full); those of `give`.
+// or there are too many or too few bytes); StorageFull (the disk is full); those of `give`.
 [[nodiscard]] Status WriteChunks(const Chunked& expected, const std::string& path,
                                  const std::function<Result<std::string>(size_t index)>& give);
 
-// The error of a file operation, by errno. The message has the last part of `path` alone: clients
-// of a server may read it, and the folders of the server are not theirs to know.
+// Returns the error of a file operation by its errno. The message has only the last part of `path`,
+// since clients of a server may read it and must not learn the server's folders.
 [[nodiscard]] Status FileError(const char* what, const std::string& path, int error);
-// Whole, or with an error.
+// Writes all bytes, or returns an error.
 [[nodiscard]] Status WriteAll(int fd, std::string_view bytes, const std::string& path);
 
 }  // namespace ebb::store

@@ -7,7 +7,7 @@
 
 namespace ebb::store {
 
-// Closes a file when it goes. -1: none.
+// Closes a file descriptor when it is destroyed; -1 means none.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}

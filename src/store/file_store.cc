@@ -1,7 +1,7 @@
 // Invariants:
-// 1. Who holds the lock on ID.lock, and finds its own epoch in the file of that name, is the only
-//    one who writes or removes files of the session.
-// 2. ID.manifest is replaced by a rename, behind which its data file is complete and synced.
+// 1. Only the process that holds the lock on ID.lock, and finds its own epoch in the file of that
+//    name, writes or removes files of the session.
+// 2. ID.manifest is only replaced by a rename, and only after its data file is complete and synced.
 #include "src/store/file_store.h"
 
 #include <dirent.h>
@@ -51,7 +51,7 @@ Result<std::string> ReadWhole(const std::string& path) {
 Status SyncFolder(const std::string& folder) {
   const FileDescriptor fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open()) return FileError("open", folder, errno);
-  // EINVAL: a file system whose folders cannot be synced.
+  // fsync() fails with EINVAL if the file system cannot sync folders.
   if (fsync(fd.get()) != 0 && errno != EINVAL) return FileError("sync", folder, errno);
   return OkStatus();
 }
@@ -66,7 +66,7 @@ Status MakeFolder(const std::string& folder) {
   return SyncFolder(parent.empty() ? "." : parent);
 }
 
-// Whether the open file is still the one of that name.
+// Returns whether the open file is still the file of that name.
 bool IsFileOf(int fd, const std::string& path) {
   struct stat opened = {};
   struct stat named = {};
@@ -98,7 +98,7 @@ double AgeOf(const std::string& path) {
   return std::difftime(std::time(nullptr), info.st_mtime);
 }
 
-// Removes a file unless it is kept.
+// Removes a file when it is destroyed, unless Stay() was called.
 class Leftover {
  public:
   explicit Leftover(std::string path) : path_(std::move(path)) {}
@@ -328,7 +328,8 @@ class FileStore final : public SessionStore {
     return fsync(fd.get()) == 0 ? OkStatus() : FileError("sync", path, errno);
   }
 
-  // Data files of a session but for one generation's. REQUIRES: its lease is held.
+  // Removes the data files of a session except one generation's. REQUIRES: the session's lease is
+  // held.
   void RemoveData(const SessionName& name, const std::string& but) {
     const std::string folder = FolderOf(name.tenant);
     const std::string kept = fmt::format("{}.{}{}", name.id, but, kData);
@@ -349,11 +350,12 @@ class FileStore final : public SessionStore {
     return OkStatus();
   }
 
-  // Skips a session that is being written.
+  // Removes a session's files if it has expired, or else its old leftovers. Skips a session that is
+  // being written.
   Status SweepSession(const SessionName& name) {
     const Result<StoredSession> stored = Read(name);
     const bool is_there = stored.ok() && stored->manifest.expires_ms > NowMs();
-    // Damaged sessions stay, so that they can be examined.
+    // Keep damaged sessions, so that they can be examined.
     if (!stored.ok() && stored.status().code() != StatusCode::kNotFound) return OkStatus();
     std::vector<std::string> old;
     const std::string folder = FolderOf(name.tenant);
@@ -370,7 +372,8 @@ class FileStore final : public SessionStore {
     if (old.empty()) return OkStatus();
     EBB_ASSIGN_OR_RETURN(const auto lease, Acquire(name));
     if (!lease.has_value()) return OkStatus();
-    // It may have been written since.
+    // Read the session again, since another client may have written it before the lease was
+    // acquired.
     const Result<StoredSession> now = Read(name);
     const bool has_changed = now.ok() != stored.ok() ||
                              (now.ok() && now->manifest.generation != stored->manifest.generation);
@@ -393,7 +396,7 @@ class FileStore final : public SessionStore {
 
 Result<std::unique_ptr<SessionStore>> CreateFileStore(const std::string& folder,
                                                       const StoreLimits& limits) {
-  // Only the operator reads these errors, so they have the whole path.
+  // Errors show the whole path, since only the operator reads them.
   const Status made = MakeFolder(folder);
   if (made.code() == StatusCode::kIo) return InvalidArgument(made.WithPrefix(folder).message());
   if (!made.ok()) return made.WithPrefix(folder);

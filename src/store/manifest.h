@@ -1,4 +1,4 @@
-// The description of a stored session, without its bytes.
+// Manifest describes a stored session, without its bytes.
 #ifndef EBB_STORE_MANIFEST_H_
 #define EBB_STORE_MANIFEST_H_
 
@@ -11,7 +11,7 @@
 
 namespace ebb::store {
 
-// Times in milliseconds of the epoch.
+// Manifest has times in milliseconds since the Unix epoch.
 struct Manifest {
   std::string tenant = {};
   std::string id = {};
@@ -22,11 +22,12 @@ struct Manifest {
   int64_t created_ms = 0;
   int64_t used_ms = 0;
   int64_t expires_ms = 0;
-  // An answer that was cut off, or is being generated: so many of its tokens are there.
+  // Says that the last answer was cut off or is still being generated; answer_tokens of its tokens
+  // are stored.
   bool in_progress = false;
   uint64_t answer_tokens = 0;
 
-  // The store's.
+  // epoch and the members below are set by SessionStore::Put().
   std::string epoch = {};       // of the lease under which it was written
   std::string generation = {};  // differs from that of every other generation of the session
   uint64_t bytes = 0;           // of all chunks
@@ -37,7 +38,8 @@ struct Manifest {
 };
 
 [[nodiscard]] std::string EncodeManifest(const Manifest& manifest);
-// Errors: Corrupt (not what EncodeManifest() writes); Unsupported (another version).
+// Decodes a manifest. Errors: Corrupt (not what EncodeManifest() writes); Unsupported (another
+// version).
 [[nodiscard]] Result<Manifest> DecodeManifest(std::string_view text);
 
 [[nodiscard]] int64_t NowMs();  // of the epoch

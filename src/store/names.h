@@ -1,4 +1,4 @@
-// Names of tenants and sessions, and what a stored session must agree with.
+// Checks the names of tenants and sessions, and what a stored session must agree with.
 #ifndef EBB_STORE_NAMES_H_
 #define EBB_STORE_NAMES_H_
 
@@ -12,20 +12,23 @@
 
 namespace ebb::store {
 
-// InvalidArgument: a tenant of more than 64 bytes, an id that is none.
+// CheckTenant() and CheckName() return InvalidArgument for a tenant of more than 64 bytes;
+// CheckName() also for an invalid id.
 [[nodiscard]] Status CheckTenant(std::string_view tenant);
 [[nodiscard]] Status CheckName(const SessionName& name);
 
-// Corrupt: another session's manifest, or a record that it does not tell of.
+// Checks what the store returned for `name`. Errors: Corrupt (the manifest is another session's, or
+// the record does not match its hash).
 [[nodiscard]] Status CheckStored(const StoredSession& stored, const SessionName& name);
 
-// Whether a session cannot be read, though the store answers: lists leave it out, and Delete()
-// removes it.
+// Returns whether an error means that a session is damaged: the store answers, but the session
+// cannot be read. Lists leave such a session out, and Delete() removes it.
 [[nodiscard]] bool IsDamaged(const Status& status);
 
-// A name for a generation that is written under `lease`: differs from every other one's.
+// Returns a name for a generation that is written under `lease`, different from the name of every
+// other generation.
 [[nodiscard]] std::string NewGeneration(const Lease& lease);
-// Sets what of a manifest is the store's, so that CheckStored() takes it.
+// Sets the members of a manifest that belong to the store, so that CheckStored() accepts it.
 void CompleteManifest(const Lease& lease, std::string generation, Chunked chunked,
                       std::string_view record, Manifest* manifest);
 

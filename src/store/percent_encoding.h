@@ -1,4 +1,4 @@
-// Texts as %XX, as URLs have them; also for names of files.
+// Encodes texts with %XX as in URLs, also for names of files.
 #ifndef EBB_STORE_PERCENT_ENCODING_H_
 #define EBB_STORE_PERCENT_ENCODING_H_
 
@@ -8,9 +8,9 @@
 
 namespace ebb::store {
 
-// Letters, digits, '-' and '_' as they are, other bytes as %XX.
+// Returns the text with letters, digits, '-' and '_' unchanged and other bytes as %XX.
 [[nodiscard]] std::string PercentEncoded(std::string_view text);
-// Nothing: a '%' without two hexadecimal digits behind it.
+// Decodes %XX. Returns nothing if a '%' is not followed by two hexadecimal digits.
 [[nodiscard]] std::optional<std::string> PercentDecoded(std::string_view text);
 
 }  // namespace ebb::store

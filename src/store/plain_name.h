@@ -1,4 +1,4 @@
-// Names that stand in files, headers and paths as they are.
+// Checks names that files, headers and paths contain unencoded.
 #ifndef EBB_STORE_PLAIN_NAME_H_
 #define EBB_STORE_PLAIN_NAME_H_
 
@@ -7,7 +7,8 @@
 
 namespace ebb::store {
 
-// Whether a text has 1 to `most` letters and digits, or characters of `others`.
+// Returns whether a text has 1 to `most` characters, all of them letters, digits or characters of
+// `others`.
 [[nodiscard]] inline bool IsPlainName(std::string_view text, size_t most, std::string_view others) {
   constexpr std::string_view kLettersAndDigits =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

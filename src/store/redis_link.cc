@@ -47,7 +47,7 @@ RedisReply Converted(const redisReply& reply) {
 
 Status ErrorOf(std::string_view message) {
   const std::string text = fmt::format("the session store refuses: {}", message);
-  // Within a script the word stands further behind.
+  // Inside a script's error "OOM" is not the first word, so search the whole message.
   const bool is_full = message.find("OOM") != std::string_view::npos ||
                        message.starts_with("MISCONF");  // it cannot save to its disk
   return is_full ? StorageFull(text) : IoError(text);

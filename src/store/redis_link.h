@@ -1,4 +1,5 @@
-// One connection to Redis or Valkey: commands in, replies out, within limits of time.
+// RedisLink is one connection to Redis or Valkey: it sends commands and receives replies within
+// limits of time.
 #ifndef EBB_STORE_REDIS_LINK_H_
 #define EBB_STORE_REDIS_LINK_H_
 
@@ -24,18 +25,20 @@ struct RedisReply {
   std::vector<RedisReply> list;
 };
 
-// Thread safety: one thread at a time. After an error of the connection it is of no use any more.
+// RedisLink sends commands to a server. After an error of the connection it cannot be used any
+// more. Thread safety: one thread at a time.
 class RedisLink {
  public:
-  // Errors: Io.
+  // Connects to the server and logs in. Errors: Io.
   static Result<std::unique_ptr<RedisLink>> Connect(const StoreUrl& url, const StoreLimits& limits);
   ~RedisLink();
   RedisLink(const RedisLink&) = delete;
   RedisLink& operator=(const RedisLink&) = delete;
 
-  // Errors: Io; StorageFull (the server's memory is full).
+  // Runs a command and returns its reply. Errors: Io; StorageFull (the server's memory is full).
   [[nodiscard]] Result<RedisReply> Do(const std::vector<std::string_view>& words);
-  // A command whose reply is asked for later: Send() and Receive() in the same order.
+  // Sends a command without waiting for its reply. Receive() returns the replies in the order of
+  // the commands.
   [[nodiscard]] Status Send(const std::vector<std::string_view>& words);
   [[nodiscard]] Result<RedisReply> Receive();
   [[nodiscard]] bool is_broken() const;

@@ -1,7 +1,7 @@
 // Invariants:
-// 1. `last` is the epoch of the newest lease. Whoever finds another one there than its own changes
-//    nothing; the scripts below compare and change in one piece.
-// 2. A committed chunk lives as long as its manifest; one that is not goes by itself.
+// 1. `last` is the epoch of the newest lease. A client that finds another epoch there than its own
+//    changes nothing; the scripts below compare and change atomically.
+// 2. A committed chunk lives as long as its manifest; a chunk that is not committed expires.
 #include "src/store/redis_store.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace ebb::store {
 namespace {
 
 constexpr std::string_view kEpochKey = "ebb:epoch";
-// How long it is remembered who held a lease last.
+// kLastMs is how long the store remembers who held a lease last.
 constexpr std::string_view kLastMs = "86400000";
 
 // KEYS: lease, last, counter; ARGV: a random number, ms of the lease, ms of `last`.
@@ -116,7 +116,8 @@ class RedisStore final : public SessionStore {
  public:
   RedisStore(StoreUrl url, const StoreLimits& limits) : url_(std::move(url)), limits_(limits) {}
 
-  // Io; InvalidArgument.
+  // Checks that the server keeps all sessions. Errors: Io; InvalidArgument (its maxmemory-policy is
+  // not noeviction).
   Status Check() {
     return With([](RedisLink& link) -> Status {
       EBB_ASSIGN_OR_RETURN(const RedisReply info, link.Do({"INFO", "memory"}));
@@ -240,7 +241,7 @@ class RedisStore final : public SessionStore {
     EBB_RETURN_IF_ERROR(CheckTenant(tenant));
     SessionPage page;
     std::string last = after;
-    // Ids whose time is over are still among them.
+    // Repeat until the page is full, since the ids may include those of expired sessions.
     while (page.sessions.size() < most) {
       EBB_ASSIGN_OR_RETURN(const std::vector<std::string> ids, IdsBehind(tenant, last, most));
       for (const std::string& id : ids) {
@@ -266,7 +267,7 @@ class RedisStore final : public SessionStore {
 
   Status Sweep() override {
     return With([&](RedisLink& link) -> Status {
-      // The rest goes by itself.
+      // Sweep only the sets of ids, since all other keys expire by themselves.
       EBB_ASSIGN_OR_RETURN(const RedisReply tenants, link.Do({"KEYS", "ebb:{*}:ids"}));
       for (const RedisReply& ids : tenants.list) EBB_RETURN_IF_ERROR(SweepIds(ids.text, &link));
       return OkStatus();
@@ -276,11 +277,11 @@ class RedisStore final : public SessionStore {
  private:
   static constexpr size_t kInFlight = 8;  // chunks
 
-  // Lends a connection to `work`, a new one where none is left that answers.
+  // Calls `work` with an idle connection that answers, or with a new one.
   Status With(const std::function<Status(RedisLink&)>& work) {
     EBB_ASSIGN_OR_RETURN(std::unique_ptr<RedisLink> link, Take());
     const Status status = work(*link);
-    // Replies without a request may be on their way after an error.
+    // Drop the connection after an error, since replies to earlier requests may still arrive on it.
     if (status.ok() && !link->is_broken()) {
       const MutexLock lock(mutex_);
       idle_.push_back(std::move(link));
@@ -297,7 +298,7 @@ class RedisStore final : public SessionStore {
         link = std::move(idle_.back());
         idle_.pop_back();
       }
-      // The server may have closed it, or may have been restarted.
+      // Skip connections that the server has closed, for example by a restart.
       if (link->Do({"PING"}).ok()) return link;
     }
     return RedisLink::Connect(url_, limits_);
@@ -342,7 +343,7 @@ class RedisStore final : public SessionStore {
     return ids;
   }
 
-  // Ids of sessions that are not there any more.
+  // Removes the ids of sessions that do not exist any more from a tenant's set.
   static Status SweepIds(const std::string& key, RedisLink* link) {
     constexpr std::string_view kScript = R"lua(
 local gone = 0
@@ -353,7 +354,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
 end
 return gone
 )lua";
-    // "ebb:{TENANT}:ids"
+    // `key` is "ebb:{TENANT}:ids".
     const std::string base = key.substr(0, key.rfind('}')) + "/";
     return link->Do({"EVAL", kScript, "1", key, base}).status();
   }
@@ -369,7 +370,7 @@ return gone
 Result<std::unique_ptr<SessionStore>> CreateRedisStore(const StoreUrl& url,
                                                        const StoreLimits& limits) {
   auto store = std::make_unique<RedisStore>(url, limits);
-  // Only the operator reads this error, so it has the address.
+  // The error has the address, since only the operator reads it.
   if (const Status status = store->Check(); !status.ok()) {
     const std::string place =
         url.socket.empty() ? fmt::format("{}:{}", url.host, url.port) : url.socket;

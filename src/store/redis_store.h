@@ -1,15 +1,15 @@
-// A store in Redis or Valkey, one server and no cluster. Keys of a session begin with
-// "ebb:{TENANT/ID}:", and TENANT is written with %XX for what is no letter or digit.
+// Implements a session store in Redis or Valkey, on one server without a cluster. The keys of a
+// session begin with "ebb:{TENANT/ID}:"; TENANT has %XX for every byte that is no letter or digit.
 //
-//   lease     the holder's epoch; it goes by itself after StoreLimits::lease
-//   last      the epoch of the last holder, by which writers that lost their lease are found out
+//   lease     the holder's epoch; expires after StoreLimits::lease
+//   last      the epoch of the last holder, by which a writer learns that it has lost its lease
 //   session   a hash: manifest, record, generation, count (of chunks)
-//   GENERATION:N  chunk N; until it is committed it goes by itself after StoreLimits::orphan
+//   GENERATION:N  chunk N; expires after StoreLimits::orphan unless it is committed
 //
-// Besides: "ebb:epoch", which counts leases, and "ebb:{TENANT}:ids", a sorted set.
+// Two more kinds of keys: "ebb:epoch", which counts leases, and "ebb:{TENANT}:ids", a sorted set.
 //
-// A lease that ended while the store could not be reached is taken again where nobody else has had
-// it since.
+// A lease that expired while the store could not be reached is renewed if no other client has
+// acquired it since.
 #ifndef EBB_STORE_REDIS_STORE_H_
 #define EBB_STORE_REDIS_STORE_H_
 
@@ -20,9 +20,10 @@
 
 namespace ebb::store {
 
-// REQUIRES: the process ignores SIGPIPE, which a server that goes away would raise.
-// Errors: Io (it cannot be reached, or refuses the login); InvalidArgument (it would let sessions
-// go when its memory is full: maxmemory-policy is not noeviction).
+// Connects to the store at `url`. REQUIRES: the process ignores SIGPIPE, which a server that
+// disappears would raise. Errors: Io (the server cannot be reached, or refuses the login);
+// InvalidArgument (the server would evict sessions when its memory is full: maxmemory-policy is not
+// noeviction).
 [[nodiscard]] Result<std::unique_ptr<SessionStore>> CreateRedisStore(const StoreUrl& url,
                                                                      const StoreLimits& limits);
 

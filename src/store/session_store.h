@@ -1,18 +1,18 @@
-// Sessions at rest in a place that several servers share. A session belongs to a tenant and has an
-// id; it is stored as a generation: a manifest, a record (the caller's own bytes) and the chunks of
-// a session file. A generation takes the place of the one before as a whole or not at all: chunks
-// come first, the manifest last, and a writer that ends in between leaves the old generation.
-// Leftovers of such a writer are removed once they are old enough.
+// SessionStore keeps saved sessions in a place that several servers share. A session belongs to a
+// tenant and has an id. It is stored as a generation: a manifest, a record (the caller's own bytes)
+// and the chunks of a session file. A generation replaces the previous one as a whole or not at
+// all: the chunks are written first, the manifest last, so that a writer that dies in between
+// leaves the old generation. Sweep() removes what such a writer left once it is old enough.
 //
-// One writer: a client that changes a session holds its lease. Each lease has an epoch that no
-// other lease of the session has, and a commit whose lease another client has taken since is
-// refused.
+// A session has one writer: a client that changes it must hold its lease. Each lease has an epoch
+// that no other lease of the session has. The store refuses a commit if another client has acquired
+// the lease since.
 //
 // Errors, besides those named below: Io (the store does not answer, or the system refuses);
-// StorageFull (it is full); Corrupt (the stored session is damaged); InvalidArgument (a
-// tenant or an id that is none). After an error the old generation is there, or the new one.
+// StorageFull; Corrupt (the stored session is damaged); InvalidArgument (an invalid tenant or id).
+// After an error either the old or the new generation is stored.
 //
-// Thread safety: all members may be called from any thread, and block for at most the time that
+// Thread safety: all members may be called from any thread. They block at most as long as
 // StoreLimits allow for each exchange with the store.
 #ifndef EBB_STORE_SESSION_STORE_H_
 #define EBB_STORE_SESSION_STORE_H_
@@ -36,16 +36,16 @@ struct SessionName {
   friend auto operator<=>(const SessionName&, const SessionName&) = default;
 };
 
-// 1 to 64 letters, digits, '-', '_' and ':'.
+// Returns whether `id` has 1 to 64 letters, digits, '-', '_' and ':'.
 [[nodiscard]] bool IsSessionId(std::string_view id);
 
-// The right to change a session.
+// Lease is the right to change a session.
 struct Lease {
   SessionName name;
   std::string epoch;  // of this lease alone
 };
 
-// Times in seconds.
+// StoreLimits has times in seconds.
 struct StoreLimits {
   double lease = 10;     // until a lease that is not renewed ends, where its holder cannot be seen
   double connect = 1;    // to reach the store
@@ -63,7 +63,7 @@ struct StoredSession {
   std::string record;
 };
 
-// Manifests in the order of ids, and where to go on.
+// SessionPage holds manifests in the order of ids, and the id after which the next page begins.
 struct SessionPage {
   std::vector<Manifest> sessions;
   std::string next;  // empty: that was all
@@ -75,35 +75,38 @@ class SessionStore {
   SessionStore(const SessionStore&) = delete;
   SessionStore& operator=(const SessionStore&) = delete;
 
-  // Returns nothing if the lease is held, perhaps by this process.
+  // Acquires the lease of a session. Returns nothing if the lease is held, perhaps by this process.
   [[nodiscard]] virtual Result<std::optional<Lease>> Acquire(const SessionName& name) = 0;
-  // Renews the lease, before StoreLimits::lease is over, so that no other client gets it.
+  // Renews the lease so that no other client can acquire it. Call it before StoreLimits::lease is
+  // over.
   [[nodiscard]] virtual Result<Held> Renew(const Lease& lease) = 0;
-  // A lease that was lost is not missed.
+  // Releases the lease. Does nothing for a lease that was lost.
   [[nodiscard]] virtual Status Release(const Lease& lease) = 0;
 
-  // Without chunks. Nothing: there is no such session, or its time is over.
+  // Returns the manifest and the record, without chunks; nothing: there is no such session, or it
+  // has expired.
   [[nodiscard]] virtual Result<std::optional<StoredSession>> Describe(const SessionName& name) = 0;
-  // Writes the chunks to a file. Corrupt: a chunk is missing or differs from the manifest, and the
-  // file is incomplete. REQUIRES: the lease of the session is held, so that they stay.
+  // Writes the chunks to a file. Errors: Corrupt (a chunk is missing or differs from the manifest;
+  // the file is then incomplete). REQUIRES: the session's lease is held, so that no writer removes
+  // the chunks.
   [[nodiscard]] virtual Status Get(const Manifest& manifest, const std::string& path) = 0;
-  // The file's bytes and the record become the session's next generation. Fills in the store's
-  // fields of the manifest: tenant, id, bytes, epoch, generation and hashes.
+  // Stores the bytes of the file at `path` and the record as the session's next generation. Sets
+  // the manifest's members tenant, id, bytes, epoch, generation and hashes.
   [[nodiscard]] virtual Result<Held> Put(const Lease& lease, const std::string& path,
                                          std::string_view record, Manifest* manifest) = 0;
-  // Sets Manifest::used_ms and expires_ms of the generation that is stored. NotFound: there is
+  // Sets Manifest::used_ms and expires_ms of the stored generation. Errors: NotFound if there is
   // none.
   [[nodiscard]] virtual Result<Held> Touch(const Lease& lease, int64_t used_ms,
                                            int64_t expires_ms) = 0;
-  // The session is gone when it returns kYes.
+  // Deletes the session. Returns kNo, and deletes nothing, if the lease was lost.
   [[nodiscard]] virtual Result<Held> Delete(const Lease& lease) = 0;
-  // At most `most` of a tenant's sessions whose ids come behind `after`, without damaged ones.
+  // Returns at most `most` of a tenant's sessions with ids behind `after`, without damaged ones.
   [[nodiscard]] virtual Result<SessionPage> List(const std::string& tenant,
                                                  const std::string& after, size_t most) = 0;
   // Returns the ids of all sessions of a tenant in order, damaged and expired ones included, in one
   // exchange with the store.
   [[nodiscard]] virtual Result<std::vector<std::string>> ListIds(const std::string& tenant) = 0;
-  // Removes sessions whose time is over, and what killed writers left.
+  // Removes expired sessions, and what killed writers left.
   [[nodiscard]] virtual Status Sweep() = 0;
 
  protected:

@@ -55,7 +55,8 @@ Result<StoreUrl> ParseHost(std::string_view rest) {
     url.database = *database;
     rest = rest.substr(0, slash);
   }
-  // The colons of an address of six groups stand in brackets.
+  // Find the colon before the port behind the brackets: an IPv6 address in brackets contains
+  // colons.
   const size_t bracket = rest.rfind(']');
   const size_t colon = rest.find(':', bracket == std::string_view::npos ? 0 : bracket);
   url.host = rest.substr(0, colon);

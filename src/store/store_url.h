@@ -1,4 +1,4 @@
-// Which store a user means.
+// Parses the URL by which a user names a session store, and opens the store.
 #ifndef EBB_STORE_STORE_URL_H_
 #define EBB_STORE_STORE_URL_H_
 
@@ -15,7 +15,7 @@ struct StoreUrl {
   enum class Kind { kFile, kRedis };
   Kind kind = Kind::kFile;
   std::string folder = {};  // of kFile
-  // For kRedis.
+  // `user` and the members below are for kRedis.
   std::string user = {};
   std::string password = {};
   std::string host = {};  // a name or an address; empty: `socket`
@@ -24,11 +24,11 @@ struct StoreUrl {
   int database = 0;
 };
 
-// "file:FOLDER", "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]", "valkey://..." and
-// "redis+unix:PATH[?db=DB]". Errors: InvalidArgument, which names the expected forms.
+// Parses "file:FOLDER", "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]", "valkey://..." or
+// "redis+unix:PATH[?db=DB]". Errors: InvalidArgument, naming the expected forms.
 [[nodiscard]] Result<StoreUrl> ParseStoreUrl(std::string_view text);
 
-// Errors: those of CreateFileStore() and CreateRedisStore().
+// Opens the store. Errors: those of CreateFileStore() and CreateRedisStore().
 [[nodiscard]] Result<std::unique_ptr<SessionStore>> OpenStore(const StoreUrl& url,
                                                               const StoreLimits& limits);
 
