@@ -1,5 +1,6 @@
-// Turns of a conversation. Invariant: messages of the conversation are those of turns that ended,
-// each with an answer after it, so that a turn may be given up at any time before.
+// Implements turns of a conversation. Invariant: the conversation's messages are those of turns
+// that ended, each followed by its answer, so that a turn may be abandoned at any time before it
+// ends.
 
 #include <algorithm>
 #include <utility>
@@ -20,8 +21,8 @@ std::string_view WithoutBlanks(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
-// The thought of an answer as a message tells it to a template: between its tags, whatever of them
-// the prompt, or the end of the answer, has left out.
+// Returns an answer as templates expect it in a message: with both tags around the thought. Adds a
+// tag that is missing because the prompt contained it or the answer was cut off.
 std::string WithTags(const std::string& answer, const ChatPrompt& prompt) {
   std::string text = answer;
   if (prompt.thinking_end.empty()) return text;
@@ -46,7 +47,8 @@ Status CheckPrompt(const Turn& turn) {
                              : OkStatus();
 }
 
-// The last token of an answer was shown, and may not have been read.
+// Returns the tokens that the session has read and, if it lacks it, the last token of the answer,
+// which was shown.
 std::vector<Token> ReadAndShown(std::span<const Token> read, const AnswerSoFar& answer) {
   std::vector<Token> tokens(read.begin(), read.end());
   const size_t end = static_cast<size_t>(answer.begin) + answer.tokens.size();
@@ -54,13 +56,13 @@ std::vector<Token> ReadAndShown(std::span<const Token> read, const AnswerSoFar& 
   return tokens;
 }
 
-// A thought without its tags, channel marks and the blanks around it.
+// Returns a thought without its tags, channel marks and surrounding blanks.
 std::string WithoutTags(std::string_view thought, const ChatPrompt& prompt) {
   thought = WithoutThoughtEnd(WithoutBlanks(thought), prompt);
   if (thought.starts_with(prompt.thinking_start)) {
     thought.remove_prefix(prompt.thinking_start.size());
   }
-  // An answer without a thought begins with the mark of its channel.
+  // An answer without a thought begins with the mark of its channel, which is not a thought.
   if (!thought.empty() && prompt.channels.answer.starts_with(thought)) return "";
   std::string text(WithoutBlanks(thought));
   JoinThoughts(MarksBetweenThoughts(prompt), &text);
@@ -72,7 +74,8 @@ ChatMessage MessageOf(const Turn& turn, const GenerateResult& result,
   const bool has_channels = !turn.prompt.channels.empty();
   ChatMessage message = {.role = "assistant"};
   if (has_channels) {
-    // Templates of models with channels refuse marks in a content.
+    // Templates of models with channels refuse marks in `content`, so the thought is a member of
+    // its own.
     message.reasoning_content =
         WithoutTags(std::string_view(result.text).substr(0, result.thought_bytes), turn.prompt);
     message.content = result.text.substr(result.thought_bytes);
@@ -83,7 +86,7 @@ ChatMessage MessageOf(const Turn& turn, const GenerateResult& result,
   const std::string thought = result.text.substr(0, result.thought_bytes);
   Result<ChatAnswer> answer = ParseAnswer(
       turn.prompt, std::string_view(result.text).substr(thought.size()), AnswerEnd::kComplete);
-  // A message in no known format stays as it was written.
+  // Keep the message as it was written if its format is unknown.
   if (!answer.ok() || answer->tool_calls.empty()) return message;
   const bool shows_thought = !thought.empty() && !has_channels;
   message.content = (shows_thought ? WithTags(thought, turn.prompt) : "") + answer->content;

@@ -1,4 +1,5 @@
-// Conversations over a small model with random weights, whose chat template each test chooses.
+// Tests conversations with a small model of random weights; each test chooses the model's chat
+// template.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@ using testing::HasSubstr;
 using Kind = Conversation::Kind;
 using OnEnd = GenerateOptions::OnEnd;
 
-// Leaves thoughts out of earlier turns; opens one, or closes it where thoughts are off.
+// kThoughts is a template that leaves thoughts out of earlier turns and opens a thought, or closes
+// it at once if thoughts are off.
 constexpr const char* kThoughts =
     "{% for message in messages %}{% set content = message['content'] %}"
     "{% if message['role'] == 'assistant' %}{% if '</think>' in content %}"
@@ -93,7 +95,7 @@ std::unique_ptr<Engine> EngineOf(const std::shared_ptr<const Model>& model,
   return *std::move(engine);
 }
 
-// Reads the new tokens, answers, and ends the turn.
+// Reads the turn's new tokens, generates the answer, and ends the turn.
 GenerateResult Take(const Model& model, const Turn& turn, const GenerateOptions& options,
                     const SamplingOptions& sampling, Session* session, Conversation* talk) {
   const auto sampler = SamplerFor(turn, model, sampling);
@@ -130,7 +132,7 @@ TEST(Conversation, AThoughtStaysInItsMessageAndIsLeftOutOfLaterPrompts) {
   EXPECT_EQ(talk.request.messages[2].content, "<think>\n" + thought + "\n\nyes");
   const Turn second = Begun(*Thinker(), talk, {kTwo});
   EXPECT_EQ(second.tokens, Tokens(*Thinker(), "[U]S[U]one[A]\n\nyes[E][U]two[A]<think>\n"));
-  // The common beginning of both ends where the thought began.
+  // The prompts of both turns are equal up to the place where the thought began.
   EXPECT_EQ(CommonPrefix(*session, second.tokens), Tokens(*Thinker(), "[U]S[U]one[A]").size());
 }
 
@@ -164,7 +166,7 @@ TEST(Conversation, AQuestionThatWasNeverAnsweredWasNotSaid) {
     EndTurn(turn, {.finish_reason = reason}, "", &talk);
     EXPECT_TRUE(talk.request.messages.empty());
   }
-  // An answer may be empty and an answer.
+  // An empty answer is an answer, too.
   const Turn turn = Begun(*Thinker(), talk, {kOne});
   EXPECT_EQ(turn.index, 2U);
   EndTurn(turn, {.finish_reason = FinishReason::kStop}, "", &talk);
@@ -193,7 +195,8 @@ struct CutCase {
   Thinking thinking;
 };
 
-// Saved after each part and read back, as by another process.
+// Saves the session and the conversation after each part of an answer and reads them back, as
+// another process would.
 TEST(Conversation, AnAnswerThatWasCutGoesOnToTheSameText) {
   for (const CutCase& with : {CutCase{Kind::kChat, Thinking::kModelDefault},
                               {Kind::kChat, Thinking::kOff},
@@ -314,7 +317,7 @@ TEST(Conversation, CallsOfAnAnswerBecomeCallsOfItsMessage) {
     EXPECT_EQ(id.size(), 9U);
     EXPECT_TRUE(ids.insert(id).second) << id;
     EXPECT_EQ(message.content, "");
-    // The tool's result goes into the next turn.
+    // The next turn must accept the tool's result.
     const Turn next =
         Begun(*Caller(), talk, {{.role = "tool", .content = "rain", .tool_call_id = id}});
     ASSERT_FALSE(next.tokens.empty());
@@ -374,7 +377,7 @@ TEST(AnswerMessage, TellsTheThoughtFromTheRest) {
   }
 }
 
-// gpt-oss's template refuses a content with marks.
+// Messages must not contain channel marks, since gpt-oss's template refuses a content with marks.
 TEST(Conversation, ChannelMarksStayOutOfMessages) {
   ChatPrompt prompt = {
       .thinking_start = "<|channel|>analysis<|message|>",
@@ -459,8 +462,8 @@ struct Told {
   LosslessReport report;
 };
 
-// Five turns, whose thoughts are left out of the next prompt, so that the session rolls back into
-// verified tokens; stop strings and a grammar end some of the answers, the length others.
+// Runs five turns. Each prompt leaves out the thoughts before it, so that the session rolls back
+// into verified tokens. Stop strings and a grammar end some of the answers, the length ends others.
 Told FiveTurns(const EngineOptions& engine_options, const SessionOptions& options) {
   const auto engine = EngineOf(Thinker(), engine_options);
   const auto session = OpenIn(engine, options);

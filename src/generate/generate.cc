@@ -39,10 +39,11 @@ struct Generation::Impl {
         num_shown_before(options.so_far.text_bytes) {}
 
   [[nodiscard]] Status Prepare();
-  // Brings the answer so far into the stream, and its last token into the session.
+  // Replays options.so_far through the stream, and appends its last token to the session if that
+  // lacks it.
   [[nodiscard]] Status GoOn();
   [[nodiscard]] Status CheckSoFar() const;
-  // Text that was not shown before.
+  // Shows `text` except bytes that were shown before this generation. Returns what on_text returns.
   bool Pass(std::string_view text, TextPart part);
   // Ends the generation if the stream has ended.
   void Heed(TextStream::State state);
@@ -163,7 +164,8 @@ std::optional<Token> Generation::Next() {
   if (g.ended) return std::nullopt;
   const Clock::time_point start = Clock::now();
   const Result<Token> token = g.choice.Next(g.session.logits(), g.session.next_position());
-  // The first token comes from the prompt's logits: it belongs to no decode step.
+  // Leave out the time of the first token, which comes from the prompt's logits and belongs to no
+  // decode step.
   if (g.result.decode_steps > 0) g.result.seconds += SecondsSince(start);
   if (!token.ok()) {
     g.EndOn(token.status());
@@ -178,7 +180,7 @@ std::optional<Token> Generation::Next() {
   g.result.answer.tokens.push_back(*token);
   if (g.options.on_token) g.options.on_token(*token);
   g.Heed(g.choice.Show(*token));
-  // The last token of a full answer is not appended.
+  // End before the last token of a full answer is appended, since nothing needs its logits.
   if (!g.ended && (g.IsFull() || g.is_late)) g.EndBecause(FinishReason::kLength);
   return g.ended ? std::nullopt : std::optional(*token);
 }
@@ -198,7 +200,7 @@ GenerateResult Generation::End() {
     return std::move(g.result);
   }
   if (!g.ended) g.EndBecause(FinishReason::kCancelled);
-  // A stop string, or a sink that wants no more, has already settled the visible text.
+  // Finish the stream unless a stop string was found, which has already decided the visible text.
   if (g.result.finish_reason != FinishReason::kStopString) {
     const TextStream::State state = g.choice.stream().Finish();
     if (state == TextStream::State::kRefused) g.EndBecause(FinishReason::kCancelled);
@@ -211,7 +213,8 @@ GenerateResult Generation::End() {
   g.result.text = g.choice.stream().text();
   g.result.thought_bytes = g.choice.stream().thought_bytes();
   g.result.stop_string = g.choice.stream().stop_string();
-  // A stop string may have begun in what was shown.
+  // A stop string may have begun in text that was shown before, so text may be shorter than what
+  // was shown.
   g.result.answer.text_bytes = std::max(g.options.so_far.text_bytes, g.result.text.size());
   g.result.thought_tokens = g.choice.thought_tokens() - g.thought_tokens_before;
   return std::move(g.result);

@@ -1,4 +1,5 @@
-// An answer that is cut after any of its tokens and goes on: the same text, each byte shown once.
+// Checks that an answer which is cut after any of its tokens and continued has the same text, and
+// that each byte is shown once.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -36,8 +37,8 @@ class GenerateResume : public testing::Test {
     model_.reset();
   }
 
-  // With a new sampler for each part, as another process would have; parts[i] tokens, the last part
-  // until the answer ends.
+  // Generates parts[i] tokens at a time, each with a new sampler as another process would have; the
+  // last part ends with the answer.
   static Outcome Run(const SamplingOptions& sampling, GenerateOptions options,
                      const std::vector<int>& parts) {
     auto session = *engine_->OpenSession({});
@@ -104,7 +105,7 @@ TEST_F(GenerateResume, SampledText) {
       {.temperature = 1, .repeat_penalty = 1.4F, .seed = 11, .grammar = "root ::= [a-z]{12}"}, {});
 }
 
-// The thought is closed by force after 6 tokens, the answer obeys the grammar.
+// The thought is forced to end after 6 tokens, and the answer obeys the grammar.
 TEST_F(GenerateResume, AThoughtWithABudget) {
   GenerateOptions options;
   options.thinking_start = "<think>";
@@ -117,7 +118,7 @@ TEST_F(GenerateResume, AThoughtWithABudget) {
   ExpectSameWhereverItIsCut({.temperature = 0, .grammar = "root ::= \"yes\""}, options);
 }
 
-// The thought went on past the budget that it is given later, and has tokens of the tag in it.
+// The thought is longer than the budget that is set later, and contains some tokens of the tag.
 TEST_F(GenerateResume, AThoughtThatIsOverItsBudgetIsClosedWithAWholeTag) {
   const auto tokens = [](const std::string& text) {
     return *model_->Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse);

@@ -1,6 +1,6 @@
-// Generation over a small model with random weights. A grammar makes it say what a test needs. All
-// of it holds for lossless sessions too, whose drafts stop strings, grammars and budgets cut
-// through.
+// Tests generation with a small model of random weights; grammars make it write what a test needs.
+// The tests also run with lossless sessions, whose drafts stop strings, grammars and budgets
+// interrupt.
 #include "ebb/generate.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ class GenerateTest : public testing::TestWithParam<Kept> {
     EXPECT_TRUE(sampler.ok()) << sampler.status().ToString();
     return Generate(*session_, **sampler, options);
   }
-  // Made to say exactly `text` and then to end.
+  // Makes the model write exactly `text` and then end.
   GenerateResult Say(const std::string& text, const GenerateOptions& options) {
     return Run(options, {.grammar = "root ::= \"" + text + "\""});
   }
@@ -101,9 +101,9 @@ TEST_P(GenerateTest, EndsAtTheEndTokenWhichIsNotCounted) {
   EXPECT_EQ(joined, "one two");
 }
 
-// Penalties count the prompt as they count the answer.
+// Penalties must count tokens of the prompt as they count tokens of the answer.
 TEST_P(GenerateTest, AnAnswerThatIsCutAndSentBackGoesOnAsInOnePiece) {
-  // Few tokens have a chance, so that they repeat.
+  // Make few tokens likely, so that they repeat.
   SamplingOptions chosen;
   for (Token token = 20; token < 28; ++token) chosen.logit_bias[token] = 20;
   SamplingOptions penalties = chosen;
@@ -220,7 +220,7 @@ TEST_P(GenerateTest, AStopTokenEndsTheAnswerBeforeIt) {
 }
 
 TEST_P(GenerateTest, AnAnswerDoesNotEndBeforeItHasItsLeastTokens) {
-  // One token a character: 26 tokens, and then nothing but the end.
+  // The grammar has one token for each character: 26 tokens, and then only the end.
   const std::string grammar = "root ::= [a-z]*";
   GenerateOptions options = {.max_tokens = 40};
   const auto favour_end = [&] {
@@ -237,7 +237,8 @@ TEST_P(GenerateTest, AnAnswerDoesNotEndBeforeItHasItsLeastTokens) {
     EXPECT_EQ(result.finish_reason, FinishReason::kStop) << result.error.ToString();
     EXPECT_EQ(result.generated_tokens, least);
   }
-  // A grammar that has been fulfilled comes first.
+  // A grammar that is complete admits only the end, and has priority over the least number of
+  // tokens.
   const GenerateResult said = Say("one", options);
   EXPECT_EQ(said.finish_reason, FinishReason::kStop) << said.error.ToString();
   EXPECT_EQ(said.text, "one");
@@ -248,7 +249,7 @@ TEST_P(GenerateTest, StopsAreNotLookedForBeforeTheLeastTokens) {
   GenerateOptions options = {.stops = {"two"}, .min_tokens = 1000};
   options.on_token = [&](Token token) { tokens.push_back(token); };
   EXPECT_EQ(Say("one two one two one", options).text, "one two one two one");
-  // The least tokens end with the first "two".
+  // The least number of tokens is reached at the first "two".
   std::string text;
   int count = 0;
   while (text.find("two") == std::string::npos) {
@@ -281,8 +282,8 @@ TEST_P(GenerateTest, TellsThoughtFromAnswer) {
     if (part == TextPart::kAnswer) answer += text;
     return true;
   };
-  // Inside the thought the grammar is left aside, so the thought is forced to an end at once; it
-  // holds from its beginning for the answer.
+  // The grammar does not restrict the thought, which is forced to end at once; it restricts the
+  // answer from its beginning.
   options.thinking_budget = 0;
   const GenerateResult result = Run(options, {.grammar = "root ::= \"<think>\" | \"<think>!\""});
   EXPECT_TRUE(result.text.starts_with("<think></think><think>")) << result.text;
@@ -412,7 +413,7 @@ TEST_P(GenerateTest, RefusedAtTheVeryEndIsCancelledToo) {
   GenerateOptions options;
   options.stops = {"xyz"};
   options.on_text = [](std::string_view text, TextPart) { return text != "x"; };
-  // "x" may begin the stop string: it is held back until the end.
+  // "x" may begin the stop string, so it is held back until the end.
   EXPECT_EQ(Say("x", options).finish_reason, FinishReason::kCancelled);
 }
 
@@ -425,7 +426,7 @@ TEST_P(GenerateTest, EndsWhereTheContextEnds) {
   const GenerateResult result = Continue(options);
   EXPECT_EQ(result.finish_reason, FinishReason::kContext);
   EXPECT_EQ(result.error.code(), StatusCode::kContextFull);
-  // The last one is said but has no place any more.
+  // The last token is shown, but the context has no room for its row.
   EXPECT_EQ(result.generated_tokens, 16 - read + 1);
   EXPECT_EQ(session_->next_position(), 16);
 }
@@ -491,7 +492,7 @@ TEST_P(GenerateTest, ContinuesWhereAnEarlierGenerationEnded) {
   EXPECT_EQ(halves, all);
 }
 
-// Two sessions that step in one batch, each with a generation of its own.
+// Two sessions step in one batch, each with a generation of its own, and must give the loop's text.
 TEST_P(GenerateTest, StepByStepInABatchItIsTheLoopsText) {
   const GenerateOptions options = {.max_tokens = 25, .on_end = OnEnd::kIgnore};
   const GenerateResult expected = Run(options);

@@ -1,5 +1,5 @@
-// Invariants: (1) text_ + pending_ are all bytes pushed so far, less a found stop string and all
-// that follows it; (2) between calls pending_ holds no whole stop string of the answer.
+// Invariants: (1) text_ + pending_ are all bytes pushed so far, without a stop string that was
+// found and what follows it; (2) between calls pending_ holds no whole stop string of the answer.
 #include "src/generate/text_stream.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kBlankBytes = " \t\r\n";
 
-// The longest suffix of `text` that begins `word` without being all of it.
+// Returns the length of the longest proper prefix of `word` that `text` ends with.
 size_t PrefixAtEnd(std::string_view text, std::string_view word) {
   if (word.empty()) return 0;
   for (size_t size = std::min(text.size(), word.size() - 1); size > 0; --size) {
@@ -159,7 +159,7 @@ bool TextStream::MayOpenThought(std::string_view bytes) const {
   if (!is_undecided() || bytes.empty()) return false;
   const std::string text = pending_ + std::string(bytes);
   const size_t begin = text.find_first_not_of(kBlankBytes);
-  // Blanks alone bring nothing of the tag.
+  // Blanks alone add nothing to the tag.
   if (begin == std::string::npos) return false;
   const std::string_view rest = std::string_view(text).substr(begin);
   const std::string_view tag = options_.thinking_start;

@@ -11,7 +11,7 @@ namespace {
 
 using State = TextStream::State;
 
-// The text that a sink received, parts joined.
+// Seen holds the text that a sink received, with its parts joined.
 struct Seen {
   std::string thought;
   std::string answer;

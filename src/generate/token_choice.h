@@ -1,6 +1,6 @@
-// Chooses the next token of an answer, and applies it to the text: sampling, the end of a thought
-// that is forced when its budget is spent, tags and stop strings. It does not know where logits
-// come from: a copy of it can guess ahead.
+// TokenChoice chooses the next token of an answer and adds it to the answer's text. It samples,
+// forces the end of a thought when its budget is spent, and applies tags and stop strings. It does
+// not know where logits come from, so that a copy of it can guess ahead for a draft.
 #ifndef EBB_GENERATE_TOKEN_CHOICE_H_
 #define EBB_GENERATE_TOKEN_CHOICE_H_
 
@@ -15,29 +15,32 @@ namespace ebb {
 
 class TokenChoice {
  public:
-  // The options and the sampler outlive it. `sink` takes the text; see TextStream.
+  // Makes a choice for a new answer. `sink` receives the text; see TextStream. REQUIRES: the
+  // options and the sampler outlive it.
   TokenChoice(const GenerateOptions& options, Sampler* sampler,
               std::function<bool(std::string_view text, TextPart part)> sink);
-  // REQUIRED before any other call.
+  // Prepare() tokenizes tags and lists the tokens to mask. REQUIRES: it is called before any other
+  // function.
   Status Prepare();
   // Calls Sampler::SetText().
   void SetText(std::span<const Token> text, size_t answer_begin) {
     sampler_->SetText(text, answer_begin);
   }
-  // One that stands where this one does, with a sampler of its own and without a sink.
+  // Returns a copy in the same state, with a sampler of its own and without a sink.
   [[nodiscard]] TokenChoice Clone() const;
 
-  // The token for `position`, from logits [vocab_size].
+  // Returns the token for `position`, from logits [vocab_size].
   [[nodiscard]] Result<Token> Next(std::span<const float> logits, Position position);
-  // Sampler::margin() of the last token that Next() chose; infinity for one that was forced.
+  // Returns Sampler::margin() of the last token that Next() chose; infinity if the token was
+  // forced.
   [[nodiscard]] double margin() const;
-  // Whether the answer ends with this token, which Next() chose, and which has no text then.
+  // Returns whether the answer ends with this token, which Next() chose. Such a token adds no text.
   [[nodiscard]] bool Ends(Token token) const;
-  // Adds its text.
+  // Adds the token's text to the stream.
   TextStream::State Show(Token token);
-  // The thought's budget is spent.
+  // Ends the thought with the next token, as a budget that is spent does.
   void EndThought() { thinking_budget_ = 0; }
-  // Adds a token of an answer so far, that was chosen before.
+  // Adds a token of an answer that this one continues; an earlier choice made it.
   TextStream::State ShowAgain(Token token);
 
   [[nodiscard]] TextStream& stream() { return stream_; }
@@ -45,14 +48,14 @@ class TokenChoice {
 
  private:
   void ForceEndOfThought();
-  // Forces the marks behind a thought, or in front of an answer that must have none.
+  // Forces the channel marks behind a thought, or in front of an answer that must have no thought.
   [[nodiscard]] Status ForceMarks();
-  // Samples the next token under the current constraints.
+  // Samples the next token under the constraints that hold now.
   [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position);
   [[nodiscard]] bool MayOpenThought(Token token) const;
   [[nodiscard]] std::string TextOf(Token token) const;
   void SeeForced(Token token);
-  // Whether the answer is shorter than its options ask for.
+  // Returns whether the answer is shorter than GenerateOptions::min_tokens.
   [[nodiscard]] bool IsTooShort() const { return num_shown_ < options_->min_tokens; }
   [[nodiscard]] Result<Token> SampleWithout(std::span<const Token> masked,
                                             std::span<const float> logits, Position position);

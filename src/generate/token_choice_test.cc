@@ -1,4 +1,4 @@
-// Which tokens an answer takes where a grammar holds for it, of logits that want a text.
+// Tests which tokens an answer gets under a grammar, from logits that prefer a given text.
 #include "src/generate/token_choice.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class TokenChoiceTest : public TinyModelTest {
     EXPECT_TRUE(sampler.ok()) << sampler.status().ToString();
     return sampler.ok() ? *std::move(sampler) : nullptr;
   }
-  // In which the next byte of `wanted` is likely, then the end, then letters of "yes".
+  // Returns logits that prefer the next byte of `wanted`, then the end, then the letters of "yes".
   static std::vector<float> Logits(const std::string& wanted, size_t at) {
     std::vector<float> logits(model_->shape().vocab_size, 0.0F);
     for (Token token = 0; token < model_->shape().vocab_size; ++token) {
@@ -40,7 +40,7 @@ class TokenChoiceTest : public TinyModelTest {
     }
     return logits;
   }
-  // The text of the answer, from `so_far` on.
+  // Returns the text of the answer from `so_far` on.
   static std::string Written(TokenChoice* choice, const std::string& wanted, size_t so_far = 0) {
     for (size_t i = so_far; i < 60; ++i) {
       const auto token = choice->Next(Logits(wanted, i), static_cast<Position>(i));
@@ -102,7 +102,7 @@ TEST_F(TokenChoiceTest, AnAnswerWithoutAThoughtObeysTheGrammarFromItsFirstByte) 
   for (const std::string text : {"no", "\n\nyes", "think"}) {
     EXPECT_EQ(Written(text, "root ::= \"yes\""), "yes") << text;
   }
-  // A tag that is none in the end is the grammar's.
+  // Text that begins like the tag but turns out to be none must obey the grammar.
   const std::string grammar = "root ::= \"<\" [a-z]+ \"!\"";
   EXPECT_EQ(Written("<thorn!", grammar), "<thorn!");
   EXPECT_EQ(Written("<thorn?!", grammar).substr(0, 6), "<thorn");
@@ -127,7 +127,7 @@ TEST_F(TokenChoiceTest, AModelThatEndsInItsThoughtStillAnswersByTheGrammar) {
   const std::string text = Written("<think>ab", "root ::= \"yes\"");
   EXPECT_TRUE(text.starts_with("<think>ab")) << text;
   EXPECT_TRUE(text.ends_with("</think>yes")) << text;
-  // A grammar that waits asks for no answer.
+  // A grammar that waits for its trigger does not require an answer.
   const std::vector<GrammarTrigger> triggers = {
       {.kind = GrammarTrigger::Kind::kText, .text = "<call>"}};
   EXPECT_EQ(Written("<think>ab", "root ::= \"<call>yes\"", Thinking(), triggers), "<think>ab");

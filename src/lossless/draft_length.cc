@@ -6,19 +6,22 @@
 namespace ebb {
 namespace {
 
-// The first two runs: two lengths tell what one more token costs.
+// kTrials are the lengths of the first two runs, since two lengths show what one more token costs.
 constexpr int kTrials[] = {4, 16};
-// A trial costs a few steps: where it does not pay, this often bounds the loss to a few percent.
+// kFirstWait and kLongestWait count the plain steps between trials. A trial costs as much as a few
+// plain steps, so that where drafts do not pay the loss is a few percent.
 constexpr int kFirstWait = 32;
 constexpr int kLongestWait = 512;
-// After a wait the mean over runs weighs as many runs as this, so that a few decide.
+// kWeightAfterWait is how many runs the mean over earlier runs counts as after a wait, so that a
+// few new runs decide.
 constexpr double kWeightAfterWait = 2;
 
 constexpr int kRunsBetweenTooMany = 16;
 constexpr int kTokensBetweenPlain = 512;
 
-// Classes of margins by their upper ends, each twice the one before; unknown margins come last. A
-// few guesses' worth of the expected rate stand for each class that was not seen yet.
+// Margins are divided into classes; the upper end of each is twice that of the one before, and
+// unknown margins are the last class. kExpected holds the initial rate of each class, which weighs
+// as much as kExpectedWeight guesses.
 constexpr double kSmallestMargin = 0.05;
 constexpr double kExpected[] = {0.6, 0.65, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.9};
 constexpr double kExpectedWeight = 3;
@@ -53,7 +56,8 @@ int DraftLength::MarginClass(double margin) {
   return i;
 }
 
-// Against one token for every step over all rows.
+// Returns whether drafts yield more tokens a second than plain steps, which read all rows for each
+// token.
 bool DraftLength::Pays() const {
   return plain_seconds_.empty() || TokensPerSecond() * plain_seconds_.value() > 1;
 }
@@ -65,7 +69,7 @@ int DraftLength::Begin(int limit) {
   const int most = std::min(max_, limit);
   least_ = std::min(min_, most);
   if (least_ == most) return most;
-  // Both ways are measured before they are compared.
+  // Measure both ways before they are compared.
   if (!drafts_always_ && plain_seconds_.empty()) return 1;
   if (runs_ < static_cast<int>(std::size(kTrials))) {
     least_ = std::clamp(kTrials[runs_], least_, most);
@@ -95,7 +99,7 @@ bool DraftLength::Takes(double margin) {
   return true;
 }
 
-// The first one also makes buffers.
+// Leaves out the first plain step, which also allocates buffers.
 void DraftLength::PlainStep(double seconds) {
   if (warm_) plain_seconds_.Add(seconds);
   warm_ = true;
@@ -143,7 +147,7 @@ void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {
   products_.Add(num_tokens * verify_seconds);
   const double mean = tokens_.value();
   const double variance = squares_.value() - mean * mean;
-  // If all were of nearly one length the slope stays as it was.
+  // Keep the slope if all steps had nearly one length, since it would be noise.
   if (variance < 0.02 * mean * mean) return;
   const double most = seconds_.value() / mean;
   slope_ = std::clamp((products_.value() - mean * seconds_.value()) / variance, 0.0, most);

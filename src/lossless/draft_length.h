@@ -1,15 +1,16 @@
-// How far a draft goes before it is verified: as far as a further guess is worth its time, by the
-// times of the last steps and how often guesses like it were right.
+// DraftLength decides how many tokens a lossless session drafts before it verifies them: it drafts
+// on while another guess is worth its time, by the times of the last steps and the share of similar
+// guesses that were right.
 //
-// If all guesses before it are right with probability P, a guess that is right with probability p
-// adds P * p tokens on average, and costs a draft step and its share of the verifying step. It is
-// taken while it adds more than runs bring in the same time. Its margin predicts how likely a guess
-// is right, the lead of the token that was guessed over the next one: where the draft nearly took
-// another token, the full cache often does.
+// If all earlier guesses of the run are right with probability P, a guess that is right with
+// probability p adds P * p tokens on average; it costs a draft step and its share of the verifying
+// step. DraftLength takes the guess if it adds more tokens than runs yield in the same time. It
+// estimates p from the guess's margin, the lead of the guessed token over the next one: where the
+// draft nearly took another token, the full cache often does.
 //
-// Every few runs a guess too many is taken, so that kinds of guesses that are refused are still
-// learnt about, and a token is decoded without a draft, so that the comparison with that stays
-// true.
+// Every few runs DraftLength takes one guess too many, so that it keeps learning about kinds of
+// guesses that it refuses. Now and then it decodes a token without a draft, so that the comparison
+// with plain decoding stays up to date.
 #ifndef EBB_LOSSLESS_DRAFT_LENGTH_H_
 #define EBB_LOSSLESS_DRAFT_LENGTH_H_
 
@@ -22,32 +23,35 @@ namespace ebb {
 
 class DraftLength {
  public:
-  // Tokens of a verifying step. With min 0 those that do not pay are not drafted; from 1 on every
-  // one is that may have a guess. REQUIRES: 0 <= min <= max, 1 <= max.
+  // `min` and `max` bound the tokens of a verifying step. With min 0 it drafts only while drafts
+  // pay; with min >= 1 it drafts in every step that has room for a guess. REQUIRES: 0 <= min <=
+  // max, 1 <= max.
   DraftLength(int min, int max);
 
-  // Begins a run: the most tokens that its step may have, at most `limit` (>= 1), which overrides
-  // the minimum. 1: it is not drafted.
+  // Begins a run. Returns the most tokens of its verifying step, at most `limit` (>= 1), which
+  // overrides the minimum. 1: the step has no draft.
   [[nodiscard]] int Begin(int limit);
-  // Whether the run takes a further guess, with the margin that Guessed has. REQUIRES: fewer than
-  // Begin() said.
+  // Returns whether the run takes another guess with this margin (Guessed::margin). REQUIRES: the
+  // run has fewer tokens than Begin() returned.
   [[nodiscard]] bool Takes(double margin);
-  // A step of one token without a draft.
+  // Records the time of a step of one token without a draft.
   void PlainStep(double seconds);
   void DraftedStep(int num_tokens, double draft_seconds, double verify_seconds);
-  // A verifying step of tokens that were not drafted but looked up.
+  // Records the time of a verifying step with tokens from a lookup instead of a draft.
   void LookedUpStep(int num_tokens, double verify_seconds);
-  // Logits after so many tokens of the last step, which are computed when one of them is asked for.
+  // Records the time of computing the logits after `num_tokens` tokens of the last step. The
+  // speculator computes logits only when one of these tokens is needed.
   void LogitsStep(int num_tokens, double seconds);
-  // Whether Rate() and VerifySeconds() have measurements to go by.
+  // Returns whether Rate() and VerifySeconds() have enough measurements.
   [[nodiscard]] bool KnowsSteps() const;
-  // Tokens a second, the better of drafts and, unless every step is drafted, those of one token.
+  // Returns tokens a second: the rate of drafts or, unless every step is drafted, that of plain
+  // steps if it is higher.
   [[nodiscard]] double Rate() const;
-  // The expected time of a verifying step of so many tokens, with the logits after `num_taken` of
-  // them: above 0.
+  // Returns the expected time of a verifying step of `num_tokens` tokens, including the logits
+  // after `num_taken` of them. Above 0.
   [[nodiscard]] double VerifySeconds(int num_tokens, double num_taken) const;
-  // So many of the run's guesses were right; the one after them, if it was compared, was not. Not
-  // called for a run that was given up.
+  // Records that `num_right` of the run's guesses were right, and whether the next one was compared
+  // and wrong. Not called for a run that was abandoned.
   void Compared(int num_right, bool next_was_wrong);
 
  private:
@@ -57,7 +61,7 @@ class DraftLength {
   [[nodiscard]] double TokensPerSecond() const {
     return run_tokens_.value() / run_seconds_.value();
   }
-  // For the logits of one token.
+  // Returns the seconds for the logits of one token.
   [[nodiscard]] double LogitsSeconds() const {
     return logits_seconds_.empty() ? 0 : logits_seconds_.value();
   }
@@ -71,7 +75,8 @@ class DraftLength {
   RunningMean draft_seconds_;                // of a token
   RunningMean logits_seconds_;               // of a token
   RunningMean run_tokens_, run_seconds_;     // of drafted steps, with their drafts
-  // Sums over verifying steps, for the line through them.
+  // tokens_, seconds_, squares_ and products_ are means over verifying steps, for the regression
+  // line of seconds over tokens.
   RunningMean tokens_, seconds_, squares_, products_;
   double slope_ = 0;            // of that line, in seconds a token
   int runs_ = 0;                // verifying steps so far
@@ -79,7 +84,7 @@ class DraftLength {
   int tokens_since_plain_ = 0;  // of drafted steps
   int plain_steps_ = 0;         // since the last draft
   int wait_ = 0;                // plain steps before a draft is tried again
-  // For the run that goes on:
+  // `least_` and the members below describe the current run.
   int least_ = 1;
   bool one_too_many_ = false;  // is to be taken
   double all_right_ = 1;       // probability that its guesses are

@@ -7,7 +7,8 @@
 namespace ebb {
 namespace {
 
-// A machine on which steps take so many seconds; guesses are right with a probability.
+// Machine simulates a machine whose steps take these seconds and whose guesses are right with a
+// given probability.
 struct Machine {
   double draft = 0.006;
   double verify = 0.03;        // of the first token
@@ -109,7 +110,7 @@ TEST(DraftLengthTest, WhereDraftingDoesNotPayItIsRarelyTried) {
   }
 }
 
-// Nor is a step without one ever measured.
+// With a minimum of one a step without a guess is never measured either.
 TEST(DraftLengthTest, FromAMinimumOfOneEveryStepHasAGuess) {
   Machine machine;
   machine.plain = 0.007;
@@ -146,7 +147,7 @@ TEST(DraftLengthTest, FollowsAChange) {
   EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.9 / machine.plain);
 }
 
-// Guesses that were always wrong are not given up for good.
+// Guesses that were always wrong must still be tried again later.
 TEST(DraftLengthTest, ComesBackToDrafts) {
   Machine machine;
   machine.right = 0.05;

@@ -1,4 +1,4 @@
-// A mean in which what lies far back weighs little.
+// RunningMean is a mean with weights that decay exponentially.
 #ifndef EBB_LOSSLESS_RUNNING_MEAN_H_
 #define EBB_LOSSLESS_RUNNING_MEAN_H_
 
@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-// A value `memory` values back weighs 1/e.
+// RunningMean gives a value `memory` values back a weight of 1/e.
 struct RunningMean {
   double memory = 0, sum = 0, weight = 0;
 
@@ -20,7 +20,7 @@ struct RunningMean {
     sum *= most / weight;
     weight = most;
   }
-  // REQUIRES: not empty.
+  // Returns the mean. REQUIRES: not empty.
   [[nodiscard]] double value() const { return sum / weight; }
   [[nodiscard]] bool empty() const { return weight == 0; }
 };

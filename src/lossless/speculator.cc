@@ -13,18 +13,19 @@
 namespace ebb {
 namespace {
 
-// After so many right guesses of the text's own one step is drafted, or plain, all the same: what
-// such steps bring is then known still.
+// kLookedUpBetweenDrafts is how many right guesses of the lookup may follow each other before one
+// step is drafted, or plain, all the same, so that the rates of such steps stay known.
 constexpr int kLookedUpBetweenDrafts = 512;
 
-// Several tokens take their logits with one pass over the weights, unless each goes by itself.
+// Returns for how many tokens logits are computed at once. Several tokens share one pass over the
+// weights, unless exact verifying computes each token alone.
 size_t LogitsAtOnce(bool one_token_at_a_time) { return one_token_at_a_time ? 1 : 4; }
 
 SignalNeeds OnlyMass(const SignalNeeds& needs) {
   return {.mass = needs.mass, .mass_in_prefill = needs.mass_in_prefill};
 }
 
-// By the last step of `sequence`.
+// Returns how many rows the last step of `sequence` read.
 int64_t RowsRead(const Sequence& sequence) {
   int64_t rows = sequence.report().rows_evicted - sequence.report().rows_unread;
   for (const TierAccounting& tier : sequence.cache().accounting().tiers) rows += tier.rows;
@@ -56,7 +57,7 @@ Status CheckDraft(const Sequence& draft) {
                       : fmt::format("policy \"{}\"", draft.policy().name)));
 }
 
-// Whether its tiers and its device can verify.
+// Checks that the engine's tiers and its device can verify.
 Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
   const Device& device = *core.stores.device();
   if (options.verify == LosslessOptions::Verify::kExact && device.IsClosed()) {
@@ -94,7 +95,7 @@ PolicySpec DraftSpec(PolicySpec spec) {
                            ? (1 - tiers.evict_share) * (1 - tiers.t2_share)
                            : (1 - tiers.evict_share) * (1 - tiers.t2_share) * tiers.t0_share;
   tiers.evict_share = std::max(1 - in_t0 - in_t2, 0.0);
-  // With a share of the rows alive, more rows of T1 would be evicted at each interval.
+  // A share of the rows alive would evict more rows of T1 at each interval.
   tiers.evict_of = EvictOf::kGenerated;
   tiers.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
   if (tiers.t0_cap_bytes > 0) {
@@ -159,8 +160,8 @@ Result<SequenceStep> Speculator::PromptEntry() {
   return entry;
 }
 
-// Rows that the draft evicted lie in the store. If the store has a T1, its newest rows, which are
-// on their way there, count as staging.
+// Leaves out the rows that the draft evicted, which the store holds. If the store has a T1, its
+// newest rows, which are not in T1 yet, count as staging.
 CacheAccounting Speculator::accounting() const {
   constexpr auto kT0 = static_cast<size_t>(Tier::kT0), kT1 = static_cast<size_t>(Tier::kT1);
   CacheAccounting sum = draft_->accounting();
@@ -202,7 +203,7 @@ int Speculator::Limit(int most_guesses) const {
   return most;
 }
 
-// Adds the token to the lookup, after the tokens that a prompt or a file brought.
+// Adds to the lookup the tokens that a prompt or a file brought, and then the token.
 void Speculator::IndexToken(Token token) try {
   if (!lookup_.has_value()) return;
   const auto known = draft_->tokens().first(draft_->tokens().size() - num_verified_ahead());
@@ -287,7 +288,7 @@ void Speculator::CountComparison(bool right) {
     if (right) ++report_.accepted_looked_up, ++looked_up_since_draft_;
     return;
   }
-  // The last of a run, or the one that ends it.
+  // Record the comparison if it ends the run: a wrong guess, or the run's last one.
   if (!right || num_verified_ahead() == 0) length_.Compared(static_cast<int>(next_ahead_), !right);
 }
 
@@ -331,7 +332,7 @@ Result<bool> Speculator::TakeAhead(Token token, ShownLogits* logits) {
   return false;
 }
 
-// The time of such a step is the batch's: it says nothing about the length of drafts.
+// Does not record the step's time in length_, since it is the time of the whole batch.
 Result<std::optional<SequenceStep>> Speculator::BeginDecode(Token token, ShownLogits* logits) {
   EBB_ASSIGN_OR_RETURN(const bool was_ahead, TakeAhead(token, logits));
   if (was_ahead) return std::optional<SequenceStep>();
@@ -360,7 +361,7 @@ StepOutcome Speculator::Decode(Token token, const Guess& guess, int most_guesses
   if (num_tokens == 1) return DecodePlainly(token, logits);
   const Status status = Run(token, guess, num_tokens, num_looked_up, logits);
   if (!IsLimit(status.code())) return {.taken = status.ok(), .status = status};
-  // In the draft's caps a single token may still have room, but not soon a run.
+  // The draft's caps may still have room for single tokens, but will not have room for a run soon.
   without_drafts_ = kMostDrafted;
   return DecodePlainly(token, logits);
 }
@@ -394,8 +395,8 @@ Status Speculator::Run(Token token, const Guess& guess, int num_tokens, int num_
     run_.assign(1, token);
     is_looked_up_ = num_looked_up > 0;
     for (int i = 0; i < num_looked_up; ++i) run_.push_back(lookup_->Next(i));
-    // The rows of the run before this one are verified now: whole pages of them go to T1 before the
-    // run's own come, and are written while it is drafted, if it is.
+    // Move whole pages of the previous run's rows, which are verified now, to T1 before the new run
+    // adds rows. They are written while this run is drafted.
     status = store_->MakeRoom(StepKind::kDecode);
     drafted_from = SecondsNow();
     if (status.ok() && !is_looked_up_) status = Draft(guess, num_tokens);
@@ -416,7 +417,7 @@ Status Speculator::Run(Token token, const Guess& guess, int num_tokens, int num_
   }
   const double end = SecondsNow();
   const auto run_tokens = static_cast<int>(run_.size());
-  // The store's rows move for verifying.
+  // Moving the store's rows counts as verifying.
   const double verify_seconds = drafted_from - begun + verified - verified_from;
   if (is_looked_up_) {
     length_.LookedUpStep(run_tokens, verify_seconds);

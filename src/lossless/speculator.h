@@ -1,15 +1,15 @@
-// The speculator of a lossless session: the session's own sequence drafts, and a second one, the
-// store, holds every row in full precision and verifies. If the policy evicts nothing and reads T1
-// selectively (T1Read::kSelect), one sequence is both: draft steps read the selected rows,
-// verifying steps all of them, and the rows of a draft are rolled back before they are computed
-// again.
+// Speculator runs a lossless session: the session's own sequence, the draft, guesses tokens; a
+// second sequence, the store, holds every row in full precision and verifies them. If the policy
+// evicts nothing and reads T1 selectively (T1Read::kSelect), one sequence is both: draft steps read
+// the selected rows, verifying steps all of them, and the rows of a draft are rolled back before
+// they are computed again.
 //
-// A run: the token that was chosen, then guesses, are decoded on the draft, one step each; one step
-// of the store takes them all, and writes the draft's rows again. As long as the tokens that the
-// caller chooses are those guessed, Decode() computes only the logits after them, a few tokens' at
-// a time; at the first other one both sequences roll back to it.
+// A run is the token that the caller chose and the guesses after it. The draft decodes them one
+// step each; one step of the store computes them all, and overwrites the draft's rows. While the
+// caller chooses the tokens that were guessed, Decode() only computes the logits after them, for a
+// few tokens at a time. At the first other token both sequences roll back to it.
 //
-// Guesses may also come from the text itself (text_lookup.h): then the store computes them at once,
+// Guesses may also come from the text itself (text_lookup.h). The store then computes them at once,
 // and the draft follows.
 //
 // In steps without a draft, and in prompts, the store computes and the draft follows (Follower in
@@ -35,96 +35,99 @@
 
 namespace ebb {
 
-// Returns the contents of the cache that drafts: kSession if it holds all rows and reads
-// selectively.
+// Returns the contents of the cache that drafts: kSession if one cache holds all rows and drafts
+// read it selectively, otherwise kDraft.
 [[nodiscard]] CacheUse DraftUse(const std::optional<TierSpec>& tiers);
 
-// Makes the draft's policy from that of the whole session: the draft does without the rows that the
+// Makes the draft's policy from the policy of the session: the draft evicts the rows that the
 // hierarchy would have in T1 and T3. REQUIRES: DraftUse() is kDraft.
 [[nodiscard]] PolicySpec DraftSpec(PolicySpec spec);
 
 class Speculator {
  public:
-  // `draft` outlives it. Errors: options out of range, a policy that rotates keys again, tiers that
-  // cannot verify.
+  // Creates a speculator. `draft` outlives it. Errors: options out of range, a policy that
+  // re-rotates keys, tiers or a device that cannot verify.
   static Result<std::unique_ptr<Speculator>> Create(const LosslessOptions& options,
                                                     Sequence* draft);
 
-  // The sequence that computes prompts and verifies: the draft itself if it reads selectively.
+  // Returns the sequence that computes prompts and verifies: the draft itself if it reads
+  // selectively.
   [[nodiscard]] Sequence& store() const { return *store_; }
-  // Tokens at the end of the draft that the caller has not asked for yet.
+  // Returns how many verified tokens at the end of the draft the caller has not asked for yet.
   [[nodiscard]] size_t num_verified_ahead() const { return ahead_.size() - next_ahead_; }
-  // Removes them from both sequences.
+  // Removes the verified tokens that the caller has not asked for from both sequences.
   void DiscardLookahead();
 
-  // Whether policy and tiers have room for a prompt of so many tokens.
+  // Checks that policy and tiers have room for a prompt of `num_tokens` tokens.
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
-  // Returns the entry of a piece of a prompt without its tokens.
+  // Returns the entry of a batch for a piece of a prompt, without its tokens.
   [[nodiscard]] Result<SequenceStep> PromptEntry();
 
-  // As Session::Decode().
+  // Decodes as Session::Decode() does, and shows the logits.
   StepOutcome Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits);
-  // Returns whether the logits after this token have been computed already. If so, BeginDecode()
-  // shows them and cannot fail.
+  // Returns whether `token` was guessed and verified, so that BeginDecode() shows its logits
+  // without a step. Computes these logits if they are not computed yet. Errors: those of computing
+  // logits.
   [[nodiscard]] Result<bool> HasCachedLogits(Token token);
-  // Begins a decode step in a batch. Returns its entry without the token, or nothing if the logits
-  // after the token were computed already, which are shown now. EndDecode() follows a step that was
-  // taken.
+  // Begins a decode step in a batch. Returns its entry without the token; or nothing, and shows the
+  // logits, if the token was verified already. REQUIRES: EndDecode() follows a step that was taken.
   [[nodiscard]] Result<std::optional<SequenceStep>> BeginDecode(Token token, ShownLogits* logits);
   void EndDecode();
-  // Rolls both sequences back. REQUIRES: nothing is ahead; Sequence::CheckTruncateTo().
+  // Rolls both sequences back. REQUIRES: num_verified_ahead() is 0; Sequence::CheckTruncateTo() is
+  // OK.
   void TruncateTo(Position end);
 
-  // InvalidArgument if there are two sequences.
+  // Returns InvalidArgument if there are two sequences.
   [[nodiscard]] Status CheckT0ShareMayChange() const;
   [[nodiscard]] Status CheckMayPark() const;
-  // Follows the draft, which was forked from that of `other`. REQUIRES: both were made alike, and
-  // nothing of the other is ahead.
+  // Copies the store of `other`, from whose draft this one's draft was forked. REQUIRES: both
+  // speculators have the same options; other.num_verified_ahead() is 0.
   [[nodiscard]] Status ForkFrom(const Speculator& other);
-  // The caches and the draft's tokens came out of a file. Corrupt when the store has not a row for
-  // every token.
+  // Completes the store after the caches and the draft's tokens were read from a file. Errors:
+  // Corrupt if the store lacks the row of a token.
   [[nodiscard]] Status Resume();
 
-  // Counts both sequences.
+  // Returns the accounting of both sequences together.
   [[nodiscard]] CacheAccounting accounting() const;
   [[nodiscard]] const LosslessReport& report() const { return report_; }
-  // The rows that the store keeps and how it verifies, in words for a session file.
+  // Describes the rows that the store keeps and how it verifies, for a session file.
   [[nodiscard]] std::string KeptRows() const;
 
  private:
-  // Without a second sequence the draft is the store.
+  // Makes the draft the store if `second` is null.
   Speculator(const LosslessOptions& options, Sequence* draft, std::unique_ptr<Sequence> second);
   [[nodiscard]] bool IsOneSequence() const { return second_ == nullptr; }
-  // The store computes, the draft takes the step.
+  // Returns an entry in which the store computes and the draft follows the step.
   [[nodiscard]] SequenceStep FollowedEntry();
   [[nodiscard]] EngineCore& core() const { return *draft_->core(); }
-  // How many tokens a run may have: at most the rest of the contexts.
+  // Returns how many tokens a run may have: at most what is left of the contexts.
   [[nodiscard]] int Limit(int most_guesses) const;
-  // Adds the token to the text in which guesses are looked up.
+  // Adds the token to the text of the lookup.
   void IndexToken(Token token);
   void TruncateIndex(Position end);
-  // How many guesses of the text's own are worth a run.
+  // Returns how many guesses of the lookup are worth a run.
   [[nodiscard]] int NumLookedUp(int limit) const;
-  // Whether it was guessed and verified; then it shows the logits after it. Otherwise the tokens
-  // ahead are given up.
+  // Returns whether the token was guessed and verified, and then shows the logits after it.
+  // Otherwise discards the verified tokens.
   [[nodiscard]] Result<bool> TakeAhead(Token token, ShownLogits* logits);
   StepOutcome DecodePlainly(Token token, ShownLogits* logits);
-  // With so many guesses of the text's own, or those of the draft if there are none.
+  // Runs one run, with `num_looked_up` guesses of the lookup, or with guesses of the draft if that
+  // is 0.
   Status Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,
              ShownLogits* logits);
   void EndRunAt(Position begin);
-  // Decodes run_.front() and then guesses, which it adds, on the draft.
+  // Decodes run_.front() on the draft, and then each guess, which it adds to run_.
   Status Draft(const Guess& guess, int num_tokens);
-  // Computes the run, which begins at a position, over all rows.
+  // Computes the run, which begins at position `begin`, over all rows.
   Status Verify(Position begin);
-  // Computes the logits after token `i` of the run, and mostly those after the next few tokens.
+  // Computes the logits after token `i` of the run, and usually those after the next few tokens.
   Status ComputeLogits(size_t i);
-  // REQUIRES: they are at hand.
+  // Returns the logits after token `i` of the run. REQUIRES: HasLogitsAfter(i).
   [[nodiscard]] std::span<const float> LogitsAfter(size_t i) const;
   [[nodiscard]] bool HasLogitsAfter(size_t i) const;
   void CountComparison(bool right);
   void CountVerifying(double seconds, double waited_before);
-  // Takes note of how long it took to compute the logits at hand.
+  // Records the time of computing the logits in logits_.
   void CountLogits(double seconds);
 
   const LosslessOptions options_;
@@ -141,12 +144,12 @@ class Speculator {
   int without_drafts_ = 0;     // steps to come, since a cap had no room for a run
   bool is_looked_up_ = false;  // the last run
   std::vector<Token> run_;
-  // The guesses of the last run that were verified. Those before next_ahead_ have been asked for.
+  // Holds the verified guesses of the last run. The caller has asked for those before next_ahead_.
   std::vector<Token> ahead_;
   size_t next_ahead_ = 0;
-  // The hidden states from which the logits after each token of the run are computed: on the CPU
-  // all logits at once would take more memory than a small T0, and those after a wrong guess are
-  // never read.
+  // Holds the hidden states from which the logits after each token of the run are computed on
+  // demand. All logits at once would take more memory on the CPU than a small T0, and logits after
+  // a wrong guess are never read.
   std::vector<float> outputs_;  // [run, GraphRunner::OutputFloats()]
   std::vector<float> logits_;   // [a few, vocab_size]
   size_t first_logits_ = 0;     // the token of the run that the first of them come after

@@ -13,8 +13,9 @@ class StorePlacement final : public StatelessPlacement {
  public:
   std::string Name() const override { return "store"; }
   bool NeedsScores() const override { return false; }
-  // Steps of decoding find that rows were taken back, for they pass each page's end. A chunk of a
-  // prompt may end where the last one did, with other rows before it.
+  // Returns whether the end of T1 has changed. After a roll-back, decode steps notice the change
+  // because they pass the end of each page. A chunk of a prompt may end where the last one did with
+  // other rows before it, so prefill steps are always due.
   bool Due(const PlacementInput& input, size_t) const override {
     return input.step_kind == StepKind::kPrefill || EndOfT1(input) != settled_;
   }
@@ -29,14 +30,16 @@ class StorePlacement final : public StatelessPlacement {
   }
 
  private:
-  // Rows of a verifying step may still be rolled back, and stay in memory.
+  // Returns the position up to which rows belong in T1. Rows of a verifying step stay in memory,
+  // since they may still be rolled back.
   static Position EndOfT1(const PlacementInput& input) {
     constexpr auto kPage = static_cast<Position>(kRowsPerPage);
     const Position unverified = input.step_kind == StepKind::kDecode ? input.new_tokens : 0;
     return (input.next_position - unverified) / kPage * kPage;
   }
 
-  // The end of T1 when all before it was found there: moves can fail, and are asked for again.
+  // Holds the end of T1 once all rows before it were found there. Moves can fail, and are then
+  // repeated.
   Position settled_ = 0;
 };
 

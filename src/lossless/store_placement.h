@@ -1,5 +1,5 @@
-// The placement of a lossless session's store: all rows stay, the newest in memory until they make
-// whole pages, the others in T1, which is only ever appended to.
+// Places the rows of a lossless session's store: all rows stay. The newest stay in memory until
+// they fill whole pages, the others go to T1, to which rows are only appended.
 #ifndef EBB_LOSSLESS_STORE_PLACEMENT_H_
 #define EBB_LOSSLESS_STORE_PLACEMENT_H_
 
@@ -9,7 +9,7 @@
 
 namespace ebb {
 
-// REQUIRES: the cache is at granularity token and has a T1.
+// Makes the placement. REQUIRES: the cache has the granularity kToken and a T1.
 [[nodiscard]] std::unique_ptr<Placement> MakeStorePlacement();
 
 }  // namespace ebb

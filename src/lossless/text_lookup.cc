@@ -8,8 +8,8 @@
 namespace ebb {
 namespace {
 
-// The expected rate by the length of the match, 3, 4 to 7, 8 to 15, ..., and how many guesses it
-// stands for.
+// kExpected holds the initial rates by the length of the match (3, 4 to 7, 8 to 15, ...), each of
+// which weighs as much as kExpectedWeight guesses.
 constexpr double kExpected[] = {0.4, 0.6, 0.8, 0.9, 0.95, 0.98};
 constexpr double kExpectedWeight = 8;
 
@@ -43,7 +43,7 @@ size_t TextLookup::SlotOf(size_t end) const {
   return slot;
 }
 
-// REQUIRES: no further end is there.
+// Maps the tokens before `end` to `end`. REQUIRES: no later end was remembered.
 void TextLookup::Remember(size_t end) {
   if (end < kShortestMatch) return;
   if (2 * (num_ends_ + 1) > last_end_.size()) {
@@ -69,7 +69,8 @@ void TextLookup::Append(Token token) {
   Remember(text_.size());
 }
 
-// REQUIRES: what stands last is not in last_end_ yet.
+// Finds the last earlier occurrence of the last tokens. REQUIRES: the end of the text was not
+// remembered yet.
 void TextLookup::Find() {
   match_ = 0;
   const size_t end = text_.size();

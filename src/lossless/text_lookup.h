@@ -1,7 +1,8 @@
-// Guesses from the text itself: where its last few tokens stood before, what followed them there.
+// TextLookup guesses tokens from the text itself (prompt lookup): it finds an earlier occurrence of
+// the last few tokens, and guesses the tokens that followed there.
 //
-// Such a guess costs no draft step. How often it is right depends on how long the match is, which
-// is learnt from every token of the text, whether or not anything was guessed there.
+// Such a guess costs no draft step. The length of the match predicts how often it is right;
+// TextLookup learns this rate from every token of the text, whether or not it was guessed.
 #ifndef EBB_LOSSLESS_TEXT_LOOKUP_H_
 #define EBB_LOSSLESS_TEXT_LOOKUP_H_
 
@@ -18,12 +19,12 @@ namespace ebb {
 
 class TextLookup {
  public:
-  // Fewer tokens than this are not looked for.
+  // kShortestMatch is the least number of tokens that are looked up.
   static constexpr size_t kShortestMatch = 3;
 
   TextLookup();
 
-  // The text's next token.
+  // Appends the text's next token.
   void Append(Token token);
   void TruncateTo(size_t size);
   [[nodiscard]] size_t size() const { return text_.size(); }
@@ -31,17 +32,17 @@ class TextLookup {
     return text_.capacity() * sizeof(Token) + last_end_.capacity() * sizeof(uint32_t);
   }
 
-  // How many of the last tokens stood before, side by side with a guess at the next one. 0: there
-  // is none.
+  // Returns how many of the last tokens also stand at the earlier occurrence. 0: there is none, and
+  // no guess.
   [[nodiscard]] size_t match() const { return match_; }
-  // The i-th token from here on, if the text goes on as it did there; it may reach into the guesses
-  // themselves. REQUIRES: match() > 0.
+  // Returns the i-th token from here on if the text continues as it did there; the continuation may
+  // reach into the guesses themselves. REQUIRES: match() > 0.
   [[nodiscard]] Token Next(size_t i) const;
-  // How likely it is right, if those before it are.
+  // Returns the probability that Next(i) is right if the guesses before it are.
   [[nodiscard]] double ProbabilityOfNext(size_t i) const;
-  // How many of the first `most` guesses to verify: as many as bring the most tokens a second,
-  // where a step takes seconds(its tokens, how many of them become part of the text on average), or
-  // none if that is fewer than `rate`.
+  // Returns how many of the first `most` guesses to verify: the number that yields the most tokens
+  // a second, or 0 if that is less than `rate`. seconds(num_tokens, num_taken) is the time of a
+  // step of num_tokens tokens, of which num_taken become part of the text on average.
   [[nodiscard]] size_t NumWorthIt(
       size_t most, double rate,
       const std::function<double(int num_tokens, double num_taken)>& seconds) const;
@@ -49,15 +50,16 @@ class TextLookup {
  private:
   static constexpr int kKinds = 6;
   [[nodiscard]] static int KindOf(size_t match);
-  // Whether the same few tokens lie before both.
+  // Returns whether the same kShortestMatch tokens precede both places.
   [[nodiscard]] bool SameBefore(size_t end, size_t other) const;
-  // Returns the slot for the few tokens before `end`.
+  // Returns the slot of the hash table for the kShortestMatch tokens before `end`.
   [[nodiscard]] size_t SlotOf(size_t end) const;
   void Remember(size_t end);
   void Find();
 
   std::vector<Token> text_;
-  // A hash table of the few tokens before each place in the text: the last such place; 0: none.
+  // Maps the kShortestMatch tokens before each place in the text to the last such place, as a hash
+  // table; 0: empty slot.
   std::vector<uint32_t> last_end_;
   size_t num_ends_ = 0;  // in it
   size_t match_ = 0;

@@ -48,7 +48,8 @@ TEST(TextLookupTest, TakesTheLastPlaceAndTheWholeMatch) {
   EXPECT_EQ(lookup.match(), 4U);  // with the 7
 }
 
-// If the last few tokens are the place itself, the guess repeats them for ever.
+// If the last few tokens are themselves the earlier occurrence, the guess must repeat them for
+// ever.
 TEST(TextLookupTest, GoesOnBeyondTheText) {
   TextLookup lookup;
   Append(std::vector<Token>{5, 1, 2, 1, 2, 1}, &lookup);
@@ -64,7 +65,7 @@ TEST(TextLookupTest, GuessesAreThoseOfASearchFromTheStart) {
   size_t followed = 0;
   for (size_t end = 0; end < text.size(); ++end) {
     if (lookup.match() > 0) {
-      // The last match tokens stand somewhere before, with the guess behind them.
+      // The last match() tokens must occur earlier, with the guess behind them.
       const std::span<const Token> all = std::span(text).first(end);
       const std::span<const Token> last = all.last(lookup.match());
       bool stands_there = false;
@@ -108,7 +109,7 @@ TEST(TextLookupTest, LearnsHowOftenGuessesAreRight) {
   const std::vector<Token> phrase = RandomText(50, 4);
   for (int i = 0; i < 8; ++i) Append(phrase, &repeats);
   EXPECT_GT(repeats.ProbabilityOfNext(0), 0.98);
-  // The same three words, and always another one behind them.
+  // Append the same three words many times, each time with another word behind them.
   for (Token i = 0; i < 200; ++i) Append(std::vector<Token>{1, 2, 3, 1000 + i}, &deceives);
   Append(std::vector<Token>{1, 2, 3}, &deceives);
   ASSERT_EQ(deceives.match(), 3U);
@@ -122,14 +123,15 @@ TEST(TextLookupTest, TakesAsManyAsBringTheMostTokensASecond) {
   for (int i = 0; i < 8; ++i) Append(phrase, &lookup);
   const auto fixed = [](int, double) { return 1.0; };
   EXPECT_EQ(lookup.NumWorthIt(20, 2, fixed), 20U);
-  // Each token costs as much as the first: none is better than a step of one.
+  // If each token costs as much as the first, no number of guesses is better than a step of one
+  // token.
   EXPECT_EQ(lookup.NumWorthIt(20, 1, OneEach), 0U);
-  // Beyond 8 tokens a step takes far longer.
+  // If steps of more than 8 tokens take far longer, 7 guesses are best.
   const auto stairs = [](int num_tokens, double) { return num_tokens <= 8 ? 1.0 : 10.0; };
   EXPECT_EQ(lookup.NumWorthIt(20, 1, stairs), 7U);
   EXPECT_EQ(lookup.NumWorthIt(20, 9, stairs), 0U);
   EXPECT_EQ(TextLookup().NumWorthIt(20, 0, fixed), 0U);
-  // A cost of the text's tokens alone makes no run shorter.
+  // A cost that only depends on accepted tokens makes no run shorter.
   const auto taken = [](int, double num_taken) { return 1 + num_taken; };
   EXPECT_EQ(lookup.NumWorthIt(20, 0.5, taken), 20U);
 }
