@@ -1,16 +1,19 @@
-// Attention is a fold over rows. For one query the state is (m, l, o): running maximum of the
-// logits, sum of exp(logit - m), and the sum of the values, each weighted by exp(logit - m). States
-// merge exactly by log-sum-exp, so parts of a node, tiers and devices are all the same merge.
+// Attention kernels compute softmax attention as an online softmax over rows. For one query the
+// state of some rows is (m, l, o): the maximum of the logits, the sum of exp(logit - m), and the
+// sum of the values weighted by exp(logit - m), not yet divided by l. "Folding" rows computes their
+// state. States merge exactly by log-sum-exp, so the parts of a node, tiers and devices are
+// combined by one and the same merge.
 //
-// Canonical order, which makes results independent of where rows lie and of how many threads run:
-// visible rows are cut into chunks of kChunkRows by their index in order of position, each chunk is
-// folded in that order, and chunk states are merged in that order. Nothing depends on slots.
+// Results do not depend on where rows lie or on how many threads run, because of the canonical
+// order: visible rows are cut into chunks of kChunkRows by their index in order of position, each
+// chunk is folded in that order, and chunk states are merged in that order. Nothing depends on
+// slots.
 //
-// A sink is a logit without a row: it takes part in the softmax of its query head and adds no
-// value. It counts as one more chunk state, (sink, 1, 0).
+// An attention sink is a logit without a row: it counts in the softmax of its query head and adds
+// no value. It is one more chunk state, (sink, 1, 0).
 //
-// A kernel is a table of functions over plain arrays; src/attention/decode.h and prefill.h split
-// the work among threads. Kernels differ from each other in rounding only.
+// A kernel is a table of functions over plain arrays; src/attention/decode.h and prefill.h divide
+// the work among threads. Kernels differ from each other by rounding only.
 #ifndef EBB_ATTENTION_ATTENTION_H_
 #define EBB_ATTENTION_ATTENTION_H_
 
@@ -27,18 +30,19 @@
 
 namespace ebb {
 
-// Visible rows in a chunk of decode, and in a chunk of prefill.
+// kChunkRows and kPrefillChunkRows are the visible rows of a chunk in decode and in prefill.
 inline constexpr int kChunkRows = 64;
 inline constexpr int kPrefillChunkRows = 64;
 
-// The logit of a sink that takes no part.
+// kNoSink is the logit of a query head without a sink.
 inline constexpr float kNoSink = -std::numeric_limits<float>::infinity();
 
 struct AttentionShape {
   int num_q_heads = 0;
   int num_kv_heads = 0;
   float scale = 0;  // of the logits, usually 1 / sqrt(head_dim)
-  // A scaled logit x counts as soft_cap * tanh(x / soft_cap); 0: as x. Sinks are not capped.
+  // soft_cap bounds logits: a scaled logit x counts as soft_cap * tanh(x / soft_cap); 0: as x.
+  // Sinks are not capped.
   float soft_cap = 0;
   PageFormat format;
   CompressedFormat compressed = {};  // head_dim 0: no row is compressed
@@ -46,18 +50,19 @@ struct AttentionShape {
   [[nodiscard]] int QueryHeadsPerKvHead() const { return num_q_heads / num_kv_heads; }
 };
 
-// Fills `keys` with the addresses of the keys of the rows that are read, of them [begin, end), at
-// most kChunkRows, and its rest with the last of them. REQUIRES: begin < end; where rows are
-// chosen, `begin` is that of a chunk.
+// Fills `keys` with the addresses of the keys of the rows [begin, end) of those that are read, at
+// most kChunkRows, and the rest of `keys` with the last address. REQUIRES: begin < end; if
+// rows.chosen has ranges, `begin` is the beginning of a chunk.
 void LocateKeys(const RowsView& rows, const PageFormat& format, uint32_t begin, uint32_t end,
                 std::span<const std::byte*, kChunkRows> keys);
 
-// One chunk of rows of one kv head, for all the query heads that share it.
+// FoldInput is a chunk of rows of one kv head, with the queries of all query heads that share it.
 struct FoldInput {
   PageFormat format;
   const std::byte* const* keys = nullptr;  // [kChunkRows], from LocateKeys()
   int num_rows = 0;                        // from 1 to kChunkRows
-  // The keys that this part reads next, fetched ahead; if there is no next chunk, pass `keys`.
+  // next_keys are the keys that this part reads next, to be prefetched; `keys` if there is no next
+  // chunk.
   const std::byte* const* next_keys = nullptr;  // [kChunkRows]
   const float* q = nullptr;                     // [num_heads, head_dim]
   int num_heads = 0;
@@ -75,7 +80,7 @@ struct FoldOutput {
 
 struct CompressedFoldInput;  // src/attention/compressed.h
 
-// The chunk states of one query head, merged in order.
+// MergeInput holds the chunk states of one query head, which are merged in order.
 struct MergeInput {
   const float* m = nullptr;  // [num_chunks]
   const float* l = nullptr;  // [num_chunks]
@@ -86,9 +91,11 @@ struct MergeInput {
   float sink = kNoSink;
 };
 
-// The rows of one kv head and kind, for neighbouring query heads whose mass goes to one array.
+// MassInput describes rows of one kv head and kind (full or compressed), for adjacent query heads
+// whose mass is added to one array.
 struct MassInput {
-  // FoldOutput's weights: chunk c and head g at p[c * p_chunk_stride + g * p_stride], [kChunkRows].
+  // p holds FoldOutput's weights: chunk c and head g at p[c * p_chunk_stride + g * p_stride],
+  // [kChunkRows].
   const float* p = nullptr;
   size_t p_chunk_stride = 0;
   size_t p_stride = 0;
@@ -99,8 +106,9 @@ struct MassInput {
   size_t end = 0;
 };
 
-// Causal attention of up to QueryTile() query tokens, for the query heads of one kv head, over all
-// its rows. A row is seen by queries at its position and later, up to its last visible position.
+// PrefillInput describes causal attention of a tile of up to query_tile() query tokens, for the
+// query heads of one kv head, over all its rows. Queries see a row from its position up to its last
+// visible position.
 struct PrefillInput {
   PageFormat format;
   const RowsView* rows = nullptr;
@@ -123,8 +131,8 @@ struct PrefillOutput {
   std::span<float> scratch;  // at least PrefillScratchFloats()
 };
 
-// Mass of the rows [begin, end) of one kv head, at most kPrefillChunkRows, over a tile's queries,
-// from the final m and l of each (query, head).
+// PrefillMassInput describes the mass of the rows [begin, end) of one kv head, at most
+// kPrefillChunkRows, over a tile's queries, from the final m and l of each (query, head).
 struct PrefillMassInput {
   PrefillInput tile;
   uint32_t begin = 0;
@@ -137,43 +145,51 @@ struct PrefillMassInput {
 
 struct AttentionKernel {
   std::string_view name;
-  // [head_dim] floats to a row of pages, rounded to nearest, and back.
+  // Converts [head_dim] floats to a row of pages, rounded to nearest; load_row converts back.
   void (*store_row)(RowType type, const float* from, std::byte* to, int head_dim);
   void (*load_row)(RowType type, const std::byte* from, float* to, int head_dim);
   void (*fold)(const FoldInput& in, const FoldOutput& out);
-  // weights[c] = exp(m[c] - M) / L; returns false when a state is not finite.
+  // Computes weights[c] = exp(m[c] - M) / L, with M and L of all chunks. Returns false if a state
+  // is not finite.
   bool (*chunk_weights)(const MergeInput& in, float* weights);
-  // out[head_dim] = sum over c of weights[c] * o[c].
+  // Computes out[head_dim] = sum over c of weights[c] * o[c].
   void (*merge)(const MergeInput& in, const float* weights, float* out);
-  // mass[r] += sum over g of weight * p of row r and head g, begin <= r < end.
+  // Adds the sum over g of weight * p of row r and head g to mass[r], for begin <= r < end.
   void (*add_mass)(const MassInput& in, float* mass);
   int (*query_tile)(int num_heads);  // query tokens that one prefill call takes
   size_t (*prefill_scratch_floats)(int num_heads, int head_dim);
-  // The rotation of compressed rows and their queries: orthonormal, its own inverse.
+  // Rotates a compressed row or its query in place, by an orthonormal matrix that is its own
+  // inverse.
   void (*rotate)(float* x, int head_dim);
-  // key_centre: [head_dim] floats that every key of the stream is stored relative to; null: zeros.
+  // Compresses a key and a value to a row of T2. key_centre: [head_dim] floats, relative to which
+  // every key of the stream is stored; null: zeros.
   void (*compress_row)(const CompressedFormat& format, const float* key_centre, const float* key,
                        const float* value, std::byte* row);
   void (*decompress_row)(const CompressedFormat& format, const float* key_centre,
                          const std::byte* row, float* key, float* value);
-  // As fold, with queries rotated and rounded (RoundQuery()) and o left in the rotated basis.
+  // Computes the state of compressed rows as `fold` does, with queries that are rotated and rounded
+  // (RoundQuery()); `o` stays in the rotated basis.
   void (*fold_compressed)(const CompressedFoldInput& in, const FoldOutput& out);
-  // Returns false when an output is not finite.
+  // Computes a tile's attention. Returns false if an output is not finite.
   bool (*prefill)(const PrefillInput& in, const PrefillOutput& out);
   void (*prefill_mass)(const PrefillMassInput& in);
 };
 
-// Scalar, double accumulators: what the others are held against.
+// Returns the reference kernel: scalar, with accumulators in double. The other kernels are compared
+// with it.
 [[nodiscard]] const AttentionKernel& ReferenceAttention();
-// Highway, the best instruction set of this machine.
+// Returns the kernel of Highway for the best instruction set of this machine.
 [[nodiscard]] const AttentionKernel& CpuAttention();
 
-// Which instruction sets this build can use here, best first: "AVX3", "AVX2", "SSE4", ... Setting
-// EBB_ATTENTION to one of them, or to "reference", forces it (read by the engine).
+// Returns the kernel of an instruction set: "AVX3", "AVX2", "SSE4", ..., or "reference".
+// AllAttentionKernels() returns the kernels that this machine can run, the best first. The engine
+// reads the name from the environment variable EBB_ATTENTION. Errors: InvalidArgument, listing the
+// names.
 [[nodiscard]] Result<const AttentionKernel*> AttentionByName(std::string_view name);
 [[nodiscard]] std::span<const AttentionKernel> AllAttentionKernels();
 
-// Errors: head_dim not a multiple of kHeadDimStep or too large, heads that do not divide.
+// Checks that kernels support the shape. Errors: Unsupported (head_dim is not a multiple of
+// kHeadDimStep or too large; kv heads do not divide query heads).
 [[nodiscard]] Status CheckAttentionShape(const AttentionShape& shape);
 
 }  // namespace ebb

@@ -1,7 +1,9 @@
-// Folding a chunk of compressed rows (compressed.h). Included once per instruction set by cpu.cc.
+// Folds a chunk of compressed rows (compressed.h). Compiled once per instruction set
+// (cpu_kernels.h).
 //
-// Keys meet queries as integers, whose sums are exact: the same on every instruction set. Scales
-// never enter the loops over elements: a key's multiplies the logit, a value's the weight.
+// Keys and queries are multiplied as integers, whose sums are exact and so equal on every
+// instruction set. Scales stay out of the loops over elements: the scale of a key is applied to the
+// logit, the scale of a value to the row's weight.
 #if defined(EBB_ATTENTION_COMPRESSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_COMPRESSED_INL_H_
 #undef EBB_ATTENTION_COMPRESSED_INL_H_

@@ -1,4 +1,5 @@
-// The logits of a chunk of compressed rows. Included once per instruction set by cpu.cc.
+// Computes the logits of a chunk of compressed rows. Compiled once per instruction set
+// (cpu_kernels.h).
 #if defined(EBB_ATTENTION_COMPRESSED_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_COMPRESSED_KEYS_INL_H_
 #undef EBB_ATTENTION_COMPRESSED_KEYS_INL_H_
@@ -20,7 +21,8 @@ namespace HWY_NAMESPACE {
 
 inline constexpr int kMaxHeadBlock = 4;  // heads of one pass over compressed rows
 
-// The words of scale and minimum of a chunk's rows: of the keys, then of each block of values.
+// ChunkScales holds the words of scale and minimum of a chunk's rows: those of the keys, then those
+// of each block of values.
 struct ChunkScales {
   HWY_ALIGN uint32_t words[1 + kMaxValueBlocks][kChunkRows];
 
@@ -38,7 +40,7 @@ HWY_INLINE CompressedLayout LayoutFor(const CompressedFoldInput& in) {
   return LayoutOf(Rows::kType, kDim != 0 ? kDim : in.format.head_dim, in.format.has_values);
 }
 
-// Four words at `at` of every fourth row.
+// Loads four words at `at` of every fourth row.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadFourths(D d, const std::byte* const* rows, size_t at) {
   constexpr size_t kWordsOfD = hn::MaxLanes(D());
@@ -50,8 +52,8 @@ HWY_INLINE hn::Vec<D> LoadFourths(D d, const std::byte* const* rows, size_t at) 
   }
 }
 
-// The elements of four vectors, one of each in turn: those of each 16 bytes' first, second, third
-// and last quarter.
+// Transposes four vectors: to[i] holds the i-th quarter of each 16 bytes, with the elements of x[0]
+// to x[3] in turn.
 template <class D>
 HWY_INLINE void InterleaveFour(D d, const hn::Vec<D>* x, hn::Vec<D>* to) {
   const hn::RepartitionToWide<D> wide;
@@ -65,7 +67,7 @@ HWY_INLINE void InterleaveFour(D d, const hn::Vec<D>* x, hn::Vec<D>* to) {
   to[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
 }
 
-// Four words at `at` of kLanes rows: word w of row i at lane i of to[w].
+// Loads four words at `at` of kLanes rows, transposed: word w of row i is lane i of to[w].
 HWY_INLINE void TransposeWords(const std::byte* const* rows, size_t at, hn::Vec<U32>* to) {
   hn::Vec<U32> x[4];
   EBB_UNROLL
@@ -73,7 +75,8 @@ HWY_INLINE void TransposeWords(const std::byte* const* rows, size_t at, hn::Vec<
   InterleaveFour(U32(), x, to);
 }
 
-// To whole vectors; the rest of `rows` is filled with the last one.
+// Copies the scales of all rows, in whole vectors; the rest of in.rows must be filled with the last
+// row.
 template <class Rows, int kDim>
 HWY_INLINE void GatherScales(const CompressedFoldInput& in, ChunkScales* to) {
   const CompressedLayout layout = LayoutFor<Rows, kDim>(in);
@@ -126,8 +129,8 @@ HWY_INLINE void AddBytes(const std::byte* keys, const RoundedQuery* queries, int
   AddProducts<kDots>(hn::PromoteTo(I16(), bytes), queries, at, sum);
 }
 
-// Bytes [kVector * kVectorBytes, ...) of a group of 64 keys of int4 or int3, as compressed.h orders
-// them.
+// Unpacks the bytes [kVector * kVectorBytes, ...) of a group of 64 keys of int4 or int3, in the
+// order of compressed.h.
 template <CompressedType kType, int kVector>
 HWY_INLINE hn::Vec<U8> UnpackKeys(const std::byte* group) {
   const U8 d;
@@ -173,7 +176,7 @@ HWY_INLINE void AddGroup(const std::byte* group, const RoundedQuery* queries, in
   }
 }
 
-// Int8Rows and PackedRows: how a row's keys are multiplied.
+// Int8Rows and PackedRows multiply the keys of a row of int8, and of int4 or int3.
 struct Int8Rows {
   static constexpr CompressedType kType = CompressedType::kInt8;
   template <Dots kDots, int kHeads>
@@ -183,7 +186,7 @@ struct Int8Rows {
   }
 };
 
-// int4 and int3.
+// PackedRows multiplies the keys of a row of int4 or int3; see Int8Rows.
 template <CompressedType kOf>
 struct PackedRows {
   static constexpr CompressedType kType = kOf;
@@ -198,7 +201,7 @@ struct PackedRows {
   }
 };
 
-// As AddAcross, in one operation less for it.
+// Adds as AddAcross() does, with one instruction less for integers.
 template <int kLevel>
 HWY_INLINE VecI AddIntsAcross(VecI a, VecI b) {
   const I32 d;
@@ -222,7 +225,7 @@ HWY_INLINE void FetchCompressed(const CompressedFoldInput& in, const std::byte* 
   FetchLine(row + bytes - 1);
 }
 
-// As DotRows, in integers.
+// DotCompressed computes dot products of rows as DotRows does, in integers.
 template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch, int kLevels>
 struct DotCompressed {
   static HWY_INLINE HeadInts<kHeads> Run(const CompressedFoldInput& in, int row,
@@ -270,7 +273,7 @@ HWY_INLINE void StoreLogits(VecI dots, const RoundedQuery& query, float scale,
   hn::StoreU(logit, d, logits + row);
 }
 
-// logits[g][r] for kHeads heads; fetches the next chunk.
+// Computes logits[g][r] for kHeads heads, and prefetches the next chunk.
 template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch>
 HWY_NOINLINE void CompressedKeyPass(const CompressedFoldInput& in, const RoundedQuery* queries,
                                     const ChunkScales& scales, float* logits, size_t stride) {

@@ -1,4 +1,5 @@
-// The weighted values of a chunk of compressed rows. Included once per instruction set by cpu.cc.
+// Sums the weighted values of a chunk of compressed rows. Compiled once per instruction set
+// (cpu_kernels.h).
 #if defined(EBB_ATTENTION_COMPRESSED_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_COMPRESSED_VALUES_INL_H_
 #undef EBB_ATTENTION_COMPRESSED_VALUES_INL_H_
@@ -18,7 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// The weights of each block's integers, and the sums of its minima.
+// ValueWeights holds the rows' weights times the scale of each block, and the sums of weights times
+// minima.
 struct ValueWeights {
   HWY_ALIGN float of_rows[kMaxValueBlocks][kMaxHeadBlock][kChunkRows];
   float offset[kMaxValueBlocks][kMaxHeadBlock];
@@ -36,7 +38,8 @@ HWY_INLINE void WeighInt8(const ChunkScales& scales, const float* p, size_t p_st
   }
 }
 
-// For int4 and int3. first: the part of the scales that the first block has.
+// Computes the weights for int4 and int3. `first` is the part of the scales that belongs to the
+// first block.
 HWY_INLINE void WeighBlocks(const ChunkScales& scales, int first, int num_blocks, const float* p,
                             size_t p_stride, int heads, int num_rows, ValueWeights* to) {
   const F32 d;
@@ -53,7 +56,7 @@ HWY_INLINE void WeighBlocks(const ChunkScales& scales, int first, int num_blocks
   }
 }
 
-// How kLanes bytes of values become vectors of numbers.
+// WholeBytes and Nibbles convert kLanes bytes of values to kVecs vectors of floats.
 template <typename Byte>
 struct WholeBytes {
   static constexpr int kVecs = 1;
@@ -74,7 +77,8 @@ struct Nibbles {
   }
 };
 
-// Bytes of values that follow one another, and what their first and second vectors hold.
+// ValueRun describes consecutive bytes of values in a row, and what the first and the second vector
+// of a load hold.
 struct ValueRun {
   size_t offset = 0;  // in a row
   int num_bytes = 0;
@@ -83,8 +87,8 @@ struct ValueRun {
   int second = 0;     // how many channels the second vector is ahead of the first
 };
 
-// o[g] = sum over rows of weight * value for the channels of kLoads loads from byte `first` of a
-// run. A number that is not finite makes l[g] NaN.
+// Computes o[g] = sum over rows of weight * value for the channels of kLoads loads from byte
+// `first` of a run. A number that is not finite makes l[g] NaN.
 template <class Values, int kLoads, int kHeads>
 HWY_NOINLINE void CompressedValuePass(const CompressedFoldInput& in, const ValueRun& run, int first,
                                       const ValueWeights& weights, float* o, float* l,
@@ -130,7 +134,7 @@ HWY_NOINLINE void CompressedValuePass(const CompressedFoldInput& in, const Value
   }
 }
 
-// Takes as many vectors at once as keep 4 heads' sums in registers.
+// Loads as many vectors at once as keep the sums of 4 heads in registers.
 template <class Values, int kHeads>
 HWY_INLINE void CompressedValueRun(const CompressedFoldInput& in, const ValueRun& run,
                                    const ValueWeights& weights, float* o, float* l,
@@ -164,7 +168,7 @@ HWY_INLINE void Int4ValueRuns(const CompressedFoldInput& in, const ValueWeights&
   CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, run, weights, o, l, l_stride);
 }
 
-// A block of 64 values of int3, a byte each.
+// Unpacks a block of 64 values of int3 to a byte each.
 HWY_INLINE void UnpackInt3Values(const std::byte* from, uint8_t* to) {
   const auto* const low = reinterpret_cast<const uint8_t*>(from);
   for (int quarter = 0; quarter < 4; ++quarter) {
@@ -175,7 +179,7 @@ HWY_INLINE void UnpackInt3Values(const std::byte* from, uint8_t* to) {
   }
 }
 
-// A group of 64 keys of int4 or int3, a byte each.
+// Unpacks a group of 64 keys of int4 or int3 to a byte each.
 template <CompressedType kType>
 HWY_INLINE void UnpackKeys(const std::byte* from, uint8_t* to) {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(from);
@@ -197,8 +201,8 @@ HWY_INLINE void UnpackKeys(const std::byte* from, uint8_t* to) {
   }
 }
 
-// Groups of 64 elements that follow one another in a row, and then a byte for each element that is
-// left.
+// ElementGroups describes consecutive groups of 64 elements in a row, followed by a byte for each
+// remaining element.
 struct ElementGroups {
   size_t offset = 0;        // in a row
   int bytes = 0;            // of a group
@@ -246,7 +250,7 @@ HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScale
     CompressedValueRun<WholeBytes<int8_t>, kHeads>(in, run, weights, o, l, l_stride);
   } else {
     if (!in.format.has_values) {
-      // The key's scale is that of all its elements.
+      // A row without values uses its key as value, with the key's one scale for all elements.
       WeighBlocks(scales, 0, 1, p, p_stride, kHeads, in.num_rows, &weights);
       const ElementGroups keys = {.bytes = KeyGroupBytes(Rows::kType), .has_scales = false};
       const auto unpack = [](const std::byte* from, uint8_t* to)

@@ -1,6 +1,6 @@
-// The logits of a chunk of compressed rows for head sizes that are a multiple of 64: sixteen rows
-// at once, a row in each lane, so that nothing is left to add up across lanes. Included once per
-// instruction set by cpu.cc.
+// Computes the logits of a chunk of compressed rows for head sizes that are a multiple of 64. Each
+// lane computes one of sixteen rows, so that nothing is left to add across lanes. Compiled once per
+// instruction set (cpu_kernels.h).
 #if defined(EBB_ATTENTION_COMPRESSED_VNNI_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_COMPRESSED_VNNI_KEYS_INL_H_
 #undef EBB_ATTENTION_COMPRESSED_VNNI_KEYS_INL_H_
@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// Eight words at `at` of 16 rows: word w of row i at lane i of to[w].
+// Loads eight words at `at` of 16 rows, transposed: word w of row i is lane i of to[w].
 HWY_INLINE void TransposeEightWords(const std::byte* const* rows, size_t at, hn::Vec<U32>* to) {
   const U32 d;
   const hn::Half<U32> dh;
@@ -45,8 +45,8 @@ HWY_INLINE void TransposeEightWords(const std::byte* const* rows, size_t at, hn:
   }
 }
 
-// The rows that this thread reads next, fetched one by one: a burst fills the queue of outstanding
-// reads. Leaving half of each row to the pass over values gained nothing.
+// NextRows prefetches the rows that this thread reads next, one by one, since a burst fills the
+// queue of outstanding reads. Leaving half of each row to the pass over values gained nothing.
 template <class Rows, int kDim, bool kFetches>
 struct NextRows {
   HWY_INLINE void Fetch(int row) const {
@@ -56,8 +56,8 @@ struct NextRows {
   int first;
 };
 
-// KeysOfInt8 and PackedKeys: products of kHeads queries with 64 keys, from `at` of 16 rows. Fetches
-// a row of `next` for each four of the keys.
+// KeysOfInt8 and PackedKeys compute products of kHeads queries with 64 keys, from `at` on, of 16
+// rows. They prefetch a row of `next` for every four keys.
 template <int kHeads>
 struct KeysOfInt8 {
   static constexpr size_t kBytes = 64;
@@ -98,7 +98,7 @@ struct KeysOfInt8 {
   VecI high[kHeads], low[kHeads];
 };
 
-// int4 and int3.
+// PackedKeys multiplies the keys of int4 or int3; see KeysOfInt8.
 template <CompressedType kType, int kHeads>
 struct PackedKeys {
   static constexpr size_t kBytes = KeyGroupBytes(kType);
@@ -137,7 +137,7 @@ struct PackedKeys {
   VecI sum[kHeads];
 };
 
-// As CompressedKeyPass.
+// Computes logits as CompressedKeyPass() does.
 template <class Rows, int kDim, int kHeads, Fetch kFetch>
 HWY_NOINLINE void VnniKeyPass(const CompressedFoldInput& in, const RoundedQuery* queries,
                               const ChunkScales& scales, float* logits, size_t stride) {
@@ -145,7 +145,8 @@ HWY_NOINLINE void VnniKeyPass(const CompressedFoldInput& in, const RoundedQuery*
   std::conditional_t<kInt8, KeysOfInt8<kHeads>, PackedKeys<Rows::kType, kHeads>> keys;
   const int dim = kDim != 0 ? kDim : in.format.head_dim;
   for (int r = 0; r < in.num_rows; r += kLanes) {
-    // Unknown to the compiler, which else keeps the address of every four elements in a register.
+    // Hide the pointer's value from the compiler, which otherwise keeps the address of every four
+    // elements in a register.
     const RoundedQuery* of = queries;
     __asm__("" : "+r"(of));
     keys.Start(of);

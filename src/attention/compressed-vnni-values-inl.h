@@ -1,6 +1,6 @@
-// The weighted values of a chunk of compressed rows as sums of integers, for head sizes that are a
+// Sums the weighted values of a chunk of compressed rows in integers, for head sizes that are a
 // multiple of 64: four rows are interleaved byte by byte and multiplied by four weights at once.
-// Included once per instruction set by cpu.cc.
+// Compiled once per instruction set (cpu_kernels.h).
 #if defined(EBB_ATTENTION_COMPRESSED_VNNI_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_COMPRESSED_VNNI_VALUES_INL_H_
 #undef EBB_ATTENTION_COMPRESSED_VNNI_VALUES_INL_H_
@@ -24,7 +24,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// A weight is scale * (256 * high + low). 2^16 less what rounding may add.
+// kLargestWeight bounds weights as integers: 2^16 less what rounding may add. A weight is scale *
+// (256 * high + low).
 inline constexpr float kLargestWeight = 65528;
 struct WeightsOfFour {  // rows
   uint8_t high[4], low[4];
@@ -36,7 +37,8 @@ struct ByteWeights {
   float offset[kMaxValueBlocks][kMaxHeadBlock];  // the sums of the minima
 };
 
-// Bytes for the rows' weights p times the scales of one block, for `part` of the scales.
+// Computes the bytes of the rows' weights, p times the scale of one block. `part` is the block's
+// part of `scales`.
 template <class Rows, int kHeads>
 HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const float* p,
                            size_t p_stride, int num_rows, ByteWeights* to) {
@@ -46,7 +48,7 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
     largest = hn::Max(largest, scales.High(part, r));
     faults = hn::MulAdd(scales.High(part, r), hn::Zero(d), faults);
   }
-  // No weight is larger: p is at most 1.
+  // `top` bounds all weights, since p is at most 1.
   const float top = hn::GetLane(hn::MaxOfLanes(d, largest));
   const float fault = hn::AllFalse(d, hn::IsNaN(faults)) ? 0.0f : std::nanf("");
   to->scale[block] = top / kLargestWeight + fault;
@@ -62,7 +64,8 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) {
       const VecF weight = hn::LoadU(d, p + g * p_stride + r);
-      // Not NearestInt(), which sees to numbers that are too large.
+      // Use the plain instruction instead of NearestInt(), which also handles numbers that are too
+      // large.
       const hn::Vec<U32> n{_mm512_cvtps_epi32(hn::Mul(weight, scale).raw)};
       hn::Store(hn::TableLookupBytes(hn::BitCast(U8(), n), parts), U8(),
                 reinterpret_cast<uint8_t*>(to->rows[block][g] + r / 4));
@@ -78,7 +81,8 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
   }
 }
 
-// Lane i of the vectors: the bytes 4 * i to 4 * i + 3 of a 16th, each of four rows in turn.
+// Loads four rows interleaved: lane i of the vectors holds the bytes 4 * i to 4 * i + 3 of a 16th,
+// each of the four rows in turn.
 template <class D>
 HWY_INLINE void Interleave(D d, const std::byte* const* rows, size_t offset, hn::Vec<D>* v) {
   hn::Vec<D> row[4];
@@ -89,8 +93,8 @@ HWY_INLINE void Interleave(D d, const std::byte* const* rows, size_t offset, hn:
   InterleaveFour(d, row, v);
 }
 
-// 64 channels of four rows: four vectors of them, each of one block, and the channel from which
-// four lanes of a vector go on.
+// QuadsOfInt8, QuadsOfInt4 and QuadsOfInt3 load 64 channels of four rows as four vectors. Block()
+// is the block of a vector; Channel() is the first channel of four lanes of a vector.
 struct QuadsOfInt8 {
   static constexpr size_t kBytes = 64;
   static HWY_INLINE void Load(const std::byte* const* rows, size_t offset, hn::Vec<U8>* v) {
@@ -145,8 +149,8 @@ struct QuadsOfInt3 {
   static constexpr int Channel(int vec, int quarter) { return 16 * quarter + 4 * vec; }
 };
 
-// As CompressedValuePass, for 64 channels and at most 3 heads from `head`: their sums fill the
-// registers.
+// Sums values as CompressedValuePass() does, for 64 channels and at most 3 heads from `head` on,
+// whose sums fill the registers.
 template <class Quads, int kHeads>
 HWY_NOINLINE void QuadsPass(const CompressedFoldInput& in, size_t row_offset, int block, int head,
                             const ByteWeights& weights, float* o, float* l, size_t l_stride) {
@@ -163,7 +167,8 @@ HWY_NOINLINE void QuadsPass(const CompressedFoldInput& in, size_t row_offset, in
     std::memcpy(&weights_of_rows, from, sizeof(weights_of_rows));
     return hn::BitCast(U8(), hn::Set(U32(), weights_of_rows));
   };
-  // Weights behind the last row are 0, and the rows there the last one.
+  // Rows are read four at a time: weights beyond the last row are 0, and `rows` repeats the last
+  // row there.
   for (int r = 0; r < in.num_rows; r += 4) {
     hn::Vec<U8> v[4];
     Quads::Load(in.rows + r, row_offset, v);

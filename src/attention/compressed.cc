@@ -14,19 +14,20 @@
 namespace ebb {
 namespace {
 
-// Below this a row is 0: the inverse of its scale would overflow.
+// kTiny is the magnitude below which a row is stored as 0, since the inverse of its scale would
+// overflow.
 constexpr float kTiny = 1e-30f;
 using Row = std::array<float, kMaxHeadDim>;
 using Integers = std::array<int32_t, kMaxHeadDim>;
 
-// The nearest bf16, as a float. Of a row that comes back to T2 it finds the scale and the minimum
-// that the row had there, whatever its f16 copy added: rounded to one side they would creep.
+// Returns the nearest bf16 as a float. A row that returns to T2 then gets the scale and the minimum
+// that it had there, whatever error its f16 copy added; rounding to one side would drift.
 float NearestBf16(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
 }
 
-// Integers from `smallest` to `largest` stand for minimum + n * scale.
+// Scaling maps integers n from `smallest` to `largest` to minimum + n * scale.
 struct Scaling {
   float scale = 0;
   float minimum = 0;
@@ -48,7 +49,7 @@ uint32_t LoadWord(const std::byte* from) {
   return word;
 }
 
-// n[i] = (x[i] - minimum) / scale, rounded to nearest, within its limits.
+// Computes n[i] = (x[i] - minimum) / scale, rounded to nearest and clamped to the scaling's range.
 void Round(const float* x, int count, const Scaling& by, int32_t* n) {
   const float inverse = by.scale > 0 ? 1 / by.scale : 0;  // 0 where the scale is NaN
   // Adding 1.5 * 2^23 leaves the integer in the lowest bits.
@@ -114,7 +115,7 @@ float CompressInt8(const float* x, int head_dim, std::byte* to, Integers* n) {
   return by.scale;
 }
 
-// Keys of int4 and int3.
+// Compresses keys of int4 and int3.
 void CompressKeys(CompressedType type, const float* x, int head_dim, std::byte* to,
                   std::byte* scale, Integers* n) {
   const bool six_bits = type == CompressedType::kInt4;
@@ -135,7 +136,7 @@ void CompressKeys(CompressedType type, const float* x, int head_dim, std::byte* 
   for (; first < head_dim; ++first) *to++ = static_cast<std::byte>((*n)[first]);
 }
 
-// The place of the int4 values of a block.
+// BlockPlace is the place of the int4 values of a block.
 struct BlockPlace {
   int bytes = 0;  // offset
   int count = 0;  // elements
@@ -153,7 +154,7 @@ BlockPlace PlaceOfBlock(int block, int head_dim) {
   }
   return {.bytes = of_pair, .count = kValueBlock, .shift = block % 2 * 4};
 }
-// The byte, and the shift in it, of an element of a block.
+// ValuePlace is the byte of a value of a block, and the value's shift and mask in it.
 struct ValuePlace {
   int byte, shift, mask;
 };
@@ -251,7 +252,7 @@ void DecompressValue3(const std::byte* from, int head_dim, const std::byte* scal
   }
 }
 
-// Unpacks a key, less its centre, and a value, both as they are stored: rotated.
+// Unpacks a key, relative to its centre, and a value, both rotated as they are stored.
 void UnpackRow(const CompressedFormat& format, const std::byte* row, float* key, float* value) {
   const int dim = format.head_dim;
   const CompressedLayout layout = LayoutOf(format);
@@ -287,7 +288,7 @@ void Rotate(float* x, int head_dim) {
 }
 
 void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery* to) {
-  // In lanes, which a compiler makes vectors of.
+  // Use lanes, so that the compiler vectorizes the loop.
   constexpr int kLanes = 8;
   float largest[kLanes] = {}, faults[kLanes] = {};
   for (int i = 0; i < head_dim; i += kLanes) {
@@ -333,7 +334,7 @@ void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery*
 }
 
 float CentreDot(const float* q, const float* key_centre, int head_dim) {
-  // In lanes, which a compiler makes vectors of.
+  // Use lanes, so that the compiler vectorizes the loop.
   constexpr int kLanes = 8;
   double sums[kLanes] = {};
   for (int i = 0; i < head_dim; i += kLanes) {

@@ -1,46 +1,50 @@
-// The rows of T2: what CompressedFormat::RowStride() bytes hold, and the arithmetic on one row.
+// Defines the format of T2's rows, the CompressedFormat::RowStride() bytes of a row, and the
+// arithmetic on one row.
 //
-// Keys and values (but for int8_naive) are rotated by an orthonormal Hadamard matrix, which spreads
-// outliers over all elements, and then rounded to integers. A query rotated alike has the same
-// logits, so only the merged output is rotated back. Keys are stored less a centre, one vector for
-// all rows of a stream (layer and kv head): some models' keys have a mean several times as long as
-// what tells them apart, which the integers would be spent on. It never changes while there are
-// rows, and a query meets it once: q * key = q * centre + q * (key - centre), the first term being
-// the same for all rows. A row is one record, with nothing else outside it, so that it moves and
-// dies alone:
+// Keys and values (except for int8_naive) are rotated by an orthonormal Hadamard matrix, which
+// spreads outliers over all elements, and then rounded to integers. A query that is rotated the
+// same way has the same logits, so only the merged output is rotated back. Keys are stored relative
+// to a centre, one vector for all rows of a stream (layer and kv head): the keys of some models
+// have a mean several times as long as their differences, and the integers would be spent on that
+// mean. The centre does not change while the stream has rows. Kernels use q * key = q * centre + q
+// * (key - centre), in which the first term is the same for all rows. A row is one self-contained
+// record, so that it can be moved and freed alone:
 //
 //   int8  keys [head_dim], values [head_dim], each int8; key scale, value scale
-//   int8_naive  likewise, neither rotated nor centred: a control
+//   int8_naive  as int8, neither rotated nor centred: a control
 //   int4  keys of 6 bits, values of 4 bits; key minimum, key scale; for each block of values
 //         minimum, scale
-//   int3  keys of 4 bits, values of 3 bits; scales and minima as int4 has them
+//   int3  keys of 4 bits, values of 3 bits; scales and minima as in int4
 //
-// Scales and minima are bf16, 2 bytes. An int8 element is n * scale, |n| <= 127: 8.25 bits an
-// element at head size 64. An int4 element is minimum + n * scale; keys are finer than values since
-// errors in them cost far more (docs/dev/tiers.md), which makes int4 5.75 bits an element at head
-// size 64, 5.6 at 128:
-//   - keys: n < 64, one scale a row. 64 elements take 48 bytes: the low nibbles of 32 bytes, the
-//     high ones, and 16 bytes of 2 bits (PlaceOfKey). What is left of head_dim takes a byte each.
+// Scales and minima are bf16, 2 bytes. An int8 element is n * scale, |n| <= 127: 8.25 bits per
+// element at head size 64. An int4 element is minimum + n * scale. Keys are finer than values since
+// errors in keys cost far more (docs/dev/tiers.md). int4 takes 5.75 bits per element at head size
+// 64, 5.6 at 128:
+//   - keys: n < 64, one scale per row. 64 elements take 48 bytes: the low nibbles of 32 bytes, the
+//     high ones, and 16 bytes of 2 bits (PlaceOfKey). The rest of head_dim takes a byte per
+//     element.
 //   - values: n < 16, in blocks of 32 with a scale each. Two blocks share 32 bytes: the first lies
 //     in the low nibbles, the second in the high ones. A block without a second takes 16 bytes, its
-//     first half in the low nibbles. What is left then, 16 elements, is a block with a byte each
-//     and n < 128.
-// int3 takes 4 bits an element at head size 64, 3.9 at 128:
-//   - keys: n < 16, one scale a row. 64 elements take the low and the high nibbles of 32 bytes, in
-//     int4's order; what is left of head_dim takes a byte each.
+//     first half in the low nibbles. The remaining 16 elements, if any, are a block with a byte per
+//     element and n < 128.
+// int3 takes 4 bits per element at head size 64, 3.9 at 128:
+//   - keys: n < 16, one scale per row. 64 elements take the low and the high nibbles of 32 bytes,
+//   in
+//     int4's order; the rest of head_dim takes a byte per element.
 //   - values: n < 8, in blocks of 64 with a scale each. The low 2 bits of value i of a block are
-//     those from 2 * (i / 16) on of byte i % 16, its high bit is bit i / 8 of byte 16 + i % 8. What
-//     is left is a block with a byte each and n < 128.
-// A key or value that is not finite gets a scale that is NaN.
+//     bits 2 * (i / 16) and above of byte i % 16; its high bit is bit i / 8 of byte 16 + i % 8. The
+//     rest is a block with a byte per element and n < 128.
+// The scale of a key or value that is not finite is NaN.
 //
-// A row without values ends behind the scale and the minimum of its key, which is its value too:
-// int8's word of scales has the key's twice. The centre is not in the weighted sum of such rows;
-// their merged sum gets it once, times the sum of their weights.
+// A row without values ends after the scale and the minimum of its key, which is its value too; in
+// int8 the word of scales holds the key's scale twice. The weighted sum of such rows lacks the
+// centre; the merged sum adds it once, times the sum of the rows' weights.
 //
-// Queries are integers too, so that their products with keys are summed exactly: of 16 bits for
-// int8 (less than half a percent of them unused, so that each is two signed bytes), an eighth of
-// what f16 leaves out (8 bits would double the error), of 8 bits for int4, which adds a fifteenth
-// to the error of its keys, and for int3, which adds less.
+// Queries are rounded to integers too, so that their products with keys are summed exactly. For
+// int8 they have 16 bits (less than half a percent of the range is unused, so that each number is
+// two signed bytes), with an eighth of f16's rounding error; 8 bits would double the error. For
+// int4 and int3 they have 8 bits, which adds a fifteenth to the error of int4's keys and less to
+// int3's.
 #ifndef EBB_ATTENTION_COMPRESSED_H_
 #define EBB_ATTENTION_COMPRESSED_H_
 
@@ -59,7 +63,8 @@ inline constexpr int kInt3ValueBlock = 64;  // int3 values that share a scale
 inline constexpr int kInt3ValueBytes = 24;  // of such a block
 inline constexpr int kValueTail = 16;       // what head_dim may leave of a block of int4
 inline constexpr int kMaxValueBlocks = kMaxHeadDim / kValueBlock + 1;
-// The largest integers: of int8, of keys and values of int4, of keys and values of int3.
+// kInt8Max and the constants below are the largest integers: of int8, of keys and values of int4,
+// of keys and values of int3, of tails, and of queries of 16 and 8 bits.
 inline constexpr int kInt8Max = 127;
 inline constexpr int kKey6Max = 63;
 inline constexpr int kValue4Max = 15;
@@ -69,13 +74,14 @@ inline constexpr int kTailMax = 127;
 inline constexpr int kQuery16Max = 127 * 256 + 127;
 inline constexpr int kQuery8Max = 127;
 
-// A scale in the high half of a word, a minimum (in int8 the scale of the keys) in the low half.
+// kScaleBytes is the size of a word of scales: a scale in the high half, a minimum (in int8 the
+// scale of the keys) in the low half.
 inline constexpr size_t kScaleBytes = 4;
 
 [[nodiscard]] constexpr bool IsInt8(CompressedType type) {
   return type == CompressedType::kInt8 || type == CompressedType::kInt8Naive;
 }
-// The bytes of a group of 64 keys of int4 or int3.
+// Returns the bytes of a group of 64 keys of int4 or int3.
 [[nodiscard]] constexpr int KeyGroupBytes(CompressedType type) {
   return type == CompressedType::kInt4 ? kKeyGroup / 4 * 3 : kKeyGroup / 2;
 }
@@ -83,7 +89,7 @@ inline constexpr size_t kScaleBytes = 4;
   return type != CompressedType::kInt8Naive;
 }
 
-// Byte offsets in a row.
+// CompressedLayout holds the byte offsets of a row's parts.
 struct CompressedLayout {
   size_t values = 0;
   size_t scales = 0;   // of the keys of int4 and int3; of both in int8
@@ -115,15 +121,15 @@ struct CompressedLayout {
           .num_blocks = static_cast<int>(blocks),
           .row_stride = scales + (1 + blocks) * kScaleBytes};
 }
-// REQUIRES: records are not in ggml's blocks.
+// Returns the layout of a format. REQUIRES: !format.in_ggml_blocks.
 [[nodiscard]] constexpr CompressedLayout LayoutOf(const CompressedFormat& format) {
   return LayoutOf(format.type, format.head_dim, format.has_values);
 }
 
-// The place of key i of a group of 64 of int4: its low 4 bits in the nibble `low_shift` of byte
-// `low`, the high 2 from bit `high_shift` of byte `high`. Unpacked to 64 bytes, low nibbles first,
-// the even bytes are keys 0..31 and the odd ones 32..63: two vectors of 16-bit numbers at once.
-// int3 has the low bits alone.
+// KeyPlace is the place of key i in a group of 64 keys of int4: its low 4 bits are the nibble at
+// bit `low_shift` of byte `low`, its high 2 bits begin at bit `high_shift` of byte `high`. int3 has
+// only the low bits. If a group is unpacked to 64 bytes, low nibbles first, then the even bytes are
+// keys 0..31 and the odd bytes keys 32..63, which makes two vectors of 16-bit numbers at once.
 struct KeyPlace {
   int unpacked;  // the byte among the 64
   int low, low_shift, high, high_shift;
@@ -137,27 +143,30 @@ struct KeyPlace {
           .high_shift = at / 16 * 2};
 }
 
-// A rotated query as integers: element i is n[i] * scale.
+// RoundedQuery is a rotated query as integers: element i is n[i] * scale.
 struct alignas(64) RoundedQuery {
   float scale;           // NaN where an element is not finite
   float sum;             // of the elements
   float centre_dot = 0;  // CentreDot() of the query before it was rotated and rounded
-  // Zeros follow: keys are read by whole vectors, and into the values behind them.
+  // n ends with zeros, since kernels read keys in whole vectors, beyond the last key into the
+  // values.
   alignas(64) int16_t n[kMaxHeadDim + 32];
   alignas(64) int8_t unpacked[kMaxHeadDim];  // for groups of int4 and int3, as they are unpacked
-  // For int8's keys: n = 256 * high + low.
+  // high and low are for int8's keys: n = 256 * high + low.
   alignas(64) int8_t high[kMaxHeadDim];
   alignas(64) int8_t low[kMaxHeadDim];
   int32_t sum_of_n;
 };
 void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery* to);
 
-// One chunk of compressed rows of one kv head, for all the query heads that share it.
+// CompressedFoldInput is a chunk of compressed rows of one kv head, with the queries of all query
+// heads that share it.
 struct CompressedFoldInput {
   CompressedFormat format;
   const std::byte* const* rows = nullptr;  // [kChunkRows], from LocateCompressed()
   int num_rows = 0;                        // from 1 to kChunkRows
-  // The rows that this thread reads next, fetched ahead. REQUIRED: `rows` where there are none.
+  // next_rows are the rows that this thread reads next, to be prefetched. REQUIRED: `rows` if there
+  // are none.
   const std::byte* const* next_rows = nullptr;  // [kChunkRows]
   const RoundedQuery* queries = nullptr;        // [num_heads]
   int num_heads = 0;
@@ -165,21 +174,23 @@ struct CompressedFoldInput {
   float soft_cap = 0;  // see AttentionShape
 };
 
-// As LocateKeys().
+// Fills `addresses` with the addresses of compressed rows, as LocateKeys() does for keys.
 void LocateCompressed(const CompressedRows& rows, const CompressedFormat& format, uint32_t begin,
                       uint32_t end, std::span<const std::byte*, kChunkRows> addresses);
 
-// The entries that every kernel but the reference has in its table: the same bits on every machine.
-// The reference compresses so too: two roundings that differ by a bit would differ by a whole step.
+// Rotate(), CompressRow() and DecompressRow() are the entries of every kernel's table except the
+// reference's: they give the same bits on every machine. The reference compresses with
+// CompressRow() too, since two roundings that differ by a bit would differ by a whole step.
 void Rotate(float* x, int head_dim);
 void CompressRow(const CompressedFormat& format, const float* key_centre, const float* key,
                  const float* value, std::byte* row);
 void DecompressRow(const CompressedFormat& format, const float* key_centre, const std::byte* row,
                    float* key, float* value);
-// q * key_centre, the same bits on every machine.
+// Returns q * key_centre, with the same bits on every machine.
 [[nodiscard]] float CentreDot(const float* q, const float* key_centre, int head_dim);
 
-// The reference's other functions of AttentionKernel, in double.
+// ReferenceRotate() and the functions below are the reference kernel's entries for compressed rows,
+// in double.
 void ReferenceRotate(float* x, int head_dim);
 void ReferenceDecompressRow(const CompressedFormat& format, const float* key_centre,
                             const std::byte* row, float* key, float* value);

@@ -1,6 +1,6 @@
-// Compressed rows for the tests and the benchmark of attention: of random values and of keys that
-// lie around a random centre, in random slots of pages in random order. Slots that hold no row are
-// all ones: NaN, where a scale lies.
+// TestCompressed holds compressed rows for the tests and the benchmark of attention: random values,
+// and keys around a random centre, in random slots of pages in random order. Slots without a row
+// are all ones, so that their scales are NaN.
 #ifndef EBB_ATTENTION_COMPRESSED_FOR_TEST_H_
 #define EBB_ATTENTION_COMPRESSED_FOR_TEST_H_
 
@@ -39,7 +39,7 @@ class TestCompressed {
   TestCompressed& operator=(const TestCompressed&) = delete;
 
   [[nodiscard]] std::span<const CompressedRows> views() const { return views_; }
-  // Null where the format has none.
+  // Returns the centre of a kv head's keys; null if the format has none.
   [[nodiscard]] const float* CentreOf(size_t kv_head) const {
     return format_.IsCentred() ? heads_[kv_head].centre.data() : nullptr;
   }

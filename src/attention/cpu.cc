@@ -1,5 +1,5 @@
-// The attention kernels that this machine can run. Those of an instruction set are compiled by
-// cpu_full.cc, cpu_prefill.cc and cpu_compressed.cc, once per instruction set.
+// Lists the attention kernels that this machine can run. cpu_full.cc, cpu_prefill.cc and
+// cpu_compressed.cc compile them once per instruction set.
 #include <string>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-// Returns the kernels by instruction set, the best first, and the reference last.
+// Returns the kernels of all instruction sets, the best first, and the reference last.
 std::vector<AttentionKernel> MakeAll() {
   std::vector<AttentionKernel> all;
   const int64_t chosen = hwy::SupportedTargets();

@@ -1,4 +1,4 @@
-// The kernels of compressed-inl.h.
+// Compiles the kernels of compressed-inl.h.
 #include "src/attention/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,4 +1,4 @@
-// The kernels of fold-inl.h and merge-inl.h.
+// Compiles the kernels of fold-inl.h and merge-inl.h.
 #include "src/attention/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,5 +1,6 @@
-// Kernels that are compiled once per instruction set, in three sources, so that each compiles in
-// seconds. The functions set members of a kernel to those of Highway's chosen target.
+// Declares the kernels that are compiled once per instruction set, in three sources so that each
+// compiles in seconds. The functions set members of a kernel to the functions of Highway's chosen
+// target.
 #ifndef EBB_ATTENTION_CPU_KERNELS_H_
 #define EBB_ATTENTION_CPU_KERNELS_H_
 
@@ -8,7 +9,7 @@
 
 #include "src/attention/attention.h"
 
-// Instruction sets that would run the same code as a neighbour in Highway's list are left out.
+// Leaves out instruction sets that would run the same code as a neighbour in Highway's list.
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 
@@ -24,7 +25,7 @@ void SetPrefillKernels(AttentionKernel* kernel);
 // Sets the kernels of compressed rows.
 void SetCompressedKernels(AttentionKernel* kernel);
 // Sets the name and the kernels that multiply bytes by VNNI instructions. Returns whether the
-// chosen target has them.
+// chosen target has these instructions.
 [[nodiscard]] bool SetVnniKernels(AttentionKernel* kernel);
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// The kernels of prefill-inl.h.
+// Compiles the kernels of prefill-inl.h.
 #include "src/attention/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,6 +1,6 @@
-// Invariants: (1) the arrays hold a state for every unit of the plan; (2) a unit is folded in
-// exactly one part, a query head merged in exactly one. (3) An element of a mass target is written
-// in exactly one part.
+// Invariants: (1) the arrays have room for a state of every unit of the plan; (2) each unit is
+// folded in exactly one part, and each query head is merged in exactly one; (3) each element of a
+// mass target is written in exactly one part.
 #include "src/attention/decode.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-// In a cache line; as many slots are.
+// kFloatsPerLine is the number of floats, and of slots, in a cache line.
 constexpr int kFloatsPerLine = 16;
 
 constexpr uint32_t kNoQuery = std::numeric_limits<uint32_t>::max();
@@ -61,7 +61,7 @@ bool DecodeAttention::ShareRows(int query, int other, int kv_head, Kind kind) co
   if (query == other) return true;
   if (kind == Kind::kCompressed) return false;
   const auto view = [&](int of) -> const RowsView& { return queries_[of].rows[kv_head]; };
-  // A list that is empty may lie anywhere.
+  // Empty lists may have any address, so equal addresses mean nothing.
   return !view(query).slots.empty() && view(query).slots.data() == view(other).slots.data() &&
          view(query).pages == view(other).pages &&
          view(query).chosen.ranges.data() == view(other).chosen.ranges.data();
@@ -94,14 +94,16 @@ float* DecodeAttention::POf(const Unit& unit) {
   return states_->p.get() + chunk * shape_.QueryHeadsPerKvHead() * kChunkRows;
 }
 
-// The softmax reads the key pass's results again at once.
+// Prefetches the memory of the unit's probabilities, which the softmax reads right after the key
+// pass wrote logits to it.
 void DecodeAttention::FetchP(const Unit& unit) {
   const float* p = POf(unit);
   const int floats = shape_.QueryHeadsPerKvHead() * kChunkRows;
   for (int i = 0; i < floats; i += kFloatsPerLine) hwy::Prefetch(p + i);
 }
 
-// If mass is added up, the targets are too many to be in a cache still.
+// Prefetches the mass targets of the unit's rows. If mass is added up, there are too many targets
+// to be still in a cache.
 void DecodeAttention::FetchMass(const Unit& unit) const {
   const DecodeQuery& of = queries_[unit.query];
   if (!MassElements(of, unit.kv_head, unit.kind).empty()) return;
@@ -115,8 +117,8 @@ void DecodeAttention::FetchMass(const Unit& unit) const {
   }
 }
 
-// The slots of a table that this kv head shares with no other come from memory. Of chosen rows most
-// lie in the range that a chunk begins in.
+// Prefetches the unit's slots, which come from memory if no other kv head shares the table. Most
+// chosen rows of a chunk lie in the range in which the chunk begins.
 void DecodeAttention::FetchSlots(const Unit& unit) const {
   const DecodeQuery& of = queries_[unit.query];
   const auto [begin, end] = RowsOf(unit);
@@ -134,8 +136,8 @@ void DecodeAttention::FetchSlots(const Unit& unit) const {
 void DecodeAttention::Fold(int part, int num_parts) {
   auto [u, end] = UnitsOf(part, num_parts);
   if (u >= end) return;
-  // Probabilities that are not read again are all written to the same memory, which stays in the
-  // first-level cache: that of a unit whose own are not read.
+  // Probabilities that are not read later are all written to the memory of one unit, `own`, so that
+  // they stay in the first-level cache.
   float* own = nullptr;
   const std::byte* located[2][kChunkRows];
   ChunkRows rows = located[0], next_rows = located[1];
@@ -214,7 +216,7 @@ const RoundedQuery* DecodeAttention::RoundQueries(int query, int part) {
   return to;
 }
 
-// Rows of the unit's chunk: [begin, end).
+// Returns the rows of the unit's chunk as [begin, end).
 std::pair<uint32_t, uint32_t> DecodeAttention::RowsOf(const Unit& unit) const {
   const size_t rows = NumRows(static_cast<int>(unit.query), unit.kv_head, unit.kind);
   const uint32_t begin = unit.chunk * kChunkRows;
@@ -231,7 +233,7 @@ void DecodeAttention::LocateUnit(const Unit& unit, ChunkRows rows) const {
   }
 }
 
-// The rows of a unit that are not compressed, for queries [num_heads, head_dim].
+// Returns the full rows of a unit, with queries q: [num_heads, head_dim].
 FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
                                     const float* q, size_t num_heads) const {
   const auto [begin, end] = RowsOf(unit);
@@ -245,7 +247,7 @@ FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows 
           .soft_cap = shape_.soft_cap};
 }
 
-// Returns the place of the unit's states, and its probabilities to `p`.
+// Returns the place of the unit's states, with `p` as the place of its probabilities.
 FoldOutput DecodeAttention::OutputOf(const Unit& unit, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
   const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
@@ -337,7 +339,7 @@ float DecodeAttention::LogSum(const MergeInput& states) {
   return static_cast<float>(largest + std::log(sum));
 }
 
-// The full chunks, then the compressed ones, whose sum is rotated back.
+// Merges the full chunks, then the compressed ones, whose sum is rotated back.
 void DecodeAttention::MergeHead(int query, int q_head, const float* weights) {
   const int dim = shape_.format.head_dim;
   float* const out = queries_[query].out + q_head * dim;

@@ -1,14 +1,15 @@
-// One decode step's attention in one layer, for several queries, split into parts that threads
-// share.
+// DecodeAttention computes a decode step's attention in one layer, for several queries, in parts
+// that threads share.
 //
-// Plan() sets up the work; Fold() and Merge() run it, each called once for every `part` of
-// num_parts, by any thread; Merge() when all calls of Fold() have returned. Neither allocates once
-// Reserve() made room. Units of work are (query, kv head, chunk of rows), so the result does not
-// depend on the number of parts. They are ordered so that a part mostly adds up the mass of rows
-// that the part of the same number folded, from the caches of the thread that mostly takes both.
-// Queries that see the same chunk, as tokens of one sequence do, are folded together where a kv
-// head has few query heads, with the bits of each alone: a row that is read serves several of them.
-// The chunks of a kv head's compressed rows follow those of its full rows.
+// Plan() sets up the work. Fold() and then Merge() run it: each is called once for every `part` of
+// num_parts, by any thread, and Merge() only after all calls of Fold() have returned. Neither
+// allocates once Reserve() was called. A unit of work is (query, kv head, chunk of rows), so that
+// the result does not depend on the number of parts. Units are ordered such that a part mostly adds
+// up the mass of rows that the part of the same number folded; the same thread mostly runs both,
+// and still has these rows in its caches. Queries that see the same chunk, such as tokens of one
+// sequence, are folded together if a kv head has few query heads, so that one read of a row serves
+// several queries; each gets the bits that it gets alone. The chunks of a kv head's compressed rows
+// follow those of its full rows.
 #ifndef EBB_ATTENTION_DECODE_H_
 #define EBB_ATTENTION_DECODE_H_
 
@@ -25,52 +26,57 @@
 
 namespace ebb {
 
-// Receives the mass of one query's rows: one array per query head, rows in visible order. Heads
-// may share an array, which then holds their sum; it is added to, never cleared.
+// MassTarget receives the mass of one query's rows: one array per query head, with rows in visible
+// order. Query heads may share an array, which then holds their sum. Mass is added to the arrays,
+// which are never cleared.
 struct MassTarget {
   std::span<float* const> per_query_head;  // [num_q_heads], each [elements]; empty: no mass
-  // Set when the layer's state is not finite: its mass was not added (000, 3.1).
+  // not_finite is set to true if a state of the layer is not finite; the layer's mass is then not
+  // added (000, 3.1).
   bool* not_finite = nullptr;
 };
 
-// One query: a token that attends to rows. A kv head without any leaves zeros.
+// DecodeQuery is one query: a token that attends to rows. The output of a kv head without rows is
+// zero.
 struct DecodeQuery {
   std::span<const RowsView> rows;  // [num_kv_heads]
-  // Per kv head: the element of the mass targets that each of its rows counts in, ascending. An
-  // empty span, or none for any head: row r in element r.
+  // mass_elements lists, per kv head, the element of the mass targets to which each row's mass is
+  // added, ascending. If it is empty, or empty for a head, row r is element r.
   std::span<const std::span<const uint32_t>> mass_elements;
   std::span<const CompressedRows> compressed = {};  // [num_kv_heads], or none
-  // As `mass_elements`, for the compressed rows.
+  // compressed_mass_elements is the same for the compressed rows.
   std::span<const std::span<const uint32_t>> compressed_mass_elements = {};
   const float* q = nullptr;      // [num_q_heads, head_dim]
   float* out = nullptr;          // [num_q_heads, head_dim]
   const float* sinks = nullptr;  // [num_q_heads]; null: there are none
-  // [num_q_heads], or null: ln of the sum of exp(logit), minus infinity of no row. Sinks are not
-  // in it.
+  // log_sums receives the log-sum-exp of the logits, [num_q_heads], minus infinity for a head
+  // without rows. Sinks do not count in it. Null: not wanted.
   float* log_sums = nullptr;
   MassTarget mass;
 };
 
 class DecodeAttention {
  public:
-  // `shape` has the most kv heads of any layer; `states` may be shared with others that attend at
-  // other times.
+  // Creates attention for layers of at most shape.num_kv_heads kv heads. Several objects that
+  // attend at different times may share `states`.
   DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape,
                   std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>());
   ~DecodeAttention();
   DecodeAttention(const DecodeAttention&) = delete;
   DecodeAttention& operator=(const DecodeAttention&) = delete;
 
-  // Makes room for a step in which no query has more than `max_rows` rows in a kv head, compressed
-  // ones among them.
+  // Reserves memory for a step of `num_queries` queries, each with at most `max_rows` rows in a kv
+  // head, full and compressed.
   void Reserve(int num_queries, size_t max_rows, int num_parts);
-  // The queries of a layer, which have a view for each of its kv heads. REQUIRES: room reserved; as
-  // many kv heads for each query. Called by one thread before Fold().
+  // Plans the queries of a layer, each of which has a view for every kv head of the layer.
+  // REQUIRES: Reserve() made room; all queries have the same number of kv heads. One thread calls
+  // it before Fold().
   void Plan(std::span<const DecodeQuery> queries);
   void Fold(int part, int num_parts);
-  // Whether this part folds the newest full rows of a kv head, and so may store the last one first.
+  // Returns whether this part folds the newest full rows of a kv head, and so may store the last
+  // row before it calls Fold().
   [[nodiscard]] bool FoldsLastChunk(int query, int kv_head, int part, int num_parts) const;
-  // The outputs, and the mass where it is wanted.
+  // Merges the chunk states to outputs, and adds up the mass if it is wanted.
   void Merge(int part, int num_parts);
 
  private:
@@ -81,7 +87,7 @@ class DecodeAttention {
     uint16_t kv_head;
     Kind kind;
   };
-  // The counts of rows that a plan depends on.
+  // Counts the rows of a kv head that a plan depends on.
   struct PlannedHead {
     size_t rows;
     size_t compressed;
@@ -89,13 +95,13 @@ class DecodeAttention {
     bool operator==(const PlannedHead&) const = default;
   };
   using ChunkRows = std::span<const std::byte*, kChunkRows>;
-  // The share of `total` that part `i` of `n` takes.
+  // Returns the beginning of part `i` of `n` in `total`.
   [[nodiscard]] static size_t Share(size_t total, int i, int n) { return total * i / n; }
   using UnitRange = std::pair<size_t, size_t>;
-  // The units that are computed by this part.
+  // Returns the range of units that this part computes.
   [[nodiscard]] UnitRange UnitsOf(int part, int num_parts) const;
   [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
-  // list[kv_head], or a default where the list is empty.
+  // Returns list[kv_head], or a default if the list is empty.
   template <typename T>
   [[nodiscard]] static T OfHead(std::span<const T> list, int kv_head) {
     return list.empty() ? T() : list[kv_head];
@@ -106,18 +112,18 @@ class DecodeAttention {
   void PlanHeads(int query);
   // Plans the units of the queries [begin, end).
   void PlanUnits(int begin, int end, Kind kind);
-  // Plans those of a kv head's block of chunks.
+  // Plans the units of one block of chunks of a kv head.
   void PlanBlock(int begin, int end, int kv_head, int block, Kind kind);
   void PlanUnit(const Unit& unit);
   [[nodiscard]] std::pair<uint32_t, uint32_t> RowsOf(const Unit& unit) const;
   void LocateUnit(const Unit& unit, ChunkRows rows) const;
   void FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows, const RoundedQuery* rounded,
                 float* p);
-  // Whether two queries see the same rows, but for the last ones.
+  // Returns whether two queries see the same rows, apart from the last ones.
   [[nodiscard]] bool ShareRows(int query, int other, int kv_head, Kind kind) const;
-  // Queries that may be folded together.
+  // Returns how many queries may be folded together.
   [[nodiscard]] int MostTogether() const;
-  // How many units from `first` on, of those before `end`, are folded together.
+  // Returns how many units from `first` on, before `end`, are folded together.
   [[nodiscard]] size_t NumTogether(size_t first, size_t end) const;
   void FoldTogether(std::span<const Unit> units, ChunkRows rows, ChunkRows next_rows,
                     const FoldedTogether& together);

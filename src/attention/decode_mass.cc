@@ -1,4 +1,4 @@
-// How DecodeAttention adds up mass. Invariant (3) of decode.cc: an element of a mass target is
+// Adds up mass for DecodeAttention. Invariant (3) of decode.cc: each element of a mass target is
 // written in exactly one part.
 #include <algorithm>
 
@@ -6,9 +6,10 @@
 
 namespace ebb {
 
-// A part owns a range of the targets' elements in all queries and heads: targets that these share
-// are written in one part, in the order of queries and heads, whichever rows each selected. It
-// needs the weights of all heads, and leaves them in `weights`, [q heads, max_chunks].
+// Adds the mass of the part's range of the targets' elements, in all queries and heads. Targets
+// that queries and heads share are therefore written in one part, in the order of queries and
+// heads, whichever rows each query selected. The part needs the weights of all heads, and leaves
+// them in `weights`, [q heads, max_chunks].
 void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights) {
   const DecodeQuery& of = queries_[query];
   bool finite = true;
@@ -29,7 +30,7 @@ void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights
   }
 }
 
-// Adds the mass of a kv head's rows that goes to the elements [first, second) of the targets.
+// Adds the mass of a kv head's rows that belongs to the elements [first, second) of the targets.
 void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
                                     std::pair<size_t, size_t> elements, const float* weights) {
   const DecodeQuery& of = queries_[query];
@@ -49,7 +50,7 @@ void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
                       .kv_head = static_cast<uint16_t>(kv_head),
                       .kind = kind};
   const float* first_weights = weights + kv_head * heads * states_->max_chunks + ChunkOf(first);
-  // Neighbours with the same target go in one pass over it.
+  // Add the mass of adjacent heads with the same target in one pass.
   for (size_t head = 0, next = 0; head < heads; head = next) {
     while (next < heads && targets[next] == targets[head]) ++next;
     const MassInput rows = {.p = POf(first) + head * kChunkRows,
@@ -68,7 +69,7 @@ void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
   }
 }
 
-// Chunk after chunk: row r of the kind counts in element mass_elements[r].
+// Adds mass chunk by chunk: the mass of row r of this kind goes to element mass_elements[r].
 void DecodeAttention::AddMassByElement(MassInput rows, std::span<const uint32_t> mass_elements,
                                        float* target) const {
   const size_t end = rows.end;

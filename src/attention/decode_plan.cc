@@ -1,4 +1,4 @@
-// The units of a step, their order, and the part that takes each.
+// Plans the units of a step, their order, and the part that computes each.
 #include <algorithm>
 #include <limits>
 
@@ -7,25 +7,27 @@
 namespace ebb {
 namespace {
 
-// Chunks of a kv head that follow one another before those of the next head: memory is read in long
-// runs, and the kv heads' parts of a thread still cover the same rows. Further tokens of a sequence
-// find the block in the second-level cache. Under a budget of 1,024 rows, which lie in any order, a
-// thread has whole heads then, and so all rows of a page: half as many (8) read a tenth slower.
+// kBlockChunks is the number of consecutive chunks of a kv head before those of the next head.
+// Memory is then read in long runs, and a thread's units of all kv heads still cover the same rows.
+// Further tokens of a sequence find the block in the second-level cache. With a budget of 1,024
+// rows, which lie in any order, a thread gets whole heads and so all rows of a page: half as many
+// chunks (8) were read a tenth slower.
 constexpr int kBlockChunks = 16;
 
 constexpr size_t kNoUnit = std::numeric_limits<size_t>::max();
 
-// A compressed row costs 5/8 of a full one.
+// Returns the cost of compressed rows in full rows: 5/8.
 constexpr uint64_t CostOfCompressed(uint64_t rows) { return (rows * 5 + 7) / 8; }
 
-// The element of the targets after those of all rows of a kv head.
+// Returns the first element of the targets after those of all rows of a kv head.
 size_t TargetsEnd(std::span<const uint32_t> mass_elements, size_t num_rows) {
   return mass_elements.empty() ? num_rows : mass_elements.back() + size_t{1};
 }
 
 }  // namespace
 
-// Layers mostly have the same numbers of rows: then the units stay as they are.
+// Returns whether the last plan also fits these queries. Layers mostly have the same numbers of
+// rows, so that their units are the same.
 bool DecodeAttention::PlanFits(std::span<const DecodeQuery> queries) const {
   const size_t heads = shape_.num_kv_heads;
   if (planned_.size() != queries.size() * heads) return false;
@@ -107,11 +109,11 @@ void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   num_mass_blocks_ = 0;
   for (int query = 0; query < num_queries; ++query) PlanHeads(query);
   PlanUnits(0, num_queries, Kind::kFull);
-  // One query after another: a thread holds one in its rounded form.
+  // Plan one query after another, since a thread holds one query in its rounded form.
   for (int query = 0; query < num_queries; ++query) PlanUnits(query, query + 1, Kind::kCompressed);
 }
 
-// The units of a part: consecutive ones, with its share of the rows.
+// Returns the units of a part: consecutive ones, with the part's share of the rows.
 DecodeAttention::UnitRange DecodeAttention::UnitsOf(int part, int num_parts) const {
   const auto end = rows_before_.end() - 1;
   const auto first_unit = [&](int i) -> size_t {

@@ -15,7 +15,7 @@ FoldedTogether::FoldedTogether(float* floats, int head_dim)
 
 namespace {
 
-// Rows of all kinds may each end within a chunk.
+// Full and compressed rows may each end within a chunk.
 size_t ChunksOf(size_t max_rows) { return (max_rows + kChunkRows - 1) / kChunkRows + 2; }
 
 }  // namespace
@@ -31,7 +31,7 @@ void DecodeStates::Reserve(const AttentionShape& shape, int num_queries, size_t 
   const size_t chunks = ChunksOf(max_rows);
   const size_t queries = num_queries;
   if (chunks <= max_chunks && queries <= max_queries && num_threads <= max_threads) return;
-  // Grown by half at least: a generation asks for one more chunk every 64 tokens.
+  // Grow by half at least, since a generation needs one more chunk every 64 tokens.
   const size_t new_chunks =
       std::max({max_chunks, chunks, std::min(chunks + chunks / 2 + 4, max_chunks * 3 / 2)});
   const size_t new_queries = std::max(queries, max_queries);
@@ -45,7 +45,7 @@ void DecodeStates::Reserve(const AttentionShape& shape, int num_queries, size_t 
       hwy::AllocateAligned<float>(new_threads * FoldedTogether::NumFloats(shape.format.head_dim));
   auto new_o = hwy::AllocateAligned<float>(states * shape.format.head_dim);
   auto new_p = hwy::AllocateAligned<float>(states * kChunkRows);
-  // What there was must stay whole: a shorter step may still fit it.
+  // Keep the old arrays if there is no memory, since a shorter step may still fit them.
   if (new_o == nullptr || new_p == nullptr || new_together == nullptr) throw std::bad_alloc();
   together = std::move(new_together);
   o = std::move(new_o);

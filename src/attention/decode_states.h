@@ -1,5 +1,6 @@
-// The states that folding a layer leaves for its merge. Layers that follow one another may share
-// it: the less memory a step writes, the more of it is still in a cache where it is written again.
+// DecodeStates holds the chunk states of a layer from folding to merging. Consecutive layers may
+// share it: the less memory a step writes, the more of it is still in a cache when it is written
+// again.
 #ifndef EBB_ATTENTION_DECODE_STATES_H_
 #define EBB_ATTENTION_DECODE_STATES_H_
 
@@ -18,27 +19,28 @@ struct DecodeStates {
   [[nodiscard]] static size_t BytesFor(const AttentionShape& shape, size_t num_queries,
                                        size_t max_rows, bool keeps_weights);
 
-  // Makes room for a step in which no query has more than `max_rows` rows in a kv head, compressed
-  // ones among them.
+  // Reserves memory for a step of `num_queries` queries, each with at most `max_rows` rows in a kv
+  // head, full and compressed.
   void Reserve(const AttentionShape& shape, int num_queries, size_t max_rows, int num_threads);
 
   size_t max_chunks = 0;
   size_t max_queries = 0;
   int max_threads = 0;
   std::vector<float> m, l;  // [queries, q heads, max_chunks]
-  // Aligned: a vector that crosses a cache line cannot be read again while it is being stored.
+  // o is aligned, since a vector that crosses a cache line cannot be read while a store to it is
+  // pending.
   hwy::AlignedFreeUniquePtr<float[]> o;  // [queries, kv heads, max_chunks, heads per kv, head_dim]
   hwy::AlignedFreeUniquePtr<float[]> p;  // the same with kChunkRows for head_dim
   std::vector<float> weights;            // [threads, q heads, max_chunks]: each thread's own
   std::vector<RoundedQuery> rounded;     // [threads, q heads]: the same; of one query
-  // [threads]: the same, FoldedTogether::NumFloats() each.
+  // together holds FoldedTogether::NumFloats() floats for each thread, [threads].
   hwy::AlignedFreeUniquePtr<float[]> together;
 };
 
-// Heads of several queries that are folded as if they were one query's.
+// FoldedTogether holds the heads of several queries that are folded as if they were one query's.
 struct FoldedTogether {
-  // One pass of every kernel over the rows takes as many. Twice as many: no gain in lossless
-  // generation with three heads for a kv head.
+  // kMostHeads is the number of heads in one pass over the rows of every kernel. Twice as many
+  // gained nothing in lossless generation with three heads per kv head.
   static constexpr int kMostHeads = 4;
   [[nodiscard]] static size_t NumFloats(int head_dim) {
     return kMostHeads * (2 * size_t(head_dim) + kChunkRows) + kStates;

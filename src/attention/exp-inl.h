@@ -1,5 +1,5 @@
-// The exponential function of attention and its soft cap. Included once per instruction set by
-// cpu.cc.
+// Computes the exponential function of attention and its soft cap. Compiled once per instruction
+// set (cpu_kernels.h).
 #if defined(EBB_ATTENTION_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_EXP_INL_H_
 #undef EBB_ATTENTION_EXP_INL_H_
@@ -16,14 +16,15 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// e^x for x <= 0, exactly 1 at 0, 0 below -87 and NaN of NaN. Highway's Exp() makes 0 of NaN, which
-// would hide a key that holds one, and takes twice the instructions for the range that is not used
-// here. Within 2 units in the last place: the polynomial is off by 3e-9.
+// Returns e^x for x <= 0, exactly 1 at 0, 0 below -87 and NaN of NaN, within 2 units in the last
+// place (the polynomial is off by 3e-9). Highway's Exp() returns 0 of NaN, which would hide a key
+// that contains NaN, and takes twice the instructions for a range that is not needed here.
 HWY_INLINE VecF ExpOfNonPositive(VecF x) {
   const F32 d;
   const hn::RebindToUnsigned<F32> du;
-  // x = n * ln 2 + r. Adding 1.5 * 2^23 rounds to an integer, in the lowest bits; 127 more make
-  // them the exponent of 2^n. The first part of ln 2 has few bits: n times it is exact.
+  // Write x = n * ln 2 + r. Adding 1.5 * 2^23 rounds to an integer in the lowest bits; adding 127
+  // makes these bits the exponent of 2^n. The first part of ln 2 has few bits, so that n times it
+  // is exact.
   const VecF round = hn::Set(d, 12582912.0f + 127.0f);
   const VecF shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), round);
   const VecF n = hn::Sub(shifted, round);
@@ -40,8 +41,9 @@ HWY_INLINE VecF ExpOfNonPositive(VecF x) {
   return hn::IfThenElse(hn::Lt(x, hn::Set(d, -87.0f)), hn::Zero(d), hn::Mul(p, power));
 }
 
-// cap * tanh(x / cap), NaN where x is not finite: a cap would hide an infinite key. tanh by its
-// series near 0, where 1 - e^-2x would lose digits: off by 2e-7 of itself.
+// Returns cap * tanh(x / cap), and NaN if x is not finite, since a cap would hide an infinite key.
+// Near 0, where 1 - e^-2x would lose digits, tanh is computed by its series; its relative error is
+// 2e-7.
 HWY_INLINE VecF SoftCapped(VecF x, VecF cap, VecF inverse_cap) {
   const F32 d;
   const VecF t = hn::Mul(x, inverse_cap);
@@ -60,8 +62,8 @@ HWY_INLINE VecF SoftCapped(VecF x, VecF cap, VecF inverse_cap) {
   return hn::MulAdd(hn::Zero(d), x, hn::Mul(cap, tanh));
 }
 
-// The logits of `rows` arrays, each `stride` behind the one before, in whole vectors that hold the
-// first `count` of each.
+// Applies the cap to the logits of `rows` arrays, `stride` floats apart, in whole vectors that
+// contain the first `count` logits of each.
 inline HWY_NOINLINE void CapLogits(float cap, float* logits, size_t stride, int rows, int count) {
   const F32 d;
   const VecF caps = hn::Set(d, cap), inverse = hn::Set(d, 1 / cap);

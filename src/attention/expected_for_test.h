@@ -1,4 +1,4 @@
-// What the tests of attention hold a kernel's results against, and how far apart they may be.
+// Computes the results that tests of attention expect of a kernel, and how far a kernel may be off.
 #ifndef EBB_ATTENTION_EXPECTED_FOR_TEST_H_
 #define EBB_ATTENTION_EXPECTED_FOR_TEST_H_
 
@@ -16,7 +16,7 @@
 
 namespace ebb {
 
-// Every kernel of this machine but the reference itself.
+// Returns the name of every kernel of this machine except the reference.
 inline std::vector<std::string> KernelNames() {
   std::vector<std::string> names;
   for (const AttentionKernel& kernel : AllAttentionKernels()) {
@@ -36,7 +36,7 @@ inline AttentionShape ShapeOf(RowType type, int head_dim, int num_kv_heads, int 
           .format = {.type = type, .head_dim = head_dim}};
 }
 
-// Calls phase(thread) of each of `phases` from num_threads threads, with a barrier in between.
+// Calls phase(thread) of each of `phases` on num_threads threads, with a barrier after each phase.
 template <typename... Phase>
 void RunOnThreads(int num_threads, const Phase&... phases) {
   std::barrier barrier(num_threads);
@@ -54,7 +54,8 @@ struct Expected {
   float max_value = 0;        // the largest |value| of a row
 };
 
-// By the reference in double, over all rows at once: no chunks, no tiles, no merge.
+// Computes the result by the reference in double, over all rows at once: without chunks, tiles or
+// merging.
 inline Expected Expect(const AttentionShape& shape, std::span<const RowsView> views, const float* q,
                        std::span<const Position> positions) {
   const AttentionKernel& reference = ReferenceAttention();
@@ -109,14 +110,15 @@ inline Expected Expect(const AttentionShape& shape, std::span<const RowsView> vi
   return expected;
 }
 
-// k * eps * magnitude. A logit in float is off by a few eps of the sum of its terms' magnitudes,
-// since errors of random sign cancel; a weight exp(logit - m) is off by that, relatively, twice. An
-// output averages values by weights, a mass is a weight of at most 1. Measured: at most half.
+// Returns k * eps, the relative tolerance. A logit in float is off by a few eps of the sum of its
+// terms' magnitudes, since errors of random sign cancel. The relative error of a weight exp(logit -
+// m) is twice that. An output averages values by weights; a mass is a weight of at most 1. Measured
+// errors are at most half of this.
 inline float RelativeTolerance(const Expected& expected) {
   return (2 + expected.max_logit_terms / 2) * std::numeric_limits<float>::epsilon();
 }
 
-// Fails on NaN too: a comparison with it is false.
+// Fails on NaN too, since every comparison with NaN is false.
 inline void ExpectNear(std::span<const float> got, std::span<const float> want, float tolerance,
                        const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
@@ -127,7 +129,8 @@ inline void ExpectNear(std::span<const float> got, std::span<const float> want, 
   }
 }
 
-// Neither uniform, which hides a wrong row, nor one-hot, which hides all rows but one.
+// Expects that the mass is neither uniform, which would hide a wrong row, nor concentrated in one
+// row, which would hide all others.
 inline void ExpectNonTrivial(const Expected& expected, int num_tokens) {
   for (const std::vector<float>& mass : expected.mass) {
     if (mass.size() < 32) continue;

@@ -1,9 +1,9 @@
-// Decode attention: folding a chunk of rows for all query heads of a kv head, merging chunks, mass.
-// Included once per instruction set by cpu.cc.
+// Folds a chunk of rows for all query heads of a kv head, for decode attention: logits, softmax,
+// weighted values. Compiled once per instruction set (cpu_kernels.h).
 //
-// A chunk of 64 rows of 64 f16 elements is 16 KiB of keys and values; the next one is fetched
-// meanwhile. Chunks of 128 rows reach 42 GB/s; chunks of 64 rows reach 48 of the 50 GB/s that
-// memory gives.
+// A chunk of 64 rows of 64 f16 elements is 16 KiB of keys and values; the next chunk is prefetched
+// meanwhile. Chunks of 128 rows reach 42 GB/s; chunks of 64 rows reach 48 GB/s of the memory's 50
+// GB/s.
 #if defined(EBB_ATTENTION_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_FOLD_INL_H_
 #undef EBB_ATTENTION_FOLD_INL_H_
@@ -25,8 +25,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// Lanes of two vectors that hold partial sums of two sets of rows, added pairwise so that the
-// result holds both sets interleaved: after log2(kLanes) levels lane i is the sum of row i.
+// Adds the lanes of two vectors of partial sums pairwise, so that the result holds the sums of both
+// interleaved. The lanes of a and b belong to two sets of rows; after log2(kLanes) levels lane i is
+// the sum of row i.
 template <int kLevel, class Vec>
 HWY_INLINE Vec AddAcross(Vec a, Vec b) {
   const hn::DFromV<Vec> d;
@@ -45,16 +46,18 @@ HWY_INLINE Vec AddAcross(Vec a, Vec b) {
   }
 }
 
-// Into the second-level cache, where far more reads may be under way than in the first. On a Zen 4
-// whose memory others used too: 8,000 rows at 29 GB/s against 22, and steps of a decode that took
-// turns 8 - 12 % shorter. Fetching two chunks ahead, or both into the second and into the first
-// level, brought no more than 1 %.
+// Prefetches into the second-level cache, which allows far more outstanding reads than the first.
+// On a Zen 4 that shares its memory with others: 8,000 rows at 29 GB/s against 22, and decode steps
+// 8 - 12 % shorter, alternating. Prefetching two chunks ahead, or into both levels, gained at most
+// 1 %.
 HWY_INLINE void FetchLine(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
-// Heads of one pass over keys or values: an element is widened once for all of them.
+// kMostHeads is the number of heads in one pass over keys or values; an element is widened once for
+// all of them.
 inline constexpr bool kHasManyRegisters = !HWY_ARCH_X86 || HWY_MAX_BYTES == 64;  // 32, not 16
 inline constexpr int kMostHeads = kHasManyRegisters ? 8 : 6;
-// Heads at once where each is but a chain of operations that wait for one another.
+// kMostChains is the number of heads at once in passes in which each head is one chain of dependent
+// operations.
 inline constexpr int kMostChains = 4;
 
 // Calls body(std::integral_constant<int, n>()). REQUIRES: 1 <= n <= kMost.
@@ -66,7 +69,8 @@ HWY_INLINE void WithConstant(int n, const Body& body) {
   body(std::integral_constant<int, kMost>());
 }
 
-// Whether a pass fetches ahead its part of the next chunk: one of the passes over a row must.
+// Fetch says whether a pass prefetches its part of the next chunk; exactly one of the passes over a
+// row must.
 enum class Fetch { kNothing, kAhead };
 
 template <size_t kBytes>
@@ -80,8 +84,8 @@ struct HeadVecs {
   VecF v[kHeads];
 };
 
-// Dot products of kHeads queries with 2^kLevels rows, summed across lanes as far as that reaches.
-// A recursion, so that at most one partial vector per level is alive.
+// DotRows computes dot products of kHeads queries with 2^kLevels rows, and adds across lanes as far
+// as that many rows allow. It is recursive, so that at most one partial vector per level is alive.
 template <class Row, int kVecs, int kHeads, Fetch kFetch, int kLevels>
 struct DotRows {
   static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys,
@@ -103,8 +107,8 @@ struct DotRows<Row, kVecs, kHeads, kFetch, 0> {
   static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys,
                                          [[maybe_unused]] const std::byte* const* next_keys,
                                          const float* q, int q_stride) {
-    // Row by row, not in bursts: a burst fills the queue of outstanding reads and stalls (10.7 ns a
-    // row of 64 elements for 3 heads against 8.5).
+    // Prefetch row by row: a burst fills the queue of outstanding reads and stalls (10.7 ns per row
+    // of 64 elements for 3 heads against 8.5).
     if (kFetch == Fetch::kAhead) FetchRow<kVecs * kLanes * Row::kBytes>(next_keys[0]);
     const F32 d;
     HeadVecs<kHeads> sum;
@@ -123,7 +127,7 @@ struct DotRows<Row, kVecs, kHeads, kFetch, 0> {
   }
 };
 
-// Takes any head size.
+// DotRows with kVecs = 0 supports any head size.
 template <class Row, int kHeads, Fetch kFetch>
 struct DotRows<Row, 0, kHeads, kFetch, 0> {
   static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys,
@@ -149,7 +153,7 @@ struct DotRows<Row, 0, kHeads, kFetch, 0> {
 
 inline constexpr int kLaneLevels = kLanes == 16 ? 4 : kLanes == 8 ? 3 : 2;
 
-// As DotRows, of vectors that hold sums of 2^kFrom rows.
+// Adds across lanes as DotRows does, from vectors that hold sums of 2^kFrom rows.
 template <int kFrom, int kLevels>
 HWY_INLINE VecF SumEach(const float* vectors) {
   if constexpr (kFrom == kLevels) {
@@ -161,9 +165,9 @@ HWY_INLINE VecF SumEach(const float* vectors) {
   }
 }
 
-// logits[g][r] for kHeads heads; fetches the next chunk's keys. Sums of four rows wait in the
-// first-level cache for the others: all levels at once need more registers than there are for more
-// than four heads, and sums of single rows cost 12 % more.
+// Computes logits[g][r] for kHeads heads, and prefetches the next chunk's keys. Stores sums of four
+// rows to the first-level cache until the others are computed: for more than four heads all levels
+// at once need more registers than there are, and storing sums of single rows costs 12 % more.
 template <class Row, int kVecs, int kHeads, Fetch kFetch>
 HWY_NOINLINE void KeyPass(const FoldInput& in, const float* q, float* logits, size_t stride) {
   const F32 d;
@@ -185,8 +189,8 @@ HWY_NOINLINE void KeyPass(const FoldInput& in, const float* q, float* logits, si
   }
 }
 
-// Logits to exp(logit - m) in place; the padding becomes 0. Of several heads at once: each alone is
-// a chain of operations that wait for one another.
+// Replaces logits by exp(logit - m) in place; the padding becomes 0. Computes several heads at
+// once, since each alone is a chain of dependent operations.
 template <int kHeads>
 HWY_INLINE void SoftmaxChunk(float* logits, size_t stride, int num_rows, float* m, float* l,
                              size_t head_stride) {
@@ -221,9 +225,9 @@ HWY_INLINE void SoftmaxChunk(float* logits, size_t stride, int num_rows, float* 
   for (int g = 0; g < kHeads; ++g) l[g * head_stride] = hn::GetLane(hn::SumOfLanes(d, sum[g]));
 }
 
-// o[g] = sum over rows of p[g][r] * value[r], for kVecs vectors of channels from `channel`; fetches
-// the same channels of the next chunk's values. What is not finite there shows in l[g], as what is
-// not finite in a key does by itself.
+// Computes o[g] = sum over rows of p[g][r] * value[r] for kVecs vectors of channels from `channel`
+// on, and prefetches the same channels of the next chunk's values. A value that is not finite makes
+// l[g] NaN, as a key that is not finite does by itself.
 template <class Row, int kVecs, int kHeads, Fetch kFetch>
 HWY_NOINLINE void ValuePass(const FoldInput& in, int channel, const float* p, size_t p_stride,
                             float* o, float* l, size_t l_stride) {
@@ -290,11 +294,11 @@ HWY_INLINE void ForChannelBlocks(int head_dim, const Pass& pass) {
   for (; channel < head_dim; channel += kLanes) pass(std::integral_constant<int, 1>(), channel);
 }
 
-// kVecs 0 takes any head size.
+// Computes the logits of all heads. kVecs = 0 supports any head size.
 template <class Row, int kVecs>
 void KeyPasses(const FoldInput& in, const FoldOutput& out) {
-  // Beyond 16 vectors, on narrow instruction sets, compiling takes minutes and registers are spent
-  // long before.
+  // With more than 16 vectors, on narrow instruction sets, compiling takes minutes, and the
+  // registers are used up long before.
   constexpr int kUnrolled = kVecs > 16 ? 0 : kVecs;
   ForHeadBlocks<kMostHeads>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
     constexpr int kHeads = decltype(heads)::value;
@@ -312,8 +316,8 @@ template <class Row>
 void ValuePasses(const FoldInput& in, const FoldOutput& out) {
   ForHeadBlocks<kMostHeads>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
     constexpr int kHeads = decltype(heads)::value;
-    // Vectors of sums for each head, of the values, and a weight stay in 32 registers. In 16 four
-    // heads do not fit, which is as fast as blocks half as wide, or faster.
+    // Each head's vectors of sums, the vectors of values and a weight must stay in 32 registers. In
+    // 16 registers four heads do not fit; that is still as fast as blocks half as wide, or faster.
     constexpr int kMostVecs = kHeads <= 4 ? 5 : kHeads <= 6 && kHasManyRegisters ? 4 : 2;
     ForChannelBlocks<kMostVecs>(in.format.head_dim, [&](auto vecs, int channel) HWY_ATTR {
       constexpr int kVecs = decltype(vecs)::value;

@@ -1,5 +1,5 @@
-// Decode attention after the fold: weights of chunks, merging them, mass.
-// Included once per instruction set by cpu.cc.
+// Merges chunk states after folding, for decode attention: weights of chunks, outputs, mass.
+// Compiled once per instruction set (cpu_kernels.h).
 #if defined(EBB_ATTENTION_MERGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_MERGE_INL_H_
 #undef EBB_ATTENTION_MERGE_INL_H_
@@ -22,7 +22,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// The first num of kLanes values; the others are `rest`. Copies only where it must: each is a call.
+// Loads the first `num` of kLanes values and sets the others to `rest`. Copies only if num <
+// kLanes, since the copies are function calls.
 HWY_INLINE VecF LoadUpTo(const float* from, int num, float rest) {
   const F32 d;
   if (num >= kLanes) return hn::LoadU(d, from);
@@ -65,8 +66,8 @@ inline bool ChunkWeights(const MergeInput& in, float* weights) {
   return std::isfinite(l);
 }
 
-// Several vectors of channels at once: each alone is a chain of operations that wait for one
-// another, and chunks lie far apart.
+// Merges several vectors of channels at once: each alone is a chain of dependent operations, and
+// chunks lie far apart in memory.
 inline void Merge(const MergeInput& in, const float* weights, float* out) {
   const F32 d;
   ForChannelBlocks<5>(in.head_dim, [&](auto vecs, int channel) HWY_ATTR {
@@ -87,7 +88,7 @@ inline void Merge(const MergeInput& in, const float* weights, float* out) {
   });
 }
 
-// Rows [begin, end) of a chunk, of kHeads heads.
+// Adds the mass of the rows [begin, end) of a chunk for kHeads heads.
 template <int kHeads>
 HWY_INLINE void AddMassOfChunk(const float* p, size_t p_stride, const float* weights,
                                size_t weights_stride, int begin, int end, float* mass) {
@@ -105,7 +106,7 @@ HWY_INLINE void AddMassOfChunk(const float* p, size_t p_stride, const float* wei
     hn::StoreU(sum, d, mass + r);
   }
   if (r == end) return;
-  // A whole vector again, so that a row's rounding does not depend on where a range ends.
+  // Compute a whole vector again, so that a row's rounding does not depend on where a range ends.
   VecF sum = LoadUpTo(mass + r, end - r, 0.0f);
   EBB_UNROLL
   for (int g = 0; g < kHeads; ++g) {

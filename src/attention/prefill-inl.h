@@ -1,7 +1,7 @@
-// Prefill attention: a tile of queries over all rows, as two small matrix products per chunk.
-// Lanes are queries, so that softmax needs no horizontal step and keys no transposition: a head's
-// tokens side by side, then the next head's. A tile of few tokens has few vectors.
-// Included once per instruction set by cpu.cc.
+// Computes prefill attention: a tile of queries over all rows, as two small matrix products per
+// chunk. Lanes are queries, so that softmax needs no horizontal step and keys need no
+// transposition: a head's tokens are adjacent lanes, followed by the next head's. A tile of few
+// tokens has few vectors. Compiled once per instruction set (cpu_kernels.h).
 #if defined(EBB_ATTENTION_PREFILL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_PREFILL_INL_H_
 #undef EBB_ATTENTION_PREFILL_INL_H_
@@ -24,10 +24,12 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// Rows (or channels) that one micro-kernel keeps in registers beside up to 3 vectors of lanes.
+// kBlock is the number of rows (or channels) that one micro-kernel keeps in registers beside up to
+// kMaxVecs vectors of lanes.
 inline constexpr int kBlock = kLanes == 16 ? 8 : 4;
 inline constexpr int kMaxVecs = 3;
-// Far below any logit: exp(-inf - kNoMax) is 0 where exp(-inf - -inf) would be NaN.
+// kNoMax is the initial maximum, far below any logit: exp(-inf - kNoMax) is 0, but exp(-inf - -inf)
+// would be NaN.
 inline constexpr float kNoMax = -1e30f;
 
 inline int QueryTile(int num_heads) { return QueryTileOf(kLanes, num_heads); }
@@ -36,7 +38,7 @@ HWY_INLINE int NumVecs(int num_heads, int num_queries) {
   return (num_heads * num_queries + kLanes - 1) / kLanes;
 }
 
-// The parts of a tile's scratch memory. width = vectors * kLanes.
+// TileScratch divides a tile's scratch memory. width is num_vecs * kLanes.
 struct TileScratch {
   int num_vecs;
   int width;
@@ -74,14 +76,14 @@ inline size_t PrefillScratchFloats(int num_heads, int head_dim) {
   return PrefillScratchFloatsOf(kLanes, num_heads, head_dim);
 }
 
-// The lane of token t and head g.
+// Returns the lane of token t and head g.
 HWY_INLINE int LaneOf(const PrefillInput& in, int t, int g) { return g * in.num_queries + t; }
 
 HWY_INLINE void LoadQueries(const PrefillInput& in, const TileScratch& s) {
   const int head_dim = in.format.head_dim;
   const int used = in.num_heads * in.num_queries;
   for (int lane = 0; lane < s.width; ++lane) {
-    // Lanes past the last query repeat it; their results are not used.
+    // Lanes beyond the last query repeat it; their results are not used.
     const int query = std::min(lane, used - 1);
     const int t = query % in.num_queries, g = query / in.num_queries;
     const float* q = in.q + t * in.q_token_stride + g * in.q_head_stride;
@@ -90,7 +92,7 @@ HWY_INLINE void LoadQueries(const PrefillInput& in, const TileScratch& s) {
   }
 }
 
-// The keys or the values of some rows.
+// HalfRows names the keys or the values of some rows.
 struct HalfRows {
   uint32_t begin;
   int num_rows;
@@ -106,7 +108,7 @@ HWY_INLINE const std::byte* RowOf(const PrefillInput& in, HalfRows rows, int r) 
   return KeyRow(*in.rows, in.rows->slots[rows.begin + r], in.format.RowStride()) + rows.offset;
 }
 
-// As floats.
+// Converts rows to floats.
 HWY_INLINE void WidenRows(const PrefillInput& in, HalfRows rows, float* to) {
   const F32 d;
   const int head_dim = in.format.head_dim;
@@ -120,13 +122,13 @@ HWY_INLINE void WidenRows(const PrefillInput& in, HalfRows rows, float* to) {
   });
 }
 
-// Rows that are widened next: they come from memory while products are worked out, a few at a time,
-// as more of them than the processor waits for at once would hold it up.
+// RowsAhead names the rows that are widened next. They are prefetched while products are computed,
+// a few at a time, since more of them than the processor can have outstanding would stall it.
 struct RowsAhead {
   const PrefillInput* in;
   HalfRows rows;
 
-  // Part [begin, end) of `all`.
+  // Prefetches part [begin, end) of `all` of the rows.
   HWY_INLINE void Fetch(int begin, int end, int all) const {
     const int last = std::min(rows.num_rows, end * kPrefillChunkRows / all);
     for (int r = begin * kPrefillChunkRows / all; r < last; ++r) {
@@ -136,8 +138,8 @@ struct RowsAhead {
   }
 };
 
-// c[i][v] += sum over k of a[i * a_row + k * a_step] * b[k][v], i < kRows: the product of both
-// passes.
+// Computes c[i][v] += sum over k of a[i * a_row + k * a_step] * b[k][v] for i < kRows, the product
+// of both passes.
 template <int kRows, int kVecs>
 HWY_INLINE void MicroKernel(int depth, const float* a, size_t a_row, size_t a_step, const float* b,
                             size_t b_row, float* c, size_t c_row) {
@@ -180,7 +182,7 @@ HWY_NOINLINE void MultiplyVecs(int rows, int depth, const float* a, size_t a_row
   }
 }
 
-// c[rows, width] += a * b[depth, width], in blocks of nearly equal numbers of vectors.
+// Computes c[rows, width] += a * b[depth, width], in blocks of nearly equal numbers of vectors.
 HWY_INLINE void Multiply(int num_vecs, int rows, int depth, const float* a, size_t a_row,
                          size_t a_step, const float* b, float* c, RowsAhead ahead) {
   const size_t width = size_t(num_vecs) * kLanes;
@@ -197,15 +199,17 @@ HWY_INLINE void Multiply(int num_vecs, int rows, int depth, const float* a, size
   }
 }
 
-// Exact where it can be compared with a token of the tile: -1 is before all, 2^24 - 1 behind.
+// Returns a position relative to the tile's first token, clamped to [-1, 2^24 - 1] so that it is
+// exact as a float where it can equal a token of the tile: -1 is before all of them, 2^24 - 1
+// behind.
 HWY_INLINE float FromTile(const PrefillInput& in, Position position) {
   constexpr int64_t kBehind = (1 << 24) - 1;
   const int64_t distance = int64_t{position} - in.positions[0];
   return static_cast<float>(std::clamp<int64_t>(distance, -1, kBehind));
 }
 
-// logits[r][lane] of the rows [begin, begin + num_rows), -inf where the lane's token does not see
-// the row. `next` are widened next.
+// Computes logits[r][lane] of the rows [begin, begin + num_rows); -inf if the lane's token does not
+// see the row. Prefetches the rows `next`, which are widened next.
 HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows, HalfRows next,
                            const TileScratch& s) {
   const F32 d;
@@ -234,7 +238,8 @@ HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows,
   }
 }
 
-// Logits to exp(logit - m) in place, m and l moved on, shrink = exp(old m - new m).
+// Replaces logits by exp(logit - m) in place, updates m and l, and sets shrink = exp(old m - new
+// m).
 HWY_INLINE void TileSoftmax(int num_rows, const TileScratch& s) {
   const F32 d;
   for (int v = 0; v < s.width; v += kLanes) {
@@ -267,7 +272,7 @@ HWY_INLINE void ShrinkOutput(int head_dim, const TileScratch& s) {
   }
 }
 
-// Returns false when an output is not finite.
+// Stores the outputs. Returns false if an output is not finite.
 HWY_INLINE bool StoreTile(const PrefillInput& in, const PrefillOutput& out, const TileScratch& s) {
   float faults = 0;  // NaN once there was one: 0 * infinity is NaN too
   for (int t = 0; t < in.num_queries; ++t) {
@@ -315,14 +320,15 @@ inline bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
     TileSoftmax(n, s);
     ShrinkOutput(head_dim, s);
     WidenRows(in, values, s.rows);
-    // o[c][lane] += values[r][c] * p[r][lane]
+    // Compute o[c][lane] += values[r][c] * p[r][lane].
     Multiply(s.num_vecs, head_dim, n, s.rows, 1, head_dim, s.logits, s.o,
              {&in, KeysOf(begin + n, rows_from(begin + n))});
   }
   return StoreTile(in, out, s);
 }
 
-// The sum of values[begin, begin + n), where whole vectors around them can be read.
+// Returns the sum of values[begin, begin + n). REQUIRES: the whole vectors around these values can
+// be read.
 HWY_INLINE float SumOfLanesFrom(const float* values, int begin, int n) {
   const F32 d;
   VecF sum = hn::Zero(d);
@@ -341,8 +347,7 @@ inline void PrefillMass(const PrefillMassInput& in) {
   if (tile.rows->positions[in.begin] > tile.positions[tile.num_queries - 1]) return;
   const TileScratch s(in.scratch, tile);
   LoadQueries(tile, s);
-  // shrink holds 1 / l. Lanes that repeat the last query add 0: whatever their logits are, they lie
-  // far below m.
+  // `shrink` holds 1 / l. Lanes that repeat the last query add 0: their m is far above any logit.
   std::fill(s.m, s.m + s.width, std::numeric_limits<float>::max());
   std::fill(s.shrink, s.shrink + s.width, 0.0f);
   for (int t = 0; t < tile.num_queries; ++t) {

@@ -7,7 +7,8 @@
 namespace ebb {
 namespace {
 
-// Fewer tiles than this are cut into slices of at least so many rows, and into no more slices.
+// kFewTiles: fewer tiles than this are cut into at most kMaxSlices slices of at least kSliceRows
+// rows.
 constexpr size_t kFewTiles = 16;
 constexpr uint32_t kSliceRows = 1024;
 constexpr uint32_t kMaxSlices = 8;
@@ -22,15 +23,16 @@ RowsView Between(const RowsView& rows, uint32_t begin, uint32_t end) {
   return slice;
 }
 
-// Rows before a window take no part, and the chunks of the others begin at positions that are
-// multiples of their size, as where nothing goes: so no bit depends on which rows have gone
-// already, or on how a prompt is cut into steps.
+// Returns the rows of the first chunk. Rows before a window take no part, and the chunks of the
+// other rows begin at positions that are multiples of the chunk size, as they would without
+// eviction. No bit then depends on which rows were evicted already, or on how a prompt is cut into
+// steps.
 int FirstChunkRows(const RowsView& rows) {
   if (rows.window == 0) return kPrefillChunkRows;
   return kPrefillChunkRows - rows.positions.front() % kPrefillChunkRows;
 }
 
-// Tiles of so many tokens are too few for the threads.
+// Returns whether `num_tiles` tiles per kv head are too few for the threads.
 bool AreFew(int num_tiles, int num_kv_heads) {
   return size_t(num_tiles) * num_kv_heads < kFewTiles;
 }
@@ -39,7 +41,7 @@ uint32_t NumSlices(uint32_t num_old_rows) {
   return std::clamp<uint32_t>(num_old_rows / kSliceRows, 1, kMaxSlices);
 }
 
-// Slices that have memory of their own: a tile in one slice writes to the output.
+// Returns how many slices need memory of their own; a tile with one slice writes to the output.
 size_t NumReservedSlices(size_t num_tiles, size_t num_rows) {
   const size_t slices = NumSlices(static_cast<uint32_t>(num_rows));
   return num_tiles < kFewTiles && slices > 1 ? num_tiles * slices : 0;
@@ -61,7 +63,7 @@ uint64_t MostPrefillBytes(const AttentionShape& shape, int num_tokens, size_t nu
   const int tile_tokens = QueryTileOf(kMostLanes, heads);
   const size_t scratch = PrefillScratchFloatsOf(kMostLanes, heads, shape.format.head_dim);
   const size_t states = size_t(num_tokens) * shape.num_q_heads;
-  // A step of fewer tokens has slices where the widest has none.
+  // A step of fewer tokens may have slices even if the widest step has none.
   const size_t kv_heads = shape.num_kv_heads;
   const size_t most_tiles = size_t((num_tokens + tile_tokens - 1) / tile_tokens) * kv_heads;
   const size_t tiles = std::min(most_tiles, (kFewTiles - 1) / kv_heads * kv_heads);
@@ -114,7 +116,7 @@ void PrefillAttention::Plan(const PrefillQueries& queries) {
   }
   const bool few = AreFew(NumTiles(queries_.chunk_tokens), shape_.num_kv_heads);
   units_.clear();
-  // Late tiles see the most rows: they go first, so that threads end together.
+  // Plan late tiles first, since they see the most rows, so that threads end together.
   for (int tile = num_tiles_ - 1; tile >= 0; --tile) {
     for (int h = 0; h < shape_.num_kv_heads; ++h) PlanTile(h, tile, few);
   }
@@ -123,7 +125,8 @@ void PrefillAttention::Plan(const PrefillQueries& queries) {
   next_mass_unit_ = 0;
 }
 
-// Each query sees a row of each slice: none is hidden, and the last one is longer than the step.
+// Plans the units of a tile. Every query sees a row of each slice, since none of these rows is
+// hidden and the last slice is longer than the step.
 void PrefillAttention::PlanTile(int kv_head, int tile, bool in_slices) {
   const RowsView& rows = queries_.rows[kv_head];
   const auto num_rows = static_cast<uint32_t>(rows.size());
@@ -200,7 +203,7 @@ void PrefillAttention::Run(int part) {
     PrefillInput in = Tile(unit.kv_head, unit.tile);
     const RowsView rows = Between(*in.rows, unit.begin, unit.end);
     in.rows = &rows;
-    // Slices are merged like chunks, so that the sink counts in one of them.
+    // Slices are merged like chunks, so the sink must count in only one of them.
     if (unit.slice > 0) in.sinks = nullptr;
     in.first_chunk_rows = FirstChunkRows(rows);
     const bool whole = unit.num_slices == 1;
@@ -235,7 +238,7 @@ void PrefillAttention::MergeSlices(size_t first) {
       to.m[state] = m[top];
       to.l[state] = 1 / weights[top];
     }
-    // Unlike chunks, slices are divided by their l already.
+    // Undo the division by l, which chunks lack but slices have already.
     for (int p = 0; p < unit.num_slices; ++p) weights[p] *= l[p];
     const size_t token = state / heads, head = state % heads;
     kernel_.merge(slices, weights, to.o + token * to.o_token_stride + head * head_dim);
@@ -251,7 +254,7 @@ void PrefillAttention::Mass(int part) {
   for (const RowsView& rows : queries_.rows) max_rows = std::max(max_rows, rows.size());
   const int num_chunks = static_cast<int>((max_rows + kPrefillChunkRows - 1) / kPrefillChunkRows);
   const auto scratch = std::span(scratch_).subspan(part * scratch_floats_, scratch_floats_);
-  // All heads of a chunk go to one part: their targets may be the same array.
+  // All heads of a chunk go to one part, since their targets may be the same array.
   for (int chunk = next_mass_unit_++; chunk < num_chunks; chunk = next_mass_unit_++) {
     for (int h = 0; h < shape_.num_kv_heads; ++h) {
       const uint32_t begin = chunk * kPrefillChunkRows;

@@ -1,11 +1,11 @@
-// Attention of several consecutive tokens of one sequence in one layer, split over the parts of a
-// node.
+// PrefillAttention computes the attention of several consecutive tokens of one sequence in one
+// layer, in parts that threads share.
 //
-// Units are (kv head, tile of queries), taken by whichever part is free. Where these are few, as
-// for the few tokens that a verifying step has, the rows are cut into slices by their number alone,
-// and the thread that ends the last slice of a tile merges them in order. Mass, where asked for, is
-// a second pass whose units are (kv head, chunk of rows), each summing over all tiles in order. So
-// the result does not depend on the number of parts.
+// A unit of work is (kv head, tile of queries), which any free part takes. If there are few units,
+// as for the few tokens of a verifying step, the rows are cut into slices; how many depends only on
+// the number of rows. The thread that ends the last slice of a tile merges the tile's slices in
+// order. Mass, if it is wanted, is a second pass with units (kv head, chunk of rows), each of which
+// sums over all tiles in order. The result therefore does not depend on the number of parts.
 #ifndef EBB_ATTENTION_PREFILL_H_
 #define EBB_ATTENTION_PREFILL_H_
 
@@ -23,9 +23,9 @@ namespace ebb {
 struct PrefillQueries {
   std::span<const RowsView> rows;       // [num_kv_heads], the new tokens' rows included
   std::span<const Position> positions;  // [num_tokens], ascending
-  // The prompt's chunk that these tokens are a piece of. Kernels and cuts of attention follow the
-  // chunk, so that how it is divided into steps changes no bit. chunk_tokens 0: these tokens are
-  // it.
+  // chunk_first and chunk_tokens describe the prompt's chunk that these tokens are a piece of.
+  // Kernels and cuts of attention follow the chunk, so that how the chunk is divided into steps
+  // changes no bit. chunk_tokens 0: these tokens are the whole chunk.
   Position chunk_first = 0;
   int chunk_tokens = 0;
   const float* q = nullptr;      // [num_tokens, num_q_heads, head_dim]
@@ -35,13 +35,14 @@ struct PrefillQueries {
   MassTarget mass;               // summed over the tokens
 };
 
-// Whether a token of a chunk gets the same bits where the chunk has `a` tokens as where it has `b`:
-// its queries and rows are cut alike. shape: of a layer; num_old_rows: rows before the chunk.
+// Returns whether a token of a chunk gets the same bits in a chunk of `a` tokens as in one of `b`,
+// because its queries and rows are cut the same way. `shape` is that of a layer, `num_old_rows`
+// counts the rows before the chunk.
 [[nodiscard]] bool AreCutAlike(const AttentionKernel& kernel, const AttentionShape& shape,
                                size_t num_old_rows, int a, int b);
 
-// The most bytes that a PrefillAttention reserves for steps of at most so many tokens over at most
-// so many rows of each kv head, with any kernel.
+// Returns the most bytes that a PrefillAttention reserves, with any kernel, for steps of at most
+// `num_tokens` tokens over at most `num_rows` rows of each kv head.
 [[nodiscard]] uint64_t MostPrefillBytes(const AttentionShape& shape, int num_tokens,
                                         size_t num_rows, int num_parts);
 
@@ -51,20 +52,21 @@ class PrefillAttention {
   PrefillAttention(const PrefillAttention&) = delete;
   PrefillAttention& operator=(const PrefillAttention&) = delete;
 
-  // For layers of so many kv heads, each of at most so many rows; room that there is for others
-  // stays.
+  // Reserves memory for layers of `num_kv_heads` kv heads, each of at most `num_rows` rows; never
+  // shrinks.
   void Reserve(int num_kv_heads, int num_tokens, size_t num_rows, int num_parts);
-  // REQUIRES: room reserved for as many kv heads as there are views, and for their rows. Called by
-  // one thread before Run().
+  // Plans the queries of a layer. REQUIRES: Reserve() made room for as many kv heads and rows. One
+  // thread calls it before Run().
   void Plan(const PrefillQueries& queries);
   void Run(int part);
-  // After Run() of all parts, only where queries.mass has targets.
+  // Adds up the mass. REQUIRES: all parts have returned from Run(); queries.mass has targets.
   void Mass(int part);
-  // Bytes of its arrays of floats, which are nearly all that it takes.
+  // Returns the bytes of the arrays of floats, which are nearly all of the object's memory.
   [[nodiscard]] uint64_t reserved_bytes() const;
 
  private:
-  // Rows [begin, end) of a kv head under a tile of queries. A tile's slices follow each other.
+  // Unit is a slice of a tile: rows [begin, end) of a kv head under a tile of queries. A tile's
+  // slices are consecutive units.
   struct Unit {
     int kv_head = 0;
     int tile = 0;
@@ -79,10 +81,10 @@ class PrefillAttention {
   }
   void PlanTile(int kv_head, int tile, bool in_slices);
   [[nodiscard]] PrefillInput Tile(int kv_head, int tile) const;
-  // Return the output of a unit's tile, and of a slice until it is merged.
+  // Returns the output of a unit's tile; SliceOf() returns that of a slice until it is merged.
   [[nodiscard]] PrefillOutput OutputOf(const Unit& unit);
   [[nodiscard]] PrefillOutput SliceOf(size_t unit);
-  // Merges the slices of the tile whose first unit this is.
+  // Merges the slices of the tile whose first unit is `first`.
   void MergeSlices(size_t first);
   void MassUnit(int kv_head, uint32_t begin, std::span<float> scratch);
 

@@ -1,4 +1,5 @@
-// The slow, plain implementation. Everything is in double; only inputs and outputs are float.
+// Implements the slow, plain reference. Everything is computed in double; only inputs and outputs
+// are float.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -47,14 +48,14 @@ uint16_t RoundToBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Round to nearest even, overflow to infinity.
+// Rounds to nearest even; overflow becomes infinity.
 uint16_t RoundToF16(float value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   if (std::isnan(value)) return sign | 0x7e00;
   const double magnitude = std::fabs(value);
   if (magnitude >= 65520) return sign | 0x7c00;
   const int exponent = std::max(magnitude > 0 ? std::ilogb(magnitude) : -14, -14);
-  // Units in the last place; nearbyint() rounds to even in the default mode.
+  // Round in units in the last place; nearbyint() rounds to even in the default mode.
   const int units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
   return static_cast<uint16_t>(sign | (units + ((exponent + 14) << 10)));
 }

@@ -1,5 +1,5 @@
-// The reference's compressed rows: written from the description in compressed.h, bit by bit, and in
-// double, so that it shares no mistake with the kernels.
+// Implements the reference's compressed rows from the description in compressed.h, bit by bit and
+// in double, so that it shares no mistake with the kernels.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -21,7 +21,7 @@ double Bf16(const std::byte* from) {
 }
 int ByteAt(const std::byte* row, size_t at) { return std::to_integer<int>(row[at]); }
 
-// Keys and values as they are stored: rotated.
+// Returns an element of a key as it is stored: rotated. ValueElement() does so for a value.
 double KeyElement(const CompressedFormat& format, const std::byte* row, int i) {
   const CompressedLayout layout = LayoutOf(format);
   const std::byte* scales = row + layout.scales;
@@ -77,7 +77,8 @@ double ValueElement(const CompressedFormat& format, const std::byte* row, int i)
   return Bf16(of_block) + n * Bf16(of_block + 2);
 }
 
-// In order of Sylvester: entry (i, j) of the matrix is -1 to the number of bits that i and j share.
+// Rotates by the matrix in Sylvester's order: the sign of entry (i, j) is -1 to the power of the
+// number of bits that i and j share.
 Doubles Rotated(const Doubles& x) {
   Doubles y;
   while (y.size() < x.size()) {

@@ -1,6 +1,6 @@
-// The cache as attention sees it: for one (layer, kv head), pages that hold rows in any order and
-// an index list that names the visible ones in order of position. Attention never knows which tier
-// or sequence a page belongs to.
+// Describes the cache as attention sees it: for one (layer, kv head), pages that hold rows in any
+// order, and a list that names the visible rows in order of position. Attention does not know which
+// tier or sequence a page belongs to.
 #ifndef EBB_ATTENTION_ROWS_H_
 #define EBB_ATTENTION_ROWS_H_
 
@@ -17,14 +17,15 @@
 
 namespace ebb {
 
-// The last-visible position of a row that nothing hides.
+// kVisibleForEver is the last visible position of a row that nothing hides.
 inline constexpr Position kVisibleForEver = std::numeric_limits<Position>::max();
 
-// A page holds the keys of its rows, then their values, each row contiguous:
+// PageFormat is the format of a page, which holds the keys of its rows, then their values, each row
+// contiguous:
 //   key   of row r: page + r * row_stride
 //   value of row r: page + value_offset + r * row_stride
-// Without values it holds keys alone, and value_offset is 0: attention sums whole keys, and its
-// caller reads the part of the sum that is of values.
+// Without values a page holds keys alone, and value_offset is 0: attention then sums whole keys,
+// and the caller reads the values' part of the sum.
 struct PageFormat {
   RowType type = RowType::kF16;
   int head_dim = 0;
@@ -34,15 +35,16 @@ struct PageFormat {
     return {.type = type, .head_dim = shape.head_dim, .has_values = shape.has_values};
   }
   [[nodiscard]] size_t RowStride() const { return head_dim * RowTypeBytes(type); }
-  // From a key to its value: in a page, and where a row is packed.
+  // Returns the distance in bytes from a key to its value in a page; PackedValueOffset() returns
+  // that in a packed row.
   [[nodiscard]] size_t ValueOffset() const { return has_values ? kRowsPerPage * RowStride() : 0; }
   [[nodiscard]] size_t PackedValueOffset() const { return has_values ? RowStride() : 0; }
-  // The bytes of a key and its value.
+  // Returns the bytes of a key and its value.
   [[nodiscard]] size_t RowBytes() const { return (has_values ? 2 : 1) * RowStride(); }
   [[nodiscard]] size_t PageBytes() const { return kRowsPerPage * RowBytes(); }
 };
 
-// A subset of a view's rows, with chunk boundaries.
+// ChosenRows is a subset of a view's rows, with chunk boundaries.
 struct ChosenRows {
   struct Start {
     uint32_t range;
@@ -53,40 +55,43 @@ struct ChosenRows {
   size_t num_rows = 0;               // in all ranges
 };
 
-// Puts where every chunk of the ranges' rows begins into `chunks`, and returns how many rows there
-// are. Allocates nothing where `chunks` has room.
+// Fills `chunks` with the beginning of every chunk of the ranges' rows, and returns the number of
+// these rows. Allocates nothing if `chunks` has capacity.
 size_t CutIntoChunks(std::span<const RowRange> ranges, std::vector<ChosenRows::Start>* chunks);
 
-// The visible rows of one (layer, kv head), in order of position. All spans outlive the step.
+// RowsView names the visible rows of one (layer, kv head), in order of position. REQUIRES: all
+// spans outlive the step.
 struct RowsView {
   const std::byte* const* pages = nullptr;  // [num_pages], 64-byte aligned; null: no visible row
   std::span<const Slot> slots;              // [rows]
   std::span<const Position> positions;      // [rows], ascending
   std::span<const Position> last_visible;   // [rows], or empty: visible for ever
-  // In tokens: a row at position p is hidden from queries at p + window and later; 0: from none.
+  // window hides, in tokens, a row at position p from queries at p + window and later; 0: from
+  // none.
   int window = 0;
   ChosenRows chosen;  // in decode; without a range: all rows
 
-  // The last position from which row `row` is seen.
+  // Returns the last query position that sees row `row`.
   [[nodiscard]] Position LastVisible(size_t row) const {
     const Position last = last_visible.empty() ? kVisibleForEver : last_visible[row];
     return window == 0 ? last : std::min(last, positions[row] + (window - 1));
   }
 
-  // The number of rows that are read.
+  // Returns the number of rows that are read.
   [[nodiscard]] size_t size() const {
     return chosen.ranges.empty() ? slots.size() : chosen.num_rows;
   }
 };
 
-// A page of T2 holds whole rows, one after another: row r begins at page + r * RowStride(). Only
-// its kernels know the format of a row (src/attention/compressed.h).
+// CompressedFormat is the format of a page of T2, which holds whole rows: row r begins at page + r
+// * RowStride(). Only T2's kernels know the format of a row (src/attention/compressed.h).
 struct CompressedFormat {
   CompressedType type = CompressedType::kInt8;
   int head_dim = 0;
   bool has_values = true;  // false: values are parts of keys, see PageFormat
-  // Records are rows of ggml's quantised types (src/attention/ggml_records.h), which its backends
-  // read without kernels of ebb's. The CPU's attention does not read them.
+  // in_ggml_blocks says that records are rows of ggml's quantized types
+  // (src/attention/ggml_records.h), which ggml's backends read without ebb's kernels. The CPU's
+  // attention does not read them.
   bool in_ggml_blocks = false;
 
   // Returns the format of T2 in a cache whose full rows have the format `full`.
@@ -95,11 +100,11 @@ struct CompressedFormat {
   }
   [[nodiscard]] size_t RowStride() const;  // bytes of a key and a value; a multiple of 2
   [[nodiscard]] size_t PageBytes() const { return (kRowsPerPage * RowStride() + 63) / 64 * 64; }
-  // Whether keys are stored relative to a centre that all rows of a stream share.
+  // Returns whether keys are stored relative to a centre that all rows of a stream share.
   [[nodiscard]] bool IsCentred() const { return type != CompressedType::kInt8Naive; }
 };
 
-// The compressed rows of one (layer, kv head), in order of position.
+// CompressedRows names the compressed rows of one (layer, kv head), in order of position.
 struct CompressedRows {
   const std::byte* const* pages = nullptr;  // [num_pages], 64-byte aligned
   std::span<const Slot> slots;              // [num_rows]

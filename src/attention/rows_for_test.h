@@ -1,6 +1,6 @@
-// Rows for the tests and the benchmark of attention: random keys and values, stored where a layout
-// says. A seed gives the same rows, bit for bit, in every layout. Slots that hold no row are NaN,
-// so that reading one shows.
+// TestRows holds rows for the tests and the benchmark of attention: random keys and values in a
+// given layout. Equal seeds give equal rows, bit for bit, in every layout. Slots without a row are
+// NaN, so that reading one shows.
 #ifndef EBB_ATTENTION_ROWS_FOR_TEST_H_
 #define EBB_ATTENTION_ROWS_FOR_TEST_H_
 
@@ -29,7 +29,8 @@ struct TestRowsOptions {
   uint32_t seed = 1;
 };
 
-// Independent of the distributions of a standard library, which may differ between two of them.
+// Returns normally distributed numbers, independent of the standard library's distributions, which
+// may differ between libraries.
 inline std::vector<float> RandomNormal(size_t size, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<float> values(size);
@@ -67,7 +68,7 @@ class TestRows {
   [[nodiscard]] std::byte* Value(int kv_head, size_t row) {
     return Key(kv_head, row) + format_.ValueOffset();
   }
-  // The same in all kv heads.
+  // Sets the same positions in all kv heads.
   void SetPositions(const std::vector<Position>& positions) {
     for (size_t h = 0; h < heads_.size(); ++h) {
       heads_[h].positions = positions;

@@ -1,5 +1,5 @@
-// Vectors of integers, and AVX-512's sums of their products. Included once per instruction set by
-// cpu.cc.
+// Defines vectors of integers, and AVX-512's sums of their products. Compiled once per instruction
+// set (cpu_kernels.h).
 #if defined(EBB_ATTENTION_VNNI_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_VNNI_INL_H_
 #undef EBB_ATTENTION_VNNI_INL_H_
@@ -24,7 +24,7 @@ using VecI = hn::Vec<I32>;
 inline constexpr int kWords = 2 * kLanes;  // 16-bit numbers in a vector
 inline constexpr int kVectorBytes = 4 * kLanes;
 
-// How products of integers are summed: kVnni only where the processor has AVX-512 VNNI.
+// Dots says how products of integers are summed; kVnni requires AVX-512 VNNI.
 enum class Dots { kPortable, kVnni };
 
 }  // namespace HWY_NAMESPACE
@@ -35,19 +35,20 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// Written out, since no set of instructions that Highway 1.0.3 compiles for has them.
+// Computes sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]. Written in assembly, like the functions
+// below, since no target of Highway 1.0.3 has these instructions.
 
 // sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1].
 HWY_INLINE VecI AddPairs(VecI sum, hn::Vec<I16> a, hn::Vec<I16> b) {
   __asm__("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
-// Adds to each sum four products of a byte without a sign and a byte with one.
+// Adds to each sum four products of an unsigned and a signed byte.
 HWY_INLINE VecI AddQuads(VecI sum, hn::Vec<U8> a, hn::Vec<hn::RebindToSigned<U8>> b) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
-// AddQuads() with the same four bytes, those at `b`, for every sum.
+// Adds as AddQuads() does, with the same four bytes at `b` for every sum.
 HWY_INLINE VecI AddQuadsOfAll(VecI sum, hn::Vec<U8> a, const int8_t* b) {
   struct Quad {
     int8_t bytes[4];
