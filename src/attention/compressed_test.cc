@@ -112,8 +112,9 @@ TEST_P(CompressedTest, RotatesAsTheReferenceDoes) {
   }
 }
 
-// Twice the largest integer of keys and of values: a symmetric grid has as many steps in the
-// largest magnitude, an asymmetric one in the range, which is at most twice that.
+// Levels holds twice the largest integer of keys and of values. A symmetric grid has half as many
+// steps in the largest magnitude; an asymmetric one has as many in the range, which is at most
+// twice the magnitude.
 struct Levels {
   int keys, values;
 };
@@ -123,7 +124,7 @@ Levels LevelsOf(CompressedType type) {
                                        : Levels{.keys = 15, .values = 7};
 }
 
-// Half a step of each grid at most, before the rotation back, which keeps lengths.
+// The error is at most half a step of each grid before the rotation back, which preserves lengths.
 TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
   for (const CompressedType type : kTypes) {
     for (const int dim : kHeadSizes) {
@@ -141,7 +142,7 @@ TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
             kernel_.rotate(x->data(), dim);
         }
         const Levels levels = LevelsOf(type);
-        // The scale, and the minimum, lose up to 1/128 to bf16.
+        // Rounding the scale and the minimum to bf16 adds up to 1/128.
         const auto half_step = [](float largest, int steps) {
           return largest * 1.02f / static_cast<float>(steps);
         };
@@ -172,8 +173,8 @@ TEST_P(CompressedTest, ARowWithoutValuesHasItsKeyForAValue) {
   }
 }
 
-// Keys as some models have them: their mean, the same for all of a stream, is several times as long
-// as what tells them apart.
+// StreamOfKeys has keys as in some models: their mean, the same for the whole stream, is several
+// times as long as their differences.
 struct StreamOfKeys {
   explicit StreamOfKeys(int dim, int num_rows)
       : mean(RandomNormal(dim, 21)), rows(RandomNormal(size_t(dim) * num_rows, 22)) {
@@ -206,15 +207,15 @@ TEST_P(CompressedTest, ACentreLeavesTheErrorOfTheDeviationAlone) {
         }
         return of_largest ? largest : std::sqrt(sum / (kRows * dim));
       };
-      // Half a step of deviations below 5.5.
+      // The error is half a step of deviations below 5.5.
       EXPECT_LT(error(keys.mean.data(), true), 5.5 * 1.02 / (LevelsOf(type).keys)) << dim;
       EXPECT_LT(error(keys.mean.data(), false), 0.5 * error(nullptr, false)) << Name(format);
     }
   }
 }
 
-// A centre far from the origin leaves the f16 copy of a key less precise than its code. Few rows
-// change by that when they sink again, and those by one step.
+// With a centre far from the origin, the f16 copy of a key is less precise than its code. Few rows
+// may change for that reason when they are compressed again, and then by one step.
 TEST_P(CompressedTest, FewRowsAroundACentreChangeWhenTheySinkAgain) {
   constexpr int kRows = 500;
   for (const CompressedType type :
@@ -251,7 +252,7 @@ TEST(CentreDotTest, IsTheProductForEveryHeadSize) {
   }
 }
 
-// What the control is for.
+// Checks the purpose of int8_naive, the control.
 TEST_P(CompressedTest, WithoutRotationAnOutlierCostsAccuracy) {
   std::vector<float> x = RandomNormal(64, 6);
   x[5] = 40;
@@ -310,8 +311,8 @@ TEST_P(CompressedTest, CompressingTheSameRowGivesTheSameBytesOnEveryKernel) {
   }
 }
 
-// A row that rises from T2 becomes f16 and sinks again: its bytes there are what they were, so that
-// nothing is quantised twice however often it moves.
+// A row that is decompressed to f16 and compressed again must get its old bytes, so that no error
+// adds up however often it moves.
 TEST_P(CompressedTest, ARowThatRoseAndSinksAgainHasItsOldBytes) {
   constexpr int kRows = 500;
   for (const CompressedType type : kTypes) {
@@ -332,7 +333,7 @@ TEST_P(CompressedTest, ARowThatRoseAndSinksAgainHasItsOldBytes) {
         kernel_.compress_row(format, nullptr, x.data(), x.data() + dim, again.data());
         changed += once != again ? 1 : 0;
       }
-      // f16 rounds a tail of 7 bits about a large outlier.
+      // f16 may round a tail of 7 bits around a large outlier.
       EXPECT_LE(changed, type == CompressedType::kInt3 ? 1 : 0) << Name(format);
     }
   }
@@ -346,7 +347,7 @@ std::vector<RoundedQuery> Rounded(const CompressedFormat& format, std::span<cons
   return rounded;
 }
 
-// Half a step of nearly 16 bits for int8, of 8 bits for int4.
+// The error is half a step of nearly 16 bits for int8, of 8 bits for int4.
 TEST(RoundQueryTest, LosesHalfAStepOfItsLargestElement) {
   for (const CompressedType type : kTypes) {
     const int most = IsInt8(type) ? 32639 : 127;
@@ -417,9 +418,9 @@ void ExpectFoldsAsTheReference(const AttentionKernel& kernel, const Folded& of) 
     FoldedChunk got(of.heads, dim), want(of.heads, dim);
     kernel.fold_compressed(in, got.Out());
     ReferenceAttention().fold_compressed(in, want.Out());
-    // Integers are summed exactly; what is left is a few roundings of terms below 200 in a logit.
-    // As integers, weights are rounded to 2^-16 of the largest scale, 0.4: those errors, times
-    // integers of 9 on average, are of random sign in 64 rows.
+    // Sums of integers are exact. The remaining error of a logit is a few roundings of terms below
+    // 200. Weights are rounded to integers, with errors of 2^-16 of the largest scale, 0.4; these
+    // errors, times integers of 9 on average, have random signs in 64 rows.
     constexpr float kError = 3e-5f;
     constexpr float kWeightError = 5 * 0.3f * 9 * 8 * 0.4f / 65536;
     ExpectNear(got.m, want.m, kError, what + " m");
@@ -464,7 +465,7 @@ TEST_P(CompressedTest, FoldsAsTheReferenceForEveryNumberOfRows) {
   }
 }
 
-// Integers add up alike in any order: all that instruction sets differ in is the softmax.
+// Sums of integers are equal in any order, so instruction sets may differ only in the softmax.
 TEST_P(CompressedTest, AQueryOfHugeOrTinyElementsKeepsItsPrecision) {
   for (const CompressedType type : kTypes) {
     const CompressedFormat format = {.type = type, .head_dim = 512};
@@ -474,7 +475,7 @@ TEST_P(CompressedTest, AQueryOfHugeOrTinyElementsKeepsItsPrecision) {
     kernel_.compress_row(format, nullptr, key.data(), value.data(), row.data());
     std::vector<const std::byte*> rows(kChunkRows, row.data());
     for (const float size : {1e-25f, 1.0f, 1e25f}) {
-      // The largest sum of products that there is.
+      // These queries give the largest possible sum of products.
       const auto queries = Rounded(format, std::vector<float>(512, size));
       FoldedChunk chunk(1, 512);
       kernel_.fold_compressed({.format = format,

@@ -1,4 +1,4 @@
-// Decode over kv heads that hold rows in full precision and compressed ones.
+// Tests decode attention over kv heads that hold rows in full precision and compressed rows.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -28,8 +28,8 @@ AttentionShape Shape(CompressedType type, int head_dim, int num_kv_heads, int he
   return shape;
 }
 
-// One token's attention. The elements of the mass targets are dealt out to both kinds of rows:
-// every third to a compressed one, as long as there are any.
+// CompressedStep is one token's attention. Every third element of the mass targets belongs to a
+// compressed row, as long as there are any; the others belong to full rows.
 struct CompressedStep {
   explicit CompressedStep(const Rows& of, uint32_t seed = 3)
       : shape(of.shape),
@@ -100,7 +100,7 @@ void Attend(const AttentionKernel& kernel, CompressedStep* step, int num_threads
   AttendWith(&attention, step->Query(), num_threads);
 }
 
-// The query that compressed rows meet.
+// Returns the rounded query that compressed rows are multiplied with.
 std::vector<float> AsRounded(const CompressedFormat& format, const float* q) {
   std::vector<float> x(q, q + format.head_dim);
   if (IsRotated(format.type)) Rotate(x.data(), format.head_dim);
@@ -111,7 +111,7 @@ std::vector<float> AsRounded(const CompressedFormat& format, const float* q) {
   return x;
 }
 
-// The softmax over all rows of a kv head, as they are stored, in double.
+// Softmax computes the softmax over all rows of a kv head, as they are stored, in double.
 struct Softmax {
   std::vector<double> out;   // [num_q_heads, head_dim]
   std::vector<double> mass;  // [num_q_heads, elements]
@@ -143,7 +143,8 @@ Softmax ExpectedOf(CompressedStep* step) {
       queries[at] = rounded.data();
       keys[at].resize(dim);
       values[at].resize(dim);
-      // The centre meets the query as it is.
+      // Decompress without the centre, since the centre is multiplied with the query before
+      // rounding.
       reference.decompress_row(step->shape.compressed, nullptr, step->compressed.Row(h, i),
                                keys[at].data(), values[at].data());
       const float* const centre = step->compressed.CentreOf(h);
@@ -180,8 +181,8 @@ class DecodeCompressedTest : public ::testing::TestWithParam<std::string> {
                              std::to_string(rows.shape.format.head_dim) + " rows " +
                              std::to_string(rows.full[0]) + " + " +
                              std::to_string(rows.compressed[0]);
-    // Roundings of logits, which the centre makes larger, and weights of 16 bits
-    // (compressed_test.cc).
+    // The tolerance covers roundings of logits, which the centre makes larger, and weights of 16
+    // bits (compressed_test.cc).
     const std::vector<float> want_out(want.out.begin(), want.out.end());
     ExpectNear(step.out, want_out, 2e-4f, what);
     for (int head = 0; head < rows.shape.num_q_heads; ++head) {
@@ -242,8 +243,8 @@ TEST_P(DecodeCompressedTest, IsTheSoftmaxForEveryRatioOfHeads) {
   }
 }
 
-// A stream whose mean is several times its deviation, as in some models: without a centre, the
-// 6 bits of int4's keys and the 8 of its queries go to what all rows share.
+// The mean of the stream's keys is several times their deviation, as in some models. Without a
+// centre the 6 bits of int4's keys and the 8 bits of its queries would be spent on the mean.
 TEST_P(DecodeCompressedTest, ALargeMeanOfKeysCostsNoPrecisionAroundACentre) {
   constexpr int kDim = 128, kRows = 200;
   const AttentionShape shape = Shape(CompressedType::kInt4, kDim, 1, 4);
@@ -260,7 +261,8 @@ TEST_P(DecodeCompressedTest, ALargeMeanOfKeysCostsNoPrecisionAroundACentre) {
     const float* const of_head = q.data() + size_t(head) * kDim;
     for (size_t r = 0; r < kRows; ++r) {
       const float* const key = numbers.data() + r * 2 * kDim;
-      // A common factor, that of the mean, leaves the range of numbers alone.
+      // Leave out the mean's part of the logits, a common factor, so that they stay in the range of
+      // floats.
       double dot = 0;
       for (int i = 0; i < kDim; ++i) dot += of_head[i] * (double{key[i]} - mean[i]);
       sum += p.emplace_back(std::exp(dot * shape.scale));
@@ -374,7 +376,7 @@ TEST_P(DecodeCompressedTest, WithoutCompressedRowsNothingChanges) {
   EXPECT_EQ(with.mass, without.mass);
 }
 
-// As layers of one step follow one another: plans that look alike, and then do not.
+// Plans follow each other as the layers of a step do: first similar ones, then different ones.
 TEST_P(DecodeCompressedTest, APlanOfOtherRowsLeavesNoTrace) {
   const AttentionShape shape = Shape(CompressedType::kInt4, 64, 1, 3);
   const Rows sequence[] = {{.shape = shape, .full = {300}, .compressed = {200}},
@@ -426,7 +428,7 @@ TEST_P(DecodeCompressedTest, WhatIsNotFiniteFailsAndLeavesMassAlone) {
       for (const auto& mass : step.mass) {
         EXPECT_EQ(std::accumulate(mass.begin(), mass.end(), 0.0), 0);
       }
-      // The other kv head's output is untouched, this one's shows the fault.
+      // The other kv head's output must be finite, and this one's must not be.
       for (int i = 0; i < 6 * 64; ++i) {
         EXPECT_EQ(std::isfinite(step.out[i]), i < 3 * 64) << i;
       }

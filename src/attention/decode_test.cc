@@ -21,13 +21,13 @@ enum class Targets {
   kOne,        // granularity token
 };
 
-// One token's attention: what goes in beside its rows, and what comes out.
+// Step holds the inputs of one token's attention besides its rows, and the outputs.
 struct Step {
   Step(const AttentionShape& shape, std::span<const RowsView> views, uint32_t seed,
        Targets targets = Targets::kPerQueryHead)
       : shape(shape), rows(views) {
     const size_t floats = size_t(shape.num_q_heads) * shape.format.head_dim;
-    // One float off any alignment that a vector may want.
+    // Use memory one float off any alignment that a vector may need.
     q = RandomNormal(floats + 1, seed);
     out.resize(floats + 1);
     size_t max_rows = 0;
@@ -86,7 +86,7 @@ void Attend(const AttentionKernel& kernel, std::span<Step* const> steps, int num
     RunOnThreads(num_threads, fold, merge);
     return;
   }
-  // More threads than a test may start: one after another, the last first.
+  // A test cannot start so many threads, so run the parts one after another, the last first.
   for (int thread = num_threads; thread-- > 0;) fold(thread);
   for (int thread = num_threads; thread-- > 0;) merge(thread);
 }
@@ -232,7 +232,8 @@ TEST_P(DecodeTest, QueriesOfABatchAreTheSameBitForBitAsEachAlone) {
   }
 }
 
-// As the tokens of a verifying step are, beside another sequence's: each sees one row more.
+// The tokens are those of a verifying step, each of which sees one row more, beside another
+// sequence's.
 TEST_P(DecodeTest, TokensOfASequenceAreTheSameBitForBitAsEachAlone) {
   constexpr size_t kTokens = 7;
   for (const int heads : {1, 2, 3, 5}) {
@@ -270,7 +271,8 @@ TEST_P(DecodeTest, TokensOfASequenceAreTheSameBitForBitAsEachAlone) {
   }
 }
 
-// Plans are kept while numbers of rows stay: whose rows they are is looked at anew.
+// A plan is kept while the numbers of rows stay the same, but which sequence owns the rows must be
+// checked again.
 TEST_P(DecodeTest, SequencesAreNotFoldedAsTokensOfOneWere) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 1);
   const TestRows a({.format = shape.format, .num_rows = {300, 300}, .seed = 1});
@@ -289,7 +291,7 @@ TEST_P(DecodeTest, SequencesAreNotFoldedAsTokensOfOneWere) {
   }
 }
 
-// Two queries of one kv head have as many lists of rows as one query of two.
+// Two queries with one kv head have as many lists of rows as one query with two kv heads.
 TEST_P(DecodeTest, OneOfThemServesLayersOfDifferentNumbersOfKvHeads) {
   const AttentionShape two = ShapeOf(RowType::kF16, 64, 2, 1),
                        one = ShapeOf(RowType::kF16, 64, 1, 2);
@@ -335,7 +337,8 @@ TEST_P(DecodeTest, StateOfAnEarlierStepLeavesNoTrace) {
   ExpectSameBits(third, few_alone, "fewer rows after many");
 }
 
-// Far above: exp() of the difference to any other maximum than its own overflows.
+// The row's logit is so far above that exp() of its difference to any maximum but its own
+// overflows.
 TEST_P(DecodeTest, ARowFarAboveTheOthersTakesEverything) {
   const AttentionShape shape = ShapeOf(RowType::kF32, 64, 1, 1);
   for (const size_t row : {0, 15, 16, 77, 99, 128, 140}) {
@@ -392,7 +395,7 @@ TEST_P(DecodeTest, WithoutTargetsTheOutputIsTheSame) {
   EXPECT_EQ(without.TotalMass(), 0);
 }
 
-// Every kv head selects rows of its own, the last one all of them, and they share one target.
+// Every kv head selects rows of its own, the last one all rows, and all heads share one target.
 TEST_P(DecodeTest, MassOfSelectedRowsGoesToTheirOwnIndices) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 4, 3);
   const TestRows rows({.format = shape.format, .num_rows = {600, 600, 600, 600}});
@@ -421,7 +424,7 @@ TEST_P(DecodeTest, MassOfSelectedRowsGoesToTheirOwnIndices) {
   for (const int num_threads : {1, 2, 3, 5}) {
     Step step(shape, views, 3, Targets::kOne);
     step.mass_elements = mass_elements;
-    // Not from 0: the order of several sums must show.
+    // Begin with a mass other than 0, so that a wrong order of several sums would show.
     step.mass[0].assign(600, 0.1f);
     Attend(kernel_, &step, num_threads);
     EXPECT_TRUE(std::ranges::equal(step.Out(), plain.Out()));
@@ -431,7 +434,7 @@ TEST_P(DecodeTest, MassOfSelectedRowsGoesToTheirOwnIndices) {
   }
 }
 
-// Ranges of one row, of many and of all; chunks begin in the middle of some.
+// The ranges have one row, many rows and all rows; chunks begin in the middle of some ranges.
 TEST_P(DecodeTest, ChosenRowsAreTheSameBitForBitAsAListOfThem) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 4, 3);
   const TestRows rows({.format = shape.format, .num_rows = {600, 600, 600, 600}});
@@ -471,7 +474,7 @@ TEST_P(DecodeTest, ChosenRowsAreTheSameBitForBitAsAListOfThem) {
   }
 }
 
-// What is chosen tells queries of the same rows apart.
+// Queries of the same rows that chose different ranges must not be folded together.
 TEST_P(DecodeTest, QueriesThatChoseOtherRowsAreNotFoldedTogether) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 1, 1);
   const TestRows rows({.format = shape.format, .num_rows = {300}});
@@ -491,7 +494,7 @@ TEST_P(DecodeTest, QueriesThatChoseOtherRowsAreNotFoldedTogether) {
   ExpectSameBits(alone, second, "the second");
 }
 
-// As when a step verifies several tokens of a sequence.
+// The queries share a target as the tokens of a verifying step do.
 TEST_P(DecodeTest, QueriesThatShareATargetAreTheSameBitForBitForAnyNumberOfThreads) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   const TestRows longer({.format = shape.format, .num_rows = {513, 513}});
@@ -508,7 +511,7 @@ TEST_P(DecodeTest, QueriesThatShareATargetAreTheSameBitForBitForAnyNumberOfThrea
   }
 }
 
-// A number that is none, in any place of a chunk, must neither vanish nor reach the scores.
+// A NaN or infinity in any place of a chunk must show in the output and must not reach the scores.
 TEST_P(DecodeTest, WhatIsNotFiniteFailsAndLeavesMassAlone) {
   AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -518,16 +521,16 @@ TEST_P(DecodeTest, WhatIsNotFiniteFailsAndLeavesMassAlone) {
       for (const bool in_value : {false, true}) {
         TestRows rows({.format = shape.format, .num_rows = {150, 150}});
         std::vector<float> values(64, bad);
-        // Terms of both signs: the logit is NaN even where each term is infinite.
+        // The terms have both signs, so that the logit is NaN even where each term is infinite.
         kernel_.store_row(RowType::kF16, values.data(),
                           in_value ? rows.Value(1, row) : rows.Key(1, row), 64);
-        // A cap must not make a number of an infinite logit.
+        // A cap must not turn an infinite logit into a number.
         shape.soft_cap = row % 2 == 0 ? 5 : 0;
         Step step(shape, rows.views(), 3);
         Attend(kernel_, &step, 2);
         EXPECT_TRUE(step.not_finite) << bad << " in row " << row;
         EXPECT_EQ(step.TotalMass(), 0) << bad << " in row " << row;
-        // The other kv head's output is untouched, this one's shows the fault.
+        // The other kv head's output must be finite, and this one's must not be.
         EXPECT_TRUE(std::ranges::all_of(step.Out().first(3 * 64),
                                         [](float x) { return std::isfinite(x); }));
         for (int g = 3; g < 6; ++g) EXPECT_FALSE(std::isfinite(step.Out()[g * 64])) << g;

@@ -20,13 +20,13 @@ CompressedFormat FormatOf(CompressedType type, int head_dim, bool has_values = t
   return {.type = type, .head_dim = head_dim, .has_values = has_values, .in_ggml_blocks = true};
 }
 
-// Steps of a block in its largest magnitude.
+// Returns the number of steps in the largest magnitude of a block.
 float StepsOf(CompressedType type) {
   return IsInt8(type) ? 127 : type == CompressedType::kInt4 ? 16 : 8;
 }
 
-// The largest rounding error of each block, before the rotation back: a step where the largest
-// magnitude has no code of the other sign.
+// Returns the largest rounding error of a block before the rotation back. It is up to a step, since
+// the largest magnitude has no code with the other sign.
 float ExpectWithinAStep(CompressedType type, std::vector<float> x, std::vector<float> found) {
   const int dim = static_cast<int>(x.size());
   if (IsRotated(type)) {
@@ -73,7 +73,7 @@ TEST(GgmlRecordsTest, RowsComeBackWithinAStep) {
       }
       EXPECT_GT(ExpectWithinAStep(type, key, found_key), 0);
       EXPECT_GT(ExpectWithinAStep(type, value, found_value), 0);
-      // The reference has no other way of reading them.
+      // The reference reads these records with the same function.
       std::vector<float> same_key(dim), same_value(dim);
       ReferenceDecompressRow(format, nullptr, record.data(), same_key.data(), same_value.data());
       EXPECT_EQ(same_value, found_value);

@@ -15,12 +15,12 @@
 namespace ebb {
 namespace {
 
-// Some consecutive tokens: what goes in beside their rows, and what comes out.
+// Chunk holds the inputs of some consecutive tokens' attention besides their rows, and the outputs.
 struct Chunk {
   Chunk(const AttentionShape& shape, std::span<const RowsView> views, std::span<const Position> at,
         std::span<const float> queries)
       : shape(shape), rows(views), positions(at.begin(), at.end()) {
-    // One float off any alignment that a vector may want.
+    // Use memory one float off any alignment that a vector may need.
     q.assign(1, 0.0f);
     q.insert(q.end(), queries.begin(), queries.end());
     out.resize(q.size());
@@ -70,7 +70,7 @@ std::vector<Position> Range(Position begin, Position end) {
   return positions;
 }
 
-// Queries of tokens [0, num_tokens).
+// Returns the queries of the tokens [0, num_tokens).
 std::vector<float> Queries(const AttentionShape& shape, size_t num_tokens) {
   return RandomNormal(num_tokens * shape.num_q_heads * shape.format.head_dim, 3);
 }
@@ -83,7 +83,7 @@ class PrefillTest : public ::testing::TestWithParam<std::string> {
     ExpectNear(chunk->Out(), want.out, RelativeTolerance(want) * want.max_value, what + " out");
     const auto num_tokens = static_cast<float>(chunk->positions.size());
     for (int head = 0; head < chunk->shape.num_q_heads; ++head) {
-      // A sum over tokens of weights, whose errors add like a random walk.
+      // A mass is a sum of weights over tokens, whose errors add like a random walk.
       const float tolerance = RelativeTolerance(want) * std::sqrt(num_tokens);
       ExpectNear(chunk->mass[head], want.mass[head], tolerance, what + " mass");
       const double sum = std::accumulate(chunk->mass[head].begin(), chunk->mass[head].end(), 0.0);
@@ -92,7 +92,8 @@ class PrefillTest : public ::testing::TestWithParam<std::string> {
     EXPECT_FALSE(chunk->not_finite);
   }
 
-  // num_tokens after num_before others, all rows visible to what follows them.
+  // Expects the reference's result for num_tokens tokens after num_before others; all rows are
+  // visible to later tokens.
   void ExpectReference(const AttentionShape& shape, int num_before, int num_tokens) {
     const int num_rows = num_before + num_tokens;
     const TestRows rows(
@@ -140,19 +141,20 @@ TEST_P(PrefillTest, TheReferenceIsNeitherUniformNorOneHotHere) {
   ExpectNonTrivial(Expect(shape, rows.views(), q.data(), last), 1);
 }
 
-// Evicted rows leave gaps, ragged heads have different ones.
+// Evicted rows leave gaps, at different positions in different heads.
 TEST_P(PrefillTest, AgreesWithTheReferenceWherePositionsHaveGaps) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   TestRows rows({.format = shape.format, .num_rows = {200, 90}});
   std::vector<Position> positions;
   for (int r = 0; r < 200; ++r) positions.push_back(r < 150 ? 3 * r + r % 2 : 600 + r);
   rows.SetPositions(positions);
-  // The second head holds rows 0..89 only; queries see them all.
+  // The second head holds only rows 0..89, which all queries see.
   Chunk chunk(shape, rows.views(), std::span(positions).last(50), Queries(shape, 50));
   ExpectReference(&chunk, "gaps", 2);
 }
 
-// Beyond what a float can tell apart: a session whose keys turn may be of any length.
+// Positions may exceed what a float can represent exactly, since a session that re-rotates keys may
+// have any length.
 TEST_P(PrefillTest, AgreesWithTheReferenceAtPositionsThatAFloatRounds) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   for (const Position begin : {(1 << 24) - 20, (1 << 26) + 1}) {
@@ -169,7 +171,7 @@ TEST_P(PrefillTest, AgreesWithTheReferenceUnderLastVisiblePositions) {
     TestRows rows({.format = shape.format, .num_rows = {200, 200}});
     std::vector<Position> last_visible;
     for (int r = 0; r < 200; ++r) {
-      // Sinks, a window, and now and then a row that outlives its window.
+      // Rows have sinks, a window, and now and then a row that stays visible beyond its window.
       last_visible.push_back(r < 4 || r % 17 == 0 ? kVisibleForEver : r + window - 1);
     }
     rows.SetLastVisible(last_visible);
@@ -188,7 +190,8 @@ TEST_P(PrefillTest, AgreesWithTheReferenceUnderASoftCap) {
   }
 }
 
-// A token sees the same rows in the same chunks of rows whatever tile or chunk of tokens it is in.
+// A token must see the same rows in the same chunks of rows, in whatever tile or chunk of tokens it
+// is.
 TEST_P(PrefillTest, ChunksOfAPromptAreTheSameBitForBitAsTheWhole) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   const size_t token_floats = size_t(shape.num_q_heads) * shape.format.head_dim;
@@ -224,7 +227,8 @@ std::vector<RowsView> WithWindow(const TestRows& rows, int window, size_t begin,
   return views;
 }
 
-// A window is a last visible position of every row, whether or not rows have others besides.
+// A window must act as a last visible position of every row, whether or not rows have other ones
+// too.
 TEST_P(PrefillTest, AgreesWithTheReferenceUnderWindows) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   for (const int window : {1, 5, 64, 100, 1000}) {
@@ -242,7 +246,7 @@ TEST_P(PrefillTest, AgreesWithTheReferenceUnderWindows) {
   }
 }
 
-// Rows before a window may be there still or have gone, and a prompt may be cut anywhere.
+// Rows before a window may be present or evicted, and a prompt may be cut anywhere.
 TEST_P(PrefillTest, UnderAWindowNoBitDependsOnRowsBeforeItOrOnHowAPromptIsCut) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   const size_t token_floats = size_t(shape.num_q_heads) * shape.format.head_dim;
@@ -267,7 +271,8 @@ TEST_P(PrefillTest, UnderAWindowNoBitDependsOnRowsBeforeItOrOnHowAPromptIsCut) {
   }
 }
 
-// Layers may have different numbers of kv heads, whose tiles have different numbers of tokens.
+// Layers may have different numbers of kv heads, and then have tiles of different numbers of
+// tokens.
 TEST_P(PrefillTest, OneOfThemServesLayersOfDifferentNumbersOfKvHeads) {
   const AttentionShape most = ShapeOf(RowType::kF16, 64, 4, 1);
   PrefillAttention attention(kernel_, most);
@@ -290,7 +295,8 @@ TEST_P(PrefillTest, OneOfThemServesLayersOfDifferentNumbersOfKvHeads) {
   }
 }
 
-// One kv head for 16 query heads of 576 channels, as in models with latent attention; and others.
+// Checks one kv head for 16 query heads of 576 channels, as in models with latent attention, and
+// other shapes.
 TEST_P(PrefillTest, ReservesAtMostWhatIsForetold) {
   const AttentionShape latent = ShapeOf(RowType::kF16, 576, 1, 16);
   for (const AttentionShape& shape :
@@ -305,8 +311,9 @@ TEST_P(PrefillTest, ReservesAtMostWhatIsForetold) {
       }
     }
   }
-  // Two parts of 2 * 576 * 256 queries and results, 64 * 576 rows, 64 * 256 logits and 4 * 256
-  // numbers; 2 * 512 * 16 states. Behind 2,048 rows 15 tiles of 16 tokens are in 2 slices.
+  // Two parts have 2 * 576 * 256 floats of queries and results, 64 * 576 of rows, 64 * 256 of
+  // logits and 4 * 256 others; there are 2 * 512 * 16 states. With 2,048 rows before them, 15 tiles
+  // of 16 tokens are cut into 2 slices.
   constexpr uint64_t kUncut = 2 * (294912 + 36864 + 16384 + 1024) + 16384;
   EXPECT_EQ(MostPrefillBytes(latent, 512, 2047, 2), 4 * kUncut);
   EXPECT_EQ(MostPrefillBytes(latent, 512, 2048, 2),
@@ -342,7 +349,7 @@ TEST_P(PrefillTest, IsTheSameBitForBitForAnyNumberOfThreadsAndAnyPlace) {
   }
 }
 
-// Few tokens over many rows, which are cut into slices.
+// Few tokens over many rows are cut into slices.
 TEST_P(PrefillTest, AgreesWithTheReferenceInSlices) {
   for (const int before : {2047, 2048, 3100}) {
     for (const int tokens : {1, 9, 40}) {

@@ -1,4 +1,4 @@
-// The reference against numbers worked out by hand: everything else is held against it.
+// Compares the reference, which everything else is compared with, to numbers worked out by hand.
 #include <cmath>
 #include <vector>
 
@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kDim = 16;
 
-// Three rows whose logits are 0, ln 2 and ln 5 for the query e_0, and whose values are 10, 20, 40.
+// ReferenceTest has three rows whose logits are 0, ln 2 and ln 5 for the query e_0, and whose
+// values are 10, 20 and 40.
 class ReferenceTest : public ::testing::Test {
  protected:
   ReferenceTest() : rows_({.format = shape_.format, .num_rows = {3}}), q_(kDim, 0.0f) {
@@ -62,7 +63,7 @@ TEST_F(ReferenceTest, FoldGivesMaximumSumAndWeightedValues) {
   EXPECT_FLOAT_EQ(o[1], -50.0f);
 }
 
-// tanh(ln x) is (x * x - 1) / (x * x + 1).
+// The expected values use tanh(ln x) = (x * x - 1) / (x * x + 1).
 TEST_F(ReferenceTest, ASoftCapIsTheHyperbolicTangentOfLogits) {
   shape_.soft_cap = 2;
   q_[0] = 4;

@@ -16,13 +16,14 @@ namespace {
 
 constexpr RowType kRowTypes[] = {RowType::kF16, RowType::kBf16, RowType::kF32};
 
-// Where rounding goes wrong first: ties, the ends of the ranges, what is no number.
+// Returns numbers at which rounding is likely to be wrong: ties, the ends of the ranges, NaN and
+// infinity.
 std::vector<float> AwkwardNumbers() {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> numbers = {
       0.0f, 1.0f, kInf, kNaN, std::bit_cast<float>(0x7f800001u),  // a NaN whose top bits are zero
-      // Ties of f16: to even below and above, and a hair off the tie.
+      // Ties of f16: to even below and above, and slightly off the tie.
       1.0f + 0x1p-11f, 1.0f + 0x3p-11f, std::nextafter(1.0f + 0x1p-11f, 2.0f),
       std::nextafter(1.0f + 0x3p-11f, 1.0f), 2048.5f, 2049.0f, 2051.0f,
       // Ties of bf16.
@@ -36,7 +37,7 @@ std::vector<float> AwkwardNumbers() {
   for (size_t i = 0, n = numbers.size(); i < n; ++i) numbers.push_back(-numbers[i]);
   std::mt19937 random(7);
   while (numbers.size() % 4096 != 0) {
-    // Any bits at all, and numbers of everyday size.
+    // Add arbitrary bits, and numbers of ordinary size.
     const auto bits = static_cast<uint32_t>(random());
     numbers.push_back(std::bit_cast<float>(bits));
     if (numbers.size() % 4096 == 0) break;
