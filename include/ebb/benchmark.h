@@ -32,11 +32,13 @@ struct Spread {
 // Returns the spread of `values`; all zero if there are none.
 [[nodiscard]] Spread SpreadOf(std::span<const double> values);
 
+// MemoryBenchmarkOptions configure BenchmarkMemory().
 struct MemoryBenchmarkOptions {
   int threads = 0;                   // 0: AvailableProcessors().threads
   size_t bytes = size_t{512} << 20;  // read in each pass; far more than the caches hold
   int repetitions = 5;
 };
+// MemoryBenchmark reports the bandwidth of the memory.
 struct MemoryBenchmark {
   int threads = 0;
   size_t bytes = 0;
@@ -48,6 +50,7 @@ struct MemoryBenchmark {
 // kOutOfMemory.
 [[nodiscard]] Result<MemoryBenchmark> BenchmarkMemory(const MemoryBenchmarkOptions& options);
 
+// AttentionBenchmarkOptions configure BenchmarkAttention().
 struct AttentionBenchmarkOptions {
   // shape has the sizes of SmolLM2-135M by default. Sizes that attention does not use may be zero.
   ModelShape shape = {.num_layers = 30, .num_q_heads = 9, .num_kv_heads = 3, .head_dim = 64};
@@ -69,6 +72,7 @@ struct AttentionRate {
   Spread share_of_limit = {};  // of the bandwidth measured in the same repetition
   Spread step_ms = {};         // all layers of one decode step
 };
+// AttentionBenchmark reports the speed of decode attention with and without mass.
 struct AttentionBenchmark {
   int threads = 0;
   std::string kernel = {};
@@ -87,6 +91,7 @@ struct AttentionBenchmark {
 [[nodiscard]] Result<AttentionBenchmark> BenchmarkAttention(
     const AttentionBenchmarkOptions& options);
 
+// ProductBenchmarkOptions configure BenchmarkProducts().
 struct ProductBenchmarkOptions {
   std::vector<std::string> types = {};  // ggml's names, such as "q4_K"; empty: all that the CPU has
   // columns and rows are the sizes of one matrix. The default is a feed-forward matrix of a 1.5B
@@ -113,6 +118,7 @@ struct ProductRate {
   bool same_bits = false;
   uint64_t hash = 0;  // of the result for one token; equal hashes are equal bits
 };
+// ProductBenchmark reports products with matrices of each type.
 struct ProductBenchmark {
   int threads = 0;
   std::string kernel = {};  // instruction set, such as "AVX3"
@@ -134,6 +140,7 @@ struct FileReadOptions {
   size_t request_bytes = size_t{1} << 20;  // a multiple of 4096
   int under_way = 4;                       // requests at a time
 };
+// FileReadBenchmark measures how fast a file is read.
 class FileReadBenchmark {
  public:
   // Creates and writes the file. Errors: options out of range; a folder without enough space, or

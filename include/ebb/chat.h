@@ -60,6 +60,7 @@ struct Tool {
   std::string parameters = {};  // a JSON schema of an object as text; empty: no parameters
 };
 
+// ResponseFormat says which texts an answer may be.
 enum class ResponseFormat {
   kText,
   kJsonObject,  // any JSON object
@@ -70,6 +71,7 @@ enum class ResponseFormat {
 // template.
 enum class Thinking { kModelDefault, kOff };
 
+// ChatRequest is a conversation with the requirements on its next answer.
 struct ChatRequest {
   std::vector<ChatMessage> messages;
   std::vector<Tool> tools = {};

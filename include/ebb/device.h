@@ -24,6 +24,7 @@ enum class DeviceAttention : uint8_t {
   kEager,  // ggml's products and softmax over gathered rows, with logits in memory
 };
 
+// DeviceSpec selects a device and says how it is used.
 struct DeviceSpec {
   DeviceKind kind = DeviceKind::kCpu;
   std::string name;  // of kBackend: one of ListDevices(), or how its name begins
@@ -46,13 +47,16 @@ struct DeviceDescription {
   uint64_t free_bytes = 0;  // 0, as the total: it does not say
   uint64_t total_bytes = 0;
 };
+// Returns the accelerators that are present, and two devices for tests on the processor.
 [[nodiscard]] std::vector<DeviceDescription> ListDevices();
 
 // Parses "cpu", the name of another device ("rpc:HOST:PORT" for ggml's RPC server), or
 // "NAME:KEY=VALUE,..." with the keys memory (16GiB) and attention (auto, flash, eager). Errors:
 // InvalidArgument, naming the expected form.
 [[nodiscard]] Result<DeviceSpec> ParseDevice(std::string_view text);
+// Returns "auto", "flash" or "eager".
 [[nodiscard]] std::string_view DeviceAttentionName(DeviceAttention attention);
+// Parses "auto", "compute" or "stream". Errors: InvalidArgument, listing these names.
 [[nodiscard]] Result<T1Mode> ParseT1Mode(std::string_view text);
 [[nodiscard]] std::string_view T1ModeName(T1Mode mode);  // "auto", "compute", "stream"
 
@@ -70,12 +74,14 @@ struct DeviceDescription {
 // AvailableProcessors() reads a few small files and one file for each hardware thread. Neither
 // function fails; a limit that cannot be read does not count.
 
+// Processors holds the limits on compute threads, and the count that follows from them.
 struct Processors {
   int hardware_threads = 1;  // in the affinity mask
   int cores = 1;             // that these hardware threads belong to
   double quota = 0;          // in processors: 1.5 is 1.5 s of processor time a second; 0: no limit
   int threads = 1;           // min(cores, quota rounded down), at least 1
 };
+// Returns the processors that this thread may use now.
 [[nodiscard]] Processors AvailableProcessors();
 
 // Returns the numbers of the hardware threads in the affinity mask, ascending; at least one.

@@ -40,6 +40,7 @@ class Session;
 struct EngineCore;
 struct Internals;
 
+// EngineOptions configure an engine: its threads, memory caps, tiers and device.
 struct EngineOptions {
   int threads = 0;  // 0: AvailableProcessors().threads, see ebb/device.h
   RowType kv_type = RowType::kF16;
@@ -78,6 +79,7 @@ enum class PastContext {
               // keeps fewer rows than the context
 };
 
+// SessionOptions configure a session: its policy, context, observers and recording.
 struct SessionOptions {
   PolicySpec policy;
   // Makes a policy of the caller's own, instead of a built-in one by name. Such a session shares no
@@ -147,14 +149,22 @@ struct SessionStep {
   size_t num_taken = 0;  // tokens that the session has taken
 };
 
+// Engine holds what sessions share: the model, the threads, the compute buffers and the arenas.
 class Engine {
  public:
+  // Creates an engine. Errors: InvalidArgument (an option out of range, or options that exclude
+  // each other); Unsupported (the device, the tiers or the kernel cannot run the model); NotFound
+  // (no such device or folder); OutOfMemory, StorageFull, IoError.
   static Result<std::unique_ptr<Engine>> Create(std::shared_ptr<const Model> model,
                                                 const EngineOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  // Opens a session without tokens. Errors: InvalidArgument (the context, the policy or the signals
+  // do not fit the model, the engine or each other; caps that are too small; the engine lacks the
+  // session's tiers); Unsupported (the model or the device cannot do what the options ask for);
+  // T0Full (no room for t0_floor_bytes); OutOfMemory.
   [[nodiscard]] Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options);
   // Predicts the bytes of each tier that a session with these options takes while it reads
   // `prompt_tokens` tokens and holds at most `most_tokens` in all, before it is opened. Uses the
@@ -180,6 +190,7 @@ class Engine {
   // Returns the bytes of the newest verified rows of lossless sessions with a T1
   // (CacheAccounting::newest).
   [[nodiscard]] ArenaAccounting newest_accounting() const;
+  // Returns the bytes and the work of the engine's device.
   [[nodiscard]] DeviceReport device_report() const;
   // Returns the attention kernel that runs: "reference", "cpu:AVX3_ZEN4", ...
   [[nodiscard]] std::string attention_name() const;
@@ -190,6 +201,7 @@ class Engine {
   std::shared_ptr<EngineCore> core_;
 };
 
+// PrefillOptions observe and cancel a prefill.
 struct PrefillOptions {
   // Cancels the prefill between two chunks once it is true: the result is kCancelled, and the
   // tokens read so far stay.
@@ -201,6 +213,7 @@ struct PrefillOptions {
   std::function<void(Position, std::span<const float>)> on_logits;
 };
 
+// Session is one sequence: its tokens, its cache, its policy and its logits.
 class Session {
  public:
   ~Session();
@@ -252,6 +265,7 @@ class Session {
   // come back. logits() is empty until the next step. Errors: Unsupported, and nothing forgotten,
   // if NearestTruncation(end) is not `end`; truncating to 0 always succeeds.
   Status TruncateTo(Position end);
+  // Returns whether TruncateTo(end) would succeed.
   [[nodiscard]] bool CanTruncateTo(Position end) const;
   // Returns the largest position up to `end` that TruncateTo() accepts. Models with recurrent state
   // can go back to a few checkpoints (4 to 16): the ends of recent prompts and of some messages. So
@@ -266,16 +280,19 @@ class Session {
   // prompt that was read with on_logits adds the logits after each of its tokens.
   [[nodiscard]] uint64_t logits_hash() const;
 
+  // Returns the number of tokens so far, which is the position of the next token.
   [[nodiscard]] Position next_position() const;
   [[nodiscard]] std::span<const Token> tokens() const;  // all so far
   [[nodiscard]] int context() const;
   [[nodiscard]] const Policy& policy() const;
+  // Counts the cost of the session's cache, with a pass over its pages.
   [[nodiscard]] CacheAccounting accounting() const;
   // Returns accounting().tiers[tier].page_bytes, without a pass over the pages.
   [[nodiscard]] size_t page_bytes(Tier tier) const;
   // Counts the bytes of the policy's state by writing it as a file would hold it, which takes a
   // pass over the rows. Errors: Unsupported if the policy cannot be saved.
   [[nodiscard]] Result<size_t> CountPolicyBytes() const;
+  // Returns the report of the session's last step.
   [[nodiscard]] const StepReport& last_step() const;
   // Returns null unless the session is lossless. In a lossless session accounting() counts the
   // draft's rows and, in T1, the rows of every token; the newest of these lie in memory (staging)

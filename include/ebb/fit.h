@@ -27,11 +27,13 @@ namespace [[gnu::visibility("default")]] ebb {
 
 // FitGraph holds the memory of a step's graph, as libllama planned it for a loaded model.
 struct FitGraph {
-  uint64_t bytes = 0;                      // of a step of any size
-  uint64_t bytes_per_token = 0;            // of the step, besides
-  uint64_t converted_bytes_per_token = 0;  // that products multiply by weights; kept between steps
+  uint64_t bytes = 0;            // of a step of any size
+  uint64_t bytes_per_token = 0;  // of the step, besides
+  // of activations converted for products with weights; kept between steps
+  uint64_t converted_bytes_per_token = 0;
 };
 
+// FitModel holds the sizes of a model that decide how much memory it takes, in bytes.
 struct FitModel {
   ModelShape shape;
   int feed_forward_dim = 0;
@@ -53,6 +55,7 @@ struct FitModel {
 // graphs.
 [[nodiscard]] Result<FitModel> FitModelOf(const Model& model);
 
+// FitRequest describes what is to run: contexts, sequences, tiers and a policy's numbers.
 struct FitRequest {
   int context = 0;        // tokens of each sequence
   int prompt_tokens = 0;  // of them, those that are given, which never leave full precision
@@ -83,6 +86,7 @@ struct FitRequest {
   bool t2_in_ggml_blocks = false;
 };
 
+// FitBytes holds the predicted bytes of each part, and the bytes that a step reads.
 struct FitBytes {
   uint64_t weights = 0;
   uint64_t program = 0;
@@ -115,6 +119,7 @@ struct FitBytes {
         program + t1_memory + (t2_on_device ? 0 : t2) + tables + states + staging_on_host;
     return on_device ? rest : rest + weights + compute + t0 + staging;
   }
+  // Returns the bytes of the device's memory; 0 without an accelerator.
   [[nodiscard]] uint64_t DeviceMemory() const {
     return on_device ? weights + compute + t0 + staging + (t2_on_device ? t2 : 0) : 0;
   }
@@ -124,6 +129,8 @@ struct FitBytes {
 // not hold what must stay, naming the cap; InvalidArgument for sizes that no model has.
 [[nodiscard]] Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request);
 
+// FitLimits holds the bytes that may be taken of the host's memory, the disk and the device's
+// memory.
 struct FitLimits {
   uint64_t memory_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t disk_bytes = std::numeric_limits<uint64_t>::max();
@@ -139,6 +146,7 @@ struct FitLimits {
                                  const FitLimits& limits);
 [[nodiscard]] int MostRequests(const FitModel& model, FitRequest request, const FitLimits& limits);
 
+// FitSpeeds holds measured speeds of the machine, from which TokensPerSecond() predicts.
 struct FitSpeeds {
   double memory_gb_s = 0;  // read, 10^9 bytes a second
   double disk_gb_s = 0;    // 0: unknown
@@ -167,6 +175,7 @@ struct MappedWeights {
                                                             const FitLimits& limits, int requests,
                                                             const FitSpeeds& speeds);
 
+// FitSetting is a choice of tiers with its name.
 struct FitSetting {
   std::string name;                    // as it is typed: "--t1 none --t2 50%:int8"; "full"
   std::optional<TierSpec> tiers = {};  // none: the full cache
@@ -191,6 +200,7 @@ struct FitSetting {
 // Measures the reading speed of the folder's disk in 10^9 bytes a second; writes 64 MiB to do so.
 // `folder` means what TierSpec::t1_path means, here and below. Errors: those of private files.
 [[nodiscard]] Result<double> MeasureDiskRead(const std::string& folder);
+// Returns the free bytes of the folder's disk. Errors: IoError.
 [[nodiscard]] Result<uint64_t> FreeDiskBytes(const std::string& folder);
 // Returns the memory in bytes that a process could still allocate without swapping, by the system's
 // own estimate.
@@ -212,6 +222,7 @@ struct FitSetting {
 [[nodiscard]] FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
                                       const SessionOptions& session, int prompt_tokens);
 
+// MemoryRequest asks PlanMemory() for a setting within a size of memory.
 struct MemoryRequest {
   // Limits the memory of the process in bytes, weights included; above 0. With an accelerator it
   // limits the device's memory, and all of the host's memory may be used.
@@ -223,6 +234,7 @@ struct MemoryRequest {
   bool prompts_at_any_time = false;  // as in FitRequest
 };
 
+// MemoryPlan is the setting that PlanMemory() checked or chose, with its predicted bytes.
 struct MemoryPlan {
   FitSetting setting;      // "as asked for" where the options have tiers
   bool is_chosen = false;  // rather than asked for

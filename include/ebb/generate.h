@@ -26,6 +26,7 @@
 namespace [[gnu::visibility("default")]] ebb {
 
 enum class FinishReason { kStop, kStopString, kLength, kContext, kCap, kCancelled, kError };
+// Returns "stop", "stop_string", "length", "context", "cap", "cancelled" or "error".
 [[nodiscard]] std::string_view FinishReasonName(FinishReason reason);
 
 // TextPart says which part of an answer a piece of text belongs to.
@@ -38,6 +39,7 @@ struct AnswerSoFar {
   size_t text_bytes = 0;      // of its text, that were shown
 };
 
+// GenerateOptions configure a generation: its limits, stops, tags and callbacks.
 struct GenerateOptions {
   // Describes the answer that this generation continues: the text that was shown of it is not shown
   // again. Empty: a new answer.
@@ -89,8 +91,10 @@ struct ThoughtExtent {
   size_t bytes = 0;         // of the thought, its tags and the channel marks behind it
   bool is_unended = false;  // the text ends within it
 };
+// Finds the thought at the beginning of `text`, an answer to `prompt`.
 [[nodiscard]] ThoughtExtent FindThought(const ChatPrompt& prompt, std::string_view text);
 
+// GenerateResult is the outcome of a generation.
 struct GenerateResult {
   FinishReason finish_reason = FinishReason::kError;
   Status error;              // why, for kContext, kCap and kError
@@ -184,6 +188,7 @@ struct OpenAnswer {
   std::string sampler;  // SavedState() at its end; empty: the sampler was never made
 };
 
+// Conversation holds the messages and the last answer; see above.
 struct Conversation {
   enum class Kind : uint8_t {
     kChat = 0,  // messages, in the form that the model's chat template gives them

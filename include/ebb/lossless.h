@@ -20,6 +20,7 @@ namespace [[gnu::visibility("default")]] ebb {
 // kMostDrafted is the most tokens of a verifying step.
 inline constexpr int kMostDrafted = 64;
 
+// LosslessOptions configure how a lossless session drafts and verifies.
 struct LosslessOptions {
   // Verify::kExact computes each token of a verifying step with the arithmetic of a decode step, so
   // that logits are the full cache's bit for bit. Verify::kFast multiplies matrices with all tokens
@@ -44,8 +45,10 @@ struct LosslessOptions {
 
 // Returns "exact" or "fast".
 [[nodiscard]] std::string_view VerifyName(LosslessOptions::Verify verify);
+// Parses "exact" or "fast". Errors: InvalidArgument, listing these names.
 [[nodiscard]] Result<LosslessOptions::Verify> ParseVerify(std::string_view name);
 
+// Guessed is a token that a draft proposes.
 struct Guessed {
   Token token = 0;
   // Measures how far the token was ahead of the next best one (Sampler::margin()); below 0:
@@ -60,6 +63,7 @@ struct Guessed {
 // it returns nothing to end the draft. Guesses change how fast a text is generated, never the text.
 using Guess = std::function<std::optional<Guessed>(std::span<const float> logits)>;
 
+// LosslessReport counts a lossless session's guesses and the work of its steps.
 struct LosslessReport {
   int64_t drafted = 0;    // tokens that were guessed and verified
   int64_t accepted = 0;   // of them, those that became part of the text

@@ -34,6 +34,7 @@ enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
 // and serves a few families, or libllama's builders, which serve nearly every architecture.
 enum class GraphSource { kAuto, kOwn, kLibrary };
 
+// ModelOptions say which file to load and how.
 struct ModelOptions {
   std::string path;
   // Holds a GGUF file in memory, aligned to 64 bytes, to be used instead of the file at `path`,
@@ -122,15 +123,18 @@ class Model {
   // Returns the least number of tokens that a text of `bytes` bytes can have, since no token has
   // more than longest_token_bytes() bytes. Does not tokenize.
   [[nodiscard]] size_t LeastTokens(size_t bytes) const;
+  // Returns the bytes of the vocabulary's longest token.
   [[nodiscard]] size_t longest_token_bytes() const;
   // Returns the bytes of a token, which may end in the middle of a UTF-8 character. Control tokens
   // return nothing with kHide.
   enum class ControlTokens { kHide, kShow };
   [[nodiscard]] std::string TokenText(Token token, ControlTokens control) const;
+  // Returns whether the token ends an answer (end of text, end of turn).
   [[nodiscard]] bool EndsGeneration(Token token) const;
   // Returns whether the vocabulary marks the token as a control token, such as the tokens that
   // begin and end messages.
   [[nodiscard]] bool IsControl(Token token) const;
+  // Returns the vocabulary's tokens for fill-in-the-middle prompts.
   [[nodiscard]] InfillTokens infill_tokens() const;
   // Returns the token that begins (ends) a text; nothing: the vocabulary has no such token.
   [[nodiscard]] std::optional<Token> BeginToken() const;

@@ -141,6 +141,7 @@ struct PlacementInput {
   size_t tokens_to_come = 0;  // in the prompt's next step; 0 at its end and in decode
 };
 
+// Move says to which tier a row goes.
 struct Move {
   uint32_t row = 0;  // index in the visible list
   Tier to = Tier::kT3;
@@ -153,6 +154,7 @@ struct Expiry {
   Position last_visible = 0;
 };
 
+// kAnyStep is Placement::LongestStep() of a placement that does not limit steps.
 inline constexpr int kAnyStep = std::numeric_limits<int>::max();
 
 // Placement turns scores and budgets into moves.
@@ -298,6 +300,7 @@ struct PolicySpec {
   bool operator==(const PolicySpec&) const = default;
 };
 
+// Policy is a scorer, a placement and a selector at a granularity, made for one sequence.
 struct Policy {
   std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
   // Holds the specification with every default that MakePolicy() chose. Two policies with equal
@@ -359,6 +362,7 @@ struct PolicyContext {
   const PolicyRegistry* registry = nullptr;  // whose names it may have; null: built-in ones
 };
 
+// PolicyInfo describes a built-in policy, for help texts.
 struct PolicyInfo {
   std::string_view name;
   std::string_view description;  // one line
@@ -368,16 +372,19 @@ struct PolicyInfo {
   std::string_view scorer;           // its own scorer
   std::string_view percent_of = {};  // what a budget in percent is a share of; empty: takes none
 };
+// Returns all built-in policies.
 [[nodiscard]] std::span<const PolicyInfo> BuiltinPolicies();
 // Returns the built-in policy that `name` selects: "h2o", or "windowed:h2o:w=4+scorer=random",
 // which modifies it; null: there is no such policy.
 [[nodiscard]] const PolicyInfo* FindBuiltinPolicy(std::string_view name);
 
+// ScorerInfo describes a built-in scorer, for help texts.
 struct ScorerInfo {
   std::string_view name;
   std::string_view description;
   std::string_view params = {};  // of a policy with this scorer; empty: none
 };
+// Returns all built-in scorers.
 [[nodiscard]] std::span<const ScorerInfo> BuiltinScorers();
 
 // PolicyExtension describes a program's own policy. It decides as `attention` does (the prompt,

@@ -108,6 +108,7 @@ struct StepCosts {
   double other_seconds = 0;      // norms, RoPE, activations, sums; starting and ending the graph
 };
 
+// StepReport reports the work and the time of a session's step.
 struct StepReport {
   StepKind kind = StepKind::kDecode;
   int num_tokens = 0;
@@ -148,6 +149,7 @@ struct Explanation {
 //
 // Thread safety: that of its session.
 
+// LedgerEvent is one entry of a ledger: tokens were appended, moved or forgotten.
 struct LedgerEvent {
   enum class Kind { kAppended, kMoved, kForgotten };
   Kind kind = Kind::kAppended;
@@ -205,6 +207,7 @@ class Ledger {
   // Changes the recorded present state of a group after moves that failed half-way, to the rows
   // that are left: their ascending positions and their tiers.
   void Reconcile(int group, std::span<const Position> positions, std::span<const Tier> tiers);
+  // Forgets the tokens at `end` and later, which are rolled back.
   void TruncateTo(Position end);
 
  private:

@@ -57,11 +57,13 @@ struct SamplingOptions {
   std::vector<GrammarTrigger> grammar_triggers = {};
 };
 
+// TokenLogprob is a token with its log probability.
 struct TokenLogprob {
   Token token = 0;
   double logprob = 0;  // natural logarithm of its probability; -infinity: ruled out
 };
 
+// Logprobs holds the log probabilities of the chosen token and of the likeliest ones.
 struct Logprobs {
   TokenLogprob chosen;
   // Lists the likeliest tokens first; of equally likely tokens the lower number comes first.

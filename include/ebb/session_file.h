@@ -51,6 +51,7 @@ enum class Durability { kSynced, kUnsynced };
 // the folder cannot be written), NotFound.
 [[nodiscard]] Result<std::shared_ptr<const void>> LockSessionFile(const std::string& path);
 
+// ResumedSession is a session from a file, with the caller's bytes.
 struct ResumedSession {
   std::unique_ptr<Session> session;
   std::string extra;

@@ -33,6 +33,7 @@ enum class MassTotal {
   kDecodeSum,
 };
 
+// SignalNeeds lists the signals that a scorer, a selector or an observer needs.
 struct SignalNeeds {
   MassNeed mass = MassNeed::kNone;
   // Requests the mass of prefill steps too, which costs a second pass over the keys in each.

@@ -25,6 +25,7 @@ static_assert(std::endian::native == std::endian::little, "files hold the bytes 
 template <typename T>
 concept StateNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
+// StateWriter appends the state of an object to a byte string, or only counts its bytes.
 class StateWriter {
  public:
   enum class Keep { kBytes, kCount };  // kCount: only how many there are

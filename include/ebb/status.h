@@ -17,6 +17,7 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
+// StatusCode says what kind of error happened, which decides how a caller goes on.
 enum class StatusCode {
   kOk = 0,
   kInvalidArgument,   // the caller's options or input are wrong; nothing was changed
@@ -42,6 +43,7 @@ enum class StatusCode {
 // kOutOfMemory, kStorageFull or kQueueFull. The same call succeeds once there is room.
 [[nodiscard]] bool IsLimit(StatusCode code);
 
+// Status is the outcome of a call: OK, or an error with its code, field and sentence.
 class [[nodiscard]] Status {
  public:
   Status() = default;

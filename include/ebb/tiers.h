@@ -21,6 +21,7 @@ namespace [[gnu::visibility("default")]] ebb {
 enum class CompressedType : uint8_t { kInt8, kInt4, kInt3, kInt8Naive };
 // Returns "int8", "int4", "int3" or "int8_naive".
 [[nodiscard]] std::string_view CompressedTypeName(CompressedType type);
+// Parses a name of CompressedTypeName(). Errors: InvalidArgument, listing the names.
 [[nodiscard]] Result<CompressedType> ParseCompressedType(std::string_view name);
 
 // T1Place says where T1 lies: there is no T1, in the host's memory, or in a file.
@@ -47,6 +48,8 @@ inline constexpr int kFewestSelectedRows = 384;
 // 128.
 enum class T2Rows { kShare, kOld };
 
+// TierSpec describes the tiers of a cache: where T1 lies, the shares and caps of tiers, and what is
+// evicted.
 struct TierSpec {
   // Gives beta of Algorithm 1: of the unprotected rows that stay in full precision, the share that
   // T0 holds; T1 holds the rest.

@@ -14,6 +14,7 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
+// Token is the number of a token in the model's vocabulary, from 0.
 using Token = int32_t;
 // Position is the index of a token in its sequence, from 0. It is also the RoPE position of the
 // token's keys until they are re-rotated (PastContext::kReRotate).
@@ -46,9 +47,13 @@ enum class TokenKind : uint8_t { kGiven = 0, kGenerated = 1 };
 
 [[nodiscard]] size_t RowTypeBytes(RowType type);  // bytes of one element: 2, 2, 4
 [[nodiscard]] std::string_view RowTypeName(RowType type);
+// Parses "f16", "bf16" or "f32". Errors: InvalidArgument, listing these names.
 [[nodiscard]] Result<RowType> ParseRowType(std::string_view name);
+// Returns "token", "layer" or "head".
 [[nodiscard]] std::string_view GranularityName(Granularity granularity);
+// Parses "token", "layer" or "head". Errors: InvalidArgument, listing these names.
 [[nodiscard]] Result<Granularity> ParseGranularity(std::string_view name);
+// Returns "T0", "T1", "T2" or "T3".
 [[nodiscard]] std::string_view TierName(Tier tier);
 // Parses a size in bytes: a number, which may have a fraction or an exponent, and a unit in upper
 // or lower case. KiB, MiB, GiB, TiB (or Ki, Mi, Gi, Ti) are powers of 1024; kB, MB, GB, TB (or k,
@@ -88,9 +93,12 @@ struct ModelShape {
     return kv_heads_by_layer.empty() ? num_kv_heads : kv_heads_by_layer[layer];
   }
   [[nodiscard]] int Window(int layer) const { return windows.empty() ? 0 : windows[layer]; }
+  // Returns how many times attention is computed for a token: num_layers, unless layers_read says
+  // otherwise.
   [[nodiscard]] int NumAttentions() const {
     return layers_read.empty() ? num_layers : static_cast<int>(layers_read.size());
   }
+  // Returns the layer whose rows this attention reads.
   [[nodiscard]] int LayerRead(int attention) const {
     return layers_read.empty() ? attention : layers_read[attention];
   }

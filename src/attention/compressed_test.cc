@@ -112,9 +112,9 @@ TEST_P(CompressedTest, RotatesAsTheReferenceDoes) {
   }
 }
 
-// Levels holds twice the largest integer of keys and of values. A symmetric grid has half as many
-// steps in the largest magnitude; an asymmetric one has as many in the range, which is at most
-// twice the magnitude.
+// Levels holds the numbers by which the largest magnitude is divided to get half a step: for int8's
+// symmetric grid twice the largest integer; for an asymmetric grid the largest integer, since the
+// range is at most twice the largest magnitude.
 struct Levels {
   int keys, values;
 };
