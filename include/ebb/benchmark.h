@@ -25,7 +25,7 @@ namespace [[gnu::visibility("default")]] ebb {
 
 // Spread holds the median and the extremes of repeated measurements.
 struct Spread {
-  double median = 0;  // of an even number: the mean of the two in the middle
+  double median = 0;  // the mean of the two middle values, if their number is even
   double min = 0;
   double max = 0;
 };
@@ -109,7 +109,7 @@ struct ProductBenchmarkOptions {
 struct ProductRate {
   std::string type = {};
   std::string layout = {};     // ggml's name of a packed layout, or "plain"
-  double bits_per_weight = 0;  // as laid out
+  double bits_per_weight = 0;  // in the memory layout
   Spread read_gb_s = {};       // with one token, as in decoding
   Spread share_of_limit = {};  // of the read bandwidth
   Spread gflop_s = {};         // with `batch` tokens, as in prefill

@@ -29,7 +29,7 @@ struct DeviceSpec {
   DeviceKind kind = DeviceKind::kCpu;
   std::string name;  // of kBackend: one of ListDevices(), or how its name begins
   DeviceAttention attention = DeviceAttention::kAuto;  // of kBackend
-  uint64_t memory_bytes = 0;  // that rows may take on it; 0: all that there is
+  uint64_t memory_bytes = 0;  // bytes of its memory that rows may take; 0: all
 };
 
 // T1Mode says how attention uses rows of T1 that the device cannot read. kCompute: the host attends
@@ -77,7 +77,7 @@ struct DeviceDescription {
 // Processors holds the limits on compute threads, and the count that follows from them.
 struct Processors {
   int hardware_threads = 1;  // in the affinity mask
-  int cores = 1;             // that these hardware threads belong to
+  int cores = 1;             // cores that have these hardware threads
   double quota = 0;          // in processors: 1.5 is 1.5 s of processor time a second; 0: no limit
   int threads = 1;           // min(cores, quota rounded down), at least 1
 };

@@ -117,10 +117,10 @@ struct DeviceReport {
   // Counts the device's memory for rows and for the buffers that transfer rows between steps. Zero
   // on the cpu, as are the members below.
   uint64_t row_bytes = 0;
-  uint64_t weight_bytes = 0;         // and weights
+  uint64_t weight_bytes = 0;         // bytes of its memory that weights take
   T1Mode t1_mode = T1Mode::kStream;  // of the last step: kStream or kCompute
   int64_t decode_steps = 0;
-  double decode_seconds = 0;  // of them, without moves
+  double decode_seconds = 0;  // seconds of the decode steps, moves excluded
 };
 
 // StepOutcome is the outcome of a step.

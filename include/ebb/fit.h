@@ -25,10 +25,11 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// FitGraph holds the memory of a step's graph, as libllama planned it for a loaded model.
+// FitGraph holds the memory of a step's graph from libllama's builders, as planned for a loaded
+// model.
 struct FitGraph {
-  uint64_t bytes = 0;            // of a step of any size
-  uint64_t bytes_per_token = 0;  // of the step, besides
+  uint64_t bytes = 0;            // bytes of a step of any size
+  uint64_t bytes_per_token = 0;  // further bytes for each token of the step
   // of activations converted for products with weights; kept between steps
   uint64_t converted_bytes_per_token = 0;
 };
@@ -37,10 +38,11 @@ struct FitGraph {
 struct FitModel {
   ModelShape shape;
   int feed_forward_dim = 0;
-  uint64_t weight_bytes = 0;   // as held in memory
-  uint64_t expert_bytes = 0;   // of them, those of a mixture's experts
-  double expert_share = 1;     // of the experts, that a token is computed with
-  uint64_t lookup_bytes = 0;   // of a table in the mapped file, of which tokens bring pieces in
+  uint64_t weight_bytes = 0;  // as held in memory
+  uint64_t expert_bytes = 0;  // the part of weight_bytes that a mixture's experts take
+  double expert_share = 1;    // the share of the experts that computes a token
+  // Counts a table in the mapped file, of which each token reads a piece.
+  uint64_t lookup_bytes = 0;
   uint64_t state_bytes = 0;    // recurrent state of a sequence
   uint64_t program_bytes = 0;  // resident besides: the program, the tokenizer; measured
   // Holds the memory of the graph; nothing for ebb's own decoder, whose graph is computed from the
@@ -58,7 +60,7 @@ struct FitModel {
 // FitRequest describes what is to run: contexts, sequences, tiers and a policy's numbers.
 struct FitRequest {
   int context = 0;        // tokens of each sequence
-  int prompt_tokens = 0;  // of them, those that are given, which never leave full precision
+  int prompt_tokens = 0;  // the given ones among them, which never leave full precision
   int requests = 1;       // sequences at once, stepped as one batch
   RowType kv_type = RowType::kF16;
   uint64_t kv_cap_bytes = 0;  // as EngineOptions
@@ -109,8 +111,8 @@ struct FitBytes {
   // Counts the bytes of rows that the last step reads, holes excluded. For selective reading it
   // assumes the share of T1 that was measured (docs/figures/performance.md).
   uint64_t rows_read_memory = 0;
-  uint64_t rows_read_disk = 0;        // of them, first from a file
-  uint64_t rows_read_compressed = 0;  // of them, from T2, whose rows have the type t2_type
+  uint64_t rows_read_disk = 0;        // the part of them that is first read from a file
+  uint64_t rows_read_compressed = 0;  // the part that T2 holds, in the type t2_type
   CompressedType t2_type = CompressedType::kInt8;
 
   // Returns the bytes of the host's memory.
@@ -167,7 +169,7 @@ struct FitSpeeds {
 struct MappedWeights {
   uint64_t resident_bytes = 0;
   uint64_t disk_bytes_per_step = 0;
-  double tokens_per_s = 0;  // at most, at the disk's bandwidth; 0: unknown
+  double tokens_per_s = 0;  // an upper bound by the disk's bandwidth; 0: unknown
 };
 // Returns how weights that do not fit are read, for the `bytes` of a setting that fits without its
 // weights; nothing: the weights fit too.
@@ -177,7 +179,7 @@ struct MappedWeights {
 
 // FitSetting is a choice of tiers with its name.
 struct FitSetting {
-  std::string name;                    // as it is typed: "--t1 none --t2 50%:int8"; "full"
+  std::string name;                    // as on a command line: "--t1 none --t2 50%:int8"; "full"
   std::optional<TierSpec> tiers = {};  // none: the full cache
 };
 // Returns whether the setting places rows by position alone, without a policy that ranks them.

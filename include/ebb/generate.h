@@ -36,7 +36,7 @@ enum class TextPart { kThought, kAnswer };
 struct AnswerSoFar {
   Position begin = 0;         // where it begins in the session
   std::vector<Token> tokens;  // the session may still lack the last one
-  size_t text_bytes = 0;      // of its text, that were shown
+  size_t text_bytes = 0;      // bytes of its text that were shown
 };
 
 // GenerateOptions configure a generation: its limits, stops, tags and callbacks.
@@ -51,7 +51,7 @@ struct GenerateOptions {
   // Lists texts that end the answer; the answer is shown up to the text. Generation does not look
   // for them within the thought.
   std::vector<std::string> stops;
-  std::vector<std::string> turn_ends = {};  // the same in thoughts, too: ChatPrompt::stops
+  std::vector<std::string> turn_ends = {};  // like stops, but in thoughts too: ChatPrompt::stops
   enum class OnEnd { kStop, kIgnore };      // kIgnore: --ignore-eos, end tokens are masked
   OnEnd on_end = OnEnd::kStop;
   std::vector<Token> stop_tokens;  // end the answer as the model's own end tokens do
@@ -99,12 +99,12 @@ struct GenerateResult {
   FinishReason finish_reason = FinishReason::kError;
   Status error;              // why, for kContext, kCap and kError
   int generated_tokens = 0;  // the end token is not counted
-  int thought_tokens = 0;    // of them, between the tags
+  int thought_tokens = 0;    // the tokens between the tags
   int decode_steps = 0;      // the last token of an answer that reached its length needs none
-  double seconds = 0;        // of the decode steps, sampling included, callbacks left out
-  std::string text;          // of the whole answer, thoughts included
-  size_t thought_bytes = 0;  // of text: its beginning, tags included, that is the thought
-  std::string stop_string;   // of kStopString: which one
+  double seconds = 0;        // the decode steps with sampling, without callbacks
+  std::string text;          // the whole answer, thoughts included
+  size_t thought_bytes = 0;  // bytes of the thought at the beginning of `text`, with its tags
+  std::string stop_string;   // the stop string that was found, for kStopString
   AnswerSoFar answer;
 };
 
@@ -198,23 +198,23 @@ struct Conversation {
   // Holds, for kChat, the messages so far, including an answer that was cut off, and the
   // requirements on the answers to come: tools, formats, thoughts.
   ChatRequest request;
-  uint64_t num_turns = 0;     // that have ended; an answer that went on belongs to the turn before
+  uint64_t num_turns = 0;     // turns that have ended; continuing an answer is no new turn
   OpenAnswer last;            // the last answer
   bool last_is_over = false;  // it ended by itself
-  Thinking last_thinking = Thinking::kModelDefault;  // what its prompt was asked for
+  Thinking last_thinking = Thinking::kModelDefault;  // the request of its prompt
 };
 
 // Turn is the input of the next answer.
 struct Turn {
-  std::vector<ChatMessage> messages;  // that are new with this turn
+  std::vector<ChatMessage> messages;  // messages that this turn adds
   // Holds the tokens of the whole conversation up to the place where the answer begins; empty if
   // the turn continues an answer.
   std::vector<Token> tokens;
   size_t num_begun = 0;                         // the last of `tokens`, which begin the answer
   ChatPrompt prompt;                            // the form of the answer; its text is left empty
-  Thinking thinking = Thinking::kModelDefault;  // that the prompt was made with
-  uint64_t index = 0;                           // of the turn; seeds of sampling count up with it
-  std::optional<OpenAnswer> goes_on = {};       // the answer that goes on
+  Thinking thinking = Thinking::kModelDefault;  // the request with which the prompt was made
+  uint64_t index = 0;                      // the turn's number, which is added to sampling's seed
+  std::optional<OpenAnswer> goes_on = {};  // the answer that goes on
 };
 
 // Begins the turn in which the assistant answers `messages`, which follow the messages of the

@@ -66,15 +66,15 @@ using Guess = std::function<std::optional<Guessed>(std::span<const float> logits
 // LosslessReport counts a lossless session's guesses and the work of its steps.
 struct LosslessReport {
   int64_t drafted = 0;    // tokens that were guessed and verified
-  int64_t accepted = 0;   // of them, those that became part of the text
-  int64_t looked_up = 0;  // of `drafted`, those that were found in the text
+  int64_t accepted = 0;   // drafted tokens that became part of the text
+  int64_t looked_up = 0;  // drafted tokens that came from a lookup in the text
   int64_t accepted_looked_up = 0;
   int64_t verify_steps = 0;  // steps over all rows, those of a single token among them
-  uint64_t bytes_read = 0;   // of T1, by them
-  int64_t rows_read = 0;     // by drafting and verifying steps, of all layers and kv heads
+  uint64_t bytes_read = 0;   // bytes of T1 that verifying steps read
+  int64_t rows_read = 0;     // rows of all layers and kv heads that drafting and verifying read
   double draft_seconds = 0;
   double verify_seconds = 0;
-  double wait_seconds = 0;  // of verify_seconds, for T1's file
+  double wait_seconds = 0;  // the part of verify_seconds spent waiting for T1's file
 };
 // Returns the work between two reports of a session: `now` minus `before`.
 [[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);

@@ -96,7 +96,7 @@ class Model {
   // them.
   [[nodiscard]] std::string batch_dependence() const;
   [[nodiscard]] uint64_t weight_bytes() const;  // as held in memory
-  [[nodiscard]] float attention_scale() const;  // of products of queries and keys
+  [[nodiscard]] float attention_scale() const;  // factor of q * k before softmax
   // Returns the age in tokens at which a row that the model itself marked (Dynamic Memory
   // Sparsification) may be evicted; 0: this model marks no rows. See docs/dev/formats.md.
   [[nodiscard]] int eviction_window() const;

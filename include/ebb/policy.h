@@ -138,7 +138,7 @@ struct PlacementInput {
   // makes room between steps.
   int new_tokens = 1;
   StepKind step_kind = StepKind::kDecode;
-  size_t tokens_to_come = 0;  // in the prompt's next step; 0 at its end and in decode
+  size_t tokens_to_come = 0;  // tokens of the prompt's next step; 0 at its end and in decode
 };
 
 // Move says to which tier a row goes.
@@ -302,7 +302,7 @@ struct PolicySpec {
 
 // Policy is a scorer, a placement and a selector at a granularity, made for one sequence.
 struct Policy {
-  std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
+  std::string name;  // the name that was asked for: "h2o", "h2o+scorer=random"
   // Holds the specification with every default that MakePolicy() chose. Two policies with equal
   // identities, for the same model, make the same decisions about the same tokens. The name
   // includes the scorer's name; the seed is 0 if the scorer draws no random numbers. Nothing: the
@@ -402,7 +402,7 @@ struct PolicyExtension {
     uint64_t seed = 0;
     [[nodiscard]] int NumGroups() const { return shape.NumGroups(granularity); }
   };
-  std::function<std::unique_ptr<Scorer>(const Context&)> make_scorer;  // which never gives null
+  std::function<std::unique_ptr<Scorer>(const Context&)> make_scorer;  // never returns null
 };
 
 // PolicyRegistry holds policies by name: the built-in ones, and those that a program adds.

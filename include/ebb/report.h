@@ -23,8 +23,8 @@ namespace [[gnu::visibility("default")]] ebb {
 // TierAccounting reports one tier of one sequence. Pages of a T1 in a file are bytes of that file.
 struct TierAccounting {
   int64_t rows = 0;       // (layer, kv head, token) triples that are visible
-  size_t row_bytes = 0;   // of those rows: rows * bytes of a key and a value
-  size_t page_bytes = 0;  // of the pages that hold them, holes included
+  size_t row_bytes = 0;   // rows * bytes of a key and a value
+  size_t page_bytes = 0;  // bytes of the pages that hold these rows, holes included
   // Counts the bytes of page_bytes that other sequences hold too. ArenaAccounting counts them once.
   size_t shared_page_bytes = 0;
   // Counts page_bytes with shared pages divided: a page that k sequences hold adds 1/k of its
@@ -37,12 +37,12 @@ struct TierAccounting {
 struct MoveAccounting {
   int64_t rows_down = 0;
   int64_t rows_up = 0;
-  size_t bytes_down = 0;        // of the rows as they were
-  size_t bytes_up = 0;          // of the rows as they became
-  int64_t rows_compressed = 0;  // of rows_down, those that went to T2
-  double seconds = 0;           // in which the sequence could not step
-  double seconds_down = 0;      // of them, copying rows down and
-  double seconds_up = 0;        // up; the rest plans and makes room
+  size_t bytes_down = 0;        // the rows' bytes before the move
+  size_t bytes_up = 0;          // the rows' bytes after the move
+  int64_t rows_compressed = 0;  // the part of rows_down that went to T2
+  double seconds = 0;           // seconds during which the sequence could not step
+  double seconds_down = 0;      // the part that copied rows down
+  double seconds_up = 0;        // the part that copied rows up; the rest plans and makes room
 };
 
 // SelectionAccounting reports decode steps that read selected rows (TierSpec::t1_read). All members
@@ -55,9 +55,9 @@ struct SelectionAccounting {
   // every 17th position. Steps on a device take no samples.
   double sampled_unread_mass = 0;
   int64_t num_samples = 0;
-  int64_t pages_cached = 0;  // of T1 in a file or beyond a device, that a step found cached
-  int64_t pages_read = 0;    // and that it read
-  size_t bytes_read = 0;     // of these pages
+  int64_t pages_cached = 0;  // pages of T1 in a file or beyond a device that were cached
+  int64_t pages_read = 0;    // pages that were not cached and had to be read
+  size_t bytes_read = 0;     // bytes of the pages that were read
   double wait_seconds = 0;   // for those of a file: copies to a device are not waited for
 
   // Returns the share of the visible rows that was read; 1 if no step was selective.
@@ -82,7 +82,7 @@ struct CacheAccounting {
   // keys of rows that are re-rotated.
   size_t table_bytes = 0;
   size_t staging_bytes = 0;  // memory into which T1 is staged or edited
-  size_t ledger_bytes = 0;   // of the ledger, where one was asked for
+  size_t ledger_bytes = 0;   // bytes of the ledger; 0 without one
   // Counts the recurrent state of a model that has one, and its checkpoints at the ends of prompts.
   size_t state_bytes = 0;
   int64_t num_tables = 0;  // token tables; 1 while all groups agree
@@ -91,9 +91,9 @@ struct CacheAccounting {
 // ArenaAccounting reports an arena, which sequences share.
 struct ArenaAccounting {
   size_t reserved_bytes = 0;  // mapped from the system now
-  size_t used_bytes = 0;      // in pages that some sequence holds
+  size_t used_bytes = 0;      // bytes of pages that sequences hold
   size_t peak_bytes = 0;      // largest reserved_bytes so far
-  size_t pledged_bytes = 0;   // of T0: kept for the floors of sessions that do not use it yet
+  size_t pledged_bytes = 0;   // bytes of T0 that floors of sessions reserve and do not use yet
   size_t cap_bytes = 0;
 };
 
@@ -114,13 +114,13 @@ struct StepReport {
   int num_tokens = 0;
   int64_t rows_evicted = 0;  // by the placement, or by windows, after this step
   int64_t rows_unread = 0;   // visible, but left out by a selector
-  size_t t1_bytes_read = 0;  // wherever T1 lies
+  size_t t1_bytes_read = 0;  // from memory or a file
   // Measures the seconds for making rows and slots, reading T1 and computing the graph. Leaves out
   // the logits of a verifying step, which are computed later.
   double compute_seconds = 0;
   double policy_seconds = 0;   // observe, place, move, remove, compact, sort
-  double io_wait_seconds = 0;  // of compute_seconds: nothing to do until T1's file was read
-  double select_seconds = 0;   // of compute_seconds: selectors chose what to read
+  double io_wait_seconds = 0;  // the part of compute_seconds spent waiting for T1's file
+  double select_seconds = 0;   // the part of compute_seconds in which selectors chose rows
   MoveAccounting moves;        // by the placement, after this step
   bool mass_computed = false;
   std::optional<StepCosts> costs;  // when they were asked for

@@ -43,7 +43,7 @@ struct SignalNeeds {
   bool keys = false;                    // of the step's new tokens, after RoPE
   bool keys_before_rope = false;
   bool values = false;
-  bool eviction_logits = false;  // of models that mark rows (Model::eviction_window()) alone
+  bool eviction_logits = false;  // only for models that mark rows (Model::eviction_window())
 
   [[nodiscard]] bool Empty() const {
     return mass == MassNeed::kNone && num_recent_queries == 0 && hidden_layers.empty() && !keys &&

@@ -68,7 +68,7 @@ enum class TokenKind : uint8_t { kGiven = 0, kGenerated = 1 };
 struct ModelShape {
   int num_layers = 0;
   int num_q_heads = 0;
-  int num_kv_heads = 0;  // of every layer; where kv_heads_by_layer differ, the most of any
+  int num_kv_heads = 0;  // kv heads of every layer; if kv_heads_by_layer is set, their maximum
   int head_dim = 0;      // of keys and of values, in elements
   // has_values is false for latent attention (MLA): the value of a row is then the beginning of its
   // key, and the cache does not store the value a second time.

@@ -35,10 +35,10 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// Computes sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]. Written in assembly, like the functions
-// below, since no target of Highway 1.0.3 has these instructions.
+// The functions below are written in assembly, since no target of Highway 1.0.3 has these
+// instructions.
 
-// sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1].
+// Computes sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1].
 HWY_INLINE VecI AddPairs(VecI sum, hn::Vec<I16> a, hn::Vec<I16> b) {
   __asm__("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;

@@ -49,7 +49,7 @@ class TextStream {
   // Returns the stop string that was found; empty: none.
   [[nodiscard]] const std::string& stop_string() const { return stop_string_; }
   [[nodiscard]] bool in_thought() const { return part_ == Part::kThought; }
-  // Returns whether it is still open if the text begins with a thought.
+  // Returns whether more bytes must decide if the text begins with a thought.
   [[nodiscard]] bool is_undecided() const { return part_ == Part::kUndecided; }
   // Returns whether the stream waits for channel marks, which decide if the answer or another
   // thought follows.
