@@ -40,7 +40,7 @@ inline constexpr float kNoSink = -std::numeric_limits<float>::infinity();
 struct AttentionShape {
   int num_q_heads = 0;
   int num_kv_heads = 0;
-  float scale = 0;  // of the logits, usually 1 / sqrt(head_dim)
+  float scale = 0;  // the factor of the logits, usually 1 / sqrt(head_dim)
   // soft_cap bounds logits: a scaled logit x counts as soft_cap * tanh(x / soft_cap); 0: as x.
   // Sinks are not capped.
   float soft_cap = 0;
@@ -71,7 +71,7 @@ struct FoldInput {
 };
 struct FoldOutput {
   float* m = nullptr;  // head g at m[g * head_stride]
-  float* l = nullptr;  // the same; NaN where a logit or an output of the head is not finite
+  float* l = nullptr;  // like m; NaN where a logit or an output of the head is not finite
   size_t head_stride = 0;
   float* o = nullptr;  // [num_heads, head_dim], not yet divided by l
   float* p = nullptr;  // exp(logit - m): row r of head g at p[g * p_stride + r]
@@ -112,7 +112,9 @@ struct MassInput {
 struct PrefillInput {
   PageFormat format;
   const RowsView* rows = nullptr;
-  int first_chunk_rows = kPrefillChunkRows;  // at most that; later chunks have as many
+  // Counts the rows of the first chunk, at most kPrefillChunkRows; later chunks have
+  // kPrefillChunkRows.
+  int first_chunk_rows = kPrefillChunkRows;
   const float* q = nullptr;  // token t, head g at q[t * q_token_stride + g * q_head_stride]
   size_t q_token_stride = 0;
   size_t q_head_stride = 0;

@@ -82,8 +82,8 @@ struct Nibbles {
 struct ValueRun {
   size_t offset = 0;  // in a row
   int num_bytes = 0;
-  int channel = 0;    // of the first byte
-  int block[2] = {};  // of the first vector of a load, and of the second
+  int channel = 0;    // the channel of the first byte
+  int block[2] = {};  // the blocks of the first and the second vector of a load
   int second = 0;     // how many channels the second vector is ahead of the first
 };
 

@@ -6,9 +6,9 @@
 // same way has the same logits, so only the merged output is rotated back. Keys are stored relative
 // to a centre, one vector for all rows of a stream (layer and kv head): the keys of some models
 // have a mean several times as long as their differences, and the integers would be spent on that
-// mean. The centre does not change while the stream has rows. Kernels use q * key = q * centre + q
-// * (key - centre), in which the first term is the same for all rows. A row is one self-contained
-// record, so that it can be moved and freed alone:
+// mean. The centre does not change while the stream has rows. Kernels compute q * key as
+// q * centre + q * (key - centre), in which the first term is the same for all rows. A row is one
+// self-contained record, so that it can be moved and freed alone:
 //
 //   int8  keys [head_dim], values [head_dim], each int8; key scale, value scale
 //   int8_naive  as int8, neither rotated nor centred: a control
@@ -29,8 +29,7 @@
 //     element and n < 128.
 // int3 takes 4 bits per element at head size 64, 3.9 at 128:
 //   - keys: n < 16, one scale per row. 64 elements take the low and the high nibbles of 32 bytes,
-//   in
-//     int4's order; the rest of head_dim takes a byte per element.
+//     in int4's order; the rest of head_dim takes a byte per element.
 //   - values: n < 8, in blocks of 64 with a scale each. The low 2 bits of value i of a block are
 //     bits 2 * (i / 16) and above of byte i % 16; its high bit is bit i / 8 of byte 16 + i % 8. The
 //     rest is a block with a byte per element and n < 128.
@@ -60,8 +59,8 @@ namespace ebb {
 inline constexpr int kKeyGroup = 64;        // keys of int4 and int3 packed together
 inline constexpr int kValueBlock = 32;      // int4 values that share a scale
 inline constexpr int kInt3ValueBlock = 64;  // int3 values that share a scale
-inline constexpr int kInt3ValueBytes = 24;  // of such a block
-inline constexpr int kValueTail = 16;       // what head_dim may leave of a block of int4
+inline constexpr int kInt3ValueBytes = 24;  // bytes of an int3 block
+inline constexpr int kValueTail = 16;  // elements of the last block of int4, if head_dim leaves any
 inline constexpr int kMaxValueBlocks = kMaxHeadDim / kValueBlock + 1;
 // kInt8Max and the constants below are the largest integers: of int8, of keys and values of int4,
 // of keys and values of int3, of tails, and of queries of 16 and 8 bits.
@@ -146,7 +145,7 @@ struct KeyPlace {
 // RoundedQuery is a rotated query as integers: element i is n[i] * scale.
 struct alignas(64) RoundedQuery {
   float scale;           // NaN where an element is not finite
-  float sum;             // of the elements
+  float sum;             // the sum of the elements
   float centre_dot = 0;  // CentreDot() of the query before it was rotated and rounded
   // n ends with zeros, since kernels read keys in whole vectors, beyond the last key into the
   // values.

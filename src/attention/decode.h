@@ -83,7 +83,7 @@ class DecodeAttention {
   enum class Kind : uint8_t { kFull, kCompressed };
   struct Unit {
     uint32_t query;
-    uint32_t chunk;  // of the kv head's rows of this kind
+    uint32_t chunk;  // numbered among the kv head's rows of this kind
     uint16_t kv_head;
     Kind kind;
   };
@@ -155,7 +155,7 @@ class DecodeAttention {
   std::vector<size_t> last_units_;     // [queries, kv heads]: those of the newest full rows
   std::vector<PlannedHead> planned_;   // [queries, kv heads]
   std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before, by their cost
-  size_t num_mass_blocks_ = 0;         // of kChunkRows elements, in the longest mass target
+  size_t num_mass_blocks_ = 0;         // blocks of kChunkRows elements in the longest mass target
 };
 
 }  // namespace ebb

@@ -90,7 +90,7 @@ class BackendDevice final : public Device {
   [[nodiscard]] bool GathersPages() const { return gathers_pages_; }
   // Returns the number of the buffer's rows that stand for kDeviceMemoryStep bytes of addresses.
   [[nodiscard]] size_t RowsOfExtent() const;
-  [[nodiscard]] size_t buffer_bytes() const;  // that rows take on the device
+  [[nodiscard]] size_t buffer_bytes() const;  // bytes of the device's memory for rows
   // Returns the bytes of the device's memory that the graphs of ReadRows(), WriteRows() and
   // CopyRows() keep between steps.
   [[nodiscard]] size_t transfer_bytes() const { return transfers_->device_bytes(); }
@@ -147,7 +147,7 @@ class BackendDevice final : public Device {
   // for a later one instead.
   static constexpr size_t kNumEvents = 16;
   struct Queue {
-    uint64_t number = 0;  // of the last event
+    uint64_t number = 0;  // the number of the last event
     std::array<std::unique_ptr<ggml_backend_event, GgmlDeleter>, kNumEvents> events;
   };
   mutable Queue computing_, copying_;
@@ -157,14 +157,14 @@ class BackendDevice final : public Device {
   [[nodiscard]] ggml_backend_t BackendOf(DeviceQueue queue) const {
     return queue == DeviceQueue::kToDevice && copies_ != nullptr ? copies_.get() : backend_.get();
   }
-  size_t most_extents_ = 0;   // that addresses are reserved for
-  size_t limit_extents_ = 0;  // that may be taken
-  bool has_limit_ = false;    // that an option set
+  size_t most_extents_ = 0;   // extents of reserved addresses
+  size_t limit_extents_ = 0;  // extents that may be allocated
+  bool has_limit_ = false;    // whether an option set the limit
   void* reserved_ = nullptr;
-  std::byte* begin_ = nullptr;  // of the reserved addresses, aligned
+  std::byte* begin_ = nullptr;  // the first reserved address, aligned
   // Maps each extent of addresses to its place in the buffer, in extents; -1: not allocated.
   std::vector<int32_t> place_of_;
-  std::vector<bool> is_records_;  // the same
+  std::vector<bool> is_records_;  // whether each extent of addresses holds records
   // Maps each place of the buffer to its extent of addresses; -1: free.
   std::vector<int32_t> extent_at_;
   size_t num_taken_ = 0;
@@ -181,7 +181,7 @@ class BackendDevice final : public Device {
   };
   std::list<Slab> slabs_;
   BufferHandle staging_;                 // null until it is asked for
-  std::map<std::byte*, size_t> mapped_;  // where it has none
+  std::map<std::byte*, size_t> mapped_;  // pinned allocations without a slab, and their bytes
   Result<std::byte*> AllocatePinned(size_t num_bytes);
   [[nodiscard]] bool FreePinned(std::byte* memory, size_t num_bytes);
 };

@@ -38,7 +38,7 @@ enum class DeviceQueue : uint8_t {
 // ended.
 struct DeviceEvent {
   DeviceQueue queue = DeviceQueue::kCompute;
-  uint64_t number = 0;  // of the last piece of work before it; 0: none
+  uint64_t number = 0;  // the number of the last piece of work before the event; 0: none
 };
 
 struct CopyPart {

@@ -11,9 +11,9 @@
 namespace ebb {
 
 struct DeviceRates {
-  double copy_bytes_per_s = 0;  // to the device
-  double latency_seconds = 0;   // of a copy
-  double host_bytes_per_s = 0;  // of rows, that the host attends to
+  double copy_bytes_per_s = 0;  // rate of copies to the device
+  double latency_seconds = 0;   // time of a small copy
+  double host_bytes_per_s = 0;  // bytes of rows that the host attends to per second
 };
 
 // Measures the rate and the latency of copies from pinned memory; the caller supplies the host's
@@ -23,8 +23,8 @@ struct DeviceRates {
 // T1Bytes holds the bytes of a layer's rows in T1.
 struct T1Bytes {
   size_t rows = 0;
-  size_t pages = 0;               // that hold them
-  size_t queries_and_states = 0;  // to the host and back, where they are attended to there
+  size_t pages = 0;               // bytes of the pages that hold the rows
+  size_t queries_and_states = 0;  // bytes copied to the host and back if it attends to the rows
 };
 
 // StreamSeconds() returns the time that T1 adds to a layer if its pages are copied to the device,

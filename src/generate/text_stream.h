@@ -96,7 +96,7 @@ class TextStream {
   size_t thought_bytes_ = 0;
   std::string stop_string_;
   Part part_;
-  bool skips_blanks_ = false;  // those between a thought and the answer hold no stop string
+  bool skips_blanks_ = false;  // blanks between thought and answer hold no stop string
   State state_ = State::kOpen;
 };
 

@@ -62,7 +62,7 @@ class TokenChoice {
 
   const GenerateOptions* options_;
   const Model* model_;
-  std::unique_ptr<Sampler> own_sampler_;  // of a clone
+  std::unique_ptr<Sampler> own_sampler_;  // the sampler of a clone
   Sampler* sampler_;
   TextStream stream_;
   std::vector<Token> end_tokens_;  // masked; empty unless OnEnd::kIgnore

@@ -26,7 +26,7 @@ struct ReadBenchmarkOptions {
 struct ReadSpeed {
   size_t num_bytes = 0;
   double seconds = 0;
-  double cpu_seconds = 0;  // of the whole process, in the kernel too
+  double cpu_seconds = 0;  // user and system time of the whole process
   [[nodiscard]] double GigabytesPerSecond() const {
     return static_cast<double>(num_bytes) / seconds * 1e-9;
   }

@@ -17,7 +17,7 @@ namespace ebb {
 
 // PageRun is a run of pages that are adjacent in the file.
 struct PageRun {
-  uint64_t offset = 0;  // of what is left
+  uint64_t offset = 0;  // offset in the file of what is left
   size_t bytes_left = 0;
   std::span<iovec> parts;  // of what is left
   int num_stalls = 0;      // answers that brought nothing

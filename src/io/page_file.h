@@ -34,7 +34,7 @@ namespace ebb {
 struct PageFileOptions {
   std::string folder;     // empty: $TMPDIR, else /var/tmp
   size_t page_bytes = 0;  // a multiple of 4096, at most 2 MiB
-  size_t cap_bytes = 0;   // of disk space for pages, rounded down to segments; 0: none
+  size_t cap_bytes = 0;   // cap on disk space for pages, rounded down to segments; 0: none
   IoEngine engine = IoEngine::kAuto;
   int queue_depth = 32;
   int num_threads = 4;  // that wait for the disk, of the engine kThreads
@@ -50,14 +50,14 @@ struct PageIo {
 };
 
 struct PageFileStats {
-  size_t bytes_read = 0;  // that reached memory, by reads that succeeded or not
+  size_t bytes_read = 0;  // bytes that reads, failed ones too, brought to memory
   size_t bytes_written = 0;
   double read_seconds = 0;  // while reads were under way, as far as calls could see
-  double wait_seconds = 0;  // of waiting in Wait()
-  size_t file_bytes = 0;    // of disk space that segments hold
+  double wait_seconds = 0;  // time spent in Wait()
+  size_t file_bytes = 0;    // disk space that segments hold
   size_t peak_file_bytes = 0;
   size_t num_pages = 0;    // owned
-  size_t table_bytes = 0;  // of memory for the records of pages and segments
+  size_t table_bytes = 0;  // memory for the records of pages and segments
 };
 
 class PageFile {

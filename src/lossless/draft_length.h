@@ -71,25 +71,25 @@ class DraftLength {
   const bool drafts_always_;
   const int min_, max_;
   std::array<RunningMean, kMargins> right_;  // share of guesses, by margin
-  RunningMean plain_seconds_;                // of a step
-  RunningMean draft_seconds_;                // of a token
-  RunningMean logits_seconds_;               // of a token
-  RunningMean run_tokens_, run_seconds_;     // of drafted steps, with their drafts
+  RunningMean plain_seconds_;                // seconds of a plain step
+  RunningMean draft_seconds_;                // seconds of drafting a token
+  RunningMean logits_seconds_;               // seconds of computing a token's logits
+  RunningMean run_tokens_, run_seconds_;     // tokens and seconds of drafted runs
   // tokens_, seconds_, squares_ and products_ are means over verifying steps, for the regression
   // line of seconds over tokens.
   RunningMean tokens_, seconds_, squares_, products_;
-  double slope_ = 0;            // of that line, in seconds a token
+  double slope_ = 0;            // slope of the regression line, in seconds per token
   int runs_ = 0;                // verifying steps so far
   bool warm_ = false;           // a first plain step was seen, and left out
-  int tokens_since_plain_ = 0;  // of drafted steps
+  int tokens_since_plain_ = 0;  // tokens of drafted runs since the last plain step
   int plain_steps_ = 0;         // since the last draft
   int wait_ = 0;                // plain steps before a draft is tried again
   // `least_` and the members below describe the current run.
   int least_ = 1;
-  bool one_too_many_ = false;  // is to be taken
+  bool one_too_many_ = false;  // whether the run takes one guess too many
   double all_right_ = 1;       // probability that its guesses are
   std::vector<int> margins_;   // their classes
-  double last_seconds_ = 0;    // of the last one, with the logits that were asked for
+  double last_seconds_ = 0;    // seconds of the last run, with the logits computed so far
 };
 
 }  // namespace ebb

@@ -135,7 +135,7 @@ class Speculator {
   const std::unique_ptr<Sequence> second_;
   Sequence* const store_;  // second_, or draft_ where there is none
   const Follower draft_takes_step_, draft_takes_rows_;
-  SignalBuffers store_signals_;  // those of the store's steps that the draft wants to see
+  SignalBuffers store_signals_;  // signals of the store's steps for the draft's policy
   DraftLength length_;
   std::optional<TextLookup> lookup_;  // empty: unwanted, or there was no memory for it
   int looked_up_since_draft_ = 0;     // tokens that became part of the text

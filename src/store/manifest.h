@@ -28,9 +28,9 @@ struct Manifest {
   uint64_t answer_tokens = 0;
 
   // epoch and the members below are set by SessionStore::Put().
-  std::string epoch = {};       // of the lease under which it was written
+  std::string epoch = {};       // the epoch of the lease under which it was written
   std::string generation = {};  // differs from that of every other generation of the session
-  uint64_t bytes = 0;           // of all chunks
+  uint64_t bytes = 0;           // bytes of all chunks
   std::vector<uint64_t> chunk_hashes = {};
   uint64_t record_hash = 0;
 
@@ -42,7 +42,7 @@ struct Manifest {
 // version).
 [[nodiscard]] Result<Manifest> DecodeManifest(std::string_view text);
 
-[[nodiscard]] int64_t NowMs();  // of the epoch
+[[nodiscard]] int64_t NowMs();  // milliseconds since the Unix epoch
 
 }  // namespace ebb::store
 

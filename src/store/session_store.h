@@ -42,7 +42,7 @@ struct SessionName {
 // Lease is the right to change a session.
 struct Lease {
   SessionName name;
-  std::string epoch;  // of this lease alone
+  std::string epoch;  // unique to this lease
 };
 
 // StoreLimits has times in seconds.
