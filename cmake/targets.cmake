@@ -224,9 +224,16 @@ if(has_cuda_kernels)
   target_link_libraries(ebb_step PRIVATE CUDA::cudart)
 endif()
 # They see ggml's inside.
-set_source_files_properties(
-  ${EBB_ROOT}/src/step/device/graph_part.cc ${EBB_ROOT}/src/device/sim_backend.cc PROPERTIES
+set(sim_backend ${EBB_ROOT}/tests/support/device/sim_backend.cc)
+set_source_files_properties(${EBB_ROOT}/src/step/device/graph_part.cc ${sim_backend} PROPERTIES
   INCLUDE_DIRECTORIES ${EBB_LLAMA_CPP_SOURCE}/ggml/src COMPILE_OPTIONS -Wno-unused-function)
+# Doubles of devices and of the disk's queues, which the programs that link their objects have: tests, and ebb-lab, which
+# takes `--device ggml-sim` where it sees the layers' symbols.
+add_library(ebb_test_device OBJECT EXCLUDE_FROM_ALL ${sim_backend})
+target_link_libraries(ebb_test_device PRIVATE ebb_options ebb_device ggml)
+target_include_directories(ebb_test_device PRIVATE ${EBB_ROOT})
+add_library(ebb_test_queue OBJECT EXCLUDE_FROM_ALL ${EBB_ROOT}/tests/support/io/io_queue_faults.cc)
+target_link_libraries(ebb_test_queue PRIVATE ebb_options ebb_io)
 # They build graphs by libllama's own builders, whose headers are no interface of libllama.
 file(GLOB library_sources CONFIGURE_DEPENDS ${EBB_ROOT}/src/model/library/*.cc)
 set_source_files_properties(${library_sources} PROPERTIES
@@ -439,4 +446,7 @@ target_include_directories(ebb_common_parts PRIVATE ${libcurl_INCLUDE_DIRS} ${EB
 set(EBB_BINARY ${CMAKE_BINARY_DIR}/bin/ebb)
 ebb_add_program(ebb_cli ebb apps/ebb ebb_server)
 ebb_add_program(ebb_lab_cli ebb-lab apps/lab ebb_lab)
+if(NOT EBB_SHARED)
+  target_sources(ebb_lab_cli PRIVATE $<TARGET_OBJECTS:ebb_test_device>)
+endif()
 ebb_add_program(ebb_bench_cli ebb-bench apps/bench)

@@ -33,8 +33,11 @@ ebb_add_test_support(engine ebb_internal)
 ebb_add_test_support(hub PkgConfig::libsodium nlohmann_json::nlohmann_json Threads::Threads)
 
 # What tests of a layer link besides it.
-set(support_of_rows ebb_kv_test_support)
-set(support_of_kv ebb_kv_test_support)
+set(support_of_io ebb_test_queue)
+set(support_of_device ebb_test_device)
+set(support_of_rows ebb_test_device ebb_test_queue ebb_kv_test_support)
+set(support_of_kv ebb_test_device ebb_test_queue ebb_kv_test_support)
+set(support_of_step ebb_test_device)
 set(support_of_policy ebb_policy_kernels ebb_policy_test_support nlohmann_json::nlohmann_json)
 set(support_of_attention ebb_attention_kernels)
 set(support_of_server ebb_lab)
@@ -144,11 +147,11 @@ foreach(folder IN LISTS folders)
   elseif(folder MATCHES "^tests/(cli|server)$")
     # They start processes as the program does.
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder}
-      ebb_cli_parts ebb_lab ebb_engine_test_support ebb_hub_test_support)
+      ebb_cli_parts ebb_lab ebb_test_device ebb_engine_test_support ebb_hub_test_support)
   elseif(folder STREQUAL tests/model)
     ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support ebb_lab)
   else()
-    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_engine_test_support)
+    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_test_device ebb_engine_test_support)
   endif()
 endforeach()
 ebb_add_test_folder(ebb_cli_tests cli apps

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "src/device/sim_backend.h"
+#include "tests/support/device/sim_backend.h"
 #include "tests/support/expect_ok.h"
 
 namespace ebb {

@@ -2,10 +2,10 @@
 
 #include <cctype>
 #include <fstream>
+#include <vector>
 
 #include "ebb/device.h"
 #include "src/base/llama_runtime.h"
-#include "src/device/sim_backend.h"
 
 namespace ebb {
 namespace {
@@ -13,11 +13,18 @@ namespace {
 // kHostBackend names ggml's CPU backend as a device that is treated as having memory of its own.
 constexpr std::string_view kHostBackend = "ggml-cpu";
 
+std::vector<ggml_backend_dev_t>& TestDevices() {
+  static std::vector<ggml_backend_dev_t> devices;
+  return devices;
+}
+
 // Returns the device of this name, or else the first one whose name begins with it: "cuda" finds
 // CUDA0.
 ggml_backend_dev_t FindDevice(std::string_view name) {
   const std::string wanted = Lower(name);
-  if (wanted == kSimBackend) return SimBackendDevice();
+  for (ggml_backend_dev_t device : TestDevices()) {
+    if (Lower(ggml_backend_dev_name(device)) == wanted) return device;
+  }
   ggml_backend_dev_t first = nullptr;
   for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
     ggml_backend_dev_t device = ggml_backend_dev_get(i);
@@ -80,6 +87,8 @@ bool IsAccelerator(ggml_backend_dev_t device) {
   return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
 }
 
+void AddTestDevice(ggml_backend_dev_t device) { TestDevices().push_back(device); }
+
 ggml_backend_dev_t FindBackendDevice(std::string_view name) {
   const bool is_rpc = Lower(name).starts_with(kRpcPrefix);
   return is_rpc ? FindRemoteDevice(std::string(name.substr(kRpcPrefix.size()))) : FindDevice(name);
@@ -112,9 +121,11 @@ std::vector<DeviceDescription> ListDevices() {
   devices.push_back({.name = std::string(kHostBackend),
                      .description = "ggml on this processor, its memory taken as closed: for tests",
                      .tested = kForTests});
-  devices.push_back({.name = std::string(kSimBackend),
-                     .description = ggml_backend_dev_description(SimBackendDevice()),
-                     .tested = kForTests});
+  for (ggml_backend_dev_t device : TestDevices()) {
+    devices.push_back({.name = Lower(ggml_backend_dev_name(device)),
+                       .description = ggml_backend_dev_description(device),
+                       .tested = kForTests});
+  }
   return devices;
 }
 

@@ -16,6 +16,9 @@ inline constexpr std::string_view kRpcPrefix = "rpc:";  // HOST:PORT follows
 [[nodiscard]] bool IsAccelerator(ggml_backend_dev_t device);
 // Returns the device that DeviceSpec::name selects, in upper or lower case; null: there is none.
 [[nodiscard]] ggml_backend_dev_t FindBackendDevice(std::string_view name);
+// Adds a device for tests, which ggml's own list does not have, under its name in lower case.
+// REQUIRES: no other thread looks for devices.
+void AddTestDevice(ggml_backend_dev_t device);
 // Returns "cpu, cuda0, ...", for error messages.
 [[nodiscard]] std::string NamesOfDevices();
 

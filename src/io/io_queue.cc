@@ -6,6 +6,11 @@
 #include <utility>
 
 namespace ebb {
+
+// Defined in tests/support/io, for programs that link it.
+[[gnu::weak]] std::unique_ptr<IoQueue> MakeFaultQueue(std::unique_ptr<IoQueue> queue,
+                                                      FaultHook hook);
+
 namespace {
 
 Result<std::unique_ptr<IoQueue>> MakeUring(int fd, const IoQueueOptions& options) {
@@ -37,6 +42,9 @@ Result<ChosenQueue> MakeIoQueue(int fd, const IoQueueOptions& options) {
   if (chosen.queue == nullptr) {
     EBB_ASSIGN_OR_RETURN(chosen.queue, MakeThreadQueue(fd, options.depth, options.num_threads));
     chosen.engine = IoEngine::kThreads;
+  }
+  if (options.faults && MakeFaultQueue == nullptr) {
+    return Internal("faults of a queue are asked for, and this program does not link them");
   }
   if (options.faults) chosen.queue = MakeFaultQueue(std::move(chosen.queue), options.faults);
   return chosen;

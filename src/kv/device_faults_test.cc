@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "src/device/sim_backend.h"
+#include "tests/support/device/sim_backend.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/kv/tiered_sequence.h"
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "src/device/sim_backend.h"
+#include "tests/support/device/sim_backend.h"
 
 namespace ebb {
 namespace {

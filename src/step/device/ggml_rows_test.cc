@@ -14,7 +14,7 @@
 #include "src/attention/compressed.h"
 #include "src/base/ggml_deleter.h"
 #include "src/base/page_units.h"
-#include "src/device/sim_backend.h"
+#include "tests/support/device/sim_backend.h"
 #include "src/rows/compressed_pages.h"
 
 namespace ebb::ggml_rows_test {

@@ -6,7 +6,7 @@
 
 #include "ebb/generate.h"
 #include "ebb/session_file.h"
-#include "src/device/sim_backend.h"
+#include "tests/support/device/sim_backend.h"
 #include "tests/engine/devices/backend_fixture.h"
 
 namespace ebb {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ebb/session_file.h"
-#include "src/device/sim_backend.h"
+#include "tests/support/device/sim_backend.h"
 #include "src/session/session_impl.h"
 #include "tests/engine/devices/backend_fixture.h"
 

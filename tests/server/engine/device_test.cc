@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/device/sim_backend.h"
+#include "tests/support/device/sim_backend.h"
 #include "tests/server/server_fixture.h"
 #include "tests/support/numbers.h"
 

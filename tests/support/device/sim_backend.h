@@ -3,9 +3,10 @@
 // with protection keys. It runs queued work at the latest moment that ggml allows: when a thread
 // waits, when another queue waits for a later event of the queue, or when the queue computes. A
 // missing wait, or memory that is changed while it is being copied, therefore shows as a wrong
-// result. It fails where a test asks it to, as a driver does.
-#ifndef EBB_DEVICE_SIM_BACKEND_H_
-#define EBB_DEVICE_SIM_BACKEND_H_
+// result. It fails where a test asks it to, as a driver does. A program that links it has the
+// device.
+#ifndef EBB_TESTS_SUPPORT_DEVICE_SIM_BACKEND_H_
+#define EBB_TESTS_SUPPORT_DEVICE_SIM_BACKEND_H_
 
 #include <cstdint>
 #include <functional>
@@ -34,4 +35,4 @@ void SetSimBackendLacks(ggml_op op);
 
 }  // namespace ebb
 
-#endif  // EBB_DEVICE_SIM_BACKEND_H_
+#endif  // EBB_TESTS_SUPPORT_DEVICE_SIM_BACKEND_H_

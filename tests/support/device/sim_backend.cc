@@ -1,4 +1,4 @@
-#include "src/device/sim_backend.h"
+#include "tests/support/device/sim_backend.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,6 +17,7 @@
 #include "ggml-cpu.h"
 #include "ggml-impl.h"
 #include "src/base/ggml_deleter.h"
+#include "src/device/backend_names.h"
 
 namespace ebb {
 namespace {
@@ -316,6 +317,11 @@ ggml_backend_reg_t Registry() {
   }();
   return &registry;
 }
+
+const bool is_added = [] {
+  AddTestDevice(Device());
+  return true;
+}();
 
 }  // namespace
 
