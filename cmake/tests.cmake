@@ -170,10 +170,6 @@ endif()
 # The tests of whole steps, but over a device. Tests that cannot run there skip themselves and say what they need
 # (EBB_CPU_ONLY in tests/engine/engine_fixture.h).
 add_test(NAME engine.OverADevice COMMAND ebb_tests_engine --gtest_brief)
-# The same over graphs that libllama builds, instead of ebb's own decoder.
-add_test(NAME engine.OverLibraryGraphs COMMAND ebb_tests_engine --gtest_brief)
-set_tests_properties(engine.OverLibraryGraphs PROPERTIES LABELS verify TIMEOUT 1800
-  FAIL_REGULAR_EXPRESSION "PASSED  . 0 tests" ENVIRONMENT EBB_TEST_ENGINE_GRAPH=library)
 set_tests_properties(engine.OverADevice PROPERTIES LABELS verify TIMEOUT 1800
   FAIL_REGULAR_EXPRESSION "PASSED  . 0 tests" ENVIRONMENT EBB_TEST_ENGINE_DEVICE=ggml-sim)
 

@@ -184,7 +184,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   written = size;
   const auto file = ebb::GgufFile::Of({contents.get(), size + kTensorBytes}, "input");
   if (!file.ok()) return 0;
-  const auto model = ebb::LibraryModel::Open(*file, {.graph = ebb::GraphSource::kLibrary});
+  const auto model = ebb::LibraryModel::Open(*file, {});
   if (!model.ok()) {
     if (model.status().message().empty()) std::abort();
     return 0;

@@ -30,10 +30,6 @@ enum class WeightMode { kAsStored, kDequantize };
 // RopeScaling says how RoPE positions are scaled. kFromFile follows the file's metadata.
 enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
 
-// GraphSource says which code builds a model's graph: ebb's own decoder, which is slightly faster
-// and serves a few families, or libllama's builders, which serve nearly every architecture.
-enum class GraphSource { kAuto, kOwn, kLibrary };
-
 // ModelOptions say which file to load and how.
 struct ModelOptions {
   std::string path;
@@ -57,9 +53,6 @@ struct ModelOptions {
   int context = 0;
   // Replaces the file's chat template: Jinja source, or "chatml". Empty: the file's template.
   std::string chat_template = {};
-  // Chooses the builder of the graph. kAuto: ebb's own decoder where it knows the family,
-  // libllama's builders otherwise.
-  GraphSource graph = GraphSource::kAuto;
 };
 
 // InfillTokens holds the tokens that mark the parts of a fill-in-the-middle prompt. A member
@@ -72,7 +65,7 @@ struct InfillTokens {
 class Model {
  public:
   // Loads a model. The file stays mapped. Errors: kNotFound, kIo; kCorrupt (truncated file, tensor
-  // out of bounds, wrong shape); kUnsupported (the message lists the families that are supported;
+  // out of bounds, wrong shape); kUnsupported (the message names the part that is not supported;
   // an adapter of another kind); kInvalidArgument (rope scaling; an adapter of another family, or
   // for a model that marks rows itself). If another program writes to the mapped file or truncates
   // it, later steps fail with kIo and change nothing; to notice that, the first Load() installs a
@@ -86,8 +79,6 @@ class Model {
   [[nodiscard]] const ModelShape& shape() const;
   // Returns the architecture as the file names it: "llama", "qwen3moe".
   [[nodiscard]] std::string_view family() const;
-  // Returns whether ebb's own decoder or libllama's builder makes the graph; never kAuto.
-  [[nodiscard]] GraphSource graph_source() const;
   // Returns "SmolLM2 135M Instruct, llama, Q4_1", followed by ", adapter NAME" if there is an
   // adapter.
   [[nodiscard]] std::string description() const;

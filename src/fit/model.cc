@@ -30,9 +30,7 @@ Result<FitModel> FitModelOf(const Model& model) {
                   .expert_share = loaded.expert_share,
                   .lookup_bytes = loaded.lookup_bytes,
                   .state_bytes = loaded.hparams.state_bytes};
-  if (loaded.library != nullptr) {
-    EBB_ASSIGN_OR_RETURN(fit.graph, PlanGraph(loaded));
-  }
+  EBB_ASSIGN_OR_RETURN(fit.graph, PlanGraph(loaded));
   return fit;
 }
 

@@ -1,23 +1,19 @@
 #include "src/model/adapter.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
-#include <cstdint>
+#include <string>
 #include <string_view>
-#include <unordered_set>
-#include <utility>
 
-#include "src/model/family.h"
-#include "src/model/hyperparameters.h"
-#include "src/model/layout.h"
+#include "src/model/eviction_marks.h"
+#include "src/model/gguf_file.h"
 
 namespace ebb {
 namespace {
 
 using Need = GgufFile::Need;
 
-Status CheckKind(const GgufFile& file, const ModelFamily& family) {
+Status CheckKind(const GgufFile& file, std::string_view family) {
   std::string type, architecture;
   EBB_RETURN_IF_ERROR(file.Read("general.type", Need::kOptional, &type));
   if (type != "adapter") {
@@ -25,10 +21,9 @@ Status CheckKind(const GgufFile& file, const ModelFamily& family) {
         fmt::format("expected an adapter's file: general.type is \"{}\", not \"adapter\"", type));
   }
   EBB_RETURN_IF_ERROR(file.Read("general.architecture", Need::kRequired, &architecture));
-  if (architecture == family.name) return OkStatus();
-  return InvalidArgument(
-      fmt::format("an adapter for models of the family \"{}\"; this model is of \"{}\"",
-                  architecture, family.name));
+  if (architecture == family) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "an adapter for models of the family \"{}\"; this model is of \"{}\"", architecture, family));
 }
 
 Status CheckLayout(const Hyperparameters& hparams, std::string_view family) {
@@ -48,12 +43,12 @@ Status CheckLayout(const Hyperparameters& hparams, std::string_view family) {
 }
 
 Status CheckTensors(const GgufFile& file, int num_layers) {
-  std::unordered_set<std::string> names;
-  for (int i = 0; i < num_layers; ++i) {
-    for (std::string& name : MarkTensorNames(i)) names.insert(std::move(name));
-  }
   for (const GgufTensor& tensor : file.tensors()) {
-    if (names.contains(std::string(tensor.name))) continue;
+    bool has_place = false;
+    for (int i = 0; i < num_layers; ++i) {
+      for (const std::string& name : MarkTensorNames(i)) has_place |= name == tensor.name;
+    }
+    if (has_place) continue;
     return Unsupported(
         fmt::format("the file has a tensor {}, which no adapter for a model of {} layers has",
                     tensor.name, num_layers));
@@ -67,47 +62,33 @@ Status OfAdapter(const Status& status) {
   return {status.code(), "adapter", status.message()};
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Adapter>> Adapter::Declare(const std::string& path, WeightMode mode,
-                                                  LoadedModel* model) {
-  Result<GgufFile> opened = GgufFile::Open(path);
-  if (!opened.ok()) return OfAdapter(opened.status());
-  GgufFile file = *std::move(opened);
-  std::unique_ptr<Adapter> adapter(
-      new Adapter(std::move(file), mode, MaxDeclarations(model->hparams)));
-  const Status status = adapter->DeclareIn(model);
-  if (status.ok()) return adapter;
-  return adapter->file_.ErrorOfLoading(status.WithPrefix(path));
-}
-
-Status Adapter::DeclareIn(LoadedModel* model) {
-  const std::string_view family = model->family->name;
-  EBB_RETURN_IF_ERROR(CheckKind(file_, *model->family));
-  if (model->hparams.eviction_layout != EvictionLayout::kNone) {
+Status LoadFrom(const GgufFile& file, WeightMode mode, LoadedModel* model) {
+  const std::string& family = model->family_name;
+  EBB_RETURN_IF_ERROR(CheckKind(file, family));
+  Hyperparameters& hparams = model->hparams;
+  if (hparams.eviction_layout != EvictionLayout::kNone) {
     return InvalidArgument(
         fmt::format("an adapter makes a model mark rows, and this model does so already: its file "
                     "has {}.attention.dms.layout",
                     family));
   }
-  EBB_RETURN_IF_ERROR(ReadEvictionMarks(file_, *model->family, &model->hparams));
-  EBB_RETURN_IF_ERROR(CheckLayout(model->hparams, family));
-  EBB_RETURN_IF_ERROR(CheckTensors(file_, model->hparams.num_layers));
-  EBB_ASSIGN_OR_RETURN(model->adapter_name, file_.ReadName());
-  return DeclareMarks(loader_, model);
+  EBB_RETURN_IF_ERROR(ReadEvictionMarks(file, family, &hparams));
+  EBB_RETURN_IF_ERROR(CheckLayout(hparams, family));
+  EBB_RETURN_IF_ERROR(CheckTensors(file, hparams.num_layers));
+  EBB_ASSIGN_OR_RETURN(model->adapter_name, file.ReadName());
+  EBB_RETURN_IF_ERROR(LoadMarkWeights(file, mode, model));
+  // Weights that were read while another program wrote them may be anything.
+  return file.CheckUnchanged();
 }
 
-Status Adapter::Load(LoadedModel* model) {
-  const uint64_t fingerprint = file_.Fingerprint();
-  model->fingerprint = XXH3_64bits_withSeed(&fingerprint, sizeof(fingerprint), model->fingerprint);
-  model->adapter_buffers = std::make_unique<WeightBuffers>();
-  if (Status status = loader_.Load(model->adapter_buffers.get()); !status.ok()) {
-    return file_.ErrorOfLoading(status);
-  }
-  model->weight_bytes += loader_.weight_bytes();
-  model->lookup_bytes += loader_.lookup_bytes();
-  model->adapter_buffers->mappings = GgufFile::TakeMappings(std::move(file_));
-  return OkStatus();
+}  // namespace
+
+Result<uint64_t> LoadAdapter(const ModelOptions& options, LoadedModel* model) {
+  Result<GgufFile> file = GgufFile::Open(options.adapter);
+  if (!file.ok()) return OfAdapter(file.status());
+  const Status status = LoadFrom(*file, options.weights, model);
+  if (status.ok()) return file->Fingerprint();
+  return file->ErrorOfLoading(status.WithPrefix(options.adapter));
 }
 
 }  // namespace ebb

@@ -78,7 +78,6 @@ TEST_F(AdapterTest, MakesTheModelThatHoldsItsTensorsItself) {
     const LayerWeights& b = (*joined)->loaded().layers[i];
     EXPECT_EQ(Values(a.alpha_norm), Values(b.alpha_norm));
     EXPECT_EQ(Values(a.alpha), Values(b.alpha));
-    EXPECT_EQ(Values(a.attn_norm), Values(b.attn_norm));
   }
   EXPECT_EQ((*joined)->weight_bytes(), (*whole)->weight_bytes());
   EXPECT_EQ((*whole)->description(), "Random, llama, F32");

@@ -1,6 +1,6 @@
-// The graph of a model: by ebb's own decoder for its five families, by libllama's builders for
-// every other architecture. Attention is a hole in it: the engine fills it with its own node over
-// the cache, a test may fill it with ggml's operations.
+// The graph of a model, which libllama builds and src/model/library rewrites. Attention is a hole
+// in it: the engine fills it with its own node over the cache, a test may fill it with ggml's
+// operations.
 #ifndef EBB_MODEL_DECODER_GRAPH_H_
 #define EBB_MODEL_DECODER_GRAPH_H_
 
@@ -59,7 +59,7 @@ struct DecoderGraphOptions {
   // Products take the tokens one by one, each with the arithmetic of T = 1, so that results do not
   // depend on T.
   bool one_token_at_a_time = false;
-  // The tokens' embeddings are looked up elsewhere: they are an input instead of the tokens.
+  // For a device: rows of tables that are looked up by token are inputs, which the host looks up.
   bool takes_embeddings = false;
   int attention_nodes_per_layer = kMaxAttentionNodesPerLayer;
 
@@ -88,34 +88,21 @@ class GraphInputs {
   virtual void TakeStates() {}
 };
 
-// Copies `values` into a tensor of 32-bit integers in host memory, and zeros behind them.
-void SetIntegers(ggml_tensor* tensor, std::span<const int32_t> values);
-
 struct DecoderGraph {
   ggml_cgraph* graph = nullptr;
-  ggml_tensor* tokens = nullptr;       // I32 [T], input; null where embeddings are
-  ggml_tensor* embeddings = nullptr;   // F32 [embed_dim, T], input; null unless asked for
-  ggml_tensor* positions = nullptr;    // I32 [T], input
-  ggml_tensor* output_rows = nullptr;  // I32 [num_outputs], input: indices into the T tokens;
-                                       // null when num_outputs == T
-  ggml_tensor* logits = nullptr;       // F32 [vocab_size, num_outputs]; null: none are wanted
+  ggml_tensor* logits = nullptr;     // F32 [vocab_size, num_outputs]; null: none are wanted
   ggml_tensor* outputs = nullptr;    // F32 [embed_dim, num_outputs]; null unless instead of logits
   std::vector<ggml_tensor*> hidden;  // as asked, marked as outputs
   // By layer, where asked for: a number for each of its kv heads and T tokens, marked as outputs:
-  // what the eviction logits are made of (c in hyperparameters.h).
+  // what the eviction logits are made of (c in eviction_marks.h).
   std::vector<ggml_tensor*> eviction_channels;
-  // Null: the inputs are the tensors above.
   std::unique_ptr<GraphInputs> inputs;
-  // A second context that holds tensors of the graph; null: there is none.
+  // A second context that holds tensors of the graph.
   ggml_context* other_context = nullptr;
-
-  // REQUIRES: the tensors have host memory.
-  void SetInputs(std::span<const Token> token_values, std::span<const Position> position_values,
-                 std::span<const int32_t> output_row_values);
 };
 
 // Tensors are created in `ctx` (no_alloc); inputs and outputs are flagged for the allocator.
-// Errors: those of libllama's builders; ebb's own decoder has none.
+// Errors: those of libllama's builders.
 [[nodiscard]] Result<DecoderGraph> BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
                                                      const DecoderGraphOptions& options,
                                                      AttentionBuilder& attention);

@@ -2,23 +2,20 @@
 
 #include <fmt/format.h>
 #include <ggml.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <functional>
-#include <future>
 #include <utility>
 #include <vector>
 
-#include "src/base/head_sizes.h"
 #include "src/base/llama_runtime.h"
 #include "src/model/adapter.h"
 #include "src/model/chat/chat.h"
-#include "src/model/family.h"
+#include "src/model/eviction_marks.h"
 #include "src/model/gguf_file.h"
-#include "src/model/hyperparameters.h"
-#include "src/model/layout.h"
 #include "src/model/library/library_model.h"
 #include "src/model/loaded_model.h"
 #include "src/model/product_layout.h"
@@ -60,52 +57,14 @@ ModelShape ShapeOf(const Hyperparameters& h) {
               h.layers_read.size() == size_t(h.num_layers) ? std::vector<int>() : h.layers_read};
 }
 
-// Returns whether the file has scales of weights, as files of NVFP4 do.
-bool HasWeightScales(const GgufFile& file) {
-  return std::ranges::any_of(file.tensors(), [&](const GgufTensor& tensor) {
-    const std::string stem(tensor.name.substr(0, tensor.name.rfind('.')));
-    const bool is_scale = tensor.name.ends_with(".scale") || tensor.name.ends_with(".input_scale");
-    return is_scale && file.FindTensor(stem + ".weight") != nullptr;
-  });
-}
-
-// libllama's builders serve mixtures of experts, weights with scales, and the families that ebb's
-// own decoder does not know. Anything else that is unusual in a file of a known family is refused:
-// libllama ignores metadata that its builder of that family does not expect.
-Result<GraphSource> ChooseGraph(const GgufFile& file, const std::string& family,
-                                GraphSource wanted) {
-  if (wanted != GraphSource::kAuto) return wanted;
-  if (!FindModelFamily(family).ok()) return GraphSource::kLibrary;
-  uint32_t num_experts = 0;
-  EBB_RETURN_IF_ERROR(file.Read(family + ".expert_count", GgufFile::Need::kOptional, &num_experts));
-  return num_experts == 0 && !HasWeightScales(file) ? GraphSource::kOwn : GraphSource::kLibrary;
-}
-
-// For ebb's own decoder.
-Status DescribeOwn(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
-  EBB_ASSIGN_OR_RETURN(model->family, FindModelFamily(model->family_name));
-  EBB_ASSIGN_OR_RETURN(model->hparams, ReadHyperparameters(file, *model->family, options));
-  EBB_ASSIGN_OR_RETURN(model->hparams.vocab_size, CountTokens(file));
-  model->shape = ShapeOf(model->hparams);
-  return OkStatus();
-}
-
 // Everything that can be known without touching a weight.
 Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
   std::string& family = model->family_name;
   EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &family));
   EBB_ASSIGN_OR_RETURN(model->name, file.ReadName());
-  EBB_ASSIGN_OR_RETURN(const GraphSource source, ChooseGraph(file, family, options.graph));
-  if (source == GraphSource::kOwn) {
-    EBB_RETURN_IF_ERROR(DescribeOwn(file, options, model));
-    // The kernels take padded heads, which the rewritten graphs of libllama have where needed.
-    const int head_dim = model->hparams.head_dim;
-    if (head_dim == PaddedHeadDim(head_dim) || options.graph == GraphSource::kOwn)
-      return OkStatus();
-  }
   EBB_ASSIGN_OR_RETURN(model->library, LibraryModel::Open(file, options));
-  model->family = nullptr;
   model->hparams = model->library->hparams();
+  EBB_RETURN_IF_ERROR(ReadEvictionMarks(file, family, &model->hparams));
   model->shape = ShapeOf(model->hparams);
   model->layers.resize(model->hparams.num_layers);
   for (int i = 0; i < model->hparams.num_layers; ++i) {
@@ -115,47 +74,19 @@ Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* 
   return OkStatus();
 }
 
-// Enters the tokenizer and the chat template into the model.
-void SetVocabulary(VocabModel vocab_model, const ModelOptions& options, LoadedModel* model) {
-  model->vocab_model = std::move(vocab_model);
-  model->chat = std::make_unique<ModelChat>(model->vocab_model.get(), options.chat_template);
-  model->longest_token_bytes = LongestTokenBytes(*model->vocab_model);
-}
-
-// The weights where libllama builds the graph; its model has the tokenizer too.
-Status LoadLibraryParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+// Reads the weights, and takes the tokenizer and the chat template.
+Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
-  model->buffers = std::make_unique<WeightBuffers>();
   EBB_RETURN_IF_ERROR(
       model->library->LoadWeights(file, options.weights, options.for_device, model->buffers.get()));
   model->fingerprint = file.Fingerprint();
-  SetVocabulary(model->library->TakeModel(), options, model);
-  model->weight_bytes = model->library->weight_bytes();
+  model->vocab_model = model->library->TakeModel();
+  model->chat = std::make_unique<ModelChat>(model->vocab_model.get(), options.chat_template);
+  model->longest_token_bytes = LongestTokenBytes(*model->vocab_model);
+  model->weight_bytes += model->library->weight_bytes();
   model->lookup_bytes = model->library->lookup_bytes();
   model->expert_bytes = model->library->expert_bytes();
   model->expert_share = model->library->expert_share();
-  return OkStatus();
-}
-
-// The weights that were declared, and the tokenizer.
-Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader& loader,
-                 LoadedModel* model) {
-  model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
-  std::future<void> prefetch;  // ends before this function does
-  if (loader.fits_memory()) prefetch = file.Prefetch();
-  // The tokenizer keeps one core busy about as long as reading the weights keeps another.
-  std::future<Result<VocabModel>> vocabulary =
-      std::async([&file]() { return LoadVocabulary(file); });
-  model->buffers = std::make_unique<WeightBuffers>();
-  const Status loaded = loader.Load(model->buffers.get());
-  Result<VocabModel> vocab_model = vocabulary.get();
-  EBB_RETURN_IF_ERROR(loaded);
-  model->fingerprint = file.Fingerprint();  // reads pages that the page cache has by now
-  FillKeptChannels(*model);
-  EBB_RETURN_IF_ERROR(vocab_model.status());
-  SetVocabulary(*std::move(vocab_model), options, model);
-  model->weight_bytes = loader.weight_bytes();
-  model->lookup_bytes = loader.lookup_bytes();
   return OkStatus();
 }
 
@@ -164,29 +95,22 @@ Status InFile(const std::string& path, const Status& status) {
   return status.WithPrefix(path);
 }
 
-}  // namespace
-
-namespace {
-
-Status LoadOwnParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
-  WeightLoader loader(file, options.weights, MaxDeclarations(model->hparams), options.for_device);
-  EBB_RETURN_IF_ERROR(InFile(options.path, DeclareWeights(file, loader, model)));
-  std::unique_ptr<Adapter> adapter;
-  if (!options.adapter.empty()) {
-    EBB_ASSIGN_OR_RETURN(adapter, Adapter::Declare(options.adapter, options.weights, model));
-  }
-  EBB_RETURN_IF_ERROR(InFile(options.path, LoadParts(file, options, loader, model)));
-  return adapter == nullptr ? OkStatus() : adapter->Load(model);
-}
-
 Status LoadFrom(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
   EBB_RETURN_IF_ERROR(InFile(options.path, Describe(file, options, model)));
-  if (model->library == nullptr) return LoadOwnParts(file, options, model);
+  model->buffers = std::make_unique<WeightBuffers>();
+  uint64_t adapter = 0;
   if (options.adapter.empty()) {
-    return InFile(options.path, LoadLibraryParts(file, options, model));
+    EBB_RETURN_IF_ERROR(InFile(options.path, LoadMarkWeights(file, options.weights, model)));
+  } else {
+    EBB_ASSIGN_OR_RETURN(adapter, LoadAdapter(options, model));
   }
-  return Unsupported(fmt::format("{}: models of the family \"{}\" take no adapter", options.path,
-                                 model->family_name));
+  EBB_RETURN_IF_ERROR(
+      InFile(options.path, model->library->CheckTakesMarks(model->hparams.eviction_layout)));
+  EBB_RETURN_IF_ERROR(InFile(options.path, LoadParts(file, options, model)));
+  if (!options.adapter.empty()) {
+    model->fingerprint = XXH3_64bits_withSeed(&adapter, sizeof(adapter), model->fingerprint);
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -195,10 +119,7 @@ LoadedModel::LoadedModel() = default;
 LoadedModel::~LoadedModel() = default;
 
 Status LoadedModel::CheckFilesUnchanged() const {
-  for (const WeightBuffers* of_file : {buffers.get(), adapter_buffers.get()}) {
-    if (of_file == nullptr) continue;
-    for (const MappedFile& part : of_file->mappings) EBB_RETURN_IF_ERROR(part.CheckUnchanged());
-  }
+  for (const MappedFile& part : buffers->mappings) EBB_RETURN_IF_ERROR(part.CheckUnchanged());
   return OkStatus();
 }
 
@@ -229,24 +150,18 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
 
 const ModelShape& Model::shape() const { return loaded_->shape; }
 std::string_view Model::family() const { return loaded_->family_name; }
-GraphSource Model::graph_source() const {
-  return loaded_->library == nullptr ? GraphSource::kOwn : GraphSource::kLibrary;
-}
 std::string Model::description() const {
   const std::string& adapter = loaded_->adapter_name;
   return fmt::format("{}, {}, {}{}", loaded_->name, loaded_->family_name, loaded_->type_name,
                      adapter.empty() ? "" : ", adapter " + adapter);
 }
 std::string Model::batch_dependence() const {
-  std::vector<const ggml_tensor*> weights = {loaded_->output};
-  if (loaded_->library != nullptr) {
-    const std::string& product = loaded_->library->computed_product();
-    if (!product.empty()) {
-      return fmt::format("the graph of {} multiplies computed matrices ({})", loaded_->family_name,
-                         product);
-    }
-    weights = loaded_->library->multiplied_weights();
+  const std::string& product = loaded_->library->computed_product();
+  if (!product.empty()) {
+    return fmt::format("the graph of {} multiplies computed matrices ({})", loaded_->family_name,
+                       product);
   }
+  std::vector<const ggml_tensor*> weights = loaded_->library->multiplied_weights();
   for (const LayerWeights& layer : loaded_->layers) {
     for (ggml_tensor* const LayerWeights::*weight : kLayerWeights) weights.push_back(layer.*weight);
   }

@@ -9,13 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/llama_runtime.h"
-
 namespace ebb {
 namespace {
-
-constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
-constexpr size_t kMaxTokens = size_t{1} << 24;
 
 #ifndef EBB_LLAMA_IS_PATCHED
 // An unpatched libllama asserts that all tokens differ, after it gave the empty ones a name.
@@ -70,39 +65,10 @@ Status CheckTokenizer(const GgufFile& file) {
   EBB_RETURN_IF_ERROR(CheckTokenizerKind(file));
 #ifndef EBB_LLAMA_IS_PATCHED
   std::vector<std::string_view> tokens;
-  EBB_RETURN_IF_ERROR(file.ReadStrings(kTokensKey, &tokens));
+  EBB_RETURN_IF_ERROR(file.ReadStrings("tokenizer.ggml.tokens", &tokens));
   EBB_RETURN_IF_ERROR(CheckTokensDiffer(tokens));
 #endif
   return OkStatus();
-}
-
-Result<int> CountTokens(const GgufFile& file) {
-  std::vector<std::string_view> tokens;
-  EBB_RETURN_IF_ERROR(file.ReadStrings(kTokensKey, &tokens));
-  if (tokens.empty() || tokens.size() > kMaxTokens) {
-    return Corrupt(
-        fmt::format("{} names {} tokens; expected 1 to {}", kTokensKey, tokens.size(), kMaxTokens));
-  }
-  return static_cast<int>(tokens.size());
-}
-
-Result<VocabModel> LoadVocabulary(const GgufFile& file) {
-  EBB_RETURN_IF_ERROR(CheckTokenizer(file));
-  const LlamaErrorScope errors;
-  llama_model_params params = llama_model_default_params();
-  params.vocab_only = true;
-  params.n_gpu_layers = 0;
-  // From the metadata that is parsed already: a second parse costs as much as the first.
-  VocabModel model(llama_model_init_from_user(file.context(), nullptr, nullptr, params));
-  if (model == nullptr) {
-    // libllama catches what is thrown, and tells it as text.
-    if (errors.FirstError().find("bad_alloc") != std::string::npos) {
-      return OutOfMemory("no memory is left for the tokenizer");
-    }
-    return Corrupt(fmt::format("the tokenizer does not load: {}", errors.FirstError()));
-  }
-  EBB_RETURN_IF_ERROR(CheckAddedTokens(*model));
-  return model;
 }
 
 size_t LongestTokenBytes(const llama_model& vocab_model) {

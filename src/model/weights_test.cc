@@ -7,12 +7,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ebb/model.h"
 #include "src/model/gguf_file.h"
+#include "src/model/library/library_model.h"
 #include "src/model/loaded_model.h"
-#include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
@@ -30,15 +31,9 @@ class WeightsTest : public testing::Test {
     options_.feed_forward_dim = 512;
     options_.num_tokens = 264;
   }
-  void Write() {
-    const Status written = WriteRandomGguf(options_, path_);
-    ASSERT_TRUE(written.ok()) << written.ToString();
-  }
   const LoadedModel& Load(WeightMode mode = WeightMode::kAsStored) {
-    Write();
-    return LoadWritten(mode);
-  }
-  const LoadedModel& LoadWritten(WeightMode mode = WeightMode::kAsStored) {
+    const Status written = WriteRandomGguf(options_, path_);
+    EXPECT_TRUE(written.ok()) << written.ToString();
     auto model = Model::Load({.path = path_, .weights = mode});
     EXPECT_TRUE(model.ok()) << model.status().ToString();
     model_ = *model;
@@ -52,14 +47,17 @@ class WeightsTest : public testing::Test {
     const auto* data = static_cast<const std::byte*>(tensor->data);
     return data >= mapping.data() && data < mapping.data() + mapping.size();
   }
-  // The bytes of tensors of the file, one after the other.
-  [[nodiscard]] std::string FileBytes(const std::vector<std::string>& names) const {
-    std::string bytes;
-    for (const std::string& name : names) {
-      const auto data = file_->FindTensor(name)->data;
-      bytes.append(reinterpret_cast<const char*>(data.data()), data.size());
+  [[nodiscard]] std::string FileBytes(const std::string& name) const {
+    const auto data = file_->FindTensor(name)->data;
+    return {reinterpret_cast<const char*>(data.data()), data.size()};
+  }
+  // A tensor that the graph reads. "token_embd.weight" is the output of a model that ties the two.
+  [[nodiscard]] const ggml_tensor* Weight(const std::string& name) const {
+    for (const ggml_tensor* weight : model_->loaded().library->weights_read()) {
+      if (name == ggml_get_name(weight)) return weight;
     }
-    return bytes;
+    ADD_FAILURE() << "no weight " << name;
+    return nullptr;
   }
   static std::string Bytes(const ggml_tensor* tensor) {
     return {static_cast<const char*>(tensor->data), ggml_nbytes(tensor)};
@@ -93,84 +91,39 @@ class WeightsTest : public testing::Test {
   std::optional<GgufFile> file_;
 };
 
-TEST_F(WeightsTest, AMatrixWithoutAFasterLayoutStaysInTheMappedFile) {
-  const LoadedModel& model = Load();
-  EXPECT_TRUE(IsMapped(model.token_embedding));
-  EXPECT_TRUE(IsMapped(model.layers[1].wo));
-  EXPECT_TRUE(IsMapped(model.layers[1].attn_norm));
-  EXPECT_EQ(Bytes(model.layers[1].wo), FileBytes({"blk.1.attn_output.weight"}));
+TEST_F(WeightsTest, VectorsAndTablesStayInTheMappedFile) {
+  options_.embeddings = RandomGgufOptions::Embeddings::kUntied;
+  Load();
+  EXPECT_TRUE(IsMapped(Weight("blk.1.attn_norm.weight")));
+  EXPECT_GT(model_->loaded().lookup_bytes, 0u);
+}
+
+TEST_F(WeightsTest, MatricesThatAreMultipliedWithTheSameTokensLieSideBySide) {
+  Load();
+  const auto end = [](const ggml_tensor* weight) {
+    return static_cast<const std::byte*>(weight->data) + ggml_nbytes(weight);
+  };
+  for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{
+           {"blk.1.attn_q.weight", "blk.1.attn_k.weight"},
+           {"blk.1.attn_k.weight", "blk.1.attn_v.weight"},
+           {"blk.0.ffn_gate.weight", "blk.0.ffn_up.weight"}}) {
+    EXPECT_FALSE(IsMapped(Weight(first)));
+    EXPECT_EQ(end(Weight(first)), Weight(second)->data) << first;
+    EXPECT_EQ(Bytes(Weight(first)), FileBytes(first));
+  }
 }
 
 TEST_F(WeightsTest, TiedEmbeddingsAreHeldOnce) {
-  const LoadedModel& model = Load();
-  EXPECT_EQ(model.output, model.token_embedding);
-}
-
-TEST_F(WeightsTest, SmallProjectionsThatLieApartAreCopiedTogether) {
-  const LoadedModel& model = Load();
-  const LayerWeights& layer = model.layers[1];
-  ASSERT_NE(layer.wqkv, nullptr);
-  EXPECT_FALSE(IsMapped(layer.wqkv));
-  EXPECT_EQ(Bytes(layer.wqkv),
-            FileBytes({"blk.1.attn_q.weight", "blk.1.attn_k.weight", "blk.1.attn_v.weight"}));
-}
-
-TEST_F(WeightsTest, NeighboursInTheFileAreJoinedWhereTheyAre) {
-  const LoadedModel& model = Load();
-  ASSERT_NE(model.layers[0].ffn_gate_up, nullptr);
-  EXPECT_TRUE(IsMapped(model.layers[0].ffn_gate_up));
-  EXPECT_EQ(Bytes(model.layers[0].ffn_gate_up),
-            FileBytes({"blk.0.ffn_gate.weight", "blk.0.ffn_up.weight"}));
-}
-
-TEST_F(WeightsTest, ProjectionsOfOtherTypesAreLeftOut) {
-  options_.value_type = "f16";
-  const LoadedModel& model = Load();
-  EXPECT_EQ(model.layers[0].wqkv, nullptr);
-  ASSERT_NE(model.layers[0].wqk, nullptr);
-  EXPECT_EQ(Bytes(model.layers[0].wqk), FileBytes({"blk.0.attn_q.weight", "blk.0.attn_k.weight"}));
-  EXPECT_EQ(Bytes(model.layers[0].wv), FileBytes({"blk.0.attn_v.weight"}));
-}
-
-TEST_F(WeightsTest, LargeProjectionsThatLieApartAreNotCopied) {
-  options_.embed_dim = 512;
-  options_.num_q_heads = 8;
-  const LoadedModel& model = Load();
-  EXPECT_EQ(model.layers[0].wqkv, nullptr);
-  EXPECT_EQ(model.layers[0].wqk, nullptr);
-  EXPECT_TRUE(IsMapped(model.layers[0].wq));
-  EXPECT_TRUE(IsMapped(model.layers[0].wk));
-  EXPECT_TRUE(IsMapped(model.layers[0].wv));
-}
-
-TEST_F(WeightsTest, AMissingBiasIsZero) {
-  options_.biases = RandomGgufOptions::Biases::kQkv;
-  Write();
-  auto edit = GgufEdit::Open(path_);
-  ASSERT_TRUE(edit.ok());
-  edit->Remove("blk.0.attn_k.bias");
-  ASSERT_TRUE(edit->Save(path_).ok());
-  const LoadedModel& model = LoadWritten();
-  EXPECT_EQ(Bytes(model.layers[0].bqkv), FileBytes({"blk.0.attn_q.bias"}) +
-                                             std::string(2 * 64 * sizeof(float), '\0') +
-                                             FileBytes({"blk.0.attn_v.bias"}));
-  EXPECT_EQ(Bytes(model.layers[1].bqkv),
-            FileBytes({"blk.1.attn_q.bias", "blk.1.attn_k.bias", "blk.1.attn_v.bias"}));
-}
-
-TEST_F(WeightsTest, HeadNormsAreRepeatedForEveryHead) {
-  options_.family = "qwen3";
-  const LoadedModel& model = Load();
-  const std::string q = "blk.1.attn_q_norm.weight", k = "blk.1.attn_k_norm.weight";
-  EXPECT_EQ(Bytes(model.layers[1].qk_norm), FileBytes({q, q, q, q, k, k}));
+  EXPECT_EQ(Load().lookup_bytes, 0u);
+  options_.embeddings = RandomGgufOptions::Embeddings::kUntied;
+  EXPECT_EQ(Load().lookup_bytes, FileBytes("token_embd.weight").size());
 }
 
 TEST_F(WeightsTest, WidenedMatricesHoldTheDequantizedValues) {
   options_.weight_type = "q4_0";
-  const LoadedModel& model = Load(WeightMode::kDequantize);
-  for (const auto& [tensor, name] : std::vector<std::pair<const ggml_tensor*, std::string>>{
-           {model.token_embedding, "token_embd.weight"},
-           {model.layers[1].ffn_down, "blk.1.ffn_down.weight"}}) {
+  Load(WeightMode::kDequantize);
+  for (const char* name : {"token_embd.weight", "blk.1.ffn_down.weight"}) {
+    const ggml_tensor* tensor = Weight(name);
     ASSERT_EQ(tensor->type, GGML_TYPE_F32);
     const GgufTensor* source = file_->FindTensor(name);
     std::vector<float> expected(ggml_nelements(tensor));
@@ -178,7 +131,7 @@ TEST_F(WeightsTest, WidenedMatricesHoldTheDequantizedValues) {
         ->to_float(source->data.data(), expected.data(), ggml_nelements(tensor));
     EXPECT_EQ(std::memcmp(tensor->data, expected.data(), ggml_nbytes(tensor)), 0) << name;
   }
-  EXPECT_EQ(model.output, model.token_embedding);
+  EXPECT_EQ(model_->loaded().lookup_bytes, 0u);
 }
 
 TEST_F(WeightsTest, MatricesOfAModelThatOutgrowsTheTlbAreCopiedToHugePages) {
@@ -192,13 +145,12 @@ TEST_F(WeightsTest, MatricesOfAModelThatOutgrowsTheTlbAreCopiedToHugePages) {
   options_.feed_forward_dim = 2048;
   const LoadedModel& model = Load();
   ASSERT_GT(model_->weight_bytes(), 16u << 20);
-  EXPECT_FALSE(IsMapped(model.layers[1].ffn_down));
-  EXPECT_EQ(Bytes(model.layers[1].ffn_down), FileBytes({"blk.1.ffn_down.weight"}));
-  EXPECT_NE(model.layers[1].wqkv, nullptr);
-  EXPECT_TRUE(IsMapped(model.layers[1].attn_norm));
-  EXPECT_EQ(model.output, model.token_embedding);
-  EXPECT_FALSE(IsMapped(model.output));
-  EXPECT_EQ(Bytes(model.output), FileBytes({"token_embd.weight"}));
+  EXPECT_FALSE(IsMapped(Weight("blk.1.ffn_down.weight")));
+  EXPECT_EQ(Bytes(Weight("blk.1.ffn_down.weight")), FileBytes("blk.1.ffn_down.weight"));
+  EXPECT_TRUE(IsMapped(Weight("blk.1.attn_norm.weight")));
+  EXPECT_EQ(model.lookup_bytes, 0u);
+  EXPECT_FALSE(IsMapped(Weight("token_embd.weight")));
+  EXPECT_EQ(Bytes(Weight("token_embd.weight")), FileBytes("token_embd.weight"));
 }
 
 TEST_F(WeightsTest, ProductsTakeTheLayoutThatGgmlPrefers) {
@@ -207,15 +159,12 @@ TEST_F(WeightsTest, ProductsTakeTheLayoutThatGgmlPrefers) {
   options_.weight_type = "q4_0";
   options_.num_tokens = 288;  // AMX takes multiples of 32
   const LoadedModel& model = Load();
-  const auto buffer_name = [](const ggml_tensor* tensor) {
-    return std::string(ggml_backend_buffer_name(tensor->buffer));
-  };
-  EXPECT_EQ(buffer_name(model.layers[0].wqkv), expected);
-  EXPECT_EQ(buffer_name(model.layers[0].ffn_gate_up), expected);
-  EXPECT_EQ(buffer_name(model.layers[1].ffn_down), expected);
+  for (const char* name : {"blk.0.attn_q.weight", "blk.0.ffn_gate.weight", "blk.1.ffn_down.weight",
+                           "token_embd.weight"}) {
+    EXPECT_EQ(std::string(ggml_backend_buffer_name(Weight(name)->buffer)), expected) << name;
+  }
   // Rows are looked up in the embeddings: they stay as they are, and the output is a second copy.
-  EXPECT_TRUE(IsMapped(model.token_embedding));
-  EXPECT_EQ(buffer_name(model.output), expected);
+  EXPECT_EQ(model.lookup_bytes, FileBytes("token_embd.weight").size());
 }
 
 }  // namespace

@@ -539,7 +539,7 @@ Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
   impl_->Reserve(work, shape.path);
   if (has_state) impl_->ReserveStates(work);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
-  graph->graph.SetInputs(work.tokens, work.rope_positions, work.output_rows);
+  graph->graph.inputs->Set(work.tokens, work.rope_positions, work.output_rows);
   StagedSequences staged(&impl_->staged_steps);
   for (const SequenceStep& sequence : work.sequences) {
     const T1Reading all =

@@ -69,7 +69,8 @@ TEST_F(ProfileTest, TheRecordHoldsEveryFigure) {
 
 TEST_F(ProfileTest, HeadsOfLayersThatDifferAreNotDrawnAsAGrid) {
   const std::string path = model_.File("mixed.gguf");
-  ASSERT_TRUE(WriteRandomGguf({.kv_heads_by_layer = {1, 2}, .context = 256}, path).ok());
+  ASSERT_TRUE(
+      WriteRandomGguf({.family = "deci", .kv_heads_by_layer = {1, 2}, .context = 256}, path).ok());
   const std::string arguments =
       "ebb-lab profile --raw --temp 0 --threads 1 --quiet --json -n 8 -p tide -m ";
   EXPECT_EQ(RunEbb(arguments + path).exit_code, 0);

@@ -54,14 +54,6 @@ inline RandomGgufOptions SuperBlockModelOptions() {
 // so that what holds there is seen to hold on a device. Null: it is not set.
 inline const char* OtherDevice() { return std::getenv("EBB_TEST_ENGINE_DEVICE"); }
 
-// EBB_TEST_ENGINE_GRAPH=library: libllama's builders make the graphs of the models, so that what
-// holds for ebb's own decoder is seen to hold for them.
-inline GraphSource TestedGraph() {
-  const char* name = std::getenv("EBB_TEST_ENGINE_GRAPH");
-  return name != nullptr && std::string_view(name) == "library" ? GraphSource::kLibrary
-                                                                : GraphSource::kAuto;
-}
-
 // Skips every test of the file `file` over another device, and says why. EBB_CPU_ONLY_FILE calls
 // it.
 bool SkipFileOverDevices(const char* file, const char* why);
@@ -72,7 +64,7 @@ inline std::shared_ptr<const Model> RandomModel(const RandomGgufOptions& shape,
   const std::string path = folder.File("random.gguf");
   const Status written = WriteRandomGguf(shape, path);
   EXPECT_TRUE(written.ok()) << written.ToString();
-  auto model = Model::Load({.path = path, .for_device = for_device, .graph = TestedGraph()});
+  auto model = Model::Load({.path = path, .for_device = for_device});
   EXPECT_TRUE(model.ok()) << model.status().ToString();
   return *model;
 }

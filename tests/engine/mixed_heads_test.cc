@@ -20,6 +20,7 @@ constexpr int kStreams = 12;
 
 RandomGgufOptions MixedOptions(int eviction_window = 0, Marks marks = Marks::kAdapter) {
   RandomGgufOptions options = SmallModelOptions();
+  options.family = "deci";
   options.num_layers = static_cast<int>(kKvHeads.size());
   options.kv_heads_by_layer = kKvHeads;
   options.eviction_window = eviction_window;

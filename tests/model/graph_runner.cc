@@ -119,7 +119,7 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
   ggml_gallocr_alloc_graph(allocator.get(), graph.graph);
   std::vector<int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
-  graph.SetInputs(tokens, positions, options.output_rows);
+  graph.inputs->Set(tokens, positions, options.output_rows);
   attention.SetMasks();
   ggml_backend_graph_compute(backend.get(), graph.graph);
 

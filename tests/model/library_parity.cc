@@ -108,8 +108,7 @@ Result<std::map<std::string, double>> ErrorsOfFaults(LibraryModelOptions options
   const std::string path = folder.File("model.gguf"), wrong = folder.File("wrong.gguf");
   EBB_RETURN_IF_ERROR(WriteLibraryModel(options, path));
   EBB_ASSIGN_OR_RETURN(const std::vector<float> right, LibllamaLogits(path, nullptr));
-  EBB_ASSIGN_OR_RETURN(const auto model,
-                       Model::Load({.path = path, .graph = GraphSource::kLibrary}));
+  EBB_ASSIGN_OR_RETURN(const auto model, Model::Load({.path = path}));
   const ModelShape& shape = model->shape();
   const int64_t query_rows = int64_t{shape.num_q_heads} * shape.head_dim;
   const std::string prefix = options.architecture + ".";
@@ -152,8 +151,7 @@ Result<LibraryParity> CompareWithLibllama(LibraryModelOptions options, int conte
   const std::string path = folder.File("model.gguf");
   parity.fixture = WriteLibraryModel(options, path);
   if (!parity.fixture.ok()) return parity;
-  const auto model =
-      Model::Load({.path = path, .context = context, .graph = GraphSource::kLibrary});
+  const auto model = Model::Load({.path = path, .context = context});
   parity.load = model.status();
   if (!model.ok()) return parity;
   const std::vector<Token> tokens = SomeTokens((*model)->shape().vocab_size);

@@ -138,15 +138,6 @@ std::vector<OptionRow> ModelRows() {
       FlagRow(
           G::kModel, "--dequantize", "hold the weights as F32, for studies of exactness",
           [](CliOptions& o) { return &o.model.weights; }, WeightMode::kDequantize),
-      ChoiceRow<GraphSource>(
-          G::kModel, "--graph",
-          "the builder of the model's graph, instead of the faster one that knows the model: ebb's "
-          "own decoder (own), or libllama's builders (library), which know nearly every "
-          "architecture",
-          [](CliOptions& o) { return &o.model.graph; },
-          {{"auto", GraphSource::kAuto},
-           {"own", GraphSource::kOwn},
-           {"library", GraphSource::kLibrary}}),
       ChoiceRow<RopeScaling>(
           G::kModel, "--rope-scaling",
           "how positions past the trained context are scaled, instead of as the file says",

@@ -71,6 +71,14 @@ void AddCacheTensors(ggml_cgraph* graph, CacheNodes* nodes) {
   }
 }
 
+// The ROPE node that queries come from; null: there is none.
+ggml_tensor* RopeOfQueries(ggml_tensor* q) {
+  while (q != nullptr && (IsViewOp(q) || q->op == GGML_OP_CONT || q->op == GGML_OP_SCALE)) {
+    q = q->src[0];
+  }
+  return q != nullptr && q->op == GGML_OP_ROPE ? q : nullptr;
+}
+
 Result<CacheAttention> ReadAttention(ggml_tensor* node, const CacheNodes& nodes) {
   const auto [layer, kind] = nodes.PlaceOf(node->src[1]);
   const auto [value_layer, value_kind] = nodes.PlaceOf(node->src[2]);
@@ -79,6 +87,7 @@ Result<CacheAttention> ReadAttention(ggml_tensor* node, const CacheNodes& nodes)
   CacheAttention call = {.layer = layer,
                          .node = node,
                          .q = node->src[0],
+                         .turned_q = RopeOfQueries(node->src[0]),
                          .sinks = node->src[4],
                          .key_dim = static_cast<int>(node->src[1]->ne[0]),
                          .value_dim = static_cast<int>(node->src[2]->ne[0]),
@@ -113,46 +122,9 @@ void BecomeViewOf(ggml_tensor* node, ggml_tensor* of) {
   node->view_offs = of->view_src == nullptr ? 0 : of->view_offs;
 }
 
-// A product of a weight with the tokens of several sequences in planes is made one of a single
-// plane, and with one_token_at_a_time one of a plane for each token: ggml multiplies plane by
-// plane, and a plane of one column takes the kernels of a single token. Products of F32 take other
-// kernels if their input has gaps, which are closed, and for several planes of one column, as those
-// of a token with a weight for each head are: these have a plane for each token in every step.
-void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_time) {
-  ggml_tensor* const weight = node->src[0];
-  if (!IsWeight(weight)) return;
-  const bool is_f32 = weight->type == GGML_TYPE_F32;
-  if (is_f32 && weight->ne[2] == 1 && !ggml_is_contiguous(node->src[1])) {
-    node->src[1] = ggml_cont(ctx, node->src[1]);
-  }
-  ggml_tensor* const x = node->src[1];
-  const bool joins = weight->ne[2] == 1 && x->ne[2] > 1 && ggml_is_contiguous(x);
-  const bool splits =
-      (one_token_at_a_time && !HasSameBitsInBatches(*weight)) || (is_f32 && weight->ne[2] > 1);
-  if (!joins && !splits) return;
-  if (weight->ne[2] == 1 && ggml_is_contiguous(x)) {
-    ggml_tensor* flat = ggml_reshape_2d(ctx, x, x->ne[0], ggml_nrows(x));
-    if (splits) flat = ggml_reshape_3d(ctx, flat, flat->ne[0], 1, flat->ne[1]);
-    BecomeViewOf(node, ggml_mul_mat(ctx, weight, flat));
-    return;
-  }
-  // A weight for each head: [K, T, heads] becomes [K, 1, heads, T], and the product goes back.
-  if (!splits || weight->ne[2] != x->ne[2] || x->ne[3] != 1 || x->ne[1] == 1) return;
-  ggml_tensor* planes =
-      ggml_view_4d(ctx, x, x->ne[0], 1, x->ne[2], x->ne[1], x->nb[1], x->nb[2], x->nb[1], 0);
-  ggml_tensor* product = ggml_reshape_3d(ctx, ggml_mul_mat(ctx, weight, planes), node->ne[0],
-                                         node->ne[2], node->ne[1]);
-  BecomeViewOf(node, ggml_cont(ctx, ggml_permute(ctx, product, 0, 2, 1, 3)));
-}
-
 // Multiplies a product, with a weight or with chosen experts, by the scale of the weight.
 void ScaleProduct(ggml_tensor* node, ggml_tensor* chosen, ggml_tensor* scale, ggml_context* ctx) {
-  ggml_tensor* const product = ggml_dup_tensor(ctx, node);
-  product->op = node->op;
-  std::memcpy(product->op_params, node->op_params, sizeof(node->op_params));
-  std::memcpy(product->src, node->src, sizeof(node->src));
-  product->view_src = node->view_src;
-  product->view_offs = node->view_offs;
+  ggml_tensor* const product = CopyNode(node, ctx);
   if (chosen != nullptr) {
     const int64_t num_experts = ggml_nelements(scale);
     scale = ggml_reshape_3d(ctx, scale, 1, num_experts, 1);
@@ -192,7 +164,96 @@ Status CheckRewritten(ggml_cgraph* graph, const CacheNodes& nodes) {
   return OkStatus();
 }
 
+// Whether a node selects all tokens in their order, as steps do whose every token has an output.
+bool SelectsAll(const ggml_tensor* node, const ggml_tensor* ids) {
+  return node->op == GGML_OP_GET_ROWS && node->src[1] == ids && ids->ne[0] == node->src[0]->ne[1] &&
+         ggml_is_contiguous(node->src[0]);
+}
+
+// A product with a weight, and a bias, of which the next node selects the rows of some tokens.
+struct SelectedProduct {
+  ggml_tensor* product = nullptr;
+  ggml_tensor* sum = nullptr;  // with the bias; null: there is none
+};
+
+// The products whose rows `ids` selects alone, by the node that selects: libllama multiplies the
+// other tokens too, whose results nothing reads.
+std::unordered_map<const ggml_tensor*, SelectedProduct> FindSelectedProducts(
+    ggml_cgraph* graph, const ggml_tensor* ids) {
+  std::unordered_map<const ggml_tensor*, int> readers;
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    for (const ggml_tensor* source : ggml_graph_node(graph, i)->src) ++readers[source];
+  }
+  std::unordered_map<const ggml_tensor*, SelectedProduct> found;
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph, i);
+    if (node->op != GGML_OP_GET_ROWS || node->src[1] != ids || SelectsAll(node, ids)) continue;
+    ggml_tensor* product = node->src[0];
+    ggml_tensor* sum = nullptr;
+    if (product->op == GGML_OP_ADD && IsWeight(product->src[1]) && readers[product] == 1) {
+      sum = product;
+      product = sum->src[0];
+    }
+    if (product->op == GGML_OP_MUL_MAT && IsWeight(product->src[0]) && readers[product] == 1 &&
+        product->src[0]->ne[2] == 1 && ggml_is_matrix(product->src[1])) {
+      found[node] = {.product = product, .sum = sum};
+    }
+  }
+  return found;
+}
+
+// The input that selects the tokens whose outputs are wanted; null: there is none.
+const ggml_tensor* OutputIds(const llm_graph_result& built) {
+  for (const auto& input : built.inputs) {
+    const auto* outputs = dynamic_cast<const llm_graph_input_out_ids*>(input.get());
+    if (outputs != nullptr) return outputs->out_ids;
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+ggml_tensor* CopyNode(const ggml_tensor* node, ggml_context* ctx) {
+  ggml_tensor* const copy = ggml_dup_tensor(ctx, node);
+  copy->op = node->op;
+  std::memcpy(copy->op_params, node->op_params, sizeof(node->op_params));
+  std::memcpy(copy->src, node->src, sizeof(node->src));
+  copy->view_src = node->view_src;
+  copy->view_offs = node->view_offs;
+  return copy;
+}
+
+// A product of a weight with the tokens of several sequences in planes is made one of a single
+// plane, and with one_token_at_a_time one of a plane for each token: ggml multiplies plane by
+// plane, and a plane of one column takes the kernels of a single token. Products of F32 take other
+// kernels if their input has gaps, which are closed, and for several planes of one column, as those
+// of a token with a weight for each head are: these have a plane for each token in every step.
+void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_time) {
+  ggml_tensor* const weight = node->src[0];
+  if (!IsWeight(weight)) return;
+  const bool is_f32 = weight->type == GGML_TYPE_F32;
+  if (is_f32 && weight->ne[2] == 1 && !ggml_is_contiguous(node->src[1])) {
+    node->src[1] = ggml_cont(ctx, node->src[1]);
+  }
+  ggml_tensor* const x = node->src[1];
+  const bool joins = weight->ne[2] == 1 && x->ne[2] > 1 && ggml_is_contiguous(x);
+  const bool splits =
+      (one_token_at_a_time && !HasSameBitsInBatches(*weight)) || (is_f32 && weight->ne[2] > 1);
+  if (!joins && !splits) return;
+  if (weight->ne[2] == 1 && ggml_is_contiguous(x)) {
+    ggml_tensor* flat = ggml_reshape_2d(ctx, x, x->ne[0], ggml_nrows(x));
+    if (splits) flat = ggml_reshape_3d(ctx, flat, flat->ne[0], 1, flat->ne[1]);
+    BecomeViewOf(node, ggml_mul_mat(ctx, weight, flat));
+    return;
+  }
+  // A weight for each head: [K, T, heads] becomes [K, 1, heads, T], and the product goes back.
+  if (!splits || weight->ne[2] != x->ne[2] || x->ne[3] != 1 || x->ne[1] == 1) return;
+  ggml_tensor* planes =
+      ggml_view_4d(ctx, x, x->ne[0], 1, x->ne[2], x->ne[1], x->nb[1], x->nb[2], x->nb[1], 0);
+  ggml_tensor* product = ggml_reshape_3d(ctx, ggml_mul_mat(ctx, weight, planes), node->ne[0],
+                                         node->ne[2], node->ne[1]);
+  BecomeViewOf(node, ggml_cont(ctx, ggml_permute(ctx, product, 0, 2, 1, 3)));
+}
 
 std::pair<int, char> CacheNodes::PlaceOf(const ggml_tensor* tensor) const {
   const auto found = cache.find(RootOf(tensor));
@@ -223,6 +284,21 @@ Products FindProducts(ggml_cgraph* graph, const std::unordered_set<const ggml_te
   return products;
 }
 
+WeightGroups FindWeightGroups(ggml_cgraph* graph,
+                              const std::unordered_set<const ggml_tensor*>& weights) {
+  WeightGroups groups;
+  std::unordered_map<const ggml_tensor*, size_t> group_of;  // by the tokens
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph, i);
+    if (node->op != GGML_OP_MUL_MAT || !weights.contains(node->src[0])) continue;
+    const auto [group, is_new] = group_of.try_emplace(node->src[1], groups.size());
+    if (is_new) groups.emplace_back();
+    groups[group->second].push_back(node->src[0]);
+  }
+  std::erase_if(groups, [](const auto& group) { return group.size() < 2; });
+  return groups;
+}
+
 Result<CacheNodes> FindCacheNodes(llm_graph_result* built) {
   CacheNodes nodes;
   ggml_cgraph* const graph = built->get_gf();
@@ -246,35 +322,111 @@ Result<CacheNodes> FindCacheNodes(llm_graph_result* built) {
   return nodes;
 }
 
-Status RewriteGraph(llm_graph_result* built, const CacheNodes& nodes, ggml_context* ctx,
-                    const RewriteOptions& options, const BuildAttention& attend,
-                    ggml_cgraph* graph) {
-  ggml_cgraph* const source = built->get_gf();
-  std::unordered_set<const ggml_tensor*> left_out, kept;
-  if (options.last != nullptr) left_out = DescendantsOf(options.last, source);
-  if (options.first != nullptr) kept = DescendantsOf(options.first, source);
-  size_t next_attention = 0;
-  for (int i = 0; i < ggml_graph_n_nodes(source); ++i) {
-    ggml_tensor* node = ggml_graph_node(source, i);
-    if (left_out.contains(node) || (options.first != nullptr && !kept.contains(node))) continue;
-    // A step without outputs ends in nodes that compute nothing.
-    if (ggml_is_empty(node)) continue;
-    const bool is_of_cache = nodes.PlaceOf(node).first >= 0;
-    if (is_of_cache && (node->op == GGML_OP_SET_ROWS || IsViewOp(node))) continue;
-    if (next_attention < nodes.attentions.size() && node == nodes.attentions[next_attention].node) {
-      ggml_tensor* attended = attend(next_attention, nodes.attentions[next_attention]);
-      BecomeViewOf(node, attended);
-      ++next_attention;
-    } else if (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID) {
-      ggml_tensor* const weight = node->src[0];
-      ggml_tensor* const chosen = node->op == GGML_OP_MUL_MAT_ID ? node->src[2] : nullptr;
-      if (chosen == nullptr) RewriteProduct(node, ctx, options.one_token_at_a_time);
-      if (options.scales != nullptr && options.scales->contains(weight)) {
-        ScaleProduct(node, chosen, options.scales->at(weight), ctx);
-      }
+namespace {
+
+// One pass over the nodes of libllama's graph.
+class Rewriter {
+ public:
+  Rewriter(llm_graph_result* built, const CacheNodes& nodes, ggml_context* ctx,
+           const RewriteOptions& options, const Replacements& replacements)
+      : source_(built->get_gf()),
+        nodes_(nodes),
+        ctx_(ctx),
+        options_(options),
+        replacements_(replacements),
+        output_ids_(OutputIds(*built)) {
+    if (options.last != nullptr) left_out_ = DescendantsOf(options.last, source_);
+    if (options.first != nullptr) kept_ = DescendantsOf(options.first, source_);
+    selected_ = FindSelectedProducts(source_, output_ids_);
+    for (const auto& [select, product] : selected_) {
+      left_out_.insert(product.product);
+      if (product.sum != nullptr) left_out_.insert(product.sum);
     }
-    ggml_build_forward_expand(graph, node);
   }
+
+  void Write(ggml_cgraph* graph) {
+    for (int i = 0; i < ggml_graph_n_nodes(source_); ++i) {
+      ggml_tensor* const node = ggml_graph_node(source_, i);
+      if (left_out_.contains(node) || (options_.first != nullptr && !kept_.contains(node)))
+        continue;
+      // A step without outputs ends in nodes that compute nothing.
+      if (ggml_is_empty(node)) continue;
+      const bool is_of_cache = nodes_.PlaceOf(node).first >= 0;
+      if (is_of_cache && (node->op == GGML_OP_SET_ROWS || IsViewOp(node))) continue;
+      Rewrite(node);
+      ggml_build_forward_expand(graph, node);
+    }
+  }
+
+ private:
+  void Rewrite(ggml_tensor* node) {
+    if (const auto found = replacements_.find(node); found != replacements_.end()) {
+      BecomeViewOf(node, found->second(node));
+    } else if (SelectsAll(node, output_ids_)) {
+      BecomeViewOf(node, node->src[0]);
+    } else if (const auto selected = selected_.find(node); selected != selected_.end()) {
+      BecomeViewOf(node, SelectFirst(node->src[1], selected->second));
+    } else if (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID) {
+      RewriteWeightProduct(node);
+    }
+  }
+
+  // Multiplies the selected tokens alone.
+  ggml_tensor* SelectFirst(ggml_tensor* ids, const SelectedProduct& selected) {
+    ggml_tensor* const x = ggml_get_rows(ctx_, selected.product->src[1], ids);
+    ggml_tensor* const product = ggml_mul_mat(ctx_, selected.product->src[0], x);
+    std::memcpy(product->op_params, selected.product->op_params, sizeof(product->op_params));
+    RewriteWeightProduct(product);
+    return selected.sum == nullptr ? product : ggml_add(ctx_, product, selected.sum->src[1]);
+  }
+
+  // Whether a node is the product of a single token with a part of a joined weight.
+  [[nodiscard]] bool IsJoined(const ggml_tensor* node) const {
+    const ggml_tensor* const weight = node->src[0];
+    return options_.joined != nullptr && node->op == GGML_OP_MUL_MAT &&
+           options_.joined->contains(weight) && ggml_nrows(node->src[1]) == 1 &&
+           ggml_is_contiguous(node->src[1]) &&
+           (options_.scales == nullptr || !options_.scales->contains(weight));
+  }
+  void JoinProduct(ggml_tensor* node) {
+    const JoinedRows& rows = options_.joined->at(node->src[0]);
+    ggml_tensor*& product = joined_products_[{rows.joined, node->src[1]}];
+    if (product == nullptr) {
+      product = ggml_mul_mat(ctx_, rows.joined, node->src[1]);
+      std::memcpy(product->op_params, node->op_params, sizeof(node->op_params));
+    }
+    BecomeViewOf(node, product);
+    node->view_offs += rows.first_row * sizeof(float);
+  }
+
+  void RewriteWeightProduct(ggml_tensor* node) {
+    ggml_tensor* const weight = node->src[0];
+    ggml_tensor* const chosen = node->op == GGML_OP_MUL_MAT_ID ? node->src[2] : nullptr;
+    if (IsJoined(node)) return JoinProduct(node);
+    if (chosen == nullptr) RewriteProduct(node, ctx_, options_.one_token_at_a_time);
+    if (options_.scales != nullptr && options_.scales->contains(weight)) {
+      ScaleProduct(node, chosen, options_.scales->at(weight), ctx_);
+    }
+  }
+
+  ggml_cgraph* const source_;
+  const CacheNodes& nodes_;
+  ggml_context* const ctx_;
+  const RewriteOptions& options_;
+  const Replacements& replacements_;
+  const ggml_tensor* const output_ids_;
+  std::unordered_set<const ggml_tensor*> left_out_, kept_;
+  std::unordered_map<const ggml_tensor*, SelectedProduct> selected_;
+  // By the joined weight and the token.
+  std::map<std::pair<const ggml_tensor*, const ggml_tensor*>, ggml_tensor*> joined_products_;
+};
+
+}  // namespace
+
+Status RewriteGraph(llm_graph_result* built, const CacheNodes& nodes, ggml_context* ctx,
+                    const RewriteOptions& options, const Replacements& replacements,
+                    ggml_cgraph* graph) {
+  Rewriter(built, nodes, ctx, options, replacements).Write(graph);
   return CheckRewritten(graph, nodes);
 }
 

@@ -14,6 +14,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -28,6 +29,8 @@ struct CacheAttention {
   int layer = 0;                // libllama's number of the layer whose rows are read
   ggml_tensor* node = nullptr;  // GGML_OP_FLASH_ATTN_EXT
   ggml_tensor* q = nullptr;     // [key_dim, T, query heads]
+  // The GGML_OP_ROPE node that queries come from through views and scales; null: there is none.
+  ggml_tensor* turned_q = nullptr;
   ggml_tensor *k = nullptr,
               *v = nullptr;  // [dim * kv heads, T]; null: the layer has its rows already
   ggml_tensor* sinks = nullptr;
@@ -63,11 +66,24 @@ struct Products {
 [[nodiscard]] Products FindProducts(ggml_cgraph* graph,
                                     const std::unordered_set<const ggml_tensor*>& weights);
 
+// Weights that the graph multiplies with the same tokens, in its order.
+using WeightGroups = std::vector<std::vector<ggml_tensor*>>;
+[[nodiscard]] WeightGroups FindWeightGroups(ggml_cgraph* graph,
+                                            const std::unordered_set<const ggml_tensor*>& weights);
+
 // The ROPE node whose result, seen through views and reshapes, are the keys; null: there is none.
 [[nodiscard]] ggml_tensor* RopeOf(ggml_tensor* keys);
 
 // Scales, [1] or of experts [n], by their weights.
 using WeightScales = std::map<const ggml_tensor*, ggml_tensor*>;
+
+// Rows of a weight as part of a joined one, whose product with a single token is one node instead
+// of several: each node of a small model costs a wait of all threads for each other.
+struct JoinedRows {
+  ggml_tensor* joined = nullptr;
+  int64_t first_row = 0;
+};
+using JoinedWeights = std::unordered_map<const ggml_tensor*, JoinedRows>;
 
 struct RewriteOptions {
   bool one_token_at_a_time = false;  // products take each token as a plane of its own
@@ -75,18 +91,28 @@ struct RewriteOptions {
   const ggml_tensor* last = nullptr;
   // Scales of weights whose products the graph does not scale; null: it scales all.
   const WeightScales* scales = nullptr;
+  const JoinedWeights* joined = nullptr;  // null: there are none
   // Only these descendants of `first`, which becomes an input, are kept; null: all are.
   ggml_tensor* first = nullptr;
 };
 
-// Returns the attended values, [value_dim * query heads, T], for attention `index` of the graph.
-using BuildAttention = std::function<ggml_tensor*(size_t index, const CacheAttention& attention)>;
+// Returns a tensor of as many elements that takes the place of a node. It may read a CopyNode() of
+// the node.
+using Replacements =
+    std::unordered_map<const ggml_tensor*, std::function<ggml_tensor*(ggml_tensor* node)>>;
 
-// Writes the nodes of `built` into `graph`, with attention by `attend` instead of over libllama's
-// cache; changes nodes of `built`. New tensors are made in `ctx`. Errors: Unsupported, naming the
-// operation, where a node still needs libllama's cache or masks.
+// Returns a node of its own that computes the same.
+[[nodiscard]] ggml_tensor* CopyNode(const ggml_tensor* node, ggml_context* ctx);
+
+// Changes a product of a weight with tokens where ggml's kernels would give a token other bits in
+// planes of several sequences or, with one_token_at_a_time, beside other tokens.
+void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_time);
+
+// Writes the nodes of `built` into `graph`, with `replacements` for some, among them the attentions
+// over libllama's cache; changes nodes of `built`. New tensors are made in `ctx`. Errors:
+// Unsupported, naming the operation, where a node still needs libllama's cache or masks.
 Status RewriteGraph(llm_graph_result* built, const CacheNodes& nodes, ggml_context* ctx,
-                    const RewriteOptions& options, const BuildAttention& attend,
+                    const RewriteOptions& options, const Replacements& replacements,
                     ggml_cgraph* graph);
 
 }  // namespace ebb

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/base/head_sizes.h"
+#include "src/model/product_layout.h"
 
 namespace ebb {
 namespace {
@@ -74,6 +75,20 @@ bool ReadsAlike(const CacheAttention& call, const CacheAttention& stored) {
          call.value_in_key == stored.value_in_key;
 }
 
+Status CheckSoftCaps(const GgufFile& file, const std::string& architecture, bool caps_scores,
+                     bool caps_logits) {
+  const auto check = [&](std::string_view name, bool is_applied) -> Status {
+    const std::string key = fmt::format("{}.{}", architecture, name);
+    float cap = 0;
+    EBB_RETURN_IF_ERROR(file.Read(key, GgufFile::Need::kOptional, &cap));
+    if (cap == 0 || is_applied) return OkStatus();
+    return Unsupported(
+        fmt::format("{} is {}: libllama caps nothing in models of this family", key, cap));
+  };
+  EBB_RETURN_IF_ERROR(check("attn_logit_softcapping", caps_scores));
+  return check("final_logit_softcapping", caps_logits);
+}
+
 Rope ReadRope(const ggml_tensor* node) {
   Rope rope;
   const int32_t* const ints = node->op_params;
@@ -90,6 +105,22 @@ Rope ReadRope(const ggml_tensor* node) {
   rope.beta_slow = floats[5];
   rope.factors = node->src[2];
   return rope;
+}
+
+Status CheckWeightTypes(ggml_cgraph* graph, const WeightSet& weights) {
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph, i);
+    const bool multiplies = node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID;
+    const bool adds = node->op == GGML_OP_ADD || node->op == GGML_OP_MUL;
+    const ggml_tensor* weight = multiplies ? node->src[0] : node->src[1];
+    if (!(multiplies || adds) || !weights.contains(weight)) continue;
+    if (multiplies ? CanMultiply(weight->type) : weight->type == GGML_TYPE_F32) continue;
+    const char* type = ggml_type_name(weight->type);
+    return Unsupported(fmt::format("tensor {} is of type {}, {}", weight->name,
+                                   type == nullptr ? "unknown" : type,
+                                   multiplies ? "which no product takes" : "expected f32"));
+  }
+  return OkStatus();
 }
 
 Status CheckRopes(ggml_cgraph* graph) {

@@ -2,9 +2,12 @@
 #ifndef EBB_MODEL_LIBRARY_LIBRARY_CHECKS_H_
 #define EBB_MODEL_LIBRARY_LIBRARY_CHECKS_H_
 
+#include <string>
 #include <string_view>
 
 #include "ebb/status.h"
+#include "src/model/gguf_file.h"
+#include "src/model/library/device_graph.h"
 #include "src/model/library/graph_rewrite.h"
 #include "src/model/library/internals.h"
 
@@ -23,6 +26,11 @@ namespace ebb {
 // Whether an attention reads the rows as the one that stored them does.
 [[nodiscard]] bool ReadsAlike(const CacheAttention& call, const CacheAttention& stored);
 
+// Refuses soft caps of metadata that the builder of the architecture ignores. caps_scores,
+// caps_logits: whether the graph caps any.
+[[nodiscard]] Status CheckSoftCaps(const GgufFile& file, const std::string& architecture,
+                                   bool caps_scores, bool caps_logits);
+
 // The parameters of a GGML_OP_ROPE node.
 struct Rope {
   int dims = 0, mode = 0, original_context = 0;
@@ -33,6 +41,9 @@ struct Rope {
 };
 
 [[nodiscard]] Rope ReadRope(const ggml_tensor* node);
+
+// Refuses weights of types that ggml's kernels assert: of products, and of sums and factors.
+[[nodiscard]] Status CheckWeightTypes(ggml_cgraph* graph, const WeightSet& weights);
 
 // ggml's kernels check these at the first step alone, where a failed assertion ends the process.
 [[nodiscard]] Status CheckRopes(ggml_cgraph* graph);

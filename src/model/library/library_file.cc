@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "src/base/llama_runtime.h"
-#include "src/model/hyperparameters.h"
 #include "src/model/library/assertion_scope.h"
 
 namespace ebb {
@@ -54,7 +53,9 @@ Status CheckCounts(const GgufFile& file, const std::string& architecture) {
       {"attention.key_length", 1, 65536},
       {"attention.value_length", 1, 65536},
       {"attention.shared_kv_layers", 0, kMaxLayers},
+      {"attention.sliding_window", 0, kMaxContext},
       {"rope.dimension_count", 0, 65536},
+      {"rope.scaling.original_context_length", 1, kMaxContext},
       {"full_attention_interval", 1, kMaxLayers},
       {"interleave_moe_layer_step", 1, kMaxLayers},
       {"ssm.time_step_rank", 1, 1 << 20},
@@ -81,21 +82,62 @@ Status CheckCounts(const GgufFile& file, const std::string& architecture) {
   return OkStatus();
 }
 
+Status CheckRopeNumbers(const GgufFile& file, const std::string& architecture) {
+  for (const std::string_view name : {"rope.freq_base", "rope.freq_base_swa",
+                                      "rope.scaling.attn_factor", "rope.scaling.factor"}) {
+    const std::string key = fmt::format("{}.{}", architecture, name);
+    const bool is_factor = name == "rope.scaling.factor";
+    float number = 1;
+    EBB_RETURN_IF_ERROR(file.Read(key, GgufFile::Need::kOptional, &number));
+    // A factor of 0 is none.
+    if (is_factor ? number == 0 || number >= 1 : number > 0) {
+      if (std::isfinite(number)) continue;
+    }
+    return Corrupt(fmt::format("{} is {}; expected {}", key, number,
+                               is_factor ? "1 or more" : "a number above 0"));
+  }
+  return OkStatus();
+}
+
+// libllama takes a list of layers with windows of any length.
+Status CheckWindowPattern(const GgufFile& file, const std::string& architecture) {
+  const std::string key = architecture + ".attention.sliding_window_pattern";
+  if (!file.IsArray(key)) return OkStatus();
+  std::vector<uint32_t> layers;
+  EBB_RETURN_IF_ERROR(file.ReadNumbers(key, &layers));
+  uint32_t num_layers = 0;
+  EBB_RETURN_IF_ERROR(
+      file.Read(architecture + ".block_count", GgufFile::Need::kRequired, &num_layers));
+  if (layers.size() >= num_layers) return OkStatus();
+  return Corrupt(fmt::format("{} has {} numbers for {} layers", key, layers.size(), num_layers));
+}
+
 // Refuses metadata that libllama ignores and that changes the results of the model.
 Status CheckIgnoredKeys(const GgufFile& file, const std::string& architecture) {
   std::string text;
-  const std::string marks = architecture + ".attention.dms.layout";
-  EBB_RETURN_IF_ERROR(file.Read(marks, GgufFile::Need::kOptional, &text));
-  if (!text.empty()) {
-    return Unsupported(fmt::format(
-        "{} is \"{}\": only ebb's own decoder runs models that mark rows", marks, text));
-  }
   const std::string scaling = architecture + ".rope.scaling.type";
   EBB_RETURN_IF_ERROR(file.Read(scaling, GgufFile::Need::kOptional, &text));
+  if (text == "longrope" && file.FindTensor("rope_factors_long.weight") == nullptr) {
+    return Unsupported(fmt::format("{} is \"longrope\", but the file has no factors", scaling));
+  }
   const std::array<std::string_view, 5> known = {"", "none", "linear", "yarn", "longrope"};
   if (std::ranges::find(known, text) != known.end()) return OkStatus();
   return Unsupported(
       fmt::format("{} is \"{}\"; supported are none, linear, yarn and longrope", scaling, text));
+}
+
+Status CheckRopeOptions(const ModelOptions& options) {
+  const bool scales =
+      options.rope_scaling == RopeScaling::kLinear || options.rope_scaling == RopeScaling::kYarn;
+  if (scales && !(std::isfinite(options.rope_factor) && options.rope_factor > 1)) {
+    return InvalidArgument(
+        fmt::format("rope scaling needs a factor above 1, found {}", options.rope_factor));
+  }
+  if (!scales && options.rope_factor != 0) {
+    return InvalidArgument(
+        fmt::format("a rope factor ({}) needs RoPE scaling linear or yarn", options.rope_factor));
+  }
+  return OkStatus();
 }
 
 float YarnScale(float factor, float multiplier) {
@@ -106,6 +148,8 @@ float YarnScale(float factor, float multiplier) {
 
 Status CheckLibraryMetadata(const GgufFile& file, const std::string& architecture) {
   EBB_RETURN_IF_ERROR(CheckCounts(file, architecture));
+  EBB_RETURN_IF_ERROR(CheckRopeNumbers(file, architecture));
+  EBB_RETURN_IF_ERROR(CheckWindowPattern(file, architecture));
   return CheckIgnoredKeys(file, architecture);
 }
 
@@ -157,13 +201,19 @@ Result<llama_cparams> ContextParams(const llama_model& model, const ModelOptions
   llama_cparams c = {};
   const float factor =
       options.rope_scaling == RopeScaling::kFromFile ? 1 : std::max(1.0f, options.rope_factor);
-  c.n_ctx = static_cast<uint32_t>(static_cast<float>(h.n_ctx_train) * factor);
   c.n_batch = c.n_ubatch = kLibraryCacheRows;
   c.n_seq_max = 1;
   c.n_outputs_max = c.n_outputs_max_per_seq = kLibraryCacheRows;
   c.rope_freq_base = h.rope_freq_base_train;
   c.rope_freq_scale = h.rope_freq_scale_train;
   c.n_ctx_orig_yarn = h.n_ctx_orig_yarn != 0 ? h.n_ctx_orig_yarn : h.n_ctx_train;
+  const bool from_file = options.rope_scaling == RopeScaling::kFromFile;
+  const auto context = static_cast<double>(from_file ? h.n_ctx_train : c.n_ctx_orig_yarn) * factor;
+  if (context > kMaxContext) {
+    return InvalidArgument(fmt::format("a rope factor of {} makes the context longer than {}",
+                                       options.rope_factor, kMaxContext));
+  }
+  c.n_ctx = static_cast<uint32_t>(context);
   if (TakesShortRopeFactors(model, c.n_ctx_orig_yarn, options)) c.n_ctx = c.n_ctx_orig_yarn;
   c.n_ctx_seq = c.n_ctx;
   c.yarn_ext_factor = h.yarn_ext_factor;

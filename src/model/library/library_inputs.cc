@@ -16,6 +16,13 @@ bool IsOfLibraryCache(llm_graph_input_i* input) {
          dynamic_cast<llm_graph_input_attn_k_iswa*>(input) != nullptr;
 }
 
+// Copies `values` into a tensor of 32-bit integers in host memory, and zeros behind them.
+void SetIntegers(ggml_tensor* tensor, std::span<const int32_t> values) {
+  std::memcpy(tensor->data, values.data(), values.size_bytes());
+  std::memset(static_cast<char*>(tensor->data) + values.size_bytes(), 0,
+              ggml_nbytes(tensor) - values.size_bytes());
+}
+
 // The input that selects recurrent states, of a model that has attention too; null: another input.
 llm_graph_input_rs* StatesOf(llm_graph_input_i* input) {
   if (auto* hybrid = dynamic_cast<llm_graph_input_mem_hybrid*>(input)) return hybrid->get_recr();

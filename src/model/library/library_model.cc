@@ -11,15 +11,10 @@
 
 #include "src/base/head_sizes.h"
 #include "src/base/llama_runtime.h"
-#include "src/base/threads/mutex.h"
 #include "src/model/library/assertion_scope.h"
-#include "src/model/library/device_graph.h"
-#include "src/model/library/graph_rewrite.h"
-#include "src/model/library/internals.h"
 #include "src/model/library/library_checks.h"
 #include "src/model/library/library_file.h"
-#include "src/model/library/library_inputs.h"
-#include "src/model/library/library_weights.h"
+#include "src/model/library/library_impl.h"
 
 namespace ebb {
 namespace {
@@ -28,109 +23,6 @@ namespace {
 constexpr size_t kStateAlignment = 64;
 
 }  // namespace
-
-struct LibraryModel::Impl {
-  VocabModel owned;  // until TakeModel()
-  llama_model* model = nullptr;
-  llama_cparams cparams = {};
-  std::unique_ptr<llama_memory_i> memory;
-  llama_memory_recurrent* recurrent = nullptr;  // of `memory`; null: the model has none
-  // The places in libllama's memory that name the tensors of the states; a built graph's own are in
-  // there.
-  struct StatePlace {
-    ggml_tensor** tensor = nullptr;
-    ggml_type type = GGML_TYPE_F32;
-    int64_t floats = 0;  // of one sequence
-    std::string name;
-  };
-  std::vector<StatePlace> state_places;
-  llama_adapter_cvec control_vector;
-  llama_adapter_loras loras;
-  llama_cross cross;
-  mutable Mutex mutex;  // one graph is built at a time
-  // State tensors point here until a step gives them memory.
-  alignas(64) std::array<std::byte, 64> state_placeholder = {};
-  const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer{
-      ggml_backend_cpu_buffer_from_ptr(state_placeholder.data(), state_placeholder.size())};
-  Hyperparameters hparams;
-  std::vector<ggml_tensor*> rope_factors;  // by layer of rows
-  std::vector<ggml_tensor*> sinks;         // the same
-  WeightSet weights;                       // all tensors of the model
-  Products products;                       // of a step of several tokens
-  std::vector<ggml_tensor*> weights_read;
-  WeightScales scales;  // of NVFP4 weights, which the builder of the family does not read
-  std::map<const ggml_tensor*, double> expert_shares;  // of experts' weights, that a token reads
-  int64_t max_library_nodes = 0;  // that libllama may need for a graph; 0: not known yet
-  int num_nodes = 0;              // of the graph of one token
-  int output_floats = 0;
-  WeightSizes sizes;
-
-  using StateTensor = LibraryInputs::StateTensor;
-  struct Built {
-    explicit Built(LibraryInputs::Batch batch_in) : batch(std::move(batch_in)) {}
-
-    LibraryInputs::Batch batch;
-    std::unique_ptr<ggml_context, GgmlDeleter> state_context;  // null: no recurrent state
-    std::vector<StateTensor> states;
-    std::unique_ptr<llm_graph_result> result;
-    std::map<int, ggml_tensor*> block_outputs;  // by the block's number
-  };
-  [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const
-      EBB_REQUIRES(mutex);
-  [[nodiscard]] Result<CacheNodes> FindNodes(llm_graph_result* built) const;
-  // Puts tensors for the states of so many sequences in the place of those of libllama's memory.
-  void MakeStates(int num_sequences, Built* built) const;
-  // Returns the context that builders ask for places of rows and states of the batch.
-  [[nodiscard]] llama_memory_context_ptr MakeMemoryContext(const llama_ubatch& batch) const;
-  // Builds attention `index` of the graph; returns [value_dim * query heads, T].
-  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int index, const CacheAttention& call,
-                      bool keys_before_rope, AttentionBuilder& attention) const;
-  void FindStates();
-  Status BuildDry();
-  Status ReadShape(const CacheNodes& nodes, llm_graph_result* built);
-  void ReadRopes(const CacheNodes& nodes, const llm_graph_result& built);
-};
-
-// All rows are as wide as the widest head: zeros behind shorter ones change no product.
-ggml_tensor* LibraryModel::Impl::Attend(ggml_context* ctx, ggml_cgraph* graph, int index,
-                                        const CacheAttention& call, bool keys_before_rope,
-                                        AttentionBuilder& attention) const {
-  const int64_t num_tokens = call.q->ne[1];
-  const int head_dim = hparams.head_dim;
-  const auto pad = [&](ggml_tensor* heads) {
-    const int missing = head_dim - static_cast<int>(heads->ne[0]);
-    return missing == 0 ? heads : ggml_pad(ctx, heads, missing, 0, 0, 0);
-  };
-  // [dim, kv heads, T], of rows whose heads are `head_floats` apart.
-  const auto kv_heads = [&](ggml_tensor* rows, int dim, int head_floats) {
-    return pad(ggml_view_3d(ctx, rows, dim, call.num_kv_heads, num_tokens,
-                            head_floats * sizeof(float), rows->nb[1], 0));
-  };
-  ggml_tensor* q = ggml_permute(ctx, call.q, 0, 2, 1, 3);
-  const bool rescales = call.scale != hparams.attention_scale;
-  if (rescales || q->nb[1] != call.key_dim * sizeof(float)) q = ggml_cont(ctx, q);
-  if (rescales) q = ggml_scale(ctx, q, call.scale / hparams.attention_scale);
-  ggml_tensor* const rope = keys_before_rope && call.k != nullptr ? RopeOf(call.k) : nullptr;
-  ggml_tensor *k = nullptr, *v = nullptr;
-  if (call.k != nullptr) {
-    k = kv_heads(call.k, call.key_dim, call.key_dim);
-    // Latent attention has its values at the beginning of the keys.
-    v = call.value_in_key ? kv_heads(call.k, call.value_dim, call.key_dim)
-                          : kv_heads(call.v, call.value_dim, call.value_dim);
-  }
-  ggml_tensor* out =
-      attention.Attend(ctx, graph,
-                       {.layer = hparams.layers_read[index],
-                        .q = pad(q),
-                        .k = k,
-                        .v = v,
-                        .k_before_rope = rope == nullptr ? nullptr : pad(rope->src[0]),
-                        .sinks = call.sinks});
-  if (call.value_dim == head_dim) return out;
-  const size_t out_bytes = head_dim * sizeof(float);
-  return ggml_cont(ctx, ggml_view_3d(ctx, out, call.value_dim, call.num_q_heads, num_tokens,
-                                     out_bytes, out_bytes * call.num_q_heads, 0));
-}
 
 // Cells of libllama's cache for the tokens of a batch, which may be more than there are cells:
 // graphs are built for them, and no row is ever written there.
@@ -346,6 +238,28 @@ Status LibraryModel::Impl::ReadShape(const CacheNodes& nodes, llm_graph_result* 
   return OkStatus();
 }
 
+ggml_tensor* LibraryModel::Impl::InputOf(int block, ggml_cgraph* graph) const {
+  const ggml_tensor* const weight = model->layers[block].attn_norm;
+  for (int i = 0; weight != nullptr && i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph, i);
+    if (node->op == GGML_OP_MUL && node->src[1] == weight && node->src[0]->op == GGML_OP_RMS_NORM) {
+      return node->src[0]->src[0];
+    }
+  }
+  return nullptr;
+}
+
+WeightScales LibraryModel::Impl::ScalesOf(const WeightCopies& copies) const {
+  WeightScales all = scales;
+  for (const auto& [weight, scale] : scales) {
+    // Weights that no node reads have no copies.
+    const auto copy = copies.find(weight), copy_of_scale = copies.find(scale);
+    if (copy == copies.end() || copy_of_scale == copies.end()) continue;
+    all.emplace(copy->second, copy_of_scale->second);
+  }
+  return all;
+}
+
 void LibraryModel::Impl::FindStates() {
   if (auto* hybrid = dynamic_cast<llama_memory_hybrid*>(memory.get())) {
     recurrent = hybrid->get_mem_recr();
@@ -392,15 +306,30 @@ Status LibraryModel::Impl::BuildDry() {
   EBB_ASSIGN_OR_RETURN(const CacheNodes nodes, FindNodes(result));
   if (result->t_logits == nullptr) return Unsupported("it computes no logits");
   EBB_RETURN_IF_ERROR(CheckRopes(result->get_gf()));
+  EBB_RETURN_IF_ERROR(CheckWeightTypes(result->get_gf(), weights));
   EBB_RETURN_IF_ERROR(ReadShape(nodes, result));
   ReadRopes(nodes, *result);
   num_nodes = ggml_graph_n_nodes(result->get_gf());
+  groups = FindWeightGroups(result->get_gf(), weights);
+  for (int i = 0; i < num_nodes; ++i) {
+    const ggml_tensor* node = ggml_graph_node(result->get_gf(), i);
+    caps_logits |= node->op == GGML_OP_UNARY && ggml_get_unary_op(node) == GGML_UNARY_OP_TANH;
+  }
   scales = FindUnreadScales(*model, WeightsRead(result->get_gf(), weights));
   const size_t num_tensors = ggml_used_mem(result->get_ctx()) / ggml_tensor_overhead();
   max_library_nodes = static_cast<int64_t>(num_tensors) * 3 / 2 + 256;
-  // Policies name a layer of rows and the block that it is in by one number.
-  hparams.has_hidden_states = built.block_outputs.size() + 1 >= model->hparams.n_layer() &&
-                              static_cast<uint32_t>(hparams.num_layers) == model->hparams.n_layer();
+  // Policies and adapters name a layer of rows and the block that it is in by one number.
+  const bool all_blocks_attend =
+      static_cast<uint32_t>(hparams.num_layers) == model->hparams.n_layer();
+  hparams.has_hidden_states =
+      all_blocks_attend && built.block_outputs.size() + 1 >= model->hparams.n_layer();
+  takes_adapters = all_blocks_attend;
+  for (int i = 0; takes_adapters && i < hparams.num_layers; ++i) {
+    takes_adapters = InputOf(i, result->get_gf()) != nullptr;
+  }
+  takes_query_channels = std::ranges::all_of(nodes.attentions, [&](const CacheAttention& call) {
+    return call.turned_q != nullptr && call.turned_q->ne[0] == hparams.head_dim;
+  });
   output_floats = result->t_embd == nullptr ? 0 : static_cast<int>(result->t_embd->ne[0]);
   // The rewritten graph is thrown away: it shows that nothing is left of libllama's cache.
   const std::unique_ptr<ggml_context, GgmlDeleter> ctx(
@@ -410,14 +339,16 @@ Status LibraryModel::Impl::BuildDry() {
                  .no_alloc = true}));
   ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), num_nodes * 3 + 64, false);
   (void)TakeLookups(result->get_gf(), weights);
-  EBB_RETURN_IF_ERROR(RewriteGraph(
-      result, nodes, ctx.get(), {.scales = &scales},
-      [&](size_t, const CacheAttention& call) {
-        return ggml_reshape_2d(ctx.get(),
-                               ggml_cont(ctx.get(), ggml_permute(ctx.get(), call.q, 0, 2, 1, 3)),
-                               int64_t{call.key_dim} * call.num_q_heads, call.q->ne[1]);
-      },
-      graph));
+  Replacements replacements;
+  for (const CacheAttention& call : nodes.attentions) {
+    replacements[call.node] = [&](ggml_tensor*) {
+      return ggml_reshape_2d(ctx.get(),
+                             ggml_cont(ctx.get(), ggml_permute(ctx.get(), call.q, 0, 2, 1, 3)),
+                             int64_t{call.key_dim} * call.num_q_heads, call.q->ne[1]);
+    };
+  }
+  EBB_RETURN_IF_ERROR(
+      RewriteGraph(result, nodes, ctx.get(), {.scales = &scales}, replacements, graph));
   weights_read = WeightsRead(graph, weights);
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     const ggml_tensor* node = ggml_graph_node(graph, i);
@@ -453,7 +384,9 @@ Result<std::unique_ptr<LibraryModel>> LibraryModel::Open(const GgufFile& file,
     impl->model = impl->owned.get();
     EBB_RETURN_IF_ERROR(CheckAddedTokens(*impl->model));
     EBB_ASSIGN_OR_RETURN(impl->cparams, ContextParams(*impl->model, options));
-    return impl->BuildDry();
+    EBB_RETURN_IF_ERROR(impl->BuildDry());
+    return CheckSoftCaps(file, architecture, impl->hparams.attention_soft_cap != 0,
+                         impl->caps_logits);
   })));
   return std::unique_ptr<LibraryModel>(new LibraryModel(std::move(impl)));
 }
@@ -483,121 +416,35 @@ double LibraryModel::expert_share() const {
   }
   return impl_->expert_shares.empty() ? 1 : read / static_cast<double>(expert_bytes());
 }
-int LibraryModel::OutputFloats() const { return impl_->output_floats; }
+
+Status LibraryModel::CheckTakesMarks(EvictionLayout layout) const {
+  if (layout == EvictionLayout::kQueryLastChannel && !impl_->takes_query_channels) {
+    return Unsupported(
+        "eviction logits in channels of queries (query_last_channel) need RoPE of whole query "
+        "heads "
+        "in every layer, which this model does not have");
+  }
+  if (layout == EvictionLayout::kAdapter && !impl_->takes_adapters) {
+    return Unsupported(
+        "eviction logits by an adapter's tensors need attention behind an RMS norm in every layer, "
+        "which this model does not have");
+  }
+  return OkStatus();
+}
 
 Status LibraryModel::LoadWeights(const GgufFile& file, WeightMode mode, bool for_device,
                                  WeightBuffers* buffers) {
   return RunChecked([&]() -> Status {
-    EBB_ASSIGN_OR_RETURN(impl_->sizes,
-                         PlaceLibraryWeights(file, mode, for_device, impl_->model, buffers));
+    EBB_ASSIGN_OR_RETURN(impl_->sizes, PlaceLibraryWeights(file, mode, for_device, impl_->groups,
+                                                           impl_->model, buffers));
+    impl_->joined_context.reset(
+        ggml_init({.mem_size = impl_->model->n_tensors() * ggml_tensor_overhead(),
+                   .mem_buffer = nullptr,
+                   .no_alloc = true}));
+    if (impl_->joined_context == nullptr) return OutOfMemory("no memory for joined weights");
+    impl_->joined = JoinWeights(impl_->groups, impl_->joined_context.get());
     return OkStatus();
   });
-}
-
-int LibraryModel::MaxNodes(int attention_nodes_per_layer) const {
-  const auto attentions = static_cast<int>(impl_->hparams.layers_read.size());
-  return 3 * impl_->num_nodes + attentions * (attention_nodes_per_layer + 8) + 256;
-}
-
-Result<DecoderGraph> LibraryModel::BuildGraph(ggml_context* ctx, const DecoderGraphOptions& options,
-                                              AttentionBuilder& attention,
-                                              const WeightCopies& copies) const {
-  const Impl& impl = *impl_;
-  DecoderGraph result;
-  const MutexLock lock(impl.mutex);
-  EBB_RETURN_IF_ERROR(RunChecked([&]() -> Status {
-    impl.mutex.AssertHeld();
-    const int last = impl.hparams.num_layers - 1;
-    // Builders leave out the other tokens inside the last block. A policy that watches that block
-    // gets all of them, and the logits of the outputs are selected at the end.
-    const bool selects_late =
-        options.num_outputs > 0 && options.num_outputs < options.num_tokens &&
-        std::ranges::find(options.hidden_layers, last) != options.hidden_layers.end();
-    const bool has_states = impl.recurrent != nullptr;
-    const int num_sequences = has_states ? options.num_sequences : options.num_tokens;
-    Impl::Built built = impl.Build(num_sequences, options.num_tokens / num_sequences,
-                                   selects_late ? options.num_tokens : options.num_outputs);
-    llm_graph_result* const library = built.result.get();
-    std::vector<RowLookup> lookups;
-    if (options.takes_embeddings) lookups = TakeLookups(library->get_gf(), impl.weights);
-    if (!copies.empty()) {
-      EBB_RETURN_IF_ERROR(ReadCopies(library->get_gf(), impl.weights, copies));
-    }
-    EBB_ASSIGN_OR_RETURN(const CacheNodes nodes, impl.FindNodes(library));
-    result.graph = ggml_new_graph_custom(ctx, MaxNodes(options.attention_nodes_per_layer), false);
-    for (const int layer : options.hidden_layers) {
-      const auto found = built.block_outputs.find(layer);
-      ggml_tensor* hidden = found != built.block_outputs.end() ? found->second : library->t_h_nextn;
-      if (hidden == nullptr)
-        return Unsupported(fmt::format("the output of block {} has no name", layer));
-      ggml_set_output(hidden);
-      result.hidden.push_back(hidden);
-    }
-    WeightScales scales = impl.scales;
-    for (const auto& [weight, scale] : impl.scales) {
-      // Weights that no node reads have no copies.
-      const auto copy = copies.find(weight), copy_of_scale = copies.find(scale);
-      if (copy == copies.end() || copy_of_scale == copies.end()) continue;
-      scales.emplace(copy->second, copy_of_scale->second);
-    }
-    RewriteOptions rewrite = {.one_token_at_a_time = options.one_token_at_a_time,
-                              .scales = &scales};
-    if (!options.logits) rewrite.last = library->t_embd;
-    const auto attend = [&](size_t index, const CacheAttention& call) {
-      return impl.Attend(ctx, result.graph, static_cast<int>(index), call, options.keys_before_rope,
-                         attention);
-    };
-    EBB_RETURN_IF_ERROR(RewriteGraph(library, nodes, ctx, rewrite, attend, result.graph));
-    if (options.num_outputs > 0) {
-      ggml_tensor*& output = options.logits ? result.logits : result.outputs;
-      output = options.logits ? library->t_logits : library->t_embd;
-      if (selects_late) {
-        result.output_rows = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, options.num_outputs);
-        ggml_set_input(result.output_rows);
-        output = ggml_get_rows(ctx, output, result.output_rows);
-        ggml_build_forward_expand(result.graph, output);
-      }
-      ggml_set_output(output);
-    }
-    result.other_context = library->get_ctx();
-    auto inputs = std::make_unique<LibraryInputs>(std::move(built.result), std::move(built.batch),
-                                                  result.output_rows);
-    inputs->AddStates(std::move(built.state_context), std::move(built.states),
-                      {result.other_context, ctx});
-    if (options.takes_embeddings) inputs->StageOnHost(std::move(lookups));
-    result.inputs = std::move(inputs);
-    return OkStatus();
-  }));
-  return result;
-}
-
-Result<LogitsGraph> LibraryModel::BuildLogits(ggml_context* ctx, int num_tokens,
-                                              bool one_token_at_a_time) const {
-  const Impl& impl = *impl_;
-  LogitsGraph result;
-  const MutexLock lock(impl.mutex);
-  EBB_RETURN_IF_ERROR(RunChecked([&]() -> Status {
-    impl.mutex.AssertHeld();
-    Impl::Built built = impl.Build(num_tokens, 1, num_tokens);
-    llm_graph_result* const library = built.result.get();
-    ggml_tensor* const outputs = library->t_embd;
-    EBB_ASSIGN_OR_RETURN(const CacheNodes nodes, impl.FindNodes(library));
-    outputs->op = GGML_OP_NONE;
-    std::memset(outputs->src, 0, sizeof(outputs->src));
-    ggml_set_input(outputs);
-    result.graph = ggml_new_graph_custom(ctx, kLogitsGraphMaxNodes, false);
-    EBB_RETURN_IF_ERROR(RewriteGraph(
-        library, nodes, ctx,
-        {.one_token_at_a_time = one_token_at_a_time, .scales = &impl.scales, .first = outputs},
-        [](size_t, const CacheAttention& call) { return call.q; }, result.graph));
-    result.outputs = outputs;
-    result.logits = library->t_logits;
-    ggml_set_output(result.logits);
-    result.other_context = library->get_ctx();
-    result.owner = std::shared_ptr<llm_graph_result>(std::move(built.result));
-    return OkStatus();
-  }));
-  return result;
 }
 
 }  // namespace ebb

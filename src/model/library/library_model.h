@@ -1,5 +1,4 @@
-// A model whose graph libllama builds: every architecture that libllama knows and ebb has no
-// decoder of its own for.
+// A model as libllama knows it, of any architecture.
 //
 // libllama parses the metadata, names the tensors and builds graphs; ebb places the weights, keeps
 // the rows of the KV cache and runs the graphs. A graph of one token, built before any weight is
@@ -12,12 +11,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "src/model/decoder_graph.h"
 #include "src/model/gguf_file.h"
 #include "src/model/loaded_model.h"
 #include "src/model/vocabulary.h"
@@ -53,7 +50,7 @@ class LibraryModel {
 
   // Gives every weight its memory: in the mapped file, packed for the CPU's kernels, or copied to
   // huge pages. for_device: in the mapped file, which a device's copies are made from. Errors:
-  // those of WeightLoader::Load().
+  // those of PlaceLibraryWeights().
   Status LoadWeights(const GgufFile& file, WeightMode mode, bool for_device,
                      WeightBuffers* buffers);
   [[nodiscard]] uint64_t weight_bytes() const;
@@ -62,18 +59,14 @@ class LibraryModel {
   [[nodiscard]] uint64_t expert_bytes() const;
   [[nodiscard]] double expert_share() const;
 
-  // The floats that later logits of one token are computed from.
-  [[nodiscard]] int OutputFloats() const;
-  [[nodiscard]] int MaxNodes(int attention_nodes_per_layer) const;
-  // copies: LoadedModel::library_copies.
-  Result<DecoderGraph> BuildGraph(
-      ggml_context* ctx, const DecoderGraphOptions& options, AttentionBuilder& attention,
-      const std::unordered_map<const ggml_tensor*, ggml_tensor*>& copies) const;
-  Result<LogitsGraph> BuildLogits(ggml_context* ctx, int num_tokens,
-                                  bool one_token_at_a_time) const;
+  // Refuses a layout of eviction marks that the graph has no place for: Unsupported.
+  [[nodiscard]] Status CheckTakesMarks(EvictionLayout layout) const;
+
+  // What src/model/library builds graphs from.
+  struct Impl;
+  [[nodiscard]] const Impl& impl() const { return *impl_; }
 
  private:
-  struct Impl;
   explicit LibraryModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -44,7 +44,7 @@ void WidenTensor(ggml_tensor* tensor) {
 Result<Placement> Plan(const GgufFile& file, WeightMode mode, bool fits_memory,
                        const llama_model& model) {
   Placement placement;
-  const bool use_huge_pages = fits_memory && RunsFasterFromHugePages(file);
+  const bool copies = fits_memory && RunsFasterFromCopy(file);
   const ggml_backend_buffer_type_t plain = ggml_backend_cpu_buffer_type();
   for (const auto& [name, tensor] : model.tensors_by_name) {
     if (tensor->view_src != nullptr) {
@@ -64,13 +64,33 @@ Result<Placement> Plan(const GgufFile& file, WeightMode mode, bool fits_memory,
     const bool is_lookup =
         (tensor == model.tok_embd && tensor != model.output) || tensor == model.per_layer_tok_embd;
     const bool is_matrix = tensor->ne[1] > 1 && !is_lookup;
-    const bool is_copied = widens || layout != plain || (use_huge_pages && is_matrix);
+    const bool is_copied = widens || layout != plain || (copies && is_matrix);
     std::vector<Placed>& group = is_copied   ? placement.copied[layout]
                                  : is_lookup ? placement.lookups
                                              : placement.matrices;
     group.push_back({.tensor = tensor, .source = source});
   }
   return placement;
+}
+
+// Brings the members of each group side by side, those of one type next to each other.
+void GatherGroups(const WeightGroups& groups, std::vector<Placed>* all) {
+  std::map<const ggml_tensor*, size_t> group_of;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (const ggml_tensor* weight : groups[i]) group_of[weight] = i;
+  }
+  using Key = std::pair<size_t, int>;  // the place of the group's first member, the type
+  std::map<size_t, size_t> first_places;
+  std::map<const ggml_tensor*, Key> keys;
+  for (size_t i = 0; i < all->size(); ++i) {
+    const ggml_tensor* tensor = (*all)[i].tensor;
+    const auto group = group_of.find(tensor);
+    keys[tensor] =
+        group == group_of.end()
+            ? Key(i, 0)
+            : Key(first_places.try_emplace(group->second, i).first->second, tensor->type);
+  }
+  std::ranges::stable_sort(*all, {}, [&](const Placed& placed) { return keys.at(placed.tensor); });
 }
 
 void Fill(const Placed& placed, const GgufFile& file) {
@@ -88,17 +108,19 @@ void Fill(const Placed& placed, const GgufFile& file) {
 }  // namespace
 
 Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, bool for_device,
-                                        llama_model* model, WeightBuffers* buffers) {
+                                        const WeightGroups& groups, llama_model* model,
+                                        WeightBuffers* buffers) {
   // Weights that memory does not hold stay in the mapped file, which the system pages in and out:
   // each token needs a part of a mixture of experts.
   const bool fits_memory = !for_device && FitsMemory(file);
   std::future<void> prefetch;  // ends before this function does
   if (fits_memory) prefetch = file.Prefetch();
-  EBB_ASSIGN_OR_RETURN(const Placement placement, Plan(file, mode, fits_memory, *model));
+  EBB_ASSIGN_OR_RETURN(Placement placement, Plan(file, mode, fits_memory, *model));
   WeightSizes sizes;
   // Copies first: their sources leave the mapping again, so that resident memory has no peak.
   std::vector<Placed> copied;
-  for (const auto& [layout, group] : placement.copied) {
+  for (auto& [layout, group] : placement.copied) {
+    GatherGroups(groups, &group);
     std::vector<ggml_tensor*> tensors;
     for (const Placed& placed : group) tensors.push_back(placed.tensor);
     EBB_ASSIGN_OR_RETURN(const uint64_t bytes, AllocateWeights(layout, tensors, buffers));
@@ -108,8 +130,7 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, b
   // In the order of the file, which is being read meanwhile.
   std::ranges::sort(copied, std::less<>(),
                     [](const Placed& placed) { return placed.source->data.data(); });
-  FillWeights(copied.size(),
-              [&](size_t index, std::vector<std::byte>&) { Fill(copied[index], file); });
+  FillWeights(copied.size(), [&](size_t index) { Fill(copied[index], file); });
   const MappedBuffers parts(file, buffers);
   for (const Placed& placed : placement.matrices) {
     parts.Place(placed.tensor, placed.source->data);
@@ -125,6 +146,48 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, b
     ggml_backend_view_init(view);
   }
   return sizes;
+}
+
+JoinedWeights JoinWeights(const WeightGroups& groups, ggml_context* ctx) {
+  JoinedWeights joined;
+  const auto bytes = [](const ggml_tensor* weight) {
+    return ggml_backend_buft_get_alloc_size(ggml_backend_buffer_get_type(weight->buffer), weight);
+  };
+  const auto follows = [&](const ggml_tensor* a, const ggml_tensor* b) {
+    return b->buffer == a->buffer && b->type == a->type && b->ne[0] == a->ne[0] &&
+           b->data == static_cast<const std::byte*>(a->data) + bytes(a);
+  };
+  for (std::vector<ggml_tensor*> group : groups) {
+    std::erase_if(group, [](const ggml_tensor* weight) {
+      return weight->buffer == nullptr || weight->view_src != nullptr || weight->ne[2] != 1;
+    });
+    std::ranges::sort(group, std::less<>(), &ggml_tensor::data);
+    for (auto begin = group.begin(); begin != group.end();) {
+      auto end = std::next(begin);
+      while (end != group.end() && follows(*std::prev(end), *end)) ++end;
+      const std::span<ggml_tensor* const> parts(begin, end);
+      begin = end;
+      if (parts.size() == 1) continue;
+      const ggml_tensor* const first = parts.front();
+      int64_t num_rows = 0;
+      size_t num_bytes = 0;
+      for (const ggml_tensor* part : parts) {
+        num_rows += part->ne[1];
+        num_bytes += bytes(part);
+      }
+      ggml_tensor* const all = ggml_new_tensor_2d(ctx, first->type, first->ne[0], num_rows);
+      ggml_set_name(all, first->name);
+      const auto type = ggml_backend_buffer_get_type(first->buffer);
+      if (ggml_backend_buft_get_alloc_size(type, all) != num_bytes) continue;
+      ggml_backend_tensor_alloc(first->buffer, all, first->data);
+      int64_t row = 0;
+      for (const ggml_tensor* part : parts) {
+        joined[part] = {.joined = all, .first_row = row};
+        row += part->ne[1];
+      }
+    }
+  }
+  return joined;
 }
 
 WeightScales FindUnreadScales(const llama_model& model, std::span<ggml_tensor* const> read) {

@@ -19,11 +19,16 @@ struct WeightSizes {
   uint64_t lookup_bytes = 0;  // of tables in the mapped file whose rows are looked up
 };
 
-// for_device: all weights stay in the mapped file. Errors: Corrupt, where libllama expects a tensor
-// that the file lacks; OutOfMemory.
-// REQUIRES: `model` was loaded with no_alloc; the buffers outlive it.
+// for_device: all weights stay in the mapped file. Weights that are copied lie side by side with
+// the others of their group. Errors: Corrupt, where libllama expects a tensor that the file lacks;
+// OutOfMemory. REQUIRES: `model` was loaded with no_alloc; the buffers outlive it.
 Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, bool for_device,
-                                        llama_model* model, WeightBuffers* buffers);
+                                        const WeightGroups& groups, llama_model* model,
+                                        WeightBuffers* buffers);
+
+// Makes weights of a group that lie side by side, and are of one type, parts of a joined one, whose
+// tensor is made in `ctx`. REQUIRES: the weights were placed.
+[[nodiscard]] JoinedWeights JoinWeights(const WeightGroups& groups, ggml_context* ctx);
 
 // Returns the scales of NVFP4 weights that are not among the tensors `read`: many of libllama's
 // builders load the scales of a feed-forward block and do not apply them.

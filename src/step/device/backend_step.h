@@ -133,7 +133,6 @@ class BackendStep {
   Status PutIntoBuffers(Graph* graph);
   [[nodiscard]] static size_t IndexOf(const Graph& graph, const SequenceStep& sequence);
   void SetInputs(const StepWork& work, Graph* graph);
-  void SetOwnInputs(const StepWork& work, const DecoderGraph& graph);
   void SetNewRows(const StepWork& work, const Graph& graph);
   void SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph);
   void SetLists(const SequenceStep& sequence, size_t index, Graph* graph);
@@ -222,7 +221,6 @@ class BackendStep {
   int64_t num_graphs_built_ = 0;
   // Work space of the host.
   std::vector<StagedStep> staged_steps_;  // of StagedSequences
-  std::vector<float> embeddings_;
   std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // of a step's sequences
   std::vector<std::byte*> states_;                                  // on the host, of the same
   std::vector<std::vector<float>> queries_;        // [sequences]: of a layer, for selectors

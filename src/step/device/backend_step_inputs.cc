@@ -240,27 +240,8 @@ void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Grap
                                 mask.size() * sizeof(ggml_fp16_t));
 }
 
-// Sets the inputs of ebb's own decoder.
-void BackendStep::SetOwnInputs(const StepWork& work, const DecoderGraph& graph) {
-  ggml_backend_t backend = device_->backend();
-  embeddings_.resize(work.tokens.size() * model_.hparams.embed_dim);
-  weights_->Embed(work.tokens, embeddings_.data());
-  ggml_backend_tensor_set_async(backend, graph.embeddings, embeddings_.data(), 0,
-                                embeddings_.size() * sizeof(float));
-  ggml_backend_tensor_set_async(backend, graph.positions, work.rope_positions.data(), 0,
-                                work.rope_positions.size() * sizeof(Position));
-  if (graph.output_rows != nullptr) {
-    ggml_backend_tensor_set_async(backend, graph.output_rows, work.output_rows.data(), 0,
-                                  work.output_rows.size() * sizeof(int32_t));
-  }
-}
-
 void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
-  if (graph->graph.inputs != nullptr) {
-    graph->graph.SetInputs(work.tokens, work.rope_positions, work.output_rows);
-  } else {
-    SetOwnInputs(work, graph->graph);
-  }
+  graph->graph.inputs->Set(work.tokens, work.rope_positions, work.output_rows);
   SetNewRows(work, *graph);
   masks_.resize(work.sequences.size());
   counts_.resize(work.sequences.size());

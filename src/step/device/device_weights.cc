@@ -24,12 +24,9 @@ Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Create(const LoadedModel& 
 }
 
 Status DeviceWeights::Copy(BackendDevice* device) {
-  on_device_.family = host_.family;
   on_device_.hparams = host_.hparams;
   on_device_.shape = host_.shape;
   on_device_.layers = host_.layers;
-  on_device_.output = host_.output;
-  on_device_.output_norm = host_.output_norm;
   on_device_.library = host_.library;
   // A tensor that several name is copied once.
   std::map<ggml_tensor*, ggml_tensor*> copies;
@@ -39,14 +36,9 @@ Status DeviceWeights::Copy(BackendDevice* device) {
         if (layer.*weight != nullptr) visit(layer.*weight);
       }
     }
-    if (on_device_.library != nullptr) return;
-    visit(on_device_.output_norm);
-    visit(on_device_.output);
   };
   for_each([&](ggml_tensor*& weight) { copies[weight] = nullptr; });
-  if (host_.library != nullptr) {
-    for (ggml_tensor* weight : host_.library->weights_read()) copies[weight] = nullptr;
-  }
+  for (ggml_tensor* weight : host_.library->weights_read()) copies[weight] = nullptr;
   context_.reset(ggml_init({.mem_size = (copies.size() + 1) * ggml_tensor_overhead(),
                             .mem_buffer = nullptr,
                             .no_alloc = true}));
@@ -62,23 +54,8 @@ Status DeviceWeights::Copy(BackendDevice* device) {
     ggml_backend_tensor_set(copy, on_host->data, 0, ggml_nbytes(on_host));
   }
   for_each([&](ggml_tensor*& weight) { weight = copies.at(weight); });
-  if (host_.library != nullptr) on_device_.library_copies.insert(copies.begin(), copies.end());
+  on_device_.library_copies.insert(copies.begin(), copies.end());
   return OkStatus();
-}
-
-void DeviceWeights::Embed(std::span<const Token> tokens, float* to) const {
-  const ggml_tensor& table = *host_.token_embedding;
-  const auto width = table.ne[0];
-  const auto to_float = ggml_get_type_traits(table.type)->to_float;
-  for (const Token token : tokens) {
-    const auto* row = static_cast<const std::byte*>(table.data) + size_t(token) * table.nb[1];
-    if (table.type == GGML_TYPE_F32) {
-      std::copy_n(reinterpret_cast<const float*>(row), width, to);
-    } else {
-      to_float(row, to, width);
-    }
-    to += width;
-  }
 }
 
 size_t DeviceWeights::num_bytes() const { return ggml_backend_buffer_get_size(buffer_.get()); }

@@ -3,10 +3,8 @@
 #define EBB_STEP_DEVICE_DEVICE_WEIGHTS_H_
 
 #include <memory>
-#include <span>
 
 #include "ebb/status.h"
-#include "ebb/types.h"
 #include "src/base/ggml_deleter.h"
 #include "src/base/sanitizers.h"
 #include "src/device/backend_device.h"
@@ -24,8 +22,6 @@ class DeviceWeights {
 
   // The model with its tensors on the device.
   [[nodiscard]] const LoadedModel& model() const { return on_device_; }
-  // [tokens, embed_dim], as the table has them.
-  void Embed(std::span<const Token> tokens, float* to) const;
   [[nodiscard]] size_t num_bytes() const;
   // For a device that was lost, whose memory cannot be freed.
   void Leak() { ebb::Leak(&buffer_); }

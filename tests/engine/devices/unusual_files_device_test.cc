@@ -21,7 +21,6 @@ void ExpectAlikeOnADevice(const std::string& path, const std::vector<Token>& tok
   const auto on_host = Model::Load({.path = path});
   const auto for_device = Model::Load({.path = path, .for_device = true});
   ASSERT_TRUE(on_host.ok() && for_device.ok()) << for_device.status().ToString();
-  EXPECT_EQ((*for_device)->graph_source(), GraphSource::kLibrary);
   EngineLogitsOptions options;
   options.engine = {.threads = 1};
   const auto expected = EngineLogits(*on_host, tokens, options);

@@ -1,0 +1,96 @@
+// What src/model/library knows of a model and builds its graphs from.
+#ifndef EBB_MODEL_LIBRARY_LIBRARY_IMPL_H_
+#define EBB_MODEL_LIBRARY_LIBRARY_IMPL_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/ggml_deleter.h"
+#include "src/base/threads/mutex.h"
+#include "src/model/library/device_graph.h"
+#include "src/model/library/graph_rewrite.h"
+#include "src/model/library/internals.h"
+#include "src/model/library/library_inputs.h"
+#include "src/model/library/library_model.h"
+#include "src/model/library/library_weights.h"
+
+namespace ebb {
+
+struct LibraryModel::Impl {
+  VocabModel owned;  // until TakeModel()
+  llama_model* model = nullptr;
+  llama_cparams cparams = {};
+  std::unique_ptr<llama_memory_i> memory;
+  llama_memory_recurrent* recurrent = nullptr;  // of `memory`; null: the model has none
+  // The places in libllama's memory that name the tensors of the states; a built graph's own are in
+  // there.
+  struct StatePlace {
+    ggml_tensor** tensor = nullptr;
+    ggml_type type = GGML_TYPE_F32;
+    int64_t floats = 0;  // of one sequence
+    std::string name;
+  };
+  std::vector<StatePlace> state_places;
+  llama_adapter_cvec control_vector;
+  llama_adapter_loras loras;
+  llama_cross cross;
+  mutable Mutex mutex;  // one graph is built at a time
+  // State tensors point here until a step gives them memory.
+  alignas(64) std::array<std::byte, 64> state_placeholder = {};
+  const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer{
+      ggml_backend_cpu_buffer_from_ptr(state_placeholder.data(), state_placeholder.size())};
+  Hyperparameters hparams;
+  std::vector<ggml_tensor*> rope_factors;  // by layer of rows
+  std::vector<ggml_tensor*> sinks;         // the same
+  WeightSet weights;                       // all tensors of the model
+  Products products;                       // of a step of several tokens
+  std::vector<ggml_tensor*> weights_read;
+  WeightScales scales;  // of NVFP4 weights, which the builder of the family does not read
+  WeightGroups groups;
+  std::unique_ptr<ggml_context, GgmlDeleter> joined_context;  // of `joined`
+  JoinedWeights joined;                                       // empty until the weights are placed
+  std::map<const ggml_tensor*, double> expert_shares;  // of experts' weights, that a token reads
+  int64_t max_library_nodes = 0;  // that libllama may need for a graph; 0: not known yet
+  int num_nodes = 0;              // of the graph of one token
+  int output_floats = 0;
+  bool caps_logits = false;
+  // Whether the graph has a place for the marks of EvictionLayout::kQueryLastChannel, ::kAdapter.
+  bool takes_query_channels = false, takes_adapters = false;
+  WeightSizes sizes;
+
+  using StateTensor = LibraryInputs::StateTensor;
+  struct Built {
+    explicit Built(LibraryInputs::Batch batch_in) : batch(std::move(batch_in)) {}
+
+    LibraryInputs::Batch batch;
+    std::unique_ptr<ggml_context, GgmlDeleter> state_context;  // null: no recurrent state
+    std::vector<StateTensor> states;
+    std::unique_ptr<llm_graph_result> result;
+    std::map<int, ggml_tensor*> block_outputs;  // by the block's number
+  };
+  [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const
+      EBB_REQUIRES(mutex);
+  [[nodiscard]] Result<CacheNodes> FindNodes(llm_graph_result* built) const;
+  // Puts tensors for the states of so many sequences in the place of those of libllama's memory.
+  void MakeStates(int num_sequences, Built* built) const;
+  // Returns the context that builders ask for places of rows and states of the batch.
+  [[nodiscard]] llama_memory_context_ptr MakeMemoryContext(const llama_ubatch& batch) const;
+  // Returns what comes into a block: what its norm in front of attention reads; null: the block has
+  // no such norm. REQUIRES: the graph reads the model's own weights.
+  [[nodiscard]] ggml_tensor* InputOf(int block, ggml_cgraph* graph) const;
+  // Returns `scales` for the weights themselves and, on a device, for their copies.
+  [[nodiscard]] WeightScales ScalesOf(const WeightCopies& copies) const;
+  void FindStates();
+  Status BuildDry();
+  Status ReadShape(const CacheNodes& nodes, llm_graph_result* built);
+  void ReadRopes(const CacheNodes& nodes, const llm_graph_result& built);
+};
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_LIBRARY_LIBRARY_IMPL_H_
