@@ -29,12 +29,12 @@ class ToolsTest : public ServerTest {
         {.messages = {{"user", "How is Oslo?"}}, .tools = {weather, {.name = "time"}}});
     EXPECT_TRUE(prompt.ok()) << prompt.status().ToString();
     Exchange exchange(with_tools_,
-                      {.id = "chatcmpl-1",
-                       .streams = streams,
-                       .prompt = std::make_shared<const ChatPrompt>(*std::move(prompt)),
-                       .calls = Calls::kParsed,
-                       .call_seed = 3,
-                       .tool_names = names});
+                      {.request = {.tool_names = names,
+                                   .streams = streams,
+                                   .prompt = std::make_shared<const ChatPrompt>(*std::move(prompt)),
+                                   .call_seed = 3,
+                                   .may_call = true},
+                       .id = "chatcmpl-1"});
     exchange.Take(0, {.accepted = true});
     for (size_t i = 0; i < text.size(); i += size) {
       exchange.Take(0, {.pieces = {{TextPart::kAnswer, text.substr(i, size)}}});
@@ -137,9 +137,10 @@ TEST_F(ToolsTest, CallsThatEndAThoughtAreCalls) {
     auto prompt = with_tools_->FormatChat(
         {.messages = {{"user", "What time is it?"}}, .tools = {{.name = "time"}}});
     ASSERT_TRUE(prompt.ok());
-    Exchange exchange(with_tools_, {.id = "chatcmpl-1",
-                                    .prompt = std::make_shared<const ChatPrompt>(*prompt),
-                                    .calls = Calls::kParsed});
+    Exchange exchange(
+        with_tools_,
+        {.request = {.prompt = std::make_shared<const ChatPrompt>(*prompt), .may_call = true},
+         .id = "chatcmpl-1"});
     exchange.Take(0, {.accepted = true});
     exchange.Take(0, {.pieces = {{TextPart::kThought, one.thought}}});
     exchange.Take(0, {.end = JobEnd{.finish = one.finish}});

@@ -105,7 +105,7 @@ TEST(ReadRequest, FieldsThatWouldConstrainAnAnswerAreRefused) {
 TEST(ReadRequest, FieldsOfSamplingAndLengthReachTheLibrary) {
   const CompletionRequest request = Chat(
       R"(, "model": "pebble", "temperature": 0.5, "top_p": 0.25, "top_k": -1, "min_p": 0.125,
-      "presence_penalty": -1, "frequency_penalty": 1.5, "repetition_penalty": 1.25, "seed": -3,
+      "presence_penalty": -1, "frequency_penalty": 1.5, "repetition_penalty": 1.25, "seed": 3,
       "max_completion_tokens": 7, "n": 2, "stop": ["a", "b"], "logit_bias": {"5": -100},
       "ignore_eos": true, "stream": true, "stream_options": {"include_usage": true},
       "thinking_budget_tokens": 9, "priority": -1, "logprobs": true, "top_logprobs": 3,
@@ -118,7 +118,7 @@ TEST(ReadRequest, FieldsOfSamplingAndLengthReachTheLibrary) {
   EXPECT_EQ(sampling.presence_penalty, -1.0f);
   EXPECT_EQ(sampling.frequency_penalty, 1.5f);
   EXPECT_EQ(sampling.repeat_penalty, 1.25f);
-  EXPECT_EQ(sampling.seed, static_cast<uint64_t>(-3));
+  EXPECT_EQ(sampling.seed, 3u);
   EXPECT_EQ(sampling.logit_bias.at(5), -100.0f);
   EXPECT_EQ(request.generate.max_tokens, 7);
   EXPECT_EQ(request.generate.thinking_budget, 9);
