@@ -105,7 +105,7 @@ TEST(FitSettings, OldRowsAreCompressedOnADeviceThatHoldsT2) {
 TEST(FitSettings, WithoutADiskRowsAreCompressed) {
   EXPECT_THAT(Gentlest(276, 0), StartsWith("--t1 none --t2 old:int8"));
   EXPECT_THAT(Gentlest(190, 0), HasSubstr("int4"));
-  EXPECT_THAT(Gentlest(155, 0), HasSubstr("--evict"));
+  EXPECT_THAT(Gentlest(152, 0), HasSubstr("--evict"));
 }
 
 TEST(FitSettings, WhatFitsNowhereIsRefusedWithTheLeastMemory) {

@@ -41,24 +41,27 @@ const std::byte* RecurrentState::At(Position position) const {
   return found == checkpoints_.end() ? nullptr : found->bytes->get();
 }
 
+// Writes the new copy over the one that goes, unless other sequences share that: so there is never
+// one more than `most_`. All memory is taken before anything changes.
 void RecurrentState::Keep(bool replaces) try {
   if (!exists() || state_ == nullptr || position_ <= 0) return;
-  if (!checkpoints_.empty() && checkpoints_.back().position == position_) return;
-  std::shared_ptr<Memory> copy;
-  const auto take = [&](size_t index) {
-    copy = std::move(checkpoints_[index].bytes);
-    checkpoints_.erase(checkpoints_.begin() + static_cast<ptrdiff_t>(index));
-  };
-  if (replaces && !checkpoints_.empty()) {
-    take(checkpoints_.size() - 1);
-  } else if (checkpoints_.size() >= most_) {
+  const size_t num_kept = checkpoints_.size();
+  if (num_kept > 0 && checkpoints_.back().position == position_) return;
+  size_t goes = num_kept;  // an index; num_kept: none
+  if (replaces && num_kept > 0) {
+    goes = num_kept - 1;
+  } else if (num_kept >= most_) {
     std::vector<Position> positions;
     for (const Checkpoint& kept : checkpoints_) positions.push_back(kept.position);
     positions.push_back(position_);
-    take(CheckpointToDrop(positions, kept_));
+    goes = CheckpointToDrop(positions, kept_);
   }
-  if (copy == nullptr || copy.use_count() > 1) copy = std::make_shared<Memory>(Allocate());
+  checkpoints_.reserve(std::max(num_kept + 1, most_));
+  const bool reuses = goes < num_kept && checkpoints_[goes].bytes.use_count() == 1;
+  std::shared_ptr<Memory> copy =
+      reuses ? checkpoints_[goes].bytes : std::make_shared<Memory>(Allocate());
   std::memcpy(copy->get(), state_.get(), bytes_);
+  if (goes < num_kept) checkpoints_.erase(checkpoints_.begin() + static_cast<ptrdiff_t>(goes));
   checkpoints_.push_back({.position = position_, .bytes = std::move(copy)});
 } catch (const std::bad_alloc&) {
 }

@@ -45,7 +45,8 @@ class RecurrentState {
   void EndStep(Position position) { position_ = position; }
 
   // Keeps a copy at position(), in the place of the newest one if `replaces`; CheckpointToDrop()
-  // goes if there are too many. Keeps none if there is one already, or no memory.
+  // goes if there are too many. Changes nothing if there is one already, or no memory. Never takes
+  // memory for more than `most` copies, except for those that other sequences share.
   void Keep(bool replaces);
   // The copy at this position, once it is there, is not dropped for others.
   void KeepAlways(Position position) { kept_ = position; }

@@ -4,6 +4,10 @@
 
 #include <cstring>
 
+#include "src/base/sanitizers.h"
+#include "tests/support/memory_limit.h"
+#include "tests/support/skip.h"
+
 namespace ebb {
 namespace {
 
@@ -76,6 +80,55 @@ TEST(RecurrentState, SequencesShareCheckpointsUntilOneIsReplaced) {
   EXPECT_EQ(ValueOf(&first), 2);
   second.GoBackTo(10);
   EXPECT_EQ(ValueOf(&second), 1);
+}
+
+// A state so large that each copy is memory of its own from the system.
+class LargeRecurrentState : public testing::Test {
+ protected:
+  static constexpr size_t kLargeBytes = size_t{40} << 20;
+
+  void SetUp() override {
+    if (kAddressSanitizer) GTEST_SKIP() << "it ends the program where memory runs out";
+    if (!MemoryLimitsHold()) EBB_SKIP_WITHOUT("memory_limits") << "RLIMIT_AS has no effect";
+  }
+  static void LargeStep(RecurrentState* state, Position position) {
+    state->Reserve();
+    std::memset(state->BeginStep(), position, kLargeBytes);
+    state->EndStep(position);
+  }
+};
+
+TEST_F(LargeRecurrentState, TakesNoMemoryForMoreCopiesThanItKeeps) {
+  RecurrentState state(kLargeBytes, kMost);
+  for (Position position = 1; position <= static_cast<Position>(kMost); ++position) {
+    LargeStep(&state, position);
+    state.Keep(/*replaces=*/false);
+  }
+  const MemoryLimit no_copy_more(kLargeBytes / 2);
+  LargeStep(&state, 40);
+  state.Keep(/*replaces=*/false);
+  LargeStep(&state, 50);
+  EXPECT_EQ(state.NearestUpTo(49), 40);
+  state.Keep(/*replaces=*/true);
+  LargeStep(&state, 60);
+  EXPECT_EQ(state.NearestUpTo(59), 50);
+  EXPECT_LT(state.NearestUpTo(49), 40) << "the newest one was replaced";
+}
+
+TEST_F(LargeRecurrentState, WithoutMemoryTheSharedCheckpointThatWasToGoStays) {
+  RecurrentState first(kLargeBytes, kMost), second(kLargeBytes, kMost);
+  LargeStep(&first, 10);
+  first.Keep(/*replaces=*/false);
+  LargeStep(&first, 20);
+  first.Keep(/*replaces=*/false);
+  second.TakeFrom(first, 20);
+  LargeStep(&second, 30);
+  {
+    const MemoryLimit no_copy_more(kLargeBytes / 2);
+    second.Keep(/*replaces=*/true);
+  }
+  LargeStep(&second, 40);
+  EXPECT_EQ(second.NearestUpTo(39), 20);
 }
 
 TEST(RecurrentState, AStepThatDoesNotEndLeavesNoPosition) {

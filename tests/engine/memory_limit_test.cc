@@ -1,10 +1,9 @@
 // What the tiers are for: a sequence whose cache the system has no memory for.
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/memory_limit.h"
 #include "tests/support/numbers.h"
-#include "tests/support/process_memory.h"
 #include "tests/support/skip.h"
 
 namespace ebb {
@@ -24,23 +23,6 @@ RandomGgufOptions SixteenLayers() {
           .feed_forward_dim = 64,
           .context = 8192};
 }
-
-// The process may map so much more while this lives.
-class MemoryLimit {
- public:
-  explicit MemoryLimit(uint64_t more_bytes) {
-    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
-    rlimit limit = before_;
-    limit.rlim_cur = MeasureProcess().virtual_bytes + more_bytes;
-    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-  }
-  ~MemoryLimit() { EXPECT_EQ(setrlimit(RLIMIT_AS, &before_), 0); }
-  MemoryLimit(const MemoryLimit&) = delete;
-  MemoryLimit& operator=(const MemoryLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
   if (!MemoryLimitsHold()) EBB_SKIP_WITHOUT("memory_limits") << "RLIMIT_AS has no effect";
