@@ -308,10 +308,12 @@ void Speculator::CountLogits(double seconds) {
 
 Result<bool> Speculator::HasCachedLogits(Token token) {
   if (num_verified_ahead() == 0 || ahead_[next_ahead_] != token) return false;
-  if (HasLogitsAfter(next_ahead_ + 1)) return true;
-  const double begin = SecondsNow();
-  EBB_RETURN_IF_ERROR(ComputeLogits(next_ahead_ + 1));
-  CountLogits(SecondsNow() - begin);
+  if (!HasLogitsAfter(next_ahead_ + 1)) {
+    const double begin = SecondsNow();
+    EBB_RETURN_IF_ERROR(ComputeLogits(next_ahead_ + 1));
+    CountLogits(SecondsNow() - begin);
+  }
+  EBB_RETURN_IF_ERROR(CheckFinite(LogitsAfter(next_ahead_ + 1), core().options.kv_type));
   return true;
 }
 
@@ -404,6 +406,7 @@ Status Speculator::Run(Token token, const Guess& guess, int num_tokens, int num_
     if (status.ok()) status = Verify(begin);
     verified = SecondsNow();
     if (status.ok()) status = ComputeLogits(0);
+    if (status.ok()) status = CheckFinite(LogitsAfter(0), core().options.kv_type);
   } catch (const std::bad_alloc&) {
     EndRunAt(begin);
     return OutOfMemory(fmt::format("no memory for a run of {} tokens", num_tokens));
@@ -449,8 +452,14 @@ Status Speculator::Draft(const Guess& guess, int num_tokens) {
   for (;;) {
     const SequenceStep entry = {.sequence = draft_, .tokens = std::span(run_).last(1)};
     const StepResult result = RunStep(&core(), {.entries = {&entry, 1}});
-    EBB_RETURN_IF_ERROR(result.status());
+    if (!result.status().ok()) {
+      const bool only_logits_are_wrong =
+          result.taken() && draft_->health().state() == SequenceHealth::State::kSound;
+      if (!only_logits_are_wrong) return result.status();
+    }
     report_.rows_read += RowsRead(*draft_);
+    // No guess is drawn from logits that are not finite. Verifying computes its own.
+    if (!result.status().ok()) return OkStatus();
     if (static_cast<int>(run_.size()) == num_tokens) return OkStatus();
     const std::optional<Guessed> next = guess(result.logits(0));
     if (!next.has_value() || !draft_->CheckTokens({&next->token, 1}).ok()) return OkStatus();
@@ -494,7 +503,6 @@ Status Speculator::ComputeLogits(size_t i) {
   logits_.clear();
   for (size_t t = 0; t < count; ++t) {
     const std::span<const float> logits = runner.logits(t);
-    EBB_RETURN_IF_ERROR(CheckFinite(logits, core().options.kv_type));
     logits_.insert(logits_.end(), logits.begin(), logits.end());
   }
   first_logits_ = i;

@@ -116,11 +116,13 @@ class Speculator {
   Status Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,
              ShownLogits* logits);
   void EndRunAt(Position begin);
-  // Decodes run_.front() on the draft, and then each guess, which it adds to run_.
+  // Decodes run_.front() on the draft, and then each guess, which it adds to run_. Ends at
+  // logits that are not finite.
   Status Draft(const Guess& guess, int num_tokens);
   // Computes the run, which begins at position `begin`, over all rows.
   Status Verify(Position begin);
   // Computes the logits after token `i` of the run, and usually those after the next few tokens.
+  // They are checked when they are used: those after a wrong guess may not be finite.
   Status ComputeLogits(size_t i);
   // Returns the logits after token `i` of the run. REQUIRES: HasLogitsAfter(i).
   [[nodiscard]] std::span<const float> LogitsAfter(size_t i) const;

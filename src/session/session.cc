@@ -59,12 +59,17 @@ size_t Session::prompt_left() const {
 }
 
 StepOutcome Session::Prefill(std::span<const Token> tokens, const PrefillOptions& options) {
-  if (Status wrong = impl_->CheckPrompt(tokens); !wrong.ok()) {
-    return {.taken = false, .status = std::move(wrong)};
+  std::optional<PromptReading> reading;
+  try {
+    if (Status wrong = impl_->CheckPrompt(tokens); !wrong.ok()) {
+      return {.taken = false, .status = std::move(wrong)};
+    }
+    reading.emplace(impl_->sequence.get(), impl_->speculator.get(), tokens);
+  } catch (const std::bad_alloc&) {
+    return {.taken = false, .status = OutOfMemory("no memory for a prompt")};
   }
-  PromptReading reading(impl_->sequence.get(), impl_->speculator.get(), tokens);
-  Status status = impl_->Read(&reading, options);
-  return {.taken = reading.done(), .status = std::move(status)};
+  Status status = impl_->Read(&*reading, options);
+  return {.taken = reading->done(), .status = std::move(status)};
 }
 
 Status Session::Impl::CheckPrompt(std::span<const Token> tokens) {

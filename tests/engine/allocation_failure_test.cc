@@ -183,5 +183,32 @@ TEST_P(AllocationFailure, LeavesTheSequenceAsItWasOrEndsIt) {
 INSTANTIATE_TEST_SUITE_P(Settings, AllocationFailure, testing::ValuesIn(Settings()),
                          [](const auto& info) { return info.param.name; });
 
+// A model with windows plans checkpoints before it reads a prompt.
+TEST(AllocationFailureInPrompts, LeavesTheSequenceAsItWas) {
+  RandomGgufOptions shape = SmallModelOptions();
+  shape.family = "gemma3";
+  shape.sliding_window = 16;
+  shape.window_layers = {true, false};
+  const auto engine = MakeEngineOf(RandomModel(shape), {.threads = 1});
+  const std::vector<Token> text = SomeTokens(60);
+  const std::span<const Token> first = std::span(text).first(20), rest = std::span(text).last(40);
+  auto undisturbed = Open(*engine);
+  ExpectOk(undisturbed->Prefill(first));
+  ExpectOk(undisturbed->Prefill(rest));
+  for (int64_t allocation = 0;; ++allocation) {
+    SCOPED_TRACE(allocation);
+    auto session = Open(*engine);
+    ExpectOk(session->Prefill(first));
+    allocations_left = allocation;
+    const StepOutcome outcome = session->Prefill(rest);
+    if (std::exchange(allocations_left, -1) >= 0) break;
+    if (outcome.status.ok()) continue;  // done without what there was no memory for
+    ASSERT_EQ(outcome.status.code(), StatusCode::kOutOfMemory);
+    if (session->next_position() != 20) continue;
+    ExpectOk(session->Prefill(rest));
+    EXPECT_EQ(session->logits_hash(), undisturbed->logits_hash());
+  }
+}
+
 }  // namespace
 }  // namespace ebb

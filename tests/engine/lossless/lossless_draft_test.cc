@@ -2,6 +2,7 @@
 // that it did not compute.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/lossless/knowing_guess.h"
 #include "tests/engine/lossless/lossless_internals.h"
+#include "tests/support/gguf_edit.h"
 
 namespace ebb {
 namespace {
@@ -252,6 +254,61 @@ TEST(LosslessDraft, SeesOfALookedUpStepWhatStepsOfOneTokenShow) {
     }
   }
   EXPECT_GT(looked_up, 0);  // how many follows the clock
+}
+
+constexpr Token kPoison = 11;
+
+// Returns a model whose logits after one token are not finite.
+std::shared_ptr<const Model> PoisonedModel() {
+  RandomGgufOptions options = SmallModelOptions();
+  options.embeddings = RandomGgufOptions::Embeddings::kUntied;
+  const TempFolder folder;
+  const std::string path = folder.File("model.gguf");
+  ExpectOk(WriteRandomGguf(options, path));
+  auto file = GgufEdit::Open(path);
+  EXPECT_TRUE(file.ok()) << file.status().ToString();
+  ggml_tensor* const embeddings = file->tensor("token_embd.weight");
+  EXPECT_EQ(embeddings->type, GGML_TYPE_F32);
+  std::fill_n(static_cast<float*>(embeddings->data) + kPoison * embeddings->ne[0],
+              embeddings->ne[0], std::numeric_limits<float>::infinity());
+  ExpectOk(file->Save(path));
+  auto model = Model::Load({.path = path, .graph = TestedGraph()});
+  EXPECT_TRUE(model.ok()) << model.status().ToString();
+  return *model;
+}
+
+TEST(LosslessDraft, AGuessAfterWhichLogitsAreNotFiniteCostsItsDraftAlone) {
+  const auto model = PoisonedModel();
+  std::vector<Token> text = SomeTokens(60, 3);
+  std::ranges::replace(text, kPoison, kPoison + 1);
+  const std::span<const Token> prompt = std::span(text).first(20);
+  auto engine = MakeEngineOf(model, {.threads = 1});
+  auto full = Open(*engine);
+  ExpectOk(full->Prefill(prompt));
+  for (size_t i = prompt.size(); i + 1 < text.size(); ++i) ExpectOk(full->Decode(text[i]));
+  for (const auto verify : {LosslessOptions::Verify::kExact, LosslessOptions::Verify::kFast}) {
+    auto session = Open(
+        *engine, Lossless({.name = "streaming", .sinks = 2, .window = 20},
+                          {.verify = verify, .draft_min = 6, .draft_max = 6, .looks_up = false}));
+    ExpectOk(session->Prefill(prompt));
+    int num_poisoned = 0;
+    for (size_t i = prompt.size(); i + 1 < text.size(); ++i) {
+      const Guess guess = [&, next = i + 1](std::span<const float>) mutable {
+        const Token guessed = next == i + 1 ? text[next] : kPoison;
+        if (guessed == kPoison) ++num_poisoned;
+        ++next;
+        return std::optional<Guessed>(guessed);
+      };
+      ExpectOk(session->Decode(text[i], guess));
+    }
+    EXPECT_GT(num_poisoned, 5);
+    EXPECT_GT(session->lossless_report()->accepted, 5);
+    if (verify == LosslessOptions::Verify::kExact) {
+      EXPECT_EQ(session->logits_hash(), full->logits_hash());
+    }
+    const StepOutcome poisoned = session->Decode(kPoison);
+    EXPECT_EQ(poisoned.status.code(), StatusCode::kCorrupt) << "a token that the caller chose";
+  }
 }
 
 }  // namespace
