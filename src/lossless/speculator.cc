@@ -247,7 +247,7 @@ Status Speculator::Resume() {
     if (i < positions.size() && positions[i] == static_cast<Position>(i)) continue;
     return Corrupt(fmt::format("the store lacks the row of token {}", i));
   }
-  store_->TakeTokensOf(*draft_);
+  store_->TakeTokensOf(*draft_, draft_->next());
   return OkStatus();
 }
 

@@ -73,8 +73,7 @@ class Speculator {
   // logits, if the token was verified already. REQUIRES: EndDecode() follows a step that was taken.
   [[nodiscard]] Result<std::optional<SequenceStep>> BeginDecode(Token token, ShownLogits* logits);
   void EndDecode();
-  // Rolls both sequences back. REQUIRES: num_verified_ahead() is 0; Sequence::CheckTruncateTo() is
-  // OK.
+  // Rolls both sequences back. REQUIRES: num_verified_ahead() is 0; RollBack::Check() is OK.
   void TruncateTo(Position end);
 
   // Returns InvalidArgument if there are two sequences.

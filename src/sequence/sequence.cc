@@ -1,26 +1,18 @@
 #include "src/sequence/sequence.h"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "src/base/checkpoints.h"
+#include "src/base/clock.h"
 #include "src/model/loaded_model.h"
 #include "src/policy/tier_plan.h"
-#include "src/sequence/checkpoint_plan.h"
 #include "src/step/attention_nodes.h"
 
 namespace ebb {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
   return {.rows_down = now.rows_down - before.rows_down,
@@ -82,10 +74,11 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SessionOptions options, Pol
       signals_(core_->model->shape(), policy_.granularity,
                Union(StepSettler::Needs(policy_), options_.extra_signals)),
       ledger_(MakeLedger(options_, cache_)),
-      window_checkpoints_(core_->model->shape(), NumCheckpoints(*core_)),
+      roll_back_(core_->model->shape(), core_->model->loaded().hparams.state_bytes,
+                 NumCheckpoints(*core_)),
       settler_(&policy_, &cache_, &signals_, &core_->stores, &options_, ledger_.get(),
-               core_->runner.get(), &window_checkpoints_),
-      state_(core_->model->loaded().hparams.state_bytes, NumCheckpoints(*core_)),
+               core_->runner.get(), &roll_back_.windows()),
+      prompt_(this),
       audit_(core_->model->shape()) {
   if (!ReadsSelectively(options_.policy.tiers)) return;
   cache_.SetCachedT1(
@@ -97,7 +90,7 @@ CacheAccounting Sequence::accounting() const {
   CacheAccounting sum = cache_.accounting();
   sum.table_bytes += unrotated_keys_.memory_bytes();
   if (ledger_ != nullptr) sum.ledger_bytes = ledger_->memory_bytes();
-  sum.state_bytes = state_.memory_bytes();
+  sum.state_bytes = roll_back_.state().memory_bytes();
   if (policy_.selector != nullptr) {
     sum.selection.rows_read = all_rows_read_;
     sum.selection.rows_unread = all_rows_unread_;
@@ -176,97 +169,17 @@ Status Sequence::CheckTokens(std::span<const Token> tokens) const {
 
 Status Sequence::CheckPrompt(size_t num_tokens) const try {
   if (policy_.placement == nullptr) return OkStatus();
-  std::vector<TokenKind> all = kinds_;
+  std::vector<TokenKind> all(tokens_.kinds().begin(), tokens_.kinds().end());
   all.resize(all.size() + num_tokens, TokenKind::kGiven);
   PlacementInput facts = MakePlacementInput(StepKind::kPrefill);
   facts.kinds = all;
   facts.next_position += static_cast<Position>(num_tokens);
-  if (first_generated_ < 0) facts.first_generated = facts.next_position;
+  if (tokens_.num_generated() == 0) facts.first_generated = facts.next_position;
   facts.tokens_to_come = 0;
   const bool needs_room = settler_.CapsMayBind() && cache_.RoomForTokens() < num_tokens;
   return needs_room ? settler_.Check(facts, num_tokens) : policy_.placement->Check(facts);
 } catch (const std::bad_alloc&) {
   return OutOfMemory("no memory for a prompt of " + std::to_string(num_tokens) + " tokens");
-}
-
-size_t Sequence::WholeChunk() const {
-  const auto chunk = static_cast<size_t>(core_->options.prefill_chunk);
-  if (policy_.placement == nullptr) return chunk;
-  return std::min<size_t>(chunk, policy_.placement->LongestStep());
-}
-
-bool Sequence::ReadsWholeChunks() const {
-  const bool delays = policy_.placement != nullptr && policy_.placement->LongestStep() < kAnyStep;
-  return RotatesKeys() || delays || signals_.needs().mass_in_prefill;
-}
-
-bool Sequence::ReadsTokenByToken() const {
-  return cache_.views().HasCompressedRows() && core_->runner->ReadsT2TokenByToken();
-}
-
-size_t Sequence::ChunkOfRest(size_t num_tokens) const {
-  const size_t whole = WholeChunk();
-  if (!CompressesOldRows(options_.policy.tiers)) return std::min(num_tokens, whole);
-  // Rows of chunks before the last one are compressed: it keeps the newest ones as they are.
-  constexpr auto kLeast = static_cast<size_t>(kNewestAboveT2) + kRowsPerPage;
-  if (num_tokens <= whole || num_tokens >= whole + kLeast || whole <= kLeast) {
-    return std::min(num_tokens, whole);
-  }
-  return (num_tokens - kLeast) / kRowsPerPage * kRowsPerPage;
-}
-
-size_t Sequence::MaxPrefillChunk(size_t num_tokens) const {
-  size_t chunk = ChunkOfRest(num_tokens);
-  if (ReadsTokenByToken()) chunk = 1;
-  if (!RotatesKeys()) return chunk;
-  const auto used = static_cast<size_t>(rope_.Next(next()));
-  const size_t total = options_.context;
-  const size_t room =
-      std::max(total - std::min(total, used), total - std::min(total, cache_.tables().max_rows()));
-  return room == 0 ? chunk : std::min(chunk, room);
-}
-
-Result<size_t> Sequence::NextPrefillPiece(size_t chunk) {
-  if (!settler_.CapsMayBind()) return chunk;
-  if (cache_.RoomForTokens() < chunk && !tokens_.empty()) {
-    tokens_to_come_ = chunk;
-    EBB_RETURN_IF_ERROR(MakeRoom(StepKind::kPrefill));
-  }
-  // Tokens that still exceed T0's cap wait for the next step; a single token would be multiplied by
-  // other kernels than several are.
-  const size_t piece = std::min(chunk, std::max<size_t>(cache_.RoomForTokens(), 2));
-  return piece + 1 == chunk && piece > 2 ? piece - 1 : piece;
-}
-
-void Sequence::BeginPrompt(std::span<const Token> prompt, size_t num_read) {
-  const bool is_first = tokens_.size() == num_read;
-  if (is_first) first_prompt_ = {.num_tokens = prompt.size(), .end = next()};
-  first_prompt_.is_read = is_first;
-  // The end of the answer before, for another question in the place of this one.
-  KeepCheckpoints(/*num_tokens=*/0, /*lasts=*/true);
-  planned_.clear();
-  if (!state_.exists() && !window_checkpoints_.exists()) return;
-  const Position begin = next() - static_cast<Position>(num_read);
-  const Model& model = *core_->model;
-  const CheckpointPlan plan = PlanCheckpoints(prompt, num_read, WholeChunk(),
-                                              [&](Token token) { return model.IsControl(token); });
-  for (const size_t end : plan.positions) planned_.push_back(begin + static_cast<Position>(end));
-  if (begin > 0 || plan.first_message_end == 0) return;
-  state_.KeepAlways(static_cast<Position>(plan.first_message_end));
-  window_checkpoints_.KeepAlways(static_cast<Position>(plan.first_message_end));
-}
-
-size_t Sequence::TokensToCheckpoint() const {
-  const auto to_come = std::ranges::upper_bound(planned_, next());
-  if (!state_.exists() || to_come == planned_.end()) return std::numeric_limits<size_t>::max();
-  return static_cast<size_t>(*to_come - next());
-}
-
-void Sequence::EndPrompt() {
-  first_prompt_.is_read = false;
-  if (first_prompt_over_) return;
-  first_prompt_over_ = true;
-  settler_.EndFirstPrefill();
 }
 
 Status Sequence::MakeRoom(StepKind next) {
@@ -328,65 +241,28 @@ Status Sequence::MoveRefused() {
 }
 
 void Sequence::TruncateTo(Position end) {
-  first_prompt_.is_read = false;
-  first_prompt_.end = std::min(first_prompt_.end, end);
-  checkpoint_lasts_ = true;
+  prompt_.TruncateTo(end);
+  roll_back_.KeepNewest();
   if (end < next()) health_.EndRefusal();
   signals_.Forget();
   DropRows(end);
-  tokens_.resize(end);
-  kinds_.resize(end);
-  if (first_generated_ >= end) first_generated_ = -1;
-  generated_tokens_ = std::count(kinds_.begin(), kinds_.end(), TokenKind::kGenerated);
+  tokens_.TruncateTo(end);
 }
-
-Position Sequence::NearestCheckpoint(Position end) const {
-  for (;;) {
-    const Position nearest = window_checkpoints_.NearestUpTo(state_.NearestUpTo(end), next());
-    if (nearest == end) return end;
-    end = nearest;
-  }
-}
-
-// Rows that left a window before position next() would be seen again from `end` on.
-Status Sequence::CheckTruncateTo(Position end) const {
-  if (const Position nearest = state_.NearestUpTo(end); nearest != end) {
-    return Unsupported("cannot roll back from " + std::to_string(next()) + " tokens to " +
-                       std::to_string(end) +
-                       ": the recurrent state of the model was kept at the ends of prompts and "
-                       "of some messages alone; the nearest position before is " +
-                       std::to_string(nearest));
-  }
-  const Position nearest = window_checkpoints_.NearestUpTo(end, next());
-  if (nearest == end) return OkStatus();
-  const int window = core_->model->shape().SmallestWindow();
-  return Unsupported("cannot roll back from " + std::to_string(next()) + " tokens to " +
-                     std::to_string(end) + ": layers with a sliding window of " +
-                     std::to_string(window) +
-                     " tokens have evicted rows that would be visible again; the nearest position "
-                     "before is " +
-                     std::to_string(NearestCheckpoint(nearest)));
-}
-
-Position Sequence::NearestTruncation(Position end) const { return NearestCheckpoint(end); }
 
 void Sequence::DropRows(Position end) try {
   if (!health_.CheckUnbroken().ok()) return;
   settler_.TruncateTo(end);
   cache_.TruncateTo(end);
-  state_.GoBackTo(end);
-  window_checkpoints_.GoBackTo(end);
+  roll_back_.GoBackTo(end);
   if (end < next()) rope_.TruncateTo(cache_, end);
   unrotated_keys_.TruncateTo(end);
 } catch (const std::bad_alloc&) {
   BreakWithoutMemory("to roll back");
 }
 
-void Sequence::TakeTokensOf(const Sequence& other) {
+void Sequence::TakeTokensOf(const Sequence& other, Position end) {
   tokens_ = other.tokens_;
-  kinds_ = other.kinds_;
-  first_generated_ = other.first_generated_;
-  generated_tokens_ = other.generated_tokens_;
+  tokens_.TruncateTo(end);
 }
 
 void Sequence::BreakWithoutMemory(const char* purpose) {
@@ -396,13 +272,13 @@ void Sequence::BreakWithoutMemory(const char* purpose) {
 }
 
 PlacementInput Sequence::MakePlacementInput(StepKind kind, int new_tokens) const {
-  return {.kinds = kinds_,
-          .first_generated = first_generated_ < 0 ? next() : first_generated_,
+  return {.kinds = tokens_.kinds(),
+          .first_generated = tokens_.first_generated(),
           .next_position = next(),
-          .generated_tokens = generated_tokens_,
+          .generated_tokens = tokens_.num_generated(),
           .new_tokens = new_tokens,
           .step_kind = kind,
-          .tokens_to_come = kind == StepKind::kPrefill ? tokens_to_come_ : 0};
+          .tokens_to_come = kind == StepKind::kPrefill ? prompt_.tokens_to_come() : 0};
 }
 
 Status Sequence::CheckStep(std::span<const Token> tokens) const {
@@ -412,33 +288,13 @@ Status Sequence::CheckStep(std::span<const Token> tokens) const {
 }
 
 Status Sequence::AppendRows(size_t num_tokens) {
-  const size_t length = tokens_.size() + num_tokens;
-  if (length > tokens_.capacity()) tokens_.reserve(length + length / 2);
-  if (length > kinds_.capacity()) kinds_.reserve(length + length / 2);
+  tokens_.Reserve(num_tokens);
   Status status = cache_.Append(next(), static_cast<int>(num_tokens));
-  if (!IsLimit(status.code()) || window_checkpoints_.empty()) return status;
+  if (!IsLimit(status.code()) || roll_back_.windows().empty()) return status;
   // Evict the rows that are kept only for a roll-back, and try again.
-  window_checkpoints_.Clear();
+  roll_back_.windows().Clear();
   settler_.ExpireAll(next());
   return cache_.Append(next(), static_cast<int>(num_tokens));
-}
-
-void Sequence::KeepCheckpoints(size_t num_tokens, bool lasts) {
-  const auto is_planned = [&](Position position) {
-    return std::ranges::binary_search(planned_, position);
-  };
-  lasts = lasts || is_planned(next());
-  state_.Keep(/*replaces=*/!checkpoint_lasts_);
-  if (settler_.MayKeepRowsBehindWindows()) {
-    bool replaces = !checkpoint_lasts_;
-    for (Position at = next() - static_cast<Position>(num_tokens) + 1; at < next(); ++at) {
-      if (!is_planned(at)) continue;
-      window_checkpoints_.Keep(at, replaces);
-      replaces = false;
-    }
-    window_checkpoints_.Keep(next(), replaces);
-  }
-  checkpoint_lasts_ = lasts;
 }
 
 void Sequence::BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals) {
@@ -454,7 +310,7 @@ void Sequence::Describe(SequenceStep* step) {
   step->selector = may_select && !step->reads_all_rows ? policy_.selector.get() : nullptr;
   step->keeps_cached_t1 = may_select && step->reads_all_rows;
   selects_ = step->selector != nullptr;
-  step->state = state_.exists() ? &state_ : nullptr;
+  step->state = roll_back_.state().exists() ? &roll_back_.state() : nullptr;
   step->rows_unread = &rows_unread_;
   step->audit = &audit_;
   step->has_expiring_rows = settler_.HasExpiringRows();
@@ -479,21 +335,16 @@ Result<int64_t> Sequence::Decide(StepKind kind, int new_tokens, Decides decides)
 
 Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepReport report,
                          Decides decides) try {
-  const auto start = Clock::now();
-  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  const TokenKind token_kind =
-      kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven;
+  const double start = SecondsNow();
   const auto num_tokens = static_cast<int>(tokens.size());
-  if (kind == StepKind::kDecode) {
+  tokens_.Append(tokens, kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven);
+  if (kind == StepKind::kPrefill) {
+    prompt_.EndStep(tokens.size(), decides == Decides::kYes);
+  } else {
     // A prompt that was given up ends where it was, and a sequence that begins by decoding has had
     // its first one: no later prompt resets the sums that the scorer makes from here on.
-    EndPrompt();
-    if (first_generated_ < 0) first_generated_ = next() - num_tokens;
-    generated_tokens_ += num_tokens;
+    prompt_.End();
   }
-  kinds_.resize(tokens_.size(), token_kind);
-  if (first_prompt_.is_read) first_prompt_.end = next();
-  if (kind == StepKind::kPrefill) KeepCheckpoints(tokens.size(), decides == Decides::kYes);
   Result<int64_t> evicted = Decide(kind, num_tokens, decides);
   if (!evicted.ok()) health_.Refuse(kind);
   report.kind = kind;
@@ -504,7 +355,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
     all_rows_unread_ += rows_unread_;
     all_rows_read_ += NumRows(cache_) - rows_unread_;
   }
-  report.policy_seconds = SecondsSince(start);
+  report.policy_seconds = SecondsNow() - start;
   report.moves = Since(moves_before_, cache_.moves());
   report.mass_computed = signals_.wants_mass();
   report_ = report;
@@ -518,7 +369,8 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
 void Sequence::UndoStep(bool has_begun) {
   // Its history of queries moved up when the step began.
   if (has_begun) signals_.Forget();
-  if (state_.exists() && state_.position() != next()) {
+  if (const RecurrentState& state = roll_back_.state();
+      state.exists() && state.position() != next()) {
     health_.Break(
         Internal("a step failed while it wrote the recurrent state of the model; this "
                  "sequence cannot go on"));

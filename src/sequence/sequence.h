@@ -15,22 +15,53 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "ebb/engine.h"
 #include "ebb/policy.h"
 #include "ebb/report.h"
-#include "ebb/state.h"
 #include "src/kv/sequence_cache.h"
 #include "src/sequence/engine_core.h"
-#include "src/sequence/sequence_health.h"
+#include "src/sequence/prompt_chunks.h"
+#include "src/sequence/roll_back.h"
 #include "src/sequence/step_settler.h"
-#include "src/step/recurrent_state.h"
+#include "src/sequence/token_history.h"
 #include "src/step/rotation/rope_positions.h"
 #include "src/step/rotation/unrotated_key_cache.h"
 #include "src/step/signal_buffers.h"
 
 namespace ebb {
+
+// Whether a sequence can go on:
+//
+// - kSound: everything is allowed.
+// - kRefused: the moves decided after the last step failed. Logits and tokens can
+//   be read and the sequence saved; a roll-back makes it sound. A step alone is taken once the caps
+//   hold the decided rows (for a failed file, at once); in a batch it is taken in any case.
+// - kBroken: rows were lost. Logits and tokens can be read, nothing else.
+class SequenceHealth {
+ public:
+  enum class State { kSound, kRefused, kBroken };
+
+  [[nodiscard]] State state() const {
+    if (!broken_.ok()) return State::kBroken;
+    return refused_.has_value() ? State::kRefused : State::kSound;
+  }
+  // Why the state is kBroken; OK in the other two.
+  [[nodiscard]] const Status& CheckUnbroken() const { return broken_; }
+  // The kind of the step whose tier moves failed.
+  [[nodiscard]] std::optional<StepKind> refused() const { return refused_; }
+
+  void Refuse(StepKind kind) { refused_ = kind; }
+  void EndRefusal() { refused_.reset(); }
+  // For good, unless `why` is OK, which changes nothing.
+  void Break(Status why) {
+    if (!why.ok()) broken_ = std::move(why);
+  }
+
+ private:
+  Status broken_;
+  std::optional<StepKind> refused_;
+};
 
 class Sequence {
  public:
@@ -56,9 +87,13 @@ class Sequence {
   }
   [[nodiscard]] const StepReport& report() const { return report_; }
   [[nodiscard]] const SequenceHealth& health() const { return health_; }
-  [[nodiscard]] std::span<const Token> tokens() const { return tokens_; }
+  [[nodiscard]] std::span<const Token> tokens() const { return tokens_.all(); }
   // The position of the token to come.
-  [[nodiscard]] Position next() const { return static_cast<Position>(tokens_.size()); }
+  [[nodiscard]] Position next() const { return tokens_.next(); }
+  [[nodiscard]] PromptChunks& prompt() { return prompt_; }
+  [[nodiscard]] const PromptChunks& prompt() const { return prompt_; }
+  [[nodiscard]] RollBack& roll_back() { return roll_back_; }
+  [[nodiscard]] const RollBack& roll_back() const { return roll_back_; }
   [[nodiscard]] CacheAccounting accounting() const;
 
   // Whether the context has places for so many tokens more.
@@ -71,38 +106,6 @@ class Sequence {
   [[nodiscard]] Status CheckTokens(std::span<const Token> tokens) const;
   // Whether the policy and the tiers have room for a prompt of so many tokens.
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
-  // How many tokens each chunk of a prompt has, except the last one, and except where rows of T2 or
-  // keys that are rotated again allow fewer.
-  [[nodiscard]] size_t WholeChunk() const;
-  // Whether pieces of a chunk would change bits: keys turn when a step has no places, rows of
-  // policies that delay are hidden within a step, and mass of prompts is summed step by step.
-  [[nodiscard]] bool ReadsWholeChunks() const;
-  // How many of so many tokens of a prompt one step may take, were T0 empty.
-  [[nodiscard]] size_t MaxPrefillChunk(size_t num_tokens) const;
-  // Whether a step has one token of it at most: where a device attends beside rows in T2.
-  [[nodiscard]] bool ReadsTokenByToken() const;
-  // How many of them a step takes now; rows leave T0 for them where it has too little room.
-  [[nodiscard]] Result<size_t> NextPrefillPiece(size_t chunk);
-  // Tokens of a prompt that come after the step's own; see PlacementInput.
-  void SetTokensToCome(size_t num_tokens) { tokens_to_come_ = num_tokens; }
-  // Begins to read a prompt. Its first `num_read` tokens are there already, by AdoptPrefix().
-  void BeginPrompt(std::span<const Token> prompt, size_t num_read);
-  // Returns how many tokens the next step of the prompt takes at most, so that it ends where the
-  // recurrent state is to be kept.
-  [[nodiscard]] size_t TokensToCheckpoint() const;
-  // Ends the prompt: it was read, or a token is generated. The first call ends the first prompt of
-  // the sequence.
-  void EndPrompt();
-  // Returns how many tokens at the beginning of `prompt` have rows here with the bits that reading
-  // all of `prompt` in a sequence of the same options would give them; at least one token of the
-  // prompt is left to be read. 0 if the policy takes more from a prompt than its rows.
-  [[nodiscard]] size_t ShareablePrefixLength(std::span<const Token> prompt) const;
-  // Takes over the rows of the first `end` tokens of the other sequence's prompt, and shares the
-  // pages that they fill. On failure the sequence is unusable and must be destroyed. REQUIRES:
-  // the same core and options, a policy of the same kind, and nothing in this sequence; end <=
-  // other->ShareablePrefixLength(the prompt that is read then).
-  Status AdoptPrefix(Sequence* other, Position end);
-
   // Between steps: rows leave T0 for the tokens of the next one.
   Status MakeRoom(StepKind next);
   // See Session.
@@ -117,16 +120,11 @@ class Sequence {
   Status EndRefusalIfCapsHold();
   // Tries the refused moves again.
   Status MoveRefused();
-  // Unsupported where rows that are seen from position `end` on have left the window of a layer, or
-  // the recurrent state was not kept there.
-  [[nodiscard]] Status CheckTruncateTo(Position end) const;
-  // The largest position up to `end` that TruncateTo() can go back to.
-  [[nodiscard]] Position NearestTruncation(Position end) const;
   // Forgets tokens from position `end` on, and their signals. A sequence that runs out of memory
-  // meanwhile is broken. REQUIRES: 0 <= end <= next(), CheckTruncateTo().
+  // meanwhile is broken. REQUIRES: 0 <= end <= next(), RollBack::Check().
   void TruncateTo(Position end);
-  // The tokens of a sequence whose rows this one has.
-  void TakeTokensOf(const Sequence& other);
+  // Takes the first `end` tokens of a sequence whose rows this one has.
+  void TakeTokensOf(const Sequence& other, Position end);
 
   // A step.
   // Whether it can take these tokens; nothing has changed.
@@ -146,30 +144,9 @@ class Sequence {
   // Takes back AppendRows(), and BeginStep() where it has begun.
   void UndoStep(bool has_begun);
 
-  // Into a file and from it: a session puts its logits between the two parts. Errors: Corrupt.
-  void SaveTokens(StateWriter* to) const;
-  void SavePlaces(StateWriter* to) const;
-  [[nodiscard]] Status SavePolicy(StateWriter* to) const;
-  [[nodiscard]] Status LoadTokens(StateReader* from);
-  [[nodiscard]] Status LoadPlaces(StateReader* from);
-  [[nodiscard]] Status LoadPolicy(StateReader* from);
-  // Once the rows are known: whether they have places. InvalidArgument: the context is too short.
-  [[nodiscard]] Status CheckPlaces() const;
-
  private:
-  // The part of SavePlaces() that a fork does not share.
-  void SaveKeyPlaces(StateWriter* to) const;
-  [[nodiscard]] Status LoadKeyPlaces(StateReader* from);
-  // The tokens of the next chunk of a prompt of which `num_tokens` are left, as far as neither keys
-  // that are rotated nor a device allow fewer.
-  [[nodiscard]] size_t ChunkOfRest(size_t num_tokens) const;
-  // As ShareablePrefixLength(), where all old rows are compressed: whole chunks.
-  [[nodiscard]] size_t NumFirstCompressedRows(std::span<const Token> prompt) const;
-  // As ShareablePrefixLength(), of the rows alone.
-  [[nodiscard]] size_t NumFirstRowsWithoutState(std::span<const Token> prompt) const;
-  // The selector learns the prefix that AdoptPrefix() took, from the other sequence's and from
-  // keys.
-  Status TakeSelection(const Selector& from, Position end);
+  friend class SequenceFile;
+
   Status CheckRoomAfterRotation(size_t num_tokens) const;
   // Rotates keys of old rows so that no places are free after them; of the longest group the
   // newest stay as they are.
@@ -177,15 +154,6 @@ class Sequence {
   // Rotates all keys to consecutive RoPE positions that end before `end`, with `num_tokens` rows to
   // come counted in. The sequence is broken when it fails.
   Status RotateKeys(Position end, size_t num_tokens);
-  // Whether a token of a prompt's chunk that begins at `begin` has the same bits where the chunk
-  // has `a` tokens as where it has `b`.
-  [[nodiscard]] bool AreReadAlike(size_t begin, size_t a, size_t b) const;
-  // The largest position up to `end` that the recurrent state and all windows can go back to.
-  [[nodiscard]] Position NearestCheckpoint(Position end) const;
-  // Keeps the state and the rows of windows that going back to next() needs, and, after a step of
-  // `num_tokens` tokens of a prompt, to positions within it. `lasts`: the next checkpoint does not
-  // replace this one.
-  void KeepCheckpoints(size_t num_tokens, bool lasts);
   // Drops rows from position `end` on, and all that is kept about them.
   void DropRows(Position end);
   // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
@@ -202,27 +170,12 @@ class Sequence {
   SequenceCache cache_;
   SignalBuffers signals_;
   const std::unique_ptr<Ledger> ledger_;  // null: not asked for
-  WindowCheckpoints window_checkpoints_;
+  RollBack roll_back_;
   StepSettler settler_;
+  PromptChunks prompt_;
   RopePositions rope_;
   UnrotatedKeyCache unrotated_keys_;
-  RecurrentState state_;
-  bool checkpoint_lasts_ = true;   // the newest one; else it is that of a piece of a prompt
-  std::vector<Position> planned_;  // of the prompt that is read: checkpoints to come
-
-  std::vector<Token> tokens_;
-  std::vector<TokenKind> kinds_;  // [tokens]
-  // The prompt that the sequence began with, which was cut into chunks from its first token on.
-  struct FirstPrompt {
-    size_t num_tokens = 0;
-    Position end = 0;      // so many of them were read, and are still there
-    bool is_read = false;  // more of them may come
-  };
-  FirstPrompt first_prompt_;
-  Position first_generated_ = -1;  // -1: none yet
-  int64_t generated_tokens_ = 0;   // generated tokens that are still there
-  bool first_prompt_over_ = false;
-  size_t tokens_to_come_ = 0;
+  TokenHistory tokens_;
   std::optional<double> t0_share_;  // since SetT0Share()
   SequenceHealth health_;
   StepReport report_;

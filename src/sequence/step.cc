@@ -2,16 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <new>
 
+#include "src/base/clock.h"
 #include "src/sequence/shown_logits.h"
 #include "src/step/attention_nodes.h"
 
 namespace ebb {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 bool ReportsCosts(const Sequence& sequence) {
   return sequence.options().step_costs == SessionOptions::Record::kYes;
@@ -66,7 +64,7 @@ StepResult StepRun::Take() {
   result_.runner_ = core_.runner.get();
   result_.status_ = Check();
   if (!result_.status_.ok()) return std::move(result_);
-  const auto start = Clock::now();
+  const double start = SecondsNow();
   try {
     result_.status_ = PrepareAndRun();
   } catch (const std::bad_alloc&) {
@@ -76,7 +74,7 @@ StepResult StepRun::Take() {
     Undo();
     return std::move(result_);
   }
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = SecondsNow() - start;
   ReportDevice(seconds);
   result_.taken_ = true;
   result_.status_ = Settle(seconds);

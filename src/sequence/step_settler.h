@@ -17,8 +17,8 @@
 #include "src/base/fetch_ahead.h"
 #include "src/kv/sequence_cache.h"
 #include "src/policy/mass_totals.h"
+#include "src/sequence/roll_back.h"
 #include "src/sequence/tier_stores.h"
-#include "src/sequence/window_checkpoints.h"
 #include "src/step/graph_runner.h"
 #include "src/step/signal_buffers.h"
 

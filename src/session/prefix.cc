@@ -62,7 +62,7 @@ Result<std::span<const Token>> KeepPrefix(std::span<const Token> prompt, Session
 size_t ExactPrefix(const Session& from, std::span<const Token> prompt) {
   const Session::Impl& s = Internals::Of(from);
   // The draft and the store of a lossless session have different rows.
-  return s.speculator == nullptr ? s.sequence->ShareablePrefixLength(prompt) : 0;
+  return s.speculator == nullptr ? s.sequence->prompt().ShareablePrefixLength(prompt) : 0;
 }
 
 Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt, Session* session) try {

@@ -11,13 +11,13 @@ PromptReading::PromptReading(Sequence* sequence, Speculator* speculator,
       store_(speculator == nullptr ? sequence : &speculator->store()),
       tokens_(tokens),
       num_read_(num_taken) {
-  sequence->BeginPrompt(tokens, num_taken);
+  sequence->prompt().Begin(tokens, num_taken);
   if (num_taken == 0) return;
   // Chunks are those of a prompt that is read from its first token on.
-  chunk_begin_ = num_taken - num_taken % sequence->WholeChunk();
+  chunk_begin_ = num_taken - num_taken % sequence->prompt().WholeChunk();
   chunk_end_ = chunk_begin_;
   if (chunk_begin_ < num_taken) {
-    chunk_end_ += store_->MaxPrefillChunk(tokens.size() - chunk_begin_);
+    chunk_end_ += store_->prompt().MaxChunk(tokens.size() - chunk_begin_);
   }
 }
 
@@ -41,28 +41,28 @@ Result<SequenceStep> PromptReading::BeginEntry() const {
 }
 
 Result<SequenceStep> PromptReading::Next(size_t most_tokens) {
-  Sequence& sequence = *sequence_;
+  PromptChunks& chunks = sequence_->prompt();
   if (num_read_ == chunk_end_) {
     chunk_begin_ = num_read_;
-    chunk_end_ = num_read_ + store_->MaxPrefillChunk(tokens_.size() - num_read_);
+    chunk_end_ = num_read_ + store_->prompt().MaxChunk(tokens_.size() - num_read_);
   }
   const size_t left = chunk_end_ - num_read_;
-  EBB_ASSIGN_OR_RETURN(size_t piece, sequence.NextPrefillPiece(left));
-  if (!sequence.ReadsWholeChunks()) {
-    size_t end = std::min(left, sequence.TokensToCheckpoint());
+  EBB_ASSIGN_OR_RETURN(size_t piece, chunks.NextPiece(left));
+  if (!chunks.ReadsWholeChunks()) {
+    size_t end = std::min(left, chunks.TokensToCheckpoint());
     if (end < 2) end = left;
     piece = AtMost(std::min(piece, end), most_tokens, end);
   }
   // It may have become so since the chunk began.
-  if (store_->ReadsTokenByToken()) piece = 1;
+  if (store_->prompt().ReadsTokenByToken()) piece = 1;
   size_t to_come = left - piece;
   if (to_come == 0 && chunk_end_ < tokens_.size()) {
-    to_come = store_->MaxPrefillChunk(tokens_.size() - chunk_end_);
+    to_come = store_->prompt().MaxChunk(tokens_.size() - chunk_end_);
   }
-  sequence.SetTokensToCome(to_come);
+  chunks.SetTokensToCome(to_come);
   EBB_ASSIGN_OR_RETURN(SequenceStep entry, BeginEntry());
   entry.tokens = tokens_.subspan(num_read_, piece);
-  entry.chunk_first = sequence.next() - static_cast<Position>(num_read_ - chunk_begin_);
+  entry.chunk_first = sequence_->next() - static_cast<Position>(num_read_ - chunk_begin_);
   entry.chunk_tokens = static_cast<int>(chunk_end_ - chunk_begin_);
   return entry;
 }

@@ -28,12 +28,12 @@ class PromptReading {
   [[nodiscard]] size_t num_read() const { return num_read_; }
   // The entry of the next step: at most so many tokens, but never a single one where two are left
   // to read, since it would be multiplied by other kernels than several are; a whole chunk where
-  // pieces of it would change bits (Sequence::ReadsWholeChunks()). REQUIRES: not done.
+  // pieces of it would change bits (PromptChunks::ReadsWholeChunks()). REQUIRES: not done.
   [[nodiscard]] Result<SequenceStep> Next(size_t most_tokens = std::numeric_limits<size_t>::max());
   // The step was taken.
   void Took(const SequenceStep& entry) { num_read_ += entry.tokens.size(); }
   // All of it was read.
-  void End() { sequence_->EndPrompt(); }
+  void End() { sequence_->prompt().End(); }
 
  private:
   [[nodiscard]] Result<SequenceStep> BeginEntry() const;

@@ -39,7 +39,7 @@ Status Session::Impl::CheckNoPrompt() const {
 Status Session::Impl::BeginPrompt(std::vector<Token> tokens, size_t num_taken, Sequence* from) {
   EBB_RETURN_IF_ERROR(CheckPrompt(tokens));
   if (num_taken > 0) {
-    EBB_RETURN_IF_ERROR(sequence->AdoptPrefix(from, static_cast<Position>(num_taken)));
+    EBB_RETURN_IF_ERROR(sequence->prompt().AdoptPrefix(from, static_cast<Position>(num_taken)));
   }
   // A vector that is moved keeps its elements where they are.
   const PromptReading reading(sequence.get(), speculator.get(), tokens, num_taken);
@@ -170,7 +170,7 @@ Status Session::TruncateTo(Position end) {
                            ": the sequence has " + std::to_string(next_position()) + " tokens");
   }
   if (s.speculator != nullptr) s.speculator->DiscardLookahead();
-  EBB_RETURN_IF_ERROR(s.sequence->CheckTruncateTo(end));
+  EBB_RETURN_IF_ERROR(s.sequence->roll_back().Check(end, next_position()));
   s.prompt.reset();
   if (s.speculator != nullptr) {
     s.speculator->TruncateTo(end);
@@ -183,11 +183,11 @@ Status Session::TruncateTo(Position end) {
 
 Position Session::NearestTruncation(Position end) const {
   const Position most = std::clamp(end, 0, next_position());
-  return impl_->sequence->NearestTruncation(most);
+  return impl_->sequence->roll_back().NearestUpTo(most, impl_->sequence->next());
 }
 
 bool Session::CanTruncateTo(Position end) const {
-  return end >= 0 && end <= next_position() && impl_->sequence->CheckTruncateTo(end).ok();
+  return end >= 0 && end <= next_position() && impl_->sequence->roll_back().Check(end, impl_->sequence->next()).ok();
 }
 
 std::span<const float> Session::logits() const { return impl_->logits.values; }

@@ -17,6 +17,7 @@
 #include "src/io/file_lock.h"
 #include "src/kv/sequence_state.h"
 #include "src/model/loaded_model.h"
+#include "src/sequence/sequence_file.h"
 #include "src/session/session_file.h"
 #include "src/session/session_impl.h"
 
@@ -196,7 +197,7 @@ Status CheckSessionIdentity(const SessionIdentity& found, const SessionIdentity&
 }
 
 void SaveSequence(const Session::Impl& s, StateWriter* to) {
-  const Sequence& sequence = *s.sequence;
+  const SequenceFile sequence(s.sequence.get());
   to->Number<uint64_t>(s.logits.hash);
   sequence.SaveTokens(to);
   to->Numbers<float>(s.logits.values);
@@ -204,7 +205,7 @@ void SaveSequence(const Session::Impl& s, StateWriter* to) {
 }
 
 Status LoadSequence(StateReader* from, Session::Impl* s) {
-  Sequence& sequence = *s->sequence;
+  SequenceFile sequence(s->sequence.get());
   s->logits.hash = from->Number<uint64_t>();
   EBB_RETURN_IF_ERROR(sequence.LoadTokens(from));
   s->logits.values = from->Numbers<float>();
@@ -240,7 +241,7 @@ Status LoadTables(SessionFileReader* file, Session::Impl* s) {
     EBB_RETURN_IF_ERROR(LoadSection(file, kTableSections[i], [&](StateReader* from) {
       return SequenceState::LoadTables(s->sequence->next(), check, from, caches[i]);
     }));
-    if (i == 0) EBB_RETURN_IF_ERROR(s->sequence->CheckPlaces());
+    if (i == 0) EBB_RETURN_IF_ERROR(SequenceFile(s->sequence.get()).CheckPlaces());
   }
   return s->speculator == nullptr ? OkStatus() : s->speculator->Resume();
 }
@@ -252,7 +253,7 @@ Status Load(SessionFileReader* file, Session::Impl* s) {
                                   [&](StateReader* from) { return LoadSequence(from, s); }));
   EBB_RETURN_IF_ERROR(LoadTables(file, s));
   EBB_RETURN_IF_ERROR(LoadSection(file, SessionSection::kPolicy, [&](StateReader* from) {
-    return s->sequence->LoadPolicy(from);
+    return SequenceFile(s->sequence.get()).LoadPolicy(from);
   }));
   const auto read = [&](const StatePage& page, auto rows) {
     return file->ReadPage(page.ToString(), rows);
@@ -279,7 +280,7 @@ Status Save(Session::Impl& s, const std::string& path, std::string_view extra,
     pages.num_pages += more.num_pages;
     pages.num_bytes += more.num_bytes;
   }
-  EBB_RETURN_IF_ERROR(s.sequence->SavePolicy(&policy));
+  EBB_RETURN_IF_ERROR(SequenceFile(s.sequence.get()).SavePolicy(&policy));
   const SessionSections sections = {identity.bytes(),  sequence.bytes(),
                                     tables[0].bytes(), tables[1].bytes(),
                                     policy.bytes(),    std::as_bytes(std::span(extra))};

@@ -442,7 +442,7 @@ TEST_P(BackendT2Test, LiesOnTheDeviceWhereItCanBeReadThere) {
   ASSERT_GT(RowsIn(*session, Tier::kT2), 0);
   const SequenceCache& cache = Internals::SequenceOf(*session).cache();
   EXPECT_EQ(cache.views().CompressedOnDevice(), !IsOnHost());
-  EXPECT_EQ(Internals::SequenceOf(*session).ReadsTokenByToken(), IsOnHost());
+  EXPECT_EQ(Internals::SequenceOf(*session).prompt().ReadsTokenByToken(), IsOnHost());
   EXPECT_EQ(cache.layout().compressed_format().in_ggml_blocks, !IsPacked());
 }
 

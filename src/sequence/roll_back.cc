@@ -1,4 +1,4 @@
-#include "src/sequence/window_checkpoints.h"
+#include "src/sequence/roll_back.h"
 
 #include <fmt/format.h>
 
@@ -109,6 +109,74 @@ void WindowCheckpoints::Load(Position next, StateReader* from) {
     after = position;
   }
   if (positions_.size() > most_) from->Fail("too many checkpoints of windows");
+}
+
+Position RollBack::NearestUpTo(Position end, Position next) const {
+  for (;;) {
+    const Position nearest = windows_.NearestUpTo(state_.NearestUpTo(end), next);
+    if (nearest == end) return end;
+    end = nearest;
+  }
+}
+
+// Rows that left a window before position `next` would be seen again from `end` on.
+Status RollBack::Check(Position end, Position next) const {
+  if (const Position nearest = state_.NearestUpTo(end); nearest != end) {
+    return Unsupported(
+        fmt::format("cannot roll back from {} tokens to {}: the recurrent state of the model was "
+                    "kept at the ends of prompts and of some messages alone; the nearest position "
+                    "before is {}",
+                    next, end, nearest));
+  }
+  const Position nearest = windows_.NearestUpTo(end, next);
+  if (nearest == end) return OkStatus();
+  return Unsupported(fmt::format(
+      "cannot roll back from {} tokens to {}: layers with a sliding window of {} tokens "
+      "have evicted rows that would be visible again; the nearest position before is {}",
+      next, end, shape_.SmallestWindow(), NearestUpTo(nearest, next)));
+}
+
+void RollBack::Keep(Position next, std::span<const Position> within, bool keeps_windows,
+                    bool lasts) {
+  bool replaces = !newest_lasts_;
+  state_.Keep(replaces);
+  if (keeps_windows) {
+    for (const Position position : within) {
+      windows_.Keep(position, replaces);
+      replaces = false;
+    }
+    windows_.Keep(next, replaces);
+  }
+  newest_lasts_ = lasts;
+}
+
+void RollBack::KeepAlways(Position position) {
+  state_.KeepAlways(position);
+  windows_.KeepAlways(position);
+}
+
+void RollBack::GoBackTo(Position end) {
+  state_.GoBackTo(end);
+  windows_.GoBackTo(end);
+}
+
+void RollBack::TakeFrom(const RollBack& other, Position end) {
+  state_.TakeFrom(other.state_, end);
+  windows_ = other.windows_;
+  windows_.GoBackTo(end);
+}
+
+void RollBack::Save(StateWriter* to) const {
+  state_.Save(to);
+  windows_.Save(to);
+}
+
+void RollBack::Load(Position next, StateReader* from) {
+  state_.Load(from);
+  if (state_.exists() && from->status().ok() && state_.position() != next) {
+    from->Fail(fmt::format("a recurrent state of {} tokens for {}", state_.position(), next));
+  }
+  windows_.Load(next, from);
 }
 
 }  // namespace ebb

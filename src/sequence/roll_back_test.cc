@@ -1,4 +1,4 @@
-#include "src/sequence/window_checkpoints.h"
+#include "src/sequence/roll_back.h"
 
 #include <algorithm>
 #include <random>

@@ -1,0 +1,300 @@
+#include "src/sequence/prompt_chunks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "src/attention/prefill.h"
+#include "src/policy/tier_plan.h"
+#include "src/sequence/checkpoint_plan.h"
+#include "src/sequence/sequence.h"
+#include "src/step/attention_nodes.h"
+
+namespace ebb {
+namespace {
+
+// Returns how many of the first positions have a row in T0 or T1 in every group, or in every group
+// without a window.
+size_t NumFirstRows(const SequenceCache& cache, bool with_windows) {
+  size_t num_rows = std::numeric_limits<size_t>::max();
+  const auto has_window = [&](int group) { return cache.layout().WindowOf(group) > 0; };
+  for (const auto& table : cache.tables().all()) {
+    if (!with_windows && std::ranges::all_of(table->groups, has_window)) continue;
+    num_rows = std::min(num_rows, table->NumFirstRows());
+  }
+  return num_rows;
+}
+
+// Returns how many of the first positions have a row in every group, the first `num_full` in T0 or
+// T1 and the others in T2; 0 if fewer than `num_full` have one.
+size_t NumFirstRowsInT2(const GroupTables& tables, size_t num_full) {
+  size_t num_rows = std::numeric_limits<size_t>::max();
+  for (const auto& table : tables.all()) {
+    if (table->NumFirstRows() < num_full) return 0;
+    const std::span<const Position> in_t2 = table->compressed.positions();
+    size_t count = 0;
+    while (count < in_t2.size() && in_t2[count] == static_cast<Position>(num_full + count)) ++count;
+    num_rows = std::min(num_rows, num_full + count);
+  }
+  return num_rows;
+}
+
+}  // namespace
+
+size_t PromptChunks::WholeChunk() const {
+  const auto chunk = static_cast<size_t>(sequence_.core()->options.prefill_chunk);
+  const Placement* const placement = sequence_.policy().placement.get();
+  return placement == nullptr ? chunk : std::min<size_t>(chunk, placement->LongestStep());
+}
+
+bool PromptChunks::ReadsWholeChunks() const {
+  const Placement* const placement = sequence_.policy().placement.get();
+  const bool delays = placement != nullptr && placement->LongestStep() < kAnyStep;
+  return sequence_.RotatesKeys() || delays || sequence_.signals().needs().mass_in_prefill;
+}
+
+bool PromptChunks::ReadsTokenByToken() const {
+  return sequence_.cache().views().HasCompressedRows() &&
+         sequence_.core()->runner->ReadsT2TokenByToken();
+}
+
+size_t PromptChunks::ChunkOfRest(size_t num_tokens) const {
+  const size_t whole = WholeChunk();
+  if (!CompressesOldRows(sequence_.options().policy.tiers)) return std::min(num_tokens, whole);
+  // Rows of chunks before the last one are compressed: it keeps the newest ones as they are.
+  constexpr auto kLeast = static_cast<size_t>(kNewestAboveT2) + kRowsPerPage;
+  if (num_tokens <= whole || num_tokens >= whole + kLeast || whole <= kLeast) {
+    return std::min(num_tokens, whole);
+  }
+  return (num_tokens - kLeast) / kRowsPerPage * kRowsPerPage;
+}
+
+size_t PromptChunks::MaxChunk(size_t num_tokens) const {
+  size_t chunk = ChunkOfRest(num_tokens);
+  if (ReadsTokenByToken()) chunk = 1;
+  if (!sequence_.RotatesKeys()) return chunk;
+  const auto used = static_cast<size_t>(sequence_.rope().Next(sequence_.next()));
+  const size_t rows = sequence_.cache().tables().max_rows();
+  const size_t total = sequence_.options().context;
+  const size_t room = std::max(total - std::min(total, used), total - std::min(total, rows));
+  return room == 0 ? chunk : std::min(chunk, room);
+}
+
+Result<size_t> PromptChunks::NextPiece(size_t chunk) {
+  if (!sequence_.settler().CapsMayBind()) return chunk;
+  const SequenceCache& cache = sequence_.cache();
+  if (cache.RoomForTokens() < chunk && !sequence_.tokens().empty()) {
+    tokens_to_come_ = chunk;
+    EBB_RETURN_IF_ERROR(sequence_.MakeRoom(StepKind::kPrefill));
+  }
+  // Tokens that still exceed T0's cap wait for the next step; a single token would be multiplied by
+  // other kernels than several are.
+  const size_t piece = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 2));
+  return piece + 1 == chunk && piece > 2 ? piece - 1 : piece;
+}
+
+void PromptChunks::Begin(std::span<const Token> prompt, size_t num_read) {
+  const Position next = sequence_.next();
+  const bool is_first = static_cast<size_t>(next) == num_read;
+  if (is_first) first_ = {.num_tokens = prompt.size(), .end = next};
+  first_.is_read = is_first;
+  // The end of the answer before, for another question in the place of this one.
+  KeepCheckpoints(/*num_tokens=*/0, /*lasts=*/true);
+  planned_.clear();
+  RollBack& roll_back = sequence_.roll_back();
+  if (!roll_back.NeedsCheckpoints()) return;
+  const Position begin = next - static_cast<Position>(num_read);
+  const Model& model = *sequence_.core()->model;
+  const CheckpointPlan plan = PlanCheckpoints(prompt, num_read, WholeChunk(),
+                                              [&](Token token) { return model.IsControl(token); });
+  for (const size_t end : plan.positions) planned_.push_back(begin + static_cast<Position>(end));
+  if (begin > 0 || plan.first_message_end == 0) return;
+  roll_back.KeepAlways(static_cast<Position>(plan.first_message_end));
+}
+
+size_t PromptChunks::TokensToCheckpoint() const {
+  const auto to_come = std::ranges::upper_bound(planned_, sequence_.next());
+  if (!sequence_.roll_back().state().exists() || to_come == planned_.end()) {
+    return std::numeric_limits<size_t>::max();
+  }
+  return static_cast<size_t>(*to_come - sequence_.next());
+}
+
+void PromptChunks::KeepCheckpoints(size_t num_tokens, bool lasts) {
+  const Position next = sequence_.next();
+  const auto begin = std::ranges::upper_bound(planned_, next - static_cast<Position>(num_tokens));
+  const auto end = std::ranges::lower_bound(planned_, next);
+  const bool is_planned = end != planned_.end() && *end == next;
+  sequence_.roll_back().Keep(next, {begin, std::max(begin, end)},
+                             sequence_.settler().MayKeepRowsBehindWindows(), lasts || is_planned);
+}
+
+void PromptChunks::EndStep(size_t num_tokens, bool ends_chunk) {
+  if (first_.is_read) first_.end = sequence_.next();
+  KeepCheckpoints(num_tokens, ends_chunk);
+}
+
+void PromptChunks::End() {
+  first_.is_read = false;
+  if (first_is_over_) return;
+  first_is_over_ = true;
+  sequence_.settler().EndFirstPrefill();
+}
+
+void PromptChunks::TruncateTo(Position end) {
+  first_.is_read = false;
+  first_.end = std::min(first_.end, end);
+}
+
+bool PromptChunks::AreReadAlike(size_t begin, size_t a, size_t b) const {
+  if (a == b) return true;
+  // Few tokens are folded, others go in tiles; and one alone is multiplied by other kernels.
+  if (std::min(a, b) <= static_cast<size_t>(kMaxFoldTokens)) return false;
+  const EngineCore& core = *sequence_.core();
+  const ModelShape& shape = core.model->shape();
+  for (int layer = 0; layer < shape.num_layers; ++layer) {
+    const AttentionShape of_layer = {.num_q_heads = shape.num_q_heads,
+                                     .num_kv_heads = shape.NumKvHeads(layer),
+                                     .format = core.format};
+    if (!AreCutAlike(*core.kernel, of_layer, begin, static_cast<int>(a), static_cast<int>(b))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+size_t PromptChunks::ShareablePrefixLength(std::span<const Token> prompt) const {
+  const bool compresses = CompressesOldRows(sequence_.options().policy.tiers);
+  const size_t rows =
+      compresses ? NumFirstCompressedRows(prompt) : NumFirstRowsWithoutState(prompt);
+  const Position nearest =
+      sequence_.roll_back().NearestUpTo(static_cast<Position>(rows), sequence_.next());
+  return !compresses || static_cast<size_t>(nearest) == rows ? static_cast<size_t>(nearest) : 0;
+}
+
+size_t PromptChunks::NumFirstCompressedRows(std::span<const Token> prompt) const {
+  if (prompt.empty() || sequence_.RotatesKeys()) return 0;
+  size_t most = std::min(prompt.size() - 1, static_cast<size_t>(first_.end));
+  most =
+      std::min(most, NumFirstRowsInT2(sequence_.cache().tables(), static_cast<size_t>(kFirstInT0)));
+  const auto differ =
+      std::mismatch(prompt.begin(), prompt.begin() + most, sequence_.tokens().begin());
+  most = differ.first - prompt.begin();
+  // A prompt that ends soon has its last chunks cut elsewhere.
+  const size_t chunk = WholeChunk();
+  size_t end = 0;
+  while (end + chunk <= most && ChunkOfRest(first_.num_tokens - end) == chunk &&
+         ChunkOfRest(prompt.size() - end) == chunk) {
+    end += chunk;
+  }
+  return end % kRowsPerPage == 0 ? end : 0;
+}
+
+size_t PromptChunks::NumFirstRowsWithoutState(std::span<const Token> prompt) const {
+  const Policy& policy = sequence_.policy();
+  const bool learns = StepSettler::UsesScores(policy) && !policy.scorer->IgnoresPrompts();
+  if (prompt.empty() || sequence_.RotatesKeys() || learns) return 0;
+  // A selector that takes over a prefix reads keys from rows, which must have them in its
+  // precision.
+  if (policy.selector != nullptr && sequence_.core()->format.type == RowType::kBf16) return 0;
+  // Rows in windows are those of checkpoints where no policy removes others.
+  const bool with_windows = policy.placement != nullptr;
+  size_t most = std::min({prompt.size() - 1, static_cast<size_t>(first_.end),
+                          NumFirstRows(sequence_.cache(), with_windows)});
+  const auto differ =
+      std::mismatch(prompt.begin(), prompt.begin() + most, sequence_.tokens().begin());
+  most = differ.first - prompt.begin();
+  const size_t chunk = WholeChunk();
+  for (size_t begin = 0; begin < most; begin += chunk) {
+    const size_t here = std::min(first_.num_tokens - begin, chunk);
+    const size_t there = std::min(prompt.size() - begin, chunk);
+    if (!AreReadAlike(begin, here, there)) {
+      most = begin;
+      break;
+    }
+    // A single token of several is never read by itself.
+    if (most + 1 == begin + there) {
+      --most;
+      break;
+    }
+  }
+  if (policy.selector != nullptr && !policy.selector->NumRowsToShare(most).has_value()) return 0;
+  return most;
+}
+
+Status PromptChunks::AdoptPrefix(Sequence* other, Position end) {
+  EBB_RETURN_IF_ERROR(other->health().CheckUnbroken());
+  EBB_RETURN_IF_ERROR(sequence_.cache().ForkFrom(&other->cache(), end));
+  sequence_.roll_back().TakeFrom(other->roll_back(), end);
+  sequence_.TakeTokensOf(*other, end);
+  sequence_.settler().AppendReadRows(end);
+  const Selector* const selector = other->policy().selector.get();
+  return selector == nullptr ? OkStatus() : TakeSelection(*selector, end);
+}
+
+Status PromptChunks::TakeSelection(const Selector& from, Position end) {
+  const size_t first = from.NumRowsToShare(end).value();
+  sequence_.policy().selector->TakeFirstRows(from, first);
+  const size_t num_rows = end - first;
+  const EngineCore& core = *sequence_.core();
+  const ModelShape& shape = core.model->shape();
+  const size_t head_dim = core.format.head_dim, row_bytes = core.format.RowStride();
+  Device* const device = core.stores.device();
+  std::vector<std::vector<float>> keys(shape.num_layers);
+  std::vector<const std::byte*> stored(num_rows);  // of a kv head
+  std::vector<std::byte> copies(device->IsClosed() ? num_rows * row_bytes : 0);
+  EBB_ASSIGN_OR_RETURN(StagedStep staged, sequence_.cache().StageStep());
+  for (int attention = 0; attention < shape.NumAttentions(); ++attention) {
+    staged.StageLayer(attention, /*part=*/0);
+    const int layer = shape.LayerRead(attention);
+    const size_t num_heads = shape.NumKvHeads(layer);
+    keys[layer].resize(num_rows * num_heads * head_dim);
+    for (size_t h = 0; h < num_heads; ++h) {
+      const RowsView rows = sequence_.cache().views().View(layer, static_cast<int>(h));
+      for (size_t i = 0; i < num_rows; ++i) {
+        const Slot slot = rows.slots[first + i];
+        stored[i] = rows.pages[slot.page()] + slot.row() * row_bytes;
+      }
+      if (device->IsClosed() && num_rows > 0) {
+        EBB_RETURN_IF_ERROR(device->ReadRows(stored, row_bytes, copies.data()));
+        for (size_t i = 0; i < num_rows; ++i) stored[i] = copies.data() + i * row_bytes;
+      }
+      for (size_t i = 0; i < num_rows; ++i) {
+        core.kernel->load_row(core.format.type, stored[i],
+                              keys[layer].data() + (i * num_heads + h) * head_dim,
+                              core.format.head_dim);
+      }
+    }
+    staged.ReleaseLayer(attention);
+    staged.EndLayer(attention);
+  }
+  EBB_RETURN_IF_ERROR(staged.End());
+  sequence_.settler().ShowKeysToSelector(static_cast<Position>(first), {keys.begin(), keys.end()},
+                                         num_rows);
+  return OkStatus();
+}
+
+void PromptChunks::Save(StateWriter* to) const {
+  to->Number<uint8_t>(first_is_over_ ? 1 : 0);
+  to->Number<uint64_t>(first_.num_tokens);
+  to->Number<Position>(first_.end);
+}
+
+void PromptChunks::Load(StateReader* from) {
+  first_is_over_ = from->Number<uint8_t>() != 0;
+  first_ = {.num_tokens = from->Number<uint64_t>(), .end = from->Number<Position>()};
+}
+
+void PromptChunks::CheckLoaded(const TokenHistory& tokens, StateReader* from) {
+  const auto given = static_cast<size_t>(tokens.first_generated());
+  if (first_.end < 0 || static_cast<size_t>(first_.end) > given ||
+      first_.num_tokens < static_cast<size_t>(first_.end)) {
+    from->Fail(fmt::format("{} of {} tokens of the first prompt, {} given tokens", first_.end,
+                           first_.num_tokens, given));
+  }
+  // Older files say otherwise of a sequence that began by decoding.
+  if (tokens.num_generated() > 0) first_is_over_ = true;
+}
+
+}  // namespace ebb
