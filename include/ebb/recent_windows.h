@@ -14,15 +14,13 @@ namespace [[gnu::visibility("default")]] ebb {
 inline constexpr int kDraftSinks = 20;
 inline constexpr int kDraftWindow = 512;
 
-// Where rows are placed by position, all but the first and the newest ones leave T0, by whole pages
-// of 64: the first one stays, and the number of newest rows grows from `least` to `most` and begins
-// anew.
+// Placements by position keep the first page of 64 rows and the newest rows in T0. Rows leave T0 by
+// whole pages, so the number of newest rows there grows from `least` to `most` and starts over.
 inline constexpr int kFirstRowsInT0 = 64;
 struct RowRangeInT0 {
   int least = 0, most = 0;
 };
-// Of a cache whose old rows are all in T2 (T2Rows::kOld), and of a T1 that is read selectively
-// (T1Read::kSelect).
+// The ranges of T2Rows::kOld, all of whose old rows are in T2, and of T1Read::kSelect.
 inline constexpr RowRangeInT0 kNewestBesideT2 = {65, 128};
 inline constexpr RowRangeInT0 kNewestBesideSelectedT1 = {193, 256};
 

@@ -1,7 +1,7 @@
-// The base of the built-in scorers: it owns what a scorer remembers, so that a scorer itself says
-// only what it needs, what it learns from a step, and what rows score.
+// The base of the built-in scorers: it owns the state of a scorer, so that the scorer itself
+// defines Needs(), Observe() and Scores() alone.
 //
-// A scorer declares what it remembers as members: Column, GroupNumbers, Saved, InnerScorer. Each of
+// A scorer declares its state as members: Column, GroupNumbers, SavedList, InnerScorer. Each of
 // them registers itself with the scorer, which appends, retains, saves and loads them in the order
 // of their declaration: that order is the format of a saved state.
 #ifndef EBB_POLICY_SCORERS_COLUMN_SCORER_H_
