@@ -25,7 +25,7 @@
 #include "src/rows/t1_stage.h"
 #include "src/rows/tier_rows.h"
 #include "src/sequence/checkpoint_plan.h"
-#include "src/sequence/window_checkpoints.h"
+#include "src/sequence/roll_back.h"
 #include "src/step/device/backend_attention.h"
 #include "src/step/graph_runner.h"
 #include "src/step/merged_rows.h"
@@ -177,18 +177,19 @@ class MemoryOf {
   }
 
   // The most pages of T0: at the end, or, where windows let rows go, in the last chunk of the
-  // prompt. A device keeps no rows for checkpoints. The pages of a window begin and end anywhere.
+  // prompt, whose beginning is the newest checkpoint. A device keeps no rows for checkpoints. The
+  // pages of a window begin and end anywhere.
   [[nodiscard]] uint64_t T0Pages() const {
-    const auto pages = [&](size_t num_rows, size_t num_read, size_t num_new) {
-      const size_t checkpoints = request_.on_device ? 0 : CheckpointsAfter(num_read);
-      return WindowCheckpoints::MostRows(shape_, num_rows, checkpoints, num_new + kRowsPerPage,
-                                         kRowsPerPage) /
+    const auto pages = [&](size_t num_rows, size_t checkpoints, size_t num_new) {
+      return WindowCheckpoints::MostRows(shape_, num_rows, request_.on_device ? 0 : checkpoints,
+                                         num_new + kRowsPerPage, kRowsPerPage) /
              kRowsPerPage;
     };
     const size_t prompt = std::min(request_.prompt_tokens, request_.context);
-    const uint64_t at_end = pages(rows_.peaks.t0, prompt, 0);
+    const uint64_t at_end = pages(rows_.peaks.t0, CheckpointsAfter(prompt), 0);
     if (shape_.SmallestWindow() == 0) return at_end;
-    return std::max(at_end, pages(prompt, prompt - chunk_, chunk_));
+    const size_t before = std::max<size_t>(CheckpointsAfter(prompt - chunk_), 1) - 1;
+    return std::max(at_end, pages(prompt, before, chunk_));
   }
 
   // The host looks tokens up. Each given one may bring in a piece of the table, which the system
@@ -241,6 +242,13 @@ class MemoryOf {
          .compressed_rows = rows_.last.t2,
          .compressed_pages = PagesFor(rows_.last.t2)},
         /*are_alike=*/!request_.tiers.has_value());
+    // Layers with windows have tables of their own.
+    for (const int window : shape_.windows) {
+      if (window == 0) continue;
+      const size_t rows = WindowCheckpoints::MostRows(
+          window, all_rows_, CheckpointsAfter(request_.prompt_tokens), chunk_);
+      bytes += GroupTable::BytesFor({.full_rows = rows, .full_pages = PagesFor(rows)}, 1);
+    }
     if (is_ranked_) {
       bytes += RowScores::BytesFor(layout.num_groups(), all_rows_) +
                SignalBuffers::BytesFor(shape_, layout.num_groups(), all_rows_, 0);

@@ -14,13 +14,15 @@ Position FirstSeen(Position position, int window) { return std::max(position - w
 
 }  // namespace
 
+size_t WindowCheckpoints::MostRows(int window, size_t num_rows, size_t checkpoints, size_t beyond) {
+  return window == 0 ? num_rows : std::min(num_rows, (1 + checkpoints) * window + beyond);
+}
+
 uint64_t WindowCheckpoints::MostRows(const ModelShape& shape, size_t num_rows, size_t checkpoints,
                                      size_t beyond, size_t unit) {
   uint64_t sum = 0;
   for (int layer = 0; layer < shape.num_layers; ++layer) {
-    const size_t window = shape.Window(layer);
-    const size_t rows =
-        window == 0 ? num_rows : std::min(num_rows, (1 + checkpoints) * window + beyond);
+    const size_t rows = MostRows(shape.Window(layer), num_rows, checkpoints, beyond);
     sum += uint64_t{(rows + unit - 1) / unit * unit} * shape.NumKvHeads(layer);
   }
   return sum;

@@ -20,9 +20,11 @@ namespace ebb {
 // would see at a checkpoint. They stay in their tables, outside the window of every query to come.
 class WindowCheckpoints {
  public:
-  // Returns the most rows of all streams where layers without a window have num_rows, and others
-  // their window, those of so many checkpoints and the `beyond` rows of a step. Each stream's count
-  // in multiples of `unit`.
+  // Returns the most rows of a kv head: with a window those in it and behind so many checkpoints,
+  // and the `beyond` rows of a step; without one (0) num_rows.
+  [[nodiscard]] static size_t MostRows(int window, size_t num_rows, size_t checkpoints,
+                                       size_t beyond);
+  // Returns the sum over all kv heads, of each in multiples of `unit`.
   [[nodiscard]] static uint64_t MostRows(const ModelShape& shape, size_t num_rows,
                                          size_t checkpoints, size_t beyond, size_t unit);
 

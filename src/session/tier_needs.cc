@@ -8,7 +8,7 @@
 #include "src/lossless/speculator.h"
 #include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
-#include "src/sequence/window_checkpoints.h"
+#include "src/sequence/roll_back.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {
