@@ -21,7 +21,7 @@ constexpr size_t kMostPerWrite = size_t{64} << 10;
 
 std::string Head(const HttpAnswer& answer, std::string_view framing) {
   const auto known = http::obsolete_reason(http::int_to_status(answer.status));
-  // No standard has it, but servers and proxies do.
+  // Status 499 is in no standard, so Beast has no text for it; other servers and proxies use it.
   const std::string_view reason = answer.status == kClientClosedRequest
                                       ? std::string_view("Client Closed Request")
                                       : std::string_view(known.data(), known.size());
@@ -32,15 +32,16 @@ std::string Head(const HttpAnswer& answer, std::string_view framing) {
   return head += fmt::format("{}\r\n", framing);
 }
 
-// Rather than cut off.
+// Returns whether `error` says that the input is no valid HTTP, and not that it ended too early.
 bool IsMalformed(const error_code& error) {
   static const error_code http_error = http::make_error_code(http::error::bad_method);
   return error.category() == http_error.category() && error != http::error::end_of_stream &&
          error != http::error::partial_message;
 }
 
-// Returns whether the header of a chunk, as far as it came, is one: Beast looks at a last chunk's
-// only once all of its trailer is there.
+// Returns whether `pending` can be the beginning of a chunk's header. Beast checks the header of
+// the last chunk only once all of its trailer has come, so the connection would wait for input that
+// cannot help.
 bool MayBeginChunk(std::string_view pending) {
   if (pending.starts_with("\r\n")) pending.remove_prefix(2);
   const size_t end = pending.find_first_not_of("0123456789abcdefABCDEF");
@@ -74,7 +75,8 @@ class Connection::ReplyToConnection final : public Reply {
     is_lost_ ? gone() : static_cast<void>(gone_ = std::move(gone));
   }
 
-  // From now on it does nothing.
+  // Disconnects the reply from its connection, so that later calls do nothing, and calls the
+  // function that was given to OnDisconnect().
   void Lose() {
     connection_.reset();
     is_lost_ = true;
@@ -94,7 +96,7 @@ class Connection::ReplyToConnection final : public Reply {
 void Connection::SetTimer(double seconds, void (Connection::*expired)()) {
   timer_.expires_after(Seconds(seconds));
   timer_.async_wait(Bound([expired](Connection& self, const error_code& error) {
-    // The timer may have been set again while this call was queued.
+    // The timer may have been set to a later time while this call was queued.
     const bool is_over = self.timer_.expiry() <= std::chrono::steady_clock::now();
     if (!error && is_over) (self.*expired)();
   }));
@@ -124,7 +126,7 @@ void Connection::OnInput() {
   const ssize_t size = recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   const bool nothing = size < 0 && (errno == EAGAIN || errno == EINTR);
   if (nothing) return WatchInput();
-  // The next request waits until this one is answered.
+  // The client has sent its next request: it stays in the socket until this one is answered.
   if (size > 0) return WatchPeer();
   Abort();
 }
@@ -163,7 +165,8 @@ void Connection::ReadMore(void (Connection::*next)()) {
   });
 }
 
-// RFC 9112, 2.2: some clients end a body with a line that its length does not count.
+// RFC 9112, 2.2: some clients send a line end after a body, which Content-Length does not count.
+// The loop skips it, since it is not part of the next request.
 void Connection::ReadRequestLine() {
   const auto begins_with_line = [&] {
     const auto* const bytes = static_cast<const char*>(buffer_.data().data());
@@ -182,7 +185,7 @@ void Connection::ReadRequestLine() {
 
 void Connection::OnHeader(const error_code& error) {
   if (error == http::error::header_limit) return Refuse(431, "the request's header is too long");
-  if (error == http::error::body_limit) {  // its length is known by the header alone
+  if (error == http::error::body_limit) {  // the header announces the length
     request_ = HeadOf(parser_->get()).value_or(HttpRequest());
     return Refuse(413, "the request's body is too long");
   }
@@ -234,8 +237,8 @@ void Connection::ParseBody() {
   if (!MayBeginChunk(pending)) return OnBody(http::error::bad_chunk);
   if (buffer_.size() == buffer_.max_size()) return OnBody(http::error::buffer_overflow);
   KeepRoom(parser_->get().body().size());
-  // Counts the bytes that came, and not those that a header announces, and always reads a small
-  // body: a client cannot keep others out without sending as much itself.
+  // The limit counts received bytes and not announced ones, and never refuses a small body. A
+  // client can therefore not block others without sending that many bytes itself.
   const bool is_too_much = shared_->body_bytes > shared_->limits.all_bodies_bytes;
   if (is_too_much && kept_bytes_ > kSmallBody) {
     return Refuse(503, "too many bytes of requests are being read");
@@ -275,7 +278,7 @@ void Connection::BeginRequest() {
 
 void Connection::EndRequest(bool is_complete) {
   traffic_.is_complete = is_complete;
-  request_.watcher = nullptr;  // of a request that was refused
+  request_.watcher = nullptr;  // set only if the request was refused
   if (const auto watcher = std::exchange(watcher_, nullptr)) watcher->OnEnd(traffic_);
 }
 
@@ -307,12 +310,13 @@ void Connection::Send(HttpAnswer answer) {
 void Connection::Stream(HttpAnswer answer, std::function<std::string()> take) {
   if (watcher_ != nullptr) watcher_->OnAnswer(answer);
   if (head_only_) {
-    // The response has no body; its sender is notified that it has ended.
+    // A response to HEAD has no body. Closing the connection after it calls Reply::OnDisconnect's
+    // function, which ends the work for the stream.
     keep_alive_ = false;
     ends_unheard_ = true;
     return Write(Head(answer, "Connection: close\r\n"));
   }
-  // Without chunks the end of the connection is that of the answer.
+  // HTTP/1.0 has no chunks: only the end of the connection marks the end of the answer.
   if (is_http_1_0_) keep_alive_ = false;
   is_stream_ = true;
   take_ = std::move(take);
@@ -321,7 +325,7 @@ void Connection::Stream(HttpAnswer answer, std::function<std::string()> take) {
   Write(Head(answer, framing));
 }
 
-// Sends what has gathered, one write at a time.
+// Sends the data that the stream's source has gathered, in one write at a time.
 void Connection::Pump() {
   if (!is_stream_ || writing_ || state_ != State::kAnswering) return;
   std::string text = take_();

@@ -1,10 +1,10 @@
-// One connection of HttpServer: reads requests one after the other, each within its limits, and
-// writes the answer that the handler makes.
+// Serves one connection of HttpServer: reads requests one after the other, each within its limits,
+// and writes the answer that the handler makes.
 //
 // Invariants:
 // 1. All members are called on the thread that runs the socket's io_context.
 // 2. A connection has at most one read, one write and one wait for input under way, and one timer.
-// 3. Whatever waits has a deadline: idle connections, headers, bodies, writes.
+// 3. Every wait has a deadline: for the next request, a header, a body, a write.
 #ifndef EBB_SERVER_HTTP_CONNECTION_H_
 #define EBB_SERVER_HTTP_CONNECTION_H_
 
@@ -35,7 +35,9 @@ inline std::chrono::steady_clock::duration Seconds(double seconds) {
 
 class Connection;
 
-// The body of a message, which grows as it comes: a string_body reserves what the header announces.
+// GrowingBody is a Beast body type whose string grows as bytes come. Beast's string_body would
+// reserve the size that the header announces, so that a client could reserve memory without sending
+// anything.
 struct GrowingBody {
   using value_type = std::string;
   class reader {
@@ -62,22 +64,22 @@ struct GrowingBody {
   };
 };
 
-// State that connections share.
+// SharedByConnections holds the state that all connections of a server share.
 struct SharedByConnections {
   HttpLimits limits;
   HttpServer::Handler handler;
-  bool draining = false;  // no connection outlives its next answer
+  bool draining = false;  // a connection closes after its next answer
   bool stopping = false;
   std::list<std::weak_ptr<Connection>> connections;
   std::atomic<size_t> num_connections = 0;
   std::atomic<size_t> num_answering = 0;
-  uint64_t body_bytes = 0;          // of the bodies that are being read
-  std::function<void()> on_closed;  // there is room for another connection
+  uint64_t body_bytes = 0;          // of all bodies that are being read
+  std::function<void()> on_closed;  // called when a connection has ended
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // remote: the address of the peer, for HttpRequest::remote.
+  // `remote` is the address of the peer, for HttpRequest::remote.
   Connection(StreamProtocol::socket socket, std::string remote,
              std::shared_ptr<SharedByConnections> shared)
       : socket_(std::move(socket)),
@@ -113,7 +115,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void WaitForRequest();
   void ReadHeader();
-  // Skips empty lines in front of a request, then parses its header.
+  // Skips empty lines before a request, then parses its header.
   void ReadRequestLine();
   // Reads into `buffer_`, then calls `next`.
   void ReadMore(void (Connection::*next)());
@@ -121,21 +123,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ReadBody();
   void ParseBody();
   void OnBody(const boost::system::error_code& error);
-  // Tells the handler of `request_`, as far as its header was understood.
+  // Passes `request_`, as far as its header was understood, to Handler::begin.
   void BeginRequest();
-  // Tells the request's watcher that the connection is done with it.
+  // Notifies the request's watcher that the connection has finished the request.
   void EndRequest(bool is_complete);
   void Refuse(int status, std::string_view message);
   void RefuseWith(HttpAnswer answer);
-  // Counts the bytes of a body that came; 0 gives them back.
+  // Sets to `bytes` the share of this connection in the bytes of bodies that are being read; 0
+  // releases it.
   void KeepRoom(uint64_t bytes) {
     shared_->body_bytes += bytes - kept_bytes_;
     kept_bytes_ = bytes;
   }
-  // Tells input, and that the peer has closed.
+  // Waits until the socket has input or the peer has closed it, then calls OnInput().
   void WatchInput();
   void OnInput();
-  // Watches for the peer's close while unread input waits: no other event reports it then.
+  // Polls once a second for the peer's close while input is left unread in the socket: the socket
+  // stays readable then, so that no other event reports the close.
   void WatchPeer();
   void Send(HttpAnswer answer);
   void Stream(HttpAnswer answer, std::function<std::string()> take);
@@ -143,13 +147,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Write(std::string bytes);
   void WriteNext();
   void OnWritten();
-  // The answer is out.
+  // Finishes a request whose answer is sent, then waits for the next request or closes the
+  // connection.
   void EndAnswer();
-  // Waits until the peer has read the last answer, so that it is not lost with input that the peer
-  // still sends.
+  // Stops sending, and reads and discards input for at most 2 seconds before the socket is closed:
+  // closing it with unread input could destroy the end of the answer before the peer reads it.
   void Drain();
   void ThrowInputAway();
-  // The peer has gone, or the connection ends before the answer is complete.
+  // Ends a request whose answer cannot be completed, because the peer has disconnected or the
+  // connection is closed.
   void LoseReply();
   void SetTimer(double seconds, void (Connection::*expired)());
   void Expire() { Abort(); }
@@ -169,20 +175,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::steady_timer timer_, peer_timer_;
   const std::shared_ptr<SharedByConnections> shared_;
   State state_ = State::kIdle;
-  // Bodies go elsewhere, but extensions of chunks, which no limit of a body counts, gather here.
+  // Holds received bytes that are not parsed yet. Its size is limited, since extensions of chunks
+  // gather here and the limit of a body does not count them.
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<GrowingBody>> parser_;
-  HttpRequest request_;      // whose body is being read
-  uint64_t kept_bytes_ = 0;  // for it
+  HttpRequest request_;      // being read
+  uint64_t kept_bytes_ = 0;  // the share of `request_` in SharedByConnections::body_bytes
   const std::string remote_;
-  std::shared_ptr<RequestWatcher> watcher_;  // of the request that is read or answered; may be null
-  HttpTraffic traffic_;                      // of that request
+  std::shared_ptr<RequestWatcher> watcher_;  // of the current request; may be null
+  HttpTraffic traffic_;                      // of the current request
   bool watching_ = false;
   bool keep_alive_ = true;
   bool head_only_ = false;
-  bool ends_unheard_ = false;  // after the answer that is being written
+  bool ends_unheard_ = false;  // true: the connection closes after this write
   bool is_http_1_0_ = false;
-  std::string out_;  // being written; in the end, read to be thrown away
+  std::string out_;  // bytes being written; in Drain(), discarded input
   size_t written_ = 0;
   bool writing_ = false;
   bool is_stream_ = false;

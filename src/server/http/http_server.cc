@@ -17,8 +17,8 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-// The address of the peer without its port, "127.0.0.1", "::1"; "unix" of a socket in the file
-// system.
+// Returns the address of the peer without its port, "127.0.0.1" or "::1"; "unix" for a socket in
+// the file system; "-" if the peer is unknown.
 std::string RemoteOf(const StreamProtocol::socket& socket) {
   error_code error;
   const StreamProtocol::endpoint peer = socket.remote_endpoint(error);
@@ -60,7 +60,7 @@ std::string DecodedPart(std::string_view part) {
 }
 
 struct HttpServer::Impl {
-  // Takes connections from all addresses, as long as there may be more.
+  // Begins to accept at all addresses, unless HttpLimits::most_connections are open.
   void Accept();
   void AcceptAt(size_t index);
   void Begin(StreamProtocol::socket socket);
@@ -70,8 +70,9 @@ struct HttpServer::Impl {
   asio::io_context io{1};
   Listener listener{&io};
   asio::steady_timer last_second{io};
-  std::vector<std::weak_ptr<asio::steady_timer>> later;  // see PostLater()
-  std::vector<char> is_accepting;                        // by acceptor
+  // timers of PostLater(), cancelled by Stop()
+  std::vector<std::weak_ptr<asio::steady_timer>> later;
+  std::vector<char> is_accepting;  // [acceptors]
   std::shared_ptr<SharedByConnections> shared = std::make_shared<SharedByConnections>();
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
   std::thread thread;
@@ -82,8 +83,8 @@ void HttpServer::Impl::Accept() {
   for (size_t i = 0; i < is_accepting.size(); ++i) AcceptAt(i);
 }
 
-// Accepts connections at one address. Each of several addresses may take one connection beyond the
-// most.
+// Accepts connections at the address `index`. With several addresses, each may accept one
+// connection beyond HttpLimits::most_connections.
 void HttpServer::Impl::AcceptAt(size_t index) {
   if (is_accepting[index] || shared->stopping) return;
   if (shared->num_connections >= shared->limits.most_connections) return;
@@ -92,7 +93,7 @@ void HttpServer::Impl::AcceptAt(size_t index) {
     is_accepting[index] = false;
     if (error == asio::error::operation_aborted || shared->stopping) return;
     if (error) {
-      // No file descriptors are left, for instance: later.
+      // The process may have no file descriptor left, for instance: Accept() is tried again later.
       last_second.expires_after(Seconds(0.1));
       return last_second.async_wait([this](const error_code& stopped) {
         if (!stopped) Accept();
@@ -105,7 +106,7 @@ void HttpServer::Impl::AcceptAt(size_t index) {
 }
 
 void HttpServer::Impl::Begin(StreamProtocol::socket socket) {
-  error_code ignored;  // sockets in the file system have no such option
+  error_code ignored;  // fails on sockets in the file system, which have no such option
   socket.set_option(asio::ip::tcp::no_delay(true), ignored);
   std::string remote = RemoteOf(socket);
   const auto connection =

@@ -1,9 +1,9 @@
-// HTTP/1.1 on one thread: listens, reads requests within limits of size and time, and writes whole
-// answers or streams of server-sent events. It knows nothing of models and JSON: a handler makes
-// the answers.
+// Serves HTTP/1.1 on one thread: listens, reads requests within limits of size and time, and writes
+// whole answers or streams of server-sent events. The server knows nothing of models and JSON: a
+// handler makes the answers.
 //
-// A slow reader costs no memory here: the connection asks for streamed data when it can take it
-// (Reply::Stream), so that it gathers at its source.
+// A slow reader costs the server no memory: a connection asks for streamed data only when it can
+// send more (Reply::Stream), so data that is not sent yet waits at its source.
 #ifndef EBB_SERVER_HTTP_HTTP_SERVER_H_
 #define EBB_SERVER_HTTP_HTTP_SERVER_H_
 
@@ -22,37 +22,40 @@
 
 namespace ebb::server {
 
-// Sizes in bytes, times in seconds.
+// Holds the limits of a server: sizes in bytes, times in seconds. A trailing number is the HTTP
+// status with which the server refuses a request beyond the limit.
 struct HttpLimits {
-  uint32_t header_bytes = 16 << 10;  // more: 431
-  uint64_t body_bytes = 8 << 20;     // more: 413
-  // Received bytes of bodies that are being read at a time; more: 503 for bodies above 64 KiB.
+  uint32_t header_bytes = 16 << 10;  // 431
+  uint64_t body_bytes = 8 << 20;     // 413
+  // Limits the bytes that all connections together hold of bodies they are still reading. Beyond
+  // the limit, the server refuses bodies above 64 KiB with 503.
   uint64_t all_bodies_bytes = 256 << 20;
-  double header_seconds = 10;      // from the first byte on; longer: 408
-  double body_seconds = 30;        // longer: 408
-  double idle_seconds = 75;        // between requests; then the connection is closed
-  double stall_seconds = 30;       // in which a reader takes nothing; then it is closed
-  double ping_seconds = 10;        // of silence in a stream, before a comment is sent
-  size_t most_connections = 4096;  // more wait in the system's queue
+  double header_seconds = 10;      // 408; from the first byte of the header on
+  double body_seconds = 30;        // 408
+  double idle_seconds = 75;        // between requests; the server then closes the connection
+  double stall_seconds = 30;       // without a byte sent; the server then closes the connection
+  double ping_seconds = 10;        // of silence in a stream; the server then sends an SSE comment
+  size_t most_connections = 4096;  // further ones wait in the system's queue
 };
 
 struct ApiKey;
 struct HttpAnswer;
 
-// The bytes sent and received for one request.
+// Counts the bytes sent and received for one request.
 struct HttpTraffic {
   uint64_t body_bytes = 0;   // of the request's body
-  uint64_t sent_bytes = 0;   // of the answer, its head included
-  bool is_complete = false;  // the whole answer was sent
+  uint64_t sent_bytes = 0;   // of the answer, with its header
+  bool is_complete = false;  // true: the connection sent the whole answer
 };
 
 // Observes how one request is answered. Its members are called on the server's thread.
 class RequestWatcher {
  public:
   virtual ~RequestWatcher() = default;
-  // The head of `answer` is sent now. Not called where the client goes before.
+  // Observes that the connection sends the header of `answer` now. The connection does not call it
+  // if the client disconnects before.
   virtual void OnAnswer(const HttpAnswer& answer) = 0;
-  // The answer is sent, or the connection has ended. The connection calls nothing after it.
+  // Observes that the answer is sent or that the connection has ended. It is the last call.
   virtual void OnEnd(const HttpTraffic& traffic) = 0;
 };
 
@@ -61,20 +64,22 @@ struct HttpRequest {
   std::string path;  // see RequestTarget::path
   std::string content_type;
   std::string body = {};
-  // Names in small letters; the first of each name, but all of `traceparent` and `tracestate`.
+  // Holds the header fields by their names in lower case. For a repeated name the first field
+  // counts, but all fields of `traceparent` and of `tracestate` are joined by commas.
   std::map<std::string, std::string> headers = {};
   std::string remote = {};                            // the client's address; "unix" on a socket
   std::shared_ptr<RequestWatcher> watcher = nullptr;  // set by Handler::begin
-  std::shared_ptr<const ApiKey> key = nullptr;        // whose it is; set by Handler::admit
+  std::shared_ptr<const ApiKey> key = nullptr;        // the client's key; set by Handler::admit
 
-  // Empty: there is none.
+  // Returns the value of the header field `name` (in lower case); empty if there is none.
   [[nodiscard]] std::string_view header(const std::string& name) const {
     const auto found = headers.find(name);
     return found == headers.end() ? std::string_view() : found->second;
   }
 };
 
-// A part of a path, decoded; as it is where it cannot be.
+// Returns `part` of a path with its percent encoding decoded, or `part` itself if it is not valid
+// percent encoding.
 [[nodiscard]] std::string DecodedPart(std::string_view part);
 
 struct HttpAnswer {
@@ -82,25 +87,26 @@ struct HttpAnswer {
   std::string content_type = "application/json";
   std::string body = {};
   std::vector<std::pair<std::string, std::string>> headers = {};
-  std::string detail = {};  // why it failed, for the server's operator: not sent
+  std::string detail = {};  // the cause of a failure for the server's log; not sent
 };
 
-// The answer to one request. Belongs to the server's thread; may outlive the connection, and then
-// does nothing.
+// Reply sends the answer to one request. It belongs to the server's thread. It may outlive the
+// connection; its calls do nothing then.
 class Reply {
  public:
   virtual ~Reply() = default;
   Reply(const Reply&) = delete;
   Reply& operator=(const Reply&) = delete;
 
-  // The whole answer. REQUIRES: this or Stream() is called once.
+  // Sends the whole answer. REQUIRES: this or Stream() is called once.
   virtual void Send(HttpAnswer answer) = 0;
-  // An answer of server-sent events: `answer` without a body, then what `take` returns, which is
-  // called when more can be sent: all that has gathered, perhaps nothing.
+  // Begins an answer of server-sent events: sends the header of `answer`, which has no body, then
+  // calls `take` whenever the connection can send more. `take` returns all data that has gathered
+  // since its last call, possibly none.
   virtual void Stream(HttpAnswer answer, std::function<std::string()> take) = 0;
-  // Says that `take` has something to return.
+  // Notifies the connection that `take` has data to return.
   virtual void NotifyData() = 0;
-  // Once all was taken, the stream ends.
+  // Ends the stream once `take` returns no more data.
   virtual void EndStream() = 0;
   // Calls `gone` once if the client disconnects before it has the whole answer; at once if it has
   // disconnected already.
@@ -110,24 +116,26 @@ class Reply {
   Reply() = default;
 };
 
-// Wraps `reply`: `change` makes the answers that are sent of those that are given, streams
-// included.
+// Returns a Reply that passes each answer, also the header of a stream, through `change` and sends
+// the result by `reply`.
 [[nodiscard]] std::shared_ptr<Reply> WithChangedAnswers(
     std::shared_ptr<Reply> reply, std::function<HttpAnswer(HttpAnswer)> change);
 
 class HttpServer {
  public:
-  // All are called on the server's thread; they must not block or throw.
+  // Handler holds the functions that answer requests. The server calls them on its thread; they
+  // must not block or throw.
   struct Handler {
-    // Called when a request, or input that is refused as none, has come; may set its `watcher`. May
-    // be null.
+    // Observes a request whose header has come, or input that the server refuses because it is no
+    // request. May set `request->watcher`. May be null.
     std::function<void(HttpRequest* request)> begin;
-    // Called before a body is read. Returns an answer that is sent instead of reading it, after
-    // which the connection ends; nothing: the request goes on. May be null.
+    // Decides, before the body is read, whether to go on with a request. Returns an answer: the
+    // server sends it, does not read the body and closes the connection. Returns nothing: the
+    // request goes on. May be null.
     std::function<std::optional<HttpAnswer>(HttpRequest* request)> admit;
     std::function<void(HttpRequest, std::shared_ptr<Reply>)> handle;
-    // Returns the answer to input that goes beyond limits or is no request. `request`: as far as
-    // its header was understood.
+    // Returns the answer to input that exceeds a limit or is no valid request. `request` holds as
+    // much of the header as was understood.
     std::function<HttpAnswer(const HttpRequest& request, int status, std::string_view message)>
         refuse;
   };
@@ -136,30 +144,34 @@ class HttpServer {
   // one); connections wait until Serve(). Errors: those of Listener::Open().
   static Result<std::unique_ptr<HttpServer>> Listen(const std::string& host, uint16_t port,
                                                     const HttpLimits& limits, Handler handler);
-  // Takes over sockets that listen already. Errors: those of Listener::Adopt().
+  // Serves on `sockets`, descriptors that listen already, and owns them. Errors: those of
+  // Listener::Adopt().
   static Result<std::unique_ptr<HttpServer>> Adopt(const std::vector<int>& sockets,
                                                    const HttpLimits& limits, Handler handler);
-  // Begins the server's thread. Once.
+  // Starts the server's thread. REQUIRES: called at most once.
   void Serve();
-  // Connections without a request are closed, others once they are answered or a second is over.
+  // Closes connections that have no request under way at once, and the others once they are
+  // answered, after a second at the latest.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Connections end with their next answer, those without a request at once. New ones are taken.
-  // From any thread.
+  // Closes idle connections at once and every other connection, also one accepted later, after its
+  // next answer. The server still accepts connections. May be called from any thread.
   void Drain();
-  // Requests whose answers are not all sent. From any thread.
+  // Counts the requests whose answers are not sent completely. May be called from any thread.
   [[nodiscard]] size_t num_answering() const;
 
   [[nodiscard]] uint16_t port() const;
-  // "127.0.0.1:8080", "[::1]:8080", "unix:/path"; at least one.
+  // Returns the addresses on which the server listens, at least one: "127.0.0.1:8080",
+  // "[::1]:8080", "unix:/path".
   [[nodiscard]] std::vector<std::string> addresses() const;
-  // Runs `work` on the server's thread, soon. From any thread.
+  // Queues `work` to run on the server's thread. May be called from any thread.
   void Post(std::function<void()> work);
-  // So many seconds later; not at all where the server has gone before. From its thread alone.
+  // Runs `work` on the server's thread after `seconds`, unless the server stops before. REQUIRES:
+  // called on the server's thread.
   void PostLater(double seconds, std::function<void()> work);
-  [[nodiscard]] size_t num_connections() const;  // from any thread
+  [[nodiscard]] size_t num_connections() const;  // may be called from any thread
 
  private:
   HttpServer();

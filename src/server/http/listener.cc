@@ -23,7 +23,8 @@ using boost::system::error_code;
 
 constexpr std::string_view kUnix = "unix:";
 
-// A socket whose server has gone stays in the file system and refuses connections.
+// Returns whether the path of `endpoint` is a socket whose server has ended: the file stays and
+// refuses connections.
 bool IsLeftOver(asio::io_context* io, const asio::local::stream_protocol::endpoint& endpoint) {
   struct stat info = {};
   if (lstat(endpoint.path().c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return false;
@@ -44,7 +45,7 @@ std::string Text(const tcp::endpoint& endpoint) {
                      endpoint.port());
 }
 
-// All addresses of a host, each once, those of IPv4 first.
+// Returns all addresses of `host`, each once, IPv4 first.
 Result<std::vector<tcp::endpoint>> Resolve(asio::io_context* io, const std::string& host,
                                            uint16_t port) {
   error_code error;
@@ -53,7 +54,7 @@ Result<std::vector<tcp::endpoint>> Resolve(asio::io_context* io, const std::stri
   if (error || found.empty()) {
     std::string message =
         fmt::format("cannot resolve the address \"{}\": {}", host, error.message());
-    // A name server that does not answer may do so later.
+    // The name server did not answer. A later try may succeed, so the error is no InvalidArgument.
     return error == asio::error::host_not_found_try_again ? IoError(std::move(message))
                                                           : InvalidArgument(std::move(message));
   }
@@ -68,14 +69,16 @@ Result<std::vector<tcp::endpoint>> Resolve(asio::io_context* io, const std::stri
   return endpoints;
 }
 
-// Whether the machine has no such address, or not its kind of addresses.
+// Returns whether `error` says that this machine does not have the address, or no addresses of its
+// kind.
 bool IsMissing(const error_code& error) {
   return error == asio::error::address_family_not_supported ||
          error == boost::system::errc::address_not_available ||
          error == boost::system::errc::protocol_not_supported;
 }
 
-// The address may be free, or be this machine's, at another time; all else is wrong again.
+// Returns the status for a failure to listen at `where`: IoError if a later try may succeed,
+// because the address is in use or missing now or resources ran out; else InvalidArgument.
 Status CannotListen(const std::string& where, const error_code& error) {
   std::string message = fmt::format("cannot listen on {}: {}", where, error.message());
   const bool may_pass = error == asio::error::address_in_use ||
@@ -85,7 +88,7 @@ Status CannotListen(const std::string& where, const error_code& error) {
   return may_pass ? IoError(std::move(message)) : InvalidArgument(std::move(message));
 }
 
-// "unix:/path" of a socket in the file system.
+// Returns the address of a socket in the file system, as "unix:/path".
 std::string PathText(const StreamAcceptor& acceptor) {
   error_code ignored;
   const StreamProtocol::endpoint endpoint = acceptor.local_endpoint(ignored);
@@ -106,7 +109,8 @@ error_code ListenAt(const tcp::endpoint& endpoint, bool is_one_of_several,
   error_code error;
   acceptor->open(StreamProtocol(endpoint.protocol()), error);
   if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
-  // "::" would take the port of "0.0.0.0" as well.
+  // Without this option "::" would occupy the port of "0.0.0.0" too, and the listener could not use
+  // both.
   if (!error && is_one_of_several && endpoint.address().is_v6()) {
     acceptor->set_option(asio::ip::v6_only(true), error);
   }
@@ -128,7 +132,8 @@ std::optional<tcp::endpoint> AsTcp(const StreamProtocol::endpoint& endpoint) {
 Status Listener::Open(const std::string& host, uint16_t port) {
   if (host.starts_with(kUnix)) return OpenPath(host.substr(kUnix.size()));
   EBB_ASSIGN_OR_RETURN(const std::vector<tcp::endpoint> endpoints, Resolve(io_, host, port));
-  // A port that is free at the first address may be taken at another.
+  // With port 0, the port that the system chose for the first address may be in use at another one:
+  // the listener then tries with another port.
   constexpr int kMostTries = 20;
   Status status = OpenPorts(endpoints);
   for (int i = 1; i < kMostTries && port == 0 && endpoints.size() > 1 && !status.ok(); ++i) {
@@ -156,7 +161,7 @@ Status Listener::Adopt(const std::vector<int>& sockets) {
 }
 
 Status Listener::OpenPath(const std::string& path) {
-  constexpr size_t kMostBytes = 107;  // of sockaddr_un, its end left out
+  constexpr size_t kMostBytes = 107;  // sockaddr_un::sun_path without its terminator
   if (path.empty() || path.size() > kMostBytes) {
     return InvalidArgument("host", fmt::format("expected unix: and a path of 1 to {} bytes, found "
                                                "\"{}{}\"",
@@ -172,7 +177,7 @@ Status Listener::OpenPath(const std::string& path) {
   StreamAcceptor acceptor(*io_);
   error_code error;
   acceptor.open(StreamProtocol(AF_UNIX, 0), error);
-  // Other users must not connect before the socket has its final mode.
+  // Without this, other users could connect before chmod() below sets the final mode.
   if (!error && fchmod(acceptor.native_handle(), S_IRUSR | S_IWUSR) != 0) {
     error.assign(errno, boost::system::system_category());
   }
@@ -183,7 +188,8 @@ Status Listener::OpenPath(const std::string& path) {
   if (!error && chmod(path.c_str(), S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP) != 0) {
     error.assign(errno, boost::system::system_category());
   }
-  // Close() removes the file, which is there now.
+  // bind() has made the file: with the acceptor in the list, Close() removes it also after an
+  // error.
   acceptors_.push_back(std::move(acceptor));
   if (error) return CannotListen(path, error);
   return OkStatus();

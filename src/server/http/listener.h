@@ -22,7 +22,7 @@ using StreamProtocol = boost::asio::generic::stream_protocol;
 
 using StreamAcceptor = boost::asio::basic_socket_acceptor<StreamProtocol>;
 
-// Nothing: an endpoint of another kind than TCP.
+// Returns `endpoint` as a TCP endpoint; nothing if it is of another kind.
 [[nodiscard]] std::optional<boost::asio::ip::tcp::endpoint> AsTcp(
     const StreamProtocol::endpoint& endpoint);
 
@@ -33,32 +33,34 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // host: a name, all of whose addresses are listened on, an address, or "unix:/path". port 0: a
-  // free one, the same at all addresses. An address that this machine does not have, such as ::1
-  // without IPv6, is left out if there is another one. A socket in the file system without a server
-  // is replaced; the new one is open to its owner and group. Errors: InvalidArgument (no such host;
-  // a path that is too long); IoError (cannot be listened on).
+  // Listens at `host` and `port`. `host` is an address, a name (the listener uses all of its
+  // addresses) or "unix:/path". Port 0 chooses a free one, the same for all addresses. An address
+  // that this machine does not have, such as ::1 without IPv6, is skipped if another address works.
+  // A socket file whose server has ended is replaced; the new file is open to its owner and group.
+  // Errors: InvalidArgument (no such host; the path is too long); IoError (the address cannot be
+  // used at present).
   [[nodiscard]] Status Open(const std::string& host, uint16_t port);
-  // Takes over sockets that listen already. Close() leaves their paths in the file system to the
-  // process that made them. Errors: InvalidArgument (a descriptor of something else).
+  // Owns `sockets`, descriptors that listen already. Close() does not remove their paths from the
+  // file system: they belong to the process that made them. Errors: InvalidArgument (a descriptor
+  // is no listening stream socket).
   [[nodiscard]] Status Adopt(const std::vector<int>& sockets);
-  // Open() for addresses that are known; all have the port of the first.
+  // Listens at `endpoints`, all with the port of the first. Errors: those of Open().
   [[nodiscard]] Status OpenPorts(const std::vector<boost::asio::ip::tcp::endpoint>& endpoints);
-  // Removes the socket from the file system.
+  // Closes all sockets and removes the socket file that Open() made.
   void Close();
 
-  // At least one after Open().
+  // Returns the acceptors, at least one after Open(). Asio does not let them move while they wait.
   [[nodiscard]] std::deque<StreamAcceptor>& acceptors() { return acceptors_; }
-  [[nodiscard]] uint16_t port() const;  // 0: a socket in the file system
-  // "127.0.0.1:8080", "[::1]:8080", "unix:/path", those of IPv4 first.
+  [[nodiscard]] uint16_t port() const;  // 0 for a socket in the file system
+  // Returns the addresses, IPv4 first: "127.0.0.1:8080", "[::1]:8080", "unix:/path".
   [[nodiscard]] std::vector<std::string> addresses() const;
 
  private:
   [[nodiscard]] Status OpenPath(const std::string& path);
 
   boost::asio::io_context* const io_;
-  std::deque<StreamAcceptor> acceptors_;  // which asio does not move while they wait
-  std::string path_;                      // of the socket that Open() made; empty: none
+  std::deque<StreamAcceptor> acceptors_;  // a deque, so that they never move
+  std::string path_;                      // of the socket file that Open() made; empty: none
 };
 
 }  // namespace ebb::server

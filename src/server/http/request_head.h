@@ -1,4 +1,4 @@
-// The parsed header of a request.
+// Converts the header of a request as Beast parsed it.
 #ifndef EBB_SERVER_HTTP_REQUEST_HEAD_H_
 #define EBB_SERVER_HTTP_REQUEST_HEAD_H_
 
@@ -10,9 +10,10 @@
 
 namespace ebb::server {
 
-// Reads the header of a request. Nothing: its target is none.
+// Returns the request with its header fields and without its body. HEAD becomes GET. Returns
+// nothing if ParseTarget() refuses the target.
 [[nodiscard]] std::optional<HttpRequest> HeadOf(const boost::beast::http::request_header<>& header);
-// Whether a body comes in a transfer coding besides chunks, which this server does not decode.
+// Returns whether the body comes in a transfer coding other than chunked; this server decodes none.
 [[nodiscard]] bool HasForeignTransferCoding(const boost::beast::http::request_header<>& header);
 
 }  // namespace ebb::server
