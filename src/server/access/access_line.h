@@ -1,8 +1,9 @@
-// The line of the access log for one request, while it is gathered. It is written when the last one
-// that knows something of the request lets go of it: the connection when the answer is sent, or the
-// engine's job, which ends later where the client has gone.
+// AccessLine gathers the line of the access log for one request. Its destructor writes the line:
+// after the connection has sent the answer, or after the engine's job, which ends later than the
+// connection if the client disconnects.
 //
-// Thread safety: members belong to the thread of connections; the last owner may let go on any.
+// Thread safety: members belong to the thread of connections; the last owner may destroy the line
+// on any thread.
 #ifndef EBB_SERVER_ACCESS_ACCESS_LINE_H_
 #define EBB_SERVER_ACCESS_ACCESS_LINE_H_
 
@@ -18,7 +19,7 @@ namespace ebb::server {
 
 class AccessLine final : public RequestWatcher {
  public:
-  // Begins the line of `request`, whose header was read now.
+  // Begins the line of `request` when its header has been read; the line's time is now.
   AccessLine(std::shared_ptr<AccessLog> log, const HttpRequest& request);
   ~AccessLine() override { log_->Write(record_); }
   AccessLine(const AccessLine&) = delete;
@@ -28,11 +29,12 @@ class AccessLine final : public RequestWatcher {
   void OnEnd(const HttpTraffic& traffic) override;
 
   void SetKey(std::string name) { record_.key = std::move(name); }
-  // The request's id if no response header was sent.
+  // Sets the request's id, for a request that gets no response header to take the id from.
   void SetId(std::string id) { record_.request_id = std::move(id); }
-  // The error of a stream, whose header could not carry it.
+  // Sets the error of a stream that failed after its header was sent.
   void SetError(std::string error) { record_.error = std::move(error); }
-  // is_first: of the choices of its prompt.
+  // Adds the figures of a job that has ended to the line. `is_first`: the job is the first choice
+  // of its prompt, so that the prompt's tokens count once.
   void AddJob(const JobEnd& end, bool is_first);
 
  private:

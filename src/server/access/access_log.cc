@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMostWaitingBytes = size_t{4} << 20;
 
 Result<int> OpenForAppending(const std::string& path) {
-  // Without O_NONBLOCK a FIFO that is not read would block here.
+  // Without O_NONBLOCK, open() would block on a FIFO that no process reads.
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
   if (file >= 0) return file;
   return IoError(fmt::format("the access log {} cannot be opened: {}", path,
@@ -35,7 +35,7 @@ Result<std::shared_ptr<AccessLog>> AccessLog::Open(const std::string& where,
     EBB_ASSIGN_OR_RETURN(file, OpenForAppending(where));
   }
   std::shared_ptr<AccessLog> log(new AccessLog(is_stderr ? "" : where, format, file));
-  // Signals of the process are for its own threads.
+  // Blocks all signals in the log's thread, so that the process handles them on its own threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -102,7 +102,8 @@ bool AccessLog::WriteLine(const std::string& line) {
   std::string rest = is_torn_ ? '\n' + line : line;
   const size_t whole = rest.size();
   while (!rest.empty()) {
-    // A pipe of stderr may be a blocking one: a line fits into what poll() promises (PIPE_BUF).
+    // stderr may be a blocking pipe. write() does not block after poll() all the same: a line fits
+    // into the PIPE_BUF bytes that poll() promises.
     if (!WaitUntilWritable()) break;
     const ssize_t size = write(file_, rest.data(), rest.size());
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;

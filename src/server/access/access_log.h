@@ -1,12 +1,13 @@
-// The access log: one line for each request, to stderr or to a file.
+// Writes the access log, one line for each request, to stderr or to a file.
 //
-// A line is `name=value` pairs or a JSON object, in printable ASCII whatever the request holds, so
-// that a client can neither forge a line nor drive a terminal. It holds no key and no text of
+// A line is `name=value` pairs or a JSON object. It is printable ASCII whatever the request holds,
+// so that a client can neither forge a line nor drive a terminal. It holds no key and no text of
 // prompts or answers.
 //
-// A thread of its own writes, so that a slow disk or a pipe that is not read delays no request:
-// lines are dropped and counted while 4 MiB of them wait, and when the disk is full. The file is
-// opened with O_APPEND: a rotated file may be truncated in place, or moved away before Reopen().
+// A separate thread writes, so that a slow disk or a pipe that is not read delays no request. The
+// log drops and counts lines while 4 MiB of lines wait and while the disk is full. It opens the
+// file with O_APPEND: a log rotation may truncate the file in place, or move it away and call
+// Reopen().
 //
 // Thread safety: all members may be called from any thread.
 #ifndef EBB_SERVER_ACCESS_ACCESS_LOG_H_
@@ -27,28 +28,28 @@ namespace ebb::server {
 
 class AccessLog {
  public:
-  // where: "stderr", or the path of a file, which is made where there is none. Errors: IoError (the
-  // file cannot be opened for appending).
+  // Opens the log. `where` is "stderr" or the path of a file, which is created if it does not
+  // exist. Errors: IoError (the file cannot be opened for appending).
   static Result<std::shared_ptr<AccessLog>> Open(const std::string& where, AccessLogFormat format);
-  // Writes what waits, as far as it can be written within a second.
+  // Writes the waiting lines; drops the rest as soon as the file accepts nothing for a second.
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
 
   void Write(const AccessRecord& record);
-  // Opens the file again, by the same path: lines that wait go there. Errors: those of Open(); the
-  // old file is used on then.
+  // Opens the file again by the same path, so that waiting lines go to the new file. Errors: those
+  // of Open(); the log then goes on with the old file.
   [[nodiscard]] Status Reopen();
-  // Lines that were not written.
+  // Counts the lines that were not written.
   [[nodiscard]] uint64_t num_dropped() const { return num_dropped_; }
 
  private:
   AccessLog(std::string path, AccessLogFormat format, int file)
       : path_(std::move(path)), format_(format), file_(file) {}
   void Run();
-  // False: the line is lost.
+  // Writes one line. Returns false if the line is lost.
   [[nodiscard]] bool WriteLine(const std::string& line);
-  // False: the file takes nothing for a second.
+  // Waits until the file accepts bytes. Returns false if it accepts none within a second.
   [[nodiscard]] bool WaitUntilWritable() const EBB_REQUIRES(file_mutex_);
 
   const std::string path_;  // empty: stderr
@@ -56,7 +57,8 @@ class AccessLog {
   std::atomic<uint64_t> num_dropped_ = 0;
   Mutex file_mutex_;
   int file_ EBB_GUARDED_BY(file_mutex_);
-  bool is_torn_ EBB_GUARDED_BY(file_mutex_) = false;  // the last line was written in part
+  // the last line was cut; the next begins with '\n'
+  bool is_torn_ EBB_GUARDED_BY(file_mutex_) = false;
   Mutex mutex_;
   CondVar wake_;
   std::deque<std::string> lines_ EBB_GUARDED_BY(mutex_);

@@ -146,7 +146,7 @@ class AccessLogTest : public testing::Test {
     record.request_id = id;
     log->Write(record);
   }
-  // The ids of the lines of a file, in their order.
+  // Returns the request ids of the lines of a file, in order.
   static std::vector<std::string> IdsIn(const std::string& path) {
     std::ifstream file(path);
     std::vector<std::string> ids;
@@ -247,7 +247,7 @@ TEST_F(AccessLogTest, APipeThatIsNotReadDelaysNoWriterAndNoEnd) {
   const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
   auto log = Open(fifo);
-  // More than the pipe and the queue hold.
+  // Writes more lines than the pipe and the queue hold, so that some must be dropped.
   for (int i = 0; i < 40'000; ++i) Write(log.get(), "a");
   EXPECT_GT(log->num_dropped(), 0u);
   log.reset();

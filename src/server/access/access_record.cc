@@ -22,19 +22,20 @@ std::string UtcTime(std::chrono::system_clock::time_point time) {
                      ms.count() % 1000);
 }
 
-// Cuts a text of a client, of which escaping makes six times as many bytes.
+// Returns at most 256 bytes of a client's text, since escaping may make six bytes of one and a line
+// is limited to PIPE_BUF bytes.
 std::string Shortened(const std::string& text) {
   constexpr size_t kMost = 256;
   return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
 }
 
-// To tenths of a millisecond, below which a number would be written with an exponent.
+// Rounds to tenths of a millisecond: smaller numbers would be written with an exponent.
 double Rounded(double seconds) {
   constexpr double kPerSecond = 1e4;
   return std::round(seconds * kPerSecond) / kPerSecond;
 }
 
-// All fields that the record has, in the order of a line.
+// Returns the fields that `record` has, in the order of a line.
 Json FieldsOf(const AccessRecord& record) {
   Json fields = {{"time", UtcTime(record.time)}};
   const auto text = [&](const char* name, const std::string& value) {
@@ -67,7 +68,7 @@ Json FieldsOf(const AccessRecord& record) {
   return fields;
 }
 
-// JSON in printable ASCII.
+// Returns `json` in printable ASCII. The library leaves DEL as it is, so this function escapes it.
 std::string Ascii(const Json& json) {
   const std::string text =
       json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
@@ -78,7 +79,8 @@ std::string Ascii(const Json& json) {
   return ascii;
 }
 
-// A value without quotes where it needs none.
+// Returns a value as the text format writes it: a string is quoted only if it holds a character
+// that could be mistaken for the end of the value.
 std::string TextValue(const Json& value) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/,+%@";

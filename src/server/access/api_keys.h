@@ -1,4 +1,5 @@
-// Keys of a server: who may ask, how much, and as what. A file holds a line for each key,
+// Reads and makes the API keys of a server and their limits. A file of keys holds a line for each
+// key,
 //
 //   NAME SHA256-IN-HEX [OPTION ...]
 //
@@ -6,7 +7,7 @@
 // time; `requests-per-minute=N`; `tokens-per-minute=N`, of prompts and answers; `priorities=A..B`
 // that its requests may have. `#` begins a comment.
 //
-// A key is 256 random bits, so that a hash without salt and stretching gives nothing away.
+// A key is 256 random bits, so a hash without salt and stretching does not reveal it.
 #ifndef EBB_SERVER_ACCESS_API_KEYS_H_
 #define EBB_SERVER_ACCESS_API_KEYS_H_
 
@@ -28,12 +29,13 @@ using KeyHash = std::array<unsigned char, 32>;  // SHA-256
 inline constexpr int kMostUrgentPriority = -2;
 inline constexpr int kLeastUrgentPriority = 2;
 
-// Nothing: no limit.
+// Holds the limits of a key. A member without a value sets no limit.
 struct KeyLimits {
   std::optional<uint64_t> concurrent = {};
   std::optional<uint64_t> requests_per_minute = {};
   std::optional<uint64_t> tokens_per_minute = {};
-  int lowest_priority = kMostUrgentPriority;  // as a number: the most urgent
+  // the lowest number, which is the most urgent priority
+  int lowest_priority = kMostUrgentPriority;
   int highest_priority = kLeastUrgentPriority;
 
   friend bool operator==(const KeyLimits&, const KeyLimits&) = default;
@@ -42,41 +44,44 @@ struct KeyLimits {
 struct ApiKey {
   std::string name;
   KeyHash hash = {};
-  bool is_admin = false;  // may see and end what others asked for, and read /metrics
+  bool is_admin = false;  // may list and end requests of other keys, and read /metrics
   KeyLimits limits;
 };
 
-// Returns the name of a tenant, whose sessions and prompts are kept apart from other tenants'.
-// key: of a request; null: the server has none.
+// Returns the name of a request's tenant: sessions and cached prompts of different tenants are kept
+// apart. `key`: the request's key; null if the server has no keys.
 [[nodiscard]] inline std::string TenantOf(const std::shared_ptr<const ApiKey>& key) {
   return key == nullptr ? "" : key->name;
 }
 
 class KeyRing {
  public:
-  // `source` names the file in messages. Errors: InvalidArgument, with the number of the line.
+  // Parses the text of a file of keys. `source` names the file in messages. Errors:
+  // InvalidArgument, with the number of the line.
   static Result<KeyRing> Parse(std::string_view text, std::string_view source);
-  // Errors: those of Parse(); NotFound; Io; InvalidArgument (no key, no plain file; users beside
-  // its owner and its group can read it, or others than its owner can write to it).
+  // Reads a file of keys. Errors: those of Parse(); NotFound; Io; InvalidArgument (no key; no
+  // regular file; users other than its owner and its group can read it, or users other than its
+  // owner can write to it).
   static Result<KeyRing> Read(const std::string& path);
 
-  // The key whose hash is that of `text`, or null. Takes as long whichever key it is.
+  // Returns the key that has the hash of `text`, or null. Compares with all keys in constant time,
+  // so that the time reveals no key.
   [[nodiscard]] std::shared_ptr<const ApiKey> Find(std::string_view text) const;
   [[nodiscard]] size_t size() const { return keys_.size(); }
-  // Null: there is none of this name.
+  // Returns the key called `name`, or null.
   [[nodiscard]] std::shared_ptr<const ApiKey> Named(std::string_view name) const;
 
  private:
   std::vector<std::shared_ptr<const ApiKey>> keys_;
 };
 
-// 1 to 64 letters, digits, '.', '_' and '-'.
+// Returns whether `name` can be a key's name: 1 to 64 letters, digits, '.', '_' and '-'.
 [[nodiscard]] bool IsKeyName(std::string_view name);
 [[nodiscard]] KeyHash HashKey(std::string_view text);
 
-// Makes a key called `name` and adds its line to the file, which is made, for its owner alone, if
-// there is none. The result is the key, which is written nowhere. Errors: those of Read(); Io;
-// InvalidArgument (no such name can be; it is taken).
+// Makes a random key called `name` and appends its line to the file, which is created for its owner
+// alone if it does not exist. Returns the key, which is stored nowhere. Errors: those of Read();
+// Io; InvalidArgument (`name` is no valid name or is in use).
 [[nodiscard]] Result<std::string> AddNewKey(const std::string& path, const std::string& name);
 
 }  // namespace ebb::server

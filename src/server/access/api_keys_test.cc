@@ -146,7 +146,7 @@ TEST(ApiKeys, ANewKeyIsAddedAndWhatIsThereStays) {
   struct stat info = {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
-  // A person adds limits by hand, and no end of the line.
+  // A person edits the last line by hand and leaves out its '\n': the next key must begin a line.
   std::string text = Contents(path);
   text.pop_back();
   Write(path, text + " concurrent=3");

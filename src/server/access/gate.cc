@@ -15,7 +15,7 @@ constexpr const char* kRequestId = "X-Request-Id";
 
 char LowerCase(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// Returns the text after "Bearer", which may be in upper or lower case.
+// Returns the token after the scheme "Bearer", in upper or lower case; empty for another scheme.
 std::string_view BearerOf(std::string_view authorization) {
   constexpr std::string_view kBearer = "bearer ";
   const std::string_view scheme = authorization.substr(0, kBearer.size());
@@ -25,8 +25,8 @@ std::string_view BearerOf(std::string_view authorization) {
   return authorization;
 }
 
-// Takes "localhost" out of "LocalHost.:8080" and "::1" out of "[::1]:8080": names have no case, and
-// a dot at their end is that of the root.
+// Returns the name of a host in lower case, without its port, its brackets and the dot at its end:
+// "localhost" for "LocalHost.:8080", "::1" for "[::1]:8080".
 std::string NameOf(std::string_view host) {
   if (host.starts_with('[')) return std::string(host.substr(1, host.find(']') - 1));
   std::string name(host.substr(0, host.find(':')));
@@ -35,7 +35,8 @@ std::string NameOf(std::string_view host) {
   return name;
 }
 
-// Whether it is an address, or a name that leads nowhere else. Expects small letters.
+// Returns whether a host is an address, or a name that DNS cannot direct elsewhere. Expects lower
+// case.
 bool IsOwnName(const std::string& lower) {
   if (lower == "localhost" || lower.ends_with(".localhost")) return true;
   in6_addr address = {};
@@ -43,7 +44,7 @@ bool IsOwnName(const std::string& lower) {
          inet_pton(AF_INET6, lower.c_str(), &address) == 1;
 }
 
-// Returns whether a server of this machine sent the page: "http://localhost:3000" and its like.
+// Returns whether a server on this machine sent the page, as for "http://localhost:3000".
 bool IsLocalOrigin(std::string_view origin) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!origin.starts_with(scheme)) continue;
@@ -127,8 +128,8 @@ std::optional<ApiError> Gate::Admit(Access access, HttpRequest* request) {
   return std::nullopt;
 }
 
-// Refuses requests to another host, or that a page of another origin makes a browser send: a server
-// without keys would answer them.
+// Refuses requests to another host, and requests that a page of another origin makes a browser
+// send: a server without keys would answer them.
 std::optional<ApiError> Gate::CheckPage(const HttpRequest& request) const {
   const std::string_view host = request.header("host");
   const std::string name = NameOf(host);
@@ -162,13 +163,13 @@ std::optional<HttpAnswer> Gate::Preflight(const HttpRequest& request) const {
                     !request.header("access-control-request-method").empty() &&
                     !request.header("origin").empty();
   if (!asks) return std::nullopt;
-  // HeadersFor() names no origin then, so that the browser refuses the page.
+  // This answer has no Access-Control-Allow headers, so the browser refuses the page's request.
   if (!IsAllowedOrigin(request.header("origin"))) return HttpAnswer{.content_type = ""};
-  // Libraries send headers of their own, such as X-Stainless-Lang; "*" would not hold for
-  // Authorization.
+  // Allows exactly the headers that the browser names: client libraries add some, such as
+  // X-Stainless-Lang, and "*" would not cover Authorization.
   std::string_view headers = request.header("access-control-request-headers");
   if (headers.empty()) headers = "Authorization, Content-Type, X-Api-Key, X-Request-Id";
-  // Some embedded browsers accept no 204 here.
+  // Some embedded browsers do not accept 204 as the answer to a preflight request.
   return HttpAnswer{.status = 200,
                     .content_type = "",
                     .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},

@@ -1,8 +1,8 @@
-// Who may ask for what: keys, their limits, and pages of other origins. Knows requests by their
-// headers alone, and adds the headers that every answer has.
+// Decides which requests a server accepts, by API keys, their limits, and the origins of web pages.
+// The gate sees only the headers of requests. It also makes the headers that every answer has.
 //
-// Thread safety: SetKeys() and all that a Ticket does, its end too, may happen on any thread; all
-// else belongs to the thread of connections.
+// Thread safety: SetKeys() and all members of a Ticket, its destructor too, may be called from any
+// thread; all other members belong to the thread of connections.
 #ifndef EBB_SERVER_ACCESS_GATE_H_
 #define EBB_SERVER_ACCESS_GATE_H_
 
@@ -25,39 +25,43 @@
 
 namespace ebb::server {
 
-// The access that a route needs on a server with keys. Without keys every request may use every
-// route.
+// Access says which key a route needs on a server with keys. Without keys, every request may use
+// every route.
 enum class Access { kOpen, kKey, kAdmin };
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
 class Gate {
  public:
-  // cors_origins: origins whose pages may ask, as browsers write them; "localhost": origins of this
-  // machine at any port; "*": all; empty: none.
-  // run_id: so that ids of requests differ from run to run.
-  // hosts: by what names, beside localhost and addresses, the server may be called as long as it
-  // asks for no keys; nothing: by any. A page could make a name of its own lead here, and would be
-  // of the same origin then.
+  // `cors_origins`: the origins from which web pages may send requests, as browsers write them.
+  // "localhost" stands for origins of this machine at any port, "*" for all origins.
+  // `run_id`: a number of this run, so that request ids differ from run to run.
+  // `hosts`: while the server has no keys, a request's Host must be localhost, an address or one of
+  // these names; nothing allows any name. Without this check, a web page could use DNS to direct a
+  // name of its own to this server (DNS rebinding), and would count as the same origin.
   Gate(std::vector<std::string> cors_origins, uint64_t run_id,
        std::optional<std::vector<std::string>> hosts = std::nullopt)
       : cors_origins_(std::move(cors_origins)), run_id_(run_id), hosts_(std::move(hosts)) {}
 
-  // From now on these; null: none are asked for. Uses of keys of the same name go on.
+  // Replaces the keys. Null: the server needs no keys. The usage counts of keys with the same name
+  // continue.
   void SetKeys(std::shared_ptr<const KeyRing> keys);
 
-  // Finds out whose a request is. Errors: 401 (no key, an unknown one); 403 (no admin's; of a page
-  // of another origin, or to another host, on a server without keys).
+  // Finds the key of `request` and sets HttpRequest::key. Returns an error to refuse the request:
+  // 401 (no key or an unknown key); 403 (the key is no admin's; on a server without keys, the
+  // request comes from a page of another origin or is to another host).
   [[nodiscard]] std::optional<ApiError> Admit(Access access, HttpRequest* request);
-  // The answer to a browser that asks whether a page may ask; nothing: `request` is another one.
+  // Returns the answer to a CORS preflight request; nothing if `request` is another request.
   [[nodiscard]] std::optional<HttpAnswer> Preflight(const HttpRequest& request) const;
-  // The headers of every answer to `request`: an id, and the origin whose pages may read it.
+  // Returns the headers that the answer to `request` gets: its id, and the origin whose pages may
+  // read the answer.
   [[nodiscard]] Headers HeadersFor(const HttpRequest& request);
-  // `reply`, whose answer gets `headers` in addition to its own; its own X-Request-Id counts.
+  // Returns a Reply that adds `headers` to each answer sent by `reply`. A header that the answer
+  // has already, such as X-Request-Id, is not replaced.
   [[nodiscard]] static std::shared_ptr<Reply> WithHeaders(std::shared_ptr<Reply> reply,
                                                           Headers headers);
 
-  // A request of a key that is counted as running as long as this lives.
+  // Ticket counts one request of a key as running as long as the ticket lives.
   class Ticket {
    public:
     ~Ticket();
@@ -65,8 +69,8 @@ class Gate {
     Ticket& operator=(const Ticket&) = delete;
     [[nodiscard]] const std::shared_ptr<const ApiKey>& key() const { return key_; }
     [[nodiscard]] OwnerId owner() const { return owner_; }
-    // The priority of a request that asks for `wanted`, or for none. Errors: 403, it may not have
-    // it.
+    // Returns the priority of a request that asks for `wanted`, or for none. Errors: 403 (the key
+    // does not allow `wanted`).
     [[nodiscard]] ApiResult<int> PriorityFor(std::optional<int> wanted) const;
     void Charge(uint64_t tokens);
 
@@ -75,15 +79,17 @@ class Gate {
     Ticket(Gate* gate, std::shared_ptr<const ApiKey> key, OwnerId owner)
         : gate_(gate), key_(std::move(key)), owner_(owner) {}
     Gate* const gate_;
-    const std::shared_ptr<const ApiKey> key_;  // null: there are no keys
+    const std::shared_ptr<const ApiKey> key_;  // null: the server has no keys
     const OwnerId owner_;
   };
-  // Counts a request in. Errors: 429, with a time to come back. The gate outlives tickets.
+  // Counts `request` as running and returns its ticket. Errors: 429 with Retry-After (a limit of
+  // the key is reached). REQUIRES: the gate outlives the ticket.
   [[nodiscard]] ApiResult<std::shared_ptr<Ticket>> Enter(const HttpRequest& request);
-  // The headers with the rest of its key's limits.
+  // Returns the X-RateLimit headers of the request's key.
   [[nodiscard]] Headers LimitHeaders(const HttpRequest& request) const;
 
-  // Whether who sent `request` may see and end what `owner`'s ticket stands for.
+  // Returns whether the sender of `request` may see and end the request of `ticket`: always without
+  // keys or with an admin's key, else only with the same key.
   [[nodiscard]] bool MaySee(const HttpRequest& request, const Ticket& ticket) const;
 
  private:
@@ -105,13 +111,13 @@ class Gate {
   const std::chrono::steady_clock::time_point origin_ = std::chrono::steady_clock::now();
   mutable Mutex mutex_;
   std::shared_ptr<const KeyRing> keys_ EBB_GUARDED_BY(mutex_);
-  // By the names of keys.
+  // Holds the usage of each key, by the key's name.
   std::map<std::string, Account, std::less<>> accounts_ EBB_GUARDED_BY(mutex_);
   uint64_t next_id_ = 1;
 };
 
-// Returns whether a client may name its request so: 1 to 128 letters, digits, '.', '_', ':' and
-// '-'.
+// Returns whether a client may choose `text` as the id of its request: 1 to 128 letters, digits,
+// '.', '_', ':' and '-'.
 [[nodiscard]] bool IsRequestId(std::string_view text);
 
 }  // namespace ebb::server

@@ -3,7 +3,7 @@
 
 namespace ebb::server {
 
-// The hashes of "abc", as the standard gives it, and of nothing.
+// kHashOfAbc is the SHA-256 of "abc", as the standard gives it; kHashOfNothing is that of "".
 inline constexpr const char* kHashOfAbc =
     "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 inline constexpr const char* kHashOfNothing =

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kMinute = 60;
 
-// "1m30.5s", as in OpenAI's headers.
+// Formats a duration as OpenAI's headers do: "1m30.5s".
 std::string Duration(double seconds) {
   const auto tenths = static_cast<int64_t>(std::ceil(seconds * 10));
   const int64_t minutes = tenths / 600;
@@ -38,7 +38,7 @@ double KeyUsage::Bucket::SecondsUntil(uint64_t size, double level, double now) c
 
 std::optional<UsageRefusal> KeyUsage::Begin(const KeyLimits& limits, double now) {
   if (limits.concurrent.has_value() && num_running_ >= *limits.concurrent) {
-    // The time at which one ends is unknown.
+    // The time at which a running request ends is unknown, so the client retries after a second.
     return UsageRefusal{UsageLimit::kConcurrent, 1};
   }
   const auto wait = [&](const std::optional<uint64_t>& size, const Bucket& bucket) {

@@ -1,6 +1,7 @@
-// One key's use of its limits. Rates are buckets: a minute's worth may be used at once, and comes
-// back evenly. Tokens are charged when an answer is over, so that a long one may leave a debt; the
-// next request waits until it is paid. Pure: times are given, in seconds.
+// Counts one key's use of its limits. Rates are token buckets: a minute's worth may be used at once
+// and is refilled evenly. The tokens of an answer are charged when it ends, so a long answer may
+// leave the bucket below zero; the key's next request is refused until it is above zero. Pure:
+// callers pass the time, in seconds.
 #ifndef EBB_SERVER_ACCESS_KEY_USAGE_H_
 #define EBB_SERVER_ACCESS_KEY_USAGE_H_
 
@@ -24,15 +25,16 @@ struct UsageRefusal {
 
 class KeyUsage {
  public:
-  // Counts a request in, unless a limit refuses it. Limits may change from call to call.
+  // Counts a request as running, unless a limit refuses it; returns the refusal. Limits may change
+  // from call to call.
   [[nodiscard]] std::optional<UsageRefusal> Begin(const KeyLimits& limits, double now);
-  // One that Begin() counted is over.
+  // Counts a request that Begin() counted as ended.
   void End();
-  // Tokens that were read or generated.
+  // Charges `tokens`, read or generated, to the limit of tokens.
   void Charge(const KeyLimits& limits, uint64_t tokens, double now);
 
-  // The headers that clients of OpenAI's interface know: limits, the rest, and when the full limit
-  // is available again. None for limits that the key does not have.
+  // Returns the X-RateLimit headers of OpenAI's API: each limit, what is left of it, and the time
+  // until the full limit is available. A limit that the key does not have yields no header.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> Headers(const KeyLimits& limits,
                                                                          double now) const;
   [[nodiscard]] size_t num_running() const { return num_running_; }
@@ -40,14 +42,15 @@ class KeyUsage {
  private:
   class Bucket {
    public:
-    // At most `size`, all of which comes back within a minute; below zero: a debt.
+    // Returns the level of a bucket of `size`, which refills completely within a minute. A level
+    // below zero is a debt.
     [[nodiscard]] double LevelAt(uint64_t size, double now) const;
     void Take(uint64_t size, double amount, double now);
-    // Seconds until it holds `level`.
+    // Returns the seconds until the bucket's level is `level`.
     [[nodiscard]] double SecondsUntil(uint64_t size, double level, double now) const;
 
    private:
-    double missing_ = 0;  // from a full one, at `time_`
+    double missing_ = 0;  // `size` minus the level at `time_`
     double time_ = 0;
   };
 

@@ -60,7 +60,7 @@ TEST(KeyUsage, TokensLeaveADebtThatIsPaidInTime) {
   EXPECT_NEAR(refusal->retry_after, 60.1, 1e-9);
   EXPECT_TRUE(usage.Begin(limits, 60).has_value());
   EXPECT_FALSE(usage.Begin(limits, 60.2).has_value());
-  // No more than a minute's worth gathers.
+  // A bucket never holds more than a minute's worth.
   usage.Charge(limits, 600, 10'000);
   EXPECT_TRUE(usage.Begin(limits, 10'000).has_value());
 }
@@ -78,7 +78,8 @@ TEST(KeyUsage, HeadersTellWhatIsLeftAndWhenAllIsBack) {
                                                     Pair("X-RateLimit-Reset-Tokens", "1m30s")));
 }
 
-// Whatever comes when, no window sees more than a minute's worth and what comes back within it.
+// Checks that in random traces no window of time admits more requests than a full bucket and what
+// is refilled within the window.
 TEST(KeyUsage, RandomTracesKeepTheRate) {
   const KeyLimits limits = {.requests_per_minute = 30};
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -96,7 +97,7 @@ TEST(KeyUsage, RandomTracesKeepTheRate) {
         ASSERT_LE(static_cast<double>(last - first + 1), 30 + seconds / 2 + 1e-6) << seed;
       }
     }
-    // And it is used: they come faster than they may.
+    // Requests come faster than the rate, so nearly all of the rate must be used.
     EXPECT_GE(static_cast<double>(begun.size()), now / 2 * 0.95);
   }
 }

@@ -22,7 +22,7 @@ bool ConsistsOf(std::string_view text, std::string_view more) {
 
 constexpr std::string_view kNoHost = "the text after :// is no host";
 
-// An address of IPv6 without its brackets.
+// Returns why browsers write no such IPv6 address (without brackets); empty if they do.
 std::string_view FaultOfAddress(std::string_view text) {
   in6_addr address = {};
   if (inet_pton(AF_INET6, std::string(text).c_str(), &address) != 1) {
@@ -30,7 +30,8 @@ std::string_view FaultOfAddress(std::string_view text) {
   }
   char shortest[INET6_ADDRSTRLEN] = {};
   inet_ntop(AF_INET6, &address, shortest, sizeof(shortest));
-  // Browsers write hexadecimal digits at the end of an address that holds one of IPv4 too.
+  // Browsers write an IPv6 address that embeds an IPv4 address in hexadecimal digits to its end;
+  // inet_ntop() writes a dotted IPv4 address there, so the forms are not comparable.
   const bool has_v4 = std::string_view(shortest).find('.') != std::string_view::npos;
   if (text.find('.') == std::string_view::npos && (has_v4 || text == shortest)) return "";
   return "browsers write addresses of IPv6 in their shortest form, in hexadecimal digits";
@@ -40,7 +41,8 @@ bool ConsistsOfDigits(std::string_view text) {
   return text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// Browsers take a host whose last label is a number for an address of IPv4.
+// Returns whether the last label of a host is a number: browsers then parse the host as an IPv4
+// address.
 bool EndsInNumber(std::string_view text) {
   const std::string_view last = text.substr(text.rfind('.') + 1);
   constexpr std::string_view kHexDigits = "0123456789abcdef";
@@ -56,13 +58,13 @@ bool IsAddressOfV4(std::string_view text) {
   return text == usual;
 }
 
-// Returns why browsers write no such host; empty: they do. An address of IPv6 stands in brackets.
+// Returns why browsers write no such host; empty if they do. An IPv6 address is in brackets.
 std::string_view FaultOfHost(std::string_view text) {
   if (text.starts_with('[')) {
     if (!text.ends_with(']')) return kNoHost;
     return FaultOfAddress(text.substr(1, text.size() - 2));
   }
-  if (text.ends_with('.')) text.remove_suffix(1);  // the root of all names
+  if (text.ends_with('.')) text.remove_suffix(1);  // a dot at the end stands for the DNS root
   if (text.empty() || !ConsistsOf(text, ".-_")) return kNoHost;
   constexpr size_t kMostOfLabel = 63, kMost = 253;
   if (text.size() > kMost) return "the name of the host is longer than 253 letters";
@@ -78,7 +80,7 @@ std::string_view FaultOfHost(std::string_view text) {
   return "";
 }
 
-// Browsers leave out the port that the scheme implies.
+// Returns whether browsers send `text` as a port. They leave out the default port of the scheme.
 bool IsPortOf(std::string_view scheme, std::string_view text) {
   constexpr int kMostPort = 65535, kHttp = 80, kHttps = 443;
   int port = 0;
@@ -88,7 +90,7 @@ bool IsPortOf(std::string_view scheme, std::string_view text) {
   return is_port && !(scheme == "http" && port == kHttp) && !(scheme == "https" && port == kHttps);
 }
 
-// Returns why the text is no origin; empty: it is one.
+// Returns why `text` is no origin; empty if it is one.
 std::string_view FaultOf(std::string_view text) {
   if (text.find_first_of(", \t\r\n") != std::string_view::npos) {
     return "it is a list or has blanks; give the option once for each origin";

@@ -1,4 +1,4 @@
-// Checks origins of pages and names of hosts that operators give a server to trust.
+// Checks the origins of pages and the names of hosts that an operator allows by options.
 #ifndef EBB_SERVER_ACCESS_ORIGIN_H_
 #define EBB_SERVER_ACCESS_ORIGIN_H_
 
@@ -8,9 +8,9 @@
 
 namespace ebb::server {
 
-// Checks an origin whose pages may ask: SCHEME://HOST[:PORT] exactly as browsers send it, "null",
-// "localhost" or "*". Errors: InvalidArgument: another text, which would be equal to the origin of
-// no page.
+// Checks an origin whose pages may send requests: SCHEME://HOST[:PORT] exactly as browsers send it,
+// "null", "localhost" or "*". Errors: InvalidArgument (any other text: it would equal no origin
+// that a browser sends).
 [[nodiscard]] Status CheckOrigin(std::string_view text);
 // Checks a name by which a server may be called: a host without scheme, port and path. Errors:
 // InvalidArgument.

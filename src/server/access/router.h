@@ -1,4 +1,4 @@
-// The table of routes: finds the row of a request, and answers where there is none.
+// Routes requests by a table of methods and paths, and answers those without a route.
 #ifndef EBB_SERVER_ACCESS_ROUTER_H_
 #define EBB_SERVER_ACCESS_ROUTER_H_
 
@@ -16,11 +16,12 @@ namespace ebb::server {
 
 struct Route {
   std::string method;
-  // A path; "*" stands for one part between slashes, which is not empty, and "**" at the end for
-  // all that follows. A row whose path is spelled out comes before those that match it, too.
+  // Holds a path. "*" matches one segment, which is not empty, and "**" at the end matches the
+  // rest. Put a route with a literal path before a pattern that matches the same path, since the
+  // first match counts.
   std::string pattern;
   Access access = Access::kKey;
-  // part: what stands in the path for the first "*", decoded, or for "**".
+  // `part` is the text that the first "*" or "**" of the pattern matches, decoded.
   std::function<void(HttpRequest request, std::shared_ptr<Reply> reply, std::string part)> handle;
 };
 
@@ -28,18 +29,18 @@ class Router {
  public:
   explicit Router(std::vector<Route> routes) : routes_(std::move(routes)) {}
 
-  // Returns the access of the first row that takes the request, else of the first for its path,
-  // else kKey.
+  // Returns the access of the first route that matches the request's method and path, else of the
+  // first that matches its path, else kKey.
   [[nodiscard]] Access AccessTo(const HttpRequest& request) const;
-  // Answers by the first row that takes the request; else with 405 (its path takes other methods)
-  // or 404.
+  // Calls the first route that matches the request's method and path; else answers 405 (the path
+  // has other methods) or 404.
   void Handle(HttpRequest request, std::shared_ptr<Reply> reply) const;
 
  private:
   const std::vector<Route> routes_;
 };
 
-// Returns whether `path` is one of `pattern`, and sets `part`.
+// Returns whether `path` matches `pattern`, and sets `part` as for Route::handle.
 [[nodiscard]] bool MatchesPattern(std::string_view pattern, std::string_view path,
                                   std::string* part);
 

@@ -11,7 +11,7 @@ bool HasOnly(std::string_view text, std::string_view allowed) {
   return text.find_first_not_of(allowed) == std::string_view::npos;
 }
 
-// An id of the format is hexadecimal and not all zeros.
+// Returns whether `text` is an id: hexadecimal and not all zeros.
 bool IsTraceId(std::string_view text) { return HasOnly(text, kHex) && !HasOnly(text, "0"); }
 
 bool IsStateKey(std::string_view key) {
@@ -58,7 +58,7 @@ bool IsTraceState(std::string_view text) {
     const size_t end = std::min(text.find(','), text.size());
     const std::string_view member = Trim(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (member.empty()) continue;  // which the format allows
+    if (member.empty()) continue;  // the format allows empty members
     const size_t equals = std::min(member.find('='), member.size() - 1);
     if (!IsStateKey(member.substr(0, equals)) || !IsStateValue(member.substr(equals + 1))) {
       return false;
