@@ -41,7 +41,7 @@ class Driver::Impl {
   mutable Mutex mutex_;
   Figures figures_ EBB_GUARDED_BY(mutex_);  // of the last round
   StepLoop loop_;
-  std::thread thread_;  // it begins when all else is there
+  std::thread thread_;  // last: the thread uses all other members
 };
 
 Driver::Driver(std::unique_ptr<Engine> engine, const DriverOptions& options, Tell tell)
@@ -75,7 +75,8 @@ Status ShareTiers(SessionOptions* session) {
         "select in a server takes T0 as a share, such as 30%, and not as a size: "
         "each session has a cache of its own for pages of T1");
   }
-  // The cap is of all sessions: each may have all of T0 as long as no other session needs it.
+  // The cap holds for all sessions together: each may have all of T0 as long as no other session
+  // needs it.
   if (tiers->t0_cap_bytes > 0) tiers->t0_share = 1;
   tiers->t0_cap_bytes = tiers->t1_cap_bytes = 0;
   return OkStatus();

@@ -1,17 +1,17 @@
-// The engine's thread, and how other threads reach it: their calls become messages in its Mailbox,
-// which its StepLoop reads. It sends each job's updates, and never waits for the receiver.
+// Driver runs the engine's thread. Other threads' calls become messages in its Mailbox, which its
+// StepLoop reads. The driver sends each job's updates and never waits for the receiver.
 //
-// Memory: the caps of the engine's tiers are of all jobs together. A session is opened without caps
-// of its own, so that what leaves T0 for T2 and T3 follows its request alone. How much of T0 it has
-// follows the schedule, by Session::SetT0Share(), SetT0Floor() and Park(), none of which changes a
-// bit.
+// Memory: the caps of the engine's tiers hold for all jobs together. A session is opened without
+// caps of its own, so its request alone determines which rows leave T0 for T2 and T3. The schedule
+// determines how much of T0 a session has, by Session::SetT0Share(), SetT0Floor() and Park(), none
+// of which changes a bit of the answer.
 //
-// Prefix caching: the first step of a job that reads takes the rows of the longest prefix of its
-// prompt that another session has, one that runs or one whose job is over (PrefixCache). Idle
-// cached prefixes are evicted before any request is parked.
+// Prefix caching: when a job begins to read its prompt, it shares the rows of the longest prefix
+// that another session has: one that runs, or one whose job has ended (PrefixCache). Idle cached
+// prefixes are evicted before any request is parked.
 //
-// Thread safety: all members but the constructor's and the destructor's may be called from any
-// thread. `tell` is called on the engine's thread.
+// Thread safety: all members but the constructor and the destructor may be called from any thread.
+// `tell` is called on the engine's thread.
 #ifndef EBB_SERVER_ENGINE_DRIVER_H_
 #define EBB_SERVER_ENGINE_DRIVER_H_
 
@@ -30,13 +30,13 @@
 namespace ebb::server {
 
 struct DriverOptions {
-  size_t most_waiting = 64;         // jobs that wait for their turn
-  size_t most_running = 32;         // jobs that are read or decoded at once
-  uint64_t prefix_cache_bytes = 0;  // of prompts that are kept; 0: none is, nor are rows shared
-  // Stores prompts beyond the life of the process; null: prompts are not stored. The driver stops
-  // it.
+  size_t most_waiting = 64;         // jobs in the queue
+  size_t most_running = 32;         // jobs in prefill or decode at once
+  uint64_t prefix_cache_bytes = 0;  // of cached prompts; 0: no prefix caching
+  // Stores prompts beyond the life of the process; null: prompts are not stored. The driver calls
+  // its Stop().
   std::shared_ptr<PrefixStore> prefix_store = {};
-  bool keeps_fates = false;  // sessions keep a ledger, so that Trace() tells of tokens' tiers
+  bool keeps_fates = false;  // sessions keep a ledger, which Trace() needs
 };
 
 class Driver {
@@ -47,23 +47,25 @@ class Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  // All of them or none. Updates of a job come until one has an end. Errors: QueueFull (too
+  // Queues all jobs or none. Updates of a job are sent until one has an end. Errors: QueueFull (too
   // many are waiting); Cancelled (after Stop()).
   [[nodiscard]] Status Submit(std::vector<Job> jobs);
-  // It ends with kCancelled, and gives its memory back, after at most one step or one piece of a
-  // prompt. One that is over is not missed.
+  // Cancels a job: it ends with kCancelled and frees its memory after at most one step or one chunk
+  // of a prompt. Ignores a job that has ended.
   void Cancel(JobId id);
-  // Its thought ends with the next token, or as soon as it begins. One that is over or has no
-  // thoughts is not changed.
+  // Ends the job's thought with the next token, or as soon as the thought begins. Ignores a job
+  // that has ended or has no thoughts.
   void EndThought(JobId id);
-  // Discards a session that JobEnd::resting named.
+  // Discards the session that JobEnd::resting named.
   void Discard(uint64_t resting);
   [[nodiscard]] Figures figures() const;
-  // Calls `tell` with a snapshot between two steps, on the engine's thread; after Stop() never.
+  // Calls `tell` with a snapshot between two steps, on the engine's thread; never after Stop().
   void Look(std::function<void(Snapshot)> tell);
-  // Nothing: the job has no session yet, or is over.
+  // Calls `tell` with the tiers of a job's tokens, on the engine's thread; with nothing if the job
+  // has no session yet or has ended.
   void Trace(JobId id, std::function<void(std::optional<TokenFates>)> tell);
-  // Ends all jobs with kCancelled. All updates have been sent when it returns. Not from `tell`.
+  // Ends all jobs with kCancelled, and returns when all updates have been sent. REQUIRES: not
+  // called from `tell`.
   void Stop();
 
  private:
@@ -71,9 +73,9 @@ class Driver {
   std::unique_ptr<Impl> impl_;
 };
 
-// `session` for a server whose engine has `tiers`: without caps of its own; where T0 has a cap, as
-// much of T0 as there is. Errors: InvalidArgument ("--evict caps": evictions would depend on other
-// requests).
+// Adapts `session` to a server, where all sessions share the engine's tiers: removes the session's
+// own caps; where T0 had a cap, the session may have as much of T0 as there is. Errors:
+// InvalidArgument ("--evict caps": evictions would depend on other requests).
 [[nodiscard]] Status ShareTiers(SessionOptions* session);
 
 }  // namespace ebb::server

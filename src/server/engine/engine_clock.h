@@ -1,4 +1,5 @@
-// Seconds since the driver began, for all that belongs to the engine's thread.
+// EngineClock measures the seconds since the driver began, for all components on the engine's
+// thread.
 #ifndef EBB_SERVER_ENGINE_ENGINE_CLOCK_H_
 #define EBB_SERVER_ENGINE_ENGINE_CLOCK_H_
 

@@ -1,7 +1,8 @@
-// The engine's work for each owner of requests while requests waited, so that the owner with the
-// least work goes first: fair queueing by cost. An owner waits that has a request which is not
-// decoding yet. Unused work is not saved up: an owner that begins to wait starts level with the
-// waiting owner that had least. When no request waits, all counts start from zero.
+// FairShares counts the engine's work for each owner while requests wait, so that the owner with
+// the least work goes first: fair queueing by cost. An owner counts as waiting while it has a
+// request that is not decoding yet. Unused work is not saved up: an owner that begins to wait
+// starts level with the waiting owner that has the least. When no request waits, all counts restart
+// from zero.
 #ifndef EBB_SERVER_ENGINE_FAIR_SHARES_H_
 #define EBB_SERVER_ENGINE_FAIR_SHARES_H_
 
@@ -11,11 +12,12 @@
 
 namespace ebb::server {
 
-// Who asks: requests of one owner take turns among themselves.
+// OwnerId identifies the owner of requests, such as an API key; requests of one owner compete among
+// themselves.
 using OwnerId = uint64_t;
 
-// The cost of `tokens` tokens that are computed one after another behind `rows` others, in tokens
-// behind none. To read 4096 rows of all layers takes about as long as to compute a token.
+// Returns the cost of computing `tokens` tokens one after another behind `rows` others, in units of
+// a token behind none. Reading 4096 rows of all layers takes about as long as computing a token.
 [[nodiscard]] inline double CostOf(double tokens, double rows) {
   constexpr double kRowsPerToken = 4096;
   return tokens + tokens * (rows + tokens / 2) / kRowsPerToken;
@@ -23,9 +25,9 @@ using OwnerId = uint64_t;
 
 class FairShares {
  public:
-  // Who waits now.
+  // Sets which owners wait now.
   void SetWaiting(const std::set<OwnerId>& waiting);
-  // Work that was done for `owner`.
+  // Adds work done for `owner`, if any owner waits.
   void Charge(OwnerId owner, double cost) {
     if (!waiting_.empty()) served_[owner] += cost;
   }

@@ -46,7 +46,7 @@ TEST(FairShares, OnceNobodyWaitsAllStartAnew) {
   EXPECT_EQ(shares.served(1), 0);
   shares.SetWaiting({2});
   shares.Charge(2, 3);
-  // Other owners wait than before: none is owed work.
+  // None of the owners that waited before waits now, so all counts restart.
   shares.SetWaiting({1});
   EXPECT_EQ(shares.served(2), 0);
 }
@@ -55,7 +55,7 @@ TEST(FairShares, ATokenThatReadsManyRowsCostsMore) {
   EXPECT_DOUBLE_EQ(CostOf(0, 1000), 0);
   EXPECT_DOUBLE_EQ(CostOf(1, 4096 - 0.5), 2);
   EXPECT_GT(CostOf(10, 4096), 2 * CostOf(10, 0) * 0.99);
-  // Read whole and in two pieces.
+  // Reading a prompt in two chunks costs the same as reading it at once.
   EXPECT_DOUBLE_EQ(CostOf(100, 50), CostOf(40, 50) + CostOf(60, 90));
 }
 

@@ -1,4 +1,4 @@
-// Counters and measurements of the engine's thread, for /metrics and for predictions.
+// Holds counters and measurements of the engine's thread, for /metrics and for predictions.
 #ifndef EBB_SERVER_ENGINE_FIGURES_H_
 #define EBB_SERVER_ENGINE_FIGURES_H_
 
@@ -13,7 +13,7 @@
 
 namespace ebb::server {
 
-// Seconds, counted by upper bounds.
+// Histogram counts durations in seconds by upper bounds.
 class Histogram {
  public:
   static constexpr std::array<double, 14> kBounds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
@@ -24,8 +24,8 @@ class Histogram {
     ++counts_[i];
     sum_ += seconds;
   }
-  // Element i counts values up to kBounds[i] and above the bound before; the last one counts those
-  // above all bounds.
+  // Returns the counts: element i counts values above kBounds[i - 1] and up to kBounds[i], the last
+  // one values above all bounds.
   [[nodiscard]] const std::array<uint64_t, kBounds.size() + 1>& counts() const { return counts_; }
   [[nodiscard]] double sum() const { return sum_; }
 
@@ -39,8 +39,8 @@ inline void Blend(double value, double* mean) {
   *mean = *mean == 0 ? value : 0.9 * *mean + 0.1 * value;
 }
 
-// Adds what one session read selectively between `before` and `now`; the means of the unread mass
-// become those of `now` if it did.
+// Adds to `sum` what one session read selectively between the reports `before` and `now`. If it
+// read anything, the means of the unread mass become those of `now`.
 inline void AddSince(const SelectionAccounting& before, const SelectionAccounting& now,
                      SelectionAccounting* sum) {
   sum->rows_read += now.rows_read - before.rows_read;
@@ -56,17 +56,17 @@ inline void AddSince(const SelectionAccounting& before, const SelectionAccountin
   }
 }
 
-// The state after the last step. Totals count since the server began.
+// Figures holds the state after the last step. Totals count since the server began.
 struct Figures {
   size_t waiting = 0;
   size_t reading = 0;
   size_t decoding = 0;
   size_t parked = 0;
-  uint64_t prompt_tokens = 0;  // total, read
+  uint64_t prompt_tokens = 0;  // tokens read, total
   uint64_t generated_tokens = 0;
-  uint64_t prefix_queries = 0;    // tokens of prompts that were looked up
-  uint64_t prefix_hits = 0;       // of them, whose rows another session had
-  uint64_t prefixes_demoted = 0;  // to T1, for requests that needed room
+  uint64_t prefix_queries = 0;    // prompt tokens looked up in the cache
+  uint64_t prefix_hits = 0;       // of `prefix_queries`, found
+  uint64_t prefixes_demoted = 0;  // to T1, to make room for requests
   uint64_t prefixes_dropped = 0;
   size_t prefixes = 0;
   uint64_t prefix_bytes = 0;  // see PrefixCache::bytes()
@@ -76,23 +76,23 @@ struct Figures {
   uint64_t share_changes = 0;
   uint64_t t0_refusals = 0;               // steps that found no room in T0
   std::map<std::string, uint64_t> ended;  // by finish reason
-  // Totals over jobs that have ended.
+  // Sums the times of jobs that have ended.
   double prompt_seconds = 0;
   double decode_seconds = 0;
-  uint64_t decoded_tokens = 0;  // all but the first of each answer, which decode_seconds leaves out
-  uint64_t most_tokens = 0;     // of a prompt and its answer together
-  uint64_t stepped_jobs = 0;    // total over all steps
-  SelectionAccounting selection;  // means: of the last job that read selectively
+  uint64_t decoded_tokens = 0;    // without the first of each answer, as decode_seconds
+  uint64_t most_tokens = 0;       // most tokens of a prompt and its answer together
+  uint64_t stepped_jobs = 0;      // sum of the batch sizes of all steps
+  SelectionAccounting selection;  // its means are those of the last job that read selectively
   uint64_t drafted_tokens = 0;    // of lossless requests
   uint64_t accepted_tokens = 0;
   Histogram queue, first_token, between_tokens, whole;
   std::array<ArenaAccounting, kNumTiers> arenas = {};
-  // Rows of all sessions, (layer, kv head, token) triples.
+  // Counts the rows of all sessions, in (layer, kv head, token) triples.
   std::array<int64_t, kNumTiers> rows = {};
-  double tokens_per_answer = 0;         // of late
-  double seconds_per_step = 0;          // of late
-  double seconds_per_prompt_token = 0;  // of late
-  double predicted_wait = 0;            // of a request that comes now
+  double tokens_per_answer = 0;         // moving mean
+  double seconds_per_step = 0;          // moving mean
+  double seconds_per_prompt_token = 0;  // moving mean
+  double predicted_wait = 0;            // of a request that arrives now
 };
 
 }  // namespace ebb::server

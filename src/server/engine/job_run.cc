@@ -8,7 +8,8 @@
 namespace ebb::server {
 namespace {
 
-// A report looks at so many tokens in each layer and head, on the engine's thread.
+// Limits the memory reports, since a report samples tokens in every layer and head on the engine's
+// thread: seconds between reports, and sampled tokens in a report during the answer and at its end.
 constexpr double kMemorySeconds = 0.25;
 constexpr size_t kMostTiersMeanwhile = 2048;
 constexpr size_t kMostTiersAtEnd = 16384;
@@ -205,7 +206,8 @@ StepOutcome JobRun::DecodeAlone() {
 
 void JobRun::Appended(const StepOutcome& outcome, double seconds) {
   pending_.reset();
-  // The moves of its policy wait for room; the token was appended.
+  // The token was appended, and only the policy's moves found no room; they are retried, so this is
+  // no error.
   const bool waits = outcome.taken && IsLimit(outcome.status.code());
   generation_->Appended(waits ? StepOutcome{.taken = true, .status = OkStatus()} : outcome,
                         seconds);
@@ -221,7 +223,7 @@ Result<SavedSession> JobRun::Save(SessionRecord record) const {
   return SessionShelf::Save(session_.get(), *job_.work, std::move(record));
 }
 
-// Replaces a saved file that the keeper has not taken yet.
+// Adds `saved` to the update, and removes the file of an older save that was not sent yet.
 void JobRun::Send(SavedSession saved) {
   if (update_.saved.has_value()) std::remove(update_.saved->file.c_str());
   update_.saved = std::move(saved);
@@ -240,7 +242,7 @@ void JobRun::SaveCheckpoint() {
   record.answer = answer_;
   record.sampler = SavedState(*job_.sampler);
   record.thought_tokens += thought_tokens_;
-  // If saving fails, the next checkpoint is tried in its turn.
+  // A failed checkpoint is no error: the next one is tried when it is due.
   if (auto saved = Save(std::move(record)); saved.ok()) Send(*std::move(saved));
 }
 
@@ -249,7 +251,7 @@ void JobRun::SaveAtEnd(const GenerateResult& result, JobEnd* end) {
   end->generated_tokens = static_cast<int>(result.answer.tokens.size());
   end->thought_tokens += work.record.thought_tokens;
   if (end->finish == FinishReason::kError || end->finish == FinishReason::kCap) return;
-  // An answer that was cut off before its first token is not saved.
+  // Skips an answer that was cut off before its first token.
   const bool is_over = end->finish != FinishReason::kCancelled;
   if (!is_over && result.answer.tokens.empty()) return;
   SessionRecord record = work.record;
@@ -334,7 +336,7 @@ void JobRun::CountReading() {
 }
 
 std::unique_ptr<Session> JobRun::TakeSession() {
-  generation_.reset();  // it refers to the session
+  generation_.reset();  // the generation refers to the session
   return std::move(session_);
 }
 

@@ -6,11 +6,11 @@ namespace ebb::server {
 namespace {
 
 constexpr size_t kStripParts = 160;
-// A strip is made from so many tokens, however long the text: a look at all of them takes a pass
-// over the ledger.
+// A strip samples this many tokens, however long the text: examining all tokens takes a pass over
+// the ledger.
 constexpr size_t kStripTokens = 2 * kStripParts;
 
-// Takes at most `most` tokens, evenly chosen.
+// Returns the tiers of at most `most` evenly spaced tokens.
 std::string TiersOf(const Session& session, size_t most) {
   const Ledger* const ledger = session.ledger();
   if (ledger == nullptr) return "";
@@ -75,8 +75,8 @@ MemoryReport MemoryOf(const Session& session, size_t most_tiers) {
     report.page_bytes[t] = cache.tiers[t].page_bytes;
   }
   report.rows[kNumTiers - 1] = cache.rows_evicted;
-  // A full cache has a row for each that is there or was evicted; the rows that a lossless session
-  // drafts with are copies.
+  // A full cache has one row for each row that is stored or was evicted. The draft rows of a
+  // lossless session are copies, so they are not counted: the ledger counts each row once.
   int64_t num_rows = report.rows[kNumTiers - 1];
   for (int t = 0; t < kNumTiers - 1; ++t) num_rows += report.rows[t];
   if (const Ledger* const ledger = session.ledger(); ledger != nullptr) {

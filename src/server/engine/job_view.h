@@ -1,5 +1,5 @@
-// The view of a job for the dashboard: how far it is, where its rows are, and the fate of each of
-// its tokens. Taken between steps, on the engine's thread.
+// JobView is the view of a job for the dashboard: its progress, the tiers of its rows and of its
+// tokens. Taken between steps, on the engine's thread.
 #ifndef EBB_SERVER_ENGINE_JOB_VIEW_H_
 #define EBB_SERVER_ENGINE_JOB_VIEW_H_
 
@@ -15,12 +15,12 @@
 
 namespace ebb::server {
 
-// The text that was generated for a job so far.
+// JobProgress counts what was generated for a job so far.
 struct JobProgress {
   size_t generated_tokens = 0;
-  size_t thought_tokens = 0;  // of them, up to the last one that brought a piece of the thought
-  bool in_thought = false;    // the last one
-  double decode_begin = 0;    // seconds since the driver began: the first token; 0: none yet
+  size_t thought_tokens = 0;  // of `generated_tokens`; up to the last one that added thought text
+  bool in_thought = false;    // the last text was thought
+  double decode_begin = 0;  // time of the first token, seconds since the driver began; 0: none yet
 };
 
 struct JobView {
@@ -30,54 +30,55 @@ struct JobView {
   double age_seconds = 0;
   double decode_seconds = 0;  // since the first token
   size_t prompt_tokens = 0;
-  size_t prompt_left = 0;  // of them, not read yet
+  size_t prompt_left = 0;  // of `prompt_tokens`, not read yet
   JobProgress progress;
   bool is_lossless = false;
   int num_parks = 0;
   double t0_share = 1;
-  uint64_t t0_floor_bytes = 0;  // that it needs of T0 as long as it runs
-  // Rows by tier, (layer, kv head, token) triples, and bytes of their pages; T3: rows evicted.
+  uint64_t t0_floor_bytes = 0;  // T0 bytes that it needs while it runs
+  // Counts rows by tier, in (layer, kv head, token) triples, and the bytes of their pages; for T3,
+  // the evicted rows.
   std::array<int64_t, kNumTiers> rows = {};
   std::array<size_t, kNumTiers> page_bytes = {};
   SelectionAccounting selection;
-  // The tier of most tokens, of those that were looked at, in each of equal parts of the text: one
-  // character each, '0' to '3'.
+  // Divides the sequence into equal parts and holds for each the tier of most of its sampled
+  // tokens, one character '0' to '3'.
   std::string strip;
 };
 
-// All that is there. Times are seconds since the driver began.
+// Snapshot holds the figures and all jobs. Times are seconds since the driver began.
 struct Snapshot {
   double now = 0;
   Figures figures;
   std::vector<JobView> jobs;  // in order of arrival
 };
 
-// Session: null while the job waits.
+// Returns the view of a job. `session`: null while the job waits.
 [[nodiscard]] JobView ViewOf(const Job& job, const JobState& state, const JobProgress& progress,
                              const Session* session, double now);
 
-// The report that a client gets of the memory of its own request, with at most `most_tiers` tiers
-// of tokens.
+// Returns the report that a client gets of its own request, with the tiers of at most `most_tiers`
+// tokens.
 [[nodiscard]] MemoryReport MemoryOf(const Session& session, size_t most_tiers);
 
-// The tokens of one job.
+// TokenFates holds the tokens of one job and the tiers of their rows.
 struct TokenFates {
   JobId id = 0;
   size_t prompt_tokens = 0;
   JobProgress progress;
   std::vector<Token> tokens;
-  // [tokens]: the tier in which most groups have it, '0' to '3'.
+  // Holds for each token the tier in which most groups have it, '0' to '3'.
   std::string tiers;
   int64_t num_steps = 0;
-  // Rows per tier after steps, evenly chosen, at most kMostHistory of them, the last one included.
+  // Holds the rows per tier after at most kMostHistory evenly spaced steps, the last one included.
   static constexpr size_t kMostHistory = 240;
   std::vector<Ledger::RowsPerTier> history;
 };
 [[nodiscard]] TokenFates FatesOf(JobId id, const JobProgress& progress, size_t prompt_tokens,
                                  const Session& session);
 
-// `tiers` in at most `most` equal parts, each as the tier that most of its tokens have; of two the
-// faster.
+// Divides `tiers` into at most `most` equal parts and returns for each the tier that most of its
+// tokens have; of two equally frequent tiers, the faster.
 [[nodiscard]] std::string StripOf(const std::string& tiers, size_t most);
 
 }  // namespace ebb::server

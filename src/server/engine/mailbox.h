@@ -1,6 +1,7 @@
-// Messages to the engine's thread: one queue, read in the order in which they were posted.
+// Mailbox is the queue of messages to the engine's thread, read in the order in which they were
+// posted.
 //
-// Thread safety: any thread may post; the engine's thread takes.
+// Thread safety: any thread may post; only the engine's thread calls Take().
 #ifndef EBB_SERVER_ENGINE_MAILBOX_H_
 #define EBB_SERVER_ENGINE_MAILBOX_H_
 
@@ -24,11 +25,11 @@ namespace ebb::server {
 struct CancelJob {
   JobId id = 0;
 };
-// Its thought ends with the next token, or as soon as it begins.
+// Ends the job's thought with the next token, or as soon as the thought begins.
 struct EndJobThought {
   JobId id = 0;
 };
-// Discards a session that JobEnd::resting named.
+// Discards the session that JobEnd::resting named.
 struct DiscardSession {
   uint64_t resting = 0;
 };
@@ -39,7 +40,7 @@ struct TraceJob {
   JobId id = 0;
   std::function<void(std::optional<TokenFates>)> tell;
 };
-// The answer of the PrefixStore to the lookup of a job's prompt.
+// PromptLookedUp is the answer of the PrefixStore to the lookup of a job's prompt.
 struct PromptLookedUp {
   JobId id = 0;
   std::string key;
@@ -51,23 +52,24 @@ using Message = std::variant<Job, CancelJob, EndJobThought, DiscardSession, Take
 
 class Mailbox {
  public:
-  // most_waiting: jobs that wait for their turn.
+  // `most_waiting` limits the number of jobs in the queue.
   explicit Mailbox(size_t most_waiting) : most_waiting_(most_waiting) {}
 
   // Posts all of the jobs or none. Errors: QueueFull (too many are waiting); InvalidArgument (more
   // than can ever wait); Cancelled (after Stop()).
   [[nodiscard]] Status Submit(std::vector<Job> jobs);
   void Post(Message message);
-  // Jobs are refused from now on.
+  // Refuses jobs from now on.
   void Stop();
 
   struct Delivery {
     std::vector<Message> messages;
     bool is_stopped = false;
   };
-  // Takes all messages; if there are none, waits for one, for Stop() or for `until`.
+  // Returns all messages and removes them. If there are none, waits for one, for Stop() or until
+  // the time `until`.
   [[nodiscard]] Delivery Take(std::optional<std::chrono::steady_clock::time_point> until);
-  // Sets how many of the jobs that were taken still wait.
+  // Sets how many of the jobs that Take() has delivered still wait.
   void SetWaiting(size_t num_waiting);
 
  private:
@@ -75,8 +77,8 @@ class Mailbox {
   Mutex mutex_;
   CondVar wake_;
   std::vector<Message> messages_ EBB_GUARDED_BY(mutex_);
-  size_t num_submitted_ EBB_GUARDED_BY(mutex_) = 0;  // jobs among the messages
-  size_t num_waiting_ EBB_GUARDED_BY(mutex_) = 0;    // jobs that were taken and wait
+  size_t num_submitted_ EBB_GUARDED_BY(mutex_) = 0;  // jobs in `messages_`
+  size_t num_waiting_ EBB_GUARDED_BY(mutex_) = 0;    // delivered jobs that still wait
   bool is_stopped_ EBB_GUARDED_BY(mutex_) = false;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const auto kNow = std::chrono::steady_clock::time_point();  // does not wait
+const auto kNow = std::chrono::steady_clock::time_point();  // in the past: Take() does not wait
 
 std::vector<Job> Jobs(std::initializer_list<JobId> ids) {
   std::vector<Job> jobs;

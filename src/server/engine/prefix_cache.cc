@@ -1,4 +1,4 @@
-// Invariant: no prefix is the beginning of another one of its key.
+// Invariant: no prefix in the cache is the beginning of another one with the same key.
 #include "src/server/engine/prefix_cache.h"
 #include "ebb/generate.h"
 
@@ -13,9 +13,9 @@
 namespace ebb::server {
 namespace {
 
-// Reading fewer tokens takes no longer than taking their rows.
+// Reading fewer tokens takes no longer than sharing their rows.
 constexpr size_t kLeastTokens = 8;
-// Each is held against each prompt.
+// Limits the number of prefixes, since Find() compares each of them with the prompt.
 constexpr size_t kMostPrefixes = 256;
 
 bool BeginsWith(std::span<const Token> tokens, std::span<const Token> beginning) {
@@ -32,7 +32,8 @@ uint64_t BytesOf(const Session& session) {
 
 }  // namespace
 
-// The salt's length tells where it ends, so that no salt can say what another one and a setting do.
+// The length in front marks where the salt ends, so that no salt can imitate another salt followed
+// by settings.
 std::string PrefixKey(std::string_view salt, const SessionOptions& session) {
   return fmt::format("{}:{}|{}", salt.size(), salt, SettingKey(session));
 }
@@ -59,7 +60,8 @@ PrefixSource PrefixCache::Find(std::string_view key, std::span<const Token> prom
   return best;
 }
 
-// False: another prefix has all of it.
+// Removes the prefixes that `prefix` contains. Returns false if another prefix contains `prefix`;
+// that one is marked as used instead.
 bool PrefixCache::MakePlaceFor(const Prefix& prefix) {
   const std::span<const Token> tokens = prefix.session->tokens();
   for (auto other = prefixes_.begin(); other != prefixes_.end(); ++other) {
@@ -80,8 +82,8 @@ void PrefixCache::Keep(std::string key, size_t num_tokens, std::unique_ptr<Sessi
       .key = std::move(key), .session = std::move(session), .unstored_since = unstored_since};
   Session& kept = *prefix.session;
   if (!kept.SetT0Floor(0).ok() || !kept.TruncateTo(static_cast<Position>(num_tokens)).ok()) return;
-  // Asks for a prompt that goes on by two tokens, which are read together: of one that equals the
-  // kept tokens the last is left out, and recurrent state cannot go back by one.
+  // Tests with a prompt that is two tokens longer: for a prompt that equals the kept tokens, the
+  // last token would be left out, and recurrent state cannot go back by one token.
   std::vector<Token> longer(kept.tokens().begin(), kept.tokens().end());
   longer.resize(longer.size() + 2);
   if (ExactPrefix(kept, longer) < kLeastTokens || !MakePlaceFor(prefix)) return;
@@ -113,7 +115,8 @@ void PrefixCache::Drop(std::list<Prefix>::iterator prefix) {
   bytes_.reset();
 }
 
-// A page of T0 is released only when all sessions that share it release it.
+// Skips prefixes all of whose T0 pages are shared: a page is freed only when all sessions that
+// share it release it.
 PrefixCache::Evicted PrefixCache::EvictOne() {
   for (auto prefix = prefixes_.end(); prefix != prefixes_.begin();) {
     --prefix;

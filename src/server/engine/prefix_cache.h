@@ -1,13 +1,12 @@
-// Prompts that were read, kept for prompts that begin alike. A prefix is the session that read it
-// and is not stepped any more: a session that takes its rows shares its pages, and the rows of a
-// hit have the bits of reading the prompt again (ebb/generate.h).
+// PrefixCache keeps prompts that were read, for later prompts with the same beginning. A cached
+// prefix is the session that read it and is not stepped any more: a session that uses its rows
+// shares its pages, and a hit gives the same bits as reading the prompt again (ebb/generate.h).
 //
-// Prefixes are found by their key and their tokens, which are compared one by one: a prefix of
-// another key is never found. The cache evicts prefixes, least recently used first, when they take
-// more than their limit; when requests need their room, it demotes prefixes to T1 before it evicts
-// them.
+// Prefixes are found by their key and by comparing their tokens one by one; a prefix of another key
+// is never found. The cache evicts the least recently used prefixes when they exceed its limit.
+// When requests need their memory, it demotes prefixes to T1 before it evicts them.
 //
-// Thread safety: none; it belongs to the engine's thread.
+// Thread safety: none; belongs to the engine's thread.
 #ifndef EBB_SERVER_ENGINE_PREFIX_CACHE_H_
 #define EBB_SERVER_ENGINE_PREFIX_CACHE_H_
 
@@ -25,43 +24,46 @@
 
 namespace ebb::server {
 
-// Prompts of different keys have nothing in common: another salt, or sessions of other options.
+// Returns a key for prefix caching. Prompts share rows only if their keys are equal: the same salt
+// and the same session options.
 [[nodiscard]] std::string PrefixKey(std::string_view salt, const SessionOptions& session);
 
-// The session that has the beginning of a prompt; num_tokens 0: there is none.
+// PrefixSource is a session that has the beginning of a prompt; num_tokens 0: there is none.
 struct PrefixSource {
   Session* session = nullptr;
   size_t num_tokens = 0;
 };
 
-// `best`, or `session` where more of `prompt` can be taken from it, and enough to be worth it.
+// Returns `session` if more tokens of `prompt` can be shared from it than from `best`, and enough
+// to be worth it; else `best`.
 [[nodiscard]] PrefixSource BetterSource(PrefixSource best, Session* session,
                                         std::span<const Token> prompt);
 
 class PrefixCache {
  public:
-  // most_bytes: of pages and of what describes them; 0: nothing is kept.
+  // `most_bytes` limits the bytes of pages and of the tables that describe them; 0: the cache is
+  // off.
   explicit PrefixCache(uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
   [[nodiscard]] bool is_on() const { return most_bytes_ > 0; }
-  // The prefix of this key that has the most of `prompt`; it counts as used now. Its session lives
-  // until the next call of any other function.
+  // Returns the prefix of `key` that has the most tokens of `prompt`, and marks it as used now. Its
+  // session lives until the next call of any other function.
   [[nodiscard]] PrefixSource Find(std::string_view key, std::span<const Token> prompt);
-  // Keeps the first `num_tokens` tokens of the session, its prompt, and gives back the rows behind
-  // them. A prefix that no other session could take, or that another prefix contains already, is
-  // not kept. `unstored_since`: the time in seconds for NextUnstored(); nothing for a prompt that
-  // is stored.
+  // Keeps the first `num_tokens` tokens of the session, its prompt, and frees the rows after them.
+  // Drops the session if no other session could share its rows or if another prefix contains its
+  // tokens. `unstored_since`: the time in seconds for NextUnstored(); nothing for a prompt that is
+  // stored.
   void Keep(std::string key, size_t num_tokens, std::unique_ptr<Session> session,
             std::optional<double> unstored_since = {});
 
-  // A prefix that was not offered to the store. Its session lives until the next call of any other
-  // function.
+  // Unstored is a prefix that was not offered to the store. Its session lives until the next call
+  // of any other function.
   struct Unstored {
     std::string key;
     Session* session = nullptr;
     double since = 0;
   };
-  // Returns the one with the smallest `since`.
+  // Returns the unstored prefix with the smallest `since`; nothing if there is none.
   [[nodiscard]] std::optional<Unstored> NextUnstored() const;
   void SetStored(const Session* session);
   // Releases pages of T0: demotes the least recently used prefix to T1, or drops it if T1 has no
@@ -71,7 +73,8 @@ class PrefixCache {
 
   [[nodiscard]] uint64_t most_bytes() const { return most_bytes_; }
   [[nodiscard]] size_t size() const { return prefixes_.size(); }
-  // Counted at the last change. Pages that k sessions hold count as a kth.
+  // Returns the bytes of all prefixes, as counted after the cache last changed. A page that k
+  // sessions share counts as a kth in each of them.
   [[nodiscard]] uint64_t bytes();
 
  private:
@@ -84,9 +87,9 @@ class PrefixCache {
   void Drop(std::list<Prefix>::iterator prefix);
 
   uint64_t most_bytes_;
-  std::list<Prefix> prefixes_;  // the one that was used last comes first
-  // The bytes of `prefixes_`; nothing: the prefixes have changed, or other sessions may share other
-  // pages of them.
+  std::list<Prefix> prefixes_;  // most recently used first
+  // Caches the bytes of `prefixes_`. Nothing: to be counted again, since the prefixes have changed
+  // or other sessions may share other pages of them.
   std::optional<uint64_t> bytes_ = 0;
 };
 

@@ -13,7 +13,7 @@ class PrefixCacheTest : public PebbleModelTest {
  protected:
   void SetUp() override { engine_ = *Engine::Create(model_, {.threads = 1}); }
 
-  // Tokens that differ from those of another seed from the first on.
+  // Returns tokens that differ from those of another seed from the first one on.
   static std::vector<Token> Prompt(int seed, int num_tokens) {
     std::vector<Token> prompt;
     for (int i = 0; i < num_tokens; ++i) prompt.push_back(3 + seed + i % 20);
@@ -118,7 +118,7 @@ TEST_F(PrefixCacheTest, ItKeepsToItsBytesAndCountsSharedPagesOnce) {
     cache.Keep("a", prompt.size(), std::move(session));
     EXPECT_LE(cache.bytes(), 3 * of_one);
   }
-  // Apart, two of them would be too many.
+  // Without shared pages, even two of these prefixes would exceed the limit.
   EXPECT_GE(cache.size(), 4u);
   EXPECT_LE(UsedBytes(), 3 * of_one);
 }
@@ -161,7 +161,7 @@ TEST_F(PrefixCacheTest, TheOneKeptLongestIsTheNextToBeStored) {
   EXPECT_FALSE(cache.NextUnstored().has_value());
   cache.Keep("a", 40, Read(Prompt(0, 40)), 3);
   cache.Keep("b", 40, Read(Prompt(1, 40)), 2);
-  cache.Keep("c", 40, Read(Prompt(2, 40)));  // it came from the store
+  cache.Keep("c", 40, Read(Prompt(2, 40)));  // no time: it came from the store
   auto next = cache.NextUnstored();
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->key, "b");
@@ -170,7 +170,7 @@ TEST_F(PrefixCacheTest, TheOneKeptLongestIsTheNextToBeStored) {
   next = cache.NextUnstored();
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->key, "a");
-  // One that goes on from it takes its place.
+  // A longer prompt that begins with it replaces it.
   cache.Keep("a", 60, Read(Prompt(0, 60)), 5);
   EXPECT_EQ(cache.NextUnstored()->since, 5);
   cache.SetStored(cache.NextUnstored()->session);

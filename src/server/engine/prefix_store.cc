@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kMostLookups = 8;  // queued at once
 constexpr size_t kMostWrites = 4;
-// A prompt that continues a stored one is written again when it is longer by one part in so many.
+// A prompt that continues a stored one is written only if it is longer by 1/kStaleParts, so that a
+// growing conversation is not rewritten with every turn.
 constexpr size_t kStaleParts = 4;
 
 }  // namespace
@@ -28,7 +29,7 @@ Result<std::unique_ptr<PrefixStore>> PrefixStore::Create(std::unique_ptr<store::
   std::unique_ptr<PrefixStore> prefixes(new PrefixStore());
   prefixes->impl_ = std::make_unique<Impl>(std::move(store), std::move(rows), std::move(model),
                                            options, std::move(scratch));
-  // The first request need not wait for the index.
+  // Reads the index in the background, so that the first request need not wait for it.
   boost::asio::post(prefixes->impl_->reading,
                     [impl = prefixes->impl_.get()] { impl->Fail(impl->Refresh(/*now=*/true)); });
   return prefixes;

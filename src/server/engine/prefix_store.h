@@ -36,13 +36,13 @@ struct PrefixStoreOptions {
   double lifetime = 7 * 86400;   // seconds until an unused entry expires
   size_t least_tokens = 512;     // shorter prompts are neither stored nor looked up
   double settling = 1;           // seconds in the prefix cache before a prompt is stored
-  double settling_if_busy = 30;  // the same while requests are being answered
+  double settling_if_busy = 30;  // the same while the engine has requests
   double least_patience = 0.25;  // bounds of the seconds that a request waits for the store
   double most_patience = 15;
   double back_off = 10;  // seconds without the store after a failure
 };
 
-// A fetched entry. The receiver removes the file.
+// FetchedPrefix is an entry that was fetched from the store. The receiver removes the file.
 struct FetchedPrefix {
   std::string id;
   StoredPrefix prefix;
@@ -51,11 +51,11 @@ struct FetchedPrefix {
 
 class PrefixStore {
  public:
-  // The tenant of all entries in the store. API keys cannot have this name.
+  // kTenant is the tenant of all entries in the store. API keys cannot have this name.
   static constexpr const char* kTenant = "/prefixes";
 
-  // `rows`: DescribeRows() of the engine. `model`: the fingerprint for manifests. Errors: Io (no
-  // folder for files).
+  // Creates a PrefixStore on `store`. `rows`: DescribeRows() of the engine. `model`: the model's
+  // fingerprint for manifests. Errors: Io (no folder for files can be made).
   static Result<std::unique_ptr<PrefixStore>> Create(std::unique_ptr<store::SessionStore> store,
                                                      std::string rows, std::string model,
                                                      const PrefixStoreOptions& options);
@@ -73,13 +73,12 @@ class PrefixStore {
                           uint64_t most_bytes, Found then);
   // Backs the store off, since a request waited too long for the answer to Find().
   void GiveUp();
-  // Whether the store is not backed off and few writes are queued.
+  // Returns whether the store is not backed off and few writes are queued.
   [[nodiscard]] bool CanPut() const;
-  // Whether a prompt deserves an entry: it is long enough, and clearly longer than the prefix of it
-  // that is stored already.
+  // Returns whether a prompt deserves an entry: it is long enough, and clearly longer than its
+  // longest prefix that is stored already.
   [[nodiscard]] bool Wants(const std::string& key, std::span<const Token> tokens) const;
-  // Return a path and the `extra` for SaveSession(). The path is unique in the process; the `extra`
-  // binds the file to `key`.
+  // Returns a path for SaveSession(), unique in the process.
   [[nodiscard]] std::string NewFile() const;
   [[nodiscard]] std::string OwnerOf(const std::string& key) const;
   // Queues a session file that holds these tokens for writing. Removes the file afterwards.

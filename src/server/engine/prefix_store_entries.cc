@@ -1,4 +1,4 @@
-// Entries of a PrefixStore: listed, described, fetched, written, touched and removed.
+// Lists, describes, fetches, writes, touches and removes entries of a PrefixStore.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -19,8 +19,8 @@ using store::StoredSession;
 
 constexpr double kListEvery = 1;       // seconds until the index is refreshed
 constexpr double kAskAgainEvery = 60;  // seconds until an id in `absent` is described again
-// An entry is loaded as a whole, so it is used only if a prompt has at least this part of its
-// tokens.
+// An entry is loaded as a whole, so it is used only if it has at most this many times the tokens
+// that the prompt needs.
 constexpr size_t kMostLoadedForOne = 16;
 
 void RemoveQuietly(const std::string& file) {
@@ -73,7 +73,8 @@ Result<std::optional<Manifest>> PrefixStore::Impl::Describe(const std::string& i
     Remove(id, Removal::kDamaged);
     return std::optional<Manifest>();
   }
-  // Entries of another version belong to servers of that version.
+  // Entries of another version belong to servers of that version, so they are ignored and not
+  // removed.
   const bool is_foreign = status.code() == StatusCode::kUnsupported;
   if (!status.ok() && !is_foreign) return status;
   const MutexLock lock(mutex);
@@ -163,7 +164,8 @@ std::optional<FetchedPrefix> PrefixStore::Impl::Fetch(const std::string& id) {
   return std::nullopt;
 }
 
-// Forgets the entry at once, so that the prompt may be stored again behind the removal.
+// Removes the entry from the index at once, so that the prompt may be stored again, and from the
+// store in the background.
 void PrefixStore::Impl::DropDamaged(const std::string& id) {
   {
     const MutexLock lock(mutex);
@@ -174,7 +176,7 @@ void PrefixStore::Impl::DropDamaged(const std::string& id) {
 
 void PrefixStore::Impl::Remove(const std::string& id, Removal why) {
   const auto lease = store->Acquire({kTenant, id});
-  // Without a lease another server is writing or removing it.
+  // Without a lease: another server is writing or removing the entry.
   if (!lease.ok() || !lease->has_value()) return Fail(lease.status());
   const Result<Held> removed = store->Delete(**lease);
   static_cast<void>(store->Release(**lease));
@@ -194,7 +196,8 @@ Result<bool> PrefixStore::Impl::MakeRoom(uint64_t bytes, uint64_t most) {
     if (TotalBytes() + bytes <= most) return true;
     for (const auto& [id, entry] : index) by_use.emplace_back(0, id);
   }
-  // Other servers may have used entries since they were described.
+  // Other servers may have used entries since they were described, so their times of use are read
+  // again.
   for (const auto& [unused, id] : by_use) EBB_RETURN_IF_ERROR(Describe(id).status());
   {
     const MutexLock lock(mutex);
@@ -226,7 +229,7 @@ void PrefixStore::Impl::Write(const StoredPrefix& prefix, const std::string& fil
   if (may_write) {
     const auto lease = store->Acquire({kTenant, id});
     Status status = lease.status();
-    // Without a lease another server is writing the same entry.
+    // Without a lease: another server is writing the same entry.
     if (lease.ok() && lease->has_value()) {
       status = WriteUnder(**lease, prefix, file);
       const Status released = store->Release(**lease);
@@ -284,9 +287,9 @@ Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& pre
   return OkStatus();
 }
 
-// Removes entries that are prefixes of a longer one, which serves their prompts too. Up to
-// kPrefixBlockTokens - 1 tokens at the end of such an entry are not compared, and lost if they
-// differ.
+// Removes entries that are prefixes of the longer entry `id`, which serves their prompts too. The
+// last tokens of such an entry, fewer than kPrefixBlockTokens, are not compared, and are lost if
+// they differ.
 void PrefixStore::Impl::RemoveBeginningsOf(const StoredPrefix& prefix, const std::string& id) {
   std::vector<std::string> covered;
   {

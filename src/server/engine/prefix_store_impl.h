@@ -1,8 +1,8 @@
-// Internals of PrefixStore: an index of the entries, and two threads, one that reads from the store
-// and one that writes to it, so that a request never waits for a write.
+// Holds the internals of PrefixStore: an index of the entries, and two threads, one that reads from
+// the store and one that writes to it, so that a request never waits for a write.
 //
-// The index may be out of date, since other servers write to the store too: an entry is described
-// by the store again before it is fetched.
+// The index may be out of date, since other servers write to the store too. The store therefore
+// describes an entry again before it is fetched.
 #ifndef EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
 #define EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
 
@@ -23,15 +23,15 @@
 
 namespace ebb::server {
 
-// Seconds, as a duration.
+// Converts seconds to a duration.
 [[nodiscard]] inline std::chrono::duration<double> InSeconds(double seconds) {
   return std::chrono::duration<double>(seconds);
 }
 
-// The store hears of the uses of an entry at most this often.
+// kTouchEveryMs is the least time between two writes of an entry's last use to the store.
 inline constexpr int64_t kTouchEveryMs = 60'000;
 
-// An entry as this server knows it.
+// IndexedPrefix is an entry as this server knows it.
 struct IndexedPrefix {
   StoredPrefix prefix;
   uint64_t bytes = 0;
@@ -50,7 +50,8 @@ struct PrefixStore::Impl {
         options(options_in),
         scratch(std::move(scratch_in)) {}
 
-  // Run on one of the two threads.
+  // Looks up the entry with the longest prefix of `prompt`, fetches it and calls `then`. This
+  // function and those below run on one of the two threads.
   void Look(const StoredPrefix& wanted, const std::vector<Token>& prompt, size_t least,
             uint64_t most_bytes, const Found& then);
   [[nodiscard]] Status Refresh(bool now);
@@ -94,15 +95,16 @@ struct PrefixStore::Impl {
   mutable Mutex mutex;
   CondVar changed;
   std::map<std::string, IndexedPrefix> index EBB_GUARDED_BY(mutex);
-  // Ids that the store lists without an entry that this version can read, and when it looked.
+  // Holds ids that the store lists but that have no entry readable by this version, and the time
+  // when this was found.
   std::map<std::string, Clock::time_point> absent EBB_GUARDED_BY(mutex);
   std::optional<Clock::time_point> listed EBB_GUARDED_BY(mutex);
   Clock::time_point backed_off_until EBB_GUARDED_BY(mutex) = {};
   int64_t touched_ms EBB_GUARDED_BY(mutex) = 0;
   size_t num_lookups EBB_GUARDED_BY(mutex) = 0;    // queued or running
-  size_t num_writes EBB_GUARDED_BY(mutex) = 0;     // the same
-  bool is_stopping EBB_GUARDED_BY(mutex) = false;  // queued writes are dropped
-  // Totals since the server began.
+  size_t num_writes EBB_GUARDED_BY(mutex) = 0;     // queued or running
+  bool is_stopping EBB_GUARDED_BY(mutex) = false;  // true: queued writes are dropped
+  // Counts holds totals since the server began.
   struct Counts {
     uint64_t hits = 0, misses = 0, tokens = 0, fetched_bytes = 0;
     uint64_t written = 0, written_bytes = 0, failures = 0;

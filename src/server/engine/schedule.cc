@@ -1,7 +1,8 @@
 // Invariants:
-// 1. The least parts of all that run are within T0's cap, or a request is parked.
-// 2. The most urgent request that runs is never parked, so that it ends and makes room.
-// 3. No request begins or goes on before those whose turn is earlier, so that none starves.
+// 1. The least parts of all running requests fit into T0's cap, or a request is parked.
+// 2. The most urgent running request is never parked, so that it ends and frees its memory.
+// 3. No request starts or resumes before those that come earlier in the order, so that none
+//    starves.
 #include "src/server/engine/schedule.h"
 
 #include <algorithm>
@@ -13,14 +14,14 @@
 namespace ebb::server {
 namespace {
 
-// Shares are multiples of this, and grow in larger strides than they shrink, so that rows do not
-// go to and fro with every token.
+// kShareStep: shares are multiples of it. kGrowth: a share grows only by this much at once, more
+// than it shrinks by, so that rows do not move between T0 and T1 with every token.
 constexpr double kShareStep = 1.0 / 8;
 constexpr double kGrowth = 1.0 / 4;
-// A request that was parked so often is parked again only when no other one can be.
+// A request that was parked this often is parked again only if no other one can be.
 constexpr int kManyParks = 3;
 
-// One job while a plan is made.
+// Entry is one job while a plan is made.
 struct Entry {
   const JobState* job = nullptr;
   Phase phase = Phase::kWaiting;
@@ -50,7 +51,7 @@ class Planner {
     } else {
       ParkWhatIsTooMuch();
     }
-    // Who was refused tries again once others have given something.
+    // After a refused start, requests may start only once the shares of others have been halved.
     const bool may_admit = !state_.machine.start_refused || HalveShares();
     if (plan_.parks.empty() && !state_.machine.t0_refused && may_admit) Admit();
     SetShares();
@@ -75,7 +76,7 @@ class Planner {
 
   void WakeAt(double time) { plan_.wake_at = std::min(plan_.wake_at.value_or(time), time); }
 
-  // Whether a waiting job must not begin yet.
+  // Returns whether a waiting job must not start yet.
   [[nodiscard]] bool IsHeld(const JobState& job) const {
     return job.phase == Phase::kWaiting && job.held_until.has_value() && *job.held_until > now_;
   }
@@ -99,8 +100,8 @@ class Planner {
   }
   [[nodiscard]] bool HoldsT0(uint64_t bytes) const { return bytes <= state_.machine.t0_bytes; }
 
-  // The least urgent that runs and can rest; of those that rested often only when there is no
-  // other, and never the most urgent of all.
+  // Returns the least urgent running job that can be parked, or null. Prefers jobs parked fewer
+  // than kManyParks times, and never returns the most urgent one.
   [[nodiscard]] Entry* Victim() {
     Entry* victim = nullptr;
     bool is_first = true;
@@ -127,7 +128,7 @@ class Planner {
     }
   }
 
-  // Returns false if no request has more than its least part.
+  // Halves the elastic part of every running job. Returns false if no job has one.
   bool HalveShares() {
     bool any = false;
     for (Entry& entry : entries_) {
@@ -140,24 +141,26 @@ class Planner {
     return any;
   }
 
-  // The engine found less room than was counted on. The elastic parts go first.
+  // Makes room in T0 after a step found less than planned: halves the elastic parts, else parks a
+  // job, else ends one.
   void MakeRoom() {
     if (HalveShares() || ParkOne()) return;
-    // Alone, or with others that cannot rest: the least urgent ends.
+    // No job can shrink or be parked: the least urgent one ends.
     const auto last = std::find_if(entries_.rbegin(), entries_.rend(), Runs);
     if (last == entries_.rend()) return;
     plan_.ends.push_back({last->job->id, EndReason::kNoRoom});
     entries_.erase(std::next(last).base());
   }
 
-  // Returns the bytes of T0 that a request needs to begin or go on. A request that goes on must not
-  // need to be parked again soon.
+  // Returns the bytes of T0 that a request needs to start or to resume. A resumed request needs its
+  // whole least part, so that it is not parked again soon.
   [[nodiscard]] static uint64_t NeededT0(const Entry& entry) {
     const JobState& job = *entry.job;
     return job.phase == Phase::kWaiting ? job.start_bytes
                                         : std::max(job.least_bytes, job.start_bytes);
   }
-  // Returns the least bytes that a job holds while it runs, perhaps from this plan on.
+  // Returns the least bytes of T0 that a job needs while it runs, also for a job that this plan
+  // starts or resumes.
   [[nodiscard]] static uint64_t LeastOf(const Entry& entry) {
     return entry.phase == entry.job->phase ? entry.job->least_bytes : NeededT0(entry);
   }
@@ -175,17 +178,18 @@ class Planner {
   [[nodiscard]] bool MayRun(const Entry& entry, uint64_t least, size_t num_running) const {
     if (num_running >= state_.machine.most_running) return false;
     if (!HasSession(entry) && !HoldsBelowT0(*entry.job)) return false;
-    // Alone it may always try.
+    // A request that would run alone may always try.
     return num_running == 0 || HoldsT0(least + NeededT0(entry));
   }
 
-  // The priority that a request has come to by waiting.
+  // Returns the priority of a request after aging by its waiting time.
   [[nodiscard]] int AgedPriority(const JobState& job) const {
     const double aged = job.priority - std::floor(job.waited / kAgeSeconds);
     return static_cast<int>(std::max<double>(aged, lowest_priority_));
   }
 
-  // Rests those that are less urgent by their priority, when that makes room for `entry`.
+  // Parks running jobs with a worse priority than `entry`, if that makes room for it. Returns false
+  // and parks none if it does not.
   bool ParkFor(const Entry& entry) {
     uint64_t least = LeastOfRunning();
     size_t num_running = NumRunning();
@@ -194,7 +198,8 @@ class Planner {
       if (MayRun(entry, least, num_running)) break;
       if (it->job->priority <= entry.job->priority) break;
       if (!Runs(*it) || !it->job->can_park || it->job->num_parks >= kManyParks) continue;
-      // Who has waited as long as it takes to be level is not sent away again.
+      // A job that has aged to the priority of `entry`, or that this plan starts, is not parked for
+      // it: they would preempt each other in turns.
       if (AgedPriority(*it->job) <= AgedPriority(*entry.job) || it->phase != it->job->phase)
         continue;
       least -= LeastOf(*it);
@@ -209,7 +214,7 @@ class Planner {
     return true;
   }
 
-  // Whether the turn of `a` is before that of `b`.
+  // Returns whether `a` starts or resumes before `b`.
   [[nodiscard]] bool IsBefore(const Entry& a, const Entry& b) const {
     const auto rank = [&](const Entry& entry) {
       const JobState& job = *entry.job;
@@ -219,7 +224,8 @@ class Planner {
     return rank(a) < rank(b);
   }
 
-  // The next of those that neither run nor were parked by this plan; null: none is left.
+  // Returns the first job in order that neither runs nor was parked by this plan; null if there is
+  // none.
   [[nodiscard]] Entry* NextToAdmit() {
     Entry* next = nullptr;
     for (Entry& entry : entries_) {
@@ -241,14 +247,15 @@ class Planner {
         plan_.starts.push_back(job.id);
         entry->phase = Phase::kReading;
       }
-      // Owners take turns within a plan, too.
+      // Counts the predicted work at once, so that the jobs that one plan starts alternate between
+      // owners too.
       const auto prompt = static_cast<double>(job.prompt_left);
       served_[job.owner] +=
           CostOf(prompt, 0) + CostOf(static_cast<double>(job.tokens_left), prompt);
     }
   }
 
-  // Gives all requests one share of the memory that the least parts leave.
+  // Sets one common share of the T0 memory that the least parts leave.
   void SetShares() {
     if (state_.machine.t0_bytes == kNoCap) return;
     uint64_t least = 0, elastic = 0;
@@ -288,7 +295,7 @@ class Planner {
   }
 
   void Step() {
-    // The work predicted for requests that begin has not been done yet.
+    // Discards the work that Admit() predicted: it has not been done yet.
     for (const Entry& entry : entries_) served_[entry.job->owner] = entry.job->served;
     const Entry* reader = nullptr;
     for (const Entry& entry : entries_) {
@@ -302,9 +309,9 @@ class Planner {
 
   const State& state_;
   const double now_;
-  std::vector<Entry> entries_;  // most urgent first, those that end left out
+  std::vector<Entry> entries_;  // most urgent first, without jobs that end
   std::map<OwnerId, double> served_;
-  int lowest_priority_ = 0;  // the most urgent one
+  int lowest_priority_ = 0;  // the best one present
   Plan plan_;
 };
 

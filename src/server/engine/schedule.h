@@ -1,20 +1,21 @@
-// The next action of a server, as a pure function of its state: which requests begin, give up T0,
-// rest and go on, and which tokens are computed. No clock, no engine and no memory is touched here,
-// so that a trace can be replayed.
+// Plans the next action of a server as a pure function of its state: which requests start, are
+// parked (preempted), resume or end, and which tokens are computed. The schedule uses no clock, no
+// engine and no memory, so that a trace can be replayed.
 //
-// Turns: requests of a lower `priority` begin first. Among equals a parked one goes on before
-// others begin; then comes the owner with the least work (FairShares), and of one owner's the one
-// that came first. A waiting request rises one priority every kAgeSeconds, up to the lowest number
-// of all that are there, so that none starves. Prompts are read in the same order.
+// Order of starting: requests with a lower `priority` number start first. Among equals, a parked
+// request resumes before others start; then comes the owner with the least work (FairShares), and
+// among one owner's requests the one that arrived first. A waiting request improves by one priority
+// every kAgeSeconds, up to the lowest number of all requests present, so that none starves. Prompts
+// are read in the same order.
 //
-// Urgency: of those that run, a lower `priority` is more urgent, among equals the one that came
-// first. The least urgent request is parked first when memory is short, independently of its
-// owner's other requests.
+// Urgency: among running requests, a lower `priority` is more urgent, and among equals the one that
+// arrived first. When memory is short, the least urgent request is parked first, independently of
+// its owner's other requests.
 //
 // Memory: a request's part of T0 consists of a least part (its prompt, its window, the tokens until
-// the policy's next decision), and an elastic one, whose rows T1 holds as well as T0. All elastic
-// parts shrink alike before any request is parked, and only T0's share changes, so that no bit of
-// any answer does.
+// the policy's next decision) and an elastic part, whose rows T1 holds as well. All elastic parts
+// shrink by the same factor before any request is parked. Only T0's share changes, so no bit of any
+// answer does.
 #ifndef EBB_SERVER_ENGINE_SCHEDULE_H_
 #define EBB_SERVER_ENGINE_SCHEDULE_H_
 
@@ -31,66 +32,68 @@ namespace ebb::server {
 
 using JobId = uint64_t;
 
-// Seconds of waiting that raise a request's priority by one.
+// kAgeSeconds is the waiting time in seconds that improves a request's priority by one.
 inline constexpr double kAgeSeconds = 20;
 
 enum class Phase {
   kWaiting,   // has no session
-  kReading,   // of its prompt some tokens are left
-  kDecoding,  // has a token that is to be appended
-  kParked,    // has a session whose rows are all in T1
+  kReading,   // tokens of its prompt are left to read
+  kDecoding,  // has a token that the next step appends
+  kParked,    // has a session with all rows in T1
 };
 
-// How a request takes part in steps.
+// Stepping says how a request takes part in steps.
 enum class Stepping {
-  kTogether,  // in a batch with others
-  kAlone,     // a lossless session, which drafts only by itself
+  kTogether,  // in a batch with other requests
+  kAlone,     // a lossless session: it drafts, in steps of its own
 };
 
 struct JobState {
   JobId id = 0;
   OwnerId owner = 0;
-  double served = 0;   // work that its owner has had, as FairShares counts it
+  double served = 0;   // work done for its owner, as FairShares counts it
   int priority = 0;    // lower is more urgent
   double arrival = 0;  // seconds
-  double waited = 0;   // seconds in all, for its turn or parked
+  double waited = 0;   // seconds that it has waited in the queue or parked
   std::optional<double> deadline = {};
-  std::optional<double> held_until = {};  // of kWaiting: it begins no sooner, and lets others pass
+  // kWaiting: it does not start before, and others may pass it
+  std::optional<double> held_until = {};
   bool cancelled = false;
   Phase phase = Phase::kWaiting;
-  bool was_reading = false;  // of kParked: when it was parked
+  bool was_reading = false;  // kParked: it was kReading before
   Stepping stepping = Stepping::kTogether;
   int num_parks = 0;
 
-  // Bytes of T0: to begin with; as long as it runs, at the least; of its pages, T0 and T1
-  // together, and may take within the next steps.
+  // Holds bytes of T0. `start_bytes` is what the request needs to start. `least_bytes` is the least
+  // that it needs while it runs. `held_bytes` is the size of its pages in T0 and T1 together, plus
+  // what it may add in the next steps.
   uint64_t start_bytes = 0;
   uint64_t least_bytes = 0;
   uint64_t held_bytes = 0;
-  // Most bytes of T1 and T2 that it will take.
+  // Holds the most bytes of T1 and T2 that the request will use.
   uint64_t t1_bytes = 0;
   uint64_t t2_bytes = 0;
   bool is_elastic = false;  // its share of T0 can change
   bool can_park = false;    // it has a T1
-  double share = 1;         // of T0 now
-  double most_share = 1;    // as it was asked for
+  double share = 1;         // current share of T0, 0 to 1
+  double most_share = 1;    // the share that the request asked for
 
-  // For predictions.
+  // Holds the prompt tokens left to read, for predictions.
   size_t prompt_left = 0;
-  size_t tokens_left = 0;  // that it will probably generate
+  size_t tokens_left = 0;  // expected answer tokens
 };
 
 inline constexpr uint64_t kNoCap = std::numeric_limits<uint64_t>::max();
 
 struct MachineState {
-  uint64_t t0_bytes = kNoCap;  // caps
+  uint64_t t0_bytes = kNoCap;  // caps; kNoCap: none
   uint64_t t1_bytes = kNoCap;
   uint64_t t2_bytes = kNoCap;
   size_t most_running = std::numeric_limits<size_t>::max();
   bool t0_refused = false;  // the last step found no room in T0
-  // A request that should have begun found no room, and none has ended since.
+  // Marks that a request could not start for lack of room and that no request has ended since.
   bool start_refused = false;
-  // As measured.
+  // Holds measured means.
   double seconds_per_prompt_token = 0;
   double seconds_per_step = 0;
 };
@@ -103,7 +106,7 @@ struct State {
 enum class EndReason {
   kCancelled,  // the client has disconnected
   kDeadline,
-  kNoRoom,  // it runs alone, and T0 holds no more of it
+  kNoRoom,  // it runs alone, and T0 has no room for more of it
 };
 
 struct Plan {
@@ -117,21 +120,23 @@ struct Plan {
     double share = 0;
     friend bool operator==(const Share&, const Share&) = default;
   };
-  // To be carried out in this order.
+  // Lists the actions in the order in which to carry them out.
   std::vector<End> ends;
   std::vector<JobId> parks;
-  std::vector<Share> shares;  // that shrink; those that grow come behind `starts`
+  std::vector<Share> shares;  // smaller shares; larger ones are set after `starts`
   std::vector<JobId> resumes;
   std::vector<JobId> starts;
   std::vector<Share> grown_shares;
-  // The step: tokens of these, and a piece of the prompt of `reader`.
+  // Describes the step: it appends one token of each job in `decodes` and reads a chunk of the
+  // prompt of `reader`.
   std::vector<JobId> decodes;
   std::optional<JobId> reader;
-  // When nothing is to be done before; nothing: until something comes.
+  // Holds the time at which to plan again if no message comes; nothing: only a message changes the
+  // plan.
   std::optional<double> wake_at;
 
   [[nodiscard]] bool HasStep() const { return !decodes.empty() || reader.has_value(); }
-  // It changes nothing, and would not do so before `wake_at`, if nothing comes.
+  // Returns whether the plan does nothing. The loop may then wait for `wake_at` or a message.
   [[nodiscard]] bool IsIdle() const {
     return !HasStep() && ends.empty() && parks.empty() && shares.empty() && resumes.empty() &&
            starts.empty() && grown_shares.empty();
@@ -139,14 +144,15 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// Every job that the plan does not end is still there. The same state and time give the same plan.
+// Returns the plan for `state` at time `now` (seconds). The same state and time give the same plan.
+// Jobs not in Plan::ends remain.
 [[nodiscard]] Plan Next(const State& state, double now);
 
-// Whether a request can ever run: by itself, within the caps.
+// Returns whether the caps are large enough for the request to run alone.
 [[nodiscard]] bool EverFits(const JobState& job, const MachineState& machine);
 
-// Seconds until a request that comes now begins: the work of all that are there, shared by as many
-// as run at once.
+// Predicts the seconds until a request that arrives now starts: the remaining work of all jobs
+// divided by the number that run at once.
 [[nodiscard]] double PredictWait(const State& state);
 
 }  // namespace ebb::server

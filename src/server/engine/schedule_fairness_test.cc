@@ -1,5 +1,5 @@
-// Owners of requests beside one another: who begins, whose prompt is read, and how long anybody
-// waits, on a machine that carries plans out.
+// Tests fairness between owners on a simulated machine that carries plans out: who starts, whose
+// prompt is read, and how long requests wait.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -18,24 +18,25 @@ namespace {
 using testing::ElementsAre;
 
 struct Arrival {
-  double at = 0;  // the round
+  double at = 0;  // round of arrival
   OwnerId owner = 0;
   size_t prompt = 1;
   size_t tokens = 1;
   int priority = 0;
 };
 
-// A round reads a piece of a prompt and decodes a token of each request that runs. Without memory.
+// Machine carries plans out in rounds: each reads a chunk of a prompt and decodes a token of each
+// running request. It has no memory limits.
 class Machine {
  public:
-  static constexpr size_t kPiece = 4;  // tokens of a prompt
+  static constexpr size_t kPiece = 4;  // prompt tokens read in a round
 
   Machine(size_t most_running, std::vector<Arrival> arrivals) : arrivals_(std::move(arrivals)) {
     state_.machine.most_running = most_running;
     std::ranges::stable_sort(arrivals_, {}, &Arrival::at);
   }
 
-  // One round. `check` sees the plan, and the state that it was made for.
+  // Runs one round. `check` is called with the plan and the state for which it was made.
   template <typename Check>
   void Round(Check check) {
     for (; next_ < arrivals_.size() && arrivals_[next_].at <= now_; ++next_) Take(arrivals_[next_]);
@@ -71,7 +72,7 @@ class Machine {
     const auto found = work_.find(owner);
     return found == work_.end() ? 0 : found->second;
   }
-  // Rounds, of each that has begun; ids count from 1 in the order of arrival.
+  // Returns the rounds that each started request waited; ids count from 1 in order of arrival.
   [[nodiscard]] const std::map<JobId, double>& waited() const { return waited_; }
   [[nodiscard]] const std::map<JobId, double>& ended() const { return ended_; }
   [[nodiscard]] bool Waits(OwnerId owner) const {
@@ -132,7 +133,7 @@ TEST(ScheduleFairness, OwnersTakeTurnsWithinAPlan) {
                           .tokens_left = 10});
   }
   EXPECT_THAT(Next(state, 9).starts, ElementsAre(1, 7, 2, 8));
-  // The first owner has had more of late.
+  // More work was done for the first owner, so the other one goes first.
   for (JobState& job : state.jobs) job.served = job.owner == 1 ? 25 : 0;
   EXPECT_THAT(Next(state, 9).starts, ElementsAre(7, 8, 1, 2));
 }
@@ -156,7 +157,7 @@ TEST(ScheduleFairness, WhoHasWaitedLongIsNotParkedForWhoHasNot) {
   state.jobs[0].waited = 2 * kAgeSeconds;
   EXPECT_TRUE(Next(state, 3).parks.empty());
   EXPECT_TRUE(Next(state, 3).starts.empty());
-  // Nor is one that this plan lets begin.
+  // A request that this plan starts is not parked either.
   state.machine.most_running = 2;
   state.machine.t0_bytes = 10;
   state.jobs[0].phase = Phase::kWaiting;
@@ -171,7 +172,7 @@ TEST(ScheduleFairness, OwnersWhoBothWaitGetEqualWork) {
     std::mt19937_64 random(seed);
     std::vector<Arrival> arrivals;
     constexpr double kMostCost = 16 + 40;
-    // The first asks for five times as much, in longer pieces.
+    // The first owner sends five times as many requests, and longer ones.
     for (int i = 0; i < 200; ++i) {
       arrivals.push_back({.owner = 1, .prompt = 1 + random() % 16, .tokens = 1 + random() % 40});
     }
@@ -199,7 +200,7 @@ TEST(ScheduleFairness, OneRequestPassesAnothersQueue) {
     machine.RunToTheEnd();
     const double waited = machine.waited().at(101);
     if (owner == 1) {
-      EXPECT_GT(waited, 800);  // its own queue
+      EXPECT_GT(waited, 800);  // waits in its own owner's queue
     } else {
       EXPECT_LE(waited, 22);
     }
@@ -222,7 +223,7 @@ TEST(ScheduleFairness, APromptIsReadBesideThoseOfAnotherOwner) {
 TEST(ScheduleFairness, NobodyStarvesBehindMoreUrgentOnes) {
   for (const OwnerId owner : {1, 2}) {
     std::vector<Arrival> arrivals;
-    // More than there is room for, for a long time.
+    // Urgent requests arrive for a long time faster than the machine can serve them.
     for (int i = 0; i < 400; ++i) {
       arrivals.push_back({.at = i * 4.0, .owner = 1, .tokens = 10, .priority = -2});
     }
@@ -233,19 +234,19 @@ TEST(ScheduleFairness, NobodyStarvesBehindMoreUrgentOnes) {
     machine.RunToTheEnd();
     const double waited = machine.waited().at(static_cast<JobId>(late));
     EXPECT_GT(waited, kAgeSeconds);
-    // Four priorities, those that came before it and one that runs.
+    // The bound: aging by four priorities, then the requests that arrived before and one that runs.
     EXPECT_LE(waited, 4 * kAgeSeconds + 8 * 12) << owner;
   }
 }
 
 TEST(ScheduleFairness, HowLongAnybodyWaitsFollowsFromTheirOwnRequests) {
   constexpr size_t kOwners = 5;
-  constexpr double kRounds = 12;  // that one of them runs
+  constexpr double kRounds = 12;  // rounds that one request runs
   for (uint64_t seed = 0; seed < 20; ++seed) {
     std::mt19937_64 random(seed);
     std::vector<Arrival> arrivals;
     for (int i = 0; i < 300; ++i) {
-      // Some ask far more often than others.
+      // Some owners send far more requests than others.
       const OwnerId owner = 1 + std::min(random() % kOwners, random() % kOwners);
       arrivals.push_back({.at = static_cast<double>(random() % 500), .owner = owner, .tokens = 10});
     }
@@ -254,7 +255,7 @@ TEST(ScheduleFairness, HowLongAnybodyWaitsFollowsFromTheirOwnRequests) {
     machine.RunToTheEnd();
     ASSERT_EQ(machine.ended().size(), arrivals.size());
     for (size_t i = 0; i < arrivals.size(); ++i) {
-      size_t ahead = 0;  // of its owner, when it came
+      size_t ahead = 0;  // requests of its owner before it
       for (size_t other = 0; other < i; ++other) {
         const bool is_there = machine.ended().at(other + 1) >= arrivals[i].at;
         ahead += is_there && arrivals[other].owner == arrivals[i].owner ? 1 : 0;
@@ -269,8 +270,9 @@ int Aged(const JobState& job, int lowest) {
   return std::max(lowest, job.priority - static_cast<int>(job.waited / kAgeSeconds));
 }
 
-// Whatever arrives: no place stays empty while a request waits, none begins before one of a lower
-// priority, and the order in which requests are written down does not matter.
+// Checks for random arrivals that no place stays empty while a request waits, that none starts
+// before one with a lower priority number, and that the order of requests in the state does not
+// matter.
 TEST(ScheduleFairness, RandomTracesKeepTheInvariants) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     std::mt19937_64 random(seed);

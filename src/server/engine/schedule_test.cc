@@ -1,4 +1,4 @@
-// Plans for states that are written down: no engine, no clock.
+// Checks plans for given states, without engine and clock.
 #include "src/server/engine/schedule.h"
 
 #include <algorithm>
@@ -124,7 +124,7 @@ TEST(Schedule, ADeadlineEndsARequestAndWakesForIt) {
 
 TEST(Schedule, ElasticPartsShrinkAlikeBeforeAnybodyIsParked) {
   State state = {.jobs = {Decoding(1, 3, 11), Decoding(2, 3, 11)}};
-  state.machine.t0_bytes = 14;  // 6 at the least; 8 of 16 are left
+  state.machine.t0_bytes = 14;  // least parts 6; 8 are left for 16 elastic bytes
   const Plan plan = Next(state, 5);
   EXPECT_THAT(plan.parks, IsEmpty());
   EXPECT_THAT(plan.shares, ElementsAre(Plan::Share{1, 0.5}, Plan::Share{2, 0.5}));
@@ -134,9 +134,9 @@ TEST(Schedule, ElasticPartsShrinkAlikeBeforeAnybodyIsParked) {
 TEST(Schedule, SharesGrowInStridesWhenThereIsRoom) {
   State state = {.jobs = {Decoding(1, 3, 11), Decoding(2, 3, 11)}};
   for (JobState& job : state.jobs) job.share = 0.5;
-  state.machine.t0_bytes = 16;  // 10 of 16 are left, five eighths
+  state.machine.t0_bytes = 16;  // 10 are left for 16: five eighths
   EXPECT_THAT(Next(state, 5).grown_shares, IsEmpty());
-  state.machine.t0_bytes = 18;  // three quarters
+  state.machine.t0_bytes = 18;  // 12 are left for 16: three quarters
   EXPECT_THAT(Next(state, 5).grown_shares, ElementsAre(Plan::Share{1, 0.75}, Plan::Share{2, 0.75}));
   state.machine.t0_bytes = 100;
   EXPECT_THAT(Next(state, 5).grown_shares, ElementsAre(Plan::Share{1, 1}, Plan::Share{2, 1}));
@@ -272,16 +272,16 @@ TEST(Schedule, PredictsTheWaitFromTheWorkAhead) {
   EXPECT_EQ(PredictWait(state), 0);
   state.jobs = {Decoding(1)};
   state.jobs[0].tokens_left = 10;
-  EXPECT_EQ(PredictWait(state), 0);  // there is a place
+  EXPECT_EQ(PredictWait(state), 0);  // a place is free
   state.jobs.push_back(Decoding(2));
   state.jobs[1].tokens_left = 20;
-  EXPECT_EQ(PredictWait(state), 30);  // 60 s by two
+  EXPECT_EQ(PredictWait(state), 30);  // 60 s divided by two running jobs
   state.jobs.push_back(Waiting(3));
   state.jobs[2].prompt_left = 40;
   EXPECT_EQ(PredictWait(state), 40);
 }
 
-// A machine that carries plans out, with requests of random sizes that grow as they are decoded.
+// Simulation carries plans out for requests of random sizes that grow as they are decoded.
 class Simulation {
  public:
   Simulation(uint64_t seed, size_t num_jobs) : random_(seed) {
@@ -299,8 +299,8 @@ class Simulation {
     }
   }
 
-  // Every request that may run takes part; the least parts stay within the cap; the most urgent
-  // request that runs is never parked. Returns false if one of these does not hold.
+  // Runs until all requests have ended. Returns false if a request that may run does not take part
+  // in a step, if the least parts exceed the cap, or if the most urgent running request is parked.
   bool Run() {
     for (int round = 0; round < 100'000 && !state_.jobs.empty(); ++round) {
       for (JobState& job : state_.jobs) {

@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "ebb-sessions-";
 constexpr const char* kLock = "lock";
 
-// Returns -1 if another process holds it, or if it cannot be opened.
+// Locks the folder's lock file and returns its descriptor; -1 if another process holds the lock or
+// the file cannot be opened.
 int Lock(const fs::path& folder, int flags) {
   const int fd = open((folder / kLock).c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
@@ -32,7 +33,8 @@ int Lock(const fs::path& folder, int flags) {
   return -1;
 }
 
-// Whether `fd` is the lock that lies in the folder, which may have been removed and created again.
+// Returns whether `fd` is the lock file that is in the folder now: the folder may have been removed
+// and created again meanwhile.
 bool IsLockOf(const fs::path& folder, int fd) {
   struct stat opened = {}, named = {};
   return fstat(fd, &opened) == 0 && stat((folder / kLock).c_str(), &named) == 0 &&
@@ -64,7 +66,8 @@ Result<ScratchFolder> ScratchFolder::Create() {
   const fs::path parent = fs::temp_directory_path(error);
   if (error) return IoError(fmt::format("no folder for files: {}", error.message()));
   RemoveLeftovers(parent);
-  // One that begins beside this one may take a folder that is not locked yet for a leftover.
+  // Another process that starts at the same time may remove the folder before it is locked; this
+  // process then makes another one.
   constexpr int kAttempts = 10;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     ScratchFolder folder;

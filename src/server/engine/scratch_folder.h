@@ -1,5 +1,5 @@
-// A folder for the temporary files of one process. Creating one removes the folders of processes
-// that were killed.
+// ScratchFolder is a folder for the temporary files of one process. Creating one removes the
+// folders of processes that were killed.
 #ifndef EBB_SERVER_ENGINE_SCRATCH_FOLDER_H_
 #define EBB_SERVER_ENGINE_SCRATCH_FOLDER_H_
 
@@ -21,7 +21,7 @@ class ScratchFolder {
   static Result<ScratchFolder> Create();
   ScratchFolder(ScratchFolder&& other) noexcept;
   ScratchFolder& operator=(ScratchFolder&& other) noexcept;
-  // Removes it with all that it holds.
+  // Removes the folder with its contents.
   ~ScratchFolder();
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -29,7 +29,7 @@ class ScratchFolder {
  private:
   ScratchFolder() = default;
   std::string path_;
-  int lock_ = -1;  // held as long as the process lives
+  int lock_ = -1;  // held as long as the folder is in use
 };
 
 }  // namespace ebb::server

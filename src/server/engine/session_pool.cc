@@ -3,7 +3,7 @@
 namespace ebb::server {
 namespace {
 
-// An arena without a cap has one beyond any memory.
+// Returns whether an arena has a cap. One without a cap reports 0 or a cap beyond any memory.
 bool IsCap(size_t cap_bytes) { return cap_bytes > 0 && cap_bytes < size_t{1} << 62; }
 
 int ContextOf(const Engine& engine, const SessionOptions& session) {
@@ -24,14 +24,16 @@ SessionPool::SessionPool(std::unique_ptr<Engine> engine, const SessionPoolOption
   if (IsCap(cap)) t0_cap_ = cap;
   const auto& tiers = engine_->options().tiers;
   if (IsCapped() && HoldsOldRowsInT2(tiers)) {
-    // Both map memory 2 MiB at a time, and each may keep as much without a page.
+    // T0 and T2 map memory 2 MiB at a time, and each may keep that much without a page in it: the
+    // cap is reduced by 8 MiB so that their sum stays within it.
     constexpr uint64_t kRounding = uint64_t{8} << 20;
     caps_t2_too_ = true;
     t0_cap_ -= std::min(t0_cap_ / 2, kRounding);
   }
   machine_.t0_bytes = t0_cap_;
   if (tiers.has_value() && tiers->t1_cap_bytes > 0) machine_.t1_bytes = tiers->t1_cap_bytes;
-  // A page of each stream holds as many tokens as it has rows.
+  // A page holds the same number of rows in every stream, so the needs of one token are one page of
+  // every stream.
   if (const auto needs = engine_->CountNeeds({}, 1, 1); needs.ok()) page_bytes_ = needs->t0_bytes;
 }
 
@@ -90,7 +92,7 @@ Result<JobState> SessionPool::CountNeeds(const Job& job) const {
                          engine_->CountNeeds(lowest, static_cast<int>(prompt), begun));
     state.start_bytes = std::min(state.least_bytes, first.t0_bytes + page_bytes_);
   }
-  // Parked, it has all of its rows there.
+  // While the job is parked, T1 holds all of its rows.
   state.t1_bytes += state.least_bytes;
   return state;
 }
@@ -119,8 +121,9 @@ State SessionPool::Look() const {
     if (!IsCapped() || caps_t2_too_ || run->session() == nullptr) continue;
     job.held_bytes = run->session()->page_bytes(Tier::kT0) + run->session()->page_bytes(Tier::kT1) +
                      2 * page_bytes_;
-    // A job that was never parked grows to its least part. One that was parked must not take room
-    // from others again.
+    // A job that was never parked counts with what it holds, and grows to its least part. One that
+    // was parked counts with the whole least part, so that it is not resumed only to be parked
+    // again.
     const bool grows = job.is_elastic && job.num_parks == 0;
     if (grows)
       job.least_bytes = std::min(job.least_bytes, std::max(job.start_bytes, job.held_bytes));
@@ -129,7 +132,7 @@ State SessionPool::Look() const {
 }
 
 void SessionPool::CountRows() {
-  constexpr double kInterval = 0.25;  // it takes a pass over the tables of all sessions
+  constexpr double kInterval = 0.25;  // seconds; counting passes over the tables of all sessions
   const double now = clock_->Now();
   if (!jobs_.empty() && now < rows_counted_ + kInterval) return;
   rows_counted_ = now;
@@ -149,7 +152,8 @@ void SessionPool::CountRows() {
 
 Result<std::unique_ptr<Session>> SessionPool::Open(JobRun* run) {
   SessionOptions session = run->job().session;
-  // Needs of T0 and T2 together are kept by their sum; see Start().
+  // Under a joint cap of T0 and T2, MakeRoomForNeeds() keeps the sum of all needs below the cap; a
+  // floor in T0 for each session would not.
   if (IsCapped() && !caps_t2_too_) session.t0_floor_bytes = run->state().start_bytes;
   if (options_.keeps_fates) session.ledger = SessionOptions::Record::kYes;
   if (!run->job().work.has_value()) return engine_->OpenSession(session);
@@ -174,18 +178,20 @@ SessionPool::Failure SessionPool::Start(JobRun* run) {
   if (!opened.ok()) return NotBegun(run, opened.status());
   machine_.start_refused = false;
   run->Start(*std::move(opened));
-  // The step that reads a prompt begins it, and the prompt of a session that stays begins now.
+  // Step() begins the prompt of an ordinary job (BeginPrompt()). The prompt of a stored session
+  // begins here, since it shares no rows.
   if (!run->job().work.has_value() || run->job().prompt.empty()) return {};
   const Status begun = run->session()->BeginPrompt(run->TakePrompt());
   if (!begun.ok()) return JobFailure{FinishReason::kError, begun};
   return {};
 }
 
-// While other jobs run, it waits for them to end or to be parked.
+// Handles a job that could not start or resume for lack of room. Evicts a cached prompt if there is
+// one; else the job waits while other jobs run, since their end makes room; else it fails.
 SessionPool::Failure SessionPool::NotBegun(JobRun* run, const Status& status) {
   const bool is_full = IsLimit(status.code());
   const std::optional<std::string>& key = run->job().prefix_key;
-  // The one that it would take rows from goes last.
+  // Find() marks the cached prompt that this job would share as used, so that it is evicted last.
   if (is_full && key.has_value()) (void)prefixes_.Find(*key, run->job().prompt);
   if (is_full && EvictPrefix()) return {};
   const bool others_run = std::ranges::any_of(jobs_, [](const auto& other) {
@@ -202,7 +208,7 @@ SessionPool::Failure SessionPool::Park(JobRun* run) {
   Session& session = *run->session();
   Status status = session.SetT0Floor(0);
   if (status.ok()) status = session.Park();
-  // Kept prompts may hold the room in T1 that it needs.
+  // Cached prompts may occupy the room in T1 that the rows need.
   while (IsLimit(status.code()) && EvictPrefix()) status = session.Park();
   if (!status.ok()) return JobFailure{FinishReason::kError, status};
   run->Park();
@@ -213,10 +219,11 @@ SessionPool::Failure SessionPool::Resume(JobRun* run) {
   Session& session = *run->session();
   const JobState& state = run->state();
   Status status = session.SetT0Floor(state.least_bytes);
-  // Rows that cannot go on without T0 come back now rather than with a decision.
+  // Promotes the rows that the job needs in T0 now; else they would stay in T1 until the policy's
+  // next decision.
   if (status.ok() && state.is_elastic) status = session.SetT0Share(state.share);
   if (!status.ok()) {
-    // Parked, it keeps nothing from others.
+    // A parked job must not reserve T0 that others need.
     const Status released = session.SetT0Floor(0);
     return NotBegun(run, released.ok() ? status : released);
   }
@@ -245,7 +252,7 @@ SessionPool::Failure SessionPool::BeginPrompt(JobRun* run) {
   }
   if (const PrefixSource source = FindPrefix(*run, prompt); source.num_tokens > 0) {
     if (TakePrefix(run, source, prompt)) return BringToT0(run);
-    // The session is unusable after a failure.
+    // The session is unusable after a failure, so a new one reads the whole prompt.
     run->SetSession(nullptr);
     auto opened = Open(run);
     if (!opened.ok()) return JobFailure{FinishReason::kCap, opened.status()};
@@ -281,15 +288,16 @@ bool SessionPool::TakePrefix(JobRun* run, const PrefixSource& source,
   return true;
 }
 
-// Rows that were taken lie where their source had them.
+// Promotes the rows that a job shares with another session to T0 if they are in T1, where that
+// session had them.
 SessionPool::Failure SessionPool::BringToT0(JobRun* run) {
   const bool lies_in_t1 = run->session()->page_bytes(Tier::kT1) > 0;
   if (!lies_in_t1 || !run->state().is_elastic) return {};
   return SetShare(run, run->state().share);
 }
 
-// Pages that forks share may have free slots that neither can use, which floors do not know of:
-// under a cap each reads for itself.
+// Under a cap nothing is forked: the pages that forks share may have free slots that neither fork
+// can use, and T0 floors do not count them.
 std::vector<JobRun*> SessionPool::ForkToIdenticalPrompts(const JobRun& run) {
   const std::span<const Token> prompt = run.session()->tokens();
   const std::optional<std::string>& key = run.job().prefix_key;
@@ -303,7 +311,7 @@ std::vector<JobRun*> SessionPool::ForkToIdenticalPrompts(const JobRun& run) {
     if (!waits_to_read || other->job().prefix_key != key) continue;
     if (!std::ranges::equal(other->job().prompt, prompt)) continue;
     auto fork = run.session()->Fork();
-    if (!fork.ok()) continue;  // it reads its prompt itself
+    if (!fork.ok()) continue;  // the job reads its prompt itself
     other->SetSession(*std::move(fork));
     other->SetCachedTokens(other->TakePrompt().size());
     figures_->prefix_queries += prompt.size();

@@ -1,9 +1,8 @@
-// The jobs that are there, the sessions of those that run or are parked, and the sessions that
-// outlive their jobs: prompts that others may share (PrefixCache), and sessions that rest between
-// requests (SessionShelf). The pool knows how much of T0 each has, and decides nothing: the
-// schedule does.
+// SessionPool holds all jobs that have not ended, the sessions of jobs that run or are parked, and
+// sessions that outlive their jobs: cached prompts (PrefixCache) and sessions between requests
+// (SessionShelf). The pool counts the T0 bytes of each and carries out plans; the schedule decides.
 //
-// T0 counts as full only when no kept prompt is left that could be evicted.
+// T0 counts as full only when no cached prompt is left to evict.
 //
 // Thread safety: belongs to the engine's thread.
 #ifndef EBB_SERVER_ENGINE_SESSION_POOL_H_
@@ -27,66 +26,72 @@ namespace ebb::server {
 struct SessionPoolOptions {
   size_t most_running = 32;
   uint64_t prefix_cache_bytes = 0;
-  PrefixStore* prefix_store = nullptr;  // is notified of the prompts that are used; null: not there
+  PrefixStore* prefix_store = nullptr;  // is notified of the prompts that are used; null: no store
   bool keeps_fates = false;
 };
 
 class SessionPool {
  public:
-  // `clock` and `figures` outlive it.
+  // REQUIRES: `clock` and `figures` outlive the pool.
   SessionPool(std::unique_ptr<Engine> engine, const SessionPoolOptions& options,
               const EngineClock* clock, Figures* figures);
 
   [[nodiscard]] Engine& engine() { return *engine_; }
   [[nodiscard]] PrefixCache& prefixes() { return prefixes_; }
   [[nodiscard]] const std::vector<std::unique_ptr<JobRun>>& jobs() const { return jobs_; }
-  [[nodiscard]] JobRun* Find(JobId id) const;  // null: it is over
+  [[nodiscard]] JobRun* Find(JobId id) const;  // null: the job has ended
 
   JobRun* Add(Job job);
-  // Counts the bytes that the job needs of each tier. Errors: T0Full (the tiers can never hold it);
-  // those of Engine::CountNeeds().
+  // Counts the bytes that the job needs of each tier and gives them to it by JobRun::SetNeeds().
+  // Errors: T0Full (the tiers can never hold the job); those of Engine::CountNeeds().
   [[nodiscard]] Status Admit(JobRun* run) const;
-  // Keeps the session of a job that is over where it can be kept, and destroys the job.
+  // Destroys a job that has ended. Its session goes to the prefix cache or to the shelf if they
+  // keep it; `end->resting` is then its number on the shelf.
   void Remove(JobRun* run, JobEnd* end);
   void Discard(uint64_t resting) { shelf_.Discard(resting); }
-  // From now on prompts are neither kept nor shared.
+  // Drops all cached prompts and turns prefix caching off.
   void DropPrefixes() { prefixes_ = PrefixCache(0); }
 
-  // The machine, and the jobs in order of arrival, with what they hold.
+  // Returns the state for the schedule: the machine, and the jobs in order of arrival with the
+  // memory that they hold.
   [[nodiscard]] State Look() const;
-  // Adds the rows and bytes of all sessions and kept prompts to the figures.
+  // Sets the rows and bytes of all sessions and cached prompts in the figures, a few times a
+  // second.
   void CountRows();
 
-  // Carry out a plan. Each returns a failure that ends the job. A job that found no room keeps its
-  // phase, and the machine's state says so.
+  // Carries out one step of a plan. This function and the four below return a failure that ends the
+  // job. If there is no room, the job keeps its phase, and the machine's state says so.
   using Failure = std::optional<JobFailure>;
   [[nodiscard]] Failure Start(JobRun* run);
   [[nodiscard]] Failure Park(JobRun* run);
   [[nodiscard]] Failure Resume(JobRun* run);
   [[nodiscard]] Failure SetShare(JobRun* run, double share);
-  // Before the first step that reads: takes the rows of a prompt that begins alike.
+  // Begins to read the job's prompt, before its first step: the session shares the rows of the
+  // longest prefix that another session or the cache has, and reads the rest.
   [[nodiscard]] Failure BeginPrompt(JobRun* run);
 
-  // The session that has the longest beginning of the job's prompt.
+  // Returns the session that has the longest prefix of the job's prompt.
   [[nodiscard]] PrefixSource FindPrefix(const JobRun& run, std::span<const Token> prompt);
-  // Forks a session whose prompt was just read to queued jobs with the same prompt, if its policy
-  // leaves no prefix. Returns the jobs that have a fork now.
+  // Forks the session of `run`, whose prompt was just read, to all jobs that still have to read the
+  // same prompt; only if its policy leaves no prefix that they could share. Returns the jobs that
+  // got a fork.
   [[nodiscard]] std::vector<JobRun*> ForkToIdenticalPrompts(const JobRun& run);
-  // Evicts or demotes one kept prompt. Returns false if there is none.
+  // Evicts or demotes one cached prompt. Returns false if there is none.
   bool EvictPrefix();
-  // A step found no room in T0. Evicts a kept prompt if there is one; else T0 counts as no larger
-  // than it is now until a job ends.
+  // Handles a step that found no room in T0: evicts a cached prompt; if there is none, T0's size
+  // counts as what is in use now, until a job ends.
   void NoteRefusal();
   void ForgetRefusal() { machine_.t0_refused = false; }
 
  private:
   [[nodiscard]] Result<JobState> CountNeeds(const Job& job) const;
-  // Evicts kept prompts until they and the needs of all jobs with sessions, and of this one, are
-  // within the cap of T0 and T2.
+  // Evicts cached prompts until they and the needs of `run` and of all jobs with sessions fit into
+  // the joint cap of T0 and T2.
   void MakeRoomForNeeds(const JobRun& run);
   [[nodiscard]] Result<std::unique_ptr<Session>> Open(JobRun* run);
   [[nodiscard]] Failure NotBegun(JobRun* run, const Status& status);
-  // Returns false if the job's session is good only for being destroyed.
+  // Shares rows of `source` with the job's session. Returns false after a failure; the session can
+  // then only be destroyed.
   [[nodiscard]] bool TakePrefix(JobRun* run, const PrefixSource& source,
                                 const std::vector<Token>& prompt);
   [[nodiscard]] Failure BringToT0(JobRun* run);
@@ -100,10 +105,10 @@ class SessionPool {
   PrefixCache prefixes_;
   SessionShelf shelf_;
   MachineState machine_;
-  uint64_t t0_cap_ = kNoCap;  // of T2 as well if caps_t2_too_
+  uint64_t t0_cap_ = kNoCap;  // of T0 and T2 together if caps_t2_too_
   bool caps_t2_too_ = false;
-  uint64_t page_bytes_ = 0;  // of a page of each stream
-  double rows_counted_ = 0;  // when
+  uint64_t page_bytes_ = 0;  // of one page in every stream
+  double rows_counted_ = 0;  // when CountRows() last counted
 };
 
 }  // namespace ebb::server

@@ -1,9 +1,9 @@
-// A server's record of a session besides its rows: the messages of both sides, the newest answer as
-// far as it came, and how the next request goes on from there. Pure; docs/user/serve.md tells the
-// rules to those who write clients.
+// SessionRecord is a server's record of a session besides its rows: the messages of both sides, the
+// newest answer as far as it was generated, and the state from which the next request continues.
+// Pure. docs/user/serve.md explains the rules to authors of clients.
 //
-// The session's tokens are the truth: messages that it has read are never read again, and what a
-// client sends of them is only compared.
+// The session's tokens are authoritative: the server never reads messages into the session again
+// that it has read; it only compares them with what a client sends.
 #ifndef EBB_SERVER_ENGINE_SESSION_RECORD_H_
 #define EBB_SERVER_ENGINE_SESSION_RECORD_H_
 
@@ -22,43 +22,43 @@
 namespace ebb::server {
 
 struct SessionRecord {
-  std::vector<ChatMessage> before = {};  // of the turns before the newest, answers among them
-  // The newest turn. Without one, `asked` is empty.
+  std::vector<ChatMessage> before = {};  // of the turns before the newest, with their answers
+  // Holds the client's messages of the newest turn; empty if there is no turn.
   std::vector<ChatMessage> asked = {};
-  Position turn_begin = 0;       // tokens of the session before it
-  std::vector<Token> lead = {};  // between those and its messages: the end of the answer before
-  AnswerSoFar answer = {};       // its tokens; text_bytes is not used
-  int thought_tokens = 0;        // of them
-  bool is_over = false;          // else it was cut off, and can go on
-  std::string sampler = {};      // SavedState() behind the last token of an answer that can go on
-  // An answer that is over.
+  Position turn_begin = 0;       // tokens of the session before the newest turn
+  std::vector<Token> lead = {};  // the end of the previous answer, read before the turn's messages
+  AnswerSoFar answer = {};       // text_bytes is not used
+  int thought_tokens = 0;        // of `answer`
+  bool is_over = false;          // false: the answer was cut off and can continue
+  std::string sampler = {};      // SavedState() after the last token of an answer that can continue
+  // Holds the finished answer as a message; valid if is_over.
   ChatMessage said = {};
-  std::string text = {};  // with the thought, tags and all
+  std::string text = {};  // the whole answer, with the thought and its tags
   size_t thought_bytes = 0;
   FinishReason finish = FinishReason::kStop;
   uint64_t logits_hash = 0;
-  int64_t num_tokens = 0;     // of the session when this was written
-  std::string file_tag = {};  // random, equal in the record and in the session file saved with it
+  int64_t num_tokens = 0;     // of the session when the record was written
+  std::string file_tag = {};  // random; the session file saved with this record has the same tag
 
   // Returns the messages of both sides, without an answer that was cut off.
   [[nodiscard]] std::vector<ChatMessage> AllMessages() const;
-  // The session has read the last token of its answer.
+  // Returns whether the session has read the last token of its answer.
   [[nodiscard]] bool has_read_answer() const {
     return num_tokens >= answer.begin + static_cast<int64_t>(answer.tokens.size());
   }
 };
 
 [[nodiscard]] std::string EncodeRecord(const SessionRecord& record);
-// Errors: Corrupt.
+// Decodes a record. Errors: Corrupt; Unsupported (another version of the format).
 [[nodiscard]] Result<SessionRecord> DecodeRecord(std::string_view bytes);
 
-// An answer as its client got it: with ids for calls to which the model gave none. call_seed:
-// CallIdSeed().
+// Returns the answer as the client received it: calls to which the model gave no id have one.
+// `call_seed`: CallIdSeed() of the messages.
 [[nodiscard]] ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result,
                                      uint64_t call_seed);
 
-// The record with the newest turn, which is over or given up, among those before it. cut_off: the
-// text of the newest answer, if it is incomplete.
+// Returns `record` with its newest turn, finished or given up, moved to `before`. `cut_off`: the
+// text of the newest answer if it is incomplete.
 [[nodiscard]] SessionRecord WithTurnEnded(SessionRecord record, const ChatMessage& cut_off);
 
 }  // namespace ebb::server

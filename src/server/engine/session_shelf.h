@@ -1,5 +1,5 @@
-// Sessions between requests, on the engine's thread: kept in memory under a number, saved to files
-// and resumed from them.
+// SessionShelf keeps sessions between requests in memory, under numbers, and saves them to files
+// and resumes them from files.
 //
 // Thread safety: belongs to the engine's thread.
 #ifndef EBB_SERVER_ENGINE_SESSION_SHELF_H_
@@ -17,20 +17,21 @@ namespace ebb::server {
 
 class SessionShelf {
  public:
-  // The session of `work`, rolled back to where its turn begins; on failure a kept session stays on
-  // the shelf. `trouble` is set where the session itself is to blame. Errors: those of
-  // OpenSession(), ResumeSession(), Session::SetT0Floor() and SetT0Share().
+  // Takes the session of `work` from the shelf, resumes it from its file, or opens a new one; then
+  // truncates it to where its turn begins. On failure a session on the shelf stays there; `trouble`
+  // is set if the session itself is the cause. Errors: those of OpenSession(), ResumeSession(),
+  // Session::SetT0Floor() and SetT0Share().
   [[nodiscard]] Result<std::unique_ptr<Session>> Open(Engine* engine, const SessionOptions& options,
                                                       const SessionWork& work,
                                                       SessionTrouble* trouble);
-  // Keeps a session under a number, which is new. False: it holds memory that others need, and is
-  // gone.
+  // Keeps `session` under `number`, which must be unused. Returns false and destroys the session if
+  // it would hold memory that others need.
   [[nodiscard]] bool Keep(uint64_t number, const SessionOptions& options, const Engine& engine,
                           std::unique_ptr<Session> session);
-  // One that is not there is not missed.
+  // Destroys the session under `number`, if there is one.
   void Discard(uint64_t number) { kept_.erase(number); }
 
-  // To a new file of the work's folder. Errors: those of SaveSession().
+  // Saves `session` to a new file in the folder of `work`. Errors: those of SaveSession().
   [[nodiscard]] static Result<SavedSession> Save(Session* session, const SessionWork& work,
                                                  SessionRecord record);
 

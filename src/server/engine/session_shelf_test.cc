@@ -1,5 +1,4 @@
-// Session files that are opened for a job: they must be the ones that the job's record was saved
-// with.
+// Checks that a session file opens only with the record with which it was saved.
 #include "src/server/engine/session_shelf.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +68,7 @@ TEST_F(SessionShelfTest, RefusesTheFileOfAnotherTenantOrSession) {
     EXPECT_THAT(status.message(), HasSubstr("belongs to another conversation"));
     EXPECT_EQ(trouble_, SessionTrouble::kCorrupt);
   }
-  // Nor with that session's own record.
+  // That session's own record does not open it either.
   EXPECT_EQ(Open(of_another.file, "one", of_another.record).code(), StatusCode::kCorrupt);
 }
 

@@ -1,4 +1,5 @@
-// The part of a job that concerns its session, and the engine's reports of it.
+// SessionWork describes the part of a job that concerns a stored session; SessionEnd and
+// SavedSession are the engine's reports of it.
 #ifndef EBB_SERVER_ENGINE_SESSION_WORK_H_
 #define EBB_SERVER_ENGINE_SESSION_WORK_H_
 
@@ -15,42 +16,44 @@
 namespace ebb::server {
 
 struct SessionWork {
-  // The place of its rows: with the driver, under this number; else in this file; else nowhere yet.
+  // Says where the session's rows are: with the driver under this number, else in `file`, else
+  // nowhere yet.
   std::optional<uint64_t> resting = {};
   std::string file = {};
-  // The owner, tag and length that the file must have (SessionRecord::file_tag, num_tokens).
+  // Holds the owner, tag and number of tokens that the file must have (SessionRecord::file_tag,
+  // num_tokens); another file is refused as corrupt.
   std::string tenant = {};
   std::string file_tag = {};
   int64_t file_tokens = 0;
-  std::optional<Position> roll_back = {};  // to so many tokens, first of all
-  size_t num_kept = 0;                     // tokens that it has then
-  SessionRecord record = {};               // with the turn that the job answers
+  std::optional<Position> roll_back = {};  // first truncate the session to this position
+  size_t num_kept = 0;                     // tokens of the session after that
+  SessionRecord record = {};               // with the turn that this job answers
   std::shared_ptr<const ChatPrompt> prompt = {};
   uint64_t call_seed = 0;    // CallIdSeed() of the messages
-  std::string folder = {};   // for files that it is saved to
-  int checkpoint_every = 0;  // tokens of an answer; 0: it is saved at its end alone
+  std::string folder = {};   // for the files that the session is saved to
+  int checkpoint_every = 0;  // tokens between checkpoints of an answer; 0: saved at the end only
 };
 
-// A file that the driver wrote. The component that takes it removes it.
+// SavedSession names a session file that the driver wrote. The receiver removes the file.
 struct SavedSession {
   std::string file;
   SessionRecord record;
 };
 
-// Why a session cannot be gone on with.
+// SessionTrouble says why a session cannot continue.
 enum class SessionTrouble {
   kNone,
-  kMismatch,   // it was made with another model or other options
-  kCorrupt,    // what was stored is damaged
-  kConflict,   // its policy let rows go that an edited turn needs
-  kLeaseLost,  // another server has taken it over
+  kMismatch,   // made with another model or other options
+  kCorrupt,    // the stored data is damaged
+  kConflict,   // its policy evicted rows that an edited turn needs
+  kLeaseLost,  // another server holds the session's lease
 };
 
-// How a job's session ended.
+// SessionEnd says how the session of a job was left when the job ended.
 struct SessionEnd {
   std::string id = {};
-  bool is_saved = false;   // in the store, with this turn
-  std::string error = {};  // why it is not
+  bool is_saved = false;   // the store has it with this turn
+  std::string error = {};  // why it is not saved
   int64_t num_tokens = 0;
 };
 

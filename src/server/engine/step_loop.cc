@@ -59,7 +59,8 @@ void StepLoop::Run() {
 }
 
 bool StepLoop::TakeMessages(const Plan& last) {
-  std::optional<EngineClock::Steady::time_point> until = clock_.At(0);  // does not wait
+  // in the past: Take() does not wait
+  std::optional<EngineClock::Steady::time_point> until = clock_.At(0);
   if (last.IsIdle()) until.reset();
   if (last.IsIdle() && last.wake_at.has_value()) until = clock_.At(*last.wake_at);
   Mailbox::Delivery delivery = mailbox_->Take(until);
@@ -143,7 +144,7 @@ void StepLoop::CarryOut(const Plan& plan) {
     if (run == nullptr) continue;
     stored_.Begins(id);
     if (HasEnded(run, pool_.Start(run)) || run->session() == nullptr) continue;
-    // An answer that goes on has no prompt.
+    // A job that continues an answer has no prompt to read.
     if (run->job().work.has_value() && run->session()->prompt_left() == 0) BeginAnswer(run);
   }
   share(plan.grown_shares);

@@ -1,6 +1,6 @@
-// The loop of the engine's thread: takes messages in, asks the schedule what comes next, carries
-// that out, steps, and sends the updates of jobs. A job ends once: its end is sent, and the job is
-// gone from the pool, in the same round.
+// StepLoop is the loop of the engine's thread: it reads messages, asks the schedule for a plan,
+// carries it out, runs the engine's step, and sends the updates of jobs. A job ends once: in the
+// same round its end is sent and the pool removes it.
 //
 // Thread safety: belongs to the engine's thread.
 #ifndef EBB_SERVER_ENGINE_STEP_LOOP_H_
@@ -24,15 +24,17 @@ class StepLoop {
     Driver::Tell tell;                                    // gets the updates of jobs
     std::function<void(const Figures& figures)> publish;  // gets the figures after each round
   };
-  // Publishes figures, so that caps are shown before the first job. `mailbox` outlives it.
+  // Publishes figures, so that the caps are visible before the first job. REQUIRES: `mailbox`
+  // outlives the loop.
   StepLoop(std::unique_ptr<Engine> engine, const DriverOptions& options, Mailbox* mailbox,
            Output output);
 
-  // Returns when the mailbox is stopped and all jobs have ended.
+  // Runs until the mailbox is stopped and all jobs have ended.
   void Run();
 
  private:
-  // Takes messages; after a plan that did nothing, waits for one. Returns false when it is over.
+  // Handles new messages; waits for one if the last plan was idle. Returns false when the mailbox
+  // is stopped.
   [[nodiscard]] bool TakeMessages(const Plan& last);
   void Handle(Message message);
   void Accept(Job job);
@@ -40,7 +42,8 @@ class StepLoop {
   void CarryOut(const Plan& plan);
   void End(const Plan::End& end);
   void Step(const Plan& plan);
-  // Steps all in one batch, or each by itself if an error cannot be attributed to one of them.
+  // Steps all jobs in one batch. If an error cannot be attributed to one of them, steps each by
+  // itself.
   void StepTogether(std::span<JobRun* const> who, bool reads_alone);
   void StepAlone(JobRun* run);
   void Appended(JobRun* run, const Status& status, double seconds);
@@ -48,12 +51,12 @@ class StepLoop {
   // Handles an error that stopped a step before it changed anything.
   void Refused(JobRun* run, const Status& status);
   void BeginAnswer(JobRun* run);
-  // Chooses the next token of a job, or ends it.
+  // Chooses the next token of a job, or ends the job.
   void Choose(JobRun* run);
-  // Returns whether `failure` has ended the job.
+  // Ends the job if there is a failure. Returns whether there is one.
   bool HasEnded(JobRun* run, const SessionPool::Failure& failure);
   void Finish(JobRun* run, FinishReason reason, const Status& error);
-  // Sends what has changed since it was called last.
+  // Sends the updates of jobs and publishes the figures.
   void Tell();
 
   const EngineClock clock_;
@@ -64,7 +67,7 @@ class StepLoop {
   SessionPool pool_;
   StoredPrompts stored_;
   FairShares shares_;
-  std::vector<JobUpdate> ended_;  // the last updates of jobs that are over
+  std::vector<JobUpdate> ended_;  // last updates of ended jobs, not sent yet
 };
 
 }  // namespace ebb::server

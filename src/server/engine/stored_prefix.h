@@ -1,7 +1,7 @@
-// Describes a stored prompt without its rows: who may use it, and a chain of hashes over its
-// blocks, by which a prompt finds how many of its first tokens an entry has.
+// StoredPrefix describes a stored prompt without its rows: who may use it, and a chain of hashes
+// over its blocks, from which another prompt finds how many of its first tokens the entry has.
 //
-// Hashes only select an entry. PrefixStore's users compare the record with the session file that
+// Hashes only select an entry. Users of PrefixStore compare the record with the session file that
 // they fetched, and BeginPromptFrom() compares tokens one by one.
 #ifndef EBB_SERVER_ENGINE_STORED_PREFIX_H_
 #define EBB_SERVER_ENGINE_STORED_PREFIX_H_
@@ -18,7 +18,8 @@
 
 namespace ebb::server {
 
-// Tokens of a hashed block. A part of a block that two prompts have in common is not found.
+// kPrefixBlockTokens is the number of tokens in a hashed block. Prompts share whole blocks only: a
+// common part of a block is not found.
 inline constexpr size_t kPrefixBlockTokens = 64;
 
 // Returns the SHA-256, as 64 hexadecimal digits, of all that prompts must agree on to share rows.
@@ -29,7 +30,8 @@ inline constexpr size_t kPrefixBlockTokens = 64;
 struct StoredPrefix {
   std::string owner;
   uint64_t num_tokens = 0;
-  // hashes[i] is over the first (i + 1) * kPrefixBlockTokens tokens, the last one over all tokens.
+  // Holds chained hashes: hashes[i] covers the first (i + 1) * kPrefixBlockTokens tokens, the last
+  // one all tokens.
   std::vector<uint64_t> hashes;
 
   friend bool operator==(const StoredPrefix&, const StoredPrefix&) = default;
@@ -43,9 +45,9 @@ struct StoredPrefix {
 [[nodiscard]] size_t CommonTokens(const StoredPrefix& stored, const StoredPrefix& described,
                                   std::span<const Token> tokens);
 
-// docs/dev/formats.md has the format.
+// Encodes a record; docs/dev/formats.md describes the format.
 [[nodiscard]] std::string EncodeStoredPrefix(const StoredPrefix& prefix);
-// Errors: Corrupt; Unsupported (another version).
+// Decodes a record. Errors: Corrupt; Unsupported (another version).
 [[nodiscard]] Result<StoredPrefix> DecodeStoredPrefix(std::string_view bytes);
 
 // Returns the id of the entry: the SHA-256 of the encoded record, so that all servers give the same

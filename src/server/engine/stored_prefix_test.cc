@@ -50,7 +50,7 @@ TEST(StoredPrefix, AnotherOwnerFindsNothing) {
   const StoredPrefix stored = DescribePrefix(PrefixOwner("rows", "key"), tokens);
   EXPECT_EQ(CommonWith(stored, tokens, PrefixOwner("rows", "other")), 0u);
   EXPECT_EQ(CommonWith(stored, tokens, PrefixOwner("others", "key")), 0u);
-  // The boundary between both is part of the hash.
+  // The boundary between `rows` and `key` is part of the hash.
   EXPECT_NE(PrefixOwner("a|1", "b"), PrefixOwner("a", "1|b"));
   EXPECT_NE(StoredPrefixId(stored),
             StoredPrefixId(DescribePrefix(PrefixOwner("rows", "other"), tokens)));

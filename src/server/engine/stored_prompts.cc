@@ -8,9 +8,9 @@
 namespace ebb::server {
 namespace {
 
-// Assumed until a step has shown how long reading takes.
+// Assumed reading time of a token until a step has been measured.
 constexpr double kFirstSecondsPerToken = 0.001;
-// A job waits for the store at most for this part of the time that reading its prompt would take.
+// A job waits for the store for at most this part of the time that reading its prompt would take.
 constexpr double kPatience = 0.25;
 constexpr double kMostSecondsOfStoring = 10;  // when the server stops
 constexpr double kPutAgainAfter = 1;
@@ -124,13 +124,14 @@ void StoredPrompts::StoreAll() {
   }
 }
 
-// Offers each prompt to the store once, so that servers whose store is too small do not rewrite it
-// for ever.
+// Offers each prompt to the store only once, so that a store that is too small is not rewritten
+// forever.
 void StoredPrompts::Store(const PrefixCache::Unstored& prefix) {
   Session* const session = prefix.session;
   pool_->prefixes().SetStored(session);
   const std::span<const Token> tokens = session->tokens();
-  // Rows behind the first one that the policy evicted while it read the prompt cannot be shared.
+  // Rows after the first one that the policy evicted during prefill cannot be shared, so a prompt
+  // is stored only if at least half of it can be.
   const bool is_worth_it = 2 * ExactPrefix(*session, tokens) >= tokens.size();
   if (!is_worth_it || !store_->Wants(prefix.key, tokens)) return;
   const std::string file = store_->NewFile();

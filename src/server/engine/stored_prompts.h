@@ -1,5 +1,6 @@
-// The traffic between kept prompts (PrefixCache) and the session store (PrefixStore): looks up the
-// prompts of waiting jobs that memory lacks, and offers kept prompts to the store.
+// StoredPrompts moves prompts between the prefix cache in memory (PrefixCache) and the session
+// store (PrefixStore): it looks up the prompts of waiting jobs that memory lacks, and offers cached
+// prompts to the store.
 //
 // Thread safety: belongs to the engine's thread. The store's answers come through the mailbox.
 #ifndef EBB_SERVER_ENGINE_STORED_PROMPTS_H_
@@ -17,7 +18,7 @@ namespace ebb::server {
 
 class StoredPrompts {
  public:
-  // `store`: null stores nothing. All others outlive it.
+  // `store`: null stores nothing. REQUIRES: all others outlive this object.
   StoredPrompts(std::shared_ptr<PrefixStore> store, SessionPool* pool, Mailbox* mailbox,
                 const EngineClock* clock, const Figures* figures)
       : store_(std::move(store)),
@@ -26,28 +27,31 @@ class StoredPrompts {
         clock_(clock),
         figures_(figures) {}
 
-  // Asks the store for the prompt of a waiting job, unless memory has most of it, and holds the job
-  // until the answer arrives or the job has waited for long enough.
+  // Looks up the prompt of a waiting job in the store, unless memory has most of it. The job is
+  // held until the answer arrives or a time limit has passed.
   void LookUp(JobRun* run);
-  // Takes the store's answer to the lookup of a job, which may have ended meanwhile.
+  // Handles the store's answer to the lookup of a job, which may have ended meanwhile: keeps the
+  // fetched prompt in the prefix cache.
   void Take(const PromptLookedUp& answer);
-  // A job begins or ends, and waits for the store no more.
+  // Notes that a job starts and no longer waits for the store. A lookup still under way counts as a
+  // failure of the store, which is then left alone for a while.
   void Begins(JobId id);
   void Ends(JobId id) { lookups_.erase(id); }
 
-  // Offers a kept prompt to the store if its time has come, else sets when the plan wakes for it.
+  // Offers a cached prompt to the store if its settling time has passed, else lowers
+  // `plan->wake_at` to that time.
   void StoreNext(Plan* plan);
-  // When the server stops.
+  // Offers all cached prompts to the store, for at most 10 seconds; called when the server stops.
   void StoreAll();
 
  private:
   struct Lookup {
     std::string key;
-    bool is_asked = false;  // else the store is looking up another prompt of the same key
+    bool is_asked = false;  // false: waits for another lookup of the same key
   };
   [[nodiscard]] double PatienceFor(const JobRun& run, size_t num_there) const;
-  // Resumes a fetched prompt and keeps it in memory. Returns false if the file is damaged or does
-  // not match its record.
+  // Resumes a fetched prompt and keeps it in the prefix cache. Returns false if the file is damaged
+  // or does not match its record.
   [[nodiscard]] bool Adopt(const std::string& key, SessionOptions session,
                            const FetchedPrefix& fetched);
   void Store(const PrefixCache::Unstored& prefix);
