@@ -1,10 +1,10 @@
 // Invariants:
 // 1. A session is in `held` as long as this server has its lease, and `is_used` as long as a
 //    request fetches it or may change it.
-// 2. Each file in `scratch` has a name of its own (NewScratchPath) and belongs to one use, one
-//    write or one unsaved session, which removes it.
-// 3. A job that was begun ends once: the session that it saved is written first, then its end is
-// delivered.
+// 2. Each file in `scratch` has a unique name (NewScratchPath) and belongs to one use, one write or
+//    one unsaved session, which removes it.
+// 3. A job that was begun ends once: the keeper first writes the session that the job saved, then
+//    delivers the end.
 #include "src/server/sessions/session_keeper.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using store::SessionName;
 
 constexpr double kMostBackOff = 60;      // seconds
 constexpr double kSweepEvery = 3600;     // seconds
-constexpr double kAskAgainAfter = 0.05;  // seconds, for a lease that another server has
+constexpr double kAskAgainAfter = 0.05;  // seconds, while another server has the lease
 
 Clock::duration Seconds(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -46,7 +46,7 @@ std::optional<ApiError> CheckTraits(const Manifest& manifest, const SessionTrait
   };
   if (auto error = differs("model", manifest.model, traits.model)) return error;
   auto error = differs("set of tiers", manifest.tiers, traits.tiers);
-  // With tiers the default policy is another one.
+  // Reports differing tiers rather than differing policies: tiers change the default policy too.
   if (!error) return differs("policy", manifest.policy, traits.policy);
   if (manifest.tiers == kNoTiers) {
     error->message = fmt::format(
@@ -130,7 +130,7 @@ void SessionKeeper::Impl::Acquired(const Waiting& entry,
   const auto holding = std::make_shared<HeldSession>();
   holding->use = std::make_shared<SessionUse>(SessionUse{
       .name = entry->name, .traits = entry->traits, .lease = **lease, .created_ms = NowMs()});
-  // The lease is renewed from now on: to fetch a session may take longer than one lasts.
+  // The lease is renewed from now on, since fetching a session may take longer than a lease lasts.
   held[entry->name] = holding;
   UpdateClock();
   const auto copy = copies.find(entry->name);
@@ -171,7 +171,8 @@ void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
   }
   const auto& use = *result;
   holding->use = use;
-  // Another server may have changed it: tries once more, as long as there is time.
+  // Another server may have changed the session, so the request waits for the lease again, as long
+  // as it has time.
   if (holding->is_lost) {
     Drop(holding);
     return Wait(entry);
@@ -185,7 +186,8 @@ void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
       DropCopy(entry->name);
     }
   }
-  // The copy went while the store was asked.
+  // The copy in memory was dropped while the store was asked, and Fetch() got no file because of
+  // the copy: starts again.
   const bool is_nowhere = !use->generation.empty() && use->file.empty() && !use->resting;
   if (is_nowhere) {
     Drop(holding);
@@ -197,7 +199,8 @@ void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
   entry->then(use);
 }
 
-// The state that could not be saved is the newest.
+// Gives `entry` a held session that no request uses. Its unsaved state is newer than the store's,
+// so the request continues from that.
 void SessionKeeper::Impl::Adopt(const Waiting& entry, const Holding& found) {
   const SessionUse& old = *found->use;
   if (old.traits.policy != entry->traits.policy || old.traits.tiers != entry->traits.tiers) {
@@ -261,7 +264,7 @@ void SessionKeeper::Impl::Written(const Holding& holding, SavedSession saved,
   holding->is_writing = false;
   const auto replace_unsaved = [&](std::optional<SavedSession> by) {
     if (holding->unsaved.has_value() && (!by.has_value() || by->file != holding->unsaved->file)) {
-      // A use that was resumed from it has been read by now, or ends with an error.
+      // A use that was resumed from this file has read it by now, or ends with an error.
       RemoveFile(holding->unsaved->file);
     }
     holding->unsaved = std::move(by);
@@ -269,7 +272,7 @@ void SessionKeeper::Impl::Written(const Holding& holding, SavedSession saved,
   if (!outcome.ok()) {
     ++counted.not_saved;
     holding->error = outcome.status().Text();
-    // While it is used, each failure is that of another checkpoint.
+    // During a use each failure is that of another checkpoint, so the back-off does not grow.
     holding->back_off = holding->is_used ? 1 : std::min(kMostBackOff, 2 * holding->back_off);
     holding->retry_at = Clock::now() + Seconds(holding->back_off);
     replace_unsaved(std::move(saved));
@@ -306,7 +309,7 @@ void SessionKeeper::Impl::Conclude(const Holding& holding) {
   } else {
     Rest(holding, end.resting);
   }
-  // Runs after the update that is being taken now.
+  // Delivers the end after the update that is being handled now.
   hooks.post([this, last = std::make_shared<JobUpdate>(std::move(update))] {
     hooks.deliver(std::move(*last));
   });
@@ -328,7 +331,7 @@ void SessionKeeper::Impl::Rest(const Holding& holding, std::optional<uint64_t> r
   UpdateClock();
 }
 
-// Another server has the lease: the copies of the session here are old.
+// Handles a lost lease. Another server has it, so all copies of the session here are out of date.
 void SessionKeeper::Impl::Lose(const Holding& holding) {
   ++counted.lost;
   holding->is_lost = true;
@@ -373,8 +376,8 @@ void SessionKeeper::Impl::RemoveFile(const std::string& file) {
 }
 
 void SessionKeeper::Impl::Release(const Lease& lease) {
-  // Behind a renewal that is under way, which would take it again. It ends by itself where it
-  // cannot be given back.
+  // Runs on the thread of renewals, after any renewal under way, which would otherwise acquire the
+  // lease again. A lease that cannot be released expires.
   boost::asio::post(renewing, [this, lease] { static_cast<void>(store->Release(lease)); });
 }
 
@@ -409,14 +412,14 @@ void SessionKeeper::Impl::Renew(const Holding& holding) {
       &renewing, [this, lease = holding->use->lease] { return store->Renew(lease); },
       [this, holding](const Result<Held>& outcome) {
         holding->is_renewing = false;
-        if (!outcome.ok()) return;  // it does not answer: tried again
+        if (!outcome.ok()) return;  // the store does not answer; the next tick tries again
         holding->renewed = Clock::now();
         const Holding found = Find(holding->use->name);
         if (*outcome == Held::kNo && found == holding && !holding->is_lost) Lose(holding);
       });
 }
 
-// The clock runs only while there is something to watch.
+// Sets the clock's period; the clock ticks only while there is something to watch.
 void SessionKeeper::Impl::UpdateClock() {
   std::optional<double> wanted;
   if (!copies.empty()) wanted = 1;
@@ -453,7 +456,7 @@ SessionKeeper::SessionKeeper() = default;
 SessionKeeper::~SessionKeeper() {
   Stop();
   for (const auto& [name, holding] : impl_->held) {
-    // It ends by itself where the store does not answer.
+    // If the store does not answer, the leases expire.
     if (!impl_->store->Release(holding->use->lease).ok()) break;
   }
 }

@@ -1,12 +1,13 @@
-// Sessions that outlive their requests: who may use one, where its rows are, and how they get into
-// the store and back. It holds the lease of a session as long as a request uses it, or as long as
-// what a request changed could not be saved.
+// SessionKeeper manages sessions that outlive their requests: which request may use one, where its
+// rows are, and how it is saved to the store and fetched from it. The keeper holds the lease of a
+// session while a request uses it, and while changes of a request are not saved.
 //
-// A session rests in memory too, for a request that comes soon; such a copy counts only while the
-// store still holds the generation that it belongs to, since another server may have gone on.
+// A session may also stay in the driver's memory between requests. Such a copy is valid only while
+// the store still holds the same generation of the session, since another server may have continued
+// it.
 //
-// Thread safety: all members belong to the thread of connections, on which callbacks come too, but
-// for WaitUntilSaved() and Stop(). The store is used on threads of the keeper's own.
+// Thread safety: all members except WaitUntilSaved() and Stop() belong to the thread of
+// connections, on which callbacks run too. The keeper calls the store on threads of its own.
 #ifndef EBB_SERVER_SESSIONS_SESSION_KEEPER_H_
 #define EBB_SERVER_SESSIONS_SESSION_KEEPER_H_
 
@@ -25,31 +26,33 @@
 
 namespace ebb::server {
 
-// Times in seconds.
+// Configures a SessionKeeper. Times are in seconds.
 struct SessionKeeperOptions {
   store::StoreLimits limits;
-  double idle = 300;            // that a session rests in memory
-  double lifetime = 7 * 86400;  // that it rests in the store without being used
-  int checkpoint_every = 256;   // tokens of an answer; 0: never
-  size_t most_resting = 32;     // in memory
+  double idle = 300;            // how long an unused session stays in memory
+  double lifetime = 7 * 86400;  // how long an unused session stays in the store
+  int checkpoint_every = 256;   // answer tokens between checkpoints; 0: none
+  size_t most_resting = 32;     // most unused sessions in memory
 };
 
-// The properties that a session must have in common with a request, as text.
+// SessionTraits holds, as text, the properties in which a request must agree with its session.
 struct SessionTraits {
   std::string model;
   std::string policy;
   std::string tiers;
 };
 
-// A request's use of a session, from Enter() until its job's end was taken, or Leave().
+// SessionUse is a request's use of a session, from Enter() until the keeper has handled its job's
+// end, or until Leave().
 struct SessionUse {
   store::SessionName name;
   SessionTraits traits;
   store::Lease lease;
   int64_t created_ms = 0;
-  std::string generation;  // in the store; empty: none
+  std::string generation;  // in the store; empty: not stored yet
   SessionRecord record;
-  // One of both, or neither for a new session.
+  // Says where the rows are: in the driver's memory under this number, or in `file`; neither for a
+  // new session.
   std::optional<uint64_t> resting;
   std::string file;
 };
@@ -61,10 +64,10 @@ class SessionKeeper {
     std::function<void(std::function<void()>)> post;
     std::function<void(uint64_t resting)> discard;  // Driver::Discard()
     std::function<void(JobId)> cancel;              // Driver::Cancel()
-    // The end of a job, once its session is saved or could not be.
+    // Receives the end of a job once its session is saved or saving has failed.
     std::function<void(JobUpdate)> deliver;
   };
-  // Errors: Io (no folder for files).
+  // Creates a keeper on `store`. Errors: Io (no folder for files can be made).
   static Result<std::unique_ptr<SessionKeeper>> Create(std::unique_ptr<store::SessionStore> store,
                                                        const SessionKeeperOptions& options,
                                                        Hooks hooks);
@@ -72,37 +75,42 @@ class SessionKeeper {
   SessionKeeper(const SessionKeeper&) = delete;
   SessionKeeper& operator=(const SessionKeeper&) = delete;
 
-  // Waits for the lease as long as one lasts, or not at all. Errors: 409 session_busy; 409
-  // session_mismatch, session_corrupt; 503 session_store_unavailable, session_store_full.
+  // Acquires the lease of a session, fetches the session, and calls `then` with it. While another
+  // request or server has the lease, waits for about as long as a lease lasts, or not at all if
+  // `waits` is false. Errors: 409 session_busy; 409 session_mismatch, session_corrupt; 503
+  // session_store_unavailable, session_store_full.
   using Entered = std::function<void(ApiResult<std::shared_ptr<SessionUse>>)>;
   void Enter(const store::SessionName& name, const SessionTraits& traits, Entered then,
              bool waits = true);
-  // No job came of it.
+  // Ends a use that has led to no job.
   void Leave(const std::shared_ptr<SessionUse>& use);
-  // Fills in `work` for the driver; updates of the job must be given to Take(). False: the lease
-  // has been lost meanwhile, so the job is to be cancelled as soon as the driver has it.
+  // Fills in `work` for the driver. Updates of the job must be passed to Take(). Returns false if
+  // the lease has been lost meanwhile; cancel the job as soon as the driver has it.
   [[nodiscard]] bool Begin(const std::shared_ptr<SessionUse>& use, JobId job, SessionWork* work);
-  // Takes the session's part out of an update, and its end, which is delivered later. False: it is
-  // of no job that was begun here.
+  // Moves the saved session and the end of the job out of `update`; the end is delivered later by
+  // Hooks::deliver. Returns false if the job has no session of this keeper.
   bool Take(JobUpdate* update);
 
-  // Requests about sessions rather than to them.
+  // Answers GET /v1/sessions. This function and those below answer requests about sessions;
+  // requests within a session use Enter().
   using Answered = std::function<void(HttpAnswer)>;
   void List(const std::string& tenant, Answered then);
   void Describe(const store::SessionName& name, Answered then);
-  // The messages of both sides, thoughts of answers among them, as far as the store has them.
+  // Answers with the messages of both sides as far as the store has them, with the thoughts of
+  // answers.
   void Messages(const store::SessionName& name, Answered then);
   void Delete(const store::SessionName& name, Answered then);
   void Fork(const store::SessionName& from, const std::string& to, Answered then);
   void Park(const store::SessionName& name, Answered then);
 
-  // For /metrics.
+  // Returns the figures for /metrics.
   [[nodiscard]] std::string MetricsText() const;
 
-  // From another thread: until all that has ended is saved or could not be, at most `seconds`.
+  // Waits until the session of every ended job is saved or saving has failed, for at most
+  // `seconds`. REQUIRES: called from another thread than that of connections.
   void WaitUntilSaved(double seconds);
-  // Called from another thread: waits for operations under way; nothing is posted after it. The
-  // thread of connections must still run.
+  // Waits for operations under way; no callback is posted afterwards. REQUIRES: called from another
+  // thread; the thread of connections still runs.
   void Stop();
 
  private:

@@ -1,9 +1,10 @@
-// The state of a SessionKeeper. In `held` are the sessions whose leases this server has; one leaves
-// it when no request uses it and the store has all that was changed, or when the lease was lost.
-// One write of a session is under way at a time; the newest state waits in `next` or `unsaved`.
-// Members that `mutex` guards are shared with the clock's thread and WaitUntilSaved(); `store`,
-// `hooks` and `scratch` are used on threads of the store too; all else belongs to the thread of
-// connections.
+// Holds the state of a SessionKeeper. `held` has the sessions whose leases this server has. A
+// session leaves `held` when no request uses it and all its changes are in the store, or when its
+// lease is lost. One write of a session is under way at a time; the newest state waits in `next` or
+// `unsaved`.
+// Members that `mutex` guards are shared with the clock's thread and WaitUntilSaved(). `store`,
+// `hooks` and `scratch` are also used on threads of the store. All other members belong to the
+// thread of connections.
 #ifndef EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 #define EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 
@@ -27,25 +28,25 @@ namespace ebb::server {
 
 using Clock = std::chrono::steady_clock;
 
-// A session whose lease this server has.
+// HeldSession is a session whose lease this server has.
 struct HeldSession {
   std::shared_ptr<SessionUse> use;
-  bool is_used = true;  // by a request; else it could not be saved, and is tried again
+  bool is_used = true;  // true: a request uses it; false: saving failed and is retried
   JobId job = 0;
   bool is_lost = false;
   bool is_writing = false;
   bool is_renewing = false;
-  std::optional<SavedSession> next;     // to be written when no write is under way
-  std::optional<JobUpdate> end;         // to be delivered behind it
-  std::optional<SavedSession> unsaved;  // the newest that the store did not take
-  std::string error;                    // why
+  std::optional<SavedSession> next;     // written once no write is under way
+  std::optional<JobUpdate> end;         // delivered after `next` is written
+  std::optional<SavedSession> unsaved;  // newest state that the store failed to save
+  std::string error;                    // why saving `unsaved` failed
   Clock::time_point renewed = Clock::now();
   Clock::time_point retry_at = {};
   double back_off = 1;  // seconds
 };
 using Holding = std::shared_ptr<HeldSession>;
 
-// A saved session that rests in memory too.
+// RestingCopy is a saved session that also stays in the driver's memory.
 struct RestingCopy {
   uint64_t number = 0;
   std::string generation;
@@ -56,7 +57,7 @@ struct WaitingEntry {
   store::SessionName name;
   SessionTraits traits;
   SessionKeeper::Entered then;
-  Clock::time_point deadline;  // in the past: it does not wait
+  Clock::time_point deadline;  // in the past: does not wait
 };
 using Waiting = std::shared_ptr<WaitingEntry>;
 
@@ -71,7 +72,8 @@ struct SessionKeeper::Impl {
   void Enter(const Waiting& entry);
   void Wait(const Waiting& entry);
   void Acquired(const Waiting& entry, const Result<std::optional<store::Lease>>& lease);
-  // Returns `begun` with all that the store has of it. Runs on a thread of the store.
+  // Returns `begun` with the session's record, generation and file from the store. Runs on a thread
+  // of the store.
   [[nodiscard]] ApiResult<std::shared_ptr<SessionUse>> Fetch(const SessionUse& begun,
                                                              const std::string& resting_generation);
   void Entered(const Waiting& entry, const Holding& held,
@@ -82,11 +84,12 @@ struct SessionKeeper::Impl {
   void Written(const Holding& held, SavedSession saved, const Result<store::Held>& outcome,
                const store::Manifest& manifest);
   void Conclude(const Holding& held);
-  // Called when no request uses it any more; `resting`: its place in memory.
+  // Ends the use of a session: keeps it in memory under the number `resting` and releases its
+  // lease, unless it has unsaved changes.
   void Rest(const Holding& held, std::optional<uint64_t> resting);
   void Lose(const Holding& held);
   void Drop(const Holding& held);
-  // Takes it out of `held`, unless another is held by its name.
+  // Removes `holding` from `held`, unless another holding has taken its name there.
   void Forget(const Holding& holding);
   void KeepCopy(const store::SessionName& name, uint64_t number, const std::string& generation);
   void DropCopy(const store::SessionName& name);
@@ -100,7 +103,7 @@ struct SessionKeeper::Impl {
     const auto found = held.find(name);
     return found == held.end() ? nullptr : found->second;
   }
-  // Runs `work` on a thread of the store, and `then` with its result on that of connections.
+  // Runs `work` on a thread of the store, and `then` with its result on the thread of connections.
   template <typename Work, typename Then>
   void Ask(boost::asio::thread_pool* threads, Work work, Then then) {
     boost::asio::post(*threads, [this, work = std::move(work), then = std::move(then)]() mutable {
@@ -109,8 +112,8 @@ struct SessionKeeper::Impl {
     });
   }
 
-  // As Ask() does, behind leases that are being given back: a client that has its answer finds the
-  // session free.
+  // Acts like Ask(), but after queued releases of leases: a client that has received its answer
+  // must find the session free.
   template <typename Work, typename Then>
   void AskBehindReleases(Work work, Then then) {
     boost::asio::post(renewing, [this, work = std::move(work), then = std::move(then)]() mutable {
@@ -132,20 +135,21 @@ struct SessionKeeper::Impl {
     uint64_t saved = 0;
     uint64_t not_saved = 0;
     uint64_t fetched = 0;
-    uint64_t lost = 0;  // leases
+    uint64_t lost = 0;  // lost leases
   } counted;
 
   Mutex mutex;
   CondVar changed;
-  size_t num_used EBB_GUARDED_BY(mutex) = 0;  // held sessions that a request uses
-  // Seconds between the clock's ticks; nothing: it stands still.
+  size_t num_used EBB_GUARDED_BY(mutex) = 0;  // entries of `held` with is_used
+  // Holds the seconds between the clock's ticks; nothing: the clock does not tick.
   std::optional<double> period EBB_GUARDED_BY(mutex);
   bool is_stopped EBB_GUARDED_BY(mutex) = false;
 
-  // Renewals do not wait for long writes.
+  // Runs store operations. Renewals have a thread of their own, so that a long write cannot delay
+  // them until the lease expires.
   boost::asio::thread_pool working{2};
   boost::asio::thread_pool renewing{1};
-  std::thread clock;  // last: it begins when all else is there
+  std::thread clock;  // last: the thread uses all other members
 };
 
 }  // namespace ebb::server

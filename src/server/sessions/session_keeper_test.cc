@@ -1,4 +1,4 @@
-// Leases while a session is fetched, from a store that takes its time.
+// Checks leases while a session is fetched, with a slow store.
 #include "src/server/sessions/session_keeper.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ using store::StoredSession;
 
 constexpr double kLeaseSeconds = 0.3;
 
-// Describes every session by an empty record of generation "g", and takes all writes.
+// FakeStore describes every session by an empty record of generation "g" and accepts all writes.
 class FakeStore : public store::SessionStore {
  public:
   Result<std::optional<StoredSession>> Describe(const SessionName& name) override {
@@ -58,7 +58,8 @@ class FakeStore : public store::SessionStore {
   Status Sweep() override { return OkStatus(); }
 };
 
-// Holds one session. A fetch lasts until the keeper has handled `awaited` renewals of the lease.
+// SlowStore holds one session. A fetch lasts until the keeper has handled `awaited` renewals of the
+// lease.
 class SlowStore final : public FakeStore {
  public:
   explicit SlowStore(int awaited) : awaited_(awaited) {}
@@ -95,8 +96,8 @@ class SlowStore final : public FakeStore {
     std::ofstream(path) << "rows";
     return renewed ? OkStatus() : IoError("the lease was not renewed");
   }
-  // Returns the keeper's work. Work that the thread of renewals posts counts as a handled renewal
-  // once it has run.
+  // Returns `work`. Work that the thread of renewals posts counts as a handled renewal once it has
+  // run.
   std::function<void()> Counted(std::function<void()> work) {
     const MutexLock lock(mutex_);
     if (std::this_thread::get_id() != renewing_thread_) return work;
@@ -107,7 +108,7 @@ class SlowStore final : public FakeStore {
       changed_.NotifyAll();
     };
   }
-  // The lease is lost by this renewal; 0: by none.
+  // Makes the renewal with this number lose the lease; 0: none does.
   void LoseAt(int renewal) {
     const MutexLock lock(mutex_);
     lost_at_ = renewal;
@@ -188,7 +189,8 @@ TEST_F(SessionKeeperTest, RenewsTheLeaseWhileASessionIsFetched) {
 TEST_F(SessionKeeperTest, AnotherRequestWaitsWhileASessionIsFetched) {
   Start(/*awaited=*/2);
   auto first = Enter(), second = Enter();
-  // The keeper's threads take the two in any order; the other one may not wait for so long.
+  // The keeper's threads handle the two in any order; the other one may not wait as long as the
+  // first takes.
   EXPECT_THAT(
       (std::vector<std::string>{EpochOf(&first), EpochOf(&second)}),
       testing::UnorderedElementsAre("1", "session_busy: another request uses session \"s\""));
@@ -196,15 +198,17 @@ TEST_F(SessionKeeperTest, AnotherRequestWaitsWhileASessionIsFetched) {
 }
 
 TEST_F(SessionKeeperTest, WhatWasFetchedUnderALostLeaseIsFetchedAnew) {
-  // A request waits a second longer than a lease lasts: long enough for a busy machine, too.
+  // A request waits a second longer than a lease of 3 s lasts, which is enough on a busy machine
+  // too.
   Start(/*awaited=*/1, /*lost_at=*/1, /*lease_seconds=*/3);
   auto first = Enter();
   EXPECT_EQ(EpochOf(&first), "2");
   EXPECT_EQ(store_->num_fetches(), 2);
 }
 
-// Holds sessions of any name, each under the epoch "1", as a folder does. A fetch writes the
-// session's name in two halves and lasts until two fetches have written their first half.
+// FolderLikeStore holds sessions of any name, each under the epoch "1", as a store in a folder
+// does. A fetch writes the session's name in two halves and lasts until two fetches have written
+// their first half, so that two fetches into one file would be noticed.
 class FolderLikeStore final : public FakeStore {
  public:
   Result<std::optional<Lease>> Acquire(const SessionName& name) override {

@@ -14,7 +14,7 @@ using Kind = TurnWanted::Kind;
 ChatMessage User(const std::string& text) { return {.role = "user", .content = text}; }
 ChatMessage Said(const std::string& text) { return {.role = "assistant", .content = text}; }
 
-// Two turns: q1, a1, q2 and, where it is over, a2.
+// Returns a record of two turns: q1, a1, q2 and, if `is_over`, a2.
 SessionRecord TwoTurns(bool is_over) {
   SessionRecord record;
   record.before = {User("q1"), Said("a1")};
@@ -91,7 +91,7 @@ TEST(SessionRecordTest, BytesThatAreCutOffOrChangedAreNone) {
     EXPECT_FALSE(DecodeRecord(std::string_view(bytes).substr(0, size)).ok()) << size;
   }
   EXPECT_FALSE(DecodeRecord(bytes + "x").ok());
-  // Whatever one byte becomes, it is a record or an error.
+  // With any one byte changed, the bytes must decode to a valid record or give an error.
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string changed = bytes;
     changed[i] = static_cast<char>(changed[i] ^ 0x81);
@@ -122,7 +122,8 @@ TEST(SessionRecordTest, AWholeHistoryBeginsWithAllOfTheSession) {
   const auto first = CompareHistory({}, known);
   ASSERT_TRUE(first.ok()) << first.error().message;
   EXPECT_EQ(TextsOf(*first), "q1 a1 q2 a2 ");
-  // New messages alone, the same again, an edited or a shorter history, and another one.
+  // Only new messages, the same messages again, an edited history, a shorter one, and a different
+  // one.
   for (const std::vector<ChatMessage>& messages : std::vector<std::vector<ChatMessage>>{
            {User("q3")},
            known,
@@ -143,13 +144,13 @@ TEST(SessionRecordTest, NewMessagesAreThoseBehindTheKnownOnes) {
       Compared(record, {User("q1"), Said("a1"), User("q2"), Said(" a2\n"), User("q3")});
   EXPECT_EQ(wanted.kind, Kind::kNew);
   EXPECT_EQ(TextsOf(wanted), "q3 ");
-  // Or they come alone.
+  // The client sends only the new messages.
   wanted = Compared(record, {User("q3"), User("q4")});
   EXPECT_EQ(wanted.kind, Kind::kNew);
   EXPECT_EQ(TextsOf(wanted), "q3 q4 ");
   wanted = Compared(record, {User("q2")});
   EXPECT_EQ(wanted.kind, Kind::kNew);
-  // With the system message that the session begins with.
+  // The client sends the new messages and the session's system message.
   wanted = Compared(OneTurn(), {{.role = "developer", .content = "s"}, User("q2")});
   EXPECT_EQ(wanted.kind, Kind::kNew);
   EXPECT_EQ(TextsOf(wanted), "q2 ");
@@ -186,7 +187,7 @@ TEST(SessionRecordTest, OtherConversationsAreRefused) {
   EXPECT_EQ(error.status, 400);
   EXPECT_EQ(error.message, "messages: expected a new message after the last answer of the session");
   EXPECT_EQ(Refused(TwoTurns(true), {}).status, 400);
-  // A call that the client changed is another one.
+  // A tool call that the client has changed makes another message.
   SessionRecord calls = TwoTurns(true);
   calls.before[1].tool_calls = {{.name = "f", .arguments = "{}", .id = "call00000"}};
   std::vector<ChatMessage> messages = {User("q1"), calls.before[1], User("q2"), Said("a2"),

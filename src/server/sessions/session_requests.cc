@@ -1,4 +1,4 @@
-// Requests about sessions: lists them from the store, and copies and removes them.
+// Answers requests about sessions: lists them from the store, copies and removes them.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ HttpAnswer DescribeIn(SessionStore& store, const SessionName& name) {
   return JsonAnswer(SessionJson((*stored)->manifest));
 }
 
-// The members of a message that OpenAI's interface has.
+// Returns a message as OpenAI's API writes it.
 Json MessageJson(const ChatMessage& message) {
   Json json = {{"role", message.role}, {"content", message.content}};
   if (!message.reasoning_content.empty()) json["reasoning_content"] = message.reasoning_content;
@@ -71,7 +71,7 @@ HttpAnswer ListIn(SessionStore& store, const std::string& tenant) {
 
 HttpAnswer DeleteIn(SessionStore& store, const SessionName& name, const Lease& lease) {
   const auto stored = store.Describe(name);
-  // A damaged session is removed too.
+  // A damaged session and one of another version can be removed too.
   const bool is_there = stored.ok() ? stored->has_value()
                                     : stored.status().code() == StatusCode::kCorrupt ||
                                           stored.status().code() == StatusCode::kUnsupported;
@@ -83,7 +83,7 @@ HttpAnswer DeleteIn(SessionStore& store, const SessionName& name, const Lease& l
   return JsonAnswer({{"id", name.id}, {"object", "session.deleted"}, {"deleted", true}});
 }
 
-// Runs `work` under the lease of a session, which is given back.
+// Acquires the lease of a session, runs `work` and releases the lease.
 template <typename Work>
 HttpAnswer Under(SessionStore& store, const SessionName& name, Work work) {
   const auto lease = store.Acquire(name);
@@ -181,7 +181,8 @@ void SessionKeeper::Delete(const SessionName& name, Answered then) {
     return then(ErrorAnswer(BusyError(name)));
   }
   if (holding != nullptr) {
-    // It could not be saved: its lease is here. No request writes it meanwhile.
+    // The session has unsaved changes, so its lease is here. `is_writing` keeps requests from using
+    // the session meanwhile.
     holding->is_writing = true;
     const auto remove = [impl, holding, name] {
       return DeleteIn(*impl->store, name, holding->use->lease);
@@ -193,7 +194,8 @@ void SessionKeeper::Delete(const SessionName& name, Answered then) {
                        if (holding->use->resting) impl->hooks.discard(*holding->use->resting);
                        impl->Release(holding->use->lease);
                        impl->Drop(holding);
-                       // A session that was never stored existed all the same.
+                       // The session exists for the client even if the store never had it, so 404
+                       // becomes 200.
                        then(answer.status == 404 ? JsonAnswer({{"id", holding->use->name.id},
                                                                {"object", "session.deleted"},
                                                                {"deleted", true}})
@@ -232,7 +234,7 @@ void SessionKeeper::Park(const SessionName& name, Answered then) {
     return then(ErrorAnswer(BusyError(name)));
   }
   if (holding != nullptr && holding->use->resting.has_value()) {
-    // Its file is all that is needed to go on.
+    // The session's file is enough to resume it.
     impl_->hooks.discard(*std::exchange(holding->use->resting, std::nullopt));
   }
   impl_->DropCopy(name);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kSessions = "/v1/sessions";
 
-// The id of the copy that a body names.
+// Returns the id of the copy that the body of a fork request names.
 ApiResult<std::string> CopyId(const HttpRequest& request) {
   if (!IsJson(request.content_type)) return OtherContent();
   EBB_ASSIGN_OR_RETURN(const Json body, ParseObject(request.body));
@@ -57,7 +57,7 @@ void AddSessionRoutes(SessionKeeper* keeper, std::vector<Route>* routes) {
     };
     routes->push_back({method, pattern, Access::kKey, handle});
   };
-  // Calls a member with the name of the session.
+  // Makes an action that calls a member of the keeper with the session's name.
   const auto named = [keeper](void (SessionKeeper::*member)(const Name&, SessionKeeper::Answered)) {
     return [keeper, member](const Name& name, const HttpRequest&, SessionKeeper::Answered then) {
       (keeper->*member)(name, std::move(then));

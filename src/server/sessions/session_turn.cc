@@ -14,13 +14,13 @@
 namespace ebb::server {
 namespace {
 
-// A text that stands for an answer while the template renders the conversation. It is random, so
-// that no client's message can contain it; the tokenizer never sees it.
+// Returns a text to stand for an answer while the template renders the conversation. It is random,
+// so that no client's message can contain it; the tokenizer never sees it.
 std::string NewAnswerMark() {
   return fmt::format("[[ebb-answer-{:016x}{:016x}]]", store::RandomNumber(), store::RandomNumber());
 }
 
-// The text of an answer's tokens, tags of the thought among them.
+// Returns the text of an answer's tokens, with the tags of the thought.
 std::string TextOf(const Model& model, const AnswerSoFar& answer, const ChatPrompt& prompt) {
   std::string text;
   for (const Token token : answer.tokens) {
@@ -54,7 +54,7 @@ class TurnMaker {
   }
 
  private:
-  // The request's messages become `messages`, whatever the client sent of them.
+  // Replaces the request's messages by `messages` and applies the template.
   [[nodiscard]] Result<ChatPrompt> Format(std::vector<ChatMessage> messages) {
     request_.chat.messages = std::move(messages);
     return model_.FormatChat(request_.chat);
@@ -78,14 +78,15 @@ class TurnMaker {
   }
 
   ApiResult<std::vector<Job>> Behind(std::vector<ChatMessage> messages) {
-    // How the newest answer is read, as it was asked for.
+    // Formats the messages that the newest answer replied to, since the prompt says how to find the
+    // thought in the answer.
     std::vector<ChatMessage> asked = record_.before;
     asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
     const Result<ChatPrompt> old = Format(std::move(asked));
     if (!old.ok()) return PromptError(old.status(), request_);
     const std::string text = TextOf(model_, record_.answer, *old);
     const ThoughtExtent thought = FindThought(*old, text);
-    // Makes a message of an answer that was cut off: the text behind its thought.
+    // An answer that was cut off becomes a message with the text after its thought.
     SessionRecord next = WithTurnEnded(
         record_,
         {.role = "assistant", .content = text.substr(std::min(thought.bytes, text.size()))});
@@ -107,7 +108,7 @@ class TurnMaker {
     return Append(std::move(next), std::move(messages));
   }
 
-  // `messages` behind the last answer of next.before.
+  // Makes a job that appends `messages` after the last answer of next.before.
   ApiResult<std::vector<Job>> Append(SessionRecord next, std::vector<ChatMessage> messages) {
     const std::string mark = NewAnswerMark();
     std::vector<ChatMessage> all = next.before;
@@ -145,7 +146,7 @@ class TurnMaker {
       return ErrorFrom(Internal("an answer without tokens was stored"));
     }
     turn.goes_on = {.so_far = record_.answer, .sampler = record_.sampler};
-    // All of its text is sent again.
+    // The client gets the whole text again.
     turn.goes_on->so_far.text_bytes = 0;
     int& most = request_.generate.max_tokens;
     if (most >= 0) most = std::max(0, most - static_cast<int>(record_.answer.tokens.size()));
@@ -160,7 +161,7 @@ class TurnMaker {
     request_.prompt = std::make_shared<const ChatPrompt>(*std::move(prompt));
     request_.call_seed = CallIdSeed(record_.before, record_.asked);
     request_.may_call = MayCall(request_.chat);
-    request_.drawn_seed.reset();  // the answer had another one
+    request_.drawn_seed.reset();  // the stored answer had another seed
     JobUpdate said = {.accepted = true};
     const size_t thought = record_.thought_bytes;
     if (thought > 0) said.pieces.push_back({TextPart::kThought, record_.text.substr(0, thought)});
@@ -180,7 +181,7 @@ class TurnMaker {
     return std::vector<Job>();
   }
 
-  // kept: tokens of the session that the turn stands behind.
+  // Makes the job of a turn. `kept`: the tokens of the session before the turn.
   ApiResult<std::vector<Job>> MakeJob(SessionRecord next, Turn turn, size_t kept) {
     SessionWork work = {.num_kept = kept, .call_seed = CallIdSeed(next.before, next.asked)};
     if (!turn.goes_on.has_value() && (kept > 0 || !record_.asked.empty())) {
@@ -199,7 +200,7 @@ class TurnMaker {
     work.prompt = request_.prompt;
     Job& job = jobs.front();
     job.work = std::move(work);
-    job.prefix_key.reset();  // its rows are the session's alone
+    job.prefix_key.reset();  // no prefix caching: its rows belong to the session alone
     return jobs;
   }
 
@@ -208,7 +209,7 @@ class TurnMaker {
   CompletionRequest& request_;
 };
 
-// Says why the request can have no session of this name; nothing: it can.
+// Returns why the request cannot have a session with this id; nothing if it can.
 std::optional<ApiError> CheckSession(const std::string& id, bool has_sessions,
                                      const CompletionRequest& request) {
   const auto refused = [](const std::string& why, std::string code) {

@@ -1,4 +1,4 @@
-// A request within a session: makes a job from its messages and the session's record.
+// Makes a job from the messages of a request within a session and the session's record.
 #ifndef EBB_SERVER_SESSIONS_SESSION_TURN_H_
 #define EBB_SERVER_SESSIONS_SESSION_TURN_H_
 
@@ -14,14 +14,15 @@
 
 namespace ebb::server {
 
-// Returns one job; none: request->said is the answer, which is sent again. A session that is a hint
-// is used only where the request's messages begin with all of its own, and others follow. `record`:
-// the session's messages. Applies the template and tokenizes: may take a second. Errors: those of
-// CompareMessages() and Prepare().
+// Returns one job; or none, and then request->said is the stored answer, which is sent again. A
+// session named by a hint only is used only if the request's messages begin with all of the
+// session's messages and more follow. `record`: the session's messages. Applies the template and
+// tokenizes, which may take a second. Errors: those of CompareMessages() and Prepare().
 //
-// The text of new messages is the template's text after an answer: the template is applied to all
-// messages with a mark in place of the last answer, and the session reads the text behind the mark.
-// So the session keeps the answer as it was generated, with its thought.
+// The session reads new messages as the template writes them after an answer. To find that text,
+// the template is applied to all messages with a mark in place of the last answer, and the text
+// after the mark is read. The session therefore keeps the answer's tokens as they were generated,
+// with the thought.
 [[nodiscard]] ApiResult<std::vector<Job>> PrepareTurn(const Model& model,
                                                       const SessionRecord& record,
                                                       CompletionRequest* request);
@@ -30,19 +31,21 @@ struct SessionHeaders {
   std::string session;  // X-Ebb-Session
   std::string hint;     // X-Session-Id
 };
-// Sets the session of a request. X-Ebb-Session and the member `ebb.session` name it to ebb; else
-// X-Session-Id or the member `session_id` may, which other programs send as well: where it cannot
-// name a session, the request has none, and the hint is among its ignored fields. Errors, of a
-// session that is named to ebb: 400 (two are; it is no id; the server keeps no sessions; what
-// sessions cannot do).
+// Sets the session of a request. The header X-Ebb-Session and the member `ebb.session` name it.
+// Without them, X-Session-Id or the member `session_id`, which other programs send too, are hints:
+// a hint that cannot name a session is listed in the request's ignored fields, and the request has
+// no session. Errors, for a session that is named and not hinted: 400 (two different names; no
+// valid id; the server keeps no sessions; the request asks for something that sessions do not
+// support).
 [[nodiscard]] std::optional<ApiError> TakeSession(const SessionHeaders& headers, bool has_sessions,
                                                   CompletionRequest* request);
 
-// An answer that the client has begun is a message like any other within a session, which goes on
-// with its own last answer. Errors: 400 (the client asks by name to continue it).
+// Turns an answer that the client has begun into a message like any other, if the request has a
+// session: a session continues its own last answer. Errors: 400 (the client asks by name to
+// continue its own).
 [[nodiscard]] std::optional<ApiError> TakeBegunAnswer(CompletionRequest* request);
 
-// Describes the options that must be equal for a session to go on, as text.
+// Describes as text the options that must be equal for a session to continue.
 [[nodiscard]] std::string DescribePolicy(const SessionOptions& options);
 // Describes the tiers by the server's options, such as "--t1 host --evict 10%", or by kNoTiers.
 [[nodiscard]] std::string DescribeTiers(const SessionOptions& options);

@@ -54,19 +54,20 @@ TEST(TakeSession, OfAnotherProgramIsAHint) {
   CompletionRequest chat;
   chat.endpoint = Endpoint::kChat;
   EXPECT_EQ(Take({.hint = "s"}, true, chat), (Hinted{"s", {"X-Session-Id"}, {}}));
-  // Without sessions, and where it is no id of a session.
+  // A server without sessions, and a hint that is no valid session id.
   EXPECT_EQ(Take({.hint = "s"}, false, chat), (Hinted{"", {}, {"X-Session-Id"}}));
   for (const char* id : {"a/b", "a.b", "a b", "\xc3\xa4"}) {
     EXPECT_EQ(Take({.hint = id}, true, chat), (Hinted{"", {}, {"X-Session-Id"}})) << id;
   }
   EXPECT_EQ(Take({.hint = std::string(65, 'a')}, true, chat), (Hinted{"", {}, {"X-Session-Id"}}));
-  // The member is one as well; of two that differ the header counts, and the other is named.
+  // The member `session_id` is a hint too; if both hints differ, the header counts, and the member
+  // is listed as ignored.
   CompletionRequest member = chat;
   member.session_hint = "m";
   EXPECT_EQ(Take({}, true, member), (Hinted{"m", {"session_id"}, {}}));
   EXPECT_EQ(Take({.hint = "m"}, true, member), (Hinted{"m", {"X-Session-Id", "session_id"}, {}}));
   EXPECT_EQ(Take({.hint = "s"}, true, member), (Hinted{"s", {"X-Session-Id"}, {"session_id"}}));
-  // A session of ebb's own name comes first.
+  // X-Ebb-Session takes precedence over hints.
   EXPECT_EQ(Take({.session = "e", .hint = "s"}, true, member),
             (Hinted{"e", {}, {"X-Session-Id", "session_id"}}));
   EXPECT_EQ(Take({.session = "m", .hint = "m"}, true, member), (Hinted{"m", {}, {}}));

@@ -17,7 +17,8 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
-// Clients leave thoughts out or send them back, and trim what they show.
+// Returns whether two messages are the same turn. Thoughts and blanks around the content do not
+// count, since clients may leave thoughts out and trim text.
 bool SayTheSame(const ChatMessage& a, const ChatMessage& b) {
   const auto role = [](const ChatMessage& m) {
     return m.role == "developer" ? std::string_view("system") : std::string_view(m.role);
@@ -26,7 +27,7 @@ bool SayTheSame(const ChatMessage& a, const ChatMessage& b) {
          a.tool_calls == b.tool_calls && a.tool_call_id == b.tool_call_id;
 }
 
-// How many messages `a` and `b` have in common from the first on.
+// Counts the messages that `a` and `b` have in common from the first one on.
 size_t NumInCommon(std::span<const ChatMessage> a, std::span<const ChatMessage> b) {
   size_t count = 0;
   while (count < std::min(a.size(), b.size()) && SayTheSame(a[count], b[count])) ++count;
@@ -62,7 +63,8 @@ ApiError Differs(std::span<const ChatMessage> known, std::span<const ChatMessage
           .is_final = true};
 }
 
-// Without the system message that the session begins with, which some clients send each time.
+// Returns `messages` without a leading system message equal to the session's, which some clients
+// send with each request.
 std::span<const ChatMessage> WithoutSystem(std::span<const ChatMessage> messages,
                                            const std::vector<ChatMessage>& known) {
   const bool begins_the_same =
@@ -104,7 +106,7 @@ ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
     if (asks_again) return TurnWanted{Kind::kContinue, {}};
     return TurnWanted{Kind::kNew, {fresh.begin(), fresh.end()}};
   }
-  // The newest turn was edited, or its answer was.
+  // The client has edited the newest turn or its answer.
   if (BeginsWith(messages, record.before) && messages.size() > num_before) {
     return TurnWanted{Kind::kInstead, Behind(messages, num_before)};
   }

@@ -1,5 +1,5 @@
-// Compares the messages of a request with those of its session. Pure; docs/user/serve.md tells the
-// rules to those who write clients.
+// Compares the messages of a request with those of its session. Pure. docs/user/serve.md explains
+// the rules to authors of clients.
 #ifndef EBB_SERVER_SESSIONS_TURN_WANTED_H_
 #define EBB_SERVER_SESSIONS_TURN_WANTED_H_
 
@@ -12,24 +12,24 @@
 
 namespace ebb::server {
 
-// The turn of a session that a request asks for.
+// TurnWanted says which turn of a session a request asks for.
 struct TurnWanted {
   enum class Kind {
-    kNew,       // an answer to `messages`, behind the newest answer, cut off or not
-    kInstead,   // an answer to `messages` in place of the newest turn, which is forgotten
+    kNew,       // an answer to `messages`, after the newest answer, cut off or not
+    kInstead,   // an answer to `messages`, which replace the newest turn
     kContinue,  // the rest of the newest answer
-    kSayAgain,  // the newest answer, which is over
+    kSayAgain,  // the newest answer, which is complete
   };
   Kind kind = Kind::kNew;
   std::vector<ChatMessage> messages = {};
 };
-// Compares a client's messages with the record. Errors: 409, when they neither continue the
-// session's messages nor are new messages alone; 400, when there is nothing to answer.
+// Returns the turn that a client's messages ask for. Errors: 409 (they neither continue the
+// session's messages nor are only new messages); 400 (there is nothing to answer).
 [[nodiscard]] ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
                                                     std::span<const ChatMessage> messages);
 
-// Compares the messages of a client that knows of no session: they must begin with all messages of
-// the session, or of a new one, and others must follow. Errors: 409, otherwise.
+// Returns the turn that the messages of a client without knowledge of sessions ask for: they must
+// begin with all messages of the session and more must follow. Errors: 409.
 [[nodiscard]] ApiResult<TurnWanted> CompareHistory(const SessionRecord& record,
                                                    std::span<const ChatMessage> messages);
 
