@@ -12,7 +12,7 @@ namespace ebb::server {
 namespace {
 
 constexpr size_t kMostWatchers = 16;
-// Between two snapshots: while there are requests, and while there are none.
+// Seconds between two snapshots while there are requests, and while there are none.
 constexpr double kBusySeconds = 0.25;
 constexpr double kIdleSeconds = 1;
 
@@ -57,7 +57,8 @@ Json JobJson(const JobView& job) {
           {"strip", job.strip}};
 }
 
-// Bytes of T0 that running requests need, that they could give up, and of T1 that parked ones hold.
+// Parts holds the T0 bytes that running requests need (`floor`) and could give up (`elastic`), and
+// the T1 bytes that parked ones hold.
 struct Parts {
   uint64_t floor = 0;
   uint64_t elastic = 0;
@@ -95,7 +96,8 @@ HttpAnswer NotFound(std::string message) {
   return ErrorAnswer({.status = 404, .message = std::move(message), .code = "not_found"});
 }
 
-// The numbers of "12" or "12/tokens/500". Nothing: it is neither.
+// FatesPath holds the numbers of a path "12" or "12/tokens/500". ParseFatesPath() returns nothing
+// for any other text.
 struct FatesPath {
   JobId id = 0;
   size_t from = 0;
@@ -220,7 +222,8 @@ void Dashboard::Watch(const std::shared_ptr<Reply>& reply) {
   });
   reply->Stream({.content_type = "text/event-stream; charset=utf-8",
                  .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}},
-                // The reply may keep this for as long as the watcher keeps the reply.
+                // Holds the watcher weakly: the watcher owns the reply, and the reply keeps this
+                // function, so a strong reference would leak both.
                 [watching = std::weak_ptr(watcher)]() -> std::string {
                   const auto one = watching.lock();
                   return one == nullptr ? "" : std::exchange(one->next, {});
@@ -245,7 +248,7 @@ void Dashboard::Tick() {
 
 void Dashboard::Tell(const Snapshot& snapshot) {
   const std::string event = fmt::format("data: {}\n\n", EventData(StatusJson(snapshot, setting_)));
-  // Poking may end a stream.
+  // NotifyData() may end a stream and so change watchers_, hence the copy.
   const auto watchers = watchers_;
   for (const std::shared_ptr<Watcher>& watcher : watchers) {
     watcher->next = event;

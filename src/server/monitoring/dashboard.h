@@ -1,8 +1,8 @@
-// The feeds of the tab "Server" of the chat page: the server's state as JSON, once or as events
-// while a page is open, and the fate of each token of one request.
+// Dashboard serves the data of the tab "Server" of the chat page: the server's state as JSON, once
+// or as events while a page is open, and the tier of each token of one request.
 //
-// Privacy: requests are named by their number alone, which opens nothing; text is shown only if the
-// server was started with that (DashboardMode).
+// Privacy: requests appear only as numbers, which give no access to anything. Their text appears
+// only if the server was started with DashboardMode::kText.
 //
 // Thread safety: all members belong to the thread of connections.
 #ifndef EBB_SERVER_MONITORING_DASHBOARD_H_
@@ -25,14 +25,15 @@
 
 namespace ebb::server {
 
-// The dashboard's facts about the server itself.
+// DashboardSetting holds what the dashboard shows about the server itself.
 struct DashboardSetting {
   DashboardMode mode = DashboardMode::kFigures;
   std::string model_id;
   double max_stall_seconds = 0;
 };
 
-// The sources of its data. `tell` is called on the thread of connections, soon or never.
+// DashboardSource holds the functions by which the dashboard gets its data. They call `tell` on the
+// thread of connections, later or never.
 struct DashboardSource {
   std::function<void(std::function<void(Snapshot)> tell)> look;
   std::function<void(JobId, std::function<void(std::optional<TokenFates>)> tell)> trace;
@@ -43,14 +44,14 @@ class Dashboard {
  public:
   Dashboard(std::shared_ptr<const Model> model, DashboardSetting setting, DashboardSource source);
 
-  // Adds the routes of the feeds, which are for an admin. None where the dashboard is off.
+  // Adds the routes of the feeds, which need an admin's key; adds none if the dashboard is off.
   void AddRoutes(std::vector<Route>* routes);
-  // Ends all streams; none begins any more.
+  // Ends all streams and refuses new ones.
   void Close();
   [[nodiscard]] size_t num_watchers() const { return watchers_.size(); }
 
  private:
-  // A stream of events. A newer event replaces one that was not taken yet.
+  // Watcher is one stream of events. A newer event replaces one that was not sent yet.
   struct Watcher {
     std::shared_ptr<Reply> reply;
     std::string next;
@@ -69,9 +70,10 @@ class Dashboard {
   bool is_closed_ = false;
 };
 
-// Pure parts.
+// Returns the server's state as JSON. Pure, like FatesJson().
 [[nodiscard]] Json StatusJson(const Snapshot& snapshot, const DashboardSetting& setting);
-// Texts are those of tokens from `from` on. Model: null: without texts.
+// Returns the tiers of a job's tokens as JSON, with the texts of the tokens from index `from` on.
+// `model`: null leaves the texts out.
 [[nodiscard]] Json FatesJson(const TokenFates& fates, const Model* model, size_t from);
 
 }  // namespace ebb::server

@@ -5,11 +5,12 @@
 
 namespace ebb::server {
 
-// The data that the dashboard and its endpoints show to every client that can connect.
+// DashboardMode selects the data that the dashboard and its endpoints show to every client that can
+// connect.
 enum class DashboardMode : uint8_t {
   kOff,
-  kFigures,  // memory, requests and the tiers of their tokens, never a word of them
-  kText,     // the text of prompts and answers too
+  kFigures,  // memory, requests and the tiers of their tokens, but no text
+  kText,     // also the text of prompts and answers
 };
 
 }  // namespace ebb::server

@@ -92,7 +92,7 @@ TEST_F(DashboardTest, NothingIsDoneWhileNobodyWatches) {
   later_();
   EXPECT_EQ(num_looks_, 1);
   EXPECT_EQ(dashboard_->num_watchers(), 0u);
-  // And again, once a client comes.
+  // Snapshots start again when a client connects.
   (void)Get("/v1/ebb/events");
   EXPECT_EQ(num_looks_, 2);
 }
@@ -102,7 +102,7 @@ TEST_F(DashboardTest, ThereAreAtMostFourSnapshotsASecond) {
   (void)Get("/v1/ebb/events");
   EXPECT_GE(later_seconds_, 0.25);
   (void)Get("/v1/ebb/events");
-  // The second one waits for the round of the first.
+  // The second client gets its first snapshot with the first client's next one.
   EXPECT_EQ(num_looks_, 1);
   snapshot_.jobs.push_back({});
   later_();
@@ -145,8 +145,7 @@ TEST_F(DashboardTest, TextIsToldOnlyWhereTheServerWasStartedWithIt) {
 
 TEST_F(DashboardTest, ItCanBeSwitchedOff) {
   Make(DashboardMode::kOff);
-  for (const char* path :
-       {"/v1/ebb/status", "/v1/ebb/events", "/v1/ebb/requests/7"}) {
+  for (const char* path : {"/v1/ebb/status", "/v1/ebb/events", "/v1/ebb/requests/7"}) {
     EXPECT_EQ(Get(path)->answer.status, 404) << path;
   }
 }
@@ -191,7 +190,7 @@ TEST(StripOf, EachPartIsTheTierOfMostOfItsTokens) {
   EXPECT_EQ(StripOf("013", 4), "013");
   EXPECT_EQ(StripOf("00112233", 4), "0123");
   EXPECT_EQ(StripOf("001112", 2), "01");
-  // The faster of two.
+  // If two tiers are equally frequent, the faster one is shown.
   EXPECT_EQ(StripOf("10", 1), "0");
   EXPECT_EQ(StripOf("0123", 3).size(), 3u);
 }

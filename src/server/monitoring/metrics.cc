@@ -10,7 +10,7 @@
 namespace ebb::server {
 namespace {
 
-// Families of samples, in the order in which they are added.
+// Writer collects families of samples in the order in which they are added.
 class Writer {
  public:
   void Family(std::string_view name, std::string_view type, std::string_view help) {
@@ -122,8 +122,8 @@ void AddVllm(const Figures& figures, Writer* writer) {
 
 double PerUnit(double count, double of) { return of > 0 ? count / of : 0; }
 
-// Adds llama-server's names. Its gauges are means since the last scrape; these are means since the
-// server began.
+// Adds the figures under llama-server's names. llama-server's gauges are means since the last
+// scrape; these are means since the server began.
 void AddLlamaCpp(const Figures& figures, Writer* writer) {
   const auto counter = [&](const char* name, const char* help, auto value) {
     writer->Counter(fmt::format("llamacpp:{}", name), help, value);

@@ -1,4 +1,4 @@
-// Figures as text for Prometheus (exposition format 0.0.4). Nothing is reset by being read.
+// Formats the figures for Prometheus (exposition format 0.0.4). Reading them resets nothing.
 #ifndef EBB_SERVER_MONITORING_METRICS_H_
 #define EBB_SERVER_MONITORING_METRICS_H_
 

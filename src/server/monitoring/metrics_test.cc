@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Each family is described once, before its samples.
+// Checks that each family is described once, before its samples.
 void ExpectFamilies(const std::string& text) {
   std::istringstream lines(text);
   std::set<std::string> families, samples;
