@@ -1,6 +1,5 @@
-// The page at / on which a person talks to the model: files that the build puts into the program,
-// and nothing of their own. Everything that the page shows comes from the interfaces that any other
-// client uses.
+// Serves the chat page at /, on which a person talks to the model. The build embeds the page's
+// files in the program. The page uses only the interfaces that any other client uses.
 #ifndef EBB_SERVER_CHAT_CHAT_PAGE_H_
 #define EBB_SERVER_CHAT_CHAT_PAGE_H_
 
@@ -14,20 +13,20 @@ namespace ebb::server {
 
 enum class ChatPageMode : uint8_t { kOff, kOn };
 
-// A file of the page: "app.js" is served at /chat/app.js.
+// ChatFile is a file of the page: "app.js" is served at /chat/app.js.
 struct ChatFile {
   std::string_view name;
   std::string_view bytes;
 };
 
-// The tabs of the page that a server shows. At least one.
+// ChatTabs selects the tabs of the page that the server shows, at least one.
 struct ChatTabs {
   bool chat = true;    // at /
-  bool server = true;  // at /dashboard; alone: / leads there
+  bool server = true;  // at /dashboard; without `chat`, / redirects there
 };
 
-// Adds routes to the page and its files. They hold nothing that is secret: what they ask for needs
-// a key.
+// Adds routes for the page and its files. They need no key, since the files hold nothing secret:
+// the requests that the page sends need one.
 void AddChatRoutes(const ChatTabs& tabs, std::vector<Route>* routes);
 
 }  // namespace ebb::server

@@ -1,8 +1,8 @@
-// Requests to the server that serves this page. No other host is ever asked.
+// Sends requests to the server that serves this page, and never to another host.
 
 const kKeyName = 'ebb-key';
 
-// An error that the server told, or that no answer came (status 0).
+// ApiError is an error that the server reported, or the lack of an answer (status 0).
 export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
@@ -52,8 +52,8 @@ export async function send(method, path, body) {
   return (await ask(path, options)).json();
 }
 
-// Yields what the events of a stream hold, until the last one of a chat. A stream that ends without one is an
-// error: the server went away.
+// Yields the JSON of each event of a stream, up to the end of a chat. Throws an error if a stream
+// ends early: the server has stopped or the connection is lost.
 export async function* streamEvents(path, options) {
   const response = await ask(path, options);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -71,7 +71,7 @@ export async function* streamEvents(path, options) {
     let at = 0;
     for (let end; (end = text.indexOf('\n\n', at)) >= 0; at = end + 2) {
       const event = text.slice(at, end);
-      if (!event.startsWith('data: ')) continue;  // a comment that keeps the connection alive
+      if (!event.startsWith('data: ')) continue;  // a comment that keeps the connection open
       const data = event.slice(6);
       if (data === '[DONE]') return;
       const json = JSON.parse(data);

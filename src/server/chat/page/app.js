@@ -1,5 +1,5 @@
-// The chat page: conversations on the left, messages in the middle, memory on the right. This file
-// joins the parts; each of them stands in a module of its own.
+// Runs the chat page: conversations on the left, messages in the middle, memory on the right. This
+// file connects the other modules.
 
 import { get, send, setKey, streamChat } from './api.js';
 import { openCompare } from './compare.js';
@@ -20,18 +20,20 @@ const state = {
   props: null,             // of the server
   conversations: [],
   current: null,           // the conversation that is shown
-  views: new Map(),        // of its messages, by id
-  removed: new Set(),      // ids of conversations that were deleted in this browser
-  runs: new Map(),         // {controller, conversation, node}: answers that are generated here, by conversation
-  elsewhere: new Map(),    // conversations that other tabs answer: timers that end when a tab is silent
+  views: new Map(),        // views of its messages, by message id
+  removed: new Set(),      // ids of conversations deleted in this browser
+  // answers being generated in this tab: {controller, conversation, node} by conversation id
+  runs: new Map(),
+  // timers by the ids of conversations that other tabs answer; a timer ends when a tab is silent
+  elsewhere: new Map(),
   settings: settings.load(),
   tints: false,
-  follows: true,           // the newest text stays in sight
+  follows: true,           // keeps scrolling to the newest text
 };
 const panel = new MemoryPanel($('memory'));
 const server = new ServerView($('server'), askForKey);
 const list = new ConversationList($('conversations'), { opened: closeSidebar, remove: removeConversation });
-let nextTint = 0;       // when tokens may be tinted again
+let nextTint = 0;       // the earliest time to tint tokens again
 let tintLater = null;
 
 const runOf = (conversation) => state.runs.get(conversation.id);
@@ -48,14 +50,14 @@ function showNotice(text, isGood = false) {
   $('notice').classList.toggle('good', isGood);
 }
 
-// Shows a notice for a moment, where none about the server stands.
+// Shows a notice for six seconds, unless one about the server is shown.
 function say(text) {
   if (waitsForServer !== null) return;
   showNotice(text);
   setTimeout(() => { if ($('notice').textContent === text) showNotice(''); }, 6000);
 }
 
-// Asks the server again and again until it answers.
+// Polls the server until it answers.
 function awaitServer() {
   waitsForServer ??= (async () => {
     showNotice('The server does not answer. Waiting for it to come back…');
@@ -105,8 +107,8 @@ async function connect() {
 
 // ---------------------------------------------------------------- conversations
 
-// Takes conversations of this server that another browser began, and deletes the sessions of those
-// that were deleted here.
+// Adds conversations that another browser began on this server, and deletes the sessions of
+// conversations that were deleted in this browser.
 async function takeSessions() {
   const { data } = await get('/v1/sessions');
   const known = new Set(state.conversations.flatMap(({ sessions }) => Object.keys(sessions)));
@@ -127,7 +129,7 @@ async function takeSessions() {
   }
 }
 
-// Takes what this tab or another has stored.
+// Updates the page from a conversation that this tab or another has stored.
 function takeIn(stored) {
   if (stored.removed) return forget(stored.id);
   const own = state.conversations.find(({ id }) => id === stored.id);
@@ -137,7 +139,7 @@ function takeIn(stored) {
   showConversations();
 }
 
-// Follows the changes of other tabs.
+// Handles a change that another tab announces.
 async function hear({ id, is_busy }) {
   clearTimeout(state.elsewhere.get(id));
   state.elsewhere.delete(id);
@@ -157,7 +159,7 @@ function showConversations() {
   list.show(state.conversations, state.current, ({ id }) => state.runs.has(id) || state.elsewhere.has(id));
 }
 
-// Shows the conversation that the address names, or a new one.
+// Shows the conversation named by the address, or a new one.
 function route() {
   const id = location.hash.slice(1);
   const conversation = state.conversations.find((one) => one.id === id);
@@ -171,7 +173,7 @@ function route() {
   if (conversation === undefined && id !== '') say('This browser does not have that chat.');
 }
 
-// The tab "Server" has an address of its own.
+// The tab "Server" has its own address.
 const isOnServer = () => location.pathname === '/dashboard' && location.hash === '';
 
 function showTab() {
@@ -199,7 +201,7 @@ function removeConversation({ id, title }) {
   if (state.props?.ebb.sessions) takeSessions().catch(() => {});
 }
 
-// Leaves a conversation that was deleted, here or in another tab.
+// Removes a conversation that was deleted, here or in another tab, from the page.
 function forget(id) {
   const is_here = state.removed.has(id);
   state.removed.add(id);
@@ -211,7 +213,7 @@ function forget(id) {
   if (!is_here) say('This chat was deleted in another tab.');
 }
 
-// Stores `nodes`, messages of this page, and which branch is shown.
+// Stores the messages `nodes` of this page and which branch is shown.
 async function save(conversation, ...nodes) {
   if (state.removed.has(conversation.id)) return;
   if (!state.conversations.includes(conversation)) state.conversations.push(conversation);
@@ -264,15 +266,15 @@ function makeView(node) {
   return view;
 }
 
-// The number of messages, from the first, that are drawn as they are.
+// Counts the messages, from the first one on, whose drawn elements are still right.
 function numShown(path) {
   const views = [...state.views.values()];
   const at = path.findIndex((node, i) => !views[i]?.shows(node, talk.siblingsOf(state.current, node)));
   return at < 0 ? path.length : at;
 }
 
-// Draws the branch that is shown. Messages that did not change stay, with their focus and a text that
-// the user edits.
+// Draws the branch that is shown. Unchanged messages keep their elements, and with them the focus
+// and a text that the user is editing.
 function showPath() {
   const path = talk.activePath(state.current);
   const same = numShown(path);
@@ -348,7 +350,7 @@ function useSettings(changed) {
 
 // ---------------------------------------------------------------- asking
 
-// Returns whether the chat that is shown can be answered now; says why where it cannot.
+// Returns whether the shown chat can be answered now; tells the user why if it cannot.
 function canAsk() {
   const { id } = state.current;
   if (state.elsewhere.has(id)) say('This chat is being answered in another tab.');
@@ -367,7 +369,7 @@ function ask(text, parent) {
   answer(conversation, node);
 }
 
-// The session of the server that an answer goes into, copied where it has to be.
+// Returns the id of the server's session for the answer, after forking another session if needed.
 async function openSession(conversation, path) {
   if (!state.props.ebb.sessions) return undefined;
   const { id, from } = talk.sessionFor(conversation, path);
@@ -375,7 +377,7 @@ async function openSession(conversation, path) {
   return id;
 }
 
-// Generates the answer to `asked`, or one that goes on where the answer `begun` ended.
+// Generates the answer to `asked`, or continues the answer `begun`.
 async function answer(conversation, asked, begun = null) {
   if (!canAsk()) return;
   const path = talk.pathTo(conversation, asked.id);
@@ -403,7 +405,8 @@ async function answer(conversation, asked, begun = null) {
   try {
     await take(body, run);
   } catch (error) {
-    // Another setting, or a branch that the session does not know: a session of its own.
+    // The session was made with other settings, or does not know this branch: a new session is
+    // used.
     const is_other = ['session_conflict', 'session_mismatch', 'session_corrupt'].includes(error.code);
     if (is_other && body.ebb.session && node.text === '') {
       const path_alone = [...path.slice(0, -2), path.at(-1)];
@@ -437,9 +440,9 @@ function fail(node, error) {
   if (error.status === 401) askForKey();
 }
 
-const kKeepEvery = 2000;  // ms: a page that is closed loses no more of an answer
+const kKeepEvery = 2000;  // ms between saves: closing the page loses no more of an answer
 
-// Takes the events of an answer.
+// Requests an answer and handles its events.
 async function take(body, { controller, conversation, node }) {
   const before = node.thoughtTokens ?? 0;
   let thoughtTokens = 0;

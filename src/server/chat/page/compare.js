@@ -1,12 +1,13 @@
-// Answers one message under another setting, beside the answer that there is, and marks the first
-// token that differs.
+// Answers one message again with other settings, shows both answers next to each other, and marks
+// the first token that differs.
 
 import { streamChat } from './api.js';
 import { countText, el, icon, plural } from './dom.js';
 import { bar, savedText } from './memory.js';
 import { SettingsForm, describe, presets, requestFields } from './settings.js';
 
-// Tokens as text: those that are common to both sides, the first that differs, and the rest.
+// Side shows one answer's tokens as text: the tokens common to both sides, the first that differs,
+// and the rest.
 class Side {
   constructor(title) {
     this.ids = [];
@@ -34,13 +35,13 @@ class Side {
     this.same.textContent = texts.join('');
   }
 
-  // The token at `at` is the first that differs; there may be none there.
+  // Marks the token at index `at` as the first that differs; the answer may have ended before it.
   markAt(at) {
     if (this.differs >= 0) return;
     this.differs = at;
     this.same.textContent = this.texts.slice(0, at).join('');
     this.mark.hidden = false;
-    const text = this.texts[at] ?? '∎';  // the answer ends there
+    const text = this.texts[at] ?? '∎';  // the answer has ended
     this.mark.textContent = /^\s+$/.test(text) ? text.replaceAll('\n', '↵').replaceAll(' ', '·') : text || '∅';
     this.rest.textContent = this.texts.slice(at + 1).join('');
   }
@@ -52,7 +53,8 @@ class Side {
   }
 }
 
-// node: the answer. messages: the chat before it. keep(answer): adds the other answer as a branch.
+// Opens the dialog. node: the answer. messages: the chat before it. keep(answer): adds the other
+// answer as a branch.
 export function openCompare(dialog, { node, messages, props, t1, keep }) {
   const here = new Side('This answer');
   here.fill(node.trace.ids, node.trace.texts);

@@ -1,10 +1,10 @@
-// A conversation is a tree of messages: to edit a message, or to ask for another answer, adds a
-// sibling, and `leaf` says which branch is shown. Plain objects, so that they can be stored as they
-// are; no function here touches the page.
+// A conversation is a tree of messages. Editing a message, or asking for another answer, adds a
+// sibling; `leaf` says which branch is shown. Conversations are plain objects, so that they can be
+// stored as they are. No function here touches the page.
 //
-// A message: {id, parent, role, text}, and of an answer also {thought, thoughtTokens, tokens,
-// finish, speed, seed, asked, session, trace, memory, error, continued}. One page writes it, and no
-// other changes it later: pages that show the same conversation only add messages.
+// A message is {id, parent, role, text}; an answer also has {thought, thoughtTokens, tokens,
+// finish, speed, seed, asked, session, trace, memory, error, continued}. Only the page that adds a
+// message writes it: pages that show the same conversation only add messages.
 
 export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(8))]
@@ -15,7 +15,7 @@ export function newConversation() {
   return { id: newId(), title: '', changed: Date.now(), nodes: {}, leaf: null, sessions: {} };
 }
 
-const written = new WeakSet();  // messages of this page, newer here than where they are stored
+const written = new WeakSet();  // messages of this page, newer here than in the database
 
 export function add(conversation, message) {
   const node = { id: newId(), text: '', ...message };
@@ -28,12 +28,12 @@ export function add(conversation, message) {
 function put(conversation, node) {
   conversation.nodes[node.id] = node;
   if (node.session) conversation.sessions[node.session] = node.id;
-  // The newest answer tells of all tokens before it.
+  // The newest answer holds the texts of all tokens before it, so older answers need not.
   for (const earlier of pathTo(conversation, node.parent)) delete earlier.prompt;
 }
 
-// Adds the messages `nodes` of this page, and those that are missing there, to the stored
-// conversation (null: it is not stored yet).
+// Returns the stored conversation (null: not stored yet) with the messages `nodes` of this page and
+// all messages that it lacks.
 export function merged(stored, own, nodes) {
   const all = stored ?? { ...own };
   for (const node of Object.values(own.nodes)) {
@@ -45,8 +45,8 @@ export function merged(stored, own, nodes) {
   return all;
 }
 
-// Brings what other pages stored into the conversation of this page. The branch that is shown stays,
-// and goes on to what was added behind it.
+// Merges the stored conversation into that of this page. The shown branch stays, and extends to
+// messages that were added after it.
 export function follow(own, stored) {
   const nodes = {};
   for (const node of Object.values(stored.nodes)) {
@@ -60,7 +60,7 @@ export function follow(own, stored) {
   show(own, own.leaf);
 }
 
-// The messages from the first to `id`.
+// Returns the messages from the first one to `id`.
 export function pathTo(conversation, id) {
   const path = [];
   for (let node = conversation.nodes[id]; node; node = conversation.nodes[node.parent]) {
@@ -75,8 +75,9 @@ export function childrenOf(conversation, parent) {
   return Object.values(conversation.nodes).filter((node) => node.parent === parent);
 }
 
-// The branches at `node`. An answer that was continued is a branch of its own only where the
-// conversation went on from it, or where it has more text than its continuation began with.
+// Returns `node` and its siblings, which are the branches at this point. An answer that was
+// continued counts as a branch only if the conversation has messages after it, or if it has more
+// text than its continuation began with.
 export function siblingsOf(conversation, node) {
   const all = childrenOf(conversation, node.parent);
   const isContained = (one) => childrenOf(conversation, one.id).length === 0 && all.some(
@@ -93,7 +94,7 @@ export function show(conversation, id) {
   conversation.leaf = last;
 }
 
-// The messages as a request has them. Thoughts are left out, as chat templates do.
+// Returns the messages in the form of a request, without thoughts, as chat templates omit them too.
 export function requestMessages(path, system) {
   const messages = path.filter((node) => node.text || node.role === 'user')
       .map((node) => ({ role: node.role, content: node.text }));
@@ -106,10 +107,11 @@ export function titleOf(text) {
   return line.length > 60 ? line.slice(0, 59).trimEnd() + '…' : line;
 }
 
-// The conversation that a session of the server belongs to; null: this page did not begin it.
+// Returns the id of the conversation to which a session of the server belongs; null: no page made
+// the session.
 export function conversationOf(session) { return /^chat-([\da-f]{16})-/.exec(session)?.[1] ?? null; }
 
-// Adds the messages of a session as a branch, or finds them where they are.
+// Adds the messages of a session as a branch, or finds them if they are there.
 export function addSession(conversation, session, messages) {
   if (session in conversation.sessions) return conversation;
   let parent = null;
@@ -128,11 +130,12 @@ export function addSession(conversation, session, messages) {
   return conversation;
 }
 
-// A session goes on behind an answer that ended, and not behind one that was stopped or lost.
+// Returns whether an answer is complete: a session continues only after a complete answer, not
+// after one that was stopped or lost.
 const isWhole = (node) => ['stop', 'length'].includes(node.finish);
 
-// Which session of the server the answer to the last message of `path` belongs to:
-// {id}, or {id, from}: a copy of the session `from`, which goes back by one turn.
+// Returns the session of the server for the answer to the last message of `path`: {id}, or {id,
+// from} for a fork of the session `from`, which is then rolled back by one turn.
 export function sessionFor(conversation, path) {
   const fresh = () => `chat-${conversation.id}-${newId().slice(0, 6)}`;
   const before = path.at(-2);

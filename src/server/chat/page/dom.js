@@ -1,4 +1,4 @@
-// Short names for making elements. Text is always set as text, never parsed.
+// Makes elements. Text is always set as text, never parsed.
 
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -58,7 +58,7 @@ export function plural(count, word) { return `${countText(count)} ${word}${count
 
 async function toClipboard(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  // A page that came over plain HTTP from another machine has no such object.
+  // A page loaded over plain HTTP from another machine has no navigator.clipboard.
   const area = el('textarea', { class: 'skip' });
   area.value = text;
   document.body.append(area);

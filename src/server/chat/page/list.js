@@ -1,9 +1,9 @@
-// The list of conversations: a link for each, with a dot while it is being answered.
+// Shows the list of conversations: a link for each, with a dot while it is being answered.
 
 import { el, iconButton } from './dom.js';
 
 export class ConversationList {
-  // opened(): a link was followed. remove(conversation).
+  // opened(): called when a link is followed. remove(conversation): called to delete one.
   constructor(element, { opened, remove }) {
     this.element = element;
     this.opened = opened;
@@ -19,7 +19,7 @@ export class ConversationList {
     return { dot, name, link, trash, item: el('li', {}, link, trash) };
   }
 
-  // Rows that are there already stay the same elements, so that the focus stays too.
+  // Existing rows keep their elements, so that the focus stays.
   show(conversations, current, isBusy) {
     const items = conversations.map((conversation) => {
       const row = this.rows.get(conversation) ?? this.rowOf(conversation);

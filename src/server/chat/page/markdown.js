@@ -1,16 +1,16 @@
-// Markdown of a model to elements. The model's text is hostile, so no HTML is ever parsed: marked makes
-// tokens of the text, and elements are made of the tokens. HTML in it is shown as text, images become
-// links, and no address but http, https and mailto is kept.
+// Converts the Markdown of a model to elements. The model's text is untrusted, so no HTML is ever
+// parsed: marked splits the text into tokens, and this module makes elements from them. HTML is
+// shown as text, images become links, and only http, https and mailto addresses are kept.
 //
-// MarkdownView draws a text that grows. Blocks that are complete are drawn once; only the last one,
-// which may still change, is drawn again, and the less often the longer that takes.
+// MarkdownView draws a text that grows. Complete blocks are drawn once. Only the last block, which
+// may still change, is drawn again; the longer drawing takes, the less often it is repeated.
 
 import { copyText, el, icon } from './dom.js';
 
-// Work since the page began, for tests: characters that were parsed, and blocks that were drawn.
+// Counts work since the page was loaded, for tests: characters parsed and blocks drawn.
 export const work = { characters: 0, blocks: 0, renders: 0 };
 
-// A formula between \( \), \[ \], $$ $$ or, if it does not look like money, $ $.
+// Match a formula between \( \), \[ \], $$ $$ or, if it does not look like money, $ $.
 const kBlockMath = /^ {0,3}(?:\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\])[ \t]*(?:\n|$)/;
 const kInlineMath =
     /^(?:\$\$([^$]+?)\$\$|\\\[([\s\S]+?)\\\]|\\\(([\s\S]+?)\\\)|\$((?:[^$\s\\]|\\[^\n])(?:[^$\n]*?(?:[^$\s\\]|\\[^\n]))??)\$(?!\d))/;
@@ -47,7 +47,7 @@ function configure() {
 const kEntities = { amp: '&', lt: '<', gt: '>', quot: '"', nbsp: '\u00a0', '#39': "'" };
 const kReference = /&(?:(amp|lt|gt|quot|nbsp|#39)|#(\d{1,6})|#x([\da-f]{1,5}));/gi;
 
-// The text of a token, in which marked has escaped what HTML would take for marks.
+// Returns the text of a token with the character references resolved by which marked escapes HTML.
 function plain(text) {
   return text.replace(kReference, (whole, name, decimal, hexadecimal) => {
     if (name) return kEntities[name.toLowerCase()];
@@ -56,12 +56,12 @@ function plain(text) {
   });
 }
 
-// Tags without attributes that do no more than mark text.
+// Matches tags without attributes that only mark up text.
 const kHarmless = /^<(br|sub|sup|kbd|u|b|i|em|strong|s)\s*\/?>$/i;
 
-// Elements of tokens within a line.
+// Makes the elements of tokens within a line.
 function drawInline(tokens, into) {
-  const open = [into];  // harmless tags that are open
+  const open = [into];  // open harmless tags
   const add = (node) => open.at(-1).append(node);
   for (const token of tokens) {
     switch (token.type) {
@@ -122,7 +122,7 @@ function drawList(token) {
     const line = el('li');
     if (item.task) line.append(item.checked ? '☑ ' : '☐ ');
     for (const part of item.tokens) {
-      // Items without blank lines between them are no paragraphs.
+      // Items without blank lines between them are not paragraphs.
       if (part.type === 'text' && !item.loose) drawInline(part.tokens ?? [part], line);
       else drawBlock(part, line);
     }
@@ -167,7 +167,8 @@ function drawBlock(token, into) {
   }
 }
 
-// Scripts come from this server's own files. The page's policy lets nothing else make elements of text.
+// Loads scripts from this server only. The page's policy allows no other way to make elements from
+// text.
 const loading = {};
 const scripts = globalThis.trustedTypes?.createPolicy('ebb', { createScriptURL: (name) => `/chat/lib/${name}.js` });
 function loadScript(name) {
@@ -183,7 +184,7 @@ function drawMath(element, tex) {
   element.dataset.tex = element.textContent = tex;
   loading.style ??= document.head.appendChild(el('link', { rel: 'stylesheet', href: '/chat/lib/katex.css' }));
   const displayMode = element.matches('div, .display');
-  if (displayMode) element.tabIndex = 0;  // it may be wider than the page
+  if (displayMode) element.tabIndex = 0;  // scrollable by keyboard: it may be wider than the page
   const render = () =>
     katex.render(tex, element, { displayMode, throwOnError: false, trust: false, maxSize: 20, maxExpand: 500 });
   if (globalThis.katex) render();
@@ -192,12 +193,13 @@ function drawMath(element, tex) {
 }
 
 const kMostHighlighted = 60_000;  // characters
-const kMostDrawnAgain = 2000;     // of a block of code that is still open; a longer one only grows
+// characters of an open block of code; longer ones only get text appended
+const kMostDrawnAgain = 2000;
 function highlight(code, language, text) {
   if (text.length > kMostHighlighted) return;
   const render = () => {
     if (code.textContent !== text || !hljs.getLanguage(language)) return;
-    // Spans around escaped text, and nothing else.
+    // Accepts only spans around escaped text from the highlighter.
     const open = [document.createDocumentFragment()];
     for (const [, name, end, part] of hljs.highlight(language, text, true).value
            .matchAll(/<span class="([^"]*)">|(<\/span>)|([^<]+)/g)) {
@@ -229,7 +231,7 @@ function drawCode(token) {
             el('pre', { tabindex: 0 }, code));
 }
 
-// The elements of blocks.
+// Makes the elements of blocks.
 function draw(tokens) {
   ++work.blocks;
   const fragment = document.createDocumentFragment();
@@ -237,7 +239,7 @@ function draw(tokens) {
   return fragment;
 }
 
-const kShareOfTime = 8;  // a drawing is followed by a pause so many times as long
+const kShareOfTime = 8;  // after a drawing, the view pauses this many times as long
 
 export class MarkdownView {
   // `drawn` is called after each drawing.
@@ -247,10 +249,10 @@ export class MarkdownView {
     this.drawn = drawn;
     this.source = '';
     this.settled = 0;       // characters whose blocks are complete
-    this.links = {};        // definitions of links, which later blocks refer to
-    this.open = [];         // the nodes of the block that may still change
-    this.openCode = null;   // the text node of a block of code that is open
-    this.next = 0;          // when it may be drawn again
+    this.links = {};        // link definitions, which later blocks may refer to
+    this.open = [];         // nodes of the last block, which may still change
+    this.openCode = null;   // text node of an open block of code
+    this.next = 0;          // earliest time of the next drawing
     this.waits = false;
   }
 
@@ -267,7 +269,7 @@ export class MarkdownView {
     pause > 16 ? setTimeout(later, pause) : later();
   }
 
-  // Draws all that has come. More may follow, where an answer is continued.
+  // Draws all text so far. More may follow if an answer is continued.
   finish() {
     this.waits = false;
     this.render(true);
@@ -278,7 +280,7 @@ export class MarkdownView {
     const rest = this.source.slice(this.settled);
     const lexer = new marked.Lexer();
     lexer.tokens.links = this.links;
-    // marked takes a block of code that is still open for one only behind a line that is complete.
+    // marked recognizes a block of code that is still open only after a complete line.
     const tokens = lexer.lex(rest + '\n');
     ++work.renders;
     work.characters += rest.length;
@@ -301,7 +303,7 @@ export class MarkdownView {
     this.end(begin);
   }
 
-  // A block of code that is still open gets its new text behind the old one.
+  // Appends the new text of a block of code that is still open, instead of drawing it again.
   growCode(open) {
     const node = this.openCode;
     if (node === null || open[0]?.type !== 'code' || !node.isConnected || open[0].text.length < kMostDrawnAgain) return false;

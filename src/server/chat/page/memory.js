@@ -1,5 +1,5 @@
-// The panel beside the text: in which tiers of memory the conversation's rows lie, token by token,
-// and what that saves against a full cache.
+// Shows the memory panel: the tier of each of the conversation's tokens, and what the tiers save
+// against a full cache.
 
 import { bytesText, countText, el } from './dom.js';
 
@@ -11,12 +11,12 @@ export const kTiers = [
 ];
 const kT1 = { file: 'in a file, the same bits', host: 'in host memory, the same bits' };
 
-// What a report of `ebb.memory` says, in numbers to show.
+// Returns the numbers to show of a report `ebb.memory`.
 export function summary(report, t1 = 'file') {
   const rows = report.rows;
   const total = rows.reduce((sum, some) => sum + some, 0) || 1;
   const inMemory = report.bytes[0] + report.bytes[2] + (t1 === 'file' ? 0 : report.bytes[1]);
-  // Pages have room for rows to come, so that a full cache may look larger than its rows.
+  // Pages have free slots for later rows and may exceed full_bytes; the saving is then 0.
   const saved = Math.max(0, report.full_bytes - inMemory);
   return {
     shares: rows.map((some) => some / total),
@@ -32,7 +32,7 @@ export function savedText(report, t1) {
   return `${bytesText(saved)} saved (${Math.round(savedShare * 100)} %)`;
 }
 
-// A bar of the shares of tiers.
+// Makes a bar of the tiers' shares.
 export function bar(report, t1) {
   const { shares } = summary(report, t1);
   const label = shares.map((share, tier) => `${kTiers[tier].name} ${Math.round(share * 100)} %`).join(', ');
@@ -98,7 +98,8 @@ export class MemoryPanel {
     this.drawMap();
   }
 
-  // One cell for each token, or for several where there is no room, from left to right and down.
+  // Draws one cell for each token, or for several tokens if there is no room, from left to right
+  // and down.
   drawMap() {
     const { report, canvas } = this;
     const tiers = report?.tiers;

@@ -1,5 +1,5 @@
-// The elements of one message. An answer that grows is drawn piece by piece (MarkdownView), and its
-// thought only once a reader has opened it.
+// Makes the elements of one message. MarkdownView draws a growing answer piece by piece; a thought
+// is drawn only once the reader opens it.
 
 import { bytesText, copyText, countText, el, icon, iconButton, plural } from './dom.js';
 import { MarkdownView } from './markdown.js';
@@ -31,7 +31,8 @@ export class MessageView {
     this.drawn = drawnOf(node, siblings);
   }
 
-  // Returns whether the message looks as it is drawn. One that is generated or edited here keeps its element.
+  // Returns whether the message still looks as drawn. A message that is being generated or edited
+  // here keeps its element.
   shows(node, siblings) {
     const is_kept = this.isRunning || this.element.classList.contains('edited');
     return node === this.node && (is_kept || this.drawn === drawnOf(node, siblings));
@@ -115,7 +116,7 @@ export class MessageView {
     area.focus();
   }
 
-  // An answer that begins, or goes on.
+  // Marks the answer as running, when it begins or is continued.
   begin() {
     this.isRunning = true;
     this.element.setAttribute('aria-busy', 'true');
@@ -161,7 +162,7 @@ export class MessageView {
   }
 
   nameThought() {
-    const { thoughtTokens } = this.node;  // of a session that another browser began: not known
+    const { thoughtTokens } = this.node;  // unknown for a session of another browser
     const count = thoughtTokens === undefined ? '' : plural(thoughtTokens, 'token');
     const is_thinking = this.element.classList.contains('thinking');
     this.thoughtName.textContent = is_thinking ? `Thinking, ${count}` : count === '' ? 'Thought' : `Thought for ${count}`;
@@ -192,7 +193,7 @@ export class MessageView {
     }
   }
 
-  // The drawn parts of the message, for tint().
+  // Returns the drawn parts of the message, for tint().
   parts() {
     const { node } = this;
     if (node.role === 'user') return [{ element: this.text, text: node.text }];
@@ -203,7 +204,7 @@ export class MessageView {
   }
 }
 
-// A text field as high as its text.
+// Makes a text field as high as its text.
 export function grow(area) {
   area.style.height = 'auto';
   area.style.height = `${Math.min(area.scrollHeight + 2, innerHeight * 0.4)}px`;

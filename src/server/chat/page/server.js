@@ -1,15 +1,16 @@
-// The tab "Server": where memory is and where the tokens of each request are, as it changes. What a model or
-// a client writes becomes text nodes and canvas alone.
+// Shows the tab "Server": the use of memory and the tiers of each request's tokens as they change.
+// Text of models and clients becomes text nodes and canvas drawings only.
 
 import { ask, streamEvents } from './api.js';
 import { bytesText, countText, el } from './dom.js';
 import { kTiers } from './memory.js';
 
-const kKept = 480;        // snapshots, a quarter of a second each: two minutes
-const kMostShown = 6000;  // tokens as text
-const kHeights = [1, 0.72, 0.44, 0.16];  // of a token's bar in a strip: its shape beside its colour
+const kKept = 480;        // snapshots, one each quarter of a second: two minutes
+const kMostShown = 6000;  // tokens shown as text
+// heights of a token's bar by tier, to tell tiers apart without colour
+const kHeights = [1, 0.72, 0.44, 0.16];
 
-// Characters that a page hides, or that reorder the words around them, by their numbers.
+// Replaces characters that a page hides, or that reorder the words around them, by their numbers.
 function visible(text) {
   const driving = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
   return text.replace(driving, (one) => `<U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}>`);
@@ -29,7 +30,7 @@ const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const probe = el('i', { hidden: true });
 
-// Returns the colour that a variable of the style sheets has now.
+// Returns the current colour of a variable of the style sheets.
 function colour(name) {
   probe.style.color = `var(--${name})`;
   return getComputedStyle(probe).color;
@@ -49,7 +50,8 @@ function areaOf(canvas) {
   return { context, width, height };
 }
 
-// Stacks `series`, an array of values from the oldest on for each tier; the newest is at the right edge.
+// Draws stacked areas of `series`, an array of values from the oldest on for each tier; the newest
+// is at the right edge.
 function drawAreas(canvas, series, numPlaces, most) {
   const { context, width, height } = areaOf(canvas);
   context.strokeStyle = colour('line');
@@ -82,7 +84,7 @@ function drawLine(canvas, values, numPlaces) {
   context.stroke();
 }
 
-// tiers: a character for each token, or for each part of the text.
+// Draws the tiers. tiers: a character for each token, or for each part of the text.
 function drawTiers({ context, width }, tiers, height) {
   const colours = tierColours();
   const numBins = Math.max(1, Math.min(tiers.length, Math.floor(width)));
@@ -113,7 +115,7 @@ function stateOf(job) {
   return [job.in_thought ? '○ thinking' : '● answering', `${countText(job.generated_tokens)} tokens`];
 }
 
-// The share of T0 in the rows that are left.
+// Returns the share of T0 in the rows that are not evicted.
 const shareOfT0 = ({ rows }) => rows[0] / Math.max(1, rows[0] + rows[1] + rows[2]);
 
 function speedText(job) {
@@ -124,7 +126,7 @@ function speedText(job) {
   return `${job.tokens_per_second.toFixed(1)} tok/s${reads}`;
 }
 
-// The parts of a tier's bar: their bytes and their opacity.
+// Returns the parts of a tier's bar: their bytes and their opacity.
 function segmentsOf(status, tier, index) {
   if (index === 0) {
     const floor = Math.min(status.t0_floor_bytes, tier.used_bytes);
@@ -149,7 +151,7 @@ function tierRow(status, tier, index, largest) {
             el('div', { class: 'amount' }, amount, el('small', {}, rows)));
 }
 
-// A figure with its name, and a note below it.
+// Makes a figure with its name and a note below it.
 function figure(name, id, ...more) {
   const value = el('b', { id }), note = el('small');
   return { value, note, element: el('div', { class: 'figure' }, el('span', {}, name), value, ...more, note) };
@@ -189,12 +191,12 @@ class FateView {
   show(id) {
     this.fate = id === null ? null : { id, texts: [], moments: [], history: [], steps: 0, over: false };
     this.element.hidden = id === null;
-    this.spans = [];  // of tokens: {node, tier, part}
+    this.spans = [];  // [tokens]: {node, tier, part}
     for (const holder of this.texts) holder.replaceChildren();
     this.slider.max = this.slider.value = 0;
   }
 
-  // Asks again and again as long as the request is shown. status(): the newest snapshot.
+  // Polls the server while the request is shown. status(): returns the newest snapshot.
   async follow(status, signal) {
     const mine = this.fate;
     while (this.fate === mine && !mine.over && !signal.aborted) {
@@ -203,7 +205,7 @@ class FateView {
         const fates = await (await ask(path, { cache: 'no-store', signal })).json();
         if (this.fate !== mine) return;
         this.take(mine, fates);
-      } catch (error) {  // the feed tells that the connection is gone
+      } catch (error) {  // the feed shows that the connection is lost
         const isThere = status().jobs.some(({ id }) => id === mine.id);
         mine.over = error.status === 404 && (mine.moments.length > 0 || !isThere);
       }
@@ -221,7 +223,7 @@ class FateView {
     const isNow = this.slider.value === this.slider.max;
     mine.moments.push({ tiers: fates.tiers, prompt: fates.prompt_tokens, thought: fates.thought_tokens,
                         inThought: fates.in_thought, steps: fates.steps });
-    // Every second one of the older half goes, so that all of a long answer stays within reach.
+    // Drops every second moment of the older half, so that the slider covers all of a long answer.
     if (mine.moments.length > 600) mine.moments = mine.moments.filter((_, i) => i >= 300 || i % 2 === 0);
     this.slider.max = mine.moments.length - 1;
     if (isNow) this.slider.value = this.slider.max;
@@ -251,7 +253,7 @@ class FateView {
     this.drawTexts(mine, moment, now);
   }
 
-  // Bars by tier, and below them which part of the text each token belongs to.
+  // Draws bars by tier, and below them the part of the text to which each token belongs.
   drawStrip(moment) {
     const area = areaOf(this.strip);
     const { context, width, height } = area;
@@ -306,7 +308,7 @@ class FateView {
 // ---------------------------------------------------------------- the tab
 
 export class ServerView {
-  // needsKey(): the feeds want a key, or another one.
+  // needsKey(): called when the feeds refuse the key or need one.
   constructor(element, needsKey) {
     this.needsKey = needsKey;
     this.link = el('p', { id: 'server-state', class: 'waits', role: 'status' }, 'connecting');
@@ -338,14 +340,14 @@ export class ServerView {
       this.fate.element, probe);
     this.status = null;
     this.lines = [];       // snapshots of the last two minutes: {at, speed, used}
-    this.rows = new Map();  // of requests, by id
+    this.rows = new Map();  // rows of requests, by id
     this.selected = null;
     this.watching = null;  // an AbortController
     new ResizeObserver(() => this.draw()).observe(element);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.draw());
   }
 
-  // Follows the server until stop().
+  // Shows the server's state as it changes, until stop().
   async start() {
     if (this.watching !== null) return;
     const { signal } = this.watching = new AbortController();
@@ -379,7 +381,7 @@ export class ServerView {
     const before = this.status;
     this.status = snapshot;
     const passed = before ? snapshot.uptime_seconds - before.uptime_seconds : 0;
-    if (passed < 0) this.lines.length = 0;  // the server began anew
+    if (passed < 0) this.lines.length = 0;  // the server was restarted
     const speed = passed > 0 ? (snapshot.generated_tokens - before.generated_tokens) / passed : 0;
     this.lines.push({ at: snapshot.uptime_seconds, speed, used: snapshot.tiers.map((tier) => tier.used_bytes) });
     if (this.lines.length > kKept) this.lines.shift();
@@ -403,7 +405,7 @@ export class ServerView {
       note.textContent = more;
     };
     this.about.textContent = `${status.model}, up for ${secondsText(status.uptime_seconds)}`;
-    // Over the last two seconds, since tokens come in steps.
+    // Averages over two seconds, since tokens come in steps.
     const recent = lines.filter(({ at }) => at > status.uptime_seconds - 2);
     const speed = sum(recent.map((line) => line.speed)) / Math.max(1, recent.length);
     show(figures.speed, speed.toFixed(speed < 10 ? 1 : 0), '');
@@ -418,7 +420,7 @@ export class ServerView {
 
   drawMemory() {
     const { status, lines } = this;
-    // Without caps the bars share a scale, so that they can be compared.
+    // Without caps, all bars use one scale, so that they can be compared.
     const largest = Math.max(1, ...status.tiers.map((tier) => Math.max(tier.used_bytes, tier.peak_bytes)));
     this.tiers.replaceChildren(...status.tiers.map((tier, index) => tierRow(status, tier, index, largest)));
     const most = Math.max(...lines.map(({ used }) => sum(used)));

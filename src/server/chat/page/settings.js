@@ -1,4 +1,5 @@
-// The settings of answers: the fields of a request that this server takes, as its /props say.
+// Holds the settings of answers: the fields of a request that this server supports according to
+// /props.
 
 import { el } from './dom.js';
 
@@ -13,8 +14,8 @@ export function load() {
   }
 }
 
-// Stores the values that differ from those `before`, and returns all: another tab may have changed
-// others meanwhile.
+// Stores the values that differ from those in `before`, and returns all settings: another tab may
+// have changed others meanwhile.
 function store(before, values) {
   const settings = load();
   for (const key of Object.keys({ ...before, ...values })) if (before[key] !== values[key]) settings[key] = values[key];
@@ -24,7 +25,7 @@ function store(before, values) {
   return settings;
 }
 
-// Calls changed(settings) when another tab has stored some.
+// Calls changed(settings) when another tab has stored settings.
 export function listen(changed) {
   addEventListener('storage', () => {
     applyTheme();
@@ -38,10 +39,11 @@ export function applyTheme(theme = localStorage.getItem(kTheme) ?? 'auto') {
   return theme;
 }
 
-// A float32 as a person wrote it: 0.8 rather than 0.800000011920929.
+// Formats a float32 as a person would write it: 0.8 rather than 0.800000011920929.
 const shown = (value) => typeof value === 'number' ? Number(value.toPrecision(6)) : value ?? '';
 
-// Rows of the form: [key, label, attributes, note]. A field that is empty leaves it to the server.
+// Returns the rows of the form: [key, label, attributes, note]. An empty field leaves the value to
+// the server.
 function samplingRows(params) {
   const number = (key, label, attributes, value) =>
     [key, label, { type: 'number', placeholder: shown(value), ...attributes }];
@@ -60,7 +62,7 @@ const kNumbers = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty'
 const kShares = ['t0', 'evict'];
 const isGiven = (value) => value !== undefined && value !== null && value !== '';
 
-// What a request of these settings says.
+// Returns the request fields for these settings.
 export function requestFields(settings) {
   const fields = {};
   for (const key of kNumbers) if (isGiven(settings[key])) fields[key] = Number(settings[key]);
@@ -80,7 +82,7 @@ const kNames = {
   seed: 'seed', max_tokens: 'at most', thinking_budget: 'thinking budget', policy: '', budget: 'budget',
 };
 
-// "T0 20 %, lossless"; empty where nothing was set.
+// Describes the settings, as in "T0 20 %, lossless"; empty if nothing is set.
 export function describe(settings) {
   const parts = [];
   for (const [key, name] of Object.entries(kNames)) {
@@ -96,7 +98,7 @@ export function describe(settings) {
   return parts.join(' · ');
 }
 
-// Settings that show what the cache of this server can do, for a comparison.
+// Returns settings that show what this server's cache can do, for a comparison.
 export function presets(own) {
   const made = [];
   if (own.tiers) {
@@ -119,7 +121,7 @@ export function presets(own) {
 
 let nextId = 0;
 
-// A form of `settings`. values(): what it says now.
+// SettingsForm is a form for `settings`; values() returns its current values.
 export class SettingsForm {
   constructor(settings, props, { withSystem = false } = {}) {
     const own = props.ebb;
@@ -192,7 +194,7 @@ export class SettingsForm {
   clear() { for (const input of Object.values(this.inputs)) input.value = ''; }
 }
 
-// The dialog of the page's own settings.
+// Opens the dialog of the page's settings.
 export function openSettings(dialog, props, changed) {
   const before = load();
   const form = new SettingsForm(before, props, { withSystem: true });

@@ -1,6 +1,6 @@
-// Conversations in this browser: an IndexedDB database with one object for each, which all tabs of
-// this server share. Each write changes the object that is stored at that moment, in one
-// transaction, and is announced to the other tabs. Where the browser gives no database (a private
+// Stores conversations in this browser: an IndexedDB database with one object for each, shared by
+// all tabs of this server. Each write changes the object as stored at that moment, in one
+// transaction, and is announced to the other tabs. If the browser gives no database (a private
 // window), conversations last as long as the page.
 
 const kName = 'ebb-chat';
@@ -20,7 +20,7 @@ const opened = new Promise((resolve) => {
   request.onerror = () => resolve(null);
 });
 
-// Runs `work` on the table. The promise is fulfilled when the transaction is durable, not before.
+// Runs `work` on the table. The promise is fulfilled only when the transaction is durable.
 async function transact(mode, work) {
   const database = await opened;
   if (database === null) return false;
@@ -55,7 +55,7 @@ export async function update(id, change, news = {}) {
   return result;
 }
 
-// Leaves a mark instead of the conversation, so that no tab that still has it stores it again.
+// Replaces a conversation by a mark, so that no tab that still has it stores it again.
 export function remove(id) { return update(id, () => ({ id, removed: true })); }
 
 // Calls heard({id, ...news}) for each change by another tab.

@@ -1,19 +1,19 @@
-// Tints each token by the tier of memory that holds it, where it stands in the drawn text. The
-// elements stay as they are: ranges of text are put into the browser's highlights (ebb-t0 ... ebb-t3, and
-// ebb-math0 ... for formulas, which a line would change: = to ≡).
+// Tints each token in the drawn text by the tier of memory that holds it. The elements are not
+// changed: ranges of text are added to the browser's highlights (ebb-t0 ... ebb-t3, and ebb-math0
+// ... for formulas, in which an underline would change the meaning: = to ≡).
 //
-// A drawn text lacks the marks of Markdown, so each word of it is looked up in the text that the
-// model wrote, from the last one found on.
+// The drawn text lacks the marks of Markdown. Each word of it is therefore searched in the text
+// that the model wrote, from the last found word on.
 
 export const canTint = typeof Highlight === 'function' && CSS.highlights !== undefined;
 
 const kNames = ['ebb-t0', 'ebb-t1', 'ebb-t2', 'ebb-t3', 'ebb-math0', 'ebb-math1', 'ebb-math2', 'ebb-math3'];
 const kMath = 4;
-const kWindow = 600;  // characters in which the next word is looked for
+const kWindow = 600;  // characters within which the next word is searched
 
-// The whole text of a sequence, and the tier of each of its characters.
+// TokenMap holds the whole text of a sequence and the tier of each of its characters.
 export class TokenMap {
-  // texts: of all tokens. tiers: see `ebb.memory` in docs/user/serve.md.
+  // texts: the texts of all tokens. tiers: see `ebb.memory` in docs/user/serve.md.
   constructor(texts, numTokens, tiers) {
     this.text = texts.join('');
     this.tierAt = new Uint8Array(this.text.length);
@@ -25,7 +25,7 @@ export class TokenMap {
     this.cursor = 0;
   }
 
-  // Where `text` stands behind all that was asked for before; -1: it is not there.
+  // Returns the position of `text` after all texts found before; -1: not found.
   find(text) {
     const wanted = text.trim();
     const at = wanted === '' ? -1 : this.text.indexOf(wanted, this.cursor);
@@ -48,8 +48,8 @@ function* textNodes(root) {
   }
 }
 
-// Calls found(node, begin, end, at) for pieces of the text below `root` that stand in `map` from
-// `at` on; a formula is a piece with the node of its element.
+// Calls found(node, begin, end, at) for each piece of the text below `root` that is found in `map`
+// from position `at` on. A formula is one piece with the node of its element.
 function align(root, map, at, limit, found) {
   for (const node of textNodes(root)) {
     if (node.nodeType === Node.ELEMENT_NODE) {
@@ -68,7 +68,8 @@ function align(root, map, at, limit, found) {
   }
 }
 
-// parts: {element, text, plain}, in the order of the conversation. Returns how many have their place.
+// Tints the parts {element, text, plain}, which are in the order of the conversation. Returns how
+// many were found in `map`.
 export function tint(parts, map) {
   clearTint();
   const ranges = kNames.map(() => []);
@@ -82,7 +83,7 @@ export function tint(parts, map) {
     ++numFound;
     align(part.element, map, at, at + part.text.length, (node, begin, end, place) => {
       const before = pieces.at(-1);
-      // Blanks between two words of a line take the tier of the first.
+      // Blanks between two words of a line get the tier of the first word.
       const is_next = before && before.node === node && node.nodeType === Node.TEXT_NODE;
       if (is_next && !node.data.slice(before.end, begin).includes('\n')) before.until = begin;
       pieces.push({ node, begin, end, place, until: end });
