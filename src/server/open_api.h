@@ -1,4 +1,4 @@
-// docs/user/openapi.yaml, which the build puts into the program.
+// Declares the text of docs/user/openapi.yaml, which the build embeds in the program.
 #ifndef EBB_SERVER_OPEN_API_H_
 #define EBB_SERVER_OPEN_API_H_
 

@@ -1,4 +1,4 @@
-// Routes, and how a server begins and ends.
+// Makes the routes, and starts and stops a server.
 #include "src/server/server.h"
 
 #include <arpa/inet.h>
@@ -23,8 +23,8 @@
 namespace ebb::server {
 namespace {
 
-// Refuses compressed bodies: bodies are taken as they are, and the error would be that the body is
-// no JSON.
+// Refuses compressed bodies. The server does not decode them, and would otherwise report that the
+// body is no JSON.
 std::optional<ApiError> CheckContentEncoding(const HttpRequest& request) {
   const std::string_view encoding = request.header("content-encoding");
   constexpr std::string_view kIdentity = "identity";
@@ -49,7 +49,8 @@ bool AreLoopback(const std::vector<int>& sockets) {
   });
 }
 
-// Who can reach a server of this machine alone is a page in its browser, too.
+// Returns the host names to allow if the server listens on this machine only, else nothing. Such a
+// server must check names: a page in a browser on this machine can reach it too.
 std::optional<std::vector<std::string>> HostsOf(const ServerOptions& options) {
   const std::string& host = options.host;
   const bool is_here = options.sockets.empty()
@@ -58,7 +59,8 @@ std::optional<std::vector<std::string>> HostsOf(const ServerOptions& options) {
   return is_here ? std::optional(options.allowed_hosts) : std::nullopt;
 }
 
-// Makes the handler of a route from answer(), or answer(request, part), which takes no time.
+// Makes the handler of a route from `answer`, a function without arguments or of (request, part),
+// which must be fast.
 template <typename Answer>
 auto AtOnce(Answer answer) {
   return
@@ -258,7 +260,8 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
 }
 
 void Server::Impl::MakeDashboard() {
-  // Passes views of the engine's thread on to the thread of connections.
+  // Wraps a callback so that a result of the engine's thread reaches it on the thread of
+  // connections.
   const auto here = [this](auto tell) {
     return [this, tell = std::move(tell)](auto seen) {
       auto shared = std::make_shared<decltype(seen)>(std::move(seen));
@@ -316,14 +319,14 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   RequestDefaults& defaults = impl.options.defaults;
   EBB_RETURN_IF_ERROR(ShareTiers(&defaults.session));
   EBB_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Create(impl.model, defaults.engine));
-  // Errors of the defaults are reported now rather than to each request.
+  // Opens a session to report errors of the defaults now rather than with each request.
   EBB_RETURN_IF_ERROR(engine->OpenSession(defaults.session).status());
   impl.fingerprint = fmt::format("ebb-{:016x}", impl.model->fingerprint());
   const ChatMessage hello = {"user", "Hello"};
   const auto turn = BeginTurn(*impl.model, {}, {&hello, 1});
   impl.thinks = turn.ok() && !turn->prompt.thinking_start.empty();
-  // Orders the vocabulary for grammars, so that no request waits for that. Fails without a
-  // tokenizer.
+  // Makes a sampler with a grammar so that the vocabulary is sorted now and no request waits for
+  // that. Fails harmlessly without a tokenizer.
   static_cast<void>(Sampler::Create(*impl.model, {.grammar = "root ::= \"\""}));
   impl.started = static_cast<int64_t>(std::time(nullptr));
   impl.run_id = std::random_device()();
@@ -337,7 +340,8 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   driver_options.prefix_store = impl.prefix_store;
   driver_options.keeps_fates =
       options.dashboard != DashboardMode::kOff || options.chat_page != ChatPageMode::kOff;
-  // No update comes before there is a job, and no job before a client can connect.
+  // The callback uses impl.http, which is set below: no update comes before a job, and no job
+  // before a client can connect.
   impl.driver = std::make_unique<Driver>(
       std::move(engine), driver_options, [&impl](std::vector<JobUpdate> updates) {
         auto shared = std::make_shared<std::vector<JobUpdate>>(std::move(updates));
@@ -364,13 +368,13 @@ Server::~Server() {
     done.get_future().wait();
   };
   impl_->stopping = true;
-  // Earlier requests have reached `lanes` by then.
+  // After this call, all earlier requests have reached `lanes`.
   run_between_requests([] {});
   if (impl_->lanes != nullptr) impl_->lanes->Stop();
   if (impl_->driver != nullptr) impl_->driver->Stop();
-  // Before `http` goes, which what watches would ask for more.
+  // Closes the streams before `http` is destroyed, since a watcher would ask it for more.
   run_between_requests([this] { impl_->dashboard->Close(); });
-  // Sessions that the driver saved go to the store first.
+  // Waits until sessions that the driver saved are in the store.
   constexpr double kMostSeconds = 30;
   const bool has_sessions = impl_->keeper != nullptr && impl_->http != nullptr;
   if (has_sessions) impl_->keeper->WaitUntilSaved(kMostSeconds);
@@ -382,7 +386,7 @@ void Server::SetKeys(std::shared_ptr<const KeyRing> keys) { impl_->gate->SetKeys
 
 void Server::Drain() {
   impl_->draining = true;
-  // Who only watches is no reason to wait.
+  // The dashboard's streams must not delay draining.
   impl_->http->Post([impl = impl_.get()] { impl->dashboard->Close(); });
   impl_->http->Drain();
 }

@@ -1,8 +1,9 @@
-// `ebb serve` as a part of a program: an HTTP server of OpenAI's interface on one model. Its
-// threads: connections, the engine, those that parse and tokenize (WorkLanes), so that neither of
-// the others waits for a long prompt, and that of the access log.
+// Server is `ebb serve` as a part of a program: an HTTP server of OpenAI's API on one model. It has
+// a thread for connections, one for the engine, several that parse and tokenize (WorkLanes), so
+// that neither of the others waits for a long prompt, and one for the access log.
 //
-// Thread safety: all members may be called from any thread, but for construction and destruction.
+// Thread safety: all members may be called from any thread, except for construction and
+// destruction.
 #ifndef EBB_SERVER_SERVER_H_
 #define EBB_SERVER_SERVER_H_
 
@@ -32,13 +33,14 @@ namespace ebb::server {
 struct ServerOptions {
   std::string host = "127.0.0.1";  // or "unix:/path"
   uint16_t port = 8080;            // 0: a free one
-  // Sockets that listen already, which take the place of host and port; empty: none.
+  // Holds sockets that listen already and replace host and port; empty: none.
   std::vector<int> sockets;
-  std::shared_ptr<const KeyRing> keys;    // null: every client that can connect may ask
+  std::shared_ptr<const KeyRing> keys;    // null: no key is needed
   std::vector<std::string> cors_origins;  // see Gate
-  // By what names it may be called, see Gate, where it listens on this machine alone.
+  // Lists further names by which the server may be called if it listens on this machine only; see
+  // Gate.
   std::vector<std::string> allowed_hosts;
-  std::string model_file;                 // its name, without a folder; for /props
+  std::string model_file;                 // file name without folder, for /props
   std::shared_ptr<AccessLog> access_log;  // null: requests are not logged
   HttpLimits http;
   DriverOptions driver;
@@ -46,36 +48,38 @@ struct ServerOptions {
   DashboardMode dashboard = DashboardMode::kFigures;
   ChatPageMode chat_page = ChatPageMode::kOn;
   ReasoningField reasoning_field = ReasoningField::kReasoningContent;
-  // Bytes of JSON that may be kept of responses, which can be asked for and gone on with by id.
+  // Limits the bytes of JSON of stored responses, which clients can get and continue by id.
   size_t response_store_bytes = size_t{64} << 20;
-  // The store of sessions; nothing: there are no sessions.
+  // Names the store of sessions; nothing: there are no sessions.
   std::optional<store::StoreUrl> sessions = {};
   SessionKeeperOptions keeping = {};
-  // Prompts in the same store; needs `sessions` and a prefix cache.
+  // Configures the prompts stored in the same store; needs `sessions` and a prefix cache.
   PrefixStoreOptions prefix_store = {};
-  // Defaults of a request's fields; the engine's options are those of `engine`.
+  // Holds the defaults of a request's fields. `defaults.engine` also holds the engine's options.
   RequestDefaults defaults;
 };
 
 class Server {
  public:
-  // Listens when it returns. Errors: those of Engine::Create(), Engine::OpenSession() with the
-  // defaults, ShareTiers(), store::OpenStore(), HttpServer::Listen() and HttpServer::Adopt().
+  // Starts a server, which listens when the call returns. Errors: those of Engine::Create(),
+  // Engine::OpenSession() with the defaults, ShareTiers(), store::OpenStore(), HttpServer::Listen()
+  // and HttpServer::Adopt().
   static Result<std::unique_ptr<Server>> Start(std::shared_ptr<const Model> model,
                                                const ServerOptions& options);
-  // Requests that are not answered yet end with an error.
+  // Ends requests that are not answered yet with an error.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // From now on requests come with one of these keys.
+  // Replaces the API keys.
   void SetKeys(std::shared_ptr<const KeyRing> keys);
-  // Stops taking requests: new ones are refused, those that run are answered.
+  // Refuses new requests; running ones are answered.
   void Drain();
-  // Nothing is left to be answered.
+  // Returns whether Drain() was called and no answer is under way.
   [[nodiscard]] bool is_drained() const;
 
-  // "127.0.0.1:8080", "[::1]:8080", "unix:/path"; several where a host has several addresses.
+  // Returns the addresses, several if the host has several: "127.0.0.1:8080", "[::1]:8080",
+  // "unix:/path".
   [[nodiscard]] std::vector<std::string> addresses() const;
   [[nodiscard]] uint16_t port() const;
   [[nodiscard]] Figures figures() const;

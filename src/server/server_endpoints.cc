@@ -1,4 +1,5 @@
-// Answers that need no step of the engine: the model, its tokens and templates, stored responses.
+// Makes the answers that need no step of the engine: about the model, its tokens and templates, and
+// stored responses.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 namespace ebb::server {
 namespace {
 
-// Part of a character is no text: its bytes.
+// Returns a token's text, or an array of its bytes if it is only part of a UTF-8 character.
 Json PieceJson(const std::string& piece) {
   try {
     (void)Json(piece).dump();
@@ -57,7 +58,7 @@ HttpAnswer Server::Impl::Tokenize(const Json& body) const {
   if (!content.has_value() && !prompt.has_value()) {
     fields.Fail("content", "expected a text", "missing_field");
   }
-  // Some hundred bytes of answer for each byte.
+  // Limits the text, since the answer has some hundred bytes for each byte of it.
   constexpr size_t kMostInPieces = size_t{256} << 10;
   const size_t bytes = content.has_value() ? content->size() : prompt.value_or("").size();
   if (with_pieces && bytes > kMostInPieces) {
@@ -171,7 +172,7 @@ HttpAnswer Server::Impl::CancelResponse(const std::string& id) {
                         .message = fmt::format("no response \"{}\" is being made", id),
                         .code = "not_found"});
   }
-  // Its own request gets the end when the job has ended.
+  // The request that made the response gets its end once the job has ended.
   driver->Cancel(found->first);
   Json response = found->second.first->exchange->Whole();
   response["status"] = "cancelled";

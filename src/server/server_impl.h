@@ -1,5 +1,6 @@
-// Invariant: `running`, exchanges and replies belong to the thread of connections. The engine's
-// thread and those of `lanes` send what they have by HttpServer::Post().
+// Server::Impl connects the parts of a server. Invariant: `running`, exchanges and replies belong
+// to the thread of connections. The engine's thread and those of `lanes` send their results by
+// HttpServer::Post().
 #ifndef EBB_SERVER_SERVER_IMPL_H_
 #define EBB_SERVER_SERVER_IMPL_H_
 
@@ -27,29 +28,30 @@ namespace ebb::server {
 
 inline HttpAnswer JsonAnswer(const Json& json) { return {.body = Dump(json)}; }
 
-// A request that the engine answers, from its body to the last byte of its answer. It belongs to
-// one thread at a time: that of connections, or one of the lanes that reads and prepares it.
+// ServedRequest is a request that the engine answers, from its body to the last byte of its answer.
+// It belongs to one thread at a time: the thread of connections, or a lane that reads and prepares
+// it.
 struct ServedRequest {
   Api api = Api::kChat;
-  HttpRequest http;  // until `completion` is read
+  HttpRequest http;  // valid until `completion` has been read
   std::shared_ptr<Reply> reply;
   std::shared_ptr<Gate::Ticket> ticket;
-  std::string request_id = {};               // as its client calls it, or empty
+  std::string request_id = {};               // the client's id of the request, or empty
   std::string client = {};                   // see WorkLanes::Task
   std::shared_ptr<AccessLine> line = {};     // null: there is no access log
-  CompletionRequest completion = {};         // until `exchange` has it
+  CompletionRequest completion = {};         // valid until it is moved to `exchange`
   std::shared_ptr<SessionUse> session = {};  // null: none
-  std::vector<Job> jobs = {};                // until the engine has them
-  // While it is answered:
+  std::vector<Job> jobs = {};                // valid until they are moved to the engine
+  // Holds the ids of the request's jobs while it is answered, as the members below.
   std::vector<JobId> job_ids = {};
   std::unique_ptr<Exchange> exchange = {};
   Headers headers = {};
-  bool has_begun = false;  // its stream
-  bool is_over = false;    // the client has its answer, or has gone
+  bool has_begun = false;  // the stream has begun
+  bool is_over = false;    // the client has its answer or has disconnected
 };
 using Served = std::shared_ptr<ServedRequest>;
 
-// Who takes turns with others: a key's owner, or an address.
+// Returns the client name by which requests are scheduled fairly: a key's owner, or an address.
 inline std::string ClientOf(const HttpRequest& request) {
   return request.key == nullptr ? request.remote : TenantOf(request.key);
 }
@@ -58,83 +60,85 @@ struct Server::Impl {
   using Compute = std::function<HttpAnswer(const Json& body)>;
 
   [[nodiscard]] std::vector<Route> MakeRoutes();
-  // Add the routes of requests for the engine, of the model with its tokens and its template, and
-  // of the server's state.
+  // Adds the routes of requests for the engine. The next two functions add those of the model with
+  // its tokens and template, and of the server's state.
   void AddCompletionRoutes(std::vector<Route>* routes);
   void AddModelRoutes(std::vector<Route>* routes);
   void AddServerRoutes(std::vector<Route>* routes);
   [[nodiscard]] HttpServer::Handler MakeHandler();
   [[nodiscard]] std::optional<HttpAnswer> Admit(HttpRequest* request);
-  // The line of the access log for `request`; null: there is no log.
+  // Returns the access log's line for `request`; null: there is no log.
   [[nodiscard]] static std::shared_ptr<AccessLine> LineOf(const HttpRequest& request) {
     return std::static_pointer_cast<AccessLine>(request.watcher);
   }
-  // The headers of every answer to `request`.
+  // Returns the headers of every answer to `request`.
   [[nodiscard]] Headers HeadersFor(const HttpRequest& request) const;
-  // With the headers of every answer to `request`, and as its interface tells errors.
+  // Returns `answer` with the headers of every answer to `request`, and with an error in the form
+  // of the interface that was called.
   [[nodiscard]] HttpAnswer WithErrorForm(const HttpRequest& request, HttpAnswer answer) const;
   void Handle(HttpRequest request, std::shared_ptr<Reply> reply);
-  // Runs `compute` on a thread of `lanes`, on the body's JSON.
+  // Runs `compute` on the body's JSON, on a thread of `lanes`, and sends its answer.
   void Work(HttpRequest request, std::shared_ptr<Reply> reply, Compute compute);
   void Complete(Api api, HttpRequest request, std::shared_ptr<Reply> reply);
-  // Reads the body. On a thread of `lanes`, as Prepare() is.
+  // Reads the body. This function and Prepare() run on a thread of `lanes`.
   [[nodiscard]] ApiResult<CompletionRequest> ReadBody(const ServedRequest& served) const;
   void Prepare(const Served& served);
-  // Has Prepare() run on a lane.
+  // Queues Prepare() on a lane.
   void AddPrepare(const Served& served);
-  // Prepares a request that continues without the session that its hint names.
+  // Prepares a request without the session that its hint names.
   void PrepareWithoutSession(const Served& served);
-  // Waits for the session of a request, prepares, and submits.
+  // Acquires the session of a request, prepares the request and submits its job.
   void EnterSession(const Served& served);
   void PrepareInSession(const Served& served);
   void SubmitTurn(const Served& served);
-  // Gives the jobs to the engine.
+  // Submits the request's jobs to the engine.
   void Submit(const Served& served);
   void Await(const Served& served);
-  // Answers with an error, from any thread, once the ticket is given back: its key may be allowed
-  // one request at a time.
+  // Answers with an error after releasing the ticket, since the key may allow one request at a
+  // time. May be called from any thread.
   void Refuse(const Served& served, HttpAnswer answer);
   [[nodiscard]] Status OpenSessions();
   // Returns null if prompts are not stored.
   [[nodiscard]] Result<std::shared_ptr<PrefixStore>> OpenPrefixStore(const Engine& engine) const;
-  // Stored responses, by their id.
+  // Answers GET /v1/responses/ID. The two functions below answer requests about a stored response
+  // too.
   [[nodiscard]] HttpAnswer GetResponse(const std::string& id);
   [[nodiscard]] HttpAnswer GetResponseInput(const std::string& id);
   [[nodiscard]] HttpAnswer DeleteResponse(const std::string& id);
-  // A response that is being made.
+  // Cancels a response that is being generated.
   [[nodiscard]] HttpAnswer CancelResponse(const std::string& id);
-  // DELETE /v1/requests/ID
+  // Answers DELETE /v1/requests/ID.
   [[nodiscard]] HttpAnswer CancelRequest(const HttpRequest& request, const std::string& id);
-  // POST /v1/chat/completions/control
+  // Answers POST /v1/chat/completions/control.
   [[nodiscard]] HttpAnswer Control(const HttpRequest& request);
-  // Requests that are being answered and called `id`, of those that who asks may see.
+  // Returns the requests being answered that have this id and that the sender of `request` may see.
   [[nodiscard]] std::vector<Served> FindRequests(const HttpRequest& request,
                                                  std::string_view id) const;
   void Take(std::vector<JobUpdate> updates);
   void Advance(const Served& served);
   // Ends a request for its client, and cancels those of its jobs that still run.
   void End(ServedRequest* served);
-  // Whether a request with a body of JSON is taken; else it is answered.
+  // Returns whether a request with a body of JSON is accepted; answers with an error if it is not.
   bool TakesBody(const HttpRequest& request, Reply* reply);
-  // Runs `run` on the lane for so many bytes of text. Where that is full or the server is stopping,
-  // `refuse` is called on the thread of connections instead.
+  // Runs `run` on the lane for `bytes` of text. If that lane is full or the server is stopping,
+  // calls `refuse` on the thread of connections instead.
   void AddWork(const std::string& client, size_t bytes, std::function<void()> run,
                std::function<void(HttpAnswer)> refuse);
   [[nodiscard]] ApiError Overloaded(std::string message) const;
 
-  // For /metrics; empty: there is no access log.
+  // Returns the access log's figures for /metrics; empty without an access log.
   [[nodiscard]] std::string AccessLogMetrics() const;
   void MakeDashboard();
   [[nodiscard]] Json ModelJson() const;
-  // GET /v1/models/NAME
+  // Answers GET /v1/models/NAME.
   [[nodiscard]] HttpAnswer GetModel(const std::string& name) const;
   [[nodiscard]] HttpAnswer Tokenize(const Json& body) const;
   [[nodiscard]] HttpAnswer Detokenize(const Json& body) const;
   [[nodiscard]] HttpAnswer ApplyTemplate(const Json& body) const;
-  // Write the answers to llama-server's GET /props and GET /slots.
+  // Returns the answer to llama-server's GET /props; Slots() returns that to GET /slots.
   [[nodiscard]] Json Props() const;
   [[nodiscard]] Json Slots() const;
-  // Writes what a request may ask for in its object `ebb`, and what holds where it does not.
+  // Returns what a request may ask for in its object `ebb`, with the defaults.
   [[nodiscard]] Json OwnProps() const;
   // Returns the context size of a request that asks for none.
   [[nodiscard]] int Context() const;
@@ -145,11 +149,12 @@ struct Server::Impl {
   ServerOptions options;
   std::string fingerprint;
   int64_t started = 0;
-  bool thinks = false;  // the template asks the model for a thought
-  uint64_t run_id = 0;  // so that ids of answers differ from run to run
+  bool thinks = false;  // the template makes the model think
+  uint64_t run_id = 0;  // random, so that ids of answers differ from run to run
   std::unique_ptr<Router> router;
   std::unique_ptr<Gate> gate;
-  // The jobs that the engine has, whether a client still waits for them or not: each is a choice.
+  // Holds the jobs that the engine has, whether or not a client still waits for them. Each job is
+  // one choice of its request.
   std::map<JobId, std::pair<Served, size_t>> running;
   JobId next_job = 1;
   uint64_t next_answer = 1;

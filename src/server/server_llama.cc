@@ -14,7 +14,7 @@ std::string TextOfToken(const Model& model, std::optional<Token> token) {
   return token.has_value() ? model.TokenText(*token, Model::ControlTokens::kShow) : "";
 }
 
-// Shares and T2 as the options of `ebb serve` take them.
+// Formats a share as the options of `ebb serve` take it; T2Text() does so for T2.
 std::string ShareText(double share) { return fmt::format("{:.6g}%", share * 100); }
 std::string T2Text(const TierSpec& spec) {
   const std::string rows =
@@ -51,7 +51,7 @@ Json Server::Impl::OwnProps() const {
   const SessionOptions& session = options.defaults.session;
   Json policies = Json::array();
   for (const PolicyInfo& policy : BuiltinPolicies()) {
-    // Its scores are those of a text that is known already.
+    // Skips the oracle, whose scores need a text that is known already.
     if (policy.scorer == "oracle") continue;
     policies.push_back({{"name", policy.name},
                         {"description", policy.description},
@@ -77,7 +77,8 @@ Json Server::Impl::OwnProps() const {
           {"tiers", std::move(tiers)}};
 }
 
-// Counts running requests: no slot has memory of its own, so a request takes any.
+// Reports as many busy slots as requests run: a slot has no memory of its own, so a request has no
+// fixed slot.
 Json Server::Impl::Slots() const {
   const Figures figures = driver->figures();
   const size_t num_running = figures.reading + figures.decoding;

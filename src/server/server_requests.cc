@@ -1,5 +1,5 @@
-// Requests that the engine answers: prepares them, submits them, delivers their updates and cancels
-// them.
+// Handles requests that the engine answers: prepares them, submits them, delivers their updates and
+// cancels them.
 #include <algorithm>
 #include <ctime>
 #include <set>
@@ -14,7 +14,7 @@
 namespace ebb::server {
 namespace {
 
-// Returns the fields of template arguments of which the template reads none.
+// Returns the request's fields that became template arguments none of which the template reads.
 std::set<std::string> UnusedFields(const ChatPrompt& prompt,
                                    const std::map<std::string, std::string>& argument_fields) {
   std::set<std::string> unused, used;
@@ -26,7 +26,7 @@ std::set<std::string> UnusedFields(const ChatPrompt& prompt,
   return unused;
 }
 
-// Adds the fields that the template and the grammar of tools leave out.
+// Adds to `ignored` the fields that the template and the grammar of tools do not use.
 void AddIgnored(CompletionRequest* request) {
   if (request->prompt == nullptr) return;
   std::ranges::copy(UnusedFields(*request->prompt, request->argument_fields),
@@ -36,7 +36,7 @@ void AddIgnored(CompletionRequest* request) {
   }
 }
 
-// Header fields hold one line of plain characters.
+// Returns the names as a header's value: one line of printable ASCII.
 std::string InHeader(const std::vector<std::string>& names) {
   std::string text = fmt::format("{}", fmt::join(names, ", "));
   for (char& c : text) {
@@ -194,7 +194,7 @@ void Server::Impl::EnterSession(const Served& served) {
 void Server::Impl::PrepareInSession(const Served& served) {
   const auto run = [this, served] {
     CompletionRequest& request = served->completion;
-    // Kept for a session that cannot take it.
+    // Keeps a copy for the case that the hinted session cannot be used.
     const bool is_hint = !request.session_hints.empty();
     auto whole = is_hint ? std::optional(request) : std::nullopt;
     ApiResult<std::vector<Job>> jobs = PrepareTurn(*model, served->session->record, &request);
@@ -270,7 +270,7 @@ void Server::Impl::Await(const Served& served) {
 void Server::Impl::Take(std::vector<JobUpdate> updates) {
   std::set<Served> touched;
   for (JobUpdate& update : updates) {
-    // The keeper hears of jobs whose client has gone, too.
+    // The keeper must also get the updates of jobs whose client has disconnected.
     if (keeper != nullptr) keeper->Take(&update);
     const auto found = running.find(update.id);
     if (found == running.end()) continue;
@@ -346,7 +346,7 @@ HttpAnswer Server::Impl::CancelRequest(const HttpRequest& request, const std::st
                         .code = "request_not_found"});
   }
   for (const Served& one : found) {
-    // A client that sends it again would undo what was asked for here.
+    // Clients must not retry, which would undo this cancellation.
     one->headers.emplace_back("X-Should-Retry", "false");
     one->exchange->EndWith(
         {.status = 499, .message = "the request was cancelled", .code = "cancelled"});

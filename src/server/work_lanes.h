@@ -1,7 +1,7 @@
-// Threads for work on requests that may take long: parsing bodies, applying chat templates,
-// tokenizing. There is a lane, with a thread of its own, for each class of sizes, so that a request
-// waits for others of its size at most: a body of 8 MB takes seconds, one of 64 KiB milliseconds.
-// Within a lane clients take turns, so that one with many requests does not keep others waiting.
+// WorkLanes runs work on requests that may take long: parsing bodies, applying chat templates,
+// tokenizing. Each lane has a thread and handles one class of sizes, so that a request waits only
+// for others of its size: a body of 8 MB takes seconds, one of 64 KiB milliseconds. Within a lane,
+// tasks are chosen round robin over clients, so that one with many requests does not delay others.
 //
 // Thread safety: all members may be called from any thread.
 #ifndef EBB_SERVER_WORK_LANES_H_
@@ -21,33 +21,34 @@ namespace ebb::server {
 
 class WorkLanes {
  public:
-  // The largest size of each lane but the last, in bytes of text.
+  // kMostBytes holds the largest size of each lane but the last, in bytes of text.
   static constexpr std::array<size_t, 2> kMostBytes = {size_t{64} << 10, size_t{1} << 20};
   static constexpr size_t kNumLanes = kMostBytes.size() + 1;
-  // By the size of the text that a task works on.
+  // Returns the lane for a task that works on `bytes` of text.
   [[nodiscard]] static size_t LaneOf(size_t bytes);
 
   enum class Refusal { kFull, kStopping };
   struct Task {
-    std::string client;  // clients take turns
-    size_t bytes = 0;    // of text to be worked on
+    std::string client;  // the lane serves clients round robin
+    size_t bytes = 0;    // size of the text to process
     std::function<void()> run;
-    // Called in place of `run`, on any thread, from within Add() or Stop() too.
+    // Called instead of `run`, on any thread, also from within Add() or Stop().
     std::function<void(Refusal)> refuse;
   };
 
-  // most_waiting: tasks of one lane that have not begun.
+  // `most_waiting` limits the tasks of one lane that have not started.
   explicit WorkLanes(size_t most_waiting);
   ~WorkLanes();
   WorkLanes(const WorkLanes&) = delete;
   WorkLanes& operator=(const WorkLanes&) = delete;
 
-  // In a full lane the client with the most waiting tasks loses its newest one, which may be
-  // `task`.
+  // Queues a task. If its lane is full, refuses the newest task of the client with the most waiting
+  // tasks, which may be `task`.
   void Add(Task task);
-  // Refuses what has not begun and what comes later, and waits for what has begun. Not from a task.
+  // Refuses waiting tasks and later ones, and waits for those that have started. REQUIRES: not
+  // called from a task.
   void Stop();
-  // Tasks that have not begun.
+  // Counts the tasks that have not started.
   [[nodiscard]] size_t num_waiting() const;
 
  private:
@@ -56,7 +57,7 @@ class WorkLanes {
     std::deque<Task> tasks;  // at least one
   };
   struct Lane {
-    std::list<Client> clients;  // the front has the next turn
+    std::list<Client> clients;  // the front is served next
     size_t num_waiting = 0;
   };
 
