@@ -8,7 +8,7 @@
 namespace ebb::server {
 namespace {
 
-// Cuts text of an error, which may repeat megabytes of a client's request.
+// Shortens the text of an error, which may repeat megabytes of a client's request.
 std::string Shortened(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
   size_t end = most;
@@ -21,7 +21,7 @@ Json TextOrNull(const std::string& text) {
   return text.empty() ? Json() : Json(Shortened(text, kMostBytes));
 }
 
-// Whether the slash at `slash` begins an absolute path.
+// Returns whether the slash at `slash` begins an absolute path.
 bool BeginsPath(std::string_view text, size_t slash) {
   constexpr std::string_view kBefore = " \"'(=:";
   constexpr std::string_view kNotBehind = " /";
@@ -32,8 +32,8 @@ bool BeginsPath(std::string_view text, size_t slash) {
 
 }  // namespace
 
-// A path may hold blanks, so that it ends where the sentence says so: at a quotation mark, a comma
-// or a colon with a blank behind it.
+// Replaces paths. A path may hold blanks, so it ends only at a quotation mark, or at a comma or
+// colon followed by a blank.
 std::string WithoutPaths(std::string_view message) {
   std::string told;
   for (size_t i = 0; i < message.size(); ++i) {
@@ -86,7 +86,8 @@ HttpAnswer ErrorAnswer(const ApiError& error) {
                        .body = Dump(ErrorJson(error)),
                        .headers = {},
                        .detail = LoggedError(error)};
-  // Clients of OpenAI's and Anthropic's ask again at 409 and 503 by themselves.
+  // OpenAI's and Anthropic's client libraries retry 409 and 503 by themselves; this header stops
+  // them.
   if (error.is_final) answer.headers.emplace_back("X-Should-Retry", "false");
   if (error.retry_after.has_value()) {
     answer.headers.emplace_back(

@@ -1,4 +1,4 @@
-// Errors as clients of OpenAI's interface expect them.
+// Describes errors as clients of OpenAI's API expect them.
 #ifndef EBB_SERVER_API_API_ERROR_H_
 #define EBB_SERVER_API_API_ERROR_H_
 
@@ -14,18 +14,17 @@
 
 namespace ebb::server {
 
-// Members keep their order, which schemas of tools need.
+// Json keeps the order of members, which schemas of tools need.
 using Json = nlohmann::ordered_json;
 
 struct ApiError {
-  int status = 400;  // of HTTP
+  int status = 400;  // HTTP status
   std::string message;
-  std::string code = {};                   // "invalid_value", ...; empty: null
-  std::string param = {};                  // the field of the request; empty: null
+  std::string code = {};                   // "invalid_value", ...; empty: null in JSON
+  std::string param = {};                  // the field of the request; empty: null in JSON
   std::optional<double> retry_after = {};  // seconds
-  bool is_final = false;                   // not retryable, even if the HTTP status suggests it
-  std::string detail =
-      {};  // details for the access log, which the client does not see; empty: nothing
+  bool is_final = false;    // tells clients not to retry, even if the HTTP status suggests it
+  std::string detail = {};  // for the access log only; not sent to the client
 };
 
 // Returns `message` for a client: paths of the server's files become "<path>".
@@ -35,24 +34,25 @@ struct ApiError {
 // Returns an error's text for the access log: its code and its detail.
 [[nodiscard]] std::string LoggedError(const ApiError& error);
 
-// {"error": {...}}
+// Returns the error as OpenAI's JSON, {"error": {...}}.
 [[nodiscard]] Json ErrorJson(const ApiError& error);
 [[nodiscard]] HttpAnswer ErrorAnswer(const ApiError& error);
-// 405. allowed: the methods that the path takes, "GET, DELETE".
+// Returns a 405 answer. `allowed`: the methods of the path, "GET, DELETE".
 [[nodiscard]] HttpAnswer WrongMethodAnswer(std::string_view path, std::string_view allowed);
-// Returns the answer to an error of the library. Its message contains the server's paths only where
-// the request is at fault, which may have named them itself.
+// Returns the error for a client to an error of the library. Its message keeps paths only for an
+// invalid request, which may have named them itself.
 [[nodiscard]] ApiError ErrorFrom(const Status& status);
-// 400 and a code; `param` may be empty.
+// Returns a 400 error; `param` may be empty.
 [[nodiscard]] ApiError Invalid(std::string message, std::string param,
                                std::string code = "invalid_value");
-// 503. retry_after: in seconds, where another server may take it, or the one that comes after this.
+// Returns a 503 error for a server that is stopping. `retry_after`: seconds until another server,
+// or this one's successor, may accept the request.
 [[nodiscard]] ApiError StoppingError(std::optional<double> retry_after = {});
 
 // Returns JSON as bytes; bytes that are no UTF-8 become U+FFFD.
 [[nodiscard]] std::string Dump(const Json& json);
-// Dump() for the data of a server-sent event: characters that some clients take for the end of a
-// line, U+0085, U+2028 and U+2029 among them, are escaped, as all of C1 is.
+// Returns JSON for the data of a server-sent event: like Dump(), but escapes U+0085 and all of C1,
+// U+2028 and U+2029, since some clients take them for the end of a line.
 [[nodiscard]] std::string EventData(const Json& json);
 
 template <typename T>

@@ -13,7 +13,7 @@ namespace {
 
 using ErrorForm = HttpAnswer (*)(HttpAnswer);
 
-// Returns null where errors of this path stay in OpenAI's form.
+// Returns the conversion for errors of `path`; null: they stay in OpenAI's form.
 ErrorForm FormOf(std::string_view path) {
   constexpr std::string_view kLlamaPaths[] = {"/completion", "/completions", "/infill", "/props",
                                               "/slots"};

@@ -1,4 +1,4 @@
-// Puts errors into the form of the interface that a path belongs to, whichever part of the server
+// Converts errors to the form of the API that a path belongs to, no matter which part of the server
 // sends them.
 #ifndef EBB_SERVER_API_ERROR_FORM_H_
 #define EBB_SERVER_API_ERROR_FORM_H_
@@ -10,9 +10,9 @@
 
 namespace ebb::server {
 
-// Puts an error into the form of the interface of `path`; returns other answers unchanged.
+// Converts an error to the form of the API of `path`; returns other answers unchanged.
 [[nodiscard]] HttpAnswer InFormOf(std::string_view path, HttpAnswer answer);
-// Wraps `reply` so that InFormOf() is applied to each answer.
+// Returns a Reply that applies InFormOf() to each answer and sends it by `reply`.
 [[nodiscard]] std::shared_ptr<Reply> WithErrorsInFormOf(std::string_view path,
                                                         std::shared_ptr<Reply> reply);
 

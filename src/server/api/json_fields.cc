@@ -15,11 +15,11 @@ struct Shape {
   int depth = 0;
   size_t num_members = 0;
   size_t most_members = 0;                   // in one object
-  size_t num_comparisons = 0;                // of names, while it is parsed
-  std::vector<size_t> half_surrogates = {};  // where their escapes begin
+  size_t num_comparisons = 0;                // comparisons of names that parsing will take
+  std::vector<size_t> half_surrogates = {};  // offsets of their escapes
 };
 
-// The four hexadecimal digits of a \u escape at `at`; nothing for another text.
+// Returns the value of a \u escape at `at`; nothing for other text.
 std::optional<uint16_t> EscapedUnit(std::string_view text, size_t at) {
   constexpr size_t kSize = 6;
   if (text.size() < at + kSize || text.substr(at, 2) != "\\u") return std::nullopt;
@@ -32,8 +32,8 @@ std::optional<uint16_t> EscapedUnit(std::string_view text, size_t at) {
 bool IsHighSurrogate(std::optional<uint16_t> unit) { return unit >= 0xD800 && unit <= 0xDBFF; }
 bool IsLowSurrogate(std::optional<uint16_t> unit) { return unit >= 0xDC00 && unit <= 0xDFFF; }
 
-// Reads a body without a parser, which would take memory for all of it. Beyond kMostJsonDepth the
-// depth alone is right.
+// Reads the shape of a body without a parser, which would use memory for all of it. Beyond
+// kMostJsonDepth only the depth is right.
 class ShapeReader {
  public:
   explicit ShapeReader(std::string_view text) : text_(text) {}
@@ -76,7 +76,7 @@ class ShapeReader {
   size_t at_ = 0;
   int depth_ = 0;
   bool in_string_ = false;
-  std::array<size_t, kMostJsonDepth + 1> members_ = {};  // of the object that is open at each depth
+  std::array<size_t, kMostJsonDepth + 1> members_ = {};  // of the open object at each depth
   Shape shape_;
 };
 
@@ -86,7 +86,7 @@ ApiError TooLarge(std::string_view what, size_t most, size_t found) {
       "request_too_large");
 }
 
-// Some bytes of `text` up to `end`, as printable ASCII.
+// Returns some bytes of `text` before `end`, as printable ASCII.
 std::string Excerpt(std::string_view text, size_t end) {
   constexpr size_t kMostBytes = 40;
   const size_t begin = end - std::min(end, kMostBytes);
@@ -98,12 +98,12 @@ std::string Excerpt(std::string_view text, size_t end) {
   return shown;
 }
 
-// A number without a fraction as an integer; nothing beyond 64 bits.
+// Converts a number without a fraction to an integer; nothing beyond 64 bits.
 std::optional<int64_t> WholeNumber(const Json& json) {
   constexpr auto kMost = std::numeric_limits<int64_t>::max();
   if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{kMost}) return std::nullopt;
   if (json.is_number_integer()) return json.get<int64_t>();
-  // Doubles have no value between this and 2^63.
+  // 2^63 would overflow; kMostOfDouble is the largest double below it.
   constexpr double kMostOfDouble = 9223372036854774784.0;
   const auto value = json.get<double>();
   if (value < -kMostOfDouble || value > kMostOfDouble) return std::nullopt;
@@ -133,7 +133,7 @@ ApiError OtherContent() {
 }
 
 ApiResult<Json> ParseObject(std::string_view text) {
-  // The parser takes a NUL byte for the end of the text.
+  // Without this check the parser would take a NUL byte for the end of the text.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     return NoJson(fmt::format("the body: expected JSON, found a NUL byte, number {}", nul));
   }
@@ -182,7 +182,8 @@ std::string ArgumentsText(const Json& arguments) {
   if (text.empty()) return "{}";
   const ApiResult<Json> parsed = ParseObject(text);
   if (!parsed.ok()) return Dump(Json{{"INVALID_JSON", text}});
-  // Chat templates parse the text again, and would refuse half of a surrogate pair.
+  // Chat templates parse the text again, and would refuse half of a surrogate pair; Dump() replaces
+  // it.
   return ShapeReader(text).Read().half_surrogates.empty() ? text : Dump(*parsed);
 }
 

@@ -48,12 +48,12 @@ TEST(ParseObject, HalfOfASurrogatePairBecomesAReplacementCharacter) {
   EXPECT_EQ(read(R"(a \ude00 b)"), "a \xEF\xBF\xBD b");
   EXPECT_EQ(read(R"(\ud83d)"), "\xEF\xBF\xBD");
   EXPECT_EQ(read(R"(\uD83D\ud83d\uDE00\ude00)"), "\xEF\xBF\xBD\xF0\x9F\x98\x80\xEF\xBF\xBD");
-  // An escaped backslash is no escape of what follows.
+  // An escaped backslash does not escape the text after it.
   EXPECT_EQ(read(R"(\\ud83d)"), R"(\ud83d)");
   EXPECT_EQ(read(R"(\\\ud83d)"), "\\\xEF\xBF\xBD");
   const ApiResult<Json> name = ParseObject(R"({"\udc00": 1})");
   EXPECT_TRUE(name->contains("\xEF\xBF\xBD"));
-  // Escapes that are cut off are no JSON still.
+  // Escapes that are cut off are still invalid JSON.
   EXPECT_THAT(ErrorOf(R"({"a": "\ud8"})"), StartsWith("invalid_json"));
   EXPECT_THAT(ErrorOf(R"({"a": "\)"), StartsWith("invalid_json"));
 }
@@ -121,7 +121,7 @@ TEST(ArgumentsText, IsTheTextOfAnObjectWhateverCame) {
   EXPECT_EQ(ArgumentsText(nullptr), "{}");
   EXPECT_EQ(ArgumentsText(""), "{}");
   EXPECT_EQ(ArgumentsText(R"({"t": "\ud83d"})"), "{\"t\":\"\xEF\xBF\xBD\"}");
-  // Other text is kept as a text.
+  // Text that is no object is kept as a string.
   EXPECT_EQ(ArgumentsText("{\"t\": \"ab"), R"({"INVALID_JSON":"{\"t\": \"ab"})");
   EXPECT_EQ(ArgumentsText("[1]"), R"({"INVALID_JSON":"[1]"})");
   EXPECT_EQ(ArgumentsText("null"), R"({"INVALID_JSON":"null"})");

@@ -20,7 +20,8 @@ bool IsTaken(std::string_view name) {
   return !name.empty() && name.size() <= kMostNameBytes && std::ranges::all_of(name, IsPlain);
 }
 
-// `name` with '_' for each run of characters that are not plain, and a number where others have it.
+// Returns `name` with '_' for each run of disallowed characters, and with a number added if
+// `others` has that name.
 std::string PlainName(std::string_view name, const std::set<std::string>& others) {
   std::string plain;
   for (const char c : name) {

@@ -1,5 +1,5 @@
-// Names of tools as models can take them. Grammars of calls know 1 to 64 letters, digits, '_' and
-// '-'; clients also have longer names, dots, slashes and other scripts.
+// Replaces names of tools that models cannot produce. Grammars of calls allow 1 to 64 letters,
+// digits, '_' and '-'; clients also use longer names, dots, slashes and other scripts.
 #ifndef EBB_SERVER_API_TOOL_NAMES_H_
 #define EBB_SERVER_API_TOOL_NAMES_H_
 
@@ -10,11 +10,12 @@
 
 namespace ebb::server {
 
-// The client's names by those that the model gets; names that stay as they are, are left out.
+// ToolNames maps the names that the model gets to the client's names. It omits names that stay as
+// they are.
 using ToolNames = std::map<std::string, std::string>;
 
-// Gives each tool whose name no model takes another one, wherever the request names it: in its
-// tools, calls, results and tool_choice. The new names differ from all others.
+// Gives each tool whose name the grammar does not allow another name, everywhere in the request: in
+// its tools, calls, results and tool_choice. The new names differ from all others.
 [[nodiscard]] ToolNames RenameTools(ChatRequest* chat);
 
 }  // namespace ebb::server

@@ -8,15 +8,15 @@
 namespace ebb::server {
 namespace {
 
-// Names of the repository and of files that a request does not name. They are those of
-// llama-server: Qwen2.5-Coder was trained with names in front of files.
+// kRepositoryName and the constants below are llama-server's names for a repository and files that
+// a request does not name: Qwen2.5-Coder was trained with names before files.
 constexpr std::string_view kRepositoryName = "myproject\n";
 constexpr std::string_view kFileName = "filename\n";
 constexpr std::string_view kNamelessFile = "tmp";
-// Separates files where the vocabulary has no token that does.
+// kSnippet separates files if the vocabulary has no token for that.
 constexpr std::string_view kSnippet = "\n\n--- snippet ---\n\n";
 
-// Collects the tokens of several texts; keeps the first error.
+// TokenRow collects the tokens of several texts; it keeps the first error.
 class TokenRow {
  public:
   explicit TokenRow(const Model& model) : model_(model) {}

@@ -18,8 +18,8 @@ struct InfillRequest {
     std::string name, text;
   };
   std::string prefix, suffix;
-  std::string prompt;            // behind the prefix, where the answer begins
-  std::vector<File> files = {};  // of the same repository
+  std::string prompt;            // text after the prefix, where the answer begins
+  std::vector<File> files = {};  // other files of the same repository
 };
 
 // Reads `input_prefix`, `input_suffix`, `input_extra` and `prompt`. Errors, in `fields`: 400.
@@ -27,8 +27,8 @@ struct InfillRequest {
 
 // Builds the prompt as llama-server does: files, prefix, suffix, and the token of the middle. A
 // prompt of more than `most` tokens is cut far from the middle: it keeps the end of the prefix, the
-// beginning of the suffix (at least a quarter of the room), and the end of the files.
-// Errors: 501 (the vocabulary lacks one of the three tokens); those of Model::Tokenize().
+// beginning of the suffix (at least a quarter of the room), and the end of the files. Errors: 501
+// (the vocabulary lacks one of the three tokens); those of Model::Tokenize().
 [[nodiscard]] ApiResult<std::vector<Token>> InfillPrompt(const Model& model,
                                                          const InfillRequest& request, size_t most);
 

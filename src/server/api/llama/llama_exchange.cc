@@ -84,7 +84,7 @@ void LlamaExchange::Take(size_t index, JobUpdate update) {
   }
   std::ranges::move(std::exchange(update.progress, {}), std::back_inserter(output.progress));
   Exchange::Take(index, std::move(update));
-  choice(index).unsent = {};  // TakeChoice() tells the tokens instead
+  choice(index).unsent = {};  // TakeChoice() sends the tokens instead
 }
 
 Json LlamaExchange::Probability(const TokenLogprob& one) const {

@@ -1,5 +1,5 @@
-// Writes answers of llama-server's own interface: an object for each prompt, in one piece or as an
-// event for each token; and errors in that interface's form. Pure, as Exchange is.
+// Writes answers of llama-server's API: an object for each prompt, complete or as an event for each
+// token; and errors in that API's form. Pure, as Exchange is.
 #ifndef EBB_SERVER_API_LLAMA_LLAMA_EXCHANGE_H_
 #define EBB_SERVER_API_LLAMA_LLAMA_EXCHANGE_H_
 
@@ -25,19 +25,19 @@ class LlamaExchange final : public Exchange {
 
  private:
   struct Output {
-    std::vector<JobToken> tokens;          // not sent yet; of an answer in one piece, all
-    std::vector<Logprobs> logprobs;        // of these tokens, where they were asked for
+    std::vector<JobToken> tokens;    // not sent yet; all tokens of an answer that is not streamed
+    std::vector<Logprobs> logprobs;  // of these tokens, if the request asked for them
     std::vector<PromptProgress> progress;  // not sent yet
     PromptProgress read;                   // the last progress
-    std::string rest;                      // text that came behind the last token
-    int num_tokens = 0;                    // sent
+    std::string rest;                      // text that came after the last token
+    int num_tokens = 0;                    // number of tokens sent
     bool has_new_line = false;
     bool sent_end = false;
   };
 
   void TakeChoice(size_t index, std::string* events);
   [[nodiscard]] Json Partial(size_t index, std::string content, Json tokens) const;
-  // Returns an answer in one piece, or the last event of a stream.
+  // Returns an answer that is not streamed, or the last event of a stream.
   [[nodiscard]] Json Final(size_t index, std::string content, Json tokens) const;
   [[nodiscard]] Json Times(const Output& output, double decode_seconds) const;
   [[nodiscard]] Json Probabilities(const std::vector<Logprobs>& logprobs) const;
@@ -49,9 +49,9 @@ class LlamaExchange final : public Exchange {
   bool sent_all_ = false;
 };
 
-// {"error": {"code": 400, "message", "type", "param"}}
+// Returns the error in llama-server's form, {"error": {"code": 400, "message", "type", "param"}}.
 [[nodiscard]] Json LlamaErrorJson(const ApiError& error);
-// Puts an error into this form; returns other answers unchanged.
+// Converts an error to this form; returns other answers unchanged.
 [[nodiscard]] HttpAnswer AsLlamaError(HttpAnswer answer);
 
 }  // namespace ebb::server

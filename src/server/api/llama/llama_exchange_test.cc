@@ -99,7 +99,7 @@ TEST(LlamaExchange, AStreamHasAnEventForEachTokenAndNoDone) {
   LlamaExchange exchange = LlamaAnswers(true);
   exchange.Take(0, {.accepted = true});
   EXPECT_THAT(exchange.TakeEvents(), IsEmpty());
-  // Two tokens gathered while the client was slow.
+  // Two tokens have gathered because the client was slow.
   exchange.Take(0, SaidToken(8, "a"));
   exchange.Take(0, SaidToken(9, ""));
   std::vector<Json> events = DataOf(exchange.TakeEvents());
@@ -109,7 +109,7 @@ TEST(LlamaExchange, AStreamHasAnEventForEachTokenAndNoDone) {
   EXPECT_EQ(events[0]["stop"], false);
   EXPECT_EQ(events[1]["content"], "");
   EXPECT_EQ(events[1]["tokens_predicted"], 2);
-  // Text that was held back comes with the last event.
+  // The last event carries text that was held back.
   exchange.Take(0, {.pieces = {{TextPart::kAnswer, "###"}}, .end = Ended(FinishReason::kLength)});
   const std::string last = exchange.TakeEvents();
   EXPECT_THAT(last, testing::Not(testing::HasSubstr("[DONE]")));
@@ -139,7 +139,7 @@ TEST(LlamaExchange, ProgressAndTimesAreToldWhereTheyAreAskedFor) {
   EXPECT_EQ(events[2]["tokens_evaluated"], 9);
   EXPECT_EQ(events[3]["timings"]["predicted_n"], 2);
   EXPECT_EQ(events[3]["timings"]["predicted_ms"], 4000.0);
-  // One token came in these four seconds; the prompt's last step gave the first.
+  // One token was decoded in these four seconds; the prompt's last step gave the first.
   EXPECT_EQ(events[3]["timings"]["predicted_per_second"], 0.25);
 }
 

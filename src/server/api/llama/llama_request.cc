@@ -36,7 +36,7 @@ class LlamaReader final : public RequestReader {
       ReadPrompts();
     }
     Own("prompt");
-    // The shared fields come second: they are read with the limits of OpenAI's.
+    // Reads these fields here first: the shared reader has OpenAI's limits for them.
     const auto most_tokens = OwnFirst({"n_predict", "max_completion_tokens", "max_tokens"}, -1);
     const auto num_choices = OwnFirst({"n_cmpl", "n"}, 1, kMostLlamaChoices);
     const auto line_ms = own_.Integer(Own("t_max_predict_ms"), -1, int64_t{1} << 40);
@@ -58,7 +58,7 @@ class LlamaReader final : public RequestReader {
     const double line_seconds = static_cast<double>(line_ms.value_or(0)) / 1000;
     request_.generate.line_seconds = std::max(0.0, line_seconds);
     SamplingOptions& sampling = request_.sampling;
-    // A temperature below 0 takes the likeliest token, too.
+    // Like 0, a temperature below 0 selects the likeliest token.
     if (temperature.has_value())
       sampling.temperature = static_cast<float>(std::max(0.0, *temperature));
     sampling.presence_scope = SamplingOptions::PresenceScope::kWindow;

@@ -1,5 +1,5 @@
-// Reads requests of llama-server's own interface, POST /completion and POST /infill. Fields that it
-// shares with OpenAI's completions are read as theirs. llama_exchange.h writes the answers.
+// Reads requests of llama-server's API, POST /completion and POST /infill. Fields that OpenAI's
+// completions share are read as theirs. llama_exchange.h writes the answers.
 #ifndef EBB_SERVER_API_LLAMA_LLAMA_REQUEST_H_
 #define EBB_SERVER_API_LLAMA_LLAMA_REQUEST_H_
 
@@ -13,11 +13,11 @@ namespace ebb::server {
 
 enum class LlamaEndpoint : uint8_t { kCompletion, kInfill };
 
-// Errors: 400 and 404 (another model) with the field.
+// Reads a request of `endpoint`. Errors: 400 and 404 (another model) with the field.
 [[nodiscard]] ApiResult<CompletionRequest> ReadLlama(LlamaEndpoint endpoint, const Json& body,
                                                      const RequestDefaults& defaults);
 
-// Sets the members of request->llama that repeat what `jobs` were made of.
+// Sets the members of request->llama that repeat the settings and prompts of `jobs`.
 void DescribeLlamaJobs(const Model& model, const std::vector<Job>& jobs,
                        CompletionRequest* request);
 // Returns `generation_settings` of an answer; its seed is that of the first choice.

@@ -34,7 +34,7 @@ class LlamaRequestTest : public PebbleModelTest {
   static ApiResult<std::vector<Job>> TryPrepare(CompletionRequest request) {
     return Prepare(*model_, &request);
   }
-  // Returns a request that is prepared.
+  // Returns a prepared request.
   static CompletionRequest Prepared(const std::string& text) {
     CompletionRequest request = ReadText(text);
     EXPECT_TRUE(Prepare(*model_, &request).ok());
@@ -95,7 +95,7 @@ TEST_F(LlamaRequestTest, EachFormOfAPromptBecomesTextsOrTokensInItsOrder) {
   EXPECT_THAT(PromptsOf(R"({"prompt": [5, 6]})"), ElementsAre(std::vector<Token>{5, 6}));
   EXPECT_THAT(PromptsOf(R"({"prompt": [[5, 6], "a tide", {"prompt_string": "a tide"}]})"),
               ElementsAre(std::vector<Token>{5, 6}, a, a));
-  // A token in front takes the place of the one that begins a text.
+  // A prompt that begins with a token gets no BOS token.
   std::vector<Token> mixed = {5};
   const std::vector<Token> rest = Tokens("a tide", Model::AddBos::kNo);
   mixed.insert(mixed.end(), rest.begin(), rest.end());
@@ -129,7 +129,7 @@ TEST_F(LlamaRequestTest, SamplersThatAreLeftOutAreSwitchedOff) {
   EXPECT_EQ(sampling.repeat_penalty, 1.0f);
   EXPECT_THAT(request.ignored, ElementsAre("samplers.infill"));
   EXPECT_EQ(ReadText(R"({"prompt": "a", "samplers": "kt"})").sampling.top_p, 1.0f);
-  // Front ends for stories always send an order of their own.
+  // Front ends for stories always send their own order of samplers.
   const CompletionRequest order =
       ReadText(R"({"prompt": "a", "samplers": ["temperature", "top_k", "dry"]})");
   EXPECT_THAT(order.ignored, ElementsAre("samplers", "samplers.dry"));

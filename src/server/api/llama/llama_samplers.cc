@@ -15,13 +15,13 @@ struct LlamaSampler {
   char letter;
   std::string_view name;
 };
-// The samplers of ebb, in the order in which they run.
+// kOwnSamplers lists ebb's samplers in the order in which they run.
 constexpr LlamaSampler kOwnSamplers[] = {
     {'e', "penalties"}, {'k', "top_k"}, {'p', "top_p"}, {'m', "min_p"}, {'t', "temperature"}};
 constexpr LlamaSampler kOtherSamplers[] = {{'d', "dry"}, {'s', "top_n_sigma"}, {'y', "typ_p"},
                                            {'x', "xtc"}, {'i', "infill"},      {'a', "adaptive_p"}};
 
-// A parameter and the values that switch its sampler off.
+// OffParameter is a parameter with the range of values that switch its sampler off.
 struct OffParameter {
   const char* name;
   double least_off;
@@ -33,7 +33,7 @@ constexpr OffParameter kOffParameters[] = {
     {"xtc_probability", 0, 0},         {"mirostat", 0, 0},
     {"top_n_sigma", -kAny, 0},         {"dry_multiplier", 0, 0},
     {"adaptive_target", -kAny, -1e-30}};
-// Parameters without effect while their sampler is off.
+// kIdleParameters lists parameters without effect while their sampler is off.
 constexpr const char* kIdleParameters[] = {
     "dynatemp_exponent", "xtc_threshold",      "mirostat_tau",       "mirostat_eta",
     "dry_base",          "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers",

@@ -12,18 +12,18 @@
 
 namespace ebb::server {
 
-// The samplers that a request names.
+// LlamaSamplers holds the samplers that a request names.
 struct LlamaSamplers {
   bool is_given = false;
   std::vector<std::string_view> known = {};
-  bool is_in_order = true;  // in which ebb runs them, each once
+  bool is_in_order = true;  // they are in ebb's order, each once
   std::vector<std::string> unknown = {};
 };
 
 // Reads `samplers`, an array of names or a string with a letter for each.
 [[nodiscard]] LlamaSamplers ReadLlamaSamplers(JsonFields* fields);
 
-// Refuses values that switch on a sampler that ebb lacks. Returns the names of the parameters of
+// Refuses values that switch on a sampler that ebb lacks. Returns the names of all parameters of
 // such samplers.
 std::vector<std::string> RefuseLlamaSamplers(JsonFields* fields);
 

@@ -41,8 +41,8 @@ Json LengthJson(const GenerateOptions& generate) {
           {"stop", generate.stops}};
 }
 
-// A banned token has the bias null, since JSON has no infinity. ignore_eos bans all tokens that end
-// an answer.
+// Returns the biases. A banned token has the bias null, since JSON has no infinity. `ignore_eos`
+// bans all tokens that end an answer.
 Json BiasesJson(const Model& model, const CompletionRequest& request) {
   Json biases = Json::array();
   for (const auto& [token, bias] : request.sampling.logit_bias) {

@@ -10,8 +10,8 @@ namespace {
 
 using Kind = AnswerPart::Kind;
 
-// Arguments that were cut off, or are no object, in the form in which Anthropic's interface takes
-// them back.
+// Returns a call's arguments as an object. Text that was cut off or is no object is wrapped in one,
+// in a form that Anthropic's API accepts back.
 Json InputJson(const std::string& arguments) {
   Json input = Json::parse(arguments, nullptr, /*allow_exceptions=*/false);
   if (input.is_object()) return input;
@@ -19,7 +19,7 @@ Json InputJson(const std::string& arguments) {
   return {{"INVALID_JSON", arguments}};
 }
 
-// A part of which nothing was sent yet.
+// Returns the block of a part before any of its text is sent.
 Json EmptyBlock(const AnswerPart& part) {
   switch (part.kind) {
     case Kind::kThought:
@@ -62,7 +62,7 @@ Json Delta(Kind kind, const std::string& text) {
   return {{"type", "input_json_delta"}, {"partial_json", text}};
 }
 
-// Anthropic's names are OpenAI's but for two.
+// Returns Anthropic's name of an error; only two differ from OpenAI's.
 std::string_view MessagesErrorType(int status) {
   if (status == 413) return "request_too_large";
   const std::string_view type = ErrorType(status);
@@ -71,7 +71,7 @@ std::string_view MessagesErrorType(int status) {
 
 }  // namespace
 
-// `input_tokens` leaves those out that a cache had.
+// Returns the usage. `input_tokens` excludes the tokens that the prefix cache had.
 Json MessagesExchange::TokenUsage() const {
   const Json usage = Usage();
   const int cached = usage["prompt_tokens_details"]["cached_tokens"];
@@ -170,7 +170,7 @@ std::string MessagesExchange::TakeEvents() {
   return events += NamedEvent("message_stop", {{"type", "message_stop"}});
 }
 
-// FNV-1a, so that it is the same everywhere.
+// Hashes by FNV-1a, so that all servers compute the same signature.
 std::string ThoughtSignature(std::string_view thought) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : thought) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

@@ -1,5 +1,5 @@
-// The answer to a request of Anthropic's Messages: content blocks, in one piece or as events; and
-// errors in that interface's form. Pure, as Exchange is.
+// Writes the answer to a request of Anthropic's Messages API: content blocks, complete or as
+// events; and errors in that API's form. Pure, as Exchange is.
 #ifndef EBB_SERVER_API_MESSAGES_MESSAGES_EXCHANGE_H_
 #define EBB_SERVER_API_MESSAGES_MESSAGES_EXCHANGE_H_
 
@@ -21,7 +21,7 @@ class MessagesExchange final : public PartExchange {
  private:
   [[nodiscard]] Json Message(Json content) const;
   [[nodiscard]] Json TokenUsage() const;
-  // `stop_reason` and `stop_sequence`.
+  // Adds `stop_reason` and `stop_sequence`.
   void AddStop(Json* json) const;
   void Tell(const PartEvent& event, std::string* events) const;
 
@@ -29,13 +29,13 @@ class MessagesExchange final : public PartExchange {
   bool sent_end_ = false;
 };
 
-// Returns the signature that a client sends back with a thought. It proves nothing: thoughts are no
-// secret here.
+// Returns the signature that a client sends back with a thought. It is no proof of origin and
+// protects nothing, since thoughts are not secret here.
 [[nodiscard]] std::string ThoughtSignature(std::string_view thought);
 
-// {"type": "error", "error": {...}}
+// Returns the error in Anthropic's form, {"type": "error", "error": {...}}.
 [[nodiscard]] Json MessagesErrorJson(int status, const std::string& message);
-// An error in this form; other answers as they are.
+// Converts an error to this form; returns other answers unchanged.
 [[nodiscard]] HttpAnswer AsMessagesError(HttpAnswer answer);
 
 }  // namespace ebb::server

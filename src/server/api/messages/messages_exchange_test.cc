@@ -90,7 +90,7 @@ TEST(MessagesExchange, ReasonsToStopAreThoseOfTheInterface) {
   EXPECT_EQ(end(Ended(FinishReason::kLength)), "max_tokens,null");
   EXPECT_EQ(end(Ended(FinishReason::kContext)), "model_context_window_exceeded,null");
   EXPECT_EQ(end(EndedBy("END")), "stop_sequence,\"END\"");
-  // One of the template's.
+  // A stop string of the template is not reported.
   EXPECT_EQ(end(EndedBy("<|end|>")), "end_turn,null");
 }
 
@@ -105,7 +105,7 @@ TEST(MessagesExchange, AnErrorBehindTheFirstEventIsTheLastOne) {
       "message": "stopping"}})"));
 }
 
-// Records the answers that are sent.
+// Kept records the answer that is sent.
 class Kept final : public Reply {
  public:
   explicit Kept(HttpAnswer* answer) : answer_(answer) {}

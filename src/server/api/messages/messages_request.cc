@@ -16,12 +16,13 @@
 namespace ebb::server {
 namespace {
 
-// Members of a chat that have another name here.
+// kOfChatsNotOfMessages lists members of a chat that have another name here.
 constexpr std::string_view kOfChatsNotOfMessages[] = {"stop", "response_format", "json_schema",
                                                       "max_completion_tokens", "logprobs"};
 
-// The first line of Claude Code's system text. It differs from session to session, so that prefix
-// caching would share nothing behind it, and it is meant for a billing service, not for the model.
+// kBillingHeader begins the first line of Claude Code's system text. The line is removed: it
+// differs from session to session, so that prefix caching would share nothing after it, and it is
+// meant for a billing service, not for the model.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
 
 void DropBillingHeader(Json* text, std::vector<std::string>* ignored) {
@@ -33,7 +34,7 @@ void DropBillingHeader(Json* text, std::vector<std::string>* ignored) {
   *text = whole.substr(std::min(whole.find_first_not_of("\r\n", end), whole.size()));
 }
 
-// A system text, or blocks of one, without that line.
+// Returns a system text, or its blocks, without the billing line.
 Json WithoutBillingHeader(Json system, std::vector<std::string>* ignored) {
   if (!system.is_array()) {
     DropBillingHeader(&system, ignored);
@@ -65,7 +66,8 @@ class MessagesReader final : public RequestReader {
     ReadThinking();
     ReadOutput();
     if (scope == ReadScope::kAnswer) ReadModel();
-    // An answer that was begun is continued, also behind other messages of the assistant's.
+    // A message of the assistant at the end is continued even if others of the assistant precede
+    // it.
     const std::vector<ChatMessage>& messages = request_.chat.messages;
     const bool is_begun = !messages.empty() && messages.back().role == "assistant" &&
                           messages.back().tool_calls.empty();
@@ -131,8 +133,9 @@ class MessagesReader final : public RequestReader {
     role == "user" ? AddUserParts(parts) : AddAnswerParts(parts);
   }
 
-  // Texts side by side are one. Clients put pictures and documents of a result behind it, and send
-  // them again in every later request: a line stands in for those. A user's own are errors.
+  // Adds a user's parts; adjacent texts become one message. Clients put pictures and documents of a
+  // tool's result after it, and send them again in every later request, so a placeholder line
+  // replaces them; a user's own are errors.
   void AddUserParts(const std::vector<MessagePart>& parts) {
     const bool has_result = std::ranges::any_of(
         parts, [](const MessagePart& part) { return part.kind == MessagePart::Kind::kResult; });
@@ -186,7 +189,8 @@ class MessagesReader final : public RequestReader {
     if (fields.Bool("disable_parallel_tool_use") == true) request_.chat.parallel_tool_calls = false;
   }
 
-  // Unlike a chat's, they are always in an array. ReadShared() reads them again as stops.
+  // Reads stop sequences, which must be an array, unlike a chat's. ReadShared() reads them again as
+  // stops.
   void ReadStopSequences() {
     const Json* stops = own_.Array("stop_sequences");
     if (stops == nullptr) return;
@@ -222,7 +226,7 @@ class MessagesReader final : public RequestReader {
     if (const Json* config = own_.Object(Own("output_config"))) {
       JsonFields fields(*config, "output_config", &error_);
       const auto effort = fields.Text("effort");
-      // A request that switches thoughts off has no effort to choose.
+      // Ignores the effort in a request that switches thoughts off.
       const Json* enabled = own_.Any("enable_thinking");
       if (thinks_ && (enabled == nullptr || *enabled == true)) {
         SetEffort(effort, "output_config.effort", &error_, &request_);
@@ -243,7 +247,7 @@ class MessagesReader final : public RequestReader {
   }
 
   ChatMessages messages_;
-  bool thinks_ = true;  // `thinking` does not switch thoughts off
+  bool thinks_ = true;  // false: `thinking` switches thoughts off
   FlatFormat format_;
 };
 

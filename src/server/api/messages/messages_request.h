@@ -1,5 +1,5 @@
-// Reads requests of Anthropic's /v1/messages. Fields that it shares with chats, and those of ebb,
-// are read as a chat's.
+// Reads requests of Anthropic's /v1/messages. Fields that chats share, and those of ebb, are read
+// as a chat's.
 #ifndef EBB_SERVER_API_MESSAGES_MESSAGES_REQUEST_H_
 #define EBB_SERVER_API_MESSAGES_MESSAGES_REQUEST_H_
 
@@ -7,7 +7,7 @@
 
 namespace ebb::server {
 
-// Errors: 400 and 404 (another model) with the field.
+// Reads a request. Errors: 400 and 404 (another model) with the field.
 [[nodiscard]] ApiResult<CompletionRequest> ReadMessages(const Json& body,
                                                         const RequestDefaults& defaults,
                                                         ReadScope scope = ReadScope::kAnswer);

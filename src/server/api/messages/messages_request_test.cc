@@ -128,10 +128,10 @@ TEST(MessagesRequest, ClaudeCodesLineForTheBillIsLeftOut) {
     EXPECT_EQ(request.chat.messages[0].content, "You code.") << system.dump();
     EXPECT_THAT(request.ignored, ElementsAre("system: x-anthropic-billing-header"));
   }
-  // No system text is left.
+  // Without the billing line no system text is left.
   EXPECT_EQ(read(line).chat.messages.size(), 1u);
   EXPECT_EQ(read(line + "\n").chat.messages.size(), 1u);
-  // Further on it is a text like any other.
+  // The line is kept if it is not at the beginning.
   EXPECT_THAT(read("See " + line).ignored, ElementsAre());
 }
 

@@ -8,11 +8,12 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 
-// The parser reads all of an answer each time: it is asked again when this share of it is new, so
-// that a long answer costs time in proportion to its length.
+// kShareOfNew: the parser reads the whole answer each time, so it runs only when 1/kShareOfNew of
+// the text is new. A long answer then costs time in proportion to its length.
 constexpr size_t kShareOfNew = 64;
 
-// The bytes at the end of `text` that may turn out to be blanks, the tag, or blanks around it.
+// Counts the bytes at the end of `text` that must be held back, since they may be blanks or a
+// beginning of the tag.
 size_t HeldBytes(std::string_view text, std::string_view tag) {
   const auto without_blanks = [](std::string_view of) {
     return of.substr(0, of.find_last_not_of(kBlanks) + 1);
@@ -109,8 +110,9 @@ size_t AnswerReader::BytesOfMark(std::string_view content) const {
 }
 
 AnswerPiece AnswerReader::Rest() {
-  // The stream has sent pieces of the part that is in the format, as far as the pieces of the text
-  // allowed. All of that part is sent here, so that the answer does not depend on them.
+  // The stream has sent pieces of the part that could be parsed, depending on how the text was
+  // split. The search finds the longest such part, and all of it is sent, so that the answer does
+  // not depend on the split.
   size_t good = 0;
   for (size_t bad = answer_.size() + 1; bad - good > 1;) {
     const size_t middle = good + (bad - good) / 2;
@@ -127,7 +129,7 @@ AnswerPiece AnswerReader::Rest() {
                          return Json::accept(call.arguments);
                        });
   } else {
-    // The marks in front of a content are no part of it.
+    // Marks of the format before the content are not part of it.
     const size_t at = part.ok() ? answer_.find(part->content) : 0;
     good = at == std::string::npos ? 0 : at + sent_content_bytes_;
   }
@@ -135,7 +137,8 @@ AnswerPiece AnswerReader::Rest() {
   return piece;
 }
 
-// Blanks at both ends do not belong to a thought, nor do its tags.
+// Returns the text of the thought that can be sent: without its tags and without blanks at both
+// ends.
 std::string AnswerReader::TakeThought() {
   if (!thought_begun_) {
     const std::string& tag = prompt_->thinking_start;
@@ -176,7 +179,7 @@ AnswerPiece AnswerReader::CallsOfThought() {
   size_t tries = 0;
   for (const GrammarTrigger& trigger : prompt_->grammar_triggers) {
     if (trigger.kind != GrammarTrigger::Kind::kText || trigger.text.empty()) continue;
-    // From the last mark of a call on, and from those before it, of several calls.
+    // Parses from the last mark of a call on, then from earlier ones for several calls.
     size_t at = whole_thought_.rfind(trigger.text);
     ChatAnswer calls;
     while (at != std::string::npos && tries++ < kMostTries) {
@@ -205,7 +208,8 @@ AnswerPiece AnswerReader::Compare(const ChatAnswer& answer, AnswerEnd end) {
   }
   for (size_t i = 0; i < answer.tool_calls.size(); ++i) {
     const ToolCall& call = answer.tool_calls[i];
-    // Some formats take "{" for a call, and what follows for a text.
+    // Some formats parse "{" as a call although text may follow, so a call counts only once it has
+    // an argument.
     const bool has_arguments = call.arguments.find(':') != std::string::npos;
     const bool is_certain =
         has_arguments || i + 1 < answer.tool_calls.size() || end == AnswerEnd::kComplete;

@@ -1,6 +1,6 @@
-// From the text of a generation to what an answer says, piece by piece: the thought without its
-// tags, the content, and calls of tools. All pieces together are the whole answer, so that a stream
-// and an answer in one piece say the same.
+// Splits the text of a generation into what an answer says, piece by piece: the thought without its
+// tags, the content, and calls of tools. The pieces together are the whole answer, so a stream and
+// a complete answer say the same.
 #ifndef EBB_SERVER_API_OPENAI_ANSWER_H_
 #define EBB_SERVER_API_OPENAI_ANSWER_H_
 
@@ -17,7 +17,7 @@
 
 namespace ebb::server {
 
-// A new piece of a call. The first piece alone has an id and a name.
+// CallPiece is a new piece of a call. Only the first piece of a call has an id and a name.
 struct CallPiece {
   size_t index = 0;
   std::string id = {};
@@ -33,14 +33,14 @@ struct AnswerPiece {
   std::vector<CallPiece> calls = {};
 
   [[nodiscard]] bool empty() const { return thought.empty() && content.empty() && calls.empty(); }
-  // Appends a later piece; pieces of one call become one.
+  // Appends a later piece; pieces of the same call are joined.
   void Append(AnswerPiece more);
 };
 
-// Whether an answer may hold calls, and is read for them.
+// Calls says whether the text of an answer is parsed for calls.
 enum class Calls { kNone, kParsed };
 
-// Arguments of MakeCallId().
+// CallIds holds the arguments of MakeCallId().
 struct CallIds {
   uint64_t seed = 0;
   size_t choice = 0;
@@ -48,22 +48,22 @@ struct CallIds {
 
 class AnswerReader {
  public:
-  // names: the client's names of the tools.
+  // `names` maps the model's names of the tools to the client's.
   AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, CallIds ids,
                ToolNames names = {});
 
-  // Text of GenerateOptions::on_text.
+  // Adds text that came to GenerateOptions::on_text. Returns what can be sent of the answer now.
   [[nodiscard]] AnswerPiece Add(std::string_view text, TextPart part);
-  // Returns the text that was held back. Only an answer that ended by itself can be incomplete by
-  // mistake; then the part that could be parsed stays, and the rest is content, so that no text is
-  // lost. Calls with which a
-  // model ends in its thought, and that nothing follows, are calls: the answer has nothing else to
-  // act on.
+  // Ends the answer and returns the text that was held back. Only an answer with
+  // AnswerEnd::kComplete can be malformed; then the part that could be parsed stays, and the rest
+  // becomes content, so that no text is lost. If an answer ends within its thought and the thought
+  // ends with calls and nothing after them, these are the answer's calls, since there is nothing
+  // else to act on.
   [[nodiscard]] AnswerPiece End(AnswerEnd end);
 
-  // It has calls that can be carried out.
+  // Returns whether the answer has calls that can be carried out.
   [[nodiscard]] bool has_calls() const { return num_calls_ > 0 && are_calls_whole_; }
-  // The answer was not in the format of calls.
+  // Returns whether the answer was not in the model's format of calls.
   [[nodiscard]] bool is_malformed() const { return is_malformed_; }
 
  private:
@@ -83,12 +83,12 @@ class AnswerReader {
   const ToolNames names_;
   bool has_thought_ = false;
   bool thought_is_over_ = false;
-  bool thought_begun_ = false;  // a part of it was sent
+  bool thought_begun_ = false;  // a part of the thought was sent
   std::string thought_;         // not sent yet
-  std::string whole_thought_;   // where it is read for calls
-  bool content_begun_ = false;  // behind the blanks after a thought
-  std::string answer_;          // whole, where it is read for calls
-  size_t parsed_bytes_ = 0;     // of it, the last time
+  std::string whole_thought_;   // the whole thought; only with Calls::kParsed
+  bool content_begun_ = false;  // content has begun, after the blanks behind a thought
+  std::string answer_;          // the whole content; only with Calls::kParsed
+  size_t parsed_bytes_ = 0;     // size of `answer_` when it was last parsed
   size_t sent_content_bytes_ = 0;
   std::vector<size_t> sent_argument_bytes_;
   size_t num_calls_ = 0;

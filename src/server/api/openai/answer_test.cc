@@ -16,7 +16,7 @@ std::shared_ptr<const ChatPrompt> Thinks(bool opens = false) {
   return std::make_shared<const ChatPrompt>(std::move(prompt));
 }
 
-// All of a thought and an answer, in pieces of `size` bytes.
+// Returns all pieces of a thought and an answer that are read in pieces of `size` bytes.
 AnswerPiece Read(AnswerReader reader, const std::string& thought, const std::string& answer,
                  size_t size) {
   AnswerPiece whole;

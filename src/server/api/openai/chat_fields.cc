@@ -16,7 +16,7 @@
 namespace ebb::server {
 namespace {
 
-// Sets a variable of the template. field: where the client sent it.
+// Sets a variable of the template. `field`: the client's name of it.
 void SetArgument(const std::string& name, const Json& value, const std::string& field,
                  CompletionRequest* request) {
   request->chat.template_arguments[name] = Dump(value);
@@ -59,16 +59,16 @@ class ChatReader {
     ChatMessage message;
     const auto role = fields.Text("role");
     if (!role.has_value()) return Fail(path + ".role", "expected a role", "missing_field");
-    // Before tools there were functions.
+    // The older API calls a tool's message a function's.
     message.role = role == "function" ? "tool" : *role;
     const Json* content = fields.Any("content");
     const std::string content_path = fields.PathOf("content");
     if (message.role == "tool") {
-      // A picture in a tool's result is in every later request, so that refusing it would end the
-      // conversation for good.
+      // A picture in a tool's result stays in all later requests, so refusing it would end the
+      // conversation for good: a placeholder line replaces it.
       message.content = ResultText(content, content_path, &request_->ignored);
       message.tool_call_id = fields.Text("tool_call_id").value_or("");
-      // Names of people have no place in templates.
+      // Only tools' names are kept: templates have no place for names of people.
       message.name = fields.Text("name").value_or("");
     } else if (message.role == "assistant") {
       ReadAnswer(ReadContent(content, content_path, error_), &fields, &message);
@@ -87,7 +87,7 @@ class ChatReader {
     request_->chat.messages.push_back(std::move(message));
   }
 
-  // Returns the text of a user's parts; results of tools among them become messages of their own.
+  // Returns the text of a user's parts; tool results among them become messages of their own.
   std::string UserText(std::vector<MessagePart> parts) {
     for (const MessagePart& part : parts) {
       if (part.kind == MessagePart::Kind::kResult) {
@@ -134,7 +134,7 @@ class ChatReader {
         const std::string path = fmt::format("{}[{}]", fields->PathOf("tool_calls"), i);
         if (!(*calls)[i].is_object()) return Fail(path, "expected an object", "invalid_type");
         MessagePart call = ReadCallPart((*calls)[i], path);
-        // Some clients send a call as a part, and here again.
+        // Some clients send a call both as a part and here.
         if (std::ranges::find(of_parts, call.id, &ToolCall::id) != of_parts.end()) continue;
         AddCall(std::move(call), message);
       }
@@ -144,8 +144,8 @@ class ChatReader {
     }
   }
 
-  // Takes the last message away if it is an assistant's that is to be continued: llama-server and
-  // Anthropic do so by default, vLLM where continue_final_message says so.
+  // Moves the last message to `begun` if it is the assistant's and is to be continued: llama-server
+  // and Anthropic do so by default, vLLM if continue_final_message says so.
   void ReadBegunAnswer(std::optional<bool> continues) {
     std::vector<ChatMessage>& messages = request_->chat.messages;
     auto asked = fields_->Bool("continue_final_message");
@@ -275,7 +275,7 @@ void ReadChatOptions(JsonFields* fields, std::optional<ApiError>* error, const F
 void SetThinking(bool thinks, const std::string& field, CompletionRequest* request) {
   if (thinks && request->chat.thinking == Thinking::kOff) return;
   if (!thinks) request->chat.thinking = Thinking::kOff;
-  // Templates have one or the other.
+  // Templates use one of these names.
   for (const char* name : {"enable_thinking", "thinking"}) {
     SetArgument(name, thinks, field, request);
   }
@@ -299,7 +299,7 @@ void SetEffort(const std::optional<std::string>& effort, const std::string& fiel
 void SetThinkingBudget(const std::optional<int64_t>& budget, CompletionRequest* request) {
   if (!budget.has_value()) return;
   request->generate.thinking_budget = static_cast<int>(*budget);
-  // Prefers the template's own switch to closing a thought by force.
+  // A budget of 0 uses the template's own switch, which is better than closing a thought by force.
   if (*budget == 0) request->chat.thinking = Thinking::kOff;
 }
 

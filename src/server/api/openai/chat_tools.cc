@@ -40,14 +40,14 @@ class ToolReader {
     }
   }
 
-  // The members of a function are in an object of their own, or in the tool itself.
+  // Reads a tool. The members of its function are in an object `function` or in the tool itself.
   void ReadTool(const Json& json, const std::string& path) {
     if (!json.is_object()) return Fail(path, "expected an object", "invalid_type");
     JsonFields fields(json, path, error_);
     const std::string type = fields.Text("type").value_or("function");
     const bool is_function =
         type == "function" || (type == "custom" && json.contains("input_schema"));
-    // Other tools are no functions, or a server carries them out: the functions stay usable.
+    // Ignores tools that are no functions or that a server carries out; the functions stay usable.
     if (!is_function) return request_->ignored.push_back(path);
     const Json* function = fields.Object("function");
     JsonFields own(function == nullptr ? json : *function,
@@ -74,7 +74,7 @@ class ToolReader {
     if (const auto name = NameIn(choice, path)) request_->chat.tool_choice = *name;
   }
 
-  // Returns the name of a tool that a choice names; fails where there is none.
+  // Returns the name of the tool that a choice names; fails if it names none.
   std::optional<std::string> NameIn(const Json& choice, const std::string& path) {
     JsonFields fields(choice, path, error_);
     for (const char* kind : {"function", "custom"}) {
@@ -98,7 +98,8 @@ class ToolReader {
     return std::nullopt;
   }
 
-  // Leaves the other tools out: the model can call none that it does not know.
+  // Removes the tools that are not allowed, so that the model does not know them and cannot call
+  // them.
   void ReadAllowed(const Json& choice, const std::string& path) {
     JsonFields outer(choice, path, error_);
     const Json* inner = outer.Object("allowed_tools");

@@ -12,9 +12,9 @@ std::string TextOfTokens(const Model& model, const std::vector<Token>& tokens) {
   return text;
 }
 
-// Tokenizes text that stands in the middle of a prompt. SentencePiece vocabularies may add a blank
-// in front of every text (add_space_prefix): such a text is tokenized behind a line break, whose
-// tokens are dropped with the blank.
+// Tokenizes text in the middle of a prompt. SentencePiece vocabularies may add a blank before every
+// text (add_space_prefix): such a text is tokenized after a line break, and the tokens of the line
+// break and the blank are dropped.
 Result<std::vector<Token>> TokenizeBehind(const Model& model, const BegunPiece& piece) {
   EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens,
                        model.Tokenize(piece.text, Model::AddBos::kNo, piece.specials));
@@ -31,7 +31,7 @@ Result<std::vector<Token>> TokenizeBehind(const Model& model, const BegunPiece& 
   return tokens;
 }
 
-// Sets how the rest of the answer is read, which begins within a thought or behind a content.
+// Sets how the rest of the answer is read: it begins within a thought or after content.
 void SetRest(const ChatMessage& begun, ChatPrompt* prompt) {
   if (begun.content.empty()) {
     if (!prompt->thinking_end.empty()) prompt->opens_in_thinking = true;

@@ -17,13 +17,13 @@ struct BegunPiece {
   std::string text;
   Model::Specials specials;  // kParse: tags of thoughts; kAsText: the client's own text
 };
-// The text behind `prompt`, which was rendered for the messages before `begun`. A content without a
-// thought stands behind an empty thought, where the prompt opens one.
+// Returns the text to append to `prompt`, which was rendered for the messages before `begun`. If
+// the prompt opens a thought and `begun` has only content, an empty thought comes first.
 [[nodiscard]] std::vector<BegunPiece> BegunPieces(const ChatMessage& begun,
                                                   const ChatPrompt& prompt);
 
-// The turn in which the assistant goes on with `begun` behind the messages of `chat`. Its prompt
-// says how the rest of the answer is read. context and errors: those of BeginTurn().
+// Makes the turn in which the assistant continues `begun` after the messages of `chat`. The turn's
+// prompt says how the rest of the answer is read. `context` and errors: those of BeginTurn().
 [[nodiscard]] Result<Turn> BeginContinuedTurn(const Model& model, ChatRequest chat,
                                               const ChatMessage& begun, int context);
 

@@ -1,4 +1,4 @@
-// A job's updates, and named events as a test reads them.
+// Makes updates of a job, and reads named events.
 #ifndef EBB_SERVER_API_OPENAI_EVENTS_FOR_TEST_H_
 #define EBB_SERVER_API_OPENAI_EVENTS_FOR_TEST_H_
 
@@ -21,7 +21,7 @@ inline JobEnd Ended(FinishReason finish) {
   return {.finish = finish, .prompt_tokens = 5, .generated_tokens = 3, .thought_tokens = 2};
 }
 
-// Each event's data, its name checked.
+// Returns the data of each event, and checks its name.
 inline std::vector<Json> NamedEvents(const std::string& text) {
   std::vector<Json> events;
   std::istringstream lines(text);

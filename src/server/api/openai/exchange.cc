@@ -29,12 +29,12 @@ const char* TroubleCode(SessionTrouble trouble) {
   return "";
 }
 
-// A job that ended in one of these ways has no answer.
+// Returns the error of a job that ended without an answer; nothing if it has one.
 std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted,
                                 const CompletionRequest& request) {
   if (end.error.ok() || end.finish == FinishReason::kContext) return std::nullopt;
-  // Whatever its code, an error of a job is about the server's state and not about the request,
-  // except that of a grammar with no way on.
+  // Apart from a grammar that allows no token, an error of a job concerns the server's state and
+  // not the request, whatever its code.
   const bool is_of_grammar =
       end.error.code() == StatusCode::kInvalidArgument && end.error.field() == "grammar";
   if (is_of_grammar) return GrammarError(end.error, request);
@@ -49,7 +49,7 @@ std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted,
     return error;
   }
   if (!was_accepted) {
-    // A session did not open: only the policy can be the request's fault.
+    // The session did not open: only the policy can be the request's fault.
     const bool is_of_policy = error.status == 400 && error.param.empty() &&
                               end.error.code() == StatusCode::kInvalidArgument;
     if (is_of_policy && !request.policy_field.empty()) {
@@ -73,7 +73,7 @@ Json CallsJson(const std::vector<CallPiece>& calls, bool is_stream) {
   for (const CallPiece& call : calls) {
     Json json;
     if (is_stream) json["index"] = call.index;
-    // Clients put later pieces together: a name that came again would be there twice.
+    // Clients concatenate later pieces: a name sent again would be doubled.
     if (!call.id.empty()) json["id"] = call.id;
     if (!call.id.empty()) json["type"] = "function";
     if (!call.name.empty()) json["function"]["name"] = call.name;
@@ -102,7 +102,7 @@ double PerSecond(double count, double seconds) { return seconds > 0 ? count / se
 Json TimingsJson(const JobEnd& end) {
   constexpr double kMs = 1000;
   const int read_tokens = end.prompt_tokens - end.cached_tokens;
-  // The first token comes of the prompt's last step.
+  // The last step of the prompt yields the first token, so it is not decoded.
   const int decoded_tokens = std::max(0, end.generated_tokens - 1);
   const auto each_ms = [](double seconds, int count) {
     return count > 0 ? seconds * kMs / count : 0.0;
@@ -230,7 +230,7 @@ Json Exchange::Usage() const {
   int prompt = 0, cached = 0, generated = 0, thought = 0;
   for (size_t i = 0; i < choices_.size(); ++i) {
     const JobEnd& end = *choices_[i].end;
-    // The choices of one prompt share it.
+    // The choices of one prompt share it, so it counts once.
     if (i % static_cast<size_t>(request().num_choices) == 0) {
       prompt += end.prompt_tokens;
       cached += end.cached_tokens;
@@ -278,7 +278,7 @@ void Exchange::AddCalls(const std::vector<CallPiece>& calls, bool is_stream, Jso
   }
 }
 
-// Returns one of the reasons that OpenAI's interface has.
+// Returns a finish reason of OpenAI's API.
 const char* Exchange::FinishName(const Choice& choice) const {
   if (!EndedByItself(*choice.end)) return "length";
   if (!choice.reader.has_calls()) return "stop";
@@ -348,7 +348,7 @@ std::string Exchange::TakeEvents() {
   std::string events;
   if (sent_all_ || !is_accepted()) return events;
   if (!sent_roles_ && is_chat()) {
-    // In order: clients put the first piece of each choice where its index says.
+    // Sends roles in order of index: clients create choices by the first piece of each.
     for (size_t i = 0; i < choices_.size(); ++i) {
       events += Event(ChoiceFrame(i, {{"delta", {{"role", "assistant"}, {"content", ""}}},
                                       {"logprobs", nullptr},
@@ -359,14 +359,14 @@ std::string Exchange::TakeEvents() {
   for (size_t i = 0; i < choices_.size(); ++i) TakeChoice(i, &events);
   if (!is_over()) return events;
   sent_all_ = true;
-  // A stream that ends with an error has no [DONE], so that clients do not take it for complete.
+  // A stream that ends with an error gets no [DONE], so that clients do not take it for complete.
   if (error_.has_value()) return events += Event(ErrorJson(*error_));
   if (request().includes_usage) {
     Json frame = Frame(is_chat() ? "chat.completion.chunk" : "text_completion");
     frame["choices"] = Json::array();
     frame["usage"] = Usage();
-    // Clients of llama-server look for timings in this frame; they are the last choice's, as in an
-    // answer in one piece.
+    // Clients of llama-server look for timings in this frame. They are the last choice's, as in an
+    // answer that is not streamed.
     frame["timings"] = TimingsJson(*choices_.back().end);
     events += Event(std::move(frame));
   }
@@ -395,7 +395,7 @@ Json Exchange::Whole() const {
     whole["choices"].push_back(std::move(json));
   }
   whole["usage"] = Usage();
-  // The format has one place for them: of several choices, the last one's are sent.
+  // The format has one place for timings: those of the last choice are sent.
   const Choice& last = choices_.back();
   whole["timings"] = TimingsJson(*last.end);
   whole["metrics"] = MetricsJson(*last.end);

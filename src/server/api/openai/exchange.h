@@ -1,6 +1,6 @@
-// One request and its answer in OpenAI's form: takes updates of its jobs, each of which is a
-// choice, and gives the answer in one piece or as server-sent events. Pure: no connection, no
-// engine, no clock.
+// Exchange writes the answer to one request in OpenAI's form: it gets the updates of the request's
+// jobs, each of which is a choice, and returns the answer complete or as server-sent events. Pure:
+// no connection, no engine, no clock.
 #ifndef EBB_SERVER_API_OPENAI_EXCHANGE_H_
 #define EBB_SERVER_API_OPENAI_EXCHANGE_H_
 
@@ -31,15 +31,15 @@ struct ExchangeOptions {
   ReasoningField reasoning_field = ReasoningField::kReasoningContent;
 };
 
-// It came to its end: the model ended it, or a stop string did.
+// Returns whether the model or a stop string ended the answer.
 [[nodiscard]] bool EndedByItself(const JobEnd& end);
-// The extensions of ebb to an answer: timings, metrics, and the object `ebb`.
+// Returns ebb's extension `timings` of an answer; MetricsJson() returns `metrics`.
 [[nodiscard]] Json TimingsJson(const JobEnd& end);
 [[nodiscard]] Json MetricsJson(const JobEnd& end);
-// llama-server's `prompt_progress`.
+// Returns llama-server's `prompt_progress`.
 [[nodiscard]] Json ProgressJson(const PromptProgress& progress);
-// `ebb.memory`, and `ebb.prompt`: the texts of tokens. Bytes of a character that several tokens
-// make are the last one's.
+// Returns `ebb.memory`. TextsJson() returns `ebb.prompt`, the texts of tokens: the bytes of a
+// character that several tokens make belong to the last one.
 [[nodiscard]] Json MemoryJson(const MemoryReport& memory);
 [[nodiscard]] Json TextsJson(const Model& model, std::span<const Token> tokens);
 [[nodiscard]] Json OwnJson(const JobEnd& end, bool is_malformed, const CompletionRequest& request);
@@ -51,31 +51,34 @@ class Exchange {
   Exchange(Exchange&&) = default;
 
   virtual void Take(size_t choice, JobUpdate update);
-  // It is over with this error, unless it is over already.
+  // Ends the answer with `error`, unless it has ended already.
   void EndWith(ApiError error);
 
-  // All choices wait for their turn or are further. Nothing was refused.
+  // Returns whether the engine has accepted all choices.
   [[nodiscard]] bool is_accepted() const;
-  // Why there is no answer: a job was refused, or ended with an error. In a stream it is an event.
+  // Returns why there is no answer: a job was refused or ended with an error. A stream gets the
+  // error as an event.
   [[nodiscard]] const std::optional<ApiError>& error() const { return error_; }
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] const std::string& id() const { return options_.id; }
   [[nodiscard]] const CompletionRequest& request() const { return options_.request; }
 
-  // Events for what has come since the last call; the last ones, where it is over, among them.
+  // Returns the events for what has come since the last call, and the final ones if the answer has
+  // ended.
   [[nodiscard]] virtual std::string TakeEvents();
-  // The whole answer. REQUIRES: is_over(), no error.
+  // Returns the whole answer. REQUIRES: is_over(), no error.
   [[nodiscard]] virtual Json Whole() const;
 
  protected:
   struct Choice {
     AnswerReader reader;
     AnswerPiece unsent;  // of a stream
-    AnswerPiece whole;   // of an answer in one piece
+    AnswerPiece whole;   // of an answer that is not streamed
     LogprobsTeller logprobs = {};
-    std::vector<ToldLogprobs> unsent_logprobs = {};  // not sent yet, or of an answer in one piece
-    std::vector<PromptProgress> progress = {};       // not sent yet, of a stream
-    // With tells_memory; not sent yet, or of an answer in one piece.
+    std::vector<ToldLogprobs> unsent_logprobs = {};  // not sent yet; all, if not streamed
+    std::vector<PromptProgress> progress = {};       // of a stream, not sent yet
+    // Holds tokens that are not sent yet, or all if the answer is not streamed; with tells_memory,
+    // as the next two.
     std::vector<JobToken> tokens = {};
     std::optional<std::vector<Token>> preceding = {};
     std::optional<MemoryReport> memory = {};
@@ -84,7 +87,7 @@ class Exchange {
     bool sent_end = false;
   };
 
-  // REQUIRES: is_over(), no error.
+  // Returns the member `usage`. REQUIRES: is_over(), no error.
   [[nodiscard]] Json Usage() const;
   [[nodiscard]] const ExchangeOptions& options() const { return options_; }
   [[nodiscard]] Choice& choice(size_t index) { return choices_[index]; }
@@ -92,7 +95,7 @@ class Exchange {
 
  private:
   [[nodiscard]] Json Frame(const char* object) const;
-  // Null where there are none.
+  // Returns the member `logprobs`, null if there are none.
   [[nodiscard]] Json LogprobsJson(const std::vector<ToldLogprobs>& told) const;
   // Adds new tokens and the newest report of their memory to the object `own`.
   void AddMemory(const Choice& choice, Json* own) const;

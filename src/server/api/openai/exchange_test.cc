@@ -54,7 +54,7 @@ TEST(Exchange, TokensThatAnotherSessionHadAreToldAsCached) {
     exchange.Take(choice, {.accepted = true, .end = end});
   }
   const Json whole = exchange.Whole();
-  // The first choice of a prompt tells what was there before the request.
+  // Only the first choice of a prompt counts the tokens that were cached before the request.
   EXPECT_EQ(whole["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
   EXPECT_EQ(whole["usage"]["prompt_tokens"], 5);
   EXPECT_EQ(whole["timings"]["cache_n"], 4);
@@ -140,7 +140,7 @@ TEST(Exchange, MemoryComesBesideTheTextWhereItWasAskedFor) {
   const Json tokens = {{{"id", 7}, {"text", "a"}}, {{"id", 8}, {"text", "b"}}};
   EXPECT_EQ(events[0]["ebb"]["tokens"], tokens);
   EXPECT_EQ(events[0]["ebb"]["memory"], SomeMemoryJson()) << "the newest report alone";
-  // Without text: an event of its own.
+  // A report without text is sent as an event of its own.
   exchange.Take(0, {.memory = SomeMemory()});
   events = Events(exchange.TakeEvents());
   ASSERT_EQ(events.size(), 1u);
@@ -216,7 +216,7 @@ TEST(Exchange, AStreamEndsWithItsReasonItsUsageAndDone) {
   EXPECT_EQ(events[0]["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(events[0]["ebb"]["finish"], "stop_string");
   EXPECT_EQ(events[1]["choices"], Json::array());
-  // The prompt counts once.
+  // Two choices of one prompt count it once.
   EXPECT_EQ(events[1]["usage"]["prompt_tokens"], 5);
   EXPECT_EQ(events[1]["usage"]["completion_tokens"], 6);
   EXPECT_EQ(events[1]["usage"]["completion_tokens_details"]["reasoning_tokens"], 4);

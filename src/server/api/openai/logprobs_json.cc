@@ -10,7 +10,7 @@
 namespace ebb::server {
 namespace {
 
-// JSON has no infinities.
+// Replaces infinities, which JSON does not have.
 double Finite(double logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
 
 struct Character {
@@ -18,16 +18,16 @@ struct Character {
   bool is_whole = false;
 };
 
-// The first character of `text`. Bytes that are no UTF-8 count as readers of JSON see them, who get
-// one U+FFFD for the longest beginning of a character.
+// Returns the first character of `text`. Bytes that are no UTF-8 count as JSON decoders see them:
+// one U+FFFD for the longest valid beginning of a character.
 Character FirstCharacter(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t lead = byte(0);
   if (lead < 0x80) return {.size = 1, .is_whole = true};
   if (lead < 0xC2 || lead > 0xF4) return {};
   const size_t size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // Only the second byte has narrower bounds: against longer forms, surrogates, and beyond
-  // U+10FFFF.
+  // Only the second byte has a narrower range, which excludes overlong forms, surrogates, and
+  // values beyond U+10FFFF.
   uint8_t least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   uint8_t most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   size_t i = 1;
@@ -119,7 +119,7 @@ Json TextLogprobs(const std::vector<ToldLogprobs>& told, const TokenText& text) 
     json["token_logprobs"].push_back(Finite(one.of.chosen.logprob));
     Json top = Json::object();
     for (const TokenLogprob& other : one.of.top) {
-      // The likeliest come first.
+      // emplace() keeps the first of equal names, which is the likeliest.
       top.emplace(NameOf(text(other.token)), Finite(other.logprob));
     }
     json["top_logprobs"].push_back(std::move(top));

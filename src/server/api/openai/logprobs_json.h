@@ -1,4 +1,4 @@
-// Log-probabilities in OpenAI's forms, sent in step with the text of an answer.
+// Formats log-probabilities as OpenAI does, in step with the text of an answer.
 #ifndef EBB_SERVER_API_OPENAI_LOGPROBS_JSON_H_
 #define EBB_SERVER_API_OPENAI_LOGPROBS_JSON_H_
 
@@ -20,17 +20,17 @@ struct ToldLogprobs {
   size_t offset = 0;  // characters of the answer before the token's text
 };
 
-// Releases each entry with the first byte of its token's text. Entries of tokens behind the text,
-// with which a stop string begins, are never released: a stream and an answer in one piece have the
-// same entries.
+// LogprobsTeller releases each entry with the first byte of its token's text. Entries of tokens
+// behind the sent text, with which a stop string begins, are never released, so a stream and a
+// complete answer have the same entries.
 class LogprobsTeller {
  public:
-  // Entries come before the text of their tokens, or with it.
+  // Adds entries, at the latest with the text of their tokens.
   void Add(std::vector<AnswerLogprobs> entries);
-  // Text that is sent, of the whole answer, thoughts included.
+  // Adds text that is sent, of the whole answer with its thoughts.
   void AddText(std::string_view text);
-  // Appends the entries that can be sent to `told`. is_all: the text is over, and no stop string
-  // ended it.
+  // Moves the entries that can be sent to `told`. `is_all`: the text has ended, and not by a stop
+  // string.
   void Take(bool is_all, std::vector<ToldLogprobs>* told);
 
  private:
@@ -38,16 +38,17 @@ class LogprobsTeller {
   void CountTo(size_t end);
 
   std::deque<AnswerLogprobs> pending_;
-  std::string text_;      // sent, and not counted yet
+  std::string text_;      // sent, not counted yet
   size_t num_bytes_ = 0;  // counted
-  size_t num_chars_ = 0;  // in them
-  size_t last_end_ = 0;   // of the last entry
+  size_t num_chars_ = 0;  // characters in these bytes
+  size_t last_end_ = 0;   // end of the last entry's token
   bool has_entries_ = false;
 };
 
 using TokenText = std::function<std::string(Token)>;
-// The member `logprobs` of a chat's choice, and of a completion's. A completion names a token
-// that is no UTF-8 by itself bytes:\xf0\x9f, and keeps the likeliest of alternatives of one name.
+// Returns the member `logprobs` of a chat's choice; TextLogprobs() returns a completion's. A
+// completion names a token that is no UTF-8 by itself as bytes:\xf0\x9f, and of alternatives with
+// the same name keeps the likeliest.
 [[nodiscard]] Json ChatLogprobs(const std::vector<ToldLogprobs>& told, const TokenText& text);
 [[nodiscard]] Json TextLogprobs(const std::vector<ToldLogprobs>& told, const TokenText& text);
 

@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// An answer whose tokens have these texts, sent piece by piece.
+// TellerTest sends an answer piece by piece with the texts of its tokens.
 class TellerTest : public testing::Test {
  protected:
   void Choose(const std::string& text) {
@@ -51,7 +51,7 @@ TEST_F(TellerTest, WhatAStopStringBeginsWithIsNotTold) {
   teller_.AddText("A B");
   EXPECT_THAT(Offsets(), ElementsAre(0, 1));
   EXPECT_THAT(Offsets(/*is_all=*/false), ElementsAre());
-  // An answer that ended otherwise tells them all.
+  // An answer that no stop string ended reports all entries.
   EXPECT_THAT(Offsets(/*is_all=*/true), ElementsAre(3, 3));
 }
 
@@ -59,7 +59,7 @@ TEST_F(TellerTest, OffsetsCountCharacters) {
   for (const char* text : {"ä", "\xF0\x9F", "\x98\x80", "b", "", "c"}) Choose(text);
   teller_.AddText("ä");
   EXPECT_THAT(Offsets(), ElementsAre(0));
-  // Halves of a character stand where it does.
+  // Tokens that hold halves of a character have the character's offset.
   teller_.AddText("\xF0\x9F\x98\x80");
   EXPECT_THAT(Offsets(), ElementsAre(1, 1));
   teller_.AddText("bc");

@@ -6,7 +6,7 @@
 
 namespace ebb::server {
 
-// Errors: 400 and 404 (another model) with the field.
+// Reads a request of a chat. Errors: 400 and 404 (another model) with the field.
 [[nodiscard]] ApiResult<CompletionRequest> ReadChat(const Json& body,
                                                     const RequestDefaults& defaults,
                                                     ReadScope scope = ReadScope::kAnswer);

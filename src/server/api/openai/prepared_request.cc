@@ -1,5 +1,4 @@
-// From a request that was read to jobs: the template is applied, prompts are tokenized, samplers
-// made.
+// Makes jobs from a request: applies the template, tokenizes prompts and makes samplers.
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -15,7 +14,7 @@
 namespace ebb::server {
 namespace {
 
-// Returns how many tokens of the context the answer does not need.
+// Returns how many tokens of the context the prompt of /infill may use.
 size_t MostInfillTokens(const Model& model, const CompletionRequest& request) {
   const int given = request.session.context;
   const int context = given > 0 ? given : model.shape().trained_context;
@@ -24,7 +23,7 @@ size_t MostInfillTokens(const Model& model, const CompletionRequest& request) {
   return static_cast<size_t>(std::max(1, context - kept - 1));
 }
 
-// Tokenizes a prompt that holds tokens.
+// Tokenizes a prompt of texts and tokens.
 ApiResult<std::vector<Token>> TokensOf(const Model& model, const MixedPrompt& prompt) {
   std::vector<Token> tokens;
   for (const auto& part : prompt) {
@@ -116,7 +115,8 @@ ApiError GrammarError(const Status& status, const CompletionRequest& request) {
                              (field.empty() || field == "grammar" || field == "grammar_prefix");
   if (!is_of_grammar) return ErrorFrom(status);
   const std::string name = request.format_field.empty() ? "tools" : request.format_field;
-  // A prefix is the answer that the client's last message begins, or the template's beginning.
+  // The prefix is the answer that the client's last message begins, or the template's beginning of
+  // answers.
   if (field != "grammar_prefix") return ErrorFrom(InvalidArgument(name, status.message()));
   return ErrorFrom(InvalidArgument(
       request.prompt_field,

@@ -5,11 +5,11 @@
 
 namespace ebb::server {
 
-// The member of a chat's message that holds the thought. Clients that join both members show a
-// thought twice if it has both.
+// ReasoningField selects the member of a chat's message that holds the thought. Clients that join
+// both members show the thought twice if a message has both.
 enum class ReasoningField : uint8_t {
-  kReasoningContent,  // as llama-server and DeepSeek call it
-  kReasoning,         // as OpenRouter and vLLM call it
+  kReasoningContent,  // the name of llama-server and DeepSeek
+  kReasoning,         // the name of OpenRouter and vLLM
   kBoth,
 };
 

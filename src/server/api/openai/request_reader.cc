@@ -20,9 +20,9 @@ constexpr int kMostChoices = 8;
 constexpr int kMostTokens = std::numeric_limits<int>::max();
 constexpr size_t kMostSaltBytes = 256;
 
-// Fields of OpenAI, vLLM, SGLang, Ollama, Transformers and text-generation-webui that would
-// constrain or change an answer in a way that is not built, and the number that asks for nothing,
-// besides 0.
+// RefusedField is a field of OpenAI, vLLM, SGLang, Ollama, Transformers or text-generation-webui
+// that would constrain or change an answer in a way that ebb does not support. `neutral` is the
+// number, besides 0, that asks for nothing.
 struct RefusedField {
   std::string_view name;
   double neutral = 0;
@@ -106,7 +106,7 @@ std::vector<Token> RequestReader::TokensOf(const Json& json, const std::string& 
 }
 
 void RequestReader::ReadChatOutput() {
-  // How an answer begins is the template's.
+  // The template determines how an answer begins.
   if (!request_.chat.opens_answer) {
     Fail("add_generation_prompt",
          "expected true, or a last message of the assistant's to go on with, found false",
@@ -156,7 +156,7 @@ ApiResult<CompletionRequest> RequestReader::Take(ReadScope scope) {
 }
 
 void RequestReader::ReadLengths() {
-  // OpenAI's and llama-server's names count before those of others. -1: no limit.
+  // Later names win: OpenAI's and llama-server's override those of others. -1: no limit.
   for (const char* name : {"max_new_tokens", "max_output_tokens", "num_predict", "max_tokens",
                            "max_completion_tokens", "n_predict"}) {
     const auto most = fields_.Integer(name, -1, kMostTokens);
@@ -193,7 +193,7 @@ void RequestReader::ReadStops() {
        {"stop", "stop_sequence", "stop_sequences", "stopping_strings", "custom_stopping_strings"}) {
     const Json* stop = fields_.Any(name);
     if (stop == nullptr) continue;
-    // They take the place of the server's.
+    // The request's stops replace the server's.
     if (std::exchange(is_first, false)) request_.generate.stops.clear();
     AddStops(name, *stop);
   }
@@ -235,7 +235,7 @@ void RequestReader::ReadCache() {
   }
 }
 
-// Some clients number their sessions.
+// Reads the hint of a session; some clients send a number.
 void RequestReader::ReadSession() {
   const Json* hint = fields_.Any("session_id");
   if (hint == nullptr) return;
@@ -245,7 +245,7 @@ void RequestReader::ReadSession() {
   request_.session_hint = hint->is_string() ? hint->get<std::string>() : Dump(*hint);
 }
 
-// The `ebb` object: what a request may ask of the cache.
+// Reads the object `ebb`, the options for the cache.
 void RequestReader::ReadOwn() {
   if (const auto priority = fields_.Integer("priority", -2, 2)) {
     request_.priority = static_cast<int>(*priority);
@@ -280,7 +280,7 @@ void RequestReader::ReadOwn() {
   const auto lossless = fields.Bool("lossless");
   if (lossless == true && !request_.session.lossless.has_value()) {
     LosslessOptions& asked_for = request_.session.lossless.emplace();
-    // Nothing else is to be had on a device.
+    // A device supports no other verification.
     if (defaults_.engine.device.kind == DeviceKind::kBackend) {
       asked_for.verify = LosslessOptions::Verify::kFast;
     }
@@ -316,7 +316,7 @@ void RequestReader::ReadTiers(JsonFields* fields) {
 void RequestReader::RefuseOthers() {
   for (const auto& [name, neutral] : kRefused) {
     const Json* value = fields_.Any(std::string(name));
-    // Their own defaults ask for nothing.
+    // Defaults of other servers ask for nothing, so they are accepted.
     if (value == nullptr || *value == 0 || *value == false || *value == "" || value->empty()) {
       continue;
     }

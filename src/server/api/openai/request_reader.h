@@ -1,7 +1,7 @@
-// The base of the readers of requests. Each interface has a reader, which takes the fields that it
-// alone has, or has in another form; the functions here read those that interfaces share. Fields
-// without effect are named in the answer; constraints on the answer that cannot be honoured are
-// refused; nothing is clamped.
+// RequestReader is the base of the readers of requests. Each API has a reader for the fields that
+// only it has, or has in another form; the functions here read the fields that APIs share. Answers
+// list fields without effect; constraints on the answer that cannot be honoured are refused;
+// nothing is clamped.
 #ifndef EBB_SERVER_API_OPENAI_REQUEST_READER_H_
 #define EBB_SERVER_API_OPENAI_REQUEST_READER_H_
 
@@ -16,7 +16,7 @@ namespace ebb::server {
 
 inline constexpr int kMostLogprobs = 20;
 
-// Reads one request; the first error stands.
+// RequestReader reads one request; it keeps the first error.
 class RequestReader {
  public:
   RequestReader(const RequestReader&) = delete;
@@ -26,19 +26,19 @@ class RequestReader {
   RequestReader(Endpoint endpoint, const Json& body, const RequestDefaults& defaults);
   ~RequestReader() = default;
 
-  // Takes a field from the shared ones. Returns its name, for `own_`.
+  // Hides a field from the shared ones. Returns its name, for `own_`.
   const std::string& Own(const std::string& name);
   void ReadModel();
-  // Reads log-probabilities of a chat.
+  // Reads the log-probabilities that a chat asks for.
   void ReadChatOutput();
-  // Reads `echo` and the grammar of a completion, which has no template that would say where its
+  // Reads `echo` and the grammar of a completion. A completion has no template to say where its
   // text begins.
   void ReadTextGrammar();
   // Reads sampling, lengths, stops, streaming, caching, sessions and `ebb`, and refuses constraints
-  // that are not built.
+  // that ebb does not support.
   void ReadShared();
   [[nodiscard]] std::vector<Token> TokensOf(const Json& json, const std::string& path);
-  // Returns the request, which names the fields that no reader took, or the error.
+  // Returns the request with the fields that no reader has read in `ignored`, or the error.
   [[nodiscard]] ApiResult<CompletionRequest> Take(ReadScope scope = ReadScope::kAnswer);
   void Fail(const std::string& path, const std::string& message,
             std::string code = "invalid_value");
@@ -46,10 +46,10 @@ class RequestReader {
   const RequestDefaults& defaults_;
   const Json& body_;
   std::optional<ApiError> error_;
-  JsonFields own_;     // of the interface
-  JsonFields fields_;  // that interfaces share
+  JsonFields own_;     // fields of this API
+  JsonFields fields_;  // fields that APIs share
   CompletionRequest request_;
-  bool leaves_out_empty_stops_ = false;  // else they are errors
+  bool leaves_out_empty_stops_ = false;  // true: drops empty stops; false: they are errors
 
  private:
   void ReadLengths();

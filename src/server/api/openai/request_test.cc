@@ -60,7 +60,8 @@ TEST(ReadRequest, FieldsOfOtherServersAreReadAsWhatTheyMean) {
   EXPECT_EQ(Chat(R"(, "ban_eos_token": true)").generate.on_end, GenerateOptions::OnEnd::kIgnore);
 }
 
-// Fields that would change an answer are refused by name; the values that ask for nothing are not.
+// Checks that unsupported fields that would change an answer are refused by name, but not their
+// values that ask for nothing.
 TEST(ReadRequest, FieldsThatWouldConstrainAnAnswerAreRefused) {
   for (const auto& [name, value, neutral] :
        std::vector<std::tuple<std::string, std::string, std::string>>{
@@ -189,7 +190,7 @@ TEST(ReadRequest, MessagesToolsAndFormatsReachTheTemplate) {
   EXPECT_EQ(chat.messages[2].name, "f");
   EXPECT_EQ(chat.messages[3].name, "");
   ASSERT_EQ(chat.tools.size(), 1u);
-  // Members keep their order.
+  // The schema's members keep their order.
   EXPECT_THAT(chat.tools[0].parameters, HasSubstr(R"("z":{"type":"integer"},"a")"));
   EXPECT_EQ(chat.tool_choice, "f");
   EXPECT_FALSE(chat.parallel_tool_calls);
@@ -391,7 +392,7 @@ TEST(ReadRequest, PromptsAreTextsOrTokens) {
 }
 
 struct Refusal {
-  std::string more;  // members of a chat request; those of a text request begin with '#'
+  std::string more;  // members of a chat request; '#' in front: of a text request
   std::string param;
   std::string code;
 };
@@ -507,7 +508,8 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
   }
 }
 
-// Clients keep results by the ids of their calls, also across conversations.
+// Checks that ids differ, since clients keep results by the ids of their calls, also across
+// conversations.
 TEST(CallIdSeed, DiffersBetweenConversationsTurnsAndChoices) {
   const ChatMessage question = {"user", "a"}, other = {"user", "b"};
   const ChatMessage call = {.role = "assistant", .tool_calls = {{.name = "f", .arguments = "{}"}}};
@@ -525,7 +527,7 @@ TEST(CallIdSeed, DiffersBetweenConversationsTurnsAndChoices) {
       }
     }
   }
-  // It does not matter where the messages are kept.
+  // Only the sequence of messages counts, not how it is divided.
   EXPECT_EQ(CallIdSeed({&question, 1}, {&call, 1}), CallIdSeed(std::vector{question, call}));
 }
 

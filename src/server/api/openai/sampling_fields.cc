@@ -41,7 +41,7 @@ class SamplingReader {
   }
 
  private:
-  // Clients that know both names may send both, with one value.
+  // Reads the repeat penalty. Clients may send both names, with one value.
   void ReadRepeatPenalty() {
     constexpr Bounds kBounds = {0.01, 100};
     const auto vllms = fields_->Number("repetition_penalty", kBounds);
@@ -54,14 +54,14 @@ class SamplingReader {
     if (penalty.has_value()) request_->sampling.repeat_penalty = static_cast<float>(*penalty);
   }
 
-  // -1 and null draw a random seed, which the answer repeats as ebb.seed.
+  // Reads the seed. -1 and null draw a random seed, which the answer repeats as ebb.seed.
   void ReadSeed() {
     const Json* seed = fields_->Any("seed");
     const bool is_null = body_.contains("seed") && body_["seed"].is_null();
     if (seed == nullptr && !is_null) return;
     const bool is_unsigned = seed != nullptr && seed->is_number_unsigned();
     if (is_null || (!is_unsigned && *seed == -1)) {
-      // Readers of JSON that use doubles keep integers up to 2^53.
+      // Keeps the seed below 2^53, so that JSON readers that use doubles do not change it.
       constexpr uint64_t kMask = (uint64_t{1} << 53) - 1;
       std::random_device random;
       request_->drawn_seed = ((uint64_t{random()} << 32) | random()) & kMask;

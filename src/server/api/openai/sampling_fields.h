@@ -1,4 +1,4 @@
-// The fields of sampling: temperatures, penalties, the seed and biases of tokens.
+// Reads the fields of sampling: temperatures, penalties, the seed and biases of tokens.
 #ifndef EBB_SERVER_API_OPENAI_SAMPLING_FIELDS_H_
 #define EBB_SERVER_API_OPENAI_SAMPLING_FIELDS_H_
 
@@ -7,7 +7,7 @@
 
 namespace ebb::server {
 
-// Reads them into request->sampling and request->text_biases. `fields`: those of `body`.
+// Reads the fields into request->sampling and request->text_biases. `fields`: those of `body`.
 void ReadSamplingFields(const Json& body, JsonFields* fields, CompletionRequest* request);
 
 }  // namespace ebb::server

@@ -37,7 +37,7 @@ size_t TextBytes(const CompletionRequest& request) {
 std::optional<ApiError> CheckTextFits(const CompletionRequest& request, size_t bytes_per_token,
                                       int context) {
   if (request.session.past_context == PastContext::kReRotate) return std::nullopt;
-  // The largest prompt of several.
+  // Only the largest of several prompts counts.
   size_t bytes = 0;
   for (const ChatMessage& message : request.chat.messages) {
     if (message.role == "user" || message.role == "tool") bytes += message.content.size();
@@ -47,7 +47,8 @@ std::optional<ApiError> CheckTextFits(const CompletionRequest& request, size_t b
   if (tokens < static_cast<size_t>(context)) return std::nullopt;
   return Invalid(
       fmt::format(
-          // Agents shorten their conversation where they find "exceeds the available context size".
+          // Agents shorten their conversation when they find the words "exceeds the available
+          // context size".
           "the prompt has {} bytes, at least {} tokens, which exceeds the available context size "
           "of {} tokens",
           bytes, tokens, context),

@@ -11,7 +11,7 @@
 namespace ebb::server {
 namespace {
 
-// The first error stands.
+// TextFormatReader reads the format; it keeps the first error.
 class TextFormatReader {
  public:
   TextFormatReader(JsonFields* fields, std::optional<ApiError>* error,
@@ -19,7 +19,7 @@ class TextFormatReader {
       : fields_(fields), error_(error), ignored_(ignored) {}
 
   TextFormat Read(const FlatFormat& flat) {
-    // The names of llama-server, SGLang and text-generation-webui.
+    // These are the names of llama-server, SGLang and text-generation-webui.
     for (const char* name : {"grammar", "ebnf", "grammar_string"}) {
       if (auto grammar = fields_->Text(name)) TakeGrammar(fields_, name, *std::move(grammar));
     }
@@ -51,7 +51,7 @@ class TextFormatReader {
   }
   void TakeSchema(JsonFields* fields, const std::string& name, const Json& schema) {
     const std::string text = schema.dump();
-    // Errors name the field.
+    // Makes the grammar here, so that an error names the field.
     const Result<std::string> grammar = GrammarOfSchema(text);
     if (!grammar.ok()) return fields->Fail(name, grammar.status().message());
     Take(fields->PathOf(name), {.kind = TextFormat::Kind::kJsonSchema, .text = text});
@@ -67,7 +67,7 @@ class TextFormatReader {
     const std::string type = fields.Text("type").value_or("");
     if (type == "text") return;
     if (type == "json_object") {
-      // Clients of llama-server give a schema there, too.
+      // Clients of llama-server also put a schema here.
       const Json* schema = is_flat ? nullptr : fields.Object("schema");
       if (schema != nullptr) return TakeSchema(&fields, "schema", *schema);
       return Take(path, {.kind = TextFormat::Kind::kJsonObject});
@@ -84,7 +84,7 @@ class TextFormatReader {
     TakeSchema(&inner, "schema", *schema);
   }
 
-  // Refuses members that it does not know: each could be a constraint.
+  // Reads structured_outputs. Refuses unknown members, since each could be a constraint.
   void ReadOutputs(const Json& outputs) {
     JsonFields fields(outputs, "structured_outputs", error_);
     ReadConstraints(&fields, "");
@@ -100,7 +100,7 @@ class TextFormatReader {
     }
   }
 
-  // An object, or its text.
+  // Reads a schema, as an object or as text.
   void ReadSchema(JsonFields* fields, const std::string& name) {
     const Json* schema = fields->Any(name);
     if (schema == nullptr || *schema == "") return;
@@ -119,7 +119,7 @@ class TextFormatReader {
     }
   }
 
-  // vLLM's, by their older names and within structured_outputs.
+  // Reads vLLM's constraints, under their older names and within structured_outputs.
   void ReadConstraints(JsonFields* fields, const std::string& prefix) {
     const std::string choice = prefix + "choice";
     ReadSchema(fields, prefix + "json");

@@ -1,5 +1,6 @@
-// An answer as a row of parts, each a thought, a text or a call of a tool: the form that Responses
-// and Messages have. One part is open at a time; what belongs to another one closes it.
+// AnswerParts splits an answer into a sequence of parts, each a thought, a text or a call of a
+// tool, as Responses and Messages send it. One part is open at a time; a piece for another part
+// closes it.
 #ifndef EBB_SERVER_API_PARTS_ANSWER_PARTS_H_
 #define EBB_SERVER_API_PARTS_ANSWER_PARTS_H_
 
@@ -15,27 +16,28 @@ namespace ebb::server {
 struct AnswerPart {
   enum class Kind : uint8_t { kThought, kText, kCall };
   Kind kind = Kind::kText;
-  std::string text = {};     // so far; of a call, its arguments
-  std::string call_id = {};  // of a call
-  std::string name = {};     // of a call: the tool
-  size_t call_index = 0;     // of a call: among the calls of the answer
+  std::string text = {};     // text so far; for a call, its arguments
+  std::string call_id = {};  // kCall only
+  std::string name = {};     // kCall only: the tool
+  size_t call_index = 0;     // kCall only: index among the calls of the answer
   bool is_open = true;
 };
 
 struct PartEvent {
   enum class Kind : uint8_t { kOpened, kGrew, kClosed };
   Kind kind = Kind::kOpened;
-  size_t part = 0;        // its index
-  std::string text = {};  // of kGrew: the new text
+  size_t part = 0;        // index of the part
+  std::string text = {};  // kGrew only: the new text
 
   friend bool operator==(const PartEvent&, const PartEvent&) = default;
 };
 
 class AnswerParts {
  public:
-  // Appends the changes of the parts to `events`; a part that grows twice in a row gets one event.
+  // Adds `piece` to the parts and appends their changes to `events`; a part that grows twice in a
+  // row gets one event.
   void Add(const AnswerPiece& piece, std::vector<PartEvent>* events);
-  // Nothing more comes.
+  // Closes the open part: the answer has ended.
   void Close(std::vector<PartEvent>* events);
 
   [[nodiscard]] const std::vector<AnswerPart>& parts() const { return parts_; }

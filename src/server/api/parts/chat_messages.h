@@ -1,4 +1,4 @@
-// Makes the messages of a chat of the parts and items in which Messages and Responses send them.
+// Makes the messages of a chat from the parts and items that Messages and Responses send.
 #ifndef EBB_SERVER_API_PARTS_CHAT_MESSAGES_H_
 #define EBB_SERVER_API_PARTS_CHAT_MESSAGES_H_
 
@@ -10,9 +10,9 @@
 
 namespace ebb::server {
 
-// Appends to the messages of a chat in order. Systems' texts at the beginning become one message,
-// since most templates know no second one; thoughts, texts and calls of one turn of the assistant
-// too.
+// ChatMessages appends to the messages of a chat in order. System texts at the beginning become one
+// message, since most templates support only one; so do the thoughts, texts and calls of one turn
+// of the assistant.
 class ChatMessages {
  public:
   explicit ChatMessages(std::vector<ChatMessage>* messages) : messages_(*messages) {}
@@ -20,12 +20,12 @@ class ChatMessages {
   void AddSystem(const std::string& text);
   void AddUser(std::string text);
   void AddToolAnswer(std::string call_id, std::string text);
-  // Add parts of the assistant's message. A thought, or a second text, begins a new message.
+  // Adds a thought to the assistant's message. A thought, or a second text, begins a new message.
   void AddThought(const std::string& text);
   void AddText(std::string text);
-  // arguments: as the client sent them; see ArgumentsText().
+  // Adds a call. `arguments`: as the client sent them; see ArgumentsText().
   void AddCall(std::string call_id, std::string name, const Json& arguments);
-  // The assistant's next part belongs to another turn.
+  // Ends the turn: the assistant's next part begins a new message.
   void EndTurn() { in_turn_ = false; }
 
  private:
@@ -33,7 +33,7 @@ class ChatMessages {
   [[nodiscard]] ChatMessage& Turn();
 
   std::vector<ChatMessage>& messages_;
-  bool in_turn_ = false;   // the last message is an assistant's that may continue
+  bool in_turn_ = false;   // the last message is the assistant's and may continue
   bool has_text_ = false;  // this message has its text, which may be empty
 };
 

@@ -23,7 +23,7 @@ bool IsOneOf(std::string_view type, std::span<const std::string_view> types) {
   return std::ranges::find(types, type) != types.end();
 }
 
-// Returns the first of these members that is there and not null; null: none is.
+// Returns the first of the members `names` that is present and not null; null: none is.
 const Json* FirstMember(const Json& json, Names names) {
   for (const char* name : names) {
     const auto found = json.find(name);
@@ -32,7 +32,7 @@ const Json* FirstMember(const Json& json, Names names) {
   return nullptr;
 }
 
-// Returns the first of these members that is a text; empty: none is.
+// Returns the first of the members `names` that is a text; empty: none is.
 std::string FirstText(const Json& json, Names names) {
   for (const char* name : names) {
     const auto found = json.find(name);
@@ -51,7 +51,7 @@ bool IsThoughtType(std::string_view type) {
   return std::ranges::any_of(kBegins, [&](auto begin) { return type.starts_with(begin); });
 }
 
-// "[image: this model reads text only]"
+// Returns a placeholder line, "[image: this model reads text only]".
 std::string StandInFor(std::string_view type) {
   constexpr std::string_view kInput = "input_", kUrl = "_url";
   if (type.starts_with(kInput)) type.remove_prefix(kInput.size());
@@ -60,8 +60,8 @@ std::string StandInFor(std::string_view type) {
   return fmt::format("[{}: this model reads text only]", type.substr(0, kMostBytes));
 }
 
-// Returns the text of a part that has it in a member of its own: of a search result, a document, a
-// resource, JSON, or of the whole part, where it has no type.
+// Returns the text of a part that has it in another member, such as a search result, a document, a
+// resource or JSON; for a part without a type, all of its JSON.
 std::optional<std::string> TextWithin(const Json& part, const std::string& type) {
   std::vector<std::string> lost;
   const auto within = [&](const Json& json, Names names) {
@@ -95,7 +95,7 @@ MessagePart ReadThoughtPart(const Json& json, MessagePart part) {
   part.text = ResultText(FirstMember(json, {"thinking", "reasoning", "reasoning_content", "thought",
                                             "text", "content", "summary"}),
                          part.path, &lost);
-  // A thought that another server encrypted or redacted is of no use here.
+  // A thought that another server encrypted or redacted cannot be used here.
   part.is_lost = part.text.empty() && FirstMember(json, {"data", "encrypted_content"}) != nullptr;
   return part;
 }
@@ -134,7 +134,8 @@ MessagePart ReadPart(const Json& json, const std::string& path, std::optional<Ap
   return part;
 }
 
-// Appends the parts of `content`. Recursive: ParseObject() bounds the levels of a body.
+// Appends the parts of `content`. The recursion is bounded, since ParseObject() limits the depth of
+// a body.
 void AddParts(const Json& content, const std::string& path, std::optional<ApiError>* error,
               std::vector<MessagePart>* parts) {
   if (content.is_null()) return;
@@ -151,7 +152,7 @@ void AddParts(const Json& content, const std::string& path, std::optional<ApiErr
   }
 }
 
-// Whether a result is data, and not a content: an object without a type, or numbers.
+// Returns whether a result is data rather than a content: an object without a type, or numbers.
 bool IsData(const Json& result) {
   if (result.is_object()) return !result.contains("type");
   if (!result.is_array()) return result.is_number() || result.is_boolean();
@@ -232,7 +233,7 @@ MessagePart ReadCallPart(const Json& call, const std::string& path) {
   if (const Json* arguments = FirstMember(inner, {"arguments", "args"})) {
     part.arguments = *arguments;
   } else if (const Json* input = FirstMember(inner, {"input"})) {
-    // The input of a custom tool is a text, and that of a function an object or its text.
+    // The input of a custom tool is text, and that of a function an object or its text.
     const bool is_custom = part.type == "custom" && input->is_string();
     part.arguments = is_custom ? Json{{"input", *input}} : *input;
   }

@@ -1,4 +1,4 @@
-// The messages of a chat as JSON, for comparisons.
+// Converts the messages of a chat to JSON, for comparisons.
 #ifndef EBB_SERVER_API_PARTS_MESSAGES_FOR_TEST_H_
 #define EBB_SERVER_API_PARTS_MESSAGES_FOR_TEST_H_
 

@@ -1,5 +1,5 @@
-// A request with one answer that is sent as a row of parts: the common base of Responses and
-// Messages.
+// PartExchange is the common base of ResponsesExchange and MessagesExchange: a request with one
+// answer that is sent as a sequence of parts.
 #ifndef EBB_SERVER_API_PARTS_PART_EXCHANGE_H_
 #define EBB_SERVER_API_PARTS_PART_EXCHANGE_H_
 
@@ -21,12 +21,12 @@ class PartExchange : public Exchange {
   void Take(size_t choice, JobUpdate update) override;
 
  protected:
-  // Since the last call.
+  // Returns the changes of the parts since the last call.
   [[nodiscard]] std::vector<PartEvent> TakePartEvents();
   [[nodiscard]] const std::vector<AnswerPart>& parts() const { return parts_.parts(); }
-  // Null as long as it is not over.
+  // Returns how the job ended; null while it has not.
   [[nodiscard]] const JobEnd* end() const;
-  // The members `timings`, `metrics` and `ebb`. REQUIRES: end().
+  // Adds the members `timings`, `metrics` and `ebb`. REQUIRES: end().
   void AddOwn(Json* json) const;
 
  private:
@@ -34,7 +34,7 @@ class PartExchange : public Exchange {
   std::vector<PartEvent> events_;  // not sent yet
 };
 
-// "event: ..." and "data: ..."
+// Returns a server-sent event with the lines "event: ..." and "data: ...".
 [[nodiscard]] std::string NamedEvent(std::string_view name, const Json& data);
 
 }  // namespace ebb::server

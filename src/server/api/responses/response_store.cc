@@ -14,7 +14,8 @@ StoredResponse::StoredResponse(std::shared_ptr<const StoredResponse> before, con
   *num_bytes_ += OwnBytes();
 }
 
-// One after the other: a long conversation would be a deep recursion.
+// Destroys the chain of earlier responses in a loop, since recursion would be too deep for a long
+// conversation.
 StoredResponse::~StoredResponse() {
   *num_bytes_ -= OwnBytes();
   std::shared_ptr<const StoredResponse> next = std::move(before_);
@@ -58,7 +59,7 @@ std::shared_ptr<const StoredResponse> ResponseStore::Find(const std::string& id)
 }
 
 std::optional<Json> ResponseStore::FindItem(const std::string& item_id) {
-  // "fc_<what follows resp_ in the response's id>_<number>"
+  // An item's id is "fc_<the response's id without resp_>_<number>".
   const size_t begin = item_id.find('_'), end = item_id.rfind('_');
   if (begin == end) return std::nullopt;
   const auto stored = Find("resp" + item_id.substr(begin, end - begin));

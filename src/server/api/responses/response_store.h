@@ -1,6 +1,7 @@
-// The last responses, in memory, so that a later request can go on with one by its id. Each holds
-// its own items and the one that it went on with, so that a conversation is there once; an answer
-// follows from the tokens of the conversation alone, so that nothing else is needed to go on.
+// ResponseStore keeps the most recently used responses in memory, so that a later request can
+// continue one by its id. Each response holds its own items and refers to the one that it
+// continued, so that a conversation is stored once. An answer depends only on the tokens of the
+// conversation, so nothing else is needed to continue it.
 //
 // Thread safety: all members may be called from any thread.
 #ifndef EBB_SERVER_API_RESPONSES_RESPONSE_STORE_H_
@@ -21,7 +22,7 @@ namespace ebb::server {
 
 class StoredResponse {
  public:
-  // input: items of the request; response: with its output. Both in arrays or objects of JSON.
+  // `input` holds the items of the request, `response` the response with its output.
   StoredResponse(std::shared_ptr<const StoredResponse> before, const Json& input,
                  const Json& response, std::shared_ptr<std::atomic<size_t>> num_bytes);
   ~StoredResponse();
@@ -30,7 +31,7 @@ class StoredResponse {
 
   [[nodiscard]] Json input() const { return Json::parse(input_); }
   [[nodiscard]] Json response() const { return Json::parse(response_); }
-  // All items of the conversation up to this response, its output the last, in an array.
+  // Returns all items of the conversation up to this response, its output last, in an array.
   [[nodiscard]] Json Conversation() const;
 
  private:
@@ -43,19 +44,20 @@ class StoredResponse {
 
 class ResponseStore {
  public:
-  // Beyond so many bytes of JSON those go that were not used for longest.
+  // `most_bytes` limits the bytes of JSON; the least recently used responses are dropped first.
   explicit ResponseStore(size_t most_bytes) : most_bytes_(most_bytes) {}
 
   void Put(const std::string& id, std::shared_ptr<const StoredResponse> before, const Json& input,
            const Json& response);
-  // Null: there is none. It is used now.
+  // Returns the response and marks it as used now; null if there is none.
   [[nodiscard]] std::shared_ptr<const StoredResponse> Find(const std::string& id);
-  // Returns the item of a response's output that ResponsesExchange called so; nothing: there is
-  // none.
+  // Returns the item of a response's output to which ResponsesExchange gave this id; nothing if
+  // there is none.
   [[nodiscard]] std::optional<Json> FindItem(const std::string& item_id);
-  // False: there is none. Responses that went on with it keep what they need.
+  // Drops a response. Returns false if there is none. Responses that continued it keep the items
+  // that they need.
   [[nodiscard]] bool Delete(const std::string& id);
-  // Bytes of all that are there, and of those that they went on with.
+  // Returns the bytes of all responses, with those of dropped responses that others continue.
   [[nodiscard]] size_t num_bytes() const { return *num_bytes_; }
 
  private:
@@ -69,7 +71,7 @@ class ResponseStore {
   const std::shared_ptr<std::atomic<size_t>> num_bytes_ = std::make_shared<std::atomic<size_t>>(0);
   Mutex mutex_;
   std::map<std::string, Entry> entries_ EBB_GUARDED_BY(mutex_);
-  // Ids; the one that was used last is the first.
+  // Holds the ids, most recently used first.
   std::list<std::string> by_use_ EBB_GUARDED_BY(mutex_);
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = AnswerPart::Kind;
 
-// The content part of an item, with this text.
+// Returns the content part of an item with this text.
 Json ContentPart(Kind kind, const std::string& text) {
   if (kind == Kind::kThought) return {{"type", "reasoning_text"}, {"text", text}};
   return {{"type", "output_text"},
@@ -25,7 +25,7 @@ Json With(Json json, const Json& more) {
   return json;
 }
 
-// Each item has one content part, and a thought one summary.
+// Adds the index 0 to an event, since each item has one content part, and a thought one summary.
 Json OfContent(const Json& more) { return With({{"content_index", 0}}, more); }
 Json OfSummary(const Json& more) { return With({{"summary_index", 0}}, more); }
 
@@ -58,7 +58,7 @@ Json ResponsesExchange::Response(std::string_view status, Json output) const {
                    {"output", std::move(output)}};
   response.update(request().responses->echo);
   response["usage"] = nullptr;
-  // An answer that is sent late begins as any other.
+  // The first events carry no error and no usage, even if they are sent after the answer has ended.
   if (status == "in_progress") return response;
   if (error().has_value()) {
     response["error"] = {{"code", "server_error"}, {"message", error()->message}};
@@ -116,7 +116,7 @@ Json ResponsesExchange::Item(size_t index, std::string_view status) const {
   return item;
 }
 
-// The last item of an answer that was cut off is not whole.
+// Returns a closed item; the last item of an answer that was cut off is incomplete.
 Json ResponsesExchange::ClosedItem(size_t index) const {
   const bool is_cut = end() != nullptr && !EndedByItself(*end()) && index + 1 == parts().size();
   return Item(index, is_cut ? "incomplete" : "completed");
@@ -204,7 +204,7 @@ std::string ResponsesExchange::TakeEvents() {
   std::string events;
   if (sent_end_ || !is_accepted()) return events;
   if (!std::exchange(sent_begin_, true)) {
-    // The first events are the same whenever they are sent.
+    // The first events show an empty response even if they are sent late.
     Json begin = {{"response", Response("in_progress", Json::array())}};
     Tell("response.created", begin, &events);
     Tell("response.in_progress", std::move(begin), &events);

@@ -16,12 +16,13 @@ namespace ebb::server {
 namespace {
 
 constexpr size_t kMostItems = kMostMessages;
-// Members of a chat that have another name here.
+// kOfChatsNotOfResponses lists members of a chat that have another name here.
 constexpr std::string_view kOfChatsNotOfResponses[] = {
     "messages",   "response_format",       "json_schema", "reasoning_effort",
     "max_tokens", "max_completion_tokens", "logprobs"};
 
-// The name of a function within a namespace, as one word: Codex calls them mcp__files and read.
+// Returns the name of a function in a namespace as one word, mcp__files__read, in the form that
+// Codex uses.
 std::string InNamespace(const std::string& space, const std::string& name) {
   return space + (space.ends_with('_') ? "" : "__") + name;
 }
@@ -48,11 +49,11 @@ class ResponsesReader final : public RequestReader {
     if (metadata_ != nullptr) CheckMetadata();
     ResponsesAnswer& answer = *request_.responses;
     answer.stores = own_.Bool(Own("store")).value_or(true);
-    // Codex probes a server with a request that has no items.
+    // Codex probes a server with a request without items; an empty message lets it succeed.
     if (answer.input.empty() && previous_.empty()) messages_.AddUser("");
     if (!error_.has_value()) answer.echo = Echo();
     if (scope == ReadScope::kAnswer) ReadModel();
-    // A last message of the assistant's is a part of the conversation here, not a beginning.
+    // A last message of the assistant is part of the conversation here and is not continued.
     ReadChatOptions(&fields_, &error_, format_, /*continues=*/false, &request_);
     if (scope == ReadScope::kPrompt) return Take(scope);
     ReadChatOutput();
@@ -61,7 +62,7 @@ class ResponsesReader final : public RequestReader {
   }
 
  private:
-  // Limits metadata as OpenAI does: it is sent again in every answer, and stored with it.
+  // Limits metadata as OpenAI does, since every answer repeats it and the store keeps it.
   void CheckMetadata() {
     constexpr size_t kMostPairs = 16, kMostName = 64, kMostText = 512;
     if (metadata_->size() > kMostPairs) {
@@ -169,8 +170,8 @@ class ResponsesReader final : public RequestReader {
     }
   }
 
-  // Replaces a reference to an item of a stored response by that item, so that a later response can
-  // be built on this one. Returns false if there is no such item.
+  // Replaces a reference to an item of a stored response by the item, so that the request does not
+  // depend on the stored response. Returns false if there is no such item.
   bool ResolveReference(Json* item) const {
     if (!item->is_object()) return true;
     const auto text = [&](const char* name) {
@@ -204,7 +205,7 @@ class ResponsesReader final : public RequestReader {
       return ReadOtherTool(type, item, path, &fields);
     }
     if (item.contains("role")) return ReadMessage(&fields);
-    // Other servers have more kinds of items, and later ones of OpenAI's will.
+    // Ignores other kinds of items: other servers have more, and OpenAI may add some.
     request_.ignored.push_back(path);
   }
 
@@ -222,8 +223,8 @@ class ResponsesReader final : public RequestReader {
   }
 
   // Reads calls of tools that are no functions (custom_tool_call, local_shell_call, ...) and their
-  // results. A call that the client carried out has a call_id, and is shown as a function's; one
-  // that a server carried out is left out.
+  // results. A call that the client carried out has a call_id and is shown to the model as a
+  // function's; one that a server carried out is ignored.
   void ReadOtherTool(std::string_view type, const Json& item, const std::string& path,
                      JsonFields* fields) {
     const std::string id = fields->Text("call_id").value_or("");
@@ -290,7 +291,7 @@ class ResponsesReader final : public RequestReader {
     if (!text.empty()) messages_.AddThought(text);
   }
 
-  // The thought itself, where it is there, else its summary.
+  // Reads a thought: its content if there is one, else its summary.
   void ReadThought(JsonFields* fields) {
     for (const char* name : {"content", "summary"}) {
       const std::string text =
@@ -321,11 +322,11 @@ class ResponsesReader final : public RequestReader {
     }
   }
 
-  // space: the namespace that the tool is in; empty: none.
+  // Reads a tool. `space`: the tool's namespace; empty: none.
   void ReadTool(const Json& tool, const std::string& path, const std::string& space) {
     if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type");
     JsonFields fields(tool, path, &error_);
-    // Tools that a server carries out, or that are no functions, are left out.
+    // Ignores tools that a server carries out or that are no functions.
     if (fields.Text("type").value_or("") != "function") return request_.ignored.push_back(path);
     std::string name = fields.Text("name").value_or("");
     if (!space.empty()) {
@@ -393,7 +394,7 @@ class ResponsesReader final : public RequestReader {
   ResponseStore& stored_;
   ChatMessages messages_;
   FlatFormat format_;
-  // Fields that the response repeats.
+  // Holds fields that the response repeats.
   Json instructions_;
   std::string previous_;
   const Json* metadata_ = nullptr;

@@ -1,5 +1,5 @@
-// Reads requests for OpenAI's /v1/responses. Fields that it shares with chats, and those of ebb,
-// are read as a chat's.
+// Reads requests for OpenAI's /v1/responses. Fields that chats share, and those of ebb, are read as
+// a chat's.
 #ifndef EBB_SERVER_API_RESPONSES_RESPONSES_REQUEST_H_
 #define EBB_SERVER_API_RESPONSES_RESPONSES_REQUEST_H_
 
@@ -8,8 +8,8 @@
 
 namespace ebb::server {
 
-// stored: the responses that a request may continue or refer to. Errors: 400 and 404 (another
-// model) with the field.
+// Reads a request. `stored`: the responses that a request may continue or refer to. Errors: 400 and
+// 404 (another model) with the field.
 [[nodiscard]] ApiResult<CompletionRequest> ReadResponses(const Json& body,
                                                          const RequestDefaults& defaults,
                                                          ResponseStore* stored,

@@ -102,7 +102,7 @@ TEST(ResponsesRequest, ToolsFormatsAndLimitsAreThoseOfAChat) {
   EXPECT_EQ(chat.template_arguments.at("reasoning_effort"), R"("low")");
   EXPECT_EQ(request.argument_fields.at("reasoning_effort"), "reasoning.effort");
   EXPECT_EQ(request.prompt_field, "input");
-  // Fields that both have, ebb's own and unknown ones are a chat's.
+  // Fields that both APIs have, ebb's own and unknown ones are read as a chat's.
   EXPECT_EQ(request.sampling.top_p, 0.5f);
   EXPECT_FALSE(chat.parallel_tool_calls);
   EXPECT_TRUE(request.tells_hash);
