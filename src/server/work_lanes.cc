@@ -55,7 +55,7 @@ WorkLanes::Task WorkLanes::TakeNext(Lane* lane) {
 WorkLanes::Task WorkLanes::TakeNewestOfLargest(Lane* lane) {
   auto largest = lane->clients.begin();
   for (auto client = largest; client != lane->clients.end(); ++client) {
-    // Of equals, the last one in the list is chosen, which would be served last.
+    // If several clients have the most tasks, chooses the last one, which would be served last.
     if (client->tasks.size() >= largest->tasks.size()) largest = client;
   }
   --lane->num_waiting;

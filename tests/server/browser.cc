@@ -22,11 +22,11 @@ namespace {
 
 using nlohmann::json;
 
-// The descriptors at which chromium reads commands and writes answers.
+// kReads and kWrites are the descriptors at which chromium reads commands and writes answers.
 constexpr int kReads = 3;
 constexpr int kWrites = 4;
 
-// A pipe {read, write} whose descriptors are not among those.
+// Returns a pipe {read, write} with other descriptors than these.
 std::pair<int, int> MakePipe() {
   int ends[2] = {-1, -1};
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -75,7 +75,7 @@ Browser::Browser(const std::string& program) {
 }
 
 Browser::~Browser() {
-  close(to_);  // chromium ends with its pipe
+  close(to_);  // chromium exits when its pipe is closed
   close(from_);
   if (pid_ < 0) return;
   for (int i = 0; i < 100; ++i) {

@@ -1,5 +1,5 @@
-// A chromium without a window, driven over a pipe by its debugging protocol: it loads pages, takes
-// text and keys, evaluates scripts, and notes which addresses were asked for and what went wrong.
+// Browser drives a headless chromium over a pipe by its debugging protocol: it loads pages, types
+// text and keys, evaluates scripts, and records requested addresses and errors.
 #ifndef EBB_TESTS_SERVER_BROWSER_H_
 #define EBB_TESTS_SERVER_BROWSER_H_
 
@@ -14,7 +14,7 @@
 
 namespace ebb::server {
 
-// The name of a chromium that PATH finds; empty: there is none.
+// Returns the name of a chromium on PATH; empty if there is none.
 [[nodiscard]] std::string FindChromium();
 
 class Browser {
@@ -31,24 +31,24 @@ class Browser {
   // Runs `script` in each page of this tab and of those opened later, before its own scripts.
   void RunBeforePages(const std::string& script);
   void SetSize(int width, int height);
-  // Sets the theme of the system, "light" or "dark", and no motion.
+  // Sets the system's theme, "light" or "dark", and turns motion off.
   void SetColours(const std::string& scheme);
   void SetOffline(bool is_offline);
   void Open(const std::string& url);
   void Reload();
-  // The value of an expression, or of the promise that it is; null where it throws.
+  // Returns the value of an expression, or of its promise; null if it throws.
   nlohmann::json Evaluate(const std::string& expression);
-  // Evaluates until it is true, for at most a minute. Returns whether it became true.
+  // Evaluates `condition` until it is true, for at most a minute. Returns whether it became true.
   [[nodiscard]] bool Await(const std::string& condition);
-  // Into the element that has the focus.
+  // Types text into the element that has the focus.
   void Type(const std::string& text);
   void MovePointer(double x, double y);
-  // "Enter", "Escape", "Tab", "a".
+  // Presses a key: "Enter", "Escape", "Tab", "a".
   void Press(const std::string& key);
 
-  // Addresses that pages asked for.
+  // Returns the addresses that pages requested.
   [[nodiscard]] const std::vector<std::string>& requests() const { return requests_; }
-  // Exceptions of scripts, and what the browser refused or could not load.
+  // Returns exceptions of scripts, and what the browser refused or could not load.
   [[nodiscard]] const std::vector<std::string>& complaints() const { return complaints_; }
 
  private:
@@ -57,12 +57,12 @@ class Browser {
   nlohmann::json Receive();
   void Note(const nlohmann::json& event);
 
-  const TempFolder folder_;  // a profile of its own
+  const TempFolder folder_;  // the browser's profile
   pid_t pid_ = -1;
   int to_ = -1;
   int from_ = -1;
   int next_id_ = 1;
-  std::string session_;  // of the tab that is driven
+  std::string session_;  // the session of the current tab
   std::vector<std::string> tabs_;
   std::vector<std::string> scripts_;
   std::string received_;

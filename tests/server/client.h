@@ -1,4 +1,4 @@
-// A client that sends what it is told, byte for byte, and waits for answers as long as it must.
+// Client sends given bytes unchanged and waits for answers as long as needed.
 #ifndef EBB_TESTS_SERVER_CLIENT_H_
 #define EBB_TESTS_SERVER_CLIENT_H_
 
@@ -15,18 +15,18 @@
 namespace ebb::server {
 
 struct ClientAnswer {
-  int status = 0;                              // 0: the connection was closed without one
-  std::map<std::string, std::string> headers;  // names in small letters
+  int status = 0;                              // 0: the connection was closed without an answer
+  std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
 
   [[nodiscard]] nlohmann::json json() const;
-  // Data of the events of a stream, comments left out.
+  // Returns the data of a stream's events, without comments.
   [[nodiscard]] std::vector<std::string> events() const;
 };
 
 class Client {
  public:
-  // receive_buffer_bytes: of the system; 0: as many as it likes.
+  // Connects to a port. `receive_buffer_bytes`: size of the system's buffer; 0: the default.
   explicit Client(uint16_t port, int receive_buffer_bytes = 0);
   // Connects to a socket in the file system.
   explicit Client(const std::string& path);
@@ -35,15 +35,15 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   void Send(std::string_view bytes);
-  // False: the server took no more, or closed the connection.
+  // Sends bytes. Returns false if the server accepted no more or closed the connection.
   [[nodiscard]] bool TrySend(std::string_view bytes);
-  // Nothing more will be sent; what comes can still be read.
+  // Closes the sending side; answers can still be received.
   void CloseSending();
-  // A whole answer of a request that was sent.
+  // Receives the whole answer to a request that was sent.
   [[nodiscard]] ClientAnswer Receive();
-  // At least so many bytes of whatever comes; fewer where the connection ends.
+  // Receives at least `num_bytes` bytes of whatever comes; fewer if the connection ends.
   [[nodiscard]] std::string ReceiveSome(size_t num_bytes);
-  // Whether the server closes the connection, sooner or later.
+  // Waits, and returns whether the server closes the connection.
   [[nodiscard]] bool IsClosedByServer();
 
   [[nodiscard]] ClientAnswer Get(const std::string& path);

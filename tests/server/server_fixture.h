@@ -46,7 +46,7 @@ class ServerTest : public testing::Test {
   [[nodiscard]] uint16_t port() const { return server_->port(); }
 
   static std::string Question(uint64_t number) { return MakePebbleProblem(1, number).Question(); }
-  // A request for a chat about one of pebble's problems, `more` members added.
+  // Returns a chat request about one of pebble's problems, with the members `more` added.
   static nlohmann::json Chat(uint64_t number,
                              const nlohmann::json& more = nlohmann::json::object()) {
     nlohmann::json body = {{"messages", {{{"role", "user"}, {"content", Question(number)}}}},
@@ -54,12 +54,12 @@ class ServerTest : public testing::Test {
     body.update(more);
     return body;
   }
-  // Without blanks at both ends.
+  // Returns `text` without blanks at both ends.
   static std::string Trimmed(const std::string& text) {
     const size_t begin = std::min(text.find_first_not_of(" \n"), text.size());
     return text.substr(begin, text.find_last_not_of(" \n") + 1 - begin);
   }
-  // What `ebb run` makes of the same, with an engine of its own.
+  // Solo is the result of the same request in an engine of its own, as `ebb run` computes it.
   struct Solo {
     GenerateResult result;
     std::string thought, content, hash;
@@ -86,7 +86,7 @@ class ServerTest : public testing::Test {
     solo.hash = fmt::format("{:016x}", (*session)->logits_hash());
     return solo;
   }
-  // Waits for what must come.
+  // Waits until `holds` is true of the server's figures, at most a minute.
   void Await(const std::function<bool(const Figures&)>& holds) {
     for (int i = 0; i < 6000; ++i) {
       if (holds(server_->figures())) return;

@@ -1,4 +1,4 @@
-// A program that a test starts, signals and ends.
+// ServerProcess is a program that a test starts, signals and ends.
 #ifndef EBB_TESTS_SERVER_SERVER_PROCESS_H_
 #define EBB_TESTS_SERVER_SERVER_PROCESS_H_
 
@@ -11,20 +11,22 @@ namespace ebb::server {
 
 class ServerProcess {
  public:
-  // arguments[0] is the program, found on PATH. Its stdout and stderr are read by ReadLine().
+  // Starts a program. arguments[0] is its name, found on PATH. ReadLine() reads its stdout and
+  // stderr.
   explicit ServerProcess(const std::vector<std::string>& arguments);
-  // `ebb serve` of pebble, on a free port unless `more` says otherwise.
+  // Returns the arguments to run `ebb serve` with pebble, on a free port unless `more` says
+  // otherwise.
   static std::vector<std::string> Ebb(const std::vector<std::string>& more);
-  // Kills it if it runs.
+  // Kills the process if it runs.
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  // The next line that it writes, without its end; empty when there is none any more.
+  // Returns the next line that the process writes, without '\n'; empty if there are no more.
   [[nodiscard]] std::string ReadLine();
   void Signal(int signal);
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // Its exit code once it has ended; 128 + the signal when one ended it.
+  // Waits for the process and returns its exit code; 128 + the signal if one ended it.
   [[nodiscard]] int Wait();
   [[nodiscard]] bool HasEnded();
 
@@ -36,7 +38,7 @@ class ServerProcess {
   int status_ = 0;
 };
 
-// Whether a program of this name is on PATH.
+// Returns whether a program of this name is on PATH.
 [[nodiscard]] bool IsInstalled(const std::string& program);
 
 }  // namespace ebb::server

@@ -1,5 +1,5 @@
-// A model with random weights whose chat template knows tools: what obeys a grammar can be had of
-// it.
+// Makes a model with random weights whose chat template supports tools: it can give any answer that
+// obeys a grammar.
 #ifndef EBB_TESTS_SERVER_TOOLS_MODEL_H_
 #define EBB_TESTS_SERVER_TOOLS_MODEL_H_
 

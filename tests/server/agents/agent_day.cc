@@ -17,7 +17,8 @@ using Kind = AgentStep::Kind;
 
 constexpr size_t kHugeBytes = 200'000;
 constexpr size_t kMostNotes = 10;
-// Sizes of the tools' JSON and of the system texts, in bytes.
+// kMessagesTools and the constants below are the sizes in bytes of the tools' JSON and of the
+// system texts.
 constexpr std::array kMessagesTools = {5372, 3981, 1006, 754,  3331, 2020, 1975,
                                        2533, 5017, 1846, 1475, 5806, 663,  214};
 constexpr std::array kMessagesSystem = {62, 6754};
@@ -91,7 +92,7 @@ void Agent::Begin() {
   steps_ = opening_;
   steps_.push_back({.kind = Kind::kUser, .text = texts_.Prose(40 + texts_.Draw(400))});
   if (api_ != AgentApi::kMessages) return;
-  // Claude Code's first line, which changes with every conversation.
+  // Claude Code's first line changes with every conversation.
   const std::string line = fmt::format(
       "x-anthropic-billing-header: cc_version=2.1.332.{:03x}; cc_entrypoint=cli; cch={:05x};",
       texts_.Draw(4096), texts_.Draw(1 << 20));
@@ -115,12 +116,12 @@ void Agent::TakeTurn(bool has_huge_result) {
   body["stream"] = texts_.Draw(2) == 0;
   LimitAnswer(api_, 2 + texts_.Draw(16), &body);
   if (texts_.Draw(8) == 0) DemandCall(api_, &body);
-  // A person waits for it.
+  // A person waits for some of these answers.
   if (api_ == AgentApi::kChat && texts_.Draw(4) == 0) body["priority"] = -1;
   AgentReply reply = Ask(body);
   if (!reply.error.empty()) {
     Fail(fmt::format("{} {}", reply.status, reply.error));
-    Begin();  // a user would give up, too
+    Begin();  // a user would start again too
     return;
   }
   ++counts_.turns;
@@ -132,7 +133,7 @@ void Agent::TakeTurn(bool has_huge_result) {
 
 void Agent::EditHistory() {
   if (answered_tokens_ > sizes_.most_prompt_tokens) {
-    // The conversation is summarised, and goes on from there.
+    // The agent summarises the conversation and continues from the summary.
     ++counts_.summaries;
     answered_tokens_ = 0;
     Begin();
@@ -142,7 +143,7 @@ void Agent::EditHistory() {
   if (texts_.Draw(25) != 0 || steps_.size() < opening_.size() + 6) return;
   ++counts_.edits;
   if (texts_.Draw(2) == 0) {
-    // The user goes back, and asks for something else.
+    // The user goes back and asks for something else.
     while (steps_.size() > opening_.size() + 3) {
       const bool is_answer = steps_.back().kind == Kind::kAssistant;
       steps_.pop_back();
@@ -152,7 +153,7 @@ void Agent::EditHistory() {
     steps_.push_back({.kind = Kind::kUser, .text = texts_.Prose(200)});
     return;
   }
-  // Results of some time ago are taken out.
+  // The agent removes old results from the conversation.
   for (AgentStep& step : std::span(steps_).subspan(steps_.size() / 2)) {
     for (AgentResult& result : step.results) result.text = "[old result, taken out]";
   }
@@ -168,7 +169,7 @@ void Agent::HangUp(json body) {
   if (texts_.Draw(3) > 0) (void)client.ReceiveSome(static_cast<size_t>(300 + texts_.Draw(3000)));
 }
 
-// Tries again as clients do where they are asked to.
+// Sends a request, and retries as clients do when the server asks for that.
 AgentReply Agent::Ask(const json& body) {
   const std::string request =
       Client::Request("POST", AgentPath(api_), WithLoneSurrogates(body.dump()),
@@ -227,7 +228,7 @@ AgentCall Agent::MakeCall() {
           .arguments = arguments.dump()};
 }
 
-// What the server said, and, since random weights do not call tools by themselves, calls as an
+// Adds the server's answer and, since random weights do not call tools by themselves, calls as an
 // agent's model makes them.
 void Agent::AddAnswer(AgentReply reply) {
   AgentStep step = {.kind = Kind::kAssistant,
@@ -284,7 +285,7 @@ void Agent::AddResults(bool has_huge_result) {
     step.results.front() = {.call_id = calls.front().id, .text = texts_.File(kHugeBytes)};
     ++counts_.huge_results;
   }
-  if (texts_.Draw(6) == 0) step.text = texts_.Prose(400);  // a reminder behind the results
+  if (texts_.Draw(6) == 0) step.text = texts_.Prose(400);  // a reminder after the results
   steps_.push_back(std::move(step));
 }
 

@@ -1,4 +1,4 @@
-// The day of three agents (agent_day.h) against a server of little memory.
+// AgentDayTest runs the day of three agents (agent_day.h) against a server with little memory.
 #ifndef EBB_TESTS_SERVER_AGENTS_AGENT_DAY_FIXTURE_H_
 #define EBB_TESTS_SERVER_AGENTS_AGENT_DAY_FIXTURE_H_
 
@@ -25,7 +25,7 @@ class AgentDayTest : public testing::Test {
     server_ = std::make_unique<AgentServer>(options);
     ASSERT_NE(server_->port(), 0);
   }
-  // So many turns of all agents, in `hours` parts. Behind each part nothing is under way.
+  // Runs `turns` turns of all agents in `hours` parts. After each part no request is under way.
   void RunDay(int turns, int hours, int huge_results, const AgentSizes& sizes) {
     std::vector<Agent> agents;
     constexpr AgentApi kApis[] = {AgentApi::kMessages, AgentApi::kResponses, AgentApi::kChat};
@@ -60,10 +60,10 @@ class AgentDayTest : public testing::Test {
         << testing::PrintToString(counts_.misses);
   }
 
-  const TempFolder folder_;  // of the server's T1
+  const TempFolder folder_;  // holds the server's T1
   std::unique_ptr<AgentServer> server_;
   AgentCounts counts_;
-  std::vector<size_t> memory_;  // behind each hour, bytes
+  std::vector<size_t> memory_;  // bytes after each hour
 };
 
 }  // namespace ebb::server

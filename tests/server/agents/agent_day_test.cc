@@ -1,4 +1,4 @@
-// Twenty turns of a day of coding agents; agent_day_verify_test.cc has five hundred.
+// Runs twenty turns of a day of coding agents; agent_day_verify_test.cc runs five hundred.
 #include "tests/server/agents/agent_day_fixture.h"
 
 namespace ebb::server {

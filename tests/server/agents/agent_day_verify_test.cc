@@ -1,4 +1,4 @@
-// Five hundred turns of a day of coding agents.
+// Runs five hundred turns of a day of coding agents.
 #include <fmt/ranges.h>
 
 #include "tests/server/agents/agent_day_fixture.h"
@@ -7,7 +7,7 @@ namespace ebb::server {
 namespace {
 
 TEST_F(AgentDayTest, FiveHundredTurnsUnderPressureGrowNothingAndShareTheirPrompts) {
-  // T0 holds two of the three prompts, once they are long.
+  // T0 has room for two of the three prompts, once they are long.
   ASSERT_NO_FATAL_FAILURE(
       Start({"--t0", "6MiB", "--t1", "file:" + folder_.File(""), "--prefix-cache", "128MiB"}));
   RunDay(500, 10, 0, {});
@@ -17,7 +17,7 @@ TEST_F(AgentDayTest, FiveHundredTurnsUnderPressureGrowNothingAndShareTheirPrompt
     EXPECT_GT(count, 0);
   }
   EXPECT_GT(server_->Metric("ebb_parks_total"), 0);
-  // The first hours fill what has a cap.
+  // In the first hours, everything with a cap fills up.
   const size_t filled = *std::max_element(memory_.begin(), memory_.begin() + 5);
   EXPECT_LE(memory_.back(), filled + (size_t{16} << 20)) << fmt::format("{}", memory_);
 }

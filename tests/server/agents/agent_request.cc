@@ -16,7 +16,8 @@ constexpr const char* kPixel =
 
 json Text(const char* type, const std::string& text) { return {{"type", type}, {"text", text}}; }
 
-// The arguments as the object that Messages want; what is cut off is no object.
+// Returns the arguments as the object that Messages require; arguments that were cut off become an
+// empty object.
 json Input(const AgentCall& call) {
   json input = json::parse(call.arguments, nullptr, /*allow_exceptions=*/false);
   return input.is_object() ? input : json::object();
@@ -76,7 +77,7 @@ json MessagesBody(const AgentPreamble& preamble, const std::vector<AgentStep>& s
   }
   body["tools"].back()["defer_loading"] = true;
   for (const AgentStep& step : steps) body["messages"].push_back(MessagesTurn(step));
-  // Moves on with every turn.
+  // The cache mark moves to the last message with every turn.
   json& last = body["messages"].back()["content"];
   if (last.is_array()) last.back()["cache_control"] = {{"type", "ephemeral"}};
   return body;
@@ -145,7 +146,8 @@ json ResponsesBody(const AgentPreamble& preamble, const std::vector<AgentStep>& 
                      {"description", tool["description"]},
                      {"strict", false},
                      {"parameters", tool["schema"]}};
-    // The last third of them lies in a namespace, as tools of other servers and of other agents do.
+    // The last third of the tools is in a namespace, as Codex sends tools of MCP servers and of
+    // other agents.
     const bool is_nested = body["tools"].size() > preamble.tools.size() * 2 / 3;
     (is_nested ? nested : body["tools"]).push_back(std::move(function));
   }
@@ -260,7 +262,7 @@ void TakeChatMessage(const json& message, AgentReply* reply) {
   }
 }
 
-// Puts the events of a stream of Messages together.
+// Joins the events of a stream of Messages.
 void TakeMessageEvents(const std::vector<json>& events, AgentReply* reply) {
   for (const json& event : events) {
     if (event["type"] == "content_block_start" && event["content_block"]["type"] == "tool_use") {

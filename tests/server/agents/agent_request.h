@@ -1,6 +1,6 @@
-// A coding agent's conversation as requests of three interfaces, and their answers. The requests
-// have the structure of those of programs in use: Messages as Claude Code sends them, Responses as
-// Codex does, chats as agents do that are built on OpenAI's package.
+// Writes a coding agent's conversation as requests of three APIs, and reads their answers. The
+// requests have the structure of real ones: Messages as Claude Code sends them, Responses as Codex
+// does, and chats as agents do that use OpenAI's package.
 #ifndef EBB_TESTS_SERVER_AGENTS_AGENT_REQUEST_H_
 #define EBB_TESTS_SERVER_AGENTS_AGENT_REQUEST_H_
 
@@ -18,7 +18,7 @@ enum class AgentApi { kMessages, kResponses, kChat };
 
 struct AgentCall {
   std::string id, name;
-  std::string arguments;  // JSON, which may be cut off
+  std::string arguments;  // JSON, possibly cut off
   bool operator==(const AgentCall&) const = default;
 };
 
@@ -29,35 +29,35 @@ struct AgentResult {
   bool operator==(const AgentResult&) const = default;
 };
 
-// One message, or the results of all calls of one answer.
+// AgentStep is one message, or the results of all calls of one answer.
 struct AgentStep {
   enum class Kind { kUser, kSystem, kAssistant, kResults };
   Kind kind = Kind::kUser;
   std::string text;
-  std::string thought;               // of kAssistant
-  std::vector<AgentCall> calls;      // of kAssistant
-  std::vector<AgentResult> results;  // of kResults
+  std::string thought;               // kAssistant only
+  std::vector<AgentCall> calls;      // kAssistant only
+  std::vector<AgentResult> results;  // kResults only
   bool operator==(const AgentStep&) const = default;
 };
 
-// The beginning that all conversations of an agent have.
+// AgentPreamble is the beginning of all conversations of an agent.
 struct AgentPreamble {
   std::vector<std::string> system;
   nlohmann::json tools;  // [{"name", "description", "schema"}]
 };
 
-// The path of an interface, and of its counter of tokens; a chat has no counter.
+// Returns the path of an API.
 [[nodiscard]] const char* AgentPath(AgentApi api);
 [[nodiscard]] nlohmann::json AgentBody(AgentApi api, const AgentPreamble& preamble,
                                        const std::vector<AgentStep>& steps);
-// Sets the most tokens of the answer.
+// Limits the tokens of the answer.
 void LimitAnswer(AgentApi api, int max_tokens, nlohmann::json* body);
-// Demands that the answer calls a tool.
+// Requires that the answer calls a tool.
 void DemandCall(AgentApi api, nlohmann::json* body);
 
 struct AgentReply {
   int status = 0;     // 0: the connection was closed without an answer
-  std::string error;  // of an answer that is no success, or of a stream that ends with an error
+  std::string error;  // error of an answer or at the end of a stream
   std::string thought, text;
   std::vector<AgentCall> calls;
   int prompt_tokens = 0, cached_tokens = 0;

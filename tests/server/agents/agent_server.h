@@ -1,4 +1,5 @@
-// `ebb serve` as a process of its own, with a model of random weights whose template takes tools.
+// AgentServer runs `ebb serve` as a process, with a model of random weights whose template supports
+// tools.
 #ifndef EBB_TESTS_SERVER_AGENTS_AGENT_SERVER_H_
 #define EBB_TESTS_SERVER_AGENTS_AGENT_SERVER_H_
 
@@ -15,14 +16,14 @@ namespace ebb::server {
 
 class AgentServer {
  public:
-  // A context of 131,072 tokens, of which each takes 128 bytes of T0.
+  // Starts a server with a context of 131,072 tokens; each token takes 128 bytes of T0.
   explicit AgentServer(const std::vector<std::string>& options);
 
-  [[nodiscard]] uint16_t port() const { return port_; }  // 0: it did not start
+  [[nodiscard]] uint16_t port() const { return port_; }  // 0: the server did not start
   [[nodiscard]] bool HasEnded() { return process_->HasEnded(); }
-  // The memory that no file backs, in RAM and in swap.
+  // Returns the process's anonymous memory, in RAM and in swap.
   [[nodiscard]] size_t AnonymousBytes() const;
-  // The value of a metric that has no labels; -1: there is none.
+  // Returns the value of a metric without labels; -1 if there is none.
   [[nodiscard]] double Metric(const std::string& name) const;
 
  private:

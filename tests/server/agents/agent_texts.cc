@@ -8,7 +8,7 @@ namespace ebb::server {
 
 using nlohmann::json;
 
-// Of 3 or 6 letters, which the tokenizer of models with random weights knows as 1 or 2 tokens.
+// Returns a word of 3 or 6 letters, which are 1 or 2 tokens for models with random weights.
 std::string AgentTexts::Word() {
   std::string word(Draw(3) == 0 ? 3 : 6, 'a');
   for (char& letter : word) letter = static_cast<char>('a' + Draw(26));

@@ -1,5 +1,5 @@
-// Texts and tool schemas with the sizes and the structure of those that coding agents send; their
-// words are random letters. The same seed gives the same texts.
+// AgentTexts makes texts and tool schemas with the sizes and the structure of those of coding
+// agents, from words of random letters. The same seed gives the same texts.
 #ifndef EBB_TESTS_SERVER_AGENTS_AGENT_TEXTS_H_
 #define EBB_TESTS_SERVER_AGENTS_AGENT_TEXTS_H_
 
@@ -12,23 +12,23 @@
 
 namespace ebb::server {
 
-// Stands in a text for a high surrogate without its low one, which a JSON library cannot hold.
-// WithLoneSurrogates() puts the escape there.
+// kLoneSurrogate stands in a text for a high surrogate without its low one, which a JSON library
+// cannot hold. WithLoneSurrogates() replaces it by the escape.
 inline constexpr const char* kLoneSurrogate = "@LONE-SURROGATE@";
 
 class AgentTexts {
  public:
   explicit AgentTexts(uint64_t seed) : random_(seed) {}
 
-  // 0 to n - 1.
+  // Returns a random number from 0 to n - 1.
   int Draw(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
-  // Lines of words. The size is exact, as in the next two.
+  // Returns lines of words, exactly `num_bytes` long, as the next two functions.
   std::string Prose(size_t num_bytes);
-  // Numbered lines, as agents show a file.
+  // Returns numbered lines, as agents show a file.
   std::string File(size_t num_bytes);
-  // One run without a blank, such as base64 is.
+  // Returns one run without a blank, like base64.
   std::string Blob(size_t num_bytes);
-  // A tool {"name", "description", "schema"} whose JSON has about so many bytes.
+  // Returns a tool {"name", "description", "schema"} whose JSON has about `num_bytes` bytes.
   nlohmann::json Tool(const std::string& name, size_t num_bytes);
 
  private:

@@ -1,5 +1,5 @@
-// Requests of agents that work for hours. Their histories and tools hold more than texts and
-// functions, which must not refuse them.
+// Checks that requests of long-running agents are accepted although their histories and tools hold
+// more than texts and functions.
 #include <string>
 #include <vector>
 
@@ -30,7 +30,7 @@ class AgentsTest : public ServerTest {
   ClientAnswer Post(const std::string& path, const json& body) {
     return Client(port()).Post(path, body);
   }
-  // The header X-Ebb-Ignored of an answer with status 200.
+  // Returns the header X-Ebb-Ignored of an answer with status 200.
   std::string Ignored(const std::string& path, const json& body) {
     const ClientAnswer answer = Post(path, body);
     EXPECT_EQ(answer.status, 200) << answer.body;

@@ -1,5 +1,5 @@
-// Client packages of Python against the server, where a Python has them: EBB_OPENAI_PYTHON names
-// the interpreter of an environment, else it is python3.
+// Runs client packages of Python against the server, if a Python has them. EBB_OPENAI_PYTHON names
+// the interpreter of an environment; else python3 is used.
 #ifndef EBB_TESTS_SERVER_API_PYTHON_CLIENT_H_
 #define EBB_TESTS_SERVER_API_PYTHON_CLIENT_H_
 
@@ -11,10 +11,10 @@
 
 namespace ebb::server {
 
-// "python3 has no package openai; ...", or nothing where it has it.
+// Returns why a package is missing, "python3 has no package openai; ..."; nothing if it is there.
 [[nodiscard]] std::optional<std::string> WhyNoPython(const std::string& package);
 
-// What a script writes, and how it ends.
+// Runs a script and returns its output and exit code.
 [[nodiscard]] cli::ProcessResult RunPython(const std::string& script,
                                            const std::vector<std::string>& arguments);
 

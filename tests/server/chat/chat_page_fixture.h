@@ -1,4 +1,4 @@
-// The chat page in a browser without a window, where chromium is installed.
+// ChatPageTest opens the chat page in a headless browser, if chromium is installed.
 #ifndef EBB_TESTS_SERVER_CHAT_CHAT_PAGE_FIXTURE_H_
 #define EBB_TESTS_SERVER_CHAT_CHAT_PAGE_FIXTURE_H_
 
@@ -13,8 +13,8 @@
 
 namespace ebb::server {
 
-// Streams `pieces` (deltas, a token each) as the answer to the next chat, instead of the server;
-// with a `pause` in milliseconds behind each.
+// kFakeAnswers defines answerWith(pieces, pause): the next chat gets `pieces` (deltas of one token
+// each) as its answer instead of the server's, with a pause of `pause` milliseconds after each.
 inline constexpr const char* kFakeAnswers = R"js(
 window.answerWith = (pieces, pause) => {
   const real = window.fetch;
@@ -51,7 +51,7 @@ class ChatPageTest : public ServerTest {
     browser_->RunBeforePages(kFakeAnswers);
   }
 
-  // With tiers, and answers that go on for ever where `on_end` says so.
+  // Returns options with tiers, and with answers that never end if `on_end` says so.
   static ServerOptions WithTiers(GenerateOptions::OnEnd on_end = GenerateOptions::OnEnd::kStop) {
     ServerOptions options = Options();
     TierSpec tiers;
@@ -80,7 +80,7 @@ class ChatPageTest : public ServerTest {
     ASSERT_TRUE(browser_->Await("ebbChat.state.current.leaf && !ebbChat.running"));
     ASSERT_TRUE(browser_->Await("document.querySelector('.assistant:not([aria-busy])')"));
   }
-  // Shows `markdown` as an answer, a word at a time.
+  // Shows `markdown` as an answer, one word at a time.
   void Answer(const std::string& markdown) {
     Run(fmt::format("answerWith({}.match(/\\s*\\S+\\s*/g).map((content) => ({{ content }})))",
                     nlohmann::json(markdown).dump()));

@@ -1,5 +1,5 @@
-// Many requests of every kind, many of whose clients go before the end, and then what is left of
-// them: rows, connections, threads, file descriptors and memory.
+// SoakTest sends many requests of every kind, many of whose clients disconnect early, and then
+// checks what is left of them: rows, connections, threads, file descriptors and memory.
 #ifndef EBB_TESTS_SERVER_ENGINE_SOAK_H_
 #define EBB_TESTS_SERVER_ENGINE_SOAK_H_
 
@@ -42,7 +42,7 @@ class SoakTest : public ServerTest {
     Footprint seen = {.descriptors = Entries("/proc/self/fd"),
                       .threads = Entries("/proc/self/task"),
                       .resident_bytes = resident * static_cast<size_t>(sysconf(_SC_PAGESIZE))};
-    // The server may not have closed the connection yet that asked last.
+    // The server may not yet have closed the connection of the last request.
     for (int i = 0; i < 50; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       seen.descriptors = std::min(seen.descriptors, Entries("/proc/self/fd"));
@@ -51,7 +51,8 @@ class SoakTest : public ServerTest {
     return seen;
   }
 
-  // T0 that holds some of them, a T1 for the others, kept prompts, and sessions in a folder.
+  // Starts a server with a T0 for some of the requests, a T1 for the others, a prefix cache, and
+  // sessions in a folder.
   void StartServer() {
     ServerOptions options = Options();
     options.driver.prefix_cache_bytes = kPrefixBytes;
@@ -64,7 +65,7 @@ class SoakTest : public ServerTest {
     Start(options);
   }
 
-  // One request, by lot.
+  // Sends one random request.
   static void AskOnce(uint16_t port, std::mt19937_64* lots, std::atomic<int>* failures) {
     const auto draw = [lots](int n) { return static_cast<int>((*lots)() % n); };
     Client client(port);
@@ -99,21 +100,23 @@ class SoakTest : public ServerTest {
     }
     body["stream"] = draw(2) == 0;
     const int end = draw(3);
-    // Else one that wants more than there is would wait until the idle connection is closed.
+    // Otherwise ReceiveSome(), when it wants more bytes than the answer has, would wait until the
+    // idle connection is closed.
     if (end == 1) headers += "Connection: close\r\n";
     client.Send(Client::Request("POST", path, body.dump(), headers));
     if (!id.empty()) {
       Client other(port);
       other.Send(Client::Request("DELETE", "/v1/requests/" + id));
-      (void)other.Receive();  // 404 where it has not begun or is over
+      (void)other.Receive();  // 404 if it has not started or has ended
     }
-    if (end == 0) return;  // goes at once
+    if (end == 0) return;  // disconnects at once
     if (end == 1) {
-      (void)client.ReceiveSome(1 + draw(600));  // goes in the midst of it
+      (void)client.ReceiveSome(1 + draw(600));  // disconnects during the answer
       return;
     }
     const ClientAnswer answer = client.Receive();
-    // Fine, refused, sessions that are busy or whose turns are others, ended by its id.
+    // Accepts success, refusals, busy sessions or conflicting turns, and requests cancelled by
+    // their id.
     static constexpr std::array kStatuses = {200, 400, 409, 499, 503};
     if (std::ranges::find(kStatuses, answer.status) == kStatuses.end()) {
       ADD_FAILURE() << answer.status << " " << answer.body;
@@ -133,7 +136,8 @@ class SoakTest : public ServerTest {
     }
     for (std::thread& client : clients) client.join();
   }
-  // All sessions gone, nothing under way, and no connection but the one that asks.
+  // Waits until all sessions are deleted, no request is under way, and the only connection is the
+  // one that asks.
   void Settle() {
     for (int i = 0; i < kSessions; ++i) {
       for (int tries = 0; tries < 600; ++tries) {
@@ -146,7 +150,7 @@ class SoakTest : public ServerTest {
     }
     Await([](const Figures& f) { return f.waiting + f.reading + f.decoding + f.parked == 0; });
     Await([](const Figures& f) {
-      // What is left are kept prompts; a part of a page is counted to each that holds it.
+      // Only cached prompts are left; a page that several of them share is counted in parts.
       const uint64_t left = f.arenas[0].used_bytes + f.arenas[1].used_bytes;
       return left <= f.prefix_bytes + (uint64_t{64} << 10) && f.prefix_bytes <= kPrefixBytes;
     });
@@ -169,12 +173,12 @@ class SoakTest : public ServerTest {
     const Footprint after = Measure();
     EXPECT_EQ(after.threads, before.threads);
     EXPECT_LE(after.descriptors, before.descriptors);
-    // The allocator keeps some of what was freed.
+    // The allocator keeps some freed memory.
     if (!kShadowMemory) {
       EXPECT_LE(after.resident_bytes, before.resident_bytes + (size_t{48} << 20));
     }
     EXPECT_EQ(server_->figures().arenas[0].pledged_bytes, 0u);
-    // It still answers as it would alone.
+    // The server still gives the same answer as a solo run.
     const ClientAnswer answer = Client(port()).Post("/v1/chat/completions", Chat(77));
     ASSERT_EQ(answer.status, 200) << answer.body;
     EXPECT_EQ(answer.json()["ebb"]["logits_hash"], RunAlone(77, {}).hash);

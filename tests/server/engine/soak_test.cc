@@ -1,4 +1,4 @@
-// A short soak; soak_verify_test.cc has a long one.
+// Runs a short soak; soak_verify_test.cc runs a long one.
 #include "tests/server/engine/soak.h"
 
 namespace ebb::server {

@@ -1,5 +1,5 @@
-// The dashboard's feed on a server with tiers, and its page in a browser without a window, where
-// chromium is installed.
+// Tests the dashboard's feed on a server with tiers, and its page in a headless browser if chromium
+// is installed.
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +19,8 @@ using testing::Not;
 
 class DashboardServerTest : public ServerTest {
  protected:
-  // Requests that run one after the other, longer than any test, on a T0 with a cap and a T1.
+  // Starts a server with requests that run one after the other, longer than any test, on a T0 with
+  // a cap and a T1.
   void StartWithRequests(DashboardMode mode) {
     ServerOptions options = Options();
     options.dashboard = mode;
@@ -46,7 +47,7 @@ class DashboardServerTest : public ServerTest {
     asking_.clear();
     Await([](const Figures& figures) { return figures.waiting + figures.decoding == 0; });
   }
-  // The fates of the request that runs, whichever it is.
+  // Returns the token fates of the running request, whichever it is.
   json FatesOfFirst(const std::string& more = "") {
     Client client(port());
     for (int i = 0; i < 100; ++i) {
@@ -67,7 +68,7 @@ TEST_F(DashboardServerTest, TheStatusAgreesWithTheMetrics) {
   StartWithRequests(DashboardMode::kFigures);
   Client client(port());
   json running = client.Get("/v1/ebb/status").json();
-  // The first of them may have been opened just now.
+  // The first request may just have started, without rows in T0.
   for (int i = 0; i < 6000 && running["tiers"][0]["used_bytes"] == 0; ++i) {
     running = client.Get("/v1/ebb/status").json();
   }
@@ -90,7 +91,7 @@ TEST_F(DashboardServerTest, TheStatusAgreesWithTheMetrics) {
 TEST_F(DashboardServerTest, EachTokenHasItsTier) {
   StartWithRequests(DashboardMode::kText);
   json fates = json::object();
-  // Rows have left T0 once there are some hundred tokens.
+  // After some hundred tokens, rows have left T0.
   for (int i = 0; i < 6000 && fates.value("generated_tokens", 0) < 200; ++i) fates = FatesOfFirst();
   const std::string tiers = fates["tiers"];
   ASSERT_EQ(fates["texts"].size(), tiers.size());
@@ -166,7 +167,7 @@ TEST_F(DashboardServerTest, WithoutTheChatPageTheAddressLeadsToIt) {
   EXPECT_EQ(answer.headers.at("location"), "/dashboard");
   EXPECT_EQ(Client(port()).Get("/dashboard").status, 200);
   EXPECT_EQ(Client(port()).Get("/props").json()["ebb"]["chat_page"], false);
-  // Its other tab is not there.
+  // Without the dashboard the page's other tab is missing too.
   options.dashboard = DashboardMode::kOff;
   Start(options);
   for (const char* path : {"/", "/dashboard", "/chat/app.js"}) {
@@ -182,7 +183,7 @@ class BrowserTest : public DashboardServerTest {
     browser_ = std::make_unique<Browser>(program);
     browser_->SetSize(390, 844);
   }
-  // The page as the browser has drawn it once `holds` is true.
+  // Returns the page as the browser has drawn it once `holds` is true.
   std::string Drawn(const std::string& holds) {
     browser_->Open(fmt::format("http://{}/dashboard", server_->addresses().front()));
     EXPECT_TRUE(browser_->Await(holds));
@@ -194,7 +195,7 @@ class BrowserTest : public DashboardServerTest {
 
 TEST_F(BrowserTest, ThePageShowsTheRequestAndItsText) {
   StartWithRequests(DashboardMode::kText);
-  // A request that begins just now has no tokens yet.
+  // Waits, since a request that has just started has no tokens yet.
   const std::string page =
       Drawn("document.querySelector('#fate-text .t0') && document.querySelector('#fate-text .t1')");
   EXPECT_THAT(page, HasSubstr("class=\"live\""));
@@ -233,7 +234,7 @@ TEST_F(BrowserTest, TheTabIsBesideTheChatsOrAlone) {
   run("history.back()");
   ASSERT_TRUE(browser_->Await("!document.getElementById('server').hidden"));
   EXPECT_EQ(run("getComputedStyle(document.getElementById('sidebar')).display"), "flex");
-  // The second server ends the first, whose page knows nothing of it.
+  // Starting the second server stops the first one, whose page does not notice.
   ServerOptions options = Options();
   options.chat_page = ChatPageMode::kOff;
   Start(options);

@@ -1,4 +1,4 @@
-// The board of examples/grafana names metrics that the server tells.
+// Checks that the server exports all metrics that the board of examples/grafana uses.
 #include <fstream>
 #include <regex>
 #include <set>
@@ -27,7 +27,7 @@ class GrafanaTest : public ServerTest {
     std::ifstream file(EBB_SOURCE_DIR "/examples/grafana/ebb.json");
     return json::parse(file);
   }
-  // Takes all queries, those of variables too.
+  // Collects the metrics of all queries, also of those of variables.
   static std::set<std::string> NamesOfBoard() {
     std::set<std::string> names;
     const json board = Board();
@@ -45,7 +45,7 @@ class GrafanaTest : public ServerTest {
 TEST_F(GrafanaTest, EachMetricOfTheBoardIsTold) {
   Start();
   Client client(port());
-  // So that there are samples of all.
+  // This request makes samples of all metrics exist.
   ASSERT_EQ(client.Post("/v1/chat/completions", Chat(1, {{"max_tokens", 3}})).status, 200);
   const std::string metrics = client.Get("/metrics").body;
   std::set<std::string> samples;

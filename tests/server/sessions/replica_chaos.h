@@ -1,5 +1,5 @@
-// Rounds in which a server is killed at any moment of a session's turn, and the turn is asked for
-// again from another one.
+// Runs rounds in which a server is killed at a random moment of a session's turn, and the turn is
+// requested again from another server.
 #ifndef EBB_TESTS_SERVER_SESSIONS_REPLICA_CHAOS_H_
 #define EBB_TESTS_SERVER_SESSIONS_REPLICA_CHAOS_H_
 
@@ -31,7 +31,7 @@ class ReplicaChaosTest : public ReplicaTest {
       replicas[victim].emplace(sessions_);
       const Replica& asked = *replicas[asks_other ? 1 - victim : victim];
       ExpectSame(asked.Ask(Again(id, turn)), expected);
-      // Nothing was lost, nothing was appended twice.
+      // Nothing was lost or appended twice.
       EXPECT_EQ(asked.Get("/v1/sessions/" + id).json()["tokens"],
                 quiet_->Get("/v1/sessions/" + id).json()["tokens"]);
       Remember(expected, turn);
@@ -40,8 +40,8 @@ class ReplicaChaosTest : public ReplicaTest {
   }
 
  private:
-  // All messages: whether the turn was answered before the server died or not, they say what is
-  // asked.
+  // Returns a request with all messages: these say what is asked, whether or not the turn was
+  // answered before the server died.
   nlohmann::json Again(const std::string& id, uint64_t turn) {
     nlohmann::json body = Turn(id, turn + 1, kTokens);
     nlohmann::json messages = turn == 0 ? nlohmann::json::array() : messages_;
@@ -55,11 +55,11 @@ class ReplicaChaosTest : public ReplicaTest {
     messages_.push_back(
         {{"role", "assistant"}, {"content", answer["choices"][0]["message"]["content"]}});
   }
-  // True: before the answer was complete.
+  // Kills the server during a request. Returns true if that was before the answer was complete.
   static bool KillWithin(Replica* replica, const nlohmann::json& body, std::mt19937_64* random) {
     const auto client = replica->Begin(Streamed(body));
     if ((*random)() % 4 == 0) {
-      // Any moment: before it has the lease, while it reads, or when all is over.
+      // A random moment: before the server has the lease, while it reads, or after the end.
       Sleep(static_cast<double>((*random)() % 200) / 1000);
     } else {
       static_cast<void>(client->ReceiveSome((*random)() % 40'000));

@@ -1,4 +1,4 @@
-// Servers that are processes and share a store, to be stopped, paused and killed.
+// Runs servers as processes that share a store, to be stopped, paused and killed.
 #ifndef EBB_TESTS_SERVER_SESSIONS_REPLICA_FIXTURE_H_
 #define EBB_TESTS_SERVER_SESSIONS_REPLICA_FIXTURE_H_
 
@@ -25,10 +25,10 @@
 
 namespace ebb::server {
 
-// `ebb serve` as a process.
+// Replica is a process that runs `ebb serve`.
 class Replica {
  public:
-  // more: further options. Listens when it returns.
+  // Starts the server with the further options `more`; it listens when the constructor returns.
   explicit Replica(const std::string& sessions, const std::vector<std::string>& more = {}) {
     std::vector<std::string> words = {EBB_BINARY_PATH,
                                       "serve",
@@ -62,8 +62,8 @@ class Replica {
     return Client(port_).Post("/v1/chat/completions", body);
   }
   [[nodiscard]] ClientAnswer Get(const std::string& path) const { return Client(port_).Get(path); }
-  // A client that has sent a request and waits. The connection ends with the answer, so that
-  // whoever waits for more bytes than there are does not wait for long.
+  // Returns a client that has sent a request and waits. The connection closes after the answer, so
+  // that waiting for more bytes than there are ends soon.
   [[nodiscard]] std::unique_ptr<Client> Begin(const nlohmann::json& body) const {
     auto client = std::make_unique<Client>(port_);
     client->Send(Client::Request("POST", "/v1/chat/completions", body.dump(),
@@ -95,7 +95,7 @@ class ReplicaTest : public testing::TestWithParam<Place> {
     }
   }
 
-  // The next question of a session; long enough to be cut off in the middle.
+  // Returns the next request of a session; the answer is long enough to be cut off in the middle.
   static nlohmann::json Turn(const std::string& id, uint64_t number, int tokens = 400) {
     const std::string question = MakePebbleProblem(1, number).Question();
     return {{"messages", {{{"role", "user"}, {"content", question}}}},
@@ -107,7 +107,7 @@ class ReplicaTest : public testing::TestWithParam<Place> {
     body["stream"] = true;
     return body;
   }
-  // Whole answers of a server that nobody disturbs, to compare with.
+  // Returns the answer of a server that is never disturbed, to compare with.
   nlohmann::json Undisturbed(const std::string& id, uint64_t number, int tokens = 400) {
     if (!quiet_) quiet_.emplace("file:" + folder_.path() + "/quiet");
     const ClientAnswer answer = quiet_->Ask(Turn(id, number, tokens));
