@@ -1,4 +1,4 @@
-// The access log of a server, and headers that it shares with other servers' logs.
+// Tests the access log of a server, and the headers that it shares with other servers' logs.
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -27,7 +27,7 @@ class ServerLogTest : public ServerTest {
     options.access_log = *log;
     return options;
   }
-  // Lines come behind answers.
+  // Waits for `number` lines, which are written after the answers.
   [[nodiscard]] std::vector<json> AwaitLines(size_t number) const {
     std::vector<json> lines;
     for (int i = 0; i < 6000 && lines.size() < number; ++i) {
@@ -180,7 +180,7 @@ TEST_F(ServerLogTest, TraceContextIsHandedBackAndLogged) {
   for (const json& line : AwaitLines(4)) {
     EXPECT_EQ(line.contains("traceparent"), line == AwaitLines(4)[0]);
   }
-  // A refusal is traced as well.
+  // A refused request is traced too.
   Client client(port());
   client.Send(
       fmt::format("POST /tokenize HTTP/1.1\r\nHost: localhost\r\ntraceparent: {}\r\n"

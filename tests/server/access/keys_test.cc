@@ -1,4 +1,4 @@
-// Keys, their limits, cancelling and the end of a thought, over HTTP.
+// Tests keys, their limits, cancelling and the end of a thought over HTTP.
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,7 +20,7 @@ constexpr const char* kChat = "/v1/chat/completions";
 
 class KeysTest : public ServerTest {
  protected:
-  // Lines of a file of keys, with the key itself in the place of its hash.
+  // Returns keys made of lines of a file of keys, with each key in place of its hash.
   static std::shared_ptr<const KeyRing> Keys(
       const std::vector<std::pair<std::string, std::string>>& keys) {
     std::string text;
@@ -42,14 +42,14 @@ class KeysTest : public ServerTest {
     return fmt::format("Authorization: Bearer key-{}\r\nContent-Type: application/json\r\n{}", name,
                        more);
   }
-  // A request of `name`, and its answer.
+  // Sends a request with the key `name` and returns its answer.
   ClientAnswer Ask(const std::string& name, const std::string& method, const std::string& path,
                    const json& body = json::object(), const std::string& more = "") {
     Client client(port());
     client.Send(Client::Request(method, path, method == "POST" ? body.dump() : "", As(name, more)));
     return client.Receive();
   }
-  // What comes until it holds `text`, or until nothing comes any more.
+  // Receives bytes until they hold `text` or the connection ends.
   static std::string ReceiveUntil(Client* client, const std::string& text) {
     std::string bytes;
     while (bytes.find(text) == std::string::npos) {
@@ -59,7 +59,7 @@ class KeysTest : public ServerTest {
     }
     return bytes;
   }
-  // A stream of `name` that goes on for long, as far as its first tokens.
+  // Begins a long stream with the key `name` and receives its first tokens.
   std::unique_ptr<Client> Begin(const std::string& name, const std::string& request_id = "",
                                 const json& more = json::object()) {
     json body = Chat(1, {{"stream", true}, {"ignore_eos", true}});
@@ -72,7 +72,7 @@ class KeysTest : public ServerTest {
   }
 };
 
-// Where nobody needs a key, a page that somebody visits must not get in.
+// Checks that a server without keys refuses requests of web pages that a user visits.
 TEST_F(KeysTest, WithoutKeysPagesOfOthersAreKeptOut) {
   ServerOptions options = Options();
   options.allowed_hosts = {"ebb.example"};
@@ -92,14 +92,16 @@ TEST_F(KeysTest, WithoutKeysPagesOfOthersAreKeptOut) {
     EXPECT_EQ(status("GET", fmt::format("Host: {}\r\n", host)), 200) << host;
   }
   EXPECT_EQ(status("GET", "Host: evil.example\r\n"), 403);
-  EXPECT_EQ(status("GET", "Origin: https://evil.example\r\n"), 200);  // which cannot read it
+  // the page cannot read the answer
+  EXPECT_EQ(status("GET", "Origin: https://evil.example\r\n"), 200);
   EXPECT_EQ(status("POST", ""), 200);
   EXPECT_EQ(status("POST", "Origin: http://localhost\r\n"), 200);
   EXPECT_EQ(status("POST", "Origin: https://evil.example\r\n"), 403);
   EXPECT_EQ(status("POST", "Origin: null\r\n"), 403);
 }
 
-// What is refused while it is prepared gives its place back, on whatever thread that is.
+// Checks that a request that is refused during preparation releases its place, on whichever thread
+// that is.
 TEST_F(KeysTest, RequestsThatAreRefusedAtOnceLeaveNoPlaceTaken) {
   StartWith({{"a", "concurrent=8"}, {"b", ""}, {"c", "concurrent=2"}});
   std::vector<std::thread> clients;
@@ -143,7 +145,7 @@ TEST_F(KeysTest, WithKeysOnlyHealthIsOpen) {
   EXPECT_EQ(Ask("a", "POST", kChat, Chat(1, {{"max_tokens", 2}})).status, 200);
   EXPECT_EQ(Ask("a", "GET", "/metrics").status, 403);
   EXPECT_EQ(Ask("root", "GET", "/metrics").status, 200);
-  // The pages tell nothing; what feeds them does.
+  // The pages hold nothing secret; the data that they show needs a key.
   for (const char* page : {"/", "/chat/app.js", "/dashboard"}) {
     EXPECT_EQ(Client(port()).Get(page).status, 200) << page;
   }
@@ -171,12 +173,12 @@ TEST_F(KeysTest, SoManyRequestsOfAKeyRunAtATimeAndOthersAreNotTouched) {
   EXPECT_EQ(refused.json()["error"]["type"], "rate_limit_error");
   EXPECT_GE(std::stoi(refused.headers.at("retry-after")), 1);
   EXPECT_EQ(Ask("b", "POST", kChat, Chat(1, {{"max_tokens", 2}})).status, 200);
-  // A body that is wrong takes no place for longer than it is read.
+  // An invalid body occupies a place only while it is read.
   running.reset();
   ClientAnswer wrong;
   do {
     wrong = Ask("a", "POST", kChat, {{"messages", 5}});
-  } while (wrong.status == 429);  // the engine is not done yet
+  } while (wrong.status == 429);  // the engine has not finished yet
   EXPECT_EQ(wrong.status, 400);
   EXPECT_EQ(Ask("a", "POST", kChat, Chat(1, {{"max_tokens", 2}})).status, 200);
 }
@@ -192,11 +194,11 @@ TEST_F(KeysTest, RatesAreToldAndKept) {
   const ClientAnswer refused = Ask("a", "POST", kChat, Chat(1, {{"max_tokens", 1}}));
   EXPECT_EQ(refused.status, 429);
   EXPECT_GE(std::stoi(refused.headers.at("retry-after")), 1);
-  // What computes nothing is not counted.
+  // Requests without work for the engine are not counted.
   EXPECT_EQ(Ask("a", "POST", "/tokenize", {{"content", "x"}}).status, 200);
 
   EXPECT_EQ(Ask("t", "POST", kChat, Chat(1, {{"max_tokens", 1}})).status, 200);
-  // The prompt was longer than that; the engine tells it before the answer is out.
+  // The prompt had more tokens than the limit, and they are charged before the answer is sent.
   const ClientAnswer spent = Ask("t", "POST", kChat, Chat(1, {{"max_tokens", 1}}));
   EXPECT_EQ(spent.status, 429);
   EXPECT_THAT(spent.body, HasSubstr("tokens per minute"));
@@ -271,7 +273,7 @@ TEST_F(KeysTest, OnlyWhoAskedAndAdminsCanCancel) {
 
 TEST_F(KeysTest, AThoughtEndsWhenItIsAskedTo) {
   Start();
-  // By itself it never ends.
+  // The bias keeps the model from ending the thought by itself.
   const auto tag = model_->Tokenize("</think>", Model::AddBos::kNo, Model::Specials::kParse);
   ASSERT_TRUE(tag.ok());
   json body = Chat(1, {{"stream", true}});
@@ -293,7 +295,7 @@ TEST_F(KeysTest, AThoughtEndsWhenItIsAskedTo) {
     content += chunk["choices"][0]["delta"].value("content", "");
   }
   EXPECT_FALSE(content.empty()) << text;
-  // It is over now.
+  // The request has ended now.
   EXPECT_EQ(Ask("", "POST", "/v1/chat/completions/control", end).json()["success"], false);
 }
 
@@ -341,7 +343,7 @@ TEST_F(KeysTest, PagesOfOtherOriginsAskOnlyWhereTheyAreNamed) {
   options.cors_origins = {"https://a.example"};
   options.keys = Keys({{"a", ""}});
   Start(options);
-  // A browser sends no key with it.
+  // A browser sends no key with a preflight request.
   ClientAnswer answer = preflight();
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.at("access-control-allow-origin"), "https://a.example");

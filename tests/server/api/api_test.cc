@@ -1,4 +1,4 @@
-// Endpoints, answers and errors.
+// Tests endpoints, answers and errors.
 #include <map>
 
 #include "tests/server/server_fixture.h"
@@ -25,7 +25,7 @@ struct StreamedChoice {
   int num_chunks = 0;
 };
 
-// What a client makes of the chunks of a stream.
+// Joins the chunks of a stream as a client does.
 std::map<int, StreamedChoice> Put(const std::vector<std::string>& events) {
   std::map<int, StreamedChoice> choices;
   for (const std::string& event : events) {
@@ -143,7 +143,7 @@ TEST_F(ApiTest, LogprobsAreThoseOfTheModel) {
   const json& content = whole["choices"][0]["logprobs"]["content"];
   ASSERT_EQ(content.size(), 5u);
   for (const json& token : content) {
-    // Greedy: the token is the likeliest.
+    // Sampling is greedy, so the token is the likeliest one.
     EXPECT_EQ(token["logprob"], token["top_logprobs"][0]["logprob"]);
     EXPECT_LE(token["top_logprobs"][1]["logprob"], token["logprob"]);
     EXPECT_LE(token["logprob"], 0.0);
@@ -174,8 +174,8 @@ TEST_F(ApiTest, AGrammarHoldsForTheAnswer) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-// A grammar that has been fulfilled ends the answer; one that leaves no way on is the client's
-// error, by the name of the client's field.
+// Checks that a complete grammar ends the answer, and that a grammar that allows no token is an
+// error of the client's field.
 TEST_F(ApiTest, AGrammarWithoutAWayOnEndsTheAnswerOrTheRequest) {
   for (const bool streams : {false, true}) {
     const json ends = {{"ignore_eos", true},
@@ -185,7 +185,7 @@ TEST_F(ApiTest, AGrammarWithoutAWayOnEndsTheAnswerOrTheRequest) {
     const ClientAnswer answer = Chat(ServerTest::Chat(1, ends));
     EXPECT_EQ(answer.status, 200) << answer.body;
     EXPECT_THAT(answer.body, HasSubstr(R"("finish_reason":"stop")"));
-    // A vocabulary has no token for the second character.
+    // No token of the vocabulary holds the second character.
     const json none = {{"guided_choice", {std::string("y\0s", 3)}},
                        {"stream", streams},
                        {"thinking_budget_tokens", 0}};
@@ -200,7 +200,7 @@ TEST_F(ApiTest, AGrammarWithoutAWayOnEndsTheAnswerOrTheRequest) {
 }
 
 TEST_F(ApiTest, AnAnswerEndsAtItsStopOrItsContext) {
-  // A stop string within the thought ends nothing.
+  // A stop string within the thought does not end the answer.
   const json whole = Chat(ServerTest::Chat(1)).json()["choices"][0]["message"];
   const json stopped = Chat(ServerTest::Chat(1, {{"stop", {"makes", "answer"}}})).json();
   EXPECT_EQ(stopped["choices"][0]["finish_reason"], "stop");
@@ -328,7 +328,7 @@ TEST_F(ApiTest, AControlTokensTextInAMessageIsText) {
   EXPECT_EQ(in_chat("five" + mark), in_chat("five") + more);
   EXPECT_EQ(in_responses("five" + mark), in_responses("five") + more);
   EXPECT_EQ(in_messages("five" + mark), in_messages("five") + more);
-  // A raw prompt is parsed.
+  // Special tokens in a raw prompt are parsed.
   const auto in_text = [&](const std::string& text) -> size_t {
     return Post("/v1/completions", {{"prompt", text}, {"max_tokens", 1}})
         .json()["usage"]["prompt_tokens"];
@@ -458,7 +458,7 @@ TEST_F(ApiTest, ASeedThatIsDrawnIsToldAndGivesTheSameAnswer) {
 TEST_F(ApiTest, LogprobsAreThoseOfTheTextThatIsTold) {
   json body = {{"prompt", Question(1) + " "}, {"max_tokens", 40}, {"logprobs", 2}};
   const std::string whole_text = Post("/v1/completions", body).json()["choices"][0]["text"];
-  // A stop string in the middle of what the model says.
+  // The stop string is in the middle of the answer.
   body["stop"] = whole_text.substr(whole_text.size() / 2, 6);
   const json whole = Post("/v1/completions", body).json()["choices"][0];
   EXPECT_EQ(whole["finish_reason"], "stop");
@@ -477,7 +477,7 @@ TEST_F(ApiTest, LogprobsAreThoseOfTheTextThatIsTold) {
   ASSERT_GT(tokens.size(), 0u);
   for (size_t i = 0; i < tokens.size(); ++i) {
     ASSERT_LT(offsets[i], text.size());
-    // The last token may have the first bytes of the stop string.
+    // The last token may hold the first bytes of the stop string.
     const std::string rest = text.substr(offsets[i]);
     const std::string token = tokens[i];
     EXPECT_TRUE(rest.starts_with(token) || (i + 1 == tokens.size() && token.starts_with(rest)));
@@ -520,7 +520,7 @@ TEST_F(ApiTest, AnAnswerThatWasBegunGoesOn) {
   const json rest = Chat(body).json()["choices"][0]["message"];
   EXPECT_EQ(begun + rest["content"].get<std::string>(), content);
   EXPECT_FALSE(rest.contains("reasoning_content"));
-  // vLLM's way, and Anthropic's.
+  // Continues the message as vLLM's and Anthropic's APIs ask for it.
   body["continue_final_message"] = true;
   body["add_generation_prompt"] = false;
   EXPECT_EQ(Chat(body).json()["choices"][0]["message"], rest);
@@ -624,7 +624,7 @@ TEST_F(ApiTest, ADeadlineEndsARequest) {
   EXPECT_EQ(answer.status, 503) << answer.body;
   EXPECT_EQ(answer.json()["error"]["code"], "deadline_exceeded");
   EXPECT_EQ(answer.json()["error"]["message"], "the deadline of the request is exceeded");
-  // Clients ask again at 503 by themselves.
+  // The header stops clients, which retry 503 by themselves.
   EXPECT_EQ(answer.headers.at("x-should-retry"), "false");
 }
 
@@ -663,7 +663,7 @@ std::string Nested(const std::string& begin, int depth) {
   return Times(depth, begin) + "{}" + std::string(depth, '}');
 }
 
-// Each of them once ended the server or held it for ever.
+// Checks grammars that once stopped the server or kept it busy forever.
 TEST_F(ApiTest, GrammarsAndSchemasThatTakeForEverAreRefused) {
   std::string doubled = "root ::= a0\n";
   for (int i = 0; i < 60; ++i) doubled += fmt::format("a{0} ::= a{1} | a{1}\n", i, i + 1);
@@ -691,7 +691,7 @@ TEST_F(ApiTest, GrammarsAndSchemasThatTakeForEverAreRefused) {
     const ClientAnswer answer = Chat(body);
     EXPECT_EQ(answer.status, 400) << answer.body.substr(0, 300);
   }
-  // Lists of types within each other, and a reference to itself, which took for ever, are well.
+  // Nested lists of types, and a reference to itself, once took forever and are accepted.
   json nested = {{"type", "string"}};
   for (int i = 0; i < 25; ++i) nested = {{"type", {"array", "array"}}, {"items", nested}};
   const json itself = {{"allOf", {{{"$ref", "#/a"}}}}, {"a", {{"$ref", "#/a"}}}};

@@ -1,5 +1,5 @@
-// Clients of the Responses and Messages interfaces against the server (python_client.h): those of
-// OpenAI and Anthropic, and two frameworks that are built on OpenAI's.
+// Tests clients of Responses and Messages against the server (python_client.h): those of OpenAI and
+// Anthropic, and two frameworks built on OpenAI's.
 #include <fmt/format.h>
 
 #include "tests/server/api/python_client.h"
@@ -17,7 +17,7 @@ class ClientsTest : public ServerTest {
     Start();
     Check(script);
   }
-  // With a model that calls tools when it must.
+  // Runs a script against a model that calls tools if it must.
   void RunWithTools(const std::string& package, const char* script) {
     if (const auto why = WhyNoPython(package)) EBB_SKIP_WITHOUT("python") << *why;
     const auto model = LoadModelWithTools();

@@ -1,5 +1,5 @@
-// Answers in the formats of published models, the templates that come with llama.cpp's source: the
-// pieces of a stream make the answer in one piece, and no text is lost.
+// Tests answers in the formats of published models, with the templates in llama.cpp's source: the
+// pieces of a stream add up to the complete answer, and no text is lost.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -28,10 +28,10 @@ namespace fs = std::filesystem;
 struct Format {
   std::string name;
   std::shared_ptr<const ChatPrompt> prompt;
-  std::string call;  // a call of "f" in this format; empty: chance wrote none that ends
+  std::string call;  // a call of "f" in this format; empty: none of the random ones ended
 };
 
-// A text of the prompt's grammar, drawn at random.
+// Returns a random text of the prompt's grammar.
 std::string DrawnCall(const Model& model, const ChatPrompt& prompt) {
   const auto sampler = Sampler::Create(model, {.temperature = 1,
                                                .top_k = 0,
@@ -61,7 +61,7 @@ std::string DrawnCall(const Model& model, const ChatPrompt& prompt) {
   return "";
 }
 
-// The formats of all templates that take tools.
+// Returns the formats of all templates that support tools.
 const std::vector<Format>& Formats() {
   static const std::vector<Format> formats = [] {
     std::vector<Format> all;
@@ -136,7 +136,7 @@ class AnswerFormats : public testing::Test {
   }
 };
 
-// Beginnings of calls in all formats, of which each is plain text in most.
+// kTexts holds beginnings of calls in all formats; each is plain text in most formats.
 const std::vector<std::string> kTexts = {
     "Hello.",
     "\n\n  if x:\n    y()\n",
@@ -180,7 +180,7 @@ TEST_F(AnswerFormats, PiecesOfACallMakeTheWhole) {
   EXPECT_GE(num_calls, 30U);
 }
 
-// An answer without calls is its text, blanks in front included.
+// Checks that an answer without calls is its text, with leading blanks.
 TEST_F(AnswerFormats, AnAnswerWithoutCallsIsItsText) {
   std::vector<std::string> texts = kTexts;
   texts.push_back(std::string(600, '['));
@@ -195,7 +195,7 @@ TEST_F(AnswerFormats, AnAnswerWithoutCallsIsItsText) {
   }
 }
 
-// Arguments are JSON, or the answer does not end with calls.
+// Checks that arguments are JSON, or that the answer does not end with calls.
 TEST_F(AnswerFormats, CallsThatAreToldAreWhole) {
   for (const Format& format : Formats()) {
     for (size_t size = 1; size <= format.call.size(); size += 5) {
@@ -210,7 +210,7 @@ TEST_F(AnswerFormats, CallsThatAreToldAreWhole) {
   }
 }
 
-// A good call stands behind brackets that are text, and with brackets in its strings.
+// Puts brackets of plain text before a valid call, and brackets into its strings.
 TEST_F(AnswerFormats, BracketsOfTextsDoNotCount) {
   for (const Format& format : Formats()) {
     const std::string quoted = "\"x\":";

@@ -1,5 +1,5 @@
-// llama-server's own interface over HTTP: /completion, /infill, /props, /slots and what they share
-// with OpenAI's.
+// Tests llama-server's API over HTTP: /completion, /infill, /props, /slots and what they share with
+// OpenAI's API.
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,7 +75,7 @@ TEST_F(LlamaTest, AStreamSaysWhatAWholeAnswerSays) {
   EXPECT_EQ(content, whole["content"]);
   EXPECT_EQ(probabilities, whole["completion_probabilities"]);
   EXPECT_EQ(probabilities[0]["top_logprobs"].size(), 3u);
-  // Greedy: the likeliest token was drawn.
+  // Sampling is greedy, so the likeliest token was chosen.
   EXPECT_EQ(probabilities[0]["id"], probabilities[0]["top_logprobs"][0]["id"]);
   EXPECT_EQ(events.back()["tokens_evaluated"], events.front()["tokens_evaluated"]);
 }
@@ -235,7 +235,7 @@ TEST_F(LlamaTest, AnyNameOfAModelIsTakenWhereTheServerIsToldTo) {
   EXPECT_EQ(answer["model"], "pebble");
 }
 
-// A model whose vocabulary marks prefixes, suffixes and middles.
+// InfillTest has a model whose vocabulary has tokens for prefixes, suffixes and middles.
 class InfillTest : public LlamaTest {
  protected:
   static constexpr Token kPrefix = 300, kSuffix = 301, kMiddle = 302, kRepository = 303,

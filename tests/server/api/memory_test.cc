@@ -1,4 +1,4 @@
-// Reports of a request's memory: `"ebb": {"memory": true}`.
+// Tests reports of a request's memory: `"ebb": {"memory": true}`.
 #include <string>
 #include <vector>
 
@@ -39,7 +39,7 @@ TEST_F(MemoryReportTest, RowsAddUpToTheFullCache) {
   ASSERT_EQ(num_answer, 400);
   EXPECT_EQ(own["prompt"].size(), static_cast<size_t>(num_prompt));
   EXPECT_EQ(own["tokens"].size(), 400u);
-  // The last token has been chosen and not been read.
+  // The last token has been chosen but not read.
   const int num_read = num_prompt + num_answer - 1;
   EXPECT_NEAR(memory["tokens"].get<int>(), num_read, 1);
   EXPECT_EQ(memory["tiers"].get<std::string>().size(), memory["tokens"].get<size_t>());
@@ -106,7 +106,7 @@ TEST_F(MemoryReportTest, AStreamTellsEachTokenOnceAndTheMemoryMeanwhile) {
   EXPECT_GE(num_reports, 1);
   EXPECT_GE(last["tokens"].get<size_t>(), 400u);
   EXPECT_EQ(last["tiers"].get<std::string>().size(), last["tokens"].get<size_t>());
-  // Without blanks and tags, which are no part of the message.
+  // Removes blanks and tags, which are not part of the message.
   const auto bare = [](std::string text) {
     for (const char* tag : {"<think>", "</think>"}) {
       if (const size_t at = text.find(tag); at != std::string::npos)

@@ -1,4 +1,4 @@
-// The `openai` package of Python against the server (python_client.h).
+// Tests Python's package `openai` against the server (python_client.h).
 #include <fmt/format.h>
 
 #include "tests/server/api/python_client.h"

@@ -1,4 +1,5 @@
-// Responses and Messages over HTTP: what they share with chats, responses by their id, and errors.
+// Tests Responses and Messages over HTTP: what they share with chats, responses by their id, and
+// errors.
 #include <string>
 #include <vector>
 
@@ -79,7 +80,7 @@ TEST_F(OtherApisTest, AResponseThatWasStoredGoesOn) {
   deleting.Send(Client::Request("DELETE", "/v1/responses/" + id));
   EXPECT_EQ(deleting.Receive().json()["deleted"], true);
   EXPECT_EQ(client.Get("/v1/responses/" + id).status, 404);
-  // Whoever went on with it still can.
+  // A response that continued the deleted one can still be continued.
   EXPECT_EQ(client
                 .Post("/v1/responses",
                       Respond(2, {{"previous_response_id", by_id["id"]}, {"max_output_tokens", 4}}))
@@ -144,7 +145,7 @@ TEST_F(OtherApisTest, TokensOfMessagesAreCountedWithoutAnAnswer) {
   EXPECT_EQ(count.json()["input_tokens"], chat["usage"]["prompt_tokens"]);
 }
 
-// Before there is a body that could be read.
+// Checks refusals that come before the body is read.
 TEST_F(OtherApisTest, RefusalsAreInTheFormOfTheInterfaceAndNameTheRequest) {
   ServerOptions options = Options();
   options.http.body_bytes = 1000;
@@ -183,7 +184,7 @@ TEST_F(OtherApisTest, ErrorsAreInTheFormOfTheInterface) {
   EXPECT_EQ(error_of(no_model)["type"], "not_found_error");
   EXPECT_EQ(client.Get("/v1/responses/resp_1/what").status, 404);
   EXPECT_EQ(client.Get("/v1/responses").status, 405);
-  // A prompt of messages that fills the context.
+  // This prompt exceeds the context.
   std::string words;
   for (int i = 0; i < 20000; ++i) words += "tide ";
   const ClientAnswer too_long =

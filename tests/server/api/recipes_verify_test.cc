@@ -1,6 +1,6 @@
-// Runs the recipes of docs/user/clients.md as they stand there, each in an empty environment, with
-// a model of random weights. EBB_CLIENTS_HOME names a home folder in which their packages are
-// installed; else the page's own commands install them, where PyPI can be reached.
+// Runs the recipes of docs/user/clients.md unchanged, each in an empty environment, with a model of
+// random weights. EBB_CLIENTS_HOME names a home folder with their packages; else the page's own
+// commands install them, if PyPI can be reached.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -24,7 +24,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr const char* kPage = EBB_SOURCE_DIR "/docs/user/clients.md";
-constexpr const char* kModel = "qwen2.5-coder-0.5b";  // as the page names it
+constexpr const char* kModel = "qwen2.5-coder-0.5b";  // the page's name of the model
 
 std::string Replaced(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
@@ -35,7 +35,7 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
 
 class RecipesTest : public testing::Test {
  protected:
-  // The code blocks below a heading: the installation, and the use.
+  // Returns the code blocks below a heading: the installation, and the use.
   static std::vector<std::string> Blocks(const std::string& heading) {
     std::ifstream file(kPage);
     const std::string page((std::istreambuf_iterator<char>(file)), {});
@@ -52,7 +52,7 @@ class RecipesTest : public testing::Test {
     }
     return blocks;
   }
-  // What the commands write; empty where they fail.
+  // Returns the output of the commands; empty if they fail.
   static std::string RunCommands(std::vector<std::string> arguments, const std::string& commands) {
     arguments.insert(arguments.end(), {"sh", "-e", "-c", "cd \"$HOME\"; " + commands});
     const auto end = cli::RunProcess(arguments, cli::ProcessOutput::kKeepBoth);
@@ -82,8 +82,8 @@ class RecipesTest : public testing::Test {
     server_ = std::make_unique<AgentServer>(all);
     ASSERT_NE(server_->port(), 0);
   }
-  // Runs the recipe with `question` in the place of its own. Requests to other machines are refused
-  // at once.
+  // Runs the recipe with `question` instead of its own question. Requests to other machines fail at
+  // once.
   [[nodiscard]] std::string Run(const std::string& question = "Say hello.") const {
     const std::string own = fmt::format("http://127.0.0.1:{}", server_->port());
     return RunCommands(
@@ -101,7 +101,7 @@ class RecipesTest : public testing::Test {
   std::unique_ptr<AgentServer> server_;
 };
 
-// Answers end soon with these.
+// kShort are options that make answers end soon.
 const std::vector<std::string> kShort = {"--stop", "e", "-n", "100"};
 
 TEST_F(RecipesTest, ClaudeCodeAnswersAndASecondSessionSharesItsPrompt) {
@@ -111,7 +111,7 @@ TEST_F(RecipesTest, ClaudeCodeAnswersAndASecondSessionSharesItsPrompt) {
   const double read = server_->Metric("ebb_prompt_tokens_total");
   EXPECT_GT(read, 10'000);
   EXPECT_THAT(Run("Why is the sea salt?"), Not(testing::IsEmpty()));
-  // Behind the question stands a system message of 9 KB, which is read again.
+  // A system message of 9 KB follows the question and is read again.
   EXPECT_LT(server_->Metric("ebb_prompt_tokens_total"), 1.25 * read);
 }
 

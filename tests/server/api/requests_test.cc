@@ -1,4 +1,4 @@
-// The corpus of tests/server/requests: what requests of each interface become.
+// Tests the corpus of tests/server/requests: how requests of each API are read.
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -20,7 +20,7 @@ class RequestCorpus : public ServerTest {
     return Json::parse(text.str());
   }
 
-  // What `entry` asks for is read as; its members are those of the entry.
+  // Returns how the request of `entry` is read, with the members that the entry has.
   Json ReadEntry(Api api, const Json& entry) const {
     const auto failed = [](const ApiError& error) {
       EXPECT_EQ(error.status, 400) << error.message;
@@ -43,7 +43,7 @@ class RequestCorpus : public ServerTest {
   std::shared_ptr<ResponseStore> responses_ = std::make_shared<ResponseStore>(size_t{1} << 20);
 
  private:
-  // Ids that the request does not hold become "#1", "#2", ...
+  // Replaces ids that the request does not hold by "#1", "#2", ...
   static std::string Shown(const std::string& id, const std::string& request,
                            std::map<std::string, std::string>* made) {
     if (request.find("\"" + id + "\"") != std::string::npos || id == "c7") return id;
@@ -95,8 +95,8 @@ class RequestCorpus : public ServerTest {
   }
 };
 
-// Compares each entry of a file with what its request becomes. Members that an entry leaves out
-// are those of a request that asks for nothing.
+// RequestCorpusFile compares each entry of a file with how its request is read. Members that an
+// entry omits must be those of an empty request.
 class RequestCorpusFile : public RequestCorpus, public testing::WithParamInterface<std::string> {};
 
 TEST_P(RequestCorpusFile, IsReadAsItSays) {
@@ -116,7 +116,7 @@ TEST_P(RequestCorpusFile, IsReadAsItSays) {
     if (wanted.value("tool_choice", "") == "auto") wanted.erase("tool_choice");
     if (wanted.contains("tools") && wanted["tools"].empty()) wanted.erase("tools");
     const Json found = ReadEntry(apis.at(entry.value("api", GetParam())), entry);
-    // Members may stand in any order.
+    // The order of members does not matter.
     EXPECT_EQ(nlohmann::json::parse(found.dump()), nlohmann::json::parse(wanted.dump()))
         << entry["name"] << "\n"
         << entry["request"];

@@ -1,6 +1,6 @@
-// Requests that schemathesis makes of docs/user/openapi.yaml, good ones and bad ones: no answer may
-// be a server's error, and each must be what the file says. EBB_SCHEMATHESIS names the program;
-// else it is installed from PyPI, where that can be reached.
+// Sends the valid and invalid requests that schemathesis makes from docs/user/openapi.yaml: no
+// answer may be a server error, and each must match the file. EBB_SCHEMATHESIS names the program;
+// else it is installed from PyPI if that can be reached.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ class SchemaTest : public ServerTest {
     const auto end = cli::RunProcess(arguments, cli::ProcessOutput::kDiscard);
     return end.ok() && end->exit_code == 0;
   }
-  // Empty: it cannot be had.
+  // Returns the program; empty if it cannot be installed.
   std::string FindProgram() {
     if (const char* named = std::getenv("EBB_SCHEMATHESIS")) return named;
     const std::string folder = folder_.File("venv");
@@ -39,10 +39,10 @@ TEST_F(SchemaTest, NothingThatIsSentMakesAServersError) {
   if (program.empty())
     EBB_SKIP_WITHOUT("python") << "schemathesis is not here, and PyPI cannot be reached";
   ServerOptions options = Options();
-  // Answers are as long as requests say, which is seldom.
+  // Keeps answers short, since few requests limit their length.
   options.defaults.generate.max_tokens = 8;
   options.defaults.session.context = 512;
-  // What rests in memory leaves it at once, so that all of it is free at the end.
+  // Sessions leave memory at once, so that all memory is free at the end.
   options.sessions =
       store::StoreUrl{.kind = store::StoreUrl::Kind::kFile, .folder = folder_.File("sessions")};
   options.keeping.idle = 0;
@@ -53,7 +53,7 @@ TEST_F(SchemaTest, NothingThatIsSentMakesAServersError) {
        "not_a_server_error,status_code_conformance,content_type_conformance,"
        "response_headers_conformance,response_schema_conformance,unsupported_method",
        "--max-examples", "60", "--seed", "1", "--generation-database", "none", "--request-timeout",
-       // Its stream has no end.
+       // This endpoint's stream never ends.
        "60", "--exclude-path", "/v1/ebb/events", "--suppress-health-check", "all",
        "--continue-on-failure"},
       cli::ProcessOutput::kKeepBoth);

@@ -1,4 +1,4 @@
-// Calls of tools, in one piece and as events, and answers that obey a schema.
+// Tests calls of tools, complete and as events, and answers that obey a schema.
 #include <set>
 #include <string>
 #include <vector>
@@ -20,7 +20,7 @@ class ToolsTest : public ServerTest {
     with_tools_ = *model;
   }
   static void TearDownTestSuite() { with_tools_.reset(); }
-  // What is made of an answer with this text, which comes in pieces of `size` bytes.
+  // Returns the exchange after an answer with this text, which comes in pieces of `size` bytes.
   Exchange Answered(const std::string& text, size_t size, bool streams,
                     FinishReason finish = FinishReason::kStop, const ToolNames& names = {}) {
     const Tool weather = {.name = "weather",
@@ -128,7 +128,7 @@ TEST_F(ToolsTest, CallsThatEndAThoughtAreCalls) {
   } cases[] = {
       {"I look.\n" + call + "\n", 1, FinishReason::kStop, "tool_calls"},
       {"I look.\n" + call + "\n" + call, 2, FinishReason::kStop, "tool_calls"},
-      // It thinks on: the call was a thought.
+      // The thought goes on after the call, so the call is part of the thought.
       {"I could say " + call + " but I do not.", 0, FinishReason::kStop, "stop"},
       {"A call begins with <tool_call>", 0, FinishReason::kStop, "stop"},
       {"I look.\n" + call, 0, FinishReason::kLength, "length"},
@@ -169,7 +169,8 @@ TEST_F(ToolsTest, NothingOfAMalformedAnswerIsLost) {
   EXPECT_EQ(whole["choices"][0]["finish_reason"], "stop");
 }
 
-// Requests to a server whose model has random weights: all sense in its answers is a grammar's.
+// ToolsServerTest sends requests to a server whose model has random weights: only a grammar gives
+// its answers a form.
 class ToolsServerTest : public ToolsTest {
  protected:
   void SetUp() override {
@@ -180,7 +181,7 @@ class ToolsServerTest : public ToolsTest {
   ClientAnswer Post(const std::string& path, const json& body) {
     return Client(port()).Post(path, body);
   }
-  // A chat with these fields.
+  // Sends a chat with these fields.
   ClientAnswer Chat(json fields) {
     fields["messages"] = {{{"role", "user"}, {"content", "How is the sea?"}}};
     if (!fields.contains("max_tokens")) fields["max_tokens"] = 400;

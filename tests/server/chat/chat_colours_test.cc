@@ -1,5 +1,5 @@
-// The contrast of the chat page's controls, in both themes and under the pointer, as WCAG 2.2
-// computes it: 4.5 for text, 3 for icons.
+// Checks the contrast of the chat page's controls, in both themes and under the pointer, as WCAG
+// 2.2 computes it: 4.5 for text, 3 for icons.
 #include <string>
 
 #include "tests/server/chat/chat_page_fixture.h"
@@ -57,8 +57,8 @@ constexpr const char* kContrast = R"js(
 
 class ChatColoursTest : public ChatPageTest {
  protected:
-  // Expects enough contrast of each control that can be seen: as it stands, with the focus, and
-  // under the pointer.
+  // Expects enough contrast of each visible control: normally, with the focus, and under the
+  // pointer.
   void ExpectReadable(const std::string& where) {
     const int count = Run("(window.seen = controls()).length");
     EXPECT_GT(count, 1) << where;

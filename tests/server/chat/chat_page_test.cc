@@ -1,4 +1,4 @@
-// The chat page in a browser without a window, where chromium is installed.
+// Tests the chat page in a headless browser, if chromium is installed.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -131,7 +131,7 @@ TEST_F(ChatPageTest, AServerThatDiesAndComesBackLosesNoMessage) {
 
 TEST_F(ChatPageTest, TenThousandTokensDoNotSlowItDown) {
   Open(Options());
-  // Paragraphs, lists, code and formulas, as long answers have them.
+  // The text has paragraphs, lists, code and formulas, as long answers do.
   const std::string block =
       "Some words of a paragraph that has *emphasis* and `code` in it.\\n\\n"
       "- one item\\n- another with $x^2$\\n\\n"
@@ -157,12 +157,12 @@ TEST_F(ChatPageTest, TenThousandTokensDoNotSlowItDown) {
                       ".code').length > 100"));
   const double parsed = Run("ebbChat.work.characters");
   const double length = Run("window.length");
-  // To draw the whole text with each token would parse a thousand times as much.
+  // Drawing the whole text with each token would parse a thousand times as much.
   EXPECT_LT(parsed, 40 * length);
   EXPECT_LT(Run("ebbChat.work.blocks").get<double>(), 15000);
   RecordProperty("longest_task_ms", Run("Math.round(longTasks)").dump());
   EXPECT_THAT(Text(".thought summary"), HasSubstr("5,000 tokens"));
-  // The newest text was followed.
+  // The page has scrolled to the newest text.
   EXPECT_TRUE(Run("(() => { const box = document.getElementById('scroll');"
                   "return box.scrollHeight - box.scrollTop - box.clientHeight < 80; })()")
                   .get<bool>());
@@ -245,7 +245,7 @@ TEST_F(ChatPageTest, TheMemoryOfTheConversationIsShownAndTokensAreTinted) {
   const auto sizes = Run("[0, 1, 2, 3].map((t) => CSS.highlights.get(`ebb-t${t}`).size)");
   EXPECT_GT(sizes[0].get<int>() + sizes[1].get<int>(), 0) << sizes.dump();
   EXPECT_EQ(sizes[3], 0);
-  // Both questions and both answers have their place in the cache.
+  // Both questions and both answers were found in the cache.
   EXPECT_EQ(Text("#legend-note"), "");
   Click("#tint");
   EXPECT_TRUE(Run("CSS.highlights.get('ebb-t0') === undefined").get<bool>());
@@ -302,7 +302,7 @@ TEST_F(ChatPageTest, ConversationsAreSessionsOfTheServer) {
   EXPECT_EQ(sessions(), 2u) << "a branch has a copy";
   const std::string answer = Text(".message:last-child > .text");
   EXPECT_GT(answer.size(), 0u);
-  // Another browser finds the conversation at the server, with both branches.
+  // Another browser finds the conversation on the server, with both branches.
   Browser other(FindChromium());
   other.Open(fmt::format("http://127.0.0.1:{}/", port()));
   ASSERT_TRUE(other.Await("document.querySelector('#conversations .row')"));

@@ -1,5 +1,5 @@
-// The chat page in several tabs, with addresses of its conversations, and with several answers at
-// once.
+// Tests the chat page in several tabs, with addresses of its conversations, and with several
+// answers at once.
 #include <chrono>
 #include <string>
 #include <thread>
@@ -18,7 +18,7 @@ class ChatTabsTest : public ChatPageTest {
  protected:
   static ServerOptions Endless() { return WithTiers(GenerateOptions::OnEnd::kIgnore); }
   std::string Address() { return Run("location.href"); }
-  // Opens `url` in a tab of its own.
+  // Opens `url` in a new tab and returns the tab's number.
   size_t OpenInTab(const std::string& url) {
     const size_t tab = browser_->OpenTab();
     OpenAt(url);
@@ -32,11 +32,11 @@ class ChatTabsTest : public ChatPageTest {
     browser_->Reload();
     ASSERT_TRUE(browser_->Await("window.ebbChat?.state.props")) << Complaints();
   }
-  // The texts of the user's messages on the branch that is shown.
+  // Returns the texts of the user's messages on the shown branch.
   json Asked() {
     return Run("[...document.querySelectorAll('.bubble')].map((bubble) => bubble.textContent)");
   }
-  // Waits until `condition` holds of the stored conversation `c` of the address.
+  // Waits until `condition` is true of `c`, the stored conversation of the address.
   void AwaitStored(const std::string& condition) {
     const std::string ask = fmt::format(
         "import('/chat/store.js').then(({{ load }}) => load(location.hash.slice(1))).then((c) => "
@@ -56,7 +56,7 @@ class ChatTabsTest : public ChatPageTest {
     ASSERT_TRUE(browser_->Await("ebbChat.running?.node.trace.ids.length > 5"))
         << Text("#notice") << Complaints();
   }
-  // Asks for an answer that grows by a word every 50 ms, for longer than any test.
+  // Requests an answer that grows by a word every 50 ms, for longer than any test.
   void AskSlowly() {
     Run("answerWith(Array.from({ length: 10000 }, (_, i) => ({ content: `${i} ` })), 50)");
     Say("show");
@@ -98,7 +98,7 @@ TEST_F(ChatTabsTest, ATabThatHearsNothingOfAnotherOverwritesNoneOfItsMessages) {
   Ask(Question(3));
   browser_->UseTab(0);
   EXPECT_EQ(NumMessages(), 2u);
-  Ask(Question(4));  // behind the first answer, as this tab knows it
+  Ask(Question(4));  // after the first answer, as this tab knows it
   ASSERT_TRUE(browser_->Await("document.querySelectorAll('.switch').length === 1"));
   Reload();
   ASSERT_TRUE(browser_->Await("document.querySelectorAll('.message').length === 4"));
@@ -106,7 +106,7 @@ TEST_F(ChatTabsTest, ATabThatHearsNothingOfAnotherOverwritesNoneOfItsMessages) {
   EXPECT_EQ(Asked(), json({Question(1), Question(4)}));
   Click("[data-go=left]");
   EXPECT_EQ(Asked(), json({Question(1), Question(2), Question(3)}));
-  // A tab that only chooses a branch writes nothing else.
+  // A tab that only selects a branch writes nothing else.
   browser_->UseTab(1);
   Click(".message:nth-child(2) [aria-label='Answer again']");
   ASSERT_TRUE(browser_->Await("!ebbChat.running && document.querySelector('[data-go=left]')"));

@@ -1,5 +1,5 @@
-// A server whose engine computes on a device, simulated by a backend of ggml: T0 lies there, and
-// everything that a server does with sessions passes between it and the host.
+// Tests a server whose engine computes on a device, simulated by a backend of ggml. T0 is on the
+// device, and all data of sessions moves between it and the host.
 #include <thread>
 #include <vector>
 
@@ -53,8 +53,8 @@ class DeviceServerTest : public ServerTest {
   }
 };
 
-// In a batch its logits are those alone up to rounding, in which pebble changes its mind nowhere
-// here.
+// In a batch, logits equal those of a solo run up to rounding, which changes none of pebble's
+// tokens here.
 TEST_F(DeviceServerTest, RequestsUnderACapParkAndEndAsTheyWouldAlone) {
   Start(Capped());
   std::vector<std::string> thoughts(8);
@@ -101,7 +101,7 @@ TEST_F(DeviceServerTest, ALostDeviceIsSaidAndTheServerEndsInOrder) {
   EXPECT_EQ(lost.status, 500) << lost.body;
   EXPECT_THAT(lost.body, HasSubstr("was lost"));
   SetSimBackendFaults({});
-  // It stays lost.
+  // The device stays lost.
   EXPECT_EQ(Ask(3).status, 500);
   EXPECT_EQ(Client(port()).Get("/health/live").status, 200);
 }

@@ -1,4 +1,4 @@
-// Long runs of one kind of character, under a pre-tokenizer whose regular expressions once
+// Checks long runs of one kind of character, with a pre-tokenizer whose regular expressions once
 // overflowed the stack at 26 KB.
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST_F(LongRunsTest, AreTokenizedByEveryEndpointThatCounts) {
 }
 
 TEST_F(LongRunsTest, AreRefusedWhereTheContextIsTooSmall) {
-  // Below the bound in bytes, so that it is tokenized, and above.
+  // The first text is below the limit in bytes and is tokenized; the second is above it.
   for (const size_t bytes : {24'000, 1'000'000}) {
     const std::string text = LongRun(" ", bytes);
     EXPECT_EQ(Post("/v1/chat/completions", {{"messages", Messages(text)}}).json()["error"]["code"],

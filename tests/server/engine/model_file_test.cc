@@ -1,4 +1,4 @@
-// A model's file that another program changes while a server answers from it.
+// Checks a server whose model file is changed by another program.
 #include <filesystem>
 #include <fstream>
 

@@ -1,5 +1,5 @@
-// Prompts whose rows lie in the session store: servers that come after, or stand next to, the one
-// that read them take them back, and answer with the bits of reading.
+// Checks prompts whose rows are in the session store: servers that start later, or run at the same
+// time, fetch the rows and answer with the bits of reading the prompt.
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-constexpr int kAnswerTokens = 40;  // of an answer
+constexpr int kAnswerTokens = 40;  // tokens of an answer
 
 enum class StorePlace { kFile, kRedis };
 
@@ -34,7 +34,7 @@ class PrefixStoreTest : public ServerTest, public testing::WithParamInterface<St
       url_ = redis_->url();
     }
   }
-  // The fixture's server goes before the store does.
+  // Destroys the fixture's server before the store.
   void TearDown() override { server_.reset(); }
 
   [[nodiscard]] bool is_file() const { return GetParam() == StorePlace::kFile; }
@@ -51,7 +51,7 @@ class PrefixStoreTest : public ServerTest, public testing::WithParamInterface<St
                             .back_off = 0.1};
     return options;
   }
-  // As a process that is stopped and started again.
+  // Restarts the server, as if its process were stopped and started again.
   void Restart(const ServerOptions& options) {
     server_.reset();
     Start(options);
@@ -63,7 +63,7 @@ class PrefixStoreTest : public ServerTest, public testing::WithParamInterface<St
     return *OpenTheStore()->ListIds(PrefixStore::kTenant);
   }
 
-  // A prompt of several blocks that ends with question `number`.
+  // Returns a request whose prompt has several blocks and ends with question `number`.
   static json Long(uint64_t number, const json& more = json::object()) {
     std::string text;
     for (uint64_t i = 0; i < 4; ++i) text += Question(100 + i) + " ";
@@ -86,7 +86,7 @@ class PrefixStoreTest : public ServerTest, public testing::WithParamInterface<St
     return answer["usage"]["prompt_tokens_details"]["cached_tokens"];
   }
   static int PromptTokens(const json& answer) { return answer["usage"]["prompt_tokens"]; }
-  // Asks for the same without prefix caching.
+  // Sends the request without prefix caching.
   json ReadUncached(json body) {
     body["cache_prompt"] = false;
     return Ask(body);
@@ -142,7 +142,7 @@ class PrefixStoreTest : public ServerTest, public testing::WithParamInterface<St
       Tell({"HSET", KeyOf(id, "session"), "record", "x"});
     }
   }
-  // Puts rows and a record of the test's own in the place of an entry's, whole and checked.
+  // Replaces the rows and the record of an entry by the given ones, with valid checksums.
   void Overwrite(const std::string& id, const std::string& file, const std::string& record) {
     const auto store = OpenTheStore();
     const auto lease = store->Acquire({PrefixStore::kTenant, id});
@@ -194,7 +194,7 @@ TEST_P(PrefixStoreTest, ARestartedServerTakesAPromptBackBitForBit) {
   ExpectSame(ReadUncached(Long(1)), first);
   EXPECT_EQ(Metric("ebb_prefix_store_hits_total"), 1);
   EXPECT_GE(Metric("ebb_prefix_store_tokens_total"), PromptTokens(first) - 64);
-  // From now on it is in memory, and is not written a second time.
+  // The prompt is in memory now, and is not written a second time.
   EXPECT_EQ(CachedTokens(Ask(Long(1))), PromptTokens(first) - 2);
   EXPECT_EQ(Metric("ebb_prefix_store_hits_total"), 1);
   Restart(Storing());
@@ -212,10 +212,11 @@ TEST_P(PrefixStoreTest, AnotherServerTakesWhatOneHasReadWhileBothRun) {
   const json second = Ask((*other)->port(), Long(1));
   EXPECT_EQ(CachedTokens(second), PromptTokens(first) - 2);
   ExpectSame(second, first);
-  // It also finds entries that are written while it runs.
+  // The server also finds entries that are written while it runs.
   const json later = Ask(Long(2, {{"cache_salt", "later"}}));
   AwaitMetric("ebb_prefix_store_written_total", 2);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // it asks the store so often
+  // the server lists the store once a second
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   const json again = Ask((*other)->port(), Long(2, {{"cache_salt", "later"}}));
   EXPECT_EQ(CachedTokens(again), PromptTokens(later) - 2);
   ExpectSame(again, later);
@@ -279,7 +280,7 @@ TEST_P(PrefixStoreTest, TenantsAndSaltsAreApartAsInMemory) {
   ExpectSame(Ask(salted, as("one")), first);
   EXPECT_EQ(CachedTokens(Ask(Long(1, {{"cache_salt", "theirs"}}), as("one"))), 0);
   EXPECT_GT(CachedTokens(Ask(Long(1), as("two"))), 0);
-  // No tenant sees entries as sessions.
+  // Entries are not visible as sessions of any tenant.
   Client client(port());
   client.Send(Client::Request("GET", "/v1/sessions", "", as("one")));
   EXPECT_TRUE(client.Receive().json()["data"].empty());
@@ -304,7 +305,7 @@ TEST_P(PrefixStoreTest, AnotherModelAnotherPolicyAndOtherEnginesFindNothing) {
   EXPECT_EQ(Metric("ebb_prefix_store_dropped_total{reason=\"damaged\"}"), 0);
   server_.reset();
   model_ = widened;
-  // Each finds its own.
+  // Each server finds its own entry.
   for (const ServerOptions& options : {Storing(), chunked, attention}) {
     Restart(options);
     EXPECT_GT(CachedTokens(Ask(Long(1))), 0);
@@ -364,14 +365,14 @@ TEST_P(PrefixStoreTest, ADamagedEntryIsRemovedAndThePromptIsRead) {
     EXPECT_EQ(CachedTokens(answer), 0) << i;
     ExpectSame(answer, ReadUncached(Long(1)));
     AwaitMetric("ebb_prefix_store_dropped_total{reason=\"damaged\"}", 1);
-    // The prompt that was read is stored again.
+    // The prompt was stored again after it had been read.
     Restart(Storing());
     EXPECT_GT(CachedTokens(Ask(Long(1))), 0) << i;
   }
 }
 
-// As if hashes collided, or entries were swapped: what the store hands out is whole and has good
-// checksums, but is another prompt, another tenant's, or no prompt at all.
+// Checks what happens if hashes collide or entries are swapped: the store returns a complete entry
+// with good checksums that is another prompt, another tenant's, or no prompt.
 TEST_P(PrefixStoreTest, AnEntryThatDoesNotMatchItsRecordIsNeverUsed) {
   Start(Storing());
   static_cast<void>(Ask(Long(1)));
@@ -383,7 +384,7 @@ TEST_P(PrefixStoreTest, AnEntryThatDoesNotMatchItsRecordIsNeverUsed) {
   const json expected = ReadUncached(Long(1));
   server_.reset();
   ASSERT_EQ(Ids().size(), 3u);
-  // Which one answers Long(1) is not known: each gets the rows of another one.
+  // It is unknown which entry answers Long(1), so each gets the rows of another one.
   const std::vector<std::string> ids = Ids();
   std::vector<std::string> rows, records;
   const auto store = OpenTheStore();
@@ -398,7 +399,7 @@ TEST_P(PrefixStoreTest, AnEntryThatDoesNotMatchItsRecordIsNeverUsed) {
   ExpectSame(answer, expected);
   AwaitMetric("ebb_prefix_store_dropped_total{reason=\"damaged\"}", 1);
   server_.reset();
-  // A file that is no session, and a record under another one's id.
+  // The entries get a file that is no session; then a record under another entry's id.
   const std::string nonsense = folder_.path() + "/nonsense";
   std::ofstream(nonsense) << "no session";
   for (const std::string& id : Ids()) Overwrite(id, nonsense, RecordOf(*store, id));
@@ -431,7 +432,7 @@ TEST_P(PrefixStoreTest, TheStoreHoldsNoMoreThanItMayAndKeepsWhatWasUsedLast) {
     static_cast<void>(Ask(salted(i)));
     AwaitMetric("ebb_prefix_store_written_total", i);
   }
-  // From the store, and from memory.
+  // One prompt comes from the store, one from memory.
   EXPECT_GT(CachedTokens(Ask(salted(0))), 0);
   EXPECT_GT(CachedTokens(Ask(salted(2))), 0);
   static_cast<void>(Ask(salted(3)));
@@ -445,7 +446,7 @@ TEST_P(PrefixStoreTest, TheStoreHoldsNoMoreThanItMayAndKeepsWhatWasUsedLast) {
   Restart(options);
   static_cast<void>(Ask(salted(9)));
   server_.reset();
-  // One that is larger than all may be is not written, and nothing goes for it.
+  // An entry larger than the limit is not written, and no entry is removed for it.
   EXPECT_EQ(Ids().size(), 3u);
 }
 
@@ -504,7 +505,7 @@ TEST_P(PrefixStoreTest, AStoreThatIsAwayOrSlowCostsNoAnswer) {
   } else {
     redis_->Pause();
   }
-  // One tenant that may be in memory since, and others that are not.
+  // Neither memory nor the store can supply these prompts, so each is read.
   for (int i = 0; i < 3; ++i) {
     const json body = Long(1, {{"cache_salt", std::to_string(i)}});
     EXPECT_EQ(CachedTokens(Ask(body)), 0);

@@ -1,5 +1,5 @@
-// Prompts that begin alike are read once, and no answer shows it: each has the bits of its solo
-// run.
+// Checks that common prefixes of prompts are read once and that this does not change answers: each
+// has the bits of its solo run.
 #include <random>
 #include <thread>
 #include <vector>
@@ -27,7 +27,7 @@ class PrefixTest : public ServerTest {
   static int CachedTokens(const json& answer) {
     return answer["usage"]["prompt_tokens_details"]["cached_tokens"];
   }
-  // A chat about problem `number`, with more members in the `ebb` object.
+  // Returns a chat about problem `number`, with more members in the object `ebb`.
   static json Short(uint64_t number, const json& own = json::object()) {
     json body = Chat(number, {{"max_tokens", 60}});
     body["ebb"].update(own);
@@ -44,7 +44,7 @@ TEST_F(PrefixTest, AskedTwiceAPromptIsReadOnceAndAnsweredAlike) {
   const json first = Ask(Short(1)), second = Ask(Short(1));
   EXPECT_EQ(CachedTokens(first), 0);
   const int prompt = second["usage"]["prompt_tokens"];
-  // A single token of several is never read by itself.
+  // At least two tokens of a prompt are read, so the cached prefix ends two tokens early.
   EXPECT_EQ(CachedTokens(second), prompt - 2);
   EXPECT_EQ(second["timings"]["cache_n"], prompt - 2);
   EXPECT_EQ(second["timings"]["prompt_n"], 2);
@@ -112,7 +112,7 @@ TEST_F(PrefixTest, ChoicesShareTheirPromptAndAreThoseOfSeparateRequests) {
   const json together = Ask(body);
   const int prompt = together["usage"]["prompt_tokens"];
   ASSERT_EQ(together["choices"].size(), 4u);
-  // Read once, but for the two tokens that each reads for its logits.
+  // The prompt was read once, except for two tokens that each request reads for its logits.
   EXPECT_EQ(server_->figures().prompt_tokens, static_cast<uint64_t>(prompt) + 3 * 2);
   EXPECT_EQ(CachedTokens(together), 0);
   for (int i = 0; i < 4; ++i) {
@@ -153,7 +153,7 @@ TEST_F(PrefixTest, PoliciesAndTiersGiveTheirSoloBitsFromAPrefix) {
       EXPECT_EQ(CachedTokens(answer) > 0, again && one.shares) << one.policy;
     }
   }
-  // By lag_kv, which learns from prompts, unless another scorer is named.
+  // Evicts by lag_kv, which learns from prompts, unless another scorer is named.
   for (const Case& one :
        {Case{"full", "", false}, Case{"attention", "", true}, Case{"recency", "", true}}) {
     ServerOptions options = Cached();
@@ -171,7 +171,8 @@ TEST_F(PrefixTest, PoliciesAndTiersGiveTheirSoloBitsFromAPrefix) {
   }
 }
 
-// Few problems, many requests: most find their prompt while others run with it.
+// PrefixPressureTest sends many requests about few problems: most find their prompt while others
+// run with it.
 class PrefixPressureTest : public PrefixTest, public testing::WithParamInterface<T1Place> {};
 
 TEST_P(PrefixPressureTest, UnderACapPrefixesGoFirstAndNoRequestFails) {
@@ -199,7 +200,8 @@ TEST_P(PrefixPressureTest, UnderACapPrefixesGoFirstAndNoRequestFails) {
     });
   }
   for (std::thread& client : clients) client.join();
-  // Whether any of these found one depends on who came when; of two in a row the second does.
+  // Whether one of these requests had a hit depends on their order; of two in a row, the second
+  // has.
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(Ask(Chat(0, {{"max_tokens", 200}}))["ebb"]["logits_hash"], solo[0]);
   }
@@ -215,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Places, PrefixPressureTest,
                          testing::Values(T1Place::kNone, T1Place::kHost, T1Place::kFile),
                          [](const auto& test) { return std::string(T1PlaceName(test.param)); });
 
-// Prompts of random families, several at once, some of which are given up.
+// Sends prompts of random families, several at once, and gives some of them up.
 TEST_F(PrefixTest, RandomRequestsOfSharedPrefixesGiveTheBitsOfReadingAnew) {
   ServerOptions options = Cached(4 * kMiB);
   options.defaults.generate.max_tokens = 30;

@@ -1,4 +1,4 @@
-// More requests than T0 holds: all end, each with the bits of its solo run.
+// Checks that with more requests than T0 holds all of them end, each with the bits of its solo run.
 #include <thread>
 #include <vector>
 
@@ -14,8 +14,8 @@ constexpr int kPressureMostTokens = 400;
 
 class PressureTest : public ServerTest {
  protected:
-  // T0 of one extent: sixteen pages of 64 tokens, of which a request takes four or five for its
-  // prompt and up to eight at the least later on.
+  // Returns options with a T0 of one extent: sixteen pages of 64 tokens. A request needs four or
+  // five pages for its prompt and at least eight later on.
   static ServerOptions Capped(T1Place t1, uint64_t t0_bytes = 2 * kMiB) {
     ServerOptions options = Options();
     options.defaults.engine.tiers = TierSpec{.t0_cap_bytes = t0_bytes, .t1 = t1};
@@ -27,7 +27,7 @@ class PressureTest : public ServerTest {
     std::string hash, thought, finish;
     int parks = 0;
   };
-  // All at once, each by a thread of its own.
+  // Sends all requests at once, each from a thread of its own.
   std::vector<Answered> AskAtOnce(int count) {
     std::vector<Answered> answers(count);
     std::vector<std::thread> clients;
@@ -70,7 +70,7 @@ TEST_F(PressureTest, TwelveRequestsUnderACapForThreeEndAsTheyWouldAlone) {
   EXPECT_EQ(figures.parks, figures.resumes);
   EXPECT_LE(figures.arenas[0].peak_bytes, 2 * kMiB);
   EXPECT_GT(figures.arenas[1].peak_bytes, 0u);
-  // Everything was given back.
+  // All memory was freed.
   EXPECT_EQ(figures.arenas[0].used_bytes, 0u);
   EXPECT_EQ(figures.arenas[0].pledged_bytes, 0u);
   EXPECT_EQ(figures.arenas[1].used_bytes, 0u);
@@ -212,7 +212,7 @@ TEST_F(PressureTest, SelectiveReadingUnderACapOfAllSessionsIsRefused) {
       "each session has a cache of its own for pages of T1");
 }
 
-// Long enough for pages to go unread.
+// Uses answers long enough that some pages are not read.
 TEST_F(PressureTest, SessionsThatReadSelectivelyAnswerAsTheyWouldAlone) {
   ServerOptions options = Options();
   options.defaults.engine.tiers =
@@ -228,7 +228,7 @@ TEST_F(PressureTest, SessionsThatReadSelectivelyAnswerAsTheyWouldAlone) {
   EXPECT_GT(server_->figures().selection.num_samples, 0);
   EXPECT_GT(server_->figures().selection.sampled_unread_mass, 0);
   EXPECT_EQ(server_->figures().drafted_tokens, 0u);
-  // A lossless request drafts with such steps, and has the bits of the full cache.
+  // A lossless request drafts with selective reading, and has the bits of the full cache.
   const ClientAnswer lossless = Client(port()).Post(
       "/v1/chat/completions", Chat(0, {{"max_tokens", kPressureMostTokens},
                                        {"ebb", {{"lossless", true}, {"logits_hash", true}}}}));

@@ -1,4 +1,4 @@
-// Limits, and clients that are slow, idle or gone.
+// Checks limits, and clients that are slow, idle or gone.
 #include <memory>
 #include <vector>
 
@@ -19,7 +19,7 @@ class ConnectionsTest : public ServerTest {
     return Client::Request("POST", "/v1/chat/completions", body.dump(),
                            "Content-Type: application/json\r\n");
   }
-  // The one that asks among them.
+  // Waits until the server has `number` connections, with the one that asks.
   void AwaitConnections(int number) {
     const std::string line = fmt::format("ebb_connections {}\n", number);
     for (int i = 0; i < 6000; ++i) {
@@ -40,7 +40,7 @@ TEST_F(ConnectionsTest, AConnectionServesManyRequestsOneAfterTheOther) {
     EXPECT_EQ(client.Get("/health").status, 200);
     EXPECT_EQ(client.Post("/v1/chat/completions", Chat(1, {{"max_tokens", 2}})).status, 200);
   }
-  // Pipelined.
+  // Sends three requests in one write (pipelining).
   client.Send(Client::Request("GET", "/health") + Client::Request("GET", "/v1/models") +
               Client::Request("GET", "/nothing"));
   EXPECT_EQ(client.Receive().status, 200);
@@ -66,7 +66,7 @@ TEST_F(ConnectionsTest, AHeadHasNoBody) {
   client.Send(Client::Request("HEAD", "/health") + Client::Request("GET", "/health"));
   const std::string bytes = client.ReceiveSome(200);
   EXPECT_THAT(bytes, HasSubstr("\r\n\r\nHTTP/1.1 200"));
-  // Nor has one of a stream, which holds no watcher's place.
+  // HEAD for a stream has no body either, and does not count as a watcher.
   for (int i = 0; i < 20; ++i) {
     Client head(port());
     head.Send(Client::Request("HEAD", "/v1/ebb/events"));
@@ -212,7 +212,7 @@ TEST_F(ConnectionsTest, WhoGoesIsForgottenAtOnceWhateverTheRequestWaitsFor) {
   const Figures figures = server_->figures();
   EXPECT_EQ(figures.ended.at("cancelled"), 2u);
   EXPECT_EQ(figures.arenas[0].used_bytes, 0u);
-  // One that wants its answer in one piece.
+  // This client does not stream its answer.
   auto whole = std::make_unique<Client>(port());
   whole->Send(Client::Request("POST", "/v1/chat/completions",
                               Chat(1, {{"ignore_eos", true}}).dump(),
@@ -256,7 +256,7 @@ TEST_F(ConnectionsTest, ASlowReaderGetsAllOfItAndOthersDoNotWait) {
   Client slow(port());
   slow.Send(Stream({{"max_tokens", 300}, {"logprobs", true}, {"top_logprobs", 20}}));
   std::string bytes = slow.ReceiveSome(100);
-  // The engine goes on without it.
+  // The engine finishes the answer while the client does not read.
   Await([](const Figures& f) { return f.ended.contains("length"); });
   EXPECT_EQ(Client(port()).Get("/health").status, 200);
   while (bytes.find("[DONE]") == std::string::npos) {
@@ -270,7 +270,7 @@ TEST_F(ConnectionsTest, AReaderThatTakesNothingIsLeft) {
   ServerOptions options = Options();
   options.http.stall_seconds = 0.3;
   Start(options);
-  // More than the system's buffers hold: some four megabytes of logprobs for each.
+  // The answers exceed the system's buffers: each has some four megabytes of logprobs.
   Client client(port(), /*receive_buffer_bytes=*/4096);
   for (int i = 0; i < 3; ++i) {
     client.Send(Stream({{"n", 8}, {"max_tokens", 400}, {"logprobs", true}, {"top_logprobs", 20}}));
@@ -369,7 +369,7 @@ TEST_F(ConnectionsTest, TheAddressesOfANameAreTold) {
   ServerOptions options = Options();
   options.host = "localhost";
   Start(options);
-  // Whether the name has ::1 too depends on the machine.
+  // Whether the name also stands for ::1 depends on the machine.
   EXPECT_EQ(server_->addresses().front(), fmt::format("127.0.0.1:{}", port()));
   EXPECT_EQ(Client(port()).Get("/health").status, 200);
 }

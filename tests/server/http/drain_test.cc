@@ -1,4 +1,4 @@
-// A server that is told to stop, and one that listens on a socket in the file system.
+// Tests a server that drains, and one that listens on a socket in the file system.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ TEST_F(DrainTest, WhatRunsIsAnsweredAndNothingElseBegins) {
   Await([](const Figures& f) { return f.decoding == 2; });
   EXPECT_FALSE(server_->is_drained());
   server_->Drain();
-  // Who has no request is left.
+  // The server closes connections without a request.
   EXPECT_TRUE(idle.IsClosedByServer());
   EXPECT_EQ(Client(port()).Get("/health/ready").status, 503);
   EXPECT_EQ(Client(port()).Get("/health/ready").json()["status"], "stopping");
@@ -116,7 +116,7 @@ TEST_F(SocketTest, ASocketInUseIsRefusedAndOneThatWasLeftIsReplaced) {
   EXPECT_EQ(second.status().code(), StatusCode::kIo);
   EXPECT_THAT(second.status().message(), HasSubstr("cannot listen on " + path_));
   EXPECT_EQ(Client(path_).Get("/health").status, 200);
-  // What a server leaves that was killed.
+  // This is the socket file that a killed server leaves.
   const std::string left = folder_.File("left.sock");
   std::filesystem::rename(path_, left);
   server_.reset();

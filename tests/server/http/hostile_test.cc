@@ -1,4 +1,5 @@
-// Clients that mean harm, while /health is answered and memory stays bounded.
+// Checks that hostile clients neither stop /health from being answered nor make memory grow without
+// bound.
 #include <sys/resource.h>
 
 #include <atomic>
@@ -30,7 +31,7 @@ class HostileTest : public ServerTest {
     return Client::Request("POST", path, body, "Content-Type: application/json\r\n");
   }
   void ExpectHealthy() { EXPECT_EQ(Client(port()).Get("/health").status, 200); }
-  // Sends `begin`, then `piece` again and again, until the server has had enough.
+  // Sends `begin`, then `piece` repeatedly until the server closes the connection.
   void Trickle(const std::string& begin, const std::string& piece) {
     Client client(port());
     client.Send(begin);
@@ -63,7 +64,7 @@ TEST_F(HostileTest, ManySlowHeadersDoNotKeepOthersOut) {
     slow.push_back(std::make_unique<Client>(port()));
     slow.back()->Send("GET /health HTTP/1.1\r\nX-");
   }
-  // They take all places for no longer than a header may.
+  // Slow headers occupy all connections only as long as a header may take.
   ExpectHealthy();
 }
 
@@ -81,11 +82,11 @@ TEST_F(HostileTest, ABodyOfAHundredMegabytesIsNeitherReadNorKept) {
       }
     }
     const ClientAnswer answer = client.Receive();
-    // Whoever sends on may see the connection cut rather than the answer.
+    // A client that keeps sending may see the connection closed instead of the answer.
     EXPECT_TRUE(answer.status == 413 || answer.status == 0) << answer.status;
   }
   ExpectHealthy();
-  if (kShadowMemory) return;  // which keeps what was freed
+  if (kShadowMemory) return;  // the sanitizer keeps freed memory
   EXPECT_LT(ResidentBytes(), before + (64 << 20));
 }
 
@@ -97,7 +98,7 @@ TEST_F(HostileTest, BodiesThatAreBeingReadTakeNoMoreThanTheyMayTogether) {
   const std::string request = Post("/tokenize", body);
   Client first(port()), second(port());
   first.Send(request.substr(0, 140'000));
-  // Until these bytes are read, which takes a few turns of the server's loop, they are not counted.
+  // The server counts these bytes only after its loop has read them.
   for (int i = 0; i < 50; ++i) ExpectHealthy();
   const ClientAnswer refused = Client(port()).Post("/tokenize", body);
   EXPECT_EQ(refused.status, 503);
@@ -127,7 +128,7 @@ TEST_F(HostileTest, BodiesThatAreAnnouncedAndDoNotComeKeepNobodyOut) {
     EXPECT_EQ(Client(port()).Post("/tokenize", small).status, 200);
     EXPECT_EQ(Client(port()).Post("/tokenize", large).status, 200);
   }
-  // Who sends as much as all may together keeps out large bodies, and no small one.
+  // A client that sends the limit of all bodies blocks large bodies, but no small ones.
   std::vector<std::unique_ptr<Client>> slow;
   for (int i = 0; i < 4; ++i) {
     slow.push_back(std::make_unique<Client>(port()));
@@ -166,7 +167,7 @@ TEST_F(HostileTest, ChunksWithLongExtensionsAreRefused) {
   for (int i = 0; i < 40 && client.TrySend(piece); ++i) {
   }
   const int status = client.Receive().status;
-  // Whoever sends on may see the connection cut rather than the answer.
+  // A client that keeps sending may see the connection closed instead of the answer.
   EXPECT_TRUE(status == 431 || status == 0) << status;
   ExpectHealthy();
 }
@@ -264,7 +265,8 @@ TEST_F(HostileTest, WhoClosesHalfOfTheConnectionHasGone) {
   ExpectHealthy();
 }
 
-// Raises the limit of file descriptors as far as it can be.
+// Raises the limit of file descriptors as far as possible. Returns false if it stays below
+// `wanted`.
 bool RaiseDescriptors(rlim_t wanted) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
@@ -275,7 +277,7 @@ bool RaiseDescriptors(rlim_t wanted) {
 
 TEST_F(HostileTest, AThousandIdleConnectionsKeepNobodyWaiting) {
   constexpr int kMany = 1000;
-  // Both ends are in this process, and a client has more than its socket.
+  // Both ends of each connection are in this process, and a client has more than its socket.
   if (!RaiseDescriptors(6 * kMany + 200))
     EBB_SKIP_WITHOUT("descriptors") << "too few file descriptors are allowed";
   Start();
@@ -293,7 +295,7 @@ TEST_F(HostileTest, AThousandIdleConnectionsKeepNobodyWaiting) {
   const ClientAnswer answer =
       Client(port()).Post("/v1/chat/completions", Chat(2, {{"max_tokens", 50}}));
   EXPECT_EQ(answer.json()["ebb"]["logits_hash"], solo.hash);
-  // Each of them can ask still.
+  // Each idle client can still send a request.
   EXPECT_EQ(idle.front()->Get("/health").status, 200);
   EXPECT_EQ(idle.back()->Get("/health").status, 200);
 }

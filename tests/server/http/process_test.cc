@@ -1,4 +1,4 @@
-// `ebb serve` as a process: its keys, its socket and its signals.
+// Tests `ebb serve` as a process: its keys, its socket and its signals.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -121,7 +121,7 @@ TEST_F(ProcessTest, KeysAreMadeAskedForAndReadAnew) {
   while (GetAs(second, "/v1/models").status != 200) {
   }
   EXPECT_EQ(GetAs(first, "/v1/models").status, 200);
-  // A file that cannot be read changes nothing.
+  // An invalid file of keys changes nothing.
   std::ofstream(keys_, std::ios::app) << "bad line\n";
   process_->Signal(SIGHUP);
   EXPECT_THAT(process_->ReadLine(), HasSubstr("the keys stay as they were: " + keys_ + ", line 3"));
@@ -154,7 +154,7 @@ TEST_F(ProcessTest, ASocketInTheFileSystemIsTold) {
   EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
-// A service manager passes sockets that listen already (sd_listen_fds(3)).
+// Checks sockets that a service manager has opened and passes to the server (sd_listen_fds(3)).
 TEST_F(ProcessTest, APassedSocketTakesThePlaceOfHostAndPort) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -163,7 +163,7 @@ TEST_F(ProcessTest, APassedSocketTakesThePlaceOfHostAndPort) {
   ASSERT_EQ(listen(socket, 8), 0);
   ASSERT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size), 0);
   const uint16_t number = ntohs(address.sin_port);
-  // A connection that waits until there is a server.
+  // This connection waits until the server accepts it.
   Client early(number);
   std::vector<std::string> command = {
       "bash", "-c",
@@ -174,7 +174,7 @@ TEST_F(ProcessTest, APassedSocketTakesThePlaceOfHostAndPort) {
   EXPECT_EQ(process_->ReadLine(), fmt::format("ebb: pebble at http://127.0.0.1:{}", number));
   close(socket);
   EXPECT_EQ(early.Get("/health").status, 200);
-  // The server knows that only this machine reaches it.
+  // The server knows that it can be reached from this machine only, so it checks Host.
   Client elsewhere(number);
   elsewhere.Send("GET /v1/models HTTP/1.1\r\nHost: other.example\r\n\r\n");
   EXPECT_EQ(elsewhere.Receive().status, 403);

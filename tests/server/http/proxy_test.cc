@@ -1,5 +1,5 @@
-// nginx with TLS in front of a server, with the configuration of examples/proxy. The client is
-// Python's, which knows TLS.
+// Tests nginx with TLS in front of a server, with the configuration of examples/proxy. The client
+// is Python's, which supports TLS.
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Prints what it found. Arguments: port, certificate, what to do, a question.
+// kClient is a client that prints what it found. Arguments: port, certificate, action, question.
 constexpr const char* kClient = R"py(
 import http.client, json, ssl, sys, time
 port, certificate, what, question = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
@@ -55,7 +55,7 @@ elif what == "metrics":
     print(connection.getresponse().status)
 )py";
 
-// Wherever it stands, comments among them.
+// Replaces all occurrences of `from`, also in comments.
 std::string Replaced(std::string text, const std::string& from, const std::string& to) {
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -107,7 +107,7 @@ class ProxyTest : public ServerTest {
     std::ofstream(folder_.File("nginx.conf")) << fmt::format(
         "{}daemon off;\npid {};\nerror_log stderr notice;\nevents {{}}\n"
         "http {{\naccess_log {};\n{}{}}}\n",
-        // Files of the folder are this user's.
+        // The folder's files belong to this user.
         geteuid() == 0 ? "user root;\n" : "", folder_.File("pid"), folder_.File("access.log"),
         places, text);
     nginx_ = std::make_unique<ServerProcess>(std::vector<std::string>{

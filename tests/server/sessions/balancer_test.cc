@@ -1,4 +1,4 @@
-// The example of two servers behind HAProxy, as it is run by hand.
+// Runs the example of two servers behind HAProxy, as a person would.
 #include "tests/server/sessions/replica_fixture.h"
 #include "tests/support/free_port.h"
 #include "tests/support/skip.h"
@@ -35,7 +35,7 @@ TEST_P(BalancerTest, ASessionGoesOnThroughTheSameAddress) {
     static_cast<void>(client.ReceiveSome(20'000));
     kill(replicas[0], SIGKILL);
   }
-  // Until the balancer has noticed, and the lease of the one that died is over.
+  // Waits until the balancer has noticed and the lease of the dead server has expired.
   ClientAnswer answer;
   for (int i = 0; i < 600 && answer.status != 200; ++i) {
     if (i > 0) Sleep(0.1);

@@ -1,6 +1,6 @@
-// Models with recurrent state or sliding windows behind the server: the next turn of a conversation
-// goes on from the checkpoint at the end of the last prompt, with the answer of a server that reads
-// it all.
+// Tests models with recurrent state or sliding windows: the next turn of a conversation continues
+// from the checkpoint at the end of the last prompt, with the answer of a server that reads
+// everything.
 #include "tests/server/server_fixture.h"
 #include "tests/support/engine/library_models.h"
 #include "tests/support/expect_ok.h"

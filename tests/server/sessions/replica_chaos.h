@@ -59,7 +59,8 @@ class ReplicaChaosTest : public ReplicaTest {
   static bool KillWithin(Replica* replica, const nlohmann::json& body, std::mt19937_64* random) {
     const auto client = replica->Begin(Streamed(body));
     if ((*random)() % 4 == 0) {
-      // A random moment: before the server has the lease, while it reads, or after the end.
+      // Kills the server at a random moment: before it has the lease, while it reads, or after the
+      // end.
       Sleep(static_cast<double>((*random)() % 200) / 1000);
     } else {
       static_cast<void>(client->ReceiveSome((*random)() % 40'000));

@@ -1,4 +1,4 @@
-// Servers that share a store, one of which is killed, stopped or paused.
+// Tests servers that share a store, when one of them is killed, stopped or paused.
 #include "tests/server/sessions/replica_chaos.h"
 
 namespace ebb::server {
@@ -11,7 +11,7 @@ TEST_P(ReplicaTest, AnotherOneGoesOnWhereOneWasKilledInAThought) {
   const json expected = Undisturbed("s", 1);
   Replica first(sessions_), second(sessions_);
   const auto client = first.Begin(Streamed(Turn("s", 1)));
-  // At least one checkpoint is there by then, or soon.
+  // At least one checkpoint has been saved by now, or will be soon.
   static_cast<void>(client->ReceiveSome(30'000));
   int64_t saved = 0;
   for (int i = 0; i < 1000 && saved == 0; ++i) {
@@ -22,7 +22,7 @@ TEST_P(ReplicaTest, AnotherOneGoesOnWhereOneWasKilledInAThought) {
   saved = session["answer_tokens"];
   EXPECT_GT(saved, 0);
   ExpectSame(second.Ask(Turn("s", 1)), expected);
-  // What was saved was not generated again.
+  // The saved tokens were not generated again.
   const bool was_complete = !session["in_progress"].get<bool>();
   EXPECT_EQ(GeneratedBy(second), was_complete ? 0 : 400 - saved);
   EXPECT_EQ(second.Get("/v1/sessions/s").json()["in_progress"], false);
@@ -48,7 +48,7 @@ TEST_P(ReplicaTest, ASessionThatAnotherOneAnswersIsWaitedFor) {
   Replica first(sessions_), second(sessions_);
   const auto client = first.Begin(Streamed(Turn("s", 1)));
   static_cast<void>(client->ReceiveSome(2000));
-  // By then it is answered, or the lease is held for longer than a request waits.
+  // The server answers, or the lease is held for longer than a request waits.
   const ClientAnswer answer = second.Ask(Turn("s", 1));
   if (answer.status == 409) {
     EXPECT_EQ(answer.json()["error"]["code"], "session_busy");
@@ -80,7 +80,7 @@ TEST_P(RedisReplicaTest, OneThatLostItsLeaseEndsItsStreamWithAnError) {
   }
   EXPECT_THAT(received, HasSubstr("session_lease_lost"));
   EXPECT_THAT(received, testing::Not(HasSubstr("[DONE]")));
-  // It knows where the session is now.
+  // The server knows which server has the session now.
   ExpectSame(first.Ask(Turn("s", 2)), Undisturbed("s", 2));
 }
 
@@ -95,7 +95,7 @@ TEST_P(RedisReplicaTest, AnswersGoOnWithoutTheStoreAndAreSavedWhenItIsBack) {
   const json session = unsaved.json()["ebb"]["session"];
   if (session["saved"] == true) GTEST_SKIP() << "it was too fast";
   EXPECT_THAT(session["error"].get<std::string>(), HasSubstr("session store"));
-  // A session that is not here is not to be had; this one is.
+  // Another session cannot be fetched; this one is in memory.
   const ClientAnswer other = replica.Ask(Turn("other", 1));
   EXPECT_EQ(other.status, 503);
   EXPECT_EQ(other.json()["error"]["code"], "session_store_unavailable");
@@ -106,13 +106,13 @@ TEST_P(RedisReplicaTest, AnswersGoOnWithoutTheStoreAndAreSavedWhenItIsBack) {
   ExpectSame(third, Undisturbed("s", 3));
   EXPECT_EQ(third.json()["ebb"]["session"]["saved"], false);
   redis_->Start();
-  // The store has the session of the first turn; what came since is written once it is tried again.
+  // The store has the session of the first turn; the later turns are written with the next try.
   const auto is_saved = [&] {
     return replica.Get("/metrics").body.find("ebb_sessions{state=\"unsaved\"} 0") !=
            std::string::npos;
   };
   for (int i = 0; i < 12000 && !is_saved(); ++i) Sleep(0.01);
-  // From now on it is anybody's.
+  // From now on any server can use the session.
   Replica second(sessions_);
   ExpectSame(second.Ask(Turn("s", 4)), Undisturbed("s", 4));
 }

@@ -1,4 +1,4 @@
-// More kills than the default tests have time for.
+// Runs more kills than the default tests have time for.
 #include "tests/server/sessions/replica_chaos.h"
 
 namespace ebb::server {

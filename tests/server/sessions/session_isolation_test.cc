@@ -1,5 +1,5 @@
-// Sessions of several API keys that a server fetches at the same time: each client gets its own
-// conversation, and so does the store.
+// Checks sessions of several API keys that a server fetches at the same time: each client gets its
+// own conversation, and the store keeps them apart.
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr int kTokens = 40;
-constexpr int kNumSessions = 4;  // of each tenant
+constexpr int kNumSessions = 4;  // sessions of each tenant
 
 class SessionIsolationTest : public ReplicaTest {
  protected:
@@ -50,7 +50,8 @@ class SessionIsolationTest : public ReplicaTest {
       return std::hash<std::string>()(tenant + id) % 1000 + turn;
     }
   };
-  // The same ids for both tenants, with answers of a server that has one client at a time.
+  // Returns conversations with the same ids for both tenants, and answers of a server with one
+  // client at a time.
   std::vector<Talk> Talks(uint64_t num_turns) {
     std::vector<Talk> talks;
     for (const std::string tenant : {"one", "two"}) {
@@ -65,7 +66,7 @@ class SessionIsolationTest : public ReplicaTest {
     }
     return talks;
   }
-  // All sessions at once.
+  // Sends a turn of all sessions at once.
   static void AskAll(const Replica& replica, const std::vector<Talk>& talks, uint64_t turn) {
     std::vector<std::future<ClientAnswer>> answers;
     for (const Talk& talk : talks) {
@@ -97,7 +98,7 @@ TEST_P(SessionIsolationTest, SessionsThatDoNotStayInMemoryAreNotMixed) {
   const Replica replica = StartServer("0");
   for (uint64_t turn = 0; turn < kTurns; ++turn) {
     AskAll(replica, talks, turn);
-    Sleep(1.2);  // by then the server has dropped what rested in memory
+    Sleep(1.2);  // the server drops sessions from memory within this time
   }
 }
 

@@ -1,5 +1,5 @@
-// Sessions that servers inside the test keep in a folder: turns, restarts, other servers, clients
-// that go, and what is refused. Processes that are killed: replicas_test.cc.
+// Tests sessions that servers inside the test keep in a folder: turns, restarts, other servers,
+// clients that disconnect, and refusals. replicas_test.cc kills processes.
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -23,7 +23,7 @@ class SessionTest : public ServerTest {
   ServerOptions Keeping() {
     ServerOptions options = Options();
     options.sessions = store::StoreUrl{.kind = store::StoreUrl::Kind::kFile, .folder = place()};
-    options.keeping.limits.lease = 60;  // how long requests wait for one another
+    options.keeping.limits.lease = 60;  // requests wait for one another about this long
     return options;
   }
   [[nodiscard]] std::string place() const { return folder_.path() + "/store"; }
@@ -55,8 +55,8 @@ class SessionTest : public ServerTest {
   }
   static std::string HashOf(const json& whole) { return whole["ebb"]["logits_hash"]; }
 
-  // Hashes behind each turn of one session of the library, which reads what the server is to read:
-  // the end of an answer, and the next question as the template puts it there.
+  // Returns the hashes after each turn of one session of the library, which reads what the server
+  // must read: the end of an answer, and the next question as the template formats it there.
   static std::vector<std::string> HashesAlone(const std::vector<uint64_t>& questions,
                                               const SessionOptions& options = {},
                                               const EngineOptions& engine_options = {
@@ -91,7 +91,7 @@ class SessionTest : public ServerTest {
     }
     return hashes;
   }
-  // What a client holds of a conversation.
+  // Appends an answer to the messages as a client keeps them.
   static void Remember(const json& whole, json* messages) {
     messages->push_back(
         {{"role", "assistant"}, {"content", whole["choices"][0]["message"]["content"]}});
@@ -125,7 +125,7 @@ TEST_F(SessionTest, NoTurnFollowsAnAnswerThatTheTemplateLeavesOut) {
 TEST_F(SessionTest, TurnsStandBehindOneAnotherThoughtsAndAll) {
   Start(Keeping());
   const std::vector<std::string> alone = HashesAlone({1, 2, 3});
-  // One client sends all messages each time, another one only those that are new.
+  // One client sends all messages each time, another one only the new messages.
   json messages = json::array();
   for (uint64_t turn = 0; turn < 3; ++turn) {
     messages.push_back(UserMessage(turn + 1));
@@ -151,7 +151,7 @@ TEST_F(SessionTest, ARestartAndAnotherServerChangeNoBit) {
   server_.reset();
   Start(Keeping());
   EXPECT_EQ(HashOf(AskWell(Body("s", json::array({UserMessage(2)})))), alone[1]);
-  // Both run; each finds that the other one has gone on.
+  // Both servers run; each finds that the other one has continued the session.
   const std::unique_ptr<Server> first = std::move(server_);
   Start(Keeping());
   EXPECT_EQ(HashOf(AskWell(Body("s", json::array({UserMessage(3)})))), alone[2]);
@@ -171,7 +171,7 @@ TEST_F(SessionTest, TiersGoWithTheSession) {
       HashesAlone({1, 2, 3}, session, {.threads = 1, .tiers = options.defaults.engine.tiers});
   Start(options);
   EXPECT_EQ(HashOf(AskWell(Body("s", json::array({UserMessage(1)})))), alone[0]);
-  // It rests in T1.
+  // Between requests the session is in T1.
   EXPECT_EQ(HashOf(AskWell(Body("s", json::array({UserMessage(2)})))), alone[1]);
   EXPECT_EQ(server_->figures().arenas[0].used_bytes, 0u);
   server_.reset();
@@ -194,7 +194,7 @@ TEST_F(SessionTest, TheSameRequestAgainIsAnsweredOnce) {
 TEST_F(SessionTest, AnAnswerThatWasCutOffGoesOn) {
   Start(Keeping());
   json body = Body("s", json::array({UserMessage(1)}), {{"stream", true}});
-  // Long enough to be cut off in the middle.
+  // The answer is long enough to be cut off in the middle.
   body["ignore_eos"] = true;
   body["max_tokens"] = 500;
   json other = body;
@@ -230,7 +230,7 @@ TEST_F(SessionTest, AnEditedTurnIsReadInPlaceOfTheOldOne) {
   const json straight = AskWell(Body("other", other));
   EXPECT_EQ(edited["choices"], straight["choices"]);
   EXPECT_EQ(edited["usage"], straight["usage"]);
-  // A conversation that is another one is refused, and changes nothing.
+  // A different conversation is refused and changes nothing.
   messages[1]["content"] = "something else";
   const ClientAnswer refused = Ask(Body("s", messages));
   EXPECT_EQ(refused.status, 409);
@@ -252,7 +252,7 @@ TEST_F(SessionTest, RequestsOfOneSessionWaitForOneAnother) {
   }
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(answered, 3);
-  // None was lost: there are three questions, three thoughts and three answers.
+  // No tokens were lost: there are three questions, three thoughts and three answers.
   const json session = Do("GET", "/v1/sessions/s").json();
   EXPECT_GT(session["tokens"], 3 * kMostTokens / 2);
 }
@@ -288,7 +288,7 @@ TEST_F(SessionTest, SessionsAreListedCopiedParkedAndDeleted) {
   ASSERT_EQ(list["data"].size(), 2u);
   EXPECT_EQ(list["data"][0]["id"], "a");
   EXPECT_EQ(Do("POST", "/v1/sessions/a/park").status, 200);
-  // Each goes its own way, to the same bits.
+  // Both sessions continue independently, with the same bits.
   const json of_a = AskWell(Body("a", json::array({UserMessage(2)})));
   const json of_b = AskWell(Body("b", json::array({UserMessage(2)})));
   EXPECT_EQ(HashOf(of_a), HashOf(of_b));
@@ -303,16 +303,17 @@ TEST_F(SessionTest, SessionsAreListedCopiedParkedAndDeleted) {
   EXPECT_EQ(answer.status, 405);
   EXPECT_EQ(answer.headers["allow"], "GET");
   EXPECT_EQ(Do("GET", "/v1/sessions/b/x").status, 404);
-  // A colon comes as it is or encoded, as clients like it.
+  // Clients may encode the colon or not.
   EXPECT_EQ(Do("POST", "/v1/sessions/b/fork", R"({"id":"x:1"})").status, 200);
   EXPECT_EQ(Do("GET", "/v1/sessions/x%3A1").json()["id"], "x:1");
   EXPECT_EQ(Do("DELETE", "/v1/sessions/x:1").status, 200);
   EXPECT_EQ(Do("GET", "/v1/sessions/b%2Fpark").status, 404);
-  // The name is free again.
+  // The name can be used again.
   EXPECT_EQ(HashOf(AskWell(Body("a", json::array({UserMessage(1)})))), HashOf(first));
 }
 
-// The server looks for the end of the last answer in what the template made of the conversation.
+// Checks messages of any text, since the server searches the end of the last answer in the
+// template's output.
 TEST_F(SessionTest, AMessageIsReadWholeWhateverItSays) {
   Start(Keeping());
   const auto tokens_of_second_turn = [&](const std::string& id, const std::string& content) -> int {
@@ -332,7 +333,7 @@ TEST_F(SessionTest, WhatCannotBeIsRefused) {
   const ClientAnswer text = Client(port()).Post(
       "/v1/completions", json{{"prompt", "Question:"}, {"ebb", {{"session", "s"}}}});
   EXPECT_EQ(text.status, 400);
-  // The header names it too, and must not name another one.
+  // The header can name the session too, but not a different one.
   const json without = {{"messages", messages}, {"max_tokens", 4}};
   Client client(port());
   const std::string kHeaders = "Content-Type: application/json\r\nX-Ebb-Session: h\r\n";
@@ -348,7 +349,7 @@ TEST_F(SessionTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(Do("GET", "/v1/sessions").status, 501);
 }
 
-// Clients and gateways send the ids of their own conversations with each request.
+// Checks ids of conversations that clients and gateways send with each request.
 TEST_F(SessionTest, AnIdOfAnotherProgramNeverRefusesARequestNorMixesConversations) {
   const auto ask = [&](const std::string& path, const json& body, const std::string& header) {
     Client client(port());
@@ -382,7 +383,7 @@ TEST_F(SessionTest, AnIdOfAnotherProgramNeverRefusesARequestNorMixesConversation
   Start(Keeping());
   EXPECT_EQ(ask(kPath, chat(messages), "no/id.of ours").headers["x-ebb-ignored"], "X-Session-Id");
   EXPECT_EQ(ask("/v1/completions", text, "h").headers["x-ebb-ignored"], "X-Session-Id");
-  // A conversation goes on in its session as long as it comes whole.
+  // A conversation continues in its session as long as the client sends all of it.
   ClientAnswer first = ask(kPath, chat(messages), "h");
   EXPECT_EQ(first.json()["ebb"]["session"]["id"], "h");
   EXPECT_FALSE(first.headers.contains("x-ebb-ignored"));
@@ -393,14 +394,14 @@ TEST_F(SessionTest, AnIdOfAnotherProgramNeverRefusesARequestNorMixesConversation
   const auto stored = [&] { return Do("GET", "/v1/sessions/h/messages").json()["data"]; };
   const json before = stored();
   EXPECT_EQ(before.size(), 4u);
-  // A title for it, its last question again, edited, cut at the front.
+  // The client asks for a title, repeats its last question, edits it, or cuts off the beginning.
   const json others[] = {json::array({UserMessage(3)}), messages, json::array({messages[0]}),
                          json::array({messages[1], messages[2]})};
   for (const json& other : others) {
     ClientAnswer answer = ask(kPath, chat(other), "h");
     EXPECT_EQ(answer.headers["x-ebb-ignored"], "X-Session-Id") << other.dump();
     EXPECT_FALSE(answer.json()["ebb"].contains("session"));
-    // The answer is that of a request without the header.
+    // The answer equals that to a request without the header.
     EXPECT_EQ(answer.json()["choices"], ask(kPath, chat(other), "").json()["choices"]);
   }
   EXPECT_EQ(stored(), before);
@@ -414,7 +415,7 @@ TEST_F(SessionTest, AnIdOfAnotherProgramDoesNotWaitForItsSession) {
   first.Send(Client::Request("POST", "/v1/chat/completions", body.dump(),
                              "Content-Type: application/json\r\n"));
   first.ReceiveSome(200);
-  // The session is in use until the client goes, which would end a wait.
+  // The session is in use until this client disconnects, so a request that waited would not end.
   json other = {
       {"messages", json::array({UserMessage(2)})}, {"max_tokens", 1}, {"session_id", "s"}};
   const ClientAnswer answer = Ask(other);
@@ -471,7 +472,7 @@ TEST_F(SessionTest, ForeignAndDamagedSessionsAreNamedAndLeftAlone) {
   EXPECT_EQ(answer.status, 409);
   EXPECT_EQ(ErrorCode(answer), "session_corrupt");
   EXPECT_THAT(answer.body, HasSubstr("chunk 0"));
-  // Put right, it goes on: nothing was written over it.
+  // With the byte restored, the session continues: nothing was written over it.
   file.seekp(1000).put(byte).flush();
   EXPECT_EQ(HashOf(AskWell(second)), HashesAlone({1, 2})[1]);
 }
