@@ -22,7 +22,8 @@ constexpr size_t kMostFileBytes = size_t{1} << 20;
 constexpr uint64_t kMostOfALimit = 1'000'000'000'000;
 constexpr std::string_view kBlanks = " \t\r";
 
-// sodium_init() chooses instructions and opens the source of random bits; once is enough.
+// Initializes libsodium once: sodium_init() selects CPU instructions and opens the source of random
+// bits.
 void BeginSodium() {
   static const int kBegun = sodium_init();
   if (kBegun < 0) std::abort();

@@ -207,7 +207,7 @@ std::shared_ptr<Reply> Gate::WithHeaders(std::shared_ptr<Reply> reply, Headers h
 
 Gate::Account& Gate::AccountOf(const ApiKey& key) {
   const auto [found, is_new] = accounts_.try_emplace(key.name);
-  // Requests without a key have owner 0.
+  // Owners of keys count from 1, since requests without a key have owner 0.
   if (is_new) found->second.owner = accounts_.size();
   return found->second;
 }

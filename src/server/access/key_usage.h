@@ -28,9 +28,9 @@ class KeyUsage {
   // Counts a request as running, unless a limit refuses it; returns the refusal. Limits may change
   // from call to call.
   [[nodiscard]] std::optional<UsageRefusal> Begin(const KeyLimits& limits, double now);
-  // Counts a request that Begin() counted as ended.
+  // Ends a request that Begin() counted as running.
   void End();
-  // Charges `tokens`, read or generated, to the limit of tokens.
+  // Adds `tokens`, read or generated, to the use of the limit of tokens per minute.
   void Charge(const KeyLimits& limits, uint64_t tokens, double now);
 
   // Returns the X-RateLimit headers of OpenAI's API: each limit, what is left of it, and the time

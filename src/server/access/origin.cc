@@ -30,8 +30,8 @@ std::string_view FaultOfAddress(std::string_view text) {
   }
   char shortest[INET6_ADDRSTRLEN] = {};
   inet_ntop(AF_INET6, &address, shortest, sizeof(shortest));
-  // Browsers write an IPv6 address that embeds an IPv4 address in hexadecimal digits to its end;
-  // inet_ntop() writes a dotted IPv4 address there, so the forms are not comparable.
+  // Browsers write an embedded IPv4 address in hexadecimal digits, and inet_ntop() in dotted form.
+  // An address with one therefore only has to have no dot; any other must equal inet_ntop()'s form.
   const bool has_v4 = std::string_view(shortest).find('.') != std::string_view::npos;
   if (text.find('.') == std::string_view::npos && (has_v4 || text == shortest)) return "";
   return "browsers write addresses of IPv6 in their shortest form, in hexadecimal digits";

@@ -14,9 +14,9 @@ namespace {
 struct Shape {
   int depth = 0;
   size_t num_members = 0;
-  size_t most_members = 0;                   // in one object
-  size_t num_comparisons = 0;                // comparisons of names that parsing will take
-  std::vector<size_t> half_surrogates = {};  // offsets of their escapes
+  size_t most_members = 0;                   // most members in one object
+  size_t num_comparisons = 0;                // comparisons of member names that parsing will take
+  std::vector<size_t> half_surrogates = {};  // offsets of unpaired \u surrogates
 };
 
 // Returns the value of a \u escape at `at`; nothing for other text.
@@ -76,7 +76,7 @@ class ShapeReader {
   size_t at_ = 0;
   int depth_ = 0;
   bool in_string_ = false;
-  std::array<size_t, kMostJsonDepth + 1> members_ = {};  // of the open object at each depth
+  std::array<size_t, kMostJsonDepth + 1> members_ = {};  // members of the open object at each depth
   Shape shape_;
 };
 

@@ -138,8 +138,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Waits until the socket has input or the peer has closed it, then calls OnInput().
   void WatchInput();
   void OnInput();
-  // Polls once a second for the peer's close while input is left unread in the socket: the socket
-  // stays readable then, so that no other event reports the close.
+  // Checks once a second whether the peer has closed while input is left unread in the socket: the
+  // socket stays readable then, so that no other event reports the close.
   void WatchPeer();
   void Send(HttpAnswer answer);
   void Stream(HttpAnswer answer, std::function<std::string()> take);
@@ -179,7 +179,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // gather here and the limit of a body does not count them.
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<GrowingBody>> parser_;
-  HttpRequest request_;      // being read
+  HttpRequest request_;      // the request being read
   uint64_t kept_bytes_ = 0;  // the share of `request_` in SharedByConnections::body_bytes
   const std::string remote_;
   std::shared_ptr<RequestWatcher> watcher_;  // of the current request; may be null

@@ -26,7 +26,7 @@ class LlamaExchange final : public Exchange {
  private:
   struct Output {
     std::vector<JobToken> tokens;    // not sent yet; all tokens of an answer that is not streamed
-    std::vector<Logprobs> logprobs;  // of these tokens, if the request asked for them
+    std::vector<Logprobs> logprobs;  // one for each of `tokens`, if the request asked for them
     std::vector<PromptProgress> progress;  // not sent yet
     PromptProgress read;                   // the last progress
     std::string rest;                      // text that came after the last token

@@ -34,7 +34,7 @@ struct RequestDefaults {
     return takes_any_model || name == model_id || std::ranges::find(aliases, name) != aliases.end();
   }
   SamplingOptions sampling;
-  EngineOptions engine;    // sessions have its tiers
+  EngineOptions engine;    // all sessions have its tiers
   SessionOptions session;  // ShareTiers() has adapted its policy
   GenerateOptions generate;
 };
@@ -95,9 +95,9 @@ struct CompletionRequest {
   ChatRequest chat;                       // kChat only
   std::optional<ChatMessage> begun = {};  // kChat only: the answer that the client has begun
   bool must_continue = false;             // the client asks by name to continue it
-  ToolNames tool_names = {};              // of kChat
+  ToolNames tool_names = {};              // kChat only: the client's names of renamed tools
   bool tells_function_call = false;  // kChat only: a call is a `function_call`, as before tools
-  std::vector<MixedPrompt> prompts = {};     // of kText
+  std::vector<MixedPrompt> prompts = {};     // kText only
   std::optional<InfillRequest> infill = {};  // kText only, instead of `prompts`
   int num_choices = 1;                       // for each prompt
   SamplingOptions sampling;
@@ -124,16 +124,17 @@ struct CompletionRequest {
   // without it. Empty: the client named the session explicitly.
   std::vector<std::string> session_hints = {};
 
-  std::string prompt_field = "messages";                    // the messages, or the text
-  std::vector<ToolPaths> tool_paths = {};                   // [chat.tools]
-  std::map<std::string, std::string> argument_fields = {};  // of chat.template_arguments
+  std::string prompt_field = "messages";   // the messages, or the text
+  std::vector<ToolPaths> tool_paths = {};  // [chat.tools]
+  // the client's fields by names of chat.template_arguments
+  std::map<std::string, std::string> argument_fields = {};
   std::string format_field = {};          // the field that asks for a format; empty: none
   std::string policy_field = {};          // the field that changes the policy; empty: none
   std::vector<std::string> ignored = {};  // fields without effect
 
   std::vector<std::string> stop_sequences = {};     // /v1/messages: the client's stops
-  std::shared_ptr<ResponsesAnswer> responses = {};  // of /v1/responses
-  std::shared_ptr<LlamaAnswer> llama = {};          // of /completion and /infill
+  std::shared_ptr<ResponsesAnswer> responses = {};  // /v1/responses only
+  std::shared_ptr<LlamaAnswer> llama = {};          // /completion and /infill only
 
   // Says how the answers are read. Prepare() and PrepareTurn() set this and the members below.
   std::shared_ptr<const ChatPrompt> prompt = {};
