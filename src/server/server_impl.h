@@ -142,7 +142,7 @@ struct Server::Impl {
   [[nodiscard]] Json OwnProps() const;
   // Returns the context size of a request that asks for none.
   [[nodiscard]] int Context() const;
-  // Answers with the tokens of the prompt in a body.
+  // Answers with the number of tokens of the prompt in a body of `api`.
   [[nodiscard]] HttpAnswer CountPrompt(Api api, const Json& body) const;
 
   std::shared_ptr<const Model> model;

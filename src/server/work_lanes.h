@@ -62,7 +62,7 @@ class WorkLanes {
   };
 
   void Run(size_t lane);
-  // REQUIRES: the lane has tasks.
+  // Removes and returns the next task of the lane. REQUIRES: the lane has tasks.
   [[nodiscard]] static Task TakeNext(Lane* lane);
   [[nodiscard]] static Task TakeNewestOfLargest(Lane* lane);
 

@@ -18,7 +18,7 @@ using testing::ElementsAre;
 
 constexpr size_t kSmall = 100, kLarge = size_t{7} << 20;
 
-// Notes the names of tasks in the order in which they run.
+// WorkLanesTest records the names of tasks in the order in which they run.
 class WorkLanesTest : public testing::Test {
  protected:
   WorkLanes::Task Named(const std::string& client, const std::string& name, size_t bytes) {
@@ -44,7 +44,7 @@ class WorkLanesTest : public testing::Test {
     begun.get_future().wait();
   }
   void Release() { release_.set_value(); }
-  // Runs behind everything that its client has added.
+  // Waits until all tasks that the client has added have run.
   static void WaitBehind(WorkLanes* lanes, const std::string& client, size_t bytes) {
     std::promise<void> done;
     lanes->Add({.client = client,
@@ -104,13 +104,13 @@ TEST_F(WorkLanesTest, AFullLaneRefusesTheNewestTaskOfTheClientThatHasMost) {
   EXPECT_THAT(full_, ElementsAre("a4"));
   lanes.Add(Named("b", "b1", kSmall));
   EXPECT_THAT(full_, ElementsAre("a4", "a3"));
-  // Now `b` would have as many as `a`.
+  // With this task `b` would have as many as `a`, so the task itself is refused.
   lanes.Add(Named("b", "b2", kSmall));
   EXPECT_THAT(full_, ElementsAre("a4", "a3", "b2"));
-  // Other lanes have room of their own.
+  // Other lanes are not full.
   WaitBehind(&lanes, "a", kLarge);
   Release();
-  // A task that is added to the full lane would take the place of another.
+  // Waits until the lane is empty: a task added to the full lane would have another one refused.
   while (lanes.num_waiting() > 0) std::this_thread::yield();
   WaitBehind(&lanes, "c", kSmall);
   EXPECT_THAT(ran_, ElementsAre("a1", "b1", "a2"));

@@ -57,7 +57,7 @@ class AccessLog {
   std::atomic<uint64_t> num_dropped_ = 0;
   Mutex file_mutex_;
   int file_ EBB_GUARDED_BY(file_mutex_);
-  // the last line was cut; the next begins with '\n'
+  // Marks that only part of the last line was written, so the next line begins with '\n'.
   bool is_torn_ EBB_GUARDED_BY(file_mutex_) = false;
   Mutex mutex_;
   CondVar wake_;

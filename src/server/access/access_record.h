@@ -15,14 +15,14 @@ enum class AccessLogFormat { kText, kJson };
 
 // Sums the figures of all choices of a request that the engine answered.
 struct AccessUsage {
-  int64_t prompt_tokens = 0;  // once for each prompt, however many choices it has
+  int64_t prompt_tokens = 0;  // tokens of all prompts; each prompt counts once
   int64_t cached_tokens = 0;  // of `prompt_tokens`, those found by prefix caching
   int64_t generated_tokens = 0;
   int64_t thought_tokens = 0;  // of `generated_tokens`
   int64_t num_parks = 0;
   std::string finish = {};         // finish reasons, each once: "stop", "length,stop"
-  double queue_seconds = 0;        // the shortest
-  double first_token_seconds = 0;  // the shortest; 0: no token was generated
+  double queue_seconds = 0;        // the shortest wait in the queue
+  double first_token_seconds = 0;  // the shortest time to the first token; 0: no token
 
   // Adds the figures of one choice. `is_first`: it is the first choice of its prompt, so that its
   // prompt's tokens count.

@@ -34,7 +34,7 @@ struct KeyLimits {
   std::optional<uint64_t> concurrent = {};
   std::optional<uint64_t> requests_per_minute = {};
   std::optional<uint64_t> tokens_per_minute = {};
-  // the lowest number, which is the most urgent priority
+  // Holds the lowest number, which is the most urgent priority of the key's requests.
   int lowest_priority = kMostUrgentPriority;
   int highest_priority = kLeastUrgentPriority;
 

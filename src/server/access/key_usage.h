@@ -1,7 +1,7 @@
 // Counts one key's use of its limits. Rates are token buckets: a minute's worth may be used at once
 // and is refilled evenly. The tokens of an answer are charged when it ends, so a long answer may
-// leave the bucket below zero; the key's next request is refused until it is above zero. Pure:
-// callers pass the time, in seconds.
+// leave the bucket below zero; the key's next request is refused until the bucket holds a token
+// again. Pure: callers pass the time, in seconds.
 #ifndef EBB_SERVER_ACCESS_KEY_USAGE_H_
 #define EBB_SERVER_ACCESS_KEY_USAGE_H_
 

@@ -13,7 +13,7 @@ namespace ebb::server {
 // that a browser sends).
 [[nodiscard]] Status CheckOrigin(std::string_view text);
 // Checks a name by which a server may be called: a host without scheme, port and path. Errors:
-// InvalidArgument.
+// InvalidArgument (any other text).
 [[nodiscard]] Status CheckHostName(std::string_view text);
 
 }  // namespace ebb::server

@@ -21,8 +21,8 @@ namespace ebb::server {
 // of its members. All objects together may take as long as one of kMostObjectMembers.
 inline constexpr int kMostJsonDepth = 64;
 inline constexpr size_t kMostJsonMembers = 200'000;
-inline constexpr size_t kMostObjectMembers = 10'000;  // in one object
-inline constexpr size_t kMostMessages = 16'384;       // in the list `messages` of a request
+inline constexpr size_t kMostObjectMembers = 10'000;  // members of one object
+inline constexpr size_t kMostMessages = 16'384;  // elements of the list `messages` of a request
 
 // Returns whether a body with this Content-Type is read as JSON: JSON's type, no type, or curl's
 // default type. OtherContent() is the error for all other types.

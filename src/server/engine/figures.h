@@ -34,7 +34,7 @@ class Histogram {
   double sum_ = 0;
 };
 
-// Blends `value` into a mean that favours recent values; a mean of 0 has no value yet.
+// Adds `value` to a mean that favours recent values; a mean of 0 has no value yet.
 inline void Blend(double value, double* mean) {
   *mean = *mean == 0 ? value : 0.9 * *mean + 0.1 * value;
 }
@@ -75,7 +75,7 @@ struct Figures {
   uint64_t resumes = 0;
   uint64_t share_changes = 0;
   uint64_t t0_refusals = 0;               // steps that found no room in T0
-  std::map<std::string, uint64_t> ended;  // by finish reason
+  std::map<std::string, uint64_t> ended;  // ended jobs by finish reason
   // Sums the times of jobs that have ended.
   double prompt_seconds = 0;
   double decode_seconds = 0;

@@ -38,8 +38,8 @@ struct Job {
   bool tells_tokens = false;    // fills JobUpdate::tokens
   bool tells_progress = false;  // fills JobUpdate::progress
   bool tells_memory = false;    // fills JobUpdate::memory and JobUpdate::preceding
-  // Is set if the job is a turn of a stored session. A job that continues a cut-off answer has no
-  // prompt.
+  // Holds the session's part if the job is a turn of a stored session. A job that continues a
+  // cut-off answer has no prompt.
   std::optional<SessionWork> work = {};
 };
 

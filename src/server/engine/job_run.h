@@ -117,7 +117,7 @@ class JobRun {
   LosslessReport lossless_before_;
   std::unique_ptr<Generation> generation_;  // null until the prompt has been read
   std::optional<Token> pending_;            // chosen and sent, not appended
-  int cached_tokens_ = 0;                   // of the prompt
+  int cached_tokens_ = 0;                   // tokens of the prompt
   JobUpdate update_;                        // not sent yet
   bool has_update_ = false;
   JobProgress progress_;

@@ -66,8 +66,8 @@ class PrefixCache {
   // Returns the unstored prefix with the smallest `since`; nothing if there is none.
   [[nodiscard]] std::optional<Unstored> NextUnstored() const;
   void SetStored(const Session* session);
-  // Releases pages of T0: demotes the least recently used prefix to T1, or drops it if T1 has no
-  // room. Prefixes whose pages of T0 no other session shares come first.
+  // Frees pages of T0: demotes the least recently used prefix to T1, or drops it if T1 has no room.
+  // Chooses prefixes first whose pages of T0 no other session shares.
   enum class Evicted { kNothing, kDemotedToT1, kDropped };
   Evicted EvictOne();
 

@@ -71,7 +71,8 @@ class PrefixStore {
   using Found = std::function<void(std::optional<FetchedPrefix>)>;
   [[nodiscard]] bool Find(const std::string& key, std::vector<Token> prompt, size_t least,
                           uint64_t most_bytes, Found then);
-  // Backs the store off, since a request waited too long for the answer to Find().
+  // Keeps requests from using the store for `back_off` seconds, since a request waited too long for
+  // the answer to Find().
   void GiveUp();
   // Returns whether the store is not backed off and few writes are queued.
   [[nodiscard]] bool CanPut() const;

@@ -265,7 +265,8 @@ Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& pre
   const std::string record = EncodeStoredPrefix(prefix);
   Result<Held> held = store->Put(lease, file, record, &manifest);
   if (held.status().code() == StatusCode::kStorageFull) {
-    // The store is full before `most_bytes` is reached, since it holds sessions too.
+    // The store is full although the entries take less than `most_bytes`, since it holds sessions
+    // too. Old entries are removed to make room, and the write is tried once more.
     uint64_t total = 0;
     {
       const MutexLock lock(mutex);

@@ -14,8 +14,9 @@
 namespace ebb::server {
 namespace {
 
-// kShareStep: shares are multiples of it. kGrowth: a share grows only by this much at once, more
-// than it shrinks by, so that rows do not move between T0 and T1 with every token.
+// kShareStep: shares are multiples of it. kGrowth: a share grows only if it can grow by at least
+// this much, or if all shares can be full, so that rows do not move between T0 and T1 with every
+// token.
 constexpr double kShareStep = 1.0 / 8;
 constexpr double kGrowth = 1.0 / 4;
 // A request that was parked this often is parked again only if no other one can be.

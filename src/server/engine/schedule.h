@@ -56,7 +56,7 @@ struct JobState {
   double arrival = 0;  // seconds
   double waited = 0;   // seconds that it has waited in the queue or parked
   std::optional<double> deadline = {};
-  // kWaiting: it does not start before, and others may pass it
+  // Sets for kWaiting the time before which the request does not start; others may pass it.
   std::optional<double> held_until = {};
   bool cancelled = false;
   Phase phase = Phase::kWaiting;

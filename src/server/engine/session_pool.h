@@ -45,8 +45,8 @@ class SessionPool {
   // Counts the bytes that the job needs of each tier and gives them to it by JobRun::SetNeeds().
   // Errors: T0Full (the tiers can never hold the job); those of Engine::CountNeeds().
   [[nodiscard]] Status Admit(JobRun* run) const;
-  // Destroys a job that has ended. Its session goes to the prefix cache or to the shelf if they
-  // keep it; `end->resting` is then its number on the shelf.
+  // Removes a job that has ended. Its session goes to the prefix cache or to the shelf if they keep
+  // it; `end->resting` is then its number on the shelf.
   void Remove(JobRun* run, JobEnd* end);
   void Discard(uint64_t resting) { shelf_.Discard(resting); }
   // Drops all cached prompts and turns prefix caching off.

@@ -28,7 +28,7 @@ class SessionShelf {
   // it would hold memory that others need.
   [[nodiscard]] bool Keep(uint64_t number, const SessionOptions& options, const Engine& engine,
                           std::unique_ptr<Session> session);
-  // Destroys the session under `number`, if there is one.
+  // Removes and destroys the session under `number`, if there is one.
   void Discard(uint64_t number) { kept_.erase(number); }
 
   // Saves `session` to a new file in the folder of `work`. Errors: those of SaveSession().

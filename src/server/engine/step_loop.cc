@@ -59,7 +59,7 @@ void StepLoop::Run() {
 }
 
 bool StepLoop::TakeMessages(const Plan& last) {
-  // in the past: Take() does not wait
+  // A time in the past: Take() does not wait.
   std::optional<EngineClock::Steady::time_point> until = clock_.At(0);
   if (last.IsIdle()) until.reset();
   if (last.IsIdle() && last.wake_at.has_value()) until = clock_.At(*last.wake_at);

@@ -12,7 +12,7 @@ namespace {
 constexpr double kFirstSecondsPerToken = 0.001;
 // A job waits for the store for at most this part of the time that reading its prompt would take.
 constexpr double kPatience = 0.25;
-constexpr double kMostSecondsOfStoring = 10;  // when the server stops
+constexpr double kMostSecondsOfStoring = 10;  // limit of StoreAll()
 constexpr double kPutAgainAfter = 1;
 
 }  // namespace

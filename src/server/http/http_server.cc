@@ -70,7 +70,7 @@ struct HttpServer::Impl {
   asio::io_context io{1};
   Listener listener{&io};
   asio::steady_timer last_second{io};
-  // timers of PostLater(), cancelled by Stop()
+  // Holds the timers of PostLater(), which Stop() cancels.
   std::vector<std::weak_ptr<asio::steady_timer>> later;
   std::vector<char> is_accepting;  // [acceptors]
   std::shared_ptr<SharedByConnections> shared = std::make_shared<SharedByConnections>();

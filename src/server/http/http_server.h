@@ -30,11 +30,11 @@ struct HttpLimits {
   // Limits the bytes that all connections together hold of bodies they are still reading. Beyond
   // the limit, the server refuses bodies above 64 KiB with 503.
   uint64_t all_bodies_bytes = 256 << 20;
-  double header_seconds = 10;      // 408; from the first byte of the header on
-  double body_seconds = 30;        // 408
-  double idle_seconds = 75;        // between requests; the server then closes the connection
-  double stall_seconds = 30;       // without a byte sent; the server then closes the connection
-  double ping_seconds = 10;        // of silence in a stream; the server then sends an SSE comment
+  double header_seconds = 10;  // 408; from the first byte of the header on
+  double body_seconds = 30;    // 408
+  double idle_seconds = 75;    // between requests; the server then closes the connection
+  double stall_seconds = 30;   // to send 64 KiB of an answer; the server then closes the connection
+  double ping_seconds = 10;    // of silence in a stream; the server then sends an SSE comment
   size_t most_connections = 4096;  // further ones wait in the system's queue
 };
 

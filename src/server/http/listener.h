@@ -1,5 +1,5 @@
-// Listens on a port of TCP, at one address or several, on a socket in the file system, or on
-// sockets that the process was started with.
+// Listener listens on a TCP port, at one address or several, on a socket in the file system, or on
+// sockets that the process got from its parent.
 #ifndef EBB_SERVER_HTTP_LISTENER_H_
 #define EBB_SERVER_HTTP_LISTENER_H_
 

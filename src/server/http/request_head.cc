@@ -17,8 +17,9 @@ namespace http = boost::beast::http;
 
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
-// Names in small letters. The first of several fields of one name counts, but those of Trace
-// Context are joined: a list may be spread over them, and two ids are none.
+// Returns the header fields by their names in lower case. The first of several fields of one name
+// counts. Those of Trace Context are joined: `tracestate` may be spread over several fields, and
+// two `traceparent` must not pass as one valid id.
 std::map<std::string, std::string> FieldsOf(const http::request_header<>& header) {
   std::map<std::string, std::string> fields;
   for (const auto& field : header) {
@@ -44,7 +45,7 @@ std::optional<HttpRequest> HeadOf(const http::request_header<>& header) {
                          .path = std::move(target->path),
                          .content_type = std::string(View(header[http::field::content_type])),
                          .headers = FieldsOf(header)};
-  // RFC 9112, 3.2.2: the host of an absolute form counts in place of the header's.
+  // RFC 9112, 3.2.2: the host of a target in absolute form replaces the field Host.
   if (!target->authority.empty()) request.headers["host"] = std::move(target->authority);
   return request;
 }

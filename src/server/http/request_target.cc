@@ -29,7 +29,8 @@ std::string DecodeUnreserved(std::string_view text) {
   return decoded;
 }
 
-// How long the scheme is, "://" included; 0: the text does not begin with http:// or https://.
+// Returns the length of the scheme with its "://"; 0 if the text does not begin with http:// or
+// https://.
 size_t SchemeSize(std::string_view text) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     const bool is_there = std::ranges::equal(
@@ -49,7 +50,7 @@ std::optional<RequestTarget> ParseTarget(std::string_view target) {
     target.remove_prefix(scheme);
     const size_t end = std::min(target.find_first_of("/?"), target.size());
     std::string_view authority = target.substr(0, end);
-    // A user's name may stand before the host; it is no part of it.
+    // Removes a user's name before the host ("user@"), which is not part of the host.
     if (const size_t at = authority.rfind('@'); at != std::string_view::npos) {
       authority.remove_prefix(at + 1);
     }

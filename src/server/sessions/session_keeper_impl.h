@@ -130,7 +130,7 @@ struct SessionKeeper::Impl {
   std::map<store::SessionName, RestingCopy> copies;
   std::list<Waiting> waiting;
   Clock::time_point swept = {};
-  // Totals since the server began.
+  // Counts totals since the server began.
   struct {
     uint64_t saved = 0;
     uint64_t not_saved = 0;

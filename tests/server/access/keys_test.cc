@@ -92,7 +92,7 @@ TEST_F(KeysTest, WithoutKeysPagesOfOthersAreKeptOut) {
     EXPECT_EQ(status("GET", fmt::format("Host: {}\r\n", host)), 200) << host;
   }
   EXPECT_EQ(status("GET", "Host: evil.example\r\n"), 403);
-  // the page cannot read the answer
+  // The server answers, but the browser does not let the page read the answer.
   EXPECT_EQ(status("GET", "Origin: https://evil.example\r\n"), 200);
   EXPECT_EQ(status("POST", ""), 200);
   EXPECT_EQ(status("POST", "Origin: http://localhost\r\n"), 200);

@@ -215,7 +215,7 @@ TEST_P(PrefixStoreTest, AnotherServerTakesWhatOneHasReadWhileBothRun) {
   // The server also finds entries that are written while it runs.
   const json later = Ask(Long(2, {{"cache_salt", "later"}}));
   AwaitMetric("ebb_prefix_store_written_total", 2);
-  // the server lists the store once a second
+  // Waits, since the server lists the store once a second.
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   const json again = Ask((*other)->port(), Long(2, {{"cache_salt", "later"}}));
   EXPECT_EQ(CachedTokens(again), PromptTokens(later) - 2);

@@ -92,7 +92,7 @@ class LlamaReader final : public RequestReader {
     return json.is_number_integer() && json >= 0 && json <= std::numeric_limits<Token>::max();
   }
 
-  // Reads one prompt, which may be one of several.
+  // Reads one prompt, alone or out of an array of prompts.
   std::optional<MixedPrompt> ReadPrompt(const Json& json, const std::string& path) {
     if (json.is_string()) return MixedPrompt{json.get<std::string>()};
     if (json.is_object()) return ReadPromptObject(json, path);

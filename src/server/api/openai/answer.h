@@ -76,8 +76,9 @@ class AnswerReader {
   [[nodiscard]] AnswerPiece Compare(const ChatAnswer& answer, AnswerEnd end);
 
   const std::shared_ptr<const ChatPrompt> prompt_;
-  const std::string thought_end_;  // the tag and the channel marks that may follow it
-  const std::string between_;      // MarksBetweenThoughts()
+  // Holds the end tag of a thought and the channel marks that may follow it.
+  const std::string thought_end_;
+  const std::string between_;  // MarksBetweenThoughts()
   const Calls calls_;
   const CallIds ids_;
   const ToolNames names_;

@@ -72,7 +72,7 @@ class Exchange {
  protected:
   struct Choice {
     AnswerReader reader;
-    AnswerPiece unsent;  // of a stream
+    AnswerPiece unsent;  // of a stream, not sent yet
     AnswerPiece whole;   // of an answer that is not streamed
     LogprobsTeller logprobs = {};
     std::vector<ToldLogprobs> unsent_logprobs = {};  // not sent yet; all, if not streamed

@@ -39,7 +39,7 @@ class LogprobsTeller {
 
   std::deque<AnswerLogprobs> pending_;
   std::string text_;      // sent, not counted yet
-  size_t num_bytes_ = 0;  // counted
+  size_t num_bytes_ = 0;  // bytes of the answer that have been counted
   size_t num_chars_ = 0;  // characters in these bytes
   size_t last_end_ = 0;   // end of the last entry's token
   bool has_entries_ = false;

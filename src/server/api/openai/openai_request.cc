@@ -45,7 +45,7 @@ class TextRequestReader final : public RequestReader {
   }
 
  private:
-  // Reads a text, texts, tokens, or several lists of tokens.
+  // Reads `prompt`: a text, several texts, a list of tokens, or several lists of tokens.
   void ReadPrompts() {
     const Json* prompt = fields_.Any("prompt");
     if (prompt == nullptr) return Fail("prompt", "expected a text", "missing_field");

@@ -83,7 +83,7 @@ struct LlamaAnswer {
   bool post_sampling_probs = false;
   bool timings_per_token = false;
   bool returns_progress = false;
-  std::vector<std::string> response_fields = {};  // empty: all
+  std::vector<std::string> response_fields = {};  // fields to return; empty: all
   Json generation_settings = {};
   std::vector<std::string> prompts = {};  // [choices], as texts
 };
@@ -124,9 +124,9 @@ struct CompletionRequest {
   // without it. Empty: the client named the session explicitly.
   std::vector<std::string> session_hints = {};
 
-  std::string prompt_field = "messages";   // the messages, or the text
+  std::string prompt_field = "messages";   // the field with the prompt
   std::vector<ToolPaths> tool_paths = {};  // [chat.tools]
-  // the client's fields by names of chat.template_arguments
+  // Maps the names of chat.template_arguments to the client's fields.
   std::map<std::string, std::string> argument_fields = {};
   std::string format_field = {};          // the field that asks for a format; empty: none
   std::string policy_field = {};          // the field that changes the policy; empty: none
@@ -140,8 +140,8 @@ struct CompletionRequest {
   std::shared_ptr<const ChatPrompt> prompt = {};
   uint64_t call_seed = 0;    // CallIdSeed() of the conversation
   bool may_call = false;     // answers may call tools
-  size_t total_choices = 1;  // of all prompts
-  size_t prompt_tokens = 0;  // of all prompts
+  size_t total_choices = 1;  // choices of all prompts
+  size_t prompt_tokens = 0;  // tokens of all prompts
   // Holds the stored answer of a session that is sent again, as the update that a job would send;
   // there is no job then.
   std::optional<JobUpdate> said = {};

@@ -15,7 +15,7 @@ namespace ebb::server {
 
 class PartExchange : public Exchange {
  public:
-  // REQUIRES: one choice.
+  // Makes the exchange of `options.request`. REQUIRES: the request has one choice.
   PartExchange(std::shared_ptr<const Model> model, ExchangeOptions options);
 
   void Take(size_t choice, JobUpdate update) override;

@@ -14,7 +14,7 @@ namespace ebb::server {
 
 class ResponsesExchange final : public PartExchange {
  public:
-  // REQUIRES: the request has `responses`.
+  // Inherits the constructor. REQUIRES: the request has `responses`.
   using PartExchange::PartExchange;
 
   [[nodiscard]] std::string TakeEvents() override;

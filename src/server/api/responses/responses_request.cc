@@ -107,7 +107,7 @@ class ResponsesReader final : public RequestReader {
     }
   }
 
-  // Reads a text, or items such as those of `input`.
+  // Reads `instructions`: a text, or items such as those of `input`.
   void ReadInstructions() {
     const Json* instructions = own_.Any(Own("instructions"));
     if (instructions == nullptr) return;
@@ -256,7 +256,8 @@ class ResponsesReader final : public RequestReader {
         fmt::format("expected user, assistant, tool, system or developer, found \"{}\"", role));
   }
 
-  // Reads an answer, which may be one of a chat, with its thought and its calls.
+  // Reads an item of the assistant, possibly in the form of a chat's message, with its thought and
+  // its calls.
   void ReadAnswer(const Json* content, const std::string& path, JsonFields* fields) {
     std::vector<MessagePart> parts = ReadContent(content, path, &error_);
     if (const Json* calls = fields->Array("tool_calls")) {

@@ -22,9 +22,11 @@ const state = {
   current: null,           // the conversation that is shown
   views: new Map(),        // views of its messages, by message id
   removed: new Set(),      // ids of conversations deleted in this browser
-  // answers being generated in this tab: {controller, conversation, node} by conversation id
+  // Holds the answers being generated in this tab: {controller, conversation, node} by conversation
+  // id.
   runs: new Map(),
-  // timers by the ids of conversations that other tabs answer; a timer ends when a tab is silent
+  // Holds timers by the ids of conversations that other tabs answer; a timer ends when a tab is
+  // silent.
   elsewhere: new Map(),
   settings: settings.load(),
   tints: false,

@@ -193,7 +193,8 @@ function drawMath(element, tex) {
 }
 
 const kMostHighlighted = 60_000;  // characters
-// characters of an open block of code; longer ones only get text appended
+// Limits the characters of an open block of code that is drawn again; a longer one only gets text
+// appended.
 const kMostDrawnAgain = 2000;
 function highlight(code, language, text) {
   if (text.length > kMostHighlighted) return;

@@ -7,7 +7,7 @@ import { kTiers } from './memory.js';
 
 const kKept = 480;        // snapshots, one each quarter of a second: two minutes
 const kMostShown = 6000;  // tokens shown as text
-// heights of a token's bar by tier, to tell tiers apart without colour
+// Holds the heights of a token's bar by tier, to tell tiers apart without colour.
 const kHeights = [1, 0.72, 0.44, 0.16];
 
 // Replaces characters that a page hides, or that reorder the words around them, by their numbers.
