@@ -32,7 +32,7 @@ namespace ebb::server {
 struct DriverOptions {
   size_t most_waiting = 64;         // jobs in the queue
   size_t most_running = 32;         // jobs in prefill or decode at once
-  uint64_t prefix_cache_bytes = 0;  // of cached prompts; 0: no prefix caching
+  uint64_t prefix_cache_bytes = 0;  // limit for cached prompts; 0: no prefix caching
   // Stores prompts beyond the life of the process; null: prompts are not stored. The driver calls
   // its Stop().
   std::shared_ptr<PrefixStore> prefix_store = {};

@@ -79,7 +79,8 @@ class PrefixStore {
   // Returns whether a prompt deserves an entry: it is long enough, and clearly longer than its
   // longest prefix that is stored already.
   [[nodiscard]] bool Wants(const std::string& key, std::span<const Token> tokens) const;
-  // Returns a path for SaveSession(), unique in the process.
+  // Returns a path for SaveSession(), unique in the process. OwnerOf() returns the `extra` for the
+  // same call, which binds the file to `key`.
   [[nodiscard]] std::string NewFile() const;
   [[nodiscard]] std::string OwnerOf(const std::string& key) const;
   // Queues a session file that holds these tokens for writing. Removes the file afterwards.

@@ -105,9 +105,9 @@ class SessionPool {
   PrefixCache prefixes_;
   SessionShelf shelf_;
   MachineState machine_;
-  uint64_t t0_cap_ = kNoCap;  // of T0 and T2 together if caps_t2_too_
+  uint64_t t0_cap_ = kNoCap;  // cap of T0; of T0 and T2 together if caps_t2_too_
   bool caps_t2_too_ = false;
-  uint64_t page_bytes_ = 0;  // of one page in every stream
+  uint64_t page_bytes_ = 0;  // bytes of one page in every stream
   double rows_counted_ = 0;  // when CountRows() last counted
 };
 

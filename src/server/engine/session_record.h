@@ -22,22 +22,23 @@
 namespace ebb::server {
 
 struct SessionRecord {
-  std::vector<ChatMessage> before = {};  // of the turns before the newest, with their answers
+  // messages of the turns before the newest, with their answers
+  std::vector<ChatMessage> before = {};
   // Holds the client's messages of the newest turn; empty if there is no turn.
   std::vector<ChatMessage> asked = {};
   Position turn_begin = 0;       // tokens of the session before the newest turn
   std::vector<Token> lead = {};  // the end of the previous answer, read before the turn's messages
   AnswerSoFar answer = {};       // text_bytes is not used
-  int thought_tokens = 0;        // of `answer`
+  int thought_tokens = 0;        // thought tokens of `answer`
   bool is_over = false;          // false: the answer was cut off and can continue
   std::string sampler = {};      // SavedState() after the last token of an answer that can continue
-  // Holds the finished answer as a message; valid if is_over.
+  // Holds the finished answer as a message. It and the three members below are valid if is_over.
   ChatMessage said = {};
   std::string text = {};  // the whole answer, with the thought and its tags
   size_t thought_bytes = 0;
   FinishReason finish = FinishReason::kStop;
   uint64_t logits_hash = 0;
-  int64_t num_tokens = 0;     // of the session when the record was written
+  int64_t num_tokens = 0;     // tokens of the session when the record was written
   std::string file_tag = {};  // random; the session file saved with this record has the same tag
 
   // Returns the messages of both sides, without an answer that was cut off.
