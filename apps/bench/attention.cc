@@ -25,6 +25,8 @@ std::string RateText(const AttentionRate& rate) {
                      rate.share_of_limit.median * 100, rate.step_ms.median);
 }
 
+}  // namespace
+
 Status BenchAttention(const CliOptions& options) {
   AttentionBenchmarkOptions attention;
   // Only a model that was asked for is opened: its shape is all that is needed of it.
@@ -77,13 +79,6 @@ Status BenchAttention(const CliOptions& options) {
                         ToText(result.compressed_time_ratio));
   }
   return WriteRecord(options, record, text);
-}
-
-}  // namespace
-
-ExitCode RunBenchAttention(const CliOptions& options) {
-  const Status status = BenchAttention(options);
-  return status.ok() ? ExitCode::kOk : Fail(status);
 }
 
 }  // namespace ebb::cli

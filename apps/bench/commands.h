@@ -6,12 +6,12 @@
 
 namespace ebb::cli {
 
-ExitCode RunBenchDecode(const CliOptions& options);
-ExitCode RunBenchPrefill(const CliOptions& options);
-ExitCode RunBenchLossless(const CliOptions& options);
-ExitCode RunBenchAttention(const CliOptions& options);
-ExitCode RunBenchMemory(const CliOptions& options);
-ExitCode RunBenchProducts(const CliOptions& options);
+[[nodiscard]] Status BenchDecode(const CliOptions& options);
+[[nodiscard]] Status BenchPrefill(const CliOptions& options);
+[[nodiscard]] Status BenchLossless(const CliOptions& options);
+[[nodiscard]] Status BenchAttention(const CliOptions& options);
+[[nodiscard]] Status BenchMemory(const CliOptions& options);
+[[nodiscard]] Status BenchProducts(const CliOptions& options);
 
 [[nodiscard]] const Program& BenchProgram();
 

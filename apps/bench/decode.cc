@@ -240,6 +240,8 @@ Status MeasureDepths(const CliOptions& options, BenchSession* bench) {
   return OkStatus();
 }
 
+}  // namespace
+
 Status BenchDecode(const CliOptions& options) {
   const BenchOptions& o = options.Of<BenchOptions>();
   const int64_t measured = int64_t{o.tokens} * o.repetitions;
@@ -273,13 +275,6 @@ Status BenchDecode(const CliOptions& options) {
                                             : BenchRival::kNone;
   EBB_ASSIGN_OR_RETURN(BenchSession bench, OpenBenchSession(options, mass, rival, longest));
   return o.generate > 0 ? MeasureGeneration(options, &bench) : MeasureDepths(options, &bench);
-}
-
-}  // namespace
-
-ExitCode RunBenchDecode(const CliOptions& options) {
-  const Status status = BenchDecode(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

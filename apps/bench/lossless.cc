@@ -202,6 +202,8 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
   return WriteRecord(options_, record, text);
 }
 
+}  // namespace
+
 Status BenchLossless(const CliOptions& options) {
   if (!options.session.lossless.has_value()) {
     return InvalidArgument("lossless: --lossless is missing");
@@ -219,13 +221,6 @@ Status BenchLossless(const CliOptions& options) {
     EBB_RETURN_IF_ERROR(bench.Measure(depth));
   }
   return OkStatus();
-}
-
-}  // namespace
-
-ExitCode RunBenchLossless(const CliOptions& options) {
-  const Status status = BenchLossless(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

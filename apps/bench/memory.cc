@@ -6,7 +6,6 @@
 #include "ebb/benchmark.h"
 
 namespace ebb::cli {
-namespace {
 
 Status BenchMemory(const CliOptions& options) {
   const MachineWatch watch;
@@ -31,13 +30,6 @@ Status BenchMemory(const CliOptions& options) {
       options, record,
       fmt::format("read {} GB/s, copy {} GB/s; {} threads, {}", ToText(result.read_gb_s),
                   ToText(result.copy_gb_s), result.threads, result.kernel));
-}
-
-}  // namespace
-
-ExitCode RunBenchMemory(const CliOptions& options) {
-  const Status status = BenchMemory(options);
-  return status.ok() ? ExitCode::kOk : Fail(status);
 }
 
 }  // namespace ebb::cli

@@ -53,6 +53,8 @@ Status Rewind(const CliOptions& options, int depth, BenchSession* bench) {
   return FillTo(depth, options, bench->sessions, bench);
 }
 
+}  // namespace
+
 Status BenchPrefill(const CliOptions& options) {
   const BenchOptions& o = options.Of<BenchOptions>();
   std::vector<int> depths = o.depths;
@@ -75,13 +77,6 @@ Status BenchPrefill(const CliOptions& options) {
     EBB_RETURN_IF_ERROR(Report(options, bench, depth, samples, others));
   }
   return OkStatus();
-}
-
-}  // namespace
-
-ExitCode RunBenchPrefill(const CliOptions& options) {
-  const Status status = BenchPrefill(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

@@ -38,6 +38,8 @@ std::string Table(const ProductBenchmark& result, int batch) {
          fmt::format("memory: {} GB/s; {} threads", ToText(result.limit_gb_s), result.threads);
 }
 
+}  // namespace
+
 Status BenchProducts(const CliOptions& options) {
   const BenchOptions& bench = options.Of<BenchOptions>();
   ProductBenchmarkOptions products = {.types = bench.types,
@@ -72,13 +74,6 @@ Status BenchProducts(const CliOptions& options) {
                        {"machine", MachineName()},
                        {"others_share", others}};
   return WriteRecord(options, record, Table(result, bench.batch));
-}
-
-}  // namespace
-
-ExitCode RunBenchProducts(const CliOptions& options) {
-  const Status status = BenchProducts(options);
-  return status.ok() ? ExitCode::kOk : Fail(status);
 }
 
 }  // namespace ebb::cli

@@ -43,6 +43,13 @@ struct Program {
   std::vector<MovedCommand> moved = {};
 };
 
+// A command that ends with a Status, as Command::run.
+template <Status (*kCommand)(const CliOptions& options)>
+ExitCode ExitCodeOf(const CliOptions& options) {
+  const Status status = kCommand(options);
+  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
+}
+
 // Returns the groups, and those about the model and the machine.
 [[nodiscard]] std::vector<OptionGroup> WithModel(std::vector<OptionGroup> groups);
 // Returns the hidden command `docs`; `run` calls PrintDocs() for its program.

@@ -28,7 +28,7 @@ std::vector<Command> Commands() {
       {"list", "list the downloaded models and their sizes", {G::kJson}, RunList},
       {"rm", "remove downloaded models", {G::kRemove, G::kQuiet, G::kJson}, RunRemove},
       {"fit", "estimate memory and show what fits",
-       WithModel({G::kFit, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}), RunFit},
+       WithModel({G::kFit, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}), ExitCodeOf<RunFit>},
       {"device", "devices that compute and hold rows (docs/user/gpu.md)", {}, nullptr},
       {"device list", "what --device takes here", {G::kQuiet, G::kJson}, RunDeviceList},
       {"device test",

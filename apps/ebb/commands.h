@@ -12,7 +12,7 @@ ExitCode RunServe(const CliOptions& options);
 ExitCode RunPull(const CliOptions& options);
 ExitCode RunList(const CliOptions& options);
 ExitCode RunRemove(const CliOptions& options);
-ExitCode RunFit(const CliOptions& options);
+[[nodiscard]] Status RunFit(const CliOptions& options);
 ExitCode RunDeviceList(const CliOptions& options);
 ExitCode RunDeviceTest(const CliOptions& options);
 

@@ -1,9 +1,6 @@
 #include "apps/common/docs/docs.h"
 #include "apps/lab/commands.h"
-#include "apps/lab/eval/eval_options.h"
-#include "apps/lab/fidelity/fidelity_options.h"
-#include "apps/lab/importance/importance_options.h"
-#include "apps/lab/profile/profile_options.h"
+#include "apps/lab/lab_options.h"
 
 namespace ebb::cli {
 namespace {
@@ -15,18 +12,19 @@ std::vector<Command> Commands() {
       {"eval",
        "let a model answer problems under many policies and budgets, and count",
        WithModel({G::kTask, G::kEval, G::kPolicy, G::kLossless, G::kQuiet, G::kJson}),
-       RunEval,
+       ExitCodeOf<RunEval>,
        {},
        Command::Visibility::kShown,
        /*has_settings=*/true},
       {"profile", "report attention, tier occupancy and timing",
        WithModel({G::kPrompt, G::kSystem, G::kGeneration, G::kSampling, G::kProfile, G::kPolicy,
                   G::kMemory, G::kQuiet, G::kJson}),
-       RunProfile},
+       ExitCodeOf<RunProfile>},
       {"fidelity", "measure how far a policy's distributions are from the full cache's",
-       WithModel({G::kFidelity, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}), RunFidelity},
+       WithModel({G::kFidelity, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}),
+       ExitCodeOf<RunFidelity>},
       {"importance", "label which tokens of a thought matter, and correlate signals with that",
-       WithModel({G::kTask, G::kImportance, G::kQuiet, G::kJson}), RunImportance},
+       WithModel({G::kTask, G::kImportance, G::kQuiet, G::kJson}), ExitCodeOf<RunImportance>},
       DocsCommand(
           [](const CliOptions& options) { return PrintDocs(LabProgram(), options.docs_form); }),
   };
@@ -43,10 +41,7 @@ const Program& LabProgram() {
         .commands = Commands(),
         .options = SharedOptions(),
     };
-    AppendProfileOptionRows(&lab.options);
-    AppendFidelityOptionRows(&lab.options);
-    AppendEvalOptionRows(&lab.options);
-    AppendImportanceOptionRows(&lab.options);
+    AppendLabOptionRows(&lab.options);
     return lab;
   }();
   return program;

@@ -6,10 +6,10 @@
 
 namespace ebb::cli {
 
-ExitCode RunEval(const CliOptions& options);
-ExitCode RunProfile(const CliOptions& options);
-ExitCode RunFidelity(const CliOptions& options);
-ExitCode RunImportance(const CliOptions& options);
+[[nodiscard]] Status RunEval(const CliOptions& options);
+[[nodiscard]] Status RunProfile(const CliOptions& options);
+[[nodiscard]] Status RunFidelity(const CliOptions& options);
+[[nodiscard]] Status RunImportance(const CliOptions& options);
 
 [[nodiscard]] const Program& LabProgram();
 

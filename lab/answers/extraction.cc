@@ -233,11 +233,6 @@ Judgement JudgeAnswer(std::string_view text, std::string_view reference,
   return judgement;
 }
 
-std::string_view AnswerKindName(AnswerKind kind) {
-  constexpr std::array<std::string_view, 4> kNames = {"number", "math", "option", "word"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 std::string_view ExtractionRuleName(ExtractionRule rule) {
   constexpr std::array<std::string_view, 7> kNames = {
       "none", "hashes", "phrase", "boxed", "last_number", "last_letter", "whole_text"};

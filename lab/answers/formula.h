@@ -18,6 +18,7 @@ namespace ebb {
 // "1. Let us", "1\. Let us", "1) Let us", "1: Let us", "1 - Let us": what follows a heading's
 // number.
 [[nodiscard]] bool IsEnumerated(std::string_view behind_number);
+
 }  // namespace ebb
 
 #endif  // EBB_LAB_ANSWERS_FORMULA_H_

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <span>
+#include <utility>
 
 #include "ebb/lab/answers.h"
 #include "lab/answers/numbers.h"
@@ -12,69 +14,39 @@
 namespace ebb {
 namespace {
 
-struct Replacement {
-  std::string_view from;
-  std::string_view to;
-};
-// Marks of LaTeX, Markdown and currencies around numbers, and other spellings of operators.
-// Longer ones stand before their beginnings.
-constexpr std::array<Replacement, 41> kReplacements = {{
-    {"\\dfrac", "\\frac"},
-    {"\\tfrac", "\\frac"},
-    {"\\cfrac", "\\frac"},
-    {"\\frac", "\\frac"},
-    {"\\left", ""},
-    {"\\right", ""},
-    {"\\times", "*"},
-    {"\\cdot", "*"},
-    {"\\div", "/"},
-    {"\\textbf", ""},
-    {"\\text", ""},
-    {"\\mathrm", ""},
-    {"\\mathbf", ""},
-    {"\\mbox", ""},
-    {"\\%", "%"},
-    {"\\$", ""},
-    {"\\(", ""},
-    {"\\)", ""},
-    {"\\[", ""},
-    {"\\]", ""},
-    {"\\!", ""},
-    {"{,}", ","},
-    {"{\\,}", " "},
-    {"\\,", " "},
-    {"\\;", " "},
-    {"\\ ", " "},
-    {"~", " "},
-    {"\u202f", " "},
-    {"\u00a0", " "},
-    {"\u2009", " "},
-    {"**", ""},
-    {"`", ""},
-    {"$", ""},
-    {"£", ""},
-    {"€", ""},
-    {"¥", ""},
-    {"−", "-"},
-    {"–", "-"},
-    {"×", "*"},
-    {"·", "*"},
-    {"÷", "/"},
-}};
+// Spellings of operators, and marks of LaTeX, Markdown and currencies around numbers. Longer ones
+// stand before their beginnings.
+using Texts = std::span<const std::string_view>;
+constexpr std::string_view kFractions[] = {"\\dfrac", "\\tfrac", "\\cfrac"};
+constexpr std::string_view kTimes[] = {"\\times", "\\cdot", "×", "·"};
+constexpr std::string_view kDivisions[] = {"\\div", "÷"};
+constexpr std::string_view kMinuses[] = {"−", "–"};
+constexpr std::string_view kPercents[] = {"\\%"};
+constexpr std::string_view kCommas[] = {"{,}"};
+constexpr std::string_view kSpaces[] = {"{\\,}", "\\,",    "\\;",    "\\ ",
+                                        "~",     "\u202f", "\u00a0", "\u2009"};
+constexpr std::string_view kMarks[] = {"\\left",   "\\right", "\\textbf", "\\text", "\\mathrm",
+                                       "\\mathbf", "\\mbox",  "\\$",      "\\(",    "\\)",
+                                       "\\[",      "\\]",     "\\!",      "**",     "`",
+                                       "$",        "£",       "€",        "¥"};
+constexpr std::pair<Texts, std::string_view> kSpellings[] = {
+    {kFractions, "\\frac"}, {kTimes, "*"},  {kDivisions, "/"}, {kMinuses, "-"},
+    {kPercents, "%"},       {kCommas, ","}, {kSpaces, " "},    {kMarks, ""}};
 
 std::string WithPlainOperators(std::string_view text) {
   std::string plain;
   while (!text.empty()) {
-    const auto* const found = std::ranges::find_if(
-        kReplacements,
-        [&](const Replacement& replacement) { return text.starts_with(replacement.from); });
-    if (found == kReplacements.end()) {
-      plain += text.front();
-      text.remove_prefix(1);
-    } else {
-      plain += found->to;
-      text.remove_prefix(found->from.size());
+    std::string_view from = text.substr(0, 1), to = from;
+    for (const auto& [spellings, operation] : kSpellings) {
+      const auto found = std::ranges::find_if(
+          spellings, [&](std::string_view spelling) { return text.starts_with(spelling); });
+      if (found == spellings.end()) continue;
+      from = *found;
+      to = operation;
+      break;
     }
+    plain += to;
+    text.remove_prefix(from.size());
   }
   return plain;
 }

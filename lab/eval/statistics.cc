@@ -6,8 +6,6 @@
 #include <numeric>
 #include <vector>
 
-#include <fmt/format.h>
-#include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 
 namespace ebb {
@@ -44,22 +42,6 @@ std::vector<double> Ranks(std::span<const double> values) {
     for (; begin < end; ++begin) ranks[order[begin]] = rank;
   }
   return ranks;
-}
-
-double FisherZHalfWidth(int64_t samples, double confidence) {
-  if (samples <= 3 || !IsConfidence(confidence)) {
-    return std::numeric_limits<double>::infinity();
-  }
-  const boost::math::normal_distribution<double> normal;
-  return quantile(normal, (1 + confidence) / 2) / std::sqrt(static_cast<double>(samples - 3));
-}
-
-Interval FisherZInterval(double r, int64_t samples, double confidence) {
-  const double half_width = FisherZHalfWidth(samples, confidence);
-  // A perfect correlation has no width in z, however few the samples.
-  if (std::isinf(half_width)) return {.low = -1, .high = 1};
-  const double z = std::atanh(r);
-  return {.low = std::tanh(z - half_width), .high = std::tanh(z + half_width)};
 }
 
 double MeanHalfWidth(double sum, double sum_of_squares, int64_t samples, double confidence) {

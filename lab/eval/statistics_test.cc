@@ -17,18 +17,6 @@ TEST(MeanHalfWidth, IsStudentsOfTheMean) {
   EXPECT_TRUE(std::isinf(MeanHalfWidth(1, 1, 1)));
 }
 
-TEST(FisherZ, NarrowsWithTheRootOfTheSamples) {
-  EXPECT_NEAR(FisherZHalfWidth(10), 0.7407967545337467, 1e-12);
-  EXPECT_NEAR(FisherZHalfWidth(30), 0.37719524469205723, 1e-12);
-  EXPECT_NEAR(FisherZHalfWidth(355), 0.10446643138378402, 1e-12);
-  EXPECT_TRUE(std::isinf(FisherZHalfWidth(3)));
-  const Interval interval = FisherZInterval(0.5, 100);
-  EXPECT_NEAR(interval.low, 0.33664330440909185, 1e-12);
-  EXPECT_NEAR(interval.high, 0.6341398407485443, 1e-12);
-  EXPECT_EQ(FisherZInterval(1, 3).low, -1);
-  EXPECT_EQ(FisherZInterval(1, 100).low, 1);
-}
-
 // Made with scipy 1.17: spearmanr.
 TEST(Spearman, HasTheValuesThatScipyHas) {
   const auto rho = [](std::vector<double> a, std::vector<double> b) {

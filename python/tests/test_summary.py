@@ -13,7 +13,7 @@ pytest.importorskip("scipy")
 from ebb import report
 from ebb.errors import InvalidArgument
 from ebb.runs import read_run
-from ebb.summary import fisher_p, interval, setting_name, summarize_run
+from ebb.summary import correlation_interval, fisher_p, interval, setting_name, summarize_run
 
 
 def answer(problem, seed, extracted, correct, **more):
@@ -46,6 +46,11 @@ def test_intervals_have_the_ends_of_the_published_tables(right, number, low, hig
 def test_fishers_test_is_exact(a, b, p):
     one, other = (dict(zip(("correct", "n"), count)) for count in (a, b))
     assert fisher_p(one, other) == pytest.approx(p) == fisher_p(other, one)
+
+
+def test_a_correlation_is_surer_with_more_samples():
+    assert correlation_interval(0.5, 100) == (pytest.approx(0.33664330440909185), pytest.approx(0.6341398407485443))
+    assert correlation_interval(1, 3) == (-1, 1) and correlation_interval(1, 100) == (1, 1)
 
 
 def test_majority_and_any_right_answer_over_samples():

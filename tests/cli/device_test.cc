@@ -132,6 +132,16 @@ TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
   EXPECT_NE(RunEbb("device test -m pebble").exit_code, 0);
 }
 
+TEST_F(DeviceTest, TheSimulatedDeviceIsForTheLaboratory) {
+  const ProgramEnd end = Run("--device ggml-sim");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("no device \"ggml-sim\" here; there are: cpu"));
+  const ProgramEnd lab = RunEbb(
+      "ebb-lab fidelity --threads 1 --window-tokens 80 --windows 1 --quiet --device ggml-sim -m " +
+      model_->path());
+  EXPECT_EQ(lab.exit_code, 0) << lab.err;
+}
+
 TEST_F(DeviceTest, RefusesWhatMakesNoSense) {
   const auto expect_refused = [](const std::string& arguments, const std::string& why) {
     const ProgramEnd end = Run(arguments);

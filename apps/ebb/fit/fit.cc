@@ -253,7 +253,9 @@ std::vector<FitSetting> SettingsOf(const FitRequest& request) {
   return settings;
 }
 
-Status Run(const CliOptions& options) {
+}  // namespace
+
+Status RunFit(const CliOptions& options) {
   if (options.fit.measure && options.engine.device.kind == DeviceKind::kBackend) {
     return InvalidArgument("--measure: the speed of a device is not predicted; leave it out");
   }
@@ -316,13 +318,6 @@ Status Run(const CliOptions& options) {
   // The tiers that were asked for decide; without any, whether any row of the table fits.
   if (options.session.policy.tiers.has_value()) return rows.front().fits;
   return gentlest.ok() ? OkStatus() : gentlest.status();
-}
-
-}  // namespace
-
-ExitCode RunFit(const CliOptions& options) {
-  const Status status = Run(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
 }  // namespace ebb::cli

@@ -16,12 +16,12 @@
 #include "apps/common/terminal/progress.h"
 #include "apps/lab/commands.h"
 #include "apps/lab/eval/counts.h"
-#include "apps/lab/eval/eval_options.h"
 #include "apps/lab/eval/files.h"
 #include "apps/lab/eval/grid.h"
 #include "apps/lab/eval/lines.h"
 #include "apps/lab/eval/manifest.h"
 #include "apps/lab/eval/task.h"
+#include "apps/lab/lab_options.h"
 
 namespace ebb::cli {
 namespace {
@@ -243,9 +243,6 @@ class Evaluation {
 
 }  // namespace
 
-ExitCode RunEval(const CliOptions& options) {
-  const Status status = Evaluation(options).Run();
-  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
-}
+Status RunEval(const CliOptions& options) { return Evaluation(options).Run(); }
 
 }  // namespace ebb::cli

@@ -11,7 +11,7 @@
 
 #include "apps/common/options/whole_file.h"
 #include "apps/common/report.h"
-#include "apps/lab/eval/eval_options.h"
+#include "apps/lab/lab_options.h"
 
 namespace ebb::cli {
 namespace {

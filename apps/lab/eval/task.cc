@@ -7,7 +7,7 @@
 
 #include "apps/common/models/built_in_models.h"
 #include "apps/common/setup.h"
-#include "apps/lab/eval/eval_options.h"
+#include "apps/lab/lab_options.h"
 #include "ebb/device.h"
 #include "ebb/lab/eval_task.h"
 

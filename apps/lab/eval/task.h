@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "apps/common/options/options.h"
-#include "apps/lab/eval/eval_options.h"
+#include "apps/lab/lab_options.h"
 #include "ebb/lab/eval.h"
 #include "ebb/model.h"
 #include "ebb/status.h"

@@ -18,8 +18,8 @@
 #include "apps/common/terminal/progress.h"
 #include "apps/common/terminal/say.h"
 #include "apps/lab/commands.h"
-#include "apps/lab/fidelity/fidelity_options.h"
 #include "apps/lab/fidelity/forgetting_report.h"
+#include "apps/lab/lab_options.h"
 #include "ebb/generate.h"
 #include "ebb/lab/foresight.h"
 
@@ -229,9 +229,6 @@ Status Run(const CliOptions& given) {
 
 }  // namespace
 
-ExitCode RunFidelity(const CliOptions& options) {
-  const Status status = Run(options);
-  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
-}
+Status RunFidelity(const CliOptions& options) { return Run(options); }
 
 }  // namespace ebb::cli

@@ -16,10 +16,9 @@
 #include "apps/common/setup.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/lab/commands.h"
-#include "apps/lab/eval/eval_options.h"
 #include "apps/lab/eval/files.h"
 #include "apps/lab/eval/task.h"
-#include "apps/lab/importance/importance_options.h"
+#include "apps/lab/lab_options.h"
 #include "ebb/lab/statistics.h"
 
 namespace ebb::cli {
@@ -221,9 +220,6 @@ class Importance {
 
 }  // namespace
 
-ExitCode RunImportance(const CliOptions& options) {
-  const Status status = Importance(options).Run();
-  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
-}
+Status RunImportance(const CliOptions& options) { return Importance(options).Run(); }
 
 }  // namespace ebb::cli

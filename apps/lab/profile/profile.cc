@@ -15,8 +15,8 @@
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/lab/commands.h"
+#include "apps/lab/lab_options.h"
 #include "apps/lab/profile/figures.h"
-#include "apps/lab/profile/profile_options.h"
 #include "apps/lab/profile/prompts.h"
 #include "apps/lab/profile/run.h"
 #include "apps/lab/profile/transfers.h"
@@ -251,9 +251,6 @@ Status Profile::Write() {
 
 }  // namespace
 
-ExitCode RunProfile(const CliOptions& options) {
-  const Status status = Profile(options).Run();
-  return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
-}
+Status RunProfile(const CliOptions& options) { return Profile(options).Run(); }
 
 }  // namespace ebb::cli

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common/prompt.h"
-#include "apps/lab/profile/profile_options.h"
+#include "apps/lab/lab_options.h"
 
 namespace ebb::cli {
 namespace {

@@ -30,6 +30,17 @@ def fisher_p(a: Json, b: Json) -> float:
     return min(float(fisher_exact(table).pvalue), 1.0)
 
 
+def correlation_interval(r: float, samples: int) -> tuple[float, float]:
+    """The interval of a correlation in Fisher's z = atanh(r), in r; everything for three samples or fewer."""
+    if samples <= 3:
+        return -1.0, 1.0
+    from scipy.stats import norm
+
+    half_width = norm.ppf((1 + CONFIDENCE) / 2) / math.sqrt(samples - 3)
+    z = math.atanh(r) if abs(r) < 1 else math.copysign(math.inf, r)
+    return math.tanh(z - half_width), math.tanh(z + half_width)
+
+
 def _budget_of(policy: str, budget: str) -> str | None:
     """The number that a budget in percent is a share of."""
     if not budget.endswith("%"):

@@ -14,8 +14,8 @@
 #include "src/attention/compressed.h"
 #include "src/base/ggml_deleter.h"
 #include "src/base/page_units.h"
-#include "tests/support/device/sim_backend.h"
 #include "src/rows/compressed_pages.h"
+#include "tests/support/device/sim_backend.h"
 
 namespace ebb::ggml_rows_test {
 namespace {

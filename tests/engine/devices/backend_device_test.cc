@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "ebb/session_file.h"
-#include "tests/support/device/sim_backend.h"
 #include "src/session/session_impl.h"
 #include "tests/engine/devices/backend_fixture.h"
 #include "tests/engine/dms/dms_fixture.h"
+#include "tests/support/device/sim_backend.h"
 
 namespace ebb {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "ebb/generate.h"
 #include "ebb/session_file.h"
-#include "tests/support/device/sim_backend.h"
 #include "tests/engine/devices/backend_fixture.h"
+#include "tests/support/device/sim_backend.h"
 
 namespace ebb {
 namespace {

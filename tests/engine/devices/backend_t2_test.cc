@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "ebb/session_file.h"
-#include "tests/support/device/sim_backend.h"
 #include "src/session/session_impl.h"
 #include "tests/engine/devices/backend_fixture.h"
+#include "tests/support/device/sim_backend.h"
 
 namespace ebb {
 namespace {

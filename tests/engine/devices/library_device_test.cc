@@ -9,8 +9,8 @@
 #include <random>
 
 #include "ebb/session_file.h"
-#include "tests/support/device/sim_backend.h"
 #include "tests/engine/devices/backend_fixture.h"
+#include "tests/support/device/sim_backend.h"
 #include "tests/support/engine/library_models.h"
 
 namespace ebb {

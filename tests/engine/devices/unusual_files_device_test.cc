@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/device/sim_backend.h"
 #include "tests/engine/devices/backend_fixture.h"
+#include "tests/support/device/sim_backend.h"
 #include "tests/support/engine/engine_logits.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/logits.h"

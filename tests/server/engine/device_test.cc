@@ -3,8 +3,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/device/sim_backend.h"
 #include "tests/server/server_fixture.h"
+#include "tests/support/device/sim_backend.h"
 #include "tests/support/numbers.h"
 
 namespace ebb::server {

@@ -38,7 +38,6 @@ enum class AnswerKind : uint8_t {
   kOption,  // a letter: ARC, GPQA
   kWord,    // one word: pebble
 };
-[[nodiscard]] std::string_view AnswerKindName(AnswerKind kind);
 
 enum class AnswerRules : uint8_t { kCascade, kBoxedOnly };
 

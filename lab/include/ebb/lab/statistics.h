@@ -20,13 +20,6 @@ struct Interval {
 
 inline constexpr double kUsualConfidence = 0.95;
 
-// Half of the width of the interval of a correlation in Fisher's z = atanh(r), from `samples`
-// independent pairs: quantile / sqrt(samples - 3). Infinite for three samples or fewer.
-[[nodiscard]] double FisherZHalfWidth(int64_t samples, double confidence = kUsualConfidence);
-// That interval around r, in r.
-[[nodiscard]] Interval FisherZInterval(double r, int64_t samples,
-                                       double confidence = kUsualConfidence);
-
 // Half of the width of Student's interval around the mean of `samples` values that have this sum
 // and this sum of squares. Infinite for fewer than two.
 [[nodiscard]] double MeanHalfWidth(double sum, double sum_of_squares, int64_t samples,

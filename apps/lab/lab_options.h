@@ -1,16 +1,30 @@
-// Options of `ebb-lab eval`, and those about a task, with their rows of the option table.
-#ifndef EBB_APPS_OPTIONS_EVAL_OPTIONS_H_
-#define EBB_APPS_OPTIONS_EVAL_OPTIONS_H_
+// Options of `ebb-lab` alone, and their rows.
+#ifndef EBB_APPS_LAB_LAB_OPTIONS_H_
+#define EBB_APPS_LAB_LAB_OPTIONS_H_
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "apps/common/options/options.h"
 #include "ebb/lab/eval.h"
 
 namespace ebb::cli {
 
-struct OptionRow;
+struct ProfileInput {
+  std::string prompts_file;    // --prompts
+  int transfer_tokens = 1024;  // --transfer-tokens
+  std::optional<int> why;      // --why
+};
+
+struct FidelityInput {
+  std::string text_file;
+  int tokens = 0;
+  int windows = 0;
+  int window_tokens = 2048;
+  int prompt_tokens = 64;
+  bool forgetting = false;
+};
 
 struct EvalInput {
   std::string task = "pebble";  // --task
@@ -34,9 +48,17 @@ struct EvalInput {
   int max_tokens = 0;  // 0: the task's own
 };
 
-// Appends the rows of the groups kTask and kEval.
-void AppendEvalOptionRows(std::vector<OptionRow>* table);
+// See OcclusionOptions.
+struct ImportanceInput {
+  int window = 32;          // --occlude
+  int stride = 16;          // --stride
+  int answer_tokens = 512;  // --answer-tokens
+  std::string boundary;     // --boundary
+};
+
+// Appends the rows of the groups kProfile, kFidelity, kTask, kEval and kImportance.
+void AppendLabOptionRows(std::vector<OptionRow>* table);
 
 }  // namespace ebb::cli
 
-#endif  // EBB_APPS_OPTIONS_EVAL_OPTIONS_H_
+#endif  // EBB_APPS_LAB_LAB_OPTIONS_H_

@@ -1,13 +1,52 @@
-#include "apps/lab/eval/eval_options.h"
+#include "apps/lab/lab_options.h"
 
 #include "apps/common/options/option_values.h"
-#include "apps/common/options/options.h"
 
 namespace ebb::cli {
+namespace {
 
-void AppendEvalOptionRows(std::vector<OptionRow>* table) {
-  using G = OptionGroup;
-  const std::vector<OptionRow> rows = {
+using G = OptionGroup;
+
+std::vector<OptionRow> ProfileRows() {
+  return {
+      NameRow(G::kProfile, "--prompts", "FILE",
+              "profile many prompts, one a line: text, or JSON objects with a \"prompt\" or a "
+              "\"question\"",
+              [](CliOptions& o) { return &o.Of<ProfileInput>().prompts_file; }),
+      ValueRow(G::kProfile, "--transfer-tokens", "N",
+               "most tokens that are moved between tiers to measure how long that takes; 0: none",
+               [](CliOptions& o) { return &o.Of<ProfileInput>().transfer_tokens; }, {.min = 0}),
+      ValueRow(G::kProfile, "--why", "POSITION",
+               "print why the token at this position of the sequence, from 0, lies in the tier it "
+               "lies in: each decision that moved it, with its score, its rank and the rule",
+               [](CliOptions& o) { return &o.Of<ProfileInput>().why; }, {.min = 0}),
+  };
+}
+
+std::vector<OptionRow> FidelityRows() {
+  return {
+      NameRow(G::kFidelity, "--text", "FILE",
+              "text to judge on; without it, the model's own greedy text",
+              [](CliOptions& o) { return &o.Of<FidelityInput>().text_file; }),
+      ValueRow(G::kFidelity, "--tokens", "N",
+               "tokens of text to judge on; 0: all of the file, or one window of the model's own",
+               [](CliOptions& o) { return &o.Of<FidelityInput>().tokens; }, {.min = 0}),
+      ValueRow(G::kFidelity, "--windows", "N", "windows to judge on; 0: as many as there are",
+               [](CliOptions& o) { return &o.Of<FidelityInput>().windows; }, {.min = 0}),
+      ValueRow(G::kFidelity, "--window-tokens", "N", "tokens of a window, the prompt's included",
+               [](CliOptions& o) { return &o.Of<FidelityInput>().window_tokens; }, {.min = 2}),
+      ValueRow(G::kFidelity, "--prompt-tokens", "N",
+               "tokens of a window that are read as its prompt; the others are decoded and judged",
+               [](CliOptions& o) { return &o.Of<FidelityInput>().prompt_tokens; }, {.min = 1}),
+      FlagRow(
+          G::kFidelity, "--forgetting",
+          "measure too what evicted rows cost the output of each attention head",
+          [](CliOptions& o) { return &o.Of<FidelityInput>().forgetting; }, true),
+  };
+}
+
+std::vector<OptionRow> EvalRows() {
+  return {
       ValueRow(G::kTask, "--task", "pebble|FILE.jsonl[:FORMAT]",
                "the questions: pebble's own problems, or a file of questions and answers",
                [](CliOptions& o) { return &o.Of<EvalInput>().task; }),
@@ -67,7 +106,30 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
                "fast for a model that is read from memory; 0: each by itself",
                [](CliOptions& o) { return &o.Of<EvalInput>().batch; }, {.min = 0, .max = 256}),
   };
-  table->insert(table->end(), rows.begin(), rows.end());
+}
+
+std::vector<OptionRow> ImportanceRows() {
+  return {
+      ValueRow(G::kImportance, "--occlude", "N", "tokens that are replaced together",
+               [](CliOptions& o) { return &o.Of<ImportanceInput>().window; }, {.min = 1}),
+      ValueRow(G::kImportance, "--stride", "N", "tokens from one such window to the next",
+               [](CliOptions& o) { return &o.Of<ImportanceInput>().stride; }, {.min = 1}),
+      ValueRow(G::kImportance, "--answer-tokens", "N",
+               "most tokens that are generated after each occluded thought",
+               [](CliOptions& o) { return &o.Of<ImportanceInput>().answer_tokens; }, {.min = 1}),
+      ValueRow(G::kImportance, "--boundary", "TEXT",
+               "the thought ends after the last place where the model wrote this; not given: the "
+               "thinking tag, else \"\\boxed{\", else 64 tokens before the end",
+               [](CliOptions& o) { return &o.Of<ImportanceInput>().boundary; }),
+  };
+}
+
+}  // namespace
+
+void AppendLabOptionRows(std::vector<OptionRow>* table) {
+  for (const auto& rows : {ProfileRows(), FidelityRows(), EvalRows(), ImportanceRows()}) {
+    table->insert(table->end(), rows.begin(), rows.end());
+  }
 }
 
 }  // namespace ebb::cli
