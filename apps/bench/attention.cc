@@ -29,7 +29,8 @@ std::string RateText(const AttentionRate& rate) {
 
 Status BenchAttention(const CliOptions& options) {
   AttentionBenchmarkOptions attention;
-  // Only a model that was asked for is opened: its shape is all that is needed of it.
+  // Without -m the benchmark uses its default shape and loads no model, since it needs nothing else
+  // of one.
   if (!options.model.path.empty()) {
     EBB_ASSIGN_OR_RETURN(const auto model, OpenModel(options));
     attention.shape = model->shape();

@@ -1,4 +1,4 @@
-// Options of `ebb-bench`, and their rows of the option table.
+// Declares the options of `ebb-bench` and their rows in the option table.
 #ifndef EBB_APPS_BENCH_BENCH_OPTIONS_H_
 #define EBB_APPS_BENCH_BENCH_OPTIONS_H_
 
@@ -14,28 +14,30 @@ namespace ebb::cli {
 
 struct OptionRow;
 
+// BenchOptions holds the options that only ebb-bench has; each group of members names its commands.
 struct BenchOptions {
   int repetitions = 5;
-  // decode, prefill
+  // depths holds the numbers of tokens in the cache at which `decode`, `prefill` and `lossless`
+  // measure.
   std::vector<int> depths = {0};
-  // decode
+  // no_mass and the next five members configure `decode`; `lossless` reads `tokens` too.
   bool no_mass = false;
   bool mass_cost = false;
   bool against_full = false;
   int tokens = 48;
   int generate = 0;
   int sequences = 1;
-  // lossless
+  // accept is the share of guesses that are right in `lossless`.
   std::optional<double> accept;  // unset: the model's own text, with its own guesses
-  // prefill
+  // prompt_tokens is the length of the prompt whose reading `prefill` measures.
   int prompt_tokens = 512;
-  // attention
+  // rows and the next two members configure `attention`: rows in the cache, and the visible share.
   int rows = 8000;
   double keep = 1;
   std::optional<CompressedType> compressed;
-  // memory
+  // bytes is the size of the buffer that `memory` reads.
   uint64_t bytes = uint64_t{512} << 20;
-  // products
+  // types and the next four members configure `products`.
   std::vector<std::string> types;  // empty: all
   int columns = 1536;
   int matrix_rows = 8960;
@@ -43,7 +45,7 @@ struct BenchOptions {
   uint64_t product_bytes = uint64_t{1} << 30;
 };
 
-// Appends the rows of the groups kBench*.
+// Appends the rows of the option groups whose names begin with kBench, and of no other group.
 void AppendBenchOptionRows(std::vector<OptionRow>* table);
 
 }  // namespace ebb::cli

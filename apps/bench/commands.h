@@ -1,4 +1,4 @@
-// The commands of `ebb-bench`, each in the source of its name.
+// Declares the commands of `ebb-bench`, each of which is defined in the source file of its name.
 #ifndef EBB_APPS_BENCH_COMMANDS_H_
 #define EBB_APPS_BENCH_COMMANDS_H_
 

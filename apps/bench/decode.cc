@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Read before --generate begins.
+// kGenerationPrompt is the number of tokens that are prefilled before --generate begins.
 constexpr Position kGenerationPrompt = 64;
 constexpr int kWarmUpSteps = 2;
 
@@ -30,7 +30,7 @@ struct StepTimes {
   double policy_seconds = 0;   // of them, in observing, selecting, placing and removing
 };
 
-// `steps` decode steps of the sessions.
+// Decodes `steps` tokens in each session, in batches, and returns the time that took.
 Result<StepTimes> Decode(BenchSession* bench, std::span<Session* const> sessions, int64_t steps) {
   std::vector<Token> tokens(sessions.size());
   StepTimes times;
@@ -50,7 +50,7 @@ Result<StepTimes> Decode(BenchSession* bench, std::span<Session* const> sessions
   return times;
 }
 
-// Sessions that are stepped together, and what was measured of them.
+// Team holds sessions that decode in one batch, with their measurements.
 struct Team {
   std::vector<Session*> sessions;
   bool mass = false;
@@ -60,7 +60,7 @@ struct Team {
   FileSpeed file;
 };
 
-// One, or its rival after it.
+// Returns the measured sessions as one team and, if there are rivals, the rivals as a second one.
 std::vector<Team> MakeTeams(const BenchOptions& options, const BenchSession& bench) {
   std::vector<Team> teams(bench.sessions.size() / options.sequences);
   for (size_t i = 0; i < bench.sessions.size(); ++i) {
@@ -87,8 +87,9 @@ Status MeasureOnce(const CliOptions& options, BenchSession* bench, Team* team) {
   return OkStatus();
 }
 
-// Repetitions from the place where the sessions stand, teams in turns. Each begins there again
-// unless rows went: a roll-back revives none of them, so the sequence then goes on.
+// Measures each repetition with one team after the other, from the present end of the sessions.
+// Truncates the sessions back to that place after each repetition; if the policy has evicted or
+// moved rows, a truncation could not restore them, so the next repetition continues at the new end.
 Result<std::vector<Team>> Measure(const CliOptions& options, BenchSession* bench) {
   std::vector<Team> teams = MakeTeams(options.Of<BenchOptions>(), *bench);
   for (int repetition = 0; repetition < options.Of<BenchOptions>().repetitions; ++repetition) {
@@ -105,7 +106,7 @@ int64_t RowsKept(const Team& team) {
   return rows;
 }
 
-// The ratio of the speeds, turn by turn.
+// Returns the ratio of the speeds of two teams, repetition by repetition.
 Spread Ratio(const Team& of, const Team& to) {
   std::vector<double> ratios;
   for (size_t i = 0; i < of.tokens_per_s.size(); ++i) {
@@ -114,7 +115,7 @@ Spread Ratio(const Team& of, const Team& to) {
   return SpreadOf(ratios);
 }
 
-// Adds the rival's figures to the record and the text.
+// Adds the rival team's figures to the record and the text.
 void AddRival(const BenchOptions& options, const Team& team, const Team& rival, Json* record,
               std::string* text) {
   const Json speed = ToJson(SpreadOf(rival.tokens_per_s));
@@ -127,7 +128,7 @@ void AddRival(const BenchOptions& options, const Team& team, const Team& rival, 
                          ratio.median, ratio.min, ratio.max);
     return;
   }
-  // The share of a step without mass that mass adds to it.
+  // Mass costs this share of the time of a step without mass.
   Spread cost = Ratio(rival, team);
   for (double* share : {&cost.median, &cost.min, &cost.max}) *share -= 1;
   (*record)["without_mass"] = speed;
@@ -170,7 +171,7 @@ Status Report(const CliOptions& options, const BenchSession& bench, int64_t dept
   return WriteRecord(options, record, text);
 }
 
-// Decodes up to `end`, noting speed and memory sixteen times on the way.
+// Decodes up to `end` tokens and notes speed and memory at sixteen points on the way.
 Result<Json> Generate(int64_t end, const CliOptions& options, BenchSession* bench) {
   constexpr int64_t kNotes = 16;
   const auto display = options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
@@ -200,7 +201,7 @@ Result<Json> Generate(int64_t end, const CliOptions& options, BenchSession* benc
   return timeline;
 }
 
-// The last repetitions end with the last token that was asked for.
+// Generates --generate tokens and measures the repetitions on the last of them.
 Status MeasureGeneration(const CliOptions& options, BenchSession* bench) {
   const BenchOptions& o = options.Of<BenchOptions>();
   const Sessions all = bench->sessions;
@@ -259,7 +260,8 @@ Status BenchDecode(const CliOptions& options) {
         "would move; give --t0 a size (--t0 64MiB), or --generate N");
   }
   const int64_t deepest = *std::ranges::max_element(o.depths);
-  // Only the full cache can go back after each repetition.
+  // Only the full cache can be truncated after each repetition, so that all repetitions share the
+  // same tokens; with a policy each repetition adds its own.
   const bool is_full = policy.name == "full" && !policy.tiers.has_value();
   const int64_t decoded = is_full ? o.tokens : kWarmUpSteps + measured;
   const int64_t longest = o.generate > 0 ? o.generate : deepest + decoded;

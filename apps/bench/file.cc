@@ -20,7 +20,7 @@ Status FileSpeed::After(int steps, double tokens_per_s, const Engine& engine,
   bytes_per_step_ = t1.page_bytes;
   dead_share_ = 1 - static_cast<double>(t1.row_bytes) / static_cast<double>(t1.page_bytes);
   if (raw_ == nullptr) {
-    // A layer is asked for at a time.
+    // The engine keeps the requests of one layer under way at a time, so the raw reads do the same.
     const size_t layer_bytes =
         t1.page_bytes / static_cast<size_t>(engine.model().shape().num_layers);
     EBB_ASSIGN_OR_RETURN(raw_,

@@ -1,4 +1,5 @@
-// How fast decode steps read a T1 in a file, held against raw reads taken in turns with them.
+// Measures how fast decode steps read a T1 that lies in a file, against raw reads that alternate
+// with them.
 #ifndef EBB_APPS_BENCH_FILE_H_
 #define EBB_APPS_BENCH_FILE_H_
 
@@ -14,14 +15,16 @@
 
 namespace ebb::cli {
 
+// FileSpeed compares the speed at which decode steps read T1's file with raw reads of as many
+// bytes.
 class FileSpeed {
  public:
-  // After a repetition of so many decode steps at this rate: reads as many bytes as they did, as
-  // many requests at a time, so that a disk which slows down behind a burst slows down for both.
-  // Nothing happens where no T1 is in a file.
+  // Measures raw reads right after a repetition of `steps` decode steps at `tokens_per_s`: reads as
+  // many bytes as the steps did, with as many requests under way, so that a disk that slows down
+  // after a burst slows down for both. Does nothing if no T1 lies in a file.
   [[nodiscard]] Status After(int steps, double tokens_per_s, const Engine& engine,
                              const Session& session);
-  // {} when there was nothing to measure.
+  // Returns the speeds as a record, or null if After() measured nothing.
   [[nodiscard]] Json Record() const;
   [[nodiscard]] std::string Text() const;  // the same for people
 

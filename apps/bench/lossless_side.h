@@ -1,4 +1,5 @@
-// The sessions that take turns in `ebb-bench lossless`, and the text that they are given.
+// Holds the sessions that alternate in `ebb-bench lossless`, and the text that they decode with
+// --accept.
 #ifndef EBB_APPS_BENCH_LOSSLESS_SIDE_H_
 #define EBB_APPS_BENCH_LOSSLESS_SIDE_H_
 
@@ -16,7 +17,8 @@
 
 namespace ebb::cli {
 
-// One that generates: alone in its engine, since engines keep their arenas' peaks.
+// BenchSide is one of the generators that `lossless` compares. Each has an engine of its own,
+// because an engine's arenas report one peak for all its sessions.
 struct BenchSide {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Session> session;
@@ -24,25 +26,35 @@ struct BenchSide {
   std::vector<double> tokens_per_s = {};  // by turn
 
   [[nodiscard]] uint64_t PeakOfT0() const;
+  // Records the speed of a turn of `num_tokens` tokens that began at `begin` (seconds, steady
+  // clock).
   void TookSince(double begin, int64_t num_tokens);
-  // A turn: the model's own text. The next turn chooses its last token again.
+  // Generates `num_tokens` tokens as one turn and records its speed. The last token is sampled but
+  // not decoded, so the next turn samples that position again.
   Status Write(int num_tokens, const std::atomic<bool>* cancel);
 };
 
+// Opens an engine and a session with these options. Errors: those of Engine::Create() and
+// OpenSession().
 Result<BenchSide> Enter(const std::shared_ptr<const Model>& model, const CliOptions& options,
                         const EngineOptions& engine, const SessionOptions& session);
 
-// Given tokens, of whose successors guesses know so many.
+// ForcedText decodes random tokens in place of the model's own choices, with a draft that guesses
+// the next token right with the probability `known`.
 class ForcedText {
  public:
   ForcedText(double known, int vocab_size, uint64_t seed)
       : known_(known), text_(vocab_size, seed), random_(seed), vocab_size_(vocab_size) {}
 
+  // Draws the tokens that Feed() decodes next.
   void Invent(int num_tokens) { turn_ = text_.Next(static_cast<size_t>(num_tokens)); }
-  // Gives them, one by one.
+  // Decodes the invented tokens one by one in `side` and records its speed. Errors: kCancelled;
+  // those of Decode().
   Status Feed(const std::atomic<bool>* cancel, BenchSide* side);
 
  private:
+  // Returns a draft that proposes the tokens from turn_[next] on, each right with probability
+  // known_.
   Guess From(size_t next);
 
   double known_;

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Tokens per second of reading the prompt from where the session stands.
+// Prefills random tokens at the end of the session and returns the tokens per second.
 Result<double> ReadPrompt(const BenchOptions& options, BenchSession* bench) {
   const std::vector<Token> prompt = bench->tokens.Next(options.prompt_tokens);
   PrefillOptions prefill;
@@ -47,7 +47,8 @@ Status Report(const CliOptions& options, const BenchSession& bench, int depth,
                                  bench.sessions[0]->policy().name));
 }
 
-// A session that has evicted rows cannot go back: every repetition fills it again.
+// Returns the session to `depth` tokens. A session whose policy may evict rows cannot be truncated
+// there, so its tokens are read again from the first one.
 Status Rewind(const CliOptions& options, int depth, BenchSession* bench) {
   if (!CanRollBack(*bench->sessions[0])) EBB_RETURN_IF_ERROR(bench->sessions[0]->TruncateTo(0));
   return FillTo(depth, options, bench->sessions, bench);

@@ -1,4 +1,4 @@
-// Sessions to measure: tokens to feed them and the filling of their caches.
+// Opens the sessions that a benchmark measures, and fills their caches with tokens.
 #ifndef EBB_APPS_BENCH_SESSION_H_
 #define EBB_APPS_BENCH_SESSION_H_
 
@@ -17,8 +17,8 @@
 
 namespace ebb::cli {
 
-// Tokens drawn from the vocabulary, as llama-bench feeds them: speed does not depend on the text,
-// and every token is really read.
+// RandomTokens draws tokens from the vocabulary, as llama-bench does: speed does not depend on the
+// text, and the engine computes every token.
 class RandomTokens {
  public:
   RandomTokens(int vocab_size, uint64_t seed) : random_(seed), vocab_size_(vocab_size) {}
@@ -30,6 +30,7 @@ class RandomTokens {
   uint64_t vocab_size_;
 };
 
+// BenchSession holds what a benchmark runs: the model, its engine and the sessions.
 struct BenchSession {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;
@@ -38,26 +39,30 @@ struct BenchSession {
   const std::atomic<bool>* cancel = nullptr;
 };
 
-// Whether a roll-back restores what was there: nothing has been evicted.
+// Returns whether TruncateTo() can undo decode steps, that is, whether the policy moves and evicts
+// no rows.
 [[nodiscard]] bool CanRollBack(const Session& session);
 
-// Whom sessions are measured in turns with: others that compute no mass, or that keep all rows.
+// BenchRival names the second kind of sessions that a benchmark alternates with its own: sessions
+// that compute no mass (attention summed per row), or sessions with the full cache.
 enum class BenchRival { kNone, kNoMass, kFullCache };
 
+// BenchMass says whether the benchmark's own sessions compute mass even if their policy needs none.
 enum class BenchMass { kOff, kOn };
 
-// Opens --sequences sessions, and as many rivals after them. Errors also when `longest` tokens do
-// not fit their context, so that it is known before minutes of work.
+// Opens --sequences sessions, followed by as many rivals. Errors: those of OpenSession();
+// InvalidArgument if `longest` tokens exceed the context, so that a benchmark fails at its start
+// rather than after minutes.
 [[nodiscard]] Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass,
                                                     BenchRival rival, int64_t longest);
 
 using Sessions = std::span<const std::unique_ptr<Session>>;
-// Reads tokens, with a progress bar, until each of the sessions holds `depth` of them. Rolls back
-// where there are more. Errors: those of Prefill(); kCancelled.
+// Prefills random tokens, with a progress bar, until each session holds `depth` tokens; truncates
+// sessions that hold more. Errors: those of Prefill(); kCancelled.
 [[nodiscard]] Status FillTo(Position depth, const CliOptions& options, Sessions sessions,
                             BenchSession* bench);
 
-// kCancelled once Ctrl-C was pressed.
+// Returns kCancelled once Ctrl-C was pressed, else ok.
 [[nodiscard]] Status CheckCancelled(const BenchSession& bench);
 
 }  // namespace ebb::cli

@@ -11,29 +11,33 @@
 
 namespace ebb::cli {
 
+// Command describes one command of a program: its name, its options and the function that runs it.
 struct Command {
   std::string_view name;     // "run", "device list"
   std::string_view summary;  // one line
   std::vector<OptionGroup> groups;
-  // Takes the parsed options, writes results to stdout and all else to stderr, and returns the exit
-  // code of the process. Null: the command has subcommands.
+  // Runs the command: receives the parsed options, writes results to stdout and all else to stderr,
+  // and returns the exit code of the process. Null if the command only has subcommands.
   ExitCode (*run)(const CliOptions& options);
-  // Options that the command accepts and ignores, so that all measurements accept the same ones.
-  // They are in no list of options.
+  // Holds the options that the command accepts and ignores, so that scripts can pass the same
+  // options to every benchmark. Help does not list them.
   std::vector<OptionGroup> without_effect = {};
-  // Hidden ones are in no list.
+  // Visibility says whether help and the documentation list the command.
   enum class Visibility { kShown, kHidden };
   Visibility visibility = Visibility::kShown;
-  // Whether it runs many settings in turn, and settles the options of each itself.
+  // Says whether the command runs many settings one after the other and validates the options of
+  // each setting itself (ebb-lab eval).
   bool has_settings = false;
 };
 
-// A command that this program had once, and how it is spelled now.
+// MovedCommand names a command that this program had in an earlier version, and its present
+// spelling, which an error message suggests.
 struct MovedCommand {
   std::string_view name;  // "eval"
   std::string_view now;   // "ebb-lab eval"
 };
 
+// Program describes an executable: its commands and every option that one of them takes.
 struct Program {
   std::string_view name;           // "ebb-lab"
   std::string_view summary;        // for the manual page; no full stop
@@ -43,26 +47,27 @@ struct Program {
   std::vector<MovedCommand> moved = {};
 };
 
-// A command that ends with a Status, as Command::run.
+// Runs a command that ends with a Status, as Command::run does: says an error on stderr.
 template <Status (*kCommand)(const CliOptions& options)>
 ExitCode ExitCodeOf(const CliOptions& options) {
   const Status status = kCommand(options);
   return status.ok() ? ExitCode::kOk : Fail(status, options.shared);
 }
 
-// Returns the groups, and those about the model and the machine.
+// Returns `groups` together with ModelGroups(), which every command that runs a model takes.
 [[nodiscard]] std::vector<OptionGroup> WithModel(std::vector<OptionGroup> groups);
 // Returns the hidden command `docs`; `run` calls PrintDocs() for its program.
 [[nodiscard]] Command DocsCommand(ExitCode (*run)(const CliOptions& options));
 
-// The commands directly under `parent` ("" or "device") that are shown.
+// Returns the shown commands directly under `parent`: those of the program for "", "list" and
+// "test" for "device".
 [[nodiscard]] std::vector<const Command*> ChildrenOf(const Program& program,
                                                      std::string_view parent);
-// "list" of "device list".
+// Returns the last word of a command's name, such as "list" of "device list".
 [[nodiscard]] std::string_view LastWord(const Command& command);
-// By its whole name; null: there is none.
+// Returns the command with the whole name `name` ("device list"), or null if there is none.
 [[nodiscard]] const Command* FindCommand(const Program& program, std::string_view name);
-// A sentence about the command's options without effect; empty when it has none.
+// Returns a sentence that lists Command::without_effect, or an empty text if that is empty.
 [[nodiscard]] std::string WithoutEffectText(const Program& program, const Command& command);
 
 }  // namespace ebb::cli

@@ -1,4 +1,4 @@
-// How the program ends.
+// Defines the exit codes of the programs, and how an error is reported.
 #ifndef EBB_APPS_EXIT_CODE_H_
 #define EBB_APPS_EXIT_CODE_H_
 
@@ -26,18 +26,21 @@ struct ExitCodeInfo {
 };
 [[nodiscard]] std::span<const ExitCodeInfo> ExitCodes();
 
-// kInvalidArgument, kNotFound, kUnsupported, kCorrupt, and kIo of a field, such as the folder of
-// T1: kUsage; IsLimit(): kLimit; kCancelled: kHungUp after SIGHUP, else kInterrupted; all others:
-// kError.
+// Returns the exit code of an error. kInvalidArgument, kNotFound, kUnsupported, kCorrupt, and a kIo
+// error that names a field (such as the folder of T1) give kUsage; errors of IsLimit() give kLimit;
+// kCancelled gives kHungUp after SIGHUP, else kInterrupted; all others give kError.
 [[nodiscard]] ExitCode ExitCodeFor(const Status& status);
-// Returns the error of a file that an option names, for reading: kIo becomes kInvalidArgument,
-// since a file that may not be read, or a folder in its place, fails again.
+// Returns `status` as an error of the command line: turns kIo into kInvalidArgument, because
+// reading a file that an option names fails the same way at every try if permission is missing or
+// the path is a folder.
 [[nodiscard]] Status AsUsage(const Status& status);
 // Returns Status::Text() with the command-line option in place of the library's field: "--memory:
-// ..." for an error about "memory_bytes"; of options that set one field, the one in `given`.
+// ..." for an error about "memory_bytes". If several options set the field, names the one in
+// `given`.
 [[nodiscard]] std::string TextWithOption(const Status& status, const GivenOptions& given = {});
-// Writes "ebb: <TextWithOption()>" to stderr; names of files and other text from outside as
-// ShownOnTerminal(), into files too, since logs are read on terminals. REQUIRES: !status.ok().
+// Writes "ebb: <TextWithOption()>" to stderr and returns ExitCodeFor(status). Control characters in
+// names from outside are escaped by ShownOnTerminal() even if stderr is a file, since logs are read
+// on terminals later. REQUIRES: !status.ok().
 ExitCode Fail(const Status& status, const GivenOptions& given = {});
 
 }  // namespace ebb::cli

@@ -10,21 +10,22 @@
 namespace ebb::cli {
 namespace {
 
-// Signal handlers write them.
+// Signal handlers write these variables, so they must be lock-free atomics.
 std::atomic<bool> interrupted{false};
 std::atomic<int> ending_signal{0};  // SIGTERM or SIGHUP
 std::atomic<const char*> exit_bytes{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
               std::atomic<const char*>::is_always_lock_free);
 
-// Calls nothing but what a signal handler may.
+// Writes the bytes of SetExitBytes(). Calls only functions that are safe in a signal handler.
 void WriteExitBytes(int file) {
   const char* bytes = exit_bytes.load(std::memory_order_relaxed);
   const bool written = bytes == nullptr || write(file, bytes, strlen(bytes)) >= 0;
   (void)written;  // the process ends either way
 }
 
-// Calls nothing but what a signal handler may.
+// Sets the flag at the first signal and ends the process at the second. Calls only functions that
+// are safe in a signal handler.
 extern "C" void OnInterrupt(int signal) {
   if (signal != SIGINT) ending_signal.store(signal, std::memory_order_relaxed);
   if (!interrupted.exchange(true, std::memory_order_relaxed)) return;
@@ -33,7 +34,8 @@ extern "C" void OnInterrupt(int signal) {
   raise(signal);
 }
 
-// Calls nothing but what a signal handler may.
+// Ends the process with its message and exit code. Calls only functions that are safe in a signal
+// handler.
 extern "C" void OnInterruptAtPrompt(int signal) {
   constexpr char kMessage[] = "ebb: interrupted\n";
   const ExitCode code = signal == SIGHUP ? ExitCode::kHungUp : ExitCode::kInterrupted;
@@ -46,7 +48,7 @@ extern "C" void OnInterruptAtPrompt(int signal) {
 void Arm(int signal, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
-  // No SA_RESTART: waiting for input ends.
+  // Without SA_RESTART a signal ends the wait for input.
   sigaction(signal, &action, nullptr);
 }
 

@@ -1,4 +1,4 @@
-// Ctrl-C and the other signals that ask the program to end.
+// Handles Ctrl-C and the other signals that ask a program to end.
 #ifndef EBB_APPS_INTERRUPT_H_
 #define EBB_APPS_INTERRUPT_H_
 
@@ -6,23 +6,25 @@
 
 namespace ebb::cli {
 
-// Becomes true at the first Ctrl-C (SIGINT), SIGTERM or SIGHUP; the second one ends the process.
-// Called again it counts from the start, except after SIGTERM or SIGHUP, which end the program and
-// not one answer. A SIGHUP that is ignored, as under nohup, stays so. Also ignores SIGPIPE and
-// SIGXFSZ, so that a closed stdout or a file past its limit is an error like any other.
+// Installs handlers of Ctrl-C (SIGINT), SIGTERM and SIGHUP and returns a flag that the first such
+// signal sets; a second signal ends the process at once. Each call clears the flag, so that Ctrl-C
+// ends one answer; after SIGTERM or SIGHUP the flag stays set, because these end the program.
+// Leaves SIGHUP ignored if it was, as under nohup. Also ignores SIGPIPE and SIGXFSZ, so that
+// writing to a closed stdout or beyond the file size limit returns an error.
 [[nodiscard]] const std::atomic<bool>* InstallInterruptHandler();
 // Reads the flag that the last InstallInterruptHandler() returned; false before the first call.
 [[nodiscard]] bool Interrupted();
-// Whether SIGTERM or SIGHUP came: the program is to end once what can be saved is saved.
+// Returns whether SIGTERM or SIGHUP came: the program should save what it can and exit.
 [[nodiscard]] bool MustEnd();
-// Whether SIGHUP came: the terminal is gone.
+// Returns whether SIGHUP came: the terminal is gone, so writing to it fails.
 [[nodiscard]] bool HungUp();
-// Until the next InstallInterruptHandler() a signal ends the program at once with its message and
-// exit code: for waiting at a prompt, where a flag set just before the read would not be seen.
+// Makes a signal end the program at once, with its message and exit code, until the next
+// InstallInterruptHandler(). Call this before waiting at a prompt: a read would not notice a flag
+// that a signal set just before the read began.
 void EndOnInterrupt();
 
-// Written to the terminal when a signal ends the process at once: the bytes that restore its modes.
-// They outlive the process; null: nothing.
+// Sets the bytes to write to the terminal when a signal ends the process at once, which restore the
+// terminal's modes. `bytes` must stay valid until the process ends; null for none.
 void SetExitBytes(const char* bytes);
 
 }  // namespace ebb::cli

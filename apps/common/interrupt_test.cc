@@ -15,7 +15,7 @@ struct ChildEnd {
   int state = 0;
 };
 
-// A child that runs `work` and then exits with 7.
+// Forks a child that runs `work` and exits with 7, and returns how the child ended.
 template <typename Work>
 ChildEnd InChild(Work work) {
   int ends[2] = {};

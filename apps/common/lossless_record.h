@@ -1,4 +1,4 @@
-// The fields of a lossless generation that all kinds of records have (docs/dev/formats.md).
+// Adds the fields that every record of a lossless generation has (docs/dev/formats.md).
 #ifndef EBB_APPS_RUN_LOSSLESS_RECORD_H_
 #define EBB_APPS_RUN_LOSSLESS_RECORD_H_
 
@@ -8,9 +8,11 @@
 
 namespace ebb::cli {
 
-// Adds the counts that repeat from run to run if the lengths of drafts do. `tokens` were decoded.
+// Adds the counts of speculative decoding that are equal in every run if draft lengths are.
+// `tokens` is the number of decoded tokens, by which bytes_read_per_token divides.
 void AddLosslessCounts(const LosslessReport& report, double tokens, nlohmann::ordered_json* record);
-// With what was looked up and the seconds that it took.
+// Adds the counts of AddLosslessCounts(), the tokens drafted by prompt lookup, and the seconds
+// spent.
 void AddLosslessFigures(const LosslessReport& report, double tokens,
                         nlohmann::ordered_json* record);
 

@@ -65,12 +65,14 @@ Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* opti
   if (plan.is_chosen) EBB_RETURN_IF_ERROR(CheckPolicyOfTiers(model, options->session.policy));
   options->fit.chosen = plan.is_chosen;
   options->engine.tiers = options->session.policy.tiers = plan.setting.tiers;
-  // A policy would only have given scores to the tiers: where none are needed, no row goes.
+  // The policy was given to rank rows for the tiers. The full cache fits, so no tiers are needed,
+  // and the policy is dropped: alone it would evict rows.
   if (plan.is_chosen && !plan.setting.tiers.has_value()) {
     options->session.policy = PolicySpec{.seed = options->session.policy.seed};
   }
   if (plan.bytes.on_device && options->engine.device.memory_bytes == 0) {
-    // The memory that rows may take: their buffer does not grow beyond it.
+    // Rows may take the memory that weights and compute buffers leave; the engine does not grow
+    // their buffer beyond that.
     const uint64_t rest = plan.bytes.weights + plan.bytes.compute;
     options->engine.device.memory_bytes = plan.limits.device_bytes - rest;
   }

@@ -1,4 +1,4 @@
-// --memory: from a size to a setting of the tiers.
+// Chooses the tiers with which a session fits into the size that --memory gives.
 #ifndef EBB_APPS_FIT_MEMORY_H_
 #define EBB_APPS_FIT_MEMORY_H_
 
@@ -10,14 +10,16 @@
 
 namespace ebb::cli {
 
-// Refuses a policy that cannot rank the rows of tiers, whether tiers are needed or not.
+// Returns InvalidArgument if the policy selects rows within a step, since it then needs all rows in
+// T0 and cannot be combined with tiers. Checks this whether tiers turn out to be needed or not.
 [[nodiscard]] Status CheckPolicyOfTiers(const Model& model, PolicySpec spec);
 
-// Without --memory: nothing. With it: PlanMemory() for a request whose memory_bytes are those of
-// --memory; the options take the tiers, and stderr tells which. Errors: those of PlanMemory().
+// Does nothing without --memory. Otherwise calls PlanMemory() with request.memory_bytes set to the
+// value of --memory, stores the chosen tiers in `options` and reports them on stderr. Errors: those
+// of PlanMemory() and CheckPolicyOfTiers().
 [[nodiscard]] Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* options);
 
-// FitIntoMemory() for a prompt of so many tokens and the answer that -n allows.
+// Calls FitIntoMemory() for a prompt of `prompt_tokens` tokens and the answer that -n allows.
 [[nodiscard]] Status FitGenerationIntoMemory(const Model& model, int prompt_tokens,
                                              CliOptions* options);
 

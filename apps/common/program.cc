@@ -44,12 +44,14 @@ void PrintHelp(std::FILE* file, const Program& program, std::string_view parent)
              program.name);
 }
 
-// Says how a command that moved to another program is spelled now, or which commands there are.
+// Returns an error that says how a command that moved to another program is spelled now, or which
+// commands exist.
 Status UnknownCommand(const Program& program, std::string_view parent, const std::string& name,
                       std::span<const std::string> rest) {
   for (const MovedCommand& moved : program.moved) {
     if (moved.name != name) continue;
-    // `bench` became a program, and its commands are that program's.
+    // If a whole group of commands moved (`bench` became ebb-bench), the subcommand follows the
+    // program's name.
     const bool is_program = moved.now.find(' ') == std::string_view::npos;
     return InvalidArgument(fmt::format("\"{} {}\" is a command of another program now: {}{}",
                                        program.name, name, moved.now,
@@ -61,7 +63,8 @@ Status UnknownCommand(const Program& program, std::string_view parent, const std
                                      Names(ChildrenOf(program, parent))));
 }
 
-// The command that `arguments` begin with, which are moved past it; or how the program ends.
+// Returns the command that `arguments` begin with and removes its words from them, or the exit code
+// if they ask for help or the version, or name no command.
 std::variant<const Command*, ExitCode> TakeCommand(const Program& program,
                                                    std::span<const std::string>* arguments) {
   std::string name;
@@ -95,7 +98,8 @@ std::string HelpText(const OptionRow& row) {
   return value.empty() ? row.help : fmt::format("{} (default: {})", row.help, value);
 }
 
-// The names that the parser knows: it has no short name of several letters, such as -hf.
+// Returns the names that the parser can parse. It takes no short names of several letters, such as
+// -hf, which ForParser() replaces.
 std::string NamesForParser(const OptionRow& row) {
   std::string names;
   for (size_t begin = 0; begin < row.names.size();) {
@@ -108,8 +112,8 @@ std::string NamesForParser(const OptionRow& row) {
   return names;
 }
 
-// Checks the value of --FLAG=VALUE before the parser reads it, which takes 2 for true, n and -7 for
-// false, and throws at others. Returns why it is refused; empty: it is not.
+// Checks the value of --FLAG=VALUE before the parser does, which would take 2 for true, n and -7
+// for false, and throw at others. Returns the reason for refusing it, or an empty text.
 std::string CheckFlagValue(const std::string& text) {
   constexpr std::array<std::string_view, 8> kValues = {"true", "false", "1",   "0",
                                                        "on",   "off",   "yes", "no"};
@@ -117,16 +121,17 @@ std::string CheckFlagValue(const std::string& text) {
   return fmt::format("expected true or false, found \"{}\"", text);
 }
 
-// Takes the value of an option that the parser met; of a flag "true", or "false" for --FLAG=false.
+// TakeOption receives an option that the parser met and its value; for a flag "true", or "false"
+// for --FLAG=false.
 using TakeOption = std::function<Status(const OptionRow& row, std::string_view text)>;
 
-// Without a title the option is in no list.
+// Adds an option to the parser; help lists it under `title`, or not at all if that is empty.
 void AddOption(const OptionRow& row, const std::string& title, const TakeOption& take,
                CLI::App* app) {
   const auto set = [&row, take](const std::string& text) {
     const Status status = take(row, text);
     if (status.ok()) return;
-    // A message about two options names both.
+    // A message about two options names both already.
     if (status.message().starts_with("--")) throw CLI::ValidationError(status.message());
     throw CLI::ValidationError(LongName(row), status.message());
   };
@@ -165,8 +170,9 @@ std::string ErrorText(const CLI::ParseError& error, const CLI::App& app) {
   return fmt::format("{} (see \"{} --help\")", text, app.get_name());
 }
 
-// "--stop=" as "--stop" and "": the parser would take the next argument for its value. "-hf" as
-// "--hf-repo". Last first, as the parser wants them.
+// Prepares arguments for the parser and reverses them, as it expects. Splits "--stop=" into
+// "--stop" and "", since the parser would take the next argument for the value; replaces "-hf" by
+// "--hf-repo".
 std::vector<std::string> ForParser(std::span<const std::string> arguments) {
   std::vector<std::string> all;
   bool only_words = false;  // behind "--"
@@ -185,7 +191,8 @@ std::vector<std::string> ForParser(std::span<const std::string> arguments) {
   return all;
 }
 
-// So that the same can be had again. With --quiet the records of --json alone tell it.
+// Reports the seed that was drawn for --seed random, so that the user can repeat the run. With
+// --quiet only the records of --json hold the seed.
 Status TellSeed(const CliOptions& options) {
   if (options.quiet) return OkStatus();
   const TierNotices::Announcement drawn = {
@@ -212,8 +219,8 @@ void AddOptions(const Program& program, const Command& command, const TakeOption
   app->footer(WithoutEffectText(program, command));
 }
 
-// Sets the options of the --config file, if the arguments name one, except for options that the
-// arguments have. Arguments that cannot be parsed are left to the caller.
+// Sets the options of the --config file, if the arguments name one, except options that the
+// arguments give too. Ignores arguments that cannot be parsed; the caller reports them.
 Status ReadConfigOf(const Program& program, const Command& command,
                     const std::vector<std::string>& arguments, CliOptions* options) {
   std::vector<const OptionRow*> rows;
@@ -248,7 +255,8 @@ ExitCode RunCommand(const Program& program, const Command& command,
   }
   CLI::App app(std::string(command.summary), fmt::format("{} {}", program.name, command.name));
   const auto set = [&options](const OptionRow& row, std::string_view text) {
-    // Without it a flag is off, since an option of the command line replaces that of the file.
+    // --FLAG=false leaves the flag off. It needs no call, because ReadConfigOf() has already
+    // ignored the file's setting of this flag.
     if (row.value.empty() && text == "false") return OkStatus();
     return SetOption(row, text, &options);
   };
@@ -267,7 +275,7 @@ ExitCode RunCommand(const Program& program, const Command& command,
   }
   options.sampling.seed = options.seed;
   options.session.policy.seed = options.seed;
-  // An evaluation does this for each of its settings, and each of its policies drafts.
+  // An evaluation (has_settings) does this for each of its settings instead.
   if (!command.has_settings) {
     Status status = SettleTiers(&options);
     if (status.ok()) status = SettleLossless(&options);

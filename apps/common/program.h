@@ -1,4 +1,4 @@
-// A program as a function: finds the command, reads its options, runs it.
+// Runs a program: finds its command, parses the options and calls the command's function.
 #ifndef EBB_APPS_PROGRAM_H_
 #define EBB_APPS_PROGRAM_H_
 
@@ -10,10 +10,10 @@
 
 namespace ebb::cli {
 
-// arguments: without the program's own name.
+// Parses `arguments`, which do not include the program's name, and runs the command that they name.
 ExitCode RunProgram(const Program& program, std::span<const std::string> arguments);
 
-// Runs `program` in a process of its own and returns its exit code: what main() returns.
+// Runs `program` with the arguments of main() and returns the exit code of the process.
 int ProgramMain(const Program& program, int argc, char** argv);
 
 }  // namespace ebb::cli

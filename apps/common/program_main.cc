@@ -14,8 +14,9 @@
 namespace ebb::cli {
 namespace {
 
-// A closed stdout must not become the model file: the next open() would take its number. Opened
-// for reading alone, it fails when it is written.
+// Opens /dev/null for each standard stream that is closed. Otherwise the next open(), such as that
+// of the model file, would get number 1, and output would go there. /dev/null is opened for reading
+// only, so that writing to a closed stdout still fails.
 void OccupyStandardStreams() {
   for (int file = STDIN_FILENO; file <= STDERR_FILENO; ++file) {
     if (fcntl(file, F_GETFD) >= 0) continue;
@@ -23,8 +24,9 @@ void OccupyStandardStreams() {
   }
 }
 
-// Long arrays are mapped by themselves, so that they return to the system. By itself glibc puts
-// arrays into its heap once one as long was freed, and there they leave holes.
+// Makes the allocator map long arrays separately, so that freeing them returns their memory to the
+// system. By default glibc raises its threshold once a long array was freed and puts later ones
+// into its heap, where they leave holes.
 void MapLongArrays() {
 #ifdef M_MMAP_THRESHOLD
   (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -40,7 +42,7 @@ int ProgramMain(const Program& program, int argc, char** argv) {
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const int code = static_cast<int>(RunProgram(program, arguments));
-    // Output that a full disk or a closed pipe has lost must not look like success.
+    // Output that was lost to a full disk or a closed pipe must not look like success.
     if (code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
       return static_cast<int>(Fail(IoError("cannot write to stdout")));
     }

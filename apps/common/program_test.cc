@@ -46,9 +46,9 @@ TEST_P(ProgramTest, EveryOptionHasOneNameAndOneMeaning) {
   for (const OptionRow& row : program().options) {
     std::istringstream list(row.names);
     for (std::string name; std::getline(list, name, ',');) {
-      // Others are arguments, which help names in capitals.
+      // A name without a dash is a positional argument, which help writes in capitals.
       EXPECT_TRUE(name.starts_with('-') || std::ranges::all_of(name, isupper)) << name;
-      // Two rows of one name are fine where no command takes both.
+      // Two rows may share a name if no command takes both.
       for (const Command& command : program().commands) {
         const bool takes = std::ranges::find(command.groups, row.group) != command.groups.end();
         EXPECT_TRUE(!takes || names.insert(std::string(command.name) + name).second) << name;
@@ -83,7 +83,8 @@ TEST_P(ProgramTest, DefaultsThatHelpShowsAreAcceptedAndChangeNothing) {
     const std::string value = row.show(options);
     if (value.empty()) continue;
     const Status status = row.parse(value, &options);
-    // 0 stands for "not given" where only larger values may be given.
+    // Help shows 0 for "not given" where only larger values may be given, so 0 is not accepted
+    // back.
     EXPECT_TRUE(status.ok() || value == "0") << row.names << ": " << status.message();
     EXPECT_EQ(row.show(options), value) << row.names;
   }

@@ -25,7 +25,8 @@ Result<std::string> ReadAll(std::FILE* file, const std::string& name) {
   std::string text;
   char buffer[1 << 16];
   errno = 0;
-  // Not until fread() gives nothing: after the end it would ask a terminal again.
+  // The loop must not read until fread() returns nothing: after the end it would ask a terminal
+  // again.
   while (std::feof(file) == 0 && std::ferror(file) == 0) {
     text.append(buffer, std::fread(buffer, 1, sizeof(buffer), file));
   }
@@ -80,7 +81,7 @@ Conversation NewConversation(const CliOptions& options, Conversation::Kind kind)
 
 Result<Turn> NextTurn(const Model& model, const CliOptions& options, const std::string& text,
                       std::span<const Token> read, Conversation* conversation, int context) {
-  // Templates that can leave the thought out do it better than closing it by force.
+  // A template that can leave the thought out does better than ending the thought by force.
   conversation->request.thinking =
       options.thinking_budget == 0 ? Thinking::kOff : Thinking::kModelDefault;
   if (text.empty()) {

@@ -1,4 +1,4 @@
-// Reads a prompt from an option, a file or stdin, and makes a turn of a conversation of it.
+// Reads a prompt from an option, a file or stdin, and makes it a turn of a conversation.
 #ifndef EBB_APPS_RUN_PROMPT_H_
 #define EBB_APPS_RUN_PROMPT_H_
 
@@ -12,21 +12,23 @@
 
 namespace ebb::cli {
 
-// -p, else -f, else stdin; the last two without the line end (CR LF or LF) that they end with.
-// Errors: a file that cannot be read, nothing at all. Where a session is resumed
-// there may be none: the text is empty then, and a terminal is not asked for one.
+// Returns the text of -p, else the content of the file of -f, else stdin. Removes one line end (CR
+// LF or LF) from the end of the latter two. Errors: a file that cannot be read; an empty prompt. If
+// a session is resumed, an empty prompt is allowed, and a terminal is not asked for one.
 [[nodiscard]] Result<std::string> ReadPromptText(const CliOptions& options);
 
-// The turn in which `text` is answered, or, in a text, continued, after the tokens that the
-// session has read; an empty one goes on with the last answer. The conversation asks for thoughts
-// as the options do. context: as for BeginTurn().
+// Returns the turn that answers `text` after the tokens `read`, which the session holds already. In
+// a conversation of the kind kText the turn continues `text`; an empty `text` continues the last
+// answer. Sets whether the model thinks from --thinking-budget. `context` means the same as for
+// BeginTurn().
 [[nodiscard]] Result<Turn> NextTurn(const Model& model, const CliOptions& options,
                                     const std::string& text, std::span<const Token> read,
                                     Conversation* conversation, int context = 0);
-// Returns a conversation that begins as the options say.
+// Returns a conversation that begins with the message of --system, if there is one.
 [[nodiscard]] Conversation NewConversation(const CliOptions& options, Conversation::Kind kind);
 
-// A prompt as run takes it: with --system and the chat template, or --raw.
+// Returns the only turn of `ebb run` without --session: `text` with --system and the chat template,
+// or `text` alone with --raw.
 [[nodiscard]] Result<Turn> PromptTurn(const Model& model, const CliOptions& options,
                                       const std::string& text);
 

@@ -25,7 +25,7 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-// Processor time of this process and of the children that it has waited for.
+// Returns the processor time of this process and of the children that it has waited for.
 double OwnSeconds() {
   double seconds = 0;
   for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
@@ -36,8 +36,8 @@ double OwnSeconds() {
   return seconds;
 }
 
-// Time that these cpus together were busy since the system started, with any process; time that the
-// hypervisor took away counts.
+// Returns the time that these cpus together were busy since the system started, with any process.
+// Time that the hypervisor took away counts as busy.
 double BusySeconds(const std::vector<int>& cpus) {
   std::set<std::string> names;
   for (const int cpu : cpus) names.insert("cpu" + std::to_string(cpu));

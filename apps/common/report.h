@@ -1,5 +1,5 @@
-// The part of a report that all measurements share, and how reports are written: a line of JSON or
-// a line for people, on stdout.
+// Adds the fields that the records of all measurements share, and writes records to stdout: as a
+// line of JSON or as text for people.
 #ifndef EBB_APPS_BENCH_REPORT_H_
 #define EBB_APPS_BENCH_REPORT_H_
 
@@ -21,23 +21,24 @@ namespace ebb::cli {
 
 using Json = nlohmann::ordered_json;
 
-// {"median": ..., "min": ..., "max": ...}
+// Returns {"median": ..., "min": ..., "max": ...}.
 [[nodiscard]] Json ToJson(const Spread& spread);
-// "44.1 (43.0 - 45.2)"
+// Returns a text such as "44.1 (43.0 - 45.2)": the median, the minimum and the maximum.
 [[nodiscard]] std::string ToText(const Spread& spread);
 
-// "AMD EPYC, 2 cores", and where a control group limits the processor time ", quota 1.5". Cores
-// outside the affinity mask are not counted.
+// Returns "AMD EPYC, 2 cores", with ", quota 1.5" appended if a control group limits the processor
+// time. Counts only cores in the affinity mask.
 [[nodiscard]] std::string MachineName();
-// Resident now.
+// Returns the resident memory of this process in bytes.
 [[nodiscard]] uint64_t ResidentBytes();
 
-// How busy other processes kept the cpus of the affinity mask while something was measured: figures
-// of threads that had to wait for a core mean nothing.
+// MachineWatch measures how busy other processes keep the cpus of the affinity mask. Measured
+// speeds mean nothing if threads had to wait for a core.
 class MachineWatch {
  public:
   MachineWatch();
-  // Their share of these cpus' time since the start; 0 where the system does not tell.
+  // Returns other processes' share of these cpus' time since construction, from 0 to 1; 0 if the
+  // system does not report it.
   [[nodiscard]] double OthersShare() const;
 
  private:
@@ -46,23 +47,24 @@ class MachineWatch {
   double own_seconds_;
   double uptime_seconds_;
 };
-// Says on stderr that the figures are not to be trusted, when the share is above 3 %.
+// Writes to stderr that the figures are unreliable if others_share exceeds 3 %.
 void WarnOfOthers(double others_share);
 
-// policy, policy_options (what was asked for), model, kv_type, threads, kernel, machine: appended
-// to `record`.
+// Appends to *record the fields policy, policy_options (as requested), model, kv_type, threads,
+// kernel and machine.
 void AddEngineFields(const CliOptions& options, const Engine& engine, const Session& session,
                      Json* record);
 
-// Every option of a policy that was given.
+// Returns every option of the policy that was given explicitly.
 [[nodiscard]] Json PolicyOptions(const PolicySpec& spec);
 
-// Returns what selective reading of T1 did: the field `selection` of JSON records.
+// Returns the statistics of selective reading of T1: the field `selection` of JSON records.
 [[nodiscard]] Json SelectionRecord(const SelectionAccounting& selection);
-// Returns the shares of the rows and of the attention, and the bytes read from T1, in words.
+// Returns the same statistics in words: the shares of the rows and of the attention, and the bytes
+// read from T1.
 [[nodiscard]] std::string SelectionText(const SelectionAccounting& selection);
 
-// The record with --json, else the text. Errors: stdout cannot be written.
+// Writes `record` to stdout with --json, else `text`. Errors: stdout cannot be written.
 [[nodiscard]] Status WriteRecord(const CliOptions& options, const Json& record,
                                  std::string_view text);
 

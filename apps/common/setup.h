@@ -1,4 +1,4 @@
-// From options to a model, an engine and a session.
+// Opens the model, the engine and the session that the options describe.
 #ifndef EBB_APPS_SETUP_H_
 #define EBB_APPS_SETUP_H_
 
@@ -14,11 +14,13 @@
 
 namespace ebb::cli {
 
-// Loads -m, or the default model; fetches it where -m names one that lies elsewhere and is not
-// here. Errors: those of Model::Load, FindModelFile() and FindOrPullModel().
+// Loads the model of -m, or the default model. Fetches a model that -m names by hf:, ollama: or
+// https: and that is not stored here. Errors: those of Model::Load(), FindModelFile() and
+// FindOrPullModel().
 [[nodiscard]] Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options);
 
-// With --session, and a file of that name, its session is resumed.
+// Setup holds a model, an engine and a session. The session is resumed from the file of --session
+// if that exists.
 struct Setup {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;
@@ -26,12 +28,13 @@ struct Setup {
   std::optional<std::string> resumed = {};  // what was saved with the session
   std::shared_ptr<const void> file_lock;    // on the file of --session; null: none was taken
 };
+// Opens the model, an engine and a session as the options say.
 [[nodiscard]] Result<Setup> OpenSetup(const CliOptions& options);
-// With a model that is loaded already.
+// Opens an engine and a session on a model that is loaded already.
 [[nodiscard]] Result<Setup> OpenSetup(std::shared_ptr<const Model> model,
                                       const CliOptions& options);
 
-// The largest resident size of this process so far.
+// Returns the largest resident size of this process so far, in bytes.
 [[nodiscard]] uint64_t PeakResidentBytes();
 
 }  // namespace ebb::cli

@@ -1,4 +1,4 @@
-// The commands of `ebb`, each in the folder of its name.
+// Declares the commands of `ebb`, each of which is defined in the folder of its name.
 #ifndef EBB_APPS_EBB_COMMANDS_H_
 #define EBB_APPS_EBB_COMMANDS_H_
 

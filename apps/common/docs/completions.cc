@@ -1,4 +1,5 @@
-// Completions for shells: commands, their options, and the words and files that options take.
+// Writes completion scripts for shells, which complete commands, their options, and the words and
+// files that options take.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +13,8 @@
 namespace ebb::cli {
 namespace {
 
-// "run", "device" of ""; "list", "test" of "device".
+// Returns the words that may follow a command: "run", "device", ... after "", and "list", "test"
+// after "device".
 std::vector<std::string_view> WordsUnder(const Program& program, std::string_view parent) {
   std::vector<std::string_view> words;
   for (const Command* command : ChildrenOf(program, parent)) words.push_back(LastWord(*command));
@@ -52,14 +54,14 @@ std::string FunctionName(const Program& program) {
   return name;
 }
 
-// Within single quotes of a shell.
+// Escapes a text for single quotes of a shell.
 std::string Quoted(std::string_view text) {
   std::string quoted;
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted;
 }
 
-// A help that stands in zsh's [..] within single quotes.
+// Escapes an option's help for zsh's [...] within single quotes.
 std::string ZshHelp(std::string_view text) {
   std::string help;
   for (const char c : Quoted(text)) {
@@ -199,7 +201,7 @@ std::string FishCompletionText(const Program& program) {
     for (const OptionRow* row : OptionsOf(program, *command)) {
       text += fmt::format("complete -c {} -n '{}'", program.name, FishCondition(*command));
       for (const std::string_view name : NamesOf(*row)) {
-        // -o: a name of several letters behind one dash.
+        // fish's -o completes a name of several letters behind one dash, such as -hf.
         text += name.starts_with("--") ? fmt::format(" -l {}", name.substr(2))
                 : name.size() == 2     ? fmt::format(" -s {}", name.substr(1))
                                        : fmt::format(" -o {}", name.substr(1));

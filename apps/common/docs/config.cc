@@ -1,4 +1,5 @@
-// The configuration file of `ebb serve`: every setting in a comment, with its default.
+// Writes the example configuration file of `ebb serve`: every setting as a comment, with its
+// default.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace ebb::cli {
 namespace {
 
-// Text in comments of at most 100 columns.
+// Wraps a text into comment lines of at most 100 columns.
 std::string WrappedComment(std::string_view text) {
   constexpr size_t kColumns = 100;
   std::string comment;
@@ -30,7 +31,8 @@ std::string WrappedComment(std::string_view text) {
   return comment + "\n";
 }
 
-// The default of an option as a value of TOML; without a default, the value's name in place of it.
+// Returns the default of an option as a TOML value, or the placeholder of its value ("FILE") if it
+// has no default.
 std::string ExampleValue(const OptionRow& row) {
   if (row.value.empty()) return "false";
   const std::string shown = row.show ? row.show(CliOptions()) : "";

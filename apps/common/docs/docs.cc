@@ -53,7 +53,7 @@ std::vector<OptionSection> OptionSections(const Program& program) {
     OptionSection& to = same == sections.end() ? sections.emplace_back(section) : *same;
     to.rows.push_back(&row);
   }
-  // Sections of one title together, in the order in which titles first came.
+  // Sections that share a title stand together, in the order in which titles first occur.
   std::vector<std::string_view> titles;
   for (const OptionSection& section : sections) {
     if (std::ranges::find(titles, section.title) == titles.end()) titles.push_back(section.title);

@@ -64,7 +64,8 @@ TEST(DocsTest, ChoicesAreWordsAlone) {
   }
 }
 
-// groff, where it is, finds no fault; a line that begins with a dot would be a request.
+// Expects that each line that begins with a dot is a request of man(7), since help that began with
+// a dot would be taken for one.
 TEST(DocsTest, TheManualPageNamesEveryOption) {
   const std::string page = ManPageText(EbbProgram());
   EXPECT_THAT(page, AllOf(HasSubstr(".SH NAME\nebb \\- "), HasSubstr(".SH EXIT STATUS"),
@@ -149,7 +150,8 @@ TEST(DocsTest, TheConfigurationFileHasEverySettingOfTheServer) {
     if (!row->show) continue;
     CliOptions options;
     const std::string shown = row->show(options);
-    // 0 stands for "not given" where only larger values may be given.
+    // Help shows 0 for "not given" where only larger values may be given, so 0 is not accepted
+    // back.
     if (shown.empty() || shown == "0") continue;
     const Status status = ApplyConfig({*same}, "serve.toml", rows, {}, &options);
     EXPECT_TRUE(status.ok()) << status.ToString();

@@ -1,4 +1,4 @@
-// The manual page, in the macros of man(7).
+// Writes the manual page with the macros of man(7).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,7 +14,7 @@
 namespace ebb::cli {
 namespace {
 
-// Text of a page: what begins a request or an escape is none.
+// Escapes a text for the manual page, so that roff takes no part of it for an escape or a request.
 std::string Roff(std::string_view text) {
   std::string roff;
   for (const char c : text) {

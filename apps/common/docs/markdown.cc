@@ -1,5 +1,5 @@
-// A program's reference in docs/user: the commands, and every option once, with the commands that
-// take it.
+// Writes a program's reference page in docs/user: the commands, and every option once with the
+// commands that take it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,7 +13,7 @@
 namespace ebb::cli {
 namespace {
 
-// In a table's cell a bar ends the cell, in code too.
+// Escapes a text for a cell of a table, where a bar ends the cell, even within code.
 std::string Cell(std::string_view text) {
   std::string cell;
   for (const char c : text) cell += c == '|' ? std::string("\\|") : std::string(1, c);
@@ -28,7 +28,7 @@ std::string NamesCell(const OptionRow& row) {
   return row.value.empty() ? cell : fmt::format("{} `{}`", cell, Cell(row.value));
 }
 
-// The anchor that GitHub makes of a heading.
+// Returns the anchor that GitHub makes of a heading.
 std::string Anchor(std::string_view title) {
   std::string anchor;
   for (const char c : title) {

@@ -1,4 +1,4 @@
-// How far a file is: a bar on a terminal, elsewhere a line for each tenth.
+// Shows the progress of a download: as a bar on a terminal, elsewhere as a line for each tenth.
 #ifndef EBB_APPS_PULL_FETCH_PROGRESS_H_
 #define EBB_APPS_PULL_FETCH_PROGRESS_H_
 
@@ -10,11 +10,12 @@
 
 namespace ebb::cli {
 
+// FetchProgress shows how much of a file was fetched, unless `quiet`.
 class FetchProgress {
  public:
   FetchProgress(std::string name, bool quiet) : name_(std::move(name)), quiet_(quiet) {}
 
-  // total: 0 where it is unknown.
+  // Shows `done` of `total` bytes; `total` is 0 if the size is unknown.
   void Update(uint64_t done, uint64_t total);
 
  private:

@@ -23,7 +23,7 @@ constexpr std::pair<uint32_t, std::string_view> kFileTypes[] = {
     {28, "IQ2_S"},   {29, "IQ2_M"},   {30, "IQ4_XS"}, {31, "IQ1_M"},  {32, "BF16"},
     {36, "TQ1_0"},   {37, "TQ2_0"},   {38, "MXFP4"}};
 
-// Takes values off the front of the bytes.
+// HeaderReader takes values off the front of the bytes of a GGUF header.
 class HeaderReader {
  public:
   explicit HeaderReader(std::string_view bytes) : rest_(bytes) {}
@@ -43,7 +43,7 @@ class HeaderReader {
     rest_.remove_prefix(*size);
     return text;
   }
-  // False: the value is unknown, or does not end within the bytes.
+  // Skips a value. Returns false if its type is unknown or the bytes end within it.
   bool SkipValue(uint32_t type) {
     if (type == kText) return Text().has_value();
     if (type == kArray) return SkipArray();

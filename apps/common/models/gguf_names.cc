@@ -19,7 +19,7 @@ std::string Upper(std::string_view text) {
   return upper;
 }
 
-// The number of five digits; -1: not one.
+// Returns the number of exactly five digits, or -1 if the text is none.
 int FiveDigits(std::string_view text) {
   if (text.size() != 5) return -1;
   int number = 0;
@@ -30,7 +30,8 @@ int FiveDigits(std::string_view text) {
   return number;
 }
 
-// Whether a tag, in upper case, ends a part of the path: "Q8_0." or "Q8_0-".
+// Returns whether `tag`, in upper case, occurs in the path before a dot or a hyphen: "Q8_0." or
+// "Q8_0-".
 bool HasTag(std::string_view path, std::string_view tag) {
   const std::string upper = Upper(path);
   for (size_t at = upper.find(tag); at != std::string::npos; at = upper.find(tag, at + 1)) {

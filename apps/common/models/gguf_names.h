@@ -1,5 +1,5 @@
-// Names of GGUF files: their quantization, the parts of a split file, and the choice of a
-// repository's file by a tag, as llama.cpp makes it.
+// Parses names of GGUF files (their quantization, the parts of a split file), and chooses a
+// repository's file by a tag as llama.cpp does.
 #ifndef EBB_APPS_PULL_GGUF_NAMES_H_
 #define EBB_APPS_PULL_GGUF_NAMES_H_
 
@@ -12,7 +12,8 @@
 
 namespace ebb::cli {
 
-// "Q8/tide-Q8_0-00001-of-00003.gguf" has the stem "Q8/tide-Q8_0", index 1 and count 3.
+// SplitName is the path of one part of a split model: "Q8/tide-Q8_0-00001-of-00003.gguf" has the
+// stem "Q8/tide-Q8_0", index 1 and count 3.
 struct SplitName {
   std::string stem;
   int index = 1;
@@ -26,22 +27,23 @@ struct SplitName {
 // Returns "Q4_K_M" for "tide-q4_k_m.gguf", in upper case; empty for a name without such a tag.
 [[nodiscard]] std::string QuantTag(std::string_view path);
 
-// Whether the path is a language model's, or its first part: not a projector (mmproj), an
-// importance matrix or a drafting head.
+// Returns whether the path names a language model or the first part of one, rather than a projector
+// (mmproj), an importance matrix or a drafting head.
 [[nodiscard]] bool IsModelFile(std::string_view path);
 
 // Returns the first model file with "QUANT." or "QUANT-" in its path, in upper or lower case. For
 // an empty `quant`: the file of Q4_K_M, else of Q8_0, else the first model file.
 [[nodiscard]] std::optional<std::string> ChooseModelFile(std::span<const std::string> paths,
                                                          std::string_view quant);
-// Whether ChooseModelFile() would return `path` even if there were more files behind it.
+// Returns whether ChooseModelFile() would return `path` whatever other files followed it in the
+// list.
 [[nodiscard]] bool IsFirstChoice(std::string_view path, std::string_view quant);
 
 // Returns the tags of all model files, each once.
 [[nodiscard]] std::vector<std::string> QuantTags(std::span<const std::string> paths);
 
-// Whether the path stays inside the folder that it is appended to: it has no empty component, no
-// "." or "..", no backslash and no control character.
+// Returns whether the path stays inside the folder that it is appended to: it has no empty
+// component, no "." or "..", no backslash and no control character.
 [[nodiscard]] bool IsSafePath(std::string_view path);
 
 // Returns at most `count` names, sorted by their edit distance to `wanted`, ignoring case.

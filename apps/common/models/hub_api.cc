@@ -40,7 +40,8 @@ HttpRequest ApiRequest(std::string url) {
   return {.url = std::move(url), .headers = {"Accept: application/json"}, .token = HubToken()};
 }
 
-// The address behind rel="next" in a Link header: <https://...>; rel="next".
+// Returns the address behind rel="next" in a Link header of the form <https://...>; rel="next", or
+// an empty text.
 std::string NextPage(const HttpAnswer& answer) {
   const std::string link = answer.Header("link");
   const size_t begin = link.find('<');
@@ -50,7 +51,7 @@ std::string NextPage(const HttpAnswer& answer) {
   return link.substr(begin + 1, end - begin - 1);
 }
 
-// Repositories with GGUF files whose names are near; empty where the hub does not tell.
+// Returns repositories with GGUF files whose names are near; none if the hub does not answer.
 std::vector<std::string> SimilarRepos(HttpClient* client, const std::string& repo) {
   const std::string name = repo.substr(repo.find('/') + 1);
   const auto answer = client->Get(ApiRequest(fmt::format(
@@ -75,7 +76,7 @@ Status ExplainMissing(HttpClient* client, Status status, const std::string& repo
       fmt::format("{}; near names: hf:{}", status.message(), fmt::join(similar, ", hf:")));
 }
 
-// Appends the files of one page.
+// Parses one page of the hub's list of files and appends them to *listing.
 Status ReadPage(const std::string& body, HubListing* listing) {
   const HubJson page = HubJson::parse(body, nullptr, false);
   if (!page.is_array()) return Corrupt("expected a list of files from the hub, found none");
@@ -122,7 +123,7 @@ std::string HubToken() {
     std::ifstream file(path);
     std::getline(file, token);
   }
-  // A line break in a header would begin another one.
+  // A line break within the token would begin another header.
   std::erase_if(token, [](unsigned char c) { return std::isgraph(c) == 0; });
   return token;
 }

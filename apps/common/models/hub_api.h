@@ -1,4 +1,4 @@
-// Hugging Face's hub over HTTP: which files a repository has, and where they are fetched.
+// Asks Hugging Face's hub over HTTP which files a repository has and where to fetch them.
 #ifndef EBB_APPS_PULL_HUB_API_H_
 #define EBB_APPS_PULL_HUB_API_H_
 
@@ -11,12 +11,12 @@
 
 namespace ebb::cli {
 
-// $HF_ENDPOINT, else https://huggingface.co; without a slash at its end.
+// Returns $HF_ENDPOINT, or https://huggingface.co if unset, without a slash at its end.
 [[nodiscard]] std::string HubEndpoint();
-// $HF_TOKEN, else the file that `hf auth login` writes ($HF_TOKEN_PATH, $HF_HOME/token); empty:
-// none.
+// Returns $HF_TOKEN, or the content of the file that `hf auth login` writes ($HF_TOKEN_PATH, or
+// token in the folder HubHome()), or an empty text.
 [[nodiscard]] std::string HubToken();
-// Whether $HF_HUB_OFFLINE forbids requests to the hub.
+// Returns whether $HF_HUB_OFFLINE forbids requests to the hub.
 [[nodiscard]] bool HubIsOffline();
 
 struct HubFile {
@@ -31,14 +31,16 @@ struct HubListing {
   int num_refused = 0;  // files whose path would leave the folder
 };
 
-// The files of the main branch. Errors: kNotFound, with repositories of similar names;
-// kUnsupported where access needs a token or a licence, as the message says; kIo; kCancelled.
+// Returns the files of the repository's main branch. Errors: kNotFound, naming repositories of
+// similar names; kUnsupported if access needs a token or a licence, as the message says; kIo;
+// kCancelled.
 [[nodiscard]] Result<HubListing, HttpFailure> ListHubFiles(HttpClient* client,
                                                            const std::string& repo);
 
+// Returns the URL from which the hub serves the file `path` at `commit`.
 [[nodiscard]] std::string HubFileUrl(const std::string& repo, const std::string& commit,
                                      const std::string& path);
-// Explains an answer of the hub that is an error.
+// Returns the error that an unsuccessful answer of the hub means, in words for the user.
 [[nodiscard]] Status ExplainHubAnswer(const HttpAnswer& answer, const std::string& repo);
 
 }  // namespace ebb::cli

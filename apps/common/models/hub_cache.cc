@@ -37,7 +37,7 @@ bool IsCommitName(std::string_view text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 
-// Removes the folder and those above it, up to `top`, as far as they are empty.
+// Removes the folder and its parents below `top`, as far as they are empty.
 void RemoveEmptyFolders(fs::path folder, const fs::path& top) {
   std::error_code error;
   while (folder != top && fs::is_empty(folder, error) && !error && fs::remove(folder, error)) {
@@ -45,7 +45,7 @@ void RemoveEmptyFolders(fs::path folder, const fs::path& top) {
   }
 }
 
-// The blobs that symbolic links of the snapshots lead to.
+// Returns the names of the blobs to which symbolic links of the snapshots lead.
 std::set<std::string> BlobsInUse(const fs::path& snapshots) {
   std::set<std::string> names;
   std::error_code error;
@@ -206,7 +206,8 @@ Result<uint64_t> CachedRepo::Remove(const std::vector<std::string>& paths) const
     EBB_RETURN_IF_ERROR(remove(Blob(blob) + ".incomplete.etag"));
     fs::remove(LockPath(blob), error);
   }
-  // Blobs that another program is fetching stay, and the folder with them.
+  // If another program is fetching blobs of this repository, they stay, and the repository's folder
+  // with them.
   const bool is_empty = fs::is_empty(snapshots, error) || error;
   const bool has_blobs = fs::exists(BlobFolder(), error) && !fs::is_empty(BlobFolder(), error);
   if (is_empty && !has_blobs) {

@@ -1,5 +1,5 @@
-// The folder in which huggingface_hub, llama.cpp and others keep what they fetched, in the layout
-// that https://huggingface.co/docs/hub/local-cache describes:
+// Reads and changes the folder in which huggingface_hub, llama.cpp and others keep the files that
+// they fetched, in the layout that https://huggingface.co/docs/hub/local-cache describes:
 //
 //   models--ORG--REPO/blobs/SHA256             the bytes
 //   models--ORG--REPO/snapshots/COMMIT/PATH -> ../../blobs/SHA256
@@ -16,15 +16,17 @@
 
 namespace ebb::cli {
 
-// $HF_HOME, else ${XDG_CACHE_HOME:-~/.cache}/huggingface. Empty: no variable says where.
+// Returns $HF_HOME, or ${XDG_CACHE_HOME:-~/.cache}/huggingface. Empty if none of these variables,
+// nor HOME, is set.
 [[nodiscard]] std::string HubHome();
-// $HF_HUB_CACHE, else HubHome()/hub. Empty as HubHome().
+// Returns $HF_HUB_CACHE, or HubHome()/hub. Empty if HubHome() is empty too.
 [[nodiscard]] std::string HubCacheFolder();
 
-// One repository in the cache, whether it is there or not.
+// CachedRepo reads and changes the part of the cache that belongs to one repository, which need not
+// exist yet.
 class CachedRepo {
  public:
-  // repo: ORG/REPO.
+  // Names the repository ORG/REPO; touches no file.
   explicit CachedRepo(std::string repo);
 
   [[nodiscard]] const std::string& repo() const { return repo_; }
@@ -33,18 +35,19 @@ class CachedRepo {
   [[nodiscard]] std::string LockPath(const std::string& sha256) const;
   [[nodiscard]] std::string FilePath(const std::string& commit, const std::string& path) const;
 
-  // Empty: refs/main is not there, or is no commit.
+  // Returns the commit in refs/main, or an empty text if that file is missing or holds no commit.
   [[nodiscard]] std::string MainCommit() const;
   [[nodiscard]] Status SetMainCommit(const std::string& commit) const;
   [[nodiscard]] std::vector<std::string> Commits() const;
-  // The GGUF files of a snapshot whose bytes are there, sorted.
+  // Returns the sorted paths of the snapshot's GGUF files, without links whose blob is missing.
   [[nodiscard]] std::vector<std::string> Files(const std::string& commit) const;
-  // Shows a blob in a snapshot; moves it there where the file system has no symbolic links.
+  // Makes `path` in the snapshot a symbolic link to the blob; moves the blob there if the file
+  // system has no symbolic links.
   [[nodiscard]] Status Link(const std::string& commit, const std::string& path,
                             const std::string& sha256) const;
-  // Removes the files from every snapshot, then blobs that no snapshot shows, and the repository
-  // with the last one. Returns the bytes that are free then. Errors: kIo, where another process
-  // fetches one of them, or the system refuses.
+  // Removes the files from every snapshot, then the blobs that no snapshot links to any more, and
+  // the repository's folder after its last snapshot. Returns the number of bytes freed. Errors: kIo
+  // if another process is fetching one of the files, or the system refuses.
   [[nodiscard]] Result<uint64_t> Remove(const std::vector<std::string>& paths) const;
 
  private:
@@ -53,7 +56,7 @@ class CachedRepo {
   std::string folder_;
 };
 
-// Repositories of models in the cache, sorted.
+// Returns the repositories of models in the cache, sorted by name.
 [[nodiscard]] std::vector<CachedRepo> CachedRepos();
 
 }  // namespace ebb::cli

@@ -31,7 +31,7 @@ std::optional<std::string> FileOf(const ModelName& name, const std::vector<std::
   return found == files.end() ? std::nullopt : std::optional(*found);
 }
 
-// All parts of a file, in order.
+// Returns the paths of all parts of a split file in order, or the file alone if it is not split.
 std::vector<std::string> PartsOf(const std::string& file) {
   const auto split = ParseSplitName(file);
   if (!split) return {file};
@@ -40,7 +40,8 @@ std::vector<std::string> PartsOf(const std::string& file) {
   return parts;
 }
 
-// The model of a file in a snapshot; nothing: parts are missing.
+// Returns the stored model whose first file is `file` in the snapshot, or nothing if a part is
+// missing.
 std::optional<StoredModel> StoredIn(const CachedRepo& repo, const std::string& commit,
                                     const std::string& file) {
   StoredModel model = {.name = fmt::format("hf:{}/{}", repo.repo(), file),
@@ -56,7 +57,8 @@ std::optional<StoredModel> StoredIn(const CachedRepo& repo, const std::string& c
   return model;
 }
 
-// Names what there is instead, quantizations and files of near names.
+// Returns an error that names what the repository has instead: its quantizations or files of near
+// names.
 Status NoSuchFile(const ModelName& name, const std::vector<std::string>& paths) {
   std::vector<std::string> models;
   std::ranges::copy_if(paths, std::back_inserter(models), IsModelFile);
@@ -76,7 +78,8 @@ Status NoSuchFile(const ModelName& name, const std::vector<std::string>& paths) 
                               fmt::join(NearNames(wanted, models, kMostNames), ", ")));
 }
 
-// The listed parts of a file.
+// Chooses the file that the name means and returns its parts as the hub lists them. Errors:
+// NotFound; InvalidArgument; Unsupported if the hub has no hash to check a part by.
 Result<std::vector<HubFile>> ListedParts(const ModelName& name, const HubListing& listing) {
   std::vector<std::string> paths;
   for (const HubFile& file : listing.files) paths.push_back(file.path);
@@ -105,7 +108,8 @@ bool HasBlob(const CachedRepo& repo, const HubFile& file) {
   return fs::file_size(repo.Blob(file.sha256), error) == file.bytes && !error;
 }
 
-// Whether the snapshot has the bytes themselves, as on file systems without symbolic links.
+// Returns whether the snapshot holds the file itself instead of a symbolic link, as on file systems
+// without links.
 bool IsCopied(const CachedRepo& repo, const std::string& commit, const HubFile& file) {
   const fs::path place = repo.FilePath(commit, file.path);
   std::error_code error;
@@ -113,7 +117,7 @@ bool IsCopied(const CachedRepo& repo, const std::string& commit, const HubFile& 
          fs::file_size(place, error) == file.bytes;
 }
 
-// Fetches a file unless its bytes are there, and shows it in the snapshot.
+// Fetches a file unless its blob is stored, and links it into the snapshot.
 Status FetchHubFile(const CachedRepo& repo, const std::string& commit, const HubFile& file,
                     const FetchSettings& settings, HttpClient* client) {
   const std::string name = fs::path(file.path).filename().string();
@@ -151,7 +155,7 @@ Status FetchHubFile(const CachedRepo& repo, const std::string& commit, const Hub
   return repo.Link(commit, file.path, file.sha256);
 }
 
-// The shortest name that finds the file among those of the snapshot.
+// Returns the shortest name by which FindHubModel() finds `file` among `files` of the snapshot.
 std::string NameOf(const CachedRepo& repo, const std::string& file,
                    const std::vector<std::string>& files) {
   const std::string tag = QuantTag(file);
@@ -209,7 +213,8 @@ Result<StoredModel> PullHubModel(const ModelName& name, const FetchSettings& set
   for (const HubFile& part : parts) {
     EBB_RETURN_IF_ERROR(FetchHubFile(repo, listing->commit, part, settings, &client));
   }
-  // Now that the files are there: others look for them at this commit.
+  // Only now that all files are stored, refs/main moves to their commit, since other programs look
+  // for files there.
   EBB_RETURN_IF_ERROR(repo.SetMainCommit(listing->commit));
   std::optional<StoredModel> model = StoredIn(repo, listing->commit, parts.front().path);
   if (!model) return NotFound(fmt::format("{} was removed meanwhile", name.text));

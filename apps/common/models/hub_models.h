@@ -1,4 +1,4 @@
-// Models of Hugging Face's hub, in its own cache.
+// Finds, fetches, lists and removes models of Hugging Face's hub, in the hub's own cache.
 #ifndef EBB_APPS_PULL_HUB_MODELS_H_
 #define EBB_APPS_PULL_HUB_MODELS_H_
 
@@ -9,10 +9,12 @@
 
 namespace ebb::cli {
 
-// In the snapshot of refs/main. Without a quantization in the name, and where the usual one is not
-// there, another that is.
+// Looks for the model in the snapshot of refs/main, without a request. If the name gives no
+// quantization and the file of the usual one (Q4_K_M) is missing, returns another file that is
+// present. Errors: kNotFound.
 [[nodiscard]] Result<StoredModel> FindHubModel(const ModelName& name);
-// Whether the hub would choose the file that FindHubModel() found, whatever else it has.
+// Returns whether the hub's listing, too, would lead to the file that FindHubModel() found,
+// whatever other files it contains. If not, a request must decide.
 [[nodiscard]] bool IsHubChoice(const ModelName& name, const StoredModel& found);
 [[nodiscard]] Result<StoredModel> PullHubModel(const ModelName& name,
                                                const FetchSettings& settings);

@@ -152,7 +152,7 @@ std::string KnownModelNames() {
 }
 
 std::string CacheFolder() {
-  // The XDG specification: a relative path counts as unset.
+  // By the XDG specification a relative path counts as unset.
   if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && xdg[0] == '/') {
     return std::string(xdg) + "/ebb";
   }

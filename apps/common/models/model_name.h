@@ -1,4 +1,4 @@
-// Names of models on Hugging Face's hub, in Ollama's registry, or at a URL.
+// Parses names of models on Hugging Face's hub, in Ollama's registry, or at a URL.
 #ifndef EBB_APPS_PULL_MODEL_NAME_H_
 #define EBB_APPS_PULL_MODEL_NAME_H_
 
@@ -9,6 +9,7 @@
 
 namespace ebb::cli {
 
+// ModelName is a parsed name of a model that lies on a server.
 struct ModelName {
   enum class Source {
     kHub,     // hf:ORG/REPO[:QUANT|/FILE]
@@ -26,15 +27,16 @@ struct ModelName {
   std::string sha256 = {};  // kUrl, lower case; empty: none was given
 };
 
-// How such names look, for messages and help.
+// kModelNameForms lists the forms of these names, for messages and help.
 inline constexpr std::string_view kModelNameForms =
     "hf:ORG/REPO[:QUANT|/FILE], ollama:NAME[:TAG], or an https URL of a GGUF file";
 
-// Whether the text begins as such a name does, right or wrong.
+// Returns whether the text begins like such a name ("hf:", "ollama:", "https://"); the rest may be
+// invalid.
 [[nodiscard]] bool IsModelName(std::string_view text);
 
-// A URL of a file in the hub ($HF_ENDPOINT) is its hf: name, so that its hash is known. Errors:
-// kInvalidArgument, with what was expected.
+// Parses a name. Turns the URL of a file in the hub ($HF_ENDPOINT) into its hf: name, because the
+// hub publishes the hashes of its files. Errors: kInvalidArgument, which names the expected forms.
 [[nodiscard]] Result<ModelName> ParseModelName(std::string_view text);
 
 }  // namespace ebb::cli

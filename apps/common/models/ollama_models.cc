@@ -49,7 +49,7 @@ std::string HostOfName(const ModelName& name) {
   return name.host.empty() ? std::string(kUsualHost) : name.host;
 }
 
-// $EBB_OLLAMA_REGISTRY is a URL in place of the usual registry's.
+// Returns the registry's URL; $EBB_OLLAMA_REGISTRY replaces that of the usual registry.
 std::string RegistryUrl(const ModelName& name) {
   if (name.host.empty()) {
     std::string url;
@@ -69,7 +69,7 @@ struct ModelLayer {
   uint64_t bytes = 0;
 };
 
-// The layer of the weights. Errors: kCorrupt, kUnsupported.
+// Returns the layer that holds the weights. Errors: kCorrupt, kUnsupported.
 Result<ModelLayer> ReadManifest(const std::string& text) {
   const OllamaJson manifest = OllamaJson::parse(text, nullptr, false);
   const auto layers = manifest.is_object() ? manifest.find("layers") : manifest.end();
@@ -189,7 +189,7 @@ Status FetchLayer(const ModelName& name, const ModelLayer& layer, const FetchSet
   return status;
 }
 
-// The name that a manifest's path within manifests/ stands for: HOST/NAMESPACE/NAME/TAG.
+// Returns the name of the model whose manifest lies at HOST/NAMESPACE/NAME/TAG within manifests/.
 std::string NameOfManifest(const fs::path& path) {
   std::vector<std::string> parts;
   for (const fs::path& part : path) parts.push_back(part.string());
@@ -201,7 +201,7 @@ std::string NameOfManifest(const fs::path& path) {
   return fmt::format("ollama:{}{}:{}", before, parts[2], parts[3]);
 }
 
-// Manifests of ebb's own folder, by the names that they stand for.
+// Returns the manifests of ebb's own folder with the names of their models, sorted by name.
 std::vector<std::pair<std::string, ModelLayer>> OwnManifests() {
   std::vector<std::pair<std::string, ModelLayer>> manifests;
   const fs::path top = OwnFolder() + "/manifests";
@@ -255,7 +255,7 @@ Result<StoredModel> PullOllamaModel(const ModelName& name, const FetchSettings& 
     return StoredAs(name.text, theirs, *layer);
   }
   EBB_RETURN_IF_ERROR(FetchLayer(name, *layer, settings, &client));
-  // Now that the bytes are there.
+  // The manifest is written last, so that it never names bytes that are missing.
   EBB_RETURN_IF_ERROR(WriteFileWhole(ManifestPath(OwnFolder(), name), answer->body));
   return StoredAs(name.text, OwnFolder(), *layer);
 }

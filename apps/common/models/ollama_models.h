@@ -1,9 +1,10 @@
-// Models of Ollama's registry, in ~/.cache/ebb/ollama in Ollama's own layout:
+// Finds, fetches, lists and removes models of Ollama's registry, which lie in ~/.cache/ebb/ollama
+// in Ollama's own layout:
 //
 //   blobs/sha256-HEX                      the bytes, a GGUF file
 //   manifests/HOST/NAMESPACE/NAME/TAG     the registry's manifest
 //
-// A model that Ollama itself has fetched ($OLLAMA_MODELS, else ~/.ollama/models) is found there.
+// A model that Ollama itself has fetched ($OLLAMA_MODELS, or ~/.ollama/models) is found there.
 #ifndef EBB_APPS_PULL_OLLAMA_MODELS_H_
 #define EBB_APPS_PULL_OLLAMA_MODELS_H_
 

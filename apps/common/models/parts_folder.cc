@@ -21,7 +21,7 @@ namespace ebb::cli {
 
 namespace fs = std::filesystem;
 
-// A descriptor that is closed at the end of the scope.
+// OpenFile closes its descriptor at the end of the scope.
 class PartsFolder::OpenFile {
  public:
   OpenFile(const std::string& path, int flags)
@@ -52,7 +52,8 @@ struct CompleteParts {
   uint64_t bytes = 0;
 };
 
-// Returns the parts of the model that the file holds; none if there is no file.
+// Returns how many parts of the model the file holds completely, and their bytes; 0 if there is no
+// file.
 CompleteParts PartsIn(const std::string& joined, const KnownModel& model) {
   std::error_code error;
   const uintmax_t size = fs::file_size(joined, error);
@@ -66,7 +67,7 @@ CompleteParts PartsIn(const std::string& joined, const KnownModel& model) {
   return complete;
 }
 
-// False, with errno set, when not all could be written.
+// Writes all bytes. Returns false, with errno set, if that fails.
 bool WriteAll(int file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = write(file, bytes.data(), bytes.size());
@@ -102,7 +103,8 @@ Status PartsFolder::Lock() {
   const std::string path = folder_ + "/lock";
   auto file = std::make_unique<OpenFile>(path, O_RDWR | O_CREAT);
   if (!file->ok()) return FileError(path);
-  // On a file system without locks a second process goes unnoticed.
+  // A file system without locks gives another error; the folder then counts as locked, so two
+  // processes may fetch at once.
   if (flock(file->descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return IoError(
         fmt::format("{}: another process is fetching {}; wait for its end", folder_, model_.name));

@@ -1,5 +1,5 @@
-// The folder FILE.parts, next to a model's file, in which a model that comes in parts is put
-// together. It outlives the process, so that the parts that are complete need not be fetched again.
+// Manages the folder FILE.parts next to a model's file, in which the parts of a model are joined.
+// The folder outlives the process, so that complete parts need not be fetched again.
 #ifndef EBB_APPS_PULL_PARTS_FOLDER_H_
 #define EBB_APPS_PULL_PARTS_FOLDER_H_
 
@@ -11,32 +11,35 @@
 
 namespace ebb::cli {
 
-// Thread safety: one thread at a time. One process at a time holds the folder of a model.
+// PartsFolder keeps the complete parts of an unfinished fetch on the disk, so that the next fetch
+// resumes after them. Thread safety: one thread at a time. Only one process at a time can open the
+// folder of a model.
 class PartsFolder {
  public:
-  // Makes the folder where there is none. `model` outlives the result. Errors: kIo when that is
-  // refused, or when another process holds the folder.
+  // Opens the folder beside `path`, and creates it if it is missing. `model` must outlive the
+  // result. Errors: kIo if the system refuses, or another process has the folder open.
   static Result<std::unique_ptr<PartsFolder>> Open(const KnownModel& model,
                                                    const std::string& path);
-  // Removes all but the complete parts; the folder too, when there are none.
+  // Removes everything but the complete parts; removes the folder too if there are none.
   ~PartsFolder();
   PartsFolder(const PartsFolder&) = delete;
   PartsFolder& operator=(const PartsFolder&) = delete;
 
   [[nodiscard]] const std::string& path() const { return folder_; }
-  // The file that has the complete parts, in order.
+  // Returns the path of the file that holds the complete parts, one after the other.
   [[nodiscard]] std::string joined() const { return folder_ + "/joined"; }
-  // The folder for packages and their unpacked files.
+  // Returns the path of the folder for packages and their unpacked files.
   [[nodiscard]] std::string incoming() const { return folder_ + "/incoming"; }
   [[nodiscard]] int num_parts() const { return num_parts_; }
 
-  // Empties incoming(). Errors: kIo.
+  // Removes all files in incoming(). Errors: kIo.
   Status EmptyIncoming();
-  // Appends the file `part`, which is the next part. Errors: kIo; then no piece of it stays.
+  // Appends the file `part`, which must be the next part. Errors: kIo; no bytes of `part` stay
+  // then.
   Status Append(const std::string& part);
-  // Renames joined(), once it is safely on the disk. Errors: kIo.
+  // Renames joined() to `path` after an fsync. Errors: kIo.
   Status MoveJoinedTo(const std::string& path);
-  // No part is kept.
+  // Drops all parts: the destructor removes the folder.
   void Drop() { num_parts_ = 0; }
 
  private:
@@ -52,7 +55,7 @@ class PartsFolder {
   int num_parts_ = 0;
 };
 
-// How many parts the folder beside `path` has; 0 where there is none.
+// Returns the number of complete parts in the folder beside `path`; 0 if there is no folder.
 [[nodiscard]] int NumPartsKept(const KnownModel& model, const std::string& path);
 
 }  // namespace ebb::cli

@@ -1,5 +1,5 @@
-// Models by name, from Hugging Face's hub, Ollama's registry or a URL, and their copies on this
-// machine.
+// Finds, fetches, lists and removes models by their names on Hugging Face's hub, in Ollama's
+// registry, or at a URL.
 #ifndef EBB_APPS_PULL_REMOTE_MODELS_H_
 #define EBB_APPS_PULL_REMOTE_MODELS_H_
 
@@ -13,7 +13,7 @@
 
 namespace ebb::cli {
 
-// A model whose files are all on this machine.
+// StoredModel describes a model that came from a server and whose files are all on this machine.
 struct StoredModel {
   std::string name;    // that ParseModelName() takes
   std::string path;    // of its first file
@@ -22,6 +22,7 @@ struct StoredModel {
   std::string note = {};  // why the name does not find it; empty: it does
 };
 
+// FetchSettings configure how models are fetched.
 struct FetchSettings {
   HttpSettings http = {};
   bool quiet = false;  // nothing on stderr
@@ -35,14 +36,16 @@ struct FetchSettings {
 // the stored model if the server cannot be reached. Errors: see ListHubFiles(), DownloadFile().
 [[nodiscard]] Result<StoredModel> PullRemoteModel(const ModelName& name,
                                                   const FetchSettings& settings);
-// Returns the stored model without a request if there is one, else PullRemoteModel().
+// Returns the stored model without a request if it certainly is the one that the name means, else
+// calls PullRemoteModel(). An hf: name without a quantization or a file asks the hub unless the
+// stored file is the usual one (Q4_K_M).
 [[nodiscard]] Result<StoredModel> FindOrPullModel(const ModelName& name,
                                                   const FetchSettings& settings);
 
 // Lists the models in the hub's cache and in ebb's own.
 [[nodiscard]] std::vector<StoredModel> StoredModels();
-// Removes the model's files, except those that another one shares; returns the bytes that are free
-// then. Errors: kNotFound; kInvalidArgument where the name stands for several models.
+// Removes the model's files, except those that another stored model shares. Returns the number of
+// bytes freed. Errors: kNotFound; kInvalidArgument if the name stands for several models.
 [[nodiscard]] Result<uint64_t> RemoveStoredModel(const ModelName& name);
 
 }  // namespace ebb::cli

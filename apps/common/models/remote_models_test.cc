@@ -1,4 +1,4 @@
-// A hub and a registry of the test's own.
+// Tests models of a fake hub and a fake registry.
 #include "apps/common/models/remote_models.h"
 
 #include <gmock/gmock.h>
@@ -182,7 +182,7 @@ TEST_F(RemoteModelsTest, ANewRevisionIsFetchedAndSharesBytesThatStay) {
   EXPECT_THAT(Names(), ElementsAre("hf:tide/Tide-GGUF:Q4_K_M", "hf:tide/Tide-GGUF:Q8_0",
                                    "hf:tide/Tide-GGUF/Tide-Q4_K_M.gguf"));
   EXPECT_THAT(StoredModels().back().note, HasSubstr("an earlier revision, aaaaaaaa"));
-  // Both revisions of it, and the other file stays.
+  // Removing frees both revisions of the file and keeps the other file.
   EXPECT_EQ(Remove("hf:tide/Tide-GGUF:Q4_K_M"), 8100U);
   EXPECT_THAT(Names(), ElementsAre("hf:tide/Tide-GGUF:Q8_0"));
 }
@@ -195,7 +195,7 @@ TEST_F(RemoteModelsTest, AllPartsOfASplitFileAreFetched) {
   EXPECT_THAT(model->path, HasSubstr("BF16/Tide-BF16-00001-of-00002.gguf"));
   EXPECT_EQ(fs::read_symlink(model->path).string().substr(0, 15), "../../../blobs/");
   EXPECT_THAT(Names(), ElementsAre("hf:tide/Tide-GGUF:BF16"));
-  // One part alone is no model.
+  // A split model with a missing part is not listed.
   const std::string second =
       RepoFolder() + "/blobs/" + HexSha256(Repo().files["BF16/Tide-BF16-00002-of-00002.gguf"]);
   fs::remove(second);
@@ -350,7 +350,7 @@ TEST_F(RemoteModelsTest, ASecondFetchWaitsForTheFirst) {
   fs::create_directories(fs::path(lock_path).parent_path());
   const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   ASSERT_EQ(flock(lock, LOCK_EX | LOCK_NB), 0);
-  // The holder puts the bytes there meanwhile.
+  // The holder of the lock stores the blob while the second fetch waits.
   std::thread holder([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     const std::string& content = Repo().files["Tide-Q4_K_M.gguf"];

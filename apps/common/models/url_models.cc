@@ -27,14 +27,15 @@ std::string UrlsFolder() {
   return cache.empty() ? "" : cache + "/urls";
 }
 
-// The hash, where one was given, belongs to the name: a URL may have another file tomorrow.
+// Returns the folder of a model. A hash in the name is part of the folder's key, since the same URL
+// may serve another file later.
 std::string FolderOf(const ModelName& name) {
   constexpr size_t kDigits = 16;
   const std::string key = name.sha256.empty() ? name.url : name.url + "#" + name.sha256;
   return fmt::format("{}/{}", UrlsFolder(), Sha256Of(key).substr(0, kDigits));
 }
 
-// The URLs of the files, and their names.
+// UrlFile is one part of a model: its URL and its file name.
 struct UrlFile {
   std::string url;
   std::string name;
@@ -113,7 +114,7 @@ Result<StoredModel> PullUrlModel(const ModelName& name, const FetchSettings& set
     if (fs::exists(fmt::format("{}/{}", folder, file.name), error)) continue;
     Status status = FetchUrlFile(file, name, settings, &client);
     if (status.ok()) continue;
-    // Keeps only bytes that the next try goes on from.
+    // The folder stays only if it holds bytes from which the next attempt can continue.
     const bool has_bytes = std::ranges::any_of(
         fs::directory_iterator(folder, error), [](const fs::directory_entry& entry) {
           return entry.path().string().find(".gguf") != std::string::npos;

@@ -1,5 +1,6 @@
-// Models of a URL, in ~/.cache/ebb/urls: a folder for each URL, named after its hash, with the
-// files and a file `url` that has the name.
+// Finds, fetches, lists and removes models that come from a URL. They lie in ~/.cache/ebb/urls, in
+// a folder for each URL that is named after the URL's hash and holds the model's files and a file
+// `url` with the model's name.
 #ifndef EBB_APPS_PULL_URL_MODELS_H_
 #define EBB_APPS_PULL_URL_MODELS_H_
 

@@ -19,7 +19,7 @@
 namespace ebb::cli {
 namespace {
 
-// A file of all options has 30 kB.
+// kMostConfigBytes leaves ample room: an example file with all options has 30 kB.
 constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
 int LineOf(const toml::node& node) { return static_cast<int>(node.source().begin.line); }
@@ -31,7 +31,7 @@ Status ErrorAt(const std::string& file, int line, std::string_view name, std::st
 
 bool IsWithinCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// Returns the bytes before the column, which counts characters from 1.
+// Returns the number of bytes before the column, which counts characters from 1.
 size_t OffsetOf(std::string_view line, toml::source_index column) {
   size_t at = 0;
   for (toml::source_index i = 1; i < column && at < line.size(); ++i) {
@@ -42,7 +42,7 @@ size_t OffsetOf(std::string_view line, toml::source_index column) {
   return at;
 }
 
-// Returns the text in quotes, cut after about as many bytes as a message has room for.
+// Returns the text in quotes, cut after about 50 bytes so that a message stays short.
 std::string Quoted(std::string_view text) {
   constexpr size_t kMostShown = 50;
   size_t end = std::min(kMostShown, text.size());
@@ -50,8 +50,8 @@ std::string Quoted(std::string_view text) {
   return fmt::format("\"{}{}\"", text.substr(0, end), end < text.size() ? "..." : "");
 }
 
-// Returns the text around a place for messages, of one line and in quotes. The line may be long,
-// and hold a password.
+// Returns the text around a place, on one line and in quotes, for messages. Shows only a part of
+// the line, which may be long and hold a password.
 std::string Excerpt(std::string_view text, toml::source_position at) {
   for (toml::source_index i = 1; i < at.line; ++i) {
     text.remove_prefix(std::min(text.find('\n') + 1, text.size()));
@@ -83,7 +83,7 @@ std::string_view KindOf(const toml::node& node) {
 Status ReadConfigValue(const toml::node& node, std::vector<ConfigValue>* values) {
   using Kind = ConfigValue::Kind;
   if (const auto* text = node.as_string()) {
-    // The system would take the part before it for a file's name.
+    // The system would take the part before the character U+0000 for a file's name.
     if (text->get().find('\0') != std::string::npos) {
       return InvalidArgument("expected a text without the character U+0000");
     }
@@ -91,7 +91,7 @@ Status ReadConfigValue(const toml::node& node, std::vector<ConfigValue>* values)
   } else if (const auto* whole = node.as_integer()) {
     values->push_back({.kind = Kind::kNumber, .text = std::to_string(whole->get())});
   } else if (const auto* number = node.as_floating_point()) {
-    // 8080.0 stays a number that has a fraction, which options of whole numbers refuse.
+    // "{:#}" keeps 8080.0 a number with a fraction, which options of whole numbers refuse.
     values->push_back({.kind = Kind::kNumber, .text = fmt::format("{:#}", number->get())});
   } else if (const auto* flag = node.as_boolean()) {
     values->push_back({.kind = Kind::kBool, .text = flag->get() ? "true" : "false"});
@@ -114,7 +114,7 @@ std::string FoundText(const ConfigValue& value) {
   return value.text;
 }
 
-// Sets one option from all values of its setting. Errors: without the place.
+// Sets one option from all values of its setting. Errors do not name the line; the caller adds it.
 Status ApplySetting(const ConfigSetting& setting, const OptionRow& row, CliOptions* options) {
   const bool is_flag = row.value.empty();
   if (setting.is_list && !row.is_repeatable) {
@@ -162,7 +162,7 @@ Result<std::vector<ConfigSetting>> ParseConfig(std::string_view text, const std:
     }
     settings.push_back(std::move(setting));
   }
-  // The table is ordered by names.
+  // toml++ orders its table by names, but settings apply in the order of their lines.
   std::ranges::stable_sort(settings, {}, &ConfigSetting::line);
   return settings;
 }
@@ -176,7 +176,8 @@ std::string ConfigName(const OptionRow& row) { return row.names.substr(row.names
 
 namespace {
 
-// Says why the file may not set an option of this name, with the nearest name that it may.
+// Returns the reason why the file may not set an option of this name, with the nearest name that it
+// may set.
 std::string UnknownName(const std::string& name, const std::vector<const OptionRow*>& rows) {
   std::vector<std::string> names;
   for (const OptionRow* row : rows) {
@@ -205,7 +206,8 @@ Status ApplyConfig(const std::vector<ConfigSetting>& settings, const std::string
     if (row == rows.end()) {
       return ErrorAt(file, setting.line, "", UnknownName(setting.name, rows));
     }
-    // An option of the command line replaces all options of the file that set its fields.
+    // An option of the command line replaces all options of the file that set the same fields;
+    // these are parsed into `replaced`, so that their errors are still reported.
     CliOptions replaced;
     bool is_given = std::ranges::count(given.rows, *row) > 0;
     Status status;

@@ -1,4 +1,4 @@
-// A configuration file in TOML, which toml++ reads: options by their long names.
+// Reads a configuration file in TOML, which sets options by their long names:
 //
 //   port = 8080
 //   alias = ["gpt-4o", "local"]   # an option that may be repeated
@@ -15,7 +15,8 @@
 
 namespace ebb::cli {
 
-// One value: a string, its escapes resolved; a number in decimal; or true or false.
+// ConfigValue is one value: a string with its escapes resolved, a number in decimal, or true or
+// false.
 struct ConfigValue {
   enum class Kind { kString, kNumber, kBool };
   Kind kind = Kind::kString;
@@ -24,7 +25,7 @@ struct ConfigValue {
   friend bool operator==(const ConfigValue&, const ConfigValue&) = default;
 };
 
-// One line NAME = VALUE or NAME = [VALUE, ...].
+// ConfigSetting is one line NAME = VALUE or NAME = [VALUE, ...].
 struct ConfigSetting {
   std::string name;
   std::vector<ConfigValue> values;
@@ -32,34 +33,36 @@ struct ConfigSetting {
   int line = 0;  // from 1
 };
 
-// Reads settings from `text`, in the order of their lines. Errors: InvalidArgument, which begins
-// with "FILE:LINE:COLUMN: " for text that is no TOML, else with "FILE:LINE: ": a name that comes
-// twice, or parts of TOML that options do not need (tables, dates, lists in lists), or the
-// character U+0000 in a text.
+// Parses the settings in `text`, in the order of their lines. Errors: InvalidArgument. The message
+// begins with "FILE:LINE:COLUMN: " if the text is not TOML; with "FILE:LINE: " if a name comes
+// twice, a string contains the character U+0000, or the file uses parts of TOML that options do not
+// need (tables, dates, nested lists).
 [[nodiscard]] Result<std::vector<ConfigSetting>> ParseConfig(std::string_view text,
                                                              const std::string& file);
 
-// Returns whether a configuration file may set the option: not those that end the program with a
-// text, and not --config.
+// Returns whether a configuration file may set the option. It may not set --config, nor options
+// that print a text and end the program, such as --list-policies.
 [[nodiscard]] bool IsConfigurable(const OptionRow& row);
-// The name of an option in a configuration file: "api-keys" of "--api-keys".
+// Returns the option's name in a configuration file, such as "api-keys" for "--api-keys".
 [[nodiscard]] std::string ConfigName(const OptionRow& row);
 
-// The options of the command line.
+// CommandLine records which options the command line gave, and which shared fields they set.
 struct CommandLine {
   std::vector<const OptionRow*> rows;
   GivenOptions shared;
 };
 
-// Sets the options that `settings` name, in their order, except those that `given` has and those
-// that set a field which an option of `given` sets. rows: the options that the command takes.
-// Errors: InvalidArgument, which begins with "FILE:LINE: ": an unknown name, a value that the
-// option does not take, or two options of the file that set one field.
+// Sets the options that `settings` name, in their order. Skips options that the command line
+// (`given`) has too, and options that set a shared field which an option of the command line sets.
+// `rows` are the options that the command takes. Errors: InvalidArgument, beginning with
+// "FILE:LINE: ": an unknown name, a value that the option does not take, or two options of the file
+// that set one field.
 [[nodiscard]] Status ApplyConfig(const std::vector<ConfigSetting>& settings,
                                  const std::string& file, const std::vector<const OptionRow*>& rows,
                                  const CommandLine& given, CliOptions* options);
-// Reads a file, and applies it. Errors: InvalidArgument: those above, a file that cannot be read or
-// is no regular file, or one of more than 1 MiB.
+// Reads a configuration file and applies it with ApplyConfig(). Errors: InvalidArgument: those of
+// ParseConfig() and ApplyConfig(), a file that cannot be read or is not a regular file, or a file
+// of more than 1 MiB.
 [[nodiscard]] Status ApplyConfigFile(const std::string& file,
                                      const std::vector<const OptionRow*>& rows,
                                      const CommandLine& given, CliOptions* options);

@@ -127,13 +127,13 @@ TEST(ConfigFileTest, WhatIsNoTomlIsNamedWithItsLine) {
       {std::string_view("\xff\xfep\0", 4), "f:1:"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(ParseError(text), HasSubstr(message));
-  // A long line is repeated around the place alone.
+  // A message shows only the part of a long line around the error.
   EXPECT_THAT(ParseError("port = 1 " + std::string(10'000, 'x')),
               EndsWith("in \"port = 1 " + std::string(41, 'x') + "...\""));
   const std::string before = "api = [" + std::string(300, ' ') + "'secret', ";
   EXPECT_THAT(ParseError(before + std::string(30, ' ') + "x, 2]"),
               AllOf(Not(HasSubstr("secret")), EndsWith("x, 2]\"")));
-  // Columns and cuts are those of characters.
+  // Columns count characters, and a cut never splits one.
   EXPECT_THAT(ParseError("a = '\u00e9\u00e9' x"), HasSubstr("f:1:10: "));
   std::string accents;
   for (int i = 0; i < 100; ++i) accents += "\u00e9";
@@ -147,7 +147,7 @@ TEST(ConfigFileTest, PartsOfTomlThatAreNoOptionsAreNamed) {
   EXPECT_EQ(ParseError("a.b = 1\n"), "f:1: a: " + expected + "a table");
   EXPECT_EQ(ParseError("a = 1979-05-27\n"), "f:1: a: " + expected + "a date or a time");
   EXPECT_EQ(ParseError("a = [1,\n[2]]\n"), "f:2: a: " + expected + "a list");
-  // The path would end before it.
+  // The system would end the path before the character U+0000.
   EXPECT_EQ(ParseError("\nmodel = \"/etc/passwd\\u0000.gguf\"\n"),
             "f:2: model: expected a text without the character U+0000");
 }
@@ -185,7 +185,7 @@ TEST(ConfigFileTest, OptionsOfTheCommandLineTakeThePlaceOfAllValues) {
           .ok());
   EXPECT_THAT(options.Of<ServeInput>().aliases, ElementsAre("c"));
   EXPECT_EQ(options.Of<ServeInput>().port, 1);
-  // A wrong value is an error all the same.
+  // A wrong value in the file is an error even if the command line replaces it.
   EXPECT_EQ(Apply("port = 'x'\n", &options, {.rows = {RowOf("port")}, .shared = {}}).code(),
             StatusCode::kInvalidArgument);
 }
@@ -214,7 +214,7 @@ TEST(ConfigFileTest, WrongNamesAndValuesAreNamedWithTheirLine) {
             "nearest is \"port\"");
   EXPECT_THAT(ApplyError("any_model = true"), EndsWith("; the nearest is \"any-model\""));
   EXPECT_THAT(ApplyError("api-key = 'x'"), EndsWith("; the nearest is \"api-keys\""));
-  // Options of other commands, and those that end the program.
+  // Options of other commands, and options that end the program, are refused.
   for (const char* name : {"n", "prompt"}) {
     EXPECT_THAT(ApplyError(std::string(name) + " = 1"), HasSubstr("f:1: expected the long name"));
   }

@@ -1,4 +1,5 @@
-// Options of `ebb fit`, and --memory of the commands that answer, with their rows of the table.
+// Declares the options of `ebb fit`, the option --memory of commands that answer, and their rows in
+// the option table.
 #ifndef EBB_APPS_OPTIONS_FIT_OPTIONS_H_
 #define EBB_APPS_OPTIONS_FIT_OPTIONS_H_
 
@@ -9,6 +10,7 @@ namespace ebb::cli {
 
 struct OptionRow;
 
+// FitInput holds --memory and the options of `ebb fit`.
 struct FitInput {
   uint64_t memory_bytes = 0;  // --memory; 0: not given
   int prompt_tokens = 512;

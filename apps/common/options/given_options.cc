@@ -59,7 +59,8 @@ constexpr std::array<std::pair<std::string_view, SharedField>, 15> kSharedFields
     {"--interval", SharedField::kInterval},
 }};
 
-// Returns the option as messages name it. Which fields these two set depends on the value's name.
+// Returns the option as messages name it. --kv-type and --draft are shown with the name in their
+// value, since that decides which fields they set.
 std::string Shown(std::string_view option, std::string_view text) {
   if (option != "--kv-type" && option != "--draft") return std::string(option);
   return fmt::format("{} {}", option, text.substr(0, text.find(':')));

@@ -1,4 +1,4 @@
-// The options that were given, for fields that more than one option sets.
+// Records which options were given, to find two that set the same field.
 #ifndef EBB_APPS_OPTIONS_GIVEN_OPTIONS_H_
 #define EBB_APPS_OPTIONS_GIVEN_OPTIONS_H_
 
@@ -13,7 +13,8 @@
 
 namespace ebb::cli {
 
-// A field that several options set, such as T2's rows: --t2 and --kv-type q4.
+// SharedField names a field that several options set, such as the format of T2's rows, which both
+// --t2 and --kv-type q4 set. Options that set the same field exclude each other.
 enum class SharedField {
   kModel,
   kChatTemplate,
@@ -35,11 +36,13 @@ enum class SharedField {
 // Returns the shared fields that an option ("--kv-type") sets with this value.
 [[nodiscard]] std::vector<SharedField> FieldsSet(std::string_view option, std::string_view text);
 
-// Tells for each shared field which option of one source, such as the command line, set it.
+// GivenOptions records, for one source of options such as the command line, which option set each
+// shared field.
 class GivenOptions {
  public:
-  // Records what the option sets with this value; the last value of an option holds. Errors:
-  // another option set one of these fields; nothing is recorded then.
+  // Records the shared fields that the option sets with this value; if an option is given twice,
+  // its last value counts. Errors: another option set one of these fields; nothing is recorded
+  // then.
   [[nodiscard]] Status Add(std::string_view option, std::string_view text);
   // Returns whether an option was recorded that sets one of these fields.
   [[nodiscard]] bool Sets(const std::vector<SharedField>& fields) const;

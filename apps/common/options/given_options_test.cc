@@ -57,7 +57,7 @@ TEST(GivenOptions, TakeOptionsOfOtherFieldsAndTheLastValueOfAnOption) {
             "");
   EXPECT_EQ(Refusal({{"--kv-type", "q4"}, {"--kv-type", "f16"}, {"--t2", "25%"}}), "");
   EXPECT_EQ(Refusal({{"--t0", "30%"}, {"--t0", "40%"}}), "");
-  // These sinks are h2o's own.
+  // h2o's own parameter sinks is not the field that --sinks sets.
   EXPECT_EQ(Refusal({{"--draft", "h2o:sinks=4"}, {"--sinks", "8"}}), "");
   EXPECT_EQ(Refusal({{"--temp", "1"}, {"--top-k", "4"}}), "");
 }

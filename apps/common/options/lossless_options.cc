@@ -12,7 +12,8 @@ namespace {
 
 constexpr OptionGroup kGroup = OptionGroup::kLossless;
 
-// Tokens of a verifying step where results must repeat: small enough for drafts that often fail.
+// kFixedLength is the number of tokens of a verifying step for commands that must repeat their
+// results; it is small, because a draft often fails early.
 constexpr int kFixedLength = 8;
 
 LosslessOptions& LosslessOf(CliOptions& options) { return options.lossless.options; }
@@ -24,7 +25,8 @@ Status ReadVerify(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
-// Whether the key is the policy's own: h2o's sinks are not those of --sinks.
+// Returns whether the policy has a parameter `key` of its own, such as h2o's sinks, which are not
+// those of --sinks.
 bool HasParameter(const std::string& policy, const std::string& key) {
   const auto found = std::ranges::find(BuiltinPolicies(), policy, &PolicyInfo::name);
   return found != BuiltinPolicies().end() &&
@@ -33,7 +35,8 @@ bool HasParameter(const std::string& policy, const std::string& key) {
 
 bool IsSelect(std::string_view draft) { return draft == "select" || draft.starts_with("select:"); }
 
-// NAME[:KEY=VALUE,...], where keys that are options of every policy need no option of their own.
+// Parses NAME[:KEY=VALUE,...]. Keys that name options of every policy (sinks, window, interval,
+// budget) set these options for the draft.
 Status ReadDraft(std::string_view text, CliOptions* options) {
   options->lossless.option_given = "--draft";
   options->lossless.draft.reset();
@@ -159,7 +162,7 @@ Status SettleLossless(CliOptions* options) {
   if (lossless.draft.has_value()) {
     TakeDraft(*lossless.draft, &options->session.policy);
   }
-  // A device verifies no other way.
+  // A device can verify only with Verify::kFast.
   if (!lossless.verify_given && options->engine.allow_inexact &&
       options->engine.device.kind == DeviceKind::kBackend) {
     lossless.options.verify = LosslessOptions::Verify::kFast;

@@ -18,14 +18,15 @@ namespace {
 
 using G = OptionGroup;
 
-// A row whose text some function of the library reads.
+// Returns the row of an option whose value a function of the library parses.
 template <typename Parse>
 OptionRow ParsedRow(OptionGroup group, std::string names, std::string value, std::string help,
                     Parse parse) {
   return {group, std::move(names), std::move(value), std::move(help), parse, nullptr};
 }
 
-// --grammar FILE|TEXT: the file where there is one of that name, else the grammar itself.
+// Reads the value of --grammar FILE|TEXT: the content of the file of that name if there is one,
+// else the grammar itself.
 Status ReadGrammar(std::string_view text, CliOptions* options) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(text, error)) {
@@ -91,8 +92,8 @@ Status ReadPolicy(std::string_view text, CliOptions* options) {
   return ParsePolicy(text, &options->session.policy);
 }
 
-// q8, q4 and q3 are short for --t1 none --t2 old:int8, old:int4 and old:int3; SettleTiers() sets
-// those.
+// Returns the row of --kv-type. Its values q8, q4 and q3 are short for --t1 none --t2 old:int8,
+// old:int4 and old:int3, which SettleTiers() sets.
 OptionRow KvTypeRow() {
   OptionRow row = ChoiceRow<RowType>(
       G::kKvType, "--kv-type",
@@ -105,7 +106,7 @@ OptionRow KvTypeRow() {
   row.parse = [parse = std::move(row.parse), list = row.value](std::string_view text,
                                                                CliOptions* options) {
     options->compressed = CompressedKvType(text);
-    // Rows of T0 keep f16.
+    // With q8, q4 and q3 the rows of T0 keep f16.
     if (parse(options->compressed.has_value() ? "f16" : text, options).ok()) return OkStatus();
     return InvalidArgument(fmt::format("expected {}, found \"{}\"", list, text));
   };

@@ -33,7 +33,7 @@ Status ParseValue(std::string_view text, Range range, int* value) {
 
 Status ParseValue(std::string_view text, Range range, double* value) {
   double parsed = 0;
-  // The comparison is false for NaN.
+  // The negated comparison also rejects NaN.
   if (!ReadAll(text, &parsed) || !(parsed >= range.min && parsed <= range.max)) {
     return Expected("a number", range, text);
   }

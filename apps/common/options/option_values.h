@@ -17,13 +17,14 @@
 
 namespace ebb::cli {
 
-// The range of a number, bounds included.
+// Range holds the bounds of a number, both included.
 struct Range {
   double min = std::numeric_limits<int>::min();
   double max = std::numeric_limits<int>::max();
 };
 
-// Each takes all of `text` or fails with what was expected and what was found.
+// Parses all of `text` into *value. Errors: InvalidArgument, which says what was expected and what
+// was found.
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, int* value);
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, float* value);
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, double* value);
@@ -32,13 +33,13 @@ struct Range {
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, std::string* value);
 [[nodiscard]] Status ParseValue(std::string_view text, Range range,
                                 std::optional<std::string>* value);
-// An option that may be repeated: adds one.
+// Appends `text` to *value, for options that may be repeated.
 [[nodiscard]] Status ParseValue(std::string_view text, Range range,
                                 std::vector<std::string>* value);
-// "512,2048,8000": replaces what was there.
+// Parses a list such as "512,2048,8000" and replaces *value by it.
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, std::vector<int>* value);
 
-// Empty when help has nothing to show.
+// Returns a default value as help shows it; empty if help shows none.
 [[nodiscard]] std::string ShowValue(int value);
 [[nodiscard]] std::string ShowValue(double value);
 [[nodiscard]] std::string ShowValue(uint64_t value);
@@ -48,7 +49,8 @@ struct Range {
 [[nodiscard]] std::string ShowValue(const std::vector<std::string>& value);
 [[nodiscard]] std::string ShowValue(const std::vector<int>& value);
 
-// An option with a value. `access` takes CliOptions& and returns a pointer to the member.
+// Returns the row of an option with a value. `access` takes CliOptions& and returns a pointer to
+// the member that the option sets.
 template <typename Access>
 OptionRow ValueRow(OptionGroup group, std::string names, std::string value, std::string help,
                    Access access, Range range = {}) {
@@ -63,7 +65,8 @@ OptionRow ValueRow(OptionGroup group, std::string names, std::string value, std:
           std::is_same_v<decltype(access(std::declval<CliOptions&>())), std::vector<std::string>*>};
 }
 
-// One whose value names something. An unset variable of the shell is no name.
+// Returns the row of an option whose value is a name. Rejects an empty value, which an unset shell
+// variable would leave.
 template <typename Access>
 OptionRow NameRow(OptionGroup group, std::string names, std::string value, std::string help,
                   Access access) {
@@ -82,7 +85,8 @@ struct Choice {
   T value;
 };
 
-// An option whose value is one of a few names; `choices` becomes its list "none|linear|yarn".
+// Returns the row of an option whose value is one of a few names; help shows `choices` as a list
+// such as "none|linear|yarn".
 template <typename T, typename Access>
 OptionRow ChoiceRow(OptionGroup group, std::string names, std::string help, Access access,
                     std::vector<Choice<T>> choices) {
@@ -112,7 +116,7 @@ OptionRow ChoiceRow(OptionGroup group, std::string names, std::string help, Acce
           }};
 }
 
-// An option without a value: it assigns `value` to the member.
+// Returns the row of a flag, an option without a value, which assigns `value` to the member.
 template <typename T, typename Access>
 OptionRow FlagRow(OptionGroup group, std::string names, std::string help, Access access, T value) {
   return {group,

@@ -1,9 +1,10 @@
-// The options of the command line. They fill in the structs of include/ebb directly; the other
-// fields here are about files and terminals. Options that one program alone takes are in structs of
-// that program, which CliOptions holds by their type.
+// Declares CliOptions, the options of the command line. They fill in the structs of include/ebb
+// directly; the other members are about files and terminals. CliOptions also holds the structs of
+// options that only one program takes, by their type.
 //
-// Tables declare every option once: that of option_table.cc the options that several programs take,
-// and each program its own. The parser, --help and the references in docs/user are fed from them.
+// Tables declare each option once: option_table.cc those that several programs take, and each
+// program its own. The parser, --help and the references in docs/user are generated from the
+// tables.
 #ifndef EBB_APPS_OPTIONS_OPTIONS_H_
 #define EBB_APPS_OPTIONS_OPTIONS_H_
 
@@ -27,7 +28,7 @@
 
 namespace ebb::cli {
 
-// --lossless and the options that belong to it.
+// LosslessInput holds --lossless and the options that belong to it.
 struct LosslessInput {
   bool wanted = false;
   LosslessOptions options;
@@ -99,7 +100,8 @@ struct CliOptions : OwnOptions {
   DocsForm docs_form = DocsForm::kMarkdown;  // --as
 };
 
-// A heading in --help and docs/user/cli.md. A command names the groups that it takes.
+// OptionGroup is a set of options under one heading in --help and docs/user/cli.md. A command lists
+// the groups that it takes.
 enum class OptionGroup {
   kPrompt,      // -p, -f, --raw
   kSystem,      // --system
@@ -128,7 +130,7 @@ enum class OptionGroup {
   kPull,        // of ebb pull alone: NAME, --list
   kRemove,      // of ebb rm alone: NAME
   kFit,         // of ebb fit alone: --prompt-tokens, --requests
-  // For the commands of ebb-bench that take them:
+  // kBenchDepth and the groups up to kBench belong to commands of ebb-bench.
   kBenchDepth,      // --depth
   kBenchDecode,     // --no-mass, --tokens
   kBenchGenerate,   // --generate, --sequences
@@ -141,25 +143,28 @@ enum class OptionGroup {
   kDocs,            // --as
 };
 [[nodiscard]] std::string_view OptionGroupTitle(OptionGroup group);
-// The groups about the model and the machine, which every command that runs a model takes.
+// Returns the groups of options about the model and the machine, which every command that runs a
+// model takes.
 [[nodiscard]] std::span<const OptionGroup> ModelGroups();
 
+// OptionRow declares one option: its names, its help and how its value is parsed.
 struct OptionRow {
   OptionGroup group;
   std::string names;  // "-m,--model"
   std::string value;  // "FILE"; empty: a flag
   std::string help;   // one sentence, no full stop
-  // `text` is the value that was given; meaningless for a flag, which is on. Errors name the valid
-  // values.
+  // Parses `text`, the value that was given, and stores it in *options; ignores `text` for a flag.
+  // Errors name the valid values.
   std::function<Status(std::string_view text, CliOptions* options)> parse;
-  // The current value, for "(default: ...)"; empty or a null function: nothing to show.
+  // Returns the current value, which help shows as "(default: ...)". If the function is null or
+  // returns an empty text, help shows no default.
   std::function<std::string(const CliOptions&)> show;
   bool is_repeatable = false;  // each occurrence adds a value
 };
-// Returns the name that messages use: the long one.
+// Returns the name that messages use: the long one ("--model" of "-m,--model").
 [[nodiscard]] std::string LongName(const OptionRow& row);
-// Sets an option. Errors: a value that it does not take, or another option of options->shared sets
-// the same field.
+// Parses `text` into the option's member of *options. Errors: a value that the option does not
+// take, or another option in options->shared that sets the same field.
 [[nodiscard]] Status SetOption(const OptionRow& row, std::string_view text, CliOptions* options);
 
 // Appends the options of the tiers below T0, and of the device.
@@ -167,14 +172,14 @@ void AppendTierOptionRows(std::vector<OptionRow>* table);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);
 // Returns the shared fields that --draft sets with this value.
 [[nodiscard]] std::vector<SharedField> FieldsOfDraft(std::string_view text);
-// Sets the tiers from --kv-type q8, q4 or q3, after all options were read. Errors: --t0 PERCENT
-// beside --t2 old.
+// Sets the tiers that --kv-type q8, q4 or q3 stand for, after all options were read. Errors: --t0
+// PERCENT together with --t2 old.
 [[nodiscard]] Status SettleTiers(CliOptions* options);
 // Sets the session's lossless options from --lossless and --draft, after SettleTiers(). Errors:
-// options that go with --lossless alone.
+// options that need --lossless, if it is missing.
 [[nodiscard]] Status SettleLossless(CliOptions* options);
-// Gives every draft the same number of tokens, for commands whose results must repeat. Errors: a
-// length that varies.
+// Gives every draft the same number of tokens, for commands that must give the same results in
+// every run. Errors: options that ask for a varying length.
 [[nodiscard]] Status FixDraftLength(CliOptions* options);
 // Returns the options that several programs take, in the order in which help shows them.
 [[nodiscard]] std::vector<OptionRow> SharedOptions();

@@ -13,8 +13,8 @@ namespace ebb::cli {
 
 namespace {
 
-// Names the signals that a policy reads of each step. Attention costs time, which streaming and
-// hidden states do not.
+// Names the signals that a policy reads in each step. Attention costs time to compute; streaming
+// and policies on hidden states do not need it.
 std::string Reads(const PolicyInfo& info) {
   const PolicyContext context = {.shape = {.num_layers = 2,
                                            .num_q_heads = 1,
@@ -48,7 +48,7 @@ std::string Reads(const PolicyInfo& info) {
   return all.empty() ? "nothing" : all;
 }
 
-// The options that it takes beside --scorer and --granularity.
+// Names the options that the policy takes beside --scorer and --granularity.
 std::string Options(const PolicyInfo& info) {
   const PolicySpec all = {.name = std::string(info.name), .sinks = 1, .window = 2, .interval = 3};
   const Result<PolicySpec> taken = DropUnusedOptions(all);
@@ -60,7 +60,7 @@ std::string Options(const PolicyInfo& info) {
   return names.empty() ? "no options" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Its own and its scorer's.
+// Names the parameters of the policy and of its default scorer.
 std::string Parameters(const PolicyInfo& info) {
   std::vector<std::string_view> lists;
   if (!info.params.empty()) lists.push_back(info.params);

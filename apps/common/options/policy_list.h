@@ -1,4 +1,4 @@
-// The names that --policy and --scorer accept, as --list-policies prints them.
+// Prints the names that --policy and --scorer accept, for --list-policies.
 #ifndef EBB_APPS_RUN_POLICY_LIST_H_
 #define EBB_APPS_RUN_POLICY_LIST_H_
 
@@ -6,7 +6,7 @@
 
 namespace ebb::cli {
 
-// Writes both tables to stdout. Needs no model.
+// Writes the tables of policies and of scorers to stdout. Needs no model.
 ExitCode ListPolicies();
 
 }  // namespace ebb::cli

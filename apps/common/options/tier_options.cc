@@ -8,7 +8,8 @@
 namespace ebb::cli {
 namespace {
 
-// Makes a row whose value changes the tiers of the session, which ApplyDefaults() gives the engine.
+// Returns the row of an option that changes the tiers of the session; ApplyDefaults() gives the
+// engine the same tiers.
 template <typename Parse>
 OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
   const bool places_rows = name != "--t1";

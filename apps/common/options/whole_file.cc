@@ -15,7 +15,7 @@ namespace {
 
 class OpenFile {
  public:
-  // O_NONBLOCK: opening a named pipe does not wait.
+  // Opens the file with O_NONBLOCK, since opening a named pipe would wait for its other end.
   explicit OpenFile(const std::string& path)
       : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~OpenFile() {
@@ -64,7 +64,7 @@ Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes) {
     return InvalidArgument(
         fmt::format("cannot read {}: it is not a regular file but {}", path, KindOf(info)));
   }
-  // Files of /proc have no size.
+  // Files of /proc report no size, so the text grows while bytes come.
   std::string text;
   constexpr size_t kStep = size_t{1} << 16;
   for (size_t end = 0;;) {

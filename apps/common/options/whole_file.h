@@ -1,4 +1,4 @@
-// Files that options name and that are held whole in memory.
+// Reads files that options name and that must be held whole in memory.
 #ifndef EBB_APPS_OPTIONS_WHOLE_FILE_H_
 #define EBB_APPS_OPTIONS_WHOLE_FILE_H_
 
@@ -11,9 +11,10 @@ namespace ebb::cli {
 
 inline constexpr size_t kMostWholeFileBytes = size_t{1} << 30;
 
-// Reads a regular file: opening a named pipe would wait for its other end, and a device such as
-// /dev/zero has no end. Errors, which name the path: NotFound; InvalidArgument (no permission, no
-// regular file, more than `most_bytes`); IoError (the system cannot read it).
+// Returns the content of a regular file. Refuses other files, since opening a named pipe would wait
+// for its other end and a device such as /dev/zero never ends. Errors, which name the path:
+// NotFound; InvalidArgument (no permission, not a regular file, more than `most_bytes`); IoError
+// (the system cannot read the file).
 [[nodiscard]] Result<std::string> ReadWholeFile(const std::string& path,
                                                 size_t most_bytes = kMostWholeFileBytes);
 

@@ -1,4 +1,4 @@
-// Numbers of bytes, for people.
+// Formats numbers of bytes for people.
 #ifndef EBB_APPS_TERMINAL_BYTES_H_
 #define EBB_APPS_TERMINAL_BYTES_H_
 
@@ -8,11 +8,11 @@
 
 namespace ebb::cli {
 
-// "36.1", for a table whose head says MiB.
+// Returns a number of mebibytes without its unit, such as "36.1", for a table whose head says MiB.
 [[nodiscard]] inline std::string InMiB(double bytes) {
   return fmt::format("{:.1f}", bytes / (1 << 20));
 }
-// "36.1 MiB"
+// Returns a number of mebibytes with its unit, such as "36.1 MiB".
 [[nodiscard]] inline std::string MiB(double bytes) { return InMiB(bytes) + " MiB"; }
 
 }  // namespace ebb::cli

@@ -1,4 +1,4 @@
-// A line ends at a newline, with or without a carriage return before it.
+// Removes line ends: a newline, with or without a carriage return before it.
 #ifndef EBB_APPS_TERMINAL_LINE_END_H_
 #define EBB_APPS_TERMINAL_LINE_END_H_
 
@@ -6,8 +6,8 @@
 
 namespace ebb::cli {
 
-// The text less the line end that it ends with, if it ends with one. Without a newline a carriage
-// return is a part of the text.
+// Returns the text without one line end (LF or CR LF) at its end. Keeps a carriage return that no
+// newline follows.
 [[nodiscard]] inline std::string WithoutLineEnd(std::string text) {
   if (!text.ends_with('\n')) return text;
   text.pop_back();

@@ -17,12 +17,13 @@
 namespace ebb::cli {
 namespace {
 
-// The terminal's "bracketed paste mode": it puts marks around pasted text.
+// kMarkPastes turns on the terminal's "bracketed paste mode", in which it marks the begin and end
+// of pasted text.
 constexpr char kMarkPastes[] = "\033[?2004h";
 constexpr char kMarkNone[] = "\033[?2004l";
 constexpr std::wstring_view kPasteEnd = L"\033[201~";
 
-// Terminals paste a line break as a carriage return.
+// Replaces the carriage returns that terminals paste for line breaks by newlines.
 std::wstring WithNewlines(std::wstring_view pasted) {
   std::wstring text;
   for (size_t i = 0; i < pasted.size(); ++i) {
@@ -30,13 +31,13 @@ std::wstring WithNewlines(std::wstring_view pasted) {
     if (is_return && i + 1 < pasted.size() && pasted[i + 1] == L'\n') continue;
     text += is_return ? L'\n' : pasted[i];
   }
-  // The line break behind the last line is not one within the paste.
+  // The line break behind the last line ends the turn; it is not part of the pasted text.
   if (text.ends_with(L'\n')) text.pop_back();
   return text;
 }
 
-// Called by the editor once the mark of a paste's begin was typed: inserts what comes up to its
-// end.
+// Reads pasted text up to its end mark and inserts it into the line. libedit calls this when the
+// mark of a paste's begin arrives.
 unsigned char TakePaste(EditLine* editor, int) {
   std::wstring pasted;
   while (!pasted.ends_with(kPasteEnd)) {
@@ -87,7 +88,7 @@ LineReader::Editor::Editor()
   el_set(editor_, EL_EDITOR, "emacs");
   el_set(editor_, EL_SIGNAL, 1);
   el_set(editor_, EL_PROMPT, Prompt);
-  // Home, End and Delete, which terminals send in several ways.
+  // Terminals send Home, End and Delete in several ways.
   for (const char* keys : {"\\e[1~", "\\e[7~", "\\e[H"}) {
     el_set(editor_, EL_BIND, keys, "ed-move-to-beg", nullptr);
   }
@@ -123,7 +124,7 @@ std::optional<std::string> LineReader::Editor::Next(const std::string& prompt) {
 LineReader::LineReader() {
   if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) return;
   std::setlocale(LC_CTYPE, "");  // characters of more than one byte
-  // The locale "C" would drop them.
+  // The locale "C" would drop characters of more than one byte.
   if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
   editor_ = std::make_unique<Editor>();
 }
@@ -134,7 +135,8 @@ std::optional<std::string> LineReader::Next(const std::string& prompt) {
   if (editor_ != nullptr) return editor_->Next(prompt);
   std::string line;
   if (!std::getline(std::cin, line)) return std::nullopt;
-  // The last line may end without one.
+  // WithoutLineEnd() takes the carriage return off only before a newline, which getline() has
+  // removed. At the end of the input the last line had no newline and stays as it is.
   return std::cin.eof() ? line : WithoutLineEnd(line + '\n');
 }
 

@@ -1,5 +1,5 @@
-// Lines from the user: with editing, history and pastes of several lines on a terminal, plainly
-// from a pipe or a file.
+// Reads lines from the user: on a terminal with editing, history and pastes of several lines,
+// plainly from a pipe or a file.
 #ifndef EBB_APPS_TERMINAL_LINE_READER_H_
 #define EBB_APPS_TERMINAL_LINE_READER_H_
 
@@ -9,6 +9,7 @@
 
 namespace ebb::cli {
 
+// LineReader reads lines from stdin, with an editor and a history if stdin is a terminal.
 class LineReader {
  public:
   LineReader();
@@ -16,8 +17,9 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // The next line without its line end. What a terminal marks as pasted becomes a part of the line,
-  // its line breaks too. Nothing at the end of input, and when a signal interrupted the wait.
+  // Returns the next line without its line end. On a terminal, pasted text becomes part of the
+  // line, with its line breaks. Returns nothing at the end of input and when a signal interrupts
+  // the wait.
   std::optional<std::string> Next(const std::string& prompt);
 
  private:

@@ -1,4 +1,4 @@
-// Generated text on its way to stdout: at once, and noticing when its reader is gone.
+// Writes generated text to stdout without buffering, and notices when the reader is gone.
 #ifndef EBB_APPS_TERMINAL_OUTPUT_H_
 #define EBB_APPS_TERMINAL_OUTPUT_H_
 
@@ -12,32 +12,36 @@
 
 namespace ebb::cli {
 
-// All of it, at once. Errors: the stream cannot be written, or its reader is gone.
+// Writes all bytes at once. Errors: the stream cannot be written, or its reader is gone.
 [[nodiscard]] Status WriteToStdout(std::string_view bytes);
 [[nodiscard]] Status WriteToStderr(std::string_view bytes);
-// Text that may hold names from outside: on a terminal as ShownOnTerminal(), elsewhere as it is.
+// Writes text that may hold names from outside: on a terminal as ShownOnTerminal() escapes it,
+// elsewhere unchanged.
 [[nodiscard]] Status WriteTextToStdout(std::string_view text);
 
-// Before a long run: whether the file that it ends in can be written. A file that is there stays as
-// it is, and none is left where there was none; a pipe or a device is not opened, since that would
-// end its reader. An empty path: no file is asked for. Errors: IoError.
+// Checks, before a long run, that its output file can be written. Leaves an existing file as it is
+// and creates none; does not open a pipe or a device, since closing it would signal the end to its
+// reader. Returns ok for an empty path, which stands for no file. Errors: IoError.
 [[nodiscard]] Status CheckWritable(const std::string& path);
 
-// A terminal gets the text as ShownOnTerminal(), a pipe or a file gets its bytes.
+// TextOutput writes an answer to stdout: to a terminal as ShownOnTerminal() escapes it, to a pipe
+// or file unchanged.
 class TextOutput {
  public:
-  // When Finish() ends an unfinished line.
+  // LineEnd says where Finish() ends an unfinished line.
   enum class LineEnd { kOnTerminals, kAlways };
   TextOutput(Thoughts thoughts, LineEnd line_end);
   TextOutput(const TextOutput&) = delete;
   TextOutput& operator=(const TextOutput&) = delete;
 
-  // False when stdout cannot be written; status() says why. May be given to GenerateOptions.
+  // Writes a piece of the answer. Returns false if stdout cannot be written; status() says why.
+  // Suits GenerateOptions as a sink.
   bool Write(std::string_view text, TextPart part);
-  // Ends dimming, and the line: the shell's prompt, or the next turn, begins one of its own.
+  // Ends dimming and the last line, so that the shell's prompt or the next turn starts on a new
+  // line.
   void Finish();
   [[nodiscard]] const Status& status() const { return status_; }
-  // Whether what comes on the same terminal now would stand in the middle of a line.
+  // Returns whether other output to the same terminal would start in the middle of a line.
   [[nodiscard]] bool in_line() const { return terminal_ && !at_line_start_; }
 
  private:

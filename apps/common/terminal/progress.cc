@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// How many columns the terminal on stderr has.
+// Returns the number of columns of the terminal on stderr.
 size_t Columns() {
   constexpr size_t kUsual = 80;
   winsize size = {};
@@ -55,7 +55,7 @@ void ProgressBar::Update(int64_t done) {
   const std::string line = fmt::format("{} [{:=<{}}{: <{}}] {:3.0f} % {} of {} {}, {:.0f}/s",
                                        title_, "", full, "", kWidth - full, share * 100, done,
                                        total_, unit_, static_cast<double>(done) / seconds);
-  // One that went on in the next row would leave it behind.
+  // A line that went on in the next row would leave its first row behind when it is redrawn.
   SayWithEscapes("\r\033[K" + line.substr(0, Columns() - 1));
   std::fflush(stderr);
 }

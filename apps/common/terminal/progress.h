@@ -1,6 +1,6 @@
-// A progress bar on stderr, for work that a person would wait for. Draws nothing when stderr is no
-// terminal that takes escape sequences, or before half a second has passed; takes itself away when
-// it is done.
+// Draws a progress bar on stderr for work that a person waits for. Draws nothing if stderr is not a
+// terminal that understands escape sequences, or in the first half second; erases the bar at the
+// end.
 #ifndef EBB_APPS_TERMINAL_PROGRESS_H_
 #define EBB_APPS_TERMINAL_PROGRESS_H_
 
@@ -12,18 +12,21 @@
 
 namespace ebb::cli {
 
+// ProgressBar draws a bar with a rate on stderr if that is a terminal, and erases it at the end.
 class ProgressBar {
  public:
   enum class Display { kAuto, kOff };  // kOff: --quiet
   using Clock = std::chrono::steady_clock;
-  // title: "reading the prompt"; unit: "tokens". now: tells the time; null: the system's.
+  // Starts a bar; `title` is such as "reading the prompt", `unit` such as "tokens". `now` returns
+  // the time; null for the system's clock.
   ProgressBar(std::string_view title, std::string_view unit, int64_t total, Display display,
               std::function<Clock::time_point()> now = nullptr);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Draws at most ten times a second.
+  // Sets the number of units done. Draws at most ten times a second, and not in the first half
+  // second.
   void Update(int64_t done);
 
  private:

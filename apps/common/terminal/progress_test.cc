@@ -44,7 +44,7 @@ std::string OnTerminal(const std::function<void()>& work) {
   return text;
 }
 
-// A clock that a test advances.
+// ManualClock is a clock that a test advances.
 class ManualClock {
  public:
   void Advance(std::chrono::milliseconds by) { time_ += by; }

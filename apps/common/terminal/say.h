@@ -1,4 +1,4 @@
-// Words for people, on stderr.
+// Writes messages for people to stderr.
 #ifndef EBB_APPS_TERMINAL_SAY_H_
 #define EBB_APPS_TERMINAL_SAY_H_
 
@@ -10,14 +10,14 @@
 
 namespace ebb::cli {
 
-// Writes the text to stderr, to a terminal as ShownOnTerminal(), since it may hold names from
-// outside. Ignores errors: a stderr that is closed or full ends nothing.
+// Writes the text to stderr; on a terminal as ShownOnTerminal() escapes it, since it may hold names
+// from outside. Ignores errors, so that a closed or full stderr does not end the program.
 void SayText(std::string_view text);
 template <typename... Args>
 void Say(fmt::format_string<Args...> format, Args&&... args) {
   SayText(fmt::format(format, std::forward<Args>(args)...));
 }
-// Writes escape sequences of the program's own. REQUIRES: nothing in the text is from outside.
+// Writes the program's own escape sequences. REQUIRES: no part of the text comes from outside.
 void SayWithEscapes(std::string_view text);
 
 }  // namespace ebb::cli

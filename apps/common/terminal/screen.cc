@@ -15,23 +15,25 @@
 namespace ebb::cli {
 namespace {
 
-// The alternate screen, without a cursor and without wrapping: a line that is too wide is cut.
+// kEnter switches to the alternate screen and turns the cursor and wrapping off, so that a line
+// that is too wide is cut.
 constexpr char kEnter[] = "\033[?1049h\033[?25l\033[?7l\033[H\033[2J";
 constexpr char kLeave[] = "\033[0m\033[H\033[2J\033[?7h\033[?25h\033[?1049l";
-// Terminals that know it show a frame as a whole; others ignore it.
+// kBeginFrame makes terminals that know it show a frame as a whole; others ignore it.
 constexpr std::string_view kBeginFrame = "\033[?2026h\033[H";
 constexpr std::string_view kEndFrame = "\033[J\033[?2026l";
 
 std::atomic<bool> came_back{false};
 
-// Calls nothing but what a signal handler may.
+// Writes bytes to stdout. Calls only functions that are safe in a signal handler.
 template <size_t N>
 void WriteNow(const char (&bytes)[N]) {
   const int error = errno;
   if (write(STDOUT_FILENO, bytes, N - 1) < 0) errno = error;
 }
 
-// Ctrl-Z. The process stops within raise(), and goes on after it.
+// Handles Ctrl-Z: restores the terminal and stops the process within raise(); re-enters the screen
+// when the process continues.
 extern "C" void OnStop(int) {
   WriteNow(kLeave);
   raise(SIGSTOP);
@@ -63,7 +65,8 @@ Screen::Screen() {
     action.sa_handler = kSignals[i] == SIGTSTP ? OnStop : OnEnd;
     action.sa_flags = SA_RESTART;
     sigaction(kSignals[i], nullptr, &before_[i]);
-    // Signals that are ignored, as under nohup, or handled already stay so.
+    // Signals that are ignored, as under nohup, or have another handler already keep what they
+    // have.
     if (before_[i].sa_handler == SIG_DFL) sigaction(kSignals[i], &action, nullptr);
   }
   WriteNow(kEnter);

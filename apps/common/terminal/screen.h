@@ -1,5 +1,6 @@
-// The terminal on stdout, its alternate screen in use while this object lives: what stood on it
-// before comes back, also when a signal ends the program at once and while Ctrl-Z stops it.
+// Uses the alternate screen of the terminal on stdout while an object of the class Screen lives.
+// The previous content comes back at its end, also when a signal ends the program at once, and
+// while Ctrl-Z stops it.
 #ifndef EBB_APPS_TERMINAL_SCREEN_H_
 #define EBB_APPS_TERMINAL_SCREEN_H_
 
@@ -12,18 +13,20 @@
 
 namespace ebb::cli {
 
-// Whether the file is a terminal that takes escape sequences: not with TERM=dumb, nor without TERM.
+// Returns whether the file is a terminal that understands escape sequences: false if TERM is "dumb"
+// or unset.
 [[nodiscard]] bool TakesEscapes(int file);
 
+// Screen shows lines on the terminal's alternate screen and restores the terminal at its end.
 class Screen {
  public:
-  // At most one at a time. REQUIRES: IsThere().
+  // Enters the alternate screen. REQUIRES: IsThere(), and no other Screen exists.
   Screen();
   ~Screen();
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // Whether stdout is a terminal that can move its cursor.
+  // Returns whether stdout is a terminal that can move its cursor.
   [[nodiscard]] static bool IsThere();
 
   struct Size {
@@ -32,14 +35,16 @@ class Screen {
     bool operator==(const Size&) const = default;
   };
   [[nodiscard]] Size size() const;
-  // Whether the screen was left and entered again since the last call.
+  // Returns whether Ctrl-Z left the screen, and the process came back to it, since the last call;
+  // it must then be redrawn.
   [[nodiscard]] static bool CameBack();
-  // Lines from the top, none wider than the screen; the rest of the screen is emptied.
+  // Draws the lines from the top and clears the rest of the screen. REQUIRES: no line is wider than
+  // the screen.
   [[nodiscard]] Status Draw(const std::vector<std::string>& lines);
 
  private:
-  // The signals that are handled: Ctrl-Z, and those that end the program at once. Ctrl-C is the
-  // program's.
+  // kSignals are the signals that the screen handles to restore the terminal: Ctrl-Z, and those
+  // that end the program at once. The program itself handles Ctrl-C (interrupt.h).
   static constexpr std::array kSignals = {SIGTSTP, SIGHUP, SIGQUIT, SIGABRT,
                                           SIGSEGV, SIGBUS, SIGFPE,  SIGILL};
   std::array<struct sigaction, kSignals.size()> before_ = {};

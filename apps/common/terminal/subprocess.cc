@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kPollMs = 200;
 
-// Actions for posix_spawn(), released at the end of the scope.
+// SpawnActions holds the settings of posix_spawn() and releases them at the end of the scope.
 class SpawnActions {
  public:
   SpawnActions(ProcessOutput output, int write_end) {
@@ -47,7 +47,8 @@ class SpawnActions {
         posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
         break;
     }
-    // Ignored signals stay ignored across exec: python would not die of a closed pipe.
+    // A child inherits ignored signals. SIGPIPE gets its default back, so that python dies of a
+    // closed pipe.
     sigset_t defaults;
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE);
@@ -73,15 +74,16 @@ class SpawnActions {
   posix_spawnattr_t attributes_;
 };
 
-// A signal that came to this process alone is passed on once to the child, so that the child ends
-// too.
+// Returns the child's output up to its end. Passes an interruption of this process on to the child
+// once, since the signal may have come to this process alone.
 std::string ReadToEnd(int file, pid_t child) {
   std::string text;
   char buffer[4096];
   bool was_told = false;
   while (true) {
     if (Interrupted() && !std::exchange(was_told, true)) kill(child, SIGINT);
-    // A signal may come just before the wait: it is seen at the end of this one.
+    // A signal that comes just before poll() does not end it, so poll() ends by itself after
+    // kPollMs.
     pollfd wanted = {.fd = file, .events = POLLIN, .revents = 0};
     const int ready = poll(&wanted, 1, kPollMs);
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
@@ -94,7 +96,7 @@ std::string ReadToEnd(int file, pid_t child) {
   }
 }
 
-// It has closed its output, so that it is about to end.
+// Waits for the end of a child that has closed its output, and stores its exit code.
 void WaitFor(pid_t child, ProcessResult* result) {
   int state = 0;
   bool was_told = false;

@@ -9,6 +9,7 @@
 
 namespace ebb::cli {
 
+// ProcessResult says how a child process ended.
 struct ProcessResult {
   int exit_code = 0;   // 128 + the signal when one ended it
   std::string output;  // the child's output, if it was kept
@@ -22,9 +23,10 @@ enum class ProcessOutput {
   kDiscard,    // both its stdout and its stderr are dropped
 };
 
-// arguments[0] is the program. Its stdin is empty. Errors: it cannot be started; kCancelled when
-// this process was interrupted since the caller's InstallInterruptHandler(): before, and then
-// nothing is started, or meanwhile, and then the other program was interrupted too and has ended.
+// Runs a program, arguments[0], with an empty stdin and returns once it has ended. Errors: the
+// program cannot be started; kCancelled if a signal interrupted this process since the caller's
+// InstallInterruptHandler(): either before the call, and nothing is started, or during it, and the
+// child was interrupted too and has ended.
 [[nodiscard]] Result<ProcessResult> RunProcess(const std::vector<std::string>& arguments,
                                                ProcessOutput output);
 

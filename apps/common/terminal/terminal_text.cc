@@ -15,7 +15,7 @@ struct Decoded {
   std::optional<char32_t> character;  // nothing: the bytes are none
 };
 
-// The character that `bytes`, which are not empty, begin with.
+// Decodes the character that `bytes` begin with. REQUIRES: `bytes` is not empty.
 Decoded Decode(std::string_view bytes) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   if (byte(0) < 0x80) return {1, byte(0)};

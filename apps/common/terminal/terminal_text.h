@@ -1,6 +1,6 @@
-// Text from outside (of a model, of file names) for a terminal, which must show it and not obey it:
-// control characters and bidirectional overrides could retitle its window, erase text, answer in
-// the user's place or reorder words.
+// Escapes text from outside (of a model, of file names) for a terminal, so that the terminal shows
+// it and does not obey it: control characters and bidirectional overrides could retitle its window,
+// erase text, answer in the user's place or reorder words.
 #ifndef EBB_APPS_TERMINAL_TERMINAL_TEXT_H_
 #define EBB_APPS_TERMINAL_TERMINAL_TEXT_H_
 
@@ -9,11 +9,12 @@
 
 namespace ebb::cli {
 
-// Whether a terminal would act on the character instead of showing it: C0 but newline and tab, DEL,
-// C1, and the bidirectional overrides U+202A to U+202E and U+2066 to U+2069.
+// Returns whether a terminal would act on the character instead of showing it: C0 except newline
+// and tab, DEL, C1, and the bidirectional overrides U+202A to U+202E and U+2066 to U+2069.
 [[nodiscard]] bool DrivesTerminal(char32_t character);
 
-// UTF-8 in pieces, each of which may end within a character.
+// TerminalText escapes UTF-8 for a terminal; the text arrives in pieces that may end within a
+// character.
 class TerminalText {
  public:
   // Returns the text to write for the next bytes: C0 and DEL as ^[ and ^?, other characters that

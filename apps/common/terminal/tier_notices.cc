@@ -10,7 +10,7 @@ std::string Percent(double share) { return fmt::format("{:g}%", share * 100); }
 
 }  // namespace
 
-// An option that was not given was chosen for --memory.
+// Returns the option that caused a notice; says so if --memory chose it instead of the user.
 std::string TierNotices::CauseOf(std::string_view option) const {
   if (options_->fit.chosen) return fmt::format("{}, chosen for --memory", option);
   return std::string(option);
@@ -28,13 +28,14 @@ void TierNotices::OnStep(const StepReport& step, const Say& say) {
     say({"t2", fmt::format("the first rows went to T2 and are rounded to {} from now on ({})", type,
                            CauseOf(option))});
   }
-  // With the full cache rows only leave the model's own windows.
+  // With the full cache, rows are evicted only from the model's own sliding windows, which is no
+  // loss to announce.
   const bool is_full = policy.name == "full" && !policy.tiers.has_value();
   if (!said_t3_ && step.rows_evicted > 0 && !is_full) {
     said_t3_ = true;
     std::string option = fmt::format("--policy {}", policy.name);
     if (policy.tiers.has_value()) {
-      // Rows that full caps have no room for are evicted too.
+      // Without --evict, rows are evicted because the caps of the tiers have no room for them.
       const double share = policy.tiers->evict_share;
       option = CauseOf(share > 0 ? fmt::format("--evict {}", Percent(share))
                                  : std::string("the caps of --t0 and --t1"));

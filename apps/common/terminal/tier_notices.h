@@ -1,5 +1,5 @@
-// Says once what a user should know of the tiers: that rows are rounded from now on, that rows are
-// gone for good, that the disk holds the steps up; each with the option that made it so.
+// Tells the user once each that rows are rounded from now on, that rows are evicted for good, and
+// that the disk slows the steps down, with the option that caused it.
 #ifndef EBB_APPS_TERMINAL_TIER_NOTICES_H_
 #define EBB_APPS_TERMINAL_TIER_NOTICES_H_
 
@@ -12,9 +12,11 @@
 
 namespace ebb::cli {
 
+// TierNotices announces, once each, that rows were compressed, that rows were evicted, and that
+// T1's file slows the steps down.
 class TierNotices {
  public:
-  // `options` as the session was opened with them, which outlive the notices.
+  // Holds on to `options`, with which the session was opened; they must outlive the notices.
   explicit TierNotices(const CliOptions& options) : options_(&options) {}
 
   struct Announcement {
@@ -22,10 +24,11 @@ class TierNotices {
     std::string sentence;
   };
   using Say = std::function<void(const Announcement&)>;
-  // After every step.
+  // Checks the report of a step and passes new announcements to `say`. Call it after every step.
   void OnStep(const StepReport& step, const Say& say);
 
-  // T1 holds the steps up when waiting for its file takes more than this share of so many steps.
+  // kDiskBoundShare and kDiskBoundSteps define when T1 is announced as bound by the disk: waiting
+  // for its file took more than this share of the time of so many decode steps.
   static constexpr double kDiskBoundShare = 0.5;
   static constexpr int kDiskBoundSteps = 32;
 
@@ -42,7 +45,7 @@ class TierNotices {
   double step_seconds_ = 0;
 };
 
-// For people, or as a line of JSON with --json.
+// Returns the announcement as a sentence, or with --json as a line of JSON.
 [[nodiscard]] std::string AnnouncementText(const TierNotices::Announcement& announcement,
                                            const CliOptions& options);
 

@@ -1,5 +1,5 @@
-// How tiers look on a terminal: a colour each, from green through cyan and yellow to grey and
-// crossed out; where NO_COLOR is set, plain, underlined, italic and crossed out.
+// Defines the colours of the tiers on a terminal: green for T0, then cyan, yellow, and grey and
+// crossed out for evicted rows. If NO_COLOR is set: plain, underlined, italic, and crossed out.
 #ifndef EBB_APPS_TERMINAL_TIER_STYLE_H_
 #define EBB_APPS_TERMINAL_TIER_STYLE_H_
 
@@ -9,10 +9,12 @@
 
 namespace ebb::cli {
 
-// Whether NO_COLOR asks for text without colours (https://no-color.org): set, and not empty.
+// Returns whether NO_COLOR asks for text without colours (https://no-color.org): it is set and not
+// empty.
 [[nodiscard]] bool NoColor();
 
-// The parameters of a terminal's SGR sequence: "36"; empty: nothing to set.
+// Returns the parameters of the terminal's SGR sequence that colours a tier, such as "36"; empty
+// for no colour.
 [[nodiscard]] std::string_view TierStyle(Tier tier);
 
 }  // namespace ebb::cli

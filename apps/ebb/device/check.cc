@@ -1,5 +1,5 @@
-// `ebb device test`: checks that ebb's steps are right on a device and measures them, in a report
-// that can be passed on.
+// Implements `ebb device test`: checks that steps on a device give the right logits, measures them,
+// and writes a report that a user can pass on.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr int kSteps = 160;
 constexpr int kSpeedPrompt = 512;
 constexpr int kSpeedSteps = 64;
 
-// Random tokens, the same ones on every machine.
+// Returns pseudo-random tokens that are the same on every machine.
 std::vector<Token> SomeTokens(const Model& model, size_t count) {
   std::vector<Token> tokens;
   uint64_t state = 88172645463325252u;
@@ -54,7 +54,8 @@ TierSpec TiersWithT2() {
   return {.t1 = T1Place::kNone, .t2_share = 0.5, .t2_type = CompressedType::kInt8};
 }
 
-// At random, so that rounding changes no decision.
+// Returns a policy with rows in T2. It scores rows at random, so that rounding on the device
+// changes no decision.
 PolicySpec Compressing() {
   PolicySpec policy = {.name = "attention", .granularity = Granularity::kHead};
   policy.tiers = TiersWithT2();
@@ -92,7 +93,7 @@ Result<Passage> ReadNew(Engine* engine, const PolicySpec& policy, std::span<cons
   return Read(session.get(), tokens);
 }
 
-// With half of the older rows in T2, and another prompt behind them.
+// Reads the tokens with half of the older rows in T2, then prefills another prompt after them.
 Result<Passage> ReadCompressed(Engine* engine, std::span<const Token> tokens) {
   SessionOptions options;
   options.policy = Compressing();
@@ -149,7 +150,7 @@ Json ToJson(const Difference& difference) {
           {"top1", difference.top1}};
 }
 
-// Tokens a second: of a prompt, and of steps after it.
+// Returns two rates in tokens per second: of a prefill, and of the decode steps after it.
 Result<std::pair<double, double>> Speed(Engine* engine, std::span<const Token> tokens) {
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->OpenSession({}));
   EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kSpeedPrompt)).status);  // builds and warms
@@ -184,8 +185,9 @@ struct Check {
   bool passed = false;
 };
 
-// The processor's logits once more with weights as F32: how much of a difference is rounding of
-// what weights are multiplied with. Nothing for models that are large when widened.
+// Returns the processor's logits for the same tokens with weights widened to F32. They show how
+// much of a difference comes from rounding the activations that are multiplied with quantized
+// weights. Returns nothing if the widened model would be large.
 Result<std::optional<Passage>> ReadWidened(CliOptions options, const Model& model,
                                            std::span<const Token> text) {
   constexpr uint64_t kMost = uint64_t{1} << 30;
@@ -223,13 +225,13 @@ Status CheckDevice(const CliOptions& options) {
   EBB_ASSIGN_OR_RETURN(const Passage evicted, ReadNew(device.get(), evicting, text));
   EBB_ASSIGN_OR_RETURN(const Passage expected_compressed, ReadCompressed(host.get(), text));
   EBB_ASSIGN_OR_RETURN(const Passage compressed, ReadCompressed(device.get(), text));
-  // Beside another session's rows they lie in other slots.
+  // With another session open on the device, the same rows lie in other slots.
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> other, device->OpenSession({}));
   EBB_RETURN_IF_ERROR(other->Prefill(std::span(text).first(kPrompt)).status);
   EBB_ASSIGN_OR_RETURN(const Passage beside, ReadNew(device.get(), full, text));
   EBB_ASSIGN_OR_RETURN(const Passage evicted_beside, ReadNew(device.get(), evicting, text));
   EBB_ASSIGN_OR_RETURN(const Passage compressed_beside, ReadCompressed(device.get(), text));
-  // Back to the prompt, and on again.
+  // Truncating to the prompt and decoding again must give the same logits.
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> back, device->OpenSession({}));
   EBB_RETURN_IF_ERROR(Read(back.get(), text).status());
   EBB_RETURN_IF_ERROR(back->TruncateTo(kPrompt));

@@ -1,4 +1,4 @@
-// `ebb device list`: what --device takes here.
+// Implements `ebb device list`: the devices that --device accepts on this machine.
 #include <fmt/format.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// ebb fit: what a model, a context and tiers take, and what fits.
+// Implements `ebb fit`: shows the memory that a model, a context and tiers need, and what fits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// Returns the free memory that the device reports; no limit where it reports none.
+// Returns the free memory that the device reports, or the largest number if it reports none.
 uint64_t FreeDeviceBytes(const DeviceSpec& spec) {
   for (const DeviceDescription& device : ListDevices()) {
     if (device.name.starts_with(Lower(spec.name)) && device.free_bytes > 0) {
@@ -60,7 +60,8 @@ uint64_t FreeDeviceBytes(const DeviceSpec& spec) {
   return std::numeric_limits<uint64_t>::max();
 }
 
-// A disk that cannot be measured only leaves out what depends on it.
+// Measures the machine. If the disk cannot be measured, figures that depend on it are left out
+// instead of an error.
 Result<Machine> MeasureMachine(const std::shared_ptr<const Model>& model,
                                const CliOptions& options) {
   constexpr size_t kQuickBytes = size_t{256} << 20;
@@ -112,7 +113,8 @@ Row Judge(const FitQuestion& question, const Machine& machine, FitSetting settin
   row.fits = row.bytes.ok() ? CheckFit(*row.bytes, machine.limits) : row.bytes.status();
   row.largest_context = LargestContext(question.model, request, machine.limits);
   row.most_requests = MostRequests(question.model, request, machine.limits);
-  // The rate at which a device reads is unknown before it runs.
+  // The speed at which a device reads its memory is not known before it runs, so no rate is
+  // predicted.
   if (row.bytes.ok() && !request.on_device) {
     row.tokens_per_s = TokensPerSecond(*row.bytes, request.requests, machine.speeds);
   }
@@ -144,7 +146,8 @@ Json ToJson(const Row& row) {
   return json;
 }
 
-// With the full cache; nothing: its weights fit, or the rest does not.
+// Returns how the full cache runs if weights stay in the file for lack of memory; nothing if all
+// weights fit, or if the rest does not fit either way.
 std::optional<MappedWeights> MappedOf(const std::vector<Row>& rows, const FitRequest& request,
                                       const Machine& machine) {
   const auto full = std::ranges::find_if(
@@ -228,12 +231,12 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
   return text;
 }
 
-// Refuses what `ebb run --memory` refuses: options that open no session, and without tiers a policy
-// that cannot rank their rows.
+// Returns the error that `ebb run --memory` would give: options with which no session opens, or
+// without tiers a policy that cannot rank rows for them.
 Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& options) {
   SessionOptions session = options.session;
   if (!session.policy.tiers.has_value()) {
-    // The policy ranks the rows of the settings that are tried.
+    // Without given tiers, the policy ranks rows for the tiers that --memory tries.
     EBB_RETURN_IF_ERROR(CheckPolicyOfTiers(*model, session.policy));
     session.policy = PolicySpec();
   }
@@ -241,7 +244,8 @@ Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& opt
   return engine->OpenSession(session).status();
 }
 
-// The rows of the table. A policy ranks no rows that are placed by position alone.
+// Returns the settings that the table shows: the given tiers and the typical ones. With a policy
+// that ranks rows, leaves out settings that place rows by position alone.
 std::vector<FitSetting> SettingsOf(const FitRequest& request) {
   std::vector<FitSetting> settings;
   if (request.tiers.has_value()) settings.push_back({"as asked for", request.tiers});
@@ -315,7 +319,8 @@ Status RunFit(const CliOptions& options) {
   for (const Row& row : rows) record["settings"].push_back(ToJson(row));
   EBB_RETURN_IF_ERROR(
       WriteRecord(options, record, Text(*model, question, machine, rows, gentlest)));
-  // The tiers that were asked for decide; without any, whether any row of the table fits.
+  // The exit code says whether the given tiers fit; without given tiers, whether any row of the
+  // table does.
   if (options.session.policy.tiers.has_value()) return rows.front().fits;
   return gentlest.ok() ? OkStatus() : gentlest.status();
 }

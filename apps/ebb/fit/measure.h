@@ -11,8 +11,9 @@
 
 namespace ebb::cli {
 
-// Sets what speeds->step_seconds makes a prediction of: the time of a step of `requests` sequences
-// with hardly any rows, and the rates of attention to rows in full precision and of these types.
+// Measures the model and sets the members of *speeds from which TokensPerSecond() predicts: the
+// time of a step of `requests` sequences with hardly any rows, and the rates of attention to rows
+// in full precision and of each of `types`.
 [[nodiscard]] Status MeasureDecoding(const std::shared_ptr<const Model>& model,
                                      const CliOptions& options, int requests,
                                      const std::vector<CompressedType>& types, FitSpeeds* speeds);

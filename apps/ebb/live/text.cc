@@ -17,7 +17,7 @@ constexpr int kTabColumns = 4;
 
 bool Continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// By its first byte; 0 for a byte that begins none.
+// Returns the length of a UTF-8 character by its first byte, or 0 for a byte that begins none.
 size_t CharacterLength(char first) {
   const auto byte = static_cast<unsigned char>(first);
   if (byte < 0x80) return 1;
@@ -26,7 +26,7 @@ size_t CharacterLength(char first) {
   return byte >= 0xF0 && byte <= 0xF4 ? 4 : 0;
 }
 
-// REQUIRES: of the length that its first byte says.
+// Decodes a UTF-8 character. REQUIRES: it has the length that its first byte announces.
 wchar_t CodePoint(std::string_view character) {
   if (character.size() == 1) return static_cast<wchar_t>(character[0]);
   auto code = static_cast<uint32_t>(static_cast<unsigned char>(character[0])) &
@@ -37,7 +37,8 @@ wchar_t CodePoint(std::string_view character) {
   return static_cast<wchar_t>(code);
 }
 
-// -1: nothing that may be shown. The C library knows the widths, in a locale of UTF-8 only.
+// Returns the columns that a character takes, or -1 if it may not be shown. Uses a UTF-8 locale,
+// since only there the C library knows the widths.
 int Columns(wchar_t code) {
   static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   if (utf8 == nullptr) return code < 0x20 || (code >= 0x7F && code < 0xA0) ? -1 : 1;

@@ -1,6 +1,6 @@
-// Text laid out for a terminal, each character with the token that it came from, so that the text
-// on the screen can be recoloured. Characters are UTF-8 and may span tokens: such a one belongs to
-// the first of them. Bytes that are no character, and characters that would drive the terminal
+// Lays text out for a terminal and remembers which token each character came from, so that the text
+// on the screen can be recoloured. A UTF-8 character that spans several tokens belongs to the first
+// of them. Bytes that are no character, and characters on which a terminal would act
 // (DrivesTerminal()), show as U+FFFD.
 #ifndef EBB_APPS_LIVE_TEXT_H_
 #define EBB_APPS_LIVE_TEXT_H_
@@ -16,27 +16,32 @@
 
 namespace ebb::cli {
 
+// LiveText holds a text, lays it out in lines of a given width and remembers which token each
+// character came from.
 class LiveText {
  public:
-  // Bytes of the token at `position`.
+  // Appends bytes of the token at `position`; a character may be split between two calls.
   void Append(std::string_view bytes, Position position, TextPart part);
-  // Ends a character of which only the beginning has come.
+  // Shows U+FFFD in place of a character whose last bytes have not come.
   void EndCharacter();
-  // Lays out all lines again when the width changes. REQUIRES: at least one column.
+  // Lays out all lines again if the width, in columns, has changed. Less than one column counts as
+  // one.
   void SetWidth(int columns);
 
   [[nodiscard]] size_t num_lines() const { return line_begin_.size(); }
   [[nodiscard]] size_t num_characters() const { return cells_.size(); }
-  // Ends with a line break.
+  // Returns whether the text ends with a line break.
   [[nodiscard]] bool EndsLine() const { return !cells_.empty() && IsLineBreak(cells_.back()); }
-  // The SGR parameters of a token's text; empty: none.
+  // Style returns the SGR parameters (colours) of a token's text; empty for none.
   using Style = std::function<std::string(Position position, TextPart part)>;
-  // A line with its escape sequences, without a line break; ends unstyled.
+  // Returns a line with its escape sequences and without a line break; resets the style at its end.
   [[nodiscard]] std::string Line(size_t line, const Style& style) const;
-  // All characters from the given one on, line breaks only where the text has them.
+  // Returns all characters from the given one on, with the line breaks of the text but not those of
+  // the layout.
   [[nodiscard]] std::string From(size_t character, const Style& style) const;
 
  private:
+  // Cell is a character of the text, or a place where bytes were no character.
   struct Cell {
     uint32_t begin = 0;  // in bytes_
     uint8_t length = 0;  // in bytes; 0: what stands there is no character

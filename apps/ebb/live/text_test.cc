@@ -8,7 +8,8 @@
 namespace ebb::cli {
 namespace {
 
-// "[0]abc[1]def": which token each piece belongs to, instead of its style.
+// Plain and ByToken replace a style: ByToken gives the position of the token, so that a line reads
+// "[0]abc[1]def".
 std::string Plain(Position, TextPart) { return ""; }
 std::string ByToken(Position position, TextPart) { return std::to_string(position); }
 

@@ -25,7 +25,8 @@ std::string Styled(std::string_view text, std::string_view style) {
   return style.empty() ? std::string(text) : fmt::format("\033[{}m{}\033[0m", style, text);
 }
 
-// The end of the escape sequence or the character at `at`. This file writes ASCII alone.
+// Returns the end of the escape sequence or the character at `at`. All texts of this file are
+// ASCII.
 size_t EndOfUnit(std::string_view text, size_t at) {
   if (text[at] != '\033') return at + 1;
   return std::min(text.find('m', at), text.size() - 1) + 1;
@@ -123,7 +124,8 @@ bool LiveView::Write(std::string_view text, TextPart part) {
   hides_ = hidden;
   if (hidden) trim_ = true;
   while (!text.empty()) {
-    // A character within which an earlier answer was cut comes whole: longer than its new tokens.
+    // If an earlier answer was cut within a character, that character comes whole now and has more
+    // bytes than the new tokens.
     const bool is_surplus = coming_.empty();
     const size_t size = is_surplus ? text.size() : std::min(coming_.front().bytes, text.size());
     std::string_view piece = text.substr(0, size);
@@ -146,11 +148,12 @@ bool LiveView::Write(std::string_view text, TextPart part) {
 
 void LiveView::Note(std::string sentence) { notes_.push_back(std::move(sentence)); }
 
-// The token that was chosen last is not in the cache yet.
+// Returns the colour of a token by its tier. The token that was chosen last is not in the cache yet
+// and counts as T0.
 std::string LiveView::StyleOf(Position position, TextPart part) const {
   const Ledger& ledger = *session_.ledger();
   Tier tier = position < ledger.next_position() ? ledger.CommonTier(position) : Tier::kT0;
-  // Rows that the draft has dropped lie in T1.
+  // The draft of a lossless session drops rows, but every row also lies in T1.
   if (session_.lossless_report() != nullptr && tier == Tier::kT3) tier = Tier::kT1;
   std::string style(TierStyle(tier));
   if (part == TextPart::kThought && thoughts_ == Thoughts::kDim) {
@@ -159,8 +162,8 @@ std::string LiveView::StyleOf(Position position, TextPart part) const {
   return style;
 }
 
-// Guesses that may still turn out to be wrong: beside the text, never in it, and on one line
-// whatever they say.
+// Returns a line with the drafted tokens. They may still turn out to be wrong, so they stand beside
+// the text, on one line even if they contain line breaks.
 std::string LiveView::DraftedLine(int columns) const {
   constexpr std::string_view kTitle = "drafted: ";
   if (hides_ || columns <= static_cast<int>(kTitle.size()))
@@ -204,7 +207,7 @@ void LiveView::Draw() {
   text_.SetWidth(size.columns);
   std::vector<std::string> status = StatusLines(size.columns);
   const auto rows = static_cast<size_t>(size.rows);
-  // At least half of a small screen is for the text.
+  // At least half of a small screen is left for the text.
   status.resize(std::min(status.size(), rows / 2));
   const size_t text_rows = rows - status.size();
   const size_t lines = text_.num_lines();

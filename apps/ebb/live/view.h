@@ -1,7 +1,8 @@
-// ebb run --live: the text of a session on the terminal's alternate screen, each token in the style
-// of the tier that most groups have it in, redrawn as tiers change; below it the rows of each tier
-// and the speed. Text that does not fit the screen has scrolled away. When the answer ends, the
-// screen comes back as it was, and the answer is written to it in its last styles.
+// Implements `ebb run --live`: shows the text of a session on the terminal's alternate screen, each
+// token in the colour of the tier in which most groups hold it, and redraws it as tiers change.
+// Below the text it shows the rows of each tier and the speed. Text that does not fit scrolls away.
+// When the answer ends, the previous screen comes back, and the answer is written to it in its last
+// colours.
 #ifndef EBB_APPS_LIVE_VIEW_H_
 #define EBB_APPS_LIVE_VIEW_H_
 
@@ -21,40 +22,45 @@
 
 namespace ebb::cli {
 
-// "T0 fast 1200 rows 2.5 MiB", a tier each, its name in its style.
+// Returns one text for each tier, such as "T0 fast 1200 rows 2.5 MiB", with its name in the tier's
+// colour.
 [[nodiscard]] std::vector<std::string> TierLegend(const Session& session);
-// Blanks between the parts, line breaks where the next part would not fit; a part that is too wide
-// is cut. Escape sequences take no columns.
+// Joins the parts to lines of at most `columns` columns, with blanks between parts; cuts a part
+// that is too wide. Escape sequences count as no columns.
 [[nodiscard]] std::vector<std::string> FillLines(const std::vector<std::string>& parts,
                                                  int columns);
 
-// A token that was chosen, and where it stands.
+// ChosenToken is the token that the sampler chose last, and its position.
 struct ChosenToken {
   Position position = -1;  // -1: none was
   Token token = 0;
 };
-// The guesses after the last token that was chosen, of those that a session has `drafted` from
-// `next_position` on. It may not have read the token, which then is the first of them, or refutes
-// them all.
+// Returns the drafted tokens that are still guesses after `last` was chosen. `drafted` are the
+// session's draft tokens from `next_position` on. If the session has not decoded `last` yet, it
+// either equals the first drafted token, and the rest is returned, or it refutes them all, and
+// nothing is returned.
 [[nodiscard]] std::span<const Token> GuessesBehind(const ChosenToken& last,
                                                    std::span<const Token> drafted,
                                                    Position next_position);
 
+// LiveView shows a session's text on the terminal's alternate screen, each token in the colour of
+// the tier that holds its rows.
 class LiveView {
  public:
-  // `unread`: shown before as well, but not in the session yet; the last token of an answer that
-  // goes on. REQUIRES: Screen::IsThere(), and a session with a ledger that has read its prompt and
-  // outlives the view.
+  // Enters the screen and draws the session's text. `unread` are tokens at the end of an answer
+  // that goes on which were shown before but which the session has not decoded yet. REQUIRES:
+  // Screen::IsThere(); the session has a ledger, has read its prompt and outlives the view.
   LiveView(const Session& session, const Model& model, Thoughts thoughts,
            std::span<const Token> unread);
 
-  // For GenerateOptions. A token comes before its text.
+  // Records a chosen token, before Write() brings its text. Call it from GenerateOptions::on_token.
   void AddToken(Token token, const ChatPrompt& prompt);
-  // False when the terminal cannot be written; status() says why.
+  // Shows a piece of the answer. Returns false if the terminal cannot be written; status() says
+  // why.
   bool Write(std::string_view text, TextPart part);
-  // A sentence to be seen now, and to be found on stderr afterwards.
+  // Shows a sentence below the text and writes it to stderr after Finish().
   void Note(std::string sentence);
-  // Gives the screen back and writes the answer.
+  // Leaves the screen, then writes the answer to stdout and the notes to stderr.
   void Finish();
   [[nodiscard]] const Status& status() const { return status_; }
 

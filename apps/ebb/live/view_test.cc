@@ -29,14 +29,14 @@ Tokens Guesses(const ChosenToken& last, const Tokens& drafted, Position next_pos
 }
 
 TEST(GuessesBehindTest, BeginBehindTheTokenThatIsShownAlready) {
-  // Read: the guesses come next.
+  // The session has decoded the chosen token: the guesses follow it.
   EXPECT_EQ(Guesses({.position = 9, .token = 5}, {6, 7}, 10), (Tokens{6, 7}));
-  // Chosen, as it was guessed, and not read yet.
+  // The session has not decoded the chosen token yet, and the first guess equals it.
   EXPECT_EQ(Guesses({.position = 10, .token = 6}, {6, 7}, 10), (Tokens{7}));
-  // Chosen, and not what was guessed.
+  // The chosen token refutes the first guess, and with it all guesses.
   EXPECT_EQ(Guesses({.position = 10, .token = 8}, {6, 7}, 10), (Tokens{}));
   EXPECT_EQ(Guesses({.position = 10, .token = 8}, {}, 10), (Tokens{}));
-  // Before any was chosen.
+  // No token was chosen yet.
   EXPECT_EQ(Guesses({}, {6, 7}, 10), (Tokens{6, 7}));
 }
 

@@ -1,4 +1,4 @@
-// `ebb list`: the models that are on this machine.
+// Implements `ebb list`: the models that are stored on this machine.
 #include <algorithm>
 #include <filesystem>
 #include <string>

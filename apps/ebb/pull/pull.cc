@@ -1,4 +1,4 @@
-// `ebb pull`: fetches models by name, or lists those that it has names for.
+// Implements `ebb pull`: fetches models by name, or lists the models that have names.
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The state of the model's local file, judged by its size.
+// LocalState describes the model's local file, judged by its size.
 struct LocalState {
   std::string path;
   bool is_there = false;  // a file of the model's size
@@ -69,7 +69,7 @@ std::string ToText(const KnownModel& model, const LocalState& state) {
                      model.bytes / kMegabyte, model.licence, model.description, "", where);
 }
 
-// Fetches the model unless it is there already.
+// Fetches the model unless its file is stored with the right hash.
 Status Pull(const KnownModel& model, const CliOptions& options) {
   const std::string path = KnownModelPath(model);
   std::error_code error;
@@ -87,7 +87,7 @@ Status Pull(const KnownModel& model, const CliOptions& options) {
   return options.json ? WriteRecord(options, ToJson(model, StateOf(model)), "") : OkStatus();
 }
 
-// A model that lies elsewhere, as it is here.
+// Returns the record of a model on a server: its name, and its local files if it is stored.
 Json ToJson(const ModelName& name, const Result<StoredModel>& stored) {
   Json record = {{"name", name.text}, {"there", stored.ok()}};
   if (stored.ok()) {

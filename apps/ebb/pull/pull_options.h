@@ -1,4 +1,4 @@
-// Options of `ebb pull` and `ebb rm`, with their rows of the table.
+// Declares the options of `ebb pull` and `ebb rm` and their rows in the option table.
 #ifndef EBB_APPS_OPTIONS_PULL_OPTIONS_H_
 #define EBB_APPS_OPTIONS_PULL_OPTIONS_H_
 
@@ -13,12 +13,14 @@ namespace ebb::cli {
 
 struct OptionRow;
 
-// A model that has a name: one of the table, or one that lies elsewhere.
+// NamedModel is a model that the command line names: one of the table KnownModels(), or one on a
+// server.
 struct NamedModel {
   const KnownModel* known = nullptr;  // null: `remote`
   std::optional<ModelName> remote = {};
 };
 
+// PullInput holds the options of `ebb pull` and `ebb rm`.
 struct PullInput {
   std::vector<NamedModel> models;  // NAME...; empty: not given
   bool list = false;

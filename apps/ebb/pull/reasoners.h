@@ -1,4 +1,4 @@
-// Reasoning models of the hub that `ebb pull --list` and docs/user/models.md suggest.
+// Lists the reasoning models on the hub that `ebb pull --list` and docs/user/models.md suggest.
 #ifndef EBB_APPS_PULL_REASONERS_H_
 #define EBB_APPS_PULL_REASONERS_H_
 
@@ -8,12 +8,15 @@
 
 namespace ebb::cli {
 
+// Reasoner describes a reasoning model that ebb is known to run, with the sizes that decide its
+// memory.
 struct Reasoner {
   std::string_view name;  // that ParseModelName() takes
   std::string_view description;
   std::string_view licence;
   uint64_t bytes = 0;  // of its file at the hub
-  // For the table of docs/user/models.md: by the model's config.json.
+  // num_layers and the members below come from the model's config.json; the table of
+  // docs/user/models.md is computed from them.
   int num_layers = 0;
   int num_q_heads = 0;
   int num_kv_heads = 0;
@@ -24,9 +27,9 @@ struct Reasoner {
   int trained_context = 0;
 };
 
-// By size, smallest first.
+// Returns the models of the table, smallest file first.
 [[nodiscard]] std::span<const Reasoner> Reasoners();
-// Null: it is none of them.
+// Returns the model of that name, or null.
 [[nodiscard]] const Reasoner* FindReasoner(std::string_view name);
 
 }  // namespace ebb::cli

@@ -32,13 +32,13 @@ FitModel FitModelFor(const Reasoner& reasoner) {
                  .trained_context = reasoner.trained_context};
   model.feed_forward_dim = reasoner.feed_forward_dim;
   model.weight_bytes = reasoner.bytes;
-  // As `ebb fit` measures them with Qwen2.5-Coder-1.5B, whose tokenizer has 151,936 tokens.
+  // `ebb fit` measures this for Qwen2.5-Coder-1.5B, whose tokenizer has 151,936 tokens.
   model.program_bytes = uint64_t{72} << 20;
   return model;
 }
 
-// A cell of the table: the setting that `ebb fit` calls the gentlest, and the longest context that
-// fits with it, rounded down, at most the trained one.
+// Returns a cell of the table: the setting that `ebb fit` calls the gentlest, and the longest
+// context that fits with it, rounded down and at most the trained one.
 std::string CellFor(const Reasoner& reasoner, uint64_t gigabytes) {
   const FitModel model = FitModelFor(reasoner);
   const FitLimits limits = {.memory_bytes = gigabytes * 1'000'000'000};
@@ -73,7 +73,7 @@ TEST(ReasonersTest, NamesAreThoseOfModelsAndTheSmallestComesFirst) {
   EXPECT_EQ(FindReasoner("hf:tide/Tide"), nullptr);
 }
 
-// Keeps the table of docs/user/models.md at what `ebb fit` computes.
+// Expects that the table of docs/user/models.md holds what `ebb fit` computes.
 TEST(ReasonersTest, TheTableOfTheManualIsWhatFitSays) {
   std::ifstream file(EBB_SOURCE_DIR "/docs/user/models.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};

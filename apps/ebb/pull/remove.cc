@@ -1,4 +1,4 @@
-// `ebb rm`: removes models that were fetched.
+// Implements `ebb rm`: removes models that were fetched.
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The file, and the parts of an interrupted fetch.
+// Removes the model's file and the parts of an interrupted fetch. Returns the bytes freed.
 Result<uint64_t> RemoveKnownModel(const KnownModel& model) {
   const std::string path = KnownModelPath(model);
   std::error_code error;

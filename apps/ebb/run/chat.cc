@@ -31,12 +31,12 @@ class Chat {
 
  private:
   Status Reset();
-  // Nothing while the conversation goes on.
+  // Runs a turn or a command. Returns the exit code if the conversation ends, else nothing.
   std::optional<ExitCode> Take(const ChatInput& input);
   std::optional<ExitCode> Answer(const std::string& text);
   std::optional<ExitCode> TakeBack(const Turn& turn);
   void Save();
-  // The exit code of a conversation that ends by itself.
+  // Returns the exit code of a conversation that the user ends.
   [[nodiscard]] ExitCode EndCode() const {
     return last_code_ == ExitCode::kOk && !saved_ ? ExitCode::kError : last_code_;
   }
@@ -53,7 +53,8 @@ class Chat {
   bool saved_ = true;  // or there is nothing to save
 };
 
-// A new session rather than a truncated one: rows that a policy removed do not come back.
+// Starts an empty conversation in a new session. Truncating the old one would not do: rows that a
+// policy evicted do not come back.
 Status Chat::Reset() {
   last_.reset();
   last_code_ = ExitCode::kOk;
@@ -77,7 +78,7 @@ ExitCode Chat::Run() {
   const auto next_line = [this](bool goes_on) { return reader_.Next(goes_on ? ". " : "> "); };
   while (true) {
     EndOnInterrupt();
-    // A signal that came just before.
+    // A signal may have come just before EndOnInterrupt().
     if (MustEnd()) return ExitCodeFor(Cancelled("interrupted"));
     const std::optional<ChatInput> input = NextChatInput(next_line);
     (void)InstallInterruptHandler();
@@ -122,15 +123,15 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
   last_ = TakeTurn(context, *turn, setup_, &output_);
   last_code_ = ReportEnd(last_->result);
   if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*turn);
-  // Ctrl-C ends an answer, not the conversation.
+  // Ctrl-C ends an answer, not the conversation, so the turn is kept.
   EndTurn(*turn, last_->result, last_->sampler, &talk_);
   Save();
   if (MustEnd()) return saved_ ? ExitCodeFor(Cancelled("interrupted")) : ExitCode::kError;
   return last_code_ == ExitCode::kError ? std::optional(last_code_) : std::nullopt;
 }
 
-// A turn that outgrew the context, the cap or the policy's budget. The tokens that it shares with
-// earlier turns stay, so that a shorter turn has the same room.
+// Removes a turn that outgrew the context, a memory cap or the policy's budget. Keeps the tokens
+// that it shares with earlier turns, so that a shorter turn has the same room as this one had.
 std::optional<ExitCode> Chat::TakeBack(const Turn& turn) {
   Session& session = *setup_.session;
   auto kept = static_cast<Position>(turn.tokens.size() - last_->prompt_tokens);
@@ -156,7 +157,7 @@ ExitCode RunChat(const CliOptions& options) {
   if (!setup.ok()) return Fail(setup.status(), options.shared);
   Result<Conversation> talk = OpenConversation(*setup, fitted, Conversation::Kind::kChat);
   if (!talk.ok()) return Fail(talk.status());
-  // A grammar that is refused is refused before anything is typed.
+  // A grammar with an error must be reported before the user types anything.
   const auto sampler = Sampler::Create(**model, options.sampling);
   if (!sampler.ok()) return Fail(sampler.status());
   if (Interrupted()) return Fail(Cancelled("interrupted"));

@@ -15,7 +15,8 @@ constexpr std::array<std::pair<std::string_view, ChatInput::Kind>, 4> kCommands 
      {"/stats", ChatInput::Kind::kStats},
      {"/help", ChatInput::Kind::kHelp}}};
 
-// `text` begins with one slash: a command, or a path, which has another one.
+// Reads a text that begins with one slash: a command, or a turn if the first word has another
+// slash, as a path has.
 ChatInput ReadSlash(std::string text) {
   const std::string_view first = std::string_view(text).substr(0, text.find_first_of(kBlanks));
   if (first.find('/', 1) != std::string_view::npos) return {.text = std::move(text)};
@@ -35,10 +36,10 @@ std::optional<ChatInput> NextChatInput(
   if (!line) return std::nullopt;
   if (line->starts_with(kQuotes)) {
     std::string text = line->substr(kQuotes.size());
-    // A turn that the end of the input cuts off counts too.
+    // A turn of several lines also ends at the end of the input.
     while (!text.ends_with(kQuotes) && (line = next_line(true))) text += "\n" + *line;
     if (text.ends_with(kQuotes)) text.erase(text.size() - kQuotes.size());
-    // Quotes on lines of their own are no part of it.
+    // Line breaks next to the quotes are not part of the turn.
     if (text.starts_with('\n')) text.erase(0, 1);
     if (text.ends_with('\n')) text.pop_back();
     if (text.find_first_not_of(kBlanks) == std::string::npos) return NextChatInput(next_line);

@@ -11,7 +11,7 @@ namespace {
 using Kind = ChatInput::Kind;
 using Strings = std::vector<std::string>;
 
-// Reads all lines: turns as they are, commands by their kind.
+// Returns all lines as NextChatInput() reads them: turns as they are, commands by their kind.
 Strings Read(Strings lines) {
   size_t next = 0;
   const auto next_line = [&](bool) {

@@ -19,9 +19,9 @@ const ChatMessage* SystemMessage(const Conversation& conversation) {
   return messages.empty() || messages.front().role != "system" ? nullptr : &messages.front();
 }
 
-// Keeps other processes from the session's file, and checks that it can be saved, before the file
-// is read and anything is generated. The lock comes first: the check writes where the process that
-// has it saves.
+// Locks the session's file against other processes and checks that it can be saved, before the file
+// is read and anything is generated. Takes the lock first, since the check writes beside the file,
+// where another process may be saving it.
 Result<std::shared_ptr<const void>> HoldSessionFile(const std::string& file) {
   Result<std::shared_ptr<const void>> lock = LockSessionFile(file);
   const Status status = lock.ok() ? CheckSessionPlace(file) : lock.status();

@@ -1,4 +1,4 @@
-// A conversation beside its session in the file of --session.
+// Opens, resumes and saves the conversation that the file of --session holds beside the session.
 #ifndef EBB_APPS_RUN_CONVERSATION_H_
 #define EBB_APPS_RUN_CONVERSATION_H_
 
@@ -12,17 +12,20 @@
 
 namespace ebb::cli {
 
-// OpenSetup() for a conversation of any length: --memory holds the context with half of it given,
-// since turns of the user are never compressed or evicted. A session in the file of --session keeps
-// the tiers that it has. The options become those of the tiers.
+// Opens a session for a conversation of any length. Takes the lock of the --session file first.
+// With --memory, chooses tiers that hold the whole context if half of it are user turns, which are
+// never compressed or evicted; a session in the file keeps the tiers that it was saved with. Stores
+// the tiers in *options. Errors: those of FitIntoMemory() and OpenSetup(); a file that another
+// process holds or that could not be saved.
 [[nodiscard]] Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model,
                                              CliOptions* options);
 
-// The conversation of a setup: the one that was resumed, or a new one. InvalidArgument where it
-// does not go with the options: another kind, another system message.
+// Returns the conversation of the resumed session, or a new one. Errors: InvalidArgument if the
+// resumed conversation contradicts the options: a text instead of a chat (or the reverse), or
+// another system message.
 [[nodiscard]] Result<Conversation> OpenConversation(const Setup& setup, const CliOptions& options,
                                                     Conversation::Kind kind);
-// Saves both to options.session_file; nothing without one.
+// Saves the session and the conversation to options.session_file; does nothing without that option.
 [[nodiscard]] Status SaveConversation(const Conversation& conversation, const CliOptions& options,
                                       Setup* setup);
 

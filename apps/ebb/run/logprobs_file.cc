@@ -39,7 +39,7 @@ void LogprobsFile::Add(const Model& model, std::span<const float> logits, Token 
     for (const TokenLogprob& likely : logprobs.top) top.push_back(RecordOf(model, likely));
     record["top"] = std::move(top);
   }
-  // A token may be half a character.
+  // A token may end within a character, which is not valid UTF-8, so invalid bytes are replaced.
   file_ << record.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 

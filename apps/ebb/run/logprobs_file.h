@@ -1,4 +1,5 @@
-// --logprobs: how likely the model found each token, one line of JSON a token.
+// Writes the file of --logprobs: the log-probability of each token that was generated, one line of
+// JSON for each token.
 #ifndef EBB_APPS_FIDELITY_LOGPROBS_FILE_H_
 #define EBB_APPS_FIDELITY_LOGPROBS_FILE_H_
 
@@ -13,19 +14,20 @@
 
 namespace ebb::cli {
 
+// LogprobsFile writes the log-probability of each generated token to the file of --logprobs.
 class LogprobsFile {
  public:
-  // Does nothing where no file was asked for.
+  // Takes the options; all calls do nothing if --logprobs was not given.
   explicit LogprobsFile(const CliOptions& options)
       : path_(options.logprobs_file), num_top_(options.top_logprobs) {}
 
-  // Whether it can be written, before the long run. Errors: IoError; InvalidArgument
-  // (--top-logprobs alone).
+  // Checks before a long run that the file can be written. Errors: IoError; InvalidArgument
+  // (--top-logprobs without --logprobs).
   Status Check();
-  // The first token replaces an earlier file. logits: [vocab_size], those that the token was chosen
-  // from.
+  // Appends a line for the token. The first call replaces an earlier file. logits: [vocab_size],
+  // the logits from which the token was sampled.
   void Add(const Model& model, std::span<const float> logits, Token token);
-  // Errors: IoError, when a line is not there.
+  // Flushes the file. Errors: IoError if a line could not be written.
   Status Finish();
 
  private:

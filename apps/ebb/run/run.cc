@@ -19,7 +19,7 @@ namespace {
 ExitCode Report(ExitCode code, const CliOptions& options, const RunFigures& figures,
                 const Setup& setup) {
   if (options.json) {
-    // A program waits for this object: without it the run has failed.
+    // A calling program waits for this object, so the run has failed if it cannot be written.
     const Status written = WriteToStderr(JsonSummary(figures, setup) + "\n");
     if (!written.ok() && code == ExitCode::kOk) return Fail(written);
   } else if (!options.quiet && (figures.prompt_seconds > 0 || figures.result.decode_steps > 0)) {
@@ -47,7 +47,7 @@ ExitCode AnswerOnce(TurnContext context, const std::string& text,
   return Report(code, options, figures, *setup);
 }
 
-// One more turn of the conversation in the file, or its first one.
+// Answers one more turn of the conversation in the --session file, or its first one.
 ExitCode AnswerInSession(TurnContext context, const std::string& text,
                          std::shared_ptr<const Model> model) {
   CliOptions options = *context.options;
@@ -67,8 +67,9 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
   const RunFigures figures = TakeTurn(context, *turn, *setup, &output);
   const ExitCode code = ReportEnd(figures.result);
-  // A turn without an answer is no part of the conversation, but the tokens of it that were read
-  // before Ctrl-C need not be read again. A text has no messages that would tell the two apart.
+  // A turn without an answer does not become part of the conversation. If Ctrl-C ended it, a chat
+  // is saved all the same, so that its tokens need not be read again. A text has no messages that
+  // would separate the turn from the answer, so it is not saved then.
   const size_t tokens_before = turn->goes_on ? turn->goes_on->so_far.tokens.size() : 0;
   const bool answered =
       figures.result.answer.tokens.size() > tokens_before || code == ExitCode::kOk;

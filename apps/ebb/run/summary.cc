@@ -16,7 +16,8 @@ double DecodeRate(const GenerateResult& result) {
   return Rate(result.decode_steps, result.seconds);
 }
 
-// A lossless session keeps every row, and some of them twice.
+// Counts the rows that the session keeps. A lossless session keeps every row, some of them in two
+// tiers; each counts once.
 int64_t RowsKept(const Session& session, const ModelShape& shape, const CacheAccounting& cache) {
   if (session.lossless_report() != nullptr) {
     return static_cast<int64_t>(session.tokens().size()) * shape.NumStreams();
@@ -106,7 +107,7 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   const ArenaAccounting arena = setup.engine->arena_accounting();
   const GenerateResult& result = figures.result;
   std::string text = "[";
-  // An answer that goes on reads nothing.
+  // An answer that goes on with an earlier one reads no prompt.
   if (figures.prompt_tokens > 0) {
     text += fmt::format("{} tokens read at {:.0f}/s, ", figures.prompt_tokens,
                         Rate(figures.prompt_tokens, figures.prompt_seconds));

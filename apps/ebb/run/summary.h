@@ -1,4 +1,4 @@
-// The summary of a generation and of its cache's cost, for people and for programs.
+// Formats the summary of a generation and of the cost of its cache, for people and for programs.
 #ifndef EBB_APPS_RUN_SUMMARY_H_
 #define EBB_APPS_RUN_SUMMARY_H_
 
@@ -14,6 +14,7 @@
 
 namespace ebb::cli {
 
+// RunFigures are the measurements of one turn.
 struct RunFigures {
   uint64_t seed = 0;  // that sampling was asked to begin with
   int prompt_tokens = 0;
@@ -24,9 +25,9 @@ struct RunFigures {
   std::string sampler = {};      // Sampler::SaveState() at the end; empty: there was none
 };
 
-// One line of JSON, without the newline.
+// Returns the summary as one line of JSON, without a newline at its end.
 [[nodiscard]] std::string JsonSummary(const RunFigures& figures, const Setup& setup);
-// A few lines for people, each ending in a newline.
+// Returns the summary as a few lines for people, each with a newline.
 [[nodiscard]] std::string HumanSummary(const RunFigures& figures, const Setup& setup);
 
 }  // namespace ebb::cli

@@ -40,14 +40,15 @@ Status ReadPrompt(const TurnContext& context, const Turn& turn, Session* session
   return OkStatus();
 }
 
-// The last token of an answer was shown, and is read when the answer goes on.
+// Returns the tokens of the earlier answer that the session has not decoded: its last token was
+// shown, but is decoded only when the answer goes on.
 std::span<const Token> NotRead(const AnswerSoFar& answer, const Session& session) {
   const size_t end = answer.begin + answer.tokens.size();
   const size_t left = end - std::min(end, session.tokens().size());
   return std::span(answer.tokens).last(std::min(left, answer.tokens.size()));
 }
 
-// Writes a turn's text and notices.
+// TurnDisplay shows a turn's text and notices, by LiveView or on plain stdout and stderr.
 class TurnDisplay {
  public:
   TurnDisplay(const CliOptions& options, const Turn& turn, const Setup& setup, TextOutput* output)
@@ -74,7 +75,7 @@ class TurnDisplay {
       Say("{}{}\n", output_->in_line() ? "\n" : "", text);
     }
   }
-  // An error of stdout, or of announcements that a program reads.
+  // Ends the output. Returns an error of stdout, or of announcements that a program reads (--json).
   Status Finish(const Session& session) {
     if (!live_.has_value()) {
       output_->Finish();
@@ -133,7 +134,7 @@ RunFigures TakeTurn(const TurnContext& context, const Turn& turn, const Setup& s
   figures.result = Generate(*setup.session, **sampler, generate);
   if (lossless != nullptr) figures.lossless = Since(before, *lossless);
   figures.sampler = SavedState(**sampler);
-  // To the generation it was a sink that wanted no more; to the user it is a failure.
+  // Generate() takes a failed write for a sink that wants no more text; the user must see an error.
   for (const Status& written : {display.Finish(*setup.session), context.logprobs->Finish()}) {
     if (written.ok()) continue;
     figures.result.finish_reason = FinishReason::kError;
@@ -153,7 +154,8 @@ ExitCode ReportEnd(const GenerateResult& result) {
     case FinishReason::kContext:
     case FinishReason::kCap:
     case FinishReason::kError:
-      // A terminal that is gone cannot be written to either.
+      // If the terminal is gone, the write errors come from that, so the exit code of SIGHUP is
+      // returned.
       return Fail(HungUp() ? Cancelled("interrupted") : result.error);
   }
   return ExitCode::kError;

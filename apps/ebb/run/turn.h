@@ -1,4 +1,4 @@
-// One turn: the session reads the tokens that it has not read yet, then an answer is generated.
+// Runs one turn: the session reads the tokens that it does not hold yet, then generates an answer.
 // `ebb run` is a conversation of one turn.
 #ifndef EBB_APPS_RUN_TURN_H_
 #define EBB_APPS_RUN_TURN_H_
@@ -24,9 +24,11 @@
 
 namespace ebb::cli {
 
-// Whether turns are shown live: --live, and a terminal that can. It takes a session with a ledger.
+// Returns whether turns are shown by LiveView: --live was given and stdout is a terminal that can
+// move its cursor. The session then needs a ledger (SessionOptions::ledger).
 [[nodiscard]] bool IsLive(const CliOptions& options);
 
+// TurnContext holds what all turns of a program share.
 struct TurnContext {
   const CliOptions* options = nullptr;
   const std::atomic<bool>* cancel = nullptr;
@@ -35,13 +37,13 @@ struct TurnContext {
   LogprobsFile* logprobs = nullptr;
 };
 
-// Reads the tokens of the turn that the session has not read (KeepPrefix()), and answers.
-// figures.prompt_tokens counts the tokens that were read. Failures are in figures.result, those of
-// stdout too.
+// Reads the tokens of the turn that the session does not hold yet (KeepPrefix()), generates the
+// answer and writes it. figures.prompt_tokens counts the tokens that were read. Failures are in
+// figures.result, including a stdout that cannot be written.
 [[nodiscard]] RunFigures TakeTurn(const TurnContext& context, const Turn& turn, const Setup& setup,
                                   TextOutput* output);
 
-// Reports what ended the turn other than its own end, and returns the exit code for it.
+// Reports an error or interruption that ended the turn, and returns the exit code.
 ExitCode ReportEnd(const GenerateResult& result);
 
 }  // namespace ebb::cli

@@ -29,7 +29,7 @@
 namespace ebb::cli {
 namespace {
 
-// Returns the model's name in requests: the name that -m takes, or the file's.
+// Returns the model's name in requests: the name that -m gives, or that of the file.
 std::string ModelId(const std::string& given) {
   if (given.empty()) return std::string(KnownModels().front().name);
   if (IsBuiltInModel(given) || FindKnownModel(given) != nullptr) return given;
@@ -81,12 +81,12 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
   return wanted;
 }
 
-// Signals are waited for by the thread that started the server, so that the others must not take
-// them.
+// Signals blocks the signals in all threads, so that only the thread that started the server
+// receives them, by waiting.
 class Signals {
  public:
-  // The meaning of SIGHUP: the terminal is gone, or the keys must be read again. The first is
-  // ignored where it was before, as under nohup.
+  // Hangup says what SIGHUP means: the terminal is gone, or files must be read again. In the first
+  // case SIGHUP stays ignored if it was, as under nohup.
   enum class Hangup { kEnds, kReloads };
   explicit Signals(Hangup hangup) {
     sigemptyset(&set_);
@@ -105,35 +105,35 @@ class Signals {
     sigwait(&set_, &signal);
     return signal;
   }
-  // Nothing: none came in this time.
+  // Waits for a signal; returns nothing if none comes in this time.
   std::optional<int> WaitFor(std::chrono::milliseconds time) {
     const timespec limit = {.tv_sec = time.count() / 1000,
                             .tv_nsec = time.count() % 1000 * 1'000'000};
     const int signal = sigtimedwait(&set_, nullptr, &limit);
     return signal > 0 ? std::optional(signal) : std::nullopt;
   }
-  // The next one ends the process.
+  // Unblocks the signals, so that the next one ends the process.
   void Release() { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
 
  private:
   sigset_t set_ = {};
 };
 
-// null where no file is named.
+// Reads the file of keys; returns null if no file is named.
 Result<std::shared_ptr<const server::KeyRing>> ReadKeys(const std::string& path) {
   if (path.empty()) return std::shared_ptr<const server::KeyRing>();
   EBB_ASSIGN_OR_RETURN(server::KeyRing keys, server::KeyRing::Read(path));
   return std::make_shared<const server::KeyRing>(std::move(keys));
 }
 
-// null where --access-log is not given.
+// Opens the access log; returns null without --access-log.
 Result<std::shared_ptr<server::AccessLog>> OpenAccessLog(const ServeInput& serve) {
   if (serve.access_log.empty()) return std::shared_ptr<server::AccessLog>();
   return server::AccessLog::Open(serve.access_log, serve.access_log_format);
 }
 
-// Reads the keys and opens the access log again, as far as there are such files. Reports a file
-// that cannot be read or opened, and keeps the one in use.
+// Reads the keys again and reopens the access log, if these files are in use. Reports a file that
+// cannot be read or opened and keeps the present keys or log.
 void Reload(const ServeInput& serve, server::AccessLog* log, server::Server* server) {
   if (log != nullptr) {
     if (const Status status = log->Reopen(); !status.ok()) Fail(status);
@@ -156,7 +156,8 @@ Status CheckPrefixStore(const ServeInput& serve) {
   return OkStatus();
 }
 
-// "http://127.0.0.1:8080 and http://[::1]:8080", "unix:/path"
+// Returns the server's addresses as text: "http://127.0.0.1:8080 and http://[::1]:8080",
+// "unix:/path".
 std::string Addresses(const server::Server& server) {
   std::string text;
   for (const std::string& address : server.addresses()) {
@@ -166,7 +167,8 @@ std::string Addresses(const server::Server& server) {
   return text;
 }
 
-// Until nothing is left to be answered, the time is over, or another signal comes.
+// Waits until all requests are answered, `seconds` have passed, or a signal other than SIGHUP
+// comes.
 void WaitUntilDrained(const server::Server& server, int seconds, Signals* signals) {
   constexpr std::chrono::milliseconds kInterval(20);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
@@ -201,7 +203,8 @@ ExitCode RunServe(const CliOptions& options) {
   if (!log.ok()) return Fail(AsUsage(log.status()));
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
-  // A server with a configuration file is a service, which has no terminal that could be gone.
+  // A server with a configuration file, keys or a log file runs as a service, without a terminal
+  // that could go, so SIGHUP means to read its files again.
   const bool has_files = *keys != nullptr || !serve.config.empty() ||
                          (!serve.access_log.empty() && serve.access_log != "stderr");
   Signals signals(has_files ? Signals::Hangup::kReloads : Signals::Hangup::kEnds);

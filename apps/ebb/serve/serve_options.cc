@@ -35,7 +35,7 @@ Status ReadPrefixStore(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
-// Checks a value before the row takes it.
+// Returns the row with an additional check of the value before it is parsed.
 OptionRow CheckedRow(OptionRow row, Status (*check)(std::string_view)) {
   row.parse = [parse = std::move(row.parse), check](std::string_view text, CliOptions* options) {
     EBB_RETURN_IF_ERROR(check(text));

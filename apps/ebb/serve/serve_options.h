@@ -1,4 +1,4 @@
-// Options that `ebb serve` alone takes.
+// Declares the options that only `ebb serve` takes.
 #ifndef EBB_APPS_OPTIONS_SERVE_OPTIONS_H_
 #define EBB_APPS_OPTIONS_SERVE_OPTIONS_H_
 
@@ -20,6 +20,7 @@ struct OptionRow;
 
 inline constexpr uint64_t kDefaultPrefixStoreBytes = uint64_t{4} << 30;
 
+// ServeInput holds the options of `ebb serve`.
 struct ServeInput {
   std::string host = "127.0.0.1";
   int port = 8080;
@@ -42,9 +43,10 @@ struct ServeInput {
   server::DashboardMode dashboard = server::DashboardMode::kFigures;
   server::ReasoningField reasoning_field = server::ReasoningField::kReasoningContent;
   std::optional<store::StoreUrl> sessions;
-  // Limit of stored prompts; 0: off; empty: kDefaultPrefixStoreBytes if there are sessions.
+  // Holds the byte limit of the prompts stored under --sessions; 0: off; unset:
+  // kDefaultPrefixStoreBytes if --sessions was given.
   std::optional<uint64_t> prefix_store_bytes;
-  // Seconds.
+  // session_idle, session_lifetime and session_lease are in seconds.
   int session_idle = 300;
   int session_lifetime = 7 * 86400;
   int session_lease = 10;

@@ -1,5 +1,5 @@
-// libcurl, loaded when the first request is sent: linked, it and the thirty libraries behind it
-// would cost each run of the program six megabytes.
+// Loads libcurl when the first request is sent. Linking it would load it and the thirty libraries
+// behind it in each run of the program, which takes six megabytes.
 #ifndef EBB_APPS_PULL_NET_CURL_LIBRARY_H_
 #define EBB_APPS_PULL_NET_CURL_LIBRARY_H_
 
@@ -8,12 +8,13 @@
 
 #include "ebb/status.h"
 
-// curl.h has macros of these names, which cast the arguments.
+// Undefines curl.h's macros of these names, which would replace the members of CurlLibrary below.
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
 namespace ebb::cli {
 
+// CurlLibrary holds the functions of libcurl, which is loaded when it is first needed.
 struct CurlLibrary {
   decltype(&curl_global_init) global_init = nullptr;
   decltype(&curl_easy_init) easy_init = nullptr;
@@ -27,7 +28,8 @@ struct CurlLibrary {
   decltype(&curl_slist_free_all) slist_free_all = nullptr;
 };
 
-// Errors: kNotFound where the library is missing, or older than 7.85.
+// Loads libcurl once and returns its functions. Errors: kNotFound if the library is missing or
+// older than 7.85.
 [[nodiscard]] Result<const CurlLibrary*> LoadCurl();
 
 }  // namespace ebb::cli

@@ -52,7 +52,8 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
   return ContentRange{.first = *first, .total = ParseNumber(text.substr(slash + 1))};
 }
 
-// The file PATH.incomplete with the hash of its bytes.
+// IncompleteFile is the open file PATH.incomplete; it hashes the bytes as they are read or
+// appended.
 class IncompleteFile {
  public:
   explicit IncompleteFile(std::string path) : path_(std::move(path)) {}
@@ -62,7 +63,7 @@ class IncompleteFile {
   IncompleteFile(const IncompleteFile&) = delete;
   IncompleteFile& operator=(const IncompleteFile&) = delete;
 
-  // Reads the bytes that are there.
+  // Opens the file, or creates it, and hashes the bytes that an earlier download left.
   Status Open() {
     file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (file_ < 0) return Error();
@@ -93,11 +94,11 @@ class IncompleteFile {
     }
     return OkStatus();
   }
-  // Safely on the disk.
+  // Waits until the bytes are on the disk (fsync).
   Status Sync() { return fsync(file_) == 0 ? OkStatus() : Error(); }
 
   [[nodiscard]] uint64_t size() const { return size_; }
-  // Whether the bytes so far may begin a GGUF file.
+  // Returns whether the bytes so far may be the beginning of a GGUF file.
   [[nodiscard]] bool MayBeGguf() const { return kMagic.starts_with(magic_); }
   [[nodiscard]] std::string Hash() { return sha256_.Finish(); }
 
@@ -159,7 +160,7 @@ class Downloader {
   Status DropWhatCannotBeContinued() {
     std::ifstream tag_file(tag_path_);
     std::getline(tag_file, entity_tag_);
-    // A weak tag names no bytes.
+    // A weak entity tag does not guarantee equal bytes, so it cannot resume a download.
     if (entity_tag_.starts_with("W/")) entity_tag_.clear();
     const bool is_identified = !download_.sha256.empty() || !entity_tag_.empty();
     const bool is_too_long = total_ > 0 && file_.size() > total_;
@@ -174,7 +175,8 @@ class Downloader {
     return file_.Clear();
   }
 
-  // Asks for the missing bytes until they are there.
+  // Requests the missing bytes until they are all there; waits between attempts and gives up after
+  // settings().attempts of them without a mebibyte of progress.
   Status Fetch() {
     constexpr uint64_t kProgress = uint64_t{1} << 20;
     uint64_t last_size = file_.size();
@@ -243,7 +245,8 @@ class Downloader {
     return client_.Stream(request, take);
   }
 
-  // Before the first byte of an answer.
+  // Checks the head of an answer before its first byte is appended: the range, the size and the
+  // entity tag. Clears the file if the server sends it from its beginning.
   Status TakeHead(const HttpAnswer& head) {
     constexpr long kPartial = 206;
     const std::string tag = head.Header("etag");
@@ -263,7 +266,7 @@ class Downloader {
       begin = range->first;
       total = range->total;
     } else {
-      // All of it, though a part was asked for.
+      // The server ignored the range and sends the file from its beginning.
       EBB_RETURN_IF_ERROR(file_.Clear());
       total = ParseNumber(head.Header("content-length"));
     }

@@ -1,4 +1,4 @@
-// Fetches a GGUF file into its place, going on where an earlier try ended.
+// Downloads a GGUF file and resumes where an earlier attempt ended.
 #ifndef EBB_APPS_PULL_NET_FILE_DOWNLOAD_H_
 #define EBB_APPS_PULL_NET_FILE_DOWNLOAD_H_
 
@@ -12,6 +12,7 @@
 
 namespace ebb::cli {
 
+// FileDownload describes a file to fetch and the place where it goes.
 struct FileDownload {
   std::string url;
   std::string token = {};                 // see HttpRequest
@@ -19,17 +20,18 @@ struct FileDownload {
   std::string path;                       // the file's place; its folder exists
   std::string sha256 = {};                // lower case; empty: unknown
   uint64_t bytes = 0;                     // 0: unknown
-  // Explains an answer that is no file, by its status. Null: its status alone.
+  // Returns the error to report for an unsuccessful answer. Null: the error names the HTTP status
+  // alone.
   std::function<Status(const HttpAnswer&)> explain = {};
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};  // total 0: unknown
 };
 
-// Collects the bytes in PATH.incomplete, which outlives the process, and renames it once its size
-// and hash are right and it is a GGUF file. Without a hash an earlier try's bytes are taken only
-// with the entity tag that they came with (PATH.incomplete.etag). Returns the SHA-256. REQUIRES:
-// the caller holds a lock on the file. Errors: kIo, and the bytes are kept, as the message says;
-// kCorrupt for another hash, another size, or a file that is no GGUF file: nothing is kept;
-// kCancelled.
+// Fetches the file into PATH.incomplete, which outlives the process, and renames it to PATH once
+// its size and hash are right and it begins as a GGUF file does. If the hash is unknown, resumes an
+// earlier download only if the server still has the entity tag (ETag) stored in
+// PATH.incomplete.etag. Returns the SHA-256. REQUIRES: the caller holds a lock on the file. Errors:
+// kIo, and the bytes are kept, as the message says; kCorrupt for a wrong hash, a wrong size or a
+// file that is no GGUF file, and the bytes are removed; kCancelled.
 [[nodiscard]] Result<std::string> DownloadFile(HttpClient* client, const FileDownload& download);
 
 }  // namespace ebb::cli

@@ -1,4 +1,4 @@
-// A server of the test's own, which fails as servers and networks do.
+// Tests downloads from a test server that fails in the ways servers and networks do.
 #include "apps/common/models/net/file_download.h"
 
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ class FileDownloadTest : public testing::Test {
   void ExpectNothing() {
     EXPECT_EQ(std::distance(fs::directory_iterator(folder_.File("")), {}), 0);
   }
-  // The first answer only.
+  // Changes the server's first answer only.
   void TamperOnce(std::function<void(ServerAnswer*)> change) {
     tamper_ = [this, change = std::move(change)](const SeenRequest&, ServerAnswer* answer) {
       if (num_requests_ == 0) change(answer);
@@ -174,7 +174,7 @@ TEST_F(FileDownloadTest, AnAnswerOfAnotherRangeStartsOver) {
 }
 
 TEST_F(FileDownloadTest, ARangeBehindTheEndStartsOver) {
-  // The hash alone is known, and what lies there is longer than the file.
+  // The download knows the hash but not the size, and PATH.incomplete is longer than the file.
   download_.sha256 = HexSha256(content_);
   std::ofstream(Incomplete()) << content_ << "more";
   const auto hash = Fetch();
@@ -231,7 +231,7 @@ TEST_F(FileDownloadTest, AServerThatSendsMoreIsCutOff) {
 }
 
 TEST_F(FileDownloadTest, WithoutALengthAndAHashNothingIsTaken) {
-  // A connection that breaks would look like the end of the file.
+  // Without a length, a broken connection would look like the end of the file.
   TamperOnce([](ServerAnswer* answer) { answer->tells_length = false; });
   EXPECT_EQ(Fetch().status().code(), StatusCode::kUnsupported);
   ExpectNothing();

@@ -26,7 +26,8 @@ Result<int> OpenLockFile(const std::string& path) {
   return file;
 }
 
-// Whether the file that is locked still has the name: its last holder may have removed it.
+// Returns whether the locked file still has its name. The previous holder of the lock may have
+// removed the file, and others would then lock a new file of that name.
 bool HasName(int file, const std::string& path) {
   struct stat of_file = {};
   struct stat of_name = {};
@@ -45,7 +46,8 @@ Result<std::unique_ptr<FileLock>> FileLock::Take(const std::string& path,
   while (!Interrupted()) {
     EBB_ASSIGN_OR_RETURN(const int file, OpenLockFile(path));
     std::unique_ptr<FileLock> lock(new FileLock(file));
-    // On a file system without locks a second process goes unnoticed.
+    // A file system without locks gives another error; the lock then counts as taken, so two
+    // processes may fetch at once.
     const bool is_free = flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (is_free && HasName(file, path)) return lock;
     if (is_free) continue;

@@ -1,4 +1,4 @@
-// A lock between processes on a file, as huggingface_hub takes it (flock).
+// Locks a file against other processes in the way huggingface_hub does (flock).
 #ifndef EBB_APPS_PULL_NET_FILE_LOCK_H_
 #define EBB_APPS_PULL_NET_FILE_LOCK_H_
 
@@ -11,13 +11,14 @@
 
 namespace ebb::cli {
 
+// FileLock holds an exclusive lock (flock) on a file until it is destroyed.
 class FileLock {
  public:
-  // Makes the file and its folders, and waits while another process holds the lock; `on_wait` is
-  // called once where it must. Errors: kIo; kCancelled after Ctrl-C.
+  // Creates the file and its folders and waits while another process holds the lock; calls
+  // `on_wait` once if it has to wait. Errors: kIo; kCancelled after Ctrl-C.
   static Result<std::unique_ptr<FileLock>> Take(const std::string& path,
                                                 const std::function<void()>& on_wait);
-  // Does not wait. Errors: kIo where another process holds the lock.
+  // Locks the file like Take(), without waiting. Errors: kIo if another process holds the lock.
   static Result<std::unique_ptr<FileLock>> TryTake(const std::string& path);
   ~FileLock();
   FileLock(const FileLock&) = delete;

@@ -30,9 +30,9 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-// The parts of a URL that say which server answers. Reads plain URLs alone, so that libcurl cannot
-// read another server: no user name, no escapes, and nothing but letters, digits, dots and hyphens
-// in the host.
+// UrlParts are the parts of a URL that say which server answers. Only plain URLs are parsed (no
+// user name, no escapes, and a host of letters, digits, dots and hyphens), so that libcurl cannot
+// read the same text as another server.
 struct UrlParts {
   std::string scheme;  // "http" or "https"; empty: no plain URL of these
   std::string host;
@@ -234,7 +234,8 @@ Result<HttpAnswer, HttpFailure> HttpClient::Perform(const HttpRequest& request,
   curl.Set(CURLOPT_WRITEDATA, &transfer);
   curl.Set(CURLOPT_NOPROGRESS, 0L);
   curl.Set(CURLOPT_XFERINFOFUNCTION, OnProgress);
-  // libcurl has a path of its own; OpenSSL's variable names that of a company's proxy.
+  // libcurl has its own path of certificates; $SSL_CERT_FILE, OpenSSL's variable, may name those of
+  // a company's proxy.
   if (const char* file = std::getenv("SSL_CERT_FILE"); file != nullptr && *file != '\0') {
     curl.Set(CURLOPT_CAINFO, file);
   }

@@ -1,4 +1,4 @@
-// Sends requests over HTTP and HTTPS. libcurl does, and takes proxies from the environment
+// Sends requests over HTTP and HTTPS through libcurl, which takes proxies from the environment
 // (https_proxy, no_proxy, ...).
 #ifndef EBB_APPS_PULL_NET_HTTP_CLIENT_H_
 #define EBB_APPS_PULL_NET_HTTP_CLIENT_H_
@@ -16,6 +16,7 @@
 
 namespace ebb::cli {
 
+// HttpSettings configure the timeouts and retries of an HttpClient.
 struct HttpSettings {
   int connect_seconds = 15;
   int stall_seconds = 30;  // a transfer below 1,000 bytes/s for so long has stalled
@@ -28,8 +29,8 @@ struct HttpSettings {
 struct HttpRequest {
   std::string url;
   std::vector<std::string> headers = {};  // "Accept: application/json"
-  // Sent as "Authorization: Bearer" to the scheme, host and port of `url` alone, whatever the
-  // server redirects to. Empty: none.
+  // token is sent as "Authorization: Bearer" only to the scheme, host and port of `url`, never to a
+  // server that a redirect leads to. Empty: no token.
   std::string token = {};
   uint64_t from = 0;          // first byte that is asked for
   std::string if_range = {};  // with `from`: the entity tag that the earlier bytes had
@@ -42,12 +43,13 @@ struct HttpAnswer {
   std::string url = {};                             // that answered, after redirects
   int64_t retry_after = 0;                          // seconds; 0: none was asked for
 
-  // Empty where there is no such header.
+  // Returns the value of a header by its lower-case name, or an empty text if it is missing.
   [[nodiscard]] std::string Header(const std::string& name) const;
   [[nodiscard]] bool ok() const { return status == 200 || status == 206; }
 };
 inline constexpr size_t kMostBody = size_t{64} << 20;
 
+// HttpFailure says why there is no answer, and whether another attempt may help.
 struct HttpFailure {
   enum class Kind {
     kFinal,        // another attempt would end the same way
@@ -58,10 +60,11 @@ struct HttpFailure {
   Status status = {};
 };
 
-// Thread safety: one thread at a time.
+// HttpClient sends requests through libcurl. Thread safety: one thread at a time.
 class HttpClient {
  public:
-  // Takes the bytes of an answer whose head is complete. An error ends the transfer with it.
+  // Sink receives the bytes of the body once the answer's head is complete. If it returns an error,
+  // the transfer ends with that error.
   using Sink = std::function<Status(const HttpAnswer& head, std::string_view bytes)>;
 
   explicit HttpClient(HttpSettings settings = {});
@@ -71,19 +74,20 @@ class HttpClient {
 
   [[nodiscard]] const HttpSettings& settings() const { return settings_; }
 
-  // One attempt. Follows at most ten redirects, to http and https, and from https to https only.
-  // The sink gets the body of an answer that is ok(); others keep theirs. Errors: kIo; kCancelled
-  // after Ctrl-C; the sink's.
+  // Sends the request once, without retries. Follows at most ten redirects, to http and https, and
+  // from https to https only. Passes the body to `sink` if the answer is ok(), else stores it in
+  // HttpAnswer::body. Errors: kIo; kCancelled after Ctrl-C; the sink's.
   [[nodiscard]] Result<HttpAnswer, HttpFailure> Stream(const HttpRequest& request,
                                                        const Sink& sink);
-  // A small answer, with whatever status. Waits and asks again after 429, 500, 502, 503, 504 and
-  // lost connections.
+  // Returns the answer to a request, whatever its status, with the body in memory. Waits and
+  // retries after 429, 500, 502, 503, 504 and lost connections.
   [[nodiscard]] Result<HttpAnswer, HttpFailure> Get(const HttpRequest& request);
 
-  // Whether the status asks for another attempt.
+  // Returns whether another attempt may succeed after this HTTP status.
   [[nodiscard]] static bool IsTransient(long status);
-  // Waits before attempt number `attempt` (2 or more), as long as the answer asks for; `reason`
-  // is said. Errors: kIo for a longer time than settings().most_wait; kCancelled.
+  // Waits before attempt number `attempt` (2 or more): a time that doubles with each attempt, or
+  // `retry_after` seconds if that is longer. Shows `reason` to the user. Errors: kIo if the server
+  // asks for more than settings().most_wait; kCancelled after Ctrl-C.
   [[nodiscard]] Status Wait(int attempt, int64_t retry_after, std::string_view reason) const;
 
  private:
@@ -95,13 +99,13 @@ class HttpClient {
   std::unique_ptr<Curl> curl_;  // null before the first request
 };
 
-// "https://host:port" of a URL, in lower case and with the port even where it is the usual one.
-// Empty: not a plain URL of http or https, which has no user name, no escapes before the path, no
-// blanks and no backslashes.
+// Returns "https://host:port" of a URL, in lower case and always with the port. Returns an empty
+// text unless the URL is plain http or https: without a user name, without escapes before the path,
+// without blanks or backslashes.
 [[nodiscard]] std::string OriginOf(const std::string& url);
-// "host" or "host:port", for messages.
+// Returns "host" or "host:port" of a URL, for messages.
 [[nodiscard]] std::string HostOf(const std::string& url);
-// The bytes that a path segment may not hold as they are, by %XX; slashes stay.
+// Replaces the bytes that a path segment of a URL may not contain by %XX; keeps slashes.
 [[nodiscard]] std::string EscapedPath(std::string_view path);
 
 }  // namespace ebb::cli

@@ -1,4 +1,4 @@
-// SHA-256 of bytes that come in pieces.
+// Computes the SHA-256 of bytes that arrive in pieces.
 #ifndef EBB_APPS_PULL_NET_SHA256_H_
 #define EBB_APPS_PULL_NET_SHA256_H_
 
@@ -8,6 +8,7 @@
 
 namespace ebb::cli {
 
+// Sha256 computes the SHA-256 of bytes that arrive in pieces.
 class Sha256 {
  public:
   Sha256();
@@ -15,7 +16,7 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
 
-  // Forgets all bytes.
+  // Starts over, as if no byte had been added.
   void Reset();
   void Update(std::string_view bytes);
   // Returns 64 lower-case hexadecimal digits. REQUIRES: Reset() before the next Update().
@@ -27,7 +28,7 @@ class Sha256 {
 };
 
 [[nodiscard]] std::string Sha256Of(std::string_view bytes);
-// Whether the text is 64 hexadecimal digits, of either case.
+// Returns whether the text is 64 hexadecimal digits, in either case.
 [[nodiscard]] bool LooksLikeSha256(std::string_view text);
 
 }  // namespace ebb::cli
