@@ -1,4 +1,4 @@
-// The commands of `ebb-lab`, each in the folder of its name.
+// Declares the commands of `ebb-lab`, each of which is defined in the folder of its name.
 #ifndef EBB_APPS_LAB_COMMANDS_H_
 #define EBB_APPS_LAB_COMMANDS_H_
 

@@ -1,4 +1,4 @@
-// Options of `ebb-lab` alone, and their rows.
+// Declares the options of `ebb-lab` alone, and their rows in the option table.
 #ifndef EBB_APPS_LAB_LAB_OPTIONS_H_
 #define EBB_APPS_LAB_LAB_OPTIONS_H_
 
@@ -26,6 +26,7 @@ struct FidelityInput {
   bool forgetting = false;
 };
 
+// EvalInput holds the options of `ebb-lab eval`.
 struct EvalInput {
   std::string task = "pebble";  // --task
   int problems = 200;           // --problems; 0: all that a file has
@@ -40,7 +41,7 @@ struct EvalInput {
   int batch = 0;                 // 0: each problem by itself
   std::string prompt = "plain";  // --prompt-preset
   PromptStyle prompt_style = PromptStyle::kChat;
-  // Greedy unless asked otherwise.
+  // Holds the sampling temperature; 0 is greedy decoding, the default of an evaluation.
   float temperature = 0;
   int top_k = 40;
   float top_p = 0.95f;

@@ -1,5 +1,5 @@
-// How many answers were right, for who waits at the terminal: ebb.report computes intervals, tests
-// and costs from the folder.
+// Counts right answers for a user who waits at the terminal. The Python module ebb.report computes
+// intervals, tests and costs from the folder of results.
 #ifndef EBB_APPS_LAB_EVAL_COUNTS_H_
 #define EBB_APPS_LAB_EVAL_COUNTS_H_
 
@@ -11,9 +11,9 @@
 
 namespace ebb::cli {
 
-// Writes a record for each setting of the results, seeds put together, in the order of the answers:
-// its names, the numbers of answers and of right ones, and how others failed. A table; JSON with
-// --json.
+// Writes one record for each setting of `results`, in the order in which settings first occur, with
+// all its seeds added up: the setting's names, the numbers of answers, of right answers, and of
+// answers that failed in each other way. Writes a table, or JSON with --json.
 [[nodiscard]] Status WriteCounts(const std::vector<nlohmann::ordered_json>& results,
                                  const CliOptions& options);
 

@@ -44,20 +44,22 @@ Result<Shard> ParseShard(std::string_view text) {
   return shard;
 }
 
-// In tokens: what --tokens 0 comes to.
+// Returns the limit of the longest answer, in tokens: the task's own limits if --tokens is 0.
 int LongestAnswer(const Task& task) {
   int most = 0;
   for (const EvalQuestion& question : task.questions) most = std::max(most, question.max_tokens);
   return most;
 }
 
-// Empty: the processor. Another device has bits of its own.
+// Returns the device's name for the manifest, empty for the processor. Logits differ in their last
+// bits between devices, and between kinds of attention on one.
 std::string DeviceOf(const DeviceSpec& device) {
   if (device.attention == DeviceAttention::kAuto) return device.name;
   return fmt::format("{}:attention={}", device.name, DeviceAttentionName(device.attention));
 }
 
-// Everything that determines the results, except the machine.
+// Returns everything that determines the results except the machine, so that two runs can be
+// compared.
 Json Manifest(const CliOptions& options, const Model& model, const Task& task,
               const std::vector<EvalSetting>& settings) {
   const EvalInput& eval = options.Of<EvalInput>();
@@ -97,7 +99,9 @@ Json Manifest(const CliOptions& options, const Model& model, const Task& task,
   return manifest;
 }
 
-// Keeps the folder for one run alone: another run there must be the same one, taken up again.
+// Writes the manifest into the folder, or checks with --resume that the run that is there has the
+// same one. Errors: InvalidArgument if the folder holds another run, or a run and --resume is
+// missing.
 Status ClaimFolder(const EvalInput& eval, const Json& manifest) {
   std::error_code error;
   std::filesystem::create_directories(eval.out, error);
@@ -115,7 +119,8 @@ Status ClaimFolder(const EvalInput& eval, const Json& manifest) {
       fmt::format("{} holds another run: its \"{}\" differs; choose another --out", eval.out, key));
 }
 
-// The lines that are there are the first answers to this run's own grid.
+// Checks that the lines are answers to this run's questions in their order and without gaps, so
+// that the run can continue after the last one.
 Status CheckResumed(const std::vector<Json>& lines, size_t num_problems, const Shard& shard,
                     const std::string& path) {
   size_t i = 0;
@@ -132,7 +137,8 @@ Status CheckResumed(const std::vector<Json>& lines, size_t num_problems, const S
   return OkStatus();
 }
 
-// Some answers may end in an error and be counted as wrong; figures of nothing else are none.
+// Returns an error if every answer ended in an error. Single ones count as wrong, but figures of
+// nothing else would mean nothing.
 Status CheckThatAnyAnswered(std::span<const Json> lines) {
   if (lines.empty()) return OkStatus();
   for (const Json& line : lines) {
@@ -195,7 +201,7 @@ class Evaluation {
                                          eval_.shard, problems_.size()));
     }
     EBB_ASSIGN_OR_RETURN(model_, OpenTaskModel(options_));
-    // A policy or a budget that is refused is refused before anything is written.
+    // Opening a session for each setting finds a wrong policy or budget before anything is written.
     for (const EvalSetting& setting : settings_) {
       if (eval_.batch != 0) EBB_RETURN_IF_ERROR(CheckBatch(setting, eval_.batch));
       EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(model_, setting.engine));
@@ -218,7 +224,8 @@ class Evaluation {
         CheckResultLines(results_->lines(), {settings_.size(), problems_.size()}, path));
     EBB_RETURN_IF_ERROR(CheckResumed(results_->lines(), problems_.size(), shard_, path));
     EBB_RETURN_IF_ERROR(CheckTimeLines(times_->lines(), times_path));
-    // A kill may come between the two lines of an answer.
+    // The process may have been killed between writing the two lines of an answer; the longer file
+    // is cut to the shorter one.
     const size_t done = std::min(results_->lines().size(), times_->lines().size());
     EBB_RETURN_IF_ERROR(results_->Truncate(done));
     return times_->Truncate(done);

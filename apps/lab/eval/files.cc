@@ -41,7 +41,7 @@ Result<ParsedLines> Parse(const std::string& text, const std::string& path) {
   return parsed;
 }
 
-// All of it, or an error.
+// Writes all bytes. Returns false, with errno set, if that fails.
 bool WriteAll(int file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(file, bytes.data(), bytes.size());

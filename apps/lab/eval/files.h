@@ -1,5 +1,6 @@
-// The folder of an evaluation: what was asked, one line per answer in the order of the grid, and
-// times apart, so that the same run gives the same bytes.
+// Reads and writes the files in the folder of an evaluation: the manifest, one line for each answer
+// in the order of the grid, and the times. Times have a file of their own, so that repeating a run
+// gives the other files the same bytes.
 #ifndef EBB_APPS_EVAL_FILES_H_
 #define EBB_APPS_EVAL_FILES_H_
 
@@ -19,19 +20,20 @@ inline constexpr std::string_view kGridFile = "grid.json";
 inline constexpr std::string_view kResultsFile = "results.jsonl";
 inline constexpr std::string_view kTimesFile = "times.jsonl";
 
-// A file of JSON lines that a kill at any moment leaves whole but for its last line, and a full
-// disk without half a line.
+// LineFile is a file of JSON lines. If the process is killed, at most the last line is incomplete;
+// if the disk is full, Append() removes the incomplete line.
 class LineFile {
  public:
-  // Keeps the whole lines that are there, and other processes out. Errors: IoError; Corrupt (a
-  // whole line that is no JSON, with its number); InvalidArgument (another process has it open).
+  // Opens the file, or creates it; keeps its complete lines and removes an incomplete last line.
+  // Locks the file against other processes. Errors: IoError; Corrupt (a complete line that is not
+  // JSON, with its number); InvalidArgument (another process has the file open).
   static Result<std::unique_ptr<LineFile>> Open(const std::string& path);
   ~LineFile();
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
   [[nodiscard]] const std::vector<nlohmann::ordered_json>& lines() const { return lines_; }
-  // Forgets all but the first `count`.
+  // Keeps the first `count` lines and removes the others.
   Status Truncate(size_t count);
   Status Append(const nlohmann::ordered_json& line);
 
@@ -43,10 +45,11 @@ class LineFile {
   std::vector<int64_t> ends_;  // bytes up to the end of each line
 };
 
-// Replaces a file at once: the old content or the new one. Errors: IoError.
+// Replaces a file atomically, so that it holds either the old or the new content after a crash.
+// Errors: IoError.
 [[nodiscard]] Status WriteFile(const std::string& path, std::string_view content);
 
-// The JSON in a file. Errors: NotFound, Corrupt.
+// Returns the JSON in a file. Errors: NotFound, Corrupt.
 [[nodiscard]] Result<nlohmann::ordered_json> ReadJson(const std::string& path);
 
 }  // namespace ebb::cli

@@ -22,7 +22,8 @@ std::string_view WithoutBlanks(std::string_view text) {
   return text.substr(begin, end - std::min(begin, end));
 }
 
-// "a,b:x=1,c" at the commas that no parameter list holds: "x=1" belongs to what stands before it.
+// Splits a list such as "a,b:x=1,c" at its commas. A part with '=' but without ':' is a further
+// parameter of the part before it, not an entry of its own.
 std::vector<std::string> SplitList(std::string_view text) {
   std::vector<std::string> parts;
   while (!text.empty()) {
@@ -105,7 +106,8 @@ Status ReadGridFile(const std::string& file, Grid* grid) {
   return ReadSettings(json, file, &grid->settings);
 }
 
-// Policies and budgets are lists of their own, which name the results.
+// Returns whether an option is given as a list beside the settings ("policies", "budgets"), since
+// it names the results.
 bool IsListed(std::string_view name) {
   return name == "--policy" || name == "--budget" || name == "--list-policies";
 }
@@ -120,7 +122,7 @@ const OptionRow* FindOption(std::string_view name) {
   return nullptr;
 }
 
-// {"t0": "50%"} as if --t0 50% had been given.
+// Sets the options of a setting: {"t0": "50%"} works like --t0 50%.
 Status ApplySetting(const Json& setting, CliOptions* options) {
   for (const auto& [key, value] : setting.items()) {
     const OptionRow* row = FindOption("--" + key);
@@ -141,8 +143,9 @@ Status ApplySetting(const Json& setting, CliOptions* options) {
   return OkStatus();
 }
 
-// "t0=50% evict=5%": what places rows, without what leaves results as they are but T0's share,
-// which experiments vary to show just that.
+// Names how the tiers place rows, such as "t0=50% evict=5%". Leaves out options that do not change
+// results. T0's share does not change them either, but stays in the name, because experiments vary
+// it to show just that.
 std::string TiersLabel(const TierSpec& tiers) {
   const std::string_view type = CompressedTypeName(tiers.t2_type);
   if (CompressesOldRows(tiers)) return fmt::format("t2=old:{}", type);
@@ -160,7 +163,8 @@ std::string LosslessLabel(const LosslessOptions& lossless) {
   return fmt::format("lossless={} drafts={}", VerifyName(lossless.verify), lossless.draft_max);
 }
 
-// How a setting attends to T1 in another order than the cache's; empty: it does not.
+// Names the inexact mode in which a setting attends to T1's rows in another order than the cache's;
+// empty if the order is the cache's.
 std::string InexactLabel(const EvalSetting& setting) {
   const EngineOptions& engine = setting.engine;
   if (engine.device.kind == DeviceKind::kCpu || !setting.session.policy.tiers.has_value())
@@ -169,7 +173,7 @@ std::string InexactLabel(const EvalSetting& setting) {
   return engine.t1_mode == T1Mode::kAuto && engine.allow_inexact ? "allow-inexact" : "";
 }
 
-// Names in one line a setting's inexact mode, tiers and lossless options; empty: it has none of
+// Names a setting's inexact mode, tiers and lossless options on one line; empty if it has none of
 // these.
 std::string PlacesLabel(const EvalSetting& setting) {
   std::vector<std::string> labels = {InexactLabel(setting)};
@@ -179,7 +183,8 @@ std::string PlacesLabel(const EvalSetting& setting) {
   return fmt::format("{}", fmt::join(labels, " "));
 }
 
-// "window=16 interval=16": what tells settings of the same policy, budget and tiers apart.
+// Names the policy's options except its budget and parameters, such as "window=16 interval=16".
+// Settings with the same policy, budget and tiers differ in this name.
 std::string OptionsLabel(const PolicySpec& policy) {
   std::string label;
   const Json options = PolicyOptions(policy);
@@ -227,7 +232,7 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   return setting;
 }
 
-// Without those that say the same as one before: "25%, 25.0%".
+// Returns the budgets without repetitions, by their value: "25%" and "25.0%" are one.
 Result<std::vector<std::string>> Distinct(const std::vector<std::string>& budgets) {
   std::vector<std::string> texts, formatted;
   for (const std::string& text : budgets) {
@@ -243,7 +248,8 @@ Result<std::vector<std::string>> Distinct(const std::vector<std::string>& budget
   return texts;
 }
 
-// Settings that differ in what a policy does not take are one.
+// Appends the setting unless an equal one is there. Settings are equal if they differ only in
+// options that their policy does not take.
 void AddIfNew(EvalSetting setting, std::vector<EvalSetting>* settings) {
   const Json json = SettingJson(setting);
   const bool is_there = std::ranges::any_of(
@@ -275,7 +281,8 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
                                MakeSetting(options, policy, budget, seed, given));
           EBB_ASSIGN_OR_RETURN(const bool draws, IsRandomized(setting.session.policy));
           AddIfNew(std::move(setting), &settings);
-          // More seeds would give the same answers again.
+          // Without randomness in the policy and the sampling, other seeds would give the same
+          // answers.
           if (!draws && input.temperature == 0) break;
         }
       }

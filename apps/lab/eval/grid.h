@@ -1,4 +1,4 @@
-// The settings of `ebb-lab eval`: policies x budgets x settings x seeds.
+// Builds the settings of `ebb-lab eval`: policies x budgets x settings x seeds.
 #ifndef EBB_APPS_EVAL_GRID_H_
 #define EBB_APPS_EVAL_GRID_H_
 
@@ -12,12 +12,13 @@
 
 namespace ebb::cli {
 
-// From the options, or from the file that --grid names. The policy "full" has no budget and is run
-// once. Errors: unknown names and values, as the options' own; budgets beside tiers; a file that
-// is no such JSON, with its place.
+// Returns the settings to evaluate, by the options or by the file of --grid: each combination of
+// policy, budget, tiers and seed once. The policy "full" takes no budget, so it occurs once for all
+// budgets. Errors: unknown names and values, as for the same command-line options; budgets together
+// with tiers; a grid file that is not such JSON, naming the place.
 [[nodiscard]] Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options);
 
-// All that decides a setting's results, for comparing runs.
+// Returns everything that decides a setting's results, to compare the grids of two runs.
 [[nodiscard]] nlohmann::ordered_json SettingJson(const EvalSetting& setting);
 
 }  // namespace ebb::cli

@@ -18,7 +18,7 @@ struct Field {
   const char* name;
   Kind kind;
 };
-// Fields of an answer that ebb.runs reads.
+// kResultFields are the fields of an answer that the Python module ebb.runs reads.
 constexpr std::array kResultFields = {
     Field{"setting", Kind::kIndex},        Field{"problem", Kind::kIndex},
     Field{"policy", Kind::kText},          Field{"budget", Kind::kText},

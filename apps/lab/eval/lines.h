@@ -1,5 +1,4 @@
-// The lines of results.jsonl and times.jsonl: how they are written, and which are accepted when
-// they are read again.
+// Writes the lines of results.jsonl and times.jsonl, and checks lines that are read again.
 #ifndef EBB_APPS_EVAL_LINES_H_
 #define EBB_APPS_EVAL_LINES_H_
 
@@ -19,15 +18,16 @@ namespace ebb::cli {
                                                 const EvalQuestion& problem);
 [[nodiscard]] nlohmann::ordered_json TimeLine(const EvalAnswer& answer);
 
-// The size of a folder's grid.
+// GridSize is the size of a run's grid: its settings and problems.
 struct GridSize {
   size_t settings = 0;
   size_t problems = 0;
 };
-// Errors: Corrupt, naming file, line and field, for a line that is no answer to the grid, or no
-// time.
+// Checks that every line is an answer to a setting and a problem of the grid. Errors: Corrupt,
+// naming file, line and field.
 [[nodiscard]] Status CheckResultLines(const std::vector<nlohmann::ordered_json>& lines,
                                       const GridSize& grid, const std::string& path);
+// Checks that every line has the time of an answer. Errors: Corrupt, naming file, line and field.
 [[nodiscard]] Status CheckTimeLines(const std::vector<nlohmann::ordered_json>& lines,
                                     const std::string& path);
 

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Fields that manifests of older versions lack, and that follow from other keys.
+// kToldByOthers lists fields that older versions did not write and that follow from other fields.
 constexpr std::array<std::string_view, 4> kToldByOthers = {"model_compression", "model_window",
                                                            "model_shift", "answer_tokens"};
 
@@ -31,7 +31,7 @@ Result<Json> ReadManifest(const std::string& path) {
 
 std::string DifferingKey(const Json& a, const Json& b) {
   const auto differs = [&](const std::string& key) {
-    // A path: the fingerprint identifies the file's contents.
+    // The task's path may differ, since task_fingerprint identifies the content of the file.
     if (key == "task") return false;
     if (a.contains(key) && b.contains(key)) return a[key] != b[key];
     return std::ranges::find(kToldByOthers, std::string_view(key)) == kToldByOthers.end();

@@ -1,4 +1,5 @@
-// grid.json: everything that determines the answers of a run, except the machine.
+// Reads and compares grid.json, which holds everything that determines the answers of a run, except
+// the machine.
 #ifndef EBB_APPS_LAB_EVAL_MANIFEST_H_
 #define EBB_APPS_LAB_EVAL_MANIFEST_H_
 
@@ -9,12 +10,12 @@
 
 namespace ebb::cli {
 
-// Reads grid.json, with the values that older versions used where they wrote none. Errors:
-// NotFound, Corrupt.
+// Reads grid.json, the description of a run; adds the values that older versions used but did not
+// write. Errors: NotFound, Corrupt.
 [[nodiscard]] Result<nlohmann::ordered_json> ReadManifest(const std::string& path);
 
-// Returns the first key in which two manifests differ; empty: none. Keys that follow from the
-// model's fingerprint may be missing in one of them, and the task's path may differ.
+// Returns the first key in which two manifests differ, or an empty text. Ignores the path of the
+// task's file, and keys that follow from the model's fingerprint if one manifest lacks them.
 [[nodiscard]] std::string DifferingKey(const nlohmann::ordered_json& a,
                                        const nlohmann::ordered_json& b);
 

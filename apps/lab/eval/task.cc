@@ -21,7 +21,7 @@ EvalQuestion AsQuestion(const EvalProblem& problem, const TaskPrompt& prompt, An
           .judge = [problem, rules](std::string_view text, std::string_view answer) {
             const AnswerFormat format = {
                 .kind = problem.kind, .rules = rules, .options = problem.options};
-            // A thought that did not end, or a model without thoughts, is judged as a whole.
+            // If the thought did not end, or the model writes none, the whole text is judged.
             return JudgeAnswer(answer.empty() ? text : answer, problem.reference, format);
           }};
 }

@@ -28,7 +28,7 @@ namespace {
 
 using Windows = std::vector<std::vector<Token>>;
 
-// Without --text the model answers these, one a window.
+// kQuestions are what the model answers without --text, one question for each window.
 constexpr std::array<std::string_view, 4> kQuestions = {
     "Explain step by step how the Moon causes the tides, and check each step with numbers.",
     "A farmer has 17 fields of different sizes. Think aloud about how to share them fairly.",
@@ -46,7 +46,7 @@ Result<std::vector<Token>> OwnText(std::string_view question, size_t num_tokens,
   const Model& model = engine->model();
   const ChatMessage message = {.role = "user", .content = std::string(question)};
   const auto chat = model.FormatChat({&message, 1}, Model::Thinking::kModelDefault);
-  // A model without a template goes on with the question itself.
+  // For a model without a chat template the question itself is the prompt.
   EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens,
                        model.TokenizePrompt(chat.ok() ? *chat : ChatPrompt{.text = message.content},
                                             Model::AddBos::kAsModelSays));
@@ -76,7 +76,8 @@ Result<std::vector<Token>> OwnText(std::string_view question, size_t num_tokens,
   return result.error;
 }
 
-// A last window that would end within its prompt is left out, as CutWindows() does.
+// Generates the windows without --text. Leaves out a last window that would end within its prompt,
+// as CutWindows() does.
 Result<Windows> OwnWindows(const CliOptions& options, int prompt_tokens,
                            const std::atomic<bool>* cancel, Engine* engine) {
   const FidelityInput& o = options.Of<FidelityInput>();
@@ -110,7 +111,8 @@ Result<Windows> FileWindows(const CliOptions& options, int prompt_tokens, const 
   if (!file.is_open() || file.bad() || std::filesystem::is_directory(o.text_file)) {
     return InvalidArgument(fmt::format("cannot read {}", o.text_file));
   }
-  // Special tokens are text here: a text that talks of <|im_start|> holds no turn.
+  // A file that contains "<|im_start|>" talks about it; it does not start a turn, so special tokens
+  // are read as text.
   EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens,
                        model.Tokenize(text, Model::AddBos::kNo, Model::Specials::kAsText));
   if (o.tokens > 0) tokens.resize(std::min<size_t>(tokens.size(), o.tokens));
@@ -171,8 +173,8 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
           (report.forgetting.has_value() ? ToText(*report.forgetting) : ""));
 }
 
-// Returns the options that --memory chooses for a window; the full cache that the window is
-// compared with comes on top.
+// Returns the options with the tiers that --memory chooses for one window. The full cache that the
+// window is compared with takes memory beyond that.
 Result<CliOptions> Fitted(const Model& model, int prompt_tokens, const CliOptions& options) {
   CliOptions fitted = options;
   fitted.session.context = options.Of<FidelityInput>().window_tokens;
@@ -196,8 +198,8 @@ Status Run(const CliOptions& given) {
   fidelity.setting = options.session;
   if (options.Of<FidelityInput>().forgetting)
     fidelity.forgetting = FidelityOptions::Forgetting::kMeasure;
-  // Opened before the text is written: a policy that is refused is refused at once. One that looks
-  // ahead sees nothing yet.
+  // The session is opened before the text is generated, so that a wrong policy fails at once. A
+  // policy that reads future attention gets an empty record here.
   const ReplayedAttention not_yet;
   CliOptions to_open = options;
   to_open.session.foresight = &not_yet;

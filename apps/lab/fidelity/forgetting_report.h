@@ -1,4 +1,4 @@
-// The cost of forgetting, for people and for programs.
+// Formats the error that evicted rows cause in the attention's output, for people and for programs.
 #ifndef EBB_APPS_FIDELITY_FORGETTING_REPORT_H_
 #define EBB_APPS_FIDELITY_FORGETTING_REPORT_H_
 
@@ -9,8 +9,9 @@
 
 namespace ebb::cli {
 
+// Returns the errors that evicted rows cause in attention, by layer and head, for the JSON record.
 [[nodiscard]] Json ToJson(const ForgettingReport& report);
-// A table of layers, begun by a newline.
+// Returns the same by layer, as a table that begins with a newline.
 [[nodiscard]] std::string ToText(const ForgettingReport& report);
 
 }  // namespace ebb::cli

@@ -53,12 +53,14 @@ Json LabelLine(const ImportanceResult& result, const EvalQuestion& problem) {
   return line;
 }
 
-// A signal is named "hidden_3 rolling".
+// Returns whether a signal has this smoothing, which is the last word of its name ("hidden_3
+// rolling").
 bool IsOf(const SignalCorrelation& c, Smoothing smoothing) {
   return c.name.ends_with(fmt::format(" {}", SmoothingName(smoothing)));
 }
 
-// By layer, of the change of the hidden state over the last 64 tokens.
+// Returns, by layer, the correlation of importance with the change of the hidden state over the
+// last 64 tokens.
 std::vector<double> HiddenCorrelations(const std::vector<SignalCorrelation>& all) {
   std::vector<double> by_layer;
   for (const SignalCorrelation& c : all) {
@@ -82,15 +84,16 @@ Json BandJson(const std::optional<LayerBand>& band) {
   return band ? Json{band->first, band->last} : Json();
 }
 
-// "band_adaptive:a_first=1,a_last=2,b_first=3,b_last=3"; empty where one of the bands is missing.
+// Returns the policy that uses the bands, such as
+// "band_adaptive:a_first=1,a_last=2,b_first=3,b_last=3", or an empty text if a band is missing.
 std::string PolicyOf(const Bands& bands) {
   if (!bands.a || !bands.b) return "";
   return fmt::format("band_adaptive:a_first={},a_last={},b_first={},b_last={}", bands.a->first,
                      bands.a->last, bands.b->first, bands.b->last);
 }
 
-// Counts the thoughts that have both tokens that matter and tokens that do not: correlations are
-// reported for those.
+// Counts the thoughts that have both tokens that matter and tokens that do not, since a correlation
+// exists only for these.
 int64_t ToldThoughts(const std::vector<SignalCorrelation>& all) {
   int64_t most = 0;
   for (const SignalCorrelation& c : all) most = std::max(most, c.thoughts);
@@ -133,7 +136,8 @@ class Importance {
   }
 
  private:
-  // Labels of before are not mixed with others.
+  // Opens the file of labels. Errors: InvalidArgument if it exists, so that labels of two runs are
+  // never mixed.
   Status OpenFile() {
     std::error_code error;
     std::filesystem::create_directories(eval_.out, error);

@@ -21,7 +21,8 @@ constexpr int kLowestDecade = -5;
 constexpr int kHighestDecade = 3;
 constexpr size_t kMostMoves = 512;  // that the record lists
 
-// Descending; the average is 1. Empty for a run without a decode step.
+// Returns the importance of each token by position, scaled so that the average is 1. Empty for a
+// run without a decode step.
 std::vector<double> RelativeImportance(const ProfiledRun& run) {
   std::vector<double> values = run.importance;
   const double sum = std::accumulate(values.begin(), values.end(), 0.0);
@@ -53,13 +54,13 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Null where there are none.
+// Returns the mean and the median, or nulls if there are no values.
 Json MeanAndMedian(const std::vector<double>& values) {
   if (values.empty()) return {{"mean", nullptr}, {"median", nullptr}};
   return {{"mean", Mean(values)}, {"median", Median(values)}};
 }
 
-// Averages of what falls into bins of equal width.
+// Bins averages values over bins of equal width.
 class Bins {
  public:
   explicit Bins(size_t size) : width_((std::max<size_t>(size, 1) + kMostBins - 1) / kMostBins) {
@@ -72,7 +73,7 @@ class Bins {
   }
   [[nodiscard]] size_t width() const { return width_; }
   [[nodiscard]] size_t size() const { return sums_.size(); }
-  // Null where nothing fell.
+  // Returns the average of each bin, null for an empty bin.
   [[nodiscard]] Json Averages() const {
     Json averages = Json::array();
     for (size_t i = 0; i < sums_.size(); ++i) {
@@ -210,7 +211,7 @@ Json TopHalfFigure(std::span<const ProfiledRun> runs) {
   return {{"distance", distances}, {"share", shares}};
 }
 
-// The 80th percentile is what "LazyEviction" takes as its window (Appendix C).
+// Reports the 80th percentile, because "LazyEviction" uses it as its window (Appendix C).
 Json RecurrenceFigure(std::span<const ProfiledRun> runs) {
   constexpr double kPercentile = 0.8;
   std::vector<int> all;
@@ -242,7 +243,8 @@ Json TierFigure(std::span<const ProfiledRun> runs) {
   Json figure = {{"steps_per_point", step_width}, {"step", Json::array()}};
   std::array<Json, kNumTiers> rows;
   rows.fill(Json::array());
-  // The last step of each bin: rows are what they are, not an average.
+  // Each point shows the rows after the last step of its bin; an average would mix states of the
+  // cache.
   for (size_t end = step_width; end < run.steps.size() + step_width; end += step_width) {
     const size_t step = std::min(end, run.steps.size()) - 1;
     figure["step"].push_back(step);
@@ -264,7 +266,8 @@ Json RetainedFigure(std::span<const ProfiledRun> runs, int groups_per_layer) {
     for (const ProfiledRun& run : runs) sum += run.retained[group];
     by_group.push_back(sum / static_cast<double>(runs.size()));
   }
-  // All rows ever there to those that are alive: the ratio as the paper has it.
+  // The compression ratio is the number of rows that ever existed over the rows that are alive, as
+  // the paper defines it.
   Bins compression(runs.empty() ? 0 : MostSteps(runs));
   for (const ProfiledRun& run : runs) {
     for (size_t i = 0; i < run.steps.size(); ++i) {

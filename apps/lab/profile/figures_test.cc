@@ -26,7 +26,7 @@ double Sum(const ProfileJson& values) {
 }
 
 TEST(ImportanceFigureTest, TopAndBottomSharesAreThoseOfTheTokens) {
-  // 10 tokens: 2 get 60 %, the bottom 5 together 5 %.
+  // Of the 10 tokens the best 2 get 60 %, and the lowest 5 together 5 %.
   const std::vector<ProfiledRun> runs = {RunOf({30, 1, 1, 1, 1, 1, 10, 10, 15, 30})};
   const ProfileJson figure = ImportanceFigure(runs);
   EXPECT_NEAR(figure["top_20_percent"]["mean"].get<double>(), 0.6, 1e-12);
@@ -38,7 +38,8 @@ TEST(ImportanceFigureTest, TopAndBottomSharesAreThoseOfTheTokens) {
   EXPECT_EQ(figure["cdf"].size(), figure["edges"].size());
 }
 
-// Every token of a run with n tokens is relative to 1/n, so runs of any length can be added.
+// A token's importance is relative to 1/n in a run of n tokens, so runs of different lengths can be
+// added.
 TEST(ImportanceFigureTest, LengthsOfRunsDoNotMatter) {
   const std::vector<ProfiledRun> runs = {RunOf({1, 1, 1, 1}), RunOf(std::vector<double>(40, 7))};
   const ProfileJson figure = ImportanceFigure(runs);
@@ -55,7 +56,7 @@ TEST(ImportanceFigureTest, ARunWithoutADecodeStepCountsForNothing) {
   EXPECT_TRUE(figure["bottom_50_percent"]["median"].is_null());
 }
 
-// 20 % of 2 tokens are two fifths of the best one.
+// The top 20 % of 2 tokens are two fifths of the best token.
 TEST(ImportanceFigureTest, OfFewTokensTheLastOneOfAShareCountsInPart) {
   const std::vector<ProfiledRun> runs = {RunOf({1, 3})};
   const ProfileJson figure = ImportanceFigure(runs);

@@ -26,7 +26,7 @@
 namespace ebb::cli {
 namespace {
 
-// Null: nothing was measured.
+// Returns a share in percent, or "-" if it was not measured (null).
 std::string Percent(const Json& share) {
   return share.is_null() ? "-" : fmt::format("{:.1f} %", 100 * share.get<double>());
 }
@@ -61,7 +61,7 @@ ProgressBar::Display DisplayFor(const CliOptions& options) {
   return options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
 }
 
-// Before hours of work.
+// Checks that a prompt fits the context, before hours of work. Errors: ContextFull.
 Status CheckLength(const CliOptions& options, const Model& model, size_t index, size_t tokens) {
   const int context =
       options.session.context > 0 ? options.session.context : model.shape().trained_context;
@@ -85,7 +85,7 @@ Status Profile::Run() {
     for (size_t i = 0; i < turns_.size() && end.ok(); ++i) end = ProfilePrompt(i, &bar);
   }
   if (runs_.empty()) return end;
-  // Measurements before an interruption are not lost.
+  // An error or interruption ends the profile early; the prompts measured so far are still written.
   if (end.ok()) end = Transfers();
   if (!end.ok()) {
     record_["ended_early"] = end.Text();
@@ -182,7 +182,7 @@ Status Profile::Transfers() {
   if (!transfers_skipped_.empty()) return OkStatus();
   const auto longest =
       std::ranges::max_element(runs_, {}, [](const auto& run) { return run.tokens.size(); });
-  // Half of the context: measuring takes steps.
+  // Uses at most half of the context, since each measured move also takes a decode step.
   const int count = std::min(most, model_->shape().trained_context / 2) + kTransferStay;
   std::vector<Token> tokens;
   for (int i = 0; i < count; ++i) tokens.push_back(longest->tokens[i % longest->tokens.size()]);

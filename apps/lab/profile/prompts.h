@@ -1,4 +1,4 @@
-// The prompts of `ebb-lab profile --prompts`.
+// Reads the prompts of `ebb-lab profile`.
 #ifndef EBB_APPS_PROFILE_PROMPTS_H_
 #define EBB_APPS_PROFILE_PROMPTS_H_
 
@@ -11,8 +11,8 @@
 
 namespace ebb::cli {
 
-// One a line; empty lines are left out. A line that begins with a brace is a JSON object with a
-// string "prompt" or "question". Errors name the line.
+// Parses prompts, one per line; skips empty lines. A line that begins with a brace is a JSON object
+// with a string "prompt" or "question". Errors name the line.
 [[nodiscard]] Result<std::vector<std::string>> ParsePrompts(std::string_view text);
 
 // Reads the prompts of --prompts, or the one of -p, -f or stdin.

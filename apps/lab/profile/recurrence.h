@@ -1,5 +1,5 @@
-// How long tokens stay unattended before they matter again: the maximum recurrence interval of
-// "LazyEviction" (section 3 and Eq. 1), of a run.
+// Measures in a run how many steps tokens get no attention before they matter again: the maximum
+// recurrence interval of "LazyEviction" (section 3 and Eq. 1).
 #ifndef EBB_APPS_PROFILE_RECURRENCE_H_
 #define EBB_APPS_PROFILE_RECURRENCE_H_
 
@@ -8,18 +8,19 @@
 
 namespace ebb::cli {
 
-// A token is active in a step where it gets at least this share of the attention, averaged over
-// layers and heads. [ours: the paper asks each query head by itself]
+// kActiveShare is the share of the attention, averaged over layers and heads, from which on a token
+// counts as active in a step. [ours: the paper asks each query head by itself]
 inline constexpr double kActiveShare = 1e-4;
 
+// RecurrenceTracker measures after how many steps tokens get attention again.
 class RecurrenceTracker {
  public:
-  // The attention of one more decode step, by position; tokens beyond the last step's are new, and
-  // count as active just before it.
+  // Adds a decode step. `mass` is the attention of each position and `sum` its sum. Positions
+  // beyond those of the step before are new and count as active just before this step.
   void Observe(std::span<const double> mass, double sum);
 
-  // By position: the most decode steps between two in which the token was active; 0 when it never
-  // was again.
+  // Returns for each position the largest number of decode steps between two steps in which the
+  // token was active; 0 if it was active in no step.
   [[nodiscard]] const std::vector<int>& intervals() const { return intervals_; }
 
  private:

@@ -1,5 +1,5 @@
-// One prompt of `ebb-lab profile`: what every decode step did, and how much attention every token
-// got.
+// Records one prompt of `ebb-lab profile`: the parts of every decode step, and how much attention
+// every token got.
 #ifndef EBB_APPS_PROFILE_RUN_H_
 #define EBB_APPS_PROFILE_RUN_H_
 
@@ -17,10 +17,11 @@
 
 namespace ebb::cli {
 
-// Tokens among the best fifth of those that a step looks at are its important set.
+// kImportantShare is the share of the tokens with any attention that form a step's important set:
+// the fifth with the most.
 inline constexpr double kImportantShare = 0.2;
 
-// The parts of a step's time; seconds.
+// StepTimes holds the seconds of a step by part.
 struct StepTimes {
   double embedding = 0;
   double matmul = 0;
@@ -35,6 +36,7 @@ struct StepTimes {
   }
 };
 
+// ProfiledStep holds the figures of one decode step.
 struct ProfiledStep {
   StepTimes times;
   MoveAccounting moves;
@@ -43,6 +45,7 @@ struct ProfiledStep {
   Ledger::RowsPerTier rows = {};
 };
 
+// ProfiledRun holds the figures of one prompt and its answer.
 struct ProfiledRun {
   int prompt_tokens = 0;
   GenerateResult result;
@@ -57,23 +60,25 @@ struct ProfiledRun {
   std::vector<Explanation> explanations;  // of the token of --why
 };
 
-// Watches a session. To be made first, for the session's options; then bound to the session.
+// RunRecorder collects a ProfiledRun from a session. Create it first and pass the session's options
+// to Ask(), then Bind() it to the opened session.
 class RunRecorder {
  public:
   RunRecorder() = default;
   RunRecorder(const RunRecorder&) = delete;
   RunRecorder& operator=(const RunRecorder&) = delete;
 
-  // Adds the recorder's signals to `options`. REQUIRES: the recorder outlives the session.
+  // Adds the signals that the recorder needs to `options`. REQUIRES: the recorder outlives the
+  // session.
   void Ask(SessionOptions* options);
   void Bind(const Session& session) { session_ = &session; }
-  // For GenerateOptions::on_token, after everything else that is called there: a step ended, and
-  // another will begin.
+  // Ends the record of a step. Call it from GenerateOptions::on_token, after everything else there,
+  // so that its time counts for the step.
   void OnToken();
-  // After the generation, whose last step no token followed.
+  // Completes the run. Call it after the generation; no OnToken() followed its last step.
   void Finish();
 
-  // To be completed by who generates: prompt_tokens and result, before Finish().
+  // Returns the run. REQUIRES: the caller sets prompt_tokens and result before Finish().
   [[nodiscard]] ProfiledRun& run() { return run_; }
 
  private:

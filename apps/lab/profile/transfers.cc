@@ -12,7 +12,7 @@ namespace {
 constexpr int kRepetitions = 3;
 constexpr int kFactor = 4;  // between two numbers of tokens
 
-// Orders for the next step on these tokens.
+// Order tells the placement which tokens to move in the next step, and where.
 struct Order {
   int first = 0;
   int tokens = 0;
@@ -51,7 +51,7 @@ Result<MoveAccounting> Carry(Session* session, Order* order, const Order& now) {
   return session->last_step().moves;
 }
 
-// There and back.
+// Moves `tokens` tokens to the tier and back kRepetitions times, and appends the median times.
 Status Measure(Session* session, Order* order, int tokens, Tier tier,
                std::vector<Transfer>* transfers) {
   std::vector<double> down_seconds, up_seconds;
@@ -86,7 +86,8 @@ Result<std::vector<Transfer>> MeasureTransfers(Engine& engine, std::span<const T
   EBB_RETURN_IF_ERROR(
       session->Prefill(tokens, {.cancel = cancel, .progress = {}, .on_logits = {}}).status);
   for (const Tier tier : tiers) {
-    // A tier that a move leaves empty gives all its memory back, which is no part of moving.
+    // A tier that a move empties gives all its memory back, and taking it again would count as
+    // moving. So some tokens stay in each tier.
     EBB_RETURN_IF_ERROR(Carry(session.get(), order.get(), {0, kTransferStay, tier}).status());
     for (const int count : Counts(static_cast<int>(tokens.size()) - kTransferStay)) {
       if (cancel != nullptr && *cancel) return Cancelled("interrupted");

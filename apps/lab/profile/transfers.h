@@ -1,5 +1,5 @@
-// How long moving tokens between tiers takes, by their number: a session of its own whose placement
-// moves just that many down, and up again.
+// Measures how long it takes to move a number of tokens between tiers, in a session whose placement
+// moves exactly so many down and up again.
 #ifndef EBB_APPS_PROFILE_TRANSFERS_H_
 #define EBB_APPS_PROFILE_TRANSFERS_H_
 
@@ -14,7 +14,7 @@
 
 namespace ebb::cli {
 
-// Tokens of one move; all (layer, kv head) of them.
+// Transfer is a measured move of tokens, with their rows of all layers and kv heads.
 struct Transfer {
   Tier from = Tier::kT0;
   Tier to = Tier::kT1;
@@ -23,11 +23,12 @@ struct Transfer {
   double seconds = 0;  // the median of a few
 };
 
-// Tokens that stay in each tier, besides those that are moved.
+// kTransferStay is the number of tokens that stay in each tier while others are moved.
 inline constexpr int kTransferStay = 64;
 
-// Moves 1, 4, 16, ... up to all of the tokens but kTransferStay, which are read first, to each of
-// `tiers` and back. The engine must have those tiers. Errors: of the engine; kCancelled.
+// Prefills `tokens`, then moves 1, 4, 16, ... up to all of them but kTransferStay to each of
+// `tiers` and back to T0, and measures the moves. REQUIRES: the engine has these tiers. Errors:
+// those of the engine; kCancelled.
 [[nodiscard]] Result<std::vector<Transfer>> MeasureTransfers(Engine& engine,
                                                              std::span<const Token> tokens,
                                                              std::span<const Tier> tiers,

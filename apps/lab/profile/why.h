@@ -1,4 +1,4 @@
-// Why a token lies where it lies, for `ebb-lab profile --why`.
+// Explains for `ebb-lab profile --why` why a token lies in its tier.
 #ifndef EBB_APPS_PROFILE_WHY_H_
 #define EBB_APPS_PROFILE_WHY_H_
 
@@ -10,10 +10,11 @@
 
 namespace ebb::cli {
 
-// Returns the decisions about the token as lines. groups_per_layer: 0 if a group is all layers.
+// Returns the decisions about the token, one per line. groups_per_layer is 0 if a group spans all
+// layers.
 [[nodiscard]] std::string WhyText(const ProfiledRun& run, Position token, int groups_per_layer);
-// Returns them as objects: tokens of the sequence at the decision, layer and kv_head where a group
-// is one, tier, why.
+// Returns the decisions as objects with the length of the sequence at the decision, the tier and
+// the reason, and if groups are smaller than all layers also layer and kv_head.
 [[nodiscard]] Json WhyRecord(const ProfiledRun& run, int groups_per_layer);
 
 }  // namespace ebb::cli
