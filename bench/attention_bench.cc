@@ -1,5 +1,6 @@
-// Folding a row for the three query heads of a kv head of SmolLM2-135M, in full precision and
-// compressed, from the second-level cache and from memory, by one thread and by two at once.
+// Measures attention to one cached row ("folding" a row into the softmax sums) by the three query
+// heads of a kv head of SmolLM2-135M: rows in full precision and compressed, from the second-level
+// cache and from memory, by one thread and by two at once.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,7 +24,8 @@ constexpr int kMemoryRows = 600 * 1024;  // 54 MiB in int4, more than any cache 
 enum Format : int { kF16, kInt8, kInt4 };
 constexpr const char* kNames[] = {"f16", "int8", "int4"};
 
-// Rows of one kv head in slots of their order, and what folding a chunk of them writes.
+// Rows holds the rows of one kv head, in slots in the order of their positions, and the buffers
+// that the kernel writes.
 class Rows {
  public:
   Rows(Format format, size_t num_rows) : format_(format), slots_(num_rows) {
@@ -45,7 +47,7 @@ class Rows {
     }
   }
 
-  // Every row once, chunk by chunk.
+  // Runs the kernel over every row once, chunk by chunk.
   void Fold(const AttentionKernel& kernel) {
     const auto num_rows = static_cast<uint32_t>(slots_.size());
     const std::byte* rows[2][kChunkRows];
@@ -56,7 +58,8 @@ class Rows {
       FoldChunk(kernel, rows[chunk % 2], rows[(chunk + 1) % 2]);
     }
   }
-  // A chunk of the same rows in all formats: their logits are alike.
+  // Returns a logit of the first chunk. All formats hold the same rows, so their logits must be
+  // close.
   [[nodiscard]] float Logit(const AttentionKernel& kernel) {
     const std::byte* rows[kChunkRows];
     Locate(0, rows);
@@ -144,7 +147,8 @@ void FoldRows(benchmark::State& state) {
     state.SkipWithError("the logits differ from those in f16");
   }
   for (auto _ : state) rows.Fold(kernel);
-  // Of all threads together: what two that share the memory gain over one shows.
+  // The counter is the time per row of all threads together, so it shows what two threads that
+  // share the memory gain over one.
   state.counters["row"] =
       benchmark::Counter(static_cast<double>(num_rows),
                          benchmark::Counter::kIsIterationInvariantRate |
@@ -153,7 +157,7 @@ void FoldRows(benchmark::State& state) {
                  ", " + std::string(kernel.name));
 }
 
-// Every kernel but the reference from the cache; the best one from memory.
+// Measures every kernel but the reference from the cache, and the fastest one from memory.
 void Settings(benchmark::internal::Benchmark* benchmark) {
   const auto num_kernels = static_cast<int64_t>(AllAttentionKernels().size()) - 1;
   for (int64_t kernel = 0; kernel < num_kernels; ++kernel) {

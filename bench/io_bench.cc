@@ -1,6 +1,7 @@
-// Half of SmolLM2-135M's 8,000 rows on disk (30 layers, 92 MB in pages of 16 KiB), read layer by
-// layer through a staging area of two layers, against raw reads of the same file size, request size
-// and queue depth. The first argument: 0 io_uring, 1 threads.
+// Measures reading half of SmolLM2-135M's 8,000 rows from disk (30 layers, 92 MB in pages of 16
+// KiB), layer by layer through a staging area of two layers, against raw reads with the same file
+// size, request size and queue depth. The first argument chooses the IO engine: 0 io_uring, 1
+// threads.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
@@ -27,7 +28,8 @@ IoEngine EngineOf(int64_t argument) {
   return argument == 0 ? IoEngine::kUring : IoEngine::kThreads;
 }
 
-// How a layer's pages lie in the staging area.
+// Staging says how a layer's pages lie in the staging area: in huge or small pages of memory in the
+// file's order, or by stream, which is another order than the file's.
 enum Staging : int64_t { kHugePages, kSmallPages, kByStream };
 
 struct FileOfLayers {
@@ -69,7 +71,8 @@ FileOfLayers MakeFile(IoEngine engine, Staging staging) {
   return made;
 }
 
-// One pass over all layers, the next one being read while a layer is "computed".
+// Reads all layers once; starts to read the next layer before it checks ("computes") the present
+// one.
 bool ReadAhead(FileOfLayers* layers) {
   auto next = layers->file->StartRead(layers->Requests(0));
   for (int layer = 0; layer < kLayers; ++layer) {
@@ -84,9 +87,9 @@ bool ReadAhead(FileOfLayers* layers) {
   return true;
 }
 
-// The second argument: 0 a staging area in huge pages and in the file's order, 1 in small pages, 2
-// in another order than the file's. The raw reads always have what is best. Counters: GB/s of both,
-// taken in turns, the pages' share of the raw speed, and CPU time over time.
+// Measures reading layers and raw reads alternately. The second argument is the Staging. The raw
+// reads always use the fastest settings. Counters: GB/s of both, the layers' share of the raw
+// speed, and CPU time over wall time.
 void ReadLayersAgainstRawReads(benchmark::State& state) {
   FileOfLayers layers = MakeFile(EngineOf(state.range(0)), static_cast<Staging>(state.range(1)));
   auto raw = ReadBenchmark::Create(
@@ -123,7 +126,8 @@ BENCHMARK(ReadLayersAgainstRawReads)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// Raw reads of 92 MB at 1 MiB; the second argument is the queue depth.
+// Measures raw reads of 92 MB at 1 MiB per request; the second argument is the queue depth, which
+// is also the number of threads.
 void RawReads(benchmark::State& state) {
   auto raw = ReadBenchmark::Create({.file_bytes = kLayers * kLayerBytes,
                                     .engine = EngineOf(state.range(0)),

@@ -1,5 +1,6 @@
-// What the ledger costs: 64 steps of 8,000 tokens each time, and a decision that moves a tenth of
-// the rows. A decode step takes some 10 ms, so an interval of them 640 ms.
+// Measures what the ledger (the record of each token's tier) costs: an iteration appends 64 tokens
+// to 8,000 or more and then moves a tenth of the first 8,000 between tiers. A decode step takes
+// about 10 ms, so the 64 steps between two decisions take 640 ms.
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -37,7 +38,8 @@ void BM_LedgerInterval(benchmark::State& state) {
   const auto moves = static_cast<double>(state.iterations()) * num_groups * down.size();
   state.counters["bytes_per_move"] = static_cast<double>(bytes) / moves;
 }
-// The granularities token, layer and head of SmolLM2.
+// The arguments are the numbers of groups that the granularities token, layer and head have in
+// SmolLM2.
 BENCHMARK(BM_LedgerInterval)->Arg(1)->Arg(30)->Arg(90)->Iterations(200);
 
 void BM_LedgerCommonTier(benchmark::State& state) {

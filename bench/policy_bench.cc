@@ -1,7 +1,7 @@
-// What a policy costs per decode step, without a model: append, observe, place and retain, over all
-// groups, with the cache at its budget. SmolLM2's shape; its decode step takes about 5.4 ms with
-// 1,024 rows and 8 ms with 8,000, and a policy may take 5 % of it; rkv, thinkv and lazy_eviction,
-// which look at more, 15 %.
+// Measures what a policy costs per decode step, without a model: append, observe, place and retain,
+// over all groups, with the cache at its budget, at SmolLM2's shape. A decode step of SmolLM2 takes
+// about 5.4 ms with 1,024 rows and 8 ms with 8,000. A policy may take 5 % of that; rkv, thinkv and
+// lazy_eviction, which read more signals, 15 %.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ const PolicyContext kContext = {.shape = {.num_layers = 30,
                                 .row_bytes = 256,
                                 .max_tokens = 8192};
 
-// One sequence without its cache: what the engine does around a policy.
+// Sequence calls a policy as the engine does in each step, without a cache.
 class Sequence {
  public:
   Sequence(const PolicySpec& spec, int num_given)
@@ -33,7 +33,8 @@ class Sequence {
         groups_(kContext.shape.NumGroups(policy_.granularity)),
         observes_(!policy_.scorer->Needs().Empty()) {
     std::mt19937 random(1);
-    // As attention is: a few rows have much, most have less than an even share of 8,000 rows.
+    // The random mass resembles attention: a few rows have much, and most have less than an even
+    // share of 8,000 rows.
     std::exponential_distribution<float> exponential;
     for (float& x : mass_) x = std::pow(exponential(random), 3.0f) / (6 * 8000);
     std::normal_distribution<float> normal;
@@ -75,7 +76,8 @@ class Sequence {
     for (int group = 0; group < num_groups && policy_.placement; ++group) Place(group, kind);
   }
 
-  // Each group has its own part of the array, as in the engine.
+  // Returns the signals of a group, each from another part of mass_, so that groups do not share
+  // cached memory, as in the engine.
   GroupSignals Shown(int group, int num_tokens) const {
     const size_t heads = HeadsOfMass();
     const size_t floats = heads * groups_[group].size();
@@ -93,7 +95,8 @@ class Sequence {
     return size_t(shape.num_layers) * shape.num_q_heads / groups_.size();
   }
 
-  // Every vector that a scorer may want, at random.
+  // Returns the signals of a step with every vector that a scorer may read, filled with random
+  // numbers.
   StepSignals Signals(StepKind kind, Position first, int num_tokens) const {
     const ModelShape& shape = kContext.shape;
     StepSignals step = {.kind = kind, .first_position = first, .num_tokens = num_tokens};
@@ -207,7 +210,7 @@ void BM_PolicyStep(benchmark::State& state) {
                      .interval = setting.interval,
                      .granularity = setting.granularity},
                     256);
-  // A policy may keep fewer rows than its budget.
+  // A policy may keep fewer rows than its budget, so the check below has an upper bound only.
   for (int i = 0; i < setting.budget_rows; ++i) sequence.Decode();
   while (state.KeepRunning()) sequence.Decode();
   const size_t most = setting.budget_rows + setting.interval - 1;

@@ -1,6 +1,7 @@
-// Several tokens of one sequence in one step, as a verifying step has them: folded together, with
-// the bits of one token at a time, or as a tile. Three kv heads with 65,536 rows each, 50 MB, which
-// no cache holds, by one thread; `row` is the time a row of a kv head takes for all tokens.
+// Measures attention of several tokens of one sequence in one step, as a verifying step has them:
+// "folded" together with the bits that each token has alone, or as a tile with other bits. Three kv
+// heads have 65,536 rows each, 50 MB, more than a processor's cache holds; one thread runs. The
+// counter `row` is the time that a row of a kv head takes for all tokens.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -20,7 +21,7 @@ constexpr int kDim = 64;
 constexpr int kKvHeads = 3;
 constexpr size_t kRows = 65536;
 
-// Tokens at the end of a cache of kRows rows.
+// Step holds a cache of kRows rows and the queries of several tokens at its end.
 class Step {
  public:
   Step(int num_tokens, int heads_per_kv)
@@ -112,7 +113,7 @@ void Report(benchmark::State* state) {
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-// Tokens, then query heads of a kv head.
+// Measures DecodeAttention; the arguments are the number of tokens and of query heads per kv head.
 void FoldedTokens(benchmark::State& state) {
   Step(static_cast<int>(state.range(0)), static_cast<int>(state.range(1))).Fold(&state);
   Report(&state);
