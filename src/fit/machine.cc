@@ -1,4 +1,4 @@
-// Measures the machine: speed and room of a disk, free memory.
+// Measures the machine: the speed and free space of a disk, and the free memory.
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 

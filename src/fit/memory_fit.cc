@@ -35,9 +35,9 @@
 namespace ebb {
 namespace {
 
-// Selective reading with the default mass, as measured (docs/figures/performance.md): the share of
-// T1's rows that a token reads, and the share of its pages in memory from which on hardly any is
-// read from the file.
+// kShareSelected is the share of T1's rows that a token reads under selective reading with the
+// default mass, as measured (docs/figures/performance.md). kShareThatHoldsAllReads is the share of
+// T1's pages held in memory from which on hardly any page is read from the file.
 constexpr double kShareSelected = 0.4;
 constexpr double kShareThatHoldsAllReads = 0.55;
 
@@ -72,7 +72,7 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
   return OkStatus();
 }
 
-// As ForecastRows(); without tiers all rows stay in T0.
+// Returns ForecastRows() for the request; without tiers all rows stay in T0.
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
   if (request.tiers.has_value()) {
     TierSpec tiers = *request.tiers;
@@ -100,16 +100,17 @@ int ChunkTokens(const FitRequest& request) {
   return std::min({request.prompt_tokens, request.prefill_chunk, request.context});
 }
 
-// Whether a prompt's buffers have gone when the cache is at its largest. They are still there when
-// the first token's rows come.
+// Returns whether a prompt's buffers are freed before the cache is at its largest. They are still
+// allocated when the first generated token's rows are added.
 bool BuffersGoBack(const FitRequest& request) {
   return !request.prompts_at_any_time && request.context > request.prompt_tokens + 1 &&
          request.requests <= kTokensInKeptBuffers && ChunkTokens(request) > kTokensInKeptBuffers;
 }
 
-// Returns what a graph takes by its plan. Without one, as for a model that is not loaded: the
-// residual stream and two copies of it, the widest layer's gate, up and product, queries, keys and
-// values, of which products convert the widest to F16 where weights have that type.
+// Returns the memory of a step's graph as libllama planned it. A model that is not loaded has no
+// plan; for it the result is estimated: the residual stream and two copies of it, the gate, up
+// projection and product of the widest feed-forward layer, queries, keys and values, and the widest
+// input that products convert to F16 if weights have that type.
 FitGraph GraphOf(const FitModel& model) {
   if (model.graph.has_value()) return *model.graph;
   const ModelShape& shape = model.shape;
@@ -121,21 +122,22 @@ FitGraph GraphOf(const FitModel& model) {
           .converted_bytes_per_token = converted};
 }
 
-// Adds up the bytes that the parts of an engine say they need for a request.
+// MemoryOf adds up the bytes that the parts of an engine say they need for a request.
 class MemoryOf {
  public:
-  // rows: of one sequence.
+  // Takes `rows`, the rows of one sequence over time.
   MemoryOf(const FitModel& model, const FitRequest& request, const RowsOverTime& rows)
       : model_(model), request_(request), rows_(rows) {
     compressed_.in_ggml_blocks = request.on_device && request.t2_in_ggml_blocks;
   }
 
-  // The rows of all tiers, and nothing else.
+  // Returns the bytes of the rows in all tiers, and nothing else.
   [[nodiscard]] FitBytes Rows() const {
     FitBytes bytes = {.on_device = request_.on_device,
                       .t2_on_device = request_.on_device && request_.t2_on_device,
                       .t2_type = tiers_.t2_type};
-    // Rows leave holes behind, which compaction fills in the steps that follow: a page more.
+    // Rows that leave a tier leave holes in its pages, which compaction fills only in later steps,
+    // so each stream may hold a page more.
     const bool rows_leave = rows_.peaks.t1 + rows_.peaks.t2 > 0 || tiers_.evict_share > 0;
     bytes.t0 = Arena::BytesFor(requests_ * (T0Pages() + (rows_leave ? shape_.NumStreams() : 0)),
                                format_.PageBytes());
@@ -151,7 +153,7 @@ class MemoryOf {
     return bytes;
   }
 
-  // All that is not rows; `bytes` has these.
+  // Adds the bytes of everything but rows to *bytes, in which Rows() has counted the rows.
   void AddOthers(FitBytes* bytes) const {
     AddWeights(bytes);
     AddT1Buffers(bytes);
@@ -169,16 +171,17 @@ class MemoryOf {
   }
 
  private:
-  // Counts the checkpoints of a sequence that has read so many tokens of its prompt.
+  // Counts the checkpoints of a sequence that has read `num_tokens` tokens of its prompt.
   [[nodiscard]] size_t CheckpointsAfter(size_t num_tokens) const {
     const size_t most = MostCheckpoints(shape_, model_.state_bytes, format_.RowBytes());
     if (request_.prompts_at_any_time) return most;
     return std::min(most, MostCheckpointsIn(num_tokens, request_.prefill_chunk));
   }
 
-  // The most pages of T0: at the end, or, where windows let rows go, in the last chunk of the
-  // prompt, whose beginning is the newest checkpoint. A device keeps no rows for checkpoints. The
-  // pages of a window begin and end anywhere.
+  // Returns the most pages that T0 holds for a sequence: at its end, or, if sliding windows evict
+  // rows, in the last chunk of the prompt, whose beginning is the newest checkpoint. Counts a page
+  // more per window, since a window may begin and end within pages. On a device no rows are kept for
+  // checkpoints.
   [[nodiscard]] uint64_t T0Pages() const {
     const auto pages = [&](size_t num_rows, size_t checkpoints, size_t num_new) {
       return WindowCheckpoints::MostRows(shape_, num_rows, request_.on_device ? 0 : checkpoints,
@@ -192,8 +195,9 @@ class MemoryOf {
     return std::max(at_end, pages(prompt, before, chunk_));
   }
 
-  // The host looks tokens up. Each given one may bring in a piece of the table, which the system
-  // maps so much of at once; what is generated mostly says the same words again.
+  // Adds the weights and the embeddings. The host looks embeddings up in the mapped file. Each
+  // prompt token may bring a piece of that table into memory, of the size that the system maps at
+  // once; generated tokens mostly repeat earlier ones and bring in little.
   void AddWeights(FitBytes* bytes) const {
     constexpr uint64_t kFaultAround = 64 << 10;
     const uint64_t looked_up =
@@ -216,7 +220,7 @@ class MemoryOf {
           tiers_.t0_cap_bytes > 0
               ? (tiers_.t0_cap_bytes - bytes->t0) / requests_ / page_bytes
               : static_cast<uint64_t>(tiers_.t0_share * static_cast<double>(all));
-      // In turns with the stage.
+      // The stage and the page cache are never in use at the same time, so the larger one counts.
       at_steps = std::max(
           at_steps, T1PageCache::BytesFor(
                         {.capacity = std::min<uint64_t>(cached, all), .most_of_layer = of_layer},
@@ -232,7 +236,7 @@ class MemoryOf {
     if (in_file_ && request_.on_device) bytes->staging_on_host = requests_ * on_host;
   }
 
-  // Counts for one sequence.
+  // Counts the bytes of the tables and scores of one sequence.
   [[nodiscard]] uint64_t TableBytes() const {
     const CacheLayout layout(shape_, request_.granularity, format_, compressed_, 0);
     uint64_t bytes = SequenceCache::TableBytesFor(
@@ -260,21 +264,23 @@ class MemoryOf {
            (request_.on_device ? RankVectorBytes() : 0);
   }
 
-  // Counts for one sequence. They lie on the device, and once more on the host.
+  // Counts the rank vectors of one sequence. They lie on the device, and a second time on the host.
   [[nodiscard]] uint64_t RankVectorBytes() const {
     return RankMirror::BytesFor(shape_.NumStreams(), shape_.head_dim,
                                 RankRoom::Of(kKeysOfMassSelector, PagesFor(request_.context)));
   }
 
-  // The tensors of a step, the logits of each request and the nodes of the graphs.
+  // Counts the tensors of a step, the logits of each request and the nodes of the graphs.
   [[nodiscard]] uint64_t GraphBytes(uint64_t tokens) const {
-    // The nodes of the graphs that a generation needs, measured with SmolLM2.
+    // kNodesPerLayer covers the nodes of the graphs that a generation needs, as measured with
+    // SmolLM2.
     constexpr uint64_t kNodesPerLayer = uint64_t{64} << 10;
     return graph_.bytes + tokens * (graph_.bytes_per_token + graph_.converted_bytes_per_token) +
            sizeof(float) * shape_.vocab_size * requests_ + kNodesPerLayer * shape_.num_layers;
   }
 
-  // Sizes of graphs on a device are those of its widest step, and stay.
+  // Counts the compute buffers of a device. They have the size of the widest step and are not
+  // freed.
   [[nodiscard]] uint64_t ComputeOnDevice() const {
     const bool sees_alike =
         shape_.SmallestWindow() == 0 &&
@@ -292,11 +298,13 @@ class MemoryOf {
     return bytes + GgmlRowBytes(compressed_, shape_.num_kv_heads, rows_.peaks.t2);
   }
 
-  // In the widest step while the cache is at its largest. Of a prompt's buffers those stay in which
-  // its products converted what they multiply, and those of attention.
+  // Counts the compute buffers of the host while the cache is at its largest, in the widest step
+  // then. Of a long prompt's buffers two kinds stay: those in which its products converted their
+  // inputs, and those of attention.
   [[nodiscard]] uint64_t ComputeOnHost() const {
     const bool go_back = BuffersGoBack(request_);
-    // The layers with the fewest kv heads read each row with the most queries.
+    // Layers with the fewest kv heads read each row with the most query heads, which takes the
+    // largest buffers.
     int kv_heads = shape_.num_kv_heads;
     for (const int heads : shape_.kv_heads_by_layer) kv_heads = std::min(kv_heads, heads);
     const AttentionShape attention = {
@@ -305,7 +313,7 @@ class MemoryOf {
                      (go_back ? GraphBytes(requests_) + chunk_ * graph_.converted_bytes_per_token
                               : GraphBytes(std::max<uint64_t>(chunk_, requests_)));
     if (chunk_ <= 1) return bytes;
-    // Without later prompts attention takes memory for the rows of the given ones alone.
+    // If no later prompts can come, attention to a chunk reads only the rows of the first prompt.
     const size_t prompt_rows = request_.prompts_at_any_time
                                    ? all_rows_
                                    : std::min<size_t>(all_rows_, request_.prompt_tokens);
@@ -341,7 +349,7 @@ class MemoryOf {
   const TierSpec tiers_ = request_.tiers.value_or(TierSpec());
   const bool in_file_ = tiers_.t1 == T1Place::kFile;
   const bool reads_selectively_ = ReadsSelectively(tiers_);
-  // Whether a scorer ranks rows by their mass.
+  // is_ranked_ says whether a scorer ranks rows by their mass.
   const bool is_ranked_ = request_.tiers.has_value() && !PlacesByPosition({.tiers = tiers_});
   const PageFormat format_ = PageFormat::Of(shape_, request_.kv_type);
   CompressedFormat compressed_ = CompressedFormat::Of(format_, tiers_.t2_type);
@@ -366,7 +374,8 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   }
   memory.AddOthers(&bytes);
   if (request.on_device || !BuffersGoBack(request)) return bytes;
-  // The buffers of a long prompt may have taken more than the generation adds.
+  // While a long prompt is read, its buffers may take more memory than the rows that the generation
+  // adds later.
   FitRequest prompt = request;
   prompt.context = request.prompt_tokens + 1;
   EBB_ASSIGN_OR_RETURN(const FitBytes at_prompt, FitRequestInto(model, prompt));

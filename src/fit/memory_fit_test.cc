@@ -13,7 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A row of a kv head: 64 keys and 64 values of 2 bytes, 256; a page of 64: 16 KiB; 90 streams.
+// A row of a kv head has 64 keys and 64 values of 2 bytes, 256 bytes in all; a page of 64 rows
+// takes 16 KiB; there are 90 streams.
 FitModel SmolLm2() {
   return {.shape = kSmolLm2Shape,
           .feed_forward_dim = 1536,
@@ -30,12 +31,12 @@ FitBytes Fit(const FitRequest& request) {
 TEST(MemoryFit, ATokenOfSmolLm2Takes23040Bytes) {
   const FitBytes bytes = Fit({.context = 1});
   EXPECT_EQ(bytes.rows_read_memory, 23040u);
-  // 90 pages of 16 KiB share one extent, as 128 would.
+  // The 90 pages of 16 KiB fit into one extent, which holds 128.
   EXPECT_EQ(bytes.t0, 2 * kMiB);
 }
 
 TEST(MemoryFit, TheFullCacheIsWholePagesInWholeExtents) {
-  // 2,000 tokens: 32 pages of each stream, 2,880 pages, 22.5 extents of 128.
+  // 2,000 tokens take 32 pages in each of 90 streams: 2,880 pages, or 22.5 extents of 128.
   const FitBytes bytes = Fit({.context = 2000});
   EXPECT_EQ(bytes.t0, 23 * 2 * kMiB);
   EXPECT_EQ(bytes.t1_memory + bytes.t1_disk + bytes.t2 + bytes.staging, 0u);
@@ -77,7 +78,7 @@ TEST(MemoryFit, LayersOfFewerKvHeadsTakeFewerPages) {
   model.shape.kv_heads_by_layer.assign(30, 1);
   const auto bytes = FitRequestInto(model, {.context = 2000});
   ASSERT_TRUE(bytes.ok());
-  // 32 pages of each of 30 streams: 960 pages, 7.5 extents.
+  // 32 pages in each of 30 streams are 960 pages, or 7.5 extents.
   EXPECT_EQ(bytes->t0, 8 * 2 * kMiB);
   EXPECT_EQ(bytes->rows_read_memory, 2000u * 30 * 256);
 }
@@ -91,7 +92,7 @@ TEST(MemoryFit, LayersWithWindowsHoldTheirWindowsAndAPromptsLastChunk) {
     EXPECT_TRUE(bytes.ok()) << bytes.status().message();
     return bytes.ok() ? *bytes : FitBytes();
   };
-  // 5 layers of 125 pages and 25 of 9, of 3 kv heads each: 2,550 pages.
+  // 5 layers hold 125 pages and 25 layers hold 9, in each of 3 kv heads: 2,550 pages.
   const FitBytes bytes = fit({.context = 8000});
   EXPECT_EQ(bytes.t0, 20 * 2 * kMiB);
   EXPECT_EQ(bytes.rows_read_memory, (5u * 8000 + 25 * 512) * 3 * 256);
@@ -129,11 +130,11 @@ TEST(MemoryFit, EachRequestHasItsRecurrentStateAndTheKeptCopies) {
   EXPECT_EQ(fit(4).states, 0u);
   const uint64_t without = fit(4).Memory();
   model.state_bytes = kMiB;
-  // Two chunks, and four checkpoints between messages. A chat leaves as many as 64 MiB hold, up to
-  // 16.
+  // The prompt of 600 tokens leaves checkpoints at its two chunks, and four more may lie between
+  // messages. A chat (prompts at any time) leaves as many as 64 MiB hold, at most 16.
   EXPECT_EQ(fit(1).states, (1 + 6) * kMiB);
   EXPECT_EQ(fit(1, /*at_any_time=*/true).states, (1 + 16) * kMiB);
-  // A step of several sequences has their states side by side.
+  // A step of several sequences copies their states side by side, one more state each.
   EXPECT_EQ(fit(4).states, 4 * (1 + 6 + 1) * kMiB);
   EXPECT_EQ(fit(4).Memory(), without + 4 * (1 + 6 + 1) * kMiB);
   model.state_bytes = 100 * kMiB;
@@ -141,7 +142,7 @@ TEST(MemoryFit, EachRequestHasItsRecurrentStateAndTheKeptCopies) {
 }
 
 TEST(MemoryFit, SeveralRequestsShareExtents) {
-  // 1 token each: 2 * 90 pages in 2 extents rather than in 2 of their own that are half empty.
+  // Two sequences of 1 token share extents: 2 * 90 pages take 2 extents.
   EXPECT_EQ(Fit({.context = 1, .requests = 2}).t0, 2 * 2 * kMiB);
   EXPECT_EQ(Fit({.context = 1, .requests = 7}).t0, 5 * 2 * kMiB);  // 630 pages
 }
@@ -151,17 +152,17 @@ TEST(MemoryFit, APromptsBuffersGoBackBehindIt) {
     request.prompts_at_any_time = at_any_time;
     return Fit(request).Memory();
   };
-  // 512 tokens of three layers of 1,536 floats, and more.
+  // The prompt's buffers hold 512 tokens of three layers of 1,536 floats, and more.
   const FitRequest generates = {.context = 8000, .prompt_tokens = 1000};
   EXPECT_GT(memory(generates, true), memory(generates, false) + 9 * kMiB);
   const FitRequest reads = {.context = 1000, .prompt_tokens = 1000};
   EXPECT_EQ(memory(reads, true), memory(reads, false));
   const FitRequest little = {.context = 2000, .prompt_tokens = 64};
   EXPECT_EQ(memory(little, true), memory(little, false));
-  // A short generation fits into the memory that the prompt took.
+  // The rows of a short generation take no more than the buffers that the prompt has freed.
   const FitRequest adds = {.context = 1064, .prompt_tokens = 1000};
   EXPECT_EQ(memory(adds, false), memory({.context = 1001, .prompt_tokens = 1000}, true));
-  // A step of all of them keeps the buffers.
+  // A step of all 100 requests needs buffers as large as the prompt's, so these are not freed.
   const FitRequest many = {.context = 2000, .prompt_tokens = 1000, .requests = 100};
   EXPECT_EQ(memory(many, true), memory(many, false));
 }
@@ -171,7 +172,7 @@ TEST(MemoryFit, GroupsThatChooseForThemselvesHaveTablesOfTheirOwn) {
   const FitBytes shared = Fit(request);
   request.granularity = Granularity::kHead;
   const FitBytes own = Fit(request);
-  // Slots, positions, scores and mass of 90 groups: at least 16 bytes a row.
+  // Slots, positions, scores and mass of 90 groups take at least 16 bytes a row.
   EXPECT_GE(own.tables, uint64_t{90} * 8000 * 16);
   EXPECT_LT(shared.tables, own.tables / 20);
   request.tiers.reset();
@@ -189,7 +190,8 @@ TEST(MemoryFit, ACapOnT0IsKeptAndT1TakesTheRest) {
   const FitBytes bytes =
       Fit({.context = 8000, .tiers = TierSpec{.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kHost}});
   EXPECT_LE(bytes.t0, 16 * kMiB);
-  // 16 MiB are 1,024 pages, 34 a layer, 11 a stream: 704 rows, 128 of them in reserve.
+  // 16 MiB are 1,024 pages, 34 a layer or 11 a stream. These hold 704 rows, of which 128 are in
+  // reserve.
   EXPECT_GE(bytes.t1_memory, (8000u - 704) * 23040);
 }
 
@@ -203,7 +205,7 @@ TEST(MemoryFit, CapsThatHoldTooLittleAreRefusedWithTheFigures) {
 }
 
 TEST(MemoryFit, ACapThatHoldsNoSelectiveStepIsRefusedAsASessionRefusesIt) {
-  // 384 rows are 6 pages of 90 streams, 540 pages in 5 extents.
+  // 384 rows take 6 pages in each of 90 streams, 540 pages, which fit into 5 extents.
   FitRequest request = {.context = 8000,
                         .tiers = TierSpec{.t0_cap_bytes = 10 * kMiB, .t1_read = T1Read::kSelect}};
   EXPECT_TRUE(FitRequestInto(SmolLm2(), request).ok());
@@ -223,7 +225,7 @@ TEST(MemoryFit, EagerAttentionOnADeviceHoldsTheLogitsOfAPromptsChunk) {
   FitRequest request = {.context = 4000, .prompt_tokens = 2000, .on_device = true};
   const uint64_t flash = Fit(request).compute;
   request.device_attention = DeviceAttention::kEager;
-  // 9 query heads, 512 tokens at once.
+  // Eager attention holds the logits of 9 query heads for 512 tokens at once.
   EXPECT_GE(Fit(request).compute, flash + uint64_t{4} * 9 * 4000 * 512);
   request.prompt_tokens = 1;
   const uint64_t eager = Fit(request).compute;
@@ -244,7 +246,7 @@ TEST(MemoryFit, AGraphThatWasPlannedTakesWhatItsPlanSays) {
   const uint64_t read = compute(reads), generated = compute(generates);
   model.graph = {.bytes = 1000, .bytes_per_token = 100, .converted_bytes_per_token = 7};
   EXPECT_EQ(compute(reads), read + 1000 + 512 * 107);
-  // The buffer in which products converted the prompt stays in memory.
+  // The buffer in which products converted the prompt's activations is not freed.
   EXPECT_EQ(compute(generates), generated + 1000 + 107 + 512 * 7);
 }
 
@@ -265,11 +267,13 @@ TEST(MemoryFit, AttentionOfAPromptTakesMemoryByThreadsAndBySlicesOfLongContexts)
     EXPECT_TRUE(bytes.ok()) << bytes.status().message();
     return bytes.ok() ? bytes->compute : 0;
   };
-  // Queries, results, rows, logits and four numbers of 16 heads of 16 tokens.
+  // kThread is the memory of one thread: queries, results, rows, logits and four numbers for each
+  // of 16 heads of 16 tokens.
   constexpr uint64_t kThread = 4 * (2 * 576 * 256 + 64 * 576 + 64 * 256 + 4 * 256);
   EXPECT_EQ(compute({.context = 1000, .threads = 3}),
             compute({.context = 1000, .threads = 1}) + 2 * kThread);
-  // 15 tiles in 2 slices each, and a page of rows with its partial results more.
+  // The longer context takes 15 tiles with 2 slices each, and a page of rows with its partial
+  // results more.
   constexpr uint64_t kSlices = 4 * uint64_t{15} * 2 * 256 * 578;
   constexpr uint64_t kPage = uint64_t{16} * 578 * 4;
   EXPECT_EQ(compute({.context = 2048 + 64}), compute({.context = 2047}) + kSlices + kPage);

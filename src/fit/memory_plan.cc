@@ -14,10 +14,11 @@
 namespace ebb {
 namespace {
 
-// Code and libraries: 10.6 to 11.7 MiB of them were seen in memory when a model was loaded, by
-// chance as the system reads files ahead, and 2.1 to 2.3 MB more that only a generation touches;
-// where ggml lays the weights out again (AMX), also 1.9 MB of the file, for the embeddings of 700
-// tokens. A constant, so that the same command chooses the same tiers every time.
+// kCodeBytes and kTouchedLater estimate the memory of code and libraries. When a model was loaded,
+// 10.6 to 11.7 MiB of them were seen in memory, varying with how the system reads files ahead; a
+// generation touches 2.1 to 2.3 MB more. If ggml lays the weights out again (AMX), it also touches
+// 1.9 MB of the file for the embeddings of 700 tokens. Constants are used, so that the same command
+// chooses the same tiers every time.
 constexpr uint64_t kCodeBytes = uint64_t{16} << 20;
 constexpr uint64_t kTouchedLater = uint64_t{9} << 19;
 
@@ -53,19 +54,20 @@ uint64_t ProgramBytes(uint64_t weight_bytes) {
   return data - std::min(data, weight_bytes) + std::max(kCodeBytes, now.code_bytes + kTouchedLater);
 }
 
-// The room on the disk for T1; 0 if it is unknown.
+// Returns the free space of the disk for T1, or 0 if it is unknown.
 uint64_t DiskBytes(const std::optional<TierSpec>& tiers) {
   const Result<uint64_t> bytes = FreeDiskBytes(tiers.has_value() ? tiers->t1_path : "");
   return bytes.ok() ? *bytes : 0;
 }
 
-// The policy's own. A windowed one has that of its base.
+// Returns the default granularity of a built-in policy; a windowed policy has that of its base.
 Granularity GranularityOf(std::string_view policy) {
   const PolicyInfo* info = FindBuiltinPolicy(policy);
   return info == nullptr ? Granularity::kToken : info->granularity;
 }
 
-// Whether the device attends to rows of T2 in its memory by ebb's own nodes.
+// Returns whether the device computes attention to rows of T2 in its memory with ebb's own graph
+// nodes.
 bool HoldsOwnRecords(const DeviceSpec& device, const Model& model) {
   std::string name = device.name;
   for (char& letter : name) letter = static_cast<char>(std::tolower(letter));
@@ -162,8 +164,8 @@ Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
   }
   EBB_ASSIGN_OR_RETURN(plan.bytes, FitRequestInto(measured, fit));
   const Status fits = CheckFit(plan.bytes, plan.limits);
-  // On a device the memory that was asked for is the device's, and CheckFit() looks at the host's
-  // first.
+  // On a device the requested memory is the device's. CheckFit() checks the host's memory first, so
+  // an OutOfMemory concerns the device only if the host's bytes fit.
   const bool is_limit = !fit.on_device || plan.bytes.Memory() <= plan.limits.memory_bytes;
   if (fits.code() == StatusCode::kOutOfMemory && is_limit) {
     return Status(fits.code(), "memory_bytes", fits.message());

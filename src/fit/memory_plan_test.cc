@@ -1,4 +1,4 @@
-// A plan for the memory of this process, and a small model with random weights.
+// Tests plans for the memory of this process, with a small model of random weights.
 #include "ebb/fit.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ class MemoryPlanTest : public testing::Test {
   }
   static void TearDownTestSuite() { model_.reset(); }
 
-  // Returns the bytes of a whole context of the full cache.
+  // Returns the bytes that a whole context of the full cache takes.
   static uint64_t FullBytes(int prompt_tokens = 0) {
     const auto plan = PlanMemory(
         *model_, {.memory_bytes = uint64_t{64} << 30, .prompt_tokens = prompt_tokens}, {}, {});
@@ -91,7 +91,7 @@ TEST_F(MemoryPlanTest, AShortGenerationTakesLess) {
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   EXPECT_EQ(plan->setting.name, "full");
   EXPECT_EQ(plan->context, 600);
-  // No more than the context, however much may follow.
+  // A generation never takes more than the context, however large max_tokens is.
   brief.max_tokens = 1 << 30;
   brief.memory_bytes = uint64_t{64} << 30;
   const auto whole = PlanMemory(*model_, brief, {}, {.context = 4000});

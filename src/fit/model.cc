@@ -7,8 +7,9 @@
 namespace ebb {
 namespace {
 
-// From a step of one token and from a wide one: between them no step takes more than a line does,
-// as ggml's plan is the largest of sums that grow with the tokens.
+// Plans the graphs of a step of one token and of a wide step, and draws a line through their sizes.
+// Steps between them take no more than the line says, since ggml's plan is the largest of several
+// sums that grow with the tokens.
 Result<FitGraph> PlanGraph(const LoadedModel& model) {
   constexpr int kTokens = 512;
   EBB_ASSIGN_OR_RETURN(const GraphMemory one, PlanGraphMemory(model, 1));

@@ -1,4 +1,4 @@
-// Settings in order of gentleness, and what fits where.
+// Lists settings of the tiers from the gentlest on, and finds what fits into the memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@ bool Fits(const FitModel& model, const FitRequest& request, const FitLimits& lim
   return bytes.ok() && CheckFit(*bytes, limits).ok();
 }
 
-// The largest n from 1 to `max` for which fits(n), which holds up to some n and not above.
+// Returns the largest n from 1 to `max` with fits(n), or 0 if there is none. REQUIRES: fits(n) is
+// true up to some n and false above it.
 template <typename Fitting>
 int Largest(int max, Fitting fits) {
   int64_t low = 0;
@@ -32,7 +33,7 @@ int Largest(int max, Fitting fits) {
   return static_cast<int>(low);
 }
 
-// "512 bytes", "1 KiB", "90 MiB": rounded down, but never to 0.
+// Returns a size as text, such as "512 bytes", "1 KiB" or "90 MiB", rounded down, but never to 0.
 std::string SizeText(uint64_t bytes) {
   if (bytes >= uint64_t{1} << 20) return fmt::format("{} MiB", bytes >> 20);
   return bytes >= 1024 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} bytes", bytes);
@@ -63,7 +64,8 @@ void AppendOldRowsSettings(std::vector<FitSetting>* settings) {
   }
 }
 
-// The prompt stays in T0; of the other rows a share is evicted, and the rest is compressed.
+// Returns a setting that keeps the prompt in T0, evicts a share of the other rows and compresses
+// the rest.
 FitSetting EvictSetting(int percent) {
   return Make({.t0_share = 1,
                .t1 = T1Place::kNone,

@@ -25,7 +25,8 @@ std::string Gentlest(uint64_t memory_mib, uint64_t disk_mib) {
 }
 
 TEST(FitSettings, LessMemoryTakesAHarderSetting) {
-  // The weights take 100 MiB, and 8,000 tokens 176 MiB in F16, 92 in int8, 64 in int4, 44 in int3.
+  // The weights take 100 MiB, and the rows of 8,000 tokens 176 MiB in F16, 92 in int8, 64 in int4
+  // and 44 in int3.
   EXPECT_EQ(Gentlest(300, 1000), "full");
   EXPECT_EQ(Gentlest(276, 1000), "--t1 none --t2 old:int8");
   EXPECT_EQ(Gentlest(180, 1000), "--t1 none --t2 old:int4");
@@ -74,7 +75,8 @@ TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
   ASSERT_TRUE(on_device.ok()) << on_device.status().ToString();
   EXPECT_EQ(on_device->Memory(), with_t2->Memory() - with_t2->t2);
   EXPECT_EQ(on_device->DeviceMemory(), with_t2->DeviceMemory() + on_device->t2);
-  // Records in ggml's blocks have 8.5 bits an element, and a layer's are dequantised at a time.
+  // Records in ggml's blocks take 8.5 bits an element, and the records of one layer at a time are
+  // dequantized.
   compressed.t2_in_ggml_blocks = true;
   const auto in_blocks = FitRequestInto(WeightsAlone(), compressed);
   ASSERT_TRUE(in_blocks.ok()) << in_blocks.status().ToString();
@@ -85,7 +87,7 @@ TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
 
 TEST(FitSettings, OldRowsAreCompressedOnADeviceThatHoldsT2) {
   for (const bool t2_on_device : {false, true}) {
-    // Neither the host's memory nor a disk takes rows of T1.
+    // Neither the host's memory nor the disk has room for rows of T1.
     const FitRequest request = {.context = 32000, .on_device = true, .t2_on_device = t2_on_device};
     const auto setting =
         GentlestSetting(WeightsAlone(), request,
@@ -161,7 +163,7 @@ TEST(FitSettings, EverySettingIsWrittenAsItIsTyped) {
 TEST(FitSettings, TheLargestContextFitsAndTheNextDoesNot) {
   const FitLimits limits = {.memory_bytes = 200 * kMiB};
   const int context = LargestContext(WeightsAlone(), {}, limits);
-  // 100 MiB less buffers and tables are at most 50 extents, 6,400 pages, 71 of each stream.
+  // 100 MiB less buffers and tables hold at most 50 extents: 6,400 pages, or 71 in each stream.
   EXPECT_EQ(context % 64, 0);
   EXPECT_GT(context, 60 * 64);
   EXPECT_LE(context, 71 * 64);
@@ -176,7 +178,7 @@ TEST(FitSettings, TheLargestContextFitsAndTheNextDoesNot) {
 TEST(FitSettings, RequestsShareTheWeights) {
   const int requests =
       MostRequests(WeightsAlone(), {.context = 1000}, {.memory_bytes = 300 * kMiB});
-  // 22.5 MiB of pages each.
+  // Each request takes 22.5 MiB of pages.
   EXPECT_EQ(requests, 8);
 }
 
@@ -199,7 +201,7 @@ TEST(FitSettings, SpeedIsPredictedFromAMeasuredStepAndTheRatesOfAttention) {
                       .step_seconds = 0.05,
                       .full_rows_gb_s = 10,
                       .compressed_rows_gb_s = {{CompressedType::kInt4, 5}}};
-  // 50 ms of the step, 20 of full rows, 20 of compressed ones.
+  // A step takes 50 ms, and reading full rows and compressed rows 20 ms each.
   EXPECT_DOUBLE_EQ(TokensPerSecond(bytes, 1, speeds), 1 / 0.09);
   EXPECT_DOUBLE_EQ(TokensPerSecond(bytes, 8, speeds), 8 / 0.09);
   FitBytes from_disk = bytes;
@@ -211,7 +213,7 @@ TEST(FitSettings, SpeedIsPredictedFromAMeasuredStepAndTheRatesOfAttention) {
   EXPECT_EQ(TokensPerSecond(bytes, 1, speeds), 0) << "the rate of int4 is unknown";
 }
 
-// 64 experts of which a token takes 8: each has an eighth, and two tokens have 15 of 64.
+// Of 64 experts a token reads 8, an eighth of their bytes; two tokens read 15 of 64 on average.
 TEST(FitSettings, AStepReadsTheExpertsThatItsTokensChoose) {
   FitModel model = WeightsAlone();
   model.expert_bytes = 64 * kMiB;
@@ -224,7 +226,8 @@ TEST(FitSettings, AStepReadsTheExpertsThatItsTokensChoose) {
   EXPECT_EQ(bytes->weights - bytes->weights_unread, (36 + 8) * kMiB);
 }
 
-// The pieces of the table that a prompt brought in count as memory, and no later step reads them.
+// Pieces of the embedding table that a prompt brought in count as memory, but later steps do not
+// read them.
 TEST(FitSettings, AStepReadsNoLookupTable) {
   FitModel model = WeightsAlone();
   model.lookup_bytes = 64 * kMiB;

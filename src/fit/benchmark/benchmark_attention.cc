@@ -1,5 +1,5 @@
-// Invariants: (1) between two barriers a thread runs one phase of one layer; (2) thread 0 alone
-// plans and takes times.
+// Measures the speed of attention in decode steps. Invariants: (1) between two barriers a thread
+// runs one phase of one layer; (2) only thread 0 plans attention and takes times.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +43,8 @@ Status CheckOptions(const AttentionBenchmarkOptions& o, const AttentionShape& sh
   return OkStatus();
 }
 
-// Normal numbers, drawn once: rows begin at different places in them.
+// Numbers holds normally distributed numbers, drawn once. Each row takes its values from another
+// place in them.
 class Numbers {
  public:
   explicit Numbers(uint64_t seed) : values_(kCount + kMaxHeadDim) {
@@ -61,8 +62,8 @@ class Numbers {
   std::vector<float> values_;
 };
 
-// One sequence's cache and what a decode step attends with. The rows' content does not matter to
-// the speed; where they lie does.
+// Sequence holds the cache of one sequence and the buffers of a decode step's attention. The values
+// in the rows do not matter to the speed, but their places in memory do.
 struct Sequence {
   AttentionShape shape;
   int num_layers = 0;
@@ -92,7 +93,7 @@ struct Sequence {
   }
 };
 
-// EBB_ATTENTION forces a kernel, as in the engine.
+// Returns the best kernel, or the one that the variable EBB_ATTENTION forces, as in the engine.
 Result<const AttentionKernel*> ChooseKernel() {
   const char* forced = std::getenv("EBB_ATTENTION");
   if (forced == nullptr || *forced == '\0') return &CpuAttention();
@@ -117,7 +118,7 @@ Status FillRows(const Numbers& numbers, const AttentionBenchmarkOptions& options
   });
 }
 
-// The rows that go, ascending: all but a random choice.
+// Returns the rows to remove, ascending: all but a random share options.keep.
 std::vector<uint32_t> Removed(const AttentionBenchmarkOptions& options) {
   std::vector<uint32_t> rows(options.rows);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<uint32_t>(i);
@@ -188,8 +189,8 @@ void RunLayer(DecodeAttention* attention, const DecodeQuery& query) {
   attention->Merge(0, 1);
 }
 
-// The largest difference between `found` and `expected`, as a share of the largest magnitude; NaN
-// when there is one in either.
+// Returns the largest difference between `found` and `expected` as a share of the largest
+// magnitude; NaN if either holds a NaN.
 double Error(std::span<const float> found, std::span<const float> expected) {
   double difference = 0, magnitude = 0;
   for (size_t i = 0; i < found.size(); ++i) {
@@ -201,10 +202,11 @@ double Error(std::span<const float> found, std::span<const float> expected) {
   return magnitude > 0 ? difference / magnitude : NAN;
 }
 
-// Holds the first, a middle and the last layer against the reference kernel.
+// Compares the first, a middle and the last layer with the reference kernel and returns the largest
+// error. Errors: Internal if an error exceeds the tolerance.
 Result<double> CheckResult(Sequence* s, DecodeAttention* attention) {
-  // A sum of f32 products in another order, over at most 2^24 rows; the kernels of compressed rows
-  // round queries and weights to integers.
+  // The kernels sum f32 products in another order than the reference, over at most 2^24 rows;
+  // kernels of compressed rows also round queries and weights to integers.
   const double kTolerance = s->compressed.empty() ? 1e-4 : 2e-2;
   DecodeAttention reference(ReferenceAttention(), s->shape);
   reference.Reserve(1, s->mass.size(), 1);
@@ -233,7 +235,8 @@ Result<double> CheckResult(Sequence* s, DecodeAttention* attention) {
 
 enum class Mass { kWithout, kWith };
 
-// All layers of `steps` decode steps; called by every thread. Returns the seconds of a step.
+// Runs attention in all layers for `steps` decode steps and returns the seconds per step. Every
+// thread of the team calls this function.
 double RunSteps(Sequence* s, DecodeAttention* attention, Mass mass, int steps, int thread,
                 int threads, SpinBarrier* barrier) {
   std::span<float* const> targets;

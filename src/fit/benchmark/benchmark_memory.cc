@@ -1,4 +1,5 @@
-// The read kernel, compiled once per instruction set, and the measurement around it.
+// Measures the bandwidth of memory with a read kernel that is compiled once for each instruction
+// set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/fit/benchmark/benchmark_memory.cc"  // NOLINT(build/include)
 #include "src/fit/benchmark/benchmark_memory.h"
@@ -12,7 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// Reads every byte and does next to nothing with it. REQUIRES: aligned to 64 bytes, as is `bytes`.
+// Reads `bytes` bytes and returns their sum as 64-bit numbers, which costs next to nothing beside
+// the reads. REQUIRES: `from` is aligned to 64 bytes, and `bytes` is a multiple of 64.
 uint64_t ReadBytes(const std::byte* from, size_t bytes) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::CappedTag<uint64_t, 8> d;
@@ -28,7 +30,8 @@ uint64_t ReadBytes(const std::byte* from, size_t bytes) {
     sum3 = hn::Add(sum3, hn::Load(d, data + i + 3 * lanes));
   }
   for (; i < num; i += lanes) sum0 = hn::Add(sum0, hn::Load(d, data + i));
-  // The intrinsic for a sum of lanes adds numbers with a sign, which must not overflow.
+  // The intrinsic that sums lanes adds signed numbers, which must not overflow, so the lanes are
+  // stored and added one by one.
   HWY_ALIGN uint64_t sums[8];
   hn::Store(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)), d, sums);
   return std::accumulate(sums, sums + lanes, uint64_t{0});
@@ -56,7 +59,7 @@ HWY_EXPORT(ReadKernelName);
 
 using Clock = std::chrono::steady_clock;
 
-// The `thread`-th of `threads` parts, each a multiple of 64 bytes.
+// Returns part `thread` of `threads` parts, each a multiple of 64 bytes.
 std::span<std::byte> PartOf(std::span<std::byte> all, int thread, int threads) {
   constexpr size_t kLine = 64;
   const size_t lines = all.size() / kLine;
@@ -65,7 +68,7 @@ std::span<std::byte> PartOf(std::span<std::byte> all, int thread, int threads) {
   return all.subspan(begin, end - begin);
 }
 
-// One thread's part in copying the first half of `all` over the second one.
+// Copies one thread's part of the first half of `all` over the second half.
 void CopyHalf(std::span<std::byte> all, int thread, int threads) {
   const std::span<std::byte> from = PartOf(all.first(all.size() / 2), thread, threads);
   std::memcpy(from.data() + all.size() / 2, from.data(), from.size());
@@ -123,7 +126,8 @@ Result<MemoryBenchmark> BenchmarkMemory(const MemoryBenchmarkOptions& options) {
       copy.push_back(static_cast<double>(bytes.size()) / seconds / 1e9);
     }
   }));
-  // Every byte is 1: a kernel that skipped some would look fast.
+  // Every byte is 1, so the sum proves that the kernel skipped none; skipping would make it look
+  // fast.
   const uint64_t expected = 0x0101010101010101u * (bytes.size() / 8) * 2 *
                             (static_cast<uint64_t>(options.repetitions) + 1);
   if (sink.load() != expected) return Internal("the memory benchmark did not read what it says");

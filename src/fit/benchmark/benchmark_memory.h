@@ -1,4 +1,4 @@
-// The read bandwidth of the memory, for measurements that are given as a share of it.
+// Measures the bandwidth of reading memory; other measurements are given as a share of it.
 #ifndef EBB_BENCHMARK_BENCHMARK_MEMORY_H_
 #define EBB_BENCHMARK_BENCHMARK_MEMORY_H_
 
@@ -13,8 +13,9 @@
 
 namespace ebb {
 
-// Called by every thread of a team: they read `buffer` together, twice, each its own part. Returns
-// 10^9 bytes a second. Adds the sum of what was read to *sink.
+// Reads `buffer` twice with a team of threads, each of which reads its own part, and returns 10^9
+// bytes per second. Every thread of the team calls this function. Adds the sum of the bytes read to
+// *sink, so that the compiler keeps the reads.
 [[nodiscard]] double ReadBandwidth(std::span<std::byte> buffer, int thread, int threads,
                                    SpinBarrier* barrier, std::atomic<uint64_t>* sink);
 [[nodiscard]] std::string MemoryKernelName();

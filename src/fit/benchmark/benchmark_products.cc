@@ -1,5 +1,5 @@
-// Products of quantized matrices on the CPU, as steps compute them: through ggml's kernels, on
-// packed layouts where it has one.
+// Measures products with quantized matrices on the CPU as steps compute them: by ggml's kernels, on
+// packed layouts if ggml has one for the type.
 #include <ggml-cpu.h>
 #include <ggml.h>
 #include <xxhash.h>
@@ -46,7 +46,7 @@ std::vector<float> RandomNumbers(size_t count, uint32_t seed) {
   return numbers;
 }
 
-// A backend of as many threads as steps have, with the pool of threads that steps use.
+// CpuBackend is a ggml backend with as many threads as steps have and the same kind of thread pool.
 struct CpuBackend {
   std::unique_ptr<ggml_threadpool, GgmlDeleter> pool;
   std::unique_ptr<ggml_backend, GgmlDeleter> backend;
@@ -66,8 +66,8 @@ struct CpuBackend {
   }
 };
 
-// `count` equal matrices of one type in one buffer. Their rows repeat kDistinctRows random rows,
-// which are quantized once: how fast a kernel runs does not depend on the numbers.
+// Matrices holds `count` equal matrices of one type in one buffer. Their rows repeat kDistinctRows
+// random rows, so that only these need quantizing: the numbers do not change a kernel's speed.
 class Matrices {
  public:
   static Result<std::unique_ptr<Matrices>> Create(ggml_type type, int columns, int rows,
@@ -82,7 +82,7 @@ class Matrices {
   [[nodiscard]] ggml_tensor* tensor(int i) const { return tensors_[static_cast<size_t>(i)]; }
   [[nodiscard]] const std::string& layout() const { return layout_; }
   [[nodiscard]] size_t bytes_each() const { return bytes_each_; }
-  // Row `row` of every matrix, dequantized.
+  // Returns row `row` of every matrix, dequantized.
   [[nodiscard]] std::vector<float> Row(int row) const {
     const ggml_tensor* t = tensors_.front();
     std::vector<float> numbers(static_cast<size_t>(t->ne[0]));
@@ -159,8 +159,8 @@ class Matrices {
   std::vector<char> rows_;  // kDistinctRows, as quantized
 };
 
-// Multiplies the first `count` matrices by the first `tokens` of the activations, one product after
-// the other.
+// ProductGraph multiplies the first `count` matrices by the first `tokens` activations, one product
+// after the other.
 class ProductGraph {
  public:
   ProductGraph(const Matrices& matrices, int count, int tokens, std::span<const float> activations)
@@ -190,7 +190,7 @@ class ProductGraph {
     ggml_backend_graph_compute(backend, graph_);
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
-  // The last product for one token. [rows]
+  // Returns the last product for one token. [rows]
   [[nodiscard]] std::vector<float> OutputOf(int token) const {
     std::vector<float> values(static_cast<size_t>(output_->ne[0]));
     const size_t bytes = values.size() * sizeof(float);
@@ -207,8 +207,8 @@ class ProductGraph {
 
 Status NoMemory() { return OutOfMemory("no memory for the results of the products"); }
 
-// Results of one token, sampled, are the products of dequantized weights and activations up to the
-// rounding of activations to 8 bits.
+// Compares some rows of a token's product with the product of dequantized weights and activations.
+// Errors: Internal if they differ by more than rounding activations to 8 bits explains.
 Status CheckProduct(const Matrices& matrices, std::span<const float> activations,
                     const std::vector<float>& found) {
   double error = 0, size = 0;
@@ -226,7 +226,7 @@ Status CheckProduct(const Matrices& matrices, std::span<const float> activations
                               ggml_type_name(matrices.tensor(0)->type), error / size));
 }
 
-// Whether tokens have the bits that they have alone among 2 to kSameBitsTokens tokens.
+// Returns whether a token's product has the same bits among 2 to kSameBitsTokens tokens as alone.
 Result<bool> HasSameBits(const Matrices& matrices, const CpuBackend& cpu,
                          std::span<const float> activations) {
   const auto columns = static_cast<size_t>(matrices.tensor(0)->ne[0]);

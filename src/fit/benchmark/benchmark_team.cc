@@ -56,7 +56,8 @@ BenchmarkBuffer::BenchmarkBuffer(size_t bytes) : bytes_(bytes) {
   data_ = mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
   if (data_ == nullptr) return;
   madvise(data_, bytes, MADV_HUGEPAGE);
-  // Pages that were never written are all the same page of zeros.
+  // Every page must be written, since the system maps all pages that were never written to one page
+  // of zeros, which would be read from the cache.
   std::memset(data_, 1, bytes);
 }
 

@@ -1,5 +1,5 @@
-// Threads that measure something together: all of them run the same function, and meet at barriers
-// inside it.
+// Runs measurements on several threads: all run the same function and wait for each other at
+// barriers within it.
 #ifndef EBB_BENCHMARK_BENCHMARK_TEAM_H_
 #define EBB_BENCHMARK_BENCHMARK_TEAM_H_
 
@@ -12,15 +12,17 @@
 
 namespace ebb {
 
-// Spins, as ggml's threads do between the nodes of a graph, then yields: a waiting thread must not
-// keep a core from the one it waits for. std::barrier sleeps almost at once, and waking takes
-// longer than the work between two barriers of a decode step.
+// SpinBarrier makes threads wait for each other. A waiting thread spins, as ggml's threads do
+// between the nodes of a graph, and later yields, so that it does not keep a core from the thread
+// it waits for. std::barrier would not do: it sleeps almost at once, and waking takes longer than
+// the work between two barriers of a decode step.
 class SpinBarrier {
  public:
   explicit SpinBarrier(int threads) : threads_(threads) {}
   SpinBarrier(const SpinBarrier&) = delete;
   SpinBarrier& operator=(const SpinBarrier&) = delete;
 
+  // Returns once all threads of the team have called it.
   void Wait();
 
  private:
@@ -29,14 +31,16 @@ class SpinBarrier {
   std::atomic<uint32_t> phase_ = 0;
 };
 
-// 0: as many as there is room for (ebb/device.h).
+// Returns `threads`, or if that is 0 AvailableProcessors().threads (ebb/device.h).
 [[nodiscard]] int ResolveThreads(int threads);
 
-// Runs `run(thread)` on `threads` threads, the caller's one being thread 0; returns when all have.
-// OutOfMemory, and nothing was run, when the system has no more threads.
+// Calls `run(thread)` on `threads` threads, of which the caller's is thread 0, and returns when all
+// calls have returned. Errors: OutOfMemory if the system cannot start so many threads; `run` was
+// not called then.
 [[nodiscard]] Status RunTeam(int threads, const std::function<void(int thread)>& run);
 
-// Memory of its own for a measurement, in huge pages where the system gives them.
+// BenchmarkBuffer is memory for a measurement, in huge pages if the system gives them, filled with
+// ones.
 class BenchmarkBuffer {
  public:
   explicit BenchmarkBuffer(size_t bytes);
@@ -44,7 +48,7 @@ class BenchmarkBuffer {
   BenchmarkBuffer(const BenchmarkBuffer&) = delete;
   BenchmarkBuffer& operator=(const BenchmarkBuffer&) = delete;
 
-  // Null when the system had no memory.
+  // Returns null if the system had no memory.
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] size_t size() const { return bytes_; }
 

@@ -87,7 +87,7 @@ TEST(AttentionBenchmarkTest, AgreesWithTheReferenceForEveryRowType) {
     for (const AttentionRate& rate : {result->without_mass, result->with_mass}) {
       EXPECT_GT(rate.read_gb_s.median, 0);
       EXPECT_GT(rate.share_of_limit.median, 0);
-      // What is read, how fast and how long it takes must fit together.
+      // The bytes of a step, the speed and the time of a step must agree.
       EXPECT_NEAR(rate.read_gb_s.max * 1e6 * rate.step_ms.min,
                   static_cast<double>(result->bytes_per_step), 1);
     }
@@ -133,7 +133,8 @@ TEST(AttentionBenchmarkTest, RefusesOptionsOutOfRange) {
   EXPECT_EQ(BenchmarkAttention(options).status().code(), StatusCode::kUnsupported);
 }
 
-// Rows that are multiples of 8 have packed layouts; each shape's last super-blocks are others.
+// Packed layouts need a number of rows that is a multiple of 8; the last super-block of a row
+// differs between the shapes.
 TEST(ProductBenchmarkTest, TokensHaveTheirBitsInAnyBatch) {
   for (const auto& [columns, rows] : {std::pair(256, 64), std::pair(768, 67), std::pair(1536, 136),
                                       std::pair(1792, 200), std::pair(2560, 65)}) {
