@@ -1,4 +1,4 @@
-// Steps of several sessions.
+// Implements steps of several sessions in one batch.
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -28,7 +28,8 @@ Status CheckParts(const std::shared_ptr<EngineCore>& core, std::span<SessionStep
   return OkStatus();
 }
 
-// How many tokens of its prompt each part may read that leaves it to the engine.
+// Returns how many tokens of its prompt each part may read that leaves the number to the engine: an
+// equal share of what fits into max_stall_seconds.
 size_t PromptTokens(const PromptPace& pace, double max_stall_seconds,
                     std::span<const SessionStep> parts) {
   const auto reads = [](const SessionStep& part) {
@@ -38,14 +39,16 @@ size_t PromptTokens(const PromptPace& pace, double max_stall_seconds,
   return pace.TokensWithin(max_stall_seconds) / std::max<size_t>(num_reading, 1);
 }
 
-// Whether a part needs no step: a lossless session that has its token's logits at hand.
+// Returns whether a part needs no step: a lossless session may have verified its token ahead and
+// hold its logits already.
 Result<bool> IsAhead(const SessionStep& part, Session::Impl* session) {
   if (!part.token.has_value() || session->prompt.has_value()) return false;
   if (session->speculator == nullptr) return false;
   return session->speculator->HasCachedLogits(*part.token);
 }
 
-// Runs last, since no session takes its part if another one cannot.
+// Decodes the tokens of parts that need no step. StepParts() calls this last, because either all
+// parts are taken or none.
 void TakeAhead(std::span<SessionStep* const> ahead) {
   for (SessionStep* const part : ahead) {
     Session::Impl& session = Internals::Of(*part->session);
@@ -54,7 +57,7 @@ void TakeAhead(std::span<SessionStep* const> ahead) {
   }
 }
 
-// Nothing: the part needs no step.
+// Returns the part's entry for the step, or nothing if the part needs no step.
 Result<std::optional<SequenceStep>> EntryOf(const SessionStep& part, size_t prompt_tokens,
                                             Session::Impl* session) {
   if (part.token.has_value()) {
@@ -93,7 +96,8 @@ void Show(const StepResult& result, size_t entry_index, const SequenceStep& entr
   session.prompt.reset();
 }
 
-// Throws std::bad_alloc; `taken` says whether the sessions had taken their parts by then.
+// Runs one step with all parts. May throw std::bad_alloc; *taken then says whether the sessions had
+// taken their tokens before.
 StepOutcome StepParts(const std::shared_ptr<EngineCore>& core, std::span<SessionStep> parts,
                       bool* taken) {
   if (Status wrong = CheckParts(core, parts); !wrong.ok()) return NotTaken(std::move(wrong));

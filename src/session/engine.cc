@@ -19,7 +19,8 @@ namespace {
 
 constexpr int kMaxThreads = 512;  // ggml's own limit
 
-// EBB_ATTENTION forces a kernel; see attention.h.
+// Returns the kernel that `wanted` names, or the one that the variable EBB_ATTENTION forces (see
+// attention.h).
 Result<const AttentionKernel*> ChooseKernel(EngineOptions::Attention wanted) {
   if (const char* forced = std::getenv("EBB_ATTENTION"); forced != nullptr && *forced != '\0') {
     return AttentionByName(forced);
@@ -87,7 +88,8 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
   return OkStatus();
 }
 
-// A prompt behind rows of T2 that a device leaves to the host is read token by token.
+// Refuses to compress all old rows if the device leaves T2 to the host: a prompt after such rows
+// would be read token by token.
 Status CheckOldRows(const EngineCore& core, const SessionOptions& options) {
   if (!CompressesOldRows(options.policy.tiers) || !core.stores.device()->IsClosed() ||
       core.stores.HasT2OnDevice()) {
@@ -138,7 +140,8 @@ Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
   return DeviceUse(device, use);
 }
 
-// Thread t of n takes the parts t, t + n, t + 2n ...
+// Returns a function that runs parts of work on the runner's threads: thread t of n runs the parts
+// t, t + n, t + 2n ...
 RunParts PartsOnThreads(GraphRunner* runner) {
   return [runner](int num_parts, const std::function<void(int)>& work) {
     runner->RunOnThreads([&](int thread, int num_threads) {
@@ -192,7 +195,8 @@ PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& opti
           .registry = core.options.policies.get()};
 }
 
-// The draft and the verified rows of a lossless session have read different numbers of tokens.
+// Refuses lossless sessions of models with recurrent state, since the draft and the verified rows
+// have read different numbers of tokens and would need two states.
 Status CheckState(const EngineCore& core, const SessionOptions& options) {
   if (core.model->loaded().hparams.state_bytes == 0 || !options.lossless.has_value()) {
     return OkStatus();
@@ -200,8 +204,8 @@ Status CheckState(const EngineCore& core, const SessionOptions& options) {
   return Unsupported("lossless sessions are not supported by models with recurrent state");
 }
 
-// Rows of layers with a window go by themselves, layer by layer, and are not there any more when a
-// text is rolled back.
+// Refuses options that models with sliding windows cannot serve: rows leave a window layer by
+// layer, and a truncation does not bring them back.
 Status CheckWindows(const ModelShape& shape, const Policy& policy, const SessionOptions& options) {
   if (shape.SmallestWindow() == 0) return OkStatus();
   if (options.lossless.has_value()) {
@@ -216,7 +220,7 @@ Status CheckWindows(const ModelShape& shape, const Policy& policy, const Session
                      "sliding windows evict rows layer by layer; choose granularity layer or head");
 }
 
-// Refuses a chosen scorer that the policy would not use.
+// Refuses a scorer that the user chose and the policy would not use.
 Status CheckScorer(const Policy& policy, const SessionOptions& options) {
   const bool asks_scores = policy.placement != nullptr && policy.placement->NeedsScores();
   if (options.make_policy || options.policy.scorer.empty() || asks_scores) return OkStatus();
@@ -284,7 +288,7 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
     EBB_RETURN_IF_ERROR(CheckCaps(*spec.tiers, core.model->shape(), core.format.PageBytes(),
                                   spec.interval.value_or(kDefaultInterval)));
   }
-  // A policy of the caller's own may use the tiers that there are.
+  // A policy that the caller made may use all tiers of the engine.
   const std::optional<TierSpec>& tiers = spec.tiers.has_value() ? spec.tiers : core.options.tiers;
   const PolicyContext policy_context = PolicyContextOf(core, options, tiers, context);
   EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)
@@ -312,7 +316,7 @@ Result<std::unique_ptr<Session>> Internals::Open(std::shared_ptr<EngineCore> sha
                                              core.stores.caches(CacheUseOf(options)));
   EBB_RETURN_IF_ERROR(sequence->cache().SetT0Floor(options.t0_floor_bytes));
   auto impl = std::make_unique<Session::Impl>();
-  // When logits are shown, the token is appended already.
+  // Showing logits must not fail for lack of memory, because the token is appended by then.
   impl->logits.values.reserve(core.model->shape().vocab_size);
   impl->core = std::move(shared_core);
   if (options.lossless.has_value()) {

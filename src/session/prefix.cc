@@ -11,9 +11,10 @@ namespace ebb {
 namespace {
 
 // Returns whether both sessions compute the same rows of a prompt and may hold them in the same
-// tiers. Policies have to be equal, since rows that a placement evicts while the prompt is read
-// change the bits of the rows after them. A share of T0 that was set later does not matter. Two
-// policies that callers made themselves may differ although their identities are equal.
+// tiers. Their policies must be equal, since rows that a policy evicts while the prompt is read
+// change the bits of the rows after them. A share of T0 that was set later does not matter.
+// Policies that callers made (make_policy) are never taken for equal, since they may differ
+// although their identities are equal.
 bool ComputeTheSameRows(const Session::Impl& a, const Session::Impl& b) {
   const SessionOptions& one = a.sequence->options();
   const SessionOptions& other = b.sequence->options();
@@ -61,7 +62,7 @@ Result<std::span<const Token>> KeepPrefix(std::span<const Token> prompt, Session
 
 size_t ExactPrefix(const Session& from, std::span<const Token> prompt) {
   const Session::Impl& s = Internals::Of(from);
-  // The draft and the store of a lossless session have different rows.
+  // In a lossless session the draft and the store hold different rows, so it shares none.
   return s.speculator == nullptr ? s.sequence->prompt().ShareablePrefixLength(prompt) : 0;
 }
 

@@ -13,7 +13,8 @@ PromptReading::PromptReading(Sequence* sequence, Speculator* speculator,
       num_read_(num_taken) {
   sequence->prompt().Begin(tokens, num_taken);
   if (num_taken == 0) return;
-  // Chunks are those of a prompt that is read from its first token on.
+  // Chunk borders are those of a prompt that is read from its first token on, so that policies
+  // decide at the same places.
   chunk_begin_ = num_taken - num_taken % sequence->prompt().WholeChunk();
   chunk_end_ = chunk_begin_;
   if (chunk_begin_ < num_taken) {
@@ -23,10 +24,11 @@ PromptReading::PromptReading(Sequence* sequence, Speculator* speculator,
 
 namespace {
 
-// Cuts a piece off `left` tokens so that neither it nor the rest is a single one.
+// Cuts a piece of at most `most` (at least 2) tokens off `left` tokens, so that neither the piece
+// nor the rest is a single token.
 size_t AtMost(size_t piece, size_t most, size_t left) {
   most = std::max<size_t>(most, 2);
-  // T0 may have room for no more than this.
+  // The piece may be a single token if T0 has room for no more.
   if (piece <= most) return piece;
   piece = most;
   if (piece + 1 != left) return piece;
@@ -53,7 +55,7 @@ Result<SequenceStep> PromptReading::Next(size_t most_tokens) {
     if (end < 2) end = left;
     piece = AtMost(std::min(piece, end), most_tokens, end);
   }
-  // It may have become so since the chunk began.
+  // The sequence may have begun to read token by token since the chunk began.
   if (store_->prompt().ReadsTokenByToken()) piece = 1;
   size_t to_come = left - piece;
   if (to_come == 0 && chunk_end_ < tokens_.size()) {

@@ -1,6 +1,5 @@
-// A prompt on its way into a session, piece by piece: how it is cut into steps, so that other
-// sequences may step between two pieces. Chunks, after which policies decide, are those of a
-// prompt that is read at once.
+// Cuts a prompt into steps, so that other sequences may step between two of them. The chunks, after
+// which policies decide, are the same as if the prompt were read at once.
 #ifndef EBB_SESSION_PROMPT_READING_H_
 #define EBB_SESSION_PROMPT_READING_H_
 
@@ -16,23 +15,25 @@
 
 namespace ebb {
 
+// PromptReading reads one prompt into a sequence, step by step.
 class PromptReading {
  public:
-  // `tokens` and the sequences outlive it. `speculator`: of a lossless session, or null. The first
-  // `num_taken` tokens are those that the sequence has already, all that it has. REQUIRES:
-  // Session::Impl::CheckPrompt().
+  // Begins to read `tokens`. They and the sequences must outlive the reading. `speculator` is that
+  // of a lossless session, or null. The sequence already holds the first `num_taken` tokens, and no
+  // others. REQUIRES: Session::Impl::CheckPrompt() was ok.
   PromptReading(Sequence* sequence, Speculator* speculator, std::span<const Token> tokens,
                 size_t num_taken = 0);
 
   [[nodiscard]] bool done() const { return num_read_ == tokens_.size(); }
   [[nodiscard]] size_t num_read() const { return num_read_; }
-  // The entry of the next step: at most so many tokens, but never a single one where two are left
-  // to read, since it would be multiplied by other kernels than several are; a whole chunk where
-  // pieces of it would change bits (PromptChunks::ReadsWholeChunks()). REQUIRES: not done.
+  // Returns the entry of the next step, with at most `most_tokens` tokens. It never holds a single
+  // token while two are left, since products of one token run in other kernels than products of
+  // several and have other bits. It holds a whole chunk if cutting the chunk would change bits
+  // (PromptChunks::ReadsWholeChunks()). REQUIRES: not done().
   [[nodiscard]] Result<SequenceStep> Next(size_t most_tokens = std::numeric_limits<size_t>::max());
-  // The step was taken.
+  // Records that the entry was computed.
   void Took(const SequenceStep& entry) { num_read_ += entry.tokens.size(); }
-  // All of it was read.
+  // Ends the prompt, after its last token was read.
   void End() { sequence_->prompt().End(); }
 
  private:

@@ -41,7 +41,8 @@ Status Session::Impl::BeginPrompt(std::vector<Token> tokens, size_t num_taken, S
   if (num_taken > 0) {
     EBB_RETURN_IF_ERROR(sequence->prompt().AdoptPrefix(from, static_cast<Position>(num_taken)));
   }
-  // A vector that is moved keeps its elements where they are.
+  // A vector that is moved keeps its elements in place, so the reading may refer to `tokens` before
+  // the move.
   const PromptReading reading(sequence.get(), speculator.get(), tokens, num_taken);
   prompt.emplace(PendingPrompt{std::move(tokens), reading});
   return OkStatus();
@@ -78,7 +79,7 @@ Status Session::Impl::CheckPrompt(std::span<const Token> tokens) {
   if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
   EBB_RETURN_IF_ERROR(sequence->CheckTokens(tokens));
   EBB_RETURN_IF_ERROR(DiscardLookahead());
-  // A text that cannot fit as a whole is refused as a whole.
+  // A prompt that does not fit into the context is refused before any of it is read.
   if (!sequence->RotatesKeys()) EBB_RETURN_IF_ERROR(sequence->CheckRoom(tokens.size()));
   return speculator == nullptr ? sequence->CheckPrompt(tokens.size())
                                : speculator->CheckPrompt(tokens.size());
@@ -103,7 +104,8 @@ Status Session::Impl::Read(PromptReading* reading_in, const PrefillOptions& opti
       }
     }
     if (reading.done()) {
-      // The hash does not tell how a prompt was cut into steps.
+      // The hash must not depend on how the prompt was cut into steps, so it includes only the last
+      // logits.
       if (!options.on_logits) shown.AddToHash();
       reading.End();
     }
@@ -229,7 +231,7 @@ std::span<const Position> Session::visible_positions(int group) const {
   const std::span<const Position> positions = cache.positions(group);
   const int window = cache.layout().WindowOf(group);
   if (window == 0) return positions;
-  // Rows before the window are kept for going back.
+  // The cache keeps rows before the window for truncation, but attention does not see them.
   const auto first = std::ranges::upper_bound(positions, impl_->sequence->next() - window);
   return positions.subspan(first - positions.begin());
 }

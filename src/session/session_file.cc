@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<char, 8> kMagic = {'e', 'b', 'b', 's', 'e', 's', 's', '\n'};
 constexpr size_t kChecksumBytes = sizeof(uint64_t);
 
-// The header as it lies in the file, all of it little-endian and without gaps.
+// Header is the header as it lies in the file, little-endian and without gaps.
 struct Header {
   std::array<char, 8> magic = kMagic;
   uint32_t version = kSessionFileVersion;
@@ -31,7 +31,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 96);
 
-// The seed is the place, so that blocks that trade places are noticed.
+// The seed of the checksum is the offset, so that blocks that were swapped are noticed.
 uint64_t ChecksumOf(std::span<const std::byte> bytes, uint64_t offset) {
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), offset);
 }
@@ -40,14 +40,15 @@ uint64_t ChecksumOf(const Header& header) {
   return ChecksumOf(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)), 0);
 }
 
-// With the checksums of its blocks. False when the sum has no room in 64 bits.
+// Adds the bytes of a section, with the checksums of its blocks, to *sum. Returns false if the sum
+// exceeds 64 bits.
 bool AddSection(uint64_t section_bytes, uint64_t* sum) {
   const uint64_t blocks = section_bytes / kSessionBlockBytes + 1;
   return !__builtin_add_overflow(*sum, section_bytes, sum) &&
          !__builtin_add_overflow(*sum, blocks * kChecksumBytes, sum);
 }
 
-// The size of the file by its header, or 0 if that exceeds 64 bits.
+// Returns the size of the file that the header's sizes add up to, or 0 if it exceeds 64 bits.
 uint64_t FileBytes(const SessionFileSizes& sizes) {
   uint64_t sum = sizeof(Header);
   for (const uint64_t bytes : sizes.section_bytes) {
@@ -101,7 +102,8 @@ Result<SessionFileWriter> SessionFileWriter::Create(const std::string& path,
   writer.file_bytes_ = header.file_bytes;
   EBB_RETURN_IF_ERROR(writer.file_->Write(std::as_bytes(std::span(&header, 1))));
   for (std::span<const std::byte> section : sections) {
-    // The last block is shorter than the others, so that an empty section has one too.
+    // The last block is always shorter than a full one, even empty, so that an empty section has a
+    // checksum too.
     while (section.size() >= kSessionBlockBytes) {
       EBB_RETURN_IF_ERROR(writer.WriteChecked(section.first(kSessionBlockBytes)));
       section = section.subspan(kSessionBlockBytes);
@@ -140,7 +142,7 @@ SessionFileReader::~SessionFileReader() {
 
 Result<SessionFileReader> SessionFileReader::Open(const std::string& path) {
   SessionFileReader reader;
-  // Not to wait for the other end of a pipe.
+  // O_NONBLOCK keeps open() from waiting for the other end of a named pipe.
   reader.fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (reader.fd_ < 0) {
     std::string message = fmt::format("cannot open: {}", std::generic_category().message(errno));

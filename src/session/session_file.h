@@ -1,6 +1,6 @@
-// The frame of a session file: a header that says how long everything is, sections of bytes in
-// blocks, then pages; each block and page followed by its checksum, which depends on its place.
-// session_state.cc knows their contents; docs/dev/formats.md has both.
+// Reads and writes the frame of a session file: a header with all sizes, sections of bytes in
+// blocks, then pages. Each block and page is followed by its checksum, which depends on its place.
+// session_state.cc defines the contents; docs/dev/formats.md describes both.
 #ifndef EBB_SESSION_SESSION_FILE_H_
 #define EBB_SESSION_SESSION_FILE_H_
 
@@ -20,26 +20,30 @@ namespace ebb {
 
 inline constexpr size_t kSessionBlockBytes = size_t{64} << 10;
 
-// In the order of the file.
+// SessionSection lists the sections in the order of the file.
 enum class SessionSection { kMadeWith, kSequence, kTables, kStoreTables, kPolicy, kExtra };
 inline constexpr int kNumSessionSections = 6;
 [[nodiscard]] const char* SessionSectionName(SessionSection section);
 
 using SessionSections = std::array<std::span<const std::byte>, kNumSessionSections>;
 
+// SessionFileSizes holds the sizes that the header records.
 struct SessionFileSizes {
   std::array<uint64_t, kNumSessionSections> section_bytes = {};  // without checksums
   uint64_t num_pages = 0;
   uint64_t page_bytes = 0;  // of all of them, without checksums
 };
 
+// SessionFileWriter writes a session file, which replaces the file at `path` when it is committed.
 class SessionFileWriter {
  public:
-  // Writes the header and the sections. Errors: those of FileReplacement.
+  // Writes the header and the sections. The pages must follow by WritePage(). Errors: those of
+  // FileReplacement.
   static Result<SessionFileWriter> Create(const std::string& path, const SessionSections& sections,
                                           uint64_t num_pages, uint64_t page_bytes);
   Status WritePage(std::span<const std::byte> rows);
-  // REQUIRES: as many pages of as many bytes as were announced.
+  // Replaces the file at `path`. REQUIRES: WritePage() has written num_pages pages with page_bytes
+  // bytes in all.
   Status Commit(Durability durability);
 
  private:
@@ -49,19 +53,25 @@ class SessionFileWriter {
   uint64_t file_bytes_ = 0;  // announced
 };
 
+// SessionFileReader reads a session file and checks its sizes and checksums.
 class SessionFileReader {
  public:
-  // Reads the header. Errors: NotFound, IoError; Unsupported (not a session, another version);
-  // Corrupt (a damaged header, a file of another length than it says).
+  // Opens the file and reads the header. Errors: NotFound, IoError; InvalidArgument (not a regular
+  // file); Unsupported (not a session, another version); Corrupt (a damaged header, a file of
+  // another length than the header says).
   static Result<SessionFileReader> Open(const std::string& path);
   SessionFileReader(SessionFileReader&& other) noexcept;
   ~SessionFileReader();
 
-  // Memory is taken block by block, for what was read and found whole.
+  // Reads a section. Allocates memory block by block, after the checksum of the block before, so
+  // that a damaged size cannot allocate much. Errors: Corrupt, IoError.
   Result<std::vector<std::byte>> ReadSection(SessionSection section);
-  // The next page. `name` is for messages. Corrupt when it is not what was written.
+  // Reads the next page into `rows`. `name` names the page in errors. Errors: Corrupt if the
+  // checksum differs; IoError.
   Status ReadPage(const std::string& name, std::span<std::byte> rows);
-  // Corrupt unless the pages come to that, or, where others follow, to no less.
+  // Checks the number and bytes of the pages that the tables need against the header's. If `all`,
+  // they must be equal; otherwise pages of other tables follow, and the header's must be no fewer.
+  // Errors: Corrupt.
   Status CheckPages(uint64_t num_pages, uint64_t page_bytes, bool all) const;
 
  private:

@@ -1,4 +1,5 @@
-// The internals of Engine and Session, for the files of this folder, session files and tests.
+// Declares the internals of Engine and Session, for the files of this folder, session files and
+// tests.
 #ifndef EBB_SESSION_SESSION_IMPL_H_
 #define EBB_SESSION_SESSION_IMPL_H_
 
@@ -15,12 +16,13 @@
 
 namespace ebb {
 
-// A prompt that is read between other sessions' steps.
+// PendingPrompt is a prompt that the session reads in steps between steps of other sessions.
 struct PendingPrompt {
   std::vector<Token> tokens;
   PromptReading reading;  // of `tokens`
 };
 
+// Session::Impl holds the sequence of a session and, if it is lossless, the speculator.
 struct Session::Impl {
   std::shared_ptr<EngineCore> core;
   std::unique_ptr<Sequence> sequence;      // whose policy, signals, ledger and rows it shows
@@ -28,41 +30,45 @@ struct Session::Impl {
   ShownLogits logits;
   std::optional<PendingPrompt> prompt;
 
-  // The sequence that computes prompts and batches.
+  // Returns the sequence that computes prompts and batches: in a lossless session the one with the
+  // verified rows.
   [[nodiscard]] Sequence& store() const {
     return speculator == nullptr ? *sequence : speculator->store();
   }
-  // The caches of all its sequences, that of `sequence` first.
+  // Returns the caches of all the session's sequences, that of `sequence` first.
   [[nodiscard]] std::vector<SequenceCache*> caches() const;
-  // Tokens at the end of `sequence` that the caller has not asked for yet.
+  // Counts the tokens at the end of `sequence` that were verified but that the caller has not
+  // decoded yet.
   [[nodiscard]] size_t num_verified_ahead() const {
     return speculator == nullptr ? 0 : speculator->num_verified_ahead();
   }
-  // Removes them. Errors: the session is broken, or was before.
+  // Removes the tokens that were verified ahead. Errors: the session is broken, or was before.
   [[nodiscard]] Status DiscardLookahead();
   [[nodiscard]] Status CheckUnbroken() const;
-  // InvalidArgument while a prompt is being read.
+  // Returns InvalidArgument while a prompt is being read.
   [[nodiscard]] Status CheckNoPrompt() const;
-  // Whether these tokens can be read as a prompt. Discards the tokens ahead, and changes nothing
-  // else. Errors: a broken session, a prompt that is being read or is empty, unknown tokens, no
-  // room for all of it.
+  // Checks that `tokens` can be read as a prompt. Removes the tokens that were verified ahead and
+  // changes nothing else. Errors: a broken session, another prompt that is being read, an empty
+  // prompt, unknown tokens, no room for all of it.
   Status CheckPrompt(std::span<const Token> tokens);
   // Reads the rest of a prompt, as Session::Prefill() does.
   Status Read(PromptReading* reading, const PrefillOptions& options);
-  // Session::BeginPrompt() with the rows of the first `num_taken` tokens of `from`; null: none.
+  // Begins a prompt as Session::BeginPrompt() does, and takes the rows of its first `num_taken`
+  // tokens from the sequence `from`; null if num_taken is 0.
   Status BeginPrompt(std::vector<Token> tokens, size_t num_taken, Sequence* from);
 };
 
-// Gives this folder and tests access to the private members of Engine and Session.
+// Internals gives this folder and tests access to the private members of Engine and Session.
 struct Internals {
   static EngineCore& Of(Engine& engine) { return *engine.core_; }
   static Session::Impl& Of(Session& session) { return *session.impl_; }
   static const Session::Impl& Of(const Session& session) { return *session.impl_; }
   static Result<std::unique_ptr<Session>> Open(std::shared_ptr<EngineCore> core,
                                                const SessionOptions& options);
-  // The policy that a session of these options has; errors of the options.
+  // Returns the policy that a session with these options uses. Errors: options that are invalid or
+  // do not fit the engine.
   static Result<Policy> MakeSessionPolicy(const EngineCore& core, const SessionOptions& options);
-  // The context in tokens.
+  // Returns the session's context in tokens: that of the options, or the trained one.
   static int ContextOf(const EngineCore& core, const SessionOptions& options);
   static Sequence& SequenceOf(Session& session) { return *Of(session).sequence; }
 };

@@ -1,5 +1,5 @@
-// The contents of a session file. The frame is session_file.h's, the cache's part
-// sequence_state.h's.
+// Saves and loads the contents of a session file. session_file.h defines the file's frame,
+// sequence_state.h the part about the cache.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +45,8 @@ std::string T1ReadText(const std::optional<TierSpec>& tiers) {
   return fmt::format("select:mass={:.6g}{}{}", tiers->t1_mass, rows, reuse);
 }
 
-// Describes the layout of the cache's pages; the number format is a property of its own.
+// Describes the layout of the cache's pages. The number format is not included; it is a property of
+// its own.
 std::string RowFormatText(const EngineCore& core) {
   const ModelShape& shape = core.model->shape();
   return fmt::format("{} bytes, {} of {} channels, {} kv heads in {} layers",
@@ -54,8 +55,8 @@ std::string RowFormatText(const EngineCore& core) {
                      shape.head_dim, shape.NumStreams(), shape.num_layers);
 }
 
-// The number format where a policy of the caller's own does not say it, as the tiers' placement
-// does.
+// Describes the rows of T2. Names their number format only if the caller made the policy; otherwise
+// the placement's name says it.
 std::string T2Text(const Session::Impl& s) {
   const SessionOptions& options = s.sequence->options();
   const CacheStores& stores = s.core->stores.caches();
@@ -70,8 +71,8 @@ std::string T2Text(const Session::Impl& s) {
                      stores.compressed.in_ggml_blocks ? ", in blocks of ggml's types" : "");
 }
 
-// The properties that a session which resumes another one must have in common with it, in the order
-// in which they are compared.
+// Returns the properties that a session must have in common with the session that it resumes, in
+// the order in which they are compared.
 SessionIdentity SessionIdentityOf(const Session::Impl& s) {
   const Model& model = *s.core->model;
   const Sequence& sequence = *s.sequence;
@@ -164,7 +165,9 @@ Result<Description> LoadDescription(SessionFileReader* file) {
   return description;
 }
 
-// All that a user must ask for to have the file's policy; empty for what stands before it.
+// Returns a text with the options that give the file's policy, for an error about property number
+// `differs`. Returns an empty text if that property precedes the policy and so does not depend on
+// it.
 std::string PolicyOf(const SessionIdentity& found, size_t differs) {
   const auto first = std::ranges::find(found, "policy", &SessionIdentity::value_type::first);
   if (differs < static_cast<size_t>(first - found.begin())) return "";
@@ -218,7 +221,7 @@ Status LoadSequence(StateReader* from, Session::Impl* s) {
   return sequence.LoadPlaces(from);
 }
 
-// Sections by the order of Session::Impl::caches().
+// kTableSections lists the sections of row tables in the order of Session::Impl::caches().
 constexpr std::array kTableSections = {SessionSection::kTables, SessionSection::kStoreTables};
 
 Status LoadSection(SessionFileReader* file, SessionSection section,

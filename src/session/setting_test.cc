@@ -70,7 +70,7 @@ TEST(ApplyDefaults, ALosslessSessionHasAT1AndADraft) {
   EXPECT_EQ(bare.engine.tiers->t1, T1Place::kFile);
   EXPECT_FALSE(bare.session.policy.tiers.has_value());
   EXPECT_EQ(bare.session.policy.name, "streaming");
-  // Tiers that say where T1 lies, and no more, are not the draft's.
+  // Tiers that only say where T1 lies belong to the engine; the draft keeps its default policy.
   const Options host = Completed(Lossless(TierSpec{.t1 = T1Place::kHost}), {.t1 = true});
   EXPECT_EQ(host.engine.tiers->t1, T1Place::kHost);
   EXPECT_FALSE(host.session.policy.tiers.has_value());

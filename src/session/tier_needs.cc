@@ -1,4 +1,4 @@
-// The memory that a session will take of each tier, before it is opened.
+// Predicts the bytes that a session will take of each tier, before it is opened.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 namespace ebb {
 namespace {
 
-// Rows leave holes behind, which compaction fills in the steps that follow: a page more.
+// Returns the pages for `num_rows` rows of a stream from which rows leave. They leave holes in
+// pages, which compaction fills only in later steps, so one page more may be in use.
 size_t PagesWithHoles(size_t num_rows, size_t most_tokens) {
   return std::min(PagesFor(num_rows) + 1, PagesFor(most_tokens));
 }
@@ -30,7 +31,7 @@ class Counter {
       return CountOf(options_.policy);
     }
     EBB_ASSIGN_OR_RETURN(TierNeeds needs, CountOf(DraftSpec(options_.policy)));
-    // Every row is kept besides: in T1, or in T0 where there is none.
+    // Besides the draft's rows, every row is kept in T1, or in T0 if there is no T1.
     const std::optional<TierSpec>& tiers = core_.options.tiers;
     const bool has_t1 = tiers.has_value() && tiers->t1 != T1Place::kNone;
     const uint64_t all = BytesOf(PagesFor(most_tokens_), core_.format.PageBytes());
@@ -40,7 +41,8 @@ class Counter {
 
  private:
   [[nodiscard]] uint64_t BytesOf(size_t pages_per_stream, size_t page_bytes) const {
-    // Rows that leave a layer's window go with the step, a prompt's chunk at the most.
+    // Rows leave a layer's sliding window only at the end of a step, so those of one chunk of the
+    // prompt come on top.
     const size_t beyond = static_cast<size_t>(core_.options.prefill_chunk) + kRowsPerPage;
     return WindowCheckpoints::MostRows(core_.model->shape(), pages_per_stream * kRowsPerPage,
                                        /*checkpoints=*/0, beyond, kRowsPerPage) /
@@ -83,12 +85,14 @@ class Counter {
     return t2 == nullptr ? 0 : t2->page_bytes();
   }
 
-  // Pages of a tier from which rows are promoted again.
+  // Returns the pages of a tier below T0. Rows are promoted from it again, so its pages may have
+  // holes.
   [[nodiscard]] size_t BelowT0(size_t num_rows) const {
     return num_rows == 0 ? 0 : PagesWithHoles(num_rows, most_tokens_);
   }
 
-  // The most rows of each (layer, kv head), in T0 alone.
+  // Returns the most rows that a policy without tiers keeps in each (layer, kv head), all of them
+  // in T0.
   [[nodiscard]] size_t MostRows(const PolicySpec& spec) const {
     const std::optional<size_t> budget = BudgetRows(spec);
     if (!budget.has_value() || options_.make_policy) return most_tokens_;
