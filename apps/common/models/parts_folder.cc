@@ -1,6 +1,6 @@
 // Invariants of the folder on the disk:
-// 1. `joined` has some of the model's first parts and nothing else, or a process that was killed
-//    left an incomplete part behind them. The size of `joined` tells how many parts are complete.
+// 1. `joined` holds the first parts of the model, one after the other. If a process was killed, the
+//    file may end with an incomplete part. Its size says how many parts are complete.
 // 2. A process that changes anything holds a lock on the file `lock`.
 #include "apps/common/models/parts_folder.h"
 

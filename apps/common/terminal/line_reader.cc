@@ -31,7 +31,7 @@ std::wstring WithNewlines(std::wstring_view pasted) {
     if (is_return && i + 1 < pasted.size() && pasted[i + 1] == L'\n') continue;
     text += is_return ? L'\n' : pasted[i];
   }
-  // The line break behind the last line ends the turn; it is not part of the pasted text.
+  // A line break at the end of the paste is dropped, since Enter ends the line.
   if (text.ends_with(L'\n')) text.pop_back();
   return text;
 }

@@ -1,7 +1,8 @@
 // Invariants on the disk:
-// 1. PATH is whole or is not there.
-// 2. PATH.incomplete has the first bytes of the file that the URL names, or, where that changed or
-//    the process was killed while it wrote, bytes that fail the check of the hash.
+// 1. PATH is complete or does not exist.
+// 2. PATH.incomplete holds the first bytes of the file that the URL names. If that file has
+// changed, or
+//    the process was killed while it wrote, its bytes fail the check of the hash instead.
 #include "apps/common/models/net/file_download.h"
 
 #include <algorithm>
