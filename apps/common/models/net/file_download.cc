@@ -1,8 +1,7 @@
 // Invariants on the disk:
 // 1. PATH is complete or does not exist.
-// 2. PATH.incomplete holds the first bytes of the file that the URL names. If that file has
-// changed, or
-//    the process was killed while it wrote, its bytes fail the check of the hash instead.
+// 2. PATH.incomplete holds the first bytes of the file that the URL names. If the server's file has
+//    changed, or the process was killed while it wrote, the bytes fail the check of the hash.
 #include "apps/common/models/net/file_download.h"
 
 #include <algorithm>
