@@ -98,8 +98,8 @@ std::string HelpText(const OptionRow& row) {
   return value.empty() ? row.help : fmt::format("{} (default: {})", row.help, value);
 }
 
-// Returns the names that the parser can parse. It takes no short names of several letters, such as
-// -hf, which ForParser() replaces.
+// Returns the names of an option that CLI11 can parse. CLI11 takes no short names of several
+// letters, such as -hf; ForParser() replaces these in the arguments.
 std::string NamesForParser(const OptionRow& row) {
   std::string names;
   for (size_t begin = 0; begin < row.names.size();) {
@@ -255,8 +255,8 @@ ExitCode RunCommand(const Program& program, const Command& command,
   }
   CLI::App app(std::string(command.summary), fmt::format("{} {}", program.name, command.name));
   const auto set = [&options](const OptionRow& row, std::string_view text) {
-    // --FLAG=false leaves the flag off. It needs no call, because ReadConfigOf() has already
-    // ignored the file's setting of this flag.
+    // --FLAG=false needs no call of SetOption(): the flag is off by default, and ReadConfigOf() has
+    // already ignored the file's setting of it.
     if (row.value.empty() && text == "false") return OkStatus();
     return SetOption(row, text, &options);
   };

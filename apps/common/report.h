@@ -60,8 +60,8 @@ void AddEngineFields(const CliOptions& options, const Engine& engine, const Sess
 
 // Returns the statistics of selective reading of T1: the field `selection` of JSON records.
 [[nodiscard]] Json SelectionRecord(const SelectionAccounting& selection);
-// Returns the same statistics in words: the shares of the rows and of the attention, and the bytes
-// read from T1.
+// Returns what selective reading of T1 did, in words: the shares of the rows and of the attention,
+// and the bytes read from T1.
 [[nodiscard]] std::string SelectionText(const SelectionAccounting& selection);
 
 // Writes `record` to stdout with --json, else `text`. Errors: stdout cannot be written.

@@ -40,8 +40,8 @@ struct ConfigSetting {
 [[nodiscard]] Result<std::vector<ConfigSetting>> ParseConfig(std::string_view text,
                                                              const std::string& file);
 
-// Returns whether a configuration file may set the option. It may not set --config, nor options
-// that print a text and end the program, such as --list-policies.
+// Returns whether a configuration file may set the option. The file may not set --config, nor
+// options that print a text and end the program, such as --list-policies.
 [[nodiscard]] bool IsConfigurable(const OptionRow& row);
 // Returns the option's name in a configuration file, such as "api-keys" for "--api-keys".
 [[nodiscard]] std::string ConfigName(const OptionRow& row);

@@ -44,7 +44,7 @@ class GivenOptions {
   // its last value counts. Errors: another option set one of these fields; nothing is recorded
   // then.
   [[nodiscard]] Status Add(std::string_view option, std::string_view text);
-  // Returns whether an option was recorded that sets one of these fields.
+  // Returns whether a recorded option sets one of `fields`.
   [[nodiscard]] bool Sets(const std::vector<SharedField>& fields) const;
   // Returns the option that set the field, as messages name it ("--kv-type q4"), or an empty text.
   [[nodiscard]] std::string_view OptionThatSet(SharedField field) const;

@@ -54,7 +54,7 @@ TierSpec TiersWithT2() {
   return {.t1 = T1Place::kNone, .t2_share = 0.5, .t2_type = CompressedType::kInt8};
 }
 
-// Returns a policy with rows in T2. It scores rows at random, so that rounding on the device
+// Returns a policy that puts rows into T2. Its scores are random, so that rounding on the device
 // changes no decision.
 PolicySpec Compressing() {
   PolicySpec policy = {.name = "attention", .granularity = Granularity::kHead};

@@ -36,7 +36,7 @@ std::optional<ChatInput> NextChatInput(
   if (!line) return std::nullopt;
   if (line->starts_with(kQuotes)) {
     std::string text = line->substr(kQuotes.size());
-    // A turn of several lines also ends at the end of the input.
+    // If the input ends within a turn of several lines, the turn ends there.
     while (!text.ends_with(kQuotes) && (line = next_line(true))) text += "\n" + *line;
     if (text.ends_with(kQuotes)) text.erase(text.size() - kQuotes.size());
     // Line breaks next to the quotes are not part of the turn.

@@ -68,8 +68,9 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
   const RunFigures figures = TakeTurn(context, *turn, *setup, &output);
   const ExitCode code = ReportEnd(figures.result);
   // A turn without an answer does not become part of the conversation. If Ctrl-C ended it, a chat
-  // is saved all the same, so that its tokens need not be read again. A text has no messages that
-  // would separate the turn from the answer, so it is not saved then.
+  // is saved all the same, so that the tokens read so far need not be read again. A conversation of
+  // the kind kText is not saved then: it has no messages that would separate the turn from the
+  // answer.
   const size_t tokens_before = turn->goes_on ? turn->goes_on->so_far.tokens.size() : 0;
   const bool answered =
       figures.result.answer.tokens.size() > tokens_before || code == ExitCode::kOk;

@@ -107,7 +107,7 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   const ArenaAccounting arena = setup.engine->arena_accounting();
   const GenerateResult& result = figures.result;
   std::string text = "[";
-  // An answer that goes on with an earlier one reads no prompt.
+  // An answer that continues a cut-off answer reads no prompt, so there is no rate to show.
   if (figures.prompt_tokens > 0) {
     text += fmt::format("{} tokens read at {:.0f}/s, ", figures.prompt_tokens,
                         Rate(figures.prompt_tokens, figures.prompt_seconds));

@@ -11,7 +11,8 @@ namespace ebb::cli {
 
 // Returns the errors that evicted rows cause in attention, by layer and head, for the JSON record.
 [[nodiscard]] Json ToJson(const ForgettingReport& report);
-// Returns the same by layer, as a table that begins with a newline.
+// Returns the errors that evicted rows cause in attention, by layer, as a table that begins with a
+// newline.
 [[nodiscard]] std::string ToText(const ForgettingReport& report);
 
 }  // namespace ebb::cli
