@@ -210,7 +210,8 @@ void BM_PolicyStep(benchmark::State& state) {
                      .interval = setting.interval,
                      .granularity = setting.granularity},
                     256);
-  // A policy may keep fewer rows than its budget, so the check below has an upper bound only.
+  // The cache is filled by a number of steps, not up to a number of rows: a policy may keep fewer
+  // rows than its budget, so the budget might never be reached.
   for (int i = 0; i < setting.budget_rows; ++i) sequence.Decode();
   while (state.KeepRunning()) sequence.Decode();
   const size_t most = setting.budget_rows + setting.interval - 1;

@@ -288,7 +288,8 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
     EBB_RETURN_IF_ERROR(CheckCaps(*spec.tiers, core.model->shape(), core.format.PageBytes(),
                                   spec.interval.value_or(kDefaultInterval)));
   }
-  // A policy that the caller made may use all tiers of the engine.
+  // A policy that the caller made (make_policy) names no tiers, so it may use all tiers of the
+  // engine.
   const std::optional<TierSpec>& tiers = spec.tiers.has_value() ? spec.tiers : core.options.tiers;
   const PolicyContext policy_context = PolicyContextOf(core, options, tiers, context);
   EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)

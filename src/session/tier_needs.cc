@@ -41,8 +41,8 @@ class Counter {
 
  private:
   [[nodiscard]] uint64_t BytesOf(size_t pages_per_stream, size_t page_bytes) const {
-    // Rows leave a layer's sliding window only at the end of a step, so those of one chunk of the
-    // prompt come on top.
+    // Rows leave a layer's sliding window only at the end of a step, so the window's rows and those
+    // of one chunk of the prompt are in memory together.
     const size_t beyond = static_cast<size_t>(core_.options.prefill_chunk) + kRowsPerPage;
     return WindowCheckpoints::MostRows(core_.model->shape(), pages_per_stream * kRowsPerPage,
                                        /*checkpoints=*/0, beyond, kRowsPerPage) /
