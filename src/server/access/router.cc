@@ -20,7 +20,7 @@ bool MatchesPattern(std::string_view pattern, std::string_view path, std::string
     path.remove_prefix(text.size());
     if (pattern.substr(star) == "**") {
       *part = DecodedPart(path);
-      return !path.empty();
+      return !path.empty() && path.front() != '/';
     }
     const std::string_view segment = path.substr(0, path.find('/'));
     if (segment.empty()) return false;
