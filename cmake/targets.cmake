@@ -311,9 +311,11 @@ ebb_embed(ebb::cli kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_m
 ebb_embed(ebb::cli kPebbleDmsModel ${EBB_ROOT}/training/dms/pebble-dms.gguf pebble_dms_model)
 ebb_embed(ebb::cli kPebbleDms8Model ${EBB_ROOT}/training/dms/pebble-dms-8.gguf pebble_dms_8_model)
 
-# Annotated mutexes, of src/base, for what sees nothing else of it.
+# Headers of src/base for what sees nothing else of it: annotated mutexes, locked files, UTF-8.
 add_library(ebb_threads INTERFACE)
 ebb_show_folder(ebb_threads src/base/threads)
+ebb_show_folder(ebb_threads src/base/files)
+ebb_show_folder(ebb_threads src/base/text)
 
 # For the store, the server and the program.
 ebb_precompile(ebb_program_pch HEADERS <nlohmann/json.hpp> <ebb/engine.h> LIBRARIES nlohmann_json::nlohmann_json

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ebb/status.h"
+#include "src/base/files/locked_file.h"
 
 namespace ebb {
 
@@ -25,10 +26,11 @@ class FileLock {
   FileLock& operator=(const FileLock&) = delete;
 
  private:
-  FileLock(std::string name, int fd) : name_(std::move(name)), fd_(fd) {}
+  FileLock(std::string name, FileDescriptor file)
+      : name_(std::move(name)), file_(std::move(file)) {}
 
   std::string name_;  // PATH.lock
-  int fd_;
+  FileDescriptor file_;
 };
 
 }  // namespace ebb

@@ -1,18 +1,9 @@
 #include "src/io/file_names.h"
 
-#include <sys/stat.h>
-
 #include <filesystem>
 #include <system_error>
 
 namespace ebb {
-
-bool IsFileOf(int fd, const std::string& name) {
-  struct stat opened = {};
-  struct stat named = {};
-  return fstat(fd, &opened) == 0 && lstat(name.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino && S_ISREG(opened.st_mode);
-}
 
 std::string WithoutLinks(const std::string& path) {
   namespace fs = std::filesystem;

@@ -1,9 +1,8 @@
-// Invariant: while part_ is not empty, fd_ holds the lock on the file of that name.
+// Invariant: while part_ is not empty, file_ holds the lock on the file of that name.
 #include "src/io/file_replacement.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,38 +52,26 @@ Status FileReplacement::Open(const std::string& path) {
   folder_ = std::filesystem::path(path_).parent_path().string();
   if (folder_.empty()) folder_ = ".";
   const std::string part = path_ + ".part";
-  constexpr int kTries = 100;  // of which each finds that another process has just ended its own
-  for (int i = 0; i < kTries; ++i) {
-    errno = FaultError(faults_, {.call = DiskCall::kOpen});
-    constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
-    if (errno == 0) fd_ = open(part.c_str(), kFlags, kOwnersAlone);
-    if (fd_ < 0) return Error("write", part, errno);
-    if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) return Error("lock", part, errno);
-      return IoError(fmt::format("cannot write {}: another process is writing it", part));
-    }
-    struct stat opened = {};
-    if (fstat(fd_, &opened) == 0 && !S_ISREG(opened.st_mode)) {
-      return InvalidArgument(fmt::format("{} is no regular file", part));
-    }
-    if (IsFileOf(fd_, part)) {
-      part_ = part;
-      break;
-    }
-    close(std::exchange(fd_, -1));
+  errno = FaultError(faults_, {.call = DiskCall::kOpen});
+  if (errno != 0) return Error("write", part, errno);
+  LockedFile locked = LockFile(part, O_CREAT, kOwnersAlone);
+  if (locked.is_held) {
+    return IoError(fmt::format("cannot write {}: another process is writing it", part));
   }
-  if (part_.empty()) return IoError(fmt::format("cannot write {}: it keeps changing", part));
+  if (locked.error == EINVAL) return InvalidArgument(fmt::format("{} is no regular file", part));
+  if (locked.error != 0) return Error(locked.failed, part, locked.error);
+  file_ = std::move(locked.file);
+  part_ = part;
   // Set the permissions before anything is written, since a PATH.part that was left over, or that
   // another user put there, may have any.
-  if (fchmod(fd_, replaces ? old.st_mode & kPermissions : kOwnersAlone) != 0) {
+  if (fchmod(file_.get(), replaces ? old.st_mode & kPermissions : kOwnersAlone) != 0) {
     return Error("set the permissions of", part_, errno);
   }
-  return ftruncate(fd_, 0) == 0 ? OkStatus() : Error("write", part_, errno);
+  return ftruncate(file_.get(), 0) == 0 ? OkStatus() : Error("write", part_, errno);
 }
 
 FileReplacement::~FileReplacement() {
   if (!part_.empty()) unlink(part_.c_str());
-  if (fd_ >= 0) close(fd_);
 }
 
 Status FileReplacement::Write(std::span<const std::byte> bytes) {
@@ -107,7 +94,7 @@ Status FileReplacement::Flush() {
     }
     errno = fault.error;
     const ssize_t count =
-        errno != 0 ? -1 : write(fd_, left.data(), std::min(left.size(), fault.max_bytes));
+        errno != 0 ? -1 : write(file_.get(), left.data(), std::min(left.size(), fault.max_bytes));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       status_ = Error("write", part_, errno);
@@ -130,7 +117,7 @@ Status FileReplacement::SyncFile(int fd, const std::string& name) {
 Status FileReplacement::Commit(Sync sync) {
   EBB_RETURN_IF_ERROR(status_);
   EBB_RETURN_IF_ERROR(Flush());
-  if (sync == Sync::kYes) EBB_RETURN_IF_ERROR(SyncFile(fd_, part_));
+  if (sync == Sync::kYes) EBB_RETURN_IF_ERROR(SyncFile(file_.get(), part_));
   errno = FaultError(faults_, {.call = DiskCall::kRename});
   if (errno != 0 || rename(part_.c_str(), path_.c_str()) != 0) {
     return Error("rename over its old file", part_, errno);

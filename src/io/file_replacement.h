@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ebb/status.h"
+#include "src/base/files/locked_file.h"
 #include "src/io/disk_faults.h"
 
 namespace ebb {
@@ -52,7 +53,7 @@ class FileReplacement {
   std::string path_;    // without links
   std::string part_;    // being written; empty: renamed
   std::string folder_;  // of both
-  int fd_ = -1;
+  FileDescriptor file_;
   uint64_t written_ = 0;
   std::vector<std::byte> buffer_;
   Status status_;

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "src/store/file_descriptor.h"
+#include "src/base/files/locked_file.h"
 
 namespace ebb::store {
 namespace {

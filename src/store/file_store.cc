@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,9 +21,9 @@
 
 #include <fmt/format.h>
 
+#include "src/base/files/locked_file.h"
 #include "src/base/threads/mutex.h"
 #include "src/store/chunks.h"
-#include "src/store/file_descriptor.h"
 #include "src/store/names.h"
 #include "src/store/percent_encoding.h"
 
@@ -64,14 +63,6 @@ Status MakeFolder(const std::string& folder) {
   if (chmod(folder.c_str(), 0700) != 0) return FileError("make the folder", folder, errno);
   const std::string parent = fs::path(folder).parent_path().string();
   return SyncFolder(parent.empty() ? "." : parent);
-}
-
-// Returns whether the open file is still the file of that name.
-bool IsFileOf(int fd, const std::string& path) {
-  struct stat opened = {};
-  struct stat named = {};
-  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
 uint64_t EpochIn(int fd) {
@@ -122,24 +113,17 @@ class FileStore final : public SessionStore {
     EBB_RETURN_IF_ERROR(CheckName(name));
     EBB_RETURN_IF_ERROR(MakeFolder(FolderOf(name.tenant)));
     const std::string path = PathOf(name, kLock);
-    constexpr int kTries = 100;  // of which each finds that the file has just been removed
-    for (int i = 0; i < kTries; ++i) {
-      FileDescriptor fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-      if (!fd.is_open()) return FileError("write", path, errno);
-      if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-        if (errno == EWOULDBLOCK) return std::optional<Lease>();
-        return FileError("lock", path, errno);
-      }
-      if (!IsFileOf(fd.get(), path)) continue;
-      const std::string epoch = std::to_string(EpochIn(fd.get()) + 1);
-      if (pwrite(fd.get(), epoch.data(), epoch.size(), 0) < 0 || fsync(fd.get()) != 0) {
-        return FileError("write", path, errno);
-      }
-      const MutexLock lock(mutex_);
-      held_.insert_or_assign(name, HeldLock{std::move(fd), epoch});
-      return std::optional(Lease{name, epoch});
+    LockedFile locked = LockFile(path);
+    if (locked.is_held) return std::optional<Lease>();
+    if (locked.error != 0) return FileError(locked.failed, path, locked.error);
+    const int fd = locked.file.get();
+    const std::string epoch = std::to_string(EpochIn(fd) + 1);
+    if (pwrite(fd, epoch.data(), epoch.size(), 0) < 0 || fsync(fd) != 0) {
+      return FileError("write", path, errno);
     }
-    return IoError(fmt::format("cannot lock {}.lock: it keeps changing", name.id));
+    const MutexLock lock(mutex_);
+    held_.insert_or_assign(name, HeldLock{std::move(locked.file), epoch});
+    return std::optional(Lease{name, epoch});
   }
 
   Result<Held> Renew(const Lease& lease) override {

@@ -14,31 +14,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 namespace ebb::cli {
 
 namespace fs = std::filesystem;
 
-// OpenFile closes its descriptor at the end of the scope.
-class PartsFolder::OpenFile {
- public:
-  OpenFile(const std::string& path, int flags)
-      : descriptor_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  ~OpenFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  [[nodiscard]] bool ok() const { return descriptor_ >= 0; }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 namespace {
+
+FileDescriptor OpenFile(const std::string& path, int flags) {
+  return FileDescriptor(open(path.c_str(), flags | O_CLOEXEC, 0666));
+}
 
 std::string FolderFor(const std::string& path) { return path + ".parts"; }
 
@@ -94,22 +80,22 @@ Result<std::unique_ptr<PartsFolder>> PartsFolder::Open(const KnownModel& model,
 }
 
 PartsFolder::~PartsFolder() {
-  if (lock_ == nullptr) return;
+  if (!lock_.is_open()) return;
   std::error_code ignored;
   fs::remove_all(num_parts_ == 0 ? folder_ : incoming(), ignored);
 }
 
 Status PartsFolder::Lock() {
   const std::string path = folder_ + "/lock";
-  auto file = std::make_unique<OpenFile>(path, O_RDWR | O_CREAT);
-  if (!file->ok()) return FileError(path);
-  // A file system without locks gives another error; the folder then counts as locked, so two
-  // processes may fetch at once.
-  if (flock(file->descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  LockedFile locked = LockFile(path, O_CREAT, 0666);
+  if (locked.is_held) {
     return IoError(
         fmt::format("{}: another process is fetching {}; wait for its end", folder_, model_.name));
   }
-  lock_ = std::move(file);
+  // On a file system without locks a second process goes unnoticed.
+  errno = locked.error;
+  if (!locked.file.is_open()) return FileError(path);
+  lock_ = std::move(locked.file);
   return OkStatus();
 }
 
@@ -131,19 +117,19 @@ Status PartsFolder::EmptyIncoming() {
 }
 
 Status PartsFolder::Append(const std::string& part) {
-  const OpenFile source(part, O_RDONLY);
-  if (!source.ok()) return FileError(part);
-  const OpenFile target(joined(), O_WRONLY | O_CREAT | O_APPEND);
-  if (!target.ok()) return FileError(joined());
+  const FileDescriptor source = OpenFile(part, O_RDONLY);
+  if (!source.is_open()) return FileError(part);
+  const FileDescriptor target = OpenFile(joined(), O_WRONLY | O_CREAT | O_APPEND);
+  if (!target.is_open()) return FileError(joined());
   std::vector<char> buffer(size_t{1} << 20);
   while (true) {
-    const ssize_t count = read(source.descriptor(), buffer.data(), buffer.size());
+    const ssize_t count = read(source.get(), buffer.data(), buffer.size());
     if (count == 0) break;
     if (count < 0 && errno == EINTR) continue;
     Status status;
     if (count < 0) {
       status = FileError(part);
-    } else if (!WriteAll(target.descriptor(), {buffer.data(), static_cast<size_t>(count)})) {
+    } else if (!WriteAll(target.get(), {buffer.data(), static_cast<size_t>(count)})) {
       status = FileError(joined());
     }
     if (!status.ok()) {
@@ -156,8 +142,8 @@ Status PartsFolder::Append(const std::string& part) {
 }
 
 Status PartsFolder::MoveJoinedTo(const std::string& path) {
-  const OpenFile file(joined(), O_RDONLY);
-  if (!file.ok() || fsync(file.descriptor()) != 0) return FileError(joined());
+  const FileDescriptor file = OpenFile(joined(), O_RDONLY);
+  if (!file.is_open() || fsync(file.get()) != 0) return FileError(joined());
   std::error_code error;
   fs::rename(joined(), path, error);
   if (error) return IoError(fmt::format("cannot write {}: {}", path, error.message()));

@@ -8,6 +8,7 @@
 
 #include "apps/common/models/known_models.h"
 #include "ebb/status.h"
+#include "src/base/files/locked_file.h"
 
 namespace ebb::cli {
 
@@ -43,15 +44,13 @@ class PartsFolder {
   void Drop() { num_parts_ = 0; }
 
  private:
-  class OpenFile;
-
   PartsFolder(const KnownModel& model, const std::string& path);
   Status Lock();
   Status CutOffIncompletePart();
 
   const KnownModel& model_;
   std::string folder_;
-  std::unique_ptr<OpenFile> lock_;  // null until the folder is held
+  FileDescriptor lock_;  // open while the folder is held
   int num_parts_ = 0;
 };
 

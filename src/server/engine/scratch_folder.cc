@@ -1,10 +1,5 @@
 #include "src/server/engine/scratch_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -24,33 +19,15 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "ebb-sessions-";
 constexpr const char* kLock = "lock";
 
-// Locks the folder's lock file and returns its descriptor; -1 if another process holds the lock or
-// the file cannot be opened.
-int Lock(const fs::path& folder, int flags) {
-  const int fd = open((folder / kLock).c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  if (fd >= 0) close(fd);
-  return -1;
-}
-
-// Returns whether `fd` is the lock file that is in the folder now: the folder may have been removed
-// and created again meanwhile.
-bool IsLockOf(const fs::path& folder, int fd) {
-  struct stat opened = {}, named = {};
-  return fstat(fd, &opened) == 0 && stat((folder / kLock).c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-}
-
 // Removes folders whose lock no process holds.
 void RemoveLeftovers(const fs::path& parent) {
   std::error_code error;
   for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
     if (!it->path().filename().string().starts_with(kPrefix)) continue;
-    const int fd = Lock(it->path(), 0);
-    if (fd < 0) continue;
+    const LockedFile lock = LockFile(it->path() / kLock, /*flags=*/0);
+    if (lock.error != 0) continue;
     std::error_code ignored;
     fs::remove_all(it->path(), ignored);
-    close(fd);
   }
 }
 
@@ -77,14 +54,15 @@ Result<ScratchFolder> ScratchFolder::Create() {
           fmt::format("cannot make {}: {}", path, std::generic_category().message(errno)));
     }
     folder.path_ = path;
-    folder.lock_ = Lock(path, O_CREAT);
-    if (folder.lock_ >= 0 && IsLockOf(path, folder.lock_)) return folder;
+    LockedFile lock = LockFile(path + "/" + kLock);
+    folder.lock_ = std::move(lock.file);
+    if (lock.error == 0) return folder;
   }
   return IoError(fmt::format("cannot lock a folder in {}", parent.string()));
 }
 
 ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
-    : path_(std::exchange(other.path_, {})), lock_(std::exchange(other.lock_, -1)) {}
+    : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
 
 ScratchFolder& ScratchFolder::operator=(ScratchFolder&& other) noexcept {
   std::swap(path_, other.path_);
@@ -95,7 +73,6 @@ ScratchFolder& ScratchFolder::operator=(ScratchFolder&& other) noexcept {
 ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
   if (!path_.empty()) fs::remove_all(path_, ignored);
-  if (lock_ >= 0) close(lock_);
 }
 
 }  // namespace ebb::server

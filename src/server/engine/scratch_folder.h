@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ebb/status.h"
+#include "src/base/files/locked_file.h"
 
 namespace ebb::server {
 
@@ -29,7 +30,7 @@ class ScratchFolder {
  private:
   ScratchFolder() = default;
   std::string path_;
-  int lock_ = -1;  // held as long as the folder is in use
+  FileDescriptor lock_;  // held as long as the process lives
 };
 
 }  // namespace ebb::server

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "ebb/status.h"
+#include "src/base/files/locked_file.h"
 
 namespace ebb::cli {
 
@@ -20,13 +21,10 @@ class FileLock {
                                                 const std::function<void()>& on_wait);
   // Locks the file like Take(), without waiting. Errors: kIo if another process holds the lock.
   static Result<std::unique_ptr<FileLock>> TryTake(const std::string& path);
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
 
  private:
-  explicit FileLock(int file) : file_(file) {}
-  int file_;
+  explicit FileLock(FileDescriptor file) : file_(std::move(file)) {}
+  FileDescriptor file_;
 };
 
 }  // namespace ebb::cli
