@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/text/utf8.h"
+
 namespace ebb {
 namespace {
 
@@ -19,22 +21,7 @@ size_t PrefixAtEnd(std::string_view text, std::string_view word) {
   return 0;
 }
 
-size_t Utf8Length(unsigned char lead) {
-  if (lead >= 0xF0 && lead <= 0xF4) return 4;
-  if (lead >= 0xE0) return lead <= 0xEF ? 3 : 1;
-  return lead >= 0xC2 ? 2 : 1;
-}
-
 }  // namespace
-
-size_t IncompleteUtf8Suffix(std::string_view text) {
-  for (size_t size = 1; size <= std::min<size_t>(text.size(), 3); ++size) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - size]);
-    const bool continues = (byte & 0xC0) == 0x80;
-    if (!continues) return Utf8Length(byte) > size ? size : 0;
-  }
-  return 0;
-}
 
 ThoughtExtent FindThought(const ChatPrompt& prompt, std::string_view text) {
   TextStream stream({.thinking_start = prompt.thinking_start,

@@ -100,10 +100,6 @@ class TextStream {
   State state_ = State::kOpen;
 };
 
-// Returns the number of bytes at the end of `text` that begin a UTF-8 character without completing
-// it.
-[[nodiscard]] size_t IncompleteUtf8Suffix(std::string_view text);
-
 }  // namespace ebb
 
 #endif  // EBB_GENERATE_TEXT_STREAM_H_

@@ -208,21 +208,6 @@ TEST(TextStreamSink, IsNotCalledAgainAfterItRefused) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(IncompleteUtf8SuffixTest, CountsTheBytesOfAnUnfinishedCharacter) {
-  const std::vector<std::pair<std::string, size_t>> cases = {
-      {"", 0},         {"a", 0},
-      {"\xc3", 1},     {"\xc3\xa9", 0},
-      {"\xe2\x82", 2}, {"\xe2", 1},
-      {"\xf0\x9f", 2}, {"\xf0\x9f\x98", 3},
-      {"😀", 0},        {"\x80", 0},
-      {"\xff", 0},     {"\xc0", 0},
-      {"\xf5", 0},     {"a\x80\x80\x80\x80", 0},
-  };
-  for (const auto& [text, size] : cases) {
-    EXPECT_EQ(IncompleteUtf8Suffix(text), size) << testing::PrintToString(text);
-  }
-}
-
 TEST(FindThought, EndsBehindTheMarksOfAChannel) {
   const ChatPrompt prompt = {.thinking_start = kAnalysis,
                              .thinking_end = "<|end|>",

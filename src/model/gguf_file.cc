@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/base/llama_runtime.h"
+#include "src/base/text/utf8.h"
 
 namespace ebb {
 namespace {
@@ -301,11 +302,7 @@ Result<std::string> GgufFile::ReadName() const {
   constexpr size_t kMaxNameBytes = 96;
   std::string name;
   EBB_RETURN_IF_ERROR(Read("general.name", Need::kOptional, &name));
-  if (name.size() > kMaxNameBytes) {
-    size_t end = kMaxNameBytes;
-    while (end > 0 && (name[end] & 0xc0) == 0x80) --end;  // not inside a UTF-8 character
-    name.resize(end);
-  }
+  name.resize(Utf8Prefix(name, kMaxNameBytes).size());
   std::replace_if(
       name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return name.empty() ? "unnamed" : name;

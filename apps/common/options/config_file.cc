@@ -11,6 +11,7 @@
 
 #include "apps/common/models/gguf_names.h"
 #include "apps/common/options/whole_file.h"
+#include "src/base/text/utf8.h"
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
@@ -29,15 +30,13 @@ Status ErrorAt(const std::string& file, int line, std::string_view name, std::st
       fmt::format("{}:{}: {}{}{}", file, line, name, name.empty() ? "" : ": ", text));
 }
 
-bool IsWithinCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
 // Returns the number of bytes before the column, which counts characters from 1.
 size_t OffsetOf(std::string_view line, toml::source_index column) {
   size_t at = 0;
   for (toml::source_index i = 1; i < column && at < line.size(); ++i) {
     do {
       ++at;
-    } while (at < line.size() && IsWithinCharacter(line[at]));
+    } while (at < line.size() && ContinuesUtf8(line[at]));
   }
   return at;
 }
@@ -46,7 +45,7 @@ size_t OffsetOf(std::string_view line, toml::source_index column) {
 std::string Quoted(std::string_view text) {
   constexpr size_t kMostShown = 50;
   size_t end = std::min(kMostShown, text.size());
-  while (end < text.size() && end > 0 && IsWithinCharacter(text[end])) --end;
+  while (end < text.size() && end > 0 && ContinuesUtf8(text[end])) --end;
   return fmt::format("\"{}{}\"", text.substr(0, end), end < text.size() ? "..." : "");
 }
 
@@ -61,7 +60,7 @@ std::string Excerpt(std::string_view text, toml::source_position at) {
   line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
   const size_t place = OffsetOf(line, at.column);
   size_t begin = place > kMostBefore ? place - kMostBefore : 0;
-  while (begin < line.size() && IsWithinCharacter(line[begin])) ++begin;
+  while (begin < line.size() && ContinuesUtf8(line[begin])) ++begin;
   return begin > 0 ? "..." + Quoted(line.substr(begin)) : Quoted(line);
 }
 

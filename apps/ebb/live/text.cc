@@ -8,23 +8,13 @@
 #include <fmt/format.h>
 
 #include "apps/common/terminal/terminal_text.h"
+#include "src/base/text/utf8.h"
 
 namespace ebb::cli {
 namespace {
 
 constexpr std::string_view kReplacement = "\uFFFD";
 constexpr int kTabColumns = 4;
-
-bool Continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
-// Returns the length of a UTF-8 character by its first byte, or 0 for a byte that begins none.
-size_t CharacterLength(char first) {
-  const auto byte = static_cast<unsigned char>(first);
-  if (byte < 0x80) return 1;
-  if (byte >= 0xC2 && byte <= 0xDF) return 2;
-  if (byte >= 0xE0 && byte <= 0xEF) return 3;
-  return byte >= 0xF0 && byte <= 0xF4 ? 4 : 0;
-}
 
 // Decodes a UTF-8 character. REQUIRES: it has the length that its first byte announces.
 wchar_t CodePoint(std::string_view character) {
@@ -52,13 +42,13 @@ int Columns(wchar_t code) {
 
 void LiveText::Append(std::string_view bytes, Position position, TextPart part) {
   for (const char byte : bytes) {
-    if (!half_.empty() && !Continues(byte)) EndCharacter();
+    if (!half_.empty() && !ContinuesUtf8(byte)) EndCharacter();
     if (half_.empty()) {
       half_position_ = position;
       half_part_ = part;
     }
     half_ += byte;
-    if (half_.size() >= std::max<size_t>(CharacterLength(half_.front()), 1)) {
+    if (half_.size() >= std::max<size_t>(Utf8Length(half_.front()), 1)) {
       const std::string character = std::move(half_);
       half_.clear();
       AddCharacter(character, half_position_, half_part_);
@@ -81,7 +71,7 @@ void LiveText::AddCharacter(std::string_view character, Position position, TextP
   if (character == "\n" || character == "\t") {
     cell.length = 1;
     cell.columns = character == "\t" ? kTabColumns : 0;
-  } else if (!character.empty() && CharacterLength(character.front()) == character.size()) {
+  } else if (!character.empty() && Utf8Length(character.front()) == character.size()) {
     const wchar_t code = CodePoint(character);
     const int columns = code == 0 || DrivesTerminal(code) ? -1 : Columns(code);
     if (columns >= 0) {

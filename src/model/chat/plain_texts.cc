@@ -6,18 +6,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/text/utf8.h"
+
 namespace ebb {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-// The bytes of the UTF-8 character that begins with `first`.
-size_t CharacterBytes(char first) {
-  const auto byte = static_cast<uint8_t>(first);
-  if (byte >= 0xf0) return 4;
-  if (byte >= 0xe0) return 3;
-  return byte >= 0xc0 ? 2 : 1;
-}
 
 // Five random characters for private use (U+E000 to U+F8FF), which no client can guess.
 std::string NewMark() {
@@ -119,7 +113,7 @@ class PlainTexts::Marker {
       }
       const SpecialTexts::Match match = texts_.specials_->Find(rest);
       if (match.length == 0 && !match.is_cut_off) continue;
-      const size_t end = std::min(i + CharacterBytes((*text)[i]), text->size());
+      const size_t end = std::min(i + std::max<size_t>(Utf8Length((*text)[i]), 1), text->size());
       if (end <= copied) continue;
       marked.append(*text, copied, end - copied);
       marked += behind_;

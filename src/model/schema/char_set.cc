@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "src/base/text/utf8.h"
+
 namespace ebb {
 namespace {
 
@@ -78,13 +80,12 @@ std::u32string CodePoints(std::string_view text) {
   std::u32string points;
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    const size_t size = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    const size_t size = Utf8Length(text[i]);
     char32_t c = size == 1 ? lead : lead & (0xFF >> (size + 1));
-    bool is_well = i + size <= text.size() && (lead < 0x80 || lead >= 0xC2) && lead < 0xF5;
+    bool is_well = size > 0 && i + size <= text.size();
     for (size_t k = 1; is_well && k < size; ++k) {
-      const auto byte = static_cast<unsigned char>(text[i + k]);
-      is_well = (byte & 0xC0) == 0x80;
-      c = (c << 6) | (byte & 0x3F);
+      is_well = ContinuesUtf8(text[i + k]);
+      c = (c << 6) | (text[i + k] & 0x3F);
     }
     points.push_back(is_well ? c : U'\uFFFD');
     i += is_well ? size : 1;

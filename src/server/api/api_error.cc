@@ -5,15 +5,16 @@
 
 #include <fmt/format.h>
 
+#include "src/base/text/utf8.h"
+
 namespace ebb::server {
 namespace {
 
 // Shortens the text of an error, which may repeat megabytes of a client's request.
 std::string Shortened(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
-  size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return fmt::format("{}... ({} bytes more)", text.substr(0, end), text.size() - end);
+  const std::string_view kept = Utf8Prefix(text, most);
+  return fmt::format("{}... ({} bytes more)", kept, text.size() - kept.size());
 }
 
 Json TextOrNull(const std::string& text) {

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "src/base/text/utf8.h"
+
 namespace ebb::server {
 
 bool EndedByItself(const JobEnd& end) {
@@ -83,18 +85,6 @@ Json CallsJson(const std::vector<CallPiece>& calls, bool is_stream) {
   return array;
 }
 
-// Returns how many bytes at the end of `text` begin a UTF-8 character that is not complete.
-size_t IncompleteCharacter(std::string_view text) {
-  for (size_t size = 1; size <= std::min<size_t>(3, text.size()); ++size) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - size]);
-    if (byte < 0x80) return 0;
-    if (byte < 0xC0) continue;
-    const size_t whole = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
-    return size < whole ? size : 0;
-  }
-  return 0;
-}
-
 double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 }  // namespace
@@ -147,7 +137,7 @@ Json TextsJson(const Model& model, std::span<const Token> tokens) {
   std::string text;
   for (const Token token : tokens) {
     text += model.TokenText(token, Model::ControlTokens::kShow);
-    const size_t whole = text.size() - IncompleteCharacter(text);
+    const size_t whole = text.size() - IncompleteUtf8Suffix(text);
     texts.push_back(text.substr(0, whole));
     text.erase(0, whole);
   }
