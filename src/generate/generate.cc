@@ -1,7 +1,6 @@
 #include "ebb/generate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -9,16 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/generate/token_choice.h"
 
 namespace ebb {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 FinishReason ReasonOf(const Status& error) {
   if (error.code() == StatusCode::kCancelled) return FinishReason::kCancelled;
@@ -67,7 +61,7 @@ struct Generation::Impl {
   bool ended = false;
   bool could_not_begin = false;
   double choice_seconds = 0;  // of the token that is to be appended
-  Clock::time_point first_token;
+  double first_token = 0;
   bool is_late = false;  // a line ended after GenerateOptions::line_seconds
   GenerateResult result;
 };
@@ -128,7 +122,7 @@ bool Generation::Impl::Pass(std::string_view text, TextPart part) {
   num_shown_before -= shown;
   text.remove_prefix(shown);
   is_late = is_late || (options.line_seconds > 0 && text.find('\n') != std::string_view::npos &&
-                        SecondsSince(first_token) > options.line_seconds);
+                        SecondsNow() - first_token > options.line_seconds);
   return text.empty() || !options.on_text || options.on_text(text, part);
 }
 
@@ -162,11 +156,11 @@ std::optional<Token> Generation::Next() {
   if (!g.ended && g.IsCancelled()) g.EndBecause(FinishReason::kCancelled);
   if (!g.ended && g.IsFull()) g.EndBecause(FinishReason::kLength);
   if (g.ended) return std::nullopt;
-  const Clock::time_point start = Clock::now();
+  const double start = SecondsNow();
   const Result<Token> token = g.choice.Next(g.session.logits(), g.session.next_position());
   // Leave out the time of the first token, which comes from the prompt's logits and belongs to no
   // decode step.
-  if (g.result.decode_steps > 0) g.result.seconds += SecondsSince(start);
+  if (g.result.decode_steps > 0) g.result.seconds += SecondsNow() - start;
   if (!token.ok()) {
     g.EndOn(token.status());
     return std::nullopt;
@@ -287,10 +281,10 @@ void SetTags(const ChatPrompt& prompt, GenerateOptions* options) {
 GenerateResult Generate(Session& session, Sampler& sampler, const GenerateOptions& options) {
   Generation generation(&session, &sampler, options);
   while (const std::optional<Token> token = generation.Next()) {
-    const Clock::time_point start = Clock::now();
+    const double start = SecondsNow();
     const StepOutcome outcome =
         session.Decode(*token, generation.Guesses(), generation.most_guesses());
-    generation.Appended(outcome, SecondsSince(start));
+    generation.Appended(outcome, SecondsNow() - start);
   }
   return generation.End();
 }

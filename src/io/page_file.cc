@@ -10,25 +10,19 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <deque>
 #include <map>
 #include <new>
 #include <optional>
 #include <utility>
 
+#include "src/base/clock.h"
 #include "src/io/page_batch.h"
 
 namespace ebb {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kMaxPageBytes = size_t{2} << 20;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct PageState {
   uint64_t checksum = 0;  // of what was written, with verify_checksums
@@ -65,7 +59,7 @@ struct PageFile::Impl {
 
   PageFileStats counts;  // those that calls add up
   size_t num_reads_under_way = 0;
-  Clock::time_point reads_began;
+  double reads_began = 0;
 
   [[nodiscard]] size_t segment_bytes() const { return kPagesPerSegment * options.page_bytes; }
   [[nodiscard]] size_t num_under_way() const { return slots.size() - free_slots.size(); }
@@ -156,7 +150,7 @@ struct PageFile::Impl {
       free_slots.pop_back();
       slots[slot] = {.batch = batch, .run = &batch->runs[batch->num_started++]};
       requests.push_back(RequestOf(slot));
-      if (batch->call == DiskCall::kRead && num_reads_under_way++ == 0) reads_began = Clock::now();
+      if (batch->call == DiskCall::kRead && num_reads_under_way++ == 0) reads_began = SecondsNow();
     }
     if (!requests.empty()) queue->Start(requests);
     requests.clear();
@@ -176,7 +170,7 @@ struct PageFile::Impl {
     }
     ++batch.num_ended;
     free_slots.push_back(completion.tag);
-    if (reads && --num_reads_under_way == 0) counts.read_seconds += SecondsSince(reads_began);
+    if (reads && --num_reads_under_way == 0) counts.read_seconds += SecondsNow() - reads_began;
   }
 
   void Reap(IoQueue::Until until) {
@@ -371,9 +365,9 @@ Status PageFile::Wait(Ticket ticket) {
   }
   if (!it->second.IsDone()) f.Reap(IoQueue::Until::kNow);
   if (!it->second.IsDone()) {
-    const Clock::time_point start = Clock::now();
+    const double start = SecondsNow();
     while (!it->second.IsDone()) f.Reap(IoQueue::Until::kOne);
-    f.counts.wait_seconds += SecondsSince(start);
+    f.counts.wait_seconds += SecondsNow() - start;
   }
   Status status = f.Finish(it->second);
   f.batches.erase(it);
@@ -383,7 +377,7 @@ Status PageFile::Wait(Ticket ticket) {
 PageFileStats PageFile::stats() const {
   const Impl& f = *impl_;
   PageFileStats stats = f.counts;
-  if (f.num_reads_under_way > 0) stats.read_seconds += SecondsSince(f.reads_began);
+  if (f.num_reads_under_way > 0) stats.read_seconds += SecondsNow() - f.reads_began;
   stats.file_bytes = f.segments.num_reserved() * f.segment_bytes();
   stats.num_pages = f.segments.num_pages();
   stats.table_bytes = f.pages.capacity() * sizeof(PageState) + f.segments.table_bytes();

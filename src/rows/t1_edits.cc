@@ -1,18 +1,13 @@
 #include "src/rows/t1_edits.h"
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <utility>
 
+#include "src/base/clock.h"
+
 namespace ebb {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 bool Names(std::span<const PageIo> ascending, uint32_t page) {
   return std::ranges::binary_search(ascending, page, {}, &PageIo::page);
@@ -187,16 +182,16 @@ Status T1Edits::Check() {
 }
 
 Status T1Edits::WaitFor(std::span<const PageIo> pages) {
-  const Clock::time_point start = Clock::now();
+  const double start = SecondsNow();
   Status status = WaitForBuffersWith(pages);
-  wait_seconds_ += SecondsSince(start);
+  wait_seconds_ += SecondsNow() - start;
   return status;
 }
 
 Status T1Edits::WaitForWrites() {
-  const Clock::time_point start = Clock::now();
+  const double start = SecondsNow();
   Status status = WaitForBuffers();
-  wait_seconds_ += SecondsSince(start);
+  wait_seconds_ += SecondsNow() - start;
   return status;
 }
 
