@@ -33,6 +33,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/recent_windows.h"
 #include "ebb/signals.h"
 #include "ebb/status.h"
 #include "ebb/tiers.h"
@@ -325,7 +326,6 @@ struct Policy {
 // kDefaultSinks, kDefaultWindow and kDefaultInterval are the protection of "Not All Thoughts Need
 // HBM" (3.2 and 3.3); policies of other papers have defaults of their own.
 inline constexpr int kDefaultSinks = 4;      // tokens
-inline constexpr int kDefaultWindow = 128;   // tokens
 inline constexpr int kDefaultInterval = 64;  // generated tokens
 
 // Parses "h2o:heavy=64,recent=64" into name and params. A prefix "windowed:" becomes part of the

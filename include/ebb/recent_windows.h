@@ -9,6 +9,9 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
+// The tokens that policies protect unless others are asked for ("Not All Thoughts Need HBM", 3.2).
+inline constexpr int kDefaultWindow = 128;
+
 // The draft of a lossless generation that names no policy: with these rows it agrees with the full
 // cache on 995 tokens of 1,000 (SmolLM2's own stories, docs/user/lossless.md).
 inline constexpr int kDraftSinks = 20;
