@@ -438,7 +438,7 @@ endfunction()
 
 # What the programs share: options, the terminal, models by name, documents made from the tables. It sees include/ebb
 # and itself.
-ebb_add_program_parts(ebb_common_parts apps/common ebb ebb_options CLI11::CLI11 fmt::fmt
+ebb_add_program_parts(ebb_common_parts apps/common ebb ebb_threads ebb_options CLI11::CLI11 fmt::fmt
   nlohmann_json::nlohmann_json PkgConfig::xxhash PkgConfig::libedit PkgConfig::libsodium Threads::Threads
   ${CMAKE_DL_LIBS})
 target_sources(ebb_common_parts PRIVATE ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model})

@@ -1,5 +1,6 @@
 #include "src/server/sessions/session_turn.h"
 #include "ebb/generate.h"
+#include "ebb/setting_fields.h"
 
 #include <algorithm>
 #include <string>
