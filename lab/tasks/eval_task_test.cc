@@ -29,7 +29,7 @@ EvalProblem OnlyProblem(std::string_view line, TaskFormat recognised) {
   EXPECT_TRUE(task.ok()) << task.status().ToString();
   if (!task.ok() || task->problems.size() != 1) return {};
   EXPECT_EQ(TaskFormatName(task->format), TaskFormatName(recognised));
-  EXPECT_EQ(AnswerKindName(task->problems[0].kind), AnswerKindName(AnswerKindOf(recognised)));
+  EXPECT_EQ(task->problems[0].kind, AnswerKindOf(recognised));
   return task->problems[0];
 }
 
