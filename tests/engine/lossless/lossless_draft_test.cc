@@ -272,7 +272,7 @@ std::shared_ptr<const Model> PoisonedModel() {
   std::fill_n(static_cast<float*>(embeddings->data) + kPoison * embeddings->ne[0],
               embeddings->ne[0], std::numeric_limits<float>::infinity());
   ExpectOk(file->Save(path));
-  auto model = Model::Load({.path = path, .graph = TestedGraph()});
+  auto model = Model::Load({.path = path});
   EXPECT_TRUE(model.ok()) << model.status().ToString();
   return *model;
 }
