@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "src/base/ggml_aborts.h"
 
@@ -27,6 +28,10 @@ Status RunChecked(const std::function<Status()>& work) {
                                WithoutSourceFolder(failure.what())));
   } catch (const std::bad_alloc&) {
     return OutOfMemory("no memory is left for the model's graph");
+  } catch (const std::system_error& error) {
+    // The system has no thread or memory for libllama's loader, which says nothing about the file.
+    return OutOfMemory(
+        fmt::format("the system has no room for loading the model: {}", error.what()));
   } catch (const std::exception& error) {
     return Corrupt(fmt::format("libllama cannot run this file: {}", error.what()));
   }

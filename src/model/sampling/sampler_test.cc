@@ -533,7 +533,7 @@ TEST_F(SamplerTest, RefusesValuesOutOfRangeByName) {
       {"top_p", [](SamplingOptions& o) { o.top_p = 1.5F; }},
       {"min_p", [](SamplingOptions& o) { o.min_p = -0.1F; }},
       {"repeat_penalty", [](SamplingOptions& o) { o.repeat_penalty = 0; }},
-      {"repeat_last_n", [](SamplingOptions& o) { o.repeat_last_n = -1; }},
+      {"repeat_last_n", [](SamplingOptions& o) { o.repeat_last_n = -2; }},
       {"presence_penalty", [](SamplingOptions& o) { o.presence_penalty = kInfinity; }},
       {"frequency_penalty", [](SamplingOptions& o) { o.frequency_penalty = kNan; }},
       {"logit_bias",
