@@ -304,7 +304,7 @@ class Session {
   // Returns the history of each token; null if SessionOptions::ledger is kNo.
   [[nodiscard]] const Ledger* ledger() const;
   // Returns why the rows of SessionOptions::explained lie where they do, in the order of decisions:
-  // for each group the first decision about the token, and each decision that changed its tier.
+  // for each group the first decision about the token, each that changed its tier, and the latest.
   // Empty if the policy decides nothing. Valid until the session's next step.
   [[nodiscard]] std::span<const Explanation> explanations() const;
   // Returns the signals of the last step that extra_signals and the policy requested.

@@ -405,11 +405,19 @@ void StepSettler::Explain(const PlacementInput& facts, std::span<const Move> mov
 
 void StepSettler::AddExplanation(int group, Tier tier, Position num_tokens,
                                  const std::function<std::string()>& why) {
-  const auto last =
-      std::ranges::find(explanations_.rbegin(), explanations_.rend(), group, &Explanation::group);
-  if (last != explanations_.rend() && last->tier == tier) return;
+  const auto is_of_group = [group](const Explanation& one) { return one.group == group; };
+  const auto end = explanations_.rend();
+  const auto last = std::find_if(explanations_.rbegin(), end, is_of_group);
+  const auto before = last == end ? end : std::find_if(last + 1, end, is_of_group);
   try {
-    explanations_.push_back({.num_tokens = num_tokens, .group = group, .tier = tier, .why = why()});
+    Explanation latest = {.num_tokens = num_tokens, .group = group, .tier = tier, .why = why()};
+    // A decision that changes nothing replaces one before it that changed nothing either.
+    const bool replaces = before != end && before->tier == tier && last->tier == tier;
+    if (replaces) {
+      *last = std::move(latest);
+    } else {
+      explanations_.push_back(std::move(latest));
+    }
   } catch (const std::bad_alloc&) {  // the step goes on without
   }
 }

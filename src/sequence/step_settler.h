@@ -123,7 +123,8 @@ class StepSettler {
   [[nodiscard]] Status PlaceNow(PlacementInput facts, int group);
   // Records why this decision puts the row of SessionOptions::explained where it does.
   void Explain(const PlacementInput& facts, std::span<const Move> moves);
-  // Records where that row goes, unless it lies there already, and why.
+  // Records where that row goes and why; of decisions that do not move it, the first and the
+  // latest.
   void AddExplanation(int group, Tier tier, Position num_tokens,
                       const std::function<std::string()>& why);
   // Removes rows that the query at `next` and later ones do not see, in layers with a window, but

@@ -103,7 +103,9 @@ TEST_F(ProfileTest, WhyATokenLiesWhereItLiesIsToldWithScoreRankAndRule) {
                 AnyOf(HasSubstr("from the lowest: "), HasSubstr("protected: ")));
   }
   const ProgramEnd text = Profile(tiers + "--why 8");
+  // The first decision finds it in the window, later ones rank it.
   EXPECT_THAT(text.out, HasSubstr("token 8:\n  at "));
+  EXPECT_THAT(text.out, HasSubstr("protected: one of the newest 4 tokens"));
   EXPECT_THAT(text.out, HasSubstr(": score "));
   EXPECT_THAT(Profile("-n 4 -p tide --why 2").out,
               HasSubstr("the policy decided nothing about it"));
