@@ -370,7 +370,8 @@ TEST_F(ChatPageTest, APhoneAndAScreenReaderHaveAllOfIt) {
       Run("[...document.querySelectorAll('button, input, select, textarea, summary')].filter((e) =>"
           "!(e.ariaLabel || e.textContent.trim() || e.labels?.length)).map((e) => e.outerHTML)"),
       json::array());
-  EXPECT_EQ(Count("[role=status], [role=alert], [role=log]"), 3u);
+  // The chat's state and notices, its messages, and the state of the tab "Server".
+  EXPECT_EQ(Count("[role=status], [role=alert], [role=log]"), 4u);
 }
 
 }  // namespace

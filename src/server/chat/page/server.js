@@ -178,7 +178,7 @@ class FateView {
     this.steps = el('span');
     this.noText = el('p', { id: 'fate-no-text', class: 'soft', hidden: true }, 'Text is not shown. ',
                      el('code', {}, 'ebb serve --dashboard text'), ' shows it to everybody who can open this page.');
-    this.names = [el('summary'), el('summary'), el('summary', {}, 'Answer')];
+    this.names = ['Prompt', 'Thought', 'Answer'].map((name) => el('summary', {}, name));
     this.texts = this.names.map(() => el('div', { class: 'tokens' }));
     this.parts = this.names.map((name, i) => el('details', { open: i === 2 }, name, this.texts[i]));
     this.text = el('div', { id: 'fate-text', hidden: true }, ...this.parts);
