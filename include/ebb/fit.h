@@ -45,8 +45,8 @@ struct FitModel {
   uint64_t lookup_bytes = 0;
   uint64_t state_bytes = 0;    // recurrent state of a sequence
   uint64_t program_bytes = 0;  // resident besides: the program, the tokenizer; measured
-  // Holds the memory of the graph; nothing for ebb's own decoder, whose graph is computed from the
-  // shape.
+  // Holds the memory of the graph; nothing if the graph was not planned: the estimate then follows
+  // from the shape.
   std::optional<FitGraph> graph = {};
 };
 // Returns the bytes of weights that a step of `num_tokens` tokens reads. In a mixture of experts

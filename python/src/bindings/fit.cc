@@ -29,8 +29,11 @@ std::string T1ReadText(const TierSpec& tiers) {
 nb::dict TextsOf(const std::optional<TierSpec>& tiers) {
   nb::dict dict;
   if (!tiers.has_value()) return dict;
-  dict["t0"] =
-      tiers->t0_cap_bytes > 0 ? std::to_string(tiers->t0_cap_bytes) : Percent(tiers->t0_share);
+  if (tiers->t0_cap_bytes > 0) {
+    dict["t0"] = std::to_string(tiers->t0_cap_bytes);
+  } else if (!CompressesOldRows(tiers)) {
+    dict["t0"] = Percent(tiers->t0_share);
+  }
   std::string t1(T1PlaceName(tiers->t1));
   if (!tiers->t1_path.empty()) t1 += ":" + tiers->t1_path;
   if (tiers->t1_cap_bytes > 0) t1 += "," + std::to_string(tiers->t1_cap_bytes);
