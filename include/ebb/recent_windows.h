@@ -9,21 +9,25 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// The tokens that policies protect unless others are asked for ("Not All Thoughts Need HBM", 3.2).
+// kDefaultWindow is the number of newest tokens that policies protect unless others are asked for
+// ("Not All Thoughts Need HBM", 3.2).
 inline constexpr int kDefaultWindow = 128;
 
-// The draft of a lossless generation that names no policy: with these rows it agrees with the full
-// cache on 995 tokens of 1,000 (SmolLM2's own stories, docs/user/lossless.md).
+// kDraftSinks and kDraftWindow are the first and the newest tokens whose rows the draft of a
+// lossless generation keeps if no policy is named: its next token then equals the full cache's on
+// 995 tokens of 1,000 (SmolLM2's own stories, docs/user/lossless.md).
 inline constexpr int kDraftSinks = 20;
 inline constexpr int kDraftWindow = 512;
 
-// Placements by position keep the first page of 64 rows and the newest rows in T0. Rows leave T0 by
-// whole pages, so the number of newest rows there grows from `least` to `most` and starts over.
+// kFirstRowsInT0 is the number of first rows that placements by position keep in T0. They keep the
+// newest rows there too, and move rows out by whole pages, so that the number of newest rows in T0
+// grows from RowRangeInT0::least to ::most and then starts over.
 inline constexpr int kFirstRowsInT0 = 64;
 struct RowRangeInT0 {
   int least = 0, most = 0;
 };
-// The ranges of T2Rows::kOld, all of whose old rows are in T2, and of T1Read::kSelect.
+// kNewestBesideT2 holds where T2 holds all old rows (T2Rows::kOld), kNewestBesideSelectedT1 where
+// decode steps read selected rows of T1 (T1Read::kSelect).
 inline constexpr RowRangeInT0 kNewestBesideT2 = {65, 128};
 inline constexpr RowRangeInT0 kNewestBesideSelectedT1 = {193, 256};
 

@@ -15,8 +15,9 @@ struct GraphMemory {
   uint64_t work_bytes = 0;    // in which products convert what they multiply
 };
 
-// Plans a step of so many tokens that wants the logits of the last one, around an attention whose
-// output is a tensor of its own. Errors: as BuildDecoderGraph(); OutOfMemory.
+// Returns the memory that the graph of a step takes which reads `num_tokens` tokens and wants the
+// logits of the last one. Builds that graph without allocating its tensors; attention counts as one
+// node per layer, whose output is a tensor. Errors: as BuildDecoderGraph(); OutOfMemory.
 [[nodiscard]] Result<GraphMemory> PlanGraphMemory(const LoadedModel& model, int num_tokens);
 
 }  // namespace ebb

@@ -61,7 +61,8 @@ Result<std::unique_ptr<Placement>> MakePromptSegmentPlacement(const PlacementOpt
 Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options);
 // The same, every 64 steps unless an interval is given.
 Result<std::unique_ptr<Placement>> MakeLaggedSinksWindowPlacement(const PlacementOptions& options);
-// Rows whose score is below 0 go once they are as old as the window, which the model may set.
+// Makes the placement of models that mark rows: it evicts a row whose score is below 0 once the row
+// is as many tokens old as the window, whose length the model or PlacementOptions::window sets.
 Result<std::unique_ptr<Placement>> MakeDelayedPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions& options);
 // For T2Rows::kOld.

@@ -166,8 +166,8 @@ class GroupNumbers final : public ScorerPart {
   std::vector<T> numbers_;  // [num_groups]
 };
 
-// A list, with the same length before and after it is saved, of numbers or of objects with Save()
-// and Load().
+// SavedList holds numbers, or objects with Save() and Load(), and saves and loads them with the
+// scorer. The constructor sets its length, which a saved list must have too.
 template <typename T>
 class SavedList final : public ScorerPart {
  public:
