@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "src/policy/selection.h"
+
 namespace ebb {
 
 Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions&) {
@@ -42,6 +44,17 @@ bool OnInterval(const PlacementInput& input, int interval) {
 void AppendEvictions(std::span<const uint32_t> rows, std::vector<Move>* moves) {
   moves->reserve(moves->size() + rows.size());
   for (const uint32_t row : rows) moves->push_back({.row = row, .to = Tier::kT3});
+}
+
+std::string ScoreText(std::span<const float> scores, std::span<const RowRange> among, size_t row) {
+  return fmt::format("score {:.4g}, rank {} of {} from the lowest", scores[row],
+                     RankAmong(scores, among, row), CountRows(among));
+}
+
+std::string Placement::Explain(const PlacementInput& input, size_t row) const {
+  if (input.scores.empty()) return fmt::format("{} places rows by position", Name());
+  const RowRange all = {0, static_cast<uint32_t>(input.scores.size())};
+  return fmt::format("{}; {}", ScoreText(input.scores, {&all, 1}, row), Name());
 }
 
 }  // namespace ebb

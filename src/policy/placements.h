@@ -85,6 +85,11 @@ Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions& optio
 // generated token.
 [[nodiscard]] bool OnInterval(const PlacementInput& input, int interval);
 
+// Returns "score 0.0123, rank 31 of 204 from the lowest", for Placement::Explain(). `among` holds
+// the rows that the placement compares. REQUIRES: they hold the row.
+[[nodiscard]] std::string ScoreText(std::span<const float> scores, std::span<const RowRange> among,
+                                    size_t row);
+
 void AppendEvictions(std::span<const uint32_t> rows, std::vector<Move>* moves);
 
 }  // namespace ebb

@@ -56,6 +56,17 @@ size_t CountRows(std::span<const RowRange> ranges) {
   return num_rows;
 }
 
+size_t RankAmong(std::span<const float> scores, std::span<const RowRange> candidates, size_t row) {
+  const uint64_t own = OrderOf(scores[row], static_cast<uint32_t>(row));
+  size_t rank = 1;
+  for (const RowRange& range : candidates) {
+    for (size_t i = range.begin; i < range.end; ++i) {
+      if (OrderOf(scores[i], static_cast<uint32_t>(i)) < own) ++rank;
+    }
+  }
+  return rank;
+}
+
 std::span<const uint32_t> RowSelection::First(std::span<const float> scores,
                                               std::span<const RowRange> candidates, size_t count) {
   rows_.clear();

@@ -17,6 +17,11 @@ namespace ebb {
 
 [[nodiscard]] size_t CountRows(std::span<const RowRange> ranges);
 
+// Returns the place of a candidate, from 1, in the order in which the candidates go. REQUIRES: the
+// candidates hold the row.
+[[nodiscard]] size_t RankAmong(std::span<const float> scores, std::span<const RowRange> candidates,
+                               size_t row);
+
 // Keeps its work space from one call to the next. One thread at a time.
 class RowSelection {
  public:

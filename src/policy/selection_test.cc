@@ -1,6 +1,7 @@
 #include "src/policy/selection.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -124,6 +125,22 @@ TEST(RowSelection, CutsWhereFirstWould) {
       ASSERT_THAT(Sorted(cut.first(end)), ElementsAreArray(other.First(scores, candidates, end)));
     }
   }
+}
+
+TEST(RankAmong, IsThePlaceInTheOrderInWhichRowsGo) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> scores = {3, kInfinity, 1, std::nanf(""), 1, -0.0F, 0.0F, 9};
+  const std::vector<RowRange> candidates = {{0, 4}, {4, 7}};
+  RowSelection selection;
+  const size_t num_candidates = CountRows(candidates);
+  for (size_t count = 1; count <= num_candidates; ++count) {
+    for (const uint32_t row : selection.First(scores, candidates, count)) {
+      EXPECT_LE(RankAmong(scores, candidates, row), count) << "row " << row;
+    }
+  }
+  EXPECT_EQ(RankAmong(scores, candidates, 6), 1u);
+  EXPECT_EQ(RankAmong(scores, candidates, 3), num_candidates - 1);
+  EXPECT_EQ(RankAmong(scores, candidates, 1), num_candidates);
 }
 
 TEST(CountRows, AddsTheLengthsOfTheRanges) {

@@ -276,8 +276,8 @@ void StepSettler::Expire(Position next, int group) {
   checkpoints_->FindGone(positions, window, next, &removed_);
   const size_t num_gone = removed_.size();
   if (num_gone == 0) return;
-  for (const uint32_t row : removed_) {
-    if (positions[row] != options_->explained) continue;
+  const auto is_explained = [&](uint32_t row) { return positions[row] == *options_->explained; };
+  if (options_->explained.has_value() && std::ranges::any_of(removed_, is_explained)) {
     AddExplanation(group, Tier::kT3, next, [window] {
       return fmt::format("its layers see the newest {} tokens alone", window);
     });

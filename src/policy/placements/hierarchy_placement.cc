@@ -29,7 +29,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "src/policy/explanation.h"
 #include "src/policy/placements.h"
 #include "src/policy/protection.h"
 #include "src/policy/selection.h"
