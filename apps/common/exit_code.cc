@@ -61,7 +61,7 @@ std::string TextWithOption(const Status& status, const GivenOptions& given) {
     std::string_view way_out = "";                     // behind the message
   };
   using F = SharedField;
-  static constexpr std::array<Option, 16> kOptions = {{
+  static constexpr std::array<Option, 17> kOptions = {{
       {.field = "adapter", .name = "--adapter"},
       {.field = "context",
        .name = "--context",
@@ -73,6 +73,7 @@ std::string TextWithOption(const Status& status, const GivenOptions& given) {
       {.field = "policy.scorer", .name = "--scorer"},
       {.field = "threads", .name = "--threads"},
       {.field = "tiers.t0_cap_bytes", .name = "--t0"},
+      {.field = "tiers.t0_share", .name = "--t0"},
       {.field = "tiers.evict_beyond_caps", .name = "--evict caps"},
       {.field = "tiers.t1_mass", .name = "--t1-read select", .shared = F::kT1Read, .key = ":mass"},
       {.field = "tiers.t1_path", .name = "--t1 file:FOLDER"},

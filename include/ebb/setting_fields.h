@@ -8,7 +8,11 @@
 #ifndef EBB_SETTING_FIELDS_H_
 #define EBB_SETTING_FIELDS_H_
 
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ebb/engine.h"
 #include "ebb/policy.h"
@@ -70,11 +74,24 @@ void VisitPolicyFields(const PolicySpec& policy, Visit&& visit) {
 // key covers both of its caches; how it drafts changes no row.
 [[nodiscard]] std::string SettingKey(const SessionOptions& options);
 
+// Returns the value of --t1-read that reads T1 so: "all", or "select:mass=0.9,rows=512,reuse=0.8".
+[[nodiscard]] std::string T1ReadText(const std::optional<TierSpec>& tiers);
+
+// TierOption is an option of the command line and its value: {"--t1", "host"}.
+using TierOption = std::pair<std::string_view, std::string>;
+// Returns the options that make these tiers. Leaves out --t0 if it has no effect (CheckT0Share()),
+// and options other than --t0 and --t1 that are at their defaults.
+[[nodiscard]] std::vector<TierOption> TierOptions(const TierSpec& tiers);
+
 // T0Share says whether TierOptionsText() prints T0's share, which changes no bit.
 enum class T0Share { kShown, kHidden };
-// Returns the command-line options that make these tiers: "--t0 30% --t1 host --t2 50%:int8 --evict
-// 10%". Leaves out caps, and options other than --t0 and --t1 that are at their defaults.
-[[nodiscard]] std::string TierOptionsText(const TierSpec& tiers, T0Share t0 = T0Share::kShown);
+// Returns TierOptions() as one text, without caps, folders and the parts of --t1-read: "--t0 30%
+// --t1 host --t2 50%:int8 --evict 10%".
+[[nodiscard]] std::string TierOptionsText(TierSpec tiers, T0Share t0 = T0Share::kShown);
+
+// Checks tiers for which a user gave T0 a share. Errors: the share has no effect, since T2 holds
+// all old rows.
+[[nodiscard]] Status CheckT0Share(const TierSpec& tiers);
 
 }  // namespace ebb
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "ebb/recent_windows.h"
 #include "ebb/setting_fields.h"
 
 namespace ebb {
@@ -70,22 +71,54 @@ std::string SettingKey(const SessionOptions& options) {
   return key;
 }
 
-std::string TierOptionsText(const TierSpec& tiers, T0Share t0) {
+std::string T1ReadText(const std::optional<TierSpec>& tiers) {
+  if (!ReadsSelectively(tiers)) return "all";
+  const std::string rows = tiers->t1_rows > 0 ? fmt::format(",rows={}", tiers->t1_rows) : "";
+  const std::string reuse =
+      tiers->t1_reuse > 0 ? fmt::format(",reuse={:.6g}", tiers->t1_reuse) : "";
+  return fmt::format("select:mass={:.6g}{}{}", tiers->t1_mass, rows, reuse);
+}
+
+std::vector<TierOption> TierOptions(const TierSpec& tiers) {
   const auto percent = [](double share) { return fmt::format("{:.6g}%", share * 100); };
-  std::string text;
-  const auto add = [&](std::string_view option, const std::string& value) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : " ", option, value);
-  };
-  if (t0 == T0Share::kShown && !CompressesOldRows(tiers)) add("--t0", percent(tiers.t0_share));
-  add("--t1", std::string(T1PlaceName(tiers.t1)));
+  std::vector<TierOption> options;
+  if (tiers.t0_cap_bytes > 0) {
+    options.emplace_back("--t0", fmt::format("{}", tiers.t0_cap_bytes));
+  } else if (CheckT0Share(tiers).ok()) {
+    options.emplace_back("--t0", percent(tiers.t0_share));
+  }
+  const std::string folder = tiers.t1_path.empty() ? "" : ":" + tiers.t1_path;
+  const std::string cap = tiers.t1_cap_bytes > 0 ? fmt::format(",{}", tiers.t1_cap_bytes) : "";
+  options.emplace_back("--t1", fmt::format("{}{}{}", T1PlaceName(tiers.t1), folder, cap));
   if (HasT2(tiers)) {
     const std::string rows = CompressesOldRows(tiers) ? "old" : percent(tiers.t2_share);
-    add("--t2", fmt::format("{}:{}", rows, CompressedTypeName(tiers.t2_type)));
+    options.emplace_back("--t2", fmt::format("{}:{}", rows, CompressedTypeName(tiers.t2_type)));
   }
-  if (ReadsSelectively(tiers)) add("--t1-read", "select");
-  if (tiers.evict_share > 0) add("--evict", percent(tiers.evict_share));
-  if (tiers.evict_share > 0 && tiers.evict_of == EvictOf::kAlive) add("--evict-of", "alive");
+  if (ReadsSelectively(tiers)) options.emplace_back("--t1-read", T1ReadText(tiers));
+  if (tiers.evict_share > 0) options.emplace_back("--evict", percent(tiers.evict_share));
+  if (tiers.evict_share > 0 && tiers.evict_of == EvictOf::kAlive) {
+    options.emplace_back("--evict-of", "alive");
+  }
+  return options;
+}
+
+std::string TierOptionsText(TierSpec tiers, T0Share t0) {
+  tiers.t0_cap_bytes = tiers.t1_cap_bytes = 0;
+  tiers.t1_path.clear();
+  std::string text;
+  for (const auto& [option, value] : TierOptions(tiers)) {
+    if (option == "--t0" && t0 == T0Share::kHidden) continue;
+    const size_t end = option == "--t1-read" ? value.find(':') : std::string::npos;
+    text += fmt::format("{}{} {}", text.empty() ? "" : " ", option, value.substr(0, end));
+  }
   return text;
+}
+
+Status CheckT0Share(const TierSpec& tiers) {
+  if (!CompressesOldRows(tiers)) return OkStatus();
+  return InvalidArgument("tiers.t0_share",
+                         "a share has no effect together with old rows in T2, which keep " +
+                             RowsInT0Text(kNewestBesideT2) + " rows in T0");
 }
 
 }  // namespace ebb

@@ -94,5 +94,18 @@ TEST(TierOptionsText, AreTheOptionsThatMakeTheTiers) {
             "--t0 30% --t1 host --t2 50%:int8 --t1-read select --evict 12.5% --evict-of alive");
 }
 
+TEST(TierOptions, HaveCapsFoldersAndAllPartsOfReading) {
+  const auto options = TierOptions({.t0_cap_bytes = 4096,
+                                    .t1_path = "/tmp/a",
+                                    .t1_cap_bytes = 8192,
+                                    .t1_read = T1Read::kSelect,
+                                    .t1_rows = 512,
+                                    .t1_reuse = 0.5});
+  const std::vector<TierOption> expected = {{"--t0", "4096"},
+                                            {"--t1", "file:/tmp/a,8192"},
+                                            {"--t1-read", "select:mass=0.9,rows=512,reuse=0.5"}};
+  EXPECT_EQ(options, expected);
+}
+
 }  // namespace
 }  // namespace ebb

@@ -37,14 +37,6 @@ std::string T1Text(const std::optional<TierSpec>& tiers) {
   return tiers.has_value() ? std::string(T1PlaceName(tiers->t1)) : "no tiers";
 }
 
-std::string T1ReadText(const std::optional<TierSpec>& tiers) {
-  if (!ReadsSelectively(tiers)) return "all";
-  const std::string rows = tiers->t1_rows > 0 ? fmt::format(",rows={}", tiers->t1_rows) : "";
-  const std::string reuse =
-      tiers->t1_reuse > 0 ? fmt::format(",reuse={:.6g}", tiers->t1_reuse) : "";
-  return fmt::format("select:mass={:.6g}{}{}", tiers->t1_mass, rows, reuse);
-}
-
 // Describes the layout of the cache's pages. The number format is not included; it is a property of
 // its own.
 std::string RowFormatText(const EngineCore& core) {

@@ -4,6 +4,7 @@
 #include "apps/common/options/option_values.h"
 #include "apps/common/options/options.h"
 #include "ebb/recent_windows.h"
+#include "ebb/setting_fields.h"
 
 namespace ebb::cli {
 namespace {
@@ -116,11 +117,7 @@ Status SettleTiers(CliOptions* options) {
   }
   const bool has_t0_share =
       options->shared.OptionThatSet(SharedField::kT0) == "--t0" && tiers->t0_cap_bytes == 0;
-  if (has_t0_share && tiers->t2_rows == T2Rows::kOld) {
-    return InvalidArgument("--t0: a share has no effect beside --t2 old, which keeps " +
-                           RowsInT0Text(kNewestBesideT2) + " rows in T0");
-  }
-  return OkStatus();
+  return has_t0_share ? CheckT0Share(*tiers) : OkStatus();
 }
 
 }  // namespace ebb::cli

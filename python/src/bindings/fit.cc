@@ -1,49 +1,22 @@
 // Predictions of memory (ebb/fit.h).
-#include <cstdio>
+#include <algorithm>
 
 #include "bindings.h"
 #include "ebb/fit.h"
+#include "ebb/setting_fields.h"
 
 namespace ebb::python {
 namespace {
 
-std::string Percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g%%", share * 100);
-  return text;
-}
-
-std::string T1ReadText(const TierSpec& tiers) {
-  char text[64];
-  std::snprintf(text, sizeof text, "select:mass=%g", tiers.t1_mass);
-  std::string read = text;
-  if (tiers.t1_rows > 0) read += ",rows=" + std::to_string(tiers.t1_rows);
-  if (tiers.t1_reuse > 0) {
-    std::snprintf(text, sizeof text, ",reuse=%g", tiers.t1_reuse);
-    read += text;
-  }
-  return read;
-}
-
-// The options of ebb.Engine.session() that give these tiers.
-nb::dict TextsOf(const std::optional<TierSpec>& tiers) {
+// Returns the keyword arguments of ebb.Engine.session() that give these tiers.
+nb::dict ArgumentsFor(const std::optional<TierSpec>& tiers) {
   nb::dict dict;
   if (!tiers.has_value()) return dict;
-  if (tiers->t0_cap_bytes > 0) {
-    dict["t0"] = std::to_string(tiers->t0_cap_bytes);
-  } else if (!CompressesOldRows(tiers)) {
-    dict["t0"] = Percent(tiers->t0_share);
+  for (const auto& [option, value] : TierOptions(*tiers)) {
+    std::string name(option.substr(2));
+    std::ranges::replace(name, '-', '_');
+    dict[name.c_str()] = value;
   }
-  std::string t1(T1PlaceName(tiers->t1));
-  if (!tiers->t1_path.empty()) t1 += ":" + tiers->t1_path;
-  if (tiers->t1_cap_bytes > 0) t1 += "," + std::to_string(tiers->t1_cap_bytes);
-  dict["t1"] = t1;
-  if (ReadsSelectively(tiers)) dict["t1_read"] = T1ReadText(*tiers);
-  if (HasT2(*tiers)) {
-    const std::string rows = CompressesOldRows(tiers) ? "old" : Percent(tiers->t2_share);
-    dict["t2"] = rows + ":" + std::string(CompressedTypeName(tiers->t2_type));
-  }
-  if (tiers->evict_share > 0) dict["evict"] = Percent(tiers->evict_share);
   return dict;
 }
 
@@ -75,7 +48,7 @@ nb::dict Plan(const Model& model, const std::string& memory, int prompt_tokens, 
       ValueOrRaise(WithoutGil([&] { return PlanMemory(model, request, engine, session); }));
   nb::dict dict;
   dict["setting"] = plan.setting.name;
-  dict["options"] = TextsOf(plan.setting.tiers);
+  dict["options"] = ArgumentsFor(plan.setting.tiers);
   dict["context"] = plan.context;
   AddBytes(plan.bytes, &dict);
   return dict;
@@ -92,7 +65,7 @@ nb::list Table(const Model& model, int context, int prompt_tokens, const std::st
     request.tiers = setting.tiers;
     nb::dict dict;
     dict["setting"] = setting.name;
-    dict["options"] = TextsOf(setting.tiers);
+    dict["options"] = ArgumentsFor(setting.tiers);
     AddBytes(ValueOrRaise(FitRequestInto(fit_model, request)), &dict);
     rows.append(dict);
   }

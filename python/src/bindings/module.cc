@@ -37,15 +37,11 @@ const char* TypeOf(StatusCode code) {
 // Returns the keyword argument that sets a field of the library's options.
 std::string ArgumentOf(std::string_view field) {
   constexpr std::pair<std::string_view, const char*> kArguments[] = {
-      {"kv_cap_bytes", "kv_cap"},
-      {"tiers.t0_cap_bytes", "t0"},
-      {"tiers.t1_path", "t1"},
-      {"tiers.t1_read", "t1_read"},
-      {"tiers.t1_mass", "t1_read"},
-      {"tiers.t1_rows", "t1_read"},
-      {"tiers.t1_reuse", "t1_read"},
-      {"tiers.t2_rows", "t2"},
-      {"tiers.evict_beyond_caps", "evict"},
+      {"kv_cap_bytes", "kv_cap"},   {"tiers.t0_cap_bytes", "t0"},
+      {"tiers.t0_share", "t0"},     {"tiers.t1_path", "t1"},
+      {"tiers.t1_read", "t1_read"}, {"tiers.t1_mass", "t1_read"},
+      {"tiers.t1_rows", "t1_read"}, {"tiers.t1_reuse", "t1_read"},
+      {"tiers.t2_rows", "t2"},      {"tiers.evict_beyond_caps", "evict"},
   };
   for (const auto& [name, argument] : kArguments) {
     if (field == name) return argument;

@@ -1,5 +1,6 @@
 // Options: from a dictionary of Python's to those of the library, by the library's own parsers.
 #include "bindings.h"
+#include "ebb/setting_fields.h"
 
 namespace ebb::python {
 
@@ -18,11 +19,7 @@ std::optional<TierSpec> ReadTiers(const nb::dict& options, ExplicitOptions* give
                          read("evict", ParseEvict), read("evict_of", ParseEvictOf)}) {
     given->tiers = given->tiers || set;
   }
-  if (CompressesOldRows(spec) && options.contains("t0") && spec.t0_cap_bytes == 0) {
-    Raise(InvalidArgument("t0",
-                          "a share has no effect beside t2=\"old\", which keeps the first 64 and the newest 65 to "
-                          "128 rows in T0"));
-  }
+  if (options.contains("t0") && spec.t0_cap_bytes == 0) RaiseIfError(CheckT0Share(spec));
   return any ? std::optional(spec) : std::nullopt;
 }
 
