@@ -1,5 +1,5 @@
-// Measures what the row store costs beside a decode step, at the shape of SmolLM2-135M with a table
-// for every kv head, the finest granularity: 90 tables, and 90 streams of pages.
+// Measures what the row store costs compared with a decode step, at the shape of SmolLM2-135M with
+// a table for every kv head, the finest granularity: 90 tables, and 90 streams of pages.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

@@ -89,7 +89,7 @@ Result<Turn> NextTurn(const Model& model, const CliOptions& options, const std::
       return InvalidArgument(
           "expected a prompt: the session's last answer is over; --ignore-eos goes on with it");
     }
-    return GoOn(
+    return ContinueTurn(
         model, *conversation,
         options.ignore_eos ? GenerateOptions::OnEnd::kIgnore : GenerateOptions::OnEnd::kStop);
   }

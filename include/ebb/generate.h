@@ -236,8 +236,8 @@ struct Turn {
 [[nodiscard]] Status CheckPromptBytes(const Model& model, size_t bytes, size_t kept, int context);
 // Begins a turn that continues the last answer. Errors: InvalidArgument (there is none; or it has
 // ended by itself, which OnEnd::kIgnore allows); those of BeginTurn().
-[[nodiscard]] Result<Turn> GoOn(const Model& model, const Conversation& conversation,
-                                GenerateOptions::OnEnd on_end);
+[[nodiscard]] Result<Turn> ContinueTurn(const Model& model, const Conversation& conversation,
+                                        GenerateOptions::OnEnd on_end);
 
 // Returns `options` with the fields that the turn determines: thinking tags, further stop strings,
 // the answer to continue.

@@ -1,4 +1,4 @@
-"""Evaluations: the bytes of `ebb-lab eval`, and policies in Python beside built-in ones."""
+"""Evaluations: the bytes of `ebb-lab eval`, and policies in Python next to built-in ones."""
 
 import json
 import subprocess

@@ -232,7 +232,7 @@ TEST_P(DecodeTest, QueriesOfABatchAreTheSameBitForBitAsEachAlone) {
   }
 }
 
-// The tokens are those of a verifying step, each of which sees one row more, beside another
+// The tokens are those of a verifying step, each of which sees one row more, together with another
 // sequence's.
 TEST_P(DecodeTest, TokensOfASequenceAreTheSameBitForBitAsEachAlone) {
   constexpr size_t kTokens = 7;

@@ -24,8 +24,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// kBlock is the number of rows (or channels) that one micro-kernel keeps in registers beside up to
-// kMaxVecs vectors of lanes.
+// kBlock is the number of rows (or channels) that one micro-kernel keeps in registers together with
+// up to kMaxVecs vectors of lanes.
 inline constexpr int kBlock = kLanes == 16 ? 8 : 4;
 inline constexpr int kMaxVecs = 3;
 // kNoMax is the initial maximum, far below any logit: exp(-inf - kNoMax) is 0, but exp(-inf - -inf)

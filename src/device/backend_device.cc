@@ -52,7 +52,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
       return OutOfMemory(fmt::format("device {} does not start", device->name_));
     }
     // One thread is enough for tests, which are the only users of this device; several would spin
-    // beside each other.
+    // at the same time.
     if (device->is_host_) ggml_backend_cpu_set_n_threads(device->backend_.get(), 1);
     device->transfers_ = std::make_unique<RowTransfers>(device->backend_.get());
     if (device->HasPageNumbers()) {

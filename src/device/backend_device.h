@@ -140,8 +140,8 @@ class BackendDevice final : public Device {
   DeviceAttention attention_ = DeviceAttention::kAuto;
   Status lost_;  // why
   std::unique_ptr<ggml_backend, GgmlDeleter> backend_;
-  // Runs copies beside computing, as a second queue of the device; null: the backend runs one thing
-  // at a time.
+  // Runs copies while the device computes, as a second queue of the device; null: the backend runs
+  // one thing at a time.
   std::unique_ptr<ggml_backend, GgmlDeleter> copies_;
   // kNumEvents is how many of the last events of a queue are kept; waiting for an older event waits
   // for a later one instead.

@@ -168,8 +168,8 @@ Result<Turn> BeginTextTurn(const Model& model, const Conversation& conversation,
   return turn;
 }
 
-Result<Turn> GoOn(const Model& model, const Conversation& conversation,
-                  GenerateOptions::OnEnd on_end) {
+Result<Turn> ContinueTurn(const Model& model, const Conversation& conversation,
+                          GenerateOptions::OnEnd on_end) {
   if (conversation.num_turns == 0 || conversation.last.so_far.tokens.empty()) {
     return InvalidArgument("expected a prompt: the conversation has no answer to go on with");
   }

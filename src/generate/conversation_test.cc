@@ -230,7 +230,7 @@ TEST(Conversation, AnAnswerThatWasCutGoesOnToTheSameText) {
       const auto again = DecodeConversation(EncodeConversation(talk));
       ASSERT_TRUE(again.ok()) << again.status().ToString();
       talk = *again;
-      const auto goes_on = GoOn(*Thinker(), talk, OnEnd::kStop);
+      const auto goes_on = ContinueTurn(*Thinker(), talk, OnEnd::kStop);
       ASSERT_TRUE(goes_on.ok()) << goes_on.status().ToString();
       EXPECT_EQ(goes_on->index, 0U);
       EXPECT_TRUE(goes_on->tokens.empty());
@@ -266,18 +266,18 @@ TEST(Conversation, ATextGoesOnBehindTheLastTokenThatWasShown) {
 
 TEST(Conversation, WhatCannotBeginSaysWhy) {
   Conversation talk;
-  const auto none = GoOn(*Thinker(), talk, OnEnd::kIgnore);
+  const auto none = ContinueTurn(*Thinker(), talk, OnEnd::kIgnore);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().message(),
             "expected a prompt: the conversation has no answer to go on with");
   EndTurn(Begun(*Thinker(), talk, {kOne}),
           {.finish_reason = FinishReason::kStop, .text = "a", .answer = {.tokens = {5}}}, "",
           &talk);
-  const auto over = GoOn(*Thinker(), talk, OnEnd::kStop);
+  const auto over = ContinueTurn(*Thinker(), talk, OnEnd::kStop);
   ASSERT_FALSE(over.ok());
   EXPECT_EQ(over.status().message(),
             "expected a prompt: the last answer is over; on_end kIgnore goes on with it");
-  EXPECT_TRUE(GoOn(*Thinker(), talk, OnEnd::kIgnore).ok());
+  EXPECT_TRUE(ContinueTurn(*Thinker(), talk, OnEnd::kIgnore).ok());
   const ChatMessage nobody = {"nobody", "hello"};
   const auto role = BeginTurn(*Thinker(), talk, {&nobody, 1});
   ASSERT_FALSE(role.ok());

@@ -35,7 +35,7 @@ struct Generation::Impl {
   [[nodiscard]] Status Prepare();
   // Replays options.so_far through the stream, and appends its last token to the session if that
   // lacks it.
-  [[nodiscard]] Status GoOn();
+  [[nodiscard]] Status Continue();
   [[nodiscard]] Status CheckSoFar() const;
   // Shows `text` except bytes that were shown before this generation. Returns what on_text returns.
   bool Pass(std::string_view text, TextPart part);
@@ -73,7 +73,7 @@ Status Generation::Impl::Prepare() {
   }
   EBB_RETURN_IF_ERROR(choice.Prepare());
   result.answer.begin = session.next_position();
-  if (!options.so_far.tokens.empty()) return GoOn();
+  if (!options.so_far.tokens.empty()) return Continue();
   const std::span<const Token> prompt = session.tokens();
   choice.SetText(prompt, prompt.size() - std::min(options.num_begun, prompt.size()));
   return OkStatus();
@@ -95,7 +95,7 @@ Status Generation::Impl::CheckSoFar() const {
   return InvalidArgument("expected a session that ends with the answer so far, found another one");
 }
 
-Status Generation::Impl::GoOn() {
+Status Generation::Impl::Continue() {
   EBB_RETURN_IF_ERROR(CheckSoFar());
   const AnswerSoFar& so_far = options.so_far;
   result.answer.begin = so_far.begin;

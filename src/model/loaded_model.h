@@ -64,7 +64,7 @@ struct Hyperparameters {
   float eviction_offset = 0;
 };
 
-// The weights of a layer that the engine or the marks of rows need, beside those that libllama's
+// The weights of a layer that the engine or the marks of rows need, besides those that libllama's
 // graph reads; null where the model has none.
 struct LayerWeights {
   ggml_tensor* rope_factors = nullptr;  // [head_dim / 2]: divisors of RoPE's frequencies

@@ -11,7 +11,7 @@ namespace ebb {
 class PromptPace {
  public:
   // A step that read `num_tokens` of prompts, and whatever stood beside them, took so long.
-  void Took(size_t num_tokens, double seconds) {
+  void RecordRead(size_t num_tokens, double seconds) {
     if (num_tokens < kFewest) return;
     const double of_step = seconds / static_cast<double>(num_tokens);
     // Steps become slower as a prompt grows: what they take is believed at once, what they save

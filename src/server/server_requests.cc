@@ -130,9 +130,9 @@ ApiResult<CompletionRequest> Server::Impl::ReadBody(const ServedRequest& served)
   EBB_ASSIGN_OR_RETURN(CompletionRequest request,
                        ReadRequest(served.api, body, options.defaults, responses.get()));
   LeaveOutTools(*model, &request);
-  if (request.tells_memory && served.api != Api::kChat && served.api != Api::kText) {
-    request.tells_memory = false;
-    request.tells_tokens = request.llama != nullptr;
+  if (request.reports_memory && served.api != Api::kChat && served.api != Api::kText) {
+    request.reports_memory = false;
+    request.reports_tokens = request.llama != nullptr;
     request.ignored.emplace_back("ebb.memory");
   }
   EBB_ASSIGN_OR_RETURN(request.priority, served.ticket->PriorityFor(request.priority));

@@ -88,7 +88,7 @@ void Show(const StepResult& result, size_t entry_index, const SequenceStep& entr
     return;
   }
   PromptReading& reading = session.prompt->reading;
-  reading.Took(entry);
+  reading.AddRead(entry);
   session.logits.Set(logits);
   if (!reading.done()) return;
   session.logits.AddToHash();
@@ -138,7 +138,7 @@ StepOutcome StepParts(const std::shared_ptr<EngineCore>& core, std::span<Session
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   if (result.taken()) {
-    core->prompt_pace.Took(num_read, took.count());
+    core->prompt_pace.RecordRead(num_read, took.count());
     TakeAhead(ahead);
   }
   return result.outcome();

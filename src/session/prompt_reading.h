@@ -32,7 +32,7 @@ class PromptReading {
   // (PromptChunks::ReadsWholeChunks()). REQUIRES: not done().
   [[nodiscard]] Result<SequenceStep> Next(size_t most_tokens = std::numeric_limits<size_t>::max());
   // Records that the entry was computed.
-  void Took(const SequenceStep& entry) { num_read_ += entry.tokens.size(); }
+  void AddRead(const SequenceStep& entry) { num_read_ += entry.tokens.size(); }
   // Ends the prompt, after its last token was read.
   void End() { sequence_->prompt().End(); }
 

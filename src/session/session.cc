@@ -95,7 +95,7 @@ Status Session::Impl::Read(PromptReading* reading_in, const PrefillOptions& opti
     if (options.on_logits) entry.logits = SequenceStep::Logits::kAll;
     const StepResult result = RunStep(core.get(), {.entries = {&entry, 1}});
     if (!result.taken()) return result.status();
-    reading.Took(entry);
+    reading.AddRead(entry);
     if (!options.on_logits) shown.Set(result.logits(0));
     if (options.on_logits) {
       for (size_t t = 0; t < entry.tokens.size(); ++t) {
@@ -189,7 +189,8 @@ Position Session::NearestTruncation(Position end) const {
 }
 
 bool Session::CanTruncateTo(Position end) const {
-  return end >= 0 && end <= next_position() && impl_->sequence->roll_back().Check(end, impl_->sequence->next()).ok();
+  return end >= 0 && end <= next_position() &&
+         impl_->sequence->roll_back().Check(end, impl_->sequence->next()).ok();
 }
 
 std::span<const float> Session::logits() const { return impl_->logits.values; }

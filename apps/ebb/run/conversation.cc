@@ -20,7 +20,7 @@ const ChatMessage* SystemMessage(const Conversation& conversation) {
 }
 
 // Locks the session's file against other processes and checks that it can be saved, before the file
-// is read and anything is generated. Takes the lock first, since the check writes beside the file,
+// is read and anything is generated. Takes the lock first, since the check writes next to the file,
 // where another process may be saving it.
 Result<std::shared_ptr<const void>> HoldSessionFile(const std::string& file) {
   Result<std::shared_ptr<const void>> lock = LockSessionFile(file);

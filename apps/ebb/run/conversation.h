@@ -1,4 +1,5 @@
-// Opens, resumes and saves the conversation that the file of --session holds beside the session.
+// Opens, resumes and saves the conversation that the file of --session holds together with the
+// session.
 #ifndef EBB_APPS_RUN_CONVERSATION_H_
 #define EBB_APPS_RUN_CONVERSATION_H_
 

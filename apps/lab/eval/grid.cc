@@ -106,7 +106,7 @@ Status ReadGridFile(const std::string& file, Grid* grid) {
   return ReadSettings(json, file, &grid->settings);
 }
 
-// Returns whether an option is given as a list beside the settings ("policies", "budgets"), since
+// Returns whether an option is given as a list next to the settings ("policies", "budgets"), since
 // it names the results.
 bool IsListed(std::string_view name) {
   return name == "--policy" || name == "--budget" || name == "--list-policies";

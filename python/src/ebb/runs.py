@@ -13,7 +13,7 @@ import numpy as np
 from .errors import Corrupt, InvalidArgument, NotFound
 
 Json = dict[str, Any]
-#: The file of verdicts that `ebb.judge()` and `ebb.report judge` write beside the answers.
+#: The file of verdicts that `ebb.judge()` and `ebb.report judge` write next to the answers.
 VERDICTS = "verdicts.jsonl"
 #: The fields that name a setting; answers that differ in their seed alone belong to one.
 SETTING = ("policy", "budget", "tiers", "options")

@@ -1,7 +1,7 @@
 """Verdicts on answers in LaTeX (MATH), by the Python package math-verify.
 
 `ebb-lab eval` compares the texts of boxes while it runs. `python3 -m ebb.report judge FOLDER TASK.jsonl` judges the
-answers of a run by value and writes verdicts.jsonl beside them, which all other figures of `ebb` then use.
+answers of a run by value and writes verdicts.jsonl next to them, which all other figures of `ebb` then use.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def judge_run(run: Run, task: str | Path) -> list[Json]:
     verdicts = [dict(setting=line["setting"], problem=line["problem"], **one)
                 for line, one in zip(run.results, _judged(run.results, task))]
     path = Path(run.folder) / VERDICTS
-    beside = path.with_suffix(".new")
-    beside.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in verdicts), encoding="utf-8")
-    beside.replace(path)
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in verdicts), encoding="utf-8")
+    unfinished.replace(path)
     return verdicts

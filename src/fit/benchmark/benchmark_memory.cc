@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// Reads `bytes` bytes and returns their sum as 64-bit numbers, which costs next to nothing beside
-// the reads. REQUIRES: `from` is aligned to 64 bytes, and `bytes` is a multiple of 64.
+// Reads `bytes` bytes and returns their sum as 64-bit numbers, which costs next to nothing compared
+// with the reads. REQUIRES: `from` is aligned to 64 bytes, and `bytes` is a multiple of 64.
 uint64_t ReadBytes(const std::byte* from, size_t bytes) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::CappedTag<uint64_t, 8> d;

@@ -105,7 +105,7 @@ using Replacements =
 [[nodiscard]] ggml_tensor* CopyNode(const ggml_tensor* node, ggml_context* ctx);
 
 // Changes a product of a weight with tokens where ggml's kernels would give a token other bits in
-// planes of several sequences or, with one_token_at_a_time, beside other tokens.
+// planes of several sequences or, with one_token_at_a_time, next to other tokens.
 void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_time);
 
 // Writes the nodes of `built` into `graph`, with `replacements` for some, among them the attentions

@@ -35,9 +35,9 @@ struct Job {
   std::optional<int> logprobs = {};               // top tokens to report with each token
   enum class LogprobSource { kModel, kSampler };  // see LogprobsOf(), Sampler::LastDraw()
   LogprobSource logprob_source = LogprobSource::kModel;
-  bool tells_tokens = false;    // fills JobUpdate::tokens
-  bool tells_progress = false;  // fills JobUpdate::progress
-  bool tells_memory = false;    // fills JobUpdate::memory and JobUpdate::preceding
+  bool reports_tokens = false;    // fills JobUpdate::tokens
+  bool reports_progress = false;  // fills JobUpdate::progress
+  bool reports_memory = false;    // fills JobUpdate::memory and JobUpdate::preceding
   // Holds the session's part if the job is a turn of a stored session. A job that continues a
   // cut-off answer has no prompt.
   std::optional<SessionWork> work = {};
@@ -112,10 +112,10 @@ struct JobUpdate {
   bool accepted = false;  // the job is queued and will be answered
   std::vector<JobPiece> pieces = {};
   std::vector<AnswerLogprobs> logprobs = {};  // with Job::logprobs
-  std::vector<JobToken> tokens = {};          // with Job::tells_tokens; `pieces` has their text too
-  std::vector<PromptProgress> progress = {};  // with Job::tells_progress
+  std::vector<JobToken> tokens = {};  // with Job::reports_tokens; `pieces` has their text too
+  std::vector<PromptProgress> progress = {};  // with Job::reports_progress
   // Holds the newest report and, in one update only, the tokens that precede the answer; both with
-  // Job::tells_memory.
+  // Job::reports_memory.
   std::optional<MemoryReport> memory = {};
   std::optional<std::vector<Token>> preceding = {};
   std::optional<SavedSession> saved = {};  // with SessionWork: at checkpoints and at the end

@@ -99,7 +99,7 @@ void JobRun::Resume() {
 }
 
 void JobRun::ReportProgress() {
-  if (!job_.tells_progress) return;
+  if (!job_.reports_progress) return;
   const auto total = static_cast<int>(prompt_tokens_);
   const int processed = total - static_cast<int>(session_->prompt_left());
   const bool is_first = processed == cached_tokens_;
@@ -111,7 +111,7 @@ void JobRun::ReportProgress() {
 }
 
 void JobRun::ReportMemory() {
-  if (!job_.tells_memory || session_ == nullptr) return;
+  if (!job_.reports_memory || session_ == nullptr) return;
   const double now = clock_->Now();
   if (memory_reported_ > 0 && now - memory_reported_ < kMemorySeconds) return;
   memory_reported_ = now;
@@ -143,7 +143,7 @@ void JobRun::BeginAnswer() {
   for (const Token token : answer_.tokens) text_end_ += TextSize(token);
   if (answer_.tokens.empty()) answer_.begin = session_->next_position();
   saved_tokens_ = answer_.tokens.size();
-  if (job_.tells_memory) {
+  if (job_.reports_memory) {
     update_.preceding.emplace(session_->tokens().begin(), session_->tokens().end());
     has_update_ = true;
   }
@@ -179,7 +179,7 @@ void JobRun::NoteToken(Token token) {
     answer_.tokens.push_back(token);
     if (progress_.in_thought) ++thought_tokens_;
   }
-  if (job_.tells_tokens) {
+  if (job_.reports_tokens) {
     update_.tokens.push_back({.token = token, .seconds = now - first_token_});
     has_update_ = true;
   }
@@ -296,7 +296,7 @@ JobEnd JobRun::End(FinishReason reason, const Status& error) {
     end.prompt_tokens = read - end.decode_steps;
     end.cached_tokens = cached_tokens_;
     end.logits_hash = session_->logits_hash();
-    if (job_.tells_memory) update_.memory = MemoryOf(*session_, kMostTiersAtEnd);
+    if (job_.reports_memory) update_.memory = MemoryOf(*session_, kMostTiersAtEnd);
     end.queue_seconds = begun_ - state_.arrival;
     const double first = first_token_ > 0 ? first_token_ : now;
     end.first_token_seconds = first - state_.arrival;

@@ -69,7 +69,7 @@ class JobRun {
   // Adds a PromptProgress to the updates.
   void ReportProgress();
 
-  // Adds a MemoryReport to the updates if Job::tells_memory is set, a few times a second.
+  // Adds a MemoryReport to the updates if Job::reports_memory is set, a few times a second.
   void ReportMemory();
 
   // Begins the answer; Choose() chooses its first token. REQUIRES: the prompt has been read.

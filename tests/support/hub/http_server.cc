@@ -116,7 +116,7 @@ void TestHttpServer::Serve(int connection) {
     answer = handler_(*request);
   }
   std::string head = fmt::format("HTTP/1.1 {} Status\r\nConnection: close\r\n", answer.status);
-  if (answer.tells_length) head += fmt::format("Content-Length: {}\r\n", answer.body.size());
+  if (answer.sends_length) head += fmt::format("Content-Length: {}\r\n", answer.body.size());
   for (const auto& [name, value] : answer.headers) head += fmt::format("{}: {}\r\n", name, value);
   if (!SendAll(connection, head + "\r\n")) return;
   if (answer.before_body) answer.before_body();

@@ -28,7 +28,7 @@ struct ServerAnswer {
   int status = 200;
   std::vector<std::pair<std::string, std::string>> headers = {};
   std::string body = {};
-  bool tells_length = true;                // by Content-Length
+  bool sends_length = true;                // by Content-Length
   std::optional<size_t> close_after = {};  // so many bytes of the body
   std::optional<size_t> stall_after = {};  // nothing comes behind them until the client goes
   std::function<void()> before_body = {};  // called when the head has been sent

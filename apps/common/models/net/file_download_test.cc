@@ -221,7 +221,7 @@ TEST_F(FileDownloadTest, AFileOfAnotherSizeIsRefusedBeforeItIsFetched) {
 TEST_F(FileDownloadTest, AServerThatSendsMoreIsCutOff) {
   WithHash();
   TamperOnce([](ServerAnswer* answer) {
-    answer->tells_length = false;
+    answer->sends_length = false;
     answer->body += std::string(100'000, 'x');
   });
   const Status status = Fetch().status();
@@ -232,7 +232,7 @@ TEST_F(FileDownloadTest, AServerThatSendsMoreIsCutOff) {
 
 TEST_F(FileDownloadTest, WithoutALengthAndAHashNothingIsTaken) {
   // Without a length, a broken connection would look like the end of the file.
-  TamperOnce([](ServerAnswer* answer) { answer->tells_length = false; });
+  TamperOnce([](ServerAnswer* answer) { answer->sends_length = false; });
   EXPECT_EQ(Fetch().status().code(), StatusCode::kUnsupported);
   ExpectNothing();
 }
@@ -312,7 +312,7 @@ TEST_F(FileDownloadTest, AFullDiskKeepsWhatThereIs) {
 TEST_F(FileDownloadTest, ADiskTooSmallIsFoundBeforeItIsFull) {
   download_.sha256 = HexSha256(content_);
   tamper_ = [](const SeenRequest&, ServerAnswer* answer) {
-    answer->tells_length = false;
+    answer->sends_length = false;
     answer->headers.emplace_back("Content-Length", "9000000000000000000");
   };
   const Status status = Fetch().status();

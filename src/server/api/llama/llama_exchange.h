@@ -17,7 +17,7 @@ class LlamaExchange final : public Exchange {
   // Makes the exchange of `options.request`. REQUIRES: the request has `llama`.
   LlamaExchange(std::shared_ptr<const Model> model, ExchangeOptions options);
 
-  // Adds an update of a choice's job. REQUIRES: the jobs have tells_tokens.
+  // Adds an update of a choice's job. REQUIRES: the jobs have reports_tokens.
   void Take(size_t choice, JobUpdate update) override;
   [[nodiscard]] std::string TakeEvents() override;
   // Returns an object, or an array of objects for several choices.

@@ -66,8 +66,8 @@ class LlamaReader final : public RequestReader {
         repeat_last_n == -1 ? kMostNumber : repeat_last_n.value_or(SamplingOptions().repeat_last_n);
     if (min_keep.has_value()) sampling.min_keep = *min_keep;
     ApplySamplers(samplers);
-    request_.tells_tokens = true;
-    request_.tells_progress = request_.streams;
+    request_.reports_tokens = true;
+    request_.reports_progress = request_.streams;
     return Take();
   }
 

@@ -80,7 +80,7 @@ TEST_F(LlamaRequestTest, FieldsOfLlamaServerReachTheLibrary) {
   EXPECT_EQ(request.num_choices, 2);
   EXPECT_EQ(request.logprobs, 30);
   EXPECT_EQ(request.logprob_source, Job::LogprobSource::kSampler);
-  EXPECT_TRUE(request.streams && request.tells_tokens && request.tells_progress);
+  EXPECT_TRUE(request.streams && request.reports_tokens && request.reports_progress);
   EXPECT_FALSE(request.caches_prompt);
   EXPECT_THAT(request.ignored, IsEmpty());
   EXPECT_TRUE(request.llama->returns_tokens && request.llama->timings_per_token);

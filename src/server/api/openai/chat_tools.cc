@@ -23,7 +23,7 @@ class ToolReader {
       request_->chat.parallel_tool_calls = *parallel;
     }
     if (fields_->Array("functions") != nullptr && fields_->Array("tools") == nullptr) {
-      request_->tells_function_call = true;
+      request_->answers_with_function_call = true;
       request_->chat.parallel_tool_calls = false;
     }
     for (const char* name : {"function_call", "tool_choice"}) {

@@ -148,7 +148,7 @@ Json OwnJson(const JobEnd& end, bool is_malformed, const CompletionRequest& requ
   Json own = {{"finish", FinishReasonName(end.finish)}, {"parks", end.num_parks}};
   if (is_malformed) own["parse"] = "failed";
   if (request.drawn_seed.has_value()) own["seed"] = *request.drawn_seed;
-  if (request.tells_hash) own["logits_hash"] = fmt::format("{:016x}", end.logits_hash);
+  if (request.reports_hash) own["logits_hash"] = fmt::format("{:016x}", end.logits_hash);
   if (end.session.has_value()) {
     Json& session = own["session"] = {{"id", end.session->id},
                                       {"saved", end.session->is_saved},
@@ -185,7 +185,7 @@ void Exchange::Take(size_t index, JobUpdate update) {
     if (!error_.has_value()) error_ = ErrorOf(*update.end, choice.accepted, request());
     choice.end = std::move(update.end);
   }
-  if (request().tells_memory) {
+  if (request().reports_memory) {
     std::ranges::move(update.tokens, std::back_inserter(choice.tokens));
     if (update.preceding.has_value()) choice.preceding = std::move(update.preceding);
     if (update.memory.has_value()) choice.memory = std::move(update.memory);
@@ -261,7 +261,7 @@ void Exchange::AddThought(const std::string& thought, Json* message) const {
 void Exchange::AddCalls(const std::vector<CallPiece>& calls, bool is_stream, Json* message) const {
   if (calls.empty()) return;
   Json json = CallsJson(calls, is_stream);
-  if (request().tells_function_call) {
+  if (request().answers_with_function_call) {
     (*message)["function_call"] = std::move(json[0]["function"]);
   } else {
     (*message)["tool_calls"] = std::move(json);
@@ -272,7 +272,7 @@ void Exchange::AddCalls(const std::vector<CallPiece>& calls, bool is_stream, Jso
 const char* Exchange::FinishName(const Choice& choice) const {
   if (!EndedByItself(*choice.end)) return "length";
   if (!choice.reader.has_calls()) return "stop";
-  return request().tells_function_call ? "function_call" : "tool_calls";
+  return request().answers_with_function_call ? "function_call" : "tool_calls";
 }
 
 Json Exchange::ChoiceFrame(size_t index, Json part) const {

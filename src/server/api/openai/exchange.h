@@ -77,8 +77,8 @@ class Exchange {
     LogprobsTeller logprobs = {};
     std::vector<ToldLogprobs> unsent_logprobs = {};  // not sent yet; all, if not streamed
     std::vector<PromptProgress> progress = {};       // of a stream, not sent yet
-    // Holds tokens that are not sent yet, or all if the answer is not streamed; with tells_memory,
-    // as the next two.
+    // Holds tokens that are not sent yet, or all if the answer is not streamed; with
+    // reports_memory, as the next two.
     std::vector<JobToken> tokens = {};
     std::optional<std::vector<Token>> preceding = {};
     std::optional<MemoryReport> memory = {};

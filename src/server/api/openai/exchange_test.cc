@@ -126,7 +126,7 @@ const Json& SomeMemoryJson() {
 
 TEST(Exchange, MemoryComesBesideTheTextWhereItWasAskedFor) {
   ExchangeOptions options = Options();
-  options.request.tells_memory = true;
+  options.request.reports_memory = true;
   Exchange exchange(nullptr, options);
   exchange.Take(0, {.accepted = true});
   (void)exchange.TakeEvents();
@@ -150,7 +150,7 @@ TEST(Exchange, MemoryComesBesideTheTextWhereItWasAskedFor) {
 
 TEST(Exchange, AnAnswerInOnePieceHasItsMemory) {
   ExchangeOptions options = Options();
-  options.request.tells_memory = true;
+  options.request.reports_memory = true;
   options.request.streams = false;
   Exchange exchange(nullptr, options);
   exchange.Take(0, {.accepted = true, .tokens = {{.token = 7, .text = "a"}}});
@@ -268,7 +268,7 @@ TEST(Exchange, HowAJobEndedDecidesTheError) {
 TEST(Exchange, AWholeAnswerHasNullForWhatIsNotThere) {
   ExchangeOptions options = Options();
   options.request.streams = false;
-  options.request.tells_hash = true;
+  options.request.reports_hash = true;
   Exchange exchange(nullptr, options);
   JobEnd end = Ended(FinishReason::kContext);
   end.logits_hash = 0xab;

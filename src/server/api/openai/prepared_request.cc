@@ -193,9 +193,9 @@ ApiResult<std::vector<Job>> PrepareTurns(const Model& model, std::vector<Turn> t
       job.generate = OptionsFor(turn, request->generate);
       job.logprobs = request->logprobs;
       job.logprob_source = request->logprob_source;
-      job.tells_tokens = request->tells_tokens;
-      job.tells_progress = request->tells_progress;
-      job.tells_memory = request->tells_memory;
+      job.reports_tokens = request->reports_tokens;
+      job.reports_progress = request->reports_progress;
+      job.reports_memory = request->reports_memory;
     }
     request->prompt = std::make_shared<const ChatPrompt>(std::move(turn.prompt));
   }

@@ -96,7 +96,8 @@ struct CompletionRequest {
   std::optional<ChatMessage> begun = {};  // kChat only: the answer that the client has begun
   bool must_continue = false;             // the client asks by name to continue it
   ToolNames tool_names = {};              // kChat only: the client's names of renamed tools
-  bool tells_function_call = false;  // kChat only: a call is a `function_call`, as before tools
+  bool answers_with_function_call =
+      false;  // kChat only: a call is a `function_call`, as before tools
   std::vector<MixedPrompt> prompts = {};     // kText only
   std::optional<InfillRequest> infill = {};  // kText only, instead of `prompts`
   int num_choices = 1;                       // for each prompt
@@ -107,12 +108,12 @@ struct CompletionRequest {
   SessionOptions session;
   bool streams = false;
   bool includes_usage = false;
-  bool tells_hash = false;
+  bool reports_hash = false;
   std::optional<int> logprobs = {};  // top tokens to report with each token
   Job::LogprobSource logprob_source = Job::LogprobSource::kModel;
-  bool tells_tokens = false;    // see Job
-  bool tells_progress = false;  // see Job
-  bool tells_memory = false;    // see Job
+  bool reports_tokens = false;    // see Job
+  bool reports_progress = false;  // see Job
+  bool reports_memory = false;    // see Job
   std::optional<int> priority = {};
   bool caches_prompt = true;  // prefix caching is on for its prompt
   std::string cache_salt;     // requests share rows only with an equal salt

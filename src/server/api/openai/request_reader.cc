@@ -218,7 +218,7 @@ void RequestReader::AddStops(const char* name, const Json& stop) {
 
 void RequestReader::ReadStream() {
   request_.streams = fields_.Bool("stream").value_or(false);
-  request_.tells_progress = fields_.Bool("return_progress").value_or(false) && request_.streams;
+  request_.reports_progress = fields_.Bool("return_progress").value_or(false) && request_.streams;
   const Json* options = fields_.Object("stream_options");
   if (options == nullptr) return;
   JsonFields fields(*options, "stream_options", &error_);
@@ -254,9 +254,9 @@ void RequestReader::ReadOwn() {
   if (own == nullptr) return;
   JsonFields fields(*own, "ebb", &error_);
   request_.session_id = fields.Text("session").value_or("");
-  request_.tells_hash = fields.Bool("logits_hash").value_or(false);
-  request_.tells_memory = fields.Bool("memory").value_or(false);
-  if (request_.tells_memory) request_.tells_tokens = true;
+  request_.reports_hash = fields.Bool("logits_hash").value_or(false);
+  request_.reports_memory = fields.Bool("memory").value_or(false);
+  if (request_.reports_memory) request_.reports_tokens = true;
   if (const auto deadline = fields.Integer("deadline_ms", 1, int64_t{1} << 40)) {
     request_.deadline_seconds = static_cast<double>(*deadline) / 1000;
   }

@@ -131,7 +131,7 @@ TEST(ReadRequest, FieldsOfSamplingAndLengthReachTheLibrary) {
   EXPECT_EQ(request.deadline_seconds, 1.5);
   EXPECT_TRUE(request.streams);
   EXPECT_TRUE(request.includes_usage);
-  EXPECT_TRUE(request.tells_hash);
+  EXPECT_TRUE(request.reports_hash);
   EXPECT_EQ(request.session.policy.name, "h2o");
   EXPECT_THAT(request.ignored, ElementsAre());
 }

@@ -105,7 +105,7 @@ TEST(ResponsesRequest, ToolsFormatsAndLimitsAreThoseOfAChat) {
   // Fields that both APIs have, ebb's own and unknown ones are read as a chat's.
   EXPECT_EQ(request.sampling.top_p, 0.5f);
   EXPECT_FALSE(chat.parallel_tool_calls);
-  EXPECT_TRUE(request.tells_hash);
+  EXPECT_TRUE(request.reports_hash);
   EXPECT_TRUE(request.streams);
   EXPECT_THAT(request.ignored, testing::ElementsAre("prompt_cache_key"));
   EXPECT_TRUE(request.responses->wants_summary);
