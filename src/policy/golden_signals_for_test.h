@@ -1,4 +1,5 @@
-// The made-up signals of tests/golden/sequence.py, number by number; there is what they are.
+// Computes the made-up signals of tests/golden/sequence.py, number by number; that script documents
+// them.
 #ifndef EBB_POLICY_GOLDEN_SIGNALS_FOR_TEST_H_
 #define EBB_POLICY_GOLDEN_SIGNALS_FOR_TEST_H_
 
@@ -17,7 +18,7 @@ inline constexpr ModelShape kGoldenShape = {.num_layers = 4,
                                             .vocab_size = 10,
                                             .trained_context = 4096};
 
-// In [0, 1), by the finaliser of SplitMix64.
+// Returns a number in [0, 1) that is a hash of `numbers` (the finaliser of SplitMix64).
 inline double Uniform(std::initializer_list<uint64_t> numbers) {
   uint64_t hash = 0;
   for (const uint64_t number : numbers) {

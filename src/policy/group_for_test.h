@@ -1,4 +1,4 @@
-// One group of a sequence, as the engine keeps it, under the hierarchy: for its tests.
+// Keeps one group of a sequence, as the engine keeps it, for tests of the hierarchy's placement.
 #ifndef EBB_POLICY_GROUP_FOR_TEST_H_
 #define EBB_POLICY_GROUP_FOR_TEST_H_
 
@@ -13,7 +13,8 @@
 
 namespace ebb {
 
-// Caps are given in pages of 64 rows, of which one is left out, as the engine does.
+// RowsUnder returns the rows that fit under the caps, in pages of 64 rows; like the engine, it
+// leaves one page out.
 inline constexpr uint64_t kPageBytes = uint64_t{2} << 20;
 inline RowsAvailable RowsUnder(const TierSpec& tiers) {
   const auto rows = [](uint64_t cap_bytes) {
@@ -73,8 +74,9 @@ struct Group {
             .tokens_to_come = tokens_to_come};
   }
 
-  // Carries the moves out and returns where each row came to lie, the evicted included. Fails when
-  // the moves are not ascending or move a row to where it is.
+  // Applies the moves that the placement decides, and returns the new tier of each row, evicted
+  // rows included. Fails the test if the moves are not in ascending order or move a row to the tier
+  // that it is in.
   std::vector<Tier> Place(Placement* placement, StepKind kind = StepKind::kDecode) {
     std::vector<Move> moves;
     placement->Place(Input(kind), &moves);
@@ -102,13 +104,13 @@ inline std::string Text(const std::vector<Tier>& tiers) {
   return text;
 }
 
-// Scores without a pattern, the same for every placement.
+// Returns a score without a pattern, the same for every placement.
 inline float ScoreOf(Position position, int64_t step) {
   return static_cast<float>((static_cast<uint32_t>(position) * 2654435761u >> 8) % 1000) +
          static_cast<float>(static_cast<uint32_t>(step * 40503u + position * 97u) % 500);
 }
 
-// A prompt of 100 tokens and `num_tokens` generated ones, with the sinks, the window and the
+// Generates `num_tokens` tokens after a prompt of 100 tokens, with the sinks, the window and the
 // interval of the paper. Calls `after` after each decision.
 template <typename After>
 Group Generate(Placement* placement, int num_tokens, const After& after) {

@@ -11,16 +11,17 @@ namespace ebb {
 namespace {
 
 constexpr std::string_view kEveryRowStays = "full";
-// The default scorers of the hierarchy. If rows are evicted, more answers stay right with lag_kv
-// than with attention (docs/results.md).
+// kWhereRowsStay and kWhereRowsGo are the default scorers of the hierarchy without and with
+// eviction. If rows are evicted, more answers stay right with lag_kv than with attention
+// (docs/results.md).
 constexpr std::string_view kWhereRowsStay = "attention";
 constexpr std::string_view kWhereRowsGo = "lag_kv";
 
-// "LazyEviction" (5.3, Table 3): any policy, decided every W steps.
+// The prefix "windowed:" makes any policy decide every W steps ("LazyEviction", 5.3, Table 3).
 constexpr std::string_view kWindowed = "windowed:";
 constexpr int kWindowedInterval = 64;
 
-// In full precision, of all (layer, kv head) pairs together.
+// Returns the bytes of one token's rows in full precision, over all (layer, kv head) pairs.
 size_t TokenBytes(const PolicyContext& context) {
   return context.row_bytes * static_cast<size_t>(context.shape.NumStreams());
 }
@@ -43,7 +44,8 @@ Result<const Row*> FindRow(std::span<const Row> table, std::string_view what,
   return InvalidArgument(fmt::format("unknown {} \"{}\"; valid: {}", what, name, Join(names)));
 }
 
-// A policy's row of the table, and the parameters of the scorer that it was given.
+// ResolvedPolicy holds a policy's row of the table, and the parameters that the user gave its
+// scorer.
 struct ResolvedPolicy {
   PolicyRow row;
   const ScorerRow* scorer = nullptr;
@@ -85,7 +87,7 @@ Status CheckOption(const ResolvedPolicy& resolved, PolicyOption option, std::str
   return OkStatus();
 }
 
-// Bytes and a compression ratio become the rows per group that they come to.
+// Converts a budget in bytes or as a compression ratio to rows per group.
 Result<Budget> ResolveBudget(const PolicySpec& spec, const PolicyContext& context) {
   const Budget& budget = spec.budget;
   const auto refuse = [&](std::string_view why) {
@@ -103,7 +105,7 @@ Result<Budget> ResolveBudget(const PolicySpec& spec, const PolicyContext& contex
     const size_t token_bytes = TokenBytes(context);
     rows = std::floor(budget.value / static_cast<double>(token_bytes));
     if (rows < 1) return refuse(fmt::format("holds no row: a token takes {} bytes", token_bytes));
-    // More than any sequence has; the policy need not know how much more.
+    // No sequence has more rows than kMaxNumber, so the policy decides as with the exact number.
     rows = std::min(rows, static_cast<double>(kMaxNumber));
   }
   if (budget.unit == Budget::Unit::kCompression) {
@@ -166,13 +168,13 @@ Result<const PolicyRow*> FindBase(const PolicyRegistry::Tables& tables, std::str
   return InvalidArgument(fmt::format("{}, {}NAME", found.status().message(), kWindowed));
 }
 
-// Selective reading and old rows in T2 place rows by position alone: no policy chooses, and every
-// row stays.
+// Returns whether rows are placed by position alone, as with selective reading and with old rows in
+// T2. No policy decides then, and no row is evicted.
 bool PlacesByPosition(const PolicySpec& spec) {
   return ReadsSelectively(spec.tiers) || CompressesOldRows(spec.tiers);
 }
 
-// Returns the name of the first option of a policy that placing by position has no use for.
+// Returns the name of the first option of a policy that has no effect on rows placed by position.
 std::string FindOptionOfPolicy(const PolicySpec& spec) {
   if (spec.name != kEveryRowStays) return fmt::format("policy \"{}\"", spec.name);
   if (!spec.scorer.empty()) return fmt::format("scorer \"{}\"", spec.scorer);
@@ -223,8 +225,8 @@ Status CheckSelection(const PolicySpec& spec) {
   return OkStatus();
 }
 
-// With the hierarchy a policy keeps its scorer and granularity alone; the one that keeps every row
-// names none.
+// Finds the policy's row of the table. With the hierarchy, only the scorer and granularity of that
+// policy are used, and the policy that keeps every row has no name.
 Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicySpec& spec,
                              std::string_view base) {
   EBB_RETURN_IF_ERROR(CheckSelection(spec));
@@ -299,8 +301,9 @@ Status CheckNeed(const ResolvedPolicy& resolved, const PolicyContext& context) {
       resolved.name, resolved.scorer->info.name));
 }
 
-// A policy that keeps every row decides nothing, so that where layers have windows, whose rows go
-// layer by layer, it is one of each layer.
+// Returns the granularity at which the policy decides. A policy that keeps every row decides
+// nothing; if layers have sliding windows, it works per layer, because their rows expire layer by
+// layer.
 Granularity GranularityOf(const ResolvedPolicy& resolved, const PolicySpec& spec,
                           const ModelShape& shape) {
   if (spec.granularity) return *spec.granularity;

@@ -1,5 +1,5 @@
-// The mass that rows receive, step after step, and its totals per row: the sum of
-// "Not All Thoughts Need HBM" (Eq. 1), which is kept in step with the rows.
+// Sums up the mass (attention) that rows receive, step after step: Eq. 1 of "Not All Thoughts Need
+// HBM". The totals gain and lose rows together with the cache.
 #ifndef EBB_POLICY_MASS_TOTALS_H_
 #define EBB_POLICY_MASS_TOTALS_H_
 
@@ -16,14 +16,15 @@
 
 namespace ebb {
 
-// The mass of one head; several if another reader asked for mass by head, although a sum was
-// wanted.
+// Returns the mass of one head, [num_rows]. There may be several heads even if a scorer asked for
+// their sum, because another reader asked for mass per head.
 inline std::span<const float> MassOfHead(const GroupSignals& signals, int head) {
   const size_t num_rows = signals.num_rows;
   return signals.mass.subspan(head * num_rows, num_rows);
 }
 
-// Returns one array of mass: the sum over the heads, in `sum`, if there are several.
+// Returns the sum of the mass over the heads, [num_rows]. Computes it in `sum` if there are several
+// heads; the returned span may point into `sum`.
 inline std::span<const float> SummedMass(const GroupSignals& signals, std::vector<float>* sum) {
   if (signals.num_mass_heads == 1) return signals.mass;
   sum->assign(signals.num_rows, 0.0f);
@@ -33,7 +34,7 @@ inline std::span<const float> SummedMass(const GroupSignals& signals, std::vecto
   return *sum;
 }
 
-// AddMeanMass() for the rows from `first_row` on that `to` has numbers for.
+// Adds the mean mass, as AddMeanMass() does, of the `to.size()` rows from `first_row` on.
 inline void AddMeanMassOfRows(const GroupSignals& signals, int query_heads_per_layer,
                               size_t first_row, std::span<float> to) {
   assert(first_row + to.size() <= static_cast<size_t>(signals.num_rows));
@@ -44,25 +45,28 @@ inline void AddMeanMassOfRows(const GroupSignals& signals, int query_heads_per_l
   }
 }
 
-// Adds the mean of the mass over the layers that count and their query heads. REQUIRES: some count.
+// Adds each row's mass to `to` [num_rows], as the mean over the counted layers and their query
+// heads. REQUIRES: signals.num_layers_counted > 0.
 inline void AddMeanMass(const GroupSignals& signals, int query_heads_per_layer,
                         std::span<float> to) {
   assert(to.size() == static_cast<size_t>(signals.num_rows));
   AddMeanMassOfRows(signals, query_heads_per_layer, 0, to);
 }
 
-// Whether a step shows what rows received from the model's own tokens.
+// Returns whether this is a decode step with mass from at least one layer; mass of prefill steps
+// does not count.
 inline bool ShowsDecodeMass(const GroupSignals& signals, const StepSignals& step) {
   return step.kind == StepKind::kDecode && !signals.mass.empty() && signals.num_layers_counted > 0;
 }
 
-// Adds the step's mean mass, where it is a decode step that shows any.
+// Adds the step's mean mass to `to` [num_rows] if ShowsDecodeMass(); otherwise changes nothing.
 inline void AddDecodeMass(const GroupSignals& signals, const StepSignals& step,
                           int query_heads_per_layer, std::span<float> to) {
   if (ShowsDecodeMass(signals, step)) AddMeanMass(signals, query_heads_per_layer, to);
 }
 
-// MassTotal::kDecodeSum, group by group, for a scorer that takes totals.
+// MassTotals keeps MassTotal::kDecodeSum for each row of each group, for a scorer that uses nothing
+// else (Scorer::Total()).
 class MassTotals {
  public:
   explicit MassTotals(const AttentionLayout& layout)
@@ -72,10 +76,11 @@ class MassTotals {
   void Add(int group, const GroupSignals& signals, const StepSignals& step) {
     AddDecodeMass(signals, step, layout_.QueryHeadsOf(group), totals_[group]);
   }
-  // Only the rows at these ascending indices survive.
+  // Removes all rows of the group except those at the ascending indices `kept`.
   void Retain(int group, std::span<const uint32_t> kept) { totals_.Retain(group, kept); }
   void EndFirstPrefill() { totals_.SetAllToZero(); }
-  // Sets the totals of a resumed scorer. REQUIRES: the group has no rows.
+  // Sets the totals of a group from the saved scores of a resumed scorer. REQUIRES: the group has
+  // no rows.
   void Resume(int group, std::span<const float> scores);
   void Prefetch(int group) const { totals_.Prefetch(group); }  // see Scorer
   [[nodiscard]] std::span<const float> operator[](int group) const { return totals_[group]; }

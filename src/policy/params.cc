@@ -41,14 +41,16 @@ bool ParseAll(std::string_view text, T* number) {
   return error == std::errc() && rest == end;
 }
 
-// The smallest and the largest whole number of this kind.
+// Returns the smallest and the largest whole number that a declared kind of number (N, P, T)
+// allows.
 std::pair<int, int> Bounds(std::string_view values, int context) {
   if (values == "N") return {0, kMaxNumber};
   if (values == "P") return {1, kMaxNumber};
   return {1, context > 0 ? std::min(context, kMostTokensKept) : kMostTokensKept};
 }
 
-// Reads a value. Returns the expected form if it has another one, else an empty text.
+// Reads a value into `params`. Returns an empty text, or the expected form if the value has another
+// form.
 std::string ReadValue(const Declared& declared, std::string_view text, int context,
                       Params* params) {
   const std::string name(declared.name);

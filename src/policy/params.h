@@ -1,7 +1,7 @@
-// Parameters of a policy: the declarations of the tables, and the values that a user gave. A
-// declaration such as "heavy=N,page=P,last=T,alpha=X,h1=sigmoid|none" names a whole number from 0
-// on, one from 1 on, a number of tokens from 1 on that memory is taken for, a number from 0 on, and
-// a choice of words.
+// Parses the parameters of a policy. The policy table declares them as text, for example
+// "heavy=N,page=P,last=T,alpha=X,h1=sigmoid|none": N is a whole number from 0, P one from 1, T a
+// number of tokens from 1 for which the policy allocates memory, X a number from 0, and
+// "sigmoid|none" a choice of words.
 #ifndef EBB_POLICY_PARAMS_H_
 #define EBB_POLICY_PARAMS_H_
 
@@ -16,14 +16,14 @@
 
 namespace ebb {
 
-// Bound of every number of tokens or steps, so that sums of them fit into an int.
+// kMaxNumber bounds every number of tokens or steps, so that a sum of them fits into an int.
 inline constexpr int kMaxNumber = 1 << 28;
 
-// Bound of every number of tokens that memory is taken for, whatever the context: such memory is
-// not counted in any tier, and a request may ask for it.
+// kMostTokensKept bounds every T, whatever the context: no tier's cap counts that memory, and a
+// server's request may ask for it.
 inline constexpr int kMostTokensKept = 1024;
 
-// The parameters that were given; they fit the declaration.
+// Params holds the parameters that a user gave, already checked against the declaration.
 struct Params {
   std::map<std::string, double, std::less<>> numbers = {};
   std::map<std::string, std::string, std::less<>> words = {};
@@ -34,10 +34,11 @@ struct Params {
   [[nodiscard]] std::string Word(std::string_view key, std::string_view otherwise) const;
 };
 
-// "heavy=N,recent=N": heavy, recent.
+// Returns the names that a declaration declares: "heavy=N,recent=N" declares heavy and recent.
 [[nodiscard]] std::vector<std::string_view> ParamNames(std::string_view declared);
-// Errors: InvalidArgument, naming the policy, for a parameter that is not declared or does not fit.
-// `context`: tokens, which bound those that memory is taken for too; 0: not known.
+// Parses the given values. `context` also bounds each T, in tokens; 0: the context is not known.
+// Errors: InvalidArgument, naming the policy, for a parameter that is not declared or whose value
+// does not fit its declaration.
 [[nodiscard]] Result<Params> ReadParams(std::string_view policy, std::string_view declared,
                                         const std::map<std::string, std::string>& given,
                                         int context = 0);

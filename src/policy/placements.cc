@@ -17,7 +17,8 @@ size_t RowsAllowed(const Budget& budget, size_t base) {
   assert(budget.unit == Budget::Unit::kRows || budget.unit == Budget::Unit::kPercent ||
          budget.unit == Budget::Unit::kBeyond);
   if (budget.unit != Budget::Unit::kPercent) return static_cast<size_t>(budget.value);
-  // 16.1 % of 1,000 rows are 161 rows, although 16.1 * 1000 is a little more than 16,100.
+  // Tolerates rounding: 16.1 % of 1,000 rows are 161 rows, although 16.1 * 1000 is a little more
+  // than 16,100.
   constexpr double kRounding = 1e-6;
   const double exact = budget.value * static_cast<double>(base) / 100.0;
   return static_cast<size_t>(std::ceil(exact - kRounding));

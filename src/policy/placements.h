@@ -1,4 +1,5 @@
-// Makers of the built-in placements; each stands in the file of its name, with its rule and source.
+// Declares the makers of the built-in placements. Each is in the .cc file of its name, whose first
+// comment gives the rule and its source.
 #ifndef EBB_POLICY_PLACEMENTS_H_
 #define EBB_POLICY_PLACEMENTS_H_
 
@@ -19,14 +20,15 @@
 
 namespace ebb {
 
-// Decides from its input alone: there is nothing to save.
+// StatelessPlacement decides from its input alone, so that there is no state to save.
 class StatelessPlacement : public Placement {
  public:
   Status SaveState(StateWriter*) const final { return OkStatus(); }
   Status LoadState(StateReader*) final { return OkStatus(); }
 };
 
-// The user's options that apply to the policy: the table says which ones do.
+// PlacementOptions holds the user's options; the policy table (PolicyRow::options) says which of
+// them a policy accepts.
 struct PlacementOptions {
   std::string_view policy = {};      // for messages
   std::string budget_text = {};      // for messages: "64 rows", "65536 bytes (64 rows)"
@@ -46,43 +48,46 @@ using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementO
 
 Result<std::unique_ptr<Placement>> MakeBudgetPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeHeavyRecentPlacement(const PlacementOptions& options);
-// H2O's rule with other defaults; the table in heavy_recent_placement.cc has them.
+// Makes H2O's placement with other defaults; so do the next three makers. kRules in
+// heavy_recent_placement.cc lists the defaults.
 Result<std::unique_ptr<Placement>> MakeVatpPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeTovaPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeRkvPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeLazyPlacement(const PlacementOptions& options);
-// The prompt is protected, and a quarter of the budget for the newest rows.
+// Makes a placement that protects the prompt and keeps a quarter of the budget for the newest rows.
 Result<std::unique_ptr<Placement>> MakeRecentQuarterPlacement(const PlacementOptions& options);
-// MakeRecentQuarterPlacement() without the prompt; where scores tell room, rows below 0 go in any
-// case.
+// Makes the placement of MakeRecentQuarterPlacement(), but without protecting the prompt. If the
+// scorer's sign tells whether a row has room (scores_tell_room), rows with scores below 0 are
+// evicted even if the budget has room for them.
 Result<std::unique_ptr<Placement>> MakeSegmentPlacement(const PlacementOptions& options);
-// As MakeSegmentPlacement(), with the prompt protected.
+// Makes the placement of MakeSegmentPlacement(), and protects the prompt.
 Result<std::unique_ptr<Placement>> MakePromptSegmentPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options);
-// The same, every 64 steps unless an interval is given.
+// Makes the placement of MakeSinksWindowPlacement() with a default interval of 64 steps.
 Result<std::unique_ptr<Placement>> MakeLaggedSinksWindowPlacement(const PlacementOptions& options);
 // Makes the placement of models that mark rows: it evicts a row whose score is below 0 once the row
 // is as many tokens old as the window, whose length the model or PlacementOptions::window sets.
 Result<std::unique_ptr<Placement>> MakeDelayedPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions& options);
-// For T2Rows::kOld.
+// Makes the placement of T2Rows::kOld, which compresses rows by position alone.
 [[nodiscard]] Result<std::unique_ptr<Placement>> MakeOldRowsPlacement(
     const PlacementOptions& options);
-// For TierSpec::t1_read.
+// Makes the placement for selective reading (TierSpec::t1_read), which moves whole pages to T1 by
+// position alone.
 Result<std::unique_ptr<Placement>> MakePagedPlacement(const PlacementOptions& options);
-// Null: nothing ever moves.
+// Returns null: no row ever moves.
 Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions& options);
 
-// The rows that may stay of `base` rows: the budget's rows, or its percent of the base, rounded up
-// (so that the evicted share is rounded down, as in Algorithm 1 of "Not All Thoughts Need HBM").
-// REQUIRES: kRows, kPercent or kBeyond.
+// Returns how many of `base` rows may stay: the budget's rows, or its percentage of `base`, rounded
+// up (so that the evicted share is rounded down, as in Algorithm 1 of "Not All Thoughts Need HBM").
+// REQUIRES: the unit is kRows, kPercent or kBeyond.
 [[nodiscard]] size_t RowsAllowed(const Budget& budget, size_t base);
-// "rows=64", "percent=25", "beyond=64": for names.
+// Returns the budget as it appears in names of placements: "rows=64", "percent=25", "beyond=64".
 [[nodiscard]] std::string BudgetKeyValue(const Budget& budget);
-// InvalidArgument, naming the policy, when there is none.
+// Returns InvalidArgument, naming the policy, if the options have no budget.
 [[nodiscard]] Status NeedsBudget(const PlacementOptions& options);
-// Whether a decision falls on this step: on each prefill chunk, on the step of each `interval`-th
-// generated token.
+// Returns whether the policy decides after this step: after each prefill chunk, and after the
+// decode step of each `interval`-th generated token.
 [[nodiscard]] bool OnInterval(const PlacementInput& input, int interval);
 
 // Returns "score 0.0123, rank 31 of 204 from the lowest", for Placement::Explain(). `among` holds

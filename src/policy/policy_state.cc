@@ -1,4 +1,5 @@
-// Defaults of the parts of a policy: they see a step group by group, and are not saved.
+// Defines the defaults of scorers, placements and selectors: Observe() calls ObserveGroup() group
+// by group, and state cannot be saved.
 #include <fmt/format.h>
 
 #include "ebb/policy.h"

@@ -376,7 +376,8 @@ constexpr std::array<Info, n> InfosOf(const std::array<Row, n>& rows) {
   return infos;
 }
 
-// Follows from how its placement counts, which shows in the options that it takes.
+// Returns what a budget in percent is a share of. It follows from how the placement counts, which
+// shows in the options that the policy accepts.
 constexpr std::string_view PercentBase(unsigned options) {
   if ((options & kBudgetOption) == 0) return {};
   if ((options & kBeyondOption) != 0) return "the rows ever unprotected";

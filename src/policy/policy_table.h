@@ -1,4 +1,5 @@
-// The tables of built-in policies and scorers. Every other word about them is read from here.
+// Declares the tables of built-in policies and scorers. Options, help texts and documents read all
+// facts about a policy from them.
 #ifndef EBB_POLICY_POLICY_TABLE_H_
 #define EBB_POLICY_POLICY_TABLE_H_
 
@@ -13,7 +14,8 @@
 
 namespace ebb {
 
-// Options that not every policy takes. --scorer and --granularity go with all of them.
+// PolicyOption names the options that only some policies accept. All policies accept --scorer and
+// --granularity.
 enum PolicyOption : unsigned {
   kNoOption = 0,
   kBudgetOption = 1,
@@ -32,7 +34,7 @@ struct PolicyRow {
   KeyTurns key_turns = KeyTurns::kWhenFull;
 };
 
-// A scorer's requirement of the model, in addition to the signals that every model has.
+// ScorerNeed is what a scorer requires beyond the signals that every model has.
 enum class ScorerNeed {
   kNothing,
   kForesight,  // ScorerContext::foresight
@@ -44,18 +46,19 @@ struct ScorerRow {
   ScorerFactory make;  // null: the extension makes it
   ScorerNeed need = ScorerNeed::kNothing;
   bool draws_lots = false;  // its seed matters
-  // A score below 0 says that there is no room for the row, whatever a budget leaves.
+  // Says that a score below 0 means that the row's segment has no room for it; placements that use
+  // this evict the row even if the budget has room.
   bool tells_room = false;
   const PolicyExtension* extension = nullptr;
 };
 
-// The built-in rows, then those that were added.
+// Tables holds the built-in policies and scorers, followed by the ones that the program added.
 struct PolicyRegistry::Tables {
   std::vector<PolicyRow> policies;
   std::vector<ScorerRow> scorers;
   std::list<PolicyExtension> extensions;  // stay where they are: the rows point to them
 };
-// registry: null: built-in policies alone.
+// Returns the tables of `registry`; null means the built-in ones.
 [[nodiscard]] const PolicyRegistry::Tables& TablesOf(const PolicyRegistry* registry);
 
 }  // namespace ebb

@@ -21,7 +21,7 @@ Status NotABudget(std::string_view text, std::string_view why) {
                   text, why));
 }
 
-// All of the text, or nothing.
+// Parses the whole text as a number. Returns false if any of it is left over.
 template <typename T>
 bool ParseNumber(std::string_view text, T* number) {
   const char* end = text.data() + text.size();
@@ -54,7 +54,7 @@ Result<Budget> ParseBudget(std::string_view text) {
     if (rows <= 0) return NotABudget(text, "it must be above 0");
     return Budget{beyond ? Budget::Unit::kBeyond : Budget::Unit::kRows, static_cast<double>(rows)};
   }
-  // Without a unit a number is of rows, hence whole.
+  // A number without a unit counts rows, so it must be whole.
   const bool has_unit = !text.empty() && std::isalpha(static_cast<unsigned char>(text.back())) != 0;
   const Result<uint64_t> bytes = ParseBytes(text);
   if (!bytes.ok() || !has_unit) return NotABudget(text, "not an amount");

@@ -6,8 +6,8 @@
 namespace ebb {
 namespace {
 
-// The first token of the kind at `from` or later, kinds.size() when there is none. A placement may
-// ask for each of 90 groups at each step, so it should run at the speed of memchr.
+// Returns the index of the first token of the kind at `from` or later; kinds.size() if there is
+// none. Uses memchr because a placement may call this for each of 90 groups at each step.
 size_t FindKind(std::span<const TokenKind> kinds, size_t from, TokenKind kind) {
   if (from >= kinds.size()) return kinds.size();
   const void* found =

@@ -1,5 +1,6 @@
-// The protected set of "Not All Thoughts Need HBM" (3.2): all given tokens (prompt and later user
-// turns), the first `sinks` generated tokens, the newest `window` tokens of any kind.
+// Finds the rows that "Not All Thoughts Need HBM" (3.2) protects from eviction: all given tokens
+// (the prompt and later user turns), the first `sinks` generated tokens, and the newest `window`
+// tokens of any kind.
 #ifndef EBB_POLICY_PROTECTION_H_
 #define EBB_POLICY_PROTECTION_H_
 
@@ -19,17 +20,17 @@ struct PositionRange {
   bool operator==(const PositionRange&) const = default;
 };
 
-// The unprotected positions, ascending and as few ranges as possible, whether their rows are alive
-// or not. kinds: by position, of all tokens so far.
+// Replaces `unprotected` by the unprotected positions, as few ascending ranges as possible;
+// positions of evicted rows are included. kinds: of all tokens so far, by position.
 void FindUnprotected(std::span<const TokenKind> kinds, int sinks, int window,
                      std::vector<PositionRange>* unprotected);
 
 [[nodiscard]] size_t CountPositions(std::span<const PositionRange> ranges);
 
-// The given tokens among them.
+// Returns the number of given tokens.
 [[nodiscard]] int64_t CountGiven(std::span<const TokenKind> kinds);
 
-// The rows of a group that lie in the ranges.
+// Replaces `rows` by the index ranges of the group's rows whose positions lie in `ranges`.
 void FindRows(std::span<const Position> positions, std::span<const PositionRange> ranges,
               std::vector<RowRange>* rows);
 

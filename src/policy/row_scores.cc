@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// The first i with kept[i] != i. kept[i] - i never falls, so it can be found by halving.
+// Returns the first i with kept[i] != i. Uses binary search, since kept[i] - i never falls.
 size_t FirstGap(std::span<const uint32_t> kept) {
   size_t low = 0;
   size_t high = kept.size();

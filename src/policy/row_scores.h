@@ -1,4 +1,5 @@
-// Numbers per row and group, kept in step with the rows: what most scorers are made of.
+// Keeps numbers for each row of each group, which gain and lose rows together with the cache. Most
+// scorers are built from them.
 #ifndef EBB_POLICY_ROW_SCORES_H_
 #define EBB_POLICY_ROW_SCORES_H_
 
@@ -13,21 +14,21 @@
 
 namespace ebb {
 
-// T: float, int16_t, uint16_t or Position.
+// RowValues holds `width` numbers per row, group by group. T: float, int16_t, uint16_t or Position.
 template <typename T>
 class RowValues {
  public:
-  // Returns the most bytes of the numbers of so many rows of each group.
+  // Returns the most bytes that `num_rows` rows in each of `num_groups` groups occupy.
   [[nodiscard]] static size_t BytesFor(size_t num_groups, size_t num_rows, size_t width = 1) {
     return num_groups * MappedBytes<T>(num_rows * width);
   }
 
-  // width: numbers per row.
+  // Makes groups without rows. width: numbers per row.
   explicit RowValues(size_t num_groups, size_t width = 1);
 
   // Adds rows of zeros to the end of the group and returns them, for the caller to fill.
   std::span<T> Append(int group, size_t num_rows);
-  // Only the rows at these ascending indices survive.
+  // Removes all rows of the group except those at the ascending indices `kept`.
   void Retain(int group, std::span<const uint32_t> kept);
   void SetAllToZero();
   [[nodiscard]] std::span<T> operator[](int group);  // [num_rows, width]
@@ -35,7 +36,7 @@ class RowValues {
   [[nodiscard]] size_t num_rows(int group) const { return groups_[group].size() / width_; }
   void Prefetch(int group) const;  // see Scorer
   [[nodiscard]] Status Save(StateWriter* to) const;
-  // Corrupt unless they are of as many groups.
+  // Replaces the numbers by saved ones. Errors: Corrupt if they have another number of groups.
   [[nodiscard]] Status Load(StateReader* from);
 
  private:

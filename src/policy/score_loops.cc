@@ -17,7 +17,7 @@ namespace ebb {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Highest power first.
+// Coefficients of the polynomial for log2, highest power first.
 inline constexpr float kLog2[] = {0.0204903465f, -0.0960662514f, 0.21558854f, -0.339247763f,
                                   0.477705926f,  -0.721162736f,  1.44269323f};
 inline constexpr float kLeastMass = 1e-30f;
@@ -26,7 +26,8 @@ inline constexpr size_t kSums = 16;
 using F32 = hn::ScalableTag<float>;
 using VecF = hn::Vec<F32>;
 
-// A product and a sum, each rounded: where they are fused the result would be another.
+// Adds weight * mass with a product and a sum that are rounded separately: a fused multiply-add
+// would give other bits than instruction sets without it.
 void AddMassTo(const float* mass, float weight, size_t num_rows, float* scores) {
   const F32 d;
   const VecF factor = hn::Set(d, weight);
@@ -62,8 +63,9 @@ float LowestOf(const float* scores, size_t num_rows) {
   return hn::GetLane(hn::MinOfLanes(d, lowest));
 }
 
-// -x log2 x of the lanes that are probabilities, else 0. The polynomial is log2(1 + u) / u on
-// [0, 1]; no product is fused with a sum.
+// Returns -x log2 x for lanes that hold probabilities, and 0 for other lanes. The polynomial is
+// log2(1 + u) / u on [0, 1]. Products and sums are not fused, so that results are the same bits
+// everywhere.
 template <typename D>
 HWY_INLINE hn::Vec<D> EntropyTerms(D d, hn::Vec<D> mass) {
   const hn::RebindToSigned<D> di;
@@ -78,7 +80,8 @@ HWY_INLINE hn::Vec<D> EntropyTerms(D d, hn::Vec<D> mass) {
   return hn::Neg(hn::Mul(x, hn::Add(exponent, hn::Mul(p, u))));
 }
 
-// kSums sums side by side, whatever a vector holds.
+// Sums up in kSums lanes whatever the width of a vector, so that all instruction sets add in the
+// same order.
 float EntropyOf(const float* mass, size_t num_rows) {
   const hn::CappedTag<float, kSums> d;
   constexpr size_t kVectors = kSums / hn::MaxLanes(d);
@@ -113,7 +116,7 @@ size_t CountReaching(const float* scores, size_t num_scores, float least) {
   return count;
 }
 
-// Floats in their order, as integers.
+// Maps a float to an integer so that integers compare as the floats do.
 int32_t RankOf(float score) {
   const auto bits = std::bit_cast<int32_t>(score);
   return bits >= 0 ? bits : bits ^ 0x7fffffff;
@@ -125,8 +128,8 @@ struct Reached {
   size_t by;  // how many
 };
 
-// The highest score that at least `count` reach, or a number that just as many do. Halves the ranks
-// between what all reach and what too few do.
+// Returns the highest score that at least `count` scores reach, or any number that exactly `count`
+// scores reach. Bisects the ranks between one that all scores reach and one that too few reach.
 Reached HighestReached(const float* scores, size_t num_scores, size_t count) {
   const F32 d;
   VecF lowest = hn::Set(d, std::numeric_limits<float>::infinity()), highest = hn::Neg(lowest);
@@ -172,7 +175,7 @@ void MarkHighestOf(const float* scores, size_t num_scores, size_t count, uint8_t
     MarkReaching(scores, num_scores, reached.score, marks);
     return;
   }
-  // Both zeros are equal, whatever their ranks.
+  // Zero and minus zero have different ranks but are equal scores.
   const float above = ScoreOf(reached.score == 0 ? 1 : RankOf(reached.score) + 1);
   MarkReaching(scores, num_scores, above, marks);
   size_t num_left = count - CountReaching(scores, num_scores, above);

@@ -16,8 +16,9 @@ constexpr size_t kBlock = 128;  // rows
 
 float Key(float score) { return score == score ? score : kInfinity; }
 
-// The row that goes first. A policy that is one row over its budget in each of 90 groups at every
-// step asks for just this, so it is one pass: the minimum of each block, then one block once more.
+// Returns the row that leaves first. A policy that is one row over its budget in each of 90 groups
+// at every step needs only this row, so it makes one pass: the minimum of each block, then a second
+// look at one block.
 uint32_t FirstRow(std::span<const float> scores, std::span<const RowRange> candidates) {
   float best = kInfinity;
   RowRange best_block;
@@ -38,8 +39,9 @@ uint32_t FirstRow(std::span<const float> scores, std::span<const RowRange> candi
   return 0;
 }
 
-// The order of going as one integer per row: flat integers are selected several times faster than
-// rows that look up their scores, which 90 groups of 8,000 rows need.
+// Encodes a row's place in the order of leaving as one integer. Selecting among flat integers is
+// several times faster than among rows that look up their scores, which 90 groups of 8,000 rows
+// need.
 uint64_t OrderOf(float score, uint32_t row) {
   const uint32_t bits = std::bit_cast<uint32_t>(Key(score) + 0.0f);  // + 0: one zero, not two
   const uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;

@@ -1,8 +1,9 @@
-// Choosing the rows that go: the one place where scores are compared, hence where ties are broken.
+// Chooses the rows that are evicted or demoted first. Scores are compared here alone, so ties are
+// broken here alone.
 //
-// The order of going: the lower score first; of equal scores the higher position first, so that
-// the row at the lower position stays. A NaN counts as the highest score: what cannot be judged
-// stays longest.
+// Rows leave in this order: lower scores first; among equal scores the higher position first, so
+// that the row at the lower position stays. A NaN counts as the highest score, so that a row that
+// cannot be judged stays longest.
 #ifndef EBB_POLICY_SELECTION_H_
 #define EBB_POLICY_SELECTION_H_
 
@@ -17,24 +18,25 @@ namespace ebb {
 
 [[nodiscard]] size_t CountRows(std::span<const RowRange> ranges);
 
-// Returns the place of a candidate, from 1, in the order in which the candidates go. REQUIRES: the
-// candidates hold the row.
+// Returns the rank of `row`, from 1, in the order in which the candidates leave. REQUIRES: the
+// candidates contain the row.
 [[nodiscard]] size_t RankAmong(std::span<const float> scores, std::span<const RowRange> candidates,
                                size_t row);
 
-// Keeps its work space from one call to the next. One thread at a time.
+// RowSelection chooses rows and reuses its work space between calls. It belongs to one thread at a
+// time.
 class RowSelection {
  public:
-  // The `count` rows of the candidates that go first, ascending; all of them when there are fewer.
-  // The span lives until the next call. REQUIRES: ascending ranges apart from each other, inside
-  // `scores`.
+  // Returns the `count` candidates that leave first, in ascending order of index; all candidates if
+  // there are fewer. The span is valid until the next call. REQUIRES: the candidate ranges are
+  // ascending, disjoint, and inside `scores`.
   std::span<const uint32_t> First(std::span<const float> scores,
                                   std::span<const RowRange> candidates, size_t count);
 
-  // All candidates, cut into parts by the order of going: the ends[0] rows that go first, then
-  // those up to ends[1], and so on, and at last the rest. A part is in no order. The span lives
-  // until the next call. REQUIRES: as First(); ascending ends, the last at most the number of
-  // candidates.
+  // Returns all candidates, partitioned in the order in which they leave: first ends[0] rows, then
+  // the rows up to ends[1], and so on, then the rest. Rows within a part are in no order. The span
+  // is valid until the next call. REQUIRES: as First(); `ends` ascend, and the last is at most the
+  // number of candidates.
   std::span<const uint32_t> Cut(std::span<const float> scores, std::span<const RowRange> candidates,
                                 std::span<const size_t> ends);
 

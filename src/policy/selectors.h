@@ -1,4 +1,5 @@
-// Makers of the built-in selectors; each stands in the file of its name, with its rule and source.
+// Declares the makers of the built-in selectors. Each is in the .cc file of its name, whose first
+// comment gives the rule and its source.
 #ifndef EBB_POLICY_SELECTORS_H_
 #define EBB_POLICY_SELECTORS_H_
 
@@ -27,15 +28,16 @@ struct MassSelectorOptions {
   Granularity granularity = Granularity::kToken;
   double mass = 1;    // the share of each query head's attention that is read
   int most_rows = 0;  // of a kv head, those that are always read included; 0: no limit
-  // The least mean cosine between the queries of two tokens in a row for which a kv head reads the
-  // pages that the first one's chose; 0: never.
+  // Sets when a kv head reuses the pages that the previous token's queries chose: if the mean
+  // cosine between both tokens' queries is at least this; 0: never.
   double reuse = 0;
   float attention_scale = 0;  // of logits; 0: 1 / sqrt(head_dim)
 };
 std::unique_ptr<Selector> MakeMassSelector(const MassSelectorOptions& options);
-// Returns the most bytes that one takes for a sequence of so many tokens.
+// Returns the most bytes that a mass selector occupies for a sequence of `num_tokens` tokens.
 [[nodiscard]] size_t MassSelectorBytes(const MassSelectorOptions& options, size_t num_tokens);
-// The single rows of a stream whose keys it keeps (RankVectors::NumRankKeys()).
+// kKeysOfMassSelector is the number of single rows of a stream whose keys the selector stores
+// (RankVectors::NumRankKeys()).
 inline constexpr size_t kKeysOfMassSelector = 5 * kRowsPerPage;
 
 }  // namespace ebb

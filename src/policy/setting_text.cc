@@ -54,7 +54,8 @@ std::string PolicyText(const PolicySpec& policy) {
   return text;
 }
 
-// Each value stands behind its length, so that no value can say what another field does.
+// Returns a text that is equal for equal options. Each value follows its length, so that no value
+// can imitate another field.
 std::string SettingKey(const SessionOptions& options) {
   const auto& [policy, make_policy, foresight, context, past_context, extra_signals, on_signals,
                lossless, t0_floor_bytes, explained, ledger, step_costs] = options;

@@ -17,7 +17,7 @@ TierCaps CapsOf(const ForecastRequest& request) {
   return CapsOf(request.tiers, request.rows_available, request.interval);
 }
 
-// The decisions of the hierarchy's placement, as counts.
+// Forecast simulates the decisions of the hierarchy's placement as counts of rows.
 class Forecast {
  public:
   explicit Forecast(const ForecastRequest& request)
@@ -72,15 +72,15 @@ class Forecast {
   size_t evicted_ = 0;
 };
 
-// Selective reading and old rows in T2 place rows by position alone. Returns how many of the newest
-// rows they keep in T0 (see tier_plan.h); nothing for other tiers.
+// Returns how many of the newest rows stay in T0 if rows are placed by position alone, as with
+// selective reading and old rows in T2 (see tier_plan.h); nullopt for other tiers.
 std::optional<Position> NewestAbove(const TierSpec& tiers) {
   if (CompressesOldRows(tiers)) return kNewestAboveT2;
   if (ReadsSelectively(tiers) && tiers.t1 != T1Place::kNone) return kNewestAboveT1;
   return std::nullopt;
 }
 
-// Tokens of a prompt that are read at once, before their rows leave T0.
+// kChunkTokens is the number of prompt tokens that are read at once, before their rows leave T0.
 constexpr size_t kChunkTokens = 512;
 
 RowsOverTime RowsByPosition(const ForecastRequest& request, Position newest) {

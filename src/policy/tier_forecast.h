@@ -1,5 +1,5 @@
-// How many rows each tier will hold of one sequence, foretold by the counts of the hierarchy's
-// decisions (tier_plan.h). Pure arithmetic: what `ebb fit` and Engine::CountNeeds() count with.
+// Forecasts how many rows of one sequence each tier will hold, from the counts of the hierarchy's
+// decisions (tier_plan.h). It is pure arithmetic, for `ebb fit` and Engine::CountNeeds().
 #ifndef EBB_POLICY_TIER_FORECAST_H_
 #define EBB_POLICY_TIER_FORECAST_H_
 
@@ -22,7 +22,7 @@ struct ForecastRequest {
   int interval = kDefaultInterval;
 };
 
-// Rows of each (layer, kv head).
+// RowCounts counts the rows of each (layer, kv head).
 struct RowCounts {
   size_t t0 = 0;
   size_t t1 = 0;
@@ -34,17 +34,16 @@ struct RowsOverTime {
   RowCounts peaks;  // of each tier by itself
 };
 
-// Follows the decisions from the prompt to the last token. T0Full when the caps do not
-// hold what must stay in full precision.
+// Simulates the decisions from the prompt to the last token and returns the rows in each tier.
+// Errors: T0Full if the caps do not hold the rows that must stay in full precision.
 [[nodiscard]] Result<RowsOverTime> ForecastRows(const ForecastRequest& request);
 
-// Rows that T0 holds at least once the last token is there, whatever share of the others it is
-// given: protected rows, and those that come between two decisions. Under a cap on T0 at most as
-// many as the cap holds.
+// Returns the fewest rows that T0 holds once the last token is there, even with a T0 share of 0:
+// the protected rows and the rows that arrive between two decisions. A cap on T0 limits the result.
 [[nodiscard]] size_t FloorRows(const ForecastRequest& request);
 
-// The rows of a group that T0 must hold at once for selective reading of T1, those of a step
-// included; nothing for other tiers, and without a T1.
+// Returns the rows of a group that T0 must hold at once during a step with selective reading of T1,
+// the step's own rows included; nullopt if T1 is not read selectively.
 [[nodiscard]] std::optional<size_t> RowsOfSelectiveStep(const TierSpec& tiers, size_t most_tokens);
 
 }  // namespace ebb

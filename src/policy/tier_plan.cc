@@ -17,7 +17,7 @@ size_t FloorShare(double share, size_t num_rows) {
 
 size_t MostAlive(double t2_share, size_t room) {
   if (t2_share >= 1) return std::numeric_limits<size_t>::max();
-  // Beyond any context, and small enough to count in doubles.
+  // kMost is beyond any context, and small enough to be exact in a double.
   constexpr size_t kMost = size_t{1} << 40;
   const auto fits = [&](size_t rows) { return rows - FloorShare(t2_share, rows) <= room; };
   if (fits(kMost)) return kMost;
@@ -38,7 +38,8 @@ TierCaps CapsOf(const TierSpec& spec, const RowsAvailable& rows, int interval) {
   return caps;
 }
 
-// The share that was asked for or, where rows may go because of caps, what they do not hold.
+// Returns the rows of the share that the user asked to evict or, if caps may evict rows, the rows
+// that the caps do not hold, whichever is more.
 size_t TierPlanner::NumToEvict(const GroupRows& rows) const {
   const size_t num_gone = rows.num_ever - rows.num_alive;
   const size_t of_share = spec_.evict_of == EvictOf::kAlive
@@ -49,7 +50,8 @@ size_t TierPlanner::NumToEvict(const GroupRows& rows) const {
   return std::max(of_share, Less(rows.num_alive, MostAlive(spec_.t2_share, room)));
 }
 
-// T0's cap binds before T1's: a plan that keeps to neither is refused elsewhere.
+// Fills T0 up to its cap and sends the rest to T1. If both caps are too small, the plan exceeds
+// them, and Holds() reports that.
 void TierPlanner::Split(const GroupRows& rows, size_t t0_rows, TierPlan* plan) const {
   plan->num_full = rows.num_alive - plan->num_evict - plan->num_t2;
   plan->num_protected_t1 = std::min(Less(rows.num_protected, t0_rows), caps_.t1);

@@ -1,7 +1,6 @@
-// A decision of the memory hierarchy, in numbers of rows of one group: Algorithm 1 of "Not All
-// Thoughts Need HBM" with T2 put in, as pure counts. The placement
-// (placements/hierarchy_placement.cc) then says which rows they are; `ebb fit` follows the counts
-// alone.
+// Plans a decision of the memory hierarchy as numbers of rows of one group: Algorithm 1 of "Not All
+// Thoughts Need HBM", extended by T2. The placement (placements/hierarchy_placement.cc) then
+// chooses the rows; `ebb fit` uses the counts alone.
 #ifndef EBB_POLICY_TIER_PLAN_H_
 #define EBB_POLICY_TIER_PLAN_H_
 
@@ -15,15 +14,17 @@
 
 namespace ebb {
 
-// 29 % of 100 rows are 29 rows, although 0.29 * 100 is a little less than 29.
+// Returns floor(share * num_rows), tolerating rounding: 29 % of 100 rows are 29 rows, although 0.29
+// * 100 is a little less than 29.
 [[nodiscard]] size_t FloorShare(double share, size_t num_rows);
 
-// The most rows of which no more than `room` stay in full precision once T2 has its share.
+// Returns the largest number of rows of which at most `room` stay in full precision after T2
+// receives its share.
 [[nodiscard]] size_t MostAlive(double t2_share, size_t room);
 
 inline constexpr size_t kNoRowCap = RowsAvailable::kNoCap;
 
-// The number of rows that the tiers may hold of each group after a decision.
+// TierCaps holds the most rows of each group that T0 and T1 may hold after a decision.
 struct TierCaps {
   size_t t0 = kNoRowCap;
   size_t t1 = kNoRowCap;  // 0: there is no T1
@@ -31,24 +32,27 @@ struct TierCaps {
   [[nodiscard]] bool Bind() const { return t0 != kNoRowCap && t1 != kNoRowCap; }
 };
 
-// The caps of `spec`, under which each tier has so many rows, less those of an interval, which come
-// between two decisions.
+// Returns the caps of `spec` in rows. `rows` are the rows that fit into each tier; the caps leave
+// room for the rows of one interval, which arrive between two decisions.
 [[nodiscard]] TierCaps CapsOf(const TierSpec& spec, const RowsAvailable& rows, int interval);
 
-// Placements that decide by position alone keep the first page of positions and the newest
-// positions in T0, and all pages between them, the old rows, in a lower tier.
+// kFirstInT0 is the number of first positions that stay in T0 in placements that decide by position
+// alone. Such placements also keep the newest positions in T0, and move all pages in between, the
+// old rows, to a lower tier.
 inline constexpr Position kFirstInT0 = kFirstRowsInT0;
-// The newest rows in T0, less one and less those of a page that is being filled.
+// kNewestAboveT1 and kNewestAboveT2 are the fewest newest rows in T0, less one and without the rows
+// of the page that is being filled.
 inline constexpr Position kNewestAboveT1 = kNewestBesideSelectedT1.least - 1;
 inline constexpr Position kNewestAboveT2 = kNewestBesideT2.least - 1;
 static_assert(kFirstInT0 == kRowsPerPage && kNewestBesideT2.most == kNewestAboveT2 + kRowsPerPage &&
               kNewestBesideSelectedT1.most == kNewestAboveT1 + kRowsPerPage);
-// Returns the most rows that T0 holds between steps: a page more than the newest ones, which is
+// Returns the most rows that T0 holds between steps: the first and newest rows, and a page that is
 // being filled.
 [[nodiscard]] constexpr size_t MostInT0(Position newest) {
   return static_cast<size_t>(kFirstInT0 + newest) + kRowsPerPage;
 }
-// Returns the end of the old positions, which begin at kFirstInT0, of a sequence of `num_tokens`.
+// Returns the end of the old positions, which begin at kFirstInT0, in a sequence of `num_tokens`
+// tokens.
 [[nodiscard]] constexpr Position EndOfOldRows(Position num_tokens, Position newest) {
   const Position older = num_tokens - 1 - newest;
   return older <= kFirstInT0 ? kFirstInT0 : older / kFirstInT0 * kFirstInT0;
@@ -57,7 +61,7 @@ static_assert(kFirstInT0 == kRowsPerPage && kNewestBesideT2.most == kNewestAbove
   return position >= kFirstInT0 && position < end;
 }
 
-// One group before a decision.
+// GroupRows counts the rows of one group before a decision.
 struct GroupRows {
   size_t num_protected = 0;  // in full precision
   size_t num_ever = 0;       // that were ever unprotected
@@ -67,7 +71,8 @@ struct GroupRows {
 struct TierPlan {
   size_t num_protected_t1 = 0;
   size_t num_protected_evict = 0;
-  // How many of the rows that are alive and unprotected go where, lowest scores first.
+  // Counts the rows, alive and unprotected, that go to each place; the lowest scores are evicted,
+  // the next ones go to T2.
   size_t num_evict = 0;
   size_t num_t2 = 0;
   size_t num_full = 0;  // in T0 and T1
@@ -79,22 +84,24 @@ class TierPlanner {
   TierPlanner(const TierSpec& spec, const TierCaps& caps)
       : spec_(spec), t0_share_(spec.t0_share), caps_(caps) {}
 
-  // Returns the tiers that the constructor took; SetT0Share() does not change them.
+  // Returns the tiers that the constructor received; SetT0Share() does not change them.
   [[nodiscard]] const TierSpec& spec() const { return spec_; }
   [[nodiscard]] const TierCaps& caps() const { return caps_; }
-  // Whether what two caps leave out goes, beside the share that was asked for.
+  // Returns whether rows that the caps of both T0 and T1 leave out are evicted, in addition to the
+  // share that the user asked to evict.
   [[nodiscard]] bool EvictsBeyondCaps() const {
     return (spec_.evict_share > 0 || spec_.evict_beyond_caps) && caps_.Bind();
   }
-  // T0's share of the rows in full precision; see Placement::SetT0Share().
+  // Sets T0's share of the rows in full precision; see Placement::SetT0Share().
   void SetT0Share(double share) { t0_share_ = share; }
 
-  // At an interval of decode.
+  // Returns the plan of a decision in decode: the rows to evict, to compress, and to keep in T0 and
+  // T1.
   [[nodiscard]] TierPlan Decide(const GroupRows& rows) const;
-  // Rows of full precision alone, among T0, of which `t0_rows` may be used, and T1; only rows
-  // beyond the caps are evicted.
+  // Returns a plan that divides the rows in full precision among T0, which may use `t0_rows`, and
+  // T1. Evicts only rows beyond the caps and compresses none.
   [[nodiscard]] TierPlan Divide(const GroupRows& rows, size_t t0_rows) const;
-  // Whether the caps hold what must stay in full precision.
+  // Returns whether the caps hold the rows that must stay in full precision.
   [[nodiscard]] bool Holds(size_t num_protected, size_t num_full) const {
     return !caps_.Bind() || num_protected + num_full <= caps_.t0 + caps_.t1;
   }

@@ -1,16 +1,17 @@
-// Pure eviction under a budget, the baseline of "Not All Thoughts Need HBM" (2.2, 4.3) that
-// collapses. Every `interval` decode steps the lowest-scored unprotected rows go, until
-//   rows B:    at most B rows of the group are left, protected ones included;
-//   percent p: at most ceil(p/100 * N) unprotected rows are left, where N is the number of rows
-//              that ever became unprotected, those that are gone included;
+// Evicts rows under a budget and uses no other tier: the baseline of "Not All Thoughts Need HBM"
+// (2.2, 4.3) whose accuracy collapses there. Every `interval` decode steps it evicts the
+// unprotected rows with the lowest scores, until
+//   rows B:    the group has at most B rows, protected ones included;
+//   percent p: at most ceil(p/100 * N) unprotected rows are left, where N counts the rows that ever
+//              became unprotected, evicted ones included;
 //   +B:        at most B unprotected rows are left.
-// The base of a percentage is thus everything generated so far, not what is still alive: taken of
-// the rows alive (Algorithm 1 to the letter) the evicted share would compound at each decision.
+// A percentage thus refers to everything generated so far, not to the rows alive. Taken of the rows
+// alive (Algorithm 1 to the letter), the evicted share would compound at each decision.
 //
-// Protected (3.2): all given tokens, the first `sinks` generated tokens, the newest `window`
-// tokens. They are never evicted; a budget in rows that cannot hold them is refused by Check().
-// Nothing goes in prefill. Between two decisions up to `interval` - 1 rows more than the budget
-// live.
+// Protected rows (3.2) are all given tokens, the first `sinks` generated tokens, and the newest
+// `window` tokens. They are never evicted; Check() refuses a budget in rows that cannot hold them.
+// Nothing is evicted in prefill. Between two decisions the group has up to `interval` - 1 rows more
+// than the budget.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ class BudgetPlacement final : public StatelessPlacement {
         window_(options.window.value_or(kDefaultWindow)),
         interval_(options.interval.value_or(kDefaultInterval)) {}
 
-  // Only what can be known before the prompt is.
+  // Checks what is known before a prompt is read.
   Status CheckOptions() const { return CheckProtected(0); }
 
   std::string Name() const override {

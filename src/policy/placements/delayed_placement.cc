@@ -1,15 +1,15 @@
-// The decision of Dynamic Memory Sparsification (003, 3.2 and 3.3, and its published code): a row
-// whose score is below 0 stays visible to the queries that are at most `window` tokens after it,
-// and is evicted when the next one would be further. So in prefill and decode alike, whatever the
-// size of the prefill steps: where a row goes in the midst of one, the later queries of the step do
-// not see it. The model decides how much goes: there is no budget, and rows that are not marked
-// stay.
+// Decides as Dynamic Memory Sparsification does (003, 3.2 and 3.3, and its published code): a row
+// with a score below 0 is visible to the queries at most `window` tokens after it, and is evicted
+// before the first query further on. This holds in prefill and decode alike, whatever the size of
+// prefill steps: if a row expires within a step, the later queries of that step do not see it. The
+// model decides how many rows are evicted: there is no budget, and unmarked rows stay.
 //
-// The eviction logit of token t + shift decides on the row of token t. The last query of a step of
-// n tokens from `first` on, first + n - 1, must not see marked rows before first + n - 1 - window.
-// Their logits, up to that of token first + n - 2 - window + shift, are there when the step begins
-// if n is at most window - shift + 1: so long may a step be, and all that it must hide is known.
-// The rows that it brings itself are then seen by all of it.
+// The eviction logit of token t + shift marks the row of token t. In a step of n tokens from
+// `first` on, the last query, at first + n - 1, must not see marked rows before first + n - 1 -
+// window. Their marks come from tokens up to first + n - 2 - window + shift, which precede the step
+// if n is at most window - shift + 1. Therefore LongestStep() returns that number: every row that
+// expires within a step is then known before the step, and the step's own rows are visible to all
+// of its queries.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class DelayedPlacement final : public StatelessPlacement {
 
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     const size_t num_old = NumUnseenBy(input.next_position, input);
-    // If no row is marked, this one pass at the speed of memory is all work.
+    // Reads only the scores if no row is marked, which is the common case.
     if (!(LowestScore(input.scores.first(num_old)) < 0)) return;
     for (uint32_t row = 0; row < num_old; ++row) {
       if (input.scores[row] < 0) moves->push_back({.row = row, .to = Tier::kT3});
@@ -48,7 +48,7 @@ class DelayedPlacement final : public StatelessPlacement {
   }
 
  private:
-  // The rows that a query at this position would not see were they marked.
+  // Returns how many of the oldest rows a query at this position may not see if they are marked.
   [[nodiscard]] size_t NumUnseenBy(Position query, const PlacementInput& input) const {
     const auto& positions = input.positions;
     return std::lower_bound(positions.begin(), positions.end(), query - window_) -

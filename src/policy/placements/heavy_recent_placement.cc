@@ -1,21 +1,24 @@
-// H2O (Zhang et al., 2023, as in its published code): each group keeps its `recent` newest rows
-// and, of the others, the `heavy` with the highest scores. Whenever it holds more than heavy +
-// recent rows, after each step and after each prefill chunk, the rest goes at once. The prompt is
-// not protected. Rows at the first `sinks` positions stay, and count as heavy.
+// Evicts as H2O does (Zhang et al., 2023, as in its published code): each group keeps its `recent`
+// newest rows and, of the other rows, the `heavy` rows with the highest scores. After each step and
+// each prefill chunk that leaves a group with more than heavy + recent rows, the other rows are
+// evicted at once. The prompt is not protected. Rows at the first `sinks` positions stay, and count
+// as heavy.
 //
-// A budget B is split: heavy = B - recent, where recent is
-//   even:     B - B/2 (003, App. F.1);
-//   quarter:  min(128, B/4) (002, App. D);
-//   fixed:    a number of its own, as far as B reaches;
-// unless heavy or recent is given. A percentage is of all tokens so far, since nothing but the
-// recent rows is protected. Without a budget heavy is 4 and recent 512, the defaults of the
-// published code; its simulation, 10 % and 10 %, is a budget of 20 %. Sinks that take all of those
-// 4 rows are refused: no score would decide.
+// A budget B is split into recent and heavy = B - recent rows, unless the user gave heavy or
+// recent:
+//   even:     recent is B - B/2 (003, App. F.1);
+//   quarter:  recent is min(128, B/4) (002, App. D);
+//   fixed:    recent is a constant, at most B.
+// A percentage refers to all tokens so far, because only the recent rows are protected. Without a
+// budget heavy is 4 and recent 512, the defaults of the published code; its simulation, with 10 %
+// and 10 %, corresponds to a budget of 20 %. Sinks that use up all heavy rows are refused, because
+// scores would then decide nothing.
 //
-// An interval above 1 makes the decisions lag: up to interval - 1 more rows live in between. With
-// dense prefill nothing goes in prefill steps; the first decode step then decides about all.
+// With an interval above 1 the placement decides once per interval, so that up to interval - 1 more
+// rows live in between. With dense prefill it evicts nothing in prefill steps; the first decode
+// step then decides about all rows.
 //
-// Other policies decide by the same rule, see kRules:
+// Other policies use the same rule with other settings, see kRules:
 //   vatp            as H2O, sinks stay (published code)
 //   tova            no recent rows, dense prefill (published code; 003, App. F.1) [ours: the query
 //                   of the first generated token decides about a prompt that is over the budget,
@@ -82,7 +85,7 @@ Split SplitRows(const Rule& rule, size_t num_rows) {
 
 class HeavyRecentPlacement final : public StatelessPlacement {
  public:
-  // `fixed` holds unless the budget is a percentage.
+  // `fixed` is the split unless the budget is a percentage, which is split again at each decision.
   HeavyRecentPlacement(const Budget& budget, const Split& fixed, const Rule& rule)
       : budget_(budget), fixed_(fixed), rule_(rule) {}
 
@@ -180,7 +183,8 @@ Result<std::unique_ptr<Placement>> Make(const PlacementOptions& options, Rule ru
         "decide; it needs a budget, or more than {} heavy rows",
         options.policy, split.heavy, rule.sinks));
   }
-  // A percentage may be less than these rows while the sequence is short; a number may not.
+  // A percentage may allow fewer rows than are recent while the sequence is short; a budget in rows
+  // may not.
   if (rule.split == SplitRule::kFixed && options.budget.unit == Budget::Unit::kRows &&
       options.budget.value <= rule.recent) {
     return InvalidArgument(

@@ -1,29 +1,32 @@
-// The memory hierarchy of "Not All Thoughts Need HBM" (3.2, 3.3, Algorithm 1). Every `interval`
-// decode steps, for a group of whose rows U are alive and unprotected, lowest scores first:
-//   T3  n_evict of them:
-//         of alive:      floor(r |U|), Algorithm 1 to the letter, which compounds;
-//         of generated:  max(0, floor(r N) - gone), N the rows that were ever unprotected, `gone`
-//                        those of them that are no longer alive, whoever removed them;
-//   T2  floor(t2 (|U| - n_evict)) of them (not in Algorithm 1);
-//   T1  of the other F rows all but floor(beta F);
-//   T0  the rest.
-// So what is in T2 and T3 never depends on beta, on T1 or on caps that hold it. A row in T2 or T1
-// is promoted when it ranks higher again. Without T1, beta is 1.
+// Places rows in the memory hierarchy of "Not All Thoughts Need HBM" (3.2, 3.3, Algorithm 1). Every
+// `interval` decode steps it ranks a group's unprotected rows, U of them alive, and sends, lowest
+// scores first,
+//   to T3  n_evict rows:
+//            of alive:      floor(r U), Algorithm 1 to the letter, which compounds;
+//            of generated:  max(0, floor(r N) - gone), where N counts the rows that were ever
+//                           unprotected, and `gone` those of them that are no longer alive,
+//                           whatever removed them;
+//   to T2  floor(t2 (U - n_evict)) rows (not in Algorithm 1);
+//   to T1  of the F rows that are left all but floor(beta F);
+//   to T0  the rest.
+// The rows in T2 and T3 therefore do not depend on beta, on T1, or on caps that are large enough. A
+// row in T2 or T1 is promoted when it ranks higher again. Without T1, beta is 1.
 //
-// Protected (protection.h) is never in T2 or T3, and lies in T0 as long as T0 holds it.
+// Protected rows (protection.h) are never in T2 or T3, and stay in T0 as long as T0 has room.
 //
-// A cap on T0 stands in for beta: T0 takes the protected rows, then the highest scores, as far as
-// it can; of protected rows the oldest go to T1 first. A cap is shared evenly by the groups, and
-// given in rows (RowsAvailable). One interval of rows, new ones or some on their way, is kept free,
-// and between intervals each prefill chunk that crosses T0's is divided again among T0 and T1: rows
-// make room for the next chunk as a whole, so that a prompt is read as the full cache reads it.
-// Rows that T1's cap does not hold stay in T0. Where something is
-// evicted at all, or what caps leave out (--evict caps), and T0 has a cap, and T1 has one or is
-// none, T3 takes the lowest scores that they leave out, in prefill too, and of a draft at last
-// protected rows, but for the first few of the sequence. Otherwise nothing goes because of a cap:
-// what the caps cannot hold is refused by Check().
+// A cap on T0 replaces beta: T0 holds the protected rows, then the rows with the highest scores, up
+// to the cap; if it cannot hold all protected rows, the oldest of them go to T1. The groups share a
+// cap evenly, and the placement receives it in rows (RowsAvailable). The placement keeps room for
+// one interval of new or moving rows. Between intervals, each prefill chunk that exceeds T0's cap
+// divides the rows again among T0 and T1: rows make room for the whole next chunk, so that a prompt
+// is read in the same chunks as with a full cache. Rows that T1's cap does not hold stay in T0.
 //
-// It decides from its input alone, so that a roll-back needs no code.
+// Caps evict rows only if the user allows eviction (a share, or --evict caps), T0 has a cap, and T1
+// has a cap or is none. T3 then receives the lowest scores that exceed the caps, in prefill too; in
+// a draft it finally also receives protected rows, except the first few of the sequence. Otherwise
+// caps evict nothing, and Check() refuses what they cannot hold.
+//
+// The placement decides from its input alone, so a roll-back needs no code here.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +44,7 @@ std::string Percent(double share) { return fmt::format("{:.6g}%", 100 * share); 
 
 size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
 
-// Takes the rows that lie in T2 out of the ranges.
+// Removes the rows in T2 from the ranges.
 void LeaveOutT2(std::span<const Tier> tiers, std::vector<RowRange>* rows) {
   if (tiers.empty()) return;
   std::vector<RowRange> left;
@@ -63,7 +66,7 @@ class HierarchyPlacement final : public StatelessPlacement {
         interval_(options.interval.value_or(kDefaultInterval)),
         planner_(options.tiers, CapsOf(options.tiers, options.rows_available, interval_)) {}
 
-  // Only what can be known before the prompt is.
+  // Checks what is known before a prompt is read.
   Status CheckOptions() const {
     if (spec().evict_beyond_caps && !caps().Bind()) {
       return InvalidArgument("tiers.evict_beyond_caps",
@@ -156,21 +159,22 @@ class HierarchyPlacement final : public StatelessPlacement {
     rows->candidates = rows->alive;
     counts->num_ever = CountPositions(rows->ever);
     counts->num_alive = CountRows(rows->alive);
-    // Check() may come without positions: all that is protected is alive then.
+    // Check() may be called without positions; all protected rows are alive then.
     counts->num_protected = input.positions.empty() ? input.kinds.size() - counts->num_ever
                                                     : input.positions.size() - counts->num_alive;
     if (input.step_kind == StepKind::kDecode) return planner_.Decide(*counts);
     LeaveOutT2(input.tiers, &rows->candidates);
     const size_t num_rows = CountRows(rows->candidates);
-    // After a roll-back some that are protected now may lie there too.
+    // After a roll-back, rows in T2 may be protected again; they stay in T2 and must not count
+    // here.
     const auto in_t2 = static_cast<size_t>(std::ranges::count(input.tiers, Tier::kT2));
     counts->num_protected -= in_t2 - (counts->num_alive - num_rows);
     counts->num_alive = num_rows;
     return planner_.Divide(*counts, RowsInT0(input));
   }
 
-  // Returns "score 0.0123, rank 31 of 204 from the lowest: 1 to 20 are evicted, 21 to 60 go to T2,
-  // ...".
+  // Returns the score and what happens to each rank: "score 0.0123, rank 31 of 204 from the lowest:
+  // 1 to 20 are evicted, 21 to 60 go to T2, ...".
   std::string ExplainCandidate(const PlacementInput& input, const Rows& rows, const TierPlan& plan,
                                size_t row) const {
     std::string text = ScoreText(input.scores, rows.candidates, row);
@@ -188,7 +192,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     return text;
   }
 
-  // Names the rule that protects the row.
+  // Returns the text that names the rule which protects the row.
   [[nodiscard]] std::string ExplainProtected(const PlacementInput& input, size_t row) const {
     const Position position = input.positions[row];
     if (input.kinds[position] == TokenKind::kGiven) return "protected: a token of a prompt";
@@ -212,7 +216,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     return text;
   }
 
-  // Returns how many rows T0 holds in addition to those of the tokens to come.
+  // Returns how many rows T0 may hold after it keeps room for the tokens to come.
   [[nodiscard]] size_t RowsInT0(const PlacementInput& input) const {
     if (caps().t0 == kNoRowCap) return kNoRowCap;
     return Less(caps().t0, Less(input.tokens_to_come, static_cast<size_t>(interval_)));
@@ -244,7 +248,8 @@ class HierarchyPlacement final : public StatelessPlacement {
     for (size_t i = ends[2]; i < cut.size(); ++i) targets_[cut[i]] = Tier::kT0;
   }
 
-  // Behind so many of them.
+  // Sends `num_rows` of the oldest protected rows to `tier`, after skipping the `first` oldest
+  // ones; rows in T2 do not count.
   void MarkOldestProtected(size_t first, size_t num_rows, Tier tier) {
     if (num_rows == 0) return;
     auto unprotected = rows_.alive.begin();

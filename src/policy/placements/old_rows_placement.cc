@@ -1,9 +1,10 @@
-// Old rows in T2 (T2Rows::kOld): the first positions and the newest (kNewestBesideT2) lie in T0,
-// all between them in T2, those of prompts too. Rows are compressed page by page of 64 positions,
-// when a generated token completes a page and at the end of a prompt's chunk: so results depend
-// neither on how a chunk is divided into steps nor on other sessions. Within a prompt the rows of
-// whole chunks are compressed, the newest ones too, so that another prompt with the same beginning
-// can take them in the state in which it would have left them itself.
+// Compresses old rows by position (T2Rows::kOld): the first and the newest positions
+// (kNewestBesideT2) stay in T0, and all rows in between, those of prompts too, go to T2. Rows are
+// compressed in pages of 64 positions, when a generated token completes a page and at the end of a
+// prompt's chunk. Results therefore depend neither on how a chunk is divided into steps nor on
+// other sessions. Within a prompt the rows of whole chunks are compressed, the newest ones too, so
+// that a prompt with the same beginning can reuse them (prefix caching) in exactly the state in
+// which it would have left them itself.
 #include <fmt/format.h>
 
 #include "src/policy/placements.h"
@@ -21,7 +22,7 @@ class OldRowsPlacement final : public StatelessPlacement {
                        kNewestAboveT2);
   }
   bool NeedsScores() const override { return false; }
-  // Every row that is not compressed is in T0, whatever the share.
+  // A share changes nothing: every row that is not compressed is in T0.
   bool SetT0Share(double /*share*/) override { return true; }
 
   bool Due(const PlacementInput& input, size_t /*num_rows*/) const override {
@@ -31,12 +32,12 @@ class OldRowsPlacement final : public StatelessPlacement {
   }
 
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
-    // Between steps rows come back from T1, but none are compressed: a prompt's chunk may be half
-    // read.
+    // Between steps, rows return from T1 but none are compressed, because a prompt's chunk may be
+    // half read.
     const Position end = input.new_tokens > 0 ? EndOfRowsToCompress(input) : 0;
     for (size_t row = 0; row < input.positions.size(); ++row) {
       const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[row];
-      // After a roll-back compressed rows may be among the newest; they stay compressed.
+      // After a roll-back, compressed rows may be among the newest positions; they stay compressed.
       if (now == Tier::kT2) continue;
       const Tier to = IsOldRow(input.positions[row], end) ? Tier::kT2 : Tier::kT0;
       if (to != now) moves->push_back({.row = static_cast<uint32_t>(row), .to = to});

@@ -1,7 +1,8 @@
-// Rows of T1 that steps read selectively (T1Read::kSelect): the first positions and the newest
-// (kNewestBesideSelectedT1) lie in T0, all between them in T1, block by block of 64 positions, so
-// that a page of T1 is a page of the selector. Nothing is evicted or compressed. T0's share of the
-// rows between is a cache of pages (src/rows/t1_page_cache.h), which is not placed.
+// Places rows for selective reading of T1 (T1Read::kSelect): the first and the newest positions
+// (kNewestBesideSelectedT1) stay in T0, and all rows in between go to T1 in blocks of 64 positions,
+// so that a page of T1 is a page of the selector. Nothing is evicted or compressed. The T0 share of
+// the rows in T1 is a cache of pages (src/rows/t1_page_cache.h), which this placement does not
+// manage.
 #include <fmt/format.h>
 
 #include "src/policy/placements.h"

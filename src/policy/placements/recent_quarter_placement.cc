@@ -1,18 +1,19 @@
-// The decision of "EpiKV" (002, 3.3 and App. D), which its RaaS and its hidden-state and KV-vector
-// policies share: the given tokens and the newest min(128, K/4) tokens are protected, K the budget;
-// of the other rows the lowest scores go after each decode step. Nothing goes in prefill.
-//   rows B:    at most B rows of the group are left, protected ones included;
+// Evicts as "EpiKV" (002, 3.3 and App. D) does in its RaaS, hidden-state and KV-vector policies:
+// with a budget of K rows, the given tokens and the newest min(128, K/4) tokens are protected; of
+// the other rows the lowest scores are evicted after each decode step. Nothing is evicted in
+// prefill.
+//   rows B:    the group has at most B rows, protected ones included;
 //   +B:        at most B unprotected rows are left, as the paper counts;
-//   percent p: at most ceil(p/100 * N) unprotected rows are left, N the rows that were ever
-//              unprotected, those that are gone included. K is then the same share of all tokens
-//              that may ever become so [ours].
-// A window given by the user stands in for the quarter.
+//   percent p: at most ceil(p/100 * N) unprotected rows are left, where N counts the rows that were
+//              ever unprotected, evicted ones included. K is then the same share of all tokens that
+//              may ever become unprotected [ours].
+// A window given by the user replaces K/4.
 //
-// By segments (ThinKV as evaluated there): only the newest rows are protected, and rows whose score
-// is below 0, which their segment's own budget has no room for, go whatever K has room for. So
-// fewer than K may be left. Its hybrid protects the prompt too, as 3.3 says of all [ours: App. D
-// leaves it out]. Of a scorer whose sign does not tell of room (ScorerRow::tells_room), which a
-// user may ask for, only K counts [ours].
+// The variant by segments (ThinKV as evaluated there) protects only the newest rows, and evicts
+// every row with a score below 0, for which the budget of its segment has no room, even if K has
+// room; so fewer than K rows may be left. Its hybrid also protects the prompt, as 3.3 says of all
+// policies [ours: App. D leaves it out]. If the user chose a scorer whose sign does not mean this
+// (ScorerRow::tells_room), only K counts [ours].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,7 +76,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
   }
 
  private:
-  // K/4 of a sequence of so many tokens that may ever become unprotected.
+  // Returns the protected newest tokens: K/4, where `num_tokens` may ever become unprotected.
   size_t WindowAt(size_t num_tokens) const {
     if (window_) return *window_;
     return std::min(kWindowAtMost, RowsAllowed(budget_, num_tokens) / 4);
@@ -96,7 +97,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
     FindUnprotected(input.kinds, 0, static_cast<int>(WindowAt(num_generated)), &ever_unprotected_);
   }
 
-  // The candidates that have no room.
+  // Returns how many candidates have no room in their segment.
   size_t NumBelowZero(std::span<const float> scores) const {
     if (!scores_tell_room_) return 0;
     size_t num_below = 0;

@@ -1,14 +1,14 @@
-// StreamingLLM (Xiao et al., 2023, as in its published code): the first `sinks` positions of the
-// sequence and the newest `window` rows stay, everything between goes, after each step and after
-// each prefill chunk. Positions stay as they were; keys are not rotated again here.
+// Evicts as StreamingLLM does (Xiao et al., 2023, as in its published code): the first `sinks`
+// positions of the sequence and the newest `window` rows stay, and all rows in between are evicted,
+// after each step and after each prefill chunk. This placement does not re-rotate keys.
 //
-// A budget B is sinks + window. A percentage is of the tokens after the sinks, rounded up. Without
-// a budget sinks is 4 and window 512, the defaults of the published code. An interval above 1 makes
-// the decisions lag.
+// A budget B is sinks + window. A percentage refers to the tokens after the sinks, rounded up.
+// Without a budget sinks is 4 and window 512, the defaults of the published code. With an interval
+// above 1 the placement decides once per interval.
 //
-// streaming_rerotated has its keys rotated again after each decision, so that positions are those
-// within the cache, as in the published code, but for a number that all have in common: the sinks
-// are turned, up to the window, whose rows are turned only when the context is full. It decides
+// streaming_rerotated re-rotates keys after each decision, so that RoPE positions are those within
+// the cache, as in the published code, up to a common offset: the keys of the sinks are rotated
+// towards the window, and the window's keys are rotated only when the context is full. It decides
 // every 64 steps [ours; the code each step].
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ constexpr int kLaggedInterval = 64;
 
 class SinksWindowPlacement final : public StatelessPlacement {
  public:
-  // `window` holds unless the budget is a percentage.
+  // `window` is the window unless the budget is a percentage.
   SinksWindowPlacement(const Budget& budget, int sinks, size_t window, int interval)
       : budget_(budget), sinks_(sinks), window_(window), interval_(interval) {}
 

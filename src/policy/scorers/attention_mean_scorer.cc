@@ -1,6 +1,7 @@
-// Cumulative attention ("Not All Thoughts Need HBM", Eq. 1) divided by the decode steps in which
-// the row could receive it, the step of its birth included: without it an old row outranks a young
-// one by age alone [ours: the divisor; the paper accumulates].
+// Scores a row by its cumulative attention ("Not All Thoughts Need HBM", Eq. 1) divided by the
+// number of decode steps in which the row could receive attention, including the step that created
+// it. Without the divisor, an old row outranks a young one by age alone [ours: the divisor; the
+// paper accumulates].
 #include <algorithm>
 
 #include "src/policy/scorers/column_scorer.h"

@@ -1,7 +1,7 @@
-// Attention over the last N queries: the mean, over the last N decode steps, of the mean mass over
+// Scores a row by its mean attention over the last N decode steps, which is itself the mean over
 // layers and query heads. "Not All Thoughts Need HBM" (3.1) argues for the whole history and
-// against such windows; R-KV's is of 8. [ours: N is 32 unless given; steps before a row's birth
-// count as 0.] It keeps N floats per row and group.
+// against such windows; R-KV uses 8 steps. [ours: N is 32 unless given; steps before the row
+// existed count as 0.] Needs N floats per row and group.
 #include <fmt/format.h>
 
 #include "src/policy/scorers/column_scorer.h"

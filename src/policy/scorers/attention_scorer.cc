@@ -1,8 +1,9 @@
-// Cumulative attention ("Not All Thoughts Need HBM", 3.1, Eq. 1): after each decode step
+// Scores a row by its cumulative attention ("Not All Thoughts Need HBM", 3.1, Eq. 1): after each
+// decode step
 //   s_i += mean over the layers without NaN and over all query heads of A[i]
 // with s = 0 when the first prefill ends (Algorithm 1, line 1). At layer or head granularity the
-// mean is over what belongs to the group [ours: the paper has one score per token]. Prefill steps
-// of later turns add nothing.
+// mean is over the group's layers and heads [ours: the paper has one score per token]. Prefill
+// steps of later turns add nothing.
 #include <algorithm>
 
 #include "src/policy/scorers/column_scorer.h"

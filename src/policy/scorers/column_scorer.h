@@ -1,9 +1,10 @@
-// The base of the built-in scorers: it owns the state of a scorer, so that the scorer itself
-// defines Needs(), Observe() and Scores() alone.
+// Declares ColumnScorer, the base of the built-in scorers. It owns a scorer's state, so that a
+// scorer defines only Needs(), Observe() and Scores().
 //
-// A scorer declares its state as members: Column, GroupNumbers, SavedList, InnerScorer. Each of
-// them registers itself with the scorer, which appends, retains, saves and loads them in the order
-// of their declaration: that order is the format of a saved state.
+// A scorer declares its state as members: Column, GroupNumbers, SavedList, InnerScorer. Each member
+// registers itself with the scorer, which appends, retains, saves and loads the members in the
+// order of their declaration. That order is the format of a saved state, so changing it breaks old
+// states.
 #ifndef EBB_POLICY_SCORERS_COLUMN_SCORER_H_
 #define EBB_POLICY_SCORERS_COLUMN_SCORER_H_
 
@@ -24,7 +25,7 @@ namespace ebb {
 
 class ColumnScorer;
 
-// A member of a ColumnScorer.
+// ScorerPart is the base of the members that hold a ColumnScorer's state.
 class ScorerPart {
  public:
   explicit ScorerPart(ColumnScorer* owner);
@@ -32,19 +33,21 @@ class ScorerPart {
   ScorerPart(const ScorerPart&) = delete;
   ScorerPart& operator=(const ScorerPart&) = delete;
 
-  // See Scorer.
+  // Append(), Retain() and Prefetch() are as in Scorer; a part without numbers for rows ignores
+  // them.
   virtual void Append(int /*group*/, std::span<const Position> /*positions*/) {}
   virtual void Retain(int /*group*/, std::span<const uint32_t> /*kept*/) {}
   virtual void Prefetch(int /*group*/) const {}
   [[nodiscard]] virtual Status Save(StateWriter* to) const = 0;
   [[nodiscard]] virtual Status Load(StateReader* from) = 0;
-  // Whether it has numbers for so many rows of the group, if it has numbers for rows.
+  // Returns whether the part has numbers for exactly `num_rows` rows of the group; true if it has
+  // no numbers for rows.
   [[nodiscard]] virtual bool HasRows(int /*group*/, size_t /*num_rows*/) const { return true; }
 };
 
-// `width` numbers for each row, of a T that RowValues has. A group has one list of rows, or, if
-// first_lists is not empty, one for each of its streams or query heads: those from
-// first_lists[group] on, before first_lists[group + 1].
+// Column holds `width` numbers for each row; T as in RowValues. A group has one list of rows, or,
+// if first_lists is not empty, one list for each of its streams or query heads: first_lists[group]
+// to first_lists[group + 1] - 1.
 template <typename T>
 class Column final : public ScorerPart {
  public:
@@ -63,7 +66,8 @@ class Column final : public ScorerPart {
   void Retain(int group, std::span<const uint32_t> kept) override {
     for (int list = Begin(group); list < End(group); ++list) values_.Retain(list, kept);
   }
-  // Leaves out columns of many lists, which would push each other out of the processor's cache.
+  // Skips columns with many lists: prefetched lists would evict each other from the processor's
+  // cache.
   void Prefetch(int group) const override {
     if (first_lists_.empty()) values_.Prefetch(group);
   }
@@ -101,13 +105,14 @@ class ColumnScorer : public Scorer {
   [[nodiscard]] int num_groups() const { return num_groups_; }
 
  protected:
-  // Sets the numbers of new rows, the last ones of the group, which are zeros.
+  // Sets the numbers of the group's newest rows, at `positions`; they are zeros before. Called by
+  // Append().
   virtual void InitRows(int /*group*/, std::span<const Position> /*positions*/) {}
-  // Fails the reader if what was loaded contradicts itself. All columns of a group have the same
-  // number of rows.
+  // Calls StateReader::Fail() if the loaded state contradicts itself. The columns of a group are
+  // known to have the same number of rows.
   virtual void CheckLoaded(StateReader* /*from*/) const {}
 
-  // Returns the first lists of a column that has one list for each stream.
+  // Returns first_lists for a Column with one list for each stream.
   [[nodiscard]] std::vector<int> FirstStreams() const;
 
   const AttentionLayout layout_;
@@ -129,7 +134,7 @@ Column<T>::Column(ColumnScorer* owner, std::vector<int> first_lists, size_t widt
       first_lists_(std::move(first_lists)),
       values_(first_lists_.empty() ? owner->num_groups() : first_lists_.back(), width) {}
 
-// Reads a list that was saved with as many numbers as it has.
+// Reads a list. Fails the reader if the saved list has another length than `list`.
 template <typename T>
 Status LoadList(StateReader* from, std::vector<T>* list) {
   const std::vector<T> loaded = from->Numbers<T>();
@@ -141,7 +146,7 @@ Status LoadList(StateReader* from, std::vector<T>* list) {
   return from->status();
 }
 
-// A number for each group, never below 0.
+// GroupNumbers holds a number for each group. Load() rejects numbers below 0.
 template <StateNumber T>
 class GroupNumbers final : public ScorerPart {
  public:
@@ -200,8 +205,8 @@ class SavedList final : public ScorerPart {
   std::vector<T> list_;
 };
 
-// Another scorer, whose scores are part of the owner's. The owner passes Observe() and
-// EndFirstPrefill() on.
+// InnerScorer holds another scorer whose scores are part of the owner's. The owner itself must pass
+// Observe() and EndFirstPrefill() on.
 class InnerScorer final : public ScorerPart {
  public:
   InnerScorer(ColumnScorer* owner, std::unique_ptr<Scorer> scorer)

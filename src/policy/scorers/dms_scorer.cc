@@ -1,11 +1,12 @@
-// Dynamic Memory Sparsification ("Inference-Time Hyper-Scaling", 003, 3.2 and 3.3, and its
-// published code): the model itself marks rows. The eviction logit alpha that is computed with
-// token t + shift decides on the row of token t of that (layer, kv head), so
+// Scores rows by the model's own eviction marks (Dynamic Memory Sparsification, "Inference-Time
+// Hyper-Scaling", 003, 3.2 and 3.3, and its published code). In each (layer, kv head), the eviction
+// logit alpha that the model computes for token t + shift decides on the row of token t, so
 //   s_t = -alpha_{t + shift}
-// which is below 0 where the row is marked; 0 until token t + shift is there. The model says its
-// shift: 1 for the released ones; 0 where a token decides on its own row; as long as the window
-// where rows go at once when they are marked (003, 5.3). At layer and token granularity alpha is
-// the mean over the group's (layer, kv head) pairs [ours: the source decides per head].
+// A score below 0 marks the row; the score is 0 until token t + shift has been computed. The model
+// file gives the shift: 1 for the released models; 0 if a token decides on its own row; the
+// window's length if rows are evicted as soon as they are marked (003, 5.3). At layer and token
+// granularity alpha is the mean over the group's (layer, kv head) pairs [ours: the source decides
+// per head].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,10 +32,10 @@ class DmsScorer final : public ColumnScorer {
     const std::span<float> scores = scores_[group];
     const std::span<const Position> positions = positions_[group];
     const Position first = step.first_position - shift_;
-    // Rows that a roll-back or another placement took leave gaps.
+    // Rows may be missing in between, because a roll-back or another placement removed them.
     for (size_t row = FirstRowFrom(group, first); row < scores.size(); ++row) {
       const int64_t token = int64_t{positions[row]} - first;
-      // Below 0 in a made-up state alone, whose positions may be in any order.
+      // `token` is below 0 only if a forged saved state has positions out of order.
       if (token < 0 || token >= step.num_tokens) break;
       scores[row] = 0.0f - MeanLogit(group, static_cast<int>(token), step);
     }
@@ -44,14 +45,15 @@ class DmsScorer final : public ColumnScorer {
   void InitRows(int group, std::span<const Position> positions) override {
     if (positions.empty()) return;
     std::ranges::copy(positions, positions_[group].last(positions.size()).begin());
-    // After a roll-back the tokens that decided on the last rows are gone; others follow.
+    // After a roll-back, other tokens take the place of those that decided on these rows, so the
+    // rows are undecided again.
     const size_t undecided = FirstRowFrom(group, positions.front() - shift_);
     std::ranges::fill(scores_[group].subspan(undecided), 0.0f);
   }
 
  private:
-  // The first row at this position or behind it, looked for among no more rows than there are
-  // positions from there on: a search through all of them would wait for memory.
+  // Returns the first row at or behind `position`. Searches only as many of the newest rows as
+  // there are positions from there on, because a search through all rows would wait for memory.
   [[nodiscard]] size_t FirstRowFrom(int group, Position position) {
     const std::span<const Position> positions = positions_[group];
     if (positions.empty()) return 0;
@@ -61,7 +63,7 @@ class DmsScorer final : public ColumnScorer {
     return std::lower_bound(begin, positions.end(), position) - positions.begin();
   }
 
-  // NaN marks nothing.
+  // Returns the mean eviction logit of the group. A NaN becomes 0, which marks nothing.
   [[nodiscard]] float MeanLogit(int group, int token, const StepSignals& step) const {
     float sum = 0;
     const int first = layout_.FirstStreamOf(group), streams = layout_.NumStreamsOf(group);

@@ -1,5 +1,6 @@
-// H2O (Zhang et al., 2023, as in its published code): the mass that a row received from all queries
-// so far, those of prefill included, summed over the query heads of its group:
+// Scores a row as H2O does (Zhang et al., 2023, as in its published code): by the mass that it
+// received from all queries so far, those of prefill included, summed over the query heads of its
+// group:
 //   s_i += sum over queries and heads of A[i]
 #include "src/policy/scorers/column_scorer.h"
 

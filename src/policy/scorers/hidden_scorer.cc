@@ -1,6 +1,7 @@
-// The hidden-state policies of "EpiKV" (002): a number per token from how much the outputs of some
-// blocks changed at it (HiddenChange), computed when it is read or generated, then frozen; the
-// same in every group. Layers are of its model of 32, scaled by depth, and can be given.
+// Scores tokens by hidden states, as the policies of "EpiKV" (002) do: by how much the outputs of
+// some blocks changed from the token before (HiddenChange). A token's number is computed when the
+// token is read or generated, never changes, and is the same in every group. Layers are numbered as
+// in the paper's model of 32 layers, scaled to the model's depth; the user can give others.
 //   epikv          z_10 - z_21, z over the trailing 64 tokens (Eq. 3)
 //   hs_variance    mean of g_10 - mean of g_21 over the same window (Eq. 2)
 //   band_adaptive  mean of z over band A, layers 7 to 13, minus that over band B, 18 to 25 [ours:
@@ -21,23 +22,23 @@ namespace {
 
 constexpr int kPaperLayers = 32;
 
-// Returns the layer, in one of `num_layers`, of layer `of_32` in the paper's model: at the same
-// share of the depth, rounded [ours].
+// Returns the layer of a model with `num_layers` layers at the same relative depth as layer `of_32`
+// of the paper's model, rounded [ours].
 int LayerAtDepth(int of_32, int num_layers) {
   const double at = static_cast<double>(of_32) * num_layers / kPaperLayers;
   return std::clamp(static_cast<int>(std::lround(at)), 0, std::max(0, num_layers - 1));
 }
 
-// g_l(t) = |h_l(t) - h_l(t-1)|_2, h_l the output of block l ("EpiKV", 002, Eq. 1), and its window
-// of the trailing 64 tokens, for some layers. The first token has no g; nor has the first one after
-// a roll-back, after which the windows begin empty [ours].
+// HiddenChange computes g_l(t) = |h_l(t) - h_l(t-1)|_2 for some layers, where h_l is the output of
+// block l ("EpiKV", 002, Eq. 1), and keeps a window of the trailing 64 tokens. The first token has
+// no g, nor has the first one after a roll-back, which empties the windows [ours].
 class HiddenChange {
  public:
   // layers: ascending.
   HiddenChange(std::vector<int> layers, int embed_dim);
 
-  // Takes in the tokens of a step one by one; after each, windows() are those of that token.
-  // REQUIRES: StepSignals::hidden has the layers.
+  // Processes the tokens of a step one by one; after Take(), windows() end with that token.
+  // REQUIRES: StepSignals::hidden contains the layers.
   void BeginStep(const StepSignals& step);
   void Take(const StepSignals& step, int token);
   [[nodiscard]] const std::vector<int>& layers() const { return layers_; }
@@ -104,7 +105,7 @@ Status HiddenChange::Load(StateReader* from) {
 constexpr int kBandA[] = {7, 10, 13};  // first, the one of Eq. 2, last
 constexpr int kBandB[] = {18, 21, 25};
 
-// Layers a.first to a.last speak for a token, b's against it.
+// Bands names two ranges of layers: a's raise a token's score, b's lower it.
 struct Bands {
   int a_first = 0, a_last = 0;
   int b_first = 0, b_last = -1;  // none
@@ -121,7 +122,8 @@ struct Bands {
 
 enum class Use { kZScore, kMean };
 
-// A layer that the model has not stays one that it has not: the session is refused then.
+// Returns a layer that the user gave. A layer beyond the model's stays beyond it, so that opening
+// the session fails.
 int GivenLayer(const Params& params, std::string_view key, int otherwise, int num_layers) {
   return std::min(params.Int(key, otherwise), num_layers);
 }
@@ -148,7 +150,7 @@ class HiddenScorer final : public ColumnScorer {
   std::string Name() const override { return name_; }
   SignalNeeds Needs() const override { return {.hidden_layers = change_[0].layers()}; }
 
-  // All groups see the same.
+  // Computes the numbers once, since they are the same in every group.
   void Observe(std::span<const GroupSignals> groups, const StepSignals& step) override {
     HiddenChange& change = change_[0];
     change.BeginStep(step);

@@ -1,8 +1,8 @@
-// KV-key and KV-val of "EpiKV" (002, 3.3): the variance of a token's key or value vector across the
-// head dimension, mean over the (layer, kv head) pairs of the group [ours: the paper does not say],
-// then the mean over the trailing 64 tokens; computed when the token is read or generated, then
-// frozen. Keys are as stored, after RoPE: the paper found no difference (App. E). After a roll-back
-// the window begins empty [ours].
+// Scores a token as KV-key and KV-val of "EpiKV" (002, 3.3) do: by the variance of its key or value
+// vector across the head dimension, as a mean over the (layer, kv head) pairs of the group [ours:
+// the paper does not say], then as a mean over the trailing 64 tokens. The score is computed when
+// the token is read or generated and never changes. Keys are as stored, after RoPE: the paper found
+// no difference (App. E). A roll-back empties the window [ours].
 #include <algorithm>
 
 #include "src/policy/scorers/column_scorer.h"

@@ -1,12 +1,13 @@
-// Lag-KV of "EpiKV" (002, 3.3), after LagKV (Liang et al., 2025): a token's key and value are
-// normalised, channel by channel, by the range of the PREVIOUS chunk of tokens, (x - min) / (max -
-// min); the score is the variance of the result across the head dimension, that of the key plus
-// that of the value (lag_key: the key alone, 4.4), mean over the (layer, kv head) pairs of the
-// group; computed when the token is read or generated, then frozen. (LagKV itself looks at the next
-// chunk, takes the standard deviation and a softmax over the chunk.)
+// Scores a token as Lag-KV of "EpiKV" (002, 3.3) does, after LagKV (Liang et al., 2025). Each
+// channel of the token's key and value is normalised by the range of the PREVIOUS chunk of tokens,
+// (x - min) / (max - min); the score is the variance of the result across the head dimension, that
+// of the key plus that of the value (lag_key: the key alone, 4.4), as a mean over the (layer, kv
+// head) pairs of the group. It is computed when the token is read or generated and never changes.
+// (LagKV itself looks at the next chunk, and takes the standard deviation and a softmax over the
+// chunk.)
 //
 // [ours: chunks are of 64 tokens from the first token on; in the first chunk the range is that of
-// the tokens up to the one at hand; a channel without a range gives 0. A roll-back leaves the
+// the tokens up to the current one; a channel without a range gives 0. A roll-back leaves the
 // ranges as they are.]
 #include <fmt/format.h>
 
@@ -23,7 +24,8 @@ constexpr int kDefaultChunk = 64;
 
 enum class Of { kKeysAndValues, kKeys };
 
-// The range of each channel, of the chunk before and of the one that is being filled.
+// Ranges holds the range of each channel in the previous chunk and in the chunk that is being
+// filled.
 class Ranges {
  public:
   explicit Ranges(size_t num_channels)
@@ -36,8 +38,9 @@ class Ranges {
     Reset();
   }
 
-  // The variance, across the channels from `first` on, of a vector normalised by the previous
-  // chunk's range, or this chunk's up to it, the vector included.
+  // Adds a vector to the current chunk and returns its variance across the channels from `first`
+  // on, after normalising it by the previous chunk's range; in the first chunk by its own range so
+  // far, the vector included.
   float Meet(std::span<const float> x, size_t first, bool is_first_chunk) {
     float* low = current_.data() + first;
     float* high = low + num_channels_;

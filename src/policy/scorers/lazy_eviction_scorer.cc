@@ -1,5 +1,5 @@
-// "LazyEviction" (004, section 4, with the published code for what the text has lost): in decode
-// steps t = 1, 2, ... , per query head
+// Scores rows as "LazyEviction" does (004, section 4, with the published code where the text has
+// gaps): in decode steps t = 1, 2, ... , per query head
 //   TS_i = t when A_i >= alpha; 0 at first for given rows, t - 1 for the row of step t
 //   MRI_i = max(MRI_i, TS_new - TS_old), 0 at birth
 //   H1 = 2 f(1 + (t - TS) / (MRI + 1e-5)),  H2 = 2 f(MRI - 1), but 0 where MRI is 0
@@ -7,10 +7,11 @@
 // A deviation: rows are stored per kv head, so all query heads of a group decide together, by the
 // mean of their scores. heads=kv tracks one TS and MRI per row instead, from the mean of A.
 //
-// The forms that App. D tried [ours: only their names are given; all fall from 1 at 0 and see the
-// same arguments, x = (t - TS) / (MRI + 1e-5) and x = MRI - 1]: exp: exp(-x); tanh: 1 - tanh(x);
-// log: 1 / (1 + log(1 + x)); inverse: 1 / (1 + x); none leaves the summand out (5.3, Table 4).
-// alpha: 5e-4 for R1-Llama-8B, 1e-4 for the other models of App. C and unless given.
+// h1 and h2 choose among the forms that App. D tried [ours: the paper gives only their names; all
+// fall from 1 at 0 and have the same arguments, x = (t - TS) / (MRI + 1e-5) and x = MRI - 1]: exp:
+// exp(-x); tanh: 1 - tanh(x); log: 1 / (1 + log(1 + x)); inverse: 1 / (1 + x); none omits the
+// summand (5.3, Table 4). The default of alpha is 1e-4; App. C has 5e-4 for R1-Llama-8B and 1e-4
+// for other models.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,8 +25,8 @@ namespace {
 
 constexpr float kDefaultAlpha = 1e-4f;
 constexpr float kEpsilon = 1e-5f;
-// Steps are kept in 16 bits: once they run out, all go back by half of that, and older steps count
-// as just that old.
+// Steps are stored in 16 bits. When the count reaches kMaxStep, the scorer subtracts kRebase from
+// all stored steps; those below kRebase become 0, which forgets how old they were.
 constexpr uint32_t kMaxStep = 65535;
 constexpr uint32_t kRebase = 32768;
 constexpr size_t kBlock = 128;  // rows
@@ -40,7 +41,8 @@ Form ParseForm(std::string_view name) {
   return name == "none" ? Form::kNone : Form::kSigmoid;
 }
 
-// x >= 0 but for H2's argument where MRI is 0, which counts as 0 anyway.
+// Returns f(x) of the form. REQUIRES: x >= 0, except for H2's argument of a row with MRI 0, whose
+// result is not used.
 float Falling(Form form, float x) {
   switch (form) {
     case Form::kSigmoid:
@@ -59,7 +61,8 @@ float Falling(Form form, float x) {
   return 0.0f;
 }
 
-// One block of rows of one head; returns at once when no row of it is reached.
+// Updates TS and MRI for one block of rows of one head. Most blocks have no row that reaches alpha,
+// and return early.
 void StampBlock(const float* mass, float threshold, uint16_t now, size_t num_rows, uint16_t* stamps,
                 uint16_t* intervals) {
   uint16_t reached[kBlock];
@@ -133,8 +136,8 @@ class LazyEvictionScorer final : public ColumnScorer {
   }
 
  protected:
-  // Rows are born just before their first step, given ones too, whether this sequence computes them
-  // or takes them from another one.
+  // Sets TS of new rows, given ones too, to the step before their first one, whether this sequence
+  // computes them or takes them from another sequence.
   void InitRows(int group, std::span<const Position> positions) override {
     const auto born = static_cast<uint16_t>(num_steps_[group]);
     for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {

@@ -1,9 +1,9 @@
-// The oracle, a control that no policy can beat by knowing more: a row's score is the attention
-// that it will receive in a full cache, at decode step t
+// Scores a row by its future, as a control that no policy can beat by knowing more: by the
+// attention that the row will receive in a full cache. At decode step t
 //   s_i = sum over the decode steps after t of the mean over layers and query heads of A[i]
-// the future part of what "attention" sums up of the past (000, Eq. 1). Rows are ranked by the
-// attention of the full cache, not of one without the evicted rows, so at small budgets it is no
-// upper bound [ours]. It keeps a position per row.
+// which is the future part of the sum whose past part is the score of "attention" (000, Eq. 1). The
+// attention is that of the full cache, not of a cache without the evicted rows, so at small budgets
+// the oracle is no upper bound [ours]. Needs one position per row.
 #include <algorithm>
 
 #include "ebb/policy.h"

@@ -1,5 +1,5 @@
-// The control: a uniform number in [0, 1) per row, fixed by (seed, group, position) alone, so that
-// neither the order of the steps nor a roll-back changes it.
+// Scores rows at random, as a control: a row has a uniform number in [0, 1) that depends on (seed,
+// group, position) alone, so that neither the order of the steps nor a roll-back changes it.
 #include <fmt/format.h>
 
 #include "src/policy/scorers/column_scorer.h"
@@ -7,7 +7,7 @@
 namespace ebb {
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
+// Hashes a number with the finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
 uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;

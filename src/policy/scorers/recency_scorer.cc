@@ -1,4 +1,5 @@
-// A row's score is its position: the oldest goes first. Exact up to position 2^24.
+// Scores a row by its position, so that the oldest is evicted first. A score is exact up to
+// position 2^24.
 #include <algorithm>
 
 #include "src/policy/scorers/column_scorer.h"

@@ -1,12 +1,12 @@
-// The two ablations of "Not All Thoughts Need HBM" (4.11, Table 12) that name redundancy; the paper
-// gives words, no formula [ours: all of the following].
+// Scores rows as the two ablations of "Not All Thoughts Need HBM" (4.11, Table 12) that name
+// redundancy; the paper gives words, no formula [ours: all of the following].
 //   redundancy:  s_i - w U r_i            ("attn - redundancy")
 //   combined:    s_i |v_i| / m - w U r_i  ("attn x val - redundancy")
-// s is its cumulative attention (Eq. 1). r_i is the mean cosine similarity of row i's key, after
-// RoPE as in R-KV, to those of the up to 8 tokens before it, mean over the (layer, kv head) pairs
-// of the group, fixed when the row is born. U, the sum over the steps so far of 1 / rows, is the s
-// of a row that always got its even share, so that both summands grow alike. |v_i| is the L1 norm
-// of the row's value as in VATP, m its mean over all rows so far. w is 1.
+// s_i is the row's cumulative attention (Eq. 1). r_i is the mean cosine similarity of the row's
+// key, after RoPE as in R-KV, to the keys of the up to 8 tokens before it, as a mean over the
+// (layer, kv head) pairs of the group; it never changes. U, the sum over the steps so far of 1 /
+// rows, is the s of a row that always received an even share, so that both summands grow alike.
+// |v_i| is the L1 norm of the row's value as in VATP, m its mean over all rows so far. w is 1.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,8 +46,8 @@ class RedundancyScorer final : public ColumnScorer {
   bool ComparesKeys() const override { return true; }
 
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
-    // If a roll-back left no row, U and m begin empty. One that leaves rows leaves the sums as they
-    // are: the rows keep what forgotten queries gave them, too [ours].
+    // If a roll-back left no row, U and m start at 0 again. If it leaves rows, the sums stay as
+    // they are, since the rows also keep the attention of removed queries [ours].
     if (signals.num_rows == step.num_tokens) {
       even_shares_[group] = norm_sums_[group] = num_tokens_[group] = 0;
     }
@@ -98,7 +98,8 @@ class RedundancyScorer final : public ColumnScorer {
     norm_sums_[group] += norm / streams;
   }
 
-  // The mean cosine similarity of a key to the last ones of its stream, of which it becomes one.
+  // Returns the mean cosine similarity of a key to its stream's last keys, and adds the key to
+  // them.
   float MeetNeighbours(int stream, std::span<const float> key, size_t num_seen) {
     const size_t dim = key.size();
     float* ring = &last_keys_[size_t(stream) * neighbours_ * dim];
@@ -120,7 +121,8 @@ class RedundancyScorer final : public ColumnScorer {
   const float weight_;
   Column<float> sums_{this}, similarities_{this}, norms_{this};
   GroupNumbers<float> even_shares_{this}, norm_sums_{this}, num_tokens_{this};  // up to 2^24
-  // Tokens whose keys were met since the last roll-back, and the position after them.
+  // Counts the tokens whose keys were added since the last roll-back; next_ is the position after
+  // them.
   GroupNumbers<float> num_neighbours_{this};
   SavedList<float> last_keys_;  // [streams, neighbours, head_dim], of length 1
   GroupNumbers<Position> next_{this};

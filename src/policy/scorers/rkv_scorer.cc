@@ -1,17 +1,17 @@
-// R-KV (Cai et al., 2025, as in its published code): per layer and kv head, for n rows and the last
-// 8 queries, logits = max over the head's query heads, before softmax,
+// Scores rows as R-KV does (Cai et al., 2025, as in its published code): per layer and kv head, for
+// n rows and the last 8 queries, logits = max over the head's query heads, before softmax,
 //   a = maxpool7(mean over those queries of softmax(logits over all rows but the last 8))
 //   C = cosine similarity of the keys, after RoPE; its diagonal is 0
 //   for each row i: j* = the last j with C[i,j] > 0.5, else 0;  C[i,j*] = 0
 //   r = softmax over j of mean over i of C[i,j]
 //   score = lambda a - (1 - lambda) r;  the last 8 rows stay in any case
-// lambda is 0.07, as in the code (its README says 0.1). Rows without a similar one zero a number in
-// column 0, so that row 0 is protected by accident: kept, since rankings show it. The code keeps
-// the n^2 similarities; here the means come from the sum of all keys and each j* from a search
-// among the rows that are new since the last one, so that memory is O(n).
+// lambda is 0.07, as in the code (its README says 0.1). A row without a similar row zeroes a number
+// in column 0, which protects row 0 by accident; this scorer does the same, because rankings depend
+// on it. The published code stores n^2 similarities. Here the means come from the sum of all keys,
+// and each j* from a search among the rows that are new since the last search, so memory is O(n).
 //
 // At layer and token granularity the score is the mean over the (layer, kv head) pairs [ours]. The
-// last 8 rows score 1, above all others [ours: other placements than its own need a number].
+// last 8 rows score 1, above all others [ours: placements other than its own need a number].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ constexpr float kDefaultLambda = 0.07f;
 constexpr float kSimilar = 0.5f;
 constexpr size_t kLanes = 8;
 
-// In lanes, since the order of a float sum may not be changed by the compiler.
+// Sums in lanes of fixed order, because the compiler may not reorder a float sum and could not
+// vectorise it otherwise.
 float Dot(const float* a, const float* b, size_t dim) {
   float lanes[kLanes] = {};
   size_t c = 0;
@@ -80,9 +81,10 @@ class RkvScorer final : public ColumnScorer {
     stale_[group] = 1;
   }
 
-  // If the newest rows are removed, scores stay as they are: the queries may be of a step that is
-  // being taken back. Rows that leave a layer's window go before the placement asks for the scores
-  // of their step, which are then worked out among the rows that are left.
+  // If the newest rows are removed, the scores are not computed again, since the stored queries may
+  // belong to a step that is being rolled back. Rows that expire from a layer's window are removed
+  // before the placement asks for the step's scores, which are then computed among the rows that
+  // are left.
   void Retain(int group, std::span<const uint32_t> kept) override {
     const bool newest_went = kept.empty() || size_t{kept.back()} + 1 != scores_.num_rows(group);
     ColumnScorer::Retain(group, kept);
@@ -96,14 +98,15 @@ class RkvScorer final : public ColumnScorer {
   }
 
  protected:
-  // A step begins: its queries take the place of those that any group could still be scored by.
+  // A new step replaces the stored queries, so scores that are still to be computed from the old
+  // queries never will be.
   void InitRows(int group, std::span<const Position> positions) override {
     std::ranges::fill(stale_, 0);
     for (float& serial : serials_[group].last(positions.size())) serial = next_serial_[group]++;
   }
 
  private:
-  // The streams of a group are those from Begin(group) to Begin(group + 1).
+  // Returns the group's first stream; its streams end before Begin(group + 1).
   [[nodiscard]] int Begin(int group) const { return layout_.FirstStreamOf(group); }
 
   void Score(int group) {
@@ -124,7 +127,7 @@ class RkvScorer final : public ColumnScorer {
     searched_[group] = serials_[group].back();
   }
 
-  // Into attention_, before pooling.
+  // Computes the attention of the stored queries into attention_, before pooling.
   void FindAttention(int stream, size_t num_scored) {
     const size_t dim = layout_.head_dim();
     const int layer = layout_.LayerOf(stream);
@@ -186,8 +189,9 @@ class RkvScorer final : public ColumnScorer {
     return StoredKeys::Cosine(DotOfUnits(units + i * dim, units + j * dim, dim));
   }
 
-  // Rows that were there at the last search know their last similar one of then; only the rows
-  // since then, and all before one that has gone, need to be looked at.
+  // Returns j* of row i: the last row that is similar to it, or 0. A row of the last search
+  // remembers its result, so only newer rows are compared; if the remembered row was removed, all
+  // rows before it.
   size_t LastSimilar(int group, int stream, size_t i) {
     const std::span<const float> serials = serials_[group];
     float& known = similar_[stream][i];
@@ -204,7 +208,8 @@ class RkvScorer final : public ColumnScorer {
     return found;
   }
 
-  // The last of the rows below `end`, from `begin` and from 1 on, that is similar to row i; else 0.
+  // Returns the last row j with begin <= j < end and j >= 1 that is similar to row i; 0 if there is
+  // none.
   [[nodiscard]] size_t SearchDown(int stream, size_t i, size_t end, size_t begin) const {
     const size_t dim = layout_.head_dim();
     const int16_t* units = keys_.units(stream);
@@ -222,7 +227,7 @@ class RkvScorer final : public ColumnScorer {
   GroupNumbers<float> searched_{this};  // the newest row of the last search
   StoredKeys keys_;                     // of each stream
   std::vector<uint8_t> stale_;          // [num_groups]: scores are of an earlier step
-  // The queries of the last step: by layer, [num_shown, query heads, head_dim].
+  // Holds the queries of the last step, by layer: [num_shown, query heads, head_dim].
   std::vector<std::span<const float>> queries_;
   size_t num_shown_ = 0;
   size_t num_queries_ = 0;  // the last of them

@@ -1,6 +1,6 @@
-// A number per token over a trailing window of 64 tokens, causal: what "EpiKV" (002) smooths and
-// centres its signals with. The window holds the token itself; while it is not full, what there is
-// [ours].
+// Computes means and z-scores of a number per token over the trailing 64 tokens, as "EpiKV" (002)
+// does with its signals. The window contains the token itself; a window that is not full yet uses
+// the tokens that it has [ours].
 #ifndef EBB_POLICY_SCORERS_ROLLING_H_
 #define EBB_POLICY_SCORERS_ROLLING_H_
 
@@ -21,8 +21,8 @@ class Rolling {
   void Push(float value);
   void Clear() { count_ = 0; }
   [[nodiscard]] float Mean() const;  // 0 while empty
-  // For the newest: (value - mean) / (standard deviation + eps), the deviation of the window as it
-  // is, not an estimate; eps is 1e-6 [ours]. 0 while empty.
+  // Returns (value - mean) / (standard deviation + eps) of the newest value; 0 while empty. The
+  // deviation is the population's, with divisor n; eps is 1e-6 [ours].
   [[nodiscard]] float ZScore() const;
   void Save(StateWriter* to) const;
   [[nodiscard]] Status Load(StateReader* from);

@@ -11,7 +11,8 @@ namespace {
 constexpr float kBelow1 = 0.99999f;
 constexpr float kNoMass = -1.0f;  // in place of a head's density
 
-// Heads in one part of the work, and mass that is worth calling threads for.
+// kHeadsPerPart is the number of heads that one part processes; less mass than kFloatsWorthThreads
+// is not worth waking threads for.
 constexpr int kHeadsPerPart = 16;
 constexpr size_t kFloatsWorthThreads = size_t{1} << 16;
 
@@ -26,8 +27,8 @@ void SegmentScorer::InitRows(int group, std::span<const Position> positions) {
   std::ranges::fill(rooms_[group].last(positions.size()), 1.0f);
 }
 
-// The mass of all query heads: megabytes of a long thought. A part takes the densities of some
-// heads, and of all heads the mass of some rows.
+// Reads the mass of all query heads, megabytes for a long thought. Each part computes the densities
+// of some heads, and adds the mass of all heads for some rows.
 float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
   const int num_heads = signals.num_mass_heads;
   densities_.resize(num_heads);
@@ -40,7 +41,7 @@ float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
     const size_t end = share(num_heads, part + 1);
     for (size_t head = share(num_heads, part); head < end; ++head) {
       const std::span<const float> mass = MassOfHead(signals, static_cast<int>(head));
-      // Heads of a layer with a NaN have no mass at all.
+      // Heads of a layer with a NaN have no mass at all, and must not lower the mean density.
       const bool none = std::ranges::none_of(mass, [](float m) { return m > 0; });
       densities_[head] = none ? kNoMass : Density(mass);
     }
@@ -60,13 +61,15 @@ float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
   return sum / static_cast<float>(std::max(1, num_with_mass));
 }
 
-// The rows that are left of a segment that is open again have room, as they had when it was open.
+// Segments that are open again give room to all of their surviving rows, as they did when they were
+// open before.
 void SegmentScorer::TakeBack(int group, Position end) {
   Segments& segments = segments_[group];
   if (segments.num_tokens() <= end) return;
   const int closed_before = segments.num_closed();
   segments.TruncateTo(end);
-  // Rows that are left are of segments that are, but in states of older versions and made-up ones.
+  // A surviving row always belongs to a surviving segment, except in states that an older version
+  // saved or that are forged.
   const auto last = static_cast<float>(std::max(0, segments.size() - 1));
   const auto first_open = static_cast<float>(segments.num_closed());
   const std::span<float> ids = ids_[group], has_room = rooms_[group];
@@ -129,7 +132,8 @@ void SegmentScorer::CheckLoaded(StateReader* from) const {
   }
 }
 
-// Each row adds up its heads in their order, whichever part it is of.
+// Each row adds up the heads in their order, whichever part it is in, so that the number of parts
+// changes no bit.
 void AttentionSegmentScorer::TakeMassOfRows(int group, const GroupSignals& signals, RowRange rows) {
   AddMeanMassOfRows(signals, layout_.QueryHeadsOf(group), rows.begin,
                     attention_[group].subspan(rows.begin, rows.end - rows.begin));

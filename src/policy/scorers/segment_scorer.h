@@ -1,6 +1,7 @@
-// The base of scorers that cut a thought into segments: which segment a row is of, whether its
-// segment's budget has room for it, and a rank within [0, 1). A row that has no room scores its
-// rank - 1, below 0. Beside that, the rank that most of them have: cumulative attention.
+// Declares the base of scorers that cut a thought into segments. It knows each row's segment, and
+// whether the budget of the segment has room for the row. A row with room scores its rank within
+// [0, 1); a row without room scores its rank - 1, which is below 0. AttentionSegmentScorer adds the
+// rank that most of these scorers use: cumulative attention.
 #ifndef EBB_POLICY_SCORERS_SEGMENT_SCORER_H_
 #define EBB_POLICY_SCORERS_SEGMENT_SCORER_H_
 
@@ -25,32 +26,34 @@ class SegmentScorer : public ColumnScorer {
  protected:
   void InitRows(int group, std::span<const Position> positions) override;
   void CheckLoaded(StateReader* from) const override;
-  // How many of the rows of one query head's attention matter, from 0 to 1. Called by several
-  // threads at once.
+  // Returns the density of one query head's attention, from 0 (one row receives all) to 1. Several
+  // threads call it at once.
   [[nodiscard]] virtual float Density(std::span<const float> mass) const = 0;
-  // Segments were closed: those up to segments(group).num_closed(), from `first_new` on just now.
+  // Chooses, by KeepHighest(), the rows that keep their room, after segments were closed: those
+  // from `first_new` to segments(group).num_closed() - 1.
   virtual void ChooseRows(int group, int first_new) = 0;
-  // A roll-back left so many segments closed, fewer than there were.
+  // Tells the scorer that a roll-back opened segments again, so that only `num_closed` are closed.
   virtual void Reopen(int /*group*/, int /*num_closed*/) {}
-  // Takes the mass that the heads of a step gave these rows. Called by several threads at once,
-  // each with rows of its own.
+  // Adds the mass that the step's heads gave these rows. Several threads call it at once, each for
+  // rows of its own.
   virtual void TakeMassOfRows(int /*group*/, const GroupSignals& /*signals*/, RowRange /*rows*/) {}
-  // A finite number; the higher, the longer it is kept.
+  // Returns a finite rank for each row of the group; rows with higher ranks are kept longer.
   [[nodiscard]] virtual std::span<const float> Ranks(int group) = 0;
-  // A rank within [0, 1), ascending with it.
+  // Maps a rank to [0, 1), monotonically.
   [[nodiscard]] virtual float Squashed(float rank) const { return rank / (1.0f + rank); }
 
   [[nodiscard]] const Segments& segments(int group) const { return segments_[group]; }
-  // The rows of a segment that are alive.
+  // Returns the surviving rows of a segment.
   [[nodiscard]] RowRange RowsOf(int group, int segment) const;
-  // All of these rows but the `count` of the highest rank have no room from now on.
+  // Takes the room from all of these rows except the `count` rows with the highest ranks.
   void KeepHighest(int group, const RowRange& rows, size_t count);
   [[nodiscard]] std::span<float> rooms(int group) { return rooms_[group]; }  // 1, or 0: no room
 
  private:
-  // The step begins at position `end`: what was known from there on was taken back.
+  // Removes what was recorded from position `end` on, where the step begins after a roll-back.
   void TakeBack(int group, Position end);
-  // Returns the mean density over the heads that have mass.
+  // Passes the step's mass to TakeMassOfRows() and returns the mean density over the heads that
+  // have mass.
   float TakeMass(int group, const GroupSignals& signals);
 
   const RunParts run_parts_;

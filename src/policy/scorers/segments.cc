@@ -46,7 +46,7 @@ void Segments::TruncateTo(Position end) {
     }
     const int64_t left = end - begin;
     const float signal = last.Signal();
-    // Rounded up: one that had a signal goes on having it.
+    // Rounds up, so that a segment that had a signal still has one.
     last.num_signals =
         static_cast<int>((last.num_signals * left + last.num_tokens - 1) / last.num_tokens);
     last.signal_sum = signal * static_cast<float>(last.num_signals);
@@ -58,7 +58,8 @@ void Segments::TruncateTo(Position end) {
   num_closed_ = std::min(num_closed_, size());
 }
 
-// The type of the last segment, among the full segments of generated tokens, itself included.
+// Returns the type of the last segment by its rank among the full segments of generated tokens,
+// itself included.
 Thought Segments::Judge() const {
   size_t num_full = 0;
   size_t num_sparser = 0;

@@ -1,14 +1,15 @@
-// The segments of a thought, as ThinKV cuts and types it: `tau` tokens in a row make one. A segment
-// of generated tokens is closed when it is full, and typed by its mean signal (density of
-// attention) among the closed ones so far: the sparsest third is transition, the densest
-// execution, the middle reasoning [ours: ThinKV calibrates two thresholds offline; the first two
-// are reasoning]. Given tokens, and generated ones that a user's turn cuts off, are reasoning, and
-// closed along with the next that is closed [ours].
+// Cuts a thought into segments of `tau` consecutive tokens and types them, as ThinKV does. A
+// segment of generated tokens is closed when it is full. Its type follows from its mean signal
+// (density of attention) among the closed segments so far: the sparsest third is transition, the
+// densest third execution, the middle third reasoning [ours: ThinKV calibrates two thresholds
+// offline; here the first two segments are reasoning]. Segments of given tokens, and segments of
+// generated tokens that a user's turn cuts off, are reasoning; they are closed together with the
+// next full segment [ours].
 //
-// Tokens are taken one by one, each position from 0 on once, so that a segment begins where those
-// before it end. A roll-back takes the newest back: segments that began there or later are gone,
-// and one that it cuts is open again, with the mean signal that it had [ours: what its tokens
-// showed is not kept apart]. Segments that were closed before it stay closed and keep their types.
+// Each position is added once, in order from 0, so that a segment begins where the one before it
+// ends. A roll-back removes the newest tokens: segments that began behind its end are removed, and
+// the segment that it cuts is open again with its old mean signal [ours: signals are not stored per
+// token]. Segments that were closed before it stay closed and keep their types.
 #ifndef EBB_POLICY_SCORERS_SEGMENTS_H_
 #define EBB_POLICY_SCORERS_SEGMENTS_H_
 
@@ -27,13 +28,14 @@ class Segments {
  public:
   explicit Segments(int tau) : tau_(tau) {}
 
-  // A token more; returns the number of its segment, from 0 on.
+  // Adds a token and returns the index of its segment.
   int Take(StepKind kind);
-  // Adds the signal of the last token's step.
+  // Adds a signal to the mean of the newest token's segment.
   void AddSignal(float density);
-  // Types and closes the last segment if it is full, and with it all before it.
+  // Types and closes the last segment if it is full, together with all open segments before it.
+  // Returns whether it did.
   bool CloseIfFull();
-  // The tokens from position `end` on were taken back.
+  // Removes the tokens from position `end` on, after a roll-back.
   void TruncateTo(Position end);
 
   [[nodiscard]] int size() const { return static_cast<int>(all_.size()); }

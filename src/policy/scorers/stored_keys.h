@@ -1,5 +1,5 @@
-// Copies of rows' keys, for scorers that compare rows with each other: of length 1 in 16 bits,
-// which makes similarities right to about 2e-5, and their lengths.
+// Stores copies of rows' keys for scorers that compare rows with each other: scaled to length 1 in
+// 16 bits, which makes cosines exact to about 2e-5, together with their lengths.
 #ifndef EBB_POLICY_SCORERS_STORED_KEYS_H_
 #define EBB_POLICY_SCORERS_STORED_KEYS_H_
 
@@ -14,7 +14,8 @@
 
 namespace ebb {
 
-// Keys of length 1 make a product of at most 2^30, and so does any part of the sum.
+// Returns the dot product of two stored keys. It cannot overflow: keys of length 1 have a product
+// of at most 2^30, as has any part of the sum.
 inline int32_t DotOfUnits(const int16_t* a, const int16_t* b, size_t dim) {
   int32_t sum = 0;
   for (size_t c = 0; c < dim; ++c) sum += int32_t{a[c]} * int32_t{b[c]};
@@ -25,13 +26,14 @@ class StoredKeys {
  public:
   static constexpr float kOne = 32767;
 
-  // Adds two columns to `owner`; keys are zeros until they are stored. first_streams: see Column.
+  // Adds two columns to `owner`. Keys are zeros until Store(). first_streams: see Column.
   StoredKeys(ColumnScorer* owner, const std::vector<int>& first_streams, int head_dim)
       : head_dim_(std::max(1, head_dim)),
         units_(owner, first_streams, head_dim_),
         lengths_(owner, first_streams) {}
 
-  // The key of the row that is `from_end` rows from the end.
+  // Stores the key of the row that is `from_end` rows from the end of the stream (1: the last row).
+  // Numbers that are not finite count as 0.
   void Store(int stream, size_t from_end, std::span<const float> key) {
     constexpr float kSmallestNorm = 1e-8f;
     float sum = 0;
@@ -44,14 +46,14 @@ class StoredKeys {
       to[c] = static_cast<int16_t>(std::lrint(FiniteOr0(key[c]) * by));
     }
   }
-  // A row's key, times `by`.
+  // Writes the key of a row, multiplied by `by`, to `key` [head_dim].
   void Read(int stream, size_t row, float by, std::span<float> key) const {
     const int16_t* unit = units(stream) + row * head_dim_;
     const float scale = by * lengths_[stream][row] / kOne;
     for (size_t c = 0; c < key.size(); ++c) key[c] = scale * unit[c];
   }
   [[nodiscard]] const int16_t* units(int stream) const { return units_[stream].data(); }
-  // The cosine that a product of stored units stands for.
+  // Returns the cosine of two keys from the product of their stored units.
   [[nodiscard]] static float Cosine(int64_t product) {
     return static_cast<float>(product) / (kOne * kOne);
   }

@@ -1,4 +1,4 @@
-// The keys and values of a step, stream by stream; a stream is a (layer, kv head) pair.
+// Finds the keys and values of a step, stream by stream; a stream is a (layer, kv head) pair.
 #ifndef EBB_POLICY_SCORERS_STREAMS_H_
 #define EBB_POLICY_SCORERS_STREAMS_H_
 
@@ -12,7 +12,8 @@
 
 namespace ebb {
 
-// by_layer: StepSignals::keys or ::values, [num_tokens, kv heads of the layer, head_dim] each.
+// Returns the key or value of a token in a stream, [head_dim]. by_layer: StepSignals::keys or
+// ::values, [num_tokens, kv heads of the layer, head_dim] for each layer.
 inline std::span<const float> VectorOf(const std::vector<std::span<const float>>& by_layer,
                                        const AttentionLayout& layout, int stream, int token) {
   const size_t head_dim = layout.head_dim();

@@ -1,15 +1,15 @@
-// ThinKV (Ramachandran et al., 2026), its eviction as far as it is known second-hand; no code was
-// found. Thoughts of tau = 128 tokens are typed by the sparsity of attention, the share of rows
-// that receive less than 1 % of the most that a row of the head receives [ours: 1 %, and all layers
-// instead of those whose sparsity has three modes]. When a transition thought ends, every thought
-// before it goes one step down the ladder {64, 32, 16, 8, 4} of rows that it may keep: the rows
-// nearest to the centres of a k-means clustering of their keys, after RoPE.
+// Scores rows by the eviction of ThinKV (Ramachandran et al., 2026), as far as second-hand sources
+// describe it; no code was found. Thoughts are segments of tau = 128 tokens, typed by the sparsity
+// of attention: the share of rows that receive less than 1 % of the largest mass that a row of the
+// head receives [ours: 1 %, and all layers instead of those whose sparsity has three modes]. When a
+// transition thought ends, every thought before it moves one step down the ladder {64, 32, 16, 8,
+// 4} of rows that it may keep: the rows nearest to the centres of a k-means clustering of their
+// keys, after RoPE.
 //
 // [ours: the keys are those of all kv heads of one layer, in the middle unless given; centres start
-// at evenly spaced rows and move 4 times; what a row scores among those that stay is its
-// cumulative attention; of distances that differ by less than a thousandth the first counts, since
-// a centre between two rows is as near to both. Its 4-bit and 2-bit formats are not a matter of
-// eviction: --t2 has them.]
+// at evenly spaced rows and move 4 times; rows that stay are ranked by cumulative attention; among
+// distances that differ by less than a thousandth the first counts, since a centre between two rows
+// is as near to both. ThinKV's 4-bit and 2-bit formats are not part of eviction: --t2 has them.]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr int kRounds = 4;
 constexpr float kSparse = 0.01f;
 constexpr float kNearer = 0.999f;  // of a squared distance
 
-// How many steps each closed segment of a group went down the ladder.
+// Rungs holds how many steps each closed segment of a group has moved down the ladder.
 struct Rungs {
   std::vector<uint8_t> of;
 
@@ -105,7 +105,7 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
   }
 
  private:
-  // Keeps `count` of the rows that still have room.
+  // Keeps `count` of the rows that still have room: those nearest to the centres.
   void KeepNearest(int group, const RowRange& rows, size_t count) {
     members_.clear();
     for (size_t row = rows.begin; row < rows.end; ++row) {
@@ -156,7 +156,8 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
     }
   }
 
-  // A centre that no row is nearest to stays where it is.
+  // Moves each centre to the mean of its rows; a centre that is nearest to no row stays where it
+  // is.
   void MoveCentres(size_t count) {
     for (size_t c = 0; c < count; ++c) {
       const auto num_members = std::count(nearest_.begin(), nearest_.end(), c);

@@ -1,7 +1,7 @@
-// ThinKV (Ramachandran et al., 2026) as "EpiKV" (002, 4.3 and App. D) evaluates it, and its hybrid.
-// No code was found for either; segments.h says how thoughts are cut and typed. tau is 128; a
-// segment keeps 64 rows as reasoning, 32 as execution, 8 as transition, so that fewer rows than the
-// budget may be left.
+// Scores rows by ThinKV (Ramachandran et al., 2026) as "EpiKV" (002, 4.3 and App. D) evaluates it,
+// and by its hybrid. No code was found for either; segments.h says how thoughts are cut and typed.
+// tau is 128. A reasoning segment keeps 64 rows, an execution segment 32, a transition segment 8,
+// so that fewer rows than the budget may be left.
 //   thinkv       of a segment the rows with the most cumulative attention (000, Eq. 1) stay [ours]
 //   segment_hs   those with the highest z_10 - z_21 of epikv stay ("+ HS rank"; which rank it is
 //                and how they are combined is ours)
@@ -20,13 +20,14 @@ namespace {
 constexpr int kDefaultTau = 128;
 constexpr int kDefaultBudgets[] = {64, 32, 8};  // by Thought
 
-// From 0, one row has it all, to 1, all have the same.
+// Returns 0 if one row has all the mass, up to 1 if all rows have the same.
 float NormalisedEntropy(std::span<const float> mass) {
   if (mass.size() < 2) return 0;
   return EntropyBits(mass) / std::log2(static_cast<float>(mass.size()));
 }
 
-// Segments typed by entropy, with a budget for each type; `Base` ranks the rows of a segment.
+// EntropySegmentScorer types segments by entropy and has a budget for each type; `Base` ranks the
+// rows of a segment.
 template <typename Base>
 class EntropySegmentScorer : public Base {
  public:

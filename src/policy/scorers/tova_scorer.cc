@@ -1,6 +1,7 @@
-// TOVA (Oren et al., 2024, as in its published code): the attention that the last query pays,
+// Scores a row as TOVA does (Oren et al., 2024, as in its published code): by the attention that
+// the last query pays to it,
 //   s_i = mean over the query heads of A[last query, i]
-// nothing of earlier ones. At token granularity the mean is over layers too [ours: the source
+// regardless of earlier queries. At token granularity the mean is over layers too [ours: the source
 // decides layer by layer].
 #include <algorithm>
 

@@ -1,5 +1,6 @@
-// VATP (Guo et al., 2024, as in its published code): per layer and head, the mass from all queries
-// so far, those of prefill included, times the L1 norm of the row's value,
+// Scores a row as VATP does (Guo et al., 2024, as in its published code): per layer and head, by
+// the mass from all queries so far, those of prefill included, times the L1 norm of the row's
+// value,
 //   s_i += sum over queries and heads of A[i] |v_i|_1
 // At layer and token granularity, which "Not All Thoughts Need HBM" (4.11) needs and does not
 // define, the norm is the mean over the group's (layer, kv head) pairs [ours].

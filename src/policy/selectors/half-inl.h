@@ -1,4 +1,4 @@
-// Vectors of f16 numbers. Included once per instruction set.
+// Loads vectors of f16 numbers. Each instruction set includes this file once.
 #if defined(EBB_POLICY_SELECTORS_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_POLICY_SELECTORS_HALF_INL_H_
 #undef EBB_POLICY_SELECTORS_HALF_INL_H_
@@ -15,14 +15,14 @@ namespace ebb {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// REQUIRES: the numbers are finite.
+// Loads numbers in f16 and converts them to f32. REQUIRES: the numbers are finite.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadF16(D d, const uint16_t* from) {
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
   const hn::Rebind<hwy::float16_t, D> d16;
   return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
 #else
-  // By what exponents of f16 are further off those of f32.
+  // Scales by the difference of the exponent biases of f32 and f16, 127 - 15 = 112.
   constexpr float kF16Step = 0x1p112f;
   const hn::Rebind<uint16_t, D> d16;
   const hn::RebindToUnsigned<D> du;

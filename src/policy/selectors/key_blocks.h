@@ -1,7 +1,7 @@
-// Vectors of keys in f16, sixteen side by side in each channel, so that a query is multiplied with
-// sixteen of them at once and nothing is left to add up across lanes. An entry is a key, the mean
-// and the variance of the keys of a page, or the lowest and the highest numbers of these keys. Bit
-// for bit the same in each instruction set.
+// Stores f16 vectors of keys in blocks of sixteen that are interleaved channel by channel, so that
+// a SIMD loop multiplies a query with sixteen of them at once and needs no horizontal sum. An entry
+// has one or two vectors: a key; the mean and the variance of a page's keys; or the lowest and the
+// highest numbers of a page's keys. Results are the same bits in each instruction set.
 #ifndef EBB_POLICY_SELECTORS_KEY_BLOCKS_H_
 #define EBB_POLICY_SELECTORS_KEY_BLOCKS_H_
 
@@ -18,35 +18,39 @@ class KeyBlocks {
  public:
   static constexpr size_t kBlock = 16;  // entries
 
-  // Returns the most bytes after MakeRoom() for so many entries in each stream.
+  // Returns the most bytes that are allocated after MakeRoom(num_entries).
   [[nodiscard]] static size_t BytesFor(size_t num_streams, size_t dim, size_t vectors,
                                        size_t num_entries) {
     return num_streams * RoomFor(num_entries) * kBlock * vectors * dim * sizeof(uint16_t);
   }
 
-  // vectors: 1 or 2 of each entry.
+  // Makes empty blocks. vectors: 1 or 2 per entry.
   KeyBlocks(int num_streams, int dim, int vectors)
       : num_streams_(num_streams), dim_(dim), vectors_(vectors) {}
 
-  // Makes room for so many entries in each stream; entries stay. May throw std::bad_alloc.
+  // Allocates room for `num_entries` entries in each stream and keeps the stored entries. May throw
+  // std::bad_alloc.
   void MakeRoom(size_t num_entries);
-  // Gives memory back if there is room for more than twice as many. REQUIRES: no stream has more.
+  // Frees memory if there is room for more than twice `num_entries`. REQUIRES: no stream has more
+  // entries.
   void Shrink(size_t num_entries);
-  // values: [vectors, dim], finite f16 numbers. REQUIRES: there is room.
+  // Stores an entry. values: [vectors, dim], finite f16 numbers. REQUIRES: MakeRoom() made room for
+  // it.
   void Put(int stream, size_t entry, std::span<const uint16_t> values);
-  // values: [vectors, dim]
+  // Copies an entry to `values` [vectors, dim].
   void Get(int stream, size_t entry, std::span<uint16_t> values) const;
 
-  // Multiplies queries with the first num_entries entries, rounded up to whole blocks; the rest of
-  // a block is unspecified. products[i, e] is the sum over channels of q[i, c] * first[e, c]; with
-  // two vectors, squares[i, e] is that of q[i, c]^2 * second[e, c]. q: [queries, dim]; products,
-  // squares: [queries, stride]. Computes one part of num_parts, for each of which a thread may call
-  // at once.
+  // Multiplies queries with the first num_entries entries, rounded up to whole blocks; results
+  // beyond num_entries are unspecified. products[i, e] is the sum over channels of q[i, c] *
+  // first[e, c]; with two vectors, squares[i, e] is the sum of q[i, c]^2 * second[e, c]. q:
+  // [queries, dim]; products, squares: [queries, stride]. Computes one of num_parts parts; several
+  // threads may call it at once for different parts.
   void Multiply(int stream, std::span<const float> q, size_t num_entries, int part, int num_parts,
                 size_t stride, float* products, float* squares) const;
 
-  // The first number of an entry. Its next number is kBlock further: those of all vectors in
-  // channel 0, then in channel 1. The numbers of the next entry of the block lie between them.
+  // Returns a pointer to the first number of an entry. Its next number is kBlock further on: the
+  // numbers of all its vectors in channel 0, then in channel 1. The numbers of the block's other
+  // entries lie in between.
   [[nodiscard]] const uint16_t* At(int stream, size_t entry) const {
     return blocks_.data() + IndexOf(stream, entry);
   }
@@ -65,7 +69,7 @@ class KeyBlocks {
     return (stream * room_ + entry / kBlock) * BlockNumbers() + entry % kBlock;
   }
 
-  // Returns the blocks of so many entries and a quarter more.
+  // Returns the blocks to allocate for `num_entries` entries: a quarter more than they need.
   [[nodiscard]] static size_t RoomFor(size_t num_entries) {
     const size_t num_blocks = RoundUp(num_entries) / kBlock;
     return num_blocks + (num_blocks + 3) / 4;

@@ -19,9 +19,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr size_t kPages = KeyRanges::kBlock;
 inline constexpr size_t kMostChannels = KeyRanges::kMostChannels;
-// The higher of a channel's two products is the highest number's where the query is positive. A
-// product and a sum, each rounded: where they are fused the result would be another. Ranges come
-// from memory, block after block of a table of megabytes: meanwhile `next` is fetched.
+// Computes the bounds of a block of pages. The higher of a channel's two products is that of the
+// highest number if the query is positive, else that of the lowest. Products and sums are rounded
+// separately: a fused multiply-add would give other bits. Since ranges stream from memory, block
+// after block of a table of megabytes, the loop prefetches `next` meanwhile.
 template <size_t kQueries>
 HWY_INLINE void BoundsOfBlock(const float* q, const int32_t* signs, size_t dim,
                               const uint16_t* block, const uint16_t* next, float* bounds,
@@ -51,7 +52,8 @@ HWY_INLINE void BoundsOfBlock(const float* q, const int32_t* signs, size_t dim,
 template <size_t kQueries>
 void BoundsOfQueries(const float* q, size_t dim, const uint16_t* blocks, size_t num_blocks,
                      const uint16_t* next, float* bounds, size_t stride) {
-  // All ones where a query is negative: read from memory, they cost no arithmetic for each block.
+  // Holds all ones for channels with a negative query. Reading them from memory costs no arithmetic
+  // per block.
   HWY_ALIGN int32_t signs[kQueries * kMostChannels];
   for (size_t i = 0; i < kQueries * dim; ++i) signs[i] = std::bit_cast<int32_t>(q[i]) >> 31;
   for (size_t i = 0; i < num_blocks; ++i) {
@@ -62,7 +64,8 @@ void BoundsOfQueries(const float* q, size_t dim, const uint16_t* blocks, size_t 
   }
 }
 
-// `next`: the memory that is read after the blocks.
+// Computes the bounds of several blocks. `next` is the memory that is read after them, for
+// prefetching.
 void BoundsTo(const float* q, size_t num_queries, size_t dim, const uint16_t* blocks,
               size_t num_blocks, const uint16_t* next, float* bounds, size_t stride) {
   const auto first = [&]<size_t kQueries>(std::integral_constant<size_t, kQueries>) {
@@ -93,7 +96,7 @@ HWY_AFTER_NAMESPACE();
 namespace ebb {
 namespace {
 
-// Numbers in f16 in their order.
+// Maps an f16 number to an integer so that integers compare as the numbers do.
 int RankOfF16(uint16_t x) { return (x & 0x8000) != 0 ? -(x & 0x7fff) : x; }
 
 HWY_EXPORT(BoundsTo);

@@ -1,8 +1,7 @@
-// The lowest and highest number of each channel of keys, page by page, in f16, as keys are mostly
-// kept themselves: what bounds a query's product with any key of a page (Quest, Tang et al., 2024).
-// Streams are kv heads of layers. The pages of a block stand side by side in each
-// channel, so that a query is held against sixteen at once and nothing is left to add up across
-// them.
+// Stores, page by page, the lowest and highest number of each channel of the keys, in f16. They
+// bound a query's dot product with any key of a page (Quest, Tang et al., 2024). KeyBlocks
+// interleaves the pages of a block, so that a SIMD loop compares a query with sixteen pages at once
+// and needs no horizontal sum. Streams are kv heads of layers.
 #ifndef EBB_POLICY_SELECTORS_KEY_RANGES_H_
 #define EBB_POLICY_SELECTORS_KEY_RANGES_H_
 
@@ -29,37 +28,41 @@ class KeyRanges {
         range_(RangeNumbers()) {}
 
   [[nodiscard]] size_t num_pages(int stream) const { return num_pages_[stream]; }
-  // For so many in each stream: nothing fails until there are more.
+  // Allocates memory for `num_pages` pages in each stream; AddPage() then cannot fail up to that
+  // number.
   void MakeRoom(size_t num_pages) { blocks_.MakeRoom(NumBefore(num_pages)); }
   void AddPage(int stream);
-  // Numbers beyond f16 count as its largest, NaN as 0. key: [dim].
+  // Widens a page's range by a key [dim]. Numbers beyond the range of f16 count as its largest
+  // number, NaN as 0.
   void Widen(int stream, size_t page, std::span<const float> key);
-  // Page i stays where left[i] is not 0. REQUIRES: as many as the stream has pages.
+  // Removes the pages i for which left[i] is 0. REQUIRES: left.size() == num_pages(stream).
   void Retain(int stream, std::span<const uint32_t> left);
 
-  // Computes the upper bound of a query's product with any of a page's keys, were those keys in
-  // f16: the sum over channels of max(q low, q high); 0 where that is not finite. Of all pages but
-  // the newest. Bit for bit the same in each instruction set. q: [queries, dim]; bounds: [queries,
-  // BoundsStride()], of which the first num_pages() - 1 count. Writes one part of num_parts, for
-  // each of which a thread may call at once.
+  // Computes, for every page but the newest, the upper bound of a query's product with any of the
+  // page's keys (rounded to f16): the sum over channels of max(q low, q high), or 0 if that is not
+  // finite. Results are the same bits in each instruction set. q: [queries, dim]; bounds: [queries,
+  // BoundsStride()], of which the first num_pages() - 1 are valid. Computes one of num_parts parts;
+  // several threads may call it at once for different parts.
   void Bounds(int stream, std::span<const float> q, int part, int num_parts,
               std::span<float> bounds) const;
-  // A multiple of kBlock, less than num_pages() + kBlock.
+  // Returns the stride of `bounds` between queries: a multiple of kBlock, less than num_pages() +
+  // kBlock.
   [[nodiscard]] size_t BoundsStride(int stream) const {
     return KeyBlocks::RoundUp(NumBefore(num_pages_[stream]));
   }
 
-  // [pages, 2, dim]
+  // Returns the ranges of all pages, [pages, 2, dim], for saving.
   [[nodiscard]] std::vector<uint16_t> Numbers(int stream) const;
-  // REQUIRES: whole pages of finite numbers.
+  // Replaces the stream's pages by what Numbers() returned. REQUIRES: whole pages of finite
+  // numbers.
   void SetNumbers(int stream, std::span<const uint16_t> numbers);
 
-  // The memory for all pages but the newest ones.
+  // Returns the bytes allocated for all pages but the newest ones.
   [[nodiscard]] size_t CapacityBytes() const { return blocks_.CapacityBytes(); }
 
  private:
   [[nodiscard]] size_t RangeNumbers() const { return 2 * dim_; }
-  // The number of pages but the newest.
+  // Returns the number of pages without the newest one.
   [[nodiscard]] static size_t NumBefore(size_t num_pages) {
     return num_pages == 0 ? 0 : num_pages - 1;
   }
@@ -69,7 +72,7 @@ class KeyRanges {
   [[nodiscard]] std::span<const uint16_t> Newest(int stream) const {
     return std::span(newest_).subspan(stream * RangeNumbers(), RangeNumbers());
   }
-  // range: [2, dim]
+  // Copies the range of a page to `range` [2, dim].
   void Get(int stream, size_t page, std::span<uint16_t> range) const;
 
   size_t dim_;

@@ -1,28 +1,28 @@
-// Reads the pages of 64 rows that receive most of a query's attention: by the estimate below, of
-// each query head as many pages as it takes for the wanted share of its mass; a kv head reads the
-// union over its query heads, or, where the number of rows is limited, the pages of the union with
-// the largest shares of any query head's mass. The first page (attention sinks) and the newest
-// pages, at least 129 rows, are always read. Rows are chosen from queries and keys alone, so where
-// rows lie changes no choice.
+// Selects the pages of 64 rows that receive most of a query's attention. By the estimate below,
+// each query head chooses as many pages as reach the wanted share of its mass; a kv head reads the
+// union over its query heads or, if the number of rows is limited, the pages of that union with the
+// largest shares of any query head's mass. The first page (attention sinks) and the newest pages,
+// at least 129 rows, are always read. Choices depend on queries and keys alone, not on the tiers
+// that hold the rows.
 //
-// With `reuse`, a kv head reads the pages that the queries of the token before chose, and the
-// newest pages, where both tokens' queries are alike: the mean over query heads of the cosine
-// between both tokens' queries is at least so much. The rows that the next token may read are then
-// known a step ahead (Foresee()) [FreeKV, 2025: the choice of the step before, corrected by the
-// cosine of queries]. Layers with windows, whose rows go with every token, reuse no choice.
+// With `reuse`, a kv head reads the newest pages and the pages that the previous token's queries
+// chose, if the mean over query heads of the cosine between both tokens' queries is at least
+// `reuse`. The rows that the next token may read are then known a step ahead (Foresee()), so that
+// they can be prefetched [FreeKV, 2025: the choice of the step before, corrected by the cosine of
+// queries]. Layers with sliding windows lose rows with every token and reuse no choice.
 //
-// A page of n rows with keys k: with c = s q mean(k) and v = s^2 sum over channels of q^2 var(k),
-// the log of its mass is log n + c + v / 2, which is exact for normally distributed logits; the
-// second term is capped, from v = 2 log n on, at sqrt(2 v log n) - log n, since no row outweighs
-// its page. Logits of rows that are always read are computed from their keys. [ours;
+// For a page of n rows with keys k, c = s q mean(k) and v = s^2 sum over channels of q^2 var(k),
+// the estimate of the log of its mass is log n + c + v / 2, which is exact for normally distributed
+// logits. From v = 2 log n on, the second term is capped at sqrt(2 v log n) - log n, since no row
+// outweighs its page. Logits of rows that are always read are computed from their keys. [ours;
 // docs/dev/tiers.md compares it with other estimates]
 //
-// A page holds the rows of 64 positions, from a multiple of 64 on. Keys of the newest pages are
-// kept in f16 until their page is summarised, so that rows which a roll-back takes away and new
-// ones replace leave no trace. A page that was summarised and then lost rows keeps its mean and
-// variance, and takes no new rows.
+// A page holds the rows of 64 positions, from a multiple of 64 on. Keys of the newest pages stay in
+// f16 until their page is summarised, so that rows which a roll-back removes and new rows replace
+// leave no trace. A summarised page that then loses rows keeps its mean and variance, and receives
+// no new rows.
 //
-// Rows go from the front (layers with windows) and from the end (roll-backs) alone.
+// Rows are removed only at the front (layers with sliding windows) and at the end (roll-backs).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +50,8 @@ constexpr size_t kNewestPages = 3;                 // whose keys are kept, of co
 constexpr size_t kRecentPages = kNewestPages + 1;  // and the one that is being filled
 constexpr size_t kExactPages = 1 + kRecentPages;   // the first page too
 constexpr size_t kFewestPages = kExactPages + 1;   // with fewer all rows are read
-// Pages are ordered by the log of their mass in steps of 1/8 below the largest, down to e^-32.
+// MarkPages() sorts pages into kBuckets by the log of their mass: steps of 1/8 below the largest,
+// down to e^-32.
 constexpr size_t kBuckets = 256;
 constexpr float kBucketsPerNat = 8;
 
@@ -99,7 +100,8 @@ class MassSelector final : public Selector, public RankVectors {
   }
   SignalNeeds Needs() const override { return {.keys = true}; }
 
-  // Takes all memory before it changes anything.
+  // Allocates all memory before it changes anything, so that a failure leaves the selector as it
+  // was.
   void Append(int group, std::span<const Position> positions) override {
     Group& of = groups_[group];
     const size_t most_pages = of.pages.size() + positions.size() / kPage + 2;
@@ -114,7 +116,7 @@ class MassSelector final : public Selector, public RankVectors {
     of.num_rows += positions.size();
   }
 
-  // The step's rows are the last ones.
+  // The keys of the step belong to the newest rows.
   void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     Group& of = groups_[group];
     size_t row = of.num_rows - step.num_tokens;
@@ -257,8 +259,8 @@ class MassSelector final : public Selector, public RankVectors {
   }
   size_t NumRows(int group) const override { return groups_[group].num_rows; }
 
-  // All pages that a selector which has read these rows alone would have summarised, if each is
-  // full and summarised here too.
+  // Returns whole pages that a selector which had read only these rows would have summarised, as
+  // long as they are full and summarised here too.
   std::optional<size_t> NumRowsToShare(size_t num_rows) const override {
     const size_t num_pages = (num_rows + kPage - 1) / kPage;
     const size_t num_digests = num_pages - std::min(num_pages, kRecentPages);
@@ -365,16 +367,17 @@ class MassSelector final : public Selector, public RankVectors {
     std::vector<uint32_t> pages;  // rows of each
     size_t num_rows = 0;          // their sum
     size_t num_digests = 0;       // of the first pages
-    // The others' keys lie in keys_, page after page from this one on, in a ring of kRecentPages.
+    // The pages without a digest have their keys in keys_, page after page from this one on, in a
+    // ring of kRecentPages.
     size_t first_recent = 0;
     bool has_first = true;  // page 0 is that of the sequence's first rows, whose keys are kept
     std::vector<uint64_t> key_versions = std::vector<uint64_t>(kExactPages * kPage);
     std::vector<uint64_t> page_versions;  // [at least num_digests]
   };
-  // Work space of one kv head's choice.
+  // Work is the work space for the choice of one kv head.
   struct Work {
-    // [queries, digests, rounded up]: of logits, unscaled. Marking a query head's pages replaces
-    // the means by the pages' shares of its mass.
+    // Hold the means and variances of pages' logits, unscaled: [queries, digests, rounded up].
+    // MarkPages() replaces a query head's means by the pages' shares of its mass.
     std::vector<float> means, variances;
     std::vector<float> exact;     // [queries, kExactPages * kPage]: logits, unscaled
     std::vector<float> log_mass;  // [digests]
@@ -384,19 +387,19 @@ class MassSelector final : public Selector, public RankVectors {
     int64_t num_choices = 0;
   };
 
-  // The pages that the queries of one token chose in a stream.
+  // Choice holds the pages that the queries of one token chose in a stream.
   struct Choice {
     size_t num_rows = 0;         // of the group, the token's own among them; 0: no choice
     std::vector<uint8_t> pages;  // [pages + 1], as Work::chosen
     std::vector<float> q;        // [queries, head_dim]
   };
-  // The choices of the newest token and of the one before. A step that fails and is taken again
-  // finds the choice of the token before its own unchanged.
+  // TwoChoices holds the choices of the newest token and of the one before, so that a step that
+  // fails and is repeated still finds the choice of the token before it.
   using TwoChoices = std::array<Choice, 2>;
 
-  // The streams of a group are those from Begin(group) to Begin(group + 1).
+  // Returns the group's first stream; its streams end before Begin(group + 1).
   [[nodiscard]] int Begin(int group) const { return layout_.FirstStreamOf(group); }
-  // The first page that is not read in any case.
+  // Returns the first page that is not always read.
   [[nodiscard]] static size_t FirstOf(const Group& of) { return of.has_first ? 1 : 0; }
   [[nodiscard]] bool Selects(const Group& of) const {
     return (mass_ < 1 || most_rows_ > 0) && of.num_digests > FirstOf(of) &&
@@ -410,13 +413,13 @@ class MassSelector final : public Selector, public RankVectors {
   [[nodiscard]] static size_t RecentOf(const Group& of, size_t page) {
     return (of.first_recent + page - of.num_digests) % kRecentPages;
   }
-  // Returns where in keys_ the keys of a page without a digest begin, behind those of the first
-  // page.
+  // Returns the entry of keys_ at which the keys of a page without a digest begin. The keys of the
+  // first page come before all of them.
   [[nodiscard]] static size_t PlaceOf(const Group& of, size_t page) {
     return (1 + RecentOf(of, page)) * kPage;
   }
 
-  // Rank() and Select() run where nothing may fail.
+  // Allocates what Rank() and Select() need, because they run where nothing may fail.
   void MakeRoom(size_t num_pages) {
     digests_.MakeRoom(num_pages);
     for (TwoChoices& of_stream : choices_) {
@@ -435,14 +438,16 @@ class MassSelector final : public Selector, public RankVectors {
     }
   }
 
-  // Vectors that may have changed count as changed. REQUIRES: pages have their number.
+  // Gives every vector a new version, as if all had changed. REQUIRES: `pages` has its final
+  // length.
   static void RenewVersions(Group* of) {
     if (of->page_versions.size() < of->pages.size()) of->page_versions.resize(of->pages.size());
     for (uint64_t& version : of->key_versions) version = NextVersion();
     for (uint64_t& version : of->page_versions) version = NextVersion();
   }
 
-  // The first key of a page is to come. Summarises the page whose keys it takes the place of.
+  // Prepares for the first key of a page: summarises the pages whose keys it would overwrite in the
+  // ring.
   void BeginPage(int group, size_t page) {
     Group& of = groups_[group];
     while (page - of.num_digests >= kRecentPages) {
@@ -476,8 +481,8 @@ class MassSelector final : public Selector, public RankVectors {
     digests_.Put(stream, page, digest);
   }
 
-  // Closes the gaps that removed rows leave among the kept keys. Pages that lose all rows leave the
-  // ring at its ends only: rows of full pages between others go with their digest.
+  // Closes the gaps that removed rows leave among the stored keys. Pages leave the ring only at its
+  // ends: a full page in between that loses all of its rows is removed together with its digest.
   void MoveKeys(int stream, std::span<const uint32_t> kept, Group* group) {
     const Group& of = *group;
     std::vector<uint16_t> key(layout_.head_dim());
@@ -517,7 +522,7 @@ class MassSelector final : public Selector, public RankVectors {
               1);
   }
 
-  // Marks the pages that a query head reads, and stores each page's share of its mass.
+  // Marks the pages that a query head reads, and stores each page's share of the head's mass.
   void MarkPages(const Group& of, size_t query, Work* work) const {
     const size_t stride = KeyBlocks::RoundUp(of.num_digests);
     float* const means = work->means.data() + query * stride;
@@ -570,8 +575,8 @@ class MassSelector final : public Selector, public RankVectors {
     return num_rows == 0 || found == choices.end() ? nullptr : &*found;
   }
 
-  // Stores the choice of the token's queries, and replaces it by the choice of the token before
-  // where that may be reused. Returns whether it did.
+  // Stores the choice of the token's queries. If the previous token's choice may be reused,
+  // replaces the chosen pages by it and returns true.
   bool ReuseChoice(const Group& of, std::span<const float> q, TwoChoices* choices,
                    Work* work) const {
     const Choice* const before = FindChoice(of.num_rows - 1, *choices);
@@ -601,7 +606,7 @@ class MassSelector final : public Selector, public RankVectors {
     return sum / static_cast<double>(a.size() / dim);
   }
 
-  // Choices whose rows do not all stay count no more.
+  // Forgets the choices that name rows which are now removed.
   void ForgetChoices(int group, std::span<const uint32_t> kept) {
     if (choices_.empty()) return;
     size_t num_first = 0;  // rows that stay where they are
@@ -634,8 +639,7 @@ class MassSelector final : public Selector, public RankVectors {
     return from->status();
   }
 
-  // Leaves out the chosen pages with the smallest shares, so that the rows read are `most_rows_` at
-  // most.
+  // Drops the chosen pages with the smallest shares until at most most_rows_ rows are read.
   void LimitRows(const Group& of, size_t num_queries, Work* work) const {
     size_t num_rows = 0;
     for (size_t page = 0; page < of.pages.size(); ++page) {
@@ -663,7 +667,7 @@ class MassSelector final : public Selector, public RankVectors {
     }
   }
 
-  // Adds up the shares of the pages that are not read.
+  // Adds the shares of the pages that are not read to the work space's unread mass.
   void CountUnread(const Group& of, size_t num_queries, Work* work) const {
     const size_t stride = KeyBlocks::RoundUp(of.num_digests);
     for (size_t i = 0; i < num_queries; ++i) {
@@ -677,8 +681,8 @@ class MassSelector final : public Selector, public RankVectors {
     work->num_choices += static_cast<int64_t>(num_queries);
   }
 
-  // The mass of the rows that are always read, relative to e^top. The newest row's key is not known
-  // yet: it does not count.
+  // Returns the mass of the rows that are always read, relative to e^top. The newest row's key is
+  // not known yet, so that row does not count.
   [[nodiscard]] double ExactMass(const Group& of, size_t query, float top, const Work& work) const {
     const float* const logits = work.exact.data() + query * kExactPages * kPage;
     double sum = 0;
@@ -738,7 +742,7 @@ size_t MassSelectorBytes(const MassSelectorOptions& options, size_t num_tokens) 
   const size_t room = KeyBlocks::RoundUp(2 * num_pages);
   size_t bytes = KeyBlocks::BytesFor(streams, dim, 2, num_pages) +
                  KeyBlocks::BytesFor(streams, dim, 1, kKeysOfMassSelector);
-  // The choice of a layer's kv heads.
+  // Counts the bytes of a choice for each kv head of a layer.
   bytes += (2 * room + kKeysOfMassSelector) * shape.num_q_heads * sizeof(float) +
            room * shape.num_kv_heads * (sizeof(float) + sizeof(uint8_t) + sizeof(uint32_t));
   if (options.reuse > 0) bytes += 2 * (queries * dim * sizeof(float) + streams * (room + 1));

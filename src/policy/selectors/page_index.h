@@ -1,5 +1,5 @@
-// Functions on the pages of a selector: runs of consecutive rows of a group, in order of position.
-// A page is given by its number of rows; evicted rows leave shorter pages.
+// Works on the pages of a selector, which are runs of consecutive rows of a group in order of
+// position. A list of pages holds the number of rows of each; evicted rows leave shorter pages.
 #ifndef EBB_POLICY_SELECTORS_PAGE_INDEX_H_
 #define EBB_POLICY_SELECTORS_PAGE_INDEX_H_
 
@@ -13,7 +13,7 @@
 
 namespace ebb {
 
-// How many of each page's rows stay. kept: ascending indices of rows.
+// Returns how many rows of each page stay. kept: ascending indices of the rows that stay.
 inline std::vector<uint32_t> RowsLeft(std::span<const uint32_t> pages,
                                       std::span<const uint32_t> kept) {
   std::vector<uint32_t> left(pages.size(), 0);
@@ -26,12 +26,13 @@ inline std::vector<uint32_t> RowsLeft(std::span<const uint32_t> pages,
   return left;
 }
 
-// Adds the ranges of the rows of the chosen pages. pages: rows of each. chosen: [pages + 1], the
-// last one 0. Needs room for (pages + 1) / 2 ranges. REQUIRES: the newest page is chosen.
+// Replaces `rows` by the row ranges of the chosen pages. pages: number of rows of each page.
+// chosen: [pages + 1], with 0 behind the last page. Needs room for (pages + 1) / 2 ranges.
+// REQUIRES: the newest page is chosen.
 //
-// Without a branch for each page: which are chosen cannot be foreseen. A range is written at each
-// of its pages, and at pages that are not chosen; the next range overwrites it unless its last page
-// was passed.
+// The loop has no branch per page, since the processor could not predict which pages are chosen: it
+// writes the current range at every page, and moves on to the next range only behind the last page
+// of a run of chosen pages.
 inline void WriteRanges(std::span<const uint32_t> pages, std::span<const uint8_t> chosen,
                         std::vector<RowRange>* rows) {
   assert(chosen[pages.size() - 1] != 0);  // or a range would be written behind the others' room

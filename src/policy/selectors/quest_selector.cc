@@ -1,17 +1,17 @@
-// Quest (Tang et al., 2024, as in its published code; 003, App. F.1): each decode step, each query
-// head reads the pages whose keys could give it the highest logit. For a page of 16 rows
+// Selects pages as Quest does (Tang et al., 2024, as in its published code; 003, App. F.1): in each
+// decode step, each query head reads the pages whose keys could give it the highest logit. For a
+// page of 16 rows
 //   bound = sum over channels of max(q_c kmin_c, q_c kmax_c)
 // with the lowest and highest key per channel, after RoPE; the top max(3, budget / 16) pages are
-// read. Layers 0 and 1 are read in full, prefill is dense, no memory is freed. A kv head reads the
-// union of what its query heads choose.
+// read. Layers 0 and 1 are read in full, prefill is dense, and no memory is freed. A kv head reads
+// the union of the pages that its query heads choose.
 //
-// The newest page counts among the chosen ones, as in the published kernels: the key of the token
-// at hand is not known when rows are chosen. (The published evaluation ranks it like any other; the
-// least of three pages is from there.)
-// [ours: lowest and highest keys are kept in f16, the published models' type. Without a budget it
-// is 1,024 rows, the code's; a percentage is of the rows so far. page=N is the page size; 003 takes
-// max(16, 2 CR). When rows go, the bounds of their page stay as they are, so that they remain
-// bounds.]
+// The newest page always counts as chosen, as in the published kernels, because the current token's
+// key is not known when rows are chosen. (The published evaluation ranks it like any other page;
+// the minimum of three pages is from there.) [ours: lowest and highest keys are stored in f16, the
+// published models' type. Without a budget it is 1,024 rows, the code's; a percentage is of the
+// rows so far. page=N is the page size; 003 takes max(16, 2 CR). When a page loses rows, its bounds
+// stay as they are, and so remain bounds.]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ constexpr size_t kFewestPages = 3;
 constexpr int kDenseLayers = 2;
 
 class QuestSelector final : public Selector {
-  // Work space of one kv head's choice.
+  // Work is the work space for the choice of one kv head.
   struct Work {
     std::vector<uint8_t> chosen;  // [pages + 1]; behind the newest stands 0
     std::vector<float> bounds;    // room for any layer's
@@ -71,7 +71,7 @@ class QuestSelector final : public Selector {
     }
   }
 
-  // The step's rows are the last ones.
+  // The keys of the step belong to the newest rows.
   void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     const std::vector<uint32_t>& pages = page_rows_[group];
     size_t page = pages.size();
@@ -162,7 +162,7 @@ class QuestSelector final : public Selector {
     }
     return most;
   }
-  // The streams of a group are those from Begin(group) to Begin(group + 1).
+  // Returns the group's first stream; its streams end before Begin(group + 1).
   [[nodiscard]] int Begin(int group) const { return layout_.FirstStreamOf(group); }
   [[nodiscard]] int StreamOf(int layer, int kv_head) const {
     return layout_.StreamOf(layer, kv_head);
@@ -173,13 +173,14 @@ class QuestSelector final : public Selector {
   [[nodiscard]] const std::vector<uint32_t>& PagesOf(int layer, int kv_head) const {
     return page_rows_[GroupOf(layer, kv_head)];
   }
-  // [queries, KeyRanges::BoundsStride()]
+  // Returns the work space for the bounds of a kv head's pages, [queries,
+  // KeyRanges::BoundsStride()].
   std::span<float> BoundsOf(int layer, int kv_head) {
     const size_t stride = ranges_.BoundsStride(StreamOf(layer, kv_head));
     return std::span(work_[kv_head].bounds).first(layout_.QueryHeadsPerKvHead(layer) * stride);
   }
 
-  // Pages for a query head, the newest among them; 0: all are read.
+  // Returns how many pages a query head reads, the newest one included; 0: all.
   [[nodiscard]] size_t NumChosen(int layer, int kv_head) const {
     if (layer < kDenseLayers) return 0;
     const size_t num_rows = NumRows(GroupOf(layer, kv_head));
@@ -187,18 +188,19 @@ class QuestSelector final : public Selector {
     return num_chosen < PagesOf(layer, kv_head).size() ? num_chosen : 0;
   }
 
-  // Rank() and Select() run where nothing may fail.
+  // Allocates what Rank() and Select() need, because they run where nothing may fail.
   void MakeRoomToSelect(size_t num_pages) {
     const size_t num_bounds = num_pages + KeyRanges::kBlock;
     for (Work& work : work_) {
       if (work.bounds.size() >= num_bounds * most_queries_) continue;
       work.chosen.reserve(2 * num_bounds);
-      // Last: it tells whether there is room.
+      // `bounds` grows last, because its size says whether there is room.
       work.bounds.resize(2 * num_bounds * most_queries_);
     }
   }
 
-  // Takes all memory before it changes anything.
+  // Allocates all memory before it changes anything, so that a failure leaves the selector as it
+  // was.
   void AddPage(int group) {
     const size_t num_pages = page_rows_[group].size() + 1;
     MakeRoomToSelect(num_pages);

@@ -1,4 +1,4 @@
-// A selector's choice, row by row: for its tests.
+// Lists a selector's choice row by row, for tests.
 #ifndef EBB_POLICY_SELECTORS_ROW_LIST_FOR_TEST_H_
 #define EBB_POLICY_SELECTORS_ROW_LIST_FOR_TEST_H_
 
@@ -11,7 +11,8 @@
 
 namespace ebb {
 
-// The ranges are to be ascending, with rows between them.
+// Returns the rows of the ranges. Fails the test unless the ranges ascend and have rows between
+// them.
 inline std::vector<uint32_t> RowList(std::span<const RowRange> ranges) {
   std::vector<uint32_t> rows;
   for (size_t i = 0; i < ranges.size(); ++i) {
