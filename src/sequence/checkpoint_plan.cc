@@ -5,12 +5,13 @@
 namespace ebb {
 namespace {
 
-// Control tokens that stand closer to each other belong to one end of a message.
+// Control tokens closer to each other than this end the same message.
 constexpr size_t kLeastGap = 4;
 constexpr int kLastMessages = 2;
-// A checkpoint so close to the end of a prompt serves the same prompt again.
+// A checkpoint at most this far from the end of a prompt also serves the same prompt again.
 constexpr size_t kNearEnd = 16;
-// The first message's end, the beginnings of the last ones, and the place near the end.
+// Counts the end of the first message, the beginnings of the last ones, and the position near the
+// end.
 constexpr size_t kMostPlanned = kLastMessages + 2;
 
 }  // namespace
@@ -23,7 +24,7 @@ CheckpointPlan PlanCheckpoints(std::span<const Token> prompt, size_t num_read, s
   const size_t first = num_read + 2;
   if (size < first + 2) return plan;
   const auto add = [&](size_t position) {
-    // The end of a chunk is a checkpoint by itself.
+    // The end of a chunk is a checkpoint anyway, and is not planned.
     const size_t in_chunk = position % chunk;
     if (in_chunk == 1 || in_chunk + 1 == chunk) --position;
     if (position >= first && position % chunk != 0) planned.push_back(position);
@@ -47,7 +48,8 @@ CheckpointPlan PlanCheckpoints(std::span<const Token> prompt, size_t num_read, s
   if (end_of_first > 0) add(end_of_first);
   if (planned.size() > num_others) plan.first_message_end = planned.back();
   std::ranges::sort(planned);
-  // If a single token stands between two, the later one goes.
+  // Between two checkpoints there must be at least two tokens, since a single token would be
+  // computed by other kernels; the later checkpoint is dropped.
   const auto too_close = [](size_t a, size_t b) { return b - a < 2; };
   planned.erase(std::unique(planned.begin(), planned.end(), too_close), planned.end());
   return plan;

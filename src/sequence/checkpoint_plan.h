@@ -1,5 +1,6 @@
-// Chooses where in a prompt a sequence keeps checkpoints, so that another prompt which begins alike
-// and one whose last message differs read only their own tokens.
+// Chooses the positions in a prompt at which a sequence keeps checkpoints, so that later prompts
+// that share a beginning with it, or differ in the last message alone, need to read only their own
+// tokens.
 #ifndef EBB_SEQUENCE_CHECKPOINT_PLAN_H_
 #define EBB_SEQUENCE_CHECKPOINT_PLAN_H_
 
@@ -14,21 +15,21 @@ namespace ebb {
 
 struct CheckpointPlan {
   std::vector<size_t> positions;  // ascending; how many tokens of the prompt stand before each
-  // The first of them, if the first message of the prompt ends there; 0: the prompt has no
-  // messages, or the end of its first one is read already.
+  // Holds the position among them at which the first message of the prompt ends; 0: the prompt has
+  // no messages, or the end of its first message was read before.
   size_t first_message_end = 0;
 };
-// Plans checkpoints where the first message ends, where the last two begin, and shortly before the
-// end, for the same prompt again.
-// Control tokens stand at the ends of messages in every chat template. Steps of a prompt may end at
-// a checkpoint without changing bits: no part of a chunk of `chunk` tokens is a single token.
-// num_read: the tokens of the prompt that are read already.
+// Plans checkpoints where the first message ends, where the last two messages begin, and shortly
+// before the end of the prompt, for the same prompt again. Control tokens (is_control), which every
+// chat template writes at the ends of messages, tell where messages end. A step of a prompt may end
+// at a planned checkpoint without changing bits, because no part of a chunk of `chunk` tokens
+// becomes a single token. num_read: tokens of the prompt that were read before.
 [[nodiscard]] CheckpointPlan PlanCheckpoints(std::span<const Token> prompt, size_t num_read,
                                              size_t chunk,
                                              const std::function<bool(Token)>& is_control);
 
-// Returns the most checkpoints in a sequence's first prompt after so many tokens of it: those that
-// were planned, and the ends of chunks.
+// Returns the most checkpoints that a sequence's first prompt has after `num_tokens` of its tokens:
+// the planned ones and the ends of chunks.
 [[nodiscard]] size_t MostCheckpointsIn(size_t num_tokens, size_t chunk);
 
 }  // namespace ebb

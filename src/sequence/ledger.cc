@@ -1,8 +1,10 @@
-// The log is a list of records, each a head = payload << 2 | kind:
-//   kAppend: payload tokens join, and a new step begins;
-//   kMove: of group payload; a count, then for each token (positions since the last) << 2 | tier;
-//   kForget: every token at position payload and later goes.
-// Numbers are 7 bits a byte, lowest first, the top bit set on all bytes but the last.
+// Records the history of each token's tiers as a compact log. The log is a list of records, each a
+// head = payload << 2 | kind:
+//   kAppend: `payload` tokens are appended, and a new step begins;
+//   kMove: rows of group `payload` move; a count follows, then for each token (positions since the
+//          last token) << 2 | tier;
+//   kForget: every token at position `payload` and later is removed.
+// Numbers have 7 bits per byte, lowest first; the top bit is set on all bytes but the last.
 #include "ebb/report.h"
 
 #include <algorithm>
@@ -28,7 +30,8 @@ void PutHead(uint64_t payload, RecordKind kind, std::vector<uint8_t>* log) {
   PutNumber(payload << kKindBits | kind, log);
 }
 
-// A record, or nothing of it where memory runs out: one that is cut off could not be read.
+// Appends a whole record or nothing: if memory runs out, the partial record, which could not be
+// read back, is removed.
 template <typename Put>
 void PutRecord(std::vector<uint8_t>* log, const Put& put) {
   const size_t before = log->size();
@@ -54,12 +57,12 @@ size_t Index(Tier tier) { return static_cast<size_t>(tier); }
 
 }  // namespace
 
-// Reads the log once more, with the tiers as they were.
+// Replay reads the log from its beginning and tracks the tiers of the tokens as they were.
 class Ledger::Replay {
  public:
   explicit Replay(const Ledger& ledger) : log_(ledger.log_) {}
 
-  // The next record, whose events it appends; false at the end.
+  // Reads the next record and appends its events; returns false at the end.
   bool Next(std::vector<LedgerEvent>* events) {
     if (log_.empty()) return false;
     const uint64_t head = TakeNumber(&log_);

@@ -14,8 +14,8 @@
 namespace ebb {
 namespace {
 
-// Returns how many of the first positions have a row in T0 or T1 in every group, or in every group
-// without a window.
+// Returns how many of the first positions have a row in T0 or T1 in every group; without
+// `with_windows`, in every group whose layers have no sliding window.
 size_t NumFirstRows(const SequenceCache& cache, bool with_windows) {
   size_t num_rows = std::numeric_limits<size_t>::max();
   const auto has_window = [&](int group) { return cache.layout().WindowOf(group) > 0; };
@@ -27,7 +27,7 @@ size_t NumFirstRows(const SequenceCache& cache, bool with_windows) {
 }
 
 // Returns how many of the first positions have a row in every group, the first `num_full` in T0 or
-// T1 and the others in T2; 0 if fewer than `num_full` have one.
+// T1 and the others in T2; 0 if a group lacks some of the first `num_full`.
 size_t NumFirstRowsInT2(const GroupTables& tables, size_t num_full) {
   size_t num_rows = std::numeric_limits<size_t>::max();
   for (const auto& table : tables.all()) {
@@ -62,7 +62,8 @@ bool PromptChunks::ReadsTokenByToken() const {
 size_t PromptChunks::ChunkOfRest(size_t num_tokens) const {
   const size_t whole = WholeChunk();
   if (!CompressesOldRows(sequence_.options().policy.tiers)) return std::min(num_tokens, whole);
-  // Rows of chunks before the last one are compressed: it keeps the newest ones as they are.
+  // The rows of chunks before the last one are compressed; the last chunk must be long enough to
+  // contain the newest rows, which stay in T0.
   constexpr auto kLeast = static_cast<size_t>(kNewestAboveT2) + kRowsPerPage;
   if (num_tokens <= whole || num_tokens >= whole + kLeast || whole <= kLeast) {
     return std::min(num_tokens, whole);
@@ -88,8 +89,8 @@ Result<size_t> PromptChunks::NextPiece(size_t chunk) {
     tokens_to_come_ = chunk;
     EBB_RETURN_IF_ERROR(sequence_.MakeRoom(StepKind::kPrefill));
   }
-  // Tokens that still exceed T0's cap wait for the next step; a single token would be multiplied by
-  // other kernels than several are.
+  // Tokens that exceed T0's cap wait for the next step. No piece has a single token, since other
+  // kernels multiply a single token than several.
   const size_t piece = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 2));
   return piece + 1 == chunk && piece > 2 ? piece - 1 : piece;
 }
@@ -99,7 +100,8 @@ void PromptChunks::Begin(std::span<const Token> prompt, size_t num_read) {
   const bool is_first = static_cast<size_t>(next) == num_read;
   if (is_first) first_ = {.num_tokens = prompt.size(), .end = next};
   first_.is_read = is_first;
-  // The end of the answer before, for another question in the place of this one.
+  // Keeps a checkpoint at the end of the previous answer, to which the user may roll back to ask
+  // another question.
   KeepCheckpoints(/*num_tokens=*/0, /*lasts=*/true);
   planned_.clear();
   RollBack& roll_back = sequence_.roll_back();
@@ -149,7 +151,8 @@ void PromptChunks::TruncateTo(Position end) {
 
 bool PromptChunks::AreReadAlike(size_t begin, size_t a, size_t b) const {
   if (a == b) return true;
-  // Few tokens are folded, others go in tiles; and one alone is multiplied by other kernels.
+  // Short chunks use other attention kernels (fold) than long ones (tiles), and a single token is
+  // multiplied by other kernels, so bits may differ.
   if (std::min(a, b) <= static_cast<size_t>(kMaxFoldTokens)) return false;
   const EngineCore& core = *sequence_.core();
   const ModelShape& shape = core.model->shape();
@@ -181,7 +184,8 @@ size_t PromptChunks::NumFirstCompressedRows(std::span<const Token> prompt) const
   const auto differ =
       std::mismatch(prompt.begin(), prompt.begin() + most, sequence_.tokens().begin());
   most = differ.first - prompt.begin();
-  // A prompt that ends soon has its last chunks cut elsewhere.
+  // Whole chunks near the end of a prompt are cut in another way, so only chunks that both prompts
+  // read whole are shared.
   const size_t chunk = WholeChunk();
   size_t end = 0;
   while (end + chunk <= most && ChunkOfRest(first_.num_tokens - end) == chunk &&
@@ -195,10 +199,11 @@ size_t PromptChunks::NumFirstRowsWithoutState(std::span<const Token> prompt) con
   const Policy& policy = sequence_.policy();
   const bool learns = StepSettler::UsesScores(policy) && !policy.scorer->IgnoresPrompts();
   if (prompt.empty() || sequence_.RotatesKeys() || learns) return 0;
-  // A selector that takes over a prefix reads keys from rows, which must have them in its
+  // A selector that takes over a prefix reads keys from the cached rows, and bf16 rows have lost
   // precision.
   if (policy.selector != nullptr && sequence_.core()->format.type == RowType::kBf16) return 0;
-  // Rows in windows are those of checkpoints where no policy removes others.
+  // Without a policy, which might remove rows, rows within sliding windows are available at
+  // checkpoints, and NearestUpTo() checks them.
   const bool with_windows = policy.placement != nullptr;
   size_t most = std::min({prompt.size() - 1, static_cast<size_t>(first_.end),
                           NumFirstRows(sequence_.cache(), with_windows)});
@@ -213,7 +218,8 @@ size_t PromptChunks::NumFirstRowsWithoutState(std::span<const Token> prompt) con
       most = begin;
       break;
     }
-    // A single token of several is never read by itself.
+    // A chunk never leaves a single token to be read by itself, since other kernels would compute
+    // it.
     if (most + 1 == begin + there) {
       --most;
       break;
@@ -293,7 +299,7 @@ void PromptChunks::CheckLoaded(const TokenHistory& tokens, StateReader* from) {
     from->Fail(fmt::format("{} of {} tokens of the first prompt, {} given tokens", first_.end,
                            first_.num_tokens, given));
   }
-  // Older files say otherwise of a sequence that began by decoding.
+  // Older files record something else for a sequence that began by decoding.
   if (tokens.num_generated() > 0) first_is_over_ = true;
 }
 

@@ -1,5 +1,5 @@
-// How many tokens of a prompt a step may read so that it ends in time, by the times of the last
-// such steps.
+// Estimates how many tokens of a prompt a step may read to end in time, from the times of recent
+// steps.
 #ifndef EBB_SEQUENCE_PROMPT_PACE_H_
 #define EBB_SEQUENCE_PROMPT_PACE_H_
 
@@ -10,16 +10,18 @@ namespace ebb {
 
 class PromptPace {
  public:
-  // A step that read `num_tokens` of prompts, and whatever stood beside them, took so long.
+  // Records that a step with `num_tokens` prompt tokens, and the other sequences' tokens in the
+  // same batch, took `seconds`.
   void RecordRead(size_t num_tokens, double seconds) {
     if (num_tokens < kFewest) return;
     const double of_step = seconds / static_cast<double>(num_tokens);
-    // Steps become slower as a prompt grows: what they take is believed at once, what they save
-    // little by little.
+    // Steps become slower as a prompt grows, so the estimate follows a slower step at once and a
+    // faster step gradually.
     const bool slower = of_step > seconds_per_token_;
     seconds_per_token_ = slower ? of_step : 0.75 * seconds_per_token_ + 0.25 * of_step;
   }
-  // Before the first step: kFirst.
+  // Returns the number of prompt tokens that a step can read in this time; kFirst before any step
+  // was recorded.
   [[nodiscard]] size_t TokensWithin(double seconds) const {
     if (seconds_per_token_ == 0) return kFirst;
     const double tokens = std::min(kShare * seconds / seconds_per_token_, kMost);
@@ -31,7 +33,7 @@ class PromptPace {
 
  private:
   static constexpr double kMost = 1 << 20;
-  // Steps that should take as long as one another took up to a third more here.
+  // Steps of equal size varied by up to a third, so only this share of the time is planned for.
   static constexpr double kShare = 0.75;
   double seconds_per_token_ = 0;  // 0: unknown
 };

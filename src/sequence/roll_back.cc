@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// The first row that the query at `position` sees through a window.
+// Returns the first position that the query at `position` sees through a window.
 Position FirstSeen(Position position, int window) { return std::max(position - window + 1, 0); }
 
 }  // namespace
@@ -67,7 +67,8 @@ void WindowCheckpoints::FindGone(std::span<const Position> positions, int window
   add_up_to(end);
 }
 
-// The rows that are there form runs, of which each ends at a checkpoint or at `next`.
+// The surviving rows form runs, each of which ends at a checkpoint or at `next`. The result is the
+// largest position whose window lies within one run.
 Position WindowCheckpoints::NearestInWindow(Position end, Position next, int window) const {
   if (window == 1) return end;  // a token sees its own row alone
   Position nearest = 0, run_begin = 0, run_end = 0;
@@ -121,7 +122,8 @@ Position RollBack::NearestUpTo(Position end, Position next) const {
   }
 }
 
-// Rows that left a window before position `next` would be seen again from `end` on.
+// After a roll-back to `end`, queries would see rows again that left their window before `next`;
+// they must still be there.
 Status RollBack::Check(Position end, Position next) const {
   if (const Position nearest = state_.NearestUpTo(end); nearest != end) {
     return Unsupported(

@@ -1,6 +1,6 @@
-// The positions that a sequence can go back to although its model has a recurrent state or layers
-// with sliding windows: checkpoints, at which the state was copied and the rows of windows are
-// kept.
+// Keeps checkpoints to which a sequence can roll back although its model has a recurrent state or
+// layers with sliding windows. At a checkpoint the state is copied, and the rows within the windows
+// are kept.
 #ifndef EBB_SEQUENCE_ROLL_BACK_H_
 #define EBB_SEQUENCE_ROLL_BACK_H_
 
@@ -16,37 +16,42 @@
 
 namespace ebb {
 
-// Lists the rows behind the windows of layers that a sequence keeps: those that the next query
-// would see at a checkpoint. They stay in their tables, outside the window of every query to come.
+// WindowCheckpoints lists the checkpoints of layers with sliding windows and finds the rows that
+// such a layer may remove: those that neither a coming query nor the first query after a checkpoint
+// sees. Rows kept for a checkpoint stay in their tables, outside the window of every coming query.
 class WindowCheckpoints {
  public:
-  // Returns the most rows of a kv head: with a window those in it and behind so many checkpoints,
-  // and the `beyond` rows of a step; without one (0) num_rows.
+  // Returns the most rows of a kv head. A layer with a window has the window's rows, as many for
+  // each checkpoint, and the `beyond` rows of a step; a layer without one (window 0) has num_rows.
   [[nodiscard]] static size_t MostRows(int window, size_t num_rows, size_t checkpoints,
                                        size_t beyond);
-  // Returns the sum over all kv heads, of each in multiples of `unit`.
+  // Returns the sum over all kv heads of the most rows, each rounded up to a multiple of `unit`.
   [[nodiscard]] static uint64_t MostRows(const ModelShape& shape, size_t num_rows,
                                          size_t checkpoints, size_t beyond, size_t unit);
 
-  // Without windows nothing is kept, and any position can be gone back to. `most`: checkpoints.
+  // Makes an object without checkpoints. For a model without windows it keeps none, and every
+  // position can be rolled back to. `most`: limit of checkpoints.
   WindowCheckpoints(const ModelShape& shape, size_t most);
 
   [[nodiscard]] bool exists() const { return !windows_.empty(); }
   [[nodiscard]] bool empty() const { return positions_.empty(); }
-  // Adds a checkpoint at the position of the next token. It replaces the newest one if `replaces`;
-  // otherwise CheckpointToDrop() goes if there are too many.
+  // Adds a checkpoint at the position of the next token. If `replaces`, drops the newest one;
+  // otherwise drops CheckpointToDrop() if there are too many.
   void Keep(Position position, bool replaces);
-  // The checkpoint at this position, once it is there, is not dropped for others.
+  // Protects the checkpoint at this position, which may still be to come, from being dropped for
+  // others.
   void KeepAlways(Position position) { kept_ = position; }
-  // Forgets the checkpoints behind `end`.
+  // Removes the checkpoints behind `end`.
   void GoBackTo(Position end);
   void Clear() { positions_.clear(); }
 
-  // Lists the indices of rows at these ascending positions that neither the query at `next` and
-  // later ones nor those behind a checkpoint see through a window.
+  // Replaces `gone` by the indices of the rows that can be removed: no query at `next` or later
+  // sees them through a window, nor does the first query behind a checkpoint. positions: of the
+  // rows, ascending.
   void FindGone(std::span<const Position> positions, int window, Position next,
                 std::vector<uint32_t>* gone) const;
-  // The largest position up to `end` whose windows still have all rows. REQUIRES: end <= next.
+  // Returns the largest position up to `end` at which all rows within the windows are still there.
+  // REQUIRES: end <= next.
   [[nodiscard]] Position NearestUpTo(Position end, Position next) const;
 
   void Save(StateWriter* to) const;
@@ -54,7 +59,7 @@ class WindowCheckpoints {
   [[nodiscard]] std::span<const Position> positions() const { return positions_; }
 
  private:
-  // NearestUpTo() of the layers with this window.
+  // Does what NearestUpTo() does for the layers with this window alone.
   [[nodiscard]] Position NearestInWindow(Position end, Position next, int window) const;
 
   size_t most_;                      // checkpoints
@@ -65,7 +70,7 @@ class WindowCheckpoints {
 
 class RollBack {
  public:
-  // `most`: checkpoints that are kept at once.
+  // Makes an object without checkpoints. `most`: limit of checkpoints.
   RollBack(const ModelShape& shape, size_t state_bytes, size_t most)
       : shape_(shape), state_(state_bytes, most), windows_(shape, most) {}
 
@@ -73,25 +78,27 @@ class RollBack {
   [[nodiscard]] const RecurrentState& state() const { return state_; }
   [[nodiscard]] WindowCheckpoints& windows() { return windows_; }
   [[nodiscard]] const WindowCheckpoints& windows() const { return windows_; }
-  // Whether some positions cannot be gone back to without a checkpoint.
+  // Returns whether some positions can be rolled back to only with a checkpoint.
   [[nodiscard]] bool NeedsCheckpoints() const { return state_.exists() || windows_.exists(); }
 
-  // Unsupported where rows that are seen from position `end` on have left the window of a layer, or
-  // the recurrent state was not kept there. next: the position of the token to come.
+  // Checks that the sequence can roll back to `end`. Errors: Unsupported if a layer's window has
+  // lost rows that queries from `end` on see, or if there is no copy of the recurrent state at
+  // `end`. next: the position of the next token.
   [[nodiscard]] Status Check(Position end, Position next) const;
-  // Returns the largest position up to `end` that can be gone back to.
+  // Returns the largest position up to `end` that can be rolled back to.
   [[nodiscard]] Position NearestUpTo(Position end, Position next) const;
 
-  // Keeps the state at `next`, and the rows of windows there and at the positions `within` the step
-  // that ended there, unless `keeps_windows` is false. The next checkpoint takes the place of this
-  // one, unless it `lasts`.
+  // Keeps a checkpoint of the recurrent state at `next` and, if `keeps_windows`, checkpoints of
+  // windows at `next` and at the positions `within` the step that ended there. Unless `lasts`, the
+  // next checkpoint replaces this one.
   void Keep(Position next, std::span<const Position> within, bool keeps_windows, bool lasts);
-  // Keeps the newest checkpoint when the next one comes.
+  // Protects the newest checkpoint from being replaced by the next one.
   void KeepNewest() { newest_lasts_ = true; }
-  // Keeps the checkpoint at this position, once it is there, whatever others come.
+  // Protects the checkpoint at this position, which may still be to come, from being dropped for
+  // others.
   void KeepAlways(Position position);
   void GoBackTo(Position end);
-  // Takes what `other` has up to `end`. May throw std::bad_alloc. REQUIRES: see
+  // Copies the checkpoints of `other` up to `end`. May throw std::bad_alloc. REQUIRES: see
   // RecurrentState::TakeFrom().
   void TakeFrom(const RollBack& other, Position end);
 

@@ -58,7 +58,8 @@ Status CheckBelowT0(PastContext past_context, const Policy& policy) {
   if (RotatesKeys(past_context, policy)) {
     return InvalidArgument("keys in T1 and T2 cannot be re-rotated");
   }
-  if (policy.selector != nullptr && !(policy.identity.has_value() && ReadsSelectively(policy.identity->tiers))) {
+  if (policy.selector != nullptr &&
+      !(policy.identity.has_value() && ReadsSelectively(policy.identity->tiers))) {
     return InvalidArgument("policy \"" + policy.name +
                            "\" chooses rows within a step, which works in T0 alone");
   }
@@ -125,7 +126,8 @@ bool Sequence::RotatesKeys() const { return ebb::RotatesKeys(options_.past_conte
 
 Status Sequence::CheckBelowT0() const { return ebb::CheckBelowT0(options_.past_context, policy_); }
 
-// Rotating the new rows too, which are not written yet, does no harm and keeps the order simple.
+// Also rotates the new rows, which are not written yet: that does no harm and keeps the order
+// simple.
 Status Sequence::MakePlaces(size_t num_tokens) {
   if (HasRoom(num_tokens)) return OkStatus();
   return RotateKeys(static_cast<Position>(cache_.tables().max_rows()), num_tokens);
@@ -133,9 +135,10 @@ Status Sequence::MakePlaces(size_t num_tokens) {
 
 Status Sequence::ClosePositionGaps() { return RotateKeys(rope_.Next(next()), 0); }
 
-// After a failure half-way the places of keys are unknown.
+// A failure half-way leaves the RoPE positions of keys unknown, so it breaks the sequence.
 Status Sequence::RotateKeys(Position end, size_t num_tokens) {
-  // Other sequences read the keys of shared pages as they are.
+  // Other sequences read the keys of shared pages as they are, so this sequence copies such pages
+  // first.
   EBB_RETURN_IF_ERROR(cache_.OwnPages());
   try {
     Status status;
@@ -151,7 +154,7 @@ Status Sequence::RotateKeys(Position end, size_t num_tokens) {
   }
   EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
   rope_.Continue(end, next() + static_cast<Position>(num_tokens));
-  // Queries of earlier steps stand at places that the keys have left.
+  // Stored queries of earlier steps refer to the keys' old RoPE positions, so they are useless now.
   signals_.Forget();
   return OkStatus();
 }
@@ -316,7 +319,8 @@ void Sequence::Describe(SequenceStep* step) {
   step->has_expiring_rows = settler_.HasExpiringRows();
 }
 
-// A policy that ran out of memory half-way may know of other rows than the cache has.
+// Breaks the sequence if memory runs out: a policy that stopped half-way may know other rows than
+// the cache has.
 Result<int64_t> Sequence::Decide(StepKind kind, int new_tokens, Decides decides) {
   try {
     Result<int64_t> evicted = settler_.EndStep(MakePlacementInput(kind, new_tokens), decides);
@@ -341,8 +345,9 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   if (kind == StepKind::kPrefill) {
     prompt_.EndStep(tokens.size(), decides == Decides::kYes);
   } else {
-    // A prompt that was given up ends where it was, and a sequence that begins by decoding has had
-    // its first one: no later prompt resets the sums that the scorer makes from here on.
+    // A decode step ends the current prompt, even one that was not read to its end. If the sequence
+    // began by decoding, this also ends its first prefill, so that no later prompt resets the
+    // scorer's sums.
     prompt_.End();
   }
   Result<int64_t> evicted = Decide(kind, num_tokens, decides);
@@ -361,13 +366,13 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   report_ = report;
   return evicted.ok() ? OkStatus() : std::move(evicted).status();
 } catch (const std::bad_alloc&) {
-  // A text this short takes no memory.
+  // The message is short enough to need no allocation, which could fail again.
   health_.Break(OutOfMemory("no memory"));
   return health_.CheckUnbroken();
 }
 
 void Sequence::UndoStep(bool has_begun) {
-  // Its history of queries moved up when the step began.
+  // The step's beginning has already moved the history of queries on, so the history is dropped.
   if (has_begun) signals_.Forget();
   if (const RecurrentState& state = roll_back_.state();
       state.exists() && state.position() != next()) {

@@ -1,11 +1,10 @@
-// One sequence of tokens: its rows, what its policy knows of them, and where its keys stand. It
-// takes part in steps (step.h), which call the functions under "A step" in the order in which they
-// stand there.
+// Holds one sequence of tokens: its cache, its policy, and the RoPE positions of its keys. A step
+// (step.h) calls the functions under "A step" in the order of their declaration.
 //
 // Invariants between steps:
-// - every token got a row in each group when it was read; the positions of the rows that are left
+// - every token received a row in each group when it was read; the positions of the surviving rows
 //   are below tokens().size().
-// - the scorer's and selector's rows are those of the cache, group by group.
+// - scorer and selector have the same rows as the cache, group by group.
 // - no row is hidden from any query.
 #ifndef EBB_SEQUENCE_SEQUENCE_H_
 #define EBB_SEQUENCE_SEQUENCE_H_
@@ -31,13 +30,14 @@
 
 namespace ebb {
 
-// Whether a sequence can go on:
+// SequenceHealth says whether a sequence can continue:
 //
 // - kSound: everything is allowed.
-// - kRefused: the moves decided after the last step failed. Logits and tokens can
-//   be read and the sequence saved; a roll-back makes it sound. A step alone is taken once the caps
-//   hold the decided rows (for a failed file, at once); in a batch it is taken in any case.
-// - kBroken: rows were lost. Logits and tokens can be read, nothing else.
+// - kRefused: the tier moves that followed the last step failed. Logits and tokens can be read and
+// the
+//   sequence can be saved; a roll-back makes it sound. A step of this sequence alone runs once the
+//   caps hold the decided rows (after a file's error, at once); a step in a batch runs in any case.
+// - kBroken: rows were lost. Only logits and tokens can be read.
 class SequenceHealth {
  public:
   enum class State { kSound, kRefused, kBroken };
@@ -46,14 +46,15 @@ class SequenceHealth {
     if (!broken_.ok()) return State::kBroken;
     return refused_.has_value() ? State::kRefused : State::kSound;
   }
-  // Why the state is kBroken; OK in the other two.
+  // Returns the error that made the state kBroken; OK in the other states.
   [[nodiscard]] const Status& CheckUnbroken() const { return broken_; }
-  // The kind of the step whose tier moves failed.
+  // Returns the kind of the step whose tier moves failed, if the state is kRefused or was before it
+  // became kBroken.
   [[nodiscard]] std::optional<StepKind> refused() const { return refused_; }
 
   void Refuse(StepKind kind) { refused_ = kind; }
   void EndRefusal() { refused_.reset(); }
-  // For good, unless `why` is OK, which changes nothing.
+  // Makes the state kBroken for good, unless `why` is OK, which changes nothing.
   void Break(Status why) {
     if (!why.ok()) broken_ = std::move(why);
   }
@@ -65,7 +66,7 @@ class SequenceHealth {
 
 class Sequence {
  public:
-  // `options`: of the session, with a context.
+  // Makes an empty sequence. `options`: those of the session, with a context.
   Sequence(std::shared_ptr<EngineCore> core, SessionOptions options, Policy policy,
            const CacheStores& stores);
   Sequence(const Sequence&) = delete;
@@ -88,7 +89,7 @@ class Sequence {
   [[nodiscard]] const StepReport& report() const { return report_; }
   [[nodiscard]] const SequenceHealth& health() const { return health_; }
   [[nodiscard]] std::span<const Token> tokens() const { return tokens_.all(); }
-  // The position of the token to come.
+  // Returns the position of the next token.
   [[nodiscard]] Position next() const { return tokens_.next(); }
   [[nodiscard]] PromptChunks& prompt() { return prompt_; }
   [[nodiscard]] const PromptChunks& prompt() const { return prompt_; }
@@ -96,71 +97,74 @@ class Sequence {
   [[nodiscard]] const RollBack& roll_back() const { return roll_back_; }
   [[nodiscard]] CacheAccounting accounting() const;
 
-  // Whether the context has places for so many tokens more.
+  // Returns whether the context has RoPE positions for `num_tokens` more tokens.
   [[nodiscard]] bool HasRoom(size_t num_tokens) const;
   [[nodiscard]] Status CheckRoom(size_t num_tokens) const;
-  // Whether keys are ever re-rotated.
+  // Returns whether keys are ever re-rotated.
   [[nodiscard]] bool RotatesKeys() const;
-  // See ebb::CheckBelowT0.
+  // Checks that rows of this sequence may lie below T0; see ebb::CheckBelowT0.
   [[nodiscard]] Status CheckBelowT0() const;
   [[nodiscard]] Status CheckTokens(std::span<const Token> tokens) const;
-  // Whether the policy and the tiers have room for a prompt of so many tokens.
+  // Checks that the policy and the caps of the tiers have room for a prompt of `num_tokens` tokens.
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
-  // Between steps: rows leave T0 for the tokens of the next one.
+  // Demotes or evicts rows between steps as the policy decides, so that T0 has room for the next
+  // step. `next`: its kind.
   Status MakeRoom(StepKind next);
-  // See Session.
+  // SetT0Share(), SetT0Floor() and Park() do what the functions of Session with these names do.
   Status SetT0Share(double share);
   Status SetT0Floor(uint64_t num_bytes);
   Status Park();
-  // Becomes a sequence that stands where `other` does, with the pages of its cache.
-  // REQUIRES: the same core and options, a policy of the same kind, and nothing in this sequence.
+  // Copies the whole state of `other`, sharing pages of its cache. REQUIRES: both sequences have
+  // the same core and options and a policy of the same kind; this sequence is empty.
   Status ForkFrom(Sequence* other);
-  // Ends the state kRefused once the caps hold what was decided after the last step;
-  // T0Full or T1Full while they do not.
+  // Ends the state kRefused if the caps hold the rows that the policy decided to keep after the
+  // last step. Errors: T0Full or T1Full if they still do not.
   Status EndRefusalIfCapsHold();
-  // Tries the refused moves again.
+  // Tries the failed moves of the state kRefused again, and ends that state if they succeed.
   Status MoveRefused();
-  // Forgets tokens from position `end` on, and their signals. A sequence that runs out of memory
-  // meanwhile is broken. REQUIRES: 0 <= end <= next(), RollBack::Check().
+  // Rolls the sequence back to `end` tokens, and forgets signals. If memory runs out meanwhile, the
+  // sequence is broken. REQUIRES: 0 <= end <= next(), RollBack::Check().
   void TruncateTo(Position end);
-  // Takes the first `end` tokens of a sequence whose rows this one has.
+  // Copies the first `end` tokens of a sequence whose rows this one has taken over.
   void TakeTokensOf(const Sequence& other, Position end);
 
-  // A step.
-  // Whether it can take these tokens; nothing has changed.
+  // The following functions are the parts of a step, in order.
+  // CheckStep() checks that the sequence can compute these tokens, before anything changes.
   [[nodiscard]] Status CheckStep(std::span<const Token> tokens) const;
-  // Gives the new tokens rows in the cache and makes room in the lists of tokens.
+  // Appends rows for the new tokens to the cache, and reserves memory in the lists of tokens.
   Status AppendRows(size_t num_tokens);
-  // If the context has no places left, rotates keys again, to places from 0 on.
+  // Re-rotates keys to RoPE positions from 0 on if the context has no free positions left.
   Status MakePlaces(size_t num_tokens);
-  // Signals and policy take notice. `signals`: where those of the step go.
+  // Prepares signals and policy for the step. `signals` receives those of the step.
   void BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals);
-  // Sets the parts of `step` that describe this sequence to the nodes of the graph.
+  // Describes this sequence to the nodes of the graph, in `step`.
   void Describe(SequenceStep* step);
-  // The rows are computed: the tokens become part of the sequence, and the policy decides, unless
-  // the step is a piece that does not end its chunk of a prompt: what a prompt leaves must not
-  // depend on how it is cut. The error says which decision was not carried out.
+  // Ends a computed step: adds the tokens to the sequence and lets the policy decide, except after
+  // a piece that does not end its chunk of a prompt, because what a prompt leaves must not depend
+  // on how it is cut. The error says which decision could not be carried out.
   Status EndStep(StepKind kind, std::span<const Token> tokens, StepReport report, Decides decides);
-  // Takes back AppendRows(), and BeginStep() where it has begun.
+  // Undoes AppendRows() and, if `has_begun`, BeginStep().
   void UndoStep(bool has_begun);
 
  private:
   friend class SequenceFile;
 
   Status CheckRoomAfterRotation(size_t num_tokens) const;
-  // Rotates keys of old rows so that no places are free after them; of the longest group the
-  // newest stay as they are.
+  // Re-rotates the keys of old rows so that they and the newest rows have consecutive RoPE
+  // positions. The newest keys of the longest group stay as they are.
   Status ClosePositionGaps();
-  // Rotates all keys to consecutive RoPE positions that end before `end`, with `num_tokens` rows to
-  // come counted in. The sequence is broken when it fails.
+  // Re-rotates all keys to consecutive RoPE positions that end before `end`; `num_tokens` counts
+  // the step's new rows among them. If it fails, the sequence is broken.
   Status RotateKeys(Position end, size_t num_tokens);
-  // Drops rows from position `end` on, and all that is kept about them.
+  // Removes the rows from position `end` on, with everything that is kept about them.
   void DropRows(Position end);
-  // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
+  // Breaks the sequence because memory ran out in the middle of a change. May throw std::bad_alloc;
+  // the sequence is broken then too.
   void BreakWithoutMemory(const char* purpose);
-  // Returns the placement's input for the sequence; StepSettler::TurnTo() adds the group.
+  // Returns the placement's input for the sequence; StepSettler::TurnTo() adds the facts of a
+  // group.
   [[nodiscard]] PlacementInput MakePlacementInput(StepKind kind, int new_tokens = 1) const;
-  // Runs a move of rows between steps, which breaks the sequence if rows are lost.
+  // Runs a move of rows between steps. The sequence is broken if rows are lost.
   Status MoveRows(const std::function<Status()>& move);
   Result<int64_t> Decide(StepKind kind, int new_tokens, Decides decides);
 
@@ -186,10 +190,10 @@ class Sequence {
   MoveAccounting moves_before_;                      // the step under way
 };
 
-// Whether keys are ever re-rotated.
+// Returns whether keys are ever re-rotated.
 [[nodiscard]] bool RotatesKeys(PastContext past_context, const Policy& policy);
-// Errors: kInvalidArgument when rows of such a sequence cannot lie below T0, since keys are rotated
-// again or rows are chosen within a step.
+// Checks that rows of such a sequence may lie below T0. Errors: kInvalidArgument if keys are
+// re-rotated or a selector chooses rows within a step, both of which work in T0 alone.
 [[nodiscard]] Status CheckBelowT0(PastContext past_context, const Policy& policy);
 
 }  // namespace ebb

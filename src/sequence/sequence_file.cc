@@ -118,7 +118,7 @@ Status SequenceFile::CheckPlaces() const {
   if (sequence_.RotatesKeys() && has_below) {
     return Corrupt("rows in T1 or T2, whose keys cannot be re-rotated");
   }
-  // Keys that may be rotated again find room where rows do.
+  // If keys may be re-rotated, the rows only have to fit by their number.
   const Position needed = sequence_.RotatesKeys() ? num_rows : places;
   const int context = sequence_.options().context;
   if (needed <= context) return OkStatus();

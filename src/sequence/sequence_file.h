@@ -1,4 +1,4 @@
-// The part of a session's file that a sequence fills; see docs/dev/formats.md.
+// Saves and loads the part of a session's file that describes a sequence; see docs/dev/formats.md.
 #ifndef EBB_SEQUENCE_SEQUENCE_FILE_H_
 #define EBB_SEQUENCE_SEQUENCE_FILE_H_
 
@@ -11,25 +11,26 @@ class Sequence;
 
 class SequenceFile {
  public:
-  // `sequence` outlives it.
+  // REQUIRES: `sequence` outlives the object.
   explicit SequenceFile(Sequence* sequence) : sequence_(*sequence) {}
 
   void SaveTokens(StateWriter* to) const;
   void SavePlaces(StateWriter* to) const;
   [[nodiscard]] Status SavePolicy(StateWriter* to) const;
-  // Errors: Corrupt. REQUIRES: the sequence is new; in this order.
+  // LoadTokens(), LoadPlaces() and LoadPolicy() load what the functions above saved. Errors:
+  // Corrupt. REQUIRES: the sequence is new; the calls come in this order.
   [[nodiscard]] Status LoadTokens(StateReader* from);
   [[nodiscard]] Status LoadPlaces(StateReader* from);
-  // Checks, once the rows are known, that they have places. InvalidArgument: the context is too
-  // short.
+  // Checks that the context has RoPE positions for all rows, once the rows are known. Errors:
+  // InvalidArgument (the context is too short).
   [[nodiscard]] Status CheckPlaces() const;
   [[nodiscard]] Status LoadPolicy(StateReader* from);
 
-  // See Sequence.
+  // Makes the sequence a fork of `other`; see Sequence::ForkFrom().
   Status ForkFrom(Sequence* other);
 
  private:
-  // The part of SavePlaces() that a fork does not share.
+  // Saves the part of SavePlaces() that a fork does not share.
   void SaveKeyPlaces(StateWriter* to) const;
   [[nodiscard]] Status LoadKeyPlaces(StateReader* from);
   [[nodiscard]] Status CheckWindows() const;

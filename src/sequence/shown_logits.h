@@ -1,4 +1,4 @@
-// The logits that a session shows, and the hash over all that it has shown.
+// Holds the logits that a session shows, and a hash over all logits that it has shown.
 #ifndef EBB_SEQUENCE_SHOWN_LOGITS_H_
 #define EBB_SEQUENCE_SHOWN_LOGITS_H_
 
@@ -11,8 +11,9 @@
 
 namespace ebb {
 
-// Returns Corrupt if a logit is NaN or infinite. A text drawn from such logits means nothing, and
-// the hash of NaN equals itself. kv_type: of the rows that the step read.
+// Returns Corrupt if a logit is NaN or infinite: tokens sampled from such logits are meaningless,
+// and equal hashes of NaN would look like equal results. kv_type: the type of the rows that the
+// step read, for the message.
 [[nodiscard]] Status CheckFinite(std::span<const float> logits, RowType kv_type);
 
 struct ShownLogits {
@@ -20,10 +21,11 @@ struct ShownLogits {
   uint64_t hash = 0;
 
   void Set(std::span<const float> of_token) { values.assign(of_token.begin(), of_token.end()); }
-  // Set() of so many values allocates nothing then. Throws std::bad_alloc.
+  // Allocates memory, so that Set() with `num_values` values allocates nothing. Throws
+  // std::bad_alloc.
   void Reserve(int num_values) { values.reserve(static_cast<size_t>(num_values)); }
   void AddToHash();
-  // Both, in this order.
+  // Calls Set(), then AddToHash().
   void Show(std::span<const float> of_token) {
     Set(of_token);
     AddToHash();

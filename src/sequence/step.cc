@@ -23,7 +23,7 @@ Status OfFollower(std::string_view name, const Status& status) {
   return status.ok() ? status : status.WithPrefix(name);
 }
 
-// A step on its way.
+// StepRun holds the state of a step while it runs.
 class StepRun {
  public:
   StepRun(EngineCore* core, const StepPlan& plan) : core_(*core), plan_(plan) {}
@@ -38,16 +38,17 @@ class StepRun {
   template <typename Work>
   Status ForEachEntry(const Work& work);
   Status PrepareAndRun();
-  // Makes rows for the new tokens, places for their keys, and the step's description for its nodes.
+  // Prepares the step: appends rows for the new tokens, finds RoPE positions for their keys, and
+  // describes the step to the nodes of the graph.
   Status Prepare();
   void Begin(const SequenceStep& entry);
   void AddTokens(size_t entry);
-  // Takes back what Prepare() did, as far as it came.
+  // Undoes what Prepare() did, as far as it got.
   void Undo();
   // Counts a decode step on a device.
   void ReportDevice(double seconds);
   static Status EndStep(const SequenceStep& entry, Sequence* sequence, const StepReport& report);
-  // Returns Corrupt if a logit of the entry, of those that the step computed, is not finite.
+  // Returns Corrupt if any logit that the step computed for the entry is not finite.
   [[nodiscard]] Status CheckLogits(size_t entry) const;
   Status Settle(double compute_seconds);
 
@@ -102,7 +103,8 @@ Status StepRun::Check() try {
   result_.entry_status_.resize(plan_.entries.size());
   result_.first_output_.resize(plan_.entries.size());
   EBB_RETURN_IF_ERROR(ForEachEntry(CheckEntry));
-  // In a batch a refused sequence takes its step, so that the others go on.
+  // In a batch, a refused sequence takes its step all the same, so that it does not hold up the
+  // others.
   if (plan_.entries.size() != 1) return OkStatus();
   const SequenceStep& entry = plan_.entries.front();
   EBB_RETURN_IF_ERROR(entry.sequence->EndRefusalIfCapsHold());
@@ -141,7 +143,7 @@ Status StepRun::Prepare() {
   EBB_RETURN_IF_ERROR(ForEachEntry(
       [](const SequenceStep& entry) { return entry.sequence->MakePlaces(entry.tokens.size()); }));
   for (const SequenceStep& entry : plan_.entries) Begin(entry);
-  // The runner wants those of sequences in tiles last.
+  // The runner expects the tokens of sequences in tiles behind all others.
   for (const bool in_tiles : {false, true}) {
     for (size_t i = 0; i < plan_.entries.size(); ++i) {
       if (work_.sequences[i].in_tiles == in_tiles) AddTokens(i);
@@ -207,7 +209,7 @@ void StepRun::ReportDevice(double seconds) {
   report.decode_seconds += seconds;
 }
 
-// Running out of memory here comes after a step that was computed: it breaks its own sequence.
+// If memory runs out here, the step has already been computed, so only this sequence is broken.
 Status StepRun::EndStep(const SequenceStep& entry, Sequence* sequence, const StepReport& report) {
   const bool ends_chunk =
       entry.first + entry.num_tokens() == entry.chunk_first + entry.chunk_tokens;
@@ -225,7 +227,7 @@ Status StepRun::CheckLogits(size_t entry) const {
   return OkStatus();
 }
 
-// A policy whose moves fail ends its own request; the others go on.
+// An error in one entry's decision ends its own request; the other entries continue.
 Status StepRun::Settle(double compute_seconds) {
   Status first_error;
   for (size_t i = 0; i < work_.sequences.size(); ++i) {

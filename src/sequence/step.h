@@ -1,10 +1,9 @@
-// One step of one or several sequences, from tokens to logits and what their policies decide
-// after it.
+// Runs one step of one or several sequences, from tokens to logits and the policies' decisions.
 //
-// Order of a step: check, prepare (append rows, make places), run, settle. What fails before the
-// settling leaves tokens, rows and logits as they were; the history of recent queries is dropped
-// then, and keys that were rotated to make places stay rotated. A placement that could not be
-// carried out, and logits that are not finite, are errors of a step that was taken.
+// A step checks, prepares (appends rows, finds RoPE positions), runs the graph, and settles. A
+// failure before settling leaves tokens, rows and logits as they were, but drops the history of
+// recent queries; keys that were re-rotated for the step stay so. If a policy's decision cannot be
+// carried out, or logits are not finite, the step itself has been taken and returns that error.
 #ifndef EBB_SEQUENCE_STEP_H_
 #define EBB_SEQUENCE_STEP_H_
 
@@ -22,25 +21,29 @@
 namespace ebb {
 
 struct StepPlan {
-  // Parts of distinct sequences of one engine.
+  // Names the parts of the step. REQUIRES: distinct sequences of one engine.
   std::span<const SequenceStep> entries;
-  // No logits now: GraphRunner::outputs() hold what they are computed from. For all entries.
+  // Says that no entry's logits are computed now; GraphRunner::outputs() then holds the hidden
+  // states for computing them later.
   bool deferred_logits = false;
   bool one_token_at_a_time = false;  // see StepWork
 };
 
 class StepResult {
  public:
-  // Whether the sequences have taken their tokens; then logits are there, whatever status() says.
+  // Returns whether the sequences have their new tokens. Logits are valid then, whatever status()
+  // says.
   [[nodiscard]] bool taken() const { return taken_; }
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] StepOutcome outcome() const { return {.taken = taken_, .status = status_}; }
-  // The entry's own error: of a step that was taken its policy's, or Corrupt if its logits are not
-  // finite; else the reason why none was, where that is this entry's.
+  // Returns the entry's own error. If the step was taken: the error of its policy's decision, or
+  // Corrupt if its logits are not finite. If not: the reason why no step was taken, if it is this
+  // entry's.
   [[nodiscard]] Status entry_status(size_t entry) const {
     return entry < entry_status_.size() ? entry_status_[entry] : OkStatus();
   }
-  // [vocab_size], of the entry's last token or of each. Valid until the engine's next step.
+  // Returns the logits [vocab_size] of the entry's last token, or of each token if all were asked
+  // for. Valid until the engine's next step.
   [[nodiscard]] std::span<const float> logits(size_t entry, size_t token = 0) const {
     return runner_->logits(first_output_[entry] + token);
   }
@@ -54,10 +57,11 @@ class StepResult {
   std::vector<Status> entry_status_;  // [entries]
 };
 
-// Takes the step. On an error either no sequence has changed, or each has taken its tokens.
+// Runs the step. After an error either no sequence has changed or all have taken their tokens; see
+// StepResult::taken().
 [[nodiscard]] StepResult RunStep(EngineCore* core, const StepPlan& plan);
 
-// An error of a follower, in its name.
+// Returns a follower's error with the follower's name in its message.
 [[nodiscard]] Status OfFollower(std::string_view name, const Status& status);
 
 }  // namespace ebb

@@ -15,16 +15,17 @@
 namespace ebb {
 namespace {
 
-// Copying per decode step: 8 MiB take about 0.4 ms at 20 GB/s, a few percent of one step in 64.
+// Limits the bytes copied by compaction per decode step: 8 MiB take about 0.4 ms at 20 GB/s, a few
+// percent of one step in 64.
 constexpr size_t kCompactBytesPerStep = size_t{8} << 20;
-// After it no other table is put in order in a step: 90 tables of 1,024 rows take a dozen steps, of
-// the 64 after which they are out of order again.
+// Limits sorting per step: after this many bytes no other table is sorted. 90 tables of 1,024 rows
+// then take a dozen of the 64 steps after which they are out of order again.
 constexpr size_t kSortBytesPerStep = size_t{2} << 20;
 
-// Below, calling the threads takes longer than the work.
+// With fewer groups, waking the threads takes longer than the work.
 constexpr int kGroupsWorthThreads = 4;
 
-// Half a page: what a placement keeps free has room for them.
+// Rows exchanged at a time: half a page, for which a placement always keeps room.
 constexpr size_t kExchangedRows = kRowsPerPage / 2;
 
 bool HasWindows(const SequenceCache& cache) {
@@ -81,7 +82,7 @@ bool StepSettler::UsesScores(const Policy& policy) {
   return policy.placement != nullptr && policy.placement->NeedsScores();
 }
 
-// Scores that no placement reads are not computed.
+// If no placement reads the scores, the scorer's signals are not needed.
 SignalNeeds StepSettler::Needs(const Policy& policy) {
   SignalNeeds needs;
   if (UsesScores(policy)) needs = policy.scorer->Needs();
@@ -123,7 +124,7 @@ void StepSettler::HideRows(Position first, int num_tokens) {
   }
 }
 
-// Between steps none is hidden: those that were have gone.
+// Makes all rows of the groups visible again; the hidden rows have been evicted by now.
 void StepSettler::ShowRows() {
   for (const int group : hiding_) {
     const auto num_rows = static_cast<uint32_t>(cache_->positions(group).size());
@@ -146,7 +147,8 @@ Result<int64_t> StepSettler::EndStep(const PlacementInput& facts, Decides decide
     status = DecideInTurn(facts, decides);
   }
   ShowRows();
-  // The decisions of the groups before one that failed have begun: their evicted rows are gone.
+  // Also runs if a group failed, because the groups before it have already removed their evicted
+  // rows, and their other moves must follow.
   const Status moved = MoveDecided();
   EBB_RETURN_IF_ERROR(status);
   EBB_RETURN_IF_ERROR(moved);
@@ -234,7 +236,7 @@ Status StepSettler::DecideInTurn(const PlacementInput& facts, Decides decides) {
   for (int group = 0; group < num_groups; ++group) {
     if (group + 1 < num_groups) PrefetchGroup(facts, group + 1);
     Expire(facts.next_position, group);
-    // Once one failed nothing is placed any more, but every scorer has seen its step.
+    // After the first error no group is placed any more, but every scorer must see its step.
     if (policy_->placement == nullptr || decides == Decides::kNo || !status.ok()) continue;
     status = Place(facts, group);
   }
@@ -267,8 +269,8 @@ std::span<const float> StepSettler::ScoresOf(int group) const {
   return policy_->scorer->Scores(group);
 }
 
-// Removes rows that left a window before the placement decides, which then sees the rows of the
-// next query.
+// Rows that left a sliding window are removed before the placement decides, so that it sees the
+// same rows as the next query.
 void StepSettler::Expire(Position next, int group) {
   const int window = cache_->layout().WindowOf(group);
   if (window == 0) return;
@@ -292,8 +294,8 @@ void StepSettler::Expire(Position next, int group) {
   RemoveRows(group);
 }
 
-// Pages are common to all groups: they are freed on this thread, and tables that groups still share
-// part there.
+// Threads only remove rows from the tables. Pages are shared by all groups, so this thread frees
+// them; it also splits the tables that several groups share.
 void StepSettler::DecideOnThreads(const PlacementInput& facts, Decides decides) {
   std::atomic<bool> out_of_memory = false;
   for (Scratch& scratch : scratch_) {
@@ -338,7 +340,7 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, 
   facts.scores = policy_->scorer->Scores(group);
   scratch->moves.clear();
   policy_->placement->Place(facts, &scratch->moves);
-  // Without tiers, as decides_in_parallel_ demands, every move is an eviction.
+  // decides_in_parallel_ requires a policy without tiers, so every move is an eviction.
   for (const Move& move : scratch->moves) gone.push_back(move.row);
   if (gone.empty()) return;
   KeepAllBut(gone, facts.positions.size(), scratch);
@@ -347,7 +349,7 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, 
   if (scratch->removal->Remove(group, gone)) gone.clear();
 }
 
-// A step reads hundreds of megabytes, so that nothing of a group is in a cache any more.
+// A step reads hundreds of megabytes, so the processor's cache holds nothing of a group any more.
 void StepSettler::PrefetchGroup(const PlacementInput& facts, int group) const {
   if (!scores_used_) return;
   const bool due = policy_->placement->Due(facts, cache_->positions(group).size());
@@ -376,19 +378,20 @@ Status StepSettler::PlaceNow(PlacementInput facts, int group) {
   GroupDecision decision = {.group = group};
   removed_.clear();
   for (const Move& move : moves) {
-    // As positions, which the cache may no longer know once rows have gone.
+    // The ledger needs positions, which the cache may no longer know after rows are removed.
     if (ledger_ != nullptr) decision.changes.push_back({facts.positions[move.row], move.to});
     if (move.to == Tier::kT3) {
       removed_.push_back(move.row);
     } else {
-      // Rows are counted here as they are once the evicted ones, which lie before it, are gone.
+      // The index counts the rows that remain once the evicted rows before this one are removed.
       decision.moves.push_back({move.row - static_cast<uint32_t>(removed_.size()), move.to});
     }
   }
   num_evicted_ += static_cast<int64_t>(removed_.size()) * cache_->layout().NumStreamsOf(group);
   most_gone_ = std::max(most_gone_, removed_.size() + decision.moves.size());
   if (!removed_.empty()) RemoveRows(group);
-  // Policies without tiers decide for every group at every step, and move nothing.
+  // A policy without tiers decides for every group at every step but moves nothing, so an empty
+  // decision is not stored.
   if (!decision.moves.empty() || ledger_ != nullptr) decided_.push_back(std::move(decision));
   return OkStatus();
 }
@@ -411,7 +414,7 @@ void StepSettler::AddExplanation(int group, Tier tier, Position num_tokens,
   const auto before = last == end ? end : std::find_if(last + 1, end, is_of_group);
   try {
     Explanation latest = {.num_tokens = num_tokens, .group = group, .tier = tier, .why = why()};
-    // A decision that changes nothing replaces one before it that changed nothing either.
+    // A decision that changes nothing replaces a previous one that changed nothing either.
     const bool replaces = before != end && before->tier == tier && last->tier == tier;
     if (replaces) {
       *last = std::move(latest);
@@ -437,8 +440,8 @@ Status StepSettler::MoveDecided() {
   return status;
 }
 
-// All groups at once, so that T1's file has all its pages to read and write together; where there
-// is no room for that, one after another.
+// Moves the rows of all groups at once, so that T1's file can read and write all its pages
+// together; if there is no room for that, group after group.
 Status StepSettler::MoveAllOrInTurns() {
   std::vector<GroupMoves> all;
   for (const GroupDecision& decision : decided_) all.push_back({decision.group, decision.moves});
@@ -448,15 +451,15 @@ Status StepSettler::MoveAllOrInTurns() {
   return OkStatus();
 }
 
-// Moves a group's rows in turns: when two full tiers exchange rows, there is no room for all of a
-// group at once.
+// Moves a group's rows in small portions if they do not fit at once: when two full tiers exchange
+// rows, neither has room for all of them.
 Status StepSettler::MoveInTurns(const GroupDecision& decision) {
   const int group = decision.group;
   const Status at_once = cache_->Move(group, decision.moves);
   if (!IsLimit(at_once.code())) return at_once;
   std::array<std::vector<RowMove>, 3> by_tier;
   for (const RowMove& move : decision.moves) by_tier[static_cast<size_t>(move.to)].push_back(move);
-  // T2 gives room to both others.
+  // Compresses first, because that frees room in both other tiers.
   EBB_RETURN_IF_ERROR(cache_->Move(group, by_tier[2]));
   const std::span<const RowMove> promoted = by_tier[0], demoted = by_tier[1];
   for (size_t done = 0; done < std::max(promoted.size(), demoted.size()); done += kExchangedRows) {
@@ -477,7 +480,8 @@ void StepSettler::RemoveRows(int group) {
   Retain(group, scratch_.front().kept);
 }
 
-// If each of many groups loses one row, its list differs from the last one's in a few places.
+// Fills scratch->kept with all rows except `gone`. If many groups lose one row each, the list
+// differs from the previous group's in a few places, so only those are rewritten.
 void StepSettler::KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch) {
   std::vector<uint32_t>& kept = scratch->kept;
   const bool one = gone.size() == 1;
@@ -504,19 +508,20 @@ void StepSettler::Retain(int group, std::span<const uint32_t> kept) {
   if (policy_->selector != nullptr) policy_->selector->Retain(group, kept);
 }
 
-// Waits until a page's worth of rows went, so that a policy that drops a row per step does not give
-// back and take a page at each of them.
+// Waits until a page's worth of rows is gone; otherwise a policy that drops one row per step would
+// free and allocate a page at each step.
 void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
   rows_removed_since_compaction_ += gone_per_group;
   if (rows_removed_since_compaction_ < kRowsPerPage) return;
-  // A page of a table that all streams share is drained as a whole or not at all.
+  // A page of a table that all streams share is drained entirely or not at all, so the limit is at
+  // least such a page.
   const size_t per_step = std::max(
       kCompactBytesPerStep, cache_->layout().format().PageBytes() * cache_->layout().num_streams());
   const size_t max_bytes =
       kind == StepKind::kPrefill ? std::numeric_limits<size_t>::max() : per_step;
   const size_t in_tables = cache_->Compact(max_bytes);
   const size_t in_arena = stores_->Compact(max_bytes);
-  // Moves that did not fit into this step's bytes go on in the next.
+  // If the step's bytes were used up, the next step continues to compact.
   if (std::max(in_tables, in_arena) < max_bytes / 2) rows_removed_since_compaction_ = 0;
 }
 
@@ -584,8 +589,8 @@ void StepSettler::EndFirstPrefill() {
 Status StepSettler::SaveState(StateWriter* to) const {
   to->Number<uint64_t>(rows_removed_since_compaction_);
   if (scores_used_) {
-    // Totals reach the scorer only so; and a scorer that computes its scores on demand needs the
-    // last step's signals, which it does not save.
+    // Computes all scores before saving. A scorer with totals receives them only here, and a scorer
+    // that computes scores on demand needs the last step's signals, which are not saved.
     for (int group = 0; group < cache_->layout().num_groups(); ++group) (void)ScoresOf(group);
     EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
   }

@@ -1,6 +1,5 @@
-// Settles a computed step: the policy sees its signals, the cache carries out the policy's
-// decisions, and rows and memory are put in order. The only file that knows both policies and
-// caches.
+// Settles a computed step: shows its signals to the policy, applies the policy's decisions to the
+// cache, and compacts and sorts rows and memory. No other file knows both policies and caches.
 #ifndef EBB_SEQUENCE_STEP_SETTLER_H_
 #define EBB_SEQUENCE_STEP_SETTLER_H_
 
@@ -24,82 +23,86 @@
 
 namespace ebb {
 
-// Whether a placement is asked after a step.
+// Decides says whether the placement is called after a step.
 enum class Decides { kYes, kNo };
 
 class StepSettler {
  public:
-  // REQUIRES: all outlive the settler. `ledger` may be null.
+  // REQUIRES: all arguments outlive the settler. `ledger` may be null.
   StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores,
               const SessionOptions* options, Ledger* ledger, GraphRunner* runner,
               const WindowCheckpoints* checkpoints);
 
-  // The signals that the policy itself needs.
+  // Returns the signals that the policy's scorer and selector need.
   static SignalNeeds Needs(const Policy& policy);
-  // Whether the placement reads the scorer's scores.
+  // Returns whether the placement reads the scorer's scores.
   static bool UsesScores(const Policy& policy);
-  // Whether it compares keys, which then must stay as they are.
+  // Returns whether the policy compares keys of different steps, which then must not be re-rotated.
   static bool ComparesKeys(const Policy& policy);
 
-  // The step's rows are in the cache and will be computed.
+  // Tells scorer and selector of the step's new rows, which are in the cache and will be computed,
+  // and hides the rows that expire within the step.
   void BeginStep(Position first, int num_tokens);
-  // Whether some rows are visible to the first tokens of this step alone.
+  // Returns whether some rows are visible to the first tokens of this step only.
   [[nodiscard]] bool HasExpiringRows() const { return !hiding_.empty(); }
-  // Shows the step to scorer and selector, removes rows that left windows, places, moves, compacts,
-  // sorts. Returns the rows evicted, (layer, kv head, token) triples. Fails when a tier has no room
-  // for the policy's moves, or its file fails. After an error some groups may have decided: their
-  // evicted rows are gone.
+  // Shows the step to scorer and selector, removes rows that have left sliding windows, applies the
+  // placement's moves, then compacts and sorts. Returns the number of evicted (layer, kv head,
+  // token) triples. Errors: a tier has no room for the policy's moves, or its file fails. After an
+  // error, rows that some groups had already decided to evict are gone.
   Result<int64_t> EndStep(const PlacementInput& facts, Decides decides);
-  // Whether the cache has tiers below T0 or the policy was given a `TierSpec`, which may cap T0
-  // alone.
+  // Returns whether caps may limit the rows: the cache has tiers below T0, or the policy has a
+  // `TierSpec`, which may cap T0 alone.
   [[nodiscard]] bool CapsMayBind() const;
-  // Whether rows that left a window may stay for a checkpoint: there is no placement that would
-  // count them, and no device, which would read them in each step and hide them by its masks: that
-  // changes the order of its sums, and so its bits.
+  // Returns whether rows that left a sliding window may stay for a checkpoint. They may not if a
+  // placement would count them. Nor may they on a device, which would read them in each step and
+  // mask them out: that changes the order of its sums and so its bits.
   [[nodiscard]] bool MayKeepRowsBehindWindows() const;
-  // Between steps: removes rows that neither the query at `next` nor a checkpoint needs.
+  // Removes, between steps, the rows behind sliding windows that neither the query at `next` nor a
+  // checkpoint needs.
   void ExpireAll(Position next);
-  // Checks that the caps hold the decided rows once the last `num_to_come` tokens that `facts`
-  // count, of a prompt, have their rows.
+  // Checks that the caps hold the decided rows once the last `num_to_come` tokens of `facts`, which
+  // belong to a prompt, have their rows. Errors: those of Placement::Check().
   [[nodiscard]] Status Check(PlacementInput facts, size_t num_to_come = 0) const;
-  // Between steps: places rows by the scores that they have, and compacts.
+  // Places rows between steps by their current scores, and compacts.
   [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
-  // Divides rows among T0 and T1 again between steps, by the scores that they have.
+  // Divides rows among T0 and T1 between steps by their current scores, whether or not the
+  // placement is due.
   [[nodiscard]] Status DivideAnew(PlacementInput facts);
-  // Between steps: moves all rows of T0 to T1. REQUIRES: there is a T1.
+  // Moves all rows of T0 to T1, between steps. REQUIRES: there is a T1.
   [[nodiscard]] Status Park();
-  // The step's rows were taken out of the cache again, or the sequence was rolled back.
+  // Forgets rows from position `end` on, because the step was undone or the sequence rolled back.
   void TruncateTo(Position end);
   void EndFirstPrefill();
-  // The scorer's, to which totals that are kept for it have been given. REQUIRES: NeedsScores().
+  // Returns the scorer's scores of a group, after passing it the totals that the settler keeps for
+  // it. REQUIRES: NeedsScores().
   [[nodiscard]] std::span<const float> ScoresOf(int group) const;
-  // The cache took the rows of the first `end` tokens of a prompt from another one's.
-  // REQUIRES: a scorer, where scores are used, that ignores prompts.
+  // Tells the scorer and the ledger that the cache took over the rows of a prompt's first `end`
+  // tokens from another cache. REQUIRES: if scores are used, the scorer ignores prompts.
   void AppendReadRows(Position end);
-  // Appends the rows of `num_tokens` positions to the selector, and shows their keys to it, by
-  // layer.
+  // Appends the rows of `num_tokens` positions to the selector, and shows it their keys, by layer.
   void ShowKeysToSelector(Position first, const std::vector<std::span<const float>>& keys,
                           int num_tokens);
-  // The cache was resumed after so many tokens: the ledger knows where their rows are, not how they
-  // came there.
+  // Starts the ledger of a resumed cache at this position. The ledger then knows where the rows
+  // are, but not how they came there.
   void BeginLedger(Position next_position);
 
-  // See Session::explanations().
+  // Returns the explanations of decisions; see Session::explanations().
   [[nodiscard]] std::span<const Explanation> explanations() const { return explanations_; }
 
   [[nodiscard]] Status SaveState(StateWriter* to) const;
-  // The cache's rows are there already. Corrupt when scores do not fit them.
+  // Loads the state of the policy. Errors: Corrupt if its scores do not fit the rows. REQUIRES: the
+  // cache has its rows.
   [[nodiscard]] Status LoadState(StateReader* from);
 
  private:
-  // The placement's decision for a group. Rows that it evicts go at once, the others wait in
-  // decided_.
+  // GroupDecision holds the placement's decision for a group. Evicted rows are removed at once;
+  // decided_ keeps the other moves until MoveDecided().
   struct GroupDecision {
     int group = 0;
     std::vector<RowMove> moves;           // between tiers
     std::vector<Ledger::Change> changes;  // empty without a ledger
   };
-  // Buffers for the decision about a group; each part has its own.
+  // Scratch holds buffers for deciding about a group; each part has its own.
   struct alignas(kCacheLineBytes) Scratch {
     std::vector<Move> moves;
     std::vector<uint32_t> kept;
@@ -111,24 +114,24 @@ class StepSettler {
   static void KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch);
   void PrefetchGroup(const PlacementInput& facts, int group) const;
   void ObserveInTurn();
-  // One group after another, or on all threads where they are apart.
+  // Decides group after group on this thread.
   [[nodiscard]] Status DecideInTurn(const PlacementInput& facts, Decides decides);
   void DecideOnThreads(const PlacementInput& facts, Decides decides);
   void DecideApart(PlacementInput facts, int group, Decides decides, Scratch* scratch);
   // Sets the facts of one group, except its scores and tiers.
   void TurnTo(int group, PlacementInput* facts) const;
-  // Place(): if the placement is due. PlaceNow(): always; with tiers Placement::Check() comes
-  // first.
+  // Place() lets the placement decide about a group if it is due. PlaceNow() does so in any case,
+  // and with tiers calls Placement::Check() first.
   [[nodiscard]] Status Place(PlacementInput facts, int group);
   [[nodiscard]] Status PlaceNow(PlacementInput facts, int group);
   // Records why this decision puts the row of SessionOptions::explained where it does.
   void Explain(const PlacementInput& facts, std::span<const Move> moves);
-  // Records where that row goes and why; of decisions that do not move it, the first and the
-  // latest.
+  // Records the explained row's destination and the reason. Among decisions that do not move the
+  // row, only the first and the latest are kept.
   void AddExplanation(int group, Tier tier, Position num_tokens,
                       const std::function<std::string()>& why);
-  // Removes rows that the query at `next` and later ones do not see, in layers with a window, but
-  // for those of checkpoints.
+  // Removes the rows that no query at `next` or later sees in layers with a sliding window, except
+  // those of checkpoints.
   void Expire(Position next, int group);
   void HideRows(Position first, int num_tokens);
   void ShowRows();

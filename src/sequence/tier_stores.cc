@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-// Errors say whose arena it is.
+// Names the arena in errors.
 Result<std::unique_ptr<Arena>> MakeArena(std::string_view name, size_t page_bytes,
                                          uint64_t cap_bytes, Device* device, MemoryKind memory,
                                          StatusCode full = StatusCode::kT0Full,
@@ -124,7 +124,7 @@ Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
   return OkStatus();
 }
 
-// On a device a page begins where a row of its buffer begins.
+// Lays out T2's pages. On a device, a page must begin where a row of its buffer begins.
 Status TierStores::CreateT2(const TierSpec& tiers, const PageFormat& format,
                             const std::shared_ptr<SharedCap>& cap) {
   caches_.compressed = CompressedFormat::Of(format, tiers.t2_type);
@@ -152,7 +152,7 @@ CacheStores TierStores::caches(CacheUse use) const {
     caches.t1 = nullptr;
     caches.t1_file = nullptr;
   } else if (use == CacheUse::kStore) {
-    // Rows that have nowhere else to go are under the cap.
+    // A store without T1 keeps its rows in T0 for good, so T0's cap counts them.
     const bool has_t1 = t1_ != nullptr || t1_file_ != nullptr;
     if (has_t1) caches.t0 = newest_.get();
     caches.t2 = nullptr;

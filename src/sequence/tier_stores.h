@@ -1,4 +1,4 @@
-// The memory and files of an engine's tiers, shared by its sessions.
+// Owns the memory and files of an engine's tiers, which its sessions share.
 #ifndef EBB_SEQUENCE_TIER_STORES_H_
 #define EBB_SEQUENCE_TIER_STORES_H_
 
@@ -16,8 +16,8 @@
 
 namespace ebb {
 
-// The contents of a cache: a session's rows, those that a lossless one drafts with, or all of its
-// rows.
+// CacheUse says what a cache holds: a session's rows, or, in a lossless session, the draft's rows
+// or all rows.
 enum class CacheUse { kSession, kDraft, kStore };
 
 class TierStores {
@@ -26,22 +26,23 @@ class TierStores {
                                    const PageFormat& format, const AttentionKernel& kernel);
 
   [[nodiscard]] Device* device() const { return caches_.device; }
-  // Null: the device is the processor.
+  // Returns the accelerator; null: the device is the processor.
   [[nodiscard]] BackendDevice* backend() const { return backend_.get(); }
 
-  // The stores that a session's cache may use.
+  // Returns the stores that a session's cache uses.
   [[nodiscard]] const CacheStores& caches() const { return caches_; }
-  // A draft has no T1, a store no T2; a store's rows on their way to T1 are not under T0's cap.
+  // Returns the stores for this use. A draft has no T1, and a store has no T2; T0's cap does not
+  // count a store's new rows on their way to T1.
   [[nodiscard]] CacheStores caches(CacheUse use) const;
   [[nodiscard]] Arena* t0() const { return t0_.get(); }
-  // Whether the rows of T2, where there are any, lie in the memory of a device.
+  // Returns whether rows of T2, if there are any, lie in a device's memory.
   [[nodiscard]] bool HasT2OnDevice() const { return t2_on_device_; }
-  // Whether a session may ask for `wanted`: InvalidArgument when the engine, which was made with
-  // `tiers`, was not made for it.
+  // Checks that a session may use the tiers `wanted`. Errors: InvalidArgument if the engine, which
+  // was made with `tiers`, was not made for them.
   [[nodiscard]] Status Check(const std::optional<TierSpec>& tiers, const TierSpec& wanted,
                              CacheUse use) const;
-  // Gives sparse extents back to the system, copying at most `max_bytes` in each tier. Returns the
-  // most bytes that were copied in one.
+  // Returns memory of sparse extents to the system, copying at most `max_bytes` in each tier.
+  // Returns the largest number of bytes copied in one tier.
   size_t Compact(size_t max_bytes);
   [[nodiscard]] ArenaAccounting accounting(Tier tier) const;
   [[nodiscard]] ArenaAccounting newest_accounting() const;  // of stores with a T1
@@ -49,7 +50,7 @@ class TierStores {
  private:
   Status CreateDevice(const EngineOptions& options, const LoadedModel& model,
                       const PageFormat& format);
-  // cap: of T0 and T2 together; null: T2 has none.
+  // Creates T2. cap: the cap that T0 and T2 share; null: T2 has none.
   Status CreateT2(const TierSpec& tiers, const PageFormat& format,
                   const std::shared_ptr<SharedCap>& cap);
   Status CreateT1(const TierSpec& tiers, const PageFormat& format);

@@ -1,4 +1,4 @@
-// The tokens of a sequence, and which of them were given to it or generated.
+// Holds the tokens of a sequence, and whether each was given or generated.
 #ifndef EBB_SEQUENCE_TOKEN_HISTORY_H_
 #define EBB_SEQUENCE_TOKEN_HISTORY_H_
 
@@ -15,15 +15,15 @@ class TokenHistory {
  public:
   [[nodiscard]] std::span<const Token> all() const { return tokens_; }
   [[nodiscard]] std::span<const TokenKind> kinds() const { return kinds_; }  // [all]
-  // The position of the token to come.
+  // Returns the position of the next token.
   [[nodiscard]] Position next() const { return static_cast<Position>(tokens_.size()); }
-  // The position of the first generated token; next() while there is none.
+  // Returns the position of the first generated token; next() if there is none.
   [[nodiscard]] Position first_generated() const {
     return num_generated_ == 0 ? next() : first_generated_;
   }
   [[nodiscard]] int64_t num_generated() const { return num_generated_; }
 
-  // Takes memory for so many tokens more. May throw std::bad_alloc.
+  // Allocates memory for `num_tokens` more tokens. May throw std::bad_alloc.
   void Reserve(size_t num_tokens);
   void Append(std::span<const Token> tokens, TokenKind kind);
   void TruncateTo(Position end);
