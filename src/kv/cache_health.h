@@ -1,4 +1,4 @@
-// Whether a cache has lost rows for good: when a change of where rows lie stopped half-way.
+// Records whether a cache has lost rows for good because a move of rows stopped half-way.
 #ifndef EBB_KV_CACHE_HEALTH_H_
 #define EBB_KV_CACHE_HEALTH_H_
 
@@ -8,22 +8,23 @@ namespace ebb {
 
 class CacheHealth {
  public:
-  // Returns the reason why rows were lost, which ends the sequence; OK while none was.
+  // Returns the error by which rows were lost, after which the sequence cannot continue; OK if none
+  // were.
   [[nodiscard]] Status Check() const {
     if (is_consistent_) return lost_;
     return Lost(OutOfMemory("memory ran out while rows moved"));
   }
-  // Tables and pages agree.
+  // Returns whether tables and pages agree with each other.
   [[nodiscard]] bool is_consistent() const { return is_consistent_; }
 
-  // Records the error that stopped a change half-way, if it is one, and returns it as Check() does
-  // from now on.
+  // Records an error that stopped a move half-way, and returns it with a note that the sequence
+  // cannot continue; OK changes nothing.
   Status Record(const Status& status) {
     if (status.ok()) return status;
     lost_ = Lost(status);
     return lost_;
   }
-  // Memory ran out half-way: tables and pages disagree.
+  // Records that memory ran out half-way, so that tables and pages may disagree.
   void RecordOutOfMemory() { is_consistent_ = false; }
 
  private:

@@ -2,7 +2,8 @@
 
 namespace ebb {
 
-// Groups of several layers have no windows: their rows would have to go layer by layer.
+// Ignores sliding windows if a group has several layers, since rows would have to be removed layer
+// by layer.
 CacheLayout::CacheLayout(const ModelShape& shape, Granularity granularity, const PageFormat& full,
                          const CompressedFormat& compressed, size_t compressed_page_bytes)
     : AttentionLayout(shape, granularity),

@@ -1,5 +1,5 @@
-// The layout of a cache's rows: streams and groups of a model at a granularity, the formats of
-// rows, and the windows of layers. Immutable.
+// Describes the layout of a cache's rows: the streams and groups of a model at a granularity, the
+// formats of rows, and the sliding windows of layers. It never changes.
 #ifndef EBB_KV_CACHE_LAYOUT_H_
 #define EBB_KV_CACHE_LAYOUT_H_
 
@@ -15,7 +15,8 @@ namespace ebb {
 
 class CacheLayout : public AttentionLayout {
  public:
-  // full: of T0 and T1. compressed: of T2, whose pages take `compressed_page_bytes`.
+  // Makes a layout. full: format of T0 and T1. compressed: format of T2, whose pages have
+  // `compressed_page_bytes` bytes.
   CacheLayout(const ModelShape& shape, Granularity granularity, const PageFormat& full,
               const CompressedFormat& compressed, size_t compressed_page_bytes);
 
@@ -29,14 +30,15 @@ class CacheLayout : public AttentionLayout {
   struct StreamId {
     int layer, kv_head;
   };
-  // Layer by layer and head by head.
+  // Returns the streams of a group, layer by layer and head by head.
   [[nodiscard]] std::vector<StreamId> StreamsOf(int group) const;
   using AttentionLayout::NumStreamsOf;
   [[nodiscard]] size_t NumStreamsOf(std::span<const int> groups) const;
-  // In tokens. Rows at positions up to next - window, next being the next query's position, are
-  // seen no more, and may be removed. 0: no window.
+  // Returns the group's sliding window in tokens; 0: none. Rows at positions up to next - window,
+  // where `next` is the position of the next query, are visible to no query any more and may be
+  // removed.
   [[nodiscard]] int WindowOf(int group) const { return windows_[group]; }
-  // Bytes of a key and a value in T0 or T1.
+  // Returns the bytes of a key and a value in T0 or T1.
   [[nodiscard]] size_t RowBytes() const { return format_.RowBytes(); }
   [[nodiscard]] size_t RowBytes(Tier tier) const {
     return tier == Tier::kT2 ? compressed_.RowStride() : RowBytes();

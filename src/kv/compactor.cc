@@ -19,8 +19,8 @@ bool HasPagesToSpare(const TokenTable& table, Tier tier) {
 
 }  // namespace
 
-// Rows that were moved to T1 must be written before its tables change again: a write that fails
-// after that would break the sequence, and one that fails now does no harm.
+// Includes T1 only if all rows that were moved there have been written. A write that failed after
+// T1's tables changed again would break the sequence; a write that fails before that does no harm.
 std::span<const Tier> Compactor::TiersToCompact() const {
   static constexpr std::array<Tier, 2> kBoth = {Tier::kT0, Tier::kT1};
   const auto spares = [](const auto& table) { return HasPagesToSpare(table->full, Tier::kT1); };
@@ -76,7 +76,7 @@ void Compactor::CompactCompressed(GroupTable* table, size_t max_bytes, size_t* n
   std::vector<SlotMove> moves;
   std::vector<TablePage> freed;
   table->compressed.Compact(Tier::kT0, left / bytes_per_move, &moves, &freed);
-  // Rows go to holes, which no other row leaves.
+  // Rows move into free slots, which no other row leaves, so the order of copies does not matter.
   const bool is_on_device = stores_.t2->IsOnDevice();
   std::vector<const std::byte*> from;
   std::vector<std::byte*> to;

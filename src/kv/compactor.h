@@ -1,4 +1,5 @@
-// Moves rows out of sparse pages into holes of others of their tier, so that whole pages go.
+// Compacts pages: moves rows out of sparse pages into free slots of other pages of the same tier,
+// so that whole pages become free.
 #ifndef EBB_KV_COMPACTOR_H_
 #define EBB_KV_COMPACTOR_H_
 
@@ -14,16 +15,17 @@ namespace ebb {
 
 class Compactor {
  public:
-  // All outlive it.
+  // Makes a compactor. REQUIRES: all arguments outlive it.
   Compactor(const CacheLayout& layout, const RowStores& stores, GroupTables* tables, PageMap* pages,
             CacheHealth* health)
       : layout_(layout), stores_(stores), tables_(tables), pages_(pages), health_(health) {}
 
-  // See SequenceCache::Compact(). REQUIRES: the cache is sound, and addresses are found.
+  // Compacts all tables; see SequenceCache::Compact(). REQUIRES: the cache is sound, and
+  // PageMap::FindAddresses() was called.
   size_t Compact(size_t max_bytes);
 
  private:
-  // Moves within a table.
+  // TableMoves holds planned moves within one table.
   struct TableMoves {
     const GroupTable* table = nullptr;
     std::vector<SlotMove> moves;
@@ -32,7 +34,7 @@ class Compactor {
 
   void CompactTables(size_t max_bytes, size_t* num_bytes);
   [[nodiscard]] std::span<const Tier> TiersToCompact() const;
-  // Adds the moves that the table needs, at most as many bytes as are left.
+  // Adds the moves that compacting the table needs, as long as num_bytes stays below max_bytes.
   void Plan(GroupTable* table, Tier tier, size_t max_bytes, size_t* num_bytes,
             std::vector<TableMoves>* plans) const;
   Status CarryOut(std::span<const TableMoves> plans, Tier tier);

@@ -1,5 +1,6 @@
-// Rows that a cache reads in another one, its lender, instead of bringing them from T1: whole pages
-// of T1 whose rows all lie in the lender's T0 too, with the same contents. For one step at a time.
+// Finds the rows that a cache can read from another cache, its lender, instead of staging them from
+// T1: whole pages of T1 whose rows all lie, with the same contents, in the lender's T0. A result is
+// valid for one step.
 #ifndef EBB_KV_LENT_ROWS_H_
 #define EBB_KV_LENT_ROWS_H_
 
@@ -14,13 +15,14 @@ namespace ebb {
 
 class LentRows {
  public:
-  // Looks for them again; `lender` null: there are none.
+  // Finds the lent rows again; without a `lender` (null) there are none.
   void Find(const TokenTable& own, const TokenTable* lender);
   [[nodiscard]] bool empty() const { return num_pages_ == 0; }
-  // Pages of `own` in T1 that need not be brought.
+  // Returns how many T1 pages of `own` need not be staged.
   [[nodiscard]] size_t num_pages() const { return num_pages_; }
   [[nodiscard]] bool HasPage(size_t page) const { return !empty() && lent_[page] == kWhole; }
-  // The slots of all rows of `own`, in pages that are its own and then the lender's.
+  // Returns the slots of all rows of `own`. Slots of lent rows refer to the lender's pages, which
+  // are numbered after all pages of `own`.
   [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
   [[nodiscard]] size_t table_bytes() const;
 

@@ -9,13 +9,13 @@
 namespace ebb {
 namespace {
 
-// Doubles the list, if that is enough.
+// Resizes the list, to at least twice its size.
 template <typename T>
 void GrowList(std::vector<T>* list, size_t size) {
   if (size > list->size()) list->resize(std::max(size, 2 * list->size()));
 }
 
-// Returns the most pages that can lose their last row with these.
+// Returns the most pages that can lose their last row if these rows are removed.
 size_t MostPages(const TokenTable& table, std::span<const uint32_t> rows) {
   return std::min(rows.size(), table.num_pages());
 }
@@ -54,7 +54,7 @@ Status ReservedPages::Reserve(const PageCounts& counts) {
   return OkStatus();
 }
 
-// Pages of memory belong to no layer.
+// Pages of T0 belong to no layer, so one number suffices.
 Status ReservedPages::ReserveT0(size_t num_pages) { return tiers_[0]->Reserve({&num_pages, 1}); }
 
 void ReservedPages::Take(int stream, Tier tier, size_t page) {
@@ -159,7 +159,7 @@ PageMap::PageMap(const CacheLayout& layout, const RowStores& stores)
       stage_(stores.t1 == nullptr ? nullptr : stores.t1->stage()),
       streams_(layout.num_streams()) {}
 
-// Reads no table: a failed change may have left one inconsistent.
+// Frees pages without reading a table, because a failed change may have left tables inconsistent.
 PageMap::~PageMap() {
   if (stage_ != nullptr) stage_->Forget();
   for (int stream = 0; stream < num_streams(); ++stream) ReleasedPages(this).ReleaseAll(stream);
@@ -290,7 +290,7 @@ void PageMap::Share(const PageMap& from, int index, Tier tier, size_t page) {
 }
 
 size_t PageMap::BytesFor(size_t num_streams, const TableSize& of_group, size_t centre_floats) {
-  // Lists that were grown page by page.
+  // Lists that grow page by page double, so they may have room for up to twice the pages.
   const size_t of_lists =
       std::bit_ceil(of_group.full_pages) + std::bit_ceil(of_group.compressed_pages);
   return sizeof(PageMap) + num_streams * (sizeof(Stream) + centre_floats * sizeof(float) +

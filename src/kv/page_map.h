@@ -1,17 +1,17 @@
-// The pages of a sequence: for every stream, (layer, kv head), the ids of its pages in the tiers
-// and the addresses at which they lie now.
+// Maps every stream, a (layer, kv head) of one sequence, to its pages: their ids in the tiers and
+// their current addresses.
 //
-// Pages are taken under a ReservedPages, so that a change that has begun need not fail, and given
-// back under a ReleasedPages; both end in their destructors.
+// Pages are allocated through ReservedPages, so that a change which has begun cannot fail for lack
+// of pages, and freed through ReleasedPages; both finish in their destructors.
 //
 // Invariants: a stream has a page exactly where the table of its group has one, except between a
-// change of the table and the Take() or Release() of its pages. pages[p] of a T0 page, and of a T1
-// page where T1 is not staged, is the page's address as of the last FindAddresses(); another cache
-// may have moved it since. A T1 page that is staged has an address there only during a step; its
-// own, where it has one, is t1_pages[p]. Where a change stopped half-way, streams may have other
-// pages than their tables: the destructor frees each stream's own pages.
+// change of the table and the Take() or Release() of its pages. For pages of T0, and of a T1 that
+// is not staged, pages[p] is the address as of the last FindAddresses(); another cache may have
+// moved the page since. For a staged T1, pages[p] is valid only during a step; the page's permanent
+// address, if it has one, is t1_pages[p]. After a change that stopped half-way, streams and tables
+// may disagree; the destructor therefore frees the pages that the streams list.
 //
-// Thread safety: none for changes; const functions may be called by many threads.
+// Thread safety: changes must be serialised; many threads may call const functions at once.
 #ifndef EBB_KV_PAGE_MAP_H_
 #define EBB_KV_PAGE_MAP_H_
 
@@ -30,17 +30,19 @@ namespace ebb {
 
 inline constexpr std::array<Tier, 3> kTiersWithPages = {Tier::kT0, Tier::kT1, Tier::kT2};
 
-// The pages of one stream.
+// Stream lists the pages of one (layer, kv head).
 struct Stream {
   std::vector<PageRef> refs;  // [at least full.page_end() of its table]
-  // [as refs]: where a step attends to the page; null: none, or in T1 and not staged.
+  // Holds the address at which a step reads each page, [as refs]; null: no page, or one of T1 that
+  // is not staged now.
   std::vector<std::byte*> pages;
   std::vector<std::byte*> t1_pages;          // [as refs]: where pages of T1 lie that are staged
   std::vector<PageRef> compressed_refs;      // [at least compressed.page_end() of its table]
   std::vector<std::byte*> compressed_pages;  // [as compressed_refs]
-  // The mean of the first keys, as they were when the first row went to T2, which all rows there
-  // are stored relative to: [head_dim], or empty: no row went there yet, or its format has no
-  // centre. The same for every row since, so that rows move and die alone.
+  // Holds the centre relative to which keys in T2 are stored, [head_dim]: the mean of the stream's
+  // first keys at the time when its first row went to T2. Empty: no row went to T2 yet, or T2's
+  // format has no centre. The centre stays the same for all later rows, so that each row can be
+  // moved or evicted alone.
   std::vector<float> key_centre;
 
   [[nodiscard]] const float* CentreOfKeys() const {
@@ -48,12 +50,12 @@ struct Stream {
   }
 };
 
-// How many pages of each tier and layer a change takes.
+// PageCounts counts the pages that a change allocates, by tier and layer.
 class PageCounts {
  public:
-  // Adds pages of every stream of the table.
+  // Adds `pages_per_stream` pages for every stream of the table.
   void Add(const CacheLayout& layout, const GroupTable& table, Tier tier, size_t pages_per_stream);
-  // [layers], or empty: none.
+  // Returns the counts by layer; empty: none.
   [[nodiscard]] std::span<const size_t> OfTier(Tier tier) const {
     return of_tiers_[static_cast<size_t>(tier)];
   }
@@ -64,22 +66,23 @@ class PageCounts {
 
 class PageMap;
 
-// Pages that are kept for a change of one cache. Ends in End() or in its destructor, which gives
-// back what was not taken. The PageMap outlives it.
+// ReservedPages holds pages for one change of a cache. End() or the destructor returns the pages
+// that the change did not use. The PageMap must outlive it.
 class ReservedPages {
  public:
   explicit ReservedPages(PageMap* map);
-  // Makes sure that so many pages can be taken, those reserved earlier among them. Errors, after
-  // which End() is to come: T0Full, T1Full, OutOfMemory, IoError.
+  // Reserves pages so that `counts`, including what was reserved earlier, can be taken. Errors,
+  // after which the caller must call End(): T0Full, T1Full, OutOfMemory, IoError.
   Status Reserve(const PageCounts& counts);
   Status ReserveT0(size_t num_pages);
-  // Takes pages that joined the full, or the compressed, table for all streams of the table.
+  // Takes reserved pages for the pages that joined the full table, in all streams of the table;
+  // TakeCompressed() does so for the compressed table.
   void Take(const GroupTable& table, std::span<const TablePage> added);
   void TakeCompressed(const GroupTable& table, std::span<const TablePage> added);
-  // Takes one page of one stream. T0 and T1 alone: the page before, if there was one, stays with
-  // the caller.
+  // Allocates one page of one stream, in T0 or T1. The stream's previous page at this index, if
+  // any, is left to the caller, who must release it.
   void Take(int stream, Tier tier, size_t page);
-  // Gives back what was not taken, and memory that no page uses any more.
+  // Returns unused pages to the tiers, and unused memory to the system.
   void End();
 
  private:
@@ -87,17 +90,18 @@ class ReservedPages {
   std::array<std::optional<PageReservation>, 3> tiers_;  // nullopt: there is no such tier
 };
 
-// Gives back the pages that a change frees. They need only be gone once it ends.
+// ReleasedPages frees pages of a change. The pages may stay allocated until it is destroyed.
 class ReleasedPages {
  public:
-  // Takes the memory to release so many pages of T1. May throw std::bad_alloc.
+  // Allocates the memory to release `num_in_t1` pages of T1 later. May throw std::bad_alloc.
   explicit ReleasedPages(PageMap* map, size_t num_in_t1 = 0);
-  // Releases pages that left the full, or the compressed, table in all streams of the table.
+  // Releases the pages that left the full table, in all streams of the table; ReleaseCompressed()
+  // does so for the compressed table.
   void Release(const GroupTable& table, std::span<const TablePage> freed);
   void ReleaseCompressed(const GroupTable& table, std::span<const TablePage> freed);
-  // Releases a page of all streams of a group. REQUIRES: it lies in T0.
+  // Releases a page in all streams of a group. REQUIRES: the page lies in T0.
   void Release(int group, size_t page);
-  // Releases every page of a stream without asking its table.
+  // Releases every page of a stream, without consulting its table.
   void ReleaseAll(int stream);
   // Releases a page that no stream lists any more.
   void Release(PageRef page);
@@ -112,12 +116,12 @@ class ReleasedPages {
 
 class PageMap {
  public:
-  // Returns the most bytes for so many streams of a group each. centre_floats: of a stream's centre
-  // of keys.
+  // Returns the most bytes of a map with `num_streams` streams, each in a group of this size.
+  // centre_floats: numbers in a stream's key_centre.
   [[nodiscard]] static size_t BytesFor(size_t num_streams, const TableSize& of_group,
                                        size_t centre_floats);
 
-  // Streams without pages. Both outlive it.
+  // Makes streams without pages. REQUIRES: both arguments outlive the map.
   PageMap(const CacheLayout& layout, const RowStores& stores);
   ~PageMap();
   PageMap(const PageMap&) = delete;
@@ -138,35 +142,35 @@ class PageMap {
     return stream.compressed_pages[slot.page()] +
            slot.row() * layout_.compressed_format().RowStride();
   }
-  // Null: there is no such tier.
+  // Returns the pages of a tier; null: there is no such tier.
   [[nodiscard]] TierPages* PagesOf(Tier tier) const;
   [[nodiscard]] bool CompressedOnDevice() const {
     return stores_.t2 != nullptr && stores_.t2->IsOnDevice();
   }
-  // Pages of T1 have addresses of their own, in addition to their staged copies.
+  // Returns whether pages of T1 have permanent addresses in addition to their staged copies.
   [[nodiscard]] bool T1HasAddresses() const { return stage_ != nullptr && stores_.t1->MayStay(); }
-  // The address that a step reads for a page of T1, for the stage to set.
+  // Returns where the stage must write the address of a staged T1 page.
   [[nodiscard]] std::byte** StagedAddress(int stream, size_t page) {
     return &streams_[stream].pages[page];
   }
 
-  // Looks up addresses again if any page has moved.
+  // Looks up all addresses again if any page has moved.
   void FindAddresses() {
     if (!HasAddresses()) FindAllAddresses();
   }
-  // No page has moved since FindAddresses().
+  // Returns whether no page has moved since FindAddresses().
   [[nodiscard]] bool HasAddresses() const { return generations_ == Generations(); }
 
-  // Room in the lists of the table's streams for its pages and so many more. May throw
-  // std::bad_alloc.
+  // Grows the lists of the table's streams so that they have room for its pages and `new_pages`
+  // more. May throw std::bad_alloc.
   void Grow(const GroupTable& table, size_t new_pages);
-  // Removes rows at these ascending indices of either table, and the pages that lose their last
-  // row. First takes all memory that it needs, then changes.
+  // Removes the rows at these ascending indices of the table's full and compressed tables, and
+  // frees pages that lose their last row. Allocates all memory before it changes anything.
   void RemoveRows(GroupTable* table, std::span<const uint32_t> full_rows,
                   std::span<const uint32_t> compressed_rows);
-  // Removes every row at `end` and later from the tables, likewise. Streams without rows in T2
-  // forget their centres of keys, so that the rows to come have the bits that they have in a
-  // sequence that never went further.
+  // Removes every row at `end` and later from the tables, in the same way. Streams without rows in
+  // T2 forget their centres of keys, so that later rows get the same bits as in a sequence that
+  // never went beyond `end`.
   void TruncateTo(Position end, std::span<const std::unique_ptr<GroupTable>> tables);
 
   void SetKeyCentre(int stream, std::span<const float> centre) {
@@ -175,16 +179,17 @@ class PageMap {
   // Forgets the centres of keys of the table's streams.
   void ForgetKeyCentres(const GroupTable& table);
 
-  // Pages that several caches hold.
+  // The following functions concern pages that several caches share.
+  // IdOf() returns the id of a stream's page in its tier.
   [[nodiscard]] PageId IdOf(int stream, Tier tier, size_t page) const;
   [[nodiscard]] uint32_t NumHolders(int stream, Tier tier, size_t page) const;
   [[nodiscard]] bool IsShared(const GroupTable& table, Tier tier, size_t page) const;
-  // The stream holds the page of the other cache's stream too.
+  // Makes the stream share the page of the other map's stream.
   void Share(const PageMap& from, int stream, Tier tier, size_t page);
 
   [[nodiscard]] size_t table_bytes() const;
-  // Internal when streams of the table and the table disagree; O(pages), for tests. Addresses are
-  // checked while HasAddresses().
+  // Returns Internal if the table and its streams disagree, for tests; takes O(pages). Checks
+  // addresses only while HasAddresses().
   [[nodiscard]] Status Validate(const GroupTable& table) const;
 
  private:
@@ -205,7 +210,8 @@ class PageMap {
   const RowStores& stores_;
   T1Stage* const stage_;         // null: T1 is attended to where it lies, or there is none
   std::vector<Stream> streams_;  // [streams of the layout]
-  // The arenas' generations (T0, T1, T2) when addresses were looked up last.
+  // Holds the arenas' generations (T0, T1, T2) at the last look-up of addresses; a generation
+  // changes when pages move.
   std::array<uint64_t, 3> generations_ = {};
   std::vector<TablePage> freed_;  // work space
 };

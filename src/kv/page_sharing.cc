@@ -9,10 +9,10 @@
 namespace ebb {
 namespace {
 
-// The free slots of a page that is shared are lost to both until one of them lets it go.
+// A page with fewer rows is copied instead: neither cache can use the free slots of a shared page.
 constexpr int kLeastRowsToShare = kRowsPerPage * 3 / 4;
 
-// Calls visit(stream) for the numbers of the table's streams.
+// Calls visit(stream) with the number of each of the table's streams.
 template <typename Visit>
 void ForEachStream(const CacheLayout& layout, const GroupTable& table, const Visit& visit) {
   for (const int group : table.groups) {

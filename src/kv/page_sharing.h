@@ -1,6 +1,6 @@
-// Pages that several caches hold: a fork shares those that are nearly full and copies the others; a
-// fork of the first rows alone shares those that are full. A page that another cache holds too is
-// sealed in its table, and no cache writes to it.
+// Shares pages between caches. A fork shares the pages that are nearly full and copies the others;
+// a fork of the first rows alone shares only full pages. A shared page is sealed in its tables, and
+// no cache writes to it.
 #ifndef EBB_KV_PAGE_SHARING_H_
 #define EBB_KV_PAGE_SHARING_H_
 
@@ -13,32 +13,33 @@
 
 namespace ebb {
 
-// The tables and pages of one cache.
+// CachePages names the tables and pages of one cache.
 struct CachePages {
   GroupTables& tables;
   PageMap& pages;
 };
 
-// Gives a cache without rows the rows of another one.
+// CacheFork copies the rows of one cache into a cache without rows.
 class CacheFork {
  public:
-  // Takes the rows at positions before `end` alone, if there is one. The caches agree on `layout`;
-  // addresses of both are found. All outlive it.
+  // Prepares to copy all rows, or only those at positions before `end`. REQUIRES: both caches have
+  // this layout; both have called FindAddresses(); all arguments outlive the object.
   CacheFork(const CacheLayout& layout, const CachePages& from, const CachePages& to,
             std::optional<Position> end)
       : layout_(layout), from_(from), to_(to), end_(end) {}
 
-  // Errors, after which the new cache is only good for being destroyed: T0Full, T1Full,
-  // OutOfMemory, those of a file.
+  // Copies the rows. Errors: T0Full, T1Full, OutOfMemory, those of a file. After an error the new
+  // cache can only be destroyed.
   Status Run();
 
  private:
-  // Makes the new tables. May throw std::bad_alloc.
+  // Copies the tables. May throw std::bad_alloc.
   [[nodiscard]] GroupTables::Tables CopyTables() const;
   // Reserves memory for all pages that will be copied.
   Status Reserve(ReservedPages* reserved) const;
   Status ShareOrCopy(ReservedPages* reserved);
-  // `table` is the fork's, which has no more rows of the page than the other cache.
+  // Returns whether sharing the page saves more than the lost free slots cost. `table` is the
+  // fork's, which may have fewer rows of the page than the other cache.
   [[nodiscard]] bool IsWorthSharing(const TokenTable& table, size_t page) const;
 
   const CacheLayout& layout_;
@@ -47,15 +48,15 @@ class CacheFork {
   const std::optional<Position> end_;  // nullopt: takes all rows
 };
 
-// Copies the pages of T0 that other caches hold too, so that the contents of rows may change.
-// T0Full, and nothing changed, when T0 has no room.
+// Copies the pages of T0 that other caches share, so that this cache may change the contents of its
+// rows. Errors: T0Full, after which nothing has changed.
 [[nodiscard]] Status CopySharedT0Pages(const CacheLayout& layout, const RowStores& stores,
                                        const CachePages& cache);
 
-// Unseals pages that no other cache holds any more.
+// Unseals the pages that no other cache shares any more.
 void UnsealOwnPages(const PageMap& pages, const GroupTables& tables);
 
-// Counts the pages that other caches hold too as shared.
+// Adds the bytes of pages that other caches share to the accounting's shared bytes.
 void AddSharedBytes(const CacheLayout& layout, const PageMap& pages, const GroupTables& tables,
                     CacheAccounting* sum);
 

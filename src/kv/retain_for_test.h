@@ -1,4 +1,4 @@
-// Names the rows of a cache that stay, for tests and benchmarks: policies name the rows that go.
+// Removes rows of a cache by naming those that stay, for tests and benchmarks.
 #ifndef EBB_KV_RETAIN_FOR_TEST_H_
 #define EBB_KV_RETAIN_FOR_TEST_H_
 
@@ -11,7 +11,7 @@
 
 namespace ebb {
 
-// Removes the rows of the group except those at these ascending indices.
+// Removes the rows of the group except those at the ascending indices `kept`.
 inline void RetainRows(int group, std::span<const uint32_t> kept, SequenceCache* cache) {
   const size_t num_rows = cache->positions(group).size();
   std::vector<uint32_t> removed;

@@ -37,11 +37,12 @@ void TableEdit::Add(std::span<const Slot> slots, Access access, std::span<const 
 
 namespace {
 
-// Rows of T0 that only a closed device reaches, packed on the host while they are edited there.
+// CarriedRows copies rows of T0 from a closed device, whose memory the host cannot address, to the
+// host for an edit, and back after it.
 class CarriedRows {
  public:
   CarriedRows(Device* device, const PageFormat& format) : device_(device), format_(format) {}
-  // All for one kind of access.
+  // Adds a row. REQUIRES: all rows have the same access.
   void Add(const RowAddress& row, TableEdit::Access access) {
     on_device_.push_back(row.key);
     if (format_.has_values) on_device_.push_back(row.value);
@@ -52,7 +53,7 @@ class CarriedRows {
     std::byte* const key = packed_ + index * format_.RowBytes();
     return {.key = key, .value = key + format_.PackedValueOffset()};
   }
-  // Before the rows are edited, and after it.
+  // Fetch() copies rows to the host before an edit reads them, and Store() copies edited rows back.
   Status Fetch() {
     if (on_device_.empty()) return OkStatus();
     const size_t num_bytes = on_device_.size() * format_.RowStride();
@@ -98,7 +99,7 @@ Status RowEditor::Run(std::span<const TableEdit> edits) const {
   return RunOnStreams(of_streams);
 }
 
-// Streams that need no rows of T1 do not wait for it, nor fail with it.
+// Runs edits without rows of T1 first, so that they neither wait for T1 nor fail with it.
 Status RowEditor::RunOnStreams(std::span<const StreamEdit> edits) const {
   CarriedRows carried(device_, layout_.format());
   if (device_->IsClosed()) {

@@ -1,5 +1,5 @@
-// Reads and writes rows of all streams of some tables for a move, wherever the rows lie. Rows of T0
-// that only a device reaches are carried to the host, or from it, a few MiB at once.
+// Reads and writes rows of all streams of some tables during a move, in any tier. If only a device
+// can address T0 (a closed device), rows are copied to the host and back, a few MiB at a time.
 #ifndef EBB_KV_ROW_EDITOR_H_
 #define EBB_KV_ROW_EDITOR_H_
 
@@ -15,31 +15,32 @@
 
 namespace ebb {
 
-// The rows of a table that an edit reads or writes, by their slots.
+// TableEdit names the rows of a table that an edit reads or writes, by their slots.
 class TableEdit {
  public:
   using Access = TierRows::Access;
-  // addresses[i]: where the row of the i-th slot can be read, or written, meanwhile.
+  // Edit reads or writes the rows of one stream. addresses[i]: where the row of the i-th slot lies
+  // during the call.
   using Edit = std::function<void(const Stream&, std::span<const RowAddress> addresses)>;
 
   explicit TableEdit(const GroupTable* table) : table_(table) {}
 
-  // Add slots that lie there. Those of T0, as those of T1, have one kind of access. fresh: pages
-  // that have no other rows.
+  // AddInT0() and AddInT1() add slots of rows in T0 or T1. All slots of a tier have the same
+  // access. fresh: pages without other rows.
   void AddInT0(std::span<const Slot> slots, Access access);
   void AddInT1(std::span<const Slot> slots, Access access, std::span<const TablePage> fresh);
-  // Adds slots, in their order, that lie where the table says.
+  // Adds slots, in this order, in the tiers that the table says.
   void Add(std::span<const Slot> slots, Access access, std::span<const TablePage> fresh);
   void SetEdit(Edit edit) { edit_ = std::move(edit); }
 
   [[nodiscard]] const GroupTable& table() const { return *table_; }
   [[nodiscard]] size_t NumInT0() const { return slots_.size() - t1_places_.size(); }
   [[nodiscard]] Access t0_access() const { return t0_access_; }
-  // Null: there are none.
+  // Returns the rows in T1; null: there are none.
   [[nodiscard]] const TierRows::Rows* InT1() const {
     return t1_places_.empty() ? nullptr : &t1_rows_;
   }
-  // Calls in_t0(slot), or in_t1(), for each slot, in their order.
+  // Calls in_t0(slot) or in_t1() for each slot, in order.
   template <typename InT0, typename InT1>
   void ForEachSlot(const InT0& in_t0, const InT1& in_t1) const {
     auto t1_place = t1_places_.begin();
@@ -69,13 +70,13 @@ class TableEdit {
 
 class RowEditor {
  public:
-  // All outlive it.
+  // Makes an editor. REQUIRES: all arguments outlive it.
   RowEditor(const CacheLayout& layout, const PageMap& pages, const RowStores& stores,
             Device* device)
       : layout_(layout), pages_(pages), stores_(stores), device_(device) {}
 
-  // Runs each edit for all streams of its table. Errors, after which some edits were not run: those
-  // of a file or a device.
+  // Runs each edit for all streams of its table. Errors: those of a file or a device, after which
+  // some edits were not run.
   Status Run(std::span<const TableEdit> edits) const;
 
  private:
@@ -92,7 +93,7 @@ class RowEditor {
   Device* const device_;
 };
 
-// Adds the pages of T1 that the table has, and will have, to what may be edited.
+// Adds the table's pages of T1, and `new_pages` more, to the number of pages that may be edited.
 void AddEditSize(const CacheLayout& layout, const GroupTable& table, size_t new_pages,
                  TierRows::EditSize* size);
 

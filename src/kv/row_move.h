@@ -1,4 +1,4 @@
-// The destination of a row.
+// Names the tier that a row moves to.
 #ifndef EBB_KV_ROW_MOVE_H_
 #define EBB_KV_ROW_MOVE_H_
 

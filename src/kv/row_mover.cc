@@ -24,7 +24,7 @@ std::vector<Slot> Targets(std::span<const SlotMove> moves) {
   return slots;
 }
 
-// The first rows of a stream, whose keys' mean is its centre in T2.
+// kCentreRows is the number of a stream's first rows whose mean key becomes its centre in T2.
 constexpr size_t kCentreRows = 64;
 
 // Returns the indices of the rows at these ascending positions.
@@ -122,9 +122,8 @@ std::vector<RowMover::Plan> RowMover::MakePlans(std::span<const GroupMoves> want
   return plans;
 }
 
-// Room for the rows that come, before any goes. Rows that leave T0 make room for those that come
-// there: new pages are only needed for rows that exceed the present ones, since holes are filled
-// first.
+// Reserves room for arriving rows before any row leaves. Rows that leave T0 free slots for those
+// that arrive there, and free slots are filled first, so new pages are needed only for the excess.
 Status RowMover::Reserve(Plans plans, ReservedPages* reserved) const {
   const bool has_t1 = stores_.t1 != nullptr;
   size_t t0_pages = 0;
@@ -166,7 +165,8 @@ Status RowMover::Relocate(Plans plans, std::vector<Position> Plan::*rows, Tier t
     added_.clear();
     full.Relocate(RowsAt(full, positions), to, &moves, &added_, &freed.back().second);
     reserved->Take(*plan.table, added_);
-    // A page that lost its last row is no page of the table any more, and is still to be read.
+    // Pages that lost their last row have left the table but are still to be read, so the edit
+    // names the tiers itself instead of asking the table.
     using Access = TableEdit::Access;
     TableEdit edit(plan.table);
     edit.AddInT0(demotes ? Sources(moves) : Targets(moves),
@@ -185,7 +185,7 @@ Status RowMover::Relocate(Plans plans, std::vector<Position> Plan::*rows, Tier t
     edits.push_back(std::move(edit));
   }
   const Status status = health_->Record(editor_.Run(edits));
-  // The tables have let go of these pages, whether their rows arrived or not.
+  // The tables no longer contain these pages, so they are released even if the rows did not arrive.
   ReleasedPages released(pages_);
   for (const auto& [table, pages] : freed) released.Release(*table, pages);
   return status;
@@ -207,7 +207,8 @@ Status RowMover::Promote(Plans plans, ReservedPages* reserved) {
   return OkStatus();
 }
 
-// An element that is not finite in some row has no mean, and would spoil the rows to come.
+// Sets the centre to the mean of these keys. A channel in which some key is not finite gets 0, so
+// that it does not spoil later rows.
 void RowMover::ChooseCentre(std::span<const RowAddress> rows, const Stream& stream) {
   const PageFormat& format = layout_.format();
   std::vector<float> key(format.head_dim), centre(format.head_dim);
@@ -223,9 +224,9 @@ void RowMover::ChooseCentre(std::span<const RowAddress> rows, const Stream& stre
   pages_->SetKeyCentre(pages_->IndexOf(stream), centre);
 }
 
-// Reads the first kCentreRows rows in order of position from the tiers that they are in, so that
-// the centre does not depend on which rows move. They are read before any row moves, so that no
-// write of this move to T1's file is awaited.
+// Chooses centres from the first kCentreRows rows in order of position, in whatever tier they are,
+// so that a centre does not depend on which rows move. It reads them before any row moves, and so
+// waits for no write of this move to T1's file.
 Status RowMover::ChooseCentres(Plans plans) {
   if (!layout_.compressed_format().IsCentred()) return OkStatus();
   std::vector<TableEdit> edits;
@@ -360,7 +361,8 @@ Status RowMover::CarryOut(Plans plans, ReservedPages* reserved) {
   EBB_RETURN_IF_ERROR(Demote(plans, reserved));
   EBB_RETURN_IF_ERROR(Compress(plans, reserved));
   accounting_.seconds_down += SecondsNow() - begin;
-  // Pages that went may have gone back to the system.
+  // The memory of freed pages may have returned to the system, so pages for the arriving rows are
+  // reserved again.
   size_t t0_pages = 0;
   for (const Plan& plan : plans) {
     t0_pages +=
@@ -395,7 +397,7 @@ Status RowMover::Move(std::span<const GroupMoves> wanted) {
   }
   reserved.End();
   accounting_.seconds += SecondsNow() - start;
-  // Waiting for T1 is among these seconds.
+  // These seconds already include the waiting for T1, so T1's own count is discarded.
   if (stores_.t1 != nullptr) (void)stores_.t1->TakeWaitSeconds();
   return status;
 }

@@ -1,9 +1,9 @@
-// Moves rows between tiers: plans which rows of each table move, reserves the pages and memory for
-// it, and carries the moves out. Rows are demoted (T0 to T1), promoted (T1 to T0), compressed (to
-// T2) and decompressed (from T2 to T0 or T1).
+// Moves rows between tiers: plans which rows of each table move, reserves pages and memory, and
+// carries the moves out. Rows are demoted (T0 to T1), promoted (T1 to T0), compressed (to T2) and
+// decompressed (T2 to T0 or T1).
 //
-// A move changes the tables first, then every stream copies its rows as its table says, then pages
-// are released. Only files and devices can fail in between; that is recorded in the cache's health.
+// A move first changes the tables, then copies the rows of every stream as its table says, then
+// releases pages. Only files and devices can fail in between; CacheHealth records such a failure.
 #ifndef EBB_KV_ROW_MOVER_H_
 #define EBB_KV_ROW_MOVER_H_
 
@@ -24,21 +24,21 @@ namespace ebb {
 
 class RowMover {
  public:
-  // kernel: null without T2. All outlive it.
+  // Makes a mover. kernel: null if there is no T2. REQUIRES: all arguments outlive it.
   RowMover(const CacheLayout& layout, const RowStores& stores, const AttentionKernel* kernel,
            Device* device, GroupTables* tables, PageMap* pages, CacheHealth* health);
 
-  // See SequenceCache::Move(). REQUIRES: the cache is sound.
+  // Moves rows; see SequenceCache::Move(). REQUIRES: the cache is sound.
   Status Move(std::span<const GroupMoves> wanted);
-  // Waits for the writes of earlier moves, and counts the time as theirs.
+  // Waits for the writes of earlier moves, and adds the time to the accounting of moves.
   Status FinishWrites();
-  // The moves so far, and the time that steps waited for them.
+  // Returns the moves so far, and the time that steps waited for them.
   [[nodiscard]] const MoveAccounting& accounting() const { return accounting_; }
-  // Continues the accounting of another cache, whose rows this one takes.
+  // Continues the accounting of another cache, whose rows this cache has taken over.
   void Continue(const MoveAccounting& accounting) { accounting_ = accounting; }
 
  private:
-  // The rows of a table that move, by their positions: indices change while some have moved.
+  // Plan lists the rows of a table that move, by position: indices change while rows move.
   struct Plan {
     GroupTable* table = nullptr;
     std::vector<Position> demoted;                      // T0 to T1
@@ -48,12 +48,12 @@ class RowMover {
     size_t num_leave_t0 = 0;                            // demoted or compressed
     size_t num_leave_open_t0 = 0;                       // of pages that are not sealed
 
-    // Compressing reads rows that are in T1 now.
+    // Returns whether compressing reads rows that are in T1 now.
     [[nodiscard]] bool CompressesFromT1() const {
       return demoted.size() + compressed.size() > num_leave_t0;
     }
     [[nodiscard]] size_t NumComeToT0() const { return promoted.size() + decompressed[0].size(); }
-    // New pages of T1 in each stream.
+    // Returns how many pages the move adds to T1 in each stream.
     [[nodiscard]] size_t NewT1Pages() const;
   };
   using Plans = std::span<const Plan>;
@@ -65,17 +65,17 @@ class RowMover {
   Status Demote(Plans plans, ReservedPages* reserved);
   Status Promote(Plans plans, ReservedPages* reserved);
   Status Compress(Plans plans, ReservedPages* reserved);
-  // Chooses the centres of keys of streams none of whose rows went to T2 yet.
+  // Chooses the centre of keys of each stream whose first row goes to T2 now.
   Status ChooseCentres(Plans plans);
   void ChooseCentre(std::span<const RowAddress> rows, const Stream& stream);
   Status Decompress(Plans plans, Tier to, ReservedPages* reserved);
-  // Demotes or promotes: moves rows between T0 and T1.
+  // Moves rows between T0 and T1: demotes or promotes them.
   Status Relocate(Plans plans, std::vector<Position> Plan::*rows, Tier to, ReservedPages* reserved);
   Status WaitForWrites() const;
-  // Counts moves of `num_rows` rows of all streams.
+  // CountDown() and CountUp() count moves of `num_rows` rows, over all streams, in the accounting.
   void CountDown(size_t num_rows);
   void CountUp(size_t num_rows);
-  // [rows of a table], summed over the streams of all tables.
+  // Returns the sum of num_rows_of(plan), the rows of a table, over the streams of all tables.
   template <typename NumRowsOf>
   [[nodiscard]] size_t NumRows(Plans plans, const NumRowsOf& num_rows_of) const;
 

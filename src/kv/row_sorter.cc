@@ -9,13 +9,14 @@
 namespace ebb {
 namespace {
 
-// A row in so many may stray before all are put in order: per stray so many rows are copied.
+// Sorting pays once one row in this many has strayed: sorting copies about this many rows for each
+// stray.
 constexpr size_t kRowsPerStray = 16;
-// Rows wanted soon, one after another from anywhere.
+// Prefetches this many moves ahead, since rows lie anywhere in memory.
 constexpr size_t kRowsAhead = 8;
 
-// Rows are counted only once so many took new slots that it would be worth it if all of them
-// strayed.
+// Returns whether sorting pays. Counts strays, which takes time, only if so many rows received new
+// slots that sorting would pay if all of them had strayed.
 bool IsWorthSorting(TokenTable* table) {
   const size_t least = std::max<size_t>(kRowsPerPage, table->num_rows() / kRowsPerStray);
   return table->num_pages(Tier::kT1) == 0 && table->num_sealed() == 0 &&

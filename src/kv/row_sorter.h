@@ -1,7 +1,6 @@
-// Puts the rows of tables in order of position. Each step that drops a row and adds one gives the
-// new row the old one's slot, so that in the end neighbours lie anywhere; attention reads them in
-// order of position, and memory that is not read in its own order comes half as fast where it is
-// slow.
+// Sorts the rows of tables by position. A step that evicts a row and adds one reuses the slot, so
+// that in time neighbouring positions lie anywhere in memory. Attention reads rows in order of
+// position, and memory that is slow delivers half as fast when it is not read in its own order.
 #ifndef EBB_KV_ROW_SORTER_H_
 #define EBB_KV_ROW_SORTER_H_
 
@@ -14,16 +13,17 @@ namespace ebb {
 
 class RowSorter {
  public:
-  // All outlive it.
+  // Makes a sorter. REQUIRES: all arguments outlive it.
   RowSorter(const CacheLayout& layout, const RowStores& stores, GroupTables* tables,
             const PageMap& pages)
       : layout_(layout), stores_(stores), tables_(tables), pages_(pages) {}
 
-  // See SequenceCache::Sort(). REQUIRES: addresses are found.
+  // Sorts tables until `max_bytes` are copied; see SequenceCache::Sort(). REQUIRES: FindAddresses()
+  // was called.
   size_t Sort(size_t max_bytes);
 
  private:
-  // Returns the bytes copied.
+  // Sorts one table and returns the bytes copied.
   size_t SortTable(GroupTable* table) const;
 
   const CacheLayout& layout_;

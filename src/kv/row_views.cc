@@ -63,7 +63,7 @@ size_t RowViews::most_pages() const {
 }
 
 bool RowViews::HasCompressedRows() const {
-  // Asked in every layer of a step: most caches have no T2 at all.
+  // Every layer of a step asks, and most caches have no T2 at all, so that is checked first.
   return pages_.PagesOf(Tier::kT2) != nullptr && tables_.HasCompressedRows();
 }
 

@@ -1,9 +1,9 @@
-// The rows of a cache as steps read them, stream by stream. Changes nothing.
+// Gives steps read-only views of a cache's rows, stream by stream.
 //
-// Addresses are those of the last SequenceCache::FindAddresses(), and hold until rows change or
-// pages move.
+// Addresses are those of the last SequenceCache::FindAddresses(), and are valid until rows change
+// or pages move.
 //
-// Thread safety: may be used by many threads while nothing changes.
+// Thread safety: many threads may use it while nothing changes.
 #ifndef EBB_KV_ROW_VIEWS_H_
 #define EBB_KV_ROW_VIEWS_H_
 
@@ -21,38 +21,40 @@ namespace ebb {
 
 class RowViews {
  public:
-  // All outlive it.
+  // Makes views. REQUIRES: all arguments outlive them.
   RowViews(const CacheLayout& layout, const GroupTables& tables, const PageMap& pages,
            const T1Reader& reader)
       : layout_(layout), tables_(tables), pages_(pages), reader_(reader) {}
 
-  // The rows of T0 and T1. Rows of a T1 that is staged have an address from StageLayer() on, until
-  // EndLayer(), or until the next layer but one is staged. In a step that reads lent rows, pages
-  // and slots name the lender's too, and are not those of Row().
+  // Returns the rows of T0 and T1. If T1 is staged, its rows have addresses from StageLayer() until
+  // EndLayer(), or until the layer after the next is staged. In a step that reads lent rows, pages
+  // and slots also name the lender's rows, and differ from those of Row().
   [[nodiscard]] RowsView View(int layer, int kv_head) const;
-  // The rows of T2, which the host cannot read where CompressedOnDevice().
+  // Returns the rows of T2; if CompressedOnDevice(), the host cannot read them.
   [[nodiscard]] CompressedRows Compressed(int layer, int kv_head) const;
   [[nodiscard]] size_t NumCompressedPages(int layer, int kv_head) const {
     return pages_.stream(layout_.StreamOf(layer, kv_head)).compressed_pages.size();
   }
   [[nodiscard]] bool CompressedOnDevice() const { return pages_.CompressedOnDevice(); }
-  // Indices among all rows of the stream. Both lists are empty while T2 is.
+  // Indices lists the indices of rows among all rows of the stream. Both lists are empty if T2 has
+  // no rows.
   struct Indices {
     std::span<const uint32_t> full;        // of the rows of View()
     std::span<const uint32_t> compressed;  // of the rows of Compressed()
   };
   [[nodiscard]] Indices IndicesOf(int layer, int kv_head) const;
-  // The address of key and value of row `index` of View(), for writing. REQUIRES: the row lies in
-  // T0 (or in a T1 that is not staged).
+  // Returns the address of the key and value of row `index` of View(), for writing. REQUIRES: the
+  // row lies in T0, or in a T1 that is not staged.
   [[nodiscard]] RowAddress Row(int layer, int kv_head, uint32_t index) const;
 
-  // Whether this step reads rows of T1 where they lie.
+  // Returns whether this step reads rows of T1 at their permanent addresses.
   [[nodiscard]] bool ReadsInPlace() const { return reader_.reads_in_place(); }
   struct RowsOfTier {
     RowsView view;                      // without positions
     std::span<const uint32_t> indices;  // among all rows of the stream
   };
-  // REQUIRES: ReadsInPlace(): SequenceCache::StageStep(kInPlace) made these lists.
+  // Returns the rows of T0 or of T1 alone. REQUIRES: ReadsInPlace(), because
+  // SequenceCache::StageStep(kInPlace) makes these lists.
   [[nodiscard]] RowsOfTier RowsIn(Tier tier, int layer, int kv_head) const;
 
   struct Counts {
@@ -61,7 +63,7 @@ class RowViews {
     size_t pages_in_t1 = 0;  // less those that the last step read from the lender's T0
   };
   [[nodiscard]] Counts CountsOf(int layer, int kv_head) const;
-  // The most pages in the list of any stream.
+  // Returns the most pages that any stream lists.
   [[nodiscard]] size_t most_pages() const;
   [[nodiscard]] size_t num_full_rows(int group) const { return tables_.Of(group).full.num_rows(); }
   [[nodiscard]] bool HasCompressedRows() const;

@@ -49,7 +49,7 @@ Status SequenceCache::Append(Position first, int num_tokens) {
   ReservedPages reserved(&c.pages);
   Status room = reserved.ReserveT0(num_pages);
   if (room.code() == StatusCode::kOutOfMemory) {
-    // Cached pages of T1 lie in the same memory.
+    // Cached pages of T1 occupy the same memory, so the cache frees them and tries again.
     c.reader.ReleaseCached();
     room = reserved.ReserveT0(num_pages);
   }
@@ -96,7 +96,7 @@ bool SequenceCache::Removal::Remove(int group, std::span<const uint32_t> removed
       table.full.num_pages(Tier::kT1) != 0) {
     return false;
   }
-  // First all memory, then changes.
+  // Allocates all memory before it changes anything.
   const size_t most_pages = std::min(removed.size(), table.full.num_pages());
   lists_->of_group.clear();
   lists_->of_group.reserve(most_pages);
@@ -131,7 +131,7 @@ void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
 }
 
 size_t SequenceCache::Compact(size_t max_bytes) {
-  // The next Append() returns the error.
+  // Does nothing in an unsound cache; the next Append() returns the error.
   if (!impl_->CheckSound().ok()) return 0;
   impl_->pages.FindAddresses();
   return impl_->compactor.Compact(max_bytes);
@@ -197,7 +197,7 @@ Result<StagedStep> SequenceCache::StageStep(T1Reading reading) {
   return step;
 }
 
-// Writes ended mostly during the step, so that waiting for them is rare.
+// Most writes end during the step, so waiting for them here is rare.
 Status SequenceCache::EndStaging() {
   const Status read = impl_->reader.End();
   if (!impl_->reader.IsStaged()) return read;

@@ -1,30 +1,28 @@
-// The cache of one sequence: for every (layer, kv head) a stream of pages, for every group a token
-// table that says which slots hold which positions. Rows carry their position through RoPE, so
-// the order of their slots means nothing: freed slots are used again, half-empty pages are
-// compacted away. But memory is read faster in its own order, so rows are put in order now and
-// then.
+// Holds the cache of one sequence: for every (layer, kv head) a stream of pages, and for every
+// group a token table that says which slots hold which positions. Keys carry their positions by
+// RoPE, so the order of slots does not matter: free slots are reused, and half-empty pages are
+// compacted. Since memory is read faster in its own order, rows are sorted from time to time.
 //
 // A page lies in T0, in T1 (memory or a file) or, in another format, in T2. Rows of T0 and T1 form
-// one visible list in order of position, so which of the two a row lies in changes nothing that is
-// computed; rows of T2 form a list of their own.
+// one visible list in order of position, so a row may lie in either without changing any computed
+// bit; rows of T2 form a list of their own.
 //
-// Groups of a granularity share one table until they differ; a table is copied when a removal
-// touches some of its groups only.
+// Groups share one table until they differ: a removal in some of a table's groups copies the table.
 //
-// Caches may hold pages together (ForkFrom()). Rows of such a page are read by all of them and
-// written by none; what one of them removes, the others keep.
+// Caches may share pages (ForkFrom()). All of them read the rows of a shared page, and none writes
+// them; a row that one cache removes stays in the others.
 //
-// Parts: GroupTables knows which rows there are, PageMap their pages; RowMover moves rows between
-// tiers, Compactor and RowSorter within one; T1Reader makes rows of T1 readable during a step, and
-// RowViews shows rows to it.
+// Parts: GroupTables knows which rows exist, PageMap their pages; RowMover moves rows between
+// tiers, Compactor and RowSorter within a tier; T1Reader makes rows of T1 readable during a step,
+// and RowViews shows rows to the step.
 //
 // Invariants: (1) a table's visible list is strictly ascending in position; (2) a slot is in the
 // visible list of a table or in its free list, never both; (3) every page of a table exists in all
-// streams of its groups; (4) pages * kRowsPerPage = visible + free slots, of which those of sealed
-// pages are not taken; (5) a position is in the full or in the compressed table, never in both.
+// streams of its groups; (4) pages * kRowsPerPage = visible + free slots; free slots of sealed
+// pages are not reused; (5) a position is in the full or in the compressed table, never in both.
 //
-// Thread safety: none for changes, which happen between steps, except by a Removal; views
-// may be read by many threads during a step, and row writes to distinct (layer, kv head) may run in
+// Thread safety: changes happen between steps, on one thread, except through Removal. During a step
+// many threads may read views, and rows of distinct (layer, kv head) pairs may be written in
 // parallel.
 #ifndef EBB_KV_SEQUENCE_CACHE_H_
 #define EBB_KV_SEQUENCE_CACHE_H_
@@ -53,35 +51,37 @@ namespace ebb {
 
 class SequenceCache;
 
-// A step's access to the rows of T1, attention after attention. A T1 that is staged
-// (src/rows/tier_rows.h) is read a layer ahead. Ends in End(), which reports errors, or in its
-// destructor, which does not; the cache outlives it. REQUIRES: a cache has one at a time.
+// StagedStep is a step's access to the rows of T1, attention by attention. If T1 is staged
+// (src/rows/tier_rows.h), it reads one layer ahead. End() finishes it and returns errors; the
+// destructor finishes it without. REQUIRES: the cache outlives it and has no other StagedStep at
+// the same time.
 class StagedStep {
  public:
   StagedStep(StagedStep&& other) noexcept : cache_(std::exchange(other.cache_, nullptr)) {}
   StagedStep& operator=(StagedStep&& other) = delete;
   ~StagedStep();
 
-  // Returns once the rows that an attention reads are there. Called for every part of the
-  // attention, by the thread of that part, before it reads them.
+  // Waits until the rows that an attention reads are staged. Every thread calls it for its part of
+  // the attention before it reads rows.
   void StageLayer(int attention, int part) const;
-  // In a step that reads selected rows (T1Reading::kSelected), part 0 of each attention begins a
-  // selection, names the rows that it reads of every kv head, by ranges of RowViews::View(), and
-  // then reads them; without a range all rows are named. Rows that the next step will probably want
-  // are foreseen before, and are read ahead in it. Other steps ignore it.
+  // BeginSelection() begins the choice of rows for a layer, in a step that reads selected rows
+  // (T1Reading::kSelected); other steps ignore it. Part 0 of each attention calls it, then
+  // WantRows() for every kv head with ranges of RowViews::View() (no range: all rows), and then
+  // ReadWantedRows(). Before that, ForeseeRows() may name rows that the next step will probably
+  // want; they are prefetched during it.
   void BeginSelection() const;
-  // Between BeginSelection() and WantRows(): clears the addresses of the layer's pages that are
-  // loaded, so that a device, which lists every page, reads zeros in place of those that the
-  // attention does not name.
+  // Clears the addresses of the layer's loaded pages, so that a device, which lists every page,
+  // reads zeros in place of pages that the attention does not name. Called between BeginSelection()
+  // and WantRows().
   void ClearAddresses(int layer) const;
   void WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ReadWantedRows() const;
-  // The work that reads the rows was launched. For part 0.
+  // Says that the work which reads the rows was launched. Called for part 0.
   void ReleaseLayer(int attention) const;
-  // All parts have read the rows. For part 0; it need not be called.
+  // Says that all parts have read the rows. Called for part 0; optional.
   void EndLayer(int attention) const;
-  // Returns the first error of the step's reads, or of the writes of earlier moves.
+  // Ends the step. Returns the first error of its reads, or of the writes of earlier moves.
   [[nodiscard]] Status End();
 
  private:
@@ -99,54 +99,54 @@ class SequenceCache {
   SequenceCache(const SequenceCache&) = delete;
   SequenceCache& operator=(const SequenceCache&) = delete;
 
-  // Adds `num_tokens` rows at positions first..first+num_tokens-1 to every group; their contents
-  // are unspecified until written. Errors, after which nothing has changed: T0Full;
-  // OutOfMemory, InvalidArgument (`first` is not greater than every
-  // visible position), that of CheckWhole() once rows were lost, that of T1's file where earlier
-  // moves cannot be written to it.
+  // Appends rows at positions first..first+num_tokens-1 to every group; their contents are
+  // unspecified until written. Errors, after which nothing has changed: T0Full; OutOfMemory;
+  // InvalidArgument (`first` is not greater than every visible position); that of CheckWhole()
+  // after rows were lost; that of T1's file if earlier moves cannot be written to it.
   Status Append(Position first, int num_tokens);
-  // Takes the rows of `from`, in the same slots. Pages that are nearly full are shared from now on,
-  // until one of the two gives them up; the others are copied. With an `end` takes the rows at
-  // positions before it alone, and shares only full pages, so that neither cache takes more pages
-  // than it would by itself. Fails when a tier has no room or no memory (OutOfMemory) or a file
-  // cannot be read or written; then `from` has all its rows, and this cache is only good for being
-  // destroyed. REQUIRES: this cache never had rows; shape, format, granularity and stores are those
-  // of `from`.
+  // Copies the rows of `from` into the same slots. Nearly full pages are shared from then on until
+  // one of the caches releases them; the others are copied. With an `end`, copies only rows at
+  // positions before it and shares only full pages, so that neither cache uses more pages than it
+  // would by itself. Errors: a tier is full, OutOfMemory, or those of a file; then `from` is
+  // unchanged, and this cache can only be destroyed. REQUIRES: this cache never had rows, and has
+  // the shape, format, granularity and stores of `from`.
   Status ForkFrom(SequenceCache* from, std::optional<Position> end = std::nullopt);
-  // Keeps pages of T0 for this cache; see Arena::SetFloor().
+  // Reserves pages of T0 for this cache; see Arena::SetFloor().
   Status SetT0Floor(uint64_t num_bytes);
-  // Copies the pages of T0 that other caches hold too, so that the contents of rows may change.
-  // Fails, and changes nothing, when T0 has no room (T0Full).
+  // Copies the pages of T0 that other caches share, so that the contents of rows may change.
+  // Errors: T0Full, after which nothing has changed.
   Status OwnPages();
-  // Why rows were lost for good, if any were: a move that stopped half-way.
+  // Returns the error of a move that stopped half-way and lost rows for good; OK if none were lost.
   [[nodiscard]] Status CheckWhole() const;
-  // The tokens that T0's cap leaves room for, while no other sequence takes it; a little less if
-  // the groups differ.
+  // Returns how many tokens fit under T0's cap as long as no other sequence uses its room; slightly
+  // too few if the groups differ.
   [[nodiscard]] size_t RoomForTokens() const;
-  // An index names a row of a group by its place in order of position, whichever tier it lies in.
+  // Indices in the following functions count a group's rows in order of position, in all tiers.
+  //
+  // Remove() removes the rows at these ascending indices. It is cheap for few rows.
 
   // Removes the rows at these ascending indices. Cheap when few.
   void Remove(int group, std::span<const uint32_t> removed);
-  // Remove() for several threads at once, each with groups and a Removal of its own: rows leave
-  // their tables at once, pages are freed when the Removal ends. Before any other call to the cache
-  // every Removal is destroyed, one after another, on one thread.
+  // Removal removes rows on several threads at once, each with its own groups and its own Removal.
+  // Rows leave their tables at once; the destructor frees pages. All Removals must be destroyed,
+  // one after another on one thread, before any other call to the cache.
   class Removal {
    public:
-    // Lists that keep their memory from one removal to the next.
+    // Lists keeps the memory of its lists from one removal to the next.
     struct Lists {
       std::vector<std::pair<int, uint32_t>> pages;  // without rows: group, index
       std::vector<TablePage> of_group;
     };
-    // Both outlive it.
+    // Begins a removal. REQUIRES: both arguments outlive it.
     Removal(SequenceCache* cache, Lists* lists);
     ~Removal();
     Removal(const Removal&) = delete;
     Removal& operator=(const Removal&) = delete;
 
-    // Removes the rows at these ascending indices. Returns false, and changes nothing, for a group
-    // that shares its table or has rows outside T0. If it throws std::bad_alloc nothing changes.
+    // Removes the rows at these ascending indices. Returns false, and changes nothing, if the group
+    // shares its table or has rows outside T0. If it throws std::bad_alloc, nothing has changed.
     [[nodiscard]] bool Remove(int group, std::span<const uint32_t> removed);
-    // (layer, kv head, token) triples.
+    // Returns the number of removed (layer, kv head, token) triples.
     [[nodiscard]] size_t num_rows() const { return num_rows_; }
 
    private:
@@ -154,76 +154,76 @@ class SequenceCache {
     Lists* const lists_;
     size_t num_rows_ = 0;
   };
-  // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make
-  // room for those that come there. Fails, and changes nothing, when a tier has no room
-  // (T0Full, T1Full) or does not exist (InvalidArgument); if the system refuses memory, or a
-  // file refuses an earlier write, some rows may have moved. A file that fails while rows are
-  // between tiers leaves the cache broken: this and every later Append() returns that error. A file
-  // is also written while the next step runs: when that fails nothing is lost; the next Move() or
-  // StagedStep::End() that needs those rows tries again and returns the error. REQUIRES: no group
-  // is named twice.
+  // Moves rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make room for
+  // those that come to T0. Errors:
+  // - T0Full or T1Full, or InvalidArgument (there is no such tier): nothing has changed.
+  // - OutOfMemory, or the error of an earlier write to the file: some rows may have moved.
+  // - the error of a file that failed while rows were between tiers: the cache is broken, and every
+  //   later Append() returns this error.
+  // A file is also written while the next step runs. If that fails nothing is lost: the next Move()
+  // or StagedStep::End() that needs those rows tries again and returns the error. REQUIRES: each
+  // group is named at most once.
   Status Move(std::span<const GroupMoves> moves);
   Status Move(int group, std::span<const RowMove> rows) {
     const GroupMoves moves = {.group = group, .rows = rows};
     return Move({&moves, 1});
   }
-  // Removes every row at `end` and later, in all groups. Never revives removed rows.
+  // Removes every row at `end` and later, in all groups. Does not restore removed rows.
   void TruncateTo(Position end);
-  // For rows that a step of several tokens hides from its later ones: the last position that sees
-  // row `index`; kVisibleForEver takes that back.
+  // Hides row `index` from queries behind position `last`, for a step of several tokens in which
+  // the row expires; kVisibleForEver makes it visible again.
   void SetLastVisible(int group, uint32_t index, Position last);
-  // Moves rows out of sparse pages into holes of others while that frees whole pages, copying at
-  // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change. Pages
-  // of T1 stay as they are while rows that were moved there cannot be written.
+  // Compacts: moves rows out of sparse pages into free slots of other pages as long as that frees
+  // whole pages and copies at most `max_bytes`. Returns the bytes copied. Changes only slots and
+  // pages. Skips pages of T1 while rows that were moved there cannot be written.
   size_t Compact(size_t max_bytes);
-  // Puts the rows of tables in order of position where many of them are not, so that a reader of
-  // the visible list reads each page in order. Only where all full rows lie in T0 and in the one
-  // memory. Begins no other table once it copied `max_bytes`; a table's rows are put in order in
-  // all its streams at once. Returns the bytes copied; only the slots of rows change.
+  // Sorts the rows of tables by position if many are out of order, so that a reader of the visible
+  // list reads each page in order. Skips tables unless all full rows lie in T0 in one memory.
+  // Begins no further table after `max_bytes` were copied; a table is sorted in all its streams at
+  // once. Returns the bytes copied. Changes only slots.
   size_t Sort(size_t max_bytes);
 
-  // Looks up where pages lie that other caches have moved. Comes before addresses of
-  // views() are used, and holds until rows change or pages move; Append() and StageStep() do it
-  // too.
+  // Looks up the addresses of pages that other caches have moved. The caller must call it before it
+  // uses addresses of views(); they are valid until rows change or pages move. Append() and
+  // StageStep() call it too.
   void FindAddresses();
   [[nodiscard]] const RowViews& views() const;
 
-  // Makes room for the rows of T1 that the next step reads and starts to read them. Errors:
-  // OutOfMemory, those of a file. kInPlace: RowViews::RowsIn() tells rows of T1 apart where
-  // T1 allows to read them in place.
+  // Begins a step: allocates memory for the rows of T1 that it reads, and starts to read them.
+  // kInPlace: RowViews::RowsIn() returns the rows of T1 separately if T1 allows reading in place.
+  // Errors: OutOfMemory, those of a file.
   [[nodiscard]] Result<StagedStep> StageStep(T1Reading reading = T1Reading::kStaged);
-  // From now on steps that read selected rows keep so many pages of T1 where they read them.
+  // Sets how many pages of T1 later steps that read selected rows keep in memory.
   void SetCachedT1(const CachedT1& cached);
-  // Gives their memory back until the next step.
+  // Frees the memory of those pages until the next step.
   void ReleaseCachedT1();
-  // From now on staged steps read pages of T1 whose rows all lie in the lender's T0 there. Only
-  // while every group of either cache has the same rows, and the lender has no T2, from which rows
-  // come back changed.
-  // REQUIRES: the lender has the same shape and format, outlives this cache, and has the same in a
-  // row as this cache's T1 has in the row of that position.
+  // Lets later staged steps read pages of T1 from `lender` if all rows of the page lie in its T0.
+  // This happens only while all groups of a cache have the same rows, and while the lender has no
+  // T2, which would return rows changed. REQUIRES: the lender has the same shape and format,
+  // outlives this cache, and its rows equal this cache's T1 rows of the same positions.
   void BorrowFrom(SequenceCache* lender);
-  // The bytes that steps read of T1, and the time that they waited for it.
+  // Returns the reader of T1, which counts the bytes that steps read and the time that they waited.
   [[nodiscard]] const T1Reader& t1_reader() const;
 
-  // The rows of every group, and the pages that they take.
+  // Returns the tables of rows of every group, and of the pages that they occupy.
   [[nodiscard]] const GroupTables& tables() const;
-  // The positions of all rows of the group, ascending.
+  // Returns the positions of all rows of the group, ascending.
   [[nodiscard]] std::span<const Position> positions(int group) const;
-  // [rows of the group]; valid until the next call on the cache.
+  // Returns the tier of each row of the group; valid until the next call on the cache.
   [[nodiscard]] std::span<const Tier> tiers(int group);
   [[nodiscard]] bool HasTier(Tier tier) const;
   [[nodiscard]] const CacheLayout& layout() const;
-  // Returns the most bytes of the tables of a cache whose groups, of `layout`, have so many rows
-  // each; `are_alike`: the same rows, so that they share one table.
+  // Returns the most bytes of the tables of a cache with this layout whose groups have `of_group`
+  // rows and pages each. `are_alike`: all groups have the same rows and share one table.
   [[nodiscard]] static size_t TableBytesFor(const CacheLayout& layout, const TableSize& of_group,
                                             bool are_alike);
   [[nodiscard]] CacheAccounting accounting() const;
-  // The bytes of the pages in a tier.
+  // Returns the bytes of a page in a tier.
   [[nodiscard]] size_t page_bytes(Tier tier) const;
-  // The moves so far, and the time that steps waited for them: cheaper than accounting().
+  // Returns the moves so far, and the time that steps waited for them; cheaper than accounting().
   [[nodiscard]] const MoveAccounting& moves() const;
-  // Internal, naming the table, when an invariant does not hold; O(rows), for tests. Addresses are
-  // checked unless pages have moved since FindAddresses().
+  // Returns Internal, naming the table, if an invariant does not hold, for tests; takes O(rows).
+  // Checks addresses only if no page has moved since FindAddresses().
   [[nodiscard]] Status Validate() const;
 
  private:

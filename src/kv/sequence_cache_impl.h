@@ -1,4 +1,4 @@
-// The parts of a SequenceCache, for its own source and for SequenceState.
+// Holds the parts of a SequenceCache, for its own source file and for SequenceState.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
@@ -32,7 +32,8 @@ struct SequenceCache::Impl {
         reader(shape, layout, stores, &tables, &pages),
         views(layout, tables, pages, reader) {}
 
-  // The rows are all there, and can be read and moved now.
+  // Checks that no rows were lost and that T1's file can still be written, so that rows can be read
+  // and moved now.
   [[nodiscard]] Status CheckSound() const;
 
   const CacheLayout layout;

@@ -1,5 +1,5 @@
-// The tables: rows_evicted, the moves so far, and for each table its groups, the table of T0 and
-// T1, the table of T2. docs/dev/formats.md has the bytes.
+// Saves and loads the tables of a cache: rows_evicted, the moves so far, and for each table its
+// groups, the table of T0 and T1, and the table of T2. docs/dev/formats.md specifies the bytes.
 #include "src/kv/sequence_state.h"
 
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ TokenTableState LoadTable(Position end, StateReader* from) {
     state.pages.push_back({static_cast<Tier>(tiers[page]), used[page]});
   }
   if (num_rows != state.positions.size()) from->Fail("as many positions as rows were expected");
-  // Rows are hidden within a step alone.
+  // Rows are hidden only within a step, so a saved cache has no hidden rows.
   if (!state.last_visible.empty()) from->Fail("rows that are hidden");
   for (const Position position : state.positions) {
     if (position >= end) from->Fail(fmt::format("position {} of {} tokens", position, end));
@@ -133,7 +133,7 @@ std::vector<SavedTable> LoadSavedTables(Position end, size_t num_groups, StateRe
 
 }  // namespace
 
-// Gives a cache without rows the tables of a saved one, with memory for all their pages.
+// Tables gives an empty cache the saved tables, with memory for all of their pages.
 struct SequenceState::Tables {
   SequenceCache::Impl& c;
   std::vector<SavedTable> saved;
@@ -171,7 +171,7 @@ struct SequenceState::Tables {
     return OkStatus();
   }
 
-  // REQUIRES: the tables were divided.
+  // Reserves the pages. REQUIRES: Divide() was called.
   Status Reserve(ReservedPages* reserved) const {
     PageCounts counts;
     for (size_t i = 0; i < saved.size(); ++i) {
@@ -182,7 +182,7 @@ struct SequenceState::Tables {
     return reserved->Reserve(counts);
   }
 
-  // Gives the groups of each saved table an empty table.
+  // Gives the groups of each saved table an empty table of their own.
   void Divide() {
     GroupTables::Tables divided;
     for (const SavedTable& table : saved) {
@@ -206,7 +206,7 @@ struct SequenceState::Tables {
     }
   }
 
-  // The table takes its rows and every stream its pages, or neither.
+  // Adds the rows to the table and the pages to every stream, or changes nothing.
   Status Fill(const SavedTable& table, GroupTable* group_table, ReservedPages* reserved) {
     c.added.clear();
     if (Status status = group_table->full.Restore(table.full, &c.added); !status.ok()) {
@@ -241,8 +241,8 @@ struct SequenceState::Tables {
 Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWriter* tables) {
   SequenceCache::Impl& c = *cache.impl_;
   EBB_RETURN_IF_ERROR(c.health.Check());
-  // Reading pages would wait too, but the error of a failed disk is returned before a file is
-  // begun.
+  // Waits here, although reading pages would wait too, so that the error of a failed disk is
+  // returned before the file is begun.
   if (c.stores.t1 != nullptr) EBB_RETURN_IF_ERROR(c.stores.t1->WaitForWrites());
   tables->Number<int64_t>(c.rows_evicted);
   SaveMoves(c.mover.accounting(), tables);

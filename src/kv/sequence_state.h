@@ -1,5 +1,5 @@
-// A sequence's cache on its way to and from a file: its tables as one list of numbers, then its
-// pages, which go straight to and from the tier that they lie in. Rows of T2 keep their codes.
+// Saves a sequence's cache to a file and loads it: first its tables as one list of numbers, then
+// its pages, which are read from and written to their tiers directly. Rows of T2 keep their codes.
 #ifndef EBB_KV_SEQUENCE_STATE_H_
 #define EBB_KV_SEQUENCE_STATE_H_
 
@@ -16,8 +16,8 @@
 
 namespace ebb {
 
-// Which page of the file it is. Pages come in ascending order of table, (layer, kv head), tier, and
-// number within that tier of the table.
+// StatePage names a page of the file. Pages are in ascending order of table, (layer, kv head),
+// tier, and number within the table's pages of that tier.
 struct StatePage {
   int layer = 0;
   int kv_head = 0;
@@ -27,31 +27,33 @@ struct StatePage {
   [[nodiscard]] std::string ToString() const;  // "page 3 of T1 of layer 0, kv head 2"
 };
 
-// The rows of a page that are there, in the order of their slots: of a full page each a key and a
-// value of the cache's format, of T2 each a record of CompressedFormat.
+// WriteStatePage and ReadStatePage write and read the present rows of a page in the order of their
+// slots: of a page in full precision a key and a value of the cache's format for each row, of a
+// page of T2 a record of CompressedFormat.
 using WriteStatePage = std::function<Status(const StatePage& page, std::span<const std::byte>)>;
 using ReadStatePage = std::function<Status(const StatePage& page, std::span<std::byte>)>;
 
-// The numbers of a cache's pages.
+// StatePages counts a cache's pages and their bytes.
 struct StatePages {
   uint64_t num_pages = 0;
   uint64_t num_bytes = 0;
 };
 
 struct SequenceState {
-  // The cache's error when it is broken, and that of its file when what was moved there cannot be
-  // written.
+  // Saves the tables and returns the number of pages. Errors: that of a broken cache; that of T1's
+  // file if rows moved there cannot be written.
   static Result<StatePages> SaveTables(const SequenceCache& cache, StateWriter* tables);
-  // Errors: those of a file, and of `write`.
+  // Saves the pages by calling `write`. Errors: those of a file, and those of `write`.
   static Status SavePages(SequenceCache* cache, const WriteStatePage& write);
 
-  // Both together fill a cache that holds nothing yet, for the tokens before `end`; after an error
-  // it is of no use. Corrupt when no such cache was saved, T0Full, T1Full or OutOfMemory when a
-  // tier has no room for it. `check` gets the numbers of the pages before memory is taken for them.
+  // LoadTables() and then LoadPages() fill an empty cache with the saved rows of the tokens before
+  // `end`; after an error the cache can only be destroyed. `check` receives the numbers of pages
+  // before memory is allocated. Errors: Corrupt if no cache can have saved this; T0Full, T1Full or
+  // OutOfMemory if a tier has no room.
   using CheckPages = std::function<Status(const StatePages& pages)>;
   static Status LoadTables(Position end, const CheckPages& check, StateReader* tables,
                            SequenceCache* cache);
-  // Also errors of a file, and of `read`.
+  // Reads the pages by calling `read`. Errors: also those of a file, and those of `read`.
   static Status LoadPages(SequenceCache* cache, const ReadStatePage& read);
 
  private:

@@ -26,14 +26,14 @@ std::string StatePage::ToString() const {
                      kv_head);
 }
 
-// Walks over all pages in the order of the file, packing their rows or unpacking them.
+// Pages visits all pages in the order of the file, and packs or unpacks their rows.
 struct SequenceState::Pages {
   SequenceCache::Impl& c;
   const WriteStatePage* write = nullptr;
   const ReadStatePage* read = nullptr;
   std::vector<std::byte> packed = {};
 
-  // The pages of one tier of one stream.
+  // Some names the pages of one tier in one stream.
   struct Some {
     const GroupTable& group_table;
     int stream = 0;
@@ -90,7 +90,7 @@ struct SequenceState::Pages {
     });
   }
 
-  // Between the page in memory and the file.
+  // Copies a page between memory and the file.
   Status Copy(const Some& some, size_t number, std::byte* page) {
     StatePage name = some.first;
     name.number = static_cast<uint32_t>(number);
@@ -127,7 +127,7 @@ StatePages SequenceState::CountPages(const SequenceCache& cache) {
 
 Status SequenceState::SavePages(SequenceCache* cache, const WriteStatePage& write) {
   SequenceCache::Impl& c = *cache->impl_;
-  // The next step reads again the pages that were read ahead of it.
+  // The next step must read again any pages that were read ahead.
   c.reader.Forget();
   if (c.stores.t1 != nullptr) EBB_RETURN_IF_ERROR(c.stores.t1->WaitForWrites());
   return Pages{.c = c, .write = &write}.Walk();

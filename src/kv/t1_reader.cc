@@ -61,7 +61,7 @@ std::vector<T1Stage::Pages> T1Reader::PagesToStage(T1Reading reading) {
     }
   }
   if (!any) layers.clear();
-  // In the order of a file, so that memory is filled from end to end by a few long reads.
+  // Sorts pages in the order of the file, so that a few long reads fill memory from end to end.
   for (T1Stage::Pages& pages : layers) std::ranges::sort(pages, {}, &StagedPage::page);
   if (layers.empty() || staged_layers_.size() == layers.size()) return layers;
   std::vector<T1Stage::Pages> staged;
@@ -70,8 +70,8 @@ std::vector<T1Stage::Pages> T1Reader::PagesToStage(T1Reading reading) {
     staged.push_back(layers[layer]);
     bytes_read_ += layers[layer].size() * layout_.PageBytes(Tier::kT1);
   }
-  // A layer that is read first and last must not be read ahead while it is in use: an entry that no
-  // attention reads ends the reading ahead.
+  // The first layer must not be read ahead while it is still in use as the last one, so an empty
+  // entry, which no attention reads, ends the reading ahead.
   if (staged_layers_.front() == staged_layers_.back()) staged.emplace_back();
   return staged;
 }
@@ -158,9 +158,10 @@ Status T1Reader::Begin(T1Reading reading) {
     }
     return OkStatus();
   }
-  // Steps that draft and steps that verify alternate.
+  // Keeps the stage's memory if the step before used it, because drafting steps and verifying steps
+  // alternate.
   if (reads_selected_) return BeginSelected(/*keeps_stage=*/before == T1Reading::kStagedAndCached);
-  // T0 may take the memory while a prompt is read.
+  // Frees the cached pages while a prompt is read, because T0 may need the memory.
   if (reading != T1Reading::kStagedAndCached) ReleaseCached();
   FindLentRows();
   EBB_RETURN_IF_ERROR(stage_->Begin(PagesToStage(reading)));

@@ -26,7 +26,8 @@ void GroupTable::Split(std::span<const uint32_t> rows, std::vector<uint32_t>* of
 
 size_t GroupTable::NumFirstRows() const {
   const std::span<const Position> all = full.positions();
-  // Positions ascend: one that is its own index has all the others before it.
+  // Positions ascend, so a position that equals its index has no gap before it, and bisection finds
+  // the first gap.
   size_t low = 0, high = all.size();
   while (low < high) {
     const size_t middle = low + (high - low) / 2;

@@ -1,7 +1,7 @@
-// The rows that the groups of a sequence hold, where they agree on them.
+// Holds the rows of groups that have the same rows.
 //
 // Invariants: (1) a position is in the full or in the compressed table, never in both; (2) the
-// merged lists are those of the two tables, and empty while T2 is.
+// merged lists contain the rows of both tables, and are empty while T2 has no rows.
 #ifndef EBB_KV_GROUP_TABLE_H_
 #define EBB_KV_GROUP_TABLE_H_
 
@@ -15,7 +15,7 @@
 
 namespace ebb {
 
-// The rows of a group, and the pages that they lie in.
+// TableSize counts the rows of a group, and their pages.
 struct TableSize {
   size_t full_rows = 0, full_pages = 0;  // in T0 and T1
   size_t compressed_rows = 0, compressed_pages = 0;
@@ -25,10 +25,11 @@ struct GroupTable {
   TokenTable full;          // in T0 and T1
   TokenTable compressed;    // in T2
   std::vector<int> groups;  // ascending
-  // All rows in order of position, and the indices among them of the rows of either table.
+  // positions lists all rows in order of position; full_rows and compressed_rows hold, for the rows
+  // of either table, their indices in it.
   MappedArray<Position> positions;
   MappedArray<uint32_t> full_rows, compressed_rows;
-  // The full rows of T0 and of T1 apart, for a step that attends to either where it lies.
+  // RowsOfTier lists the full rows of T0 or of T1, for a step that attends to each tier separately.
   struct RowsOfTier {
     std::vector<Slot> slots;
     std::vector<uint32_t> indices;  // among all rows
@@ -58,25 +59,26 @@ struct GroupTable {
       if (table.HasPage(page) && (tier == Tier::kT2 || table.TierOf(page) == tier)) visit(page);
     }
   }
-  // The number of first positions that have a row in T0 or T1.
+  // Returns how many of the first positions have a row in T0 or T1, without a gap.
   [[nodiscard]] size_t NumFirstRows() const;
-  // Divides ascending indices among all rows into indices of the two tables.
+  // Translates ascending indices of all rows into indices within the two tables.
   void Split(std::span<const uint32_t> rows, std::vector<uint32_t>* of_full,
              std::vector<uint32_t>* of_compressed) const;
 
-  // Makes room in the merged lists for `num_rows` more full rows.
+  // Allocates memory in the merged lists for `num_rows` more full rows.
   void ReserveMerged(size_t num_rows);
-  // Adds positions first, first + 1, ... of full rows, which are the last, to the merged lists.
+  // Adds the full rows at positions first, first + 1, ... to the end of the merged lists.
   void AppendMerged(Position first, size_t num_rows);
-  // Rebuilds the merged lists; follows each other change of the tables.
+  // Rebuilds the merged lists. Must follow any other change of the tables.
   void MergePositions();
   // Fills `by_tier`.
   void SplitByTier();
 
-  // Returns the most bytes of a table of so many groups that no step attends to by tier.
+  // Returns the most bytes of a table of `num_groups` groups that no step reads by tier.
   [[nodiscard]] static size_t BytesFor(const TableSize& size, size_t num_groups);
   [[nodiscard]] size_t table_bytes() const;
-  // Internal when either table is wrong, or the merged lists are stale; O(rows), for tests.
+  // Returns Internal if a table is inconsistent or the merged lists are stale, for tests; takes
+  // O(rows).
   [[nodiscard]] Status Validate() const;
 };
 

@@ -19,7 +19,7 @@ GroupTables::GroupTables(int num_groups) {
 GroupTable* GroupTables::Detach(int group) {
   GroupTable* table = of_group_[group];
   if (table->groups.size() == 1) return table;
-  // First all memory, then changes.
+  // Allocates all memory before it changes anything.
   auto own = std::make_unique<GroupTable>(*table);
   tables_.push_back(std::move(own));
   tables_.back()->groups.assign(1, group);
@@ -35,7 +35,7 @@ void GroupTables::Replace(Tables tables) {
   }
 }
 
-// Fetches the arrays of this group, and of the next one the addresses of its arrays.
+// Fetches the arrays of this group, and the addresses of the next group's arrays.
 void GroupTables::FetchForRemoval(int group) const {
   Of(group).full.FetchAhead();
   if (group + 1 < num_groups()) FetchAhead(std::span<const GroupTable>(&Of(group + 1), 1));

@@ -62,7 +62,7 @@ void TokenTable::ReserveRows(size_t num_rows) {
   GrowTo(&slots_, total);
   GrowTo(&positions_, total);
   if (!last_visible_.empty()) GrowTo(&last_visible_, total);
-  // Whichever tier they are for.
+  // Reserves for both tiers, since either may get the new pages.
   const size_t page_end = used_.size() + PagesFor(num_rows);
   GrowTo(&used_, page_end);
   GrowTo(&tier_of_, page_end);
@@ -129,7 +129,7 @@ void TokenTable::Insert(std::span<const Position> positions, Tier tier,
   slots_.resize(total);
   positions_.resize(total);
   if (!last_visible_.empty()) last_visible_.resize(total, kVisibleForEver);
-  // From the end, so that old rows move up over entries that are read already.
+  // Copies from the end, so that old rows move up over entries that have been read already.
   size_t from = old_rows;
   size_t next = positions.size();
   for (size_t to = total; next > 0;) {
@@ -147,7 +147,7 @@ void TokenTable::Insert(std::span<const Position> positions, Tier tier,
       if (!last_visible_.empty()) last_visible_[to] = kVisibleForEver;
     }
   }
-  // In order of position, so that neighbours lie together.
+  // Assigns slots in order of position, so that neighbours lie together.
   for (size_t row = from; row < total; ++row) {
     if (slots_[row] == kNoSlot) slots_[row] = TakeSlot(tier, added);
   }
@@ -163,7 +163,7 @@ void TokenTable::Relocate(std::span<const uint32_t> rows, Tier tier, std::vector
     slots_[row] = move.to;
     moves->push_back(move);
   }
-  // A slot that another row of the same call takes must not be freed yet.
+  // Frees old slots only now, so that no other row of this call takes one before its row is copied.
   for (const SlotMove& move : std::span(*moves).subspan(first)) FreeSlot(move.from, freed);
   ShrinkArrays();
 }
@@ -185,7 +185,7 @@ void TokenTable::FreeSlot(Slot slot, std::vector<TablePage>* freed) {
   freed->push_back({static_cast<uint32_t>(page), tier_of_[page]});
 }
 
-// Frees the slot of a row; the caller takes the row out of the arrays.
+// Frees the slot of a row; the caller removes the row from the arrays.
 void TokenTable::FreeRow(uint32_t index, std::vector<TablePage>* freed) {
   FreeSlot(slots_[index], freed);
   if (!last_visible_.empty() && last_visible_[index] != kVisibleForEver) --num_hidden_later_;

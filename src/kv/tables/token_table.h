@@ -1,15 +1,15 @@
-// A token table numbers the rows that a set of groups holds: which slot has which position, which
-// slots are free. It knows pages by their index alone; the streams of its owner hold the memory, so
-// a table can be copied when groups part ways while every page stays where it is.
+// Maps the positions of a set of groups to slots, and lists the free slots. A table knows pages by
+// index alone; the streams of its owner hold the memory, so that a table can be copied when groups
+// begin to differ while every page stays where it is.
 //
-// A page index is present while at least one of its slots holds a row; it then lies in T0 or in T1,
-// as long as it is present. Functions report the indices that join or leave, for the owner to
-// allocate or free in every stream.
+// A page index is present while at least one of its slots holds a row; while present, the page
+// stays in one tier, T0 or T1. Functions report the indices that join or leave, so that the owner
+// can allocate or free the pages in every stream.
 //
-// A sealed page is one whose memory others may read too: its rows can go, but none comes into it or
-// moves within it, until it is unsealed.
+// A sealed page is one whose memory other caches may read too: its rows can be removed, but no row
+// is added to it or moved within it until it is unsealed.
 //
-// Thread safety: none for changes; reading alone may be done by many threads.
+// Thread safety: changes must be serialised; many threads may read at once.
 #ifndef EBB_KV_TOKEN_TABLE_H_
 #define EBB_KV_TOKEN_TABLE_H_
 
@@ -27,18 +27,18 @@
 
 namespace ebb {
 
-// A page that joined or left a table.
+// TablePage names a page that joined or left a table.
 struct TablePage {
   uint32_t index = 0;
   Tier tier = Tier::kT0;
   bool operator==(const TablePage&) const = default;
 };
 
-// A slot outside the table that holds a row while others move, for SlotMove.
+// kSpareSlot names a slot outside the table in which a row waits while others move, in a SlotMove.
 inline constexpr Slot kSpareSlot(~uint32_t{0});
 
-// All that a table is, for a file: its present pages in order, and its rows in the order of their
-// slots.
+// TokenTableState is the whole state of a table, for a file: its present pages in order, and its
+// rows in the order of their slots.
 struct TokenTableState {
   struct Page {
     Tier tier = Tier::kT0;  // or kT1
@@ -51,91 +51,96 @@ struct TokenTableState {
 
 class TokenTable {
  public:
-  // Returns the most bytes of a table of so many rows and pages that hides no row.
+  // Returns the most bytes of a table with `num_rows` rows and `num_pages` pages, none of them
+  // hidden.
   [[nodiscard]] static size_t BytesFor(size_t num_rows, size_t num_pages);
 
-  // Pages of a tier that taking `num_rows` slots there will add.
+  // Returns how many pages are added if `num_rows` rows join a tier.
   [[nodiscard]] size_t PagesNeeded(size_t num_rows, Tier tier = Tier::kT0) const;
-  // Makes room in the arrays for `num_rows` more rows, so that Append() allocates nothing.
+  // Allocates memory for `num_rows` more rows, so that Append() allocates nothing.
   void ReserveRows(size_t num_rows);
-  // Adds rows at positions first, first + 1, ... in T0: into free slots, lowest first, then into
-  // new pages, whose indices are appended to `added`. REQUIRES: first > every position.
+  // Appends rows at positions first, first + 1, ... in T0. They get the lowest free slots, then new
+  // pages, whose indices are appended to `added`. REQUIRES: first > every position.
   void Append(Position first, size_t num_rows, std::vector<TablePage>* added);
-  // Adds rows at these ascending positions, none of which is there yet, in `tier`.
+  // Inserts rows at these ascending positions into `tier`. REQUIRES: the table has none of the
+  // positions.
   void Insert(std::span<const Position> positions, Tier tier, std::vector<TablePage>* added);
-  // Gives the rows at these ascending indices slots in `tier`, where none of them lies, and
-  // appends where each came from and goes. The owner copies the rows before it frees the pages.
+  // Moves the rows at these ascending indices to slots in `tier`, and appends each move to `moves`.
+  // The owner must copy the rows before it frees the pages in `freed`. REQUIRES: none of the rows
+  // is in `tier`.
   void Relocate(std::span<const uint32_t> rows, Tier tier, std::vector<SlotMove>* moves,
                 std::vector<TablePage>* added, std::vector<TablePage>* freed);
 
-  // Functions that remove rows append the indices of pages without rows to `freed`. Keeps the rows
-  // at these ascending indices.
+  // Removes all rows except those at the ascending indices `kept`. Like the other functions that
+  // remove rows, appends the pages that become empty to `freed`.
   void Retain(std::span<const uint32_t> kept, std::vector<TablePage>* freed);
   // Removes the rows at these ascending indices.
   void Remove(std::span<const uint32_t> removed, std::vector<TablePage>* freed);
   // Removes every row at position `end` and later.
   void TruncateTo(Position end, std::vector<TablePage>* freed);
-  // Empties the sparsest unsealed pages of a tier into holes of its other unsealed ones, as many
-  // as possible with at most `max_rows` moves in all. The owner copies the rows before it frees the
-  // pages.
+  // Compacts a tier: empties its sparsest unsealed pages into free slots of its other unsealed
+  // pages, as many as `max_rows` moves allow. The owner must copy the rows before it frees the
+  // pages in `freed`.
   void Compact(Tier tier, size_t max_rows, std::vector<SlotMove>* moves,
                std::vector<TablePage>* freed);
-  // Rows that took a slot since CountStrays(), which counts the rows whose slot is none of the next
-  // few after that of the row before; O(rows).
+  // Returns how many rows received a new slot since CountStrays(). CountStrays() counts the rows
+  // whose slot does not closely follow that of the previous row; it takes O(rows).
   [[nodiscard]] size_t num_slots_taken() const { return num_slots_taken_; }
   size_t CountStrays();
-  // Gives the rows their slots in order of position. Appends the moves in an order in which one can
-  // follow another: at most one row at a time waits in kSpareSlot. Throws before it changes
-  // anything. REQUIRES: no rows in T1, no sealed page.
+  // Sorts the rows: assigns slots in order of position. Appends the moves in an executable order,
+  // in which at most one row at a time waits in kSpareSlot. If it throws, nothing has changed.
+  // REQUIRES: no rows in T1, no sealed page.
   void Sort(std::vector<SlotMove>* moves);
 
   void SetLastVisible(uint32_t index, Position last);
 
-  // Memory for Seal() of every page there is.
+  // Allocates memory, so that Seal() cannot fail for any present page.
   void ReserveSeals();
-  // REQUIRES: present.
+  // Seals a page. REQUIRES: the page is present.
   void Seal(size_t page);
   void Unseal(size_t page);
   [[nodiscard]] bool IsSealed(size_t page) const {
     return page / 64 < sealed_.size() && (sealed_[page / 64] >> page % 64 & 1) != 0;
   }
   [[nodiscard]] size_t num_sealed() const { return num_sealed_; }
-  // That new rows of a tier can take without another page.
+  // Returns how many rows can join a tier without another page.
   [[nodiscard]] size_t NumFreeSlots(Tier tier) const {
     return num_pages(tier) * kRowsPerPage - num_rows(tier) - num_closed_[Index(tier)];
   }
 
   [[nodiscard]] TokenTableState State() const;
-  // Becomes that table, its pages numbered without gaps, and reports them. InvalidArgument, and
-  // nothing changed, when it is no table's state. REQUIRES: empty.
+  // Restores a saved table, renumbering its pages without gaps, and appends them to `added`.
+  // Errors: InvalidArgument if `state` is not the state of a table; nothing has changed then.
+  // REQUIRES: the table is empty.
   Status Restore(const TokenTableState& state, std::vector<TablePage>* added);
 
   [[nodiscard]] size_t num_rows() const { return slots_.size(); }
   [[nodiscard]] size_t num_pages() const { return num_pages_[0] + num_pages_[1]; }
   [[nodiscard]] size_t num_pages(Tier tier) const { return num_pages_[Index(tier)]; }
   [[nodiscard]] size_t num_rows(Tier tier) const { return num_rows_[Index(tier)]; }
-  // One more than the largest page index that is present.
+  // Returns one more than the largest index of a present page.
   [[nodiscard]] size_t page_end() const { return used_.size(); }
   [[nodiscard]] bool HasPage(size_t page) const { return page < used_.size() && used_[page] != 0; }
-  // REQUIRES: present. Bit r: row r of the page is there.
+  // Returns which rows of the page exist: bit r stands for row r. REQUIRES: the page is present.
   [[nodiscard]] uint64_t UsedRows(size_t page) const { return used_[page]; }
-  // REQUIRES: present.
+  // Returns the tier of a page. REQUIRES: the page is present.
   [[nodiscard]] Tier TierOf(size_t page) const { return tier_of_[page]; }
   [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
   [[nodiscard]] std::span<const Position> positions() const { return positions_; }
-  // Empty while nothing hides any row.
+  // Returns the last position to which each row is visible; empty while no row is hidden from any.
   [[nodiscard]] std::span<const Position> last_visible() const { return last_visible_; }
   [[nodiscard]] size_t table_bytes() const;
-  // A hint that rows are removed soon.
+  // Prefetches the arrays, as a hint that rows are removed soon.
   void FetchAhead() const;
-  // Internal when positions do not ascend or slots, masks and counts disagree; O(rows), for tests.
+  // Returns Internal if positions do not ascend, or if slots, masks and counts disagree, for tests;
+  // takes O(rows).
   [[nodiscard]] Status Validate() const;
 
  private:
   static constexpr uint64_t kFull = ~uint64_t{0};  // of used_: a page without a free slot
   static size_t Index(Tier tier) { return static_cast<size_t>(tier); }
   [[nodiscard]] bool IsOpen(size_t page) const;
-  // Whether it should be.
+  // Returns whether the page should be marked as open.
   [[nodiscard]] bool HasOpenSlot(size_t page) const {
     return used_[page] != 0 && used_[page] != kFull && !IsSealed(page);
   }
@@ -154,7 +159,8 @@ class TokenTable {
   MappedArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row
   MappedArray<Tier> tier_of_;           // [page_end]: kT0 or kT1
   MappedArray<uint64_t> sealed_;        // bit p: page p is sealed; empty while none is
-  // By tier, bit p: page p is present there, not sealed, and has a free slot.
+  // Marks, by tier, the pages that are present, not sealed, and have a free slot; bit p stands for
+  // page p.
   std::array<MappedArray<uint64_t>, 2> open_;
   std::array<size_t, 2> num_pages_ = {};   // present, by tier
   std::array<size_t, 2> num_rows_ = {};    // by tier

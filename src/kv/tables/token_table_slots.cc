@@ -10,7 +10,8 @@
 namespace ebb {
 namespace {
 
-// Memory that is read on, past rows that went, is still read in its order.
+// A row within this many slots of the previous one is no stray: reading on past a few removed rows
+// is still sequential.
 constexpr uint32_t kNearSlots = 8;
 
 }  // namespace
@@ -29,7 +30,8 @@ void TokenTable::Compact(Tier tier, size_t max_rows, std::vector<SlotMove>* move
   std::stable_sort(pages.begin(), pages.end(), [this](uint32_t a, uint32_t b) {
     return std::popcount(used_[a]) < std::popcount(used_[b]);
   });
-  // The fullest pages have room for the rest: draining the others takes the fewest moves.
+  // The fullest pages have room for all rows of the sparsest ones, and draining the sparsest takes
+  // the fewest moves.
   size_t into = pages.size() - 1;
   for (size_t i = 0; i < num_drained; ++i) {
     const uint32_t page = pages[i];
@@ -63,17 +65,17 @@ size_t TokenTable::CountStrays() {
   num_slots_taken_ = 0;
   size_t strays = 0;
   for (size_t i = 1; i < slots_.size(); ++i) {
-    // A lower slot wraps around.
+    // A lower slot wraps around to a large difference, and counts as a stray.
     strays += slots_[i].value - slots_[i - 1].value - 1 >= kNearSlots ? 1 : 0;
   }
   return strays;
 }
 
-// A slot's row comes from another slot, that one's from a third, and so on until a row is wanted
-// that is gone: the first one, which waited beside the table.
+// Follows each cycle of slots: the first row waits in kSpareSlot, then each slot receives its row
+// from the next slot of the cycle, until the waiting row is wanted.
 void TokenTable::Sort(std::vector<SlotMove>* moves) {
   assert(num_pages(Tier::kT1) == 0 && num_sealed_ == 0);
-  // First all memory, then changes. A ring of two rows takes three moves.
+  // Allocates all memory before it changes anything. A cycle of two rows takes three moves.
   std::vector<Slot> source(used_.size() * kRowsPerPage);  // by slot: where its row lies now
   moves->reserve(moves->size() + slots_.size() * 3 / 2);
   std::iota(source.begin(), source.end(), Slot());

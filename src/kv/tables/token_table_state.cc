@@ -30,7 +30,7 @@ Status CheckPages(const TokenTableState& state) {
   return OkStatus();
 }
 
-// The slots of the rows, page after page.
+// Returns the slots of the rows, page after page.
 std::vector<Slot> SlotsOf(std::span<const TokenTableState::Page> pages) {
   std::vector<Slot> slots;
   for (size_t page = 0; page < pages.size(); ++page) {
@@ -73,7 +73,7 @@ Status TokenTable::Restore(const TokenTableState& state, std::vector<TablePage>*
       return InvalidArgument(fmt::format("two rows at position {}", position));
     }
   }
-  // From here on only memory can be missing, of which the arrays take all they need at once.
+  // From here on only memory can be missing, so everything is allocated before any change.
   added->reserve(added->size() + state.pages.size());
   ReserveRows(slots.size());
   if (!state.last_visible.empty()) GrowTo(&last_visible_, slots_.capacity());
