@@ -56,7 +56,8 @@ Status CheckTensors(const GgufFile& file, int num_layers) {
   return OkStatus();
 }
 
-// Returns the error of opening a file with ModelOptions' name for the adapter's path.
+// Returns the error of opening a file, with the field name that ModelOptions uses for the adapter's
+// path.
 Status OfAdapter(const Status& status) {
   if (status.field() != kPathField) return status;
   return {status.code(), "adapter", status.message()};
@@ -77,7 +78,8 @@ Status LoadFrom(const GgufFile& file, WeightMode mode, LoadedModel* model) {
   EBB_RETURN_IF_ERROR(CheckTensors(file, hparams.num_layers));
   EBB_ASSIGN_OR_RETURN(model->adapter_name, file.ReadName());
   EBB_RETURN_IF_ERROR(LoadMarkWeights(file, mode, model));
-  // Weights that were read while another program wrote them may be anything.
+  // Weights read while another program wrote them may be anything, so the file is checked after
+  // reading.
   return file.CheckUnchanged();
 }
 

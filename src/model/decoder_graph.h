@@ -1,6 +1,6 @@
-// The graph of a model, which libllama builds and src/model/library rewrites. Attention is a hole
-// in it: the engine fills it with its own node over the cache, a test may fill it with ggml's
-// operations.
+// Builds the graph of a model: libllama builds it, and src/model/library rewrites it. The caller
+// provides attention (AttentionBuilder): the engine adds its own node over the cache, a test may
+// add ggml's operations.
 #ifndef EBB_MODEL_DECODER_GRAPH_H_
 #define EBB_MODEL_DECODER_GRAPH_H_
 
@@ -22,16 +22,17 @@ namespace ebb {
 
 struct LoadedModel;
 
-// The most that an AttentionBuilder may add, unless the options say otherwise.
+// kMaxAttentionNodesPerLayer is the most nodes that an AttentionBuilder may add per layer, unless
+// the options have another number.
 inline constexpr int kMaxAttentionNodesPerLayer = 24;
 
-// One attention. Tensors are F32; apart from `sinks` they may be strided views with contiguous
-// rows.
+// AttentionCall describes one attention. Tensors are F32; all but `sinks` may be strided views with
+// contiguous rows.
 struct AttentionCall {
   int layer = 0;             // whose rows are read
   ggml_tensor* q = nullptr;  // [head_dim, num_q_heads, T], after RoPE
-  // [head_dim, kv heads of the layer, T], k after RoPE. Null: an attention before has stored the
-  // layer's rows.
+  // k and v are the layer's new rows, [head_dim, kv heads of the layer, T], k after RoPE. Null: an
+  // earlier attention has stored this layer's rows.
   ggml_tensor *k = nullptr, *v = nullptr;
   ggml_tensor* k_before_rope = nullptr;  // as k; null unless DecoderGraphOptions asked for it
   ggml_tensor* sinks = nullptr;          // [num_q_heads]: a logit without a row; null: none
@@ -40,51 +41,53 @@ struct AttentionCall {
 class AttentionBuilder {
  public:
   virtual ~AttentionBuilder() = default;
-  // Returns [head_dim * num_q_heads, T], F32. Called in the order of ModelShape::layers_read.
+  // Adds the nodes of an attention to `graph` and returns its output, [head_dim * num_q_heads, T],
+  // F32. Called in the order of ModelShape::layers_read.
   virtual ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) = 0;
 };
 
 struct DecoderGraphOptions {
   int num_tokens = 1;  // T
-  // For models with recurrent state: the tokens are those of so many sequences, one after the
-  // other, as many of each. Other graphs do not depend on it.
+  // Counts the sequences of the tokens, for models with recurrent state: the tokens are those of
+  // one sequence after the other, equally many of each. Graphs of other models do not depend on it.
   int num_sequences = 1;
   int num_outputs = 1;             // tokens whose logits are wanted; 0: none, the last layer stops
                                    // after its attention
   std::vector<int> hidden_layers;  // blocks whose output is kept, [embed_dim, T] each
   bool keys_before_rope = false;
   bool eviction_logits = false;  // of a model that marks rows
-  // Or else what they are computed from, by a graph of their own.
+  // Says whether the graph computes logits; if not, it outputs what LogitsGraph computes them from.
   bool logits = true;
-  // Products take the tokens one by one, each with the arithmetic of T = 1, so that results do not
-  // depend on T.
+  // Multiplies token by token, each with the arithmetic of T = 1, so that results do not depend on
+  // T.
   bool one_token_at_a_time = false;
-  // For a device: rows of tables that are looked up by token are inputs, which the host looks up.
+  // Makes the rows that are looked up by token (embeddings) inputs, which the host sets: for a
+  // device.
   bool takes_embeddings = false;
   int attention_nodes_per_layer = kMaxAttentionNodesPerLayer;
 
   [[nodiscard]] bool operator==(const DecoderGraphOptions&) const = default;
 };
 
-// Sets the inputs of a graph whose tensors have memory.
+// GraphInputs sets the inputs of a graph whose tensors have memory.
 class GraphInputs {
  public:
   virtual ~GraphInputs() = default;
-  // At most as many tokens and output rows as the graph has; the rest of the inputs is zeros.
-  // `positions` are those of RoPE.
+  // Sets tokens, their RoPE positions and the rows whose outputs are wanted: at most as many tokens
+  // and output rows as the graph has. The remaining inputs become zeros.
   virtual void Set(std::span<const Token> tokens, std::span<const Position> positions,
                    std::span<const int32_t> output_rows) = 0;
-  // The memory of the recurrent states, in the order of the sequences, which the graph reads and
-  // writes. `batch` has room for all of them where there are several.
+  // Sets the memory of the recurrent states, in the order of the sequences; the graph reads and
+  // writes it. For several sequences, `batch` must have room for all of their states.
   virtual void SetStates(std::span<std::byte* const> /*states*/, std::span<std::byte> /*batch*/) {}
-  // Sets the states of a graph on a device: copies them to the beginning of `buffer`, of at least
-  // StateBufferBytes().
+  // Sets the states of a graph on a device: copies them to the beginning of `buffer`, which has at
+  // least StateBufferBytes() bytes.
   virtual void SetStates(std::span<std::byte* const> /*states*/, ggml_backend_buffer* /*buffer*/) {}
-  // Bytes of a device's buffer for the states of so many sequences.
+  // Returns the bytes of a device's buffer that holds the states of `num_sequences` sequences.
   [[nodiscard]] virtual size_t StateBufferBytes(int /*num_sequences*/, size_t /*alignment*/) const {
     return 0;
   }
-  // Once the graph has run: brings states back to their own memory, where the graph had copies.
+  // Copies states back to their own memory after the graph has run, if the graph worked on copies.
   virtual void TakeStates() {}
 };
 
@@ -93,24 +96,24 @@ struct DecoderGraph {
   ggml_tensor* logits = nullptr;     // F32 [vocab_size, num_outputs]; null: none are wanted
   ggml_tensor* outputs = nullptr;    // F32 [embed_dim, num_outputs]; null unless instead of logits
   std::vector<ggml_tensor*> hidden;  // as asked, marked as outputs
-  // By layer, where asked for: a number for each of its kv heads and T tokens, marked as outputs:
-  // what the eviction logits are made of (c in eviction_marks.h).
+  // Holds, by layer, what the eviction logits are computed from (c in eviction_marks.h), if asked
+  // for: a number for each of the layer's kv heads and T tokens, marked as an output.
   std::vector<ggml_tensor*> eviction_channels;
   std::unique_ptr<GraphInputs> inputs;
-  // A second context that holds tensors of the graph.
+  // Holds tensors of the graph in addition to the caller's context.
   ggml_context* other_context = nullptr;
 };
 
-// Tensors are created in `ctx` (no_alloc); inputs and outputs are flagged for the allocator.
-// Errors: those of libllama's builders.
+// Builds the graph of a step. Tensors are created in `ctx` (no_alloc); inputs and outputs are
+// flagged for ggml's allocator. Errors: those of libllama's builders.
 [[nodiscard]] Result<DecoderGraph> BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
                                                      const DecoderGraphOptions& options,
                                                      AttentionBuilder& attention);
-// Upper bounds for the context that holds the graph.
+// Returns an upper bound of the graph's nodes, for the size of its context.
 [[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model,
                                        int attention_nodes_per_layer = kMaxAttentionNodesPerLayer);
 
-// The logits of some tokens from what a decoder's graph left of them.
+// LogitsGraph computes the logits of some tokens from the outputs of a decoder's graph.
 struct LogitsGraph {
   ggml_cgraph* graph = nullptr;
   ggml_tensor* outputs = nullptr;         // F32 [OutputFloats(), T], input
@@ -119,12 +122,12 @@ struct LogitsGraph {
   std::shared_ptr<void> owner;            // of other_context
 };
 
-// Bit for bit those that the decoder's graph has of as many tokens, or of any number with
-// one_token_at_a_time.
+// Builds a LogitsGraph. Its logits are bit for bit those of a decoder's graph with as many tokens;
+// with one_token_at_a_time, with any number.
 [[nodiscard]] Result<LogitsGraph> BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
                                                    int num_tokens, bool one_token_at_a_time);
 inline constexpr int kLogitsGraphMaxNodes = 64;
-// The floats that a graph leaves of one token for BuildLogitsGraph().
+// Returns how many floats a decoder's graph outputs per token for BuildLogitsGraph().
 [[nodiscard]] int OutputFloats(const LoadedModel& model);
 
 }  // namespace ebb

@@ -23,7 +23,8 @@ using Need = GgufFile::Need;
 constexpr uint32_t kMaxWindow = 1u << 30;
 constexpr std::string_view kTensorName = ".attn_dms_alpha";  // a part of every tensor's name
 
-// Reads the keys of a family's marks: "window" is "llama.attention.dms.window" in the file.
+// MarkKeys reads the keys of a family's marks: "window" is "llama.attention.dms.window" in the
+// file.
 class MarkKeys {
  public:
   MarkKeys(const GgufFile& file, std::string_view family) : file_(file), family_(family) {}
@@ -55,7 +56,8 @@ Status ReadLayout(const MarkKeys& keys, EvictionLayout* layout) {
   } else if (name == "adapter") {
     *layout = EvictionLayout::kAdapter;
   } else {
-    // The logits are part of what the model computes: one that has them elsewhere cannot be run.
+    // The logits are part of what the model computes, so a model with an unknown layout cannot be
+    // run.
     return Unsupported(fmt::format("{} is \"{}\"; supported are query_last_channel and adapter",
                                    keys.Name("layout"), name));
   }
@@ -77,7 +79,7 @@ Status ReadWindow(const MarkKeys& keys, Hyperparameters* h) {
   return OkStatus();
 }
 
-// For people alone; a whole number may be written as one.
+// Reads a number that is only shown to people. A whole number may be stored as an integer.
 Status ReadTrainedCompression(const MarkKeys& keys, float* compression) {
   const Status as_number = keys.Read("cr", compression);
   if (!as_number.ok()) {
@@ -85,12 +87,12 @@ Status ReadTrainedCompression(const MarkKeys& keys, float* compression) {
     if (!keys.Read("cr", &whole).ok()) return as_number;
     *compression = static_cast<float>(whole);
   }
-  // 0: it does not say.
+  // 0 means that the file does not say.
   if (*compression == 0 || (std::isfinite(*compression) && *compression >= 1)) return OkStatus();
   return keys.Refuse("cr", *compression, "1 or more");
 }
 
-// The weights of marks of all layers, which copies out of a file fill.
+// MarkWeights describes the weights of all layers' marks, and fills them with copies from the file.
 class MarkWeights {
  public:
   MarkWeights(const GgufFile& file, WeightMode mode, LoadedModel* model)
@@ -130,7 +132,7 @@ class MarkWeights {
     }
     return OkStatus();
   }
-  // [embed_dim, rows], in the layout that products take on this processor.
+  // Describes a tensor [embed_dim, rows], in the layout that products use on this processor.
   Result<ggml_tensor*> Describe(const std::string& name, int rows) {
     EBB_ASSIGN_OR_RETURN(const GgufTensor* source, Find(name, rows));
     const bool widens = mode_ == WeightMode::kDequantize && source->type != GGML_TYPE_F32;
@@ -141,8 +143,8 @@ class MarkWeights {
     sources_.emplace_back(tensor, source);
     return tensor;
   }
-  // Describes the factors of EvictionLayout::kQueryLastChannel, which layers of as many kv heads
-  // have in common.
+  // Describes the masks of EvictionLayout::kQueryLastChannel, which layers with equally many kv
+  // heads share.
   void DescribeKeptChannels() {
     std::map<int, ggml_tensor*> by_kv_heads;
     for (int i = 0; i < h_.num_layers; ++i) {
@@ -219,7 +221,7 @@ Status ReadEvictionMarks(const GgufFile& file, std::string_view family, Hyperpar
   EBB_RETURN_IF_ERROR(ReadLayout(keys, &h.eviction_layout));
   if (h.eviction_layout == EvictionLayout::kNone) return OkStatus();
   EBB_RETURN_IF_ERROR(ReadWindow(keys, &h));
-  // Of the released models.
+  // Uses the constants of the released models as defaults.
   h.eviction_scale = 100;
   h.eviction_offset = 5;
   EBB_RETURN_IF_ERROR(keys.Read("alpha_scale", &h.eviction_scale));

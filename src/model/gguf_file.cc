@@ -14,20 +14,20 @@
 namespace ebb {
 namespace {
 
-// ggml's kernels and buffers want tensors on such a boundary; writers use this or a multiple.
+// ggml's kernels and buffers need tensors aligned to this; writers of files use this or a multiple.
 constexpr size_t kTensorAlignment = 32;
 
 // Keys of a model in several parts.
 constexpr std::string_view kPartsKey = "split.count";
 constexpr std::string_view kPartKey = "split.no";  // from 0
 
-// Returns whether a tensor belongs to an encoder of pictures or sounds, a model of its own that
-// some files hold together with the one of text.
+// Returns whether a tensor belongs to an encoder of pictures or sounds, a separate model that some
+// files contain together with the text model.
 bool IsOfEncoder(std::string_view name) {
   return name.starts_with("v.") || name.starts_with("a.") || name.starts_with("mm.");
 }
 
-// For each C++ type that Read() serves: ggml's name of it and its accessor.
+// GgufValue gives, for each C++ type that Read() supports, ggml's type and accessor.
 template <typename T>
 struct GgufValue;
 template <>
@@ -113,7 +113,7 @@ Result<GgufFile::ContextPtr> GgufFile::ParseContext(const MappedFile& mapping,
   return Corrupt(fmt::format("{}: expected a GGUF file: {}", name, errors.FirstError()));
 }
 
-// The parts are found by the names that llama-gguf-split gives them.
+// Opens the other parts by the names that llama-gguf-split gives them.
 Status GgufFile::OpenOtherParts(const std::string& path) {
   uint16_t num_parts = 1, number = 0;
   EBB_RETURN_IF_ERROR(Read(kPartsKey, Need::kOptional, &num_parts));

@@ -1,6 +1,6 @@
-// A GGUF file: its metadata, parsed by ggml, and its tensors, checked to lie inside the file.
+// Opens a GGUF file: ggml parses the metadata, and the tensors are checked to lie inside the file.
 //
-// ggml's own accessors abort on a key of another type; the lookups here return errors instead.
+// ggml's own accessors abort on a key of another type; the functions here return errors instead.
 // Strings end at their first zero byte, as they do for libllama.
 //
 // Thread safety: immutable after Open().
@@ -38,57 +38,61 @@ class GgufFile {
  public:
   enum class Need { kRequired, kOptional };
 
-  // A model in several parts is opened by the name of its first one, NAME-00001-of-00003.gguf; the
-  // metadata is that of the first part, the tensors are those of all. Errors, which name the path:
-  // those of MappedFile::Open(); Corrupt (parts that do not belong together among it); Unsupported
-  // (alignment; another part than the first); what ErrorOfLoading() makes of them.
+  // Opens a file. A model in several parts is opened by the name of its first part,
+  // NAME-00001-of-00003.gguf; metadata is that of the first part, tensors are those of all. Errors,
+  // which name the path: those of MappedFile::Open(); Corrupt (also for parts that do not belong
+  // together); Unsupported (alignment; `path` is another part than the first). ErrorOfLoading()
+  // replaces them if the file changed meanwhile.
   static Result<GgufFile> Open(const std::string& path);
-  // Reads a file that is in memory already; `name` is for messages. REQUIRES: the bytes are aligned
-  // to 64 and outlive the object.
+  // Parses a file that is in memory already; `name` is for messages. REQUIRES: the bytes are
+  // aligned to 64 and outlive the object.
   static Result<GgufFile> Of(std::span<const std::byte> contents, const std::string& name);
 
-  // Writes the value of `key`, a uint16_t, uint32_t, float, bool or string, into *value. A missing
-  // optional key leaves it alone. Corrupt: missing and required, or of another type.
+  // Reads the value of `key`, a uint16_t, uint32_t, float, bool or string. A missing optional key
+  // leaves *value unchanged. Errors: Corrupt (missing and required, or of another type).
   template <typename T>
   Status Read(std::string_view key, Need need, T* value) const;
-  // The strings of an array; Corrupt when it is missing or holds something else.
+  // Reads the strings of an array. Errors: Corrupt if it is missing or holds something else.
   Status ReadStrings(std::string_view key, std::vector<std::string_view>* values) const;
 
   [[nodiscard]] bool IsArray(std::string_view key) const;
-  // The numbers of an array of 32-bit integers or of bools; Corrupt when it holds something else,
-  // or a number below 0. REQUIRES: IsArray(key).
+  // Reads the numbers of an array of 32-bit integers or of bools. Errors: Corrupt if it holds
+  // something else or a number below 0. REQUIRES: IsArray(key).
   Status ReadNumbers(std::string_view key, std::vector<uint32_t>* values) const;
 
-  // general.name, made fit for terminals and logs: no control characters, no page of text.
+  // Returns general.name without control characters and cut to a short line, for terminals and
+  // logs.
   [[nodiscard]] Result<std::string> ReadName() const;
 
-  // Null when there is no such tensor.
+  // Returns the tensor of this name; null: there is none.
   [[nodiscard]] const GgufTensor* FindTensor(std::string_view name) const;
   [[nodiscard]] std::span<const GgufTensor> tensors() const { return tensors_; }
-  // The bytes of all tensors.
+  // Returns the bytes of all tensors.
   [[nodiscard]] uint64_t TensorBytes() const;
 
-  // A hash over the metadata, the tensor table and a few elements of every tensor: trained models
-  // differ in all of these, and reading the rest takes as long as loading it.
+  // Returns a hash of the metadata, the tensor table and a few elements of every tensor. Trained
+  // models differ in all of these, and reading the rest would take as long as loading it.
   [[nodiscard]] uint64_t Fingerprint() const;
-  // For libllama, which does not change it.
+  // Returns ggml's context, for libllama, which does not change it.
   [[nodiscard]] gguf_context* context() const { return context_.get(); }
-  // The parts of the model; mostly one.
+  // Returns the mappings of the model's parts; mostly one.
   [[nodiscard]] std::span<const MappedFile> mappings() const { return mappings_; }
   [[nodiscard]] std::span<const std::string> paths() const { return paths_; }
-  // The number of the part that holds a range. REQUIRES: one does.
+  // Returns the index of the part that contains a range. REQUIRES: one does.
   [[nodiscard]] size_t PartOf(std::span<const std::byte> range) const;
-  // Begins to read all parts into the page cache on another thread. The future, which waits for it
-  // when it is destroyed, must go before the file does.
+  // Begins to read all parts into the page cache on another thread. The future's destructor waits
+  // for that thread, and must run before the file is destroyed.
   [[nodiscard]] std::future<void> Prefetch() const;
-  // As MappedFile::Populate() and Drop(). REQUIRES: one part holds the range.
+  // Populate() and Drop() do what MappedFile's do. REQUIRES: one part contains the range.
   void Populate(std::span<const std::byte> range) const;
   void Drop(std::span<const std::byte> range) const;
-  // As MappedFile::CheckUnchanged(), of all parts.
+  // Checks all parts as MappedFile::CheckUnchanged() does.
   [[nodiscard]] Status CheckUnchanged() const;
-  // Returns why loading from this file failed: that it changed meanwhile, if it did; else `status`.
+  // Returns the reason why loading from this file failed: that the file changed meanwhile, if it
+  // did; otherwise `status`.
   [[nodiscard]] Status ErrorOfLoading(const Status& status) const;
-  // Gives the mappings away; the tensors' data stays where it is. What was parsed goes.
+  // Moves the mappings out of the file. The tensors' data stays valid; what was parsed is
+  // destroyed.
   static std::vector<MappedFile> TakeMappings(GgufFile file) { return std::move(file.mappings_); }
 
  private:
@@ -104,7 +108,7 @@ class GgufFile {
   Status IndexTensors(const gguf_context* context, const MappedFile& mapping);
   Status OpenOtherParts(const std::string& path);
   Status AddPart(const std::string& path, uint16_t number, uint16_t num_parts);
-  // Whether this file is that part, by its metadata.
+  // Checks by its metadata that this file is the given part.
   Status CheckPart(const std::string& path, uint16_t number, uint16_t num_parts) const;
 
   std::vector<MappedFile> mappings_;

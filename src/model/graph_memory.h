@@ -1,4 +1,4 @@
-// The memory of a decoder's graph, planned as ggml plans it and not taken.
+// Plans the memory of a decoder's graph as ggml would, without allocating it.
 #ifndef EBB_MODEL_GRAPH_MEMORY_H_
 #define EBB_MODEL_GRAPH_MEMORY_H_
 
@@ -15,9 +15,9 @@ struct GraphMemory {
   uint64_t work_bytes = 0;    // in which products convert what they multiply
 };
 
-// Returns the memory that the graph of a step takes which reads `num_tokens` tokens and wants the
-// logits of the last one. Builds that graph without allocating its tensors; attention counts as one
-// node per layer, whose output is a tensor. Errors: as BuildDecoderGraph(); OutOfMemory.
+// Returns the memory of the graph of a step that reads `num_tokens` tokens and computes the logits
+// of the last one. Builds the graph without allocating its tensors; attention counts as one node
+// per layer, whose output is a tensor. Errors: those of BuildDecoderGraph(); OutOfMemory.
 [[nodiscard]] Result<GraphMemory> PlanGraphMemory(const LoadedModel& model, int num_tokens);
 
 }  // namespace ebb

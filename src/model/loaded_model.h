@@ -1,4 +1,5 @@
-// A model in memory, made from a GGUF file. Seen by src/model and by the engine's graph code only.
+// Holds a model in memory, made from a GGUF file. Only src/model and the engine's graph code
+// include this file.
 #ifndef EBB_MODEL_LOADED_MODEL_H_
 #define EBB_MODEL_LOADED_MODEL_H_
 
@@ -20,7 +21,7 @@ struct llama_model;
 
 namespace ebb {
 
-// The source of a model's eviction logits: see eviction_marks.h.
+// EvictionLayout says how a model's eviction logits are computed: see eviction_marks.h.
 enum class EvictionLayout { kNone, kQueryLastChannel, kAdapter };
 
 struct Hyperparameters {
@@ -37,7 +38,7 @@ struct Hyperparameters {
   int trained_context = 0;
   float attention_scale = 0;     // 1 / sqrt(head_dim) unless the file says otherwise
   float attention_soft_cap = 0;  // AttentionShape's
-  // RoPE, as ggml_rope_ext takes it.
+  // rope_dims and the next members are RoPE's parameters, as ggml_rope_ext takes them.
   int rope_dims = 0;
   int rope_mode = 0;
   float rope_base = 0;
@@ -50,12 +51,13 @@ struct Hyperparameters {
   bool has_short_rope_factors = false;  // of LongRoPE, for texts up to the original context
   float rope_base_in_windows = 0;       // of layers with a window, whose frequencies are not scaled
   size_t state_bytes = 0;  // of the recurrent state of a sequence; 0: the model has none
-  // Features that the graph of the model allows: RoPE that the engine can apply to keys again, for
-  // other positions; keys before RoPE and outputs of blocks, which some policies watch.
+  // can_rotate_keys says whether the engine can re-rotate keys to other positions. The next two say
+  // whether the graph provides keys before RoPE and outputs of blocks, which some policies read.
   bool can_rotate_keys = true;
   bool has_keys_before_rope = true;
   bool has_hidden_states = true;
-  // For a model that marks rows: see eviction_marks.h.
+  // eviction_layout and the next members describe the eviction marks of a model that marks rows:
+  // see eviction_marks.h.
   EvictionLayout eviction_layout = EvictionLayout::kNone;
   int eviction_window = 0;        // tokens; 0: it marks none
   int eviction_shift = 1;         // tokens; at most the window
@@ -64,20 +66,20 @@ struct Hyperparameters {
   float eviction_offset = 0;
 };
 
-// The weights of a layer that the engine or the marks of rows need, besides those that libllama's
-// graph reads; null where the model has none.
+// LayerWeights holds the weights of a layer that the engine or the eviction marks need, in addition
+// to those that libllama's graph reads; null: the model has none.
 struct LayerWeights {
   ggml_tensor* rope_factors = nullptr;  // [head_dim / 2]: divisors of RoPE's frequencies
   ggml_tensor* sinks = nullptr;         // [num_q_heads]: AttentionCall's
-  // What EvictionLayout::kQueryLastChannel multiplies queries with, [head_dim, num_q_heads]: 0 for
-  // the channels that carry eviction logits, 1 for the others.
+  // Masks the channels of queries in EvictionLayout::kQueryLastChannel, [head_dim, num_q_heads]: 0
+  // for the channels that carry eviction logits, 1 for the others.
   ggml_tensor* kept_channels = nullptr;
-  // What EvictionLayout::kAdapter reads.
+  // alpha_norm and alpha are the weights of EvictionLayout::kAdapter: the norm and the matrix.
   ggml_tensor* alpha_norm = nullptr;  // [embed_dim]
   ggml_tensor* alpha = nullptr;       // [embed_dim, kv heads]
 };
 
-// All of them.
+// kLayerWeights lists all members of LayerWeights.
 inline constexpr ggml_tensor* LayerWeights::*kLayerWeights[] = {
     &LayerWeights::rope_factors, &LayerWeights::sinks, &LayerWeights::kept_channels,
     &LayerWeights::alpha_norm, &LayerWeights::alpha};
@@ -101,7 +103,8 @@ struct LoadedModel {
   ModelShape shape;
   uint64_t weight_bytes = 0;  // of weights in memory, and of those that products read from the file
   uint64_t lookup_bytes = 0;  // of tables in the mapped file whose rows are looked up
-  // The bytes of a mixture's experts, among weight_bytes, and the part of them that a token reads.
+  // Counts the bytes of a mixture's experts, which are part of weight_bytes; expert_share is the
+  // part of them that a token reads.
   uint64_t expert_bytes = 0;
   double expert_share = 1;
   uint64_t fingerprint = 0;
@@ -113,19 +116,20 @@ struct LoadedModel {
   std::unique_ptr<llama_model, LlamaModelDeleter> vocab_model;  // with the tokenizer and template
 
   std::shared_ptr<LibraryModel> library;  // builds the graphs
-  // The copies, on a device, of the weights that `library` builds graphs with; empty: graphs read
-  // the weights themselves.
+  // Maps the weights that `library` builds graphs with to their copies on a device; empty: graphs
+  // read the weights themselves.
   std::unordered_map<const ggml_tensor*, ggml_tensor*> library_copies;
 
   std::unique_ptr<ModelChat> chat;  // the template of vocab_model
   size_t longest_token_bytes = 1;   // of the vocabulary
-  // Set by the first call of TokenOrder::Of(), which returns it.
+  // token_order is set by the first call of TokenOrder::Of(), which returns it.
   mutable std::once_flag token_order_once;
   mutable std::shared_ptr<const TokenOrder> token_order;
 
   LoadedModel();
   ~LoadedModel();
-  // Fails once a file of the model changed on the disk: see MappedFile::CheckUnchanged().
+  // Checks that no file of the model has changed on the disk since it was loaded: see
+  // MappedFile::CheckUnchanged().
   [[nodiscard]] Status CheckFilesUnchanged() const;
 };
 

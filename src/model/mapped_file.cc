@@ -17,7 +17,7 @@
 namespace ebb {
 namespace {
 
-// An error that comes again at each start.
+// Returns an error that will come again at each start, since the path itself is bad.
 Status BadPath(std::string message) {
   return {StatusCode::kIo, std::string(kPathField), std::move(message)};
 }
@@ -48,7 +48,7 @@ std::string_view KindOf(const struct stat& info) {
   return "a device";
 }
 
-// The whole pages inside a range.
+// Returns the whole pages inside a range.
 std::span<std::byte> InnerPages(std::span<const std::byte> range) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<uintptr_t>(range.data()) + page - 1) / page * page;
@@ -60,7 +60,7 @@ std::span<std::byte> InnerPages(std::span<const std::byte> range) {
 }  // namespace
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
-  // O_NONBLOCK: a named pipe is refused below, not waited for.
+  // Uses O_NONBLOCK so that a named pipe, which is refused below, does not block the call.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return SystemError(path, "cannot open");
   struct stat info = {};
@@ -75,8 +75,9 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   } else {
     address = mmap(nullptr, info.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) status = SystemError(path, "cannot map");
-    // Once weights are copied in another order, a few rows of embeddings are all that is read here.
-    // Where the file lies in large pieces in the page cache, each would count as 2 MiB.
+    // Avoids huge pages: after weights are copied in another order, only a few rows of embeddings
+    // are read here, but each would count as 2 MiB if the page cache holds the file in large
+    // pieces.
     if (address != MAP_FAILED) madvise(address, info.st_size, MADV_NOHUGEPAGE);
   }
   if (!status.ok()) {
@@ -131,7 +132,7 @@ Status MappedFile::CheckUnchanged() const {
 
 void MappedFile::Prefetch() const {
   if (!is_file()) return;
-  // Linux reads at most the disk's read-ahead for one call.
+  // Asks in small steps, because Linux reads at most the disk's read-ahead for one call.
   constexpr size_t kStep = size_t{1} << 20;
   for (size_t at = 0; at < bytes_.size(); at += kStep) {
     madvise(const_cast<std::byte*>(bytes_.data() + at), std::min(kStep, bytes_.size() - at),
@@ -150,7 +151,7 @@ void MappedFile::Populate(std::span<const std::byte> range) const {
 
 void MappedFile::Drop(std::span<const std::byte> range) const {
   const std::span<std::byte> pages = InnerPages(range);
-  // Memory of the caller's might not come back.
+  // Drops only file pages; the caller's memory would lose its contents.
   if (!pages.empty() && is_file()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
 }
 

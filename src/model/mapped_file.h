@@ -1,9 +1,9 @@
-// A file seen as memory, read only. Pages are read when touched and belong to the page cache.
+// Maps a file into memory, read-only. Pages are read when touched and belong to the page cache.
 //
-// Other programs may change the file meanwhile. Where they truncate it, or its disk fails, a touch
-// raises SIGBUS: a handler, which Open() installs for the process, puts zeros in the place of the
-// whole mapping, so that the touch succeeds and CheckUnchanged() fails from then on. The handler
-// passes a SIGBUS from any other address on to the handler that was there before.
+// Other programs may change the file meanwhile. If they truncate it, or if its disk fails, touching
+// a page raises SIGBUS. A handler, which Open() installs for the process, then replaces the whole
+// mapping by zeros, so that the program continues, and CheckUnchanged() fails from then on. The
+// handler passes a SIGBUS at any other address on to the handler that was installed before.
 //
 // Ownership: movable; the mapping ends with the object. Thread safety: immutable after Open().
 #ifndef EBB_MODEL_MAPPED_FILE_H_
@@ -21,33 +21,35 @@ namespace ebb {
 
 struct GuardedRange;  // what the handler of SIGBUS knows of a mapping
 
-// The field of errors that a path has each time it is opened: ModelOptions' name for it.
+// kPathField is the field of errors that a path has each time it is opened: its name in
+// ModelOptions.
 inline constexpr std::string_view kPathField = "path";
 
 class MappedFile {
  public:
-  // Errors: NotFound; IoError of the field kPathField (no permission, no regular file), and of none
-  // (the system lacks memory or descriptors, a disk fails); Corrupt (empty).
+  // Maps a file. Errors: NotFound; IoError of the field kPathField (no permission, no regular file)
+  // or without a field (the system lacks memory or descriptors, a disk fails); Corrupt (empty).
   static Result<MappedFile> Open(const std::string& path);
-  // Sees `bytes` as a file that never changes. REQUIRES: they outlive the object.
+  // Treats `bytes` as a file that never changes. REQUIRES: they outlive the object.
   static MappedFile Of(std::span<const std::byte> bytes) { return MappedFile(bytes); }
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
-  // Fails with IoError, which names the file without its folder, once the file was truncated,
-  // written to or became unreadable since Open(): what was read of it since then may be anything.
-  // A file that another one replaced (rename, unlink) is unchanged. One call of the system.
+  // Returns IoError, naming the file without its folder, if the file was truncated, written to or
+  // became unreadable since Open(): data read since then may be anything. A file that was replaced
+  // by another one (rename, unlink) counts as unchanged. Costs one system call.
   [[nodiscard]] Status CheckUnchanged() const;
 
-  // Asks the system to read the whole file into the page cache. Returns when most of it was read:
-  // the disk's queue is short.
+  // Asks the system to read the whole file into the page cache. Returns when most of it has been
+  // read, because the disk's queue is short.
   void Prefetch() const;
-  // Brings the pages of a range into this mapping, so that a later touch does not fault. Best
-  // effort. REQUIRES: the range lies in bytes().
+  // Maps the pages of a range, so that a later touch does not fault; may do less. REQUIRES: the
+  // range lies in bytes().
   void Populate(std::span<const std::byte> range) const;
-  // Takes the pages that lie wholly in the range out of this mapping; they can be read again.
+  // Unmaps the pages that lie wholly in the range, which frees memory; a later touch reads them
+  // again.
   void Drop(std::span<const std::byte> range) const;
 
  private:

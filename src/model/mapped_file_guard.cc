@@ -13,11 +13,12 @@ namespace {
 static_assert(std::atomic<uintptr_t>::is_always_lock_free);  // a signal handler reads them
 static_assert(std::atomic<GuardedRange*>::is_always_lock_free);
 
-// Ranges are taken again, never freed: the handler may look at them at any time.
+// Ranges are reused but never freed, because the handler may read them at any time.
 std::atomic<GuardedRange*> guarded_ranges{nullptr};
 struct sigaction handler_before = {};
 
-// Calls nothing but what a signal handler may; mmap() is a bare call of the system.
+// Replaces the mapping at `address` by zeros. Calls only what a signal handler may call; mmap() is
+// a bare system call.
 bool ReplaceByZeros(uintptr_t address) {
   for (GuardedRange* range = guarded_ranges.load(); range != nullptr; range = range->next) {
     const uintptr_t begin = range->begin.load();
@@ -40,7 +41,8 @@ extern "C" void OnBusError(int signal, siginfo_t* info, void* context) {
   if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN) {
     return handler_before.sa_handler(signal);
   }
-  // The instruction runs again and ends the process, as without this handler.
+  // Restores the default action, so that the instruction runs again and ends the process, as it
+  // would without this handler.
   std::signal(signal, SIG_DFL);
 }
 

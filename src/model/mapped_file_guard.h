@@ -1,4 +1,4 @@
-// The process's handler of SIGBUS for mapped files: see mapped_file.h.
+// Declares the process's handler of SIGBUS for mapped files: see mapped_file.h.
 #ifndef EBB_MODEL_MAPPED_FILE_GUARD_H_
 #define EBB_MODEL_MAPPED_FILE_GUARD_H_
 
@@ -16,9 +16,10 @@ struct GuardedRange {
   GuardedRange* next = nullptr;      // never changes once the range is in the list
 };
 
-// Installs the handler at the first call. Safe to call from several threads.
+// Guards a mapping: returns a range that the SIGBUS handler knows. The first call installs the
+// handler. Several threads may call it at once.
 [[nodiscard]] GuardedRange* Guard(std::span<const std::byte> mapping);
-// Before the mapping ends.
+// Ends the guard. Must be called before the mapping ends.
 void EndGuard(GuardedRange* range);
 
 }  // namespace ebb

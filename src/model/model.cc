@@ -25,7 +25,7 @@
 namespace ebb {
 namespace {
 
-// The matrix type that holds most elements, as users write it: "Q4_1".
+// Returns the weight type that holds the most elements, as users write it: "Q4_1".
 std::string MainTypeName(const GgufFile& file) {
   std::array<int64_t, GGML_TYPE_COUNT> elements = {};
   for (const GgufTensor& tensor : file.tensors()) {
@@ -57,7 +57,7 @@ ModelShape ShapeOf(const Hyperparameters& h) {
               h.layers_read.size() == size_t(h.num_layers) ? std::vector<int>() : h.layers_read};
 }
 
-// Everything that can be known without touching a weight.
+// Fills in all that can be known without touching a weight.
 Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
   std::string& family = model->family_name;
   EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &family));
@@ -74,7 +74,7 @@ Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* 
   return OkStatus();
 }
 
-// Reads the weights, and takes the tokenizer and the chat template.
+// Reads the weights, the tokenizer and the chat template.
 Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
   EBB_RETURN_IF_ERROR(
@@ -137,13 +137,15 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
     return file.ErrorOfLoading(status);
   }
   loaded->buffers->mappings = GgufFile::TakeMappings(std::move(file));
-  // Weights that were read while another program wrote them may be anything.
+  // Weights read while another program wrote them may be anything, so the files are checked after
+  // reading.
   EBB_RETURN_IF_ERROR(loaded->CheckFilesUnchanged());
   std::shared_ptr<const Model> model(new Model(std::move(loaded)));
   if (options.chat_template.empty()) return model;
   const ChatMessage question = {.role = "user", .content = "?"};
   const Result<ChatPrompt> prompt = model->FormatChat({&question, 1}, Thinking::kModelDefault);
-  // A template that refuses this question alone may take others.
+  // A template that refuses this question may still accept others, so only a template that does not
+  // parse is an error.
   if (prompt.status().code() != StatusCode::kCorrupt) return model;
   return InvalidArgument("chat_template", prompt.status().message());
 }

@@ -1,4 +1,4 @@
-// Reads the tokens with a special meaning and the chat template of a model file.
+// Reads a model file's special tokens and chat template.
 #include <optional>
 #include <string_view>
 

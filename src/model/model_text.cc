@@ -1,4 +1,4 @@
-// The tokenizer of a model: libllama's, on the vocabulary that the file brings.
+// Tokenizes texts by libllama, with the vocabulary of the model's file.
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
@@ -31,8 +31,8 @@ struct TextSpan {
   bool is_continued = false;  // the text goes on where that of the span before ends
 };
 
-// Tokenizes text that goes on behind other text, without the blank that some tokenizers put in
-// front of each text: a character that joins no other stands in front of it meanwhile.
+// Tokenizes text that continues other text. Some tokenizers put a blank in front of each text; to
+// avoid it, a character that merges with no other is put in front and removed again.
 Result<std::vector<Token>> TokenizeContinued(const Model& model, std::string_view text) {
   constexpr std::string_view kMark = "\xee\x80\x80";  // U+E000, of no script
   EBB_ASSIGN_OR_RETURN(const std::vector<Token> mark,
@@ -47,7 +47,7 @@ Result<std::vector<Token>> TokenizeContinued(const Model& model, std::string_vie
   return tokens;
 }
 
-// Blanks next to a special token that belong to it.
+// Returns the text without the blanks next to a special token that the token absorbs.
 std::string_view WithoutStripped(std::string_view text, std::optional<Token> before,
                                  std::optional<Token> after, const llama_vocab& vocab) {
   const auto strips = [&](std::optional<Token> token, llama_token_attr side) {
@@ -63,8 +63,9 @@ std::string_view WithoutStripped(std::string_view text, std::optional<Token> bef
   return text;
 }
 
-// libllama parses tokens that a user defined in plain text as well: their texts are cut in two at
-// the offsets of `plain_at`. piece: from `begin` on in the text that the offsets are of.
+// Adds a piece of plain text, whose first byte is at `begin` in the text that plain_at refers to.
+// libllama parses user-defined tokens in plain text too, so their texts are cut in two at the
+// offsets of `plain_at`.
 void AddPlainPiece(std::string_view piece, size_t begin, std::span<const size_t> plain_at,
                    const SpecialTexts& specials, const llama_vocab& vocab,
                    std::vector<TextSpan>* spans) {
@@ -82,8 +83,8 @@ void AddPlainPiece(std::string_view piece, size_t begin, std::span<const size_t>
   spans->push_back({piece.substr(cut), Model::Specials::kAsText, cut > 0});
 }
 
-// Cuts `text` around what stands between two special tokens and holds an offset of `plain_at`:
-// libllama tokenizes each such piece apart from the others anyway.
+// Splits `text` into pieces between special tokens if such a piece contains an offset of
+// `plain_at`. libllama tokenizes such pieces separately anyway, so the tokens are the same.
 std::vector<TextSpan> SplitAtPlainText(std::string_view text, std::span<const size_t> plain_at,
                                        const SpecialTexts& specials, const llama_vocab& vocab) {
   std::vector<TextSpan> spans;
@@ -129,7 +130,7 @@ Result<std::vector<Token>> Model::Tokenize(std::string_view text, AddBos add_bos
   if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE) {
     return Unsupported("the model file has no tokenizer");
   }
-  // Never more tokens than bytes, and room for what the model adds at both ends.
+  // There are never more tokens than bytes, plus what the model adds at both ends.
   constexpr size_t kAddedTokens = 2;
   if (text.size() > std::numeric_limits<int32_t>::max() - kAddedTokens) {
     return InvalidArgument(

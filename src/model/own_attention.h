@@ -1,4 +1,4 @@
-// Which models attend to single tokens by nodes of ebb's own on which backends of ggml. The same
+// Decides which models use ebb's own attention nodes for single tokens, by ggml backend. The same
 // nodes read rows of T2 in the device's memory.
 #ifndef EBB_MODEL_OWN_ATTENTION_H_
 #define EBB_MODEL_OWN_ATTENTION_H_
@@ -11,7 +11,8 @@
 
 namespace ebb {
 
-// backend: as ggml calls it, such as "CUDA".
+// Returns whether the model uses ebb's own attention on this backend. backend: its name in ggml,
+// such as "CUDA".
 [[nodiscard]] inline bool TakesOwnAttention(const LoadedModel& model, std::string_view backend,
                                             DeviceAttention attention) {
   const Hyperparameters& hparams = model.hparams;

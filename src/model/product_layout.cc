@@ -19,7 +19,7 @@
 namespace ebb {
 namespace {
 
-// Whether the layout multiplies several planes, which a step with one token in each plane needs.
+// Returns whether the layout can multiply several planes, as a step with one token per plane needs.
 bool MultipliesPlanes([[maybe_unused]] ggml_backend_buffer_type_t type) {
 #ifdef EBB_GGML_IS_PATCHED
   return true;
@@ -38,7 +38,7 @@ std::vector<float> RandomNumbers(int64_t count, uint32_t seed) {
   return numbers;
 }
 
-// Rows that repeat two random ones: quantizing to some types is slow.
+// Returns a matrix whose rows repeat two random ones, because quantizing to some types is slow.
 std::vector<char> RandomMatrix(ggml_type type, int64_t columns, int64_t rows) {
   constexpr int64_t kDistinct = 2;
   const std::vector<float> numbers = RandomNumbers(kDistinct * columns, 1);
@@ -57,8 +57,8 @@ std::vector<char> RandomMatrix(ggml_type type, int64_t columns, int64_t rows) {
 
 constexpr int kMostColumns = 64;
 
-// A product for each of `batches`, of as many columns; then one for each of kMostColumns columns
-// alone.
+// BatchProducts computes a product for each size in kBatches, and then one for each of kMostColumns
+// columns alone.
 struct BatchProducts {
   static constexpr std::array kBatches = {2, 3, 4, 5, 7, 8, 16, 17, 32, 33, kMostColumns};
 
@@ -115,8 +115,8 @@ struct BatchProducts {
   }
 };
 
-// A smaller shape that takes the same kernels: they look at remainders of divisions by powers of
-// two.
+// Returns a smaller size with the same remainder, which uses the same kernels: ggml chooses them by
+// remainders of divisions by powers of two.
 constexpr int64_t SmallerLike(int64_t size, int64_t divisor) {
   return size <= 2 * divisor ? size : divisor + size % divisor;
 }
@@ -173,7 +173,7 @@ std::vector<ggml_backend_buffer_type_t> PackedBufferTypes() {
 ggml_backend_buffer_type_t PackedTypeOf(std::span<const ggml_backend_buffer_type_t> packed,
                                         ggml_type type, int64_t columns, int64_t rows) {
   for (ggml_backend_buffer_type_t buffer_type : packed) {
-    // libllama asks this way: by a product with a weight in an empty buffer of that type.
+    // Asks as libllama does: with a product with a weight in an empty buffer of that type.
     const std::unique_ptr<ggml_context, GgmlDeleter> context(ggml_init(
         {.mem_size = 8 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
     const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer(

@@ -1,5 +1,5 @@
-// The memory layouts that ggml has for matrices that are multiplied on this CPU: the plain one of
-// the file, and packed ones (AMX tiles, interleaved rows) that its kernels read faster.
+// Chooses among ggml's memory layouts for matrices that this CPU multiplies: the plain layout of
+// the file, and packed ones (AMX tiles, interleaved rows), which ggml's kernels read faster.
 #ifndef EBB_MODEL_PRODUCT_LAYOUT_H_
 #define EBB_MODEL_PRODUCT_LAYOUT_H_
 
@@ -14,25 +14,25 @@ namespace ebb {
 
 [[nodiscard]] ggml_backend_dev_t GgmlCpuDevice();
 
-// Whether ggml's CPU backend multiplies matrices of this type.
+// Returns whether ggml's CPU backend multiplies matrices of this type.
 [[nodiscard]] bool CanMultiply(ggml_type type);
 
-// The packed layouts that this CPU supports, in the order in which libllama prefers them.
+// Returns the packed layouts that this CPU supports, in libllama's order of preference.
 [[nodiscard]] std::vector<ggml_backend_buffer_type_t> PackedBufferTypes();
 
-// Returns the first of `packed` that holds a matrix of this type and shape; null if none does, and
-// the plain layout is used.
+// Returns the first layout of `packed` that can hold a matrix of this type and shape; null: none
+// can, and the plain layout must be used.
 [[nodiscard]] ggml_backend_buffer_type_t PackedTypeOf(
     std::span<const ggml_backend_buffer_type_t> packed, ggml_type type, int64_t columns,
     int64_t rows);
 
-// Whether a column of a product with this weight has the same bits in products of 1 to 64 columns.
-// False for weights on a device. Found by products of random numbers, once for each type, layout
-// and kind of shape of the process: which kernels ggml takes depends on the processor. Thread-safe;
-// takes about a millisecond.
+// Returns whether a column of a product with this weight has the same bits in products of 1 to 64
+// columns. Returns false for weights on a device. Which kernels ggml uses depends on the processor,
+// so this multiplies random numbers, once in a process for each type, layout and kind of shape;
+// that takes about a millisecond. Thread-safe.
 [[nodiscard]] bool HasSameBitsInBatches(const ggml_tensor& weight);
 
-// Asks the system for huge pages in a buffer whose every byte is read at each step.
+// Asks the system for huge pages in a buffer that every step reads entirely.
 void AdviseHugePages(ggml_backend_buffer_t buffer);
 
 }  // namespace ebb

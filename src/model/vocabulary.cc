@@ -13,7 +13,7 @@ namespace ebb {
 namespace {
 
 #ifndef EBB_LLAMA_IS_PATCHED
-// An unpatched libllama asserts that all tokens differ, after it gave the empty ones a name.
+// Checks that all tokens differ; an unpatched libllama asserts it, after it names the empty ones.
 Status CheckTokensDiffer(const std::vector<std::string_view>& tokens) {
   std::vector<uint64_t> hashes(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -32,7 +32,8 @@ Status CheckTokensDiffer(const std::vector<std::string_view>& tokens) {
 }
 #endif
 
-// Its other tokenizers belong to models that ebb does not run, and assert more than they check.
+// Refuses libllama's other tokenizers: they belong to models that ebb does not run, and assert more
+// than they check.
 Status CheckTokenizerKind(const GgufFile& file) {
   std::string kind;
   EBB_RETURN_IF_ERROR(file.Read("tokenizer.ggml.model", GgufFile::Need::kRequired, &kind));
@@ -45,7 +46,7 @@ Status CheckTokenizerKind(const GgufFile& file) {
 
 void LlamaModelDeleter::operator()(llama_model* model) const { llama_model_free(model); }
 
-// libllama aborts when it is to add a token that the vocabulary does not have.
+// Checks the tokens that the tokenizer adds; libllama aborts if the vocabulary does not have one.
 Status CheckAddedTokens(const llama_model& vocab_model) {
   const llama_vocab* vocab = llama_model_get_vocab(&vocab_model);
   const bool bos_missing =
@@ -75,7 +76,7 @@ size_t LongestTokenBytes(const llama_model& vocab_model) {
   const llama_vocab* vocab = llama_model_get_vocab(&vocab_model);
   int32_t longest = 1;
   for (Token token = 0; token < llama_vocab_n_tokens(vocab); ++token) {
-    // Minus the size, where the room is too small.
+    // The result is minus the needed size, because the given room is too small.
     const int32_t size = llama_token_to_piece(vocab, token, nullptr, 0, 0, /*special=*/true);
     longest = std::max(longest, -size);
   }

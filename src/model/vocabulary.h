@@ -1,4 +1,4 @@
-// The tokenizer and the chat template of a file, held by libllama.
+// Holds the tokenizer and the chat template of a file, as libllama's model without weights.
 #ifndef EBB_MODEL_VOCABULARY_H_
 #define EBB_MODEL_VOCABULARY_H_
 
@@ -13,12 +13,13 @@ namespace ebb {
 
 using VocabModel = std::unique_ptr<llama_model, LlamaModelDeleter>;
 
-// Corrupt or Unsupported for a tokenizer that libllama would end the process for.
+// Checks the tokenizer. Errors: Corrupt or Unsupported, if libllama would end the process for it.
 [[nodiscard]] Status CheckTokenizer(const GgufFile& file);
-// Corrupt where the vocabulary adds a token that it does not have.
+// Checks the tokens that the tokenizer adds to texts. Errors: Corrupt if the vocabulary does not
+// have one of them.
 [[nodiscard]] Status CheckAddedTokens(const llama_model& vocab_model);
 
-// The most bytes that one token stands for; at least 1.
+// Returns the most bytes that one token stands for; at least 1.
 [[nodiscard]] size_t LongestTokenBytes(const llama_model& vocab_model);
 
 }  // namespace ebb

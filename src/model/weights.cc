@@ -18,18 +18,19 @@
 namespace ebb {
 namespace {
 
-// Every decode step reads all weights. From the pages of a mapped file (4 KiB) that misses the
-// TLB, from huge pages it does not: SmolLM2 Q4_1 decodes in 5.4 ms instead of 6.1 (one thread,
-// 98 MB, virtual machine) for 8 ms more at load, beside the tokenizer's 50. Below, the TLB reaches
-// everything anyway, but matrices that are copied can be joined (JoinedWeights); above, a second
-// copy in memory and the wait for it weigh more.
+// Files between these sizes are copied to huge pages. Every decode step reads all weights, and from
+// the 4 KiB pages of a mapped file that misses the TLB: SmolLM2 Q4_1 decodes in 5.4 ms instead of
+// 6.1 from huge pages (one thread, 98 MB, virtual machine), for 8 ms more at load, next to the
+// tokenizer's 50. For smaller files the TLB suffices, but they are copied too, so that
+// matrices can be joined (JoinedWeights). For larger files a second copy in memory and the wait for
+// it cost more.
 constexpr size_t kMinBytesForHugePages = size_t{16} << 20;
 constexpr size_t kMaxBytesForHugePages = size_t{1} << 30;
 
-// Repacking keeps a core busy at about 2 GB/s; eight saturate the memory of most machines.
+// Repacking keeps a core busy at about 2 GB/s; eight cores saturate the memory of most machines.
 constexpr size_t kMaxFillThreads = 8;
 
-// Whether the system gives huge pages to those who ask.
+// Returns whether the system gives huge pages to programs that ask for them.
 bool HasHugePages() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
   std::string modes;
@@ -40,7 +41,7 @@ bool HasHugePages() {
 
 bool FitsMemory(const GgufFile& file) {
   const std::optional<uint64_t> available = AvailableMemory();
-  // The rest is for the cache, compute buffers and everything else that runs.
+  // Leaves a tenth for the cache, compute buffers and other programs.
   return !available.has_value() || file.TensorBytes() <= *available / 10 * 9;
 }
 
@@ -90,7 +91,7 @@ void FillWeights(size_t count, const std::function<void(size_t index)>& fill) {
 
 MappedBuffers::MappedBuffers(const GgufFile& file, WeightBuffers* buffers) : file_(file) {
   for (const MappedFile& mapping : file.mappings()) {
-    // ggml takes a pointer to memory that it never writes.
+    // ggml takes a non-const pointer but never writes to this memory.
     const std::span<const std::byte> bytes = mapping.bytes();
     buffers_.push_back(
         ggml_backend_cpu_buffer_from_ptr(const_cast<std::byte*>(bytes.data()), bytes.size()));

@@ -1,4 +1,4 @@
-// Memory for weights: buffers of ggml, and the mapped file.
+// Provides memory for weights: buffers of ggml, and the mapped file.
 #ifndef EBB_MODEL_WEIGHTS_H_
 #define EBB_MODEL_WEIGHTS_H_
 
@@ -17,31 +17,32 @@
 
 namespace ebb {
 
-// Owns every byte of the weights and the ggml objects that describe them.
+// WeightBuffers owns all memory of the weights, and the ggml objects that describe them.
 struct WeightBuffers {
   std::vector<MappedFile> mappings;  // of the parts of the file
   std::unique_ptr<ggml_context, GgmlDeleter> context;
   std::vector<std::unique_ptr<ggml_backend_buffer, GgmlDeleter>> buffers;
 };
 
-// Whether weights of this size are faster to read from a copy: small ones, and those that lie in
-// huge pages then.
+// Returns whether weights of this size are read faster from a copy: small ones, and those that a
+// copy puts into huge pages.
 [[nodiscard]] bool RunsFasterFromCopy(const GgufFile& file);
 
-// Gives tensors memory in one new buffer of this type, and huge pages where the system has them.
-// Returns its bytes; 0: there are no tensors. OutOfMemory.
+// Allocates one new buffer of this type for the tensors, in huge pages if the system has them.
+// Returns its bytes; 0: there are no tensors. Errors: OutOfMemory.
 Result<uint64_t> AllocateWeights(ggml_backend_buffer_type_t type,
                                  std::span<ggml_tensor* const> tensors, WeightBuffers* buffers);
 
-// Calls fill(0) ... fill(count - 1) on several threads. Passes an exception of a call on.
+// Calls fill(0) ... fill(count - 1) on several threads. Rethrows an exception of a call.
 void FillWeights(size_t count, const std::function<void(size_t index)>& fill);
 
-// ggml's buffers over the mapped parts of a file, for weights that stay there.
+// MappedBuffers makes ggml buffers of the mapped parts of a file, for weights that stay there.
 class MappedBuffers {
  public:
-  // `buffers` owns them. REQUIRES: the file outlives this object.
+  // Makes the buffers, which `buffers` then owns. REQUIRES: the file outlives this object.
   MappedBuffers(const GgufFile& file, WeightBuffers* buffers);
-  // REQUIRES: `data` is in the file; the tensor has no memory yet.
+  // Gives the tensor `data` as its memory. REQUIRES: `data` is in the file; the tensor has no
+  // memory yet.
   void Place(ggml_tensor* tensor, std::span<const std::byte> data) const;
 
  private:
@@ -49,7 +50,7 @@ class MappedBuffers {
   std::vector<ggml_backend_buffer_t> buffers_;  // [parts]
 };
 
-// Whether the memory that is available now holds the weights of a file once more.
+// Returns whether the available memory can hold the weights of a file once more.
 [[nodiscard]] bool FitsMemory(const GgufFile& file);
 
 }  // namespace ebb

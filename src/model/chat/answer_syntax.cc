@@ -30,8 +30,9 @@ bool Parses(const common_chat_parser_params& params, const std::string& text) {
   return true;
 }
 
-// Parsers and grammars begin with the end of the prompt. They know nothing of thoughts (the inputs
-// have no reasoning_format), so that what a prompt opens or closes of one is left out.
+// Returns the end of the prompt with which parsers and grammars begin. They know nothing of
+// thoughts (the inputs have no reasoning_format), so whatever opens or closes a thought is left
+// out.
 std::string AnswerPrefix(const common_chat_params& params, const ChatPrompt& prompt,
                          common_chat_parser_params parser) {
   parser.generation_prompt.clear();
@@ -45,8 +46,8 @@ std::string AnswerPrefix(const common_chat_params& params, const ChatPrompt& pro
 }
 
 #ifndef EBB_COMMON_IS_PATCHED
-// Whether so many brackets are open that the parser, which calls itself for each, might fill the
-// stack. The patched library bounds its calls itself.
+// Returns whether so many brackets are open that the parser, which recurses for each, might
+// overflow the stack. The patched library limits its recursion itself.
 bool IsTooDeep(std::string_view text) {
   constexpr int kMaxAnswerDepth = 500;
   int depth = 0;
@@ -61,8 +62,8 @@ bool IsTooDeep(std::string_view text) {
 bool IsTooDeep(std::string_view /*text*/) { return false; }
 #endif
 
-// Whether all of `text` is an answer, or with COMMON_PEG_PARSE_FLAG_LENIENT the beginning of one.
-// The library's own function drops a rest that some formats do not read.
+// Returns whether all of `text` is an answer or, with COMMON_PEG_PARSE_FLAG_LENIENT, the beginning
+// of one. The library's own function ignores a rest that some formats do not read.
 bool ReadsAll(const std::string& text, const common_chat_parser_params& params,
               common_peg_parse_flags flags) {
   if (params.parser.empty()) return true;
@@ -73,7 +74,8 @@ bool ReadsAll(const std::string& text, const common_chat_parser_params& params,
   return result.success() && input.find_first_not_of(kBlankBytes, result.end) == std::string::npos;
 }
 
-// Some formats have arguments that are JSON but for line breaks and tabs in its strings.
+// Escapes line breaks and tabs within strings: some formats have arguments that are JSON except for
+// those.
 std::string WithEscapedControls(const std::string& json) {
   std::string escaped;
   bool in_string = false;
@@ -103,7 +105,7 @@ bool AreWhole(const std::vector<ToolCall>& calls) {
   });
 }
 
-// Parsers skip blanks around a text, which belong to it.
+// Restores the blanks around a text, which parsers skip although they belong to it.
 void RestoreBlanks(std::string_view text, AnswerEnd end, ChatAnswer* answer) {
   if (answer->content.empty()) {
     const bool is_blank = text.find_first_not_of(kBlankBytes) == std::string_view::npos;
@@ -120,13 +122,13 @@ void RestoreBlanks(std::string_view text, AnswerEnd end, ChatAnswer* answer) {
   }
 }
 
-// `text` as the parser takes it; nothing: it is not certain yet how it begins.
+// Returns `text` as the parser expects it; nullopt: more text is needed to know how it begins.
 std::optional<std::string> WithMark(const AnswerSyntax& syntax, std::string_view text,
                                     AnswerEnd end) {
   const std::string& mark = syntax.answer_mark;
   if (mark.empty()) return std::string(text);
-  // Generation takes the marks in front of a final message away, and leaves those of a call,
-  // whose receiver stands in front of its channel or behind it.
+  // Generation removes the marks in front of a final message and keeps those of a call, where the
+  // receiver comes before or after the channel.
   constexpr std::string_view kChannel = "<|", kReceiver = "to=";
   const std::string_view rest =
       text.substr(std::min(text.find_first_not_of(kBlankBytes), text.size()));
@@ -185,7 +187,8 @@ std::string_view WithoutThoughtEnd(std::string_view thought, const ChatPrompt& p
 
 Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, AnswerEnd end) {
   if (prompt.syntax == nullptr) return ChatAnswer{.content = std::string(text)};
-  // The analysis of a template may be wrong. Without calls there is nothing to tell apart.
+  // The analysis of a template may be wrong. An answer that cannot have calls is plain text anyway,
+  // so it is returned as it is.
   const AnswerSyntax& syntax = *prompt.syntax;
   const auto refuse = [&](std::string_view why) -> Result<ChatAnswer> {
     if (!syntax.may_call) return ChatAnswer{.content = std::string(text)};
@@ -208,8 +211,9 @@ Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, 
     }
     if (end == AnswerEnd::kComplete &&
         !ReadsAll(*whole, syntax.params, COMMON_PEG_PARSE_FLAG_NONE)) {
-      // Some formats want calls behind a text, and the end of the last call may be a token that
-      // ended the generation.
+      // A format may require calls behind a text, or a last token that ended the generation and is
+      // not in the text. So an incomplete parse is accepted if it loses no text and its calls are
+      // whole.
       const bool is_whole = answer.tool_calls.empty()
                                 ? WithoutBlanksAround(answer.content) == WithoutBlanksAround(text)
                                 : AreWhole(answer.tool_calls);

@@ -1,4 +1,5 @@
-// How the answers to a prompt are read: the common library's parser of a template's format.
+// Describes how the answers to a prompt are parsed, for the common library's parser of a template's
+// format.
 #ifndef EBB_MODEL_CHAT_ANSWER_SYNTAX_H_
 #define EBB_MODEL_CHAT_ANSWER_SYNTAX_H_
 
@@ -17,12 +18,12 @@ struct AnswerSyntax {
   std::string answer_mark;  // ChannelMarks::answer
 };
 
-// params: the library's analysis of a template and a request.
+// Makes the syntax. params: the library's analysis of a template and a request.
 [[nodiscard]] std::shared_ptr<const AnswerSyntax> SyntaxFrom(const common_chat_params& params,
                                                              const ChatPrompt& prompt,
                                                              bool may_call);
 
-// Keeps the common library from printing. It throws the errors that it would log as well.
+// Keeps the common library from printing. Errors that it would log are thrown as well.
 void SilenceLog();
 
 }  // namespace ebb

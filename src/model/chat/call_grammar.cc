@@ -11,13 +11,14 @@
 namespace ebb {
 namespace {
 
-// Rules that the library's formats of calls begin with, of which each has one or two.
+// kCallRules names the rules with which the library's formats of calls begin; each format has one
+// or two of them.
 constexpr std::string_view kCallRules[] = {
     "tool-call", "tool-calls", "tools", "tool-call-root", "kimi-k3-tool-call", "ling3-tool-call"};
 
 bool IsOfRuleName(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-'; }
 
-// The expression with each name of a rule replaced by what `renamed` makes of it.
+// Returns the expression with each name of a rule replaced by what `renamed` returns for it.
 std::string WithNames(std::string_view text,
                       const std::function<std::string(const std::string&)>& renamed) {
   std::string result;
@@ -43,7 +44,7 @@ std::string WithNames(std::string_view text,
 
 using GrammarRules = std::map<std::string, std::string>;
 
-// REQUIRES: a grammar with one rule on each line.
+// Parses a grammar into its rules. REQUIRES: each rule is on one line.
 GrammarRules RulesOf(std::string_view grammar) {
   constexpr std::string_view kIs = " ::= ";
   GrammarRules rules;
@@ -73,7 +74,7 @@ std::string TextOf(const GrammarRules& rules) {
   return text;
 }
 
-// All rules that an expression leads to.
+// Returns the names of all rules that an expression refers to, directly or not.
 std::set<std::string> Reachable(const GrammarRules& rules, const std::string& from) {
   std::set<std::string> reached;
   std::vector<std::string> open = {from};
@@ -100,7 +101,8 @@ std::string OnlyCalls(const std::string& required, const std::string& chosen) {
     calls.insert(std::begin(kCallRules), std::end(kCallRules));
   }
   std::erase_if(calls, [&](const std::string& name) { return !rules.contains(name); });
-  // Of calls within a section of calls the section is whole.
+  // Leaves out rules that are part of other rules of calls: the outermost rule, such as a section
+  // of calls, must be written as a whole.
   std::set<std::string> inner;
   for (const std::string& name : calls) {
     for (const std::string& other : Reachable(rules, name)) {

@@ -1,4 +1,4 @@
-// Ids of calls, ebb/chat.h.
+// Makes ids of calls, see ebb/chat.h.
 #include <xxhash.h>
 
 #include "ebb/chat.h"
@@ -26,7 +26,7 @@ uint64_t CallIdSeed(std::span<const ChatMessage> messages, std::span<const ChatM
 std::string MakeCallId(uint64_t seed, size_t choice, size_t index) {
   constexpr std::string_view kLetters =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  // The templates of some models take ids of this length alone.
+  // Some models' templates accept only ids of this length.
   constexpr int kLength = 9;
   const uint64_t numbers[] = {choice, index};
   uint64_t hash = XXH3_64bits_withSeed(numbers, sizeof(numbers), seed);

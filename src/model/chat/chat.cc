@@ -28,7 +28,8 @@ namespace ebb {
 
 namespace {
 
-// common_chat_templates_init() rethrows a sliced exception, so that the reason is lost there.
+// Parses the template again to get the reason of an error: common_chat_templates_init() rethrows a
+// sliced exception, which has lost it.
 std::string ParseError(const std::string& source) {
   try {
     common_chat_template parsed(source, "", "");
@@ -38,12 +39,13 @@ std::string ParseError(const std::string& source) {
   return "it cannot be analysed";
 }
 
-// Far more than any template of a published model needs, and about a second (docs/dev/formats.md).
+// Limits the work of a rendering to about a second, far more than any published template needs
+// (docs/dev/formats.md).
 constexpr uint64_t kWork = uint64_t{512} << 20;
 constexpr uint64_t kWorkPerMessage = uint64_t{1} << 20;
 constexpr uint64_t kWorkPerByte = 1024;
 constexpr size_t kMaxSourceBytes = size_t{1} << 20;
-// Limits on renderings of the short conversations by which a template is analysed.
+// Limits the renderings of the short conversations by which a template is analysed.
 constexpr uint64_t kMaxAnalysedBytes = uint64_t{256} << 10;
 constexpr uint64_t kMaxOutput = uint64_t{1} << 20;
 constexpr uint64_t kMaxOutputPerByte = 16;
@@ -52,7 +54,7 @@ Status BeyondLimits() {
   return Unsupported("the chat template goes beyond its limits of work, output or depth");
 }
 
-// What a template said when it raised an error, without the engine's account of where.
+// Returns the template's own error message, without the engine's account of where it was raised.
 std::string OwnWords(std::string_view error) {
   for (const std::string_view before : {"\nError: ", "Jinja Exception: "}) {
     const size_t at = error.find(before);
@@ -107,7 +109,7 @@ common_chat_templates_inputs InputsFor(const ChatRequest& request) {
   inputs.enable_thinking = request.thinking == Thinking::kModelDefault;
   inputs.chat_template_kwargs = request.template_arguments;
   if (request.thinking == Thinking::kOff) {
-    // Templates have one or the other.
+    // Templates read one of these two names.
     for (const char* name : {"enable_thinking", "thinking"}) {
       inputs.chat_template_kwargs[name] = "false";
     }
@@ -116,14 +118,14 @@ common_chat_templates_inputs InputsFor(const ChatRequest& request) {
   return inputs;
 }
 
-// Errors are about `field`.
+// Returns the grammar of a schema; errors name `field`.
 Result<std::string> SchemaGrammar(const std::string& field, const std::string& schema) {
   Result<std::string> grammar = GrammarOfSchema(schema);
   if (grammar.ok()) return grammar;
   return InvalidArgument(field, grammar.status().message());
 }
 
-// The grammar of the text that the request's format asks for; empty: none is asked for.
+// Returns the grammar of the text format that the request asks for; empty: it asks for none.
 Result<std::string> FormatGrammar(const ChatRequest& request) {
   switch (request.response_format) {
     case ResponseFormat::kJsonObject:
@@ -135,7 +137,8 @@ Result<std::string> FormatGrammar(const ChatRequest& request) {
   }
 }
 
-// The common library names the start of gpt-oss's thoughts and no other mark of its channels.
+// kAnalysisStart begins gpt-oss's thoughts. The common library names no other mark of its channels,
+// so this one identifies the format.
 constexpr std::string_view kAnalysisStart = "<|channel|>analysis<|message|>";
 
 void SetTags(const common_chat_params& params, const std::string& source, ChatPrompt* prompt) {
@@ -146,8 +149,9 @@ void SetTags(const common_chat_params& params, const std::string& source, ChatPr
     prompt->thinking_start = params.thinking_start_tag;
     prompt->thinking_end = params.thinking_end_tags.front();
   }
-  // Templates that only cut thoughts out of earlier turns (R1 distillates before February 2025)
-  // tell the analysis too little: it finds no tags, or the closing one alone.
+  // If a template only cuts thoughts out of earlier turns (R1 distillates before February 2025),
+  // the library's analysis finds no tags, or only the closing one, so they are searched for in the
+  // source.
   constexpr std::string_view kStart = "<think>";
   constexpr std::string_view kEnd = "</think>";
   if (prompt->thinking_end.empty() && source.find(kEnd) != std::string::npos) {
@@ -191,27 +195,28 @@ struct ChatTemplate::Impl {
   std::optional<SpecialTexts> specials;
   std::optional<PlainTexts> plain_texts;
 
-  // Renders a short conversation, of which the common library keeps what it finds out. Returns the
-  // tags of a thought.
+  // Renders a short conversation, so that the common library caches what it finds out about the
+  // template. Returns the tags of a thought.
   [[nodiscard]] std::vector<std::string> Analyse() const;
-  // Errors: which field the template cannot take.
+  // Checks that the template supports the request; errors name the field that it cannot take.
   [[nodiscard]] Status CheckSupport(const ChatRequest& request) const;
   [[nodiscard]] Result<common_chat_params> Apply(const ChatRequest& request) const;
-  // What the template makes of `tools`, which the answer may call, as far as it does not depend on
-  // the conversation. prompt: what it made of the request.
+  // Returns what the template makes of `tools`, which the answer may call, as far as it does not
+  // depend on the conversation. prompt: what the template made of the request.
   [[nodiscard]] Result<common_chat_params> ApplyTools(const ChatRequest& request,
                                                       const common_chat_params& prompt) const;
-  // calls: of ApplyTools(). format: the grammar of texts; empty: they are free.
+  // Sets the prompt's grammar of calls. calls: from ApplyTools(). format: the grammar of texts;
+  // empty: any text is allowed.
   [[nodiscard]] Status SetCallGrammar(const ChatRequest& request, const common_chat_params& calls,
                                       const std::vector<BoundedNumbers>& numbers,
                                       const std::string& format, ChatPrompt* prompt) const;
-  // Applies the template; where it refuses, to the request with other messages or without template
-  // arguments, and says so in `prompt`.
+  // Applies the template. If it refuses the request, tries other forms of the messages, and without
+  // template arguments, and records the changes in `prompt`.
   [[nodiscard]] Result<common_chat_params> ApplyMended(ChatRequest* request,
                                                        ChatPrompt* prompt) const;
-  // Whether the template reads this argument.
+  // Returns whether the template reads this argument.
   [[nodiscard]] bool Reads(std::string_view argument) const;
-  // The request's messages, with the texts of system messages where the template shows them.
+  // Returns the messages with the texts of system messages moved to where the template shows them.
   [[nodiscard]] Result<std::vector<ChatMessage>> Placed(const std::vector<ChatMessage>& messages);
 
  private:
@@ -260,7 +265,8 @@ std::vector<std::string> ChatTemplate::Impl::Analyse() const {
     params =
         common_chat_templates_apply(templates.get(), InputsFor({.messages = {{"user", "hi"}}}));
   } catch (const std::exception&) {
-    // A template may want other conversations: the first one that it takes is analysed.
+    // The template may want another conversation than this one; then the first one that it accepts
+    // is analysed.
   }
   ChatPrompt prompt;
   SetTags(params, source, &prompt);
@@ -286,7 +292,8 @@ Result<common_chat_params> ChatTemplate::Impl::Apply(const ChatRequest& request)
   } catch (const std::exception& error) {
     if (budget.exceeded()) return BeyondLimits();
     first_error = error.what();
-    // The analysis of how the answer will look may fail where rendering alone does not.
+    // The analysis of the answer's format may fail although rendering works, so rendering alone is
+    // tried.
     inputs.force_pure_content = true;
   }
   try {
@@ -334,7 +341,7 @@ Result<common_chat_params> ChatTemplate::Impl::ApplyMended(ChatRequest* request,
 }
 
 bool ChatTemplate::Impl::Reads(std::string_view argument) const {
-  // The common library passes some on under further names.
+  // The common library passes some arguments on under further names.
   std::vector<std::string_view> names = {argument};
   if (argument == "reasoning_effort") names.emplace_back("reasoning_strength");
   if (argument == "preserve_reasoning") {
@@ -347,7 +354,7 @@ bool ChatTemplate::Impl::Reads(std::string_view argument) const {
 
 Result<common_chat_params> ChatTemplate::Impl::ApplyTools(const ChatRequest& request,
                                                           const common_chat_params& prompt) const {
-  // A short conversation is enough where the answer begins alike.
+  // A short conversation suffices if the answer begins in the same way after it.
   ChatRequest brief = request;
   brief.messages = {{"user", "hi"}};
   Result<common_chat_params> params = Apply(brief);
@@ -375,7 +382,8 @@ Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
     }
     return OkStatus();
   }
-  // Both grammars, of which one is there: what calls look like, and where they begin.
+  // Needs both of the library's grammars, and has one: the required one shows what calls look like,
+  // the lazy one where they begin.
   ChatRequest other = request;
   other.tool_choice = is_chosen ? "required" : "auto";
   EBB_ASSIGN_OR_RETURN(const common_chat_params others, ApplyTools(other, calls));
@@ -424,14 +432,16 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& given) const {
   EBB_ASSIGN_OR_RETURN(request.messages, impl_->Placed(request.messages));
   EBB_ASSIGN_OR_RETURN(const std::string format, FormatGrammar(request));
   const bool may_call = MayCall(request);
-  // The prompt tells the tools as they are; their calls are those of schemas that can be held to.
+  // The prompt shows the tools as they are, while the grammar of calls uses schemas that it can
+  // enforce.
   ChatRequest told = request;
   if (may_call) told.tool_choice = "none";
   EBB_ASSIGN_OR_RETURN(common_chat_params params, impl_->ApplyMended(&told, &prompt));
   request.messages = told.messages;
   request.template_arguments = told.template_arguments;
   prompt.text = params.prompt;
-  // Grammars and parsers come from the request as it is.
+  // The marked request gives the prompt's text; grammars and parsers come from the request without
+  // marks.
   if (const auto marked = impl_->plain_texts->Mark(told)) {
     EBB_ASSIGN_OR_RETURN(const common_chat_params shown, impl_->Apply(marked->request));
     prompt.text = shown.prompt;
@@ -469,8 +479,8 @@ ModelChat::ModelChat(const llama_model* model, std::string source)
 
 Result<ChatPrompt> ModelChat::Format(const ChatRequest& request) {
 #ifndef EBB_COMMON_IS_PATCHED
-  // The common library as it comes tells templates the time by localtime(), whose result all
-  // threads of the process share. Otherwise no rendering waits for another.
+  // The unpatched common library passes templates the time by localtime(), whose result all threads
+  // of the process share, so renderings run one at a time. With the patch none waits for another.
   static Mutex one_at_a_time;
   const MutexLock only(one_at_a_time);
 #endif

@@ -1,5 +1,5 @@
-// The chat template of a model, through the common library of llama.cpp. That library promises no
-// stable interface: chat.cc and answer_syntax.cc are the files that see it.
+// Renders the chat template of a model by the common library of llama.cpp. That library promises no
+// stable interface, so only chat.cc and answer_syntax.cc include it.
 #ifndef EBB_MODEL_CHAT_CHAT_H_
 #define EBB_MODEL_CHAT_CHAT_H_
 
@@ -16,20 +16,21 @@ struct llama_model;
 
 namespace ebb {
 
-// A template that was parsed and analysed.
+// ChatTemplate is a template that was parsed and analysed.
 class ChatTemplate {
  public:
-  // source: Jinja; empty: the model's own. model: for the texts of its BOS and EOS tokens; may be
-  // null when there is a source. It must outlive the call alone.
-  // Errors: kUnsupported (the model has no template, or this one goes beyond its limits); kCorrupt
-  // (it does not parse).
+  // Parses a template. source: Jinja; empty: the model's own template. model: for the texts of its
+  // BOS and EOS tokens; may be null if there is a source; need not outlive the call. Errors:
+  // kUnsupported (the model has no template, or the template exceeds limits); kCorrupt (it does not
+  // parse).
   static Result<std::unique_ptr<ChatTemplate>> Parse(const llama_model* model,
                                                      const std::string& source);
   ~ChatTemplate();
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  // Errors: what Model::FormatChat() says. One thread at a time for each template.
+  // Renders a request. Errors: those of Model::FormatChat(). Each template serves one thread at a
+  // time.
   [[nodiscard]] Result<ChatPrompt> Render(const ChatRequest& request) const;
   [[nodiscard]] bool TakesTools() const;
 
@@ -39,20 +40,21 @@ class ChatTemplate {
   std::unique_ptr<Impl> impl_;
 };
 
-// The template of one model, parsed when it is first asked for, and once more for each thread that
-// asks while others render. Thread safety: any thread; no call waits for another one's rendering.
+// ModelChat holds the template of one model. It parses the template when first asked, and once more
+// for each thread that asks while others render. Thread safety: any thread may call; no call waits
+// for another call's rendering.
 class ModelChat {
  public:
-  // The model must outlive it. source: see ModelOptions::chat_template.
+  // REQUIRES: the model outlives the object. source: see ModelOptions::chat_template.
   ModelChat(const llama_model* model, std::string source);
   [[nodiscard]] const std::string& source() const { return source_; }
   [[nodiscard]] Result<ChatPrompt> Format(const ChatRequest& request);
-  // See Model::TakesTools().
+  // Returns whether the template takes tools; see Model::TakesTools().
   [[nodiscard]] bool TakesTools();
   [[nodiscard]] const SpecialTexts& specials() const { return specials_; }
 
  private:
-  // A template that no other thread has.
+  // Takes a parsed template that no other thread uses, or parses one.
   [[nodiscard]] Result<std::unique_ptr<ChatTemplate>> Take();
 
   const llama_model* const model_;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant",
                                                     "tool"};
 
-// Whoever reads JSON further on calls itself for each level.
+// Limits the nesting of JSON, because the code that reads it later recurses for each level.
 constexpr int kMaxJsonDepth = 64;
 
 int JsonDepth(std::string_view text) {

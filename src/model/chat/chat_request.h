@@ -1,4 +1,4 @@
-// Whether a request for an answer makes sense by itself, before any template sees it.
+// Checks whether a request for an answer is valid by itself, before a template sees it.
 #ifndef EBB_MODEL_CHAT_CHAT_REQUEST_H_
 #define EBB_MODEL_CHAT_CHAT_REQUEST_H_
 
@@ -7,10 +7,10 @@
 
 namespace ebb {
 
-// Errors: kInvalidArgument, which names the field.
+// Checks a request. Errors: kInvalidArgument, which names the field.
 [[nodiscard]] Status CheckRequest(const ChatRequest& request);
 
-// Whether the answer may call a tool.
+// Returns whether the answer may call a tool.
 [[nodiscard]] bool MayCall(const ChatRequest& request);
 
 }  // namespace ebb

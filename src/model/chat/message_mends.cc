@@ -17,7 +17,7 @@ namespace {
 
 using Messages = std::vector<ChatMessage>;
 
-// Calls `lone` for each result whose call is not there, as behind a history that was cut.
+// Calls `lone` for each result without its call, as in a history whose beginning was cut off.
 void ForLoneResults(const Messages& messages, const std::function<void(size_t index)>& lone) {
   std::unordered_set<std::string_view> called;
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -30,14 +30,15 @@ ChatMessage ResultAsText(const ChatMessage& result) {
   return {"user", "[result of a tool]\n" + result.content};
 }
 
-// A result without its call becomes a user's message.
+// Turns each result without its call into a user's message.
 Messages WithoutLoneResults(const Messages& messages) {
   Messages mended = messages;
   ForLoneResults(messages, [&](size_t index) { mended[index] = ResultAsText(messages[index]); });
   return mended;
 }
 
-// Returns the longest run of letters and digits, which no template escapes.
+// Returns the longest run of letters and digits, which no template escapes, so that it can be found
+// in a prompt.
 std::string_view LongestWord(std::string_view text) {
   std::string_view longest;
   for (size_t begin = 0; begin < text.size();) {
@@ -49,7 +50,7 @@ std::string_view LongestWord(std::string_view text) {
   return longest;
 }
 
-// Calls of one message become messages of one call, each with its results behind it.
+// Splits a message with several calls into messages with one call, each followed by its results.
 Messages WithSingleCalls(const Messages& messages) {
   Messages mended;
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -78,7 +79,7 @@ Messages WithSingleCalls(const Messages& messages) {
   return mended;
 }
 
-// A conversation begins with a user's message.
+// Makes the conversation begin with a user's message.
 Messages WithUserFirst(const Messages& messages) {
   const auto first = std::ranges::find_if_not(messages, IsSystem);
   if (first != messages.end() && first->role == "user") return messages;
@@ -87,7 +88,8 @@ Messages WithUserFirst(const Messages& messages) {
   return mended;
 }
 
-// The assistant answers calls and results before the user goes on.
+// Inserts an assistant's message between results and the user's next message, for templates that
+// require one.
 Messages WithAnsweredResults(const Messages& messages) {
   Messages mended;
   for (const ChatMessage& message : messages) {
@@ -99,7 +101,7 @@ Messages WithAnsweredResults(const Messages& messages) {
   return mended;
 }
 
-// Users' messages side by side become one, and so do the assistant's.
+// Joins adjacent messages of the user, and adjacent messages of the assistant.
 Messages WithJoinedNeighbours(const Messages& messages) {
   const auto append = [](const std::string& more, std::string* text) {
     *text += (text->empty() || more.empty() ? "" : "\n\n") + more;
@@ -119,7 +121,7 @@ Messages WithJoinedNeighbours(const Messages& messages) {
   return mended;
 }
 
-// Texts of system messages go in front of a user's.
+// Moves the texts of system messages in front of a user's message.
 Messages WithSystemTextsAtUsers(const Messages& messages) {
   auto placed = PlaceSystemMessages(
       messages, {.first = false, .several = false, .later = false, .alone = false});

@@ -1,5 +1,5 @@
-// Other forms of a conversation, for chat templates that refuse it as it is. Agents send the same
-// history with each request, so that a refusal would end their work.
+// Makes other forms of a conversation, for chat templates that refuse it as it is. Agents send the
+// same history with each request, so one refusal would end their work.
 #ifndef EBB_MODEL_CHAT_MESSAGE_MENDS_H_
 #define EBB_MODEL_CHAT_MESSAGE_MENDS_H_
 
@@ -15,14 +15,15 @@ struct MendedMessages {
   std::vector<std::string> changes = {};  // ChatPrompt::mended
 };
 
-// Returns the messages with calls and their results as texts, for templates that know neither.
+// Returns the messages with calls and results written as text, for templates that know neither.
 [[nodiscard]] MendedMessages WithCallsAsTexts(const std::vector<ChatMessage>& messages);
 
-// Whether a prompt holds the texts that templates leave out most easily: those of system messages
-// and of results without a call. Looks for a few of them, since long conversations have many.
+// Returns whether a prompt contains the texts that templates leave out most easily: those of system
+// messages and of results without a call. Checks only a few of them, since long conversations have
+// many.
 [[nodiscard]] bool ShowsTexts(const std::string& prompt, const std::vector<ChatMessage>& messages);
 
-// Returns the messages as they are, and in other forms that hold the same texts, those with fewer
+// Returns the messages as they are, then other forms that contain the same texts, those with fewer
 // changes first.
 [[nodiscard]] std::vector<MendedMessages> MendedForms(const std::vector<ChatMessage>& messages);
 

@@ -13,7 +13,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Five random characters for private use (U+E000 to U+F8FF), which no client can guess.
+// Returns five random private-use characters (U+E000 to U+F8FF), which no client can guess.
 std::string NewMark() {
   constexpr uint32_t kFirst = 0xe000, kCount = 6400;
   constexpr int kCharacters = 5;
@@ -33,7 +33,8 @@ std::string NewMark() {
 PlainTexts::PlainTexts(const SpecialTexts* specials, std::string_view template_source,
                        std::vector<std::string> thought_tags)
     : specials_(specials), thought_tags_(std::move(thought_tags)) {
-  // A text may be completed where the template holds what is in front of it, and behind it.
+  // A message's text may complete a special text if the template contains the special text's
+  // beginning, and perhaps also its end.
   for (const std::string_view text : specials->texts()) {
     size_t longest_begin = 0;
     while (longest_begin + 1 < text.size() &&
@@ -55,7 +56,7 @@ PlainTexts::PlainTexts(const SpecialTexts* specials, std::string_view template_s
   }
 }
 
-// Marks the texts of one request.
+// Marker marks the texts of one request.
 class PlainTexts::Marker {
  public:
   Marker(const PlainTexts& texts, std::string behind, std::string ahead)
@@ -68,7 +69,7 @@ class PlainTexts::Marker {
              content);
   }
   void MarkText(std::string* text) { MarkText({}, text); }
-  // Marks the strings of a JSON text; a text that is no JSON as any other.
+  // Marks the strings of a JSON text; a text that is no JSON is marked like any other.
   void MarkJson(std::string* text) {
     const OrderedJson json = OrderedJson::parse(*text, nullptr, /*allow_exceptions=*/false);
     if (json.is_discarded()) return MarkText(text);
@@ -79,7 +80,7 @@ class PlainTexts::Marker {
   }
 
  private:
-  // Recursive: CheckRequest() bounds the levels of a request's JSON.
+  // Recurses for each level; CheckRequest() limits the levels of a request's JSON.
   OrderedJson InJson(const OrderedJson& json) {
     if (json.is_string()) return InString(json.get<std::string>());
     if (json.is_array()) {
@@ -98,7 +99,7 @@ class PlainTexts::Marker {
     return text;
   }
 
-  // kept: texts in which no mark is set.
+  // Marks a text. kept: texts within which no mark is set.
   void MarkText(const std::vector<std::string>& kept, std::string* text) {
     std::string marked;
     if (CompletesSpecial(*text)) marked = ahead_;

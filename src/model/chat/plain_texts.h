@@ -1,10 +1,10 @@
-// Keeps the texts of messages plain: "<|im_end|>" in a message is text, and the same in the chat
-// template is a token.
+// Keeps the texts of messages plain: "<|im_end|>" in a message is text, while in the chat template
+// it is a token.
 //
-// A template is a program, whose output no longer tells what came from where. So the texts of a
-// request that could be read as special tokens get marks before the template sees them, and the
-// marks are taken out of its output again: what remains of them are the offsets of bytes that no
-// special token covers.
+// A template is a program, and its output does not tell which part came from where. Therefore texts
+// of a request that could be read as special tokens are marked before the template sees them, and
+// the marks are removed from its output. What remains are the offsets of bytes that no special
+// token may cover.
 #ifndef EBB_MODEL_CHAT_PLAIN_TEXTS_H_
 #define EBB_MODEL_CHAT_PLAIN_TEXTS_H_
 
@@ -22,8 +22,8 @@ namespace ebb {
 
 class PlainTexts {
  public:
-  // The specials must outlive it. thought_tags: stay as they are in an assistant's content, where
-  // templates look for them.
+  // REQUIRES: `specials` outlives the object. thought_tags: tags that stay unmarked in an
+  // assistant's content, where templates look for them.
   PlainTexts(const SpecialTexts* specials, std::string_view template_source,
              std::vector<std::string> thought_tags);
 
@@ -32,9 +32,9 @@ class PlainTexts {
     std::string behind;  // the mark behind a character that is plain
     std::string ahead;   // the mark in front of one
   };
-  // Nothing where no text of the request could be read as a special token.
+  // Returns the request with marks; nullopt: none of its texts could be read as a special token.
   [[nodiscard]] std::optional<Marked> Mark(const ChatRequest& request) const;
-  // Takes the marks out of prompt->text and sets prompt->plain_at.
+  // Removes the marks from prompt->text and sets prompt->plain_at.
   static void TakeMarks(const Marked& marked, ChatPrompt* prompt);
 
  private:
@@ -42,8 +42,9 @@ class PlainTexts {
 
   const SpecialTexts* const specials_;
   const std::vector<std::string> thought_tags_;
-  // What completes a special text that the template may have begun: as the beginning of a message's
-  // text; as all of it, where the template may also end it.
+  // endings_ holds the texts that would complete a special text which the template may have begun,
+  // as the beginning of a message's text. middles_ holds those that do so as a message's whole
+  // text, behind which the template may also continue.
   std::unordered_set<std::string> endings_;
   std::unordered_set<std::string> middles_;
   size_t longest_ = 0;  // of the endings

@@ -9,8 +9,9 @@ constexpr uint64_t EdgeKey(uint32_t node, char byte) {
   return (uint64_t{node} << 8) | static_cast<uint8_t>(byte);
 }
 
-// As llama.cpp's converter tells special tokens that their files do not call so. libllama itself
-// turns some control tokens, "<|start|>" among them, into tokens that a user defined.
+// Returns whether a text looks like a special token, by the rule of llama.cpp's converter, for
+// files that do not declare it as one. libllama itself turns some control tokens, such as
+// "<|start|>", into user-defined tokens.
 bool LooksSpecial(std::string_view text) {
   return (text.starts_with("<|") && text.ends_with("|>")) ||
          (text.starts_with("<｜") && text.ends_with("｜>"));

@@ -1,5 +1,5 @@
-// The texts of a vocabulary's special tokens, "<|im_end|>" say, which libllama turns into these
-// tokens wherever it is asked to parse them.
+// Finds the texts of a vocabulary's special tokens, such as "<|im_end|>", which libllama turns into
+// these tokens wherever it is asked to parse them.
 #ifndef EBB_MODEL_CHAT_SPECIAL_TEXTS_H_
 #define EBB_MODEL_CHAT_SPECIAL_TEXTS_H_
 
@@ -18,8 +18,9 @@ namespace ebb {
 
 class SpecialTexts {
  public:
-  // Control tokens, and the one of what is unknown. Tokens that a user defined are part of plain
-  // text as well: libllama parses them in any text. vocab: null: none.
+  // Collects the texts of control tokens and of the unknown token. User-defined tokens are not
+  // included, since libllama parses them in any text, and so they are part of plain text. vocab:
+  // null: no texts.
   explicit SpecialTexts(const llama_vocab* vocab);
 
   struct Match {
@@ -32,7 +33,8 @@ class SpecialTexts {
   [[nodiscard]] const std::vector<std::string>& texts() const { return texts_; }
 
  private:
-  // A trie: the node behind a node and a byte, and the tokens whose texts end at nodes.
+  // edges_ and ends_ are a trie: edges_ maps a node and a byte to the next node, ends_ maps nodes
+  // at which a text ends to its token.
   std::unordered_map<uint64_t, uint32_t> edges_;
   std::unordered_map<uint32_t, Token> ends_;
   bool begins_[256] = {};  // whether some text begins with the byte

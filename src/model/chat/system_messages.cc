@@ -8,18 +8,19 @@ namespace {
 
 constexpr const char* kBetweenTexts = "\n\n";
 
-// `front` and `back`, where both say something.
+// Joins two texts with a separator, unless one of them is empty.
 std::string JoinTexts(const std::string& front, const std::string& back) {
   return front.empty() || back.empty() ? front + back : front + kBetweenTexts + back;
 }
 
-// Texts of system messages that wait for a user's message.
+// Waiting holds texts of system messages that wait for a user's message.
 class Waiting {
  public:
   void Add(const std::string& text) { text_ = JoinTexts(text_, text); }
   void PutInto(std::vector<ChatMessage>* placed) {
     if (text_.empty()) return;
-    // Behind the last message: into it where it is a user's, else as one more.
+    // Behind the last message: the text joins it if it is a user's message, and otherwise becomes a
+    // new one.
     if (!placed->empty() && placed->back().role == "user") {
       placed->back().content = JoinTexts(placed->back().content, text_);
     } else {

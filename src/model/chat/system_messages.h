@@ -1,5 +1,5 @@
-// Where the texts of system messages go: many templates take one of them, in front, and refuse
-// others or leave them out without a word.
+// Moves system messages to where a template shows them. Many templates accept one system message,
+// at the front, and refuse or silently drop any others.
 #ifndef EBB_MODEL_CHAT_SYSTEM_MESSAGES_H_
 #define EBB_MODEL_CHAT_SYSTEM_MESSAGES_H_
 
@@ -13,7 +13,7 @@
 
 namespace ebb {
 
-// Which system messages (or a developer's) a template shows.
+// SystemSupport says which system (or developer) messages a template shows.
 struct SystemSupport {
   bool first = true;    // one in front of a user's message
   bool several = true;  // two in a row, in front
@@ -21,19 +21,19 @@ struct SystemSupport {
   bool alone = true;    // one without any other message
 };
 
-// Renders a conversation; empty if the template refuses it.
+// RenderMessages renders a conversation; it returns nullopt if the template refuses it.
 using RenderMessages =
     std::function<std::optional<std::string>(const std::vector<ChatMessage>& messages)>;
 
-// Renders four short conversations.
+// Finds the support by rendering four short conversations.
 [[nodiscard]] SystemSupport FindSystemSupport(const RenderMessages& render);
 
-// The messages in a form in which the template shows the text of each system message: some are
-// joined, others go in front of the user's message that follows. Errors: kUnsupported (there is
-// none).
+// Returns the messages in a form in which the template shows the text of each system message: it
+// joins some, and puts others in front of the following user's message. Errors: kUnsupported (there
+// is no such form).
 [[nodiscard]] Result<std::vector<ChatMessage>> PlaceSystemMessages(
     const std::vector<ChatMessage>& messages, const SystemSupport& support);
-// system or developer
+// Returns whether the message's role is system or developer.
 [[nodiscard]] bool IsSystem(const ChatMessage& message);
 
 }  // namespace ebb

@@ -13,7 +13,8 @@ ToolSchemas RewriteToolSchemas(const std::vector<Tool>& tools) {
   for (size_t i = 0; i < tools.size(); ++i) {
     std::string& parameters = all.tools[i].parameters;
     if (parameters.empty()) continue;
-    // Definitions of all tools share one grammar, in which the converter takes equal names for one.
+    // Each tool gets its own prefix of names: all tools share one grammar, in which the converter
+    // would take definitions with equal names for the same one.
     Result<RewrittenSchema> rewritten =
         RewriteSchema(parameters, SchemaUse::kTool, fmt::format("t{}", i));
     if (!rewritten.ok() || !JsonGrammar(*rewritten).ok()) {

@@ -1,4 +1,4 @@
-// The tools of a request with parameters that a grammar can hold to.
+// Rewrites the parameters of a request's tools so that a grammar can enforce them.
 #ifndef EBB_MODEL_CHAT_TOOL_SCHEMAS_H_
 #define EBB_MODEL_CHAT_TOOL_SCHEMAS_H_
 
@@ -12,7 +12,7 @@ namespace ebb {
 
 struct ToolSchemas {
   std::vector<Tool> tools;
-  // What their grammar does not hold to, "tools[1].parameters.properties.x".
+  // Lists the parts that the grammar does not enforce, such as "tools[1].parameters.properties.x".
   std::vector<std::string> widened = {};
   std::vector<BoundedNumbers> numbers = {};  // for MendedGrammar()
 };

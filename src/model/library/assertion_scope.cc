@@ -29,7 +29,8 @@ Status RunChecked(const std::function<Status()>& work) {
   } catch (const std::bad_alloc&) {
     return OutOfMemory("no memory is left for the model's graph");
   } catch (const std::system_error& error) {
-    // The system has no thread or memory for libllama's loader, which says nothing about the file.
+    // This means that the system has no thread or memory left for libllama's loader; it says
+    // nothing about the file.
     return OutOfMemory(
         fmt::format("the system has no room for loading the model: {}", error.what()));
   } catch (const std::exception& error) {

@@ -9,10 +9,10 @@
 
 namespace ebb {
 
-// Runs `work`. Returns Corrupt with the text of the assertion if one of ggml or libllama fails on
-// this thread meanwhile, or with the text of a std::exception that escapes; OutOfMemory for
-// std::bad_alloc. An assertion that fails on another thread still ends the process. Memory that
-// libllama held at a failed assertion is leaked.
+// Runs `work` and returns its status. Errors: Corrupt, with the text, if an assertion of ggml or
+// libllama fails on this thread or a std::exception escapes; OutOfMemory for std::bad_alloc. An
+// assertion that fails on another thread still ends the process. Memory that libllama held at a
+// failed assertion is leaked.
 [[nodiscard]] Status RunChecked(const std::function<Status()>& work);
 
 // Returns a message of libllama without the folder of the source file that it names.

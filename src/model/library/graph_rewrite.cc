@@ -22,7 +22,8 @@ bool IsViewOp(const ggml_tensor* tensor) {
          tensor->op == GGML_OP_PERMUTE || tensor->op == GGML_OP_TRANSPOSE;
 }
 
-// Weights are the leaves that have a buffer before the graph is allocated.
+// Returns whether a tensor is a weight: weights are the leaves that have a buffer before the graph
+// is allocated.
 bool IsWeight(const ggml_tensor* tensor) {
   const ggml_tensor* root = RootOf(tensor);
   return root->op == GGML_OP_NONE && root->buffer != nullptr;
@@ -71,7 +72,7 @@ void AddCacheTensors(ggml_cgraph* graph, CacheNodes* nodes) {
   }
 }
 
-// The ROPE node that queries come from; null: there is none.
+// Returns the ROPE node from which queries come; null: there is none.
 ggml_tensor* RopeOfQueries(ggml_tensor* q) {
   while (q != nullptr && (IsViewOp(q) || q->op == GGML_OP_CONT || q->op == GGML_OP_SCALE)) {
     q = q->src[0];
@@ -110,8 +111,8 @@ Result<CacheAttention> ReadAttention(ggml_tensor* node, const CacheNodes& nodes)
   return call;
 }
 
-// Makes `node` a view of `of`, which has the same number of elements, so that the nodes that read
-// `node` need no change.
+// Makes `node` a view of `of`, which has as many elements, so that the nodes that read `node` need
+// no change.
 void BecomeViewOf(ggml_tensor* node, ggml_tensor* of) {
   if ((node->flags & GGML_TENSOR_FLAG_OUTPUT) != 0) ggml_set_output(of);
   node->op = GGML_OP_VIEW;
@@ -122,7 +123,7 @@ void BecomeViewOf(ggml_tensor* node, ggml_tensor* of) {
   node->view_offs = of->view_src == nullptr ? 0 : of->view_offs;
 }
 
-// Multiplies a product, with a weight or with chosen experts, by the scale of the weight.
+// Multiplies a product, with a weight or with the chosen experts' weights, by the weight's scale.
 void ScaleProduct(ggml_tensor* node, ggml_tensor* chosen, ggml_tensor* scale, ggml_context* ctx) {
   ggml_tensor* const product = CopyNode(node, ctx);
   if (chosen != nullptr) {
@@ -134,7 +135,7 @@ void ScaleProduct(ggml_tensor* node, ggml_tensor* chosen, ggml_tensor* scale, gg
   BecomeViewOf(node, ggml_mul(ctx, product, scale));
 }
 
-// The nodes that compute something from a tensor.
+// Returns the nodes that depend on a tensor.
 std::unordered_set<const ggml_tensor*> DescendantsOf(const ggml_tensor* tensor,
                                                      ggml_cgraph* graph) {
   std::unordered_set<const ggml_tensor*> found = {tensor};
@@ -164,20 +165,22 @@ Status CheckRewritten(ggml_cgraph* graph, const CacheNodes& nodes) {
   return OkStatus();
 }
 
-// Whether a node selects all tokens in their order, as steps do whose every token has an output.
+// Returns whether a node selects all tokens in their order, as in a step that outputs every token.
 bool SelectsAll(const ggml_tensor* node, const ggml_tensor* ids) {
   return node->op == GGML_OP_GET_ROWS && node->src[1] == ids && ids->ne[0] == node->src[0]->ne[1] &&
          ggml_is_contiguous(node->src[0]);
 }
 
-// A product with a weight, and a bias, of which the next node selects the rows of some tokens.
+// SelectedProduct is a product with a weight, and perhaps a bias, from which the next node selects
+// the rows of some tokens.
 struct SelectedProduct {
   ggml_tensor* product = nullptr;
   ggml_tensor* sum = nullptr;  // with the bias; null: there is none
 };
 
-// The products whose rows `ids` selects alone, by the node that selects: libllama multiplies the
-// other tokens too, whose results nothing reads.
+// Finds the products from which `ids` selects some rows and which nothing else reads, by the
+// selecting node. libllama multiplies all tokens there; the rewriter multiplies only the selected
+// ones.
 std::unordered_map<const ggml_tensor*, SelectedProduct> FindSelectedProducts(
     ggml_cgraph* graph, const ggml_tensor* ids) {
   std::unordered_map<const ggml_tensor*, int> readers;
@@ -202,7 +205,7 @@ std::unordered_map<const ggml_tensor*, SelectedProduct> FindSelectedProducts(
   return found;
 }
 
-// The input that selects the tokens whose outputs are wanted; null: there is none.
+// Returns the input that selects the tokens whose outputs are wanted; null: there is none.
 const ggml_tensor* OutputIds(const llm_graph_result& built) {
   for (const auto& input : built.inputs) {
     const auto* outputs = dynamic_cast<const llm_graph_input_out_ids*>(input.get());
@@ -223,11 +226,12 @@ ggml_tensor* CopyNode(const ggml_tensor* node, ggml_context* ctx) {
   return copy;
 }
 
-// A product of a weight with the tokens of several sequences in planes is made one of a single
-// plane, and with one_token_at_a_time one of a plane for each token: ggml multiplies plane by
-// plane, and a plane of one column takes the kernels of a single token. Products of F32 take other
-// kernels if their input has gaps, which are closed, and for several planes of one column, as those
-// of a token with a weight for each head are: these have a plane for each token in every step.
+// Makes the bits of a token's product independent of the other tokens. ggml multiplies plane by
+// plane, and uses the kernels for a single token in a plane of one column. So the tokens of several
+// sequences, which libllama puts into planes, become one plane; with one_token_at_a_time, each
+// token becomes a plane of its own. For F32 weights, ggml also chooses other kernels if the input
+// has gaps, which are closed here, and for several planes of one column, as with a weight per head;
+// those products get a plane per token in every step.
 void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_time) {
   ggml_tensor* const weight = node->src[0];
   if (!IsWeight(weight)) return;
@@ -246,7 +250,8 @@ void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_ti
     BecomeViewOf(node, ggml_mul_mat(ctx, weight, flat));
     return;
   }
-  // A weight for each head: [K, T, heads] becomes [K, 1, heads, T], and the product goes back.
+  // A weight for each head: [K, T, heads] becomes [K, 1, heads, T], and the product is permuted
+  // back.
   if (!splits || weight->ne[2] != x->ne[2] || x->ne[3] != 1 || x->ne[1] == 1) return;
   ggml_tensor* planes =
       ggml_view_4d(ctx, x, x->ne[0], 1, x->ne[2], x->ne[1], x->nb[1], x->nb[2], x->nb[1], 0);
@@ -324,7 +329,7 @@ Result<CacheNodes> FindCacheNodes(llm_graph_result* built) {
 
 namespace {
 
-// One pass over the nodes of libllama's graph.
+// Rewriter makes one pass over the nodes of libllama's graph.
 class Rewriter {
  public:
   Rewriter(llm_graph_result* built, const CacheNodes& nodes, ggml_context* ctx,
@@ -349,7 +354,7 @@ class Rewriter {
       ggml_tensor* const node = ggml_graph_node(source_, i);
       if (left_out_.contains(node) || (options_.first != nullptr && !kept_.contains(node)))
         continue;
-      // A step without outputs ends in nodes that compute nothing.
+      // A step without outputs ends in nodes that compute nothing; they are left out.
       if (ggml_is_empty(node)) continue;
       const bool is_of_cache = nodes_.PlaceOf(node).first >= 0;
       if (is_of_cache && (node->op == GGML_OP_SET_ROWS || IsViewOp(node))) continue;
@@ -371,7 +376,7 @@ class Rewriter {
     }
   }
 
-  // Multiplies the selected tokens alone.
+  // Returns the product of the selected tokens alone.
   ggml_tensor* SelectFirst(ggml_tensor* ids, const SelectedProduct& selected) {
     ggml_tensor* const x = ggml_get_rows(ctx_, selected.product->src[1], ids);
     ggml_tensor* const product = ggml_mul_mat(ctx_, selected.product->src[0], x);
@@ -380,7 +385,7 @@ class Rewriter {
     return selected.sum == nullptr ? product : ggml_add(ctx_, product, selected.sum->src[1]);
   }
 
-  // Whether a node is the product of a single token with a part of a joined weight.
+  // Returns whether a node multiplies a single token with a part of a joined weight.
   [[nodiscard]] bool IsJoined(const ggml_tensor* node) const {
     const ggml_tensor* const weight = node->src[0];
     return options_.joined != nullptr && node->op == GGML_OP_MUL_MAT &&
@@ -417,7 +422,7 @@ class Rewriter {
   const ggml_tensor* const output_ids_;
   std::unordered_set<const ggml_tensor*> left_out_, kept_;
   std::unordered_map<const ggml_tensor*, SelectedProduct> selected_;
-  // By the joined weight and the token.
+  // Holds the products of joined weights, by the weight and the token.
   std::map<std::pair<const ggml_tensor*, const ggml_tensor*>, ggml_tensor*> joined_products_;
 };
 

@@ -1,10 +1,10 @@
-// Replaces libllama's KV cache in a graph that libllama built by ebb's own attention.
+// Replaces libllama's KV cache, in a graph that libllama built, by ebb's own attention.
 //
 // With flash attention on, every attention over a cache is one GGML_OP_FLASH_ATTN_EXT node, and
-// rows are stored by GGML_OP_SET_ROWS into tensors named cache_k_lN and cache_v_lN. The rewriter
-// relies on nothing else. CheckRewritten() then refuses a graph in which any node still reads
-// libllama's cache or one of its masks, so that an unknown kind of attention is refused and never
-// computed wrongly.
+// GGML_OP_SET_ROWS stores rows into tensors named cache_k_lN and cache_v_lN. The rewriter relies on
+// nothing else. CheckRewritten() then refuses a graph in which any node still reads libllama's
+// cache or one of its masks, so that an unknown kind of attention is refused and never computed
+// wrongly.
 #ifndef EBB_MODEL_LIBRARY_GRAPH_REWRITE_H_
 #define EBB_MODEL_LIBRARY_GRAPH_REWRITE_H_
 
@@ -24,12 +24,13 @@
 
 namespace ebb {
 
-// One attention over a cache, as libllama's graph has it.
+// CacheAttention describes one attention over a cache in libllama's graph.
 struct CacheAttention {
   int layer = 0;                // libllama's number of the layer whose rows are read
   ggml_tensor* node = nullptr;  // GGML_OP_FLASH_ATTN_EXT
   ggml_tensor* q = nullptr;     // [key_dim, T, query heads]
-  // The GGML_OP_ROPE node that queries come from through views and scales; null: there is none.
+  // Holds the GGML_OP_ROPE node from which queries come through views and scales; null: there is
+  // none.
   ggml_tensor* turned_q = nullptr;
   ggml_tensor *k = nullptr,
               *v = nullptr;  // [dim * kv heads, T]; null: the layer has its rows already
@@ -40,45 +41,49 @@ struct CacheAttention {
   bool in_window = false;     // by the mask it has
 };
 
-// The tensors of a finished graph that belong to libllama's cache, and the attentions over it.
+// CacheNodes lists the tensors of a finished graph that belong to libllama's cache, and the
+// attentions over it.
 struct CacheNodes {
   std::map<const ggml_tensor*, std::pair<int, char>> cache;  // tensor -> (layer, 'k' or 'v')
   std::set<const ggml_tensor*> masks, window_masks;
   std::vector<CacheAttention> attentions;  // in the order of the graph
 
-  // The layer and kind of a cache tensor or of a view of one; {-1, 0}: neither.
+  // Returns the layer and the kind ('k' or 'v') of a cache tensor or of a view of one; {-1, 0}: it
+  // is neither.
   [[nodiscard]] std::pair<int, char> PlaceOf(const ggml_tensor* tensor) const;
   [[nodiscard]] bool IsMask(const ggml_tensor* tensor) const {
     return masks.contains(tensor) || window_masks.contains(tensor);
   }
 };
 
-// Errors: Unsupported, for attention of another kind.
+// Finds the cache nodes of a graph. Errors: Unsupported, for attention of another kind.
 [[nodiscard]] Result<CacheNodes> FindCacheNodes(llm_graph_result* built);
 
 struct Products {
   std::vector<const ggml_tensor*> weights;  // that tokens are multiplied with
-  // The name of a node that multiplies two computed matrices or sums over tokens, whose bits may
-  // depend on how many tokens a step has; empty: there is none.
+  // Names a node that multiplies two computed matrices or sums over tokens, whose bits may depend
+  // on how many tokens a step has; empty: there is none.
   std::string computed;
 };
-// `weights`: all tensors of the model.
+// Finds the products of a graph. `weights`: all tensors of the model.
 [[nodiscard]] Products FindProducts(ggml_cgraph* graph,
                                     const std::unordered_set<const ggml_tensor*>& weights);
 
-// Weights that the graph multiplies with the same tokens, in its order.
+// WeightGroups lists groups of weights that the graph multiplies with the same tokens, in its
+// order.
 using WeightGroups = std::vector<std::vector<ggml_tensor*>>;
 [[nodiscard]] WeightGroups FindWeightGroups(ggml_cgraph* graph,
                                             const std::unordered_set<const ggml_tensor*>& weights);
 
-// The ROPE node whose result, seen through views and reshapes, are the keys; null: there is none.
+// Returns the ROPE node whose result, seen through views and reshapes, is `keys`; null: there is
+// none.
 [[nodiscard]] ggml_tensor* RopeOf(ggml_tensor* keys);
 
-// Scales, [1] or of experts [n], by their weights.
+// WeightScales maps weights to their scales, [1] or, for experts, [n].
 using WeightScales = std::map<const ggml_tensor*, ggml_tensor*>;
 
-// Rows of a weight as part of a joined one, whose product with a single token is one node instead
-// of several: each node of a small model costs a wait of all threads for each other.
+// JoinedRows locates a weight's rows in a joined weight, whose product with a single token is one
+// node instead of several. In a small model each node costs a wait of all threads for each other.
 struct JoinedRows {
   ggml_tensor* joined = nullptr;
   int64_t first_row = 0;
@@ -87,30 +92,31 @@ using JoinedWeights = std::unordered_map<const ggml_tensor*, JoinedRows>;
 
 struct RewriteOptions {
   bool one_token_at_a_time = false;  // products take each token as a plane of its own
-  // Nodes that follow this tensor in the graph are left out; null: none are.
+  // Holds the last tensor to keep: nodes behind it in the graph are left out; null: none are.
   const ggml_tensor* last = nullptr;
-  // Scales of weights whose products the graph does not scale; null: it scales all.
+  // Holds the scales of weights whose products libllama's graph fails to scale; null: it scales
+  // all.
   const WeightScales* scales = nullptr;
   const JoinedWeights* joined = nullptr;  // null: there are none
-  // Only these descendants of `first`, which becomes an input, are kept; null: all are.
+  // Holds a tensor that becomes an input; only its descendants are kept; null: all nodes are.
   ggml_tensor* first = nullptr;
 };
 
-// Returns a tensor of as many elements that takes the place of a node. It may read a CopyNode() of
-// the node.
+// Replacements maps nodes to functions that return a replacement tensor with as many elements,
+// which may read a CopyNode() of the node.
 using Replacements =
     std::unordered_map<const ggml_tensor*, std::function<ggml_tensor*(ggml_tensor* node)>>;
 
-// Returns a node of its own that computes the same.
+// Returns a new node that computes the same.
 [[nodiscard]] ggml_tensor* CopyNode(const ggml_tensor* node, ggml_context* ctx);
 
-// Changes a product of a weight with tokens where ggml's kernels would give a token other bits in
-// planes of several sequences or, with one_token_at_a_time, next to other tokens.
+// Rewrites a product of a weight with tokens if ggml's kernels would otherwise give a token other
+// bits in planes of several sequences or, with one_token_at_a_time, next to other tokens.
 void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_time);
 
-// Writes the nodes of `built` into `graph`, with `replacements` for some, among them the attentions
-// over libllama's cache; changes nodes of `built`. New tensors are made in `ctx`. Errors:
-// Unsupported, naming the operation, where a node still needs libllama's cache or masks.
+// Writes the nodes of `built` into `graph`, replacing those in `replacements`, among them the
+// attentions over libllama's cache; changes nodes of `built`. New tensors are made in `ctx`.
+// Errors: Unsupported, naming the operation, if a node still needs libllama's cache or masks.
 Status RewriteGraph(llm_graph_result* built, const CacheNodes& nodes, ggml_context* ctx,
                     const RewriteOptions& options, const Replacements& replacements,
                     ggml_cgraph* graph);

@@ -1,6 +1,6 @@
-// The internal headers of libllama that this folder builds graphs with. They are no stable
-// interface: only src/model/library may include this file, and the pinned source decides what they
-// hold.
+// Includes the internal headers of libllama with which this folder builds graphs. They are no
+// stable interface: the pinned source decides what they contain, and only src/model/library may
+// include this file.
 #ifndef EBB_MODEL_LIBRARY_INTERNALS_H_
 #define EBB_MODEL_LIBRARY_INTERNALS_H_
 

@@ -14,14 +14,14 @@
 namespace ebb {
 namespace {
 
-// The place of the sizes of sections among the parameters of GGML_OP_ROPE.
+// kRopeSections is the index of the sizes of sections among the parameters of GGML_OP_ROPE.
 constexpr int kRopeSections = 11;
 
 }  // namespace
 
 Status CheckMemory(const llama_memory_i* memory) {
   if (memory == nullptr) return Unsupported("it does not generate text token by token");
-  // Classes that are derived from these keep more than rows and states.
+  // The type must match exactly, because derived classes keep more than rows and states.
   const std::type_info& kind = typeid(*memory);
   if (kind == typeid(llama_kv_cache) || kind == typeid(llama_kv_cache_iswa) ||
       kind == typeid(llama_memory_hybrid) || kind == typeid(llama_memory_hybrid_iswa)) {

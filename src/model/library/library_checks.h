@@ -13,25 +13,26 @@
 
 namespace ebb {
 
-// To be called before a graph is built, because builders assert the class of the memory.
+// Checks that libllama's memory is of a supported class. Must be called before a graph is built,
+// because builders assert that class.
 [[nodiscard]] Status CheckMemory(const llama_memory_i* memory);
 
-// Unsupported: `what`, in the layer of the attention.
+// Returns Unsupported, saying that `what` in the attention's layer is not supported.
 [[nodiscard]] Status Refuse(const CacheAttention& call, std::string_view what);
 
-// Refuses attention that the kernels cannot compute, alone or together with that of the `first`
+// Checks that the kernels can compute an attention, by itself and together with that of the `first`
 // layer.
 [[nodiscard]] Status CheckAttention(const CacheAttention& call, const CacheAttention& first);
 
-// Whether an attention reads the rows as the one that stored them does.
+// Returns whether an attention reads the rows in the same way as the attention that stored them.
 [[nodiscard]] bool ReadsAlike(const CacheAttention& call, const CacheAttention& stored);
 
-// Refuses soft caps of metadata that the builder of the architecture ignores. caps_scores,
+// Refuses soft caps in the metadata that the architecture's builder ignores. caps_scores,
 // caps_logits: whether the graph caps any.
 [[nodiscard]] Status CheckSoftCaps(const GgufFile& file, const std::string& architecture,
                                    bool caps_scores, bool caps_logits);
 
-// The parameters of a GGML_OP_ROPE node.
+// Rope holds the parameters of a GGML_OP_ROPE node.
 struct Rope {
   int dims = 0, mode = 0, original_context = 0;
   float base = 0, scale = 1, ext_factor = 0, attn_factor = 1, beta_fast = 0, beta_slow = 0;
@@ -42,10 +43,12 @@ struct Rope {
 
 [[nodiscard]] Rope ReadRope(const ggml_tensor* node);
 
-// Refuses weights of types that ggml's kernels assert: of products, and of sums and factors.
+// Refuses weights of types for which ggml's kernels would fail an assertion, in products, sums or
+// factors.
 [[nodiscard]] Status CheckWeightTypes(ggml_cgraph* graph, const WeightSet& weights);
 
-// ggml's kernels check these at the first step alone, where a failed assertion ends the process.
+// Checks the parameters of RoPE nodes. ggml's kernels check them only at the first step, where a
+// failed assertion ends the process.
 [[nodiscard]] Status CheckRopes(ggml_cgraph* graph);
 
 }  // namespace ebb

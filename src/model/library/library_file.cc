@@ -20,7 +20,7 @@ struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-// Counts above these are errors of a file; libllama would allocate or divide by what they say.
+// Larger counts are errors of the file; libllama would allocate memory or divide by them.
 constexpr uint32_t kMaxLayers = 512;
 constexpr uint32_t kMaxCount = uint32_t{1} << 24;
 constexpr uint32_t kMaxContext = uint32_t{1} << 30;
@@ -33,7 +33,8 @@ Status CheckCount(const GgufFile& file, const std::string& key, uint32_t min, ui
   return Corrupt(fmt::format("{} is {}; expected {} to {}", key, count, min, max));
 }
 
-// libllama divides by these or allocates memory for as many elements before it checks anything.
+// Checks the counts by which libllama divides, or for which it allocates memory, before it checks
+// anything.
 Status CheckCounts(const GgufFile& file, const std::string& architecture) {
   struct Range {
     std::string_view key;
@@ -89,7 +90,7 @@ Status CheckRopeNumbers(const GgufFile& file, const std::string& architecture) {
     const bool is_factor = name == "rope.scaling.factor";
     float number = 1;
     EBB_RETURN_IF_ERROR(file.Read(key, GgufFile::Need::kOptional, &number));
-    // A factor of 0 is none.
+    // A factor of 0 means no factor.
     if (is_factor ? number == 0 || number >= 1 : number > 0) {
       if (std::isfinite(number)) continue;
     }
@@ -99,7 +100,7 @@ Status CheckRopeNumbers(const GgufFile& file, const std::string& architecture) {
   return OkStatus();
 }
 
-// libllama takes a list of layers with windows of any length.
+// Checks the list of layers with windows, whose length libllama does not check.
 Status CheckWindowPattern(const GgufFile& file, const std::string& architecture) {
   const std::string key = architecture + ".attention.sliding_window_pattern";
   if (!file.IsArray(key)) return OkStatus();
@@ -112,7 +113,7 @@ Status CheckWindowPattern(const GgufFile& file, const std::string& architecture)
   return Corrupt(fmt::format("{} has {} numbers for {} layers", key, layers.size(), num_layers));
 }
 
-// Refuses metadata that libllama ignores and that changes the results of the model.
+// Refuses metadata that changes the model's results but that libllama ignores.
 Status CheckIgnoredKeys(const GgufFile& file, const std::string& architecture) {
   std::string text;
   const std::string scaling = architecture + ".rope.scaling.type";
@@ -153,7 +154,8 @@ Status CheckLibraryMetadata(const GgufFile& file, const std::string& architectur
   return CheckIgnoredKeys(file, architecture);
 }
 
-// libllama logs the reason of a failure and returns null.
+// Loads without weights, and takes the reason of a failure from the log, because libllama only logs
+// it and returns null.
 Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
   const LlamaErrorScope errors;
   ggml_backend_dev_t no_device = nullptr;
@@ -170,7 +172,7 @@ Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
     for (const std::string& path : file.paths()) paths.push_back(path.c_str());
     model.reset(llama_model_load_from_splits(paths.data(), paths.size(), params));
   } else {
-    // From the mapping, which a file that was replaced meanwhile is still the same in.
+    // Reads from the mapping, which stays the same even if the file is replaced meanwhile.
     const std::span<const std::byte> bytes = file.mappings().front().bytes();
     const std::unique_ptr<std::FILE, FileCloser> stream(
         fmemopen(const_cast<std::byte*>(bytes.data()), bytes.size(), "rb"));
@@ -250,7 +252,7 @@ Result<llama_cparams> ContextParams(const llama_model& model, const ModelOptions
     } else {
       c.yarn_attn_factor = YarnScale(scale, 1);
     }
-    // ggml multiplies by this factor itself where ext_factor is set.
+    // ggml applies this factor itself if ext_factor is set, so it is divided out here.
     c.yarn_attn_factor *= 1 / (1 + 0.1f * std::log(scale));
   }
   c.yarn_attn_factor *= h.rope_attn_factor;

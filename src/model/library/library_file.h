@@ -13,18 +13,19 @@
 
 namespace ebb {
 
-// Rows that libllama's cache has room for; ebb has rows of its own, so that any number works.
+// kLibraryCacheRows is the size of libllama's own cache. ebb keeps rows itself, so any number
+// works.
 inline constexpr uint32_t kLibraryCacheRows = 256;
 
-// Refuses metadata that libllama divides by, allocates for or ignores. Errors: Corrupt;
-// Unsupported.
+// Refuses metadata by which libllama divides, or for which it allocates memory, without checking
+// it, and metadata that it ignores. Errors: Corrupt; Unsupported.
 [[nodiscard]] Status CheckLibraryMetadata(const GgufFile& file, const std::string& architecture);
 
-// Corrupt with libllama's message; OutOfMemory.
+// Loads a model without weights. Errors: Corrupt, with libllama's message; OutOfMemory.
 [[nodiscard]] Result<VocabModel> LoadWithoutWeights(const GgufFile& file);
 
-// Chooses the parameters of libllama's own contexts for a context of the trained length.
-// InvalidArgument: the options' RoPE scaling.
+// Returns the parameters of libllama's own contexts, for a context of the trained length. Errors:
+// InvalidArgument (the options' RoPE scaling).
 [[nodiscard]] Result<llama_cparams> ContextParams(const llama_model& model,
                                                   const ModelOptions& options);
 

@@ -13,8 +13,8 @@
 namespace ebb {
 namespace {
 
-// All rows are as wide as the widest head: zeros behind shorter ones change no product.
-// Builds attention over the rows of `layer`; returns [value_dim * query heads, T].
+// Builds attention over the rows of `layer`; returns [value_dim * query heads, T]. Heads are padded
+// with zeros to the width of the widest head, which changes no product.
 ggml_tensor* Attend(const Hyperparameters& hparams, ggml_context* ctx, ggml_cgraph* graph,
                     int layer, const CacheAttention& call, bool keys_before_rope,
                     AttentionBuilder& attention) {
@@ -24,7 +24,7 @@ ggml_tensor* Attend(const Hyperparameters& hparams, ggml_context* ctx, ggml_cgra
     const int missing = head_dim - static_cast<int>(heads->ne[0]);
     return missing == 0 ? heads : ggml_pad(ctx, heads, missing, 0, 0, 0);
   };
-  // [dim, kv heads, T], of rows whose heads are `head_floats` apart.
+  // Returns a view [dim, kv heads, T] of rows whose heads are `head_floats` apart.
   const auto kv_heads = [&](ggml_tensor* rows, int dim, int head_floats) {
     return pad(ggml_view_3d(ctx, rows, dim, call.num_kv_heads, num_tokens,
                             head_floats * sizeof(float), rows->nb[1], 0));
@@ -37,7 +37,7 @@ ggml_tensor* Attend(const Hyperparameters& hparams, ggml_context* ctx, ggml_cgra
   ggml_tensor *k = nullptr, *v = nullptr;
   if (call.k != nullptr) {
     k = kv_heads(call.k, call.key_dim, call.key_dim);
-    // Latent attention has its values at the beginning of the keys.
+    // In latent attention, values are the first elements of keys.
     v = call.value_in_key ? kv_heads(call.k, call.value_dim, call.key_dim)
                           : kv_heads(call.v, call.value_dim, call.value_dim);
   }
@@ -55,7 +55,7 @@ ggml_tensor* Attend(const Hyperparameters& hparams, ggml_context* ctx, ggml_cgra
                                      out_bytes, out_bytes * call.num_q_heads, 0));
 }
 
-// Builds the graph of a step.
+// GraphBuilder builds the graph of a step.
 class GraphBuilder {
  public:
   GraphBuilder(const LoadedModel& model, ggml_context* ctx, const DecoderGraphOptions& options,
@@ -66,8 +66,8 @@ class GraphBuilder {
         options_(options),
         attention_(attention) {
     const int last = impl_.hparams.num_layers - 1;
-    // Builders leave out the other tokens inside the last block. A policy that watches that block
-    // gets all of them, and the logits of the outputs are selected at the end.
+    // Builders drop the tokens without outputs inside the last block. If a policy reads that
+    // block's output, all tokens are kept and the outputs are selected at the end.
     selects_late_ = options.num_outputs < options.num_tokens &&
                     std::ranges::find(options.hidden_layers, last) != options.hidden_layers.end();
   }
@@ -127,7 +127,7 @@ class GraphBuilder {
     return OkStatus();
   }
 
-  // Returns the tensor behind which the step wants no node; null: it wants all.
+  // Returns the tensor behind which the step needs no node; null: it needs all.
   [[nodiscard]] const ggml_tensor* LastOf(const LibraryModel::Impl::Built& built) const {
     if (options_.num_outputs == 0 && selects_late_) {
       return HiddenOf(built, impl_.hparams.num_layers - 1);
@@ -141,7 +141,8 @@ class GraphBuilder {
     return found != built.block_outputs.end() ? found->second : library_->t_h_nextn;
   }
 
-  // Returns the input that selects the outputs at the end; null: libllama's does before.
+  // Returns the input that selects the outputs at the end; null: libllama's input selects them
+  // earlier.
   ggml_tensor* KeepOutputs() {
     ggml_tensor* late_rows = nullptr;
     ggml_tensor*& output = options_.logits ? result.logits : result.outputs;
@@ -156,7 +157,7 @@ class GraphBuilder {
     return late_rows;
   }
 
-  // REQUIRES: `nodes` outlives what it returns.
+  // Returns the replacements of nodes for this step. REQUIRES: `nodes` outlives them.
   Replacements ReplacementsOf(const CacheNodes& nodes) {
     Replacements replacements;
     for (size_t i = 0; i < nodes.attentions.size(); ++i) {
@@ -175,8 +176,9 @@ class GraphBuilder {
     return replacements;
   }
 
-  // EvictionLayout::kQueryLastChannel: returns what `rope` computes, without the channels that
-  // carry eviction logits. RoPE brings some of its partner back into a channel.
+  // Returns, for EvictionLayout::kQueryLastChannel, what `rope` computes without the channels that
+  // carry eviction logits. The mask is applied after RoPE, since RoPE would bring part of its
+  // partner back into a masked channel.
   ggml_tensor* TurnQueries(int layer, const CacheAttention& call, ggml_tensor* rope) {
     ggml_tensor* const kept = model_.layers[layer].kept_channels;
     ggml_tensor* const q = rope->src[0];  // [head_dim, query heads, T]
@@ -191,7 +193,7 @@ class GraphBuilder {
     return ggml_mul(ctx_, turned, kept);
   }
 
-  // EvictionLayout::kAdapter.
+  // Computes the eviction channels of a layer for EvictionLayout::kAdapter.
   void ReadAdapter(int layer) {
     const LayerWeights& weights = model_.layers[layer];
     ggml_tensor* const norm =

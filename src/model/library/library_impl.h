@@ -1,4 +1,4 @@
-// What src/model/library knows of a model and builds its graphs from.
+// Holds what src/model/library knows of a model, and builds its graphs.
 #ifndef EBB_MODEL_LIBRARY_LIBRARY_IMPL_H_
 #define EBB_MODEL_LIBRARY_LIBRARY_IMPL_H_
 
@@ -27,8 +27,8 @@ struct LibraryModel::Impl {
   llama_cparams cparams = {};
   std::unique_ptr<llama_memory_i> memory;
   llama_memory_recurrent* recurrent = nullptr;  // of `memory`; null: the model has none
-  // The places in libllama's memory that name the tensors of the states; a built graph's own are in
-  // there.
+  // StatePlace is a place in libllama's memory that names the tensor of a state; while a graph is
+  // built, the graph's own tensors are put there.
   struct StatePlace {
     ggml_tensor** tensor = nullptr;
     ggml_type type = GGML_TYPE_F32;
@@ -40,7 +40,7 @@ struct LibraryModel::Impl {
   llama_adapter_loras loras;
   llama_cross cross;
   mutable Mutex mutex;  // one graph is built at a time
-  // State tensors point here until a step gives them memory.
+  // state_placeholder is where state tensors point until a step gives them memory.
   alignas(64) std::array<std::byte, 64> state_placeholder = {};
   const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer{
       ggml_backend_cpu_buffer_from_ptr(state_placeholder.data(), state_placeholder.size())};
@@ -59,7 +59,8 @@ struct LibraryModel::Impl {
   int num_nodes = 0;              // of the graph of one token
   int output_floats = 0;
   bool caps_logits = false;
-  // Whether the graph has a place for the marks of EvictionLayout::kQueryLastChannel, ::kAdapter.
+  // takes_query_channels and takes_adapters say whether the graph has a place for the marks of
+  // EvictionLayout::kQueryLastChannel and ::kAdapter.
   bool takes_query_channels = false, takes_adapters = false;
   WeightSizes sizes;
 
@@ -76,11 +77,11 @@ struct LibraryModel::Impl {
   [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const
       EBB_REQUIRES(mutex);
   [[nodiscard]] Result<CacheNodes> FindNodes(llm_graph_result* built) const;
-  // Puts tensors for the states of so many sequences in the place of those of libllama's memory.
+  // Replaces the state tensors in libllama's memory by tensors for `num_sequences` sequences.
   void MakeStates(int num_sequences, Built* built) const;
-  // Returns the context that builders ask for places of rows and states of the batch.
+  // Returns the memory context from which builders get the places of the batch's rows and states.
   [[nodiscard]] llama_memory_context_ptr MakeMemoryContext(const llama_ubatch& batch) const;
-  // Returns what comes into a block: what its norm in front of attention reads; null: the block has
+  // Returns the input of a block, which its norm in front of attention reads; null: the block has
   // no such norm. REQUIRES: the graph reads the model's own weights.
   [[nodiscard]] ggml_tensor* InputOf(int block, ggml_cgraph* graph) const;
   // Returns `scales` for the weights themselves and, on a device, for their copies.

@@ -8,7 +8,8 @@
 namespace ebb {
 namespace {
 
-// Attention is ebb's own, so that these have no tensor in the graph.
+// Returns whether an input belongs to libllama's cache. Attention is ebb's own, so such inputs have
+// no tensor in the graph.
 bool IsOfLibraryCache(llm_graph_input_i* input) {
   return dynamic_cast<llm_graph_input_attn_kv*>(input) != nullptr ||
          dynamic_cast<llm_graph_input_attn_k*>(input) != nullptr ||
@@ -16,14 +17,15 @@ bool IsOfLibraryCache(llm_graph_input_i* input) {
          dynamic_cast<llm_graph_input_attn_k_iswa*>(input) != nullptr;
 }
 
-// Copies `values` into a tensor of 32-bit integers in host memory, and zeros behind them.
+// Copies `values` into a tensor of 32-bit integers in host memory, and fills the rest with zeros.
 void SetIntegers(ggml_tensor* tensor, std::span<const int32_t> values) {
   std::memcpy(tensor->data, values.data(), values.size_bytes());
   std::memset(static_cast<char*>(tensor->data) + values.size_bytes(), 0,
               ggml_nbytes(tensor) - values.size_bytes());
 }
 
-// The input that selects recurrent states, of a model that has attention too; null: another input.
+// Returns the input that selects recurrent states, also of a model with attention; null: it is
+// another input.
 llm_graph_input_rs* StatesOf(llm_graph_input_i* input) {
   if (auto* hybrid = dynamic_cast<llm_graph_input_mem_hybrid*>(input)) return hybrid->get_recr();
   if (auto* hybrid = dynamic_cast<llm_graph_input_mem_hybrid_k*>(input)) return hybrid->get_recr();
@@ -38,7 +40,7 @@ void SetToIota(ggml_tensor* tensor) {
   std::iota(values, values + ggml_nelements(tensor), 0);
 }
 
-// Alignment of inputs that are staged, for ggml's CPU buffers.
+// kStageAlignment aligns staged inputs for ggml's CPU buffers.
 constexpr size_t kStageAlignment = 64;
 
 size_t RoundUp(size_t number, size_t step) { return (number + step - 1) / step * step; }
@@ -96,7 +98,7 @@ void LibraryInputs::SetOnHost(std::span<const Token> tokens, std::span<const Pos
   for (const auto& input : built_->inputs) {
     if (IsOfLibraryCache(input.get())) continue;
     if (const llm_graph_input_rs* states = StatesOf(input.get())) {
-      // Each sequence's state is copied from its own place.
+      // Each sequence's state is copied from the sequence's own cell.
       if (IsInGraph(states->s_copy)) SetToIota(states->s_copy);
       continue;
     }
@@ -136,7 +138,8 @@ void LibraryInputs::StageOnHost(std::vector<RowLookup> lookups) {
   if (stage_ == nullptr) throw std::bad_alloc();
 }
 
-// libllama's inputs write to the memory of their tensors, as long as it is the host's.
+// Sets inputs through host memory, because libllama's inputs write to the memory of their tensors
+// directly.
 void LibraryInputs::SetOnDevice(std::span<const Token> tokens, std::span<const Position> positions,
                                 std::span<const int32_t> output_rows) {
   struct Place {
@@ -156,7 +159,7 @@ void LibraryInputs::SetOnDevice(std::span<const Token> tokens, std::span<const P
     const void* const from = tensor->data;
     tensor->buffer = places[i].buffer;
     tensor->data = places[i].data;
-    // Inputs of libllama's cache are not in the graph.
+    // Inputs of libllama's cache are not in the graph, and have no memory.
     if (tensor->data != nullptr) ggml_backend_tensor_set(tensor, from, 0, ggml_nbytes(tensor));
   }
 }
@@ -200,8 +203,8 @@ void LibraryInputs::AddStates(std::unique_ptr<ggml_context, GgmlDeleter> context
   }
 }
 
-// The graph reads and writes the state of a sequence that steps alone in place. For several
-// sequences it gets copies in `batch`, which has the states of a layer next to each other.
+// A sequence that steps alone is read and written in place. For several sequences the graph works
+// on copies in `batch`, where the states of one layer must be adjacent.
 void LibraryInputs::SetStates(std::span<std::byte* const> states, std::span<std::byte> batch) {
   state_memory_.assign(states.begin(), states.end());
   for (const StateTensor& state : states_) {
@@ -226,7 +229,7 @@ void LibraryInputs::PlaceStateViews() {
   }
 }
 
-// The states of a layer lie next to each other.
+// Copies the states so that those of one layer are adjacent.
 void LibraryInputs::SetStates(std::span<std::byte* const> states, ggml_backend_buffer* buffer) {
   states_are_on_device_ = true;
   state_memory_.assign(states.begin(), states.end());

@@ -1,4 +1,4 @@
-// The inputs of a graph that libllama built.
+// Sets the inputs of a graph that libllama built.
 #ifndef EBB_MODEL_LIBRARY_LIBRARY_INPUTS_H_
 #define EBB_MODEL_LIBRARY_LIBRARY_INPUTS_H_
 
@@ -17,20 +17,21 @@ namespace ebb {
 
 class LibraryInputs final : public GraphInputs {
  public:
-  // The part of a recurrent layer's state in the memory of a sequence.
+  // StateTensor is the part of a recurrent layer's state in the memory of a sequence.
   struct StateTensor {
     ggml_tensor* tensor = nullptr;  // [floats, sequences]
     size_t offset = 0;              // in the memory of one sequence
     size_t bytes = 0;
   };
 
-  // A batch of libllama's: as many tokens of each sequence, one sequence after the other.
+  // Batch is a batch for libllama: equally many tokens of each sequence, one sequence after the
+  // other.
   class Batch {
    public:
     Batch(int num_sequences, int tokens_of_each);
-    // A view of this object. REQUIRES: it outlives the view.
+    // Returns a view of this batch. REQUIRES: the batch outlives the view.
     [[nodiscard]] llama_ubatch ubatch();
-    // Tokens beyond those given are token 0 at position 0.
+    // Sets the tokens; the remaining ones become token 0 at position 0.
     void Set(std::span<const Token> tokens, std::span<const Position> positions);
 
    private:
@@ -43,16 +44,17 @@ class LibraryInputs final : public GraphInputs {
     std::vector<int8_t> outputs_;
   };
 
-  // late_output_rows: an input of ebb's own that selects the outputs; null: libllama's does.
+  // Takes over a built graph. late_output_rows: an input of ebb's own that selects the outputs;
+  // null: libllama's input does.
   LibraryInputs(std::unique_ptr<llm_graph_result> built, Batch batch, ggml_tensor* late_output_rows)
       : built_(std::move(built)), batch_(std::move(batch)), late_output_rows_(late_output_rows) {}
-  // The recurrent states of the graph, whose tensors are in `context`; `graph` has the contexts of
-  // the graph's own tensors, some of which are views of them.
+  // Adds the recurrent states of the graph, whose tensors are in `context`. `graph` has the
+  // contexts of the graph's own tensors, some of which are views of the states.
   void AddStates(std::unique_ptr<ggml_context, GgmlDeleter> context,
                  std::vector<StateTensor> states, std::array<ggml_context*, 2> graph);
 
-  // For a graph on a device: Set() makes the inputs on the host, the rows of `lookups` among them,
-  // and copies them to the device. May throw std::bad_alloc.
+  // Makes Set() write the inputs, including the rows of `lookups`, to host memory first and copy
+  // them to the device. May throw std::bad_alloc.
   void StageOnHost(std::vector<RowLookup> lookups);
 
   void Set(std::span<const Token> tokens, std::span<const Position> positions,

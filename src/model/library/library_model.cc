@@ -19,13 +19,13 @@
 namespace ebb {
 namespace {
 
-// Alignment of the parts of recurrent states, for ggml's kernels.
+// kStateAlignment aligns the parts of recurrent states for ggml's kernels.
 constexpr size_t kStateAlignment = 64;
 
 }  // namespace
 
-// Cells of libllama's cache for the tokens of a batch, which may be more than there are cells:
-// graphs are built for them, and no row is ever written there.
+// Returns cells of libllama's cache for the tokens of a batch. There may be more tokens than cells;
+// that does no harm, because graphs are only built and no row is ever written there.
 static llama_kv_cache::slot_info_vec_t CellsFor(const llama_ubatch& batch) {
   llama_kv_cache::slot_info cells = {.s0 = 0, .s1 = 0, .strm = {0}, .idxs = {{}}};
   for (uint32_t i = 0; i < batch.n_tokens; ++i) cells.idxs[0].push_back(i % kLibraryCacheRows);
@@ -38,7 +38,8 @@ llama_memory_context_ptr LibraryModel::Impl::MakeMemoryContext(const llama_ubatc
     rows->clear(false);
     auto context = std::make_unique<llama_memory_hybrid_context>(hybrid, CellsFor(batch),
                                                                  std::vector<llama_ubatch>{batch});
-    // Its number of rows is not set before. That of the states is left alone: see MakeStates().
+    // Applies the context, because its number of rows is not set before. The recurrent context is
+    // left alone: see MakeStates().
     const_cast<llama_kv_cache_context*>(context->get_attn())->apply();
     return context;
   }
@@ -53,8 +54,8 @@ llama_memory_context_ptr LibraryModel::Impl::MakeMemoryContext(const llama_ubatc
   return memory->init_full();
 }
 
-// Builders see as many cells as there are sequences, each with the state of one of them, and copy
-// no state from one cell to another.
+// Shows builders as many cells as there are sequences, each with the state of one sequence, and no
+// state to copy from one cell to another.
 void LibraryModel::Impl::MakeStates(int num_sequences, Built* built) const {
   if (recurrent == nullptr) return;
   recurrent->head = 0;
@@ -110,7 +111,7 @@ LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_sequences, int token
   };
   params.res = built.result.get();
   model->build_graph(params);
-  // The input of a block is the output of the one before it, under any name.
+  // Takes the input of a block as the output of the block before, whatever its name.
   const std::vector<ggml_tensor*>& inputs = built.result->t_layer_inp;
   for (int layer = 1; layer < static_cast<int>(inputs.size()); ++layer) {
     if (inputs[layer] != nullptr) built.block_outputs[layer - 1] = inputs[layer];
@@ -118,7 +119,8 @@ LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_sequences, int token
   return built;
 }
 
-// libllama gives Grok's logits their scale and cap without flash attention alone.
+// Finds cache nodes, and adds Grok's scale and soft cap, which libllama applies only without flash
+// attention.
 Result<CacheNodes> LibraryModel::Impl::FindNodes(llm_graph_result* built) const {
   EBB_ASSIGN_OR_RETURN(CacheNodes nodes, FindCacheNodes(built));
   if (model->arch != LLM_ARCH_GROK) return nodes;
@@ -129,8 +131,8 @@ Result<CacheNodes> LibraryModel::Impl::FindNodes(llm_graph_result* built) const 
   return nodes;
 }
 
-// Keys can be rotated to other positions where RoPE is the last operation on them and the same in
-// all layers, apart from its base in layers with windows.
+// Decides whether keys can be rotated to other positions: RoPE must be the last operation on keys,
+// and the same in all layers, except for its base in layers with windows.
 void LibraryModel::Impl::ReadRopes(const CacheNodes& nodes, const llm_graph_result& built) {
   Hyperparameters& h = hparams;
   h.rope_base = cparams.rope_freq_base;
@@ -173,7 +175,7 @@ void LibraryModel::Impl::ReadRopes(const CacheNodes& nodes, const llm_graph_resu
   h.rope_base_in_windows = in_windows.base;
   const bool is_plain_mode =
       plain.front().mode == GGML_ROPE_TYPE_NORMAL || plain.front().mode == GGML_ROPE_TYPE_NEOX;
-  // TurnNode() scales no frequency in windows.
+  // TurnNode() does not scale frequencies in layers with windows.
   if (!alike(plain) || !alike(windows) || !is_plain_mode ||
       (!windows.empty() && in_windows.scale != 1)) {
     h.can_rotate_keys = false;
@@ -252,7 +254,7 @@ ggml_tensor* LibraryModel::Impl::InputOf(int block, ggml_cgraph* graph) const {
 WeightScales LibraryModel::Impl::ScalesOf(const WeightCopies& copies) const {
   WeightScales all = scales;
   for (const auto& [weight, scale] : scales) {
-    // Weights that no node reads have no copies.
+    // A weight that no node reads has no copy.
     const auto copy = copies.find(weight), copy_of_scale = copies.find(scale);
     if (copy == copies.end() || copy_of_scale == copies.end()) continue;
     all.emplace(copy->second, copy_of_scale->second);
@@ -293,7 +295,8 @@ Status LibraryModel::Impl::BuildDry() {
   FindStates();
   for (const auto& [name, tensor] : model->tensors_by_name) weights.insert(tensor);
   const MutexLock lock(mutex);
-  // Builders may compute several tokens otherwise than one.
+  // Builders may compute several tokens differently from one, so the products are taken from a
+  // graph of several.
   constexpr int kSeveral = 8;
   products = FindProducts(Build(1, kSeveral, 1).result->get_gf(), weights);
   Built built = Build(1, 1, 1);
@@ -318,7 +321,8 @@ Status LibraryModel::Impl::BuildDry() {
   scales = FindUnreadScales(*model, WeightsRead(result->get_gf(), weights));
   const size_t num_tensors = ggml_used_mem(result->get_ctx()) / ggml_tensor_overhead();
   max_library_nodes = static_cast<int64_t>(num_tensors) * 3 / 2 + 256;
-  // Policies and adapters name a layer of rows and the block that it is in by one number.
+  // Policies and adapters use one number for a layer of rows and for its block, which holds only if
+  // every block has attention.
   const bool all_blocks_attend =
       static_cast<uint32_t>(hparams.num_layers) == model->hparams.n_layer();
   hparams.has_hidden_states =
@@ -331,7 +335,7 @@ Status LibraryModel::Impl::BuildDry() {
     return call.turned_q != nullptr && call.turned_q->ne[0] == hparams.head_dim;
   });
   output_floats = result->t_embd == nullptr ? 0 : static_cast<int>(result->t_embd->ne[0]);
-  // The rewritten graph is thrown away: it shows that nothing is left of libllama's cache.
+  // Rewrites the graph once and discards it, to show that no node still needs libllama's cache.
   const std::unique_ptr<ggml_context, GgmlDeleter> ctx(
       ggml_init({.mem_size = (num_nodes * 4 + 64) * ggml_tensor_overhead() +
                              ggml_graph_overhead_custom(num_nodes * 3 + 64, false),

@@ -21,7 +21,7 @@ struct Placed {
   const GgufTensor* source = nullptr;
 };
 
-// The tensors of a model by the memory that they get.
+// Placement lists the tensors of a model by the memory that they get.
 struct Placement {
   std::map<ggml_backend_buffer_type_t, std::vector<Placed>> copied;  // by the layout
   std::vector<Placed> matrices, lookups;                             // that stay in the mapped file
@@ -33,14 +33,14 @@ bool WidensTo32Bits(WeightMode mode, ggml_type type) {
          ggml_get_type_traits(type)->to_float != nullptr;
 }
 
-// Changes the type of a tensor that has no memory yet.
+// Changes the type of a tensor that has no memory yet to F32.
 void WidenTensor(ggml_tensor* tensor) {
   tensor->type = GGML_TYPE_F32;
   tensor->nb[0] = sizeof(float);
   for (int i = 1; i < GGML_MAX_DIMS; ++i) tensor->nb[i] = tensor->nb[i - 1] * tensor->ne[i - 1];
 }
 
-// Chooses a place for each tensor, and takes libllama's empty buffers from them.
+// Chooses a place for each tensor, and removes libllama's empty buffers from the tensors.
 Result<Placement> Plan(const GgufFile& file, WeightMode mode, bool fits_memory,
                        const llama_model& model) {
   Placement placement;
@@ -73,7 +73,7 @@ Result<Placement> Plan(const GgufFile& file, WeightMode mode, bool fits_memory,
   return placement;
 }
 
-// Brings the members of each group side by side, those of one type next to each other.
+// Sorts the tensors so that members of a group are adjacent, and within a group those of one type.
 void GatherGroups(const WeightGroups& groups, std::vector<Placed>* all) {
   std::map<const ggml_tensor*, size_t> group_of;
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -110,14 +110,15 @@ void Fill(const Placed& placed, const GgufFile& file) {
 Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, bool for_device,
                                         const WeightGroups& groups, llama_model* model,
                                         WeightBuffers* buffers) {
-  // Weights that memory does not hold stay in the mapped file, which the system pages in and out:
-  // each token needs a part of a mixture of experts.
+  // Weights that do not fit into memory stay in the mapped file, which the system pages in and out:
+  // each token needs only a part of a mixture of experts.
   const bool fits_memory = !for_device && FitsMemory(file);
   std::future<void> prefetch;  // ends before this function does
   if (fits_memory) prefetch = file.Prefetch();
   EBB_ASSIGN_OR_RETURN(Placement placement, Plan(file, mode, fits_memory, *model));
   WeightSizes sizes;
-  // Copies first: their sources leave the mapping again, so that resident memory has no peak.
+  // Copies weights before the others are mapped, and drops their sources from the mapping, so that
+  // resident memory has no peak.
   std::vector<Placed> copied;
   for (auto& [layout, group] : placement.copied) {
     GatherGroups(groups, &group);
@@ -127,7 +128,7 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, b
     sizes.weight_bytes += bytes;
     copied.insert(copied.end(), group.begin(), group.end());
   }
-  // In the order of the file, which is being read meanwhile.
+  // Copies in the order of the file, which the prefetching thread reads meanwhile.
   std::ranges::sort(copied, std::less<>(),
                     [](const Placed& placed) { return placed.source->data.data(); });
   FillWeights(copied.size(), [&](size_t index) { Fill(copied[index], file); });

@@ -19,15 +19,15 @@ struct WeightSizes {
   uint64_t lookup_bytes = 0;  // of tables in the mapped file whose rows are looked up
 };
 
-// for_device: all weights stay in the mapped file. Weights that are copied lie side by side with
-// the others of their group. Errors: Corrupt, where libllama expects a tensor that the file lacks;
-// OutOfMemory. REQUIRES: `model` was loaded with no_alloc; the buffers outlive it.
+// Gives every weight its memory. for_device: all weights stay in the mapped file. Copied weights of
+// one group are stored next to each other. Errors: Corrupt if the file lacks a tensor that libllama
+// expects; OutOfMemory. REQUIRES: `model` was loaded with no_alloc; the buffers outlive it.
 Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, bool for_device,
                                         const WeightGroups& groups, llama_model* model,
                                         WeightBuffers* buffers);
 
-// Makes weights of a group that lie side by side, and are of one type, parts of a joined one, whose
-// tensor is made in `ctx`. REQUIRES: the weights were placed.
+// Joins weights of a group that have one type and are adjacent in memory: makes a joined tensor in
+// `ctx` and returns each weight's part of it. REQUIRES: the weights were placed.
 [[nodiscard]] JoinedWeights JoinWeights(const WeightGroups& groups, ggml_context* ctx);
 
 // Returns the scales of NVFP4 weights that are not among the tensors `read`: many of libllama's

@@ -24,7 +24,8 @@ Status TooCostly() {
       "the grammar is refused: it has too many ways to begin an answer, and would take too long");
 }
 
-// "<text>" is the control token of that text, "<[5]>" the token 5.
+// Returns the token that a grammar names: "<text>" is the control token with that text, "<[5]>"
+// token 5.
 Result<Token> TokenNamed(const Model& model, std::string_view name) {
   const std::string text(name);
   if (text.starts_with("<[") && text.ends_with("]>")) {
@@ -39,8 +40,8 @@ Result<Token> TokenNamed(const Model& model, std::string_view name) {
       fmt::format("expected a token of the vocabulary, found `{}`", text.substr(0, 100)));
 }
 
-// Parses a grammar, or returns the program of the one that this thread parsed last, as long as a
-// sampler has it: the choices of a request have one grammar.
+// Parses a grammar, or returns the program of the grammar that this thread parsed last if a sampler
+// still uses it, since all choices of a request have the same grammar.
 Result<std::shared_ptr<const GrammarProgram>> ProgramOf(const Model& model,
                                                         const std::string& text) {
   struct Parsed {
@@ -59,7 +60,8 @@ Result<std::shared_ptr<const GrammarProgram>> ProgramOf(const Model& model,
   return program;
 }
 
-// Tokens whose texts, control tokens' included, are together `text`. Empty: there are none.
+// Returns tokens whose joined texts, including those of control tokens, are `text`; empty: there
+// are none.
 std::vector<Token> TokensOf(const Model& model, const std::string& text) {
   const auto shown = [&](Token token) {
     return model.TokenText(token, Model::ControlTokens::kShow);
@@ -70,7 +72,7 @@ std::vector<Token> TokensOf(const Model& model, const std::string& text) {
     for (const Token token : *tokens) together += shown(token);
   }
   if (tokens.ok() && together == text) return *tokens;
-  // Tokenizers may add a space in front: byte by byte then.
+  // The tokenizer may have added a space in front; then the text is composed byte by byte.
   std::array<Token, 256> of_byte;
   of_byte.fill(-1);
   for (Token token = 0; token < model.shape().vocab_size; ++token) {
@@ -155,7 +157,8 @@ bool Grammar::IsTriggerToken(Token token) const {
   return std::ranges::find(trigger_tokens_, token) != trigger_tokens_.end();
 }
 
-// With a pattern the grammar begins at its first group that holds text, or at its match.
+// Finds the beginning of the grammar. For a pattern, that is its first group that matched some
+// text, or else the whole match.
 std::optional<size_t> Grammar::FindTrigger(const std::string& text) const {
   for (const Trigger& trigger : triggers_) {
     if (!trigger.pattern.has_value()) {
@@ -220,7 +223,9 @@ bool Grammar::Accept(Token token) {
   return admits;
 }
 
-// A match of a pattern may begin anywhere; a text begins within its own length of the end.
+// Drops held tokens that can no longer belong to a trigger. A match of a pattern may begin
+// anywhere, so with patterns nothing is dropped; a text must begin within its own length of the
+// end.
 void Grammar::DropWhatCannotTrigger() {
   size_t longest = 0;
   for (const Trigger& trigger : triggers_) {

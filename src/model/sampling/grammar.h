@@ -1,5 +1,5 @@
-// A grammar that an answer obeys: a matcher, text ahead of the answer, and the triggers from which
-// on a lazy grammar holds.
+// Holds a grammar that an answer must obey: a matcher, the text ahead of the answer, and the
+// triggers after which a lazy grammar becomes active.
 #ifndef EBB_MODEL_SAMPLING_GRAMMAR_H_
 #define EBB_MODEL_SAMPLING_GRAMMAR_H_
 
@@ -19,26 +19,27 @@ struct llama_token_data_array;
 
 namespace ebb {
 
-// A lazy grammar waits for its triggers. Only tokens that may belong to a trigger are kept
-// meanwhile, so that a token costs the length of a trigger and not that of the answer.
+// Grammar constrains an answer. A lazy grammar waits for its triggers; meanwhile it stores only
+// tokens that may belong to a trigger, so that a token costs time in proportion to a trigger and
+// not to the answer.
 class Grammar {
  public:
-  // REQUIRES: options.grammar is not empty. The model must outlive the grammar.
+  // Makes a grammar. REQUIRES: options.grammar is not empty; the model outlives the grammar.
   static Result<std::unique_ptr<Grammar>> Create(const Model& model,
                                                  const SamplingOptions& options);
   [[nodiscard]] std::unique_ptr<Grammar> Clone() const;
 
-  // It has not begun to hold.
+  // Returns whether a lazy grammar is still waiting for a trigger.
   [[nodiscard]] bool waits() const { return waits_; }
-  // Whether the token may come next. A waiting grammar refuses a token that completes a trigger
-  // and goes on in a way that the grammar does not admit.
+  // Returns whether the token may come next. A waiting grammar refuses a token that completes a
+  // trigger and then continues with text that the grammar does not admit.
   [[nodiscard]] bool Admits(Token token) const;
-  // Bars the candidates that may not come next, by logits of -infinity. Does nothing while waiting.
+  // Sets the logits of candidates that may not come next to -infinity. Does nothing while waiting.
   void Bar(llama_token_data_array* candidates) const;
-  // Returns whether the grammar admits it.
+  // Appends a token. Returns whether the grammar admits it.
   bool Accept(Token token);
-  // Returns whether the grammar takes more time or memory than a request may. It admits nothing
-  // reliably then.
+  // Returns whether the grammar exceeded the time or memory of a request; its other results are
+  // then unreliable.
   [[nodiscard]] bool is_overrun() const { return matcher_->is_overrun(); }
 
  private:
@@ -50,7 +51,7 @@ class Grammar {
   Status AddTrigger(const GrammarTrigger& trigger, const std::string& field);
   Status AcceptPrefix(const std::string& prefix);
   [[nodiscard]] bool IsTriggerToken(Token token) const;
-  // Returns where the grammar begins in the text; nothing: no trigger is in it.
+  // Returns the offset at which the grammar begins in the text; nullopt: the text has no trigger.
   [[nodiscard]] std::optional<size_t> FindTrigger(const std::string& text) const;
   void DropWhatCannotTrigger();
 

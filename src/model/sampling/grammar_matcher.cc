@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-// The least code point that UTF-8 writes with so many bytes.
+// kLeast[n] is the least code point that UTF-8 encodes in n bytes.
 constexpr std::array<uint32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};
 
 }  // namespace
@@ -65,7 +65,7 @@ bool GrammarMatcher::MayStop(const Place& place) const {
   const int bits = 6 * place.missing;
   const uint32_t first = std::max(place.character << bits, kLeast[place.length]);
   const uint32_t last = (place.character << bits) | ((uint32_t{1} << bits) - 1);
-  // Bytes such as E0 80 begin no character.
+  // Checks for an empty range, because bytes such as E0 80 begin no character.
   return first <= last && sets_->TakesAny(place.set, first, last);
 }
 
@@ -108,7 +108,7 @@ std::vector<bool> GrammarMatcher::Admitted() const {
   return admitted;
 }
 
-// Admits the tokens that instructions name, and those that may end the answer.
+// Admits the tokens that instructions name, and the ones that may end the answer.
 void GrammarMatcher::AdmitByName(std::vector<bool>* admitted) const {
   const auto admit = [&](size_t token) {
     const auto id = static_cast<Token>(token);

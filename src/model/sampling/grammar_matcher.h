@@ -1,4 +1,4 @@
-// Runs a GrammarProgram over an answer: which tokens may come next, and what follows from one.
+// Runs a GrammarProgram over an answer and tells which tokens may come next.
 #ifndef EBB_MODEL_SAMPLING_GRAMMAR_MATCHER_H_
 #define EBB_MODEL_SAMPLING_GRAMMAR_MATCHER_H_
 
@@ -14,28 +14,29 @@
 
 namespace ebb {
 
-// Each call has a budget, so that no grammar can hold a thread that works for others as well.
+// GrammarMatcher matches an answer, token by token. Each call has a budget, so that no grammar can
+// block a thread that also works for others.
 //
-// Thread safety: one matcher belongs to one thread at a time; `const` functions store what they
-// find as well.
+// Thread safety: one matcher belongs to one thread at a time; `const` functions write to its cache
+// too.
 class GrammarMatcher {
  public:
   static std::unique_ptr<GrammarMatcher> Create(std::shared_ptr<const GrammarProgram> program,
                                                 std::shared_ptr<const TokenOrder> tokens);
-  // Returns one that stands where this one does.
+  // Returns a copy that has read the same answer.
   [[nodiscard]] std::unique_ptr<GrammarMatcher> Clone() const;
 
-  // Returns whether the token may come next: one that ends the generation, where the grammar may
-  // end.
+  // Returns whether the token may come next. A token that ends the generation may come where the
+  // grammar may end.
   [[nodiscard]] bool Admits(Token token) const;
   // Returns for each token of the vocabulary whether it may come next.
   [[nodiscard]] std::vector<bool> Admitted() const;
-  // Takes `text`, which is the token's or the end of it. Returns false where it may not come.
+  // Appends `text`, which is the token's text or the end of it. Returns false if it may not come.
   bool Accept(Token token, std::string_view text);
   // Returns whether nothing can come next, not even an end.
   [[nodiscard]] bool IsDead() const { return place_.set == ThreadSets::kDead; }
-  // Returns whether some call came to the limit of what a call may take, or the answer so far needs
-  // more memory than it may. What that call returned is of no use.
+  // Returns whether a call exceeded its budget, or the answer needs more memory than allowed. The
+  // results of such a call must not be used.
   [[nodiscard]] bool is_overrun() const { return is_overrun_; }
 
  private:
@@ -48,7 +49,8 @@ class GrammarMatcher {
     uint8_t length = 0;      // all of its bytes
   };
   [[nodiscard]] bool Step(unsigned char byte, Place* place) const;
-  // Returns whether the place may follow: a character may be cut there.
+  // Returns whether an answer may stop at this place, which may lie in the middle of a character
+  // that the next token completes.
   [[nodiscard]] bool MayStop(const Place& place) const;
   void AdmitByName(std::vector<bool>* admitted) const;
   [[nodiscard]] bool TakesText(std::string_view text, Place* place) const;

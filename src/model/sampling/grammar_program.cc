@@ -14,7 +14,8 @@ namespace {
 
 using Instruction = GrammarInstruction;
 using Op = Instruction::Kind;
-// Offsets of kJump and kFork are relative until Link(), and kCall's value is the index of a rule.
+// In Code, offsets of kJump and kFork are relative until Link(), and the value of kCall is the
+// index of a rule.
 using Code = std::vector<Instruction>;
 
 constexpr size_t kMostBytes = size_t{1} << 20;
@@ -22,7 +23,8 @@ constexpr size_t kMostInstructions = 1000000;
 constexpr size_t kMostBrackets = 200;
 constexpr uint64_t kMostTimes = 2000;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-// Longer code in brackets becomes a rule, so that brackets around it do not copy it.
+// Longer code in brackets becomes a rule of its own, so that a repetition around it does not copy
+// it.
 constexpr size_t kLongestInline = 64;
 constexpr char32_t kLastCodePoint = 0x10FFFF;
 
@@ -116,7 +118,7 @@ class GrammarParser {
     return OkStatus();
   }
 
-  // A fork to each alternative, and a jump behind the last one from each.
+  // Compiles alternatives: a fork to each of them, and a jump from each to behind the last one.
   Result<Code> ParseAlternatives(size_t depth) {
     std::vector<Code> all;
     EBB_ASSIGN_OR_RETURN(all.emplace_back(), ParseSequence(depth));
@@ -320,7 +322,7 @@ class GrammarParser {
     return error == std::errc() ? value : kNoLimit;
   }
 
-  // The least and the most times of "*", "+", "?" or "{...}".
+  // Reads the least and the most repetitions of "*", "+", "?" or "{...}".
   Result<std::pair<uint64_t, uint64_t>> ReadTimes() {
     const char c = Peek();
     ++at_;
@@ -350,7 +352,7 @@ class GrammarParser {
     return std::pair(least, most > kMostTimes ? kNoLimit : most);
   }
 
-  // Repeats `part` inline, or, if that is more than one instruction, calls of it.
+  // Repeats `part` inline if it is one instruction, and otherwise as calls.
   Result<Code> Repeated(Code part, uint64_t least, uint64_t most) {
     const bool is_unlimited = most == kNoLimit;
     const size_t copies = is_unlimited ? least + 1 : most;

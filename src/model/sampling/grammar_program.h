@@ -1,5 +1,5 @@
-// A grammar (GBNF) as a program that GrammarMatcher runs: one piece of code for each rule, in which
-// repetitions and alternatives are jumps and references to rules are calls.
+// Compiles a grammar (GBNF) to a program that GrammarMatcher runs: one piece of code per rule, in
+// which repetitions and alternatives are jumps and references to rules are calls.
 #ifndef EBB_MODEL_SAMPLING_GRAMMAR_PROGRAM_H_
 #define EBB_MODEL_SAMPLING_GRAMMAR_PROGRAM_H_
 
@@ -31,28 +31,29 @@ struct GrammarInstruction {
   uint32_t value = 0;  // the place of an instruction, a code point, an index in `sets` or a token
 };
 
-// Instruction 0 is a kEnd, and stands for all places at which a rule ends.
+// GrammarProgram is the code of a grammar. Instruction 0 is a kEnd that stands for the ends of all
+// rules.
 struct GrammarProgram {
   std::vector<GrammarInstruction> code;
   uint32_t root = 0;  // where the code of "root" begins
   std::vector<CharSet> sets;
-  // Code points from bounds[i] up to bounds[i + 1], a class, are alike: each instruction takes all
-  // or none of them. bounds[0] is 0.
+  // Divides code points into classes: each instruction accepts all or none of the code points from
+  // bounds[i] up to bounds[i + 1]. bounds[0] is 0.
   std::vector<char32_t> bounds;
   std::array<uint32_t, 128> ascii_classes = {};
 
   [[nodiscard]] uint32_t ClassOf(char32_t c) const;
-  // Follows jumps from `at`; 0 where the rule ends.
+  // Follows jumps from `at` and returns the instruction reached; 0 if the rule ends there.
   [[nodiscard]] uint32_t Settled(uint32_t at) const;
 };
 
-// Finds the token that "<text>" or "<[5]>" in a grammar names.
+// FindGrammarToken finds the token that "<text>" or "<[5]>" names in a grammar.
 using FindGrammarToken = std::function<Result<Token>(std::string_view name)>;
 
-// Parses GBNF, in time and memory linear in the text and in the size that its repetitions add up
-// to. Errors: InvalidArgument, with the line: a syntax error; rules that are missing; more than a
-// megabyte, a million instructions, 200 brackets within each other, or 2,000 repetitions. As in
-// llama.cpp, a repetition of at most more than 2,000 times has no limit.
+// Parses GBNF, in time and memory linear in the text and in the total size of its repetitions.
+// Errors: InvalidArgument, with the line: a syntax error; missing rules; more than a megabyte, a
+// million instructions, 200 nested brackets, or 2,000 repetitions. As in llama.cpp, a repetition
+// with an upper limit above 2,000 has no limit.
 [[nodiscard]] Result<GrammarProgram> ParseGrammar(std::string_view grammar,
                                                   const FindGrammarToken& find_token);
 

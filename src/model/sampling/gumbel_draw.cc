@@ -31,7 +31,7 @@ void Apply(llama_sampler* sampler, llama_token_data_array* candidates) {
     const llama_token_data& one = candidates->data[i];
     if (std::isinf(one.logit)) continue;  // excluded
     const double value = one.logit + GumbelNoise(draw.seed, draw.position, one.id);
-    // Candidates come in any order.
+    // Breaks ties by token, because candidates come in any order.
     if (value < most || (value == most && one.id > most_token)) {
       second = std::max(second, value);
       continue;

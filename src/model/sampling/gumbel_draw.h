@@ -1,7 +1,7 @@
-// The last link of a sampler chain: a draw from the softmax over the candidates, as the largest
-// logit + Gumbel noise. The noise is a function of the seed, the token's position and the token
-// alone (common random numbers), so that two chains that see nearly the same logits at a position
-// draw the same token there, however often and in whatever order they draw.
+// Draws a token from the softmax over the candidates, as the last link of a sampler chain: the
+// token with the largest logit + Gumbel noise. The noise is a function of seed, position and token
+// alone (common random numbers), so that two chains with nearly the same logits at a position draw
+// the same token there, however often and in whatever order they draw.
 #ifndef EBB_MODEL_SAMPLING_GUMBEL_DRAW_H_
 #define EBB_MODEL_SAMPLING_GUMBEL_DRAW_H_
 
@@ -13,13 +13,14 @@ struct llama_sampler;
 
 namespace ebb {
 
-// The caller, or the chain that it is added to, frees it.
+// Makes such a sampler. The caller, or the chain to which it is added, frees it.
 [[nodiscard]] llama_sampler* NewGumbelDraw(uint64_t seed);
-// Where the next draws stand. REQUIRES: the sampler is one of NewGumbelDraw().
+// Sets the position of the next draws. REQUIRES: `draw` is from NewGumbelDraw().
 void SetDrawPosition(llama_sampler* draw, Position position);
-// How far the largest value of the last draw was ahead of the next one. REQUIRES: as above.
+// Returns by how much the largest value of the last draw exceeded the second largest. REQUIRES:
+// `draw` is from NewGumbelDraw().
 [[nodiscard]] double DrawMargin(const llama_sampler* draw);
-// -log(-log(u)), u uniform in (0, 1).
+// Returns -log(-log(u)), with a hash u of the arguments that is uniform in (0, 1).
 [[nodiscard]] double GumbelNoise(uint64_t seed, Position position, Token token);
 
 }  // namespace ebb

@@ -1,4 +1,5 @@
-// Penalties for tokens that the text has already: repetition, presence and frequency.
+// Lowers the logits of tokens that the text already contains: repetition, presence and frequency
+// penalties.
 #ifndef EBB_MODEL_SAMPLING_PENALTIES_H_
 #define EBB_MODEL_SAMPLING_PENALTIES_H_
 
@@ -14,18 +15,18 @@
 
 namespace ebb {
 
-// Counts the tokens of the prompt and of the answer, and lowers the logits of those that they have.
-// Thread safety: none.
+// Penalties counts the tokens of the prompt and of the answer, and lowers their logits. Thread
+// safety: none.
 class Penalties {
  public:
   explicit Penalties(const SamplingOptions& options);
 
-  // Replaces the text by `text`, whose tokens from `answer_begin` on belong to the answer.
-  // REQUIRES: answer_begin <= text.size().
+  // Replaces the text; tokens from `answer_begin` on belong to the answer. REQUIRES: answer_begin
+  // <= text.size().
   void SetText(std::span<const Token> text, size_t answer_begin);
   // Appends a token of the answer.
   void Append(Token token);
-  // Lowers logits; candidates[i] is token i.
+  // Lowers logits. REQUIRES: candidates[i] is token i.
   void Apply(std::span<llama_token_data> candidates) const;
 
  private:

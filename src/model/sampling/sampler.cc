@@ -1,7 +1,7 @@
-// Sampling: libllama's samplers in its own order, but for the last one, which draws
-// (gumbel_draw.h), and its rule for grammars: sample first, check the one token, and only when it
-// is refused sample again among those that the grammar admits. (common_sampler does the same but
-// needs a llama_context, which ebb has not.)
+// Samples tokens by libllama's samplers in libllama's own order, except that the last one draws
+// with Gumbel noise (gumbel_draw.h). Grammars are applied as in common_sampler: sample first, check
+// the one token, and only if it is refused sample again among the tokens that the grammar admits.
+// (common_sampler itself needs a llama_context, which ebb does not have.)
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -94,7 +94,7 @@ llama_sampler* LastOf(llama_sampler* chain) {
 
 }  // namespace
 
-// What a sampler saw, in order.
+// Seen says how the sampler got each token of its history.
 enum class Seen : uint8_t {
   kByChain = 0,       // forced, or sampled while the grammar was left aside
   kByGrammarToo = 1,  // sampled under it
@@ -118,7 +118,8 @@ struct Sampler::Impl {
   int64_t chosen = 0;                        // index in candidates, by a greedy chain
   llama_token_data_array drawn = {};         // what the chain left of them for the last draw
 
-  // What is no number never wins: comparing it would break the sorting samplers.
+  // Returns all tokens as candidates. A logit that is not finite becomes one that never wins, since
+  // comparing NaN would break samplers that sort.
   [[nodiscard]] llama_token_data_array Candidates(std::span<const float> logits) {
     const size_t count = std::min(logits.size(), candidates.size());
     for (size_t i = 0; i < count; ++i) {
@@ -143,7 +144,8 @@ struct Sampler::Impl {
     drawn = array;
     return array.data[array.selected].id;
   }
-  // Greedy chains leave all candidates where they were.
+  // Returns the lead of the chosen token over the next best. Greedy chains leave all candidates in
+  // place, so `candidates` still holds the logits.
   [[nodiscard]] double Margin() const {
     if (draw != nullptr) return DrawMargin(draw);
     float second = kNever;
@@ -152,7 +154,7 @@ struct Sampler::Impl {
     }
     return double{candidates[chosen].logit} - second;
   }
-  // Whether a token may come where it is open whether the answer has begun.
+  // Returns whether a token may come, given that it may be open whether the answer has begun.
   [[nodiscard]] bool IsAdmitted(Token token, Constraint constraint, const Admits& also) const {
     if (constraint == Constraint::kFree) {
       return also == nullptr || grammar->waits() || also(token);
@@ -161,7 +163,8 @@ struct Sampler::Impl {
     const Grammar* const one = constraint == Constraint::kOpen ? OpenGrammar() : grammar.get();
     return one != nullptr && one->Admits(token);
   }
-  // The grammar where the answer has begun with the open tokens; null: it cannot have.
+  // Returns the grammar under the assumption that the answer began with the open tokens; null: that
+  // is impossible.
   [[nodiscard]] const Grammar* OpenGrammar() const {
     return has_open ? open_grammar.get() : grammar.get();
   }
@@ -171,7 +174,8 @@ struct Sampler::Impl {
     if (open_grammar != nullptr && !open_grammar->Admits(token)) open_grammar.reset();
     if (open_grammar != nullptr) open_grammar->Accept(token);
   }
-  // Bars the candidates that a grammar which holds does not admit, all at once.
+  // Bars the candidates that the constraint does not admit, all at once. A waiting grammar bars
+  // none.
   void Bar(Constraint constraint, const Admits& also, llama_token_data_array* array) const {
     if (constraint == Constraint::kFree) return;
     if (constraint == Constraint::kGrammar) return grammar->Bar(array);
@@ -210,8 +214,8 @@ struct Sampler::Impl {
     result.top.erase(end, result.top.end());
     return result;
   }
-  // Returns a token that ends the answer, although it is masked or biased away: a grammar that has
-  // been fulfilled leaves nothing else.
+  // Returns a token that ends the answer, even if it is masked or biased away, because a fulfilled
+  // grammar admits nothing else.
   Result<Token> EndUnder(Constraint constraint) {
     const Grammar* const one = constraint == Constraint::kOpen ? OpenGrammar() : grammar.get();
     const auto vocab_size = static_cast<Token>(candidates.size());
@@ -223,8 +227,8 @@ struct Sampler::Impl {
     }
     return InvalidArgument("grammar", "the grammar admits no further token");
   }
-  // A grammar that waits can refuse a token, yet not say which others it would: one after the
-  // other.
+  // Chooses among admitted tokens. A waiting grammar can refuse a token but cannot list the others
+  // that it would refuse, so refused tokens are excluded one after the other.
   Result<Token> ChooseAdmitted(std::span<const float> logits, Token refused, Constraint constraint,
                                const Admits& also) {
     std::vector<Token> all_refused = {refused};

@@ -73,13 +73,13 @@ std::span<const ThreadSets::Thread> ThreadSets::threads(Set set) const {
 }
 
 bool ThreadSets::MayEnd(Set set) const {
-  // Ends come first: see SortSet().
+  // SortSet() puts ends first.
   return lists_[set].count > 0 && pool_[lists_[set].begin].at == 0;
 }
 
 ThreadSets::Set ThreadSets::Start() { return Closed({{program_->root, kOutermost}}); }
 
-// The order of SortSet(): ends, characters, and the rest.
+// Relies on the order of SortSet(): ends, characters, and the rest.
 std::span<const ThreadSets::Thread> ThreadSets::ThreadsFrom(Set set, int64_t character) const {
   const auto all = threads(set);
   const auto place = [&](const Thread& thread) {
@@ -151,7 +151,8 @@ bool ThreadSets::TakesAny(Set set, char32_t first, char32_t last) {
   return false;
 }
 
-// Follows jumps, calls and returns until each thread takes a character or a token.
+// Follows jumps, calls and returns until each thread is at an instruction that accepts a character
+// or a token.
 ThreadSets::Set ThreadSets::Closed(std::vector<Thread> threads) {
   if (threads.empty()) return kDead;
   seen_.Clear();
@@ -197,8 +198,9 @@ void ThreadSets::Push(uint32_t at, uint32_t calls) {
 void ThreadSets::Call(const Thread& thread) {
   const uint32_t target = program_->code[thread.at].value;
   const uint32_t behind = program_->Settled(thread.at + 1);
-  // Nothing is left to do behind the last call of a rule: lists that refer to themselves at their
-  // end take no memory.
+  // After the last call of a rule nothing is left to do, so the call returns directly to the
+  // caller's list (tail call). Lists that would refer to themselves at their end thus need no
+  // memory.
   if (behind == 0) return Push(target, thread.calls);
   const auto [index, is_new] = call_of_.Insert(target, static_cast<uint32_t>(new_calls_.size()));
   if (is_new) new_calls_.emplace_back();
@@ -229,8 +231,8 @@ void ThreadSets::StoreNewCalls(std::span<const Thread> threads) {
     if ((thread.calls & kIsNew) == 0) continue;
     if (OrderNewCalls(thread.calls & ~kIsNew, &order)) has_circle = true;
   }
-  // Calls that need each other, as those of a rule that begins with itself, cannot be compared with
-  // stored ones: they are stored as they are.
+  // Calls that depend on each other, such as those of a left-recursive rule, cannot be compared
+  // with stored ones, so they are stored without a look-up.
   std::vector<Thread> returns;
   for (const uint32_t index : order) {
     if (has_circle) new_calls_[index].list = AppendList(new_calls_[index].returns);
@@ -275,7 +277,8 @@ bool ThreadSets::OrderNewCalls(uint32_t root, std::vector<uint32_t>* order) {
   return has_circle;
 }
 
-// Ends come first, then characters in their order, then sets of characters, then tokens.
+// Sorts threads: ends come first, then characters in their order, then sets of characters, then
+// tokens.
 void ThreadSets::SortSet(std::vector<Thread>* threads) const {
   const auto key = [&](const Thread& thread) {
     const GrammarInstruction& one = InstructionOf(thread);

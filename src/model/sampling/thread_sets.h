@@ -1,9 +1,9 @@
-// The sets of threads of a grammar's program. A thread is at an instruction, with the calls that it
-// returns from. Threads with calls in common share them as a graph (a graph-structured stack, as in
-// generalized LL parsing), so that the number of threads grows with the grammar and the length of
-// the answer, and not with the number of ways to read it. Sets and calls are stored once each, and
-// so are the transitions between sets: where an answer goes in circles, as in a string, a character
-// costs a look-up.
+// Stores the sets of threads that run a grammar's program. A thread is at an instruction, with a
+// stack of calls to which it returns. Threads share common calls as a graph (a graph-structured
+// stack, as in generalized LL parsing), so that the number of threads grows with the grammar and
+// the length of the answer, and not with the number of ways to parse it. Equal sets, lists of
+// calls, and transitions between sets are stored once, so that a character costs one look-up where
+// an answer repeats a set, as within a string.
 #ifndef EBB_MODEL_SAMPLING_THREAD_SETS_H_
 #define EBB_MODEL_SAMPLING_THREAD_SETS_H_
 
@@ -28,33 +28,34 @@ class ThreadSets {
     uint32_t calls = 0;  // a stored list: where this call returns to, with the calls around it
     auto operator<=>(const Thread&) const = default;
   };
-  // A stored list of threads. Equal sets have one number.
+  // Set is the number of a stored list of threads. Equal sets have the same number.
   using Set = uint32_t;
   static constexpr Set kDead = 0;
 
   explicit ThreadSets(std::shared_ptr<const GrammarProgram> program);
 
-  // Functions that make sets return kDead where the budget is spent.
+  // Returns the set at the beginning of the grammar. Like all functions that make sets, returns
+  // kDead if the budget is spent.
   [[nodiscard]] Set Start();
-  // Returns the set behind a code point of the class.
+  // Returns the set after a code point of this class.
   [[nodiscard]] Set Next(Set set, uint32_t char_class);
-  // Returns the set behind a token that instructions name.
+  // Returns the set after a token that instructions name.
   [[nodiscard]] Set NextByToken(Set set, Token token);
   [[nodiscard]] Set Union(Set a, Set b);
-  // Copies a set of other sets of the same program, and the calls that it needs.
+  // Copies a set of another object with the same program, including its calls.
   [[nodiscard]] Set CopyFrom(const ThreadSets& other, Set set);
 
   [[nodiscard]] std::span<const Thread> threads(Set set) const;
   [[nodiscard]] bool MayEnd(Set set) const;
-  // Returns whether a thread takes a code point from `first` to `last`.
+  // Returns whether a thread accepts some code point from `first` to `last`.
   [[nodiscard]] bool TakesAny(Set set, char32_t first, char32_t last);
   [[nodiscard]] const GrammarInstruction& InstructionOf(const Thread& thread) const {
     return program_->code[thread.at];
   }
 
-  // The budget is counted in threads that are looked at, some tens of nanoseconds each.
+  // Sets the budget of the coming calls, in threads visited; each takes some tens of nanoseconds.
   void SetBudget(size_t steps) { budget_ = steps; }
-  // Returns whether something is left then.
+  // Takes `steps` from the budget. Returns whether any is left.
   bool Spend(size_t steps);
   [[nodiscard]] size_t budget() const { return budget_; }
   [[nodiscard]] bool is_budget_spent() const { return budget_ == 0; }
@@ -64,11 +65,11 @@ class ThreadSets {
   }
 
  private:
-  // A map that is cleared in no time.
+  // Marks is a map that can be cleared in constant time.
   class Marks {
    public:
     void Clear();
-    // Returns the value of the key, `value` if that is new.
+    // Inserts a key with `value` unless it exists. Returns its value and whether it is new.
     std::pair<uint32_t, bool> Insert(uint64_t key, uint32_t value);
 
    private:
@@ -82,7 +83,7 @@ class ThreadSets {
     size_t size_ = 0;
     uint32_t round_ = 1;
   };
-  // A call that began at the current character: its list is not stored yet.
+  // NewCall is a call that began at the current character and has no stored list yet.
   struct NewCall {
     std::vector<Thread> returns;
     bool has_ended = false;
@@ -94,16 +95,16 @@ class ThreadSets {
     size_t count = 0;
   };
 
-  // Returns the set's threads that take a character from `character` on, and those that take
-  // others.
+  // Returns the set's threads that accept characters from `character` on, followed by those that
+  // accept something else.
   [[nodiscard]] std::span<const Thread> ThreadsFrom(Set set, int64_t character) const;
   [[nodiscard]] Set Closed(std::vector<Thread> threads);
   void Push(uint32_t at, uint32_t calls);
   void Call(const Thread& thread);
   void Return(uint32_t calls);
   void StoreNewCalls(std::span<const Thread> threads);
-  // Appends the new calls that `root` needs, each behind those that it needs itself. Returns
-  // whether some need each other.
+  // Appends the new calls on which `root` depends to `order`, each behind the calls on which it
+  // depends. Returns whether some depend on each other.
   bool OrderNewCalls(uint32_t root, std::vector<uint32_t>* order);
   [[nodiscard]] Thread WithStoredCalls(Thread thread) const;
   [[nodiscard]] Set StoreSet(std::vector<Thread> threads);
@@ -117,7 +118,7 @@ class ThreadSets {
   std::vector<List> lists_;
   std::unordered_multimap<uint64_t, uint32_t> lists_by_hash_;
   std::unordered_map<uint64_t, Set> transitions_;  // by set and class
-  // Scratch memory of Closed().
+  // queue_ and the next members are scratch memory of Closed().
   std::vector<Thread> queue_;
   Marks seen_;
   Marks call_of_;  // by the instruction that the call begins with

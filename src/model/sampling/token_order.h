@@ -1,5 +1,5 @@
-// The texts of a vocabulary's tokens in alphabetical order, so that what tokens begin with in
-// common is looked at once.
+// Sorts a vocabulary's tokens by text, so that a beginning shared by several tokens is matched
+// once.
 #ifndef EBB_MODEL_SAMPLING_TOKEN_ORDER_H_
 #define EBB_MODEL_SAMPLING_TOKEN_ORDER_H_
 
@@ -22,10 +22,10 @@ class TokenOrder {
   };
 
   explicit TokenOrder(const Model& model);
-  // Returns the order of a model, which its first call makes.
+  // Returns the order of a model's tokens; the first call makes it.
   static std::shared_ptr<const TokenOrder> Of(const Model& model);
 
-  // Holds the tokens that have a text and do not end the generation.
+  // Returns the tokens that have a text and do not end the generation.
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
   [[nodiscard]] const std::vector<Token>& ends() const { return ends_; }
   [[nodiscard]] std::string_view TextOf(Token token) const { return texts_[token]; }

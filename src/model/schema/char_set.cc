@@ -48,7 +48,7 @@ CharSet CharSet::Complement() const {
   CharSet outside;
   char32_t next = 0;
   const auto add = [&](char32_t first, char32_t last) {
-    // Halves of characters are none.
+    // Leaves out surrogates, which are no characters.
     if (first < 0xD800) outside.Add(first, std::min<char32_t>(last, 0xD7FF));
     if (last > 0xDFFF) outside.Add(std::max<char32_t>(first, 0xE000), last);
   };

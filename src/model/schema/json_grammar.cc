@@ -13,7 +13,7 @@ constexpr std::string_view kCharRule =
 constexpr std::string_view kMendedCharRule =
     R"(char ::= [^"\\\x7F\x00-\x1F] | [\\] (["\\bfnrt] | "u" )"
     R"(([0-9a-cA-CefEF] [0-9a-fA-F] | [dD] [0-7]) [0-9a-fA-F] [0-9a-fA-F]))";
-// The beginning of every rule for names that are none of a list.
+// kOtherNames begins every rule for names that are not in a list.
 constexpr std::string_view kOtherNames = R"( ::= ["] ( )";
 constexpr std::string_view kNoQuote = R"([^")";
 constexpr std::string_view kPlain = R"([^"\\\x7F\x00-\x1F)";

@@ -1,4 +1,4 @@
-// Grammars of JSON, by the schema converter of llama.cpp's common library.
+// Makes grammars of JSON by the schema converter of llama.cpp's common library.
 #ifndef EBB_MODEL_SCHEMA_JSON_GRAMMAR_H_
 #define EBB_MODEL_SCHEMA_JSON_GRAMMAR_H_
 
@@ -10,11 +10,11 @@
 
 namespace ebb {
 
-// The grammar (GBNF) of JSON texts whose values the schema admits. Errors: InvalidArgument.
+// Returns the grammar (GBNF) of JSON texts that match the schema. Errors: InvalidArgument.
 [[nodiscard]] Result<std::string> JsonGrammar(const RewrittenSchema& rewritten);
 
-// A grammar that the converter had a part in, without its faults: strings hold no half characters
-// (\ud800), names of further members are well-formed strings, and numbers are within their bounds.
+// Corrects the faults of a grammar that the converter wrote: strings contain no half characters
+// (\ud800), names of further members are well-formed strings, and numbers obey their bounds.
 [[nodiscard]] std::string MendedGrammar(const std::string& grammar,
                                         const std::vector<BoundedNumbers>& numbers);
 

@@ -12,7 +12,8 @@ namespace {
 constexpr size_t kMostDigits = 16;
 constexpr size_t kMostFraction = 15;
 
-// Digits behind those that were written, in the order of a fraction: they may stop.
+// Tail describes digits that follow those already written, in the order of a fraction; they may
+// stop at any digit.
 struct Tail {
   std::optional<RegexNode> some;  // at least one digit; nothing: there are none that fit
   bool may_stop = false;
@@ -86,7 +87,8 @@ Tail FractionBetween(std::string_view least, bool least_open, std::string_view m
   return {AnyOf(std::move(choices)), false};
 }
 
-// All strings of digits as long as `digits` that are not below, or not above.
+// Returns all strings of as many digits that are not below `digits`; the next function those that
+// are not above.
 RegexNode WholeAtLeast(std::string_view digits) {
   if (digits.find_first_not_of('0') == std::string_view::npos) {
     return Digits(digits.size(), digits.size());
@@ -133,7 +135,7 @@ bool IsBelow(std::string_view a, std::string_view b) {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
-// One more, or one less; "0" has nothing below it.
+// Returns the number plus one. Previous() returns it minus one. REQUIRES of Previous(): it is above 0.
 std::string Next(std::string digits) {
   size_t i = digits.size();
   while (i > 0 && digits[i - 1] == '9') digits[--i] = '0';
@@ -160,7 +162,7 @@ void AddWhole(const RegexNode& whole, const Tail& tail, std::vector<RegexNode>* 
   }
 }
 
-// Neither bound is negative.
+// Adds the numbers between two bounds. REQUIRES: neither bound is negative.
 void AddPositive(const NumberBound& least, const NumberBound& most,
                  std::vector<RegexNode>* choices) {
   if (IsBelow(most.whole, least.whole)) return;
@@ -202,7 +204,7 @@ std::optional<NumberBound> NumberBound::Parse(const std::string& text) {
   const size_t point = std::min(rest.find('.'), rest.size());
   std::string digits(rest.substr(0, point));
   if (point < rest.size()) digits += rest.substr(point + 1);
-  // The point, counted from the first digit.
+  // `at` is the place of the point, counted from the first digit.
   const int at = static_cast<int>(point) + exponent;
   if (at < 0) digits.insert(0, static_cast<size_t>(-at), '0');
   const auto num_whole = static_cast<size_t>(std::max(at, 0));
@@ -226,7 +228,7 @@ std::optional<RegexNode> NumbersBetween(const std::optional<NumberBound>& least,
   NumberBound high = most.value_or(largest);
   const auto is_zero = [](const NumberBound& b) { return b.whole == "0" && b.fraction.empty(); };
   if (is_zero(low)) low.is_negative = false;
-  // Zero from below.
+  // Treats -0 as 0.
   if (is_zero(high)) high.is_negative = false;
   std::vector<RegexNode> choices;
   if (low.is_negative) {

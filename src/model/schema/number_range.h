@@ -1,4 +1,4 @@
-// Decimal numbers within bounds, as expressions of their texts.
+// Makes regular expressions of decimal numbers within bounds.
 #ifndef EBB_MODEL_SCHEMA_NUMBER_RANGE_H_
 #define EBB_MODEL_SCHEMA_NUMBER_RANGE_H_
 
@@ -15,13 +15,13 @@ struct NumberBound {
   std::string fraction = {};  // digits behind it, without zeros at the end
   bool is_open = false;       // the bound itself is outside
 
-  // Of a number's text in JSON. Nothing: one that has more than 16 digits before the point, or
-  // behind.
+  // Parses a number's text in JSON; nullopt: it has more than 16 digits before or after the point.
   static std::optional<NumberBound> Parse(const std::string& text);
 };
 
-// The numbers from `least` to `most` with up to 16 digits before the point and 15 behind, without
-// an exponent; a bound that is absent is none. Nothing: there are no such numbers.
+// Returns an expression of the numbers from `least` to `most` with up to 16 digits before the point
+// and 15 after it, without an exponent. nullopt as a bound: there is no bound; as a result: there
+// is no such number.
 [[nodiscard]] std::optional<RegexNode> NumbersBetween(const std::optional<NumberBound>& least,
                                                       const std::optional<NumberBound>& most);
 

@@ -45,7 +45,7 @@ std::optional<char32_t> HexValue(std::u32string_view digits) {
   return value <= 0x10FFFF ? std::optional(value) : std::nullopt;
 }
 
-// A recursive descent; the first error stands, and the rest is skipped.
+// RegexParser is a recursive-descent parser. It keeps the first error and skips the rest.
 class RegexParser {
  public:
   explicit RegexParser(std::u32string pattern) : text_(std::move(pattern)) {}
@@ -137,7 +137,7 @@ class RegexParser {
     return SetNode(ParseSetEscape());
   }
 
-  // Behind a backslash, within classes and outside.
+  // Parses what follows a backslash, within classes and outside.
   CharSet ParseSetEscape() {
     if (AtEnd()) {
       Fail("a backslash at the end");
@@ -183,7 +183,7 @@ class RegexParser {
     }
     if (c == 'u') {
       const char32_t value = ParseHex(4);
-      // Two halves of one character.
+      // Joins two surrogates to one character.
       if (value >= 0xD800 && value < 0xDC00 && Take(U"\\u")) {
         return 0x10000 + ((value - 0xD800) << 10) + (ParseHex(4) - 0xDC00);
       }
@@ -252,7 +252,8 @@ class RegexParser {
     return at_ == begin ? std::nullopt : std::optional(value);
   }
 
-  // "{2,5}". False: it is no repetition, and stands for itself.
+  // Parses a repetition such as "{2,5}". Returns false if the text is no repetition; the brace then
+  // stands for itself.
   bool ParseBraces(size_t* least, size_t* most) {
     const size_t begin = at_;
     if (!Take(U"{")) return false;
@@ -298,7 +299,7 @@ bool HasAnchor(const RegexNode& node) {
   return std::ranges::any_of(node.parts, HasAnchor);
 }
 
-// Puts `filler` at the edge of an expression wherever no anchor stands there.
+// Edge puts `filler` at an edge of an expression wherever no anchor stands there.
 class Edge {
  public:
   Edge(RegexNode::Kind anchor, RegexNode filler) : anchor_(anchor), filler_(std::move(filler)) {}

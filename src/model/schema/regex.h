@@ -1,5 +1,5 @@
-// Regular expressions as a tree, for grammars: what JSON schemas' `pattern` and requests' guided
-// regular expressions may say, without what no context-free grammar holds.
+// Parses regular expressions to a tree for grammars: those of JSON schemas' `pattern` and of guided
+// requests, as far as a context-free grammar can express them.
 #ifndef EBB_MODEL_SCHEMA_REGEX_H_
 #define EBB_MODEL_SCHEMA_REGEX_H_
 
@@ -38,21 +38,20 @@ struct RegexNode {
 [[nodiscard]] RegexNode Choice(std::vector<RegexNode> parts);
 [[nodiscard]] RegexNode Repeated(RegexNode part, size_t least, size_t most);
 
-// How a pattern is held against a text.
+// RegexMatch says how a pattern is matched against a text.
 enum class RegexMatch {
   kAnywhere,  // a part of the text matches, unless the pattern is anchored (JSON schemas)
   kWhole,     // all of the text matches
 };
 
-// The expression that all of a text matches wherever `pattern` (ECMAScript, and Python's names of
-// groups) matches as `match` says.
-// Errors: InvalidArgument, with the construct: a pattern that does not parse; lookaround, back
-// references, word boundaries, inline flags, Unicode properties, anchors inside; a pattern that is
-// too long or too deep.
+// Returns an expression that matches a whole text exactly if `pattern` matches it as `match` says.
+// The syntax is that of ECMAScript, and Python's names of groups. Errors: InvalidArgument, naming
+// the construct: a pattern that does not parse; lookaround, back references, word boundaries,
+// inline flags, Unicode properties, anchors inside; a pattern that is too long or too deep.
 [[nodiscard]] Result<RegexNode> ParseRegex(std::string_view pattern, RegexMatch match);
 
-// Returns whether all of `text` (UTF-8) matches; nothing: the check takes more than `*work` steps
-// of some tens of nanoseconds. Takes the steps off `*work`.
+// Returns whether all of `text` (UTF-8) matches; nullopt: the check needs more than `*work` steps,
+// of some tens of nanoseconds each. Subtracts the steps from `*work`.
 [[nodiscard]] std::optional<bool> MatchesWhole(const RegexNode& node, std::string_view text,
                                                size_t* work);
 

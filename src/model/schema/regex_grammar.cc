@@ -12,7 +12,7 @@ namespace {
 
 using Kind = RegexNode::Kind;
 
-// libllama takes at most 2,000 rules for one repetition.
+// libllama allows at most 2,000 rules for one repetition.
 constexpr size_t kMostTimes = 1000;
 
 RegexNode OneOf(char32_t c) { return SetNode({{c, c}}); }
@@ -25,12 +25,12 @@ RegexNode LiteralNode(std::string_view text) {
 
 RegexNode Bounded(const RegexNode& node);
 
-// `most` times at most, in repetitions that are short enough.
+// Returns at most `most` repetitions, split into repetitions that are short enough.
 RegexNode UpTo(const RegexNode& part, size_t most) {
   if (most <= kMostTimes) return Repeated(part, 0, most);
   const size_t whole = most / kMostTimes, rest = most % kMostTimes;
   const RegexNode block = Repeated(part, kMostTimes, kMostTimes);
-  // So that at each place at most one block is open, besides what ends between blocks.
+  // Splits so that at each point at most one block is open, besides what ends between blocks.
   return Choice(
       {Sequence({Bounded(Repeated(block, 0, whole - 1)), Repeated(part, 0, kMostTimes - 1)}),
        Sequence({Bounded(Repeated(block, whole, whole)), Repeated(part, 0, rest)})});
@@ -44,7 +44,7 @@ RegexNode Exactly(const RegexNode& part, size_t times) {
                    Repeated(part, times % kMostTimes, times % kMostTimes)});
 }
 
-// The same without counts above kMostTimes.
+// Returns the expression without counts above kMostTimes.
 RegexNode Bounded(const RegexNode& node) {
   RegexNode bounded = node;
   for (RegexNode& part : bounded.parts) part = Bounded(part);
@@ -87,7 +87,8 @@ std::string Times(size_t least, size_t most) {
   return fmt::format("{{{},{}}}", least, most);
 }
 
-// A choice of which one part is empty, as a repetition: neither grammar has empty choices.
+// Rewrites a choice with an empty part as a repetition, because neither kind of grammar has empty
+// choices.
 RegexNode WithoutEmptyChoices(const RegexNode& node) {
   RegexNode well = node;
   const auto is_empty = [](const RegexNode& part) {
@@ -125,7 +126,7 @@ class RegexRules {
       case Kind::kSet:
         return ClassOf(node.set);
       case Kind::kRepeat: {
-        // A rule of its own: libllama multiplies the counts of repetitions within each other.
+        // Uses a rule of its own, because libllama multiplies the counts of nested repetitions.
         std::string part = Expression(node.parts[0]);
         if (node.parts[0].kind != Kind::kSet) {
           rules_.push_back(std::move(part));
@@ -187,7 +188,7 @@ std::string PatternOf(const RegexNode& node) {
   }
 }
 
-// JSON's escapes of control characters, which have no other form in a string.
+// Adds JSON's escapes of control characters, which have no other form in a string.
 void AddEscapes(const CharSet& set, std::vector<RegexNode>* choices) {
   CharSet short_ones, digits[2];
   constexpr std::pair<char32_t, char> kShort[] = {
@@ -226,7 +227,7 @@ double ExpandedNodes(const RegexNode& node) {
   double parts = 0;
   for (const RegexNode& part : node.parts) parts += ExpandedNodes(part);
   if (node.kind != Kind::kRepeat) return 1 + parts;
-  // UpTo() repeats its part four times, and Exactly() twice.
+  // UpTo() copies its part four times, and Exactly() twice.
   const auto copies = [](size_t times) {
     double count = 1;
     for (; times > kMostTimes; times /= kMostTimes) count *= 4;

@@ -1,5 +1,5 @@
-// Expressions as grammars: GBNF, and the patterns that the schema converter of llama.cpp's common
-// library takes.
+// Converts expressions to grammars: to GBNF, and to the patterns that the schema converter of
+// llama.cpp's common library accepts.
 #ifndef EBB_MODEL_SCHEMA_REGEX_GRAMMAR_H_
 #define EBB_MODEL_SCHEMA_REGEX_GRAMMAR_H_
 
@@ -11,30 +11,31 @@
 
 namespace ebb {
 
-// A grammar in GBNF of what the expression matches, from its rule `root`, with which the names of
-// its other rules begin; those of "root" begin with "part".
+// Returns a GBNF grammar of the texts that the expression matches, beginning at the rule `root`.
+// Names of its other rules begin with `root`; for "root" they begin with "part".
 [[nodiscard]] std::string RegexGrammar(const RegexNode& node, const std::string& root = "root");
 
-// Returns at least the number of nodes that the expression has once counts that are too large for a
-// grammar are counts within each other, which repeat their part.
+// Returns an upper bound of the expression's nodes after counts too large for a grammar are
+// replaced by nested counts, which repeat their part.
 [[nodiscard]] double ExpandedNodes(const RegexNode& node);
 
-// The expression of JSON strings, without their quotes, whose values `node` matches: quotes,
-// backslashes and control characters are escaped.
+// Returns the expression of JSON strings, without their quotes, whose values `node` matches:
+// quotes, backslashes and control characters are escaped.
 [[nodiscard]] RegexNode JsonEncoded(const RegexNode& node);
 
-// `node` as a pattern that the converter compiles into exactly that: it puts a pattern's characters
-// into the grammar as they are, knows no escapes of classes, and leaves bounds above 2,000 out.
+// Returns `node` as a pattern that the converter compiles exactly. The converter copies a pattern's
+// characters into the grammar unchanged, knows no escapes of classes, and ignores bounds above
+// 2,000.
 [[nodiscard]] std::string ConverterPattern(const RegexNode& node);
 
-// The lengths, in characters, of what matches.
+// LengthRange holds the shortest and the longest match of an expression, in characters.
 struct LengthRange {
   size_t least = 0;
   size_t most = 0;  // RegexNode::kNoLimit: no limit
 };
 [[nodiscard]] LengthRange LengthsOf(const RegexNode& node);
 
-// `node` where only lengths within `range` match. Nothing: that takes more than one count.
+// Restricts `node` to matches with lengths within `range`; nullopt: that needs more than one count.
 [[nodiscard]] std::optional<RegexNode> WithLengths(const RegexNode& node, LengthRange range);
 
 }  // namespace ebb

@@ -15,7 +15,7 @@ std::optional<bool> MatchesWhole(const RegexNode& node, std::string_view text, s
   const auto program = std::make_shared<const GrammarProgram>(*std::move(parsed));
   ThreadSets sets(program);
   sets.SetBudget(*work);
-  // A program costs about as much to make as a thread to run.
+  // Making the program costs about as much as running a thread, so it counts as such.
   bool is_spent = !sets.Spend(program->code.size());
   ThreadSets::Set set = sets.Start();
   for (const char32_t c : CodePoints(text)) {

@@ -1,4 +1,4 @@
-// The objects and arrays that the keywords of a case admit.
+// Rewrites the objects and arrays that the keywords of a case admit.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -11,12 +11,12 @@
 namespace ebb {
 namespace {
 
-// The converter's rules take the square of the members that may be left out.
+// The converter's rules grow with the square of the number of optional members.
 constexpr size_t kMostOptional = 200;
 constexpr size_t kMostOfOneNeeded = 30;  // members of which one has to be there
 constexpr size_t kMostTuple = 64;
 
-// Patterns that every name matches.
+// Returns whether every name matches the pattern, for the common spellings of such patterns.
 bool MatchesAll(std::string_view pattern) {
   for (const std::string_view all : {"", ".*", "^.*$", "^.*", ".*$", "^", "$"}) {
     if (pattern == all) return true;
@@ -24,7 +24,8 @@ bool MatchesAll(std::string_view pattern) {
   return false;
 }
 
-// The converter writes names of members into classes of characters as they are.
+// Returns whether a name can stand in a class of characters, into which the converter copies it
+// unescaped.
 bool IsPlainName(std::string_view name) {
   return !name.empty() && name != "*" && std::ranges::all_of(name, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -39,7 +40,7 @@ struct SchemaRewriter::ObjectCase {
   std::set<std::string> required;
   std::set<std::string> forbidden;
   std::vector<std::pair<std::string, SchemaJson>> members;  // those of `names` that may be there
-  // The schema of members that are not named; empty: there may be none.
+  // Holds the schema of members that are not named; nullopt: there may be none.
   std::optional<SchemaJson> additional = {};
 };
 
@@ -63,7 +64,7 @@ std::optional<SchemaJson> SchemaRewriter::Array(const SchemaCase& one) {
     }
     if (items == nullptr) items = SchemaDocument::Find(*node, "unevaluatedItems");
     const size_t num_first = first != nullptr && first->is_array() ? first->size() : 0;
-    // Items that this node has in front, and those of others stand under its `items`.
+    // For places where only one node lists items, the other nodes' `items` schema applies.
     while (array.first.size() < num_first)
       array.first.push_back(array.rest.value_or(SchemaNodes()));
     for (size_t i = 0; i < array.first.size(); ++i) {
@@ -103,7 +104,7 @@ std::optional<SchemaJson> SchemaRewriter::Array(const SchemaCase& one) {
   return schema;
 }
 
-// One of each length.
+// Returns one tuple for each allowed length.
 std::optional<SchemaJson> SchemaRewriter::Tuples(const ArrayCase& array) {
   std::vector<SchemaJson> items;
   std::optional<SchemaJson> rest = Together(*array.rest);
@@ -113,7 +114,7 @@ std::optional<SchemaJson> SchemaRewriter::Tuples(const ArrayCase& array) {
     if (!item.has_value()) break;
     items.push_back(*item);
   }
-  // Longer ones than are written here.
+  // Arrays may also be longer than the tuples written here.
   const bool is_longer = rest.has_value() && array.most > items.size();
   if (is_longer && use_ == SchemaUse::kTool) {
     SchemaJson schema = {{"type", "array"}};
@@ -152,7 +153,7 @@ std::optional<SchemaJson> SchemaRewriter::Object(const SchemaCase& one,
       object.members, [](const auto& member) { return IsPlainName(member.first); });
   const bool hides = object.members.size() < object.names.size();
   if (object.additional.has_value() && !object.members.empty() && (!is_plain || hides)) {
-    // Names of further members cannot be told from these.
+    // A grammar could not tell names of further members from these, so they are left out.
     if (use_ == SchemaUse::kTool) {
       Refuse(*one.nodes.front(), "", "");
       return SchemaJson{{"type", "object"}};
@@ -186,7 +187,7 @@ void SchemaRewriter::ReadNames(const SchemaCase& one, ObjectCase* object) {
       object->required.insert(name.get<std::string>());
     }
   }
-  // Names that a list gives are those of members.
+  // If propertyNames lists names, those are the members.
   for (const SchemaJson* node : one.nodes) {
     const SchemaJson* const names = SchemaDocument::Find(*node, "propertyNames");
     const SchemaJson* const list =
@@ -198,7 +199,7 @@ void SchemaRewriter::ReadNames(const SchemaCase& one, ObjectCase* object) {
   }
 }
 
-// The schemas of the member with that name.
+// Returns the schemas that apply to the member with that name.
 SchemaNodes SchemaRewriter::MemberNodes(const SchemaCase& one, const std::string& name) {
   SchemaNodes nodes;
   for (const SchemaJson* node : one.nodes) {
@@ -260,7 +261,7 @@ void SchemaRewriter::ReadMembers(const SchemaCase& one, ObjectCase* object) {
         is_asked_for = true;
         continue;
       }
-      // Without other members it is all that the object holds.
+      // If the object has no other members, the pattern is all that describes it.
       const bool is_all = object->members.empty() || use_ == SchemaUse::kTool;
       if (is_all) Refuse(*node, "patternProperties", "is supported for named members alone");
       if (use_ == SchemaUse::kTool) {
@@ -290,7 +291,7 @@ void SchemaRewriter::ReadMembers(const SchemaCase& one, ObjectCase* object) {
   object->additional = Together(others);
 }
 
-// Counts of members, as far as the members that have to be there decide them.
+// Applies the counts of members, as far as the required members decide them.
 std::optional<SchemaJson> SchemaRewriter::WithCounts(const SchemaCase& one, ObjectCase* object) {
   const size_t least = Count(one, "minProperties", true).value_or(0);
   const size_t most = Count(one, "maxProperties", false).value_or(RegexNode::kNoLimit);

@@ -11,7 +11,8 @@
 namespace ebb {
 namespace {
 
-// A pointer's "~1" and "~0", within a fragment whose bytes may be "%2F".
+// Decodes a token of a pointer: "~1" and "~0", within a URI fragment whose bytes may be written as
+// "%2F".
 std::string Unescaped(std::string_view token) {
   std::string bytes;
   for (size_t i = 0; i < token.size(); ++i) {
@@ -58,7 +59,7 @@ SchemaDocument::SchemaDocument(SchemaJson root) : root_(std::move(root)) { Index
 const SchemaJson& SchemaDocument::Add(SchemaJson schema, const SchemaJson& origin) {
   added_.push_back(std::move(schema));
   const auto is_added = origins_.find(&origin);
-  // Its parts are named by the same place.
+  // Names the parts of the added schema by the place of its origin.
   std::deque<const SchemaJson*> parts = {&added_.back()};
   while (!parts.empty()) {
     origins_[parts.front()] = is_added == origins_.end() ? &origin : is_added->second;
@@ -121,7 +122,7 @@ const SchemaJson* SchemaDocument::Resolve(std::string_view reference) const {
   if (reference.starts_with("#/")) return Follow(reference.substr(1));
   const auto found = anchors_.find(std::string(reference));
   if (found != anchors_.end()) return found->second;
-  // By the name of the whole document.
+  // Resolves a reference that begins with the document's own "$id".
   const SchemaJson* id = Find(root_, "$id");
   if (id == nullptr || !id->is_string()) return nullptr;
   std::string_view name = id->get_ref<const std::string&>();

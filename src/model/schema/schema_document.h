@@ -1,4 +1,5 @@
-// A parsed JSON schema of a request: its parts by JSON pointer, and the targets of its references.
+// Holds a parsed JSON schema of a request; finds its parts by JSON pointer, and the targets of its
+// references.
 #ifndef EBB_MODEL_SCHEMA_SCHEMA_DOCUMENT_H_
 #define EBB_MODEL_SCHEMA_SCHEMA_DOCUMENT_H_
 
@@ -13,11 +14,11 @@
 
 namespace ebb {
 
-// Members keep their order: it is the order in which a model writes properties.
+// SchemaJson keeps the order of members, because a model writes properties in that order.
 using SchemaJson = nlohmann::ordered_json;
 
-// Returns a text that values have in common if they are equal, and only then: 1 and 1.0 are one
-// value, members have no order.
+// Returns a text that is the same for two values exactly if they are equal: 1 and 1.0 are equal,
+// and the order of members does not matter.
 [[nodiscard]] std::string EqualityText(const SchemaJson& value);
 
 class SchemaDocument {
@@ -27,21 +28,22 @@ class SchemaDocument {
   SchemaDocument& operator=(const SchemaDocument&) = delete;
 
   [[nodiscard]] const SchemaJson& root() const { return root_; }
-  // Adds a schema that is not in the text; errors about it name `origin`, which is.
+  // Adds a schema that is not in the document's text; errors about it name `origin`, which is.
   const SchemaJson& Add(SchemaJson schema, const SchemaJson& origin);
 
-  // A part's JSON pointer, "#/properties/x"; the root is "#".
+  // Returns a part's JSON pointer, such as "#/properties/x"; the root is "#".
   [[nodiscard]] std::string PointerOf(const SchemaJson& part) const;
-  // The same as code would write it, "properties.x"; the root is "".
+  // Returns a part's path as code would write it, such as "properties.x"; the root is "".
   [[nodiscard]] std::string PathOf(const SchemaJson& part) const;
 
-  // The target of a reference within the document ("#", "#/$defs/a", "#anchor"); null: none.
+  // Returns the target of a reference within the document ("#", "#/$defs/a", "#anchor"); null: it
+  // has none.
   [[nodiscard]] const SchemaJson* Resolve(std::string_view reference) const;
-  // Returns whether `list`, a part of the document, has an element that is equal to the value.
+  // Returns whether `list`, a part of the document, has an element equal to the value.
   [[nodiscard]] bool Lists(const SchemaJson& list, const SchemaJson& value) const;
-  // Returns the steps that checks of values may still take: see MatchesWhole().
+  // Returns the steps that checks of values may still use: see MatchesWhole().
   [[nodiscard]] size_t* work() const { return &work_; }
-  // A member of a schema that is an object; null: it has none.
+  // Returns a member of a schema; null: the schema is no object or has no such member.
   [[nodiscard]] static const SchemaJson* Find(const SchemaJson& schema, const char* name);
 
  private:

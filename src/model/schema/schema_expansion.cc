@@ -1,4 +1,4 @@
-// References and combinations of schemas, made into alternatives.
+// Expands references and combinations of schemas into alternatives.
 #include <algorithm>
 
 #include "src/model/schema/schema_rewriter.h"
@@ -39,7 +39,7 @@ void SchemaRewriter::Expand(Expansion state, std::vector<SchemaCase>* cases) {
   cases->push_back(std::move(one));
 }
 
-// False: it admits nothing.
+// Adds a node's keywords to the expansion. Returns false if the node admits nothing.
 bool SchemaRewriter::TakeNode(const SchemaJson& node, Expansion* state) {
   if (node.is_boolean()) return node.get<bool>();
   if (!node.is_object()) {
@@ -52,7 +52,7 @@ bool SchemaRewriter::TakeNode(const SchemaJson& node, Expansion* state) {
   }
   const bool has_branch = node.contains("then") || node.contains("else");
   if (node.contains("if") && has_branch) Refuse(node, "if", "is not supported");
-  // Last first: what is pending is taken from the end.
+  // Adds the parts in reverse, since pending nodes are taken from the end.
   if (const SchemaJson* all = SchemaDocument::Find(node, "allOf")) {
     if (!all->is_array()) Refuse(node, "allOf", "is no list of schemas");
     for (size_t i = all->is_array() ? all->size() : 0; i-- > 0;) {
@@ -86,7 +86,7 @@ void SchemaRewriter::TakeReference(const SchemaJson& node, const SchemaJson& ref
   state->pending.push_back(target);
 }
 
-// "With a, b too" as a choice: without a, or with both.
+// Expands "with a, b is required too" into a choice: without a, or with both.
 void SchemaRewriter::TakeDependencies(const SchemaJson& node, Expansion* state) {
   for (const char* keyword : {"dependentRequired", "dependentSchemas", "dependencies"}) {
     const SchemaJson* const all = SchemaDocument::Find(node, keyword);
@@ -111,7 +111,7 @@ void SchemaRewriter::TakeDependencies(const SchemaJson& node, Expansion* state) 
 }
 
 void SchemaRewriter::TakeExcluded(const SchemaJson& excluded, Expansion* state) {
-  // Not none of these: none of each.
+  // Splits "not any of these" into "not this" for each.
   const SchemaJson* const any = SchemaDocument::Find(excluded, "anyOf");
   if (any != nullptr && any->is_array() && excluded.size() == 1) {
     for (const SchemaJson& one : *any) state->so_far.excluded.push_back(&one);
@@ -138,7 +138,7 @@ void SchemaRewriter::Choose(Expansion state, std::vector<SchemaCase>* cases) {
   }
 }
 
-// Values of the case must be none of the other alternatives'.
+// Excludes the values of the other alternatives of `oneOf`.
 void SchemaRewriter::MakeExclusive(const Expansion& state, SchemaCase* one) {
   for (const auto& [node, chosen] : state.only) {
     const SchemaJson& list = *SchemaDocument::Find(*node, "oneOf");
@@ -155,7 +155,7 @@ bool SchemaRewriter::MakeDisjoint(const SchemaJson& other, SchemaCase* one) {
   const auto admits_nothing = [&](const SchemaJson& schema) {
     return AdmitsNothing(*one, {&other, &document_.Add(schema, other)});
   };
-  // An object that is written has only members that are named.
+  // Objects in an answer have only named members, so it suffices that `other` admits none of those.
   SchemaJson named = SchemaJson::object();
   bool is_open = false;
   for (const SchemaJson* node : one->nodes) {
@@ -169,7 +169,7 @@ bool SchemaRewriter::MakeDisjoint(const SchemaJson& other, SchemaCase* one) {
     return true;
   }
   if (use_ == SchemaUse::kTool) return false;
-  // A member that is told apart by its value, once it has to be there.
+  // Requires a member whose value tells the schemas apart, so that they exclude each other.
   for (const auto& [name, part] : named.items()) {
     const SchemaJson needed = {{"required", SchemaJson::array({name})}};
     if (!admits_nothing(needed)) continue;

@@ -21,7 +21,7 @@ class EndlessParts {
     }
   }
 
-  // Whether some value of it ends.
+  // Returns whether some value of the schema is finite.
   [[nodiscard]] bool IsFinite(const SchemaJson& schema) const {
     if (const SchemaJson* reference = SchemaDocument::Find(schema, "$ref")) {
       return finite_.contains(reference->get<std::string>());
@@ -42,7 +42,7 @@ class EndlessParts {
     });
   }
 
-  // REQUIRES: IsFinite(*schema).
+  // Removes the parts without finite values. REQUIRES: IsFinite(*schema).
   void Prune(SchemaJson* schema) const {
     if (!schema->is_object() || schema->contains("enum")) return;
     if (schema->contains("anyOf")) {

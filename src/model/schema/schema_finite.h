@@ -1,4 +1,5 @@
-// Schemas whose values would have no end: a member that must hold a value of its own schema.
+// Removes schemas whose values would be infinite, since a member must contain a value of its own
+// schema.
 #ifndef EBB_MODEL_SCHEMA_SCHEMA_FINITE_H_
 #define EBB_MODEL_SCHEMA_SCHEMA_FINITE_H_
 
@@ -8,8 +9,8 @@
 
 namespace ebb {
 
-// A rewritten schema (RewriteSchema) without the parts whose values have no end. Nothing: it has no
-// other values.
+// Returns a rewritten schema (RewriteSchema) without the parts whose values are infinite; nullopt:
+// it has no other values.
 [[nodiscard]] std::optional<SchemaJson> WithoutEndless(SchemaJson schema);
 
 }  // namespace ebb

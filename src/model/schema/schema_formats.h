@@ -1,4 +1,4 @@
-// The formats of strings that JSON Schema names, as patterns.
+// Provides patterns for the string formats that JSON Schema names.
 #ifndef EBB_MODEL_SCHEMA_SCHEMA_FORMATS_H_
 #define EBB_MODEL_SCHEMA_SCHEMA_FORMATS_H_
 
@@ -8,11 +8,12 @@
 
 namespace ebb {
 
-// Whether JSON Schema says which strings have this format. Others ("int32", "password") are notes.
+// Returns whether JSON Schema defines which strings have this format. Other formats ("int32",
+// "password") are mere notes.
 [[nodiscard]] bool IsAssertedFormat(std::string_view format);
 
-// For answers: a pattern of strings that all have the format. For tools: one of all that have it.
-// Empty: there is none.
+// Returns a pattern of a format; empty: there is none. For answers all strings that match it have
+// the format; for tools all strings of the format match it.
 [[nodiscard]] std::string_view FormatPattern(std::string_view format, SchemaUse use);
 
 }  // namespace ebb

@@ -1,7 +1,7 @@
-// Rewrites JSON schemas for the converter of llama.cpp's common library. That converter reads some
-// schemas as others: it lets one of `allOf`, `anyOf`, `$ref` and the keywords next to them win,
-// takes counts beyond 31 bits for others, and leaves what it does not know out. What comes out of
-// here has the few forms that it compiles exactly.
+// Rewrites JSON schemas for the converter of llama.cpp's common library, which reads some schemas
+// wrongly: it lets one of `allOf`, `anyOf`, `$ref` and the keywords next to them win, misreads
+// counts beyond 31 bits, and ignores what it does not know. A rewritten schema uses only the few
+// forms that the converter compiles exactly.
 #ifndef EBB_MODEL_SCHEMA_SCHEMA_REWRITE_H_
 #define EBB_MODEL_SCHEMA_SCHEMA_REWRITE_H_
 
@@ -14,15 +14,18 @@
 namespace ebb {
 
 enum class SchemaUse {
-  // The text of an answer. Every value of the rewritten schema is one of the given schema; some of
-  // that schema's may be missing: members that no `properties` name, where additionalProperties
-  // does not ask for them; types that it does not speak of, where it names none.
+  // Rewrites for the text of an answer. Every value of the rewritten schema is a value of the given
+  // schema, but some values may be missing: members that no `properties` name, unless
+  // additionalProperties asks for them; and types that the schema does not mention, if it names no
+  // type.
   kAnswer,
-  // A tool's parameters, an object. What cannot be said is left out, so that more is admitted.
+  // Rewrites for a tool's parameters, which are an object. Constraints that a grammar cannot
+  // express are left out, so that more values are admitted.
   kTool,
 };
 
-// Numbers within bounds, which the converter does not know: in the schema a number stands for them.
+// BoundedNumbers stands for numbers within bounds, which the converter does not know: in the
+// schema, the constant stand_in takes their place.
 struct BoundedNumbers {
   std::string stand_in;  // "-7000000000000000001"
   std::string rule;      // the name of the rule of their texts
@@ -32,14 +35,15 @@ struct BoundedNumbers {
 struct RewrittenSchema {
   std::string schema;
   std::vector<BoundedNumbers> numbers = {};
-  // Of kTool: the parts, "properties.x", some of whose keywords are left out; "" is the whole.
+  // Lists, for kTool, the parts some of whose keywords are left out, such as "properties.x"; "" is
+  // the whole.
   std::vector<std::string> widened = {};
 };
 
-// `name` makes the names of definitions unique among the schemas of one grammar: letters and
-// digits. Errors, of kAnswer alone: InvalidArgument, with the pointer of the keyword: no JSON; a
-// keyword that a grammar cannot hold to; a schema that admits nothing; one that is too large. Every
-// tool's schema gives a rewritten one.
+// Rewrites a schema. `name`, of letters and digits, makes names of definitions unique among the
+// schemas of one grammar. Errors, for kAnswer alone: InvalidArgument, with the pointer of the
+// keyword, for text that is no JSON; a keyword that a grammar cannot enforce; a schema that admits
+// nothing or is too large. For kTool every schema has a result.
 [[nodiscard]] Result<RewrittenSchema> RewriteSchema(std::string_view schema, SchemaUse use,
                                                     const std::string& name);
 

@@ -16,7 +16,7 @@ constexpr size_t kMostBytes = size_t{1} << 20;
 constexpr size_t kMostWrittenBytes = size_t{4} << 20;
 constexpr size_t kMostDepth = 100;
 constexpr size_t kMostNameBytes = 1024;
-// Smaller schemas are written out wherever they stand.
+// Smaller schemas are written out wherever they occur, instead of becoming a definition.
 constexpr size_t kSmallParts = 12;
 
 size_t PartsOf(const SchemaJson& schema, size_t most) {
@@ -36,7 +36,8 @@ bool AdmitsAll(const SchemaJson* node) {
          });
 }
 
-// Schemas for which the converter needs too much time or stack.
+// Returns why a schema is too large, so that the converter would need too much time or stack;
+// empty: it is not.
 std::string WhyTooLarge(const SchemaJson& part, size_t depth) {
   if (depth > kMostDepth) {
     return fmt::format("its parts lie more than {} deep within each other", kMostDepth);
@@ -109,7 +110,7 @@ std::optional<SchemaJson> SchemaRewriter::Together(SchemaNodes nodes) {
     Fail("# has parts more than 100 deep within each other");
     return std::nullopt;
   }
-  // Elements of the map stay where they are.
+  // Keeps a reference, since elements of the map do not move.
   Definition& definition = definitions_[key];
   definition.name = fmt::format("{}d{}", name_, num_definitions_++);
   ++depth_;
@@ -143,7 +144,8 @@ SchemaJson SchemaRewriter::WithDefinitions(SchemaJson root) const {
   return root;
 }
 
-// Parsers of calls look for the properties of one object.
+// Merges the choices of a tool's root into one object, because parsers of calls look for the
+// properties of one object.
 SchemaJson SchemaRewriter::MergedRoot(SchemaJson root) {
   if (root.contains("type")) return root;
   Refuse(document_.root(), "", "");
@@ -155,7 +157,7 @@ SchemaJson SchemaRewriter::MergedRoot(SchemaJson root) {
     const SchemaJson* const some = SchemaDocument::Find(choice, "properties");
     is_open = is_open || some == nullptr || choice.contains("additionalProperties");
     if (is_open) break;
-    // In the order of the choice with most of them.
+    // Takes the order of members from the choice with the most of them.
     SchemaJson all = some->size() > most ? SchemaJson::object() : properties;
     for (const auto& [name, member] : some->items()) all.emplace(name, SchemaJson::array());
     for (const auto& [name, members] : properties.items()) all[name] = members;
@@ -193,7 +195,7 @@ std::optional<SchemaJson> SchemaRewriter::Rewrite() {
   if (!root.has_value()) Fail("# admits no value");
   if (!error_.empty()) return std::nullopt;
   if (is_tool) return root;
-  // Names of members are no names of rules then.
+  // Wraps the definitions, so that names of members cannot be taken for names of rules.
   SchemaJson definitions = root->value("$defs", SchemaJson::object());
   root->erase("$defs");
   definitions[name_ + "root"] = *std::move(root);

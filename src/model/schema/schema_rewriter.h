@@ -1,6 +1,6 @@
-// The inside of RewriteSchema(). Schemas that hold together for one value are a list of nodes. It
-// is expanded into alternatives without references, `allOf`, `anyOf` and `oneOf`
-// (schema_expansion.cc); each of these becomes one schema for each type of value that it admits
+// Implements RewriteSchema(). Schemas that must all hold for one value are a list of nodes. The
+// list is expanded into alternatives without references, `allOf`, `anyOf` and `oneOf`
+// (schema_expansion.cc); each alternative becomes one schema per type of value that it admits
 // (schema_types.cc).
 #ifndef EBB_MODEL_SCHEMA_SCHEMA_REWRITER_H_
 #define EBB_MODEL_SCHEMA_SCHEMA_REWRITER_H_
@@ -22,8 +22,9 @@ namespace ebb {
 
 using SchemaNodes = std::vector<const SchemaJson*>;
 
-// One of the alternatives that schemas admit: all of `nodes` hold, none of `excluded`. A node's
-// references and combinations are dealt with, so that its other keywords count.
+// SchemaCase is one of the alternatives that schemas admit: a value must match all of `nodes` and
+// none of `excluded`. References and combinations of the nodes are already expanded, so only their
+// other keywords count.
 struct SchemaCase {
   SchemaNodes nodes;
   SchemaNodes excluded;
@@ -34,13 +35,13 @@ class SchemaRewriter {
   SchemaRewriter(SchemaJson root, SchemaUse use, std::string name)
       : document_(std::move(root)), use_(use), name_(std::move(name)) {}
 
-  // Nothing: see error().
+  // Returns the rewritten schema; nullopt: it failed, see error().
   std::optional<SchemaJson> Rewrite();
   [[nodiscard]] const std::string& error() const { return error_; }
   [[nodiscard]] const std::vector<std::string>& widened() const { return widened_; }
   [[nodiscard]] const std::vector<BoundedNumbers>& numbers() const { return numbers_; }
 
-  // Returns whether it took more work than any schema is worth.
+  // Returns whether rewriting took more work than allowed.
   bool IsExhausted();
 
  private:
@@ -58,17 +59,18 @@ class SchemaRewriter {
     std::vector<std::pair<const SchemaJson*, const char*>> choices;  // nodes and their keywords
     std::vector<std::pair<const SchemaJson*, size_t>> only;          // of oneOf: what was chosen
   };
-  // Merges the keywords for objects, or arrays, of all nodes of a case.
+  // ObjectCase and ArrayCase merge the keywords for objects, or arrays, of all nodes of a case.
   struct ObjectCase;
   struct ArrayCase;
 
-  // The keyword cannot be held to: an error, or a part that is widened.
+  // Reports a keyword that a grammar cannot enforce: an error for kAnswer, a widened part for
+  // kTool.
   void Refuse(const SchemaJson& node, const char* keyword, std::string_view why);
   void Fail(std::string why);
-  // Whether certainly no value of the case is admitted by all of `more`.
+  // Returns whether it is certain that no value of the case is admitted by all of `more`.
   bool AdmitsNothing(const SchemaCase& one, SchemaNodes more);
 
-  // Values that all nodes admit; nothing: there are none.
+  // Returns a schema of the values that all nodes admit; nullopt: there are none.
   std::optional<SchemaJson> Together(SchemaNodes nodes);
   std::vector<SchemaCase> Expand(SchemaCase so_far, SchemaNodes more);
   void Expand(Expansion state, std::vector<SchemaCase>* cases);
@@ -80,7 +82,7 @@ class SchemaRewriter {
   void MakeExclusive(const Expansion& state, SchemaCase* one);
   bool MakeDisjoint(const SchemaJson& other, SchemaCase* one);
 
-  // For one case.
+  // The following functions work on one case.
   std::vector<SchemaJson> Typed(const SchemaCase& one);
   std::optional<std::vector<SchemaJson>> Listed(const SchemaCase& one);
   [[nodiscard]] uint32_t TypesOf(const SchemaCase& one);
@@ -103,10 +105,10 @@ class SchemaRewriter {
   void CheckMemberKeywords(const SchemaCase& one, ObjectCase* object);
   SchemaNodes MemberNodes(const SchemaCase& one, const std::string& name);
   std::optional<SchemaJson> WithCounts(const SchemaCase& one, ObjectCase* object);
-  // The count of a keyword, which of several nodes holds: the largest or the smallest.
+  // Returns the largest, or the smallest, count that the nodes have for a keyword.
   std::optional<size_t> Count(const SchemaCase& one, const char* keyword, bool largest);
 
-  // At the end.
+  // The following functions finish the schema.
   SchemaJson MergedRoot(SchemaJson root);
   [[nodiscard]] SchemaJson WithDefinitions(SchemaJson root) const;
 

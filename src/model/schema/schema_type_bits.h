@@ -1,4 +1,4 @@
-// The types of values that JSON Schema tells apart, as bits.
+// Represents the types of values that JSON Schema distinguishes as bits.
 #ifndef EBB_MODEL_SCHEMA_SCHEMA_TYPE_BITS_H_
 #define EBB_MODEL_SCHEMA_SCHEMA_TYPE_BITS_H_
 
@@ -18,11 +18,11 @@ inline constexpr uint32_t kBooleanType = 32;
 inline constexpr uint32_t kNullType = 64;
 inline constexpr uint32_t kAllTypes = 127;
 
-// Bits of the argument of `type`; 0: it is invalid.
+// Returns the bits of the argument of `type`; 0: it is invalid.
 [[nodiscard]] uint32_t TypeBits(const SchemaJson& argument);
-// The types that a keyword constrains; 0: all of them, or it constrains nothing.
+// Returns the types that a keyword constrains; 0: all types, or the keyword constrains nothing.
 [[nodiscard]] uint32_t TypeOfKeyword(std::string_view keyword);
-// Whether a schema with that keyword may refuse values.
+// Returns whether a schema with this keyword may refuse values.
 [[nodiscard]] bool IsConstraint(std::string_view keyword);
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// The values other than objects and arrays that the keywords of a case admit.
+// Rewrites the values other than objects and arrays that the keywords of a case admit.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -16,13 +16,14 @@
 namespace ebb {
 namespace {
 
-// The converter writes integers of at most 16 digits, and gets a single bound wrong.
+// The converter supports integers of at most 16 digits, and gets a single bound wrong, so both
+// bounds are always written.
 constexpr int64_t kLargestInteger = 9'999'999'999'999'999;
 constexpr int64_t kMostMultiples = 1000;
-// Above, the converter's counts have no upper bound.
+// Above this length, the converter drops the upper bound of a count.
 constexpr size_t kMostConverterLength = 1000;
 
-// The nearest integer that a bound admits.
+// Returns the nearest integer that a bound admits.
 int64_t ClosedBound(const SchemaJson& bound, bool is_lower, bool is_exclusive) {
   const int64_t step = is_lower ? 1 : -1;
   if (bound.is_number_integer()) {
@@ -50,7 +51,7 @@ std::vector<SchemaJson> SchemaRewriter::Typed(const SchemaCase& one) {
   std::vector<SchemaJson> schemas;
   for (uint32_t type = 1; type <= kAllTypes; type <<= 1) {
     if ((types & type) == 0) continue;
-    // Numbers contain the integers.
+    // The type of numbers already contains the integers.
     if (type == kIntegerType && (types & kFractionType) != 0) continue;
     auto schema = OfType(one, type, forbidden);
     if (schema.has_value()) schemas.push_back(*std::move(schema));
@@ -62,7 +63,7 @@ std::vector<SchemaJson> SchemaRewriter::Typed(const SchemaCase& one) {
   return schemas;
 }
 
-// The values of `enum` and `const`; empty: there is neither.
+// Returns the values of `enum` and `const`; nullopt: the case has neither.
 std::optional<std::vector<SchemaJson>> SchemaRewriter::Listed(const SchemaCase& one) {
   SchemaJson values;
   const SchemaJson* lists = nullptr;
@@ -82,7 +83,8 @@ std::optional<std::vector<SchemaJson>> SchemaRewriter::Listed(const SchemaCase& 
   for (const SchemaJson& value : values) {
     Verdict verdict = Verdict::kYes;
     for (const SchemaJson* node : one.nodes) {
-      // Whether schemas exclude each other is not asked of the keyword that says so.
+      // To decide whether the schemas of `oneOf` exclude each other, validation ignores
+      // combinations, or the question would ask itself.
       verdict = std::min(verdict, only_asks_ ? ValidateAlone(document_, value, *node)
                                              : Validate(document_, value, *node));
     }
@@ -93,7 +95,7 @@ std::optional<std::vector<SchemaJson>> SchemaRewriter::Listed(const SchemaCase& 
     }
     if (verdict == Verdict::kNo) continue;
     is_uncertain = is_uncertain || verdict == Verdict::kUncertain;
-    // Not certainly a value: the others are enough of an answer.
+    // A value that is not certainly admitted is left out of answers; the others suffice.
     const bool is_kept = verdict == Verdict::kYes || use_ == SchemaUse::kTool || only_asks_;
     if (is_kept && said.insert(EqualityText(value)).second) admitted.push_back(value);
   }
@@ -121,7 +123,7 @@ uint32_t SchemaRewriter::TypesOf(const SchemaCase& one) {
     is_declared = true;
     types &= declared;
   }
-  // Without types, what keywords speak of is what is meant.
+  // If no type is declared, the types that the keywords constrain are meant.
   return !is_declared && spoken_of != 0 ? spoken_of : types;
 }
 
@@ -160,7 +162,7 @@ bool SchemaRewriter::TakeExcludedSchema(const SchemaJson& excluded, uint32_t* ty
   if (excluded.size() != 1) return false;
   if (const SchemaJson* type = SchemaDocument::Find(excluded, "type")) {
     const uint32_t bits = TypeBits(*type);
-    // Fractions alone are no type.
+    // JSON Schema has no type for fractions alone.
     const bool leaves_fractions =
         (bits & kIntegerType) != 0 && (bits & kFractionType) == 0 && (*types & kFractionType) != 0;
     if (bits == 0 || leaves_fractions) return false;
@@ -170,7 +172,7 @@ bool SchemaRewriter::TakeExcludedSchema(const SchemaJson& excluded, uint32_t* ty
   const SchemaJson* const required = SchemaDocument::Find(excluded, "required");
   if (required == nullptr || !required->is_array() || required->size() != 1) return false;
   if (!required->front().is_string()) return false;
-  // A value that is no object satisfies `required`.
+  // `required` only constrains objects, so only objects without the member are left.
   *types &= kObjectType;
   forbidden->insert(required->front().get<std::string>());
   return true;
@@ -207,7 +209,7 @@ std::optional<size_t> SchemaRewriter::Count(const SchemaCase& one, const char* k
       Refuse(*node, keyword, "is no count");
       continue;
     }
-    // Far beyond what a context holds.
+    // Limits counts to far more than a context holds.
     const auto next = static_cast<size_t>(std::min(value, 1e9));
     const bool wins = !count.has_value() || (largest ? next > *count : next < *count);
     if (wins) count = next;
@@ -240,7 +242,7 @@ std::optional<SchemaJson> SchemaRewriter::Integer(const SchemaCase& one) {
   return SchemaJson{{"type", "integer"}, {"minimum", least}, {"maximum", most}};
 }
 
-// A list, where they are few.
+// Returns a list of the multiples if they are few.
 std::optional<SchemaJson> SchemaRewriter::MultiplesOf(const SchemaCase& one, int64_t least,
                                                       int64_t most) {
   const SchemaJson* asks = nullptr;
@@ -253,7 +255,7 @@ std::optional<SchemaJson> SchemaRewriter::MultiplesOf(const SchemaCase& one, int
       Refuse(*node, "multipleOf", "is no positive number");
       continue;
     }
-    // 1, 0.5, 0.1: all integers are multiples.
+    // For 1, 0.5, 0.1 and the like all integers are multiples.
     if (std::floor(1 / value) == 1 / value) continue;
     asks = node;
     if (std::floor(value) == value) largest = std::max(largest, value);
@@ -313,7 +315,7 @@ std::optional<SchemaJson> SchemaRewriter::Number(const SchemaCase& one) {
   return only_asks_ ? SchemaJson{{"type", "number"}} : StandIn(*numbers);
 }
 
-// A number that stands for these in the schema.
+// Returns a constant that stands for these numbers in the schema.
 SchemaJson SchemaRewriter::StandIn(const RegexNode& numbers) {
   const std::string rule = fmt::format("number-{}-{}", name_, numbers_.size());
   int64_t value = 0;
@@ -324,7 +326,7 @@ SchemaJson SchemaRewriter::StandIn(const RegexNode& numbers) {
   return SchemaJson{{"enum", SchemaJson::array({value})}};
 }
 
-// The expression of all patterns and formats of the case that can be held to.
+// Returns the expression of all patterns and formats of the case that a grammar can enforce.
 std::optional<RegexNode> SchemaRewriter::PatternOfCase(const SchemaCase& one, bool* has_pattern) {
   std::optional<RegexNode> pattern;
   std::string source;

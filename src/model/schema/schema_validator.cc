@@ -26,7 +26,7 @@ Verdict Certain(bool yes) { return yes ? Verdict::kYes : Verdict::kNo; }
 
 class Validation {
  public:
-  // Alone: by the schema's own keywords.
+  // Makes a validation. alone: only by the schema's own keywords.
   Validation(const SchemaDocument& document, bool alone) : document_(document), alone_(alone) {}
 
   Verdict Check(const SchemaJson& value, const SchemaJson& schema, int level) {

@@ -1,5 +1,5 @@
-// Whether a value is one that a schema admits, as far as that is certain. For the few values that a
-// schema lists, and the names of properties.
+// Decides whether a schema admits a value, as far as that is certain. Used for the few values that
+// a schema lists, and for names of properties.
 #ifndef EBB_MODEL_SCHEMA_SCHEMA_VALIDATOR_H_
 #define EBB_MODEL_SCHEMA_SCHEMA_VALIDATOR_H_
 
@@ -9,16 +9,16 @@ namespace ebb {
 
 enum class Verdict { kNo, kUncertain, kYes };
 
-// By JSON Schema's Draft 2020-12 and what earlier drafts say otherwise of tuples. Uncertain:
-// keywords that it does not know, and formats.
+// Validates a value by JSON Schema's Draft 2020-12 and what earlier drafts say differently of
+// tuples. Returns kUncertain for formats and for keywords that it does not know.
 [[nodiscard]] Verdict Validate(const SchemaDocument& document, const SchemaJson& value,
                                const SchemaJson& schema);
 
-// The same by the schema's own keywords, leaving out references and combinations of schemas.
+// Validates a value by the schema's own keywords, ignoring references and combinations of schemas.
 [[nodiscard]] Verdict ValidateAlone(const SchemaDocument& document, const SchemaJson& value,
                                     const SchemaJson& schema);
 
-// Whether the value is of that type of JSON Schema ("integer" takes 1.0).
+// Returns whether the value has this type of JSON Schema ("integer" accepts 1.0).
 [[nodiscard]] bool IsOfType(const SchemaJson& value, std::string_view type);
 
 }  // namespace ebb
