@@ -7,7 +7,8 @@
 namespace ebb {
 namespace {
 
-// The length of "\boxed" and its kin, with what may stand before the brace; 0: none begins here.
+// Returns the length of "\boxed" or a similar command, with what may precede its brace; 0: none
+// begins here.
 size_t BoxCommandAt(std::string_view rest) {
   for (const std::string_view command : {"\\boxed", "\\fbox", "\\framebox"}) {
     if (!rest.starts_with(command)) continue;
@@ -19,7 +20,8 @@ size_t BoxCommandAt(std::string_view rest) {
   return 0;
 }
 
-// "\boxed 5": up to white space or the end of the formula. Bounded, so that the pass stays linear.
+// Returns the content of "\boxed 5": up to white space or the end of the formula. The length is
+// limited, so that the search stays linear.
 std::string_view BareContent(std::string_view rest) {
   rest = rest.substr(0, 64);
   size_t end = 0;
@@ -31,7 +33,8 @@ std::string_view BareContent(std::string_view rest) {
 
 }  // namespace
 
-// One pass with a stack of open braces: hostile nesting costs memory in proportion, no more.
+// Makes one pass with a stack of open braces, so that hostile nesting costs only memory in
+// proportion.
 std::string_view LastBoxed(std::string_view text) {
   struct Brace {
     size_t content_begin;

@@ -16,7 +16,8 @@
 namespace ebb {
 namespace {
 
-// "w" of "\frac{w}{2}", "x" of "5 x", not "a" of "18 a day" nor what stands in \text{}.
+// Returns whether the text has a variable: "w" of "\frac{w}{2}" and "x" of "5 x", but not "a" of
+// "18 a day" or what is inside \text{}.
 bool HasVariable(std::string_view text) {
   while (!text.empty()) {
     const std::string_view word = FirstWord(text);
@@ -29,7 +30,8 @@ bool HasVariable(std::string_view text) {
   return false;
 }
 
-// "8" of "L - 8", "n + 8" and "8 * n", but not of "Cost - 8 dollars".
+// Returns whether the number is an operand: "8" of "L - 8", "n + 8" and "8 * n", but not of "Cost -
+// 8 dollars".
 bool IsOperand(std::string_view number, std::string_view text) {
   const std::string_view before = Trim(text.substr(0, number.data() - text.data()));
   const std::string_view behind = Trim(Behind(text, number));

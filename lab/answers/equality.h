@@ -1,4 +1,4 @@
-// Whether two answers denote the same thing.
+// Decides whether two answers mean the same.
 #ifndef EBB_LAB_ANSWERS_EQUALITY_H_
 #define EBB_LAB_ANSWERS_EQUALITY_H_
 
@@ -6,12 +6,13 @@
 
 namespace ebb {
 
-// Whether both are written alike, but for white space, $ and a full stop at the end: what a formula
-// is worth, math-verify says (python/src/ebb/judge.py).
+// Returns whether both texts are the same apart from white space, $ and a full stop at the end. The
+// values of formulas are compared by math-verify (python/src/ebb/judge.py), not here.
 [[nodiscard]] bool SameWritten(std::string_view answer, std::string_view reference);
-// A number with whatever words around it, where it is the only one: "18 eggs".
+// Returns whether both contain the same number and no other one, with any words around it: "18
+// eggs".
 [[nodiscard]] bool SameNumber(std::string_view answer, std::string_view reference);
-// "seven", "Seven." and 7.
+// Returns whether both are the same word or number word: "seven", "Seven." and 7.
 [[nodiscard]] bool SameWord(std::string_view answer, std::string_view reference);
 
 }  // namespace ebb

@@ -46,7 +46,7 @@ Extraction Found(ExtractionRule rule, std::string_view answer) {
   return {rule, std::string(answer)};
 }
 
-// The end of "seven hundred", where "seven" ends at `end`.
+// Returns the end of "seven hundred", where "seven" ends at `end`.
 size_t ScaleEnd(std::string_view text, size_t end) {
   constexpr size_t kMaxLetters = 9;
   size_t scale = end;
@@ -58,7 +58,7 @@ size_t ScaleEnd(std::string_view text, size_t end) {
   return ScaleOfWord(LowerCase(text.substr(begin, scale - begin))).empty() ? end : scale;
 }
 
-// "seven" of "the seven apples".
+// Returns the first word that is no article: "seven" of "the seven apples".
 std::string_view FirstProseWord(std::string_view text) {
   for (;;) {
     while (!text.empty() && !IsAlphanumeric(text.front()) &&
@@ -80,14 +80,15 @@ std::string_view FirstProseWord(std::string_view text) {
   }
 }
 
-// Whether nothing is reckoned and no other clause begins: "18 dollars for 3 days".
+// Returns whether the text behind a number neither calculates further nor begins another clause:
+// "18 dollars for 3 days".
 bool EndsClause(std::string_view behind_number) {
   return behind_number.find_first_of("=+*/,<-") == std::string_view::npos &&
          behind_number.find(" so ") == std::string_view::npos &&
          behind_number.find(" and ") == std::string_view::npos;
 }
 
-// The number that directly follows the last "is" or "equals", and ends its clause.
+// Returns the number that directly follows the last "is" or "equals" and ends its clause.
 std::string_view NumberOfVerb(std::string_view sentence) {
   for (const std::string_view verb : {" is ", " equals "}) {
     const size_t at = sentence.rfind(verb);
@@ -100,14 +101,14 @@ std::string_view NumberOfVerb(std::string_view sentence) {
   return {};
 }
 
-// The number that a sentence gives: what stands behind its last "=", else the one it begins with,
-// else that of its verb, else its last one.
+// Returns the number that a sentence gives: the one behind its last "=", else the one with which it
+// begins, else that of its verb, else its last one.
 std::string_view NumberOf(std::string_view sentence) {
   const size_t equals = sentence.rfind('=');
   if (equals != std::string_view::npos) {
     const std::string_view behind = sentence.substr(equals + 1);
     const std::string_view value = LeadingNumber(behind);
-    // "3 + 4 = 7", not "18 = 9 * 2".
+    // Accepts "3 + 4 = 7", but not "18 = 9 * 2".
     const bool last = !value.empty() && std::none_of(value.end(), behind.end(), IsDigit);
     if (last) return value;
   }
@@ -118,10 +119,10 @@ std::string_view NumberOf(std::string_view sentence) {
   return numbers.empty() ? std::string_view() : numbers.back();
 }
 
-// The answer of this kind that a phrase gives; empty: none.
+// Returns the answer of this kind that a phrase gives; empty: none.
 std::string AnswerOfPhrase(const AnswerPhrase& phrase, const AnswerFormat& format) {
   std::string_view sentence = phrase.sentence;
-  // The box must begin in the sentence, and may end behind it.
+  // The box must begin in the sentence but may end behind it.
   if (sentence.find("\\boxed") != std::string_view::npos) {
     const std::string_view boxed = LastBoxed(phrase.rest);
     if (!boxed.empty()) sentence = boxed;
@@ -148,7 +149,7 @@ Extraction FromPhrases(std::string_view text, const AnswerFormat& format) {
   for (auto phrase = phrases.rbegin(); phrase != phrases.rend(); ++phrase) {
     const std::string answer = AnswerOfPhrase(*phrase, format);
     if (!answer.empty()) return Found(ExtractionRule::kPhrase, answer);
-    // "The answer is unknown": an earlier guess does not count.
+    // In "The answer is unknown", an earlier guess does not count.
     if (IsRefusal(phrase->sentence)) return Found(ExtractionRule::kPhrase, phrase->sentence);
   }
   return {};
@@ -166,7 +167,7 @@ Extraction FromBox(std::string_view text, const AnswerFormat& format) {
   return Found(ExtractionRule::kBoxed, boxed);
 }
 
-// The rules for an answer that is neither marked nor announced.
+// Applies the rules for an answer that is neither marked nor announced.
 Extraction FromTheRest(std::string_view text, const AnswerFormat& format) {
   if (format.kind == AnswerKind::kOption) {
     std::string letter = LoneOption(Trim(text), format.options);

@@ -9,17 +9,17 @@
 namespace ebb {
 namespace {
 
-// The length of the formula that begins the text, with its delimiters; 0: none does.
+// Returns the length of the formula that begins the text, with its delimiters; 0: none does.
 size_t FormulaLength(std::string_view text) {
   constexpr std::pair<std::string_view, std::string_view> kDelimiters[] = {
       {"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}};
   for (const auto& [open, close] : kDelimiters) {
     if (!text.starts_with(open)) continue;
-    // No answer is longer; a currency sign has no partner.
+    // Limits the search, because no answer is longer and a currency sign has no closing partner.
     const std::string_view inside = text.substr(open.size(), kMaxAnswerBytes);
     for (size_t end = inside.find(close); end != std::string_view::npos;
          end = inside.find(close, end + 1)) {
-      // "\$" is a currency.
+      // "\$" is a currency sign and closes no formula.
       if (close != "$" || end == 0 || inside[end - 1] != '\\') {
         return open.size() + end + close.size();
       }
@@ -29,7 +29,8 @@ size_t FormulaLength(std::string_view text) {
   return 0;
 }
 
-// \text{...} and its kin, and the names of environments.
+// Returns whether the command's argument consists of words: \text{...} and similar commands, and
+// the names of environments.
 bool HasWordArgument(std::string_view command) {
   constexpr std::string_view kCommands[] = {"\\text",   "\\mbox",  "\\textbf", "\\textit",
                                             "\\mathrm", "\\begin", "\\end",    "\\operatorname"};

@@ -1,4 +1,4 @@
-// Formulas in running text.
+// Finds formulas in running text.
 #ifndef EBB_LAB_ANSWERS_FORMULA_H_
 #define EBB_LAB_ANSWERS_FORMULA_H_
 
@@ -6,17 +6,18 @@
 
 namespace ebb {
 
-// The formula that begins the text, without its $...$, $$...$$, \(...\) or \[...\]; empty: none.
+// Returns the formula that begins the text, without its $...$, $$...$$, \(...\) or \[...\]; empty:
+// the text begins with none.
 [[nodiscard]] std::string_view LeadingFormula(std::string_view text);
 
-// The word or the command, such as \frac, that begins the text, or its first byte.
-// REQUIRES: the text is not empty.
+// Returns the word or the command, such as \frac, that begins the text, or otherwise its first
+// byte. REQUIRES: the text is not empty.
 [[nodiscard]] std::string_view FirstWord(std::string_view text);
-// Whether there are words of three letters or more besides commands, the contents of \text{} and
-// "and".
+// Returns whether the text has words of three letters or more, not counting commands, the contents
+// of \text{} and "and".
 [[nodiscard]] bool HasProse(std::string_view text);
-// "1. Let us", "1\. Let us", "1) Let us", "1: Let us", "1 - Let us": what follows a heading's
-// number.
+// Returns whether a heading's number is the number of a list's item, by the text behind it: "1. Let
+// us", "1\. Let us", "1) Let us", "1: Let us", "1 - Let us".
 [[nodiscard]] bool IsEnumerated(std::string_view behind_number);
 
 }  // namespace ebb

@@ -12,14 +12,14 @@ namespace {
 
 enum class LinePlace { kLast, kBeforeOthers };
 
-// Without the full stop and the markup around it.
+// Returns the line without its full stop and the markup around it.
 std::string_view BareLine(std::string_view line) {
   line = SkipMarkup(line);
   if (line.ends_with('.')) line = SkipMarkup(line.substr(0, line.size() - 1));
   return line;
 }
 
-// Units are all the words there are.
+// Returns whether nothing but units follows the number.
 bool IsUnitAlone(std::string_view behind_number) {
   std::string_view rest = SkipMarkup(behind_number);
   while (rest.starts_with('$')) rest = SkipMarkup(rest.substr(1));

@@ -14,8 +14,8 @@
 namespace ebb {
 namespace {
 
-// Spellings of operators, and marks of LaTeX, Markdown and currencies around numbers. Longer ones
-// stand before their beginnings.
+// The next constants list the spellings of operators, and the marks of LaTeX, Markdown and
+// currencies around numbers. A longer spelling precedes one with which it begins.
 using Texts = std::span<const std::string_view>;
 constexpr std::string_view kFractions[] = {"\\dfrac", "\\tfrac", "\\cfrac"};
 constexpr std::string_view kTimes[] = {"\\times", "\\cdot", "×", "·"};
@@ -51,7 +51,7 @@ std::string WithPlainOperators(std::string_view text) {
   return plain;
 }
 
-// Reads one expression. Every read moves past the text that it has read, or fails.
+// Reader reads one expression. Every read moves past the text that it has read, or fails.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -68,7 +68,7 @@ class Reader {
     }
     return sum;
   }
-  // Whether the last value is one whole number, and its digits.
+  // Returns the digits of the last value if it was one whole number; otherwise an empty text.
   [[nodiscard]] const std::string& digits() const { return digits_; }
   std::string_view rest() {
     Peek();
@@ -76,7 +76,7 @@ class Reader {
   }
 
  private:
-  // The next character that is no space; 0: none.
+  // Returns the next character that is no space; 0: there is none.
   char Peek() {
     while (text_.starts_with(' ') || text_.starts_with('\n')) text_.remove_prefix(1);
     return text_.empty() ? '\0' : text_.front();
@@ -98,7 +98,7 @@ class Reader {
     if (!is_negative) Take("+");
     std::optional<double> product = Power(nesting);
     while (product.has_value() && (Peek() == '*' || Peek() == '/')) {
-      // "8 dollars/day" divides by no number.
+      // "8 dollars/day" is no division by a number.
       if (text_.size() > 1 && IsLetter(text_[1])) break;
       const char sign = Next();
       const std::optional<double> other = Power(nesting);
@@ -131,7 +131,7 @@ class Reader {
     }
     std::optional<double> number = Number();
     if (!number.has_value()) return {};
-    // 1 1/2 and 1\frac{1}{2}
+    // Reads mixed numbers: 1 1/2 and 1\frac{1}{2}.
     const std::string_view behind = text_;
     const bool is_whole = !digits_.empty();
     std::optional<double> part;
@@ -154,7 +154,7 @@ class Reader {
     return *number + *part;
   }
 
-  // {3}{4}, 34
+  // Reads the arguments of a fraction: {3}{4} or 34.
   std::optional<double> Fraction(int nesting) {
     std::array<std::optional<double>, 2> parts;
     for (std::optional<double>& part : parts) {
@@ -170,7 +170,7 @@ class Reader {
     return *parts[1] == 0 ? std::nullopt : std::optional(*parts[0] / *parts[1]);
   }
 
-  // Digits with separated thousands, decimals and an exponent.
+  // Reads digits with separated thousands, decimals and an exponent.
   std::optional<double> Number() {
     Peek();
     std::string number;
@@ -224,7 +224,7 @@ class Reader {
   std::string digits_;
 };
 
-// "dollars", "m/s", "per day": nothing but units.
+// Returns whether the text is nothing but units: "dollars", "m/s", "per day".
 bool IsUnits(std::string_view text) {
   constexpr std::string_view kLetters = "mgslhL";
   for (text = Trim(text); !text.empty(); text = Trim(text)) {

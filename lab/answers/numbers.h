@@ -1,4 +1,4 @@
-// Numbers in running text.
+// Finds numbers in running text.
 #ifndef EBB_LAB_ANSWERS_NUMBERS_H_
 #define EBB_LAB_ANSWERS_NUMBERS_H_
 
@@ -8,20 +8,23 @@
 
 namespace ebb {
 
-// The number that begins at `at`, without its sign: digits with thousands separators and decimals,
-// an exponent or "\times 10^3", a fraction 3/4 or 1 3/4, "million", a percent sign. Empty: none
-// does.
+// Returns the number that begins at `at`, without its sign: digits with thousands separators and
+// decimals, an exponent or "\times 10^3", a fraction 3/4 or 1 3/4, "million", a percent sign.
+// Empty: no number begins there.
 [[nodiscard]] std::string_view UnsignedNumberAt(std::string_view text, size_t at);
 
-// The number that stands alone and begins the text: its sign, a currency and $ may come first. Also
-// a power, 2^10, and a time, 3:30, which is not the number 3.
+// Returns the number that begins the text and stands alone; its sign, a currency and $ may come
+// first. Also returns a power, 2^10, and a time, 3:30, as a whole, so that it is not taken for the
+// number 3.
 [[nodiscard]] std::string_view LeadingNumber(std::string_view text);
 
-// Numbers of no name, index or time (v7, 3D, x_2, 2^10, 3:30), in their order, with their signs.
+// Returns the numbers of the text in order, with their signs, except those that are part of a name,
+// an index, a power or a time (v7, 3D, x_2, 2^10, 3:30).
 [[nodiscard]] std::vector<std::string_view> StandaloneNumbers(std::string_view text);
 
 [[nodiscard]] bool IsUnitWord(std::string_view lower_case_word);
-// The digits of 1000 for "thousand"; empty: the word is none of its kind.
+// Returns the digits of a number word's scale, such as those of 1000 for "thousand"; empty: the
+// word is none.
 [[nodiscard]] std::string_view ScaleOfWord(std::string_view lower_case_word);
 
 }  // namespace ebb

@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-// How many letters there are: A to D where the options are not known.
+// Returns how many letters there are: A to D if the options are not known.
 size_t NumLetters(std::span<const std::string> options) {
   return options.empty() ? 4 : std::min<size_t>(options.size(), 26);
 }
@@ -35,7 +35,7 @@ std::string LetterOfText(std::string_view text, std::span<const std::string> opt
   return letter;
 }
 
-// Whether one of the words begins the text and ends there.
+// Returns whether the text begins with one of the words, as a whole word.
 bool BeginsWithWord(std::string_view text, std::span<const std::string_view> words) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
     return text.starts_with(word) && (text.size() == word.size() || !IsLetter(text[word.size()]));
@@ -50,7 +50,7 @@ std::string_view SkipClosers(std::string_view text) {
   return text;
 }
 
-// "A type of red", not "A because": what follows "A ".
+// Returns whether "A " is an article, by what follows it: "A type of red", not "A because".
 bool IsArticle(std::string_view behind) {
   constexpr std::array<std::string_view, 40> kAfterLetters = {
       "because", "since", "as",   "for",   "due",   "which", "that",      "with",   "by",  "based",
@@ -61,14 +61,15 @@ bool IsArticle(std::string_view behind) {
          !BeginsWithWord(behind.substr(1), kAfterLetters);
 }
 
-// "A) is wrong".
+// Returns whether the text behind an option rejects it: "A) is wrong".
 bool IsRejected(std::string_view behind) {
   constexpr std::array<std::string_view, 6> kRejections = {
       "is wrong", "is incorrect", "is not", "is false", "isn't", "is also wrong"};
   return BeginsWithWord(Trim(SkipClosers(behind).substr(0, 32)), kRejections);
 }
 
-// "A and B", "A, B": what follows A. "A, B is wrong" names one.
+// Returns whether the text behind A names another option: "A and B", "A, B". In "A, B is wrong"
+// only one is named.
 bool NamesAnother(std::string_view behind, std::span<const std::string> options) {
   constexpr std::array<std::string_view, 4> kJoins = {"and", "or", "are", "both"};
   std::string_view rest = Trim(SkipClosers(behind).substr(0, 32));
@@ -87,7 +88,7 @@ bool NamesAnother(std::string_view behind, std::span<const std::string> options)
   return rest.empty() || !IsLetter(rest[0]) || BeginsWithWord(rest, kJoins);
 }
 
-// "it's **B", "I choose B": what precedes B.
+// Returns whether the text before B chooses it: "it's **B", "I choose B".
 bool IsChosen(std::string_view before) {
   while (!before.empty() &&
          (before.back() == '*' || before.back() == '$' || before.back() == '(')) {
@@ -100,13 +101,13 @@ bool IsChosen(std::string_view before) {
   return false;
 }
 
-// "not B", "Not (B".
+// Returns whether the text before an option denies it: "not B", "Not (B".
 bool IsDenied(std::string_view before) {
   if (before.ends_with('(')) before.remove_suffix(1);
   return before.ends_with("not ") || before.ends_with("Not ");
 }
 
-// Whether an option's letter with its bracket begins the text: "B)", "(B)".
+// Returns whether the text begins with an option's letter and its bracket: "B)", "(B)".
 bool BeginsWithMarkedOption(std::string_view text, std::span<const std::string> options) {
   if (text.starts_with('(')) text.remove_prefix(1);
   return text.size() > 1 && IsOptionLetter(text[0], options) && text[1] == ')';
@@ -139,21 +140,21 @@ std::string OptionOf(std::string_view sentence, std::span<const std::string> opt
         !is_word && !is_article && !IsRejected(behind) && !NamesAnother(behind, options);
     return is_answer ? std::string(1, c) : "";
   }
-  // (c), but not "a stone".
+  // Accepts a small letter with a mark, (c), but not "a stone".
   const char capital = static_cast<char>(c - 'a' + 'A');
   const bool marked = sentence.size() == 1 || sentence[1] == ')' || sentence[1] == '}';
   return IsLetter(c) && marked && IsOptionLetter(capital, options) ? std::string(1, capital) : "";
 }
 
 std::string LoneOption(std::string_view text, std::span<const std::string> options) {
-  // One line: more would be reasoning.
+  // An answer is one line; more lines would be reasoning.
   if (text.find('\n') != std::string_view::npos) return {};
-  // "A) is wrong. B) is right.": more than one is spoken of.
+  // Rejects "A) is wrong. B) is right.", which discusses more than one option.
   for (size_t stop = text.find(". "); stop != std::string_view::npos;
        stop = text.find(". ", stop + 1)) {
     if (BeginsWithMarkedOption(text.substr(stop + 2), options)) return {};
   }
-  // "A cell divides": an article.
+  // In "A cell divides", "A" is an article.
   const bool article = text.size() > 2 && text.starts_with("A ") && IsLetter(text[2]);
   return article ? LetterOfText(text, options) : OptionOf(text, options);
 }

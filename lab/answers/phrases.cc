@@ -12,7 +12,7 @@
 namespace ebb {
 namespace {
 
-// Returns the index at which the sentence ends: at a line's end, or at "." and "?" before white
+// Returns the index at which the sentence ends: at a line's end, or at "." or "?" before white
 // space or the end.
 size_t SentenceEnd(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
@@ -25,9 +25,10 @@ size_t SentenceEnd(std::string_view text) {
   return text.size();
 }
 
-// Behind "answer is", "answer:", "**Answer**:", "answer = "; npos: `after_answer` is none.
+// Returns the end of a phrase: behind "answer is", "answer:", "**Answer**:", "answer = "; npos: the
+// text behind "answer" makes no phrase.
 size_t PhraseEnd(std::string_view lower, size_t after_answer) {
-  // More markup than this is none.
+  // Limits the search: more markup than this is no phrase.
   const std::string_view rest = lower.substr(after_answer, 16);
   const std::string_view behind = SkipMarkup(rest);
   if (behind.empty()) return std::string_view::npos;
@@ -42,7 +43,7 @@ size_t PhraseEnd(std::string_view lower, size_t after_answer) {
   return end;
 }
 
-// Words that say nothing of the answer.
+// Returns the text without leading words that do not belong to the answer.
 std::string_view SkipFillers(std::string_view text) {
   constexpr std::array<std::string_view, 13> kFillers = {
       "therefore", "thus",   "then",   "simply",        "indeed", "equal to", "given by",
@@ -63,7 +64,7 @@ std::string_view SkipFillers(std::string_view text) {
   return text;
 }
 
-// Lower case, with ' for the typographic one.
+// Returns the text in lower case, with ' for typographic apostrophes.
 std::string WithPlainApostrophes(std::string_view text) {
   constexpr std::string_view kApostrophe = "’";
   std::string plain;
@@ -82,7 +83,8 @@ bool HasAny(std::string_view lower, std::span<const std::string_view> phrases) {
   });
 }
 
-// "The answer is not 5", "... is correct", "... is given by the following".
+// Returns whether the sentence gives no answer: "The answer is not 5", "... is correct", "... is
+// given by the following".
 bool SaysNothing(std::string_view sentence) {
   constexpr std::array<std::string_view, 9> kFirstWords = {
       "not", "correct", "incorrect", "wrong", "right", "found", "obtained", "as", "clear"};
@@ -92,8 +94,8 @@ bool SaysNothing(std::string_view sentence) {
   return std::find(kFirstWords.begin(), kFirstWords.end(), first) != kFirstWords.end();
 }
 
-// Whether what a phrase announces is a list that begins on another line: "Let's find the answer:",
-// then "1. Janet sells ...".
+// Returns whether the phrase announces a list on another line: "Let's find the answer:", then "1.
+// Janet sells ...".
 bool AnnouncesList(std::string_view between, std::string_view rest) {
   if (between.find('\n') == std::string_view::npos) return false;
   const std::string_view line = rest.substr(0, rest.find('\n'));
@@ -106,7 +108,8 @@ struct PhrasePlace {
   size_t end;    // of the phrase
 };
 
-// Not those within ```, which a program prints or computes, and no names: "final_answer = 5".
+// Adds the places of "answer", except within ```, where a program prints or computes it, and except
+// names such as "final_answer = 5".
 void AddAnswers(std::string_view lower, std::vector<PhrasePlace>* places) {
   constexpr std::string_view kAnswer = "answer";
   constexpr std::string_view kFence = "```";
@@ -121,7 +124,7 @@ void AddAnswers(std::string_view lower, std::vector<PhrasePlace>* places) {
   }
 }
 
-// "The wrong option is B" says nothing.
+// Adds the places of options with praise; "The wrong option is B" has none.
 void AddChoices(std::string_view lower, std::vector<PhrasePlace>* places) {
   constexpr std::array<std::string_view, 9> kPraise = {"best",     "correct",  "right",
                                                        "answer",   "likely",   "appropriate",
@@ -140,7 +143,7 @@ void AddChoices(std::string_view lower, std::vector<PhrasePlace>* places) {
   }
 }
 
-// REQUIRES: `places` are in their order.
+// Returns the phrases at these places. REQUIRES: `places` are in order.
 std::vector<AnswerPhrase> PhrasesAt(std::string_view text, std::span<const PhrasePlace> places) {
   std::vector<AnswerPhrase> phrases;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -191,7 +194,7 @@ bool IsRefusal(std::string_view answer) {
                                                           "i can't"};
   constexpr std::array<std::string_view, 5> kWholly = {"unknown", "n/a", "not known", "unclear",
                                                        "unanswerable"};
-  // A refusal is a sentence at most.
+  // Looks only at the beginning, because a refusal is a sentence at most.
   const std::string lower = WithPlainApostrophes(SkipMarkup(answer.substr(0, 400)));
   return HasAny(lower, kNoAnswer) ||
          std::any_of(kWholly.begin(), kWholly.end(), [&](std::string_view word) {

@@ -19,11 +19,11 @@ namespace ebb {
 
 [[nodiscard]] std::string LowerCase(std::string_view text);
 [[nodiscard]] std::string_view Trim(std::string_view text);
-// Returns the text after a part of it. REQUIRES: `part` lies within it.
+// Returns the text after a part of it. REQUIRES: `part` lies within `text`.
 [[nodiscard]] constexpr std::string_view Behind(std::string_view text, std::string_view part) {
   return text.substr(static_cast<size_t>(part.data() + part.size() - text.data()));
 }
-// Trims too what Markdown and LaTeX put around an answer: * _ ` and white space.
+// Removes white space and what Markdown and LaTeX put around an answer: * _ `.
 [[nodiscard]] std::string_view SkipMarkup(std::string_view text);
 
 }  // namespace ebb

@@ -58,7 +58,7 @@ Result<std::unique_ptr<AnswerBatch>> AnswerBatch::Create(std::shared_ptr<const M
 }
 
 AnswerBatch::~AnswerBatch() {
-  // Sessions before their engine.
+  // Sessions must be destroyed before their engine.
   places_.clear();
 }
 
@@ -100,8 +100,8 @@ Status AnswerBatch::ChooseTokens(const std::function<void(size_t unit, EvalAnswe
   return OkStatus();
 }
 
-// A step that some problems cannot join changes nothing. The others step again, with stand-ins in
-// the places of those.
+// Steps all problems. A step that some problems cannot join changes nothing; the others step again,
+// with stand-ins in the failed problems' places.
 Status AnswerBatch::StepOnce() {
   while (true) {
     parts_.clear();

@@ -1,5 +1,5 @@
-// Problems that step together, always as many in a step, so that what comes out depends on none of
-// the others.
+// Runs problems that step together in a batch of constant width, so that the result of a problem
+// does not depend on the others.
 #ifndef EBB_LAB_EVAL_ANSWER_BATCH_H_
 #define EBB_LAB_EVAL_ANSWER_BATCH_H_
 
@@ -15,14 +15,14 @@
 
 namespace ebb {
 
-// Whether answers to both can stand in one batch: their engines differ in nothing but the shares of
-// tiers, which sessions say themselves.
+// Returns whether answers under both settings can share a batch: their engines differ at most in
+// the shares of tiers, which sessions set themselves.
 [[nodiscard]] bool ShareAnEngine(const EvalSetting& a, const EvalSetting& b);
 
 class AnswerBatch {
  public:
-  // `width` places on one engine with so many threads. Errors: those of Engine::Create().
-  // REQUIRES: CheckBatch(setting, width).
+  // Makes a batch with `width` places on one engine with `threads` threads. Errors: those of
+  // Engine::Create(). REQUIRES: CheckBatch(setting, width).
   static Result<std::unique_ptr<AnswerBatch>> Create(std::shared_ptr<const Model> model,
                                                      const EvalSetting& setting, int width,
                                                      int threads);
@@ -32,15 +32,15 @@ class AnswerBatch {
 
   [[nodiscard]] bool HasPlace() const;
   [[nodiscard]] bool IsEmpty() const;
-  // Reads a problem's prompt. `place` is free for it. REQUIRES: HasPlace().
+  // Begins a problem in a free place: opens a session and reads the prompt. REQUIRES: HasPlace().
   Status Begin(size_t unit, const Answering::Task& task, const EvaluationOptions& options);
-  // A token of each problem, and the answers that end with it, by unit. An error of one problem
-  // ends its answer; one of the step is returned.
+  // Decodes a token of each problem, and calls `done` with the answers that end. An error of one
+  // problem ends its answer; an error of the whole step is returned.
   Status Step(const std::function<void(size_t unit, EvalAnswer answer)>& done);
 
  private:
-  // A place for an answer. If it is empty, a sequence of one token steps in its place, and is
-  // rolled back.
+  // Place is a place for an answer. While it is empty, a stand-in sequence steps one token in its
+  // place and is rolled back, so that the width stays the same.
   struct Place {
     size_t unit = 0;
     std::unique_ptr<Answering> answering;

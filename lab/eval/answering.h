@@ -1,4 +1,4 @@
-// One problem that is being answered, token by token.
+// Answers one problem, token by token.
 #ifndef EBB_LAB_EVAL_ANSWERING_H_
 #define EBB_LAB_EVAL_ANSWERING_H_
 
@@ -13,15 +13,16 @@
 
 namespace ebb {
 
-// Follows an answer: its reads, its memory and time, and whether it runs in circles.
+// AnswerWatch observes an answer: the rows it reads, its memory and time, and whether it repeats
+// itself.
 class AnswerWatch {
  public:
-  // The session has read its prompt.
+  // Begins to observe. REQUIRES: the session has read its prompt.
   AnswerWatch(const ModelShape& shape, const Session& session, int longest_loop,
               const std::atomic<bool>* cancel);
 
   void OnToken(Token token);
-  // After the last step, which no token may have followed.
+  // Records the results in `answer`. Called after the last step, even if no token followed it.
   void Finish(int decode_steps, EvalAnswer* answer);
   [[nodiscard]] bool looping() const { return looping_; }
 
@@ -44,7 +45,8 @@ class AnswerWatch {
   int64_t rows_read_ = 0;
 };
 
-// Used as a Generation is: Next(), a step of session() with that token, Appended(); then End().
+// Answering runs one problem. Used like a Generation: Next(), a step of session() with that token,
+// Appended(), and so on; at last End().
 class Answering {
  public:
   struct Task {
@@ -53,24 +55,24 @@ class Answering {
     const EvalSetting* of_setting = nullptr;
     const EvalQuestion* question = nullptr;
   };
-  // Opens a session and reads the prompt by itself. A prompt that is refused is an answer with an
-  // error, which has ended. Errors: kCancelled; a setting that no session opens with. `engine` and
-  // what `task` and `options` point to outlive it.
+  // Opens a session and reads the prompt by itself. If the prompt is refused, the answer has ended
+  // and holds the error. Errors: kCancelled; a setting with which no session can be opened.
+  // REQUIRES: `engine`, and what `task` and `options` point to, outlive the object.
   static Result<std::unique_ptr<Answering>> Begin(Engine* engine, const Task& task,
                                                   const EvaluationOptions& options);
   Answering(const Answering&) = delete;
   Answering& operator=(const Answering&) = delete;
 
   [[nodiscard]] Session& session() { return *session_; }
-  // Nothing: it has ended.
+  // Returns the next token to decode; nullopt: the answer has ended.
   [[nodiscard]] std::optional<Token> Next();
   // Records the outcome of the token's step. `seconds`: the step's time, or the token's share of it
   // if other answers took part.
   void Appended(const StepOutcome& outcome, double seconds);
-  // For Session::Decode() of a lossless session.
+  // Returns the source of guesses for Session::Decode() of a lossless session.
   [[nodiscard]] Guess Guesses() const { return generation_->Guesses(); }
   [[nodiscard]] int most_guesses() const { return generation_->most_guesses(); }
-  // Judges it. Errors: kCancelled. Once.
+  // Judges the answer. May be called once. Errors: kCancelled.
   Result<EvalAnswer> End();
 
  private:

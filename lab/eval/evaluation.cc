@@ -51,8 +51,8 @@ class Worker {
          std::span<const EvalSetting> settings, const EvaluationOptions& options)
       : model_(std::move(model)), problems_(problems), settings_(settings), options_(options) {}
 
-  // A setting that cannot be opened is wrong for every problem: an error. What fails later is an
-  // answer.
+  // Answers one unit. Returns an error if the setting cannot be opened, since it is then wrong for
+  // every problem; a later failure becomes part of the answer.
   Result<EvalAnswer> Answer(Unit unit) {
     EBB_RETURN_IF_ERROR(OpenEngine(unit.setting));
     EBB_ASSIGN_OR_RETURN(
@@ -69,7 +69,7 @@ class Worker {
   }
 
  private:
-  // Units of one setting follow each other: engines are made once a setting.
+  // Opens the setting's engine, once per setting: units of one setting follow each other.
   Status OpenEngine(size_t setting) {
     if (engine_ != nullptr && engine_setting_ == setting) return OkStatus();
     engine_.reset();
@@ -88,8 +88,9 @@ class Worker {
   size_t engine_setting_ = 0;
 };
 
-// Settings one after the other. A new batch is made only if the next setting needs another engine:
-// the last answers of a setting are long, and free places of its batch would step for nothing.
+// Answers setting after setting in batches. A new batch is made only if the next setting needs
+// another engine: the last answers of a setting are long, and the free places of its batch would
+// otherwise step for nothing.
 Status AnswerInBatches(const std::shared_ptr<const Model>& model,
                        std::span<const EvalQuestion> problems,
                        std::span<const EvalSetting> settings, const EvaluationOptions& options,
@@ -141,7 +142,7 @@ Status RunEvaluation(std::shared_ptr<const Model> model, std::span<const EvalQue
   const Units units(problems.size(), options.shard, options.num_shards);
   const size_t num_units =
       NumUnits(settings.size(), problems.size(), options.shard, options.num_shards);
-  // While the longest answer of a batch is written, its other places write several each.
+  // Allows each place of a batch several answers while the batch's longest answer is written.
   const size_t most_ahead = std::max(kMostAhead, 4 * static_cast<size_t>(options.batch));
   InOrder<EvalAnswer> answers(options.first_unit, most_ahead, options.on_answer);
   if (options.batch != 0) {

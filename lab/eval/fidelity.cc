@@ -47,7 +47,8 @@ Status CheckWindow(std::span<const Token> window, const FidelityOptions& options
 using Watch = void (ReplayedAttention::*)(int, std::span<const Position>, const GroupSignals&,
                                           const StepSignals&);
 
-// A full cache, which tells `replay` of its steps where the setting's policy looks ahead.
+// Returns the options of a full cache; if the setting's policy looks ahead, the cache reports its
+// steps to `replay`.
 SessionOptions FullCache(const FidelityOptions& options, const Policy& policy, Watch watch,
                          ReplayedAttention* replay) {
   SessionOptions full;
@@ -62,7 +63,7 @@ SessionOptions FullCache(const FidelityOptions& options, const Policy& policy, W
   return full;
 }
 
-// The run of a full cache that goes before, for a policy that looks ahead.
+// Runs the full cache that must read the window first, for a policy that looks ahead.
 Status Foresee(Engine& engine, std::span<const Token> window, const FidelityOptions& options,
                const Policy& policy, ReplayedAttention* replay) {
   if (!policy.looks_ahead) return OkStatus();
@@ -85,14 +86,14 @@ size_t PageBytes(const Session& session) {
                          [](size_t sum, const TierAccounting& t) { return sum + t.page_bytes; });
 }
 
-// The bytes that the settings of all windows took.
+// BytesTaken sums up the bytes of the setting's caches in all windows.
 struct BytesTaken {
   int64_t steps = 0;
   double pages = 0;  // summed over the steps
   size_t policy = 0;
 };
 
-// One window, both sessions fresh.
+// Measures one window with two new sessions.
 Status MeasureWindow(Engine& engine, std::span<const Token> window, const FidelityOptions& options,
                      BytesTaken* taken, FidelitySums* sums, ForgettingCosts* costs) {
   ReplayedAttention replay;
@@ -141,7 +142,7 @@ Status MeasureWindow(Engine& engine, std::span<const Token> window, const Fideli
     if (options.progress) options.progress(taken->steps);
   }
   sums->EndWindow();
-  // A policy of a program's own may not tell.
+  // A program's own policy may not be able to count its bytes.
   const Result<size_t> policy_bytes = setting->CountPolicyBytes();
   if (policy_bytes.ok()) taken->policy = std::max(taken->policy, *policy_bytes);
   return OkStatus();

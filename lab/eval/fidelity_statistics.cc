@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// The statistics that have intervals, in the order of FidelityReport.
+// The statistics with intervals, in the order of FidelityReport.
 constexpr int kNumStatistics = 4;
 std::array<double, kNumStatistics> Statistics(const StepSums& sums) {
   const auto mean = [](double sum, int64_t count) {
@@ -38,7 +38,8 @@ StepComparison CompareLogits(std::span<const float> full, std::span<const float>
   for (size_t i = 0; i < full.size(); ++i) {
     const double log_p = full[i] - log_sum_full;
     const double log_q = setting[i] - log_sum;
-    // A token that the full cache rules out adds nothing, whatever the setting says.
+    // A token that the full cache rules out adds nothing to the KL divergence, whatever the setting
+    // says.
     if (log_p != -std::numeric_limits<double>::infinity()) {
       result.kl += std::exp(log_p) * (log_p - log_q);
     }

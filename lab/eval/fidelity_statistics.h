@@ -1,4 +1,5 @@
-// The arithmetic of fidelity: comparing two rows of logits, summing up in a stream, intervals.
+// Computes the statistics of fidelity: compares two rows of logits, sums up a stream of steps, and
+// finds intervals.
 #ifndef EBB_LAB_EVAL_FIDELITY_STATISTICS_H_
 #define EBB_LAB_EVAL_FIDELITY_STATISTICS_H_
 
@@ -12,23 +13,25 @@
 
 namespace ebb {
 
-// One decode step. Not finite where the logits hold no distribution.
+// StepComparison compares one decode step of two sessions. Its numbers are not finite if logits
+// form no distribution.
 struct StepComparison {
   double kl = 0;  // KL(full || setting) in nats
   double max_logit_difference = 0;
   bool same_top = false;
-  // -log of the probability of the token that follows; empty: none does.
+  // Holds -log of the probability of the next token of the text; nullopt: the text has ended.
   std::optional<double> nll;
   std::optional<double> nll_full;
 
   [[nodiscard]] bool Finite() const;
 };
-// full, setting: [vocab_size]. The sums are in double; of equal logits the lower token is likelier.
+// Compares logits, [vocab_size] each, with sums in double. Among equal logits the lower token
+// counts as the likeliest.
 [[nodiscard]] StepComparison CompareLogits(std::span<const float> full,
                                            std::span<const float> setting,
                                            std::optional<Token> next);
 
-// Sums over steps; the means of any set of blocks follow from the sum of their sums.
+// StepSums sums up steps. The means of any set of blocks follow from the sum of their sums.
 struct StepSums {
   int64_t steps = 0;
   int64_t same_top = 0;
@@ -45,9 +48,9 @@ class FidelitySums {
   explicit FidelitySums(int block_tokens) : block_tokens_(block_tokens) {}
 
   void Add(const StepComparison& step);
-  // Blocks do not span windows.
+  // Ends a window, so that the next step begins a block: blocks do not span windows.
   void EndWindow();
-  // Reads options.resamples, confidence and seed.
+  // Returns the report. Uses options.resamples, confidence and seed.
   [[nodiscard]] FidelityReport Report(const FidelityOptions& options) const;
 
  private:

@@ -1,6 +1,6 @@
-// A shadow of a session that forgets: every key and value that it ever computed, and the costs of
-// its decode steps. It reads the session's own signals, so the queries, keys and values are those
-// of the step itself.
+// Follows a session that evicts rows: stores every key and value that the session ever computed,
+// and measures what the evicted ones cost its decode steps. It reads the session's own signals, so
+// queries, keys and values are those of the step itself.
 #ifndef EBB_LAB_EVAL_FORGETTING_H_
 #define EBB_LAB_EVAL_FORGETTING_H_
 
@@ -15,10 +15,10 @@
 
 namespace ebb {
 
-// The signals that a shadow reads of the session's steps.
+// Returns the signals of the session's steps that a shadow reads.
 [[nodiscard]] SignalNeeds ForgettingNeeds();
 
-// Costs as they come, and their summary. Keeps 20 bytes a (step, layer, head).
+// ForgettingCosts collects costs and summarises them, in 20 bytes per (step, layer, head).
 class ForgettingCosts {
  public:
   ForgettingCosts(int num_layers, int num_heads)
@@ -41,13 +41,14 @@ class ForgettingCosts {
 
 class ForgettingShadow {
  public:
-  // REQUIRES: both outlive it; the session was opened with ForgettingNeeds() among its
-  // extra_signals, and has no tokens yet.
+  // Begins to follow a session. REQUIRES: all arguments outlive the shadow; the session was opened
+  // with ForgettingNeeds() among its extra_signals, and has no tokens yet.
   ForgettingShadow(const Session& session, const Model& model, ForgettingCosts* costs);
 
-  // After each chunk of a prefill.
+  // Records a chunk of a prefill. Called after each chunk.
   void AddPrefill();
-  // Before and after each decode step: which rows it could see is known only before.
+  // BeforeDecode() records which rows a decode step sees, which is known only before the step;
+  // AfterDecode() then measures the step.
   void BeforeDecode();
   void AfterDecode();
 
@@ -55,7 +56,8 @@ class ForgettingShadow {
   void AppendRows();
   void MeasureLayer(int layer);
 
-  // The keys and values of one (layer, kv head); layers may have different numbers of heads.
+  // Stream names the (layer, kv head) of stored keys and values; layers may have different numbers
+  // of heads.
   struct Stream {
     int layer = 0;
     int kv_head = 0;

@@ -1,4 +1,4 @@
-// Results of workers that run beside each other, handed on one after another.
+// Passes on the results of parallel workers in order.
 #ifndef EBB_LAB_EVAL_IN_ORDER_H_
 #define EBB_LAB_EVAL_IN_ORDER_H_
 
@@ -12,24 +12,24 @@
 
 namespace ebb {
 
-// Units that may be under way beyond the first that is not over, where nothing asks for more.
+// kMostAhead is the default of InOrder's most_ahead.
 inline constexpr size_t kMostAhead = 64;
 
-// Hands results on in the order of their units, whatever order they come in.
+// InOrder passes results to a sink in the order of their units, in whatever order they arrive.
 template <typename T>
 class InOrder {
  public:
-  // most_ahead: units that may be under way beyond the first that is not over, so that little is
-  // lost by a kill.
+  // Makes an order that begins at unit `first`. most_ahead: how many units may be running beyond
+  // the first unfinished one; a small number limits what is lost if the process is killed.
   InOrder(size_t first, size_t most_ahead, const std::function<Status(const T&)>& sink)
       : most_ahead_(most_ahead), next_(first), sink_(sink) {}
 
-  // Whether a unit may begin.
+  // Returns whether a unit may begin.
   [[nodiscard]] bool IsTurn(size_t unit) {
     const MutexLock lock(mutex_);
     return unit < next_ + most_ahead_;
   }
-  // Until it is.
+  // Waits until the unit may begin, or until Stop().
   void WaitForTurn(size_t unit) {
     const MutexLock lock(mutex_);
     while (!stopped_ && unit >= next_ + most_ahead_) turn_.Wait(mutex_);

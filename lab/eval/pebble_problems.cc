@@ -6,9 +6,9 @@
 namespace ebb {
 namespace {
 
-// The longest thought there is, and what comes after it.
+// kMaxPebbleTokens covers the longest thought and what follows it.
 constexpr int kMaxPebbleTokens = 1600;
-// Statements inside a thought are no answer.
+// Judges the part behind the thought, because statements inside a thought are no answer.
 Judgement JudgePebble(std::string_view text, std::string_view answer,
                       const std::string& reference) {
   const Judgement judgement = JudgeAnswer(answer, reference, {.kind = AnswerKind::kWord});

@@ -1,4 +1,4 @@
-// How a model is asked a problem.
+// Makes the prompt by which a model is asked a problem.
 #ifndef EBB_LAB_EVAL_QUESTION_PROMPT_H_
 #define EBB_LAB_EVAL_QUESTION_PROMPT_H_
 
@@ -8,7 +8,7 @@
 
 namespace ebb {
 
-// Through the model's template, or as raw text.
+// Returns the prompt, through the model's chat template or as raw text.
 [[nodiscard]] inline Result<ChatPrompt> PromptFor(const Model& model, const EvalQuestion& problem,
                                                   PromptStyle style) {
   if (style == PromptStyle::kRaw) return ChatPrompt{.text = problem.question};

@@ -13,7 +13,7 @@ namespace {
 
 bool IsConfidence(double confidence) { return confidence > 0 && confidence < 1; }
 
-// The correlation of ranks, whose mean is (n + 1) / 2.
+// Returns the correlation of ranks, whose mean is (n + 1) / 2.
 double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b) {
   const double mean = (static_cast<double>(a.size()) + 1) / 2;
   double ab = 0;
@@ -49,7 +49,7 @@ double MeanHalfWidth(double sum, double sum_of_squares, int64_t samples, double 
     return std::numeric_limits<double>::infinity();
   }
   const auto n = static_cast<double>(samples);
-  // Rounding may leave less than nothing.
+  // Rounding may make the variance slightly negative.
   const double variance = std::max(0.0, (sum_of_squares - sum * sum / n) / (n - 1));
   const boost::math::students_t_distribution<double> student(n - 1);
   return quantile(student, (1 + confidence) / 2) * std::sqrt(variance / n);

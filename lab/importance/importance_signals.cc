@@ -23,7 +23,7 @@ double Distance(std::span<const float> a, std::span<const float> b) {
   return std::sqrt(squares);
 }
 
-// Across the vector.
+// Returns the variance of a vector's elements.
 double Variance(std::span<const float> x) {
   const double mean = std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
   double squares = 0;
@@ -39,13 +39,14 @@ double Entropy(std::span<const float> probabilities) {
   return entropy;
 }
 
-// A token without a value repeats the value of the token before.
+// Returns the value, or the token before's value if it is not finite.
 double Finite(double value, const std::vector<double>& so_far) {
   if (std::isfinite(value)) return value;
   return so_far.empty() ? 0.0 : so_far.back();
 }
 
-// The model's own signals, one number per token from the first on; entropy from the thought on.
+// RawSignals holds the model's own signals: one number per token from the first on, and entropy
+// from the thought on.
 class RawSignals {
  public:
   explicit RawSignals(const ModelShape& shape)
@@ -89,7 +90,7 @@ class RawSignals {
  private:
   static void Push(double value, std::vector<double>* to) { to->push_back(Finite(value, *to)); }
 
-  // The first token has nothing before it: 0.
+  // Adds the change of the hidden state; the first token has no token before it, and gets 0.
   void TakeHidden(const StepSignals& step, size_t layer, int token) {
     const auto dim = static_cast<size_t>(shape_.embed_dim);
     const std::span<const float> now = step.hidden[layer].subspan(token * dim, dim);
@@ -98,7 +99,7 @@ class RawSignals {
     last.assign(now.begin(), now.end());
   }
 
-  // The mean variance of one of `num_tokens` tokens.
+  // Returns the mean variance of one token's vectors, over layers and heads.
   [[nodiscard]] double MeanVariance(const std::vector<std::span<const float>>& by_layer, int token,
                                     int num_tokens) const {
     const auto dim = static_cast<size_t>(shape_.head_dim);
@@ -130,7 +131,7 @@ class RawSignals {
   std::vector<double> keys_, keys_before_rope_, values_, entropy_;
 };
 
-// Scorers that see every step of a session, which none of them decides about.
+// Bystanders holds scorers that see every step of a session but decide nothing about its rows.
 class Bystanders {
  public:
   Status Make(const ModelShape& shape) {

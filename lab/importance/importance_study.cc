@@ -16,7 +16,7 @@ constexpr size_t kRollingTokens = 64;
 
 size_t BinOf(size_t index, size_t count) { return index * ImportanceStudy::kTrendBins / count; }
 
-// Ranks from 0 to 1.
+// Returns ranks scaled to 0 to 1.
 std::vector<double> RelativeRanks(std::span<const double> values) {
   std::vector<double> ranks = Ranks(values);
   for (double& rank : ranks) {

@@ -17,7 +17,7 @@ struct Boundary {
   bool in_thought = false;  // the model still thinks there
 };
 
-// The model's text, token by token.
+// DecodedText holds the model's text with the place of each token.
 class DecodedText {
  public:
   DecodedText(const Model& model, const ChatPrompt& prompt, std::span<const Token> tokens) {
@@ -27,7 +27,7 @@ class DecodedText {
     }
   }
 
-  // Behind the last place of the mark.
+  // Returns the token behind the last place of the mark; nullopt: the text does not contain it.
   [[nodiscard]] std::optional<size_t> Behind(std::string_view mark) const {
     const size_t at = mark.empty() ? std::string::npos : text_.rfind(mark);
     if (at == std::string::npos) return std::nullopt;
@@ -65,7 +65,7 @@ std::optional<Boundary> FindBoundary(const DecodedText& written, const ChatPromp
   return found;
 }
 
-// One problem.
+// Labeller labels the thought of one problem.
 class Labeller {
  public:
   Labeller(Engine* engine, const EvalQuestion& problem, const OcclusionOptions& options)
@@ -117,7 +117,7 @@ class Labeller {
     return result;
   }
 
-  // As `ebb-lab eval` judges: what comes behind the thought, where it ends.
+  // Judges as `ebb-lab eval` does: by the part behind the thought, if the thought ends.
   [[nodiscard]] bool IsRight(std::string_view text) const {
     std::string_view answer;
     const std::string& end = prompt_.thinking_end;
@@ -134,8 +134,8 @@ class Labeller {
     return tokens;
   }
 
-  // Whether the model answers right behind these tokens, of which the session has read those before
-  // `from` already.
+  // Returns whether the model answers right after these tokens, of which the session has already
+  // read those before `from`.
   Result<bool> AnswersRight(std::span<const Token> tokens, Position from) {
     EBB_RETURN_IF_ERROR(session_->TruncateTo(from));
     EBB_RETURN_IF_ERROR(
@@ -145,7 +145,8 @@ class Labeller {
     return IsRight(boundary_.mark + result.text);
   }
 
-  // From the last window to the first: what lies before one is in the cache as it was written.
+  // Occludes windows from the last to the first, so that the part before a window is in the cache
+  // as it was written.
   Status Occlude(ImportanceLabels* labels) {
     const Token padding = engine_->model().PaddingToken();
     labels->important.assign(labels->boundary, 0);

@@ -1,7 +1,7 @@
 // First Ada gets three. Second Ben gets Ada plus four. Third last Cal gets Ben times Ada. What does
 // Ben have?
 //
-// The thought takes the definitions in their order, looks up each name on the right and computes:
+// The thought goes through the definitions in order, looks up each name on the right, and computes:
 //   Second Ben gets Ada plus four. Recall Ada three. three plus four makes seven. Ben seven.
 // The question is about any of the names.
 #include <string>
@@ -17,7 +17,7 @@
 namespace ebb::pebble {
 namespace {
 
-// A name defined before, or a number.
+// Operand is a name defined before, or a number.
 struct Operand {
   int definition = -1;  // -1: a number
   int value = 0;

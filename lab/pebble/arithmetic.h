@@ -1,4 +1,4 @@
-// Arithmetic modulo ten, in words.
+// Calculates modulo ten, and writes calculations in words.
 #ifndef EBB_LAB_PEBBLE_ARITHMETIC_H_
 #define EBB_LAB_PEBBLE_ARITHMETIC_H_
 
@@ -36,7 +36,8 @@ enum class Operation { kPlus, kMinus, kTimes };
   return "times";
 }
 
-// Few products: they make zeros and even numbers of everything that follows.
+// Returns a random operation, rarely a product: products make zeros and even numbers of everything
+// that follows.
 [[nodiscard]] inline Operation RollOperation(Dice* dice) {
   const int roll = dice->Below(20);
   if (roll < 9) return Operation::kPlus;
@@ -47,7 +48,7 @@ enum class Operation { kPlus, kMinus, kTimes };
   return Numbers()[static_cast<size_t>(value)];
 }
 
-// "three plus four makes seven".
+// Returns an equation in words: "three plus four makes seven".
 [[nodiscard]] inline std::string Equation(std::string_view word, int a, int b, int result) {
   std::string text(Number(a));
   for (const std::string_view next : {word, Number(b), std::string_view("makes"), Number(result)})

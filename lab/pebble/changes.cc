@@ -1,7 +1,7 @@
 // At first Ada three, Ben five. First Ada finds two. Second last Ben adds Ada. What does Ben have?
 //
-// Things happen in the order of the sentences. The thought looks up each person's present amount,
-// which is the latest of its statements:
+// The sentences are in order of time. The thought looks up each person's current amount, which is
+// the latest of its statements:
 //   Second Ben adds Ada. Recall Ben five. Recall Ada five. five plus five makes zero. Ben zero.
 #include <string_view>
 #include <vector>

@@ -1,5 +1,5 @@
-// Random numbers that are the same with every compiler: the standard fixes the engine, but not its
-// distributions.
+// Makes random numbers that are the same with every compiler: the C++ standard fixes the engine but
+// not its distributions.
 #ifndef EBB_LAB_PEBBLE_DICE_H_
 #define EBB_LAB_PEBBLE_DICE_H_
 
@@ -15,7 +15,7 @@ class Dice {
  public:
   Dice(uint64_t seed, uint64_t number) : engine_(Mix(seed, number)) {}
 
-  // Below `limit`, each equally likely up to 2^-32.
+  // Returns a number below `limit`; all are equally likely up to 2^-32.
   [[nodiscard]] int Below(int limit) {
     return static_cast<int>(((engine_() >> 32) * static_cast<uint64_t>(limit)) >> 32);
   }
@@ -26,7 +26,7 @@ class Dice {
   [[nodiscard]] T Pick(std::span<const T> from) {
     return from[static_cast<size_t>(Below(static_cast<int>(from.size())))];
   }
-  // `count` different ones, in random order. REQUIRES: count <= from.size().
+  // Returns `count` different elements in random order. REQUIRES: count <= from.size().
   template <typename T>
   [[nodiscard]] std::vector<T> Draw(std::span<const T> from, int count) {
     std::vector<T> all(from.begin(), from.end());
@@ -39,7 +39,7 @@ class Dice {
   }
 
  private:
-  // Neighbouring numbers must not begin alike.
+  // Mixes the bits, so that neighbouring numbers do not begin with similar sequences.
   static std::mt19937_64 Mix(uint64_t seed, uint64_t number) {
     std::seed_seq sequence = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
                               static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32)};

@@ -1,10 +1,10 @@
 // At first Ada three, Ben five. Third last Ben adds Ada. First Eli loses two. Say again?
 //
-// The thought says facts and sentences again, in random order: nothing but looking up. Which comes
-// next nobody can foretell, so that the words which tell it count as words of the question.
+// The thought repeats facts and sentences in random order, which is nothing but looking up. The
+// order cannot be predicted, so the words that reveal it count as words of the question.
 //   Recall Ben five. Third last Ben adds Ada. Recall Ada three.
-// Drills of facts alone are short: where a name stands beside its value and nowhere else, among few
-// others, looking up is learnt first.
+// Drills of facts alone are short: a model learns to look up first where a name stands next to its
+// value and nowhere else, among few others.
 #include <array>
 #include <span>
 #include <string_view>
@@ -24,10 +24,11 @@ struct Sentence {
   bool is_last = false;
 };
 
-// From 2 on; small ones more often, since looking up among few is learnt first.
+// Returns a count from 2 on. Small counts are more likely, because a model learns to look up first
+// among few.
 int RollCount(int most, Dice* dice) { return dice->Between(2, dice->Between(4, most)); }
 
-// A sentence as the families have them.
+// Returns a sentence such as the families have.
 Sentence RollSentence(std::string_view ordinal, Dice* dice) {
   const std::vector<std::string_view> names = dice->Draw(Names(), 3);
   const std::vector<std::string_view> rooms = dice->Draw(Rooms(), 2);

@@ -1,4 +1,5 @@
-// The families of problems; each stands in the file of its name, with its rules.
+// Declares the makers of the families of problems. Each is in the .cc file of its name, whose first
+// comment gives its rules.
 #ifndef EBB_LAB_PEBBLE_FAMILIES_H_
 #define EBB_LAB_PEBBLE_FAMILIES_H_
 

@@ -1,5 +1,5 @@
-// Sentences between the steps of a thought, which it will not need again. They follow from the
-// result alone, so that a model can learn it word by word.
+// Writes sentences between the steps of a thought that are not needed again. They follow from the
+// step's result alone, so that a model can learn them word by word.
 #ifndef EBB_LAB_PEBBLE_FILLER_H_
 #define EBB_LAB_PEBBLE_FILLER_H_
 
@@ -9,8 +9,8 @@
 
 namespace ebb::pebble {
 
-// After a step with this result, 0 to 9. `check` is the step said once more ("three plus four makes
-// seven"), which some results call for.
+// Writes the filler after a step with this result, 0 to 9. `check` is the step in words ("three
+// plus four makes seven"), which the filler of some results repeats.
 void SayFiller(int result, std::string_view check, Writer* writer);
 
 }  // namespace ebb::pebble

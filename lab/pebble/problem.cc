@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMinThoughtTokens = 300;
 constexpr int kMaxThoughtTokens = 1500;
-// "<|start|>" and "Question:" come before the user's text.
+// Counts "<|start|>" and "Question:", which precede the user's text.
 constexpr int kNumOpeningTokens = 3;
 
 PebbleProblem Make(pebble::Style style, pebble::Dice* dice) {

@@ -21,7 +21,7 @@ struct Swap {
   size_t other = 0;
 };
 
-// Chooses the filler after a swap by the first object.
+// Returns the number of the filler after a swap, which depends on the first object.
 int FillerOf(std::string_view object) {
   for (size_t i = 0; i < Objects().size(); ++i)
     if (Objects()[i] == object) return static_cast<int>(i % 10);

@@ -1,4 +1,4 @@
-// Words and names, one token each.
+// Lists words and names, each of which is one token.
 #ifndef EBB_LAB_PEBBLE_VOCABULARY_H_
 #define EBB_LAB_PEBBLE_VOCABULARY_H_
 
@@ -14,8 +14,8 @@ namespace ebb::pebble {
 [[nodiscard]] std::span<const std::string_view> Ordinals();  // "First" .. "Twentieth"
 [[nodiscard]] std::span<const std::string_view> Objects();
 
-// The token of a word (no space before it) or a punctuation mark. REQUIRES: it is in the
-// vocabulary.
+// Returns the token of a word (without the space before it) or of a punctuation mark. REQUIRES: it
+// is in the vocabulary.
 [[nodiscard]] uint16_t TokenOf(std::string_view word);
 
 }  // namespace ebb::pebble

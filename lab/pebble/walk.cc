@@ -1,10 +1,10 @@
 // Start with hall three. Second last attic to barn drop one. First hall to attic take two. What do
 // hall and barn make?
 //
-// The steps stand in any order in the question. The thought takes them in turn and notes what it
-// holds in each room:
+// The question lists the steps in any order. The thought takes them in the right order and notes
+// the amount in each room:
 //   First hall to attic take two. Recall hall three. three plus two makes five. attic five.
-// At the end it adds up the notes of the two rooms that it is asked for:
+// At the end it adds the notes of the two rooms of the question:
 //   That is all. Recall hall three. Recall barn four. three plus four makes seven.
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,5 @@
-// Prompts are facts of an experiment: their words are those of the sources named here.
+// Lists the papers' prompts. A prompt is a fact of an experiment, so the words are those of the
+// sources that are named here.
 #include <string>
 
 #include <fmt/format.h>
@@ -9,17 +10,17 @@
 namespace ebb {
 namespace {
 
-// 000, App. F: 'questions are presented in a minimal "solve step by step" format', no more.
+// 000, App. F, says only: 'questions are presented in a minimal "solve step by step" format'.
 constexpr std::string_view kStepByStep = "Solve step by step.\n\n{problem}";
 constexpr std::string_view kStepByStepOption =
     "Solve step by step. End with \"The answer is LETTER.\"\n\n{problem}";
 
-// The official code of 004 (LazyEviction, evaluation.py): the instruction and the question in the
-// user's turn, for every task.
+// The official code of 004 (LazyEviction, evaluation.py) writes the instruction and the question in
+// the user's turn, for every task.
 constexpr std::string_view kBoxed =
     "Please reason step by step, and put your final answer within \\boxed{}.\n{problem}";
 
-// 003, App. F.2, from Open-R1; the two spaces are in the source.
+// 003, App. F.2, takes this from Open-R1; the two spaces are in the source.
 constexpr std::string_view kOpenR1Math =
     "Solve the following math problem efficiently and clearly.  The last line of your response "
     "should be of the following format: 'Therefore, the final answer is: $\\boxed{ANSWER}$. I hope "
@@ -30,13 +31,15 @@ constexpr std::string_view kOpenR1Option =
     "the following format: 'Answer: $LETTER' (without quotes) where LETTER is one of ABCD. Think "
     "step by step before answering.\n\n{problem}";
 
-// 003, App. F.2, from Meta; its system turn is the one that the chat template of Llama 3 writes.
+// 003, App. F.2, takes this from Meta; its system turn is the one that the chat template of Llama 3
+// writes.
 constexpr std::string_view kMetaGsm8k =
     "Given the following problem, reason and give a final answer to the problem.\nProblem: "
     "{problem}\nYour response should end with \"The final answer is [answer]\" where [answer] is "
     "the response to the problem.";
 
-// Caps: 000, 4.1 and App. F; 002, 3.5 (lengths of traces); 003, Tables 7 to 9; 004, App. C.
+// The token limits are from: 000, 4.1 and App. F; 002, 3.5 (lengths of traces); 003, Tables 7 to 9;
+// 004, App. C.
 constexpr PromptPreset kPresets[] = {
     {
         .name = "plain",

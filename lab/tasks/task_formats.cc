@@ -25,7 +25,7 @@ Result<EvalProblem> ReadGsm8k(const TaskRecord& record) {
   EvalProblem problem = {.kind = AnswerKind::kNumber};
   EBB_ASSIGN_OR_RETURN(problem.question, record.Text({"question"}));
   EBB_ASSIGN_OR_RETURN(const std::string answer, record.Text({"answer"}));
-  // Copies with the bare number go around too.
+  // Some copies of the set contain only the number.
   const size_t hashes = answer.rfind(kHashes);
   const size_t begin =
       hashes == std::string::npos ? 0 : answer.find_first_not_of(" \t", hashes + kHashes.size());
@@ -54,7 +54,7 @@ Result<EvalProblem> ReadMath(const TaskRecord& record) {
   return problem;
 }
 
-// "Level 5" or 5.
+// Returns whether the level is "Level 5" or 5.
 Result<bool> IsLevel5(const TaskRecord& record) {
   EBB_ASSIGN_OR_RETURN(const std::string level, record.Text({"level"}));
   return level.ends_with('5');
@@ -130,7 +130,7 @@ Result<EvalProblem> ReadArc(const TaskRecord& record) {
   EBB_ASSIGN_OR_RETURN(const std::vector<Choice> choices,
                        ReadChoices(record, holder->at("choices")));
   EBB_ASSIGN_OR_RETURN(const std::string key, record.Text({"answerKey"}));
-  // Some problems are labelled 1 to 4: here the letters of the places count.
+  // Some problems label their options 1 to 4; the reference is then the letter of the place.
   for (size_t i = 0; i < choices.size(); ++i) {
     if (choices[i].label == key) problem.reference = static_cast<char>('A' + i);
     problem.options.push_back(choices[i].text);
@@ -148,7 +148,7 @@ Result<EvalProblem> ReadGpqa(const TaskRecord& record, uint64_t shuffle) {
        {"Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3"}) {
     EBB_ASSIGN_OR_RETURN(problem.options.emplace_back(), record.Text({field}));
   }
-  // Written out, since std::shuffle differs between libraries.
+  // Shuffles by hand, since std::shuffle differs between libraries.
   std::mt19937_64 random(shuffle);
   size_t right = 0;
   for (size_t i = problem.options.size(); i-- > 1;) {

@@ -1,4 +1,4 @@
-// The public formats of problems.
+// Reads the public formats of problems.
 #ifndef EBB_LAB_TASKS_TASK_FORMATS_H_
 #define EBB_LAB_TASKS_TASK_FORMATS_H_
 
@@ -10,10 +10,11 @@
 
 namespace ebb {
 
-// An error names the known formats.
+// Returns the format that the record's fields show. An error's message names the known formats.
 [[nodiscard]] Result<TaskFormat> RecogniseFormat(const TaskRecord& record);
 
-// Empty: a problem that the format leaves out (another level). shuffle: of this problem's options.
+// Reads a problem; nullopt: the format leaves it out (another level). shuffle: seed for the order
+// of this problem's options.
 [[nodiscard]] Result<std::optional<EvalProblem>> ReadProblem(const TaskRecord& record,
                                                              TaskFormat format, uint64_t shuffle);
 

@@ -1,4 +1,4 @@
-// One line of a task's file.
+// Reads one line of a task's file.
 #ifndef EBB_LAB_TASKS_TASK_RECORD_H_
 #define EBB_LAB_TASKS_TASK_RECORD_H_
 
@@ -14,14 +14,14 @@ namespace ebb {
 
 class TaskRecord {
  public:
-  // where: of what errors begin with, "FILE, line 3".
+  // Parses a line. where: begins the messages of errors, "FILE, line 3".
   [[nodiscard]] static Result<TaskRecord> Parse(std::string_view line, std::string where);
 
   [[nodiscard]] bool Has(std::string_view field) const { return json_.contains(field); }
   [[nodiscard]] const nlohmann::json& json() const { return json_; }
 
-  // The first of these fields that is there, as a text without white space around it; numbers are
-  // written out. An error: none is there, it is no text, or nothing stands in it.
+  // Returns the first of these fields that exists, as a text without white space around it; numbers
+  // are written out. Fails if none exists, or if the field is no text or empty.
   [[nodiscard]] Result<std::string> Text(std::initializer_list<std::string_view> fields) const;
 
   [[nodiscard]] Status Error(std::string_view what) const;

@@ -1,17 +1,17 @@
-// Answers: finding what a model answered in what it wrote, and whether that is the reference.
+// Finds what a model answered in the text that it wrote, and whether that equals the reference.
 //
-// What is searched is the text after the last "</think>", or all of it where nothing follows that.
+// The text after the last "</think>" is searched, or the whole text if nothing follows that tag.
 // Rules are tried in the order of ExtractionRule; within a rule the last place counts, since models
 // correct themselves. The cascade is that of 000, App. F: "####", "the answer is X", \boxed{X}, the
-// last standalone number. 002 takes the boxed answer alone. A "####" line is an answer where a
-// value alone stands on it, or begins it and nothing is written after it; else it is a heading.
-// Of MATH only boxes are looked for.
+// last standalone number. 002 uses the boxed answer alone. A "####" line is an answer if it is a
+// value alone, or begins with one and is the end of the text; otherwise it is a heading. For MATH
+// only boxes are searched.
 //
-// Two numbers are the same when they have one value: 3/4, 0.75, \frac34, 75\%; "1,234" and "1234
-// dollars"; x = 9 * 2 = 18 and 18. They may differ by 1e-5 (000), relatively where the reference is
-// below 1; integers by nothing. A percent is the number before the sign, or a hundredth of it.
-// Formulas of MATH are compared as texts: what they are worth, ebb.judge() of the Python package
-// says, by math-verify.
+// Two numbers are the same if they have one value: 3/4, 0.75, \frac34, 75\%; "1,234" and "1234
+// dollars"; x = 9 * 2 = 18 and 18. They may differ by 1e-5 (000), relatively if the reference is
+// below 1; integers must be equal. A percentage may count as the number before the sign or as a
+// hundredth of it. Formulas of MATH are compared as texts here; ebb.judge() of the Python package
+// compares their values by math-verify.
 //
 // Any bytes are accepted: work is linear in the text, and answers of more than kMaxAnswerBytes are
 // compared as text.
@@ -41,11 +41,11 @@ enum class AnswerKind : uint8_t {
 
 enum class AnswerRules : uint8_t { kCascade, kBoxedOnly };
 
-// Raised whenever an answer may get another verdict than before: evaluations that were judged
-// otherwise are not put together.
+// kJudgeNumber is the version of the judgement, raised whenever an answer may get another verdict
+// than before. Evaluations with different numbers are not combined.
 inline constexpr int kJudgeNumber = 3;
 
-// Which rule found an answer. Names are recorded in results.
+// ExtractionRule is the rule that found an answer. Its names are recorded in results.
 enum class ExtractionRule : uint8_t {
   kNone,
   kHashes,      // "#### 18"
@@ -60,8 +60,8 @@ enum class ExtractionRule : uint8_t {
 struct AnswerFormat {
   AnswerKind kind = AnswerKind::kNumber;
   AnswerRules rules = AnswerRules::kCascade;
-  // kOption: the texts of the options A, B, ...; an answer may be one of them instead of its
-  // letter.
+  // Holds, for kOption, the texts of the options A, B, ...; an answer may be such a text instead of
+  // its letter.
   std::span<const std::string> options = {};
 };
 
@@ -71,7 +71,8 @@ struct Extraction {
 };
 [[nodiscard]] Extraction ExtractAnswer(std::string_view text, const AnswerFormat& format);
 
-// Not symmetric: the reference says how exact an answer must be.
+// Returns whether an answer equals the reference. The arguments are not interchangeable: the
+// reference decides how exact an answer must be.
 [[nodiscard]] bool SameAnswer(std::string_view answer, std::string_view reference, AnswerKind kind);
 
 enum class Verdict : uint8_t {
@@ -89,8 +90,8 @@ struct Judgement {
 [[nodiscard]] Judgement JudgeAnswer(std::string_view text, std::string_view reference,
                                     const AnswerFormat& format);
 
-// The content of the last \boxed{...} (or \fbox, \framebox) that is closed and not empty, with
-// nested braces; also of "\boxed 5". Empty: there is none.
+// Returns the content of the last \boxed{...} (or \fbox, \framebox) that is closed and not empty,
+// with nested braces; also that of "\boxed 5". Empty: there is none.
 [[nodiscard]] std::string_view LastBoxed(std::string_view text);
 
 }  // namespace ebb

@@ -1,9 +1,9 @@
-// Evaluation: a model answers problems under several settings of its cache, and every answer is
-// judged. Problems run in parallel, each by itself in an engine of its own with one thread, or in
-// batches that are always as wide: what comes out depends neither on its neighbours nor on how many
-// run at once.
+// Evaluates settings of a cache: a model answers problems under several settings, and every answer
+// is judged. Problems run in parallel, each in an engine of its own with one thread, or in batches
+// of constant width, so that an answer depends neither on other problems nor on how many run at
+// once.
 //
-// Thread safety: one call of RunEvaluation() at a time may use the same callbacks.
+// Thread safety: the same callbacks must not be used by two calls of RunEvaluation() at once.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_EVAL_H_
@@ -29,17 +29,17 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// A problem as a model is asked it.
+// EvalQuestion is a problem as a model is asked it.
 struct EvalQuestion {
   std::string id;        // unique in its task
   std::string question;  // what the user says
   int max_tokens = 0;
-  // Judges a whole text, thought included; `answer` begins where the thought ends, and is empty
-  // where it does not end. Called from several threads.
+  // Judges a whole text, thought included. `answer` is the part behind the thought, or empty if the
+  // thought does not end. Several threads call it.
   std::function<Judgement(std::string_view text, std::string_view answer)> judge;
 };
 
-// One way to run all problems.
+// EvalSetting is one way to run all problems.
 struct EvalSetting {
   std::string policy;      // as it was asked for: "h2o:heavy=64"
   std::string budget;      // "25%"; empty: none
@@ -50,7 +50,7 @@ struct EvalSetting {
   SessionOptions session;  // policy.seed is set from `seed`
 };
 
-// How an answer ended, where a FinishReason does not tell.
+// kLoopReason says that an answer ended because it repeated itself, which no FinishReason means.
 inline constexpr std::string_view kLoopReason = "loop";
 
 struct EvalAnswer {
@@ -77,45 +77,48 @@ struct EvaluationOptions {
   SamplingOptions sampling;  // its seed is the setting's
   PromptStyle prompt_style = PromptStyle::kChat;
   int workers = 1;
-  // So many problems step together, in one engine with as many threads as there are workers; where
-  // fewer are left, others stand in for them, so that every step has that width. A multiple of 4:
-  // matrix products then treat all tokens of a step alike, for every type of weights. 0: each
-  // problem by itself. Its answers are those of other widths where Engine::Step() says so, else up
-  // to rounding.
+  // Sets the batch size: this many problems step together, in one engine with as many threads as
+  // `workers`. If fewer problems are left, stand-ins fill the batch, so that every step has this
+  // width. Must be a multiple of 4, because matrix products then compute all tokens of a step
+  // alike, for every type of weights. 0: each problem steps alone. Answers equal those of other
+  // widths if Engine::Step() promises so, and otherwise agree up to rounding.
   int batch = 0;
-  // Units are numbered setting by setting, problem by problem. Those before `first_unit` are done.
+  // Skips the units before this one, which are done. Units are numbered setting by setting, problem
+  // by problem.
   size_t first_unit = 0;
-  // One of every `num_shards` problems is answered, that at `shard`.
+  // Selects one of every `num_shards` problems: the one at index `shard`.
   size_t shard = 0;
   size_t num_shards = 1;
-  // A text that repeats itself is ended early: its last 3 periods of up to this many tokens are the
-  // same, and together at least 192 tokens long. 0: never.
+  // Ends a text that repeats itself early: if its last 3 periods of up to this many tokens are
+  // equal and together at least 192 tokens long. 0: never.
   int longest_loop = 128;
   const std::atomic<bool>* cancel = nullptr;
-  // Called in the order of the units, by one thread at a time. An error ends the evaluation.
+  // Receives answers in the order of the units, on one thread at a time. An error ends the
+  // evaluation.
   std::function<Status(const EvalAnswer&)> on_answer;
 };
 
-// Units of one shard.
+// Returns the number of units of one shard.
 [[nodiscard]] size_t NumUnits(size_t num_settings, size_t num_problems, size_t shard,
                               size_t num_shards);
 
-// Whether a setting's problems can be answered in batches of this width: InvalidArgument when it is
-// no multiple of 4, and for settings with caps in bytes, which problems would share, or lossless.
+// Checks that a setting's problems can be answered in batches of this width. Errors:
+// InvalidArgument if the width is no multiple of 4, if the setting has caps in bytes, which
+// problems would share, or if it is lossless.
 [[nodiscard]] Status CheckBatch(const EvalSetting& setting, int width);
 
-// Runs every setting over every problem. A request that its caps or its budget do not allow is an
-// answer with an error, not the end. Errors: kCancelled; what on_answer returned; settings that no
-// session opens with; those of CheckBatch().
+// Runs every setting over every problem. If caps or the budget do not allow a request, its answer
+// holds the error and the evaluation continues. Errors: kCancelled; those of on_answer; settings
+// with which no session can be opened; those of CheckBatch().
 [[nodiscard]] Status RunEvaluation(std::shared_ptr<const Model> model,
                                    std::span<const EvalQuestion> problems,
                                    std::span<const EvalSetting> settings,
                                    const EvaluationOptions& options);
 
-// The first `count` problems of pebble's list of `seed`; see ebb/lab/pebble.h.
+// Returns the first `count` problems of pebble's list of `seed`; see ebb/lab/pebble.h.
 [[nodiscard]] std::vector<EvalQuestion> PebbleProblems(uint64_t seed, int count);
 
-// Whether the end of `tokens` repeats itself; see EvaluationOptions::longest_loop.
+// Returns whether the end of `tokens` repeats itself; see EvaluationOptions::longest_loop.
 [[nodiscard]] bool EndsInLoop(std::span<const Token> tokens, int longest_loop);
 
 }  // namespace ebb

@@ -1,7 +1,7 @@
-// Tasks: problems with reference answers, from local files of the public sets, and the prompts and
-// caps with which the papers asked them. No file is shipped; none is fetched.
+// Reads tasks: problems with reference answers, from local files of the public sets, with the
+// prompts and token limits of the papers. No file is shipped or downloaded.
 //
-// A file is JSON lines. Of each format the field names of the copies that go around are known:
+// A file is JSON lines. The field names of the copies in circulation are known:
 //   gsm8k         question, answer ("... #### 18")
 //   math          problem, answer (or solution with a \boxed), level, unique_id: MATH, MATH-500
 //   math_level_5  those of level 5 ("Level 5" or 5)
@@ -9,7 +9,7 @@
 //   arc           question (a text, or {stem, choices}), choices ([{label, text}] or
 //                 {label: [...], text: [...]}), answerKey, id
 //   gpqa          Question, Correct Answer, Incorrect Answer 1 to 3, Record ID
-// Problems keep the order of the file. Other fields are ignored, blank lines too.
+// Problems keep the order of the file. Other fields and blank lines are ignored.
 //
 // Thread safety: free functions without state.
 //
@@ -34,18 +34,19 @@ enum class TaskFormat : uint8_t { kGsm8k, kMath, kMathLevel5, kAime, kArc, kGpqa
 inline constexpr int kNumTaskFormats = 6;
 [[nodiscard]] std::string_view TaskFormatName(TaskFormat format);
 [[nodiscard]] AnswerKind AnswerKindOf(TaskFormat format);
-// An error lists the names.
+// Returns the format with this name. An error's message lists the names.
 [[nodiscard]] Result<TaskFormat> FindTaskFormat(std::string_view name);
 
 struct EvalProblem {
-  // The file's own, or "line-N"; unique in a task: a repeated one ends in "#line-N".
+  // Identifies the problem: the file's own id, or "line-N". Unique in a task: "#line-N" is appended
+  // to a repeated one.
   std::string id = {};
   std::string question = {};  // without the options
   std::string reference = {};
   AnswerKind kind = AnswerKind::kNumber;
   std::vector<std::string> options = {};  // texts of A, B, ...; kOption alone
 
-  // The question, and the options as "A) text", a line each.
+  // Returns the question, followed by the options as "A) text", one per line.
   [[nodiscard]] std::string Text() const;
 };
 
@@ -57,24 +58,25 @@ struct EvalTask {
 struct EvalTaskSource {
   std::string path = {};
   std::optional<TaskFormat> format = {};  // empty: recognised from the fields of the first line
-  // For the order of GPQA's options, whose files name the right one first. Each problem's order
-  // follows from this and its line alone.
+  // Seeds the order of GPQA's options, since those files list the right one first. Each problem's
+  // order depends on this seed and its line alone.
   uint64_t shuffle_seed = 0;
 };
 
-// "FILE.jsonl" or "FILE.jsonl:gsm8k".
+// Parses "FILE.jsonl" or "FILE.jsonl:gsm8k".
 [[nodiscard]] Result<EvalTaskSource> ParseEvalTaskSource(std::string_view text);
 
-// Errors name the file, the line and the field.
+// Reads a task from its file. Errors name the file, the line and the field.
 [[nodiscard]] Result<EvalTask> ReadEvalTask(const EvalTaskSource& source);
-// As ReadEvalTask(), from a file's content.
+// Parses a task from a file's content, as ReadEvalTask() does.
 [[nodiscard]] Result<EvalTask> ParseEvalTask(std::string_view content,
                                              const EvalTaskSource& source);
 
-// A hash over everything in the problems, to tell tasks apart.
+// Returns a hash of all contents of the problems, which distinguishes tasks.
 [[nodiscard]] uint64_t Fingerprint(std::span<const EvalProblem> problems);
 
-// How a paper asked. What it leaves open is ours, and said so in `description`.
+// TaskPrompt is how a paper asked the problems of a format. If the paper leaves a detail open,
+// `description` says that it is ours.
 struct TaskPrompt {
   std::string_view text;  // "{problem}" stands for EvalProblem::Text()
   int max_new_tokens = 0;
@@ -89,12 +91,14 @@ struct PromptPreset {
     return prompts[static_cast<size_t>(format)];
   }
 };
-// "plain", "hierarchy" (000), "epikv" (002), "dms" (003), "lazy_eviction" (004).
+// Returns all presets: "plain", "hierarchy" (000), "epikv" (002), "dms" (003), "lazy_eviction"
+// (004).
 [[nodiscard]] std::span<const PromptPreset> PromptPresets();
-// An error lists the names. The preset lives as long as the program.
+// Returns the preset with this name, which lives as long as the program. An error's message lists
+// the names.
 [[nodiscard]] Result<const PromptPreset*> FindPromptPreset(std::string_view name);
 
-// What the user says to the model, before any chat template.
+// Returns what the user says to the model, before any chat template.
 [[nodiscard]] std::string FormatPrompt(const TaskPrompt& prompt, const EvalProblem& problem);
 
 }  // namespace ebb

@@ -1,5 +1,5 @@
-// The attention that rows of a text will receive, where the text is there already: a full cache
-// reads it before the policy "oracle" does.
+// Computes the attention that rows of a given text will receive: a full cache reads the text before
+// the policy "oracle" does.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_FORESIGHT_H_
@@ -15,27 +15,29 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// From two runs of a full cache over the same tokens. The first adds up what every row receives:
+// ReplayedAttention knows future attention from two runs of a full cache over the same tokens. The
+// first run adds up what every row receives:
 //   total_i = sum over decode steps of the mean over layers without NaN and query heads of A[i]
-// as in Eq. 1 of "Not All Thoughts Need HBM"; the mean is over what belongs to the group. The
-// second takes the same numbers away, step by step, before a policy decides on the step: what is
-// left is the sum over the later steps. 8 bytes per group and token: 1.4 MiB for 90 groups and
-// 2,048 tokens, where the masses of every step would be 720 MiB.
+// as in Eq. 1 of "Not All Thoughts Need HBM"; the mean is over the group's layers and heads. The
+// second run subtracts the same numbers step by step, before a policy decides on the step, so that
+// the rest is the sum over the later steps. Needs 8 bytes per group and token: 1.4 MiB for 90
+// groups and 2,048 tokens, while the masses of every step would be 720 MiB.
 //
 // Thread safety: as a policy's.
 class ReplayedAttention final : public Foresight {
  public:
-  // The mass that a full cache must show, at the same granularity, for Add() and Remove().
+  // Returns the mass that a full cache must provide, at the same granularity, for Add() and
+  // Remove().
   [[nodiscard]] static SignalNeeds Needs() { return {.mass = MassNeed::kSummed}; }
 
-  // Knows nothing: no row receives anything.
+  // Makes an object that knows no attention: every row receives 0.
   ReplayedAttention() = default;
-  // Forgets what it knew. The runs follow.
+  // Forgets everything and begins a new pair of runs.
   void Begin(const ModelShape& shape, Granularity granularity);
-  // What a step of the first run showed of a group whose rows are at `positions`.
+  // Adds the mass that a step of the first run gave to a group whose rows are at `positions`.
   void Add(int group, std::span<const Position> positions, const GroupSignals& signals,
            const StepSignals& step);
-  // What the second run showed is taken away.
+  // Subtracts the mass that a step of the second run gave.
   void Remove(int group, std::span<const Position> positions, const GroupSignals& signals,
               const StepSignals& step);
 

@@ -1,9 +1,10 @@
-// The cost of forgetting: how far the output of each attention head is from what it would have been
-// with the evicted rows, measured, beside what is said to bound it.
+// Measures the cost of forgetting: how far the output of each attention head is from its output
+// with the evicted rows, together with what is said to bound that error.
 //
-// For one query of one head, alpha are the attention weights over all rows ever computed, E the
-// evicted ones, A the sum of alpha over E, o the output over all rows and o' the one over those
-// that are left, whose weights are renormalised (Eq. 3 of "Not All Thoughts Need HBM"). Then
+// For one query of one head, alpha are the attention weights over all rows ever computed, E is the
+// set of evicted rows, A the sum of alpha over E, o the output over all rows, and o' the output
+// over the rows that are left, whose weights are renormalised (Eq. 3 of "Not All Thoughts Need
+// HBM"). Then
 //   o' - o = A o' - sum over E of alpha v.
 // The paper's Eq. 4 says |o' - o| <= 2 sum over E of alpha |v|, which is no bound: with v = 0
 // evicted at alpha = 1/2 and v = 1 left, the error is 1/2 and the right side 0. By the line above,
@@ -28,14 +29,14 @@ struct ForgettingCost {
   double bound = 0;        // sum over E of alpha |v| + A |o'|
 };
 
-// The rows of one kv head, as they were computed.
+// ForgettingRows holds the rows of one kv head, as they were computed.
 struct ForgettingRows {
   std::span<const float> keys;       // [num_rows, head_dim]
   std::span<const float> values;     // the same
   std::span<const uint8_t> is_left;  // [num_rows]; 0: evicted
   int head_dim = 0;
 };
-// In double. All zero when nothing was evicted; NaN when no row is left.
+// Computes the cost in double. All numbers are 0 if no row was evicted, and NaN if none is left.
 [[nodiscard]] ForgettingCost CostOfForgetting(std::span<const float> query,
                                               const ForgettingRows& rows, double scale);
 
@@ -45,13 +46,13 @@ struct CostSummary {
   double max = 0;
 };
 
-// Over all decode steps of a query head.
+// HeadForgetting summarises all decode steps of a query head.
 struct HeadForgetting {
   CostSummary relative_error = {};  // |o' - o| / |o|
   CostSummary mass = {};
 };
 
-// Over all decode steps and query heads of a layer.
+// LayerForgetting summarises all decode steps and query heads of a layer.
 struct LayerForgetting {
   CostSummary error = {};
   CostSummary relative_error = {};  // |o' - o| / |o|
@@ -68,7 +69,7 @@ struct ForgettingReport {
   int64_t above_eq4 = 0;    // of them, those whose error is above Eq. 4's right side
   int64_t above_bound = 0;  // the same of the true bound; rounding aside there are none
   std::vector<LayerForgetting> layers = {};
-  // Means over layers and heads, [steps].
+  // mass_by_step and error_by_step hold means over layers and heads, [steps].
   std::vector<double> mass_by_step = {};
   std::vector<double> error_by_step = {};  // relative
 };

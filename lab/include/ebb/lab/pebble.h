@@ -1,7 +1,7 @@
-// Pebble's problems: small puzzles in simple English whose chain of thought is long, mostly
-// disposable, and refers far back to its own results. A problem and the only right thought follow
-// from a seed, so that nobody can memorise them and an evaluation needs no data. All arithmetic is
-// modulo ten: "seven plus five makes two".
+// Makes pebble's problems: small puzzles in simple English whose chain of thought is long, mostly
+// disposable, and refers far back to its own results. A problem and its only right thought follow
+// from a seed, so that a model cannot memorise them and an evaluation needs no data. All arithmetic
+// is modulo ten: "seven plus five makes two".
 //
 // The trainer of the small reasoner in training/pebble reads the same problems.
 //
@@ -28,7 +28,7 @@ enum class PebbleFamily {
 inline constexpr int kNumPebbleFamilies = 4;
 [[nodiscard]] std::string_view PebbleFamilyName(PebbleFamily family);
 
-// What a token of the thought is, so that accuracy can be told apart by it.
+// PebbleTokenKind classifies the tokens of a thought, so that accuracy can be reported by kind.
 enum class PebbleTokenKind : uint8_t {
   kQuestion,
   kGrammar,   // follows from the words just before
@@ -43,13 +43,14 @@ inline constexpr int kNumPebbleTokenKinds = 7;
 
 struct PebbleProblem {
   PebbleFamily family = PebbleFamily::kAmounts;
-  // The whole text: the start token, "Question:", the question, the thought with its tags,
+  // Holds the whole text: the start token, "Question:", the question, the thought with its tags,
   // "The answer is X." and the end token.
   std::vector<uint16_t> tokens = {};
   std::vector<PebbleTokenKind> kinds = {};  // [tokens]
   int num_question_tokens = 0;  // what a model is given: up to the opening tag, included
   int num_thought_tokens = 0;   // between the tags
-  // The longest way back, in tokens, from a looked-up value to where it last stood with its name.
+  // Holds the longest distance, in tokens, from a looked-up value back to where it was last written
+  // with its name.
   int farthest_lookup = 0;
   std::string answer = {};  // one word
 
@@ -57,20 +58,21 @@ struct PebbleProblem {
   [[nodiscard]] std::string Text() const;      // of all tokens, control tokens included
 };
 
-// The problem with this number of the endless list of `seed`: 300 to 1,500 tokens of thought.
+// Returns the problem with this number in the endless list of `seed`. Its thought has 300 to 1,500
+// tokens.
 [[nodiscard]] PebbleProblem MakePebbleProblem(uint64_t seed, uint64_t number);
 
-// Such a problem that begins with "Briefly." and is thought through without filler. For the
-// trainer: the same lookups in less than half of the tokens.
+// Returns such a problem, except that it begins with "Briefly." and its thought has no filler: the
+// same look-ups in less than half of the tokens, for the trainer.
 [[nodiscard]] PebbleProblem MakeBriefPebbleProblem(uint64_t seed, uint64_t number);
 
-// Facts, or facts and sentences, said again in random order: no puzzle, but practice for the
-// trainer, which teaches looking up before the puzzles do. `family` has no meaning in it.
+// PebbleDrill is a kind of practice for the trainer: facts, or facts and sentences, repeated in
+// random order. It teaches looking up before the puzzles do. A drill's `family` has no meaning.
 enum class PebbleDrill { kFacts, kSentences };
 [[nodiscard]] PebbleProblem MakePebbleDrill(PebbleDrill kind, uint64_t seed, uint64_t number);
 
-// Texts of the tokens, by token. The first 256 are the single bytes; then come control tokens, then
-// words, each with the space before it.
+// Returns the texts of the tokens, by token. The first 256 are the single bytes; then come control
+// tokens, then words, each with the space before it.
 [[nodiscard]] std::span<const std::string> PebbleVocabulary();
 inline constexpr int kNumPebbleBytes = 256;
 inline constexpr uint16_t kPebbleStart = 256;  // "<|start|>"

@@ -1,5 +1,5 @@
-// Statistics of studies: whether two orders agree, and how sure a mean is. Those of evaluations are
-// ebb.summary's.
+// Computes statistics of studies: whether two orders agree, and how certain a mean is. Those of
+// evaluations are in ebb.summary of the Python package.
 //
 // Thread safety: free functions without state.
 //
@@ -20,20 +20,20 @@ struct Interval {
 
 inline constexpr double kUsualConfidence = 0.95;
 
-// Half of the width of Student's interval around the mean of `samples` values that have this sum
-// and this sum of squares. Infinite for fewer than two.
+// Returns half of the width of Student's interval around the mean of `samples` values with this sum
+// and this sum of squares; infinity for fewer than two.
 [[nodiscard]] double MeanHalfWidth(double sum, double sum_of_squares, int64_t samples,
                                    double confidence = kUsualConfidence);
 
-// Ranks from 1; equal values share the mean of theirs.
+// Returns the ranks of the values, from 1; equal values share the mean of their ranks.
 [[nodiscard]] std::vector<double> Ranks(std::span<const double> values);
 
-// Spearman's rank correlation; equal values share the mean of their ranks. NaN for fewer than two
-// pairs, where one side is constant, or where a value is NaN. REQUIRES a.size() == b.size().
+// Returns Spearman's rank correlation; equal values share the mean of their ranks. NaN for fewer
+// than two pairs, if one side is constant, or if a value is NaN. REQUIRES: a.size() == b.size().
 [[nodiscard]] double SpearmanCorrelation(std::span<const double> a, std::span<const double> b);
 
-// Ends of the middle `confidence` of the values, linear between neighbours. NaNs are left out; NaN
-// where nothing is left.
+// Returns the ends of the middle `confidence` of the values, interpolated linearly. Ignores NaNs;
+// returns NaN if no value is left.
 [[nodiscard]] Interval Percentiles(std::vector<double> values,
                                    double confidence = kUsualConfidence);
 
