@@ -14,8 +14,8 @@
 namespace ebb {
 namespace {
 
-// The next constants list the spellings of operators, and the marks of LaTeX, Markdown and
-// currencies around numbers. A longer spelling precedes one with which it begins.
+// kFractions and the next constants list the spellings of operators, and the marks of LaTeX,
+// Markdown and currencies around numbers. A longer spelling precedes one with which it begins.
 using Texts = std::span<const std::string_view>;
 constexpr std::string_view kFractions[] = {"\\dfrac", "\\tfrac", "\\cfrac"};
 constexpr std::string_view kTimes[] = {"\\times", "\\cdot", "×", "·"};

@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// The statistics with intervals, in the order of FidelityReport.
+// kNumStatistics counts the statistics with intervals; Statistics() returns them in the order of
+// FidelityReport.
 constexpr int kNumStatistics = 4;
 std::array<double, kNumStatistics> Statistics(const StepSums& sums) {
   const auto mean = [](double sum, int64_t count) {

@@ -1,4 +1,4 @@
-// Numbers per token of a thought, out of one reading of it by a full cache.
+// Computes signals, one number per token of a thought, while a full cache reads the thought once.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// First Ada gets three. Second Ben gets Ada plus four. Third last Cal gets Ben times Ada. What does
-// Ben have?
+// Makes problems of definitions, such as
+//   First Ada gets three. Second Ben gets Ada plus four. Third last Cal gets Ben times Ada. What
+//   does Ben have?
 //
 // The thought goes through the definitions in order, looks up each name on the right, and computes:
 //   Second Ben gets Ada plus four. Recall Ada three. three plus four makes seven. Ben seven.

@@ -1,4 +1,6 @@
-// At first Ada three, Ben five. First Ada finds two. Second last Ben adds Ada. What does Ben have?
+// Makes problems of changing amounts, such as
+//   At first Ada three, Ben five. First Ada finds two. Second last Ben adds Ada. What does Ben
+//   have?
 //
 // The sentences are in order of time. The thought looks up each person's current amount, which is
 // the latest of its statements:

@@ -1,4 +1,5 @@
-// At first Ada three, Ben five. Third last Ben adds Ada. First Eli loses two. Say again?
+// Makes drills, such as
+//   At first Ada three, Ben five. Third last Ben adds Ada. First Eli loses two. Say again?
 //
 // The thought repeats facts and sentences in random order, which is nothing but looking up. The
 // order cannot be predicted, so the words that reveal it count as words of the question.

@@ -1,4 +1,5 @@
-// At first Ada ball, Ben key, Cal cup. First last Ada and Ben swap. What does Ada have?
+// Makes problems of swapped objects, such as
+//   At first Ada ball, Ben key, Cal cup. First last Ada and Ben swap. What does Ada have?
 //
 // The thought looks up both persons' objects and states them after the swap:
 //   First Ada and Ben swap. Recall Ada ball. Recall Ben key. Ada key. Ben ball.

@@ -1,5 +1,6 @@
-// Start with hall three. Second last attic to barn drop one. First hall to attic take two. What do
-// hall and barn make?
+// Makes problems of a walk, such as
+//   Start with hall three. Second last attic to barn drop one. First hall to attic take two. What
+//   do hall and barn make?
 //
 // The question lists the steps in any order. The thought takes them in the right order and notes
 // the amount in each room:

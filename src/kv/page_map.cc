@@ -54,7 +54,7 @@ Status ReservedPages::Reserve(const PageCounts& counts) {
   return OkStatus();
 }
 
-// Pages of T0 belong to no layer, so one number suffices.
+// Reserves pages by one number, because pages of T0 belong to no layer.
 Status ReservedPages::ReserveT0(size_t num_pages) { return tiers_[0]->Reserve({&num_pages, 1}); }
 
 void ReservedPages::Take(int stream, Tier tier, size_t page) {

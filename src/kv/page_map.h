@@ -179,8 +179,8 @@ class PageMap {
   // Forgets the centres of keys of the table's streams.
   void ForgetKeyCentres(const GroupTable& table);
 
-  // The following functions concern pages that several caches share.
-  // IdOf() returns the id of a stream's page in its tier.
+  // Returns the id of a stream's page in its tier. This and the next functions concern pages that
+  // several caches share.
   [[nodiscard]] PageId IdOf(int stream, Tier tier, size_t page) const;
   [[nodiscard]] uint32_t NumHolders(int stream, Tier tier, size_t page) const;
   [[nodiscard]] bool IsShared(const GroupTable& table, Tier tier, size_t page) const;

@@ -9,7 +9,8 @@
 namespace ebb {
 namespace {
 
-// A page with fewer rows is copied instead: neither cache can use the free slots of a shared page.
+// kLeastRowsToShare is the least number of rows of a page that is shared; sparser pages are copied,
+// because no cache can use the free slots of a shared page.
 constexpr int kLeastRowsToShare = kRowsPerPage * 3 / 4;
 
 // Calls visit(stream) with the number of each of the table's streams.

@@ -9,8 +9,8 @@
 namespace ebb {
 namespace {
 
-// Sorting pays once one row in this many has strayed: sorting copies about this many rows for each
-// stray.
+// kRowsPerStray says when sorting pays: once one row in this many has strayed, because sorting
+// copies about this many rows for each stray.
 constexpr size_t kRowsPerStray = 16;
 // Prefetches this many moves ahead, since rows lie anywhere in memory.
 constexpr size_t kRowsAhead = 8;

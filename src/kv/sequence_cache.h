@@ -121,11 +121,10 @@ class SequenceCache {
   // Returns how many tokens fit under T0's cap as long as no other sequence uses its room; slightly
   // too few if the groups differ.
   [[nodiscard]] size_t RoomForTokens() const;
-  // Indices in the following functions count a group's rows in order of position, in all tiers.
-  //
-  // Remove() removes the rows at these ascending indices. It is cheap for few rows.
+  // The functions below name a row by its index among all rows of its group, in order of position,
+  // in whatever tiers the rows are.
 
-  // Removes the rows at these ascending indices. Cheap when few.
+  // Removes the rows at these ascending indices; cheap for few rows.
   void Remove(int group, std::span<const uint32_t> removed);
   // Removal removes rows on several threads at once, each with its own groups and its own Removal.
   // Rows leave their tables at once; the destructor frees pages. All Removals must be destroyed,

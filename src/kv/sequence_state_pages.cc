@@ -1,4 +1,4 @@
-// The pages of a cache, each as the rows that are there.
+// Saves and loads the pages of a cache; a page is written as its present rows.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -52,8 +52,8 @@ class T1Reader {
   // Begins a step: allocates memory and starts to read. Errors: OutOfMemory, those of a file; the
   // caller must call End() even then. REQUIRES: FindAddresses() was called.
   Status Begin(T1Reading reading);
-  // Stages the rows of an attention's layer; see StagedStep. The functions from here to
-  // ReadWantedRows() implement those of StagedStep.
+  // Stages the rows of an attention's layer. This and the functions up to ReadWantedRows() do what
+  // StagedStep's functions of these names do.
   void StageLayer(int attention, int part) const {
     if (ReadsAhead()) stage_->StageLayer(stage_of_attention_[attention], part);
   }

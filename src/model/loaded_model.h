@@ -122,7 +122,8 @@ struct LoadedModel {
 
   std::unique_ptr<ModelChat> chat;  // the template of vocab_model
   size_t longest_token_bytes = 1;   // of the vocabulary
-  // token_order is set by the first call of TokenOrder::Of(), which returns it.
+  // token_order is made by the first call of TokenOrder::Of(), which returns it; token_order_once
+  // guards that call.
   mutable std::once_flag token_order_once;
   mutable std::shared_ptr<const TokenOrder> token_order;
 

@@ -13,7 +13,8 @@ namespace {
 static_assert(std::atomic<uintptr_t>::is_always_lock_free);  // a signal handler reads them
 static_assert(std::atomic<GuardedRange*>::is_always_lock_free);
 
-// Ranges are reused but never freed, because the handler may read them at any time.
+// guarded_ranges is a list that only grows: ranges are reused but never freed, because the handler
+// may read them at any time.
 std::atomic<GuardedRange*> guarded_ranges{nullptr};
 struct sigaction handler_before = {};
 

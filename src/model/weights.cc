@@ -18,16 +18,17 @@
 namespace ebb {
 namespace {
 
-// Files between these sizes are copied to huge pages. Every decode step reads all weights, and from
-// the 4 KiB pages of a mapped file that misses the TLB: SmolLM2 Q4_1 decodes in 5.4 ms instead of
-// 6.1 from huge pages (one thread, 98 MB, virtual machine), for 8 ms more at load, next to the
-// tokenizer's 50. For smaller files the TLB suffices, but they are copied too, so that
-// matrices can be joined (JoinedWeights). For larger files a second copy in memory and the wait for
-// it cost more.
+// kMinBytesForHugePages and kMaxBytesForHugePages bound the files that are copied to huge pages.
+// Every decode step reads all weights, and from the 4 KiB pages of a mapped file that misses the
+// TLB: SmolLM2 Q4_1 decodes in 5.4 ms instead of 6.1 from huge pages (one thread, 98 MB, virtual
+// machine), for 8 ms more at load, next to the tokenizer's 50. For smaller files the TLB suffices,
+// but they are copied too, so that matrices can be joined (JoinedWeights). For larger files a
+// second copy in memory and the wait for it cost more.
 constexpr size_t kMinBytesForHugePages = size_t{16} << 20;
 constexpr size_t kMaxBytesForHugePages = size_t{1} << 30;
 
-// Repacking keeps a core busy at about 2 GB/s; eight cores saturate the memory of most machines.
+// kMaxFillThreads limits the threads that repack weights: each keeps a core busy at about 2 GB/s,
+// and eight saturate the memory of most machines.
 constexpr size_t kMaxFillThreads = 8;
 
 // Returns whether the system gives huge pages to programs that ask for them.

@@ -17,7 +17,7 @@ namespace ebb {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Coefficients of the polynomial for log2, highest power first.
+// kLog2 holds the coefficients of the polynomial for log2, highest power first.
 inline constexpr float kLog2[] = {0.0204903465f, -0.0960662514f, 0.21558854f, -0.339247763f,
                                   0.477705926f,  -0.721162736f,  1.44269323f};
 inline constexpr float kLeastMass = 1e-30f;
@@ -175,7 +175,8 @@ void MarkHighestOf(const float* scores, size_t num_scores, size_t count, uint8_t
     MarkReaching(scores, num_scores, reached.score, marks);
     return;
   }
-  // Zero and minus zero have different ranks but are equal scores.
+  // Compares by value, because 0 and -0 have different ranks but are equal scores: the next score
+  // above both zeros has rank 1.
   const float above = ScoreOf(reached.score == 0 ? 1 : RankOf(reached.score) + 1);
   MarkReaching(scores, num_scores, above, marks);
   size_t num_left = count - CountReaching(scores, num_scores, above);

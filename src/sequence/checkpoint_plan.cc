@@ -5,10 +5,12 @@
 namespace ebb {
 namespace {
 
-// Control tokens closer to each other than this end the same message.
+// kLeastGap is the least distance of control tokens that end different messages; closer ones end
+// the same message.
 constexpr size_t kLeastGap = 4;
 constexpr int kLastMessages = 2;
-// A checkpoint at most this far from the end of a prompt also serves the same prompt again.
+// kNearEnd is the distance to the end of a prompt within which a checkpoint also serves the same
+// prompt again.
 constexpr size_t kNearEnd = 16;
 // Counts the end of the first message, the beginnings of the last ones, and the position near the
 // end.

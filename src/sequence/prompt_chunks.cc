@@ -199,8 +199,8 @@ size_t PromptChunks::NumFirstRowsWithoutState(std::span<const Token> prompt) con
   const Policy& policy = sequence_.policy();
   const bool learns = StepSettler::UsesScores(policy) && !policy.scorer->IgnoresPrompts();
   if (prompt.empty() || sequence_.RotatesKeys() || learns) return 0;
-  // A selector that takes over a prefix reads keys from the cached rows, and bf16 rows have lost
-  // precision.
+  // Shares nothing with bf16 rows: the selector would read their keys, which have lost precision
+  // against those that it saw when the prompt was computed.
   if (policy.selector != nullptr && sequence_.core()->format.type == RowType::kBf16) return 0;
   // Without a policy, which might remove rows, rows within sliding windows are available at
   // checkpoints, and NearestUpTo() checks them.
@@ -299,7 +299,8 @@ void PromptChunks::CheckLoaded(const TokenHistory& tokens, StateReader* from) {
     from->Fail(fmt::format("{} of {} tokens of the first prompt, {} given tokens", first_.end,
                            first_.num_tokens, given));
   }
-  // Older files record something else for a sequence that began by decoding.
+  // Corrects older files, which record that the first prompt has not ended for a sequence that
+  // began by decoding.
   if (tokens.num_generated() > 0) first_is_over_ = true;
 }
 

@@ -20,7 +20,7 @@ class Sequence;
 
 class PromptChunks {
  public:
-  // REQUIRES: the object is a member of `sequence`.
+  // Makes an object without a prompt. REQUIRES: it is a member of `sequence`.
   explicit PromptChunks(Sequence* sequence) : sequence_(*sequence) {}
   PromptChunks(const PromptChunks&) = delete;
   PromptChunks& operator=(const PromptChunks&) = delete;

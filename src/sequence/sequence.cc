@@ -135,7 +135,8 @@ Status Sequence::MakePlaces(size_t num_tokens) {
 
 Status Sequence::ClosePositionGaps() { return RotateKeys(rope_.Next(next()), 0); }
 
-// A failure half-way leaves the RoPE positions of keys unknown, so it breaks the sequence.
+// Re-rotates group by group. A failure half-way leaves the RoPE positions of keys unknown, so it
+// breaks the sequence.
 Status Sequence::RotateKeys(Position end, size_t num_tokens) {
   // Other sequences read the keys of shared pages as they are, so this sequence copies such pages
   // first.
@@ -269,7 +270,7 @@ void Sequence::TakeTokensOf(const Sequence& other, Position end) {
 }
 
 void Sequence::BreakWithoutMemory(const char* purpose) {
-  // Set first, in case formatting the longer message also runs out of memory.
+  // The short error is set first, in case formatting the longer message also runs out of memory.
   health_.Break(Status(StatusCode::kOutOfMemory, "no memory"));
   health_.Break(OutOfMemory(std::string("no memory ") + purpose + "; this sequence cannot go on"));
 }
@@ -294,7 +295,7 @@ Status Sequence::AppendRows(size_t num_tokens) {
   tokens_.Reserve(num_tokens);
   Status status = cache_.Append(next(), static_cast<int>(num_tokens));
   if (!IsLimit(status.code()) || roll_back_.windows().empty()) return status;
-  // Evict the rows that are kept only for a roll-back, and try again.
+  // Evicts the rows that are kept only for a roll-back, and tries again.
   roll_back_.windows().Clear();
   settler_.ExpireAll(next());
   return cache_.Append(next(), static_cast<int>(num_tokens));

@@ -128,8 +128,8 @@ class Sequence {
   // Copies the first `end` tokens of a sequence whose rows this one has taken over.
   void TakeTokensOf(const Sequence& other, Position end);
 
-  // The following functions are the parts of a step, in order.
-  // CheckStep() checks that the sequence can compute these tokens, before anything changes.
+  // Checks that the sequence can compute these tokens, before anything changes. This is the first
+  // part of a step; the functions up to UndoStep() are the others, in order.
   [[nodiscard]] Status CheckStep(std::span<const Token> tokens) const;
   // Appends rows for the new tokens to the cache, and reserves memory in the lists of tokens.
   Status AppendRows(size_t num_tokens);

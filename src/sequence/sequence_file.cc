@@ -118,7 +118,8 @@ Status SequenceFile::CheckPlaces() const {
   if (sequence_.RotatesKeys() && has_below) {
     return Corrupt("rows in T1 or T2, whose keys cannot be re-rotated");
   }
-  // If keys may be re-rotated, the rows only have to fit by their number.
+  // If keys may be re-rotated, they can move together, so only the number of rows has to fit into
+  // the context.
   const Position needed = sequence_.RotatesKeys() ? num_rows : places;
   const int context = sequence_.options().context;
   if (needed <= context) return OkStatus();

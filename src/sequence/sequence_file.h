@@ -11,7 +11,7 @@ class Sequence;
 
 class SequenceFile {
  public:
-  // REQUIRES: `sequence` outlives the object.
+  // Makes an object that saves and loads `sequence`, which must outlive it.
   explicit SequenceFile(Sequence* sequence) : sequence_(*sequence) {}
 
   void SaveTokens(StateWriter* to) const;

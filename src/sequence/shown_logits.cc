@@ -8,7 +8,7 @@
 namespace ebb {
 
 Status CheckFinite(std::span<const float> logits, RowType kv_type) {
-  // Has no branch in the loop, so that the compiler vectorises it.
+  // The loop has no branch, so that the compiler vectorises it.
   bool all_finite = true;
   for (const float logit : logits) {
     all_finite &= std::fabs(logit) <= std::numeric_limits<float>::max();

@@ -154,7 +154,8 @@ Status StepRun::Prepare() {
 }
 
 void StepRun::Begin(const SequenceStep& entry) {
-  // Pushed first: Undo() takes back BeginStep() for every sequence in this list.
+  // The entry must be in the list before its BeginStep(), because Undo() undoes BeginStep() for
+  // every sequence in this list.
   work_.sequences.push_back(entry);
   SequenceStep& step = work_.sequences.back();
   step.first = entry.sequence->next();
@@ -209,7 +210,8 @@ void StepRun::ReportDevice(double seconds) {
   report.decode_seconds += seconds;
 }
 
-// If memory runs out here, the step has already been computed, so only this sequence is broken.
+// Ends the step of one sequence. If memory runs out here, the step has already been computed, so
+// only this sequence is broken.
 Status StepRun::EndStep(const SequenceStep& entry, Sequence* sequence, const StepReport& report) {
   const bool ends_chunk =
       entry.first + entry.num_tokens() == entry.chunk_first + entry.chunk_tokens;
@@ -227,7 +229,8 @@ Status StepRun::CheckLogits(size_t entry) const {
   return OkStatus();
 }
 
-// An error in one entry's decision ends its own request; the other entries continue.
+// Ends the step of every entry. An error in one entry's decision ends its own request; the other
+// entries continue.
 Status StepRun::Settle(double compute_seconds) {
   Status first_error;
   for (size_t i = 0; i < work_.sequences.size(); ++i) {

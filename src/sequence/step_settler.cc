@@ -15,17 +15,19 @@
 namespace ebb {
 namespace {
 
-// Limits the bytes copied by compaction per decode step: 8 MiB take about 0.4 ms at 20 GB/s, a few
-// percent of one step in 64.
+// kCompactBytesPerStep limits the bytes that compaction copies per decode step: 8 MiB take about
+// 0.4 ms at 20 GB/s, a few percent of one step in 64.
 constexpr size_t kCompactBytesPerStep = size_t{8} << 20;
-// Limits sorting per step: after this many bytes no other table is sorted. 90 tables of 1,024 rows
-// then take a dozen of the 64 steps after which they are out of order again.
+// kSortBytesPerStep limits sorting per step: after this many bytes no further table is sorted. 90
+// tables of 1,024 rows then take a dozen steps, and are out of order again after 64.
 constexpr size_t kSortBytesPerStep = size_t{2} << 20;
 
-// With fewer groups, waking the threads takes longer than the work.
+// kGroupsWorthThreads is the number of groups from which on threads decide; for fewer, waking the
+// threads takes longer than the work.
 constexpr int kGroupsWorthThreads = 4;
 
-// Rows exchanged at a time: half a page, for which a placement always keeps room.
+// kExchangedRows is the number of rows that two full tiers exchange at a time: half a page, for
+// which a placement always keeps room.
 constexpr size_t kExchangedRows = kRowsPerPage / 2;
 
 bool HasWindows(const SequenceCache& cache) {
@@ -82,7 +84,7 @@ bool StepSettler::UsesScores(const Policy& policy) {
   return policy.placement != nullptr && policy.placement->NeedsScores();
 }
 
-// If no placement reads the scores, the scorer's signals are not needed.
+// Omits the scorer's signals if no placement reads its scores.
 SignalNeeds StepSettler::Needs(const Policy& policy) {
   SignalNeeds needs;
   if (UsesScores(policy)) needs = policy.scorer->Needs();
@@ -147,7 +149,7 @@ Result<int64_t> StepSettler::EndStep(const PlacementInput& facts, Decides decide
     status = DecideInTurn(facts, decides);
   }
   ShowRows();
-  // Also runs if a group failed, because the groups before it have already removed their evicted
+  // Moves rows even if a group failed: the groups before it have already removed their evicted
   // rows, and their other moves must follow.
   const Status moved = MoveDecided();
   EBB_RETURN_IF_ERROR(status);
@@ -269,8 +271,8 @@ std::span<const float> StepSettler::ScoresOf(int group) const {
   return policy_->scorer->Scores(group);
 }
 
-// Rows that left a sliding window are removed before the placement decides, so that it sees the
-// same rows as the next query.
+// Removes rows that left a sliding window before the placement decides, so that the placement sees
+// the same rows as the next query.
 void StepSettler::Expire(Position next, int group) {
   const int window = cache_->layout().WindowOf(group);
   if (window == 0) return;
@@ -294,8 +296,8 @@ void StepSettler::Expire(Position next, int group) {
   RemoveRows(group);
 }
 
-// Threads only remove rows from the tables. Pages are shared by all groups, so this thread frees
-// them; it also splits the tables that several groups share.
+// Lets threads decide about groups. They only remove rows from the tables; this thread then frees
+// pages, which all groups share, and splits tables that several groups share.
 void StepSettler::DecideOnThreads(const PlacementInput& facts, Decides decides) {
   std::atomic<bool> out_of_memory = false;
   for (Scratch& scratch : scratch_) {
@@ -349,7 +351,8 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, 
   if (scratch->removal->Remove(group, gone)) gone.clear();
 }
 
-// A step reads hundreds of megabytes, so the processor's cache holds nothing of a group any more.
+// Prefetches a group's data: a step reads hundreds of megabytes, so the processor's cache holds
+// nothing of a group any more.
 void StepSettler::PrefetchGroup(const PlacementInput& facts, int group) const {
   if (!scores_used_) return;
   const bool due = policy_->placement->Due(facts, cache_->positions(group).size());

@@ -28,7 +28,7 @@ enum class Decides { kYes, kNo };
 
 class StepSettler {
  public:
-  // REQUIRES: all arguments outlive the settler. `ledger` may be null.
+  // Makes a settler. `ledger` may be null. REQUIRES: all arguments outlive it.
   StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores,
               const SessionOptions* options, Ledger* ledger, GraphRunner* runner,
               const WindowCheckpoints* checkpoints);

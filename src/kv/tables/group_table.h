@@ -69,7 +69,7 @@ struct GroupTable {
   void ReserveMerged(size_t num_rows);
   // Adds the full rows at positions first, first + 1, ... to the end of the merged lists.
   void AppendMerged(Position first, size_t num_rows);
-  // Rebuilds the merged lists. Must follow any other change of the tables.
+  // Rebuilds the merged lists. Called after any other change of the tables.
   void MergePositions();
   // Fills `by_tier`.
   void SplitByTier();

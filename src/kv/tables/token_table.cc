@@ -1,7 +1,7 @@
-// Invariants: (1) positions_ ascends strictly; (2) a slot's bit in used_ is set exactly when one
-// row has that slot; (3) used_[p] is 0 exactly when page p is absent, and the last one is not 0;
-// (4) last_visible_ is empty exactly when num_hidden_later_ is 0; (5) an open page's bit is set in
-// the array of its own tier alone; (6) a sealed page is present and not open.
+// Invariants of TokenTable: (1) positions_ ascends strictly; (2) a slot's bit in used_ is set
+// exactly when one row has that slot; (3) used_[p] is 0 exactly when page p is absent, and the last
+// one is not 0; (4) last_visible_ is empty exactly when num_hidden_later_ is 0; (5) an open page's
+// bit is set in the array of its own tier alone; (6) a sealed page is present and not open.
 #include "src/kv/tables/token_table.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Rows that change their slots within a tier: out of sparse pages, or into order.
+// Moves rows to other slots of their tier: compacts sparse pages, and sorts rows by position.
 #include <algorithm>
 #include <bit>
 #include <cassert>
@@ -10,8 +10,8 @@
 namespace ebb {
 namespace {
 
-// A row within this many slots of the previous one is no stray: reading on past a few removed rows
-// is still sequential.
+// kNearSlots is the distance from the previous row's slot from which on a row counts as a stray:
+// reading on past a few removed rows is still sequential.
 constexpr uint32_t kNearSlots = 8;
 
 }  // namespace

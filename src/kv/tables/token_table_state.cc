@@ -1,4 +1,4 @@
-// A token table on its way to and from a file.
+// Saves and loads the state of a token table.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -187,8 +187,8 @@ std::string_view WithoutThoughtEnd(std::string_view thought, const ChatPrompt& p
 
 Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, AnswerEnd end) {
   if (prompt.syntax == nullptr) return ChatAnswer{.content = std::string(text)};
-  // The analysis of a template may be wrong. An answer that cannot have calls is plain text anyway,
-  // so it is returned as it is.
+  // An answer that does not parse, because the template's analysis may be wrong, is an error only
+  // if it may have calls; otherwise the whole text is the answer.
   const AnswerSyntax& syntax = *prompt.syntax;
   const auto refuse = [&](std::string_view why) -> Result<ChatAnswer> {
     if (!syntax.may_call) return ChatAnswer{.content = std::string(text)};

@@ -39,13 +39,14 @@ std::string ParseError(const std::string& source) {
   return "it cannot be analysed";
 }
 
-// Limits the work of a rendering to about a second, far more than any published template needs
-// (docs/dev/formats.md).
+// kWork and kWorkPerMessage limit the work of a rendering to about a second, far more than any
+// published template needs (docs/dev/formats.md).
 constexpr uint64_t kWork = uint64_t{512} << 20;
 constexpr uint64_t kWorkPerMessage = uint64_t{1} << 20;
 constexpr uint64_t kWorkPerByte = 1024;
 constexpr size_t kMaxSourceBytes = size_t{1} << 20;
-// Limits the renderings of the short conversations by which a template is analysed.
+// kMaxAnalysedBytes limits the renderings of the short conversations by which a template is
+// analysed; kMaxOutput limits other renderings.
 constexpr uint64_t kMaxAnalysedBytes = uint64_t{256} << 10;
 constexpr uint64_t kMaxOutput = uint64_t{1} << 20;
 constexpr uint64_t kMaxOutputPerByte = 16;
@@ -109,7 +110,7 @@ common_chat_templates_inputs InputsFor(const ChatRequest& request) {
   inputs.enable_thinking = request.thinking == Thinking::kModelDefault;
   inputs.chat_template_kwargs = request.template_arguments;
   if (request.thinking == Thinking::kOff) {
-    // Templates read one of these two names.
+    // Sets both names, because templates read one or the other.
     for (const char* name : {"enable_thinking", "thinking"}) {
       inputs.chat_template_kwargs[name] = "false";
     }
@@ -265,8 +266,8 @@ std::vector<std::string> ChatTemplate::Impl::Analyse() const {
     params =
         common_chat_templates_apply(templates.get(), InputsFor({.messages = {{"user", "hi"}}}));
   } catch (const std::exception&) {
-    // The template may want another conversation than this one; then the first one that it accepts
-    // is analysed.
+    // Continues without an analysis, because the template may want another conversation; the first
+    // conversation that it accepts is analysed then.
   }
   ChatPrompt prompt;
   SetTags(params, source, &prompt);

@@ -45,7 +45,8 @@ class ChatTemplate {
 // for another call's rendering.
 class ModelChat {
  public:
-  // REQUIRES: the model outlives the object. source: see ModelOptions::chat_template.
+  // Makes an object that has not parsed the template yet. REQUIRES: the model outlives it. source:
+  // see ModelOptions::chat_template.
   ModelChat(const llama_model* model, std::string source);
   [[nodiscard]] const std::string& source() const { return source_; }
   [[nodiscard]] Result<ChatPrompt> Format(const ChatRequest& request);

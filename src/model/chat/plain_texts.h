@@ -22,8 +22,8 @@ namespace ebb {
 
 class PlainTexts {
  public:
-  // REQUIRES: `specials` outlives the object. thought_tags: tags that stay unmarked in an
-  // assistant's content, where templates look for them.
+  // Prepares to mark texts. REQUIRES: `specials` outlives the object. thought_tags: tags that stay
+  // unmarked in an assistant's content, where templates look for them.
   PlainTexts(const SpecialTexts* specials, std::string_view template_source,
              std::vector<std::string> thought_tags);
 

@@ -19,8 +19,8 @@ class Waiting {
   void Add(const std::string& text) { text_ = JoinTexts(text_, text); }
   void PutInto(std::vector<ChatMessage>* placed) {
     if (text_.empty()) return;
-    // Behind the last message: the text joins it if it is a user's message, and otherwise becomes a
-    // new one.
+    // The waiting text joins the last message if that is a user's message; otherwise it becomes a
+    // new message.
     if (!placed->empty() && placed->back().role == "user") {
       placed->back().content = JoinTexts(placed->back().content, text_);
     } else {

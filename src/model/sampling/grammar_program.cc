@@ -14,8 +14,8 @@ namespace {
 
 using Instruction = GrammarInstruction;
 using Op = Instruction::Kind;
-// In Code, offsets of kJump and kFork are relative until Link(), and the value of kCall is the
-// index of a rule.
+// Code is a piece of a program. Until Link(), offsets of kJump and kFork are relative, and the
+// value of kCall is the index of a rule.
 using Code = std::vector<Instruction>;
 
 constexpr size_t kMostBytes = size_t{1} << 20;
@@ -23,8 +23,8 @@ constexpr size_t kMostInstructions = 1000000;
 constexpr size_t kMostBrackets = 200;
 constexpr uint64_t kMostTimes = 2000;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-// Longer code in brackets becomes a rule of its own, so that a repetition around it does not copy
-// it.
+// kLongestInline is the length from which on code in brackets becomes a rule of its own, so that a
+// repetition around it does not copy it.
 constexpr size_t kLongestInline = 64;
 constexpr char32_t kLastCodePoint = 0x10FFFF;
 

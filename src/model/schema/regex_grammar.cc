@@ -12,7 +12,8 @@ namespace {
 
 using Kind = RegexNode::Kind;
 
-// libllama allows at most 2,000 rules for one repetition.
+// kMostTimes is the largest count in a grammar; libllama allows at most 2,000 rules for one
+// repetition.
 constexpr size_t kMostTimes = 1000;
 
 RegexNode OneOf(char32_t c) { return SetNode({{c, c}}); }

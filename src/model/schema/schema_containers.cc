@@ -11,7 +11,8 @@
 namespace ebb {
 namespace {
 
-// The converter's rules grow with the square of the number of optional members.
+// kMostOptional limits the optional members of an object, because the converter's rules grow with
+// the square of their number.
 constexpr size_t kMostOptional = 200;
 constexpr size_t kMostOfOneNeeded = 30;  // members of which one has to be there
 constexpr size_t kMostTuple = 64;
@@ -187,7 +188,7 @@ void SchemaRewriter::ReadNames(const SchemaCase& one, ObjectCase* object) {
       object->required.insert(name.get<std::string>());
     }
   }
-  // If propertyNames lists names, those are the members.
+  // Adds the names that propertyNames lists.
   for (const SchemaJson* node : one.nodes) {
     const SchemaJson* const names = SchemaDocument::Find(*node, "propertyNames");
     const SchemaJson* const list =

@@ -82,7 +82,8 @@ class SchemaRewriter {
   void MakeExclusive(const Expansion& state, SchemaCase* one);
   bool MakeDisjoint(const SchemaJson& other, SchemaCase* one);
 
-  // The following functions work on one case.
+  // Returns one schema for each type of value that the case admits. This and the functions up to
+  // Count() work on one case.
   std::vector<SchemaJson> Typed(const SchemaCase& one);
   std::optional<std::vector<SchemaJson>> Listed(const SchemaCase& one);
   [[nodiscard]] uint32_t TypesOf(const SchemaCase& one);
@@ -108,7 +109,7 @@ class SchemaRewriter {
   // Returns the largest, or the smallest, count that the nodes have for a keyword.
   std::optional<size_t> Count(const SchemaCase& one, const char* keyword, bool largest);
 
-  // The following functions finish the schema.
+  // Returns a tool's root as one object, with the properties of all its choices.
   SchemaJson MergedRoot(SchemaJson root);
   [[nodiscard]] SchemaJson WithDefinitions(SchemaJson root) const;
 

@@ -16,11 +16,11 @@
 namespace ebb {
 namespace {
 
-// The converter supports integers of at most 16 digits, and gets a single bound wrong, so both
-// bounds are always written.
+// kLargestInteger limits integers to 16 digits, the most that the converter supports. The converter
+// gets a single bound wrong, so both bounds are always written.
 constexpr int64_t kLargestInteger = 9'999'999'999'999'999;
 constexpr int64_t kMostMultiples = 1000;
-// Above this length, the converter drops the upper bound of a count.
+// kMostConverterLength is the longest count for which the converter keeps the upper bound.
 constexpr size_t kMostConverterLength = 1000;
 
 // Returns the nearest integer that a bound admits.
@@ -51,7 +51,7 @@ std::vector<SchemaJson> SchemaRewriter::Typed(const SchemaCase& one) {
   std::vector<SchemaJson> schemas;
   for (uint32_t type = 1; type <= kAllTypes; type <<= 1) {
     if ((types & type) == 0) continue;
-    // The type of numbers already contains the integers.
+    // The type "number" includes integers, so they need no schema of their own.
     if (type == kIntegerType && (types & kFractionType) != 0) continue;
     auto schema = OfType(one, type, forbidden);
     if (schema.has_value()) schemas.push_back(*std::move(schema));
@@ -162,7 +162,7 @@ bool SchemaRewriter::TakeExcludedSchema(const SchemaJson& excluded, uint32_t* ty
   if (excluded.size() != 1) return false;
   if (const SchemaJson* type = SchemaDocument::Find(excluded, "type")) {
     const uint32_t bits = TypeBits(*type);
-    // JSON Schema has no type for fractions alone.
+    // JSON Schema has no type for fractions alone, so this remainder cannot be expressed.
     const bool leaves_fractions =
         (bits & kIntegerType) != 0 && (bits & kFractionType) == 0 && (*types & kFractionType) != 0;
     if (bits == 0 || leaves_fractions) return false;
@@ -255,7 +255,7 @@ std::optional<SchemaJson> SchemaRewriter::MultiplesOf(const SchemaCase& one, int
       Refuse(*node, "multipleOf", "is no positive number");
       continue;
     }
-    // For 1, 0.5, 0.1 and the like all integers are multiples.
+    // Every integer is a multiple of 1, 0.5, 0.1 and so on, so such a step constrains nothing.
     if (std::floor(1 / value) == 1 / value) continue;
     asks = node;
     if (std::floor(value) == value) largest = std::max(largest, value);

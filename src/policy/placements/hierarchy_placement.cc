@@ -236,7 +236,7 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   void MarkUnprotected(const PlacementInput& input, const TierPlan& plan) {
-    // In prefill, rows that are not among the candidates stay in T2.
+    // Keeps rows in T2 that are no candidates, which happens in prefill.
     for (const RowRange& range : rows_.alive) {
       std::fill(targets_.begin() + range.begin, targets_.begin() + range.end, Tier::kT2);
     }

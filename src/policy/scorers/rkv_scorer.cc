@@ -81,10 +81,10 @@ class RkvScorer final : public ColumnScorer {
     stale_[group] = 1;
   }
 
-  // If the newest rows are removed, the scores are not computed again, since the stored queries may
-  // belong to a step that is being rolled back. Rows that expire from a layer's window are removed
-  // before the placement asks for the step's scores, which are then computed among the rows that
-  // are left.
+  // Removes rows. Scores that are not computed yet stay uncomputed if the newest rows are removed,
+  // since the stored queries may belong to a step that is being rolled back. Rows that expire from
+  // a layer's window are removed before the placement asks for the step's scores, which are then
+  // computed among the remaining rows.
   void Retain(int group, std::span<const uint32_t> kept) override {
     const bool newest_went = kept.empty() || size_t{kept.back()} + 1 != scores_.num_rows(group);
     ColumnScorer::Retain(group, kept);
@@ -98,8 +98,8 @@ class RkvScorer final : public ColumnScorer {
   }
 
  protected:
-  // A new step replaces the stored queries, so scores that are still to be computed from the old
-  // queries never will be.
+  // Begins a step. Its queries replace the stored ones, so scores that were not computed from those
+  // never will be.
   void InitRows(int group, std::span<const Position> positions) override {
     std::ranges::fill(stale_, 0);
     for (float& serial : serials_[group].last(positions.size())) serial = next_serial_[group]++;

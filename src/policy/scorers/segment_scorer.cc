@@ -61,8 +61,8 @@ float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
   return sum / static_cast<float>(std::max(1, num_with_mass));
 }
 
-// Segments that are open again give room to all of their surviving rows, as they did when they were
-// open before.
+// Rolls the segments back to `end`. Segments that are open again give room to all of their
+// surviving rows, as they did when they were open before.
 void SegmentScorer::TakeBack(int group, Position end) {
   Segments& segments = segments_[group];
   if (segments.num_tokens() <= end) return;
@@ -132,7 +132,7 @@ void SegmentScorer::CheckLoaded(StateReader* from) const {
   }
 }
 
-// Each row adds up the heads in their order, whichever part it is in, so that the number of parts
+// Adds up the heads of each row in the same order in every part, so that the number of parts
 // changes no bit.
 void AttentionSegmentScorer::TakeMassOfRows(int group, const GroupSignals& signals, RowRange rows) {
   AddMeanMassOfRows(signals, layout_.QueryHeadsOf(group), rows.begin,

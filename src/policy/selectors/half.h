@@ -19,7 +19,7 @@ inline uint16_t F16Of(float x) {
   const float magnitude = std::min(std::abs(x), kLargestF16);
   uint32_t bits = std::bit_cast<uint32_t>(magnitude);
   if (magnitude < 0x1p-14f) {
-    // Adding 0.5 rounds to a subnormal f16: the last place of 0.5 in f32 is that of f16's subnormal
+    // Rounds to a subnormal f16 by adding 0.5, whose last place in f32 is that of f16's subnormal
     // numbers.
     bits = std::bit_cast<uint32_t>(magnitude + 0.5f) - std::bit_cast<uint32_t>(0.5f);
   } else {

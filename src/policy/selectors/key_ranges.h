@@ -19,7 +19,7 @@ class KeyRanges {
   static constexpr size_t kBlock = KeyBlocks::kBlock;  // pages
   static constexpr size_t kMostChannels = 1024;
 
-  // REQUIRES: num_streams >= 1, 1 <= dim <= kMostChannels.
+  // Makes an object without pages. REQUIRES: num_streams >= 1, 1 <= dim <= kMostChannels.
   KeyRanges(int num_streams, int dim)
       : dim_(dim),
         num_pages_(num_streams, 0),

@@ -116,7 +116,7 @@ class MassSelector final : public Selector, public RankVectors {
     of.num_rows += positions.size();
   }
 
-  // The keys of the step belong to the newest rows.
+  // Stores the keys of the step, which belong to the newest rows.
   void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     Group& of = groups_[group];
     size_t row = of.num_rows - step.num_tokens;
@@ -376,7 +376,7 @@ class MassSelector final : public Selector, public RankVectors {
   };
   // Work is the work space for the choice of one kv head.
   struct Work {
-    // Hold the means and variances of pages' logits, unscaled: [queries, digests, rounded up].
+    // means and variances hold those of pages' logits, unscaled: [queries, digests, rounded up].
     // MarkPages() replaces a query head's means by the pages' shares of its mass.
     std::vector<float> means, variances;
     std::vector<float> exact;     // [queries, kExactPages * kPage]: logits, unscaled

@@ -71,7 +71,7 @@ class QuestSelector final : public Selector {
     }
   }
 
-  // The keys of the step belong to the newest rows.
+  // Widens the ranges of pages by the keys of the step, which belong to the newest rows.
   void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     const std::vector<uint32_t>& pages = page_rows_[group];
     size_t page = pages.size();
