@@ -149,7 +149,7 @@ Extraction FromPhrases(std::string_view text, const AnswerFormat& format) {
   for (auto phrase = phrases.rbegin(); phrase != phrases.rend(); ++phrase) {
     const std::string answer = AnswerOfPhrase(*phrase, format);
     if (!answer.empty()) return Found(ExtractionRule::kPhrase, answer);
-    // In "The answer is unknown", an earlier guess does not count.
+    // A later refusal, such as "The answer is unknown", overrides an earlier guess.
     if (IsRefusal(phrase->sentence)) return Found(ExtractionRule::kPhrase, phrase->sentence);
   }
   return {};

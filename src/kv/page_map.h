@@ -79,8 +79,8 @@ class ReservedPages {
   // TakeCompressed() does so for the compressed table.
   void Take(const GroupTable& table, std::span<const TablePage> added);
   void TakeCompressed(const GroupTable& table, std::span<const TablePage> added);
-  // Allocates one page of one stream, in T0 or T1. The stream's previous page at this index, if
-  // any, is left to the caller, who must release it.
+  // Takes one reserved page for one stream, in T0 or T1. The stream's previous page at this index,
+  // if any, is left to the caller, who must release it.
   void Take(int stream, Tier tier, size_t page);
   // Returns unused pages to the tiers, and unused memory to the system.
   void End();

@@ -12,7 +12,8 @@ namespace {
 // kRowsPerStray says when sorting pays: once one row in this many has strayed, because sorting
 // copies about this many rows for each stray.
 constexpr size_t kRowsPerStray = 16;
-// Prefetches this many moves ahead, since rows lie anywhere in memory.
+// kRowsAhead is how many moves ahead the sorter prefetches rows, because they lie anywhere in
+// memory.
 constexpr size_t kRowsAhead = 8;
 
 // Returns whether sorting pays. Counts strays, which takes time, only if so many rows received new

@@ -192,7 +192,7 @@ class SequenceCache {
   // kInPlace: RowViews::RowsIn() returns the rows of T1 separately if T1 allows reading in place.
   // Errors: OutOfMemory, those of a file.
   [[nodiscard]] Result<StagedStep> StageStep(T1Reading reading = T1Reading::kStaged);
-  // Sets how many pages of T1 later steps that read selected rows keep in memory.
+  // Sets how many pages of T1 stay in memory between later steps that read selected rows.
   void SetCachedT1(const CachedT1& cached);
   // Frees the memory of those pages until the next step.
   void ReleaseCachedT1();

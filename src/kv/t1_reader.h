@@ -29,7 +29,7 @@ namespace ebb {
 // from there and not read again.
 enum class T1Reading { kStaged, kInPlace, kSelected, kStagedAndCached };
 
-// CachedT1 says how many pages of T1 steps that read selected rows keep in memory.
+// CachedT1 says how many pages of T1 stay in memory between steps that read selected rows.
 struct CachedT1 {
   double share = 0;           // of all
   uint64_t t0_cap_bytes = 0;  // which the pages of T0 and those in memory share; 0: no cap

@@ -26,8 +26,8 @@ inline constexpr size_t kSums = 16;
 using F32 = hn::ScalableTag<float>;
 using VecF = hn::Vec<F32>;
 
-// Adds weight * mass with a product and a sum that are rounded separately: a fused multiply-add
-// would give other bits than instruction sets without it.
+// Adds weight * mass, rounding the product and the sum separately: a fused multiply-add would give
+// other bits than machines without that instruction.
 void AddMassTo(const float* mass, float weight, size_t num_rows, float* scores) {
   const F32 d;
   const VecF factor = hn::Set(d, weight);

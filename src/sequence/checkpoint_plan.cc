@@ -12,8 +12,8 @@ constexpr int kLastMessages = 2;
 // kNearEnd is the distance to the end of a prompt within which a checkpoint also serves the same
 // prompt again.
 constexpr size_t kNearEnd = 16;
-// Counts the end of the first message, the beginnings of the last ones, and the position near the
-// end.
+// kMostPlanned counts the end of the first message, the beginnings of the last ones, and the
+// position near the end.
 constexpr size_t kMostPlanned = kLastMessages + 2;
 
 }  // namespace

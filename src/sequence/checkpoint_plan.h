@@ -15,7 +15,7 @@ namespace ebb {
 
 struct CheckpointPlan {
   std::vector<size_t> positions;  // ascending; how many tokens of the prompt stand before each
-  // Holds the position among them at which the first message of the prompt ends; 0: the prompt has
+  // Holds the one of `positions` at which the first message of the prompt ends; 0: the prompt has
   // no messages, or the end of its first message was read before.
   size_t first_message_end = 0;
 };

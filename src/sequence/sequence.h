@@ -1,5 +1,5 @@
 // Holds one sequence of tokens: its cache, its policy, and the RoPE positions of its keys. A step
-// (step.h) calls the functions under "A step" in the order of their declaration.
+// (step.h) calls the functions from CheckStep() to UndoStep() in the order of their declaration.
 //
 // Invariants between steps:
 // - every token received a row in each group when it was read; the positions of the surviving rows

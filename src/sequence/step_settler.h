@@ -40,7 +40,7 @@ class StepSettler {
   // Returns whether the policy compares keys of different steps, which then must not be re-rotated.
   static bool ComparesKeys(const Policy& policy);
 
-  // Tells scorer and selector of the step's new rows, which are in the cache and will be computed,
+  // Notifies scorer and selector of the step's new rows, which are in the cache and will be computed,
   // and hides the rows that expire within the step.
   void BeginStep(Position first, int num_tokens);
   // Returns whether some rows are visible to the first tokens of this step only.
@@ -76,7 +76,7 @@ class StepSettler {
   // Returns the scorer's scores of a group, after passing it the totals that the settler keeps for
   // it. REQUIRES: NeedsScores().
   [[nodiscard]] std::span<const float> ScoresOf(int group) const;
-  // Tells the scorer and the ledger that the cache took over the rows of a prompt's first `end`
+  // Notifies the scorer and the ledger that the cache took over the rows of a prompt's first `end`
   // tokens from another cache. REQUIRES: if scores are used, the scorer ignores prompts.
   void AppendReadRows(Position end);
   // Appends the rows of `num_tokens` positions to the selector, and shows it their keys, by layer.

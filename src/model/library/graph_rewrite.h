@@ -69,8 +69,8 @@ struct Products {
 [[nodiscard]] Products FindProducts(ggml_cgraph* graph,
                                     const std::unordered_set<const ggml_tensor*>& weights);
 
-// WeightGroups lists groups of weights that the graph multiplies with the same tokens, in its
-// order.
+// WeightGroups lists groups of weights that the graph multiplies with the same tokens, in the order
+// of the graph.
 using WeightGroups = std::vector<std::vector<ggml_tensor*>>;
 [[nodiscard]] WeightGroups FindWeightGroups(ggml_cgraph* graph,
                                             const std::unordered_set<const ggml_tensor*>& weights);

@@ -87,8 +87,8 @@ Tail FractionBetween(std::string_view least, bool least_open, std::string_view m
   return {AnyOf(std::move(choices)), false};
 }
 
-// Returns all strings of as many digits that are not below `digits`; the next function those that
-// are not above.
+// Returns an expression of the numbers with as many digits as `digits` that are not below it;
+// WholeAtMost() returns one of those that are not above it.
 RegexNode WholeAtLeast(std::string_view digits) {
   if (digits.find_first_not_of('0') == std::string_view::npos) {
     return Digits(digits.size(), digits.size());
@@ -135,7 +135,8 @@ bool IsBelow(std::string_view a, std::string_view b) {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
-// Returns the number plus one. Previous() returns it minus one. REQUIRES of Previous(): it is above 0.
+// Returns the number plus one. Previous() returns it minus one. REQUIRES of Previous(): it is above
+// 0.
 std::string Next(std::string digits) {
   size_t i = digits.size();
   while (i > 0 && digits[i - 1] == '9') digits[--i] = '0';

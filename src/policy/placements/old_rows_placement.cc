@@ -3,8 +3,8 @@
 // compressed in pages of 64 positions, when a generated token completes a page and at the end of a
 // prompt's chunk. Results therefore depend neither on how a chunk is divided into steps nor on
 // other sessions. Within a prompt the rows of whole chunks are compressed, the newest ones too, so
-// that a prompt with the same beginning can reuse them (prefix caching) in exactly the state in
-// which it would have left them itself.
+// that another prompt with the same beginning can reuse them (prefix caching) in exactly the state
+// that reading that prompt itself would have produced.
 #include <fmt/format.h>
 
 #include "src/policy/placements.h"

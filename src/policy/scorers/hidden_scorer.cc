@@ -1,9 +1,10 @@
 // Scores tokens by hidden states, as the policies of "EpiKV" (002) do: by how much the outputs of
-// some blocks changed from the token before (HiddenChange). A token's number is computed when the
-// token is read or generated, never changes, and is the same in every group. Layers are numbered as
-// in the paper's model of 32 layers, scaled to the model's depth; the user can give others.
-//   epikv          z_10 - z_21, z over the trailing 64 tokens (Eq. 3)
-//   hs_variance    mean of g_10 - mean of g_21 over the same window (Eq. 2)
+// some blocks changed from the token before. g_l is the change of layer l (HiddenChange), and z_l
+// its z-score over the trailing 64 tokens. A token's score is computed when the token is read or
+// generated, never changes, and is the same in every group. Layers are numbered as in the paper's
+// model of 32 layers, scaled to the model's depth; the user can give others.
+//   epikv          z_10 - z_21 (Eq. 3)
+//   hs_variance    mean of g_10 - mean of g_21 over the same 64 tokens (Eq. 2)
 //   band_adaptive  mean of z over band A, layers 7 to 13, minus that over band B, 18 to 25 [ours:
 //                  Table 1 names the bands alone]
 //   attn_hs        cumulative attention + z_10: a sum, although it is called Attn x HS (Table 1)

@@ -32,7 +32,7 @@ class SegmentScorer : public ColumnScorer {
   // Chooses, by KeepHighest(), the rows that keep their room, after segments were closed: those
   // from `first_new` to segments(group).num_closed() - 1.
   virtual void ChooseRows(int group, int first_new) = 0;
-  // Tells the scorer that a roll-back opened segments again, so that only `num_closed` are closed.
+  // Notifies the scorer that a roll-back opened segments again, so that only `num_closed` are closed.
   virtual void Reopen(int /*group*/, int /*num_closed*/) {}
   // Adds the mass that the step's heads gave these rows. Several threads call it at once, each for
   // rows of its own.
@@ -45,7 +45,7 @@ class SegmentScorer : public ColumnScorer {
   [[nodiscard]] const Segments& segments(int group) const { return segments_[group]; }
   // Returns the surviving rows of a segment.
   [[nodiscard]] RowRange RowsOf(int group, int segment) const;
-  // Takes the room from all of these rows except the `count` rows with the highest ranks.
+  // Marks all of these rows except the `count` rows with the highest ranks as having no room.
   void KeepHighest(int group, const RowRange& rows, size_t count);
   [[nodiscard]] std::span<float> rooms(int group) { return rooms_[group]; }  // 1, or 0: no room
 

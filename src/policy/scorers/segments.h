@@ -7,9 +7,10 @@
 // next full segment [ours].
 //
 // Each position is added once, in order from 0, so that a segment begins where the one before it
-// ends. A roll-back removes the newest tokens: segments that began behind its end are removed, and
-// the segment that it cuts is open again with its old mean signal [ours: signals are not stored per
-// token]. Segments that were closed before it stay closed and keep their types.
+// ends. A roll-back to position `end` removes the tokens from there on: it removes the segments
+// that begin at `end` or later, and opens the segment that it cuts again, with its old mean signal
+// [ours: signals are not stored per token]. Segments closed before `end` stay closed and keep their
+// types.
 #ifndef EBB_POLICY_SCORERS_SEGMENTS_H_
 #define EBB_POLICY_SCORERS_SEGMENTS_H_
 

@@ -15,8 +15,8 @@ namespace HWY_NAMESPACE {
 
 inline constexpr size_t kEntries = KeyBlocks::kBlock;
 
-// Rounds products and sums separately: a fused multiply-add would give other bits than instruction
-// sets without it.
+// Multiplies queries with one block, rounding products and sums separately: a fused multiply-add
+// would give other bits than machines without that instruction.
 template <size_t kQueries, bool kHasSquares>
 HWY_INLINE void MultiplyBlock(const float* q, size_t dim, const uint16_t* block, size_t stride,
                               float* products, float* squares) {
