@@ -21,8 +21,8 @@ namespace ebb {
 
 struct GuardedRange;  // what the handler of SIGBUS knows of a mapping
 
-// kPathField is the field of errors that a path has each time it is opened: its name in
-// ModelOptions.
+// kPathField is the field of errors that are due to the path itself and come back each time it is
+// opened. ModelOptions has a member of this name.
 inline constexpr std::string_view kPathField = "path";
 
 class MappedFile {

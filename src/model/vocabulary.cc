@@ -13,7 +13,8 @@ namespace ebb {
 namespace {
 
 #ifndef EBB_LLAMA_IS_PATCHED
-// Checks that all tokens differ; an unpatched libllama asserts it, after it names the empty ones.
+// Checks that all tokens differ. An unpatched libllama asserts this, after it has given empty
+// tokens a name.
 Status CheckTokensDiffer(const std::vector<std::string_view>& tokens) {
   std::vector<uint64_t> hashes(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {

@@ -383,8 +383,8 @@ Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
     }
     return OkStatus();
   }
-  // Needs both of the library's grammars, and has one: the required one shows what calls look like,
-  // the lazy one where they begin.
+  // Makes the library's other grammar too, because both are needed: the required one shows what
+  // calls look like, the lazy one where they begin.
   ChatRequest other = request;
   other.tool_choice = is_chosen ? "required" : "auto";
   EBB_ASSIGN_OR_RETURN(const common_chat_params others, ApplyTools(other, calls));

@@ -175,7 +175,8 @@ void LibraryModel::Impl::ReadRopes(const CacheNodes& nodes, const llm_graph_resu
   h.rope_base_in_windows = in_windows.base;
   const bool is_plain_mode =
       plain.front().mode == GGML_ROPE_TYPE_NORMAL || plain.front().mode == GGML_ROPE_TYPE_NEOX;
-  // TurnNode() does not scale frequencies in layers with windows.
+  // TurnNode() does not scale frequencies in layers with windows, so keys cannot be re-rotated if
+  // the model scales them there.
   if (!alike(plain) || !alike(windows) || !is_plain_mode ||
       (!windows.empty() && in_windows.scale != 1)) {
     h.can_rotate_keys = false;
@@ -254,7 +255,7 @@ ggml_tensor* LibraryModel::Impl::InputOf(int block, ggml_cgraph* graph) const {
 WeightScales LibraryModel::Impl::ScalesOf(const WeightCopies& copies) const {
   WeightScales all = scales;
   for (const auto& [weight, scale] : scales) {
-    // A weight that no node reads has no copy.
+    // A weight that no node reads has no copy, and needs no scale.
     const auto copy = copies.find(weight), copy_of_scale = copies.find(scale);
     if (copy == copies.end() || copy_of_scale == copies.end()) continue;
     all.emplace(copy->second, copy_of_scale->second);

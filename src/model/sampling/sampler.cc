@@ -154,7 +154,8 @@ struct Sampler::Impl {
     }
     return double{candidates[chosen].logit} - second;
   }
-  // Returns whether a token may come, given that it may be open whether the answer has begun.
+  // Returns whether a token may come under the constraint. kOpen means that it is undecided whether
+  // the answer has begun.
   [[nodiscard]] bool IsAdmitted(Token token, Constraint constraint, const Admits& also) const {
     if (constraint == Constraint::kFree) {
       return also == nullptr || grammar->waits() || also(token);
@@ -163,8 +164,8 @@ struct Sampler::Impl {
     const Grammar* const one = constraint == Constraint::kOpen ? OpenGrammar() : grammar.get();
     return one != nullptr && one->Admits(token);
   }
-  // Returns the grammar under the assumption that the answer began with the open tokens; null: that
-  // is impossible.
+  // Returns the state of the grammar if the answer began with the open tokens, which were sampled
+  // while that was undecided; null: the grammar admits no such answer.
   [[nodiscard]] const Grammar* OpenGrammar() const {
     return has_open ? open_grammar.get() : grammar.get();
   }

@@ -196,7 +196,7 @@ std::optional<SchemaJson> SchemaRewriter::Rewrite() {
   if (!root.has_value()) Fail("# admits no value");
   if (!error_.empty()) return std::nullopt;
   if (is_tool) return root;
-  // Wraps the definitions, so that names of members cannot be taken for names of rules.
+  // Makes the root a definition too, so that names of members cannot be taken for names of rules.
   SchemaJson definitions = root->value("$defs", SchemaJson::object());
   root->erase("$defs");
   definitions[name_ + "root"] = *std::move(root);
