@@ -40,8 +40,8 @@ class StepSettler {
   // Returns whether the policy compares keys of different steps, which then must not be re-rotated.
   static bool ComparesKeys(const Policy& policy);
 
-  // Notifies scorer and selector of the step's new rows, which are in the cache and will be computed,
-  // and hides the rows that expire within the step.
+  // Notifies scorer and selector of the step's new rows, which are in the cache and will be
+  // computed, and hides the rows that expire within the step.
   void BeginStep(Position first, int num_tokens);
   // Returns whether some rows are visible to the first tokens of this step only.
   [[nodiscard]] bool HasExpiringRows() const { return !hiding_.empty(); }

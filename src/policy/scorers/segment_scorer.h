@@ -32,7 +32,8 @@ class SegmentScorer : public ColumnScorer {
   // Chooses, by KeepHighest(), the rows that keep their room, after segments were closed: those
   // from `first_new` to segments(group).num_closed() - 1.
   virtual void ChooseRows(int group, int first_new) = 0;
-  // Notifies the scorer that a roll-back opened segments again, so that only `num_closed` are closed.
+  // Notifies the scorer that a roll-back opened segments again, so that only `num_closed` are
+  // closed.
   virtual void Reopen(int /*group*/, int /*num_closed*/) {}
   // Adds the mass that the step's heads gave these rows. Several threads call it at once, each for
   // rows of its own.
