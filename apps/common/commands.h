@@ -28,6 +28,11 @@ struct Command {
   // Says whether the command runs many settings one after the other and validates the options of
   // each setting itself (ebb-lab eval).
   bool has_settings = false;
+  // Holds the options that --help shows, by their long names; --help-all shows the others too.
+  // Empty:
+  // --help shows all.
+  std::vector<std::string_view> usual = {};
+  std::vector<std::string_view> examples = {};  // whole lines, for --help
 };
 
 // MovedCommand names a command that this program had in an earlier version, and its present

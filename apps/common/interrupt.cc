@@ -76,6 +76,12 @@ bool HungUp() { return ending_signal.load(std::memory_order_relaxed) == SIGHUP; 
 
 void EndOnInterrupt() { ArmAll(OnInterruptAtPrompt); }
 
+void EndOnTermination() {
+  interrupted.store(MustEnd());
+  ArmAll(OnInterruptAtPrompt);
+  Arm(SIGINT, OnInterrupt);
+}
+
 void SetExitBytes(const char* bytes) { exit_bytes.store(bytes, std::memory_order_relaxed); }
 
 }  // namespace ebb::cli

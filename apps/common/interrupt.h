@@ -23,6 +23,11 @@ namespace ebb::cli {
 // that a signal set just before the read began.
 void EndOnInterrupt();
 
+// Makes SIGTERM and SIGHUP end the program at once, as EndOnInterrupt() does, and Ctrl-C set the
+// flag that Interrupted() reads, which it clears first: for a prompt at which Ctrl-C clears the
+// line.
+void EndOnTermination();
+
 // Sets the bytes to write to the terminal when a signal ends the process at once, which restore the
 // terminal's modes. `bytes` must stay valid until the process ends; null for none.
 void SetExitBytes(const char* bytes);

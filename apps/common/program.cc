@@ -15,7 +15,9 @@
 #include <CLI/Formatter.hpp>
 
 #include "apps/common/exit_code.h"
+#include "apps/common/help.h"
 #include "apps/common/options/config_file.h"
+#include "apps/common/options/foreign_options.h"
 #include "apps/common/options/policy_list.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
@@ -34,18 +36,8 @@ std::string Names(const std::vector<const Command*>& commands) {
   return names;
 }
 
-void PrintHelp(std::FILE* file, const Program& program, std::string_view parent) {
-  fmt::print(file, "usage: {} {}{}COMMAND [OPTIONS]\n\n", program.name, parent,
-             parent.empty() ? "" : " ");
-  for (const Command* command : ChildrenOf(program, parent)) {
-    fmt::print(file, "  {:<18}{}\n", command->name, command->summary);
-  }
-  fmt::print(file, "\n{0} COMMAND --help shows a command's options, {0} --version the version.\n",
-             program.name);
-}
-
-// Returns an error that says how a command that moved to another program is spelled now, or which
-// commands exist.
+// Returns an error that says how a command that moved to another program is spelled now, what ebb
+// has in place of another program's command, which command was likely meant, or which ones exist.
 Status UnknownCommand(const Program& program, std::string_view parent, const std::string& name,
                       std::span<const std::string> rest) {
   for (const MovedCommand& moved : program.moved) {
@@ -59,8 +51,17 @@ Status UnknownCommand(const Program& program, std::string_view parent, const std
                                        : rest.empty() ? " COMMAND"
                                                       : " " + rest.front()));
   }
-  return InvalidArgument(fmt::format("unknown command \"{}\"; expected one of: {}", name,
-                                     Names(ChildrenOf(program, parent))));
+  std::string text = fmt::format("unknown command \"{}\"; ", name);
+  std::vector<std::string> names;
+  for (const Command* command : ChildrenOf(program, parent)) names.emplace_back(command->name);
+  if (const std::string_view hint = parent.empty() ? HintForCommand(name) : ""; !hint.empty()) {
+    text += fmt::format("{}; ", hint);
+  } else if (const auto meant = LikelyMeant(name, std::move(names)); meant.has_value()) {
+    text += fmt::format("did you mean \"{} {}\"? ", program.name, *meant);
+  } else if (name.find(' ') != std::string::npos && parent.empty()) {
+    text += fmt::format("`{} run -p 'PROMPT'` answers a prompt; ", program.name);
+  }
+  return InvalidArgument(text + "expected one of: " + Names(ChildrenOf(program, parent)));
 }
 
 // Returns the command that `arguments` begin with and removes its words from them, or the exit code
@@ -68,17 +69,23 @@ Status UnknownCommand(const Program& program, std::string_view parent, const std
 std::variant<const Command*, ExitCode> TakeCommand(const Program& program,
                                                    std::span<const std::string>* arguments) {
   std::string name;
+  bool is_help = false;  // "help COMMAND", which is "COMMAND --help"
   while (true) {
     if (arguments->empty()) {
-      PrintHelp(stderr, program, name);
-      return ExitCode::kUsage;
+      PrintCommands(is_help ? stdout : stderr, program, name);
+      return is_help ? ExitCode::kOk : ExitCode::kUsage;
     }
     const std::string& word = arguments->front();
+    if (word == "help" && arguments->size() > 1) {
+      *arguments = arguments->subspan(1);
+      is_help = true;
+      continue;
+    }
     if (word == "--help" || word == "-h" || word == "help") {
-      PrintHelp(stdout, program, name);
+      PrintCommands(stdout, program, name);
       return ExitCode::kOk;
     }
-    if (word == "--version" && name.empty()) {
+    if ((word == "--version" || word == "-v" || word == "-V") && name.empty()) {
       fmt::print("{} {}\n", program.name, EBB_VERSION);
       return ExitCode::kOk;
     }
@@ -88,14 +95,13 @@ std::variant<const Command*, ExitCode> TakeCommand(const Program& program,
       return Fail(UnknownCommand(program, name, full, arguments->subspan(1)));
     }
     *arguments = arguments->subspan(1);
-    if (command->run != nullptr) return command;
+    if (command->run != nullptr) {
+      static const std::vector<std::string> kHelp = {"--help"};
+      if (is_help) *arguments = kHelp;
+      return command;
+    }
     name = full;
   }
-}
-
-std::string HelpText(const OptionRow& row) {
-  const std::string value = row.show ? row.show(CliOptions()) : "";
-  return value.empty() ? row.help : fmt::format("{} (default: {})", row.help, value);
 }
 
 // Returns the names of an option that CLI11 can parse. CLI11 takes no short names of several
@@ -138,7 +144,7 @@ void AddOption(const OptionRow& row, const std::string& title, const TakeOption&
   if (row.value.empty()) {
     app->add_flag_function(
            NamesForParser(row), [set](int64_t count) { set(count > 0 ? "true" : "false"); },
-           HelpText(row))
+           row.help)
         ->group(title)
         ->check(CheckFlagValue)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -149,23 +155,50 @@ void AddOption(const OptionRow& row, const std::string& title, const TakeOption&
     const auto set_all = [set](const std::vector<std::string>& texts) {
       for (const std::string& text : texts) set(text);
     };
-    app->add_option_function<std::vector<std::string>>(NamesForParser(row), set_all, HelpText(row))
+    app->add_option_function<std::vector<std::string>>(NamesForParser(row), set_all, row.help)
         ->group(title)
         ->type_name("...");
     return;
   }
-  app->add_option_function<std::string>(NamesForParser(row), set, HelpText(row))
+  app->add_option_function<std::string>(NamesForParser(row), set, row.help)
       ->group(title)
       ->type_name(row.value)
       ->allow_extra_args(false)
       ->trigger_on_parse();  // --stop may come several times; of others the last one holds
 }
 
-std::string ErrorText(const CLI::ParseError& error, const CLI::App& app) {
+// Returns what was likely meant by an option that the command does not have: one of its own with
+// nearly the same name, or one of another command. Returns an empty text if there is neither.
+std::string MeantOption(const Program& program, const std::vector<const OptionRow*>& rows,
+                        std::string_view word) {
+  const std::string_view name = word.substr(0, word.find('='));
+  if (!name.starts_with("--")) return "";
+  std::vector<std::string> names;
+  for (const OptionRow* row : rows) names.push_back(LongName(*row));
+  if (const auto meant = LikelyMeant(name, std::move(names)); meant.has_value()) {
+    return fmt::format("; did you mean {}?", *meant);
+  }
+  for (const Command& command : program.commands) {
+    for (const OptionRow& row : program.options) {
+      if (LongName(row) == name && std::ranges::count(command.groups, row.group) > 0) {
+        return fmt::format("; it is an option of `{} {}`", program.name, command.name);
+      }
+    }
+  }
+  return "";
+}
+
+std::string ErrorText(const CLI::ParseError& error, const CLI::App& app, const Program& program,
+                      const std::vector<const OptionRow*>& rows) {
   std::string text = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     text = "unknown option or argument:";
     for (const std::string& word : app.remaining()) text += " " + word;
+    for (const std::string& word : app.remaining()) {
+      const std::string meant = MeantOption(program, rows, word);
+      text += meant;
+      if (!meant.empty()) break;
+    }
   }
   return fmt::format("{} (see \"{} --help\")", text, app.get_name());
 }
@@ -216,17 +249,22 @@ void AddOptions(const Program& program, const Command& command, const TakeOption
       AddOption(row, "", take, app);
     }
   }
-  app->footer(WithoutEffectText(program, command));
+}
+
+// Returns the options that the command takes and does not ignore.
+std::vector<const OptionRow*> RowsOf(const Program& program, const Command& command) {
+  std::vector<const OptionRow*> rows;
+  for (const OptionRow& row : program.options) {
+    if (std::ranges::count(command.groups, row.group) > 0) rows.push_back(&row);
+  }
+  return rows;
 }
 
 // Sets the options of the --config file, if the arguments name one, except options that the
 // arguments give too. Ignores arguments that cannot be parsed; the caller reports them.
 Status ReadConfigOf(const Program& program, const Command& command,
                     const std::vector<std::string>& arguments, CliOptions* options) {
-  std::vector<const OptionRow*> rows;
-  for (const OptionRow& row : program.options) {
-    if (std::ranges::count(command.groups, row.group) > 0) rows.push_back(&row);
-  }
+  const std::vector<const OptionRow*> rows = RowsOf(program, command);
   const auto is_config = [](const OptionRow* row) { return LongName(*row) == "--config"; };
   if (std::ranges::none_of(rows, is_config)) return OkStatus();
   CommandLine given;
@@ -249,11 +287,17 @@ Status ReadConfigOf(const Program& program, const Command& command,
 ExitCode RunCommand(const Program& program, const Command& command,
                     std::span<const std::string> arguments) {
   CliOptions options;
-  const std::vector<std::string> words = ForParser(arguments);
+  const std::vector<const OptionRow*> rows = RowsOf(program, command);
+  const auto own = WithoutForeignOptions(rows, arguments);
+  if (!own.ok()) return Fail(own.status());
+  const auto named = WithoutBareWords(rows, *own);
+  if (!named.ok()) return Fail(named.status());
+  const std::vector<std::string> words = ForParser(*named);
   if (const Status status = ReadConfigOf(program, command, words, &options); !status.ok()) {
     return Fail(status);
   }
   CLI::App app(std::string(command.summary), fmt::format("{} {}", program.name, command.name));
+  app.set_help_all_flag("--help-all");
   const auto set = [&options](const OptionRow& row, std::string_view text) {
     // --FLAG=false needs no call of SetOption(): the flag is off by default, and ReadConfigOf() has
     // already ignored the file's setting of it.
@@ -264,10 +308,13 @@ ExitCode RunCommand(const Program& program, const Command& command,
   try {
     app.parse(std::vector(words));
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
+    fmt::print("{}", CommandHelp(program, command, HelpLength::kUsual, HelpColumns()));
+    return ExitCode::kOk;
+  } catch (const CLI::CallForAllHelp&) {
+    fmt::print("{}", CommandHelp(program, command, HelpLength::kAll, HelpColumns()));
     return ExitCode::kOk;
   } catch (const CLI::ParseError& error) {
-    return Fail(InvalidArgument(ErrorText(error, app)));
+    return Fail(InvalidArgument(ErrorText(error, app, program, rows)));
   }
   if (options.draws_seed) {
     options.seed = std::random_device{}();

@@ -1,7 +1,9 @@
 #include "apps/common/setup.h"
 
+#include <string>
 #include <utility>
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include "apps/common/exit_code.h"
@@ -9,9 +11,34 @@
 #include "apps/common/models/known_models.h"
 #include "apps/common/models/model_name.h"
 #include "apps/common/models/remote_models.h"
+#include "apps/common/terminal/output.h"
+#include "apps/common/terminal/say.h"
+#include "apps/common/terminal/tier_notices.h"
+#include "ebb/policy.h"
 #include "ebb/session_file.h"
 
 namespace ebb::cli {
+namespace {
+
+// Announces a policy that evicts by a budget and was given none, so that it keeps every row.
+Status AnnouncePolicyWithoutEffect(const CliOptions& options) {
+  const PolicySpec& policy = options.session.policy;
+  const PolicyInfo* const info = FindBuiltinPolicy(policy.name);
+  const bool has_budget = policy.budget.unit != Budget::Unit::kNone || !policy.params.empty();
+  if (options.quiet || info == nullptr || info->percent_of.empty() || has_budget ||
+      policy.tiers.has_value()) {
+    return OkStatus();
+  }
+  const TierNotices::Announcement announcement = {
+      "policy", fmt::format("--policy {} has no budget, so nothing is evicted; add --budget 25%",
+                            policy.name)};
+  const std::string text = AnnouncementText(announcement, options) + "\n";
+  if (options.json) return WriteToStderr(text);
+  SayText(text);
+  return OkStatus();
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   ModelOptions model = options.model;
@@ -38,6 +65,7 @@ Result<Setup> OpenSetup(const CliOptions& options) {
 }
 
 Result<Setup> OpenSetup(std::shared_ptr<const Model> model, const CliOptions& options) {
+  EBB_RETURN_IF_ERROR(AnnouncePolicyWithoutEffect(options));
   Setup setup = {.model = std::move(model)};
   EBB_ASSIGN_OR_RETURN(setup.engine, Engine::Create(setup.model, options.engine));
   if (!options.session_file.empty()) {

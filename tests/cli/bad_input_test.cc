@@ -167,6 +167,61 @@ std::vector<Case> Cases() {
   };
 }
 
+// Returns options and forms of llama.cpp and Ollama, and near misses, each with the line that names
+// ebb's own way.
+std::vector<Case> ForeignCases() {
+  const std::string run = "run --threads 1 --raw -n 4 -p tide -m MODEL ";
+  const std::string another = " is an option of another program; here: ";
+  return {
+      {"GpuLayers", run + "-ngl 99", kUsage, {"-ngl" + another, "--device NAME"}},
+      {"GpuLayersLong", run + "--n-gpu-layers=99", kUsage, {"--device NAME"}},
+      {"FlashAttentionOff", run + "-fa off", kUsage, {"-fa" + another, "cannot be turned off"}},
+      {"CacheTypesThatDiffer", run + "-ctk q8_0 -ctv q4_0", kUsage, {"--kv-type sets one format"}},
+      {"OneCacheType", run + "-ctk f16", kUsage, {"--kv-type sets one format"}},
+      {"Mlock", run + "--mlock", kUsage, {"--mlock" + another, "leave it out"}},
+      {"NoMmap", run + "--no-mmap", kUsage, {"--no-mmap" + another}},
+      {"BatchSize", run + "-b 512", kUsage, {"-b" + another, "how a prompt is cut"}},
+      {"Ubatch", run + "-ub 512", kUsage, {"-ub" + another}},
+      {"ThreadsOfBatches", run + "-tb 4", kUsage, {"--threads N"}},
+      {"Keep", run + "--keep 4", kUsage, {"--sinks N"}},
+      {"ContextShift", run + "--context-shift", kUsage, {"--past-context rerotate"}},
+      {"Interactive", run + "-i", kUsage, {"`ebb chat`"}},
+      {"ConversationMode", run + "-cnv", kUsage, {"`ebb chat`"}},
+      {"NoConversation", run + "-no-cnv", kUsage, {"`ebb run` answers once"}},
+      {"PromptCache", run + "--prompt-cache x", kUsage, {"--session FILE"}},
+      {"JsonSchema", run + "-j {}", kUsage, {"--grammar FILE"}},
+      {"Lora", run + "--lora x.gguf", kUsage, {"without LoRA"}},
+      {"Projector", run + "--mmproj x.gguf", kUsage, {"no pictures"}},
+      {"Embeddings", "serve -m MODEL --embeddings", kUsage, {"no embeddings"}},
+      {"DraftModel", run + "-md x.gguf", kUsage, {"--lossless drafts with the model itself"}},
+      {"TensorSplit", run + "-ts 1,1", kUsage, {"on one device"}},
+      {"ExpertsOnTheHost", run + "--n-cpu-moe 4", kUsage, {"on one device"}},
+      {"RopeBase", run + "--rope-freq-base 1e6", kUsage, {"--rope-scaling"}},
+      {"ApiKey", "serve -m MODEL --api-key x", kUsage, {"--api-keys FILE --new-key NAME"}},
+      {"Parallel", run + "-np 4", kUsage, {"--max-running, which this command does not take"}},
+      {"Think", run + "--think", kUsage, {"--thinking-budget N"}},
+      {"Verbose", run + "--verbose", kUsage, {"--json"}},
+      {"KeepAlive", "serve -m MODEL --keepalive 5m", kUsage, {"keeps the model loaded"}},
+      {"Ps", "ps", kUsage, {"unknown command \"ps\"", "/dashboard"}},
+      {"Show", "show pebble", kUsage, {"`ebb fit -m MODEL`"}},
+      {"Create", "create x", kUsage, {"-m FILE runs any GGUF file"}},
+      {"CommandTypo", "rnu", kUsage, {"did you mean \"ebb run\"?"}},
+      {"CommandTypoOfAChild", "device lst", kUsage, {"did you mean \"ebb device list\"?"}},
+      {"PromptAsACommand", "\"why is it blue\"", kUsage, {"unknown command"}},
+      {"OptionTypo", run + "--promt x", kUsage, {"--promt", "did you mean --prompt?"}},
+      {"OptionOfAnotherCommand", "list --temp 1", kUsage, {"it is an option of `ebb run`"}},
+      {"BarePrompt", "run -m MODEL why", kUsage, {"why: a prompt follows -p"}},
+      {"PromptForAServer", "serve pebble hello", kUsage, {"`ebb run MODEL PROMPT`"}},
+      {"TwoPromptsOfWords", "run pebble hello -p x", kUsage, {"by -p or -f already"}},
+      {"ModelNearlyNamed", "run -p tide -m smollm2", kUsage, {"did you mean smollm2-135m?"}},
+      {"ReasonerNearlyNamed",
+       "run -p tide -m qwen3:8b",
+       kUsage,
+       {"did you mean hf:Qwen/Qwen3-8B-GGUF:Q4_K_M?"}},
+      {"PullNearlyNamed", "pull qwen3-8b", kUsage, {"did you mean hf:Qwen/Qwen3-8B-GGUF:Q4_K_M?"}},
+  };
+}
+
 class BadInputTest : public testing::TestWithParam<Case> {
  protected:
   static void SetUpTestSuite() {
@@ -349,6 +404,34 @@ TEST_F(HardTimesTest, CtrlCEndsTheTextAndStillReports) {
   EXPECT_EQ(end.exit_code, kInterrupted);
   EXPECT_THAT(end.err, StartsWith("ebb: interrupted\n"));
   EXPECT_EQ(json::parse(LastLine(end.err))["finish_reason"], "cancelled");
+}
+
+INSTANTIATE_TEST_SUITE_P(Foreign, BadInputTest, testing::ValuesIn(ForeignCases()),
+                         [](const auto& one) { return one.param.name; });
+
+TEST_F(HardTimesTest, OptionsOfTheSameMeaningAreTaken) {
+  const std::string ours = "run --threads 1 --raw -n 4 --temp 0 -m MODEL -p tide ";
+  const std::string text = Run(ours).out;
+  ASSERT_NE(text, "");
+  for (const std::string theirs :
+       {"run -t 1 --raw --predict 4 --temperature 0 -m MODEL -p tide -c 128 -s 0",
+        "run --threads 1 --raw -n 4 --temp 0 MODEL tide --jinja -fa on --no-context-shift -ngl 0",
+        "run --threads 1 --raw --n-predict=4 --temp=0 --ctx-size=128 MODEL tide",
+        "run --threads 1 --raw -n 4 --temp 0 -m MODEL -p tide -ctk f16 -ctv f16 --hidethinking"}) {
+    const ProgramEnd end = Run(theirs);
+    EXPECT_EQ(end.exit_code, 0) << theirs << end.err;
+    EXPECT_EQ(end.out, text) << theirs << end.err;
+  }
+  // Behind an option that takes a value such words are its value.
+  EXPECT_EQ(Run("run --threads 1 --raw -n 4 --temp 0 -m MODEL -p -c").exit_code, 0);
+}
+
+TEST_F(HardTimesTest, HelpOfACommandIsItsHelp) {
+  const ProgramEnd help = Run("help run");
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_EQ(help.out, Run("run --help").out);
+  EXPECT_EQ(Run("help").out, Run("--help").out);
+  EXPECT_EQ(Run("-v").out, Run("--version").out);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace ebb {
 namespace {
 
 using nlohmann::json;
+using testing::ContainsRegex;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
@@ -94,11 +96,27 @@ TEST_F(RunTest, TheRecordIsOneLineWithEveryFigure) {
   EXPECT_EQ(record["rows_kept"], rows * 4);
 }
 
+TEST_F(RunTest, TheSummarySaysWhereTheTokensLieAndWhatAFullCacheWouldTake) {
+  const std::string more = " --window 2 --interval 2 --sinks 0";
+  const ProgramEnd tiers =
+      RunEbb(Raw("-n 60 --ignore-eos -p tide --t0 50% --t1 file --t2 50% --evict 30%" + more));
+  EXPECT_THAT(
+      tiers.err,
+      ContainsRegex("memory: 6[0-9] of 256 tokens; T0 [0-9]+ tokens, 0.[0-9] MiB; T1 [0-9]+ "
+                    "tokens, [0-9.]+ MiB in a file; T2 [0-9]+ tokens, [0-9.]+ MiB compressed; "
+                    "[0-9]+ tokens evicted; a full cache would take [0-9.]+ MiB\\]"));
+  const ProgramEnd policy = RunEbb(Raw("-n 4 --ignore-eos -p tide --policy h2o"));
+  EXPECT_THAT(policy.err, HasSubstr("--policy h2o has no budget, so nothing is evicted"));
+}
+
 TEST_F(RunTest, TheSummaryIsForPeopleAndCanBeSilenced) {
   const ProgramEnd loud = RunEbb(Raw("-n 4 --ignore-eos -p tide"));
   EXPECT_THAT(loud.err, HasSubstr("4 generated at "));
   EXPECT_THAT(loud.err, HasSubstr("ended by: length"));
-  EXPECT_THAT(loud.err, HasSubstr("cache: policy full, "));
+  EXPECT_THAT(
+      loud.err,
+      ContainsRegex(
+          "memory: [0-9]+ of 256 tokens; T0 [0-9]+ tokens, 0.[0-9] MiB, the full cache\\]"));
   const ProgramEnd quiet = RunEbb(Raw("-n 4 --ignore-eos --quiet -p tide"));
   EXPECT_EQ(quiet.err, "");
   EXPECT_EQ(quiet.out, loud.out);
@@ -238,7 +256,12 @@ TEST(HelpTest, IsForEveryCommand) {
     EXPECT_EQ(end.exit_code, 0);
     EXPECT_THAT(end.out, HasSubstr("--help"));
   }
-  EXPECT_THAT(RunEbb("run --help").out, HasSubstr("--past-context refuse|rerotate"));
+  EXPECT_THAT(RunEbb("run --help-all").out, HasSubstr("--past-context refuse|rerotate"));
+  const std::string usual = RunEbb("run --help").out;
+  EXPECT_THAT(usual, Not(HasSubstr("--past-context")));
+  EXPECT_THAT(usual, ContainsRegex("ebb run --help-all shows [0-9]+ more options"));
+  std::istringstream lines(RunEbb("run --help-all").out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
   EXPECT_THAT(RunEbb("--version").out, StartsWith("ebb "));
 }
 

@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <regex>
 #include <string>
@@ -19,6 +21,7 @@
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
 #include "tests/support/random_gguf.h"
+#include "tests/support/temp_folder.h"
 
 namespace ebb {
 namespace {
@@ -42,6 +45,7 @@ bool ReadsLines(int terminal) {
 }
 
 struct Terminal {
+  std::string cache;  // XDG_CACHE_HOME; empty: a folder of the test program's own
   winsize size = {.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
   std::string kind = "xterm";
   std::string no_color;
@@ -50,12 +54,15 @@ struct Terminal {
 // Everything that came to the screen, and the exit code.
 ProgramEnd RunOnTerminal(const std::vector<std::string>& arguments, const Typing& typing = {},
                          const Terminal& asked = {}) {
+  static const TempFolder own_cache;
+  const std::string cache = asked.cache.empty() ? own_cache.File("") : asked.cache;
   int terminal = -1;
   winsize size = asked.size;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
     setenv("TERM", asked.kind.c_str(), 1);
     setenv("NO_COLOR", asked.no_color.c_str(), 1);
+    setenv("XDG_CACHE_HOME", cache.c_str(), 1);
     std::vector<char*> raw = {const_cast<char*>(EBB_BINARY_PATH)};
     for (const std::string& one : arguments) raw.push_back(const_cast<char*>(one.c_str()));
     raw.push_back(nullptr);
@@ -217,10 +224,64 @@ TEST_F(TerminalTest, LinesOfAConversationCanBeEdited) {
   EXPECT_THAT(end.out, HasSubstr("yes\r\n"));
 }
 
-TEST_F(TerminalTest, CtrlCAtThePromptEndsTheConversation) {
-  const ProgramEnd end = RunOnTerminal(Chat(), {{kPrompt, "\x03"}});
-  EXPECT_EQ(end.exit_code, 130);
-  EXPECT_THAT(end.out, HasSubstr("\033[?2004lebb: interrupted"));
+TEST_F(TerminalTest, CtrlCAtThePromptClearsTheLineAndTheSecondOnAnEmptyOneLeaves) {
+  const ProgramEnd end = RunOnTerminal(Chat(), {{kPrompt, "half typed"},
+                                                {"half typed", "\x03"},
+                                                {kPrompt, "hi\n"},
+                                                {"yes", ""},
+                                                {kPrompt, "\x03"},
+                                                {"ends the conversation", ""},
+                                                {kPrompt, "\x03"}});
+  EXPECT_EQ(end.exit_code, 130) << end.out;
+  EXPECT_EQ(NumAnswers(end.out), 1) << end.out;
+  EXPECT_THAT(end.out, HasSubstr("ebb: interrupted"));
+  EXPECT_GT(end.out.rfind("\033[?2004l"), end.out.rfind("\033[?2004h"));
+}
+
+TEST_F(TerminalTest, AConversationSaysWhatItRunsAndWhatEachAnswerTook) {
+  const ProgramEnd end =
+      RunOnTerminal(Chat(), {{kPrompt, "hi\n"}, {"tokens/s]", ""}, {kPrompt, "/exit\n"}});
+  EXPECT_THAT(end.out, ContainsRegex("256 tokens of context, full cache in f16; /help shows"));
+  EXPECT_THAT(end.out, ContainsRegex("\\[[0-9]+ of 256 tokens; [0-9.]+ tokens/s\\]"));
+}
+
+TEST_F(TerminalTest, TabCompletesCommandsAndFiles) {
+  std::ofstream(model_.File("story.txt")) << "once\n";
+  // Control-U removes the line.
+  const ProgramEnd end =
+      RunOnTerminal(Chat(), {{kPrompt, "/sys\t"},
+                             {"tem ", "\x15/read " + model_.File("sto") + "\t\n"},
+                             {"5 bytes of ", ""},
+                             {kPrompt, "/s\t"},
+                             {"/system   /set   /save   /stats", "\x15/exit\n"}});
+  EXPECT_EQ(end.exit_code, 0) << end.out;
+  EXPECT_THAT(end.out, HasSubstr("story.txt go before the next question"));
+}
+
+TEST_F(TerminalTest, TurnsOfEarlierRunsAreRecalledWithAllTheirLines) {
+  const Terminal terminal = {.cache = model_.File("history")};
+  ASSERT_EQ(
+      RunOnTerminal(
+          Chat(),
+          {{kPrompt, "\"\"\"one\n"}, {". ", "two\"\"\"\n"}, {"yes", ""}, {kPrompt, "/exit\n"}},
+          terminal)
+          .exit_code,
+      0);
+  const std::string up = "\033[A";
+  const ProgramEnd end = RunOnTerminal(Chat(),
+                                       {{kPrompt, up + up + "\n"},
+                                        {"yes", ""},
+                                        {kPrompt, "/stats\n"},
+                                        {"tokens read", ""},
+                                        {kPrompt, "/exit\n"}},
+                                       terminal);
+  EXPECT_EQ(NumAnswers(end.out), 1) << end.out;
+  const ProgramEnd typed = RunEbb({.arguments = Chat(), .input = "\"\"\"one\ntwo\"\"\"\n/stats\n"});
+  const std::string read = typed.err.substr(0, typed.err.find(" tokens read"));
+  EXPECT_THAT(end.out, HasSubstr(read + " tokens read"));
+  const auto mode = std::filesystem::status(terminal.cache + "/ebb/chat_history").permissions();
+  EXPECT_EQ(mode & std::filesystem::perms::mask,
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 TEST_F(TerminalTest, CtrlDAtThePromptEndsTheConversation) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -39,21 +40,6 @@ bool HasTag(std::string_view path, std::string_view tag) {
     if (end < upper.size() && (upper[end] == '.' || upper[end] == '-')) return true;
   }
   return false;
-}
-
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
 }
 
 }  // namespace
@@ -150,11 +136,29 @@ bool IsSafePath(std::string_view path) {
       path, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f' || c == '\\'; });
 }
 
+size_t EditDistance(std::string_view left, std::string_view right) {
+  const std::string a = Upper(left);
+  const std::string b = Upper(right);
+  std::vector<size_t> before;  // the row above `above`
+  std::vector<size_t> above(b.size() + 1);
+  std::iota(above.begin(), above.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    std::vector<size_t> row = {i + 1};
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t change = above[j] + (a[i] == b[j] ? 0 : 1);
+      row.push_back(std::min({change, row[j] + 1, above[j + 1] + 1}));
+      const bool is_swap = i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j];
+      if (is_swap) row.back() = std::min(row.back(), before[j - 1] + 1);
+    }
+    before = std::exchange(above, std::move(row));
+  }
+  return above.back();
+}
+
 std::vector<std::string> NearNames(std::string_view wanted, std::vector<std::string> names,
                                    size_t count) {
-  const std::string upper = Upper(wanted);
-  std::ranges::stable_sort(
-      names, {}, [&](const std::string& name) { return EditDistance(upper, Upper(name)); });
+  std::ranges::stable_sort(names, {},
+                           [&](const std::string& name) { return EditDistance(wanted, name); });
   if (names.size() > count) names.resize(count);
   return names;
 }

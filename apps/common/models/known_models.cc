@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 
 #include <fmt/format.h>
+
+#include "apps/common/models/reasoners.h"
 
 namespace ebb::cli {
 namespace {
@@ -165,16 +168,38 @@ std::string KnownModelPath(const KnownModel& model) {
   return folder.empty() ? "" : fmt::format("{}/{}", folder, model.file_name);
 }
 
+std::string MeantModel(std::string_view given) {
+  // Compares letters and digits alone, since programs write "qwen3:8b", "Qwen3-8B" and "qwen3_8b".
+  const auto plain = [](std::string_view name) {
+    std::string text;
+    for (const unsigned char c : name) {
+      if (std::isalnum(c) != 0) text += static_cast<char>(std::tolower(c));
+    }
+    return text;
+  };
+  const std::string wanted = plain(given);
+  constexpr size_t kLeast = 3;  // fewer letters are part of many names
+  if (wanted.size() < kLeast) return "";
+  for (const KnownModel& model : KnownModels()) {
+    if (plain(model.name).find(wanted) != std::string::npos) return std::string(model.name);
+  }
+  for (const Reasoner& model : Reasoners()) {
+    if (plain(model.name).find(wanted) != std::string::npos) return std::string(model.name);
+  }
+  return "";
+}
+
 Result<std::string> FindModelFile(const std::string& given) {
   const KnownModel* model = given.empty() ? &kModels[0] : FindKnownModel(given);
   std::error_code error;
   if (model == nullptr) {
     if (LooksLikeAFile(given) || std::filesystem::exists(given, error)) return given;
-    return NotFound(
-        fmt::format("-m {}: expected a GGUF file, pebble, pebble-dms, pebble-dms-8, or a model "
-                    "that \"ebb pull\" knows ({}); "
-                    "found no file of that name",
-                    given, KnownModelNames()));
+    const std::string meant = MeantModel(given);
+    return NotFound(fmt::format(
+        "-m {}: expected a GGUF file, pebble, pebble-dms, pebble-dms-8, or a model "
+        "that \"ebb pull\" knows ({}); "
+        "found no file of that name{}",
+        given, KnownModelNames(), meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
   }
   const std::string path = KnownModelPath(*model);
   const std::string what = given.empty() ? "the default model" : fmt::format("the model {}", given);

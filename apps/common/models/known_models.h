@@ -49,6 +49,10 @@ inline constexpr std::string_view kNoCacheFolder =
 // CacheFolder() is.
 [[nodiscard]] std::string KnownModelPath(const KnownModel& model);
 
+// Returns a model that `ebb pull` fetches and whose name contains the letters and digits of
+// `given`, such as "hf:Qwen/Qwen3-8B-GGUF:Q4_K_M" for "qwen3:8b"; an empty text if there is none.
+[[nodiscard]] std::string MeantModel(std::string_view given);
+
 // Returns the file that -m names, or the file of the default model if `given` is empty. A known
 // model's name always means the fetched model; the user writes ./NAME for a local file of that
 // name. Errors: kNotFound with the advice to run "ebb pull" if the model was not fetched, with the

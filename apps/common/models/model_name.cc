@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -32,6 +34,21 @@ bool IsWord(std::string_view text) {
          std::ranges::all_of(text, [&](char c) { return is_letter(c) || c == '.' || c == '-'; });
 }
 
+// Returns whether the text is ORG/REPO, as the hub names repositories. "--" is refused, since it
+// stands for the slash in the names of the cache's folders.
+bool IsRepo(std::string_view text) {
+  const size_t slash = text.find('/');
+  return slash != std::string_view::npos && IsWord(text.substr(0, slash)) &&
+         IsWord(text.substr(slash + 1)) && text.find("--") == std::string_view::npos;
+}
+
+// Returns whether the text is ORG/REPO or ORG/REPO:QUANT, and no file's name.
+bool IsBareRepo(std::string_view text) {
+  std::error_code error;
+  return IsRepo(text.substr(0, text.find(':'))) && !text.ends_with(".gguf") &&
+         !std::filesystem::exists(text, error);
+}
+
 Status BadName(std::string_view text, std::string_view expected) {
   return InvalidArgument(fmt::format("expected {}, found \"{}\"", expected, text));
 }
@@ -43,12 +60,7 @@ Result<ModelName> ParseHubName(std::string_view text) {
   const size_t slash = rest.find('/');
   if (slash == std::string_view::npos) return BadName(text, expected);
   const size_t end = std::min(rest.find_first_of("/:", slash + 1), rest.size());
-  const std::string_view repo = rest.substr(slash + 1, end - slash - 1);
-  // "--" is refused, since it stands for the slash in the names of the cache's folders.
-  if (!IsWord(rest.substr(0, slash)) || !IsWord(repo) ||
-      rest.substr(0, end).find("--") != std::string_view::npos) {
-    return BadName(text, expected);
-  }
+  if (!IsRepo(rest.substr(0, end))) return BadName(text, expected);
   name.repo = rest.substr(0, end);
   if (end == rest.size()) return name;
   const std::string_view last = rest.substr(end + 1);
@@ -93,7 +105,8 @@ Result<ModelName> ParseOllamaName(std::string_view text) {
 }
 
 // Returns the hf: name of a file that the URL https://ENDPOINT/ORG/REPO/resolve/main/FILE (or
-// .../blob/main/..., as the hub's pages link files) names, or an empty text.
+// .../blob/main/..., as the hub's pages link files) names, or of a repository whose page is
+// https://ENDPOINT/ORG/REPO (or .../tree/main), or an empty text.
 std::string HubNameOf(const std::string& url) {
   const std::string endpoint = HubEndpoint() + "/";
   if (!url.starts_with(endpoint)) return "";
@@ -104,7 +117,10 @@ std::string HubNameOf(const std::string& url) {
     if (at == std::string_view::npos || path.find('%') != std::string_view::npos) continue;
     return fmt::format("hf:{}/{}", path.substr(0, at), path.substr(at + kind.size()));
   }
-  return "";
+  for (const std::string_view end : {"/", "/tree/main"}) {
+    if (path.ends_with(end)) path.remove_suffix(end.size());
+  }
+  return IsRepo(path) ? fmt::format("hf:{}", path) : "";
 }
 
 bool IsLoopback(const std::string& url) {
@@ -150,13 +166,15 @@ Result<ModelName> ParseUrl(std::string_view text) {
 }  // namespace
 
 bool IsModelName(std::string_view text) {
-  return text.starts_with(kHubPrefix) || text.starts_with(kOllamaPrefix) || IsUrl(text);
+  return text.starts_with(kHubPrefix) || text.starts_with(kOllamaPrefix) || IsUrl(text) ||
+         IsBareRepo(text);
 }
 
 Result<ModelName> ParseModelName(std::string_view text) {
   if (text.starts_with(kHubPrefix)) return ParseHubName(text);
   if (text.starts_with(kOllamaPrefix)) return ParseOllamaName(text);
   if (IsUrl(text)) return ParseUrl(text);
+  if (IsBareRepo(text)) return ParseHubName(fmt::format("{}{}", kHubPrefix, text));
   return BadName(text, kModelNameForms);
 }
 

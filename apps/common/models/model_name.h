@@ -31,12 +31,13 @@ struct ModelName {
 inline constexpr std::string_view kModelNameForms =
     "hf:ORG/REPO[:QUANT|/FILE], ollama:NAME[:TAG], or an https URL of a GGUF file";
 
-// Returns whether the text begins like such a name ("hf:", "ollama:", "https://"); the rest may be
-// invalid.
+// Returns whether the text begins like such a name ("hf:", "ollama:", "https://", whose rest may be
+// invalid), or is ORG/REPO or ORG/REPO:QUANT, a repository of the hub, where no file has that name.
 [[nodiscard]] bool IsModelName(std::string_view text);
 
-// Parses a name. Turns the URL of a file in the hub ($HF_ENDPOINT) into its hf: name, because the
-// hub publishes the hashes of its files. Errors: kInvalidArgument, which names the expected forms.
+// Parses a name. Turns the URL of a file in the hub ($HF_ENDPOINT), or of a repository's page, into
+// its hf: name, because the hub publishes the hashes of its files. Errors: kInvalidArgument, which
+// names the expected forms.
 [[nodiscard]] Result<ModelName> ParseModelName(std::string_view text);
 
 }  // namespace ebb::cli

@@ -1,4 +1,5 @@
 #include "apps/common/models/model_name.h"
+#include "apps/common/models/hub_api.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,6 +67,21 @@ TEST(ModelNameTest, Urls) {
   EXPECT_TRUE(ParseModelName("http://127.0.0.1:80/m.gguf").ok());
 }
 
+TEST(ModelNameTest, ARepositoryAndItsPageAreNamesOfTheHub) {
+  for (const std::string& text :
+       {std::string("tide/Moon-1B-GGUF"), HubEndpoint() + "/tide/Moon-1B-GGUF",
+        HubEndpoint() + "/tide/Moon-1B-GGUF/", HubEndpoint() + "/tide/Moon-1B-GGUF/tree/main"}) {
+    EXPECT_TRUE(IsModelName(text)) << text;
+    const auto name = ParseModelName(text);
+    ASSERT_TRUE(name.ok()) << name.status().message();
+    EXPECT_EQ(name->source, Source::kHub);
+    EXPECT_EQ(name->repo, "tide/Moon-1B-GGUF");
+  }
+  const auto name = ParseModelName("tide/Moon-1B-GGUF:Q8_0");
+  ASSERT_TRUE(name.ok()) << name.status().message();
+  EXPECT_EQ(name->quant, "Q8_0");
+}
+
 TEST(ModelNameTest, OthersAreRefusedWithWhatWasExpected) {
   const std::string hash(64, 'a');
   for (const std::string& text : {std::string("hf:"),
@@ -98,7 +114,9 @@ TEST(ModelNameTest, OthersAreRefusedWithWhatWasExpected) {
     EXPECT_EQ(name.status().code(), StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(name.status().message(), HasSubstr("expected ")) << text;
   }
-  EXPECT_FALSE(IsModelName("models/hf:a"));
+  EXPECT_FALSE(IsModelName("./models/hf:a"));
+  EXPECT_FALSE(IsModelName("models/qwen.gguf"));
+  EXPECT_FALSE(IsModelName("a/b/c"));
   EXPECT_FALSE(IsModelName("file:///a"));
 }
 

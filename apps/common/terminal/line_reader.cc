@@ -1,12 +1,15 @@
 #include "apps/common/terminal/line_reader.h"
 
+#include <algorithm>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
+#include <utility>
 
 #include <histedit.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apps/common/interrupt.h"
@@ -53,7 +56,7 @@ unsigned char TakePaste(EditLine* editor, int) {
 
 class LineReader::Editor {
  public:
-  Editor();
+  Editor(std::string history_file, Complete complete);
   ~Editor() {
     el_end(editor_);
     history_end(history_);
@@ -62,22 +65,53 @@ class LineReader::Editor {
   Editor& operator=(const Editor&) = delete;
 
   std::optional<std::string> Next(const std::string& prompt);
+  void Remember(const std::string& text);
+  [[nodiscard]] bool had_typed() const { return had_typed_; }
 
  private:
-  static char* Prompt(EditLine* editor) {
+  static Editor* Self(EditLine* editor) {
     Editor* self = nullptr;
     el_get(editor, EL_CLIENTDATA, &self);
-    return self->prompt_.data();
+    return self;
   }
+  // Types what all completions of the line have in common, or lists them if that is nothing new.
+  static unsigned char OnTab(EditLine* editor, int);
+  static char* Prompt(EditLine* editor) { return Self(editor)->prompt_.data(); }
 
+  const std::string history_file_;
+  const Complete complete_;
   EditLine* editor_;
   History* history_;
   std::string prompt_;
   bool marks_pastes_;
+  bool had_typed_ = false;
 };
 
-LineReader::Editor::Editor()
-    : editor_(el_init("ebb", stdin, stderr, stderr)),  // stdout is for the model's text
+unsigned char LineReader::Editor::OnTab(EditLine* editor, int) {
+  const LineInfo* const line = el_line(editor);
+  const std::string_view typed(line->buffer, static_cast<size_t>(line->cursor - line->buffer));
+  const std::vector<std::string> lines = Self(editor)->complete_(typed);
+  if (lines.empty()) return CC_REFRESH_BEEP;
+  std::string_view common = lines.front();
+  for (const std::string& one : lines) {
+    const auto end = std::ranges::mismatch(common, one).in1;
+    common = common.substr(0, static_cast<size_t>(end - common.begin()));
+  }
+  if (common.size() > typed.size()) {
+    const std::string rest(common.substr(typed.size()));
+    return el_insertstr(editor, rest.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+  }
+  if (lines.size() == 1) return CC_REFRESH_BEEP;
+  std::string list = "\n";
+  for (const std::string& one : lines) list += one + "  ";
+  Say("{}\n", list);
+  return CC_REDISPLAY;
+}
+
+LineReader::Editor::Editor(std::string history_file, Complete complete)
+    : history_file_(std::move(history_file)),
+      complete_(std::move(complete)),
+      editor_(el_init("ebb", stdin, stderr, stderr)),  // stdout is for the model's text
       history_(history_init()),
       marks_pastes_(TakesEscapes(STDERR_FILENO)) {
   constexpr int kRememberedLines = 1000;
@@ -99,7 +133,20 @@ LineReader::Editor::Editor()
   el_set(editor_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   el_set(editor_, EL_ADDFN, "ebb-take-paste", "inserts what is pasted", TakePaste);
   el_set(editor_, EL_BIND, "\\e[200~", "ebb-take-paste", nullptr);
+  el_set(editor_, EL_ADDFN, "ebb-complete", "completes commands and files", OnTab);
+  el_set(editor_, EL_BIND, "^I", "ebb-complete", nullptr);
   el_source(editor_, nullptr);  // the user's own ~/.editrc
+  if (!history_file_.empty()) history(history_, &event, H_LOAD, history_file_.c_str());
+}
+
+void LineReader::Editor::Remember(const std::string& text) {
+  HistEvent event = {};
+  history(history_, &event, H_ENTER, text.c_str());
+  if (history_file_.empty()) return;
+  // The file is written at once, since a signal may end the program. Questions are private.
+  const mode_t before = umask(S_IRWXG | S_IRWXO);
+  history(history_, &event, H_SAVE, history_file_.c_str());
+  umask(before);
 }
 
 std::optional<std::string> LineReader::Editor::Next(const std::string& prompt) {
@@ -114,22 +161,27 @@ std::optional<std::string> LineReader::Editor::Next(const std::string& prompt) {
     SayWithEscapes(kMarkNone);
     SetExitBytes(nullptr);
   }
+  const LineInfo* const begun = el_line(editor_);
+  had_typed_ = begun->lastchar > begun->buffer;
   if (typed == nullptr || num_bytes <= 0) return std::nullopt;
-  std::string line = WithoutLineEnd(std::string(typed, static_cast<size_t>(num_bytes)));
-  HistEvent event = {};
-  if (!line.empty()) history(history_, &event, H_ENTER, line.c_str());
-  return line;
+  return WithoutLineEnd(std::string(typed, static_cast<size_t>(num_bytes)));
 }
 
-LineReader::LineReader() {
+LineReader::LineReader(std::string history_file, Complete complete) {
   if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) return;
   std::setlocale(LC_CTYPE, "");  // characters of more than one byte
   // The locale "C" would drop characters of more than one byte.
   if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
-  editor_ = std::make_unique<Editor>();
+  editor_ = std::make_unique<Editor>(std::move(history_file), std::move(complete));
 }
 
 LineReader::~LineReader() = default;
+
+void LineReader::Remember(const std::string& text) {
+  if (editor_ != nullptr) editor_->Remember(text);
+}
+
+bool LineReader::had_typed() const { return editor_ != nullptr && editor_->had_typed(); }
 
 std::optional<std::string> LineReader::Next(const std::string& prompt) {
   if (editor_ != nullptr) return editor_->Next(prompt);

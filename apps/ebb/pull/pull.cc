@@ -10,11 +10,11 @@
 #include "apps/common/models/known_models.h"
 #include "apps/common/models/model_fetch.h"
 #include "apps/common/models/parts_folder.h"
+#include "apps/common/models/reasoners.h"
 #include "apps/common/models/remote_models.h"
 #include "apps/common/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/pull/pull_options.h"
-#include "apps/ebb/pull/reasoners.h"
 
 namespace ebb::cli {
 namespace {

@@ -14,8 +14,10 @@ Status ReadModelName(std::string_view text, CliOptions* options) {
   NamedModel model = {.known = FindKnownModel(text)};
   if (model.known == nullptr) {
     if (!IsModelName(text)) {
-      return InvalidArgument(fmt::format("expected {}, or one of {}, found \"{}\"", kModelNameForms,
-                                         KnownModelNames(), text));
+      const std::string meant = MeantModel(text);
+      return InvalidArgument(fmt::format("expected {}, or one of {}, found \"{}\"{}",
+                                         kModelNameForms, KnownModelNames(), text,
+                                         meant.empty() ? "" : "; did you mean " + meant + "?"));
     }
     EBB_ASSIGN_OR_RETURN(model.remote, ParseModelName(text));
   }

@@ -1,57 +1,130 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "apps/common/interrupt.h"
+#include "apps/common/models/known_models.h"
+#include "apps/common/options/config_file.h"
+#include "apps/common/options/foreign_options.h"
+#include "apps/common/options/whole_file.h"
 #include "apps/common/terminal/line_reader.h"
 #include "apps/common/terminal/say.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/run/chat_input.h"
 #include "apps/ebb/run/conversation.h"
 #include "apps/ebb/run/turn.h"
+#include "ebb/session_file.h"
+#include "ebb/setting_fields.h"
 
 namespace ebb::cli {
 namespace {
 
+constexpr size_t kMostReadBytes = size_t{16} << 20;
+
+// Returns the file that keeps what was typed in earlier chats, or an empty text where there is no
+// folder for it.
+std::string HistoryFile() {
+  const std::string folder = CacheFolder();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  return folder.empty() || error ? "" : folder + "/chat_history";
+}
+
 class Chat {
  public:
-  Chat(const CliOptions& options, LogprobsFile* logprobs, Setup* setup, Conversation talk)
-      : options_(options),
+  Chat(CliOptions options, LogprobsFile* logprobs, Setup* setup, Conversation talk)
+      : options_(std::move(options)),
         setup_(*setup),
-        notices_(options),
+        notices_(options_),
         logprobs_(*logprobs),
-        output_(options.thoughts, TextOutput::LineEnd::kAlways),
+        output_(options_.thoughts, TextOutput::LineEnd::kAlways),
+        reader_(HistoryFile(), CompleteChatInput),
         talk_(std::move(talk)) {}
 
   ExitCode Run();
 
  private:
+  // Says on a terminal which model, context and cache the conversation has.
+  void Greet() const;
+  // Reads the next turn or command; returns nothing at the end of the input, and if the user left
+  // by Ctrl-C.
+  std::optional<ChatInput> NextInput();
   Status Reset();
   // Runs a turn or a command. Returns the exit code if the conversation ends, else nothing.
   std::optional<ExitCode> Take(const ChatInput& input);
+  Status RunCommand(const ChatInput& input);
   std::optional<ExitCode> Answer(const std::string& text);
+  // Takes the last question and its answer out of the conversation and answers the question again.
+  std::optional<ExitCode> Regenerate();
   std::optional<ExitCode> TakeBack(const Turn& turn);
+  Status ReadFile(const std::string& file);
+  Status SetSystem(const std::string& text);
+  Status SetOption(const std::string& text);
+  Status Load(const std::string& file);
   void Save();
   // Returns the exit code of a conversation that the user ends.
   [[nodiscard]] ExitCode EndCode() const {
     return last_code_ == ExitCode::kOk && !saved_ ? ExitCode::kError : last_code_;
   }
 
-  const CliOptions& options_;
+  CliOptions options_;
   Setup& setup_;
   TierNotices notices_;
   LogprobsFile& logprobs_;
   TextOutput output_;
   LineReader reader_;
   Conversation talk_;
+  std::string read_text_;  // of files that /read put before the next question
   std::optional<RunFigures> last_;
   ExitCode last_code_ = ExitCode::kOk;
   bool saved_ = true;  // or there is nothing to save
 };
+
+void Chat::Greet() const {
+  if (!reader_.is_editor() || options_.quiet) return;
+  const auto& tiers = setup_.engine->options().tiers;
+  Say("{}; {} tokens of context, {}; /help shows the commands\n", setup_.model->description(),
+      setup_.session->context(),
+      tiers.has_value() ? "cache: " + TierOptionsText(*tiers)
+                        : fmt::format("full cache in {}", RowTypeName(options_.engine.kv_type)));
+}
+
+std::optional<ChatInput> Chat::NextInput() {
+  bool may_leave = false;
+  while (true) {
+    std::string typed;
+    const auto next_line = [&](bool goes_on) {
+      std::optional<std::string> line = reader_.Next(goes_on ? ". " : "> ");
+      if (line) typed += (typed.empty() ? "" : "\n") + *line;
+      return line;
+    };
+    std::optional<ChatInput> input = NextChatInput(next_line);
+    if (!reader_.is_editor()) return input;
+    if (!Interrupted()) {
+      if (input) reader_.Remember(typed);
+      if (!input) Say("\n");  // the terminal shows Ctrl-D without a line end
+      return input;
+    }
+    // Ctrl-C clears what was typed. On an empty line the second one leaves.
+    const bool is_empty = typed.empty() && !reader_.had_typed();
+    if (is_empty && may_leave) {
+      last_code_ = Fail(Cancelled("interrupted"));
+      return std::nullopt;
+    }
+    Say("{}", is_empty ? "\nCtrl-C again, or Ctrl-D, ends the conversation\n" : "\n");
+    may_leave = is_empty;
+    EndOnTermination();
+  }
+}
 
 // Starts an empty conversation in a new session. Truncating the old one would not do: rows that a
 // policy evicted do not come back.
@@ -75,12 +148,12 @@ void Chat::Save() {
 }
 
 ExitCode Chat::Run() {
-  const auto next_line = [this](bool goes_on) { return reader_.Next(goes_on ? ". " : "> "); };
+  Greet();
   while (true) {
-    EndOnInterrupt();
-    // A signal may have come just before EndOnInterrupt().
+    reader_.is_editor() ? EndOnTermination() : EndOnInterrupt();
+    // A signal may have come just before.
     if (MustEnd()) return ExitCodeFor(Cancelled("interrupted"));
-    const std::optional<ChatInput> input = NextChatInput(next_line);
+    const std::optional<ChatInput> input = NextInput();
     (void)InstallInterruptHandler();
     if (!input) return EndCode();
     if (const std::optional<ExitCode> end = Take(*input)) return *end;
@@ -91,29 +164,146 @@ std::optional<ExitCode> Chat::Take(const ChatInput& input) {
   switch (input.kind) {
     case ChatInput::Kind::kTurn:
       return Answer(input.text);
+    case ChatInput::Kind::kRegenerate:
+      return Regenerate();
     case ChatInput::Kind::kExit:
       return EndCode();
     case ChatInput::Kind::kReset:
       if (const Status status = Reset(); !status.ok()) return Fail(status);
       Save();
-      break;
+      return std::nullopt;
+    default:
+      if (const Status status = RunCommand(input); !status.ok()) Fail(status, options_.shared);
+      return std::nullopt;
+  }
+}
+
+Status Chat::RunCommand(const ChatInput& input) {
+  switch (input.kind) {
+    case ChatInput::Kind::kRead:
+      return ReadFile(input.text);
+    case ChatInput::Kind::kSystem:
+      return SetSystem(input.text);
+    case ChatInput::Kind::kSet:
+      return SetOption(input.text);
+    case ChatInput::Kind::kSave:
+      EBB_RETURN_IF_ERROR(CheckSessionPlace(input.text));
+      EBB_RETURN_IF_ERROR(SaveSession(*setup_.session, input.text, EncodeConversation(talk_)));
+      Say("saved; /load {0}, or `ebb chat --session {0}`, goes on with it\n", input.text);
+      return OkStatus();
+    case ChatInput::Kind::kLoad:
+      return Load(input.text);
     case ChatInput::Kind::kStats:
       Say("{}", last_ ? HumanSummary(*last_, setup_) : "nothing was said yet\n");
-      break;
+      return OkStatus();
     case ChatInput::Kind::kHelp:
-      Say("{}", kChatHelp);
-      break;
-    case ChatInput::Kind::kUnknown:
-      Say("unknown command {}; expected /exit, /reset, /stats or /help; write /{} to ask it\n",
-          input.text, input.text);
+      Say("{}", ChatHelp());
+      return OkStatus();
+    default:
       break;
   }
-  return std::nullopt;
+  std::vector<std::string> names;
+  for (const ChatCommand& command : ChatCommands()) {
+    names.emplace_back(command.names.substr(0, command.names.find(' ')));
+  }
+  const auto meant = LikelyMeant(input.text.substr(0, input.text.find(' ')), names);
+  Say("unknown command {}; {}expected {}; write /{} to ask it\n", input.text,
+      meant.has_value() ? fmt::format("did you mean {}? ", *meant) : "", fmt::join(names, ", "),
+      input.text);
+  return OkStatus();
+}
+
+Status Chat::ReadFile(const std::string& file) {
+  EBB_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file, kMostReadBytes));
+  if (text.find('\0') != std::string::npos) {
+    return InvalidArgument(fmt::format("{}: expected a text, found zero bytes", file));
+  }
+  const bool ends_line = text.ends_with('\n');
+  read_text_ += fmt::format("{}:\n```\n{}{}```\n\n", file, text, ends_line ? "" : "\n");
+  Say("{} bytes of {} go before the next question\n", text.size(), file);
+  return OkStatus();
+}
+
+Status Chat::SetSystem(const std::string& text) {
+  std::vector<ChatMessage>& messages = talk_.request.messages;
+  if (!messages.empty() && messages.front().role == "system") messages.erase(messages.begin());
+  if (!text.empty()) messages.insert(messages.begin(), ChatMessage{"system", text});
+  options_.system = text;
+  Say("{}\n", text.empty() ? "there is no system message from here on"
+                           : "the next question is asked under this system message");
+  return OkStatus();
+}
+
+Status Chat::SetOption(const std::string& text) {
+  std::vector<const OptionRow*> rows;
+  static const std::vector<OptionRow> all = SharedOptions();
+  for (const OptionRow& row : all) {
+    const bool is_setting = row.group == OptionGroup::kSampling || LongName(row) == "--tokens" ||
+                            LongName(row) == "--thinking-budget";
+    if (is_setting) rows.push_back(&row);
+  }
+  if (text.empty()) {
+    for (const OptionRow* row : rows) Say("{} {}\n", ConfigName(*row), row->show(options_));
+    return OkStatus();
+  }
+  const size_t end = std::min(text.find_first_of(" ="), text.size());
+  const std::string name = text.substr(0, end);
+  const auto row =
+      std::ranges::find_if(rows, [&](const OptionRow* one) { return ConfigName(*one) == name; });
+  if (row == rows.end()) {
+    return InvalidArgument(
+        fmt::format("/set: no option {} of sampling; /set alone shows all", name));
+  }
+  const size_t begin = std::min(text.find_first_not_of(" =", end), text.size());
+  CliOptions changed = options_;
+  const Status status = cli::SetOption(**row, text.substr(begin), &changed);
+  if (!status.ok()) return status.WithPrefix("/set " + name);
+  EBB_RETURN_IF_ERROR(Sampler::Create(*setup_.model, changed.sampling).status());
+  options_ = std::move(changed);
+  Say("{} is {} from here on\n", name, (*row)->show(options_));
+  return OkStatus();
+}
+
+// Replaces the conversation by the one in `file`, whose session must have the tiers of this engine.
+// A conversation that has a file of its own (--session) goes on in that file.
+Status Chat::Load(const std::string& file) {
+  EBB_ASSIGN_OR_RETURN(ResumedSession resumed,
+                       ResumeSession(*setup_.engine, file, options_.session));
+  EBB_ASSIGN_OR_RETURN(Conversation talk, DecodeConversation(resumed.extra));
+  if (talk.kind != Conversation::Kind::kChat) {
+    return InvalidArgument(fmt::format("{}: the session is a text, no conversation", file));
+  }
+  setup_.session = std::move(resumed.session);
+  talk_ = std::move(talk);
+  last_.reset();
+  notices_ = TierNotices(options_);
+  Say("{} tokens of {}\n", setup_.session->next_position(), file);
+  Save();
+  return OkStatus();
+}
+
+std::optional<ExitCode> Chat::Regenerate() {
+  std::vector<ChatMessage>& messages = talk_.request.messages;
+  const auto is_question = [](const ChatMessage& message) { return message.role == "user"; };
+  const auto last = std::find_if(messages.rbegin(), messages.rend(), is_question);
+  if (last == messages.rend()) {
+    Say("nothing was asked yet\n");
+    return std::nullopt;
+  }
+  const Conversation before = talk_;
+  const std::string question = last->content;
+  messages.erase(last.base() - 1, messages.end());
+  talk_.last = {};
+  const std::optional<ExitCode> end = Answer(question);
+  // A turn that did not become an answer leaves the conversation as it was.
+  if (talk_.request.messages.size() < before.request.messages.size()) talk_ = before;
+  return end;
 }
 
 std::optional<ExitCode> Chat::Answer(const std::string& text) {
   const Result<Turn> turn =
-      NextTurn(*setup_.model, options_, text, setup_.session->tokens(), &talk_);
+      NextTurn(*setup_.model, options_, read_text_ + text, setup_.session->tokens(), &talk_);
+  read_text_.clear();
   if (!turn.ok()) return Fail(turn.status());
   const TurnContext context = {.options = &options_,
                                .cancel = InstallInterruptHandler(),
@@ -126,6 +316,10 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
   // Ctrl-C ends an answer, not the conversation, so the turn is kept.
   EndTurn(*turn, last_->result, last_->sampler, &talk_);
   Save();
+  if (reader_.is_editor() && !options_.quiet && last_->result.decode_steps > 0) {
+    Say("[{} of {} tokens; {:.1f} tokens/s]\n", setup_.session->tokens().size(),
+        setup_.session->context(), DecodeRate(last_->result));
+  }
   if (MustEnd()) return saved_ ? ExitCodeFor(Cancelled("interrupted")) : ExitCode::kError;
   return last_code_ == ExitCode::kError ? std::optional(last_code_) : std::nullopt;
 }
@@ -161,7 +355,7 @@ ExitCode RunChat(const CliOptions& options) {
   const auto sampler = Sampler::Create(**model, options.sampling);
   if (!sampler.ok()) return Fail(sampler.status());
   if (Interrupted()) return Fail(Cancelled("interrupted"));
-  return Chat(fitted, &logprobs, &*setup, *std::move(talk)).Run();
+  return Chat(std::move(fitted), &logprobs, &*setup, *std::move(talk)).Run();
 }
 
 }  // namespace ebb::cli

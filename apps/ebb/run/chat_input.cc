@@ -1,7 +1,12 @@
 #include "apps/ebb/run/chat_input.h"
 
+#include <algorithm>
 #include <array>
+#include <filesystem>
+#include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace ebb::cli {
 namespace {
@@ -9,25 +14,118 @@ namespace {
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kQuotes = "\"\"\"";
 
-constexpr std::array<std::pair<std::string_view, ChatInput::Kind>, 4> kCommands = {
-    {{"/exit", ChatInput::Kind::kExit},
-     {"/reset", ChatInput::Kind::kReset},
-     {"/stats", ChatInput::Kind::kStats},
-     {"/help", ChatInput::Kind::kHelp}}};
+using Kind = ChatInput::Kind;
+
+constexpr std::array kCommands = {
+    ChatCommand{"/help /?", Kind::kHelp, "", "shows this"},
+    ChatCommand{"/exit /bye /quit", Kind::kExit, "", "ends the conversation; so does Ctrl-D"},
+    ChatCommand{"/reset /clear", Kind::kReset, "", "forgets the conversation"},
+    ChatCommand{"/regen", Kind::kRegenerate, "", "answers the last question again, by other lots"},
+    ChatCommand{"/read", Kind::kRead, "FILE", "puts a file's text before the next question", true},
+    ChatCommand{"/system", Kind::kSystem, "TEXT", "sets the system message from here on"},
+    ChatCommand{"/set", Kind::kSet, "NAME VALUE",
+                "sets an option of sampling, as in /set temp 0.2"},
+    ChatCommand{"/save", Kind::kSave, "FILE", "saves the conversation with its cache", true},
+    ChatCommand{"/load", Kind::kLoad, "FILE", "goes on with a conversation that was saved", true},
+    ChatCommand{"/stats", Kind::kStats, "",
+                "tells what the last answer took, and where its tokens lie"},
+};
+
+// Calls `visit` for each of the names until it returns true. Returns whether it did.
+template <typename Visit>
+bool AnyName(std::string_view names, Visit visit) {
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find(' ', begin), names.size());
+    if (visit(names.substr(begin, end - begin))) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+const ChatCommand* FindCommand(std::string_view word) {
+  const auto found = std::ranges::find_if(kCommands, [&](const ChatCommand& command) {
+    return AnyName(command.names, [&](std::string_view name) { return name == word; });
+  });
+  return found == kCommands.end() ? nullptr : &*found;
+}
 
 // Reads a text that begins with one slash: a command, or a turn if the first word has another
-// slash, as a path has.
+// slash, as a path has. A command that stands alone is unknown with words behind it, since a
+// question may begin like it; so is one without the argument that it needs.
 ChatInput ReadSlash(std::string text) {
-  const std::string_view first = std::string_view(text).substr(0, text.find_first_of(kBlanks));
-  if (first.find('/', 1) != std::string_view::npos) return {.text = std::move(text)};
+  const size_t end = std::min(text.find_first_of(kBlanks), text.size());
+  if (text.substr(0, end).find('/', 1) != std::string::npos) return {.text = std::move(text)};
   text.erase(text.find_last_not_of(kBlanks) + 1);
-  for (const auto& [name, kind] : kCommands) {
-    if (text == name) return {.kind = kind, .text = {}};
+  const std::string_view word = std::string_view(text).substr(0, end);
+  const size_t begin = std::min(text.find_first_not_of(kBlanks, end), text.size());
+  const ChatCommand* const command = FindCommand(word);
+  // /set alone shows the options, /system alone removes the message.
+  const bool may_stand_alone = command != nullptr && !command->takes_file;
+  const bool is_complete =
+      command != nullptr &&
+      (command->argument.empty() ? begin == text.size() : begin < text.size() || may_stand_alone);
+  if (!is_complete) return {.kind = Kind::kUnknown, .text = std::move(text)};
+  return {.kind = command->kind, .text = text.substr(begin)};
+}
+
+// Returns the paths that begin with `typed`, folders with a slash at their end.
+std::vector<std::string> FilesThatBeginWith(std::string_view typed) {
+  namespace fs = std::filesystem;
+  const size_t slash = typed.rfind('/');
+  const std::string folder(slash == std::string_view::npos ? "" : typed.substr(0, slash + 1));
+  const std::string_view name = typed.substr(folder.size());
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator at(folder.empty() ? "." : folder, error);
+       !error && at != fs::directory_iterator(); at.increment(error)) {
+    const std::string file = at->path().filename().string();
+    // As in a shell, a hidden file is shown only if its dot was typed.
+    if (!file.starts_with(name) || (name.empty() && file.starts_with('.'))) continue;
+    std::error_code unknown;
+    paths.push_back(folder + file + (at->is_directory(unknown) ? "/" : ""));
   }
-  return {.kind = ChatInput::Kind::kUnknown, .text = std::move(text)};
+  std::ranges::sort(paths);
+  return paths;
 }
 
 }  // namespace
+
+std::span<const ChatCommand> ChatCommands() { return kCommands; }
+
+std::string ChatHelp() {
+  std::string text;
+  for (const ChatCommand& command : kCommands) {
+    const std::string left =
+        fmt::format("{}{}{}", command.names, command.argument.empty() ? "" : " ", command.argument);
+    text += fmt::format("{:<20} {}\n", left, command.help);
+  }
+  return text +
+         "//word asks what begins with a slash: one slash is taken off; /a/b needs no second one\n"
+         "\"\"\" begins a turn of several lines, and \"\"\" at the end of a line ends it\n"
+         "a paste on a terminal is one turn; Ctrl-C stops an answer or clears the line\n";
+}
+
+std::vector<std::string> CompleteChatInput(std::string_view typed) {
+  if (!typed.starts_with('/')) return {};
+  std::vector<std::string> lines;
+  if (const size_t blank = typed.find(' '); blank != std::string_view::npos) {
+    const ChatCommand* const command = FindCommand(typed.substr(0, blank));
+    if (command == nullptr || !command->takes_file) return {};
+    for (const std::string& path : FilesThatBeginWith(typed.substr(blank + 1))) {
+      lines.push_back(fmt::format("{} {}", typed.substr(0, blank), path));
+    }
+    return lines;
+  }
+  for (const ChatCommand& command : kCommands) {
+    AnyName(command.names, [&](std::string_view name) {
+      if (name.starts_with(typed)) {
+        lines.push_back(fmt::format("{}{}", name, command.argument.empty() ? "" : " "));
+      }
+      return false;
+    });
+  }
+  return lines;
+}
 
 std::optional<ChatInput> NextChatInput(
     const std::function<std::optional<std::string>(bool goes_on)>& next_line) {

@@ -4,24 +4,49 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ebb::cli {
 
 // ChatInput is what the user typed in a chat: a turn or a command.
 struct ChatInput {
-  enum class Kind { kTurn, kExit, kReset, kStats, kHelp, kUnknown };
+  enum class Kind {
+    kTurn,
+    kExit,
+    kReset,
+    kRegenerate,
+    kRead,
+    kSave,
+    kLoad,
+    kSet,
+    kSystem,
+    kStats,
+    kHelp,
+    kUnknown
+  };
   Kind kind = Kind::kTurn;
-  std::string text;  // of kTurn, and of kUnknown the words that are no command
+  std::string text = {};  // of a turn; what follows a command; of kUnknown the words typed
 };
 
-// kChatHelp is the text of /help: how turns and commands are written, one per line.
-inline constexpr std::string_view kChatHelp =
-    "/exit ends the conversation, /reset forgets it, /stats tells what the last answer took\n"
-    "//word asks what begins with a slash: one slash is taken off; /a/b needs no second one\n"
-    "\"\"\" begins a turn of several lines, and \"\"\" at the end of a line ends it\n"
-    "a paste on a terminal is one turn\n";
+// ChatCommand describes a command of the chat.
+struct ChatCommand {
+  std::string_view names;  // "/exit /bye": the first is shown in messages
+  ChatInput::Kind kind;
+  std::string_view argument;  // "FILE"; empty: the command stands alone
+  std::string_view help;
+  bool takes_file = false;  // the argument is a file's name
+};
+[[nodiscard]] std::span<const ChatCommand> ChatCommands();
+
+// Returns the text of /help: the commands, and how turns are written, one per line.
+[[nodiscard]] std::string ChatHelp();
+
+// Returns the lines that begin with `typed` and complete it: commands, and for commands that take a
+// file the names of files. Returns nothing for a text that does not begin with a slash.
+[[nodiscard]] std::vector<std::string> CompleteChatInput(std::string_view typed);
 
 // Reads lines until they form a turn or a command; returns nothing at the end of the input. Skips
 // blank lines. A line is a command if its first word begins with a slash and contains no other one.

@@ -38,8 +38,8 @@ TEST(NextChatInput, LinesAreTurnsAndBlankOnesAreNone) {
 }
 
 TEST(NextChatInput, CommandsMayHaveBlanksBehindThem) {
-  EXPECT_EQ(Read({"/exit", "/reset ", "/stats\t", "/help"}),
-            (Strings{"command 1", "command 2", "command 3", "command 4"}));
+  EXPECT_EQ(Read({"/exit", "/reset ", "/clear\t", "/bye"}),
+            (Strings{"command 1", "command 2", "command 2", "command 1"}));
 }
 
 TEST(NextChatInput, OtherWordsWithASlashAreNoCommands) {
@@ -64,6 +64,15 @@ TEST(NextChatInput, QuotesTakeSeveralLinesAsOneTurn) {
 TEST(NextChatInput, APasteOfSeveralLinesIsOneTurn) {
   EXPECT_EQ(Read({"What is this?\n/exit\nx"}), (Strings{"What is this?\n/exit\nx"}));
   EXPECT_EQ(Read({"\"\"\"\none\ntwo\n\"\"\""}), (Strings{"one\ntwo"}));
+}
+
+TEST(ChatCommands, HaveTheArgumentThatTheyNeed) {
+  EXPECT_EQ(Read({"/read", "/read /tmp/a b", "/system", "/reset now"}),
+            (Strings{"unknown:/read", "command 4", "command 8", "unknown:/reset now"}));
+  EXPECT_EQ(CompleteChatInput("/s"), (Strings{"/system ", "/set ", "/save ", "/stats"}));
+  EXPECT_EQ(CompleteChatInput("what"), Strings());
+  EXPECT_EQ(CompleteChatInput("/system /etc/hos"), Strings());
+  EXPECT_EQ(CompleteChatInput("/read /etc/hostnam"), (Strings{"/read /etc/hostname"}));
 }
 
 }  // namespace

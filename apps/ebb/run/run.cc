@@ -4,6 +4,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "apps/common/interrupt.h"
 #include "apps/common/memory.h"
@@ -16,6 +18,14 @@
 namespace ebb::cli {
 namespace {
 
+// Returns whether stdout and stderr are the same pipe or file, as with 2>&1.
+bool OutputsAreOneFile() {
+  struct stat out = {};
+  struct stat err = {};
+  return isatty(STDOUT_FILENO) == 0 && fstat(STDOUT_FILENO, &out) == 0 &&
+         fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
 ExitCode Report(ExitCode code, const CliOptions& options, const RunFigures& figures,
                 const Setup& setup) {
   if (options.json) {
@@ -23,6 +33,7 @@ ExitCode Report(ExitCode code, const CliOptions& options, const RunFigures& figu
     const Status written = WriteToStderr(JsonSummary(figures, setup) + "\n");
     if (!written.ok() && code == ExitCode::kOk) return Fail(written);
   } else if (!options.quiet && (figures.prompt_seconds > 0 || figures.result.decode_steps > 0)) {
+    if (OutputsAreOneFile()) Say("\n");  // the answer of a pipe may end within a line
     Say("{}", HumanSummary(figures, setup));
   }
   return code;

@@ -1,5 +1,8 @@
 #include "apps/ebb/run/summary.h"
 
+#include <algorithm>
+#include <array>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -12,8 +15,13 @@ namespace {
 
 double Rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
-double DecodeRate(const GenerateResult& result) {
-  return Rate(result.decode_steps, result.seconds);
+// Returns the number with a comma between its thousands: "8,192".
+std::string WithCommas(int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) {
+    text.insert(static_cast<size_t>(at), ",");
+  }
+  return text;
 }
 
 // Counts the rows that the session keeps. A lossless session keeps every row, some of them in two
@@ -57,7 +65,64 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
   return record;
 }
 
+// Counts the rows of a full cache of `num_tokens` tokens, which evicts only what leaves a window.
+int64_t RowsOfFullCache(const ModelShape& shape, int64_t num_tokens) {
+  int64_t rows = 0;
+  for (int layer = 0; layer < shape.num_layers; ++layer) {
+    const int64_t window = shape.Window(layer);
+    rows += shape.NumKvHeads(layer) * (window > 0 ? std::min(num_tokens, window) : num_tokens);
+  }
+  return rows;
+}
+
+// Returns a line that says where the tokens of the sequence are and what they take: "[memory: 940
+// of 8,192 tokens; T0 310 tokens, 1.8 MiB; T1 630 tokens, 3.6 MiB in a file; a full cache: 5.4
+// MiB]".
+std::string MemoryText(const Setup& setup) {
+  static constexpr std::array<std::string_view, kNumTiers> kSuffixes = {"", "", " compressed", ""};
+  const Session& session = *setup.session;
+  const ModelShape& shape = setup.model->shape();
+  const CacheAccounting cache = session.accounting();
+  const auto num_tokens = static_cast<int64_t>(session.tokens().size());
+  const auto in_tokens = [&](int64_t rows) {
+    const int streams = std::max(1, shape.NumStreams());
+    return (rows + streams / 2) / streams;
+  };
+  std::string text = fmt::format("[memory: {} of {} tokens", WithCommas(num_tokens),
+                                 WithCommas(session.context()));
+  const auto& tiers = setup.engine->options().tiers;
+  const bool in_file = tiers.has_value() && tiers->t1 == T1Place::kFile;
+  double row_bytes = 0;
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    const TierAccounting& of_tier = cache.tiers[static_cast<int>(tier)];
+    if (of_tier.rows == 0 && tier != Tier::kT0) continue;
+    if (row_bytes == 0 && tier != Tier::kT2 && of_tier.rows > 0) {
+      row_bytes = static_cast<double>(of_tier.row_bytes) / static_cast<double>(of_tier.rows);
+    }
+    text += fmt::format(
+        "; {} {} tokens, {}{}", TierName(tier), WithCommas(in_tokens(of_tier.rows)),
+        MiB(static_cast<double>(of_tier.page_bytes)),
+        tier == Tier::kT1 && in_file ? " in a file" : kSuffixes[static_cast<size_t>(tier)]);
+  }
+  // A model with windows evicts what has left them, whatever the policy.
+  const int64_t full_rows = RowsOfFullCache(shape, num_tokens);
+  const int64_t evicted = std::max<int64_t>(0, full_rows - RowsKept(session, shape, cache));
+  if (evicted > 0) text += fmt::format("; {} tokens evicted", WithCommas(in_tokens(evicted)));
+  const bool is_full = evicted == 0 && cache.tiers[1].rows == 0 && cache.tiers[2].rows == 0;
+  if (is_full) {
+    text += ", the full cache";
+  } else if (row_bytes > 0) {
+    text += fmt::format("; a full cache would take {}",
+                        MiB(row_bytes * static_cast<double>(full_rows)));
+  }
+  return text + "]\n";
+}
+
 }  // namespace
+
+double DecodeRate(const GenerateResult& result) {
+  return Rate(result.decode_steps, result.seconds);
+}
 
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();
@@ -104,7 +169,6 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
 
 std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();
-  const ArenaAccounting arena = setup.engine->arena_accounting();
   const GenerateResult& result = figures.result;
   std::string text = "[";
   // An answer that continues a cut-off answer reads no prompt, so there is no rate to show.
@@ -114,11 +178,7 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   }
   text += fmt::format("{} generated at {:.1f}/s, ended by: {}]\n", result.generated_tokens,
                       DecodeRate(result), FinishReasonName(result.finish_reason));
-  text += fmt::format("[cache: policy {}, {} rows kept, {} evicted, {} in use of {} reserved]\n",
-                      setup.session->policy().name,
-                      RowsKept(*setup.session, setup.model->shape(), cache), cache.rows_evicted,
-                      MiB(static_cast<double>(arena.used_bytes)),
-                      MiB(static_cast<double>(arena.reserved_bytes)));
+  text += MemoryText(setup);
   if (const SelectionAccounting& selection = cache.selection; selection.rows_unread > 0) {
     text += fmt::format("[selective reading: {}]\n", SelectionText(selection));
   }

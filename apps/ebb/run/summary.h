@@ -25,6 +25,8 @@ struct RunFigures {
   std::string sampler = {};      // Sampler::SaveState() at the end; empty: there was none
 };
 
+// Returns the tokens per second of the decode steps; 0 if there were none.
+[[nodiscard]] double DecodeRate(const GenerateResult& result);
 // Returns the summary as one line of JSON, without a newline at its end.
 [[nodiscard]] std::string JsonSummary(const RunFigures& figures, const Setup& setup);
 // Returns the summary as a few lines for people, each with a newline.

@@ -1,4 +1,4 @@
-#include "apps/ebb/pull/reasoners.h"
+#include "apps/common/models/reasoners.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
