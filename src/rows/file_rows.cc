@@ -36,14 +36,10 @@ struct EditedPages {
   }
 };
 
-std::unique_ptr<StageReader> ReaderFor(PageFile* file, T1Edits* edits, Device* device) {
-  if (!device->IsClosed()) return std::make_unique<FileStageReader>(file, edits);
-  return std::make_unique<FileDeviceStageReader>(file, edits, device);
-}
-
-std::unique_ptr<PageLoader> LoaderFor(PageFile* file, T1Edits* edits, Device* device) {
+std::unique_ptr<PageLoader> LoaderFor(PageFile* file, T1Edits* edits, Device* device,
+                                      size_t num_batches) {
   if (!device->IsClosed()) return std::make_unique<FilePageLoader>(file, edits);
-  return std::make_unique<FileDevicePageLoader>(file, edits, device);
+  return std::make_unique<FileDevicePageLoader>(file, edits, device, num_batches);
 }
 
 }  // namespace
@@ -52,8 +48,8 @@ FileRows::FileRows(PageFile* file, Device* device, const PageFormat& format)
     : file_(file),
       format_(format),
       edits_(file, kEditBytes),
-      stage_(ReaderFor(file, &edits_, device)),
-      page_cache_(LoaderFor(file, &edits_, device)) {}
+      stage_(LoaderFor(file, &edits_, device, T1Stage::kBuffers)),
+      page_cache_(LoaderFor(file, &edits_, device, PageLoader::kMostBatches)) {}
 
 Status FileRows::Reserve(std::span<const size_t> pages_of_layers, Reserved* reserved) {
   if (reserved->of_layers.size() < pages_of_layers.size()) {

@@ -14,7 +14,7 @@ bool AreBeyond(const Device& device, const Arena& arena) {
 
 std::unique_ptr<T1Stage> StageBeyond(Device* device, const Arena* arena) {
   if (!AreBeyond(*device, *arena)) return nullptr;
-  return std::make_unique<T1Stage>(std::make_unique<ArenaStageReader>(device, arena));
+  return std::make_unique<T1Stage>(std::make_unique<ArenaPageLoader>(arena, device));
 }
 
 std::unique_ptr<T1PageCache> CacheBeyond(Device* device, const Arena* arena) {

@@ -21,7 +21,8 @@ Result<LoadedMemory> FilePageLoader::Allocate(size_t num_bytes) {
 
 void FilePageLoader::Reserve(size_t /*num_pages*/) { reading_.reserve(kMostBatches); }
 
-Result<PageLoader::Batch> FilePageLoader::Start(std::span<const PageIo> pages) {
+Result<PageLoader::Batch> FilePageLoader::Start(std::span<const PageIo> pages,
+                                                const DeviceEvent& /*last_read*/) {
   EBB_RETURN_IF_ERROR(edits_->WaitFor(pages));
   EBB_ASSIGN_OR_RETURN(const PageFile::Ticket ticket, file_->StartRead(pages));
   reading_.push_back(ticket.id);
@@ -43,7 +44,9 @@ Result<LoadedMemory> ArenaPageLoader::Allocate(size_t num_bytes) {
   return AllocateOnDevice(device_, num_bytes);
 }
 
-Result<PageLoader::Batch> ArenaPageLoader::Start(std::span<const PageIo> pages) {
+Result<PageLoader::Batch> ArenaPageLoader::Start(std::span<const PageIo> pages,
+                                                 const DeviceEvent& last_read) {
+  EBB_RETURN_IF_ERROR(device_->QueueWait(DeviceQueue::kToDevice, last_read));
   parts_.clear();
   for (const PageIo& page : pages) {
     parts_.push_back(
@@ -69,14 +72,25 @@ void FileDevicePageLoader::Reserve(size_t num_pages) {
   }
 }
 
-Result<PageLoader::Batch> FileDevicePageLoader::Start(std::span<const PageIo> pages) {
+Status FileDevicePageLoader::Slot::Grow(size_t num_bytes) {
+  if (memory.size() >= num_bytes) return OkStatus();
+  memory = IoMemory();
+  EBB_ASSIGN_OR_RETURN(memory, IoMemory::Map(num_bytes));
+  return OkStatus();
+}
+
+Status FileDevicePageLoader::ReserveMemory(size_t num_bytes) {
+  for (Slot& slot : slots_) EBB_RETURN_IF_ERROR(slot.Grow(num_bytes));
+  return OkStatus();
+}
+
+Result<PageLoader::Batch> FileDevicePageLoader::Start(std::span<const PageIo> pages,
+                                                      const DeviceEvent& last_read) {
   EBB_RETURN_IF_ERROR(edits_->WaitFor(pages));
-  Slot& slot = slots_[next_ % kMostBatches];
+  Slot& slot = slots_[next_ % slots_.size()];
   EBB_RETURN_IF_ERROR(device_->Wait(slot.copied));
-  if (slot.memory.size() < pages.size() * page_bytes()) {
-    slot.memory = IoMemory();
-    EBB_ASSIGN_OR_RETURN(slot.memory, IoMemory::Map(pages.size() * page_bytes()));
-  }
+  EBB_RETURN_IF_ERROR(slot.Grow(pages.size() * page_bytes()));
+  slot.last_read = last_read;
   slot.reads.clear();
   slot.copies.clear();
   for (const PageIo& page : pages) {
@@ -89,8 +103,9 @@ Result<PageLoader::Batch> FileDevicePageLoader::Start(std::span<const PageIo> pa
 }
 
 Status FileDevicePageLoader::Wait(const Batch& batch) {
-  Slot& slot = slots_[batch.number % kMostBatches];
+  Slot& slot = slots_[batch.number % slots_.size()];
   EBB_RETURN_IF_ERROR(file_->Wait(*std::exchange(slot.reading, std::nullopt)));
+  EBB_RETURN_IF_ERROR(device_->QueueWait(DeviceQueue::kToDevice, slot.last_read));
   slot.copied = device_->Copy(slot.copies);
   return device_->QueueWait(DeviceQueue::kCompute, slot.copied);
 }

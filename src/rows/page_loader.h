@@ -1,11 +1,10 @@
-// Loads pages of T1 into the memory that a step reads, for T1PageCache: those of a file into the
-// host's memory, or those of either kind of T1 into a device's.
+// Loads pages of T1 into the memory that a step reads: those of a file into the host's memory, or
+// those of either kind of T1 into a device's.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_ROWS_PAGE_LOADER_H_
 #define EBB_ROWS_PAGE_LOADER_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,6 +31,7 @@ class LoadedMemory {
   [[nodiscard]] std::byte* data() const {
     return device_.data() != nullptr ? device_.data() : host_.data();
   }
+  [[nodiscard]] size_t size() const { return host_.size() + device_.size(); }
 
  private:
   IoMemory host_;
@@ -51,20 +51,26 @@ class PageLoader {
   virtual Result<LoadedMemory> Allocate(size_t num_bytes) = 0;
   // Makes room in lists for batches of so many pages. May throw std::bad_alloc.
   virtual void Reserve(size_t num_pages) = 0;
+  // Reserves the memory that batches of so many bytes take on the host. A batch without it takes
+  // its own, which may fail in the middle of a step. Errors: OutOfMemory.
+  virtual Status ReserveMemory(size_t /*num_bytes*/) { return OkStatus(); }
   // A batch of pages, from Start() to Wait(). At most kMostBatches are under way at a time.
   struct Batch {
     uint64_t number = 0;
   };
   static constexpr size_t kMostBatches = 3;
-  // Begins to load pages. Errors: OutOfMemory, those of the file, with nothing started.
-  // REQUIRES: in ascending order; at most as many as Reserve() made room for.
-  virtual Result<Batch> Start(std::span<const PageIo> pages) = 0;
+  // Begins to load pages, once the work before `last_read` has ended on the device; those of a file
+  // in ascending order, so that neighbours are one request. Errors: OutOfMemory, those of the file,
+  // with nothing started. REQUIRES: at most as many as Reserve() made room for.
+  virtual Result<Batch> Start(std::span<const PageIo> pages, const DeviceEvent& last_read) = 0;
   // Makes work that starts from now on find the pages of the batch. Called once for each batch.
   // Errors: those of the file or of the device.
   virtual Status Wait(const Batch& batch) = 0;
   // Ends the batches that were not waited for, of which no work needs a page, and returns once
   // none touches any memory. Errors: those of a device's copies.
   virtual Status Finish() = 0;
+  // Returns the end of the work that was launched so far, which may read the pages loaded so far.
+  [[nodiscard]] virtual DeviceEvent RecordReads() = 0;
   // Gives the memory back that batches took on the host. REQUIRES: Finish() was called.
   virtual void ReleaseMemory() = 0;
   [[nodiscard]] virtual size_t memory_bytes() const = 0;
@@ -81,9 +87,10 @@ class FilePageLoader final : public PageLoader {
   [[nodiscard]] size_t page_end() const override { return file_->page_end(); }
   Result<LoadedMemory> Allocate(size_t num_bytes) override;
   void Reserve(size_t num_pages) override;
-  Result<Batch> Start(std::span<const PageIo> pages) override;
+  Result<Batch> Start(std::span<const PageIo> pages, const DeviceEvent& last_read) override;
   Status Wait(const Batch& batch) override;
   Status Finish() override;
+  [[nodiscard]] DeviceEvent RecordReads() override { return {}; }
   void ReleaseMemory() override {}
   [[nodiscard]] size_t memory_bytes() const override { return 0; }
 
@@ -101,9 +108,12 @@ class ArenaPageLoader final : public PageLoader {
   [[nodiscard]] size_t page_end() const override { return arena_->page_end(); }
   Result<LoadedMemory> Allocate(size_t num_bytes) override;
   void Reserve(size_t num_pages) override { parts_.reserve(num_pages); }
-  Result<Batch> Start(std::span<const PageIo> pages) override;
+  Result<Batch> Start(std::span<const PageIo> pages, const DeviceEvent& last_read) override;
   Status Wait(const Batch& batch) override;
   Status Finish() override { return device_->Wait(last_copy_); }
+  [[nodiscard]] DeviceEvent RecordReads() override {
+    return device_->Record(DeviceQueue::kCompute);
+  }
   void ReleaseMemory() override {}
   [[nodiscard]] size_t memory_bytes() const override { return 0; }
 
@@ -122,15 +132,20 @@ class FileDevicePageLoader final : public PageLoader {
     return kMostBatches * batch_bytes;
   }
 
-  FileDevicePageLoader(PageFile* file, T1Edits* edits, Device* device)
-      : file_(file), edits_(edits), device_(device) {}
+  // At most `num_batches` are under way at a time.
+  FileDevicePageLoader(PageFile* file, T1Edits* edits, Device* device, size_t num_batches)
+      : file_(file), edits_(edits), device_(device), slots_(num_batches) {}
   [[nodiscard]] size_t page_bytes() const override { return file_->page_bytes(); }
   [[nodiscard]] size_t page_end() const override { return file_->page_end(); }
   Result<LoadedMemory> Allocate(size_t num_bytes) override;
   void Reserve(size_t num_pages) override;
-  Result<Batch> Start(std::span<const PageIo> pages) override;
+  Status ReserveMemory(size_t num_bytes) override;
+  Result<Batch> Start(std::span<const PageIo> pages, const DeviceEvent& last_read) override;
   Status Wait(const Batch& batch) override;
   Status Finish() override;
+  [[nodiscard]] DeviceEvent RecordReads() override {
+    return device_->Record(DeviceQueue::kCompute);
+  }
   void ReleaseMemory() override;
   [[nodiscard]] size_t memory_bytes() const override;
 
@@ -142,13 +157,16 @@ class FileDevicePageLoader final : public PageLoader {
     std::vector<PageIo> reads;
     std::vector<CopyPart> copies;
     std::optional<PageFile::Ticket> reading;
-    DeviceEvent copied;
+    DeviceEvent last_read, copied;
+
+    // Makes `memory` at least so large. REQUIRES: no batch is under way in the slot.
+    Status Grow(size_t num_bytes);
   };
 
   PageFile* const file_;
   T1Edits* const edits_;
   Device* const device_;
-  std::array<Slot, kMostBatches> slots_;
+  std::vector<Slot> slots_;
   uint64_t next_ = 0;  // batches that were started
 };
 

@@ -114,7 +114,7 @@ std::optional<PageLoader::Batch> T1PageCache::Load(Status* status) {
   if (requests_.empty()) return std::nullopt;
   // In the order of a file, where neighbours are one request.
   std::ranges::sort(requests_, {}, &PageIo::page);
-  const Result<PageLoader::Batch> batch = loader_->Start(requests_);
+  const Result<PageLoader::Batch> batch = loader_->Start(requests_, {});
   *status = batch.status();
   return batch.ok() ? std::optional(*batch) : std::nullopt;
 }

@@ -13,22 +13,31 @@ uint64_t RoomFor(uint64_t num_bytes) { return num_bytes + num_bytes / 4; }
 }  // namespace
 
 uint64_t T1Stage::BytesFor(uint64_t layer_bytes, bool on_device) {
-  return kStageBuffers * IoMemory::BytesFor(on_device ? RoomFor(layer_bytes) : layer_bytes);
+  return kBuffers * IoMemory::BytesFor(on_device ? RoomFor(layer_bytes) : layer_bytes);
 }
 
 Status T1Stage::Begin(std::vector<Pages> layers) {
   // A step that began and was given up has reads under way.
   if (num_ahead_ == 0) Forget();
-  std::array<size_t, kStageBuffers> sizes = {};
+  std::array<size_t, kBuffers> sizes = {};
+  size_t most_pages = 0;
   // After the last layer comes the first one again, in the other buffer if their number is odd.
-  for (size_t i = 0; i < kStageBuffers * layers.size(); ++i) {
-    size_t& size = sizes[BufferOf(static_cast<int>(i))];
-    size = std::max(size, layers[i % layers.size()].size() * reader_->page_bytes());
+  for (size_t i = 0; i < kBuffers * layers.size(); ++i) {
+    const size_t pages = layers[i % layers.size()].size();
+    size_t& size = sizes[IndexOf(static_cast<int>(i))];
+    size = std::max(size, pages * loader_->page_bytes());
+    most_pages = std::max(most_pages, pages);
   }
-  for (int i = 0; i < kStageBuffers; ++i) {
-    if (sizes[i] <= reader_->memory_bytes(i)) continue;
+  loader_->Reserve(most_pages);
+  requests_.reserve(most_pages);
+  for (size_t i = 0; i < kBuffers; ++i) {
+    Buffer& buffer = buffers_[i];
+    if (sizes[i] <= buffer.memory.size()) continue;
     Forget();
-    EBB_RETURN_IF_ERROR(reader_->Grow(i, RoomFor(sizes[i])));
+    buffer = {};
+    const size_t num_bytes = RoomFor(sizes[i]);
+    EBB_RETURN_IF_ERROR(loader_->ReserveMemory(num_bytes));
+    EBB_ASSIGN_OR_RETURN(buffer.memory, loader_->Allocate(num_bytes));
   }
   if (!ReadsTheSameAhead(layers)) Forget();
   layers_ = std::move(layers);
@@ -50,22 +59,31 @@ bool T1Stage::ReadsTheSameAhead(const std::vector<Pages>& layers) const {
   return true;
 }
 
-void T1Stage::SetAddresses(int layer, int buffer) {
-  std::byte* to = reader_->memory(buffer);
+void T1Stage::SetAddresses(int layer, const Buffer& buffer) {
+  std::byte* to = buffer.memory.data();
   for (const StagedPage& page : layers_[layer]) {
     *page.address = to;
-    to += reader_->page_bytes();
+    to += loader_->page_bytes();
   }
 }
 
 void T1Stage::StartNext() {
   const int at = num_begun_++;
   const int layer = at % num_layers();
-  SetAddresses(layer, BufferOf(at));
+  Buffer& buffer = BufferOf(at);
+  SetAddresses(layer, buffer);
   if (layers_[layer].empty()) return;
+  requests_.clear();
+  for (const StagedPage& page : layers_[layer]) {
+    requests_.push_back({.page = page.page, .memory = *page.address});
+  }
   Status& status = at < num_layers() ? error_ : ahead_error_;
-  const Status started = reader_->Start(BufferOf(at), layers_[layer]);
-  if (status.ok()) status = started;
+  const Result<PageLoader::Batch> started = loader_->Start(requests_, buffer.last_read);
+  if (started.ok()) {
+    buffer.loading = *started;
+  } else if (status.ok()) {
+    status = started.status();
+  }
 }
 
 void T1Stage::StageLayer(int layer, int part) {
@@ -77,7 +95,11 @@ void T1Stage::StageLayer(int layer, int part) {
   // A virtual disk may tell of its requests only when it has done all that it knows of: one that
   // joins before this layer's have ended would keep the layer waiting.
   const auto start = std::chrono::steady_clock::now();
-  const Status status = reader_->Wait(BufferOf(layer));
+  Status status;
+  Buffer& buffer = BufferOf(layer);
+  if (buffer.loading.has_value()) {
+    status = loader_->Wait(*std::exchange(buffer.loading, std::nullopt));
+  }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (error_.ok()) error_ = status;
   // The next buffer was that of the layer before this one, which no part reads any more. A single
@@ -88,7 +110,7 @@ void T1Stage::StageLayer(int layer, int part) {
 }
 
 void T1Stage::ReleaseLayer(int layer) {
-  if (!layers_.empty()) reader_->Release(BufferOf(layer));
+  if (!layers_.empty()) BufferOf(layer).last_read = loader_->RecordReads();
 }
 
 void T1Stage::EndLayer(int layer) {
@@ -102,7 +124,7 @@ Status T1Stage::End() {
     return error_;
   }
   staged_ = -1;
-  first_buffer_ = BufferOf(num_layers());
+  first_buffer_ = IndexOf(num_layers());
   num_ahead_ = num_begun_ - num_layers();
   // If reading ahead failed the next step tries again, and returns the error if that fails too.
   if (!ahead_error_.ok()) Forget();
@@ -111,13 +133,13 @@ Status T1Stage::End() {
 
 void T1Stage::ReleaseMemory() {
   Forget();
-  for (int i = 0; i < kStageBuffers; ++i) {
-    if (reader_->memory_bytes(i) > 0) (void)reader_->Grow(i, 0);
-  }
+  buffers_ = {};
+  loader_->ReleaseMemory();
 }
 
 void T1Stage::Forget() {
-  for (int i = 0; i < kStageBuffers; ++i) reader_->Drop(i);
+  (void)loader_->Finish();
+  for (Buffer& buffer : buffers_) buffer.loading.reset();
   num_ahead_ = 0;
 }
 

@@ -11,19 +11,30 @@
 #ifndef EBB_ROWS_T1_STAGE_H_
 #define EBB_ROWS_T1_STAGE_H_
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "ebb/status.h"
-#include "src/rows/stage_reader.h"
+#include "src/rows/page_loader.h"
 
 namespace ebb {
 
+// A page of a layer: which one it is, and where its address in the buffer is wanted.
+struct StagedPage {
+  PageId page = kNoPage;
+  std::byte** address = nullptr;
+};
+
 class T1Stage {
  public:
-  explicit T1Stage(std::unique_ptr<StageReader> reader) : reader_(std::move(reader)) {}
+  static constexpr size_t kBuffers = 2;  // each holds the pages of one layer at a time
+
+  explicit T1Stage(std::unique_ptr<PageLoader> loader) : loader_(std::move(loader)) {}
   // Returns the bytes of the buffers for layers of so many bytes at most. The system gives the host
   // memory only as it is read into.
   [[nodiscard]] static uint64_t BytesFor(uint64_t layer_bytes, bool on_device);
@@ -53,24 +64,31 @@ class T1Stage {
   // How long part 0 waited for layers, ever.
   [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
   [[nodiscard]] size_t memory_bytes() const {
-    size_t bytes = 0;
-    for (int i = 0; i < kStageBuffers; ++i) bytes += reader_->memory_bytes(i);
-    return bytes;
+    return buffers_[0].memory.size() + buffers_[1].memory.size();
   }
 
  private:
+  struct Buffer {
+    LoadedMemory memory;
+    std::optional<PageLoader::Batch> loading;  // nullopt: the pages are there
+    DeviceEvent last_read;                     // of the pages before
+  };
+
   [[nodiscard]] bool ReadsTheSameAhead(const std::vector<Pages>& layers) const;
   // Tells each page of the layer where it lies in the buffer.
-  void SetAddresses(int layer, int buffer);
+  void SetAddresses(int layer, const Buffer& buffer);
   // Begins to read the next layer; after the step's last one, the next step's layers.
   void StartNext();
   [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
   // The buffer of a layer; the next step's layers count on from the step's last one.
-  [[nodiscard]] int BufferOf(int layer) const { return (first_buffer_ + layer) % kStageBuffers; }
+  [[nodiscard]] size_t IndexOf(int layer) const { return (first_buffer_ + layer) % kBuffers; }
+  [[nodiscard]] Buffer& BufferOf(int layer) { return buffers_[IndexOf(layer)]; }
 
-  const std::unique_ptr<StageReader> reader_;
+  const std::unique_ptr<PageLoader> loader_;
+  std::array<Buffer, kBuffers> buffers_;
   std::vector<Pages> layers_;
-  int first_buffer_ = 0;          // of layer 0
+  std::vector<PageIo> requests_;  // of a layer
+  size_t first_buffer_ = 0;       // of layer 0
   std::atomic<int> staged_ = -1;  // the last layer whose pages are there
   int num_begun_ = 0;             // layers of the step whose pages are there or on their way
   int num_ahead_ = 0;             // layers of the next step that are there or on their way

@@ -12,45 +12,45 @@
 namespace ebb {
 namespace {
 
-// Pages are their number, which arrives when it is waited for; a buffer that is being read is
-// rubbish.
-class SlowReader final : public StageReader {
+// Pages are their number, which arrives when it is waited for; memory that a page is loaded into is
+// rubbish until then.
+class SlowLoader final : public PageLoader {
  public:
   [[nodiscard]] size_t page_bytes() const override { return sizeof(uint32_t); }
-  Status Grow(int buffer, size_t num_bytes) override {
-    memory_[buffer].assign(num_bytes, kRubbish);
-    return OkStatus();
+  [[nodiscard]] size_t page_end() const override { return size_t{1} << 20; }
+  Result<LoadedMemory> Allocate(size_t num_bytes) override {
+    EBB_ASSIGN_OR_RETURN(IoMemory memory, IoMemory::Map(num_bytes));
+    return LoadedMemory(std::move(memory));
   }
-  [[nodiscard]] std::byte* memory(int buffer) const override {
-    return const_cast<std::byte*>(memory_[buffer].data());
-  }
-  [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
-  Status Start(int buffer, std::span<const StagedPage> pages) override {
+  void Reserve(size_t /*num_pages*/) override {}
+  Result<Batch> Start(std::span<const PageIo> pages, const DeviceEvent& /*last_read*/) override {
     ++num_started;
-    EXPECT_LE(pages.size() * page_bytes(), memory_[buffer].size());
-    std::ranges::fill(memory_[buffer], kRubbish);
-    if (next_status_.ok()) under_way_[buffer].assign(pages.begin(), pages.end());
-    return next_status_;
+    for (const PageIo& page : pages) std::memset(page.memory, 0xff, page_bytes());
+    EBB_RETURN_IF_ERROR(next_status_);
+    under_way_[++num_batches_].assign(pages.begin(), pages.end());
+    return Batch{.number = num_batches_};
   }
-  Status Wait(int buffer) override {
-    std::byte* to = memory(buffer);
-    for (const StagedPage& page : under_way_[buffer]) {
-      std::memcpy(to, &page.page, sizeof(page.page));
-      to += page_bytes();
+  Status Wait(const Batch& batch) override {
+    for (const PageIo& page : under_way_[batch.number]) {
+      std::memcpy(page.memory, &page.page, sizeof(page.page));
     }
-    under_way_[buffer].clear();
+    under_way_.erase(batch.number);
     return OkStatus();
   }
-  void Release(int) override {}
-  void Drop(int buffer) override { under_way_[buffer].clear(); }
+  Status Finish() override {
+    under_way_.clear();
+    return OkStatus();
+  }
+  [[nodiscard]] DeviceEvent RecordReads() override { return {}; }
+  void ReleaseMemory() override {}
+  [[nodiscard]] size_t memory_bytes() const override { return 0; }
   void SetStatus(Status status) { next_status_ = std::move(status); }
 
   int num_started = 0;
 
  private:
-  static constexpr std::byte kRubbish{0xff};
-  std::array<std::vector<std::byte>, kStageBuffers> memory_;
-  std::array<std::vector<StagedPage>, kStageBuffers> under_way_;
+  std::map<uint64_t, std::vector<PageIo>> under_way_;  // by batch
+  uint64_t num_batches_ = 0;
   Status next_status_;
 };
 
@@ -83,13 +83,13 @@ class T1StageTest : public testing::TestWithParam<int> {  // layers
   }
 
   std::map<uint32_t, std::byte*> addresses_;  // by page
-  SlowReader* const reader_ = new SlowReader;
-  T1Stage stage_{std::unique_ptr<StageReader>(reader_)};
+  SlowLoader* const loader_ = new SlowLoader;
+  T1Stage stage_{std::unique_ptr<PageLoader>(loader_)};
 };
 
 TEST_P(T1StageTest, EveryLayersPagesAreThereWhenItIsAttendedTo) {
   for (const bool ends_layers : {false, true}) {
-    reader_->num_started = 0;
+    loader_->num_started = 0;
     for (int step = 0; step < 5; ++step) {
       ReadStep(0, ends_layers);
       EXPECT_TRUE(stage_.End().ok());
@@ -97,7 +97,7 @@ TEST_P(T1StageTest, EveryLayersPagesAreThereWhenItIsAttendedTo) {
     // Each step but the first found the first layers on their way, and began with those of the
     // sixth.
     const int ahead = GetParam() == 1 ? 0 : ends_layers ? 2 : 1;
-    EXPECT_EQ(reader_->num_started, 5 * GetParam() + ahead);
+    EXPECT_EQ(loader_->num_started, 5 * GetParam() + ahead);
     stage_.Forget();
   }
 }
@@ -149,10 +149,10 @@ TEST_P(T1StageTest, AReadAheadThatFailsIsTriedAgainByTheNextStep) {
     ASSERT_TRUE(stage_.Begin(Layers(0)).ok());
     for (int layer = 0; layer < GetParam(); ++layer) {
       stage_.StageLayer(layer, 0);
-      if (layer + 2 == GetParam()) reader_->SetStatus(OutOfMemory("no more"));
+      if (layer + 2 == GetParam()) loader_->SetStatus(OutOfMemory("no more"));
     }
     EXPECT_TRUE(stage_.End().ok());
-    reader_->SetStatus(fails_again ? OutOfMemory("no more") : OkStatus());
+    loader_->SetStatus(fails_again ? OutOfMemory("no more") : OkStatus());
     if (!fails_again) {
       ReadStep(0);
       EXPECT_TRUE(stage_.End().ok());
