@@ -26,8 +26,8 @@
 #include "src/rows/tier_rows.h"
 #include "src/sequence/checkpoint_plan.h"
 #include "src/sequence/roll_back.h"
+#include "src/step/cpu_step.h"
 #include "src/step/device/backend_attention.h"
-#include "src/step/graph_runner.h"
 #include "src/step/merged_rows.h"
 #include "src/step/recurrent_state.h"
 #include "src/step/signal_buffers.h"
@@ -180,8 +180,8 @@ class MemoryOf {
 
   // Returns the most pages that T0 holds for a sequence: at its end, or, if sliding windows evict
   // rows, in the last chunk of the prompt, whose beginning is the newest checkpoint. Counts a page
-  // more per window, since a window may begin and end within pages. On a device no rows are kept for
-  // checkpoints.
+  // more per window, since a window may begin and end within pages. On a device no rows are kept
+  // for checkpoints.
   [[nodiscard]] uint64_t T0Pages() const {
     const auto pages = [&](size_t num_rows, size_t checkpoints, size_t num_new) {
       return WindowCheckpoints::MostRows(shape_, num_rows, request_.on_device ? 0 : checkpoints,
@@ -287,12 +287,11 @@ class MemoryOf {
         (!request_.tiers.has_value() || shape_.NumGroups(request_.granularity) == 1);
     uint64_t bytes =
         GraphBytes(std::max<uint64_t>(chunk_, requests_)) + model_.state_bytes * requests_ +
-        BackendStepBytes(shape_,
-                         {.num_sequences = requests_,
-                          .num_rows = all_rows_,
-                          .prompt_tokens = chunk_,
-                          .is_uniform = sees_alike,
-                          .is_eager = request_.device_attention == DeviceAttention::kEager});
+        DeviceStepBytes(shape_, {.num_sequences = requests_,
+                                 .num_rows = all_rows_,
+                                 .prompt_tokens = chunk_,
+                                 .is_uniform = sees_alike,
+                                 .is_eager = request_.device_attention == DeviceAttention::kEager});
     if (reads_selectively_) bytes += requests_ * RankVectorBytes();
     if (!compressed_.in_ggml_blocks) return bytes;
     return bytes + GgmlRowBytes(compressed_, shape_.num_kv_heads, rows_.peaks.t2);

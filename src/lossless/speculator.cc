@@ -488,7 +488,7 @@ Status Speculator::Verify(Position begin) {
                                               .deferred_logits = true,
                                               .one_token_at_a_time = one_token_at_a_time});
   EBB_RETURN_IF_ERROR(result.status());
-  const std::span<const float> outputs = core().runner->outputs();
+  const std::span<const float> outputs = core().runner->steps().outputs();
   outputs_.assign(outputs.begin(), outputs.end());
   return OkStatus();
 }
@@ -497,7 +497,7 @@ Status Speculator::ComputeLogits(size_t i) {
   GraphRunner& runner = *core().runner;
   const bool one_token_at_a_time = options_.verify == LosslessOptions::Verify::kExact;
   const size_t count = std::min(run_.size() - i, LogitsAtOnce(one_token_at_a_time));
-  const size_t floats = runner.OutputFloats();
+  const size_t floats = runner.steps().OutputFloats();
   EBB_RETURN_IF_ERROR(runner.ComputeLogits(std::span(outputs_).subspan(i * floats, count * floats),
                                            one_token_at_a_time));
   logits_.clear();

@@ -151,7 +151,7 @@ class Speculator {
   // Holds the hidden states from which the logits after each token of the run are computed on
   // demand. All logits at once would take more memory on the CPU than a small T0, and logits after
   // a wrong guess are never read.
-  std::vector<float> outputs_;  // [run, GraphRunner::OutputFloats()]
+  std::vector<float> outputs_;  // [run, StepBackend::OutputFloats()]
   std::vector<float> logits_;   // [a few, vocab_size]
   size_t first_logits_ = 0;     // the token of the run that the first of them come after
 };

@@ -56,7 +56,7 @@ bool PromptChunks::ReadsWholeChunks() const {
 
 bool PromptChunks::ReadsTokenByToken() const {
   return sequence_.cache().views().HasCompressedRows() &&
-         sequence_.core()->runner->ReadsT2TokenByToken();
+         sequence_.core()->runner->steps().ReadsT2TokenByToken();
 }
 
 size_t PromptChunks::ChunkOfRest(size_t num_tokens) const {

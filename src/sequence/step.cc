@@ -205,7 +205,7 @@ void StepRun::ReportDevice(double seconds) {
     if (entry.kind != StepKind::kDecode) return;
   }
   DeviceReport& report = core_.device_report;
-  report.t1_mode = core_.runner->t1_mode();
+  report.t1_mode = core_.runner->steps().t1_mode();
   ++report.decode_steps;
   report.decode_seconds += seconds;
 }
@@ -237,7 +237,7 @@ Status StepRun::Settle(double compute_seconds) {
     const SequenceStep& entry = work_.sequences[i];
     Status& of_entry = result_.entry_status_[i];
     StepReport report = {.compute_seconds = compute_seconds};
-    report.select_seconds = core_.runner->select_seconds();
+    report.select_seconds = core_.runner->steps().select_seconds();
     report.t1_bytes_read = entry.sequence->cache().t1_reader().bytes_read();
     report.io_wait_seconds = entry.sequence->cache().t1_reader().wait_seconds() - waited_[i];
     if (ReportsCosts(*entry.sequence)) report.costs = costs_;

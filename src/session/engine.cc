@@ -120,8 +120,8 @@ Status CheckTiers(const EngineCore& core, const Policy& policy, const SessionOpt
   return OkStatus();
 }
 
-Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
-  if (!device->IsClosed()) return DeviceUse();
+Result<DeviceUse> UseOf(const EngineOptions& options, BackendDevice* device) {
+  if (device == nullptr) return DeviceUse();
   if (options.tiers.has_value() && options.tiers->t1 == T1Place::kFile) {
     if (options.t1_mode == T1Mode::kCompute) {
       return Unsupported("T1 mode compute: rows of a file are attended to in the device's memory");
@@ -168,7 +168,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   core.format = PageFormat::Of(model->shape(), options.kv_type);
   EBB_ASSIGN_OR_RETURN(core.stores,
                        TierStores::Create(options, model->loaded(), core.format, *core.kernel));
-  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, core.stores.device()));
+  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, core.stores.backend()));
   EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,
                                                         core.stores.caches().compressed, device,
                                                         core.options.threads));
@@ -338,7 +338,7 @@ DeviceReport Engine::device_report() const {
   DeviceReport report = core_->device_report;
   if (const BackendDevice* backend = core_->stores.backend(); backend != nullptr) {
     report.row_bytes = backend->buffer_bytes() + backend->transfer_bytes();
-    report.weight_bytes = core_->runner->weight_bytes_on_device();
+    report.weight_bytes = core_->runner->steps().weight_bytes_on_device();
   }
   return report;
 }

@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 
-#include "ebb/lossless.h"
 #include "ebb/model.h"
 #include "ebb/report.h"
 #include "ebb/status.h"
@@ -17,13 +16,10 @@
 #include "src/step/device/device_use.h"
 #include "src/step/rotation/rope_positions.h"
 #include "src/step/rotation/unrotated_key_cache.h"
+#include "src/step/step_backend.h"
 #include "src/step/step_work.h"
 
 namespace ebb {
-
-// Steps of at most so many tokens, as of one sequence's decoding and verifying, take turns in the
-// same compute buffers. Those of a larger step go back to the system after it.
-inline constexpr int kTokensInKeptBuffers = kMostDrafted;
 
 class GraphRunner {
  public:
@@ -52,31 +48,17 @@ class GraphRunner {
   // may make several of these calls. Returns when all are done. REQUIRES: it throws nothing.
   void RunOnThreads(const std::function<void(int part, int num_parts)>& work);
   [[nodiscard]] int threads() const;
-  // Whether a step has one token at most of a sequence that has rows in T2.
-  [[nodiscard]] bool ReadsT2TokenByToken() const;
-  // Steps whose shape is among the last ones' build none.
-  [[nodiscard]] int64_t num_graphs_built() const;
-  // How T1 was read in the last step, on a device.
-  [[nodiscard]] T1Mode t1_mode() const;
-  // Bytes of the weights on a device that computes by itself; 0: there is none.
-  [[nodiscard]] size_t weight_bytes_on_device() const;
-  // How long rows were selected in the last step.
-  [[nodiscard]] double select_seconds() const;
+  // Tells of the last step.
+  [[nodiscard]] const StepBackend& steps() const;
   // [vocab_size], of output_rows[i] of the last step. Valid until the next step or
   // ComputeLogits().
   [[nodiscard]] std::span<const float> logits(size_t i) const;
-  // The inputs of later logits of the last step: [output_rows, OutputFloats()]. Valid as
-  // logits() are. REQUIRES: the step left them for later.
-  [[nodiscard]] std::span<const float> outputs() const;
-  [[nodiscard]] size_t OutputFloats() const;
-  // Then logits(i) are those of token i of `outputs`, a copy of some of outputs().
+  // Then logits(i) are those of token i of `outputs`, a copy of some of steps().outputs().
   Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time);
 
  private:
   struct Impl;
   Status RunParts(const StepWork& work, StepCosts* costs);
-  Status RunPart(const StepWork& work, StepCosts* costs);
-  Status RunOnHost(const StepWork& work, StepCosts* costs);
   explicit GraphRunner(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -171,13 +171,13 @@ TEST(Batch, ABatchThatChangesItsSizeBuildsNoGraphAfterItsFirstRounds) {
       ExpectOk(engine->Step(batch));
     }
   };
-  const int64_t before = runner.num_graphs_built();
+  const int64_t before = runner.steps().num_graphs_built();
   round();
-  const int64_t warm = runner.num_graphs_built();
+  const int64_t warm = runner.steps().num_graphs_built();
   EXPECT_GT(warm, before);
   round();
   round();
-  EXPECT_EQ(runner.num_graphs_built(), warm);
+  EXPECT_EQ(runner.steps().num_graphs_built(), warm);
 }
 
 TEST(Batch, APromptInPiecesTakesNoOtherTokens) {

@@ -579,8 +579,8 @@ void BackendAttention::KeepHostWeights(ggml_context* ctx, ggml_cgraph* graph, si
                                                          size_t(attention_) * all->nb[1])));
 }
 
-size_t BackendStepBytes(const ModelShape& shape, const BackendStepSizes& sizes) {
-  constexpr size_t kStep = kRowsOfBackendStep, kF16 = sizeof(ggml_fp16_t);
+size_t DeviceStepBytes(const ModelShape& shape, const DeviceStepSizes& sizes) {
+  constexpr size_t kStep = kRowsOfDeviceStep, kF16 = sizeof(ggml_fp16_t);
   const size_t rows = (sizes.num_rows + kStep - 1) / kStep * kStep;
   const size_t streams = shape.NumStreams(), planes = sizes.is_uniform ? 1 : streams;
   const size_t keys = rows * shape.num_kv_heads * shape.head_dim * kF16;

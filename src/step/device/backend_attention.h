@@ -67,7 +67,7 @@ struct BackendSequence {
 
 // The longest list, rounded up so: flash attention is fastest on such lengths, and a graph serves
 // many steps.
-inline constexpr int kRowsOfBackendStep = 256;
+inline constexpr int kRowsOfDeviceStep = 256;
 // ggml's kernels of CUDA read masks by tiles of up to so many tokens, beyond the last one too.
 inline constexpr int kMaskPaddingTokens = 64;
 // Graphs that steps keep: a decode's, a prompt's, and those of batches that change.
@@ -240,7 +240,7 @@ class BackendAttention final : public AttentionBuilder {
 };
 
 // The sizes of the steps of a device, rows and tokens being those of each sequence.
-struct BackendStepSizes {
+struct DeviceStepSizes {
   size_t num_sequences = 1;
   size_t num_rows = 0;       // in the lists of a kv head
   size_t prompt_tokens = 0;  // of the widest step of a prompt; 0: there is none
@@ -250,7 +250,7 @@ struct BackendStepSizes {
 // Returns the most bytes that such steps take besides activations, logits and rows: lists, the rows
 // of a layer in order of position, masks, and the logits and values of eager attention. Mass takes
 // more.
-[[nodiscard]] size_t BackendStepBytes(const ModelShape& shape, const BackendStepSizes& sizes);
+[[nodiscard]] size_t DeviceStepBytes(const ModelShape& shape, const DeviceStepSizes& sizes);
 
 }  // namespace ebb
 

@@ -29,11 +29,10 @@ class DeviceUse {
     bool has_t1 = false;     // in the host's memory or in a file
     std::string rates_file;  // see EngineOptions
   };
-  // The processor: there is no choice.
-  DeviceUse() : device_(&CpuDevice()) {}
-  DeviceUse(Device* device, const Options& options) : device_(device), options_(options) {}
+  DeviceUse() = default;  // the processor: there is no choice
+  DeviceUse(BackendDevice* device, const Options& options) : device_(device), options_(options) {}
 
-  [[nodiscard]] Device* device() const { return device_; }
+  [[nodiscard]] BackendDevice* device() const { return device_; }  // null: the processor
   // Whether Choose() goes by rates.
   [[nodiscard]] bool NeedsRates() const {
     return options_.has_t1 && options_.t1_mode == T1Mode::kAuto && options_.allow_inexact;
@@ -49,7 +48,7 @@ class DeviceUse {
                               const AttentionShape& shape) const;
 
  private:
-  Device* device_;
+  BackendDevice* device_ = nullptr;
   Options options_;
   DeviceRates rates_;
 };

@@ -1,4 +1,4 @@
-#include "src/step/device/backend_step.h"
+#include "src/step/device/device_step.h"
 
 #include <fmt/format.h>
 
@@ -12,21 +12,13 @@
 #include "src/base/sanitizers.h"
 #include "src/step/device/ggml_rows.h"
 #include "src/step/device/rates_file.h"
-#include "src/step/graph_contexts.h"
 
 namespace ebb {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::unique_ptr<ggml_context, GgmlDeleter> MakeContext(size_t num_nodes) {
-  // Views and inputs are tensors too.
-  return std::unique_ptr<ggml_context, GgmlDeleter>(
-      ggml_init({.mem_size = 3 * num_nodes * ggml_tensor_overhead() +
-                             ggml_graph_overhead_custom(num_nodes, false),
-                 .mem_buffer = nullptr,
-                 .no_alloc = true}));
-}
+constexpr size_t kTensorsPerNode = 3;  // views and inputs too
 
 int64_t SumOf(const std::vector<int>& numbers) {
   int64_t sum = 0;
@@ -104,45 +96,41 @@ OwnNodes OwnNodesOf(const BackendDevice& device, bool are_run, const CompressedF
 
 }  // namespace
 
-BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
-                         const AttentionShape& shape, std::unique_ptr<HostAttention> host_attention,
-                         OnThreads on_threads)
+DeviceStep::DeviceStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
+                       std::unique_ptr<HostAttention> host_attention, OnThreads on_threads)
     : model_(model),
-      device_(static_cast<BackendDevice*>(use.device())),
+      device_(use.device()),
       use_(use),
       shape_(shape),
       runs_row_attention_(RunsRowAttention(*device_, model)),
       own_nodes_(OwnNodesOf(*device_, runs_row_attention_, shape.compressed)),
       host_attention_(std::move(host_attention)),
       on_threads_(std::move(on_threads)),
+      graphs_(ggml_backend_get_default_buffer_type(device_->backend())),
       rank_stores_([this](const RankStore* store) {
-        graphs_.remove_if([&](const Graph& graph) {
-          const auto names_it = [&](const Graph::Lists& lists) {
-            return lists.ranks.get() == store;
-          };
-          if (std::ranges::none_of(graph.lists, names_it)) return false;
-          if (in_buffers_ == &graph) in_buffers_ = nullptr;
-          return true;
+        graphs_.DropIf([&](const Graph& graph) {
+          return std::ranges::any_of(
+              graph.lists, [&](const Graph::Lists& lists) { return lists.ranks.get() == store; });
         });
       }) {}
 
-Result<std::unique_ptr<BackendStep>> BackendStep::Create(
+Result<std::unique_ptr<DeviceStep>> DeviceStep::Create(
     const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
     std::unique_ptr<HostAttention> host_attention, OnThreads on_threads) {
-  std::unique_ptr<BackendStep> step(
-      new BackendStep(model, use, shape, std::move(host_attention), std::move(on_threads)));
-  EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, step->device_));
-  EBB_RETURN_IF_ERROR(step->device_->Call([&] { return step->CheckOperations(); }));
+  std::unique_ptr<DeviceStep> step(
+      new DeviceStep(model, use, shape, std::move(host_attention), std::move(on_threads)));
+  EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, use.device()));
+  EBB_RETURN_IF_ERROR(use.device()->Call([&] { return step->CheckOperations(); }));
   if (step->use_.NeedsRates()) EBB_RETURN_IF_ERROR(step->FindOrMeasureRates());
   return step;
 }
 
-Status BackendStep::CheckOperations(int num_tokens, RowsBelowT0 below) {
-  BackendSequence sequence = {.num_tokens = num_tokens, .num_rows = kRowsOfBackendStep};
+Status DeviceStep::CheckOperations(int num_tokens, RowsBelowT0 below) {
+  BackendSequence sequence = {.num_tokens = num_tokens, .num_rows = kRowsOfDeviceStep};
   sequence.adds_host = below == RowsBelowT0::kOnHost;
   if (below == RowsBelowT0::kCompressed) {
-    sequence.num_compressed = kRowsOfBackendStep;
-    sequence.num_compressed_pages = kRowsOfBackendStep / kRowsPerPage + 1;
+    sequence.num_compressed = kRowsOfDeviceStep;
+    sequence.num_compressed_pages = kRowsOfDeviceStep / kRowsPerPage + 1;
     sequence.compressed_groups = 1;
     sequence.groups.assign(model_.hparams.num_layers, {0, 0});
   }
@@ -153,10 +141,10 @@ Status BackendStep::CheckOperations(int num_tokens, RowsBelowT0 below) {
   shape.sequences.push_back(sequence);
   shape.wanted.queries = sequence.adds_host;
   shape.options = OptionsFor(shape, num_tokens, 1);
-  return Build(shape, nullptr);
+  return Build(shape, nullptr).status();
 }
 
-Status BackendStep::CheckOperations() {
+Status DeviceStep::CheckOperations() {
   const bool has_t2 = HoldsT2();
   const auto below = has_t2 ? RowsBelowT0::kCompressed : RowsBelowT0::kNone;
   Status status = CheckOperations(2, below);
@@ -170,12 +158,11 @@ Status BackendStep::CheckOperations() {
       status = OkStatus();
     }
   }
-  graphs_.clear();
-  num_graphs_built_ = 0;
+  graphs_.Clear();
   return status;
 }
 
-Status BackendStep::FindOrMeasureRates() {
+Status DeviceStep::FindOrMeasureRates() {
   const std::string& path = use_.rates_file();
   const auto description =
       ggml_backend_dev_description(ggml_backend_get_device(device_->backend()));
@@ -201,36 +188,36 @@ Status BackendStep::FindOrMeasureRates() {
   return OkStatus();
 }
 
-T1Reading BackendStep::ReadingOf(const SequenceStep& sequence, bool may_stay) const {
+T1Reading DeviceStep::ReadingOf(const SequenceStep& sequence, bool may_stay) const {
   if (sequence.selector != nullptr) return T1Reading::kSelected;
   if (may_stay && MayReadInPlace(sequence)) return T1Reading::kInPlace;
   return sequence.keeps_cached_t1 ? T1Reading::kStagedAndCached : T1Reading::kStaged;
 }
 
 // Rows that are hidden from a token are not separated by tiers.
-bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
+bool DeviceStep::MayReadInPlace(const SequenceStep& sequence) const {
   return sequence.num_tokens() == 1 && sequence.cache->page_bytes(Tier::kT1) > 0 &&
          !HidesRows(*sequence.cache, model_.hparams.num_layers);
 }
 
-BackendStep::~BackendStep() {
+DeviceStep::~DeviceStep() {
   if (!device_->IsLost()) return;
   if (weights_ != nullptr) weights_->Leak();
-  for (Graph& graph : graphs_) Leak(&graph.list_buffer);
+  for (Graph& graph : graphs_.graphs()) Leak(&graph.list_buffer);
   rank_stores_.Leak();
   for (ReadBuffer& buffer : read_) Leak(&buffer.pinned);
   Leak(&state_buffer_);
-  Leak(&buffers_);
+  graphs_.buffers().Leak();
 }
 
-void BackendStep::ChooseAttention(BackendSequence* sequence) const {
+void DeviceStep::ChooseAttention(BackendSequence* sequence) const {
   sequence->by_row_attention = runs_row_attention_ && sequence->num_tokens == 1;
   sequence->is_eager = !sequence->by_row_attention &&
                        (sequence->adds_host || device_->attention() == DeviceAttention::kEager);
 }
 
-bool BackendStep::DescribeCompressed(const SequenceCache& cache, int num_layers,
-                                     BackendSequence* to) {
+bool DeviceStep::DescribeCompressed(const SequenceCache& cache, int num_layers,
+                                    BackendSequence* to) {
   const size_t first_rows = cache.views().Compressed(0, 0).size();
   size_t least_rows = first_rows, most_rows = first_rows, most_pages = 0;
   for (int layer = 0; layer < num_layers; ++layer) {
@@ -242,14 +229,14 @@ bool BackendStep::DescribeCompressed(const SequenceCache& cache, int num_layers,
     }
   }
   const size_t column_of_host = to->adds_host && to->is_eager ? 1 : 0;
-  to->num_compressed = RoundUp(most_rows + column_of_host, kRowsOfBackendStep);
+  to->num_compressed = RoundUp(most_rows + column_of_host, kRowsOfDeviceStep);
   to->num_compressed_pages = RoundUp(most_pages + 1, kPagesOfList);
   to->compressed_groups = cache.layout().num_groups();
   return least_rows == most_rows;
 }
 
-void BackendStep::DescribeRanks(const Selector& selector, const SequenceCache& cache,
-                                BackendSequence* to) {
+void DeviceStep::DescribeRanks(const Selector& selector, const SequenceCache& cache,
+                               BackendSequence* to) {
   const auto* const vectors = dynamic_cast<const RankVectors*>(&selector);
   if (vectors == nullptr) return;
   size_t most_pages = 0;
@@ -262,7 +249,7 @@ void BackendStep::DescribeRanks(const Selector& selector, const SequenceCache& c
   to->rank_scale = vectors->RankScale();
 }
 
-BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
+BackendSequence DeviceStep::Describe(const SequenceStep& sequence) const {
   const SequenceCache& cache = *sequence.cache;
   const int num_layers = model_.hparams.num_layers;
   BackendSequence described = {.first_token = sequence.first_token,
@@ -282,7 +269,7 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const size_t column_of_host =
       described.adds_host && described.is_eager && !has_compressed ? 1 : 0;
   described.num_rows =
-      RoundUp(std::max<size_t>(lengths.most + column_of_host, 1), kRowsOfBackendStep);
+      RoundUp(std::max<size_t>(lengths.most + column_of_host, 1), kRowsOfDeviceStep);
   described.has_mask = !described.by_row_attention || sequence.selector != nullptr || hides_rows;
   // If a step has several tokens, the rows that each of them sees may differ by group, even where
   // groups have as many rows.
@@ -321,7 +308,7 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   return described;
 }
 
-BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
+DeviceStep::Shape DeviceStep::ShapeOf(const StepWork& work) const {
   Shape shape;
   SignalNeeds needs;
   for (const SequenceStep& sequence : work.sequences) {
@@ -346,8 +333,8 @@ BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
   return shape;
 }
 
-DecoderGraphOptions BackendStep::OptionsFor(const Shape& shape, int num_tokens,
-                                            int num_outputs) const {
+DecoderGraphOptions DeviceStep::OptionsFor(const Shape& shape, int num_tokens,
+                                           int num_outputs) const {
   return {.num_tokens = num_tokens,
           .num_outputs = num_outputs,
           .takes_embeddings = true,
@@ -355,7 +342,7 @@ DecoderGraphOptions BackendStep::OptionsFor(const Shape& shape, int num_tokens,
               BackendAttention::NodesPerLayer(model_, shape.sequences, shape.wanted.num_followers)};
 }
 
-void BackendStep::UseRankStores(Shape* shape) {
+void DeviceStep::UseRankStores(Shape* shape) {
   rank_stores_.BeginStep();
   for (BackendSequence& sequence : shape->sequences) {
     if (sequence.ranks.num_pages == 0) continue;
@@ -370,7 +357,7 @@ void BackendStep::UseRankStores(Shape* shape) {
   }
 }
 
-Status BackendStep::MakeLists(Graph* graph) const {
+Status DeviceStep::MakeLists(Graph* graph) const {
   const size_t num_sequences = graph->shape.sequences.size();
   graph->list_context.reset(ggml_init({.mem_size = (5 * num_sequences + 2) * ggml_tensor_overhead(),
                                        .mem_buffer = nullptr,
@@ -428,17 +415,14 @@ Status BackendStep::MakeLists(Graph* graph) const {
   return OkStatus();
 }
 
-Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
-  if (graphs_.size() >= kKeptDeviceGraphs) {
-    if (in_buffers_ == &graphs_.back()) in_buffers_ = nullptr;
-    graphs_.pop_back();
-  }
-  std::list<Graph> made;
-  Graph& graph = made.emplace_back();
+Result<DeviceStep::Graph*> DeviceStep::Build(const Shape& shape, ggml_tensor* rows) {
+  graphs_.MakeRoom(kKeptDeviceGraphs, [](const Graph&) { return true; });
+  std::list<Graph> made(1);
+  Graph& graph = made.front();
   graph.shape = shape;
   EBB_RETURN_IF_ERROR(MakeLists(&graph));
   const int num_nodes = DecoderGraphMaxNodes(model_, shape.options.attention_nodes_per_layer);
-  graph.context = MakeContext(static_cast<size_t>(num_nodes));
+  graph.context = MakeGraphContext(static_cast<size_t>(num_nodes), kTensorsPerNode);
   if (graph.context == nullptr) return OutOfMemory("no memory for a graph");
   ggml_context* const context = graph.context.get();
   if (rows == nullptr) {
@@ -490,12 +474,10 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
   EBB_ASSIGN_OR_RETURN(graph.graph, BuildDecoderGraph(weights_->model(), context,
                                                       graph.shape.options, *graph.attention));
   EBB_RETURN_IF_ERROR(CheckSupported(graph));
-  graphs_.splice(graphs_.begin(), made);
-  ++num_graphs_built_;
-  return OkStatus();
+  return graphs_.Add(std::move(made));
 }
 
-Status BackendStep::CheckSupported(const Graph& graph) const {
+Status DeviceStep::CheckSupported(const Graph& graph) const {
   const bool adds_host = std::ranges::any_of(graph.shape.sequences, &BackendSequence::adds_host);
   for (int i = 0; i < ggml_graph_n_nodes(graph.graph.graph); ++i) {
     const ggml_tensor* node = ggml_graph_node(graph.graph.graph, i);
@@ -510,52 +492,29 @@ Status BackendStep::CheckSupported(const Graph& graph) const {
   return OkStatus();
 }
 
-Status BackendStep::PutIntoBuffers(Graph* graph) {
-  if (in_buffers_ == graph) return OkStatus();
-  in_buffers_ = nullptr;
-  // A plan for another graph would be kept where sizes allow it.
-  TakeFromBuffers({graph->context.get(), graph->graph.other_context});
-  if (buffers_ == nullptr) {
-    buffers_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_->backend())));
-    if (buffers_ == nullptr) return OutOfMemory("no memory for compute buffers");
-  }
-  if (!ggml_gallocr_reserve(buffers_.get(), graph->graph.graph) ||
-      !ggml_gallocr_alloc_graph(buffers_.get(), graph->graph.graph)) {
-    buffers_.reset();
-    return OutOfMemory(fmt::format("device {} has no memory for a step of {} tokens",
-                                   device_->name(), graph->shape.options.num_tokens));
-  }
-  in_buffers_ = graph;
-  return OkStatus();
-}
-
-Result<BackendStep::Graph*> BackendStep::GraphFor(const Shape& shape) {
+Result<DeviceStep::Graph*> DeviceStep::GraphFor(const Shape& shape) {
   // Graphs name places in the buffer of rows.
   if (rows_generation_ != device_->generation()) {
-    in_buffers_ = nullptr;
-    graphs_.clear();
+    graphs_.DropIf([](const Graph&) { return true; });
     rows_generation_ = device_->generation();
   }
-  const auto found =
-      std::ranges::find_if(graphs_, [&](const Graph& graph) { return graph.shape == shape; });
-  if (found != graphs_.end()) {
-    graphs_.splice(graphs_.begin(), graphs_, found);
-  } else {
+  Graph* graph = graphs_.Find(shape);
+  if (graph == nullptr) {
     assert(device_->rows() != nullptr);
-    EBB_RETURN_IF_ERROR(Build(shape, device_->rows()));
+    EBB_ASSIGN_OR_RETURN(graph, Build(shape, device_->rows()));
   }
-  Graph* const graph = &graphs_.front();
-  EBB_RETURN_IF_ERROR(PutIntoBuffers(graph));
-  return graph;
+  if (graphs_.Hold(*graph)) return graph;
+  return OutOfMemory(fmt::format("device {} has no memory for a step of {} tokens", device_->name(),
+                                 shape.options.num_tokens));
 }
 
-size_t BackendStep::IndexOf(const Graph& graph, const SequenceStep& sequence) {
+size_t DeviceStep::IndexOf(const Graph& graph, const SequenceStep& sequence) {
   return static_cast<size_t>(std::ranges::find(graph.shape.sequences, sequence.first_token,
                                                &BackendSequence::first_token) -
                              graph.shape.sequences.begin());
 }
 
-Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
+Status DeviceStep::Run(const StepWork& work, StepCosts* costs) {
   Status status;
   // Ends behind the handler: copies from and to work space may be under way until then.
   StagedSequences staged(&staged_steps_);
@@ -577,8 +536,8 @@ Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
   return status;
 }
 
-void BackendStep::ForgetLists() {
-  for (Graph& graph : graphs_) {
+void DeviceStep::ForgetLists() {
+  for (Graph& graph : graphs_.graphs()) {
     for (Graph::Lists& lists : graph.lists) {
       if (lists.rows.has_value()) lists.rows->Forget();
       if (lists.pages.has_value()) lists.pages->Forget();
@@ -587,7 +546,7 @@ void BackendStep::ForgetLists() {
   }
 }
 
-Status BackendStep::RunOnDevice(const StepWork& work, StagedSequences* staged, StepCosts* costs) {
+Status DeviceStep::RunOnDevice(const StepWork& work, StagedSequences* staged, StepCosts* costs) {
   for (const SequenceStep& sequence : work.sequences) {
     sequence.cache->FindAddresses();
     for (const Follower& follower : sequence.followers) follower.cache->FindAddresses();
@@ -608,14 +567,14 @@ Status BackendStep::RunOnDevice(const StepWork& work, StagedSequences* staged, S
   return computed.ok() ? ended : computed;
 }
 
-Status BackendStep::Compute(ggml_cgraph* graph) const {
+Status DeviceStep::Compute(ggml_cgraph* graph) const {
   const ggml_status status = ggml_backend_graph_compute_async(device_->backend(), graph);
   if (status == GGML_STATUS_SUCCESS) return OkStatus();
   return Internal(
       fmt::format("device {} failed a step: {}", device_->name(), ggml_status_to_string(status)));
 }
 
-void BackendStep::MakeParts(Graph* graph) {
+void DeviceStep::MakeParts(Graph* graph) {
   if (!graph->parts.empty()) return;
   int begin = 0;
   for (const int end : graph->tensors.cuts) {
@@ -628,7 +587,7 @@ void BackendStep::MakeParts(Graph* graph) {
 // Launches what of the layer does not wait for the host, `part`, and attends to the host's rows
 // meanwhile; what comes of it joins the rest. Once the queries are here the layer before has ended,
 // and with it the inputs of its rows' mass.
-Status BackendStep::AttendOnHost(const StepWork& work, int attention, size_t part, Graph* graph) {
+Status DeviceStep::AttendOnHost(const StepWork& work, int attention, size_t part, Graph* graph) {
   ggml_backend_t backend = device_->backend();
   const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;
   if (attention == 0) host_shares_.resize(work.sequences.size());
@@ -667,7 +626,7 @@ Status BackendStep::AttendOnHost(const StepWork& work, int attention, size_t par
   return OkStatus();
 }
 
-void BackendStep::FetchHostWeights(const Graph& graph, int attention, HostShare* of) const {
+void DeviceStep::FetchHostWeights(const Graph& graph, int attention, HostShare* of) const {
   const ggml_tensor* all = graph.tensors.sequences[of->index].host_weights;
   if (all == nullptr) return;
   ggml_backend_tensor_get_async(device_->backend(), all, of->weights.data(),
@@ -675,7 +634,7 @@ void BackendStep::FetchHostWeights(const Graph& graph, int attention, HostShare*
                                 of->weights.size() * sizeof(float));
 }
 
-void BackendStep::AddMassOfHost(const Graph& graph) {
+void DeviceStep::AddMassOfHost(const Graph& graph) {
   for (size_t i = 0; i < host_queries_.size(); ++i) {
     HostShare& of = host_shares_[i];
     if (!graph.shape.sequences[of.index].is_eager) {
@@ -690,8 +649,8 @@ void BackendStep::AddMassOfHost(const Graph& graph) {
   }
 }
 
-Status BackendStep::ComputeByLayer(const StepWork& work, const StagedSequences& staged,
-                                   Graph* graph) {
+Status DeviceStep::ComputeByLayer(const StepWork& work, const StagedSequences& staged,
+                                  Graph* graph) {
   MakeParts(graph);
   for (Graph::Lists& lists : graph->lists) {
     if (lists.rows.has_value()) lists.rows->Begin();
@@ -731,8 +690,8 @@ Status BackendStep::ComputeByLayer(const StepWork& work, const StagedSequences& 
   return OkStatus();
 }
 
-Status BackendStep::ComputeStep(const StepWork& work, const StagedSequences& staged,
-                                StepCosts* costs) {
+Status DeviceStep::ComputeStep(const StepWork& work, const StagedSequences& staged,
+                               StepCosts* costs) {
   const auto begin = Clock::now();
   // Lists know pages by their addresses.
   if (std::exchange(num_frees_, device_->num_frees()) != device_->num_frees()) ForgetLists();
@@ -769,14 +728,14 @@ Status BackendStep::ComputeStep(const StepWork& work, const StagedSequences& sta
 }
 
 // The host's memory, before anything changes. May throw std::bad_alloc.
-void BackendStep::ReserveStates(const StepWork& work) {
+void DeviceStep::ReserveStates(const StepWork& work) {
   for (const SequenceStep& sequence : work.sequences) sequence.state->Reserve();
   states_.reserve(work.sequences.size());
 }
 
 // A sequence's state lies in the host's memory between steps, where it is saved, forked and rolled
 // back, and is copied to the device and back in each.
-Status BackendStep::SetStates(const StepWork& work, Graph* graph) {
+Status DeviceStep::SetStates(const StepWork& work, Graph* graph) {
   auto* const type = ggml_backend_get_default_buffer_type(device_->backend());
   const size_t needed = graph->graph.inputs->StateBufferBytes(
       static_cast<int>(work.sequences.size()), ggml_backend_buft_get_alignment(type));
@@ -797,18 +756,19 @@ Status BackendStep::SetStates(const StepWork& work, Graph* graph) {
 }
 
 // REQUIRES: the step was waited for.
-void BackendStep::TakeStates(const StepWork& work, Graph* graph) {
+void DeviceStep::TakeStates(const StepWork& work, Graph* graph) {
   graph->graph.inputs->TakeStates();
   for (const SequenceStep& sequence : work.sequences) {
     sequence.state->EndStep(sequence.first + sequence.num_tokens());
   }
 }
 
-void BackendStep::ShowLogits(std::span<const float> logits) {
-  logits_.assign(logits.begin(), logits.end());
+Status DeviceStep::ComputeLogits(std::span<const float> outputs, bool /*one_token_at_a_time*/) {
+  logits_.assign(outputs.begin(), outputs.end());
+  return OkStatus();
 }
 
-std::span<const float> BackendStep::logits(size_t i) const {
+std::span<const float> DeviceStep::logits(size_t i) const {
   const auto vocab_size = static_cast<size_t>(model_.hparams.vocab_size);
   return std::span(logits_).subspan(i * vocab_size, vocab_size);
 }

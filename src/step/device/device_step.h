@@ -6,10 +6,9 @@
 // is repeated, but not the processor's.
 //
 // Thread safety: one caller at a time.
-#ifndef EBB_STEP_DEVICE_BACKEND_STEP_H_
-#define EBB_STEP_DEVICE_BACKEND_STEP_H_
+#ifndef EBB_STEP_DEVICE_DEVICE_STEP_H_
+#define EBB_STEP_DEVICE_DEVICE_STEP_H_
 
-#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,48 +25,45 @@
 #include "src/step/device/host_attention.h"
 #include "src/step/device/page_lists.h"
 #include "src/step/device/row_lists.h"
+#include "src/step/graph_cache.h"
 #include "src/step/staged_sequences.h"
+#include "src/step/step_backend.h"
 #include "src/step/step_work.h"
 
 namespace ebb {
 
-class BackendStep {
+class DeviceStep final : public StepBackend {
  public:
   using OnThreads = HostAttention::OnThreads;
   // Copies the weights. host_attention: for the host's rows of T1 and of T2. Errors: those of
   // DeviceWeights and of measuring how fast the ways of reading T1 are; Unsupported, naming the
   // operation, when the backend lacks one that the model or the tiers need. REQUIRES: model and
-  // device outlive this.
-  static Result<std::unique_ptr<BackendStep>> Create(const LoadedModel& model, const DeviceUse& use,
-                                                     const AttentionShape& shape,
-                                                     std::unique_ptr<HostAttention> host_attention,
-                                                     OnThreads on_threads);
+  // device outlive this; use.device() is not null.
+  static Result<std::unique_ptr<DeviceStep>> Create(const LoadedModel& model, const DeviceUse& use,
+                                                    const AttentionShape& shape,
+                                                    std::unique_ptr<HostAttention> host_attention,
+                                                    OnThreads on_threads);
 
-  ~BackendStep();
-  BackendStep(const BackendStep&) = delete;
-  BackendStep& operator=(const BackendStep&) = delete;
+  ~DeviceStep() override;
 
-  // Computes the step: rows are stored, signals filled. Errors: OutOfMemory when the device
-  // has no memory for it; Internal when it was lost.
-  Status Run(const StepWork& work, StepCosts* costs);
-  // [vocab_size], of output_rows[i] of the last step.
-  [[nodiscard]] std::span<const float> logits(size_t i) const;
-  // [output_rows, vocab_size], those of the last step: a step leaves none for later.
-  [[nodiscard]] std::span<const float> all_logits() const { return logits_; }
-  // From now on logits(i) are these, a copy of some of all_logits().
-  void ShowLogits(std::span<const float> logits);
-  [[nodiscard]] int64_t num_graphs_built() const { return num_graphs_built_; }
-  [[nodiscard]] T1Mode t1_mode() const { return t1_mode_; }  // of the last step
-  // How long the last step took to select rows and to load them.
-  [[nodiscard]] double select_seconds() const { return select_seconds_; }
+  // Errors: OutOfMemory when the device has no memory for the step; Internal when it was lost.
+  Status Run(const StepWork& work, StepCosts* costs) override;
+  [[nodiscard]] std::span<const float> logits(size_t i) const override;
+  // The logits: a step leaves none for later.
+  [[nodiscard]] std::span<const float> outputs() const override { return logits_; }
+  [[nodiscard]] size_t OutputFloats() const override { return model_.hparams.vocab_size; }
+  Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) override;
+  [[nodiscard]] bool ReadsT2TokenByToken() const override { return !HoldsT2(); }
+  [[nodiscard]] int64_t num_graphs_built() const override { return graphs_.num_built(); }
+  [[nodiscard]] T1Mode t1_mode() const override { return t1_mode_; }
+  [[nodiscard]] double select_seconds() const override { return select_seconds_; }
+  [[nodiscard]] size_t weight_bytes_on_device() const override { return weights_->num_bytes(); }
+
+ private:
   // Whether rows of T2 lie in the device's memory.
   [[nodiscard]] bool HoldsT2() const {
     return own_nodes_.records.head_dim > 0 || shape_.compressed.in_ggml_blocks;
   }
-  // On the device, beside rows.
-  [[nodiscard]] size_t weight_bytes() const { return weights_->num_bytes(); }
-
- private:
   // In a mask. Behind it nothing is left of a softmax's term; infinity times 0 would be none.
   static constexpr float kHidden = -60000.0f;
   // A logarithm of a sum, of which softmax leaves nothing.
@@ -98,8 +94,8 @@ class BackendStep {
     std::vector<GraphPart> parts;
   };
 
-  BackendStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
-              std::unique_ptr<HostAttention> host_attention, OnThreads on_threads);
+  DeviceStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
+             std::unique_ptr<HostAttention> host_attention, OnThreads on_threads);
   // Builds, and lets go of, the graphs of a prompt's step, of a single token's and, where the host
   // may attend too, of one with its share, all with mass. What a policy wants besides (hidden
   // states, heads that see apart) is found missing by the first such step.
@@ -125,12 +121,11 @@ class BackendStep {
   Status RunOnDevice(const StepWork& work, StagedSequences* staged, StepCosts* costs);
   Result<Graph*> GraphFor(const Shape& shape);
   // rows: BackendDevice::rows(); null: nothing was stored yet, and the graph can only be looked at.
-  Status Build(const Shape& shape, ggml_tensor* rows);
+  Result<Graph*> Build(const Shape& shape, ggml_tensor* rows);
   Status MakeLists(Graph* graph) const;
   // Finds a store for the vectors of each selector, or lets the host multiply.
   void UseRankStores(Shape* shape);
   [[nodiscard]] Status CheckSupported(const Graph& graph) const;
-  Status PutIntoBuffers(Graph* graph);
   [[nodiscard]] static size_t IndexOf(const Graph& graph, const SequenceStep& sequence);
   void SetInputs(const StepWork& work, Graph* graph);
   void SetNewRows(const StepWork& work, const Graph& graph);
@@ -212,15 +207,12 @@ class BackendStep {
   T1Mode t1_mode_ = T1Mode::kStream;
   double select_seconds_ = 0;
   std::unique_ptr<DeviceWeights> weights_;
-  std::list<Graph> graphs_;  // most recently used first
+  GraphCache<Graph> graphs_;
   RankStores rank_stores_;
   uint64_t rows_generation_ = 0;  // of the device, when graphs were built
   uint64_t num_frees_ = 0;        // of the device, when lists were made
-  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;
-  const Graph* in_buffers_ = nullptr;
-  int64_t num_graphs_built_ = 0;
   // Work space of the host.
-  std::vector<StagedStep> staged_steps_;  // of StagedSequences
+  std::vector<StagedStep> staged_steps_;                            // of StagedSequences
   std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // of a step's sequences
   std::vector<std::byte*> states_;                                  // on the host, of the same
   std::vector<std::vector<float>> queries_;        // [sequences]: of a layer, for selectors
@@ -254,4 +246,4 @@ class BackendStep {
 
 }  // namespace ebb
 
-#endif  // EBB_STEP_DEVICE_BACKEND_STEP_H_
+#endif  // EBB_STEP_DEVICE_DEVICE_STEP_H_

@@ -3,11 +3,11 @@
 #include <chrono>
 #include <span>
 
-#include "src/step/device/backend_step.h"
+#include "src/step/device/device_step.h"
 
 namespace ebb {
 
-void BackendStep::FetchQueries(const StepWork& work, int attention, const Graph& graph) {
+void DeviceStep::FetchQueries(const StepWork& work, int attention, const Graph& graph) {
   const size_t size = size_t(model_.hparams.num_q_heads) * model_.hparams.head_dim;
   queries_.resize(work.sequences.size());
   rank_products_.resize(work.sequences.size());
@@ -29,9 +29,9 @@ void BackendStep::FetchQueries(const StepWork& work, int attention, const Graph&
   ggml_backend_synchronize(device_->backend());
 }
 
-void BackendStep::Choose(const SequenceStep& sequence, const BackendSequence& shape, int layer,
-                         int head, std::span<const float> queries, std::span<const float> products,
-                         Choice* choice) const {
+void DeviceStep::Choose(const SequenceStep& sequence, const BackendSequence& shape, int layer,
+                        int head, std::span<const float> queries, std::span<const float> products,
+                        Choice* choice) const {
   choice->ranges.clear();
   choice->foreseen.clear();
   if (products.empty()) {
@@ -44,8 +44,8 @@ void BackendStep::Choose(const SequenceStep& sequence, const BackendSequence& sh
   sequence.selector->Foresee(layer, head, &choice->foreseen);
 }
 
-int64_t BackendStep::HideOthers(std::span<const RowRange> ranges, size_t num_rows,
-                                ggml_fp16_t* mask) {
+int64_t DeviceStep::HideOthers(std::span<const RowRange> ranges, size_t num_rows,
+                               ggml_fp16_t* mask) {
   if (ranges.empty()) return 0;
   int64_t num_hidden = 0;
   size_t begin = 0;
@@ -61,8 +61,8 @@ int64_t BackendStep::HideOthers(std::span<const RowRange> ranges, size_t num_row
   return num_hidden;
 }
 
-void BackendStep::SelectRows(const SequenceStep& sequence, size_t number, const StagedStep& staged,
-                             int attention, Graph* graph) {
+void DeviceStep::SelectRows(const SequenceStep& sequence, size_t number, const StagedStep& staged,
+                            int attention, Graph* graph) {
   const auto start = std::chrono::steady_clock::now();
   const std::span<const float> queries = queries_[number], products = rank_products_[number];
   const int layer = model_.shape.LayerRead(attention);

@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <vector>
 
-#include "src/step/device/backend_step.h"
+#include "src/step/device/device_step.h"
 
 namespace ebb {
 
 // By layer, token and kv head. Followers that have not a token's position, or are not there, write
 // the sequence's own row once more.
-void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
+void DeviceStep::SetNewRows(const StepWork& work, const Graph& graph) {
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
   const size_t num_tokens = work.tokens.size();
   const auto size =
@@ -51,7 +51,7 @@ void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
                                 new_rows_.size() * sizeof(int32_t));
 }
 
-void BackendStep::SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph) {
+void DeviceStep::SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph) {
   std::vector<int32_t>& counts = counts_[index];
   counts.clear();
   for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
@@ -64,7 +64,7 @@ void BackendStep::SetCounts(const SequenceStep& sequence, size_t index, const Gr
                                 counts.data(), 0, counts.size() * sizeof(int32_t));
 }
 
-void BackendStep::SetSlots(const SequenceStep& sequence, size_t index, Graph* graph) {
+void DeviceStep::SetSlots(const SequenceStep& sequence, size_t index, Graph* graph) {
   if (graph->shape.sequences[index].num_groups == 0) return;
   PageLists& lists = *graph->lists[index].pages;
   slot_changes_.clear();
@@ -77,7 +77,7 @@ void BackendStep::SetSlots(const SequenceStep& sequence, size_t index, Graph* gr
   }
 }
 
-void BackendStep::SetCompressed(const SequenceStep& sequence, size_t index, Graph* graph) {
+void DeviceStep::SetCompressed(const SequenceStep& sequence, size_t index, Graph* graph) {
   if (graph->shape.sequences[index].num_compressed == 0) return;
   const SequenceCache& cache = *sequence.cache;
   CompressedLists& lists = *graph->lists[index].compressed;
@@ -101,7 +101,7 @@ void BackendStep::SetCompressed(const SequenceStep& sequence, size_t index, Grap
   set(tensors.compressed_counts, counts);
 }
 
-void BackendStep::SetRankVectors(const SequenceStep& sequence, size_t index, Graph* graph) {
+void DeviceStep::SetRankVectors(const SequenceStep& sequence, size_t index, Graph* graph) {
   if (graph->shape.sequences[index].ranks.num_pages == 0) return;
   RankMirror& mirror = graph->lists[index].ranks->mirror;
   ggml_tensor* const tensor = graph->tensors.sequences[index].rank_vectors;
@@ -122,7 +122,7 @@ void BackendStep::SetRankVectors(const SequenceStep& sequence, size_t index, Gra
 }
 
 // One copy if all layers changed alike, as they mostly do.
-void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
+void DeviceStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
   const auto num_layers = static_cast<int>(kv_heads.size());
   ggml_tensor* const tensor = graph->tensors.sequences[index].lists;
@@ -162,8 +162,8 @@ void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* gr
   }
 }
 
-void BackendStep::SetListOfLayer(const SequenceStep& sequence, size_t index, int layer,
-                                 bool reads_again, Graph* graph) {
+void DeviceStep::SetListOfLayer(const SequenceStep& sequence, size_t index, int layer,
+                                bool reads_again, Graph* graph) {
   Graph::Lists& lists = graph->lists[index];
   if (lists.rows.has_value()) {
     UploadRows(index, layer,
@@ -179,8 +179,8 @@ void BackendStep::SetListOfLayer(const SequenceStep& sequence, size_t index, int
                                 pages.data(), before * sizeof(int32_t), pages.size_bytes());
 }
 
-void BackendStep::UploadRows(size_t index, int layer, const RowLists::Change& change,
-                             const Graph& graph) const {
+void DeviceStep::UploadRows(size_t index, int layer, const RowLists::Change& change,
+                            const Graph& graph) const {
   if (change.end <= change.begin) return;
   const std::span<const int32_t> list = graph.lists[index].rows->OfLayer(layer);
   const size_t heads = model_.hparams.kv_heads[layer];
@@ -192,8 +192,8 @@ void BackendStep::UploadRows(size_t index, int layer, const RowLists::Change& ch
                                 (end - begin) * sizeof(int32_t));
 }
 
-void BackendStep::FillMask(const SequenceStep& sequence, const BackendSequence& shape, int layer,
-                           int kv_head, ggml_fp16_t* mask) {
+void DeviceStep::FillMask(const SequenceStep& sequence, const BackendSequence& shape, int layer,
+                          int kv_head, ggml_fp16_t* mask) {
   const RowsView rows = RowsOnDevice(*sequence.cache, layer, kv_head);
   const int group = sequence.cache->layout().GroupOf(layer, kv_head);
   std::span<const Position> compressed;  // behind the other rows, and older than the step
@@ -220,7 +220,7 @@ void BackendStep::FillMask(const SequenceStep& sequence, const BackendSequence& 
   }
 }
 
-void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Graph& graph) {
+void DeviceStep::SetMask(const SequenceStep& sequence, size_t index, const Graph& graph) {
   const BackendSequence& shape = graph.shape.sequences[index];
   std::vector<ggml_fp16_t>& mask = masks_[index];
   ggml_tensor* const tensor = graph.tensors.sequences[index].mask;
@@ -240,7 +240,7 @@ void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Grap
                                 mask.size() * sizeof(ggml_fp16_t));
 }
 
-void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
+void DeviceStep::SetInputs(const StepWork& work, Graph* graph) {
   graph->graph.inputs->Set(work.tokens, work.rope_positions, work.output_rows);
   SetNewRows(work, *graph);
   masks_.resize(work.sequences.size());

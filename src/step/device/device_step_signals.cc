@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <vector>
 
-#include "src/step/device/backend_step.h"
+#include "src/step/device/device_step.h"
 
 namespace ebb {
 
-std::span<const float> BackendStep::Read(const ggml_tensor* tensor) {
+std::span<const float> DeviceStep::Read(const ggml_tensor* tensor) {
   if (num_read_ == read_.size()) read_.emplace_back();
   ReadBuffer& to = read_[num_read_++];
   const auto size = static_cast<size_t>(ggml_nelements(tensor));
@@ -19,7 +19,7 @@ std::span<const float> BackendStep::Read(const ggml_tensor* tensor) {
 }
 
 // Pins the buffer if the backend can, so that the copy overlaps with the host's work.
-BackendStep::ReadBuffer BackendStep::MakeReadBuffer(size_t size) const {
+DeviceStep::ReadBuffer DeviceStep::MakeReadBuffer(size_t size) const {
   ReadBuffer made = {.size = size};
   auto* const type = ggml_backend_dev_host_buffer_type(ggml_backend_get_device(device_->backend()));
   if (type != nullptr) {
@@ -35,7 +35,7 @@ BackendStep::ReadBuffer BackendStep::MakeReadBuffer(size_t size) const {
 }
 
 // Waits for the step.
-void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
+void DeviceStep::FetchSignals(const StepWork& work, const Graph& graph) {
   using Spans = Fetched::Spans;
   const auto read_all = [&](const std::vector<ggml_tensor*>& tensors) {
     Spans spans;
@@ -69,15 +69,15 @@ void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
   }
 }
 
-int BackendStep::StoringAttention(int layer) const {
+int DeviceStep::StoringAttention(int layer) const {
   for (int attention = layer;; ++attention) {
     if (model_.shape.LayerRead(attention) == layer) return attention;
   }
 }
 
 // All but mass.
-void BackendStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
-                              const Fetched& fetched, SignalBuffers* signals) const {
+void DeviceStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
+                             const Fetched& fetched, SignalBuffers* signals) const {
   const Hyperparameters& h = model_.hparams;
   const auto head_dim = static_cast<size_t>(h.head_dim);
   for (int layer = 0; layer < h.num_layers; ++layer) {
@@ -117,8 +117,8 @@ void BackendStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
   }
 }
 
-void BackendStep::TakeMass(const SequenceStep& sequence, const Graph& graph, size_t index,
-                           std::span<const float> mass_of_layers) const {
+void DeviceStep::TakeMass(const SequenceStep& sequence, const Graph& graph, size_t index,
+                          std::span<const float> mass_of_layers) const {
   const BackendSequence& described = graph.shape.sequences[index];
   const auto take = [&](int layer) {
     const MassTarget target = sequence.signals->Mass(layer);

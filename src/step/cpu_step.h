@@ -1,0 +1,106 @@
+// Steps on the processor: one ggml graph per shape of steps, built when first needed and kept while
+// it is used, with attention as nodes of its own.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_STEP_CPU_STEP_H_
+#define EBB_STEP_CPU_STEP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "ebb/lossless.h"
+#include "hwy/aligned_allocator.h"
+#include "src/base/ggml_deleter.h"
+#include "src/model/loaded_model.h"
+#include "src/step/attention_nodes.h"
+#include "src/step/graph_cache.h"
+#include "src/step/staged_sequences.h"
+#include "src/step/step_backend.h"
+
+namespace ebb {
+
+// Steps of at most so many tokens, as of one sequence's decoding and verifying, take turns in the
+// same compute buffers. Those of a larger step go back to the system after it.
+inline constexpr int kTokensInKeptBuffers = kMostDrafted;
+
+class CpuStep final : public StepBackend {
+ public:
+  // backend: ggml's of the processor, on `threads` threads. REQUIRES: model and backend outlive
+  // this.
+  CpuStep(const LoadedModel& model, const AttentionKernel& kernel, const AttentionShape& shape,
+          ggml_backend* backend, int threads);
+
+  Status Run(const StepWork& work, StepCosts* costs) override;
+  [[nodiscard]] std::span<const float> logits(size_t i) const override;
+  [[nodiscard]] std::span<const float> outputs() const override;
+  [[nodiscard]] size_t OutputFloats() const override { return ebb::OutputFloats(model_); }
+  Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) override;
+  [[nodiscard]] bool ReadsT2TokenByToken() const override { return false; }
+  [[nodiscard]] int64_t num_graphs_built() const override { return graphs_.num_built(); }
+  [[nodiscard]] T1Mode t1_mode() const override { return T1Mode::kStream; }
+  [[nodiscard]] double select_seconds() const override { return scratch_.select_seconds; }
+  [[nodiscard]] size_t weight_bytes_on_device() const override { return 0; }
+
+ private:
+  struct GraphShape {
+    DecoderGraphOptions options;
+    AttentionPath path;
+    bool is_of_several = false;  // sequences
+
+    [[nodiscard]] bool operator==(const GraphShape&) const = default;
+  };
+  struct StepGraph {
+    GraphShape shape;
+    std::unique_ptr<AttentionOp> op;
+    std::unique_ptr<ggml_context, GgmlDeleter> context;
+    DecoderGraph graph;
+  };
+  struct DeferredLogits {
+    bool one_token_at_a_time = false;
+    std::unique_ptr<ggml_context, GgmlDeleter> context;
+    LogitsGraph graph;
+  };
+
+  [[nodiscard]] bool HasStates() const { return model_.hparams.state_bytes > 0; }
+  [[nodiscard]] GraphShape ShapeOf(const StepWork& work) const;
+  Result<StepGraph*> GraphFor(const GraphShape& shape);
+  Result<StepGraph*> Build(const GraphShape& shape);
+  Status BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time);
+  // Gives back the buffers of a prompt's step before a step of so many tokens.
+  void ShrinkBuffers(int num_tokens);
+  void Reserve(const StepWork& work, const AttentionPath& path);
+  void ReserveFolds(const StepWork& work, int num_folds);
+  void ReserveSelection(const StepWork& work);
+  ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
+  void ReserveStates(const StepWork& work);
+  // Gives the graph the states of the sequences. REQUIRES: ReserveStates() made room.
+  void SetStates(const StepWork& work, StepGraph* graph);
+  // Copies the hidden states of a sequence's tokens.
+  static void CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
+                         SignalBuffers* signals);
+  void CopyEvictionLogits(const SequenceStep& sequence, const StepGraph& graph,
+                          SignalBuffers* signals) const;
+
+  const LoadedModel& model_;
+  const std::set<int> kv_head_counts_;  // that layers have
+  const bool has_windows_;
+  const int threads_;
+  ggml_backend* const backend_;
+  AttentionScratch scratch_;
+  GraphCache<StepGraph> graphs_;
+  int tokens_in_buffers_ = 0;  // of the largest step that they were made for
+  DeferredLogits later_;
+  hwy::AlignedFreeUniquePtr<std::byte[]> state_batch_;  // states of several sequences, side by side
+  size_t state_batch_bytes_ = 0;
+  std::vector<std::byte*> states_;        // of the sequences of a step
+  std::vector<StagedStep> staged_steps_;  // of the same
+  const ggml_tensor* logits_ = nullptr;   // those computed last
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_CPU_STEP_H_

@@ -1,0 +1,53 @@
+// What computes the steps of an engine: the processor, or a device by a backend of ggml.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_STEP_STEP_BACKEND_H_
+#define EBB_STEP_STEP_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ebb/device.h"
+#include "ebb/report.h"
+#include "ebb/status.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+class StepBackend {
+ public:
+  virtual ~StepBackend() = default;
+  StepBackend(const StepBackend&) = delete;
+  StepBackend& operator=(const StepBackend&) = delete;
+
+  // Computes a step as GraphRunner::Run() does. REQUIRES: all sequences of a model with recurrent
+  // state have as many tokens, in their order.
+  virtual Status Run(const StepWork& work, StepCosts* costs) = 0;
+  // [vocab_size], of output_rows[i] of the last step or of the last ComputeLogits(), whichever was
+  // later. Valid until the next of both.
+  [[nodiscard]] virtual std::span<const float> logits(size_t i) const = 0;
+  // The inputs of later logits of the last step: [output_rows, OutputFloats()]. Valid as logits()
+  // are. REQUIRES: the step left them for later.
+  [[nodiscard]] virtual std::span<const float> outputs() const = 0;
+  [[nodiscard]] virtual size_t OutputFloats() const = 0;
+  // Then logits(i) are those of token i of `outputs`, a copy of some of outputs().
+  virtual Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) = 0;
+  // Whether a step has one token at most of a sequence that has rows in T2.
+  [[nodiscard]] virtual bool ReadsT2TokenByToken() const = 0;
+  // Steps whose shape is among the last ones' build none.
+  [[nodiscard]] virtual int64_t num_graphs_built() const = 0;
+  // How T1 was read in the last step, on a device.
+  [[nodiscard]] virtual T1Mode t1_mode() const = 0;
+  // How long rows were selected in the last step.
+  [[nodiscard]] virtual double select_seconds() const = 0;
+  // Bytes of the weights on a device that computes by itself; 0: there is none.
+  [[nodiscard]] virtual size_t weight_bytes_on_device() const = 0;
+
+ protected:
+  StepBackend() = default;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_STEP_BACKEND_H_
