@@ -4,18 +4,14 @@
 #include <utility>
 
 namespace ebb {
-namespace {
 
-Result<LoadedMemory> AllocateOnDevice(Device* device, size_t num_bytes) {
+Result<LoadedMemory> PageLoader::Allocate(size_t num_bytes) {
+  if (device_ == nullptr) {
+    EBB_ASSIGN_OR_RETURN(IoMemory memory, IoMemory::Map(num_bytes));
+    return LoadedMemory(std::move(memory));
+  }
   EBB_ASSIGN_OR_RETURN(DeviceBlock memory,
-                       DeviceBlock::Allocate(device, MemoryKind::kDevice, num_bytes));
-  return LoadedMemory(std::move(memory));
-}
-
-}  // namespace
-
-Result<LoadedMemory> FilePageLoader::Allocate(size_t num_bytes) {
-  EBB_ASSIGN_OR_RETURN(IoMemory memory, IoMemory::Map(num_bytes));
+                       DeviceBlock::Allocate(device_, MemoryKind::kDevice, num_bytes));
   return LoadedMemory(std::move(memory));
 }
 
@@ -40,10 +36,6 @@ Status FilePageLoader::Finish() {
   return OkStatus();
 }
 
-Result<LoadedMemory> ArenaPageLoader::Allocate(size_t num_bytes) {
-  return AllocateOnDevice(device_, num_bytes);
-}
-
 Result<PageLoader::Batch> ArenaPageLoader::Start(std::span<const PageIo> pages,
                                                  const DeviceEvent& last_read) {
   EBB_RETURN_IF_ERROR(device_->QueueWait(DeviceQueue::kToDevice, last_read));
@@ -59,10 +51,6 @@ Result<PageLoader::Batch> ArenaPageLoader::Start(std::span<const PageIo> pages,
 Status ArenaPageLoader::Wait(const Batch& batch) {
   return device_->QueueWait(DeviceQueue::kCompute,
                             {.queue = DeviceQueue::kToDevice, .number = batch.number});
-}
-
-Result<LoadedMemory> FileDevicePageLoader::Allocate(size_t num_bytes) {
-  return AllocateOnDevice(device_, num_bytes);
 }
 
 void FileDevicePageLoader::Reserve(size_t num_pages) {

@@ -47,14 +47,15 @@ class PageLoader {
   [[nodiscard]] virtual size_t page_bytes() const = 0;
   // Returns a number above the id of every page.
   [[nodiscard]] virtual size_t page_end() const = 0;
-  // Allocates memory of the kind that pages are loaded into. OutOfMemory.
-  virtual Result<LoadedMemory> Allocate(size_t num_bytes) = 0;
+  // Allocates memory of the kind that pages are loaded into. Errors: OutOfMemory.
+  Result<LoadedMemory> Allocate(size_t num_bytes);
   // Makes room in lists for batches of so many pages. May throw std::bad_alloc.
   virtual void Reserve(size_t num_pages) = 0;
   // Reserves the memory that batches of so many bytes take on the host. A batch without it takes
   // its own, which may fail in the middle of a step. Errors: OutOfMemory.
   virtual Status ReserveMemory(size_t /*num_bytes*/) { return OkStatus(); }
-  // A batch of pages, from Start() to Wait(). At most kMostBatches are under way at a time.
+  // Batch is a batch of pages, from Start() to Wait(). At most kMostBatches are under way at a
+  // time.
   struct Batch {
     uint64_t number = 0;
   };
@@ -70,29 +71,30 @@ class PageLoader {
   // none touches any memory. Errors: those of a device's copies.
   virtual Status Finish() = 0;
   // Returns the end of the work that was launched so far, which may read the pages loaded so far.
-  [[nodiscard]] virtual DeviceEvent RecordReads() = 0;
-  // Gives the memory back that batches took on the host. REQUIRES: Finish() was called.
-  virtual void ReleaseMemory() = 0;
-  [[nodiscard]] virtual size_t memory_bytes() const = 0;
+  [[nodiscard]] DeviceEvent RecordReads() const {
+    return device_ == nullptr ? DeviceEvent() : device_->Record(DeviceQueue::kCompute);
+  }
+  // Frees the memory that batches took on the host. REQUIRES: Finish() was called.
+  virtual void ReleaseMemory() {}
+  [[nodiscard]] virtual size_t memory_bytes() const { return 0; }
 
  protected:
-  PageLoader() = default;
+  explicit PageLoader(Device* device) : device_(device) {}
+
+  Device* const device_;  // null: pages are loaded into the host's memory
 };
 
 // From a file into the host's memory. Both outlive it.
 class FilePageLoader final : public PageLoader {
  public:
-  FilePageLoader(PageFile* file, T1Edits* edits) : file_(file), edits_(edits) {}
+  FilePageLoader(PageFile* file, T1Edits* edits)
+      : PageLoader(nullptr), file_(file), edits_(edits) {}
   [[nodiscard]] size_t page_bytes() const override { return file_->page_bytes(); }
   [[nodiscard]] size_t page_end() const override { return file_->page_end(); }
-  Result<LoadedMemory> Allocate(size_t num_bytes) override;
   void Reserve(size_t num_pages) override;
   Result<Batch> Start(std::span<const PageIo> pages, const DeviceEvent& last_read) override;
   Status Wait(const Batch& batch) override;
   Status Finish() override;
-  [[nodiscard]] DeviceEvent RecordReads() override { return {}; }
-  void ReleaseMemory() override {}
-  [[nodiscard]] size_t memory_bytes() const override { return 0; }
 
  private:
   PageFile* const file_;
@@ -103,23 +105,16 @@ class FilePageLoader final : public PageLoader {
 // From an arena in pinned memory into a device's memory. Both outlive it.
 class ArenaPageLoader final : public PageLoader {
  public:
-  ArenaPageLoader(const Arena* arena, Device* device) : arena_(arena), device_(device) {}
+  ArenaPageLoader(const Arena* arena, Device* device) : PageLoader(device), arena_(arena) {}
   [[nodiscard]] size_t page_bytes() const override { return arena_->page_bytes(); }
   [[nodiscard]] size_t page_end() const override { return arena_->page_end(); }
-  Result<LoadedMemory> Allocate(size_t num_bytes) override;
   void Reserve(size_t num_pages) override { parts_.reserve(num_pages); }
   Result<Batch> Start(std::span<const PageIo> pages, const DeviceEvent& last_read) override;
   Status Wait(const Batch& batch) override;
   Status Finish() override { return device_->Wait(last_copy_); }
-  [[nodiscard]] DeviceEvent RecordReads() override {
-    return device_->Record(DeviceQueue::kCompute);
-  }
-  void ReleaseMemory() override {}
-  [[nodiscard]] size_t memory_bytes() const override { return 0; }
 
  private:
   const Arena* const arena_;
-  Device* const device_;
   std::vector<CopyPart> parts_;
   DeviceEvent last_copy_;
 };
@@ -134,18 +129,14 @@ class FileDevicePageLoader final : public PageLoader {
 
   // At most `num_batches` are under way at a time.
   FileDevicePageLoader(PageFile* file, T1Edits* edits, Device* device, size_t num_batches)
-      : file_(file), edits_(edits), device_(device), slots_(num_batches) {}
+      : PageLoader(device), file_(file), edits_(edits), slots_(num_batches) {}
   [[nodiscard]] size_t page_bytes() const override { return file_->page_bytes(); }
   [[nodiscard]] size_t page_end() const override { return file_->page_end(); }
-  Result<LoadedMemory> Allocate(size_t num_bytes) override;
   void Reserve(size_t num_pages) override;
   Status ReserveMemory(size_t num_bytes) override;
   Result<Batch> Start(std::span<const PageIo> pages, const DeviceEvent& last_read) override;
   Status Wait(const Batch& batch) override;
   Status Finish() override;
-  [[nodiscard]] DeviceEvent RecordReads() override {
-    return device_->Record(DeviceQueue::kCompute);
-  }
   void ReleaseMemory() override;
   [[nodiscard]] size_t memory_bytes() const override;
 
@@ -165,7 +156,6 @@ class FileDevicePageLoader final : public PageLoader {
 
   PageFile* const file_;
   T1Edits* const edits_;
-  Device* const device_;
   std::vector<Slot> slots_;
   uint64_t next_ = 0;  // batches that were started
 };

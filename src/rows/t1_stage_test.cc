@@ -16,12 +16,9 @@ namespace {
 // rubbish until then.
 class SlowLoader final : public PageLoader {
  public:
+  SlowLoader() : PageLoader(nullptr) {}
   [[nodiscard]] size_t page_bytes() const override { return sizeof(uint32_t); }
   [[nodiscard]] size_t page_end() const override { return size_t{1} << 20; }
-  Result<LoadedMemory> Allocate(size_t num_bytes) override {
-    EBB_ASSIGN_OR_RETURN(IoMemory memory, IoMemory::Map(num_bytes));
-    return LoadedMemory(std::move(memory));
-  }
   void Reserve(size_t /*num_pages*/) override {}
   Result<Batch> Start(std::span<const PageIo> pages, const DeviceEvent& /*last_read*/) override {
     ++num_started;
@@ -41,9 +38,6 @@ class SlowLoader final : public PageLoader {
     under_way_.clear();
     return OkStatus();
   }
-  [[nodiscard]] DeviceEvent RecordReads() override { return {}; }
-  void ReleaseMemory() override {}
-  [[nodiscard]] size_t memory_bytes() const override { return 0; }
   void SetStatus(Status status) { next_status_ = std::move(status); }
 
   int num_started = 0;
