@@ -226,6 +226,12 @@ Status BackendDevice::ResizeBuffer(size_t num_extents) {
   return status;
 }
 
+Status BackendDevice::Compute(ggml_cgraph* graph) const {
+  const ggml_status status = ggml_backend_graph_compute_async(backend(), graph);
+  if (status == GGML_STATUS_SUCCESS) return OkStatus();
+  return Internal(fmt::format("device {} failed a step: {}", name_, ggml_status_to_string(status)));
+}
+
 Status BackendDevice::TakeOver(const Rows& from, Rows to, size_t num_extents) {
   std::vector<int32_t> extent_at(num_extents, -1);
   std::vector<int32_t> places = place_of_;

@@ -18,6 +18,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,21 @@ class BackendDevice final : public Device {
   // Runs `work`, which calls the backend. If `work` throws or ggml aborts, the device is lost: this
   // call and all later ones return an Internal error that says so.
   Status Call(const std::function<Status()>& work);
+  // Queues the computation of a graph of the backend. Errors: Internal.
+  [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
+  // Queue copies of values to a tensor of the backend, from its element `first` on, and back. The
+  // host must leave the values alone until Synchronize().
+  template <typename T>
+  void Upload(std::span<const T> values, size_t first, ggml_tensor* to) const {
+    ggml_backend_tensor_set_async(backend(), to, values.data(), first * sizeof(T),
+                                  values.size_bytes());
+  }
+  template <typename T>
+  void Download(const ggml_tensor* from, size_t first, std::span<T> to) const {
+    ggml_backend_tensor_get_async(backend(), from, to.data(), first * sizeof(T), to.size_bytes());
+  }
+  // Waits for all that was queued.
+  void Synchronize() const { ggml_backend_synchronize(backend()); }
   [[nodiscard]] bool IsLost() const { return !lost_.ok(); }
   [[nodiscard]] ggml_backend_t backend() const { return backend_.get(); }
   [[nodiscard]] bool is_host() const { return is_host_; }  // ggml's CPU backend

@@ -126,18 +126,17 @@ Result<DeviceUse> UseOf(const EngineOptions& options, BackendDevice* device) {
     if (options.t1_mode == T1Mode::kCompute) {
       return Unsupported("T1 mode compute: rows of a file are attended to in the device's memory");
     }
-    return DeviceUse(device, {.t1_mode = T1Mode::kStream});
+    return DeviceUse{.device = device, .t1_mode = T1Mode::kStream};
   }
   if (ReadsSelectively(options.tiers) && options.t1_mode == T1Mode::kCompute) {
     return Unsupported(
         "T1 mode compute: rows that are read selectively are attended to in the device's memory");
   }
-  DeviceUse::Options use = {
-      .t1_mode = options.t1_mode,
-      .allow_inexact = options.allow_inexact,
-      .has_t1 = options.tiers.has_value() && options.tiers->t1 != T1Place::kNone,
-      .rates_file = options.rates_file};
-  return DeviceUse(device, use);
+  return DeviceUse{.device = device,
+                   .t1_mode = options.t1_mode,
+                   .allow_inexact = options.allow_inexact,
+                   .has_t1 = options.tiers.has_value() && options.tiers->t1 != T1Place::kNone,
+                   .rates_file = options.rates_file};
 }
 
 // Returns a function that runs parts of work on the runner's threads: thread t of n runs the parts

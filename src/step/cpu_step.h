@@ -39,11 +39,8 @@ class CpuStep final : public StepBackend {
   [[nodiscard]] std::span<const float> outputs() const override;
   [[nodiscard]] size_t OutputFloats() const override { return ebb::OutputFloats(model_); }
   Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) override;
-  [[nodiscard]] bool ReadsT2TokenByToken() const override { return false; }
   [[nodiscard]] int64_t num_graphs_built() const override { return graphs_.num_built(); }
-  [[nodiscard]] T1Mode t1_mode() const override { return T1Mode::kStream; }
   [[nodiscard]] double select_seconds() const override { return scratch_.select_seconds; }
-  [[nodiscard]] size_t weight_bytes_on_device() const override { return 0; }
 
  private:
   struct GraphShape {

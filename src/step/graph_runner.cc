@@ -102,10 +102,10 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
                                       .kernel = kernel,
                                       .shape = shape,
                                       .threads = threads,
-                                      .device = device.device()});
+                                      .device = device.device});
   EBB_RETURN_IF_ERROR(impl->StartThreads());
   EBB_RETURN_IF_ERROR(impl->BuildTeam());
-  if (device.device() != nullptr) {
+  if (device.device != nullptr) {
     const HostAttention::OnThreads on_threads = [team = impl.get()](const auto& work) {
       team->RunOnThreads(work);
     };

@@ -33,16 +33,16 @@ class StepBackend {
   [[nodiscard]] virtual size_t OutputFloats() const = 0;
   // Then logits(i) are those of token i of `outputs`, a copy of some of outputs().
   virtual Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) = 0;
-  // Whether a step has one token at most of a sequence that has rows in T2.
-  [[nodiscard]] virtual bool ReadsT2TokenByToken() const = 0;
-  // Steps whose shape is among the last ones' build none.
+  // Returns whether a step has one token at most of a sequence that has rows in T2.
+  [[nodiscard]] virtual bool ReadsT2TokenByToken() const { return false; }
+  // Counts the graphs built so far. Steps whose shape is among the last ones' build none.
   [[nodiscard]] virtual int64_t num_graphs_built() const = 0;
-  // How T1 was read in the last step, on a device.
-  [[nodiscard]] virtual T1Mode t1_mode() const = 0;
-  // How long rows were selected in the last step.
+  // Returns how the last step read T1, on a device.
+  [[nodiscard]] virtual T1Mode t1_mode() const { return T1Mode::kStream; }
+  // Returns how long the last step took to select rows.
   [[nodiscard]] virtual double select_seconds() const = 0;
-  // Bytes of the weights on a device that computes by itself; 0: there is none.
-  [[nodiscard]] virtual size_t weight_bytes_on_device() const = 0;
+  // Returns the bytes of the weights on a device that computes by itself; 0: there is none.
+  [[nodiscard]] virtual size_t weight_bytes_on_device() const { return 0; }
 
  protected:
   StepBackend() = default;

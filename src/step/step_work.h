@@ -83,7 +83,7 @@ struct StepWork {
   int num_fold_tokens = 0;               // those of the other sequences, which come first
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
-  bool deferred_logits = false;  // they are computed afterwards, from GraphRunner::outputs()
+  bool deferred_logits = false;  // they are computed afterwards, from StepBackend::outputs()
   // Each token goes through the arithmetic of a decode step of its own.
   bool one_token_at_a_time = false;
 };

@@ -44,8 +44,8 @@ class HostAttention {
     float* result = nullptr;
   };
   // The floats of a Query's result.
-  [[nodiscard]] size_t ResultSize() const {
-    return size_t(shape_.num_q_heads) * (shape_.format.head_dim + 1);
+  [[nodiscard]] static size_t ResultSize(const AttentionShape& shape) {
+    return size_t(shape.num_q_heads) * (shape.format.head_dim + 1);
   }
   // Attends to the rows of a layer. May throw std::bad_alloc.
   void Attend(int layer, std::span<const Query> queries);

@@ -1,0 +1,74 @@
+// DeviceInputs uploads the inputs of a step to the tensors of its graph on a device: tokens, new
+// rows, masks, and lists of the rows that attention reads, of which it uploads what has changed.
+//
+// Thread safety: one caller at a time, but FillMask() and HideOthers() by many.
+#ifndef EBB_STEP_DEVICE_DEVICE_INPUTS_H_
+#define EBB_STEP_DEVICE_DEVICE_INPUTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ebb/policy.h"
+#include "src/device/backend_device.h"
+#include "src/step/device/device_graphs.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+class DeviceInputs {
+ public:
+  // REQUIRES: model and device outlive this.
+  DeviceInputs(const LoadedModel& model, BackendDevice* device) : model_(model), device_(device) {}
+
+  // Uploads all but the lists of rows of T0 and T1.
+  void Set(const StepWork& work, DeviceGraph* graph);
+  // Uploads these lists for all layers, or for one. reads_again: another attention of the step has
+  // read the layer before.
+  void SetLists(const SequenceStep& sequence, DeviceGraph* graph);
+  void SetListOfLayer(const SequenceStep& sequence, int layer, bool reads_again,
+                      DeviceGraph* graph);
+
+  // Returns the masks of a layer, [kv heads, NumKeys()], of a sequence with one token, which
+  // UploadMasks() uploads.
+  [[nodiscard]] std::span<ggml_fp16_t> MasksOfLayer(size_t index, int layer,
+                                                    const DeviceGraph& graph);
+  void UploadMasks(size_t index, int layer, const DeviceGraph& graph);
+  // Fills the mask of a kv head, [NumKeys(), tokens].
+  static void FillMask(const SequenceStep& sequence, const BackendSequence& shape, int layer,
+                       int kv_head, ggml_fp16_t* mask);
+  // Hides the rows that are in none of the ranges, of `num_rows`, and returns how many; hides none
+  // without a range.
+  static int64_t HideOthers(std::span<const RowRange> ranges, size_t num_rows, ggml_fp16_t* mask);
+
+ private:
+  void SetNewRows(const StepWork& work, const DeviceGraph& graph);
+  void SetCounts(const SequenceStep& sequence, size_t index, const DeviceGraph& graph);
+  void SetSlots(const SequenceStep& sequence, size_t index, DeviceGraph* graph);
+  void SetCompressed(const SequenceStep& sequence, size_t index, DeviceGraph* graph);
+  void SetRankVectors(const SequenceStep& sequence, size_t index, DeviceGraph* graph);
+  void SetMask(const SequenceStep& sequence, size_t index, const DeviceGraph& graph);
+  void UploadRows(size_t index, int layer, const RowLists::Change& change,
+                  const DeviceGraph& graph) const;
+  // Calls visit(layer, kv head) in the order of lists.
+  template <typename Visitor>
+  void ForEachStream(const Visitor& visit) const {
+    for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+      for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) visit(layer, head);
+    }
+  }
+
+  const LoadedModel& model_;
+  BackendDevice* const device_;
+  // What is being uploaded.
+  std::vector<int32_t> new_rows_;
+  std::vector<std::vector<ggml_fp16_t>> masks_;                   // [sequences]
+  std::vector<std::vector<int32_t>> counts_, compressed_counts_;  // [sequences]
+  std::vector<PageLists::Change> slot_changes_;
+  std::vector<RankMirror::Change> rank_changes_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_DEVICE_DEVICE_INPUTS_H_
