@@ -1,10 +1,11 @@
 #include "src/rows/t1_page_cache.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <new>
 #include <utility>
+
+#include "src/base/clock.h"
 
 namespace ebb {
 
@@ -120,7 +121,7 @@ std::optional<PageLoader::Batch> T1PageCache::Load(Status* status) {
 }
 
 Status T1PageCache::Read() try {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = SecondsNow();
   const size_t layer = layer_ - 1;
   Status status;
   const std::optional<PageLoader::Batch> reading = Load(&status);
@@ -131,8 +132,7 @@ Status T1PageCache::Read() try {
   if (error_.ok()) error_ = status;
   NoteExpected(layer);
   if (status.ok() && layer + 1 < expected_.size()) ReadAhead(layer + 1);
-  stats_.wait_seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  stats_.wait_seconds += SecondsNow() - start;
   return status;
 } catch (const std::bad_alloc&) {  // within a step nothing may be thrown
   if (error_.ok()) error_ = OutOfMemory("no memory for the list of pages to read");

@@ -1,8 +1,9 @@
 #include "src/rows/t1_stage.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
+
+#include "src/base/clock.h"
 
 namespace ebb {
 namespace {
@@ -94,13 +95,13 @@ void T1Stage::StageLayer(int layer, int part) {
   }
   // A virtual disk may tell of its requests only when it has done all that it knows of: one that
   // joins before this layer's have ended would keep the layer waiting.
-  const auto start = std::chrono::steady_clock::now();
+  const double start = SecondsNow();
   Status status;
   Buffer& buffer = BufferOf(layer);
   if (buffer.loading.has_value()) {
     status = loader_->Wait(*std::exchange(buffer.loading, std::nullopt));
   }
-  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  wait_seconds_ += SecondsNow() - start;
   if (error_.ok()) error_ = status;
   // The next buffer was that of the layer before this one, which no part reads any more. A single
   // layer's pages stay where they are.

@@ -1,5 +1,5 @@
-// Steps on the processor: one ggml graph per shape of steps, built when first needed and kept while
-// it is used, with attention as nodes of its own.
+// CpuStep computes steps on the processor, with one ggml graph for each shape of steps, which is
+// built when first needed and kept while it is used, and with attention as nodes of ebb's own.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_CPU_STEP_H_
@@ -23,14 +23,14 @@
 
 namespace ebb {
 
-// Steps of at most so many tokens, as of one sequence's decoding and verifying, take turns in the
-// same compute buffers. Those of a larger step go back to the system after it.
+// kTokensInKeptBuffers is the largest step whose compute buffers stay: steps that decode or verify
+// a sequence use them again. The next such step frees the buffers of a larger one.
 inline constexpr int kTokensInKeptBuffers = kMostDrafted;
 
 class CpuStep final : public StepBackend {
  public:
-  // backend: ggml's of the processor, on `threads` threads. REQUIRES: model and backend outlive
-  // this.
+  // `backend` is ggml's backend of the processor, on `threads` threads. REQUIRES: model and backend
+  // outlive this.
   CpuStep(const LoadedModel& model, const AttentionKernel& kernel, const AttentionShape& shape,
           ggml_backend* backend, int threads);
 
@@ -67,7 +67,7 @@ class CpuStep final : public StepBackend {
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Result<StepGraph*> Build(const GraphShape& shape);
   Status BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time);
-  // Gives back the buffers of a prompt's step before a step of so many tokens.
+  // Frees the buffers of a prompt's step before a step of at most kTokensInKeptBuffers tokens.
   void ShrinkBuffers(int num_tokens);
   void Reserve(const StepWork& work, const AttentionPath& path);
   void ReserveFolds(const StepWork& work, int num_folds);

@@ -1,5 +1,5 @@
-// The graphs of the last shapes of steps, most recently used first, and the memory that their
-// tensors share.
+// GraphCache keeps the graphs of the last shapes of steps; GraphBuffers holds the tensors of one of
+// them at a time, so that all graphs share one compute buffer.
 #ifndef EBB_STEP_GRAPH_CACHE_H_
 #define EBB_STEP_GRAPH_CACHE_H_
 
@@ -16,33 +16,33 @@
 
 namespace ebb {
 
-// The contexts that hold the tensors of a graph; null: there is one alone.
+// GraphContexts are the contexts that hold the tensors of a graph; the second may be null.
 using GraphContexts = std::array<ggml_context*, 2>;
 
-// Returns a context for the tensors of a graph of so many nodes, `per_node` for each: views and
-// inputs are tensors too. Null when there is no memory.
+// Returns a context for the tensors of a graph of `max_nodes` nodes, with `per_node` tensors for
+// each node, because views and inputs are tensors too. Null: there is no memory.
 [[nodiscard]] std::unique_ptr<ggml_context, GgmlDeleter> MakeGraphContext(size_t max_nodes,
                                                                           size_t per_node);
 
-// Memory for the tensors of one graph at a time: as large as the largest graph needs, so that none
-// touches new memory.
+// GraphBuffers is as large as the largest graph that it has held needs, so that a graph which comes
+// back touches no new memory.
 class GraphBuffers {
  public:
   explicit GraphBuffers(ggml_backend_buffer_type* type) : type_(type) {}
 
-  // Gives the tensors of a graph memory, which those of the graph before lose. Returns false when
-  // there is not enough.
+  // Places the tensors of a graph in the buffer; the tensors of the graph before lose their
+  // contents. Returns false, with the buffer freed, if there is not enough memory.
   [[nodiscard]] bool Hold(const GraphContexts& contexts, ggml_cgraph* graph);
-  // Forgets a graph, which goes.
+  // Forgets a graph that may lie in the buffer. Called before the graph is destroyed.
   void Forget(const ggml_cgraph* graph) {
     if (held_ == graph) held_ = nullptr;
   }
-  // Gives the memory back.
+  // Frees the buffer.
   void Free() {
     held_ = nullptr;
     buffers_.reset();
   }
-  void Leak() { ebb::Leak(&buffers_); }
+  void Leak() { ebb::Leak(&buffers_); }  // the device was lost
 
  private:
   ggml_backend_buffer_type* const type_;
@@ -50,13 +50,14 @@ class GraphBuffers {
   const ggml_cgraph* held_ = nullptr;
 };
 
-// Graph: a struct with a `shape`, the `context` of its tensors and the DecoderGraph `graph`.
+// GraphCache keeps graphs, the most recently used first. `Graph` is a struct with a `shape`, the
+// `context` of its tensors and the DecoderGraph `graph`.
 template <typename Graph>
 class GraphCache {
  public:
   explicit GraphCache(ggml_backend_buffer_type* type) : buffers_(type) {}
 
-  // Returns the graph of a shape, which is the most recently used one then; null: there is none.
+  // Returns the graph of a shape and makes it the most recently used one. Null: there is none.
   template <typename Shape>
   Graph* Find(const Shape& shape) {
     const auto found = std::ranges::find(graphs_, shape, &Graph::shape);
@@ -64,13 +65,13 @@ class GraphCache {
     graphs_.splice(graphs_.begin(), graphs_, found);
     return &graphs_.front();
   }
-  // Adds the graph of a list of one.
+  // Adds the graph that `made`, a list of one, contains.
   Graph* Add(std::list<Graph> made) {
     ++num_built_;
     graphs_.splice(graphs_.begin(), made);
     return &graphs_.front();
   }
-  // Drops the least recently used of the graphs that `is_alike` accepts, if there are `most`.
+  // Drops the least recently used graph among those that `is_alike` accepts, if they are `most`.
   template <typename Predicate>
   void MakeRoom(size_t most, const Predicate& is_alike) {
     if (static_cast<size_t>(std::ranges::count_if(graphs_, is_alike)) < most) return;
@@ -86,11 +87,12 @@ class GraphCache {
       return true;
     });
   }
-  // Drops all graphs, as if none had been built.
+  // Drops all graphs, and counts none as built.
   void Clear() {
     DropIf([](const Graph&) { return true; });
     num_built_ = 0;
   }
+  // Places the graph's tensors in the buffer, as GraphBuffers::Hold().
   [[nodiscard]] bool Hold(const Graph& graph) {
     return buffers_.Hold({graph.context.get(), graph.graph.other_context}, graph.graph.graph);
   }

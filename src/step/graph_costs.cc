@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
+#include "src/base/clock.h"
+
 namespace ebb {
 namespace {
-
-double Seconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 // Views and the like, which are never computed.
 bool IsComputed(const ggml_tensor* node) {
@@ -50,20 +48,20 @@ GraphCosts::GraphCosts(const ggml_cgraph* graph) {
 
 void GraphCosts::Begin() {
   done_.clear();
-  start_ = Clock::now();
+  start_ = SecondsNow();
 }
 
 bool GraphCosts::NodeDone(void* costs) {
-  static_cast<GraphCosts*>(costs)->done_.push_back(Clock::now());
+  static_cast<GraphCosts*>(costs)->done_.push_back(SecondsNow());
   return false;
 }
 
 StepCosts GraphCosts::End(double io_wait_seconds) const {
   StepCosts costs;
   const std::vector<Part>& parts = done_.size() == parts_.size() ? parts_ : parts_fused_;
-  Clock::time_point last = start_;
+  double last = start_;
   for (size_t i = 0; i < done_.size(); ++i) {
-    const double seconds = Seconds(done_[i] - last);
+    const double seconds = done_[i] - last;
     last = done_[i];
     switch (done_.size() == parts.size() ? parts[i] : Part::kOther) {
       case Part::kEmbedding:
@@ -80,7 +78,7 @@ StepCosts GraphCosts::End(double io_wait_seconds) const {
         break;
     }
   }
-  costs.other_seconds += Seconds(Clock::now() - last);
+  costs.other_seconds += SecondsNow() - last;
   costs.attention_seconds = std::max(0.0, costs.attention_seconds - io_wait_seconds);
   return costs;
 }

@@ -4,7 +4,6 @@
 #ifndef EBB_STEP_GRAPH_COSTS_H_
 #define EBB_STEP_GRAPH_COSTS_H_
 
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -24,14 +23,13 @@ class GraphCosts {
   [[nodiscard]] StepCosts End(double io_wait_seconds) const;
 
  private:
-  using Clock = std::chrono::steady_clock;
   enum class Part : uint8_t { kEmbedding, kMatmul, kAttention, kOther };
 
   // By question. ggml computes a norm and the product after it as one node, unless it is told not
   // to; how many questions came tells which.
   std::vector<Part> parts_, parts_fused_;
-  std::vector<Clock::time_point> done_;
-  Clock::time_point start_;
+  std::vector<double> done_;
+  double start_ = 0;
 };
 
 }  // namespace ebb

@@ -1,5 +1,5 @@
-// Runs steps on ggml: one graph per step shape, built when first needed and kept while it is used,
-// with the threads and the compute buffers of an engine.
+// GraphRunner runs the steps of an engine by its StepBackend, and lends ggml's threads to other
+// work of the engine.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_GRAPH_RUNNER_H_
@@ -23,7 +23,8 @@ namespace ebb {
 
 class GraphRunner {
  public:
-  // compressed.head_dim 0: no row is compressed. REQUIRES: the model outlives the runner.
+  // Starts the threads, and opens the device of `device` for steps. compressed.head_dim 0: no row
+  // is compressed. REQUIRES: the model outlives the runner.
   static Result<std::unique_ptr<GraphRunner>> Create(const Model& model,
                                                      const AttentionKernel& kernel, RowType kv_type,
                                                      const CompressedFormat& compressed,
@@ -32,12 +33,12 @@ class GraphRunner {
   GraphRunner(const GraphRunner&) = delete;
   GraphRunner& operator=(const GraphRunner&) = delete;
 
-  // Computes the step: rows are stored, signals filled. `costs`, unless null, tell where the time
-  // went. Errors: OutOfMemory (compute buffers, staging memory), those of reading T1 and of
-  // writing earlier moves to its file (IoError), the device's, Internal (ggml failed), and IoError
-  // where the model's file changed before the end of the step. May throw std::bad_alloc. After an
-  // error rows and signals are unspecified; the caller takes the rows back. REQUIRES: where tokens
-  // go one at a time, or logits come later, one sequence.
+  // Computes a step: stores its rows and fills its signals. Writes where the time went to `costs`
+  // unless it is null. Errors: OutOfMemory (compute buffers, staging memory), those of reading T1
+  // and of writing earlier moves to its file (IoError), the device's, Internal (ggml failed), and
+  // IoError where the model's file changed before the end of the step. May throw std::bad_alloc.
+  // After an error rows and signals are unspecified; the caller takes the rows back. REQUIRES:
+  // where tokens go one at a time, or logits come later, one sequence.
   Status Run(const StepWork& work, StepCosts* costs);
   // Rotates the keys of a group's visible rows so that they end before place `end`; those from
   // position `next` on have none yet. A failure leaves some of them turned. May throw
@@ -48,12 +49,12 @@ class GraphRunner {
   // may make several of these calls. Returns when all are done. REQUIRES: it throws nothing.
   void RunOnThreads(const std::function<void(int part, int num_parts)>& work);
   [[nodiscard]] int threads() const;
-  // Tells of the last step.
+  // Returns the backend, for the results and the figures of the last step.
   [[nodiscard]] const StepBackend& steps() const;
-  // [vocab_size], of output_rows[i] of the last step. Valid until the next step or
-  // ComputeLogits().
+  // Returns logits as StepBackend::logits(), also of a step that was computed as several.
   [[nodiscard]] std::span<const float> logits(size_t i) const;
-  // Then logits(i) are those of token i of `outputs`, a copy of some of steps().outputs().
+  // Computes logits as StepBackend::ComputeLogits(). Errors: OutOfMemory; IoError if the model's
+  // file has changed.
   Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time);
 
  private:

@@ -1,4 +1,4 @@
-// What computes the steps of an engine: the processor, or a device by a backend of ggml.
+// StepBackend computes the steps of an engine: CpuStep on the processor, DeviceStep on a device.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_STEP_BACKEND_H_
@@ -24,14 +24,14 @@ class StepBackend {
   // Computes a step as GraphRunner::Run() does. REQUIRES: all sequences of a model with recurrent
   // state have as many tokens, in their order.
   virtual Status Run(const StepWork& work, StepCosts* costs) = 0;
-  // [vocab_size], of output_rows[i] of the last step or of the last ComputeLogits(), whichever was
-  // later. Valid until the next of both.
+  // Returns logits, [vocab_size], of output_rows[i] of the last step, or of token i of the last
+  // ComputeLogits() if that was later. Valid until the next call of Run() or ComputeLogits().
   [[nodiscard]] virtual std::span<const float> logits(size_t i) const = 0;
-  // The inputs of later logits of the last step: [output_rows, OutputFloats()]. Valid as logits()
-  // are. REQUIRES: the step left them for later.
+  // Returns what ComputeLogits() needs of the last step: [output_rows, OutputFloats()]. Valid as
+  // logits(). REQUIRES: StepWork::deferred_logits of that step.
   [[nodiscard]] virtual std::span<const float> outputs() const = 0;
   [[nodiscard]] virtual size_t OutputFloats() const = 0;
-  // Then logits(i) are those of token i of `outputs`, a copy of some of outputs().
+  // Computes the logits of the tokens of `outputs`, a copy of some rows of outputs().
   virtual Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) = 0;
   // Returns whether a step has one token at most of a sequence that has rows in T2.
   [[nodiscard]] virtual bool ReadsT2TokenByToken() const { return false; }

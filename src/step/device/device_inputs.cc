@@ -53,13 +53,13 @@ void DeviceInputs::SetNewRows(const StepWork& work, const DeviceGraph& graph) {
   device_->Upload<int32_t>(new_rows_, 0, graph.tensors.new_rows);
 }
 
-void DeviceInputs::SetCounts(const SequenceStep& sequence, size_t index, const DeviceGraph& graph) {
-  std::vector<int32_t>& counts = counts_[index];
-  counts.clear();
-  ForEachStream([&](int layer, int head) {
-    counts.push_back(static_cast<int32_t>(RowsOnDevice(*sequence.cache, layer, head).slots.size()));
-  });
-  device_->Upload<int32_t>(counts, 0, graph.tensors.sequences[index].counts);
+template <typename NumRows>
+void DeviceInputs::UploadCounts(const NumRows& num_rows, std::vector<int32_t>* counts,
+                                ggml_tensor* to) const {
+  counts->clear();
+  ForEachStream(
+      [&](int layer, int head) { counts->push_back(static_cast<int32_t>(num_rows(layer, head))); });
+  device_->Upload<int32_t>(*counts, 0, to);
 }
 
 void DeviceInputs::SetSlots(const SequenceStep& sequence, size_t index, DeviceGraph* graph) {
@@ -83,12 +83,8 @@ void DeviceInputs::SetCompressed(const SequenceStep& sequence, size_t index, Dev
   if (changes.slots) device_->Upload(lists.Slots(), 0, tensors.compressed_slots);
   if (changes.centres) device_->Upload(lists.Centres(), 0, tensors.centres);
   if (tensors.compressed_counts == nullptr) return;
-  std::vector<int32_t>& counts = compressed_counts_[index];
-  counts.clear();
-  ForEachStream([&](int layer, int head) {
-    counts.push_back(static_cast<int32_t>(cache.views().Compressed(layer, head).size()));
-  });
-  device_->Upload<int32_t>(counts, 0, tensors.compressed_counts);
+  UploadCounts([&](int layer, int head) { return cache.views().Compressed(layer, head).size(); },
+               &compressed_counts_[index], tensors.compressed_counts);
 }
 
 void DeviceInputs::SetRankVectors(const SequenceStep& sequence, size_t index, DeviceGraph* graph) {
@@ -265,7 +261,13 @@ void DeviceInputs::Set(const StepWork& work, DeviceGraph* graph) {
   for (const SequenceStep& sequence : work.sequences) {
     const size_t index = graph->IndexOf(sequence);
     if (graph->shape.sequences[index].has_mask) SetMask(sequence, index, *graph);
-    if (graph->shape.sequences[index].by_row_attention) SetCounts(sequence, index, *graph);
+    if (graph->shape.sequences[index].by_row_attention) {
+      UploadCounts(
+          [&](int layer, int head) {
+            return RowsOnDevice(*sequence.cache, layer, head).slots.size();
+          },
+          &counts_[index], graph->tensors.sequences[index].counts);
+    }
     SetSlots(sequence, index, graph);
     SetCompressed(sequence, index, graph);
     SetRankVectors(sequence, index, graph);

@@ -44,7 +44,9 @@ class DeviceInputs {
 
  private:
   void SetNewRows(const StepWork& work, const DeviceGraph& graph);
-  void SetCounts(const SequenceStep& sequence, size_t index, const DeviceGraph& graph);
+  // Uploads num_rows(layer, kv head) of all streams.
+  template <typename NumRows>
+  void UploadCounts(const NumRows& num_rows, std::vector<int32_t>* counts, ggml_tensor* to) const;
   void SetSlots(const SequenceStep& sequence, size_t index, DeviceGraph* graph);
   void SetCompressed(const SequenceStep& sequence, size_t index, DeviceGraph* graph);
   void SetRankVectors(const SequenceStep& sequence, size_t index, DeviceGraph* graph);

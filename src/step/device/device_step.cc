@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <new>
 
+#include "src/base/clock.h"
 #include "src/base/sanitizers.h"
 
 namespace ebb {
@@ -91,7 +91,7 @@ Status DeviceStep::RunOnDevice(const StepWork& work, StagedSequences* staged, St
 
 Status DeviceStep::ComputeStep(const StepWork& work, const StagedSequences& staged,
                                StepCosts* costs) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = SecondsNow();
   if (HasStates()) ReserveStates(work);
   EBB_ASSIGN_OR_RETURN(DeviceGraph* const graph, graphs_.For(work));
   inputs_.Set(work, graph);
@@ -109,10 +109,7 @@ Status DeviceStep::ComputeStep(const StepWork& work, const StagedSequences& stag
   signals_.Fetch(work, *graph);
   if (HasStates()) TakeStates(work, graph);
   // One figure for all: a device tells nothing of its nodes.
-  if (costs != nullptr) {
-    *costs = {.other_seconds =
-                  std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
-  }
+  if (costs != nullptr) *costs = {.other_seconds = SecondsNow() - begin};
   return OkStatus();
 }
 

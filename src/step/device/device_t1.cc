@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "src/base/clock.h"
 #include "src/step/device/rates_file.h"
 
 namespace ebb {
@@ -188,7 +188,7 @@ void DeviceT1::Choose(const SequenceStep& sequence, const BackendSequence& shape
 
 void DeviceT1::SelectRows(const SequenceStep& sequence, size_t number, const StagedStep& staged,
                           int attention, DeviceGraph* graph) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = SecondsNow();
   const std::span<const float> queries = queries_[number], products = rank_products_[number];
   const int layer = model_.shape.LayerRead(attention);
   const size_t heads = model_.hparams.kv_heads[layer];
@@ -221,8 +221,7 @@ void DeviceT1::SelectRows(const SequenceStep& sequence, size_t number, const Sta
     *sequence.rows_unread += choices_[head].rows_unread;
   }
   staged.ReadWantedRows();
-  select_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  select_seconds_ += SecondsNow() - start;
   inputs_->UploadMasks(index, layer, *graph);
 }
 

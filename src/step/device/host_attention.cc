@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <new>
@@ -13,6 +12,7 @@
 
 #include "ebb/types.h"
 #include "hwy/aligned_allocator.h"
+#include "src/base/clock.h"
 #include "src/base/page_units.h"
 
 namespace ebb {
@@ -162,10 +162,9 @@ Result<double> HostAttention::MeasureBytesPerSecond() {
     double best = 0;
     constexpr int kRounds = 3;
     for (int round = 0; round < kRounds; ++round) {
-      const auto begin = std::chrono::steady_clock::now();
+      const double begin = SecondsNow();
       Run({&query, 1}, slots.size());
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      best = std::max(best, static_cast<double>(num_bytes) / took.count());
+      best = std::max(best, static_cast<double>(num_bytes) / (SecondsNow() - begin));
     }
     return best;
   } catch (const std::bad_alloc&) {
