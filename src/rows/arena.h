@@ -27,12 +27,13 @@
 namespace ebb {
 
 using PageId = uint32_t;
-// An arena has at most 2^30 - 1 pages, so that two bits are left to those who keep ids.
+// kNoPage is no page's id. An arena has at most 2^30 - 1 pages, so that PageRef can keep an id and
+// two flags in 32 bits.
 inline constexpr PageId kNoPage = ~PageId{0} >> 2;
 
 static_assert(kExtentBytes % kDeviceMemoryStep == 0);
 
-// A cap on the memory that several arenas map together.
+// SharedCap caps the memory that several arenas map together.
 struct SharedCap {
   size_t cap_bytes = 0;
   size_t mapped_bytes = 0;
@@ -57,7 +58,7 @@ struct ArenaStats {
   size_t table_bytes = 0;      // of the arena's own records of pages
 };
 
-// One that takes pages of an arena, with a floor or without.
+// PageHolder takes pages of an arena, with a floor or without.
 struct PageHolder {
   size_t floor = 0;      // pages that it can count on; see Arena::SetFloor()
   size_t num_pages = 0;  // that were allocated for it, and that it has not released
@@ -86,10 +87,11 @@ class Arena {
   void EndReservation(size_t num_pages);
   // Takes a page that was not reserved.
   Status Allocate(PageId* page, PageHolder* holder = nullptr);
-  // One holder more. Its own count leaves the page out: it was not allocated for it.
+  // Adds a holder of the page. PageHolder::num_pages of that holder does not count the page,
+  // because it was not allocated for it.
   void Share(PageId page);
-  // One holder less; the last one frees the page. holder: the owner for which the page was
-  // allocated; null if there was none, or it was another one.
+  // Removes a holder of the page, and frees the page with its last holder. `holder` is the one for
+  // which the page was allocated; null if there was none, or if it is not the one that releases.
   void Release(PageId page, PageHolder* holder = nullptr);
   // Keeps room for so many pages of the holder's, those that it has among them, until it asks for
   // another number: 0 when it goes. A page that others still hold when the holder releases it is no
@@ -97,15 +99,15 @@ class Arena {
   // neither taken nor kept for others.
   Status SetFloor(PageHolder* holder, size_t num_pages);
   [[nodiscard]] uint32_t num_holders(PageId page) const;
-  // Until generation() changes.
+  // Returns the page's address, which is valid until generation() changes.
   [[nodiscard]] std::byte* Address(PageId page) const;
-  // Grows whenever Compact() moves a page.
+  // Counts the times that Compact() moved pages.
   [[nodiscard]] uint64_t generation() const;
   // Unmaps empty extents, and moves pages from the sparsest extents into holes of the others while
   // whole extents can be freed so, copying at most `max_bytes`; the next call goes on where this
   // one had to stop. Returns the bytes copied.
   size_t Compact(size_t max_bytes);
-  // Pages that the holder may still take, as far as the cap and other floors go.
+  // Returns how many pages the cap and the floors of others leave for the holder to take.
   [[nodiscard]] size_t NumAvailable(const PageHolder& holder) const;
   [[nodiscard]] ArenaStats stats() const;
   [[nodiscard]] size_t page_bytes() const;
@@ -113,7 +115,8 @@ class Arena {
   [[nodiscard]] size_t page_end() const;
   [[nodiscard]] size_t cap_bytes() const;
   [[nodiscard]] MemoryKind memory() const;
-  // Internal when a record does not name its page or a count is wrong; for tests.
+  // Checks the arena's records, for tests. Errors: Internal if a record does not name its page or a
+  // count is wrong.
   [[nodiscard]] Status Validate() const;
 
  private:

@@ -1,4 +1,4 @@
-// Pages of a tier that lie in an arena.
+// InArena implements the pages of a tier over an arena.
 #ifndef EBB_ROWS_ARENA_PAGES_H_
 #define EBB_ROWS_ARENA_PAGES_H_
 
@@ -13,14 +13,14 @@
 
 namespace ebb {
 
-// Base: TierPages or TierRows.
+// `Base` is TierPages or TierRows.
 template <typename Base>
 class InArena : public Base {
  public:
   using Access = TierPages::Access;
   using PageCopy = TierPages::PageCopy;
 
-  // device: that may touch the arena's memory. Both outlive this.
+  // Holds pages of `arena`, whose memory `device` can access. REQUIRES: both outlive this.
   InArena(Arena* arena, Device* device) : arena_(arena), device_(device) {}
   ~InArena() override { (void)arena_->SetFloor(&holder_, 0); }  // giving up never fails
 
@@ -55,19 +55,19 @@ class InArena : public Base {
     return device_->CopyRows(parts);
   }
 
-  // See Arena::SetFloor().
+  // Sets the floor of the sequence, as Arena::SetFloor() does, to the pages that `num_bytes` need.
   Status SetFloor(uint64_t num_bytes) {
     const size_t page_bytes = arena_->page_bytes();
     return arena_->SetFloor(&holder_, num_bytes / page_bytes + (num_bytes % page_bytes > 0));
   }
-  // Pages that this sequence may still take.
+  // Returns how many pages this sequence may still take.
   [[nodiscard]] size_t NumAvailable() const { return arena_->NumAvailable(holder_); }
 
  protected:
   void Release(PageRef page) override {
     arena_->Release(page.id(), page.is_of_another() ? nullptr : &holder_);
   }
-  // Whether only the device reaches the pages.
+  // Returns whether the host can reach the pages only by copies of the device.
   [[nodiscard]] bool IsClosed() const {
     return device_->IsClosed() && arena_->memory() != MemoryKind::kPinned;
   }
@@ -93,7 +93,8 @@ class InArena : public Base {
   void ReserveReleases(size_t /*num_pages*/) override {}
   void EndReleases() override {}
 
-  // Pages that are written may be written in part: they are read first.
+  // Visits copies of the pages on the host. Reads pages that are to be written too, because `visit`
+  // may write a part of a page.
   Status VisitCopies(std::span<const PageId> pages, Access access,
                      const std::function<Status(size_t, std::byte*)>& visit) {
     const size_t page_bytes = arena_->page_bytes();
@@ -117,7 +118,8 @@ class InArena : public Base {
   PageHolder holder_;
 };
 
-// TierRows::EditRows() where rows lie. REQUIRES: the caller may touch them there.
+// Implements TierRows::EditRows() for rows that the host edits in place. REQUIRES: the host can
+// address the arena's memory.
 inline void EditInArena(std::span<const TierRows::Edit> edits, const Arena& arena,
                         const PageFormat& format, const TierRows::EditFunction& edit) {
   std::vector<RowAddress> addresses;

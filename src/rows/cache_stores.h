@@ -11,7 +11,8 @@ class Arena;
 class PageFile;
 struct AttentionKernel;
 
-// The stores of rows. All outlive the caches.
+// CacheStores names the arenas and the file in which an engine's caches keep rows. REQUIRES: all
+// outlive the caches.
 struct CacheStores {
   Arena* t0 = nullptr;          // pages of the cache's format, in the device's memory
   Arena* t1 = nullptr;          // the same: T1 in the host's memory

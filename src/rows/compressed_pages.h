@@ -1,5 +1,5 @@
-// The pages of T2 that one sequence holds, and the way to the records in them: compressed rows of
-// one size, each the key and the value of a row.
+// CompressedPages holds the pages of T2 of one sequence, and reads and writes the records in them:
+// compressed rows of one size, each with the key and the value of a row.
 #ifndef EBB_ROWS_COMPRESSED_PAGES_H_
 #define EBB_ROWS_COMPRESSED_PAGES_H_
 
@@ -14,20 +14,21 @@
 
 namespace ebb {
 
-// The bytes of a page of T2 in the memory of a device, where pages begin at whole rows of F16.
+// Returns the bytes of a page of T2 in the memory of a device, where pages begin at whole rows of
+// F16.
 [[nodiscard]] inline size_t CompressedPageBytesOnDevice(const CompressedFormat& format) {
-  // Arenas want pages of a multiple of 64 bytes.
+  // The size of an arena's pages must be a multiple of 64 bytes.
   const size_t step = std::lcm(size_t{64}, format.head_dim * sizeof(uint16_t));
   return (format.PageBytes() + step - 1) / step * step;
 }
 
 class CompressedPages final : public InArena<TierPages> {
  public:
-  // record_bytes: of a record. Both outlive this.
+  // REQUIRES: arena and device outlive this.
   CompressedPages(Arena* arena, Device* device, size_t record_bytes)
       : InArena(arena, device), record_bytes_(record_bytes) {}
 
-  // Whether a device holds the records, and the host reaches them by copies alone.
+  // Returns whether a device holds the records, so that the host reaches them only by copies.
   [[nodiscard]] bool IsOnDevice() const { return IsClosed(); }
   [[nodiscard]] size_t page_bytes() const { return arena_->page_bytes(); }
   [[nodiscard]] size_t record_bytes() const { return record_bytes_; }
@@ -54,8 +55,8 @@ class CompressedPages final : public InArena<TierPages> {
   const size_t record_bytes_;
 };
 
-// Writes records one by one: those of a device are gathered on the host until they are worth a
-// copy.
+// RecordWriter writes records one by one. It gathers records of a device on the host until they are
+// worth a copy.
 class RecordWriter {
  public:
   explicit RecordWriter(const CompressedPages* pages) : pages_(pages) {}
@@ -69,7 +70,7 @@ class RecordWriter {
     packed_.resize(packed_.size() + pages_->record_bytes());
     return packed_.data() + packed_.size() - pages_->record_bytes();
   }
-  // All records are where they belong, or the first error says why not.
+  // Writes the records that are still on the host. Returns the first error of any write.
   Status Finish() {
     Flush();
     return status_;

@@ -1,5 +1,6 @@
-// Rows in a file: read and written by whole pages, between steps, a batch at a time (t1_edits.h),
-// and brought into memory, a device's where it has its own, layer by layer for a step (t1_stage.h).
+// FileRows holds T1 in a file. Between steps it reads and writes rows by whole pages, a batch at a
+// time (t1_edits.h); for a step it brings pages layer by layer into the memory that the step reads,
+// the host's or a device's (t1_stage.h).
 #ifndef EBB_ROWS_FILE_ROWS_H_
 #define EBB_ROWS_FILE_ROWS_H_
 
@@ -17,7 +18,8 @@ namespace ebb {
 
 class FileRows final : public TierRows {
  public:
-  // Steps read pages in the device's memory. File and device outlive this.
+  // Opens rows of `file`, whose pages steps read in the memory of `device`. REQUIRES: both outlive
+  // this.
   FileRows(PageFile* file, Device* device, const PageFormat& format);
   ~FileRows() override { EndReleases(); }
 
@@ -50,7 +52,7 @@ class FileRows final : public TierRows {
   void EndReservation(Reserved* reserved) override;
   PageId Take(int layer, Reserved* reserved) override;
   void ReserveReleases(size_t num_pages) override { released_.reserve(num_pages); }
-  // A page that is still to be written, or under way, is waited for.
+  // Waits for a write of the page that is pending, then releases the page.
   void Release(PageRef page) override;
   void EndReleases() override;
   Status Read(std::span<const PageIo> pages);

@@ -1,6 +1,6 @@
-// Rows in an arena: the device's, which a step attends to where they lie; or the host's beyond a
-// device, which a step has copied to the device layer by layer (t1_stage.h), or attends to on the
-// host.
+// MemoryRows holds rows in an arena. A step attends to rows in the device's memory in place. Rows
+// in the host's memory beyond a device are copied to the device layer by layer (t1_stage.h), or the
+// host attends to them.
 #ifndef EBB_ROWS_MEMORY_ROWS_H_
 #define EBB_ROWS_MEMORY_ROWS_H_
 
@@ -33,7 +33,8 @@ class MemoryRows final : public InArena<TierRows> {
   [[nodiscard]] size_t buffer_bytes() const override {
     return stage_ == nullptr ? 0 : stage_->memory_bytes() + page_cache_->memory_bytes();
   }
-  // Whether rows in the order of their positions are read faster: by a processor.
+  // Returns whether steps read rows faster that lie in the order of their positions, as the
+  // processor does.
   [[nodiscard]] bool GainsByOrder() const { return !device_->IsClosed(); }
 
  private:
@@ -44,7 +45,7 @@ class MemoryRows final : public InArena<TierRows> {
   }
 
   const PageFormat format_;
-  // Both null: rows are attended to where they lie.
+  // Both are null if steps attend to the rows in place.
   const std::unique_ptr<T1Stage> stage_;
   const std::unique_ptr<T1PageCache> page_cache_;
 };

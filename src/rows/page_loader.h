@@ -1,5 +1,5 @@
-// Loads pages of T1 into the memory that a step reads: those of a file into the host's memory, or
-// those of either kind of T1 into a device's.
+// PageLoader loads pages of T1 into the memory that a step reads: pages of a file into the host's
+// memory, or pages of a file or of the host's memory into a device's.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_ROWS_PAGE_LOADER_H_
@@ -22,7 +22,7 @@
 
 namespace ebb {
 
-// Memory that pages are loaded into: the host's, or a device's.
+// LoadedMemory is memory that pages are loaded into, the host's or a device's.
 class LoadedMemory {
  public:
   LoadedMemory() = default;  // empty
@@ -84,7 +84,7 @@ class PageLoader {
   Device* const device_;  // null: pages are loaded into the host's memory
 };
 
-// From a file into the host's memory. Both outlive it.
+// FilePageLoader loads pages of a file into the host's memory. REQUIRES: file and edits outlive it.
 class FilePageLoader final : public PageLoader {
  public:
   FilePageLoader(PageFile* file, T1Edits* edits)
@@ -102,7 +102,8 @@ class FilePageLoader final : public PageLoader {
   std::vector<uint64_t> reading_;  // numbers of batches
 };
 
-// From an arena in pinned memory into a device's memory. Both outlive it.
+// ArenaPageLoader copies pages of an arena in pinned memory to a device's memory. REQUIRES: both
+// outlive it.
 class ArenaPageLoader final : public PageLoader {
  public:
   ArenaPageLoader(const Arena* arena, Device* device) : PageLoader(device), arena_(arena) {}
@@ -119,15 +120,16 @@ class ArenaPageLoader final : public PageLoader {
   DeviceEvent last_copy_;
 };
 
-// From a file into a device's memory, through the host's. All outlive it.
+// FileDevicePageLoader loads pages of a file into a device's memory, through buffers on the host.
+// REQUIRES: file, edits and device outlive it.
 class FileDevicePageLoader final : public PageLoader {
  public:
-  // Returns what its buffers in the host's memory take for batches of so many bytes.
+  // Returns the bytes of the buffers on the host for batches of `batch_bytes` bytes.
   [[nodiscard]] static uint64_t BytesFor(uint64_t batch_bytes) {
     return kMostBatches * batch_bytes;
   }
 
-  // At most `num_batches` are under way at a time.
+  // REQUIRES: at most `num_batches` batches are under way at a time.
   FileDevicePageLoader(PageFile* file, T1Edits* edits, Device* device, size_t num_batches)
       : PageLoader(device), file_(file), edits_(edits), slots_(num_batches) {}
   [[nodiscard]] size_t page_bytes() const override { return file_->page_bytes(); }
@@ -141,8 +143,8 @@ class FileDevicePageLoader final : public PageLoader {
   [[nodiscard]] size_t memory_bytes() const override;
 
  private:
-  // A batch on its way: from Start() to Wait() in the file, then in a copy that ends before the
-  // slot serves another batch.
+  // Slot holds a batch on its way: from Start() to Wait() the file is read, then a copy to the
+  // device runs, which ends before the slot serves another batch.
   struct Slot {
     IoMemory memory;
     std::vector<PageIo> reads;
@@ -150,7 +152,8 @@ class FileDevicePageLoader final : public PageLoader {
     std::optional<PageFile::Ticket> reading;
     DeviceEvent last_read, copied;
 
-    // Makes `memory` at least so large. REQUIRES: no batch is under way in the slot.
+    // Replaces `memory` if it is smaller than `num_bytes`. REQUIRES: no batch is under way in the
+    // slot.
     Status Grow(size_t num_bytes);
   };
 

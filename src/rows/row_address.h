@@ -18,7 +18,8 @@ struct RowAddress {
   std::byte* value = nullptr;  // [format.RowStride()]; the key, where a format has no values
 };
 
-// slot: of the page, or of its stream.
+// Returns the address of the row in slot.row() of `page`; `slot` may be a slot of the page or of
+// its stream.
 [[nodiscard]] inline RowAddress RowOfPage(std::byte* page, Slot slot, const PageFormat& format) {
   std::byte* key = page + slot.row() * format.RowStride();
   return {.key = key, .value = key + format.ValueOffset()};
@@ -29,13 +30,13 @@ inline void CopyRow(const RowAddress& from, const RowAddress& to, const PageForm
   if (format.has_values) std::memcpy(to.value, from.value, format.RowStride());
 }
 
-// pages: of the slot's stream, in `arena`.
+// Returns the address of a row of a stream whose pages, in `arena`, are `pages`.
 [[nodiscard]] inline RowAddress AddressOf(Slot slot, std::span<const PageRef> pages,
                                           const Arena& arena, const PageFormat& format) {
   return RowOfPage(arena.Address(pages[slot.page()].id()), slot, format);
 }
 
-// moves[i] within the stream of pages[i].
+// Copies rows within streams: moves[i] within the stream whose pages are pages[i].
 inline void MoveInArena(std::span<const std::span<const SlotMove>> moves,
                         std::span<const std::span<const PageRef>> pages, const Arena& arena,
                         const PageFormat& format) {

@@ -1,4 +1,5 @@
-// The tiers of one sequence, in whatever memory or file an engine has for them.
+// RowStores holds the tiers of one sequence, in the memory and the file that an engine has for
+// them.
 #ifndef EBB_ROWS_ROW_STORES_H_
 #define EBB_ROWS_ROW_STORES_H_
 
@@ -18,7 +19,8 @@ struct RowStores {
   std::unique_ptr<CompressedPages> t2;  // null: there is none
 };
 
-// format: of the rows in T0 and T1. What `stores` names outlives them.
+// Opens the tiers of a sequence, whose rows in T0 and T1 have the format `format`. REQUIRES: what
+// `stores` names outlives them.
 [[nodiscard]] RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format);
 
 }  // namespace ebb

@@ -1,6 +1,7 @@
-// Pages of T1's file between being read, edited and written back. Batches of them fill two buffers
-// in turn: while one is edited the next is read, and the one before is on its way to the disk. The
-// last ones go there while the next step runs; what reads their pages waits for them first.
+// T1Edits reads pages of T1's file, lets the caller edit them and writes them back. Batches of
+// pages fill two buffers in turn: while one batch is edited, the next is read and the one before is
+// written. The last batches are written while the next step runs; reads of their pages wait for
+// these writes first.
 //
 // A write that fails loses nothing: the pages stay in their buffer, and any use of them in the
 // file, or of the buffer, tries again first and returns the disk's error.
@@ -26,12 +27,13 @@ namespace ebb {
 
 class T1Edits {
  public:
-  // Returns what its buffers take for edits that touch so many bytes of pages.
+  // Returns the bytes of the buffers for edits that touch pages of `all_bytes` bytes.
   [[nodiscard]] static uint64_t BytesFor(uint64_t all_bytes, uint64_t max_bytes) {
     return IoMemory::BytesFor(std::min(all_bytes, max_bytes));
   }
 
-  // Buffers of `max_bytes` in all, or one that holds the pages of the largest unit.
+  // Edits pages of `file` in buffers of `max_bytes` in all. If a unit is larger, one buffer holds
+  // its pages.
   T1Edits(PageFile* file, size_t max_bytes) : file_(file), max_bytes_(max_bytes) {}
   // Waits for reads and writes under way.
   ~T1Edits();
@@ -53,17 +55,17 @@ class T1Edits {
   // edited is written. REQUIRES: no page is named twice.
   Status Run(std::span<const Unit> units, const std::function<void(size_t)>& edit);
 
-  // The error of a write that is known to have failed, unless it succeeds now. Does not wait for
-  // writes that are still under way.
+  // Repeats the writes that are known to have failed, and returns their error if they fail again.
+  // Does not wait for writes under way.
   Status Check();
   // Returns once these pages, or all that were edited, are in the file.
   Status WaitFor(std::span<const PageIo> pages);
   Status WaitForWrites();
-  // The page will be freed: waits until it can be, and writes it no more.
+  // Waits for writes of a page that is about to be freed, and drops pending ones.
   void Forget(uint32_t file_page);
 
   [[nodiscard]] size_t memory_bytes() const;
-  // How long WaitFor() and WaitForWrites() took since this was asked last.
+  // Returns how long WaitFor() and WaitForWrites() took since the last call of this function.
   [[nodiscard]] double TakeWaitSeconds();
 
  private:
@@ -71,7 +73,8 @@ class T1Edits {
     IoMemory memory;
     std::optional<PageFile::Ticket> reading;
     std::vector<PageIo> to_write;  // once they are edited
-    // The edited pages, ascending: under way with a ticket, else refused by the disk.
+    // Lists the edited pages, ascending. With `writing` they are being written; without, the disk
+    // refused them.
     std::vector<PageIo> written;
     std::optional<PageFile::Ticket> writing;
   };

@@ -83,7 +83,7 @@ class T1PageCache {
  private:
   static constexpr size_t kChunkBytes = size_t{2} << 20;
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // A place for a page. Places with a page form a list, the most recently used first.
+  // Place has room for a page. Places with a page form a list, the most recently used first.
   struct Place {
     PageId page = kNoPage;
     uint64_t step = 0;         // that used the page last, or read it ahead
@@ -94,7 +94,7 @@ class T1PageCache {
     PageId page = kNoPage;
     bool is_wanted = false;  // by the layer; else it was read ahead in vain
   };
-  // The pages of one layer that found no place.
+  // Spill holds the pages of one layer for which no place was free.
   struct Spill {
     std::vector<LoadedMemory> chunks;
     std::vector<SpilledPage> pages;  // page i lies at AddressOf(chunks, i)
@@ -147,13 +147,15 @@ class T1PageCache {
   uint32_t first_ = kNone, last_ = kNone;
   std::array<Spill, 2> spills_;     // of a layer and of the next one, in turns
   std::vector<uint32_t> spill_of_;  // [pages]: place in its layer's spill; kNone: not there
-  // The pages that a layer is expected to want, as the last step that had the layer tells.
+  // Expected lists the pages that a layer is expected to want, judging by the last step that
+  // computed the layer.
   struct Expected {
     std::vector<PageId> pages;
     bool is_foreseen = false;  // else those that it spilled
   };
   std::vector<Expected> expected_;  // [layers]
-  // [pages]: 1 more than the layer that expected the page last; 0: dropped since, or never.
+  // Has, for each page, the last layer that expected it, plus 1; 0: none, or the page was dropped
+  // since.
   std::vector<uint32_t> expected_by_;
   std::vector<PageId> foreseen_;  // of this layer, for the next step
   std::vector<PageIo> requests_;  // of this layer

@@ -1,8 +1,7 @@
-// Brings the T1 pages of a sequence, from their file or from the host's memory, to where a step
-// reads them, ahead of the layers: while a layer is attended to, the next one is on its way, and
-// after the last layer the first two of the next step, which mostly has the same pages. Two
-// layers' pages are staged at a time; a third one of a file's, on the machine of
-// docs/figures/performance.md, gained nothing.
+// T1Stage loads the T1 pages of a sequence into the memory that a step reads, one layer ahead:
+// while a layer is attended to, the pages of the next one are loaded, and after the last layer
+// those of the next step's first two layers, which mostly are the same pages. It stages two layers
+// at a time; staging a third one gained nothing on the machine of docs/figures/performance.md.
 //
 // Thread safety: StageLayer() is called for every part of a step; part 0 reads, the others sleep
 // until it has. (Letting the first part to arrive read instead gained nothing beside a busy
@@ -24,7 +23,7 @@
 
 namespace ebb {
 
-// A page of a layer: which one it is, and where its address in the buffer is wanted.
+// StagedPage names a page of a layer, and where T1Stage writes its address in the buffer.
 struct StagedPage {
   PageId page = kNoPage;
   std::byte** address = nullptr;
@@ -45,23 +44,23 @@ class T1Stage {
 
   using Pages = std::vector<StagedPage>;
 
-  // A step over layers whose pages are these, in the order that it reads them; a layer may be in
-  // the list several times, though not twice in a row; OutOfMemory when there is no memory
-  // for them. What was read ahead for it already is kept.
+  // Begins a step that reads the pages of `layers` in this order. A layer may be in the list
+  // several times, but not twice in a row. Pages that were loaded ahead for the step are not loaded
+  // again. Errors: OutOfMemory. May throw std::bad_alloc.
   Status Begin(std::vector<Pages> layers);
   void StageLayer(int layer, int part);  // again: no effect
-  // The layer's attention was launched: nothing later reads its pages.
+  // Tells that the layer's attention was queued, and that no later work reads its pages.
   void ReleaseLayer(int layer);
-  // Every part has read the layer's pages. After the last layer, whose buffer is free now, the rest
-  // of the step (logits, sampling) may take longer than reading a layer. It need not be called.
+  // Tells that every part has read the layer's pages. After the last layer this starts to load one
+  // more layer of the next step, while the rest of the step (logits, sampling) runs. Optional.
   void EndLayer(int layer);
-  // The first error of the step.
+  // Ends the step. Returns its first error.
   Status End();
-  // The pages change: what was read ahead is stale.
+  // Discards pages that were loaded ahead, because their contents change.
   void Forget();
-  // Gives the buffers' memory back between steps.
+  // Frees the buffers. Called between steps.
   void ReleaseMemory();
-  // How long part 0 waited for layers, ever.
+  // Returns how long part 0 has waited for layers, in all steps.
   [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
   [[nodiscard]] size_t memory_bytes() const {
     return buffers_[0].memory.size() + buffers_[1].memory.size();
@@ -75,12 +74,13 @@ class T1Stage {
   };
 
   [[nodiscard]] bool ReadsTheSameAhead(const std::vector<Pages>& layers) const;
-  // Tells each page of the layer where it lies in the buffer.
+  // Writes the pages' addresses in the buffer to StagedPage::address.
   void SetAddresses(int layer, const Buffer& buffer);
-  // Begins to read the next layer; after the step's last one, the next step's layers.
+  // Starts to load the next layer, or, after the step's last one, a layer of the next step.
   void StartNext();
   [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
-  // The buffer of a layer; the next step's layers count on from the step's last one.
+  // Returns the buffer of a layer. Layers of the next step are numbered on from the step's last
+  // one.
   [[nodiscard]] size_t IndexOf(int layer) const { return (first_buffer_ + layer) % kBuffers; }
   [[nodiscard]] Buffer& BufferOf(int layer) { return buffers_[IndexOf(layer)]; }
 

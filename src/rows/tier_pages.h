@@ -1,6 +1,6 @@
-// The pages of one tier that one sequence holds. Where they lie is known to the implementations
-// alone: memory_rows.h, file_rows.h. Pages are taken under a PageReservation and given back under a
-// PageReleases; both end in their destructors.
+// TierPages holds the pages of one tier of one sequence; memory_rows.h and file_rows.h decide where
+// they lie. Pages are taken under a PageReservation and released under a PageReleases; both end in
+// their destructors.
 //
 // Thread safety: changes come from the engine's thread, between steps; Address() and generation()
 // may be read by several threads in one.
@@ -27,7 +27,7 @@ class TierPages {
   TierPages(const TierPages&) = delete;
   TierPages& operator=(const TierPages&) = delete;
 
-  // One holder more, which is another sequence.
+  // Adds another sequence as a holder of the page.
   virtual void Share(PageId page) = 0;
   [[nodiscard]] virtual uint32_t num_holders(PageId page) const = 0;
 
@@ -47,7 +47,7 @@ class TierPages {
   virtual Status Copy(std::span<const PageCopy> pages) = 0;
 
  protected:
-  // The pages of one PageReservation that were not taken yet.
+  // Reserved holds the pages of one PageReservation that were not taken yet.
   struct Reserved {
     size_t num_pages = 0;                        // in an arena, whose pages are of any layer
     std::vector<std::vector<PageId>> of_layers;  // in a file
@@ -57,18 +57,18 @@ class TierPages {
   friend class PageReservation;
   friend class PageReleases;
 
-  // See PageReservation. Take() returns a page of the layer with one holder.
+  // Implement PageReservation. Take() returns a page of the layer with one holder.
   virtual Status Reserve(std::span<const size_t> pages_of_layers, Reserved* reserved) = 0;
   virtual void EndReservation(Reserved* reserved) = 0;
   virtual PageId Take(int layer, Reserved* reserved) = 0;
-  // See PageReleases.
+  // Implement PageReleases.
   virtual void ReserveReleases(size_t num_pages) = 0;
   virtual void Release(PageRef page) = 0;
   virtual void EndReleases() = 0;
 };
 
-// Keeps pages of a tier for one sequence to take. Ends in End() or in its destructor, which give
-// back what was not taken; other reservations stay as they are.
+// PageReservation reserves pages of a tier for one sequence to take. End() or the destructor
+// returns the pages that were not taken; other reservations stay as they are.
 class PageReservation {
  public:
   // Reserves nothing yet. `pages` outlives it.
@@ -105,8 +105,8 @@ class PageReservation {
   size_t num_left_ = 0;
 };
 
-// Releases pages, which are gone at the latest when it is destroyed: pages that go together go
-// faster.
+// PageReleases releases pages together, which is faster than one by one. All are released when it
+// is destroyed, at the latest.
 class PageReleases {
  public:
   // Takes the memory for so many releases; may throw std::bad_alloc. Others may need memory
@@ -118,7 +118,7 @@ class PageReleases {
   PageReleases(const PageReleases&) = delete;
   PageReleases& operator=(const PageReleases&) = delete;
 
-  // One holder less; the page goes with the last one.
+  // Removes this sequence as a holder of the page. The last holder frees the page.
   void Release(PageRef page) { pages_->Release(page); }
 
  private:

@@ -1,7 +1,7 @@
-// The rows of one sequence in a tier of full precision: what reads, writes and moves them between
-// steps, and brings them to where a step attends to them. T1 is reached through it alone. T0 is
-// edited by address; on a device, whose memory the host cannot address, its rows are carried to the
-// host and back packed (Device::ReadRows(), WriteRows()).
+// TierRows reads, writes and moves the rows of one sequence in a tier of full precision between
+// steps, and brings them into the memory where a step attends to them. All access to T1 goes
+// through it. T0 is edited by address; rows in a device's memory, which the host cannot address,
+// are copied to the host and back (Device::ReadRows(), WriteRows()).
 //
 // Rows are named by the slots of a stream: the row() of the page that the stream lists at page().
 //
@@ -26,12 +26,12 @@ namespace ebb {
 class T1PageCache;
 class T1Stage;
 
-// Rows, or pages, that are in memory at once while they are edited.
+// kEditBytes bounds the bytes of rows, or pages, that are in memory at once while they are edited.
 inline constexpr size_t kEditBytes = size_t{4} << 20;
 
 class TierRows : public TierPages {
  public:
-  // The most that the edits to come touch, in pages of this tier.
+  // EditSize bounds what the next edits touch, in pages of this tier.
   struct EditSize {
     size_t pages_of_stream = 0;
     size_t pages = 0;  // of all streams
@@ -40,7 +40,7 @@ class TierRows : public TierPages {
   // it. OutOfMemory.
   virtual Status ReserveEdits(const EditSize& size) = 0;
 
-  // Which rows of a stream an edit is about. Several streams may share it.
+  // Rows lists the rows of a stream that an edit touches. Edits of several streams may share it.
   struct Rows {
     std::vector<Slot> slots;
     std::vector<uint32_t> fresh;  // ascending: pages of which nothing is wanted but these rows
@@ -60,20 +60,22 @@ class TierRows : public TierPages {
   virtual Status MoveRows(std::span<const std::span<const SlotMove>> moves,
                           std::span<const std::span<const PageRef>> pages) = 0;
 
-  // The error for which edited rows have not arrived, after another try. WaitForWrites() returns
-  // once it is on the disk; Check() does not wait for writes under way.
+  // Return the error of a write of edited rows that fails again when it is repeated.
+  // WaitForWrites() returns once all edited rows are on the disk; Check() does not wait for writes
+  // under way.
   [[nodiscard]] virtual Status Check() = 0;
   virtual Status WaitForWrites() = 0;
-  // How long WaitForWrites() and reads waited for that since this was asked last.
+  // Returns how long WaitForWrites() and reads waited for writes since the last call of this
+  // function.
   [[nodiscard]] virtual double TakeWaitSeconds() = 0;
 
-  // The stage that brings the rows to where a step attends to them; null: it attends to them where
-  // they lie.
+  // Returns the stage that brings the rows into the memory where a step attends to them; null:
+  // steps attend to them in place.
   [[nodiscard]] virtual T1Stage* stage() = 0;
-  // The pages that steps which read some of the rows keep where they attend to them; null: such
-  // steps read rows where they lie.
+  // Returns the cache of pages for steps that read a selection of the rows; null: such steps read
+  // rows in place.
   [[nodiscard]] virtual T1PageCache* page_cache() { return nullptr; }
-  // Whether the host can attend to rows where they lie, beside a stage.
+  // Returns whether the host can attend to rows in place although there is a stage.
   [[nodiscard]] virtual bool MayStay() const = 0;
   [[nodiscard]] virtual size_t buffer_bytes() const = 0;
 };
