@@ -30,14 +30,14 @@
 
 namespace ebb {
 
-// Up to so many tokens of a sequence are folded, each with the very arithmetic of a decode step;
-// more go in tiles, which pay from about that number on.
+// kMaxFoldTokens is the most tokens of a sequence that a step folds, each with the arithmetic of a
+// decode step. More tokens go in tiles, which are faster from about this number on.
 inline constexpr int kMaxFoldTokens = 12;
 
-// Whether a sequence's tokens go in tiles. Of a prompt's chunk all pieces go alike.
+// Returns whether the sequence's tokens go in tiles. All pieces of a prompt's chunk go alike.
 [[nodiscard]] bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time);
 
-// The nodes that a step needs.
+// AttentionPath says which attention nodes a step needs.
 struct AttentionPath {
   bool stores_in_fold = false;  // one token of each sequence, which reads all rows
   int num_folds = 0;            // per layer; 0: all tokens go in tiles
@@ -49,7 +49,8 @@ struct AttentionPath {
   [[nodiscard]] bool operator==(const AttentionPath&) const = default;
 };
 
-// State that all layers and graphs of an engine share. One step runs at a time.
+// AttentionScratch holds the state that all layers and graphs of an engine share. One step runs at
+// a time.
 struct AttentionScratch {
   AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in)
       : kernel(kernel_in), shape(shape_in) {}
@@ -59,10 +60,10 @@ struct AttentionScratch {
                 const std::shared_ptr<DecodeStates>& states)
         : attention(kernel, shape, states) {}
     DecodeAttention attention;
-    // For the fold's own tokens; there may be room for more kv heads than a layer has.
+    // Describe the tokens of one fold. There may be room for more kv heads than a layer has.
     std::vector<RowsView> rows;              // [tokens, kv heads]
     std::vector<CompressedRows> compressed;  // [tokens, kv heads]
-    // [tokens, kv heads]: where rows of each kind stand among all rows.
+    // Give, by token and kv head, the places of the rows of each kind among all rows.
     std::vector<std::span<const uint32_t>> full_indices, compressed_indices;
     std::vector<DecodeQuery> queries;  // [tokens]
   };
@@ -70,8 +71,9 @@ struct AttentionScratch {
   const AttentionKernel& kernel;
   const AttentionShape shape;
   const std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>();
-  // One for each of an attention's folds, whose plan mostly fits the next one too, or for even and
-  // odd attentions: one is planned while another is merged.
+  // Has an element for each of an attention's folds, whose plan mostly fits the next attention too.
+  // With one fold it has one for even and one for odd attentions, because one is planned while the
+  // other is merged.
   std::deque<FoldScratch> folds;
   struct TileScratch {
     TileScratch(const AttentionKernel& kernel, const AttentionShape& shape)
@@ -81,10 +83,11 @@ struct AttentionScratch {
     bool has_mass = false;
     MergedRows merged;  // where the sequence has rows in T2
   };
-  // One for each sequence of the step in tiles, in their order; there may be more.
+  // Has an element for each sequence of the step that goes in tiles, in their order, and perhaps
+  // more.
   std::deque<TileScratch> tiles;
   size_t num_tiles = 0;  // of this step
-  // The rows that a selector chose for a token's kv head; no ranges: all rows.
+  // Selected lists the rows that a selector chose for a token's kv head; without ranges: all rows.
   struct Selected {
     std::vector<RowRange> ranges;
     std::vector<RowRange> foreseen;  // for the next token; none: not known
@@ -99,7 +102,8 @@ struct AttentionScratch {
   double select_seconds = 0;                              // of the step so far
 };
 
-// The attention nodes of one graph. Must live as long as the graph.
+// AttentionOp makes the attention nodes of one graph and runs them. REQUIRES: it outlives the
+// graph.
 class AttentionOp final : public AttentionBuilder {
  public:
   AttentionOp(AttentionScratch* scratch, const AttentionPath& path);
@@ -112,7 +116,7 @@ class AttentionOp final : public AttentionBuilder {
   static constexpr int kMostFolds = 8;
 
  private:
-  // One attention. Where k is null the layer was stored by one before.
+  // Layer is one attention. If `k` is null, an earlier attention has stored the layer's rows.
   struct Layer {
     AttentionOp* op = nullptr;
     int attention = 0;  // in the order of the graph
@@ -121,15 +125,15 @@ class AttentionOp final : public AttentionBuilder {
     ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *k_before_rope = nullptr;
     ggml_tensor* sinks = nullptr;
     ggml_tensor* out = nullptr;
-    // [num_q_heads]; null: there are none.
+    // Returns the sinks, [num_q_heads]; null: there are none.
     [[nodiscard]] const float* Sinks() const;
     struct Fold {
       const Layer* layer = nullptr;
       int index = 0;
-      // The step's tokens.
+      // Return the first of the step's tokens in this fold, and the end of them.
       [[nodiscard]] int begin() const { return layer->op->FoldBegin(index); }
       [[nodiscard]] int end() const { return layer->op->FoldBegin(index + 1); }
-      // The beginning of a token's rows in lists of the fold's own tokens, [tokens, kv heads].
+      // Returns where a token's rows begin in lists of this fold, [tokens, kv heads].
       [[nodiscard]] size_t FirstRow(int token, size_t kv_heads) const {
         return size_t(token - begin()) * kv_heads;
       }
@@ -150,7 +154,8 @@ class AttentionOp final : public AttentionBuilder {
   [[nodiscard]] int FoldBegin(int fold) const {
     return work_->num_fold_tokens * fold / path_.num_folds;
   }
-  // Results for tokens that only fill up the graph's are not read, but must be numbers.
+  // Clears the results of tokens that only fill up the graph: nothing reads them, but they must be
+  // numbers.
   void ClearFillers(const Layer& layer) const;
   // Waits for the layer's pages.
   void BeginLayer(const Layer& layer, int part) const;
@@ -165,9 +170,9 @@ class AttentionOp final : public AttentionBuilder {
   // Leaves out rows before the token's window.
   void PlanWindow(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
-  // [query heads of the kv head, head_dim]
+  // Returns the queries of a token for a kv head, [query heads of the kv head, head_dim].
   [[nodiscard]] std::span<const float> QueriesOf(const Layer& layer, int token, int kv_head) const;
-  // The beginning of a token's kv heads in `selected`.
+  // Returns where a token's kv heads begin in AttentionScratch::selected.
   [[nodiscard]] size_t FirstSelected(int token) const {
     return size_t(token) * scratch_->shape.num_kv_heads;
   }

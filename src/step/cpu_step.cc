@@ -14,9 +14,9 @@
 namespace ebb {
 namespace {
 
-// Graphs kept at once, of about 1 MB each. Of steps of one sequence: a generation's, and a
-// verifying step's or those that read a prompt; building one costs little beside a step of several
-// tokens. Of steps of several sequences: for batches whose size changes with every step.
+// Bound the graphs kept at once, of about 1 MB each. For steps of one sequence: one to generate,
+// and one to verify or to read a prompt; building a graph costs little beside a step of several
+// tokens. For steps of several sequences: graphs for batches whose size changes with every step.
 constexpr size_t kMaxGraphsOfOne = 2;
 constexpr size_t kMaxGraphsOfSeveral = 16;
 
@@ -30,8 +30,8 @@ double WaitSeconds(const StepWork& work) {
   return seconds;
 }
 
-// A graph for so many tokens takes fewer too: batches of similar sizes share one. One more token of
-// nine costs less than building a graph.
+// Rounds up the number of tokens of a batch's graph, so that batches of similar sizes share one. A
+// ninth of unused tokens costs less than building a graph.
 int SizeOfGraph(size_t num_tokens) {
   const int num = static_cast<int>(num_tokens);
   int step = 1;
@@ -39,7 +39,7 @@ int SizeOfGraph(size_t num_tokens) {
   return (num + step - 1) / step * step;
 }
 
-// Reserves a quarter more: each step adds a row.
+// Reserves a quarter more than `num`, because each step adds a row.
 template <typename T>
 void ReserveMore(std::vector<T>* vector, size_t num) {
   if (vector->capacity() < num) vector->reserve(num + num / 4);
@@ -62,8 +62,8 @@ CpuStep::CpuStep(const LoadedModel& model, const AttentionKernel& kernel,
       scratch_(kernel, shape),
       graphs_(ggml_backend_cpu_buffer_type()) {}
 
-// Graphs of a model with recurrent state are built for exact numbers of sequences and tokens: a
-// token that fills up the graph's would need a state.
+// Describes the graph of a step. For a model with recurrent state its numbers of sequences and
+// tokens are exact, because a token that only fills up the graph would need a state.
 CpuStep::GraphShape CpuStep::ShapeOf(const StepWork& work) const {
   const bool has_state = HasStates();
   GraphShape shape = {.path = AttentionPath::Of(work), .is_of_several = work.sequences.size() > 1};
@@ -139,7 +139,8 @@ void CpuStep::Reserve(const StepWork& work, const AttentionPath& path) {
     }
     ++tile;
   }
-  // Prompts of a batch end in turns: memory of those that have ended goes back.
+  // Frees the memory of sequences whose prompt has ended, because prompts of a batch end one after
+  // another.
   for (; tile < scratch_.tiles.size(); ++tile) scratch_.tiles[tile].merged.Release();
   if (path.num_folds > 0) ReserveFolds(work, path.num_folds);
   if (path.selects) ReserveSelection(work);
@@ -172,7 +173,7 @@ void CpuStep::ReserveFolds(const StepWork& work, int num_folds) {
   }
 }
 
-// Rows are selected inside the graph, where nothing may fail.
+// Reserves memory for selections before the graph runs, because nodes of the graph must not fail.
 void CpuStep::ReserveSelection(const StepWork& work) {
   const size_t heads = scratch_.shape.num_kv_heads;
   const size_t views = work.num_fold_tokens * heads;

@@ -96,7 +96,7 @@ class GraphCache {
   [[nodiscard]] bool Hold(const Graph& graph) {
     return buffers_.Hold({graph.context.get(), graph.graph.other_context}, graph.graph.graph);
   }
-  // REQUIRES: a graph was added.
+  // Returns the most recently used graph. REQUIRES: a graph was added.
   [[nodiscard]] const Graph& last_used() const { return graphs_.front(); }
   [[nodiscard]] std::list<Graph>& graphs() { return graphs_; }
   [[nodiscard]] GraphBuffers& buffers() { return buffers_; }

@@ -19,12 +19,12 @@
 namespace ebb {
 namespace {
 
-// How long threads look for the next graph before they sleep, in ggml's measure: 0.2 ms, a few
-// where ggml is not patched. What lies between two steps is mostly shorter; every longer look takes
-// the cores from whatever else is to run.
+// kPoll is how long threads spin for the next graph before they sleep, in ggml's unit: 0.2 ms, or a
+// few ms if ggml is not patched. The time between two steps is mostly shorter; spinning longer
+// would take the cores from other work.
 constexpr uint32_t kPoll = 1;
 
-// Whether all sequences have as many tokens, in their order.
+// Returns whether all sequences have as many tokens, in their order.
 bool IsUniform(const StepWork& work) {
   const int num_tokens = work.sequences.front().num_tokens();
   for (size_t i = 0; i < work.sequences.size(); ++i) {
@@ -37,7 +37,7 @@ bool IsUniform(const StepWork& work) {
   return true;
 }
 
-// The part of a step that takes the tokens of some of its sequences.
+// Returns the part of a step that has the tokens of some of its sequences.
 StepWork PartOf(const StepWork& work, std::span<const size_t> sequences) {
   StepWork part;
   part.deferred_logits = work.deferred_logits;
@@ -69,7 +69,7 @@ struct GraphRunner::Impl {
   BackendDevice* const device;  // null: the processor computes
   std::unique_ptr<ggml_threadpool, GgmlDeleter> threadpool;
   std::unique_ptr<ggml_backend, GgmlDeleter> backend;
-  // A graph of one node, which lends the threads of ggml to other work.
+  // Is a graph of one node, by which other work runs on ggml's threads.
   std::unique_ptr<ggml_context, GgmlDeleter> team_ctx;
   ggml_cgraph* team_graph = nullptr;
   const std::function<void(int, int)>* team_work = nullptr;  // while it runs
@@ -166,12 +166,13 @@ const StepBackend& GraphRunner::steps() const { return *impl_->steps; }
 
 Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   EBB_RETURN_IF_ERROR(RunParts(work, costs));
-  // Afterwards, so that no result of weights that changed during the step is believed.
+  // Checks after the step, so that no result of weights that changed during the step is used.
   return impl_->model.CheckFilesUnchanged();
 }
 
-// Layers with recurrent state take as many tokens of each sequence. A step of others becomes
-// several: one of all sequences with a single token, and one for each other sequence.
+// Divides a step if the model has layers with recurrent state, which take the same number of tokens
+// of each sequence: one step for all sequences with a single token, and one for each other
+// sequence.
 Status GraphRunner::RunParts(const StepWork& work, StepCosts* costs) {
   impl_->logits_of_parts.clear();
   if (impl_->model.hparams.state_bytes == 0 || IsUniform(work)) {

@@ -1,6 +1,6 @@
-// Measures on samples how much of the attention steps with a selector leave unread: at every 17th
-// position, one query head of one layer reads all of its rows, and the share of the attention that
-// the rows left out would have received is computed from their keys. Changes no result.
+// MassAudit measures on samples how much of the attention steps with a selector leave unread: at
+// every 17th position it reads all rows of one query head of one layer, and computes from their
+// keys the share of the attention that the rows left out would have received. It changes no result.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_MASS_AUDIT_H_
@@ -20,7 +20,7 @@ class MassAudit {
  public:
   explicit MassAudit(const ModelShape& shape);
 
-  // A query head, by the kv head that it reads.
+  // Sample names a query head by the kv head that it reads.
   struct Sample {
     int layer = 0;
     int kv_head = 0;
@@ -43,7 +43,7 @@ class MassAudit {
   void Add(const Input& input);
 
   [[nodiscard]] int64_t num_samples() const { return num_samples_; }
-  // The mean over samples; 0 without one.
+  // Returns the mean over samples; 0 without a sample.
   [[nodiscard]] double UnreadMass() const {
     return num_samples_ == 0 ? 0 : sum_ / static_cast<double>(num_samples_);
   }

@@ -1,5 +1,6 @@
-// The rows of one sequence as a prompt's tiles read them where some rows lie in T2: those are
-// decompressed to full precision, layer by layer, and merged with the others in order of position.
+// MergedRows lists the rows of one sequence for a prompt's tiles if some rows lie in T2: it
+// decompresses these to full precision, layer by layer, and merges them with the others in order of
+// position.
 #ifndef EBB_STEP_MERGED_ROWS_H_
 #define EBB_STEP_MERGED_ROWS_H_
 
@@ -15,16 +16,17 @@ namespace ebb {
 
 class MergedRows {
  public:
-  // Returns the most bytes for so many rows of a kv head in T2.
+  // Returns the most bytes that Reserve() takes for `num_rows` rows of a kv head in T2.
   [[nodiscard]] static size_t BytesFor(size_t num_rows, size_t kv_heads, const PageFormat& format);
   // Makes room for the rows of any layer of `cache`. May throw std::bad_alloc.
   void Reserve(const SequenceCache& cache, const ModelShape& shape, const PageFormat& format);
-  // Gives the memory back.
+  // Frees the memory.
   void Release();
   // Decompresses this part's share of a layer's rows in T2.
   void Decompress(const AttentionKernel& kernel, const AttentionShape& shape,
                   const SequenceCache& cache, int layer, int kv_heads, int part, int num_parts);
-  // Lists all rows of a kv head, in order of position. The view holds until the next layer's.
+  // Lists all rows of a kv head, in order of position. The view is valid until the next layer is
+  // decompressed.
   [[nodiscard]] RowsView View(const SequenceCache& cache, int layer, int kv_head);
 
   [[nodiscard]] size_t memory_bytes() const { return memory_bytes_; }
@@ -34,7 +36,7 @@ class MergedRows {
     std::vector<const std::byte*> pages;  // those of the cache, then the decompressed ones
     std::vector<Slot> slots;
   };
-  // The decompressed page `page` of a kv head.
+  // Returns the decompressed page `page` of a kv head.
   [[nodiscard]] std::byte* PageOf(int kv_head, size_t page) const {
     return memory_.get() + (kv_head * pages_per_head_ + page) * format_.PageBytes();
   }

@@ -1,7 +1,7 @@
-// The recurrent state of one sequence: what layers with linear attention, state spaces or short
-// convolutions carry from token to token, in addition to the rows of attention layers. Its size
-// does not grow with the text, and it cannot be rolled back, except to positions where a copy was
-// kept (a checkpoint).
+// RecurrentState holds the recurrent state of one sequence: what layers with linear attention,
+// state spaces or short convolutions carry from token to token, in addition to the rows of
+// attention layers. Its size does not grow with the text, and it cannot be rolled back, except to
+// positions where a copy was kept (a checkpoint).
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_RECURRENT_STATE_H_
@@ -19,22 +19,23 @@
 
 namespace ebb {
 
-// Returns the bytes in which a step lays the states of its sequences side by side; that of a single
-// one is used where it lies.
+// Returns the bytes that a step needs to lay the states of its sequences side by side; 0 for one
+// sequence, whose state a step uses in place.
 [[nodiscard]] inline size_t StateBatchBytes(size_t state_bytes, size_t num_sequences) {
   return num_sequences > 1 ? state_bytes * num_sequences : 0;
 }
 
 class RecurrentState {
  public:
-  // 0 bytes: the model has no such state, and every function but exists() does nothing. `most`:
-  // checkpoints that are kept at once.
+  // Makes a state of `bytes` bytes with at most `most` checkpoints. With 0 bytes the model has no
+  // such state, and every function but exists() does nothing.
   RecurrentState(size_t bytes, size_t most) : bytes_(bytes), most_(most) {}
 
   [[nodiscard]] bool exists() const { return bytes_ > 0; }
-  // The tokens that the state has read; -1: a step failed while it was being written.
+  // Counts the tokens that the state has read; -1: a step failed while it wrote the state.
   [[nodiscard]] Position position() const { return position_; }
-  // Counts a checkpoint that sequences share in equal parts.
+  // Returns the bytes that the state takes. Sequences that share a checkpoint count equal parts of
+  // it.
   [[nodiscard]] size_t memory_bytes() const;
 
   // Makes room for a step. May throw std::bad_alloc, and has changed nothing then.
@@ -48,15 +49,14 @@ class RecurrentState {
   // goes if there are too many. Changes nothing if there is one already, or no memory. Never takes
   // memory for more than `most` copies, except for those that other sequences share.
   void Keep(bool replaces);
-  // The copy at this position, once it is there, is not dropped for others.
+  // Protects the checkpoint at this position, once it exists, from being dropped for others.
   void KeepAlways(Position position) { kept_ = position; }
-  // The largest position up to `end` that GoBackTo() takes.
+  // Returns the largest position up to `end` that GoBackTo() accepts.
   [[nodiscard]] Position NearestUpTo(Position end) const;
-  // REQUIRES: NearestUpTo(end) == end.
+  // Rolls the state back to `end`. REQUIRES: NearestUpTo(end) == end.
   void GoBackTo(Position end);
-  // Becomes the state that `other` has at `end`, and shares its checkpoints up to there. May throw
-  // std::bad_alloc.
-  // REQUIRES: other.NearestUpTo(end) == end; as many bytes.
+  // Takes the state that `other` has at `end`, and shares its checkpoints up to there. May throw
+  // std::bad_alloc. REQUIRES: other.NearestUpTo(end) == end, and both have as many bytes.
   void TakeFrom(const RecurrentState& other, Position end);
 
   void Save(StateWriter* to) const;
@@ -69,7 +69,7 @@ class RecurrentState {
     std::shared_ptr<Memory> bytes;  // not written while several sequences share it
   };
   [[nodiscard]] Memory Allocate() const;
-  // Null: the state is all zeros, of no token.
+  // Returns the state at a position; null: the state of no token, which is all zeros.
   [[nodiscard]] const std::byte* At(Position position) const;
 
   const size_t bytes_;

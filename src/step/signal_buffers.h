@@ -1,6 +1,5 @@
-// The memory that holds a sequence's signals: what its policy and observers declared, nothing else.
-// Begin() lays the arrays out for a step, the graph's nodes fill them, Group() and step() show
-// them.
+// SignalBuffers holds the signals of a sequence that its policy and observers declared. Begin()
+// lays the arrays out for a step, the graph's nodes fill them, and Group() and step() return them.
 //
 // Thread safety: between Begin() and the end of the step, nodes write distinct parts from several
 // threads; everything else happens between steps.
@@ -23,7 +22,8 @@ namespace ebb {
 
 class SignalBuffers {
  public:
-  // Returns the bytes of summed mass of groups of so many rows, and of the keys of so many tokens.
+  // Returns the bytes of the summed mass of groups of `num_rows` rows, and of the keys of
+  // `num_tokens` tokens.
   [[nodiscard]] static size_t BytesFor(const ModelShape& shape, int num_groups, size_t num_rows,
                                        size_t num_tokens) {
     return sizeof(float) *
@@ -33,37 +33,37 @@ class SignalBuffers {
   SignalBuffers(const ModelShape& shape, Granularity granularity, const SignalNeeds& needs);
   [[nodiscard]] Granularity granularity() const { return granularity_; }
 
-  // A step of `num_tokens` tokens, whose rows `cache` holds already. It has these groups, or one
-  // for all of them.
+  // Begins a step of `num_tokens` tokens, whose rows `cache` already holds. The cache has the
+  // groups of these signals, or one group for all of them.
   void Begin(const SequenceCache& cache, StepKind kind, Position first, int num_tokens);
   [[nodiscard]] const SignalNeeds& needs() const { return needs_; }
   [[nodiscard]] const AttentionLayout& layout() const { return layout_; }
-  // Whether this step's mass is wanted.
+  // Returns whether this step's mass is wanted.
   [[nodiscard]] bool wants_mass() const { return wants_mass_; }
 
-  // The mass that `all` has of these rows, where `all` has a row for each position from 0 on. Of a
-  // decode step of several tokens it is the mean over the queries that see a row, as a scorer knows
-  // it from steps of one.
-  // REQUIRES: both saw the step, and wanted its mass alike.
+  // Takes the mass of this sequence's rows from `all`, which has a row for each position from 0 on.
+  // After a decode step of several tokens, takes the mean over the queries that see a row, as in
+  // steps of one token. REQUIRES: both took part in the step, and wanted its mass alike.
   void TakeMass(const SignalBuffers& all, const SequenceCache& cache);
 
-  // For the nodes of a layer. Empty or null when not wanted.
+  // Return where the nodes of a layer write. Empty or null if the signal is not wanted.
   [[nodiscard]] MassTarget Mass(int layer);
   [[nodiscard]] float* Keys(int layer, int token, int kv_head);
   [[nodiscard]] float* KeysBeforeRope(int layer, int token, int kv_head);
   [[nodiscard]] float* Values(int layer, int token, int kv_head);
-  // The place of the query of token `token` of the step, [num_q_heads, head_dim]; null when queries
-  // are not wanted or it is not among the last.
+  // Returns where the query of token `token` of the step goes, [num_q_heads, head_dim]; null if
+  // queries are not wanted or the token is not among the last num_recent_queries.
   [[nodiscard]] float* Query(int layer, int token);
   [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim], of hidden_layers[index]
-  // [num_tokens, kv heads of the layer]
+  // Returns where a layer's eviction logits go, [num_tokens, kv heads of the layer].
   [[nodiscard]] std::span<float> EvictionLogits(int layer);
 
   [[nodiscard]] const StepSignals& step() const { return step_; }
   [[nodiscard]] GroupSignals Group(int group) const;
-  // The history of queries is no longer valid: a roll-back, a step that failed, keys re-rotated.
+  // Discards the history of queries. Called after a roll-back, a failed step, and when keys were
+  // re-rotated.
   void Forget();
-  // That history, all that outlives a step.
+  // Saves the history of queries, the only part that outlives a step.
   void Save(StateWriter* to) const;
   void Load(StateReader* from);
 
@@ -73,7 +73,8 @@ class SignalBuffers {
   void BeginCopies(int num_tokens);
   void BeginQueries(int num_tokens);
 
-  // The beginning of a token's vector of a kv head: [layers][tokens, kv heads of the layer].
+  // Returns the index of a token's vector of a kv head in arrays [layers][tokens, kv heads of the
+  // layer].
   [[nodiscard]] size_t VectorAt(int layer, int token, int kv_head) const {
     return size_t(layout_.StreamOf(layer, 0)) * step_.num_tokens +
            size_t(token) * layout_.NumKvHeads(layer) + kv_head;

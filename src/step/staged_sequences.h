@@ -1,4 +1,5 @@
-// The access of a step's sequences to their rows of T1. Ends with End(), or when it is destroyed.
+// StagedSequences is the access of a step's sequences to their rows of T1. It ends with End(), or
+// when it is destroyed.
 //
 // Thread safety: StageLayer() is called by the thread of each part; everything else by one thread.
 #ifndef EBB_STEP_STAGED_SEQUENCES_H_
@@ -27,7 +28,8 @@ class StagedSequences {
     steps_.push_back(std::move(step));
     return OkStatus();
   }
-  // Call the functions of StagedStep for all sequences, or for the one that was added at `index`.
+  // Call the functions of StagedStep for all sequences, or for the sequence that was added at
+  // `index`.
   void StageLayer(int layer, int part) const {
     for (const StagedStep& step : steps_) step.StageLayer(layer, part);
   }
@@ -39,7 +41,7 @@ class StagedSequences {
     for (const StagedStep& step : steps_) step.ReleaseLayer(layer);
   }
   void EndLayerOf(size_t index, int layer) const { steps_[index].EndLayer(layer); }
-  // Ends all of them. Returns the first error.
+  // Ends the access of all sequences. Returns the first error.
   [[nodiscard]] Status End() {
     Status first;
     for (StagedStep& step : steps_) {

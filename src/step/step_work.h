@@ -1,5 +1,5 @@
-// The work of one step, as plain data: which tokens of which sequences, and where their
-// signals go. Made by a step, read by the nodes of the graph.
+// StepWork is the work of one step, as plain data: which tokens of which sequences, and where their
+// signals go. RunStep() (src/sequence) makes it, and the nodes of the graph read it.
 #ifndef EBB_STEP_STEP_WORK_H_
 #define EBB_STEP_STEP_WORK_H_
 
@@ -19,42 +19,43 @@ namespace ebb {
 
 class Sequence;  // src/sequence; nothing in this folder looks into it
 
-// A sequence that takes the rows which another one computes. Both are at the same position, and its
-// keys stand at the same places. Rows are stored in its T0.
+// Follower is a sequence that takes the rows which another one computes, and stores them in its T0.
+// Both are at the same position, with the same RoPE positions.
 struct Follower {
   Sequence* sequence = nullptr;
   SequenceCache* cache = nullptr;  // of `sequence`
-  // The signals of `sequence`: it takes the tokens too, and its policy decides by all signals of
-  // the step, except mass, which is that of its own rows. Null: it has the tokens already, and
-  // their rows are written again.
+  // Points to the signals of `sequence`, which takes the tokens too: its policy decides by all
+  // signals of the step, and by the mass of its own rows. Null: it has the tokens already, and the
+  // step writes their rows again.
   SignalBuffers* signals = nullptr;
   std::string_view name;  // in errors: "the draft ..."
 
   [[nodiscard]] bool TakesStep() const { return signals != nullptr; }
 };
 
-// One sequence's part in a step: consecutive tokens of it.
+// SequenceStep is one sequence's part in a step: consecutive tokens of it.
 struct SequenceStep {
-  // Set by the caller of RunStep() (src/sequence/step.h).
+  // The caller of RunStep() (src/sequence/step.h) sets these members.
   Sequence* sequence = nullptr;
   StepKind kind = StepKind::kDecode;
   std::span<const Token> tokens;
-  // The tokens whose logits are wanted: the last one or all.
+  // Says which tokens' logits are wanted: the last one's or all.
   enum class Logits { kLast, kAll };
   Logits logits = Logits::kLast;
   std::span<const Follower> followers;
-  // The destination of the step's signals; null: the sequence's own. REQUIRED for followers that
-  // take the step; these need no others of it than mass.
+  // Points to where the step's signals go; null: to the sequence's own. REQUIRED if followers take
+  // the step; of these signals they need only mass.
   SignalBuffers* signals = nullptr;
   // Reads every row although the policy selects. REQUIRED for several tokens of a decode step.
   bool reads_all_rows = false;
-  // The prompt's chunk that these tokens are a piece of. Kernels and cuts of attention follow the
-  // chunk, so that how it is divided into steps changes no bit. 0 tokens: these are the chunk.
+  // Give the prompt's chunk that these tokens are a piece of. Kernels and cuts of attention depend
+  // on the chunk, so that its division into steps changes no bit. 0 tokens: these tokens are the
+  // chunk.
   Position chunk_first = 0;
   int chunk_tokens = 0;
 
-  // Set by RunStep() in its own copy, once the rows of the tokens are appended, for the nodes of
-  // the graph.
+  // RunStep() sets these members in its own copy, for the nodes of the graph, once the rows of the
+  // tokens are appended.
   SequenceCache* cache = nullptr;   // of `sequence`
   Selector* selector = nullptr;     // of a single token; null: read every visible row
   bool keeps_cached_t1 = false;     // pages that selective steps have read stay cached
@@ -84,7 +85,7 @@ struct StepWork {
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
   bool deferred_logits = false;  // they are computed afterwards, from StepBackend::outputs()
-  // Each token goes through the arithmetic of a decode step of its own.
+  // Computes each token with the arithmetic of a decode step of its own.
   bool one_token_at_a_time = false;
 };
 

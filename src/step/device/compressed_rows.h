@@ -17,48 +17,49 @@ struct CompressedFormat;
 
 [[nodiscard]] RecordFormat RecordFormatOf(const CompressedFormat& format);
 
-// The user data of the fold's node, whose result is that of RowFold.
+// CompressedFold is the user data of the fold's node, whose result has the layout of RowFold.
 struct CompressedFold : RowFold {
   RecordFormat format;
 };
 
-// The rows of T2 of a layer.
+// CompressedInputs names the rows of T2 of a layer.
 struct CompressedInputs {
-  // F16 [head_dim, rows], contiguous: the device's buffer.
+  // Is the device's buffer, F16 [head_dim, rows], contiguous.
   ggml_tensor* rows = nullptr;
-  // I32 [num_pages, kv heads]: numbers of the rows of `rows` that pages begin at.
+  // Has the numbers of the rows of `rows` that pages begin at, I32 [num_pages, kv heads].
   ggml_tensor* pages = nullptr;
   ggml_tensor* slots = nullptr;    // I32: in order of position, by RowFold::slot_stride
   ggml_tensor* counts = nullptr;   // I32 [kv heads]
   ggml_tensor* centres = nullptr;  // F32 [head_dim, kv heads]; zeros where a format has none
 };
 
-// q: as RowAttentionInputs has it. REQUIRES: `fold` outlives the graph.
+// Adds the fold's node. `q` is as in RowAttentionInputs. REQUIRES: `fold` outlives the graph.
 [[nodiscard]] ggml_tensor* AddCompressedFold(ggml_context* context, const CompressedFold* fold,
                                              ggml_tensor* q, const CompressedInputs& inputs);
 
-// The user data of the node that unpacks rows.
+// UnpackRows is the user data of the node that unpacks rows.
 struct UnpackRows : DeviceOp {
   int kv_heads = 0;
-  // The lists of full rows have these sizes, by RowFold's rules; rows lie in the order of slots.
+  // Are the sizes of the lists of full rows, as in RowFold; rows lie in the order of slots.
   int num_rows = 0;
   int num_pages = 0;
-  // The lists of T2 have these sizes.
+  // Are the sizes of the lists of T2.
   int num_compressed = 0;
   int num_compressed_pages = 0;
   int slot_stride = 0;
   RecordFormat format;  // has values
 };
 
-// F16 [head_dim, num_rows + num_compressed, kv heads, 2]: keys, then values; behind the end of a
-// list of T2 there are zeros. list: as RowAttentionInputs has it. after: as AddRowAttention() has
-// them. REQUIRES: `unpack` outlives the graph.
+// Adds the node that unpacks rows. Its result is F16 [head_dim, num_rows + num_compressed, kv
+// heads, 2]: keys, then values, with zeros behind the end of a list of T2. `list` is as in
+// RowAttentionInputs, `after` and `after_too` as in AddRowAttention(). REQUIRES: `unpack` outlives
+// the graph.
 [[nodiscard]] ggml_tensor* AddUnpackRows(ggml_context* context, const UnpackRows* unpack,
                                          ggml_tensor* list, const CompressedInputs& inputs,
                                          ggml_tensor* after, ggml_tensor* after_too);
 
-// The functions that launch ebb's kernels for CUDA; null in a program without them. They take the
-// heads that CudaRowAttentionTakes(), and know no soft cap.
+// Return the functions that launch ebb's CUDA kernels; null in a program without them. The kernels
+// support the heads that CudaRowAttentionTakes() accepts, and no soft cap.
 [[nodiscard]] decltype(DeviceOp::launch) CudaCompressedFold();
 [[nodiscard]] decltype(DeviceOp::launch) CudaUnpackRows();
 

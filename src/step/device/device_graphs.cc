@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTensorsPerNode = 3;  // views and inputs too
 
-// Lengths of the lists of rows that the device reads, by (layer, kv head) pair.
+// Lengths has the shortest and the longest of the lists of rows that the device reads.
 struct Lengths {
   size_t least = 0, most = 0;
 };
@@ -35,12 +35,13 @@ Lengths LengthsOnDevice(const SequenceCache& cache, int num_layers) {
   return lengths;
 }
 
-// Lists of pages are rounded up so: pages come and go by a few.
+// kPagesOfList divides the lengths of lists of pages, because pages come and go by a few.
 constexpr int kPagesOfList = 16;
 
 int RoundUp(size_t number, int step) { return (static_cast<int>(number) + step - 1) / step * step; }
 
-// Positions are the same in all streams that share a table.
+// Returns whether all groups see as many rows, none hidden by a window. Streams that share a table
+// have the same positions.
 bool AllSeeAlike(const SequenceCache& cache) {
   for (int group = 0; group < cache.layout().num_groups(); ++group) {
     if (cache.layout().WindowOf(group) > 0) return false;
@@ -203,7 +204,7 @@ BackendSequence DeviceGraphs::Describe(const SequenceStep& sequence) const {
   const Lengths lengths = described.adds_host || has_compressed
                               ? LengthsOnDevice(cache, num_layers)
                               : Lengths{.most = cache.tables().max_rows()};
-  // It is the last one, behind rows of T2.
+  // Counts the host's column here unless rows of T2 follow, because the column is the last one.
   const size_t column_of_host =
       described.adds_host && described.is_eager && !has_compressed ? 1 : 0;
   described.num_rows =
@@ -237,7 +238,8 @@ BackendSequence DeviceGraphs::Describe(const SequenceStep& sequence) const {
   if (!sequence.signals->wants_mass()) return described;
   using Mass = BackendSequence::Mass;
   const MassNeed need = sequence.signals->needs().mass;
-  // Which need not be the cache's: a lossless session's are its draft's.
+  // Asks the signals for their granularity: in a lossless session these are the draft's, not the
+  // cache's.
   const bool of_layers =
       need == MassNeed::kSummed && sequence.signals->granularity() != Granularity::kHead;
   described.mass = need == MassNeed::kPerQueryHead           ? Mass::kPerQueryHead
@@ -370,7 +372,8 @@ Result<DeviceGraph*> DeviceGraphs::Build(const Shape& shape, ggml_tensor* rows) 
   graph.attention =
       std::make_unique<BackendAttention>(weights_->model(), rows, own_nodes_, shape_.compressed,
                                          graph.shape.sequences, shape.wanted, &graph.tensors);
-  // Tensors that lie side by side before all that layers use, and stay: none leaves a hole.
+  // Makes tensors that keep their memory during the step. They come first, side by side, so that
+  // they leave no holes between the tensors of layers.
   const auto kept = [&](ggml_type type, int64_t columns, int64_t rows) {
     ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows);
     ggml_set_input(tensor);
@@ -405,7 +408,7 @@ Result<DeviceGraph*> DeviceGraphs::Build(const Shape& shape, ggml_tensor* rows) 
     tensors.mass = kept(GGML_TYPE_F32, sequence.NumKeys(),
                         graph.attention->FirstMassArray(sequence.mass, num_layers));
     if (sequence.adds_host) {
-      // Layers at places that every backend can copy to.
+      // Rounds up a layer's size, so that every layer begins where every backend can copy from.
       constexpr int kFloats = 64;
       tensors.host_weights = kept(GGML_TYPE_F32, RoundUp(model_.hparams.num_q_heads, kFloats),
                                   model_.shape.NumAttentions());

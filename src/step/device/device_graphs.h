@@ -64,7 +64,7 @@ struct DeviceGraph {
 
 class DeviceGraphs {
  public:
-  // REQUIRES: model and device outlive this.
+  // Builds graphs of `model` for `device`. REQUIRES: both outlive this.
   DeviceGraphs(const LoadedModel& model, BackendDevice* device, const AttentionShape& shape);
   // Copies the weights to the device. Called once, before all else. Errors: those of DeviceWeights.
   Status CopyWeights();
@@ -97,12 +97,14 @@ class DeviceGraphs {
   void ChooseAttention(BackendSequence* sequence) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
   [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
-  // REQUIRES: `shape` has its sequences and its followers.
+  // Returns the options for a graph of `shape`. REQUIRES: `shape` has its sequences and its
+  // followers.
   [[nodiscard]] DecoderGraphOptions OptionsFor(const Shape& shape, int num_tokens,
                                                int num_outputs) const;
   // Finds a store for the vectors of each selector, or lets the host multiply.
   void UseRankStores(Shape* shape);
-  // rows: BackendDevice::rows(); null: nothing was stored yet, and the graph can only be checked.
+  // Builds the graph of a shape over `rows`, which is BackendDevice::rows(). Null: the device has
+  // no rows yet, and the graph can only be checked.
   Result<DeviceGraph*> Build(const Shape& shape, ggml_tensor* rows);
   Status MakeLists(DeviceGraph* graph) const;
   // Makes the next step upload all lists again.

@@ -5,13 +5,14 @@
 namespace ebb {
 namespace {
 
-// In a mask. Behind it nothing is left of a softmax's term; infinity times 0 would be none.
+// kHidden hides a row in a mask: its weight in a softmax is 0. Minus infinity would give NaN where
+// it is multiplied by 0.
 constexpr float kHidden = -60000.0f;
 
 }  // namespace
 
-// By layer, token and kv head. Followers that have not a token's position, or are not there, write
-// the sequence's own row once more.
+// Lists the new rows by layer, token and kv head. A follower that lacks a token's position, or does
+// not exist, writes the sequence's own row again.
 void DeviceInputs::SetNewRows(const StepWork& work, const DeviceGraph& graph) {
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
   const size_t num_tokens = work.tokens.size();
@@ -106,7 +107,7 @@ void DeviceInputs::SetRankVectors(const SequenceStep& sequence, size_t index, De
   }
 }
 
-// One copy if all layers changed alike, as they mostly do.
+// Uploads in one copy if all layers changed alike, as they mostly do.
 void DeviceInputs::SetLists(const SequenceStep& sequence, DeviceGraph* graph) {
   const size_t index = graph->IndexOf(sequence);
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;

@@ -19,13 +19,13 @@ namespace ebb {
 
 class DeviceInputs {
  public:
-  // REQUIRES: model and device outlive this.
+  // Uploads inputs of `model` to `device`. REQUIRES: both outlive this.
   DeviceInputs(const LoadedModel& model, BackendDevice* device) : model_(model), device_(device) {}
 
   // Uploads all but the lists of rows of T0 and T1.
   void Set(const StepWork& work, DeviceGraph* graph);
-  // Uploads these lists for all layers, or for one. reads_again: another attention of the step has
-  // read the layer before.
+  // Upload the lists of rows of T0 and T1, for all layers or for one. `reads_again`: an attention
+  // of this step has read the layer before.
   void SetLists(const SequenceStep& sequence, DeviceGraph* graph);
   void SetListOfLayer(const SequenceStep& sequence, int layer, bool reads_again,
                       DeviceGraph* graph);
@@ -63,7 +63,7 @@ class DeviceInputs {
 
   const LoadedModel& model_;
   BackendDevice* const device_;
-  // What is being uploaded.
+  // Hold what is being uploaded.
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;                   // [sequences]
   std::vector<std::vector<int32_t>> counts_, compressed_counts_;  // [sequences]

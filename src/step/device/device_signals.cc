@@ -15,7 +15,7 @@ std::span<const float> DeviceSignals::Read(const ggml_tensor* tensor) {
   if (num_read_ == read_.size()) read_.emplace_back();
   ReadBuffer& to = read_[num_read_++];
   const auto size = static_cast<size_t>(ggml_nelements(tensor));
-  // A quarter more, so that one for all rows is not made again every few steps.
+  // Adds a quarter, so that a buffer for all rows is not allocated again every few steps.
   if (to.size < size) to = MakeReadBuffer(size + size / 4);
   device_->Download(tensor, 0, std::span(to.data, size));
   return {to.data, size};

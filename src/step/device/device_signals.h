@@ -20,7 +20,7 @@ namespace ebb {
 
 class DeviceSignals {
  public:
-  // REQUIRES: model and device outlive this.
+  // Copies signals of `model` from `device`. REQUIRES: both outlive this.
   DeviceSignals(const LoadedModel& model, BackendDevice* device,
                 HostAttention::OnThreads on_threads)
       : model_(model), device_(device), on_threads_(std::move(on_threads)) {}
@@ -30,12 +30,12 @@ class DeviceSignals {
   void Leak();  // the device was lost
 
  private:
-  // The queries and results that came to the host in a step, by layer.
+  // Fetched has the outputs of a step that have come to the host, by layer.
   struct Fetched {
     using Spans = std::vector<std::span<const float>>;
     Spans q, k, v, k_before_rope, hidden, eviction_channels;
   };
-  // Each tensor that a step reads has one, which stays for the next step.
+  // ReadBuffer is memory for a tensor that steps read, which stays for the next step.
   struct ReadBuffer {
     BackendDevice::BufferHandle pinned;
     std::vector<float> plain;

@@ -56,7 +56,8 @@ Status DeviceStep::CheckOperations() {
 
 Status DeviceStep::Run(const StepWork& work, StepCosts* costs) {
   Status status;
-  // Ends behind the handler: copies from and to work space may be under way until then.
+  // Destroyed after the handler has waited for the device, because copies from and to work space
+  // may be under way until then.
   StagedSequences staged(&staged_steps_);
   try {
     status = device_->Call([&] { return RunOnDevice(work, &staged, costs); });
@@ -113,14 +114,15 @@ Status DeviceStep::ComputeStep(const StepWork& work, const StagedSequences& stag
   return OkStatus();
 }
 
-// The host's memory, before anything changes. May throw std::bad_alloc.
+// Reserves host memory for the recurrent states before the step changes anything. May throw
+// std::bad_alloc.
 void DeviceStep::ReserveStates(const StepWork& work) {
   for (const SequenceStep& sequence : work.sequences) sequence.state->Reserve();
   states_.reserve(work.sequences.size());
 }
 
-// A sequence's state lies in the host's memory between steps, where it is saved, forked and rolled
-// back, and is copied to the device and back in each.
+// Copies the sequences' states to the device. Between steps they lie in the host's memory, where
+// they are saved, forked and rolled back.
 Status DeviceStep::SetStates(const StepWork& work, DeviceGraph* graph) {
   auto* const type = ggml_backend_get_default_buffer_type(device_->backend());
   const size_t needed = graph->graph.inputs->StateBufferBytes(
@@ -141,7 +143,7 @@ Status DeviceStep::SetStates(const StepWork& work, DeviceGraph* graph) {
   return OkStatus();
 }
 
-// REQUIRES: the step was waited for.
+// Copies the states back to the host. REQUIRES: the step has ended.
 void DeviceStep::TakeStates(const StepWork& work, DeviceGraph* graph) {
   graph->graph.inputs->TakeStates();
   for (const SequenceStep& sequence : work.sequences) {

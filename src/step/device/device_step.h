@@ -32,10 +32,11 @@ namespace ebb {
 class DeviceStep final : public StepBackend {
  public:
   using OnThreads = HostAttention::OnThreads;
-  // Copies the weights. host_attention: for the host's rows of T1 and of T2. Errors: those of
-  // DeviceWeights and of measuring how fast the ways of reading T1 are; Unsupported, naming the
-  // operation, when the backend lacks one that the model or the tiers need. REQUIRES: model and
-  // device outlive this; use.device is not null.
+  // Copies the weights to the device, checks its operations, and finds out how fast the ways of
+  // reading T1 are. `host_attention` attends to rows of T1 and T2 on the host. Errors: those of
+  // DeviceWeights and DeviceT1::FindOrMeasureRates(); Unsupported, naming the operation, if the
+  // backend lacks one that the model or the tiers need. REQUIRES: model and device outlive this;
+  // use.device is not null.
   static Result<std::unique_ptr<DeviceStep>> Create(const LoadedModel& model, const DeviceUse& use,
                                                     const AttentionShape& shape,
                                                     std::unique_ptr<HostAttention> host_attention,
@@ -43,10 +44,11 @@ class DeviceStep final : public StepBackend {
 
   ~DeviceStep() override;
 
-  // Errors: OutOfMemory when the device has no memory for the step; Internal when it was lost.
+  // Computes a step. Errors: OutOfMemory if the device has no memory for it; Internal if it was
+  // lost.
   Status Run(const StepWork& work, StepCosts* costs) override;
   [[nodiscard]] std::span<const float> logits(size_t i) const override;
-  // The logits: a step leaves none for later.
+  // Returns the logits, because a device's step computes all of them at once.
   [[nodiscard]] std::span<const float> outputs() const override { return logits_; }
   [[nodiscard]] size_t OutputFloats() const override { return model_.hparams.vocab_size; }
   Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) override;
@@ -59,12 +61,13 @@ class DeviceStep final : public StepBackend {
  private:
   DeviceStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
              std::unique_ptr<HostAttention> host_attention, const OnThreads& on_threads);
-  // Builds, and lets go of, the graphs of a prompt's step, of a single token's and, where the host
-  // may attend too, of one with its share.
+  // Builds, and drops, the graphs of a prompt's step, of a single token and, if the host may attend
+  // too, of a token with its share.
   Status CheckOperations();
   Status RunOnDevice(const StepWork& work, StagedSequences* staged, StepCosts* costs);
   Status ComputeStep(const StepWork& work, const StagedSequences& staged, StepCosts* costs);
-  // Recurrent states: REQUIRES: the sequences have as many tokens, in their order.
+  // Returns whether the model has recurrent states, which the next functions carry to the device
+  // and back. REQUIRES, of a step with them: all sequences have as many tokens, in their order.
   [[nodiscard]] bool HasStates() const { return model_.hparams.state_bytes > 0; }
   void ReserveStates(const StepWork& work);
   Status SetStates(const StepWork& work, DeviceGraph* graph);

@@ -14,7 +14,8 @@
 namespace ebb {
 namespace {
 
-// All layers read about as much as the first. All queries of a sequence read its rows once.
+// Returns the bytes of T1 that the first layer reads; all layers read about as much. All queries of
+// a sequence read its rows once.
 T1Bytes BytesOfFirstLayer(std::span<const SequenceStep> sequences, const AttentionShape& shape) {
   T1Bytes bytes;
   const size_t row_bytes = shape.format.RowBytes();
@@ -78,7 +79,8 @@ T1Reading DeviceT1::ReadingOf(const SequenceStep& sequence, bool may_stay) const
   return sequence.keeps_cached_t1 ? T1Reading::kStagedAndCached : T1Reading::kStaged;
 }
 
-// Rows that are hidden from a token are not separated by tiers.
+// Refuses sequences with rows that are hidden from the token, because such rows are not separated
+// by tiers.
 bool DeviceT1::MayReadInPlace(const SequenceStep& sequence) const {
   return sequence.num_tokens() == 1 && sequence.cache->page_bytes(Tier::kT1) > 0 &&
          !HidesRows(*sequence.cache, model_.hparams.num_layers);
@@ -86,7 +88,7 @@ bool DeviceT1::MayReadInPlace(const SequenceStep& sequence) const {
 
 T1Mode DeviceT1::ChooseMode(std::span<const SequenceStep> sequences) const {
   if (use_.t1_mode != T1Mode::kAuto) return use_.t1_mode;
-  // The other way is exact up to rounding only.
+  // Attention on the host is exact only up to rounding.
   if (!use_.allow_inexact) return T1Mode::kStream;
   const T1Bytes bytes = BytesOfFirstLayer(sequences, shape_);
   return ComputeSeconds(rates_, bytes) < StreamSeconds(rates_, bytes) ? T1Mode::kCompute
@@ -225,9 +227,9 @@ void DeviceT1::SelectRows(const SequenceStep& sequence, size_t number, const Sta
   inputs_->UploadMasks(index, layer, *graph);
 }
 
-// Launches what of the layer does not wait for the host, `part`, and attends to the host's rows
-// meanwhile; what comes of it joins the rest. Once the queries are here the layer before has ended,
-// and with it the inputs of its rows' mass.
+// Queues `part`, the nodes of the attention that do not wait for the host, and attends to the
+// host's rows meanwhile; then uploads the result for the nodes after them. When the queries have
+// arrived, the layer before has ended, so that the mass of its rows on the host can be scaled.
 Status DeviceT1::AttendOnHost(const StepWork& work, int attention, size_t part,
                               DeviceGraph* graph) {
   const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;
@@ -277,7 +279,7 @@ void DeviceT1::AddMassOfHost(const DeviceGraph& graph) {
       const float* const here = of.result.data() + of.q.size();
       for (size_t head = 0; head < of.weights.size(); ++head) {
         const float all = of.weights[head];
-        // Not a number, where the sum is none.
+        // Passes on a value that is not finite, so that AddMass() notices.
         of.weights[head] = std::isfinite(all) ? std::exp2(here[head] - all) : all;
       }
     }

@@ -28,12 +28,12 @@ namespace ebb {
 class DeviceT1 {
  public:
   using OnThreads = HostAttention::OnThreads;
-  // REQUIRES: model, device and inputs outlive this.
+  // Reads T1 as `use` allows. REQUIRES: model, device and inputs outlive this.
   DeviceT1(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
            std::unique_ptr<HostAttention> host_attention, OnThreads on_threads,
            DeviceInputs* inputs);
 
-  // Returns whether the host may attend to rows of T1, and whether that is chosen by rates.
+  // Return whether the host may attend to rows of T1, and whether rates decide when it does.
   [[nodiscard]] bool MayCompute() const { return use_.MayCompute(); }
   [[nodiscard]] bool NeedsRates() const { return use_.NeedsRates(); }
   void AlwaysStream() { use_.t1_mode = T1Mode::kStream; }
@@ -52,14 +52,14 @@ class DeviceT1 {
   [[nodiscard]] double select_seconds() const { return select_seconds_; }
 
  private:
-  // A logarithm of a sum, of which softmax leaves nothing.
+  // kNoRows is a logarithm of a sum so small that softmax gives it no weight.
   static constexpr float kNoRows = -1e30f;
-  // The choice of a selector for a kv head.
+  // Choice is what a selector chose for a kv head.
   struct Choice {
     std::vector<RowRange> ranges, foreseen;  // ranges: none where all rows are read
     int64_t rows_unread = 0;
   };
-  // The host's work in a layer for a sequence of which it attends to rows.
+  // HostShare is the host's work in a layer for a sequence of which it attends to rows.
   struct HostShare {
     size_t index = 0;  // of the graph's sequences
     std::vector<float> q, result;
@@ -68,18 +68,19 @@ class DeviceT1 {
 
   // Returns kCompute or kStream for a step of decoding.
   [[nodiscard]] T1Mode ChooseMode(std::span<const SequenceStep> sequences) const;
-  // may_stay: rows of T1 may be read where they lie.
+  // Returns how the sequence reads T1. `may_stay`: the host may attend to its rows of T1 in place.
   [[nodiscard]] T1Reading ReadingOf(const SequenceStep& sequence, bool may_stay) const;
   [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
-  // Waits for the queries of an attention, those of the sequences with selectors, and for their
-  // products where the device computes them.
+  // Downloads the queries of an attention for sequences with selectors, and their products if the
+  // device computes them, and waits for them.
   void FetchQueries(const StepWork& work, int attention, const DeviceGraph& graph);
-  // products: see TakeRankProducts(); empty: the host computes them.
+  // Lets the selector choose rows of a kv head. `products` are as TakeRankProducts() takes them;
+  // empty: the host computes them.
   void Choose(const SequenceStep& sequence, const BackendSequence& shape, int layer, int head,
               std::span<const float> queries, std::span<const float> products,
               Choice* choice) const;
-  // Loads the pages of T1 with rows that the sequence's selector chooses in an attention by its
-  // queries, and hides the other rows. number: of the sequence in the step.
+  // Loads the pages of T1 with the rows that the selector of sequence `number` of the step chooses
+  // by an attention's queries, and hides the other rows in the mask.
   void SelectRows(const SequenceStep& sequence, size_t number, const StagedStep& staged,
                   int attention, DeviceGraph* graph);
   Status AttendOnHost(const StepWork& work, int attention, size_t part, DeviceGraph* graph);
@@ -97,7 +98,7 @@ class DeviceT1 {
   DeviceInputs* const inputs_;
   T1Mode mode_ = T1Mode::kStream;
   double select_seconds_ = 0;
-  // Work space.
+  // Are work space.
   std::vector<std::vector<float>> queries_;        // [sequences]: of a layer, for selectors
   std::vector<std::vector<float>> rank_products_;  // [sequences]: of these queries
   std::vector<Choice> choices_;                    // [kv heads]: of a layer

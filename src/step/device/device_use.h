@@ -1,4 +1,5 @@
-// How the steps of an engine use its device: by ebb's own nodes or not, and which way they read T1.
+// Says how the steps of an engine use its device: by ebb's own nodes or not, and how they may read
+// T1.
 #ifndef EBB_STEP_DEVICE_DEVICE_USE_H_
 #define EBB_STEP_DEVICE_DEVICE_USE_H_
 

@@ -1,4 +1,4 @@
-// A model's weights in the memory of a device that a backend of ggml computes on.
+// DeviceWeights holds a model's weights in the memory of a device.
 #ifndef EBB_STEP_DEVICE_DEVICE_WEIGHTS_H_
 #define EBB_STEP_DEVICE_DEVICE_WEIGHTS_H_
 
@@ -14,16 +14,16 @@ namespace ebb {
 
 class DeviceWeights {
  public:
-  // Copies all weights but tables whose rows are looked up on the host: of embeddings. Errors:
-  // InvalidArgument when the model was loaded for the processor, whose layouts no device knows;
+  // Copies all weights but tables of embeddings, whose rows are looked up on the host. Errors:
+  // InvalidArgument if the model was loaded for the processor, in layouts that no device knows;
   // OutOfMemory. REQUIRES: model and device outlive this.
   static Result<std::unique_ptr<DeviceWeights>> Create(const LoadedModel& model,
                                                        BackendDevice* device);
 
-  // The model with its tensors on the device.
+  // Returns the model with its tensors on the device.
   [[nodiscard]] const LoadedModel& model() const { return on_device_; }
   [[nodiscard]] size_t num_bytes() const;
-  // For a device that was lost, whose memory cannot be freed.
+  // Leaks the memory, which cannot be freed after the device was lost.
   void Leak() { ebb::Leak(&buffer_); }
 
  private:

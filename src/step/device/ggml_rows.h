@@ -14,13 +14,14 @@
 
 namespace ebb {
 
-// The rows of T2 of a layer.
+// GgmlRowInputs names the rows of T2 of a layer.
 struct GgmlRowInputs {
   CompressedFormat format;  // in ggml's blocks
   int kv_heads = 0;
   int num_pages = 0;  // of a kv head
   int num_rows = 0;   // of a kv head
-  // The slots of a kv head begin so many behind those of the one before; 0: all heads share them.
+  // The slots of a kv head begin this many elements behind the slots of the head before; 0: all
+  // heads share them.
   int slot_stride = 0;
   ggml_tensor* rows = nullptr;      // F16 [head_dim, rows]: the device's buffer
   ggml_tensor* pages = nullptr;     // I32 [num_pages, kv_heads]: numbers of their first rows
@@ -29,7 +30,7 @@ struct GgmlRowInputs {
   ggml_tensor* rotation = nullptr;  // F32 [head_dim, head_dim], see RotationMatrix()
 };
 
-// Keys and values, F16. Where rows have no values both are the same tensor.
+// GatheredRows has keys and values, F16. Both are the same tensor if rows have no values.
 struct GatheredRows {
   ggml_tensor* keys = nullptr;
   ggml_tensor* values = nullptr;
@@ -42,7 +43,7 @@ struct GatheredRows {
 // rotation, and in F16 before they are put behind the other rows. num_rows: of a kv head.
 [[nodiscard]] size_t GgmlRowBytes(const CompressedFormat& format, size_t kv_heads, size_t num_rows);
 
-// The matrix that Rotate() multiplies by, which is its own transpose and inverse.
+// Returns the matrix that Rotate() multiplies by, which is its own transpose and inverse.
 [[nodiscard]] std::vector<float> RotationMatrix(int head_dim);
 
 // Computes AppendGgmlRows() of a few records on the device's backend. Returns whether the backend

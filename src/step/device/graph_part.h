@@ -1,4 +1,4 @@
-// A part of a graph, as a graph whose nodes a backend runs with the very arithmetic of the whole.
+// GraphPart is a part of a graph, which a backend runs with the arithmetic of the whole graph.
 #ifndef EBB_STEP_DEVICE_GRAPH_PART_H_
 #define EBB_STEP_DEVICE_GRAPH_PART_H_
 
@@ -13,7 +13,8 @@ struct GraphPartDeleter {
 };
 using GraphPart = std::unique_ptr<ggml_cgraph, GraphPartDeleter>;
 
-// Its nodes [begin, end). REQUIRES: the graph outlives the part. May throw std::bad_alloc.
+// Returns the nodes [begin, end) of the graph as a part. May throw std::bad_alloc. REQUIRES: the
+// graph outlives the part.
 [[nodiscard]] GraphPart PartOf(ggml_cgraph* graph, int begin, int end);
 
 }  // namespace ebb

@@ -1,6 +1,6 @@
-// Attention to rows that lie in the host's memory, by its threads, for a device that attends to the
-// others: rows of T1 that a step reads in place, and those of a T2 of the host. What this leaves is
-// one more split for a merge (row_attention.h), or one more column for a softmax
+// HostAttention attends on the host's threads to rows that lie in the host's memory, for a device
+// that attends to the others: rows of T1 that a step reads in place, and rows of a T2 on the host.
+// Its result is one more split for a merge (row_attention.h), or one more column for a softmax
 // (backend_attention.h).
 //
 // Thread safety: one caller at a time.
@@ -21,29 +21,29 @@ namespace ebb {
 
 class HostAttention {
  public:
-  // Calls its argument once for each part of so many.
+  // Calls work(part, num_parts) once for each part.
   using OnThreads = std::function<void(const std::function<void(int part, int num_parts)>& work)>;
-  // shape: has the most kv heads of any layer. The kernel outlives this.
+  // REQUIRES: `shape` has the most kv heads of any layer; the kernel outlives this.
   HostAttention(const AttentionKernel& kernel, const AttentionShape& shape, int threads,
                 OnThreads on_threads);
 
-  // Whether a step of the sequence reads rows here.
+  // Returns whether a step of the sequence reads rows on the host.
   [[nodiscard]] static bool IsFor(const SequenceCache& cache) {
     return cache.views().ReadsInPlace() || HasCompressedRows(cache);
   }
-  // Whether rows of T2 lie in the host's memory.
+  // Returns whether the sequence has rows of T2 in the host's memory.
   [[nodiscard]] static bool HasCompressedRows(const SequenceCache& cache) {
     return cache.views().HasCompressedRows() && !cache.views().CompressedOnDevice();
   }
-  // One token of a sequence.
+  // Query is one token of a sequence.
   struct Query {
     const SequenceStep* sequence = nullptr;
     const float* q = nullptr;  // [num_q_heads, head_dim]
-    // [num_q_heads, head_dim], then [num_q_heads]: log2 of the sum of 2^logit, with logits to base
-    // 2; minus infinity, and zeros, where a head has no row here.
+    // Gets the attention, [num_q_heads, head_dim], then, [num_q_heads], log2 of the sum of 2^logit,
+    // with logits to base 2. A head without a row here gets zeros and minus infinity.
     float* result = nullptr;
   };
-  // The floats of a Query's result.
+  // Returns the number of floats of a Query's result.
   [[nodiscard]] static size_t ResultSize(const AttentionShape& shape) {
     return size_t(shape.num_q_heads) * (shape.format.head_dim + 1);
   }
@@ -55,7 +55,7 @@ class HostAttention {
 
   // Names the kernel, the threads and the shape, which its speed depends on.
   [[nodiscard]] std::string Description() const;
-  // Bytes of rows a second, by attending to random rows. Errors: OutOfMemory.
+  // Measures how many bytes of rows a second the host attends to. Errors: OutOfMemory.
   [[nodiscard]] Result<double> MeasureBytesPerSecond();
 
  private:
@@ -71,14 +71,15 @@ class HostAttention {
   DecodeAttention attention_;
   int layer_ = 0;
   std::vector<Query> asked_;
-  // [queries, kv heads]: the rows of T1, none where the step does not read them in place, and those
-  // of T2.
+  // List, [queries, kv heads], the rows of T1, none if the step does not read them in place, and
+  // the rows of T2.
   std::vector<RowsView> rows_;
   std::vector<CompressedRows> compressed_;
-  // [queries, kv heads]: where the mass of these rows stands in a query's; rows of T1 come first.
+  // Give, [queries, kv heads], the places of these rows in the mass of a query; rows of T1 come
+  // first.
   std::vector<std::span<const uint32_t>> elements_, compressed_elements_;
   std::vector<DecodeQuery> queries_;
-  // The mass of a query that wants it, by query head, as if there were no rows but those here.
+  // MassOfQuery is the mass of a query, by query head, as if only the rows on the host existed.
   struct MassOfQuery {
     std::vector<float> all;
     std::vector<float*> by_head;

@@ -13,7 +13,7 @@
 
 namespace ebb {
 
-// The logit of a row that a query does not see.
+// kHiddenLogit is the logit of a row that a query does not see.
 inline constexpr float kHiddenLogit = -std::numeric_limits<float>::infinity();
 
 // Returns the logit, to base 2, of the product of a query and a key.
@@ -33,7 +33,7 @@ inline float LogitOf(const RowFold& fold, float product) {
 template <class Rows>
 class HostFold {
  public:
-  // node: gets RowFold's result. All outlive this.
+  // Writes the fold's result to `node`. REQUIRES: all arguments outlive this.
   HostFold(const RowFold& fold, ggml_tensor* node, Rows* rows)
       : fold_(fold),
         rows_(*rows),
@@ -41,7 +41,7 @@ class HostFold {
         weights_(sums_ + fold.SumsSize()),
         logits_(weights_ + fold.WeightsSize()) {}
 
-  // One thread's part.
+  // Computes one thread's part.
   void Run(int thread, int num_threads) {
     const int num_parts = fold_.NumSplits() * fold_.kv_heads;
     for (int part = thread; part < num_parts; part += num_threads) {

@@ -20,47 +20,50 @@
 
 namespace ebb {
 
-// The numbers of vectors of a stream that a graph has room for: keys, then means, then variances.
+// RankRoom is how many vectors of a stream a graph has room for: keys, then means, then variances.
 struct RankRoom {
   int num_keys = 0;
   int num_pages = 0;  // 0: the host multiplies
 
-  // Rounded up, so that a graph serves many steps.
+  // Returns the room for `num_keys` keys and `num_pages` pages, rounded up so that a graph serves
+  // many steps.
   [[nodiscard]] static RankRoom Of(size_t num_keys, size_t num_pages);
-  // A query has as many products.
+  // Returns the number of vectors of a stream, which is also the number of products of a query.
   [[nodiscard]] int NumVectors() const { return num_keys + 2 * num_pages; }
   [[nodiscard]] bool operator==(const RankRoom&) const = default;
 };
 
-// The host's copy of a selector's vectors that lie in a device's memory.
+// RankMirror is the host's copy of a selector's vectors that lie in a device's memory.
 class RankMirror {
  public:
-  // Returns the bytes of the vectors, which take as many in the device's memory.
+  // Returns the bytes of the vectors, on the host and again in the device's memory.
   [[nodiscard]] static size_t BytesFor(size_t num_streams, size_t head_dim, const RankRoom& room) {
     return num_streams * room.NumVectors() * head_dim * sizeof(uint16_t);
   }
 
   RankMirror(int num_streams, int head_dim, const RankRoom& room);
 
-  // A vector of streams that follow one another, in numbers of F16.
+  // Change is one vector of each of `num_streams` streams that follow one another; offset and size
+  // count numbers of F16.
   struct Change {
     size_t offset = 0, size = 0, num_streams = 0;
   };
-  // Takes over the vectors that have changed. Returns whether so many have that all of Vectors()
-  // should be copied to the device; writes them to `changes` otherwise. REQUIRES: there is room;
-  // the selector and its layout are always the same.
+  // Copies the vectors that have changed. Returns true if so many have changed that all of
+  // Vectors() should be uploaded; otherwise writes the changes to `changes`. REQUIRES: there is
+  // room; the selector and its layout are always the same.
   [[nodiscard]] bool Update(const RankVectors& vectors, const CacheLayout& layout,
                             std::vector<Change>* changes);
-  // F16 [streams, vectors, head_dim]
+  // Returns the vectors, F16 [streams, vectors, head_dim].
   [[nodiscard]] std::span<const uint16_t> Vectors() const { return vectors_; }
   [[nodiscard]] size_t StreamSize() const { return size_t(room_.NumVectors()) * head_dim_; }
-  // The next update takes over all vectors.
+  // Makes the next Update() copy all vectors.
   void Forget() { versions_.clear(); }
 
  private:
-  // The number of versions of a group: of keys, then of pages.
+  // Returns how many versions a group has: of keys, then of pages.
   [[nodiscard]] size_t NumVersions() const { return size_t(room_.num_keys) + room_.num_pages; }
-  // The keys and pages of a group with another version, which it takes over.
+  // Writes the keys and pages of a group with a new version to keys_ and pages_, and remembers the
+  // versions.
   void FindChanged(const RankVectors& vectors, int group);
 
   const size_t head_dim_;
@@ -70,7 +73,7 @@ class RankMirror {
   std::vector<size_t> keys_, pages_;
 };
 
-// A selector's vectors in a device's memory.
+// RankStore holds a selector's vectors in a device's memory.
 struct RankStore {
   uint64_t selector = 0;  // RankVectors::RankId()
   RankRoom room;
@@ -80,7 +83,8 @@ struct RankStore {
   std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer;
 };
 
-// The stores of the selectors that stepped last. Graphs hold those whose vectors they name.
+// RankStores keeps the stores of the selectors that stepped last. Graphs share the stores whose
+// vectors they name.
 class RankStores {
  public:
   // Calls `forget` for each store that goes, so that graphs let go of it.

@@ -14,11 +14,12 @@
 
 namespace ebb {
 
-// name: of the device, and of whatever else the rates depend on.
+// Returns the rates under `name`, which names the device and all else that they depend on; nullopt:
+// there are none.
 [[nodiscard]] std::optional<DeviceRates> FindRates(const std::string& path,
                                                    const std::string& name);
-// Beside those of other names. Makes the folder where it is not there. Errors: those of
-// FileReplacement.
+// Writes rates to the file, beside rates of other names. Makes the folder if needed. Errors: those
+// of FileReplacement.
 Status KeepRates(const std::string& path, const std::string& name, const DeviceRates& rates);
 
 }  // namespace ebb

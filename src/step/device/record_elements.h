@@ -18,17 +18,17 @@ namespace ebb {
 
 enum class RecordType : uint8_t { kInt8, kInt4, kInt3 };
 
-// A CompressedFormat as devices know it. A record is the key and the value of a row.
+// RecordFormat is a CompressedFormat for devices. A record is the key and the value of a row.
 struct RecordFormat {
   RecordType type = RecordType::kInt8;
   bool is_rotated = true;
   bool has_values = true;
   int head_dim = 0;
-  // In bytes, multiples of 4: of a record, and from its beginning to its values and its scales.
+  // Are bytes, multiples of 4: the size of a record, and the offsets of its values and scales.
   int stride = 0, values = 0, scales = 0;
 };
 
-// A scale in the high half of a word of bf16s, a minimum in the low half.
+// RecordScale is a word of two bf16s: a scale in the high half, a minimum in the low half.
 struct RecordScale {
   float scale, minimum;
 };

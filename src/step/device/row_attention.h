@@ -16,16 +16,18 @@ struct ggml_tensor;
 
 namespace ebb {
 
-// The beginning of the user data of a node of GGML_OP_CUSTOM, for a backend that runs it.
+// DeviceOp begins the user data of a node of GGML_OP_CUSTOM that a backend can run.
 struct DeviceOp {
-  // On a queue of the backend's: of CUDA, a cudaStream_t.
+  // Launches the node on a queue of the backend; of CUDA, a cudaStream_t.
   void (*launch)(const DeviceOp* op, const ggml_tensor* node, void* queue) = nullptr;
 };
 
-// kRowsPerPage; this header and the kernels keep to C++17.
+// kRowsOfPage equals kRowsPerPage, whose header is not C++17, as this header and the kernels have
+// to be.
 inline constexpr int kRowsOfPage = 64;
 
-// How a fold splits the rows of a token, and the layout of its result; user data of its node.
+// RowFold says how a fold splits the rows of a token, and how its result is laid out. It is the
+// user data of the fold's node.
 struct RowFold : DeviceOp {
   enum class Mass : uint8_t { kNone, kPerLayer, kPerKvHead, kPerQueryHead };
 
@@ -34,15 +36,15 @@ struct RowFold : DeviceOp {
   int group = 0;      // query heads of a kv head
   int num_rows = 0;   // of the longest list, rounded up
   int num_pages = 0;  // of a kv head's list of pages; 0: lists name rows
-  // The slots of a kv head begin so many behind those of the one before.
+  // The slots of a kv head begin this many elements behind the slots of the head before.
   int slot_stride = 0;
   Mass mass = Mass::kNone;
   float scale = 0;
   float soft_cap = 0;  // a scaled logit x counts as soft_cap * tanh(x / soft_cap); 0: as x
 
   [[nodiscard]] int q_heads() const { return kv_heads * group; }
-  // About so many splits of all kv heads keep a large device busy; the number is the same for all
-  // devices, and so are the splits.
+  // kSplitsOfAllHeads is about how many splits of all kv heads keep a large device busy. It is the
+  // same for all devices, and so are the splits.
   static constexpr int kSplitsOfAllHeads = 384;
   static constexpr int kLeastRowsOfSplit = 64;
   [[nodiscard]] int RowsOfSplit() const {
@@ -51,9 +53,10 @@ struct RowFold : DeviceOp {
   }
   [[nodiscard]] int NumSplits() const { return (num_rows + RowsOfSplit() - 1) / RowsOfSplit(); }
 
-  // The fold's result, F32, in this order: sums of values [splits, query heads, head_dim], each
-  // weighted by 2^(logit - the split's largest); largest logits and sums of weights [splits, query
-  // heads, 2]; where mass is wanted, logits [query heads, num_rows]. Logits are to base 2.
+  // Return the sizes of the parts of the fold's result, F32, in this order: sums of values [splits,
+  // query heads, head_dim], each weighted by 2^(logit - the split's largest); largest logits and
+  // sums of weights [splits, query heads, 2]; if mass is wanted, logits [query heads, num_rows].
+  // Logits are to base 2.
   [[nodiscard]] size_t SumsSize() const { return size_t(NumSplits()) * q_heads() * head_dim; }
   [[nodiscard]] size_t WeightsSize() const { return size_t(NumSplits()) * q_heads() * 2; }
   [[nodiscard]] size_t LogitsSize() const {
@@ -62,19 +65,20 @@ struct RowFold : DeviceOp {
   [[nodiscard]] size_t FoldSize() const { return SumsSize() + WeightsSize() + LogitsSize(); }
 };
 
-// The user data of both nodes.
+// RowAttention is the user data of both nodes.
 struct RowAttention : RowFold {
-  // Slots in order of position say where in the pages a row lies; else rows lie in the order of
-  // slots, from the first on.
+  // If true, a list of slots in order of position says where in the pages a row lies; else rows lie
+  // in the order of slots, from the first on.
   bool has_slots = false;
   bool adds_host = false;  // the merge adds the host's part
   bool has_sinks = false;  // the merge adds a logit without a row to the sum of each query head
-  // The fold of more rows, of T2, whose splits the merge joins too; null: there is none.
+  // Points to a second fold, over rows of T2, whose splits the merge joins too; null: there is
+  // none.
   const RowFold* compressed = nullptr;
 
-  // The merge's result, F32: attention [query heads, head_dim]; log2 of the sum of 2^logit [query
-  // heads], the host's and the sink among them; mass [kv heads or query heads, rows of both folds],
-  // zero behind a list's end.
+  // Return the sizes of the merge's result, F32: attention [query heads, head_dim]; log2 of the sum
+  // of 2^logit [query heads], with the host's part and the sink; mass [kv heads or query heads,
+  // rows of both folds], zero behind a list's end.
   [[nodiscard]] size_t OutSize() const { return size_t(q_heads()) * head_dim; }
   [[nodiscard]] int MassArrays() const {
     switch (mass) {
@@ -97,7 +101,7 @@ struct RowAttention : RowFold {
   }
 };
 
-// The inputs of both nodes.
+// RowAttentionInputs holds the inputs of both nodes.
 struct RowAttentionInputs {
   ggml_tensor* q = nullptr;  // F32 [head_dim, query heads], each head's numbers beside each other
   // F16 [head_dim, rows], contiguous: keys by number of row, values kRowsOfPage rows further.
@@ -124,17 +128,17 @@ struct RowAttentionNodes {
   ggml_tensor* merge = nullptr;
 };
 
-// after: nodes that come before the fold, up to two, as those that store its new row; null: none.
-// REQUIRES: `attention` outlives the graph.
+// Adds both nodes. `after` and `after_too` are nodes that must run before the fold, such as the
+// ones that store its new row; null: none. REQUIRES: `attention` outlives the graph.
 [[nodiscard]] RowAttentionNodes AddRowAttention(ggml_context* context,
                                                 const RowAttention* attention,
                                                 const RowAttentionInputs& inputs,
                                                 ggml_tensor* after, ggml_tensor* after_too);
 
-// Whether the kernels of CUDA take heads of this size and groups of so many. They know no sinks and
-// no soft cap.
+// Returns whether the CUDA kernels support this head size and this number of query heads of a kv
+// head. They support neither sinks nor a soft cap.
 [[nodiscard]] bool CudaRowAttentionTakes(int head_dim, int group);
-// The function that launches ebb's kernels for CUDA; null in a program without them.
+// Returns the function that launches ebb's CUDA kernels; null in a program without them.
 [[nodiscard]] decltype(DeviceOp::launch) CudaRowAttention();
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// Keys that are re-rotated where they are, by ggml's own RoPE.
+// Re-rotates keys in place, by ggml's RoPE.
 #ifndef EBB_STEP_ROTATION_KEY_ROTATION_H_
 #define EBB_STEP_ROTATION_KEY_ROTATION_H_
 
@@ -20,8 +20,8 @@ struct KeyRotator {
   ggml_backend_t backend;
 };
 
-// Turns the keys of a layer by so many positions, [rows]; keys: where they are, null where the turn
-// is 0. OutOfMemory before any key turned; Internal when ggml fails.
+// Rotates keys[i], a key of a layer, by turns[i] positions; keys[i] may be null if turns[i] is 0.
+// Errors: OutOfMemory, before any key was rotated; Internal if ggml fails.
 [[nodiscard]] Status RotateKeysOfStream(const KeyRotator& by, int layer,
                                         std::span<std::byte* const> keys,
                                         std::span<const Position> turns);

@@ -1,5 +1,5 @@
-// The keys of a group's rows that turn: where they lie in memory that the host may touch, a copy on
-// the host where a device keeps its memory closed.
+// TurningKeys makes the keys of a group's rows that are to be re-rotated accessible to the host: in
+// place, or as a copy if they lie in the memory of a device.
 #ifndef EBB_STEP_ROTATION_TURNING_KEYS_H_
 #define EBB_STEP_ROTATION_TURNING_KEYS_H_
 
@@ -16,15 +16,16 @@ namespace ebb {
 
 class TurningKeys {
  public:
-  // For the rows whose turn is not 0; turns: [rows]. cache and device outlive this. May throw
-  // std::bad_alloc.
+  // Lists the keys of the rows whose turn is not 0; `turns` is [rows]. May throw std::bad_alloc.
+  // REQUIRES: cache and device outlive this.
   TurningKeys(SequenceCache* cache, Device* device, int group, std::span<const Position> turns);
-  // Brings the keys to the host. Errors: the device's.
+  // Copies the keys to the host. Errors: the device's.
   Status Read();
-  // Takes them back, changed.
+  // Copies the changed keys back to the device.
   Status Write();
 
-  // By row, of a stream of cache.layout().StreamsOf(group); null for rows that do not turn.
+  // Returns the keys of stream `stream` of cache.layout().StreamsOf(group), by row; null for rows
+  // that do not turn.
   [[nodiscard]] std::span<std::byte* const> OfStream(size_t stream) const {
     return std::span(keys_).subspan(stream * num_rows_, num_rows_);
   }

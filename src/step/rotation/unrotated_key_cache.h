@@ -1,8 +1,8 @@
-// Keys as they were stored first, of rows that turn again and again: sinks in front of a window
-// move up whenever it moves on. Each turn begins at the first key, so that a key is rounded once,
-// however often it turns.
+// UnrotatedKeyCache keeps the original keys of rows that turn again and again: sinks in front of a
+// window move up whenever the window moves on. Each turn begins at the original key, so that a key
+// is rounded once, however often it turns.
 //
-// Only where few rows turn: where most do, each turn rounds them anew.
+// It keeps keys only of groups in which few rows turn; in others each turn rounds again.
 #ifndef EBB_STEP_ROTATION_UNROTATED_KEY_CACHE_H_
 #define EBB_STEP_ROTATION_UNROTATED_KEY_CACHE_H_
 
@@ -22,16 +22,16 @@ class UnrotatedKeyCache {
  public:
   static constexpr size_t kMostRows = 64;  // of a group
 
-  // For rows that are about to turn, [rows], from where `rope` has them: those whose first keys are
-  // here get them back, in `keys`, and turn from there; others are taken note of. The keys of rows
-  // from position `next` on are not there yet. May throw std::bad_alloc.
+  // Puts back, in `keys`, the original keys of rows that are about to turn, and changes their
+  // `turns`, [rows], to begin there; keeps the original keys of the other rows. `rope` has the
+  // current places. Rows from position `next` on have no keys yet. May throw std::bad_alloc.
   void PutBack(const SequenceCache& cache, int group, const RopePositions& rope, Position next,
                const TurningKeys& keys, std::span<Position> turns);
-  // The sequence was rolled back to `end`.
+  // Forgets rows from position `end` on, after the sequence was rolled back.
   void TruncateTo(Position end);
   [[nodiscard]] size_t memory_bytes() const;
   void Save(StateWriter* to) const;
-  // For a sequence of `next` tokens.
+  // Loads the keys of a sequence of `next` tokens.
   void Load(const SequenceCache& cache, Position next, StateReader* from);
 
  private:
