@@ -442,7 +442,8 @@ Status BackendDevice::Wait(const DeviceEvent& event) {
 }
 
 std::byte* BackendDevice::Staging(size_t num_bytes) {
-  // Callers pass some MiB at a time. More is rare, and not worth pinning pages for ever.
+  // kBytes is the size of the pinned buffer, which is kept until the device is closed. Callers copy
+  // some MiB at a time through it; larger copies are rare, get null here and go without it.
   constexpr size_t kBytes = size_t{8} << 20;
   if (IsLost() || num_bytes > kBytes) return nullptr;
   if (staging_ == nullptr) {

@@ -70,9 +70,9 @@ class StagedStep {
   // ReadWantedRows(). Before that, ForeseeRows() may name rows that the next step will probably
   // want; they are prefetched during it.
   void BeginSelection() const;
-  // Clears the addresses of the layer's loaded pages, so that a device, which lists every page,
-  // reads zeros in place of pages that the attention does not name. Called between BeginSelection()
-  // and WantRows().
+  // Sets the addresses of all loaded pages of the layer to null. A device's list has an address for
+  // every page and reads zeros at null, so that pages for which no WantRows() follows read as
+  // zeros. Called between BeginSelection() and WantRows().
   void ClearAddresses(int layer) const;
   void WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const;

@@ -49,10 +49,12 @@ class T1Stage {
   // again. Errors: OutOfMemory. May throw std::bad_alloc.
   Status Begin(std::vector<Pages> layers);
   void StageLayer(int layer, int part);  // again: no effect
-  // Tells that the layer's attention was queued, and that no later work reads its pages.
+  // Announces that the device's queue holds the layer's attention, and that no later work of the
+  // step reads its pages.
   void ReleaseLayer(int layer);
-  // Tells that every part has read the layer's pages. After the last layer this starts to load one
-  // more layer of the next step, while the rest of the step (logits, sampling) runs. Optional.
+  // Announces that all threads have read the layer's pages, so that their buffers may be reused.
+  // After the last layer this starts to load one more layer of the next step, while the rest of the
+  // step (logits, sampling) runs. A caller may leave the call out; nothing is then loaded ahead.
   void EndLayer(int layer);
   // Ends the step. Returns its first error.
   Status End();

@@ -49,9 +49,10 @@ const ChatCommand* FindCommand(std::string_view word) {
   return found == kCommands.end() ? nullptr : &*found;
 }
 
-// Reads a text that begins with one slash: a command, or a turn if the first word has another
-// slash, as a path has. A command that stands alone is unknown with words behind it, since a
-// question may begin like it; so is one without the argument that it needs.
+// Returns the command or the turn that a text with one slash at its beginning means. It is a turn
+// if its first word has another slash, as a path has. It is kUnknown if no command has that name,
+// if text follows a command without an argument (it may be a question that begins with the word),
+// or if a command lacks the argument that it needs.
 ChatInput ReadSlash(std::string text) {
   const size_t end = std::min(text.find_first_of(kBlanks), text.size());
   if (text.substr(0, end).find('/', 1) != std::string::npos) return {.text = std::move(text)};

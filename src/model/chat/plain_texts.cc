@@ -33,8 +33,10 @@ std::string NewMark() {
 PlainTexts::PlainTexts(const SpecialTexts* specials, std::string_view template_source,
                        std::vector<std::string> thought_tags)
     : specials_(specials), thought_tags_(std::move(thought_tags)) {
-  // A message's text may complete a special text if the template contains the special text's
-  // beginning, and perhaps also its end.
+  // A special text ("<|im_end|>") becomes a control token. The template itself may contain the
+  // beginning of one, or its beginning and its end, so that a message's text between or behind them
+  // would make it whole. The loop collects the pieces that would do so; messages that contain one
+  // are tokenized as plain text there.
   for (const std::string_view text : specials->texts()) {
     size_t longest_begin = 0;
     while (longest_begin + 1 < text.size() &&

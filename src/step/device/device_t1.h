@@ -79,8 +79,9 @@ class DeviceT1 {
   void Choose(const SequenceStep& sequence, const BackendSequence& shape, int layer, int head,
               std::span<const float> queries, std::span<const float> products,
               Choice* choice) const;
-  // Loads the pages of T1 with the rows that the selector of sequence `number` of the step chooses
-  // by an attention's queries, and hides the other rows in the mask.
+  // Lets the sequence's selector choose rows by the queries of one attention, copies the pages of
+  // T1 that hold the chosen rows to the device, and hides the other rows in the attention's mask.
+  // `number` is the sequence's place in the step.
   void SelectRows(const SequenceStep& sequence, size_t number, const StagedStep& staged,
                   int attention, DeviceGraph* graph);
   Status AttendOnHost(const StepWork& work, int attention, size_t part, DeviceGraph* graph);

@@ -1,8 +1,10 @@
-// UnrotatedKeyCache keeps the original keys of rows that turn again and again: sinks in front of a
-// window move up whenever the window moves on. Each turn begins at the original key, so that a key
-// is rounded once, however often it turns.
+// UnrotatedKeyCache keeps the keys, as they were before RoPE, of rows whose position changes again
+// and again: sinks in front of a window move up whenever the window moves on. Each rotation to a
+// new position begins at the kept key, so that a key is rounded once, however often it is rotated.
 //
-// It keeps keys only of groups in which few rows turn; in others each turn rounds again.
+// A group of rows for which a policy decides as one (all kv heads, a layer or a kv head) has kept
+// keys only while few of its rows change their position. In other groups each rotation begins at
+// the rotated key and rounds it again.
 #ifndef EBB_STEP_ROTATION_UNROTATED_KEY_CACHE_H_
 #define EBB_STEP_ROTATION_UNROTATED_KEY_CACHE_H_
 
