@@ -39,8 +39,9 @@ class AnswerBatch {
   Status Step(const std::function<void(size_t unit, EvalAnswer answer)>& done);
 
  private:
-  // Place is a place for an answer. While it is empty, a stand-in sequence steps one token in its
-  // place and is rolled back, so that the width stays the same.
+  // Place is one of the batch's `width` places, each for an answer. While a place is empty, its
+  // stand-in session takes part in each step with one token and is truncated afterwards, so that
+  // the width of the batch stays the same.
   struct Place {
     size_t unit = 0;
     std::unique_ptr<Answering> answering;

@@ -72,7 +72,9 @@ class Answering {
   // Returns the source of guesses for Session::Decode() of a lossless session.
   [[nodiscard]] Guess Guesses() const { return generation_->Guesses(); }
   [[nodiscard]] int most_guesses() const { return generation_->most_guesses(); }
-  // Judges the answer. May be called once. Errors: kCancelled.
+  // Ends the generation and returns the answer with the judgement of its text; an answer whose
+  // prompt was refused is returned with its error, not judged. Call it once, after Next() has
+  // returned nullopt. Errors: kCancelled if EvaluationOptions::cancel was set.
   Result<EvalAnswer> End();
 
  private:

@@ -27,7 +27,8 @@ class SegmentTable {
   // Marks the segment as without space on the disk. REQUIRES: it is empty.
   void SetReleased(uint32_t segment);
   [[nodiscard]] bool IsReserved(uint32_t segment) const;
-  // Gives the segment to the layer. REQUIRES: it is empty and reserved.
+  // Assigns the segment to `layer`, so that Take() finds free pages for the layer in it. REQUIRES:
+  // the segment is reserved and belongs to no layer.
   void Give(uint32_t segment, int layer);
   // Takes the layer's lowest `num_pages` free pages and appends them to `pages`. REQUIRES: the
   // layer has as many, and `pages` has capacity for them.

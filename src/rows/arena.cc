@@ -61,7 +61,7 @@ struct Arena::Impl {
   size_t bytes_compacted = 0;
   Status lost;  // why pages are not what they were: the device failed while they were moved
 
-  // Each page needs an id.
+  // Returns the most extents that the caps and the number of page ids allow.
   [[nodiscard]] size_t max_extents() const {
     const size_t most =
         std::min<size_t>(options.cap_bytes / kExtentBytes, kNoPage / pages_per_extent);
@@ -70,7 +70,7 @@ struct Arena::Impl {
     return std::min(most, extents.size() + (shared.cap_bytes - shared.mapped_bytes) / kExtentBytes);
   }
 
-  // Pages that a holder with so many pledged ones may still take.
+  // Returns how many pages a holder with `own_pledged` pledged pages may still take.
   [[nodiscard]] size_t NumAvailable(size_t own_pledged) const {
     const size_t taken = num_pages + num_pledged - own_pledged;
     const size_t all = max_extents() * pages_per_extent;
@@ -95,7 +95,7 @@ struct Arena::Impl {
     extent->prev = extent->next = nullptr;
   }
 
-  // Puts the extent where its count belongs.
+  // Moves the extent to the list of the bucket for its number of used pages; a full extent to none.
   void Link(Extent* extent) {
     const int bucket = BucketOf(extent->num_used);
     if (bucket == extent->bucket) return;
@@ -134,7 +134,8 @@ struct Arena::Impl {
     };
     const Result<std::byte*> memory = options.device->Allocate(options.memory, kExtentBytes);
     if (!memory.ok()) {
-      // A device that is lost has not merely no room.
+      // Returns any other error unchanged, such as Internal from a device that is lost, because a
+      // lack of memory is not its cause.
       if (memory.status().code() != StatusCode::kOutOfMemory) return memory.status();
       return refused(memory.status().message());
     }
@@ -156,7 +157,7 @@ struct Arena::Impl {
     return OkStatus();
   }
 
-  // Ids for so many pages in all.
+  // Adds records and free ids until there are `num_records` in all.
   void AddRecords(size_t num_records) {
     if (num_records <= records.size()) return;
     free_ids.reserve(num_records);

@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-// Pages that are copied, or visited, in memory at once.
+// kBatchBytes limits the bytes of the pages that Visit() and Copy() hold in memory at a time.
 constexpr size_t kBatchBytes = size_t{4} << 20;
 
 std::vector<uint32_t> PagesOf(std::span<const Slot> slots) {
@@ -27,7 +27,8 @@ std::vector<uint32_t> PagesOf(std::span<const SlotMove> moves, Slot SlotMove::*s
   return PagesOf(slots);
 }
 
-// Pages of a stream that are edited together, and where each lies meanwhile.
+// EditedPages lists the pages of a stream that are edited together; IndexOf() returns the index in
+// the list of the page that a slot lies in.
 struct EditedPages {
   std::vector<uint32_t> indices;  // of the stream's pages, ascending
 
@@ -81,7 +82,8 @@ PageId FileRows::Take(int layer, Reserved* reserved) {
   return page;
 }
 
-// Pages that go together go faster, but without memory for their list each goes alone.
+// Collects the page for EndReleases(), since one call that frees many pages is faster. If there is
+// no memory for the list, frees the page at once.
 void FileRows::Release(PageRef page) try {
   page_cache_.Drop(page.id());
   released_.push_back(page.id());

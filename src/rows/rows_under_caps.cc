@@ -13,8 +13,9 @@
 namespace ebb {
 namespace {
 
-// An even share of the bytes is a share of the groups' streams too, so the number of groups cancels
-// out. A page of each stream is left out, since the last one is rarely full.
+// Returns how many rows of each stream fit under the cap if every stream has equally many pages. A
+// group has as many rows as each of its streams, so the number of groups does not matter. Leaves
+// out a page of each stream, since its last page is rarely full.
 size_t RowsUnder(const ModelShape& shape, size_t page_bytes, bool in_file, uint64_t cap_bytes) {
   const uint64_t of_extent = std::max<uint64_t>(kExtentBytes / page_bytes, 1);
   uint64_t pages = cap_bytes / kExtentBytes * of_extent / shape.NumStreams();

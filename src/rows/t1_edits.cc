@@ -87,7 +87,8 @@ Status T1Edits::Run(std::span<const Unit> units, const std::function<void(size_t
     for (const Page& page : unit) *page.address = nullptr;
   }
   for (Buffer& buffer : buffers_) {
-    // A long buffer would stay for ever; one that the disk refused is all that has its pages.
+    // Frees a long buffer once its pages are written, since it would otherwise stay allocated.
+    // Keeps it if the disk refused the write, because only the buffer has the pages then.
     if (IsLong(buffer.memory.size()) && WaitForBuffer(&buffer).ok()) buffer.memory = IoMemory();
   }
   return out_of_memory ? OutOfMemory("no memory to edit rows of T1") : status;

@@ -26,8 +26,8 @@ Status T1PageCache::Begin(const StepSize& size) {
     EBB_RETURN_IF_ERROR(Resize(ChunksFor(size.most_of_layer, page_bytes), &spill.chunks));
     spill.pages.reserve(size.most_of_layer);
   }
-  // Memory comes and goes by chunks; a chunk less than is held is kept, so that a number of pages
-  // that varies moves nothing.
+  // The cache keeps one chunk more than it needs, so that a capacity that varies a little from step
+  // to step neither frees nor allocates memory.
   const size_t num_chunks = std::min(ChunksFor(size.capacity, page_bytes), most_chunks_);
   if (num_chunks > chunks_.size() || num_chunks + 1 < chunks_.size()) {
     EBB_RETURN_IF_ERROR(ResizePlaces(num_chunks));
@@ -87,7 +87,8 @@ void T1PageCache::Want(PageId page, std::byte** address) {
   uint32_t place = place_of_[page];
   if (place != kNone) {
     *address = AddressOf(chunks_, place);
-    // Named before in this layer, or read ahead for it, which counts as a miss.
+    // The step has counted this page already: when the layer named it first, or, as a miss, when it
+    // was read ahead.
     if (std::exchange(places_[place].wanted_step, step_) == step_) return;
     Use(place);
     ++stats_.hits;
@@ -113,7 +114,7 @@ void T1PageCache::Want(PageId page, std::byte** address) {
 
 std::optional<PageLoader::Batch> T1PageCache::Load(Status* status) {
   if (requests_.empty()) return std::nullopt;
-  // In the order of a file, where neighbours are one request.
+  // Sorts the pages in the order of the file, so that adjacent pages become one request.
   std::ranges::sort(requests_, {}, &PageIo::page);
   const Result<PageLoader::Batch> batch = loader_->Start(requests_, {});
   *status = batch.status();

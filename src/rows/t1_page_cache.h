@@ -111,7 +111,11 @@ class T1PageCache {
            place % pages_per_chunk() * loader_->page_bytes();
   }
   Status Resize(size_t num_chunks, std::vector<LoadedMemory>* chunks);
-  // Resizes chunks_ and places_; takes less where there is no memory for so many chunks.
+  // Allocates or frees chunks until chunks_ holds `num_chunks`, and makes a place in places_ for
+  // each page that they can hold; drops the cached pages whose places go. If there is no memory for
+  // so many, keeps seven eighths of the chunks that there was memory for, limits later steps to
+  // that number by most_chunks_ and returns OK. Errors: those of PageLoader::Allocate() but
+  // OutOfMemory.
   Status ResizePlaces(size_t num_chunks);
   void Unlink(uint32_t place);
   void LinkFirst(uint32_t place);

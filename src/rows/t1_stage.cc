@@ -8,7 +8,8 @@
 namespace ebb {
 namespace {
 
-// A quarter more: a generation asks for another page now and then.
+// Returns a quarter more than `num_bytes`, so that a buffer is not reallocated for each page that a
+// generation adds to a layer.
 uint64_t RoomFor(uint64_t num_bytes) { return num_bytes + num_bytes / 4; }
 
 }  // namespace
@@ -93,8 +94,9 @@ void T1Stage::StageLayer(int layer, int part) {
     for (int staged = staged_; staged < layer; staged = staged_) staged_.wait(staged);
     return;
   }
-  // A virtual disk may tell of its requests only when it has done all that it knows of: one that
-  // joins before this layer's have ended would keep the layer waiting.
+  // Waits for this layer's pages before it starts to read the next layer's. A virtual disk may
+  // report requests only after it has completed all that were submitted, so reads that are
+  // submitted earlier would delay this layer.
   const double start = SecondsNow();
   Status status;
   Buffer& buffer = BufferOf(layer);

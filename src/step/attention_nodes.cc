@@ -17,7 +17,9 @@
 namespace ebb {
 namespace {
 
-// What a fold leaves for its merge is as many states as it has tokens and chunks of rows.
+// kTokensPerFold is the most tokens of one fold, unless AttentionPath::Of() limits the number of
+// folds. A fold keeps a state for each of its tokens and chunks of rows until its merge, so that
+// fewer tokens need less memory.
 constexpr int kTokensPerFold = 8;
 
 static_assert(3 + 2 * AttentionOp::kMostFolds <= kMaxAttentionNodesPerLayer);
@@ -88,8 +90,9 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, const At
   }
   ggml_tensor* selected = path_.selects ? node(marker, {q}, SelectNode, &layer) : nullptr;
   ggml_tensor* stored = node(marker, {q, k, v, k_before_rope, selected}, StoreNode, &layer);
-  // The first node that writes results makes their tensor; the others write into it, before anybody
-  // reads it.
+  // The first node that writes results creates their tensor, layer.out, and the later nodes write
+  // into it. Expanding the graph to the last of them orders all before the nodes that read
+  // layer.out.
   ggml_tensor* last = stored;
   for (Layer::Fold& fold : layer.folds) {
     ggml_tensor* folded = node(marker, {last, q}, FoldNode, &fold);
@@ -182,8 +185,8 @@ void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, 
   });
 }
 
-// Each part ranks its share of every kv head; the last one that comes to a head selects. Parts
-// begin with different heads, so that it is not the same part for all.
+// Ranks this part's share of every kv head's rows; the last part to rank a head selects the head's
+// rows. Parts begin with different heads, so that one part does not select for all of them.
 void AttentionOp::SelectNode(ggml_tensor*, int part, int num_parts, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
@@ -239,7 +242,8 @@ void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdat
   if (op.path_.has_tiles) op.PlanTiles(layer);
 }
 
-// One query per token; of several tokens of a sequence each sees the rows up to its own.
+// Plans one query for each token of the fold. If a sequence has several tokens in the step, each
+// sees the rows up to its own.
 void AttentionOp::PlanFold(const Layer::Fold& fold) {
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
   s.queries.clear();
@@ -253,7 +257,7 @@ void AttentionOp::PlanFold(const Layer::Fold& fold) {
   s.attention.Plan(s.queries);
 }
 
-// `token`: of the step.
+// Adds the query of `token`, an index in StepWork::tokens, to the queries of the fold.
 void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequence, int token) {
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
   const Layer& layer = *fold.layer;
@@ -277,8 +281,10 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
   if (sequence.cache->views().HasCompressedRows()) PlanCompressed(fold, sequence, token);
 }
 
-// Between steps those rows go, so that there are some only before the later tokens of a step of
-// several. Rows are named by `numbers` then, for their mass.
+// A layer has rows before the token's window if rows are kept for a checkpoint (WindowCheckpoints),
+// and for the later tokens of a step of several, since rows that leave the window are removed only
+// between steps. If rows are left out, the query's mass_elements (a part of `numbers`) are the
+// indices of the others, so that each row's mass is added to its own element.
 void AttentionOp::PlanWindow(const Layer::Fold& fold, const SequenceStep& sequence,
                              int token) const {
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
@@ -301,7 +307,9 @@ void AttentionOp::PlanWindow(const Layer::Fold& fold, const SequenceStep& sequen
 
 namespace {
 
-// The first of these rows, by their indices among all of the stream, that a query sees.
+// Returns the index in `rows` of the first row that a query at position `query` sees. `rows` are
+// ascending indices of rows of a stream, whose positions are `positions`. `window` 0: the query
+// sees all.
 size_t FirstInWindow(std::span<const uint32_t> rows, std::span<const Position> positions,
                      Position query, int window) {
   if (window == 0) return 0;
@@ -367,8 +375,9 @@ void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, i
   selected.rows.resize(sequence.signals->wants_mass() ? selected.num_rows : 0);
 }
 
-// Where mass is wanted. Each part has its share of every kv head's list; part 0 has the last one,
-// since the plan that it makes next reads where a list ends.
+// Lists the selected rows of every kv head one by one, as only mass needs them. Each part writes
+// its share of each list. Part 0 writes the last share, because it plans the fold next, and the
+// plan reads the end of each list.
 void AttentionOp::ListSelected(const Layer& layer, const SequenceStep& sequence, int part,
                                int num_parts) const {
   for (int h = 0; h < layer.kv_heads; ++h) {
@@ -491,7 +500,10 @@ void AttentionOp::PlanTiles(const Layer& layer) {
   }
 }
 
-// One token per sequence: query i is the token of sequence i.
+// Stores the step's new rows: each part stores the rows of the (sequence, kv head) pairs whose last
+// chunk the part folds afterwards, so that no part reads a row before it is stored. Part 0 also
+// copies the sequences' signals. REQUIRES: each sequence has one token in the step, so that query i
+// of the fold is the token of sequence i.
 void AttentionOp::StoreNewRows(const Layer& layer, int part, int num_parts) const {
   const DecodeAttention& attention = ScratchOf(layer.folds.front()).attention;
   for (size_t i = 0; i < work_->sequences.size(); ++i) {

@@ -9,10 +9,10 @@ const ggml_tensor* RootOf(const ggml_tensor* tensor) {
   return tensor;
 }
 
-// Leaves tensors as if nothing had been allocated for them. Views of tensors outside, as weights,
-// stay.
+// Clears the addresses and buffers of the tensors, so that ggml_gallocr allocates all of them
+// again. Leaves views of tensors outside `contexts`, such as weights, as they are.
 void TakeFromBuffers(const GraphContexts& contexts) {
-  // Views go after everything that they may be views of.
+  // Clears views last: whether a view is cleared depends on whether its root tensor has been.
   for (const bool takes_views : {false, true}) {
     for (ggml_context* context : contexts) {
       if (context == nullptr) continue;

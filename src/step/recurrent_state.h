@@ -38,7 +38,8 @@ class RecurrentState {
   // it.
   [[nodiscard]] size_t memory_bytes() const;
 
-  // Makes room for a step. May throw std::bad_alloc, and has changed nothing then.
+  // Allocates the state, all zeros, if it has no memory yet, so that BeginStep() cannot fail. May
+  // throw std::bad_alloc; the state is then unchanged.
   void Reserve();
   // Returns the memory of the state for a step to read and write; its position is unknown until
   // EndStep(). REQUIRES: Reserve() was called since GoBackTo().

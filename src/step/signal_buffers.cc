@@ -53,7 +53,8 @@ void SignalBuffers::Begin(const SequenceCache& cache, StepKind kind, Position fi
   BeginQueries(num_tokens);
 }
 
-// The array of its group that takes the mass of a query head.
+// Returns the index of the array, among those of the query head's group, to which the head's mass
+// is added.
 int SignalBuffers::MassArray(int layer, int q_head) const {
   const int per_kv = layout_.QueryHeadsPerKvHead(layer);
   const int stream = layout_.StreamOf(layer, q_head / per_kv);
@@ -94,7 +95,8 @@ void SignalBuffers::BeginMass() {
 }
 
 void SignalBuffers::BeginCopies(int num_tokens) {
-  // By layer, of each kv head.
+  // Resizes *data to `floats` floats for each token and kv head of every layer, and sets *spans to
+  // the part of each layer.
   const auto lay_out = [&](bool wanted, size_t floats, std::vector<float>* data,
                            std::vector<std::span<const float>>* spans) {
     if (!wanted) return;
@@ -118,7 +120,8 @@ void SignalBuffers::BeginCopies(int num_tokens) {
   }
 }
 
-// The history moves up by the tokens of the step; nodes fill the end of it.
+// Drops the oldest queries of each layer's history to make room for those of the step, and moves
+// the others to its beginning; the graph's nodes write the step's queries behind them.
 void SignalBuffers::BeginQueries(int num_tokens) {
   if (needs_.num_recent_queries == 0) return;
   const int room = needs_.num_recent_queries;
@@ -146,7 +149,8 @@ void SignalBuffers::TakeMass(const SignalBuffers& all, const SequenceCache& cach
       float* to = mass_.data() + group_begin_[group] + size_t(head) * group_rows_[group];
       for (size_t row = 0; row < positions.size(); ++row) to[row] = from[positions[row]];
       if (step_.kind != StepKind::kDecode || queries == 1) continue;
-      // A row of the step itself is seen from its own query on.
+      // Divides by the number of queries that see the row: all queries of the step, or, for a row
+      // that the step appended, the row's own query and the later ones.
       for (size_t row = 0; row < positions.size(); ++row) {
         const size_t left = positions.size() - row;
         to[row] /= static_cast<float>(std::min(left, queries));
@@ -224,7 +228,8 @@ void SignalBuffers::Load(StateReader* from) {
   const size_t query = size_t(shape_.num_q_heads) * shape_.head_dim;
   const auto num_saved = from->Number<int32_t>();
   if (num_saved < 0) from->Fail("a negative number of recent queries");
-  // Somebody else may have watched more of them, or fewer.
+  // The session that saved the history may have kept more queries than these signals need, or
+  // fewer; the newest are taken.
   step_.num_recent = std::clamp(num_saved, 0, needs_.num_recent_queries);
   for (int layer = 0; num_saved > 0 && layer < shape_.num_layers; ++layer) {
     const auto of_layer = from->Numbers<float>();

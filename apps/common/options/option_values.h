@@ -49,8 +49,8 @@ struct Range {
 [[nodiscard]] std::string ShowValue(const std::vector<std::string>& value);
 [[nodiscard]] std::string ShowValue(const std::vector<int>& value);
 
-// Returns the row of an option with a value. `access` takes CliOptions& and returns a pointer to
-// the member that the option sets.
+// Returns the OptionRow of an option with a value. `access` takes CliOptions& and returns a pointer
+// to the member that the option sets.
 template <typename Access>
 OptionRow ValueRow(OptionGroup group, std::string names, std::string value, std::string help,
                    Access access, Range range = {}) {
@@ -65,8 +65,8 @@ OptionRow ValueRow(OptionGroup group, std::string names, std::string value, std:
           std::is_same_v<decltype(access(std::declval<CliOptions&>())), std::vector<std::string>*>};
 }
 
-// Returns the row of an option whose value is a name. Rejects an empty value, which an unset shell
-// variable would leave.
+// Returns the OptionRow of an option whose value is a name. Its `parse` rejects an empty value,
+// which an unset shell variable would leave.
 template <typename Access>
 OptionRow NameRow(OptionGroup group, std::string names, std::string value, std::string help,
                   Access access) {
@@ -85,8 +85,9 @@ struct Choice {
   T value;
 };
 
-// Returns the row of an option whose value is one of a few names; help shows `choices` as a list
-// such as "none|linear|yarn".
+// Returns the OptionRow of an option whose value is one of the names in `choices`, which help shows
+// as a list such as "none|linear|yarn". `access` takes CliOptions& and returns a pointer to the
+// member that parsing sets to the T of the chosen name.
 template <typename T, typename Access>
 OptionRow ChoiceRow(OptionGroup group, std::string names, std::string help, Access access,
                     std::vector<Choice<T>> choices) {
@@ -116,7 +117,8 @@ OptionRow ChoiceRow(OptionGroup group, std::string names, std::string help, Acce
           }};
 }
 
-// Returns the row of a flag, an option without a value, which assigns `value` to the member.
+// Returns the OptionRow of a flag, an option without a value. Its `parse` assigns `value` to the
+// member to which `access` returns a pointer.
 template <typename T, typename Access>
 OptionRow FlagRow(OptionGroup group, std::string names, std::string help, Access access, T value) {
   return {group,

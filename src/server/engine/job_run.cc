@@ -8,8 +8,10 @@
 namespace ebb::server {
 namespace {
 
-// Limits the memory reports, since a report samples tokens in every layer and head on the engine's
-// thread: seconds between reports, and sampled tokens in a report during the answer and at its end.
+// kMemorySeconds is the least time in seconds between two memory reports of a job.
+// kMostTiersMeanwhile and kMostTiersAtEnd are the most tokens that a report samples while the
+// answer is generated and at its end. The limits keep reports from delaying steps: a report looks
+// up each sampled token in every layer and head, on the engine's thread.
 constexpr double kMemorySeconds = 0.25;
 constexpr size_t kMostTiersMeanwhile = 2048;
 constexpr size_t kMostTiersAtEnd = 16384;
