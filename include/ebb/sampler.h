@@ -8,8 +8,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ebb/chat.h"
@@ -20,14 +22,63 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// SamplingOptions has llama.cpp's defaults. temperature 0 samples greedily. The sampler applies, in
-// this order: logit_bias; repeat penalty; presence and frequency penalties; top_k, top_p, min_p;
-// temperature.
+// SamplerStage names a sampler, as llama.cpp's --samplers does; the order is the usual one.
+enum class SamplerStage : uint8_t {
+  kPenalties,
+  kDry,
+  kTopNSigma,
+  kTopK,
+  kTypicalP,
+  kTopP,
+  kMinP,
+  kXtc,
+  kTemperature,
+};
+// Returns llama.cpp's name: "top_k", "typ_p".
+[[nodiscard]] std::string_view SamplerStageName(SamplerStage stage);
+// Returns the sampler of that name, or nothing.
+[[nodiscard]] std::optional<SamplerStage> FindSamplerStage(std::string_view name);
+// Reads names with a semicolon or a comma between them: "top_k;temperature". Errors:
+// InvalidArgument (an unknown name, a name twice).
+[[nodiscard]] Result<std::vector<SamplerStage>> ParseSamplerStages(std::string_view text);
+
+// SamplingOptions has llama.cpp's names and defaults. The sampler applies logit_bias first and then
+// the members of `samplers` in their order; a sampler that is not among them is off. temperature 0
+// takes the likeliest token that is left. Every random number is ebb's: a function of the seed, the
+// position and the token.
 struct SamplingOptions {
   float temperature = 0.8f;
+  // Varies the temperature between temperature - dynatemp_range and + dynatemp_range with the
+  // entropy of the candidates, raised to dynatemp_exponent. 0: off.
+  float dynatemp_range = 0.0f;
+  float dynatemp_exponent = 1.0f;
   int top_k = 40;
   float top_p = 0.95f;
   float min_p = 0.05f;
+  float typical_p = 1.0f;     // locally typical sampling; 1: off
+  float top_n_sigma = -1.0f;  // keeps logits within n standard deviations of the largest; <= 0: off
+  // XTC: with xtc_probability, removes all candidates of at least xtc_threshold but the least
+  // likely of them. 0, or a threshold above 0.5: off.
+  float xtc_probability = 0.0f;
+  float xtc_threshold = 0.1f;
+  // DRY: subtracts dry_multiplier * dry_base ^ (length - dry_allowed_length) from the logit of a
+  // token that would repeat a sequence of `length` tokens of the last dry_penalty_last_n (-1: of
+  // the trained context). A sequence does not go over a text of dry_sequence_breakers. Multiplier
+  // 0: off.
+  float dry_multiplier = 0.0f;
+  float dry_base = 1.75f;
+  int dry_allowed_length = 2;
+  int dry_penalty_last_n = -1;
+  std::vector<std::string> dry_sequence_breakers = {"\n", ":", "\"", "*"};
+  // Mirostat 1 or 2 keeps the surprise of tokens near mirostat_tau bits and takes the place of all
+  // other filters but penalties and temperature; 0: off.
+  int mirostat = 0;
+  float mirostat_tau = 5.0f;
+  float mirostat_eta = 0.1f;
+  std::vector<SamplerStage> samplers = {
+      SamplerStage::kPenalties, SamplerStage::kDry,      SamplerStage::kTopNSigma,
+      SamplerStage::kTopK,      SamplerStage::kTypicalP, SamplerStage::kTopP,
+      SamplerStage::kMinP,      SamplerStage::kXtc,      SamplerStage::kTemperature};
   // Penalizes the tokens that are among the last repeat_last_n tokens of the prompt and the answer
   // (Sampler::SetText()): divides their positive logits and multiplies their negative ones. 1: off.
   float repeat_penalty = 1.0f;
@@ -108,10 +159,10 @@ class Sampler {
   // difference of their logits / temperature + noise (greedy: of their logits); infinity if no
   // other candidate was left.
   [[nodiscard]] double margin() const;
-  // Returns the probabilities from which Sample() drew the last token: after biases, penalties, the
-  // grammar, top_k, top_p, min_p and temperature. `top` lacks candidates that these ruled out, so
-  // that it may be shorter than num_top. Greedy sampling has one candidate. Before the first
-  // sampled token, the logprob of `chosen` is -infinity. REQUIRES: num_top >= 0.
+  // Returns the probabilities from which Sample() drew the last token: after biases, the grammar
+  // and all samplers. `top` lacks candidates that these ruled out, so that it may be shorter than
+  // num_top. Greedy sampling has one candidate. Before the first sampled token, the logprob of
+  // `chosen` is -infinity. REQUIRES: num_top >= 0.
   [[nodiscard]] Logprobs LastDraw(int num_top) const;
   // Returns whether a grammar restricts the answer's next token; false for a lazy grammar that
   // waits for its trigger.
@@ -127,7 +178,7 @@ class Sampler {
 
   // Returns an independent sampler with a copy of this one's state.
   [[nodiscard]] std::unique_ptr<Sampler> Clone() const;
-  // Writes the tokens that the sampler has accepted.
+  // Writes the tokens that the sampler has accepted, and what mirostat has learned.
   void SaveState(StateWriter* to) const;
   // Restores the state of a new sampler by accepting the saved tokens again. Errors: Corrupt;
   // InvalidArgument (the grammar does not admit the tokens).

@@ -95,7 +95,7 @@ ChatMessage MessageOf(const Turn& turn, const GenerateResult& result,
   return message;
 }
 
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 void Encode(const ChatMessage& message, StateWriter* to) {
   for (const std::string* text : {&message.role, &message.content, &message.reasoning_content,

@@ -32,6 +32,8 @@ constexpr std::array kForeignOptions = {
     ForeignOption{"--temperature", true, "--temp"},
     ForeignOption{"-sys,--system-prompt", true, "--system"},
     ForeignOption{"--grammar-file", true, "--grammar"},
+    ForeignOption{"--typical-p", true, "--typical"},
+    ForeignOption{"--top-nsigma", true, "--top-n-sigma"},
     ForeignOption{"--reasoning-budget", true, "--thinking-budget"},
     ForeignOption{"-r,--reverse-prompt", true, "--stop"},
     ForeignOption{"-hfr", true, "--hf-repo"},

@@ -43,6 +43,16 @@ Status ReadGrammar(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+// Replaces the usual sequence breakers at the first use of the option, and appends at each further
+// one.
+Status ReadSequenceBreaker(std::string_view text, CliOptions* options) {
+  std::vector<std::string>& breakers = options->sampling.dry_sequence_breakers;
+  if (!options->has_own_sequence_breakers) breakers.clear();
+  options->has_own_sequence_breakers = true;
+  if (text != "none") breakers.emplace_back(text);
+  return OkStatus();
+}
+
 Status ReadTemplate(std::string_view text, CliOptions* options) {
   if (text != "chatml" && text.find('{') == std::string_view::npos) {
     return InvalidArgument(fmt::format(
@@ -262,6 +272,59 @@ std::vector<OptionRow> GenerationRows() {
       ValueRow(G::kSampling, "--frequency-penalty", "X",
                "subtract X for each time that a token occurs among them; 0: off",
                [](CliOptions& o) { return &o.sampling.frequency_penalty; }, {.min = -2, .max = 2}),
+      ValueRow(G::kSampling, "--dynatemp-range", "X",
+               "vary the temperature by up to X with the entropy of the candidates; 0: off",
+               [](CliOptions& o) { return &o.sampling.dynatemp_range; }, {.min = 0, .max = 100}),
+      ValueRow(G::kSampling, "--dynatemp-exp", "X", "the power of the entropy in --dynatemp-range",
+               [](CliOptions& o) { return &o.sampling.dynatemp_exponent; }, {.min = 0, .max = 100}),
+      ValueRow(G::kSampling, "--typical", "X",
+               "sample among the tokens nearest to the expected surprise that together have "
+               "probability X; 1: off",
+               [](CliOptions& o) { return &o.sampling.typical_p; }, {.min = 0, .max = 1}),
+      ValueRow(G::kSampling, "--top-n-sigma", "X",
+               "sample among logits within X standard deviations of the largest; 0 or less: off",
+               [](CliOptions& o) { return &o.sampling.top_n_sigma; }, {.min = -1, .max = 100}),
+      ValueRow(G::kSampling, "--xtc-probability", "X",
+               "how often all tokens of at least --xtc-threshold but the least likely of them are "
+               "left out; 0: never",
+               [](CliOptions& o) { return &o.sampling.xtc_probability; }, {.min = 0, .max = 1}),
+      ValueRow(G::kSampling, "--xtc-threshold", "X",
+               "the probability from which --xtc-probability leaves tokens out; above 0.5: off",
+               [](CliOptions& o) { return &o.sampling.xtc_threshold; }, {.min = 0, .max = 1}),
+      ValueRow(G::kSampling, "--dry-multiplier", "X",
+               "penalty of tokens that repeat a sequence, times --dry-base to the power of its "
+               "length; 0: off",
+               [](CliOptions& o) { return &o.sampling.dry_multiplier; }, {.min = 0, .max = 100}),
+      ValueRow(G::kSampling, "--dry-base", "X", "how the penalty of --dry-multiplier grows",
+               [](CliOptions& o) { return &o.sampling.dry_base; }, {.min = 1, .max = 100}),
+      ValueRow(G::kSampling, "--dry-allowed-length", "N",
+               "sequences up to so many tokens have no penalty of --dry-multiplier",
+               [](CliOptions& o) { return &o.sampling.dry_allowed_length; }, {.min = 0}),
+      ValueRow(G::kSampling, "--dry-penalty-last-n", "N",
+               "--dry-multiplier looks back over N tokens; -1: over the trained context",
+               [](CliOptions& o) { return &o.sampling.dry_penalty_last_n; },
+               {.min = -1, .max = 10000000}),
+      {G::kSampling, "--dry-sequence-breaker", "TEXT",
+       "a text over which no repeated sequence goes, instead of the usual ones; may be given more "
+       "than once; none: no such text",
+       ReadSequenceBreaker, nullptr, true},
+      ValueRow(
+          G::kSampling, "--mirostat", "N",
+          "keep the surprise of tokens near --mirostat-ent by Mirostat 1 or 2, in place of all "
+          "other samplers but penalties and temperature; 0: off",
+          [](CliOptions& o) { return &o.sampling.mirostat; }, {.min = 0, .max = 2}),
+      ValueRow(G::kSampling, "--mirostat-ent", "X", "the surprise that --mirostat aims at, in bits",
+               [](CliOptions& o) { return &o.sampling.mirostat_tau; }, {.min = 0, .max = 100}),
+      ValueRow(G::kSampling, "--mirostat-lr", "X", "how fast --mirostat learns",
+               [](CliOptions& o) { return &o.sampling.mirostat_eta; }, {.min = 0, .max = 100}),
+      {G::kSampling, "--samplers", "NAME;NAME...",
+       "the samplers that run, in this order (default: "
+       "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature)",
+       [](std::string_view text, CliOptions* options) {
+         EBB_ASSIGN_OR_RETURN(options->sampling.samplers, ParseSamplerStages(text));
+         return OkStatus();
+       },
+       nullptr},
       ParsedRow(G::kGeneration, "--grammar", "FILE|TEXT",
                 "a GBNF grammar that the answer obeys; thoughts are free", ReadGrammar),
       ValueRow(G::kGeneration, "--stop", "TEXT",

@@ -69,9 +69,10 @@ struct CliOptions : OwnOptions {
   EngineOptions engine;
   SessionOptions session;  // policy included
   SamplingOptions
-      sampling;       // `grammar` holds the grammar itself, read from the file if one was named
-  uint64_t seed = 0;  // copied into sampling and policy after parsing
-  bool draws_seed = false;  // --seed random: `seed` is drawn after parsing
+      sampling;  // `grammar` holds the grammar itself, read from the file if one was named
+  bool has_own_sequence_breakers = false;  // --dry-sequence-breaker was given
+  uint64_t seed = 0;                       // copied into sampling and policy after parsing
+  bool draws_seed = false;                 // --seed random: `seed` is drawn after parsing
 
   std::optional<std::string> prompt;  // -p
   std::string prompt_file;            // -f

@@ -109,6 +109,23 @@ SamplingOptions ReadSampling(const nb::dict& options) {
   set("repeat_last_n", &sampling.repeat_last_n);
   set("presence_penalty", &sampling.presence_penalty);
   set("frequency_penalty", &sampling.frequency_penalty);
+  set("dynatemp_range", &sampling.dynatemp_range);
+  set("dynatemp_exponent", &sampling.dynatemp_exponent);
+  set("typical_p", &sampling.typical_p);
+  set("top_n_sigma", &sampling.top_n_sigma);
+  set("xtc_probability", &sampling.xtc_probability);
+  set("xtc_threshold", &sampling.xtc_threshold);
+  set("dry_multiplier", &sampling.dry_multiplier);
+  set("dry_base", &sampling.dry_base);
+  set("dry_allowed_length", &sampling.dry_allowed_length);
+  set("dry_penalty_last_n", &sampling.dry_penalty_last_n);
+  set("dry_sequence_breakers", &sampling.dry_sequence_breakers);
+  set("mirostat", &sampling.mirostat);
+  set("mirostat_tau", &sampling.mirostat_tau);
+  set("mirostat_eta", &sampling.mirostat_eta);
+  if (const auto samplers = Get<std::string>(options, "samplers")) {
+    sampling.samplers = ValueOrRaise(ParseSamplerStages(*samplers));
+  }
   set("seed", &sampling.seed);
   set("grammar", &sampling.grammar);
   return sampling;

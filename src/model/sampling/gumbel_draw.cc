@@ -76,11 +76,14 @@ llama_sampler* NewGumbelDraw(uint64_t seed) { return New({.seed = seed}); }
 void SetDrawPosition(llama_sampler* draw, Position position) { DrawOf(draw)->position = position; }
 double DrawMargin(const llama_sampler* draw) { return DrawOf(draw)->margin; }
 
-double GumbelNoise(uint64_t seed, Position position, Token token) {
+double UniformNoise(uint64_t seed, Position position, Token token) {
   const int32_t place[] = {position, token};
   const XXH64_hash_t bits = XXH3_64bits_withSeed(place, sizeof place, seed);
-  const double u = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
-  return -std::log(-std::log(u));
+  return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+}
+
+double GumbelNoise(uint64_t seed, Position position, Token token) {
+  return -std::log(-std::log(UniformNoise(seed, position, token)));
 }
 
 }  // namespace ebb

@@ -20,7 +20,11 @@ void SetDrawPosition(llama_sampler* draw, Position position);
 // Returns by how much the largest value of the last draw exceeded the second largest. REQUIRES:
 // `draw` is from NewGumbelDraw().
 [[nodiscard]] double DrawMargin(const llama_sampler* draw);
-// Returns -log(-log(u)), with a hash u of the arguments that is uniform in (0, 1).
+// Returns a hash of the arguments that is uniform in (0, 1).
+[[nodiscard]] double UniformNoise(uint64_t seed, Position position, Token token);
+// kNoToken stands for a random number of a position that belongs to no token.
+inline constexpr Token kNoToken = -1;
+// Returns -log(-log(u)), with u = UniformNoise().
 [[nodiscard]] double GumbelNoise(uint64_t seed, Position position, Token token);
 
 }  // namespace ebb

@@ -1,5 +1,6 @@
 #include "src/model/sampling/penalties.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace ebb {
@@ -34,10 +35,14 @@ void Penalties::Append(Token token) {
   if (--oldest->second == 0) in_window_.erase(oldest);
 }
 
-void Penalties::Apply(std::span<llama_token_data> candidates) const {
+void Penalties::Apply(llama_token_data_array* array) const {
+  if (IsOff()) return;
+  const std::span<llama_token_data> candidates(array->data, array->size);
   const auto logit = [&](Token token) -> float* {
     const auto index = static_cast<size_t>(token);
-    return index < candidates.size() ? &candidates[index].logit : nullptr;
+    if (index < candidates.size() && candidates[index].id == token) return &candidates[index].logit;
+    const auto found = std::ranges::find(candidates, token, &llama_token_data::id);
+    return found == candidates.end() ? nullptr : &found->logit;
   };
   if (repeat_ != 1) {
     for (const auto& [token, times] : in_window_) {
@@ -50,6 +55,7 @@ void Penalties::Apply(std::span<llama_token_data> candidates) const {
     float* const to = logit(token);
     if (to != nullptr) *to -= presence_ + static_cast<float>(times) * frequency_;
   }
+  array->sorted = false;
 }
 
 }  // namespace ebb

@@ -1,15 +1,20 @@
-// Samples tokens by libllama's samplers in libllama's own order, except that the last one draws
-// with Gumbel noise (gumbel_draw.h). Grammars are applied as in common_sampler: sample first, check
-// the one token, and only if it is refused sample again among the tokens that the grammar admits.
-// (common_sampler itself needs a llama_context, which ebb does not have.)
+// Samples tokens by libllama's filters (filters.h), with a draw by Gumbel noise. Grammars are
+// applied as in common_sampler: sample first, check the one token, and only if it is refused sample
+// again among the tokens that the grammar admits. (common_sampler itself needs a llama_context,
+// which ebb does not have.)
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <exception>
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,19 +22,13 @@
 
 #include "ebb/sampler.h"
 #include "src/model/loaded_model.h"
+#include "src/model/sampling/filters.h"
 #include "src/model/sampling/grammar.h"
-#include "src/model/sampling/gumbel_draw.h"
-#include "src/model/sampling/penalties.h"
 
 namespace ebb {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
-
-struct SamplerDeleter {
-  void operator()(llama_sampler* sampler) const { llama_sampler_free(sampler); }
-};
-using SamplerPtr = std::unique_ptr<llama_sampler, SamplerDeleter>;
 
 Status CheckRange(const char* name, double value, double min, double max) {
   if (value >= min && value <= max) return OkStatus();  // false for NaN
@@ -49,6 +48,19 @@ Status Check(const SamplingOptions& options, int vocab_size) {
   EBB_RETURN_IF_ERROR(CheckRange("presence_penalty", options.presence_penalty, -kMax, kMax));
   EBB_RETURN_IF_ERROR(CheckRange("frequency_penalty", options.frequency_penalty, -kMax, kMax));
   EBB_RETURN_IF_ERROR(CheckRange("min_keep", options.min_keep, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("dynatemp_range", options.dynatemp_range, 0, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("dynatemp_exponent", options.dynatemp_exponent, 0, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("typical_p", options.typical_p, 0, 1));
+  EBB_RETURN_IF_ERROR(CheckRange("top_n_sigma", options.top_n_sigma, -kMax, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("xtc_probability", options.xtc_probability, 0, 1));
+  EBB_RETURN_IF_ERROR(CheckRange("xtc_threshold", options.xtc_threshold, 0, 1));
+  EBB_RETURN_IF_ERROR(CheckRange("dry_multiplier", options.dry_multiplier, 0, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("dry_base", options.dry_base, 1, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("dry_allowed_length", options.dry_allowed_length, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("dry_penalty_last_n", options.dry_penalty_last_n, -1, 1e7));
+  EBB_RETURN_IF_ERROR(CheckRange("mirostat", options.mirostat, 0, 2));
+  EBB_RETURN_IF_ERROR(CheckRange("mirostat_tau", options.mirostat_tau, 0, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("mirostat_eta", options.mirostat_eta, 0, kMax));
   constexpr double kMaxBias = 100;
   for (const auto& [token, bias] : options.logit_bias) {
     if (token < 0 || token >= vocab_size) {
@@ -61,37 +73,6 @@ Status Check(const SamplingOptions& options, int vocab_size) {
   return OkStatus();
 }
 
-SamplerPtr MakeChain(const llama_vocab* vocab, const SamplingOptions& options) {
-  SamplerPtr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
-  const auto add = [&](llama_sampler* sampler) { llama_sampler_chain_add(chain.get(), sampler); };
-  const int32_t num_tokens = llama_vocab_n_tokens(vocab);
-
-  int32_t num_suppressed = 0;
-  const llama_token* suppressed = llama_vocab_get_suppress_tokens(vocab, &num_suppressed);
-  std::vector<llama_logit_bias> bias;
-  for (int32_t i = 0; i < num_suppressed; ++i) {
-    if (suppressed[i] >= 0 && suppressed[i] < num_tokens) bias.push_back({suppressed[i], kNever});
-  }
-  if (!bias.empty()) {
-    add(llama_sampler_init_logit_bias(num_tokens, static_cast<int32_t>(bias.size()), bias.data()));
-  }
-  if (options.temperature == 0) {
-    add(llama_sampler_init_greedy());
-    return chain;
-  }
-  add(llama_sampler_init_top_k(options.top_k));
-  const auto min_keep = static_cast<size_t>(std::max(1, options.min_keep));
-  add(llama_sampler_init_top_p(options.top_p, min_keep));
-  add(llama_sampler_init_min_p(options.min_p, min_keep));
-  add(llama_sampler_init_temp(options.temperature));
-  add(NewGumbelDraw(options.seed));
-  return chain;
-}
-
-llama_sampler* LastOf(llama_sampler* chain) {
-  return llama_sampler_chain_get(chain, llama_sampler_chain_n(chain) - 1);
-}
-
 }  // namespace
 
 // Seen says how the sampler got each token of its history.
@@ -102,21 +83,18 @@ enum class Seen : uint8_t {
 };
 
 struct Sampler::Impl {
-  explicit Impl(Penalties penalties_in) : penalties(std::move(penalties_in)) {}
+  explicit Impl(Filters filters_in) : filters(std::move(filters_in)) {}
 
   const Model* model = nullptr;
-  Penalties penalties;
+  Filters filters;
   std::map<Token, float> logit_bias;
-  SamplerPtr chain;
-  llama_sampler* draw = nullptr;             // the chain's last; null: greedy
   std::vector<Token> tokens;                 // of the history
   std::vector<Seen> seen;                    // [tokens]
   std::unique_ptr<Grammar> grammar;          // null: none
   bool has_open = false;                     // some of `seen` is kOpen
   std::unique_ptr<Grammar> open_grammar;     // of has_open; see OpenGrammar()
   std::vector<llama_token_data> candidates;  // [vocab_size]
-  int64_t chosen = 0;                        // index in candidates, by a greedy chain
-  llama_token_data_array drawn = {};         // what the chain left of them for the last draw
+  llama_token_data_array drawn = {};         // what the filters left of them for the last draw
 
   // Returns all tokens as candidates. A logit that is not finite becomes one that never wins, since
   // comparing NaN would break samplers that sort.
@@ -129,7 +107,6 @@ struct Sampler::Impl {
     for (const auto& [token, bias] : logit_bias) {
       if (static_cast<size_t>(token) < count) candidates[token].logit += bias;
     }
-    penalties.Apply(std::span(candidates).first(count));
     return {candidates.data(), count, -1, false};
   }
   static bool AnyPossible(const llama_token_data_array& array) {
@@ -138,21 +115,19 @@ struct Sampler::Impl {
     }
     return false;
   }
-  [[nodiscard]] Token Choose(llama_token_data_array array) {
-    llama_sampler_apply(chain.get(), &array);
-    chosen = array.selected;
+  [[nodiscard]] Token Choose(llama_token_data_array array, Position position) {
+    filters.Choose(position, &array);
     drawn = array;
     return array.data[array.selected].id;
   }
-  // Returns the lead of the chosen token over the next best. Greedy chains leave all candidates in
-  // place, so `candidates` still holds the logits.
+  // Returns the lead of the chosen token over the next best of the candidates that are left.
   [[nodiscard]] double Margin() const {
-    if (draw != nullptr) return DrawMargin(draw);
+    if (!filters.is_greedy()) return filters.DrawMargin();
     float second = kNever;
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      if (static_cast<int64_t>(i) != chosen) second = std::max(second, candidates[i].logit);
+    for (size_t i = 0; i < drawn.size; ++i) {
+      if (static_cast<int64_t>(i) != drawn.selected) second = std::max(second, drawn.data[i].logit);
     }
-    return double{candidates[chosen].logit} - second;
+    return drawn.size == 0 ? 0 : double{drawn.data[drawn.selected].logit} - second;
   }
   // Returns whether a token may come under the constraint. kOpen means that it is undecided whether
   // the answer has begun.
@@ -196,7 +171,7 @@ struct Sampler::Impl {
     const std::span<const llama_token_data> all(drawn.data, drawn.size);
     const Token token = all[drawn.selected].id;
     Logprobs result = {.chosen = {token, 0}};
-    if (draw == nullptr) {
+    if (filters.is_greedy()) {
       if (num_top > 0) result.top.push_back(result.chosen);
       return result;
     }
@@ -222,7 +197,6 @@ struct Sampler::Impl {
     const auto vocab_size = static_cast<Token>(candidates.size());
     for (Token token = 0; token < vocab_size && one != nullptr && !one->waits(); ++token) {
       if (!model->EndsGeneration(token) || !one->Admits(token)) continue;
-      chosen = token;
       drawn = {};
       return token;
     }
@@ -230,8 +204,8 @@ struct Sampler::Impl {
   }
   // Chooses among admitted tokens. A waiting grammar can refuse a token but cannot list the others
   // that it would refuse, so refused tokens are excluded one after the other.
-  Result<Token> ChooseAdmitted(std::span<const float> logits, Token refused, Constraint constraint,
-                               const Admits& also) {
+  Result<Token> ChooseAdmitted(std::span<const float> logits, Position position, Token refused,
+                               Constraint constraint, const Admits& also) {
     std::vector<Token> all_refused = {refused};
     while (true) {
       llama_token_data_array admitted = Candidates(logits);
@@ -239,7 +213,7 @@ struct Sampler::Impl {
       EBB_RETURN_IF_ERROR(CheckGrammarCost());
       for (const Token token : all_refused) admitted.data[token].logit = kNever;
       if (!AnyPossible(admitted)) return EndUnder(constraint);
-      const Token token = Choose(admitted);
+      const Token token = Choose(admitted, position);
       if (IsAdmitted(token, constraint, also)) return token;
       all_refused.push_back(token);
     }
@@ -254,13 +228,12 @@ struct Sampler::Impl {
   }
   Result<Token> Sample(std::span<const float> logits, Position position, Constraint constraint,
                        const Admits& also) {
-    if (draw != nullptr) SetDrawPosition(draw, position);
     const llama_token_data_array all = Candidates(logits);
     if (!AnyPossible(all)) return Corrupt("the logits of the step hold no number");
-    Token token = Choose(all);
+    Token token = Choose(all, position);
     if (grammar == nullptr) return token;
     if (!IsAdmitted(token, constraint, also)) {
-      EBB_ASSIGN_OR_RETURN(token, ChooseAdmitted(logits, token, constraint, also));
+      EBB_ASSIGN_OR_RETURN(token, ChooseAdmitted(logits, position, token, constraint, also));
     }
     EBB_RETURN_IF_ERROR(CheckGrammarCost());
     if (constraint == Constraint::kGrammar) grammar->Accept(token);
@@ -270,10 +243,17 @@ struct Sampler::Impl {
   void Remember(Token token, Seen how) {
     tokens.push_back(token);
     seen.push_back(how);
-    penalties.Append(token);
+    filters.Append(token);
+  }
+  // Adjusts mirostat to the token that Sample() chose.
+  void Observe() {
+    if (!filters.mirostat_mu().has_value() || drawn.size == 0) return;
+    double sum = 0;
+    const float chosen = drawn.data[drawn.selected].logit;
+    for (size_t i = 0; i < drawn.size; ++i) sum += std::exp(double{drawn.data[i].logit} - chosen);
+    filters.ObserveChosen(1 / sum);
   }
   Status SeeAgain(Token token, Seen how) {
-    llama_sampler_accept(chain.get(), token);
     if (how == Seen::kByChain || grammar == nullptr) return OkStatus();
     if (how == Seen::kOpen) {
       AcceptOpen(token);
@@ -294,11 +274,10 @@ Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
                                                  const SamplingOptions& options) {
   EBB_RETURN_IF_ERROR(Check(options, model.shape().vocab_size));
   const llama_vocab* vocab = llama_model_get_vocab(model.loaded().vocab_model.get());
-  std::unique_ptr<Sampler> sampler(new Sampler(std::make_unique<Impl>(Penalties(options))));
+  std::unique_ptr<Sampler> sampler(
+      new Sampler(std::make_unique<Impl>(Filters(vocab, options, model.shape().trained_context))));
   sampler->impl_->model = &model;
   sampler->impl_->logit_bias = options.logit_bias;
-  sampler->impl_->chain = MakeChain(vocab, options);
-  if (options.temperature > 0) sampler->impl_->draw = LastOf(sampler->impl_->chain.get());
   sampler->impl_->candidates.resize(llama_vocab_n_tokens(vocab));
   if (!options.grammar.empty()) {
     EBB_ASSIGN_OR_RETURN(sampler->impl_->grammar, Grammar::Create(model, options));
@@ -307,12 +286,10 @@ Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
 }
 
 std::unique_ptr<Sampler> Sampler::Clone() const {
-  std::unique_ptr<Sampler> clone(new Sampler(std::make_unique<Impl>(impl_->penalties)));
+  std::unique_ptr<Sampler> clone(new Sampler(std::make_unique<Impl>(impl_->filters)));
   Impl& impl = *clone->impl_;
   impl.model = impl_->model;
   impl.logit_bias = impl_->logit_bias;
-  impl.chain.reset(llama_sampler_clone(impl_->chain.get()));
-  if (impl_->draw != nullptr) impl.draw = LastOf(impl.chain.get());
   impl.tokens = impl_->tokens;
   impl.seen = impl_->seen;
   if (impl_->grammar != nullptr) impl.grammar = impl_->grammar->Clone();
@@ -331,7 +308,7 @@ Result<Token> Sampler::Sample(std::span<const float> logits, Position position,
   try {
     const Result<Token> token = impl_->Sample(logits, position, constraint, also);
     if (!token.ok()) return token;
-    llama_sampler_accept(impl_->chain.get(), *token);
+    impl_->Observe();
     Seen how = Seen::kByChain;
     if (impl_->grammar != nullptr && constraint == Constraint::kGrammar) how = Seen::kByGrammarToo;
     if (impl_->grammar != nullptr && constraint == Constraint::kOpen) how = Seen::kOpen;
@@ -356,13 +333,10 @@ bool Sampler::HasActiveGrammar() const {
   return impl_->grammar != nullptr && !impl_->grammar->waits();
 }
 
-void Sampler::Accept(Token token) {
-  llama_sampler_accept(impl_->chain.get(), token);
-  impl_->Remember(token, Seen::kByChain);
-}
+void Sampler::Accept(Token token) { impl_->Remember(token, Seen::kByChain); }
 
 void Sampler::SetText(std::span<const Token> text, size_t answer_begin) {
-  impl_->penalties.SetText(text, answer_begin);
+  impl_->filters.SetText(text, answer_begin);
 }
 
 void Sampler::SaveState(StateWriter* to) const {
@@ -370,11 +344,18 @@ void Sampler::SaveState(StateWriter* to) const {
   for (const Seen how : impl_->seen) seen.push_back(static_cast<uint8_t>(how));
   to->Numbers<Token>(impl_->tokens);
   to->Numbers<uint8_t>(seen);
+  std::vector<float> mirostat;
+  if (const auto mu = impl_->filters.mirostat_mu()) mirostat.push_back(*mu);
+  to->Numbers<float>(mirostat);
 }
 
 Status Sampler::LoadState(StateReader* from) {
   const auto tokens = from->Numbers<Token>();
   const auto seen = from->Numbers<uint8_t>();
+  const auto mirostat = from->Numbers<float>();
+  if (mirostat.size() > 1 || (mirostat.size() == 1 && !std::isfinite(mirostat.front()))) {
+    from->Fail("mirostat with no number, or several");
+  }
   if (seen.size() != tokens.size()) from->Fail("a sampler with tokens that nobody saw");
   for (size_t i = 0; i < seen.size() && from->ok(); ++i) {
     if (seen[i] > static_cast<uint8_t>(Seen::kOpen))
@@ -384,6 +365,7 @@ Status Sampler::LoadState(StateReader* from) {
     }
   }
   EBB_RETURN_IF_ERROR(from->status());
+  if (!mirostat.empty()) impl_->filters.SetMirostatMu(mirostat.front());
   try {
     for (size_t i = 0; i < seen.size(); ++i) {
       EBB_RETURN_IF_ERROR(impl_->SeeAgain(tokens[i], static_cast<Seen>(seen[i])));
@@ -393,6 +375,52 @@ Status Sampler::LoadState(StateReader* from) {
     return Internal(fmt::format("the sampler failed: {}", error.what()));
   }
   return OkStatus();
+}
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, SamplerStage>, 9> kStages = {
+    {{"penalties", SamplerStage::kPenalties},
+     {"dry", SamplerStage::kDry},
+     {"top_n_sigma", SamplerStage::kTopNSigma},
+     {"top_k", SamplerStage::kTopK},
+     {"typ_p", SamplerStage::kTypicalP},
+     {"top_p", SamplerStage::kTopP},
+     {"min_p", SamplerStage::kMinP},
+     {"xtc", SamplerStage::kXtc},
+     {"temperature", SamplerStage::kTemperature}}};
+
+}  // namespace
+
+std::string_view SamplerStageName(SamplerStage stage) {
+  return kStages[static_cast<size_t>(stage)].first;
+}
+
+std::optional<SamplerStage> FindSamplerStage(std::string_view name) {
+  const auto found = std::ranges::find(kStages, name, &decltype(kStages)::value_type::first);
+  return found == kStages.end() ? std::nullopt : std::optional(found->second);
+}
+
+Result<std::vector<SamplerStage>> ParseSamplerStages(std::string_view text) {
+  std::vector<SamplerStage> stages;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find_first_of(";,", begin), text.size());
+    const std::string_view name = text.substr(begin, end - begin);
+    const std::optional<SamplerStage> stage = FindSamplerStage(name);
+    if (!stage.has_value()) {
+      std::string all;
+      for (const auto& [one, _] : kStages) all += fmt::format("{}{}", all.empty() ? "" : ";", one);
+      return InvalidArgument("samplers",
+                             fmt::format("expected samplers of {}, found \"{}\"", all, name));
+    }
+    if (std::ranges::count(stages, *stage) > 0) {
+      return InvalidArgument("samplers",
+                             fmt::format("expected each sampler once, found {} twice", name));
+    }
+    stages.push_back(*stage);
+    begin = end + 1;
+  }
+  return stages;
 }
 
 const Model& Sampler::model() const { return *impl_->model; }

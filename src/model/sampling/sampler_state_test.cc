@@ -106,6 +106,11 @@ TEST_F(SamplerState, TheGrammarGoesOn) {
   ExpectGoesOn({.temperature = 2, .seed = 4, .grammar = "root ::= [a-z]+"});
 }
 
+TEST_F(SamplerState, MirostatGoesOnWithWhatItLearned) {
+  ExpectGoesOn({.temperature = 1.5F, .mirostat = 1, .seed = 3});
+  ExpectGoesOn({.temperature = 1.5F, .mirostat = 2, .mirostat_tau = 2, .seed = 3});
+}
+
 TEST_F(SamplerState, AnotherSeedDrawsOtherTokens) {
   const auto first = Make({.temperature = 1.5F, .seed = 3});
   (void)Draw(*first, 0, 40);
@@ -132,6 +137,7 @@ TEST_F(SamplerState, WhatIsNoStateIsRefused) {
     StateWriter state;
     state.Numbers<Token>(tokens);
     state.Numbers<uint8_t>(seen);
+    state.Numbers<float>(std::vector<float>());
     return Restore(state, Make({}).get()).code() == StatusCode::kCorrupt;
   };
   EXPECT_FALSE(refused({5}, {0}));

@@ -11,7 +11,7 @@
 namespace ebb::server {
 namespace {
 
-constexpr uint32_t kRecordVersion = 2;
+constexpr uint32_t kRecordVersion = 3;
 }  // namespace
 
 std::vector<ChatMessage> SessionRecord::AllMessages() const {

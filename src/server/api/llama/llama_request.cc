@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "src/server/api/llama/llama_samplers.h"
 #include "src/server/api/openai/request_reader.h"
 
 namespace ebb::server {
@@ -43,9 +42,6 @@ class LlamaReader final : public RequestReader {
     const auto temperature = own_.Number(Own("temperature"), {-kMostTemperature, kMostTemperature});
     const auto repeat_last_n = OwnInteger("repeat_last_n", -1);
     const auto min_keep = OwnInteger("min_keep", 0);
-    const LlamaSamplers samplers = ReadLlamaSamplers(&own_);
-    Own("samplers");
-    for (const std::string& name : RefuseLlamaSamplers(&own_)) Own(name);
     ReadBiases();
     ReadAnswerOptions();
     RefuseAdapters();
@@ -65,7 +61,6 @@ class LlamaReader final : public RequestReader {
     sampling.repeat_last_n =
         repeat_last_n == -1 ? kMostNumber : repeat_last_n.value_or(SamplingOptions().repeat_last_n);
     if (min_keep.has_value()) sampling.min_keep = *min_keep;
-    ApplySamplers(samplers);
     request_.reports_tokens = true;
     request_.reports_progress = request_.streams;
     return Take();
@@ -147,13 +142,6 @@ class LlamaReader final : public RequestReader {
       auto read = ReadPrompt((*prompt)[i], fmt::format("prompt[{}]", i));
       if (read.has_value()) request_.prompts.push_back(*std::move(read));
     }
-  }
-
-  // Switches off the samplers that the request leaves out.
-  void ApplySamplers(const LlamaSamplers& samplers) {
-    ApplyLlamaSamplers(samplers, &request_.sampling);
-    if (!samplers.is_in_order) request_.ignored.emplace_back("samplers");
-    for (const std::string& name : samplers.unknown) request_.ignored.push_back("samplers." + name);
   }
 
   std::optional<float> ReadBias(const Json& json) {

@@ -117,36 +117,48 @@ TEST_F(LlamaRequestTest, EachFormOfABiasNamesTokens) {
   EXPECT_TRUE(std::isinf(biases("[[7, false]]").at(7)));
 }
 
-TEST_F(LlamaRequestTest, SamplersThatAreLeftOutAreSwitchedOff) {
+TEST_F(LlamaRequestTest, SamplersRunInTheOrderOfTheRequest) {
+  using enum SamplerStage;
   const CompletionRequest request = ReadText(
-      R"({"prompt": "a", "samplers": ["top_k", "top_p", "infill"], "top_k": 3, "top_p": 0.5,
-                   "repeat_penalty": 2, "temperature": 0.1, "min_p": 0.5})");
-  const SamplingOptions& sampling = request.sampling;
-  EXPECT_EQ(sampling.top_k, 3);
-  EXPECT_EQ(sampling.top_p, 0.5f);
-  EXPECT_EQ(sampling.min_p, 0.0f);
-  EXPECT_EQ(sampling.temperature, 1.0f);
-  EXPECT_EQ(sampling.repeat_penalty, 1.0f);
+      R"({"prompt": "a", "samplers": ["top_k", "top_p", "infill"], "top_k": 3, "top_p": 0.5})");
+  EXPECT_THAT(request.sampling.samplers, ElementsAre(kTopK, kTopP));
+  EXPECT_EQ(request.sampling.top_k, 3);
   EXPECT_THAT(request.ignored, ElementsAre("samplers.infill"));
-  EXPECT_EQ(ReadText(R"({"prompt": "a", "samplers": "kt"})").sampling.top_p, 1.0f);
+  EXPECT_THAT(ReadText(R"({"prompt": "a", "samplers": "kt"})").sampling.samplers,
+              ElementsAre(kTopK, kTemperature));
   // Front ends for stories always send their own order of samplers.
   const CompletionRequest order =
-      ReadText(R"({"prompt": "a", "samplers": ["temperature", "top_k", "dry"]})");
-  EXPECT_THAT(order.ignored, ElementsAre("samplers", "samplers.dry"));
-  EXPECT_EQ(order.sampling.top_p, 1.0f);
+      ReadText(R"({"prompt": "a", "samplers": ["temperature", "typical_p", "dry", "xtc"]})");
+  EXPECT_THAT(order.ignored, IsEmpty());
+  EXPECT_THAT(order.sampling.samplers, ElementsAre(kTemperature, kTypicalP, kDry, kXtc));
 }
 
-TEST_F(LlamaRequestTest, ParametersOfOtherSamplersMustSwitchThemOff) {
+TEST_F(LlamaRequestTest, SamplersOfLlamaServerAreRead) {
   const CompletionRequest request = ReadText(
-      R"({"prompt": "a", "mirostat": 0, "mirostat_tau": 5, "xtc_probability": 0, "typical_p": 1,
-          "dry_multiplier": 0, "dry_base": 1.75, "dynatemp_range": 0, "top_n_sigma": -1})");
+      R"({"prompt": "a", "mirostat": 2, "mirostat_tau": 4, "mirostat_eta": 0.2, "typical_p": 0.9,
+          "xtc_probability": 0.5, "xtc_threshold": 0.2, "dry_multiplier": 0.8, "dry_base": 2,
+          "dry_allowed_length": 3, "dry_penalty_last_n": 64, "dry_sequence_breakers": ["."],
+          "dynatemp_range": 0.5, "dynatemp_exponent": 2, "top_n_sigma": 1})");
   EXPECT_THAT(request.ignored, IsEmpty());
-  for (const char* one : {R"("mirostat": 2)", R"("xtc_probability": 0.5)", R"("typical_p": 0.9)",
-                          R"("dry_multiplier": 0.8)", R"("top_n_sigma": 1)"}) {
-    const ApiError error = Refusal(std::string(R"({"prompt": "a", )") + one + "}");
-    EXPECT_EQ(error.code, "unsupported") << one;
-    EXPECT_THAT(one, HasSubstr(error.param));
-  }
+  const SamplingOptions& sampling = request.sampling;
+  EXPECT_EQ(sampling.mirostat, 2);
+  EXPECT_EQ(sampling.mirostat_tau, 4);
+  EXPECT_EQ(sampling.mirostat_eta, 0.2F);
+  EXPECT_EQ(sampling.typical_p, 0.9F);
+  EXPECT_EQ(sampling.xtc_probability, 0.5F);
+  EXPECT_EQ(sampling.xtc_threshold, 0.2F);
+  EXPECT_EQ(sampling.dry_multiplier, 0.8F);
+  EXPECT_EQ(sampling.dry_base, 2);
+  EXPECT_EQ(sampling.dry_allowed_length, 3);
+  EXPECT_EQ(sampling.dry_penalty_last_n, 64);
+  EXPECT_THAT(sampling.dry_sequence_breakers, ElementsAre("."));
+  EXPECT_EQ(sampling.dynatemp_range, 0.5F);
+  EXPECT_EQ(sampling.dynatemp_exponent, 2);
+  EXPECT_EQ(sampling.top_n_sigma, 1);
+  EXPECT_EQ(Refusal(R"({"prompt": "a", "mirostat": 3})").param, "mirostat");
+  EXPECT_EQ(Refusal(R"({"prompt": "a", "adaptive_target": 0.5})").code, "unsupported");
+  EXPECT_EQ(Refusal(R"({"prompt": "a", "dry_sequence_breakers": [1]})").param,
+            "dry_sequence_breakers");
 }
 
 TEST_F(LlamaRequestTest, FieldsWithoutEffectAreNamed) {

@@ -1,5 +1,5 @@
 // Writes `generation_settings`: the options that a request was answered with, under llama-server's
-// names. Samplers that ebb lacks appear as switched off.
+// names.
 #include <cmath>
 #include <limits>
 
@@ -12,21 +12,27 @@ namespace {
 Json SamplingJson(const SamplingOptions& sampling) {
   return {{"seed", sampling.seed},
           {"temperature", sampling.temperature},
-          {"dynatemp_range", 0.0},
-          {"dynatemp_exponent", 1.0},
+          {"dynatemp_range", sampling.dynatemp_range},
+          {"dynatemp_exponent", sampling.dynatemp_exponent},
           {"top_k", sampling.top_k},
           {"top_p", sampling.top_p},
           {"min_p", sampling.min_p},
-          {"top_n_sigma", -1.0},
-          {"xtc_probability", 0.0},
-          {"xtc_threshold", 0.1},
-          {"typical_p", 1.0},
+          {"top_n_sigma", sampling.top_n_sigma},
+          {"xtc_probability", sampling.xtc_probability},
+          {"xtc_threshold", sampling.xtc_threshold},
+          {"typical_p", sampling.typical_p},
           {"repeat_last_n", sampling.repeat_last_n},
           {"repeat_penalty", sampling.repeat_penalty},
           {"presence_penalty", sampling.presence_penalty},
           {"frequency_penalty", sampling.frequency_penalty},
-          {"dry_multiplier", 0.0},
-          {"mirostat", 0},
+          {"dry_multiplier", sampling.dry_multiplier},
+          {"dry_base", sampling.dry_base},
+          {"dry_allowed_length", sampling.dry_allowed_length},
+          {"dry_penalty_last_n", sampling.dry_penalty_last_n},
+          {"dry_sequence_breakers", sampling.dry_sequence_breakers},
+          {"mirostat", sampling.mirostat},
+          {"mirostat_tau", sampling.mirostat_tau},
+          {"mirostat_eta", sampling.mirostat_eta},
           {"adaptive_target", -1.0},
           {"adaptive_decay", 0.9},
           {"min_keep", sampling.min_keep},

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "src/server/api/llama/llama_samplers.h"
+
 namespace ebb::server {
 namespace {
 
@@ -28,6 +30,24 @@ class SamplingReader {
     number("min_p", 0, 1, &sampling.min_p);
     number("presence_penalty", -2, 2, &sampling.presence_penalty);
     number("frequency_penalty", -2, 2, &sampling.frequency_penalty);
+    constexpr double kMost = 1e6;
+    number("dynatemp_range", 0, kMost, &sampling.dynatemp_range);
+    number("dynatemp_exponent", 0, kMost, &sampling.dynatemp_exponent);
+    number("typical_p", 0, kMost, &sampling.typical_p);
+    sampling.typical_p =
+        std::min(sampling.typical_p, 1.0F);  // above 1 it is off, as in llama-server
+    number("top_n_sigma", -kMost, kMost, &sampling.top_n_sigma);
+    number("xtc_probability", 0, 1, &sampling.xtc_probability);
+    number("xtc_threshold", 0, 1, &sampling.xtc_threshold);
+    ReadDry();
+    if (const auto version = fields_->Integer("mirostat", 0, 2)) {
+      sampling.mirostat = static_cast<int>(*version);
+    }
+    number("mirostat_tau", 0, kMost, &sampling.mirostat_tau);
+    number("mirostat_eta", 0, kMost, &sampling.mirostat_eta);
+    for (const std::string& name : ReadLlamaSamplers(fields_, &sampling)) {
+      request_->ignored.push_back("samplers." + name);
+    }
     ReadRepeatPenalty();
     sampling.presence_scope = SamplingOptions::PresenceScope::kAnswer;
     constexpr int kAll = std::numeric_limits<int>::max();
@@ -41,6 +61,33 @@ class SamplingReader {
   }
 
  private:
+  void ReadDry() {
+    SamplingOptions& sampling = request_->sampling;
+    constexpr double kMost = 1e6;
+    constexpr int kMostTokens = 10'000'000;
+    if (const auto value = fields_->Number("dry_multiplier", {0, kMost})) {
+      sampling.dry_multiplier = static_cast<float>(*value);
+    }
+    // A base below 1 takes llama-server's default, as there.
+    const auto base = fields_->Number("dry_base", {-kMost, kMost});
+    if (base.has_value() && *base >= 1) sampling.dry_base = static_cast<float>(*base);
+    if (const auto length = fields_->Integer("dry_allowed_length", 0, kMostTokens)) {
+      sampling.dry_allowed_length = static_cast<int>(*length);
+    }
+    if (const auto last_n = fields_->Integer("dry_penalty_last_n", -1, kMostTokens)) {
+      sampling.dry_penalty_last_n = static_cast<int>(*last_n);
+    }
+    const Json* const breakers = fields_->Array("dry_sequence_breakers");
+    if (breakers == nullptr) return;
+    sampling.dry_sequence_breakers.clear();
+    for (const Json& one : *breakers) {
+      if (!one.is_string()) {
+        return Fail("dry_sequence_breakers", "expected texts", "invalid_type");
+      }
+      sampling.dry_sequence_breakers.push_back(one.get<std::string>());
+    }
+  }
+
   // Reads the repeat penalty. Clients may send both names, with one value.
   void ReadRepeatPenalty() {
     constexpr Bounds kBounds = {0.01, 100};
