@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -171,7 +173,8 @@ TEST_F(PullTest, ListTellsWhatIsThereAndWhere) {
   const std::string joined = Cache() + "/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf.parts/joined";
   std::ofstream(joined) << "";  // two parts and a bit
   fs::resize_file(joined, 2 * 52428800 + 1);
-  const ProgramEnd end = Pull("--list");
+  const std::string names = " smollm2-135m qwen2.5-coder-0.5b qwen2.5-coder-1.5b";
+  const ProgramEnd end = Pull("--list" + names);
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_EQ(end.err, "");
   EXPECT_THAT(end.out, HasSubstr("smollm2-135m        98 MB, Apache-2.0: SmolLM2-135M-Instruct"));
@@ -179,7 +182,19 @@ TEST_F(PullTest, ListTellsWhatIsThereAndWhere) {
   EXPECT_THAT(end.out, HasSubstr(coder + " has 5 bytes instead of 491400064"));
   EXPECT_THAT(end.out, HasSubstr("2 of 22 parts are there; `ebb pull qwen2.5-coder-1.5b`"));
   fs::remove(coder);
-  EXPECT_THAT(Pull("--list").out, HasSubstr("not there; `ebb pull qwen2.5-coder-0.5b` fetches it"));
+  EXPECT_THAT(Pull("--list" + names).out,
+              HasSubstr("not there; `ebb pull qwen2.5-coder-0.5b` fetches it"));
+  // Without names the list is a table of 80 columns.
+  std::istringstream table(Pull("--list").out);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(table, line);) {
+    EXPECT_LE(line.size(), 80u) << line;
+    lines.push_back(line);
+  }
+  ASSERT_GT(lines.size(), 4u);
+  EXPECT_THAT(lines[1], testing::ContainsRegex("^smollm2-135m +0.10 +yes$"));
+  EXPECT_THAT(lines[2], testing::ContainsRegex("^qwen2.5-coder-0.5b +0.49 *$"));
+  EXPECT_THAT(lines[4], testing::ContainsRegex("^hf:Qwen/Qwen3-0.6B-GGUF:Q8_0 +0.64 +1.7 *$"));
   EXPECT_EQ(Log(), "");
 }
 

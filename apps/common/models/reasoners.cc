@@ -138,4 +138,26 @@ const Reasoner* FindReasoner(std::string_view name) {
   return found == std::end(kReasoners) ? nullptr : found;
 }
 
+FitModel FitModelFor(const Reasoner& reasoner) {
+  FitModel model;
+  model.shape = {.num_layers = reasoner.num_layers,
+                 .num_q_heads = reasoner.num_q_heads,
+                 .num_kv_heads = reasoner.num_kv_heads,
+                 .head_dim = reasoner.head_dim,
+                 .embed_dim = reasoner.embed_dim,
+                 .vocab_size = reasoner.vocab_size,
+                 .trained_context = reasoner.trained_context};
+  model.feed_forward_dim = reasoner.feed_forward_dim;
+  model.weight_bytes = reasoner.bytes;
+  // `ebb fit` measures this for Qwen2.5-Coder-1.5B, whose tokenizer has 151,936 tokens.
+  model.program_bytes = uint64_t{72} << 20;
+  return model;
+}
+
+uint64_t MemoryAt(const Reasoner& reasoner, int context) {
+  const auto bytes =
+      FitRequestInto(FitModelFor(reasoner), {.context = context, .prompt_tokens = 512});
+  return bytes.ok() ? bytes->Memory() : 0;
+}
+
 }  // namespace ebb::cli

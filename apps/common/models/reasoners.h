@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "ebb/fit.h"
+
 namespace ebb::cli {
 
 // Reasoner describes a reasoning model that ebb is known to run, with the sizes that decide its
@@ -31,6 +33,12 @@ struct Reasoner {
 [[nodiscard]] std::span<const Reasoner> Reasoners();
 // Returns the model of that name, or null.
 [[nodiscard]] const Reasoner* FindReasoner(std::string_view name);
+
+// Returns the sizes that `ebb fit` counts with, from the table alone. The whole file counts as
+// weights.
+[[nodiscard]] FitModel FitModelFor(const Reasoner& reasoner);
+// Returns the bytes that the weights and a full cache of `context` tokens, 512 of them given, take.
+[[nodiscard]] uint64_t MemoryAt(const Reasoner& reasoner, int context);
 
 }  // namespace ebb::cli
 

@@ -21,22 +21,6 @@ using testing::HasSubstr;
 
 constexpr int kContext = 8192;
 
-FitModel FitModelFor(const Reasoner& reasoner) {
-  FitModel model;
-  model.shape = {.num_layers = reasoner.num_layers,
-                 .num_q_heads = reasoner.num_q_heads,
-                 .num_kv_heads = reasoner.num_kv_heads,
-                 .head_dim = reasoner.head_dim,
-                 .embed_dim = reasoner.embed_dim,
-                 .vocab_size = reasoner.vocab_size,
-                 .trained_context = reasoner.trained_context};
-  model.feed_forward_dim = reasoner.feed_forward_dim;
-  model.weight_bytes = reasoner.bytes;
-  // `ebb fit` measures this for Qwen2.5-Coder-1.5B, whose tokenizer has 151,936 tokens.
-  model.program_bytes = uint64_t{72} << 20;
-  return model;
-}
-
 // Returns a cell of the table: the setting that `ebb fit` calls the gentlest, and the longest
 // context that fits with it, rounded down and at most the trained one.
 std::string CellFor(const Reasoner& reasoner, uint64_t gigabytes) {
@@ -54,10 +38,7 @@ std::string CellFor(const Reasoner& reasoner, uint64_t gigabytes) {
 }
 
 std::string MemoryFor(const Reasoner& reasoner) {
-  const auto bytes =
-      FitRequestInto(FitModelFor(reasoner), {.context = kContext, .prompt_tokens = 512});
-  EXPECT_TRUE(bytes.ok());
-  return bytes.ok() ? fmt::format("{:.1f}", static_cast<double>(bytes->Memory()) / 1e9) : "";
+  return fmt::format("{:.1f}", static_cast<double>(MemoryAt(reasoner, kContext)) / 1e9);
 }
 
 TEST(ReasonersTest, NamesAreThoseOfModelsAndTheSmallestComesFirst) {

@@ -13,6 +13,7 @@
 #include "apps/common/models/reasoners.h"
 #include "apps/common/models/remote_models.h"
 #include "apps/common/report.h"
+#include "apps/common/terminal/output.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/pull/pull_options.h"
 
@@ -143,13 +144,45 @@ Status List(const NamedModel& model, const CliOptions& options) {
   return WriteRecord(options, ToJson(*model.remote, stored), ToText(*model.remote, stored));
 }
 
+// Prints all models that have names, a line each: size, memory, and whether the file is stored.
+Status ListAll() {
+  constexpr int kContext = 8192;
+  const auto line = [](std::string_view name, double file_gb, double memory_gb, bool is_here) {
+    return fmt::format("{:<52} {:>7.2f} {:>9} {}\n", name, file_gb,
+                       memory_gb > 0 ? fmt::format("{:.1f}", memory_gb) : "",
+                       is_here ? "     yes" : "");
+  };
+  std::string text =
+      fmt::format("{:<52} {:>7} {:>9} {:>8}\n", "name", "file GB", "memory GB", "here");
+  for (const KnownModel& model : KnownModels()) {
+    text += line(model.name, static_cast<double>(model.bytes) / 1e9, 0, StateOf(model).is_there);
+  }
+  for (const Reasoner& model : Reasoners()) {
+    const Result<ModelName> name = ParseModelName(model.name);
+    text += line(model.name, static_cast<double>(model.bytes) / 1e9,
+                 static_cast<double>(MemoryAt(model, kContext)) / 1e9,
+                 name.ok() && FindStoredModel(*name).ok());
+  }
+  text += fmt::format(
+      "\n\"memory\" is what the weights and a full cache of {} tokens take. `ebb pull NAME` "
+      "fetches a\n"
+      "model, `ebb pull --list NAME` tells more of it.\n",
+      kContext);
+  return WriteTextToStdout(text);
+}
+
 }  // namespace
 
 ExitCode RunPull(const CliOptions& options) {
   (void)InstallInterruptHandler();
-  for (const NamedModel& model : ChosenModels(options.Of<PullInput>())) {
+  const PullInput& pull = options.Of<PullInput>();
+  if (pull.list && pull.models.empty() && !options.json) {
+    const Status status = ListAll();
+    return status.ok() ? ExitCode::kOk : Fail(status);
+  }
+  for (const NamedModel& model : ChosenModels(pull)) {
     Status status;
-    if (options.Of<PullInput>().list) {
+    if (pull.list) {
       status = List(model, options);
     } else if (model.known == nullptr) {
       status = PullRemote(*model.remote, options);
