@@ -96,7 +96,11 @@ std::vector<TierOption> TierOptions(const TierSpec& tiers) {
     options.emplace_back("--t2", fmt::format("{}:{}", rows, CompressedTypeName(tiers.t2_type)));
   }
   if (ReadsSelectively(tiers)) options.emplace_back("--t1-read", T1ReadText(tiers));
-  if (tiers.evict_share > 0) options.emplace_back("--evict", percent(tiers.evict_share));
+  if (tiers.evict_share > 0) {
+    options.emplace_back("--evict", percent(tiers.evict_share));
+  } else if (tiers.evict_beyond_caps) {
+    options.emplace_back("--evict", "caps");
+  }
   if (tiers.evict_share > 0 && tiers.evict_of == EvictOf::kAlive) {
     options.emplace_back("--evict-of", "alive");
   }

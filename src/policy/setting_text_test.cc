@@ -94,6 +94,11 @@ TEST(TierOptionsText, AreTheOptionsThatMakeTheTiers) {
             "--t0 30% --t1 host --t2 50%:int8 --t1-read select --evict 12.5% --evict-of alive");
 }
 
+TEST(TierOptions, HaveEvictionByCaps) {
+  const auto options = TierOptions({.t0_cap_bytes = 4096, .evict_beyond_caps = true});
+  EXPECT_EQ(options.back(), TierOption("--evict", "caps"));
+}
+
 TEST(TierOptions, HaveCapsFoldersAndAllPartsOfReading) {
   const auto options = TierOptions({.t0_cap_bytes = 4096,
                                     .t1_path = "/tmp/a",
