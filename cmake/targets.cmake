@@ -407,8 +407,11 @@ target_link_libraries(ebb_server PUBLIC ebb_server_sessions ebb_server_pages)
 
 # The laboratory: evaluation, labels, fidelity, pebble. It sees include/ebb and itself. ebb-lab and the Python package
 # link it (cmake/sdk.cmake); it is not installed.
+include(${EBB_ROOT}/cmake/commit.cmake)
 ebb_glob(sources "_test\\.cc$" lab/*.cc)
 add_library(ebb_lab STATIC ${sources})
+add_dependencies(ebb_lab ebb_commit)
+target_include_directories(ebb_lab PRIVATE ${EBB_COMMIT_FOLDER})
 ebb_compile_by_folder(ebb_lab)
 target_compile_options(ebb_lab PRIVATE $<$<CONFIG:Release>:-O2>)
 set_target_properties(ebb_lab PROPERTIES

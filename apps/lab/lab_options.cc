@@ -93,6 +93,11 @@ std::vector<OptionRow> EvalRows() {
       FlagRow(
           G::kEval, "--resume", "go on with the run that this folder holds",
           [](CliOptions& o) { return &o.Of<EvalInput>().resume; }, true),
+      FlagRow(
+          G::kEval, "--any-version",
+          "with --resume, go on with a run that another version of ebb began, whose answers may "
+          "differ",
+          [](CliOptions& o) { return &o.Of<EvalInput>().any_version; }, true),
       ValueRow(G::kEval, "--shard", "I/N",
                "run the I-th of N parts of the problems, from 0; `python3 -m ebb.report merge` "
                "puts them together",

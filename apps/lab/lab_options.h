@@ -36,6 +36,7 @@ struct EvalInput {
   std::string out;              // --out
   std::string shard = "0/1";    // --shard
   bool resume = false;
+  bool any_version = false;
   int samples = 1;
   int workers = 0;               // 0: AvailableProcessors().threads
   int batch = 0;                 // 0: each problem by itself

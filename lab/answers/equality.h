@@ -7,7 +7,7 @@
 namespace ebb {
 
 // Returns whether both texts are the same apart from white space, $ and a full stop at the end. The
-// values of formulas are compared by math-verify (python/src/ebb/judge.py), not here.
+// values of formulas are compared by math-verify (python/src/ebb/verdicts.py), not here.
 [[nodiscard]] bool SameWritten(std::string_view answer, std::string_view reference);
 // Returns whether both contain the same number and no other one, with any words around it: "18
 // eggs".

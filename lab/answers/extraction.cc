@@ -240,6 +240,11 @@ std::string_view ExtractionRuleName(ExtractionRule rule) {
   return kNames[static_cast<size_t>(rule)];
 }
 
+std::string_view AnswerKindName(AnswerKind kind) {
+  constexpr std::array<std::string_view, 4> kNames = {"number", "formula", "option", "word"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 std::string_view VerdictName(Verdict verdict) {
   constexpr std::array<std::string_view, 4> kNames = {"empty", "no_answer", "wrong", "right"};
   return kNames[static_cast<size_t>(verdict)];

@@ -13,7 +13,7 @@ pytest.importorskip("scipy")
 from ebb import report
 from ebb.errors import InvalidArgument
 from ebb.runs import read_run
-from ebb.summary import correlation_interval, fisher_p, interval, setting_name, summarize_run
+from ebb.summary import correlation_interval, fisher_p, holm, interval, mcnemar_p, setting_name, summarize_run
 
 
 def answer(problem, seed, extracted, correct, **more):
@@ -85,13 +85,44 @@ def test_what_was_refused_costs_nothing():
 def test_settings_are_tested_against_one_of_them():
     answers = SAMPLES + [one | dict(policy="h2o", budget="25%", correct=True) for one in SAMPLES]
     full, h2o = summarize_run(answers, "h2o 25%")
-    # By the hypergeometric distribution, in whole numbers: 4 of 12 right against 12 of 12.
-    assert full["p_against"] == pytest.approx(0.0013460761879122358, abs=1e-12)
-    assert h2o["p_against"] == 1 and h2o["retention"] == 3 and h2o["p_full"] == full["p_against"]
+    # By the binomial distribution: h2o alone is right 8 times, the full cache alone never.
+    assert (full["won_against"], full["lost_against"], full["p_against"]) == (0, 8, 2 / 2**8)
+    assert (h2o["won_full"], h2o["lost_full"], h2o["p_full"]) == (8, 0, 2 / 2**8)
+    assert h2o["p_against"] is full["p_full"] is None and h2o["retention"] == 3
     with pytest.raises(InvalidArgument, match="unknown setting; valid: full, h2o 25%"):
         summarize_run(answers, "nobody")
     apart = summarize_run(answers + [answers[-1] | dict(options="window=8")])
     assert [setting_name(one, apart) for one in apart] == ["full", "h2o 25%", "h2o 25% window=8"]
+
+
+# docs/results.md: two settings of GSM8K, 20 % and 10 % of the rows evicted, and random with half of them.
+@pytest.mark.parametrize("won, lost, p", [(2, 13, 0.0074), (1, 7, 0.0703), (1, 8, 0.0391), (1, 13, 0.0018),
+                                          (0, 23, 2.4e-7), (0, 0, 1), (5, 5, 1)])
+def test_mcnemars_test_is_exact(won, lost, p):
+    assert mcnemar_p(won, lost) == pytest.approx(p, rel=0.02) == mcnemar_p(lost, won)
+
+
+def test_holms_correction_of_a_table():
+    assert holm([0.01, None, 0.04, 0.03, 0.5]) == [pytest.approx(0.04), None, pytest.approx(0.09), pytest.approx(0.09),
+                                                   0.5]
+    assert holm([0.9, 0.8]) == [1, 1]
+
+
+def test_answers_are_paired_by_problem_and_seed():
+    def of(policy, right, seed=0, first=0):
+        return [answer(first + i, seed, "x", bool(one), policy=policy) for i, one in enumerate(right)]
+
+    full, other = summarize_run(of("full", [1, 1, 0, 1]) + of("h2o", [0, 0, 1, 1]))
+    assert (other["won_full"], other["lost_full"], other["p_full"]) == (1, 2, 1)
+    # Each of two seeds has the full cache's only answer as its partner.
+    full, other = summarize_run(of("full", [1, 0]) + of("random", [0, 0], 1) + of("random", [0, 1], 2))
+    assert (other["won_full"], other["lost_full"]) == (1, 2)
+    # An unfinished run: the answers of both alone are compared.
+    full, other = summarize_run(of("full", [1, 1, 1]) + of("h2o", [0]))
+    assert (other["won_full"], other["lost_full"]) == (0, 1)
+    # Without a problem in common only the shares can be compared.
+    full, other = summarize_run(of("full", [1] * 5) + of("h2o", [0] * 5, first=5))
+    assert other["won_full"] is None and other["p_full"] == pytest.approx(2 / 252)
 
 
 @pytest.fixture
@@ -119,13 +150,36 @@ def test_shards_are_merged_to_the_same_bytes(evaluate, tmp_path, capsys):
     assert report.main(["merge", *shards, "--out", merged]) == 0
     assert capsys.readouterr().err == ""
     assert report.main(["summary", whole]) == 0
-    files = ("results.jsonl", "grid.json", "summary.json", "summary.md")
+    grids = [json.loads(text) for text in bytes_of(merged, "grid.json") + bytes_of(whole, "grid.json")]
+    assert [len(grid.pop("made_by")) for grid in grids] == [1, 1]
+    assert grids[0] == grids[1]
+    files = ("results.jsonl", "summary.json", "summary.md")
     assert bytes_of(merged, *files) == bytes_of(whole, *files)
     assert capsys.readouterr().out == open(f"{whole}/summary.md").read()
     assert len(read_run(merged).times) == 12
     assert report.main(["summary", whole, "--against", "full", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed[1]["p_against"] == 1 and printed[0]["seconds"] > 0
+    assert printed[1]["p_against"] == printed[1]["p_full"] and printed[0]["seconds"] > 0
+
+
+def test_other_machines_are_named_and_other_versions_refused(evaluate, tmp_path, capsys):
+    shards = [evaluate(f"part{i}", "--shard", f"{i}/2") for i in (0, 1)]
+    grid = json.loads(open(f"{shards[1]}/grid.json").read())
+
+    def rewrite(**changed):
+        grid["made_by"][0] |= changed
+        Path(shards[1], "grid.json").write_text(json.dumps(grid))
+
+    rewrite(cpu="another")
+    assert report.main(["merge", *shards, "--out", str(tmp_path / "cpus")]) == 0
+    assert "more than one cpu" in capsys.readouterr().err
+    assert len(read_run(tmp_path / "cpus").manifest["made_by"]) == 2
+    rewrite(version="0.1.0")
+    assert report.main(["merge", *shards, "--out", str(tmp_path / "versions")]) == 2
+    assert "different versions" in capsys.readouterr().err
+    assert report.main(["merge", *shards, "--any-version", "--out", str(tmp_path / "versions")]) == 0
+    assert report.main(["eval", str(tmp_path / "versions")]) == 0
+    assert "more than one version" in Path(tmp_path, "versions", "report.html").read_text()
 
 
 def test_merging_says_what_is_missing_and_refuses_other_questions(evaluate, tmp_path, capsys):

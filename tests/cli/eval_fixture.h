@@ -70,10 +70,15 @@ class EvalTest : public testing::Test {
     for (size_t i = 0; i < settings.size(); ++i) settings[i]["n"] = counts[i];
     return settings;
   }
-  // Byte for byte; times apart.
+  [[nodiscard]] nlohmann::ordered_json Grid(const std::string& out) const {
+    return nlohmann::ordered_json::parse(ReadFile(Out(out) + "/grid.json"));
+  }
+  // Byte for byte; times, and the date and threads of grid.json, apart.
   void ExpectSame(const std::string& one, const std::string& other) {
-    for (const char* name : {"/results.jsonl", "/grid.json"})
-      EXPECT_EQ(ReadFile(Out(one) + name), ReadFile(Out(other) + name)) << name;
+    EXPECT_EQ(ReadFile(Out(one) + "/results.jsonl"), ReadFile(Out(other) + "/results.jsonl"));
+    nlohmann::ordered_json grids[] = {Grid(one), Grid(other)};
+    for (nlohmann::ordered_json& grid : grids) EXPECT_EQ(grid.erase("made_by"), 1u);
+    EXPECT_EQ(grids[0].dump(), grids[1].dump());
   }
 
   TinyModel model_;

@@ -111,7 +111,7 @@ TEST_F(EvalTest, AFullDiskLosesNothingThatWasWritten) {
   ASSERT_EQ(Eval("whole").exit_code, 0);
   rlimit before = {};
   getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit limit = {.rlim_cur = 2500, .rlim_max = before.rlim_max};
+  const rlimit limit = {.rlim_cur = 5000, .rlim_max = before.rlim_max};
   setrlimit(RLIMIT_FSIZE, &limit);  // the program's too
   const ProgramEnd end = Eval("cut");
   setrlimit(RLIMIT_FSIZE, &before);
@@ -156,21 +156,93 @@ TEST_F(EvalTest, OnlyTheSameRunIsTakenUpAgain) {
   refuses("", "\"task_fingerprint\" differs");
 }
 
-// Its grid lacks what could not be chosen then, or what its model's fingerprint tells.
-TEST_F(EvalTest, ARunOfAnOlderVersionIsTakenUpAgain) {
-  ASSERT_EQ(Eval("run").exit_code, 0);
-  auto grid = nlohmann::ordered_json::parse(ReadFile(Out("run") + "/grid.json"));
-  for (const char* key : {"top_k", "min_p", "model_compression", "model_window", "model_shift",
-                          "answer_tokens", "batch"}) {
-    EXPECT_EQ(grid.erase(key), 1u) << key;
-  }
-  std::ofstream(Out("run") + "/grid.json") << grid;
+TEST_F(EvalTest, ARunNamesItsMachineAndAnotherVersionIsRefused) {
+  ASSERT_EQ(Eval("run", "--workers 2").exit_code, 0);
+  nlohmann::ordered_json grid = Grid("run");
+  ASSERT_EQ(grid["made_by"].size(), 1u);
+  nlohmann::ordered_json& machine = grid["made_by"][0];
+  EXPECT_EQ(machine["threads"], 2);
+  EXPECT_THAT(machine["instructions"].get<std::string>(), testing::StartsWith("cpu:"));
+  EXPECT_THAT(machine["date"].get<std::string>(), testing::MatchesRegex("20..-..-..T..:..:..Z"));
+  for (const char* key : {"version", "cpu"}) EXPECT_NE(machine[key], "") << key;
+  const auto rewrite = [&] { std::ofstream(Out("run") + "/grid.json") << grid; };
+  machine["cpu"] = "another one";
+  rewrite();
   std::filesystem::resize_file(Out("run") + "/results.jsonl", 100);
-  const ProgramEnd end = Eval("run", "--resume");
-  EXPECT_EQ(end.exit_code, 0) << end.err;
-  const ProgramEnd other = Eval("run", "--resume --min-p 0");
-  EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err, HasSubstr("\"min_p\" differs"));
+  const ProgramEnd there = Eval("run", "--resume");
+  EXPECT_EQ(there.exit_code, 0);
+  EXPECT_THAT(there.err, HasSubstr("cpu another one, here it is "));
+  EXPECT_EQ(Grid("run")["made_by"].size(), 2u);
+  machine["version"] = "0.1.0";
+  rewrite();
+  const ProgramEnd refused = Eval("run", "--resume");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("version 0.1.0, here it is "));
+  EXPECT_EQ(Eval("run", "--resume --any-version").exit_code, 0);
+  grid.erase("made_by");
+  rewrite();
+  EXPECT_THAT(Eval("run", "--resume").err, HasSubstr("made_by"));
+}
+
+// Each grid has the same setting twice, and another one that differs in one field.
+TEST_F(EvalTest, SettingsThatDifferInOneFieldAreTwo) {
+  const std::string tiers = R"("t0": "50%", "t1": "host")";
+  const std::string evicting = R"("t0": "50%", "t1": "host", "evict": "20%", "interval": 2)";
+  const std::string lossless = R"("lossless": true, "t1": "none")";
+  const std::pair<std::string, std::string> pairs[] = {
+      {R"("kv-type": "f16")", R"("kv-type": "f32")"},
+      {R"("kv-type": "q4")", R"("kv-type": "q3")"},
+      {"", R"("context": 64)"},
+      {"", R"("kv-cap": "8MiB")"},
+      {tiers, R"("t0": "60%", "t1": "host")"},
+      {tiers, R"("t0": "50%", "t1": "none")"},
+      {tiers, R"("t0": "50%", "t1": "host,8MiB")"},
+      {R"("t0": "4MiB")", R"("t0": "8MiB")"},
+      {tiers, tiers + R"(, "t1-read": "select:mass=0.5")"},
+      {tiers + R"(, "t1-read": "select:mass=0.5")", tiers + R"(, "t1-read": "select:mass=0.9")"},
+      {tiers + R"(, "t1-read": "select:mass=0.5")",
+       tiers + R"(, "t1-read": "select:mass=0.5,rows=512")"},
+      {tiers + R"(, "t1-read": "select:mass=0.5")",
+       tiers + R"(, "t1-read": "select:mass=0.5,reuse=0.5")"},
+      {tiers + R"(, "t2": "20%")", tiers + R"(, "t2": "30%")"},
+      {tiers + R"(, "t2": "20%:int8")", tiers + R"(, "t2": "20%:int8_naive")"},
+      {R"("t1": "none", "t2": "old:int8")", R"("t1": "none", "t2": "old:int4")"},
+      {evicting, tiers + R"(, "evict": "10%", "interval": 2)"},
+      {evicting, evicting + R"(, "evict-of": "alive")"},
+      {evicting, evicting + R"(, "scorer": "random")"},
+      {evicting, evicting + R"(, "sinks": 7)"},
+      {evicting, evicting + R"(, "granularity": "layer")"},
+      {evicting, tiers + R"(, "evict": "20%", "interval": 3)"},
+      {lossless, lossless + R"(, "verify": "fast")"},
+      {lossless, lossless + R"(, "draft-min": 4, "draft-max": 4)"},
+      {lossless, R"("lossless": true, "t1": "host")"},
+  };
+  const std::string file = model_.File("pair.json");
+  const std::string command = "ebb-lab eval -n 8 --quiet --problems 2 -m " + model_.path() +
+                              " --task " + task_ + ":gsm8k --grid " + file + " --out ";
+  int number = 0;
+  for (const auto& [one, other] : pairs) {
+    const std::string what = one + " | " + other;
+    const std::string out = "pair" + std::to_string(number++);
+    const auto write = [&](const std::string& settings) {
+      std::ofstream(file) << R"({"settings": [)" << settings << "]}";
+    };
+    write("{" + one + "}, {" + one + "}, {" + other + "}");
+    const ProgramEnd end = RunEbb(command + Out(out));
+    ASSERT_EQ(end.exit_code, 0) << what << end.err;
+    EXPECT_EQ(Grid(out)["settings"].size(), 2u) << what;
+    EXPECT_EQ(Lines(Out(out) + "/results.jsonl").size(), 4u) << what;
+    EXPECT_EQ(SettingsOf(out).size(), 2u) << what;
+    // A run of one of them is not continued with the other.
+    write("{" + one + "}");
+    ASSERT_EQ(RunEbb(command + Out(out + "one")).exit_code, 0) << what;
+    EXPECT_EQ(RunEbb(command + Out(out + "one") + " --resume").exit_code, 0) << what;
+    write("{" + other + "}");
+    const ProgramEnd refused = RunEbb(command + Out(out + "one") + " --resume");
+    EXPECT_EQ(refused.exit_code, 2) << what;
+    EXPECT_THAT(refused.err, HasSubstr("\"settings\" differs")) << what;
+  }
+  EXPECT_GE(number, 20);
 }
 
 TEST_F(EvalTest, WhatIsTakenUpAgainAreAnswersToItsGrid) {

@@ -107,7 +107,7 @@ TEST_F(EvalTest, AGridFileNamesSettings) {
   ASSERT_EQ(lines.size(), 24u);
   EXPECT_EQ(lines[0]["tiers"], "t0=30% evict=0%");
   EXPECT_EQ(lines[6]["seed"], 2);
-  EXPECT_EQ(lines[23]["tiers"], "t0=70% evict=20%");
+  EXPECT_EQ(lines[23]["tiers"], "t0=70% t1=host evict=20%");
   EXPECT_EQ(lines[0]["rows_evicted"], 0);
   EXPECT_GT(lines[23]["rows_evicted"].get<int>(), 0);
 }
@@ -270,7 +270,7 @@ TEST_F(EvalTest, LosslessSettingsAnswerAsTheFullCacheDoes) {
   for (const json& line : Lines(Out("full") + "/results.jsonl")) {
     full.push_back({line["extracted"], line["generated_tokens"]});
   }
-  EXPECT_EQ(Lines(Out("one") + "/results.jsonl")[6]["tiers"], "lossless=exact drafts=8");
+  EXPECT_EQ(Lines(Out("one") + "/results.jsonl")[6]["tiers"], "t1=none lossless=exact drafts=8");
   EXPECT_EQ(answers[1], full);
   EXPECT_NE(answers[0], full);
   EXPECT_EQ(answers[2].size(), full.size());

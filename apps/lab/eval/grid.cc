@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "apps/common/options/whole_file.h"
 #include "apps/common/report.h"
@@ -116,8 +115,9 @@ const OptionRow* FindOption(std::string_view name) {
   if (IsListed(name)) return nullptr;
   static const std::vector<OptionRow> options = SharedOptions();
   for (const OptionRow& row : options) {
-    if (row.group != OptionGroup::kPolicy && row.group != OptionGroup::kLossless) continue;
-    if (row.names == name) return &row;
+    constexpr std::array kGroups = {OptionGroup::kPolicy, OptionGroup::kLossless,
+                                    OptionGroup::kContext, OptionGroup::kKvType};
+    if (row.names == name && std::ranges::find(kGroups, row.group) != kGroups.end()) return &row;
   }
   return nullptr;
 }
@@ -143,59 +143,6 @@ Status ApplySetting(const Json& setting, CliOptions* options) {
   return OkStatus();
 }
 
-// Names how the tiers place rows, such as "t0=50% evict=5%". Leaves out options that do not change
-// results. T0's share does not change them either, but stays in the name, because experiments vary
-// it to show just that.
-std::string TiersLabel(const TierSpec& tiers) {
-  const std::string_view type = CompressedTypeName(tiers.t2_type);
-  if (CompressesOldRows(tiers)) return fmt::format("t2=old:{}", type);
-  std::string label = tiers.t0_cap_bytes > 0 ? fmt::format("t0={}B", tiers.t0_cap_bytes)
-                                             : fmt::format("t0={:g}%", tiers.t0_share * 100);
-  if (tiers.t1_cap_bytes > 0) label += fmt::format(" t1={}B", tiers.t1_cap_bytes);
-  if (tiers.t2_share > 0) label += fmt::format(" t2={:g}%:{}", tiers.t2_share * 100, type);
-  label += fmt::format(" evict={:g}%", tiers.evict_share * 100);
-  if (tiers.evict_beyond_caps) label += " or caps";
-  if (tiers.evict_of == EvictOf::kAlive) label += " of alive";
-  return label;
-}
-
-std::string LosslessLabel(const LosslessOptions& lossless) {
-  return fmt::format("lossless={} drafts={}", VerifyName(lossless.verify), lossless.draft_max);
-}
-
-// Names the inexact mode in which a setting attends to T1's rows in another order than the cache's;
-// empty if the order is the cache's.
-std::string InexactLabel(const EvalSetting& setting) {
-  const EngineOptions& engine = setting.engine;
-  if (engine.device.kind == DeviceKind::kCpu || !setting.session.policy.tiers.has_value())
-    return "";
-  if (engine.t1_mode == T1Mode::kCompute) return "t1-mode=compute";
-  return engine.t1_mode == T1Mode::kAuto && engine.allow_inexact ? "allow-inexact" : "";
-}
-
-// Names a setting's inexact mode, tiers and lossless options on one line; empty if it has none of
-// these.
-std::string PlacesLabel(const EvalSetting& setting) {
-  std::vector<std::string> labels = {InexactLabel(setting)};
-  if (const auto& tiers = setting.session.policy.tiers) labels.push_back(TiersLabel(*tiers));
-  if (const auto& lossless = setting.session.lossless) labels.push_back(LosslessLabel(*lossless));
-  std::erase(labels, "");
-  return fmt::format("{}", fmt::join(labels, " "));
-}
-
-// Names the policy's options except its budget and parameters, such as "window=16 interval=16".
-// Settings with the same policy, budget and tiers differ in this name.
-std::string OptionsLabel(const PolicySpec& policy) {
-  std::string label;
-  const Json options = PolicyOptions(policy);
-  for (const auto& [key, value] : options.items()) {
-    if (key == "budget" || policy.params.contains(key)) continue;
-    if (!label.empty()) label += " ";
-    label += key + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return label;
-}
-
 Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& policy,
                                 const std::string& budget, uint64_t seed, const Json& given) {
   CliOptions options = base;
@@ -219,42 +166,11 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
           "rest");
     }
   }
-  EBB_ASSIGN_OR_RETURN(spec, DropUnusedOptions(std::move(spec)));
-  spec.seed = seed;
-  const bool takes_budget = spec.budget.unit != Budget::Unit::kNone;
-  EvalSetting setting = {.policy = policy,
-                         .budget = takes_budget ? budget : "",
-                         .options = OptionsLabel(spec),
-                         .seed = seed,
-                         .engine = options.engine,
-                         .session = options.session};
-  setting.tiers = PlacesLabel(setting);
-  return setting;
-}
-
-// Returns the budgets without repetitions, by their value: "25%" and "25.0%" are one.
-Result<std::vector<std::string>> Distinct(const std::vector<std::string>& budgets) {
-  std::vector<std::string> texts, formatted;
-  for (const std::string& text : budgets) {
-    std::string same;  // however it is written
-    if (!text.empty()) {
-      EBB_ASSIGN_OR_RETURN(const Budget budget, ParseBudget(text));
-      same = FormatBudget(budget);
-    }
-    if (std::ranges::find(formatted, same) != formatted.end()) continue;
-    texts.push_back(text);
-    formatted.push_back(std::move(same));
-  }
-  return texts;
-}
-
-// Appends the setting unless an equal one is there. Settings are equal if they differ only in
-// options that their policy does not take.
-void AddIfNew(EvalSetting setting, std::vector<EvalSetting>* settings) {
-  const Json json = SettingJson(setting);
-  const bool is_there = std::ranges::any_of(
-      *settings, [&](const EvalSetting& other) { return SettingJson(other) == json; });
-  if (!is_there) settings->push_back(std::move(setting));
+  return EvalSetting{.policy = policy,
+                     .budget = budget,
+                     .seed = seed,
+                     .engine = options.engine,
+                     .session = options.session};
 }
 
 }  // namespace
@@ -270,7 +186,6 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
   if (!input.grid_file.empty()) EBB_RETURN_IF_ERROR(ReadGridFile(input.grid_file, &grid));
   if (grid.policies.empty()) grid.policies = {"full"};
   if (grid.budgets.empty()) grid.budgets = {""};
-  EBB_ASSIGN_OR_RETURN(grid.budgets, Distinct(grid.budgets));
   if (grid.settings.empty()) grid.settings = {Json::object()};
   std::vector<EvalSetting> settings;
   for (const Json& given : grid.settings) {
@@ -280,7 +195,7 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
           EBB_ASSIGN_OR_RETURN(EvalSetting setting,
                                MakeSetting(options, policy, budget, seed, given));
           EBB_ASSIGN_OR_RETURN(const bool draws, IsRandomized(setting.session.policy));
-          AddIfNew(std::move(setting), &settings);
+          settings.push_back(std::move(setting));
           // Without randomness in the policy and the sampling, other seeds would give the same
           // answers.
           if (!draws && input.temperature == 0) break;
@@ -289,14 +204,6 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
     }
   }
   return settings;
-}
-
-Json SettingJson(const EvalSetting& setting) {
-  return {{"policy", setting.policy},
-          {"budget", setting.budget},
-          {"tiers", setting.tiers},
-          {"seed", setting.seed},
-          {"options", PolicyOptions(setting.session.policy)}};
 }
 
 }  // namespace ebb::cli

@@ -4,8 +4,6 @@
 
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/common/options/options.h"
 #include "ebb/lab/eval.h"
 #include "ebb/status.h"
@@ -13,13 +11,11 @@
 namespace ebb::cli {
 
 // Returns the settings to evaluate, by the options or by the file of --grid: each combination of
-// policy, budget, tiers and seed once. The policy "full" takes no budget, so it occurs once for all
-// budgets. Errors: unknown names and values, as for the same command-line options; budgets together
-// with tiers; a grid file that is not such JSON, naming the place.
+// policy, budget, tiers and seed, without the labels that the run gives them. The run leaves out
+// those that compute the same, such as "full" at several budgets, which it does not take. Errors:
+// unknown names and values, as for the same command-line options; budgets together with tiers; a
+// grid file that is not such JSON, naming the place.
 [[nodiscard]] Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options);
-
-// Returns everything that decides a setting's results, to compare the grids of two runs.
-[[nodiscard]] nlohmann::ordered_json SettingJson(const EvalSetting& setting);
 
 }  // namespace ebb::cli
 

@@ -1,4 +1,5 @@
 #include "ebb/lab/importance.h"
+#include "ebb/lab/run_files.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +17,6 @@
 #include "apps/common/setup.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/lab/commands.h"
-#include "apps/lab/eval/files.h"
 #include "apps/lab/eval/task.h"
 #include "apps/lab/lab_options.h"
 #include "ebb/lab/statistics.h"
@@ -116,7 +116,7 @@ class Importance {
                        .cancel = InstallInterruptHandler()};
     study.engine = options_.engine;
     study.workers = NumWorkers(eval_);
-    EBB_ASSIGN_OR_RETURN(Task task, ReadTask(eval_, options_.seed));
+    EBB_ASSIGN_OR_RETURN(EvalQuestions task, ReadEvalQuestions(TaskRequest(options_)));
     problems_ = std::move(task.questions);
     EBB_ASSIGN_OR_RETURN(model_, OpenTaskModel(options_));
     EBB_RETURN_IF_ERROR(OpenFile());

@@ -150,6 +150,10 @@ class _Page:
         def optional(key: str, form: Callable[[float], str]) -> Callable[[Json], str]:
             return lambda record: "–" if record.get(key) is None else form(record[key])
 
+        def pair(suffix: str) -> Callable[[Json], str]:
+            return lambda record: ("–" if record.get(f"won_{suffix}") is None
+                                   else f"{record[f'won_{suffix}']}:{record[f'lost_{suffix}']}")
+
         def probability(value: float) -> str:
             return f"{value:.1e}" if value < 1e-3 else number(value, 2)
 
@@ -160,8 +164,12 @@ class _Page:
             ("accuracy", optional("accuracy", percent)), ("95 % interval", _interval),
             ("standard error", optional("standard_error", percent)), ("failed", _counted),
             ("majority", optional("majority", percent)), ("any right", optional("pass_all", percent)),
-            ("retention", optional("retention", lambda value: f"{value:.2f}")), ("p", optional("p_full", probability)),
+            ("retention", optional("retention", lambda value: f"{value:.2f}")),
+            ("won:lost", pair("full")), ("p", optional("p_full", probability)),
+            ("p (Holm)", optional("p_full_holm", probability)),
+            (f"won:lost against {against}", pair("against")),
             (f"p against {against}", optional("p_against", probability)),
+            (f"p against {against} (Holm)", optional("p_against_holm", probability)),
             ("tokens", optional("generated_tokens", number)), ("peak rows", optional("peak_tokens", number)),
             (f"peak {unit}", optional("peak_kv_bytes", lambda value: number(value / size))),
             ("reads", optional("kv_reads", short)), ("seconds", optional("seconds", number)),
@@ -210,7 +218,8 @@ def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json], notes
                   paragraph("The mean distance, in points of accuracy, of two Pareto fronts over the costs that both "
                             "span."),
                   table(margin_header(margins), margin_rows(margins))]
-    footer = ("Intervals are exact (Clopper-Pearson, 95 %); p is Fisher's exact test against the full cache. Rows are "
+    footer = ("Intervals are exact (Clopper-Pearson, 95 %). won:lost counts the problems that a setting alone or the full "
+              "cache alone solved, and p is McNemar's exact test of them, with Holm's correction over the table. Rows are "
               "means over layers and kv heads; reads are the rows attended to in decode steps.")
     if any(map(_counted, summary)):
         footer += (" Failed: ended by an error, in a loop or cut at the limit; without an answer, or empty. One answer "

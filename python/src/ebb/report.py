@@ -25,7 +25,7 @@ import numpy as np
 from . import charts
 from .errors import Error, InvalidArgument
 from .fronts import COSTS, SCORES, compare, margins_of
-from .runs import Json, Run, add_times, gaps, merge, parse_json, read_run, read_text, write_run
+from .runs import Json, Run, add_times, gaps, machine_notes, merge, parse_json, read_run, read_text, write_run
 from .summary import summarize_run, summary_rows
 
 
@@ -162,8 +162,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     of_merge.add_argument("--out", required=True, metavar="FOLDER", help="for the run and its summary")
     for command in (of_summary, of_merge):
         command.add_argument("--against", default="", metavar="SETTING",
-                             help="test every setting against this one too (Fisher's p), called as in the table")
+                             help="test every setting against this one too (McNemar's p), called as in the table")
         command.add_argument("--json", action="store_true", help="print the summary, with times, in one line")
+    of_merge.add_argument("--any-version", action="store_true",
+                          help="put answers of different versions of ebb together too")
     of_eval = commands.add_parser("eval", help="a page with charts of one run")
     of_eval.add_argument("folder", metavar="FOLDER", help="a folder that `ebb-lab eval` wrote")
     of_eval.add_argument("--out", metavar="FILE", help="the page; FOLDER/report.html by default")
@@ -215,7 +217,9 @@ def _main_judge(options: argparse.Namespace) -> int:
 
 
 def _main_merge(options: argparse.Namespace) -> int:
-    run = merge([read_run(folder) for folder in options.folders])
+    run = merge([read_run(folder) for folder in options.folders], options.any_version)
+    for note in machine_notes(run):
+        print(f"note: {note}", file=sys.stderr)
     missing = run.num_asked - len(run.results)
     if missing > 0:
         print(f"note: {missing} of {run.num_asked} answers are missing: of shards, or of runs that did not end",

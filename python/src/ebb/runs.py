@@ -13,7 +13,7 @@ import numpy as np
 from .errors import Corrupt, InvalidArgument, NotFound
 
 Json = dict[str, Any]
-#: The file of verdicts that `ebb.judge()` and `ebb.report judge` write next to the answers.
+#: The file of verdicts that `ebb.report judge` write next to the answers.
 VERDICTS = "verdicts.jsonl"
 #: The fields that name a setting; answers that differ in their seed alone belong to one.
 SETTING = ("policy", "budget", "tiers", "options")
@@ -21,6 +21,12 @@ SETTING = ("policy", "budget", "tiers", "options")
 
 def is_full_cache(record: Json) -> bool:
     return record["policy"] == "full" and not record["budget"] and not record["tiers"]
+
+
+def keeps_every_row(record: Json) -> bool:
+    """Whether a setting is a full cache, wherever its rows lie: in a single tier or, exactly, in two."""
+    return record["policy"] == "full" and not record["budget"] and all(
+        re.fullmatch(r"t0=.*|t1=.*|evict=0%", word) for word in record["tiers"].split())
 
 
 @dataclass
@@ -134,8 +140,10 @@ def _verdicts(path: Path) -> dict[tuple[int, int], Json]:
 
 
 def gaps(run: Run) -> list[str]:
-    """Sentences that say what the files of a run lack, with the numbers; none of a whole run."""
-    texts = [f"The last line of {Path(path).name} is cut." for path in run.cut]
+    """Sentences that say what the files of a run lack, with the numbers, and in what its machines differ; none of a
+    whole run of one machine."""
+    texts = machine_notes(run)
+    texts += [f"The last line of {Path(path).name} is cut." for path in run.cut]
     there, asked = len(run.results), run.num_asked
     if there < asked:
         texts.append(f"{asked - there} of {asked} answers are missing: the run did not end, or its files were cut; "
@@ -164,17 +172,41 @@ def add_times(summary: Sequence[Json], run: Run) -> list[Json]:
 
 
 def differing_key(a: Json, b: Json, may_differ: Sequence[str] = ()) -> str:
-    """The first key in which two manifests differ; "": none. The path of the task may differ."""
+    """The first key in which two manifests differ; "": none. The path of the task may differ, and the machines."""
     for key in [*a, *b]:
-        if key == "task" or key in may_differ:
+        if key in ("task", "made_by") or key in may_differ:
             continue
         if a[key] != b[key] if key in a and key in b else key not in _DERIVED:
             return key
     return ""
 
 
-def merge(runs: Sequence[Run]) -> Run:
-    """Shards of a run as one run, in the order of settings and problems."""
+#: What makes machines round alike, or not.
+_MACHINE = ("version", "commit", "cpu", "instructions")
+
+
+def machines(runs: Iterable[Run]) -> list[Json]:
+    """The machines that computed the answers, those of one version, commit, processor and instruction set once."""
+    found: dict[tuple[str, ...], Json] = {}
+    for run in runs:
+        for one in run.manifest.get("made_by", []):
+            found.setdefault(tuple(one.get(key, "") for key in _MACHINE), one)
+    return list(found.values())
+
+
+def machine_notes(run: Run) -> list[str]:
+    """Sentences that say in what the machines of a run differ; none where they round alike."""
+    notes = []
+    for key in _MACHINE:
+        values = list(dict.fromkeys(one.get(key, "") for one in run.manifest.get("made_by", [])))
+        if len(values) > 1:
+            notes.append(f"The answers are of more than one {key}, and may differ in rounding: {', '.join(values)}.")
+    return notes
+
+
+def merge(runs: Sequence[Run], any_version: bool = False) -> Run:
+    """Shards of a run as one run, in the order of settings and problems. Raises InvalidArgument for answers of
+    different versions of ebb, unless any_version."""
     settings: list[Json] = []
     answers: dict[tuple[int, int], tuple[Json, Json]] = {}
     for run in runs:
@@ -189,7 +221,14 @@ def merge(runs: Sequence[Run]) -> Run:
             line, time = ({**one, "setting": place[0]} for one in (line, time))
             if answers.setdefault(place, (line, time))[0] != line:
                 raise InvalidArgument(f"two answers to problem {place[1]} of setting {place[0]} differ")
+    made_by = machines(runs)
+    versions = list(dict.fromkeys(one.get("version", "") for one in made_by))
+    if len(versions) > 1 and not any_version:
+        raise InvalidArgument(f"the answers are of different versions of ebb, {', '.join(versions)}, which may answer "
+                              "otherwise; --any-version puts them together all the same")
     manifest = {**runs[0].manifest, "shard": "0/1", "settings": settings}
+    if made_by:
+        manifest["made_by"] = made_by
     ordered = [answers[place] for place in sorted(answers)]
     return Run(runs[0].folder, manifest, [line for line, _ in ordered], [time for _, time in ordered])
 

@@ -39,6 +39,9 @@ enum class AnswerKind : uint8_t {
   kWord,    // one word: pebble
 };
 
+// Returns "number", "formula", "option" or "word".
+[[nodiscard]] std::string_view AnswerKindName(AnswerKind kind);
+
 enum class AnswerRules : uint8_t { kCascade, kBoxedOnly };
 
 // kJudgeNumber is the version of the judgement, raised whenever an answer may get another verdict

@@ -39,15 +39,19 @@ struct EvalQuestion {
   std::function<Judgement(std::string_view text, std::string_view answer)> judge;
 };
 
-// EvalSetting is one way to run all problems.
+// EvalSetting is one way to run all problems. Settings that differ have labels that differ: `policy`,
+// `budget`, `tiers` and `options`.
 struct EvalSetting {
-  std::string policy;      // as it was asked for: "h2o:heavy=64"
+  std::string policy;      // as it was asked for: "h2o:heavy=64"; the scorer of tiers that evict
   std::string budget;      // "25%"; empty: none
   std::string tiers;       // "t0=50% evict=5%"; empty: none
-  std::string options;     // "window=16 interval=16": what else was asked of the policy
+  std::string options;     // "window=16 interval=16": what else was asked for
   uint64_t seed = 0;       // of sampling and of policies that draw lots
   EngineOptions engine;    // threads is taken as 1
   SessionOptions session;  // policy.seed is set from `seed`
+  // Identifies the code of SessionOptions::make_policy, with all that its decisions depend on;
+  // empty: there is none.
+  std::string code;
 };
 
 // kLoopReason says that an answer ended because it repeated itself, which no FinishReason means.

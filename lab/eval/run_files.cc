@@ -1,4 +1,4 @@
-#include "apps/lab/eval/files.h"
+#include "ebb/lab/run_files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,16 +8,26 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
-#include "apps/common/options/whole_file.h"
-
-namespace ebb::cli {
+namespace ebb {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
 Status Failed(std::string_view what, const std::string& path) {
   return IoError(fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
+}
+
+// Reads a regular file. Errors: NotFound.
+Result<std::string> ReadText(const std::string& path) {
+  std::error_code error;
+  std::ifstream file(path, std::ios::binary);
+  if (!file || !std::filesystem::is_regular_file(path, error)) {
+    return NotFound(fmt::format("cannot read {}", path));
+  }
+  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
 }
 
 struct ParsedLines {
@@ -65,7 +75,7 @@ Result<std::unique_ptr<LineFile>> LineFile::Open(const std::string& path) {
   if (flock(opened->file_, LOCK_EX | LOCK_NB) != 0) {
     return InvalidArgument(fmt::format("another process writes {}", path));
   }
-  EBB_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
+  EBB_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
   EBB_ASSIGN_OR_RETURN(ParsedLines parsed, Parse(text, path));
   opened->lines_ = std::move(parsed.lines);
   opened->ends_ = std::move(parsed.ends);
@@ -88,7 +98,7 @@ Status LineFile::Truncate(size_t count) {
 }
 
 Status LineFile::Append(const Json& line) {
-  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = LineText(line) + "\n";
   if (!WriteAll(file_, text)) {
     const Status status = Failed("write", path_);
     EBB_RETURN_IF_ERROR(Truncate(lines_.size()));
@@ -97,6 +107,10 @@ Status LineFile::Append(const Json& line) {
   lines_.push_back(line);
   ends_.push_back((ends_.empty() ? 0 : ends_.back()) + static_cast<int64_t>(text.size()));
   return OkStatus();
+}
+
+std::string LineText(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Status WriteFile(const std::string& path, std::string_view content) {
@@ -112,10 +126,10 @@ Status WriteFile(const std::string& path, std::string_view content) {
 }
 
 Result<Json> ReadJson(const std::string& path) {
-  EBB_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
+  EBB_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return Corrupt(fmt::format("{} is no JSON", path));
   return json;
 }
 
-}  // namespace ebb::cli
+}  // namespace ebb

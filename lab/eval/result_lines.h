@@ -1,6 +1,6 @@
 // Writes the lines of results.jsonl and times.jsonl, and checks lines that are read again.
-#ifndef EBB_APPS_EVAL_LINES_H_
-#define EBB_APPS_EVAL_LINES_H_
+#ifndef EBB_LAB_EVAL_RESULT_LINES_H_
+#define EBB_LAB_EVAL_RESULT_LINES_H_
 
 #include <cstddef>
 #include <string>
@@ -11,7 +11,7 @@
 #include "ebb/lab/eval.h"
 #include "ebb/status.h"
 
-namespace ebb::cli {
+namespace ebb {
 
 [[nodiscard]] nlohmann::ordered_json ResultLine(const EvalAnswer& answer,
                                                 const EvalSetting& setting,
@@ -31,6 +31,6 @@ struct GridSize {
 [[nodiscard]] Status CheckTimeLines(const std::vector<nlohmann::ordered_json>& lines,
                                     const std::string& path);
 
-}  // namespace ebb::cli
+}  // namespace ebb
 
-#endif  // EBB_APPS_EVAL_LINES_H_
+#endif  // EBB_LAB_EVAL_RESULT_LINES_H_

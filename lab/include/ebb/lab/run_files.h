@@ -1,20 +1,21 @@
 // Reads and writes the files in the folder of an evaluation: the manifest, one line for each answer
 // in the order of the grid, and the times. Times have a file of their own, so that repeating a run
 // gives the other files the same bytes.
-#ifndef EBB_APPS_EVAL_FILES_H_
-#define EBB_APPS_EVAL_FILES_H_
+//
+// SPDX-License-Identifier: MIT
+#ifndef EBB_LAB_RUN_FILES_H_
+#define EBB_LAB_RUN_FILES_H_
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "ebb/status.h"
 
-namespace ebb::cli {
+namespace [[gnu::visibility("default")]] ebb {
 
 inline constexpr std::string_view kGridFile = "grid.json";
 inline constexpr std::string_view kResultsFile = "results.jsonl";
@@ -45,6 +46,9 @@ class LineFile {
   std::vector<int64_t> ends_;  // bytes up to the end of each line
 };
 
+// Returns a line of JSON without its end; bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string LineText(const nlohmann::ordered_json& line);
+
 // Replaces a file atomically, so that it holds either the old or the new content after a crash.
 // Errors: IoError.
 [[nodiscard]] Status WriteFile(const std::string& path, std::string_view content);
@@ -52,6 +56,6 @@ class LineFile {
 // Returns the JSON in a file. Errors: NotFound, Corrupt.
 [[nodiscard]] Result<nlohmann::ordered_json> ReadJson(const std::string& path);
 
-}  // namespace ebb::cli
+}  // namespace ebb
 
-#endif  // EBB_APPS_EVAL_FILES_H_
+#endif  // EBB_LAB_RUN_FILES_H_

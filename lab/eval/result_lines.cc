@@ -1,14 +1,13 @@
-#include "apps/lab/eval/lines.h"
+#include "lab/eval/result_lines.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
 
 #include <fmt/format.h>
 
-#include "apps/common/lossless_record.h"
-
-namespace ebb::cli {
+namespace ebb {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -80,7 +79,12 @@ Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const Eval
                {"rows_evicted", answer.rows_evicted},
                {"text", answer.text}};
   if (answer.lossless.has_value()) {
-    AddLosslessCounts(*answer.lossless, answer.decode_steps, &line);
+    const LosslessReport& report = *answer.lossless;
+    line["drafted"] = report.drafted;
+    line["accepted"] = report.accepted;
+    line["verify_steps"] = report.verify_steps;
+    line["bytes_read_per_token"] =
+        static_cast<double>(report.bytes_read) / std::max<double>(answer.decode_steps, 1);
   }
   if (!answer.error.empty()) line["error"] = answer.error;
   return line;
@@ -108,4 +112,4 @@ Status CheckTimeLines(const std::vector<Json>& lines, const std::string& path) {
   return OkStatus();
 }
 
-}  // namespace ebb::cli
+}  // namespace ebb
