@@ -24,11 +24,13 @@ def test_results_are_the_bytes_of_ebb_eval(program, tmp_path, policies, budgets,
     grid.write_text(json.dumps({"policies": policies, "budgets": budgets, "settings": settings}))
     subprocess.run([f"{program}-lab", "eval", "--problems", "6", "--grid", grid, "--out", tmp_path / "theirs",
                     "--quiet"], check=True, stdout=subprocess.DEVNULL)
-    answers = ebb.eval(problems=6, policies=policies, budgets=budgets, settings=settings,
-                       out=tmp_path / "ours.jsonl")
+    answers = ebb.eval(problems=6, policies=policies, budgets=budgets, settings=settings, out=tmp_path / "ours")
     theirs = (tmp_path / "theirs" / "results.jsonl").read_bytes()
-    assert (tmp_path / "ours.jsonl").read_bytes() == theirs
+    assert (tmp_path / "ours" / "results.jsonl").read_bytes() == theirs
     assert len(answers) == theirs.count(b"\n") > 12
+    grids = [json.loads((tmp_path / of / "grid.json").read_text()) for of in ("theirs", "ours")]
+    assert [one.pop("made_by")[0]["version"] for one in grids] == [ebb.__version__] * 2
+    assert grids[0] == grids[1]
 
 
 def test_a_scorer_in_python_answers_as_the_built_in_one():
@@ -38,7 +40,7 @@ def test_a_scorer_in_python_answers_as_the_built_in_one():
     assert len(theirs) == len(ours) == 6
     for column in ("text", "correct", "rows_evicted", "peak_tokens", "kv_reads"):
         assert theirs[column].tolist() == ours[column].tolist()
-    assert ours.options.iloc[0].endswith("python=Attention")
+    assert ours.policy.iloc[0] == "Attention" and "python=ebb.scorer.Attention#" in ours.options.iloc[0]
     assert ours.rows_evicted.min() > 0
 
 
@@ -88,6 +90,8 @@ def test_summaries_and_pictures(model):
     for against in ("peak_tokens", "peak_kv_bytes", "kv_reads"):
         axes = plots.accuracy(summary, against=against)
         assert [t.get_text() for t in axes.get_legend().get_texts()] == ["full", "attention"]
+    assert summary.won[0] is None or summary.won.isna()[0]
+    assert (summary.p_holm[1:] >= summary.p[1:]).all()
     session = model.session(t0="30%", t1="host", evict="20%", **OPTIONS)
     session.generate("First Ada gets three.", max_tokens=80, temperature=0, ignore_eos=True).run()
     axes = plots.tiers_over_time(session)

@@ -3,6 +3,8 @@
 import ast
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,8 +43,28 @@ def test_version_and_lists():
     assert ebb.available_threads() >= 1
 
 
-def test_the_page_for_users_runs(capsys):
+def test_the_citation_is_of_this_version():
+    text = (PAGE.parents[2] / "CITATION.cff").read_text()
+    assert f"version: {ebb.__version__}\n" in text and "cff-version: 1.2.0" in text
+
+
+def test_the_reference_has_every_public_name():
+    script = PAGE.parents[2] / "scripts/python_api"
+    text = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=True).stdout
+    bound = {"ModelShape", "Step", "Facts", "available_threads", "policies", "scorers", "__version__"}
+    for name in set(ebb.__all__) - bound:
+        assert f"\n## {name}\n" in text or f"\n## ebb.{name}\n" in text, name
+    assert "## ebb.plots.accuracy" in text and "### Session.generate" in text and text.count("```") % 2 == 0
+
+
+def test_no_text_names_the_package_of_another_project():
+    for path in Path(ebb.__file__).parent.glob("*.py"):
+        assert "pip install ebb" not in path.read_text(), path
+
+
+def test_the_page_for_users_runs(capsys, tmp_path, monkeypatch):
     pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
     text = PAGE.read_text()
     first = re.search(r"python3 - <<'PYTHON'\n(.*?)\nPYTHON", text, re.S).group(1)
     names = {}

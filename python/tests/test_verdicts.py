@@ -67,7 +67,7 @@ def test_a_data_frame_of_answers(task):
     pandas = pytest.importorskip("pandas")
     answers = pandas.DataFrame([dict(id="a/1", text=r"$\boxed{0.5}$", correct=False, outcome="wrong"),
                                 dict(id="a/2", text=r"$\boxed{5}$", correct=False, outcome="wrong")])
-    assert ebb.judge(answers, task).correct.tolist() == [True, False]
+    assert ebb.judge_answers(answers, task).correct.tolist() == [True, False]
 
 
 def test_tasks_that_do_not_fit(task, tmp_path, capsys):
@@ -82,4 +82,4 @@ def test_tasks_that_do_not_fit(task, tmp_path, capsys):
         references(gsm8k)
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ebb.InvalidArgument, match='a problem "c/1"'):
-        ebb.judge(pandas.DataFrame([dict(id="c/1", text="")]), task)
+        ebb.judge_answers(pandas.DataFrame([dict(id="c/1", text="")]), task)

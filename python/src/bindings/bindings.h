@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "ebb/engine.h"
@@ -141,6 +142,8 @@ struct SessionHolder {
   std::shared_ptr<Failure> failure = std::make_shared<Failure>();
   MakingSlot making;
   std::unique_ptr<Session> session;
+  // The generation that may take the session's next step; null: any.
+  std::atomic<const void*> generating = nullptr;
 
   SessionHolder() = default;
   ~SessionHolder();
@@ -172,6 +175,15 @@ std::function<Result<Policy>(const PolicyContext&)> MakePythonPolicy(
 [[nodiscard]] SamplingOptions ReadSampling(const nb::dict& options);
 
 template <typename T>
+constexpr const char* ExpectedType() {
+  if constexpr (std::is_same_v<T, bool>) return "True or False";
+  if constexpr (std::is_integral_v<T>) return "a whole number";
+  if constexpr (std::is_floating_point_v<T>) return "a number";
+  if constexpr (std::is_same_v<T, std::string>) return "a text";
+  return "a list of texts";
+}
+
+template <typename T>
 std::optional<T> Get(const nb::dict& options, const char* key) {
   if (!options.contains(key)) return std::nullopt;
   nb::object value = options[key];
@@ -179,9 +191,9 @@ std::optional<T> Get(const nb::dict& options, const char* key) {
   try {
     return nb::cast<T>(value);
   } catch (const nb::cast_error&) {
-    throw nb::type_error(
-        (std::string(key) + ": not a value of the expected type: " + nb::repr(value).c_str())
-            .c_str());
+    throw nb::type_error((std::string(key) + ": expected " + ExpectedType<T>() + ", found " +
+                          nb::repr(value).c_str())
+                             .c_str());
   }
 }
 
@@ -190,6 +202,7 @@ void BindEngine(nb::module_& module);
 void BindPolicy(nb::module_& module);
 void BindFit(nb::module_& module);
 void BindLab(nb::module_& module);
+void BindStudy(nb::module_& module);
 
 }  // namespace ebb::python
 

@@ -1,5 +1,7 @@
 // Engines, sessions and generations.
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -77,10 +79,11 @@ nb::tuple Resume(PythonEngine& engine, const std::string& path, const nb::dict& 
 }
 
 // Reads tokens and ends between chunks when a signal's handler or `progress` raises.
-void Prefill(const HolderPtr& holder, std::span<const Token> tokens, nb::handle progress) {
+void Prefill(const HolderPtr& holder, std::span<const Token> tokens, nb::handle progress,
+             PrefillOptions options = {}) {
   std::atomic<bool> cancel = false;
   std::optional<nb::python_error> raised;
-  PrefillOptions options = {.cancel = &cancel};
+  options.cancel = &cancel;
   options.progress = [&](size_t num_read) {
     nb::gil_scoped_acquire gil;
     try {
@@ -107,6 +110,36 @@ std::vector<Token> TokensOf(const Model& model, nb::handle prompt) {
   const auto text = nb::cast<std::string>(prompt);
   return ValueOrRaise(WithoutGil(
       [&] { return model.Tokenize(text, Model::AddBos::kAsModelSays, Model::Specials::kParse); }));
+}
+
+// Returns log softmax(logits)[token].
+float LogProbability(std::span<const float> logits, Token token) {
+  if (token < 0 || static_cast<size_t>(token) >= logits.size()) return NAN;
+  const float most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit - most));
+  return static_cast<float>(logits[token] - most - std::log(sum));
+}
+
+// Reads given text, and returns the logarithmic probability of each of its tokens after those
+// before it; NaN for the first token of a session.
+nb::object LogProbabilities(PySession& session, nb::handle prompt, nb::handle progress) {
+  const HolderPtr& holder = Sound(session).holder;
+  const std::vector<Token> tokens = TokensOf(*holder->model, prompt);
+  std::vector<float> found(tokens.size(), NAN);
+  Position first = 0;
+  {
+    EngineTurn::Hold turn(holder->turn);
+    first = holder->session->next_position();
+    if (!tokens.empty()) found[0] = LogProbability(holder->session->logits(), tokens[0]);
+  }
+  PrefillOptions options;
+  options.on_logits = [&](Position position, std::span<const float> logits) {
+    const auto next = static_cast<size_t>(position - first) + 1;
+    if (next < tokens.size()) found[next] = LogProbability(logits, tokens[next]);
+  };
+  Prefill(holder, tokens, progress, std::move(options));
+  return CopyOf(std::span<const float>(found));
 }
 
 GenerateOptions ReadGenerate(const nb::dict& dict) {
@@ -188,11 +221,40 @@ class MoveWatch {
   std::vector<std::vector<Tier>> before_;  // [groups][positions]
 };
 
+// Keeps a session for one generation, since two would mix their tokens.
+class Claim {
+ public:
+  // Raises if another generation has the session.
+  explicit Claim(HolderPtr holder) : holder_(std::move(holder)) {
+    if (Take()) return;
+    Raise(InvalidArgument(
+        "the session has a generation that has not ended, and the tokens of two would be mixed; "
+        "run it to its end or close() it, or open another session"));
+  }
+  ~Claim() { Release(); }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+
+  // Returns whether no other generation has the session.
+  bool Take() {
+    const void* now = nullptr;
+    return holder_->generating.compare_exchange_strong(now, this) || now == this;
+  }
+  void Release() {
+    const void* now = this;
+    holder_->generating.compare_exchange_strong(now, nullptr);
+  }
+
+ private:
+  const HolderPtr holder_;
+};
+
 // ebb.Generation's core: a generation that Python code takes token by token.
 class PyGeneration {
  public:
-  PyGeneration(HolderPtr holder, std::unique_ptr<Sampler> sampler, GenerateOptions options)
-      : holder_(std::move(holder)), sampler_(std::move(sampler)) {
+  PyGeneration(HolderPtr holder, std::unique_ptr<Claim> claim, std::unique_ptr<Sampler> sampler,
+               GenerateOptions options)
+      : holder_(std::move(holder)), claim_(std::move(claim)), sampler_(std::move(sampler)) {
     options.on_text = [this](std::string_view text, TextPart part) {
       text_.append(text);
       part_ = part;
@@ -229,6 +291,9 @@ class PyGeneration {
         return nb::none();
       }
       holder_->failure->RaiseIfSet();
+      if (!claim_->Take()) {
+        Raise(InvalidArgument("another generation of this session has begun meanwhile"));
+      }
       token_.reset();
       text_.clear();
       int64_t num_evicted = 0;
@@ -250,10 +315,10 @@ class PyGeneration {
         const nb::object token = token_.has_value() ? nb::cast(*token_) : nb::none();
         nb::object item = nb::make_tuple(token, Text(text_), part_ == TextPart::kThought,
                                          watch_->Moves(), num_evicted);
-        CheckSignals();
+        CheckSignalsBetweenSteps();
         return item;
       }
-      CheckSignals();
+      CheckSignalsBetweenSteps();
     }
   }
 
@@ -277,9 +342,19 @@ class PyGeneration {
   }
 
  private:
+  // An interrupted generation may be continued, or another one begun.
+  void CheckSignalsBetweenSteps() {
+    try {
+      CheckSignals();
+    } catch (nb::python_error&) {
+      claim_->Release();
+      throw;
+    }
+  }
   void Finish() {
     result_ = generation_->End();
     generation_.reset();
+    claim_->Release();
     error_to_raise_ = result_->finish_reason == FinishReason::kError;
     if (!turn_.has_value() || error_to_raise_) return;
     if (auto message = AnswerMessage(turn_->prompt, *result_); message.ok()) {
@@ -291,6 +366,7 @@ class PyGeneration {
   }
 
   const HolderPtr holder_;
+  const std::unique_ptr<Claim> claim_;
   const std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<Generation> generation_;
   std::optional<MoveWatch> watch_;
@@ -307,19 +383,22 @@ class PyGeneration {
 std::unique_ptr<PyGeneration> Generate(PySession& session, nb::handle prompt,
                                        const nb::dict& dict) {
   const HolderPtr& holder = Sound(session).holder;
+  auto claim = std::make_unique<Claim>(holder);
   const Model& model = *holder->model;
   auto sampler = ValueOrRaise(Sampler::Create(model, ReadSampling(dict)));
   if (!prompt.is_none()) {
     const std::vector<Token> tokens = TokensOf(model, prompt);
     Prefill(holder, tokens, dict.contains("progress") ? nb::object(dict["progress"]) : nb::none());
   }
-  return std::make_unique<PyGeneration>(holder, std::move(sampler), ReadGenerate(dict));
+  return std::make_unique<PyGeneration>(holder, std::move(claim), std::move(sampler),
+                                        ReadGenerate(dict));
 }
 
 std::unique_ptr<PyGeneration> Chat(PySession& session, nb::object conversation,
                                    const std::vector<std::pair<std::string, std::string>>& messages,
                                    const nb::dict& dict) {
   const HolderPtr& holder = Sound(session).holder;
+  auto claim = std::make_unique<Claim>(holder);
   const Model& model = *holder->model;
   PyConversation& talk = nb::cast<PyConversation&>(conversation);
   if (const auto think = Get<bool>(dict, "think")) {
@@ -337,7 +416,7 @@ std::unique_ptr<PyGeneration> Chat(PySession& session, nb::object conversation,
         ValueOrRaise(WithoutGil([&] { return KeepPrefix(turn.tokens, holder->session.get()); }));
   }
   Prefill(holder, unread, dict.contains("progress") ? nb::object(dict["progress"]) : nb::none());
-  auto generation = std::make_unique<PyGeneration>(holder, std::move(sampler),
+  auto generation = std::make_unique<PyGeneration>(holder, std::move(claim), std::move(sampler),
                                                    OptionsFor(turn, ReadGenerate(dict)));
   generation->Answers(std::move(conversation), std::move(turn));
   return generation;
@@ -482,6 +561,7 @@ void BindEngine(nb::module_& module) {
             RaiseIfError(outcome.status);
           },
           nb::arg("token"))
+      .def("log_probabilities", &LogProbabilities, nb::arg("prompt"), nb::arg("progress").none())
       .def("generate", &Generate, nb::arg("prompt").none(), nb::arg("options"))
       .def("chat", &Chat, nb::arg("conversation"), nb::arg("messages"), nb::arg("options"))
       .def("fork",

@@ -163,4 +163,5 @@ NB_MODULE(_ebb, module) {
   BindEngine(module);
   BindFit(module);
   BindLab(module);
+  BindStudy(module);
 }

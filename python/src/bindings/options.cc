@@ -4,9 +4,32 @@
 
 namespace ebb::python {
 
+namespace {
+
+// Returns the --t2 that a kv_type which compresses stands for; empty: it is a format of rows.
+std::string CompressedOldRows(const nb::dict& options) {
+  const auto type = Get<std::string>(options, "kv_type").value_or("");
+  return type == "q8" ? "old:int8" : type == "q4" ? "old:int4" : type == "q3" ? "old:int3" : "";
+}
+
+}  // namespace
+
 std::optional<TierSpec> ReadTiers(const nb::dict& options, ExplicitOptions* given) {
   TierSpec spec;
   bool any = false;
+  if (const std::string old_rows = CompressedOldRows(options); !old_rows.empty()) {
+    for (const char* key : {"t0", "t1", "t2"}) {
+      if (!Get<std::string>(options, key).has_value()) continue;
+      std::string tier = key;
+      tier[0] = 'T';
+      Raise(InvalidArgument("kv_type '" + *Get<std::string>(options, "kv_type") + "' and " + key +
+                            " both place the rows of " + tier + "; give one"));
+    }
+    RaiseIfError(ParseT1("none", &spec));
+    RaiseIfError(ParseT2(old_rows, &spec));
+    given->t1 = given->tiers = true;
+    any = true;
+  }
   const auto read = [&](const char* key, Status (*parse)(std::string_view, TierSpec*)) {
     const auto text = Get<std::string>(options, key);
     if (!text.has_value()) return false;
@@ -83,7 +106,8 @@ SessionOptions ReadSession(const nb::dict& options, ExplicitOptions* given) {
 EngineOptions ReadEngine(const nb::dict& options) {
   EngineOptions engine;
   engine.threads = Get<int>(options, "threads").value_or(0);
-  if (const auto type = Get<std::string>(options, "kv_type")) {
+  if (const auto type = Get<std::string>(options, "kv_type");
+      type.has_value() && CompressedOldRows(options).empty()) {
     engine.kv_type = ValueOrRaise(ParseRowType(*type));
   }
   if (const auto cap = Get<std::string>(options, "kv_cap")) {

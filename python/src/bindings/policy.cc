@@ -195,8 +195,15 @@ class PyScorer final : public Scorer {
       const nb::object answer = scores_of_->get()(group);
       Array array;
       if (!nb::try_cast(answer, array)) {
-        array = nb::cast<Array>(
-            nb::module_::import_("numpy").attr("ascontiguousarray")(answer, "float32"));
+        const nb::object floats =
+            nb::module_::import_("numpy").attr("ascontiguousarray")(answer, "float32");
+        if (!nb::try_cast(floats, array)) {
+          throw nb::value_error((name_ + ": scores(" + std::to_string(group) + ") has the shape " +
+                                 nb::repr(floats.attr("shape")).c_str() +
+                                 "; expected one number per row: (" + std::to_string(num_rows) +
+                                 ",)")
+                                    .c_str());
+        }
       }
       if (array.size() != num_rows) {
         throw nb::value_error((name_ + ": scores(" + std::to_string(group) + ") has " +
@@ -399,6 +406,29 @@ class GuardedPlacement final : public Placement {
   const std::shared_ptr<Failure> failure_;
 };
 
+bool IsNumPyBool(nb::handle value) {
+  const nb::object type = nb::getattr(value, "dtype", nb::none());
+  return !type.is_none() && std::string_view(nb::repr(type).c_str()) == "dtype('bool')";
+}
+
+// Returns the index that an entry of a placement's answer is. A Boolean is none: rows are named,
+// not masked.
+int64_t RowOf(nb::handle entry) {
+  if (nb::isinstance<nb::bool_>(entry) || IsNumPyBool(entry)) {
+    throw nb::type_error(
+        "place(): expected indices of rows, found a Boolean; numpy.flatnonzero(mask) has the "
+        "indices of a mask");
+  }
+  PyObject* const index = PyNumber_Index(entry.ptr());
+  if (index == nullptr) {
+    PyErr_Clear();
+    throw nb::type_error(
+        ("place(): expected indices of rows, found " + std::string(nb::repr(entry).c_str()))
+            .c_str());
+  }
+  return nb::cast<int64_t>(nb::steal(index));
+}
+
 class PyPlacement final : public Placement {
  public:
   PyPlacement(nb::object object, bool may_move, std::weak_ptr<SessionHolder> session,
@@ -426,7 +456,17 @@ class PyPlacement final : public Placement {
 
   bool Due(const PlacementInput& input, size_t num_rows) const override {
     bool due = false;
-    Call(input, [&](nb::handle facts) { due = nb::cast<bool>(due_->get()(facts, num_rows)); });
+    Call(input, [&](nb::handle facts) {
+      const nb::object answer = due_->get()(facts, num_rows);
+      if (!nb::isinstance<nb::bool_>(answer) && !IsNumPyBool(answer)) {
+        throw nb::type_error(
+            ("due(): expected True or False, found " + std::string(nb::repr(answer).c_str()))
+                .c_str());
+      }
+      const int is_true = PyObject_IsTrue(answer.ptr());
+      if (is_true < 0) throw nb::python_error();
+      due = is_true == 1;
+    });
     return due;
   }
 
@@ -439,14 +479,16 @@ class PyPlacement final : public Placement {
         Move move;
         int64_t row = 0;
         if (nb::isinstance<nb::tuple>(entry)) {
-          const auto pair = nb::cast<std::pair<int64_t, int>>(entry);
-          row = pair.first;
-          if (pair.second < 0 || pair.second >= kNumTiers) {
-            throw nb::value_error("place(): a tier is 0, 1, 2 or 3 (evicted)");
+          const auto pair = nb::borrow<nb::tuple>(entry);
+          const int64_t tier = pair.size() == 2 ? RowOf(pair[1]) : -1;
+          if (tier < 0 || tier >= kNumTiers) {
+            throw nb::value_error(
+                "place(): expected (row, tier), with a tier 0, 1, 2 or 3 (evicted)");
           }
-          move.to = static_cast<Tier>(pair.second);
+          row = RowOf(pair[0]);
+          move.to = static_cast<Tier>(tier);
         } else {
-          row = nb::cast<int64_t>(nb::int_(entry));
+          row = RowOf(entry);
         }
         if (row < 0 || row >= static_cast<int64_t>(input.positions.size())) {
           throw nb::value_error(("place(): there is no row " + std::to_string(row)).c_str());
@@ -638,11 +680,16 @@ void BindPolicy(nb::module_& module) {
       "Facts that a placement may use besides the scores. Its properties raise "
       "ebb.ViewExpired once the call is over, and its arrays are views for the time of "
       "the call.")
-      .def_prop_ro("group", [](const PyFacts& f) { return f.facts->group; })
-      .def_prop_ro("num_groups", [](const PyFacts& f) { return f.facts->num_groups; })
+      .def_prop_ro(
+          "group", [](const PyFacts& f) { return f.facts->group; },
+          "The group that decides now, from 0.")
+      .def_prop_ro(
+          "num_groups", [](const PyFacts& f) { return f.facts->num_groups; },
+          "Groups of (layer, kv head) pairs that keep the same tokens.")
       .def_prop_ro(
           "positions", [](const PyFacts& f) { return FactsArray(f, f.facts->positions); },
-          "int32 [rows]: the rows of the group, ascending.")
+          "int32 [rows]: the rows of the group, ascending.",
+          nb::for_getter(nb::sig("def positions(self, /) -> numpy.typing.NDArray[numpy.int32]")))
       .def_prop_ro(
           "tiers",
           [](const PyFacts& f) {
@@ -650,10 +697,12 @@ void BindPolicy(nb::module_& module) {
             return FactsArray(
                 f, std::span(reinterpret_cast<const uint8_t*>(tiers.data()), tiers.size()));
           },
-          "uint8 [rows]: where the rows lie; empty: all in T0.")
+          "uint8 [rows]: where the rows lie; empty: all in T0.",
+          nb::for_getter(nb::sig("def tiers(self, /) -> numpy.typing.NDArray[numpy.uint8]")))
       .def_prop_ro(
           "scores", [](const PyFacts& f) { return FactsArray(f, f.facts->scores); },
-          "float32 [rows].")
+          "float32 [rows].",
+          nb::for_getter(nb::sig("def scores(self, /) -> numpy.typing.NDArray[numpy.float32]")))
       .def_prop_ro(
           "is_generated",
           [](const PyFacts& f) {
@@ -661,15 +710,23 @@ void BindPolicy(nb::module_& module) {
             return FactsArray(
                 f, std::span(reinterpret_cast<const uint8_t*>(kinds.data()), kinds.size()));
           },
-          "uint8 [next_position], by position: 1 where the token was generated.")
-      .def_prop_ro("first_generated", [](const PyFacts& f) { return f.facts->first_generated; })
+          "uint8 [next_position], by position: 1 where the token was generated.",
+          nb::for_getter(nb::sig("def is_generated(self, /) -> numpy.typing.NDArray[numpy.uint8]")))
+      .def_prop_ro(
+          "first_generated", [](const PyFacts& f) { return f.facts->first_generated; },
+          "Position of the first generated token; next_position while there is none.")
       .def_prop_ro(
           "next_position", [](const PyFacts& f) { return f.facts->next_position; },
           "Tokens so far.")
-      .def_prop_ro("generated_tokens", [](const PyFacts& f) { return f.facts->generated_tokens; })
-      .def_prop_ro("new_tokens", [](const PyFacts& f) { return f.facts->new_tokens; })
-      .def_prop_ro("is_decode",
-                   [](const PyFacts& f) { return f.facts->step_kind == StepKind::kDecode; });
+      .def_prop_ro(
+          "generated_tokens", [](const PyFacts& f) { return f.facts->generated_tokens; },
+          "Generated tokens so far, with this step's.")
+      .def_prop_ro(
+          "new_tokens", [](const PyFacts& f) { return f.facts->new_tokens; },
+          "Tokens of this step; 0: room is made between steps.")
+      .def_prop_ro(
+          "is_decode", [](const PyFacts& f) { return f.facts->step_kind == StepKind::kDecode; },
+          "Whether the step read a generated token.");
 
   module.def(
       "policies",

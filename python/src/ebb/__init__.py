@@ -36,14 +36,16 @@ from .errors import (
     ViewExpired,
     ViewKept,
 )
-from .verdicts import judge
-from .lab import PebbleProblem, eval, pebble_problem, summarize
+from .lab import PebbleProblem, Problem, Verdict, eval, judge, pebble_problem, summarize
+from .study import Estimate, Fidelity, Importance, fidelity, importance, profile
+from .verdicts import judge_answers
 from .scorer import Attention, AttentionLog, LagKey, Needs, Placement, Scorer
 
 __all__ = [
-    "Attention", "AttentionLog", "Corrupt", "Engine", "Error", "Facts", "Fit", "Generation", "InvalidArgument",
+    "Attention", "AttentionLog", "Corrupt", "Engine", "Error", "Estimate", "Facts", "Fidelity", "Fit", "Generation", "Importance", "InvalidArgument",
     "IoError", "LagKey", "LimitReached", "Model", "ModelShape", "Move", "Needs", "NotFound",
-    "PebbleProblem", "Placement", "Result", "Scorer", "ScorerError", "Session", "SessionFailed", "Step", "Token",
-    "Unsupported", "ViewExpired", "ViewKept", "__version__", "available_threads", "eval",
-    "find_model", "fit", "fit_table", "judge", "pebble_problem", "policies", "scorers", "summarize",
+    "PebbleProblem", "Placement", "Problem", "Result", "Scorer", "ScorerError", "Session", "SessionFailed", "Step", "Token",
+    "Unsupported", "Verdict", "ViewExpired", "ViewKept", "__version__", "available_threads", "eval",
+    "fidelity", "find_model", "fit", "fit_table", "importance", "judge", "judge_answers",
+    "pebble_problem", "policies", "profile", "scorers", "summarize",
 ]

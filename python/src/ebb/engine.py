@@ -2,44 +2,157 @@
 
 from __future__ import annotations
 
+import asyncio
+import difflib
+import html
+import inspect
+import json
 import os
+import shutil
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Mapping, Sequence, TypedDict
 
 from . import _ebb
 from ._ebb import ModelShape
 from .errors import InvalidArgument, NotFound
+from .scorer import Placement, Scorer
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from .scorer import Placement, Scorer
+    from typing_extensions import Unpack
 
 #: Options of Engine.session(), which Model.session() takes too.
 _ENGINE_OPTIONS = ("threads", "kv_type", "kv_cap", "device", "prefill_chunk")
-_COMPRESSED = {"q8": "old:int8", "q4": "old:int4", "q3": "old:int3"}
+#: Values of kv_type that place rows in T2.
+_COMPRESSED = ("q8", "q4", "q3")
 _TIERS = ("t0", "t1", "t1_read", "t2", "evict", "evict_of")
+
+
+class SessionOptions(TypedDict, total=False):
+    """The options of `Engine.session()`."""
+
+    policy: str | None
+    scorer: str | Callable[[], Scorer] | None
+    placement: Callable[[], Placement] | None
+    budget: str | int | None
+    sinks: int | None
+    window: int | None
+    interval: int | None
+    granularity: str | None
+    t0: str | None
+    t1: str | None
+    t1_read: str | None
+    t2: str | None
+    evict: str | None
+    evict_of: str | None
+    lossless: bool
+    verify: str | None
+    draft_min: int | None
+    draft_max: int | None
+    context: int
+    past_context: str | None
+    seed: int
+    ledger: bool
+
+
+class ModelSessionOptions(SessionOptions, total=False):
+    """The options of `Model.session()`."""
+
+    threads: int
+    kv_type: str
+    kv_cap: str | None
+    device: str | None
+    prefill_chunk: int
+
+
+class GenerateOptions(TypedDict, total=False):
+    """The options of `Session.generate()`."""
+
+    max_tokens: int
+    min_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repeat_penalty: float
+    repeat_last_n: int
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
+    grammar: str
+    stop: str | Sequence[str]
+    ignore_eos: bool
+    thinking_budget: int
+    progress: Callable[[int], None] | None
+
+
+def _check_names(options: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Raises TypeError, as Python does, for a keyword that `function` does not take."""
+    known = [name for name, parameter in inspect.signature(function).parameters.items()
+             if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            raise TypeError(f"got an unexpected keyword argument '{name}'"
+                            + (f'; do you mean "{close[0]}"?' if close else ""))
+
+
+def check_factory(value: Any, base: type, argument: str) -> None:
+    """Raises InvalidArgument unless `value` makes a new scorer or placement for each session."""
+    if isinstance(value, base):
+        name = type(value).__name__
+        raise InvalidArgument(f"expected a class, or a callable that makes an object for each session; found an object "
+                              f"of {name}: give {name} itself", field=argument)
+    if not callable(value):
+        raise InvalidArgument(f"expected a name, a subclass of ebb.{base.__name__} or a callable that makes one; "
+                              f"found {value!r}", field=argument)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
+#: Models inside this package, as inside the program.
+_BUILT_IN = ("pebble", "pebble-dms", "pebble-dms-8")
+
+
 def find_model(name: str | os.PathLike[str]) -> str:
-    """The file of a model: a path; "pebble", a reasoner of 0.85 million weights inside this package;
-    or the name of a file in the folder where `ebb pull` puts models."""
+    """The file of a model.
+
+    Args:
+        name: a path; "pebble", a reasoner of 0.85 million weights inside this package, or "pebble-dms" and
+            "pebble-dms-8", its versions that mark rows; the name of a file in the folder where `ebb pull` puts models;
+            or what `ebb pull` takes, which fetches it: "qwen2.5-coder-0.5b", "hf:ORG/REPO[:QUANT|/FILE]",
+            "ollama:NAME[:TAG]", an https address. That needs the program `ebb` on the PATH (or at EBB_PROGRAM).
+    """
     text = os.fspath(name)
-    if text == "pebble":
-        return str(Path(__file__).with_name("pebble.gguf"))
+    if text in _BUILT_IN:
+        return str(Path(__file__).with_name(f"{text}.gguf"))
     if os.path.exists(text):
         return text
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebb"
     for candidate in (cache / text, cache / f"{text}.gguf"):
         if os.sep not in text and candidate.exists():
             return str(candidate)
-    raise NotFound(f"there is no model {text}: expected a GGUF file, \"pebble\", or a file in {cache}")
+    if text.endswith(".gguf") and ":" not in text:
+        raise NotFound(f"there is no file {text}, and none of this name in {cache}")
+    return _pull(text, cache)
+
+
+def _pull(name: str, cache: Path) -> str:
+    """The file of a model that the program fetches if it is not there yet."""
+    program = shutil.which(os.environ.get("EBB_PROGRAM", "ebb"))
+    if program is None:
+        raise NotFound(f"there is no model {name}: expected a GGUF file, {', '.join(_BUILT_IN)}, or a file in {cache}; "
+                       f"the program ebb, which is not on the PATH, fetches others: ebb pull {name}")
+    pulled = subprocess.run([program, "pull", "--json", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, check=False)
+    if pulled.returncode != 0:
+        raise NotFound(f"there is no model {name}: {pulled.stderr.strip().splitlines()[-1:] or [program]}")
+    return str(json.loads(pulled.stdout.splitlines()[-1])["path"])
 
 
 class Model:
@@ -62,7 +175,7 @@ class Model:
         """Maps the file.
 
         Args:
-            path: a GGUF file, or a name that `find_model()` knows.
+            path: a GGUF file, or a name that `find_model()` knows: "pebble", "qwen2.5-coder-0.5b", "hf:ORG/REPO".
             adapter: a GGUF file that makes the model mark rows.
             dequantize: hold the weights as F32, for studies of exactness.
             context: the longest text that sessions will hold, in tokens; 0: as long as the model
@@ -71,8 +184,11 @@ class Model:
             chat_template: the Jinja source of a chat template in place of the file's own, or
                 "chatml".
         """
+        #: The file.
+        self.path = find_model(path)
+        self._dequantize = dequantize
         self._core = _ebb.Model.load(
-            find_model(path), adapter, dequantize, context, chat_template
+            self.path, adapter, dequantize, context, chat_template
         )
 
     @property
@@ -111,16 +227,22 @@ class Model:
         """The text of tokens. specials: show control tokens."""
         return self._core.detokenize([int(t) for t in tokens], specials)
 
-    def session(self, **options: Any) -> Session:
+    def session(self, **options: Unpack[ModelSessionOptions]) -> Session:
         """A session in an engine of its own: options of `Engine` and of `Engine.session()`."""
-        engine = {key: options.pop(key) for key in _ENGINE_OPTIONS if key in options}
-        tiers = {key: options[key] for key in _TIERS if key in options}
-        if options.get("lossless"):
-            engine["lossless"] = True
-        return Engine(self, **engine, **tiers).session(**options)
+        engine, opened = engine_for(self, dict(options))
+        return Session(engine, engine._core.open(opened), opened)
 
     def __repr__(self) -> str:
         return f"<ebb.Model {self.description}>"
+
+
+def engine_for(model: Model, options: dict[str, Any]) -> tuple[Engine, dict[str, Any]]:
+    """An engine for one session with the options of `Model.session()`, and the session's own options."""
+    engine = {key: options.pop(key) for key in _ENGINE_OPTIONS if key in options}
+    _check_names(options, Engine.session)
+    tiers = {key: options[key] for key in _TIERS if options.get(key) is not None}
+    opened = Engine(model, **engine, **tiers, lossless=bool(options.get("lossless")))
+    return opened, opened._options({"ledger": True} | options)
 
 
 class Engine:
@@ -162,19 +284,18 @@ class Engine:
             lossless: sessions may be lossless: T1 keeps every row.
         """
         self.model = model
-        if kv_type in _COMPRESSED:
-            for name, value in (("t0", t0), ("t1", t1), ("t2", t2)):
-                if value is not None:
-                    raise InvalidArgument(f"kv_type {kv_type!r} and {name} both place the rows of {name.upper()}; "
-                                          "give one")
-            t1, t2, kv_type = "none", _COMPRESSED[kv_type], "f16"
         options = _given(
             dict(threads=threads, kv_type=kv_type, kv_cap=kv_cap, device=device,
                  prefill_chunk=prefill_chunk, t0=t0, t1=t1, t2=t2, t1_read=t1_read, evict=evict,
                  evict_of=evict_of, lossless=lossless)
         )
         self._tiers = {key: options[key] for key in _TIERS if key in options}
+        if kv_type in _COMPRESSED:
+            self._tiers["kv_type"] = kv_type
         self._core = _ebb.Engine.create(model._core, options)
+
+    def __repr__(self) -> str:
+        return f"<ebb.Engine of {self.model.description}, {self.threads} threads, {self.attention}>"
 
     @property
     def threads(self) -> int:
@@ -194,7 +315,16 @@ class Engine:
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
         options = _given(options)
-        return options if "policy" in options else {**self._tiers, **options}
+        for part, base in (("scorer", Scorer), ("placement", Placement)):
+            if part in options and not isinstance(options[part], str):
+                check_factory(options[part], base, part)
+        if "budget" in options:
+            options["budget"] = str(options["budget"])
+        # A budget says how many rows stay in place of the shares of tiers.
+        has_tiers = any(key in options for key in _TIERS) or ("budget" not in options and bool(self._tiers))
+        if "scorer" in options and "policy" not in options and not has_tiers:
+            options["policy"] = "attention"
+        return {**self._tiers, **options} if has_tiers else options
 
     def session(
         self,
@@ -228,7 +358,7 @@ class Engine:
             policy: what decides which rows stay: "full", "h2o", "attention", "lag_kv", ...
                 (`ebb.policies()`), with parameters as "h2o:heavy=64,recent=64".
             scorer: ranks rows instead of the policy's own scorer: a name (`ebb.scorers()`), or a
-                subclass of `ebb.Scorer`.
+                subclass of `ebb.Scorer`. Without a policy, and without tiers, it decides as `attention` does.
             placement: decides instead of the policy's own placement: a subclass of `ebb.Placement`.
             budget: how much may stay: 1024 rows, "25%", "+512" beyond the protected rows, "64MiB".
             sinks, window: tokens that always stay, the first generated and the newest.
@@ -252,7 +382,7 @@ class Engine:
         """
         options = self._options(
             dict(policy=policy, scorer=scorer, placement=placement,
-                 budget=None if budget is None else str(budget), sinks=sinks, window=window,
+                 budget=budget, sinks=sinks, window=window,
                  interval=interval, granularity=granularity, t0=t0, t1=t1, t1_read=t1_read, t2=t2,
                  evict=evict, evict_of=evict_of, lossless=lossless, verify=verify,
                  draft_min=draft_min, draft_max=draft_max, context=context,
@@ -260,21 +390,25 @@ class Engine:
         )
         return Session(self, self._core.open(options), options)
 
-    def resume(self, path: str | os.PathLike[str], **options: Any) -> Session:
+    def resume(self, path: str | os.PathLike[str], **options: Unpack[SessionOptions]) -> Session:
         """The session that `Session.save()` wrote to a file; `options` are those of `session()`, the
         same as then. It goes on bit for bit as the one that was saved would have."""
-        options = self._options(options)
-        options.setdefault("ledger", True)
-        core, extra = self._core.resume(os.fspath(path), options)
-        session = Session(self, core, options)
+        _check_names(options, Engine.session)
+        opened = self._options(dict(options))
+        opened.setdefault("ledger", True)
+        core, extra = self._core.resume(os.fspath(path), opened)
+        session = Session(self, core, opened)
         if extra:
             session._talk = _ebb.Conversation.decode(extra)
         return session
 
-    def count_needs(self, prompt_tokens: int, most_tokens: int, **options: Any) -> dict[str, int]:
+    def count_needs(
+        self, prompt_tokens: int, most_tokens: int, **options: Unpack[SessionOptions]
+    ) -> dict[str, int]:
         """The bytes that a session of these options takes of each tier, at most, while it reads
         `prompt_tokens` and has `most_tokens` in all."""
-        return self._core.count_needs(self._options(options), prompt_tokens, most_tokens)
+        _check_names(options, Engine.session)
+        return self._core.count_needs(self._options(dict(options)), prompt_tokens, most_tokens)
 
 
 @dataclass(frozen=True)
@@ -371,6 +505,14 @@ class Generation:
         token, text, is_thought, moves, rows_evicted = item
         return Token(token, text, is_thought, [Move(*move) for move in moves], rows_evicted)
 
+    async def __aiter__(self) -> AsyncIterator[Token]:
+        """Each step runs on another thread, so that an event loop goes on meanwhile."""
+        while (token := await asyncio.to_thread(next, self, None)) is not None:
+            yield token
+
+    def __repr__(self) -> str:
+        return f"<ebb.Generation{', ended' if self._core.has_ended else ''}>"
+
     def run(self) -> Result:
         """Generates to the end."""
         while self._core.next() is not None:
@@ -393,6 +535,13 @@ class Generation:
         return self._result
 
 
+class _Closed:
+    """The core of a session that was closed."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidArgument("the session is closed")
+
+
 class Session:
     """One sequence: its tokens, its cache, its policy. `Engine.session()` opens one."""
 
@@ -402,6 +551,35 @@ class Session:
         self._options = options
         self._talk: Any = None
 
+    def close(self) -> None:
+        """Gives the memory of the rows back; the session is then no longer usable."""
+        self._core = _Closed()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        """Tokens so far."""
+        return self._core.next_position
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        if isinstance(self._core, _Closed):
+            return "<ebb.Session, closed>"
+        return f"<ebb.Session of {self.engine.model.description}, policy {self.policy}, {len(self)} tokens>"
+
+    def _repr_html_(self) -> str:
+        memory = self.memory
+        cells = "".join(f"<tr><th>{name}</th><td>{rows}</td><td>{size}</td></tr>" for name, rows, size in
+                        zip(("T0", "T1", "T2"), memory["rows"], memory["page_bytes"]))
+        return (f"<p>{html.escape(repr(self))}</p><table><tr><th>tier</th><th>rows</th><th>bytes</th></tr>{cells}"
+                f"<tr><th>evicted</th><td>{memory['rows_evicted']}</td><td></td></tr></table>")
+
     # Text
 
     def prefill(
@@ -410,6 +588,13 @@ class Session:
         """Reads given text or tokens. progress: called after each chunk with the tokens read so far;
         Ctrl-C, and an exception that it raises, end the reading after a chunk, whose tokens stay."""
         self._core.prefill(_prompt(prompt), progress)
+
+    def log_probabilities(
+        self, prompt: str | Sequence[int], *, progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
+        """Reads given text or tokens as `prefill()` does, and returns the logarithmic probability of each token after
+        those before it: float32 [tokens]. NaN for the first token of an empty session."""
+        return self._core.log_probabilities(_prompt(prompt), progress)
 
     def decode(self, token: int) -> None:
         """Appends one token and computes the logits after it."""
@@ -469,7 +654,7 @@ class Session:
         *,
         system: str | None = None,
         think: bool | None = None,
-        **options: Any,
+        **options: Unpack[GenerateOptions],
     ) -> Generation:
         """The next turn of a conversation, through the model's chat template; only what is new is
         read. An answer that is generated to its end joins the conversation (`messages`).
@@ -482,6 +667,8 @@ class Session:
             think: False: the template is asked for an answer without a thought.
             options: those of `generate()`.
         """
+        _check_names(options, Session.generate)
+        given: dict[str, Any] = _given(dict(options))
         if self._talk is None:
             self._talk = _ebb.Conversation()
             if system is not None:
@@ -490,10 +677,10 @@ class Session:
             message = [{"role": "user", "content": message}]
         said = [(m["role"], m["content"]) for m in message]
         if think is not None:
-            options["think"] = think
-        if isinstance(options.get("stop"), str):
-            options["stop"] = [options["stop"]]
-        return Generation(self._core.chat(self._talk, said, options))
+            given["think"] = think
+        if "stop" in given:
+            given["stop"] = [given["stop"]] if isinstance(given["stop"], str) else list(given["stop"])
+        return Generation(self._core.chat(self._talk, said, given))
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -623,7 +810,12 @@ def fit(
     max_tokens: int = -1,
     context: int = 0,
     kv_type: str = "f16",
-    **tiers: str,
+    t0: str | None = None,
+    t1: str | None = None,
+    t1_read: str | None = None,
+    t2: str | None = None,
+    evict: str | None = None,
+    evict_of: str | None = None,
 ) -> Fit:
     """The gentlest tiers with which a generation stays within `memory` bytes, weights included.
 
@@ -634,11 +826,12 @@ def fit(
         memory: "8GiB".
         prompt_tokens, max_tokens: tokens that are given, and that may follow; -1: as many as the
             context holds.
-        tiers: options of `Engine.session()`, t0, t1, t2 and evict, that are checked instead.
+        t0, t1, t1_read, t2, evict, evict_of: tiers that are checked instead.
     Raises:
         LimitReached: nothing fits; the message has the least memory that is needed.
     """
-    options = {"context": context, "kv_type": kv_type, **tiers}
+    options = _given(dict(context=context, kv_type=kv_type, t0=t0, t1=t1, t1_read=t1_read, t2=t2, evict=evict,
+                          evict_of=evict_of))
     plan = dict(_ebb.fit(model._core, memory, prompt_tokens, max_tokens, options))
     return Fit(plan.pop("setting"), plan.pop("options"), plan.pop("context"), plan)
 

@@ -1,54 +1,124 @@
 """Evaluations: a model answers problems under many settings of its cache, and every answer is judged.
 
-The problems, the verdicts and the numbers are those of `ebb-lab eval`; pandas and scipy are needed (`pip
-install ebb[lab]`). Answers of MATH are compared as texts of boxes: `ebb.judge()` judges them by value.
+The problems, the verdicts and the numbers are those of `ebb-lab eval`; pandas and scipy are needed (`pip install
+'./python[lab]'` in a checkout). Answers of MATH are compared as texts of boxes: `ebb.judge_answers()` judges them by
+value.
 """
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import json
 import os
+import sys
+import time
+import warnings
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Sequence
 
+import numpy as np
+
 from . import _ebb
-from .engine import Model
-from .errors import InvalidArgument
+from .engine import Engine, Model, check_factory
+from .errors import InvalidArgument, NotFound
+from .identity import callable_of, identity
+from .scorer import Placement, Scorer
 
 if TYPE_CHECKING:
     import pandas
 
 
+def _known_options() -> dict[str, inspect.Parameter]:
+    """The options of a setting: those of `Engine` and of `Engine.session()`."""
+    of = {**inspect.signature(Engine.__init__).parameters, **inspect.signature(Engine.session).parameters}
+    return {name: parameter for name, parameter in of.items()
+            if name not in ("self", "model", "threads", "seed", "ledger", "policy", "budget")}
+
+
+def _check_options(setting: dict[str, Any]) -> None:
+    known = _known_options()
+    for key in setting:
+        if key in known:
+            continue
+        if key in ("policy", "budget", "seed"):
+            raise InvalidArgument(f'"{key}" is a list beside settings', field="settings")
+        close = difflib.get_close_matches(key, known, 1)
+        raise InvalidArgument(f'there is no option "{key}"' + (f'; do you mean "{close[0]}"?' if close else
+                                                               f'; there are {", ".join(known)}'), field="settings")
+
+
+class _Parts:
+    """The parts of a setting's policy that are Python code, and what results call them."""
+
+    def __init__(self, setting: dict[str, Any]) -> None:
+        self.names: dict[str, str] = {}
+        self.codes: list[str] = []
+        for part, base in (("scorer", Scorer), ("placement", Placement)):
+            given = setting.get(part)
+            if given is None or isinstance(given, str):
+                continue
+            check_factory(callable_of(given), base, part)
+            self.names[part], code = identity(given, part)
+            self.codes.append(code)
+            setting[part] = callable_of(given)
+
+    def label(self, policy: str) -> str:
+        scorer = self.names.get("scorer", "")
+        if "placement" in self.names:
+            return self.names["placement"] + (f"+scorer={scorer}" if scorer else "")
+        return scorer if policy == "attention" else f"{policy}+scorer={scorer}"
+
+
 def _settings(
     policies: Iterable[Any],
-    budgets: Iterable[str],
+    budgets: Iterable[Any],
     settings: Iterable[dict[str, Any]],
     seeds: Iterable[int],
     temperature: float,
 ) -> list[dict[str, Any]]:
     """The grid of `ebb-lab eval`, in its order: settings, policies, budgets, seeds."""
     grid: list[dict[str, Any]] = []
+    codes: dict[str, Any] = {}  # what a name that the caller gave stands for
     for given in settings:
+        _check_options(given)
         for policy in policies:
+            setting = {key: value for key, value in given.items() if value is not None}
+            if isinstance(policy, str):
+                setting["policy"] = policy
+            else:
+                # A scorer in Python decides as `attention` does.
+                setting["policy"] = "attention"
+                setting["scorer"] = policy
+            for part in ("scorer", "placement"):
+                one = setting.get(part)
+                if isinstance(one, tuple) and codes.setdefault(one[0], one[1:]) != one[1:]:
+                    raise InvalidArgument(f'two different {part}s are named "{one[0]}"', field=part)
+            parts = _Parts(setting)
+            if parts.codes:
+                setting |= dict(label=parts.label(setting["policy"]), code="+".join(parts.codes))
             for budget in budgets:
                 for seed in seeds:
-                    setting = {k: v for k, v in given.items() if v is not None}
-                    if isinstance(policy, str):
-                        setting["policy"] = policy
-                    else:
-                        # A scorer in Python decides as `attention` does unless the setting says more.
-                        setting.setdefault("policy", "attention")
-                        setting["scorer"] = policy
-                    scorer = setting.get("scorer")
-                    if scorer is not None and not isinstance(scorer, str):
-                        setting["name"] = getattr(scorer, "__name__", type(scorer).__name__)
-                    if budget:
-                        setting["budget"] = str(budget)
-                    setting["seed"] = seed
-                    grid.append(setting)
-                    drawn = "name" in setting or _ebb.is_randomized(setting)
-                    if not drawn and temperature == 0:
+                    one = setting | dict(seed=seed) | ({"budget": str(budget)} if budget else {})
+                    grid.append(one)
+                    if not parts.codes and not _ebb.is_randomized(one) and temperature == 0:
                         break
     return grid
+
+
+class Problem(NamedTuple):
+    """A problem as `ebb.eval(prompt=..., judge=...)` get it.
+
+    Attributes:
+        id: unique in its task.
+        question: with the options of a choice, a line each.
+        reference: the right answer.
+        kind: "number", "formula", "option" or "word".
+    """
+
+    id: str
+    question: str
+    reference: str
+    kind: str
 
 
 class PebbleProblem(NamedTuple):
@@ -64,10 +134,60 @@ def pebble_problem(seed: int = 0, number: int = 0) -> PebbleProblem:
     return PebbleProblem(*_ebb.pebble_problem(seed, number))
 
 
+def _judge(judge: Callable[..., Any]) -> Callable[[Problem, str, str], tuple[str, str]]:
+    """A judge whose answers are (outcome, extracted)."""
+
+    def judged(problem: Problem, text: str, answer: str) -> tuple[str, str]:
+        verdict = judge(problem, answer or text)
+        verdict, extracted = verdict if isinstance(verdict, tuple) else (verdict, "")
+        if isinstance(verdict, (bool, np.bool_)):
+            verdict = "right" if verdict else "wrong"
+        if verdict not in ("right", "wrong", "no_answer", "empty"):
+            raise TypeError(f"judge(): expected True, False, right, wrong, no_answer or empty, found {verdict!r}")
+        return verdict, str(extracted)
+
+    return judged
+
+
+def _prompt(prompt: Callable[..., Any]) -> Callable[[Problem], str]:
+    def asked(problem: Problem) -> str:
+        text = prompt(problem)
+        if not isinstance(text, str):
+            raise TypeError(f"prompt(): expected a text, found {text!r}")
+        return text
+
+    return asked
+
+
+class _Progress:
+    """A line on stderr that is drawn again as answers come."""
+
+    def __init__(self, show: bool | None) -> None:
+        self.show = sys.stderr.isatty() if show is None else show
+        self.began, self.drawn, self.first = time.monotonic(), 0.0, 0
+
+    def update(self, done: int, total: int, was_there: bool) -> None:
+        now = time.monotonic()
+        if was_there:
+            self.first = done
+        if not self.show or (now - self.drawn < 0.1 and done < total):
+            return
+        self.drawn = now
+        full = 24 * done // total
+        rate = (done - self.first) / max(now - self.began, 1e-9)
+        left = f", {(total - done) / rate:.0f} s left" if rate > 0 and done < total else ""
+        print(f"\ranswering [{'#' * full}{' ' * (24 - full)}] {done} of {total} answers{left}\x1b[K",
+              end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self.drawn:
+            print(file=sys.stderr)
+
+
 def eval(
     model: Model | str = "pebble",
     *,
-    task: str = "pebble",
+    task: str | os.PathLike[str] = "pebble",
     problems: int = 200,
     policies: Sequence[Any] = ("full",),
     budgets: Sequence[str | int] = ("",),
@@ -81,9 +201,15 @@ def eval(
     max_tokens: int = 0,
     prompt_preset: str = "plain",
     prompt_style: str = "chat",
+    prompt: Any = None,
+    judge: Any = None,
     workers: int = 0,
     batch: int = 0,
     out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    shard: str = "0/1",
+    any_version: bool = False,
+    progress: bool | None = None,
     on_answer: Callable[[dict[str, Any]], None] | None = None,
 ) -> pandas.DataFrame:
     """Runs every setting over every problem; one row of the DataFrame for each answer.
@@ -91,68 +217,150 @@ def eval(
     Columns are the fields of a line of `ebb-lab eval`'s results.jsonl, and `seconds`.
 
         answers = ebb.eval(policies=["full", "h2o", Peak], budgets=["25%"],
-                           settings=[{"window": 16, "interval": 16}], problems=50)
+                           settings=[{"window": 16, "interval": 16}], problems=50, out="runs/peak")
         print(ebb.summarize(answers))
+
+    Settings that differ in any option, or in the code of a policy or the values that it was made with, have names that
+    differ, and their answers are never put together.
 
     Args:
         model: a model, or what `Model` takes; "pebble" is inside this package.
         task: "pebble", or a file of problems: "GSM8K.jsonl[:gsm8k]".
         problems: how many of them; 0: all of the file.
-        policies: names, and subclasses of `ebb.Scorer`, which decide as `attention` does.
+        policies: names, and subclasses of `ebb.Scorer` or callables that make one, which decide as `attention` does. A
+            pair ("name", scorer) names one whose identity cannot be found; the name then stands for it.
         budgets: for each policy that takes one: "25%", 1024.
-        settings: options of `Engine.session()` that all policies are run with, a dictionary for each
-            setting: {"t0": "50%", "evict": "5%"}; a `scorer` may be a subclass of `ebb.Scorer`.
+        settings: options of `Engine` and of `Engine.session()` that all policies are run with, a dictionary for each
+            setting: {"t0": "50%", "evict": "5%"}, {"kv_type": "q4"}; a `scorer` may be as in `policies`, and a
+            `placement` a subclass of `ebb.Placement`.
         seeds: of sampling, and of policies that draw lots; others are run once at temperature 0.
         seed: of pebble's problems, and of the order of a file's options.
         temperature: 0 always takes the likeliest token.
         max_tokens: of an answer; 0: the task's own limit.
+        prompt_preset: how the questions of a file are put: "plain", or as a paper did: "hierarchy", "epikv", "dms",
+            "lazy_eviction".
+        prompt_style: "chat", through the model's chat template, or "raw".
+        prompt: in place of the preset: called with a `Problem`, gives what the user says, such as a template of your
+            own or examples before the question.
+        judge: in place of the task's own: called with a `Problem` and the text behind the thought (all of it where the
+            thought does not end), gives True or False, or "right", "wrong", "no_answer" or "empty", or a pair of such
+            and the answer that it found. Called from several threads.
         workers: problems at a time, a thread each; 0: one for each core.
         batch: step so many problems together, a multiple of 4; 0: each by itself.
-        out: a file for the lines of results.jsonl, the same bytes as `ebb-lab eval` writes.
-        on_answer: called with each answer as it comes.
+        out: a folder for grid.json, results.jsonl and times.jsonl, in the format of `ebb-lab eval` and with its bytes.
+            Answers are written as they come: Ctrl-C, an exception or a kill loses none that was written.
+        resume: go on with the run that the folder holds, which is to be of the same questions and settings.
+        shard: "I/N": the I-th of N parts of the problems, from 0.
+        any_version: with resume, go on with a run that another version of ebb began.
+        progress: draw progress on stderr; None: where that is a terminal.
+        on_answer: called with each new answer as it comes.
     """
-    import pandas
-
+    pandas = _pandas()
     if not isinstance(model, Model):
         model = Model(model)
     grid = _settings(policies, budgets or ("",), settings, seeds, temperature)
     options = dict(
-        task=task, problems=problems, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p,
+        task=os.fspath(task), problems=problems, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p,
         min_p=min_p, max_tokens=max_tokens, prompt_preset=prompt_preset, prompt_style=prompt_style,
-        workers=workers, batch=batch,
+        workers=workers, batch=batch, resume=resume, shard=shard, any_version=any_version,
+        dequantize=model._dequantize,
     )
-    lines = _ebb.evaluate(model._core, grid, options, on_answer)
     if out is not None:
-        with open(out, "w", encoding="utf-8") as file:
-            for line in lines:
-                kept = {key: value for key, value in line.items() if key != "seconds"}
-                file.write(json.dumps(kept, ensure_ascii=False, separators=(",", ":")) + "\n")
-    return pandas.DataFrame(lines)
+        options["out"] = os.fspath(out)
+    if resume and out is None:
+        raise InvalidArgument("it needs out, the folder of the run", field="resume")
+    if judge is not None:
+        options["judge_code"] = identity(judge, "judge").code
+    answers: list[dict[str, Any]] = []
+    bar = _Progress(progress)
+
+    def on_result(line: str, seconds: float, done: int, total: int, was_there: bool) -> None:
+        answer = json.loads(line) | {"seconds": seconds}
+        answers.append(answer)
+        bar.update(done, total, was_there)
+        if on_answer is not None and not was_there:
+            on_answer(answer)
+
+    try:
+        _ebb.evaluate(model._core, grid, options, on_result,
+                      lambda note: warnings.warn(note, stacklevel=2), prompt and _prompt(callable_of(prompt)),
+                      judge and _judge(callable_of(judge)))
+    finally:
+        bar.end()
+    return pandas.DataFrame(answers)
 
 
-def summarize(answers: pandas.DataFrame) -> pandas.DataFrame:
-    """One row for each setting, seeds put together: `accuracy` with the 95 % interval of Clopper and
-    Pearson (`low`, `high`), and means of what the cache took."""
-    import pandas
+def judge(text: str, reference: str, kind: str = "number", options: Sequence[str] = ()) -> Verdict:
+    """Judges a text as `ebb-lab eval` does, whoever wrote it.
 
-    from .summary import interval
+        ebb.judge("3 + 4 = 7, so the answer is 7.", "7").correct
+
+    Args:
+        text: what a model wrote; what follows "</think>" is judged, or all of it where nothing does.
+        reference: the right answer.
+        kind: "number" (GSM8K, AIME), "formula" (MATH: by value, with math-verify), "option" (a letter) or "word".
+        options: of kind "option": the texts of A, B, ...
+    """
+    if kind == "formula":
+        from .verdicts import verdict
+
+        return Verdict(**verdict(text, reference))
+    outcome, extracted, rule = _ebb.judge(text, reference, kind, list(options))
+    return Verdict(outcome == "right", outcome, extracted, rule)
+
+
+class Verdict(NamedTuple):
+    """What a judge found.
+
+    Attributes:
+        correct: whether the answer is right.
+        outcome: "right", "wrong", "no_answer" or "empty".
+        extracted: the answer that was found in the text.
+        rule: which rule found it: "boxed", "phrase", "last_number", ...; "math_verify".
+    """
+
+    correct: bool
+    outcome: str
+    extracted: str
+    rule: str
+
+
+def summarize(answers: pandas.DataFrame, *, against: str = "") -> pandas.DataFrame:
+    """One row for each setting, seeds put together, with the figures of `python3 -m ebb.report summary`: `accuracy`
+    with the 95 % interval of Clopper and Pearson (`low`, `high`), `won` and `lost` against the full cache with the
+    exact p of McNemar's test (`p`, and `p_holm` with Holm's correction over the table), and means of what the cache
+    took over the answers that began.
+
+    against: test against this setting too, called as in the column `setting`; adds `won_against`, `lost_against`,
+        `p_against` and `p_against_holm`.
+    """
+    pandas = _pandas()
+
+    from .runs import SETTING
+    from .summary import setting_name, summarize_run
 
     if len(answers) == 0:
         raise InvalidArgument("there are no answers")
-    by = ["policy", "budget", "tiers", "options"]
-    rows = []
-    for key, group in answers.groupby(by, sort=False):
-        right, number = int(group["correct"].sum()), len(group)
-        low, high = interval(right, number)
-        began = group[group["error"].isna()] if "error" in group else group
-        rows.append(
-            dict(zip(by, key))
-            | dict(
-                problems=number, right=right, accuracy=right / number, low=low, high=high,
-                generated_tokens=began["generated_tokens"].mean(),
-                peak_tokens=began["peak_tokens"].mean(),
-                peak_kv_bytes=began["peak_kv_bytes"].mean(), kv_reads=began["kv_reads"].mean(),
-                seconds=group["seconds"].sum(),
-            )
-        )
-    return pandas.DataFrame(rows)
+    lines = [{key: value for key, value in line.items() if value is not None and value == value}
+             for line in answers.to_dict("records")]
+    seconds: dict[tuple[Any, ...], float] = {}
+    for line in lines:
+        key = tuple(line[name] for name in SETTING)
+        seconds[key] = seconds.get(key, 0.0) + line.get("seconds", 0.0)
+    records = summarize_run(lines, against)
+    renamed = dict(n="problems", correct="right", ci_low="low", ci_high="high", won_full="won", lost_full="lost",
+                   p_full="p", p_full_holm="p_holm")
+    left_out = ("budget_of", "against")
+    return pandas.DataFrame([
+        {"setting": setting_name(record, records)}
+        | {renamed.get(key, key): value for key, value in record.items() if key not in left_out}
+        | {"seconds": seconds[tuple(record[name] for name in SETTING)]}
+        for record in records])
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise NotFound("evaluations need pandas and scipy: pip install './python[lab]' in a checkout of ebb") from None
+    return pandas

@@ -1,4 +1,4 @@
-"""Models of ebb for the command-line tool `llm` (`pip install ebb[llm]`).
+"""Models of ebb for the command-line tool `llm` (`pip install './python[llm]'` in a checkout).
 
     llm -m ebb:pebble "First Ada gets three. What does Ada have?"
     llm -m ebb:SmolLM2-135M-Instruct.Q4_1 -o t0 30% -o t1 file "Why do tides ebb?"

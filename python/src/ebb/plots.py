@@ -1,4 +1,4 @@
-"""Pictures of what a cache does (matplotlib; `pip install ebb[lab]`).
+"""Pictures of what a cache does (matplotlib; `pip install './python[lab]'` in a checkout).
 
 Each function draws into `ax`, a new one unless given, and returns it.
 """
@@ -30,13 +30,19 @@ def _axes(ax: Axes | None) -> Axes:
 
 def accuracy(summary: pandas.DataFrame, *, against: str = "peak_tokens", ax: Any = None) -> Axes:
     """Accuracy, with its 95 % interval, of each setting of `ebb.summarize()` against what it took:
-    "peak_tokens" (rows, mean over layers and kv heads), "peak_kv_bytes" or "kv_reads"."""
+    "peak_tokens" (rows, mean over layers and kv heads), "peak_kv_bytes" or "kv_reads". A line for each policy, with
+    its tiers, and its options where policies differ in these alone."""
+    from .fronts import series_name
+
     ax = _axes(ax)
-    for policy, rows in summary.groupby("policy", sort=False):
+    records = summary.to_dict("records")
+    names = [series_name(record, records) for record in records]
+    for name in dict.fromkeys(names):
+        rows = summary[[one == name for one in names]]
         rows = rows.sort_values(against)
         x = rows[against].to_numpy() / (2**20 if against == "peak_kv_bytes" else 1)
         error = np.array([rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]])
-        ax.errorbar(x, rows["accuracy"], yerr=error, marker="o", capsize=3, label=policy)
+        ax.errorbar(x, rows["accuracy"], yerr=error, marker="o", capsize=3, label=name)
     labels = {"peak_tokens": "rows at the peak", "peak_kv_bytes": "MiB at the peak",
               "kv_reads": "rows read, summed over steps"}
     ax.set_xlabel(labels.get(against, against))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Sequence
 
@@ -94,6 +95,9 @@ class Scorer(_Part):
         self._numbers = [np.zeros(256, np.float32) for _ in range(num_groups)]
         self._num_rows = [0] * num_groups
         super()._begin(shape, granularity, num_groups, seed)
+        if self.needs == Needs() and type(self).observe is not Scorer.observe:
+            warnings.warn(f"{self.name} has an observe(), which is never called since its `needs` ask for nothing: set "
+                          'needs = ebb.Needs(mass="sum"), for example', stacklevel=2)
 
     def __getitem__(self, group: int) -> NDArray[np.float32]:
         return self._numbers[group][: self._num_rows[group]]
@@ -109,7 +113,7 @@ class Scorer(_Part):
         keys: Any,
         values: Any,
     ) -> None:
-        """Takes the signals of a step, called for every group in order.
+        """Takes the signals of a step, called for every group in order; never if `needs` ask for nothing.
 
         The arrays are views of the engine's memory, read-only, for the time of the step. One that is
         kept beyond it, by itself or as a slice, ends the generation with `ebb.ViewKept`: keep

@@ -24,7 +24,7 @@ def _math_verify() -> Any:
     try:
         import math_verify
     except ImportError:
-        raise NotFound("judging needs the Python package math-verify: pip install ebb[lab]") from None
+        raise NotFound("judging needs the Python package math-verify: pip install './python[lab]' in a checkout of ebb") from None
     # It logs what it cannot parse, and which of its limits a thread cannot have.
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
     return math_verify
@@ -90,7 +90,7 @@ def _judged(lines: Iterable[Json], task: str | Path) -> Iterator[Json]:
         yield verdict(line["text"], expected[line["id"]])
 
 
-def judge(answers: pandas.DataFrame, task: str | Path) -> pandas.DataFrame:
+def judge_answers(answers: pandas.DataFrame, task: str | Path) -> pandas.DataFrame:
     """The answers of `ebb.eval()` to a file of MATH, with the verdicts of math-verify."""
     verdicts = list(_judged(answers.to_dict("records"), task))
     return answers.assign(**{name: [one[name] for one in verdicts] for name in ("correct", "outcome", "extracted",
