@@ -172,9 +172,9 @@ tokens in the mean.""")
             return
         self.say("## The shape of \"Not All Thoughts Need HBM\": accuracy against the evict ratio")
         self.say(f"""`--evict` of the rows ever unprotected, and of those still alive at each
-interval, which compounds. Accuracy in % (95 %) on {runs['hierarchy'][0]['n']} problems. p is Fisher's
-against the full cache on the same problems, as in the paper; since the problems are the same, small
-losses are surer than it says, and of 80 such p some are small by chance.""")
+interval, which compounds. Accuracy in % (95 %) on {runs['hierarchy'][0]['n']} problems. p is McNemar's
+against the full cache on the same problems (the paper's is Fisher's); of 80 such p some are small by
+chance.""")
         for base in ("generated", "alive"):
             rows = []
             for ratio in RATIOS:

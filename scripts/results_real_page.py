@@ -41,8 +41,8 @@ def name_of(record):
     options = record["options"].replace(USUAL, "").strip()
     if record["tiers"] and "window=" not in record["options"]:
         options = f"{options} {OWN}".strip()
-    # Where the tiers place rows, `full` says nothing.
-    policy = "" if record["policy"] == "full" and options.startswith("scorer=") else record["policy"]
+    # Where the tiers place rows, the scorer says all; runs of older versions call them `full`.
+    policy = "" if options.startswith("scorer=") else record["policy"]
     return " ".join(part for part in (policy, record["budget"], options, record["tiers"]) if part)
 
 
@@ -167,7 +167,7 @@ def same_in_columns(out):
     """Of the grid's answers those that where rows lie changed."""
     by_cell, shares = {}, set()
     for record in records_of(folder_of(out, "grid") / "results.jsonl"):
-        t0, evicted = record["tiers"].split(" ")
+        t0, *_, evicted = record["tiers"].split(" ")
         by_cell.setdefault((evicted, record["problem"]), []).append(record["text"])
         shares.add(t0)
     whole = [texts for texts in by_cell.values() if len(texts) == len(shares)]

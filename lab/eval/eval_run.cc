@@ -63,6 +63,12 @@ class RunFolder {
           run.out));
     }
     EBB_ASSIGN_OR_RETURN(Json there, ReadJson(path));
+    if (!there.contains("format") || there["format"] != manifest["format"]) {
+      return InvalidArgument(
+          fmt::format("{} holds a run that another version of ebb began, which this one can report "
+                      "and not continue; choose another folder",
+                      run.out));
+    }
     const std::string key = DifferingKey(manifest, there);
     if (!key.empty()) {
       return InvalidArgument(fmt::format(

@@ -121,9 +121,12 @@ Status AddMachine(const Json& here, bool any_version,
     return Corrupt("made_by: expected the machines that computed the answers");
   }
   const Json before = machines->back();
-  const auto differs = [&](const char* key) { return before.value(key, "") != now.value(key, ""); };
+  const auto text = [](const Json& machine, const char* key) {
+    return machine.contains(key) && machine[key].is_string() ? machine[key].get<std::string>() : "";
+  };
+  const auto differs = [&](const char* key) { return text(before, key) != text(now, key); };
   const auto both = [&](const char* key) {
-    return fmt::format("{} {}, here it is {}", key, before.value(key, ""), now.value(key, ""));
+    return fmt::format("{} {}, here it is {}", key, text(before, key), text(now, key));
   };
   if (differs("version") && !any_version) {
     return InvalidArgument("the answers so far are of " + both("version") +

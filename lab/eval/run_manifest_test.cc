@@ -51,6 +51,8 @@ TEST(AddMachine, TellsAnotherProcessorAndRefusesAnotherVersion) {
   EXPECT_EQ(there["made_by"].size(), 2u);
   EXPECT_TRUE(AddMachine(newer, true, note, &there).ok());
   EXPECT_EQ(there["made_by"].size(), 3u);
+  Json other_types = {{"made_by", {{{"version", 2}, {"cpu", Json::array()}}}}};
+  EXPECT_EQ(AddMachine(newer, false, note, &other_types).code(), StatusCode::kInvalidArgument);
   Json damaged = {{"made_by", "nobody"}};
   EXPECT_EQ(AddMachine(newer, true, note, &damaged).code(), StatusCode::kCorrupt);
 }

@@ -150,8 +150,10 @@ void NameSetting(const std::string& made, const EvalRunOptions& run, EvalSetting
   const bool is_lossless = setting->session.lossless.has_value();
   if (policy.tiers.has_value()) {
     const bool chooses = AppendTiers(*policy.tiers, setting->engine.device, &setting->tiers);
-    // Tiers that evict or compress by score hold no full cache.
-    if (chooses && setting->policy == "full") setting->policy = made;
+    // Tiers that evict or compress by score hold no full cache: the scorer names them.
+    if (chooses && setting->policy == "full") {
+      setting->policy = policy.scorer.empty() ? made : policy.scorer;
+    }
   } else if (is_lossless) {
     AppendStore(setting->engine, &setting->tiers);
   }

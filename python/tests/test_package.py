@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -55,6 +56,14 @@ def test_the_reference_has_every_public_name():
     for name in set(ebb.__all__) - bound:
         assert f"\n## {name}\n" in text or f"\n## ebb.{name}\n" in text, name
     assert "## ebb.plots.accuracy" in text and "### Session.generate" in text and text.count("```") % 2 == 0
+
+
+@pytest.mark.parametrize("notebook", sorted((PAGE.parents[2] / "python/notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_are_stored_with_their_outputs(notebook):
+    cells = json.loads(notebook.read_text())["cells"]
+    kinds = {kind for cell in cells for output in cell.get("outputs", []) for kind in output.get("data", {"text": 0})}
+    assert {"text", "image/png", "text/html"} <= kinds
+    assert not any(output["output_type"] == "error" for cell in cells for output in cell.get("outputs", []))
 
 
 def test_no_text_names_the_package_of_another_project():

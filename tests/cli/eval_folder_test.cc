@@ -179,6 +179,10 @@ TEST_F(EvalTest, ARunNamesItsMachineAndAnotherVersionIsRefused) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("version 0.1.0, here it is "));
   EXPECT_EQ(Eval("run", "--resume --any-version").exit_code, 0);
+  grid["format"] = 2;
+  rewrite();
+  EXPECT_THAT(Eval("run", "--resume").err, HasSubstr("another version of ebb began"));
+  grid["format"] = 3;
   grid.erase("made_by");
   rewrite();
   EXPECT_THAT(Eval("run", "--resume").err, HasSubstr("made_by"));

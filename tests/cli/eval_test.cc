@@ -169,6 +169,20 @@ TEST_F(EvalTest, WhatRoundsOtherwiseIsASettingOfItsOwn) {
   EXPECT_EQ(summary[1]["tiers"], "t1-mode=compute t0=50% evict=0%");
 }
 
+// A row that evicts is not called `full`.
+TEST_F(EvalTest, TiersThatEvictAreCalledByTheirScorer) {
+  const std::string grid = model_.File("names.json");
+  std::ofstream(grid) << R"({"settings": [{}, {"t0": "50%"}, {"t0": "50%", "evict": "20%"},
+    {"t0": "50%", "evict": "20%", "scorer": "h2o"}, {"t0": "50%", "t2": "20%"}]})";
+  const ProgramEnd end =
+      RunEbb("ebb-lab eval -n 8 --quiet --problems 1 -m " + model_.path() + " --task " + task_ +
+             ":gsm8k --out " + Out("names") + " --grid " + grid);
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  std::vector<std::string> policies;
+  for (const json& setting : SettingsOf("names")) policies.push_back(setting["policy"]);
+  EXPECT_THAT(policies, testing::ElementsAre("full", "full", "lag_kv", "h2o", "attention"));
+}
+
 TEST_F(EvalTest, SettingsThatDifferInOneOptionAreCountedApart) {
   const std::string grid = model_.File("windows.json");
   std::ofstream(grid) << R"({"policies": ["attention"], "settings": [{"t0": "50%", "evict": "10%",
