@@ -191,6 +191,13 @@ def _sampling(run: Json) -> str:
     return f"temperature {number(run['temperature'])}, {cuts}"
 
 
+def _machines(run: Json) -> str:
+    """"ebb 0.2.0 (e1f7a1aa598a), AMD EPYC, cpu:AVX2, 2 threads, 2026-11-30", for each machine."""
+    return "; ".join(
+        f"ebb {one.get('version', '')} ({one.get('commit', '')}), {one.get('cpu', '')}, {one.get('instructions', '')}, "
+        f"{one.get('threads', '')} threads, {one.get('date', '')[:10]}" for one in run["made_by"])
+
+
 def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json], notes: Sequence[str] = ()) -> str:
     """One HTML file. `run`: grid.json; `summary`: summary.json, with the fields of `runs.add_times`; `notes`:
     sentences of `runs.gaps`."""
@@ -202,6 +209,7 @@ def eval_page(run: Json, summary: Sequence[Json], margins: Sequence[Json], notes
         paragraph(f"{run.get('task', '')}, {number(run['problems'], 6)} problems, seed {run.get('seed', 0)}; "
                   f"{run.get('model', '')}"),
         paragraph(f"{_sampling(run)}, rows in {run.get('kv_type', 'f16')}"),
+        paragraph(_machines(run)) if run.get("made_by") else "",
         paragraph(f"{errors} of {answers} answers ended by an error.", "bad") if errors else "",
         *(paragraph(note, "bad") for note in notes),
     ]
