@@ -307,6 +307,11 @@ class Session {
   // for each group the first decision about the token, each that changed its tier, and the latest.
   // Empty if the policy decides nothing. Valid until the session's next step.
   [[nodiscard]] std::span<const Explanation> explanations() const;
+  // Returns for each group the tier of the token at `position`, and by which rule, score and rank
+  // the policy would decide about it now, which may differ from the latest decision. Empty if the
+  // policy decides nothing, if there is no such token, or if the session cannot go on. Takes a pass
+  // over the rows of each group.
+  [[nodiscard]] std::vector<Explanation> Explain(Position position) const;
   // Returns the signals of the last step that extra_signals and the policy requested.
   [[nodiscard]] const StepSignals& last_signals() const;
   // Returns the visible positions of a group at the policy's granularity, ascending.

@@ -203,6 +203,12 @@ Status Sequence::SetT0Share(double share) {
       [&] { return settler_.DivideAnew(MakePlacementInput(StepKind::kDecode, /*new_tokens=*/0)); });
 }
 
+std::vector<Explanation> Sequence::Explain(Position position) const {
+  const bool is_there = position >= 0 && position < next();
+  if (!is_there || !health_.CheckUnbroken().ok()) return {};
+  return settler_.ExplainNow(MakePlacementInput(StepKind::kDecode, /*new_tokens=*/0), position);
+}
+
 Status Sequence::SetT0Floor(uint64_t num_bytes) {
   EBB_RETURN_IF_ERROR(cache_.SetT0Floor(num_bytes));
   options_.t0_floor_bytes = num_bytes;

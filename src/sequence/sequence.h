@@ -86,6 +86,8 @@ class Sequence {
   [[nodiscard]] std::span<const Explanation> explanations() const {
     return settler_.explanations();
   }
+  // See Session::Explain().
+  [[nodiscard]] std::vector<Explanation> Explain(Position position) const;
   [[nodiscard]] const StepReport& report() const { return report_; }
   [[nodiscard]] const SequenceHealth& health() const { return health_; }
   [[nodiscard]] std::span<const Token> tokens() const { return tokens_.all(); }

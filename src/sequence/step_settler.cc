@@ -409,6 +409,30 @@ void StepSettler::Explain(const PlacementInput& facts, std::span<const Move> mov
                  [&] { return policy_->placement->Explain(facts, row); });
 }
 
+std::vector<Explanation> StepSettler::ExplainNow(PlacementInput facts, Position position) const {
+  std::vector<Explanation> found;
+  if (policy_->placement == nullptr) return found;
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
+    TurnTo(group, &facts);
+    const auto at = std::ranges::lower_bound(facts.positions, position);
+    Explanation& one = found.emplace_back(Explanation{
+        .num_tokens = facts.next_position, .group = group, .tier = Tier::kT3, .why = {}});
+    if (at == facts.positions.end() || *at != position) {
+      const int window = cache_->layout().WindowOf(group);
+      one.why = window > 0 && position + window <= facts.next_position
+                    ? fmt::format("its layers see the newest {} tokens alone", window)
+                    : "an earlier decision evicted it";
+      continue;
+    }
+    const auto row = static_cast<size_t>(at - facts.positions.begin());
+    if (scores_used_) facts.scores = ScoresOf(group);
+    if (CapsMayBind()) facts.tiers = cache_->tiers(group);
+    one.tier = facts.tiers.empty() ? Tier::kT0 : facts.tiers[row];
+    one.why = policy_->placement->Explain(facts, row);
+  }
+  return found;
+}
+
 void StepSettler::AddExplanation(int group, Tier tier, Position num_tokens,
                                  const std::function<std::string()>& why) {
   const auto is_of_group = [group](const Explanation& one) { return one.group == group; };

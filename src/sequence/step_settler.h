@@ -88,6 +88,9 @@ class StepSettler {
 
   // Returns the explanations of decisions; see Session::explanations().
   [[nodiscard]] std::span<const Explanation> explanations() const { return explanations_; }
+  // Returns, between steps, why the placement would put the token's rows where it does, by the
+  // scores that they have: an Explanation for each group; none without a placement.
+  [[nodiscard]] std::vector<Explanation> ExplainNow(PlacementInput facts, Position position) const;
 
   [[nodiscard]] Status SaveState(StateWriter* to) const;
   // Loads the state of the policy. Errors: Corrupt if its scores do not fit the rows. REQUIRES: the

@@ -114,6 +114,9 @@ void Server::Impl::AddCompletionRoutes(std::vector<Route>* routes) {
   add("DELETE", "/v1/requests/*", [this](const HttpRequest& request, const std::string& id) {
     return CancelRequest(request, id);
   });
+  routes->push_back({"GET", "/v1/requests/*/tokens/*", Access::kKey,
+                     [this](const HttpRequest& request, const std::shared_ptr<Reply>& reply,
+                            const std::string& id) { ExplainToken(request, reply, id); }});
   const auto of_response = [&](const char* method, const char* path,
                                HttpAnswer (Impl::*answer)(const std::string&)) {
     add(method, path,
@@ -280,6 +283,12 @@ void Server::Impl::MakeDashboard() {
                           auto work) { http->PostLater(seconds, std::move(work)); }});
 }
 
+void Server::Impl::Explain(JobId job, Position position, TellReasons tell) {
+  driver->Explain(job, position, [this, tell = std::move(tell)](std::optional<TokenReasons> seen) {
+    http->Post([tell, seen = std::move(seen)] { tell(seen); });
+  });
+}
+
 Status Server::Impl::OpenSessions() {
   if (!options.sessions.has_value()) return OkStatus();
   EBB_ASSIGN_OR_RETURN(auto opened, store::OpenStore(*options.sessions, options.keeping.limits));
@@ -294,6 +303,8 @@ Status Server::Impl::OpenSessions() {
                   {.post = [this](std::function<void()> work) { http->Post(std::move(work)); },
                    .discard = [this](uint64_t resting) { driver->Discard(resting); },
                    .cancel = [this](JobId id) { driver->Cancel(id); },
+                   .explain = [this](JobId id, Position position,
+                                     TellReasons tell) { Explain(id, position, std::move(tell)); },
                    .deliver = deliver}));
   return OkStatus();
 }

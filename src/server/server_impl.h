@@ -19,6 +19,7 @@
 #include "src/server/access/router.h"
 #include "src/server/api/api.h"
 #include "src/server/api/openai/exchange.h"
+#include "src/server/api/token_reasons.h"
 #include "src/server/monitoring/dashboard.h"
 #include "src/server/server.h"
 #include "src/server/sessions/session_turn.h"
@@ -109,6 +110,12 @@ struct Server::Impl {
   [[nodiscard]] HttpAnswer CancelResponse(const std::string& id);
   // Answers DELETE /v1/requests/ID.
   [[nodiscard]] HttpAnswer CancelRequest(const HttpRequest& request, const std::string& id);
+  // Answers GET /v1/requests/ID/tokens/POSITION: why a token of the request's first choice lies
+  // where it does.
+  void ExplainToken(const HttpRequest& request, const std::shared_ptr<Reply>& reply,
+                    const std::string& id);
+  // Calls Driver::Explain(), and `tell` on the thread of connections.
+  void Explain(JobId job, Position position, TellReasons tell);
   // Answers POST /v1/chat/completions/control.
   [[nodiscard]] HttpAnswer Control(const HttpRequest& request);
   // Returns the requests being answered that have this id and that the sender of `request` may see.

@@ -355,6 +355,19 @@ HttpAnswer Server::Impl::CancelRequest(const HttpRequest& request, const std::st
   return JsonAnswer({{"id", id}, {"object", "request"}, {"cancelled", true}});
 }
 
+void Server::Impl::ExplainToken(const HttpRequest& request, const std::shared_ptr<Reply>& reply,
+                                const std::string& id) {
+  const std::optional<Position> position = PositionIn(request.path);
+  if (!position.has_value()) {
+    return reply->Send(ErrorAnswer(Invalid("expected a number", "position")));
+  }
+  const auto found = FindRequests(request, id);
+  if (found.empty() || found.front()->job_ids.empty()) return reply->Send(NotInMemory());
+  Explain(found.front()->job_ids.front(), *position, [reply, position](const auto& reasons) {
+    reply->Send(ReasonsAnswer(reasons, *position));
+  });
+}
+
 HttpAnswer Server::Impl::Control(const HttpRequest& request) {
   constexpr size_t kMostBytes = 4096;
   if (!IsJson(request.content_type)) return ErrorAnswer(OtherContent());

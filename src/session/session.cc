@@ -225,6 +225,9 @@ const Ledger* Session::ledger() const { return impl_->sequence->ledger(); }
 std::span<const Explanation> Session::explanations() const {
   return impl_->sequence->explanations();
 }
+std::vector<Explanation> Session::Explain(Position position) const {
+  return impl_->sequence->Explain(position);
+}
 const StepReport& Session::last_step() const { return impl_->sequence->report(); }
 const StepSignals& Session::last_signals() const { return impl_->sequence->signals().step(); }
 std::span<const Position> Session::visible_positions(int group) const {

@@ -164,6 +164,27 @@ TEST_P(LedgerAgainstCache, ExplanationsFollowTheTokenThroughTheTiers) {
   EXPECT_TRUE(session_->explanations().empty());
 }
 
+TEST_P(LedgerAgainstCache, EachTokenIsExplainedAsItLiesNow) {
+  ExpectOk(session_->Prefill(SomeTokens(90)));
+  Decode(40);
+  const Ledger& ledger = *session_->ledger();
+  size_t num_gone = 0;
+  for (Position token = 0; token < ledger.next_position(); ++token) {
+    const std::vector<Explanation> all = session_->Explain(token);
+    ASSERT_EQ(all.size(), static_cast<size_t>(ledger.num_groups()));
+    for (const Explanation& one : all) {
+      EXPECT_EQ(one.tier, ledger.tiers(one.group)[token]) << "token " << token;
+      const bool is_gone = one.tier == Tier::kT3;
+      EXPECT_EQ(one.why,
+                is_gone ? "an earlier decision evicted it" : "random places rows by position");
+      num_gone += is_gone ? 1 : 0;
+    }
+  }
+  EXPECT_GT(num_gone, 0u);
+  EXPECT_TRUE(session_->Explain(ledger.next_position()).empty());
+  EXPECT_TRUE(session_->Explain(-1).empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(, LedgerAgainstCache,
                          testing::Values(Granularity::kToken, Granularity::kLayer,
                                          Granularity::kHead),

@@ -58,6 +58,10 @@ void Driver::Look(std::function<void(Snapshot)> tell) {
 void Driver::Trace(JobId id, std::function<void(std::optional<TokenFates>)> tell) {
   impl_->mailbox.Post(TraceJob{id, std::move(tell)});
 }
+void Driver::Explain(JobId id, Position position,
+                     std::function<void(std::optional<TokenReasons>)> tell) {
+  impl_->mailbox.Post(ExplainToken{id, position, std::move(tell)});
+}
 Figures Driver::figures() const { return impl_->figures(); }
 void Driver::Stop() { impl_->Stop(); }
 

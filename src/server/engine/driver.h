@@ -64,6 +64,9 @@ class Driver {
   // Calls `tell` with the tiers of a job's tokens, on the engine's thread; with nothing if the job
   // has no session yet or has ended.
   void Trace(JobId id, std::function<void(std::optional<TokenFates>)> tell);
+  // Calls `tell` with the places of a token of the job's session, or of the session that the job
+  // left (JobEnd::resting), on the engine's thread; with nothing if there is none in memory.
+  void Explain(JobId id, Position position, std::function<void(std::optional<TokenReasons>)> tell);
   // Ends all jobs with kCancelled, and returns when all updates have been sent. REQUIRES: not
   // called from `tell`.
   void Stop();

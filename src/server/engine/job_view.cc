@@ -110,4 +110,10 @@ TokenFates FatesOf(JobId id, const JobProgress& progress, size_t prompt_tokens,
   return fates;
 }
 
+TokenReasons ReasonsOf(const Session& session, const ModelShape& shape, Position position) {
+  return {.num_tokens = session.tokens().size(),
+          .groups_per_layer = shape.NumGroups(session.policy().granularity) / shape.num_layers,
+          .groups = session.Explain(position)};
+}
+
 }  // namespace ebb::server

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct JobView {
   JobProgress progress;
   bool is_lossless = false;
   int num_parks = 0;
+  std::optional<Wait> wait;  // why it waits or stays parked; nothing: it does not, or starts next
   double t0_share = 1;
   uint64_t t0_floor_bytes = 0;  // T0 bytes that it needs while it runs
   // Counts rows by tier, in (layer, kv head, token) triples, and the bytes of their pages; for T3,
@@ -76,6 +78,15 @@ struct TokenFates {
 };
 [[nodiscard]] TokenFates FatesOf(JobId id, const JobProgress& progress, size_t prompt_tokens,
                                  const Session& session);
+
+// TokenReasons says where the rows of one token lie, and why.
+struct TokenReasons {
+  size_t num_tokens = 0;     // of the sequence
+  int groups_per_layer = 0;  // 0: one group is all layers
+  std::vector<Explanation> groups;
+};
+[[nodiscard]] TokenReasons ReasonsOf(const Session& session, const ModelShape& shape,
+                                     Position position);
 
 // Divides `tiers` into at most `most` equal parts and returns for each the tier that most of its
 // tokens have; of two equally frequent tiers, the faster.

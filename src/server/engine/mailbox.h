@@ -40,6 +40,11 @@ struct TraceJob {
   JobId id = 0;
   std::function<void(std::optional<TokenFates>)> tell;
 };
+struct ExplainToken {
+  JobId id = 0;
+  Position position = 0;
+  std::function<void(std::optional<TokenReasons>)> tell;
+};
 // PromptLookedUp is the answer of the PrefixStore to the lookup of a job's prompt.
 struct PromptLookedUp {
   JobId id = 0;
@@ -48,7 +53,7 @@ struct PromptLookedUp {
   std::optional<FetchedPrefix> fetched;
 };
 using Message = std::variant<Job, CancelJob, EndJobThought, DiscardSession, TakeSnapshot, TraceJob,
-                             PromptLookedUp>;
+                             ExplainToken, PromptLookedUp>;
 
 class Mailbox {
  public:

@@ -60,7 +60,41 @@ class Planner {
     return std::move(plan_);
   }
 
+  // Returns why jobs wait. REQUIRES: after Make().
+  [[nodiscard]] std::vector<Wait> FindWaits() {
+    const Entry* const next = NextToAdmit();
+    std::vector<Wait> waits;
+    for (const Entry& entry : entries_) {
+      if (Runs(entry)) continue;
+      if (IsHeld(*entry.job)) {
+        waits.push_back({.id = entry.job->id, .cause = WaitCause::kStoredPrompt});
+      } else if (next != nullptr && next != &entry) {
+        waits.push_back({.id = entry.job->id, .behind = next->job->id});
+      } else {
+        waits.push_back(WaitOfNext(entry));
+      }
+    }
+    return waits;
+  }
+
  private:
+  // Returns what the job lacks that starts or resumes next.
+  [[nodiscard]] Wait WaitOfNext(const Entry& entry) const {
+    const MachineState& machine = state_.machine;
+    const JobState& job = *entry.job;
+    if (NumRunning() >= machine.most_running) return {job.id, WaitCause::kRunning};
+    const auto [t1, t2] = NeedsBelowT0(job);
+    if (!HasSession(entry) && t1 > machine.t1_bytes) {
+      return {job.id, WaitCause::kT1, t1 - machine.t1_bytes};
+    }
+    if (!HasSession(entry) && t2 > machine.t2_bytes) {
+      return {job.id, WaitCause::kT2, t2 - machine.t2_bytes};
+    }
+    const uint64_t lacking = Less(LeastOfRunning() + NeededT0(entry), machine.t0_bytes);
+    // A refused step or start found less room than the sums promise.
+    return {job.id, WaitCause::kT0, lacking > 0 ? lacking : NeededT0(entry)};
+  }
+
   void EndJobs() {
     for (const JobState& job : state_.jobs) {
       if (job.cancelled) {
@@ -166,13 +200,18 @@ class Planner {
     return entry.phase == entry.job->phase ? entry.job->least_bytes : NeededT0(entry);
   }
 
-  [[nodiscard]] bool HoldsBelowT0(const JobState& job) const {
+  // Returns the bytes {T1, T2} that all jobs with a session and `job` need.
+  [[nodiscard]] std::pair<uint64_t, uint64_t> NeedsBelowT0(const JobState& job) const {
     uint64_t t1 = job.t1_bytes, t2 = job.t2_bytes;
     for (const Entry& entry : entries_) {
       if (!HasSession(entry)) continue;
       t1 += entry.job->t1_bytes;
       t2 += entry.job->t2_bytes;
     }
+    return {t1, t2};
+  }
+  [[nodiscard]] bool HoldsBelowT0(const JobState& job) const {
+    const auto [t1, t2] = NeedsBelowT0(job);
     return t1 <= state_.machine.t1_bytes && t2 <= state_.machine.t2_bytes;
   }
 
@@ -319,6 +358,12 @@ class Planner {
 }  // namespace
 
 Plan Next(const State& state, double now) { return Planner(state, now).Make(); }
+
+std::vector<Wait> FindWaits(const State& state, double now) {
+  Planner planner(state, now);
+  static_cast<void>(planner.Make());
+  return planner.FindWaits();
+}
 
 bool EverFits(const JobState& job, const MachineState& machine) {
   return job.least_bytes <= machine.t0_bytes && job.start_bytes <= machine.t0_bytes &&

@@ -148,6 +148,28 @@ struct Plan {
 // Jobs not in Plan::ends remain.
 [[nodiscard]] Plan Next(const State& state, double now);
 
+// WaitCause says what keeps a job from starting or resuming.
+enum class WaitCause {
+  kTurn,     // another job comes first
+  kRunning,  // as many jobs run as may
+  kT0,       // T0 lacks room; the next two likewise
+  kT1,
+  kT2,
+  kStoredPrompt,  // its prompt is looked up in the store
+};
+
+// Wait says why a job waits or stays parked.
+struct Wait {
+  JobId id = 0;
+  WaitCause cause = WaitCause::kTurn;
+  uint64_t bytes = 0;  // that the tier lacks; 0 for causes that are no tier
+  JobId behind = 0;    // kTurn: the job that comes first
+  friend bool operator==(const Wait&, const Wait&) = default;
+};
+
+// Returns why the jobs wait that do not run after the plan of Next(), one entry for each.
+[[nodiscard]] std::vector<Wait> FindWaits(const State& state, double now);
+
 // Returns whether the caps are large enough for the request to run alone.
 [[nodiscard]] bool EverFits(const JobState& job, const MachineState& machine);
 

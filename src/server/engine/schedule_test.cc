@@ -13,6 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 JobState Waiting(JobId id, uint64_t start = 2, uint64_t least = 3) {
   return {.id = id,
@@ -55,6 +56,42 @@ TEST(Schedule, NoMoreRunAtOnceThanMay) {
   State state = {.jobs = {Decoding(1), Waiting(2), Waiting(3)}};
   state.machine.most_running = 2;
   EXPECT_THAT(Next(state, 5).starts, ElementsAre(2));
+}
+
+TEST(FindWaits, TheFirstInOrderWaitsForRoomAndTheOthersForIt) {
+  JobState parked = Decoding(4, /*least=*/6);
+  parked.phase = Phase::kParked;
+  State state = {.jobs = {Decoding(1, 5, 5), Decoding(2, 4, 4), Waiting(3, 3), parked}};
+  state.machine.t0_bytes = 10;
+  // A parked request resumes before a new one starts.
+  const Wait room = {.id = 4, .cause = WaitCause::kT0, .bytes = 5 + 4 + 6 - 10};
+  const Wait turn = {.id = 3, .cause = WaitCause::kTurn, .behind = 4};
+  EXPECT_THAT(FindWaits(state, 5), UnorderedElementsAre(room, turn));
+  state.jobs.pop_back();
+  const Wait start = {.id = 3, .cause = WaitCause::kT0, .bytes = 5 + 4 + 3 - 10};
+  EXPECT_THAT(FindWaits(state, 5), ElementsAre(start));
+  state.machine.t0_bytes = 12;
+  EXPECT_THAT(FindWaits(state, 5), IsEmpty()) << "it starts";
+}
+
+TEST(FindWaits, OtherCausesAreNamed) {
+  State state = {.jobs = {Decoding(1), Waiting(2)}};
+  state.machine.most_running = 1;
+  const Wait running = {.id = 2, .cause = WaitCause::kRunning};
+  EXPECT_THAT(FindWaits(state, 5), ElementsAre(running));
+  state.machine = {.t1_bytes = 8};
+  state.jobs[0].t1_bytes = 6;
+  state.jobs[1].t1_bytes = 5;
+  const Wait t1 = {.id = 2, .cause = WaitCause::kT1, .bytes = 3};
+  EXPECT_THAT(FindWaits(state, 5), ElementsAre(t1));
+  state.machine = {.t2_bytes = 8};
+  state.jobs[0].t2_bytes = 6;
+  state.jobs[1].t2_bytes = 4;
+  const Wait t2 = {.id = 2, .cause = WaitCause::kT2, .bytes = 2};
+  EXPECT_THAT(FindWaits(state, 5), ElementsAre(t2));
+  state.jobs[1].held_until = 7;
+  const Wait held = {.id = 2, .cause = WaitCause::kStoredPrompt};
+  EXPECT_THAT(FindWaits(state, 5), ElementsAre(held));
 }
 
 TEST(Schedule, ALowerPriorityNumberComesFirst) {

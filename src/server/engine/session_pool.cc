@@ -42,6 +42,11 @@ JobRun* SessionPool::Find(JobId id) const {
   return found == jobs_.end() ? nullptr : found->get();
 }
 
+const Session* SessionPool::FindSession(JobId id) const {
+  const JobRun* const run = Find(id);
+  return run == nullptr ? shelf_.Find(id) : run->session();
+}
+
 JobRun* SessionPool::Add(Job job) {
   jobs_.push_back(std::make_unique<JobRun>(std::move(job), clock_, figures_));
   return jobs_.back().get();

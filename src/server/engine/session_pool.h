@@ -41,6 +41,9 @@ class SessionPool {
   [[nodiscard]] const std::vector<std::unique_ptr<JobRun>>& jobs() const { return jobs_; }
   [[nodiscard]] JobRun* Find(JobId id) const;  // null: the job has ended
 
+  // Returns the session of a job, or the one that the job left on the shelf; null: there is none.
+  [[nodiscard]] const Session* FindSession(JobId id) const;
+
   JobRun* Add(Job job);
   // Counts the bytes that the job needs of each tier and gives them to it by JobRun::SetNeeds().
   // Errors: T0Full (the tiers can never hold the job); those of Engine::CountNeeds().

@@ -126,6 +126,11 @@ bool SessionShelf::Keep(uint64_t number, const SessionOptions& options, const En
   return true;
 }
 
+const Session* SessionShelf::Find(uint64_t number) const {
+  const auto found = kept_.find(number);
+  return found == kept_.end() ? nullptr : found->second.get();
+}
+
 Result<SavedSession> SessionShelf::Save(Session* session, const SessionWork& work,
                                         SessionRecord record) {
   record.num_tokens = session->next_position();

@@ -28,6 +28,8 @@ class SessionShelf {
   // it would hold memory that others need.
   [[nodiscard]] bool Keep(uint64_t number, const SessionOptions& options, const Engine& engine,
                           std::unique_ptr<Session> session);
+  // Returns the session under `number`, null if there is none.
+  [[nodiscard]] const Session* Find(uint64_t number) const;
   // Removes and destroys the session under `number`, if there is one.
   void Discard(uint64_t number) { kept_.erase(number); }
 

@@ -86,18 +86,31 @@ void StepLoop::Handle(Message message) {
                    if (JobRun* const run = pool_.Find(end.id)) run->EndThought();
                  },
                  [&](const DiscardSession& discard) { pool_.Discard(discard.resting); },
-                 [&](const TakeSnapshot& take) {
-                   Snapshot snapshot = {.now = clock_.Now(), .figures = figures_, .jobs = {}};
-                   for (const auto& run : pool_.jobs()) snapshot.jobs.push_back(run->View());
-                   take.tell(std::move(snapshot));
-                 },
+                 [&](const TakeSnapshot& take) { take.tell(MakeSnapshot()); },
                  [&](const TraceJob& trace) {
                    const JobRun* const run = pool_.Find(trace.id);
                    trace.tell(run == nullptr ? std::nullopt : run->Fates());
                  },
+                 [&](const ExplainToken& ask) {
+                   const Session* const session = pool_.FindSession(ask.id);
+                   const ModelShape& shape = pool_.engine().model().shape();
+                   ask.tell(session == nullptr
+                                ? std::nullopt
+                                : std::optional(ReasonsOf(*session, shape, ask.position)));
+                 },
                  [&](const PromptLookedUp& answer) { stored_.Take(answer); },
              },
              message);
+}
+
+Snapshot StepLoop::MakeSnapshot() const {
+  Snapshot snapshot = {.now = clock_.Now(), .figures = figures_, .jobs = {}};
+  for (const auto& run : pool_.jobs()) snapshot.jobs.push_back(run->View());
+  for (const Wait& wait : FindWaits(StateNow(), snapshot.now)) {
+    const auto job = std::ranges::find(snapshot.jobs, wait.id, &JobView::id);
+    if (job != snapshot.jobs.end()) job->wait = wait;
+  }
+  return snapshot;
 }
 
 void StepLoop::Accept(Job job) {
@@ -110,12 +123,16 @@ void StepLoop::Accept(Job job) {
 }
 
 State StepLoop::Look() {
-  State state = pool_.Look();
   std::set<OwnerId> waiting;
-  for (const JobState& job : state.jobs) {
+  for (const JobState& job : pool_.Look().jobs) {
     if (job.phase != Phase::kDecoding) waiting.insert(job.owner);
   }
   shares_.SetWaiting(waiting);
+  return StateNow();
+}
+
+State StepLoop::StateNow() const {
+  State state = pool_.Look();
   for (JobState& job : state.jobs) job.served = shares_.served(job.owner);
   state.machine.seconds_per_prompt_token = figures_.seconds_per_prompt_token;
   state.machine.seconds_per_step = figures_.seconds_per_step;

@@ -38,7 +38,10 @@ class StepLoop {
   [[nodiscard]] bool TakeMessages(const Plan& last);
   void Handle(Message message);
   void Accept(Job job);
+  // Notes which owners have waiting jobs, and returns the state for a plan.
   [[nodiscard]] State Look();
+  [[nodiscard]] State StateNow() const;
+  [[nodiscard]] Snapshot MakeSnapshot() const;
   void CarryOut(const Plan& plan);
   void End(const Plan::End& end);
   void Step(const Plan& plan);

@@ -30,11 +30,32 @@ std::string_view PhaseName(Phase phase) {
   return "parked";
 }
 
+// Returns what a job waits for: {"cause": "t0", "bytes": 3145728}; null: it does not wait.
+Json WaitJson(const std::optional<Wait>& wait) {
+  if (!wait.has_value()) return nullptr;
+  switch (wait->cause) {
+    case WaitCause::kTurn:
+      return {{"cause", "turn"}, {"behind", wait->behind}};
+    case WaitCause::kRunning:
+      return {{"cause", "running"}};
+    case WaitCause::kT0:
+      return {{"cause", "t0"}, {"bytes", wait->bytes}};
+    case WaitCause::kT1:
+      return {{"cause", "t1"}, {"bytes", wait->bytes}};
+    case WaitCause::kT2:
+      return {{"cause", "t2"}, {"bytes", wait->bytes}};
+    case WaitCause::kStoredPrompt:
+      break;
+  }
+  return {{"cause", "stored_prompt"}};
+}
+
 Json JobJson(const JobView& job) {
   const JobProgress& progress = job.progress;
   const double seconds = job.decode_seconds;
   return {{"id", job.id},
           {"state", PhaseName(job.phase)},
+          {"waits_for", WaitJson(job.wait)},
           {"priority", job.priority},
           {"age_seconds", job.age_seconds},
           {"prompt_tokens", job.prompt_tokens},
@@ -57,10 +78,11 @@ Json JobJson(const JobView& job) {
           {"strip", job.strip}};
 }
 
-// Parts holds the T0 bytes that running requests need (`floor`) and could give up (`elastic`), and
-// the T1 bytes that parked ones hold.
+// Parts holds the T0 bytes that running requests need and have (`floor`), need and do not have yet
+// (`reserved`) and could give up (`elastic`), and the T1 bytes that parked ones hold.
 struct Parts {
   uint64_t floor = 0;
+  uint64_t reserved = 0;
   uint64_t elastic = 0;
   uint64_t parked = 0;
 };
@@ -72,6 +94,7 @@ Parts PartsOf(const Snapshot& snapshot) {
     if (job.phase != Phase::kReading && job.phase != Phase::kDecoding) continue;
     const uint64_t held = job.page_bytes[0];
     parts.floor += std::min<uint64_t>(held, job.t0_floor_bytes);
+    parts.reserved += job.t0_floor_bytes - std::min<uint64_t>(held, job.t0_floor_bytes);
     parts.elastic += held - std::min<uint64_t>(held, job.t0_floor_bytes);
   }
   return parts;
@@ -141,6 +164,7 @@ Json StatusJson(const Snapshot& snapshot, const DashboardSetting& setting) {
                {"resumes", figures.resumes},
                {"tiers", TiersJson(figures)},
                {"t0_floor_bytes", parts.floor},
+               {"t0_reserved_bytes", parts.reserved},
                {"t0_elastic_bytes", parts.elastic},
                {"parked_bytes", parts.parked},
                {"jobs", Json::array()}};

@@ -176,13 +176,19 @@ TEST(StatusJson, TellsFloorsElasticPartsAndWhatIsParked) {
   add(Phase::kReading, 80, 50, 0);
   add(Phase::kParked, 70, 0, 300);
   add(Phase::kWaiting, 70, 0, 0);
+  snapshot.jobs[2].wait = {.cause = WaitCause::kT0, .bytes = 20};
+  snapshot.jobs[3].wait = {.cause = WaitCause::kTurn, .behind = 2};
   const Json json = StatusJson(snapshot, {.model_id = "m"});
   EXPECT_EQ(json["t0_floor_bytes"], 110);
+  EXPECT_EQ(json["t0_reserved_bytes"], 30) << "the request that reads has 50 of 80";
   EXPECT_EQ(json["t0_elastic_bytes"], 40);
   EXPECT_EQ(json["parked_bytes"], 300);
   EXPECT_EQ(json["tiers"][0]["cap_bytes"], 1000);
   EXPECT_EQ(json["jobs"].size(), 4u);
   EXPECT_EQ(json["jobs"][2]["state"], "parked");
+  EXPECT_EQ(json["jobs"][2]["waits_for"], Json({{"cause", "t0"}, {"bytes", 20}}));
+  EXPECT_EQ(json["jobs"][3]["waits_for"], Json({{"cause", "turn"}, {"behind", 2}}));
+  EXPECT_EQ(json["jobs"][0]["waits_for"], nullptr);
 }
 
 TEST(StripOf, EachPartIsTheTierOfMostOfItsTokens) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "src/server/api/api_error.h"
+#include "src/server/api/token_reasons.h"
 #include "src/server/engine/job.h"
 #include "src/server/engine/session_record.h"
 #include "src/server/engine/session_work.h"
@@ -64,6 +65,7 @@ class SessionKeeper {
     std::function<void(std::function<void()>)> post;
     std::function<void(uint64_t resting)> discard;  // Driver::Discard()
     std::function<void(JobId)> cancel;              // Driver::Cancel()
+    AskReasons explain;                             // Driver::Explain()
     // Receives the end of a job once its session is saved or saving has failed.
     std::function<void(JobUpdate)> deliver;
   };
@@ -102,6 +104,9 @@ class SessionKeeper {
   void Delete(const store::SessionName& name, Answered then);
   void Fork(const store::SessionName& from, const std::string& to, Answered then);
   void Park(const store::SessionName& name, Answered then);
+  // Answers why the token at `position` lies where it does, while a request uses the session or the
+  // session rests in memory.
+  void Explain(const store::SessionName& name, Position position, Answered then);
 
   // Returns the figures for /metrics.
   [[nodiscard]] std::string MetricsText() const;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "src/server/api/json_fields.h"
+#include "src/server/api/token_reasons.h"
 
 namespace ebb::server {
 namespace {
@@ -70,6 +71,12 @@ void AddSessionRoutes(SessionKeeper* keeper, std::vector<Route>* routes) {
   add("DELETE", "/v1/sessions/*", named(&SessionKeeper::Delete));
   add("GET", "/v1/sessions/*/messages", named(&SessionKeeper::Messages));
   add("POST", "/v1/sessions/*/park", named(&SessionKeeper::Park));
+  add("GET", "/v1/sessions/*/tokens/*",
+      [keeper](const Name& name, const HttpRequest& request, auto then) {
+        const std::optional<Position> position = PositionIn(request.path);
+        position.has_value() ? keeper->Explain(name, *position, std::move(then))
+                             : then(ErrorAnswer(Invalid("expected a number", "position")));
+      });
   add("POST", "/v1/sessions/*/fork",
       [keeper](const Name& name, const HttpRequest& request, auto then) {
         const ApiResult<std::string> copy = CopyId(request);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tests/server/server_fixture.h"
+#include "tests/support/child_process.h"
 
 namespace ebb::server {
 namespace {
@@ -63,6 +64,60 @@ TEST_F(MemoryReportTest, TheTiersThatARequestMayChangeAreInTheProps) {
   EXPECT_EQ(tiers["t1"], "host");
   EXPECT_EQ(tiers["t2"], "0%:int8");
   EXPECT_EQ(tiers["evict"], "0%");
+}
+
+TEST_F(MemoryReportTest, ATokenOfARunningRequestIsExplained) {
+  StartWithTiers();
+  Client asking(port());
+  json body = Asking({{"t0", "20%"}, {"evict", "10%"}}, {{"stream", true}});
+  body["max_tokens"] = -1;
+  asking.Send(Client::Request("POST", "/v1/chat/completions", body.dump(),
+                              "Content-Type: application/json\r\nX-Request-Id: mine\r\n"));
+  Await([](const Figures& figures) { return figures.generated_tokens > 300; });
+  Client client(port());
+  const json prompt = client.Get("/v1/requests/mine/tokens/3").json();
+  EXPECT_EQ(prompt["position"], 3);
+  EXPECT_GT(prompt["tokens"].get<int>(), 200);
+  ASSERT_FALSE(prompt["groups"].empty()) << prompt.dump();
+  for (const json& group : prompt["groups"]) {
+    EXPECT_EQ(group["tier"], "T0");
+    EXPECT_EQ(group["why"], "protected: a token of a prompt");
+  }
+  // Of the tokens behind the prompt, some moved by their scores and some are gone.
+  std::string all;
+  for (int position = 60; position < 160; position += 4) {
+    const json one = client.Get(fmt::format("/v1/requests/mine/tokens/{}", position)).json();
+    for (const json& group : one["groups"]) {
+      all += fmt::format("{}: {}\n", group["tier"].get<std::string>(),
+                         group["why"].get<std::string>());
+    }
+  }
+  EXPECT_THAT(all, HasSubstr("T1: score "));
+  EXPECT_THAT(all, HasSubstr("from the lowest: 1 to "));
+  EXPECT_THAT(all, HasSubstr("T3: an earlier decision evicted it"));
+  EXPECT_EQ(client.Get("/v1/requests/mine/tokens/100000").status, 400);
+  EXPECT_EQ(client.Get("/v1/requests/mine/tokens/x").status, 400);
+  EXPECT_EQ(client.Get("/v1/requests/other/tokens/3").json()["error"]["code"], "not_in_memory");
+}
+
+TEST_F(MemoryReportTest, ATokenOfASessionInMemoryIsExplained) {
+  const TemporaryFolder folder;
+  ServerOptions options = Options();
+  options.sessions = store::StoreUrl{.kind = store::StoreUrl::Kind::kFile, .folder = folder.path()};
+  TierSpec tiers;
+  tiers.t1 = T1Place::kHost;
+  options.defaults.engine.tiers = options.defaults.session.policy.tiers = tiers;
+  Start(options);
+  Client client(port());
+  json body = Asking({{"session", "s"}});
+  body["max_tokens"] = 40;
+  ASSERT_EQ(client.Post("/v1/chat/completions", body).status, 200);
+  const json token = client.Get("/v1/sessions/s/tokens/2").json();
+  EXPECT_EQ(token["object"], "token.reasons");
+  EXPECT_EQ(token["groups"][0]["why"], "protected: a token of a prompt") << token.dump();
+  EXPECT_EQ(client.Get("/v1/sessions/other/tokens/2").status, 404);
+  client.Post("/v1/sessions/s/park", json::object());
+  EXPECT_EQ(client.Get("/v1/sessions/s/tokens/2").json()["error"]["code"], "not_in_memory");
 }
 
 TEST_F(MemoryReportTest, AskingForItChangesNoBit) {
