@@ -23,6 +23,7 @@
 #include "apps/common/terminal/say.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/serve/passed_sockets.h"
+#include "apps/ebb/serve/reach.h"
 #include "apps/ebb/serve/serve_options.h"
 #include "src/server/server.h"
 
@@ -216,6 +217,7 @@ ExitCode RunServe(const CliOptions& options) {
   if (!server.ok()) return Fail(server.status(), options.shared);
   const Status ready = WriteTextToStdout(
       fmt::format("ebb: {} at {}\n", ModelId(options.model.path), Addresses(**server)));
+  SayText(ReachText((*server)->addresses(), *keys != nullptr, AddressOnNetwork));
   if (const std::string why = (*model)->batch_dependence(); !why.empty()) {
     Say("ebb: the bits of an answer depend, by rounding, on concurrent requests: {}\n", why);
   }
