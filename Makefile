@@ -4,7 +4,7 @@ EBB := build/release/bin/ebb
 SOURCES = $(shell git ls-files '*.cc' '*.h')
 CTEST := ctest --output-on-failure -j $(JOBS)
 
-.PHONY: help bootstrap build all model demo package install deb image python wheel test test-install test-container test-python test-kvpress test-training test-backends test-arm64 \
+.PHONY: help bootstrap build all model demo package install deb image python wheel test test-install test-container test-firefox test-python test-kvpress test-training test-backends test-arm64 \
         verify performance \
         mutants peer asan tsan \
         fuzz coverage bench format lint docs clean
@@ -22,6 +22,7 @@ help:
 	@echo "make test-kvpress    compares policies with kvpress's; installs PyTorch"
 	@echo "make test-install    builds the examples on an installed copy, and on the packages"
 	@echo "make test-container  builds the image, and asks a container of it"
+	@echo "make test-firefox    the chat page in firefox-esr, with axe-core; installs marionette-driver"
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
 	@echo "make test-backends   devices that any machine can test: another process (RPC), Mesa's Vulkan"
 	@echo "make test-arm64      cross-compiles for arm64; kernels, rows, cache, policies and engine in qemu-user"
@@ -79,6 +80,13 @@ test-install: package
 test-container: deb
 	@scripts/bootstrap podman debootstrap curl haproxy
 	tests/container/test_container build/package
+
+test-firefox: PROGRAMS = ebb_cli
+test-firefox: build
+	@scripts/bootstrap firefox-esr
+	$(PYTHON) -m venv build/firefox-env
+	build/firefox-env/bin/pip install --quiet marionette-driver axe-playwright-python
+	build/firefox-env/bin/python tests/server/chat/test_firefox $(EBB)
 
 # The Python package: on the objects of build/release, in an environment of its own.
 PYTHON ?= python3

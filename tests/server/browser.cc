@@ -127,6 +127,10 @@ void Browser::SetColours(const std::string& scheme) {
           {{"name", "prefers-reduced-motion"}, {"value", "reduce"}}}}});
 }
 
+void Browser::SetMedia(const std::string& media) {
+  Call("Emulation.setEmulatedMedia", {{"media", media}});
+}
+
 void Browser::SetSize(int width, int height) {
   Call("Emulation.setDeviceMetricsOverride",
        {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", false}});

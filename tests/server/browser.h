@@ -33,6 +33,8 @@ class Browser {
   void SetSize(int width, int height);
   // Sets the system's theme, "light" or "dark", and turns motion off.
   void SetColours(const std::string& scheme);
+  // Shows pages as on "print" or "screen".
+  void SetMedia(const std::string& media);
   void SetOffline(bool is_offline);
   void Open(const std::string& url);
   void Reload();

@@ -73,8 +73,9 @@ TEST(ChatPage, RunsNothingButItsOwnFiles) {
   EXPECT_THAT(page.body, Not(HasSubstr("<style")));
   EXPECT_THAT(page.body, Not(HasSubstr(" style=")));
   EXPECT_THAT(page.body, Not(HasSubstr("://")));
-  for (const char* script : {"app", "api", "compare", "conversation", "dom", "markdown", "memory",
-                             "list", "messages", "server", "settings", "store", "tint"}) {
+  for (const char* script : {"answer", "app", "api", "compare", "composer", "conversation", "dom",
+                             "files", "list", "markdown", "memory", "messages", "server",
+                             "settings", "store", "tint", "transfer", "why"}) {
     const std::string text = GetPage(std::string("/chat/") + script + ".js").body;
     EXPECT_GT(text.size(), 500u) << script;
     EXPECT_EQ(text.find("innerHTML"), std::string::npos) << script;

@@ -315,7 +315,7 @@ TEST_F(ChatPageTest, ConversationsAreSessionsOfTheServer) {
           .get<int>(),
       0);
   Run("window.confirm = () => true");
-  Click("#conversations .icon");
+  Click("#conversations [aria-label^=Delete]");
   for (int i = 0; i < 600 && sessions() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -370,8 +370,9 @@ TEST_F(ChatPageTest, APhoneAndAScreenReaderHaveAllOfIt) {
       Run("[...document.querySelectorAll('button, input, select, textarea, summary')].filter((e) =>"
           "!(e.ariaLabel || e.textContent.trim() || e.labels?.length)).map((e) => e.outerHTML)"),
       json::array());
-  // The chat's state and notices, its messages, and the state of the tab "Server".
-  EXPECT_EQ(Count("[role=status], [role=alert], [role=log]"), 4u);
+  // The chat's state and notices, its messages, the result of a search, the reasons of a token, and
+  // the state of the tab "Server".
+  EXPECT_EQ(Count("[role=status], [role=alert], [role=log]"), 6u);
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ TEST_F(ChatTabsTest, AConversationThatIsDeletedWhileAnotherTabAnswersItStaysDele
   EXPECT_THAT(Text("#notice"), HasSubstr("answered in another tab"));
   EXPECT_EQ(Run("document.getElementById('input').value"), Question(2));
   Run("window.confirm = () => true");
-  Click("#conversations .icon");
+  Click("#conversations [aria-label^=Delete]");
   browser_->UseTab(0);
   ASSERT_TRUE(browser_->Await("ebbChat.state.runs.size === 0"));
   EXPECT_EQ(Text("#title"), "New chat");
@@ -179,7 +179,7 @@ TEST_F(ChatTabsTest, ATabThatDoesNotHearOfADeletionDoesNotStoreTheConversationAg
   Ask(Question(1));
   OpenInTab(Address());
   ASSERT_TRUE(browser_->Await("document.querySelectorAll('.message').length === 2"));
-  Click("#conversations .icon");
+  Click("#conversations [aria-label^=Delete]");
   AwaitStored("!c || c.removed");
   browser_->UseTab(0);
   Say(Question(2));

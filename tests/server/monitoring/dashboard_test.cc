@@ -76,6 +76,9 @@ TEST_F(DashboardServerTest, TheStatusAgreesWithTheMetrics) {
   const json& job = running["jobs"][0];
   EXPECT_GT(job["prompt_tokens"].get<int>(), 5);
   EXPECT_EQ(running["jobs"].back()["state"], "waiting");
+  EXPECT_EQ(job["waits_for"], nullptr);
+  EXPECT_EQ(running["jobs"].back()["waits_for"]["cause"], "turn");
+  EXPECT_EQ(running["jobs"][1]["waits_for"]["cause"], "running") << running["jobs"][1].dump();
   EXPECT_EQ(running["tiers"][0]["cap_bytes"], 64 << 20);
   EXPECT_GT(running["tiers"][0]["used_bytes"].get<size_t>(), 0u);
   EndRequests();
@@ -199,9 +202,11 @@ TEST_F(BrowserTest, ThePageShowsTheRequestAndItsText) {
   const std::string page =
       Drawn("document.querySelector('#fate-text .t0') && document.querySelector('#fate-text .t1')");
   EXPECT_THAT(page, HasSubstr("class=\"live\""));
-  EXPECT_THAT(page, HasSubstr("pebble, up for "));
+  EXPECT_THAT(page, HasSubstr(" tokens, up for "));
   EXPECT_THAT(page, HasSubstr("<b id=\"decoding\">1</b>"));
   EXPECT_THAT(page, HasSubstr("of 64.0 MiB"));
+  EXPECT_THAT(page, HasSubstr("for a running one to end"));
+  EXPECT_THAT(page, HasSubstr("for its turn, behind #"));
   EXPECT_THAT(page, HasSubstr("Tokens of request #"));
   EXPECT_THAT(page, HasSubstr("class=\"t0\""));
   EXPECT_THAT(page, HasSubstr("class=\"t1\""));

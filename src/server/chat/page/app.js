@@ -2,17 +2,21 @@
 // file connects the other modules.
 
 import { get, send, setKey, streamChat } from './api.js';
+import { kKeepEvery, take, usageOf } from './answer.js';
 import { openCompare } from './compare.js';
+import { Composer } from './composer.js';
 import * as talk from './conversation.js';
 import { el, icon, plural } from './dom.js';
-import { ConversationList } from './list.js';
+import { ConversationList, closeSidebar, listenToSidebar } from './list.js';
 import { work } from './markdown.js';
 import { kTiers, MemoryPanel } from './memory.js';
-import { grow, MessageView } from './messages.js';
+import { MessageView } from './messages.js';
 import { ServerView } from './server.js';
 import * as settings from './settings.js';
 import * as kept from './store.js';
-import { canTint, clearTint, TokenMap, tint } from './tint.js';
+import { canTint, clearTint, markToken, TokenMap, tint, tokenAtPoint } from './tint.js';
+import { openTransfer } from './transfer.js';
+import { askWhy } from './why.js';
 
 const $ = (id) => document.getElementById(id);
 
@@ -22,8 +26,8 @@ const state = {
   current: null,           // the conversation that is shown
   views: new Map(),        // views of its messages, by message id
   removed: new Set(),      // ids of conversations deleted in this browser
-  // Holds the answers being generated in this tab: {controller, conversation, node} by conversation
-  // id.
+  // Holds the answers being generated in this tab: {controller, conversation, node, times} by
+  // conversation id. `times` are those at which the newest tokens came, [time, number of tokens].
   runs: new Map(),
   // Holds timers by the ids of conversations that other tabs answer; a timer ends when a tab is
   // silent.
@@ -32,9 +36,10 @@ const state = {
   tints: false,
   follows: true,           // keeps scrolling to the newest text
 };
-const panel = new MemoryPanel($('memory'));
+const panel = new MemoryPanel($('memory'), whyOf);
 const server = new ServerView($('server'), askForKey);
-const list = new ConversationList($('conversations'), { opened: closeSidebar, remove: removeConversation });
+const list = new ConversationList($('conversations'), { opened: closeSidebar, rename, remove: removeConversation });
+const composer = new Composer({ submit: (message) => canAsk() && ask(message, state.current.leaf), changed: showButtons, say });
 let nextTint = 0;       // the earliest time to tint tokens again
 let tintLater = null;
 
@@ -99,8 +104,8 @@ async function connect() {
   $('empty-model').textContent = `${props.model_alias} answers on this machine. Nothing that you write leaves it.`;
   $('server-link').hidden = !props.ebb.dashboard;
   document.body.classList.toggle('server-alone', !props.ebb.chat_page);
-  $('kept').textContent = props.ebb.sessions
-    ? 'Kept in this browser, and as sessions of the server.' : 'Kept in this browser.';
+  $('kept').textContent = `Kept in this browser${props.ebb.sessions ? ', and as sessions of the server' : ''}.`;
+  server.context = props.default_generation_settings.n_ctx;
   panel.t1 = props.ebb.tiers?.t1 ?? 'file';
   showSetting();
   showButtons();
@@ -138,6 +143,8 @@ function takeIn(stored) {
   own ? talk.follow(own, stored) : state.conversations.push(stored);
   const path = talk.activePath(state.current);
   if (own === state.current && numShown(path) < Math.max(path.length, state.views.size)) showPath();
+  if (own === state.current && !isOnServer()) showTitle();
+  showSetting();
   showConversations();
 }
 
@@ -158,7 +165,25 @@ async function hear({ id, is_busy }) {
 
 function showConversations() {
   state.conversations.sort((a, b) => b.changed - a.changed);
-  list.show(state.conversations, state.current, ({ id }) => state.runs.has(id) || state.elsewhere.has(id));
+  const words = $('search').value.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = state.conversations.filter((one) => talk.hasWords(one, words));
+  $('none-found').hidden = words.length === 0 || found.length > 0;
+  list.show(found, state.current, ({ id }) => state.runs.has(id) || state.elsewhere.has(id));
+}
+
+function rename(conversation, title) {
+  Object.assign(conversation, { title, titled: Date.now() });
+  save(conversation);
+  showConversations();
+  if (conversation === state.current) showTitle();
+}
+
+// Keeps imported chats. One that was deleted here comes back under another id.
+async function takeImported(chats) {
+  for (const chat of chats) {
+    if (state.removed.has(chat.id)) chat.id = talk.newId();
+    takeIn(await kept.update(chat.id, (stored) => talk.merged(stored, chat, [])));
+  }
 }
 
 // Shows the conversation named by the address, or a new one.
@@ -168,8 +193,10 @@ function route() {
   state.current = conversation ?? talk.newConversation();
   state.follows = true;
   closeSidebar();
+  composer.open(conversation?.id ?? '');
   showPath();
   showConversations();
+  showSetting();
   showTab();
   if (conversation === undefined && !isOnServer()) $('input').focus();
   if (conversation === undefined && id !== '') say('This browser does not have that chat.');
@@ -199,6 +226,7 @@ function removeConversation({ id, title }) {
   if (!confirm(`Delete “${title}”?`)) return;
   state.removed.add(id);
   forget(id);
+  composer.forget(id);
   kept.remove(id).catch(() => showNotice('This browser could not delete the conversation.'));
   if (state.props?.ebb.sessions) takeSessions().catch(() => {});
 }
@@ -236,7 +264,7 @@ function keep(conversation, ...nodes) {
 // ---------------------------------------------------------------- messages
 
 const actions = {
-  edit: (node, text) => ask(text, node.parent),
+  edit: (node, text) => ask({ text, files: node.files ?? [] }, node.parent),
   again: (node) => answer(state.current, state.current.nodes[node.parent]),
   goOn: (node) => answer(state.current, state.current.nodes[node.parent], node),
   show: (id, side) => {
@@ -251,7 +279,7 @@ const actions = {
     const conversation = state.current;
     openCompare($('compare'), {
       node, props: state.props, t1: panel.t1,
-      messages: talk.requestMessages(path, node.asked?.system ?? state.settings.system),
+      messages: talk.requestMessages(path, node.asked?.system ?? settingsOf(conversation).system),
       keep: (other) => {
         keep(conversation, talk.add(conversation, other));
         showPath();
@@ -288,17 +316,22 @@ function showPath() {
   $('empty').hidden = path.length > 0;
   document.body.classList.toggle('is-empty', path.length === 0);
   if (isOnServer()) return;
-  $('title').textContent = state.current.title || 'New chat';
-  document.title = state.current.title ? `${state.current.title} – ebb` : 'ebb';
+  showTitle();
   showMemory();
+  showUsage();
   showButtons();
   follow();
+}
+
+function showTitle() {
+  $('title').textContent = state.current.title || 'New chat';
+  document.title = state.current.title ? `${state.current.title} – ebb` : 'ebb';
 }
 
 function newestAnswer() { return talk.activePath(state.current).findLast((node) => node.memory); }
 
 function showMemory() {
-  panel.show(newestAnswer()?.memory ?? null);
+  panel.show(newestAnswer()?.memory ?? null, newestAnswer()?.id);
   retint(true);
 }
 
@@ -325,9 +358,27 @@ function retint(isSure = false) {
   nextTint = performance.now() + Math.max(400, 8 * (performance.now() - now));
 }
 
+// Returns what WhyView shows of a token of the newest answer.
+function whyOf(position) {
+  const node = newestAnswer();
+  const { tokens, tiers } = node.memory;
+  markToken(position);
+  const texts = node.prompt ? [...node.prompt, ...node.trace.texts] : [];
+  return { token: texts[position] ?? '', tier: tiers?.[Math.floor(position * tiers.length / tokens)],
+           reasons: askWhy(node, position, runOf(state.current)?.node === node) };
+}
+
+function showUsage() {
+  const run = runOf(state.current);
+  const { text, isNearlyFull } = usageOf(run?.node ?? newestAnswer(), run, state.props?.default_generation_settings.n_ctx);
+  $('usage').textContent = text;
+  $('usage').classList.toggle('nearly', isNearlyFull);
+}
+
 function follow() {
   const box = $('scroll');
-  if (state.follows) box.scrollTop = box.scrollHeight;
+  if (!$('empty').hidden) box.scrollTop = 0;
+  else if (state.follows) box.scrollTop = box.scrollHeight;
   retint();
 }
 
@@ -336,17 +387,26 @@ function showButtons() {
   const had_focus = document.activeElement === $('send') || document.activeElement === $('stop');
   $('send').hidden = is_running;
   $('stop').hidden = !is_running;
-  $('send').disabled = state.props === null || $('input').value.trim() === '' || state.elsewhere.has(state.current.id);
+  $('send').disabled = state.props === null || composer.isEmpty || state.elsewhere.has(state.current.id);
   if (had_focus && document.activeElement === document.body) $(is_running ? 'stop' : 'input').focus();
 }
 
+const settingsOf = (conversation) => conversation.settings ?? state.settings;
+
 function showSetting() {
-  const { system, ...rest } = state.settings;
-  $('setting').textContent = [system ? 'system prompt' : '', settings.describe(rest)].filter(Boolean).join(' · ');
+  const { system, ...rest } = settingsOf(state.current);
+  $('setting').textContent = [state.current.settings ? 'this chat' : '', system ? 'system prompt' : '', settings.describe(rest)].filter(Boolean).join(' · ');
 }
 
-function useSettings(changed) {
+const useSettings = (changed) => {
   state.settings = changed;
+  showSetting();
+};
+
+// Gives the chat that is shown settings of its own; null: none. A new chat keeps them once it is stored.
+function useOwnSettings(own) {
+  Object.assign(state.current, { settings: own, set: Date.now() });
+  if (state.conversations.includes(state.current)) save(state.current);
   showSetting();
 }
 
@@ -361,14 +421,17 @@ function canAsk() {
   return false;
 }
 
-function ask(text, parent) {
-  if (!canAsk()) return;
+// Sends a message {text, files} below the message `parent`. Returns whether it was sent.
+function ask({ text, files }, parent) {
+  if (!canAsk()) return false;
   const conversation = state.current;
-  const node = talk.add(conversation, { role: 'user', parent, text });
-  conversation.title ||= talk.titleOf(text);
+  const node = talk.add(conversation, { role: 'user', parent, text, ...(files.length > 0 && { files }) });
+  conversation.title ||= talk.titleOf(text || files[0].name);
   history.replaceState(null, '', `#${conversation.id}`);
+  composer.chat = conversation.id;
   state.follows = true;
   answer(conversation, node);
+  return true;
 }
 
 // Returns the id of the server's session for the answer, after forking another session if needed.
@@ -379,18 +442,29 @@ async function openSession(conversation, path) {
   return id;
 }
 
+// Returns what take() calls as an answer grows; nothing of it is drawn while another chat is shown.
+const pageOf = ({ conversation, node }) => {
+  const isShown = () => conversation === state.current;
+  return {
+    view: () => isShown() ? state.views.get(node.id) : undefined,
+    grown: () => isShown() && showUsage(),
+    moved: () => isShown() && panel.show(node.memory, node.id),
+    save: () => save(conversation, node),
+  };
+};
+
 // Generates the answer to `asked`, or continues the answer `begun`.
 async function answer(conversation, asked, begun = null) {
   if (!canAsk()) return;
   const path = talk.pathTo(conversation, asked.id);
-  const { system, ...own } = state.settings;
+  const { system, ...own } = settingsOf(conversation);
   const node = talk.add(conversation, {
     role: 'assistant', parent: asked.id, text: begun?.text ?? '', thought: begun?.thought ?? '',
     thoughtTokens: begun?.thoughtTokens, asked: { ...own, system }, error: '', cut: true, continued: begun?.id,
     trace: { ids: [], texts: [] },
   });
   const controller = new AbortController();
-  const run = { controller, conversation, node };
+  const run = { controller, conversation, node, times: [] };
   state.runs.set(conversation.id, run);
   showPath();
   keep(conversation, asked, node);
@@ -405,7 +479,7 @@ async function answer(conversation, asked, begun = null) {
   const body = { messages, return_progress: true, ...settings.requestFields(own) };
   if (begun === null) body.ebb.session = await openSession(conversation, path);
   try {
-    await take(body, run);
+    await take(body, run, pageOf(run));
   } catch (error) {
     // The session was made with other settings, or does not know this branch: a new session is
     // used.
@@ -413,7 +487,7 @@ async function answer(conversation, asked, begun = null) {
     if (is_other && body.ebb.session && node.text === '') {
       const path_alone = [...path.slice(0, -2), path.at(-1)];
       body.ebb.session = talk.sessionFor({ ...conversation, sessions: {} }, path_alone.slice(-1)).id;
-      await take(body, run).catch((again) => fail(node, again));
+      await take(body, run, pageOf(run)).catch((again) => fail(node, again));
     } else {
       fail(node, error);
     }
@@ -428,6 +502,7 @@ async function answer(conversation, asked, begun = null) {
   showButtons();
   if (conversation !== state.current) return;
   showMemory();
+  showUsage();
   follow();
 }
 
@@ -442,85 +517,7 @@ function fail(node, error) {
   if (error.status === 401) askForKey();
 }
 
-const kKeepEvery = 2000;  // ms between saves: closing the page loses no more of an answer
-
-// Requests an answer and handles its events.
-async function take(body, { controller, conversation, node }) {
-  const before = node.thoughtTokens ?? 0;
-  let thoughtTokens = 0;
-  let kept_at = performance.now();
-  for await (const event of streamChat(body, controller.signal)) {
-    const view = state.current === conversation ? state.views.get(node.id) : undefined;
-    const choice = event.choices[0];
-    const { delta = {}, finish_reason } = choice ?? {};
-    const own = event.ebb ?? {};
-    if (event.prompt_progress) {
-      const { total, processed } = event.prompt_progress;
-      if (processed < total) view?.showWait(`Reading ${Math.round(100 * processed / total)} % of ${plural(total, 'token')}`);
-    }
-    if (own.prompt) {
-      node.prompt = own.prompt;
-      node.promptTokens = own.prompt.length;
-    }
-    for (const { id, text } of own.tokens ?? []) {
-      node.trace.ids.push(id);
-      node.trace.texts.push(text);
-    }
-    const thought = delta.reasoning_content ?? '';
-    if (thought !== '') {
-      thoughtTokens += own.tokens?.length ?? 0;
-      node.thoughtTokens = before + thoughtTokens;
-      node.thought += thought;
-      view?.addThought(thought);
-    }
-    if (delta.content) {
-      node.text += delta.content;
-      view?.addText(delta.content);
-    }
-    if (own.memory) {
-      node.memory = own.memory;
-      if (conversation === state.current) panel.show(own.memory);
-    }
-    if (finish_reason) {
-      node.finish = finish_reason;
-      node.cut = finish_reason === 'length';
-      node.speed = event.timings?.predicted_per_second;
-      if (own.seed !== undefined) node.seed = own.seed;
-      if (own.session) {
-        node.session = own.session.id;
-        conversation.sessions[own.session.id] = node.id;
-      }
-    }
-    if (performance.now() - kept_at > kKeepEvery) {
-      kept_at = performance.now();
-      save(conversation, node);
-    }
-    if (event.usage) {
-      node.tokens = event.usage.completion_tokens;
-      node.cachedTokens = event.usage.prompt_tokens_details.cached_tokens;
-      node.thoughtTokens = before + event.usage.completion_tokens_details.reasoning_tokens;
-    }
-  }
-}
-
 // ---------------------------------------------------------------- the page
-
-function openSidebar() {
-  document.body.classList.add('with-sidebar');
-  document.querySelector('main').inert = $('memory').inert = true;
-  $('open-sidebar').setAttribute('aria-expanded', 'true');
-  $('shade').hidden = false;
-  $('close-sidebar').focus();
-}
-
-function closeSidebar() {
-  if (!document.body.classList.contains('with-sidebar')) return;
-  document.body.classList.remove('with-sidebar');
-  document.querySelector('main').inert = $('memory').inert = false;
-  $('open-sidebar').setAttribute('aria-expanded', 'false');
-  $('shade').hidden = true;
-  $('open-sidebar').focus();
-}
 
 function setTints(on) {
   state.tints = on;
@@ -529,73 +526,42 @@ function setTints(on) {
   on ? retint(true) : clearTint();
 }
 
-const kIdeas = [
-  'How many primes are there below 50? Think step by step.',
-  'Write a Python function that finds the longest palindrome in a text, and explain it.',
-  'Derive the solution of a quadratic equation, with formulas.',
-];
-
 function dress() {
-  for (const [id, name] of [['close-sidebar', 'close'], ['open-sidebar', 'menu'], ['open-settings', 'settings'],
-                            ['send', 'send'], ['stop', 'stop'], ['to-end', 'down']]) $(id).append(icon(name));
-  $('ideas').append(...kIdeas.map((text) => el('button', { type: 'button', onclick: () => {
-    $('input').value = text;
-    $('input').dispatchEvent(new Event('input'));
-    $('input').focus();
-  } }, text)));
+  for (const button of document.querySelectorAll('[data-icon]')) button.append(icon(button.dataset.icon));
   $('legend').append(...kTiers.map(({ name, what }, tier) => el('span', { class: `tier t${tier}` }, el('u', {}, name), ` ${what}`)),
                      el('span', { id: 'legend-note' }));
   $('tint').hidden = !canTint;
 }
 
 function listen() {
-  const input = $('input');
-  input.addEventListener('input', () => {
-    grow(input);
-    showButtons();
-  });
-  const submit = () => {
-    const text = input.value.trim();
-    if (text === '' || !canAsk()) return;
-    input.value = '';
-    grow(input);
-    ask(text, state.current.leaf);
-  };
-  input.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      submit();
-    }
-  });
-  $('composer').addEventListener('submit', (event) => {
-    event.preventDefault();
-    submit();
-  });
+  const onLink = (link, act) => link.addEventListener('click', (event) => { event.preventDefault(); act(); });
   $('stop').addEventListener('click', () => runOf(state.current)?.controller.abort());
   $('new').addEventListener('click', beginConversation);
-  $('open-sidebar').addEventListener('click', openSidebar);
-  $('close-sidebar').addEventListener('click', closeSidebar);
-  $('shade').addEventListener('click', closeSidebar);
-  $('server-link').addEventListener('click', (event) => {
-    event.preventDefault();
+  listenToSidebar();
+  onLink($('server-link'), () => {
     if (!isOnServer()) history.pushState(null, '', '/dashboard');
     route();
   });
-  document.querySelector('.brand .name').addEventListener('click', (event) => {
-    event.preventDefault();
-    beginConversation();
-  });
-  document.querySelector('.skip').addEventListener('click', (event) => {
-    event.preventDefault();
-    input.focus();
-  });
+  onLink(document.querySelector('.brand .name'), beginConversation);
+  onLink(document.querySelector('.skip'), () => $('input').focus());
   addEventListener('popstate', route);
   kept.listen(hear);
   settings.listen(useSettings);
   $('tint').addEventListener('click', () => setTints(!state.tints));
   $('open-settings').addEventListener('click', () => {
     if (state.props === null) return;
-    settings.openSettings($('settings'), state.props, useSettings);
+    settings.openSettings($('settings'), state.props,
+                          { own: state.current.settings ?? null, changed: useSettings, setOwn: useOwnSettings });
+  });
+  $('search').addEventListener('input', showConversations);
+  $('open-transfer').addEventListener('click', () => openTransfer($('transfer'), {
+    conversations: state.conversations, take: takeImported,
+    current: talk.activePath(state.current).length > 0 ? state.current : null,
+  }));
+  $('messages').addEventListener('click', ({ target, clientX, clientY }) => {
+    if (!state.tints || !getSelection().isCollapsed || target.closest('a, button, summary, input, textarea')) return;
+    const position = tokenAtPoint(clientX, clientY);
+    if (position >= 0) panel.showWhy(position);
   });
   document.addEventListener('keydown', (event) => {
     if (event.key === 'Escape' && document.querySelector('dialog[open]') === null) {

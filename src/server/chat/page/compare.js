@@ -73,7 +73,7 @@ export function openCompare(dialog, { node, messages, props, t1, keep }) {
     choose.append(el('button', { type: 'button', class: 'toggle', onclick: () => {
       form.clear();
       form.fill({ ...base, ...settings });
-      run();
+      run(name);
     } }, name));
   }
   const more = el('details', {}, el('summary', {}, 'Other settings'), form.element,
@@ -123,12 +123,13 @@ export function openCompare(dialog, { node, messages, props, t1, keep }) {
     choose.firstElementChild.focus();
   };
 
-  async function run() {
+  // name: of the preset, if one was chosen.
+  async function run(name = '') {
     const settings = form.values();
     Object.assign(there, { ids: [], texts: [], differs: -1, checked: 0 });
     there.same.textContent = there.rest.textContent = '';
     there.mark.hidden = true;
-    there.name.textContent = describe(settings) || 'the server’s settings';
+    there.name.textContent = [name, describe(settings) || 'the server’s settings'].filter(Boolean).join(': ');
     setup.hidden = true;
     there.text.hidden = stop.hidden = false;
     stop.focus();

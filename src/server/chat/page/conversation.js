@@ -2,9 +2,13 @@
 // sibling; `leaf` says which branch is shown. Conversations are plain objects, so that they can be
 // stored as they are. No function here touches the page.
 //
-// A message is {id, parent, role, text}; an answer also has {thought, thoughtTokens, tokens,
-// finish, speed, seed, asked, session, trace, memory, error, continued}. Only the page that adds a
-// message writes it: pages that show the same conversation only add messages.
+// A message is {id, parent, role, text}; a question also has its text files {name, text} as
+// `files`; an answer also has {thought, thoughtTokens, tokens, finish, speed, seed, asked, session,
+// request, trace, memory, error, continued}. Only the page that adds a message writes it: pages that
+// show the same conversation only add messages.
+//
+// `titled` and `set` are the times at which a user last changed the title and `settings`, the
+// conversation's own (null: those of all chats); of two pages, the later change counts.
 
 export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(8))]
@@ -12,7 +16,8 @@ export function newId() {
 }
 
 export function newConversation() {
-  return { id: newId(), title: '', changed: Date.now(), nodes: {}, leaf: null, sessions: {} };
+  return { id: newId(), title: '', changed: Date.now(), nodes: {}, leaf: null, sessions: {},
+           settings: null, titled: 0, set: 0 };
 }
 
 const written = new WeakSet();  // messages of this page, newer here than in the database
@@ -32,6 +37,13 @@ function put(conversation, node) {
   for (const earlier of pathTo(conversation, node.parent)) delete earlier.prompt;
 }
 
+// Copies the title and the settings of `from` to `to` if they were changed later there.
+function takeChanges(to, from) {
+  if ((from.titled ?? 0) > (to.titled ?? 0)) Object.assign(to, { title: from.title, titled: from.titled });
+  if ((from.set ?? 0) > (to.set ?? 0)) Object.assign(to, { settings: from.settings, set: from.set });
+  to.title ||= from.title;
+}
+
 // Returns the stored conversation (null: not stored yet) with the messages `nodes` of this page and
 // all messages that it lacks.
 export function merged(stored, own, nodes) {
@@ -39,7 +51,7 @@ export function merged(stored, own, nodes) {
   for (const node of Object.values(own.nodes)) {
     if (nodes.includes(node) || !(node.id in all.nodes)) put(all, node);
   }
-  all.title ||= own.title;
+  takeChanges(all, own);
   all.leaf = own.leaf;
   all.changed = Math.max(all.changed, own.changed);
   return all;
@@ -55,7 +67,7 @@ export function follow(own, stored) {
   }
   own.nodes = { ...nodes, ...own.nodes };
   Object.assign(own.sessions, stored.sessions);
-  own.title ||= stored.title;
+  takeChanges(own, stored);
   own.changed = Math.max(own.changed, stored.changed);
   show(own, own.leaf);
 }
@@ -94,12 +106,30 @@ export function show(conversation, id) {
   conversation.leaf = last;
 }
 
+// Returns what the model reads of a message: each file with its name, in a fence that its text does
+// not contain, and then the text.
+export function contentOf({ text, files = [] }) {
+  const parts = files.map((file) => {
+    const longest = Math.max(2, ...[...file.text.matchAll(/`+/g)].map(([run]) => run.length));
+    const fence = '`'.repeat(longest + 1);
+    return `${file.name}:\n${fence}\n${file.text.trimEnd()}\n${fence}`;
+  });
+  return [...parts, text].filter(Boolean).join('\n\n');
+}
+
 // Returns the messages in the form of a request, without thoughts, as chat templates omit them too.
 export function requestMessages(path, system) {
   const messages = path.filter((node) => node.text || node.role === 'user')
-      .map((node) => ({ role: node.role, content: node.text }));
+      .map((node) => ({ role: node.role, content: contentOf(node) }));
   if (system) messages.unshift({ role: 'system', content: system });
   return messages;
+}
+
+// Returns whether each of the words, in lower case, is in the title or in a message.
+export function hasWords({ title, nodes }, words) {
+  if (words.length === 0) return true;
+  const texts = [title, ...Object.values(nodes).map(contentOf)].map((text) => text.toLowerCase());
+  return words.every((word) => texts.some((text) => text.includes(word)));
 }
 
 export function titleOf(text) {
@@ -117,7 +147,7 @@ export function addSession(conversation, session, messages) {
   let parent = null;
   for (const { role, content, reasoning_content } of messages) {
     if (role === 'system') continue;
-    const is_alike = (node) => node.role === role && node.text.trim() === content.trim();
+    const is_alike = (node) => node.role === role && contentOf(node).trim() === content.trim();
     const node = childrenOf(conversation, parent).find(is_alike) ??
       add(conversation, { role, parent, text: content, ...(role === 'assistant' && { thought: reasoning_content ?? '' }) });
     parent = node.id;
@@ -144,7 +174,7 @@ export function sessionFor(conversation, path) {
     if (newest === before.id) return { id: before.session };
     const tip = conversation.nodes[newest];
     const asked = tip && conversation.nodes[tip.parent];
-    const is_next = asked && asked.parent === before.id && asked.text !== path.at(-1).text;
+    const is_next = asked && asked.parent === before.id && contentOf(asked) !== contentOf(path.at(-1));
     if (is_next && isWhole(tip)) return { id: fresh(), from: before.session };
   }
   return { id: fresh() };

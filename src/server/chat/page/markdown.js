@@ -37,11 +37,34 @@ const mathInline = {
   },
 };
 
+// Matches a footnote, "[^1]: its text", and a reference to one.
+const kNote = /^\[\^([^\]\s]{1,32})\]:[ \t]+([^\n]+(?:\n(?![ \t]*\n|\[\^)[^\n]+)*)(?:\n|$)/;
+const kNoteMark = /^\[\^([^\]\s]{1,32})\](?!:)/;
+const note = {
+  name: 'note',
+  level: 'block',
+  start: (source) => source.match(/(?:^|\n)\[\^/)?.index,
+  tokenizer(source) {
+    const match = kNote.exec(source);
+    if (match === null) return undefined;
+    return { type: 'note', raw: match[0], mark: match[1], tokens: this.lexer.inlineTokens(match[2]) };
+  },
+};
+const noteMark = {
+  name: 'noteMark',
+  level: 'inline',
+  start: (source) => source.match(/\[\^/)?.index,
+  tokenizer(source) {
+    const match = kNoteMark.exec(source);
+    return match === null ? undefined : { type: 'noteMark', raw: match[0], mark: match[1] };
+  },
+};
+
 let ready = false;
 function configure() {
   if (ready) return;
   ready = true;
-  marked.use({ gfm: true, extensions: [mathBlock, mathInline] });
+  marked.use({ gfm: true, extensions: [mathBlock, mathInline, note, noteMark] });
 }
 
 const kEntities = { amp: '&', lt: '<', gt: '>', quot: '"', nbsp: '\u00a0', '#39': "'" };
@@ -79,6 +102,9 @@ function drawInline(tokens, into) {
         break;
       case 'image':
         add(drawLink(token.href, el('a', { class: 'image' }, plain(token.text) || token.href)));
+        break;
+      case 'noteMark':
+        add(el('sup', {}, token.mark));
         break;
       case 'mathInline':
         add(drawMath(el('span', { class: token.display === undefined ? 'math' : 'math display' }), token.tex));
@@ -119,7 +145,7 @@ function drawLink(href, link) {
 function drawList(token) {
   const list = el(token.ordered ? 'ol' : 'ul', { start: token.ordered && token.start !== 1 ? token.start : null });
   for (const item of token.items) {
-    const line = el('li');
+    const line = el('li', { class: item.task ? 'task' : null });
     if (item.task) line.append(item.checked ? '☑ ' : '☐ ');
     for (const part of item.tokens) {
       // Items without blank lines between them are not paragraphs.
@@ -131,9 +157,11 @@ function drawList(token) {
   return list;
 }
 
+// Matches a number with its sign, exponent and unit, which must not break between lines.
+const kNumber = /^[\s~≈<>≤≥$€£]*[-+−±]?[\d.,\u202f]+(?:e[-+−]?\d+)?\s*\S{0,6}$/i;
 function drawTable(token) {
-  const row = (cells, name) => el('tr', {}, ...cells.map(
-      (cell, i) => drawInline(cell.tokens, el(name, { align: token.align[i] }))));
+  const row = (cells, name) => el('tr', {}, ...cells.map((cell, i) => drawInline(
+      cell.tokens, el(name, { align: token.align[i], class: kNumber.test(cell.text) ? 'number' : null }))));
   return el('div', { class: 'table', tabindex: 0 },
             el('table', {}, el('thead', {}, row(token.header, 'th')),
                el('tbody', {}, ...token.rows.map((cells) => row(cells, 'td')))));
@@ -158,6 +186,8 @@ function drawBlock(token, into) {
       return into.append(drawList(token));
     case 'table':
       return into.append(drawTable(token));
+    case 'note':
+      return into.append(drawInline(token.tokens, el('p', { class: 'footnote' }, el('sup', {}, token.mark), ' ')));
     case 'mathBlock':
       return into.append(drawMath(el('div', { class: 'math' }), token.tex));
     case 'html':
@@ -185,8 +215,15 @@ function drawMath(element, tex) {
   loading.style ??= document.head.appendChild(el('link', { rel: 'stylesheet', href: '/chat/lib/katex.css' }));
   const displayMode = element.matches('div, .display');
   if (displayMode) element.tabIndex = 0;  // scrollable by keyboard: it may be wider than the page
-  const render = () =>
-    katex.render(tex, element, { displayMode, throwOnError: false, trust: false, maxSize: 20, maxExpand: 500 });
+  const render = () => {
+    try {
+      katex.render(tex, element, { displayMode, throwOnError: true, trust: false, maxSize: 20, maxExpand: 500 });
+    } catch (error) {  // the formula stays as it was written
+      element.textContent = tex;
+      element.classList.add('broken');
+      element.title = `This formula cannot be drawn: ${error.message}`;
+    }
+  };
   if (globalThis.katex) render();
   else loadScript('katex').then(render).catch(() => {});
   return element;

@@ -2,6 +2,7 @@
 // against a full cache.
 
 import { bytesText, countText, el } from './dom.js';
+import { WhyView } from './why.js';
 
 export const kTiers = [
   { name: 'T0', what: 'fast memory, full precision' },
@@ -47,8 +48,10 @@ export function bar(report, t1) {
 }
 
 export class MemoryPanel {
-  constructor(element) {
+  // ask(position): see WhyView.
+  constructor(element, ask) {
     this.element = element;
+    this.why = new WhyView(ask);
     this.t1 = 'file';
     this.amount = el('b', { class: 'amount' });
     this.against = el('span', { class: 'soft' });
@@ -56,14 +59,14 @@ export class MemoryPanel {
     this.list = el('dl');
     this.canvas = el('canvas', { role: 'img' });
     this.mapNote = el('p', { class: 'soft note' });
-    this.details = el('div', { class: 'details' }, this.list, el('h3', {}, 'Token by token'), this.canvas, this.mapNote);
+    this.details = el('div', { class: 'details' }, this.list, el('h3', {}, 'Token by token'), this.canvas, this.mapNote,
+                      this.why.element);
+    this.canvas.addEventListener('click', (event) => this.whyAt(event.offsetX, event.offsetY));
     this.toggle = el('button', { type: 'button', class: 'summary', 'aria-expanded': 'false',
                                  onclick: () => this.expand() },
                      el('span', { class: 'name' }, 'Memory'), this.amount, this.against);
-    this.none = el('p', { class: 'soft note' },
-                   'Shows where the keys and values of this conversation lie once the model has read it.');
     this.filled = el('div', { class: 'filled', hidden: true }, this.toggle, this.barBox, this.details);
-    element.append(el('h2', {}, 'Memory'), this.none, this.filled);
+    element.append(el('h2', {}, 'Memory'), this.filled);
     this.report = null;
     new ResizeObserver(() => this.drawMap()).observe(element);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.drawMap());
@@ -75,9 +78,27 @@ export class MemoryPanel {
     this.drawMap();
   }
 
-  show(report) {
+  // Asks why the token of the cell at this place of the map lies there.
+  whyAt(x, y) {
+    const { report, cells } = this;
+    if (!report?.tiers || !cells) return;
+    const i = Math.floor(y / cells.size) * cells.columns + Math.floor(x / cells.size);
+    if (i < cells.count) this.why.show(Math.min(report.tokens - 1, Math.floor(i * report.tokens / cells.count)));
+  }
+
+  // Shows the answer for the token at `position`, and opens the panel if it is folded.
+  showWhy(position) {
+    if (this.details.clientHeight === 0) this.expand();
+    this.why.show(position);
+    this.why.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  // of: the id of the answer that the report is about.
+  show(report, of) {
+    if (of !== this.of) this.why.clear();
+    this.of = of;
+    this.why.setCount(report?.tokens ?? 0);
     this.report = report;
-    this.none.hidden = report !== null;
     this.filled.hidden = report === null;
     this.element.classList.toggle('none', report === null);
     if (report === null) return;
@@ -114,6 +135,7 @@ export class MemoryPanel {
     const per = Math.max(1, Math.ceil(tiers.length / (columns * Math.floor(kMostHeight / cell))));
     const numCells = Math.ceil(tiers.length / per);
     const height = Math.ceil(numCells / columns) * cell;
+    this.cells = { size: cell, columns, count: numCells };
     canvas.style.height = `${height}px`;
     canvas.width = width * scale;
     canvas.height = height * scale;

@@ -1,13 +1,17 @@
 // Makes the elements of one message. MarkdownView draws a growing answer piece by piece; a thought
 // is drawn only once the reader opens it.
 
-import { bytesText, copyText, countText, el, icon, iconButton, plural } from './dom.js';
+import { contentOf } from './conversation.js';
+import { copyText, el, icon, iconButton, plural } from './dom.js';
+import { sentFiles } from './files.js';
 import { MarkdownView } from './markdown.js';
 import { bar, savedText } from './memory.js';
 import { describe } from './settings.js';
 
 const drawnOf = ({ text, thought, finish, error }, siblings) =>
   [text.length, thought?.length, finish, error, ...siblings.map(({ id }) => id)].join();
+
+const kLongText = 4000;  // characters of a question that is shown in part
 
 // actions: {edit, again, goOn, compare, show, drawn}.
 export class MessageView {
@@ -20,8 +24,9 @@ export class MessageView {
                                    'aria-label': is_user ? 'You' : 'Model' });
     this.buttons = el('div', { class: 'buttons' });
     if (is_user) {
-      this.text = el('div', { class: 'bubble' }, node.text);
-      this.element.append(this.text);
+      this.text = el('div', { class: 'bubble', hidden: node.text === '' }, node.text);
+      this.element.append(...sentFiles(node.files ?? []), this.text);
+      if (node.text.length > kLongText) this.fold();
     } else {
       this.makeAnswer();
     }
@@ -36,6 +41,17 @@ export class MessageView {
   shows(node, siblings) {
     const is_kept = this.isRunning || this.element.classList.contains('edited');
     return node === this.node && (is_kept || this.drawn === drawnOf(node, siblings));
+  }
+
+  // Shows the beginning of a long question, with a button for the rest.
+  fold() {
+    this.text.classList.add('folded');
+    const button = el('button', { type: 'button', class: 'toggle small', 'aria-expanded': 'false', onclick: () => {
+      const is_folded = this.text.classList.toggle('folded');
+      button.textContent = is_folded ? 'Show all of it' : 'Show less';
+      button.setAttribute('aria-expanded', !is_folded);
+    } }, 'Show all of it');
+    this.element.append(button);
   }
 
   makeAnswer() {
@@ -72,7 +88,7 @@ export class MessageView {
 
   makeButtons() {
     const { node, actions } = this;
-    const copy = iconButton('copy', 'Copy', () => copyText(node.text, copy));
+    const copy = iconButton('copy', 'Copy', () => copyText(contentOf(node), copy));
     if (node.role === 'user') {
       this.buttons.replaceChildren(copy, iconButton('edit', 'Edit, and answer again', () => this.edit()));
       return;
@@ -96,8 +112,8 @@ export class MessageView {
     };
     const submit = (event) => {
       event?.preventDefault();
-      if (area.value.trim() === '') return;
-      this.actions.edit(this.node, area.value.trim());
+      const text = area.value.trim();
+      if (text !== '' || this.node.files?.length > 0) this.actions.edit(this.node, text);
     };
     const form = el('form', { class: 'edit', onsubmit: submit }, area, el('div', { class: 'actions' },
       el('span', { class: 'soft grow' }, 'The message as it was stays as a branch.'),

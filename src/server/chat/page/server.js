@@ -50,16 +50,19 @@ function areaOf(canvas) {
   return { context, width, height };
 }
 
-// Draws stacked areas of `series`, an array of values from the oldest on for each tier; the newest
-// is at the right edge.
-function drawAreas(canvas, series, numPlaces, most) {
-  const { context, width, height } = areaOf(canvas);
-  context.strokeStyle = colour('line');
-  context.strokeRect(0.5, 0.5, width - 1, height - 1);
+const kFont = '11px system-ui, sans-serif';
+
+// Draws stacked areas of `series`, an array of values from the oldest on for each tier, above an
+// axis with figures; the newest is at the right edge. text(value): a figure of the axis. line: {value,
+// name} of a dashed line, or nothing.
+function drawAreas(canvas, series, numPlaces, most, { text, line = null }) {
+  const { context, width: whole, height } = areaOf(canvas);
   if (most <= 0 || numPlaces < 2) return;
+  context.font = kFont;
+  const left = context.measureText(text(most)).width + 8, width = whole - left;
   const { length } = series[0];
-  const x = (i) => width - ((length - 1 - i) / (numPlaces - 1)) * width;
-  const y = (value) => height - 1 - (value / most) * (height - 3);
+  const x = (i) => whole - ((length - 1 - i) / (numPlaces - 1)) * width;
+  const y = (value) => height - 1 - (value / most) * (height - 12);
   const colours = tierColours();
   const below = new Array(length).fill(0);
   series.forEach((values, tier) => {
@@ -71,6 +74,21 @@ function drawAreas(canvas, series, numPlaces, most) {
     context.fill();
     for (let i = 0; i < length; ++i) below[i] += values[i];
   });
+  const mark = (value, name, dash, of, align) => {
+    const at = Math.round(y(value)) - 0.5;
+    context.strokeStyle = context.fillStyle = colour(of);
+    context.setLineDash(dash);
+    context.beginPath();
+    context.moveTo(left, at);
+    context.lineTo(whole, at);
+    context.stroke();
+    context.textAlign = align;
+    context.textBaseline = align === 'right' ? 'middle' : 'bottom';
+    context.fillText(name, align === 'right' ? left - 5 : left + 4, Math.max(6, Math.min(height - 6, at)));
+  };
+  for (const share of [0, 0.5, 1]) mark(most * share, text(most * share), [], 'soft', 'right');
+  if (line !== null) mark(line.value, line.name, [5, 3], 'text', 'left');
+  context.setLineDash([]);
 }
 
 function drawLine(canvas, values, numPlaces) {
@@ -105,13 +123,25 @@ function drawTiers({ context, width }, tiers, height) {
 
 // ---------------------------------------------------------------- figures
 
+// Says what a request waits for: "for 3.2 MiB of T0".
+function waitText(wait) {
+  switch (wait?.cause) {
+    case 't0': case 't1': case 't2':
+      return `for ${bytesText(wait.bytes)} of ${wait.cause.toUpperCase()}`;
+    case 'running': return 'for a running one to end';
+    case 'turn': return `for its turn, behind #${wait.behind}`;
+    case 'stored_prompt': return 'for its prompt from the store';
+    default: return '';
+  }
+}
+
 function stateOf(job) {
   if (job.state === 'reading') {
     const read = job.prompt_tokens - job.prompt_left;
     return ['▸ reading', `${Math.floor((100 * read) / Math.max(1, job.prompt_tokens))} %`];
   }
-  if (job.state === 'waiting') return ['· waiting', `${countText(job.prompt_tokens)} tokens`];
-  if (job.state === 'parked') return ['‖ parked', `${countText(job.generated_tokens)} tokens`];
+  if (job.state === 'waiting') return ['· waiting', waitText(job.waits_for) || `${countText(job.prompt_tokens)} tokens`];
+  if (job.state === 'parked') return ['‖ parked', job.waits_for ? `waits ${waitText(job.waits_for)}` : `${countText(job.generated_tokens)} tokens`];
   return [job.in_thought ? '○ thinking' : '● answering', `${countText(job.generated_tokens)} tokens`];
 }
 
@@ -126,27 +156,31 @@ function speedText(job) {
   return `${job.tokens_per_second.toFixed(1)} tok/s${reads}`;
 }
 
-// Returns the parts of a tier's bar: their bytes and their opacity.
+// Returns the bytes of T0 that are kept for running requests and not in use yet.
+const reservedOf = (status, tier) => Math.max(status.t0_reserved_bytes, tier.pledged_bytes);
+
+// Returns the parts of a tier's bar: their bytes, and the class of their mark.
 function segmentsOf(status, tier, index) {
   if (index === 0) {
     const floor = Math.min(status.t0_floor_bytes, tier.used_bytes);
     const elastic = Math.min(status.t0_elastic_bytes, tier.used_bytes - floor);
-    return [[floor, 1], [elastic, 0.55], [tier.used_bytes - floor - elastic, 0.8], [tier.pledged_bytes, 0.2]];
+    return [[floor, ''], [tier.used_bytes - floor - elastic, 'shared'], [elastic, 'elastic'], [reservedOf(status, tier), 'reserved']];
   }
   const parked = index === 1 ? Math.min(status.parked_bytes, tier.used_bytes) : 0;
-  return [[parked, 0.55], [tier.used_bytes - parked, 1]];
+  return [[tier.used_bytes - parked, ''], [parked, 'elastic']];
 }
 
 function tierRow(status, tier, index, largest) {
   const whole = tier.cap_bytes || largest;
   const amount = tier.cap_bytes ? `${bytesText(tier.used_bytes)} of ${bytesText(tier.cap_bytes)}` : bytesText(tier.used_bytes);
   const bar = el('div', { class: 'bar', role: 'img', 'aria-label': `${tier.name}: ${amount}` });
-  for (const [size, opacity] of segmentsOf(status, tier, index)) {
-    const part = el('i', { class: `t${index}` });
-    Object.assign(part.style, { width: `${Math.min(100, (size / whole) * 100)}%`, opacity });
+  for (const [size, kind] of segmentsOf(status, tier, index)) {
+    const part = el('i', { class: `t${index} ${kind}` });
+    part.style.width = `${Math.min(100, (size / whole) * 100)}%`;
     if (size > 0) bar.append(part);
   }
-  const rows = `${countText(tier.rows)} rows${tier.cap_bytes ? '' : ', no cap'}`;
+  const reserved = index === 0 && reservedOf(status, tier) > 0 ? `, ${bytesText(reservedOf(status, tier))} reserved` : '';
+  const rows = `${countText(tier.rows)} rows${tier.cap_bytes ? '' : ', no cap'}${reserved}`;
   return el('div', { class: 'tier-row' }, el('b', {}, tier.name), bar,
             el('div', { class: 'amount' }, amount, el('small', {}, rows)));
 }
@@ -179,7 +213,7 @@ class FateView {
     this.noText = el('p', { id: 'fate-no-text', class: 'soft', hidden: true }, 'Text is not shown. ',
                      el('code', {}, 'ebb serve --dashboard text'), ' shows it to everybody who can open this page.');
     this.names = ['Prompt', 'Thought', 'Answer'].map((name) => el('summary', {}, name));
-    this.texts = this.names.map(() => el('div', { class: 'tokens' }));
+    this.texts = ['Prompt', 'Thought', 'Answer'].map((name) => el('div', { class: 'tokens', tabindex: 0, role: 'group', 'aria-label': name }));
     this.parts = this.names.map((name, i) => el('details', { open: i === 2 }, name, this.texts[i]));
     this.text = el('div', { id: 'fate-text', hidden: true }, ...this.parts);
     this.element = el('section', { hidden: true }, this.title,
@@ -247,8 +281,9 @@ class FateView {
     this.moment.textContent = moment === now ? (mine.over ? 'last seen' : 'now') : `step ${countText(moment.steps)}`;
     this.drawStrip(moment);
     const most = Math.max(0, ...mine.history.map(sum));
-    drawAreas(this.chart, kTiers.map((_, tier) => mine.history.map((step) => step[tier])), mine.history.length, most);
-    this.rows.textContent = `rows by tier, ${countText(most)} in all`;
+    drawAreas(this.chart, kTiers.map((_, tier) => mine.history.map((step) => step[tier])), mine.history.length, most,
+              { text: (value) => countText(Math.round(value)) });
+    this.rows.textContent = 'rows by tier';
     this.steps.textContent = `step ${countText(mine.steps)}`;
     this.drawTexts(mine, moment, now);
   }
@@ -259,7 +294,7 @@ class FateView {
     const { context, width, height } = area;
     const bars = height - 18, total = Math.max(1, moment.tiers.length);
     drawTiers(area, moment.tiers, bars);
-    context.font = '11px system-ui, sans-serif';
+    context.font = kFont;
     context.textBaseline = 'top';
     let begin = 0;
     for (const [name, of, until] of [['prompt', 'soft', moment.prompt],
@@ -321,21 +356,17 @@ export class ServerView {
     this.tiers = el('div');
     this.memoryChart = el('canvas', { class: 'chart', role: 'img' });
     this.since = el('span');
-    this.most = el('span');
-    this.requests = el('div', { role: 'list' });
+    this.requests = el('ul', { class: 'requests', 'aria-label': 'Requests', hidden: true });
     this.none = el('p', { class: 'soft' }, 'No request is there. One that comes shows up here, and where its tokens are.');
     this.fate = new FateView();
-    const held = [['held: floors of running requests', 1], ['elastic, given up first; in T1: parked', 0.55], ['kept for floors', 0.2]];
+    const kinds = [['', 'needed by running requests'], ['shared', 'prompts kept for later requests'],
+                   ['elastic', 'given up first; in T1: of parked requests'], ['reserved', 'reserved for running requests, not in use yet']];
     element.append(
       el('div', { class: 'about' }, this.about, this.link),
       el('section', { class: 'figures', 'aria-label': 'Now' }, ...Object.values(this.figures).map((one) => one.element)),
       el('section', {}, el('h2', {}, 'Memory'), el('div', { class: 'card' }, this.tiers,
-        el('p', { class: 'legend' }, ...held.map(([name, opacity]) => {
-          const mark = el('i', { class: 'mark t0' });
-          mark.style.opacity = opacity;
-          return el('span', {}, mark, name);
-        })),
-        this.memoryChart, caption(this.since, this.most, 'now'))),
+        el('p', { class: 'legend' }, ...kinds.map(([kind, name]) => el('span', {}, el('i', { class: `mark t0 ${kind}` }), name))),
+        this.memoryChart, caption(this.since, 'now'))),
       el('section', {}, el('h2', {}, 'Requests'), el('div', { class: 'card' }, legend(), this.requests, this.none)),
       this.fate.element, probe);
     this.status = null;
@@ -343,6 +374,7 @@ export class ServerView {
     this.rows = new Map();  // rows of requests, by id
     this.selected = null;
     this.watching = null;  // an AbortController
+    this.context = 0;      // tokens that a request may have; 0: not known yet
     new ResizeObserver(() => this.draw()).observe(element);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.draw());
   }
@@ -404,16 +436,17 @@ export class ServerView {
       value.textContent = text;
       note.textContent = more;
     };
-    this.about.textContent = `${status.model}, up for ${secondsText(status.uptime_seconds)}`;
+    this.about.textContent = `${status.model}${this.context ? `, context ${countText(this.context)} tokens` : ''}, up for ${secondsText(status.uptime_seconds)}`;
     // Averages over two seconds, since tokens come in steps.
     const recent = lines.filter(({ at }) => at > status.uptime_seconds - 2);
     const speed = sum(recent.map((line) => line.speed)) / Math.max(1, recent.length);
-    show(figures.speed, speed.toFixed(speed < 10 ? 1 : 0), '');
+    const fastest = Math.max(...lines.map((line) => line.speed));
+    show(figures.speed, speed.toFixed(speed < 10 ? 1 : 0), fastest > 0 ? `at most ${fastest.toFixed(fastest < 10 ? 1 : 0)} of late` : '');
     drawLine(this.speedChart, lines.map((line) => line.speed), Math.max(2, lines.length));
     show(figures.decoding, requests.decoding, requests.reading > 0 ? `${requests.reading} more read their prompt` : '');
     show(figures.waiting, requests.waiting, status.predicted_wait_seconds > 0
       ? `about ${secondsText(status.predicted_wait_seconds)} for a new one` : 'a new one begins at once');
-    show(figures.parked, requests.parked, status.parks > 0 ? `${countText(status.parks)} times so far` : 'never so far');
+    show(figures.parked, requests.parked, status.parks === 0 ? 'never so far' : status.parks === 1 ? 'once so far' : `${countText(status.parks)} times so far`);
     show(figures.step, status.seconds_per_step > 0 ? secondsText(status.seconds_per_step) : '–',
          `a prompt stalls answers ${secondsText(status.max_stall_seconds)} at most`);
   }
@@ -424,10 +457,13 @@ export class ServerView {
     const largest = Math.max(1, ...status.tiers.map((tier) => Math.max(tier.used_bytes, tier.peak_bytes)));
     this.tiers.replaceChildren(...status.tiers.map((tier, index) => tierRow(status, tier, index, largest)));
     const most = Math.max(...lines.map(({ used }) => sum(used)));
+    // The cap of T0, whose area is the lowest, is drawn if it does not flatten the areas.
+    const cap = status.tiers[0].cap_bytes;
+    const has_line = cap > 0 && cap < 4 * most;
     drawAreas(this.memoryChart, status.tiers.map((_, index) => lines.map(({ used }) => used[index])),
-              Math.max(2, lines.length), most);
+              Math.max(2, lines.length), has_line ? Math.max(most, cap) : most,
+              { text: bytesText, line: has_line ? { value: cap, name: 'cap of T0' } : null });
     this.since.textContent = `${secondsText(status.uptime_seconds - lines[0].at)} ago`;
-    this.most.textContent = `at most ${bytesText(most)}`;
     this.memoryChart.setAttribute('aria-label', `Bytes of all tiers of late, at most ${bytesText(most)}`);
   }
 
@@ -435,10 +471,10 @@ export class ServerView {
     if (this.rows.has(id)) return this.rows.get(id);
     const row = { state: el('span', { class: 'state' }), canvas: el('canvas', { role: 'img', 'aria-label': `Tiers of the tokens of request ${id}` }),
                   share: el('span', { class: 'right share' }), speed: el('span', { class: 'right' }), age: el('span', { class: 'right' }) };
-    row.element = el('button', { type: 'button', class: 'request', role: 'listitem',
-                                 onclick: () => this.select(this.selected === id ? null : id) },
+    row.button = el('button', { type: 'button', class: 'request', onclick: () => this.select(this.selected === id ? null : id) },
                      el('span', { class: 'number-of' }, `#${id}`), row.state, el('span', { class: 'strip' }, row.canvas),
                      row.share, row.speed, row.age);
+    row.element = el('li', {}, row.button);
     this.requests.append(row.element);
     this.rows.set(id, row);
     return row;
@@ -452,6 +488,7 @@ export class ServerView {
       this.rows.delete(id);
     }
     this.none.hidden = jobs.length > 0;
+    this.requests.hidden = jobs.length === 0;
     for (const job of jobs) {
       const row = this.rowOf(job.id);
       const [name, more] = stateOf(job);
@@ -462,8 +499,8 @@ export class ServerView {
       row.share.textContent = job.state === 'waiting' ? '' : `${Math.round(shareOfT0(job) * 100)} % T0`;
       row.speed.textContent = speedText(job);
       row.age.textContent = secondsText(job.age_seconds);
-      row.element.setAttribute('aria-pressed', this.selected === job.id);
-      row.element.setAttribute('aria-label', `Request ${job.id}, ${name.slice(2)}, ${more}`);
+      row.button.setAttribute('aria-pressed', this.selected === job.id);
+      row.button.setAttribute('aria-label', `Request ${job.id}, ${name.slice(2)}, ${more}`);
     }
     if (this.selected === null && jobs.length > 0 && this.fate.fate === null) this.select(jobs[0].id);
   }

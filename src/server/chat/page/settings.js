@@ -53,12 +53,15 @@ function samplingRows(params) {
     number('top_k', 'Top k', { min: 0, max: 1000, step: 1 }, params.top_k),
     number('min_p', 'Min p', { min: 0, max: 1, step: 0.01 }, params.min_p),
     number('repetition_penalty', 'Repetition penalty', { min: 0.1, max: 2, step: 0.05 }, params.repeat_penalty),
+    number('presence_penalty', 'Presence penalty', { min: -2, max: 2, step: 0.1 }, params.presence_penalty),
+    number('frequency_penalty', 'Frequency penalty', { min: -2, max: 2, step: 0.1 }, params.frequency_penalty),
     number('seed', 'Seed', { min: -1, step: 1 }, params.seed),
     number('max_tokens', 'Most tokens', { min: 1, step: 1 }, params.max_tokens < 0 ? 'no limit' : params.max_tokens),
   ];
 }
 
-const kNumbers = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty', 'seed', 'max_tokens'];
+const kNumbers = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty', 'presence_penalty', 'frequency_penalty',
+                  'seed', 'max_tokens'];
 const kShares = ['t0', 'evict'];
 const isGiven = (value) => value !== undefined && value !== null && value !== '';
 
@@ -79,19 +82,30 @@ export function requestFields(settings) {
 
 const kNames = {
   temperature: 'temperature', top_p: 'top p', top_k: 'top k', min_p: 'min p', repetition_penalty: 'repetition penalty',
-  seed: 'seed', max_tokens: 'at most', thinking_budget: 'thinking budget', policy: '', budget: 'budget',
+  presence_penalty: 'presence penalty', frequency_penalty: 'frequency penalty', seed: 'seed', policy: 'policy', budget: 'rows kept:',
 };
 
-// Describes the settings, as in "T0 20 %, lossless"; empty if nothing is set.
+// Says in words what a value of the option --t2 compresses: "old:int8", "50%:int4", "0%".
+function t2Text(value) {
+  const [, what, bits = '8'] = /^(old|[\d.]+%)(?::int(\d))?/.exec(value) ?? [];
+  if (what === undefined) return value;
+  if (parseFloat(what) === 0) return 'nothing compressed';
+  return what === 'old' ? `old tokens in ${bits} bits` : `${parseFloat(what)} % in ${bits} bits`;
+}
+
+function t0Text(share) { return Number(share) === 100 ? 'all in fast memory' : `${share} % in fast memory`; }
+
+function evictText(share) { return Number(share) === 0 ? 'nothing evicted' : `${share} % evicted`; }
+
+// Describes the settings, as in "20 % in fast memory, lossless"; empty if nothing is set.
 export function describe(settings) {
   const parts = [];
-  for (const [key, name] of Object.entries(kNames)) {
-    if (!isGiven(settings[key])) continue;
-    parts.push(key === 'max_tokens' ? `at most ${settings[key]} tokens` : `${name} ${settings[key]}`.trim());
-  }
-  if (isGiven(settings.t0)) parts.push(`T0 ${settings.t0} %`);
-  if (isGiven(settings.t2)) parts.push(`T2 ${settings.t2}`);
-  if (isGiven(settings.evict)) parts.push(`evict ${settings.evict} %`);
+  for (const [key, name] of Object.entries(kNames)) if (isGiven(settings[key])) parts.push(`${name} ${settings[key]}`);
+  if (isGiven(settings.max_tokens)) parts.push(`at most ${settings.max_tokens} tokens`);
+  if (isGiven(settings.thinking_budget)) parts.push(`at most ${settings.thinking_budget} tokens of thought`);
+  if (isGiven(settings.t0)) parts.push(t0Text(settings.t0));
+  if (isGiven(settings.t2)) parts.push(t2Text(settings.t2));
+  if (isGiven(settings.evict)) parts.push(evictText(settings.evict));
   if (settings.lossless === 'on') parts.push('lossless');
   if (settings.lossless === 'off') parts.push('not lossless');
   if (settings.thinking === 'off') parts.push('no thoughts');
@@ -118,6 +132,8 @@ export function presets(own) {
   made.push(['Lossless', { lossless: 'on' }], ['Another seed', { seed: '-1' }]);
   return made;
 }
+
+const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 
 let nextId = 0;
 
@@ -160,18 +176,19 @@ export class SettingsForm {
                       ...own.policies.map(({ name, description }) => [name, `${name}: ${description}`])];
     const memory = [];
     if (own.tiers) {
-      memory.push(share('t0', 'T0, %', own.tiers.t0, 'Rows in fast memory'),
-                  field('t2', 'T2', choice(['', `Default (${own.tiers.t2})`], ['0%', 'None'], ['50%:int8', 'Half, 8 bits'],
-                                           ['old:int8', 'Old rows, 8 bits'], ['old:int4', 'Old rows, 4 bits'],
-                                           ['old:int3', 'Old rows, 3 bits']), 'Compressed rows'),
-                  share('evict', 'Evict, %', own.tiers.evict, 'Rows that go for good'));
+      const compressed = field('t2', 'Compressed (T2)', choice(['', `Default: ${t2Text(own.tiers.t2)}`],
+        ...['0%', '50%:int8', 'old:int8', 'old:int4', 'old:int3'].map((value) => [value, sentence(t2Text(value))])),
+        'Tokens that are kept with fewer bits');
+      compressed.classList.add('double');
+      memory.push(share('t0', 'Fast memory (T0), %', own.tiers.t0, 'Of the tokens that may move'), compressed,
+                  share('evict', 'Evicted (T3), %', own.tiers.evict, 'Tokens that go for good'));
     } else {
-      memory.push(field('budget', 'Budget', el('input', { type: 'text', placeholder: 'all rows', spellcheck: 'false' }),
-                        'Rows that the policy keeps: 512, or 50%'));
+      memory.push(field('budget', 'Budget', el('input', { type: 'text', placeholder: 'all tokens', spellcheck: 'false' }),
+                        'Tokens that the policy keeps: 512, or 50%'));
     }
     memory.push(field('lossless', 'Lossless', choice(['', `Default (${own.lossless ? 'on' : 'off'})`],
                                                      ['on', 'On'], ['off', 'Off']), 'The full cache’s text, bit for bit'));
-    const policy = field('policy', 'Policy', choice(...policies), 'Decides which rows stay where they are');
+    const policy = field('policy', 'Policy', choice(...policies), 'Decides which tokens stay where they are');
     policy.classList.add('wide');
     group('Memory', policy, ...memory);
     if (!own.tiers) {
@@ -194,19 +211,35 @@ export class SettingsForm {
   clear() { for (const input of Object.values(this.inputs)) input.value = ''; }
 }
 
-// Opens the dialog of the page's settings.
-export function openSettings(dialog, props, changed) {
+// Opens the dialog of the settings. own: those of the chat that is shown; null: it has none.
+// changed(settings): those of all chats changed. setOwn(settings): those of this chat did.
+export function openSettings(dialog, props, { own, changed, setOwn }) {
   const before = load();
-  const form = new SettingsForm(before, props, { withSystem: true });
+  let form = null;
+  const scope = el('select', { id: 'scope' }, el('option', { value: 'all' }, 'All chats without settings of their own'),
+                   el('option', { value: 'own' }, 'This chat alone'));
+  const place = el('div');
+  const fill = () => {
+    form = new SettingsForm(scope.value === 'own' ? own ?? before : before, props, { withSystem: true });
+    place.replaceChildren(form.element);
+  };
+  scope.value = own === null ? 'all' : 'own';
+  scope.addEventListener('change', fill);
+  fill();
   const theme = el('select', { id: 'theme' }, el('option', { value: 'auto' }, 'As the system'),
                    el('option', { value: 'light' }, 'Light'), el('option', { value: 'dark' }, 'Dark'));
   theme.value = applyTheme();
   theme.addEventListener('change', () => applyTheme(theme.value));
-  const finish = () => changed(store(before, form.values()));
+  const finish = () => {
+    const is_own = scope.value === 'own';
+    if (is_own || own !== null) setOwn(is_own ? form.values() : null);
+    if (!is_own) changed(store(before, form.values()));
+  };
   const body = el('form', { method: 'dialog', onsubmit: finish },
     el('h2', { id: 'settings-title' }, 'Settings'),
     el('p', { class: 'soft note' }, 'They hold for answers from now on. An empty field leaves it to the server.'),
-    form.element,
+    el('div', { class: 'setting' }, el('label', { for: 'scope' }, 'They hold for'), scope),
+    place,
     el('fieldset', {}, el('legend', {}, 'Appearance'),
        el('div', { class: 'grid' }, el('div', { class: 'setting' }, el('label', { for: 'theme' }, 'Colours'), theme))),
     el('div', { class: 'actions' },

@@ -17,12 +17,24 @@ export class TokenMap {
   constructor(texts, numTokens, tiers) {
     this.text = texts.join('');
     this.tierAt = new Uint8Array(this.text.length);
+    this.begins = [];  // of each token
     let at = 0;
     texts.forEach((text, i) => {
+      this.begins.push(at);
       const tier = Number(tiers[Math.min(tiers.length - 1, Math.floor(i * tiers.length / numTokens))] ?? 0);
       this.tierAt.fill(tier, at, at += text.length);
     });
     this.cursor = 0;
+  }
+
+  // Returns the number of the token that has the character at `at`.
+  tokenAt(at) {
+    let low = 0, high = this.begins.length - 1;
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (this.begins[middle] <= at) low = middle; else high = middle - 1;
+    }
+    return low;
   }
 
   // Returns the position of `text` after all texts found before; -1: not found.
@@ -68,6 +80,8 @@ function align(root, map, at, limit, found) {
   }
 }
 
+let drawn = null;  // {pieces, map} of the last tint()
+
 // Tints the parts {element, text, plain}, which are in the order of the conversation. Returns how
 // many were found in `map`.
 export function tint(parts, map) {
@@ -103,9 +117,38 @@ export function tint(parts, map) {
     }
   }
   kNames.forEach((name, i) => CSS.highlights.set(name, new Highlight(...ranges[i])));
+  drawn = { pieces, map };
   return numFound;
 }
 
+// Returns the number of the tinted token at a point of the window; -1: there is none.
+export function tokenAtPoint(x, y) {
+  const caret = document.caretPositionFromPoint?.(x, y) ?? document.caretRangeFromPoint?.(x, y);
+  if (!caret || drawn === null) return -1;
+  const { offsetNode = caret.startContainer, offset = caret.startOffset } = caret;
+  const math = offsetNode.parentElement?.closest('.math');
+  const piece = drawn.pieces.find(({ node, begin, until }) =>
+    math ? node === math : node === offsetNode && offset >= begin && offset <= until);
+  if (piece === undefined) return -1;
+  return drawn.map.tokenAt(piece.place + (math ? 0 : Math.min(offset, piece.end - 1) - piece.begin));
+}
+
+// Marks a tinted token (highlight ebb-why), if it is in the drawn text.
+export function markToken(number) {
+  if (drawn === null) return;
+  const { begins, text } = drawn.map;
+  const begin = begins[number], end = begins[number + 1] ?? text.length;
+  const ranges = drawn.pieces.filter(({ node, place, begin: from, end: to }) =>
+    node.nodeType === Node.TEXT_NODE && place < end && place + to - from > begin).map((piece) =>
+    new StaticRange({ startContainer: piece.node, startOffset: piece.begin + Math.max(0, begin - piece.place),
+                      endContainer: piece.node, endOffset: Math.min(piece.end, piece.begin + end - piece.place) }));
+  const mark = new Highlight(...ranges);
+  mark.priority = 1;
+  CSS.highlights.set('ebb-why', mark);
+}
+
 export function clearTint() {
+  drawn = null;
+  CSS.highlights?.delete('ebb-why');
   for (const name of kNames) CSS.highlights?.delete(name);
 }
