@@ -1,8 +1,9 @@
-// `part` is the number of a node's part, which any thread of the system may compute.
-// Invariants: (1) rows are stored before they are read: by the part that folds them, or
-// in a node before; (2) only part 0 plans, and its node ends before the plan is used; (3) part 0 of
-// a merge plans the fold that comes next while other parts still read the plan being merged: so
-// consecutive folds have separate scratch (by number, or by even and odd attentions).
+// Runs the attention nodes of the processor's graph. ggml calls each node's function once for each
+// part (`part` of `num_parts`), and any thread may run any part. Invariants: (1) a row is stored
+// before it is read: by the same part in the same node, or by an earlier node; (2) only part 0
+// plans a fold, and the plan's node ends before the plan is used; (3) part 0 of a merge plans the
+// next fold while other parts still read the plan that is being merged, so that consecutive folds
+// have separate scratch memory.
 #include "src/step/attention_nodes.h"
 
 #include <algorithm>
@@ -17,14 +18,14 @@
 namespace ebb {
 namespace {
 
-// kTokensPerFold is the most tokens of one fold, unless AttentionPath::Of() limits the number of
-// folds. A fold keeps a state for each of its tokens and chunks of rows until its merge, so that
-// fewer tokens need less memory.
+// kTokensPerFold is the most tokens that one fold node attends for, unless AttentionPath::Of()
+// limits the number of folds. A fold keeps a partial result for each of its tokens and chunks of
+// rows until the merge, so that fewer tokens need less memory.
 constexpr int kTokensPerFold = 8;
 
 static_assert(3 + 2 * AttentionOp::kMostFolds <= kMaxAttentionNodesPerLayer);
 
-// Row of token `token`, head `head` of a [head_dim, heads, tokens] tensor.
+// Returns the vector of head `head` of token `token` of a [head_dim, heads, tokens] tensor.
 float* HeadOf(const ggml_tensor* t, int token, int head) {
   return reinterpret_cast<float*>(static_cast<char*>(t->data) + token * t->nb[2] + head * t->nb[1]);
 }
@@ -90,9 +91,9 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, const At
   }
   ggml_tensor* selected = path_.selects ? node(marker, {q}, SelectNode, &layer) : nullptr;
   ggml_tensor* stored = node(marker, {q, k, v, k_before_rope, selected}, StoreNode, &layer);
-  // The first node that writes results creates their tensor, layer.out, and the later nodes write
-  // into it. Expanding the graph to the last of them orders all before the nodes that read
-  // layer.out.
+  // The first node that writes attention results creates their tensor, layer.out; the later nodes
+  // write into the same tensor. Each node depends on the one before, so that expanding the graph to
+  // the last node runs all of them before any reader of layer.out.
   ggml_tensor* last = stored;
   for (Layer::Fold& fold : layer.folds) {
     ggml_tensor* folded = node(marker, {last, q}, FoldNode, &fold);
@@ -104,7 +105,7 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, const At
     last = layer.out == nullptr ? node(result, {last, q}, PrefillNode, &layer)
                                 : node(marker, {last, q, layer.out}, PrefillNode, &layer);
     if (layer.out == nullptr) layer.out = last;
-    // The second pass of prefill reads the queries again.
+    // The mass node reads the queries again, in a second pass over the rows.
     if (path_.tiles_have_mass) last = node(marker, {last, q}, MassNode, &layer);
   }
   ggml_build_forward_expand(graph, last);
@@ -185,8 +186,9 @@ void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, 
   });
 }
 
-// Ranks this part's share of every kv head's rows; the last part to rank a head selects the head's
-// rows. Parts begin with different heads, so that one part does not select for all of them.
+// Computes this part's share of the selector's ranking for every kv head. The part that completes a
+// head's ranking selects the head's rows. Parts begin with different heads, so that the selections
+// are spread over the parts.
 void AttentionOp::SelectNode(ggml_tensor*, int part, int num_parts, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
@@ -281,10 +283,10 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
   if (sequence.cache->views().HasCompressedRows()) PlanCompressed(fold, sequence, token);
 }
 
-// A layer has rows before the token's window if rows are kept for a checkpoint (WindowCheckpoints),
-// and for the later tokens of a step of several, since rows that leave the window are removed only
-// between steps. If rows are left out, the query's mass_elements (a part of `numbers`) are the
-// indices of the others, so that each row's mass is added to its own element.
+// Plans the query of one token over the rows in its sliding window. The layer also holds older rows
+// if checkpoints need them (WindowCheckpoints), or if the step has several tokens, since rows that
+// leave the window are removed only between steps. The query's mass_elements name the elements of
+// the rows that are read, so that each row's mass is added to its own element.
 void AttentionOp::PlanWindow(const Layer::Fold& fold, const SequenceStep& sequence,
                              int token) const {
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
@@ -307,9 +309,9 @@ void AttentionOp::PlanWindow(const Layer::Fold& fold, const SequenceStep& sequen
 
 namespace {
 
-// Returns the index in `rows` of the first row that a query at position `query` sees. `rows` are
-// ascending indices of rows of a stream, whose positions are `positions`. `window` 0: the query
-// sees all.
+// Returns the index in `rows` of the first row that a query at position `query` sees through a
+// window of `window` tokens (0: no window, it sees all). `rows` are ascending row indices of a
+// stream, and `positions` the positions of all its rows.
 size_t FirstInWindow(std::span<const uint32_t> rows, std::span<const Position> positions,
                      Position query, int window) {
   if (window == 0) return 0;
@@ -339,7 +341,7 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
     s.compressed[first + h] = cache.views().Compressed(layer, head);
     s.compressed[first + h].slots = s.compressed[first + h].slots.subspan(begin);
     s.compressed_indices[first + h] = all.subspan(begin);
-    // The newest of the full rows may be hidden from this token.
+    // The step has appended rows of later tokens, which this token must not see.
     const auto full = cache.views().IndicesOf(layer, head).full;
     if (!full.empty()) {
       s.full_indices[first + h] = full.subspan(first_seen(full), s.rows[first + h].size());
@@ -375,8 +377,8 @@ void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, i
   selected.rows.resize(sequence.signals->wants_mass() ? selected.num_rows : 0);
 }
 
-// Lists the selected rows of every kv head one by one, as only mass needs them. Each part writes
-// its share of each list. Part 0 writes the last share, because it plans the fold next, and the
+// Lists the numbers of the selected rows of every kv head, which only mass needs. Each part writes
+// a share of each list. Part 0 writes the last share, because it then plans the next fold, and the
 // plan reads the end of each list.
 void AttentionOp::ListSelected(const Layer& layer, const SequenceStep& sequence, int part,
                                int num_parts) const {
@@ -385,7 +387,7 @@ void AttentionOp::ListSelected(const Layer& layer, const SequenceStep& sequence,
     const int share = num_parts - 1 - part;
     const size_t begin = selected.rows.size() * share / num_parts;
     const size_t end = selected.rows.size() * (share + 1) / num_parts;
-    size_t at = 0;  // of the next range
+    size_t at = 0;  // where the next range's numbers go
     for (const RowRange& range : selected.ranges) {
       const size_t from = std::max(begin, at), to = std::min(end, at + range.end - range.begin);
       if (from < to) {
@@ -414,7 +416,7 @@ void AttentionOp::ReadSelected(const Layer& layer) const {
   }
 }
 
-// Choices that leave no row out, as those of short sequences, are no samples.
+// Takes no sample if the selector left no row out, as in short sequences.
 std::optional<MassAudit::Sample> AttentionOp::SampleOf(const Layer& layer,
                                                        const SequenceStep& sequence) const {
   const auto sample = sequence.audit->At(sequence.first);
@@ -485,7 +487,8 @@ void AttentionOp::PlanTiles(const Layer& layer) {
       tile.rows[h] = has_compressed ? tile.merged.View(*sequence.cache, layer.index, h)
                                     : sequence.cache->views().View(layer.index, h);
     }
-    // A query's position, in the order of the rows' own: the last rows are the step's tokens.
+    // The last rows are those of the step's tokens, so that a query's position is the position of
+    // its own row.
     const auto positions = tile.rows[0].positions;
     float* const out = static_cast<float*>(layer.out->data);
     tile.attention.Plan({.rows = {tile.rows.data(), size_t(kv_heads)},

@@ -1,12 +1,12 @@
-// Attention as nodes of ggml's graph. A node begins when the one before it has ended, which is the
-// only synchronisation, and costs its time at every node. Per layer:
-// - One token of each sequence, which reads all rows: `fold` stores the new row in the part that
-//   folds it, and folds; `merge` joins chunks, adds up mass and plans the next layer.
-// - Otherwise: where rows are selected, `select` chooses them; `store` lists those where mass is
-//   wanted, writes the new rows and plans. The tokens of sequences that have a few are folded:
-//   `fold` and `merge`, once for every few tokens, so that what folding leaves for the merge stays
-//   small; a merge plans the next fold. Those of sequences that have many go in tiles: `prefill`
-//   and, where wanted, `mass`.
+// AttentionOp adds attention as nodes of its own to ggml's graph on the processor. A node begins
+// when the one before has ended; this is the only synchronisation, and its cost is paid for every
+// node. A layer has these nodes:
+// - If each sequence has one token, which reads all rows: `fold` stores the new row and attends to
+//   chunks of rows; `merge` joins the results of the chunks, adds up mass and plans the next layer.
+// - Otherwise `select` lets the selectors choose rows, and `store` stores the new rows and plans.
+//   Sequences with few tokens then get a `fold` and a `merge` for every few tokens, so that the
+//   results of chunks need little memory. Sequences with many tokens are computed in tiles:
+//   `prefill` and, if mass is wanted, `mass`.
 //
 // The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
 // used for every step of its shape.
@@ -30,20 +30,22 @@
 
 namespace ebb {
 
-// kMaxFoldTokens is the most tokens of a sequence that a step folds, each with the arithmetic of a
-// decode step. More tokens go in tiles, which are faster from about this number on.
+// kMaxFoldTokens is the most tokens of a sequence that a step computes with fold nodes, which use
+// the arithmetic of a decode step for each token. More tokens go in tiles, which are faster from
+// about this number on.
 inline constexpr int kMaxFoldTokens = 12;
 
-// Returns whether the sequence's tokens go in tiles. All pieces of a prompt's chunk go alike.
+// Returns whether the step computes the sequence's tokens in tiles. The answer is the same for all
+// pieces of one chunk of a prompt.
 [[nodiscard]] bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time);
 
 // AttentionPath says which attention nodes a step needs.
 struct AttentionPath {
-  bool stores_in_fold = false;  // one token of each sequence, which reads all rows
-  int num_folds = 0;            // per layer; 0: all tokens go in tiles
+  bool stores_in_fold = false;  // each sequence has one token, which reads all rows
+  int num_folds = 0;            // folds per layer; 0: all tokens go in tiles
   bool has_tiles = false;
   bool tiles_have_mass = false;
-  bool selects = false;  // some folded sequence has a selector
+  bool selects = false;  // a folded sequence has a selector
 
   [[nodiscard]] static AttentionPath Of(const StepWork& work);
   [[nodiscard]] bool operator==(const AttentionPath&) const = default;
@@ -60,10 +62,12 @@ struct AttentionScratch {
                 const std::shared_ptr<DecodeStates>& states)
         : attention(kernel, shape, states) {}
     DecodeAttention attention;
-    // Describe the tokens of one fold. There may be room for more kv heads than a layer has.
+    // Describe the rows that each token of the fold reads. They may have more elements than a layer
+    // has kv heads.
     std::vector<RowsView> rows;              // [tokens, kv heads]
     std::vector<CompressedRows> compressed;  // [tokens, kv heads]
-    // Give, by token and kv head, the places of the rows of each kind among all rows.
+    // Give, by token and kv head, the indices of the full-precision rows, and of the rows in T2,
+    // among all rows of the stream.
     std::vector<std::span<const uint32_t>> full_indices, compressed_indices;
     std::vector<DecodeQuery> queries;  // [tokens]
   };
@@ -71,35 +75,34 @@ struct AttentionScratch {
   const AttentionKernel& kernel;
   const AttentionShape shape;
   const std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>();
-  // Has an element for each of an attention's folds, whose plan mostly fits the next attention too.
-  // With one fold it has one for even and one for odd attentions, because one is planned while the
+  // Has an element for each fold of an attention. A plan often fits the next attention too. With
+  // one fold it has two elements, for even and odd attentions, because one is planned while the
   // other is merged.
   std::deque<FoldScratch> folds;
   struct TileScratch {
     TileScratch(const AttentionKernel& kernel, const AttentionShape& shape)
         : attention(kernel, shape) {}
     PrefillAttention attention;
-    std::vector<RowsView> rows;  // [kv heads], of the most of any layer
+    std::vector<RowsView> rows;  // [the most kv heads of any layer]
     bool has_mass = false;
-    MergedRows merged;  // where the sequence has rows in T2
+    MergedRows merged;  // used if the sequence has rows in T2
   };
-  // Has an element for each sequence of the step that goes in tiles, in their order, and perhaps
-  // more.
+  // Has at least one element for each sequence of the step that goes in tiles, in their order.
   std::deque<TileScratch> tiles;
-  size_t num_tiles = 0;  // of this step
+  size_t num_tiles = 0;  // tiles used by this step
   // Selected lists the rows that a selector chose for a token's kv head; without ranges: all rows.
   struct Selected {
     std::vector<RowRange> ranges;
-    std::vector<RowRange> foreseen;  // for the next token; none: not known
+    std::vector<RowRange> foreseen;  // the forecast for the next token; empty: unknown
     std::vector<ChosenRows::Start> chunks;
-    size_t num_rows = 0;         // in the ranges
-    std::vector<uint32_t> rows;  // all of them, where mass is wanted
-    int parts_ranked = 0;        // of this layer so far
+    size_t num_rows = 0;         // in `ranges`
+    std::vector<uint32_t> rows;  // numbers of the selected rows, if mass is wanted
+    int parts_ranked = 0;        // parts that have ranked this layer
   };
   std::vector<Selected> selected;                         // [tokens, most kv heads]
-  std::vector<std::span<const uint32_t>> selected_spans;  // of `rows`
+  std::vector<std::span<const uint32_t>> selected_spans;  // views of Selected::rows
   std::vector<uint32_t> numbers;                          // [rows]: 0, 1, 2, ...
-  double select_seconds = 0;                              // of the step so far
+  double select_seconds = 0;                              // in this step so far
 };
 
 // AttentionOp makes the attention nodes of one graph and runs them. REQUIRES: it outlives the
@@ -116,24 +119,25 @@ class AttentionOp final : public AttentionBuilder {
   static constexpr int kMostFolds = 8;
 
  private:
-  // Layer is one attention. If `k` is null, an earlier attention has stored the layer's rows.
+  // Layer is one attention of the graph. If `k` is null, the layer's rows were stored by an earlier
+  // attention, which shares them.
   struct Layer {
     AttentionOp* op = nullptr;
-    int attention = 0;  // in the order of the graph
-    int index = 0;      // of the layer that it reads
+    int attention = 0;  // number of the attention in graph order
+    int index = 0;      // of the layer whose rows it reads
     int kv_heads = 0;
     ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *k_before_rope = nullptr;
     ggml_tensor* sinks = nullptr;
     ggml_tensor* out = nullptr;
-    // Returns the sinks, [num_q_heads]; null: there are none.
+    // Returns the attention sinks' logits, [num_q_heads]; null if the model has none.
     [[nodiscard]] const float* Sinks() const;
     struct Fold {
       const Layer* layer = nullptr;
       int index = 0;
-      // Return the first of the step's tokens in this fold, and the end of them.
+      // Return the step's tokens [begin(), end()) that this fold attends for.
       [[nodiscard]] int begin() const { return layer->op->FoldBegin(index); }
       [[nodiscard]] int end() const { return layer->op->FoldBegin(index + 1); }
-      // Returns where a token's rows begin in lists of this fold, [tokens, kv heads].
+      // Returns the index of a token's first element in lists of this fold, [tokens, kv heads].
       [[nodiscard]] size_t FirstRow(int token, size_t kv_heads) const {
         return size_t(token - begin()) * kv_heads;
       }
@@ -154,10 +158,10 @@ class AttentionOp final : public AttentionBuilder {
   [[nodiscard]] int FoldBegin(int fold) const {
     return work_->num_fold_tokens * fold / path_.num_folds;
   }
-  // Clears the results of tokens that only fill up the graph: nothing reads them, but they must be
-  // numbers.
+  // Zeroes the results of padding tokens of the graph. Nothing uses them, but later nodes compute
+  // with them, so that they must be finite.
   void ClearFillers(const Layer& layer) const;
-  // Waits for the layer's pages.
+  // Waits until the layer's pages of T1 are in memory.
   void BeginLayer(const Layer& layer, int part) const;
   void StoreNewRows(const Layer& layer, int part, int num_parts) const;
   void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
@@ -167,12 +171,12 @@ class AttentionOp final : public AttentionBuilder {
   void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;
   void PlanFold(const Layer::Fold& fold);
   void PlanToken(const Layer::Fold& fold, const SequenceStep& sequence, int token);
-  // Leaves out rows before the token's window.
+  // Plans one token's query over full-precision rows, without those before the token's window.
   void PlanWindow(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   // Returns the queries of a token for a kv head, [query heads of the kv head, head_dim].
   [[nodiscard]] std::span<const float> QueriesOf(const Layer& layer, int token, int kv_head) const;
-  // Returns where a token's kv heads begin in AttentionScratch::selected.
+  // Returns the index of a token's first kv head in AttentionScratch::selected.
   [[nodiscard]] size_t FirstSelected(int token) const {
     return size_t(token) * scratch_->shape.num_kv_heads;
   }
@@ -181,25 +185,25 @@ class AttentionOp final : public AttentionBuilder {
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
   void ListSelected(const Layer& layer, const SequenceStep& sequence, int part,
                     int num_parts) const;
-  // Reads the rows of T1 that the selectors have chosen, where they are not read ahead, and audits
-  // the choices.
+  // Reads the rows in T1 that the selectors chose, unless they were prefetched, and lets the audit
+  // measure the choices.
   void ReadSelected(const Layer& layer) const;
-  // Returns the query head of the layer whose unread attention is measured in this step.
+  // Returns the sample that the audit measures for the sequence in this layer, if there is one.
   [[nodiscard]] std::optional<MassAudit::Sample> SampleOf(const Layer& layer,
                                                           const SequenceStep& sequence) const;
   void Audit(const Layer& layer, const SequenceStep& sequence,
              const MassAudit::Sample& sample) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
-  // Decompresses the rows in T2 of sequences in tiles.
+  // Decompresses this part's share of the rows in T2 of the sequences that go in tiles.
   void DecompressRows(const Layer& layer, int part, int num_parts) const;
   void PlanTiles(const Layer& layer);
 
   AttentionScratch* const scratch_;
   const AttentionPath path_;
   const StepWork* work_ = nullptr;
-  const StagedSequences* staged_ = nullptr;             // of the same step
-  std::chrono::steady_clock::time_point select_begin_;  // of this layer
-  std::deque<Layer> layers_;                            // in the order of the graph
+  const StagedSequences* staged_ = nullptr;             // the same step's access to T1
+  std::chrono::steady_clock::time_point select_begin_;  // when the layer's selection began
+  std::deque<Layer> layers_;                            // in graph order
 };
 
 }  // namespace ebb

@@ -14,10 +14,12 @@
 namespace ebb {
 namespace {
 
-// Bound the graphs kept at once, of about 1 MB each. For steps of one sequence: one to generate,
-// and one to verify or to read a prompt; building a graph costs little beside a step of several
-// tokens. For steps of several sequences: graphs for batches whose size changes with every step.
+// kMaxGraphsOfOne bounds the kept graphs of steps of one sequence, about 1 MB each: one to decode,
+// and one to verify drafts or to read a prompt. Building a graph again costs little beside a step
+// of several tokens.
 constexpr size_t kMaxGraphsOfOne = 2;
+// kMaxGraphsOfSeveral bounds the kept graphs of steps of several sequences. There are more of them,
+// because batches change their size with every step.
 constexpr size_t kMaxGraphsOfSeveral = 16;
 
 constexpr size_t kTensorsPerNode = 2;
@@ -30,8 +32,8 @@ double WaitSeconds(const StepWork& work) {
   return seconds;
 }
 
-// Rounds up the number of tokens of a batch's graph, so that batches of similar sizes share one. A
-// ninth of unused tokens costs less than building a graph.
+// Rounds up the number of tokens of a batch's graph, so that batches of similar sizes share a
+// graph. Up to a ninth of the tokens are padding then, which costs less than building a graph.
 int SizeOfGraph(size_t num_tokens) {
   const int num = static_cast<int>(num_tokens);
   int step = 1;
@@ -39,7 +41,7 @@ int SizeOfGraph(size_t num_tokens) {
   return (num + step - 1) / step * step;
 }
 
-// Reserves a quarter more than `num`, because each step adds a row.
+// Reserves a quarter more than `num` elements, because the number grows with each step's rows.
 template <typename T>
 void ReserveMore(std::vector<T>* vector, size_t num) {
   if (vector->capacity() < num) vector->reserve(num + num / 4);
@@ -62,8 +64,8 @@ CpuStep::CpuStep(const LoadedModel& model, const AttentionKernel& kernel,
       scratch_(kernel, shape),
       graphs_(ggml_backend_cpu_buffer_type()) {}
 
-// Describes the graph of a step. For a model with recurrent state its numbers of sequences and
-// tokens are exact, because a token that only fills up the graph would need a state.
+// Returns the shape of the graph that a step needs. If the model has recurrent state, the shape has
+// the exact numbers of sequences and tokens, because a padding token would need a state.
 CpuStep::GraphShape CpuStep::ShapeOf(const StepWork& work) const {
   const bool has_state = HasStates();
   GraphShape shape = {.path = AttentionPath::Of(work), .is_of_several = work.sequences.size() > 1};
@@ -76,7 +78,7 @@ CpuStep::GraphShape CpuStep::ShapeOf(const StepWork& work) const {
     return shape.is_of_several && !has_state ? SizeOfGraph(num) : static_cast<int>(num);
   };
   const int num_tokens = size(work.tokens.size());
-  // If there are as many outputs as tokens, they are those of all tokens, in their order.
+  // If every token has an output, outputs are in the order of the tokens.
   const bool all = work.output_rows.size() == work.tokens.size();
   const int num_outputs =
       all ? num_tokens : std::min(size(work.output_rows.size()), num_tokens - 1);
@@ -139,8 +141,8 @@ void CpuStep::Reserve(const StepWork& work, const AttentionPath& path) {
     }
     ++tile;
   }
-  // Frees the memory of sequences whose prompt has ended, because prompts of a batch end one after
-  // another.
+  // Prompts of a batch end one after another; frees the memory of the tiles that this step does not
+  // use.
   for (; tile < scratch_.tiles.size(); ++tile) scratch_.tiles[tile].merged.Release();
   if (path.num_folds > 0) ReserveFolds(work, path.num_folds);
   if (path.selects) ReserveSelection(work);
@@ -173,7 +175,7 @@ void CpuStep::ReserveFolds(const StepWork& work, int num_folds) {
   }
 }
 
-// Reserves memory for selections before the graph runs, because nodes of the graph must not fail.
+// Reserves memory for the selectors' choices before the graph runs, because a node must not fail.
 void CpuStep::ReserveSelection(const StepWork& work) {
   const size_t heads = scratch_.shape.num_kv_heads;
   const size_t views = work.num_fold_tokens * heads;

@@ -1,5 +1,5 @@
-// CpuStep computes steps on the processor, with one ggml graph for each shape of steps, which is
-// built when first needed and kept while it is used, and with attention as nodes of ebb's own.
+// CpuStep computes steps on the processor. It builds one ggml graph for each shape of step, keeps
+// the graphs in use, and adds ebb's own attention nodes to them.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_CPU_STEP_H_
@@ -23,8 +23,9 @@
 
 namespace ebb {
 
-// kTokensInKeptBuffers is the largest step whose compute buffers stay: steps that decode or verify
-// a sequence use them again. The next such step frees the buffers of a larger one.
+// kTokensInKeptBuffers is the largest step, in tokens, whose compute buffers are kept. Steps that
+// decode or verify use them again; buffers of larger steps (prompts) are freed before the next such
+// step.
 inline constexpr int kTokensInKeptBuffers = kMostDrafted;
 
 class CpuStep final : public StepBackend {
@@ -46,7 +47,7 @@ class CpuStep final : public StepBackend {
   struct GraphShape {
     DecoderGraphOptions options;
     AttentionPath path;
-    bool is_of_several = false;  // sequences
+    bool is_of_several = false;  // the step has several sequences
 
     [[nodiscard]] bool operator==(const GraphShape&) const = default;
   };
@@ -67,35 +68,37 @@ class CpuStep final : public StepBackend {
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Result<StepGraph*> Build(const GraphShape& shape);
   Status BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time);
-  // Frees the buffers of a prompt's step before a step of at most kTokensInKeptBuffers tokens.
+  // Frees the compute buffers of a larger step if `num_tokens` is at most kTokensInKeptBuffers.
   void ShrinkBuffers(int num_tokens);
   void Reserve(const StepWork& work, const AttentionPath& path);
   void ReserveFolds(const StepWork& work, int num_folds);
   void ReserveSelection(const StepWork& work);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
   void ReserveStates(const StepWork& work);
-  // Gives the graph the states of the sequences. REQUIRES: ReserveStates() made room.
+  // Connects the sequences' recurrent states to the graph's state inputs. REQUIRES: ReserveStates()
+  // succeeded for this step.
   void SetStates(const StepWork& work, StepGraph* graph);
-  // Copies the hidden states of a sequence's tokens.
+  // Copies the hidden states of a sequence's tokens from the graph's outputs to its signals.
   static void CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
                          SignalBuffers* signals);
   void CopyEvictionLogits(const SequenceStep& sequence, const StepGraph& graph,
                           SignalBuffers* signals) const;
 
   const LoadedModel& model_;
-  const std::set<int> kv_head_counts_;  // that layers have
+  const std::set<int> kv_head_counts_;  // the different numbers of kv heads of layers
   const bool has_windows_;
   const int threads_;
   ggml_backend* const backend_;
   AttentionScratch scratch_;
   GraphCache<StepGraph> graphs_;
-  int tokens_in_buffers_ = 0;  // of the largest step that they were made for
+  int tokens_in_buffers_ = 0;  // tokens of the largest step that the buffers were made for
   DeferredLogits later_;
-  hwy::AlignedFreeUniquePtr<std::byte[]> state_batch_;  // states of several sequences, side by side
+  hwy::AlignedFreeUniquePtr<std::byte[]> state_batch_;  // the states of a step's sequences, side
+                                                        // by side
   size_t state_batch_bytes_ = 0;
-  std::vector<std::byte*> states_;        // of the sequences of a step
-  std::vector<StagedStep> staged_steps_;  // of the same
-  const ggml_tensor* logits_ = nullptr;   // those computed last
+  std::vector<std::byte*> states_;        // of the sequences of the step
+  std::vector<StagedStep> staged_steps_;  // of the sequences of the step
+  const ggml_tensor* logits_ = nullptr;   // the logits computed last
 };
 
 }  // namespace ebb

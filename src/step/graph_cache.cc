@@ -3,14 +3,14 @@
 namespace ebb {
 namespace {
 
-// What a view shows; a rewritten node may itself be a view.
+// Returns the tensor that a view shows; a rewritten node may itself be a view.
 const ggml_tensor* RootOf(const ggml_tensor* tensor) {
   while (tensor->view_src != nullptr) tensor = tensor->view_src;
   return tensor;
 }
 
-// Clears the addresses and buffers of the tensors, so that ggml_gallocr allocates all of them
-// again. Leaves views of tensors outside `contexts`, such as weights, as they are.
+// Clears the memory addresses and buffers of the tensors, so that ggml_gallocr allocates all of
+// them again. Keeps views of tensors outside `contexts`, such as weights.
 void TakeFromBuffers(const GraphContexts& contexts) {
   // Clears views last: whether a view is cleared depends on whether its root tensor has been.
   for (const bool takes_views : {false, true}) {
@@ -42,7 +42,8 @@ bool GraphBuffers::Hold(const GraphContexts& contexts, ggml_cgraph* graph) {
   held_ = nullptr;
   TakeFromBuffers(contexts);
   if (buffers_ == nullptr) buffers_.reset(ggml_gallocr_new(type_));
-  // Plans each time: ggml would take another graph's plan where the sizes allow it.
+  // Plans the memory each time: otherwise ggml would use another graph's plan if the sizes allow
+  // it.
   if (buffers_ == nullptr || !ggml_gallocr_reserve(buffers_.get(), graph) ||
       !ggml_gallocr_alloc_graph(buffers_.get(), graph)) {
     buffers_.reset();

@@ -1,5 +1,5 @@
-// GraphCache keeps the graphs of the last shapes of steps; GraphBuffers holds the tensors of one of
-// them at a time, so that all graphs share one compute buffer.
+// GraphCache keeps the ggml graphs of recent steps by their shape. GraphBuffers holds the tensors
+// of one of them at a time, so that all graphs share one compute buffer.
 #ifndef EBB_STEP_GRAPH_CACHE_H_
 #define EBB_STEP_GRAPH_CACHE_H_
 
@@ -19,21 +19,21 @@ namespace ebb {
 // GraphContexts are the contexts that hold the tensors of a graph; the second may be null.
 using GraphContexts = std::array<ggml_context*, 2>;
 
-// Returns a context for the tensors of a graph of `max_nodes` nodes, with `per_node` tensors for
-// each node, because views and inputs are tensors too. Null: there is no memory.
+// Returns a context for a graph of `max_nodes` nodes, with `per_node` tensors for each node,
+// because views and inputs are tensors too. Null: out of memory.
 [[nodiscard]] std::unique_ptr<ggml_context, GgmlDeleter> MakeGraphContext(size_t max_nodes,
                                                                           size_t per_node);
 
-// GraphBuffers is as large as the largest graph that it has held needs, so that a graph which comes
-// back touches no new memory.
+// GraphBuffers is the compute buffer. It keeps the size of the largest graph that it has held, so
+// that computing a graph again allocates no memory.
 class GraphBuffers {
  public:
   explicit GraphBuffers(ggml_backend_buffer_type* type) : type_(type) {}
 
-  // Places the tensors of a graph in the buffer; the tensors of the graph before lose their
-  // contents. Returns false, with the buffer freed, if there is not enough memory.
+  // Places the tensors of a graph in the buffer; the tensors of the graph held before lose their
+  // contents. Returns false, with the buffer freed, if memory does not suffice.
   [[nodiscard]] bool Hold(const GraphContexts& contexts, ggml_cgraph* graph);
-  // Forgets a graph that may lie in the buffer. Called before the graph is destroyed.
+  // Forgets that the buffer holds this graph. Must be called before the graph is destroyed.
   void Forget(const ggml_cgraph* graph) {
     if (held_ == graph) held_ = nullptr;
   }
@@ -42,11 +42,11 @@ class GraphBuffers {
     held_ = nullptr;
     buffers_.reset();
   }
-  void Leak() { ebb::Leak(&buffers_); }  // the device was lost
+  void Leak() { ebb::Leak(&buffers_); }  // called after the device was lost: frees nothing
 
  private:
   ggml_backend_buffer_type* const type_;
-  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;  // null: nothing was held yet
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;  // null: no graph was held yet
   const ggml_cgraph* held_ = nullptr;
 };
 
@@ -65,13 +65,14 @@ class GraphCache {
     graphs_.splice(graphs_.begin(), graphs_, found);
     return &graphs_.front();
   }
-  // Adds the graph that `made`, a list of one, contains.
+  // Adds a graph, the only element of `made`, as the most recently used one and returns it.
   Graph* Add(std::list<Graph> made) {
     ++num_built_;
     graphs_.splice(graphs_.begin(), made);
     return &graphs_.front();
   }
-  // Drops the least recently used graph among those that `is_alike` accepts, if they are `most`.
+  // Drops the least recently used of the graphs that `is_alike` accepts if there are `most` of
+  // them.
   template <typename Predicate>
   void MakeRoom(size_t most, const Predicate& is_alike) {
     if (static_cast<size_t>(std::ranges::count_if(graphs_, is_alike)) < most) return;
@@ -87,12 +88,12 @@ class GraphCache {
       return true;
     });
   }
-  // Drops all graphs, and counts none as built.
+  // Drops all graphs and resets the count of graphs built.
   void Clear() {
     DropIf([](const Graph&) { return true; });
     num_built_ = 0;
   }
-  // Places the graph's tensors in the buffer, as GraphBuffers::Hold().
+  // Places the graph's tensors in the compute buffer, as GraphBuffers::Hold() does.
   [[nodiscard]] bool Hold(const Graph& graph) {
     return buffers_.Hold({graph.context.get(), graph.graph.other_context}, graph.graph.graph);
   }

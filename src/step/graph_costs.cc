@@ -7,7 +7,7 @@
 namespace ebb {
 namespace {
 
-// Views and the like, which are never computed.
+// Returns whether the node computes anything; views and the like do not.
 bool IsComputed(const ggml_tensor* node) {
   switch (node->op) {
     case GGML_OP_NONE:
@@ -24,7 +24,7 @@ bool IsComputed(const ggml_tensor* node) {
 }  // namespace
 
 GraphCosts::GraphCosts(const ggml_cgraph* graph) {
-  auto* nodes = const_cast<ggml_cgraph*>(graph);  // ggml_graph_node() takes no const, and reads
+  auto* nodes = const_cast<ggml_cgraph*>(graph);  // ggml_graph_node() lacks const, but only reads
   bool embedded = false;
   const ggml_tensor* norm = nullptr;
   for (int i = 0; i < ggml_graph_n_nodes(nodes); ++i) {
@@ -34,7 +34,7 @@ GraphCosts::GraphCosts(const ggml_cgraph* graph) {
     if (node->op == GGML_OP_MUL_MAT) part = Part::kMatmul;
     if (node->op == GGML_OP_CUSTOM) part = Part::kAttention;
     if (node->op == GGML_OP_GET_ROWS && !embedded) {
-      part = Part::kEmbedding;  // the second one picks the tokens whose logits are wanted
+      part = Part::kEmbedding;  // the second get_rows() picks the tokens that get logits
       embedded = true;
     }
     parts_.push_back(part);

@@ -19,12 +19,12 @@
 namespace ebb {
 namespace {
 
-// kPoll is how long threads spin for the next graph before they sleep, in ggml's unit: 0.2 ms, or a
-// few ms if ggml is not patched. The time between two steps is mostly shorter; spinning longer
-// would take the cores from other work.
+// kPoll is how long ggml's threads spin for the next graph before they sleep, in ggml's unit: 0.2
+// ms, or a few ms if ggml is not patched. The time between two steps is mostly shorter; spinning
+// longer would take processors from other work.
 constexpr uint32_t kPoll = 1;
 
-// Returns whether all sequences have as many tokens, in their order.
+// Returns whether all sequences have the same number of tokens, in the sequences' order.
 bool IsUniform(const StepWork& work) {
   const int num_tokens = work.sequences.front().num_tokens();
   for (size_t i = 0; i < work.sequences.size(); ++i) {
@@ -37,7 +37,7 @@ bool IsUniform(const StepWork& work) {
   return true;
 }
 
-// Returns the part of a step that has the tokens of some of its sequences.
+// Returns the work of only these sequences of the step, given by their indices.
 StepWork PartOf(const StepWork& work, std::span<const size_t> sequences) {
   StepWork part;
   part.deferred_logits = work.deferred_logits;
@@ -66,15 +66,15 @@ struct GraphRunner::Impl {
   const AttentionKernel& kernel;
   const AttentionShape shape;
   const int threads;
-  BackendDevice* const device;  // null: the processor computes
+  BackendDevice* const device;  // null: the processor computes the steps
   std::unique_ptr<ggml_threadpool, GgmlDeleter> threadpool;
   std::unique_ptr<ggml_backend, GgmlDeleter> backend;
-  // Is a graph of one node, by which other work runs on ggml's threads.
+  // Is a graph of one node that calls team_work, by which other work runs on ggml's threads.
   std::unique_ptr<ggml_context, GgmlDeleter> team_ctx;
   ggml_cgraph* team_graph = nullptr;
-  const std::function<void(int, int)>* team_work = nullptr;  // while it runs
+  const std::function<void(int, int)>* team_work = nullptr;  // set while team_graph runs
   std::unique_ptr<StepBackend> steps;
-  std::vector<float> logits_of_parts;  // of a step that took several graphs; empty: of one
+  std::vector<float> logits_of_parts;  // the last step's logits if it was divided; else empty
 
   Status StartThreads();
   Status BuildTeam();
@@ -166,13 +166,13 @@ const StepBackend& GraphRunner::steps() const { return *impl_->steps; }
 
 Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   EBB_RETURN_IF_ERROR(RunParts(work, costs));
-  // Checks after the step, so that no result of weights that changed during the step is used.
+  // Checks after the step, so that results of weights that changed meanwhile are not used.
   return impl_->model.CheckFilesUnchanged();
 }
 
-// Divides a step if the model has layers with recurrent state, which take the same number of tokens
-// of each sequence: one step for all sequences with a single token, and one for each other
-// sequence.
+// Runs a step of a model with recurrent state as several: such layers take the same number of
+// tokens of each sequence. One step has all sequences with a single token; each other sequence has
+// its own.
 Status GraphRunner::RunParts(const StepWork& work, StepCosts* costs) {
   impl_->logits_of_parts.clear();
   if (impl_->model.hparams.state_bytes == 0 || IsUniform(work)) {

@@ -23,8 +23,8 @@ namespace ebb {
 
 class GraphRunner {
  public:
-  // Starts the threads, and opens the device of `device` for steps. compressed.head_dim 0: no row
-  // is compressed. REQUIRES: the model outlives the runner.
+  // Starts the threads, and opens the device that `device` names for steps. If compressed.head_dim
+  // is 0, there is no T2. REQUIRES: the model outlives the runner.
   static Result<std::unique_ptr<GraphRunner>> Create(const Model& model,
                                                      const AttentionKernel& kernel, RowType kv_type,
                                                      const CompressedFormat& compressed,
@@ -34,24 +34,24 @@ class GraphRunner {
   GraphRunner& operator=(const GraphRunner&) = delete;
 
   // Computes a step: stores its rows and fills its signals. Writes where the time went to `costs`
-  // unless it is null. Errors: OutOfMemory (compute buffers, staging memory), those of reading T1
-  // and of writing earlier moves to its file (IoError), the device's, Internal (ggml failed), and
-  // IoError where the model's file changed before the end of the step. May throw std::bad_alloc.
-  // After an error rows and signals are unspecified; the caller takes the rows back. REQUIRES:
-  // where tokens go one at a time, or logits come later, one sequence.
+  // unless it is null. Errors: OutOfMemory (compute buffers, staging memory), IoError (reading T1,
+  // writing earlier moves to its file, or the model's file changed before the end of the step), the
+  // device's, Internal (ggml failed). May throw std::bad_alloc. After an error rows and signals are
+  // unspecified; the caller removes the step's rows. REQUIRES: if one_token_at_a_time or
+  // deferred_logits is set, the step has one sequence.
   Status Run(const StepWork& work, StepCosts* costs);
-  // Rotates the keys of a group's visible rows so that they end before place `end`; those from
-  // position `next` on have none yet. A failure leaves some of them turned. May throw
-  // std::bad_alloc.
+  // Re-rotates the keys of a group's visible rows so that their RoPE positions end before `end`.
+  // Rows from position `next` on have no keys yet. After an error some keys are rotated and some
+  // are not. May throw std::bad_alloc.
   Status RotateKeys(SequenceCache* cache, int group, const RopePositions& rope, Position end,
                     Position next, UnrotatedKeyCache* unrotated_keys);
-  // Calls work(part, num_parts) once for each part from 0 to threads() - 1; a thread of the system
-  // may make several of these calls. Returns when all are done. REQUIRES: it throws nothing.
+  // Calls work(part, num_parts) once for each part from 0 to threads() - 1; one thread may run
+  // several parts. Returns when all calls have returned. REQUIRES: `work` throws nothing.
   void RunOnThreads(const std::function<void(int part, int num_parts)>& work);
   [[nodiscard]] int threads() const;
-  // Returns the backend, for the results and the figures of the last step.
+  // Returns the backend, which has the results and the statistics of the last step.
   [[nodiscard]] const StepBackend& steps() const;
-  // Returns logits as StepBackend::logits(), also of a step that was computed as several.
+  // Returns logits as StepBackend::logits(), also if the step was divided into several.
   [[nodiscard]] std::span<const float> logits(size_t i) const;
   // Computes logits as StepBackend::ComputeLogits(). Errors: OutOfMemory; IoError if the model's
   // file has changed.

@@ -7,14 +7,14 @@
 namespace ebb {
 namespace {
 
-// Prime, so that samples meet every place within a page.
+// The interval is prime, so that samples meet every place within a page.
 constexpr Position kInterval = 17;
 
 }  // namespace
 
 MassAudit::MassAudit(const ModelShape& shape) : shape_(shape), key_(shape.head_dim) {}
 
-// Multiples of the golden ratio, taken modulo 1, spread evenly however many there are.
+// Multiples of the golden ratio modulo 1 are spread evenly, however many there are.
 std::optional<MassAudit::Sample> MassAudit::At(Position position) const {
   if (position % kInterval != 0) return std::nullopt;
   constexpr double kGoldenRatio = 0.6180339887498949;
@@ -31,7 +31,7 @@ std::optional<MassAudit::Sample> MassAudit::At(Position position) const {
 void MassAudit::Add(const Input& in) {
   const size_t dim = key_.size();
   const size_t stride = in.shape.format.RowStride();
-  // Sums of exp(logit - largest).
+  // `all` and `unread` are sums of exp(logit - largest).
   double largest = -std::numeric_limits<double>::infinity(), all = 0, unread = 0;
   const auto add = [&](double logit, bool is_read) {
     if (!std::isfinite(logit)) return;

@@ -1,6 +1,6 @@
-// MassAudit measures on samples how much of the attention steps with a selector leave unread: at
-// every 17th position it reads all rows of one query head of one layer, and computes from their
-// keys the share of the attention that the rows left out would have received. It changes no result.
+// MassAudit measures how much attention mass a selector leaves unread: at every 17th position it
+// reads all rows of one query head of one layer, and computes the share of the attention that the
+// rows left out would have received. It changes no result.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_MASS_AUDIT_H_
@@ -20,30 +20,30 @@ class MassAudit {
  public:
   explicit MassAudit(const ModelShape& shape);
 
-  // Sample names a query head by the kv head that it reads.
+  // Sample names a query head by layer, kv head, and its number among the kv head's query heads.
   struct Sample {
     int layer = 0;
     int kv_head = 0;
-    int query_head = 0;  // of those that share the kv head
+    int query_head = 0;  // number among those of the kv head
   };
-  // Returns the sample of a position; nullopt: it has none. Samples spread evenly over layers and
-  // heads.
+  // Returns which head to measure at a position; nullopt: none. Samples spread evenly over layers
+  // and heads.
   [[nodiscard]] std::optional<Sample> At(Position position) const;
 
   struct Input {
     const AttentionKernel* kernel = nullptr;
     AttentionShape shape;
-    RowsView rows;                      // all that are visible, with addresses
-    std::span<const RowRange> chosen;   // of `rows`, not empty
+    RowsView rows;                      // all visible rows, with page addresses
+    std::span<const RowRange> chosen;   // ranges of `rows`; not empty
     const float* q = nullptr;           // [head_dim]
-    const float* newest_key = nullptr;  // [head_dim]; its row, the last one, is not stored yet
+    const float* newest_key = nullptr;  // [head_dim]; the last row, whose key is not stored yet
     float sink = kNoSink;
   };
-  // Adds the share of the attention that the rows which are not chosen would receive.
+  // Adds a sample: the share of the attention that the rows outside `chosen` would receive.
   void Add(const Input& input);
 
   [[nodiscard]] int64_t num_samples() const { return num_samples_; }
-  // Returns the mean over samples; 0 without a sample.
+  // Returns the mean share over all samples; 0 without samples.
   [[nodiscard]] double UnreadMass() const {
     return num_samples_ == 0 ? 0 : sum_ / static_cast<double>(num_samples_);
   }

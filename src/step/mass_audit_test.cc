@@ -40,7 +40,7 @@ TEST(MassAudit, VisitsEveryQueryHeadOfEveryLayerAtEvery17thPosition) {
   EXPECT_EQ(seen.size(), 12u);
 }
 
-// Logits of four rows in a page, of the newest row and of a sink.
+// Lists the logits of four rows in a page, of the newest row and of a sink.
 TEST(MassAudit, AddsTheShareOfTheRowsThatAreNotChosen) {
   const ModelShape shape = SmallShape();
   AttentionShape attention = {.num_q_heads = 4, .num_kv_heads = 2, .scale = 0.5F};

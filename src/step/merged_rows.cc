@@ -8,7 +8,7 @@ namespace ebb {
 
 namespace {
 
-// With room for the chunks to come, so that a prompt's steps allocate rarely.
+// Returns more pages than `num_rows` rows need, so that the next steps of a prompt rarely allocate.
 size_t PagesInMemory(size_t num_rows) { return PagesFor(num_rows) + PagesFor(num_rows) / 4; }
 
 }  // namespace

@@ -41,13 +41,13 @@ const std::byte* RecurrentState::At(Position position) const {
   return found == checkpoints_.end() ? nullptr : found->bytes->get();
 }
 
-// Writes the new copy over the one that goes, unless other sequences share that: so there is never
-// one more than `most_`. All memory is taken before anything changes.
+// The new copy overwrites the checkpoint that is dropped, unless other sequences share that one; so
+// there are never more than `most_` copies. All memory is allocated before anything changes.
 void RecurrentState::Keep(bool replaces) try {
   if (!exists() || state_ == nullptr || position_ <= 0) return;
   const size_t num_kept = checkpoints_.size();
   if (num_kept > 0 && checkpoints_.back().position == position_) return;
-  size_t goes = num_kept;  // an index; num_kept: none
+  size_t goes = num_kept;  // index of the checkpoint to drop; num_kept: none
   if (replaces && num_kept > 0) {
     goes = num_kept - 1;
   } else if (num_kept >= most_) {
@@ -80,7 +80,7 @@ void RecurrentState::GoBackTo(Position end) {
   if (end != position_) {
     const std::byte* from = At(end);
     if (from == nullptr) {
-      state_ = nullptr;  // zeros again, of no token
+      state_ = nullptr;  // position 0: the state is all zeros
     } else {
       std::memcpy(state_.get(), from, bytes_);
     }

@@ -19,7 +19,7 @@
 
 namespace ebb {
 
-// Returns the bytes that a step needs to lay the states of its sequences side by side; 0 for one
+// Returns the bytes that a step needs to copy the states of its sequences side by side; 0 for one
 // sequence, whose state a step uses in place.
 [[nodiscard]] inline size_t StateBatchBytes(size_t state_bytes, size_t num_sequences) {
   return num_sequences > 1 ? state_bytes * num_sequences : 0;
@@ -32,7 +32,8 @@ class RecurrentState {
   RecurrentState(size_t bytes, size_t most) : bytes_(bytes), most_(most) {}
 
   [[nodiscard]] bool exists() const { return bytes_ > 0; }
-  // Counts the tokens that the state has read; -1: a step failed while it wrote the state.
+  // Returns the number of tokens that the state has read; -1: a step failed while it wrote the
+  // state.
   [[nodiscard]] Position position() const { return position_; }
   // Returns the bytes that the state takes. Sequences that share a checkpoint count equal parts of
   // it.
@@ -46,18 +47,19 @@ class RecurrentState {
   [[nodiscard]] std::byte* BeginStep();
   void EndStep(Position position) { position_ = position; }
 
-  // Keeps a copy at position(), in the place of the newest one if `replaces`; CheckpointToDrop()
-  // goes if there are too many. Changes nothing if there is one already, or no memory. Never takes
-  // memory for more than `most` copies, except for those that other sequences share.
+  // Makes a checkpoint at position(). It replaces the newest one if `replaces`; if there are too
+  // many, the one that CheckpointToDrop() names is dropped. Does nothing if the checkpoint exists
+  // or memory is short. Never allocates more than `most` copies, besides those that other sequences
+  // share.
   void Keep(bool replaces);
-  // Protects the checkpoint at this position, once it exists, from being dropped for others.
+  // Protects the checkpoint at this position, once it exists, from being dropped.
   void KeepAlways(Position position) { kept_ = position; }
-  // Returns the largest position up to `end` that GoBackTo() accepts.
+  // Returns the largest position up to `end` to which GoBackTo() can roll back.
   [[nodiscard]] Position NearestUpTo(Position end) const;
   // Rolls the state back to `end`. REQUIRES: NearestUpTo(end) == end.
   void GoBackTo(Position end);
-  // Takes the state that `other` has at `end`, and shares its checkpoints up to there. May throw
-  // std::bad_alloc. REQUIRES: other.NearestUpTo(end) == end, and both have as many bytes.
+  // Copies the state that `other` had at `end`, and shares its checkpoints up to there. May throw
+  // std::bad_alloc. REQUIRES: other.NearestUpTo(end) == end; both states have the same size.
   void TakeFrom(const RecurrentState& other, Position end);
 
   void Save(StateWriter* to) const;
@@ -67,18 +69,18 @@ class RecurrentState {
   using Memory = hwy::AlignedFreeUniquePtr<std::byte[]>;
   struct Checkpoint {
     Position position = 0;
-    std::shared_ptr<Memory> bytes;  // not written while several sequences share it
+    std::shared_ptr<Memory> bytes;  // read-only while several sequences share it
   };
   [[nodiscard]] Memory Allocate() const;
-  // Returns the state at a position; null: the state of no token, which is all zeros.
+  // Returns the state at a checkpoint; null: the state before the first token, which is all zeros.
   [[nodiscard]] const std::byte* At(Position position) const;
 
   const size_t bytes_;
   const size_t most_;
-  Memory state_;  // null until a step or a copy needs it
+  Memory state_;  // null until a step or a copy needs memory
   Position position_ = 0;
-  Position kept_ = 0;                    // CheckpointToDrop()'s
-  std::vector<Checkpoint> checkpoints_;  // ascending
+  Position kept_ = 0;                    // set by KeepAlways(), for CheckpointToDrop()
+  std::vector<Checkpoint> checkpoints_;  // in ascending order of position
 };
 
 }  // namespace ebb

@@ -12,9 +12,9 @@ namespace ebb {
 namespace {
 
 constexpr size_t kBytes = 256;
-constexpr size_t kMost = 4;  // checkpoints
+constexpr size_t kMost = 4;  // the most checkpoints
 
-// Writes `value` into the state, as a step that ends at `position`.
+// Writes `value` into the state, as a step that ends at `position` does.
 void Step(RecurrentState* state, Position position, int value) {
   state->Reserve();
   std::memset(state->BeginStep(), value, kBytes);
@@ -82,7 +82,7 @@ TEST(RecurrentState, SequencesShareCheckpointsUntilOneIsReplaced) {
   EXPECT_EQ(ValueOf(&second), 1);
 }
 
-// A state so large that each copy is memory of its own from the system.
+// LargeRecurrentState tests states so large that the system maps memory for each copy.
 class LargeRecurrentState : public testing::Test {
  protected:
   static constexpr size_t kLargeBytes = size_t{40} << 20;

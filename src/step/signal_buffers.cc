@@ -53,8 +53,7 @@ void SignalBuffers::Begin(const SequenceCache& cache, StepKind kind, Position fi
   BeginQueries(num_tokens);
 }
 
-// Returns the index of the array, among those of the query head's group, to which the head's mass
-// is added.
+// Returns to which of its group's mass arrays the query head's mass is added.
 int SignalBuffers::MassArray(int layer, int q_head) const {
   const int per_kv = layout_.QueryHeadsPerKvHead(layer);
   const int stream = layout_.StreamOf(layer, q_head / per_kv);
@@ -95,8 +94,8 @@ void SignalBuffers::BeginMass() {
 }
 
 void SignalBuffers::BeginCopies(int num_tokens) {
-  // Resizes *data to `floats` floats for each token and kv head of every layer, and sets *spans to
-  // the part of each layer.
+  // Resizes *data to `floats` floats for each token and kv head of every layer (0 unless `wanted`),
+  // and sets *spans to the parts of the layers.
   const auto lay_out = [&](bool wanted, size_t floats, std::vector<float>* data,
                            std::vector<std::span<const float>>* spans) {
     if (!wanted) return;
@@ -149,8 +148,8 @@ void SignalBuffers::TakeMass(const SignalBuffers& all, const SequenceCache& cach
       float* to = mass_.data() + group_begin_[group] + size_t(head) * group_rows_[group];
       for (size_t row = 0; row < positions.size(); ++row) to[row] = from[positions[row]];
       if (step_.kind != StepKind::kDecode || queries == 1) continue;
-      // Divides by the number of queries that see the row: all queries of the step, or, for a row
-      // that the step appended, the row's own query and the later ones.
+      // Divides by the number of queries that see the row: all queries of the step or, for a row
+      // that the step appended, its own query and the later ones.
       for (size_t row = 0; row < positions.size(); ++row) {
         const size_t left = positions.size() - row;
         to[row] /= static_cast<float>(std::min(left, queries));
@@ -228,8 +227,8 @@ void SignalBuffers::Load(StateReader* from) {
   const size_t query = size_t(shape_.num_q_heads) * shape_.head_dim;
   const auto num_saved = from->Number<int32_t>();
   if (num_saved < 0) from->Fail("a negative number of recent queries");
-  // The session that saved the history may have kept more queries than these signals need, or
-  // fewer; the newest are taken.
+  // The session that saved the history may have kept more or fewer queries than these signals need;
+  // the newest are loaded.
   step_.num_recent = std::clamp(num_saved, 0, needs_.num_recent_queries);
   for (int layer = 0; num_saved > 0 && layer < shape_.num_layers; ++layer) {
     const auto of_layer = from->Numbers<float>();

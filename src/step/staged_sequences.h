@@ -1,7 +1,8 @@
-// StagedSequences is the access of a step's sequences to their rows of T1. It ends with End(), or
-// when it is destroyed.
+// StagedSequences holds the access of a step's sequences to their rows of T1. The access ends with
+// End() or with this object.
 //
-// Thread safety: StageLayer() is called by the thread of each part; everything else by one thread.
+// Thread safety: StageLayer() may be called by the thread of each part; everything else by one
+// thread.
 #ifndef EBB_STEP_STAGED_SEQUENCES_H_
 #define EBB_STEP_STAGED_SEQUENCES_H_
 
@@ -16,20 +17,19 @@ namespace ebb {
 
 class StagedSequences {
  public:
-  // Keeps `steps` as the list of the sequences' accesses, whose memory serves the next step too.
+  // Keeps the sequences' accesses in `steps`, whose memory is used again by the next step.
   explicit StagedSequences(std::vector<StagedStep>* steps) : steps_(*steps) { steps_.clear(); }
   ~StagedSequences() { steps_.clear(); }
   StagedSequences(const StagedSequences&) = delete;
   StagedSequences& operator=(const StagedSequences&) = delete;
 
-  // Adds the next sequence of the step. Fails as SequenceCache::StageStep() does.
+  // Begins the access of the step's next sequence. Errors: those of SequenceCache::StageStep().
   Status Add(const SequenceStep& sequence, T1Reading reading) {
     EBB_ASSIGN_OR_RETURN(StagedStep step, sequence.cache->StageStep(reading));
     steps_.push_back(std::move(step));
     return OkStatus();
   }
-  // Call the functions of StagedStep for all sequences, or for the sequence that was added at
-  // `index`.
+  // Call the StagedStep function of the same name for all sequences, or for sequence `index`.
   void StageLayer(int layer, int part) const {
     for (const StagedStep& step : steps_) step.StageLayer(layer, part);
   }

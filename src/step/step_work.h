@@ -1,5 +1,5 @@
-// StepWork is the work of one step, as plain data: which tokens of which sequences, and where their
-// signals go. RunStep() (src/sequence) makes it, and the nodes of the graph read it.
+// StepWork is the work of one step, as plain data: which tokens of which sequences to compute, and
+// where their signals go. RunStep() (src/sequence) makes it, and the nodes of the graph read it.
 #ifndef EBB_STEP_STEP_WORK_H_
 #define EBB_STEP_STEP_WORK_H_
 
@@ -17,58 +17,59 @@
 
 namespace ebb {
 
-class Sequence;  // src/sequence; nothing in this folder looks into it
+class Sequence;  // defined in src/sequence; opaque in this folder
 
-// Follower is a sequence that takes the rows which another one computes, and stores them in its T0.
+// Follower is a sequence that stores, in its own T0, rows that another sequence's step computes.
 // Both are at the same position, with the same RoPE positions.
 struct Follower {
   Sequence* sequence = nullptr;
-  SequenceCache* cache = nullptr;  // of `sequence`
-  // Points to the signals of `sequence`, which takes the tokens too: its policy decides by all
-  // signals of the step, and by the mass of its own rows. Null: it has the tokens already, and the
-  // step writes their rows again.
+  SequenceCache* cache = nullptr;  // the cache of `sequence`
+  // Points to the signals of `sequence` if the step's tokens are appended to it: its policy then
+  // decides by the step's signals, with the mass of its own rows. Null if it has the tokens
+  // already: the step only writes their rows again.
   SignalBuffers* signals = nullptr;
-  std::string_view name;  // in errors: "the draft ..."
+  std::string_view name;  // for errors, such as "the draft"
 
   [[nodiscard]] bool TakesStep() const { return signals != nullptr; }
 };
 
-// SequenceStep is one sequence's part in a step: consecutive tokens of it.
+// SequenceStep is the part of one sequence in a step: consecutive tokens of the sequence.
 struct SequenceStep {
   // The caller of RunStep() (src/sequence/step.h) sets these members.
   Sequence* sequence = nullptr;
   StepKind kind = StepKind::kDecode;
   std::span<const Token> tokens;
-  // Says which tokens' logits are wanted: the last one's or all.
+  // Says for which tokens of the sequence logits are computed: the last one or all.
   enum class Logits { kLast, kAll };
   Logits logits = Logits::kLast;
   std::span<const Follower> followers;
-  // Points to where the step's signals go; null: to the sequence's own. REQUIRED if followers take
-  // the step; of these signals they need only mass.
+  // Points to where the step writes its signals; null: to the sequence's own. REQUIRED if the step
+  // has followers, for which these signals need only have mass.
   SignalBuffers* signals = nullptr;
-  // Reads every row although the policy selects. REQUIRED for several tokens of a decode step.
+  // If true, the step reads every row, even if the policy has a selector. REQUIRED for a decode
+  // step of several tokens.
   bool reads_all_rows = false;
-  // Give the prompt's chunk that these tokens are a piece of. Kernels and cuts of attention depend
-  // on the chunk, so that its division into steps changes no bit. 0 tokens: these tokens are the
-  // chunk.
+  // Give the chunk of a prompt that contains these tokens; 0 tokens: these tokens are the chunk.
+  // Kernels and the division of attention depend on the chunk, so that dividing it into steps
+  // changes no bit.
   Position chunk_first = 0;
   int chunk_tokens = 0;
 
-  // RunStep() sets these members in its own copy, for the nodes of the graph, once the rows of the
-  // tokens are appended.
-  SequenceCache* cache = nullptr;   // of `sequence`
-  Selector* selector = nullptr;     // of a single token; null: read every visible row
-  bool keeps_cached_t1 = false;     // pages that selective steps have read stay cached
-  bool has_expiring_rows = false;   // some rows are visible to its first tokens alone
-  RecurrentState* state = nullptr;  // of a model that has one
-  int64_t* rows_unread = nullptr;   // counts those that the selector leaves out
-  MassAudit* audit = nullptr;       // measures what they would have received; set with `selector`
+  // RunStep() sets the members from here on in its own copy, for the nodes of the graph, once the
+  // rows of the tokens are appended.
+  SequenceCache* cache = nullptr;   // the cache of `sequence`
+  Selector* selector = nullptr;     // used with a single token; null: read every visible row
+  bool keeps_cached_t1 = false;     // keep pages cached that selective steps have read
+  bool has_expiring_rows = false;   // some rows are visible only to the first tokens
+  RecurrentState* state = nullptr;  // null if the model has none
+  int64_t* rows_unread = nullptr;   // counter of the rows that the selector leaves out
+  MassAudit* audit = nullptr;       // measures unread mass; set with `selector`
   Position first = 0;
   int first_token = 0;    // index in StepWork::tokens
   bool in_tiles = false;  // see GoesInTiles() in attention_nodes.h
 
   [[nodiscard]] int num_tokens() const { return static_cast<int>(tokens.size()); }
-  // Visits the signals of the sequence and of its followers.
+  // Calls visit(signals) for the sequence and for its followers.
   template <typename Visitor>
   void ForEachSignals(const Visitor& visit) const {
     visit(signals);
@@ -80,12 +81,12 @@ struct SequenceStep {
 
 struct StepWork {
   std::vector<SequenceStep> sequences;
-  std::vector<Token> tokens;             // those of sequences in tiles come last
-  int num_fold_tokens = 0;               // those of the other sequences, which come first
+  std::vector<Token> tokens;             // tokens of sequences in tiles come last
+  int num_fold_tokens = 0;               // tokens of the other sequences, which come first
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
-  bool deferred_logits = false;  // they are computed afterwards, from StepBackend::outputs()
-  // Computes each token with the arithmetic of a decode step of its own.
+  bool deferred_logits = false;          // logits come later, from StepBackend::outputs()
+  // If true, computes each token with the arithmetic of a decode step of one token.
   bool one_token_at_a_time = false;
 };
 

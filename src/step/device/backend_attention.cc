@@ -9,8 +9,8 @@
 namespace ebb {
 namespace {
 
-// The sinks of the query heads of a kv head: a copy, because backends such as Vulkan bind buffers
-// only at aligned offsets, which a view's beginning need not have.
+// Copies the sinks' logits of a kv head's query heads to a tensor of their own, because backends
+// such as Vulkan bind buffers only at aligned offsets, and a view may begin at an unaligned one.
 ggml_tensor* SinksOf(ggml_context* ctx, ggml_tensor* sinks, int64_t kv_head, int64_t group) {
   return ggml_cont(ctx, ggml_view_1d(ctx, sinks, group, kv_head * group * sizeof(float)));
 }
@@ -54,10 +54,12 @@ int BackendAttention::NodesPerLayer(const LoadedModel& model,
   const bool has_sinks = std::ranges::any_of(
       model.layers, [](const LayerWeights& layer) { return layer.sinks != nullptr; });
   constexpr int kOfLayer = 24, kOfFollower = 6;
-  // Gathering by pages, masks and views included; of products the softmax too.
+  // Bound the nodes of one sequence in a layer, by what attention uses: ebb's own nodes, flash or
+  // eager attention, the host's part, mass, rows of T2, and products for a selector. Gathering,
+  // masks and views are counted.
   constexpr int kOwn = 20, kFlash = 28, kEager = 36, kHost = 16, kMass = 16, kCompressed = 32,
                 kRanks = 20;
-  // With sinks each kv head may have a softmax and flash attention of its own.
+  // With sinks, each kv head may need its own softmax or flash attention.
   constexpr int kSinksOfHead = 16;
   int nodes = kOfLayer + kOfFollower * num_followers;
   for (const BackendSequence& sequence : sequences) {
@@ -66,7 +68,7 @@ int BackendAttention::NodesPerLayer(const LoadedModel& model,
     if (sequence.num_compressed > 0) nodes += kCompressed;
     if (sequence.ranks.num_pages > 0) nodes += kRanks;
     if (has_sinks) nodes += kSinksOfHead * std::ranges::max(kv_heads);
-    // A view and a sum for each query head.
+    // Mass takes a view and a sum for each query head.
     if (sequence.mass != BackendSequence::Mass::kNone) nodes += kMass + 2 * most_group;
   }
   return nodes;
@@ -97,7 +99,8 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
         ctx, tensors_->new_rows, heads * num_tokens,
         FirstHead(layer) * num_tokens * sizeof(int32_t) + follower * tensors_->new_rows->nb[1]);
   };
-  // A value lies so many rows behind its key, where the same list finds it, or in its key.
+  // A row's value lies a fixed number of rows behind its key, so that the same list finds it, or is
+  // part of the key.
   const bool has_values = model_.hparams.has_values;
   ggml_tensor* value_rows =
       ggml_view_2d(ctx, rows_, rows_->ne[0], rows_->ne[1] - int64_t{kRowsPerPage}, rows_->nb[1],
@@ -119,14 +122,14 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
     stored_[layer].values = has_values ? store(value_rows, v) : stored_[layer].keys;
   }
   ggml_tensor *const keys = stored_[layer].keys, *const values = stored_[layer].values;
-  // Queries too are computed before anything waits for rows.
+  // Computes queries before any node that waits for rows.
   ggml_build_forward_expand(graph, q);
   for (size_t i = 0; i < sequences_.size(); ++i) AddProductsOfRanks(ctx, graph, layer, i, q);
   tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   std::vector<RowAttentionNodes> own(sequences_.size());
   std::vector<EagerNodes> eager(sequences_.size());
   if (std::ranges::any_of(sequences_, &BackendSequence::adds_host)) {
-    // All that does not wait for the host.
+    // First adds the nodes that do not wait for the host's result.
     for (size_t i = 0; i < sequences_.size(); ++i) {
       if (sequences_[i].by_row_attention) {
         own[i] = AddFoldAndMerge(ctx, i, call, keys, values);
@@ -152,7 +155,7 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
       out = AttendByFlash(ctx, graph, layer, i, call, keys, values);
     }
     all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
-    // Before the next one's, which take as much memory.
+    // Expands the graph here, so that the memory is free before the next sequence takes as much.
     ggml_build_forward_expand(graph, all);
   }
   ++attention_;
@@ -192,7 +195,7 @@ ggml_tensor* BackendAttention::Gather(ggml_context* ctx, int layer, size_t index
   return HeadsOf(ctx, index, found, num_rows, heads, heads * found->nb[1], found->nb[1]);
 }
 
-// The keys, or the values, of a page follow one another.
+// Gathers whole pages. In a page, all keys are contiguous, and so are all values.
 ggml_tensor* BackendAttention::GatherPages(ggml_context* ctx, int layer, size_t index,
                                            ggml_tensor* rows) const {
   const int64_t heads = model_.hparams.kv_heads[layer];
@@ -277,7 +280,8 @@ GatheredRows BackendAttention::GatherAllByGgml(ggml_context* ctx, int layer, siz
        .rotation = tensors_->rotation});
 }
 
-// Flash attention knows one mask for all heads in dimension 2, and one for each in dimension 3.
+// Returns `rows` with the kv heads in the dimension where flash attention wants them: in dimension
+// 2 if all heads share a mask, in dimension 3 if each has its own.
 ggml_tensor* BackendAttention::HeadsOf(ggml_context* ctx, size_t index, ggml_tensor* rows,
                                        int64_t num_rows, int64_t heads, size_t row_stride,
                                        size_t head_stride) const {
@@ -314,8 +318,8 @@ ggml_tensor* BackendAttention::QueriesOf(ggml_context* ctx, int layer, size_t in
                       first);
 }
 
-// ggml's operations know one sink for each head of dimension 2, and none for those of dimension 3:
-// there each kv head has an operation of its own.
+// Adds flash attention. ggml's operation takes one sink for each head in dimension 2, but none for
+// heads in dimension 3: with sinks, each kv head of dimension 3 gets an operation of its own.
 ggml_tensor* BackendAttention::FlashAttention(ggml_context* ctx, ggml_tensor* queries,
                                               ggml_tensor* keys, ggml_tensor* values,
                                               ggml_tensor* mask, ggml_tensor* sinks) const {
@@ -386,7 +390,7 @@ ggml_tensor* BackendAttention::AttendByFlash(ggml_context* ctx, ggml_cgraph* gra
     ggml_tensor* weights = SoftMax(ctx, LogitsOf(ctx, k, queries), mask, call.sinks);
     KeepMassOfWeights(ctx, graph, layer, index, weights);
   }
-  // From [head_dim, group, tokens, heads].
+  // `out` is [head_dim, group, tokens, heads] here.
   if (tokens > 1 && !sequence.is_uniform) {
     out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
   }
@@ -405,9 +409,10 @@ BackendAttention::EagerNodes BackendAttention::AddLogits(ggml_context* ctx, ggml
   return nodes;
 }
 
-// What the lists name for the last column counts for nothing: its logit is the host's, and its
-// weight is zero then. (It is a number, as all rows of the device are: zero times it is zero.)
-// Where the host has no rows its logarithm is so small that its part is zero.
+// Computes a softmax over the device's rows and, in the last column, the host's log-sum. The row
+// that the lists name for the last column gets weight zero. (All rows of the device are finite, so
+// that zero times the row is zero.) If the host has no rows, its log-sum is so small that its
+// weight is zero.
 BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx, int layer,
                                                                size_t index, ggml_tensor* logits,
                                                                ggml_tensor* sinks) {
@@ -419,7 +424,8 @@ BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx
     return ggml_view_4d(ctx, of, num_rows - 1, of->ne[1], of->ne[2], of->ne[3], of->nb[1],
                         of->nb[2], of->nb[3], 0);
   };
-  // To base e, and not scaled, as logits.
+  // Converts the host's log-sum from base 2 to base e, and divides by the scale, as `logits` are
+  // unscaled.
   ggml_tensor* log_sum = ggml_scale(ctx, ggml_view_1d(ctx, host, num_q, out_size * sizeof(float)),
                                     std::numbers::ln2_v<float> / LogitScale());
   log_sum = ggml_reshape_4d(ctx, log_sum, 1, 1, logits->ne[2], logits->ne[3]);
@@ -444,7 +450,7 @@ ggml_tensor* BackendAttention::AttendEagerly(ggml_context* ctx, ggml_cgraph* gra
     weights.rows = SoftMax(ctx, nodes.logits, Mask(ctx, layer, index), sinks);
   }
   KeepMassOfWeights(ctx, graph, layer, index, weights.rows);
-  // [head_dim, tokens, ...] by head.
+  // `out` is [head_dim, tokens, ...] by head.
   ggml_tensor* out = ggml_mul_mat(ctx, nodes.values, weights.rows);
   ggml_prec_set_acc(out, GGML_PREC_F32);
   if (sequence.adds_host) {
@@ -544,7 +550,7 @@ void BackendAttention::KeepMassOfWeights(ggml_context* ctx, ggml_cgraph* graph, 
   const int64_t num_rows = weights->ne[0];
   ggml_tensor* mass = ggml_reshape_4d(ctx, weights, num_rows, weights->ne[1], group, heads);
   if (mass->ne[1] > 1) {
-    // Over the tokens.
+    // Sums the mass over the tokens.
     ggml_tensor* by_token = ggml_cont(ctx, ggml_permute(ctx, mass, 1, 0, 2, 3));
     mass = ggml_reshape_4d(ctx, ggml_sum_rows(ctx, by_token), num_rows, 1, group, heads);
   }

@@ -1,11 +1,14 @@
-// BackendAttention builds the attention nodes of a device's graph, over rows that lie anywhere in
+// BackendAttention adds the attention nodes to a device's graph. It reads rows that lie anywhere in
 // the device's memory; results depend on which rows are visible, not on where they lie. It attends
-// in one of three ways. Flash attention uses operations that every backend has: it gathers rows by
-// lists, in order of position, and computes mass, if wanted, in a pass of its own. Eager attention,
-// if asked for or if the host attends to some rows, is two products with a softmax between them, in
-// which the host's rows are one more column. For single tokens, where the backend can run them,
-// nodes of ebb's own (row_attention.h) read rows in place. Such nodes also read rows of T2, or
-// operations of ggml (ggml_rows.h) put these behind the gathered rows.
+// in one of three ways:
+// - Flash attention uses operations that every backend has: it gathers rows by lists, in order of
+//   position, and computes mass, if wanted, in a separate pass.
+// - Eager attention, if asked for or if the host attends to some rows, is two matrix products with
+//   a softmax between them. The host's result is one more column of the softmax.
+// - ebb's own nodes (row_attention.h), for single tokens on backends that can run them, read rows
+//   in place.
+// Rows of T2 are read by ebb's own nodes, or appended to the gathered rows by operations of ggml
+// (ggml_rows.h).
 #ifndef EBB_STEP_DEVICE_BACKEND_ATTENTION_H_
 #define EBB_STEP_DEVICE_BACKEND_ATTENTION_H_
 
@@ -25,117 +28,121 @@
 
 namespace ebb {
 
-// BackendSequence has the properties of a sequence on which a graph depends.
+// BackendSequence describes what a graph depends on for one sequence of the step.
 struct BackendSequence {
-  int first_token = 0;  // of the step
+  int first_token = 0;  // index among the step's tokens
   int num_tokens = 0;
-  // Is the length of the longest list of any kv head, plus the host's column with eager attention,
-  // rounded up.
+  // Is the length of the longest list of rows of any kv head, rounded up. Eager attention's column
+  // for the host counts as a row.
   int num_rows = 0;
-  // Is true if one mask serves all layers and kv heads, because all see the same number of rows,
-  // alike.
+  // Is true if one mask serves all layers and kv heads, because all of them see the same number of
+  // rows and hide none by a window.
   bool is_uniform = false;
-  // Is the length of the longest list of rows of T2 in the device's memory, rounded up; 0: there
-  // are none. Attention takes these rows after the others.
+  // Is the length of the longest list of the device's rows of T2, rounded up; 0: there are none.
+  // Attention takes these rows after the full-precision ones.
   int num_compressed = 0;
-  int num_compressed_pages = 0;  // of a kv head's list of their pages
-  int compressed_groups = 0;     // that have lists of their slots
-  // Is the length of a kv head's list of pages; 0: lists name rows. If num_groups is 0, rows lie in
-  // the order of slots, from the first on; else each group has a list of slots.
+  int num_compressed_pages = 0;  // length of a kv head's list of T2 pages
+  int compressed_groups = 0;     // number of groups with lists of T2 slots
+  // Is the length of a kv head's list of pages; 0: lists name single rows instead. If num_groups is
+  // 0, rows lie in slot order from the first slot on; else each group has a list of slots.
   int num_pages = 0;
   int num_groups = 0;
   // Has, for each layer, the group of its first kv head and the distance to the group of the next
-  // head. Empty without groups and rows of T2.
+  // head. Empty if there are neither slot lists nor rows of T2.
   std::vector<std::pair<int, int>> groups;
-  // Is true if the sequence has one token, which attends by the nodes of row_attention.h. These
-  // need a mask only if rows are hidden.
+  // Is true if the sequence has one token, and row_attention.h's nodes attend for it. They need a
+  // mask only if rows are hidden.
   bool by_row_attention = false;
-  bool is_eager = false;  // by products and a softmax
+  bool is_eager = false;  // attends by two products and a softmax
   bool has_mask = true;
-  // Is true if the sequence has one token and the host attends to rows of T1 in place, or of a T2
-  // on the host. Eager attention then has one more column than the longest list has rows, the last
-  // one.
+  // Is true if the sequence has one token and the host attends to rows in T1 in place, or to a T2
+  // on the host. The last column of eager attention is then the host's.
   bool adds_host = false;
   using Mass = RowAttention::Mass;
   Mass mass = Mass::kNone;
-  // Describe the vectors by which the device multiplies queries for the selector.
+  // Says how many vectors the device multiplies the queries by, to rank pages for the selector.
   RankRoom ranks;
-  uint64_t rank_selector = 0;  // RankVectors::RankId()
+  uint64_t rank_selector = 0;  // the selector's RankVectors::RankId()
   float rank_scale = 0;
 
-  // Returns how many rows attention takes, with those that fill up the lists.
+  // Returns how many rows attention reads, with the padding of the lists.
   [[nodiscard]] int NumKeys() const { return num_rows + num_compressed; }
   [[nodiscard]] bool operator==(const BackendSequence&) const = default;
 };
 
-// kRowsOfDeviceStep divides the lengths of lists: flash attention is fastest on such lengths, and a
-// graph serves many steps.
+// kRowsOfDeviceStep is the multiple to which lengths of lists are rounded up: flash attention is
+// fastest on such lengths, and a graph serves many steps.
 inline constexpr int kRowsOfDeviceStep = 256;
-// kMaskPaddingTokens is the most tokens of a tile in which ggml's CUDA kernels read masks, also
-// beyond the last token.
+// kMaskPaddingTokens is the number of tokens for which ggml's CUDA kernels read a mask at once.
+// They read beyond the last token, so that masks are padded by this many rows.
 inline constexpr int kMaskPaddingTokens = 64;
-// kKeptDeviceGraphs is how many graphs steps keep: one for decoding, one for prompts, the rest for
+// kKeptDeviceGraphs is how many graphs are kept: one for decoding, one for prompts, the rest for
 // batches that change.
 inline constexpr size_t kKeptDeviceGraphs = 6;
 
-// BackendTensors holds the inputs of a graph's nodes besides activations, and their outputs.
+// BackendTensors holds the input tensors of a graph's attention nodes, besides activations, and
+// their output tensors.
 struct BackendTensors {
-  // Lists the rows that the step writes, by layer, token and kv head, I32 [sum of the layers'
-  // tokens * kv heads, 1 + followers]: rows of the sequences, then of their followers.
+  // Lists where the step writes its new rows, by layer, token and kv head, I32 [sum of the layers'
+  // tokens * kv heads, 1 + followers]: the rows of the sequences, then those of their followers.
   ggml_tensor* new_rows = nullptr;
   struct OfSequence {
-    // Lists rows, I32 [sum of the layers' num_rows * kv heads], by layer, row and kv head; or
-    // pages, [sum of kv heads * num_pages], by layer, kv head and page. Lies in a buffer of its
-    // own, so that it stays from step to step.
+    // Lists the rows that attention reads, I32 [sum of the layers' num_rows * kv heads], by layer,
+    // row and kv head; or the pages, [sum of kv heads * num_pages], by layer, kv head and page. Has
+    // its own buffer, so that its contents are kept from step to step.
     ggml_tensor* lists = nullptr;
-    ggml_tensor* slots = nullptr;  // I32 [groups, num_rows], beside it; null without groups
-    // Are the lists of CompressedLists. Null if there are no rows of T2 on the device.
+    ggml_tensor* slots = nullptr;  // I32 [groups, num_rows], in the same buffer; null without
+                                   // groups
+    // Hold the three kinds of lists of CompressedLists; null if the device has no rows of T2.
     ggml_tensor *compressed_pages = nullptr, *compressed_slots = nullptr, *centres = nullptr;
-    // Counts the rows of T2, I32 [sum of kv heads]; null unless ebb's own nodes read them.
+    // Holds the number of rows of T2 of each kv head, I32 [sum of kv heads]; null unless ebb's own
+    // nodes read them.
     ggml_tensor* compressed_counts = nullptr;
-    // Are the vectors, F16 [head_dim, NumVectors(), streams], and the products of a layer
-    // (AddRankProducts()); null unless the device multiplies queries for a selector.
+    // Hold the selector's vectors, F16 [head_dim, NumVectors(), streams], and a layer's products
+    // with the queries (AddRankProducts()); null unless the device computes products for a
+    // selector.
     ggml_tensor *rank_vectors = nullptr, *rank_products = nullptr;
     // Is the mask, F16 [NumKeys(), tokens], or by layer [NumKeys(), tokens, 1, kv heads], and
     // kMaskPaddingTokens more rows; null if there is none.
     ggml_tensor* mask = nullptr;
-    ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
-    // Is the host's part of a layer's attention (HostAttention::Query::result); null unless the
+    ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], rows per head; null unless own nodes
+                                    // attend
+    // Holds the host's part of a layer's attention (HostAttention::Query::result); null unless the
     // host attends.
     ggml_tensor* host = nullptr;
-    // Has an output of all attentions, F32 [query heads or more, attentions]; null unless mass is
-    // wanted and the host attends too. Own nodes write log2 of the sum of 2^logit over all rows;
-    // eager attention writes the host's part of the softmax. This tensor and `mass` lie at the
-    // beginning of the graph's memory: outputs of each layer by themselves would break up memory
-    // that the next layers reuse, and ggml plans with at most 256 pieces.
+    // Holds one output of every attention, F32 [query heads or more, attentions]; null unless mass
+    // is wanted and the host attends too. Own nodes write log2 of the sum of 2^logit over all rows;
+    // eager attention writes the host's share of the softmax. This tensor and `mass` lie at the
+    // beginning of the graph's memory, because separate outputs of each layer would fragment the
+    // memory that the next layers reuse, and ggml plans with at most 256 free blocks.
     ggml_tensor* host_weights = nullptr;
     // Has the mass, F32 [NumKeys(), sum of the layers' arrays]: one array for all heads, or one for
     // each kv head or query head; null unless wanted.
     ggml_tensor* mass = nullptr;
   };
   std::vector<OfSequence> sequences;
-  ggml_tensor* rotation = nullptr;  // of GgmlRowInputs; null unless operations of ggml read T2
-  // Has, for each attention, the number of nodes before the first one that reads its rows and, if
-  // the host attends too, the number of nodes before the first one that waits for the host's part.
-  // A layer has several attentions if later ones read its rows.
+  ggml_tensor* rotation = nullptr;  // see GgmlRowInputs; null unless ggml operations read T2
+  // Has, for each attention, the number of graph nodes before the first that reads its rows and, if
+  // the host attends too, the number of nodes before the first that waits for the host's part. A
+  // layer has several attentions if later ones read its rows.
   std::vector<int> cuts;
   // Has the queries of each attention, F32 [head_dim, heads, T]; empty unless wanted.
   std::vector<ggml_tensor*> q;
-  // Have a tensor for each layer; empty unless wanted.
+  // Have a tensor for each layer; empty unless the signal is wanted.
   std::vector<ggml_tensor*> k, v, k_before_rope;
 };
 
 // OwnNodes says how a device runs ebb's own nodes.
 struct OwnNodes {
   DeviceOp row_attention, compressed_fold, unpack_rows;
-  RecordFormat records;  // of a T2 in the device's memory; of no size: they read none
+  RecordFormat records;  // format of T2 rows in the device's memory; head_dim 0: none
 };
 
 class BackendAttention final : public AttentionBuilder {
  public:
   struct Wanted {
     bool keys = false, values = false, queries = false;
-    int num_followers = 0;  // the most that any sequence has
+    int num_followers = 0;  // the most followers of any sequence
     [[nodiscard]] bool operator==(const Wanted&) const = default;
   };
   // Builds attention over `rows`, which is BackendDevice::rows(). `compressed` is the format of T2.
@@ -158,8 +165,8 @@ class BackendAttention final : public AttentionBuilder {
                                          int num_followers);
 
  private:
-  // Returns the sequence's queries, [head_dim, tokens, query heads, 1], or, if heads see different
-  // rows, [head_dim, tokens, query heads of a kv head, kv heads].
+  // Returns the sequence's queries, [head_dim, tokens, query heads, 1], or, if kv heads see
+  // different rows, [head_dim, tokens, query heads of a kv head, kv heads].
   ggml_tensor* QueriesOf(ggml_context* ctx, int layer, size_t index, ggml_tensor* q) const;
   ggml_tensor* AttendByFlash(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                              const AttentionCall& call, ggml_tensor* keys, ggml_tensor* values);
@@ -167,14 +174,14 @@ class BackendAttention final : public AttentionBuilder {
   // heads].
   ggml_tensor* FlashAttention(ggml_context* ctx, ggml_tensor* queries, ggml_tensor* keys,
                               ggml_tensor* values, ggml_tensor* mask, ggml_tensor* sinks) const;
-  // Returns products of keys and queries, [num_rows, tokens] by head as QueriesOf(). Times
-  // LogitScale() they are logits.
+  // Returns the products of keys and queries, [num_rows, tokens] by head as QueriesOf(). Multiplied
+  // by LogitScale() they are logits.
   ggml_tensor* LogitsOf(ggml_context* ctx, ggml_tensor* keys, ggml_tensor* queries) const;
-  // Returns the weights of rows. `logits` are as LogitsOf().
+  // Returns the softmax weights of the rows. `logits` are as LogitsOf() returns them.
   ggml_tensor* SoftMax(ggml_context* ctx, ggml_tensor* logits, ggml_tensor* mask,
                        ggml_tensor* sinks) const;
-  // EagerNodes is the part of eager attention that does not wait for the host: logits as
-  // LogitsOf(), and values by row [num_rows, head_dim].
+  // EagerNodes holds the nodes of eager attention that do not wait for the host: logits as
+  // LogitsOf() returns them, and values by row [num_rows, head_dim].
   struct EagerNodes {
     ggml_tensor* logits = nullptr;
     ggml_tensor* values = nullptr;
@@ -183,8 +190,8 @@ class BackendAttention final : public AttentionBuilder {
                        ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
   ggml_tensor* AttendEagerly(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                              const EagerNodes& nodes, ggml_tensor* sinks);
-  // SharedWeights is the softmax whose last column is the host's logarithm of a sum: the weights of
-  // the device's rows, with zero in that column, and the weight of that column.
+  // SharedWeights holds the softmax over the device's rows and the host's log-sum, which is its
+  // last column: the weights of the rows, with zero in that column, and the weight of that column.
   struct SharedWeights {
     ggml_tensor* rows = nullptr;
     ggml_tensor* host_part = nullptr;  // [1, 1, ...]
@@ -193,14 +200,14 @@ class BackendAttention final : public AttentionBuilder {
                              ggml_tensor* sinks);
   RowAttentionNodes AddFoldAndMerge(ggml_context* ctx, size_t index, const AttentionCall& call,
                                     ggml_tensor* keys, ggml_tensor* values);
-  // Returns the attention out of the merge's result, and keeps mass and sums if wanted.
+  // Returns the attention from the merge node's result, and saves its mass and log-sums if wanted.
   ggml_tensor* TakeMerged(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                           const RowAttentionNodes& nodes);
   void KeepHostWeights(ggml_context* ctx, ggml_cgraph* graph, size_t index, ggml_tensor* weights);
-  // Returns the layer's part of the sequence's lists.
+  // Returns a view of the layer's part of the sequence's list of rows or pages.
   ggml_tensor* ListOf(ggml_context* ctx, int layer, size_t index) const;
-  // Returns the sequence's rows, F16 [head_dim, num_rows, kv heads, 1] if all heads see alike, else
-  // [head_dim, num_rows, 1, kv heads].
+  // Returns the sequence's gathered rows, F16 [head_dim, num_rows, kv heads, 1] if all kv heads
+  // share a mask, else [head_dim, num_rows, 1, kv heads].
   ggml_tensor* Gather(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
   ggml_tensor* GatherPages(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
   // Returns keys and values as Gather(), with rows of T2 behind the others.
@@ -212,7 +219,7 @@ class BackendAttention final : public AttentionBuilder {
   GatheredRows GatherAllByGgml(ggml_context* ctx, int layer, size_t index, ggml_tensor* keys,
                                ggml_tensor* values) const;
   CompressedInputs CompressedInputsOf(ggml_context* ctx, int layer, size_t index) const;
-  // Returns the distance between the slot lists of a layer's kv heads.
+  // Returns the distance, in elements, between the T2 slot lists of a layer's kv heads.
   [[nodiscard]] int CompressedSlotStride(int layer, size_t index) const;
   ggml_tensor* HeadsOf(ggml_context* ctx, size_t index, ggml_tensor* rows, int64_t num_rows,
                        int64_t heads, size_t row_stride, size_t head_stride) const;
@@ -220,10 +227,10 @@ class BackendAttention final : public AttentionBuilder {
   [[nodiscard]] float Scale() const { return model_.hparams.attention_scale; }
   [[nodiscard]] float SoftCap() const { return model_.hparams.attention_soft_cap; }
   [[nodiscard]] float LogitScale() const { return SoftCap() == 0 ? Scale() : SoftCap(); }
-  // Keeps the mass of `weights`, which are of a softmax, [num_rows, tokens] by head.
+  // Sums the softmax weights, [num_rows, tokens] by head, over the tokens and saves them as mass.
   void KeepMassOfWeights(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                          ggml_tensor* weights);
-  // Keeps `mass`, all arrays of the layer.
+  // Copies `mass`, all arrays of the layer, to the graph's mass output.
   void KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index, ggml_tensor* mass);
 
   const LoadedModel& model_;
@@ -234,30 +241,32 @@ class BackendAttention final : public AttentionBuilder {
   const Wanted wanted_;
   BackendTensors* const tensors_;
   std::vector<int64_t> first_head_;  // [layers + 1]
-  int attention_ = 0;                // that is built, in the order of the graph
-  bool reads_again_ = false;         // the rows of a layer that another attention read before
-  // StoredRows is a layer's rows, once the attention that stores them has been built.
+  int attention_ = 0;                // number of the attention that is being built, in graph
+                                     // order
+  bool reads_again_ = false;         // an earlier attention has read the same layer's rows
+  // StoredRows holds the tensors of a layer's rows, set when the attention that stores them was
+  // built.
   struct StoredRows {
     ggml_tensor *keys = nullptr, *values = nullptr;
   };
   std::vector<StoredRows> stored_;  // [layers]
-  // Are named by nodes.
+  // Hold the user data of graph nodes, which point into them.
   std::deque<RowAttention> row_attention_;
   std::deque<CompressedFold> compressed_folds_;
   std::deque<UnpackRows> unpack_rows_;
 };
 
-// DeviceStepSizes has the sizes of a device's steps; rows and tokens are those of each sequence.
+// DeviceStepSizes has the sizes of a device's steps. `num_rows` and `prompt_tokens` count those of
+// each sequence.
 struct DeviceStepSizes {
   size_t num_sequences = 1;
-  size_t num_rows = 0;       // in the lists of a kv head
-  size_t prompt_tokens = 0;  // of the widest step of a prompt; 0: there is none
-  bool is_uniform = false;   // see BackendSequence
-  bool is_eager = false;     // the same
+  size_t num_rows = 0;       // the longest list of a kv head
+  size_t prompt_tokens = 0;  // tokens of the widest prompt step; 0: no prompt
+  bool is_uniform = false;   // see BackendSequence::is_uniform
+  bool is_eager = false;     // see BackendSequence::is_eager
 };
-// Returns the most bytes that such steps take besides activations, logits, rows and mass: for
-// lists, the rows of a layer in order of position, masks, and the logits and values of eager
-// attention.
+// Returns the most bytes that such steps take for lists, a layer's gathered rows, masks, and the
+// logits and values of eager attention. Activations, output logits, rows and mass are not counted.
 [[nodiscard]] size_t DeviceStepBytes(const ModelShape& shape, const DeviceStepSizes& sizes);
 
 }  // namespace ebb

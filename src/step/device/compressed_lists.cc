@@ -23,7 +23,7 @@ CompressedLists::CompressedLists(std::vector<int> kv_heads, int head_dim, int nu
 
 namespace {
 
-// Copies the elements that differ. Returns whether any did.
+// Copies the elements of `from` that differ to `to`. Returns whether any did.
 template <typename T>
 bool Put(std::span<const T> from, T* to) {
   const auto [begin, at] = std::ranges::mismatch(from, std::span<T>(to, from.size()));
@@ -31,7 +31,8 @@ bool Put(std::span<const T> from, T* to) {
   return begin != from.end();
 }
 
-// Copies the elements that differ, and fills the rest of `to` with `padding`.
+// Copies the elements of `from` that differ to `to`, and fills the rest of `to` with `padding`.
+// Returns whether any element changed.
 template <typename T>
 bool PutPadded(std::span<const T> from, T padding, std::span<T> to) {
   const bool differs = Put(from, to.data());
@@ -66,7 +67,7 @@ CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
       changes.centres |=
           PutPadded<float>(std::span(rows.key_centre, centre_size), 0.0f,
                            std::span(centres_).subspan(stream * head_dim_, head_dim_));
-      // Streams of a group follow one another, with the same slots.
+      // Consecutive streams may belong to one group and share its slots, which are listed once.
       const int group = cache.layout().GroupOf(of_layer, head);
       if (std::exchange(group_before, group) == group) continue;
       const auto* const slots = reinterpret_cast<const int32_t*>(rows.slots.data());

@@ -1,6 +1,6 @@
-// CompressedLists lists the rows of T2 of a sequence that lie in a device's memory: pages and
-// centres of streams, and slots of groups. The device keeps the lists from step to step; they
-// change when rows move.
+// CompressedLists lists where a sequence's rows of T2 lie in a device's memory: the pages and the
+// centre of each stream, and the slots of each group. The device keeps the lists from step to step;
+// they change when rows move.
 #ifndef EBB_STEP_DEVICE_COMPRESSED_LISTS_H_
 #define EBB_STEP_DEVICE_COMPRESSED_LISTS_H_
 
@@ -25,18 +25,20 @@ class CompressedLists {
   struct Changes {
     bool pages = false, slots = false, centres = false;
   };
-  // Makes the lists those of the cache. REQUIRES: no list of pages is as long as there is
-  // room for, and none of slots is longer.
+  // Updates the lists to the rows of the cache. REQUIRES: every stream has fewer pages, and no
+  // group more rows, than the lists have room for.
   [[nodiscard]] Changes Update(const SequenceCache& cache, const BackendDevice& device);
-  // Returns [streams, num_pages]: the rows of the device's buffer at which pages begin. The spare
-  // page of zeros follows a stream's pages.
+  // Returns, [streams, num_pages], the rows of the device's buffer at which pages begin. Lists are
+  // padded with the spare page of zeros.
   [[nodiscard]] std::span<const int32_t> Pages() const { return pages_; }
-  // Returns [groups, num_rows]: slots. Slots of the last page of the lists follow a group's slots.
+  // Returns [groups, num_rows]: the slots of each group's rows, padded with slots of the lists'
+  // last page.
   [[nodiscard]] std::span<const int32_t> Slots() const { return slots_; }
-  // Returns [streams, head_dim]: centres; zeros if a stream has none.
+  // Returns [streams, head_dim]: the centre that is subtracted from each stream's keys; zeros if a
+  // stream has none.
   [[nodiscard]] std::span<const float> Centres() const { return centres_; }
 
-  // Makes the next update say that everything has changed.
+  // Makes the next Update() report all lists as changed.
   void Forget() { is_known_ = false; }
 
  private:

@@ -17,7 +17,7 @@ void RotateAlone(float* x, int head_dim) {
   RotateByLanes(x, head_dim, 0, 1, [] {});
 }
 
-// Reads the records of a node's sources.
+// Records finds the compressed records of rows through the tensors that a node reads.
 class Records {
  public:
   Records(const RecordFormat& format, int num_pages, int slot_stride, ggml_tensor* const* sources)
@@ -83,7 +83,7 @@ std::array<ggml_tensor*, 5> SourcesOf(const CompressedInputs& inputs) {
   return {inputs.rows, inputs.pages, inputs.slots, inputs.counts, inputs.centres};
 }
 
-// Rows of T2, as a fold's sources name them.
+// RecordRows gives HostFold access to rows of T2, which the fold node's source tensors list.
 class RecordRows {
  public:
   RecordRows(const CompressedFold& fold, const ggml_tensor* node)
@@ -92,9 +92,9 @@ class RecordRows {
         records_(fold.format, fold.num_pages, fold.slot_stride, node->src + 1),
         row_(fold.head_dim) {}
 
-  // See HostFold.
+  // Returns the number of rows of a kv head, as HostFold asks for it.
   [[nodiscard]] int Count(int head) const { return records_.Count(head); }
-  // Multiplies the queries of the head by its centre, and rotates them.
+  // Prepares the head's queries: computes their products with the head's centre, and rotates them.
   void BeginSplit(int head) {
     const int size = fold_.head_dim;
     queries_.resize(size_t(fold_.group) * size);

@@ -1,7 +1,8 @@
-// Kernels of CUDA for the nodes of compressed_rows.h.
+// CUDA kernels of the nodes of compressed_rows.h.
 //
-// A warp takes kTile records at a time, each lane every 32nd element of all of them; all queries of
-// a kv head read a record once. Elements come from record_elements.h, as the processor's do.
+// A warp reads kTile records at a time; each lane reads every 32nd element of all of them. All
+// queries of a kv head share one read of a record. Both the processor and these kernels decode
+// elements by record_elements.h.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
@@ -14,13 +15,13 @@
 namespace ebb {
 namespace {
 
-constexpr int kWarps = 4;  // of a block
+constexpr int kWarps = 4;  // warps of a block
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kTile = 4;         // records that are on their way at once
-constexpr int kMostQueries = 8;  // that a block folds for
+constexpr int kTile = 4;         // records that a warp loads at once
+constexpr int kMostQueries = 8;  // queries that a block attends for
 constexpr int kMostHeadDim = 256;
 
-// Where the records of a layer lie.
+// Records says where the records of a layer lie.
 struct Records {
   const uint8_t* rows;
   int64_t row_bytes;
@@ -39,7 +40,7 @@ struct Records {
   }
 };
 
-// sources: rows, pages, slots, counts, centres.
+// Reads the node's source tensors in this order: rows, pages, slots, counts, centres.
 Records RecordsOf(const RecordFormat& format, int num_pages, int slot_stride,
                   const ggml_tensor* const* sources) {
   return {.rows = static_cast<const uint8_t*>(sources[0]->data),
@@ -53,7 +54,7 @@ Records RecordsOf(const RecordFormat& format, int num_pages, int slot_stride,
           .slot_stride = slot_stride};
 }
 
-// The lanes of a warp see what the others wrote to shared memory.
+// Makes what a lane wrote to shared memory visible to the other lanes of its warp.
 struct WarpSync {
   __device__ void operator()() const { __syncwarp(); }
 };
@@ -69,15 +70,17 @@ __device__ inline float SumOfWarp(float x) {
 struct FoldArguments {
   Records records;
   const float* q;
-  size_t q_stride;  // floats from head to head
+  size_t q_stride;  // distance of query heads, in floats
   float *sums, *weights, *logits;
   int kv_heads, group, num_rows, rows_of_split;
   bool has_logits;
   float scale;
 };
 
-// kElements: of a lane, for head sizes up to 32 times as many. kQueries: at least those of a kv
-// head that a block takes. Grid: splits, kv heads times blocks for the queries of one.
+// Computes partial attention over splits of the compressed rows. kElements is the number of
+// elements of a lane, for head sizes up to 32 times as many. kQueries is at least the number of
+// queries that a block attends for. Grid: splits, then kv heads times the blocks for a kv head's
+// queries.
 template <RecordType kType, int kElements, int kQueries>
 __global__ void __launch_bounds__(kThreads) FoldRecords(const FoldArguments a) {
   constexpr int kWidth = kElements * kWarp;
@@ -105,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) FoldRecords(const FoldArguments a) {
     return;
   }
 
-  // Queries, each by one warp: their products with the centre, and then their rotation.
+  // Each warp takes queries in turn: it computes their products with the centre, then rotates them.
   const float* const centre = a.records.Centre(head);
   for (int i = warp; i < kQueries; i += kWarps) {
     float dot = 0.0f;
@@ -189,7 +192,8 @@ __global__ void __launch_bounds__(kThreads) FoldRecords(const FoldArguments a) {
     for (int e = 0; e < kElements; ++e) all_sums[warp][i][lane + e * kWarp] = sum[i][e];
   }
   __syncthreads();
-  // Each query by one warp again: joins the warps' sums where the first one's lie.
+  // Each warp takes queries in turn: it joins the sums of all warps in the place of the first
+  // warp's.
   for (int i = warp; i < num_queries; i += kWarps) {
     float most = kHidden, weights = 0.0f, factors[kWarps];
 #pragma unroll
@@ -209,7 +213,7 @@ __global__ void __launch_bounds__(kThreads) FoldRecords(const FoldArguments a) {
     if (format.is_rotated) RotateByLanes(joined, head_dim, lane, kWarp, WarpSync());
     float* const to = a.sums + (size_t(blockIdx.x) * num_q + first_query + i) * head_dim;
     for (int d = lane; d < head_dim; d += kWarp) {
-      // Without values, those are keys, whose centre is not in the sum yet.
+      // Without values, the sum is of keys less their centre, which is added here.
       to[d] = format.has_values ? joined[d] : fmaf(weights, centre[d], joined[d]);
     }
     if (lane == 0) {
@@ -280,7 +284,7 @@ struct UnpackArguments {
   int kv_heads, num_rows, num_pages, num_compressed;
 };
 
-// A warp for a row of a kv head, of either kind. Grid: rows, kv heads.
+// Unpacks rows to F16. A warp takes one row of a kv head, full or compressed. Grid: rows, kv heads.
 template <RecordType kType>
 __global__ void __launch_bounds__(kThreads) Unpack(const UnpackArguments a) {
   __shared__ float of_warps[kWarps][kMostHeadDim];

@@ -1,10 +1,10 @@
-// Nodes of ggml's graph for rows of T2 in a device's memory. One folds them where they lie, for
-// single tokens; row_attention.h merges its result with that of full rows. The other gathers full
-// rows and decompressed rows of T2 in F16, for steps of several tokens. Records lie in the same
-// buffer as full rows, in pages that begin where a row begins.
+// CompressedFold and UnpackRows are nodes of ggml's graph that read rows of T2 in a device's
+// memory. CompressedFold attends to them in place, for single tokens; row_attention.h merges its
+// result with that of full-precision rows. UnpackRows gathers full rows and decompressed rows of T2
+// in F16, for steps of several tokens. Records lie in the same buffer as full rows, in pages that
+// begin where a row begins.
 //
-// The fold multiplies stored keys by queries in F32, not by rounded ones as the processor's kernels
-// do.
+// The fold multiplies stored keys by F32 queries; the processor's kernels round the queries first.
 #ifndef EBB_STEP_DEVICE_COMPRESSED_ROWS_H_
 #define EBB_STEP_DEVICE_COMPRESSED_ROWS_H_
 
@@ -22,32 +22,35 @@ struct CompressedFold : RowFold {
   RecordFormat format;
 };
 
-// CompressedInputs names the rows of T2 of a layer.
+// CompressedInputs holds the tensors that say where a layer's rows of T2 lie.
 struct CompressedInputs {
   // Is the device's buffer, F16 [head_dim, rows], contiguous.
   ggml_tensor* rows = nullptr;
-  // Has the numbers of the rows of `rows` that pages begin at, I32 [num_pages, kv heads].
+  // Lists the pages, I32 [num_pages, kv heads], each by the index in `rows` at which it begins.
   ggml_tensor* pages = nullptr;
-  ggml_tensor* slots = nullptr;    // I32: in order of position, by RowFold::slot_stride
-  ggml_tensor* counts = nullptr;   // I32 [kv heads]
-  ggml_tensor* centres = nullptr;  // F32 [head_dim, kv heads]; zeros where a format has none
+  ggml_tensor* slots = nullptr;    // I32: slots in order of position; heads RowFold::slot_stride
+                                   // apart
+  ggml_tensor* counts = nullptr;   // I32 [kv heads]: rows of T2
+  ggml_tensor* centres = nullptr;  // F32 [head_dim, kv heads]; zeros if the format has none
 };
 
-// Adds the fold's node. `q` is as in RowAttentionInputs. REQUIRES: `fold` outlives the graph.
+// Adds the node that attends to rows of T2, and returns it. `q` is as in RowAttentionInputs.
+// REQUIRES: `fold` outlives the graph.
 [[nodiscard]] ggml_tensor* AddCompressedFold(ggml_context* context, const CompressedFold* fold,
                                              ggml_tensor* q, const CompressedInputs& inputs);
 
 // UnpackRows is the user data of the node that unpacks rows.
 struct UnpackRows : DeviceOp {
   int kv_heads = 0;
-  // Are the sizes of the lists of full rows, as in RowFold; rows lie in the order of slots.
+  // Are the lengths of the lists of full rows and of their pages, as in RowFold; rows lie in slot
+  // order.
   int num_rows = 0;
   int num_pages = 0;
-  // Are the sizes of the lists of T2.
+  // Are the lengths of the lists of T2 rows and of their pages.
   int num_compressed = 0;
   int num_compressed_pages = 0;
   int slot_stride = 0;
-  RecordFormat format;  // has values
+  RecordFormat format;  // must have values
 };
 
 // Adds the node that unpacks rows. Its result is F16 [head_dim, num_rows + num_compressed, kv

@@ -31,7 +31,7 @@ constexpr float kBound = 5e-5f;
 struct Case {
   CompressedType type = CompressedType::kInt4;
   int head_dim = 64, kv_heads = 2, group = 3;
-  int num_rows = 256, num_compressed = 512;  // of lists
+  int num_rows = 256, num_compressed = 512;  // lengths of the lists
   std::vector<int> counts = {100, 30}, compressed_counts = {300, 7};
   bool has_values = true;
   bool slots_by_head = true;
@@ -44,7 +44,8 @@ struct Case {
   }
 };
 
-// Full rows of a kv head lie side by side, in pages; those of T2 anywhere, in pages behind them.
+// Inputs places the full rows of a kv head side by side, in pages, and rows of T2 at random in
+// pages behind them.
 struct Inputs {
   Inputs(const Case& c, unsigned order) {
     std::mt19937 random(7);
@@ -54,7 +55,8 @@ struct Inputs {
     for (size_t i = 0; i < heads * c.group * size; ++i) q.push_back(normal(random));
     for (size_t i = 0; i < heads * c.group * (size + 1); ++i) host.push_back(normal(random));
     host.back() = -std::numeric_limits<float>::infinity();
-    // A full page's keys, then its values; what no list names is no number.
+    // A page has all keys, then all values. Memory that no list names is NaN, so that a stray read
+    // fails the test.
     const size_t full_rows = heads * c.num_rows * 2;
     const size_t page_bytes = (kRowsPerPage * format.RowStride() + 2 * size - 1) / (2 * size);
     const size_t pages_of_head = c.num_compressed / kRowsPerPage;
@@ -128,7 +130,7 @@ void Fill(RowFold* fold, const Case& c, const T& num_rows) {
   fold->mass = c.mass;
 }
 
-// A graph's tensors, and their contents once they have memory.
+// Graph holds a graph's tensors, and sets their contents once they have memory.
 class Graph {
  public:
   explicit Graph(const NodeRunner& runner) : runner_(runner) {}
@@ -200,7 +202,7 @@ MergeOutcome Compute(const NodeRunner& runner, const Case& c, const Inputs& inpu
   return OutcomeOf(attention, nodes.merge);
 }
 
-// In double, by the definition, over rows that were decompressed in double.
+// Returns the result by the definition of attention, in double, over rows decompressed in double.
 MergeOutcome Expected(const Case& c, const Inputs& inputs) {
   MergeOutcome expected;
   RowAttention attention;
@@ -268,7 +270,7 @@ std::vector<Case> Cases() {
     }
     cases.push_back({.type = type, .slots_by_head = false, .soft_cap = 1.5f});
     cases.push_back({.type = type, .counts = {1, 256}, .compressed_counts = {512, 0}});
-    // Several splits of several tiles each.
+    // These sizes give several splits, each of several tiles.
     cases.push_back({.type = type,
                      .head_dim = 128,
                      .kv_heads = 8,
@@ -309,7 +311,7 @@ TEST(CompressedRowsTest, PlacesOfRowsChangeNoBit) {
   }
 }
 
-// A key that is not finite got a scale that is no number.
+// Compressing a key that is not finite gives a NaN scale; the result must be NaN too.
 TEST(CompressedRowsTest, WhatIsNoNumberIsNotHidden) {
   for (const NodeRunner& runner : NodeRunners()) {
     for (const CompressedType type : kTypes) {
@@ -381,7 +383,7 @@ TEST(CompressedRowsTest, UnpacksRowsBehindTheOthers) {
   }
 }
 
-// By one lane, as the processor's loops do, and by several, as a warp does.
+// Rotates with one lane, as the processor does, and with several lanes, as a warp does.
 TEST(CompressedRowsTest, LanesRotateTogether) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;

@@ -15,9 +15,9 @@
 namespace ebb {
 namespace {
 
-constexpr size_t kTensorsPerNode = 3;  // views and inputs too
+constexpr size_t kTensorsPerNode = 3;  // because views and inputs are tensors too
 
-// Lengths has the shortest and the longest of the lists of rows that the device reads.
+// Lengths has the lengths of the shortest and of the longest list of rows that the device reads.
 struct Lengths {
   size_t least = 0, most = 0;
 };
@@ -35,13 +35,13 @@ Lengths LengthsOnDevice(const SequenceCache& cache, int num_layers) {
   return lengths;
 }
 
-// kPagesOfList divides the lengths of lists of pages, because pages come and go by a few.
+// kPagesOfList is the multiple to which lists of pages are padded, because a few pages come and go
+// between steps and the graph should stay.
 constexpr int kPagesOfList = 16;
 
 int RoundUp(size_t number, int step) { return (static_cast<int>(number) + step - 1) / step * step; }
 
-// Returns whether all groups see as many rows, none hidden by a window. Streams that share a table
-// have the same positions.
+// Returns whether all groups have the same number of rows and no window hides any.
 bool AllSeeAlike(const SequenceCache& cache) {
   for (int group = 0; group < cache.layout().num_groups(); ++group) {
     if (cache.layout().WindowOf(group) > 0) return false;
@@ -63,7 +63,7 @@ OwnNodes OwnNodesOf(const BackendDevice& device, bool are_run, const CompressedF
   return nodes;
 }
 
-// Returns whether all kv heads have as many rows in T2.
+// Fills in the T2 members of `to`. Returns whether all kv heads have the same number of rows in T2.
 bool DescribeCompressed(const SequenceCache& cache, int num_layers, BackendSequence* to) {
   const size_t first_rows = cache.views().Compressed(0, 0).size();
   size_t least_rows = first_rows, most_rows = first_rows, most_pages = 0;
@@ -204,14 +204,14 @@ BackendSequence DeviceGraphs::Describe(const SequenceStep& sequence) const {
   const Lengths lengths = described.adds_host || has_compressed
                               ? LengthsOnDevice(cache, num_layers)
                               : Lengths{.most = cache.tables().max_rows()};
-  // Counts the host's column here unless rows of T2 follow, because the column is the last one.
+  // The host's column is the last one. It is counted here if no rows of T2 follow, else with those.
   const size_t column_of_host =
       described.adds_host && described.is_eager && !has_compressed ? 1 : 0;
   described.num_rows =
       RoundUp(std::max<size_t>(lengths.most + column_of_host, 1), kRowsOfDeviceStep);
   described.has_mask = !described.by_row_attention || sequence.selector != nullptr || hides_rows;
-  // If a step has several tokens, the rows that each of them sees may differ by group, even where
-  // groups have as many rows.
+  // In a step of several tokens, the rows that a token sees may differ by group even if all groups
+  // have the same number of rows.
   const bool sees_alike =
       described.adds_host ? lengths.least == lengths.most && have_as_many_compressed && !hides_rows
                           : AllSeeAlike(cache) &&
@@ -261,11 +261,11 @@ DeviceGraph::Shape DeviceGraphs::ShapeOf(const StepWork& work) const {
   shape.wanted.keys = needs.keys;
   shape.wanted.values = needs.values;
   shape.wanted.queries = needs.num_recent_queries > 0 || Selects(work) || HostAttends(work);
-  // Inputs of attention are for sequences in the order of their tokens.
+  // Attention expects its inputs in the order of the sequences' tokens.
   std::ranges::sort(shape.sequences, {}, &BackendSequence::first_token);
   shape.options = OptionsFor(shape, static_cast<int>(work.tokens.size()),
                              static_cast<int>(work.output_rows.size()));
-  // Other graphs do not depend on the number of sequences.
+  // Only graphs of models with recurrent state depend on the number of sequences.
   if (model_.hparams.state_bytes > 0) {
     shape.options.num_sequences = static_cast<int>(work.sequences.size());
   }
@@ -372,8 +372,8 @@ Result<DeviceGraph*> DeviceGraphs::Build(const Shape& shape, ggml_tensor* rows) 
   graph.attention =
       std::make_unique<BackendAttention>(weights_->model(), rows, own_nodes_, shape_.compressed,
                                          graph.shape.sequences, shape.wanted, &graph.tensors);
-  // Makes tensors that keep their memory during the step. They come first, side by side, so that
-  // they leave no holes between the tensors of layers.
+  // Makes output tensors that keep their memory during the whole step. They come first, side by
+  // side, so that they leave no holes between the tensors of layers.
   const auto kept = [&](ggml_type type, int64_t columns, int64_t rows) {
     ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows);
     ggml_set_input(tensor);
@@ -408,7 +408,8 @@ Result<DeviceGraph*> DeviceGraphs::Build(const Shape& shape, ggml_tensor* rows) 
     tensors.mass = kept(GGML_TYPE_F32, sequence.NumKeys(),
                         graph.attention->FirstMassArray(sequence.mass, num_layers));
     if (sequence.adds_host) {
-      // Rounds up a layer's size, so that every layer begins where every backend can copy from.
+      // Rounds up the size of a layer's part, so that each layer begins at an alignment from which
+      // every backend can copy.
       constexpr int kFloats = 64;
       tensors.host_weights = kept(GGML_TYPE_F32, RoundUp(model_.hparams.num_q_heads, kFloats),
                                   model_.shape.NumAttentions());
@@ -436,11 +437,11 @@ Status DeviceGraphs::CheckSupported(const DeviceGraph& graph) const {
 }
 
 Result<DeviceGraph*> DeviceGraphs::For(const StepWork& work) {
-  // Lists know pages by their addresses.
+  // Lists identify pages by address, and a freed address may have been used again.
   if (std::exchange(num_frees_, device_->num_frees()) != device_->num_frees()) ForgetLists();
   Shape shape = ShapeOf(work);
   UseRankStores(&shape);
-  // Graphs name places in the buffer of rows.
+  // Kept graphs contain addresses in the old buffer of rows.
   if (std::exchange(rows_generation_, device_->generation()) != device_->generation()) {
     graphs_.DropIf([](const DeviceGraph&) { return true; });
   }

@@ -25,10 +25,11 @@
 
 namespace ebb {
 
-// Returns whether a selector chooses rows in the step, and whether the host attends to some.
+// Return whether any sequence's selector chooses rows in the step, and whether the host attends to
+// rows of any.
 [[nodiscard]] bool Selects(const StepWork& work);
 [[nodiscard]] bool HostAttends(const StepWork& work);
-// Returns whether a single token may not see all rows of the cache.
+// Returns whether a single new token does not see some of the cache's rows, which a window hides.
 [[nodiscard]] bool HidesRows(const SequenceCache& cache, int num_layers);
 
 struct DeviceGraph {
@@ -38,12 +39,13 @@ struct DeviceGraph {
     BackendAttention::Wanted wanted;
     [[nodiscard]] bool operator==(const Shape&) const = default;
   };
-  // Lists name the rows of a sequence: by rows or by pages, and those of T2.
+  // Lists holds the lists of one sequence's rows (by row or by page), and of its rows of T2.
   struct Lists {
     std::optional<RowLists> rows;
     std::optional<PageLists> pages;
     std::optional<CompressedLists> compressed;
-    std::shared_ptr<RankStore> ranks;  // null unless the device multiplies for its selector
+    std::shared_ptr<RankStore> ranks;  // null unless the device computes products for its
+                                       // selector
   };
 
   // Returns the index of the sequence in shape.sequences, lists and tensors.sequences.
@@ -64,21 +66,23 @@ struct DeviceGraph {
 
 class DeviceGraphs {
  public:
-  // Builds graphs of `model` for `device`. REQUIRES: both outlive this.
+  // Makes builders of graphs of `model` for `device`. REQUIRES: both outlive this.
   DeviceGraphs(const LoadedModel& model, BackendDevice* device, const AttentionShape& shape);
-  // Copies the weights to the device. Called once, before all else. Errors: those of DeviceWeights.
+  // Copies the model's weights to the device. Must be called once, before all else. Errors: those
+  // of DeviceWeights.
   Status CopyWeights();
 
-  enum class RowsBelowT0 { kNone, kOnHost, kCompressed };  // those of the host, or T2 of the device
-  // Builds the graph of a step of so many tokens, with mass. Errors: Unsupported, naming the
-  // operation, if the backend lacks one. The first step that wants more (hidden states, heads that
-  // see different rows) finds out itself.
+  enum class RowsBelowT0 { kNone, kOnHost, kCompressed };  // kOnHost: T1, or T2 on the host
+  // Builds the graph of a step of `num_tokens` tokens, with mass, to find out early whether the
+  // backend has all operations. Errors: Unsupported, naming the missing operation. Operations that
+  // only some steps need (hidden states, heads that see different rows) are checked when such a
+  // step comes.
   Status Check(int num_tokens, RowsBelowT0 below);
-  // Drops all graphs, as if none had been built.
+  // Drops all graphs and resets the count of graphs built.
   void Clear() { graphs_.Clear(); }
 
-  // Returns the graph of the step, its tensors in the device's memory. The graph before loses that
-  // memory, but keeps its lists. Errors: OutOfMemory; Unsupported as Check().
+  // Returns the graph of the step, with its tensors in the device's memory. The graph used before
+  // loses that memory, but keeps its lists. Errors: OutOfMemory; Unsupported as Check().
   Result<DeviceGraph*> For(const StepWork& work);
   // Makes the next step upload all lists and the vectors of selectors again.
   void Forget();
@@ -88,7 +92,7 @@ class DeviceGraphs {
   }
   [[nodiscard]] size_t weight_bytes() const { return weights_->num_bytes(); }
   [[nodiscard]] int64_t num_built() const { return graphs_.num_built(); }
-  void Leak();  // the device was lost
+  void Leak();  // called after the device was lost: frees nothing
 
  private:
   using Shape = DeviceGraph::Shape;
@@ -101,10 +105,11 @@ class DeviceGraphs {
   // followers.
   [[nodiscard]] DecoderGraphOptions OptionsFor(const Shape& shape, int num_tokens,
                                                int num_outputs) const;
-  // Finds a store for the vectors of each selector, or lets the host multiply.
+  // Finds a store on the device for the vectors of each selector; without memory for it, the host
+  // computes the selector's products.
   void UseRankStores(Shape* shape);
-  // Builds the graph of a shape over `rows`, which is BackendDevice::rows(). Null: the device has
-  // no rows yet, and the graph can only be checked.
+  // Builds the graph of a shape over `rows`, which is BackendDevice::rows(). If `rows` is null, the
+  // device has no rows yet, and the graph serves only to check operations.
   Result<DeviceGraph*> Build(const Shape& shape, ggml_tensor* rows);
   Status MakeLists(DeviceGraph* graph) const;
   // Makes the next step upload all lists again.
@@ -114,13 +119,13 @@ class DeviceGraphs {
   const LoadedModel& model_;
   BackendDevice* const device_;
   const AttentionShape shape_;
-  const bool runs_row_attention_;  // single tokens attend by ebb's own nodes
+  const bool runs_row_attention_;  // ebb's own nodes attend for single tokens
   const OwnNodes own_nodes_;
   std::unique_ptr<DeviceWeights> weights_;
   GraphCache<DeviceGraph> graphs_;
   RankStores rank_stores_;
-  uint64_t rows_generation_ = 0;  // of the device, when graphs were built
-  uint64_t num_frees_ = 0;        // of the device, when lists were made
+  uint64_t rows_generation_ = 0;  // the device's generation() when graphs were built
+  uint64_t num_frees_ = 0;        // the device's num_frees() when lists were made
 };
 
 }  // namespace ebb

@@ -11,8 +11,8 @@ constexpr float kHidden = -60000.0f;
 
 }  // namespace
 
-// Lists the new rows by layer, token and kv head. A follower that lacks a token's position, or does
-// not exist, writes the sequence's own row again.
+// Uploads where the step's new rows go, by layer, token and kv head. For a missing follower, or one
+// that lacks a token's position, the list names the sequence's own row again.
 void DeviceInputs::SetNewRows(const StepWork& work, const DeviceGraph& graph) {
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
   const size_t num_tokens = work.tokens.size();
@@ -107,7 +107,7 @@ void DeviceInputs::SetRankVectors(const SequenceStep& sequence, size_t index, De
   }
 }
 
-// Uploads in one copy if all layers changed alike, as they mostly do.
+// Uploads the changes in one copy if they are the same in all layers, as they mostly are.
 void DeviceInputs::SetLists(const SequenceStep& sequence, DeviceGraph* graph) {
   const size_t index = graph->IndexOf(sequence);
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
@@ -181,7 +181,7 @@ void DeviceInputs::FillMask(const SequenceStep& sequence, const BackendSequence&
                             int kv_head, ggml_fp16_t* mask) {
   const RowsView rows = RowsOnDevice(*sequence.cache, layer, kv_head);
   const int group = sequence.cache->layout().GroupOf(layer, kv_head);
-  std::span<const Position> compressed;  // behind the other rows, and older than the step
+  std::span<const Position> compressed;  // rows of T2; their columns follow the others
   if (shape.num_compressed > 0) {
     compressed = sequence.cache->tables().Of(group).compressed.positions();
   }
@@ -193,7 +193,7 @@ void DeviceInputs::FillMask(const SequenceStep& sequence, const BackendSequence&
     std::fill_n(row, end, seen);
     std::fill(row + end, row + shape.NumKeys(), hidden);
     std::fill_n(row + shape.num_rows, compressed.size(), seen);
-    if (shape.is_eager && shape.adds_host) row[shape.NumKeys() - 1] = seen;  // the host's column
+    if (shape.is_eager && shape.adds_host) row[shape.NumKeys() - 1] = seen;  // the host's
     if (all_see) continue;
     const Position query = sequence.first + token;
     for (size_t i = 0; i < end; ++i) {

@@ -15,13 +15,14 @@ std::span<const float> DeviceSignals::Read(const ggml_tensor* tensor) {
   if (num_read_ == read_.size()) read_.emplace_back();
   ReadBuffer& to = read_[num_read_++];
   const auto size = static_cast<size_t>(ggml_nelements(tensor));
-  // Adds a quarter, so that a buffer for all rows is not allocated again every few steps.
+  // Allocates a quarter more than needed, so that a buffer that grows with the rows is rarely
+  // replaced.
   if (to.size < size) to = MakeReadBuffer(size + size / 4);
   device_->Download(tensor, 0, std::span(to.data, size));
   return {to.data, size};
 }
 
-// Pins the buffer if the backend can, so that the copy overlaps with the host's work.
+// Allocates a buffer, pinned if the backend can, so that copies overlap with the host's work.
 DeviceSignals::ReadBuffer DeviceSignals::MakeReadBuffer(size_t size) const {
   ReadBuffer made = {.size = size};
   auto* const type = ggml_backend_dev_host_buffer_type(ggml_backend_get_device(device_->backend()));
@@ -134,7 +135,7 @@ void DeviceSignals::TakeMass(const SequenceStep& sequence, const DeviceGraph& gr
       *target.not_finite = true;
       return;
     }
-    if (*target.not_finite) return;  // of the host's rows
+    if (*target.not_finite) return;  // the host's rows gave a NaN
     const int num_q = model_.hparams.num_q_heads, kv_heads = model_.hparams.kv_heads[layer];
     const auto arrays = static_cast<int>(mass.size() / described.NumKeys());
     for (int array = 0; array < arrays; ++array) {
@@ -161,7 +162,7 @@ void DeviceSignals::TakeMass(const SequenceStep& sequence, const DeviceGraph& gr
     }
   };
   const int num_layers = model_.hparams.num_layers;
-  // Layers may share an array.
+  // Several layers may add to one array.
   if (sequence.signals->needs().mass == MassNeed::kSummed) {
     for (int layer = 0; layer < num_layers; ++layer) take(layer);
     return;

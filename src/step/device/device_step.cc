@@ -56,8 +56,8 @@ Status DeviceStep::CheckOperations() {
 
 Status DeviceStep::Run(const StepWork& work, StepCosts* costs) {
   Status status;
-  // Destroyed after the handler has waited for the device, because copies from and to work space
-  // may be under way until then.
+  // `staged` is destroyed after the handler has waited for the device, because copies from and to
+  // staging memory may be under way until then.
   StagedSequences staged(&staged_steps_);
   try {
     status = device_->Call([&] { return RunOnDevice(work, &staged, costs); });
@@ -70,7 +70,8 @@ Status DeviceStep::Run(const StepWork& work, StepCosts* costs) {
     if (!waited.ok()) status = waited;
   }
   if (!status.ok()) {
-    // Rows and vectors on the device may be half written.
+    // After a failure, lists and vectors on the device may be half written; the next step uploads
+    // them again.
     graphs_.Forget();
   }
   return status;
@@ -109,7 +110,7 @@ Status DeviceStep::ComputeStep(const StepWork& work, const StagedSequences& stag
   }
   signals_.Fetch(work, *graph);
   if (HasStates()) TakeStates(work, graph);
-  // One figure for all: a device tells nothing of its nodes.
+  // A device does not report the time of its nodes, so that one figure covers the whole step.
   if (costs != nullptr) *costs = {.other_seconds = SecondsNow() - begin};
   return OkStatus();
 }
@@ -121,8 +122,8 @@ void DeviceStep::ReserveStates(const StepWork& work) {
   states_.reserve(work.sequences.size());
 }
 
-// Copies the sequences' states to the device. Between steps they lie in the host's memory, where
-// they are saved, forked and rolled back.
+// Copies the sequences' recurrent states to the device. Between steps they lie in the host's
+// memory, where they are saved, forked and rolled back.
 Status DeviceStep::SetStates(const StepWork& work, DeviceGraph* graph) {
   auto* const type = ggml_backend_get_default_buffer_type(device_->backend());
   const size_t needed = graph->graph.inputs->StateBufferBytes(
@@ -143,7 +144,7 @@ Status DeviceStep::SetStates(const StepWork& work, DeviceGraph* graph) {
   return OkStatus();
 }
 
-// Copies the states back to the host. REQUIRES: the step has ended.
+// Copies the recurrent states back to the host. REQUIRES: the step has ended.
 void DeviceStep::TakeStates(const StepWork& work, DeviceGraph* graph) {
   graph->graph.inputs->TakeStates();
   for (const SequenceStep& sequence : work.sequences) {

@@ -1,9 +1,9 @@
 // DeviceStep computes steps on a device, by a backend of ggml: weights and rows lie in the device's
-// memory, and all of a step is one graph there. The host says which rows are read and written, and
-// gets logits and signals.
+// memory, and a step is one graph there. The host uploads which rows the step reads and writes, and
+// downloads logits and signals.
 //
-// A row's bits are the device's own: the same whatever slots rows lie in and however often a step
-// is repeated, but not the processor's.
+// A step's result has the same bits whatever slots its rows lie in and however often it is
+// repeated, but not the same bits as on the processor.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_DEVICE_DEVICE_STEP_H_
@@ -32,11 +32,11 @@ namespace ebb {
 class DeviceStep final : public StepBackend {
  public:
   using OnThreads = HostAttention::OnThreads;
-  // Copies the weights to the device, checks its operations, and finds out how fast the ways of
-  // reading T1 are. `host_attention` attends to rows of T1 and T2 on the host. Errors: those of
-  // DeviceWeights and DeviceT1::FindOrMeasureRates(); Unsupported, naming the operation, if the
-  // backend lacks one that the model or the tiers need. REQUIRES: model and device outlive this;
-  // use.device is not null.
+  // Copies the weights to the device, checks that the device has all operations, and measures how
+  // fast it reads T1 in each way. `host_attention` attends to rows of T1 and T2 on the host.
+  // Errors: those of DeviceWeights and DeviceT1::FindOrMeasureRates(); Unsupported, naming the
+  // operation, if the backend lacks one that the model or the tiers need. REQUIRES: model and
+  // device outlive this; use.device is not null.
   static Result<std::unique_ptr<DeviceStep>> Create(const LoadedModel& model, const DeviceUse& use,
                                                     const AttentionShape& shape,
                                                     std::unique_ptr<HostAttention> host_attention,
@@ -48,7 +48,8 @@ class DeviceStep final : public StepBackend {
   // lost.
   Status Run(const StepWork& work, StepCosts* costs) override;
   [[nodiscard]] std::span<const float> logits(size_t i) const override;
-  // Returns the logits, because a device's step computes all of them at once.
+  // Returns the logits of all outputs: a device's step computes them at once, so that
+  // ComputeLogits() has nothing left to compute.
   [[nodiscard]] std::span<const float> outputs() const override { return logits_; }
   [[nodiscard]] size_t OutputFloats() const override { return model_.hparams.vocab_size; }
   Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) override;
@@ -61,13 +62,14 @@ class DeviceStep final : public StepBackend {
  private:
   DeviceStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
              std::unique_ptr<HostAttention> host_attention, const OnThreads& on_threads);
-  // Builds, and drops, the graphs of a prompt's step, of a single token and, if the host may attend
-  // too, of a token with its share.
+  // Builds graphs of a prompt's step, of a single token and, if the host may attend too, of a token
+  // with the host's part, to check their operations, and drops them again.
   Status CheckOperations();
   Status RunOnDevice(const StepWork& work, StagedSequences* staged, StepCosts* costs);
   Status ComputeStep(const StepWork& work, const StagedSequences& staged, StepCosts* costs);
-  // Returns whether the model has recurrent states, which the next functions carry to the device
-  // and back. REQUIRES, of a step with them: all sequences have as many tokens, in their order.
+  // Returns whether the model has recurrent states, which the functions below copy to the device
+  // and back. A step of such a model REQUIRES: all sequences have the same number of tokens, in
+  // order.
   [[nodiscard]] bool HasStates() const { return model_.hparams.state_bytes > 0; }
   void ReserveStates(const StepWork& work);
   Status SetStates(const StepWork& work, DeviceGraph* graph);
@@ -80,9 +82,10 @@ class DeviceStep final : public StepBackend {
   DeviceInputs inputs_;
   DeviceT1 t1_;
   DeviceSignals signals_;
-  std::vector<StagedStep> staged_steps_;                            // of StagedSequences
-  std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // of a step's sequences
-  std::vector<std::byte*> states_;                                  // on the host, of the same
+  std::vector<StagedStep> staged_steps_;                            // memory of StagedSequences
+  std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // the recurrent states of the
+                                                                    // step's sequences
+  std::vector<std::byte*> states_;                                  // the same states on the host
   std::vector<float> logits_;
 };
 

@@ -14,8 +14,8 @@
 namespace ebb {
 namespace {
 
-// Returns the bytes of T1 that the first layer reads; all layers read about as much. All queries of
-// a sequence read its rows once.
+// Returns the bytes of T1 that a step reads for layer 0, which stands for all layers, because they
+// read about as much. A row is read once for all queries of its sequence.
 T1Bytes BytesOfFirstLayer(std::span<const SequenceStep> sequences, const AttentionShape& shape) {
   T1Bytes bytes;
   const size_t row_bytes = shape.format.RowBytes();
@@ -79,8 +79,8 @@ T1Reading DeviceT1::ReadingOf(const SequenceStep& sequence, bool may_stay) const
   return sequence.keeps_cached_t1 ? T1Reading::kStagedAndCached : T1Reading::kStaged;
 }
 
-// Refuses sequences with rows that are hidden from the token, because such rows are not separated
-// by tiers.
+// Returns whether the host may attend to the sequence's rows of T1 in place. It must not if rows
+// are hidden from the token, because the lists of such rows do not separate the tiers.
 bool DeviceT1::MayReadInPlace(const SequenceStep& sequence) const {
   return sequence.num_tokens() == 1 && sequence.cache->page_bytes(Tier::kT1) > 0 &&
          !HidesRows(*sequence.cache, model_.hparams.num_layers);
@@ -88,7 +88,7 @@ bool DeviceT1::MayReadInPlace(const SequenceStep& sequence) const {
 
 T1Mode DeviceT1::ChooseMode(std::span<const SequenceStep> sequences) const {
   if (use_.t1_mode != T1Mode::kAuto) return use_.t1_mode;
-  // Attention on the host is exact only up to rounding.
+  // Attention on the host gives the device's results only up to rounding.
   if (!use_.allow_inexact) return T1Mode::kStream;
   const T1Bytes bytes = BytesOfFirstLayer(sequences, shape_);
   return ComputeSeconds(rates_, bytes) < StreamSeconds(rates_, bytes) ? T1Mode::kCompute
@@ -122,7 +122,7 @@ Status DeviceT1::Compute(const StepWork& work, const StagedSequences& staged, De
   size_t part = 0;
   EBB_RETURN_IF_ERROR(device_->Compute(graph->parts[part++].get()));
   const int num_attentions = model_.shape.NumAttentions();
-  int num_layers = 0;  // that were read
+  int num_layers = 0;  // that earlier attentions have read
   for (int attention = 0; attention < num_attentions; ++attention) {
     const int layer = model_.shape.LayerRead(attention);
     const bool reads_again = layer < num_layers;
@@ -227,9 +227,9 @@ void DeviceT1::SelectRows(const SequenceStep& sequence, size_t number, const Sta
   inputs_->UploadMasks(index, layer, *graph);
 }
 
-// Queues `part`, the nodes of the attention that do not wait for the host, and attends to the
-// host's rows meanwhile; then uploads the result for the nodes after them. When the queries have
-// arrived, the layer before has ended, so that the mass of its rows on the host can be scaled.
+// Queues graph part `part`, the attention's nodes that do not wait for the host; meanwhile attends
+// to the host's rows, and then uploads the result for the next part. Once the queries have arrived,
+// the layer before has been computed, so that the mass of its host rows can be scaled.
 Status DeviceT1::AttendOnHost(const StepWork& work, int attention, size_t part,
                               DeviceGraph* graph) {
   const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;
@@ -256,7 +256,8 @@ Status DeviceT1::AttendOnHost(const StepWork& work, int attention, size_t part,
   for (size_t i = 0; i < host_queries_.size(); ++i) {
     HostShare& of = host_shares_[i];
     if (graph->shape.sequences[of.index].is_eager) {
-      // A head without a row there: not every backend's softmax takes infinity.
+      // A head without rows on the host has a log-sum of minus infinity, which some backends'
+      // softmax does not accept.
       for (float& log_sum : std::span(of.result).subspan(size)) {
         log_sum = std::max(log_sum, kNoRows);
       }
@@ -279,7 +280,7 @@ void DeviceT1::AddMassOfHost(const DeviceGraph& graph) {
       const float* const here = of.result.data() + of.q.size();
       for (size_t head = 0; head < of.weights.size(); ++head) {
         const float all = of.weights[head];
-        // Passes on a value that is not finite, so that AddMass() notices.
+        // Keeps a value that is not finite, so that AddMass() notices it.
         of.weights[head] = std::isfinite(all) ? std::exp2(here[head] - all) : all;
       }
     }

@@ -1,5 +1,5 @@
-// Says how the steps of an engine use its device: by ebb's own nodes or not, and how they may read
-// T1.
+// DeviceUse says how the steps of an engine use its device: whether by ebb's own nodes, and how
+// they may read T1.
 #ifndef EBB_STEP_DEVICE_DEVICE_USE_H_
 #define EBB_STEP_DEVICE_DEVICE_USE_H_
 
@@ -11,18 +11,18 @@
 
 namespace ebb {
 
-// Returns whether ebb's own nodes attend to single tokens. T2 lies in the device's memory then.
+// Returns whether ebb's own nodes attend for single tokens. T2 then lies in the device's memory.
 [[nodiscard]] bool RunsRowAttention(const BackendDevice& device, const LoadedModel& model);
 
-// DeviceUse says which device computes an engine's steps, and how they may read T1 there.
+// DeviceUse says which device computes an engine's steps, and in which ways it may read T1.
 struct DeviceUse {
-  BackendDevice* device = nullptr;  // null: the processor, on which there is no choice
+  BackendDevice* device = nullptr;  // null: the processor computes
   T1Mode t1_mode = T1Mode::kAuto;
   bool allow_inexact = false;
-  bool has_t1 = false;     // in the host's memory or in a file
-  std::string rates_file;  // see EngineOptions
+  bool has_t1 = false;     // T1 exists, in the host's memory or in a file
+  std::string rates_file;  // see EngineOptions::rates_file
 
-  // Returns whether rates decide, step by step, how T1 is read.
+  // Returns whether measured rates decide, step by step, how T1 is read.
   [[nodiscard]] bool NeedsRates() const {
     return has_t1 && t1_mode == T1Mode::kAuto && allow_inexact;
   }

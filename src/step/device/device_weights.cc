@@ -28,7 +28,7 @@ Status DeviceWeights::Copy(BackendDevice* device) {
   on_device_.shape = host_.shape;
   on_device_.layers = host_.layers;
   on_device_.library = host_.library;
-  // A tensor that several name is copied once.
+  // Copies a tensor once, even if several members of the model point to it.
   std::map<ggml_tensor*, ggml_tensor*> copies;
   const auto for_each = [&](const auto& visit) {
     for (LayerWeights& layer : on_device_.layers) {

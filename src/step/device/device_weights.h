@@ -14,16 +14,16 @@ namespace ebb {
 
 class DeviceWeights {
  public:
-  // Copies all weights but tables of embeddings, whose rows are looked up on the host. Errors:
-  // InvalidArgument if the model was loaded for the processor, in layouts that no device knows;
-  // OutOfMemory. REQUIRES: model and device outlive this.
+  // Copies all weights to the device but token embeddings, whose rows are looked up on the host.
+  // Errors: InvalidArgument if the model was loaded in the processor's tensor layouts; OutOfMemory.
+  // REQUIRES: model and device outlive this.
   static Result<std::unique_ptr<DeviceWeights>> Create(const LoadedModel& model,
                                                        BackendDevice* device);
 
-  // Returns the model with its tensors on the device.
+  // Returns a copy of the model's description whose tensors lie on the device.
   [[nodiscard]] const LoadedModel& model() const { return on_device_; }
   [[nodiscard]] size_t num_bytes() const;
-  // Leaks the memory, which cannot be freed after the device was lost.
+  // Gives up the memory without freeing it, because freeing fails after the device was lost.
   void Leak() { ebb::Leak(&buffer_); }
 
  private:

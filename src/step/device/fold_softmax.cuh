@@ -1,4 +1,5 @@
-// Pieces that the CUDA kernels of both folds share. C++17, as nvcc reads it.
+// Device functions for the running softmax of the CUDA kernels that attend to full-precision rows
+// and to rows of T2. C++17, because nvcc compiles this file.
 #ifndef EBB_STEP_DEVICE_FOLD_SOFTMAX_CUH_
 #define EBB_STEP_DEVICE_FOLD_SOFTMAX_CUH_
 
@@ -13,13 +14,13 @@ constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kHidden = -INFINITY;  // the logit of a row that a query does not see
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// Returns 2^(logit - largest), without a difference of infinities where nothing was seen yet.
+// Returns 2^(logit - largest), and 0 for a hidden row, also while `largest` is minus infinity.
 __device__ inline float Factor(float logit, float largest) {
   return logit == kHidden ? 0.0f : exp2f(logit - largest);
 }
 
-// Adds a tile of rows to the running softmax of each query: scales what was summed to the new
-// largest logit, and turns the tile's logits into weights.
+// Adds a tile of rows to the running softmax of each query: rescales the sums so far to the new
+// largest logit, and replaces the tile's logits by weights.
 template <int kRows, int kQueries, int kElements>
 __device__ inline void AddToSoftmax(float (&logits)[kRows][kQueries], float (&largest)[kQueries],
                                     float (&weight)[kQueries], float (&sum)[kQueries][kElements]) {

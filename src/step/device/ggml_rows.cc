@@ -30,8 +30,8 @@ ggml_tensor* ViewAs(ggml_context* context, ggml_tensor* of, ggml_type type,
   return view;
 }
 
-// I32 [page, num_pages * kv_heads]: the pages that the list names, one after another. Pages begin
-// at any row, so that the pages of the view overlap.
+// Returns the T2 pages of all kv heads that the list names, one after another, I32 [page, num_pages
+// * kv_heads]. A page may begin at any row, so that the view of all pages has overlapping pages.
 ggml_tensor* GatherPagesOfRecords(ggml_context* context, const GgmlRowInputs& in) {
   const size_t page_bytes = CompressedPageBytesOnDevice(in.format);
   const size_t row_bytes = in.rows->nb[1];
@@ -43,7 +43,7 @@ ggml_tensor* GatherPagesOfRecords(ggml_context* context, const GgmlRowInputs& in
   return ggml_get_rows(context, all, in.pages);
 }
 
-// Returns F16, the rows of `second` behind those of `first`.
+// Returns the rows of `first`, then those of `second`, in F16.
 ggml_tensor* Concatenated(ggml_context* context, ggml_tensor* first, ggml_tensor* second) {
   second =
       ggml_reshape_4d(context, second, first->ne[0], second->ne[1], first->ne[2], first->ne[3]);
@@ -51,12 +51,13 @@ ggml_tensor* Concatenated(ggml_context* context, ggml_tensor* first, ggml_tensor
                   ggml_concat(context, AsIntegers(context, first), AsIntegers(context, second), 1));
 }
 
-// F32 [head_dim, sides, num_rows, kv_heads]: keys less their centre, then values.
+// Returns the dequantised rows in order of position, F32 [head_dim, sides, num_rows, kv_heads]:
+// side 0 are keys without their centre, side 1 are values.
 ggml_tensor* Dequantised(ggml_context* context, const GgmlRowInputs& in) {
   const int64_t head_dim = in.format.head_dim, heads = in.kv_heads, num_rows = in.num_rows;
   const int64_t sides = in.format.has_values ? 2 : 1;
   const size_t record = in.format.RowStride();
-  // Pages end where their records do: 64 records are a multiple of the buffer's rows.
+  // A page has no padding after its 64 records, whose size is a multiple of a row's in the buffer.
   const size_t of_head = size_t(in.num_pages) * CompressedPageBytesOnDevice(in.format);
   const ggml_type type = GgmlTypeOf(in.format.type);
   ggml_tensor* records =
@@ -113,8 +114,8 @@ std::vector<float> RotationMatrix(int head_dim) {
 
 namespace {
 
-// Records of two kv heads in pages at odd places of a small buffer, and their rows as the CPU
-// decompresses them.
+// SampleRecords holds test data for the device: records of two kv heads, in pages at odd places of
+// a small buffer, and their rows as the processor decompresses them.
 class SampleRecords {
  public:
   explicit SampleRecords(const CompressedFormat& format)
@@ -164,7 +165,7 @@ class SampleRecords {
             .centres = input(GGML_TYPE_F32, head_dim, kHeads),
             .rotation = input(GGML_TYPE_F32, head_dim, head_dim)};
   }
-  // Rows at the beginning of the buffer, as full rows of two heads.
+  // Returns the first rows of the buffer as the full-precision rows of two heads.
   [[nodiscard]] GatheredRows MakeFull(ggml_context* context, const GgmlRowInputs& inputs) const {
     ggml_tensor* rows = ggml_view_3d(context, inputs.rows, format_.head_dim, kFullRows, kHeads,
                                      inputs.rows->nb[1], inputs.rows->nb[1], 0);
@@ -172,7 +173,7 @@ class SampleRecords {
   }
   void Set(const GgmlRowInputs& inputs) const {
     const auto set = [](ggml_tensor* to, const auto& from) {
-      if (to->buffer == nullptr) return;  // no node reads it
+      if (to->buffer == nullptr) return;  // no node reads the tensor
       ggml_backend_tensor_set(to, from.data(), 0, ggml_nbytes(to));
     };
     set(inputs.rows, buffer_);
@@ -187,7 +188,7 @@ class SampleRecords {
 
  private:
   static constexpr int kHeads = 2, kFullRows = 3;
-  // Some backends multiply numbers that are rounded to 11 bits.
+  // Allows for backends that round factors to 11 bits before they multiply.
   static constexpr float kMostError = 0.02f;
 
   [[nodiscard]] bool Are(const std::vector<float>& expected, const ggml_tensor* found) const {
@@ -198,7 +199,7 @@ class SampleRecords {
     for (size_t i = 0; i < halves.size(); ++i) {
       const size_t head = i / (kRows * head_dim), row = i / head_dim % kRows;
       if (row < kFullRows) {
-        // The bits of records, seen as F16.
+        // The full rows are bytes of records, read as F16; they must not change.
         if (halves[i] != buffer_[(head + row) * head_dim + i % head_dim]) return false;
         continue;
       }
@@ -217,8 +218,8 @@ class SampleRecords {
   std::vector<float> keys_, values_;  // [heads, slots, head_dim]
 };
 
-// Whether any bits come back that travel as records do (RowTransfers::Contents::kBits): denormal
-// numbers and signalling NaNs too, which some backends change.
+// Returns whether the backend copies all bits of rows that travel like records
+// (RowTransfers::Contents::kBits). Some backends change denormal numbers and signalling NaNs.
 Result<bool> KeepsBits(ggml_backend_t backend, const CompressedFormat& format) {
   constexpr int kRows = 4;
   const std::unique_ptr<ggml_context, GgmlDeleter> context(

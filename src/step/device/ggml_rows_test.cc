@@ -49,7 +49,7 @@ TEST(GgmlRowsTest, BackendsReadThemAsTheCpuDoes) {
   }
 }
 
-// Records in several pages, in any order, behind which lists name the spare page of zeros.
+// Records lie in several pages in any order; lists are padded with the spare page of zeros.
 TEST(GgmlRowsTest, RowsAreThoseThatListsName) {
   constexpr int kHeadDim = 64, kHeads = 2, kPages = 4, kRows = 128, kFull = 5;
   for (const bool shares_slots : {false, true}) {
@@ -58,7 +58,7 @@ TEST(GgmlRowsTest, RowsAreThoseThatListsName) {
       const size_t page_rows = CompressedPageBytesOnDevice(format) / (kHeadDim * 2);
       std::mt19937 random(11);
       std::normal_distribution<float> normal;
-      // A spare page of zeros, and then pages of both heads in turns.
+      // The buffer has a spare page of zeros first, then pages of the two heads alternately.
       std::vector<ggml_fp16_t> buffer((1 + 2 * (kPages - 1) + 1) * page_rows * kHeadDim);
       std::vector<float> centres(kHeads * kHeadDim);
       for (float& x : centres) x = 5 * normal(random);

@@ -1,5 +1,6 @@
-// ggml keeps what a graph is to itself; a graph of the same nodes that is built from outside does
-// not know how often each is read, so that a backend fuses other nodes, and rounds otherwise.
+// PartOf() uses internals of ggml_cgraph. A part made by ggml's public functions would not know how
+// many nodes read each tensor; a backend would then fuse other nodes than in the whole graph, and
+// round differently.
 #include "src/step/device/graph_part.h"
 
 #include "ggml-impl.h"

@@ -1,4 +1,5 @@
-// GraphPart is a part of a graph, which a backend runs with the arithmetic of the whole graph.
+// GraphPart is a range of a graph's nodes, which a backend computes with the same arithmetic as
+// within the whole graph.
 #ifndef EBB_STEP_DEVICE_GRAPH_PART_H_
 #define EBB_STEP_DEVICE_GRAPH_PART_H_
 

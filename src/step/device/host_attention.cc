@@ -49,7 +49,8 @@ size_t HostAttention::FindRows(int layer, std::span<const Query> queries) {
   return most_rows;
 }
 
-// The mass of the rows of T1, and behind it that of the rows of T2.
+// Points the query at arrays for its mass: first that of the rows of T1, then that of the rows of
+// T2.
 void HostAttention::MakeMass(size_t index, size_t kv_heads, DecodeQuery* query) {
   MassOfQuery& mass = mass_[index];
   const size_t of_kv_head = shape_.num_q_heads / kv_heads, first = index * kv_heads;
@@ -136,13 +137,14 @@ std::string HostAttention::Description() const {
 }
 
 Result<double> HostAttention::MeasureBytesPerSecond() {
-  // More than caches hold: rows of T1 are read once a step.
+  // Measures with more bytes than the processor's caches hold, because a step reads each row of T1
+  // once.
   const auto cache_bytes = static_cast<size_t>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
   const size_t many_bytes = std::clamp(2 * cache_bytes, size_t{64} << 20, size_t{256} << 20);
   const size_t heads = shape_.num_kv_heads, page_bytes = shape_.format.PageBytes();
   const size_t pages_of_head = std::max<size_t>(1, many_bytes / (heads * page_bytes));
   try {
-    // Zeros are rows like others: what is measured is reading them.
+    // Rows of zeros do: the measurement is of reading memory.
     const size_t num_bytes = heads * pages_of_head * page_bytes;
     const auto memory = hwy::AllocateAligned<std::byte>(num_bytes);
     if (memory == nullptr) throw std::bad_alloc();

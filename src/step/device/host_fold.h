@@ -1,4 +1,5 @@
-// The loops of a fold on the processor's backend, for rows of T0 and T1 and for those of T2.
+// HostFold computes the fold nodes (row_attention.h, compressed_rows.h) on the processor's backend,
+// for full-precision rows and for rows of T2.
 #ifndef EBB_STEP_DEVICE_HOST_FOLD_H_
 #define EBB_STEP_DEVICE_HOST_FOLD_H_
 
@@ -24,16 +25,17 @@ inline float LogitOf(const RowFold& fold, float product) {
   return capped * std::numbers::log2e_v<float>;
 }
 
-// Rows gives access to the rows of one thread, by kv head and place in the head's list:
-//   int Count(int head) const: the rows of the list
-//   void BeginSplit(int head): comes before the other functions
-//   void Logits(int head, int row, float* logits): writes those of the head's queries
-//   const float* Value(int head, int row): valid until the next call
+// HostFold attends to splits of rows, which it reads through `Rows`, one object of which serves one
+// thread. Its functions take a kv head and an index in the head's list:
+//   int Count(int head) const: returns the length of the list
+//   void BeginSplit(int head): is called before the next three functions
+//   void Logits(int head, int row, float* logits): writes the logits of the head's queries
+//   const float* Value(int head, int row): returns a value, valid until the next call
 //   void EndSplit(int head, float weight, float* sum): completes a query's sum of weighted values
 template <class Rows>
 class HostFold {
  public:
-  // Writes the fold's result to `node`. REQUIRES: all arguments outlive this.
+  // Makes a fold that writes its result to `node`. REQUIRES: all arguments outlive this.
   HostFold(const RowFold& fold, ggml_tensor* node, Rows* rows)
       : fold_(fold),
         rows_(*rows),
@@ -41,7 +43,7 @@ class HostFold {
         weights_(sums_ + fold.SumsSize()),
         logits_(weights_ + fold.WeightsSize()) {}
 
-  // Computes one thread's part.
+  // Computes thread `thread`'s share of the splits.
   void Run(int thread, int num_threads) {
     const int num_parts = fold_.NumSplits() * fold_.kv_heads;
     for (int part = thread; part < num_parts; part += num_threads) {

@@ -1,4 +1,5 @@
-// Helpers of the tests of ebb's own attention nodes: the backends to run them on, and results.
+// Helpers of tests of ebb's own attention nodes: the backends that can run the nodes, and a struct
+// for results.
 #ifndef EBB_STEP_DEVICE_OWN_NODES_FOR_TEST_H_
 #define EBB_STEP_DEVICE_OWN_NODES_FOR_TEST_H_
 
@@ -18,14 +19,15 @@
 
 namespace ebb {
 
-// A backend, and how it runs each node.
+// NodeRunner is a backend and the functions by which it runs ebb's own nodes.
 struct NodeRunner {
   std::unique_ptr<ggml_backend, GgmlDeleter> backend;
   DeviceOp attention = {}, fold = {}, unpack = {};
   std::string name;
 };
 
-// ggml's backend for the processor, and that of a card where the program and the machine have one.
+// Returns ggml's backend of the processor and, if the program and the machine have one, that of a
+// GPU.
 inline std::vector<NodeRunner> NodeRunners() {
   std::vector<NodeRunner> runners(1);
   runners[0].backend.reset(ggml_backend_cpu_init());
@@ -45,7 +47,7 @@ inline std::vector<NodeRunner> NodeRunners() {
   return runners;
 }
 
-// The parts of the result of a merge.
+// MergeOutcome holds the parts of a merge node's result.
 struct MergeOutcome {
   std::vector<float> out, log_sums, mass;
 };

@@ -36,7 +36,8 @@ bool PageLists::UpdatePages(const SequenceCache& cache, const BackendDevice& dev
   for (int head = 0; head < kv_heads_[layer]; ++head) {
     const size_t stream = first_stream_[layer] + head;
     const RowsView view = RowsOnDevice(cache, layer, head);
-    // Rows in order need no pages behind the last one; else slots name any of them.
+    // If rows lie in slot order, only the pages up to the last row are needed; else slots may name
+    // any page.
     const size_t num_pages = num_groups_ == 0
                                  ? (view.slots.size() + kRowsPerPage - 1) / kRowsPerPage
                                  : cache.views().CountsOf(layer, head).pages;
@@ -92,7 +93,7 @@ void PageLists::Forget() {
 }
 
 bool PageLists::InOrder(const SequenceCache& cache, int num_layers) {
-  const Slot* table = nullptr;  // that the stream before had
+  const Slot* table = nullptr;  // table of the stream before
   for (int layer = 0; layer < num_layers; ++layer) {
     for (int head = 0; head < cache.layout().NumKvHeads(layer); ++head) {
       const std::span<const Slot> slots = RowsOnDevice(cache, layer, head).slots;

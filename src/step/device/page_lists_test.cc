@@ -34,12 +34,13 @@ TEST(PageLists, NameThePagesOfRowsInOrder) {
       }
     }
   }
-  EXPECT_EQ(num_changes, shape.num_layers * 5);  // once a page
+  EXPECT_EQ(num_changes, shape.num_layers * 5);  // once for each new page
   made.cache->Remove(1, std::vector<uint32_t>{7});
   EXPECT_FALSE(PageLists::InOrder(*made.cache, shape.num_layers));
 }
 
-// An address may get another place once something was given back, which the device counts.
+// After memory was freed, an address may denote another place of the device's buffer; the device
+// counts frees, so that lists are made again.
 TEST(PageLists, AddressesOfADeviceMayGetOtherPlaces) {
   auto device = *BackendDevice::Create(
       {.kind = DeviceKind::kBackend, .name = "ggml-cpu", .memory_bytes = 64 << 20}, 128);
@@ -58,7 +59,7 @@ TEST(PageLists, AddressesOfADeviceMayGetOtherPlaces) {
 
 class PageListsWithSlots : public testing::TestWithParam<Granularity> {};
 
-// Copies that take only what is said to have changed name every row.
+// A device that copies only the reported changes has complete lists after every step.
 TEST_P(PageListsWithSlots, FollowWhateverHappensToTheRows) {
   const ModelShape shape = ListedShape();
   ListedCaches made = MakeListedCaches(shape, GetParam());

@@ -22,7 +22,7 @@ void RankMirror::FindChanged(const RankVectors& from, int group) {
   keys_.clear();
   pages_.clear();
   const size_t num_pages = from.NumRankPages(group);
-  if (num_pages == 0) return;  // its products are not used
+  if (num_pages == 0) return;  // products with pages are not used
   assert(num_pages <= static_cast<size_t>(room_.num_pages));
   uint64_t* const known = versions_.data() + group * NumVersions();
   for (int key = 0; key < room_.num_keys; ++key) {
@@ -69,7 +69,7 @@ bool RankMirror::Update(const RankVectors& from, const CacheLayout& layout,
       change(first_variance + page);
     }
   }
-  // One copy for groups that follow one another, where the same vector changed in each.
+  // Joins the changes of the same vector in consecutive groups into one copy.
   std::ranges::sort(*changes, {}, [&](const Change& change) {
     return std::pair(change.offset % StreamSize(), change.offset);
   });

@@ -1,6 +1,7 @@
-// Products of queries with the vectors that a selector ranks pages by (src/base/rank_vectors.h),
-// computed on a device, where they would take the host longer than the rest of the step. The
-// vectors lie in the device's memory from step to step; the host gets the products and chooses.
+// Computes on a device the products of queries with the vectors by which a selector ranks pages
+// (src/base/rank_vectors.h). On the host they would take longer than the rest of the step. The
+// vectors stay in the device's memory from step to step; the host downloads the products and
+// chooses pages.
 #ifndef EBB_STEP_DEVICE_RANK_PRODUCTS_H_
 #define EBB_STEP_DEVICE_RANK_PRODUCTS_H_
 
@@ -20,37 +21,39 @@
 
 namespace ebb {
 
-// RankRoom is how many vectors of a stream a graph has room for: keys, then means, then variances.
+// RankRoom says how many vectors of a stream a graph is built for: first keys, then a mean of each
+// page, then a variance of each page.
 struct RankRoom {
   int num_keys = 0;
-  int num_pages = 0;  // 0: the host multiplies
+  int num_pages = 0;  // 0: the host computes the products
 
-  // Returns the room for `num_keys` keys and `num_pages` pages, rounded up so that a graph serves
-  // many steps.
+  // Returns the numbers for at least `num_keys` keys and `num_pages` pages, rounded up so that a
+  // graph serves many steps.
   [[nodiscard]] static RankRoom Of(size_t num_keys, size_t num_pages);
   // Returns the number of vectors of a stream, which is also the number of products of a query.
   [[nodiscard]] int NumVectors() const { return num_keys + 2 * num_pages; }
   [[nodiscard]] bool operator==(const RankRoom&) const = default;
 };
 
-// RankMirror is the host's copy of a selector's vectors that lie in a device's memory.
+// RankMirror is the host's copy of a selector's vectors on a device, by which it finds what to
+// upload.
 class RankMirror {
  public:
-  // Returns the bytes of the vectors, on the host and again in the device's memory.
+  // Returns the bytes of the vectors in one copy; the host and the device have one each.
   [[nodiscard]] static size_t BytesFor(size_t num_streams, size_t head_dim, const RankRoom& room) {
     return num_streams * room.NumVectors() * head_dim * sizeof(uint16_t);
   }
 
   RankMirror(int num_streams, int head_dim, const RankRoom& room);
 
-  // Change is one vector of each of `num_streams` streams that follow one another; offset and size
-  // count numbers of F16.
+  // Change is one changed vector in each of `num_streams` consecutive streams. `offset` and `size`
+  // count F16 numbers of Vectors().
   struct Change {
     size_t offset = 0, size = 0, num_streams = 0;
   };
-  // Copies the vectors that have changed. Returns true if so many have changed that all of
-  // Vectors() should be uploaded; otherwise writes the changes to `changes`. REQUIRES: there is
-  // room; the selector and its layout are always the same.
+  // Copies the vectors that have changed since the last call. Returns true if so many have that all
+  // of Vectors() should be uploaded; otherwise writes the changes to `changes`. REQUIRES: the
+  // vectors fit in the RankRoom; all calls pass the same selector and layout.
   [[nodiscard]] bool Update(const RankVectors& vectors, const CacheLayout& layout,
                             std::vector<Change>* changes);
   // Returns the vectors, F16 [streams, vectors, head_dim].
@@ -60,22 +63,22 @@ class RankMirror {
   void Forget() { versions_.clear(); }
 
  private:
-  // Returns how many versions a group has: of keys, then of pages.
+  // Returns the number of versions of a group: one for each key, then one for each page.
   [[nodiscard]] size_t NumVersions() const { return size_t(room_.num_keys) + room_.num_pages; }
-  // Writes the keys and pages of a group with a new version to keys_ and pages_, and remembers the
-  // versions.
+  // Writes the numbers of a group's keys and pages that have a new version to keys_ and pages_, and
+  // stores the versions.
   void FindChanged(const RankVectors& vectors, int group);
 
   const size_t head_dim_;
   const RankRoom room_;
   std::vector<uint16_t> vectors_;
-  std::vector<uint64_t> versions_;  // [groups, keys and pages]; empty: nothing was taken over
+  std::vector<uint64_t> versions_;  // [groups, keys and pages]; empty: nothing was copied yet
   std::vector<size_t> keys_, pages_;
 };
 
-// RankStore holds a selector's vectors in a device's memory.
+// RankStore holds the vectors of one selector in a device's memory.
 struct RankStore {
-  uint64_t selector = 0;  // RankVectors::RankId()
+  uint64_t selector = 0;  // its RankVectors::RankId()
   RankRoom room;
   RankMirror mirror;
   std::unique_ptr<ggml_context, GgmlDeleter> context;
@@ -83,22 +86,23 @@ struct RankStore {
   std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer;
 };
 
-// RankStores keeps the stores of the selectors that stepped last. Graphs share the stores whose
-// vectors they name.
+// RankStores keeps the stores of the selectors that recent steps used. Graphs that use a store's
+// vectors share its ownership.
 class RankStores {
  public:
-  // Calls `forget` for each store that goes, so that graphs let go of it.
+  // Makes an empty list, which calls `forget` for each store that it drops, so that graphs release
+  // it.
   explicit RankStores(std::function<void(const RankStore*)> forget) : forget_(std::move(forget)) {}
 
-  // Returns the selector's store with this room, and makes one where there is none. Null: the
-  // device has no memory for it.
+  // Returns the selector's store of this size, which it makes if there is none. Null: the device
+  // has no memory for it.
   RankStore* Use(ggml_backend_t backend, uint64_t selector, const RankRoom& room, int num_streams,
                  int head_dim);
-  // Lets go of stores that the last kKept steps did not use.
+  // Drops stores that the last kKept steps did not use.
   void BeginStep();
   [[nodiscard]] std::shared_ptr<RankStore> Find(uint64_t selector, const RankRoom& room) const;
   void ForgetVectors();
-  void Leak();  // the device was lost
+  void Leak();  // called after the device was lost: frees nothing
 
  private:
   static constexpr int kKept = 8;
@@ -113,13 +117,13 @@ class RankStores {
   std::vector<Used> stores_;
 };
 
-// Multiplies the queries of a layer. vectors: F16 [head_dim, NumVectors(), kv_heads]. queries: F32
-// [head_dim, query heads]. products: F32, gets [query heads, keys and means], then [query heads,
-// variances].
+// Adds nodes that multiply the queries of a layer by the selector's vectors. vectors: F16
+// [head_dim, NumVectors(), kv_heads]. queries: F32 [head_dim, query heads]. products: F32, receives
+// [query heads, keys and means], then [query heads, variances].
 void AddRankProducts(ggml_context* context, ggml_cgraph* graph, const RankRoom& room, float scale,
                      ggml_tensor* vectors, ggml_tensor* queries, ggml_tensor* products);
 
-// Gives a selector the products of a layer, as AddRankProducts() leaves them.
+// Passes a layer's products, as AddRankProducts() lays them out, to the selector.
 void TakeRankProducts(const RankRoom& room, std::span<const float> products, int num_q_heads,
                       int layer, int kv_head, int num_kv_heads, RankVectors* selector);
 

@@ -28,7 +28,7 @@ CacheLayout LayoutBy(Granularity granularity) {
   return CacheLayout(shape, granularity, PageFormat::Of(shape, RowType::kF16), {}, 0);
 }
 
-// A selector's vectors, which a test changes at will.
+// Vectors is a selector's vectors, which a test can change.
 class Vectors : public RankVectors {
  public:
   explicit Vectors(int num_groups, size_t num_keys) : pages_(num_groups), num_keys_(num_keys) {}
@@ -55,7 +55,7 @@ class Vectors : public RankVectors {
 
   void SetPages(int group, size_t num_pages) { pages_[group] = num_pages; }
   void Change(int group, int kind, size_t number) { versions_[{group, kind, number}] = ++last_; }
-  // The number that every element of a vector has.
+  // Returns the number that all elements of a vector have.
   uint16_t NumberOf(int group, int stream, int kind, size_t number) const {
     const uint64_t version = VersionOf({group, kind == 2 ? 1 : kind, number});
     return static_cast<uint16_t>(1 + version * 37 + stream * 5 + kind);
@@ -85,7 +85,7 @@ class Vectors : public RankVectors {
   uint64_t last_ = 0;
 };
 
-// After each update a device has the vectors of the selector.
+// After each update the device has the selector's current vectors.
 TEST(RankMirrorTest, FollowsASelector) {
   for (const Granularity granularity : {Granularity::kToken, Granularity::kHead}) {
     const CacheLayout layout = LayoutBy(granularity);
@@ -155,7 +155,7 @@ TEST(RankMirrorTest, FollowsASelector) {
   }
 }
 
-// One vector of all groups is one copy.
+// A change of the same vector in all groups is one copy.
 TEST(RankMirrorTest, CopiesAVectorOfAllGroupsAtOnce) {
   const CacheLayout layout = LayoutBy(Granularity::kHead);
   Vectors selector(layout.num_groups(), 64);
@@ -171,7 +171,7 @@ TEST(RankMirrorTest, CopiesAVectorOfAllGroupsAtOnce) {
   EXPECT_EQ(changes[0].num_streams, size_t(kLayers * kKvHeads));
   EXPECT_EQ(changes[0].offset, size_t(40 * kHeadDim));
   EXPECT_EQ(changes[1].num_streams, 1u);
-  // A group of which all rows are read is left out.
+  // A group without pages, all of whose rows are read, has no products.
   selector.SetPages(1, 0);
   for (int group = 0; group < 3; ++group) selector.Change(group, 0, 41);
   EXPECT_FALSE(mirror.Update(selector, layout, &changes));
@@ -195,7 +195,7 @@ TEST(RankStoresTest, AreKeptForTheSelectorsThatStepped) {
   EXPECT_EQ(use(1, small), first);
   EXPECT_EQ(stores.Find(1, small).get(), first);
   EXPECT_EQ(stores.Find(1, large), nullptr);
-  // Its longer list takes the place of the shorter one.
+  // A store for a longer list replaces the selector's store for a shorter one.
   stores.BeginStep();
   EXPECT_NE(use(1, large), nullptr);
   EXPECT_EQ(forgotten, (std::vector<const RankStore*>{first}));

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Null where it is not there or is something else.
+// Returns the file's JSON; null if the file is missing or is something else.
 Json ReadAll(const std::string& path) {
   std::ifstream file(path);
   Json all = Json::parse(file, nullptr, /*allow_exceptions=*/false);
@@ -46,7 +46,7 @@ Status KeepRates(const std::string& path, const std::string& name, const DeviceR
                {"latency_seconds", rates.latency_seconds},
                {"host_bytes_per_s", rates.host_bytes_per_s}};
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;  // Create() says what is wrong
+  std::error_code ignored;  // FileReplacement::Create() reports the error
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   EBB_ASSIGN_OR_RETURN(const auto file, FileReplacement::Create(path));
   const std::string text = all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -1,8 +1,9 @@
-// A file in which what was measured of devices is kept, so that a program chooses the same ways of
-// reading T1, and has the same bits, each time that it runs. JSON, a member a device and use.
+// The rates file keeps the speeds that were measured on devices, so that a program chooses the same
+// ways of reading T1, and computes the same bits, each time it runs. It is JSON with a member for
+// each device and use.
 //
-// It is a cache: one that cannot be read, or is no such file, is as good as none, and is replaced
-// by the next that is kept.
+// The file is a cache: if it cannot be read or parsed, the rates are measured again and the file is
+// replaced.
 #ifndef EBB_STEP_DEVICE_RATES_FILE_H_
 #define EBB_STEP_DEVICE_RATES_FILE_H_
 
@@ -14,12 +15,12 @@
 
 namespace ebb {
 
-// Returns the rates under `name`, which names the device and all else that they depend on; nullopt:
-// there are none.
+// Returns the rates that were kept under `name`, which names the device and all else that they
+// depend on; nullopt: the file has none.
 [[nodiscard]] std::optional<DeviceRates> FindRates(const std::string& path,
                                                    const std::string& name);
-// Writes rates to the file, beside rates of other names. Makes the folder if needed. Errors: those
-// of FileReplacement.
+// Writes rates to the file under `name`, beside those of other names. Makes the folder if needed.
+// Errors: those of FileReplacement.
 Status KeepRates(const std::string& path, const std::string& name, const DeviceRates& rates);
 
 }  // namespace ebb

@@ -1,6 +1,6 @@
-// Elements of compressed rows (src/attention/compressed.h has their formats), and the Hadamard
-// rotation, as plain functions that the loops of the processor and the kernels of CUDA share: what
-// a test holds for one holds for the other. C++17, as nvcc reads it.
+// Reads elements of compressed rows (formats: src/attention/compressed.h), and computes the
+// Hadamard rotation, in plain functions that both the processor's loops and the CUDA kernels call,
+// so that tests on the processor cover both. C++17, because nvcc compiles this header.
 #ifndef EBB_STEP_DEVICE_RECORD_ELEMENTS_H_
 #define EBB_STEP_DEVICE_RECORD_ELEMENTS_H_
 
@@ -18,13 +18,14 @@ namespace ebb {
 
 enum class RecordType : uint8_t { kInt8, kInt4, kInt3 };
 
-// RecordFormat is a CompressedFormat for devices. A record is the key and the value of a row.
+// RecordFormat is a CompressedFormat as device code needs it. A record holds the key and value of a
+// row.
 struct RecordFormat {
   RecordType type = RecordType::kInt8;
   bool is_rotated = true;
   bool has_values = true;
   int head_dim = 0;
-  // Are bytes, multiples of 4: the size of a record, and the offsets of its values and scales.
+  // Are the size of a record and the offsets of its values and scales, in bytes, multiples of 4.
   int stride = 0, values = 0, scales = 0;
 };
 
@@ -42,7 +43,7 @@ EBB_HOST_DEVICE RecordScale ScaleAt(const uint8_t* word) {
   return scale;
 }
 
-// Returns element i of the key, less its centre, as it is stored: rotated where the format is.
+// Returns element i of the stored key: without its centre and, if the format is rotated, rotated.
 template <RecordType kType>
 EBB_HOST_DEVICE float KeyElement(const RecordFormat& format, const uint8_t* record, int i) {
   const RecordScale by = ScaleAt(record + format.scales);
@@ -63,7 +64,7 @@ EBB_HOST_DEVICE float KeyElement(const RecordFormat& format, const uint8_t* reco
   return by.minimum + static_cast<float>(n) * by.scale;
 }
 
-// Returns element i of the value; of the key where there are no values.
+// Returns element i of the stored value, or of the key if the format has no values.
 template <RecordType kType>
 EBB_HOST_DEVICE float ValueElement(const RecordFormat& format, const uint8_t* record, int i) {
   if (!format.has_values) return KeyElement<kType>(format, record, i);
@@ -95,10 +96,10 @@ EBB_HOST_DEVICE float ValueElement(const RecordFormat& format, const uint8_t* re
   return by.minimum + static_cast<float>(n) * by.scale;
 }
 
-// Rotates `x` in place, as Rotate() does, by lanes that call it together: sync() makes what each of
-// them wrote visible to the others.
+// Rotates `x` in place, as Rotate() does. Several lanes call it together; sync() makes what each
+// lane wrote visible to the others.
 #ifdef __CUDACC__
-#pragma nv_exec_check_disable  // a sync of the device alone
+#pragma nv_exec_check_disable  // because sync() may be a function of the device only
 #endif
 template <typename Sync>
 EBB_HOST_DEVICE void RotateByLanes(float* x, int head_dim, int lane, int num_lanes,

@@ -17,10 +17,10 @@ namespace {
 
 static_assert(kRowsOfPage == kRowsPerPage);
 
-// Sources of the fold, by place.
+// Source gives the indices of the fold node's source tensors.
 enum Source { kQ, kRows, kList, kCounts, kMask, kSlots };
 
-// In several sums, which a compiler makes vectors of.
+// Returns the dot product. Several partial sums let the compiler use vector instructions.
 float Dot(const float* a, const float* b, int size) {
   constexpr int kSums = 16;
   std::array<float, kSums> sums = {};
@@ -34,7 +34,7 @@ float Dot(const float* a, const float* b, int size) {
   return sum;
 }
 
-// Rows in F16, as a fold's sources name them.
+// HalfRows gives HostFold access to rows in F16, which the fold node's source tensors list.
 class HalfRows {
  public:
   HalfRows(const RowAttention& attention, const ggml_tensor* node)
@@ -48,7 +48,7 @@ class HalfRows {
         mask_(node->src[kMask] == node->src[kCounts] ? nullptr : node->src[kMask]),
         row_(attention.head_dim) {}
 
-  // See HostFold.
+  // Returns the number of rows of a kv head, as HostFold asks for it.
   [[nodiscard]] int Count(int head) const { return counts_[head]; }
   void BeginSplit(int /*head*/) {}
   void Logits(int head, int row, float* logits) {
@@ -104,7 +104,7 @@ void FoldOnHost(ggml_tensor* node, int thread, int num_threads, void* data) {
   HostFold(attention, node, &rows).Run(thread, num_threads);
 }
 
-// The result of a fold, and the rows of its lists.
+// Folded points to the parts of a fold's result, and to the lengths of its lists.
 struct Folded {
   Folded(const RowFold& fold, const ggml_tensor* node, const ggml_tensor* counts_node)
       : num_splits(fold.NumSplits()),
@@ -118,8 +118,8 @@ struct Folded {
   const int32_t* counts;
 };
 
-// Sources of the merge: its fold and the counts of that, then, where they are there, the other
-// fold with its counts, the host's part and sinks.
+// HostMerge computes the merge node on the processor. The node's sources are a fold and its counts,
+// then, if they exist, the second fold with its counts, the host's part, and sinks.
 class HostMerge {
  public:
   HostMerge(const RowAttention& attention, ggml_tensor* node)
@@ -176,7 +176,8 @@ class HostMerge {
 
   void AddMass() {
     const size_t heads = attention_.q_heads(), rows = attention_.RowsOfMass();
-    const size_t of_array = heads / attention_.MassArrays();  // query heads
+    const size_t of_array = heads / attention_.MassArrays();  // query heads that share an array of
+                                                              // mass
     const float* const log_sums = out_ + attention_.OutSize();
     float* const mass = out_ + attention_.OutSize() + heads;
     std::fill_n(mass, attention_.MassArrays() * rows, 0.0f);
@@ -211,7 +212,8 @@ RowAttentionNodes AddRowAttention(ggml_context* context, const RowAttention* att
   assert(inputs.q->type == GGML_TYPE_F32 && inputs.q->nb[0] == sizeof(float));
   assert(inputs.rows->type == GGML_TYPE_F16 && ggml_is_contiguous(inputs.rows));
   assert(attention->has_slots == (inputs.slots != nullptr));
-  // A node's sources have no gaps: the counts stand where there is nothing.
+  // A node's sources must be contiguous, so that the tensor of counts stands in for each missing
+  // one.
   const auto or_counts = [&](ggml_tensor* tensor) {
     return tensor == nullptr ? inputs.counts : tensor;
   };

@@ -1,7 +1,7 @@
-// Kernels of CUDA for the nodes of row_attention.h.
+// CUDA kernels of the nodes of row_attention.h.
 //
-// A row's halves are spread over as many lanes of a warp as they have units of 16 bytes; that many
-// lanes take kTile rows at a time, all queries of a kv head reading a row once.
+// A team of lanes of a warp reads a row, each lane 16 bytes of it. A team reads kTile rows at a
+// time, and all queries of a kv head share one read of a row.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
@@ -15,27 +15,27 @@ namespace ebb {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kTile = 4;       // rows that are on their way at once
-constexpr int kHalves = 8;     // of a lane's unit
-constexpr int kMostGroup = 8;  // queries that a block folds for; of larger groups, a divisor
+constexpr int kTile = 4;       // rows that a team loads at once
+constexpr int kHalves = 8;     // F16 numbers in the 16 bytes of a lane
+constexpr int kMostGroup = 8;  // queries of a block; larger groups are divided evenly
 
 struct FoldArguments {
   const float* q;
-  size_t q_stride;  // floats from head to head
+  size_t q_stride;  // distance of query heads, in floats
   const __half* rows;
   const int32_t* list;
   const int32_t* counts;
   const int32_t* slots;
   const __half* mask;
-  size_t mask_stride;  // halves from kv head to kv head
+  size_t mask_stride;  // distance of kv heads in the mask, in halves
   float *sums, *weights, *logits;
   int head_dim, kv_heads, group, num_rows, rows_of_split, num_pages, slot_stride;
   bool has_logits;
   float scale;
 };
 
-// The numbers of the rows from `first` on, of those before `end`; behind it, of the last. All loads
-// of one kind are asked for before any is needed.
+// Sets `numbers` to the numbers of the rows from `first` on; from `end` on, it repeats the last
+// row's. Issues all loads of one kind before any result is needed.
 __device__ inline void FindRows(const FoldArguments& a, int head, int first, int end,
                                 int (&numbers)[kTile]) {
   int rows[kTile];
@@ -74,8 +74,8 @@ __device__ inline bool IsSeen(const FoldArguments& a, int head, int row) {
   return __half2float(a.mask[head * a.mask_stride + row]) >= 0.0f;
 }
 
-// Returns whether any team of the warp has a row to read in this round: pages that a selector leaves
-// out are not read.
+// Returns whether any team of the warp has a visible row in this round. If none has, nothing is
+// read: selectors hide whole pages.
 __device__ inline bool AnySeen(const FoldArguments& a, int head, int first, int end) {
   bool any = false;
 #pragma unroll
@@ -83,8 +83,9 @@ __device__ inline bool AnySeen(const FoldArguments& a, int head, int first, int 
   return __any_sync(kAllLanes, any) != 0;
 }
 
-// kLanes: for a row. kQueries: of a kv head, that a block takes. Grid: splits, kv heads times
-// blocks for the queries of one.
+// Computes partial attention over splits of the rows. kLanes is the number of lanes of a row,
+// kQueries the number of queries of a kv head that a block attends for. Grid: splits, then kv heads
+// times the blocks for a kv head's queries.
 template <int kLanes, int kQueries>
 __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
   constexpr int kTeams = kThreads / kLanes, kTeamsOfWarp = kWarp / kLanes;
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
                     : 0.0f;
     }
   }
-  // The same number of rounds for all teams of a warp: they shuffle together.
+  // All teams of a warp run the same number of rounds, because they shuffle together.
   const int first_of_warp = begin + threadIdx.x / kWarp * kTeamsOfWarp * kTile;
   for (int round = first_of_warp; round < end; round += kTeams * kTile) {
     const int first = round + team % kTeamsOfWarp * kTile;
@@ -220,7 +221,7 @@ __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
   }
 }
 
-// The result of a fold, and the rows of its lists.
+// Folded points to the parts of a fold's result, and to the lengths of its lists.
 struct Folded {
   const float *sums, *weights, *logits;
   const int32_t* counts;
@@ -228,15 +229,15 @@ struct Folded {
 };
 
 struct MergeArguments {
-  Folded first, second;  // the second one of T2; without splits where there is none
-  const float* host;     // null, or as the nodes' input
+  Folded first, second;  // `second` is over rows of T2; without splits if none
+  const float* host;     // null, or RowAttentionInputs::host
   float *out, *log_sums, *mass;
   int head_dim, q_heads, group;
-  int heads_of_mass;  // query heads whose mass is one array
+  int heads_of_mass;  // query heads that share an array of mass
 };
 
-// A block for a query head; threads in x are its numbers, those in y share the splits. The splits
-// of the second fold follow those of the first.
+// Joins the splits of both folds; those of the second follow those of the first. A block computes
+// one query head: threads in x take elements of the result, threads in y share the splits.
 constexpr int kShares = 4;
 __global__ void __launch_bounds__(kShares* kWarp* kHalves) Merge(const MergeArguments a) {
   extern __shared__ float shared[];
@@ -270,7 +271,7 @@ __global__ void __launch_bounds__(kShares* kWarp* kHalves) Merge(const MergeArgu
 #pragma unroll 4
     for (int split = threadIdx.y; split < num_splits; split += kShares) {
       const float factor = Factor(factors[split], largest);
-      // What a split without rows left is no number.
+      // The sums of a split without visible rows are NaN.
       if (factor == 0.0f) continue;
       const float* const of_fold = split < num_first ? a.first.sums : a.second.sums;
       const int of = split < num_first ? split : split - num_first;
@@ -287,7 +288,8 @@ __global__ void __launch_bounds__(kShares* kWarp* kHalves) Merge(const MergeArgu
   if (d == 0) a.log_sums[head] = largest + log2f(weight);
 }
 
-// A thread for a row of an array, in which the rows of the second fold follow those of the first.
+// Computes mass. A thread computes one row of an array, in which the rows of the second fold follow
+// those of the first.
 __global__ void Mass(const MergeArguments a) {
   const int place = blockIdx.x * blockDim.x + threadIdx.x;
   const int num_rows = a.first.num_rows + a.second.num_rows;
@@ -409,13 +411,13 @@ void LaunchMerge(const RowAttention& attention, const ggml_tensor* node, cudaStr
 void Launch(const DeviceOp* op, const ggml_tensor* node, void* queue) {
   const auto& attention = *static_cast<const RowAttention*>(op);
   auto* const stream = static_cast<cudaStream_t>(queue);
-  const bool is_fold = node->src[1]->type == GGML_TYPE_F16;  // the rows
+  const bool is_fold = node->src[1]->type == GGML_TYPE_F16;  // a fold's source 1 are F16 rows
   if (is_fold) {
     LaunchFold(attention, node, stream);
   } else {
     LaunchMerge(attention, node, stream);
   }
-  // An error here is told by the backend's next call of the driver.
+  // A launch error is reported by the backend's next call of the CUDA driver.
 }
 
 }  // namespace

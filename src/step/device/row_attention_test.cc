@@ -27,7 +27,7 @@ constexpr float kBound = 2e-5f;
 struct Case {
   int head_dim = 64, kv_heads = 2, group = 3, num_rows = 512;
   enum { kByRow, kInOrder, kBySlot } way = kByRow;
-  bool slots_by_head = true;  // of kBySlot
+  bool slots_by_head = true;  // kBySlot only: each head has its own slots
   RowAttention::Mass mass = RowAttention::Mass::kNone;
   bool adds_host = false;
   enum { kAllSeen, kOneMask, kMaskByHead } mask = kAllSeen;
@@ -37,7 +37,7 @@ struct Case {
   float soft_cap = 0;
 };
 
-// Rows by kv head and row, and where each lies. `order` permutes the places.
+// Inputs has rows by kv head and index, and the place of each; `order` permutes the places.
 class Inputs {
  public:
   Inputs(const Case& c, unsigned order) : case_(c) {
@@ -54,7 +54,7 @@ class Inputs {
     mask.resize(c.mask == Case::kOneMask ? c.num_rows : num, 0.0f);
     for (float& x : mask) x = random() % 3 == 0 ? -60000.0f : 0.0f;
     if (c.mask == Case::kAllSeen) std::ranges::fill(mask, 0.0f);
-    // A head has none there.
+    // The last head has no rows on the host.
     for (int i = 0; i < c.kv_heads * c.group * (c.head_dim + 1); ++i)
       host.push_back(normal(random));
     host.back() = -std::numeric_limits<float>::infinity();
@@ -64,7 +64,8 @@ class Inputs {
     std::iota(places.begin(), places.end(), 0);
     std::mt19937 shuffle(order);
     std::ranges::shuffle(places, shuffle);
-    // A page's keys, then its values; what no list names is no number.
+    // A page has all keys, then all values. Memory that no list names is NaN, so that a stray read
+    // fails the test.
     rows.assign(size_t(2) * num_pages * kRowsPerPage * of_row, ggml_fp32_to_fp16(NAN));
     for (const int place : places) pages.push_back(2 * place);
     for (int head = 0; head < c.kv_heads; ++head) {
@@ -188,7 +189,7 @@ MergeOutcome Compute(const NodeRunner& runner, const Case& c, const Inputs& inpu
   return OutcomeOf(attention, nodes.merge);
 }
 
-// In double, by the definition.
+// Returns the result by the definition of attention, in double.
 MergeOutcome Expected(const Case& c, const Inputs& inputs) {
   MergeOutcome expected;
   const RowAttention attention = AttentionOf(c);
@@ -263,7 +264,7 @@ std::vector<Case> Cases() {
         c.mask = mask;
         c.way = way;
         c.slots_by_head = mass != Mass::kNone;
-        // So that the one row is seen.
+        // Searches a seed with which a list of one row has its row visible.
         for (; mask != Case::kAllSeen && c.seed < 50; ++c.seed) {
           const Inputs inputs(c, 1);
           if (inputs.mask[mask == Case::kOneMask ? 0 : c.num_rows] >= 0) break;
@@ -281,7 +282,7 @@ std::vector<Case> Cases() {
     }
   }
   cases.push_back({.mass = Mass::kPerKvHead, .soft_cap = 1.5f});
-  // Several splits of several tiles each.
+  // These sizes give several splits, each of several tiles.
   cases.push_back({.head_dim = 128,
                    .kv_heads = 8,
                    .group = 4,

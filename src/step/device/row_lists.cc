@@ -11,8 +11,8 @@ namespace ebb {
 
 namespace {
 
-// Returns the number of the row in the device's buffer; that of a row of zeros where its page has
-// no address, as pages of T1 that a selector leaves out.
+// Returns the number of the row in the device's buffer, or that of a row of zeros if the row's page
+// has no address, as pages of T1 that a selector leaves out.
 int32_t NumberOf(const BackendDevice& device, const RowsView& view, Slot slot) {
   const std::byte* const page = view.pages[slot.page()];
   if (page == nullptr) return device.spare_row();
@@ -48,7 +48,7 @@ int RowLists::TableOf(std::span<const Slot> slots) {
     if (next_[i].data == slots.data() && next_[i].slots.size() == slots.size()) {
       return static_cast<int>(i);
     }
-    // Streams of a table follow each other.
+    // Streams that share a table are adjacent, so that only the newest table needs comparing.
     if (num_next_ - i > 1) break;
   }
   if (num_next_ == next_.size()) next_.emplace_back();

@@ -1,5 +1,5 @@
-// Caches on a device, and what may happen to their rows between steps, for tests of the lists that
-// follow them.
+// Makes caches on a device and changes their rows at random between steps, for tests of the lists
+// of rows.
 #ifndef EBB_STEP_DEVICE_ROW_LISTS_FOR_TEST_H_
 #define EBB_STEP_DEVICE_ROW_LISTS_FOR_TEST_H_
 
@@ -47,7 +47,8 @@ inline ModelShape ListedShape() {
 class RowChanges {
  public:
   explicit RowChanges(unsigned seed) : random_(seed) {}
-  // Returns how many rows each stream got, if that is all that happened.
+  // Changes the caches at random. Returns how many rows each stream got, if rows were only
+  // appended.
   int MakeOne(int step, ListedCaches* made) {
     const auto what = random_() % 12;
     const int num = what < 6 ? 1 + static_cast<int>(random_() % 3) : 0;

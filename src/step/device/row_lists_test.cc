@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-// The lists, made from nothing.
+// Returns the lists of all layers, computed from scratch.
 std::vector<std::vector<int32_t>> Expected(const ListedCaches& made, const ModelShape& shape) {
   std::vector<std::vector<int32_t>> layers;
   for (int layer = 0; layer < shape.num_layers; ++layer) {
@@ -28,7 +28,7 @@ std::vector<std::vector<int32_t>> Expected(const ListedCaches& made, const Model
 
 class ListsOfRows : public testing::TestWithParam<Granularity> {};
 
-// What changed is said, and nothing else has changed: a copy that takes only that stays right.
+// Every change is reported: a copy that takes only the reported changes stays correct.
 TEST_P(ListsOfRows, FollowWhateverHappensToTheRows) {
   const ModelShape shape = ListedShape();
   ListedCaches made = MakeListedCaches(shape, GetParam());
@@ -56,7 +56,7 @@ TEST_P(ListsOfRows, FollowWhateverHappensToTheRows) {
     if (num > 0 && changed == num * shape.num_layers * shape.num_kv_heads) ++appends_alone;
     ASSERT_EQ(on_device, Expected(made, shape)) << step;
   }
-  // Of heads with as many rows.
+  // Counts appends alone in streams of equal length.
   const int least = GetParam() == Granularity::kHead ? 0 : 20;
   EXPECT_GT(appends_alone, least);
 }

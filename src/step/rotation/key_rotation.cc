@@ -13,10 +13,11 @@
 namespace ebb {
 namespace {
 
-// From so many rows on that turn alike, they are a node of their own.
+// kLongRun is the number of rows, all rotated by the same amount, from which on they get their own
+// graph node.
 constexpr int64_t kLongRun = 32;
 
-// Neighbouring rows that turn; by the same amount, or each by its own.
+// TurnedRows is a range of adjacent rows to rotate: all by one amount, or each by its own.
 struct TurnedRows {
   int64_t begin;
   int64_t end;
@@ -40,8 +41,8 @@ std::vector<TurnedRows> PartsOf(std::span<const Position> turns) {
   return parts;
 }
 
-// The part's keys, turned in place. ggml works out the angles once for all heads of a token: rows
-// that turn alike are heads of one.
+// Adds a node that rotates the part's keys in place. ggml computes the angles once for all heads of
+// a token, so that rows with the same amount are passed as heads of one token.
 ggml_tensor* TurnNode(ggml_context* ctx, const LoadedModel& model, int layer, TurnedRows part,
                       ggml_tensor* keys, ggml_tensor* turns) {
   const Hyperparameters& h = model.hparams;
@@ -50,7 +51,8 @@ ggml_tensor* TurnNode(ggml_context* ctx, const LoadedModel& model, int layer, Tu
   ggml_tensor* rows = ggml_view_3d(ctx, keys, h.head_dim, heads, tokens, keys->nb[1],
                                    keys->nb[1] * heads, keys->nb[1] * part.begin);
   ggml_tensor* by = ggml_view_1d(ctx, turns, tokens, turns->nb[0] * part.begin);
-  // YaRN multiplies by a constant too, which is there already and is divided out.
+  // YaRN's RoPE also multiplies by a constant. Stored keys contain it already, so that it is
+  // divided out.
   const float magnitude =
       h.yarn_ext_factor == 0 ? 1.0f : 1.0f + 0.1f * std::log(1.0f / h.rope_frequency_scale);
   return ggml_rope_ext_inplace(ctx, rows, by, model.layers[layer].rope_factors, h.rope_dims,
@@ -61,8 +63,8 @@ ggml_tensor* TurnNode(ggml_context* ctx, const LoadedModel& model, int layer, Tu
 
 }  // namespace
 
-// RoPE turns compose: turning by b a key that stands at a gives the key at a + b, also with scaled
-// frequencies.
+// Rotates by RoPE, whose rotations add up: a key at position a, rotated by b, is the key at a + b,
+// also with scaled frequencies.
 Status RotateKeysOfStream(const KeyRotator& by, int layer, std::span<std::byte* const> rows,
                           std::span<const Position> turns) try {
   const int head_dim = by.model.hparams.head_dim;
@@ -71,11 +73,11 @@ Status RotateKeysOfStream(const KeyRotator& by, int layer, std::span<std::byte* 
   const int64_t first = parts.front().begin;
   const int64_t num_rows = parts.back().end - first;
   const size_t tensors = 2 + 3 * parts.size();
-  // Everything lives in the context: keys, turns and the graph.
+  // One ggml context holds the keys, the amounts and the graph.
   const size_t num_bytes = (sizeof(float) * head_dim + sizeof(Position)) * num_rows +
                            tensors * (ggml_tensor_overhead() + GGML_MEM_ALIGN) +
                            ggml_graph_overhead_custom(2 * tensors, false) + 4096;
-  // ggml ends the program where it finds no memory itself.
+  // Allocates here, because ggml would abort the program if its own allocation failed.
   const auto memory = std::make_unique_for_overwrite<std::byte[]>(num_bytes);
   const std::unique_ptr<ggml_context, GgmlDeleter> ctx(
       ggml_init({.mem_size = num_bytes, .mem_buffer = memory.get(), .no_alloc = false}));

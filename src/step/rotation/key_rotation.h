@@ -1,4 +1,4 @@
-// Re-rotates keys in place, by ggml's RoPE.
+// RotateKeysOfStream() re-rotates keys in place, by ggml's RoPE.
 #ifndef EBB_STEP_ROTATION_KEY_ROTATION_H_
 #define EBB_STEP_ROTATION_KEY_ROTATION_H_
 
@@ -20,7 +20,7 @@ struct KeyRotator {
   ggml_backend_t backend;
 };
 
-// Rotates keys[i], a key of a layer, by turns[i] positions; keys[i] may be null if turns[i] is 0.
+// Rotates keys[i], a key of the layer, by turns[i] positions; keys[i] may be null if turns[i] is 0.
 // Errors: OutOfMemory, before any key was rotated; Internal if ggml fails.
 [[nodiscard]] Status RotateKeysOfStream(const KeyRotator& by, int layer,
                                         std::span<std::byte* const> keys,

@@ -16,9 +16,9 @@ namespace ebb {
 namespace {
 
 constexpr int kHeadDim = 64;
-constexpr int kRopeDims = 32;  // the rest of a head stays as it is
+constexpr int kRopeDims = 32;  // RoPE leaves the other dimensions of a head unchanged
 
-// Keys of any numbers.
+// KeyTurns rotates random keys.
 class KeyTurns : public testing::TestWithParam<int> {
  protected:
   KeyTurns() : backend_(ggml_backend_cpu_init()) {
@@ -38,7 +38,7 @@ class KeyTurns : public testing::TestWithParam<int> {
   }
   const float* Key(int row) const { return keys_[row].data(); }
 
-  // In double, from the definition: pair i turns by turn * base^(-2 i / dims).
+  // Returns the rotated key, in double, by definition: pair i turns by turn * base^(-2 i / dims).
   static std::vector<double> Turned(std::vector<double> key, Position turn) {
     for (int i = 0; i < kRopeDims / 2; ++i) {
       const double angle = turn * std::pow(10000.0, -2.0 * i / kRopeDims);

@@ -1,5 +1,5 @@
-// Invariant: placed_ holds every visible row that was in the cache when offset_ changed last; all
-// others are younger, and lie at position - offset_.
+// Invariant: placed_ holds the RoPE position of every visible row that was in the cache when
+// offset_ changed last; all newer rows have RoPE position (position - offset_).
 #include "src/step/rotation/rope_positions.h"
 
 #include <algorithm>
@@ -35,7 +35,8 @@ void RopePositions::MarkRotated(const SequenceCache& cache, int group, Position 
   for (const Position position : positions) placed_[group].push_back({position, place++});
 }
 
-// Turned rows lie closer than their positions: what is left may end later than end - offset_.
+// Re-rotated rows lie closer together than their positions, so that the remaining rows may end
+// after end - offset_.
 void RopePositions::TruncateTo(const SequenceCache& cache, Position end) {
   if (placed_.empty()) return;
   Position next_place = 0;
@@ -66,8 +67,8 @@ void RopePositions::Save(StateWriter* to) const {
 
 void RopePositions::Load(int num_groups, Position next, StateReader* from) {
   offset_ = from->Number<Position>();
-  // offset_ is below 0 where a roll-back left rows that had been turned up to newer ones, or to the
-  // end of a longer group.
+  // offset_ is negative if, after a roll-back, the remaining rows had been rotated up to rows that
+  // are gone, or to the end of a longer group.
   const int64_t next_place = int64_t{next} - offset_;
   if (next_place < 0 || next_place > std::numeric_limits<Position>::max()) {
     from->Fail("a turn past the end of the sequence");

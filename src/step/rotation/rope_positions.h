@@ -1,10 +1,11 @@
-// RopePositions knows the RoPE position, or place, of each row's key. It is the row's position in
-// the sequence until keys are re-rotated: then the surviving rows move to consecutive places that
-// end together in every group, and the sequence continues right after them.
+// RopePositions stores the RoPE position (called place here) of each row's key. It is the row's
+// position in the sequence until keys are re-rotated: then the remaining rows get consecutive
+// places, which end at the same place in every group, and the sequence continues right after them.
 //
-// After StreamingLLM (section 3.2 there), which numbers positions within the cache. Attention sees
-// only differences, so rows may close up to the newest ones, where few rows turn; from 0 on they
-// are numbered when the context is full. A key, which is stored rotated, is rounded once per turn.
+// This follows StreamingLLM (section 3.2 there), which numbers positions within the cache.
+// Attention sees only differences of places. Hence rows may close up to the newest ones, so that
+// few keys are rotated; they are numbered from 0 when the context is full. Keys are stored rotated,
+// so that each re-rotation rounds a key once more.
 #ifndef EBB_STEP_ROTATION_ROPE_POSITIONS_H_
 #define EBB_STEP_ROTATION_ROPE_POSITIONS_H_
 
@@ -19,25 +20,25 @@ namespace ebb {
 
 class RopePositions {
  public:
-  // Returns the place of the token at `position`, which is computed next.
+  // Returns the place of the next token, which will be at `position`.
   [[nodiscard]] Position Next(Position position) const { return position - offset_; }
-  // Returns the place of a row that is in the cache, or that is just being removed.
+  // Returns the place of a row that is in the cache or is being removed.
   [[nodiscard]] Position Of(int group, Position position) const;
-  // Writes to `turns`, [rows], how far the key of each visible row of the group has to turn so that
-  // all groups end before place `end`: row i of n goes to place end - n + i. After each group's
-  // keys were rotated, call MarkRotated(); after all groups, Continue(). REQUIRES: end >=
-  // cache.tables().max_rows().
+  // Writes to `turns`, [rows], by how many places the key of each visible row of the group must be
+  // rotated so that the group ends before place `end`: row i of n goes to place end - n + i. After
+  // the caller has rotated a group's keys, it calls MarkRotated(); after all groups, Continue().
+  // REQUIRES: end >= cache.tables().max_rows().
   void Turns(const SequenceCache& cache, int group, Position end,
              std::vector<Position>* turns) const;
   void MarkRotated(const SequenceCache& cache, int group, Position end);
-  // Continues the sequence at place `end`, after all groups were rotated. The cache holds the rows
-  // of `next` tokens.
+  // Places the next token at `end`, after all groups were rotated. The cache holds the rows of
+  // `next` tokens.
   void Continue(Position end, Position next) { offset_ = next - end; }
-  // Forgets rows from position `end` on, after the sequence was rolled back and the cache has
-  // dropped them.
+  // Forgets the places of rows from position `end` on, after a roll-back has removed them from the
+  // cache.
   void TruncateTo(const SequenceCache& cache, Position end);
   void Save(StateWriter* to) const;
-  // Loads the places of a sequence of `next` tokens.
+  // Loads the saved places of a sequence that has `next` tokens.
   void Load(int num_groups, Position next, StateReader* from);
 
  private:
@@ -46,7 +47,8 @@ class RopePositions {
     Position place;
   };
   Position offset_ = 0;
-  std::vector<std::vector<Placed>> placed_;  // by group, ascending; empty: nothing was turned yet
+  std::vector<std::vector<Placed>> placed_;  // by group, ascending; empty: no key was re-rotated
+                                             // yet
 };
 
 }  // namespace ebb

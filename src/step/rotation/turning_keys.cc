@@ -6,7 +6,7 @@ TurningKeys::TurningKeys(SequenceCache* cache, Device* device, int group,
                          std::span<const Position> turns)
     : device_(device), num_rows_(turns.size()), row_bytes_(cache->layout().format().RowStride()) {
   cache->FindAddresses();
-  std::vector<size_t> of_copies;  // those of keys_ that are copies
+  std::vector<size_t> of_copies;  // indices in keys_ of those that are copies
   for (const auto [layer, kv_head] : cache->layout().StreamsOf(group)) {
     for (size_t row = 0; row < turns.size(); ++row) {
       const bool turns_row = turns[row] != 0;

@@ -1,5 +1,5 @@
-// TurningKeys makes the keys of a group's rows that are to be re-rotated accessible to the host: in
-// place, or as a copy if they lie in the memory of a device.
+// TurningKeys gives the host access to the keys that are to be re-rotated, for all rows of a group:
+// in place, or as copies if they lie in the memory of a device.
 #ifndef EBB_STEP_ROTATION_TURNING_KEYS_H_
 #define EBB_STEP_ROTATION_TURNING_KEYS_H_
 
@@ -16,12 +16,12 @@ namespace ebb {
 
 class TurningKeys {
  public:
-  // Lists the keys of the rows whose turn is not 0; `turns` is [rows]. May throw std::bad_alloc.
-  // REQUIRES: cache and device outlive this.
+  // Lists the keys of the rows whose turn, an element of `turns` [rows], is not 0. May throw
+  // std::bad_alloc. REQUIRES: cache and device outlive this.
   TurningKeys(SequenceCache* cache, Device* device, int group, std::span<const Position> turns);
-  // Copies the keys to the host. Errors: the device's.
+  // Copies the keys from the device to the host, if they lie there. Errors: the device's.
   Status Read();
-  // Copies the changed keys back to the device.
+  // Copies the rotated keys back to the device, if they lie there.
   Status Write();
 
   // Returns the keys of stream `stream` of cache.layout().StreamsOf(group), by row; null for rows
@@ -34,7 +34,7 @@ class TurningKeys {
   Device* const device_;
   const size_t num_rows_, row_bytes_;
   std::vector<std::byte*> keys_;       // [streams, rows]
-  std::vector<std::byte*> on_device_;  // empty unless it is closed
+  std::vector<std::byte*> on_device_;  // device addresses; empty if the host can access keys_
   std::vector<std::byte> copies_;
 };
 

@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-// The bytes of a token's keys in a group.
+// Returns the bytes of a token's keys in all streams of a group.
 size_t BytesOfRow(const SequenceCache& cache, int group) {
   return cache.layout().NumStreamsOf(group) * cache.layout().format().RowStride();
 }
@@ -25,7 +25,7 @@ void UnrotatedKeyCache::PutBack(const SequenceCache& cache, int group, const Rop
   std::vector<Row> before = std::exchange(rows_[group], {});
   auto known = before.begin();
   for (size_t i = 0; i < positions.size() && positions[i] < next; ++i) {
-    while (known != before.end() && known->position < positions[i]) ++known;  // it is gone
+    while (known != before.end() && known->position < positions[i]) ++known;  // row is gone
     const bool is_here = known != before.end() && known->position == positions[i];
     const bool fits = num_turning <= kMostRows && rows_[group].size() < kMostRows;
     if (!is_here && (turns[i] == 0 || !fits)) continue;
