@@ -1,7 +1,7 @@
-// Invariants: (1) an extent that is not full stands in the list of its bucket, a full one in none;
+// Invariants: (1) an extent with free pages is in the list of its bucket, a full one in no list;
 // (2) num_free = extents * pages_per_extent - num_pages >= num_reserved; (3) the record of every
-// held page has its address, and its extent has its id there; (4) extents * kExtentBytes <=
-// cap_bytes; (5) num_pledged is the sum of NumPledged() of all holders.
+// page in use has the page's address, and the extent at that address has the page's id; (4) extents
+// * kExtentBytes <= cap_bytes; (5) num_pledged is the sum of NumPledged() of all holders.
 #include "src/rows/arena.h"
 
 #include <fmt/format.h>
@@ -30,12 +30,12 @@ struct Extent {
   int bucket = kNoBucket;
   Extent* prev = nullptr;
   Extent* next = nullptr;
-  std::vector<uint32_t> free_pages;  // a stack, the lowest on top at first
-  std::vector<PageId> ids;           // [pages_per_extent]; kNoPage: free
+  std::vector<uint32_t> free_pages;  // a stack; the lowest page is popped first
+  std::vector<PageId> ids;           // [pages_per_extent]; kNoPage: the page is free
 };
 
 struct PageRecord {
-  std::byte* address = nullptr;  // null: no holder has a page of this id
+  std::byte* address = nullptr;  // null: no page has this id
   uint32_t num_holders = 0;
 };
 
@@ -44,24 +44,25 @@ struct PageRecord {
 struct Arena::Impl {
   ArenaOptions options;
   uint32_t pages_per_extent = 0;
-  std::unordered_map<const std::byte*, std::unique_ptr<Extent>> extents;  // by base
-  std::vector<PageRecord> records;                                        // by id
-  std::vector<PageId> free_ids;  // of records; has room for all of them
+  std::unordered_map<const std::byte*, std::unique_ptr<Extent>> extents;  // by address
+  std::vector<PageRecord> records;                                        // by page id
+  std::vector<PageId> free_ids;  // unused indices of records; capacity for all
   uint64_t generation = 0;
-  // Extents that are not full, by how full they are: 0 empty, then 63 steps. Coarse steps keep
-  // finding the fullest (and the sparsest) at one bit scan, whatever the page size.
+  // Lists extents that are not full by how full they are: bucket 0 has the empty ones, 63 more have
+  // the others. With few buckets, one bit scan finds the fullest (or the sparsest) extent, whatever
+  // the page size.
   std::array<Extent*, kNumBuckets> buckets{};
   uint64_t buckets_in_use = 0;  // bit b: buckets[b] is not null
   size_t num_empty = 0;         // extents in bucket 0
-  size_t num_pages = 0;         // held
+  size_t num_pages = 0;         // pages with a holder
   size_t num_free = 0;          // pages of all extents without a holder
-  size_t num_reserved = 0;      // of num_free
-  size_t num_pledged = 0;       // pages that are kept for floors
+  size_t num_reserved = 0;      // those of num_free that are reserved
+  size_t num_pledged = 0;       // pages kept for floors of holders that lack them
   size_t peak_reserved_bytes = 0;
   size_t bytes_compacted = 0;
-  Status lost;  // why pages are not what they were: the device failed while they were moved
+  Status lost;  // the device failed while pages moved: contents are unknown
 
-  // Returns the most extents that the caps and the number of page ids allow.
+  // Returns the most extents that the caps, and the number of possible page ids, allow.
   [[nodiscard]] size_t max_extents() const {
     const size_t most =
         std::min<size_t>(options.cap_bytes / kExtentBytes, kNoPage / pages_per_extent);
@@ -70,7 +71,7 @@ struct Arena::Impl {
     return std::min(most, extents.size() + (shared.cap_bytes - shared.mapped_bytes) / kExtentBytes);
   }
 
-  // Returns how many pages a holder with `own_pledged` pledged pages may still take.
+  // Returns how many more pages may be taken by a holder for which `own_pledged` pages are kept.
   [[nodiscard]] size_t NumAvailable(size_t own_pledged) const {
     const size_t taken = num_pages + num_pledged - own_pledged;
     const size_t all = max_extents() * pages_per_extent;
@@ -95,7 +96,8 @@ struct Arena::Impl {
     extent->prev = extent->next = nullptr;
   }
 
-  // Moves the extent to the list of the bucket for its number of used pages; a full extent to none.
+  // Puts the extent in the list of the bucket for its number of used pages; a full extent in no
+  // list.
   void Link(Extent* extent) {
     const int bucket = BucketOf(extent->num_used);
     if (bucket == extent->bucket) return;
@@ -109,7 +111,7 @@ struct Arena::Impl {
     if (bucket == 0) ++num_empty;
   }
 
-  // REQUIRES: num_free > 0, and not all of it in unlinked extents.
+  // Returns the fullest extent that has a free page. REQUIRES: an extent in a list has one.
   [[nodiscard]] Extent* Fullest() const {
     return buckets[kNumBuckets - 1 - std::countl_zero(buckets_in_use)];
   }
@@ -134,8 +136,8 @@ struct Arena::Impl {
     };
     const Result<std::byte*> memory = options.device->Allocate(options.memory, kExtentBytes);
     if (!memory.ok()) {
-      // Returns any other error unchanged, such as Internal from a device that is lost, because a
-      // lack of memory is not its cause.
+      // Other errors, such as Internal from a device that was lost, are no lack of memory, and are
+      // returned unchanged.
       if (memory.status().code() != StatusCode::kOutOfMemory) return memory.status();
       return refused(memory.status().message());
     }
@@ -157,7 +159,7 @@ struct Arena::Impl {
     return OkStatus();
   }
 
-  // Adds records and free ids until there are `num_records` in all.
+  // Adds records, and free ids for them, until there are `num_records` in all.
   void AddRecords(size_t num_records) {
     if (num_records <= records.size()) return;
     free_ids.reserve(num_records);
@@ -182,14 +184,15 @@ struct Arena::Impl {
     return Release::kDone;
   }
 
-  // Unmaps empty extents down to `max_empty`, as far as reservations allow.
+  // Unmaps empty extents until at most `max_empty` are left, but keeps as many as reserved pages
+  // need.
   void TrimEmpty(size_t max_empty) {
     while (num_empty > max_empty && num_free - num_reserved >= pages_per_extent) {
       if (RemoveExtent(buckets[0]) == Release::kRefused) return;
     }
   }
 
-  // Gives the id a free page of the fullest extent.
+  // Gives page `id` an address: a free page of the fullest extent.
   void Take(PageId id) {
     Extent* extent = Fullest();
     const uint32_t page = extent->free_pages.back();
@@ -204,7 +207,8 @@ struct Arena::Impl {
 
   void Count(PageHolder* holder, int change);
 
-  // Takes the page of `extent` from its id. The caller links the extent again.
+  // Frees page `page` of the extent and takes its address from its id. The caller must call Link()
+  // afterwards.
   void Drop(Extent* extent, uint32_t page) {
     records[extent->ids[page]].address = nullptr;
     extent->ids[page] = kNoPage;
@@ -214,7 +218,7 @@ struct Arena::Impl {
     ++num_free;
   }
 
-  // Moves at most `max_pages` pages out of an unlinked extent; returns their number.
+  // Moves at most `max_pages` pages out of an extent that is in no list; returns their number.
   size_t Drain(Extent* extent, size_t max_pages) {
     std::vector<CopyPart> copies;
     for (uint32_t page = 0; page < pages_per_extent && copies.size() < max_pages; ++page) {
@@ -382,10 +386,12 @@ size_t Arena::Compact(size_t max_bytes) {
   size_t num_moved = 0;
   Device* const device = a.options.device;
   if (num_left > 0 && a.options.memory == MemoryKind::kPinned && device->IsClosed()) {
-    // Pages may be on their way to the device. Their readers learn whether they arrive.
+    // Waits for copies of pages to the device. An error is ignored here, because it is returned to
+    // the readers of these pages.
     (void)device->Wait(device->Record(DeviceQueue::kToDevice));
   }
-  // With an extent's worth of free pages, the others have room for whatever the sparsest holds.
+  // If the other extents have an extent's worth of free pages, the sparsest extent can be emptied
+  // into them.
   while (a.num_free - a.num_reserved >= a.pages_per_extent && num_left > 0) {
     Extent* sparsest = a.Sparsest();
     a.Unlink(sparsest);

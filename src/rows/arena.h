@@ -1,16 +1,16 @@
-// Memory for pages. An arena maps 2 MiB extents (huge pages where the system gives them) of the
-// host's memory or of a device's, hands out pages of one size that any sequence, layer and head may
-// hold, and unmaps an extent when its last page goes. Compact() moves pages out of sparse extents
-// so that freed memory really returns to the system. The cap is hard: mapped bytes never exceed it.
-// One empty extent may stay mapped while pages are held, so that a page that comes and goes costs
-// no system calls; Compact() unmaps it.
+// Arena allocates pages of one size, in the host's memory or a device's. It maps extents of 2 MiB
+// (huge pages if the system provides them), hands out their pages to any sequence, layer and kv
+// head, and unmaps an extent when its last page is freed. Compact() moves pages out of sparse
+// extents, so that their memory returns to the system. The cap is hard: mapped bytes never exceed
+// it. One empty extent may stay mapped while pages are in use, so that allocating and freeing a
+// page makes no system calls; Compact() unmaps it.
 //
-// A page has an id, which stays, and an address, which changes when the page moves: generation()
-// tells that some page has moved. Several may hold a page; it is freed when the last one releases
-// it.
+// A page has an id, which stays the same, and an address, which changes when Compact() moves the
+// page; generation() changes whenever pages were moved. A page may have several holders, and is
+// freed when the last one releases it.
 //
-// A holder may have a floor: pages under the cap that are kept for it until it has them. Only the
-// cap is divided so; memory is mapped when pages are taken.
+// A holder may have a floor: a number of pages of the cap that no other holder can take. A floor
+// reserves a share of the cap, not memory; memory is mapped when pages are taken.
 //
 // Thread safety: none; all calls come from the engine's thread, between steps.
 #ifndef EBB_ROWS_ARENA_H_
@@ -27,13 +27,13 @@
 namespace ebb {
 
 using PageId = uint32_t;
-// kNoPage is no page's id. An arena has at most 2^30 - 1 pages, so that PageRef can keep an id and
-// two flags in 32 bits.
+// kNoPage is an id that no page has. An arena has at most 2^30 - 1 pages, so that PageRef can store
+// an id and two flags in 32 bits.
 inline constexpr PageId kNoPage = ~PageId{0} >> 2;
 
 static_assert(kExtentBytes % kDeviceMemoryStep == 0);
 
-// SharedCap caps the memory that several arenas map together.
+// SharedCap limits the memory that several arenas may map together.
 struct SharedCap {
   size_t cap_bytes = 0;
   size_t mapped_bytes = 0;
@@ -41,34 +41,34 @@ struct SharedCap {
 
 struct ArenaOptions {
   size_t page_bytes = 0;          // a multiple of 64, at most kExtentBytes
-  size_t cap_bytes = 0;           // of mapped memory; at least one extent
-  Device* device = &CpuDevice();  // whose memory it is; outlives the arena
+  size_t cap_bytes = 0;           // limit of mapped memory; at least one extent
+  Device* device = &CpuDevice();  // provides the memory; outlives the arena
   MemoryKind memory = MemoryKind::kDevice;
-  StatusCode full = StatusCode::kT0Full;            // the code of errors that the cap causes
-  std::shared_ptr<SharedCap> shared_cap = nullptr;  // a second cap; null: none
+  StatusCode full = StatusCode::kT0Full;            // code of the error at the cap
+  std::shared_ptr<SharedCap> shared_cap = nullptr;  // a cap for several arenas; null: none
 };
 
 struct ArenaStats {
   size_t reserved_bytes = 0;  // mapped from the system
-  size_t used_bytes = 0;      // in pages with a holder
+  size_t used_bytes = 0;      // in pages in use
   size_t peak_reserved_bytes = 0;
-  size_t num_pages = 0;        // held by one or several
-  size_t pledged_bytes = 0;    // kept for floors, in pages that their holders do not have yet
+  size_t num_pages = 0;        // pages in use, each counted once
+  size_t pledged_bytes = 0;    // unused parts of holders' floors
   size_t bytes_compacted = 0;  // copied by Compact() so far
-  size_t table_bytes = 0;      // of the arena's own records of pages
+  size_t table_bytes = 0;      // the arena's own tables of pages
 };
 
-// PageHolder takes pages of an arena, with a floor or without.
+// PageHolder identifies an owner of pages, such as a sequence, and has its floor.
 struct PageHolder {
-  size_t floor = 0;      // pages that it can count on; see Arena::SetFloor()
-  size_t num_pages = 0;  // that were allocated for it, and that it has not released
+  size_t floor = 0;      // pages kept for it; see Arena::SetFloor()
+  size_t num_pages = 0;  // allocated for it and not released yet
 
   [[nodiscard]] size_t NumPledged() const { return floor > num_pages ? floor - num_pages : 0; }
 };
 
 class Arena {
  public:
-  // Returns the bytes of the extents of so many pages.
+  // Returns the bytes of the extents that `num_pages` pages take.
   [[nodiscard]] static uint64_t BytesFor(uint64_t num_pages, size_t page_bytes);
 
   static Result<std::unique_ptr<Arena>> Create(const ArenaOptions& options);
@@ -76,42 +76,43 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Reserves `num_pages` pages besides those that are reserved already, for as many calls of
-  // Take(). ArenaOptions::full or OutOfMemory, and nothing changed, when the cap, the part of it
-  // that is kept for others, or the system does not allow it; Internal from when a device failed to
-  // move pages on. holder: the owner of the pages; null: one without a floor.
+  // Reserves `num_pages` more pages, so that as many calls of Take() succeed. Errors, after which
+  // nothing has changed: ArenaOptions::full (the cap, or other holders' floors), OutOfMemory (the
+  // system), Internal (a device has failed to move pages). `holder` is the owner of the pages;
+  // null: one without a floor.
   Status Reserve(size_t num_pages, const PageHolder* holder = nullptr);
-  // Takes one of the reserved pages, contents unspecified, with one holder. REQUIRES: there is one.
+  // Takes one of the reserved pages and returns its id. The contents are unspecified; the page has
+  // one holder. REQUIRES: a page is reserved.
   PageId Take(PageHolder* holder = nullptr);
-  // Gives back so many reserved pages, and unmaps empty extents.
+  // Cancels the reservation of `num_pages` pages, and unmaps empty extents.
   void EndReservation(size_t num_pages);
-  // Takes a page that was not reserved.
+  // Takes a page without a reservation. Errors: those of Reserve().
   Status Allocate(PageId* page, PageHolder* holder = nullptr);
-  // Adds a holder of the page. PageHolder::num_pages of that holder does not count the page,
-  // because it was not allocated for it.
+  // Adds a holder to the page. The page does not count in the new holder's PageHolder::num_pages,
+  // because it was allocated for another one.
   void Share(PageId page);
-  // Removes a holder of the page, and frees the page with its last holder. `holder` is the one for
-  // which the page was allocated; null if there was none, or if it is not the one that releases.
+  // Removes a holder from the page; the last one frees it. `holder` is the one for which the page
+  // was allocated; null if the page was allocated for none, or if another holder releases it.
   void Release(PageId page, PageHolder* holder = nullptr);
-  // Keeps room for so many pages of the holder's, those that it has among them, until it asks for
-  // another number: 0 when it goes. A page that others still hold when the holder releases it is no
-  // longer counted for any holder. ArenaOptions::full, and nothing changed, when fewer pages are
-  // neither taken nor kept for others.
+  // Sets the holder's floor: keeps `num_pages` pages for it, including those that it has, until the
+  // next call; 0 must be set before the holder is destroyed. A page that others still hold after
+  // the holder has released it counts for no floor. Errors: ArenaOptions::full, with nothing
+  // changed, if too few pages are free of other holders and their floors.
   Status SetFloor(PageHolder* holder, size_t num_pages);
   [[nodiscard]] uint32_t num_holders(PageId page) const;
   // Returns the page's address, which is valid until generation() changes.
   [[nodiscard]] std::byte* Address(PageId page) const;
-  // Counts the times that Compact() moved pages.
+  // Returns how often Compact() has moved pages.
   [[nodiscard]] uint64_t generation() const;
-  // Unmaps empty extents, and moves pages from the sparsest extents into holes of the others while
-  // whole extents can be freed so, copying at most `max_bytes`; the next call goes on where this
-  // one had to stop. Returns the bytes copied.
+  // Unmaps empty extents, and moves pages from the sparsest extents to free places of others as
+  // long as this empties whole extents. Copies at most `max_bytes`; the next call continues.
+  // Returns the bytes copied.
   size_t Compact(size_t max_bytes);
-  // Returns how many pages the cap and the floors of others leave for the holder to take.
+  // Returns how many more pages the holder can take under the cap and the floors of others.
   [[nodiscard]] size_t NumAvailable(const PageHolder& holder) const;
   [[nodiscard]] ArenaStats stats() const;
   [[nodiscard]] size_t page_bytes() const;
-  // Returns a number above the id of every page.
+  // Returns a number greater than every page's id.
   [[nodiscard]] size_t page_end() const;
   [[nodiscard]] size_t cap_bytes() const;
   [[nodiscard]] MemoryKind memory() const;

@@ -1,4 +1,4 @@
-// InArena implements the pages of a tier over an arena.
+// InArena implements TierPages for a sequence whose pages lie in an arena.
 #ifndef EBB_ROWS_ARENA_PAGES_H_
 #define EBB_ROWS_ARENA_PAGES_H_
 
@@ -13,16 +13,17 @@
 
 namespace ebb {
 
-// `Base` is TierPages or TierRows.
+// InArena<Base> implements the functions of `Base`, TierPages or TierRows, that concern pages.
 template <typename Base>
 class InArena : public Base {
  public:
   using Access = TierPages::Access;
   using PageCopy = TierPages::PageCopy;
 
-  // Holds pages of `arena`, whose memory `device` can access. REQUIRES: both outlive this.
+  // Holds pages of `arena`, which steps read in the memory of `device`. REQUIRES: both outlive
+  // this.
   InArena(Arena* arena, Device* device) : arena_(arena), device_(device) {}
-  ~InArena() override { (void)arena_->SetFloor(&holder_, 0); }  // giving up never fails
+  ~InArena() override { (void)arena_->SetFloor(&holder_, 0); }  // lowering a floor cannot fail
 
   void Share(PageId page) override { arena_->Share(page); }
   [[nodiscard]] uint32_t num_holders(PageId page) const override {
@@ -55,19 +56,20 @@ class InArena : public Base {
     return device_->CopyRows(parts);
   }
 
-  // Sets the floor of the sequence, as Arena::SetFloor() does, to the pages that `num_bytes` need.
+  // Sets the floor of the sequence to the pages that `num_bytes` bytes need. Errors: those of
+  // Arena::SetFloor().
   Status SetFloor(uint64_t num_bytes) {
     const size_t page_bytes = arena_->page_bytes();
     return arena_->SetFloor(&holder_, num_bytes / page_bytes + (num_bytes % page_bytes > 0));
   }
-  // Returns how many pages this sequence may still take.
+  // Returns how many more pages this sequence can take.
   [[nodiscard]] size_t NumAvailable() const { return arena_->NumAvailable(holder_); }
 
  protected:
   void Release(PageRef page) override {
     arena_->Release(page.id(), page.is_of_another() ? nullptr : &holder_);
   }
-  // Returns whether the host can reach the pages only by copies of the device.
+  // Returns whether the pages lie in memory that the host can access only by copies of the device.
   [[nodiscard]] bool IsClosed() const {
     return device_->IsClosed() && arena_->memory() != MemoryKind::kPinned;
   }
@@ -93,8 +95,8 @@ class InArena : public Base {
   void ReserveReleases(size_t /*num_pages*/) override {}
   void EndReleases() override {}
 
-  // Visits copies of the pages on the host. Reads pages that are to be written too, because `visit`
-  // may write a part of a page.
+  // Calls visit(i, memory) for copies of the pages in the host's memory. Downloads also pages that
+  // are to be written, because `visit` may write a part of a page.
   Status VisitCopies(std::span<const PageId> pages, Access access,
                      const std::function<Status(size_t, std::byte*)>& visit) {
     const size_t page_bytes = arena_->page_bytes();
@@ -118,8 +120,8 @@ class InArena : public Base {
   PageHolder holder_;
 };
 
-// Implements TierRows::EditRows() for rows that the host edits in place. REQUIRES: the host can
-// address the arena's memory.
+// Implements TierRows::EditRows() for rows that the host can edit in place. REQUIRES: the host can
+// access the arena's memory.
 inline void EditInArena(std::span<const TierRows::Edit> edits, const Arena& arena,
                         const PageFormat& format, const TierRows::EditFunction& edit) {
   std::vector<RowAddress> addresses;

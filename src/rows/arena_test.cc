@@ -32,7 +32,7 @@ std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t num_extents) {
   return *std::move(arena);
 }
 
-// Holders of pages, which give them back at the end.
+// Owners takes pages, fills and checks them, and frees them when it is destroyed.
 class Owners {
  public:
   explicit Owners(Arena* arena) : arena_(arena) {}
@@ -59,7 +59,7 @@ class Owners {
 
   void Write(size_t i) { std::memset((*this)[i], Pattern(i), arena_->page_bytes()); }
   [[nodiscard]] bool HoldsWhatWasWritten(size_t i) const {
-    const std::byte* page = (*this)[i];  // equal to itself one byte on: all bytes are the first
+    const std::byte* page = (*this)[i];  // compares with itself shifted by a byte: all are equal
     return page[0] == std::byte{Pattern(i)} &&
            std::memcmp(page, page + 1, arena_->page_bytes() - 1) == 0;
   }
@@ -104,7 +104,7 @@ TEST(ArenaTest, ExtentsAreAlignedForHugePages) {
 }
 
 TEST(ArenaTest, PagesAreAlignedDistinctAndKeepTheirContents) {
-  // 20,480 bytes do not divide an extent: the tail of each stays unused.
+  // Pages of 20,480 bytes do not divide an extent, whose last bytes stay unused.
   for (const size_t page_bytes : {size_t{64}, size_t{20480}, kPageBytes, kExtentBytes}) {
     const size_t per_extent = kExtentBytes / page_bytes;
     const auto arena = MakeArena(page_bytes, 3);
@@ -160,10 +160,10 @@ TEST(ArenaTest, ASharedCapLimitsSeveralArenasTogether) {
   {
     Owners in_large(large.get()), in_small(small.get());
     in_large.AddMany(kPagesPerExtent);
-    in_small.AddMany(2 * kPagesPerExtent + 1);  // an extent, and a page of another one
+    in_small.AddMany(2 * kPagesPerExtent + 1);  // takes one extent and a page of the next
     EXPECT_EQ(cap->mapped_bytes, 3 * kExtentBytes);
     EXPECT_EQ(in_large.Add().code(), StatusCode::kT0Full);
-    in_small.AddMany(2 * kPagesPerExtent - 1);  // the rest of that extent
+    in_small.AddMany(2 * kPagesPerExtent - 1);  // takes the rest of that extent
     EXPECT_EQ(in_small.Add().code(), StatusCode::kT0Full);
     for (size_t i = 0; i < kPagesPerExtent; ++i) in_large.Free(i);
     large->Compact(0);
@@ -226,7 +226,7 @@ TEST(ArenaTest, NewPagesGoToTheFullestExtentSoThatSparseOnesDrain) {
   const auto arena = MakeArena(kPageBytes, 3);
   Owners owners(arena.get());
   owners.AddMany(2 * kPagesPerExtent);
-  for (size_t i = 0; i < kPagesPerExtent - 1; ++i) owners.Free(i);  // 1 page left
+  for (size_t i = 0; i < kPagesPerExtent - 1; ++i) owners.Free(i);  // leaves 1 page
   for (size_t i = kPagesPerExtent; i < kPagesPerExtent + 4; ++i) owners.Free(i);
   const auto extent_of = [&](size_t i) {
     return reinterpret_cast<uintptr_t>(owners[i]) / kExtentBytes;
@@ -331,7 +331,7 @@ TEST(ArenaTest, APageThatMovesKeepsItsIdAndItsHolders) {
 }
 
 TEST(ArenaTest, AFloorIsKeptWhileOthersTakeTheRest) {
-  const auto arena = MakeArena(kExtentBytes / 8, 2);  // 16 pages
+  const auto arena = MakeArena(kExtentBytes / 8, 2);  // an extent has 16 pages
   PageHolder holder, other;
   ExpectOk(arena->SetFloor(&holder, 6));
   EXPECT_EQ(arena->stats().pledged_bytes, 6 * kExtentBytes / 8);
@@ -349,7 +349,7 @@ TEST(ArenaTest, AFloorIsKeptWhileOthersTakeTheRest) {
   for (PageId& page : own) page = arena->Take(&holder);
   EXPECT_EQ(arena->stats().pledged_bytes, 0u);
   EXPECT_FALSE(arena->Allocate(&refused, &holder).ok());
-  // A page that it releases is kept for it again.
+  // A page that the holder releases counts for its floor again.
   arena->Release(own.back(), &holder);
   own.pop_back();
   EXPECT_FALSE(arena->Allocate(&refused, &other).ok());
@@ -374,7 +374,7 @@ TEST(ArenaTest, AFloorThatTheCapDoesNotHoldIsRefusedAndChangesNothing) {
   EXPECT_EQ(arena->SetFloor(&holder, 16).code(), StatusCode::kT0Full);
   EXPECT_EQ(holder.floor, 10u);
   EXPECT_EQ(arena->stats().pledged_bytes, 10 * kExtentBytes / 8);
-  // The page that it has is among those of its floor.
+  // The floor includes the page that the holder has.
   ExpectOk(arena->SetFloor(&other, 6));
   arena->Release(page, &other);
 }
@@ -383,13 +383,13 @@ TEST(ArenaTest, ExtentsCutNoPage) {
   EXPECT_EQ(Arena::BytesFor(0, 16384), 0u);
   EXPECT_EQ(Arena::BytesFor(128, 16384), kExtentBytes);
   EXPECT_EQ(Arena::BytesFor(129, 16384), 2 * kExtentBytes);
-  // Rows of int8: 132 bytes, 8,448 a page, 248 of them in an extent.
+  // A page of int8 rows of 132 bytes takes 8,448 bytes; an extent has 248 of them.
   EXPECT_EQ(Arena::BytesFor(248, 8448), kExtentBytes);
   EXPECT_EQ(Arena::BytesFor(249, 8448), 2 * kExtentBytes);
 }
 
 TEST(ArenaTest, RandomHoldersGetTheirFloorsAlways) {
-  const auto arena = MakeArena(kExtentBytes / 8, 8);  // 64 pages
+  const auto arena = MakeArena(kExtentBytes / 8, 8);  // 64 pages under the cap
   std::array<PageHolder, 5> holders;
   std::array<std::vector<PageId>, 5> pages;
   std::mt19937 random(5);
@@ -446,7 +446,7 @@ TEST(ArenaTest, AMappingThatTheSystemRefusesIsAnErrorAndChangesNothing) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &old_limit), 0);
   EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
   EXPECT_THAT(status.message(), HasSubstr("the system refused another 2 MiB"));
-  // Whichever reaches the limit first: the extents, or the heap for their records.
+  // Either mapping an extent fails first, or allocating the arena's records for it.
   EXPECT_THAT(status.message(),
               AnyOf(HasSubstr("Cannot allocate memory"), HasSubstr("no memory for its records")));
   EXPECT_EQ(arena->stats().reserved_bytes, kExtentBytes);

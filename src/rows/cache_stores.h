@@ -1,4 +1,4 @@
-// The memory and files that the caches of an engine share.
+// CacheStores describes the memory and files that all caches of an engine share.
 #ifndef EBB_ROWS_CACHE_STORES_H_
 #define EBB_ROWS_CACHE_STORES_H_
 
@@ -11,15 +11,15 @@ class Arena;
 class PageFile;
 struct AttentionKernel;
 
-// CacheStores names the arenas and the file in which an engine's caches keep rows. REQUIRES: all
-// outlive the caches.
+// CacheStores points to the arenas and the file in which an engine's caches keep rows. REQUIRES:
+// all outlive the caches.
 struct CacheStores {
-  Arena* t0 = nullptr;          // pages of the cache's format, in the device's memory
-  Arena* t1 = nullptr;          // the same: T1 in the host's memory
-  PageFile* t1_file = nullptr;  // the same: T1 in a file instead
-  Arena* t2 = nullptr;          // pages of `compressed`, in the device's memory or the host's
+  Arena* t0 = nullptr;          // full-precision pages, in the memory steps compute in
+  Arena* t1 = nullptr;          // T1 in the host's memory; null: in t1_file, or no T1
+  PageFile* t1_file = nullptr;  // T1 in a file; null: in t1, or no T1
+  Arena* t2 = nullptr;          // pages of `compressed`, on the device or the host
   CompressedFormat compressed;
-  const AttentionKernel* kernel = nullptr;  // knows the formats; needed for T2
+  const AttentionKernel* kernel = nullptr;  // converts rows to and from `compressed`; needed for T2
   Device* device = &CpuDevice();
 };
 

@@ -1,5 +1,5 @@
-// CompressedPages holds the pages of T2 of one sequence, and reads and writes the records in them:
-// compressed rows of one size, each with the key and the value of a row.
+// CompressedPages holds the T2 pages of one sequence, and reads and writes their records. A record
+// is the compressed key and value of one row; all records have the same size.
 #ifndef EBB_ROWS_COMPRESSED_PAGES_H_
 #define EBB_ROWS_COMPRESSED_PAGES_H_
 
@@ -14,26 +14,28 @@
 
 namespace ebb {
 
-// Returns the bytes of a page of T2 in the memory of a device, where pages begin at whole rows of
-// F16.
+// Returns the bytes of a T2 page in a device's memory. They are a multiple of an F16 row, because
+// pages must begin at whole rows of the device's buffer.
 [[nodiscard]] inline size_t CompressedPageBytesOnDevice(const CompressedFormat& format) {
-  // The size of an arena's pages must be a multiple of 64 bytes.
+  // An arena's pages must also be a multiple of 64 bytes.
   const size_t step = std::lcm(size_t{64}, format.head_dim * sizeof(uint16_t));
   return (format.PageBytes() + step - 1) / step * step;
 }
 
 class CompressedPages final : public InArena<TierPages> {
  public:
-  // REQUIRES: arena and device outlive this.
+  // Holds pages of `arena` with records of `record_bytes` bytes. REQUIRES: arena and device outlive
+  // this.
   CompressedPages(Arena* arena, Device* device, size_t record_bytes)
       : InArena(arena, device), record_bytes_(record_bytes) {}
 
-  // Returns whether a device holds the records, so that the host reaches them only by copies.
+  // Returns whether the records lie on a device, so that the host can access them only by copies.
   [[nodiscard]] bool IsOnDevice() const { return IsClosed(); }
   [[nodiscard]] size_t page_bytes() const { return arena_->page_bytes(); }
   [[nodiscard]] size_t record_bytes() const { return record_bytes_; }
 
-  // Copies records to packed memory of the host. Errors: the device's.
+  // Copies the records at these addresses to `to`, one after another, in the host's memory. Errors:
+  // the device's.
   Status Read(std::span<const std::byte* const> records, std::byte* to) const {
     if (IsClosed()) return device_->ReadRows(records, record_bytes_, to);
     for (const std::byte* record : records) {
@@ -55,14 +57,14 @@ class CompressedPages final : public InArena<TierPages> {
   const size_t record_bytes_;
 };
 
-// RecordWriter writes records one by one. It gathers records of a device on the host until they are
-// worth a copy.
+// RecordWriter writes records one by one. It collects those for a device on the host, and copies
+// many at once.
 class RecordWriter {
  public:
   explicit RecordWriter(const CompressedPages* pages) : pages_(pages) {}
 
-  // Returns where to put the record that is to lie at `record`, before the next call. May throw
-  // std::bad_alloc.
+  // Returns where the caller must write, before its next call, the record that belongs at `record`.
+  // May throw std::bad_alloc.
   std::byte* Add(std::byte* record) {
     if (!pages_->IsOnDevice()) return record;
     if (packed_.size() >= kEditBytes) Flush();
@@ -70,7 +72,7 @@ class RecordWriter {
     packed_.resize(packed_.size() + pages_->record_bytes());
     return packed_.data() + packed_.size() - pages_->record_bytes();
   }
-  // Writes the records that are still on the host. Returns the first error of any write.
+  // Copies the collected records to the device. Returns the first error of any copy.
   Status Finish() {
     Flush();
     return status_;

@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-// kBatchBytes limits the bytes of the pages that Visit() and Copy() hold in memory at a time.
+// kBatchBytes is the most bytes of pages that Visit() and Copy() have in memory at a time.
 constexpr size_t kBatchBytes = size_t{4} << 20;
 
 std::vector<uint32_t> PagesOf(std::span<const Slot> slots) {
@@ -27,10 +27,10 @@ std::vector<uint32_t> PagesOf(std::span<const SlotMove> moves, Slot SlotMove::*s
   return PagesOf(slots);
 }
 
-// EditedPages lists the pages of a stream that are edited together; IndexOf() returns the index in
-// the list of the page that a slot lies in.
+// EditedPages lists the pages of a stream that are edited together. IndexOf() returns where the
+// list has the page of a slot.
 struct EditedPages {
-  std::vector<uint32_t> indices;  // of the stream's pages, ascending
+  std::vector<uint32_t> indices;  // of pages of the stream, ascending
 
   [[nodiscard]] size_t IndexOf(Slot slot) const {
     return std::ranges::lower_bound(indices, slot.page()) - indices.begin();
@@ -82,8 +82,8 @@ PageId FileRows::Take(int layer, Reserved* reserved) {
   return page;
 }
 
-// Collects the page for EndReleases(), since one call that frees many pages is faster. If there is
-// no memory for the list, frees the page at once.
+// Collects the page for EndReleases(), because freeing many pages in one call is faster. Without
+// memory for the list, it frees the page at once.
 void FileRows::Release(PageRef page) try {
   page_cache_.Drop(page.id());
   released_.push_back(page.id());
@@ -158,8 +158,8 @@ Status FileRows::ReserveEdits(const EditSize& size) {
 }
 
 Status FileRows::EditRows(std::span<const Edit> edits, const EditFunction& edit) {
-  std::vector<EditedPages> edited;  // of the edits' rows, which neighbours mostly share
-  std::vector<size_t> edited_of;    // [edits]
+  std::vector<EditedPages> edited;  // page lists; edits with the same rows share one
+  std::vector<size_t> edited_of;    // [edits]: index in `edited`
   size_t num_pages = 0;
   for (size_t i = 0; i < edits.size(); ++i) {
     if (i == 0 || edits[i].rows != edits[i - 1].rows) {
@@ -169,7 +169,7 @@ Status FileRows::EditRows(std::span<const Edit> edits, const EditFunction& edit)
     num_pages += edited.back().indices.size();
   }
   std::vector<std::byte*> memory(num_pages);
-  std::vector<std::byte**> memory_of;  // [edits]
+  std::vector<std::byte**> memory_of;  // [edits]: addresses of the pages in memory
   std::vector<T1Edits::Unit> units(edits.size());
   std::byte** next = memory.data();
   for (size_t i = 0; i < edits.size(); ++i) {

@@ -1,6 +1,6 @@
-// FileRows holds T1 in a file. Between steps it reads and writes rows by whole pages, a batch at a
-// time (t1_edits.h); for a step it brings pages layer by layer into the memory that the step reads,
-// the host's or a device's (t1_stage.h).
+// FileRows holds the rows of T1 in a file. Between steps it reads and writes whole pages, in
+// batches (t1_edits.h); for a step it loads pages layer by layer into the memory that the step
+// reads, the host's or a device's (t1_stage.h).
 #ifndef EBB_ROWS_FILE_ROWS_H_
 #define EBB_ROWS_FILE_ROWS_H_
 
@@ -18,7 +18,7 @@ namespace ebb {
 
 class FileRows final : public TierRows {
  public:
-  // Opens rows of `file`, whose pages steps read in the memory of `device`. REQUIRES: both outlive
+  // Holds rows in `file`, whose pages steps read in the memory of `device`. REQUIRES: both outlive
   // this.
   FileRows(PageFile* file, Device* device, const PageFormat& format);
   ~FileRows() override { EndReleases(); }
@@ -52,7 +52,7 @@ class FileRows final : public TierRows {
   void EndReservation(Reserved* reserved) override;
   PageId Take(int layer, Reserved* reserved) override;
   void ReserveReleases(size_t num_pages) override { released_.reserve(num_pages); }
-  // Waits for a write of the page that is pending, then releases the page.
+  // Waits until a pending write of the page has ended, then releases the page.
   void Release(PageRef page) override;
   void EndReleases() override;
   Status Read(std::span<const PageIo> pages);

@@ -7,8 +7,8 @@
 namespace ebb {
 namespace {
 
-// Returns whether the arena is T1 in pinned memory of the host, beside a device that cannot address
-// the host's memory: steps then read copies of the rows.
+// Returns whether the arena is T1 in pinned host memory and the device cannot read it, so that
+// steps read copies of the rows.
 bool AreBeyond(const Device& device, const Arena& arena) {
   return device.IsClosed() && arena.memory() == MemoryKind::kPinned;
 }

@@ -1,6 +1,6 @@
-// MemoryRows holds rows in an arena. A step attends to rows in the device's memory in place. Rows
-// in the host's memory beyond a device are copied to the device layer by layer (t1_stage.h), or the
-// host attends to them.
+// MemoryRows holds the rows of T0 or T1 in an arena. A step reads rows in the device's memory in
+// place. Rows of T1 in the host's memory are copied to the device layer by layer (t1_stage.h), or
+// the host attends to them.
 #ifndef EBB_ROWS_MEMORY_ROWS_H_
 #define EBB_ROWS_MEMORY_ROWS_H_
 
@@ -33,19 +33,19 @@ class MemoryRows final : public InArena<TierRows> {
   [[nodiscard]] size_t buffer_bytes() const override {
     return stage_ == nullptr ? 0 : stage_->memory_bytes() + page_cache_->memory_bytes();
   }
-  // Returns whether steps read rows faster that lie in the order of their positions, as the
-  // processor does.
+  // Returns whether steps are faster if rows lie in order of position, as they are on the
+  // processor.
   [[nodiscard]] bool GainsByOrder() const { return !device_->IsClosed(); }
 
  private:
   void Release(PageRef page) override;
-  // Removes a page whose contents change from the page cache.
+  // Removes a page from the page cache, because its contents change.
   void Drop(PageId page) {
     if (page_cache_ != nullptr) page_cache_->Drop(page);
   }
 
   const PageFormat format_;
-  // Both are null if steps attend to the rows in place.
+  // Load rows into the memory of the device; null if steps read the rows in place.
   const std::unique_ptr<T1Stage> stage_;
   const std::unique_ptr<T1PageCache> page_cache_;
 };

@@ -1,4 +1,4 @@
-// PageRef names a page of one tier in the lists of the sequence that holds it.
+// PageRef identifies a page in the list of pages that a sequence keeps for each stream.
 #ifndef EBB_ROWS_PAGE_REF_H_
 #define EBB_ROWS_PAGE_REF_H_
 
@@ -10,15 +10,15 @@
 
 namespace ebb {
 
-// PageRef is a page's id and tier. is_of_another() tells that the page was allocated for another
-// sequence, which shared it.
+// PageRef is a page's id and tier. is_of_another() is true if the page was allocated for another
+// sequence, which shares it with this one.
 class PageRef {
  public:
   PageRef() = default;
   PageRef(Tier tier, PageId id) : id_(id), in_t1_(tier == Tier::kT1 ? 1 : 0) {}
   [[nodiscard]] bool empty() const { return id_ == kNoPage; }
   [[nodiscard]] PageId id() const { return id_; }
-  // Returns kT0 or kT1. Unspecified for pages of T2, which sequences keep in lists of their own.
+  // Returns kT0 or kT1. Unspecified for pages of T2, for which sequences keep separate lists.
   [[nodiscard]] Tier tier() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
   [[nodiscard]] bool is_of_another() const { return is_of_another_ != 0; }
   [[nodiscard]] PageRef OfAnother() const {
@@ -33,7 +33,7 @@ class PageRef {
   uint32_t is_of_another_ : 1 = 0;
 };
 
-// SlotMove moves a row to another slot of its stream.
+// SlotMove describes the move of a row to another slot of its stream.
 struct SlotMove {
   Slot from;
   Slot to;

@@ -1,4 +1,4 @@
-// The address of a row within its page.
+// RowAddress is the address of a row's key and value within a page.
 #ifndef EBB_ROWS_ROW_ADDRESS_H_
 #define EBB_ROWS_ROW_ADDRESS_H_
 
@@ -15,11 +15,11 @@ namespace ebb {
 
 struct RowAddress {
   std::byte* key = nullptr;    // [format.RowStride()]
-  std::byte* value = nullptr;  // [format.RowStride()]; the key, where a format has no values
+  std::byte* value = nullptr;  // [format.RowStride()]; equals `key` if rows have no values
 };
 
-// Returns the address of the row in slot.row() of `page`; `slot` may be a slot of the page or of
-// its stream.
+// Returns the address of the row at slot.row() in `page`, the address of a page. `slot` may count
+// slots of the page or of its stream.
 [[nodiscard]] inline RowAddress RowOfPage(std::byte* page, Slot slot, const PageFormat& format) {
   std::byte* key = page + slot.row() * format.RowStride();
   return {.key = key, .value = key + format.ValueOffset()};
@@ -30,13 +30,14 @@ inline void CopyRow(const RowAddress& from, const RowAddress& to, const PageForm
   if (format.has_values) std::memcpy(to.value, from.value, format.RowStride());
 }
 
-// Returns the address of a row of a stream whose pages, in `arena`, are `pages`.
+// Returns the address of the row at `slot` of the stream whose pages are `pages`, ids in `arena`.
 [[nodiscard]] inline RowAddress AddressOf(Slot slot, std::span<const PageRef> pages,
                                           const Arena& arena, const PageFormat& format) {
   return RowOfPage(arena.Address(pages[slot.page()].id()), slot, format);
 }
 
-// Copies rows within streams: moves[i] within the stream whose pages are pages[i].
+// Copies rows to other slots of their stream: moves[i] are moves in the stream whose pages are
+// pages[i].
 inline void MoveInArena(std::span<const std::span<const SlotMove>> moves,
                         std::span<const std::span<const PageRef>> pages, const Arena& arena,
                         const PageFormat& format) {

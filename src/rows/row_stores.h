@@ -1,5 +1,5 @@
-// RowStores holds the tiers of one sequence, in the memory and the file that an engine has for
-// them.
+// RowStores holds the tiers of one sequence's cache, which lie in the arenas and the file of its
+// engine.
 #ifndef EBB_ROWS_ROW_STORES_H_
 #define EBB_ROWS_ROW_STORES_H_
 
@@ -15,12 +15,12 @@ namespace ebb {
 
 struct RowStores {
   std::unique_ptr<MemoryRows> t0;
-  std::unique_ptr<TierRows> t1;         // null: there is none
-  std::unique_ptr<CompressedPages> t2;  // null: there is none
+  std::unique_ptr<TierRows> t1;         // null: there is no T1
+  std::unique_ptr<CompressedPages> t2;  // null: there is no T2
 };
 
-// Opens the tiers of a sequence, whose rows in T0 and T1 have the format `format`. REQUIRES: what
-// `stores` names outlives them.
+// Makes the tiers of a sequence, with rows of format `format` in T0 and T1. REQUIRES: the arenas
+// and the file of `stores` outlive the result.
 [[nodiscard]] RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format);
 
 }  // namespace ebb

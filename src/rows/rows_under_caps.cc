@@ -13,14 +13,14 @@
 namespace ebb {
 namespace {
 
-// Returns how many rows of each stream fit under the cap if every stream has equally many pages. A
-// group has as many rows as each of its streams, so the number of groups does not matter. Leaves
-// out a page of each stream, since its last page is rarely full.
+// Returns how many rows of each stream fit under the cap if all streams have the same number of
+// pages. A group has as many rows as each of its streams, so that the number of groups does not
+// matter. One page of each stream is not counted, because its last page is rarely full.
 size_t RowsUnder(const ModelShape& shape, size_t page_bytes, bool in_file, uint64_t cap_bytes) {
   const uint64_t of_extent = std::max<uint64_t>(kExtentBytes / page_bytes, 1);
   uint64_t pages = cap_bytes / kExtentBytes * of_extent / shape.NumStreams();
   if (in_file) {
-    // A segment belongs to one layer: each counts as if it had the most kv heads of any.
+    // A segment has pages of one layer; each layer counts as if it had the most kv heads of any.
     pages = cap_bytes / PageFile::BytesFor(1, shape.num_layers, page_bytes) * kPagesPerSegment /
             shape.num_kv_heads;
   }

@@ -1,5 +1,5 @@
-// Computes how many rows the tiers of a sequence hold under caps in bytes. Policies get these
-// numbers from the engine; CountNeeds() and `ebb fit` use the same.
+// Computes how many rows the tiers of a sequence can hold under caps in bytes. The engine gives
+// these numbers to policies; CountNeeds() and `ebb fit` use them too.
 #ifndef EBB_ROWS_ROWS_UNDER_CAPS_H_
 #define EBB_ROWS_ROWS_UNDER_CAPS_H_
 
@@ -11,24 +11,24 @@
 
 namespace ebb {
 
-// Returns the bytes of so many pages of each (layer, kv head): in extents, or in segments of a
-// file.
+// Returns the bytes that `pages_of_stream` pages of each (layer, kv head) take: whole extents of an
+// arena, or, `in_file`, whole segments of a file.
 [[nodiscard]] uint64_t BytesOfPages(const ModelShape& shape, size_t page_bytes, bool in_file,
                                     uint64_t pages_of_stream);
 
-// Returns how many rows the caps of `tiers` leave room for. `page_bytes` is the size of a page in
-// full precision.
+// Returns how many rows fit under the caps of `tiers`. `page_bytes` is the size of a full-precision
+// page.
 [[nodiscard]] RowsAvailable RowsUnderCaps(const TierSpec& tiers, const ModelShape& shape,
                                           size_t page_bytes);
 
-// Checks the caps of `tiers`. Errors: InvalidArgument if a tier holds no more rows under its cap
-// than the `interval` rows that arrive between two decisions.
+// Checks the caps of `tiers`. Errors: InvalidArgument if a tier's cap holds no more than `interval`
+// rows, as many as arrive between two decisions of the policy.
 [[nodiscard]] Status CheckCaps(const TierSpec& tiers, const ModelShape& shape, size_t page_bytes,
                                int interval);
 
-// Checks T0's cap for steps that read selected rows. T0 then holds at most `num_rows` rows of each
-// group, chosen by position, with the rows of the step among them. Errors: InvalidArgument if the
-// cap does not hold them.
+// Checks T0's cap for a policy with which steps read only selected rows. T0 then holds at most
+// `num_rows` rows of each group, chosen by position, including the step's own. Errors:
+// InvalidArgument if the cap does not hold so many.
 [[nodiscard]] Status CheckCapOfSelection(const TierSpec& tiers, const ModelShape& shape,
                                          size_t page_bytes, size_t num_rows);
 

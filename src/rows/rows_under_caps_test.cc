@@ -11,8 +11,8 @@ constexpr uint64_t kCapExtent = 2 << 20;
 constexpr uint64_t kCapSegments = 30 << 20;
 constexpr int kCapInterval = 64;
 
-// The shape of SmolLM2 of 135M parameters: a page of each stream takes 1,474,560 bytes together;
-// memory comes in 2 MiB, a file in 1 MiB a layer.
+// kSmallShape is that of SmolLM2 135M. One page of every stream takes 1,474,560 bytes in all;
+// arenas take memory in extents of 2 MiB, and a file takes segments of 1 MiB for each layer.
 constexpr ModelShape kSmallShape = {
     .num_layers = 30, .num_q_heads = 9, .num_kv_heads = 3, .head_dim = 64};
 constexpr size_t kSmallPageBytes = 256 * 64;
@@ -24,7 +24,7 @@ TEST(RowsUnderCaps, ATierWithoutACapHasNoLimit) {
 }
 
 TEST(RowsUnderCaps, MemoryCountsPagesOfWholeExtentsLessOneOfEachStream) {
-  // 3 extents of 128 pages for 90 streams are 4 pages of each; 2 extents, 2.
+  // 3 extents of 128 pages are 4 pages for each of 90 streams; 2 extents are 2.
   const auto t0 = [](uint64_t bytes) {
     return RowsUnderCaps({.t0_cap_bytes = bytes}, kSmallShape, kSmallPageBytes).t0;
   };
@@ -39,8 +39,8 @@ TEST(RowsUnderCaps, MemoryCountsPagesOfWholeExtentsLessOneOfEachStream) {
 }
 
 TEST(RowsUnderCaps, AFileCountsWholeSegmentsOfEachLayer) {
-  // 4 layers of 3 kv heads, a page of each is 1 MiB: 2 segments of 64 MiB for each layer and some
-  // more are 128 pages for 3 streams, of which 42 pages less 1 are used.
+  // The model has 4 layers of 3 kv heads, and pages of 1 MiB. The cap holds 2 segments of 64 MiB
+  // for each layer: 128 pages for 3 streams, of which each uses 42 less 1.
   const ModelShape shape = {.num_layers = 4, .num_q_heads = 3, .num_kv_heads = 3, .head_dim = 64};
   const TierSpec tiers = {.t0_share = 0, .t1_cap_bytes = (uint64_t{4 * 3} * 64 << 20) - 1};
   EXPECT_EQ(RowsUnderCaps(tiers, shape, size_t{1} << 20).t1, 41u * 64);
@@ -80,7 +80,7 @@ TEST(CheckCaps, RefusesACapThatHoldsNoMoreThanTheReserve) {
   }
 }
 
-// 384 rows are 6 pages of each of 90 streams, 540 in all: 5 extents of 128.
+// 384 rows are 6 pages of each of 90 streams, 540 pages in all: 5 extents of 128 pages.
 TEST(CheckCapOfSelection, RefusesACapThatDoesNotHoldTheRowsOfAStep) {
   const auto check = [](uint64_t cap_bytes, size_t num_rows) {
     return CheckCapOfSelection({.t0_cap_bytes = cap_bytes}, kSmallShape, kSmallPageBytes, num_rows);
@@ -93,7 +93,7 @@ TEST(CheckCapOfSelection, RefusesACapThatDoesNotHoldTheRowsOfAStep) {
             "the newest 193 to 256 rows and those of a step, 384 in all, so it needs 10485760");
   EXPECT_TRUE(check(5 * kCapExtent, 384).ok());
   EXPECT_EQ(check(5 * kCapExtent, 449).code(), StatusCode::kInvalidArgument);
-  // A short context has fewer.
+  // With a short context the step has fewer rows.
   EXPECT_TRUE(check(kCapExtent, 64).ok());
   EXPECT_TRUE(check(0, 384).ok());
 }

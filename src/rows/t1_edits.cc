@@ -87,14 +87,15 @@ Status T1Edits::Run(std::span<const Unit> units, const std::function<void(size_t
     for (const Page& page : unit) *page.address = nullptr;
   }
   for (Buffer& buffer : buffers_) {
-    // Frees a long buffer once its pages are written, since it would otherwise stay allocated.
-    // Keeps it if the disk refused the write, because only the buffer has the pages then.
+    // Frees a long buffer once its pages are written, because it would stay allocated otherwise. If
+    // the disk refused the write, keeps it: the pages exist only there.
     if (IsLong(buffer.memory.size()) && WaitForBuffer(&buffer).ok()) buffer.memory = IoMemory();
   }
   return out_of_memory ? OutOfMemory("no memory to edit rows of T1") : status;
 }
 
-// In the file's order, so that neighbours there are neighbours in memory too.
+// Sorts the pages by their place in the file, so that pages adjacent there are adjacent in memory
+// too.
 Status T1Edits::Start(std::span<const Unit> units, size_t num_bytes, Buffer* buffer) {
   EBB_RETURN_IF_ERROR(WaitForBuffer(buffer));
   if (IsLong(num_bytes)) {

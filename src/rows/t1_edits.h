@@ -1,10 +1,10 @@
-// T1Edits reads pages of T1's file, lets the caller edit them and writes them back. Batches of
-// pages fill two buffers in turn: while one batch is edited, the next is read and the one before is
-// written. The last batches are written while the next step runs; reads of their pages wait for
-// these writes first.
+// T1Edits reads pages of T1's file, lets the caller edit them, and writes them back. Batches of
+// pages use two buffers alternately: while one batch is edited, the next is read and the one before
+// is written. The last batches are still being written when the next step runs; a read of one of
+// their pages waits for the write first.
 //
-// A write that fails loses nothing: the pages stay in their buffer, and any use of them in the
-// file, or of the buffer, tries again first and returns the disk's error.
+// A failed write loses nothing: the pages stay in their buffer. The next use of these pages in the
+// file, or of the buffer, writes them again first, and returns the disk's error if that fails too.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_ROWS_T1_EDITS_H_
@@ -27,15 +27,16 @@ namespace ebb {
 
 class T1Edits {
  public:
-  // Returns the bytes of the buffers for edits that touch pages of `all_bytes` bytes.
+  // Returns the bytes of the buffers for editing pages of `all_bytes` bytes in all, with buffers of
+  // `max_bytes`.
   [[nodiscard]] static uint64_t BytesFor(uint64_t all_bytes, uint64_t max_bytes) {
     return IoMemory::BytesFor(std::min(all_bytes, max_bytes));
   }
 
-  // Edits pages of `file` in buffers of `max_bytes` in all. If a unit is larger, one buffer holds
-  // its pages.
+  // Makes an editor of the pages of `file`, with buffers of `max_bytes` bytes in all. A unit that
+  // is larger gets one buffer for itself.
   T1Edits(PageFile* file, size_t max_bytes) : file_(file), max_bytes_(max_bytes) {}
-  // Waits for reads and writes under way.
+  // Waits until reads and writes under way have ended.
   ~T1Edits();
   T1Edits(const T1Edits&) = delete;
   T1Edits& operator=(const T1Edits&) = delete;
@@ -43,43 +44,45 @@ class T1Edits {
   enum class Access { kRead, kWrite, kReadAndWrite };
   struct Page {
     uint32_t file_page = 0;
-    Access access = Access::kRead;  // kWrite: the contents of the file are not wanted
-    std::byte** address = nullptr;  // set while its unit is edited, null afterwards
+    Access access = Access::kRead;  // kWrite: the file's contents are not read
+    std::byte** address = nullptr;  // where the unit's edit finds the page; else null
   };
-  using Unit = std::vector<Page>;  // pages that must be in memory together
+  using Unit = std::vector<Page>;  // pages that one edit needs in memory together
 
-  // Takes the memory that Run() needs for such units, so that it need not fail for lack of it: of
-  // the largest unit, and of all together. OutOfMemory when the system refuses it.
+  // Allocates the memory that Run() needs, so that Run() cannot lack it. The largest unit has
+  // `largest_bytes` bytes of pages, all units together `all_bytes`. Errors: OutOfMemory.
   Status Reserve(size_t largest_bytes, size_t all_bytes);
-  // Calls edit(i) for every unit, in order. After an error some units were not edited; what was
-  // edited is written. REQUIRES: no page is named twice.
+  // Reads the pages of each unit, calls edit(i) for the units in order, and begins to write the
+  // pages back. After an error some units were not edited; the edited ones are written. REQUIRES:
+  // no page is in two units or twice in one.
   Status Run(std::span<const Unit> units, const std::function<void(size_t)>& edit);
 
-  // Repeats the writes that are known to have failed, and returns their error if they fail again.
-  // Does not wait for writes under way.
+  // Repeats the writes that have failed, and returns their error if they fail again. Does not wait
+  // for writes under way.
   Status Check();
-  // Returns once these pages, or all that were edited, are in the file.
+  // Return when all earlier edits of these pages, or of any page, are written to the file.
   Status WaitFor(std::span<const PageIo> pages);
   Status WaitForWrites();
-  // Waits for writes of a page that is about to be freed, and drops pending ones.
+  // Waits for a write of a page that is about to be freed, and drops a pending one.
   void Forget(uint32_t file_page);
 
   [[nodiscard]] size_t memory_bytes() const;
-  // Returns how long WaitFor() and WaitForWrites() took since the last call of this function.
+  // Returns the seconds that WaitFor() and WaitForWrites() took since the last call of this
+  // function.
   [[nodiscard]] double TakeWaitSeconds();
 
  private:
   struct Buffer {
     IoMemory memory;
     std::optional<PageFile::Ticket> reading;
-    std::vector<PageIo> to_write;  // once they are edited
-    // Lists the edited pages, ascending. With `writing` they are being written; without, the disk
-    // refused them.
+    std::vector<PageIo> to_write;  // to be written once edited
+    // Lists the edited pages, ascending. If `writing` is set, they are being written; if not,
+    // writing them has failed.
     std::vector<PageIo> written;
     std::optional<PageFile::Ticket> writing;
   };
   struct Batch {
-    size_t first = 0, end = 0;  // units
+    size_t first = 0, end = 0;  // range of the batch's units
     size_t num_bytes = 0;
   };
 

@@ -1,5 +1,4 @@
-// Pages of a file that are edited in batches, alone: which are read, in what order, in how much
-// memory.
+// Tests T1Edits by itself: which pages are read, in what order, and in how much memory.
 #include "src/rows/t1_edits.h"
 
 #include <algorithm>
@@ -24,7 +23,7 @@ constexpr size_t kMaxBytes = size_t{4} << 20;  // two buffers of 32 pages
 
 class T1EditsTest : public testing::Test {
  protected:
-  // Units of so many pages each; the addresses of all are in addresses_.
+  // Returns units with these numbers of pages; addresses_ gets the addresses of all of them.
   std::vector<T1Edits::Unit> Units(std::span<const size_t> sizes, Access access) {
     std::vector<T1Edits::Unit> units;
     size_t page = 0;
@@ -37,7 +36,8 @@ class T1EditsTest : public testing::Test {
     return units;
   }
 
-  // Every page gets a number of its own, or has that already.
+  // Edits all units: gives each page a number of its own or, if the page is only read, expects that
+  // it has this number.
   Status Run(const std::vector<T1Edits::Unit>& units, int number) {
     return edits_.Run(units, [&](size_t i) {
       order_.push_back(i);
@@ -70,13 +70,13 @@ TEST_F(T1EditsTest, WhatWasReservedIsTakenByNoRun) {
   ExpectOk(Run(Units(sizes, Access::kWrite), 1000));
   EXPECT_EQ(edits_.memory_bytes(), reserved);
   ExpectOk(Run(Units(sizes, Access::kRead), 1000));
-  // A long unit has one buffer, wherever it comes in the order.
+  // A unit larger than a buffer gets one for itself, wherever it comes in the order.
   const std::vector<size_t> with_long = {5, 40, 2};
   ExpectOk(edits_.Reserve(40 * kEditedPageBytes, 47 * kEditedPageBytes));
   EXPECT_EQ(edits_.memory_bytes(), size_t{4} << 20);  // whole huge pages of 2 MiB
   ExpectOk(Run(Units(with_long, Access::kReadAndWrite), 2000));
   ExpectOk(Run(Units(with_long, Access::kRead), 2000));
-  // Little needs little.
+  // Small edits take small buffers.
   T1Edits small(file_.get(), kMaxBytes);
   ExpectOk(small.Reserve(2 * kEditedPageBytes, 3 * kEditedPageBytes));
   EXPECT_EQ(small.memory_bytes(), size_t{2} * (2 << 20));

@@ -26,8 +26,8 @@ Status T1PageCache::Begin(const StepSize& size) {
     EBB_RETURN_IF_ERROR(Resize(ChunksFor(size.most_of_layer, page_bytes), &spill.chunks));
     spill.pages.reserve(size.most_of_layer);
   }
-  // The cache keeps one chunk more than it needs, so that a capacity that varies a little from step
-  // to step neither frees nor allocates memory.
+  // Keeps one chunk more than needed, so that a capacity that varies a little from step to step
+  // neither frees nor allocates memory.
   const size_t num_chunks = std::min(ChunksFor(size.capacity, page_bytes), most_chunks_);
   if (num_chunks > chunks_.size() || num_chunks + 1 < chunks_.size()) {
     EBB_RETURN_IF_ERROR(ResizePlaces(num_chunks));
@@ -54,7 +54,7 @@ Status T1PageCache::ResizePlaces(size_t num_chunks) {
   const Status resized = Resize(num_chunks, &chunks_);
   if (!resized.ok()) {
     if (resized.code() != StatusCode::kOutOfMemory) return resized;
-    // Leaves memory for rows of T0, which may lie in the same device.
+    // Leaves an eighth of the memory to T0, whose rows may lie on the same device.
     most_chunks_ = chunks_.size() - chunks_.size() / 8;
     shrink_to(most_chunks_ * pages_per_chunk());
     EBB_RETURN_IF_ERROR(Resize(most_chunks_, &chunks_));
@@ -87,8 +87,8 @@ void T1PageCache::Want(PageId page, std::byte** address) {
   uint32_t place = place_of_[page];
   if (place != kNone) {
     *address = AddressOf(chunks_, place);
-    // The step has counted this page already: when the layer named it first, or, as a miss, when it
-    // was read ahead.
+    // The step has used this page already: the layer named it before, or it was missing and was
+    // read ahead.
     if (std::exchange(places_[place].wanted_step, step_) == step_) return;
     Use(place);
     ++stats_.hits;
@@ -114,7 +114,7 @@ void T1PageCache::Want(PageId page, std::byte** address) {
 
 std::optional<PageLoader::Batch> T1PageCache::Load(Status* status) {
   if (requests_.empty()) return std::nullopt;
-  // Sorts the pages in the order of the file, so that adjacent pages become one request.
+  // Sorts the pages by their place in the file, so that adjacent pages become one request.
   std::ranges::sort(requests_, {}, &PageIo::page);
   const Result<PageLoader::Batch> batch = loader_->Start(requests_, {});
   *status = batch.status();
@@ -135,12 +135,13 @@ Status T1PageCache::Read() try {
   if (status.ok() && layer + 1 < expected_.size()) ReadAhead(layer + 1);
   stats_.wait_seconds += SecondsNow() - start;
   return status;
-} catch (const std::bad_alloc&) {  // within a step nothing may be thrown
+} catch (const std::bad_alloc&) {  // a step must not throw
   if (error_.ok()) error_ = OutOfMemory("no memory for the list of pages to read");
   return error_;
 }
 
-// Spilled pages that were read ahead in vain are not read ahead again.
+// Records the pages that the layer is expected to read in the next step. Spilled pages that were
+// read ahead but not used are left out.
 void T1PageCache::NoteExpected(size_t layer) {
   if (expected_.size() <= layer) expected_.resize(layer + 1);
   Expected& expected = expected_[layer];
@@ -155,10 +156,10 @@ void T1PageCache::NoteExpected(size_t layer) {
 }
 
 std::byte* T1PageCache::PlaceAhead(PageId page, size_t layer, bool is_foreseen) {
-  // A page that this layer has spilled too is read again by the next one.
+  // The current layer has spilled this page too, so that the next layer must read it itself.
   if (spill_of_[page] != kNone) return nullptr;
   if (place_of_[page] != kNone) {
-    // It stays until it is wanted.
+    // Marks the page as used, so that it is not evicted before the layer reads it.
     if (is_foreseen) Use(place_of_[page]);
     return nullptr;
   }
@@ -171,16 +172,16 @@ std::byte* T1PageCache::PlaceAhead(PageId page, size_t layer, bool is_foreseen) 
 
 void T1PageCache::ReadAhead(size_t layer) {
   Spill& spill = SpillOf(layer);
-  ForgetSpill(&spill);  // of the layer before this one's
+  ForgetSpill(&spill);  // of the layer before the current one
   requests_.clear();
   for (const PageId page : expected_[layer].pages) {
-    if (expected_by_[page] != layer + 1) continue;  // another page may have its number now
+    if (expected_by_[page] != layer + 1) continue;  // its id may be another page's
     std::byte* const memory = PlaceAhead(page, layer, expected_[layer].is_foreseen);
     if (memory != nullptr) requests_.push_back({.page = page, .memory = memory});
   }
   Status status;
   spill.reading_ahead = Load(&status);
-  if (!status.ok()) {  // the layer reads the pages itself
+  if (!status.ok()) {  // the layer itself will read the pages
     ForgetSpill(&spill);
     for (const PageIo& request : requests_) {
       if (place_of_[request.page] != kNone) Free(place_of_[request.page]);
@@ -203,8 +204,8 @@ void T1PageCache::ForgetSpill(Spill* spill) {
 }
 
 Status T1PageCache::End() {
-  // A step that ended early may leave pages missing: wanted ones, or those that were read ahead for
-  // a layer that did not come.
+  // A step that ended early may have pages that were not loaded: requested ones, or those read
+  // ahead for a layer that it did not reach.
   bool are_missing = !requests_.empty();
   for (Spill& spill : spills_) {
     are_missing |= spill.reading_ahead.has_value();

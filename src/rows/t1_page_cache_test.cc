@@ -14,7 +14,7 @@ namespace ebb {
 namespace {
 
 constexpr size_t kNumPages = 400;
-constexpr size_t kCachedPageBytes = 64 << 10;  // 32 in a chunk of memory
+constexpr size_t kCachedPageBytes = 64 << 10;  // a chunk of memory has 32
 
 class T1PageCacheTest : public testing::Test {
  protected:
@@ -35,7 +35,7 @@ class T1PageCacheTest : public testing::Test {
   Status Begin(size_t capacity) {
     return cache_.Begin({.capacity = capacity, .most_of_layer = 100});
   }
-  // Reads the pages of a layer, and expects their contents.
+  // Reads these pages as one layer, and checks their contents.
   void ReadLayer(const std::vector<uint32_t>& pages) {
     std::vector<std::byte*> addresses(pages.size());
     cache_.BeginLayer();
@@ -45,7 +45,7 @@ class T1PageCacheTest : public testing::Test {
       ASSERT_TRUE(Holds(addresses[i], pages[i])) << pages[i];
     }
   }
-  // A step of two layers, of which the second foresees Pages(60, 20).
+  // Runs a step of two layers, in which the second foresees Pages(60, 20).
   void ForeseeInAStep(size_t capacity) {
     ExpectOk(Begin(capacity));
     ReadLayer(Pages(0, 10));
@@ -86,7 +86,7 @@ TEST_F(T1PageCacheTest, ReadsAPageOnceWhileItHasRoom) {
   EXPECT_EQ(cache_.stats().hits, 128);
 }
 
-// An eviction by age alone would miss every page of a cycle that is a little longer than the cache.
+// Plain LRU would miss every page of a cycle that is a little longer than the cache.
 TEST_F(T1PageCacheTest, KeepsMostOfACycleThatIsLongerThanItself) {
   const std::vector<std::vector<uint32_t>> layers = {Pages(0, 40), Pages(40, 40)};
   for (int step = 0; step < 4; ++step) {
@@ -104,8 +104,8 @@ TEST_F(T1PageCacheTest, PagesThatTheLastStepDidNotUseGoFirst) {
     return misses;
   };
   EXPECT_EQ(step({Pages(0, 32)}), 32);
-  EXPECT_EQ(step({Pages(0, 16)}), 0);     // the others are older now
-  EXPECT_EQ(step({Pages(100, 20)}), 20);  // 16 of them take the places of the others
+  EXPECT_EQ(step({Pages(0, 16)}), 0);     // makes the other pages older
+  EXPECT_EQ(step({Pages(100, 20)}), 20);  // 16 of these evict the older pages
   EXPECT_EQ(step({Pages(100, 16), Pages(0, 16)}), 0);
 }
 
@@ -113,7 +113,7 @@ TEST_F(T1PageCacheTest, SpilledPagesAreReadAheadOfTheLayerThatSpilledThem) {
   for (int step = 0; step < 3; ++step) {
     ExpectOk(Begin(0));
     ReadLayer(Pages(0, 40));
-    // The first layer's own, and those of the second one.
+    // Misses are the first layer's own pages and those read ahead for the second one.
     EXPECT_EQ(cache_.stats().misses, 120 * step + (step == 0 ? 40 : 80));
     ReadLayer(Pages(50, 40));
     ReadLayer(Pages(100, 40));
@@ -130,11 +130,11 @@ TEST_F(T1PageCacheTest, PagesThatWereReadAheadInVainAreNotReadAheadAgain) {
     return misses;
   };
   EXPECT_EQ(step(Pages(50, 10)), 20);
-  EXPECT_EQ(step(Pages(100, 10)), 30);  // 10 of them in vain
+  EXPECT_EQ(step(Pages(100, 10)), 30);  // 10 of them were read ahead in vain
   EXPECT_EQ(step(Pages(100, 10)), 20);
 }
 
-// A layer's pages that the step before foresaw are on their way while the layer before is read.
+// Pages that a layer foresaw in the step before are loaded while the layer before it is read.
 TEST_F(T1PageCacheTest, ForeseenPagesAreReadAheadWithRoomAndWithout) {
   for (const size_t capacity : {0, 64}) {
     cache_.Clear();
@@ -144,7 +144,7 @@ TEST_F(T1PageCacheTest, ForeseenPagesAreReadAheadWithRoomAndWithout) {
     EXPECT_EQ(MissesOf({Pages(0, 10)}), of_first + 20);
     EXPECT_EQ(MissesOf({Pages(60, 20)}), 0);
     ExpectOk(cache_.End());
-    // Nothing was foreseen for the next step.
+    // No layer has foreseen pages for the next step.
     ExpectOk(Begin(capacity));
     EXPECT_EQ(MissesOf({Pages(0, 10)}), capacity == 0 ? 30 : 0);
     EXPECT_EQ(MissesOf({Pages(200, 10)}), 10);
@@ -152,7 +152,7 @@ TEST_F(T1PageCacheTest, ForeseenPagesAreReadAheadWithRoomAndWithout) {
   }
 }
 
-// The page's number may go to another layer.
+// A dropped page's number may be given to a page of another layer.
 TEST_F(T1PageCacheTest, AForeseenPageThatWasDroppedIsNotReadAhead) {
   ForeseeInAStep(64);
   for (const uint32_t page : Pages(60, 5)) cache_.Drop(page);
@@ -162,7 +162,8 @@ TEST_F(T1PageCacheTest, AForeseenPageThatWasDroppedIsNotReadAhead) {
   ExpectOk(cache_.End());
 }
 
-// Reading ahead fails for a layer that does not come: nothing is wrong, and nothing is kept.
+// Reading ahead fails for a layer that the step does not reach: the step succeeds, and nothing is
+// cached.
 TEST_F(T1PageCacheTest, PagesWhoseReadingAheadFailedAreReadAgain) {
   ForeseeInAStep(64);
   fault_ = [](const auto&) { return DiskFault{.error = EIO}; };
@@ -186,7 +187,7 @@ TEST_F(T1PageCacheTest, PagesThatAStepWantedAndDidNotReadAreReadLater) {
   ExpectOk(cache_.End());
 }
 
-// A layer foresees pages, and the step ends before it comes.
+// A layer has foreseen pages, and the step ends before it reaches the layer.
 TEST_F(T1PageCacheTest, PagesThatAreReadAheadOfALayerThatDoesNotComeAreReadAgain) {
   ForeseeInAStep(64);
   ExpectOk(Begin(64));
@@ -194,7 +195,7 @@ TEST_F(T1PageCacheTest, PagesThatAreReadAheadOfALayerThatDoesNotComeAreReadAgain
   ExpectOk(cache_.End());
   ExpectOk(Begin(64));
   ReadLayer(Pages(0, 10));
-  EXPECT_EQ(MissesOf({Pages(60, 20)}), 0);  // read ahead once more
+  EXPECT_EQ(MissesOf({Pages(60, 20)}), 0);  // they are read ahead once more
   ExpectOk(cache_.End());
 }
 
@@ -211,7 +212,7 @@ TEST_F(T1PageCacheTest, APageThatIsNamedTwiceIsReadOnce) {
   cache_.BeginLayer();
   std::byte* first[2] = {};
   std::byte* second[2] = {};
-  for (size_t i = 0; i < 40; ++i) {  // beyond the chunk of 32
+  for (size_t i = 0; i < 40; ++i) {  // more pages than a chunk of 32 holds
     cache_.Want(pages_[i], i == 0 ? &first[0] : i == 39 ? &second[0] : &second[1]);
   }
   cache_.Want(pages_[0], &first[1]);
@@ -229,7 +230,7 @@ TEST_F(T1PageCacheTest, ADroppedPageIsReadAgain) {
   ReadLayer(Pages(0, 10));
   ExpectOk(cache_.End());
   cache_.Drop(pages_[3]);
-  cache_.Drop(pages_[200]);  // was never there
+  cache_.Drop(pages_[200]);  // was never cached
   ExpectOk(Begin(10));
   EXPECT_EQ(MissesOf({Pages(0, 10)}), 1);
   ExpectOk(cache_.End());
@@ -273,7 +274,7 @@ TEST_F(T1PageCacheTest, AFailedReadIsReportedAndTriedAgain) {
   ExpectOk(cache_.End());
 }
 
-// Against what any cache must do: give the contents of the pages that are asked for.
+// Checks random steps against the duty of any cache: every requested page has its contents.
 TEST_F(T1PageCacheTest, RandomStepsGetTheContentsOfTheirPages) {
   std::mt19937 random(5);
   for (int step = 0; step < 200; ++step) {
@@ -285,7 +286,7 @@ TEST_F(T1PageCacheTest, RandomStepsGetTheContentsOfTheirPages) {
       }
       ReadLayer(wanted);
     }
-    if (random() % 2 == 0) {  // foreseen rightly, wrongly, twice
+    if (random() % 2 == 0) {  // foresees pages rightly, wrongly or twice
       std::byte* address = nullptr;
       cache_.BeginLayer();
       cache_.Want(pages_[390], &address);

@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-// Returns a quarter more than `num_bytes`, so that a buffer is not reallocated for each page that a
+// Returns a quarter more than `num_bytes`, so that a buffer need not grow with every page that
 // generation adds to a layer.
 uint64_t RoomFor(uint64_t num_bytes) { return num_bytes + num_bytes / 4; }
 
@@ -19,11 +19,12 @@ uint64_t T1Stage::BytesFor(uint64_t layer_bytes, bool on_device) {
 }
 
 Status T1Stage::Begin(std::vector<Pages> layers) {
-  // A step that began and was given up has reads under way.
+  // An earlier step that began but was abandoned may have reads under way.
   if (num_ahead_ == 0) Forget();
   std::array<size_t, kBuffers> sizes = {};
   size_t most_pages = 0;
-  // After the last layer comes the first one again, in the other buffer if their number is odd.
+  // The first layer follows the last one; with an odd number of layers it then uses the other
+  // buffer.
   for (size_t i = 0; i < kBuffers * layers.size(); ++i) {
     const size_t pages = layers[i % layers.size()].size();
     size_t& size = sizes[IndexOf(static_cast<int>(i))];
@@ -95,8 +96,8 @@ void T1Stage::StageLayer(int layer, int part) {
     return;
   }
   // Waits for this layer's pages before it starts to read the next layer's. A virtual disk may
-  // report requests only after it has completed all that were submitted, so reads that are
-  // submitted earlier would delay this layer.
+  // report requests only when all submitted ones have completed, so that submitting more reads
+  // first would delay this layer.
   const double start = SecondsNow();
   Status status;
   Buffer& buffer = BufferOf(layer);
@@ -105,8 +106,8 @@ void T1Stage::StageLayer(int layer, int part) {
   }
   wait_seconds_ += SecondsNow() - start;
   if (error_.ok()) error_ = status;
-  // The next buffer was that of the layer before this one, which no part reads any more. A single
-  // layer's pages stay where they are.
+  // Starts to load the next layer into the buffer of the layer before this one, which no part reads
+  // any more. If there is only one layer, its pages stay where they are.
   if (num_begun_ == layer + 1 && num_layers() > 1) StartNext();
   staged_ = layer;
   staged_.notify_all();
@@ -129,7 +130,8 @@ Status T1Stage::End() {
   staged_ = -1;
   first_buffer_ = IndexOf(num_layers());
   num_ahead_ = num_begun_ - num_layers();
-  // If reading ahead failed the next step tries again, and returns the error if that fails too.
+  // A failed read ahead is no error of this step: the next step reads again, and returns the error
+  // if that fails too.
   if (!ahead_error_.ok()) Forget();
   return OkStatus();
 }

@@ -12,8 +12,8 @@
 namespace ebb {
 namespace {
 
-// Pages are their number, which arrives when it is waited for; memory that a page is loaded into is
-// rubbish until then.
+// SlowLoader loads pages that contain their number. The number arrives only in Wait(); until then
+// the memory has garbage.
 class SlowLoader final : public PageLoader {
  public:
   SlowLoader() : PageLoader(nullptr) {}
@@ -43,14 +43,14 @@ class SlowLoader final : public PageLoader {
   int num_started = 0;
 
  private:
-  std::map<uint64_t, std::vector<PageIo>> under_way_;  // by batch
+  std::map<uint64_t, std::vector<PageIo>> under_way_;  // by number of the batch
   uint64_t num_batches_ = 0;
   Status next_status_;
 };
 
-class T1StageTest : public testing::TestWithParam<int> {  // layers
+class T1StageTest : public testing::TestWithParam<int> {  // the parameter is the number of layers
  protected:
-  // Layer i has i % 2 + 1 pages, numbered from `first`.
+  // Returns layers of pages numbered from `first` on; layer i has i % 2 + 1 pages.
   std::vector<T1Stage::Pages> Layers(uint32_t first) {
     std::vector<T1Stage::Pages> layers(GetParam());
     for (int layer = 0; layer < GetParam(); ++layer) {
@@ -76,7 +76,7 @@ class T1StageTest : public testing::TestWithParam<int> {  // layers
     }
   }
 
-  std::map<uint32_t, std::byte*> addresses_;  // by page
+  std::map<uint32_t, std::byte*> addresses_;  // by page id
   SlowLoader* const loader_ = new SlowLoader;
   T1Stage stage_{std::unique_ptr<PageLoader>(loader_)};
 };
@@ -88,8 +88,8 @@ TEST_P(T1StageTest, EveryLayersPagesAreThereWhenItIsAttendedTo) {
       ReadStep(0, ends_layers);
       EXPECT_TRUE(stage_.End().ok());
     }
-    // Each step but the first found the first layers on their way, and began with those of the
-    // sixth.
+    // Each step but the first finds its first layers being loaded; the sixth step's first layers
+    // were loaded ahead too.
     const int ahead = GetParam() == 1 ? 0 : ends_layers ? 2 : 1;
     EXPECT_EQ(loader_->num_started, 5 * GetParam() + ahead);
     stage_.Forget();

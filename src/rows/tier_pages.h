@@ -1,9 +1,9 @@
-// TierPages holds the pages of one tier of one sequence; memory_rows.h and file_rows.h decide where
-// they lie. Pages are taken under a PageReservation and released under a PageReleases; both end in
-// their destructors.
+// TierPages holds the pages of one tier of one sequence; its implementations keep them in memory
+// (memory_rows.h) or in a file (file_rows.h). Pages are taken under a PageReservation and released
+// under a PageReleases, which end in their destructors.
 //
-// Thread safety: changes come from the engine's thread, between steps; Address() and generation()
-// may be read by several threads in one.
+// Thread safety: the engine's thread changes pages, between steps; several threads may call
+// Address() and generation() during a step.
 #ifndef EBB_ROWS_TIER_PAGES_H_
 #define EBB_ROWS_TIER_PAGES_H_
 
@@ -31,13 +31,13 @@ class TierPages {
   virtual void Share(PageId page) = 0;
   [[nodiscard]] virtual uint32_t num_holders(PageId page) const = 0;
 
-  // Returns the page's address until generation() changes; null where only a step, or an edit,
-  // brings it into memory.
+  // Returns the page's address, valid until generation() changes; null if the page is in memory
+  // only during a step or an edit.
   [[nodiscard]] virtual std::byte* Address(PageId page) const = 0;
   [[nodiscard]] virtual uint64_t generation() const = 0;
 
-  // Calls visit(i, memory) for each page in order, while all of it can be read, or written with its
-  // new contents. Errors: those of a file, and of `visit`.
+  // Calls visit(i, memory) for each page in order. During the call the page can be read, or
+  // (kWrite) must be written with its new contents. Errors: those of a file, and of `visit`.
   enum class Access { kRead, kWrite };
   virtual Status Visit(std::span<const PageId> pages, Access access,
                        const std::function<Status(size_t i, std::byte* memory)>& visit) = 0;
@@ -47,21 +47,21 @@ class TierPages {
   virtual Status Copy(std::span<const PageCopy> pages) = 0;
 
  protected:
-  // Reserved holds the pages of one PageReservation that were not taken yet.
+  // Reserved holds the pages of a PageReservation that were not taken yet.
   struct Reserved {
-    size_t num_pages = 0;                        // in an arena, whose pages are of any layer
-    std::vector<std::vector<PageId>> of_layers;  // in a file
+    size_t num_pages = 0;                        // pages of any layer, for an arena
+    std::vector<std::vector<PageId>> of_layers;  // pages by layer, for a file
   };
 
  private:
   friend class PageReservation;
   friend class PageReleases;
 
-  // Implement PageReservation. Take() returns a page of the layer with one holder.
+  // Implement PageReservation's functions. Take() returns a new page of the layer, with one holder.
   virtual Status Reserve(std::span<const size_t> pages_of_layers, Reserved* reserved) = 0;
   virtual void EndReservation(Reserved* reserved) = 0;
   virtual PageId Take(int layer, Reserved* reserved) = 0;
-  // Implement PageReleases.
+  // Implement the functions of PageReleases.
   virtual void ReserveReleases(size_t num_pages) = 0;
   virtual void Release(PageRef page) = 0;
   virtual void EndReleases() = 0;
@@ -71,7 +71,7 @@ class TierPages {
 // returns the pages that were not taken; other reservations stay as they are.
 class PageReservation {
  public:
-  // Reserves nothing yet. `pages` outlives it.
+  // Makes a reservation of no pages yet. REQUIRES: `pages` outlives this.
   explicit PageReservation(TierPages* pages) : pages_(pages) {}
   ~PageReservation() {
     if (num_left_ > 0) End();
@@ -79,8 +79,9 @@ class PageReservation {
   PageReservation(const PageReservation&) = delete;
   PageReservation& operator=(const PageReservation&) = delete;
 
-  // Makes sure that so many calls of Take() of each layer succeed, those reserved earlier among
-  // them. Errors, after which nothing has changed: T0Full, T1Full, OutOfMemory, IoError.
+  // Reserves pages so that pages_of_layers[l] calls of Take() of each layer l succeed, including
+  // those reserved earlier. Errors, after which nothing has changed: T0Full, T1Full, OutOfMemory,
+  // IoError.
   Status Reserve(std::span<const size_t> pages_of_layers) {
     EBB_RETURN_IF_ERROR(pages_->Reserve(pages_of_layers, &reserved_));
     size_t num_pages = 0;
@@ -88,12 +89,12 @@ class PageReservation {
     num_left_ = std::max(num_left_, num_pages);
     return OkStatus();
   }
-  // Takes a page of the layer with one holder. REQUIRES: it was reserved.
+  // Takes a page of the layer and returns its id. REQUIRES: it was reserved.
   PageId Take(int layer) {
     --num_left_;
     return pages_->Take(layer, &reserved_);
   }
-  // Gives back what was not taken, and memory in which no page lies.
+  // Returns the pages that were not taken, and frees memory without pages.
   void End() {
     num_left_ = 0;
     pages_->EndReservation(&reserved_);
@@ -105,12 +106,12 @@ class PageReservation {
   size_t num_left_ = 0;
 };
 
-// PageReleases releases pages together, which is faster than one by one. All are released when it
-// is destroyed, at the latest.
+// PageReleases releases many pages together, which is faster than one by one. The destructor
+// completes the releases.
 class PageReleases {
  public:
-  // Takes the memory for so many releases; may throw std::bad_alloc. Others may need memory
-  // themselves. `pages` outlives it.
+  // Allocates memory for `num_pages` releases, and may throw std::bad_alloc; further releases may
+  // allocate memory later. REQUIRES: `pages` outlives this.
   explicit PageReleases(TierPages* pages, size_t num_pages = 0) : pages_(pages) {
     if (num_pages > 0) pages_->ReserveReleases(num_pages);
   }

@@ -1,11 +1,12 @@
-// TierRows reads, writes and moves the rows of one sequence in a tier of full precision between
-// steps, and brings them into the memory where a step attends to them. All access to T1 goes
-// through it. T0 is edited by address; rows in a device's memory, which the host cannot address,
-// are copied to the host and back (Device::ReadRows(), WriteRows()).
+// TierRows reads, writes and moves the full-precision rows of one sequence in a tier, between
+// steps, and brings them to the memory in which a step reads them. All access to T1 goes through
+// it. Rows of T0 are edited by address or, in a device's memory, which the host cannot address, by
+// copies (Device::ReadRows(), WriteRows()).
 //
-// Rows are named by the slots of a stream: the row() of the page that the stream lists at page().
+// A row is named by its slot in a stream: slot.row() is the row within the page that the stream
+// lists at slot.page().
 //
-// Thread safety: none; all calls come from the engine's thread, between steps, but for those on
+// Thread safety: none; all calls come from the engine's thread, between steps, except those to
 // stage().
 #ifndef EBB_ROWS_TIER_ROWS_H_
 #define EBB_ROWS_TIER_ROWS_H_
@@ -26,56 +27,57 @@ namespace ebb {
 class T1PageCache;
 class T1Stage;
 
-// kEditBytes bounds the bytes of rows, or pages, that are in memory at once while they are edited.
+// kEditBytes is the most bytes of rows, or of pages, that edits have in memory at once.
 inline constexpr size_t kEditBytes = size_t{4} << 20;
 
 class TierRows : public TierPages {
  public:
-  // EditSize bounds what the next edits touch, in pages of this tier.
+  // EditSize is the most pages of this tier that the next edits touch.
   struct EditSize {
     size_t pages_of_stream = 0;
-    size_t pages = 0;  // of all streams
+    size_t pages = 0;  // in all streams together
   };
-  // Takes the memory that EditRows() and MoveRows() need, so that they need not fail for lack of
-  // it. OutOfMemory.
+  // Allocates the memory that EditRows() and MoveRows() need, so that they cannot lack it. Errors:
+  // OutOfMemory.
   virtual Status ReserveEdits(const EditSize& size) = 0;
 
-  // Rows lists the rows of a stream that an edit touches. Edits of several streams may share it.
+  // Rows lists the rows of a stream that an edit reads or writes. Edits of several streams may
+  // share one.
   struct Rows {
     std::vector<Slot> slots;
-    std::vector<uint32_t> fresh;  // ascending: pages of which nothing is wanted but these rows
+    std::vector<uint32_t> fresh;  // ascending: pages whose other rows need not be kept
     Access access = Access::kRead;
   };
   struct Edit {
     const Rows* rows = nullptr;
-    std::span<const PageRef> pages;  // of the stream
+    std::span<const PageRef> pages;  // the pages of the edit's stream
   };
-  // Calls edit(i, addresses) for each edit, in order, addresses[k] being where the row of slots[k]
-  // can be read, or written, meanwhile. Errors, after which some edits were not called: those of a
-  // file or of a device. What was edited is written all the same.
+  // Calls edit(i, addresses) for each edit, in order. During the call, addresses[k] is where the
+  // row of slots[k] can be read or written. Errors, after which some edits were not called: those
+  // of a file or a device. The rows that were edited are written even then.
   using EditFunction = std::function<void(size_t i, std::span<const RowAddress> addresses)>;
   virtual Status EditRows(std::span<const Edit> edits, const EditFunction& edit) = 0;
 
-  // Moves rows within streams: moves[i] within the stream of pages[i]. Errors as of EditRows().
+  // Moves rows within streams: moves[i] are moves in the stream with pages[i]. Errors: as
+  // EditRows().
   virtual Status MoveRows(std::span<const std::span<const SlotMove>> moves,
                           std::span<const std::span<const PageRef>> pages) = 0;
 
-  // Return the error of a write of edited rows that fails again when it is repeated.
-  // WaitForWrites() returns once all edited rows are on the disk; Check() does not wait for writes
-  // under way.
+  // Write edited rows again whose write has failed, and return the error if it fails again.
+  // WaitForWrites() also waits until all edited rows are on the disk; Check() does not wait.
   [[nodiscard]] virtual Status Check() = 0;
   virtual Status WaitForWrites() = 0;
-  // Returns how long WaitForWrites() and reads waited for writes since the last call of this
-  // function.
+  // Returns the seconds that WaitForWrites() and reads waited for writes since the last call of
+  // this function.
   [[nodiscard]] virtual double TakeWaitSeconds() = 0;
 
-  // Returns the stage that brings the rows into the memory where a step attends to them; null:
-  // steps attend to them in place.
+  // Returns the stage that loads rows into the memory in which a step reads them; null: steps read
+  // them in place.
   [[nodiscard]] virtual T1Stage* stage() = 0;
-  // Returns the cache of pages for steps that read a selection of the rows; null: such steps read
-  // rows in place.
+  // Returns the page cache of steps that read only selected rows; null: such steps read rows in
+  // place.
   [[nodiscard]] virtual T1PageCache* page_cache() { return nullptr; }
-  // Returns whether the host can attend to rows in place although there is a stage.
+  // Returns whether the host can attend to the rows in place, although stage() could load them.
   [[nodiscard]] virtual bool MayStay() const = 0;
   [[nodiscard]] virtual size_t buffer_bytes() const = 0;
 };

@@ -1,4 +1,4 @@
-// Each implementation of the seam holds what was put into it, by slot and by page.
+// Checks that each implementation of TierRows returns what was written, by slot and by page.
 #include "src/rows/tier_rows.h"
 
 #include <cstring>
@@ -32,7 +32,8 @@ TiersOptions OptionsOf(const std::string& where) {
   return {.device = *ParseDevice("ggml-sim"), .t1 = T1Place::kHost, .t1_cap_bytes = kCapBytes};
 }
 
-// A stream of each layer with three pages of T1, and what their rows should hold.
+// TierRowsTest has a stream of each layer with three pages of T1, and the expected contents of
+// their rows.
 class TierRowsTest : public ::testing::TestWithParam<std::string> {
  protected:
   TierRowsTest() : tiers_(OptionsOf(GetParam())) {
@@ -63,7 +64,8 @@ class TierRowsTest : public ::testing::TestWithParam<std::string> {
 
   static constexpr size_t kStride = 2 * 16;
 
-  // Returns the contents of a key; its value has those of another number.
+  // Returns contents for a key, which depend on `number`; the value has the contents of another
+  // number.
   static std::vector<std::byte> Contents(uint32_t number) {
     std::mt19937 random(number);
     std::vector<std::byte> bytes(kStride);
@@ -71,7 +73,8 @@ class TierRowsTest : public ::testing::TestWithParam<std::string> {
     return bytes;
   }
 
-  // Row slots[i] of both streams takes the contents of number numbers[i], in layer 1 and 1000 more.
+  // Writes contents number numbers[i] to row slots[i] of the stream of layer 0, and contents number
+  // numbers[i] + 1000 to that of layer 1.
   void Write(const std::vector<uint32_t>& slots, const std::vector<uint32_t>& numbers,
              const std::vector<uint32_t>& fresh) {
     const TierRows::Rows rows = {
@@ -114,7 +117,7 @@ class TierRowsTest : public ::testing::TestWithParam<std::string> {
 TEST_P(TierRowsTest, RowsHoldWhatWasWrittenInAnyOrder) {
   Write({5, 64, 190, 1, 128}, {1, 2, 3, 4, 5}, {0, 1, 2});
   Expect({1, 190, 5, 128, 64}, {4, 3, 1, 5, 2});
-  // The other rows of a page stay, unless it is fresh.
+  // The other rows of a page are kept, unless the page is fresh.
   Write({6, 191}, {6, 7}, {});
   Expect({1, 5, 6, 64, 128, 190, 191}, {4, 1, 6, 2, 5, 3, 7});
 }
