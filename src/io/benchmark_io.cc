@@ -33,8 +33,8 @@ struct ReadBenchmark::Impl {
   std::unique_ptr<PrivateFile> file;
   ChosenQueue chosen;
   IoMemory memory;
-  std::vector<iovec> parts;        // [queue_depth]: the memory of each tag
-  std::vector<size_t> request_of;  // [queue_depth]: what a tag transfers
+  std::vector<iovec> parts;        // [queue_depth]: the memory of each request in flight
+  std::vector<size_t> request_of;  // [queue_depth]: which request uses it
 
   [[nodiscard]] Status Allocate() {
     EBB_ASSIGN_OR_RETURN(
@@ -47,8 +47,8 @@ struct ReadBenchmark::Impl {
     return OkStatus();
   }
 
-  // Returns the number that the first eight bytes of a request's range hold, to detect misplaced
-  // data.
+  // Returns the number that the request's range must begin with, so that misplaced data are
+  // detected.
   static uint64_t MarkOf(size_t request) { return request * 0x9e3779b97f4a7c15 + 1; }
 
   void Start(DiskCall call, uint32_t tag, size_t request) {
@@ -82,7 +82,7 @@ struct ReadBenchmark::Impl {
     return OkStatus();
   }
 
-  // Transfers the whole file in order, with as many requests in flight as the queue allows.
+  // Reads or writes the whole file in order, with `queue_depth` requests in flight.
   [[nodiscard]] Status TransferAll(DiskCall call) {
     Status status;
     std::vector<IoCompletion> ended(parts.size());

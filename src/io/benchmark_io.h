@@ -16,11 +16,11 @@ namespace ebb {
 
 struct ReadBenchmarkOptions {
   std::string folder;                      // empty: $TMPDIR, else /var/tmp
-  size_t file_bytes = size_t{92} << 20;    // rounded up to requests
+  size_t file_bytes = size_t{92} << 20;    // rounded up to a multiple of request_bytes
   size_t request_bytes = size_t{1} << 20;  // a multiple of 4096
   IoEngine engine = IoEngine::kAuto;
   int queue_depth = 32;
-  int num_threads = 4;  // of kThreads
+  int num_threads = 4;  // used by engine kThreads
 };
 
 struct ReadSpeed {
@@ -43,7 +43,7 @@ class ReadBenchmark {
   // Reads the file once. Errors: Corrupt if a request returns other bytes than were written; those
   // of reading.
   Result<ReadSpeed> Run();
-  [[nodiscard]] IoEngine engine() const;  // never kAuto
+  [[nodiscard]] IoEngine engine() const;  // the one in use; never kAuto
 
  private:
   ReadBenchmark();

@@ -1,6 +1,6 @@
-// Injects faults of the disk for tests, by a hook that is called before every system call and
-// returns the call's fault. Short reads are continued and interrupted calls repeated, so the hook
-// is called again for the rest.
+// FaultHook injects disk faults in tests: it is called before every system call, and returns the
+// fault that the call should have. Short reads are continued and interrupted calls repeated, so
+// that the hook is called again for the rest.
 #ifndef EBB_IO_DISK_FAULTS_H_
 #define EBB_IO_DISK_FAULTS_H_
 
@@ -13,15 +13,15 @@
 namespace ebb {
 
 enum class DiskCall {
-  kOpen,     // of a file without a name; then, where that is refused, of one unlinked at once
-  kProbe,    // whether reads and writes go past the page cache
-  kQueue,    // the set-up of io_uring
-  kReserve,  // of space on the disk
-  kRelease,  // of space on the disk
+  kOpen,     // open a file without a name, or one unlinked at once
+  kProbe,    // check that reads and writes bypass the page cache
+  kQueue,    // set up io_uring
+  kReserve,  // allocate space on the disk
+  kRelease,  // free space on the disk
   kRead,
   kWrite,
-  kSync,    // of a file, then of its folder, to the disk
-  kRename,  // of a file over the one that it replaces
+  kSync,    // sync a file or its folder
+  kRename,  // rename a file over the one that it replaces
 };
 
 struct DiskRequest {
@@ -31,18 +31,18 @@ struct DiskRequest {
 };
 
 struct DiskFault {
-  int error = 0;  // an errno; the call is not made
+  int error = 0;  // an errno, with which the call fails; 0: it is made
   // max_bytes and the members below apply to reads and writes only.
-  size_t max_bytes = SIZE_MAX;         // a longer transfer reports so many bytes; 0: end of file
-  std::chrono::microseconds delay{0};  // before the end of the request is reported
-  std::optional<size_t> flipped_byte;  // of the bytes read
+  size_t max_bytes = SIZE_MAX;         // the most bytes to transfer; 0: end of file
+  std::chrono::microseconds delay{0};  // before the request ends
+  std::optional<size_t> flipped_byte;  // index of a read byte to corrupt
 };
 
 // FaultHook returns the fault of a request; an empty hook means no faults. It is called on the
 // thread that starts requests.
 using FaultHook = std::function<DiskFault(const DiskRequest&)>;
 
-// Returns the hook's errno for a call that has no other result; 0: the call is to be made.
+// Returns the errno with which a call without other results should fail; 0: it should be made.
 [[nodiscard]] inline int FaultError(const FaultHook& hook, const DiskRequest& request) {
   return hook ? hook(request).error : 0;
 }

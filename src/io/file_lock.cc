@@ -25,7 +25,8 @@ Result<std::unique_ptr<FileLock>> FileLock::Take(const std::string& path) {
   return std::unique_ptr<FileLock>(new FileLock(name, std::move(locked.file)));
 }
 
-// Unlink before the lock is released: afterwards another process may lock a file of this name.
+// Unlinks before the descriptor is closed, which releases the lock: afterwards the file of this
+// name may be another process's lock.
 FileLock::~FileLock() { unlink(name_.c_str()); }
 
 }  // namespace ebb

@@ -7,7 +7,7 @@ namespace ebb {
 
 std::string WithoutLinks(const std::string& path) {
   namespace fs = std::filesystem;
-  constexpr int kMostLinks = 40;  // as many as the system follows
+  constexpr int kMostLinks = 40;  // as many as Linux follows
   std::error_code error;
   fs::path at = path;
   for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(at, error)); ++i) {

@@ -1,4 +1,4 @@
-// The names of files.
+// Resolves file names.
 #ifndef EBB_IO_FILE_NAMES_H_
 #define EBB_IO_FILE_NAMES_H_
 

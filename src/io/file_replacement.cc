@@ -1,4 +1,4 @@
-// Invariant: while part_ is not empty, file_ holds the lock on the file of that name.
+// Invariant: while part_ is not empty, file_ is open and has the lock on the file named part_.
 #include "src/io/file_replacement.h"
 
 #include <fcntl.h>
@@ -62,8 +62,8 @@ Status FileReplacement::Open(const std::string& path) {
   if (locked.error != 0) return Error(locked.failed, part, locked.error);
   file_ = std::move(locked.file);
   part_ = part;
-  // Set the permissions before anything is written, since a PATH.part that was left over, or that
-  // another user put there, may have any.
+  // Sets the permissions before writing, because a PATH.part left over, or made by another user,
+  // may have any.
   if (fchmod(file_.get(), replaces ? old.st_mode & kPermissions : kOwnersAlone) != 0) {
     return Error("set the permissions of", part_, errno);
   }
@@ -110,7 +110,7 @@ Status FileReplacement::Flush() {
 Status FileReplacement::SyncFile(int fd, const std::string& name) {
   errno = FaultError(faults_, {.call = DiskCall::kSync});
   if (errno == 0 && fsync(fd) == 0) return OkStatus();
-  if (errno == EINVAL) return OkStatus();  // a file system whose folders cannot be synced
+  if (errno == EINVAL) return OkStatus();  // the file system cannot sync folders
   return Error("sync", name, errno);
 }
 

@@ -35,9 +35,9 @@ class FileReplacement {
   // Appends bytes to PATH.part. After an error nothing more is written, and Commit() returns that
   // error.
   Status Write(std::span<const std::byte> bytes);
-  // Sync says whether Commit() syncs the file and the folder. kNo syncs neither, for a file that is
-  // of no use once the process has ended. If only the sync of the folder fails, the new file is in
-  // place but may not survive a power cut.
+  // Commit() syncs PATH.part (unless Sync::kNo), renames it over PATH and syncs the folder. kNo is
+  // for a file that is of no use once the process has ended. If only the sync of the folder fails,
+  // the new file is in place but may not survive a power cut.
   enum class Sync { kYes, kNo };
   Status Commit(Sync sync = Sync::kYes);
   [[nodiscard]] uint64_t num_bytes() const { return written_ + buffer_.size(); }
@@ -50,9 +50,9 @@ class FileReplacement {
   [[nodiscard]] Status Error(const char* what, const std::string& name, int error) const;
 
   FaultHook faults_;
-  std::string path_;    // without links
-  std::string part_;    // being written; empty: renamed
-  std::string folder_;  // of both
+  std::string path_;    // with links resolved
+  std::string part_;    // PATH.part; empty once renamed
+  std::string folder_;  // the folder of both files
   FileDescriptor file_;
   uint64_t written_ = 0;
   std::vector<std::byte> buffer_;

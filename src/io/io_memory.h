@@ -17,11 +17,11 @@ namespace ebb {
 
 class IoMemory {
  public:
-  IoMemory() = default;  // empty
+  IoMemory() = default;  // owns no memory
   // Maps at least `num_bytes` bytes of zeros, rounded up to 2 MiB and aligned to 2 MiB. Errors:
   // OutOfMemory.
   static Result<IoMemory> Map(size_t num_bytes);
-  // Returns what Map() rounds up to.
+  // Returns the bytes that Map(num_bytes) maps.
   [[nodiscard]] static uint64_t BytesFor(uint64_t num_bytes);
   IoMemory(IoMemory&& other) noexcept;
   IoMemory& operator=(IoMemory&& other) noexcept;

@@ -7,7 +7,8 @@
 
 namespace ebb {
 
-// Defined in tests/support/io, for programs that link it.
+// Programs that inject faults link tests/support/io, which defines this function; in others it is
+// null.
 [[gnu::weak]] std::unique_ptr<IoQueue> MakeFaultQueue(std::unique_ptr<IoQueue> queue,
                                                       FaultHook hook);
 

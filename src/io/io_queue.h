@@ -20,22 +20,22 @@
 namespace ebb {
 
 struct IoRequest {
-  DiskCall call = DiskCall::kRead;  // or kWrite
+  DiskCall call = DiskCall::kRead;  // kRead or kWrite
   uint64_t offset = 0;
-  std::span<const iovec> parts;  // stays as it is until the request ends; at most 1024
-  uint32_t tag = 0;              // the caller's name for it
+  std::span<const iovec> parts;  // must not change before the end; at most 1024
+  uint32_t tag = 0;              // identifies the request to the caller
 };
 
 struct IoCompletion {
   uint32_t tag = 0;
-  int64_t result = 0;  // bytes transferred, perhaps fewer than asked for; or a negated errno
+  int64_t result = 0;  // bytes transferred, perhaps too few; or a negated errno
 };
 
 class IoQueue {
  public:
   enum class Until {
-    kNow,  // take what has ended
-    kOne,  // sleep until a request ends. REQUIRES: one is under way
+    kNow,  // do not sleep; take requests that have ended
+    kOne,  // sleep until a request ends; REQUIRES: one is in flight
   };
 
   IoQueue() = default;
@@ -60,21 +60,21 @@ class IoQueue {
                                                       FaultHook hook);
 
 enum class IoEngine {
-  kAuto,  // io_uring where the kernel allows it, else threads
+  kAuto,  // io_uring if the kernel allows it, else threads
   kUring,
   kThreads,
 };
 
 struct IoQueueOptions {
   IoEngine engine = IoEngine::kAuto;
-  int depth = 32;       // requests under way, at most
-  int num_threads = 4;  // of kThreads
+  int depth = 32;       // the most requests in flight
+  int num_threads = 4;  // used by kThreads
   FaultHook faults;
 };
 
 struct ChosenQueue {
   std::unique_ptr<IoQueue> queue;
-  IoEngine engine = IoEngine::kThreads;  // never kAuto
+  IoEngine engine = IoEngine::kThreads;  // the one in use; never kAuto
 };
 
 [[nodiscard]] Result<ChosenQueue> MakeIoQueue(int fd, const IoQueueOptions& options);

@@ -16,8 +16,8 @@
 namespace ebb {
 namespace {
 
-// SignalsBlocked makes the threads that start while it lives leave every signal to the program's
-// other threads.
+// SignalsBlocked blocks all signals in threads that start while it exists, so that the program's
+// other threads handle them.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -35,7 +35,7 @@ class SignalsBlocked {
 
 class ThreadQueue final : public IoQueue {
  public:
-  // May throw std::system_error or std::bad_alloc.
+  // Starts the threads. May throw std::system_error or std::bad_alloc.
   ThreadQueue(int fd, int depth, int num_threads) : fd_(fd) {
     to_do_.reserve(depth);
     ended_.reserve(depth);

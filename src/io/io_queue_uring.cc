@@ -1,6 +1,6 @@
-// Uses neither a polling thread in the kernel (IORING_SETUP_SQPOLL) nor polled completions: both
-// occupy a core, and ebb's compute threads need them all. A thread that waits here computes
-// nothing, so it may spin briefly for a request that will end soon.
+// This queue uses neither a polling thread in the kernel (IORING_SETUP_SQPOLL) nor polled
+// completions: both occupy a core, and ebb's compute threads need them all. A thread that waits
+// here has nothing to compute, so that it may spin briefly for a request that will end soon.
 #include <fmt/format.h>
 #include <liburing.h>
 
@@ -65,9 +65,10 @@ class UringQueue final : public IoQueue {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // kFew and kLookOut bound spinning. Waking a virtual machine takes some 50 us, in which its disk
-  // is idle. If few requests are in flight, one ends within a millisecond, and the step that waits
-  // computes nothing meanwhile.
+  // kFew is the most requests in flight with which Take() spins, for at most kLookOut, before it
+  // sleeps. Waking a virtual machine takes some 50 us, in which its disk is idle. If few requests
+  // are in flight, one ends within a millisecond, and the step that waits computes nothing
+  // meanwhile.
   static constexpr size_t kFew = 4;
   static constexpr Clock::duration kLookOut = std::chrono::milliseconds(1);
 

@@ -34,7 +34,7 @@ PageBatch MakeBatch(DiskCall call, std::span<const PageIo> pages, size_t page_by
   batch.pages.assign(pages.begin(), pages.end());
   std::sort(batch.pages.begin(), batch.pages.end(),
             [](const PageIo& a, const PageIo& b) { return a.page < b.page; });
-  batch.parts.reserve(pages.size());  // runs hold spans of it
+  batch.parts.reserve(pages.size());  // no reallocation, because runs have spans of it
   for (size_t i = 0; i < batch.pages.size(); ++i) {
     const PageIo& io = batch.pages[i];
     const bool joins = i > 0 && io.page == batch.pages[i - 1].page + 1 &&
@@ -67,7 +67,8 @@ size_t Advance(PageRun* run, int64_t result, DiskCall call, const PrivateFile& f
   }
   if (result > 0) {
     num_bytes = std::min(static_cast<size_t>(result), run->bytes_left);
-    // Cut the progress to whole blocks, since a direct request for the rest must begin at a block.
+    // Rounds the progress down to whole blocks, because a direct request for the rest must begin at
+    // a block.
     if (num_bytes < run->bytes_left) num_bytes -= num_bytes % kBlockBytes;
   }
   if (num_bytes == 0 && ++run->num_stalls == kMaxStalls) {

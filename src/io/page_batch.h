@@ -1,5 +1,5 @@
-// PageBatch cuts a batch of reads or writes into requests: pages that are adjacent in the file are
-// joined, and the rest of a short transfer is requested again.
+// PageBatch divides a batch of reads or writes into requests: it joins pages that are adjacent in
+// the file, and requests the rest of a short transfer again.
 #ifndef EBB_IO_PAGE_BATCH_H_
 #define EBB_IO_PAGE_BATCH_H_
 
@@ -17,10 +17,10 @@ namespace ebb {
 
 // PageRun is a run of pages that are adjacent in the file.
 struct PageRun {
-  uint64_t offset = 0;  // offset in the file of what is left
+  uint64_t offset = 0;  // in the file, of the bytes that are left
   size_t bytes_left = 0;
-  std::span<iovec> parts;  // of what is left
-  int num_stalls = 0;      // answers that brought nothing
+  std::span<iovec> parts;  // memory of the bytes that are left
+  int num_stalls = 0;      // results without progress
 };
 
 struct PageBatch {
@@ -28,8 +28,8 @@ struct PageBatch {
   std::vector<PageIo> pages;  // sorted by page
   std::vector<iovec> parts;   // at most one per page
   std::vector<PageRun> runs;
-  size_t num_started = 0;  // runs
-  size_t num_ended = 0;    // runs
+  size_t num_started = 0;  // number of runs started
+  size_t num_ended = 0;    // number of runs ended
   Status status;
 
   // Returns whether runs are left to be started. After a failure no further run is started.

@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kMaxPageBytes = size_t{2} << 20;
 
 struct PageState {
-  uint64_t checksum = 0;  // of what was written, with verify_checksums
+  uint64_t checksum = 0;  // of the last write; used with verify_checksums
   uint32_t num_readers = 0;
   uint32_t num_holders = 1;
   bool is_written_to = false;
@@ -46,18 +46,18 @@ struct PageFile::Impl {
   IoEngine engine = IoEngine::kThreads;
 
   SegmentTable segments;
-  std::vector<PageState> pages;  // of all segments
+  std::vector<PageState> pages;  // the pages of all segments
 
-  std::map<uint64_t, PageBatch> batches;  // by ticket
+  std::map<uint64_t, PageBatch> batches;  // by ticket number
   std::deque<PageBatch*> waiting;
   uint64_t last_id = 0;
 
   std::vector<Slot> slots;           // [queue_depth]
-  std::vector<uint32_t> free_slots;  // a stack
-  std::vector<IoRequest> requests;   // to start, scratch
-  std::vector<IoCompletion> ended;   // scratch, [queue_depth]
+  std::vector<uint32_t> free_slots;  // indices of unused slots, a stack
+  std::vector<IoRequest> requests;   // requests to start; scratch
+  std::vector<IoCompletion> ended;   // [queue_depth]: scratch
 
-  PageFileStats counts;  // those that calls add up
+  PageFileStats counts;  // the counters of stats()
   size_t num_reads_under_way = 0;
   double reads_began = 0;
 

@@ -37,7 +37,7 @@ struct PageFileOptions {
   size_t cap_bytes = 0;   // cap on disk space for pages, rounded down to segments; 0: none
   IoEngine engine = IoEngine::kAuto;
   int queue_depth = 32;
-  int num_threads = 4;  // that wait for the disk, of the engine kThreads
+  int num_threads = 4;  // threads of engine kThreads
   Buffering buffering = Buffering::kDirectOnly;
   // Keeps a hash of each page in memory and compares it with the hash of the bytes that are read.
   bool verify_checksums = false;
@@ -50,14 +50,14 @@ struct PageIo {
 };
 
 struct PageFileStats {
-  size_t bytes_read = 0;  // bytes that reads, failed ones too, brought to memory
+  size_t bytes_read = 0;  // all bytes read, also by failed reads
   size_t bytes_written = 0;
-  double read_seconds = 0;  // while reads were under way, as far as calls could see
+  double read_seconds = 0;  // time with reads in flight, as far as calls noticed
   double wait_seconds = 0;  // time spent in Wait()
-  size_t file_bytes = 0;    // disk space that segments hold
+  size_t file_bytes = 0;    // disk space of all segments
   size_t peak_file_bytes = 0;
-  size_t num_pages = 0;    // owned
-  size_t table_bytes = 0;  // memory for the records of pages and segments
+  size_t num_pages = 0;    // pages allocated
+  size_t table_bytes = 0;  // memory of the tables of pages and segments
 };
 
 class PageFile {
@@ -67,7 +67,8 @@ class PageFile {
     uint64_t id = 0;
   };
 
-  // Returns the bytes of the segments of so many layers with so many pages each.
+  // Returns the disk space of `num_layers` layers with `pages_of_layer` pages each, in whole
+  // segments.
   [[nodiscard]] static uint64_t BytesFor(uint64_t pages_of_layer, int num_layers,
                                          size_t page_bytes);
 
@@ -108,9 +109,9 @@ class PageFile {
 
   [[nodiscard]] PageFileStats stats() const;
   [[nodiscard]] bool direct() const;
-  [[nodiscard]] IoEngine engine() const;  // never kAuto
+  [[nodiscard]] IoEngine engine() const;  // the one in use; never kAuto
   [[nodiscard]] size_t page_bytes() const;
-  [[nodiscard]] size_t cap_bytes() const;  // 0: none
+  [[nodiscard]] size_t cap_bytes() const;  // 0: no cap
   // Returns a number above that of every page that was ever allocated.
   [[nodiscard]] size_t page_end() const;
   [[nodiscard]] const std::string& folder() const;

@@ -26,7 +26,7 @@ constexpr size_t kMaxBatch = 20;
 
 struct ModelPage {
   int layer = 0;
-  uint64_t seed = 0;  // of its contents; 0: never written
+  uint64_t seed = 0;  // determines its contents; 0: never written
 };
 
 struct Batch {
@@ -117,7 +117,7 @@ class RandomUse {
     const size_t num = std::min(all.size(), 1 + random_() % max);
     if (random_() % 2 == 0) {
       std::shuffle(all.begin(), all.end(), random_);
-    } else if (num > 0) {  // neighbours, or nearly
+    } else if (num > 0) {  // chooses adjacent pages, or nearly adjacent ones
       const size_t first = random_() % (all.size() - num + 1);
       std::rotate(all.begin(), all.begin() + static_cast<ptrdiff_t>(first), all.end());
     }
@@ -187,13 +187,13 @@ class RandomUse {
   std::mt19937 random_;
   std::map<uint32_t, ModelPage> pages_;
   std::vector<Batch> batches_;
-  std::multiset<uint32_t> read_;     // under way
-  std::multiset<uint32_t> written_;  // under way; each once
+  std::multiset<uint32_t> read_;     // pages being read
+  std::multiset<uint32_t> written_;  // pages being written; each once
   uint64_t last_seed_ = 0;
   size_t bytes_read_ = 0;
   size_t bytes_written_ = 0;
   int num_refused_ = 0;
-  int num_reads_ = 0;  // of pages
+  int num_reads_ = 0;  // pages read
 };
 
 class PageFilePropertyTest : public testing::TestWithParam<IoEngine> {

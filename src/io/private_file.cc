@@ -15,7 +15,7 @@
 namespace ebb {
 namespace {
 
-constexpr const char* kFolder = "tiers.t1_path";  // the option that errors of opening are about
+constexpr const char* kFolder = "tiers.t1_path";  // option named in errors of opening
 
 bool MeansNoSpace(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
@@ -28,7 +28,7 @@ StatusCode CodeOfOpening(int error) {
 // Returns whether the error means that the file system (or the kernel) lacks O_TMPFILE.
 bool MeansNoUnnamedFiles(int error) { return error == EOPNOTSUPP || error == EISDIR; }
 
-// Returns a file descriptor, or -1 with errno set.
+// Opens a file without a name in `folder`. Returns its descriptor, or -1 with errno set.
 int OpenUnnamed(const std::string& folder, int flags) {
   return open(folder.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
 }

@@ -1,8 +1,7 @@
-// PrivateFile is a file that no other process can see: it has no name in its folder and is deleted
-// when the object is destroyed or the process ends, however it ends. Reads and writes of whole
-// blocks (kBlockBytes) bypass the page cache. Create() checks that by asking the system for the
-// pages that a first read left in the cache, because some file systems accept O_DIRECT and ignore
-// it.
+// PrivateFile is a file that no other process can see: it has no name in its folder, and is deleted
+// when the object is destroyed or the process ends in any way. Reads and writes of whole blocks
+// (kBlockBytes) bypass the page cache. Some file systems accept O_DIRECT and ignore it; Create()
+// therefore reads a block and asks the system whether the page cache holds it.
 //
 // Thread safety: none.
 #ifndef EBB_IO_PRIVATE_FILE_H_
@@ -18,12 +17,13 @@
 
 namespace ebb {
 
-// kBlockBytes divides the offsets, sizes and memory addresses of direct requests.
+// kBlockBytes is the size of a block: direct requests need offsets, sizes and memory addresses that
+// are multiples of it.
 inline constexpr size_t kBlockBytes = 4096;
 
 enum class Buffering {
-  kDirectOnly,  // a file system that cannot do without the page cache is refused
-  kAllow,       // direct where possible
+  kDirectOnly,  // refuse a file system without direct I/O
+  kAllow,       // use the page cache without direct I/O
 };
 
 // Returns $TMPDIR, or /var/tmp if that is not set.

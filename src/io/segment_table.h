@@ -1,6 +1,6 @@
-// SegmentTable records which pages of a file are owned. Pages lie in segments of 64. A segment with
-// owned pages belongs to one layer, so that a layer is read by a few long reads. An empty segment
-// may keep its space on the disk (be reserved) and then belongs to no layer.
+// SegmentTable records which pages of a file are owned. A segment is 64 consecutive pages. A
+// segment with owned pages belongs to one layer, so that a layer is read by a few long reads. An
+// empty segment belongs to no layer; it may keep its space on the disk (be reserved).
 //
 // All searches are linear over the segments: a gigabyte of pages of 16 KiB has only a thousand
 // segments.
@@ -38,7 +38,7 @@ class SegmentTable {
   std::optional<uint32_t> Free(uint32_t page);
 
   [[nodiscard]] bool IsOwned(uint32_t page) const;
-  [[nodiscard]] size_t num_segments() const { return segments_.size(); }  // that have records
+  [[nodiscard]] size_t num_segments() const { return segments_.size(); }  // those with records
   [[nodiscard]] size_t num_pages() const { return num_pages_; }
   [[nodiscard]] size_t num_reserved() const { return num_reserved_; }
   [[nodiscard]] size_t table_bytes() const { return segments_.capacity() * sizeof(Segment); }
@@ -53,8 +53,8 @@ class SegmentTable {
   };
 
   std::vector<Segment> segments_;
-  size_t num_pages_ = 0;     // owned
-  size_t num_reserved_ = 0;  // segments
+  size_t num_pages_ = 0;     // owned pages
+  size_t num_reserved_ = 0;  // reserved segments
 };
 
 }  // namespace ebb
