@@ -39,9 +39,9 @@ class Driver::Impl {
  private:
   const std::shared_ptr<PrefixStore> prefix_store_;
   mutable Mutex mutex_;
-  Figures figures_ EBB_GUARDED_BY(mutex_);  // of the last round
+  Figures figures_ EBB_GUARDED_BY(mutex_);  // figures after the last round
   StepLoop loop_;
-  std::thread thread_;  // last: the thread uses all other members
+  std::thread thread_;  // last member: the thread uses all others
 };
 
 Driver::Driver(std::unique_ptr<Engine> engine, const DriverOptions& options, Tell tell)
@@ -79,8 +79,8 @@ Status ShareTiers(SessionOptions* session) {
         "select in a server takes T0 as a share, such as 30%, and not as a size: "
         "each session has a cache of its own for pages of T1");
   }
-  // The cap holds for all sessions together: each may have all of T0 as long as no other session
-  // needs it.
+  // All sessions together are under the engine's caps: a session may use all of T0 as long as no
+  // other session needs it.
   if (tiers->t0_cap_bytes > 0) tiers->t0_share = 1;
   tiers->t0_cap_bytes = tiers->t1_cap_bytes = 0;
   return OkStatus();

@@ -30,11 +30,11 @@
 namespace ebb::server {
 
 struct DriverOptions {
-  size_t most_waiting = 64;         // jobs in the queue
-  size_t most_running = 32;         // jobs in prefill or decode at once
-  uint64_t prefix_cache_bytes = 0;  // limit for cached prompts; 0: no prefix caching
+  size_t most_waiting = 64;         // limit of jobs in the queue
+  size_t most_running = 32;         // limit of jobs in prefill or decode
+  uint64_t prefix_cache_bytes = 0;  // memory limit of cached prompts; 0: no prefix caching
   // Stores prompts beyond the life of the process; null: prompts are not stored. The driver calls
-  // its Stop().
+  // PrefixStore::Stop() when it stops.
   std::shared_ptr<PrefixStore> prefix_store = {};
   bool keeps_fates = false;  // sessions keep a ledger, which Trace() needs
 };
@@ -47,8 +47,8 @@ class Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  // Queues all jobs or none. Updates of a job are sent until one has an end. Errors: QueueFull (too
-  // many are waiting); Cancelled (after Stop()).
+  // Queues all jobs or none. The job's updates are then sent to `tell`; the last one has
+  // JobUpdate::end. Errors: QueueFull (too many jobs are waiting); Cancelled (after Stop()).
   [[nodiscard]] Status Submit(std::vector<Job> jobs);
   // Cancels a job: it ends with kCancelled and frees its memory after at most one step or one chunk
   // of a prompt. Ignores a job that has ended.
@@ -56,12 +56,12 @@ class Driver {
   // Ends the job's thought with the next token, or as soon as the thought begins. Ignores a job
   // that has ended or has no thoughts.
   void EndThought(JobId id);
-  // Discards the session that JobEnd::resting named.
+  // Destroys the session that a job left in memory under the number JobEnd::resting.
   void Discard(uint64_t resting);
   [[nodiscard]] Figures figures() const;
   // Calls `tell` with a snapshot between two steps, on the engine's thread; never after Stop().
   void Look(std::function<void(Snapshot)> tell);
-  // Calls `tell` with the tiers of a job's tokens, on the engine's thread; with nothing if the job
+  // Calls `tell` with the tiers of a job's tokens, on the engine's thread; with nullopt if the job
   // has no session yet or has ended.
   void Trace(JobId id, std::function<void(std::optional<TokenFates>)> tell);
   // Calls `tell` with the places of a token of the job's session, or of the session that the job
@@ -76,9 +76,9 @@ class Driver {
   std::unique_ptr<Impl> impl_;
 };
 
-// Adapts `session` to a server, where all sessions share the engine's tiers: removes the session's
-// own caps; where T0 had a cap, the session may have as much of T0 as there is. Errors:
-// InvalidArgument ("--evict caps": evictions would depend on other requests).
+// Changes options of a session for a server, where all sessions share the engine's tiers: removes
+// the session's own caps; if T0 had a cap, the session may use all of T0. Errors: InvalidArgument
+// ("--evict caps": evictions would depend on other requests).
 [[nodiscard]] Status ShareTiers(SessionOptions* session);
 
 }  // namespace ebb::server

@@ -1,8 +1,8 @@
-// FairShares counts the engine's work for each owner while requests wait, so that the owner with
-// the least work goes first: fair queueing by cost. An owner counts as waiting while it has a
-// request that is not decoding yet. Unused work is not saved up: an owner that begins to wait
-// starts level with the waiting owner that has the least. When no request waits, all counts restart
-// from zero.
+// FairShares adds up the engine's work for each owner of requests while requests wait, so that the
+// owner with the least work is served first: fair queueing by cost. An owner counts as waiting
+// while it has a request that is not decoding yet. Owners do not save up unused work: one that
+// begins to wait gets the same sum as the waiting owner with the least work. When no request waits,
+// all sums restart from zero.
 #ifndef EBB_SERVER_ENGINE_FAIR_SHARES_H_
 #define EBB_SERVER_ENGINE_FAIR_SHARES_H_
 
@@ -12,12 +12,13 @@
 
 namespace ebb::server {
 
-// OwnerId identifies the owner of requests, such as an API key; requests of one owner compete among
-// themselves.
+// OwnerId identifies the owner of requests, such as an API key. FairShares divides the engine among
+// owners, not among their requests.
 using OwnerId = uint64_t;
 
-// Returns the cost of computing `tokens` tokens one after another behind `rows` others, in units of
-// a token behind none. Reading 4096 rows of all layers takes about as long as computing a token.
+// Returns the cost of computing `tokens` tokens in sequence after `rows` earlier tokens. The unit
+// is the cost of one token without earlier ones; reading 4096 rows of all layers takes about as
+// long.
 [[nodiscard]] inline double CostOf(double tokens, double rows) {
   constexpr double kRowsPerToken = 4096;
   return tokens + tokens * (rows + tokens / 2) / kRowsPerToken;
@@ -25,13 +26,13 @@ using OwnerId = uint64_t;
 
 class FairShares {
  public:
-  // Sets which owners wait now.
+  // Sets which owners have waiting requests now.
   void SetWaiting(const std::set<OwnerId>& waiting);
   // Adds work done for `owner`, if any owner waits.
   void Charge(OwnerId owner, double cost) {
     if (!waiting_.empty()) served_[owner] += cost;
   }
-  // Returns the work of `owner`, to be compared with other owners'.
+  // Returns the owner's sum of work, for comparison with other owners.
   [[nodiscard]] double served(OwnerId owner) const {
     const auto found = served_.find(owner);
     return found == served_.end() ? 0 : found->second;

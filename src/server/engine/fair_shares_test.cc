@@ -46,7 +46,7 @@ TEST(FairShares, OnceNobodyWaitsAllStartAnew) {
   EXPECT_EQ(shares.served(1), 0);
   shares.SetWaiting({2});
   shares.Charge(2, 3);
-  // None of the owners that waited before waits now, so all counts restart.
+  // Other owners wait now than before, so that all sums restart.
   shares.SetWaiting({1});
   EXPECT_EQ(shares.served(2), 0);
 }

@@ -1,4 +1,5 @@
-// Holds counters and measurements of the engine's thread, for /metrics and for predictions.
+// Figures holds counters and means that the engine's thread measures, for /metrics and for
+// predictions.
 #ifndef EBB_SERVER_ENGINE_FIGURES_H_
 #define EBB_SERVER_ENGINE_FIGURES_H_
 
@@ -39,8 +40,8 @@ inline void Blend(double value, double* mean) {
   *mean = *mean == 0 ? value : 0.9 * *mean + 0.1 * value;
 }
 
-// Adds to `sum` what one session read selectively between the reports `before` and `now`. If it
-// read anything, the means of the unread mass become those of `now`.
+// Adds what a session has read selectively between its reports `before` and `now` to `sum`. If it
+// read anything, the means of the unread mass in `sum` become those of `now`.
 inline void AddSince(const SelectionAccounting& before, const SelectionAccounting& now,
                      SelectionAccounting* sum) {
   sum->rows_read += now.rows_read - before.rows_read;
@@ -56,17 +57,17 @@ inline void AddSince(const SelectionAccounting& before, const SelectionAccountin
   }
 }
 
-// Figures holds the state after the last step. Totals count since the server began.
+// Figures describes the server after the last step. Totals count since the server began.
 struct Figures {
   size_t waiting = 0;
   size_t reading = 0;
   size_t decoding = 0;
   size_t parked = 0;
-  uint64_t prompt_tokens = 0;  // tokens read, total
+  uint64_t prompt_tokens = 0;  // prompt tokens read, total
   uint64_t generated_tokens = 0;
-  uint64_t prefix_queries = 0;    // prompt tokens looked up in the cache
-  uint64_t prefix_hits = 0;       // of `prefix_queries`, found
-  uint64_t prefixes_demoted = 0;  // to T1, to make room for requests
+  uint64_t prefix_queries = 0;    // prompt tokens looked up by prefix caching, total
+  uint64_t prefix_hits = 0;       // those found
+  uint64_t prefixes_demoted = 0;  // cached prompts moved to T1 for requests, total
   uint64_t prefixes_dropped = 0;
   size_t prefixes = 0;
   uint64_t prefix_bytes = 0;  // see PrefixCache::bytes()
@@ -74,25 +75,25 @@ struct Figures {
   uint64_t parks = 0;
   uint64_t resumes = 0;
   uint64_t share_changes = 0;
-  uint64_t t0_refusals = 0;               // steps that found no room in T0
-  std::map<std::string, uint64_t> ended;  // ended jobs by finish reason
+  uint64_t t0_refusals = 0;               // steps refused because T0 was full
+  std::map<std::string, uint64_t> ended;  // number of ended jobs by finish reason
   // Sums the times of jobs that have ended.
   double prompt_seconds = 0;
   double decode_seconds = 0;
-  uint64_t decoded_tokens = 0;    // without the first of each answer, as decode_seconds
-  uint64_t most_tokens = 0;       // most tokens of a prompt and its answer together
+  uint64_t decoded_tokens = 0;    // answer tokens without each job's first one
+  uint64_t most_tokens = 0;       // the longest prompt with its answer, in tokens
   uint64_t stepped_jobs = 0;      // sum of the batch sizes of all steps
-  SelectionAccounting selection;  // its means are those of the last job that read selectively
-  uint64_t drafted_tokens = 0;    // of lossless requests
+  SelectionAccounting selection;  // totals; the means are of the last job that selected
+  uint64_t drafted_tokens = 0;    // tokens drafted by lossless requests
   uint64_t accepted_tokens = 0;
   Histogram queue, first_token, between_tokens, whole;
   std::array<ArenaAccounting, kNumTiers> arenas = {};
   // Counts the rows of all sessions, in (layer, kv head, token) triples.
   std::array<int64_t, kNumTiers> rows = {};
-  double tokens_per_answer = 0;         // moving mean
+  double tokens_per_answer = 0;         // moving mean over jobs
   double seconds_per_step = 0;          // moving mean
   double seconds_per_prompt_token = 0;  // moving mean
-  double predicted_wait = 0;            // of a request that arrives now
+  double predicted_wait = 0;            // seconds that a new request would wait
 };
 
 }  // namespace ebb::server

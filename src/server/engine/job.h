@@ -1,5 +1,5 @@
-// Job is a request as the engine's thread sees it, and JobUpdate its results: tokens in, text out.
-// Neither knows JSON or connections.
+// Job is a request as the engine's thread gets it: tokens instead of text. JobUpdate is what the
+// engine's thread sends back: text and events. Neither contains JSON or connections.
 #ifndef EBB_SERVER_ENGINE_JOB_H_
 #define EBB_SERVER_ENGINE_JOB_H_
 
@@ -24,22 +24,22 @@ struct Job {
   JobId id = 0;  // unique as long as the server runs
   OwnerId owner = 0;
   int priority = 0;
-  std::optional<double> deadline_seconds = {};  // from the job's arrival
-  std::vector<Token> prompt;                    // not empty without `work`
+  std::optional<double> deadline_seconds = {};  // seconds from arrival until the job is cancelled
+  std::vector<Token> prompt;                    // not empty, except with `work`
   SessionOptions session;
-  // Selects the prompts with which the job may share rows; see PrefixKey(). Nothing: prefix caching
-  // is off for this job, in both directions.
+  // Limits with which prompts the job may share rows; see PrefixKey(). nullopt: this job neither
+  // uses cached prompts nor leaves one.
   std::optional<std::string> prefix_key = {};
   std::unique_ptr<Sampler> sampler;
-  GenerateOptions generate;                       // the driver sets its callbacks
-  std::optional<int> logprobs = {};               // top tokens to report with each token
-  enum class LogprobSource { kModel, kSampler };  // see LogprobsOf(), Sampler::LastDraw()
+  GenerateOptions generate;                       // the driver sets GenerateOptions' callbacks
+  std::optional<int> logprobs = {};               // number of most likely tokens to report
+  enum class LogprobSource { kModel, kSampler };  // LogprobsOf(); Sampler::LastDraw()
   LogprobSource logprob_source = LogprobSource::kModel;
-  bool reports_tokens = false;    // fills JobUpdate::tokens
-  bool reports_progress = false;  // fills JobUpdate::progress
-  bool reports_memory = false;    // fills JobUpdate::memory and JobUpdate::preceding
-  // Holds the session's part if the job is a turn of a stored session. A job that continues a
-  // cut-off answer has no prompt.
+  bool reports_tokens = false;    // fill JobUpdate::tokens
+  bool reports_progress = false;  // fill JobUpdate::progress
+  bool reports_memory = false;    // fill JobUpdate::memory and JobUpdate::preceding
+  // Describes the stored session if the job is one of its turns. A job that continues a cut-off
+  // answer has an empty prompt.
   std::optional<SessionWork> work = {};
 };
 
@@ -52,34 +52,33 @@ struct JobPiece {
 struct JobToken {
   Token token = 0;
   std::string text;    // the text that this token completed; may be empty
-  double seconds = 0;  // since the first token
+  double seconds = 0;  // seconds since the answer's first token
 };
 
-// PromptProgress reports how far a prompt has been read.
+// PromptProgress says how much of a prompt the engine has read.
 struct PromptProgress {
-  int total = 0;       // tokens
-  int cached = 0;      // of `total`, found by prefix caching
-  int processed = 0;   // of `total`, with cached ones
+  int total = 0;       // tokens of the prompt
+  int cached = 0;      // tokens found by prefix caching
+  int processed = 0;   // tokens read or found
   double seconds = 0;  // since reading began
 };
 
-// MemoryReport holds the memory that a job's sequence occupies, by tier.
+// MemoryReport says how many rows a job's sequence has in each tier.
 struct MemoryReport {
-  size_t num_tokens = 0;                     // of the whole sequence, with those before the answer
+  size_t num_tokens = 0;                     // all tokens of the sequence, also before the answer
   std::array<int64_t, kNumTiers> rows = {};  // (layer, kv head, token) triples; T3: evicted
   std::array<size_t, kNumTiers> page_bytes = {};
   // Counts the bytes that a full cache would occupy: the rows of all tokens at the precision of T0.
   size_t full_bytes = 0;
-  // Holds for each token the tier of most of its rows, '0' to '3'. If it has fewer characters than
-  // the sequence has tokens, it samples evenly spaced tokens. Empty: the engine keeps no ledger.
+  // Has a character '0' to '3' for each token: the tier of most of its rows. If it is shorter than
+  // the sequence, it describes evenly spaced tokens. Empty: the engine keeps no ledger.
   std::string tiers;
 };
 
 // AnswerLogprobs holds the log-probabilities of one token of an answer.
 struct AnswerLogprobs {
   Logprobs of;
-  // Holds the token's range of bytes in the text of the whole answer, thoughts included: [begin,
-  // end).
+  // Give the bytes [begin, end) of the token in the text of the whole answer, thoughts included.
   size_t begin = 0;
   size_t end = 0;
 };
@@ -87,38 +86,39 @@ struct AnswerLogprobs {
 // JobEnd says how a job ended. Times are in seconds.
 struct JobEnd {
   FinishReason finish = FinishReason::kError;
-  std::string stop_string = {};  // kStopString: the stop string that was found
-  Status error = {};             // the cause, for kContext, kCap, kCancelled and kError
+  std::string stop_string = {};  // the stop string found, if kStopString
+  Status error = {};             // the cause of kContext, kCap, kCancelled or kError
   int prompt_tokens = 0;
-  int cached_tokens = 0;  // of `prompt_tokens`, found by prefix caching
+  int cached_tokens = 0;  // prompt tokens found by prefix caching
   int generated_tokens = 0;
   int thought_tokens = 0;
   int decode_steps = 0;
   uint64_t logits_hash = 0;
   int num_parks = 0;
   double queue_seconds = 0;
-  double first_token_seconds = 0;  // from the job's arrival
-  double prompt_seconds = 0;       // from the job's start to the first token
+  double first_token_seconds = 0;  // from arrival to the first token
+  double prompt_seconds = 0;       // from the start to the first token
   double decode_seconds = 0;       // from the first token to the end
-  // Says why the session could not continue. Only jobs with SessionWork set this and the next two.
+  // Says why the session could not continue. This member and the two below are set only for jobs
+  // with SessionWork.
   SessionTrouble trouble = SessionTrouble::kNone;
-  std::optional<uint64_t> resting = {};  // the driver keeps the session under this number
+  std::optional<uint64_t> resting = {};  // number under which the driver keeps the session
   std::optional<SessionEnd> session = {};
 };
 
-// JobUpdate holds what has changed of a job since its last update.
+// JobUpdate says what has changed in a job since its last update.
 struct JobUpdate {
   JobId id = 0;
-  bool accepted = false;  // the job is queued and will be answered
+  bool accepted = false;  // the job is in the queue
   std::vector<JobPiece> pieces = {};
-  std::vector<AnswerLogprobs> logprobs = {};  // with Job::logprobs
-  std::vector<JobToken> tokens = {};  // with Job::reports_tokens; `pieces` has their text too
-  std::vector<PromptProgress> progress = {};  // with Job::reports_progress
-  // Holds the newest report and, in one update only, the tokens that precede the answer; both with
-  // Job::reports_memory.
+  std::vector<AnswerLogprobs> logprobs = {};  // filled if Job::logprobs is set
+  std::vector<JobToken> tokens = {};  // filled if Job::reports_tokens; `pieces` has the text too
+  std::vector<PromptProgress> progress = {};  // filled if Job::reports_progress
+  // Hold the newest report and, in one update only, the tokens before the answer. Both are filled
+  // if Job::reports_memory.
   std::optional<MemoryReport> memory = {};
   std::optional<std::vector<Token>> preceding = {};
-  std::optional<SavedSession> saved = {};  // with SessionWork: at checkpoints and at the end
+  std::optional<SavedSession> saved = {};  // session files: at checkpoints and at the end
   std::optional<JobEnd> end = {};          // set in the job's last update
 };
 

@@ -8,11 +8,11 @@
 namespace ebb::server {
 namespace {
 
-// kMemorySeconds is the least time in seconds between two memory reports of a job.
-// kMostTiersMeanwhile and kMostTiersAtEnd are the most tokens that a report samples while the
-// answer is generated and at its end. The limits keep reports from delaying steps: a report looks
-// up each sampled token in every layer and head, on the engine's thread.
+// kMemorySeconds is the least time between two memory reports of a job. Reports must not delay
+// steps: the engine's thread looks up each sampled token in every layer and head.
 constexpr double kMemorySeconds = 0.25;
+// kMostTiersMeanwhile and kMostTiersAtEnd are how many tokens a memory report samples at most,
+// while the answer is generated and at its end.
 constexpr size_t kMostTiersMeanwhile = 2048;
 constexpr size_t kMostTiersAtEnd = 16384;
 
@@ -225,7 +225,8 @@ Result<SavedSession> JobRun::Save(SessionRecord record) const {
   return SessionShelf::Save(session_.get(), *job_.work, std::move(record));
 }
 
-// Adds `saved` to the update, and removes the file of an older save that was not sent yet.
+// Adds the saved session to the update. If the update has an older one that was not sent, removes
+// that one's file.
 void JobRun::Send(SavedSession saved) {
   if (update_.saved.has_value()) std::remove(update_.saved->file.c_str());
   update_.saved = std::move(saved);
@@ -253,7 +254,7 @@ void JobRun::SaveAtEnd(const GenerateResult& result, JobEnd* end) {
   end->generated_tokens = static_cast<int>(result.answer.tokens.size());
   end->thought_tokens += work.record.thought_tokens;
   if (end->finish == FinishReason::kError || end->finish == FinishReason::kCap) return;
-  // Skips an answer that was cut off before its first token.
+  // Does nothing if the answer was cut off before its first token.
   const bool is_over = end->finish != FinishReason::kCancelled;
   if (!is_over && result.answer.tokens.empty()) return;
   SessionRecord record = work.record;
@@ -338,7 +339,7 @@ void JobRun::CountReading() {
 }
 
 std::unique_ptr<Session> JobRun::TakeSession() {
-  generation_.reset();  // the generation refers to the session
+  generation_.reset();  // the generation has a pointer to the session
   return std::move(session_);
 }
 

@@ -1,11 +1,11 @@
-// JobRun is a job from its arrival to its end: its session, its generation, and the updates that
-// its client gets. It knows no other job.
+// JobRun carries out one job from arrival to end: it holds the job's session and generation, and
+// makes the updates for the client. It knows no other job.
 //
-// A decoding job has a pending token that the client has received and the session has not appended.
-// The next step of the job appends this token before anything else, however often steps are refused
-// for lack of room.
+// A decoding job has a pending token, which the client has received but the session has not
+// appended. The job's next step appends this token first, however often steps are refused because
+// memory is full.
 //
-// Thread safety: belongs to the engine's thread.
+// Thread safety: used only on the engine's thread.
 #ifndef EBB_SERVER_ENGINE_JOB_RUN_H_
 #define EBB_SERVER_ENGINE_JOB_RUN_H_
 
@@ -26,7 +26,7 @@
 
 namespace ebb::server {
 
-// JobFailure says why a job must end although its generation has not ended.
+// JobFailure says why a job must be ended before its generation has ended.
 struct JobFailure {
   FinishReason reason = FinishReason::kError;
   Status error;
@@ -34,7 +34,8 @@ struct JobFailure {
 
 class JobRun {
  public:
-  // REQUIRES: `clock` and `figures`, to which the job adds its measurements, outlive it.
+  // Begins the life of a job, which adds its measurements to `figures`. REQUIRES: clock and figures
+  // outlive this.
   JobRun(Job job, const EngineClock* clock, Figures* figures);
   JobRun(const JobRun&) = delete;
   JobRun& operator=(const JobRun&) = delete;
@@ -42,15 +43,15 @@ class JobRun {
   [[nodiscard]] JobId id() const { return job_.id; }
   [[nodiscard]] const Job& job() const { return job_; }
   [[nodiscard]] const JobState& state() const { return state_; }
-  // Returns the job's state with its current times and token counts.
+  // Returns the job's state for the schedule, with current times and token counts.
   [[nodiscard]] JobState StateNow() const;
   [[nodiscard]] Session* session() const { return session_.get(); }  // null while the job waits
   [[nodiscard]] bool HasBegunPrompt() const { return session_ != nullptr && job_.prompt.empty(); }
   [[nodiscard]] JobView View() const;
   [[nodiscard]] std::optional<TokenFates> Fates() const;
 
-  // Sets from `needs` the bytes of each tier, whether the job can be parked, whether it is elastic,
-  // and its share of T0.
+  // Copies from `needs` the bytes that the job needs of each tier, whether it can be parked,
+  // whether it is elastic, and its share of T0.
   void SetNeeds(const JobState& needs);
   void SetShare(double share) { state_.share = share; }
   void HoldUntil(std::optional<double> time) { state_.held_until = time; }
@@ -60,10 +61,10 @@ class JobRun {
   void Start(std::unique_ptr<Session> session);
   void Park();
   void Resume();
-  // Returns the prompt, which no session has begun to read, and leaves it empty.
+  // Moves the prompt out of the job. REQUIRES: no session has begun to read it.
   [[nodiscard]] std::vector<Token> TakePrompt() { return std::exchange(job_.prompt, {}); }
   void SetSession(std::unique_ptr<Session> session);
-  // Sets the number of tokens of the prompt that another session has read.
+  // Sets how many prompt tokens were shared from another session's rows.
   void SetCachedTokens(size_t num_tokens) { cached_tokens_ = static_cast<int>(num_tokens); }
   void SetTrouble(SessionTrouble trouble) { trouble_ = trouble; }
   // Adds a PromptProgress to the updates.
@@ -72,20 +73,21 @@ class JobRun {
   // Adds a MemoryReport to the updates if Job::reports_memory is set, a few times a second.
   void ReportMemory();
 
-  // Begins the answer; Choose() chooses its first token. REQUIRES: the prompt has been read.
+  // Begins the answer; the first Choose() chooses its first token. REQUIRES: the session has read
+  // the prompt.
   void BeginAnswer();
   // Chooses the next token, which becomes pending(). Returns false if the generation has ended.
   [[nodiscard]] bool Choose();
   [[nodiscard]] const std::optional<Token>& pending() const { return pending_; }
   [[nodiscard]] StepOutcome DecodeAlone();
-  // Notes the outcome of a step that appended the pending token, or failed to.
+  // Passes on the outcome of a step that should have appended the pending token.
   void Appended(const StepOutcome& outcome, double seconds = 0);
   void EndThought();
 
-  // Ends the job, and saves its session if it is a stored one. If `error` is OK, the generation's
-  // own finish reason counts instead of `reason`.
+  // Ends the job, and saves its session if that is a stored one. If `error` is OK, the end's reason
+  // is the generation's finish reason, else `reason`.
   [[nodiscard]] JobEnd End(FinishReason reason, const Status& error);
-  // Returns whether the answer had begun, so that the prompt was read. REQUIRES: after End().
+  // Returns whether the job had read its prompt and begun its answer. REQUIRES: End() was called.
   [[nodiscard]] bool HasAnswered() const { return generation_ != nullptr; }
   [[nodiscard]] std::unique_ptr<Session> TakeSession();
 
@@ -111,31 +113,29 @@ class JobRun {
   JobState state_;
   const size_t prompt_tokens_;
   std::unique_ptr<Session> session_;
-  // Holds the session's reports from before this job, which are subtracted when the job's share is
-  // counted.
+  // Hold the session's reports from before this job, so that only the job's share is counted.
   SelectionAccounting selection_before_;
   LosslessReport lossless_before_;
   std::unique_ptr<Generation> generation_;  // null until the prompt has been read
-  std::optional<Token> pending_;            // chosen and sent, not appended
-  int cached_tokens_ = 0;                   // tokens of the prompt
-  JobUpdate update_;                        // not sent yet
+  std::optional<Token> pending_;            // chosen and sent to the client, but not appended
+  int cached_tokens_ = 0;                   // prompt tokens shared from another session
+  JobUpdate update_;                        // collected for the next Send()
   bool has_update_ = false;
   JobProgress progress_;
   bool ends_thought_ = false;  // EndThought() was called; also before the answer
-  // Counts the bytes of the answer's text so far, for log-probabilities. The strings are the tags
-  // around thoughts.
+  // Counts the bytes of the answer's text so far, for the ranges in AnswerLogprobs.
   size_t text_end_ = 0;
   std::string thinking_start_, thinking_end_;
-  // Holds seconds since the driver began; 0: not yet.
-  double waiting_since_ = 0;  // valid while the job waits or is parked
+  // Hold seconds since the driver began; 0: has not happened yet.
+  double waiting_since_ = 0;  // begin of the current wait or parking
   double begun_ = 0;
   double first_token_ = 0;
   double last_token_ = 0;
   double memory_reported_ = 0;
-  // Holds the answer so far, for the record of a stored session.
+  // Holds the answer so far, for the SessionRecord of a stored session.
   AnswerSoFar answer_;
-  int thought_tokens_ = 0;   // thought tokens generated by this job
-  size_t saved_tokens_ = 0;  // tokens of the answer at the last checkpoint
+  int thought_tokens_ = 0;   // thought tokens that this job generated
+  size_t saved_tokens_ = 0;  // answer tokens at the last checkpoint
   SessionTrouble trouble_ = SessionTrouble::kNone;
 };
 

@@ -6,11 +6,11 @@ namespace ebb::server {
 namespace {
 
 constexpr size_t kStripParts = 160;
-// A strip samples this many tokens, however long the text: examining all tokens takes a pass over
-// the ledger.
+// kStripTokens is how many tokens a strip samples, however long the text is, because looking at all
+// tokens takes a pass over the ledger.
 constexpr size_t kStripTokens = 2 * kStripParts;
 
-// Returns the tiers of at most `most` evenly spaced tokens.
+// Returns the tiers of up to `most` evenly spaced tokens, one character each.
 std::string TiersOf(const Session& session, size_t most) {
   const Ledger* const ledger = session.ledger();
   if (ledger == nullptr) return "";

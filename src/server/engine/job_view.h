@@ -1,5 +1,5 @@
-// JobView is the view of a job for the dashboard: its progress, the tiers of its rows and of its
-// tokens. Taken between steps, on the engine's thread.
+// JobView describes a job for the dashboard: its progress and the tiers of its rows and tokens. It
+// is made between steps, on the engine's thread.
 #ifndef EBB_SERVER_ENGINE_JOB_VIEW_H_
 #define EBB_SERVER_ENGINE_JOB_VIEW_H_
 
@@ -16,11 +16,11 @@
 
 namespace ebb::server {
 
-// JobProgress counts what was generated for a job so far.
+// JobProgress counts what a job has generated so far.
 struct JobProgress {
   size_t generated_tokens = 0;
-  size_t thought_tokens = 0;  // of `generated_tokens`; up to the last one that added thought text
-  bool in_thought = false;    // the last text was thought
+  size_t thought_tokens = 0;  // up to the last token that added thought text
+  bool in_thought = false;    // the last text belonged to the thought
   double decode_begin = 0;  // time of the first token, seconds since the driver began; 0: none yet
 };
 
@@ -31,15 +31,15 @@ struct JobView {
   double age_seconds = 0;
   double decode_seconds = 0;  // since the first token
   size_t prompt_tokens = 0;
-  size_t prompt_left = 0;  // of `prompt_tokens`, not read yet
+  size_t prompt_left = 0;  // prompt tokens not read yet
   JobProgress progress;
   bool is_lossless = false;
   int num_parks = 0;
   std::optional<Wait> wait;  // why it waits or stays parked; nothing: it does not, or starts next
   double t0_share = 1;
-  uint64_t t0_floor_bytes = 0;  // T0 bytes that it needs while it runs
-  // Counts rows by tier, in (layer, kv head, token) triples, and the bytes of their pages; for T3,
-  // the evicted rows.
+  uint64_t t0_floor_bytes = 0;  // T0 bytes that the job needs while it runs
+  // Count the rows in each tier, in (layer, kv head, token) triples, and the bytes of their pages;
+  // for T3, the evicted rows.
   std::array<int64_t, kNumTiers> rows = {};
   std::array<size_t, kNumTiers> page_bytes = {};
   SelectionAccounting selection;
@@ -55,12 +55,12 @@ struct Snapshot {
   std::vector<JobView> jobs;  // in order of arrival
 };
 
-// Returns the view of a job. `session`: null while the job waits.
+// Returns the view of a job. `session` is null while the job waits.
 [[nodiscard]] JobView ViewOf(const Job& job, const JobState& state, const JobProgress& progress,
                              const Session* session, double now);
 
-// Returns the report that a client gets of its own request, with the tiers of at most `most_tiers`
-// tokens.
+// Returns the report that a client gets about its own request, with the tiers of at most
+// `most_tiers` tokens.
 [[nodiscard]] MemoryReport MemoryOf(const Session& session, size_t most_tiers);
 
 // TokenFates holds the tokens of one job and the tiers of their rows.

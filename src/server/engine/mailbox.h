@@ -1,5 +1,5 @@
-// Mailbox is the queue of messages to the engine's thread, read in the order in which they were
-// posted.
+// Mailbox is the queue of messages to the engine's thread, which reads them in the order of
+// posting.
 //
 // Thread safety: any thread may post; only the engine's thread calls Take().
 #ifndef EBB_SERVER_ENGINE_MAILBOX_H_
@@ -29,7 +29,7 @@ struct CancelJob {
 struct EndJobThought {
   JobId id = 0;
 };
-// Discards the session that JobEnd::resting named.
+// Destroys the session that a job left in memory under the number JobEnd::resting.
 struct DiscardSession {
   uint64_t resting = 0;
 };
@@ -45,7 +45,7 @@ struct ExplainToken {
   Position position = 0;
   std::function<void(std::optional<TokenReasons>)> tell;
 };
-// PromptLookedUp is the answer of the PrefixStore to the lookup of a job's prompt.
+// PromptLookedUp says what the PrefixStore found for a job's prompt.
 struct PromptLookedUp {
   JobId id = 0;
   std::string key;
@@ -57,7 +57,7 @@ using Message = std::variant<Job, CancelJob, EndJobThought, DiscardSession, Take
 
 class Mailbox {
  public:
-  // `most_waiting` limits the number of jobs in the queue.
+  // Makes an empty mailbox that accepts jobs as long as fewer than `most_waiting` wait.
   explicit Mailbox(size_t most_waiting) : most_waiting_(most_waiting) {}
 
   // Posts all of the jobs or none. Errors: QueueFull (too many are waiting); InvalidArgument (more
@@ -71,10 +71,11 @@ class Mailbox {
     std::vector<Message> messages;
     bool is_stopped = false;
   };
-  // Returns all messages and removes them. If there are none, waits for one, for Stop() or until
-  // the time `until`.
+  // Removes and returns all messages. If there are none, sleeps until one is posted, Stop() is
+  // called or the time `until` has come (nullopt: no limit).
   [[nodiscard]] Delivery Take(std::optional<std::chrono::steady_clock::time_point> until);
-  // Sets how many of the jobs that Take() has delivered still wait.
+  // Sets how many jobs that Take() has returned still wait to start. They count in the limit of
+  // Submit().
   void SetWaiting(size_t num_waiting);
 
  private:

@@ -13,7 +13,7 @@
 namespace ebb::server {
 namespace {
 
-// Reading fewer tokens takes no longer than sharing their rows.
+// A shorter prefix is not worth sharing: reading it takes no longer.
 constexpr size_t kLeastTokens = 8;
 // Limits the number of prefixes, since Find() compares each of them with the prompt.
 constexpr size_t kMostPrefixes = 256;
@@ -60,8 +60,8 @@ PrefixSource PrefixCache::Find(std::string_view key, std::span<const Token> prom
   return best;
 }
 
-// Removes the prefixes that `prefix` contains. Returns false if another prefix contains `prefix`;
-// that one is marked as used instead.
+// Removes the cached prefixes with which `prefix` begins. If a cached prefix itself begins with
+// `prefix`, marks that one as used and returns false.
 bool PrefixCache::MakePlaceFor(const Prefix& prefix) {
   const std::span<const Token> tokens = prefix.session->tokens();
   for (auto other = prefixes_.begin(); other != prefixes_.end(); ++other) {
@@ -82,8 +82,8 @@ void PrefixCache::Keep(std::string key, size_t num_tokens, std::unique_ptr<Sessi
       .key = std::move(key), .session = std::move(session), .unstored_since = unstored_since};
   Session& kept = *prefix.session;
   if (!kept.SetT0Floor(0).ok() || !kept.TruncateTo(static_cast<Position>(num_tokens)).ok()) return;
-  // Tests with a prompt that is two tokens longer: for a prompt that equals the kept tokens, the
-  // last token would be left out, and recurrent state cannot go back by one token.
+  // Makes a prompt that is two tokens longer. For a prompt that equals the kept tokens, the last
+  // token could not be shared, and recurrent state cannot be rolled back by one token.
   std::vector<Token> longer(kept.tokens().begin(), kept.tokens().end());
   longer.resize(longer.size() + 2);
   if (ExactPrefix(kept, longer) < kLeastTokens || !MakePlaceFor(prefix)) return;
@@ -115,8 +115,7 @@ void PrefixCache::Drop(std::list<Prefix>::iterator prefix) {
   bytes_.reset();
 }
 
-// Skips prefixes all of whose T0 pages are shared: a page is freed only when all sessions that
-// share it release it.
+// Skips prefixes whose T0 pages are all shared, because evicting such a prefix frees no page.
 PrefixCache::Evicted PrefixCache::EvictOne() {
   for (auto prefix = prefixes_.end(); prefix != prefixes_.begin();) {
     --prefix;

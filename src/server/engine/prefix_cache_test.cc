@@ -161,7 +161,7 @@ TEST_F(PrefixCacheTest, TheOneKeptLongestIsTheNextToBeStored) {
   EXPECT_FALSE(cache.NextUnstored().has_value());
   cache.Keep("a", 40, Read(Prompt(0, 40)), 3);
   cache.Keep("b", 40, Read(Prompt(1, 40)), 2);
-  cache.Keep("c", 40, Read(Prompt(2, 40)));  // no time: it came from the store
+  cache.Keep("c", 40, Read(Prompt(2, 40)));  // without a time: the store has it
   auto next = cache.NextUnstored();
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->key, "b");
@@ -170,7 +170,7 @@ TEST_F(PrefixCacheTest, TheOneKeptLongestIsTheNextToBeStored) {
   next = cache.NextUnstored();
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->key, "a");
-  // A longer prompt that begins with it replaces it.
+  // A longer prompt that begins with the cached one replaces it.
   cache.Keep("a", 60, Read(Prompt(0, 60)), 5);
   EXPECT_EQ(cache.NextUnstored()->since, 5);
   cache.SetStored(cache.NextUnstored()->session);

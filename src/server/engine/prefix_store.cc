@@ -11,7 +11,7 @@
 namespace ebb::server {
 namespace {
 
-constexpr size_t kMostLookups = 8;  // queued at once
+constexpr size_t kMostLookups = 8;  // limit of queued lookups
 constexpr size_t kMostWrites = 4;
 // A prompt that continues a stored one is written only if it is longer by 1/kStaleParts, so that a
 // growing conversation is not rewritten with every turn.

@@ -1,4 +1,4 @@
-// Lists, describes, fetches, writes, touches and removes entries of a PrefixStore.
+// Implements how a PrefixStore lists, describes, fetches, writes, touches and removes entries.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -18,9 +18,9 @@ using store::NowMs;
 using store::StoredSession;
 
 constexpr double kListEvery = 1;       // seconds until the index is refreshed
-constexpr double kAskAgainEvery = 60;  // seconds until an id in `absent` is described again
-// An entry is loaded as a whole, so it is used only if it has at most this many times the tokens
-// that the prompt needs.
+constexpr double kAskAgainEvery = 60;  // seconds until a missing id is looked up again
+// kMostLoadedForOne limits how much longer than the needed prefix an entry may be, because an entry
+// is loaded as a whole.
 constexpr size_t kMostLoadedForOne = 16;
 
 void RemoveQuietly(const std::string& file) {
@@ -176,7 +176,7 @@ void PrefixStore::Impl::DropDamaged(const std::string& id) {
 
 void PrefixStore::Impl::Remove(const std::string& id, Removal why) {
   const auto lease = store->Acquire({kTenant, id});
-  // Without a lease: another server is writing or removing the entry.
+  // If another server has the entry's lease, it is writing or removing the entry.
   if (!lease.ok() || !lease->has_value()) return Fail(lease.status());
   const Result<Held> removed = store->Delete(**lease);
   static_cast<void>(store->Release(**lease));
@@ -229,7 +229,7 @@ void PrefixStore::Impl::Write(const StoredPrefix& prefix, const std::string& fil
   if (may_write) {
     const auto lease = store->Acquire({kTenant, id});
     Status status = lease.status();
-    // Without a lease: another server is writing the same entry.
+    // If another server has the entry's lease, it is writing the same entry.
     if (lease.ok() && lease->has_value()) {
       status = WriteUnder(**lease, prefix, file);
       const Status released = store->Release(**lease);

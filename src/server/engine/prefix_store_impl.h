@@ -1,8 +1,8 @@
-// Holds the internals of PrefixStore: an index of the entries, and two threads, one that reads from
-// the store and one that writes to it, so that a request never waits for a write.
+// PrefixStore::Impl has an index of the entries and two threads: one reads from the store and one
+// writes to it, so that a request never waits for a write.
 //
-// The index may be out of date, since other servers write to the store too. The store therefore
-// describes an entry again before it is fetched.
+// Other servers write to the store too, so that the index may be out of date. An entry is therefore
+// described again before it is fetched.
 #ifndef EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
 #define EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
 
@@ -31,12 +31,12 @@ namespace ebb::server {
 // kTouchEveryMs is the least time between two writes of an entry's last use to the store.
 inline constexpr int64_t kTouchEveryMs = 60'000;
 
-// IndexedPrefix is an entry as this server knows it.
+// IndexedPrefix is what the index knows about an entry.
 struct IndexedPrefix {
   StoredPrefix prefix;
   uint64_t bytes = 0;
-  int64_t used_ms = 0;       // last use according to the store
-  int64_t used_here_ms = 0;  // last use by this server, perhaps unknown to the store; 0: never
+  int64_t used_ms = 0;       // last use as the store has it
+  int64_t used_here_ms = 0;  // last use by this server; 0: never
 };
 
 struct PrefixStore::Impl {
@@ -50,21 +50,21 @@ struct PrefixStore::Impl {
         options(options_in),
         scratch(std::move(scratch_in)) {}
 
-  // Looks up the entry with the longest prefix of `prompt`, fetches it and calls `then`. This
-  // function and those below run on one of the two threads.
+  // Looks up the entry with the longest prefix of `prompt`, fetches it and calls `then` with it.
+  // This function and those below run on one of the two threads.
   void Look(const StoredPrefix& wanted, const std::vector<Token>& prompt, size_t least,
             uint64_t most_bytes, const Found& then);
   [[nodiscard]] Status Refresh(bool now);
-  // Updates the index. Returns nothing if the entry does not exist, cannot be read by this version,
-  // or was damaged and has been removed.
+  // Reads the entry's description from the store and updates the index. Returns nullopt if the
+  // entry does not exist, has another version, or was damaged and has been removed.
   [[nodiscard]] Result<std::optional<store::Manifest>> Describe(const std::string& id);
   [[nodiscard]] std::optional<FetchedPrefix> Fetch(const std::string& id);
   void Write(const StoredPrefix& prefix, const std::string& file);
   [[nodiscard]] Status WriteUnder(const store::Lease& lease, const StoredPrefix& prefix,
                                   const std::string& file);
   void RemoveBeginningsOf(const StoredPrefix& prefix, const std::string& id);
-  // Removes the least recently used entries until the others and `bytes` together take at most
-  // `most`. Returns false if that is impossible.
+  // Removes the least recently used entries until the rest and `bytes` new bytes take at most
+  // `most`. Returns false if they cannot.
   [[nodiscard]] Result<bool> MakeRoom(uint64_t bytes, uint64_t most);
   enum class Removal { kForRoom, kReplaced, kDamaged };
   void Remove(const std::string& id, Removal why);
@@ -95,15 +95,15 @@ struct PrefixStore::Impl {
   mutable Mutex mutex;
   CondVar changed;
   std::map<std::string, IndexedPrefix> index EBB_GUARDED_BY(mutex);
-  // Holds ids that the store lists but that have no entry readable by this version, and the time
-  // when this was found.
+  // Has ids that the store lists but that have no entry readable by this version, with the time at
+  // which this was found.
   std::map<std::string, Clock::time_point> absent EBB_GUARDED_BY(mutex);
   std::optional<Clock::time_point> listed EBB_GUARDED_BY(mutex);
   Clock::time_point backed_off_until EBB_GUARDED_BY(mutex) = {};
   int64_t touched_ms EBB_GUARDED_BY(mutex) = 0;
   size_t num_lookups EBB_GUARDED_BY(mutex) = 0;    // queued or running
   size_t num_writes EBB_GUARDED_BY(mutex) = 0;     // queued or running
-  bool is_stopping EBB_GUARDED_BY(mutex) = false;  // true: queued writes are dropped
+  bool is_stopping EBB_GUARDED_BY(mutex) = false;  // queued writes are dropped
   // Counts holds totals since the server began.
   struct Counts {
     uint64_t hits = 0, misses = 0, tokens = 0, fetched_bytes = 0;

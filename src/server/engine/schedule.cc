@@ -14,19 +14,19 @@
 namespace ebb::server {
 namespace {
 
-// kShareStep: shares are multiples of it. kGrowth: a share grows only if it can grow by at least
-// this much, or if all shares can be full, so that rows do not move between T0 and T1 with every
-// token.
+// kShareStep: shares of T0 are multiples of it.
 constexpr double kShareStep = 1.0 / 8;
+// kGrowth is the least growth of a share, unless all shares become full: otherwise rows would move
+// between T0 and T1 with every token.
 constexpr double kGrowth = 1.0 / 4;
-// A request that was parked this often is parked again only if no other one can be.
+// kManyParks is the number of parkings after which a request is parked only if no other one can be.
 constexpr int kManyParks = 3;
 
-// Entry is one job while a plan is made.
+// Entry is a job and what the plan does with it.
 struct Entry {
   const JobState* job = nullptr;
   Phase phase = Phase::kWaiting;
-  double share = 1;  // as planned
+  double share = 1;  // its share of T0 in the plan
 };
 
 bool Runs(const Entry& entry) {
@@ -52,7 +52,7 @@ class Planner {
     } else {
       ParkWhatIsTooMuch();
     }
-    // After a refused start, requests may start only once the shares of others have been halved.
+    // If the last start was refused for lack of memory, first halves the shares of others.
     const bool may_admit = !state_.machine.start_refused || HalveShares();
     if (plan_.parks.empty() && !state_.machine.t0_refused && may_admit) Admit();
     SetShares();
@@ -111,7 +111,7 @@ class Planner {
 
   void WakeAt(double time) { plan_.wake_at = std::min(plan_.wake_at.value_or(time), time); }
 
-  // Returns whether a waiting job must not start yet.
+  // Returns whether a waiting job must not start before its held_until.
   [[nodiscard]] bool IsHeld(const JobState& job) const {
     return job.phase == Phase::kWaiting && job.held_until.has_value() && *job.held_until > now_;
   }
@@ -135,8 +135,8 @@ class Planner {
   }
   [[nodiscard]] bool HoldsT0(uint64_t bytes) const { return bytes <= state_.machine.t0_bytes; }
 
-  // Returns the least urgent running job that can be parked, or null. Prefers jobs parked fewer
-  // than kManyParks times, and never returns the most urgent one.
+  // Returns the running job to park: the least urgent one that can be parked, preferably one parked
+  // fewer than kManyParks times, and never the most urgent one. Null: there is none.
   [[nodiscard]] Entry* Victim() {
     Entry* victim = nullptr;
     bool is_first = true;
@@ -163,7 +163,7 @@ class Planner {
     }
   }
 
-  // Halves the elastic part of every running job. Returns false if no job has one.
+  // Halves the elastic part of T0 of every running job. Returns false if no job has one.
   bool HalveShares() {
     bool any = false;
     for (Entry& entry : entries_) {
@@ -176,8 +176,8 @@ class Planner {
     return any;
   }
 
-  // Makes room in T0 after a step found less than planned: halves the elastic parts, else parks a
-  // job, else ends one.
+  // Frees T0 after a step was refused because T0 was full: halves the elastic parts; if there are
+  // none, parks a job; if none can be parked, ends one.
   void MakeRoom() {
     if (HalveShares() || ParkOne()) return;
     // No job can shrink or be parked: the least urgent one ends.
@@ -187,15 +187,15 @@ class Planner {
     entries_.erase(std::next(last).base());
   }
 
-  // Returns the bytes of T0 that a request needs to start or to resume. A resumed request needs its
-  // whole least part, so that it is not parked again soon.
+  // Returns the bytes of T0 that a request needs to start or to resume. A resumed one needs its
+  // whole least part, because it would be parked again soon otherwise.
   [[nodiscard]] static uint64_t NeededT0(const Entry& entry) {
     const JobState& job = *entry.job;
     return job.phase == Phase::kWaiting ? job.start_bytes
                                         : std::max(job.least_bytes, job.start_bytes);
   }
-  // Returns the least bytes of T0 that a job needs while it runs, also for a job that this plan
-  // starts or resumes.
+  // Returns the least bytes of T0 that a job needs while it runs, or will need if the plan starts
+  // or resumes it.
   [[nodiscard]] static uint64_t LeastOf(const Entry& entry) {
     return entry.phase == entry.job->phase ? entry.job->least_bytes : NeededT0(entry);
   }
@@ -218,7 +218,7 @@ class Planner {
   [[nodiscard]] bool MayRun(const Entry& entry, uint64_t least, size_t num_running) const {
     if (num_running >= state_.machine.most_running) return false;
     if (!HasSession(entry) && !HoldsBelowT0(*entry.job)) return false;
-    // A request that would run alone may always try.
+    // A request may always start if no other one runs.
     return num_running == 0 || HoldsT0(least + NeededT0(entry));
   }
 
@@ -228,8 +228,8 @@ class Planner {
     return static_cast<int>(std::max<double>(aged, lowest_priority_));
   }
 
-  // Parks running jobs with a worse priority than `entry`, if that makes room for it. Returns false
-  // and parks none if it does not.
+  // Parks running jobs with a higher priority number than `entry` (less urgent ones) until there is
+  // room for it. If that is not enough, parks none and returns false.
   bool ParkFor(const Entry& entry) {
     uint64_t least = LeastOfRunning();
     size_t num_running = NumRunning();
@@ -254,7 +254,7 @@ class Planner {
     return true;
   }
 
-  // Returns whether `a` starts or resumes before `b`.
+  // Returns whether `a` should start or resume before `b`.
   [[nodiscard]] bool IsBefore(const Entry& a, const Entry& b) const {
     const auto rank = [&](const Entry& entry) {
       const JobState& job = *entry.job;
@@ -264,8 +264,7 @@ class Planner {
     return rank(a) < rank(b);
   }
 
-  // Returns the first job in order that neither runs nor was parked by this plan; null if there is
-  // none.
+  // Returns the next job to start or resume, in order, that this plan has not parked; null: none.
   [[nodiscard]] Entry* NextToAdmit() {
     Entry* next = nullptr;
     for (Entry& entry : entries_) {
@@ -287,15 +286,15 @@ class Planner {
         plan_.starts.push_back(job.id);
         entry->phase = Phase::kReading;
       }
-      // Counts the predicted work at once, so that the jobs that one plan starts alternate between
-      // owners too.
+      // Charges the owner for the predicted work now, so that jobs started by one plan alternate
+      // between owners.
       const auto prompt = static_cast<double>(job.prompt_left);
       served_[job.owner] +=
           CostOf(prompt, 0) + CostOf(static_cast<double>(job.tokens_left), prompt);
     }
   }
 
-  // Sets one common share of the T0 memory that the least parts leave.
+  // Sets the share of all jobs to the largest one that fits into T0 beside the least parts.
   void SetShares() {
     if (state_.machine.t0_bytes == kNoCap) return;
     uint64_t least = 0, elastic = 0;
@@ -335,7 +334,7 @@ class Planner {
   }
 
   void Step() {
-    // Discards the work that Admit() predicted: it has not been done yet.
+    // Restores the owners' sums of work, because the work that Admit() charged was only predicted.
     for (const Entry& entry : entries_) served_[entry.job->owner] = entry.job->served;
     const Entry* reader = nullptr;
     for (const Entry& entry : entries_) {
@@ -349,9 +348,9 @@ class Planner {
 
   const State& state_;
   const double now_;
-  std::vector<Entry> entries_;  // most urgent first, without jobs that end
+  std::vector<Entry> entries_;  // most urgent first, without the jobs that end
   std::map<OwnerId, double> served_;
-  int lowest_priority_ = 0;  // the best one present
+  int lowest_priority_ = 0;  // the lowest (most urgent) number of all jobs
   Plan plan_;
 };
 

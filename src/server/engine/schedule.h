@@ -1,6 +1,6 @@
-// Plans the next action of a server as a pure function of its state: which requests start, are
-// parked (preempted), resume or end, and which tokens are computed. The schedule uses no clock, no
-// engine and no memory, so that a trace can be replayed.
+// Schedule plans the next action of a server as a pure function of its state: which requests start,
+// are parked (preempted), resume or end, and which tokens are computed. It uses no clock, no engine
+// and no memory, so that a trace can be replayed.
 //
 // Order of starting: requests with a lower `priority` number start first. Among equals, a parked
 // request resumes before others start; then comes the owner with the least work (FairShares), and
@@ -9,13 +9,12 @@
 // are read in the same order.
 //
 // Urgency: among running requests, a lower `priority` is more urgent, and among equals the one that
-// arrived first. When memory is short, the least urgent request is parked first, independently of
-// its owner's other requests.
+// arrived first. When memory is short, the least urgent request is parked first, whoever owns it.
 //
 // Memory: a request's part of T0 consists of a least part (its prompt, its window, the tokens until
 // the policy's next decision) and an elastic part, whose rows T1 holds as well. All elastic parts
-// shrink by the same factor before any request is parked. Only T0's share changes, so no bit of any
-// answer does.
+// shrink by the same factor before any request is parked. Only T0's share changes, so that no bit
+// of any answer does.
 #ifndef EBB_SERVER_ENGINE_SCHEDULE_H_
 #define EBB_SERVER_ENGINE_SCHEDULE_H_
 
@@ -36,49 +35,49 @@ using JobId = uint64_t;
 inline constexpr double kAgeSeconds = 20;
 
 enum class Phase {
-  kWaiting,   // has no session
-  kReading,   // tokens of its prompt are left to read
+  kWaiting,   // has no session yet
+  kReading,   // reads its prompt
   kDecoding,  // has a token that the next step appends
-  kParked,    // has a session with all rows in T1
+  kParked,    // preempted: its session has all rows in T1
 };
 
-// Stepping says how a request takes part in steps.
+// Stepping says whether a request's steps may be batched.
 enum class Stepping {
   kTogether,  // in a batch with other requests
-  kAlone,     // a lossless session: it drafts, in steps of its own
+  kAlone,     // in its own steps, because its lossless session drafts
 };
 
 struct JobState {
   JobId id = 0;
   OwnerId owner = 0;
-  double served = 0;   // work done for its owner, as FairShares counts it
+  double served = 0;   // the work of its owner; see FairShares
   int priority = 0;    // lower is more urgent
   double arrival = 0;  // seconds
-  double waited = 0;   // seconds that it has waited in the queue or parked
+  double waited = 0;   // seconds in the queue or parked
   std::optional<double> deadline = {};
-  // Sets for kWaiting the time before which the request does not start; others may pass it.
+  // Is the time before which a waiting request must not start; others may start before it.
   std::optional<double> held_until = {};
   bool cancelled = false;
   Phase phase = Phase::kWaiting;
-  bool was_reading = false;  // kParked: it was kReading before
+  bool was_reading = false;  // if kParked: it had not read all of its prompt
   Stepping stepping = Stepping::kTogether;
   int num_parks = 0;
 
-  // Holds bytes of T0. `start_bytes` is what the request needs to start. `least_bytes` is the least
-  // that it needs while it runs. `held_bytes` is the size of its pages in T0 and T1 together, plus
-  // what it may add in the next steps.
+  // Count bytes of T0. `start_bytes`: needed to start. `least_bytes`: needed while the request
+  // runs. `held_bytes`: the pages that it has in T0 and T1 together, plus what it may add in the
+  // next steps.
   uint64_t start_bytes = 0;
   uint64_t least_bytes = 0;
   uint64_t held_bytes = 0;
-  // Holds the most bytes of T1 and T2 that the request will use.
+  // Are the most bytes of T1 and T2 that the request will use.
   uint64_t t1_bytes = 0;
   uint64_t t2_bytes = 0;
   bool is_elastic = false;  // its share of T0 can change
   bool can_park = false;    // it has a T1
   double share = 1;         // current share of T0, 0 to 1
-  double most_share = 1;    // the share that the request asked for
+  double most_share = 1;    // the share that it may have at most
 
-  // Holds the prompt tokens left to read, for predictions.
+  // Counts the prompt tokens that are not read yet, for predictions.
   size_t prompt_left = 0;
   size_t tokens_left = 0;  // expected answer tokens
 };
@@ -86,12 +85,12 @@ struct JobState {
 inline constexpr uint64_t kNoCap = std::numeric_limits<uint64_t>::max();
 
 struct MachineState {
-  uint64_t t0_bytes = kNoCap;  // caps; kNoCap: none
+  uint64_t t0_bytes = kNoCap;  // caps of the tiers; kNoCap: none
   uint64_t t1_bytes = kNoCap;
   uint64_t t2_bytes = kNoCap;
   size_t most_running = std::numeric_limits<size_t>::max();
-  bool t0_refused = false;  // the last step found no room in T0
-  // Marks that a request could not start for lack of room and that no request has ended since.
+  bool t0_refused = false;  // the last step was refused because T0 was full
+  // Is true if a request could not start for lack of memory, and no request has ended since.
   bool start_refused = false;
   // Holds measured means.
   double seconds_per_prompt_token = 0;
@@ -106,7 +105,7 @@ struct State {
 enum class EndReason {
   kCancelled,  // the client has disconnected
   kDeadline,
-  kNoRoom,  // it runs alone, and T0 has no room for more of it
+  kNoRoom,  // it runs alone, and T0 is full
 };
 
 struct Plan {
@@ -120,23 +119,23 @@ struct Plan {
     double share = 0;
     friend bool operator==(const Share&, const Share&) = default;
   };
-  // Lists the actions in the order in which to carry them out.
+  // List what to do, in this order.
   std::vector<End> ends;
   std::vector<JobId> parks;
-  std::vector<Share> shares;  // smaller shares; larger ones are set after `starts`
+  std::vector<Share> shares;  // those that shrink; larger ones are set after `starts`
   std::vector<JobId> resumes;
   std::vector<JobId> starts;
   std::vector<Share> grown_shares;
-  // Describes the step: it appends one token of each job in `decodes` and reads a chunk of the
+  // Describe the step: it appends one token of each job in `decodes` and reads a chunk of the
   // prompt of `reader`.
   std::vector<JobId> decodes;
   std::optional<JobId> reader;
-  // Holds the time at which to plan again if no message comes; nothing: only a message changes the
+  // Is the time at which to plan again if no message comes; nullopt: only a message changes the
   // plan.
   std::optional<double> wake_at;
 
   [[nodiscard]] bool HasStep() const { return !decodes.empty() || reader.has_value(); }
-  // Returns whether the plan does nothing. The loop may then wait for `wake_at` or a message.
+  // Returns whether the plan does nothing, so that the loop may sleep until `wake_at` or a message.
   [[nodiscard]] bool IsIdle() const {
     return !HasStep() && ends.empty() && parks.empty() && shares.empty() && resumes.empty() &&
            starts.empty() && grown_shares.empty();

@@ -18,15 +18,15 @@ namespace {
 using testing::ElementsAre;
 
 struct Arrival {
-  double at = 0;  // round of arrival
+  double at = 0;  // round in which it arrives
   OwnerId owner = 0;
   size_t prompt = 1;
   size_t tokens = 1;
   int priority = 0;
 };
 
-// Machine carries plans out in rounds: each reads a chunk of a prompt and decodes a token of each
-// running request. It has no memory limits.
+// Machine simulates a server without memory limits. In each round it reads a chunk of a prompt and
+// decodes a token of each running request.
 class Machine {
  public:
   static constexpr size_t kPiece = 4;  // prompt tokens read in a round
@@ -72,7 +72,8 @@ class Machine {
     const auto found = work_.find(owner);
     return found == work_.end() ? 0 : found->second;
   }
-  // Returns the rounds that each started request waited; ids count from 1 in order of arrival.
+  // Returns how many rounds each started request waited, by id; ids count from 1 in order of
+  // arrival.
   [[nodiscard]] const std::map<JobId, double>& waited() const { return waited_; }
   [[nodiscard]] const std::map<JobId, double>& ended() const { return ended_; }
   [[nodiscard]] bool Waits(OwnerId owner) const {
@@ -234,14 +235,14 @@ TEST(ScheduleFairness, NobodyStarvesBehindMoreUrgentOnes) {
     machine.RunToTheEnd();
     const double waited = machine.waited().at(static_cast<JobId>(late));
     EXPECT_GT(waited, kAgeSeconds);
-    // The bound: aging by four priorities, then the requests that arrived before and one that runs.
+    // Waiting is bounded by four agings, the requests that arrived before, and one that runs.
     EXPECT_LE(waited, 4 * kAgeSeconds + 8 * 12) << owner;
   }
 }
 
 TEST(ScheduleFairness, HowLongAnybodyWaitsFollowsFromTheirOwnRequests) {
   constexpr size_t kOwners = 5;
-  constexpr double kRounds = 12;  // rounds that one request runs
+  constexpr double kRounds = 12;  // rounds that one request takes
   for (uint64_t seed = 0; seed < 20; ++seed) {
     std::mt19937_64 random(seed);
     std::vector<Arrival> arrivals;
@@ -255,7 +256,7 @@ TEST(ScheduleFairness, HowLongAnybodyWaitsFollowsFromTheirOwnRequests) {
     machine.RunToTheEnd();
     ASSERT_EQ(machine.ended().size(), arrivals.size());
     for (size_t i = 0; i < arrivals.size(); ++i) {
-      size_t ahead = 0;  // requests of its owner before it
+      size_t ahead = 0;  // earlier requests of the same owner
       for (size_t other = 0; other < i; ++other) {
         const bool is_there = machine.ended().at(other + 1) >= arrivals[i].at;
         ahead += is_there && arrivals[other].owner == arrivals[i].owner ? 1 : 0;

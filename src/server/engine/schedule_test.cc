@@ -1,4 +1,4 @@
-// Checks plans for given states, without engine and clock.
+// Checks the plan for given states, without engine and clock.
 #include "src/server/engine/schedule.h"
 
 #include <algorithm>
@@ -123,7 +123,7 @@ TEST(Schedule, AHeldJobLetsOthersPassAndBeginsOnceItsTimeHasCome) {
   const Plan plan = Next(state, 5);
   EXPECT_TRUE(plan.IsIdle());
   EXPECT_EQ(plan.wake_at, 7);
-  // The lookup that the job waited for has ended.
+  // The lookup ends for which the job was held.
   state.jobs[0].held_until.reset();
   EXPECT_THAT(Next(state, 5).starts, ElementsAre(1));
 }
@@ -161,7 +161,7 @@ TEST(Schedule, ADeadlineEndsARequestAndWakesForIt) {
 
 TEST(Schedule, ElasticPartsShrinkAlikeBeforeAnybodyIsParked) {
   State state = {.jobs = {Decoding(1, 3, 11), Decoding(2, 3, 11)}};
-  state.machine.t0_bytes = 14;  // least parts 6; 8 are left for 16 elastic bytes
+  state.machine.t0_bytes = 14;  // least parts take 6, so 8 are left for 16 elastic
   const Plan plan = Next(state, 5);
   EXPECT_THAT(plan.parks, IsEmpty());
   EXPECT_THAT(plan.shares, ElementsAre(Plan::Share{1, 0.5}, Plan::Share{2, 0.5}));
@@ -171,9 +171,9 @@ TEST(Schedule, ElasticPartsShrinkAlikeBeforeAnybodyIsParked) {
 TEST(Schedule, SharesGrowInStridesWhenThereIsRoom) {
   State state = {.jobs = {Decoding(1, 3, 11), Decoding(2, 3, 11)}};
   for (JobState& job : state.jobs) job.share = 0.5;
-  state.machine.t0_bytes = 16;  // 10 are left for 16: five eighths
+  state.machine.t0_bytes = 16;  // 10 are left for 16 elastic: five eighths
   EXPECT_THAT(Next(state, 5).grown_shares, IsEmpty());
-  state.machine.t0_bytes = 18;  // 12 are left for 16: three quarters
+  state.machine.t0_bytes = 18;  // 12 are left for 16 elastic: three quarters
   EXPECT_THAT(Next(state, 5).grown_shares, ElementsAre(Plan::Share{1, 0.75}, Plan::Share{2, 0.75}));
   state.machine.t0_bytes = 100;
   EXPECT_THAT(Next(state, 5).grown_shares, ElementsAre(Plan::Share{1, 1}, Plan::Share{2, 1}));
@@ -309,10 +309,10 @@ TEST(Schedule, PredictsTheWaitFromTheWorkAhead) {
   EXPECT_EQ(PredictWait(state), 0);
   state.jobs = {Decoding(1)};
   state.jobs[0].tokens_left = 10;
-  EXPECT_EQ(PredictWait(state), 0);  // a place is free
+  EXPECT_EQ(PredictWait(state), 0);  // another request may start at once
   state.jobs.push_back(Decoding(2));
   state.jobs[1].tokens_left = 20;
-  EXPECT_EQ(PredictWait(state), 30);  // 60 s divided by two running jobs
+  EXPECT_EQ(PredictWait(state), 30);  // 60 s of work, divided by two running jobs
   state.jobs.push_back(Waiting(3));
   state.jobs[2].prompt_left = 40;
   EXPECT_EQ(PredictWait(state), 40);

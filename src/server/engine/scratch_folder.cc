@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "ebb-sessions-";
 constexpr const char* kLock = "lock";
 
-// Removes folders whose lock no process holds.
+// Removes the scratch folders of dead processes: those whose lock file is not locked.
 void RemoveLeftovers(const fs::path& parent) {
   std::error_code error;
   for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
@@ -43,8 +43,7 @@ Result<ScratchFolder> ScratchFolder::Create() {
   const fs::path parent = fs::temp_directory_path(error);
   if (error) return IoError(fmt::format("no folder for files: {}", error.message()));
   RemoveLeftovers(parent);
-  // Another process that starts at the same time may remove the folder before it is locked; this
-  // process then makes another one.
+  // Retries, because another starting process may remove the new folder before this one locks it.
   constexpr int kAttempts = 10;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     ScratchFolder folder;

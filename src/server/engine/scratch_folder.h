@@ -11,9 +11,8 @@
 
 namespace ebb::server {
 
-// Returns a path in `folder` that this process returns once only, whatever the folder or the
-// session. `kind` makes the name readable: "fetched" gives "FOLDER/fetched-7".
-// Thread safety: may be called from any thread.
+// Returns a path in `folder` that no other call in this process returns. `kind` makes the name
+// readable: "fetched" gives "FOLDER/fetched-7". Thread safety: may be called from any thread.
 [[nodiscard]] std::string NewScratchPath(std::string_view folder, std::string_view kind);
 
 class ScratchFolder {
@@ -30,7 +29,7 @@ class ScratchFolder {
  private:
   ScratchFolder() = default;
   std::string path_;
-  FileDescriptor lock_;  // held as long as the process lives
+  FileDescriptor lock_;  // locked until the process ends
 };
 
 }  // namespace ebb::server

@@ -3,7 +3,8 @@
 namespace ebb::server {
 namespace {
 
-// Returns whether an arena has a cap. One without a cap reports 0 or a cap beyond any memory.
+// Returns whether a cap in ArenaStats limits anything: 0, or more than any memory, stands for no
+// cap.
 bool IsCap(size_t cap_bytes) { return cap_bytes > 0 && cap_bytes < size_t{1} << 62; }
 
 int ContextOf(const Engine& engine, const SessionOptions& session) {
@@ -97,7 +98,7 @@ Result<JobState> SessionPool::CountNeeds(const Job& job) const {
                          engine_->CountNeeds(lowest, static_cast<int>(prompt), begun));
     state.start_bytes = std::min(state.least_bytes, first.t0_bytes + page_bytes_);
   }
-  // While the job is parked, T1 holds all of its rows.
+  // While the job is parked, T1 has all of its rows, also those of its least part.
   state.t1_bytes += state.least_bytes;
   return state;
 }
@@ -126,9 +127,9 @@ State SessionPool::Look() const {
     if (!IsCapped() || caps_t2_too_ || run->session() == nullptr) continue;
     job.held_bytes = run->session()->page_bytes(Tier::kT0) + run->session()->page_bytes(Tier::kT1) +
                      2 * page_bytes_;
-    // A job that was never parked counts with what it holds, and grows to its least part. One that
-    // was parked counts with the whole least part, so that it is not resumed only to be parked
-    // again.
+    // A job that was never parked is counted with what it holds, and may grow to its least part.
+    // One that was parked is counted with its whole least part, so that it is not parked again
+    // right after it has resumed.
     const bool grows = job.is_elastic && job.num_parks == 0;
     if (grows)
       job.least_bytes = std::min(job.least_bytes, std::max(job.start_bytes, job.held_bytes));
@@ -137,7 +138,8 @@ State SessionPool::Look() const {
 }
 
 void SessionPool::CountRows() {
-  constexpr double kInterval = 0.25;  // seconds; counting passes over the tables of all sessions
+  constexpr double kInterval = 0.25;  // seconds between counts, which read the tables of all
+                                      // sessions
   const double now = clock_->Now();
   if (!jobs_.empty() && now < rows_counted_ + kInterval) return;
   rows_counted_ = now;
@@ -183,16 +185,17 @@ SessionPool::Failure SessionPool::Start(JobRun* run) {
   if (!opened.ok()) return NotBegun(run, opened.status());
   machine_.start_refused = false;
   run->Start(*std::move(opened));
-  // Step() begins the prompt of an ordinary job (BeginPrompt()). The prompt of a stored session
-  // begins here, since it shares no rows.
+  // For a stored session the prompt begins here, because it shares no rows; for other jobs, Step()
+  // calls BeginPrompt().
   if (!run->job().work.has_value() || run->job().prompt.empty()) return {};
   const Status begun = run->session()->BeginPrompt(run->TakePrompt());
   if (!begun.ok()) return JobFailure{FinishReason::kError, begun};
   return {};
 }
 
-// Handles a job that could not start or resume for lack of room. Evicts a cached prompt if there is
-// one; else the job waits while other jobs run, since their end makes room; else it fails.
+// Handles a job that could not start or resume because memory is full: evicts a cached prompt if
+// there is one; else lets the job wait if other jobs run, since their end frees memory; else fails
+// the job.
 SessionPool::Failure SessionPool::NotBegun(JobRun* run, const Status& status) {
   const bool is_full = IsLimit(status.code());
   const std::optional<std::string>& key = run->job().prefix_key;
@@ -213,7 +216,7 @@ SessionPool::Failure SessionPool::Park(JobRun* run) {
   Session& session = *run->session();
   Status status = session.SetT0Floor(0);
   if (status.ok()) status = session.Park();
-  // Cached prompts may occupy the room in T1 that the rows need.
+  // Cached prompts may fill T1, so that parking first needs to evict them.
   while (IsLimit(status.code()) && EvictPrefix()) status = session.Park();
   if (!status.ok()) return JobFailure{FinishReason::kError, status};
   run->Park();
@@ -228,7 +231,7 @@ SessionPool::Failure SessionPool::Resume(JobRun* run) {
   // next decision.
   if (status.ok() && state.is_elastic) status = session.SetT0Share(state.share);
   if (!status.ok()) {
-    // A parked job must not reserve T0 that others need.
+    // Sets the floor to 0, because a parked job must not reserve T0 that others need.
     const Status released = session.SetT0Floor(0);
     return NotBegun(run, released.ok() ? status : released);
   }
@@ -257,7 +260,7 @@ SessionPool::Failure SessionPool::BeginPrompt(JobRun* run) {
   }
   if (const PrefixSource source = FindPrefix(*run, prompt); source.num_tokens > 0) {
     if (TakePrefix(run, source, prompt)) return BringToT0(run);
-    // The session is unusable after a failure, so a new one reads the whole prompt.
+    // A session that failed to share rows is unusable; a new one reads the whole prompt.
     run->SetSession(nullptr);
     auto opened = Open(run);
     if (!opened.ok()) return JobFailure{FinishReason::kCap, opened.status()};
@@ -293,16 +296,15 @@ bool SessionPool::TakePrefix(JobRun* run, const PrefixSource& source,
   return true;
 }
 
-// Promotes the rows that a job shares with another session to T0 if they are in T1, where that
-// session had them.
+// Promotes the rows that the job shares with another session to T0, if that session had them in T1.
 SessionPool::Failure SessionPool::BringToT0(JobRun* run) {
   const bool lies_in_t1 = run->session()->page_bytes(Tier::kT1) > 0;
   if (!lies_in_t1 || !run->state().is_elastic) return {};
   return SetShare(run, run->state().share);
 }
 
-// Under a cap nothing is forked: the pages that forks share may have free slots that neither fork
-// can use, and T0 floors do not count them.
+// Forks the session only if T0 has no cap: forks share pages with free slots that neither can use,
+// and floors of T0 do not count them.
 std::vector<JobRun*> SessionPool::ForkToIdenticalPrompts(const JobRun& run) {
   const std::span<const Token> prompt = run.session()->tokens();
   const std::optional<std::string>& key = run.job().prefix_key;
@@ -316,7 +318,7 @@ std::vector<JobRun*> SessionPool::ForkToIdenticalPrompts(const JobRun& run) {
     if (!waits_to_read || other->job().prefix_key != key) continue;
     if (!std::ranges::equal(other->job().prompt, prompt)) continue;
     auto fork = run.session()->Fork();
-    if (!fork.ok()) continue;  // the job reads its prompt itself
+    if (!fork.ok()) continue;  // without a fork, the job reads its prompt itself
     other->SetSession(*std::move(fork));
     other->SetCachedTokens(other->TakePrompt().size());
     figures_->prefix_queries += prompt.size();

@@ -92,7 +92,7 @@ Result<SessionRecord> DecodeRecord(std::string_view bytes) {
 
 ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result, uint64_t call_seed) {
   Result<ChatMessage> message = AnswerMessage(prompt, result);
-  // An answer in no known format counts as content, as it was sent.
+  // An answer whose format is not recognised becomes content, as it was sent.
   if (!message.ok()) {
     return {.role = "assistant", .content = result.text.substr(result.thought_bytes)};
   }

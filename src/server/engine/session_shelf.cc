@@ -32,8 +32,7 @@ bool HasT1(const SessionOptions& options) {
   return tiers.has_value() && tiers->t1 != T1Place::kNone && !options.lossless.has_value();
 }
 
-// Gives the session the T0 floor and share of `options` again, which it lost when it was put on the
-// shelf.
+// Sets the session's T0 floor and share to those of `options`, which Keep() has reset.
 Status TakeMemoryBack(Session* session, const SessionOptions& options) {
   if (options.t0_floor_bytes > 0) {
     EBB_RETURN_IF_ERROR(session->SetT0Floor(options.t0_floor_bytes));
@@ -43,7 +42,7 @@ Status TakeMemoryBack(Session* session, const SessionOptions& options) {
   return session->SetT0Share(tiers->t0_share);
 }
 
-// Returns the bytes that a session file stores to name its owner and the save that wrote it.
+// Returns the bytes that a session file has as its `extra`: the owner and the tag of its record.
 std::string FileOwner(std::string_view tenant, std::string_view tag) {
   StateWriter to;
   to.Text(tenant);
@@ -55,7 +54,7 @@ std::string NewTag() {
   return fmt::format("{:016x}{:016x}", store::RandomNumber(), store::RandomNumber());
 }
 
-// Returns `status` with `name` in place of the file's path, since clients read the message.
+// Returns `status` with `name` in the place of the file's path, because clients read the message.
 Status WithoutPath(const Status& status, const std::string& path, std::string_view name) {
   std::string message = status.message();
   for (size_t at = message.find(path); at != std::string::npos; at = message.find(path)) {

@@ -1,7 +1,7 @@
-// SessionShelf keeps sessions between requests in memory, under numbers, and saves them to files
-// and resumes them from files.
+// SessionShelf keeps sessions in memory between requests, each under a number, and saves sessions
+// to files and loads them from files.
 //
-// Thread safety: belongs to the engine's thread.
+// Thread safety: used only on the engine's thread.
 #ifndef EBB_SERVER_ENGINE_SESSION_SHELF_H_
 #define EBB_SERVER_ENGINE_SESSION_SHELF_H_
 
@@ -17,20 +17,20 @@ namespace ebb::server {
 
 class SessionShelf {
  public:
-  // Takes the session of `work` from the shelf, resumes it from its file, or opens a new one; then
-  // truncates it to where its turn begins. On failure a session on the shelf stays there; `trouble`
-  // is set if the session itself is the cause. Errors: those of OpenSession(), ResumeSession(),
-  // Session::SetT0Floor() and SetT0Share().
+  // Takes the session that `work` names from memory, loads it from its file, or opens a new one;
+  // then truncates it to the beginning of the turn. On failure a session in memory stays there, and
+  // `trouble` is set if the session itself is the cause. Errors: those of OpenSession(),
+  // ResumeSession(), Session::SetT0Floor() and SetT0Share().
   [[nodiscard]] Result<std::unique_ptr<Session>> Open(Engine* engine, const SessionOptions& options,
                                                       const SessionWork& work,
                                                       SessionTrouble* trouble);
-  // Keeps `session` under `number`, which must be unused. Returns false and destroys the session if
-  // it would hold memory that others need.
+  // Keeps `session` in memory under `number`, which must be unused. Returns false and destroys the
+  // session if it would occupy memory that running requests need.
   [[nodiscard]] bool Keep(uint64_t number, const SessionOptions& options, const Engine& engine,
                           std::unique_ptr<Session> session);
   // Returns the session under `number`, null if there is none.
   [[nodiscard]] const Session* Find(uint64_t number) const;
-  // Removes and destroys the session under `number`, if there is one.
+  // Destroys the session kept under `number`, if there is one.
   void Discard(uint64_t number) { kept_.erase(number); }
 
   // Saves `session` to a new file in the folder of `work`. Errors: those of SaveSession().

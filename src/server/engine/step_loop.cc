@@ -59,7 +59,7 @@ void StepLoop::Run() {
 }
 
 bool StepLoop::TakeMessages(const Plan& last) {
-  // A time in the past: Take() does not wait.
+  // Passes a time in the past, with which Take() does not sleep, unless the last plan was idle.
   std::optional<EngineClock::Steady::time_point> until = clock_.At(0);
   if (last.IsIdle()) until.reset();
   if (last.IsIdle() && last.wake_at.has_value()) until = clock_.At(*last.wake_at);
@@ -161,7 +161,7 @@ void StepLoop::CarryOut(const Plan& plan) {
     if (run == nullptr) continue;
     stored_.Begins(id);
     if (HasEnded(run, pool_.Start(run)) || run->session() == nullptr) continue;
-    // A job that continues an answer has no prompt to read.
+    // A job that continues an answer has no prompt, and its answer begins at once.
     if (run->job().work.has_value() && run->session()->prompt_left() == 0) BeginAnswer(run);
   }
   share(plan.grown_shares);

@@ -1,8 +1,8 @@
-// StepLoop is the loop of the engine's thread: it reads messages, asks the schedule for a plan,
-// carries it out, runs the engine's step, and sends the updates of jobs. A job ends once: in the
-// same round its end is sent and the pool removes it.
+// StepLoop is the loop of the engine's thread. In each round it reads messages, lets the schedule
+// plan, carries the plan out, runs the engine's step, and sends the jobs' updates. When a job ends,
+// its end is sent and the pool removes it in the same round.
 //
-// Thread safety: belongs to the engine's thread.
+// Thread safety: used only on the engine's thread.
 #ifndef EBB_SERVER_ENGINE_STEP_LOOP_H_
 #define EBB_SERVER_ENGINE_STEP_LOOP_H_
 
@@ -21,11 +21,12 @@ namespace ebb::server {
 class StepLoop {
  public:
   struct Output {
-    Driver::Tell tell;                                    // gets the updates of jobs
-    std::function<void(const Figures& figures)> publish;  // gets the figures after each round
+    Driver::Tell tell;                                    // called with the updates of jobs
+    std::function<void(const Figures& figures)> publish;  // called with the figures after each
+                                                          // round
   };
-  // Publishes figures, so that the caps are visible before the first job. REQUIRES: `mailbox`
-  // outlives the loop.
+  // Makes the loop, and publishes figures once, so that the caps are visible before the first job.
+  // REQUIRES: `mailbox` outlives the loop.
   StepLoop(std::unique_ptr<Engine> engine, const DriverOptions& options, Mailbox* mailbox,
            Output output);
 
@@ -33,8 +34,8 @@ class StepLoop {
   void Run();
 
  private:
-  // Handles new messages; waits for one if the last plan was idle. Returns false when the mailbox
-  // is stopped.
+  // Handles the new messages. If the last plan was idle, sleeps until there is one. Returns false
+  // when the mailbox is stopped.
   [[nodiscard]] bool TakeMessages(const Plan& last);
   void Handle(Message message);
   void Accept(Job job);
@@ -45,21 +46,21 @@ class StepLoop {
   void CarryOut(const Plan& plan);
   void End(const Plan::End& end);
   void Step(const Plan& plan);
-  // Steps all jobs in one batch. If an error cannot be attributed to one of them, steps each by
-  // itself.
+  // Runs one step for all of these jobs. If an error cannot be attributed to one of them, steps
+  // each by itself.
   void StepTogether(std::span<JobRun* const> who, bool reads_alone);
   void StepAlone(JobRun* run);
   void Appended(JobRun* run, const Status& status, double seconds);
   void Read(JobRun* run, const Status& status);
-  // Handles an error that stopped a step before it changed anything.
+  // Handles an error that refused a step before it changed anything.
   void Refused(JobRun* run, const Status& status);
   void BeginAnswer(JobRun* run);
-  // Chooses the next token of a job, or ends the job.
+  // Chooses the job's next token, or ends the job if its generation is over.
   void Choose(JobRun* run);
-  // Ends the job if there is a failure. Returns whether there is one.
+  // Ends the job if `failure` has a value. Returns whether it has.
   bool HasEnded(JobRun* run, const SessionPool::Failure& failure);
   void Finish(JobRun* run, FinishReason reason, const Status& error);
-  // Sends the updates of jobs and publishes the figures.
+  // Sends all updates of jobs, and publishes the figures.
   void Tell();
 
   const EngineClock clock_;
@@ -70,7 +71,7 @@ class StepLoop {
   SessionPool pool_;
   StoredPrompts stored_;
   FairShares shares_;
-  std::vector<JobUpdate> ended_;  // last updates of ended jobs, not sent yet
+  std::vector<JobUpdate> ended_;  // unsent last updates of jobs that have ended
 };
 
 }  // namespace ebb::server

@@ -38,7 +38,7 @@ uint64_t NumberAt(std::string_view bytes, size_t offset) {
   return value;
 }
 
-// Hashes a block together with the hash of all blocks before it.
+// Returns the hash of a block together with all blocks before it, whose hash is `before`.
 uint64_t ChainHash(uint64_t before, std::span<const Token> block) {
   std::string bytes;
   AppendNumber(before, &bytes);

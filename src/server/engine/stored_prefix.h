@@ -1,8 +1,9 @@
-// StoredPrefix describes a stored prompt without its rows: who may use it, and a chain of hashes
-// over its blocks, from which another prompt finds how many of its first tokens the entry has.
+// StoredPrefix is the record of a stored prompt without its rows: who may use it, and a chain of
+// hashes over its blocks of tokens. By the hashes, a new prompt finds how many of its first tokens
+// the entry has.
 //
-// Hashes only select an entry. Users of PrefixStore compare the record with the session file that
-// they fetched, and BeginPromptFrom() compares tokens one by one.
+// The hashes only select an entry. Users of PrefixStore also compare the record with the session
+// file that they fetched, and BeginPromptFrom() compares the tokens one by one.
 #ifndef EBB_SERVER_ENGINE_STORED_PREFIX_H_
 #define EBB_SERVER_ENGINE_STORED_PREFIX_H_
 
@@ -18,8 +19,7 @@
 
 namespace ebb::server {
 
-// kPrefixBlockTokens is the number of tokens in a hashed block. Prompts share whole blocks only: a
-// common part of a block is not found.
+// kPrefixBlockTokens is the number of tokens in a hashed block. Prompts share only whole blocks.
 inline constexpr size_t kPrefixBlockTokens = 64;
 
 // Returns the SHA-256, as 64 hexadecimal digits, of all that prompts must agree on to share rows.
@@ -30,8 +30,8 @@ inline constexpr size_t kPrefixBlockTokens = 64;
 struct StoredPrefix {
   std::string owner;
   uint64_t num_tokens = 0;
-  // Holds chained hashes: hashes[i] covers the first (i + 1) * kPrefixBlockTokens tokens, the last
-  // one all tokens.
+  // Has chained hashes: hashes[i] is over the first (i + 1) * kPrefixBlockTokens tokens; the last
+  // one is over all tokens.
   std::vector<uint64_t> hashes;
 
   friend bool operator==(const StoredPrefix&, const StoredPrefix&) = default;
@@ -39,9 +39,9 @@ struct StoredPrefix {
 
 [[nodiscard]] StoredPrefix DescribePrefix(const std::string& owner, std::span<const Token> tokens);
 
-// Returns the number of tokens that `tokens` and the stored prompt have in common according to
-// their hashes: whole blocks, or all of the stored prompt. 0 for another owner. REQUIRES: described
-// == DescribePrefix(..., tokens).
+// Returns how many first tokens the stored prompt shares with `tokens`, judging by the hashes:
+// whole blocks, or all of the stored prompt; 0 if their owners differ. REQUIRES: described ==
+// DescribePrefix(..., tokens).
 [[nodiscard]] size_t CommonTokens(const StoredPrefix& stored, const StoredPrefix& described,
                                   std::span<const Token> tokens);
 

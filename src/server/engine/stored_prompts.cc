@@ -8,9 +8,10 @@
 namespace ebb::server {
 namespace {
 
-// Assumed reading time of a token until a step has been measured.
+// kFirstSecondsPerToken is the assumed time to read a token until one was measured.
 constexpr double kFirstSecondsPerToken = 0.001;
-// A job waits for the store for at most this part of the time that reading its prompt would take.
+// kPatience limits how long a job waits for the store, as a part of the time that reading its
+// prompt would take.
 constexpr double kPatience = 0.25;
 constexpr double kMostSecondsOfStoring = 10;  // limit of StoreAll()
 constexpr double kPutAgainAfter = 1;

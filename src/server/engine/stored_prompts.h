@@ -1,8 +1,8 @@
 // StoredPrompts moves prompts between the prefix cache in memory (PrefixCache) and the session
-// store (PrefixStore): it looks up the prompts of waiting jobs that memory lacks, and offers cached
-// prompts to the store.
+// store (PrefixStore). For a waiting job it looks up a prompt that memory lacks, and it offers
+// cached prompts to the store.
 //
-// Thread safety: belongs to the engine's thread. The store's answers come through the mailbox.
+// Thread safety: used only on the engine's thread. The store's answers arrive through the mailbox.
 #ifndef EBB_SERVER_ENGINE_STORED_PROMPTS_H_
 #define EBB_SERVER_ENGINE_STORED_PROMPTS_H_
 
@@ -18,7 +18,8 @@ namespace ebb::server {
 
 class StoredPrompts {
  public:
-  // `store`: null stores nothing. REQUIRES: all others outlive this object.
+  // Makes the link between cache and store. If `store` is null, nothing is looked up or stored.
+  // REQUIRES: all other arguments outlive this.
   StoredPrompts(std::shared_ptr<PrefixStore> store, SessionPool* pool, Mailbox* mailbox,
                 const EngineClock* clock, const Figures* figures)
       : store_(std::move(store)),
@@ -27,19 +28,19 @@ class StoredPrompts {
         clock_(clock),
         figures_(figures) {}
 
-  // Looks up the prompt of a waiting job in the store, unless memory has most of it. The job is
-  // held until the answer arrives or a time limit has passed.
+  // Starts a lookup of the waiting job's prompt in the store, unless memory has most of it. The job
+  // must not start until the answer arrives or a time limit has passed.
   void LookUp(JobRun* run);
-  // Handles the store's answer to the lookup of a job, which may have ended meanwhile: keeps the
-  // fetched prompt in the prefix cache.
+  // Handles the store's answer to a job's lookup: keeps the fetched prompt in the prefix cache. The
+  // job may have ended meanwhile.
   void Take(const PromptLookedUp& answer);
-  // Notes that a job starts and no longer waits for the store. A lookup still under way counts as a
-  // failure of the store, which is then left alone for a while.
+  // Must be called when a job starts. A lookup that is still running counts as a failure of the
+  // store, which is then not used for a while.
   void Begins(JobId id);
   void Ends(JobId id) { lookups_.erase(id); }
 
-  // Offers a cached prompt to the store if its settling time has passed, else lowers
-  // `plan->wake_at` to that time.
+  // Offers to the store a prompt that has been cached for its settling time; if there is none yet,
+  // sets `plan->wake_at` to when there is.
   void StoreNext(Plan* plan);
   // Offers all cached prompts to the store, for at most 10 seconds; called when the server stops.
   void StoreAll();
@@ -47,11 +48,11 @@ class StoredPrompts {
  private:
   struct Lookup {
     std::string key;
-    bool is_asked = false;  // false: waits for another lookup of the same key
+    bool is_asked = false;  // false: another lookup of the key runs first
   };
   [[nodiscard]] double PatienceFor(const JobRun& run, size_t num_there) const;
-  // Resumes a fetched prompt and keeps it in the prefix cache. Returns false if the file is damaged
-  // or does not match its record.
+  // Loads a fetched prompt as a session and puts it in the prefix cache. Returns false if the file
+  // is damaged or does not match its record.
   [[nodiscard]] bool Adopt(const std::string& key, SessionOptions session,
                            const FetchedPrefix& fetched);
   void Store(const PrefixCache::Unstored& prefix);
