@@ -39,9 +39,9 @@ bool IsMalformed(const error_code& error) {
          error != http::error::partial_message;
 }
 
-// Returns whether `pending` can be the beginning of a chunk's header. Beast checks the header of
-// the last chunk only once all of its trailer has come, so the connection would wait for input that
-// cannot help.
+// Returns whether `pending` can be the beginning of a chunk's header. Beast checks the last chunk's
+// header only when all of the trailer has come, so that the connection would wait for input
+// although the request is invalid already.
 bool MayBeginChunk(std::string_view pending) {
   if (pending.starts_with("\r\n")) pending.remove_prefix(2);
   const size_t end = pending.find_first_not_of("0123456789abcdefABCDEF");
@@ -75,7 +75,7 @@ class Connection::ReplyToConnection final : public Reply {
     is_lost_ ? gone() : static_cast<void>(gone_ = std::move(gone));
   }
 
-  // Disconnects the reply from its connection, so that later calls do nothing, and calls the
+  // Detaches the reply from its connection, which has ended: later calls do nothing. Calls the
   // function that was given to OnDisconnect().
   void Lose() {
     connection_.reset();
@@ -96,7 +96,7 @@ class Connection::ReplyToConnection final : public Reply {
 void Connection::SetTimer(double seconds, void (Connection::*expired)()) {
   timer_.expires_after(Seconds(seconds));
   timer_.async_wait(Bound([expired](Connection& self, const error_code& error) {
-    // The timer may have been set to a later time while this call was queued.
+    // While this call was queued, the timer may have been set to a later time.
     const bool is_over = self.timer_.expiry() <= std::chrono::steady_clock::now();
     if (!error && is_over) (self.*expired)();
   }));
@@ -126,7 +126,8 @@ void Connection::OnInput() {
   const ssize_t size = recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   const bool nothing = size < 0 && (errno == EAGAIN || errno == EINTR);
   if (nothing) return WatchInput();
-  // The client has sent its next request: it stays in the socket until this one is answered.
+  // The client has sent its next request already, which stays in the socket until this one is
+  // answered.
   if (size > 0) return WatchPeer();
   Abort();
 }
@@ -185,7 +186,7 @@ void Connection::ReadRequestLine() {
 
 void Connection::OnHeader(const error_code& error) {
   if (error == http::error::header_limit) return Refuse(431, "the request's header is too long");
-  if (error == http::error::body_limit) {  // the header announces the length
+  if (error == http::error::body_limit) {  // Content-Length exceeds the limit
     request_ = HeadOf(parser_->get()).value_or(HttpRequest());
     return Refuse(413, "the request's body is too long");
   }
@@ -237,8 +238,8 @@ void Connection::ParseBody() {
   if (!MayBeginChunk(pending)) return OnBody(http::error::bad_chunk);
   if (buffer_.size() == buffer_.max_size()) return OnBody(http::error::buffer_overflow);
   KeepRoom(parser_->get().body().size());
-  // The limit counts received bytes and not announced ones, and never refuses a small body. A
-  // client can therefore not block others without sending that many bytes itself.
+  // Counts the bytes received, not those announced, and never refuses a small body, so that a
+  // client can block others only by sending that many bytes itself.
   const bool is_too_much = shared_->body_bytes > shared_->limits.all_bodies_bytes;
   if (is_too_much && kept_bytes_ > kSmallBody) {
     return Refuse(503, "too many bytes of requests are being read");
@@ -278,7 +279,7 @@ void Connection::BeginRequest() {
 
 void Connection::EndRequest(bool is_complete) {
   traffic_.is_complete = is_complete;
-  request_.watcher = nullptr;  // set only if the request was refused
+  request_.watcher = nullptr;  // not null only if the request was refused
   if (const auto watcher = std::exchange(watcher_, nullptr)) watcher->OnEnd(traffic_);
 }
 
@@ -310,8 +311,8 @@ void Connection::Send(HttpAnswer answer) {
 void Connection::Stream(HttpAnswer answer, std::function<std::string()> take) {
   if (watcher_ != nullptr) watcher_->OnAnswer(answer);
   if (head_only_) {
-    // A response to HEAD has no body. Closing the connection after it calls Reply::OnDisconnect's
-    // function, which ends the work for the stream.
+    // A response to HEAD has no body. Closing the connection after it calls the function of
+    // OnDisconnect(), which ends the work for the stream.
     keep_alive_ = false;
     ends_unheard_ = true;
     return Write(Head(answer, "Connection: close\r\n"));
@@ -325,7 +326,7 @@ void Connection::Stream(HttpAnswer answer, std::function<std::string()> take) {
   Write(Head(answer, framing));
 }
 
-// Sends the data that the stream's source has gathered, in one write at a time.
+// Sends what the stream's source has collected, if no write is under way.
 void Connection::Pump() {
   if (!is_stream_ || writing_ || state_ != State::kAnswering) return;
   std::string text = take_();

@@ -1,10 +1,9 @@
-// Serves one connection of HttpServer: reads requests one after the other, each within its limits,
-// and writes the answer that the handler makes.
+// Connection serves one connection of HttpServer: it reads requests one after the other, each
+// within its limits, and writes the answers that the Handler makes.
 //
-// Invariants:
-// 1. All members are called on the thread that runs the socket's io_context.
-// 2. A connection has at most one read, one write and one wait for input under way, and one timer.
-// 3. Every wait has a deadline: for the next request, a header, a body, a write.
+// Invariants: 1. All members are called on the thread that runs the socket's io_context. 2. A
+// connection has at most one read, one write and one wait for input under way, and one timer. 3.
+// Every wait has a deadline: for the next request, a header, a body, a write.
 #ifndef EBB_SERVER_HTTP_CONNECTION_H_
 #define EBB_SERVER_HTTP_CONNECTION_H_
 
@@ -68,18 +67,18 @@ struct GrowingBody {
 struct SharedByConnections {
   HttpLimits limits;
   HttpServer::Handler handler;
-  bool draining = false;  // a connection closes after its next answer
+  bool draining = false;  // connections close after their next answer
   bool stopping = false;
   std::list<std::weak_ptr<Connection>> connections;
   std::atomic<size_t> num_connections = 0;
   std::atomic<size_t> num_answering = 0;
-  uint64_t body_bytes = 0;          // of all bodies that are being read
+  uint64_t body_bytes = 0;          // bytes of all request bodies being read
   std::function<void()> on_closed;  // called when a connection has ended
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // `remote` is the address of the peer, for HttpRequest::remote.
+  // Makes a connection on `socket`. `remote` is the address of the client, for HttpRequest::remote.
   Connection(StreamProtocol::socket socket, std::string remote,
              std::shared_ptr<SharedByConnections> shared)
       : socket_(std::move(socket)),
@@ -123,14 +122,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ReadBody();
   void ParseBody();
   void OnBody(const boost::system::error_code& error);
-  // Passes `request_`, as far as its header was understood, to Handler::begin.
+  // Passes `request_`, with as much of its header as was understood, to Handler::begin.
   void BeginRequest();
   // Notifies the request's watcher that the connection has finished the request.
   void EndRequest(bool is_complete);
   void Refuse(int status, std::string_view message);
   void RefuseWith(HttpAnswer answer);
-  // Sets to `bytes` the share of this connection in the bytes of bodies that are being read; 0
-  // releases it.
+  // Counts `bytes` as this connection's part of the request bodies that are being read; 0 releases
+  // it.
   void KeepRoom(uint64_t bytes) {
     shared_->body_bytes += bytes - kept_bytes_;
     kept_bytes_ = bytes;
@@ -180,14 +179,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<GrowingBody>> parser_;
   HttpRequest request_;      // the request being read
-  uint64_t kept_bytes_ = 0;  // the share of `request_` in SharedByConnections::body_bytes
+  uint64_t kept_bytes_ = 0;  // bytes counted in SharedByConnections::body_bytes
   const std::string remote_;
-  std::shared_ptr<RequestWatcher> watcher_;  // of the current request; may be null
-  HttpTraffic traffic_;                      // of the current request
+  std::shared_ptr<RequestWatcher> watcher_;  // watches the current request; may be null
+  HttpTraffic traffic_;                      // bytes of the current request
   bool watching_ = false;
   bool keep_alive_ = true;
   bool head_only_ = false;
-  bool ends_unheard_ = false;  // true: the connection closes after this write
+  bool ends_unheard_ = false;  // the connection closes after this write
   bool is_http_1_0_ = false;
   std::string out_;  // bytes being written; in Drain(), discarded input
   size_t written_ = 0;

@@ -70,7 +70,7 @@ struct HttpServer::Impl {
   asio::io_context io{1};
   Listener listener{&io};
   asio::steady_timer last_second{io};
-  // Holds the timers of PostLater(), which Stop() cancels.
+  // Has the timers of PostLater(), so that Stop() can cancel them.
   std::vector<std::weak_ptr<asio::steady_timer>> later;
   std::vector<char> is_accepting;  // [acceptors]
   std::shared_ptr<SharedByConnections> shared = std::make_shared<SharedByConnections>();
@@ -93,7 +93,7 @@ void HttpServer::Impl::AcceptAt(size_t index) {
     is_accepting[index] = false;
     if (error == asio::error::operation_aborted || shared->stopping) return;
     if (error) {
-      // The process may have no file descriptor left, for instance: Accept() is tried again later.
+      // Accepting has failed, for instance for lack of file descriptors; tries again later.
       last_second.expires_after(Seconds(0.1));
       return last_second.async_wait([this](const error_code& stopped) {
         if (!stopped) Accept();
@@ -106,7 +106,7 @@ void HttpServer::Impl::AcceptAt(size_t index) {
 }
 
 void HttpServer::Impl::Begin(StreamProtocol::socket socket) {
-  error_code ignored;  // fails on sockets in the file system, which have no such option
+  error_code ignored;  // sockets in the file system lack this option; ignored
   socket.set_option(asio::ip::tcp::no_delay(true), ignored);
   std::string remote = RemoteOf(socket);
   const auto connection =

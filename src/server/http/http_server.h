@@ -1,9 +1,9 @@
-// Serves HTTP/1.1 on one thread: listens, reads requests within limits of size and time, and writes
-// whole answers or streams of server-sent events. The server knows nothing of models and JSON: a
-// handler makes the answers.
+// HttpServer serves HTTP/1.1 on one thread: it listens, reads requests within limits of size and
+// time, and writes whole answers or streams of server-sent events. It knows neither models nor
+// JSON; a Handler makes the answers.
 //
 // A slow reader costs the server no memory: a connection asks for streamed data only when it can
-// send more (Reply::Stream), so data that is not sent yet waits at its source.
+// send more (Reply::Stream), so that unsent data stays where it is produced.
 #ifndef EBB_SERVER_HTTP_HTTP_SERVER_H_
 #define EBB_SERVER_HTTP_HTTP_SERVER_H_
 
@@ -22,20 +22,20 @@
 
 namespace ebb::server {
 
-// Holds the limits of a server: sizes in bytes, times in seconds. A trailing number is the HTTP
-// status with which the server refuses a request beyond the limit.
+// HttpLimits holds a server's limits: sizes in bytes, times in seconds. A number behind a member is
+// the HTTP status with which the server refuses a request beyond the limit.
 struct HttpLimits {
   uint32_t header_bytes = 16 << 10;  // 431
   uint64_t body_bytes = 8 << 20;     // 413
-  // Limits the bytes that all connections together hold of bodies they are still reading. Beyond
-  // the limit, the server refuses bodies above 64 KiB with 503.
+  // Limits the bytes of request bodies that all connections together are reading. Beyond the limit,
+  // the server refuses bodies larger than 64 KiB with status 503.
   uint64_t all_bodies_bytes = 256 << 20;
-  double header_seconds = 10;  // 408; from the first byte of the header on
-  double body_seconds = 30;    // 408
-  double idle_seconds = 75;    // between requests; the server then closes the connection
-  double stall_seconds = 30;   // to send 64 KiB of an answer; the server then closes the connection
-  double ping_seconds = 10;    // of silence in a stream; the server then sends an SSE comment
-  size_t most_connections = 4096;  // further ones wait in the system's queue
+  double header_seconds = 10;      // 408; from the first byte of the header
+  double body_seconds = 30;        // 408
+  double idle_seconds = 75;        // between requests; then the connection closes
+  double stall_seconds = 30;       // to send 64 KiB of an answer; then it closes
+  double ping_seconds = 10;        // silence in a stream, then an SSE comment is sent
+  size_t most_connections = 4096;  // others wait in the system's queue
 };
 
 struct ApiKey;
@@ -45,17 +45,18 @@ struct HttpAnswer;
 struct HttpTraffic {
   uint64_t body_bytes = 0;   // of the request's body
   uint64_t sent_bytes = 0;   // of the answer, with its header
-  bool is_complete = false;  // true: the connection sent the whole answer
+  bool is_complete = false;  // the whole answer was sent
 };
 
-// Observes how one request is answered. Its members are called on the server's thread.
+// RequestWatcher is notified how a request is answered. Its members are called on the server's
+// thread.
 class RequestWatcher {
  public:
   virtual ~RequestWatcher() = default;
-  // Observes that the connection sends the header of `answer` now. The connection does not call it
-  // if the client disconnects before.
+  // Is called when the connection sends the header of `answer`; not if the client disconnects
+  // before.
   virtual void OnAnswer(const HttpAnswer& answer) = 0;
-  // Observes that the answer is sent or that the connection has ended. It is the last call.
+  // Is called last, when the answer was sent or the connection has ended.
   virtual void OnEnd(const HttpTraffic& traffic) = 0;
 };
 
@@ -64,12 +65,12 @@ struct HttpRequest {
   std::string path;  // see RequestTarget::path
   std::string content_type;
   std::string body = {};
-  // Holds the header fields by their names in lower case. For a repeated name the first field
-  // counts, but all fields of `traceparent` and of `tracestate` are joined by commas.
+  // Has the header fields by name in lower case. If a name is repeated, its first field counts, but
+  // all fields of `traceparent` and of `tracestate` are joined by commas.
   std::map<std::string, std::string> headers = {};
-  std::string remote = {};                            // the client's address; "unix" on a socket
+  std::string remote = {};                            // client's address; "unix" for a unix socket
   std::shared_ptr<RequestWatcher> watcher = nullptr;  // set by Handler::begin
-  std::shared_ptr<const ApiKey> key = nullptr;        // the client's key; set by Handler::admit
+  std::shared_ptr<const ApiKey> key = nullptr;        // key of the client; set by Handler::admit
 
   // Returns the value of the header field `name` (in lower case); empty if there is none.
   [[nodiscard]] std::string_view header(const std::string& name) const {
@@ -78,8 +79,7 @@ struct HttpRequest {
   }
 };
 
-// Returns `part` of a path with its percent encoding decoded, or `part` itself if it is not valid
-// percent encoding.
+// Returns a part of a path with its percent encoding decoded; unchanged if the encoding is invalid.
 [[nodiscard]] std::string DecodedPart(std::string_view part);
 
 struct HttpAnswer {
@@ -87,29 +87,29 @@ struct HttpAnswer {
   std::string content_type = "application/json";
   std::string body = {};
   std::vector<std::pair<std::string, std::string>> headers = {};
-  std::string detail = {};  // the cause of a failure for the server's log; not sent
+  std::string detail = {};  // cause of an error, for the server's log; not sent
 };
 
-// Reply sends the answer to one request. It belongs to the server's thread. It may outlive the
-// connection; its calls do nothing then.
+// Reply sends the answer to one request. It is used only on the server's thread. It may outlive the
+// connection; its calls then do nothing.
 class Reply {
  public:
   virtual ~Reply() = default;
   Reply(const Reply&) = delete;
   Reply& operator=(const Reply&) = delete;
 
-  // Sends the whole answer. REQUIRES: this or Stream() is called once.
+  // Sends the whole answer. REQUIRES: either Send() or Stream() is called, once.
   virtual void Send(HttpAnswer answer) = 0;
-  // Begins an answer of server-sent events: sends the header of `answer`, which has no body, then
-  // calls `take` whenever the connection can send more. `take` returns all data that has gathered
-  // since its last call, possibly none.
+  // Begins an answer of server-sent events: sends the header of `answer`, whose body is ignored,
+  // and then calls `take` whenever the connection can send more. `take` returns the data collected
+  // since its last call, which may be empty.
   virtual void Stream(HttpAnswer answer, std::function<std::string()> take) = 0;
-  // Notifies the connection that `take` has data to return.
+  // Must be called when `take` has data to return.
   virtual void NotifyData() = 0;
-  // Ends the stream once `take` returns no more data.
+  // Ends the stream when `take` has returned all data.
   virtual void EndStream() = 0;
-  // Calls `gone` once if the client disconnects before it has the whole answer; at once if it has
-  // disconnected already.
+  // Calls `gone` once if the client disconnects before it has the whole answer; immediately if it
+  // has disconnected already.
   virtual void OnDisconnect(std::function<void()> gone) = 0;
 
  protected:
@@ -123,18 +123,18 @@ class Reply {
 
 class HttpServer {
  public:
-  // Handler holds the functions that answer requests. The server calls them on its thread; they
-  // must not block or throw.
+  // Handler has the functions by which the server answers requests. The server calls them on its
+  // thread; they must not block or throw.
   struct Handler {
-    // Observes a request whose header has come, or input that the server refuses because it is no
+    // Is called when a request's header has been read, or the server refuses its input as no valid
     // request. May set `request->watcher`. May be null.
     std::function<void(HttpRequest* request)> begin;
-    // Decides, before the body is read, whether to go on with a request. Returns an answer: the
-    // server sends it, does not read the body and closes the connection. Returns nothing: the
-    // request goes on. May be null.
+    // Is called before the body is read. If it returns an answer, the server sends that without
+    // reading the body, and closes the connection; if it returns nullopt, the request continues.
+    // May be null.
     std::function<std::optional<HttpAnswer>(HttpRequest* request)> admit;
     std::function<void(HttpRequest, std::shared_ptr<Reply>)> handle;
-    // Returns the answer to input that exceeds a limit or is no valid request. `request` holds as
+    // Returns the answer to input that exceeds a limit or is no valid request. `request` has as
     // much of the header as was understood.
     std::function<HttpAnswer(const HttpRequest& request, int status, std::string_view message)>
         refuse;
@@ -144,8 +144,8 @@ class HttpServer {
   // one); connections wait until Serve(). Errors: those of Listener::Open().
   static Result<std::unique_ptr<HttpServer>> Listen(const std::string& host, uint16_t port,
                                                     const HttpLimits& limits, Handler handler);
-  // Serves on `sockets`, descriptors that listen already, and owns them. Errors: those of
-  // Listener::Adopt().
+  // Serves on `sockets`, listening descriptors, which the server closes at the end. Errors: those
+  // of Listener::Adopt().
   static Result<std::unique_ptr<HttpServer>> Adopt(const std::vector<int>& sockets,
                                                    const HttpLimits& limits, Handler handler);
   // Starts the server's thread. REQUIRES: called at most once.
@@ -159,7 +159,8 @@ class HttpServer {
   // Closes idle connections at once and every other connection, also one accepted later, after its
   // next answer. The server still accepts connections. May be called from any thread.
   void Drain();
-  // Counts the requests whose answers are not sent completely. May be called from any thread.
+  // Returns the number of requests whose answer was not sent completely. May be called from any
+  // thread.
   [[nodiscard]] size_t num_answering() const;
 
   [[nodiscard]] uint16_t port() const;

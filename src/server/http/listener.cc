@@ -23,8 +23,7 @@ using boost::system::error_code;
 
 constexpr std::string_view kUnix = "unix:";
 
-// Returns whether the path of `endpoint` is a socket whose server has ended: the file stays and
-// refuses connections.
+// Returns whether `endpoint` is a socket file whose server has ended, which refuses connections.
 bool IsLeftOver(asio::io_context* io, const asio::local::stream_protocol::endpoint& endpoint) {
   struct stat info = {};
   if (lstat(endpoint.path().c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return false;
@@ -77,8 +76,8 @@ bool IsMissing(const error_code& error) {
          error == boost::system::errc::protocol_not_supported;
 }
 
-// Returns the status for a failure to listen at `where`: IoError if a later try may succeed,
-// because the address is in use or missing now or resources ran out; else InvalidArgument.
+// Returns the error for a failure to listen at `where`: IoError if a later try may succeed (the
+// address is in use or missing now, or resources ran out); else InvalidArgument.
 Status CannotListen(const std::string& where, const error_code& error) {
   std::string message = fmt::format("cannot listen on {}: {}", where, error.message());
   const bool may_pass = error == asio::error::address_in_use ||
@@ -109,8 +108,8 @@ error_code ListenAt(const tcp::endpoint& endpoint, bool is_one_of_several,
   error_code error;
   acceptor->open(StreamProtocol(endpoint.protocol()), error);
   if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
-  // Without this option "::" would occupy the port of "0.0.0.0" too, and the listener could not use
-  // both.
+  // With this option, an IPv6 socket at "::" does not occupy the port of "0.0.0.0", so that both
+  // can be used.
   if (!error && is_one_of_several && endpoint.address().is_v6()) {
     acceptor->set_option(asio::ip::v6_only(true), error);
   }
@@ -177,7 +176,8 @@ Status Listener::OpenPath(const std::string& path) {
   StreamAcceptor acceptor(*io_);
   error_code error;
   acceptor.open(StreamProtocol(AF_UNIX, 0), error);
-  // Without this, other users could connect before chmod() below sets the final mode.
+  // Sets the mode before bind(), so that other users cannot connect until chmod() below sets the
+  // final one.
   if (!error && fchmod(acceptor.native_handle(), S_IRUSR | S_IWUSR) != 0) {
     error.assign(errno, boost::system::system_category());
   }

@@ -1,5 +1,5 @@
-// Listener listens on a TCP port, at one address or several, on a socket in the file system, or on
-// sockets that the process got from its parent.
+// Listener opens the listening sockets of a server: a TCP port at one or several addresses, a unix
+// socket, or sockets that the process got from its parent.
 #ifndef EBB_SERVER_HTTP_LISTENER_H_
 #define EBB_SERVER_HTTP_LISTENER_H_
 
@@ -22,7 +22,7 @@ using StreamProtocol = boost::asio::generic::stream_protocol;
 
 using StreamAcceptor = boost::asio::basic_socket_acceptor<StreamProtocol>;
 
-// Returns `endpoint` as a TCP endpoint; nothing if it is of another kind.
+// Returns `endpoint` as a TCP endpoint; nullopt if it is of another protocol.
 [[nodiscard]] std::optional<boost::asio::ip::tcp::endpoint> AsTcp(
     const StreamProtocol::endpoint& endpoint);
 
@@ -40,8 +40,8 @@ class Listener {
   // Errors: InvalidArgument (no such host; the path is too long); IoError (the address cannot be
   // used at present).
   [[nodiscard]] Status Open(const std::string& host, uint16_t port);
-  // Owns `sockets`, descriptors that listen already. Close() does not remove their paths from the
-  // file system: they belong to the process that made them. Errors: InvalidArgument (a descriptor
+  // Listens on `sockets`, listening descriptors, which Close() closes. It does not remove their
+  // socket files, which belong to the process that made them. Errors: InvalidArgument (a descriptor
   // is no listening stream socket).
   [[nodiscard]] Status Adopt(const std::vector<int>& sockets);
   // Listens at `endpoints`, all with the port of the first. Errors: those of Open().
@@ -51,7 +51,7 @@ class Listener {
 
   // Returns the acceptors, at least one after Open(). Asio does not let them move while they wait.
   [[nodiscard]] std::deque<StreamAcceptor>& acceptors() { return acceptors_; }
-  [[nodiscard]] uint16_t port() const;  // 0 for a socket in the file system
+  [[nodiscard]] uint16_t port() const;  // 0 for a unix socket
   // Returns the addresses, IPv4 first: "127.0.0.1:8080", "[::1]:8080", "unix:/path".
   [[nodiscard]] std::vector<std::string> addresses() const;
 
@@ -59,8 +59,8 @@ class Listener {
   [[nodiscard]] Status OpenPath(const std::string& path);
 
   boost::asio::io_context* const io_;
-  std::deque<StreamAcceptor> acceptors_;  // a deque, so that they never move
-  std::string path_;                      // of the socket file that Open() made; empty: none
+  std::deque<StreamAcceptor> acceptors_;  // a deque never moves its elements
+  std::string path_;                      // socket file that Open() made; empty: none
 };
 
 }  // namespace ebb::server

@@ -101,7 +101,7 @@ TEST(ListenerTest, SocketsThatListenAreTakenOver) {
                 ElementsAre(fmt::format("127.0.0.1:{}", number), "unix:" + path));
     EXPECT_TRUE(Connects(&io, "127.0.0.1", number));
   }
-  // The process that made the socket in the file system keeps it.
+  // The socket file stays, because another process made it.
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
 }
 

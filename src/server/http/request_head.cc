@@ -17,9 +17,9 @@ namespace http = boost::beast::http;
 
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
-// Returns the header fields by their names in lower case. The first of several fields of one name
-// counts. Those of Trace Context are joined: `tracestate` may be spread over several fields, and
-// two `traceparent` must not pass as one valid id.
+// Returns the header fields by name in lower case. If a name is repeated, the first field counts,
+// except for Trace Context, whose fields are joined: `tracestate` may be spread over several
+// fields, and two `traceparent` must not pass as one valid id.
 std::map<std::string, std::string> FieldsOf(const http::request_header<>& header) {
   std::map<std::string, std::string> fields;
   for (const auto& field : header) {

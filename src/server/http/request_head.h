@@ -1,4 +1,4 @@
-// Converts the header of a request as Beast parsed it.
+// Converts the header of a request from Beast's type to an HttpRequest.
 #ifndef EBB_SERVER_HTTP_REQUEST_HEAD_H_
 #define EBB_SERVER_HTTP_REQUEST_HEAD_H_
 
@@ -10,10 +10,11 @@
 
 namespace ebb::server {
 
-// Returns the request with its header fields and without its body. HEAD becomes GET. Returns
-// nothing if ParseTarget() refuses the target.
+// Returns the request with its header fields, without a body. HEAD becomes GET. nullopt:
+// ParseTarget() refuses the target.
 [[nodiscard]] std::optional<HttpRequest> HeadOf(const boost::beast::http::request_header<>& header);
-// Returns whether the body comes in a transfer coding other than chunked; this server decodes none.
+// Returns whether the body has a transfer coding other than chunked, which the server cannot
+// decode.
 [[nodiscard]] bool HasForeignTransferCoding(const boost::beast::http::request_header<>& header);
 
 }  // namespace ebb::server

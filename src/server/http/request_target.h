@@ -9,16 +9,15 @@
 namespace ebb::server {
 
 struct RequestTarget {
-  // Holds the path without the query. Percent-encoded letters, digits, '-', '.', '_' and '~' are
-  // decoded, since they mean the same as the characters themselves (RFC 3986, 6.2.2.2); all other
-  // characters stay encoded.
+  // Has the path without the query. Percent-encoded letters, digits, '-', '.', '_' and '~' are
+  // decoded, because they mean the same as the characters (RFC 3986, 6.2.2.2); all others stay
+  // encoded.
   std::string path;
-  // Holds the host and port of a target in absolute form, "localhost:8080" for
-  // "http://localhost:8080/v1/models"; it overrides the header field Host. Empty for a target of
-  // another form.
+  // Has the host and port of a target in absolute form, "localhost:8080" for
+  // "http://localhost:8080/v1/models"; it overrides the header field Host. Empty for other forms.
   std::string authority = {};
 };
-// Parses `target`. Returns nothing if it is of the absolute form and has no host.
+// Parses `target`. Returns nullopt if it is in absolute form and lacks a host.
 [[nodiscard]] std::optional<RequestTarget> ParseTarget(std::string_view target);
 
 // Returns `path` with each run of '/' replaced by one, and without '/' at its end: "/v1/models" for
