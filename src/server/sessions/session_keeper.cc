@@ -1,8 +1,9 @@
-// Invariants:
-// 1. A session is in `held` as long as this server has its lease, and `is_used` as long as a
-//    request fetches it or may change it.
+// Invariants: 1. `held` has a session as long as this server has its lease; `is_used` is true as
+// long as a request
+//    fetches the session or may change it.
 // 2. Each file in `scratch` has a unique name (NewScratchPath) and belongs to one use, one write or
-//    one unsaved session, which removes it.
+// one
+//    unsaved session, which removes it.
 // 3. A job that was begun ends once: the keeper first writes the session that the job saved, then
 //    delivers the end.
 #include "src/server/sessions/session_keeper.h"
@@ -24,9 +25,9 @@ using store::Manifest;
 using store::NowMs;
 using store::SessionName;
 
-constexpr double kMostBackOff = 60;      // seconds
-constexpr double kSweepEvery = 3600;     // seconds
-constexpr double kAskAgainAfter = 0.05;  // seconds, while another server has the lease
+constexpr double kMostBackOff = 60;      // limit of the seconds before a save is retried
+constexpr double kSweepEvery = 3600;     // seconds between removals of expired sessions
+constexpr double kAskAgainAfter = 0.05;  // seconds between tries for another server's lease
 
 Clock::duration Seconds(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -171,8 +172,8 @@ void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
   }
   const auto& use = *result;
   holding->use = use;
-  // Another server may have changed the session, so the request waits for the lease again, as long
-  // as it has time.
+  // Another server may have changed the session, so that the request waits for the lease again if
+  // its deadline allows.
   if (holding->is_lost) {
     Drop(holding);
     return Wait(entry);
@@ -186,8 +187,8 @@ void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
       DropCopy(entry->name);
     }
   }
-  // The copy in memory was dropped while the store was asked, and Fetch() got no file because of
-  // the copy: starts again.
+  // While the store was asked, the copy in memory was dropped, and Fetch() relied on it and fetched
+  // no file. Starts again.
   const bool is_nowhere = !use->generation.empty() && use->file.empty() && !use->resting;
   if (is_nowhere) {
     Drop(holding);
@@ -199,8 +200,8 @@ void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
   entry->then(use);
 }
 
-// Gives `entry` a held session that no request uses. Its unsaved state is newer than the store's,
-// so the request continues from that.
+// Lets the request of `entry` use a session of `held` that no request uses. Its unsaved state is
+// newer than the store's, so that the request continues from it.
 void SessionKeeper::Impl::Adopt(const Waiting& entry, const Holding& found) {
   const SessionUse& old = *found->use;
   if (old.traits.policy != entry->traits.policy || old.traits.tiers != entry->traits.tiers) {
@@ -264,7 +265,7 @@ void SessionKeeper::Impl::Written(const Holding& holding, SavedSession saved,
   holding->is_writing = false;
   const auto replace_unsaved = [&](std::optional<SavedSession> by) {
     if (holding->unsaved.has_value() && (!by.has_value() || by->file != holding->unsaved->file)) {
-      // A use that was resumed from this file has read it by now, or ends with an error.
+      // The use that was resumed from this file has read it by now, or will end with an error.
       RemoveFile(holding->unsaved->file);
     }
     holding->unsaved = std::move(by);
@@ -272,7 +273,8 @@ void SessionKeeper::Impl::Written(const Holding& holding, SavedSession saved,
   if (!outcome.ok()) {
     ++counted.not_saved;
     holding->error = outcome.status().Text();
-    // During a use each failure is that of another checkpoint, so the back-off does not grow.
+    // While a request uses the session, each failure is of another checkpoint, so that the back-off
+    // does not grow.
     holding->back_off = holding->is_used ? 1 : std::min(kMostBackOff, 2 * holding->back_off);
     holding->retry_at = Clock::now() + Seconds(holding->back_off);
     replace_unsaved(std::move(saved));
@@ -309,7 +311,7 @@ void SessionKeeper::Impl::Conclude(const Holding& holding) {
   } else {
     Rest(holding, end.resting);
   }
-  // Delivers the end after the update that is being handled now.
+  // Delivers the end after the current update was handled.
   hooks.post([this, last = std::make_shared<JobUpdate>(std::move(update))] {
     hooks.deliver(std::move(*last));
   });
@@ -331,7 +333,8 @@ void SessionKeeper::Impl::Rest(const Holding& holding, std::optional<uint64_t> r
   UpdateClock();
 }
 
-// Handles a lost lease. Another server has it, so all copies of the session here are out of date.
+// Handles the loss of a lease: another server has it, so that all copies of the session here are
+// out of date.
 void SessionKeeper::Impl::Lose(const Holding& holding) {
   ++counted.lost;
   holding->is_lost = true;
@@ -376,8 +379,8 @@ void SessionKeeper::Impl::RemoveFile(const std::string& file) {
 }
 
 void SessionKeeper::Impl::Release(const Lease& lease) {
-  // Runs on the thread of renewals, after any renewal under way, which would otherwise acquire the
-  // lease again. A lease that cannot be released expires.
+  // Releases on the thread of renewals, after any renewal that is running, because that would
+  // acquire the lease again. If the release fails, the lease expires.
   boost::asio::post(renewing, [this, lease] { static_cast<void>(store->Release(lease)); });
 }
 
@@ -419,7 +422,8 @@ void SessionKeeper::Impl::Renew(const Holding& holding) {
       });
 }
 
-// Sets the clock's period; the clock ticks only while there is something to watch.
+// Sets the clock's period. The clock runs only while a lease, a retry or a copy in memory has to be
+// watched.
 void SessionKeeper::Impl::UpdateClock() {
   std::optional<double> wanted;
   if (!copies.empty()) wanted = 1;

@@ -1,12 +1,12 @@
-// SessionKeeper manages sessions that outlive their requests: which request may use one, where its
-// rows are, and how it is saved to the store and fetched from it. The keeper holds the lease of a
-// session while a request uses it, and while changes of a request are not saved.
+// SessionKeeper manages sessions that outlive their requests: it decides which request may use one,
+// knows where its rows are, saves it to the store and fetches it from there. It holds a session's
+// lease while a request uses the session, and while changes by a request are not saved.
 //
-// A session may also stay in the driver's memory between requests. Such a copy is valid only while
-// the store still holds the same generation of the session, since another server may have continued
+// Between requests a session may also stay in the driver's memory. Such a copy is valid only while
+// the store still has the same generation of the session, because another server may have continued
 // it.
 //
-// Thread safety: all members except WaitUntilSaved() and Stop() belong to the thread of
+// Thread safety: all members except WaitUntilSaved() and Stop() must be called on the thread of
 // connections, on which callbacks run too. The keeper calls the store on threads of its own.
 #ifndef EBB_SERVER_SESSIONS_SESSION_KEEPER_H_
 #define EBB_SERVER_SESSIONS_SESSION_KEEPER_H_
@@ -30,30 +30,31 @@ namespace ebb::server {
 // Configures a SessionKeeper. Times are in seconds.
 struct SessionKeeperOptions {
   store::StoreLimits limits;
-  double idle = 300;            // how long an unused session stays in memory
-  double lifetime = 7 * 86400;  // how long an unused session stays in the store
-  int checkpoint_every = 256;   // answer tokens between checkpoints; 0: none
-  size_t most_resting = 32;     // most unused sessions in memory
+  double idle = 300;            // seconds an unused session stays in memory
+  double lifetime = 7 * 86400;  // seconds an unused session stays in the store
+  int checkpoint_every = 256;   // answer tokens between saves; 0: none
+  size_t most_resting = 32;     // limit of unused sessions in memory
 };
 
-// SessionTraits holds, as text, the properties in which a request must agree with its session.
+// SessionTraits describes, as text, the model and options that a request must share with its
+// session.
 struct SessionTraits {
   std::string model;
   std::string policy;
   std::string tiers;
 };
 
-// SessionUse is a request's use of a session, from Enter() until the keeper has handled its job's
-// end, or until Leave().
+// SessionUse is one request's use of a session. It lasts from Enter() until the keeper has handled
+// the end of its job, or until Leave().
 struct SessionUse {
   store::SessionName name;
   SessionTraits traits;
   store::Lease lease;
   int64_t created_ms = 0;
-  std::string generation;  // in the store; empty: not stored yet
+  std::string generation;  // the store's generation; empty: not stored yet
   SessionRecord record;
-  // Says where the rows are: in the driver's memory under this number, or in `file`; neither for a
-  // new session.
+  // Say where the rows are: in the driver's memory under the number `resting`, or in `file`;
+  // neither for a new session.
   std::optional<uint64_t> resting;
   std::string file;
 };
@@ -63,10 +64,10 @@ class SessionKeeper {
   struct Hooks {
     // Runs work on the thread of connections.
     std::function<void(std::function<void()>)> post;
-    std::function<void(uint64_t resting)> discard;  // Driver::Discard()
-    std::function<void(JobId)> cancel;              // Driver::Cancel()
-    AskReasons explain;                             // Driver::Explain()
-    // Receives the end of a job once its session is saved or saving has failed.
+    std::function<void(uint64_t resting)> discard;  // calls Driver::Discard()
+    std::function<void(JobId)> cancel;              // calls Driver::Cancel()
+    AskReasons explain;                             // calls Driver::Explain()
+    // Receives the last update of a job, after its session was saved or saving has failed.
     std::function<void(JobUpdate)> deliver;
   };
   // Creates a keeper on `store`. Errors: Io (no folder for files can be made).
@@ -77,29 +78,29 @@ class SessionKeeper {
   SessionKeeper(const SessionKeeper&) = delete;
   SessionKeeper& operator=(const SessionKeeper&) = delete;
 
-  // Acquires the lease of a session, fetches the session, and calls `then` with it. While another
-  // request or server has the lease, waits for about as long as a lease lasts, or not at all if
-  // `waits` is false. Errors: 409 session_busy; 409 session_mismatch, session_corrupt; 503
+  // Acquires the lease of a session, fetches the session, and calls `then` with its use. While
+  // another request or server has the lease, waits for about as long as a lease lasts; fails at
+  // once if `waits` is false. Errors: 409 session_busy; 409 session_mismatch, session_corrupt; 503
   // session_store_unavailable, session_store_full.
   using Entered = std::function<void(ApiResult<std::shared_ptr<SessionUse>>)>;
   void Enter(const store::SessionName& name, const SessionTraits& traits, Entered then,
              bool waits = true);
-  // Ends a use that has led to no job.
+  // Ends a use for which no job was begun.
   void Leave(const std::shared_ptr<SessionUse>& use);
-  // Fills in `work` for the driver. Updates of the job must be passed to Take(). Returns false if
-  // the lease has been lost meanwhile; cancel the job as soon as the driver has it.
+  // Begins the use's job: fills in `work` for the driver. All updates of the job must then be
+  // passed to Take(). Returns false if the lease was lost meanwhile; the caller must then cancel
+  // the job as soon as the driver has it.
   [[nodiscard]] bool Begin(const std::shared_ptr<SessionUse>& use, JobId job, SessionWork* work);
-  // Moves the saved session and the end of the job out of `update`; the end is delivered later by
-  // Hooks::deliver. Returns false if the job has no session of this keeper.
+  // Handles the saved session and the end of the job, and removes them from `update`;
+  // Hooks::deliver delivers the end later. Returns false if the job has no session of this keeper.
   bool Take(JobUpdate* update);
 
-  // Answers GET /v1/sessions. This function and those below answer requests about sessions;
-  // requests within a session use Enter().
+  // Answers GET /v1/sessions: lists the tenant's sessions. This function and those below serve
+  // requests about sessions; requests within a session use Enter().
   using Answered = std::function<void(HttpAnswer)>;
   void List(const std::string& tenant, Answered then);
   void Describe(const store::SessionName& name, Answered then);
-  // Answers with the messages of both sides as far as the store has them, with the thoughts of
-  // answers.
+  // Answers with the stored messages of both sides, with the thoughts in answers.
   void Messages(const store::SessionName& name, Answered then);
   void Delete(const store::SessionName& name, Answered then);
   void Fork(const store::SessionName& from, const std::string& to, Answered then);
@@ -114,8 +115,8 @@ class SessionKeeper {
   // Waits until the session of every ended job is saved or saving has failed, for at most
   // `seconds`. REQUIRES: called from another thread than that of connections.
   void WaitUntilSaved(double seconds);
-  // Waits for operations under way; no callback is posted afterwards. REQUIRES: called from another
-  // thread; the thread of connections still runs.
+  // Waits for operations under way; afterwards no callback is posted. REQUIRES: called from another
+  // thread than that of connections, which still runs.
   void Stop();
 
  private:

@@ -1,10 +1,11 @@
-// Holds the state of a SessionKeeper. `held` has the sessions whose leases this server has. A
-// session leaves `held` when no request uses it and all its changes are in the store, or when its
-// lease is lost. One write of a session is under way at a time; the newest state waits in `next` or
-// `unsaved`.
-// Members that `mutex` guards are shared with the clock's thread and WaitUntilSaved(). `store`,
-// `hooks` and `scratch` are also used on threads of the store. All other members belong to the
-// thread of connections.
+// SessionKeeper::Impl has the state of a SessionKeeper. `held` has the sessions whose leases this
+// server has. A session leaves `held` when no request uses it and all its changes are in the store,
+// or when its lease is lost. One write of a session runs at a time; the newest state waits in
+// `next` or `unsaved`.
+//
+// Thread safety: members guarded by `mutex` are shared with the clock's thread and
+// WaitUntilSaved(). `store`, `hooks` and `scratch` are also used on threads of the store. All other
+// members are used only on the thread of connections.
 #ifndef EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 #define EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 
@@ -31,22 +32,22 @@ using Clock = std::chrono::steady_clock;
 // HeldSession is a session whose lease this server has.
 struct HeldSession {
   std::shared_ptr<SessionUse> use;
-  bool is_used = true;  // true: a request uses it; false: saving failed and is retried
+  bool is_used = true;  // false: no request uses it; a failed save is retried
   JobId job = 0;
   bool is_lost = false;
   bool is_writing = false;
   bool is_renewing = false;
-  std::optional<SavedSession> next;     // written once no write is under way
-  std::optional<JobUpdate> end;         // delivered after `next` is written
-  std::optional<SavedSession> unsaved;  // newest state that the store failed to save
+  std::optional<SavedSession> next;     // state to write when the current write ends
+  std::optional<JobUpdate> end;         // update to deliver once `next` is written
+  std::optional<SavedSession> unsaved;  // newest state, if the store failed to save it
   std::string error;                    // why saving `unsaved` failed
   Clock::time_point renewed = Clock::now();
   Clock::time_point retry_at = {};
-  double back_off = 1;  // seconds
+  double back_off = 1;  // seconds until the next try to save
 };
 using Holding = std::shared_ptr<HeldSession>;
 
-// RestingCopy is a saved session that also stays in the driver's memory.
+// RestingCopy is a saved session of which the driver's memory has a copy.
 struct RestingCopy {
   uint64_t number = 0;
   std::string generation;
@@ -57,7 +58,7 @@ struct WaitingEntry {
   store::SessionName name;
   SessionTraits traits;
   SessionKeeper::Entered then;
-  Clock::time_point deadline;  // in the past: does not wait
+  Clock::time_point deadline;  // in the past: the request does not wait
 };
 using Waiting = std::shared_ptr<WaitingEntry>;
 
@@ -72,8 +73,8 @@ struct SessionKeeper::Impl {
   void Enter(const Waiting& entry);
   void Wait(const Waiting& entry);
   void Acquired(const Waiting& entry, const Result<std::optional<store::Lease>>& lease);
-  // Returns `begun` with the session's record, generation and file from the store. Runs on a thread
-  // of the store.
+  // Returns `begun` completed with the session's record, generation and file from the store. Runs
+  // on a thread of the store.
   [[nodiscard]] ApiResult<std::shared_ptr<SessionUse>> Fetch(const SessionUse& begun,
                                                              const std::string& resting_generation);
   void Entered(const Waiting& entry, const Holding& held,
@@ -84,12 +85,12 @@ struct SessionKeeper::Impl {
   void Written(const Holding& held, SavedSession saved, const Result<store::Held>& outcome,
                const store::Manifest& manifest);
   void Conclude(const Holding& held);
-  // Ends the use of a session: keeps it in memory under the number `resting` and releases its
-  // lease, unless it has unsaved changes.
+  // Ends a request's use of a session: keeps the session in memory under the number `resting`, and
+  // releases the lease unless changes are unsaved.
   void Rest(const Holding& held, std::optional<uint64_t> resting);
   void Lose(const Holding& held);
   void Drop(const Holding& held);
-  // Removes `holding` from `held`, unless another holding has taken its name there.
+  // Removes `holding` from `held`, unless the session's name has another holding there.
   void Forget(const Holding& holding);
   void KeepCopy(const store::SessionName& name, uint64_t number, const std::string& generation);
   void DropCopy(const store::SessionName& name);
@@ -112,8 +113,8 @@ struct SessionKeeper::Impl {
     });
   }
 
-  // Acts like Ask(), but after queued releases of leases: a client that has received its answer
-  // must find the session free.
+  // Does the same as Ask(), but after queued releases of leases, because a client that has its
+  // answer must find the session free.
   template <typename Work, typename Then>
   void AskBehindReleases(Work work, Then then) {
     boost::asio::post(renewing, [this, work = std::move(work), then = std::move(then)]() mutable {
@@ -135,21 +136,21 @@ struct SessionKeeper::Impl {
     uint64_t saved = 0;
     uint64_t not_saved = 0;
     uint64_t fetched = 0;
-    uint64_t lost = 0;  // lost leases
+    uint64_t lost = 0;  // leases lost
   } counted;
 
   Mutex mutex;
   CondVar changed;
-  size_t num_used EBB_GUARDED_BY(mutex) = 0;  // entries of `held` with is_used
-  // Holds the seconds between the clock's ticks; nothing: the clock does not tick.
+  size_t num_used EBB_GUARDED_BY(mutex) = 0;  // how many sessions in `held` are used
+  // Has the seconds between ticks of the clock; nullopt: the clock does not run.
   std::optional<double> period EBB_GUARDED_BY(mutex);
   bool is_stopped EBB_GUARDED_BY(mutex) = false;
 
-  // Runs store operations. Renewals have a thread of their own, so that a long write cannot delay
-  // them until the lease expires.
+  // Run the operations of the store. Renewals of leases have their own thread, so that a long write
+  // cannot delay them until a lease expires.
   boost::asio::thread_pool working{2};
   boost::asio::thread_pool renewing{1};
-  std::thread clock;  // last: the thread uses all other members
+  std::thread clock;  // last member: the thread uses all others
 };
 
 }  // namespace ebb::server

@@ -58,8 +58,8 @@ class FakeStore : public store::SessionStore {
   Status Sweep() override { return OkStatus(); }
 };
 
-// SlowStore holds one session. A fetch lasts until the keeper has handled `awaited` renewals of the
-// lease.
+// SlowStore has one session. Fetching it lasts until the keeper has handled `awaited` renewals of
+// the lease.
 class SlowStore final : public FakeStore {
  public:
   explicit SlowStore(int awaited) : awaited_(awaited) {}
@@ -96,8 +96,8 @@ class SlowStore final : public FakeStore {
     std::ofstream(path) << "rows";
     return renewed ? OkStatus() : IoError("the lease was not renewed");
   }
-  // Returns `work`. Work that the thread of renewals posts counts as a handled renewal once it has
-  // run.
+  // Returns `work`, wrapped so that work posted by the thread of renewals counts as a handled
+  // renewal once it has run.
   std::function<void()> Counted(std::function<void()> work) {
     const MutexLock lock(mutex_);
     if (std::this_thread::get_id() != renewing_thread_) return work;
@@ -108,7 +108,7 @@ class SlowStore final : public FakeStore {
       changed_.NotifyAll();
     };
   }
-  // Makes the renewal with this number lose the lease; 0: none does.
+  // Lets the lease be lost at the renewal with this number; 0: at none.
   void LoseAt(int renewal) {
     const MutexLock lock(mutex_);
     lost_at_ = renewal;
@@ -189,8 +189,8 @@ TEST_F(SessionKeeperTest, RenewsTheLeaseWhileASessionIsFetched) {
 TEST_F(SessionKeeperTest, AnotherRequestWaitsWhileASessionIsFetched) {
   Start(/*awaited=*/2);
   auto first = Enter(), second = Enter();
-  // The keeper's threads handle the two in any order; the other one may not wait as long as the
-  // first takes.
+  // Either request may get the session; the other one is refused as busy, because it does not wait
+  // as long as the fetch lasts.
   EXPECT_THAT(
       (std::vector<std::string>{EpochOf(&first), EpochOf(&second)}),
       testing::UnorderedElementsAre("1", "session_busy: another request uses session \"s\""));
@@ -198,17 +198,17 @@ TEST_F(SessionKeeperTest, AnotherRequestWaitsWhileASessionIsFetched) {
 }
 
 TEST_F(SessionKeeperTest, WhatWasFetchedUnderALostLeaseIsFetchedAnew) {
-  // A request waits a second longer than a lease of 3 s lasts, which is enough on a busy machine
-  // too.
+  // A request waits a second longer than the lease of 3 s lasts, which is enough also on a busy
+  // machine.
   Start(/*awaited=*/1, /*lost_at=*/1, /*lease_seconds=*/3);
   auto first = Enter();
   EXPECT_EQ(EpochOf(&first), "2");
   EXPECT_EQ(store_->num_fetches(), 2);
 }
 
-// FolderLikeStore holds sessions of any name, each under the epoch "1", as a store in a folder
-// does. A fetch writes the session's name in two halves and lasts until two fetches have written
-// their first half, so that two fetches into one file would be noticed.
+// FolderLikeStore has a session for every name, each with epoch "1", like a store in a folder. A
+// fetch writes the session's name in two halves and waits between them until two fetches have
+// written their first half, so that the test notices if both write to the same file.
 class FolderLikeStore final : public FakeStore {
  public:
   Result<std::optional<Lease>> Acquire(const SessionName& name) override {

@@ -91,7 +91,7 @@ TEST(SessionRecordTest, BytesThatAreCutOffOrChangedAreNone) {
     EXPECT_FALSE(DecodeRecord(std::string_view(bytes).substr(0, size)).ok()) << size;
   }
   EXPECT_FALSE(DecodeRecord(bytes + "x").ok());
-  // With any one byte changed, the bytes must decode to a valid record or give an error.
+  // With any byte changed, the record must either decode to a valid one or give an error.
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string changed = bytes;
     changed[i] = static_cast<char>(changed[i] ^ 0x81);
@@ -122,8 +122,8 @@ TEST(SessionRecordTest, AWholeHistoryBeginsWithAllOfTheSession) {
   const auto first = CompareHistory({}, known);
   ASSERT_TRUE(first.ok()) << first.error().message;
   EXPECT_EQ(TextsOf(*first), "q1 a1 q2 a2 ");
-  // Only new messages, the same messages again, an edited history, a shorter one, and a different
-  // one.
+  // Tries only new messages, the same messages again, an edited history, a shorter one, and a
+  // different one.
   for (const std::vector<ChatMessage>& messages : std::vector<std::vector<ChatMessage>>{
            {User("q3")},
            known,
@@ -187,7 +187,7 @@ TEST(SessionRecordTest, OtherConversationsAreRefused) {
   EXPECT_EQ(error.status, 400);
   EXPECT_EQ(error.message, "messages: expected a new message after the last answer of the session");
   EXPECT_EQ(Refused(TwoTurns(true), {}).status, 400);
-  // A tool call that the client has changed makes another message.
+  // A tool call that the client has changed makes the message a different one.
   SessionRecord calls = TwoTurns(true);
   calls.before[1].tool_calls = {{.name = "f", .arguments = "{}", .id = "call00000"}};
   std::vector<ChatMessage> messages = {User("q1"), calls.before[1], User("q2"), Said("a2"),

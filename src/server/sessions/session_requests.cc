@@ -1,4 +1,4 @@
-// Answers requests about sessions: lists them from the store, copies and removes them.
+// Implements the requests about sessions: lists them from the store, copies and removes them.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -71,7 +71,7 @@ HttpAnswer ListIn(SessionStore& store, const std::string& tenant) {
 
 HttpAnswer DeleteIn(SessionStore& store, const SessionName& name, const Lease& lease) {
   const auto stored = store.Describe(name);
-  // A damaged session and one of another version can be removed too.
+  // Damaged sessions and those of other versions can be removed too.
   const bool is_there = stored.ok() ? stored->has_value()
                                     : stored.status().code() == StatusCode::kCorrupt ||
                                           stored.status().code() == StatusCode::kUnsupported;
@@ -181,8 +181,8 @@ void SessionKeeper::Delete(const SessionName& name, Answered then) {
     return then(ErrorAnswer(BusyError(name)));
   }
   if (holding != nullptr) {
-    // The session has unsaved changes, so its lease is here. `is_writing` keeps requests from using
-    // the session meanwhile.
+    // The session has unsaved changes, so that this server has its lease. `is_writing` keeps
+    // requests from using the session meanwhile.
     holding->is_writing = true;
     const auto remove = [impl, holding, name] {
       return DeleteIn(*impl->store, name, holding->use->lease);
@@ -194,8 +194,8 @@ void SessionKeeper::Delete(const SessionName& name, Answered then) {
                        if (holding->use->resting) impl->hooks.discard(*holding->use->resting);
                        impl->Release(holding->use->lease);
                        impl->Drop(holding);
-                       // The session exists for the client even if the store never had it, so 404
-                       // becomes 200.
+                       // A session that was never stored exists for the client all the same, so
+                       // that 404 becomes 200.
                        then(answer.status == 404 ? JsonAnswer({{"id", holding->use->name.id},
                                                                {"object", "session.deleted"},
                                                                {"deleted", true}})
@@ -246,7 +246,7 @@ void SessionKeeper::Park(const SessionName& name, Answered then) {
     return then(ErrorAnswer(BusyError(name)));
   }
   if (holding != nullptr && holding->use->resting.has_value()) {
-    // The session's file is enough to resume it.
+    // Frees the copy in memory; the session can be resumed from its file.
     impl_->hooks.discard(*std::exchange(holding->use->resting, std::nullopt));
   }
   impl_->DropCopy(name);

@@ -1,4 +1,4 @@
-// Adds the routes below /v1/sessions.
+// Adds the HTTP routes of sessions, below /v1/sessions.
 #ifndef EBB_SERVER_SESSIONS_SESSION_ROUTES_H_
 #define EBB_SERVER_SESSIONS_SESSION_ROUTES_H_
 
@@ -9,8 +9,8 @@
 
 namespace ebb::server {
 
-// Adds the routes below /v1/sessions to `routes`. `keeper`: null if the server keeps no sessions;
-// the routes then answer 501. REQUIRES: the keeper outlives the routes.
+// Adds the routes below /v1/sessions to `routes`. If `keeper` is null, the server keeps no
+// sessions, and the routes answer 501. REQUIRES: the keeper outlives the routes.
 void AddSessionRoutes(SessionKeeper* keeper, std::vector<Route>* routes);
 
 }  // namespace ebb::server

@@ -15,8 +15,8 @@
 namespace ebb::server {
 namespace {
 
-// Returns a text to stand for an answer while the template renders the conversation. It is random,
-// so that no client's message can contain it; the tokenizer never sees it.
+// Returns a text that stands for an answer while the template formats the conversation. It is
+// random, so that no client's message can contain it; the tokenizer never sees it.
 std::string NewAnswerMark() {
   return fmt::format("[[ebb-answer-{:016x}{:016x}]]", store::RandomNumber(), store::RandomNumber());
 }
@@ -79,15 +79,15 @@ class TurnMaker {
   }
 
   ApiResult<std::vector<Job>> Behind(std::vector<ChatMessage> messages) {
-    // Formats the messages that the newest answer replied to, since the prompt says how to find the
-    // thought in the answer.
+    // Formats the messages before the newest answer, because the resulting prompt says how to find
+    // the thought in that answer.
     std::vector<ChatMessage> asked = record_.before;
     asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
     const Result<ChatPrompt> old = Format(std::move(asked));
     if (!old.ok()) return PromptError(old.status(), request_);
     const std::string text = TextOf(model_, record_.answer, *old);
     const ThoughtExtent thought = FindThought(*old, text);
-    // An answer that was cut off becomes a message with the text after its thought.
+    // Makes a message of an answer that was cut off, with the text after its thought.
     SessionRecord next = WithTurnEnded(
         record_,
         {.role = "assistant", .content = text.substr(std::min(thought.bytes, text.size()))});
@@ -147,7 +147,7 @@ class TurnMaker {
       return ErrorFrom(Internal("an answer without tokens was stored"));
     }
     turn.goes_on = {.so_far = record_.answer, .sampler = record_.sampler};
-    // The client gets the whole text again.
+    // The client gets the whole text again, not only the new part.
     turn.goes_on->so_far.text_bytes = 0;
     int& most = request_.generate.max_tokens;
     if (most >= 0) most = std::max(0, most - static_cast<int>(record_.answer.tokens.size()));
@@ -162,7 +162,7 @@ class TurnMaker {
     request_.prompt = std::make_shared<const ChatPrompt>(*std::move(prompt));
     request_.call_seed = CallIdSeed(record_.before, record_.asked);
     request_.may_call = MayCall(request_.chat);
-    request_.drawn_seed.reset();  // the stored answer had another seed
+    request_.drawn_seed.reset();  // the stored answer used another seed
     JobUpdate said = {.accepted = true};
     const size_t thought = record_.thought_bytes;
     if (thought > 0) said.pieces.push_back({TextPart::kThought, record_.text.substr(0, thought)});
@@ -182,7 +182,8 @@ class TurnMaker {
     return std::vector<Job>();
   }
 
-  // Makes the job of a turn. `kept`: the tokens of the session before the turn.
+  // Makes the job of a turn. `kept` is the number of tokens that the session keeps from before the
+  // turn.
   ApiResult<std::vector<Job>> MakeJob(SessionRecord next, Turn turn, size_t kept) {
     SessionWork work = {.num_kept = kept, .call_seed = CallIdSeed(next.before, next.asked)};
     if (!turn.goes_on.has_value() && (kept > 0 || !record_.asked.empty())) {
@@ -201,7 +202,7 @@ class TurnMaker {
     work.prompt = request_.prompt;
     Job& job = jobs.front();
     job.work = std::move(work);
-    job.prefix_key.reset();  // no prefix caching: its rows belong to the session alone
+    job.prefix_key.reset();  // no prefix caching: the rows belong to this session
     return jobs;
   }
 

@@ -1,4 +1,5 @@
-// Makes a job from the messages of a request within a session and the session's record.
+// Makes the job of a request within a session, from the request's messages and the session's
+// record.
 #ifndef EBB_SERVER_SESSIONS_SESSION_TURN_H_
 #define EBB_SERVER_SESSIONS_SESSION_TURN_H_
 
@@ -14,10 +15,11 @@
 
 namespace ebb::server {
 
-// Returns one job; or none, and then request->said is the stored answer, which is sent again. A
-// session named by a hint only is used only if the request's messages begin with all of the
-// session's messages and more follow. `record`: the session's messages. Applies the template and
-// tokenizes, which may take a second. Errors: those of CompareMessages() and Prepare().
+// Returns one job; or none if the request asks for the stored answer again, which request->said
+// then has. A session that is named only by a hint is used only if the request's messages begin
+// with all of the session's messages and more follow. `record` has the session's messages. Applies
+// the template and tokenizes, which may take a second. Errors: those of CompareMessages() and
+// Prepare().
 //
 // The session reads new messages as the template writes them after an answer. To find that text,
 // the template is applied to all messages with a mark in place of the last answer, and the text
@@ -28,8 +30,8 @@ namespace ebb::server {
                                                       CompletionRequest* request);
 
 struct SessionHeaders {
-  std::string session;  // X-Ebb-Session
-  std::string hint;     // X-Session-Id
+  std::string session;  // header X-Ebb-Session
+  std::string hint;     // header X-Session-Id
 };
 // Sets the session of a request. The header X-Ebb-Session and the member `ebb.session` name it.
 // Without them, X-Session-Id or the member `session_id`, which other programs send too, are hints:
@@ -40,14 +42,14 @@ struct SessionHeaders {
 [[nodiscard]] std::optional<ApiError> TakeSession(const SessionHeaders& headers, bool has_sessions,
                                                   CompletionRequest* request);
 
-// Turns an answer that the client has begun into a message like any other, if the request has a
-// session: a session continues its own last answer. Errors: 400 (the client asks by name to
-// continue its own).
+// If the request has a session, turns an answer that the client has begun into an ordinary message,
+// because a session continues only its own last answer. Errors: 400 (the client explicitly asks to
+// continue its own answer).
 [[nodiscard]] std::optional<ApiError> TakeBegunAnswer(CompletionRequest* request);
 
-// Describes as text the options that must be equal for a session to continue.
+// Returns, as text, the options in which a request must agree with its session.
 [[nodiscard]] std::string DescribePolicy(const SessionOptions& options);
-// Describes the tiers by the server's options, such as "--t1 host --evict 10%", or by kNoTiers.
+// Returns the tiers as options of the server, such as "--t1 host --evict 10%", or kNoTiers.
 [[nodiscard]] std::string DescribeTiers(const SessionOptions& options);
 inline constexpr std::string_view kNoTiers = "no tiers";
 

@@ -54,14 +54,14 @@ TEST(TakeSession, OfAnotherProgramIsAHint) {
   CompletionRequest chat;
   chat.endpoint = Endpoint::kChat;
   EXPECT_EQ(Take({.hint = "s"}, true, chat), (Hinted{"s", {"X-Session-Id"}, {}}));
-  // A server without sessions, and a hint that is no valid session id.
+  // A server without sessions ignores hints, and a hint that is no valid session id is ignored.
   EXPECT_EQ(Take({.hint = "s"}, false, chat), (Hinted{"", {}, {"X-Session-Id"}}));
   for (const char* id : {"a/b", "a.b", "a b", "\xc3\xa4"}) {
     EXPECT_EQ(Take({.hint = id}, true, chat), (Hinted{"", {}, {"X-Session-Id"}})) << id;
   }
   EXPECT_EQ(Take({.hint = std::string(65, 'a')}, true, chat), (Hinted{"", {}, {"X-Session-Id"}}));
-  // The member `session_id` is a hint too; if both hints differ, the header counts, and the member
-  // is listed as ignored.
+  // The member `session_id` is a hint too; if it differs from the header's hint, the header counts
+  // and the member is listed as ignored.
   CompletionRequest member = chat;
   member.session_hint = "m";
   EXPECT_EQ(Take({}, true, member), (Hinted{"m", {"session_id"}, {}}));

@@ -17,8 +17,8 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
-// Returns whether two messages are the same turn. Thoughts and blanks around the content do not
-// count, since clients may leave thoughts out and trim text.
+// Returns whether two messages are the same turn. Thoughts, and blanks around the content, are not
+// compared, because clients may omit thoughts and trim text.
 bool SayTheSame(const ChatMessage& a, const ChatMessage& b) {
   const auto role = [](const ChatMessage& m) {
     return m.role == "developer" ? std::string_view("system") : std::string_view(m.role);
@@ -27,7 +27,7 @@ bool SayTheSame(const ChatMessage& a, const ChatMessage& b) {
          a.tool_calls == b.tool_calls && a.tool_call_id == b.tool_call_id;
 }
 
-// Counts the messages that `a` and `b` have in common from the first one on.
+// Returns how many messages `a` and `b` share, from the first one on.
 size_t NumInCommon(std::span<const ChatMessage> a, std::span<const ChatMessage> b) {
   size_t count = 0;
   while (count < std::min(a.size(), b.size()) && SayTheSame(a[count], b[count])) ++count;

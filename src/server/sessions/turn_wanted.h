@@ -1,5 +1,5 @@
-// Compares the messages of a request with those of its session. Pure. docs/user/serve.md explains
-// the rules to authors of clients.
+// Compares a request's messages with those of its session, to find which turn the client asks for.
+// The functions are pure. docs/user/serve.md explains the rules to authors of clients.
 #ifndef EBB_SERVER_SESSIONS_TURN_WANTED_H_
 #define EBB_SERVER_SESSIONS_TURN_WANTED_H_
 
@@ -15,10 +15,10 @@ namespace ebb::server {
 // TurnWanted says which turn of a session a request asks for.
 struct TurnWanted {
   enum class Kind {
-    kNew,       // an answer to `messages`, after the newest answer, cut off or not
-    kInstead,   // an answer to `messages`, which replace the newest turn
-    kContinue,  // the rest of the newest answer
-    kSayAgain,  // the newest answer, which is complete
+    kNew,       // answer `messages`, after the newest answer
+    kInstead,   // answer `messages`, which replace the newest turn
+    kContinue,  // continue the newest answer
+    kSayAgain,  // send the newest answer, which is complete, again
   };
   Kind kind = Kind::kNew;
   std::vector<ChatMessage> messages = {};
@@ -28,8 +28,8 @@ struct TurnWanted {
 [[nodiscard]] ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
                                                     std::span<const ChatMessage> messages);
 
-// Returns the turn that the messages of a client without knowledge of sessions ask for: they must
-// begin with all messages of the session and more must follow. Errors: 409.
+// Returns the turn that a client without knowledge of sessions asks for: its messages must begin
+// with all messages of the session, and more must follow. Errors: 409.
 [[nodiscard]] ApiResult<TurnWanted> CompareHistory(const SessionRecord& record,
                                                    std::span<const ChatMessage> messages);
 
