@@ -1,9 +1,9 @@
-// AccessLine gathers the line of the access log for one request. Its destructor writes the line:
-// after the connection has sent the answer, or after the engine's job, which ends later than the
-// connection if the client disconnects.
+// AccessLine collects what the access log writes about one request. Its destructor writes the line:
+// after the connection has sent the answer, or after the engine's job has ended, which is later if
+// the client disconnects.
 //
-// Thread safety: members belong to the thread of connections; the last owner may destroy the line
-// on any thread.
+// Thread safety: members must be called on the thread of connections; the last owner may destroy
+// the line on any thread.
 #ifndef EBB_SERVER_ACCESS_ACCESS_LINE_H_
 #define EBB_SERVER_ACCESS_ACCESS_LINE_H_
 
@@ -19,7 +19,7 @@ namespace ebb::server {
 
 class AccessLine final : public RequestWatcher {
  public:
-  // Begins the line of `request` when its header has been read; the line's time is now.
+  // Begins the line of `request`, whose header has just been read; the line's time is now.
   AccessLine(std::shared_ptr<AccessLog> log, const HttpRequest& request);
   ~AccessLine() override { log_->Write(record_); }
   AccessLine(const AccessLine&) = delete;
@@ -29,12 +29,12 @@ class AccessLine final : public RequestWatcher {
   void OnEnd(const HttpTraffic& traffic) override;
 
   void SetKey(std::string name) { record_.key = std::move(name); }
-  // Sets the request's id, for a request that gets no response header to take the id from.
+  // Sets the id of a request whose answer has no header from which to take the id.
   void SetId(std::string id) { record_.request_id = std::move(id); }
   // Sets the error of a stream that failed after its header was sent.
   void SetError(std::string error) { record_.error = std::move(error); }
-  // Adds the figures of a job that has ended to the line. `is_first`: the job is the first choice
-  // of its prompt, so that the prompt's tokens count once.
+  // Adds the numbers of a job that has ended. `is_first`: the job is the first choice of its
+  // prompt, so that the prompt's tokens are counted once.
   void AddJob(const JobEnd& end, bool is_first);
 
  private:

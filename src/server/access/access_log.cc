@@ -102,8 +102,8 @@ bool AccessLog::WriteLine(const std::string& line) {
   std::string rest = is_torn_ ? '\n' + line : line;
   const size_t whole = rest.size();
   while (!rest.empty()) {
-    // stderr may be a blocking pipe. write() does not block after poll() all the same: a line fits
-    // into the PIPE_BUF bytes that poll() promises.
+    // stderr may be a blocking pipe, but write() does not block after poll(): a line fits into the
+    // PIPE_BUF bytes that poll() promises.
     if (!WaitUntilWritable()) break;
     const ssize_t size = write(file_, rest.data(), rest.size());
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;

@@ -1,11 +1,11 @@
-// Writes the access log, one line for each request, to stderr or to a file.
+// AccessLog writes one line for each request, to stderr or to a file.
 //
-// A line is `name=value` pairs or a JSON object. It is printable ASCII whatever the request holds,
-// so that a client can neither forge a line nor drive a terminal. It holds no key and no text of
-// prompts or answers.
+// A line is `name=value` pairs or a JSON object. It is printable ASCII whatever the request
+// contains, so that a client can neither forge a line nor control a terminal. It contains no key
+// and no text of prompts or answers.
 //
-// A separate thread writes, so that a slow disk or a pipe that is not read delays no request. The
-// log drops and counts lines while 4 MiB of lines wait and while the disk is full. It opens the
+// A separate thread writes, so that a slow disk or a pipe that no process reads delays no request.
+// The log drops and counts lines while 4 MiB of lines wait and while the disk is full. It opens the
 // file with O_APPEND: a log rotation may truncate the file in place, or move it away and call
 // Reopen().
 //
@@ -40,24 +40,24 @@ class AccessLog {
   // Opens the file again by the same path, so that waiting lines go to the new file. Errors: those
   // of Open(); the log then goes on with the old file.
   [[nodiscard]] Status Reopen();
-  // Counts the lines that were not written.
+  // Returns the number of lines that were not written.
   [[nodiscard]] uint64_t num_dropped() const { return num_dropped_; }
 
  private:
   AccessLog(std::string path, AccessLogFormat format, int file)
       : path_(std::move(path)), format_(format), file_(file) {}
   void Run();
-  // Writes one line. Returns false if the line is lost.
+  // Writes one line. Returns false if the line could not be written.
   [[nodiscard]] bool WriteLine(const std::string& line);
   // Waits until the file accepts bytes. Returns false if it accepts none within a second.
   [[nodiscard]] bool WaitUntilWritable() const EBB_REQUIRES(file_mutex_);
 
-  const std::string path_;  // empty: stderr
+  const std::string path_;  // empty: writes to stderr
   const AccessLogFormat format_;
   std::atomic<uint64_t> num_dropped_ = 0;
   Mutex file_mutex_;
   int file_ EBB_GUARDED_BY(file_mutex_);
-  // Marks that only part of the last line was written, so the next line begins with '\n'.
+  // Is true if only a part of the last line was written; the next line then begins with '\n'.
   bool is_torn_ EBB_GUARDED_BY(file_mutex_) = false;
   Mutex mutex_;
   CondVar wake_;

@@ -22,8 +22,8 @@ std::string UtcTime(std::chrono::system_clock::time_point time) {
                      ms.count() % 1000);
 }
 
-// Returns at most 256 bytes of a client's text, since escaping may make six bytes of one and a line
-// is limited to PIPE_BUF bytes.
+// Returns at most 256 bytes of a client's text: escaping may make six bytes of one, and a line has
+// at most PIPE_BUF bytes.
 std::string Shortened(const std::string& text) {
   constexpr size_t kMost = 256;
   return text.size() <= kMost ? text : text.substr(0, kMost) + "...";

@@ -58,8 +58,8 @@ bool ParseHash(std::string_view hex, KeyHash* hash) {
   return true;
 }
 
-// Parses the value of `priorities=`. The message of an error does not name the line;
-// KeyRing::Parse() adds it.
+// Parses the value of the option `priorities=`. KeyRing::Parse() adds the line's number to an
+// error.
 Status ParsePriorities(std::string_view text, KeyLimits* limits) {
   const size_t dots = text.find("..");
   const bool fits = dots != std::string_view::npos &&
@@ -111,7 +111,7 @@ Result<ApiKey> ParseKey(const std::vector<std::string_view>& words) {
     return InvalidArgument(fmt::format(
         "expected a name of up to 64 letters, digits, '.', '_' and '-', found \"{}\"", key.name));
   }
-  // The message does not quote the word, which may be the key itself by mistake.
+  // The message does not quote the word, because it may be the key itself by mistake.
   if (words.size() < 2 || !ParseHash(words[1], &key.hash)) {
     return InvalidArgument("expected the SHA-256 of the key after its name, 64 hex digits");
   }
@@ -276,7 +276,8 @@ Result<std::string> AddNewKey(const std::string& path, const std::string& name) 
       fmt::format("{}{} {}\n", ends_with_line ? "" : "\n", name, Hex(HashKey(key)));
   if (write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size())) return key;
   const Status failed = SystemError(path, "cannot write to");
-  // An incomplete line would make the file invalid, so it is cut off.
+  // Truncates the file to its old size after a failed write, because an incomplete line would make
+  // the file invalid.
   if (ftruncate(file.get(), static_cast<off_t>(text.size())) != 0) {
     return SystemError(path, "cannot mend");
   }

@@ -1,13 +1,12 @@
-// Reads and makes the API keys of a server and their limits. A file of keys holds a line for each
-// key,
+// KeyRing has the API keys of a server with their limits, from a file with a line for each key:
 //
 //   NAME SHA256-IN-HEX [OPTION ...]
 //
-// with the hash of the key and never the key itself. Options: `admin`; `concurrent=N` requests at a
-// time; `requests-per-minute=N`; `tokens-per-minute=N`, of prompts and answers; `priorities=A..B`
-// that its requests may have. `#` begins a comment.
+// The file contains the hash of a key, never the key itself. Options: `admin`; `concurrent=N`
+// requests at a time; `requests-per-minute=N`; `tokens-per-minute=N`, of prompts and answers;
+// `priorities=A..B` that its requests may have. `#` begins a comment.
 //
-// A key is 256 random bits, so a hash without salt and stretching does not reveal it.
+// A key is 256 random bits, so that a hash without salt and stretching does not reveal it.
 #ifndef EBB_SERVER_ACCESS_API_KEYS_H_
 #define EBB_SERVER_ACCESS_API_KEYS_H_
 
@@ -24,17 +23,17 @@
 
 namespace ebb::server {
 
-using KeyHash = std::array<unsigned char, 32>;  // SHA-256
+using KeyHash = std::array<unsigned char, 32>;  // a SHA-256
 
 inline constexpr int kMostUrgentPriority = -2;
 inline constexpr int kLeastUrgentPriority = 2;
 
-// Holds the limits of a key. A member without a value sets no limit.
+// KeyLimits holds the limits of a key. nullopt: no limit.
 struct KeyLimits {
   std::optional<uint64_t> concurrent = {};
   std::optional<uint64_t> requests_per_minute = {};
   std::optional<uint64_t> tokens_per_minute = {};
-  // Holds the lowest number, which is the most urgent priority of the key's requests.
+  // Is the most urgent priority that the key's requests may have; lower numbers are more urgent.
   int lowest_priority = kMostUrgentPriority;
   int highest_priority = kLeastUrgentPriority;
 
@@ -44,12 +43,12 @@ struct KeyLimits {
 struct ApiKey {
   std::string name;
   KeyHash hash = {};
-  bool is_admin = false;  // may list and end requests of other keys, and read /metrics
+  bool is_admin = false;  // may see and end others' requests, and read /metrics
   KeyLimits limits;
 };
 
-// Returns the name of a request's tenant: sessions and cached prompts of different tenants are kept
-// apart. `key`: the request's key; null if the server has no keys.
+// Returns the name of a request's tenant. Sessions and cached prompts of different tenants are kept
+// apart. `key` is the request's key; null if the server has no keys.
 [[nodiscard]] inline std::string TenantOf(const std::shared_ptr<const ApiKey>& key) {
   return key == nullptr ? "" : key->name;
 }
@@ -64,8 +63,8 @@ class KeyRing {
   // owner can write to it).
   static Result<KeyRing> Read(const std::string& path);
 
-  // Returns the key that has the hash of `text`, or null. Compares with all keys in constant time,
-  // so that the time reveals no key.
+  // Returns the key with the hash of `text`; null if there is none. Compares with all keys in
+  // constant time, so that the duration reveals no key.
   [[nodiscard]] std::shared_ptr<const ApiKey> Find(std::string_view text) const;
   [[nodiscard]] size_t size() const { return keys_.size(); }
   // Returns the key called `name`, or null.

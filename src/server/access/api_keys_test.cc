@@ -142,11 +142,11 @@ TEST(ApiKeys, ANewKeyIsAddedAndWhatIsThereStays) {
   const auto first = AddNewKey(path, "one");
   ASSERT_TRUE(first.ok()) << first.status().ToString();
   EXPECT_THAT(*first, MatchesRegex("ebb-[A-Za-z0-9_-]+"));
-  EXPECT_EQ(first->size(), 47u);  // 256 bits in base 64
+  EXPECT_EQ(first->size(), 47u);  // 256 bits in base64, after a prefix
   struct stat info = {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
-  // A person edits the last line by hand and leaves out its '\n': the next key must begin a line.
+  // A person edits the last line and omits its '\n': the next key must still begin a line.
   std::string text = Contents(path);
   text.pop_back();
   Write(path, text + " concurrent=3");

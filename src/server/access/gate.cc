@@ -35,8 +35,7 @@ std::string NameOf(std::string_view host) {
   return name;
 }
 
-// Returns whether a host is an address, or a name that DNS cannot direct elsewhere. Expects lower
-// case.
+// Returns whether a host, in lower case, is an address or a name that DNS cannot direct elsewhere.
 bool IsOwnName(const std::string& lower) {
   if (lower == "localhost" || lower.ends_with(".localhost")) return true;
   in6_addr address = {};
@@ -44,7 +43,7 @@ bool IsOwnName(const std::string& lower) {
          inet_pton(AF_INET6, lower.c_str(), &address) == 1;
 }
 
-// Returns whether a server on this machine sent the page, as for "http://localhost:3000".
+// Returns whether `origin` is a page of a server on this machine, such as "http://localhost:3000".
 bool IsLocalOrigin(std::string_view origin) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!origin.starts_with(scheme)) continue;
@@ -128,8 +127,8 @@ std::optional<ApiError> Gate::Admit(Access access, HttpRequest* request) {
   return std::nullopt;
 }
 
-// Refuses requests to another host, and requests that a page of another origin makes a browser
-// send: a server without keys would answer them.
+// Refuses requests to another host name, and requests that a page of another origin makes a browser
+// send, because a server without keys would answer them.
 std::optional<ApiError> Gate::CheckPage(const HttpRequest& request) const {
   const std::string_view host = request.header("host");
   const std::string name = NameOf(host);
@@ -163,7 +162,7 @@ std::optional<HttpAnswer> Gate::Preflight(const HttpRequest& request) const {
                     !request.header("access-control-request-method").empty() &&
                     !request.header("origin").empty();
   if (!asks) return std::nullopt;
-  // This answer has no Access-Control-Allow headers, so the browser refuses the page's request.
+  // Without Access-Control-Allow headers in this answer, the browser refuses the page's request.
   if (!IsAllowedOrigin(request.header("origin"))) return HttpAnswer{.content_type = ""};
   // Allows exactly the headers that the browser names: client libraries add some, such as
   // X-Stainless-Lang, and "*" would not cover Authorization.
@@ -207,7 +206,7 @@ std::shared_ptr<Reply> Gate::WithHeaders(std::shared_ptr<Reply> reply, Headers h
 
 Gate::Account& Gate::AccountOf(const ApiKey& key) {
   const auto [found, is_new] = accounts_.try_emplace(key.name);
-  // Owners of keys count from 1, since requests without a key have owner 0.
+  // Owners with keys count from 1, because requests without a key have owner 0.
   if (is_new) found->second.owner = accounts_.size();
   return found->second;
 }

@@ -1,8 +1,8 @@
-// Decides which requests a server accepts, by API keys, their limits, and the origins of web pages.
-// The gate sees only the headers of requests. It also makes the headers that every answer has.
+// Gate decides which requests a server accepts: by API keys, their limits, and the origins of web
+// pages. It sees only the headers of requests. It also makes the headers that every answer has.
 //
-// Thread safety: SetKeys() and all members of a Ticket, its destructor too, may be called from any
-// thread; all other members belong to the thread of connections.
+// Thread safety: SetKeys() and all members of a Ticket, including its destructor, may be called
+// from any thread; all other members must be called on the thread of connections.
 #ifndef EBB_SERVER_ACCESS_GATE_H_
 #define EBB_SERVER_ACCESS_GATE_H_
 
@@ -33,35 +33,34 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 
 class Gate {
  public:
-  // `cors_origins`: the origins from which web pages may send requests, as browsers write them.
-  // "localhost" stands for origins of this machine at any port, "*" for all origins.
-  // `run_id`: a number of this run, so that request ids differ from run to run.
-  // `hosts`: while the server has no keys, a request's Host must be localhost, an address or one of
-  // these names; nothing allows any name. Without this check, a web page could use DNS to direct a
-  // name of its own to this server (DNS rebinding), and would count as the same origin.
+  // Makes a gate without keys. `cors_origins`: origins from which web pages may send requests, as
+  // browsers write them. "localhost" stands for origins of this machine at any port, "*" for all
+  // origins. `run_id`: a number of this run of the server, so that request ids differ from run to
+  // run. `hosts`: while the server has no keys, a request's Host must be localhost, an address or
+  // one of these names; nullopt allows any name. Without this check, a web page could direct a name
+  // of its own to this server by DNS (DNS rebinding), and would count as the same origin.
   Gate(std::vector<std::string> cors_origins, uint64_t run_id,
        std::optional<std::vector<std::string>> hosts = std::nullopt)
       : cors_origins_(std::move(cors_origins)), run_id_(run_id), hosts_(std::move(hosts)) {}
 
-  // Replaces the keys. Null: the server needs no keys. The usage counts of keys with the same name
-  // continue.
+  // Replaces the keys; null: the server needs no keys. Keys that keep their name keep their usage.
   void SetKeys(std::shared_ptr<const KeyRing> keys);
 
-  // Finds the key of `request` and sets HttpRequest::key. Returns an error to refuse the request:
-  // 401 (no key or an unknown key); 403 (the key is no admin's; on a server without keys, the
-  // request comes from a page of another origin or is to another host).
+  // Finds the request's key and sets HttpRequest::key. Returns an error if the request must be
+  // refused: 401 (no key or an unknown one); 403 (the key is no admin's; or, on a server without
+  // keys, the request comes from a page of another origin or is sent to another host).
   [[nodiscard]] std::optional<ApiError> Admit(Access access, HttpRequest* request);
-  // Returns the answer to a CORS preflight request; nothing if `request` is another request.
+  // Returns the answer if `request` is a CORS preflight request; else nullopt.
   [[nodiscard]] std::optional<HttpAnswer> Preflight(const HttpRequest& request) const;
-  // Returns the headers that the answer to `request` gets: its id, and the origin whose pages may
-  // read the answer.
+  // Returns the headers for the answer to `request`: its id, and the origin whose pages may read
+  // the answer.
   [[nodiscard]] Headers HeadersFor(const HttpRequest& request);
-  // Returns a Reply that adds `headers` to each answer sent by `reply`. A header that the answer
-  // has already, such as X-Request-Id, is not replaced.
+  // Returns a Reply that adds `headers` to each answer, and sends it by `reply`. A header that the
+  // answer already has, such as X-Request-Id, is not replaced.
   [[nodiscard]] static std::shared_ptr<Reply> WithHeaders(std::shared_ptr<Reply> reply,
                                                           Headers headers);
 
-  // Ticket counts one request of a key as running as long as the ticket lives.
+  // Ticket counts a request of a key as running until it is destroyed.
   class Ticket {
    public:
     ~Ticket();
@@ -69,8 +68,8 @@ class Gate {
     Ticket& operator=(const Ticket&) = delete;
     [[nodiscard]] const std::shared_ptr<const ApiKey>& key() const { return key_; }
     [[nodiscard]] OwnerId owner() const { return owner_; }
-    // Returns the priority of a request that asks for `wanted`, or for none. Errors: 403 (the key
-    // does not allow `wanted`).
+    // Returns the priority of a request that asks for priority `wanted`, or for none. Errors: 403
+    // (the key does not allow `wanted`).
     [[nodiscard]] ApiResult<int> PriorityFor(std::optional<int> wanted) const;
     void Charge(uint64_t tokens);
 
@@ -88,8 +87,8 @@ class Gate {
   // Returns the X-RateLimit headers of the request's key.
   [[nodiscard]] Headers LimitHeaders(const HttpRequest& request) const;
 
-  // Returns whether the sender of `request` may see and end the request of `ticket`: always without
-  // keys or with an admin's key, else only with the same key.
+  // Returns whether the sender of `request` may see and end the request with `ticket`: always
+  // without keys or with an admin's key, else only with the same key.
   [[nodiscard]] bool MaySee(const HttpRequest& request, const Ticket& ticket) const;
 
  private:

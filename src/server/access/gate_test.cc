@@ -196,7 +196,7 @@ TEST(Gate, OriginsThatAreNotNamedGetNothing) {
   EXPECT_THAT(on.HeadersFor(asks),
               Contains(Pair("Access-Control-Allow-Origin", "https://a.example")));
   EXPECT_THAT(on.HeadersFor(asks), Contains(Pair("Vary", "Origin")));
-  // The answer has no CORS headers, so the browser refuses the page.
+  // Without CORS headers in the answer, the browser refuses the page.
   EXPECT_THAT(on.Preflight(other)->headers, IsEmpty());
   EXPECT_FALSE(on.Preflight(no_preflight).has_value());
   EXPECT_THAT(names(on.HeadersFor(other)), Each(Not(StartsWith("Access-Control"))));
@@ -289,7 +289,7 @@ TEST(Gate, WithoutKeysHostsAndOriginsOfOthersAreRefused) {
   EXPECT_EQ(code("GET", "localhost:80", "https://evil.example"), "");
   EXPECT_EQ(code("DELETE", "localhost:80", "https://evil.example"), "origin_not_allowed");
   EXPECT_EQ(code("POST", "localhost:80", "http://localhost:81"), "origin_not_allowed");
-  // A gate without `hosts` accepts any Host, since a proxy may use any name.
+  // A gate without `hosts` accepts any Host, because a proxy may use any name.
   HttpRequest request = To("POST", "evil.example", "");
   EXPECT_FALSE(Gate({}, 1).Admit(Access::kKey, &request).has_value());
 }

@@ -38,7 +38,7 @@ double KeyUsage::Bucket::SecondsUntil(uint64_t size, double level, double now) c
 
 std::optional<UsageRefusal> KeyUsage::Begin(const KeyLimits& limits, double now) {
   if (limits.concurrent.has_value() && num_running_ >= *limits.concurrent) {
-    // The time at which a running request ends is unknown, so the client retries after a second.
+    // When a running request will end is unknown, so that the client should retry after a second.
     return UsageRefusal{UsageLimit::kConcurrent, 1};
   }
   const auto wait = [&](const std::optional<uint64_t>& size, const Bucket& bucket) {

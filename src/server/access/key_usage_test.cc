@@ -78,8 +78,8 @@ TEST(KeyUsage, HeadersTellWhatIsLeftAndWhenAllIsBack) {
                                                     Pair("X-RateLimit-Reset-Tokens", "1m30s")));
 }
 
-// Checks that in random traces no window of time admits more requests than a full bucket and what
-// is refilled within the window.
+// In random traces, no time window may admit more requests than a full bucket and its refill within
+// the window.
 TEST(KeyUsage, RandomTracesKeepTheRate) {
   const KeyLimits limits = {.requests_per_minute = 30};
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -97,7 +97,7 @@ TEST(KeyUsage, RandomTracesKeepTheRate) {
         ASSERT_LE(static_cast<double>(last - first + 1), 30 + seconds / 2 + 1e-6) << seed;
       }
     }
-    // Requests come faster than the rate, so nearly all of the rate must be used.
+    // Requests come faster than the rate, so that almost all of the rate must be used.
     EXPECT_GE(static_cast<double>(begun.size()), now / 2 * 0.95);
   }
 }

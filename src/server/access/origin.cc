@@ -22,7 +22,7 @@ bool ConsistsOf(std::string_view text, std::string_view more) {
 
 constexpr std::string_view kNoHost = "the text after :// is no host";
 
-// Returns why browsers write no such IPv6 address (without brackets); empty if they do.
+// Returns why browsers would not write this IPv6 address (without brackets); empty if they would.
 std::string_view FaultOfAddress(std::string_view text) {
   in6_addr address = {};
   if (inet_pton(AF_INET6, std::string(text).c_str(), &address) != 1) {
@@ -30,8 +30,9 @@ std::string_view FaultOfAddress(std::string_view text) {
   }
   char shortest[INET6_ADDRSTRLEN] = {};
   inet_ntop(AF_INET6, &address, shortest, sizeof(shortest));
-  // Browsers write an embedded IPv4 address in hexadecimal digits, and inet_ntop() in dotted form.
-  // An address with one therefore only has to have no dot; any other must equal inet_ntop()'s form.
+  // Browsers write an embedded IPv4 address in hexadecimal digits, inet_ntop() in dotted form. An
+  // address with an embedded one must therefore only have no dot; any other must equal
+  // inet_ntop()'s form.
   const bool has_v4 = std::string_view(shortest).find('.') != std::string_view::npos;
   if (text.find('.') == std::string_view::npos && (has_v4 || text == shortest)) return "";
   return "browsers write addresses of IPv6 in their shortest form, in hexadecimal digits";
@@ -58,13 +59,14 @@ bool IsAddressOfV4(std::string_view text) {
   return text == usual;
 }
 
-// Returns why browsers write no such host; empty if they do. An IPv6 address is in brackets.
+// Returns why browsers would not write this host; empty if they would. IPv6 addresses are in
+// brackets.
 std::string_view FaultOfHost(std::string_view text) {
   if (text.starts_with('[')) {
     if (!text.ends_with(']')) return kNoHost;
     return FaultOfAddress(text.substr(1, text.size() - 2));
   }
-  if (text.ends_with('.')) text.remove_suffix(1);  // a dot at the end stands for the DNS root
+  if (text.ends_with('.')) text.remove_suffix(1);  // a last dot stands for the DNS root
   if (text.empty() || !ConsistsOf(text, ".-_")) return kNoHost;
   constexpr size_t kMostOfLabel = 63, kMost = 253;
   if (text.size() > kMost) return "the name of the host is longer than 253 letters";
@@ -80,7 +82,7 @@ std::string_view FaultOfHost(std::string_view text) {
   return "";
 }
 
-// Returns whether browsers send `text` as a port. They leave out the default port of the scheme.
+// Returns whether browsers would write `text` as a port; they omit the scheme's default port.
 bool IsPortOf(std::string_view scheme, std::string_view text) {
   constexpr int kMostPort = 65535, kHttp = 80, kHttps = 443;
   int port = 0;

@@ -1,4 +1,4 @@
-// Checks the origins of pages and the names of hosts that an operator allows by options.
+// Checks the origins of web pages and the host names that an operator allows by options.
 #ifndef EBB_SERVER_ACCESS_ORIGIN_H_
 #define EBB_SERVER_ACCESS_ORIGIN_H_
 
@@ -12,8 +12,8 @@ namespace ebb::server {
 // "null", "localhost" or "*". Errors: InvalidArgument (any other text: it would equal no origin
 // that a browser sends).
 [[nodiscard]] Status CheckOrigin(std::string_view text);
-// Checks a name by which a server may be called: a host without scheme, port and path. Errors:
-// InvalidArgument (any other text).
+// Checks a host name under which clients may call the server: without scheme, port and path.
+// Errors: InvalidArgument (any other text).
 [[nodiscard]] Status CheckHostName(std::string_view text);
 
 }  // namespace ebb::server

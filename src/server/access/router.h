@@ -1,4 +1,5 @@
-// Routes requests by a table of methods and paths, and answers those without a route.
+// Router calls the handler of a request by a table of methods and paths, and answers requests that
+// match no route.
 #ifndef EBB_SERVER_ACCESS_ROUTER_H_
 #define EBB_SERVER_ACCESS_ROUTER_H_
 
@@ -16,12 +17,11 @@ namespace ebb::server {
 
 struct Route {
   std::string method;
-  // Holds a path. "*" matches one segment, which is not empty, and "**" at the end matches the
-  // rest. Put a route with a literal path before a pattern that matches the same path, since the
-  // first match counts.
+  // Is the path. "*" matches one non-empty segment, "**" at the end matches the rest. The first
+  // matching route counts, so that a literal path must come before a pattern that matches it too.
   std::string pattern;
   Access access = Access::kKey;
-  // `part` is the text that the first "*" or "**" of the pattern matches, decoded.
+  // Answers a matching request. `part` is the decoded text that the first "*" or "**" matches.
   std::function<void(HttpRequest request, std::shared_ptr<Reply> reply, std::string part)> handle;
 };
 
@@ -29,8 +29,8 @@ class Router {
  public:
   explicit Router(std::vector<Route> routes) : routes_(std::move(routes)) {}
 
-  // Returns the access of the first route that matches the request's method and path, else of the
-  // first that matches its path, else kKey.
+  // Returns the access of the first route that matches the request's method and path; else of the
+  // first that matches its path; else kKey.
   [[nodiscard]] Access AccessTo(const HttpRequest& request) const;
   // Calls the first route that matches the request's method and path; else answers 405 (the path
   // has other methods) or 404.

@@ -58,7 +58,7 @@ bool IsTraceState(std::string_view text) {
     const size_t end = std::min(text.find(','), text.size());
     const std::string_view member = Trim(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (member.empty()) continue;  // the format allows empty members
+    if (member.empty()) continue;  // empty members are allowed
     const size_t equals = std::min(member.find('='), member.size() - 1);
     if (!IsStateKey(member.substr(0, equals)) || !IsStateValue(member.substr(equals + 1))) {
       return false;

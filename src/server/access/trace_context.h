@@ -21,9 +21,9 @@ namespace ebb::server {
 
 // Returns the request's `traceparent`; empty if it has none or an invalid one.
 [[nodiscard]] std::string_view TraceParentOf(const HttpRequest& request);
-// Returns the headers that the answer repeats: `traceparent` and `tracestate` of the request, as
-// far as they are valid. Without a valid `traceparent` there are none, since `tracestate` alone has
-// no meaning.
+// Returns the headers that the answer repeats from the request: valid `traceparent` and
+// `tracestate`. Without a valid `traceparent` it returns none, because `tracestate` alone has no
+// meaning.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> TraceHeaders(
     const HttpRequest& request);
 
