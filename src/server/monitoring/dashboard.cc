@@ -12,7 +12,8 @@ namespace ebb::server {
 namespace {
 
 constexpr size_t kMostWatchers = 16;
-// Seconds between two snapshots while there are requests, and while there are none.
+// kBusySeconds is the time between two snapshots while there are requests, kIdleSeconds while
+// there are none.
 constexpr double kBusySeconds = 0.25;
 constexpr double kIdleSeconds = 1;
 
@@ -119,8 +120,8 @@ HttpAnswer NotFound(std::string message) {
   return ErrorAnswer({.status = 404, .message = std::move(message), .code = "not_found"});
 }
 
-// FatesPath holds the numbers of a path "12" or "12/tokens/500". ParseFatesPath() returns nothing
-// for any other text.
+// FatesPath has the numbers in a path "12" or "12/tokens/500": a job's id and the first token
+// wanted. ParseFatesPath() returns nullopt for any other text.
 struct FatesPath {
   JobId id = 0;
   size_t from = 0;
@@ -246,8 +247,8 @@ void Dashboard::Watch(const std::shared_ptr<Reply>& reply) {
   });
   reply->Stream({.content_type = "text/event-stream; charset=utf-8",
                  .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}},
-                // Holds the watcher weakly: the watcher owns the reply, and the reply keeps this
-                // function, so a strong reference would leak both.
+                // Holds the watcher weakly: the watcher owns the reply, which owns this function,
+                // so that a strong pointer would leak both.
                 [watching = std::weak_ptr(watcher)]() -> std::string {
                   const auto one = watching.lock();
                   return one == nullptr ? "" : std::exchange(one->next, {});
@@ -272,7 +273,7 @@ void Dashboard::Tick() {
 
 void Dashboard::Tell(const Snapshot& snapshot) {
   const std::string event = fmt::format("data: {}\n\n", EventData(StatusJson(snapshot, setting_)));
-  // NotifyData() may end a stream and so change watchers_, hence the copy.
+  // Iterates over a copy, because NotifyData() may end a stream and so change watchers_.
   const auto watchers = watchers_;
   for (const std::shared_ptr<Watcher>& watcher : watchers) {
     watcher->next = event;

@@ -1,10 +1,10 @@
 // Dashboard serves the data of the tab "Server" of the chat page: the server's state as JSON, once
-// or as events while a page is open, and the tier of each token of one request.
+// or as a stream of events while a page is open, and the tier of each token of a request.
 //
-// Privacy: requests appear only as numbers, which give no access to anything. Their text appears
-// only if the server was started with DashboardMode::kText.
+// Privacy: requests appear only as numbers, which give access to nothing. Their text appears only
+// if the server was started with DashboardMode::kText.
 //
-// Thread safety: all members belong to the thread of connections.
+// Thread safety: all members must be called on the thread of connections.
 #ifndef EBB_SERVER_MONITORING_DASHBOARD_H_
 #define EBB_SERVER_MONITORING_DASHBOARD_H_
 
@@ -25,14 +25,14 @@
 
 namespace ebb::server {
 
-// DashboardSetting holds what the dashboard shows about the server itself.
+// DashboardSetting says what the dashboard may show, and describes the server.
 struct DashboardSetting {
   DashboardMode mode = DashboardMode::kFigures;
   std::string model_id;
   double max_stall_seconds = 0;
 };
 
-// DashboardSource holds the functions by which the dashboard gets its data. They call `tell` on the
+// DashboardSource has the functions that get the dashboard's data. They call `tell` with it on the
 // thread of connections, later or never.
 struct DashboardSource {
   std::function<void(std::function<void(Snapshot)> tell)> look;
@@ -44,14 +44,14 @@ class Dashboard {
  public:
   Dashboard(std::shared_ptr<const Model> model, DashboardSetting setting, DashboardSource source);
 
-  // Adds the routes of the feeds, which need an admin's key; adds none if the dashboard is off.
+  // Adds the dashboard's routes, which need an admin's key; adds none if the dashboard is off.
   void AddRoutes(std::vector<Route>* routes);
   // Ends all streams and refuses new ones.
   void Close();
   [[nodiscard]] size_t num_watchers() const { return watchers_.size(); }
 
  private:
-  // Watcher is one stream of events. A newer event replaces one that was not sent yet.
+  // Watcher is one stream of events. A new event replaces an older one that was not sent yet.
   struct Watcher {
     std::shared_ptr<Reply> reply;
     std::string next;
@@ -70,7 +70,7 @@ class Dashboard {
   bool is_closed_ = false;
 };
 
-// Returns the server's state as JSON. Pure, like FatesJson().
+// Returns the server's state as JSON. Pure, as FatesJson() is.
 [[nodiscard]] Json StatusJson(const Snapshot& snapshot, const DashboardSetting& setting);
 // Returns the tiers of a job's tokens as JSON, with the texts of the tokens from index `from` on.
 // `model`: null leaves the texts out.

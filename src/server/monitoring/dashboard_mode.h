@@ -5,11 +5,10 @@
 
 namespace ebb::server {
 
-// DashboardMode selects the data that the dashboard and its endpoints show to every client that can
-// connect.
+// DashboardMode selects what the dashboard and its endpoints show to every client that can connect.
 enum class DashboardMode : uint8_t {
   kOff,
-  kFigures,  // memory, requests and the tiers of their tokens, but no text
+  kFigures,  // memory, requests and tiers of their tokens; no text
   kText,     // also the text of prompts and answers
 };
 

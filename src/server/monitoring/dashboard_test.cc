@@ -102,7 +102,7 @@ TEST_F(DashboardTest, ThereAreAtMostFourSnapshotsASecond) {
   (void)Get("/v1/ebb/events");
   EXPECT_GE(later_seconds_, 0.25);
   (void)Get("/v1/ebb/events");
-  // The second client gets its first snapshot with the first client's next one.
+  // The second client gets its first snapshot when the first client gets its next one.
   EXPECT_EQ(num_looks_, 1);
   snapshot_.jobs.push_back({});
   later_();

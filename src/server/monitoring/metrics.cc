@@ -123,7 +123,7 @@ void AddVllm(const Figures& figures, Writer* writer) {
 double PerUnit(double count, double of) { return of > 0 ? count / of : 0; }
 
 // Adds the figures under llama-server's names. llama-server's gauges are means since the last
-// scrape; these are means since the server began.
+// scrape; the ones added here are means since the server began.
 void AddLlamaCpp(const Figures& figures, Writer* writer) {
   const auto counter = [&](const char* name, const char* help, auto value) {
     writer->Counter(fmt::format("llamacpp:{}", name), help, value);

@@ -1,4 +1,5 @@
-// Formats the figures for Prometheus (exposition format 0.0.4). Reading them resets nothing.
+// Formats the engine's figures for Prometheus (exposition format 0.0.4). Reading them resets
+// nothing.
 #ifndef EBB_SERVER_MONITORING_METRICS_H_
 #define EBB_SERVER_MONITORING_METRICS_H_
 
