@@ -87,10 +87,10 @@ export class MemoryPanel {
   }
 
   // Shows the answer for the token at `position`, and opens the panel if it is folded.
-  showWhy(position) {
+  async showWhy(position) {
     if (this.details.clientHeight === 0) this.expand();
-    this.why.show(position);
-    this.why.element.scrollIntoView({ block: 'nearest' });
+    await this.why.show(position);
+    this.element.scrollTop = this.element.scrollHeight;
   }
 
   // of: the id of the answer that the report is about.
