@@ -47,6 +47,76 @@ def test_fidelity_of_a_policy_and_of_exact_tiers(model):
         ebb.fidelity(model, text, window_tokens=4)
 
 
+class Recorder(ebb.Scorer):
+    """Keeps the keys and values that the engine computed."""
+
+    needs = ebb.Needs(keys=True, values=True, mass="sum")
+
+    def begin(self):
+        self.keys, self.values = [], []
+
+    def observe(self, group, positions, mass, keys, values):
+        self.keys.append(np.array(keys))
+        self.values.append(np.array(values))
+        if mass is not None:
+            self[group] += mass
+
+
+def test_rows_of_a_cache_are_those_that_were_computed(model):
+    recorders = []
+
+    def make():
+        recorders.append(Recorder())
+        return recorders[-1]
+
+    session = model.session(scorer=make, budget="25%", window=16, interval=16)
+    session.generate(PROMPT, max_tokens=120, temperature=0, ignore_eos=True).run()
+    keys, values = (np.concatenate(parts, axis=1) for parts in (recorders[-1].keys, recorders[-1].values))
+    shape = model.shape
+    for layer in range(shape.num_layers):
+        for head in range(shape.kv_heads(layer)):
+            rows = session.rows(layer, head)
+            assert (rows.positions == session.visible_positions()).all() and set(rows.tiers) == {0}
+            assert len(rows.positions) < len(session.tokens) and rows.keys.shape == (len(rows.positions), shape.head_dim)
+            np.testing.assert_array_equal(rows.keys, keys[layer, rows.positions, head].astype(np.float16))
+            np.testing.assert_array_equal(rows.values, values[layer, rows.positions, head].astype(np.float16))
+    with pytest.raises(ebb.InvalidArgument, match="layer: expected 0 to"):
+        session.rows(99)
+    with pytest.raises(ebb.InvalidArgument, match="kv_head"):
+        session.rows(0, -1)
+    assert model.session().rows(0).keys.shape == (0, shape.head_dim)
+
+
+@pytest.mark.parametrize("tiers", [dict(t1="host"), dict(t1="file")])
+def test_rows_of_every_tier_are_read(model, tiers):
+    def read(**options):
+        session = model.session(**options)
+        session.generate(PROMPT, max_tokens=200, temperature=0, ignore_eos=True).run()
+        return session, session.rows(1, 0)
+
+    usual = dict(window=16, interval=16)
+    _, full = read()
+    session, exact = read(t0="30%", **tiers, **usual)
+    assert set(exact.tiers) == {0, 1} and (exact.positions == full.positions).all()
+    np.testing.assert_array_equal(exact.keys, full.keys)
+    np.testing.assert_array_equal(exact.values, full.values)
+    before = session.logits_hash
+    assert session.rows(0).positions.size and session.logits_hash == before
+    session.generate(max_tokens=3, temperature=0, ignore_eos=True).run()
+    # Keys of the first layer follow from the tokens alone.
+    session, _ = read(t0="30%", t2="50%:int8", **tiers, **usual)
+    mixed = session.rows(0, 0)
+    full = model.session()
+    full.prefill(session.tokens.tolist())
+    full = full.rows(0, 0)
+    assert set(mixed.tiers) == {0, 1, 2}
+    np.testing.assert_allclose(mixed.keys, full.keys, atol=0.05 * np.abs(full.keys).max())
+    compressed = mixed.tiers == 2
+    assert (mixed.keys[compressed] != full.keys[compressed]).any()
+    assert mixed.tiers[-8:].max() < 2 and (mixed.positions == full.positions).all()
+    np.testing.assert_allclose(mixed.keys[-8:], full.keys[-8:], atol=0.01)
+
+
 def test_importance_by_occlusion(model):
     pytest.importorskip("pandas")
     study = ebb.importance(model, problems=3, window=64, stride=64, boundary="That is all.")

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "ebb/cached_rows.h"
 #include "ebb/session_file.h"
 
 namespace ebb::python {
@@ -480,6 +481,28 @@ nb::object Lossless(PySession& self) {
   });
 }
 
+// Returns (positions, tiers, keys, values) of the rows of one (layer, kv head); values None if they
+// are parts of the keys.
+nb::tuple RowsOf(PySession& self, int layer, int kv_head) {
+  const HolderPtr& holder = Sound(self).holder;
+  Result<CachedRows> read = Status();
+  {
+    EngineTurn::Hold turn(holder->turn);
+    read = WithoutGil([&] { return ReadCachedRows(*holder->session, layer, kv_head); });
+  }
+  const CachedRows rows = ValueOrRaise(std::move(read));
+  const auto dim = static_cast<size_t>(holder->model->shape().head_dim);
+  const auto matrix = [&](const std::vector<float>& values) -> nb::object {
+    if (values.empty() && !rows.positions.empty()) return nb::none();
+    return CopyOf(std::span<const float>(values))
+        .attr("reshape")(nb::make_tuple(values.size() / dim, dim));
+  };
+  const std::span<const uint8_t> tiers(reinterpret_cast<const uint8_t*>(rows.tiers.data()),
+                                       rows.tiers.size());
+  return nb::make_tuple(CopyOf(std::span<const Position>(rows.positions)), CopyOf(tiers),
+                        matrix(rows.keys), matrix(rows.values));
+}
+
 nb::object RowsByStep(PySession& self) {
   return Reading(self, [](const Session& session) -> nb::object {
     if (session.ledger() == nullptr) return nb::none();
@@ -683,6 +706,7 @@ void BindEngine(nb::module_& module) {
             });
           },
           nb::arg("group"))
+      .def("rows_of", &RowsOf, nb::arg("layer"), nb::arg("kv_head"))
       .def("rows_by_step", &RowsByStep)
       .def("accounting", &Accounting)
       .def("last_step", &LastStep)

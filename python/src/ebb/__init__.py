@@ -17,6 +17,7 @@ from .engine import (
     Model,
     Move,
     Result,
+    Rows,
     Session,
     Token,
     find_model,
@@ -44,7 +45,7 @@ from .scorer import Attention, AttentionLog, LagKey, Needs, Placement, Scorer
 __all__ = [
     "Attention", "AttentionLog", "Corrupt", "Engine", "Error", "Estimate", "Facts", "Fidelity", "Fit", "Generation", "Importance", "InvalidArgument",
     "IoError", "LagKey", "LimitReached", "Model", "ModelShape", "Move", "Needs", "NotFound",
-    "PebbleProblem", "Placement", "Problem", "Result", "Scorer", "ScorerError", "Session", "SessionFailed", "Step", "Token",
+    "PebbleProblem", "Placement", "Problem", "Result", "Rows", "Scorer", "ScorerError", "Session", "SessionFailed", "Step", "Token",
     "Unsupported", "Verdict", "ViewExpired", "ViewKept", "__version__", "available_threads", "eval",
     "fidelity", "find_model", "fit", "fit_table", "importance", "judge", "judge_answers",
     "pebble_problem", "policies", "profile", "scorers", "summarize",

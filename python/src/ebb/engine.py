@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Mapping, Sequence, TypedDict
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Mapping, NamedTuple, Sequence, TypedDict
 
 from . import _ebb
 from ._ebb import ModelShape
@@ -535,6 +535,22 @@ class Generation:
         return self._result
 
 
+class Rows(NamedTuple):
+    """Rows of a cache, in order of position.
+
+    Attributes:
+        positions: int32 [rows].
+        tiers: uint8 [rows]: 0 fast memory, 1 capacity memory, 2 compressed.
+        keys: float32 [rows, head_dim], after RoPE, rounded as they are stored.
+        values: the same; None where they are parts of the keys.
+    """
+
+    positions: NDArray[np.int32]
+    tiers: NDArray[np.uint8]
+    keys: NDArray[np.float32]
+    values: NDArray[np.float32] | None
+
+
 class _Closed:
     """The core of a session that was closed."""
 
@@ -763,6 +779,11 @@ class Session:
         """Rows, (layer, kv head, token) triples, per tier after every step: int64 [steps, 4]; the last
         column counts evicted ones. None without a ledger."""
         return self._core.rows_by_step()
+
+    def rows(self, layer: int, kv_head: int = 0) -> Rows:
+        """Copies of the keys and values that the cache holds of one layer and kv head, from all tiers, as attention
+        reads them. Of a lossless session these are the draft's."""
+        return Rows(*self._core.rows_of(layer, kv_head))
 
     @property
     def memory(self) -> dict[str, Any]:
