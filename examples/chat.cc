@@ -14,8 +14,9 @@ ebb::Status Run(const char* path, const std::vector<std::string>& questions) {
   // Lossless, with what ebb chooses: a draft of a few hundred rows, all others in a file.
   ebb::EngineOptions engine_options;
   ebb::SessionOptions session_options;
+  engine_options.tiers.emplace();
   session_options.lossless.emplace();
-  ebb::ApplyDefaults({}, &engine_options, &session_options);
+  session_options.policy = ebb::DefaultDraft({});
   EBB_ASSIGN_OR_RETURN(auto engine, ebb::Engine::Create(model, engine_options));
   EBB_ASSIGN_OR_RETURN(auto session, engine->OpenSession(session_options));
 

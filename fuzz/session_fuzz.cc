@@ -96,16 +96,17 @@ ebb::SessionOptions OptionsOf(int kind) {
   policy.window = 4;
   policy.interval = 4;
   policy.granularity = kind == 2 ? ebb::Granularity::kHead : ebb::Granularity::kToken;
-  policy.tiers = ebb::TierSpec{.t0_share = 0.5,
-                               .t1 = kind == 2 ? ebb::T1Place::kHost : ebb::T1Place::kFile,
-                               .t2_share = 0.4,
-                               .evict_share = 0.1};
+  policy.tiers = ebb::TierShares{.t2_share = 0.4, .evict_share = 0.1};
   return options;
 }
 
-ebb::Result<std::unique_ptr<ebb::Engine>> MakeEngine(const ebb::SessionOptions& options) {
-  return ebb::Engine::Create(TinyModel(),
-                             {.threads = 1, .kv_cap_bytes = 0, .tiers = options.policy.tiers});
+ebb::EngineOptions EngineOptionsOf(int kind) {
+  ebb::EngineOptions options = {.threads = 1};
+  if (OptionsOf(kind).policy.tiers.has_value()) {
+    options.tiers = ebb::EngineTiers{.t1 = kind == 2 ? ebb::T1Place::kHost : ebb::T1Place::kFile,
+                                     .t2_type = ebb::CompressedType::kInt8};
+  }
+  return options;
 }
 
 ebb::Token AToken(int i) { return i % TinyModel()->shape().vocab_size; }
@@ -117,7 +118,7 @@ Bytes ReadAll(const std::string& path) {
 
 Bytes MakeSession(int kind) {
   const ebb::SessionOptions options = OptionsOf(kind);
-  const auto engine = MakeEngine(options);
+  const auto engine = ebb::Engine::Create(TinyModel(), EngineOptionsOf(kind));
   MustBeOk(engine);
   const auto session = (*engine)->OpenSession(options);
   MustBeOk(session);
@@ -198,8 +199,9 @@ ebb::Status Resume(const std::string& path, int kind) {
   const auto info = ebb::ReadSessionInfo(path);
   if (!info.ok()) return info.status();
   ebb::SessionOptions options = OptionsOf(kind);
-  options.policy.tiers = info->tiers;
-  const auto engine = MakeEngine(options);
+  ebb::EngineOptions engine_options = {.threads = 1};
+  ebb::SetTiers(info->tiers, &engine_options, &options);
+  const auto engine = ebb::Engine::Create(TinyModel(), engine_options);
   if (!engine.ok()) return engine.status();
   auto resumed = ebb::ResumeSession(**engine, path, options);
   if (!resumed.ok()) return resumed.status();

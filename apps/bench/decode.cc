@@ -253,7 +253,7 @@ Status BenchDecode(const CliOptions& options) {
         o.generate, kGenerationPrompt + measured, kGenerationPrompt, o.repetitions, o.tokens));
   }
   const PolicySpec& policy = options.session.policy;
-  if (o.generate == 0 && policy.tiers.has_value() && policy.tiers->t0_cap_bytes == 0 &&
+  if (o.generate == 0 && policy.tiers.has_value() && options.engine.tiers->t0_cap_bytes == 0 &&
       !ReadsSelectively(policy.tiers) && !CompressesOldRows(policy.tiers)) {
     return InvalidArgument(
         "shares of tiers are of generated rows, and --depth fills the cache with a prompt: nothing "

@@ -103,11 +103,11 @@ Status Bench::Begin() {
 Status Bench::EnterTiers() {
   SessionOptions session = options_.session;
   EngineOptions engine = options_.engine;
-  engine.tiers = TierSpec{.t0_cap_bytes = lossless_.PeakOfT0(),
-                          .t1 = options_.engine.tiers->t1,
-                          .t1_path = options_.engine.tiers->t1_path};
+  engine.tiers = EngineTiers{.t0_cap_bytes = lossless_.PeakOfT0(),
+                             .t1 = options_.engine.tiers->t1,
+                             .t1_path = options_.engine.tiers->t1_path};
   session.lossless.reset();
-  session.policy = {.tiers = engine.tiers};
+  session.policy = {.tiers = TierShares()};
   EBB_ASSIGN_OR_RETURN(tiers_, Enter(model_, options_, engine, session));
   return tiers_.session->Prefill(beginning_).status;
 }

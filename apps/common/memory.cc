@@ -14,7 +14,7 @@
 namespace ebb::cli {
 
 Status CheckPolicyOfTiers(const Model& model, PolicySpec spec) {
-  spec.tiers = TierSpec();
+  spec.tiers = TierShares();
   const PolicyContext context = {.shape = model.shape(),
                                  .max_tokens = model.shape().trained_context,
                                  .eviction_window = model.eviction_window(),
@@ -64,7 +64,7 @@ Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* opti
                        PlanMemory(model, request, options->engine, options->session));
   if (plan.is_chosen) EBB_RETURN_IF_ERROR(CheckPolicyOfTiers(model, options->session.policy));
   options->fit.chosen = plan.is_chosen;
-  options->engine.tiers = options->session.policy.tiers = plan.setting.tiers;
+  SetTiers(plan.setting.tiers, &options->engine, &options->session);
   // The policy was given to rank rows for the tiers. The full cache fits, so no tiers are needed,
   // and the policy is dropped: alone it would evict rows.
   if (plan.is_chosen && !plan.setting.tiers.has_value()) {

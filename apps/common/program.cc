@@ -327,7 +327,7 @@ ExitCode RunCommand(const Program& program, const Command& command,
     Status status = SettleTiers(&options);
     if (status.ok()) status = SettleLossless(&options);
     if (!status.ok()) return Fail(status, options.shared);
-    ApplyDefaults(options.given, &options.engine, &options.session);
+    ChooseDraft(&options);
   }
   if (options.list_policies) return ListPolicies();
   return command.run(options);

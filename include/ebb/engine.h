@@ -48,9 +48,7 @@ struct EngineOptions {
   // and there is no T1, the cap is on T0 and T2 together. Refused with other tiers, which have caps
   // of their own.
   uint64_t kv_cap_bytes = 0;
-  // Says which tiers besides T0 sessions may use: where T1 lies, the caps, T2's format. The caps
-  // are for all sessions together. Nothing: T0 alone.
-  std::optional<TierSpec> tiers;
+  std::optional<EngineTiers> tiers;  // nothing: T0 alone, without a cap
   // Chooses the device that holds T0. t1_mode then says how a T1 in the host's memory is read.
   // kAuto streams; with allow_inexact it uses the faster way by measured bandwidths.
   DeviceSpec device;
@@ -244,10 +242,10 @@ class Session {
   // OutOfMemory.
   [[nodiscard]] Result<std::unique_ptr<Session>> Fork();
   // Sets the share of the full-precision rows that stay in T0, of those that may leave it; before
-  // the first call it is TierSpec::t0_share. Moves rows at once and at each later decision. Changes
-  // no bit. REQUIRES: no step is running. Errors: InvalidArgument (not from 0 to 1; a session
-  // without T1, with a cap on T0, or lossless); T0Full, T1Full, OutOfMemory and IoError if rows
-  // could not be moved.
+  // the first call it is TierShares::t0_share. Moves rows at once and at each later decision.
+  // Changes no bit. REQUIRES: no step is running. Errors: InvalidArgument (not from 0 to 1; a
+  // session without T1, with a cap on T0, or lossless); T0Full, T1Full, OutOfMemory and IoError if
+  // rows could not be moved.
   Status SetT0Share(double share);
   // Reserves `num_bytes` of T0's pages for this session, including the pages that it holds:
   // allocations of other sessions fail if they would leave it less. Does nothing if T0 has no cap.
@@ -326,34 +324,25 @@ class Session {
   std::unique_ptr<Impl> impl_;
 };
 
-// The functions below choose options that a user did not set, with the same result in every front
-// end. A front end fills in the options that its user set, and names them:
-//
-//   EngineOptions engine;
-//   SessionOptions session = {.policy = {.tiers = tiers}, .lossless = LosslessOptions()};
-//   ApplyDefaults({.t1 = true}, &engine, &session);
-
-// Returns the default location of T1: a file; on an accelerator, the host's memory.
+// Returns where T1 lies unless EngineTiers::t1 says so: in a file; on an accelerator, in the host's
+// memory.
 [[nodiscard]] T1Place DefaultT1(const DeviceSpec& device);
 
 // Returns the default policy of drafts: the first 20 tokens and the last 512, unless `spec` has
 // sinks and a window of its own. A `spec` with tiers, a budget or another policy than the full
-// cache is returned unchanged.
+// cache is returned unchanged. A front end calls it for a lossless session whose user named no
+// policy; a full cache that the user named drafts as it is.
 [[nodiscard]] PolicySpec DefaultDraft(PolicySpec spec);
 
-// Says which options the user set; ApplyDefaults() may choose the others.
-struct ExplicitOptions {
-  bool policy = false;  // the policy, or what drafts
-  bool t1 = false;      // where T1 lies
-  bool tiers = false;   // another part of a TierSpec: a share, a cap on T0, T2
-};
+// Returns the tiers that a session on such an engine has, with the defaults of both: T1 has a
+// place, the caps are those that the session keeps its rows within, and T0 has a share unless a cap
+// limits it. Returns nothing if the session leaves all rows in T0.
+[[nodiscard]] std::optional<TierSetting> TiersOf(const EngineOptions& engine,
+                                                 const SessionOptions& session);
 
-// Fills in the options that the user did not set. An engine without tiers takes the session's
-// tiers; T1 gets its default location; a lossless session gets a T1 that keeps every row, and a
-// policy that drafts. Removes from a lossless session's policy tiers that only say where T1 lies,
-// since these place no rows of a draft. REQUIRES: if the engine and the session's policy both have
-// tiers, they are equal.
-void ApplyDefaults(const ExplicitOptions& given, EngineOptions* engine, SessionOptions* session);
+// Gives the engine and the session their parts of `tiers`, or none.
+void SetTiers(const std::optional<TierSetting>& tiers, EngineOptions* engine,
+              SessionOptions* session);
 
 }  // namespace ebb
 

@@ -69,7 +69,7 @@ struct FitRequest {
   // Says whether a prompt may come while the cache is at its largest, as in a chat. Otherwise the
   // buffers of prefill count as freed by then.
   bool prompts_at_any_time = false;
-  std::optional<TierSpec> tiers = {};  // none: the full cache
+  std::optional<TierSetting> tiers = {};  // none: the full cache
   int sinks = kDefaultSinks;
   int window = kDefaultWindow;
   int interval = kDefaultInterval;
@@ -179,8 +179,8 @@ struct MappedWeights {
 
 // FitSetting is a choice of tiers with its name.
 struct FitSetting {
-  std::string name;                    // as on a command line: "--t1 none --t2 50%:int8"; "full"
-  std::optional<TierSpec> tiers = {};  // none: the full cache
+  std::string name;                       // as on a command line: "--t1 none --t2 50%:int8"; "full"
+  std::optional<TierSetting> tiers = {};  // none: the full cache
 };
 // Returns whether the setting places rows by position alone, without a policy that ranks them.
 [[nodiscard]] bool PlacesByPosition(const FitSetting& setting);
@@ -200,7 +200,7 @@ struct FitSetting {
                                                  const FitLimits& limits);
 
 // Measures the reading speed of the folder's disk in 10^9 bytes a second; writes 64 MiB to do so.
-// `folder` means what TierSpec::t1_path means, here and below. Errors: those of private files.
+// `folder` means what EngineTiers::t1_path means, here and below. Errors: those of private files.
 [[nodiscard]] Result<double> MeasureDiskRead(const std::string& folder);
 // Returns the free bytes of the folder's disk. Errors: IoError.
 [[nodiscard]] Result<uint64_t> FreeDiskBytes(const std::string& folder);
@@ -212,7 +212,7 @@ struct FitSetting {
 // the gentlest setting within the limit.
 //
 //   EBB_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(*model, request, engine, session));
-//   engine.tiers = session.policy.tiers = plan.setting.tiers;
+//   SetTiers(plan.setting.tiers, &engine, &session);
 
 // Measures FitModelOf() with the program_bytes of this process, which has just loaded the model.
 // Rounds program_bytes so that another run of the same program gives the same number. Errors: those

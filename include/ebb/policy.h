@@ -295,7 +295,7 @@ struct PolicySpec {
   // of the session if not set.
   std::optional<int> most_tokens = {};
   // Makes the tier hierarchy place the rows; `name` then only names the scorer. Excludes a budget.
-  std::optional<TierSpec> tiers = {};
+  std::optional<TierShares> tiers = {};
   uint64_t seed = 0;
 
   bool operator==(const PolicySpec&) const = default;
@@ -352,7 +352,8 @@ struct PolicyContext {
   ModelShape shape;
   size_t row_bytes = 0;               // bytes of one row (key and value) of one (layer, kv head)
   int max_tokens = 0;                 // the context that the session was opened with
-  RowsAvailable rows_available = {};  // under the caps of PolicySpec::tiers
+  EngineTiers tiers = {};             // with the caps that the sequence keeps its rows within
+  RowsAvailable rows_available = {};  // under these caps
   // Knows the future attention, from a replay; null: unknown. REQUIRES: outlives the policy.
   const Foresight* foresight = nullptr;
   int eviction_window = 0;                   // Model::eviction_window()

@@ -45,8 +45,8 @@ struct MoveAccounting {
   double seconds_up = 0;        // the part that copied rows up; the rest plans and makes room
 };
 
-// SelectionAccounting reports decode steps that read selected rows (TierSpec::t1_read). All members
-// are zero if steps read all rows.
+// SelectionAccounting reports decode steps that read selected rows (TierShares::t1_read). All
+// members are zero if steps read all rows.
 struct SelectionAccounting {
   int64_t rows_read = 0;    // (layer, kv head, token) triples, over all steps
   int64_t rows_unread = 0;  // visible, and left out

@@ -75,7 +75,7 @@ struct ResumedSession {
 // SessionFileInfo holds facts of a file that can be read without an engine: the tiers that it was
 // saved with.
 struct SessionFileInfo {
-  std::optional<TierSpec> tiers;
+  std::optional<TierSetting> tiers;
 };
 // Reads the facts of the file at `path`. Errors: as ResumeSession() has for the parts that are
 // read.

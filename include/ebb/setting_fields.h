@@ -20,16 +20,17 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// Calls visit(name, field) for each field of a TierSpec or const TierSpec except two: t1_path,
-// which changes no result of a session, and protected_may_go, which only drafts set. Session files
-// hold the fields in this order.
+// Calls visit(name, field) for each field of a TierSetting or const TierSetting except two that
+// change no result of a session: t1_path and sessions_share_caps. Session files hold the fields in
+// this order.
 template <typename Tiers, typename Visit>
 void VisitTierFields(Tiers& tiers, Visit&& visit) {
-  auto& [t0_share, t0_cap_bytes, t1, t1_path, t1_cap_bytes, t1_read, t1_mass, t1_rows, t1_reuse,
-         t2_rows, t2_share, t2_type, evict_share, evict_beyond_caps, evict_of, protected_may_go] =
-      tiers;
+  auto& [engine, shares] = tiers;
+  auto& [t0_cap_bytes, t1, t1_path, t1_cap_bytes, t2_type, sessions_share_caps] = engine;
+  auto& [t0_share, t1_read, t1_mass, t1_rows, t1_reuse, t2_rows, t2_share, evict_share,
+         evict_beyond_caps, evict_of] = shares;
   static_cast<void>(t1_path);
-  static_cast<void>(protected_may_go);
+  static_cast<void>(sessions_share_caps);
   visit("t0_share", t0_share);
   visit("t0_cap_bytes", t0_cap_bytes);
   visit("t1", t1);
@@ -75,23 +76,27 @@ void VisitPolicyFields(const PolicySpec& policy, Visit&& visit) {
 [[nodiscard]] std::string SettingKey(const SessionOptions& options);
 
 // Returns the value of --t1-read that reads T1 so: "all", or "select:mass=0.9,rows=512,reuse=0.8".
-[[nodiscard]] std::string T1ReadText(const std::optional<TierSpec>& tiers);
+[[nodiscard]] std::string T1ReadText(const std::optional<TierShares>& shares);
 
 // TierOption is an option of the command line and its value: {"--t1", "host"}.
 using TierOption = std::pair<std::string_view, std::string>;
 // Returns the options that make these tiers. Leaves out --t0 if it has no effect (CheckT0Share()),
 // and options other than --t0 and --t1 that are at their defaults.
-[[nodiscard]] std::vector<TierOption> TierOptions(const TierSpec& tiers);
+[[nodiscard]] std::vector<TierOption> TierOptions(const TierSetting& tiers);
 
 // T0Share says whether TierOptionsText() prints T0's share, which changes no bit.
 enum class T0Share { kShown, kHidden };
 // Returns TierOptions() as one text, without caps, folders and the parts of --t1-read: "--t0 30%
 // --t1 host --t2 50%:int8 --evict 10%".
-[[nodiscard]] std::string TierOptionsText(TierSpec tiers, T0Share t0 = T0Share::kShown);
+[[nodiscard]] std::string TierOptionsText(TierSetting tiers, T0Share t0 = T0Share::kShown);
 
-// Checks tiers for which a user gave T0 a share. Errors: the share has no effect, since T2 holds
+// Names how tiers place rows, as the results of experiments do: "t0=50% evict=5%". Leaves out
+// options that change no result, except T0's share, which experiments vary to show just that.
+[[nodiscard]] std::string TiersLabel(const TierSetting& tiers);
+
+// Checks tiers for whose T0 a user gave a share. Errors: the share has no effect, since T2 holds
 // all old rows.
-[[nodiscard]] Status CheckT0Share(const TierSpec& tiers);
+[[nodiscard]] Status CheckT0Share(const TierShares& shares);
 
 }  // namespace ebb
 

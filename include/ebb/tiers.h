@@ -29,35 +29,50 @@ enum class T1Place { kNone, kHost, kFile };
 // Returns "none", "host" or "file".
 [[nodiscard]] std::string_view T1PlaceName(T1Place place);
 
-// EvictOf names the rows that TierSpec::evict_share is a share of. kGenerated: the rows that were
+// EvictOf names the rows that TierShares::evict_share is a share of. kGenerated: the rows that were
 // ever unprotected. kAlive, as in Algorithm 1: the rows that are still in the cache at each
 // interval, so that the share compounds.
 enum class EvictOf { kGenerated, kAlive };
 
 // T1Read says which rows of T0 and T1 a decode step reads. kAll: all rows. kSelect: in each layer
 // and kv head, the first rows, the newest rows, and the pages of 64 rows that are estimated to
-// receive the share TierSpec::t1_mass of the attention; at most TierSpec::t1_rows rows together.
+// receive the share TierShares::t1_mass of the attention; at most TierShares::t1_rows rows
+// together.
 enum class T1Read { kAll, kSelect };
 
-// kFewestSelectedRows is the least value of TierSpec::t1_rows other than 0: a selective step always
-// reads the first 64 and the newest 256 rows.
+// kFewestSelectedRows is the least value of TierShares::t1_rows other than 0: a selective step
+// always reads the first 64 and the newest 256 rows.
 inline constexpr int kFewestSelectedRows = 384;
 
-// T2Rows says which rows T2 holds. kShare: the share TierSpec::t2_share of the unprotected rows,
+// T2Rows says which rows T2 holds. kShare: the share TierShares::t2_share of the unprotected rows,
 // chosen by the policy. kOld: all rows, prompts included, except the first 64 and the newest 65 to
 // 128.
 enum class T2Rows { kShare, kOld };
 
-// TierSpec describes the tiers of a cache: where T1 lies, the shares and caps of tiers, and what is
-// evicted.
-struct TierSpec {
-  // Gives beta of Algorithm 1: of the unprotected rows that stay in full precision, the share that
-  // T0 holds; T1 holds the rest.
-  double t0_share = 0.5;
-  uint64_t t0_cap_bytes = 0;  // a hard cap on T0 instead; 0: none
-  T1Place t1 = T1Place::kFile;
-  std::string t1_path;        // a folder for the file; empty: the system's folder for such files
+// EngineTiers says which tiers the sessions of an engine may use besides T0, and caps the tiers of
+// all sessions together.
+struct EngineTiers {
+  uint64_t t0_cap_bytes = 0;  // 0: none
+  // Says where T1 lies; nothing: in a file, or beside an accelerator in the host's memory.
+  std::optional<T1Place> t1 = {};
+  std::string t1_path = {};   // a folder for the file; empty: the system's folder for such files
   uint64_t t1_cap_bytes = 0;  // 0: none
+  std::optional<CompressedType> t2_type = {};  // nothing: there is no T2
+  // Says who keeps the rows within the caps. False: each session, which places its rows as if the
+  // caps were for it alone. True: the caller, who steps several sessions under the same caps; a
+  // session then places rows by its shares, and a step that a cap refuses changes nothing.
+  bool sessions_share_caps = false;
+
+  bool operator==(const EngineTiers&) const = default;
+};
+
+// TierShares says which rows of a session lie in which tier of its engine, which rows are evicted,
+// and which rows steps read.
+struct TierShares {
+  // Gives beta of Algorithm 1: of the unprotected rows that stay in full precision, the share that
+  // T0 holds; T1 holds the rest. Nothing: as many rows as EngineTiers::t0_cap_bytes has room for;
+  // if T0 has no cap, the share kDefaultT0Share.
+  std::optional<double> t0_share = {};
   T1Read t1_read = T1Read::kAll;
   double t1_mass = 0.9;  // of kSelect
   int t1_rows = 0;       // of kSelect, the first and newest rows included; 0: no limit
@@ -66,37 +81,43 @@ struct TierSpec {
   // be read ahead. 0: every token chooses its own pages.
   double t1_reuse = 0;
   T2Rows t2_rows = T2Rows::kShare;
-  double t2_share = 0;  // of the unprotected rows that are not evicted
-  CompressedType t2_type = CompressedType::kInt8;
+  double t2_share = 0;     // of the unprotected rows that are not evicted
   double evict_share = 0;  // r
   // Evicts the rows that T0 and T1 cannot hold, if T0 has a cap and T1 has a cap or does not exist.
   // An evict_share above 0 does the same.
   bool evict_beyond_caps = false;
   EvictOf evict_of = EvictOf::kGenerated;
-  // Lets the placement evict protected rows too, oldest first but never the first few rows of the
-  // sequence. Only drafts of lossless sessions set it: their store keeps every row.
-  bool protected_may_go = false;
 
-  bool operator==(const TierSpec&) const = default;
+  bool operator==(const TierShares&) const = default;
+};
+
+// kDefaultT0Share is the share of rows in T0 if neither TierShares nor a cap says how many T0
+// holds.
+inline constexpr double kDefaultT0Share = 0.5;
+
+// TierSetting holds the tiers of an engine and of a session, as a line of options gives them.
+struct TierSetting {
+  EngineTiers engine = {};
+  TierShares shares = {};
+
+  bool operator==(const TierSetting&) const = default;
 };
 
 // Returns whether decode steps read selected rows (T1Read::kSelect); false without tiers.
-[[nodiscard]] inline bool ReadsSelectively(const std::optional<TierSpec>& tiers) {
-  return tiers.has_value() && tiers->t1_read == T1Read::kSelect;
+[[nodiscard]] inline bool ReadsSelectively(const std::optional<TierShares>& shares) {
+  return shares.has_value() && shares->t1_read == T1Read::kSelect;
 }
-
 // Returns whether all old rows are compressed (T2Rows::kOld); false without tiers.
-[[nodiscard]] inline bool CompressesOldRows(const std::optional<TierSpec>& tiers) {
-  return tiers.has_value() && tiers->t2_rows == T2Rows::kOld;
-}
-// Returns whether old rows lie in T2 and there is no T1. EngineOptions::kv_cap_bytes then caps T0
-// and T2 together.
-[[nodiscard]] inline bool HoldsOldRowsInT2(const std::optional<TierSpec>& tiers) {
-  return CompressesOldRows(tiers) && tiers->t1 == T1Place::kNone;
+[[nodiscard]] inline bool CompressesOldRows(const std::optional<TierShares>& shares) {
+  return shares.has_value() && shares->t2_rows == T2Rows::kOld;
 }
 // Returns whether any rows go to T2.
-[[nodiscard]] inline bool HasT2(const TierSpec& tiers) {
-  return tiers.t2_rows == T2Rows::kOld || tiers.t2_share > 0;
+[[nodiscard]] inline bool HasT2(const TierShares& shares) {
+  return shares.t2_rows == T2Rows::kOld || shares.t2_share > 0;
+}
+// Returns whether rows may be evicted.
+[[nodiscard]] inline bool Evicts(const TierShares& shares) {
+  return shares.evict_share > 0 || shares.evict_beyond_caps;
 }
 
 // TierNeeds holds the bytes of pages that a sequence takes in each tier.
@@ -110,8 +131,12 @@ struct TierNeeds {
   uint64_t t2_bytes = 0;
 };
 
+// Returns the format of T2 that --kv-type "q8", "q4" or "q3" names; such a value is short for no T1
+// and all old rows in T2. Returns nothing for other names.
+[[nodiscard]] std::optional<CompressedType> CompressedKvType(std::string_view name);
+
 // ParseT0() and the functions below parse the values of --t0, --t1, --t1-read, --t2, --evict and
-// --evict-of into `spec`:
+// --evict-of into `tiers`:
 //
 //   ParseT0:       "50%" or "512MiB"
 //   ParseT1:       "none", "host[,SIZE]", "file[:PATH][,SIZE]"
@@ -120,13 +145,13 @@ struct TierNeeds {
 //   ParseEvict:    "10%" or "caps"
 //   ParseEvictOf:  "generated" or "alive"
 //
-// Errors: InvalidArgument, naming what is expected; `spec` is then unchanged.
-[[nodiscard]] Status ParseT0(std::string_view text, TierSpec* spec);
-[[nodiscard]] Status ParseT1(std::string_view text, TierSpec* spec);
-[[nodiscard]] Status ParseT1Read(std::string_view text, TierSpec* spec);
-[[nodiscard]] Status ParseT2(std::string_view text, TierSpec* spec);
-[[nodiscard]] Status ParseEvict(std::string_view text, TierSpec* spec);
-[[nodiscard]] Status ParseEvictOf(std::string_view text, TierSpec* spec);
+// Errors: InvalidArgument, naming what is expected; `tiers` is then unchanged.
+[[nodiscard]] Status ParseT0(std::string_view text, TierSetting* tiers);
+[[nodiscard]] Status ParseT1(std::string_view text, TierSetting* tiers);
+[[nodiscard]] Status ParseT1Read(std::string_view text, TierSetting* tiers);
+[[nodiscard]] Status ParseT2(std::string_view text, TierSetting* tiers);
+[[nodiscard]] Status ParseEvict(std::string_view text, TierSetting* tiers);
+[[nodiscard]] Status ParseEvictOf(std::string_view text, TierSetting* tiers);
 
 }  // namespace ebb
 

@@ -17,7 +17,7 @@ Status CheckBatch(const EvalSetting& setting, int width) {
     return InvalidArgument(
         "lossless settings are not answered in batches, where nothing is drafted");
   }
-  const std::optional<TierSpec>& tiers = setting.engine.tiers;
+  const std::optional<EngineTiers>& tiers = setting.engine.tiers;
   const bool has_caps = setting.engine.kv_cap_bytes > 0 ||
                         (tiers.has_value() && (tiers->t0_cap_bytes > 0 || tiers->t1_cap_bytes > 0));
   if (has_caps) {
@@ -31,14 +31,9 @@ bool ShareAnEngine(const EvalSetting& a, const EvalSetting& b) {
   const auto of_engine = [](const EngineOptions& o) {
     return std::tie(o.kv_type, o.kv_cap_bytes, o.prefill_chunk, o.attention, o.max_stall_seconds,
                     o.policies, o.device.kind, o.device.name, o.device.attention,
-                    o.device.memory_bytes, o.t1_mode, o.allow_inexact, o.rates_file);
+                    o.device.memory_bytes, o.t1_mode, o.allow_inexact, o.rates_file, o.tiers);
   };
-  const auto of_tiers = [](const EngineOptions& o) {
-    const TierSpec tiers = o.tiers.value_or(TierSpec());
-    return std::tuple(o.tiers.has_value(), tiers.t1, tiers.t1_path, tiers.t0_cap_bytes,
-                      tiers.t1_cap_bytes, HasT2(tiers), tiers.t2_type);
-  };
-  return of_engine(a.engine) == of_engine(b.engine) && of_tiers(a.engine) == of_tiers(b.engine);
+  return of_engine(a.engine) == of_engine(b.engine);
 }
 
 Result<std::unique_ptr<AnswerBatch>> AnswerBatch::Create(std::shared_ptr<const Model> model,

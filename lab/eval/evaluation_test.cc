@@ -155,18 +155,19 @@ TEST_F(EvaluationTest, InBatchesGivesTheSameAnswers) {
 }
 
 TEST_F(EvaluationTest, ABatchMayHoldSettingsWhoseTiersDiffer) {
-  const auto with = [](TierSpec tiers) {
+  const auto with = [](TierSetting tiers) {
     EvalSetting setting = {.policy = "attention"};
-    setting.session.policy = {.name = "attention", .window = 8, .interval = 8, .tiers = tiers};
-    setting.engine.tiers = tiers;
+    setting.session.policy = {.name = "attention", .window = 8, .interval = 8};
+    SetTiers(tiers, &setting.engine, &setting.session);
     return setting;
   };
   settings_ = {
-      with({.t0_share = 0.5, .t1 = T1Place::kHost}),
-      with({.t0_share = 0.2, .t1 = T1Place::kHost, .evict_share = 0.5}),
-      with({.t0_share = 1, .t1 = T1Place::kNone, .t2_share = 1}),
-      with(
-          {.t0_share = 1, .t1 = T1Place::kNone, .t2_share = 0.5, .t2_type = CompressedType::kInt4}),
+      with({.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.5}}),
+      with({.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.2, .evict_share = 0.5}}),
+      with({.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt8},
+            .shares = {.t0_share = 1, .t2_share = 1}}),
+      with({.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt4},
+            .shares = {.t0_share = 1, .t2_share = 0.5}}),
       {.policy = "full"}};
   const auto alone = Run({});
   ASSERT_EQ(alone.size(), 25u);
@@ -176,15 +177,14 @@ TEST_F(EvaluationTest, ABatchMayHoldSettingsWhoseTiersDiffer) {
 
 TEST_F(EvaluationTest, EnginesThatDifferInMoreThanSharesAreNotShared) {
   EvalSetting setting = {.policy = "attention"};
-  setting.engine.tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost};
+  setting.engine.tiers = EngineTiers{.t1 = T1Place::kHost};
   const auto shares = [&](const std::function<void(EngineOptions*)>& change) {
     EvalSetting other = setting;
     change(&other.engine);
     return ShareAnEngine(setting, other);
   };
-  EXPECT_TRUE(shares([](EngineOptions* o) { o->tiers->t0_share = 0.3; }));
-  EXPECT_TRUE(shares([](EngineOptions* o) { o->tiers->evict_share = 0.3; }));
-  EXPECT_FALSE(shares([](EngineOptions* o) { o->tiers->t2_share = 0.3; }));
+  EXPECT_TRUE(shares([](EngineOptions*) {}));
+  EXPECT_FALSE(shares([](EngineOptions* o) { o->tiers->t2_type = CompressedType::kInt8; }));
   EXPECT_FALSE(shares([](EngineOptions* o) { o->tiers->t1 = T1Place::kFile; }));
   EXPECT_FALSE(shares([](EngineOptions* o) { o->tiers.reset(); }));
   EXPECT_FALSE(shares([](EngineOptions* o) { o->kv_type = RowType::kF32; }));

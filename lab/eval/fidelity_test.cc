@@ -232,14 +232,15 @@ TEST_F(FidelityTest, EachWindowHasAReplayOfItsOwn) {
 }
 
 TEST_F(FidelityTest, TheOracleDrivesTheHierarchy) {
-  const TierSpec tiers = {.t1 = T1Place::kHost, .t2_share = 0.25, .evict_share = 0.5};
-  auto engine = Engine::Create(model_, {.threads = 1, .tiers = tiers});
+  const TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                             .shares = {.t2_share = 0.25, .evict_share = 0.5}};
+  auto engine = Engine::Create(model_, {.threads = 1, .tiers = tiers.engine});
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
   const auto kl_of = [&](const char* scorer) {
     FidelityOptions options = Oracle(Granularity::kHead, "100%");
     options.setting.policy.budget = {};
     options.setting.policy.name = scorer;
-    options.setting.policy.tiers = tiers;
+    options.setting.policy.tiers = tiers.shares;
     const auto report = MeasureFidelity(**engine, Windows{Text(200)}, options);
     EXPECT_TRUE(report.ok()) << report.status().ToString();
     return report->mean_kl.value;

@@ -60,18 +60,25 @@ std::string_view T1PlaceName(T1Place place) { return NameOf(kT1Places, place); }
 
 std::string_view CompressedTypeName(CompressedType type) { return NameOf(kCompressedTypes, type); }
 
+std::optional<CompressedType> CompressedKvType(std::string_view name) {
+  constexpr std::array<Named<CompressedType>, 3> kTypes = {{{"q8", CompressedType::kInt8},
+                                                            {"q4", CompressedType::kInt4},
+                                                            {"q3", CompressedType::kInt3}}};
+  return ValueOf(kTypes, name);
+}
+
 Result<CompressedType> ParseCompressedType(std::string_view name) {
   if (const auto type = ValueOf(kCompressedTypes, name); type.has_value()) return *type;
   return InvalidArgument(
       fmt::format("expected int8, int4, int3 or int8_naive, found \"{}\"", name));
 }
 
-Status ParseT0(std::string_view text, TierSpec* spec) {
+Status ParseT0(std::string_view text, TierSetting* tiers) {
   if (text.ends_with('%')) {
     const std::optional<double> share = ParseShare(text);
     if (!share) return Malformed("T0", text, kNotAShare, "a share (50%) or a cap (512MiB)");
-    spec->t0_share = *share;
-    spec->t0_cap_bytes = 0;
+    tiers->shares.t0_share = *share;
+    tiers->engine.t0_cap_bytes = 0;
     return OkStatus();
   }
   const Result<uint64_t> bytes = ParseBytes(text);
@@ -79,11 +86,12 @@ Status ParseT0(std::string_view text, TierSpec* spec) {
     return InvalidArgument(
         fmt::format("T0: expected a share such as 50%, or a cap: {}", bytes.status().message()));
   }
-  spec->t0_cap_bytes = *bytes;
+  tiers->engine.t0_cap_bytes = *bytes;
+  tiers->shares.t0_share.reset();
   return OkStatus();
 }
 
-Status ParseT1(std::string_view text, TierSpec* spec) {
+Status ParseT1(std::string_view text, TierSetting* tiers) {
   constexpr std::string_view kExpected = "none, host[,SIZE] or file[:PATH][,SIZE]";
   const auto refuse = [&](std::string_view why) { return Malformed("T1", text, why, kExpected); };
   std::string_view place = text;
@@ -111,16 +119,16 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
   if (has_path && where != T1Place::kFile) return refuse("only a file has a path");
   if (has_path && path.empty()) return refuse("the path is empty");
   if (cap_bytes > 0 && where == T1Place::kNone) return refuse("none has no size");
-  spec->t1 = *where;
-  spec->t1_path = path;
-  spec->t1_cap_bytes = cap_bytes;
+  tiers->engine.t1 = *where;
+  tiers->engine.t1_path = path;
+  tiers->engine.t1_cap_bytes = cap_bytes;
   return OkStatus();
 }
 
-Status ParseT1Read(std::string_view text, TierSpec* spec) {
+Status ParseT1Read(std::string_view text, TierSetting* tiers) {
   constexpr std::string_view kSelect = "select";
   if (text == "all") {
-    spec->t1_read = T1Read::kAll;
+    tiers->shares.t1_read = T1Read::kAll;
     return OkStatus();
   }
   const bool selects = text == kSelect || text.starts_with("select:");
@@ -134,7 +142,7 @@ Status ParseT1Read(std::string_view text, TierSpec* spec) {
                     selects ? "" : "all, "));
   };
   if (!selects) return refuse("neither all nor select");
-  double mass = TierSpec().t1_mass;
+  double mass = TierShares().t1_mass;
   int rows = 0;
   double reuse = 0;
   std::vector<KeyValue> parts;
@@ -166,14 +174,14 @@ Status ParseT1Read(std::string_view text, TierSpec* spec) {
       return refuse("neither mass= nor rows= nor reuse=");
     }
   }
-  spec->t1_read = T1Read::kSelect;
-  spec->t1_mass = mass;
-  spec->t1_rows = rows;
-  spec->t1_reuse = reuse;
+  tiers->shares.t1_read = T1Read::kSelect;
+  tiers->shares.t1_mass = mass;
+  tiers->shares.t1_rows = rows;
+  tiers->shares.t1_reuse = reuse;
   return OkStatus();
 }
 
-Status ParseT2(std::string_view text, TierSpec* spec) {
+Status ParseT2(std::string_view text, TierSetting* tiers) {
   constexpr std::string_view kExpected =
       "a share, or old, and after a colon int8, int4, int3 or int8_naive (25%:int8, old:int4)";
   const size_t colon = text.find(':');
@@ -182,35 +190,36 @@ Status ParseT2(std::string_view text, TierSpec* spec) {
   if (!share) {
     return Malformed("T2", text, "neither a share from 0% to 100% nor old", kExpected);
   }
-  CompressedType type = TierSpec().t2_type;
+  CompressedType type = CompressedType::kInt8;
   if (colon != std::string_view::npos) {
     const Result<CompressedType> named = ParseCompressedType(text.substr(colon + 1));
     if (!named.ok()) return Malformed("T2", text, "not a compressed format", kExpected);
     type = *named;
   }
-  spec->t2_rows = old ? T2Rows::kOld : T2Rows::kShare;
-  spec->t2_share = *share;
-  spec->t2_type = type;
+  tiers->shares.t2_rows = old ? T2Rows::kOld : T2Rows::kShare;
+  tiers->shares.t2_share = *share;
+  tiers->engine.t2_type.reset();
+  if (HasT2(tiers->shares)) tiers->engine.t2_type = type;
   return OkStatus();
 }
 
-Status ParseEvict(std::string_view text, TierSpec* spec) {
+Status ParseEvict(std::string_view text, TierSetting* tiers) {
   const bool caps = text == "caps";
   const std::optional<double> share = caps ? 0 : ParseShare(text);
   if (!share) {
     return Malformed("evicted share", text, kNotAShare,
                      "it as 10%, or caps: what the caps on T0 and T1 leave out");
   }
-  spec->evict_share = *share;
-  spec->evict_beyond_caps = caps;
+  tiers->shares.evict_share = *share;
+  tiers->shares.evict_beyond_caps = caps;
   return OkStatus();
 }
 
-Status ParseEvictOf(std::string_view text, TierSpec* spec) {
+Status ParseEvictOf(std::string_view text, TierSetting* tiers) {
   if (text == "generated") {
-    spec->evict_of = EvictOf::kGenerated;
+    tiers->shares.evict_of = EvictOf::kGenerated;
   } else if (text == "alive") {
-    spec->evict_of = EvictOf::kAlive;
+    tiers->shares.evict_of = EvictOf::kAlive;
   } else {
     return InvalidArgument(
         fmt::format("unknown base of the evicted share \"{}\"; valid: generated, alive", text));

@@ -9,45 +9,27 @@ namespace {
 using ::testing::HasSubstr;
 
 // Returns a spec in which no field has its default.
-TierSpec Odd() {
-  return {.t0_share = 0.125,
-          .t0_cap_bytes = 7,
-          .t1 = T1Place::kHost,
-          .t1_path = "kept",
-          .t1_cap_bytes = 9,
-          .t2_share = 0.375,
-          .t2_type = CompressedType::kInt4,
-          .evict_share = 0.625,
-          .evict_of = EvictOf::kAlive};
+TierSetting Odd() {
+  return {
+      .engine = {.t0_cap_bytes = 7,
+                 .t1 = T1Place::kHost,
+                 .t1_path = "kept",
+                 .t1_cap_bytes = 9,
+                 .t2_type = CompressedType::kInt4},
+      .shares = {
+          .t0_share = 0.125, .t2_share = 0.375, .evict_share = 0.625, .evict_of = EvictOf::kAlive}};
 }
 
-void ExpectSame(const TierSpec& a, const TierSpec& b) {
-  EXPECT_EQ(a.t0_share, b.t0_share);
-  EXPECT_EQ(a.t0_cap_bytes, b.t0_cap_bytes);
-  EXPECT_EQ(a.t1, b.t1);
-  EXPECT_EQ(a.t1_path, b.t1_path);
-  EXPECT_EQ(a.t1_cap_bytes, b.t1_cap_bytes);
-  EXPECT_EQ(a.t1_read, b.t1_read);
-  EXPECT_EQ(a.t1_mass, b.t1_mass);
-  EXPECT_EQ(a.t1_rows, b.t1_rows);
-  EXPECT_EQ(a.t1_reuse, b.t1_reuse);
-  EXPECT_EQ(a.t2_share, b.t2_share);
-  EXPECT_EQ(a.t2_type, b.t2_type);
-  EXPECT_EQ(a.evict_share, b.evict_share);
-  EXPECT_EQ(a.evict_beyond_caps, b.evict_beyond_caps);
-  EXPECT_EQ(a.evict_of, b.evict_of);
-}
-
-using Parser = Status (*)(std::string_view, TierSpec*);
+using Parser = Status (*)(std::string_view, TierSetting*);
 
 // Expects that parsing the text sets the fields that differ in `expected`, and leaves the others
 // unchanged.
-void ExpectRead(Parser parse, const char* text, const TierSpec& expected) {
+void ExpectRead(Parser parse, const char* text, const TierSetting& expected) {
   SCOPED_TRACE(text);
-  TierSpec spec = Odd();
+  TierSetting spec = Odd();
   const Status status = parse(text, &spec);
   EXPECT_TRUE(status.ok()) << status.ToString();
-  ExpectSame(spec, expected);
+  EXPECT_EQ(spec, expected);
 }
 
 struct Bad {
@@ -58,13 +40,13 @@ struct Bad {
 void ExpectRefused(Parser parse, std::initializer_list<Bad> cases, const char* expected) {
   for (const Bad& c : cases) {
     SCOPED_TRACE(c.text);
-    TierSpec spec = Odd();
+    TierSetting spec = Odd();
     const Status status = parse(c.text, &spec);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr("\"" + std::string(c.text) + "\""));
     EXPECT_THAT(status.message(), HasSubstr(c.why));
     EXPECT_THAT(status.message(), HasSubstr(expected));
-    ExpectSame(spec, Odd());
+    EXPECT_EQ(spec, Odd());
   }
 }
 
@@ -81,15 +63,16 @@ TEST(ParseT0, ReadsAShareOrACap) {
     double share;
   } shares[] = {{"50%", 0.5}, {"0%", 0}, {"100%", 1}, {"12.5%", 0.125}, {"1e1%", 0.1}};
   for (const auto& c : shares) {
-    TierSpec expected = Odd();
-    expected.t0_share = c.share;
-    expected.t0_cap_bytes = 0;
+    TierSetting expected = Odd();
+    expected.shares.t0_share = c.share;
+    expected.engine.t0_cap_bytes = 0;
     ExpectRead(ParseT0, c.text, expected);
   }
-  TierSpec expected = Odd();
-  expected.t0_cap_bytes = 512ull << 20;
+  TierSetting expected = Odd();
+  expected.shares.t0_share.reset();
+  expected.engine.t0_cap_bytes = 512ull << 20;
   ExpectRead(ParseT0, "512MiB", expected);
-  expected.t0_cap_bytes = 4096;
+  expected.engine.t0_cap_bytes = 4096;
   ExpectRead(ParseT0, "4096", expected);
 }
 
@@ -141,10 +124,10 @@ TEST(ParseT1, ReadsPlacePathAndCap) {
       {"file:/tmp/a,", T1Place::kFile, "/tmp/a", 0},
   };
   for (const auto& c : cases) {
-    TierSpec expected = Odd();
-    expected.t1 = c.place;
-    expected.t1_path = c.path;
-    expected.t1_cap_bytes = c.cap_bytes;
+    TierSetting expected = Odd();
+    expected.engine.t1 = c.place;
+    expected.engine.t1_path = c.path;
+    expected.engine.t1_cap_bytes = c.cap_bytes;
     ExpectRead(ParseT1, c.text, expected);
   }
 }
@@ -176,7 +159,7 @@ TEST(ParseT1Read, ReadsWhatIsReadAndTheMass) {
     double mass;
     int rows = 0;
     double reuse = 0;
-  } cases[] = {{"all", T1Read::kAll, Odd().t1_mass},
+  } cases[] = {{"all", T1Read::kAll, Odd().shares.t1_mass},
                {"select", T1Read::kSelect, 0.9},
                {"select:mass=0.95", T1Read::kSelect, 0.95},
                {"select:mass=1", T1Read::kSelect, 1},
@@ -185,11 +168,11 @@ TEST(ParseT1Read, ReadsWhatIsReadAndTheMass) {
                {"select:reuse=0.8", T1Read::kSelect, 0.9, 0, 0.8},
                {"select:reuse=1,mass=0.5", T1Read::kSelect, 0.5, 0, 1}};
   for (const auto& c : cases) {
-    TierSpec expected = Odd();
-    expected.t1_read = c.read;
-    expected.t1_mass = c.mass;
-    expected.t1_rows = c.rows;
-    expected.t1_reuse = c.reuse;
+    TierSetting expected = Odd();
+    expected.shares.t1_read = c.read;
+    expected.shares.t1_mass = c.mass;
+    expected.shares.t1_rows = c.rows;
+    expected.shares.t1_reuse = c.reuse;
     ExpectRead(ParseT1Read, c.text, expected);
   }
 }
@@ -232,20 +215,21 @@ TEST(ParseT2, ReadsShareAndFormat) {
       {"0%", 0, CompressedType::kInt8},        {"10%:int3", 0.1, CompressedType::kInt3},
   };
   for (const auto& c : cases) {
-    TierSpec expected = Odd();
-    expected.t2_share = c.share;
-    expected.t2_type = c.type;
+    TierSetting expected = Odd();
+    expected.shares.t2_share = c.share;
+    expected.engine.t2_type.reset();
+    if (c.share > 0) expected.engine.t2_type = c.type;
     ExpectRead(ParseT2, c.text, expected);
   }
 }
 
 TEST(ParseT2, ReadsOldRowsAndFormat) {
-  TierSpec expected = Odd();
-  expected.t2_rows = T2Rows::kOld;
-  expected.t2_share = 0;
-  expected.t2_type = CompressedType::kInt8;
+  TierSetting expected = Odd();
+  expected.shares.t2_rows = T2Rows::kOld;
+  expected.shares.t2_share = 0;
+  expected.engine.t2_type = CompressedType::kInt8;
   ExpectRead(ParseT2, "old", expected);
-  expected.t2_type = CompressedType::kInt3;
+  expected.engine.t2_type = CompressedType::kInt3;
   ExpectRead(ParseT2, "old:int3", expected);
 }
 
@@ -269,12 +253,12 @@ TEST(ParseT2, RefusesEverythingElse) {
 }
 
 TEST(ParseEvict, ReadsAShareAndRefusesEverythingElse) {
-  TierSpec expected = Odd();
-  expected.evict_share = 0.1;
+  TierSetting expected = Odd();
+  expected.shares.evict_share = 0.1;
   ExpectRead(ParseEvict, "10%", expected);
-  expected.evict_share = 0;
+  expected.shares.evict_share = 0;
   ExpectRead(ParseEvict, "0%", expected);
-  expected.evict_beyond_caps = true;
+  expected.shares.evict_beyond_caps = true;
   ExpectRead(ParseEvict, "caps", expected);
   const char* share = "not a share from 0% to 100%";
   ExpectRefused(
@@ -284,10 +268,10 @@ TEST(ParseEvict, ReadsAShareAndRefusesEverythingElse) {
 }
 
 TEST(ParseEvictOf, ReadsBothMeaningsAndNoOther) {
-  TierSpec expected = Odd();
-  expected.evict_of = EvictOf::kGenerated;
+  TierSetting expected = Odd();
+  expected.shares.evict_of = EvictOf::kGenerated;
   ExpectRead(ParseEvictOf, "generated", expected);
-  expected.evict_of = EvictOf::kAlive;
+  expected.shares.evict_of = EvictOf::kAlive;
   ExpectRead(ParseEvictOf, "alive", expected);
   ExpectRefused(ParseEvictOf, {{"", "unknown"}, {"all", "unknown"}, {"Alive", "unknown"}},
                 "valid: generated, alive");

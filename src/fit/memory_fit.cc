@@ -63,7 +63,8 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
         "found {}, {}, {} and {}",
         request.requests, request.context, request.prompt_tokens, request.interval));
   }
-  if (request.kv_cap_bytes > 0 && request.tiers.has_value() && !HoldsOldRowsInT2(request.tiers)) {
+  if (request.kv_cap_bytes > 0 && request.tiers.has_value() &&
+      (request.tiers->engine.t1 != T1Place::kNone || !CompressesOldRows(request.tiers->shares))) {
     return InvalidArgument(
         "kv_cap_bytes",
         "a cap on the cache cannot be combined with these tiers, which take caps on T0 and T1; a "
@@ -75,15 +76,15 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
 // Returns ForecastRows() for the request; without tiers all rows stay in T0.
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
   if (request.tiers.has_value()) {
-    TierSpec tiers = *request.tiers;
-    tiers.t0_cap_bytes /= request.requests;  // an even share
-    tiers.t1_cap_bytes /= request.requests;
+    TierSetting tiers = *request.tiers;
+    tiers.engine.t0_cap_bytes /= request.requests;  // an even share
+    tiers.engine.t1_cap_bytes /= request.requests;
     const size_t page_bytes = PageFormat::Of(shape, request.kv_type).PageBytes();
     if (const auto num_rows = RowsOfSelectiveStep(tiers, static_cast<size_t>(request.context))) {
-      EBB_RETURN_IF_ERROR(CheckCapOfSelection(tiers, shape, page_bytes, *num_rows));
+      EBB_RETURN_IF_ERROR(CheckCapOfSelection(tiers.engine, shape, page_bytes, *num_rows));
     }
     return ForecastRows({.tiers = tiers,
-                         .rows_available = RowsUnderCaps(tiers, shape, page_bytes),
+                         .rows_available = RowsUnderCaps(tiers.engine, shape, page_bytes),
                          .prompt_tokens = static_cast<size_t>(request.prompt_tokens),
                          .most_tokens = static_cast<size_t>(request.context),
                          .sinks = request.sinks,
@@ -135,14 +136,14 @@ class MemoryOf {
   [[nodiscard]] FitBytes Rows() const {
     FitBytes bytes = {.on_device = request_.on_device,
                       .t2_on_device = request_.on_device && request_.t2_on_device,
-                      .t2_type = tiers_.t2_type};
+                      .t2_type = compressed_.type};
     // Rows that leave a tier leave holes in its pages, which compaction fills only in later steps,
     // so each stream may hold a page more.
-    const bool rows_leave = rows_.peaks.t1 + rows_.peaks.t2 > 0 || tiers_.evict_share > 0;
+    const bool rows_leave = rows_.peaks.t1 + rows_.peaks.t2 > 0 || tiers_.shares.evict_share > 0;
     bytes.t0 = Arena::BytesFor(requests_ * (T0Pages() + (rows_leave ? shape_.NumStreams() : 0)),
                                format_.PageBytes());
-    if (tiers_.t0_cap_bytes > 0) {
-      bytes.t0 = std::min(bytes.t0, tiers_.t0_cap_bytes / kExtentBytes * kExtentBytes);
+    if (tiers_.engine.t0_cap_bytes > 0) {
+      bytes.t0 = std::min(bytes.t0, tiers_.engine.t0_cap_bytes / kExtentBytes * kExtentBytes);
     }
     (in_file_ ? bytes.t1_disk : bytes.t1_memory) =
         BytesOfPages(shape_, format_.PageBytes(), in_file_, requests_ * PagesFor(rows_.peaks.t1));
@@ -217,9 +218,9 @@ class MemoryOf {
     uint64_t on_host = 0;
     if (reads_selectively_) {
       const uint64_t cached =
-          tiers_.t0_cap_bytes > 0
-              ? (tiers_.t0_cap_bytes - bytes->t0) / requests_ / page_bytes
-              : static_cast<uint64_t>(tiers_.t0_share * static_cast<double>(all));
+          tiers_.engine.t0_cap_bytes > 0
+              ? (tiers_.engine.t0_cap_bytes - bytes->t0) / requests_ / page_bytes
+              : static_cast<uint64_t>(t0_share_ * static_cast<double>(all));
       // The stage and the page cache are never in use at the same time, so the larger one counts.
       at_steps = std::max(
           at_steps, T1PageCache::BytesFor(
@@ -259,7 +260,7 @@ class MemoryOf {
     }
     if (!reads_selectively_) return bytes;
     return bytes +
-           MassSelectorBytes({.shape = shape_, .reuse = tiers_.t1_reuse}, request_.context) +
+           MassSelectorBytes({.shape = shape_, .reuse = tiers_.shares.t1_reuse}, request_.context) +
            SignalBuffers::BytesFor(shape_, 0, 0, chunk_) +
            (request_.on_device ? RankVectorBytes() : 0);
   }
@@ -327,7 +328,7 @@ class MemoryOf {
     double of_t1_read = 1, of_t1_from_disk = in_file_ ? 1 : 0;
     if (reads_selectively_) {
       of_t1_read = kShareSelected;
-      of_t1_from_disk *= of_t1_read * std::max(0.0, 1 - tiers_.t0_share / kShareThatHoldsAllReads);
+      of_t1_from_disk *= of_t1_read * std::max(0.0, 1 - t0_share_ / kShareThatHoldsAllReads);
     }
     const auto of_t1 = static_cast<double>(rows_.last.t1 * row_bytes * streams);
     const uint64_t of_t0 = WindowCheckpoints::MostRows(shape_, rows_.last.t0, 0, 0, 1) * row_bytes;
@@ -345,13 +346,15 @@ class MemoryOf {
   const uint64_t requests_ = request_.requests;
   const size_t all_rows_ = rows_.last.t0 + rows_.last.t1 + rows_.last.t2;
   const size_t chunk_ = ChunkTokens(request_);
-  const TierSpec tiers_ = request_.tiers.value_or(TierSpec());
-  const bool in_file_ = tiers_.t1 == T1Place::kFile;
-  const bool reads_selectively_ = ReadsSelectively(tiers_);
+  const TierSetting tiers_ = request_.tiers.value_or(TierSetting());
+  const double t0_share_ = tiers_.shares.t0_share.value_or(kDefaultT0Share);
+  const bool in_file_ = tiers_.engine.t1.value_or(T1Place::kFile) == T1Place::kFile;
+  const bool reads_selectively_ = ReadsSelectively(tiers_.shares);
   // is_ranked_ says whether a scorer ranks rows by their mass.
   const bool is_ranked_ = request_.tiers.has_value() && !PlacesByPosition({.tiers = tiers_});
   const PageFormat format_ = PageFormat::Of(shape_, request_.kv_type);
-  CompressedFormat compressed_ = CompressedFormat::Of(format_, tiers_.t2_type);
+  CompressedFormat compressed_ =
+      CompressedFormat::Of(format_, tiers_.engine.t2_type.value_or(CompressedType::kInt8));
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST(MemoryFit, RefusesWhatItCannotCountAndSaysWhy) {
             "invalid argument: the model's layers, heads and head size are not known");
   FitModel windows = SmolLm2();
   windows.shape.windows.assign(30, 512);
-  EXPECT_EQ(error(windows, {.context = 1, .tiers = TierSpec()}),
+  EXPECT_EQ(error(windows, {.context = 1, .tiers = TierSetting()}),
             "unsupported: the memory of tiers cannot be computed for models with sliding windows, "
             "whose rows leave every tier");
   FitModel wide = SmolLm2();
@@ -66,7 +66,7 @@ TEST(MemoryFit, RefusesWhatItCannotCountAndSaysWhy) {
             "invalid argument: expected at least 1 request, 1 token of context, 0 of the prompt "
             "and an interval of 1, found 1, 0, 0 and 64");
   EXPECT_EQ(
-      error(SmolLm2(), {.context = 100, .kv_cap_bytes = kMiB, .tiers = TierSpec()}),
+      error(SmolLm2(), {.context = 100, .kv_cap_bytes = kMiB, .tiers = TierSetting()}),
       "invalid argument: kv_cap_bytes: a cap on the cache cannot be combined with these tiers, "
       "which take caps on T0 and T1; a compressed cache without a T1 takes it");
   EXPECT_EQ(error(SmolLm2(), {.context = 100, .kv_cap_bytes = kMiB}),
@@ -99,7 +99,7 @@ TEST(MemoryFit, LayersWithWindowsHoldTheirWindowsAndAPromptsLastChunk) {
   // While its last chunk is read, a prompt as long as that keeps the rows of 6 checkpoints, for
   // which 64 MiB have room, one of them at the beginning of the chunk: 25 layers of 57.
   EXPECT_EQ(fit({.context = 8000, .prompt_tokens = 8000}).t0, 49 * 2 * kMiB);
-  const auto tiers = FitRequestInto(model, {.context = 8000, .tiers = TierSpec()});
+  const auto tiers = FitRequestInto(model, {.context = 8000, .tiers = TierSetting()});
   EXPECT_EQ(tiers.status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(tiers.status().message(),
               HasSubstr("the memory of tiers cannot be computed for models with sliding windows"));
@@ -168,7 +168,7 @@ TEST(MemoryFit, APromptsBuffersGoBackBehindIt) {
 }
 
 TEST(MemoryFit, GroupsThatChooseForThemselvesHaveTablesOfTheirOwn) {
-  FitRequest request = {.context = 8000, .tiers = TierSpec{.t0_share = 0.5}};
+  FitRequest request = {.context = 8000, .tiers = TierSetting{.shares = {.t0_share = 0.5}}};
   const FitBytes shared = Fit(request);
   request.granularity = Granularity::kHead;
   const FitBytes own = Fit(request);
@@ -180,7 +180,9 @@ TEST(MemoryFit, GroupsThatChooseForThemselvesHaveTablesOfTheirOwn) {
 }
 
 TEST(MemoryFit, EverySequenceEditsItsOwnFile) {
-  FitRequest request = {.context = 8000, .tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kFile}};
+  FitRequest request = {
+      .context = 8000,
+      .tiers = TierSetting{.engine = {.t1 = T1Place::kFile}, .shares = {.t0_share = 0.5}}};
   const FitBytes one = Fit(request);
   request.requests = 5;
   EXPECT_EQ(Fit(request).staging, 5 * one.staging);
@@ -188,7 +190,8 @@ TEST(MemoryFit, EverySequenceEditsItsOwnFile) {
 
 TEST(MemoryFit, ACapOnT0IsKeptAndT1TakesTheRest) {
   const FitBytes bytes =
-      Fit({.context = 8000, .tiers = TierSpec{.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kHost}});
+      Fit({.context = 8000,
+           .tiers = TierSetting{.engine = {.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kHost}}});
   EXPECT_LE(bytes.t0, 16 * kMiB);
   // 16 MiB are 1,024 pages, 34 a layer or 11 a stream. These hold 704 rows, of which 128 are in
   // reserve.
@@ -198,7 +201,8 @@ TEST(MemoryFit, ACapOnT0IsKeptAndT1TakesTheRest) {
 TEST(MemoryFit, CapsThatHoldTooLittleAreRefusedWithTheFigures) {
   const Result<FitBytes> bytes = FitRequestInto(
       SmolLm2(),
-      {.context = 8000, .tiers = TierSpec{.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kNone}});
+      {.context = 8000,
+       .tiers = TierSetting{.engine = {.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kNone}}});
   ASSERT_FALSE(bytes.ok());
   EXPECT_EQ(bytes.status().code(), StatusCode::kT0Full);
   EXPECT_THAT(bytes.status().message(), HasSubstr("T0 holds 576 rows"));
@@ -207,17 +211,18 @@ TEST(MemoryFit, CapsThatHoldTooLittleAreRefusedWithTheFigures) {
 TEST(MemoryFit, ACapThatHoldsNoSelectiveStepIsRefusedAsASessionRefusesIt) {
   // 384 rows take 6 pages in each of 90 streams, 540 pages, which fit into 5 extents.
   FitRequest request = {.context = 8000,
-                        .tiers = TierSpec{.t0_cap_bytes = 10 * kMiB, .t1_read = T1Read::kSelect}};
+                        .tiers = TierSetting{.engine = {.t0_cap_bytes = 10 * kMiB},
+                                             .shares = {.t1_read = T1Read::kSelect}}};
   EXPECT_TRUE(FitRequestInto(SmolLm2(), request).ok());
   request.requests = 2;
-  request.tiers->t0_cap_bytes = 20 * kMiB;
+  request.tiers->engine.t0_cap_bytes = 20 * kMiB;
   EXPECT_TRUE(FitRequestInto(SmolLm2(), request).ok());
-  --request.tiers->t0_cap_bytes;
+  --request.tiers->engine.t0_cap_bytes;
   const Status two = FitRequestInto(SmolLm2(), request).status();
   EXPECT_EQ(two.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(two.message(), HasSubstr("384 in all, so it needs 10485760"));
   EXPECT_EQ(MostRequests(SmolLm2(), request, {}), 1);
-  request.tiers->t1 = T1Place::kNone;
+  request.tiers->engine.t1 = T1Place::kNone;
   EXPECT_NE(FitRequestInto(SmolLm2(), request).status().code(), StatusCode::kInvalidArgument);
 }
 

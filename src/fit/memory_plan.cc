@@ -55,8 +55,8 @@ uint64_t ProgramBytes(uint64_t weight_bytes) {
 }
 
 // Returns the free space of the disk for T1, or 0 if it is unknown.
-uint64_t DiskBytes(const std::optional<TierSpec>& tiers) {
-  const Result<uint64_t> bytes = FreeDiskBytes(tiers.has_value() ? tiers->t1_path : "");
+uint64_t DiskBytes(const std::optional<TierSetting>& tiers) {
+  const Result<uint64_t> bytes = FreeDiskBytes(tiers.has_value() ? tiers->engine.t1_path : "");
   return bytes.ok() ? *bytes : 0;
 }
 
@@ -121,7 +121,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   request.kv_cap_bytes = engine.kv_cap_bytes;
   request.prefill_chunk = engine.prefill_chunk;
   request.threads = engine.threads > 0 ? engine.threads : AvailableProcessors().threads;
-  request.tiers = policy.tiers;
+  request.tiers = TiersOf(engine, session);
   request.sinks = policy.sinks.value_or(request.sinks);
   request.window = policy.window.value_or(request.window);
   request.interval = policy.interval.value_or(request.interval);

@@ -100,15 +100,17 @@ TEST_F(MemoryPlanTest, AShortGenerationTakesLess) {
 }
 
 TEST_F(MemoryPlanTest, TiersThatWereAskedForStayAndAreChecked) {
+  EngineOptions engine;
   SessionOptions session;
-  session.policy.tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost};
-  const auto plan = PlanMemory(*model_, {.memory_bytes = uint64_t{64} << 30}, {}, session);
+  SetTiers(TierSetting{.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.5}}, &engine,
+           &session);
+  const auto plan = PlanMemory(*model_, {.memory_bytes = uint64_t{64} << 30}, engine, session);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   EXPECT_EQ(plan->setting.name, "as asked for");
   EXPECT_FALSE(plan->is_chosen);
-  EXPECT_EQ(plan->setting.tiers->t1, T1Place::kHost);
+  EXPECT_EQ(plan->setting.tiers->engine.t1, T1Place::kHost);
   EXPECT_GT(plan->bytes.t1_memory, 0U);
-  const auto small = PlanMemory(*model_, {.memory_bytes = kMiB}, {}, session);
+  const auto small = PlanMemory(*model_, {.memory_bytes = kMiB}, engine, session);
   ASSERT_FALSE(small.ok());
   EXPECT_EQ(small.status().code(), StatusCode::kOutOfMemory);
   const auto nothing = PlanMemory(*model_, {.memory_bytes = kMiB}, {}, {});

@@ -39,45 +39,44 @@ std::string SizeText(uint64_t bytes) {
   return bytes >= 1024 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} bytes", bytes);
 }
 
-FitSetting Make(const TierSpec& tiers) { return {TierOptionsText(tiers), tiers}; }
+FitSetting Make(const TierSetting& tiers) { return {TierOptionsText(tiers), tiers}; }
 
-FitSetting FileSetting(int t0_percent) { return Make({.t0_share = t0_percent / 100.0}); }
-
-FitSetting HostSetting(int t0_percent) {
-  return Make({.t0_share = t0_percent / 100.0, .t1 = T1Place::kHost});
+FitSetting T1Setting(T1Place place, int t0_percent) {
+  return Make({.engine = {.t1 = place}, .shares = {.t0_share = t0_percent / 100.0}});
 }
+FitSetting FileSetting(int t0_percent) { return T1Setting(T1Place::kFile, t0_percent); }
+FitSetting HostSetting(int t0_percent) { return T1Setting(T1Place::kHost, t0_percent); }
 
 FitSetting EvictFrom(FitSetting setting, int percent) {
-  setting.tiers->evict_share = percent / 100.0;
+  setting.tiers->shares.evict_share = percent / 100.0;
   return Make(*setting.tiers);
 }
 
 FitSetting SelectFrom(FitSetting setting) {
-  setting.tiers->t1_read = T1Read::kSelect;
+  setting.tiers->shares.t1_read = T1Read::kSelect;
   return Make(*setting.tiers);
 }
 
 void AppendOldRowsSettings(std::vector<FitSetting>* settings) {
   for (const CompressedType type :
        {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
-    settings->push_back(Make({.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld, .t2_type = type}));
+    settings->push_back(Make(
+        {.engine = {.t1 = T1Place::kNone, .t2_type = type}, .shares = {.t2_rows = T2Rows::kOld}}));
   }
 }
 
 // Returns a setting that keeps the prompt in T0, evicts a share of the other rows and compresses
 // the rest.
 FitSetting EvictSetting(int percent) {
-  return Make({.t0_share = 1,
-               .t1 = T1Place::kNone,
-               .t2_share = 1,
-               .t2_type = CompressedType::kInt4,
-               .evict_share = percent / 100.0});
+  return Make({.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt4},
+               .shares = {.t0_share = 1, .t2_share = 1, .evict_share = percent / 100.0}});
 }
 
 }  // namespace
 
 bool PlacesByPosition(const FitSetting& setting) {
-  return ReadsSelectively(setting.tiers) || CompressesOldRows(setting.tiers);
+  if (!setting.tiers.has_value()) return false;
+  return ReadsSelectively(setting.tiers->shares) || CompressesOldRows(setting.tiers->shares);
 }
 
 Status CheckFit(const FitBytes& bytes, const FitLimits& limits) {
@@ -165,7 +164,8 @@ std::vector<FitSetting> TypicalSettings(bool on_device, bool t2_on_device) {
   std::vector<FitSetting> settings = {{"full"}, FileSetting(50)};
   AppendOldRowsSettings(&settings);
   settings.push_back(SelectFrom(FileSetting(50)));
-  settings.push_back(Make({.t0_share = 1, .t1 = T1Place::kNone, .evict_share = 0.1}));
+  settings.push_back(
+      Make({.engine = {.t1 = T1Place::kNone}, .shares = {.t0_share = 1, .evict_share = 0.1}}));
   return settings;
 }
 

@@ -518,7 +518,7 @@ TEST(LosslessConversation, GivesTheTokensAndBitsOfTheFullCache) {
   for (const auto& [least, most] : {std::pair(0, 64), {1, 64}, {3, 5}, {8, 8}}) {
     for (const T1Place place : {T1Place::kHost, T1Place::kFile, T1Place::kNone}) {
       const Told lossless =
-          FiveTurns({.threads = 1, .tiers = TierSpec{.t1 = place}},
+          FiveTurns({.threads = 1, .tiers = EngineTiers{.t1 = place}},
                     {.policy = {.name = "attention",
                                 .budget = {Budget::Unit::kPercent, 25},
                                 .window = 8,

@@ -67,7 +67,7 @@ Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
                     "choose fast",
                     device.name()));
   }
-  const std::optional<TierSpec>& tiers = core.options.tiers;
+  const std::optional<EngineTiers>& tiers = core.options.tiers;
   if (!HasT1(core.stores.caches(CacheUse::kStore)) && tiers.has_value() &&
       tiers->t0_cap_bytes > 0) {
     return InvalidArgument(
@@ -78,33 +78,32 @@ Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
 
 }  // namespace
 
-CacheUse DraftUse(const std::optional<TierSpec>& tiers) {
+CacheUse DraftUse(const std::optional<TierShares>& tiers) {
   return ReadsSelectively(tiers) ? CacheUse::kSession : CacheUse::kDraft;
 }
 
-PolicySpec DraftSpec(PolicySpec spec) {
-  if (!spec.tiers.has_value()) return spec;
-  TierSpec& tiers = *spec.tiers;
-  if (CompressesOldRows(tiers)) {
-    tiers.t1 = T1Place::kNone;
-    tiers.t1_cap_bytes = 0;
-    return spec;
-  }
-  const double in_t2 = (1 - tiers.evict_share) * tiers.t2_share;
-  const double in_t0 = tiers.t0_cap_bytes > 0
-                           ? (1 - tiers.evict_share) * (1 - tiers.t2_share)
-                           : (1 - tiers.evict_share) * (1 - tiers.t2_share) * tiers.t0_share;
-  tiers.evict_share = std::max(1 - in_t0 - in_t2, 0.0);
-  // A share of the rows alive would evict more rows of T1 at each interval.
-  tiers.evict_of = EvictOf::kGenerated;
-  tiers.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
-  if (tiers.t0_cap_bytes > 0) {
-    tiers.evict_beyond_caps = true;
-    tiers.protected_may_go = true;
-  }
+std::optional<PolicyTiers> TiersOfPolicy(const EngineOptions& engine,
+                                         const SessionOptions& session) {
+  const std::optional<TierSetting> own = TiersOf(engine, session);
+  if (!own.has_value()) return std::nullopt;
+  PolicyTiers of_policy = {.tiers = *own};
+  auto& [tiers, shares] = of_policy.tiers;
+  if (!session.lossless.has_value() || DraftUse(shares) == CacheUse::kSession) return of_policy;
   tiers.t1 = T1Place::kNone;
   tiers.t1_cap_bytes = 0;
-  return spec;
+  if (CompressesOldRows(shares)) return of_policy;
+  const double stays = 1 - shares.evict_share;
+  const double in_t2 = stays * shares.t2_share;
+  const double in_t0 = stays * (1 - shares.t2_share) * shares.t0_share.value_or(1);
+  shares.evict_share = std::max(1 - in_t0 - in_t2, 0.0);
+  // A share of the rows alive would evict more rows of T1 at each interval.
+  shares.evict_of = EvictOf::kGenerated;
+  shares.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
+  if (tiers.t0_cap_bytes > 0) {
+    shares.evict_beyond_caps = true;
+    of_policy.protected_rows = Protected::kMayGo;
+  }
+  return of_policy;
 }
 
 Speculator::Speculator(const LosslessOptions& options, Sequence* draft,
@@ -191,9 +190,9 @@ CacheAccounting Speculator::accounting() const {
 }
 
 std::string Speculator::KeptRows() const {
-  const std::optional<TierSpec>& tiers = core().options.tiers;
+  const std::optional<EngineTiers>& tiers = core().options.tiers;
   return fmt::format("all, verify: {}, T1: {}", VerifyName(options_.verify),
-                     T1PlaceName(tiers.has_value() ? tiers->t1 : T1Place::kNone));
+                     T1PlaceName(tiers.has_value() ? *tiers->t1 : T1Place::kNone));
 }
 
 int Speculator::Limit(int most_guesses) const {

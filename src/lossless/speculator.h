@@ -27,6 +27,7 @@
 #include "ebb/policy.h"
 #include "src/lossless/draft_length.h"
 #include "src/lossless/text_lookup.h"
+#include "src/policy/tier_plan.h"
 #include "src/sequence/sequence.h"
 #include "src/sequence/shown_logits.h"
 #include "src/sequence/step.h"
@@ -37,11 +38,18 @@ namespace ebb {
 
 // Returns the contents of the cache that drafts: kSession if one cache holds all rows and drafts
 // read it selectively, otherwise kDraft.
-[[nodiscard]] CacheUse DraftUse(const std::optional<TierSpec>& tiers);
+[[nodiscard]] CacheUse DraftUse(const std::optional<TierShares>& tiers);
 
-// Makes the draft's policy from the policy of the session: the draft evicts the rows that the
-// hierarchy would have in T1 and T3. REQUIRES: DraftUse() is kDraft.
-[[nodiscard]] PolicySpec DraftSpec(PolicySpec spec);
+// PolicyTiers holds the tiers that a session's policy places rows in: TiersOf() the session, or
+// those of a lossless session's draft.
+struct PolicyTiers {
+  TierSetting tiers;
+  Protected protected_rows = Protected::kStay;
+};
+// Returns nothing if the session leaves all rows in T0. A draft (DraftUse() is kDraft) has no T1,
+// and evicts the rows that the hierarchy would have in T1 and T3.
+[[nodiscard]] std::optional<PolicyTiers> TiersOfPolicy(const EngineOptions& engine,
+                                                       const SessionOptions& session);
 
 class Speculator {
  public:

@@ -30,23 +30,31 @@ constexpr uint64_t kTokenBytes = kRowBytes * 3 * 2;  // of Context()
 
 struct Hierarchy {
   const char* name;
-  TierSpec spec;
+  TierSetting spec;
 };
 
 // The cap of "capped" has room in T0 for less than the prompts of this file, that of "bounded" for
 // all rows.
 const Hierarchy kHierarchies[] = {
-    {"exact", {.t0_share = 0.5}},
-    {"grid", {.t0_share = 0.3, .t2_share = 0.25, .evict_share = 0.1}},
-    {"compounding", {.t2_share = 0.5, .evict_share = 0.5, .evict_of = EvictOf::kAlive}},
-    {"resident", {.t1 = T1Place::kNone, .t2_share = 0.5, .evict_share = 0.05}},
-    {"capped", {.t0_cap_bytes = kTokenBytes * 64 * 3, .t2_share = 0.25, .evict_share = 0.05}},
+    {"exact", {.shares = {.t0_share = 0.5}}},
+    {"grid",
+     {.engine = {.t2_type = CompressedType::kInt8},
+      .shares = {.t0_share = 0.3, .t2_share = 0.25, .evict_share = 0.1}}},
+    {"compounding",
+     {.engine = {.t2_type = CompressedType::kInt8},
+      .shares = {.t2_share = 0.5, .evict_share = 0.5, .evict_of = EvictOf::kAlive}}},
+    {"resident",
+     {.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt8},
+      .shares = {.t2_share = 0.5, .evict_share = 0.05}}},
+    {"capped",
+     {.engine = {.t0_cap_bytes = kTokenBytes * 64 * 3, .t2_type = CompressedType::kInt8},
+      .shares = {.t2_share = 0.25, .evict_share = 0.05}}},
     {"bounded",
-     {.t0_cap_bytes = kTokenBytes * 64 * 5,
-      .t1 = T1Place::kHost,
-      .t1_cap_bytes = kTokenBytes * 64 * 20,
-      .t2_share = 0.25,
-      .evict_share = 0.5}},
+     {.engine = {.t0_cap_bytes = kTokenBytes * 64 * 5,
+                 .t1 = T1Place::kHost,
+                 .t1_cap_bytes = kTokenBytes * 64 * 20,
+                 .t2_type = CompressedType::kInt8},
+      .shares = {.t2_share = 0.25, .evict_share = 0.5}}},
 };
 
 struct Setting {
@@ -79,11 +87,13 @@ Result<Policy> TryMake(const Setting& setting) {
   }
   PolicyContext context = Context();
   if (setting.hierarchy != nullptr) {
-    spec.tiers = setting.hierarchy->spec;
+    const EngineTiers& tiers = setting.hierarchy->spec.engine;
+    spec.tiers = setting.hierarchy->spec.shares;
+    context.tiers = tiers;
     // Pages of 64 rows, less one.
     const auto rows = [](uint64_t cap_bytes) { return cap_bytes / kTokenBytes - 64; };
-    if (spec.tiers->t0_cap_bytes > 0) context.rows_available.t0 = rows(spec.tiers->t0_cap_bytes);
-    if (spec.tiers->t1_cap_bytes > 0) context.rows_available.t1 = rows(spec.tiers->t1_cap_bytes);
+    if (tiers.t0_cap_bytes > 0) context.rows_available.t0 = rows(tiers.t0_cap_bytes);
+    if (tiers.t1_cap_bytes > 0) context.rows_available.t1 = rows(tiers.t1_cap_bytes);
   }
   return MakePolicy(spec, context);
 }
@@ -260,7 +270,7 @@ class PolicyConformance : public ::testing::TestWithParam<Setting> {
 
   bool Evicts() const {
     const Hierarchy* hierarchy = GetParam().hierarchy;
-    if (hierarchy != nullptr) return hierarchy->spec.evict_share > 0;
+    if (hierarchy != nullptr) return hierarchy->spec.shares.evict_share > 0;
     if (GetParam().policy == "dms") return true;
     return !GetParam().budget.empty() && GetParam().policy != "quest";
   }
@@ -306,7 +316,7 @@ TEST_P(PolicyConformance, HasNamesAndNeedsThatDoNotChange) {
   const Policy& policy = harness.policy();
   const bool names_no_scorer = GetParam().hierarchy != nullptr && GetParam().policy == "full";
   const char* of_tiers =
-      names_no_scorer && GetParam().hierarchy->spec.evict_share > 0 ? "lag_kv" : "attention";
+      names_no_scorer && GetParam().hierarchy->spec.shares.evict_share > 0 ? "lag_kv" : "attention";
   EXPECT_EQ(policy.name, names_no_scorer ? of_tiers : GetParam().policy);
   EXPECT_EQ(policy.granularity, GetParam().granularity);
   const std::string name = policy.scorer->Name();
@@ -384,7 +394,7 @@ TEST_P(PolicyConformance, NeverCompressesWhatIsProtected) {
     for (const Tier tier : harness.tiers(0)) num_compressed += tier == Tier::kT2 ? 1 : 0;
   }
   const Hierarchy* hierarchy = GetParam().hierarchy;
-  EXPECT_EQ(num_compressed > 0, hierarchy != nullptr && hierarchy->spec.t2_share > 0);
+  EXPECT_EQ(num_compressed > 0, hierarchy != nullptr && hierarchy->spec.shares.t2_share > 0);
 }
 
 TEST_P(PolicyConformance, WhatIsProtectedAgainAfterARollBackRisesAtTheNextDecision) {

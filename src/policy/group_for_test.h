@@ -16,22 +16,24 @@ namespace ebb {
 // RowsUnder returns the rows that fit under the caps, in pages of 64 rows; like the engine, it
 // leaves one page out.
 inline constexpr uint64_t kPageBytes = uint64_t{2} << 20;
-inline RowsAvailable RowsUnder(const TierSpec& tiers) {
+inline RowsAvailable RowsUnder(const EngineTiers& tiers) {
   const auto rows = [](uint64_t cap_bytes) {
     return cap_bytes == 0 ? RowsAvailable::kNoCap : (cap_bytes / kPageBytes - 1) * 64;
   };
   return {.t0 = rows(tiers.t0_cap_bytes), .t1 = rows(tiers.t1_cap_bytes)};
 }
 
-inline std::unique_ptr<Placement> MakeHierarchy(const TierSpec& tiers, int sinks, int window,
-                                                int interval) {
+inline std::unique_ptr<Placement> MakeHierarchy(const TierSetting& tiers, int sinks, int window,
+                                                int interval,
+                                                Protected protected_rows = Protected::kStay) {
   Result<std::unique_ptr<Placement>> made =
       MakeHierarchyPlacement({.policy = "attention",
                               .sinks = sinks,
                               .window = window,
                               .interval = interval,
                               .tiers = tiers,
-                              .rows_available = RowsUnder(tiers)});
+                              .rows_available = RowsUnder(tiers.engine),
+                              .protected_rows = protected_rows});
   EXPECT_TRUE(made.ok()) << made.status().ToString();
   return *std::move(made);
 }
@@ -128,7 +130,7 @@ Group Generate(Placement* placement, int num_tokens, const After& after) {
   return group;
 }
 
-inline Group Generate(const TierSpec& spec, int num_tokens) {
+inline Group Generate(const TierSetting& spec, int num_tokens) {
   return Generate(MakeHierarchy(spec, 4, 128, 64).get(), num_tokens, [](const Group&) {});
 }
 

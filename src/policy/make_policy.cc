@@ -135,7 +135,7 @@ Status CheckBudget(const ResolvedPolicy& resolved, const Budget& budget) {
 }
 
 Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const PolicySpec& spec,
-                                     const PolicyContext& context) {
+                                     const PolicyContext& context, Protected protected_rows) {
   EBB_RETURN_IF_ERROR(CheckBudget(resolved, spec.budget));
   EBB_RETURN_IF_ERROR(CheckOption(resolved, kSinksOption, "sinks", spec.sinks, 0));
   EBB_RETURN_IF_ERROR(CheckOption(resolved, kWindowOption, "window", spec.window, 0));
@@ -148,8 +148,9 @@ Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const Polic
                               .scores_tell_room = resolved.scorer->tells_room,
                               .eviction_window = context.eviction_window,
                               .eviction_shift = context.eviction_shift,
-                              .tiers = spec.tiers.value_or(TierSpec()),
-                              .rows_available = context.rows_available};
+                              .tiers = {context.tiers, spec.tiers.value_or(TierShares())},
+                              .rows_available = context.rows_available,
+                              .protected_rows = protected_rows};
   EBB_ASSIGN_OR_RETURN(options.params,
                        ReadParams(resolved.base, resolved.params, spec.params, context.max_tokens));
   EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec, context));
@@ -179,14 +180,12 @@ std::string FindOptionOfPolicy(const PolicySpec& spec) {
   if (spec.name != kEveryRowStays) return fmt::format("policy \"{}\"", spec.name);
   if (!spec.scorer.empty()) return fmt::format("scorer \"{}\"", spec.scorer);
   if (spec.sinks || spec.window || spec.interval) return "numbers of sinks, window or interval";
-  const TierSpec& tiers = *spec.tiers;
-  const bool evicts = tiers.evict_share > 0 || tiers.evict_beyond_caps;
-  return evicts || tiers.evict_of != EvictOf::kGenerated ? "eviction" : "";
+  const bool evicts = Evicts(*spec.tiers) || spec.tiers->evict_of != EvictOf::kGenerated;
+  return evicts ? "eviction" : "";
 }
 
-Status CheckOldRows(const PolicySpec& spec) {
+Status CheckOldRows(const PolicySpec& spec, const EngineTiers& tiers) {
   if (!CompressesOldRows(spec.tiers)) return OkStatus();
-  const TierSpec& tiers = *spec.tiers;
   const auto refuse = [](std::string_view what) {
     return InvalidArgument("tiers.t2_rows",
                            fmt::format("a compressed cache of all old rows cannot be combined with "
@@ -194,14 +193,14 @@ Status CheckOldRows(const PolicySpec& spec) {
                                        what, RowsInT0Text(kNewestBesideT2)));
   };
   if (const std::string option = FindOptionOfPolicy(spec); !option.empty()) return refuse(option);
-  if (tiers.t2_share > 0) return refuse("a share of rows in T2");
+  if (spec.tiers->t2_share > 0) return refuse("a share of rows in T2");
   if (tiers.t0_cap_bytes > 0) return refuse("a cap on T0");
   return OkStatus();
 }
 
 Status CheckSelection(const PolicySpec& spec) {
   if (!ReadsSelectively(spec.tiers)) return OkStatus();
-  const TierSpec& tiers = *spec.tiers;
+  const TierShares& tiers = *spec.tiers;
   const auto refuse = [](std::string_view what) {
     return InvalidArgument("tiers.t1_read",
                            fmt::format("select cannot be combined with {}: it keeps every row in "
@@ -228,14 +227,13 @@ Status CheckSelection(const PolicySpec& spec) {
 // Finds the policy's row of the table. With the hierarchy, only the scorer and granularity of that
 // policy are used, and the policy that keeps every row has no name.
 Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicySpec& spec,
-                             std::string_view base) {
+                             const EngineTiers& tiers, std::string_view base) {
   EBB_RETURN_IF_ERROR(CheckSelection(spec));
-  EBB_RETURN_IF_ERROR(CheckOldRows(spec));
+  EBB_RETURN_IF_ERROR(CheckOldRows(spec, tiers));
   std::string_view name = base;
   const bool by_position = PlacesByPosition(spec);
   if (spec.tiers && !by_position && base == kEveryRowStays) {
-    const bool rows_go = spec.tiers->evict_share > 0 || spec.tiers->evict_beyond_caps;
-    name = rows_go ? kWhereRowsGo : kWhereRowsStay;
+    name = Evicts(*spec.tiers) ? kWhereRowsGo : kWhereRowsStay;
   }
   EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindBase(tables, name));
   PolicyRow row = *found;
@@ -252,21 +250,22 @@ Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicyS
   }
   row.options = by_position ? kNoOption : kSinksOption | kWindowOption | kIntervalOption;
   row.info.params = "";
-  row.make_placement = CompressesOldRows(spec.tiers)      ? MakeOldRowsPlacement
-                       : !by_position                     ? MakeHierarchyPlacement
-                       : spec.tiers->t1 == T1Place::kNone ? MakeNoPlacement
-                                                          : MakePagedPlacement;
+  row.make_placement = CompressesOldRows(spec.tiers) ? MakeOldRowsPlacement
+                       : !by_position                ? MakeHierarchyPlacement
+                       : tiers.t1 == T1Place::kNone  ? MakeNoPlacement
+                                                     : MakePagedPlacement;
   row.key_turns = KeyTurns::kWhenFull;
   return row;
 }
 
-Result<ResolvedPolicy> ReadSpec(const PolicySpec& spec, const PolicyRegistry* registry) {
+Result<ResolvedPolicy> ReadSpec(const PolicySpec& spec, const PolicyRegistry* registry,
+                                const EngineTiers& tiers = {}) {
   const PolicyRegistry::Tables& tables = TablesOf(registry);
   std::string_view base = spec.name;
   const bool windowed = base.starts_with(kWindowed);
   if (windowed) base.remove_prefix(kWindowed.size());
   ResolvedPolicy resolved;
-  EBB_ASSIGN_OR_RETURN(resolved.row, FindPolicy(tables, spec, base));
+  EBB_ASSIGN_OR_RETURN(resolved.row, FindPolicy(tables, spec, tiers, base));
   resolved.base = resolved.row.info.name;
   if (windowed && (resolved.row.options & kIntervalOption) == 0) {
     return InvalidArgument(
@@ -346,9 +345,14 @@ Result<bool> IsRandomized(const PolicySpec& spec, const PolicyRegistry* registry
 }
 
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
-  EBB_ASSIGN_OR_RETURN(const ResolvedPolicy resolved, ReadSpec(spec, context.registry));
+  return MakePolicy(spec, context, Protected::kStay);
+}
+
+Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context, Protected rows) {
+  EBB_ASSIGN_OR_RETURN(const ResolvedPolicy resolved,
+                       ReadSpec(spec, context.registry, context.tiers));
   EBB_RETURN_IF_ERROR(CheckNeed(resolved, context));
-  EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(resolved, spec, context));
+  EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(resolved, spec, context, rows));
 
   Policy policy;
   policy.name = resolved.name;

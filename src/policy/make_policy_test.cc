@@ -66,14 +66,20 @@ std::string ValidPolicies() {
   return names + "windowed:NAME";
 }
 
-Policy Make(const PolicySpec& spec) {
-  Result<Policy> policy = MakePolicy(spec, kSmolLm2Context);
+PolicyContext ContextWith(const EngineTiers& tiers) {
+  PolicyContext context = kSmolLm2Context;
+  context.tiers = tiers;
+  return context;
+}
+
+Policy Make(const PolicySpec& spec, const EngineTiers& tiers = {}) {
+  Result<Policy> policy = MakePolicy(spec, ContextWith(tiers));
   EXPECT_TRUE(policy.ok()) << policy.status().ToString();
   return policy.ok() ? *std::move(policy) : Policy{};
 }
 
-std::string ErrorOf(const PolicySpec& spec) {
-  const Status status = MakePolicy(spec, kSmolLm2Context).status();
+std::string ErrorOf(const PolicySpec& spec, const EngineTiers& tiers = {}) {
+  const Status status = MakePolicy(spec, ContextWith(tiers)).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   return status.Text();
 }
@@ -108,7 +114,7 @@ TEST_F(PolicyRegistryTest, APolicyThatWasAddedIsOneAmongTheOthers) {
 
   spec = {.name = "windowed:h2o", .scorer = "of_my_own"};
   EXPECT_TRUE(MakePolicy(spec, context_).ok());
-  spec = {.name = "of_my_own", .tiers = TierSpec{.evict_share = 0.1}};
+  spec = {.name = "of_my_own", .tiers = TierShares{.evict_share = 0.1}};
   EXPECT_TRUE(MakePolicy(spec, context_).ok()) << "it drives the hierarchy too";
   EXPECT_THAT(MakePolicy({.name = "nobodys"}, context_).status().message(), HasSubstr("of_my_own"));
 }
@@ -200,6 +206,7 @@ struct Made {
   Granularity granularity;
   const char* scorer;
   const char* placement;  // empty: none
+  EngineTiers tiers = {};
 };
 
 TEST(MakePolicy, WhereLayersHaveWindowsTheFullCacheIsOneOfEachLayer) {
@@ -306,23 +313,23 @@ TEST(MakePolicy, FollowsTheTable) {
 TEST(MakePolicy, WithTiersThePolicyNamesScorerAndGranularityAlone) {
   const auto kToken = Granularity::kToken;
   const auto kHead = Granularity::kHead;
-  const TierSpec tiers = {.t0_share = 0.3, .t2_share = 0.25, .evict_share = 0.1};
+  const TierShares tiers = {.t0_share = 0.3, .t2_share = 0.25, .evict_share = 0.1};
   const char* defaults =
       "hierarchy(t0=30%,t2=25%:int8,evict=10% of generated,sinks=4,window=128,interval=64)";
   const Made cases[] = {
-      {{.tiers = TierSpec()},
+      {{.tiers = TierShares()},
        "attention",
        kToken,
        "attention",
        "hierarchy(t0=50%,t2=0%:int8,evict=0% of generated,sinks=4,window=128,interval=64)"},
       {{.tiers = tiers}, "lag_kv", kToken, "lag_kv:chunk=64", defaults},
-      {{.tiers =
-            TierSpec{.t0_cap_bytes = 512 << 20, .t1 = T1Place::kNone, .evict_beyond_caps = true}},
+      {{.tiers = TierShares{.evict_beyond_caps = true}},
        "lag_kv",
        kToken,
        "lag_kv:chunk=64",
        "hierarchy(t0=536870912 bytes,t1=none,t2=0%:int8,evict=0% of "
-       "generated or caps,sinks=4,window=128,interval=64)"},
+       "generated or caps,sinks=4,window=128,interval=64)",
+       {.t0_cap_bytes = 512 << 20, .t1 = T1Place::kNone}},
       {{.name = "attention", .tiers = tiers}, "attention", kToken, "attention", defaults},
       {{.scorer = "h2o", .tiers = tiers}, "lag_kv+scorer=h2o", kToken, "h2o", defaults},
       {{.name = "h2o", .tiers = tiers}, "h2o", kHead, "h2o", defaults},
@@ -333,24 +340,23 @@ TEST(MakePolicy, WithTiersThePolicyNamesScorerAndGranularityAlone) {
         .window = 1,
         .interval = 2,
         .granularity = kToken,
-        .tiers = TierSpec{.t1 = T1Place::kNone,
-                          .t2_type = CompressedType::kInt4,
-                          .evict_share = 0.035,
-                          .evict_of = EvictOf::kAlive},
+        .tiers = TierShares{.evict_share = 0.035, .evict_of = EvictOf::kAlive},
         .seed = 5},
        "h2o+scorer=random",
        kToken,
        "random:seed=5",
-       "hierarchy(t0=100%,t1=none,t2=0%:int4,evict=3.5% of alive,sinks=0,window=1,interval=2)"},
-      {{.tiers = TierSpec{.t0_cap_bytes = 512 << 20, .t1_cap_bytes = 1 << 30}},
+       "hierarchy(t0=100%,t1=none,t2=0%:int4,evict=3.5% of alive,sinks=0,window=1,interval=2)",
+       {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt4}},
+      {{.tiers = TierShares()},
        "attention",
        kToken,
        "attention",
        "hierarchy(t0=536870912 bytes,t1=1073741824 bytes,t2=0%:int8,evict=0% of generated,sinks=4,"
-       "window=128,interval=64)"},
+       "window=128,interval=64)",
+       {.t0_cap_bytes = 512 << 20, .t1_cap_bytes = 1 << 30}},
   };
   for (const Made& c : cases) {
-    const Policy policy = Make(c.spec);
+    const Policy policy = Make(c.spec, c.tiers);
     EXPECT_EQ(policy.name, c.name);
     EXPECT_EQ(policy.granularity, c.granularity) << c.name;
     ASSERT_NE(policy.scorer, nullptr) << c.name;
@@ -386,49 +392,49 @@ TEST(MakePolicy, TheIdentityOfAPolicyIsItsNameAndParameters) {
   EXPECT_NE(attention({.sinks = 2}), attention({.sinks = 3}));
   EXPECT_NE(attention({.window = 8}), attention({.window = 16}));
   EXPECT_NE(attention({.interval = 8}), attention({.interval = 16}));
-  EXPECT_NE(attention({.tiers = TierSpec{.t0_share = 0.5}}),
-            attention({.tiers = TierSpec{.t0_share = 0.25}}));
+  EXPECT_NE(attention({.tiers = TierShares{.t0_share = 0.5}}),
+            attention({.tiers = TierShares{.t0_share = 0.25}}));
   EXPECT_NE(attention({.scorer = "random", .seed = 1}), attention({.scorer = "random", .seed = 2}));
 }
 
 TEST(MakePolicy, TiersExcludeABudgetAndParameters) {
   EXPECT_EQ(
-      ErrorOf({.name = "attention", .budget = Percent(50), .tiers = TierSpec()}),
+      ErrorOf({.name = "attention", .budget = Percent(50), .tiers = TierShares()}),
       "policy.budget: cannot be combined with tiers, whose shares and caps say how many rows are "
       "evicted");
-  EXPECT_EQ(ErrorOf({.name = "h2o", .params = {{"heavy", "4"}}, .tiers = TierSpec()}),
+  EXPECT_EQ(ErrorOf({.name = "h2o", .params = {{"heavy", "4"}}, .tiers = TierShares()}),
             "policy \"h2o\": with tiers it only names the scorer and takes no heavy=");
-  EXPECT_EQ(ErrorOf({.tiers = TierSpec{.t1 = T1Place::kNone, .evict_beyond_caps = true}}),
+  EXPECT_EQ(ErrorOf({.tiers = TierShares{.evict_beyond_caps = true}}, {.t1 = T1Place::kNone}),
             "tiers.evict_beyond_caps: expected a cap on T0, and one on T1 unless there is no T1");
-  EXPECT_EQ(ErrorOf({.name = "h20", .tiers = TierSpec()}),
+  EXPECT_EQ(ErrorOf({.name = "h20", .tiers = TierShares()}),
             "unknown policy \"h20\"; valid: " + ValidPolicies());
-  EXPECT_EQ(ErrorOf({.interval = 0, .tiers = TierSpec()}), "interval 0: expected 1 to 268435456");
-  EXPECT_EQ(ErrorOf({.sinks = -1, .tiers = TierSpec()}), "sinks -1: expected 0 to 268435456");
+  EXPECT_EQ(ErrorOf({.interval = 0, .tiers = TierShares()}), "interval 0: expected 1 to 268435456");
+  EXPECT_EQ(ErrorOf({.sinks = -1, .tiers = TierShares()}), "sinks -1: expected 0 to 268435456");
 }
 
 TEST(MakePolicy, RefusesTiersThatMeanNothing) {
-  const auto error_of = [](const TierSpec& tiers) { return ErrorOf({.tiers = tiers}); };
+  const auto error_of = [](const TierShares& tiers) { return ErrorOf({.tiers = tiers}); };
   EXPECT_EQ(error_of({.t0_share = 1.01}), "T0 of 101%: expected 0% to 100%");
   EXPECT_EQ(error_of({.t0_share = NAN}), "T0 of nan%: expected 0% to 100%");
   EXPECT_EQ(error_of({.t2_share = -0.5}), "T2 of -50%: expected 0% to 100%");
   EXPECT_EQ(error_of({.evict_share = 2}), "evicted share of 200%: expected 0% to 100%");
-  EXPECT_EQ(error_of({.t1 = T1Place::kNone, .t1_cap_bytes = 5}),
+  EXPECT_EQ(ErrorOf({.tiers = TierShares()}, {.t1 = T1Place::kNone, .t1_cap_bytes = 5}),
             "T1 is none and has a cap of 5 bytes");
 }
 
 TEST(MakePolicy, RefusesCapsThatDoNotHoldTheProtectedRows) {
-  const auto error_of = [](int window, const TierSpec& tiers, RowsAvailable rows) {
-    PolicyContext context = kSmolLm2Context;
+  const auto error_of = [](int window, const EngineTiers& tiers, RowsAvailable rows) {
+    PolicyContext context = ContextWith(tiers);
     context.rows_available = rows;
-    return MakePolicy({.window = window, .tiers = tiers}, context).status().Text();
+    return MakePolicy({.window = window, .tiers = TierShares()}, context).status().Text();
   };
-  const TierSpec t0_alone = {.t0_cap_bytes = 6 << 20, .t1 = T1Place::kNone};
+  const EngineTiers t0_alone = {.t0_cap_bytes = 6 << 20, .t1 = T1Place::kNone};
   EXPECT_EQ(
       error_of(128, t0_alone, {.t0 = 192}),
       "T0 of 6291456 bytes holds 128 rows of each group and 64 in reserve, there is no T1; 132 "
       "rows must stay in full precision (132 protected, 0 others)");
   EXPECT_EQ(error_of(128, t0_alone, {.t0 = 196}), "");
-  const TierSpec both = {.t0_cap_bytes = 6 << 20, .t1 = T1Place::kHost, .t1_cap_bytes = 6 << 20};
+  const EngineTiers both = {.t0_cap_bytes = 6 << 20, .t1 = T1Place::kHost, .t1_cap_bytes = 6 << 20};
   EXPECT_EQ(error_of(128, both, {.t0 = 192, .t1 = 192}), "");
   EXPECT_EQ(error_of(300, both, {.t0 = 192, .t1 = 192}),
             "T0 of 6291456 bytes holds 128 rows of each group and 64 in reserve, T1 of 6291456 "
@@ -466,7 +472,7 @@ TEST(MakePolicy, RefusesToLookAheadWhereNothingIsForeseen) {
   EXPECT_EQ(refusal({.name = "oracle", .budget = Percent(50)}), "policy \"oracle\"" + why);
   EXPECT_EQ(refusal({.name = "windowed:h2o", .scorer = "oracle"}),
             "policy \"windowed:h2o+scorer=oracle\"" + why);
-  EXPECT_EQ(refusal({.scorer = "oracle", .tiers = TierSpec()}),
+  EXPECT_EQ(refusal({.scorer = "oracle", .tiers = TierShares()}),
             "policy \"attention+scorer=oracle\"" + why);
   EXPECT_TRUE(Make({.name = "oracle", .budget = Percent(50)}).looks_ahead);
   EXPECT_FALSE(Make({.name = "attention", .budget = Percent(50)}).looks_ahead);
@@ -638,7 +644,7 @@ TEST(MakePolicy, AWindowMakesAnyPolicyDecideEveryWSteps) {
 TEST(MakePolicy, ParametersReachTheScorerAlsoUnderTheHierarchy) {
   const Policy policy = Make({.name = "lazy_eviction",
                               .params = {{"h1", "none"}, {"h2", "tanh"}, {"alpha", "5e-4"}},
-                              .tiers = TierSpec()});
+                              .tiers = TierShares()});
   EXPECT_EQ(policy.scorer->Name(), "lazy_eviction:alpha=0.0005,heads=query,h1=none,h2=tanh");
   EXPECT_EQ(Make({.name = "full", .params = {{"last", "8"}}, .scorer = "attention_recent"})
                 .scorer->Name(),
@@ -652,7 +658,7 @@ TEST(MakePolicy, PoliciesThatDoMoreThanEvictSaySo) {
   EXPECT_EQ(quest.selector->Name(), "quest:percent=25,page=16,keys=f16");
   EXPECT_EQ(Make({.name = "streaming"}).key_turns, KeyTurns::kWhenFull);
   EXPECT_EQ(Make({.name = "streaming_rerotated"}).key_turns, KeyTurns::kAfterEviction);
-  EXPECT_EQ(Make({.name = "streaming_rerotated", .tiers = TierSpec()}).key_turns,
+  EXPECT_EQ(Make({.name = "streaming_rerotated", .tiers = TierShares()}).key_turns,
             KeyTurns::kWhenFull);
 }
 
@@ -704,7 +710,7 @@ TEST(DrawsLotsTest, OnlyWhatIsRandomDoes) {
 TEST(MakePolicy, LayersThatShareRowsReuseNoChoice) {
   PolicyContext context = kSmolLm2Context;
   PolicySpec spec;
-  spec.tiers = TierSpec{.t1_read = T1Read::kSelect, .t1_reuse = 0.8};
+  spec.tiers = TierShares{.t1_read = T1Read::kSelect, .t1_reuse = 0.8};
   EXPECT_TRUE(MakePolicy(spec, context).ok());
   for (int layer = 0; layer < context.shape.num_layers; ++layer) {
     context.shape.layers_read.push_back(layer);

@@ -17,6 +17,7 @@
 #include "ebb/status.h"
 #include "ebb/tiers.h"
 #include "src/policy/params.h"
+#include "src/policy/tier_plan.h"
 
 namespace ebb {
 
@@ -40,8 +41,9 @@ struct PlacementOptions {
   bool scores_tell_room = false;  // ScorerRow::tells_room of the policy's scorer
   int eviction_window = 0;        // of the model; 0: it marks no rows
   int eviction_shift = 1;  // of the model that marks rows: by how many tokens marks come later
-  TierSpec tiers = {};     // of the hierarchy alone, as what follows
+  TierSetting tiers = {};  // of the hierarchy alone, as what follows
   RowsAvailable rows_available = {};
+  Protected protected_rows = Protected::kStay;
 };
 
 using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementOptions&);
@@ -72,7 +74,7 @@ Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions
 // Makes the placement of T2Rows::kOld, which compresses rows by position alone.
 [[nodiscard]] Result<std::unique_ptr<Placement>> MakeOldRowsPlacement(
     const PlacementOptions& options);
-// Makes the placement for selective reading (TierSpec::t1_read), which moves whole pages to T1 by
+// Makes the placement for selective reading (TierShares::t1_read), which moves whole pages to T1 by
 // position alone.
 Result<std::unique_ptr<Placement>> MakePagedPlacement(const PlacementOptions& options);
 // Returns null: no row ever moves.

@@ -259,7 +259,7 @@ TEST(PolicyState, EveryPlacementCanBeSaved) {
     expect_saved(MakeScored(std::string(info.name), "", info.granularity));
   }
   PolicySpec tiered;
-  tiered.tiers = TierSpec{};
+  tiered.tiers = TierShares();
   expect_saved(*MakePolicy(tiered, kStateContext));
 }
 

@@ -65,51 +65,57 @@ std::string SettingKey(const SessionOptions& options) {
     key += fmt::format("{}={}:{};", name, value.size(), value);
   };
   VisitPolicyFields(policy, add);
-  if (policy.tiers.has_value()) VisitTierFields(*policy.tiers, add);
+  if (policy.tiers.has_value()) {
+    const TierSetting tiers = {.shares = *policy.tiers};
+    VisitTierFields(tiers, add);
+  }
   add("context", context);
   add("past_context", past_context);
   add("lossless", lossless.has_value());
   return key;
 }
 
-std::string T1ReadText(const std::optional<TierSpec>& tiers) {
-  if (!ReadsSelectively(tiers)) return "all";
-  const std::string rows = tiers->t1_rows > 0 ? fmt::format(",rows={}", tiers->t1_rows) : "";
+std::string T1ReadText(const std::optional<TierShares>& shares) {
+  if (!ReadsSelectively(shares)) return "all";
+  const std::string rows = shares->t1_rows > 0 ? fmt::format(",rows={}", shares->t1_rows) : "";
   const std::string reuse =
-      tiers->t1_reuse > 0 ? fmt::format(",reuse={:.6g}", tiers->t1_reuse) : "";
-  return fmt::format("select:mass={:.6g}{}{}", tiers->t1_mass, rows, reuse);
+      shares->t1_reuse > 0 ? fmt::format(",reuse={:.6g}", shares->t1_reuse) : "";
+  return fmt::format("select:mass={:.6g}{}{}", shares->t1_mass, rows, reuse);
 }
 
-std::vector<TierOption> TierOptions(const TierSpec& tiers) {
+std::vector<TierOption> TierOptions(const TierSetting& tiers) {
+  const auto& [engine, shares] = tiers;
   const auto percent = [](double share) { return fmt::format("{:.6g}%", share * 100); };
   std::vector<TierOption> options;
-  if (tiers.t0_cap_bytes > 0) {
-    options.emplace_back("--t0", fmt::format("{}", tiers.t0_cap_bytes));
-  } else if (CheckT0Share(tiers).ok()) {
-    options.emplace_back("--t0", percent(tiers.t0_share));
+  if (engine.t0_cap_bytes > 0) {
+    options.emplace_back("--t0", fmt::format("{}", engine.t0_cap_bytes));
+  } else if (CheckT0Share(shares).ok()) {
+    options.emplace_back("--t0", percent(shares.t0_share.value_or(kDefaultT0Share)));
   }
-  const std::string folder = tiers.t1_path.empty() ? "" : ":" + tiers.t1_path;
-  const std::string cap = tiers.t1_cap_bytes > 0 ? fmt::format(",{}", tiers.t1_cap_bytes) : "";
-  options.emplace_back("--t1", fmt::format("{}{}{}", T1PlaceName(tiers.t1), folder, cap));
-  if (HasT2(tiers)) {
-    const std::string rows = CompressesOldRows(tiers) ? "old" : percent(tiers.t2_share);
-    options.emplace_back("--t2", fmt::format("{}:{}", rows, CompressedTypeName(tiers.t2_type)));
+  const std::string folder = engine.t1_path.empty() ? "" : ":" + engine.t1_path;
+  const std::string cap = engine.t1_cap_bytes > 0 ? fmt::format(",{}", engine.t1_cap_bytes) : "";
+  const std::string_view place = T1PlaceName(engine.t1.value_or(T1Place::kFile));
+  options.emplace_back("--t1", fmt::format("{}{}{}", place, folder, cap));
+  if (HasT2(shares)) {
+    const std::string rows = CompressesOldRows(shares) ? "old" : percent(shares.t2_share);
+    const CompressedType type = engine.t2_type.value_or(CompressedType::kInt8);
+    options.emplace_back("--t2", fmt::format("{}:{}", rows, CompressedTypeName(type)));
   }
-  if (ReadsSelectively(tiers)) options.emplace_back("--t1-read", T1ReadText(tiers));
-  if (tiers.evict_share > 0) {
-    options.emplace_back("--evict", percent(tiers.evict_share));
-  } else if (tiers.evict_beyond_caps) {
+  if (ReadsSelectively(shares)) options.emplace_back("--t1-read", T1ReadText(shares));
+  if (shares.evict_share > 0) {
+    options.emplace_back("--evict", percent(shares.evict_share));
+  } else if (shares.evict_beyond_caps) {
     options.emplace_back("--evict", "caps");
   }
-  if (tiers.evict_share > 0 && tiers.evict_of == EvictOf::kAlive) {
+  if (shares.evict_share > 0 && shares.evict_of == EvictOf::kAlive) {
     options.emplace_back("--evict-of", "alive");
   }
   return options;
 }
 
-std::string TierOptionsText(TierSpec tiers, T0Share t0) {
-  tiers.t0_cap_bytes = tiers.t1_cap_bytes = 0;
-  tiers.t1_path.clear();
+std::string TierOptionsText(TierSetting tiers, T0Share t0) {
+  tiers.engine.t0_cap_bytes = tiers.engine.t1_cap_bytes = 0;
+  tiers.engine.t1_path.clear();
   std::string text;
   for (const auto& [option, value] : TierOptions(tiers)) {
     if (option == "--t0" && t0 == T0Share::kHidden) continue;
@@ -119,8 +125,23 @@ std::string TierOptionsText(TierSpec tiers, T0Share t0) {
   return text;
 }
 
-Status CheckT0Share(const TierSpec& tiers) {
-  if (!CompressesOldRows(tiers)) return OkStatus();
+std::string TiersLabel(const TierSetting& tiers) {
+  const auto& [engine, shares] = tiers;
+  const double t0_share = shares.t0_share.value_or(kDefaultT0Share);
+  const std::string_view type = engine.t2_type ? CompressedTypeName(*engine.t2_type) : "";
+  if (CompressesOldRows(shares)) return fmt::format("t2=old:{}", type);
+  std::string label = engine.t0_cap_bytes > 0 ? fmt::format("t0={}B", engine.t0_cap_bytes)
+                                              : fmt::format("t0={:g}%", t0_share * 100);
+  if (engine.t1_cap_bytes > 0) label += fmt::format(" t1={}B", engine.t1_cap_bytes);
+  if (shares.t2_share > 0) label += fmt::format(" t2={:g}%:{}", shares.t2_share * 100, type);
+  label += fmt::format(" evict={:g}%", shares.evict_share * 100);
+  if (shares.evict_beyond_caps) label += " or caps";
+  if (shares.evict_of == EvictOf::kAlive) label += " of alive";
+  return label;
+}
+
+Status CheckT0Share(const TierShares& shares) {
+  if (!CompressesOldRows(shares)) return OkStatus();
   return InvalidArgument("tiers.t0_share",
                          "a share has no effect together with old rows in T2, which keep " +
                              RowsInT0Text(kNewestBesideT2) + " rows in T0");

@@ -14,14 +14,15 @@ namespace {
 size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
 
 TierCaps CapsOf(const ForecastRequest& request) {
-  return CapsOf(request.tiers, request.rows_available, request.interval);
+  return CapsOf(request.tiers.engine, request.rows_available, request.interval);
 }
 
 // Forecast simulates the decisions of the hierarchy's placement as counts of rows.
 class Forecast {
  public:
   explicit Forecast(const ForecastRequest& request)
-      : request_(request), planner_(request.tiers, CapsOf(request)) {}
+      : request_(request),
+        planner_(request.tiers.shares, CapsOf(request), request.protected_rows) {}
 
   Result<RowsOverTime> Follow() {
     const size_t most = request_.most_tokens;
@@ -74,9 +75,9 @@ class Forecast {
 
 // Returns how many of the newest rows stay in T0 if rows are placed by position alone, as with
 // selective reading and old rows in T2 (see tier_plan.h); nullopt for other tiers.
-std::optional<Position> NewestAbove(const TierSpec& tiers) {
-  if (CompressesOldRows(tiers)) return kNewestAboveT2;
-  if (ReadsSelectively(tiers) && tiers.t1 != T1Place::kNone) return kNewestAboveT1;
+std::optional<Position> NewestAbove(const TierSetting& tiers) {
+  if (CompressesOldRows(tiers.shares)) return kNewestAboveT2;
+  if (ReadsSelectively(tiers.shares) && tiers.engine.t1 != T1Place::kNone) return kNewestAboveT1;
   return std::nullopt;
 }
 
@@ -87,7 +88,7 @@ RowsOverTime RowsByPosition(const ForecastRequest& request, Position newest) {
   RowsOverTime rows;
   const Position end = EndOfOldRows(static_cast<Position>(request.most_tokens), newest);
   const size_t old = Less(std::min(static_cast<size_t>(end), request.most_tokens), kFirstInT0);
-  (CompressesOldRows(request.tiers) ? rows.last.t2 : rows.last.t1) = old;
+  (CompressesOldRows(request.tiers.shares) ? rows.last.t2 : rows.last.t1) = old;
   rows.last.t0 = request.most_tokens - old;
   rows.peaks = rows.last;
   const size_t chunk = std::min(kChunkTokens, request.prompt_tokens);
@@ -112,8 +113,8 @@ size_t FloorRows(const ForecastRequest& request) {
   return std::min({held, request.most_tokens, most});
 }
 
-std::optional<size_t> RowsOfSelectiveStep(const TierSpec& tiers, size_t most_tokens) {
-  if (!ReadsSelectively(tiers) || tiers.t1 == T1Place::kNone) return std::nullopt;
+std::optional<size_t> RowsOfSelectiveStep(const TierSetting& tiers, size_t most_tokens) {
+  if (!ReadsSelectively(tiers.shares) || tiers.engine.t1 == T1Place::kNone) return std::nullopt;
   return std::min(MostInT0(kNewestAboveT1) + kRowsPerPage, most_tokens);
 }
 

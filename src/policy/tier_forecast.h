@@ -9,14 +9,16 @@
 #include "ebb/policy.h"
 #include "ebb/status.h"
 #include "ebb/tiers.h"
+#include "src/policy/tier_plan.h"
 
 namespace ebb {
 
 struct ForecastRequest {
-  TierSpec tiers;                // with the caps of this sequence
+  TierSetting tiers;             // with the caps of this sequence
   RowsAvailable rows_available;  // under them
-  size_t prompt_tokens = 0;      // given, which never leave full precision
-  size_t most_tokens = 0;        // the given ones among them
+  Protected protected_rows = Protected::kStay;
+  size_t prompt_tokens = 0;  // given, which never leave full precision
+  size_t most_tokens = 0;    // the given ones among them
   int sinks = kDefaultSinks;
   int window = kDefaultWindow;
   int interval = kDefaultInterval;
@@ -44,7 +46,8 @@ struct RowsOverTime {
 
 // Returns the rows of a group that T0 must hold at once during a step with selective reading of T1,
 // the step's own rows included; nullopt if T1 is not read selectively.
-[[nodiscard]] std::optional<size_t> RowsOfSelectiveStep(const TierSpec& tiers, size_t most_tokens);
+[[nodiscard]] std::optional<size_t> RowsOfSelectiveStep(const TierSetting& tiers,
+                                                        size_t most_tokens);
 
 }  // namespace ebb
 

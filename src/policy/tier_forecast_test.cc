@@ -8,8 +8,8 @@ namespace {
 TEST(TierForecast, SharesFollowTheDecisions) {
   // 1,500 tokens, one of them given: the last decision is after 1 + 23 * 64 = 1,473. Of those 1,340
   // are unprotected (less 1, 4 and 128), floor(0.3 * 1,340) = 402 of them in T0.
-  const Result<RowsOverTime> rows =
-      ForecastRows({.tiers = {.t0_share = 0.3}, .prompt_tokens = 1, .most_tokens = 1500});
+  const Result<RowsOverTime> rows = ForecastRows(
+      {.tiers = {.shares = {.t0_share = 0.3}}, .prompt_tokens = 1, .most_tokens = 1500});
   ASSERT_TRUE(rows.ok());
   EXPECT_EQ(rows->last.t1, 1340u - 402);
   EXPECT_EQ(rows->last.t0, 133u + 402 + 27);
@@ -21,7 +21,8 @@ TEST(TierForecast, SharesFollowTheDecisions) {
 TEST(TierForecast, CompressedAndEvictedRowsNeverDependOnT0) {
   for (const double share : {0.0, 0.5, 1.0}) {
     const Result<RowsOverTime> rows =
-        ForecastRows({.tiers = {.t0_share = share, .t2_share = 0.5, .evict_share = 0.1},
+        ForecastRows({.tiers = {.engine = {.t2_type = CompressedType::kInt8},
+                                .shares = {.t0_share = share, .t2_share = 0.5, .evict_share = 0.1}},
                       .prompt_tokens = 4,
                       .most_tokens = 1476});
     ASSERT_TRUE(rows.ok());
@@ -32,10 +33,11 @@ TEST(TierForecast, CompressedAndEvictedRowsNeverDependOnT0) {
 }
 
 TEST(TierForecast, EvictionOfAliveCompoundsAndOfGeneratedDoesNot) {
-  ForecastRequest request = {.tiers = {.t1 = T1Place::kNone, .evict_share = 0.1},
-                             .most_tokens = 2048};
+  ForecastRequest request = {
+      .tiers = {.engine = {.t1 = T1Place::kNone}, .shares = {.evict_share = 0.1}},
+      .most_tokens = 2048};
   const Result<RowsOverTime> generated = ForecastRows(request);
-  request.tiers.evict_of = EvictOf::kAlive;
+  request.tiers.shares.evict_of = EvictOf::kAlive;
   const Result<RowsOverTime> alive = ForecastRows(request);
   ASSERT_TRUE(generated.ok() && alive.ok());
   // 1,916 ever unprotected, 191 of them gone.
@@ -44,10 +46,10 @@ TEST(TierForecast, EvictionOfAliveCompoundsAndOfGeneratedDoesNot) {
 }
 
 TEST(TierForecast, WhereRowsMayGoTheCapsHoldAnyLength) {
-  ForecastRequest request = {
-      .tiers = {.t0_cap_bytes = 1, .t1 = T1Place::kNone, .evict_share = 0.01},
-      .rows_available = {.t0 = 640},
-      .prompt_tokens = 64};
+  ForecastRequest request = {.tiers = {.engine = {.t0_cap_bytes = 1, .t1 = T1Place::kNone},
+                                       .shares = {.evict_share = 0.01}},
+                             .rows_available = {.t0 = 640},
+                             .prompt_tokens = 64};
   for (const size_t most_tokens : {8000, 100000}) {
     request.most_tokens = most_tokens;
     const Result<RowsOverTime> rows = ForecastRows(request);

@@ -29,12 +29,12 @@ size_t MostAlive(double t2_share, size_t room) {
   return low;
 }
 
-TierCaps CapsOf(const TierSpec& spec, const RowsAvailable& rows, int interval) {
+TierCaps CapsOf(const EngineTiers& tiers, const RowsAvailable& rows, int interval) {
   const auto spare = static_cast<size_t>(interval);
   TierCaps caps;
-  if (spec.t0_cap_bytes > 0) caps.t0 = Less(rows.t0, spare);
-  if (spec.t1_cap_bytes > 0) caps.t1 = Less(rows.t1, spare);
-  if (spec.t1 == T1Place::kNone) caps.t1 = 0;
+  if (tiers.t0_cap_bytes > 0) caps.t0 = Less(rows.t0, spare);
+  if (tiers.t1_cap_bytes > 0) caps.t1 = Less(rows.t1, spare);
+  if (tiers.t1 == T1Place::kNone) caps.t1 = 0;
   return caps;
 }
 
@@ -42,12 +42,12 @@ TierCaps CapsOf(const TierSpec& spec, const RowsAvailable& rows, int interval) {
 // that the caps do not hold, whichever is more.
 size_t TierPlanner::NumToEvict(const GroupRows& rows) const {
   const size_t num_gone = rows.num_ever - rows.num_alive;
-  const size_t of_share = spec_.evict_of == EvictOf::kAlive
-                              ? FloorShare(spec_.evict_share, rows.num_alive)
-                              : Less(FloorShare(spec_.evict_share, rows.num_ever), num_gone);
+  const size_t of_share = shares_.evict_of == EvictOf::kAlive
+                              ? FloorShare(shares_.evict_share, rows.num_alive)
+                              : Less(FloorShare(shares_.evict_share, rows.num_ever), num_gone);
   if (!EvictsBeyondCaps()) return of_share;
   const size_t room = Less(caps_.t0 + caps_.t1, rows.num_protected);
-  return std::max(of_share, Less(rows.num_alive, MostAlive(spec_.t2_share, room)));
+  return std::max(of_share, Less(rows.num_alive, MostAlive(shares_.t2_share, room)));
 }
 
 // Fills T0 up to its cap and sends the rest to T1. If both caps are too small, the plan exceeds
@@ -59,7 +59,7 @@ void TierPlanner::Split(const GroupRows& rows, size_t t0_rows, TierPlan* plan) c
   const size_t wanted_in_t0 = caps_.t0 == kNoRowCap ? FloorShare(t0_share_, plan->num_full)
                                                     : Less(t0_rows, rows.num_protected);
   plan->num_t1 = std::min(Less(plan->num_full, wanted_in_t0), t1_room);
-  if (!spec_.protected_may_go) return;
+  if (protected_ == Protected::kStay) return;
   const size_t may_go = Less(rows.num_protected, static_cast<size_t>(kDefaultSinks));
   plan->num_protected_evict = std::min(may_go, Less(rows.num_protected, t0_rows));
 }
@@ -67,7 +67,7 @@ void TierPlanner::Split(const GroupRows& rows, size_t t0_rows, TierPlan* plan) c
 TierPlan TierPlanner::Decide(const GroupRows& rows) const {
   TierPlan plan;
   plan.num_evict = NumToEvict(rows);
-  plan.num_t2 = FloorShare(spec_.t2_share, rows.num_alive - plan.num_evict);
+  plan.num_t2 = FloorShare(shares_.t2_share, rows.num_alive - plan.num_evict);
   Split(rows, caps_.t0, &plan);
   return plan;
 }

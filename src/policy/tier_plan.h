@@ -32,9 +32,17 @@ struct TierCaps {
   [[nodiscard]] bool Bind() const { return t0 != kNoRowCap && t1 != kNoRowCap; }
 };
 
-// Returns the caps of `spec` in rows. `rows` are the rows that fit into each tier; the caps leave
+// Returns the caps of `tiers` in rows. `rows` are the rows that fit into each tier; the caps leave
 // room for the rows of one interval, which arrive between two decisions.
-[[nodiscard]] TierCaps CapsOf(const TierSpec& spec, const RowsAvailable& rows, int interval);
+[[nodiscard]] TierCaps CapsOf(const EngineTiers& tiers, const RowsAvailable& rows, int interval);
+
+// Protected says what becomes of protected rows that neither T0 nor T1 has room for. kStay: the
+// decision is refused. kMayGo: the oldest are evicted, but never the first few rows of the
+// sequence; only drafts of lossless sessions lose rows so, since their store keeps every row.
+enum class Protected { kStay, kMayGo };
+// Returns MakePolicy() of a policy whose placement treats protected rows so.
+[[nodiscard]] Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context,
+                                        Protected rows);
 
 // kFirstInT0 is the number of first positions that stay in T0 in placements that decide by position
 // alone. Such placements also keep the newest positions in T0, and move all pages in between, the
@@ -81,17 +89,17 @@ struct TierPlan {
 
 class TierPlanner {
  public:
-  TierPlanner(const TierSpec& spec, const TierCaps& caps)
-      : spec_(spec), t0_share_(spec.t0_share), caps_(caps) {}
+  TierPlanner(const TierShares& shares, const TierCaps& caps, Protected rows = Protected::kStay)
+      : shares_(shares),
+        t0_share_(shares.t0_share.value_or(kDefaultT0Share)),
+        caps_(caps),
+        protected_(rows) {}
 
-  // Returns the tiers that the constructor received; SetT0Share() does not change them.
-  [[nodiscard]] const TierSpec& spec() const { return spec_; }
+  // Returns the caps that the constructor received.
   [[nodiscard]] const TierCaps& caps() const { return caps_; }
   // Returns whether rows that the caps of both T0 and T1 leave out are evicted, in addition to the
   // share that the user asked to evict.
-  [[nodiscard]] bool EvictsBeyondCaps() const {
-    return (spec_.evict_share > 0 || spec_.evict_beyond_caps) && caps_.Bind();
-  }
+  [[nodiscard]] bool EvictsBeyondCaps() const { return Evicts(shares_) && caps_.Bind(); }
   // Sets T0's share of the rows in full precision; see Placement::SetT0Share().
   void SetT0Share(double share) { t0_share_ = share; }
 
@@ -110,9 +118,10 @@ class TierPlanner {
   [[nodiscard]] size_t NumToEvict(const GroupRows& rows) const;
   void Split(const GroupRows& rows, size_t t0_rows, TierPlan* plan) const;
 
-  TierSpec spec_;
+  TierShares shares_;
   double t0_share_;
   TierCaps caps_;
+  Protected protected_;
 };
 
 }  // namespace ebb

@@ -13,10 +13,10 @@ TEST(TierPlan, WithoutCapsEachTierHasItsShareOfWhatTheOneBelowLeaves) {
     for (const int percent_t2 : {0, 25, 100}) {
       for (const int percent_t0 : {0, 30, 100}) {
         for (size_t alive = 0; alive < 300; alive += 7) {
-          const TierSpec spec = {.t0_share = percent_t0 / 100.0,
-                                 .t2_share = percent_t2 / 100.0,
-                                 .evict_share = percent_evict / 100.0,
-                                 .evict_of = EvictOf::kAlive};
+          const TierShares spec = {.t0_share = percent_t0 / 100.0,
+                                   .t2_share = percent_t2 / 100.0,
+                                   .evict_share = percent_evict / 100.0,
+                                   .evict_of = EvictOf::kAlive};
           const TierPlan plan = TierPlanner(spec, {}).Decide(
               {.num_protected = 50, .num_ever = alive + 13, .num_alive = alive});
           EXPECT_EQ(plan.num_evict, alive * percent_evict / 100);
@@ -45,7 +45,7 @@ TEST(TierPlan, TwoCapsHoldWhatIsLeftAndTheRestGoesOnlyWhereItMay) {
       for (const double t2 : {0.0, 0.3}) {
         for (size_t alive = 0; alive < 900; alive += 31) {
           const GroupRows rows = {.num_protected = 40, .num_ever = alive, .num_alive = alive};
-          TierSpec spec = {.t0_cap_bytes = 1, .t2_share = t2};
+          TierShares spec = {.t2_share = t2};
           const TierPlanner refusing(spec, {.t0 = t0, .t1 = t1});
           EXPECT_EQ(refusing.Decide(rows).num_evict, 0u);
           spec.evict_beyond_caps = true;
@@ -68,8 +68,7 @@ TEST(TierPlan, TwoCapsHoldWhatIsLeftAndTheRestGoesOnlyWhereItMay) {
 }
 
 TEST(TierPlan, ASplitOfAPromptCompressesNothingAndKeepsToWhatT0MayUse) {
-  const TierPlanner planner({.t0_cap_bytes = 1, .t2_share = 0.5, .evict_share = 0.5},
-                            {.t0 = 100, .t1 = 1000});
+  const TierPlanner planner({.t2_share = 0.5, .evict_share = 0.5}, {.t0 = 100, .t1 = 1000});
   const TierPlan plan = planner.Divide({.num_protected = 30, .num_alive = 200}, /*t0_rows=*/60);
   EXPECT_EQ(plan.num_t2, 0u);
   EXPECT_EQ(plan.num_evict, 0u);

@@ -27,6 +27,10 @@ size_t RowsUnder(const ModelShape& shape, size_t page_bytes, bool in_file, uint6
   return pages == 0 ? 0 : static_cast<size_t>(pages - 1) * kRowsPerPage;
 }
 
+bool LiesInFile(const EngineTiers& tiers) {
+  return tiers.t1.value_or(T1Place::kFile) == T1Place::kFile;
+}
+
 }  // namespace
 
 uint64_t BytesOfPages(const ModelShape& shape, size_t page_bytes, bool in_file,
@@ -35,19 +39,20 @@ uint64_t BytesOfPages(const ModelShape& shape, size_t page_bytes, bool in_file,
   return PageFile::BytesFor(pages_of_stream * shape.num_kv_heads, shape.num_layers, page_bytes);
 }
 
-RowsAvailable RowsUnderCaps(const TierSpec& tiers, const ModelShape& shape, size_t page_bytes) {
+RowsAvailable RowsUnderCaps(const EngineTiers& tiers, const ModelShape& shape, size_t page_bytes) {
   RowsAvailable rows;
   const auto rows_under = [&](uint64_t cap_bytes, bool in_file) {
     return RowsUnder(shape, page_bytes, in_file, cap_bytes);
   };
   if (tiers.t0_cap_bytes > 0) rows.t0 = rows_under(tiers.t0_cap_bytes, false);
   if (tiers.t1_cap_bytes > 0) {
-    rows.t1 = rows_under(tiers.t1_cap_bytes, tiers.t1 == T1Place::kFile);
+    rows.t1 = rows_under(tiers.t1_cap_bytes, LiesInFile(tiers));
   }
   return rows;
 }
 
-Status CheckCaps(const TierSpec& tiers, const ModelShape& shape, size_t page_bytes, int interval) {
+Status CheckCaps(const EngineTiers& tiers, const ModelShape& shape, size_t page_bytes,
+                 int interval) {
   const auto between = static_cast<size_t>(std::max(interval, 0));
   const RowsAvailable rows = RowsUnderCaps(tiers, shape, page_bytes);
   const auto refuse = [&](std::string_view tier, uint64_t cap_bytes, bool in_file) {
@@ -60,12 +65,12 @@ Status CheckCaps(const TierSpec& tiers, const ModelShape& shape, size_t page_byt
   };
   if (rows.t0 <= between) return refuse("T0", tiers.t0_cap_bytes, false);
   if (tiers.t1 != T1Place::kNone && rows.t1 <= between) {
-    return refuse("T1", tiers.t1_cap_bytes, tiers.t1 == T1Place::kFile);
+    return refuse("T1", tiers.t1_cap_bytes, LiesInFile(tiers));
   }
   return OkStatus();
 }
 
-Status CheckCapOfSelection(const TierSpec& tiers, const ModelShape& shape, size_t page_bytes,
+Status CheckCapOfSelection(const EngineTiers& tiers, const ModelShape& shape, size_t page_bytes,
                            size_t num_rows) {
   const uint64_t needed = BytesOfPages(shape, page_bytes, /*in_file=*/false, PagesFor(num_rows));
   if (tiers.t0_cap_bytes == 0 || tiers.t0_cap_bytes >= needed) return OkStatus();

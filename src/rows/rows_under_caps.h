@@ -18,18 +18,18 @@ namespace ebb {
 
 // Returns how many rows fit under the caps of `tiers`. `page_bytes` is the size of a full-precision
 // page.
-[[nodiscard]] RowsAvailable RowsUnderCaps(const TierSpec& tiers, const ModelShape& shape,
+[[nodiscard]] RowsAvailable RowsUnderCaps(const EngineTiers& tiers, const ModelShape& shape,
                                           size_t page_bytes);
 
 // Checks the caps of `tiers`. Errors: InvalidArgument if a tier's cap holds no more than `interval`
 // rows, as many as arrive between two decisions of the policy.
-[[nodiscard]] Status CheckCaps(const TierSpec& tiers, const ModelShape& shape, size_t page_bytes,
+[[nodiscard]] Status CheckCaps(const EngineTiers& tiers, const ModelShape& shape, size_t page_bytes,
                                int interval);
 
 // Checks T0's cap for a policy with which steps read only selected rows. T0 then holds at most
 // `num_rows` rows of each group, chosen by position, including the step's own. Errors:
 // InvalidArgument if the cap does not hold so many.
-[[nodiscard]] Status CheckCapOfSelection(const TierSpec& tiers, const ModelShape& shape,
+[[nodiscard]] Status CheckCapOfSelection(const EngineTiers& tiers, const ModelShape& shape,
                                          size_t page_bytes, size_t num_rows);
 
 }  // namespace ebb

@@ -18,7 +18,7 @@ constexpr ModelShape kSmallShape = {
 constexpr size_t kSmallPageBytes = 256 * 64;
 
 TEST(RowsUnderCaps, ATierWithoutACapHasNoLimit) {
-  const RowsAvailable rows = RowsUnderCaps({.t0_share = 0.5}, kSmallShape, kSmallPageBytes);
+  const RowsAvailable rows = RowsUnderCaps({}, kSmallShape, kSmallPageBytes);
   EXPECT_EQ(rows.t0, RowsAvailable::kNoCap);
   EXPECT_EQ(rows.t1, RowsAvailable::kNoCap);
 }
@@ -42,13 +42,13 @@ TEST(RowsUnderCaps, AFileCountsWholeSegmentsOfEachLayer) {
   // The model has 4 layers of 3 kv heads, and pages of 1 MiB. The cap holds 2 segments of 64 MiB
   // for each layer: 128 pages for 3 streams, of which each uses 42 less 1.
   const ModelShape shape = {.num_layers = 4, .num_q_heads = 3, .num_kv_heads = 3, .head_dim = 64};
-  const TierSpec tiers = {.t0_share = 0, .t1_cap_bytes = (uint64_t{4 * 3} * 64 << 20) - 1};
+  const EngineTiers tiers = {.t1_cap_bytes = (uint64_t{4 * 3} * 64 << 20) - 1};
   EXPECT_EQ(RowsUnderCaps(tiers, shape, size_t{1} << 20).t1, 41u * 64);
 }
 
 TEST(CheckCaps, RefusesACapThatHoldsNoMoreThanTheReserve) {
   struct Refused {
-    TierSpec tiers;
+    EngineTiers tiers;
     const char* why;
   };
   const std::vector<Refused> refused = {
@@ -67,14 +67,14 @@ TEST(CheckCaps, RefusesACapThatHoldsNoMoreThanTheReserve) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(status.message(), c.why);
   }
-  const std::vector<TierSpec> accepted = {
+  const std::vector<EngineTiers> accepted = {
       {},
       {.t0_cap_bytes = 3 * kCapExtent},
       {.t1 = T1Place::kHost, .t1_cap_bytes = 3 * kCapExtent},
       {.t1_cap_bytes = kCapSegments},
       {.t0_cap_bytes = 3 * kCapExtent, .t1 = T1Place::kHost, .t1_cap_bytes = 3 * kCapExtent},
   };
-  for (const TierSpec& tiers : accepted) {
+  for (const EngineTiers& tiers : accepted) {
     const Status status = CheckCaps(tiers, kSmallShape, kSmallPageBytes, kCapInterval);
     EXPECT_TRUE(status.ok()) << status.ToString();
   }

@@ -82,9 +82,9 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SessionOptions options, Pol
       prompt_(this),
       audit_(core_->model->shape()) {
   if (!ReadsSelectively(options_.policy.tiers)) return;
+  const TierSetting tiers = *TiersOf(core_->options, options_);
   cache_.SetCachedT1(
-      {.share = options_.policy.tiers->t0_cap_bytes > 0 ? 1 : options_.policy.tiers->t0_share,
-       .t0_cap_bytes = options_.policy.tiers->t0_cap_bytes});
+      {.share = tiers.shares.t0_share.value_or(1), .t0_cap_bytes = tiers.engine.t0_cap_bytes});
 }
 
 CacheAccounting Sequence::accounting() const {

@@ -41,15 +41,20 @@ ArenaAccounting Accounting(const Arena& arena) {
 
 }  // namespace
 
+Status RefuseCapOfCache() {
+  return InvalidArgument("kv_cap_bytes",
+                         "cannot be combined with these tiers, which take caps on T0 and T1; a "
+                         "compressed cache without a T1 takes it");
+}
+
 Result<TierStores> TierStores::Create(const EngineOptions& options, const LoadedModel& model,
                                       const PageFormat& format, const AttentionKernel& kernel) {
   TierStores stores;
   uint64_t t0_cap = options.kv_cap_bytes;
   const uint64_t least_cap = options.tiers.has_value() ? 2 * kExtentBytes : kExtentBytes;
-  if (options.tiers.has_value() && t0_cap > 0 && !HoldsOldRowsInT2(options.tiers)) {
-    return InvalidArgument("kv_cap_bytes",
-                           "cannot be combined with these tiers, which take caps on T0 and T1; a "
-                           "compressed cache without a T1 takes it");
+  if (options.tiers.has_value() && t0_cap > 0 &&
+      (options.tiers->t1 != T1Place::kNone || !options.tiers->t2_type.has_value())) {
+    return RefuseCapOfCache();
   }
   if (t0_cap > 0 && t0_cap < least_cap) {
     return InvalidArgument("kv_cap_bytes",
@@ -75,9 +80,10 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const Loaded
   stores.caches_.kernel = &kernel;
   if (!options.tiers.has_value()) return stores;
 
-  const TierSpec& tiers = *options.tiers;
-  EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
-  if (HasT2(tiers)) EBB_RETURN_IF_ERROR(stores.CreateT2(tiers, format, of_t0_and_t2));
+  EBB_RETURN_IF_ERROR(stores.CreateT1(*options.tiers, format));
+  if (options.tiers->t2_type.has_value()) {
+    EBB_RETURN_IF_ERROR(stores.CreateT2(*options.tiers->t2_type, format, of_t0_and_t2));
+  }
   return stores;
 }
 
@@ -110,7 +116,7 @@ Status TierStores::CreateDevice(const EngineOptions& options, const LoadedModel&
   return OkStatus();
 }
 
-Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
+Status TierStores::CreateT1(const EngineTiers& tiers, const PageFormat& format) {
   if (tiers.t1 == T1Place::kHost) {
     EBB_ASSIGN_OR_RETURN(t1_, MakeArena("T1", format.PageBytes(), tiers.t1_cap_bytes, device(),
                                         MemoryKind::kPinned, StatusCode::kT1Full));
@@ -125,9 +131,9 @@ Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
 }
 
 // Lays out T2's pages. On a device, a page must begin where a row of its buffer begins.
-Status TierStores::CreateT2(const TierSpec& tiers, const PageFormat& format,
+Status TierStores::CreateT2(CompressedType type, const PageFormat& format,
                             const std::shared_ptr<SharedCap>& cap) {
-  caches_.compressed = CompressedFormat::Of(format, tiers.t2_type);
+  caches_.compressed = CompressedFormat::Of(format, type);
   if (backend_ != nullptr && !t2_on_device_ && FitsGgmlBlocks(format.head_dim)) {
     CompressedFormat blocks = caches_.compressed;
     blocks.in_ggml_blocks = true;
@@ -159,17 +165,6 @@ CacheStores TierStores::caches(CacheUse use) const {
     caches.compressed = {};
   }
   return caches;
-}
-
-Status TierStores::Check(const std::optional<TierSpec>& tiers, const TierSpec& wanted,
-                         CacheUse use) const {
-  if (!tiers.has_value()) return InvalidArgument("the engine was made without tiers");
-  if (use == CacheUse::kSession && wanted.t1 != tiers->t1)
-    return InvalidArgument("the engine was made with another location of T1");
-  if (HasT2(wanted) && (t2_ == nullptr || wanted.t2_type != tiers->t2_type)) {
-    return InvalidArgument("the engine was made without a T2 of this format");
-  }
-  return OkStatus();
 }
 
 size_t TierStores::Compact(size_t max_bytes) {

@@ -20,6 +20,9 @@ namespace ebb {
 // or all rows.
 enum class CacheUse { kSession, kDraft, kStore };
 
+// Returns the error for EngineOptions::kv_cap_bytes with tiers that it does not cap.
+[[nodiscard]] Status RefuseCapOfCache();
+
 class TierStores {
  public:
   static Result<TierStores> Create(const EngineOptions& options, const LoadedModel& model,
@@ -37,10 +40,6 @@ class TierStores {
   [[nodiscard]] Arena* t0() const { return t0_.get(); }
   // Returns whether rows of T2, if there are any, lie in a device's memory.
   [[nodiscard]] bool HasT2OnDevice() const { return t2_on_device_; }
-  // Checks that a session may use the tiers `wanted`. Errors: InvalidArgument if the engine, which
-  // was made with `tiers`, was not made for them.
-  [[nodiscard]] Status Check(const std::optional<TierSpec>& tiers, const TierSpec& wanted,
-                             CacheUse use) const;
   // Returns memory of sparse extents to the system, copying at most `max_bytes` in each tier.
   // Returns the largest number of bytes copied in one tier.
   size_t Compact(size_t max_bytes);
@@ -51,9 +50,9 @@ class TierStores {
   Status CreateDevice(const EngineOptions& options, const LoadedModel& model,
                       const PageFormat& format);
   // Creates T2. cap: the cap that T0 and T2 share; null: T2 has none.
-  Status CreateT2(const TierSpec& tiers, const PageFormat& format,
+  Status CreateT2(CompressedType type, const PageFormat& format,
                   const std::shared_ptr<SharedCap>& cap);
-  Status CreateT1(const TierSpec& tiers, const PageFormat& format);
+  Status CreateT1(const EngineTiers& tiers, const PageFormat& format);
 
   std::unique_ptr<BackendDevice> backend_;  // null: the device is the processor
   std::unique_ptr<Arena> t0_;

@@ -328,7 +328,7 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   impl.model = std::move(model);
   impl.options = options;
   RequestDefaults& defaults = impl.options.defaults;
-  EBB_RETURN_IF_ERROR(ShareTiers(&defaults.session));
+  EBB_RETURN_IF_ERROR(ShareTiers(defaults.session, &defaults.engine));
   EBB_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Create(impl.model, defaults.engine));
   // Opens a session to report errors of the defaults now rather than with each request.
   EBB_RETURN_IF_ERROR(engine->OpenSession(defaults.session).status());

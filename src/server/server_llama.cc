@@ -16,10 +16,11 @@ std::string TextOfToken(const Model& model, std::optional<Token> token) {
 
 // Formats a share as the options of `ebb serve` take it; T2Text() does so for T2.
 std::string ShareText(double share) { return fmt::format("{:.6g}%", share * 100); }
-std::string T2Text(const TierSpec& spec) {
+std::string T2Text(const TierSetting& tiers) {
   const std::string rows =
-      spec.t2_rows == T2Rows::kOld ? std::string("old") : ShareText(spec.t2_share);
-  return fmt::format("{}:{}", rows, CompressedTypeName(spec.t2_type));
+      CompressesOldRows(tiers.shares) ? std::string("old") : ShareText(tiers.shares.t2_share);
+  const CompressedType type = tiers.engine.t2_type.value_or(CompressedType::kInt8);
+  return fmt::format("{}:{}", rows, CompressedTypeName(type));
 }
 
 }  // namespace
@@ -58,13 +59,15 @@ Json Server::Impl::OwnProps() const {
                         {"takes_budget", !policy.percent_of.empty()}});
   }
   Json tiers;
-  if (const auto& engine_tiers = options.defaults.engine.tiers; engine_tiers.has_value()) {
-    const TierSpec& spec = session.policy.tiers.value_or(*engine_tiers);
-    tiers = {{"t0", ShareText(spec.t0_share)},
-             {"t0_cap_bytes", spec.t0_cap_bytes},
-             {"t1", T1PlaceName(spec.t1)},
-             {"t2", T2Text(spec)},
-             {"evict", ShareText(spec.evict_share)}};
+  if (const auto& engine = options.defaults.engine; engine.tiers.has_value()) {
+    SessionOptions placed;
+    placed.policy.tiers = session.policy.tiers.value_or(TierShares());
+    const TierSetting seen = *TiersOf(engine, placed);
+    tiers = {{"t0", ShareText(seen.shares.t0_share.value_or(kDefaultT0Share))},
+             {"t0_cap_bytes", engine.tiers->t0_cap_bytes},
+             {"t1", T1PlaceName(*seen.engine.t1)},
+             {"t2", T2Text(seen)},
+             {"evict", ShareText(seen.shares.evict_share)}};
   }
   return {{"sessions", keeper != nullptr},
           {"chat_page", options.chat_page == ChatPageMode::kOn},

@@ -177,7 +177,7 @@ void Server::Impl::EnterSession(const Served& served) {
   const store::SessionName name = {TenantOf(served->ticket->key()), request.session_id};
   const SessionTraits traits = {.model = fingerprint,
                                 .policy = DescribePolicy(request.session),
-                                .tiers = DescribeTiers(request.session)};
+                                .tiers = DescribeTiers(options.defaults.engine, request.session)};
   const bool is_hint = !request.session_hints.empty();
   const auto entered_session = [this, served, is_hint](auto entered) {
     if (!entered.ok()) {

@@ -102,8 +102,12 @@ Status CheckOldRows(const EngineCore& core, const SessionOptions& options) {
                                  core.stores.device()->name(), core.model->shape().head_dim));
 }
 
-Status CheckSelection(const SessionOptions& options) {
+Status CheckSelection(const EngineCore& core, const SessionOptions& options) {
   if (!ReadsSelectively(options.policy.tiers)) return OkStatus();
+  if (core.options.t1_mode == T1Mode::kCompute && core.stores.device()->IsClosed()) {
+    return Unsupported(
+        "T1 mode compute: rows that are read selectively are attended to in the device's memory");
+  }
   if (options.past_context == PastContext::kReRotate) {
     return Unsupported("tiers.t1_read", "select cannot be combined with keys that are re-rotated");
   }
@@ -128,6 +132,7 @@ Result<DeviceUse> UseOf(const EngineOptions& options, BackendDevice* device) {
     }
     return DeviceUse{.device = device, .t1_mode = T1Mode::kStream};
   }
+<<<<<<< HEAD
   if (ReadsSelectively(options.tiers) && options.t1_mode == T1Mode::kCompute) {
     return Unsupported(
         "T1 mode compute: rows that are read selectively are attended to in the device's memory");
@@ -137,6 +142,14 @@ Result<DeviceUse> UseOf(const EngineOptions& options, BackendDevice* device) {
                    .allow_inexact = options.allow_inexact,
                    .has_t1 = options.tiers.has_value() && options.tiers->t1 != T1Place::kNone,
                    .rates_file = options.rates_file};
+=======
+  DeviceUse::Options use = {
+      .t1_mode = options.t1_mode,
+      .allow_inexact = options.allow_inexact,
+      .has_t1 = options.tiers.has_value() && options.tiers->t1 != T1Place::kNone,
+      .rates_file = options.rates_file};
+  return DeviceUse(device, use);
+>>>>>>> 1dc423ea (session, policy: Options of the tiers belong to the engine or to the session)
 }
 
 // Returns a function that runs parts of work on the runner's threads: thread t of n runs the parts
@@ -163,11 +176,20 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   if (core.options.threads == 0) {
     core.options.threads = std::min(AvailableProcessors().threads, kMaxThreads);
   }
+  if (core.options.tiers.has_value() && !core.options.tiers->t1.has_value()) {
+    core.options.tiers->t1 = DefaultT1(options.device);
+  }
   EBB_ASSIGN_OR_RETURN(core.kernel, ChooseKernel(options.attention));
   core.format = PageFormat::Of(model->shape(), options.kv_type);
+<<<<<<< HEAD
   EBB_ASSIGN_OR_RETURN(core.stores,
                        TierStores::Create(options, model->loaded(), core.format, *core.kernel));
   EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, core.stores.backend()));
+=======
+  EBB_ASSIGN_OR_RETURN(
+      core.stores, TierStores::Create(core.options, model->loaded(), core.format, *core.kernel));
+  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(core.options, core.stores.device()));
+>>>>>>> 1dc423ea (session, policy: Options of the tiers belong to the engine or to the session)
   EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,
                                                         core.stores.caches().compressed, device,
                                                         core.options.threads));
@@ -179,12 +201,12 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
 namespace {
 
 PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& options,
-                              const std::optional<TierSpec>& tiers, int context) {
-  const RowsAvailable rows =
-      RowsUnderCaps(tiers.value_or(TierSpec()), core.model->shape(), core.format.PageBytes());
+                              const EngineTiers& tiers, int context) {
+  const RowsAvailable rows = RowsUnderCaps(tiers, core.model->shape(), core.format.PageBytes());
   return {.shape = core.model->shape(),
           .row_bytes = core.format.RowBytes(),
           .max_tokens = context,
+          .tiers = tiers,
           .rows_available = rows,
           .foresight = options.foresight,
           .eviction_window = core.model->eviction_window(),
@@ -268,37 +290,55 @@ CacheUse CacheUseOf(const SessionOptions& options) {
   return options.lossless.has_value() ? DraftUse(options.policy.tiers) : CacheUse::kSession;
 }
 
+Status CheckTiersOfEngine(const EngineOptions& engine, const std::optional<TierShares>& shares) {
+  if (!shares.has_value()) return OkStatus();
+  if (!engine.tiers.has_value()) return InvalidArgument("the engine was made without tiers");
+  if (engine.kv_cap_bytes > 0 && !CompressesOldRows(shares)) return RefuseCapOfCache();
+  if (HasT2(*shares) && !engine.tiers->t2_type.has_value()) {
+    return InvalidArgument("the engine was made without a T2");
+  }
+  return OkStatus();
+}
+
+// Checks that the caps leave room for decisions of a policy.
+Status CheckCapsOf(const EngineCore& core, const TierSetting& tiers, const PolicySpec& spec,
+                   int context) {
+  const ModelShape& shape = core.model->shape();
+  const size_t page_bytes = core.format.PageBytes();
+  if (const auto rows = RowsOfSelectiveStep(tiers, static_cast<size_t>(context))) {
+    EBB_RETURN_IF_ERROR(CheckCapOfSelection(tiers.engine, shape, page_bytes, *rows));
+  }
+  return CheckCaps(tiers.engine, shape, page_bytes, spec.interval.value_or(kDefaultInterval));
+}
+
 }  // namespace
 
 Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const SessionOptions& options) {
   const int context = ContextOf(core, options);
   EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
   EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *core.model, context));
-  EBB_RETURN_IF_ERROR(CheckSelection(options));
+  EBB_RETURN_IF_ERROR(CheckSelection(core, options));
   EBB_RETURN_IF_ERROR(CheckOldRows(core, options));
-  const CacheUse use = CacheUseOf(options);
   PolicySpec spec = options.policy;
-  if (use == CacheUse::kDraft) spec = DraftSpec(std::move(spec));
-  if (spec.tiers.has_value() && !options.make_policy) {
-    if (const auto rows = RowsOfSelectiveStep(*spec.tiers, static_cast<size_t>(context))) {
-      EBB_RETURN_IF_ERROR(
-          CheckCapOfSelection(*spec.tiers, core.model->shape(), core.format.PageBytes(), *rows));
-    }
-    EBB_RETURN_IF_ERROR(CheckCaps(*spec.tiers, core.model->shape(), core.format.PageBytes(),
-                                  spec.interval.value_or(kDefaultInterval)));
-  }
   // A policy that the caller made (make_policy) names no tiers, so it may use all tiers of the
   // engine.
-  const std::optional<TierSpec>& tiers = spec.tiers.has_value() ? spec.tiers : core.options.tiers;
+  EngineTiers tiers = core.options.tiers.value_or(EngineTiers());
+  const std::optional<PolicyTiers> placed = TiersOfPolicy(core.options, options);
+  if (placed.has_value()) {
+    if (!options.make_policy) EBB_RETURN_IF_ERROR(CheckCapsOf(core, placed->tiers, spec, context));
+    tiers = placed->tiers.engine;
+    spec.tiers = placed->tiers.shares;
+  }
   const PolicyContext policy_context = PolicyContextOf(core, options, tiers, context);
-  EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)
-                                                          : MakePolicy(spec, policy_context));
+  EBB_ASSIGN_OR_RETURN(
+      Policy policy,
+      options.make_policy
+          ? options.make_policy(policy_context)
+          : MakePolicy(spec, policy_context, placed.value_or(PolicyTiers()).protected_rows));
   EBB_RETURN_IF_ERROR(CheckWindows(core.model->shape(), policy, options));
   EBB_RETURN_IF_ERROR(CheckState(core, options));
   EBB_RETURN_IF_ERROR(CheckPolicy(core, policy, options, context));
-  if (options.policy.tiers.has_value()) {
-    EBB_RETURN_IF_ERROR(core.stores.Check(core.options.tiers, *options.policy.tiers, use));
-  }
+  EBB_RETURN_IF_ERROR(CheckTiersOfEngine(core.options, options.policy.tiers));
   const bool may_move = options.make_policy && core.options.tiers.has_value();
   if (may_move || options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(CheckTiers(core, policy, options));

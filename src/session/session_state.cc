@@ -33,10 +33,6 @@ std::string RopeText(const Hyperparameters& h) {
                      h.has_short_rope_factors ? ", short factors" : "");
 }
 
-std::string T1Text(const std::optional<TierSpec>& tiers) {
-  return tiers.has_value() ? std::string(T1PlaceName(tiers->t1)) : "no tiers";
-}
-
 // Describes the layout of the cache's pages. The number format is not included; it is a property of
 // its own.
 std::string RowFormatText(const EngineCore& core) {
@@ -56,7 +52,7 @@ std::string T2Text(const Session::Impl& s) {
                                ? stores.t2 != nullptr
                                : options.policy.tiers.has_value() && HasT2(*options.policy.tiers);
   const std::string name = options.make_policy && may_have_t2
-                               ? std::string(CompressedTypeName(s.core->options.tiers->t2_type))
+                               ? std::string(CompressedTypeName(*s.core->options.tiers->t2_type))
                                : "the placement's";
   if (!may_have_t2) return name;
   return fmt::format("{}, {} bytes a row{}", name, stores.compressed.RowStride(),
@@ -69,6 +65,7 @@ SessionIdentity SessionIdentityOf(const Session::Impl& s) {
   const Model& model = *s.core->model;
   const Sequence& sequence = *s.sequence;
   const Policy& policy = sequence.policy();
+  const std::optional<TierSetting> tiers = TiersOf(s.core->options, sequence.options());
   return {
       {"model", fmt::format("{}, fingerprint {:016x}", model.description(), model.fingerprint())},
       {"rope scaling", RopeText(model.loaded().hparams)},
@@ -82,17 +79,30 @@ SessionIdentity SessionIdentityOf(const Session::Impl& s) {
        policy.placement == nullptr ? "none" : policy.placement->Name()},
       {"selector", policy.selector == nullptr ? "none" : policy.selector->Name()},
       {"granularity", std::string(GranularityName(policy.granularity))},
-      {"T1", T1Text(sequence.options().policy.tiers)},
+      {"T1", tiers.has_value() ? std::string(T1PlaceName(*tiers->engine.t1)) : "no tiers"},
       {"number format of T2", T2Text(s)},
       {"choice of kept rows",
        s.speculator == nullptr ? "those of the policy" : s.speculator->KeptRows()},
   };
 }
 
-void SaveTiers(const std::optional<TierSpec>& tiers, StateWriter* to) {
+// Returns the field of a file, which holds a value for a field that need not have one.
+template <typename Field>
+Field& InFile(Field& field) {
+  return field;
+}
+template <typename Field>
+Field& InFile(std::optional<Field>& field) {
+  return field.has_value() ? *field : field.emplace();
+}
+
+// A file has a value for each field, so LoadTiers() removes those that T0's cap or the lack of a T2
+// makes meaningless.
+void SaveTiers(const std::optional<TierSetting>& tiers, StateWriter* to) {
   to->Number<uint8_t>(tiers.has_value() ? 1 : 0);
-  const TierSpec spec = tiers.value_or(TierSpec());
-  VisitTierFields(spec, [&](std::string_view, const auto& field) {
+  TierSetting saved = tiers.value_or(TierSetting());
+  VisitTierFields(saved, [&](std::string_view, auto& optional) {
+    const auto& field = InFile(optional);
     using Field = std::remove_cvref_t<decltype(field)>;
     constexpr bool is_byte = std::is_enum_v<Field> || std::is_same_v<Field, bool>;
     using Saved = std::conditional_t<is_byte, uint8_t, Field>;
@@ -106,10 +116,11 @@ constexpr T2Rows LastOf(T2Rows) { return T2Rows::kOld; }
 constexpr CompressedType LastOf(CompressedType) { return CompressedType::kInt8Naive; }
 constexpr EvictOf LastOf(EvictOf) { return EvictOf::kAlive; }
 
-std::optional<TierSpec> LoadTiers(StateReader* from) {
+std::optional<TierSetting> LoadTiers(StateReader* from) {
   const bool has_tiers = from->Number<uint8_t>() != 0;
-  TierSpec spec;
-  VisitTierFields(spec, [&](std::string_view name, auto& field) {
+  TierSetting tiers;
+  VisitTierFields(tiers, [&](std::string_view name, auto& optional) {
+    auto& field = InFile(optional);
     using Field = std::remove_cvref_t<decltype(field)>;
     bool is_valid = true;
     if constexpr (std::is_enum_v<Field>) {
@@ -124,7 +135,9 @@ std::optional<TierSpec> LoadTiers(StateReader* from) {
     }
     if (!is_valid) from->Fail(fmt::format("a {} that no tiers have", name));
   });
-  return has_tiers ? std::optional(spec) : std::nullopt;
+  if (tiers.engine.t0_cap_bytes > 0) tiers.shares.t0_share.reset();
+  if (!HasT2(tiers.shares)) tiers.engine.t2_type.reset();
+  return has_tiers ? std::optional(tiers) : std::nullopt;
 }
 
 void SaveSessionIdentity(const Session::Impl& s, StateWriter* to) {
@@ -134,12 +147,12 @@ void SaveSessionIdentity(const Session::Impl& s, StateWriter* to) {
     to->Text(name);
     to->Text(value);
   }
-  SaveTiers(s.sequence->options().policy.tiers, to);
+  SaveTiers(TiersOf(s.core->options, s.sequence->options()), to);
 }
 
 struct Description {
   SessionIdentity identity;
-  std::optional<TierSpec> tiers;
+  std::optional<TierSetting> tiers;
 };
 
 Result<Description> LoadDescription(SessionFileReader* file) {
@@ -335,11 +348,14 @@ Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
 std::string DescribeRows(const Engine& engine) {
   const Model& model = engine.model();
   const EngineOptions& options = engine.options();
+  const EngineTiers tiers = options.tiers.value_or(EngineTiers());
   return fmt::format(
       "ebb {}, session file {}; model {}, {} bytes, fingerprint {:016x}; rope scaling {}; rows {}; "
-      "chunks of {} tokens; device {}, T1 {}, {}; attention {}; {}",
+      "T1 in {}, T2 {}; chunks of {} tokens; device {}, T1 {}, {}; attention {}; {}",
       EBB_VERSION, kSessionFileVersion, model.description(), model.weight_bytes(),
       model.fingerprint(), RopeText(model.loaded().hparams), RowTypeName(options.kv_type),
+      T1PlaceName(tiers.t1.value_or(T1Place::kNone)),
+      tiers.t2_type.has_value() ? CompressedTypeName(*tiers.t2_type) : "none",
       options.prefill_chunk, engine.device_report().name, T1ModeName(options.t1_mode),
       options.allow_inexact ? "inexact" : "exact", engine.attention_name(), InstructionsInUse());
 }

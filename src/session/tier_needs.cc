@@ -27,12 +27,12 @@ class Counter {
       : core_(core), options_(options), prompt_tokens_(prompt_tokens), most_tokens_(most_tokens) {}
 
   Result<TierNeeds> Count() const {
-    if (!options_.lossless.has_value() || DraftUse(options_.policy.tiers) == CacheUse::kSession) {
-      return CountOf(options_.policy);
-    }
-    EBB_ASSIGN_OR_RETURN(TierNeeds needs, CountOf(DraftSpec(options_.policy)));
+    const bool has_draft =
+        options_.lossless.has_value() && DraftUse(options_.policy.tiers) == CacheUse::kDraft;
+    EBB_ASSIGN_OR_RETURN(TierNeeds needs, CountOfPolicy());
+    if (!has_draft) return needs;
     // Besides the draft's rows, every row is kept in T1, or in T0 if there is no T1.
-    const std::optional<TierSpec>& tiers = core_.options.tiers;
+    const std::optional<EngineTiers>& tiers = core_.options.tiers;
     const bool has_t1 = tiers.has_value() && tiers->t1 != T1Place::kNone;
     const uint64_t all = BytesOf(PagesFor(most_tokens_), core_.format.PageBytes());
     (has_t1 ? needs.t1_bytes : needs.t0_bytes) += all;
@@ -49,26 +49,28 @@ class Counter {
            kRowsPerPage * page_bytes;
   }
 
-  [[nodiscard]] Result<TierNeeds> CountOf(const PolicySpec& spec) const {
-    if (spec.tiers.has_value() && !options_.make_policy) return CountTiers(spec);
+  [[nodiscard]] Result<TierNeeds> CountOfPolicy() const {
+    const std::optional<PolicyTiers> placed = TiersOfPolicy(core_.options, options_);
+    if (placed.has_value() && !options_.make_policy) return CountTiers(*placed);
     const uint64_t bytes =
-        BytesOf(PagesWithHoles(MostRows(spec), most_tokens_), core_.format.PageBytes());
+        BytesOf(PagesWithHoles(MostRows(options_.policy), most_tokens_), core_.format.PageBytes());
     return TierNeeds{.t0_floor_bytes = bytes, .t0_bytes = bytes};
   }
 
-  [[nodiscard]] Result<TierNeeds> CountTiers(const PolicySpec& spec) const {
-    const ModelShape& shape = core_.model->shape();
+  [[nodiscard]] Result<TierNeeds> CountTiers(const PolicyTiers& placed) const {
+    const auto& [engine, shares] = placed.tiers;
+    const PolicySpec& spec = options_.policy;
     const ForecastRequest request = {
-        .tiers = *spec.tiers,
-        .rows_available = RowsUnderCaps(*spec.tiers, shape, core_.format.PageBytes()),
+        .tiers = placed.tiers,
+        .rows_available = RowsUnderCaps(engine, core_.model->shape(), core_.format.PageBytes()),
+        .protected_rows = placed.protected_rows,
         .prompt_tokens = prompt_tokens_,
         .most_tokens = most_tokens_,
         .sinks = spec.sinks.value_or(kDefaultSinks),
         .window = spec.window.value_or(kDefaultWindow),
         .interval = spec.interval.value_or(kDefaultInterval)};
     EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, ForecastRows(request));
-    const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || spec.tiers->evict_share > 0 ||
-                            spec.tiers->evict_beyond_caps;
+    const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || Evicts(shares);
     const auto t0_pages = [&](size_t num_rows) {
       return rows_leave ? PagesWithHoles(num_rows, most_tokens_) : PagesFor(num_rows);
     };

@@ -41,9 +41,10 @@ std::shared_ptr<const Model> TheModel() {
   return kModel;
 }
 
-EngineOptions On(const DeviceSpec& device, double t0_share = 1) {
-  EngineOptions options = {.threads = 1, .device = device};
-  if (t0_share < 1) options.tiers = {.t0_share = t0_share, .t1 = T1Place::kHost};
+TieredOptions On(const DeviceSpec& device, double t0_share = 1) {
+  TieredOptions options = {{.threads = 1, .device = device}};
+  if (t0_share < 1)
+    options.Set({.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = t0_share}});
   return options;
 }
 
@@ -61,11 +62,11 @@ std::unique_ptr<Engine> Connect(const EngineOptions& options,
   return nullptr;
 }
 
-PolicySpec PolicyOf(const EngineOptions& options) {
+PolicySpec PolicyOf(const TieredOptions& options) {
   PolicySpec policy;
   if (!options.tiers.has_value()) return policy;
   policy = {.name = "attention", .granularity = Granularity::kHead};
-  policy.tiers = options.tiers;
+  policy.tiers = options.shares;
   policy.window = 8;
   policy.interval = 8;
   return policy;
@@ -83,9 +84,9 @@ TEST(RpcTest, HasTheBitsOfItsBackendHere) {
   PolicySpec evicting = SmallPolicy("random", "64");
   evicting.granularity = Granularity::kHead;
   for (const double share : {1.0, 0.3}) {
-    const EngineOptions there = On(server.device(), share);
+    const TieredOptions there = On(server.device(), share);
     // By flash attention, as there: own nodes are not on that side.
-    const EngineOptions here = On(*ParseDevice("ggml-cpu:attention=flash"), share);
+    const TieredOptions here = On(*ParseDevice("ggml-cpu:attention=flash"), share);
     auto remote = Connect(there);
     auto local = MakeEngineOf(TheModel(), here);
     EXPECT_EQ(HashOf(*remote, PolicyOf(there)), HashOf(*local, PolicyOf(here))) << share;
@@ -146,7 +147,7 @@ TEST(RpcTest, AServerThatDiesEndsItsSessionsAndNoOthers) {
   int in_steps = 0, in_saving = 0;  // how often it died there
   for (int round = 0; round < 100; ++round) {
     Server server;
-    const EngineOptions options = On(server.device(), round % 2 == 0 ? 0.3 : 1);
+    const TieredOptions options = On(server.device(), round % 2 == 0 ? 0.3 : 1);
     auto engine = Connect(options);
     ASSERT_NE(engine, nullptr) << round;
     auto session = Open(*engine, PolicyOf(options));

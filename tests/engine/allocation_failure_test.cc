@@ -75,17 +75,17 @@ std::vector<FailureSetting> Settings() {
 
   FailureSetting tiers = {"Tiers", one_thread, {.policy = SmallPolicy("attention", "25%")}};
   tiers.session.policy.budget = {};
-  tiers.engine.tiers = TierSpec{.t0_share = 0.3, .t2_share = 0.3, .evict_share = 0.1};
-  tiers.session.policy.tiers = tiers.engine.tiers;
+  tiers.engine.tiers = EngineTiers{.t2_type = CompressedType::kInt8};
+  tiers.session.policy.tiers = TierShares{.t0_share = 0.3, .t2_share = 0.3, .evict_share = 0.1};
   settings.push_back(tiers);
   tiers.name = "TiersOnHost";
-  tiers.engine.tiers->t1 = tiers.session.policy.tiers->t1 = T1Place::kHost;
+  tiers.engine.tiers->t1 = T1Place::kHost;
   tiers.session.policy.granularity = Granularity::kHead;
   tiers.session.ledger = SessionOptions::Record::kYes;
   settings.push_back(tiers);
 
   FailureSetting lossless = {"Lossless", one_thread, {}};
-  lossless.engine.tiers = TierSpec();
+  lossless.engine.tiers = EngineTiers();
   lossless.session.policy = {.name = "streaming", .sinks = 4, .window = 12};
   lossless.session.lossless = LosslessOptions{.draft_min = 6, .draft_max = 6};
   settings.push_back(lossless);

@@ -129,15 +129,16 @@ INSTANTIATE_TEST_SUITE_P(FirstOf, BatchOfPolicies, testing::Range<size_t>(0, 6))
 
 TEST(Batch, TiersMoveRowsInAMixedStepAsTheyDoAlone) {
   EBB_CPU_ONLY("it needs steps of several tokens with the bits of steps of one");
-  TierSpec tiers = {.t0_share = 0.3, .t1 = T1Place::kHost, .t2_share = 0.2, .evict_share = 0.1};
+  TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                       .shares = {.t0_share = 0.3, .t2_share = 0.2, .evict_share = 0.1}};
   std::vector<Part> parts;
   for (int i = 0; i < 4; ++i) {
     Part part = {.prompt = SomeTokens(i == 0 ? 700 : 150, 50 + i),
                  .generated = SomeTokens(60, 90 + i)};
-    part.options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = tiers};
+    part.options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = tiers.shares};
     parts.push_back(part);
   }
-  ExpectMixedBits(ModelOf("q4_1"), {.threads = 2, .tiers = tiers}, parts);
+  ExpectMixedBits(ModelOf("q4_1"), {.threads = 2, .tiers = tiers.engine}, parts);
 }
 
 TEST(Batch, ALosslessSessionDecodesBesideOthers) {

@@ -104,6 +104,16 @@ inline std::unique_ptr<Engine> MakeEngineOf(const std::shared_ptr<const Model>& 
   EXPECT_TRUE(engine.ok()) << engine.status().ToString();
   return *std::move(engine);
 }
+// The options of an engine, and the shares of the sessions that use its tiers.
+struct TieredOptions : EngineOptions {
+  std::optional<TierShares> shares;
+
+  void Set(const TierSetting& setting) {
+    tiers = setting.engine;
+    shares = setting.shares;
+  }
+};
+
 inline std::unique_ptr<Engine> MakeEngine(const EngineOptions& options = {.threads = 1}) {
   return MakeEngineOf(SmallModel(), options);
 }

@@ -160,7 +160,7 @@ TEST(Failure, OptionsOutOfRangeAreRefused) {
   EXPECT_THAT(refusal({.threads = 100000}), testing::EndsWith(", found 100000"));
   EXPECT_EQ(refusal({.threads = 1, .prefill_chunk = 0}),
             "prefill_chunk: expected at least 1 token, found 0");
-  EXPECT_EQ(refusal({.threads = 1, .kv_cap_bytes = 8 << 20, .tiers = TierSpec()}),
+  EXPECT_EQ(refusal({.threads = 1, .kv_cap_bytes = 8 << 20, .tiers = EngineTiers()}),
             "kv_cap_bytes: cannot be combined with these tiers, which take caps on T0 and T1; a "
             "compressed cache without a T1 takes it");
   EXPECT_THAT(refusal({.threads = 1, .t1_mode = T1Mode::kCompute}),

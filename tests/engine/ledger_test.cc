@@ -80,10 +80,9 @@ void ExpectAgrees(Session& session) {
 class LedgerAgainstCache : public testing::TestWithParam<Granularity> {
  protected:
   LedgerAgainstCache() {
-    TierSpec tiers;
-    tiers.t1 = T1Place::kHost;
-    tiers.t2_share = 0.5;
-    engine_ = MakeEngine({.threads = 1, .tiers = tiers});
+    const TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                               .shares = {.t2_share = 0.5}};
+    engine_ = MakeEngine({.threads = 1, .tiers = tiers.engine});
     session_ = Open(*engine_, Moves(GetParam()));
   }
   void Decode(int steps) {
@@ -200,10 +199,10 @@ TEST(LedgerTest, NobodyAskedNobodyPays) {
 
 // T1 is full: moves stop half-way, and the ledger tells how far they came.
 TEST(LedgerTest, AgreesWhenMovesFindNoRoom) {
-  TierSpec tiers;
-  tiers.t1 = T1Place::kHost;
-  tiers.t1_cap_bytes = size_t{2} << 20;
-  auto engine = MakeEngine({.threads = 1, .tiers = tiers});
+  TierSetting tiers;
+  tiers.engine.t1 = T1Place::kHost;
+  tiers.engine.t1_cap_bytes = size_t{2} << 20;
+  auto engine = MakeEngine({.threads = 1, .tiers = tiers.engine});
   auto first = Open(*engine, Moves<SinkingPlacement>(Granularity::kHead));
   auto second = Open(*engine, Moves<SinkingPlacement>(Granularity::kHead));
   for (Session* session : {first.get(), second.get()}) {
@@ -218,10 +217,9 @@ TEST(LedgerTest, AgreesWhenMovesFindNoRoom) {
 }
 
 TEST(LedgerTest, AgreesForEverySessionOfABatch) {
-  TierSpec tiers;
-  tiers.t1 = T1Place::kHost;
-  tiers.t2_share = 0.5;
-  auto engine = MakeEngine({.threads = 1, .tiers = tiers});
+  const TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                             .shares = {.t2_share = 0.5}};
+  auto engine = MakeEngine({.threads = 1, .tiers = tiers.engine});
   auto first = Open(*engine, Moves(Granularity::kHead));
   auto second = Open(*engine, Moves(Granularity::kToken));
   auto third = Open(*engine);
@@ -262,13 +260,14 @@ TEST(LedgerTest, AResumedSessionKnowsWhereItsRowsAre) {
   options.ledger = SessionOptions::Record::kYes;
   options.policy = {.name = "attention", .granularity = Granularity::kLayer};
   options.policy.window = options.policy.interval = 8;
-  options.policy.tiers = TierSpec{.t1 = T1Place::kHost, .t2_share = 0.4, .evict_share = 0.2};
+  options.policy.tiers = TierShares{.t2_share = 0.4, .evict_share = 0.2};
   const TempFolder folder;
-  const OwnSession first = OpenOwn(options);
+  const EngineTiers tiers = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8};
+  const OwnSession first = OpenOwn(options, tiers);
   ExpectOk(first.session->Prefill(SomeTokens(30)));
   for (int i = 0; i < 80; ++i) ExpectOk(first.session->Decode(static_cast<Token>(i % 7 + 1)));
   ExpectOk(SaveSession(*first.session, folder.File("session"), ""));
-  const auto second = ResumeOwn(folder.File("session"), options);
+  const auto second = ResumeOwn(folder.File("session"), options, tiers);
   ASSERT_TRUE(second.ok()) << second.status().ToString();
   EXPECT_GT(second->session->ledger()->rows(Tier::kT2), 0);
   ExpectAgrees(*second->session);
@@ -313,10 +312,9 @@ TEST(StepReportTest, CostsAreMeasuredOnRequestOnly) {
 }
 
 TEST(StepReportTest, MovesAreThoseOfTheStep) {
-  TierSpec tiers;
-  tiers.t1 = T1Place::kHost;
-  tiers.t2_share = 0.5;
-  auto engine = MakeEngine({.threads = 1, .tiers = tiers});
+  const TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                             .shares = {.t2_share = 0.5}};
+  auto engine = MakeEngine({.threads = 1, .tiers = tiers.engine});
   auto session = Open(*engine, Moves(Granularity::kLayer));
   ExpectOk(session->Prefill(SomeTokens(60)));
   MoveAccounting sum = session->last_step().moves;

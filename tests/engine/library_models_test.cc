@@ -88,11 +88,12 @@ TEST_P(LibraryModels, SayWhetherTheirBitsDependOnTheBatch) {
 TEST_P(LibraryModels, NoBitDependsOnTheTierOfARow) {
   const uint64_t expected = Alone();
   for (const T1Place place : {T1Place::kHost, T1Place::kFile}) {
-    const TierSpec tiers = {.t0_share = 0.3, .t1 = place};
+    const TierSetting tiers = {.engine = {.t1 = place}, .shares = {.t0_share = 0.3}};
     SessionOptions options;
-    options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = tiers};
+    options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = tiers.shares};
     if (HasWindows()) options.policy.granularity = Granularity::kLayer;
-    EXPECT_EQ(Alone(options, {.threads = 2, .tiers = tiers}), expected) << T1PlaceName(place);
+    EXPECT_EQ(Alone(options, {.threads = 2, .tiers = tiers.engine}), expected)
+        << T1PlaceName(place);
   }
 }
 
@@ -336,12 +337,12 @@ TEST_P(LibraryModels, RowsTakeTheBytesOfTheirFormatInEveryTier) {
     return std::vector<float>(session->logits().begin(), session->logits().end());
   }();
   for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
-    const TierSpec tiers = {
-        .t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.5, .t2_type = type};
+    const TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = type},
+                               .shares = {.t0_share = 0.5, .t2_share = 0.5}};
     SessionOptions options;
-    options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = tiers};
+    options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = tiers.shares};
     if (HasWindows()) options.policy.granularity = Granularity::kLayer;
-    auto engine = MakeEngineOf(model_, {.threads = 2, .tiers = tiers});
+    auto engine = MakeEngineOf(model_, {.threads = 2, .tiers = tiers.engine});
     auto session = Open(*engine, options);
     ExpectOk(session->Prefill(prompt_));
     for (const Token token : answer_) ExpectOk(session->Decode(token));

@@ -31,9 +31,10 @@ TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
   ExpectOk(WriteRandomGguf(SixteenLayers(), path));
   const auto model = Model::Load({.path = path});
   ASSERT_TRUE(model.ok()) << model.status().ToString();
-  const TierSpec tiers = {.t0_cap_bytes = 8 * kMiB};
+  const TierSetting tiers = {.engine = {.t0_cap_bytes = 8 * kMiB}};
   const auto full = Engine::Create(*model, {.threads = 1, .prefill_chunk = 64});
-  const auto tiered = Engine::Create(*model, {.threads = 1, .tiers = tiers, .prefill_chunk = 64});
+  const auto tiered =
+      Engine::Create(*model, {.threads = 1, .tiers = tiers.engine, .prefill_chunk = 64});
   if (tiered.status().code() == StatusCode::kUnsupported)
     EBB_SKIP_WITHOUT("direct_io") << "no direct reads";
   ASSERT_TRUE(full.ok() && tiered.ok());
@@ -44,7 +45,7 @@ TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
     ExpectOk(session->Prefill(std::span(text).first(64)));
     ExpectOk(session->Decode(1));
   };
-  PolicySpec policy = {.name = "attention", .tiers = tiers};
+  PolicySpec policy = {.name = "attention", .tiers = tiers.shares};
   warm_up({}, **full);
   warm_up(policy, **tiered);
 

@@ -18,9 +18,9 @@ struct Parts {
 };
 
 // Reads the prompt, then decodes the rest of the text.
-Parts ReadAndDecode(const std::shared_ptr<const Model>& model, const EngineOptions& options,
+Parts ReadAndDecode(const std::shared_ptr<const Model>& model, const TieredOptions& options,
                     PolicySpec policy, std::span<const Token> text, size_t prompt_tokens) {
-  policy.tiers = options.tiers;
+  policy.tiers = options.shares;
   const SessionOptions session_options = {.policy = policy,
                                           .context = static_cast<int>(text.size())};
   Parts parts;
@@ -62,8 +62,8 @@ TEST_P(WindowedRows, TakeNoMoreThanFitCounts) {
   shape.sliding_window = GetParam();
   shape.window_layers.assign(shape.num_layers, true);
   const auto model = RandomModel(shape);
-  const Parts parts =
-      ReadAndDecode(model, WideOptions(), {}, RandomTokens(shape, 2100, 3), /*prompt_tokens=*/2080);
+  const Parts parts = ReadAndDecode(model, {WideOptions()}, {}, RandomTokens(shape, 2100, 3),
+                                    /*prompt_tokens=*/2080);
   EXPECT_LE(parts.t0_peak, parts.counted.t0);
   // Messages would leave four checkpoints more.
   EXPECT_GE(2 * parts.t0_peak, parts.counted.t0);
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Windows, WindowedRows, testing::Values(16, 32, 64, 200,
 
 struct TableCase {
   std::string name;
-  std::optional<TierSpec> tiers;
+  std::optional<TierSetting> tiers;
   Granularity granularity = Granularity::kToken;
 };
 class Tables : public testing::TestWithParam<TableCase> {};
@@ -83,9 +83,11 @@ TEST_P(Tables, TakeWhatFitCounts) {
   PolicySpec policy = {.name = "attention", .granularity = GetParam().granularity};
   policy.window = 16;
   policy.interval = 8;
+  TieredOptions options = {{.threads = 1}};
+  if (GetParam().tiers.has_value()) options.Set(*GetParam().tiers);
   const Parts parts =
-      ReadAndDecode(DeepModel(), {.threads = 1, .tiers = GetParam().tiers},
-                    GetParam().tiers.has_value() ? policy : PolicySpec(), SomeTokens(1700), 1500);
+      ReadAndDecode(DeepModel(), options, GetParam().tiers.has_value() ? policy : PolicySpec(),
+                    SomeTokens(1700), 1500);
   EXPECT_LE(parts.taken.table_bytes, parts.counted.tables);
   // Scores and mass are counted too.
   EXPECT_GE(3 * parts.taken.table_bytes, parts.counted.tables);
@@ -94,22 +96,29 @@ TEST_P(Tables, TakeWhatFitCounts) {
 INSTANTIATE_TEST_SUITE_P(
     Tiers, Tables,
     testing::Values(
-        TableCase{"full", {}}, TableCase{"host", TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost}},
-        TableCase{"heads", TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost}, Granularity::kHead},
-        TableCase{"t2", TierSpec{.t1 = T1Place::kNone, .t2_share = 0.5}, Granularity::kLayer}),
+        TableCase{"full", {}},
+        TableCase{"host",
+                  TierSetting{.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.5}}},
+        TableCase{"heads",
+                  TierSetting{.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.5}},
+                  Granularity::kHead},
+        TableCase{"t2",
+                  TierSetting{.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt8},
+                              .shares = {.t2_share = 0.5}},
+                  Granularity::kLayer}),
     [](const auto& info) { return info.param.name; });
 
 // Buffers have a quarter to spare, which the system gives once it is read into.
 TEST(StagingOfAFile, TakesWhatFitCounts) {
   const auto model = RandomModel(WideRows());
-  EngineOptions options = WideOptions();
-  options.tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kFile};
+  TieredOptions options = {WideOptions()};
+  options.Set({.engine = {.t1 = T1Place::kFile}, .shares = {.t0_share = 0.5}});
   const PolicySpec policy = {.name = "attention", .window = 16, .interval = 8};
   const std::vector<Token> text = RandomTokens(WideRows(), 2100, 3);
   const Parts wholly = ReadAndDecode(model, options, policy, text, 100);
   EXPECT_GE(wholly.taken.staging_bytes, wholly.counted.staging);
   EXPECT_LE(wholly.taken.staging_bytes, wholly.counted.staging * 5 / 4 + 4 * kMiB);
-  options.tiers->t1_read = T1Read::kSelect;
+  options.shares->t1_read = T1Read::kSelect;
   const Parts selected = ReadAndDecode(model, options, {}, text, 100);
   EXPECT_LE(selected.taken.staging_bytes, selected.counted.staging);
   EXPECT_GE(selected.taken.staging_bytes * 5 / 4, selected.counted.staging);
@@ -119,9 +128,8 @@ TEST(StagingOnADevice, TakesWhatFitCounts) {
   const auto model = RandomModel(WideRows(), /*for_device=*/true);
   const std::vector<Token> text = RandomTokens(WideRows(), 1100, 3);
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
-    const EngineOptions options = {.threads = 1,
-                                   .tiers = TierSpec{.t0_share = 0.5, .t1 = t1},
-                                   .device = *ParseDevice("ggml-cpu")};
+    TieredOptions options = {{.threads = 1, .device = *ParseDevice("ggml-cpu")}};
+    options.Set({.engine = {.t1 = t1}, .shares = {.t0_share = 0.5}});
     const Parts parts = ReadAndDecode(
         model, options, {.name = "attention", .window = 16, .interval = 8}, text, 100);
     EXPECT_LE(parts.taken.staging_bytes, parts.counted.staging + parts.counted.staging_on_host);
@@ -137,7 +145,7 @@ TEST(RecurrentStates, TakeNoMoreThanFitCounts) {
   ASSERT_TRUE(model.ok()) << model.status().ToString();
   for (const size_t prompt : {40, 600, 2660}) {
     const std::vector<Token> text(prompt + 8, 5);
-    const Parts parts = ReadAndDecode(*model, {.threads = 1}, {}, text, prompt);
+    const Parts parts = ReadAndDecode(*model, {{.threads = 1}}, {}, text, prompt);
     EXPECT_LE(parts.taken.state_bytes, parts.counted.states) << prompt;
     EXPECT_GE(3 * parts.taken.state_bytes, parts.counted.states) << prompt;
   }

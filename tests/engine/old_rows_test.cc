@@ -23,16 +23,16 @@ const std::vector<Token>& OldRowsText() {
   return kText;
 }
 
-TierSpec Compressing(CompressedType type, T1Place t1 = T1Place::kNone) {
-  return {.t1 = t1, .t2_rows = T2Rows::kOld, .t2_type = type};
+TierSetting Compressing(CompressedType type, T1Place t1 = T1Place::kNone) {
+  return {.engine = {.t1 = t1, .t2_type = type}, .shares = {.t2_rows = T2Rows::kOld}};
 }
 
-std::unique_ptr<Engine> CompressingEngine(const TierSpec& tiers, int threads = 2) {
-  return MakeEngineOf(DeepModel(), {.threads = threads, .tiers = tiers});
+std::unique_ptr<Engine> CompressingEngine(const TierSetting& tiers, int threads = 2) {
+  return MakeEngineOf(DeepModel(), {.threads = threads, .tiers = tiers.engine});
 }
-std::unique_ptr<Session> OpenCompressing(Engine& engine, const TierSpec& tiers) {
+std::unique_ptr<Session> OpenCompressing(Engine& engine, const TierSetting& tiers) {
   PolicySpec policy;
-  policy.tiers = tiers;
+  policy.tiers = tiers.shares;
   return Open(engine, policy);
 }
 
@@ -42,7 +42,7 @@ void DecodeOldRowsText(Session& session, size_t from, size_t to) {
 
 std::span<const Token> OldRowsPrompt() { return std::span(OldRowsText()).first(kPromptTokens); }
 
-uint64_t CompressedHashOf(const TierSpec& tiers, int threads = 2) {
+uint64_t CompressedHashOf(const TierSetting& tiers, int threads = 2) {
   auto engine = CompressingEngine(tiers, threads);
   auto session = OpenCompressing(*engine, tiers);
   ExpectOk(session->Prefill(OldRowsPrompt()));
@@ -64,7 +64,7 @@ double Distance(std::span<const float> expected, std::span<const float> found) {
 
 // Returns the mean distance from the full cache's logits after each of some tokens.
 double MeanErrorOf(CompressedType type) {
-  const TierSpec tiers = Compressing(type);
+  const TierSetting tiers = Compressing(type);
   auto engine = CompressingEngine(tiers);
   auto full = Open(*engine, PolicySpec());
   auto session = OpenCompressing(*engine, tiers);
@@ -94,7 +94,7 @@ TEST(OldRowsInT2, LogitsAreThoseOfTheFullCacheUpToTheFormatsRounding) {
 // The tokens of a turn that are read together have their rows in T2 decompressed; a single one
 // attends to them as they are stored.
 TEST(OldRowsInT2, ATurnReadTogetherAgreesWithOneReadTokenByToken) {
-  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  const TierSetting tiers = Compressing(CompressedType::kInt8);
   auto engine = CompressingEngine(tiers);
   auto together = OpenCompressing(*engine, tiers);
   ExpectOk(together->Prefill(OldRowsPrompt().first(1040)));
@@ -110,7 +110,7 @@ TEST(OldRowsInT2, ATurnReadTogetherAgreesWithOneReadTokenByToken) {
 }
 
 TEST(OldRowsInT2, AllPagesExceptTheFirstAndTheNewestAreCompressed) {
-  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  const TierSetting tiers = Compressing(CompressedType::kInt8);
   auto engine = CompressingEngine(tiers);
   auto session = OpenCompressing(*engine, tiers);
   ExpectOk(session->Prefill(OldRowsPrompt()));
@@ -129,7 +129,7 @@ TEST(OldRowsInT2, NeitherThreadsNorParkingNorForksNorFilesChangeABit) {
   for (const CompressedType type :
        {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
     SCOPED_TRACE(CompressedTypeName(type));
-    const TierSpec tiers = Compressing(type, T1Place::kHost);
+    const TierSetting tiers = Compressing(type, T1Place::kHost);
     const uint64_t expected = CompressedHashOf(Compressing(type));
     EXPECT_EQ(CompressedHashOf(Compressing(type), 1), expected);
     EXPECT_EQ(CompressedHashOf(tiers, 3), expected);
@@ -152,7 +152,7 @@ TEST(OldRowsInT2, NeitherThreadsNorParkingNorForksNorFilesChangeABit) {
     DecodeOldRowsText(**fork, 1250, kTextTokens);
     EXPECT_EQ((*fork)->logits_hash(), expected);
     SessionOptions options;
-    options.policy.tiers = tiers;
+    options.policy.tiers = tiers.shares;
     auto resumed = ResumeSession(*engine, file, options);
     ExpectOk(resumed.status());
     DecodeOldRowsText(*resumed->session, 1300, kTextTokens);
@@ -163,7 +163,7 @@ TEST(OldRowsInT2, NeitherThreadsNorParkingNorForksNorFilesChangeABit) {
 // A prompt that shares steps with other sessions is read in pieces of its chunks.
 TEST(OldRowsInT2, PiecesOfAPromptInABatchHaveTheBitsOfWholeChunks) {
   EBB_CPU_ONLY("a device has other bits in a batch, and for a prompt in other pieces");
-  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  const TierSetting tiers = Compressing(CompressedType::kInt8);
   const uint64_t expected = CompressedHashOf(tiers);
   auto engine = CompressingEngine(tiers);
   auto session = OpenCompressing(*engine, tiers);
@@ -183,7 +183,7 @@ TEST(OldRowsInT2, PiecesOfAPromptInABatchHaveTheBitsOfWholeChunks) {
 
 // The last chunk of a prompt has 128 tokens or more, so that its newest rows are as computed.
 TEST(OldRowsInT2, TheNewestRowsOfAPromptAreNotCompressedWhereverItEnds) {
-  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  const TierSetting tiers = Compressing(CompressedType::kInt8);
   auto engine = CompressingEngine(tiers);
   const int64_t streams = DeepModel()->shape().NumStreams();
   for (const size_t length : {513, 520, 600, 639, 640, 1024, 1025, 1100, 1151}) {
@@ -196,7 +196,7 @@ TEST(OldRowsInT2, TheNewestRowsOfAPromptAreNotCompressedWhereverItEnds) {
 
 TEST(OldRowsInT2, PromptsTakeWholeChunksOfEachOthersBeginnings) {
   EBB_CPU_ONLY("a device has other bits for a prompt in other pieces");
-  const TierSpec tiers = Compressing(CompressedType::kInt4);
+  const TierSetting tiers = Compressing(CompressedType::kInt4);
   auto engine = CompressingEngine(tiers);
   auto first = OpenCompressing(*engine, tiers);
   ExpectOk(first->Prefill(OldRowsPrompt()));
@@ -226,7 +226,7 @@ TEST(OldRowsInT2, PromptsTakeWholeChunksOfEachOthersBeginnings) {
 }
 
 TEST(OldRowsInT2, ATurnAfterARollBackIsRead) {
-  const TierSpec tiers = Compressing(CompressedType::kInt4);
+  const TierSetting tiers = Compressing(CompressedType::kInt4);
   auto engine = CompressingEngine(tiers);
   auto session = OpenCompressing(*engine, tiers);
   ExpectOk(session->Prefill(OldRowsPrompt()));
@@ -238,10 +238,10 @@ TEST(OldRowsInT2, ATurnAfterARollBackIsRead) {
 
 TEST(OldRowsInT2, LosslessDraftsMayUseThem) {
   EBB_CPU_ONLY("a device verifies several tokens up to rounding");
-  const TierSpec tiers = Compressing(CompressedType::kInt4);
+  const TierSetting tiers = Compressing(CompressedType::kInt4);
   auto engine = CompressingEngine(tiers);
   SessionOptions options;
-  options.policy.tiers = tiers;
+  options.policy.tiers = tiers.shares;
   options.lossless.emplace();
   auto session = engine->OpenSession(options);
   ExpectOk(session.status());
@@ -254,14 +254,14 @@ TEST(OldRowsInT2, LosslessDraftsMayUseThem) {
 }
 
 TEST(OldRowsInT2, OptionsOfPoliciesAreRefusedByName) {
-  auto engine = CompressingEngine(Compressing(CompressedType::kInt8));
+  TierSetting tiers = Compressing(CompressedType::kInt8);
   const auto refusal = [&](const SessionOptions& options) {
-    const auto session = engine->OpenSession(options);
+    const auto session = CompressingEngine(tiers)->OpenSession(options);
     EXPECT_FALSE(session.ok());
     return session.ok() ? std::string() : session.status().ToString();
   };
   SessionOptions options;
-  options.policy.tiers = Compressing(CompressedType::kInt8);
+  options.policy.tiers = tiers.shares;
   options.policy.name = "h2o";
   EXPECT_THAT(
       refusal(options),
@@ -276,19 +276,20 @@ TEST(OldRowsInT2, OptionsOfPoliciesAreRefusedByName) {
   EXPECT_THAT(refusal(options),
               HasSubstr("a compressed cache of all old rows cannot be combined with eviction"));
   options.policy.tiers->evict_share = 0;
-  options.policy.tiers->t0_cap_bytes = 4 << 20;
+  tiers.engine.t0_cap_bytes = 4 << 20;
   EXPECT_THAT(refusal(options),
               HasSubstr("a compressed cache of all old rows cannot be combined with a cap on T0"));
-  options.policy.tiers->t0_cap_bytes = 0;
+  tiers.engine.t0_cap_bytes = 0;
   options.past_context = PastContext::kReRotate;
   EXPECT_THAT(refusal(options), HasSubstr("keys in T1 and T2 cannot be re-rotated"));
 }
 
 TEST(OldRows, ACapLimitsT0AndT2Together) {
-  const TierSpec tiers = Compressing(CompressedType::kInt8);
+  const TierSetting tiers = Compressing(CompressedType::kInt8);
   const uint64_t expected = CompressedHashOf(tiers);
   constexpr uint64_t kCap = uint64_t{8} << 20;
-  auto engine = MakeEngineOf(DeepModel(), {.threads = 2, .kv_cap_bytes = kCap, .tiers = tiers});
+  auto engine =
+      MakeEngineOf(DeepModel(), {.threads = 2, .kv_cap_bytes = kCap, .tiers = tiers.engine});
   auto session = OpenCompressing(*engine, tiers);
   ExpectOk(session->Prefill(OldRowsPrompt()));
   DecodeOldRowsText(*session, kPromptTokens, kTextTokens);
@@ -316,7 +317,8 @@ TEST(OldRows, ACapLimitsT0AndT2Together) {
 TEST(OldRows, ACapIsRefusedBesideAT1) {
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
     const auto engine = Engine::Create(
-        DeepModel(), {.kv_cap_bytes = 8 << 20, .tiers = Compressing(CompressedType::kInt8, t1)});
+        DeepModel(),
+        {.kv_cap_bytes = 8 << 20, .tiers = Compressing(CompressedType::kInt8, t1).engine});
     EXPECT_THAT(engine.status().ToString(), HasSubstr("kv_cap_bytes: cannot be combined"));
   }
 }

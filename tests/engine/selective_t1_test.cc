@@ -20,16 +20,17 @@ const std::vector<Token>& SelectiveText() {
   return kText;
 }
 
-TierSpec Selecting(double t0_share, T1Place t1 = T1Place::kFile, double mass = 0.5) {
-  return {.t0_share = t0_share, .t1 = t1, .t1_read = T1Read::kSelect, .t1_mass = mass};
+TierSetting Selecting(double t0_share, T1Place t1 = T1Place::kFile, double mass = 0.5) {
+  return {.engine = {.t1 = t1},
+          .shares = {.t0_share = t0_share, .t1_read = T1Read::kSelect, .t1_mass = mass}};
 }
 
-std::unique_ptr<Engine> EngineFor(const TierSpec& tiers, int threads = 2) {
-  return MakeEngineOf(DeepModel(), {.threads = threads, .tiers = tiers});
+std::unique_ptr<Engine> EngineFor(const TierSetting& tiers, int threads = 2) {
+  return MakeEngineOf(DeepModel(), {.threads = threads, .tiers = tiers.engine});
 }
-std::unique_ptr<Session> OpenSelecting(Engine& engine, const TierSpec& tiers) {
+std::unique_ptr<Session> OpenSelecting(Engine& engine, const TierSetting& tiers) {
   PolicySpec policy;
-  policy.tiers = tiers;
+  policy.tiers = tiers.shares;
   return Open(engine, policy);
 }
 
@@ -43,7 +44,7 @@ struct SelectiveOutcome {
   bool operator==(const SelectiveOutcome&) const = default;
 };
 
-SelectiveOutcome RunSelecting(const TierSpec& tiers, int threads = 2) {
+SelectiveOutcome RunSelecting(const TierSetting& tiers, int threads = 2) {
   auto engine = EngineFor(tiers, threads);
   auto session = OpenSelecting(*engine, tiers);
   ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
@@ -66,29 +67,30 @@ TEST(SelectiveT1, NeitherT0sShareNorT1sPlaceNorThreadsChangeABit) {
   EXPECT_EQ(RunSelecting(Selecting(0.3, T1Place::kNone)), expected);
   EXPECT_EQ(RunSelecting(Selecting(0.3), 1), expected);
   EXPECT_EQ(RunSelecting(Selecting(0.3), 3), expected);
-  TierSpec capped = Selecting(1);
-  capped.t0_cap_bytes = uint64_t{2} << 20;
+  TierSetting capped = Selecting(1);
+  capped.engine.t0_cap_bytes = uint64_t{2} << 20;
+  capped.shares.t0_share.reset();
   EXPECT_EQ(RunSelecting(capped), expected);
 }
 
 TEST(SelectiveT1, UnderALimitOfRowsT0sShareChangesNoBitEither) {
-  TierSpec tiers = Selecting(0, T1Place::kFile, 0.9);
+  TierSetting tiers = Selecting(0, T1Place::kFile, 0.9);
   const SelectiveOutcome without = RunSelecting(tiers);
-  tiers.t1_rows = 448;
+  tiers.shares.t1_rows = 448;
   const SelectiveOutcome expected = RunSelecting(tiers);
   EXPECT_GT(expected.rows_unread, without.rows_unread);
   for (const double share : {0.2, 1.0}) {
-    tiers.t0_share = share;
+    tiers.shares.t0_share = share;
     EXPECT_EQ(RunSelecting(tiers), expected) << share;
   }
-  tiers.t1 = T1Place::kNone;
+  tiers.engine.t1 = T1Place::kNone;
   EXPECT_EQ(RunSelecting(tiers), expected);
 }
 
 // Queries of random models are alike by chance: half of the kv heads reuse the choice before.
-TierSpec Reusing(double t0_share, T1Place t1 = T1Place::kFile) {
-  TierSpec tiers = Selecting(t0_share, t1);
-  tiers.t1_reuse = 1e-6;
+TierSetting Reusing(double t0_share, T1Place t1 = T1Place::kFile) {
+  TierSetting tiers = Selecting(t0_share, t1);
+  tiers.shares.t1_reuse = 1e-6;
   return tiers;
 }
 
@@ -106,14 +108,12 @@ TEST(SelectiveT1, WithReusedChoicesT0sShareChangesNoBitEither) {
 
 TEST(SelectiveT1, AllMassReadsAllRowsAndHasTheBitsOfTheFullCache) {
   const SelectiveOutcome all = RunSelecting(Selecting(0.3, T1Place::kFile, 1));
-  TierSpec plain;
-  plain.t1 = T1Place::kFile;
-  EXPECT_EQ(all, RunSelecting(plain));
+  EXPECT_EQ(all, RunSelecting({.engine = {.t1 = T1Place::kFile}}));
   EXPECT_EQ(all.rows_unread, 0);
 }
 
 TEST(SelectiveT1, RowsBetweenTheFirstAndTheNewestLieInT1) {
-  const TierSpec tiers = Selecting(0.3);
+  const TierSetting tiers = Selecting(0.3);
   auto engine = EngineFor(tiers);
   auto session = OpenSelecting(*engine, tiers);
   ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
@@ -130,7 +130,7 @@ TEST(SelectiveT1, RowsBetweenTheFirstAndTheNewestLieInT1) {
 // Cached pages count as buffers.
 TEST(SelectiveT1, ALargerShareOfT0ReadsLessOfTheFile) {
   const auto bytes_read = [](double share) {
-    const TierSpec tiers = Selecting(share);
+    const TierSetting tiers = Selecting(share);
     auto engine = EngineFor(tiers);
     auto session = OpenSelecting(*engine, tiers);
     ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
@@ -148,7 +148,7 @@ TEST(SelectiveT1, ALargerShareOfT0ReadsLessOfTheFile) {
   EXPECT_GT(all, 0u);
 }
 
-void ExpectParkedForkedAndResumedSessionsToGoOn(const TierSpec& tiers) {
+void ExpectParkedForkedAndResumedSessionsToGoOn(const TierSetting& tiers) {
   const uint64_t expected = RunSelecting(tiers).logits_hash;
   auto engine = EngineFor(tiers);
   auto session = OpenSelecting(*engine, tiers);
@@ -168,7 +168,7 @@ void ExpectParkedForkedAndResumedSessionsToGoOn(const TierSpec& tiers) {
   DecodeText(**fork, 760, kSelectiveLength);
   EXPECT_EQ((*fork)->logits_hash(), expected);
   SessionOptions options;
-  options.policy.tiers = tiers;
+  options.policy.tiers = tiers.shares;
   auto resumed = ResumeSession(*engine, file, options);
   ExpectOk(resumed.status());
   DecodeText(*resumed->session, 800, kSelectiveLength);
@@ -180,7 +180,7 @@ TEST(SelectiveT1, ParkedForkedSavedAndResumedSessionsGoOnAsBefore) {
   ExpectParkedForkedAndResumedSessionsToGoOn(Reusing(0.3));
 }
 
-void ExpectABatchToAgreeWithSingleSteps(const TierSpec& tiers) {
+void ExpectABatchToAgreeWithSingleSteps(const TierSetting& tiers) {
   auto engine = EngineFor(tiers);
   std::vector<std::unique_ptr<Session>> batched;
   std::vector<Session*> batch;
@@ -212,8 +212,8 @@ TEST(SelectiveT1, ABatchAgreesWithSingleSteps) {
 
 // Returns how many tokens of a prompt of `common` tokens of the text and `rest` others a session
 // takes from `first`. It then has the bits of a session that reads the whole prompt.
-size_t ExpectBitsOfTakenPrefix(Engine& engine, const TierSpec& tiers, Session* first, size_t common,
-                               ptrdiff_t rest) {
+size_t ExpectBitsOfTakenPrefix(Engine& engine, const TierSetting& tiers, Session* first,
+                               size_t common, ptrdiff_t rest) {
   const auto begin = SelectiveText().begin();
   std::vector<Token> prompt(begin, begin + static_cast<ptrdiff_t>(common));
   prompt.insert(prompt.end(), begin + 900, begin + 900 + rest);
@@ -238,7 +238,7 @@ size_t ExpectBitsOfTakenPrefix(Engine& engine, const TierSpec& tiers, Session* f
 TEST(SelectiveT1, PromptsTakeEachOthersBeginnings) {
   EBB_CPU_ONLY("prompts after a taken prefix have bits of their own on a device");
   for (const T1Place t1 : {T1Place::kFile, T1Place::kHost, T1Place::kNone}) {
-    const TierSpec tiers = Selecting(0.3, t1);
+    const TierSetting tiers = Selecting(0.3, t1);
     auto engine = EngineFor(tiers);
     auto first = OpenSelecting(*engine, tiers);
     ExpectOk(first->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
@@ -257,7 +257,7 @@ TEST(SelectiveT1, PromptsTakeEachOthersBeginnings) {
 TEST(SelectiveT1, SamplesMeasureTheUnreadAttention) {
   EBB_CPU_ONLY("a device takes no samples");
   const auto selection_of = [](double mass) {
-    const TierSpec tiers = Selecting(0.3, T1Place::kFile, mass);
+    const TierSetting tiers = Selecting(0.3, T1Place::kFile, mass);
     auto engine = EngineFor(tiers);
     auto session = OpenSelecting(*engine, tiers);
     ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
@@ -273,7 +273,7 @@ TEST(SelectiveT1, SamplesMeasureTheUnreadAttention) {
 }
 
 TEST(SelectiveT1, ATurnAfterARollBackReadsAllItsRows) {
-  const TierSpec tiers = Selecting(0.3, T1Place::kFile, 0.9);
+  const TierSetting tiers = Selecting(0.3, T1Place::kFile, 0.9);
   auto engine = EngineFor(tiers);
   auto session = OpenSelecting(*engine, tiers);
   ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
@@ -294,7 +294,7 @@ TEST(SelectiveT1, WhatItCannotBeCombinedWithIsRefusedByName) {
     return session.ok() ? std::string() : session.status().ToString();
   };
   SessionOptions options;
-  options.policy.tiers = Selecting(0.3);
+  options.policy.tiers = Selecting(0.3).shares;
   options.policy.name = "h2o";
   EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with policy \"h2o\""));
   options.policy.name = "full";
@@ -318,9 +318,9 @@ TEST(SelectiveT1, WhatItCannotBeCombinedWithIsRefusedByName) {
 }
 
 // A lossless session whose drafts select: every verified step reads all rows.
-SessionOptions DraftingBySelection(const TierSpec& tiers) {
+SessionOptions DraftingBySelection(const TierSetting& tiers) {
   SessionOptions options = {.lossless = LosslessOptions{.draft_min = 2, .draft_max = 12}};
-  options.policy.tiers = tiers;
+  options.policy.tiers = tiers.shares;
   return options;
 }
 
@@ -349,8 +349,9 @@ uint64_t FullHash(size_t length) {
 TEST(SelectiveDrafts, HaveTheBitsOfTheFullCacheAndNoSecondCopyOfARow) {
   EBB_CPU_ONLY("verifying steps of a device have bits of their own");
   const uint64_t expected = FullHash(kSelectiveLength);
-  for (const TierSpec& tiers : {Selecting(0), Selecting(0.3), Selecting(1),
-                                Selecting(0.3, T1Place::kHost), Selecting(0.3, T1Place::kNone)}) {
+  for (const TierSetting& tiers :
+       {Selecting(0), Selecting(0.3), Selecting(1), Selecting(0.3, T1Place::kHost),
+        Selecting(0.3, T1Place::kNone)}) {
     auto engine = EngineFor(tiers);
     auto session = Open(*engine, DraftingBySelection(tiers));
     ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
@@ -375,7 +376,7 @@ TEST(SelectiveDrafts, HaveTheBitsOfTheFullCacheAndNoSecondCopyOfARow) {
 TEST(SelectiveDrafts, ReadPagesThatAreCachedFromMemory) {
   EBB_CPU_ONLY("verifying steps of a device have bits of their own");
   const auto bytes_read = [](double t0_share) {
-    const TierSpec tiers = Selecting(t0_share);
+    const TierSetting tiers = Selecting(t0_share);
     auto engine = EngineFor(tiers);
     auto session = Open(*engine, DraftingBySelection(tiers));
     ExpectOk(session->Prefill(std::span(SelectiveText()).first(kSelectivePrompt)));
@@ -387,7 +388,7 @@ TEST(SelectiveDrafts, ReadPagesThatAreCachedFromMemory) {
 
 TEST(SelectiveDrafts, ParkForkRollBackAndFilesChangeNoBit) {
   EBB_CPU_ONLY("verifying steps of a device have bits of their own");
-  const TierSpec tiers = Selecting(0.3);
+  const TierSetting tiers = Selecting(0.3);
   constexpr size_t kHalf = kSelectivePrompt + 97;
   auto engine = EngineFor(tiers);
   auto session = Open(*engine, DraftingBySelection(tiers));

@@ -25,7 +25,6 @@ class Soak {
  public:
   explicit Soak(const Place& place) : random_(place.seed) {
     stores_.t1 = place.t1;
-    stores_.t2_share = 0.5;
     stores_.t2_type = place.t1 == T1Place::kFile ? CompressedType::kInt4 : CompressedType::kInt8;
     auto engine = Engine::Create(
         place.device.kind == DeviceKind::kCpu ? SmallModel() : DeviceModel(),
@@ -70,7 +69,7 @@ class Soak {
   std::unique_ptr<Session> OpenAtRandom() {
     constexpr Granularity kGranularities[] = {Granularity::kToken, Granularity::kLayer,
                                               Granularity::kHead};
-    TierSpec tiers = stores_;
+    TierShares tiers;
     tiers.t0_share = Share();
     tiers.t2_share = Share() / 2;
     tiers.evict_share = Share() / 4;
@@ -108,7 +107,7 @@ class Soak {
   }
 
   std::mt19937 random_;
-  TierSpec stores_;
+  EngineTiers stores_;
   Status status_;
   std::unique_ptr<Engine> engine_;
   std::array<std::unique_ptr<Session>, kSessions> sessions_;

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 constexpr uint64_t kT0Bytes = uint64_t{2} << 20;
 constexpr uint64_t kT1Bytes = uint64_t{8} << 20;
 
-std::unique_ptr<Engine> CapsEngine(const TierSpec& tiers) {
+std::unique_ptr<Engine> CapsEngine(const TierSetting& tiers) {
   static const std::shared_ptr<const Model> kModel = [] {
     const TempFolder folder;
     const std::string path = folder.File("caps.gguf");
@@ -22,14 +22,15 @@ std::unique_ptr<Engine> CapsEngine(const TierSpec& tiers) {
     EXPECT_TRUE(model.ok()) << model.status().ToString();
     return *model;
   }();
-  auto engine = Engine::Create(kModel, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers});
+  auto engine =
+      Engine::Create(kModel, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers.engine});
   EXPECT_TRUE(engine.ok()) << engine.status().ToString();
   return *std::move(engine);
 }
 
-PolicySpec CapsPolicy(const TierSpec& tiers, const std::string& scorer = "attention") {
+PolicySpec CapsPolicy(const TierSetting& tiers, const std::string& scorer = "attention") {
   PolicySpec policy = {.name = scorer};
-  policy.tiers = tiers;
+  policy.tiers = tiers.shares;
   policy.window = 16;
   policy.interval = 8;
   return policy;
@@ -42,7 +43,7 @@ std::vector<Token> CapsText(size_t count) {
 class FullCaps : public testing::TestWithParam<std::string> {};
 
 TEST_P(FullCaps, EndTheirRequestWithTheFiguresAndLeaveOthersAlone) {
-  const TierSpec tiers = {.t0_cap_bytes = 2 * kT0Bytes, .t1_cap_bytes = kT1Bytes};
+  const TierSetting tiers = {.engine = {.t0_cap_bytes = 2 * kT0Bytes, .t1_cap_bytes = kT1Bytes}};
   auto engine = CapsEngine(tiers);
   auto bystander = Open(*engine, CapsPolicy(tiers));
   ExpectOk(bystander->Prefill(CapsText(20)));
@@ -72,13 +73,13 @@ INSTANTIATE_TEST_SUITE_P(Scorers, FullCaps, testing::Values("attention", "random
                          [](const auto& info) { return info.param; });
 
 TEST(TierCaps, APromptLongerThanT0IsReadAsTheFullCacheReadsIt) {
-  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes};
+  const TierSetting tiers = {.engine = {.t0_cap_bytes = kT0Bytes}};
   const std::vector<Token> text = CapsText(1000);
   auto engine = CapsEngine(tiers);
   auto session = Open(*engine, CapsPolicy(tiers));
   ExpectOk(session->Prefill(text));
   auto full_engine = CapsEngine({});
-  auto full = Open(*full_engine, CapsPolicy({.t0_share = 1}));
+  auto full = Open(*full_engine, CapsPolicy({.shares = {.t0_share = 1}}));
   ExpectOk(full->Prefill(text));
   for (int i = 0; i < 50; ++i) {
     ExpectOk(session->Decode(text[i]));
@@ -92,9 +93,9 @@ TEST(TierCaps, APromptLongerThanT0IsReadAsTheFullCacheReadsIt) {
 // Three prompts, the second and third of which find T0 full: read in the steps of the full cache,
 // they give its bits.
 TEST(TierCaps, PromptsLongerThanT0sRoomHaveTheFullCachesBits) {
-  const TierSpec tiers = {.t0_cap_bytes = 3 * kT0Bytes};  // 768 rows
+  const TierSetting tiers = {.engine = {.t0_cap_bytes = 3 * kT0Bytes}};  // 768 rows
   const std::vector<Token> text = CapsText(2000);
-  const auto hash_of = [&](const TierSpec& spec) {
+  const auto hash_of = [&](const TierSetting& spec) {
     auto engine = CapsEngine(spec);
     auto session = Open(*engine, CapsPolicy(spec));
     const std::span<const Token> all(text);
@@ -102,20 +103,20 @@ TEST(TierCaps, PromptsLongerThanT0sRoomHaveTheFullCachesBits) {
       ExpectOk(session->Prefill(all.subspan(begin, count)));
       for (int i = 0; i < 20; ++i) ExpectOk(session->Decode(text[i]));
     }
-    if (spec.t0_cap_bytes > 0) {
-      EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, spec.t0_cap_bytes);
+    if (spec.engine.t0_cap_bytes > 0) {
+      EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, spec.engine.t0_cap_bytes);
       EXPECT_GT(session->accounting().tiers[1].rows, 1200 * 16);
     }
     return session->logits_hash();
   };
-  EXPECT_EQ(hash_of(tiers), hash_of({.t0_share = 1}));
+  EXPECT_EQ(hash_of(tiers), hash_of({.shares = {.t0_share = 1}}));
 }
 
 // Wherever T0's room ends within a chunk, few tokens may be left of it: behind few rows, which
 // one token at a time would read faster, and behind many, which would be cut into parts.
 TEST(TierCaps, WhatIsLeftOfAChunkIsReadAsTheChunkIs) {
   const std::vector<Token> text = CapsText(3000);
-  const auto hash_of = [&](const TierSpec& spec, size_t count) {
+  const auto hash_of = [&](const TierSetting& spec, size_t count) {
     auto engine = CapsEngine(spec);
     auto session = Open(*engine, CapsPolicy(spec));
     ExpectOk(session->Prefill(std::span(text).first(count)));
@@ -123,7 +124,9 @@ TEST(TierCaps, WhatIsLeftOfAChunkIsReadAsTheChunkIs) {
     return session->logits_hash();
   };
   for (const size_t count : {257, 258, 269, 300, 2565, 2700, 2900}) {
-    EXPECT_EQ(hash_of({.t0_cap_bytes = kT0Bytes}, count), hash_of({.t0_share = 1}, count)) << count;
+    EXPECT_EQ(hash_of({.engine = {.t0_cap_bytes = kT0Bytes}}, count),
+              hash_of({.shares = {.t0_share = 1}}, count))
+        << count;
   }
 }
 
@@ -140,10 +143,11 @@ TEST(TierCaps, PagesThatDoNotFillAnExtentKeepToTheCap) {
                                    .feed_forward_dim = 64,
                                    .context = 8192};
   ExpectOk(WriteRandomGguf(shape, path));
-  const TierSpec tiers = {.t0_cap_bytes = kCap, .t1 = T1Place::kHost};
+  const TierSetting tiers = {.engine = {.t0_cap_bytes = kCap, .t1 = T1Place::kHost}};
   const auto model = Model::Load({.path = path});
   ASSERT_TRUE(model.ok());
-  auto engine = Engine::Create(*model, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers});
+  auto engine =
+      Engine::Create(*model, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers.engine});
   ASSERT_TRUE(engine.ok());
   auto session = Open(**engine, CapsPolicy(tiers));
   ExpectOk(session->Prefill(RandomTokens(shape, 4700, 3)));
@@ -154,8 +158,11 @@ TEST(TierCaps, PagesThatDoNotFillAnExtentKeepToTheCap) {
 
 // Rows that T2 takes at the next decision still need room until then.
 TEST(TierCaps, ALaterPromptWithoutRoomIsRefusedAsAWhole) {
-  TierSpec tiers = {
-      .t0_cap_bytes = kT0Bytes, .t1 = T1Place::kHost, .t1_cap_bytes = kT0Bytes, .t2_share = 1};
+  TierSetting tiers = {.engine = {.t0_cap_bytes = kT0Bytes,
+                                  .t1 = T1Place::kHost,
+                                  .t1_cap_bytes = kT0Bytes,
+                                  .t2_type = CompressedType::kInt8},
+                       .shares = {.t2_share = 1}};
   auto engine = CapsEngine(tiers);
   PolicySpec policy = CapsPolicy(tiers);
   policy.window = 128;
@@ -172,7 +179,7 @@ TEST(TierCaps, ALaterPromptWithoutRoomIsRefusedAsAWhole) {
 }
 
 TEST(TierCaps, APromptThatNoTierHoldsIsRefusedWithTheFigures) {
-  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1_cap_bytes = kT1Bytes};
+  const TierSetting tiers = {.engine = {.t0_cap_bytes = kT0Bytes, .t1_cap_bytes = kT1Bytes}};
   auto engine = CapsEngine(tiers);
   auto session = Open(*engine, CapsPolicy(tiers));
   const Status status = session->Prefill(CapsText(2000)).status;
@@ -181,8 +188,10 @@ TEST(TierCaps, APromptThatNoTierHoldsIsRefusedWithTheFigures) {
 }
 
 TEST(TierCaps, AGenerationUnderCapsRunsOnInFlatMemory) {
-  const TierSpec tiers = {
-      .t0_cap_bytes = kT0Bytes, .t1_cap_bytes = kT1Bytes, .t2_share = 0.2, .evict_share = 0.02};
+  const TierSetting tiers = {.engine = {.t0_cap_bytes = kT0Bytes,
+                                        .t1_cap_bytes = kT1Bytes,
+                                        .t2_type = CompressedType::kInt8},
+                             .shares = {.t2_share = 0.2, .evict_share = 0.02}};
   auto engine = CapsEngine(tiers);
   auto session = Open(*engine, CapsPolicy(tiers));
   ExpectOk(session->Prefill(CapsText(300)));
@@ -209,8 +218,8 @@ TEST(TierCaps, AGenerationUnderCapsRunsOnInFlatMemory) {
 // Turns whose prompts do not fit into what the draft has. They are read as the full cache reads
 // them, so that nothing rounds otherwise.
 TEST(TierCaps, PromptsLargerThanADraftLeaveTheTextTheFullCaches) {
-  const TierSpec tiers = {.t0_cap_bytes = 3 * kT0Bytes, .t1 = T1Place::kHost};
-  const auto think = [&](const TierSpec& of_engine, const SessionOptions& options) {
+  const TierSetting tiers = {.engine = {.t0_cap_bytes = 3 * kT0Bytes, .t1 = T1Place::kHost}};
+  const auto think = [&](const TierSetting& of_engine, const SessionOptions& options) {
     auto engine = CapsEngine(of_engine);
     auto session = Open(*engine, options);
     for (const size_t num_tokens : {900, 300, 700}) {
@@ -227,7 +236,7 @@ TEST(TierCaps, PromptsLargerThanADraftLeaveTheTextTheFullCaches) {
     const LosslessReport* report = session->lossless_report();
     EXPECT_TRUE(report == nullptr || report->accepted > 100);
     if (report != nullptr) {
-      EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, tiers.t0_cap_bytes);
+      EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, tiers.engine.t0_cap_bytes);
     }
     return session->logits_hash();
   };
@@ -243,8 +252,9 @@ TEST(TierCaps, PromptsLargerThanADraftLeaveTheTextTheFullCaches) {
 // What may go makes room for the next prompt, with and without a T1.
 TEST(TierCaps, WhereRowsMayGoALongAnswerLeavesRoomForTheNextPrompt) {
   for (const T1Place t1 : {T1Place::kHost, T1Place::kNone}) {
-    TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = t1, .evict_share = 0.1};
-    if (t1 == T1Place::kHost) tiers.t1_cap_bytes = kT0Bytes;
+    TierSetting tiers = {.engine = {.t0_cap_bytes = kT0Bytes, .t1 = t1},
+                         .shares = {.evict_share = 0.1}};
+    if (t1 == T1Place::kHost) tiers.engine.t1_cap_bytes = kT0Bytes;
     auto engine = CapsEngine(tiers);
     auto session = Open(*engine, CapsPolicy(tiers));
     for (const size_t num_tokens : {20, 1, 70, 60}) {
@@ -258,10 +268,9 @@ TEST(TierCaps, WhereRowsMayGoALongAnswerLeavesRoomForTheNextPrompt) {
 }
 
 TEST(TierCaps, APromptThatIsRefusedTakesNoRowsAway) {
-  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes,
-                          .t1 = T1Place::kHost,
-                          .t1_cap_bytes = kT0Bytes,
-                          .evict_share = 0.01};
+  const TierSetting tiers = {
+      .engine = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kHost, .t1_cap_bytes = kT0Bytes},
+      .shares = {.evict_share = 0.01}};
   auto engine = CapsEngine(tiers);
   auto session = Open(*engine, CapsPolicy(tiers));
   ExpectOk(session->Prefill(CapsText(100)));
@@ -277,7 +286,7 @@ TEST(TierCaps, APromptThatIsRefusedTakesNoRowsAway) {
 }
 
 TEST(TierCaps, WithoutT1ACapIsToldWithTheFiguresToo) {
-  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kNone};
+  const TierSetting tiers = {.engine = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kNone}};
   auto engine = CapsEngine(tiers);
   auto session = Open(*engine, CapsPolicy(tiers));
   ExpectOk(session->Prefill(CapsText(20)));
@@ -290,7 +299,7 @@ TEST(TierCaps, WithoutT1ACapIsToldWithTheFiguresToo) {
 
 // Rows of T2 that are protected after a roll-back stay there until the next decision about T2.
 TEST(TierCaps, ARollBackAndAPromptLeaveT2AsItIsWithoutACap) {
-  const auto hash_of = [&](const TierSpec& tiers) {
+  const auto hash_of = [&](const TierSetting& tiers) {
     auto engine = CapsEngine(tiers);
     auto session = Open(*engine, CapsPolicy(tiers));
     ExpectOk(session->Prefill(CapsText(600)));
@@ -303,8 +312,14 @@ TEST(TierCaps, ARollBackAndAPromptLeaveT2AsItIsWithoutACap) {
     for (int i = 0; i < 30; ++i) ExpectOk(session->Decode(static_cast<Token>(7 + i)));
     return session->logits_hash();
   };
-  const uint64_t without = hash_of({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.5});
-  EXPECT_EQ(hash_of({.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kHost, .t2_share = 0.5}), without);
+  const uint64_t without =
+      hash_of({.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+               .shares = {.t0_share = 0.5, .t2_share = 0.5}});
+  EXPECT_EQ(hash_of({.engine = {.t0_cap_bytes = kT0Bytes,
+                                .t1 = T1Place::kHost,
+                                .t2_type = CompressedType::kInt8},
+                     .shares = {.t2_share = 0.5}}),
+            without);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "src/session/session_impl.h"
+#include "tests/engine/sessions/session_cases.h"
 #include "tests/engine/sessions/session_fixture.h"
 #include "tests/support/numbers.h"
 
@@ -16,54 +17,52 @@ using ::testing::HasSubstr;
 constexpr int kNeedsPromptTokens = 60;
 constexpr int kMostTokens = 900;
 
-PolicySpec Tiered(const TierSpec& tiers) {
-  PolicySpec policy = {.name = "attention"};
-  policy.tiers = tiers;
+TieredPolicy InTiers(const TierSetting& tiers) {
+  TieredPolicy policy = Tiered(tiers);
   policy.window = 32;
   policy.interval = 16;
   return policy;
 }
 
-struct NeedsCase {
-  std::string name;
-  SessionOptions options;
-};
-std::ostream& operator<<(std::ostream& out, const NeedsCase& c) { return out << c.name; }
-
-std::vector<NeedsCase> NeedsCases() {
-  std::vector<NeedsCase> cases;
-  const auto add = [&](std::string name, PolicySpec policy) {
-    NeedsCase one = {.name = std::move(name), .options = {}};
+std::vector<SessionCase> NeedsCases() {
+  std::vector<SessionCase> cases;
+  const auto add = [&](std::string name, TieredPolicy policy) {
+    SessionCase one = {.name = std::move(name), .options = {}, .tiers = policy.engine};
     one.options.policy = std::move(policy);
     cases.push_back(std::move(one));
   };
   constexpr uint64_t kCap = uint64_t{2} << 20;
-  add("full", {});
+  add("full", PolicySpec());
   for (const char* name : {"streaming", "h2o", "attention", "rkv", "lazy_eviction", "epikv"}) {
-    add(name, {.name = name, .budget = *ParseBudget("200")});
+    add(name, PolicySpec{.name = name, .budget = *ParseBudget("200")});
   }
-  add("beyond_the_prompt", {.name = "attention", .budget = *ParseBudget("+100")});
-  add("compression", {.name = "attention", .budget = *ParseBudget("1/8")});
-  add("percent", {.name = "attention", .budget = *ParseBudget("25%")});
-  add("t1_host", Tiered({.t0_share = 0.4, .t1 = T1Place::kHost}));
-  add("t1_file", Tiered({.t0_share = 0, .t1 = T1Place::kFile}));
-  add("t2", Tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.4}));
-  add("t1_none", Tiered({.t1 = T1Place::kNone, .t2_share = 0.6}));
-  add("evict", Tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .evict_share = 0.3}));
-  add("caps", Tiered({.t0_cap_bytes = kCap, .t1 = T1Place::kHost}));
-  add("evict_caps",
-      Tiered({.t0_cap_bytes = kCap, .t1 = T1Place::kNone, .evict_beyond_caps = true}));
+  add("beyond_the_prompt", PolicySpec{.name = "attention", .budget = *ParseBudget("+100")});
+  add("compression", PolicySpec{.name = "attention", .budget = *ParseBudget("1/8")});
+  add("percent", PolicySpec{.name = "attention", .budget = *ParseBudget("25%")});
+  add("t1_host", InTiers({.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.4}}));
+  add("t1_file", InTiers({.engine = {.t1 = T1Place::kFile}, .shares = {.t0_share = 0}}));
+  add("t2", InTiers({.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                     .shares = {.t0_share = 0.5, .t2_share = 0.4}}));
+  add("t1_none", InTiers({.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt8},
+                          .shares = {.t2_share = 0.6}}));
+  add("evict",
+      InTiers({.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.5, .evict_share = 0.3}}));
+  add("caps", InTiers({.engine = {.t0_cap_bytes = kCap, .t1 = T1Place::kHost}}));
+  add("evict_caps", InTiers({.engine = {.t0_cap_bytes = kCap, .t1 = T1Place::kNone},
+                             .shares = {.evict_beyond_caps = true}}));
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
-    NeedsCase select = {.name = t1 == T1Place::kHost ? "select_host" : "select_file"};
-    select.options.policy.tiers = {.t0_share = 0.3, .t1 = t1, .t1_read = T1Read::kSelect};
+    SessionCase select = {.name = t1 == T1Place::kHost ? "select_host" : "select_file"};
+    select.options.policy.tiers = TierShares{.t0_share = 0.3, .t1_read = T1Read::kSelect};
+    select.tiers = EngineTiers{.t1 = t1};
     cases.push_back(select);
   }
-  NeedsCase lossless = {.name = "lossless", .options = {}};
+  SessionCase lossless = {.name = "lossless", .options = {}};
   lossless.options.policy = {.name = "attention", .budget = *ParseBudget("200")};
   lossless.options.lossless.emplace();
   cases.push_back(lossless);
   lossless.name = "lossless_t1";
-  lossless.options.policy = Tiered({.t0_share = 0.3, .t1 = T1Place::kHost, .evict_share = 0.1});
+  lossless.options.policy = InTiers({.shares = {.t0_share = 0.3, .evict_share = 0.1}});
+  lossless.tiers = EngineTiers{.t1 = T1Place::kHost};
   cases.push_back(lossless);
   return cases;
 }
@@ -72,7 +71,7 @@ struct Peaks {
   size_t t0 = 0, t1 = 0, t2 = 0;
 };
 
-class TierNeedsTest : public ::testing::TestWithParam<NeedsCase> {};
+class TierNeedsTest : public ::testing::TestWithParam<SessionCase> {};
 
 TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
   const SessionOptions& options = GetParam().options;
@@ -80,7 +79,7 @@ TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
     EBB_CPU_ONLY(
         "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
   }
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto engine = MakeEngine(EngineOptionsFor(GetParam().tiers));
   const auto needs = engine->CountNeeds(options, kNeedsPromptTokens, kMostTokens);
   ASSERT_TRUE(needs.ok()) << needs.status().ToString();
   const auto session = Open(*engine, options);
@@ -115,7 +114,7 @@ TEST_P(TierNeedsTest, TheFloorHoldsWhatStaysWithTheLeastShareOfT0) {
     EBB_CPU_ONLY(
         "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
   }
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto engine = MakeEngine(EngineOptionsFor(GetParam().tiers));
   const auto session = Open(*engine, options);
   ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
   for (const Token token : SomeTokens(300, 3)) ExpectOk(session->Decode(token));
@@ -149,15 +148,16 @@ TEST(TierNeedsRefusal, OptionsThatOpenNoSession) {
   SessionOptions options;
   options.policy.name = "nothing";
   EXPECT_THAT(engine->CountNeeds(options, 1, 5).status().message(), HasSubstr("unknown policy"));
-  options.policy = Tiered({.t1 = T1Place::kHost});
+  options.policy = InTiers({});
   EXPECT_EQ(engine->CountNeeds(options, 1, 5).status().message(),
             engine->OpenSession(options).status().message());
 }
 
 TEST(TierNeedsRefusal, CapsThatHoldTooLittle) {
   SessionOptions options;
-  options.policy = Tiered({.t0_cap_bytes = uint64_t{2} << 20, .t1 = T1Place::kNone});
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  options.policy = InTiers({});
+  const auto engine = MakeEngine(
+      EngineOptionsFor(EngineTiers{.t0_cap_bytes = uint64_t{2} << 20, .t1 = T1Place::kNone}));
   EXPECT_EQ(engine->CountNeeds(options, 100, 2000).status().code(), StatusCode::kT0Full);
   EXPECT_TRUE(engine->CountNeeds(options, 100, 400).ok());
 }
@@ -166,10 +166,9 @@ TEST(TierNeedsRefusal, CapsThatHoldTooLittle) {
 class T0FloorTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    options_.policy = Tiered({.t0_share = 1, .t1 = T1Place::kHost});
-    EngineOptions engine = EngineOptionsFor(options_);
-    engine.tiers->t0_cap_bytes = 4 * kMiB;
-    engine_ = MakeEngine(engine);
+    options_.policy = InTiers({.shares = {.t0_share = 1}});
+    engine_ =
+        MakeEngine(EngineOptionsFor(EngineTiers{.t0_cap_bytes = 4 * kMiB, .t1 = T1Place::kHost}));
   }
   // Until T0 has no room for more.
   Status Fill(Session* session) {

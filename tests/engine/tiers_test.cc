@@ -24,21 +24,21 @@ const std::vector<Token>& Text() {
 }
 
 struct Setting {
-  TierSpec tiers;
+  TierSetting tiers;
   Granularity granularity = Granularity::kToken;
   int threads = 1;
 };
 
 PolicySpec PolicyOf(const Setting& setting) {
   PolicySpec policy = {.name = "attention", .granularity = setting.granularity};
-  policy.tiers = setting.tiers;
+  policy.tiers = setting.tiers.shares;
   policy.window = 8;
   policy.interval = 8;
   return policy;
 }
 
 std::unique_ptr<Engine> EngineOf(const Setting& setting) {
-  return MakeEngine({.threads = setting.threads, .tiers = setting.tiers});
+  return MakeEngine({.threads = setting.threads, .tiers = setting.tiers.engine});
 }
 
 void Read(Session& session) { ExpectOk(session.Prefill(std::span(Text()).first(kPromptTokens))); }
@@ -79,16 +79,16 @@ class ExactTiers : public testing::TestWithParam<std::tuple<T1Place, Granularity
  protected:
   void SetUp() override {
     const Setting setting = Of(1);
-    const auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = setting.tiers});
+    const auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = setting.tiers.engine});
     if (engine.status().code() == StatusCode::kUnsupported) {
       EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
   }
   [[nodiscard]] static Setting Of(double t0_share, double evict_share = 0) {
     Setting setting = {.granularity = std::get<1>(GetParam())};
-    setting.tiers.t0_share = t0_share;
-    setting.tiers.evict_share = evict_share;
-    setting.tiers.t1 = std::get<0>(GetParam());
+    setting.tiers.shares.t0_share = t0_share;
+    setting.tiers.shares.evict_share = evict_share;
+    setting.tiers.engine.t1 = std::get<0>(GetParam());
     return setting;
   }
 };
@@ -126,12 +126,13 @@ TEST_P(ExactTiers, ThreadsChangeNothing) {
 
 TEST_P(ExactTiers, WhatIsCompressedDoesNotDependOnTheShareOfT0) {
   Setting setting = Of(1);
-  setting.tiers.t2_share = 0.5;
+  setting.tiers.engine.t2_type = CompressedType::kInt8;
+  setting.tiers.shares.t2_share = 0.5;
   const Outcome all = RunAll(setting);
   EXPECT_NE(all.hash, HashOfFullCache());
   EXPECT_GT(RowsIn(all.cache, Tier::kT2), 0);
   for (const double share : {0.6, 0.2}) {
-    setting.tiers.t0_share = share;
+    setting.tiers.shares.t0_share = share;
     const Outcome outcome = RunAll(setting);
     EXPECT_EQ(outcome.hash, all.hash) << share;
     EXPECT_EQ(RowsIn(outcome.cache, Tier::kT2), RowsIn(all.cache, Tier::kT2));
@@ -188,7 +189,8 @@ INSTANTIATE_TEST_SUITE_P(PlacesAndGranularities, ExactTiers,
 
 double LargestDifferenceToFull(CompressedType type) {
   Setting setting;
-  setting.tiers = {.t0_share = 1, .t1 = T1Place::kNone, .t2_share = 1, .t2_type = type};
+  setting.tiers = {.engine = {.t1 = T1Place::kNone, .t2_type = type},
+                   .shares = {.t0_share = 1, .t2_share = 1}};
   auto engine = EngineOf(setting);
   auto session = Open(*engine, PolicyOf(setting));
   auto full_engine = MakeEngine();
@@ -215,7 +217,8 @@ TEST(CompressedTier, EightBitsStayNearTheFullCacheAndFourBitsAreFurther) {
 
 TEST(CompressedTier, LaterTurnsReadItToo) {
   Setting setting;
-  setting.tiers = {.t0_share = 0.5, .t2_share = 0.6};
+  setting.tiers = {.engine = {.t2_type = CompressedType::kInt8},
+                   .shares = {.t0_share = 0.5, .t2_share = 0.6}};
   auto engine = EngineOf(setting);
   auto session = Open(*engine, PolicyOf(setting));
   auto full_engine = MakeEngine();
@@ -236,14 +239,10 @@ TEST(TierOptions, WhatTheEngineHasNotIsRefused) {
   EXPECT_EQ(engine->OpenSession({.policy = PolicyOf(setting)}).status().code(),
             StatusCode::kInvalidArgument);
   auto tiered = EngineOf(setting);
-  setting.tiers.t2_share = 0.5;
-  EXPECT_EQ(tiered->OpenSession({.policy = PolicyOf(setting)}).status().code(),
-            StatusCode::kInvalidArgument);
-  setting.tiers.t2_share = 0;
-  Setting elsewhere = setting;
-  elsewhere.tiers.t1 = setting.tiers.t1 == T1Place::kHost ? T1Place::kFile : T1Place::kHost;
-  EXPECT_EQ(tiered->OpenSession({.policy = PolicyOf(elsewhere)}).status().message(),
-            "the engine was made with another location of T1");
+  setting.tiers.shares.t2_share = 0.5;
+  EXPECT_EQ(tiered->OpenSession({.policy = PolicyOf(setting)}).status().message(),
+            "the engine was made without a T2");
+  setting.tiers.shares.t2_share = 0;
   EXPECT_EQ(
       tiered->OpenSession({.policy = PolicyOf(setting), .past_context = PastContext::kReRotate})
           .status()
@@ -272,10 +271,10 @@ class ByPosition final : public Placement {
 };
 
 TEST(Tiers, APolicyThatTurnsKeysIsRefused) {
-  Setting setting = {.tiers = {.t1 = T1Place::kHost}};
+  Setting setting = {.tiers = {.engine = {.t1 = T1Place::kHost}}};
   const auto engine = EngineOf(setting);
   SessionOptions options;
-  options.policy.tiers = setting.tiers;
+  options.policy.tiers = setting.tiers.shares;
   options.make_policy = [](const PolicyContext& context) -> Result<Policy> {
     EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({.name = "full"}, context));
     policy.key_turns = KeyTurns::kAfterEviction;
@@ -287,7 +286,8 @@ TEST(Tiers, APolicyThatTurnsKeysIsRefused) {
 }
 
 TEST(Tiers, RowsGoWhereTheyWereSentThoughOthersWereEvicted) {
-  Setting setting = {.tiers = {.t1 = T1Place::kHost, .t2_share = 0.5}};
+  Setting setting = {.tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                               .shares = {.t2_share = 0.5}}};
   const auto engine = EngineOf(setting);
   SessionOptions options;
   options.make_policy = [](const PolicyContext& context) -> Result<Policy> {

@@ -21,16 +21,18 @@ namespace {
 constexpr int kThreads = 1;  // a busy machine makes more of them spin
 
 LongThought Under(const std::shared_ptr<const Model>& model, const std::string& prompt,
-                  const std::optional<TierSpec>& tiers) {
-  return Think(model, prompt, {.threads = kThreads, .tiers = tiers});
+                  const std::optional<TierSetting>& tiers) {
+  if (!tiers.has_value()) return Think(model, prompt, {.threads = kThreads});
+  return Think(model, prompt, {.threads = kThreads, .tiers = tiers->engine}, tiers->shares);
 }
 
 int64_t RowsInT1(const LongThought& thought) {
   return thought.cache.tiers[static_cast<int>(Tier::kT1)].rows;
 }
 
-TierSpec InFile(double t0_share, double evict_share = 0) {
-  return {.t0_share = t0_share, .t1 = T1Place::kFile, .evict_share = evict_share};
+TierSetting InFile(double t0_share, double evict_share = 0) {
+  return {.engine = {.t1 = T1Place::kFile},
+          .shares = {.t0_share = t0_share, .evict_share = evict_share}};
 }
 
 class LongThoughts : public testing::TestWithParam<const char*> {
@@ -40,7 +42,7 @@ class LongThoughts : public testing::TestWithParam<const char*> {
     auto model = Model::Load({.path = DefaultModelPath()});
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     model_ = *std::move(model);
-    const auto engine = Engine::Create(model_, {.threads = kThreads, .tiers = InFile(1)});
+    const auto engine = Engine::Create(model_, {.threads = kThreads, .tiers = InFile(1).engine});
     if (engine.status().code() == StatusCode::kUnsupported) {
       EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }

@@ -198,6 +198,7 @@ struct WindowsCase {
   std::string name;
   PolicySpec policy;
   bool is_exact = false;  // the bits of the full cache
+  std::optional<EngineTiers> tiers = {};
 };
 std::ostream& operator<<(std::ostream& out, const WindowsCase& c) { return out << c.name; }
 
@@ -209,10 +210,9 @@ std::vector<WindowsCase> WindowsCases() {
       policy.granularity = granularity;
       cases.push_back({name + at, policy, is_exact});
     };
-    const auto tiered = [&](const TierSpec& tiers) {
-      PolicySpec policy = {.name = "attention", .window = 8, .interval = 8};
-      policy.tiers = tiers;
-      return policy;
+    const auto add_tiered = [&](const std::string& name, const TierSetting& tiers, bool is_exact) {
+      add(name, {.name = "attention", .window = 8, .interval = 8, .tiers = tiers.shares}, is_exact);
+      cases.back().tiers = tiers.engine;
     };
     add("full", {.name = "full"}, true);
     for (const char* name : {"h2o", "tova", "streaming", "rkv", "lazy_eviction", "quest", "vatp"}) {
@@ -222,11 +222,19 @@ std::vector<WindowsCase> WindowsCases() {
     add("lag_kv", {.name = "lag_kv", .budget = *ParseBudget("+60"), .interval = 8}, false);
     add("attention",
         {.name = "attention", .budget = *ParseBudget("+60"), .window = 16, .interval = 8}, false);
-    add("t1_host", tiered({.t0_share = 0.4, .t1 = T1Place::kHost}), true);
-    add("t1_file", tiered({.t0_share = 0.3, .t1 = T1Place::kFile}), true);
-    add("t1_evict", tiered({.t0_share = 0.4, .t1 = T1Place::kHost, .evict_share = 0.2}), false);
-    add("t2", tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.5}), false);
-    add("t2_file", tiered({.t0_share = 0.3, .t1 = T1Place::kFile, .t2_share = 0.4}), false);
+    add_tiered("t1_host", {.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.4}}, true);
+    add_tiered("t1_file", {.engine = {.t1 = T1Place::kFile}, .shares = {.t0_share = 0.3}}, true);
+    add_tiered("t1_evict",
+               {.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.4, .evict_share = 0.2}},
+               false);
+    add_tiered("t2",
+               {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                .shares = {.t0_share = 0.5, .t2_share = 0.5}},
+               false);
+    add_tiered("t2_file",
+               {.engine = {.t1 = T1Place::kFile, .t2_type = CompressedType::kInt8},
+                .shares = {.t0_share = 0.3, .t2_share = 0.4}},
+               false);
   }
   return cases;
 }
@@ -240,7 +248,7 @@ class WindowsAtAnyPolicy : public testing::TestWithParam<WindowsCase> {
   }
   [[nodiscard]] static Result<std::unique_ptr<Engine>> MakeIts() {
     return TryMakeEngineOf(WindowModel(),
-                           {.threads = 2, .tiers = GetParam().policy.tiers, .prefill_chunk = 64});
+                           {.threads = 2, .tiers = GetParam().tiers, .prefill_chunk = 64});
   }
   void SetUp() override {
     const auto engine = MakeIts();

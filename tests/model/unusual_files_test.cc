@@ -307,22 +307,18 @@ TEST_P(UnusualHeads, EveryFormatAndTierHasTheRows) {
     const std::vector<float> plain = Logits(path, options);
     EXPECT_LE(LargestDifference(plain, wide), 0.1 * deviation);
     for (const T1Place place : {T1Place::kHost, T1Place::kFile}) {
-      TierSpec tiers;
-      tiers.t0_share = 0.3;
-      tiers.t1 = place;
-      options.engine.tiers = options.session.policy.tiers = tiers;
+      SetTiers(TierSetting{.engine = {.t1 = place}, .shares = {.t0_share = 0.3}}, &options.engine,
+               &options.session);
       EXPECT_EQ(LargestDifference(Logits(path, options), plain), 0);
     }
   }
   double last = 0;
   for (const CompressedType type :
        {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
-    TierSpec tiers;
-    tiers.t1 = T1Place::kNone;
-    tiers.t2_rows = T2Rows::kOld;
-    tiers.t2_type = type;
     EngineLogitsOptions options = kPlain;
-    options.engine.tiers = options.session.policy.tiers = tiers;
+    SetTiers(TierSetting{.engine = {.t1 = T1Place::kNone, .t2_type = type},
+                         .shares = {.t2_rows = T2Rows::kOld}},
+             &options.engine, &options.session);
     const std::vector<float> logits = Logits(path, options);
     const double difference = LargestDifference(logits, wide);
     EXPECT_LE(difference, type == CompressedType::kInt8 ? 0.1 * deviation : 3 * deviation);

@@ -166,7 +166,7 @@ TEST(ConfigFileTest, SettingsAreThoseOfTheOptions) {
   EXPECT_FALSE(options.ignore_eos);
   EXPECT_THAT(options.Of<ServeInput>().aliases, ElementsAre("a", "b"));
   EXPECT_THAT(options.stops, ElementsAre("END"));
-  EXPECT_TRUE(options.given.policy);
+  EXPECT_EQ(options.shared.OptionThatSet(SharedField::kPolicy), "--policy");
 }
 
 TEST(ConfigFileTest, AModelOfAHubIsNamedByTheLongNameOfItsOption) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/common/options/options.h"
+#include "ebb/tiers.h"
 
 namespace ebb::cli {
 namespace {
@@ -67,13 +68,6 @@ std::string Shown(std::string_view option, std::string_view text) {
 }
 
 }  // namespace
-
-std::optional<CompressedType> CompressedKvType(std::string_view text) {
-  if (text == "q8") return CompressedType::kInt8;
-  if (text == "q4") return CompressedType::kInt4;
-  if (text == "q3") return CompressedType::kInt3;
-  return std::nullopt;
-}
 
 std::vector<SharedField> FieldsSet(std::string_view option, std::string_view text) {
   if (option == "--draft") return FieldsOfDraft(text);

@@ -3,13 +3,11 @@
 #define EBB_APPS_OPTIONS_GIVEN_OPTIONS_H_
 
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ebb/status.h"
-#include "ebb/tiers.h"
 
 namespace ebb::cli {
 
@@ -29,9 +27,6 @@ enum class SharedField {
   kWindow,
   kInterval,
 };
-
-// Returns the format of T2's rows that --kv-type q8, q4 and q3 name; nothing for other values.
-[[nodiscard]] std::optional<CompressedType> CompressedKvType(std::string_view text);
 
 // Returns the shared fields that an option ("--kv-type") sets with this value.
 [[nodiscard]] std::vector<SharedField> FieldsSet(std::string_view option, std::string_view text);

@@ -151,13 +151,12 @@ Status SettleLossless(CliOptions* options) {
     return InvalidArgument(fmt::format("{} goes with --lossless", lossless.option_given));
   }
   if (const auto& reads = lossless.draft_reads; reads.has_value()) {
-    std::optional<TierSpec>& tiers = options->session.policy.tiers;
+    std::optional<TierShares>& tiers = options->session.policy.tiers;
     if (!tiers.has_value()) tiers.emplace();
-    tiers->t1_read = reads->t1_read;
-    tiers->t1_mass = reads->t1_mass;
-    tiers->t1_rows = reads->t1_rows;
-    tiers->t1_reuse = reads->t1_reuse;
-    options->given.tiers = true;
+    tiers->t1_read = reads->shares.t1_read;
+    tiers->t1_mass = reads->shares.t1_mass;
+    tiers->t1_rows = reads->shares.t1_rows;
+    tiers->t1_reuse = reads->shares.t1_reuse;
   }
   if (lossless.draft.has_value()) {
     TakeDraft(*lossless.draft, &options->session.policy);
@@ -168,8 +167,13 @@ Status SettleLossless(CliOptions* options) {
     lossless.options.verify = LosslessOptions::Verify::kFast;
   }
   options->session.lossless = lossless.options;
-  options->given.policy = options->given.policy || lossless.draft.has_value();
   return OkStatus();
+}
+
+void ChooseDraft(CliOptions* options) {
+  if (!options->session.lossless.has_value()) return;
+  if (options->shared.Sets({SharedField::kPolicy})) return;
+  options->session.policy = DefaultDraft(std::move(options->session.policy));
 }
 
 Status FixDraftLength(CliOptions* options) {

@@ -98,7 +98,6 @@ Status ReadKvCap(std::string_view text, CliOptions* options) {
 }
 
 Status ReadPolicy(std::string_view text, CliOptions* options) {
-  options->given.policy = true;
   return ParsePolicy(text, &options->session.policy);
 }
 

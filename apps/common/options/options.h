@@ -32,9 +32,9 @@ namespace ebb::cli {
 struct LosslessInput {
   bool wanted = false;
   LosslessOptions options;
-  std::string option_given;             // one that needs --lossless; empty: none
-  std::optional<PolicySpec> draft;      // what --draft names; its other members are not set
-  std::optional<TierSpec> draft_reads;  // --draft select: its members t1_read and t1_*
+  std::string option_given;                // one that needs --lossless; empty: none
+  std::optional<PolicySpec> draft;         // what --draft names; its other members are not set
+  std::optional<TierSetting> draft_reads;  // --draft select: its members t1_read and t1_*
   bool length_given = false;
   bool verify_given = false;
 };
@@ -85,8 +85,7 @@ struct CliOptions : OwnOptions {
   int thinking_budget = -1;
   Thoughts thoughts = Thoughts::kShow;
 
-  ExplicitOptions given;  // --policy or --draft; --t1; another option of the tiers
-  GivenOptions shared;    // which option set each field that several options set
+  GivenOptions shared;                       // which option set each field that several options set
   std::optional<CompressedType> compressed;  // --kv-type q8, q4 or q3
   LosslessInput lossless;
   std::string logprobs_file;  // --logprobs
@@ -173,12 +172,14 @@ void AppendTierOptionRows(std::vector<OptionRow>* table);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);
 // Returns the shared fields that --draft sets with this value.
 [[nodiscard]] std::vector<SharedField> FieldsOfDraft(std::string_view text);
-// Sets the tiers that --kv-type q8, q4 or q3 stand for, after all options were read. Errors: --t0
-// PERCENT together with --t2 old.
+// Sets the tiers that --kv-type q8, q4 or q3 stand for, and those that --lossless or --t1 alone
+// need, after all options were read. Errors: --t0 PERCENT together with --t2 old.
 [[nodiscard]] Status SettleTiers(CliOptions* options);
 // Sets the session's lossless options from --lossless and --draft, after SettleTiers(). Errors:
 // options that need --lossless, if it is missing.
 [[nodiscard]] Status SettleLossless(CliOptions* options);
+// Gives a lossless session the default draft unless an option named its policy.
+void ChooseDraft(CliOptions* options);
 // Gives every draft the same number of tokens, for commands that must give the same results in
 // every run. Errors: options that ask for a varying length.
 [[nodiscard]] Status FixDraftLength(CliOptions* options);

@@ -9,8 +9,13 @@
 namespace ebb::cli {
 namespace {
 
-// Returns the row of an option that changes the tiers of the session; ApplyDefaults() gives the
-// engine the same tiers.
+// Returns the tiers that the options give so far.
+TierSetting TiersIn(const CliOptions& options) {
+  return {options.engine.tiers.value_or(EngineTiers()),
+          options.session.policy.tiers.value_or(TierShares())};
+}
+
+// Returns the row of an option that changes the tiers of the engine or of the session.
 template <typename Parse>
 OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
   const bool places_rows = name != "--t1";
@@ -19,10 +24,10 @@ OptionRow TierRow(std::string name, std::string value, std::string help, Parse p
           std::move(value),
           std::move(help),
           [parse, places_rows](std::string_view text, CliOptions* options) {
-            TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
-            EBB_RETURN_IF_ERROR(parse(text, &spec));
-            options->session.policy.tiers = spec;
-            (places_rows ? options->given.tiers : options->given.t1) = true;
+            TierSetting tiers = TiersIn(*options);
+            EBB_RETURN_IF_ERROR(parse(text, &tiers));
+            options->engine.tiers = tiers.engine;
+            if (places_rows) options->session.policy.tiers = tiers.shares;
             return OkStatus();
           },
           nullptr};
@@ -107,17 +112,24 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
 }
 
 Status SettleTiers(CliOptions* options) {
-  std::optional<TierSpec>& tiers = options->session.policy.tiers;
+  std::optional<EngineTiers>& engine = options->engine.tiers;
+  std::optional<TierShares>& shares = options->session.policy.tiers;
   if (options->compressed.has_value()) {
-    if (!tiers.has_value()) tiers.emplace();
-    tiers->t1 = T1Place::kNone;
-    tiers->t2_rows = T2Rows::kOld;
-    tiers->t2_type = *options->compressed;
-    options->given.tiers = options->given.t1 = true;
+    auto [below_t0, old_rows] = TiersIn(*options);
+    below_t0.t1 = T1Place::kNone;
+    below_t0.t2_type = options->compressed;
+    old_rows.t2_rows = T2Rows::kOld;
+    engine = below_t0;
+    shares = old_rows;
   }
-  const bool has_t0_share =
-      options->shared.OptionThatSet(SharedField::kT0) == "--t0" && tiers->t0_cap_bytes == 0;
-  return has_t0_share ? CheckT0Share(*tiers) : OkStatus();
+  if (options->lossless.wanted) {
+    // T1 keeps every row; the draft has tiers if an option places its rows.
+    if (!engine.has_value()) engine.emplace();
+  } else if (engine.has_value() && !shares.has_value()) {
+    shares.emplace();
+  }
+  const bool has_t0_share = shares.has_value() && shares->t0_share.has_value();
+  return has_t0_share ? CheckT0Share(*shares) : OkStatus();
 }
 
 }  // namespace ebb::cli

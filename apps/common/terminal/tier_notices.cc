@@ -19,9 +19,10 @@ std::string TierNotices::CauseOf(std::string_view option) const {
 void TierNotices::OnStep(const StepReport& step, const Say& say) {
   if (options_->session.lossless.has_value()) return;  // nothing is lost, and T1 is read as meant
   const PolicySpec& policy = options_->session.policy;
+  const auto& engine_tiers = options_->engine.tiers;
   if (!said_t2_ && step.moves.rows_compressed > 0 && policy.tiers.has_value()) {
     said_t2_ = true;
-    const std::string_view type = CompressedTypeName(policy.tiers->t2_type);
+    const std::string_view type = CompressedTypeName(*engine_tiers->t2_type);
     const std::string rows =
         CompressesOldRows(policy.tiers) ? std::string("old") : Percent(policy.tiers->t2_share);
     const std::string option = fmt::format("--t2 {}:{}", rows, type);

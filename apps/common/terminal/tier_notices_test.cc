@@ -50,27 +50,28 @@ StepReport Evicted() {
 }
 
 TEST_F(AnnouncerTest, TheFirstCompressedRowIsAnnouncedOnce) {
-  options_.session.policy.tiers = TierSpec{.t2_share = 0.5, .t2_type = CompressedType::kInt4};
+  options_.engine.tiers = EngineTiers{.t2_type = CompressedType::kInt4};
+  options_.session.policy.tiers = TierShares{.t2_share = 0.5};
   EXPECT_THAT(OnStep({}), IsEmpty());
   EXPECT_THAT(OnStep(Compressed()), ElementsAre(HasSubstr("(--t2 50%:int4)")));
   EXPECT_THAT(OnStep(Compressed()), IsEmpty());
 }
 
 TEST_F(AnnouncerTest, TheFirstEvictedRowIsAnnouncedOnceWithTheOptionThatDidIt) {
-  options_.session.policy.tiers = TierSpec{.evict_share = 0.1};
+  options_.session.policy.tiers = TierShares{.evict_share = 0.1};
   EXPECT_THAT(OnStep(Evicted()), ElementsAre(HasSubstr("(--evict 10%)")));
   EXPECT_THAT(OnStep(Evicted()), IsEmpty());
 }
 
 TEST_F(AnnouncerTest, ADraftLosesNothing) {
   options_.session.lossless = LosslessOptions();
-  options_.session.policy.tiers = TierSpec{.evict_share = 0.1};
+  options_.session.policy.tiers = TierShares{.evict_share = 0.1};
   EXPECT_THAT(OnStep(Evicted()), IsEmpty());
   EXPECT_THAT(OnStep(Compressed()), IsEmpty());
 }
 
 TEST_F(AnnouncerTest, WithoutAShareItIsTheCapsThatEvict) {
-  options_.session.policy.tiers = TierSpec{.t0_cap_bytes = 1 << 20, .t1_cap_bytes = 1 << 20};
+  options_.session.policy.tiers = TierShares();
   EXPECT_THAT(OnStep(Evicted()), ElementsAre(HasSubstr("(the caps of --t0 and --t1)")));
 }
 
@@ -81,7 +82,7 @@ TEST_F(AnnouncerTest, WithoutTiersItIsThePolicyThatEvicts) {
 }
 
 TEST_F(AnnouncerTest, WhatMemoryChoseIsSaidToBeSo) {
-  options_.session.policy.tiers = TierSpec{.evict_share = 0.1};
+  options_.session.policy.tiers = TierShares{.evict_share = 0.1};
   options_.fit.chosen = true;
   EXPECT_THAT(OnStep(Evicted()), ElementsAre(HasSubstr("(--evict 10%, chosen for --memory)")));
 }

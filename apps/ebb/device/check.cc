@@ -50,15 +50,16 @@ PolicySpec Evicting() {
   return policy;
 }
 
-TierSpec TiersWithT2() {
-  return {.t1 = T1Place::kNone, .t2_share = 0.5, .t2_type = CompressedType::kInt8};
+TierSetting TiersWithT2() {
+  return {.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt8},
+          .shares = {.t2_share = 0.5}};
 }
 
 // Returns a policy that puts rows into T2. Its scores are random, so that rounding on the device
 // changes no decision.
 PolicySpec Compressing() {
   PolicySpec policy = {.name = "attention", .granularity = Granularity::kHead};
-  policy.tiers = TiersWithT2();
+  policy.tiers = TiersWithT2().shares;
   policy.scorer = "random";
   policy.window = 16;
   policy.interval = 8;
@@ -208,7 +209,7 @@ Status CheckDevice(const CliOptions& options) {
   }
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
   EngineOptions on_device = options.engine;
-  on_device.tiers = TiersWithT2();
+  on_device.tiers = TiersWithT2().engine;
   EngineOptions on_host = on_device;
   on_host.device = {};
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> host, Engine::Create(model, on_host));

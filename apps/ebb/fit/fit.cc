@@ -41,10 +41,6 @@ struct Row {
   double tokens_per_s = 0;
 };
 
-bool UsesFile(const std::optional<TierSpec>& tiers) {
-  return tiers.has_value() && tiers->t1 == T1Place::kFile;
-}
-
 std::string Lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
@@ -84,19 +80,19 @@ Result<Machine> MeasureMachine(const std::shared_ptr<const Model>& model,
       BenchmarkMemory({.threads = options.engine.threads, .bytes = kQuickBytes, .repetitions = 3}));
   machine.threads = memory.threads;
   machine.speeds.memory_gb_s = memory.read_gb_s.median;
-  const auto& tiers = options.session.policy.tiers;
-  const std::string folder = tiers.has_value() ? tiers->t1_path : "";
+  const std::optional<TierSetting> tiers = TiersOf(options.engine, options.session);
+  const std::string folder = tiers.has_value() ? tiers->engine.t1_path : "";
   const Result<uint64_t> room = FreeDiskBytes(folder);
   machine.limits.disk_bytes = room.ok() ? *room : 0;
-  if (!tiers.has_value() || UsesFile(tiers)) {
+  if (!tiers.has_value() || tiers->engine.t1 == T1Place::kFile) {
     const Result<double> disk = MeasureDiskRead(folder);
     machine.speeds.disk_gb_s = disk.ok() ? *disk : 0;
   }
   if (options.fit.measure) {
     std::vector<CompressedType> types = {CompressedType::kInt8, CompressedType::kInt4,
                                          CompressedType::kInt3};
-    if (tiers.has_value() && !std::ranges::count(types, tiers->t2_type)) {
-      types.push_back(tiers->t2_type);
+    if (tiers.has_value() && tiers->engine.t2_type == CompressedType::kInt8Naive) {
+      types.push_back(CompressedType::kInt8Naive);
     }
     EBB_RETURN_IF_ERROR(
         MeasureDecoding(model, options, options.fit.requests, types, &machine.speeds));

@@ -36,11 +36,11 @@ Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* o
   if (!options->session_file.empty()) {
     EBB_ASSIGN_OR_RETURN(lock, HoldSessionFile(options->session_file));
   }
-  auto& tiers = options->session.policy.tiers;
+  const auto& tiers = options->session.policy.tiers;
   bool is_full = false;  // the session in the file
   if (options->fit.memory_bytes > 0 && !tiers.has_value() && !options->session_file.empty()) {
     const Result<SessionFileInfo> info = ReadSessionInfo(options->session_file);
-    if (info.ok()) options->engine.tiers = tiers = info->tiers;
+    if (info.ok()) SetTiers(info->tiers, &options->engine, &options->session);
     is_full = info.ok() && !tiers.has_value();
     if (!info.ok() && info.status().code() != StatusCode::kNotFound) return info.status();
   }

@@ -11,6 +11,7 @@
 #include "apps/common/options/whole_file.h"
 #include "apps/common/report.h"
 #include "apps/lab/lab_options.h"
+#include "ebb/setting_fields.h"
 
 namespace ebb::cli {
 namespace {
@@ -156,8 +157,6 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   EBB_RETURN_IF_ERROR(SettleTiers(&options));
   EBB_RETURN_IF_ERROR(SettleLossless(&options));
   EBB_RETURN_IF_ERROR(FixDraftLength(&options));
-  options.given.policy = true;
-  ApplyDefaults(options.given, &options.engine, &options.session);
   if (!budget.empty()) {
     EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(budget));
     if (spec.tiers.has_value()) {
@@ -177,7 +176,8 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
 
 Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
   const EvalInput& input = options.Of<EvalInput>();
-  if (options.given.policy || options.session.policy.budget.unit != Budget::Unit::kNone) {
+  const bool has_policy = options.shared.OptionThatSet(SharedField::kPolicy) == "--policy";
+  if (has_policy || options.session.policy.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument("an evaluation takes lists: --policies and --budgets");
   }
   Grid grid = {.policies = SplitList(input.policies), .budgets = SplitList(input.budgets)};

@@ -171,7 +171,7 @@ Status Profile::Transfers() {
   std::vector<Tier> tiers;
   if (const auto& spec = engine_->options().tiers; spec.has_value()) {
     if (spec->t1 != T1Place::kNone) tiers.push_back(Tier::kT1);
-    if (HasT2(*spec)) tiers.push_back(Tier::kT2);
+    if (spec->t2_type.has_value()) tiers.push_back(Tier::kT2);
   }
   const int most = options_.Of<ProfileInput>().transfer_tokens;
   if (tiers.empty()) {

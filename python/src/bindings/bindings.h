@@ -167,10 +167,15 @@ std::function<Result<Policy>(const PolicyContext&)> MakePythonPolicy(
 // Options as Python code gives them: a dictionary of texts and numbers, in the words of the
 // program's own options. What it does not have is not set.
 [[nodiscard]] PolicySpec ReadPolicy(const nb::dict& options);
-// None where no tier is named.
-[[nodiscard]] std::optional<TierSpec> ReadTiers(const nb::dict& options, ExplicitOptions* given);
+// The tiers that options ask of an engine, and how they place a session's rows; none where no tier
+// is named.
+struct PythonTiers {
+  std::optional<EngineTiers> engine;
+  std::optional<TierShares> shares;
+};
+[[nodiscard]] PythonTiers ReadTiers(const nb::dict& options);
 [[nodiscard]] PythonParts ReadParts(const nb::dict& options);
-[[nodiscard]] SessionOptions ReadSession(const nb::dict& options, ExplicitOptions* given);
+[[nodiscard]] SessionOptions ReadSession(const nb::dict& options);
 [[nodiscard]] EngineOptions ReadEngine(const nb::dict& options);
 [[nodiscard]] SamplingOptions ReadSampling(const nb::dict& options);
 

@@ -36,16 +36,34 @@ HolderPtr NewHolder(const PythonEngine& engine) {
   return holder;
 }
 
+// Raises InvalidArgument unless the engine has the tiers that a session asks for.
+void CheckTiersOfEngine(const EngineTiers& asked, const EngineTiers& made) {
+  const auto check = [](bool is_other, const char* field, const std::string& what) {
+    if (is_other) Raise(InvalidArgument(field, "the engine was made with another " + what));
+  };
+  check(asked.t1.has_value() && asked.t1 != made.t1, "t1", "location of T1");
+  check(asked.t2_type.has_value() && asked.t2_type != made.t2_type, "t2", "format of T2");
+  for (const auto& [cap, made_cap, tier] :
+       {std::tuple(asked.t0_cap_bytes, made.t0_cap_bytes, "t0"),
+        std::tuple(asked.t1_cap_bytes, made.t1_cap_bytes, "t1")}) {
+    check(cap > 0 && cap != made_cap, tier, std::string("cap on ") + tier);
+  }
+}
+
 // The options of a session whose policy Python code may take part in.
 SessionOptions OptionsOf(const PythonEngine& engine, const nb::dict& dict,
                          const HolderPtr& holder) {
-  ExplicitOptions given;
-  SessionOptions options = ReadSession(dict, &given);
-  EngineOptions engine_options = engine.engine->options();
-  ApplyDefaults(given, &engine_options, &options);
+  SessionOptions options = ReadSession(dict);
+  const bool has_policy = dict.contains("policy") && !nb::object(dict["policy"]).is_none();
+  if (options.lossless.has_value() && !has_policy) {
+    options.policy = DefaultDraft(std::move(options.policy));
+  }
+  const auto& tiers = engine.engine->options().tiers;
+  if (const auto asked = ReadTiers(dict).engine; asked.has_value() && tiers.has_value()) {
+    CheckTiersOfEngine(*asked, *tiers);
+  }
   const PythonParts parts = ReadParts(dict);
   if (parts.empty()) return options;
-  const auto& tiers = engine.engine->options().tiers;
   holder->making = std::make_shared<std::weak_ptr<SessionHolder>>(holder);
   options.make_policy =
       MakePythonPolicy(options.policy, parts, tiers.has_value(), holder->making, holder->failure);
@@ -518,14 +536,19 @@ nb::object RowsByStep(PySession& self) {
 }  // namespace
 
 void BindEngine(nb::module_& module) {
+  module.def(
+      "compressed_rows",
+      [](std::string_view kv_type) -> std::optional<std::string> {
+        const auto type = CompressedKvType(kv_type);
+        if (!type.has_value()) return std::nullopt;
+        return "old:" + std::string(CompressedTypeName(*type));
+      },
+      nb::arg("kv_type"), "The T2 that a kv_type is short for; None: it keeps rows in full.");
   nb::class_<PythonEngine>(module, "Engine", "The core of ebb.Engine.")
       .def_static(
           "create",
           [](std::shared_ptr<Model> model, const nb::dict& dict) {
-            EngineOptions options = ReadEngine(dict);
-            ExplicitOptions given;
-            SessionOptions session = ReadSession(dict, &given);
-            ApplyDefaults(given, &options, &session);
+            const EngineOptions options = ReadEngine(dict);
             auto engine = std::make_unique<PythonEngine>();
             engine->model = model;
             engine->engine =

@@ -9,7 +9,7 @@ namespace ebb::python {
 namespace {
 
 // Returns the keyword arguments of ebb.Engine.session() that give these tiers.
-nb::dict ArgumentsFor(const std::optional<TierSpec>& tiers) {
+nb::dict ArgumentsFor(const std::optional<TierSetting>& tiers) {
   nb::dict dict;
   if (!tiers.has_value()) return dict;
   for (const auto& [option, value] : TierOptions(*tiers)) {
@@ -37,10 +37,8 @@ void AddBytes(const FitBytes& bytes, nb::dict* dict) {
 
 nb::dict Plan(const Model& model, const std::string& memory, int prompt_tokens, int max_tokens,
               const nb::dict& options) {
-  ExplicitOptions given;
-  EngineOptions engine = ReadEngine(options);
-  SessionOptions session = ReadSession(options, &given);
-  if (given.t1 || given.tiers) ApplyDefaults(given, &engine, &session);
+  const EngineOptions engine = ReadEngine(options);
+  const SessionOptions session = ReadSession(options);
   const MemoryRequest request = {.memory_bytes = ValueOrRaise(ParseBytes(memory)),
                                  .prompt_tokens = prompt_tokens,
                                  .max_tokens = max_tokens};

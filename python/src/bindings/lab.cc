@@ -6,6 +6,7 @@
 #include "ebb/lab/answers.h"
 #include "ebb/lab/eval_task.h"
 #include "ebb/lab/pebble.h"
+#include "ebb/setting_fields.h"
 #include "run_interruptibly.h"
 
 namespace ebb::python {
@@ -14,18 +15,15 @@ namespace {
 // {"policy": "h2o", "budget": "25%", "window": 16, ...}. "scorer" and "placement" may be Python's;
 // "code" then identifies them, and "label" is what results call the policy.
 EvalSetting ReadSetting(const nb::dict& dict, const std::shared_ptr<Failure>& failure) {
-  ExplicitOptions given;
   EvalSetting setting;
   setting.engine = ReadEngine(dict);
-  setting.session = ReadSession(dict, &given);
+  setting.session = ReadSession(dict);
   if (auto& lossless = setting.session.lossless; lossless.has_value()) {
     constexpr int kDrafts = 8;  // of `ebb-lab eval`, too
     const auto most = Get<int>(dict, "draft_max"), least = Get<int>(dict, "draft_min");
     lossless->draft_max = most.value_or(least.value_or(kDrafts));
     lossless->draft_min = least.value_or(lossless->draft_max);
   }
-  given.policy = true;
-  ApplyDefaults(given, &setting.engine, &setting.session);
   PolicySpec& spec = setting.session.policy;
   setting.policy = Get<std::string>(dict, "policy").value_or("full");
   setting.budget = Get<std::string>(dict, "budget").value_or("");

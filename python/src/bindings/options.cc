@@ -4,46 +4,38 @@
 
 namespace ebb::python {
 
-namespace {
-
-// Returns the --t2 that a kv_type which compresses stands for; empty: it is a format of rows.
-std::string CompressedOldRows(const nb::dict& options) {
-  const auto type = Get<std::string>(options, "kv_type").value_or("");
-  return type == "q8" ? "old:int8" : type == "q4" ? "old:int4" : type == "q3" ? "old:int3" : "";
-}
-
-}  // namespace
-
-std::optional<TierSpec> ReadTiers(const nb::dict& options, ExplicitOptions* given) {
-  TierSpec spec;
-  bool any = false;
-  if (const std::string old_rows = CompressedOldRows(options); !old_rows.empty()) {
-    for (const char* key : {"t0", "t1", "t2"}) {
-      if (!Get<std::string>(options, key).has_value()) continue;
-      std::string tier = key;
-      tier[0] = 'T';
-      Raise(InvalidArgument("kv_type '" + *Get<std::string>(options, "kv_type") + "' and " + key +
-                            " both place the rows of " + tier + "; give one"));
-    }
-    RaiseIfError(ParseT1("none", &spec));
-    RaiseIfError(ParseT2(old_rows, &spec));
-    given->t1 = given->tiers = true;
-    any = true;
-  }
-  const auto read = [&](const char* key, Status (*parse)(std::string_view, TierSpec*)) {
+PythonTiers ReadTiers(const nb::dict& options) {
+  TierSetting tiers;
+  const auto read = [&](const char* key, Status (*parse)(std::string_view, TierSetting*)) {
     const auto text = Get<std::string>(options, key);
-    if (!text.has_value()) return false;
-    RaiseIfError(parse(*text, &spec));
-    any = true;
-    return true;
+    if (text.has_value()) RaiseIfError(parse(*text, &tiers));
+    return text.has_value();
   };
-  if (read("t1", ParseT1)) given->t1 = true;
+  const std::string kv_type = Get<std::string>(options, "kv_type").value_or("");
+  const std::optional<CompressedType> compressed = CompressedKvType(kv_type);
+  for (const char* key : {"t0", "t1", "t2"}) {
+    if (!compressed.has_value() || !Get<std::string>(options, key).has_value()) continue;
+    const std::string tier = std::string("T") + key[1];
+    Raise(InvalidArgument("kv_type '" + kv_type + "' and " + key + " both place the rows of " + tier +
+                          "; give one"));
+  }
+  if (compressed.has_value()) {
+    RaiseIfError(ParseT1("none", &tiers));
+    RaiseIfError(ParseT2("old:" + std::string(CompressedTypeName(*compressed)), &tiers));
+  }
+  const bool has_t1 = read("t1", ParseT1) || compressed.has_value();
+  bool places_rows = compressed.has_value();
   for (const bool set : {read("t0", ParseT0), read("t1_read", ParseT1Read), read("t2", ParseT2),
                          read("evict", ParseEvict), read("evict_of", ParseEvictOf)}) {
-    given->tiers = given->tiers || set;
+    places_rows = places_rows || set;
   }
-  if (options.contains("t0") && spec.t0_cap_bytes == 0) RaiseIfError(CheckT0Share(spec));
-  return any ? std::optional(spec) : std::nullopt;
+  if (tiers.shares.t0_share.has_value()) RaiseIfError(CheckT0Share(tiers.shares));
+  // A place of T1 alone makes tiers too, but it does not place the rows of a lossless draft.
+  const bool is_lossless = Get<bool>(options, "lossless").value_or(false);
+  PythonTiers read_tiers;
+  if (has_t1 || places_rows || is_lossless) read_tiers.engine = tiers.engine;
+  if (places_rows || (has_t1 && !is_lossless)) read_tiers.shares = tiers.shares;
+  return read_tiers;
 }
 
 PolicySpec ReadPolicy(const nb::dict& options) {
@@ -79,11 +71,10 @@ PythonParts ReadParts(const nb::dict& options) {
   return parts;
 }
 
-SessionOptions ReadSession(const nb::dict& options, ExplicitOptions* given) {
+SessionOptions ReadSession(const nb::dict& options) {
   SessionOptions session;
   session.policy = ReadPolicy(options);
-  session.policy.tiers = ReadTiers(options, given);
-  given->policy = options.contains("policy") && !nb::object(options["policy"]).is_none();
+  session.policy.tiers = ReadTiers(options).shares;
   session.context = Get<int>(options, "context").value_or(0);
   if (const auto past = Get<std::string>(options, "past_context")) {
     if (*past != "refuse" && *past != "rerotate") {
@@ -106,8 +97,9 @@ SessionOptions ReadSession(const nb::dict& options, ExplicitOptions* given) {
 EngineOptions ReadEngine(const nb::dict& options) {
   EngineOptions engine;
   engine.threads = Get<int>(options, "threads").value_or(0);
+  engine.tiers = ReadTiers(options).engine;
   if (const auto type = Get<std::string>(options, "kv_type");
-      type.has_value() && CompressedOldRows(options).empty()) {
+      type.has_value() && !CompressedKvType(*type).has_value()) {
     engine.kv_type = ValueOrRaise(ParseRowType(*type));
   }
   if (const auto cap = Get<std::string>(options, "kv_cap")) {

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Options of Engine.session(), which Model.session() takes too.
 _ENGINE_OPTIONS = ("threads", "kv_type", "kv_cap", "device", "prefill_chunk")
-#: Values of kv_type that place rows in T2.
-_COMPRESSED = ("q8", "q4", "q3")
 _TIERS = ("t0", "t1", "t1_read", "t2", "evict", "evict_of")
 
 
@@ -290,7 +288,7 @@ class Engine:
                  evict_of=evict_of, lossless=lossless)
         )
         self._tiers = {key: options[key] for key in _TIERS if key in options}
-        if kv_type in _COMPRESSED:
+        if _ebb.compressed_rows(kv_type) is not None:
             self._tiers["kv_type"] = kv_type
         self._core = _ebb.Engine.create(model._core, options)
 
@@ -364,8 +362,8 @@ class Engine:
             sinks, window: tokens that always stay, the first generated and the newest.
             interval: generated tokens between two decisions.
             granularity: "token", "layer" or "head": what decides on its own.
-            t0: fast memory: a share of the unprotected full-precision rows ("30%"), or a cap.
-            t1: capacity memory, exact: "none", "host" or "file[:FOLDER][,SIZE]".
+            t0: fast memory: a share of the unprotected full-precision rows ("30%"), or the engine's cap.
+            t1: capacity memory, exact, the engine's: "none", "host" or "file[:FOLDER][,SIZE]".
             t1_read: "all", or "select:mass=0.9,rows=N": what a generated token reads.
             t2: compressed memory: "50%:int8" of the unprotected rows that stay, or "old:int4", all old
                 rows.

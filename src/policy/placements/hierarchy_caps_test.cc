@@ -11,8 +11,9 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(HierarchyCaps, ACapOnT0IsNeverExceededAndFilledFirst) {
-  const TierSpec spec = {
-      .t0_cap_bytes = 7 * kPageBytes + kPageBytes / 2, .t2_share = 0.25, .evict_share = 0.1};
+  const TierSetting spec = {
+      .engine = {.t0_cap_bytes = 7 * kPageBytes + kPageBytes / 2, .t2_type = CompressedType::kInt8},
+      .shares = {.t2_share = 0.25, .evict_share = 0.1}};
   // 7 whole pages less an interval and a page.
   const size_t most = 7 * 64 - 64 - 64;
   size_t num_full = 0;
@@ -29,7 +30,9 @@ TEST(HierarchyCaps, ACapOnT0IsNeverExceededAndFilledFirst) {
 
 TEST(HierarchyCaps, OldProtectedRowsGoToT1WhereT0DoesNotHoldThem) {
   // 64 rows fit of the 100 + 4 + 128 protected ones.
-  const TierSpec spec = {.t0_cap_bytes = 3 * kPageBytes, .t2_share = 0.5};
+  const TierSetting spec = {
+      .engine = {.t0_cap_bytes = 3 * kPageBytes, .t2_type = CompressedType::kInt8},
+      .shares = {.t2_share = 0.5}};
   size_t num_decisions = 0;
   Generate(MakeHierarchy(spec, 4, 128, 64).get(), 640, [&](const Group& group) {
     ++num_decisions;
@@ -49,14 +52,18 @@ TEST(HierarchyCaps, OldProtectedRowsGoToT1WhereT0DoesNotHoldThem) {
 }
 
 TEST(HierarchyCaps, ACapOnT1KeepsRowsInT0) {
-  const TierSpec spec = {.t0_share = 0.1, .t1 = T1Place::kHost, .t1_cap_bytes = 4 * kPageBytes + 1};
+  const TierSetting spec = {.engine = {.t1 = T1Place::kHost, .t1_cap_bytes = 4 * kPageBytes + 1},
+                            .shares = {.t0_share = 0.1}};
   const Group group = Generate(spec, 1024);
   EXPECT_EQ(group.CountIn(Tier::kT1), 128u);
   EXPECT_EQ(group.CountIn(Tier::kT0), 100u + 1024 - 128);
 }
 
 TEST(HierarchyCaps, APromptLargerThanT0SettlesInPrefillAndLeavesT2Alone) {
-  const auto placement = MakeHierarchy({.t0_cap_bytes = 3 * kPageBytes, .t2_share = 0.5}, 0, 2, 64);
+  const auto placement =
+      MakeHierarchy({.engine = {.t0_cap_bytes = 3 * kPageBytes, .t2_type = CompressedType::kInt8},
+                     .shares = {.t2_share = 0.5}},
+                    0, 2, 64);
   Group group;
   for (int i = 0; i < 4; ++i) group.Append(TokenKind::kGenerated, static_cast<float>(i));
   EXPECT_FALSE(placement->Due(group.Input(StepKind::kPrefill), 64));
@@ -68,13 +75,13 @@ TEST(HierarchyCaps, APromptLargerThanT0SettlesInPrefillAndLeavesT2Alone) {
   for (int i = 0; i < 10; ++i) group.Append(TokenKind::kGiven, 0);
   EXPECT_EQ(Text(group.Place(placement.get(), StepKind::kPrefill)),
             "2111" + std::string(9, '1') + std::string(64, '0'));
-  EXPECT_FALSE(
-      MakeHierarchy({.t0_share = 0}, 0, 2, 64)->Due(group.Input(StepKind::kPrefill), 1'000'000));
+  EXPECT_FALSE(MakeHierarchy({.shares = {.t0_share = 0}}, 0, 2, 64)
+                   ->Due(group.Input(StepKind::kPrefill), 1'000'000));
 }
 
 TEST(HierarchyCaps, APromptsNextStepFindsRoomInT0) {
   // 128 rows after a decision, and an interval and a page more in between.
-  const auto placement = MakeHierarchy({.t0_cap_bytes = 4 * kPageBytes}, 0, 2, 64);
+  const auto placement = MakeHierarchy({.engine = {.t0_cap_bytes = 4 * kPageBytes}}, 0, 2, 64);
   Group group;
   for (int i = 0; i < 128; ++i) group.Append(TokenKind::kGiven, 0);
   group.tokens_to_come = 64;
@@ -94,11 +101,9 @@ TEST(HierarchyCaps, APromptsNextStepFindsRoomInT0) {
 
 TEST(HierarchyCaps, OfADraftWhatT0DoesNotHoldGoesTheFirstAndTheNewestStay) {
   // 128 rows after a decision, and an interval and a page more in between.
-  const TierSpec spec = {.t0_cap_bytes = 4 * kPageBytes,
-                         .t1 = T1Place::kNone,
-                         .evict_beyond_caps = true,
-                         .protected_may_go = true};
-  const auto placement = MakeHierarchy(spec, 0, 2, 64);
+  const TierSetting spec = {.engine = {.t0_cap_bytes = 4 * kPageBytes, .t1 = T1Place::kNone},
+                            .shares = {.evict_beyond_caps = true}};
+  const auto placement = MakeHierarchy(spec, 0, 2, 64, Protected::kMayGo);
   Group group;
   for (int i = 0; i < 100; ++i) group.Append(TokenKind::kGiven, 0);
   for (int i = 0; i < 28; ++i) group.Append(TokenKind::kGenerated, static_cast<float>(i));
@@ -116,8 +121,9 @@ TEST(HierarchyCaps, OfADraftWhatT0DoesNotHoldGoesTheFirstAndTheNewestStay) {
 
 TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   // 64 + 128 rows.
-  const TierSpec caps = {
-      .t0_cap_bytes = 3 * kPageBytes, .t1 = T1Place::kHost, .t1_cap_bytes = 4 * kPageBytes};
+  const TierSetting caps = {.engine = {.t0_cap_bytes = 3 * kPageBytes,
+                                       .t1 = T1Place::kHost,
+                                       .t1_cap_bytes = 4 * kPageBytes}};
   const auto placement = MakeHierarchy(caps, 4, 100, 64);
   Group group;
   for (int i = 0; i < 88; ++i) group.Append(TokenKind::kGiven, 0);
@@ -131,25 +137,26 @@ TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
       "T0 of 6291456 bytes holds 64 rows of each group and 64 in reserve, T1 of 8388608 bytes "
       "128 likewise; 193 rows must stay in full precision (192 protected, 1 others)");
 
-  TierSpec with_t2 = caps;
-  with_t2.t2_share = 1;
+  TierSetting with_t2 = caps;
+  with_t2.shares.t2_share = 1;
   EXPECT_TRUE(MakeHierarchy(with_t2, 4, 100, 64)->Check(group.Input()).ok());
-  TierSpec evicting = caps;
-  evicting.evict_share = 1;
+  TierSetting evicting = caps;
+  evicting.shares.evict_share = 1;
   EXPECT_TRUE(MakeHierarchy(evicting, 4, 100, 64)->Check(group.Input()).ok());
   // Prefill evicts too, but does not compress.
   EXPECT_TRUE(MakeHierarchy(evicting, 4, 100, 64)->Check(group.Input(StepKind::kPrefill)).ok());
   EXPECT_FALSE(MakeHierarchy(with_t2, 4, 100, 64)->Check(group.Input(StepKind::kPrefill)).ok());
-  TierSpec unbounded = caps;
-  unbounded.t1_cap_bytes = 0;
+  TierSetting unbounded = caps;
+  unbounded.engine.t1_cap_bytes = 0;
   EXPECT_TRUE(MakeHierarchy(unbounded, 4, 100, 64)->Check(group.Input()).ok());
   unbounded = caps;
-  unbounded.t0_cap_bytes = 0;
+  unbounded.engine.t0_cap_bytes = 0;
   EXPECT_TRUE(MakeHierarchy(unbounded, 4, 100, 64)->Check(group.Input()).ok());
 }
 
 TEST(HierarchyCaps, WhatCapsLeaveOutGoesAloneWhereThatIsAskedFor) {
-  TierSpec spec = {.t0_cap_bytes = 4 * kPageBytes, .t1 = T1Place::kNone, .evict_beyond_caps = true};
+  TierSetting spec = {.engine = {.t0_cap_bytes = 4 * kPageBytes, .t1 = T1Place::kNone},
+                      .shares = {.evict_beyond_caps = true}};
   const auto placement = MakeHierarchy(spec, 4, 8, 64);
   EXPECT_THAT(placement->Name(), HasSubstr("evict=0% of generated or caps"));
   Group group;
@@ -158,15 +165,17 @@ TEST(HierarchyCaps, WhatCapsLeaveOutGoesAloneWhereThatIsAskedFor) {
   for (int i = 0; i < 30; ++i) group.Append(TokenKind::kGenerated, static_cast<float>(128 + i));
   EXPECT_EQ(Text(group.Place(placement.get())),
             std::string(4, '0') + std::string(30, '3') + std::string(124, '0'));
-  spec.t0_cap_bytes = 0;
+  spec.engine.t0_cap_bytes = 0;
   const auto uncapped = MakeHierarchyPlacement({.tiers = spec});
   ASSERT_FALSE(uncapped.ok());
   EXPECT_THAT(uncapped.status().message(), HasSubstr("expected a cap on T0, and one on T1"));
 }
 
 TEST(HierarchyCaps, RefusesAPromptWithoutPositionsByWhatIsProtected) {
-  const auto placement = MakeHierarchy(
-      {.t0_cap_bytes = 4 * kPageBytes, .t1 = T1Place::kNone, .evict_share = 1}, 4, 8, 64);
+  const auto placement =
+      MakeHierarchy({.engine = {.t0_cap_bytes = 4 * kPageBytes, .t1 = T1Place::kNone},
+                     .shares = {.evict_share = 1}},
+                    4, 8, 64);
   const std::vector<TokenKind> kinds(129, TokenKind::kGiven);
   EXPECT_TRUE(placement->Check({.kinds = std::span(kinds).first(128)}).ok());
   const Status status = placement->Check({.kinds = kinds});
@@ -175,9 +184,10 @@ TEST(HierarchyCaps, RefusesAPromptWithoutPositionsByWhatIsProtected) {
 }
 
 TEST(HierarchyCaps, AGenerationThatCannotShrinkEndsWithAnErrorOnceTheCapsAreFull) {
-  const auto placement = MakeHierarchy(
-      {.t0_cap_bytes = 5 * kPageBytes, .t1 = T1Place::kHost, .t1_cap_bytes = 6 * kPageBytes}, 4,
-      128, 64);
+  const auto placement = MakeHierarchy({.engine = {.t0_cap_bytes = 5 * kPageBytes,
+                                                   .t1 = T1Place::kHost,
+                                                   .t1_cap_bytes = 6 * kPageBytes}},
+                                       4, 128, 64);
   size_t first_refused = 0;
   Generate(placement.get(), 640, [&](const Group& group) {
     EXPECT_EQ(placement->Check(group.Input()).ok(), group.kinds.size() <= 192u + 256);
@@ -189,11 +199,11 @@ TEST(HierarchyCaps, AGenerationThatCannotShrinkEndsWithAnErrorOnceTheCapsAreFull
 TEST(HierarchyCaps, WhereRowsMayGoTheCapsSayHowMany) {
   for (const double t2_share : {0.0, 0.3}) {
     // 192 + 256 rows.
-    const auto placement = MakeHierarchy({.t0_cap_bytes = 5 * kPageBytes,
-                                          .t1 = T1Place::kHost,
-                                          .t1_cap_bytes = 6 * kPageBytes,
-                                          .t2_share = t2_share,
-                                          .evict_share = 0.01},
+    const auto placement = MakeHierarchy({.engine = {.t0_cap_bytes = 5 * kPageBytes,
+                                                     .t1 = T1Place::kHost,
+                                                     .t1_cap_bytes = 6 * kPageBytes,
+                                                     .t2_type = CompressedType::kInt8},
+                                          .shares = {.t2_share = t2_share, .evict_share = 0.01}},
                                          4, 128, 64);
     size_t most = 0;
     Generate(placement.get(), 5000, [&](const Group& group) {

@@ -64,11 +64,14 @@ class HierarchyPlacement final : public StatelessPlacement {
       : sinks_(options.sinks.value_or(kDefaultSinks)),
         window_(options.window.value_or(kDefaultWindow)),
         interval_(options.interval.value_or(kDefaultInterval)),
-        planner_(options.tiers, CapsOf(options.tiers, options.rows_available, interval_)) {}
+        tiers_(options.tiers),
+        planner_(tiers_.shares, CapsOf(tiers_.engine, options.rows_available, interval_),
+                 options.protected_rows),
+        protected_(options.protected_rows) {}
 
   // Checks what is known before a prompt is read.
   Status CheckOptions() const {
-    if (spec().evict_beyond_caps && !caps().Bind()) {
+    if (tiers_.shares.evict_beyond_caps && !caps().Bind()) {
       return InvalidArgument("tiers.evict_beyond_caps",
                              "expected a cap on T0, and one on T1 unless there is no T1");
     }
@@ -78,26 +81,28 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   std::string Name() const override {
-    std::string t0 = Percent(spec().t1 == T1Place::kNone ? 1 : spec().t0_share);
-    if (spec().t0_cap_bytes > 0) t0 = fmt::format("{} bytes", spec().t0_cap_bytes);
-    std::string t1 = spec().t1 == T1Place::kNone ? ",t1=none" : "";
-    if (spec().t1_cap_bytes > 0) t1 = fmt::format(",t1={} bytes", spec().t1_cap_bytes);
-    const std::string of = spec().evict_of == EvictOf::kAlive ? "alive" : "generated";
+    const auto& [engine, shares] = tiers_;
+    std::string t0 = Percent(HasT1() ? shares.t0_share.value_or(kDefaultT0Share) : 1);
+    if (engine.t0_cap_bytes > 0) t0 = fmt::format("{} bytes", engine.t0_cap_bytes);
+    std::string t1 = HasT1() ? "" : ",t1=none";
+    if (engine.t1_cap_bytes > 0) t1 = fmt::format(",t1={} bytes", engine.t1_cap_bytes);
+    const std::string of = shares.evict_of == EvictOf::kAlive ? "alive" : "generated";
+    const CompressedType t2_type = engine.t2_type.value_or(CompressedType::kInt8);
     return fmt::format(
         "hierarchy(t0={}{},t2={}:{},evict={} of {},sinks={},window={},interval={})", t0, t1,
-        Percent(spec().t2_share), CompressedTypeName(spec().t2_type), Percent(spec().evict_share),
+        Percent(shares.t2_share), CompressedTypeName(t2_type), Percent(shares.evict_share),
         planner_.EvictsBeyondCaps() ? of + " or caps" : of, sinks_, window_, interval_);
   }
   bool NeedsScores() const override { return true; }
 
   bool SetT0Share(double share) override {
-    if (spec().t1 == T1Place::kNone || caps().t0 != kNoRowCap) return false;
+    if (!HasT1() || caps().t0 != kNoRowCap) return false;
     planner_.SetT0Share(share);
     return true;
   }
 
   Status Check(const PlacementInput& input) const override {
-    if (!caps().Bind() || spec().protected_may_go) return OkStatus();
+    if (!caps().Bind() || protected_ == Protected::kMayGo) return OkStatus();
     Rows rows;
     GroupRows counts;
     const TierPlan plan = MakePlan(input, &rows, &counts);
@@ -150,7 +155,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     std::vector<RowRange> candidates;  // of them, those that the decision is about
   };
 
-  [[nodiscard]] const TierSpec& spec() const { return planner_.spec(); }
+  [[nodiscard]] bool HasT1() const { return tiers_.engine.t1 != T1Place::kNone; }
   [[nodiscard]] const TierCaps& caps() const { return planner_.caps(); }
 
   TierPlan MakePlan(const PlacementInput& input, Rows* rows, GroupRows* counts) const {
@@ -225,14 +230,13 @@ class HierarchyPlacement final : public StatelessPlacement {
   Status CheckCaps(size_t num_protected, size_t num_others) const {
     if (planner_.Holds(num_protected, num_others)) return OkStatus();
     const std::string t1 =
-        spec().t1 == T1Place::kNone
-            ? std::string("there is no T1")
-            : fmt::format("T1 of {} bytes {} likewise", spec().t1_cap_bytes, caps().t1);
+        HasT1() ? fmt::format("T1 of {} bytes {} likewise", tiers_.engine.t1_cap_bytes, caps().t1)
+                : std::string("there is no T1");
     return T0Full(fmt::format(
         "T0 of {} bytes holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
         "full precision ({} protected, {} others)",
-        spec().t0_cap_bytes, caps().t0, interval_, t1, num_protected + num_others, num_protected,
-        num_others));
+        tiers_.engine.t0_cap_bytes, caps().t0, interval_, t1, num_protected + num_others,
+        num_protected, num_others));
   }
 
   void MarkUnprotected(const PlacementInput& input, const TierPlan& plan) {
@@ -267,7 +271,9 @@ class HierarchyPlacement final : public StatelessPlacement {
   const int sinks_;
   const int window_;
   const int interval_;
+  const TierSetting tiers_;
   TierPlanner planner_;
+  const Protected protected_;
   Rows rows_;
   std::vector<Tier> targets_;  // [num_rows]
   RowSelection selection_;
@@ -281,12 +287,13 @@ Status CheckShare(std::string_view what, double share) {
 }  // namespace
 
 Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions& options) {
-  const TierSpec& spec = options.tiers;
-  EBB_RETURN_IF_ERROR(CheckShare("T0", spec.t0_share));
-  EBB_RETURN_IF_ERROR(CheckShare("T2", spec.t2_share));
-  EBB_RETURN_IF_ERROR(CheckShare("evicted share", spec.evict_share));
-  if (spec.t1 == T1Place::kNone && spec.t1_cap_bytes > 0) {
-    return InvalidArgument(fmt::format("T1 is none and has a cap of {} bytes", spec.t1_cap_bytes));
+  const auto& [engine, shares] = options.tiers;
+  EBB_RETURN_IF_ERROR(CheckShare("T0", shares.t0_share.value_or(kDefaultT0Share)));
+  EBB_RETURN_IF_ERROR(CheckShare("T2", shares.t2_share));
+  EBB_RETURN_IF_ERROR(CheckShare("evicted share", shares.evict_share));
+  if (engine.t1 == T1Place::kNone && engine.t1_cap_bytes > 0) {
+    return InvalidArgument(
+        fmt::format("T1 is none and has a cap of {} bytes", engine.t1_cap_bytes));
   }
   auto placement = std::make_unique<HierarchyPlacement>(options);
   EBB_RETURN_IF_ERROR(placement->CheckOptions());

@@ -18,12 +18,12 @@ struct Shares {
   EvictOf of = EvictOf::kGenerated;
 };
 
-TierSpec Spec(const Shares& shares) {
-  return {.t0_share = shares.t0,
-          .t1 = shares.t1,
-          .t2_share = shares.t2,
-          .evict_share = shares.evict,
-          .evict_of = shares.of};
+TierSetting Spec(const Shares& shares) {
+  return {.engine = {.t1 = shares.t1, .t2_type = CompressedType::kInt8},
+          .shares = {.t0_share = shares.t0,
+                     .t2_share = shares.t2,
+                     .evict_share = shares.evict,
+                     .evict_of = shares.of}};
 }
 
 struct SharesCase {
@@ -173,7 +173,7 @@ TEST(HierarchyPlacement, TakesNoTiersForAllInT0) {
   PlacementInput input = group.Input();
   input.tiers = {};
   std::vector<Move> moves;
-  MakeHierarchy({.t0_share = 0.5}, 0, 16, 1)->Place(input, &moves);
+  MakeHierarchy({.shares = {.t0_share = 0.5}}, 0, 16, 1)->Place(input, &moves);
   EXPECT_THAT(moves, ::testing::ElementsAre(Move{0, Tier::kT1}, Move{1, Tier::kT1}));
 }
 
@@ -226,10 +226,11 @@ TEST(HierarchyPlacement, AgreesWithTheNaiveRuleOverWholeConversations) {
     const int window = random() % 10;
     const Percents p = {random() % 101, random() % 101, random() % (trial % 3 == 0 ? 101 : 20),
                         trial % 2 == 0 ? EvictOf::kGenerated : EvictOf::kAlive};
-    const auto placement = MakeHierarchy({.t0_share = p.t0 / 100.0,
-                                          .t2_share = p.t2 / 100.0,
-                                          .evict_share = p.evict / 100.0,
-                                          .evict_of = p.evict_of},
+    const auto placement = MakeHierarchy({.engine = {.t2_type = CompressedType::kInt8},
+                                          .shares = {.t0_share = p.t0 / 100.0,
+                                                     .t2_share = p.t2 / 100.0,
+                                                     .evict_share = p.evict / 100.0,
+                                                     .evict_of = p.evict_of}},
                                          sinks, window, 1);
     Group group;
     for (int step = 0; step < 80; ++step) {
@@ -251,18 +252,19 @@ TEST(HierarchyPlacement, AgreesWithTheNaiveRuleOverWholeConversations) {
 
 TEST(HierarchyPlacement, WhatIsInT2AndT3DependsNeitherOnBetaNorOnT1NorOnCapsThatHoldIt) {
   for (const EvictOf evict_of : {EvictOf::kGenerated, EvictOf::kAlive}) {
-    const TierSpec base = {
-        .t0_share = 0.5, .t2_share = 0.3, .evict_share = 0.1, .evict_of = evict_of};
-    std::vector<TierSpec> others(6, base);
-    others[0].t0_share = 0;
-    others[1].t0_share = 0.3;
-    others[2].t0_share = 1;
-    others[3].t1 = T1Place::kNone;
-    others[4].t0_cap_bytes = 4 * kPageBytes;
-    others[5].t0_cap_bytes = 3 * kPageBytes;
-    others[5].t1 = T1Place::kHost;
-    others[5].t1_cap_bytes = 24 * kPageBytes;
-    const auto history = [](const TierSpec& spec) {
+    const TierSetting base = {
+        .engine = {.t2_type = CompressedType::kInt8},
+        .shares = {.t0_share = 0.5, .t2_share = 0.3, .evict_share = 0.1, .evict_of = evict_of}};
+    std::vector<TierSetting> others(6, base);
+    others[0].shares.t0_share = 0;
+    others[1].shares.t0_share = 0.3;
+    others[2].shares.t0_share = 1;
+    others[3].engine.t1 = T1Place::kNone;
+    others[4].engine.t0_cap_bytes = 4 * kPageBytes;
+    others[5].engine.t0_cap_bytes = 3 * kPageBytes;
+    others[5].engine.t1 = T1Place::kHost;
+    others[5].engine.t1_cap_bytes = 24 * kPageBytes;
+    const auto history = [](const TierSetting& spec) {
       std::vector<std::pair<std::vector<Position>, std::string>> decisions;
       Generate(MakeHierarchy(spec, 4, 128, 64).get(), 1500, [&](const Group& group) {
         std::string compressed;
@@ -273,7 +275,7 @@ TEST(HierarchyPlacement, WhatIsInT2AndT3DependsNeitherOnBetaNorOnT1NorOnCapsThat
     };
     const auto expected = history(base);
     EXPECT_EQ(expected.size(), 1500u / 64);
-    for (const TierSpec& other : others) EXPECT_EQ(history(other), expected);
+    for (const TierSetting& other : others) EXPECT_EQ(history(other), expected);
   }
 }
 
@@ -283,14 +285,15 @@ TEST(HierarchyPlacement, OfAliveCompounds) {
     size_t alive;  // of 2,048 generated tokens
   } cases[] = {{0.03, 1379}, {0.05, 1094}, {0.1, 688}, {0.5, 196}};
   for (const auto& c : cases) {
-    const TierSpec spec = {.t1 = T1Place::kNone, .evict_share = c.r, .evict_of = EvictOf::kAlive};
+    const TierSetting spec = {.engine = {.t1 = T1Place::kNone},
+                              .shares = {.evict_share = c.r, .evict_of = EvictOf::kAlive}};
     EXPECT_EQ(Generate(spec, 2048).positions.size(), 100 + c.alive) << c.r;
   }
 }
 
 TEST(HierarchyPlacement, OfGeneratedDoesNotCompound) {
   for (const size_t percent : {3, 5, 10, 50, 100}) {
-    const TierSpec spec = {.evict_share = percent / 100.0};
+    const TierSetting spec = {.shares = {.evict_share = percent / 100.0}};
     // 2,048 - 4 - 128 = 1,916 were ever unprotected.
     EXPECT_EQ(Generate(spec, 2048).positions.size(), 2148 - 1916 * percent / 100) << percent;
   }
@@ -319,9 +322,10 @@ TEST(HierarchyPlacement, ExplainsWhereEachRowGoes) {
   std::mt19937 random(7);
   size_t count[kNumTiers] = {};
   for (int trial = 0; trial < 40; ++trial) {
-    const auto placement = MakeHierarchy({.t0_share = random() % 101 / 100.0,
-                                          .t2_share = random() % 101 / 100.0,
-                                          .evict_share = random() % 20 / 100.0},
+    const auto placement = MakeHierarchy({.engine = {.t2_type = CompressedType::kInt8},
+                                          .shares = {.t0_share = random() % 101 / 100.0,
+                                                     .t2_share = random() % 101 / 100.0,
+                                                     .evict_share = random() % 20 / 100.0}},
                                          random() % 4, random() % 10, 1);
     Group group;
     for (int step = 0; step < 40; ++step) {
@@ -343,7 +347,9 @@ TEST(HierarchyPlacement, ExplainsWhereEachRowGoes) {
 
 TEST(HierarchyPlacement, ExplanationsNameTheRuleTheScoreAndTheRank) {
   const auto placement =
-      MakeHierarchy({.t0_share = 0.5, .t2_share = 0.25, .evict_share = 0.25}, 1, 2, 1);
+      MakeHierarchy({.engine = {.t2_type = CompressedType::kInt8},
+                     .shares = {.t0_share = 0.5, .t2_share = 0.25, .evict_share = 0.25}},
+                    1, 2, 1);
   Group group;
   group.Append(TokenKind::kGiven, 0);
   for (const float score : {0.F, 5.F, 3.F, 8.F, 1.F, 7.F, 2.F, 6.F, 4.F, 0.F, 0.F}) {

@@ -44,7 +44,7 @@ class PagedPlacement final : public StatelessPlacement {
 
 Result<std::unique_ptr<Placement>> MakePagedPlacement(const PlacementOptions& options) {
   return std::unique_ptr<Placement>(
-      std::make_unique<PagedPlacement>(options.tiers.t0_cap_bytes > 0));
+      std::make_unique<PagedPlacement>(options.tiers.engine.t0_cap_bytes > 0));
 }
 
 }  // namespace ebb

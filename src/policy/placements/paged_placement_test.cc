@@ -71,7 +71,8 @@ TEST_F(PagedPlacementTest, RowsThatAreNewestAgainAfterARollBackComeBack) {
 
 TEST_F(PagedPlacementTest, ACapOnT0LeavesNoShareToChoose) {
   EXPECT_TRUE(placement_->SetT0Share(0.5));
-  EXPECT_FALSE((*MakePagedPlacement({.tiers = {.t0_cap_bytes = 1 << 20}}))->SetT0Share(0.5));
+  EXPECT_FALSE(
+      (*MakePagedPlacement({.tiers = {.engine = {.t0_cap_bytes = 1 << 20}}}))->SetT0Share(0.5));
 }
 
 }  // namespace

@@ -65,24 +65,21 @@ void Driver::Explain(JobId id, Position position,
 Figures Driver::figures() const { return impl_->figures(); }
 void Driver::Stop() { impl_->Stop(); }
 
-Status ShareTiers(SessionOptions* session) {
-  std::optional<TierSpec>& tiers = session->policy.tiers;
-  if (!tiers.has_value()) return OkStatus();
-  if (tiers->evict_beyond_caps) {
+Status ShareTiers(const SessionOptions& session, EngineOptions* engine) {
+  if (!engine->tiers.has_value()) return OkStatus();
+  const std::optional<TierShares>& shares = session.policy.tiers;
+  if (shares.has_value() && shares->evict_beyond_caps) {
     return InvalidArgument("tiers.evict_beyond_caps",
                            "which rows are evicted would depend on other requests; give a "
                            "share instead");
   }
-  if (ReadsSelectively(tiers) && tiers->t0_cap_bytes > 0) {
+  if (ReadsSelectively(shares) && engine->tiers->t0_cap_bytes > 0) {
     return InvalidArgument(
         "tiers.t1_read",
         "select in a server takes T0 as a share, such as 30%, and not as a size: "
         "each session has a cache of its own for pages of T1");
   }
-  // All sessions together are under the engine's caps: a session may use all of T0 as long as no
-  // other session needs it.
-  if (tiers->t0_cap_bytes > 0) tiers->t0_share = 1;
-  tiers->t0_cap_bytes = tiers->t1_cap_bytes = 0;
+  engine->tiers->sessions_share_caps = true;
   return OkStatus();
 }
 

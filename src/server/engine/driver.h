@@ -76,10 +76,10 @@ class Driver {
   std::unique_ptr<Impl> impl_;
 };
 
-// Changes options of a session for a server, where all sessions share the engine's tiers: removes
-// the session's own caps; if T0 had a cap, the session may use all of T0. Errors: InvalidArgument
-// ("--evict caps": evictions would depend on other requests).
-[[nodiscard]] Status ShareTiers(SessionOptions* session);
+// Lets all sessions of the engine share the caps of its tiers. Errors: InvalidArgument (options of
+// `session` with which results would depend on other requests: "--evict caps", and selective
+// reading under a cap on T0).
+[[nodiscard]] Status ShareTiers(const SessionOptions& session, EngineOptions* engine);
 
 }  // namespace ebb::server
 

@@ -125,8 +125,8 @@ TEST_F(PrefixCacheTest, ItKeepsToItsBytesAndCountsSharedPagesOnce) {
 
 TEST_F(PrefixCacheTest, WhereThereIsAT1PrefixesSinkBeforeTheyGo) {
   SessionOptions options;
-  options.policy.tiers = TierSpec{.t1 = T1Place::kHost};
-  engine_ = *Engine::Create(model_, {.threads = 1, .tiers = options.policy.tiers});
+  options.policy.tiers = TierShares();
+  engine_ = *Engine::Create(model_, {.threads = 1, .tiers = EngineTiers{.t1 = T1Place::kHost}});
   PrefixCache cache(kPlenty);
   cache.Keep("a", 40, Read(Prompt(0, 40), 0, options));
   cache.Keep("a", 40, Read(Prompt(1, 40), 0, options));
@@ -182,8 +182,8 @@ TEST(PrefixKey, NoSaltSaysWhatAnotherOneAndAPolicyDo) {
   attention.policy.name = budget.policy.name = "attention";
   budget.policy.budget = *ParseBudget("25%");
   SessionOptions tiers = attention, shares = attention;
-  tiers.policy.tiers = TierSpec{.t0_share = 0.5};
-  shares.policy.tiers = TierSpec{.t0_share = 0.25};
+  tiers.policy.tiers = TierShares{.t0_share = 0.5};
+  shares.policy.tiers = TierShares{.t0_share = 0.25};
   const std::vector<std::string> keys = {PrefixKey("", full),         PrefixKey("a", full),
                                          PrefixKey("", attention),    PrefixKey("", budget),
                                          PrefixKey("", tiers),        PrefixKey("", shares),

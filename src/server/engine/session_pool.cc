@@ -24,7 +24,7 @@ SessionPool::SessionPool(std::unique_ptr<Engine> engine, const SessionPoolOption
   const size_t cap = engine_->arena_accounting(Tier::kT0).cap_bytes;
   if (IsCap(cap)) t0_cap_ = cap;
   const auto& tiers = engine_->options().tiers;
-  if (IsCapped() && HoldsOldRowsInT2(tiers)) {
+  if (engine_->options().kv_cap_bytes > 0 && tiers.has_value()) {
     // T0 and T2 map memory 2 MiB at a time, and each may keep that much without a page in it: the
     // cap is reduced by 8 MiB so that their sum stays within it.
     constexpr uint64_t kRounding = uint64_t{8} << 20;
@@ -71,17 +71,19 @@ Status SessionPool::Admit(JobRun* run) const {
 Result<JobState> SessionPool::CountNeeds(const Job& job) const {
   JobState state;
   SessionOptions lowest = job.session;
-  std::optional<TierSpec>& tiers = lowest.policy.tiers;
+  const std::optional<TierSetting> tiers = TiersOf(engine_->options(), job.session);
   state.can_park =
-      tiers.has_value() && tiers->t1 != T1Place::kNone && !job.session.lossless.has_value();
-  state.is_elastic = state.can_park && tiers->t0_cap_bytes == 0;
-  if (tiers.has_value()) state.share = state.most_share = tiers->t0_share;
+      tiers.has_value() && tiers->engine.t1 != T1Place::kNone && !job.session.lossless.has_value();
+  state.is_elastic = state.can_park && tiers->engine.t0_cap_bytes == 0;
+  if (tiers.has_value()) {
+    state.share = state.most_share = tiers->shares.t0_share.value_or(kDefaultT0Share);
+  }
   const size_t kept = job.work.has_value() ? job.work->num_kept : 0;
   const auto prompt = static_cast<int64_t>(kept + job.prompt.size());
   const int context = ContextOf(*engine_, job.session);
   const int64_t asked = job.generate.max_tokens < 0 ? context : job.generate.max_tokens;
   const auto most = static_cast<int>(std::min<int64_t>(context, prompt + asked));
-  if (state.is_elastic) tiers->t0_share = 0;
+  if (state.is_elastic) lowest.policy.tiers->t0_share = 0;
   EBB_ASSIGN_OR_RETURN(const TierNeeds needs,
                        engine_->CountNeeds(lowest, static_cast<int>(prompt), most));
   state.t1_bytes = needs.t1_bytes;

@@ -27,19 +27,18 @@ SessionTrouble TroubleOf(const Status& status) {
   }
 }
 
-bool HasT1(const SessionOptions& options) {
-  const auto& tiers = options.policy.tiers;
-  return tiers.has_value() && tiers->t1 != T1Place::kNone && !options.lossless.has_value();
+bool HasT1(const std::optional<TierSetting>& tiers, const SessionOptions& options) {
+  return tiers.has_value() && tiers->engine.t1 != T1Place::kNone && !options.lossless.has_value();
 }
 
 // Sets the session's T0 floor and share to those of `options`, which Keep() has reset.
-Status TakeMemoryBack(Session* session, const SessionOptions& options) {
+Status TakeMemoryBack(const Engine& engine, const SessionOptions& options, Session* session) {
   if (options.t0_floor_bytes > 0) {
     EBB_RETURN_IF_ERROR(session->SetT0Floor(options.t0_floor_bytes));
   }
-  const auto& tiers = options.policy.tiers;
-  if (!HasT1(options) || tiers->t0_cap_bytes > 0) return OkStatus();
-  return session->SetT0Share(tiers->t0_share);
+  const std::optional<TierSetting> tiers = TiersOf(engine.options(), options);
+  if (!HasT1(tiers, options) || tiers->engine.t0_cap_bytes > 0) return OkStatus();
+  return session->SetT0Share(*tiers->shares.t0_share);
 }
 
 // Returns the bytes that a session file has as its `extra`: the owner and the tag of its record.
@@ -86,7 +85,7 @@ Result<std::unique_ptr<Session>> SessionShelf::Open(Engine* engine, const Sessio
   std::unique_ptr<Session> session;
   const auto kept = work.resting.has_value() ? kept_.find(*work.resting) : kept_.end();
   if (kept != kept_.end()) {
-    if (const Status status = TakeMemoryBack(kept->second.get(), options); !status.ok()) {
+    if (const Status status = TakeMemoryBack(*engine, options, kept->second.get()); !status.ok()) {
       const Status released = kept->second->SetT0Floor(0);
       return released.ok() ? status : released;
     }
@@ -117,8 +116,8 @@ bool SessionShelf::Keep(uint64_t number, const SessionOptions& options, const En
     return cap > 0 && cap < size_t{1} << 62;
   };
   if (is_capped(Tier::kT0)) {
-    const auto& tiers = engine.options().tiers;
-    if (!HasT1(options) || !tiers.has_value() || tiers->t1_cap_bytes > 0) return false;
+    const bool has_t1 = HasT1(TiersOf(engine.options(), options), options);
+    if (!has_t1 || engine.options().tiers->t1_cap_bytes > 0) return false;
     if (!session->SetT0Floor(0).ok() || !session->Park().ok()) return false;
   }
   kept_[number] = std::move(session);

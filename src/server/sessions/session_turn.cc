@@ -281,8 +281,8 @@ std::string DescribePolicy(const SessionOptions& options) {
   return PolicyText(options.policy) + (options.lossless.has_value() ? ", lossless" : "");
 }
 
-std::string DescribeTiers(const SessionOptions& options) {
-  const auto& tiers = options.policy.tiers;
+std::string DescribeTiers(const EngineOptions& engine, const SessionOptions& session) {
+  const std::optional<TierSetting> tiers = TiersOf(engine, session);
   return tiers.has_value() ? TierOptionsText(*tiers, T0Share::kHidden) : std::string(kNoTiers);
 }
 

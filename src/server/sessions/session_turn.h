@@ -50,7 +50,7 @@ struct SessionHeaders {
 // Returns, as text, the options in which a request must agree with its session.
 [[nodiscard]] std::string DescribePolicy(const SessionOptions& options);
 // Returns the tiers as options of the server, such as "--t1 host --evict 10%", or kNoTiers.
-[[nodiscard]] std::string DescribeTiers(const SessionOptions& options);
+[[nodiscard]] std::string DescribeTiers(const EngineOptions& engine, const SessionOptions& session);
 inline constexpr std::string_view kNoTiers = "no tiers";
 
 }  // namespace ebb::server

@@ -323,9 +323,9 @@ TEST_P(BackendDeviceTest, ASessionMovesBetweenProcessorAndDevice) {
 }
 
 // T1 in the host's memory or in a file, brought to the device layer by layer.
-EngineOptions WithT1(double t0_share = 0.3, T1Place place = T1Place::kHost) {
-  EngineOptions options = OnDevice();
-  options.tiers = {.t0_share = t0_share, .t1 = place};
+TieredOptions WithT1(double t0_share = 0.3, T1Place place = T1Place::kHost) {
+  TieredOptions options = {OnDevice()};
+  options.Set({.engine = {.t1 = place}, .shares = {.t0_share = t0_share}});
   return options;
 }
 class BackendDeviceT1Test : public testing::TestWithParam<T1Place> {};
@@ -344,7 +344,7 @@ TEST_P(BackendDeviceT1Test, RowsInT1ChangeNoBit) {
     for (const Granularity granularity :
          {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
       for (const double share : {0.5, 0.1}) {
-        const EngineOptions options = WithT1(share, GetParam());
+        const TieredOptions options = WithT1(share, GetParam());
         auto engine = MakeEngineOf(model, options);
         auto session = Open(*engine, Tiered(options, granularity));
         Read(*session);
@@ -362,7 +362,7 @@ TEST_P(BackendDeviceT1Test, LayersThatDifferAreStreamedToo) {
     const auto model = ForDevice(shape);
     for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
       const uint64_t expected = HashOf(*MakeEngineOf(model, OnDevice()), PolicySpec());
-      const EngineOptions options = WithT1(0.3, GetParam());
+      const TieredOptions options = WithT1(0.3, GetParam());
       auto engine = MakeEngineOf(model, options);
       auto session = Open(*engine, Tiered(options, granularity));
       Read(*session);
@@ -375,7 +375,7 @@ TEST_P(BackendDeviceT1Test, LayersThatDifferAreStreamedToo) {
 
 TEST_P(BackendDeviceT1Test, SharesOfT0MayChangeAndSessionsPark) {
   const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
-  const EngineOptions options = WithT1(0.3, GetParam());
+  const TieredOptions options = WithT1(0.3, GetParam());
   auto engine = DeviceEngine(options);
   auto session = Open(*engine, Tiered(options, Granularity::kToken));
   Read(*session);
@@ -394,7 +394,7 @@ TEST_P(BackendDeviceT1Test, SharesOfT0MayChangeAndSessionsPark) {
 
 // To where rows lie in T1 by now.
 TEST_P(BackendDeviceT1Test, GoesBackAmongTiers) {
-  const EngineOptions options = WithT1(0.3, GetParam());
+  const TieredOptions options = WithT1(0.3, GetParam());
   auto full_engine = DeviceEngine(), engine = DeviceEngine(options);
   auto full = Open(*full_engine), session = Open(*engine, Tiered(options, Granularity::kHead));
   for (Session* each : {full.get(), session.get()}) {
@@ -414,7 +414,7 @@ TEST_P(BackendDeviceT1Test, GoesBackAmongTiers) {
 
 TEST_P(BackendDeviceT1Test, ASessionWithRowsInT1IsSavedAndForked) {
   const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
-  const EngineOptions options = WithT1(0.3, GetParam());
+  const TieredOptions options = WithT1(0.3, GetParam());
   const PolicySpec policy = Tiered(options, Granularity::kHead);
   const TempFolder folder;
   const std::string path = folder.File("session");
@@ -445,10 +445,10 @@ std::vector<float> MassOf(Engine& engine, SessionOptions options, MassNeed need)
 }
 
 TEST_P(BackendDeviceT1Test, MassOfRowsInT1IsTheirs) {
-  const EngineOptions tiered = WithT1(0.1, GetParam());
+  const TieredOptions tiered = WithT1(0.1, GetParam());
   std::vector<std::vector<float>> masses;
   for (const bool in_t1 : {false, true}) {
-    auto engine = DeviceEngine(in_t1 ? tiered : OnDevice());
+    auto engine = DeviceEngine(in_t1 ? EngineOptions(tiered) : OnDevice());
     PolicySpec policy = in_t1 ? Tiered(tiered, Granularity::kToken) : PolicySpec();
     SessionOptions options = WithPolicy(policy);
     masses.push_back(MassOf(*engine, options, MassNeed::kSummed));
@@ -457,8 +457,8 @@ TEST_P(BackendDeviceT1Test, MassOfRowsInT1IsTheirs) {
   EXPECT_EQ(masses[0], masses[1]);
 }
 
-EngineOptions AttendingOnHost(double t0_share = 0.3) {
-  EngineOptions options = WithT1(t0_share);
+TieredOptions AttendingOnHost(double t0_share = 0.3) {
+  TieredOptions options = WithT1(t0_share);
   options.t1_mode = T1Mode::kCompute;
   options.threads = 2;
   return options;
@@ -476,7 +476,7 @@ TEST_P(BackendDeviceComputeTest, RowsInT1AreAttendedToWhereTheyLie) {
   for (const Granularity granularity :
        {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
     for (const double share : {0.5, 0.1}) {
-      const EngineOptions options = AttendingOnHost(share);
+      const TieredOptions options = AttendingOnHost(share);
       auto engine = DeviceEngine(options);
       auto session = Open(*engine, Tiered(options, granularity)), expected = Open(*full);
       Read(*session);
@@ -497,11 +497,11 @@ TEST_P(BackendDeviceComputeTest, RowsInT1AreAttendedToWhereTheyLie) {
 }
 
 TEST_P(BackendDeviceComputeTest, MassOfRowsInT1IsTheirs) {
-  const EngineOptions tiered = AttendingOnHost(0.1);
+  const TieredOptions tiered = AttendingOnHost(0.1);
   for (const MassNeed need : {MassNeed::kSummed, MassNeed::kPerKvHead, MassNeed::kPerQueryHead}) {
     std::vector<std::vector<float>> masses;
     for (const bool in_t1 : {false, true}) {
-      auto engine = DeviceEngine(in_t1 ? tiered : OnDevice());
+      auto engine = DeviceEngine(in_t1 ? EngineOptions(tiered) : OnDevice());
       SessionOptions options = WithPolicy(in_t1 ? Tiered(tiered, Granularity::kHead)
                                                 : PolicySpec{.granularity = Granularity::kHead});
       masses.push_back(MassOf(*engine, options, need));
@@ -518,7 +518,7 @@ TEST_P(BackendDeviceComputeTest, MassOfRowsInT1IsTheirs) {
 
 // Beside a session whose rows all lie in T0, and one that reads its prompt.
 TEST_P(BackendDeviceComputeTest, StepsWithOthers) {
-  const EngineOptions options = AttendingOnHost(0.2);
+  const TieredOptions options = AttendingOnHost(0.2);
   auto engine = DeviceEngine(options);
   auto full = DeviceEngine();
   auto one = Open(*engine, Tiered(options, Granularity::kHead));
@@ -551,7 +551,7 @@ TEST_P(BackendDeviceComputeTest, StepsWithOthers) {
 }
 
 TEST_P(BackendDeviceComputeTest, IsChosenByWhatWasMeasured) {
-  EngineOptions options = AttendingOnHost();
+  TieredOptions options = AttendingOnHost();
   options.t1_mode = T1Mode::kAuto;
   for (const bool inexact : {false, true}) {
     options.allow_inexact = inexact;
@@ -570,7 +570,7 @@ TEST_P(BackendDeviceComputeTest, IsChosenByWhatWasMeasured) {
 // What another engine measured is believed; here it is made up.
 TEST_P(BackendDeviceComputeTest, IsChosenByWhatIsKeptInAFile) {
   const TempFolder folder;
-  EngineOptions options = AttendingOnHost();
+  TieredOptions options = AttendingOnHost();
   options.t1_mode = T1Mode::kAuto;
   options.allow_inexact = true;
   options.rates_file = folder.File("ebb/rates.json");
@@ -790,7 +790,7 @@ TEST_P(BackendDeviceTest, IsLostWithAClearErrorWhereverItFails) {
     works += work != SimBackendWork::kAllocate;
     return false;
   });
-  EngineOptions options = WithT1(0.2);
+  TieredOptions options = WithT1(0.2);
   {
     auto engine = DeviceEngine(options);
     auto session = Open(*engine, Tiered(options, Granularity::kHead));
@@ -863,7 +863,7 @@ TEST_P(BackendDeviceTest, RefusesWhatIsNotThere) {
   refused(engine_of([](EngineOptions* o) { o->kv_type = RowType::kF32; }), StatusCode::kUnsupported,
           "f16");
   refused(engine_of([](EngineOptions* o) {
-            o->tiers = {.t0_share = 0.5, .t1 = T1Place::kFile};
+            o->tiers = EngineTiers{.t1 = T1Place::kFile};
             o->t1_mode = T1Mode::kCompute;
           }),
           StatusCode::kUnsupported, "rows of a file");

@@ -71,9 +71,9 @@ inline SessionOptions WithPolicy(const PolicySpec& policy) {
   return options;
 }
 
-inline PolicySpec Tiered(const EngineOptions& options, Granularity granularity) {
+inline PolicySpec Tiered(const TieredOptions& options, Granularity granularity) {
   PolicySpec policy = {.name = "attention", .granularity = granularity};
-  policy.tiers = options.tiers;
+  policy.tiers = options.shares;
   policy.window = 8;
   policy.interval = 8;
   return policy;

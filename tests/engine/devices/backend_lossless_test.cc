@@ -15,7 +15,7 @@ EBB_CPU_ONLY_FILE("it opens devices of its own");
 struct Draft {
   std::string name;
   PolicySpec policy;
-  TierSpec tiers;
+  EngineTiers tiers;
 };
 
 std::vector<Draft> Drafts() {
@@ -30,18 +30,18 @@ std::vector<Draft> Drafts() {
       {"quest", {.name = "quest", .params = {{"page", "8"}}, .budget = *ParseBudget("24")}},
       {"full", {.name = "full"}},
   };
-  for (Draft& draft : drafts) draft.tiers = {.t1 = T1Place::kHost};
+  for (Draft& draft : drafts) draft.tiers.t1 = T1Place::kHost;
   drafts[0].tiers.t1 = T1Place::kFile;
   drafts[3].tiers.t1 = T1Place::kNone;
   Draft tiers = {.name = "tiers",
                  .policy = {.name = "attention", .window = 8, .interval = 8},
-                 .tiers = {.t0_share = 0.2, .t1 = T1Place::kHost, .evict_share = 0.1}};
-  tiers.policy.tiers = tiers.tiers;
+                 .tiers = {.t1 = T1Place::kHost}};
+  tiers.policy.tiers = TierShares{.t0_share = 0.2, .evict_share = 0.1};
   drafts.push_back(tiers);
   return drafts;
 }
 
-std::unique_ptr<Engine> LosslessEngine(const std::optional<TierSpec>& tiers = std::nullopt,
+std::unique_ptr<Engine> LosslessEngine(const std::optional<EngineTiers>& tiers = std::nullopt,
                                        const std::string& attention = "auto") {
   EngineOptions options = {.threads = 1,
                            .device = *ParseDevice(TestDevice("attention=" + attention))};
@@ -123,7 +123,7 @@ TEST(BackendLosslessDraftTest, SeesTheMassOfEachHead) {
   std::vector<std::vector<float>> masses;
   for (const bool is_lossless : {false, true}) {
     const PolicySpec policy = {.name = "full", .granularity = Granularity::kHead};
-    auto engine = LosslessEngine(TierSpec{.t1 = T1Place::kHost});
+    auto engine = LosslessEngine(EngineTiers{.t1 = T1Place::kHost});
     SessionOptions options = is_lossless ? Lossless(policy, {.draft_max = 1}) : WithPolicy(policy);
     KeepMass(MassNeed::kSummed, &options, &masses.emplace_back());
     auto session = Open(*engine, options);
@@ -141,9 +141,9 @@ INSTANTIATE_TEST_SUITE_P(Attention, BackendLosslessT2Test, testing::Values("auto
 
 TEST_P(BackendLosslessT2Test, DraftsWithRowsInT2) {
   PolicySpec policy = {.name = "attention", .window = 8, .interval = 8};
-  policy.tiers = TierSpec{.t1 = T1Place::kHost, .t2_share = 1, .t2_type = CompressedType::kInt4};
-  auto engine = LosslessEngine(policy.tiers, GetParam()),
-       full_engine = LosslessEngine({}, GetParam());
+  policy.tiers = TierShares{.t2_share = 1};
+  const EngineTiers tiers = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt4};
+  auto engine = LosslessEngine(tiers, GetParam()), full_engine = LosslessEngine({}, GetParam());
   auto session = Open(*engine, Lossless(policy, {.draft_min = 2})), full = Open(*full_engine);
   std::mt19937 random(5);
   const std::vector<Token> text = SomeTokens(200, 3);
@@ -161,7 +161,7 @@ TEST_P(BackendLosslessT2Test, DraftsWithRowsInT2) {
 
 // Beside a session that is not, in one step.
 TEST(BackendLosslessBatchTest, StepsWithOthers) {
-  const TierSpec tiers = {.t1 = T1Place::kHost};
+  const EngineTiers tiers = {.t1 = T1Place::kHost};
   auto engine = LosslessEngine(tiers), full_engine = LosslessEngine();
   auto session = Open(*engine, Lossless({.name = "streaming", .sinks = 4, .window = 12}));
   auto other = Open(*engine), full = Open(*full_engine);

@@ -35,23 +35,24 @@ std::span<const Token> SelectiveText() {
   return kText;
 }
 
-TierSpec Selecting(double t0_share, T1Place t1 = T1Place::kHost) {
-  return {.t0_share = t0_share, .t1 = t1, .t1_read = T1Read::kSelect, .t1_mass = 0.5};
+TierSetting Selecting(double t0_share, T1Place t1 = T1Place::kHost) {
+  return {.engine = {.t1 = t1},
+          .shares = {.t0_share = t0_share, .t1_read = T1Read::kSelect, .t1_mass = 0.5}};
 }
 
-std::unique_ptr<Engine> SelectiveEngine(const TierSpec& tiers, bool on_device = true) {
-  EngineOptions options = {.threads = 2, .tiers = tiers};
+std::unique_ptr<Engine> SelectiveEngine(const TierSetting& tiers, bool on_device = true) {
+  EngineOptions options = {.threads = 2, .tiers = tiers.engine};
   if (on_device) options.device = *ParseDevice(ByAttention::device());
   return MakeEngineOf(SelectiveModel(), options);
 }
 
-SessionOptions SelectiveSession(const TierSpec& tiers) {
+SessionOptions SelectiveSession(const TierSetting& tiers) {
   SessionOptions options;
-  options.policy.tiers = tiers;
+  options.policy.tiers = tiers.shares;
   return options;
 }
 
-std::unique_ptr<Session> OpenAfterPrompt(Engine& engine, const TierSpec& tiers) {
+std::unique_ptr<Session> OpenAfterPrompt(Engine& engine, const TierSetting& tiers) {
   auto session = engine.OpenSession(SelectiveSession(tiers));
   ExpectOk(session.status());
   ExpectOk((*session)->Prefill(SelectiveText().first(kSelectivePrompt)));
@@ -67,7 +68,7 @@ struct SelectiveOutcome {
   int64_t rows_unread = 0;
 };
 
-SelectiveOutcome RunSelecting(const TierSpec& tiers) {
+SelectiveOutcome RunSelecting(const TierSetting& tiers) {
   auto engine = SelectiveEngine(tiers);
   auto session = OpenAfterPrompt(*engine, tiers);
   SelectiveOutcome outcome;
@@ -81,14 +82,15 @@ SelectiveOutcome RunSelecting(const TierSpec& tiers) {
 
 TEST_P(BackendSelectiveTest, NeitherT0sShareNorT1sPlaceChangesABit) {
   for (const double reuse : {0.0, 1e-6}) {
-    TierSpec tiers = Selecting(0);
-    tiers.t1_reuse = reuse;
+    TierSetting tiers = Selecting(0);
+    tiers.shares.t1_reuse = reuse;
     const SelectiveOutcome expected = RunSelecting(tiers);
     EXPECT_GT(expected.rows_unread, 0);
     const auto expect_the_same = [&](double share, T1Place t1, uint64_t cap = 0) {
-      tiers.t0_share = share;
-      tiers.t1 = t1;
-      tiers.t0_cap_bytes = cap;
+      tiers.shares.t0_share = share;
+      tiers.engine.t1 = t1;
+      tiers.engine.t0_cap_bytes = cap;
+      if (cap > 0) tiers.shares.t0_share.reset();
       const SelectiveOutcome outcome = RunSelecting(tiers);
       EXPECT_EQ(outcome.logits_hash, expected.logits_hash) << share << ' ' << static_cast<int>(t1);
       EXPECT_EQ(outcome.rows_unread, expected.rows_unread);
@@ -102,17 +104,19 @@ TEST_P(BackendSelectiveTest, NeitherT0sShareNorT1sPlaceChangesABit) {
 }
 
 TEST_P(BackendSelectiveTest, AllMassHasTheBitsOfTheFullCache) {
-  TierSpec tiers = Selecting(0.3);
-  tiers.t1_mass = 1;
+  TierSetting tiers = Selecting(0.3);
+  tiers.shares.t1_mass = 1;
   const SelectiveOutcome all = RunSelecting(tiers);
   EXPECT_EQ(all.rows_unread, 0);
-  EXPECT_EQ(all.logits_hash, RunSelecting({.t0_share = 0.3, .t1 = T1Place::kHost}).logits_hash);
+  EXPECT_EQ(
+      all.logits_hash,
+      RunSelecting({.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.3}}).logits_hash);
 }
 
 TEST_P(BackendSelectiveTest, LoadsOnlyThePagesThatAreChosenAndNotCached) {
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
     const auto share_loaded = [t1](double t0_share) {
-      const TierSpec tiers = Selecting(t0_share, t1);
+      const TierSetting tiers = Selecting(t0_share, t1);
       auto engine = SelectiveEngine(tiers);
       auto session = OpenAfterPrompt(*engine, tiers);
       size_t loaded = 0, in_t1 = 0;
@@ -132,10 +136,11 @@ TEST_P(BackendSelectiveTest, LoadsOnlyThePagesThatAreChosenAndNotCached) {
 
 // The choices of a device and of a processor differ where rounding decides.
 TEST_P(BackendSelectiveTest, AgreesWithTheProcessorUpToRounding) {
-  const TierSpec tiers = Selecting(0.3);
+  const TierSetting tiers = Selecting(0.3);
   auto device = SelectiveEngine(tiers), host = SelectiveEngine(tiers, /*on_device=*/false);
   auto session = OpenAfterPrompt(*device, tiers), expected = OpenAfterPrompt(*host, tiers);
-  auto all = OpenAfterPrompt(*device, {.t0_share = 1, .t1 = T1Place::kHost});
+  auto all =
+      OpenAfterPrompt(*device, {.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 1}});
   double sum = 0, sum_of_all = 0;
   for (size_t i = kSelectivePrompt; i < kSelectiveLength; ++i) {
     for (Session* one : {session.get(), expected.get(), all.get()}) {
@@ -153,8 +158,8 @@ TEST_P(BackendSelectiveTest, AgreesWithTheProcessorUpToRounding) {
 
 TEST_P(BackendSelectiveTest, ParkedForkedSavedAndResumedSessionsGoOnAsBefore) {
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
-    TierSpec tiers = Selecting(0.3, t1);
-    tiers.t1_reuse = 1e-6;
+    TierSetting tiers = Selecting(0.3, t1);
+    tiers.shares.t1_reuse = 1e-6;
     const uint64_t expected = RunSelecting(tiers).logits_hash;
     auto engine = SelectiveEngine(tiers);
     auto session = OpenAfterPrompt(*engine, tiers);
@@ -179,7 +184,7 @@ TEST_P(BackendSelectiveTest, ParkedForkedSavedAndResumedSessionsGoOnAsBefore) {
 
 // A roll-back ends within a page of T1 that is cached, and later rows complete that page.
 TEST_P(BackendSelectiveTest, APageThatIsCompletedAfterARollBackIsLoadedAgain) {
-  const auto hash_of = [](const TierSpec& tiers) {
+  const auto hash_of = [](const TierSetting& tiers) {
     auto engine = SelectiveEngine(tiers);
     auto session = OpenAfterPrompt(*engine, tiers);
     DecodeText(*session, kSelectivePrompt, kSelectiveLength);
@@ -194,7 +199,7 @@ TEST_P(BackendSelectiveTest, APageThatIsCompletedAfterARollBackIsLoadedAgain) {
 }
 
 TEST_P(BackendSelectiveTest, ABatchReadsAsManyRowsAsSingleSteps) {
-  const TierSpec tiers = Selecting(0.3);
+  const TierSetting tiers = Selecting(0.3);
   auto engine = SelectiveEngine(tiers);
   std::vector<std::unique_ptr<Session>> sessions, alone;
   for (int i = 0; i < 3; ++i) {
@@ -222,7 +227,7 @@ TEST_P(BackendSelectiveTest, ABatchReadsAsManyRowsAsSingleSteps) {
 // A prefix is taken with its summaries; the keys of its newest pages are read from the device.
 TEST_P(BackendSelectiveTest, APrefixOfAnotherSessionIsReadAsIfItWereItsOwn) {
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile, T1Place::kNone}) {
-    const TierSpec tiers = Selecting(0.3, t1);
+    const TierSetting tiers = Selecting(0.3, t1);
     auto engine = SelectiveEngine(tiers);
     auto first = OpenAfterPrompt(*engine, tiers);
     std::vector<Token> prompt(SelectiveText().begin(), SelectiveText().begin() + 500);
@@ -246,11 +251,12 @@ TEST_P(BackendSelectiveTest, APrefixOfAnotherSessionIsReadAsIfItWereItsOwn) {
 }
 
 TEST_P(BackendSelectiveTest, DraftsThatSelectAreVerifiedOverAllRows) {
-  auto full_engine = SelectiveEngine({.t0_share = 1, .t1 = T1Place::kNone});
-  auto full = OpenAfterPrompt(*full_engine, {.t0_share = 1, .t1 = T1Place::kNone});
+  auto full_engine = SelectiveEngine({.engine = {.t1 = T1Place::kNone}, .shares = {.t0_share = 1}});
+  auto full =
+      OpenAfterPrompt(*full_engine, {.engine = {.t1 = T1Place::kNone}, .shares = {.t0_share = 1}});
   DecodeText(*full, kSelectivePrompt, 640);
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
-    const TierSpec tiers = Selecting(0.3, t1);
+    const TierSetting tiers = Selecting(0.3, t1);
     auto engine = SelectiveEngine(tiers);
     SessionOptions options = SelectiveSession(tiers);
     options.lossless =
@@ -275,8 +281,8 @@ TEST_P(BackendSelectiveTest, AStepThatFailsLosesTheDeviceAndNothingElse) {
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
     for (const SimBackendWork work : {SimBackendWork::kCopy, SimBackendWork::kCompute}) {
       for (int place = 0; place < 5; ++place) {
-        TierSpec tiers = Selecting(0, t1);
-        tiers.t1_reuse = 1e-6;
+        TierSetting tiers = Selecting(0, t1);
+        tiers.shares.t1_reuse = 1e-6;
         auto engine = SelectiveEngine(tiers);
         auto session = OpenAfterPrompt(*engine, tiers);
         DecodeText(*session, kSelectivePrompt, 604);
@@ -293,9 +299,9 @@ TEST_P(BackendSelectiveTest, AStepThatFailsLosesTheDeviceAndNothingElse) {
 // The cache of pages takes what rows leave of the device's memory.
 TEST_P(BackendSelectiveTest, FewerPagesAreCachedWhereTheDeviceHasNoMemoryForMore) {
   if (!IsSimulated()) GTEST_SKIP() << "its faults are the simulated device's";
-  const TierSpec tiers = Selecting(1);
+  const TierSetting tiers = Selecting(1);
   const auto run = [&](const std::string& device) {
-    EngineOptions options = {.threads = 2, .tiers = tiers};
+    EngineOptions options = {.threads = 2, .tiers = tiers.engine};
     options.device = *ParseDevice(device);
     auto engine = MakeEngineOf(SelectiveModel(), options);
     auto session = OpenAfterPrompt(*engine, tiers);

@@ -58,9 +58,10 @@ class BackendT2Test : public testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Attention, BackendT2Test,
                          testing::Values("auto", "flash", "eager", "host"), ByAttention::Name);
 
-EngineOptions WithT2(CompressedType type = CompressedType::kInt8, T1Place t1 = T1Place::kHost) {
-  EngineOptions options = {.threads = 2, .device = *ParseDevice(BackendT2Test::device())};
-  options.tiers = {.t0_share = 0.5, .t1 = t1, .t2_share = 0.4, .t2_type = type};
+TieredOptions WithT2(CompressedType type = CompressedType::kInt8, T1Place t1 = T1Place::kHost) {
+  TieredOptions options = {{.threads = 2, .device = *ParseDevice(BackendT2Test::device())}};
+  options.Set(
+      {.engine = {.t1 = t1, .t2_type = type}, .shares = {.t0_share = 0.5, .t2_share = 0.4}});
   return options;
 }
 
@@ -70,7 +71,7 @@ EngineOptions OnHost(EngineOptions options) {
 }
 
 // At random, so that rounding changes no decision.
-PolicySpec AtRandom(const EngineOptions& options, Granularity granularity = Granularity::kHead) {
+PolicySpec AtRandom(const TieredOptions& options, Granularity granularity = Granularity::kHead) {
   PolicySpec policy = Tiered(options, granularity);
   policy.scorer = "random";
   policy.seed = 5;
@@ -99,14 +100,14 @@ TEST(BackendOperations, ThatABackendLacksAreNamedWhenAnEngineOpensThatNeedsThem)
     return Engine::Create(DeviceModel(), options).status();
   };
   EngineOptions in_place = WithT2();
-  in_place.tiers->t2_share = 0;
+  in_place.tiers->t2_type.reset();
   EngineOptions streams = in_place;
   in_place.t1_mode = T1Mode::kCompute;
   SetSimBackendLacks(GGML_OP_CONCAT);
   ExpectOk(engine_of({.threads = 1}, "ggml-sim:attention=flash"));
   ExpectOk(engine_of(streams, "ggml-sim:attention=flash"));
   ExpectOk(engine_of(WithT2(), "ggml-sim"));
-  for (const EngineOptions& options : {WithT2(), in_place}) {
+  for (const EngineOptions& options : {EngineOptions(WithT2()), in_place}) {
     const Status status = engine_of(options, "ggml-sim:attention=flash");
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
     EXPECT_NE(status.message().find("cannot compute CONCAT"), std::string::npos)
@@ -130,7 +131,7 @@ TEST_P(BackendT2Test, IsTheProcessorUpToRounding) {
   for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
     for (const Granularity granularity :
          {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
-      const EngineOptions options = WithT2(type);
+      const TieredOptions options = WithT2(type);
       auto device = T2Engine(options),
            host = MakeEngineOf(BackendT2Test::T2Model(), OnHost(options));
       const PolicySpec policy = AtRandom(options, granularity);
@@ -172,8 +173,8 @@ TEST_P(BackendT2Test, RowsInT1ChangeNoBit) {
   std::vector<uint64_t> hashes;
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
     for (const double t0_share : {1.0, 0.3, 0.0}) {
-      EngineOptions options = WithT2(CompressedType::kInt8, t1);
-      options.tiers->t0_share = t0_share;
+      TieredOptions options = WithT2(CompressedType::kInt8, t1);
+      options.shares->t0_share = t0_share;
       auto engine = T2Engine(options);
       auto session = Open(*engine, Tiered(options, Granularity::kToken));
       Read(*session);
@@ -187,7 +188,7 @@ TEST_P(BackendT2Test, RowsInT1ChangeNoBit) {
 }
 
 TEST_P(BackendT2Test, StaysBesideRowsOfT1ThatTheHostAttendsTo) {
-  EngineOptions options = WithT2(), computes = options;
+  TieredOptions options = WithT2(), computes = options;
   computes.t1_mode = T1Mode::kCompute;
   auto streams = T2Engine(options), engine = T2Engine(computes);
   auto session = Open(*engine, AtRandom(options)), expected = Open(*streams, AtRandom(options));
@@ -201,8 +202,8 @@ TEST_P(BackendT2Test, StaysBesideRowsOfT1ThatTheHostAttendsTo) {
 
 // After a roll-back groups may have as many rows in T0 but not in T2.
 TEST_P(BackendT2Test, GroupsMayHaveOtherNumbersOfRowsThere) {
-  EngineOptions options = WithT2(), computes = options;
-  options.tiers->t0_share = computes.tiers->t0_share = 0;
+  TieredOptions options = WithT2(), computes = options;
+  options.shares->t0_share = computes.shares->t0_share = 0;
   computes.t1_mode = T1Mode::kCompute;
   auto streams = T2Engine(options), engine = T2Engine(computes);
   auto session = Open(*engine, AtRandom(options)), expected = Open(*streams, AtRandom(options));
@@ -224,7 +225,7 @@ TEST_P(BackendT2Test, GroupsMayHaveOtherNumbersOfRowsThere) {
 }
 
 TEST_P(BackendT2Test, PromptsAreReadBesideIt) {
-  const EngineOptions options = WithT2();
+  const TieredOptions options = WithT2();
   auto device = T2Engine(options), host = MakeEngineOf(BackendT2Test::T2Model(), OnHost(options));
   auto session = Open(*device, AtRandom(options)), expected = Open(*host, AtRandom(options));
   for (Session* each : {session.get(), expected.get()}) {
@@ -261,7 +262,7 @@ TEST_P(BackendT2Test, LayersThatDifferHaveIt) {
   mixed.kv_heads_by_layer = {1, 3, 2};
   for (const RandomGgufOptions& shape : {windows, mixed}) {
     const auto model = ForDevice(shape);
-    const EngineOptions options = WithT2();
+    const TieredOptions options = WithT2();
     auto device = MakeEngineOf(model, options), host = MakeEngineOf(model, OnHost(options));
     for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
       auto session = Open(*device, AtRandom(options, granularity));
@@ -284,7 +285,7 @@ TEST_P(BackendT2Test, ManySequencesStepTogether) {
   RandomGgufOptions shape = Shape();
   shape.num_q_heads = 16;
   const auto model = ForDevice(shape);
-  const EngineOptions options = WithT2();
+  const TieredOptions options = WithT2();
   auto engine = MakeEngineOf(model, options);
   PolicySpec policy = Tiered(options, Granularity::kHead);
   std::vector<std::unique_ptr<Session>> sessions;
@@ -306,9 +307,12 @@ TEST_P(BackendT2Test, APromptThatT0DoesNotHoldIsRead) {
   // Rows of all streams take as many bytes.
   if (IsOnHost()) shape.num_q_heads = shape.num_kv_heads = 16;
   const auto model = ForDevice(shape);
-  EngineOptions options = WithT2();
+  TieredOptions options = WithT2();
   // 512 rows of each (layer, kv head) pair.
-  options.tiers = {.t0_cap_bytes = size_t{2} << 20, .t1 = T1Place::kHost, .t2_share = 0.4};
+  options.Set({.engine = {.t0_cap_bytes = size_t{2} << 20,
+                          .t1 = T1Place::kHost,
+                          .t2_type = CompressedType::kInt8},
+               .shares = {.t2_share = 0.4}});
   auto device = MakeEngineOf(model, options), host = MakeEngineOf(model, OnHost(options));
   const std::vector<Token> prompt = RandomTokens(shape, 700, 3);
   const PolicySpec policy = AtRandom(options, Granularity::kToken);
@@ -327,12 +331,12 @@ TEST_P(BackendT2Test, APromptThatT0DoesNotHoldIsRead) {
 TEST_P(BackendT2Test, MassIsTheProcessors) {
   for (const T1Mode mode : {T1Mode::kStream, T1Mode::kCompute}) {
     for (const MassNeed need : {MassNeed::kSummed, MassNeed::kPerKvHead, MassNeed::kPerQueryHead}) {
-      EngineOptions options = WithT2();
+      TieredOptions options = WithT2();
       options.t1_mode = mode;
       EngineOptions on_host = OnHost(options);
       on_host.t1_mode = T1Mode::kAuto;
       std::vector<std::vector<float>> masses;
-      for (const EngineOptions& each : {options, on_host}) {
+      for (const EngineOptions& each : {EngineOptions(options), on_host}) {
         auto engine = MakeEngineOf(BackendT2Test::T2Model(), each);
         SessionOptions wanted = WithPolicy(AtRandom(options, Granularity::kLayer));
         KeepMass(need, &wanted, &masses.emplace_back());
@@ -357,7 +361,7 @@ TEST_P(BackendT2Test, MassIsTheProcessors) {
 TEST_P(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
   const TempFolder folder;
   const std::string path = folder.File("session");
-  const EngineOptions options = WithT2();
+  const TieredOptions options = WithT2();
   const PolicySpec policy = Tiered(options, Granularity::kHead);
   auto engine = T2Engine(options);
   auto session = Open(*engine, policy);
@@ -392,7 +396,7 @@ TEST_P(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
 // What the device has no memory for is tried in smaller parts, or later; no row is lost.
 TEST_P(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
   if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
-  const EngineOptions options = WithT2();
+  const TieredOptions options = WithT2();
   auto engine = T2Engine(options);
   auto session = Open(*engine, AtRandom(options));
   Read(*session);
@@ -420,21 +424,22 @@ TEST_P(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
   }
 }
 
-EngineOptions WithOldRows(CompressedType type,
+TieredOptions WithOldRows(CompressedType type,
                           const std::string& device = BackendT2Test::device()) {
-  EngineOptions options = {.threads = 2, .device = *ParseDevice(device)};
-  options.tiers = {.t1 = T1Place::kHost, .t2_rows = T2Rows::kOld, .t2_type = type};
+  TieredOptions options = {{.threads = 2, .device = *ParseDevice(device)}};
+  options.Set(
+      {.engine = {.t1 = T1Place::kHost, .t2_type = type}, .shares = {.t2_rows = T2Rows::kOld}});
   return options;
 }
 
-PolicySpec Compressing(const EngineOptions& options) {
+PolicySpec Compressing(const TieredOptions& options) {
   PolicySpec policy;
-  policy.tiers = options.tiers;
+  policy.tiers = options.shares;
   return policy;
 }
 
 TEST_P(BackendT2Test, LiesOnTheDeviceWhereItCanBeReadThere) {
-  const EngineOptions options = WithT2();
+  const TieredOptions options = WithT2();
   auto engine = T2Engine(options);
   auto session = Open(*engine, AtRandom(options));
   Read(*session);
@@ -448,7 +453,7 @@ TEST_P(BackendT2Test, LiesOnTheDeviceWhereItCanBeReadThere) {
 
 TEST_P(BackendT2Test, OldRowsAreTheProcessorsUpToRounding) {
   if (IsOnHost()) {
-    const EngineOptions options = WithOldRows(CompressedType::kInt4);
+    const TieredOptions options = WithOldRows(CompressedType::kInt4);
     const Status status = T2Engine(options)->OpenSession(WithPolicy(Compressing(options))).status();
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
     EXPECT_THAT(
@@ -460,7 +465,7 @@ TEST_P(BackendT2Test, OldRowsAreTheProcessorsUpToRounding) {
   const std::vector<Token> text = SomeTokens(900, 3);
   for (const CompressedType type :
        {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
-    EngineOptions options = WithOldRows(type);
+    TieredOptions options = WithOldRows(type);
     options.prefill_chunk = 256;
     auto device = T2Engine(options), host = MakeEngineOf(BackendT2Test::T2Model(), OnHost(options));
     auto session = Open(*device, Compressing(options));
@@ -503,7 +508,7 @@ TEST_P(BackendT2Test, OldRowsAreTheSameWhereverTheyComeFrom) {
   if (IsOnHost()) return;  // refused
   const std::vector<Token> text = SomeTokens(900, 3);
   for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
-    const EngineOptions options = WithOldRows(type);
+    const TieredOptions options = WithOldRows(type);
     auto engine = T2Engine(options);
     auto session = Open(*engine, Compressing(options));
     const auto decode = [&](Session& each, int from, int to) {
@@ -548,7 +553,7 @@ TEST_P(BackendT2Test, OldRowsMakeRoomOnADevice) {
   const RandomGgufOptions shape = SixteenStreamsOptions();
   const auto model = ForDevice(shape);
   const std::vector<Token> prompt = RandomTokens(shape, 2500, 3);
-  EngineOptions options = WithOldRows(CompressedType::kInt4,
+  TieredOptions options = WithOldRows(CompressedType::kInt4,
                                       std::string("ggml-sim:memory=6MiB,attention=") + GetParam());
   options.tiers->t1 = T1Place::kNone;
   options.prefill_chunk = 256;
@@ -574,7 +579,7 @@ TEST_P(BackendT2Test, AFailureHasAClearError) {
     works += work != SimBackendWork::kAllocate;
     return false;
   });
-  const EngineOptions options = WithT2();
+  const TieredOptions options = WithT2();
   const auto run = [&](Session* session) {
     Status status = session->Prefill(std::span(Text()).first(kPromptTokens)).status;
     for (int i = 0; i < 60 && status.ok(); ++i)

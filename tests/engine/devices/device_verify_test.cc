@@ -13,12 +13,11 @@
 namespace ebb {
 namespace {
 
-EngineOptions OnSimulatedDevice(T1Mode mode, const TierSpec& tiers) {
-  return {.threads = 1, .tiers = tiers, .device = *ParseDevice("ggml-sim"), .t1_mode = mode};
-}
-
-TierSpec Tiers(double t0_share, double evict_share = 0) {
-  return {.t0_share = t0_share, .t1 = T1Place::kHost, .evict_share = evict_share};
+EngineOptions OnSimulatedDevice(T1Mode mode) {
+  return {.threads = 1,
+          .tiers = EngineTiers{.t1 = T1Place::kHost},
+          .device = *ParseDevice("ggml-sim"),
+          .t1_mode = mode};
 }
 
 class DeviceVerify : public testing::TestWithParam<const char*> {
@@ -31,18 +30,19 @@ class DeviceVerify : public testing::TestWithParam<const char*> {
 TEST_P(DeviceVerify, StreamingAnyShareGivesTheBitsOfTheFullCache) {
   auto model = Model::Load({.path = DefaultModelPath(), .for_device = true});
   ASSERT_TRUE(model.ok()) << model.status().ToString();
-  const auto think = [&](const EngineOptions& options) {
-    return Think(*model, GetParam(), options);
+  const auto think = [&](T1Mode mode, const TierShares& shares) {
+    return Think(*model, GetParam(), OnSimulatedDevice(mode), shares);
   };
-  const LongThought full = think({.threads = 1, .device = *ParseDevice("ggml-sim")});
-  EXPECT_EQ(think(OnSimulatedDevice(T1Mode::kStream, Tiers(0.3))).hash, full.hash);
+  const LongThought full =
+      Think(*model, GetParam(), {.threads = 1, .device = *ParseDevice("ggml-sim")});
+  EXPECT_EQ(think(T1Mode::kStream, {.t0_share = 0.3}).hash, full.hash);
   // Each thought takes a minute and a half: one of them is asked everything.
   if (GetParam() != kThoughtPrompts[0]) return;
   for (const double share : {1.0, 0.5}) {
-    EXPECT_EQ(think(OnSimulatedDevice(T1Mode::kStream, Tiers(share))).hash, full.hash) << share;
+    EXPECT_EQ(think(T1Mode::kStream, {.t0_share = share}).hash, full.hash) << share;
   }
-  EXPECT_NE(think(OnSimulatedDevice(T1Mode::kStream, Tiers(0.5, 0.1))).hash, full.hash);
-  const LongThought computed = think(OnSimulatedDevice(T1Mode::kCompute, Tiers(0.3)));
+  EXPECT_NE(think(T1Mode::kStream, {.t0_share = 0.5, .evict_share = 0.1}).hash, full.hash);
+  const LongThought computed = think(T1Mode::kCompute, {.t0_share = 0.3});
   EXPECT_EQ(computed.device.t1_mode, T1Mode::kCompute);
   EXPECT_NE(computed.hash, full.hash);
   // Up to a tie the text is the same.

@@ -98,10 +98,10 @@ class LibraryDevice : public testing::TestWithParam<DeviceKind> {
     return all;
   }
   // A policy that keeps all rows, in their tiers by mass or at random.
-  [[nodiscard]] SessionOptions InTiers(const EngineOptions& engine,
+  [[nodiscard]] SessionOptions InTiers(const TieredOptions& engine,
                                        const std::string& scorer = "") const {
     SessionOptions options;
-    options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = engine.tiers};
+    options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = engine.shares};
     options.policy.scorer = scorer;
     options.policy.seed = 5;
     if (model_->shape().SmallestWindow() > 0) options.policy.granularity = Granularity::kLayer;
@@ -157,8 +157,8 @@ TEST_P(LibraryDevice, RowsInT1ChangeNoBitWhereTheyAreStreamed) {
   if (!GetParam().has_t1) GTEST_SKIP() << "no T1 beside a device";
   const std::vector<float> expected = LogitsOf(*OnDevice());
   for (const T1Place place : {T1Place::kHost, T1Place::kFile}) {
-    EngineOptions options = {.threads = 1};
-    options.tiers = {.t0_share = 0.3, .t1 = place};
+    TieredOptions options = {{.threads = 1}};
+    options.Set({.engine = {.t1 = place}, .shares = {.t0_share = 0.3}});
     EXPECT_EQ(LogitsOf(*OnDevice(options), InTiers(options)), expected) << T1PlaceName(place);
   }
 }
@@ -166,8 +166,9 @@ TEST_P(LibraryDevice, RowsInT1ChangeNoBitWhereTheyAreStreamed) {
 TEST_P(LibraryDevice, TheHostAttendsToRowsOfT1AndT2) {
   if (!GetParam().has_t1) GTEST_SKIP() << "no T1 beside a device";
   for (const double t2_share : {0.0, 0.4}) {
-    EngineOptions options = {.threads = 2};
-    options.tiers = {.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = t2_share};
+    TieredOptions options = {{.threads = 2}};
+    options.Set({.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                 .shares = {.t0_share = 0.5, .t2_share = t2_share}});
     auto host = OnHost(options);
     options.t1_mode = T1Mode::kCompute;
     auto device = OnDevice(options);
@@ -185,10 +186,11 @@ TEST_P(LibraryDevice, TheHostAttendsToRowsOfT1AndT2) {
 
 // Prompt rows too, in the device's memory.
 TEST_P(LibraryDevice, ACompressedCacheLosesAboutAsMuchAsTheProcessors) {
-  EngineOptions options = {.threads = 2};
-  options.tiers = {.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld, .t2_type = CompressedType::kInt4};
+  TieredOptions options = {{.threads = 2}};
+  options.Set({.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt4},
+               .shares = {.t2_rows = T2Rows::kOld}});
   SessionOptions compressing;
-  compressing.policy.tiers = options.tiers;
+  compressing.policy.tiers = options.shares;
   const std::vector<Token> prompt = Tokens(170, 3), answer = Tokens(80, 4);
   const auto full = LogitsOf(*OnHost(), {}, prompt, answer);
   auto host = OnHost(options), device = OnDevice(options);

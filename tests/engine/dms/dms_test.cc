@@ -331,7 +331,7 @@ TEST_P(DmsOfModels, DraftsForTheBitsOfTheFullCache) {
   const std::vector<Token> text = SomeTokens(80, 3);
   auto full_engine = MakeIts({.threads = 1});
   auto full = Open(*full_engine, PolicySpec{});
-  auto engine = MakeIts({.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost}});
+  auto engine = MakeIts({.threads = 1, .tiers = EngineTiers{.t1 = T1Place::kHost}});
   auto lossless =
       Open(*engine, SessionOptions{.policy = kDms, .lossless = LosslessOptions{.draft_min = 6}});
   for (Session* session : {full.get(), lossless.get()}) ExpectOk(session->Prefill(SomeTokens(150)));
@@ -354,10 +354,11 @@ TEST_P(DmsOfModels, DraftsForTheBitsOfTheFullCache) {
 
 // The scorer ranks rows of the hierarchy as any other does.
 TEST(Dms, DrivesTheHierarchy) {
-  const TierSpec tiers = {.t1 = T1Place::kHost, .t2_share = 0.25, .evict_share = 0.25};
-  auto engine = MarkingEngine({.threads = 1, .tiers = tiers});
+  const TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                             .shares = {.t2_share = 0.25, .evict_share = 0.25}};
+  auto engine = MarkingEngine({.threads = 1, .tiers = tiers.engine});
   PolicySpec spec = kDms;
-  spec.tiers = tiers;
+  spec.tiers = tiers.shares;
   spec.window = 16;
   spec.interval = 8;
   auto session = Open(*engine, spec);

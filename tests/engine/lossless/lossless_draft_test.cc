@@ -116,9 +116,10 @@ TEST(LosslessDraft, SeesTheSignalsOfStepsThatTheStoreComputed) {
 // scores are then those of the rows that it has, and each score is the mass that its row was shown.
 TEST(LosslessDraft, ScoresAndLedgerGoBackWithIt) {
   const int vocab_size = SmallModel()->shape().vocab_size;
-  const TierSpec tiers = {.t0_share = 1, .t1 = T1Place::kHost, .t2_share = 0.4, .evict_share = 0.3};
+  const TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                             .shares = {.t0_share = 1, .t2_share = 0.4, .evict_share = 0.3}};
   SessionOptions options =
-      Lossless({.name = "attention", .window = 16, .interval = 8, .tiers = tiers},
+      Lossless({.name = "attention", .window = 16, .interval = 8, .tiers = tiers.shares},
                {.draft_min = 5, .draft_max = 24});
   options.ledger = SessionOptions::Record::kYes;
   std::map<Position, double> mass;  // of a row, for each query head, by decode steps
@@ -130,7 +131,7 @@ TEST(LosslessDraft, ScoresAndLedgerGoBackWithIt) {
       if (step.kind == StepKind::kDecode) sum += signals.mass[row];
     }
   };
-  auto engine = MakeEngine({.threads = 1, .tiers = tiers});
+  auto engine = MakeEngine({.threads = 1, .tiers = tiers.engine});
   auto session = Open(*engine, options);
   Sequence& draft = Internals::SequenceOf(*session);
   ExpectOk(session->Prefill(SomeTokens(40)));

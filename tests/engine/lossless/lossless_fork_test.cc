@@ -31,7 +31,7 @@ std::ostream& operator<<(std::ostream& out, const LosslessForkCase& c) { return 
 std::vector<LosslessForkCase> LosslessForkCases() {
   PolicySpec in_tiers = SmallPolicy("attention", "10%");
   in_tiers.budget = {};
-  in_tiers.tiers = TierSpec{.t0_share = 0.3, .t2_share = 0.4};
+  in_tiers.tiers = TierShares{.t0_share = 0.3, .t2_share = 0.4};
   std::vector<LosslessForkCase> cases;
   for (const auto& [name, t1] :
        {std::pair("Host", T1Place::kHost), {"File", T1Place::kFile}, {"Memory", T1Place::kNone}}) {
@@ -41,7 +41,6 @@ std::vector<LosslessForkCase> LosslessForkCases() {
       SessionOptions options = {.policy = policy,
                                 .lossless = LosslessOptions{.draft_min = 6, .draft_max = 6}};
       options.ledger = SessionOptions::Record::kYes;
-      if (options.policy.tiers.has_value()) options.policy.tiers->t1 = t1;
       const std::string drafts = policy.tiers.has_value() ? "tiers" : policy.name;
       cases.push_back({.name = name + ("_" + drafts), .t1 = t1, .options = options});
     }
@@ -66,11 +65,8 @@ void Follow(std::span<const Token> tokens, Session* session) {
 class LosslessFork : public testing::TestWithParam<LosslessForkCase> {
  protected:
   void SetUp() override {
-    const SessionOptions& options = GetParam().options;
-    EngineOptions engine_options = {.threads = 1, .tiers = options.policy.tiers};
-    if (!engine_options.tiers.has_value()) engine_options.tiers.emplace();
-    engine_options.tiers->t1 = GetParam().t1;
-    auto engine = Engine::Create(SmallModel(), engine_options);
+    const EngineTiers tiers = {.t1 = GetParam().t1, .t2_type = CompressedType::kInt8};
+    auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = tiers});
     if (engine.status().code() == StatusCode::kUnsupported) {
       EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }

@@ -95,7 +95,7 @@ TEST_P(LosslessGenerate, TurnsEndAsTheFullCachesWithItsBits) {
   int64_t accepted = 0, rejected = 0;
   for (const auto& [draft_min, draft_max] : {std::pair(2, 5), {8, 8}, {20, 64}}) {
     const Talk lossless =
-        TalkIn({.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost}},
+        TalkIn({.threads = 1, .tiers = EngineTiers{.t1 = T1Place::kHost}},
                {.policy = {.name = "streaming", .sinks = 4, .window = 30},
                 .lossless = LosslessOptions{.draft_min = draft_min, .draft_max = draft_max}});
     for (int turn = 0; turn < kTurns; ++turn) {
@@ -124,7 +124,7 @@ TEST_P(LosslessGenerate, TurnsEndAsTheFullCachesWithItsBits) {
 TEST(LosslessCancel, EndsADraft) {
   auto full_engine = MakeEngine({.threads = 1});
   auto full = Open(*full_engine);
-  auto engine = MakeEngine({.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost}});
+  auto engine = MakeEngine({.threads = 1, .tiers = EngineTiers{.t1 = T1Place::kHost}});
   std::atomic<bool> cancel = false;
   int steps_after = 0;
   SessionOptions options = {.policy = {.name = "streaming", .sinks = 4, .window = 30},

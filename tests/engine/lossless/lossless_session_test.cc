@@ -49,7 +49,7 @@ void Decode(Session& session, int from, int to) {
 struct LosslessSessionCase {
   std::string name;
   PolicySpec policy;
-  TierSpec tiers;  // of the engine
+  EngineTiers tiers;
 };
 
 std::vector<LosslessSessionCase> LosslessSessionCases() {
@@ -57,11 +57,12 @@ std::vector<LosslessSessionCase> LosslessSessionCases() {
       {"memory", {.name = "streaming", .sinks = 4, .window = 12}, {.t1 = T1Place::kNone}},
       {"host", SmallPolicy("h2o", "24"), {.t1 = T1Place::kHost}},
       {"file", SmallPolicy("attention", "20%"), {.t1 = T1Place::kFile}},
-      {"int4",
-       SmallPolicy("full", ""),
-       {.t0_share = 0.5, .t1 = T1Place::kFile, .t2_share = 0.8, .t2_type = CompressedType::kInt4}},
+      {"int4", SmallPolicy("full", ""), {.t1 = T1Place::kFile, .t2_type = CompressedType::kInt4}},
   };
-  cases.back().policy = {.name = "attention", .window = 8, .interval = 8, .tiers = cases[3].tiers};
+  cases.back().policy = {.name = "attention",
+                         .window = 8,
+                         .interval = 8,
+                         .tiers = TierShares{.t0_share = 0.5, .t2_share = 0.8}};
   return cases;
 }
 
@@ -168,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Places, LosslessSession, testing::ValuesIn(LosslessSess
 
 // What a caller's guess throws passes through, and leaves both sequences where they were.
 TEST(LosslessFaults, AGuessThatThrowsLeavesTheSessionAsItWas) {
-  auto engine = MakeEngine({.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost}});
+  auto engine = MakeEngine({.threads = 1, .tiers = EngineTiers{.t1 = T1Place::kHost}});
   auto full_engine = MakeEngine();
   auto full = Open(*full_engine);
   auto session = Open(*engine, {.policy = {.name = "streaming", .sinks = 4, .window = 12},
@@ -239,7 +240,7 @@ TEST(LosslessFaults, AT1FileThatCannotBeReadLeavesTheSessionAsItWas) {
   const auto model = DeepModel();  // keeps its file open, which has no name any more
   const auto before = FilesWithoutName();
   const auto engine =
-      Engine::Create(model, {.threads = 2, .tiers = TierSpec{.t1 = T1Place::kFile}});
+      Engine::Create(model, {.threads = 2, .tiers = EngineTiers{.t1 = T1Place::kFile}});
   if (engine.status().code() == StatusCode::kUnsupported)
     EBB_SKIP_WITHOUT("direct_io") << engine.status().message();
   auto full_engine = MakeEngineOf(DeepModel(), {.threads = 2});

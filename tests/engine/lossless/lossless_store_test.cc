@@ -24,7 +24,7 @@ constexpr int kPage = static_cast<int>(kRowsPerPage);
 constexpr size_t kKvStreams = 2 * 2;  // layers, kv heads
 
 EngineOptions OnHost(uint64_t t1_cap_bytes = 0) {
-  return {.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost, .t1_cap_bytes = t1_cap_bytes}};
+  return {.threads = 1, .tiers = EngineTiers{.t1 = T1Place::kHost, .t1_cap_bytes = t1_cap_bytes}};
 }
 
 SessionOptions Drafting(PolicySpec policy, int draft_min) {
@@ -118,7 +118,7 @@ TEST(LosslessStore, RollBacksCrossExtents) {
   for (const T1Place t1 : {T1Place::kNone, T1Place::kHost}) {
     auto full_engine = MakeEngineOf(model);
     auto full = Open(*full_engine);
-    auto engine = MakeEngineOf(model, {.threads = 1, .tiers = TierSpec{.t1 = t1}});
+    auto engine = MakeEngineOf(model, {.threads = 1, .tiers = EngineTiers{.t1 = t1}});
     auto session = Open(*engine, Drafting(kStreaming, 12));
     // Of the arena that has the store's pages: at least so many.
     const Tier tier = t1 == T1Place::kNone ? Tier::kT0 : Tier::kT1;
@@ -186,10 +186,10 @@ TEST(LosslessStore, WhatT1HadNoRoomForGoesThereOnceItHas) {
 TEST(LosslessStore, EveryShareOfT2IsADraft) {
   for (int percent = 1; percent < 100; ++percent) {
     EngineOptions options = OnHost();
-    options.tiers->t0_share = 1;
-    options.tiers->t2_share = percent / 100.0;
+    options.tiers->t2_type = CompressedType::kInt8;
     auto engine = MakeEngine(options);
-    auto session = Open(*engine, Drafting({.name = "attention", .tiers = options.tiers}, 0));
+    const TierShares shares = {.t0_share = 1, .t2_share = percent / 100.0};
+    auto session = Open(*engine, Drafting({.name = "attention", .tiers = shares}, 0));
     EXPECT_NE(session, nullptr) << percent;
   }
 }
@@ -198,13 +198,10 @@ TEST(LosslessStore, EveryShareOfT2IsADraft) {
 TEST(LosslessStore, AShareOfTheRowsAliveIsDraftedWithAsOfThoseGenerated) {
   std::vector<size_t> rows;
   for (const EvictOf of : {EvictOf::kGenerated, EvictOf::kAlive}) {
-    EngineOptions options = OnHost();
-    options.tiers->t0_share = 0.5;
-    options.tiers->evict_of = of;
-    auto engine = MakeEngine(options);
+    auto engine = MakeEngine(OnHost());
     PolicySpec policy = SmallPolicy("attention", "10%");
     policy.budget = {};
-    policy.tiers = options.tiers;
+    policy.tiers = TierShares{.t0_share = 0.5, .evict_of = of};
     auto session = Open(*engine, Drafting(policy, 0));
     ExpectOk(session->Prefill(SomeTokens(20)));
     for (const Token token : SomeTokens(200, 4)) ExpectOk(session->Decode(token));
@@ -224,7 +221,7 @@ TEST(LosslessStore, WhatTheDraftHasInT0IsNotReadFromT1) {
   for (const Token token : text) ExpectOk(full->Decode(token));
   std::vector<double> pages;  // of a step, in each stream
   for (const int window : {kPage / 2, 11 * kPage}) {
-    const EngineOptions options = {.threads = 1, .tiers = TierSpec{.t1 = T1Place::kFile}};
+    const EngineOptions options = {.threads = 1, .tiers = EngineTiers{.t1 = T1Place::kFile}};
     const auto probe = Engine::Create(SmallModel(), options);
     if (probe.status().code() == StatusCode::kUnsupported)
       EBB_SKIP_WITHOUT("direct_io") << "no direct reads";
@@ -249,12 +246,13 @@ TEST(LosslessStore, WhatTheDraftHasInT0IsNotReadFromT1) {
 
 // Rows that rise from T2 are not what they were.
 TEST(LosslessStore, WhatADraftWithT2HasInT0IsReadFromT1) {
-  TierSpec tiers = {.t0_share = 0.9, .t1 = T1Place::kFile, .t2_share = 0.5};
-  auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = tiers});
+  TierSetting tiers = {.engine = {.t1 = T1Place::kFile, .t2_type = CompressedType::kInt8},
+                       .shares = {.t0_share = 0.9, .t2_share = 0.5}};
+  auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = tiers.engine});
   if (engine.status().code() == StatusCode::kUnsupported)
     EBB_SKIP_WITHOUT("direct_io") << "no direct reads";
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
-  auto session = Open(**engine, Drafting({.name = "attention", .tiers = tiers}, 0));
+  auto session = Open(**engine, Drafting({.name = "attention", .tiers = tiers.shares}, 0));
   ExpectOk(session->Prefill(SomeTokens(6 * kPage)));
   const uint64_t before = session->lossless_report()->bytes_read;
   ExpectOk(session->Decode(1));

@@ -25,13 +25,12 @@ struct Place {
 struct Draft {
   std::string name;
   PolicySpec policy;
-  bool in_tiers = false;  // policy.tiers, with the T1 of the place
 };
 
 EngineOptions EngineAt(const Place& place, const Draft& draft, int threads = 1) {
   EngineOptions options = {.threads = threads};
-  options.tiers = draft.in_tiers ? *draft.policy.tiers : TierSpec();
-  options.tiers->t1 = place.t1;
+  options.tiers = EngineTiers{.t1 = place.t1};
+  if (draft.policy.tiers.has_value()) options.tiers->t2_type = CompressedType::kInt4;
   return options;
 }
 
@@ -52,12 +51,12 @@ std::vector<Draft> Drafts() {
       {"full", {.name = "full"}},
   };
   drafts[2].policy.granularity = Granularity::kHead;
-  Draft tiers = {.name = "tiers", .policy = SmallPolicy("attention", "10%"), .in_tiers = true};
+  Draft tiers = {.name = "tiers", .policy = SmallPolicy("attention", "10%")};
   tiers.policy.budget = {};
-  tiers.policy.tiers = TierSpec{.t0_share = 0.2, .evict_share = 0.1};
+  tiers.policy.tiers = TierShares{.t0_share = 0.2, .evict_share = 0.1};
   drafts.push_back(tiers);
   tiers.name = "int4";
-  tiers.policy.tiers = TierSpec{.t0_share = 1, .t2_share = 1, .t2_type = CompressedType::kInt4};
+  tiers.policy.tiers = TierShares{.t0_share = 1, .t2_share = 1};
   drafts.push_back(tiers);
   return drafts;
 }
@@ -403,8 +402,8 @@ TEST(Lossless, WhatItCannotDoIsRefused) {
   (void)refusal(past);
   EXPECT_EQ(Open(*engine, SessionWith(Streaming()))->SetT0Share(0.5).message(),
             "the share of T0 cannot change in a lossless session, whose draft is the rows of T0");
-  const TierSpec capped = {.t0_cap_bytes = size_t{4} << 20, .t1 = T1Place::kNone};
-  SessionOptions without_t1 = {.policy = {.tiers = capped}, .lossless = LosslessOptions()};
+  const EngineTiers capped = {.t0_cap_bytes = size_t{4} << 20, .t1 = T1Place::kNone};
+  SessionOptions without_t1 = {.policy = {.tiers = TierShares()}, .lossless = LosslessOptions()};
   EXPECT_EQ(MakeEngine({.threads = 1, .tiers = capped})->OpenSession(without_t1).status().message(),
             "a cap on T0 needs a T1 in a lossless session: T0 has to hold the draft alone");
   for (const auto& [min, max] : {std::pair(-1, 4), {0, 0}, {5, 4}, {1, kMostDrafted + 1}}) {

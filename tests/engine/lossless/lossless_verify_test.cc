@@ -52,17 +52,17 @@ SamplingOptions OptionsOf(const Sampling& sampling) {
 struct Draft {
   std::string name;
   PolicySpec policy;
-  TierSpec tiers;  // of the engine: where T1 lies
+  EngineTiers tiers;  // where T1 lies
 };
 
 std::vector<Draft> Drafts() {
-  TierSpec int4 = {.t0_share = 1, .t1 = T1Place::kHost, .t2_share = 1};
-  int4.t2_type = CompressedType::kInt4;
   return {{"window 256", {.name = "streaming", .sinks = 4, .window = 256}, {.t1 = T1Place::kFile}},
           {"attention at 10 %",
            {.name = "attention", .budget = *ParseBudget("10%")},
            {.t1 = T1Place::kHost}},
-          {"int4 T2", {.name = "attention", .tiers = int4}, int4}};
+          {"int4 T2",
+           {.name = "attention", .tiers = TierShares{.t0_share = 1, .t2_share = 1}},
+           {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt4}}};
 }
 
 struct Thought {
@@ -81,7 +81,7 @@ class LosslessThoughts : public testing::TestWithParam<Sampling> {
     auto model = Model::Load({.path = DefaultModelPath(), .weights = weights});
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     model_ = *std::move(model);
-    const auto engine = Engine::Create(model_, {.threads = 1, .tiers = TierSpec()});
+    const auto engine = Engine::Create(model_, {.threads = 1, .tiers = EngineTiers()});
     if (engine.status().code() == StatusCode::kUnsupported) {
       EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }

@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Weights, ExactPrefixTest, ::testing::Values("f32", "q4_
 
 struct SharingCase {
   std::string name;
-  PolicySpec policy;
+  TieredPolicy policy;
 };
 std::ostream& operator<<(std::ostream& out, const SharingCase& c) { return out << c.name; }
 
@@ -122,9 +122,10 @@ std::vector<SharingCase> SharingCases() {
                                     {"raas", SmallPolicy("raas", "900")}};
   for (const T1Place place : {T1Place::kHost, T1Place::kFile}) {
     const std::string name = place == T1Place::kHost ? "host" : "file";
-    cases.push_back({"t1_" + name, Tiered({.t0_share = 0.4, .t1 = place})});
-    cases.push_back({"t2_" + name,
-                     Tiered({.t0_share = 0.4, .t1 = place, .t2_share = 0.4, .evict_share = 0.1})});
+    cases.push_back({"t1_" + name, Tiered({.engine = {.t1 = place}, .shares = {.t0_share = 0.4}})});
+    cases.push_back(
+        {"t2_" + name, Tiered({.engine = {.t1 = place, .t2_type = CompressedType::kInt8},
+                               .shares = {.t0_share = 0.4, .t2_share = 0.4, .evict_share = 0.1}})});
   }
   for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
     SharingCase one = {"t2_" + std::string(GranularityName(granularity)), cases.back().policy};
@@ -138,7 +139,7 @@ class ExactPrefixPolicyTest : public ::testing::TestWithParam<SharingCase> {};
 
 TEST_P(ExactPrefixPolicyTest, PoliciesThatLetPromptsBeShareThem) {
   const SessionOptions options = {.policy = GetParam().policy};
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto engine = MakeEngine(EngineOptionsFor(GetParam().policy.engine));
   const auto from = Open(*engine, options);
   ExpectOk(from->BeginPrompt(PromptOf(400, 600, 2)));
   SessionStep part[] = {{.session = from.get(), .most_prompt_tokens = 300}};
@@ -162,7 +163,7 @@ TEST_P(ExactPrefixPolicyTest, PoliciesThatLetPromptsBeShareThem) {
 
 TEST_P(ExactPrefixPolicyTest, WhoGaveRowsGoesOnAsIfAlone) {
   const SessionOptions options = {.policy = GetParam().policy};
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto engine = MakeEngine(EngineOptionsFor(GetParam().policy.engine));
   const auto prompt = PromptOf(0, 500, 2);
   const auto from = Open(*engine, options);
   ExpectOk(from->Prefill(prompt));
@@ -191,7 +192,7 @@ TEST_P(ExactPrefixPolicyTest, ASessionFromAFileGivesItsFirstPrompt) {
   const TempFolder folder;
   const auto prompt = PromptOf(400, 700, 3);
   {
-    const auto engine = MakeEngine(EngineOptionsFor(options));
+    const auto engine = MakeEngine(EngineOptionsFor(GetParam().policy.engine));
     const auto from = Open(*engine, options);
     ExpectOk(from->Prefill(PromptOf(400, 600, 2)));
     ExpectOk(SaveSession(*from, folder.File("whole"), "", Durability::kUnsynced));
@@ -200,7 +201,7 @@ TEST_P(ExactPrefixPolicyTest, ASessionFromAFileGivesItsFirstPrompt) {
     ExpectOk(from->TruncateTo(350));
     ExpectOk(SaveSession(*from, folder.File("rolled_back")));
   }
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto engine = MakeEngine(EngineOptionsFor(GetParam().policy.engine));
   for (const auto& [name, num_taken] :
        {std::pair("whole", 400u), std::pair("later", 400u), std::pair("rolled_back", 350u)}) {
     auto resumed = ResumeSession(*engine, folder.File(name), options);
@@ -326,12 +327,12 @@ TEST(ExactPrefix, PoliciesOfTheCallersOwnShareNothing) {
 
 // Rows of T1 would come to a session that turns keys, which works in T0 alone.
 TEST(ExactPrefix, SessionsOfOneNameWhoseTiersOrTurnsDifferShareNothing) {
-  const SessionOptions tiered = {.policy = Tiered({.t0_share = 0.4, .t1 = T1Place::kHost})};
+  const SessionOptions tiered = {.policy = Tiered({.shares = {.t0_share = 0.4}})};
   const SessionOptions plain = {.policy = SmallPolicy("attention", "25%")};
   SessionOptions turning = plain;
   turning.context = 256;
   turning.past_context = PastContext::kReRotate;
-  const auto engine = MakeEngine(EngineOptionsFor(tiered));
+  const auto engine = MakeEngine(EngineOptionsFor(EngineTiers{.t1 = T1Place::kHost}));
   const std::vector<Token> prompt = SomeTokens(100);
   for (const SessionOptions* options : {&tiered, &plain}) {
     const auto from = Open(*engine, *options), session = Open(*engine, turning);
@@ -348,7 +349,7 @@ TEST(ExactPrefix, SessionsOfOneNameWhoseTiersOrTurnsDifferShareNothing) {
 // Rows that went while a prompt was read change those behind them.
 TEST(ExactPrefix, SessionsWhosePlacementsDifferShareNothing) {
   const auto tiered = [](double t0_share, double evict_share) {
-    return Tiered({.t0_share = t0_share, .t1 = T1Place::kHost, .evict_share = evict_share});
+    return Tiered({.shares = {.t0_share = t0_share, .evict_share = evict_share}});
   };
   const auto with = [](PolicySpec policy, int window, int interval) {
     policy.window = window;
@@ -364,7 +365,7 @@ TEST(ExactPrefix, SessionsWhosePlacementsDifferShareNothing) {
       {SmallPolicy("tova", "100"), SmallPolicy("tova", "1000")},
       {tiered(0.4, 0), tiered(0.4, 0.2)},
       {tiered(0.4, 0), tiered(0.2, 0)}};
-  const auto engine = MakeEngine(EngineOptionsFor({.policy = tiered(0.4, 0)}));
+  const auto engine = MakeEngine(EngineOptionsFor(EngineTiers{.t1 = T1Place::kHost}));
   const std::vector<Token> prompt = SomeTokens(100);
   for (const auto& [one, other] : cases) {
     const auto from = Open(*engine, one), like = Open(*engine, one), unlike = Open(*engine, other);
@@ -379,8 +380,8 @@ TEST(ExactPrefix, SessionsWhosePlacementsDifferShareNothing) {
 }
 
 TEST(ExactPrefix, AShareOfT0ThatChangedSinceIsNoOtherKind) {
-  const SessionOptions options = {.policy = Tiered({.t0_share = 0.4, .t1 = T1Place::kHost})};
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const SessionOptions options = {.policy = Tiered({.shares = {.t0_share = 0.4}})};
+  const auto engine = MakeEngine(EngineOptionsFor(EngineTiers{.t1 = T1Place::kHost}));
   const auto from = Open(*engine, options);
   ExpectOk(from->Prefill(PromptOf(200, 300, 2)));
   ExpectOk(from->SetT0Share(0.9));
@@ -447,7 +448,7 @@ TEST(ExactPrefix, WithoutRoomForTheCopiesItIsRefusedAndTheOtherGoesOn) {
 TEST(ExactPrefix, RandomFamiliesOfPromptsGiveTheBitsOfRunningAloneAndAllBytesBack) {
   for (const SharingCase& one : SharingCases()) {
     const SessionOptions options = {.policy = one.policy};
-    const auto engine = MakeEngine(EngineOptionsFor(options));
+    const auto engine = MakeEngine(EngineOptionsFor(one.policy.engine));
     std::mt19937 random(11);
     struct Living {
       std::unique_ptr<Session> session;

@@ -22,28 +22,29 @@ const std::vector<Token>& Prompt() {
 
 std::vector<SessionCase> ForkCases() {
   std::vector<SessionCase> cases;
-  const auto add = [&](const std::string& name, const PolicySpec& policy) {
+  const auto add = [&](const std::string& name, const TieredPolicy& policy) {
     AddCases(name, policy, &cases);
   };
   add("full", SmallPolicy("full", ""));
   for (const char* name : {"streaming", "h2o", "attention", "random"}) {
     add(name, SmallPolicy(name, name == std::string("attention") ? "340" : "30%"));
   }
-  add("t1_host", Tiered({.t0_share = 0.4, .t1 = T1Place::kHost}));
-  add("t1_file", Tiered({.t0_share = 0.4, .t1 = T1Place::kFile}));
-  add("t1_file_evict", Tiered({.t0_share = 0.3, .t1 = T1Place::kFile, .evict_share = 0.1}));
-  add("t2_int8", Tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.4}, "h2o"));
-  add("t2_int4", Tiered({.t0_share = 0.5,
-                         .t1 = T1Place::kFile,
-                         .t2_share = 0.5,
-                         .t2_type = CompressedType::kInt4,
-                         .evict_share = 0.1}));
+  add("t1_host", Tiered({.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.4}}));
+  add("t1_file", Tiered({.engine = {.t1 = T1Place::kFile}, .shares = {.t0_share = 0.4}}));
+  add("t1_file_evict",
+      Tiered({.engine = {.t1 = T1Place::kFile}, .shares = {.t0_share = 0.3, .evict_share = 0.1}}));
+  add("t2_int8", Tiered({.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                         .shares = {.t0_share = 0.5, .t2_share = 0.4}},
+                        "h2o"));
+  add("t2_int4", Tiered({.engine = {.t1 = T1Place::kFile, .t2_type = CompressedType::kInt4},
+                         .shares = {.t0_share = 0.5, .t2_share = 0.5, .evict_share = 0.1}}));
   SessionCase lossless = {.name = "lossless", .options = {}};
   lossless.options.policy = SmallPolicy("attention", "25%");
   lossless.options.lossless.emplace();
   cases.push_back(lossless);
   lossless.name = "lossless_t1_file";
-  lossless.options.policy = Tiered({.t0_share = 0.3, .t1 = T1Place::kFile, .evict_share = 0.1});
+  lossless.options.policy = Tiered({.shares = {.t0_share = 0.3, .evict_share = 0.1}});
+  lossless.tiers = EngineTiers{.t1 = T1Place::kFile};
   cases.push_back(lossless);
   return cases;
 }
@@ -87,7 +88,7 @@ TEST_P(ForkTest, ForksOfForksGiveTheBitsOfRunningAloneAndGiveTheirPagesBack) {
     EBB_CPU_ONLY(
         "tests/engine/devices/backend_lossless_test.cc has lossless sessions over devices");
   }
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto engine = MakeEngine(EngineOptionsFor(GetParam().tiers));
   struct Branch {
     std::unique_ptr<Session> session;
     Path path;
@@ -143,8 +144,9 @@ TEST(SessionForkTest, AForkTakesThePagesThatAreNotFullAndNoMore) {
 
 // R-KV works its scores out when a placement asks for them, which at most steps none does.
 TEST(SessionForkTest, AForkDividesRowsByWhatTheLastStepShowed) {
-  const SessionOptions options = {.policy = Tiered({.t0_share = 0.5, .t1 = T1Place::kHost}, "rkv")};
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const EngineTiers tiers = {.t1 = T1Place::kHost};
+  const SessionOptions options = {.policy = Tiered({.shares = {.t0_share = 0.5}}, "rkv")};
+  const auto engine = MakeEngine(EngineOptionsFor(tiers));
   const auto session = Open(*engine, options);
   ExpectOk(session->Prefill(Prompt()));
   // Four tokens behind an interval of eight.
@@ -228,9 +230,10 @@ TEST(ElasticT0Test, SharesThatChangeAndParkingChangeNoBit) {
     for (const double t2_share : {0.0, 0.4}) {
       for (const double evict_share : {0.0, 0.1}) {
         SessionOptions options;
-        options.policy = Tiered(
-            {.t0_share = 0.5, .t1 = place, .t2_share = t2_share, .evict_share = evict_share});
-        const auto engine = MakeEngine(EngineOptionsFor(options));
+        options.policy =
+            Tiered({.shares = {.t0_share = 0.5, .t2_share = t2_share, .evict_share = evict_share}});
+        const EngineTiers tiers = {.t1 = place, .t2_type = CompressedType::kInt8};
+        const auto engine = MakeEngine(EngineOptionsFor(tiers));
         const auto session = Open(*engine, options);
         ExpectOk(session->Prefill(Prompt()));
         std::mt19937 random(3);
@@ -253,8 +256,9 @@ TEST(ElasticT0Test, SharesThatChangeAndParkingChangeNoBit) {
 
 TEST(ElasticT0Test, AShareMovesRowsAtOnce) {
   SessionOptions options;
-  options.policy = Tiered({.t0_share = 0.5, .t1 = T1Place::kHost});
-  const auto engine = MakeEngine(EngineOptionsFor(options));
+  options.policy = Tiered({.shares = {.t0_share = 0.5}});
+  const EngineTiers tiers = {.t1 = T1Place::kHost};
+  const auto engine = MakeEngine(EngineOptionsFor(tiers));
   const auto session = Open(*engine, options);
   ExpectOk(session->Prefill(Prompt()));
   const std::vector<Token> way = Way(0);
@@ -275,8 +279,9 @@ TEST(ElasticT0Test, WhatHasNoT1IsRefusedWithItsReason) {
   EXPECT_EQ(session->SetT0Share(0.5).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(session->Park().code(), StatusCode::kInvalidArgument);
   SessionOptions options;
-  options.policy = Tiered({.t0_share = 0.5, .t1 = T1Place::kHost});
-  const auto tiered = MakeEngine(EngineOptionsFor(options));
+  options.policy = Tiered({.shares = {.t0_share = 0.5}});
+  const EngineTiers tiers = {.t1 = T1Place::kHost};
+  const auto tiered = MakeEngine(EngineOptionsFor(tiers));
   const auto with_t1 = Open(*tiered, options);
   for (const double share : {-0.1, 1.1, std::nan("")}) {
     EXPECT_EQ(with_t1->SetT0Share(share).code(), StatusCode::kInvalidArgument);

@@ -8,18 +8,19 @@ namespace {
 constexpr uint64_t kT0Bytes = uint64_t{2} << 20;
 const RandomGgufOptions kModelOptions = SixteenStreamsOptions();
 
-std::unique_ptr<Engine> EngineOf(const std::string& path, const TierSpec& tiers) {
+std::unique_ptr<Engine> EngineOf(const std::string& path, const TierSetting& tiers) {
   const auto model = Model::Load({.path = path});
   EXPECT_TRUE(model.ok()) << model.status().ToString();
-  auto engine = Engine::Create(*model, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers});
+  auto engine =
+      Engine::Create(*model, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers.engine});
   EXPECT_TRUE(engine.ok()) << engine.status().ToString();
   return *std::move(engine);
 }
 
-SessionOptions OptionsOf(const TierSpec& tiers) {
+SessionOptions OptionsOf(const TierSetting& tiers) {
   SessionOptions options;
   options.policy = {.name = "attention"};
-  options.policy.tiers = tiers;
+  options.policy.tiers = tiers.shares;
   options.policy.window = 16;
   options.policy.interval = 8;
   return options;
@@ -31,7 +32,9 @@ TEST(SessionCaps, ACacheLargerThanT0IsResumedUnderItsCap) {
   const std::string path = folder.File("session");
   ExpectOk(WriteRandomGguf(kModelOptions, model));
   for (const T1Place place : {T1Place::kHost, T1Place::kFile}) {
-    const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = place, .t2_share = 0.2};
+    const TierSetting tiers = {
+        .engine = {.t0_cap_bytes = kT0Bytes, .t1 = place, .t2_type = CompressedType::kInt8},
+        .shares = {.t2_share = 0.2}};
     const SessionOptions options = OptionsOf(tiers);
     auto engine = EngineOf(model, tiers);
     auto session = Open(*engine, options);
@@ -84,7 +87,9 @@ TEST(SessionCaps, ADecisionThatACapRefusedIsRefusedAgain) {
   const std::string model = folder.File("caps.gguf");
   const std::string path = folder.File("session");
   ExpectOk(WriteRandomGguf(kModelOptions, model));
-  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kNone, .t2_share = 0.4};
+  const TierSetting tiers = {
+      .engine = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kNone, .t2_type = CompressedType::kInt8},
+      .shares = {.t2_share = 0.4}};
   const SessionOptions options = OptionsOf(tiers);
   auto engine = EngineOf(model, tiers);
   auto session = Open(*engine, options);

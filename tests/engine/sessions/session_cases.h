@@ -13,24 +13,33 @@ namespace ebb {
 struct SessionCase {
   std::string name;
   SessionOptions options;
+  std::optional<EngineTiers> tiers = {};  // of the engine
 };
 inline std::ostream& operator<<(std::ostream& out, const SessionCase& c) { return out << c.name; }
 
-inline PolicySpec Tiered(const TierSpec& tiers, const std::string& scorer = "attention") {
-  PolicySpec policy = {.name = scorer};
-  policy.tiers = tiers;
-  policy.window = 8;
-  policy.interval = 8;
+// A policy, and the tiers that it needs of an engine.
+struct TieredPolicy : PolicySpec {
+  TieredPolicy(const PolicySpec& policy)  // NOLINT(google-explicit-constructor)
+      : PolicySpec(policy) {}
+
+  std::optional<EngineTiers> engine;
+};
+
+inline TieredPolicy Tiered(const TierSetting& tiers, const std::string& scorer = "attention") {
+  TieredPolicy policy =
+      PolicySpec{.name = scorer, .window = 8, .interval = 8, .tiers = tiers.shares};
+  policy.engine = tiers.engine;
   return policy;
 }
 
 // The policy at each granularity.
-inline void AddCases(const std::string& name, const PolicySpec& policy,
+inline void AddCases(const std::string& name, const TieredPolicy& policy,
                      std::vector<SessionCase>* cases) {
   for (const Granularity granularity :
        {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
     SessionCase one = {.name = name + "_" + std::string(GranularityName(granularity)),
-                       .options = {}};
+                       .options = {},
+                       .tiers = policy.engine};
     one.options.policy = policy;
     one.options.policy.granularity = granularity;
     cases->push_back(one);

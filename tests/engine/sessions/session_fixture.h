@@ -20,18 +20,20 @@ struct OwnSession {
   std::string extra = {};
 };
 
-inline EngineOptions EngineOptionsFor(const SessionOptions& options) {
-  return {.threads = 1, .tiers = options.policy.tiers};
+inline EngineOptions EngineOptionsFor(const std::optional<EngineTiers>& tiers) {
+  return {.threads = 1, .tiers = tiers};
 }
 
-inline OwnSession OpenOwn(const SessionOptions& options) {
-  OwnSession own = {.engine = MakeEngine(EngineOptionsFor(options)), .session = nullptr};
+inline OwnSession OpenOwn(const SessionOptions& options,
+                          const std::optional<EngineTiers>& tiers = {}) {
+  OwnSession own = {.engine = MakeEngine(EngineOptionsFor(tiers)), .session = nullptr};
   own.session = Open(*own.engine, options);
   return own;
 }
 
-inline Result<OwnSession> ResumeOwn(const std::string& path, const SessionOptions& options) {
-  OwnSession own = {.engine = MakeEngine(EngineOptionsFor(options)), .session = nullptr};
+inline Result<OwnSession> ResumeOwn(const std::string& path, const SessionOptions& options,
+                                    const std::optional<EngineTiers>& tiers = {}) {
+  OwnSession own = {.engine = MakeEngine(EngineOptionsFor(tiers)), .session = nullptr};
   EBB_ASSIGN_OR_RETURN(ResumedSession resumed, ResumeSession(*own.engine, path, options));
   own.session = std::move(resumed.session);
   own.extra = std::move(resumed.extra);

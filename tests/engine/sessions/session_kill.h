@@ -18,10 +18,14 @@
 
 namespace ebb {
 
+inline constexpr EngineTiers KillTiers() {
+  return {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8};
+}
+
 inline SessionOptions KillOptions() {
   SessionOptions options;
   options.policy = {.name = "attention"};
-  options.policy.tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.3};
+  options.policy.tiers = TierShares{.t0_share = 0.5, .t2_share = 0.3};
   options.policy.window = 8;
   options.policy.interval = 8;
   return options;
@@ -30,7 +34,7 @@ inline SessionOptions KillOptions() {
 // Resumes the session, then appends a token, saves, and says through the pipe how many tokens are
 // saved; for ever.
 [[noreturn]] inline void SaveForEver(const std::string& path, int pipe_end) {
-  auto own = ResumeOwn(path, KillOptions());
+  auto own = ResumeOwn(path, KillOptions(), KillTiers());
   if (!own.ok()) _exit(1);
   while (true) {
     if (own->session->next_position() > 400 && !own->session->TruncateTo(100).ok()) _exit(2);
@@ -68,7 +72,7 @@ inline void KillOnce(const std::string& path, std::mt19937_64* random, KillCount
   waitpid(child, &state, 0);
   ASSERT_TRUE(WIFSIGNALED(state)) << WEXITSTATUS(state);
   counts->in_between += std::filesystem::exists(path + ".part") ? 1 : 0;
-  const auto own = ResumeOwn(path, KillOptions());
+  const auto own = ResumeOwn(path, KillOptions(), KillTiers());
   ASSERT_TRUE(own.ok()) << own.status().ToString();
   const Position found = own->session->next_position();
   const bool is_new = found == saved + 1 || (saved > 400 && found == 101);
@@ -80,7 +84,7 @@ inline KillCounts KillManyTimes(int times) {
   const TempFolder folder;
   const std::string path = folder.File("session");
   {
-    OwnSession own = OpenOwn(KillOptions());
+    OwnSession own = OpenOwn(KillOptions(), KillTiers());
     ExpectOk(own.session->Prefill(SomeTokens(100)));
     for (int i = 0; i < 100; ++i) ExpectOk(own.session->Decode(5));
     ExpectOk(SaveSession(*own.session, path));

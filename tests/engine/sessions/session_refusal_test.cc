@@ -24,18 +24,19 @@ using testing::StartsWith;
 SessionOptions Options() {
   SessionOptions options;
   options.policy = {.name = "attention"};
-  options.policy.tiers =
-      TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.4, .evict_share = 0.1};
+  options.policy.tiers = TierShares{.t0_share = 0.5, .t2_share = 0.4, .evict_share = 0.1};
   options.policy.window = 4;
   options.policy.interval = 4;
   return options;
 }
 
+const EngineTiers kTiers = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8};
+
 class SessionRefusal : public testing::Test {
  protected:
   SessionRefusal() : path_(folder_.File("session")) {}
   void SetUp() override {
-    OwnSession own = OpenOwn(Options());
+    OwnSession own = OpenOwn(Options(), kTiers);
     ExpectOk(own.session->Prefill(SomeTokens(6)));
     for (const Token token : SomeTokens(24, 3)) ExpectOk(own.session->Decode(token));
     const CacheAccounting cache = own.session->accounting();
@@ -45,12 +46,13 @@ class SessionRefusal : public testing::Test {
   }
   [[nodiscard]] Status ResumeBytes(const std::string& bytes) const {
     WriteFileBytes(path_, bytes);
-    return ResumeOwn(path_, Options()).status();
+    return ResumeOwn(path_, Options(), kTiers).status();
   }
-  [[nodiscard]] Status ResumeWith(const std::function<void(SessionOptions*)>& change) const {
+  [[nodiscard]] Status ResumeWith(const std::function<void(SessionOptions*)>& change,
+                                  const EngineTiers& tiers = kTiers) const {
     SessionOptions options = Options();
     change(&options);
-    return ResumeOwn(path_, options).status();
+    return ResumeOwn(path_, options, tiers).status();
   }
 
   TempFolder folder_;
@@ -59,8 +61,9 @@ class SessionRefusal : public testing::Test {
 };
 
 TEST_F(SessionRefusal, AnotherSettingIsNamedWithWhatWasExpectedAndFound) {
-  const auto expect = [&](const char* name, const std::function<void(SessionOptions*)>& change) {
-    const Status status = ResumeWith(change);
+  const auto expect = [&](const char* name, const std::function<void(SessionOptions*)>& change,
+                          const EngineTiers& tiers = kTiers) {
+    const Status status = ResumeWith(change, tiers);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name << status.ToString();
     EXPECT_THAT(status.message(), StartsWith(path_ + ": a session of another " + name));
     EXPECT_THAT(status.message(), HasSubstr("expected \""));
@@ -70,15 +73,19 @@ TEST_F(SessionRefusal, AnotherSettingIsNamedWithWhatWasExpectedAndFound) {
   expect("policy", [](SessionOptions* o) { o->policy.scorer = "random"; });
   expect("placement of rows in tiers", [](SessionOptions* o) { o->policy.tiers->t0_share = 0.25; });
   expect("placement of rows in tiers", [](SessionOptions* o) { o->policy.tiers->t2_share = 0.25; });
-  expect("placement of rows in tiers",
-         [](SessionOptions* o) { o->policy.tiers->t2_type = CompressedType::kInt4; });
   expect("placement of rows in tiers", [](SessionOptions* o) { o->policy.tiers->evict_share = 0; });
   expect("placement of rows in tiers",
          [](SessionOptions* o) { o->policy.tiers->evict_of = EvictOf::kAlive; });
-  expect("placement of rows in tiers",
-         [](SessionOptions* o) { o->policy.tiers->t1_cap_bytes = 64 << 20; });
-  expect("placement of rows in tiers",
-         [](SessionOptions* o) { o->policy.tiers->t1 = T1Place::kNone; });
+  const auto as_it_was = [](SessionOptions*) {};
+  EngineTiers other = kTiers;
+  other.t2_type = CompressedType::kInt4;
+  expect("placement of rows in tiers", as_it_was, other);
+  other = kTiers;
+  other.t1_cap_bytes = 64 << 20;
+  expect("placement of rows in tiers", as_it_was, other);
+  other = kTiers;
+  other.t1 = T1Place::kNone;
+  expect("placement of rows in tiers", as_it_was, other);
   expect("placement of rows in tiers", [](SessionOptions* o) {
     o->policy.tiers.reset();
     o->policy.budget = *ParseBudget("64");
@@ -86,7 +93,8 @@ TEST_F(SessionRefusal, AnotherSettingIsNamedWithWhatWasExpectedAndFound) {
   expect("placement of rows in tiers", [](SessionOptions* o) {
     o->policy.tiers.reset(), o->policy.budget = *ParseBudget("64"), o->policy.sinks = 1;
   });
-  expect("T1", [](SessionOptions* o) { o->policy.tiers->t1 = T1Place::kFile; });
+  other.t1 = T1Place::kFile;
+  expect("T1", as_it_was, other);
   expect("granularity", [](SessionOptions* o) { o->policy.granularity = Granularity::kLayer; });
 }
 
@@ -113,8 +121,7 @@ TEST_F(SessionRefusal, PlacesThatDoNotFitTheRowsAreCorrupt) {
 }
 
 TEST_F(SessionRefusal, AnotherNumberFormatIsNamed) {
-  auto engine =
-      MakeEngine({.threads = 1, .kv_type = RowType::kBf16, .tiers = Options().policy.tiers});
+  auto engine = MakeEngine({.threads = 1, .kv_type = RowType::kBf16, .tiers = kTiers});
   const Status status = ResumeSession(*engine, path_, Options()).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(),
@@ -130,7 +137,7 @@ TEST_F(SessionRefusal, AnotherModelOrRopeScalingIsNamed) {
   const auto refusal = [&](const ModelOptions& options) {
     const auto model = Model::Load(options);
     EXPECT_TRUE(model.ok()) << model.status().ToString();
-    auto engine = Engine::Create(*model, EngineOptionsFor(Options()));
+    auto engine = Engine::Create(*model, EngineOptionsFor(kTiers));
     return ResumeSession(**engine, path_, Options()).status();
   };
   ExpectOk(refusal({.path = folder.File("same.gguf")}));
@@ -145,13 +152,15 @@ TEST_F(SessionRefusal, AnotherModelOrRopeScalingIsNamed) {
 }
 
 TEST_F(SessionRefusal, AFileThatIsNotThereOrNoSessionIsToldApart) {
-  EXPECT_EQ(ResumeOwn(folder_.File("none"), Options()).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ResumeOwn(folder_.File("none"), Options(), kTiers).status().code(),
+            StatusCode::kNotFound);
   for (const std::string& bytes : {std::string(), std::string("short"), std::string(200, 'x')}) {
     const Status status = ResumeBytes(bytes);
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
     EXPECT_THAT(status.message(), HasSubstr("not a session"));
   }
-  EXPECT_EQ(ResumeOwn(folder_.File("."), Options()).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ResumeOwn(folder_.File("."), Options(), kTiers).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST_F(SessionRefusal, AnotherVersionIsNamedWhateverFollows) {
@@ -235,7 +244,7 @@ TEST_F(SessionRefusal, LiesUnderGoodChecksumsAreNoCrash) {
       const uint64_t checksum = XXH3_64bits_withSeed(bytes.data() + begin, size, begin);
       std::memcpy(bytes.data() + begin + size, &checksum, sizeof(checksum));
       WriteFileBytes(path_, bytes);
-      auto resumed = ResumeOwn(path_, Options());
+      auto resumed = ResumeOwn(path_, Options(), kTiers);
       refused += resumed.ok() ? 0 : 1;
       // What is accepted can be stepped.
       if (resumed.ok()) (void)resumed->session->Decode(5);
@@ -294,7 +303,7 @@ TEST_F(SessionRefusal, SharesThatAreNoneAreToldBeforeAnybodyCountsWithThem) {
 }
 
 TEST_F(SessionRefusal, AFolderThatCannotBeWrittenLeavesTheOldFile) {
-  OwnSession own = OpenOwn(Options());
+  OwnSession own = OpenOwn(Options(), kTiers);
   ExpectOk(own.session->Prefill(SomeTokens(6)));
   EXPECT_EQ(SaveSession(*own.session, folder_.File("no/session")).code(), StatusCode::kNotFound);
   EXPECT_EQ(SaveSession(*own.session, "/proc/session").ok(), false);
@@ -308,7 +317,7 @@ TEST_F(SessionRefusal, NoSpaceLeavesTheOldFile) {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit = {20000, 20000};
     setrlimit(RLIMIT_FSIZE, &limit);
-    auto own = ResumeOwn(path_, Options());
+    auto own = ResumeOwn(path_, Options(), kTiers);
     const bool refused =
         own.ok() && SaveSession(*own->session, path_).code() == StatusCode::kStorageFull;
     _exit(refused ? 0 : 1);
@@ -318,7 +327,7 @@ TEST_F(SessionRefusal, NoSpaceLeavesTheOldFile) {
   EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0) << state;
   EXPECT_EQ(ReadFileBytes(path_), good_);
   EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
-  ExpectOk(ResumeOwn(path_, Options()).status());
+  ExpectOk(ResumeOwn(path_, Options(), kTiers).status());
 }
 
 // Counts its rows, and comes back with `off` too many.

@@ -19,7 +19,7 @@ const std::vector<Token>& Text() {
 
 std::vector<SessionCase> ResumeCases() {
   std::vector<SessionCase> cases;
-  const auto add = [&](const std::string& name, const PolicySpec& policy) {
+  const auto add = [&](const std::string& name, const TieredPolicy& policy) {
     AddCases(name, policy, &cases);
   };
   add("full", SmallPolicy("full", ""));
@@ -30,21 +30,24 @@ std::vector<SessionCase> ResumeCases() {
   control.scorer = "random";
   control.seed = 3;
   add("h2o_by_random", control);
-  add("t1_host", Tiered({.t0_share = 0.4, .t1 = T1Place::kHost}));
-  add("t1_file", Tiered({.t0_share = 0.4, .t1 = T1Place::kFile}));
-  add("t1_file_evict", Tiered({.t0_share = 0.3, .t1 = T1Place::kFile, .evict_share = 0.1}));
-  add("t2_int8", Tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.4}, "h2o"));
-  add("t2_int8_naive", Tiered({.t0_share = 0.5,
-                               .t1 = T1Place::kHost,
-                               .t2_share = 0.4,
-                               .t2_type = CompressedType::kInt8Naive}));
-  add("t2_int4", Tiered({.t0_share = 0.5,
-                         .t1 = T1Place::kFile,
-                         .t2_share = 0.5,
-                         .t2_type = CompressedType::kInt4,
-                         .evict_share = 0.1,
-                         .evict_of = EvictOf::kAlive}));
-  add("t2_alone", Tiered({.t1 = T1Place::kNone, .t2_share = 0.7}, "random"));
+  add("t1_host", Tiered({.engine = {.t1 = T1Place::kHost}, .shares = {.t0_share = 0.4}}));
+  add("t1_file", Tiered({.engine = {.t1 = T1Place::kFile}, .shares = {.t0_share = 0.4}}));
+  add("t1_file_evict",
+      Tiered({.engine = {.t1 = T1Place::kFile}, .shares = {.t0_share = 0.3, .evict_share = 0.1}}));
+  add("t2_int8", Tiered({.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                         .shares = {.t0_share = 0.5, .t2_share = 0.4}},
+                        "h2o"));
+  add("t2_int8_naive",
+      Tiered({.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8Naive},
+              .shares = {.t0_share = 0.5, .t2_share = 0.4}}));
+  add("t2_int4", Tiered({.engine = {.t1 = T1Place::kFile, .t2_type = CompressedType::kInt4},
+                         .shares = {.t0_share = 0.5,
+                                    .t2_share = 0.5,
+                                    .evict_share = 0.1,
+                                    .evict_of = EvictOf::kAlive}}));
+  add("t2_alone", Tiered({.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt8},
+                          .shares = {.t2_share = 0.7}},
+                         "random"));
   return cases;
 }
 
@@ -69,7 +72,7 @@ void ExpectSame(const Session& a, const Session& b) {
 class SessionResume : public testing::TestWithParam<SessionCase> {
  protected:
   void SetUp() override {
-    const auto engine = Engine::Create(SmallModel(), EngineOptionsFor(GetParam().options));
+    const auto engine = Engine::Create(SmallModel(), EngineOptionsFor(GetParam().tiers));
     if (engine.status().code() == StatusCode::kUnsupported) {
       EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
@@ -80,8 +83,8 @@ class SessionResume : public testing::TestWithParam<SessionCase> {
 
 TEST_P(SessionResume, GoesOnBitForBit) {
   const SessionOptions& options = GetParam().options;
-  OwnSession whole = OpenOwn(options);
-  OwnSession parts = OpenOwn(options);
+  OwnSession whole = OpenOwn(options, GetParam().tiers);
+  OwnSession parts = OpenOwn(options, GetParam().tiers);
   for (OwnSession* own : {&whole, &parts}) {
     ExpectOk(own->session->Prefill(std::span(Text()).first(kPromptTokens)));
   }
@@ -92,7 +95,7 @@ TEST_P(SessionResume, GoesOnBitForBit) {
     Decode(*parts.session, at, next);
     at = next;
     ExpectOk(SaveSession(*parts.session, path_, "mine"));
-    auto resumed = ResumeOwn(path_, options);
+    auto resumed = ResumeOwn(path_, options, GetParam().tiers);
     ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
     EXPECT_EQ(resumed->extra, "mine");
     ExpectSame(*whole.session, *resumed->session);
@@ -108,8 +111,8 @@ TEST_P(SessionResume, GoesOnBitForBit) {
 
 TEST_P(SessionResume, SavingChangesNothing) {
   const SessionOptions& options = GetParam().options;
-  OwnSession quiet = OpenOwn(options);
-  OwnSession saving = OpenOwn(options);
+  OwnSession quiet = OpenOwn(options, GetParam().tiers);
+  OwnSession saving = OpenOwn(options, GetParam().tiers);
   for (OwnSession* own : {&quiet, &saving}) {
     ExpectOk(own->session->Prefill(std::span(Text()).first(kPromptTokens)));
     for (int i = 0; i < 60; ++i) {
@@ -122,12 +125,12 @@ TEST_P(SessionResume, SavingChangesNothing) {
 
 TEST_P(SessionResume, ARollBackGoesOnAsItWouldHave) {
   const SessionOptions& options = GetParam().options;
-  OwnSession whole = OpenOwn(options);
+  OwnSession whole = OpenOwn(options, GetParam().tiers);
   ExpectOk(whole.session->Prefill(std::span(Text()).first(kPromptTokens)));
   Decode(*whole.session, 0, 70);
   ExpectOk(whole.session->TruncateTo(kPromptTokens + 30));
   ExpectOk(SaveSession(*whole.session, path_));
-  auto resumed = ResumeOwn(path_, options);
+  auto resumed = ResumeOwn(path_, options, GetParam().tiers);
   ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
   EXPECT_TRUE(resumed->session->logits().empty());
   for (Session* session : {whole.session.get(), resumed->session.get()}) {
@@ -260,25 +263,22 @@ TEST(SessionFile, ALargerContextMayBeAskedForASmallerOneMayNot) {
 
 TEST(SessionFile, ReadsItsTiersBeforeThereIsAnEngine) {
   const TempFolder folder;
-  const TierSpec tiers = {.t0_share = 0.25,
-                          .t1 = T1Place::kHost,
-                          .t1_cap_bytes = 64 << 20,
-                          .t2_share = 0.5,
-                          .t2_type = CompressedType::kInt4,
-                          .evict_share = 0.125,
-                          .evict_of = EvictOf::kAlive};
-  OwnSession own = OpenOwn({.policy = Tiered(tiers)});
+  const TierSetting tiers = {
+      .engine = {.t1 = T1Place::kHost, .t1_cap_bytes = 64 << 20, .t2_type = CompressedType::kInt4},
+      .shares = {
+          .t0_share = 0.25, .t2_share = 0.5, .evict_share = 0.125, .evict_of = EvictOf::kAlive}};
+  OwnSession own = OpenOwn({.policy = Tiered(tiers)}, tiers.engine);
   ExpectOk(SaveSession(*own.session, folder.File("s")));
   const auto info = ReadSessionInfo(folder.File("s"));
   ASSERT_TRUE(info.ok()) << info.status().ToString();
   ASSERT_TRUE(info->tiers.has_value());
-  EXPECT_EQ(info->tiers->t0_share, 0.25);
-  EXPECT_EQ(info->tiers->t1, T1Place::kHost);
-  EXPECT_EQ(info->tiers->t1_cap_bytes, uint64_t{64} << 20);
-  EXPECT_EQ(info->tiers->t2_share, 0.5);
-  EXPECT_EQ(info->tiers->t2_type, CompressedType::kInt4);
-  EXPECT_EQ(info->tiers->evict_share, 0.125);
-  EXPECT_EQ(info->tiers->evict_of, EvictOf::kAlive);
+  EXPECT_EQ(info->tiers->shares.t0_share, 0.25);
+  EXPECT_EQ(info->tiers->engine.t1, T1Place::kHost);
+  EXPECT_EQ(info->tiers->engine.t1_cap_bytes, uint64_t{64} << 20);
+  EXPECT_EQ(info->tiers->shares.t2_share, 0.5);
+  EXPECT_EQ(info->tiers->engine.t2_type, CompressedType::kInt4);
+  EXPECT_EQ(info->tiers->shares.evict_share, 0.125);
+  EXPECT_EQ(info->tiers->shares.evict_of, EvictOf::kAlive);
   OwnSession plain = OpenOwn({});
   ExpectOk(SaveSession(*plain.session, folder.File("p")));
   EXPECT_FALSE(ReadSessionInfo(folder.File("p"))->tiers.has_value());

@@ -15,10 +15,9 @@ class MemoryReportTest : public ServerTest {
  protected:
   void StartWithTiers() {
     ServerOptions options = Options();
-    TierSpec tiers;
-    tiers.t1 = T1Place::kHost;
-    options.defaults.engine.tiers = tiers;
-    options.defaults.session.policy.tiers = tiers;
+    TierSetting tiers;
+    tiers.engine.t1 = T1Place::kHost;
+    SetTiers(tiers, &options.defaults.engine, &options.defaults.session);
     Start(options);
   }
   static json Asking(json own, json more = json::object()) {

@@ -54,11 +54,10 @@ class ChatPageTest : public ServerTest {
   // Returns options with tiers, and with answers that never end if `on_end` says so.
   static ServerOptions WithTiers(GenerateOptions::OnEnd on_end = GenerateOptions::OnEnd::kStop) {
     ServerOptions options = Options();
-    TierSpec tiers;
-    tiers.t1 = T1Place::kHost;
-    tiers.t0_share = 0.2;
-    options.defaults.engine.tiers = tiers;
-    options.defaults.session.policy.tiers = tiers;
+    TierSetting tiers;
+    tiers.engine.t1 = T1Place::kHost;
+    tiers.shares.t0_share = 0.2;
+    SetTiers(tiers, &options.defaults.engine, &options.defaults.session);
     options.defaults.generate.on_end = on_end;
     return options;
   }

@@ -33,8 +33,8 @@ class DeviceServerTest : public ServerTest {
   }
   static ServerOptions Capped() {
     ServerOptions options = OnDevice();
-    options.defaults.engine.tiers = TierSpec{.t0_cap_bytes = 4 * kMiB, .t1 = T1Place::kHost};
-    options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+    options.defaults.engine.tiers = EngineTiers{.t0_cap_bytes = 4 * kMiB, .t1 = T1Place::kHost};
+    options.defaults.session.policy.tiers.emplace();
     return options;
   }
   ClientAnswer Ask(uint64_t number, const json& more = json::object()) {
@@ -87,7 +87,7 @@ TEST_F(DeviceServerTest, APromptAskedTwiceIsReadOnce) {
 
 TEST_F(DeviceServerTest, LosslessRequestsAreExactUpToRounding) {
   ServerOptions options = OnDevice();
-  options.defaults.engine.tiers = TierSpec{.t1 = T1Place::kHost};
+  options.defaults.engine.tiers = EngineTiers{.t1 = T1Place::kHost};
   Start(options);
   const ClientAnswer answer = Ask(2, {{"ebb", {{"lossless", true}}}});
   EXPECT_EQ(ThoughtIn(answer), ThoughtAlone(2));

@@ -315,16 +315,16 @@ TEST_P(PrefixStoreTest, AnotherModelAnotherPolicyAndOtherEnginesFindNothing) {
 TEST_P(PrefixStoreTest, PoliciesAndTiersGiveTheirBitsFromTheStore) {
   struct Setting {
     std::string policy, budget;
-    std::optional<TierSpec> tiers;
+    std::optional<TierSetting> tiers;
     uint64_t kv_cap_bytes = 0;
   };
-  const TierSpec shares = {
-      .t0_share = 0.4, .t1 = T1Place::kFile, .t2_share = 0.3, .evict_share = 0.2};
-  const TierSpec capped = {.t0_cap_bytes = 4 * kMiB, .t1 = T1Place::kFile};
+  const TierSetting shares = {.engine = {.t1 = T1Place::kFile, .t2_type = CompressedType::kInt8},
+                              .shares = {.t0_share = 0.4, .t2_share = 0.3, .evict_share = 0.2}};
+  const TierSetting capped = {.engine = {.t0_cap_bytes = 4 * kMiB, .t1 = T1Place::kFile}};
   for (const Setting& setting : {Setting{"attention", "25%", {}}, Setting{"recency", "", shares},
                                  Setting{"full", "", capped}, Setting{"full", "", {}, 8 * kMiB}}) {
     ServerOptions options = Storing();
-    options.defaults.engine.tiers = options.defaults.session.policy.tiers = setting.tiers;
+    SetTiers(setting.tiers, &options.defaults.engine, &options.defaults.session);
     options.defaults.engine.kv_cap_bytes = setting.kv_cap_bytes;
     options.defaults.session.policy.name = setting.policy;
     if (!setting.budget.empty()) {

@@ -157,12 +157,13 @@ TEST_F(PrefixTest, PoliciesAndTiersGiveTheirSoloBitsFromAPrefix) {
   for (const Case& one :
        {Case{"full", "", false}, Case{"attention", "", true}, Case{"recency", "", true}}) {
     ServerOptions options = Cached();
-    const TierSpec tiers = {
-        .t0_share = 0.4, .t1 = T1Place::kHost, .t2_share = 0.3, .evict_share = 0.2};
-    options.defaults.engine.tiers = options.defaults.session.policy.tiers = tiers;
+    const TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
+                               .shares = {.t0_share = 0.4, .t2_share = 0.3, .evict_share = 0.2}};
+    SetTiers(tiers, &options.defaults.engine, &options.defaults.session);
     options.defaults.session.policy.name = one.policy;
     Start(options);
-    const std::string solo = SoloHash(4, options.defaults.session, {.threads = 1, .tiers = tiers});
+    const std::string solo =
+        SoloHash(4, options.defaults.session, {.threads = 1, .tiers = tiers.engine});
     for (const bool again : {false, true}) {
       const json answer = Ask(Short(4));
       EXPECT_EQ(answer["ebb"]["logits_hash"], solo) << one.policy;
@@ -180,8 +181,8 @@ TEST_P(PrefixPressureTest, UnderACapPrefixesGoFirstAndNoRequestFails) {
   if (GetParam() == T1Place::kNone) {
     options.defaults.engine.kv_cap_bytes = 2 * kMiB;
   } else {
-    options.defaults.engine.tiers = TierSpec{.t0_cap_bytes = 2 * kMiB, .t1 = GetParam()};
-    options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+    options.defaults.engine.tiers = EngineTiers{.t0_cap_bytes = 2 * kMiB, .t1 = GetParam()};
+    options.defaults.session.policy.tiers.emplace();
   }
   Start(options);
   constexpr int kProblems = 6;

@@ -18,8 +18,8 @@ class PressureTest : public ServerTest {
   // five pages for its prompt and at least eight later on.
   static ServerOptions Capped(T1Place t1, uint64_t t0_bytes = 2 * kMiB) {
     ServerOptions options = Options();
-    options.defaults.engine.tiers = TierSpec{.t0_cap_bytes = t0_bytes, .t1 = t1};
-    options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+    options.defaults.engine.tiers = EngineTiers{.t0_cap_bytes = t0_bytes, .t1 = t1};
+    options.defaults.session.policy.tiers.emplace();
     return options;
   }
   struct Answered {
@@ -83,16 +83,17 @@ TEST_F(PressureTest, AT1InAFileHoldsThemToo) {
 
 TEST_F(PressureTest, WhatARequestLetsGoFollowsItsOwnShareAlone) {
   ServerOptions options = Capped(T1Place::kHost);
-  TierSpec& spec = *options.defaults.engine.tiers;
-  spec.evict_share = 0.3;
-  spec.t2_share = 0.3;
-  options.defaults.session.policy.tiers = spec;
+  EngineTiers tiers = *options.defaults.engine.tiers;
+  tiers.t2_type = CompressedType::kInt8;
+  TierShares shares = {.t2_share = 0.3, .evict_share = 0.3};
+  options.defaults.engine.tiers = tiers;
+  options.defaults.session.policy.tiers = shares;
   Start(options);
   const std::vector<Answered> answers = AskAtOnce(8);
   SessionOptions session;
-  spec.t0_cap_bytes = 0;
-  session.policy.tiers = spec;
-  ExpectSolo(answers, session, {.threads = 1, .tiers = spec});
+  tiers.t0_cap_bytes = 0;
+  session.policy.tiers = shares;
+  ExpectSolo(answers, session, {.threads = 1, .tiers = tiers});
 }
 
 TEST_F(PressureTest, WithoutT1RequestsWaitForOneAnother) {
@@ -107,9 +108,10 @@ TEST_F(PressureTest, WithoutT1RequestsWaitForOneAnother) {
 
 TEST_F(PressureTest, ACompressedCacheUnderACapServesRequestsAsTheyWouldBeAlone) {
   ServerOptions options = Options();
-  const TierSpec spec = {.t1 = T1Place::kNone, .t2_rows = T2Rows::kOld};
+  const TierSetting spec = {.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt8},
+                            .shares = {.t2_rows = T2Rows::kOld}};
   constexpr uint64_t kCap = 5 * kMiB;
-  options.defaults.engine.tiers = options.defaults.session.policy.tiers = spec;
+  SetTiers(spec, &options.defaults.engine, &options.defaults.session);
   options.defaults.engine.kv_cap_bytes = kCap;
   Start(options);
   const ClientAnswer refused =
@@ -118,8 +120,8 @@ TEST_F(PressureTest, ACompressedCacheUnderACapServesRequestsAsTheyWouldBeAlone) 
   EXPECT_THAT(refused.body, testing::HasSubstr("the cache cannot hold a request of this length"));
   const std::vector<Answered> answers = AskAtOnce(12);
   SessionOptions session;
-  session.policy.tiers = spec;
-  ExpectSolo(answers, session, {.threads = 1, .tiers = spec});
+  session.policy.tiers = spec.shares;
+  ExpectSolo(answers, session, {.threads = 1, .tiers = spec.engine});
   const Figures figures = server_->figures();
   EXPECT_GT(figures.arenas[2].peak_bytes, 0u);
   EXPECT_LE(figures.arenas[0].peak_bytes + figures.arenas[2].peak_bytes, kCap);
@@ -189,9 +191,8 @@ TEST_F(PressureTest, AFullQueueIsSaidWithATimeToComeBack) {
 
 TEST_F(PressureTest, CapsThatWouldLetRowsGoForOthersAreRefused) {
   ServerOptions options = Options();
-  options.defaults.engine.tiers =
-      TierSpec{.t0_cap_bytes = 4 * kMiB, .t1 = T1Place::kNone, .evict_beyond_caps = true};
-  options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+  options.defaults.engine.tiers = EngineTiers{.t0_cap_bytes = 4 * kMiB, .t1 = T1Place::kNone};
+  options.defaults.session.policy.tiers = TierShares{.evict_beyond_caps = true};
   const auto server = Server::Start(model_, options);
   ASSERT_FALSE(server.ok());
   EXPECT_EQ(
@@ -202,8 +203,7 @@ TEST_F(PressureTest, CapsThatWouldLetRowsGoForOthersAreRefused) {
 
 TEST_F(PressureTest, SelectiveReadingUnderACapOfAllSessionsIsRefused) {
   ServerOptions options = Capped(T1Place::kFile);
-  options.defaults.engine.tiers->t1_read = T1Read::kSelect;
-  options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+  options.defaults.session.policy.tiers->t1_read = T1Read::kSelect;
   const auto server = Server::Start(model_, options);
   ASSERT_FALSE(server.ok());
   EXPECT_EQ(
@@ -215,13 +215,13 @@ TEST_F(PressureTest, SelectiveReadingUnderACapOfAllSessionsIsRefused) {
 // Uses answers long enough that some pages are not read.
 TEST_F(PressureTest, SessionsThatReadSelectivelyAnswerAsTheyWouldAlone) {
   ServerOptions options = Options();
-  options.defaults.engine.tiers =
-      TierSpec{.t0_share = 0.3, .t1 = T1Place::kFile, .t1_read = T1Read::kSelect, .t1_mass = 0.3};
-  options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+  options.defaults.engine.tiers = EngineTiers{.t1 = T1Place::kFile};
+  options.defaults.session.policy.tiers =
+      TierShares{.t0_share = 0.3, .t1_read = T1Read::kSelect, .t1_mass = 0.3};
   Start(options);
   const std::vector<Answered> answers = AskAtOnce(3);
   SessionOptions session;
-  session.policy.tiers = options.defaults.engine.tiers;
+  session.policy.tiers = options.defaults.session.policy.tiers;
   ExpectSolo(answers, session, {.threads = 1, .tiers = options.defaults.engine.tiers});
   EXPECT_GT(server_->figures().selection.rows_unread, 0);
   EXPECT_GT(server_->figures().selection.pages_read, 0);

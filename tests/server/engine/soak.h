@@ -57,8 +57,9 @@ class SoakTest : public ServerTest {
     ServerOptions options = Options();
     options.driver.prefix_cache_bytes = kPrefixBytes;
     options.driver.most_waiting = 4 * kClients;
-    options.defaults.engine.tiers = TierSpec{.t0_cap_bytes = size_t{4} << 20, .t1 = T1Place::kHost};
-    options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+    options.defaults.engine.tiers =
+        EngineTiers{.t0_cap_bytes = size_t{4} << 20, .t1 = T1Place::kHost};
+    options.defaults.session.policy.tiers.emplace();
     options.defaults.session.context = 512;
     options.sessions =
         store::StoreUrl{.kind = store::StoreUrl::Kind::kFile, .folder = folder_.File("store")};

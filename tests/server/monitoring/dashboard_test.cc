@@ -25,11 +25,10 @@ class DashboardServerTest : public ServerTest {
     ServerOptions options = Options();
     options.dashboard = mode;
     options.driver.most_running = 1;
-    TierSpec tiers;
-    tiers.t0_cap_bytes = size_t{64} << 20;
-    tiers.t1 = T1Place::kHost;
-    options.defaults.engine.tiers = tiers;
-    options.defaults.session.policy.tiers = tiers;
+    TierSetting tiers;
+    tiers.engine.t0_cap_bytes = size_t{64} << 20;
+    tiers.engine.t1 = T1Place::kHost;
+    SetTiers(tiers, &options.defaults.engine, &options.defaults.session);
     Start(options);
     Ask("/v1/chat/completions",
         Chat(1, {{"stream", true}, {"ignore_eos", true}, {"ebb", {{"t0", "50%"}}}}));

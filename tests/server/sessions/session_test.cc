@@ -163,12 +163,12 @@ TEST_F(SessionTest, ARestartAndAnotherServerChangeNoBit) {
 TEST_F(SessionTest, TiersGoWithTheSession) {
   ServerOptions options = Keeping();
   options.defaults.engine.tiers =
-      TierSpec{.t0_cap_bytes = 2 << 20, .t1 = T1Place::kHost, .t2_share = 0.5, .evict_share = 0.1};
-  options.defaults.session.policy = {.name = "attention", .tiers = options.defaults.engine.tiers};
-  SessionOptions session = options.defaults.session;
-  ASSERT_TRUE(ShareTiers(&session).ok());
-  const auto alone =
-      HashesAlone({1, 2, 3}, session, {.threads = 1, .tiers = options.defaults.engine.tiers});
+      EngineTiers{.t0_cap_bytes = 2 << 20, .t1 = T1Place::kHost, .t2_type = CompressedType::kInt8};
+  options.defaults.session.policy = {.name = "attention",
+                                     .tiers = TierShares{.t2_share = 0.5, .evict_share = 0.1}};
+  EngineOptions engine = {.threads = 1, .tiers = options.defaults.engine.tiers};
+  ASSERT_TRUE(ShareTiers(options.defaults.session, &engine).ok());
+  const auto alone = HashesAlone({1, 2, 3}, options.defaults.session, engine);
   Start(options);
   EXPECT_EQ(HashOf(AskWell(Body("s", json::array({UserMessage(1)})))), alone[0]);
   // Between requests the session is in T1.
@@ -429,8 +429,10 @@ TEST_F(SessionTest, AServerSaysThatASessionWasMadeWithoutItsTiersOrWithThem) {
   server_.reset();
   ServerOptions tiered = Keeping();
   tiered.defaults.engine.tiers =
-      TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.25, .evict_share = 0.1};
-  tiered.defaults.session.policy = {.name = "attention", .tiers = tiered.defaults.engine.tiers};
+      EngineTiers{.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8};
+  tiered.defaults.session.policy = {
+      .name = "attention",
+      .tiers = TierShares{.t0_share = 0.5, .t2_share = 0.25, .evict_share = 0.1}};
   Start(tiered);
   const ClientAnswer plain = Ask(Body("plain", json::array({UserMessage(2)})));
   EXPECT_EQ(plain.status, 409);

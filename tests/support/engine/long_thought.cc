@@ -8,14 +8,12 @@
 namespace ebb {
 
 LongThought Think(const std::shared_ptr<const Model>& model, const std::string& prompt,
-                  const EngineOptions& options) {
+                  const EngineOptions& options, const std::optional<TierShares>& shares) {
   const auto engine = Engine::Create(model, options);
   EXPECT_TRUE(engine.ok()) << engine.status().ToString();
   if (!engine.ok()) return {};
   SessionOptions session_options;
-  if (options.tiers.has_value()) {
-    session_options.policy = {.name = "attention", .tiers = options.tiers};
-  }
+  if (shares.has_value()) session_options.policy = {.name = "attention", .tiers = shares};
   const auto session = (*engine)->OpenSession(session_options);
   const auto sampler = Sampler::Create(*model, {.temperature = 0});
   const auto tokens = model->Tokenize(prompt, Model::AddBos::kAsModelSays, Model::Specials::kParse);

@@ -24,9 +24,10 @@ struct LongThought {
   DeviceReport device;
 };
 
-// Under the engine's tiers, where it has any. Fails the test, and is empty, when something fails.
+// In tiers of these shares, if there are any. Fails the test, and is empty, when something fails.
 [[nodiscard]] LongThought Think(const std::shared_ptr<const Model>& model,
-                                const std::string& prompt, const EngineOptions& options);
+                                const std::string& prompt, const EngineOptions& options,
+                                const std::optional<TierShares>& shares = {});
 
 }  // namespace ebb
 

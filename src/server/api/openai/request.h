@@ -34,8 +34,8 @@ struct RequestDefaults {
     return takes_any_model || name == model_id || std::ranges::find(aliases, name) != aliases.end();
   }
   SamplingOptions sampling;
-  EngineOptions engine;    // all sessions have its tiers
-  SessionOptions session;  // ShareTiers() has adapted its policy
+  EngineOptions engine;  // of all sessions
+  SessionOptions session;
   GenerateOptions generate;
 };
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ebb/grammar.h"
+#include "ebb/setting_fields.h"
 #include "ebb/tiers.h"
 #include "src/server/api/llama/llama_samplers.h"
 #include "src/server/api/openai/sampling_fields.h"
@@ -292,25 +293,33 @@ void RequestReader::ReadOwn() {
 }
 
 void RequestReader::ReadTiers(JsonFields* fields) {
-  std::optional<TierSpec>& tiers = request_.session.policy.tiers;
-  const auto set = [&](const char* name, Status (*parse)(std::string_view, TierSpec*)) {
+  std::optional<TierShares>& tiers = request_.session.policy.tiers;
+  const std::optional<EngineTiers>& of_server = defaults_.engine.tiers;
+  const auto set = [&](const char* name, Status (*parse)(std::string_view, TierSetting*)) {
     const auto text = fields->Text(name);
     if (!text.has_value()) return;
-    if (!defaults_.engine.tiers.has_value()) {
+    if (!of_server.has_value()) {
       return fields->Fail(name, "the server was started without tiers", "unsupported");
     }
-    TierSpec spec = tiers.value_or(*defaults_.engine.tiers);
-    if (const Status status = parse(*text, &spec); !status.ok()) {
+    TierSetting asked = {.shares = tiers.value_or(TierShares())};
+    if (const Status status = parse(*text, &asked); !status.ok()) {
       return fields->Fail(name, status.Text());
     }
-    if (spec.t0_cap_bytes > 0 || spec.evict_beyond_caps) {
+    const auto& [engine, shares] = asked;
+    if (engine.t0_cap_bytes > 0 || shares.evict_beyond_caps) {
       return fields->Fail(name, "expected a share: caps are the server's");
     }
-    tiers = spec;
+    if (engine.t2_type.has_value() && engine.t2_type != of_server->t2_type) {
+      return fields->Fail(name, "the server was started without a T2 of this format");
+    }
+    tiers = shares;
   };
   set("t0", ParseT0);
   set("t2", ParseT2);
   set("evict", ParseEvict);
+  if (!tiers.has_value() || !fields->Text("t0").has_value()) return;
+  const Status status = CheckT0Share(*tiers);
+  if (!status.ok()) fields->Fail("t0", status.message());
 }
 
 void RequestReader::RefuseOthers() {

@@ -581,14 +581,31 @@ TEST(ReadRequest, ALosslessRequestVerifiesAsTheDeviceCan) {
 
 TEST(ReadRequest, TiersAreSharesWithinThoseOfTheServer) {
   RequestDefaults defaults = Defaults();
-  defaults.engine.tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost};
-  defaults.session.policy.tiers = defaults.engine.tiers;
+  defaults.engine.tiers = EngineTiers{.t1 = T1Place::kHost};
+  defaults.session.policy.tiers = TierShares{.t0_share = 0.5};
   const CompletionRequest request = Chat(R"(, "ebb": {"t0": "25%", "evict": "10%"})", defaults);
   EXPECT_EQ(request.session.policy.tiers->t0_share, 0.25);
   EXPECT_EQ(request.session.policy.tiers->evict_share, 0.1);
   const auto result =
       Parse(Endpoint::kChat, R"({"messages": [], "ebb": {"t0": "5MiB"}})", defaults);
   EXPECT_THAT(result.error().message, HasSubstr("expected a share"));
+}
+
+TEST(ReadRequest, AShareOfT0BesideOldRowsInT2IsRefused) {
+  RequestDefaults defaults = Defaults();
+  defaults.engine.tiers = EngineTiers{.t1 = T1Place::kNone, .t2_type = CompressedType::kInt8};
+  defaults.session.policy.tiers = TierShares{.t0_share = 0.5};
+  const auto refusal = [&](const std::string& own) {
+    const auto result = Parse(Endpoint::kChat, R"({"messages": [], "ebb": )" + own + "}", defaults);
+    EXPECT_FALSE(result.ok());
+    return result.ok() ? ApiError() : result.error();
+  };
+  const ApiError both = refusal(R"({"t0": "25%", "t2": "old"})");
+  EXPECT_EQ(both.status, 400);
+  EXPECT_EQ(both.param, "ebb.t0");
+  EXPECT_THAT(both.message, HasSubstr("a share has no effect together with old rows in T2"));
+  EXPECT_EQ(refusal(R"({"t2": "old:int4"})").param, "ebb.t2");
+  EXPECT_TRUE(CompressesOldRows(Chat(R"(, "ebb": {"t2": "old"})", defaults).session.policy.tiers));
 }
 
 }  // namespace
