@@ -160,11 +160,11 @@ TEST(ConfigFileTest, SettingsAreThoseOfTheOptions) {
       &options);
   ASSERT_TRUE(status.ok()) << status.ToString();
   EXPECT_EQ(options.model.path, "pebble");
-  EXPECT_EQ(options.Of<ServeInput>().port, 0);
+  EXPECT_EQ(options.Of<ServeInput>().server.port, 0);
   EXPECT_EQ(options.engine.kv_cap_bytes, uint64_t{2} << 30);
-  EXPECT_TRUE(options.Of<ServeInput>().any_model);
+  EXPECT_TRUE(options.Of<ServeInput>().server.defaults.takes_any_model);
   EXPECT_FALSE(options.ignore_eos);
-  EXPECT_THAT(options.Of<ServeInput>().aliases, ElementsAre("a", "b"));
+  EXPECT_THAT(options.Of<ServeInput>().server.defaults.aliases, ElementsAre("a", "b"));
   EXPECT_THAT(options.stops, ElementsAre("END"));
   EXPECT_EQ(options.shared.OptionThatSet(SharedField::kPolicy), "--policy");
 }
@@ -179,12 +179,12 @@ TEST(ConfigFileTest, AModelOfAHubIsNamedByTheLongNameOfItsOption) {
 
 TEST(ConfigFileTest, OptionsOfTheCommandLineTakeThePlaceOfAllValues) {
   CliOptions options;
-  options.Of<ServeInput>().aliases = {"c"};
+  options.Of<ServeInput>().server.defaults.aliases = {"c"};
   ASSERT_TRUE(
       Apply("alias = ['a', 'b']\nport = 1\n", &options, {.rows = {RowOf("alias")}, .shared = {}})
           .ok());
-  EXPECT_THAT(options.Of<ServeInput>().aliases, ElementsAre("c"));
-  EXPECT_EQ(options.Of<ServeInput>().port, 1);
+  EXPECT_THAT(options.Of<ServeInput>().server.defaults.aliases, ElementsAre("c"));
+  EXPECT_EQ(options.Of<ServeInput>().server.port, 1);
   // A wrong value in the file is an error even if the command line replaces it.
   EXPECT_EQ(Apply("port = 'x'\n", &options, {.rows = {RowOf("port")}, .shared = {}}).code(),
             StatusCode::kInvalidArgument);
@@ -196,7 +196,7 @@ TEST(ConfigFileTest, OptionsOfTheCommandLineReplaceOthersThatSetTheSameField) {
   ASSERT_TRUE(given.shared.Add("--t2", "25%").ok());
   ASSERT_TRUE(Apply("kv-type = 'q4'\nport = 1\n", &options, given).ok());
   EXPECT_EQ(options.compressed, std::nullopt);
-  EXPECT_EQ(options.Of<ServeInput>().port, 1);
+  EXPECT_EQ(options.Of<ServeInput>().server.port, 1);
   ASSERT_TRUE(Apply("kv-type = 'q4'\n", &options).ok());
   EXPECT_EQ(options.compressed, CompressedType::kInt4);
 }
@@ -258,7 +258,7 @@ TEST(ConfigFileTest, FilesThatCannotBeReadAreErrorsOfTheOption) {
   EXPECT_TRUE(ApplyConfigFile(folder.File("empty"), ServeRows(), {}, &options).ok());
   std::ofstream(folder.File("file")) << std::string((1 << 20) - 9, '\n') + "port = 5\n";
   EXPECT_TRUE(ApplyConfigFile(folder.File("file"), ServeRows(), {}, &options).ok());
-  EXPECT_EQ(options.Of<ServeInput>().port, 5);
+  EXPECT_EQ(options.Of<ServeInput>().server.port, 5);
 }
 
 }  // namespace

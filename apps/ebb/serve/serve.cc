@@ -43,42 +43,22 @@ std::string ModelId(const std::string& given) {
 
 server::ServerOptions ServerOptionsOf(const CliOptions& options) {
   using OnEnd = GenerateOptions::OnEnd;
-  const ServeInput& serve = options.Of<ServeInput>();
-  server::ServerOptions wanted = {
-      .host = serve.host,
-      .port = static_cast<uint16_t>(serve.port),
-      .cors_origins = serve.cors_origins,
-      .allowed_hosts = serve.allowed_hosts,
-      .driver = {.most_waiting = static_cast<size_t>(serve.max_queue),
-                 .most_running = static_cast<size_t>(serve.max_running),
-                 .prefix_cache_bytes = serve.prefix_cache_bytes},
-      .metrics_alias = serve.metrics_alias,
-      .dashboard = serve.dashboard,
-      .chat_page = serve.chat_page,
-      .reasoning_field = serve.reasoning_field,
-      .defaults = {
-          .model_id = serve.aliases.empty() ? ModelId(options.model.path) : serve.aliases.front(),
-          .aliases = serve.aliases,
-          .takes_any_model = serve.any_model,
-          .sampling = options.sampling,
-          .engine = options.engine,
-          .session = options.session,
-          .generate = {.max_tokens = options.max_tokens,
-                       .stops = options.stops,
-                       .on_end = options.ignore_eos ? OnEnd::kIgnore : OnEnd::kStop,
-                       .thinking_budget = options.thinking_budget}}};
-  wanted.defaults.aliases.push_back(ModelId(options.model.path));
   const std::string& path = options.model.path;
+  server::ServerOptions wanted = options.Of<ServeInput>().server;
+  wanted.prefix_store.lifetime = wanted.keeping.lifetime;
   wanted.model_file =
       path.empty() ? ModelId(path) : std::filesystem::path(path).filename().string();
-  wanted.sessions = serve.sessions;
-  wanted.keeping.limits.lease = serve.session_lease;
-  wanted.keeping.idle = serve.session_idle;
-  wanted.keeping.lifetime = serve.session_lifetime;
-  wanted.prefix_store.most_bytes = serve.prefix_store_bytes.value_or(kDefaultPrefixStoreBytes);
-  wanted.prefix_store.lifetime = serve.session_lifetime;
-  wanted.keeping.checkpoint_every = serve.checkpoint_every;
-  wanted.defaults.engine.max_stall_seconds = serve.max_stall_ms / 1000.0;
+  server::RequestDefaults& defaults = wanted.defaults;
+  defaults.aliases.push_back(ModelId(path));
+  defaults.model_id = defaults.aliases.front();
+  defaults.sampling = options.sampling;
+  defaults.engine = options.engine;
+  defaults.engine.max_stall_seconds = options.Of<ServeInput>().max_stall_ms / 1000.0;
+  defaults.session = options.session;
+  defaults.generate = {.max_tokens = options.max_tokens,
+                       .stops = options.stops,
+                       .on_end = options.ignore_eos ? OnEnd::kIgnore : OnEnd::kStop,
+                       .thinking_budget = options.thinking_budget};
   return wanted;
 }
 
@@ -147,11 +127,11 @@ void Reload(const ServeInput& serve, server::AccessLog* log, server::Server* ser
 
 // Rejects --prefix-store without the options that it depends on.
 Status CheckPrefixStore(const ServeInput& serve) {
-  if (serve.prefix_store_bytes.value_or(0) == 0) return OkStatus();
-  if (!serve.sessions.has_value()) {
+  if (!serve.prefix_store_given || serve.server.prefix_store.most_bytes == 0) return OkStatus();
+  if (!serve.server.sessions.has_value()) {
     return InvalidArgument("--prefix-store: expected --sessions with it, found none");
   }
-  if (serve.prefix_cache_bytes == 0) {
+  if (serve.server.driver.prefix_cache_bytes == 0) {
     return InvalidArgument("--prefix-store: expected a --prefix-cache with it, found off");
   }
   return OkStatus();

@@ -16,23 +16,39 @@ using server::DashboardMode;
 using server::MetricsAlias;
 using server::ReasoningField;
 
-Status ReadPrefixCache(std::string_view text, CliOptions* options) {
-  uint64_t& bytes = options->Of<ServeInput>().prefix_cache_bytes;
-  if (text == "off") {
-    bytes = 0;
-    return OkStatus();
-  }
-  EBB_ASSIGN_OR_RETURN(bytes, ParseBytes(text));
+Status ReadBytes(std::string_view text, uint64_t* bytes) {
+  *bytes = 0;
+  if (text == "off") return OkStatus();
+  EBB_ASSIGN_OR_RETURN(*bytes, ParseBytes(text));
   return OkStatus();
 }
 
+Status ReadPrefixCache(std::string_view text, CliOptions* options) {
+  return ReadBytes(text, &options->Of<ServeInput>().server.driver.prefix_cache_bytes);
+}
+
 Status ReadPrefixStore(std::string_view text, CliOptions* options) {
-  if (text == "off") {
-    options->Of<ServeInput>().prefix_store_bytes = 0;
-    return OkStatus();
-  }
-  EBB_ASSIGN_OR_RETURN(options->Of<ServeInput>().prefix_store_bytes, ParseBytes(text));
-  return OkStatus();
+  ServeInput& serve = options->Of<ServeInput>();
+  serve.prefix_store_given = true;
+  return ReadBytes(text, &serve.server.prefix_store.most_bytes);
+}
+
+// Returns the row of an option whose value is a whole number, which the member holds in a type of
+// its own.
+template <typename Access>
+OptionRow WholeRow(std::string name, std::string value, std::string help, Access access,
+                   Range range) {
+  return {G::kServe,
+          std::move(name),
+          std::move(value),
+          std::move(help),
+          [=](std::string_view text, CliOptions* options) {
+            int number = 0;
+            EBB_RETURN_IF_ERROR(ParseValue(text, range, &number));
+            *access(*options) = static_cast<std::decay_t<decltype(*access(*options))>>(number);
+            return OkStatus();
+          },
+          [=](CliOptions options) { return ShowValue(static_cast<int>(*access(options))); }};
 }
 
 // Returns the row with an additional check of the value before it is parsed.
@@ -52,7 +68,8 @@ OptionRow SessionsRow() {
           "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or redis+unix:PATH[?db=DB]; servers with the "
           "same place share them",
           [](std::string_view text, CliOptions* options) -> Status {
-            EBB_ASSIGN_OR_RETURN(options->Of<ServeInput>().sessions, store::ParseStoreUrl(text));
+            EBB_ASSIGN_OR_RETURN(options->Of<ServeInput>().server.sessions,
+                                 store::ParseStoreUrl(text));
             return OkStatus();
           },
           [](const CliOptions&) { return std::string(); }};
@@ -70,27 +87,28 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           G::kServe, "--host", "NAME",
           "the name, all of whose addresses are listened on, or the address, or unix:/path for a "
           "socket in the file system; an address that is not this machine's own is open to others",
-          [](CliOptions& o) { return &o.Of<ServeInput>().host; }),
-      ValueRow(G::kServe, "--port", "N", "the port to listen on; 0: a free one",
-               [](CliOptions& o) { return &o.Of<ServeInput>().port; }, {.min = 0, .max = 65535}),
+          [](CliOptions& o) { return &o.Of<ServeInput>().server.host; }),
+      WholeRow("--port", "N", "the port to listen on; 0: a free one",
+               [](CliOptions& o) { return &o.Of<ServeInput>().server.port; },
+               {.min = 0, .max = 65535}),
       ValueRow(G::kServe, "--alias", "NAME",
                "what requests may call the model besides the name of its file; the first is the "
                "name that answers bear; may be repeated",
-               [](CliOptions& o) { return &o.Of<ServeInput>().aliases; }),
+               [](CliOptions& o) { return &o.Of<ServeInput>().server.defaults.aliases; }),
       FlagRow(
           G::kServe, "--any-model",
           "answer requests whatever they call the model, for clients with a fixed name",
-          [](CliOptions& o) { return &o.Of<ServeInput>().any_model; }, true),
+          [](CliOptions& o) { return &o.Of<ServeInput>().server.defaults.takes_any_model; }, true),
       ValueRow(G::kServe, "--max-stall", "MS",
                "how long a prompt may keep other answers waiting, as far as earlier steps tell",
                [](CliOptions& o) { return &o.Of<ServeInput>().max_stall_ms; },
                {.min = 1, .max = 600000}),
-      ValueRow(G::kServe, "--max-running", "N", "answers that are computed at once",
-               [](CliOptions& o) { return &o.Of<ServeInput>().max_running; },
+      WholeRow("--max-running", "N", "answers that are computed at once",
+               [](CliOptions& o) { return &o.Of<ServeInput>().server.driver.most_running; },
                {.min = 1, .max = 4096}),
-      ValueRow(G::kServe, "--max-queue", "N",
+      WholeRow("--max-queue", "N",
                "requests that wait for their turn; more are refused with 503 and Retry-After",
-               [](CliOptions& o) { return &o.Of<ServeInput>().max_queue; },
+               [](CliOptions& o) { return &o.Of<ServeInput>().server.driver.most_waiting; },
                {.min = 1, .max = 100000}),
       NameRow(G::kServe, "--api-keys", "FILE",
               "ask for a key of this file, whose lines are a name, the key's SHA-256 and limits "
@@ -112,14 +130,14 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           ValueRow(G::kServe, "--cors", "ORIGIN",
                    "let pages of this origin ask, as in https://example.org; localhost: pages that "
                    "the browser's own machine serves, at any port; *: all; may be repeated",
-                   [](CliOptions& o) { return &o.Of<ServeInput>().cors_origins; }),
+                   [](CliOptions& o) { return &o.Of<ServeInput>().server.cors_origins; }),
           server::CheckOrigin),
       CheckedRow(
           ValueRow(
               G::kServe, "--allow-host", "NAME",
               "a name by which the server may be called, besides localhost and addresses, where it "
               "listens on this machine alone and asks for no keys; may be repeated",
-              [](CliOptions& o) { return &o.Of<ServeInput>().allowed_hosts; }),
+              [](CliOptions& o) { return &o.Of<ServeInput>().server.allowed_hosts; }),
           server::CheckHostName),
       ValueRow(
           G::kServe, "--drain-seconds", "N",
@@ -130,25 +148,25 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
        "memory for prompts that are kept, so that what begins alike is read once; or: off",
        ReadPrefixCache,
        [](const CliOptions& o) {
-         return fmt::format("{}MiB", o.Of<ServeInput>().prefix_cache_bytes >> 20);
+         return fmt::format("{}MiB", o.Of<ServeInput>().server.driver.prefix_cache_bytes >> 20);
        }},
       ChoiceRow<MetricsAlias>(
           G::kServe, "--metrics-alias",
           "other names beside those of ebb in /metrics, for routers and autoscalers",
-          [](CliOptions& o) { return &o.Of<ServeInput>().metrics_alias; },
+          [](CliOptions& o) { return &o.Of<ServeInput>().server.metrics_alias; },
           {{"none", MetricsAlias::kNone},
            {"vllm", MetricsAlias::kVllm},
            {"llamacpp", MetricsAlias::kLlamaCpp}}),
       ChoiceRow<ChatPageMode>(G::kServe, "--chat-page",
                               "serve a page at / on which a person talks to the model",
-                              [](CliOptions& o) { return &o.Of<ServeInput>().chat_page; },
+                              [](CliOptions& o) { return &o.Of<ServeInput>().server.chat_page; },
                               {{"on", ChatPageMode::kOn}, {"off", ChatPageMode::kOff}}),
       ChoiceRow<DashboardMode>(
           G::kServe, "--dashboard",
           "the page at /dashboard: where memory and tokens are; text: with what "
           "requests say, to all who can "
           "connect",
-          [](CliOptions& o) { return &o.Of<ServeInput>().dashboard; },
+          [](CliOptions& o) { return &o.Of<ServeInput>().server.dashboard; },
           {{"off", DashboardMode::kOff},
            {"figures", DashboardMode::kFigures},
            {"text", DashboardMode::kText}}),
@@ -156,7 +174,7 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           G::kServe, "--reasoning-field",
           "the member of a chat's answer that tells the thought; both: for clients of either kind, "
           "of which those that join the two show it twice",
-          [](CliOptions& o) { return &o.Of<ServeInput>().reasoning_field; },
+          [](CliOptions& o) { return &o.Of<ServeInput>().server.reasoning_field; },
           {{"reasoning_content", ReasoningField::kReasoningContent},
            {"reasoning", ReasoningField::kReasoning},
            {"both", ReasoningField::kBoth}}),
@@ -166,27 +184,24 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
        "after a restart; or: off",
        ReadPrefixStore,
        [](const CliOptions& o) {
-         const uint64_t bytes =
-             o.Of<ServeInput>().prefix_store_bytes.value_or(kDefaultPrefixStoreBytes);
-         return fmt::format("{}MiB", bytes >> 20);
+         return fmt::format("{}MiB", o.Of<ServeInput>().server.prefix_store.most_bytes >> 20);
        }},
-      ValueRow(
-          G::kServe, "--checkpoint-every", "N",
+      WholeRow(
+          "--checkpoint-every", "N",
           "tokens of an answer within a session, after which it is saved while it is generated, so "
           "that another server can go on; 0: at its end alone",
-          [](CliOptions& o) { return &o.Of<ServeInput>().checkpoint_every; },
+          [](CliOptions& o) { return &o.Of<ServeInput>().server.keeping.checkpoint_every; },
           {.min = 0, .max = 1000000}),
-      ValueRow(G::kServe, "--session-idle", "S",
-               "seconds that a session stays in memory for its next request",
-               [](CliOptions& o) { return &o.Of<ServeInput>().session_idle; },
+      WholeRow("--session-idle", "S", "seconds that a session stays in memory for its next request",
+               [](CliOptions& o) { return &o.Of<ServeInput>().server.keeping.idle; },
                {.min = 0, .max = 1000000}),
-      ValueRow(G::kServe, "--session-lifetime", "S",
+      WholeRow("--session-lifetime", "S",
                "seconds that a session, or a stored prompt, stays in the store without being used",
-               [](CliOptions& o) { return &o.Of<ServeInput>().session_lifetime; },
+               [](CliOptions& o) { return &o.Of<ServeInput>().server.keeping.lifetime; },
                {.min = 1, .max = 1000000000}),
-      ValueRow(G::kServe, "--session-lease", "S",
+      WholeRow("--session-lease", "S",
                "seconds after which another server may take over what one that died was answering",
-               [](CliOptions& o) { return &o.Of<ServeInput>().session_lease; },
+               [](CliOptions& o) { return &o.Of<ServeInput>().server.keeping.limits.lease; },
                {.min = 1, .max = 3600}),
   };
   table->insert(table->end(), rows.begin(), rows.end());
