@@ -90,10 +90,6 @@ enum class T0Share { kShown, kHidden };
 // --t1 host --t2 50%:int8 --evict 10%".
 [[nodiscard]] std::string TierOptionsText(TierSetting tiers, T0Share t0 = T0Share::kShown);
 
-// Names how tiers place rows, as the results of experiments do: "t0=50% evict=5%". Leaves out
-// options that change no result, except T0's share, which experiments vary to show just that.
-[[nodiscard]] std::string TiersLabel(const TierSetting& tiers);
-
 // Checks tiers for whose T0 a user gave a share. Errors: the share has no effect, since T2 holds
 // all old rows.
 [[nodiscard]] Status CheckT0Share(const TierShares& shares);

@@ -37,7 +37,7 @@ Json Value(const std::optional<T>& value) {
   return value.has_value() ? Value(*value) : Json();
 }
 
-Json TierFields(const std::optional<TierSpec>& tiers) {
+Json TierFields(const std::optional<TierSetting>& tiers) {
   if (!tiers.has_value()) return {};
   Json fields = Json::object();
   VisitTierFields(*tiers, [&](std::string_view name, const auto& field) {
@@ -80,8 +80,11 @@ Json Fields(const EvalSetting& setting) {
     fields[std::string(name)] = Value(field);
   };
   VisitPolicyFields(setting.session.policy, add);
-  fields["tiers"] = TierFields(setting.session.policy.tiers);
-  fields["engine_tiers"] = TierFields(setting.engine.tiers);
+  fields["tiers"] = TierFields(TiersOf(setting.engine, setting.session));
+  // An engine may have tiers that this session does not use, as the T1 of a lossless one.
+  std::optional<TierSetting> of_engine;
+  if (setting.engine.tiers.has_value()) of_engine = TierSetting{.engine = *setting.engine.tiers};
+  fields["engine_tiers"] = TierFields(of_engine);
   VisitRunFields(setting.engine, setting.session, add);
   fields["t1-mode"] = Value(setting.engine.t1_mode);
   fields["allow-inexact"] = setting.engine.allow_inexact;
@@ -111,16 +114,16 @@ std::string_view InexactLabel(const EvalSetting& setting) {
 }
 
 // Returns whether `value` is where T1 lies if nobody says so.
-bool IsUsualT1(std::string_view value, const TierSpec& tiers, const DeviceSpec& device) {
-  if (CompressesOldRows(tiers)) return value == T1PlaceName(T1Place::kNone);
+bool IsUsualT1(std::string_view value, const TierSetting& tiers, const DeviceSpec& device) {
+  if (CompressesOldRows(tiers.shares)) return value == T1PlaceName(T1Place::kNone);
   return value == T1PlaceName(DefaultT1(device));
 }
 
 // Names how the tiers place rows, such as "t0=50% evict=5%". T0's share changes no answer, but
 // experiments vary it to show just that. Returns whether the policy's scores choose rows that are
 // evicted or compressed.
-bool AppendTiers(TierSpec tiers, const DeviceSpec& device, std::string* label) {
-  tiers.t1_path.clear();
+bool AppendTiers(TierSetting tiers, const DeviceSpec& device, std::string* label) {
+  tiers.engine.t1_path.clear();
   bool evicts = false, compresses = false;
   for (const auto& [option, value] : TierOptions(tiers)) {
     evicts = evicts || option == "--evict";
@@ -129,7 +132,7 @@ bool AppendTiers(TierSpec tiers, const DeviceSpec& device, std::string* label) {
     Append(option == "--evict-of" ? "of " + value : fmt::format("{}={}", option.substr(2), value),
            label);
   }
-  if (CompressesOldRows(tiers)) return false;
+  if (CompressesOldRows(tiers.shares)) return false;
   if (!evicts) Append("evict=0%", label);
   return evicts || compresses;
 }
@@ -137,9 +140,9 @@ bool AppendTiers(TierSpec tiers, const DeviceSpec& device, std::string* label) {
 // Names where T1 lies that keeps the rows of a lossless session, unless that is the usual place.
 void AppendStore(const EngineOptions& engine, std::string* label) {
   if (!engine.tiers.has_value()) return;
-  const std::string_view place = T1PlaceName(engine.tiers->t1);
-  if (place == T1PlaceName(DefaultT1(engine.device))) return;
-  Append(fmt::format("t1={}", place), label);
+  const T1Place usual = DefaultT1(engine.device);
+  const T1Place place = engine.tiers->t1.value_or(usual);
+  if (place != usual) Append(fmt::format("t1={}", T1PlaceName(place)), label);
 }
 
 // Fills in the labels of a setting whose session has the policy `made`.
@@ -148,8 +151,9 @@ void NameSetting(const std::string& made, const EvalRunOptions& run, EvalSetting
   if (policy.budget.unit == Budget::Unit::kNone) setting->budget.clear();
   setting->tiers = InexactLabel(*setting);
   const bool is_lossless = setting->session.lossless.has_value();
-  if (policy.tiers.has_value()) {
-    const bool chooses = AppendTiers(*policy.tiers, setting->engine.device, &setting->tiers);
+  const std::optional<TierSetting> tiers = TiersOf(setting->engine, setting->session);
+  if (tiers.has_value()) {
+    const bool chooses = AppendTiers(*tiers, setting->engine.device, &setting->tiers);
     // Tiers that evict or compress by score hold no full cache: the scorer names them.
     if (chooses && setting->policy == "full") {
       setting->policy = policy.scorer.empty() ? made : policy.scorer;

@@ -125,21 +125,6 @@ std::string TierOptionsText(TierSetting tiers, T0Share t0) {
   return text;
 }
 
-std::string TiersLabel(const TierSetting& tiers) {
-  const auto& [engine, shares] = tiers;
-  const double t0_share = shares.t0_share.value_or(kDefaultT0Share);
-  const std::string_view type = engine.t2_type ? CompressedTypeName(*engine.t2_type) : "";
-  if (CompressesOldRows(shares)) return fmt::format("t2=old:{}", type);
-  std::string label = engine.t0_cap_bytes > 0 ? fmt::format("t0={}B", engine.t0_cap_bytes)
-                                              : fmt::format("t0={:g}%", t0_share * 100);
-  if (engine.t1_cap_bytes > 0) label += fmt::format(" t1={}B", engine.t1_cap_bytes);
-  if (shares.t2_share > 0) label += fmt::format(" t2={:g}%:{}", shares.t2_share * 100, type);
-  label += fmt::format(" evict={:g}%", shares.evict_share * 100);
-  if (shares.evict_beyond_caps) label += " or caps";
-  if (shares.evict_of == EvictOf::kAlive) label += " of alive";
-  return label;
-}
-
 Status CheckT0Share(const TierShares& shares) {
   if (!CompressesOldRows(shares)) return OkStatus();
   return InvalidArgument("tiers.t0_share",

@@ -132,24 +132,11 @@ Result<DeviceUse> UseOf(const EngineOptions& options, BackendDevice* device) {
     }
     return DeviceUse{.device = device, .t1_mode = T1Mode::kStream};
   }
-<<<<<<< HEAD
-  if (ReadsSelectively(options.tiers) && options.t1_mode == T1Mode::kCompute) {
-    return Unsupported(
-        "T1 mode compute: rows that are read selectively are attended to in the device's memory");
-  }
   return DeviceUse{.device = device,
                    .t1_mode = options.t1_mode,
                    .allow_inexact = options.allow_inexact,
                    .has_t1 = options.tiers.has_value() && options.tiers->t1 != T1Place::kNone,
                    .rates_file = options.rates_file};
-=======
-  DeviceUse::Options use = {
-      .t1_mode = options.t1_mode,
-      .allow_inexact = options.allow_inexact,
-      .has_t1 = options.tiers.has_value() && options.tiers->t1 != T1Place::kNone,
-      .rates_file = options.rates_file};
-  return DeviceUse(device, use);
->>>>>>> 1dc423ea (session, policy: Options of the tiers belong to the engine or to the session)
 }
 
 // Returns a function that runs parts of work on the runner's threads: thread t of n runs the parts
@@ -181,15 +168,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   }
   EBB_ASSIGN_OR_RETURN(core.kernel, ChooseKernel(options.attention));
   core.format = PageFormat::Of(model->shape(), options.kv_type);
-<<<<<<< HEAD
-  EBB_ASSIGN_OR_RETURN(core.stores,
-                       TierStores::Create(options, model->loaded(), core.format, *core.kernel));
-  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, core.stores.backend()));
-=======
   EBB_ASSIGN_OR_RETURN(
       core.stores, TierStores::Create(core.options, model->loaded(), core.format, *core.kernel));
-  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(core.options, core.stores.device()));
->>>>>>> 1dc423ea (session, policy: Options of the tiers belong to the engine or to the session)
+  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(core.options, core.stores.backend()));
   EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,
                                                         core.stores.caches().compressed, device,
                                                         core.options.threads));

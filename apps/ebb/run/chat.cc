@@ -91,7 +91,7 @@ class Chat {
 
 void Chat::Greet() const {
   if (!reader_.is_editor() || options_.quiet) return;
-  const auto& tiers = setup_.engine->options().tiers;
+  const auto tiers = TiersOf(setup_.engine->options(), options_.session);
   Say("{}; {} tokens of context, {}; /help shows the commands\n", setup_.model->description(),
       setup_.session->context(),
       tiers.has_value() ? "cache: " + TierOptionsText(*tiers)

@@ -22,11 +22,9 @@ nb::dict MeasureFidelityOf(PythonEngine& engine, const std::vector<Token>& text,
   if (prompt_tokens < 1 || window_tokens <= prompt_tokens + 1) {
     Raise(InvalidArgument("window_tokens", "expected more than the tokens of its prompt"));
   }
-  ExplicitOptions given;
   ebb::FidelityOptions fidelity;
-  fidelity.setting = ReadSession(dict, &given);
+  fidelity.setting = ReadSession(dict);
   EngineOptions engine_options = engine.engine->options();
-  ApplyDefaults(given, &engine_options, &fidelity.setting);
   if (const PythonParts parts = ReadParts(dict); !parts.empty()) {
     fidelity.setting.make_policy = MakePythonPolicy(
         fidelity.setting.policy, parts, engine_options.tiers.has_value(), nullptr, failure);

@@ -103,9 +103,8 @@ TEST_F(MemoryReportTest, ATokenOfASessionInMemoryIsExplained) {
   const TemporaryFolder folder;
   ServerOptions options = Options();
   options.sessions = store::StoreUrl{.kind = store::StoreUrl::Kind::kFile, .folder = folder.path()};
-  TierSpec tiers;
-  tiers.t1 = T1Place::kHost;
-  options.defaults.engine.tiers = options.defaults.session.policy.tiers = tiers;
+  options.defaults.engine.tiers = EngineTiers{.t1 = T1Place::kHost};
+  options.defaults.session.policy.tiers = TierShares();
   Start(options);
   Client client(port());
   json body = Asking({{"session", "s"}});
