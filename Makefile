@@ -205,6 +205,7 @@ lint: bootstrap build/scripts-env/done
 	clang-format --dry-run --Werror $(SOURCES)
 	scripts/check_layers
 	scripts/count_words
+	scripts/include_graph --check
 	scripts/check_docs
 	scripts/mutants --check
 	codespell

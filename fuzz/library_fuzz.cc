@@ -16,9 +16,9 @@
 
 #include "ebb/model.h"
 #include "hwy/aligned_allocator.h"
-#include "src/model/gguf_file.h"
+#include "src/model/loaded/gguf_file.h"
 #include "src/model/library/library_model.h"
-#include "src/model/weights.h"
+#include "src/model/loaded/weights.h"
 
 namespace {
 

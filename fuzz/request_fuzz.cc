@@ -11,7 +11,7 @@
 
 #include "ebb/model.h"
 #include "src/server/api/api.h"
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 #include "src/server/api/openai/request.h"
 
 namespace ebb::server {

@@ -13,7 +13,7 @@
 #include "apps/bench/commands.h"
 #include "apps/bench/lossless_side.h"
 #include "apps/bench/session.h"
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/lossless_record.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/common/exit_code.h"
+#include "apps/common/options/option_errors.h"
 #include "apps/common/options/options.h"
 
 namespace ebb::cli {

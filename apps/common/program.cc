@@ -1,4 +1,5 @@
 #include "apps/common/program.h"
+#include "apps/common/options/option_errors.h"
 
 #include <algorithm>
 #include <array>
@@ -14,14 +15,13 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "apps/common/exit_code.h"
 #include "apps/common/help.h"
 #include "apps/common/options/config_file.h"
 #include "apps/common/options/foreign_options.h"
 #include "apps/common/options/policy_list.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
-#include "apps/common/terminal/tier_notices.h"
+#include "apps/common/tier_notices.h"
 #include "ebb/version.h"
 
 namespace ebb::cli {

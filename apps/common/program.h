@@ -6,7 +6,7 @@
 #include <string>
 
 #include "apps/common/commands.h"
-#include "apps/common/exit_code.h"
+#include "apps/common/terminal/exit_code.h"
 
 namespace ebb::cli {
 

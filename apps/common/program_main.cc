@@ -8,6 +8,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include "apps/common/options/option_errors.h"
 #include "apps/common/program.h"
 #include "ebb/status.h"
 

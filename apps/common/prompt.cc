@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "apps/common/exit_code.h"
+#include "apps/common/terminal/exit_code.h"
 #include "apps/common/terminal/line_end.h"
 #include "apps/common/terminal/say.h"
 

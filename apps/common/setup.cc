@@ -6,14 +6,14 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include "apps/common/exit_code.h"
 #include "apps/common/models/built_in_models.h"
 #include "apps/common/models/known_models.h"
 #include "apps/common/models/model_name.h"
 #include "apps/common/models/remote_models.h"
+#include "apps/common/terminal/exit_code.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
-#include "apps/common/terminal/tier_notices.h"
+#include "apps/common/tier_notices.h"
 #include "ebb/policy.h"
 #include "ebb/session_file.h"
 

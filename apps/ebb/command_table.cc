@@ -1,6 +1,11 @@
 #include "apps/common/docs/docs.h"
 #include "apps/ebb/commands.h"
+#include "apps/ebb/device/commands.h"
+#include "apps/ebb/fit/commands.h"
+#include "apps/ebb/pull/commands.h"
 #include "apps/ebb/pull/pull_options.h"
+#include "apps/ebb/run/commands.h"
+#include "apps/ebb/serve/commands.h"
 #include "apps/ebb/serve/serve_options.h"
 
 namespace ebb::cli {

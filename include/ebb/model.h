@@ -21,7 +21,7 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-struct LoadedModel;  // src/model/loaded_model.h
+struct LoadedModel;  // src/model/loaded/loaded_model.h
 
 // WeightMode says how weights are held in memory. kDequantize converts every matrix to F32 on load,
 // for studies of exactness.

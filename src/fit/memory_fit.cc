@@ -26,11 +26,11 @@
 #include "src/rows/tier_rows.h"
 #include "src/sequence/checkpoint_plan.h"
 #include "src/sequence/roll_back.h"
-#include "src/step/cpu_step.h"
+#include "src/step/cpu/cpu_step.h"
 #include "src/step/device/backend_attention.h"
-#include "src/step/merged_rows.h"
-#include "src/step/recurrent_state.h"
-#include "src/step/signal_buffers.h"
+#include "src/step/cpu/merged_rows.h"
+#include "src/step/work/recurrent_state.h"
+#include "src/step/work/signal_buffers.h"
 
 namespace ebb {
 namespace {

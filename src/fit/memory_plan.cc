@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "src/attention/ggml_records.h"
-#include "src/model/own_attention.h"
+#include "src/model/loaded/own_attention.h"
 
 namespace ebb {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "ebb/fit.h"
 #include "src/model/graph_memory.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 namespace {

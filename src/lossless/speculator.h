@@ -32,7 +32,7 @@
 #include "src/sequence/shown_logits.h"
 #include "src/sequence/step.h"
 #include "src/sequence/tier_stores.h"
-#include "src/step/signal_buffers.h"
+#include "src/step/work/signal_buffers.h"
 
 namespace ebb {
 

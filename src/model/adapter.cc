@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "src/model/eviction_marks.h"
-#include "src/model/gguf_file.h"
+#include "src/model/loaded/gguf_file.h"
 
 namespace ebb {
 namespace {

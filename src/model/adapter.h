@@ -7,7 +7,7 @@
 
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 

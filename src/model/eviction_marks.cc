@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/model/product_layout.h"
-#include "src/model/weights.h"
+#include "src/model/loaded/product_layout.h"
+#include "src/model/loaded/weights.h"
 
 namespace ebb {
 namespace {

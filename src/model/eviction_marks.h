@@ -17,8 +17,8 @@
 
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "src/model/gguf_file.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/gguf_file.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 

@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "src/base/ggml_deleter.h"
-#include "src/model/decoder_graph.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/decoder_graph.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 namespace {

@@ -15,12 +15,12 @@
 #include "src/model/adapter.h"
 #include "src/model/chat/chat.h"
 #include "src/model/eviction_marks.h"
-#include "src/model/gguf_file.h"
+#include "src/model/loaded/gguf_file.h"
 #include "src/model/library/library_model.h"
-#include "src/model/loaded_model.h"
-#include "src/model/product_layout.h"
-#include "src/model/vocabulary.h"
-#include "src/model/weights.h"
+#include "src/model/loaded/loaded_model.h"
+#include "src/model/loaded/product_layout.h"
+#include "src/model/loaded/vocabulary.h"
+#include "src/model/loaded/weights.h"
 
 namespace ebb {
 namespace {

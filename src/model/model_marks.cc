@@ -6,7 +6,7 @@
 
 #include "ebb/model.h"
 #include "src/model/chat/chat.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 namespace {

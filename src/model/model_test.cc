@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "src/model/library/library_model.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/small_model.h"

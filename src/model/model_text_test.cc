@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ebb/model.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "tests/support/default_model.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/gguf_edit.h"

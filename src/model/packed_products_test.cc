@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "src/base/ggml_deleter.h"
-#include "src/model/product_layout.h"
+#include "src/model/loaded/product_layout.h"
 
 namespace ebb {
 namespace {

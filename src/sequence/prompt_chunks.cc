@@ -9,7 +9,7 @@
 #include "src/policy/tier_plan.h"
 #include "src/sequence/checkpoint_plan.h"
 #include "src/sequence/sequence.h"
-#include "src/step/attention_nodes.h"
+#include "src/step/cpu/attention_nodes.h"
 
 namespace ebb {
 namespace {

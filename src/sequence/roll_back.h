@@ -12,7 +12,7 @@
 #include "ebb/state.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
-#include "src/step/recurrent_state.h"
+#include "src/step/work/recurrent_state.h"
 
 namespace ebb {
 

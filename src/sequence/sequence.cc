@@ -7,9 +7,9 @@
 
 #include "src/base/checkpoints.h"
 #include "src/base/clock.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "src/policy/tier_plan.h"
-#include "src/step/attention_nodes.h"
+#include "src/step/cpu/attention_nodes.h"
 
 namespace ebb {
 namespace {

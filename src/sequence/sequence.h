@@ -26,7 +26,7 @@
 #include "src/sequence/token_history.h"
 #include "src/step/rotation/rope_positions.h"
 #include "src/step/rotation/unrotated_key_cache.h"
-#include "src/step/signal_buffers.h"
+#include "src/step/work/signal_buffers.h"
 
 namespace ebb {
 

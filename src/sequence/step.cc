@@ -6,7 +6,7 @@
 
 #include "src/base/clock.h"
 #include "src/sequence/shown_logits.h"
-#include "src/step/attention_nodes.h"
+#include "src/step/cpu/attention_nodes.h"
 
 namespace ebb {
 namespace {

@@ -16,7 +16,7 @@
 #include "ebb/types.h"
 #include "src/sequence/engine_core.h"
 #include "src/sequence/sequence.h"
-#include "src/step/step_work.h"
+#include "src/step/work/step_work.h"
 
 namespace ebb {
 

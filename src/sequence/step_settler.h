@@ -19,7 +19,7 @@
 #include "src/sequence/roll_back.h"
 #include "src/sequence/tier_stores.h"
 #include "src/step/graph_runner.h"
-#include "src/step/signal_buffers.h"
+#include "src/step/work/signal_buffers.h"
 
 namespace ebb {
 

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "ebb/generate.h"
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 #include "src/server/api/openai/continued_answer.h"
 #include "src/server/server_impl.h"
 

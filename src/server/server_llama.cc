@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "src/server/api/llama/llama_request.h"
+#include "src/server/api/openai/llama_settings.h"
 #include "src/server/server_impl.h"
 
 namespace ebb::server {

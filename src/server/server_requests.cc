@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 #include "src/server/api/openai/text_bytes.h"
 #include "src/server/server_impl.h"
 

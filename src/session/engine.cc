@@ -9,7 +9,7 @@
 
 #include "ebb/device.h"
 #include "src/lossless/speculator.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
 #include "src/session/session_impl.h"

@@ -16,7 +16,7 @@
 #include "src/base/llama_runtime.h"
 #include "src/io/file_lock.h"
 #include "src/kv/sequence_state.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "src/sequence/sequence_file.h"
 #include "src/session/session_file.h"
 #include "src/session/session_impl.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "src/base/ggml_deleter.h"
-#include "src/model/loaded_model.h"
-#include "src/step/cpu_step.h"
+#include "src/model/loaded/loaded_model.h"
+#include "src/step/cpu/cpu_step.h"
 #include "src/step/device/device_step.h"
 #include "src/step/rotation/key_rotation.h"
 

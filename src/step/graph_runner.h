@@ -16,8 +16,8 @@
 #include "src/step/device/device_use.h"
 #include "src/step/rotation/rope_positions.h"
 #include "src/step/rotation/unrotated_key_cache.h"
-#include "src/step/step_backend.h"
-#include "src/step/step_work.h"
+#include "src/step/work/step_backend.h"
+#include "src/step/work/step_work.h"
 
 namespace ebb {
 

@@ -1,5 +1,5 @@
 // What a decoder graph can be asked for beside all logits.
-#include "src/model/decoder_graph.h"
+#include "src/model/loaded/decoder_graph.h"
 
 #include <ggml.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ebb/model.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "tests/model/graph_runner.h"
 #include "tests/support/model_variants.h"
 #include "tests/support/random_gguf.h"

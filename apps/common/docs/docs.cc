@@ -1,4 +1,5 @@
 #include "apps/common/docs/docs.h"
+#include "apps/common/options/option_errors.h"
 
 #include <fmt/format.h>
 

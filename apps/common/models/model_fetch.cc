@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/common/models/net/file_download.h"
 #include "apps/common/models/parts_folder.h"
 #include "apps/common/terminal/say.h"
 #include "apps/common/terminal/subprocess.h"
@@ -96,11 +97,11 @@ Result<std::string> Unpack(const std::string& python, const ModelPart& part,
   return unpacked;
 }
 
-Status FetchMissingParts(const KnownModel& model, const CliOptions& options, PartsFolder* folder) {
+Status FetchMissingParts(const KnownModel& model, bool quiet, PartsFolder* folder) {
   EBB_ASSIGN_OR_RETURN(const std::string python, FindPython());
   const size_t num_parts = model.parts.size();
   const bool is_whole = num_parts == 1;
-  const PipMessages messages = options.quiet || !is_whole ? PipMessages::kHide : PipMessages::kShow;
+  const PipMessages messages = quiet || !is_whole ? PipMessages::kHide : PipMessages::kShow;
   uint64_t bytes = 0;
   for (size_t i = 0; i < num_parts; ++i) {
     const ModelPart& part = model.parts[i];
@@ -111,9 +112,9 @@ Status FetchMissingParts(const KnownModel& model, const CliOptions& options, Par
     EBB_ASSIGN_OR_RETURN(const std::string unpacked, Unpack(python, part, folder->incoming()));
     EBB_RETURN_IF_ERROR(folder->Append(unpacked));
     if (is_whole) continue;
-    SayUnlessQuiet(options, fmt::format("part {} of {}: {} of {} MB, {} %", i + 1, num_parts,
-                                        bytes / kMegabyte, model.bytes / kMegabyte,
-                                        bytes * 100 / model.bytes));
+    SayUnlessQuiet(
+        quiet, fmt::format("part {} of {}: {} of {} MB, {} %", i + 1, num_parts, bytes / kMegabyte,
+                           model.bytes / kMegabyte, bytes * 100 / model.bytes));
   }
   return folder->EmptyIncoming();
 }
@@ -131,31 +132,23 @@ uint64_t NeededSpace(const KnownModel& model, int num_parts_kept) {
 }
 
 // Fetches the missing parts and checks the hash of the joined file.
-Status FetchInto(const KnownModel& model, const CliOptions& options, PartsFolder* folder) {
+Status FetchInto(const KnownModel& model, bool quiet, PartsFolder* folder) {
   const auto num_parts = static_cast<int>(model.parts.size());
   const int num_kept = folder->num_parts();
   EBB_RETURN_IF_ERROR(CheckFreeSpace(folder->path(), NeededSpace(model, num_kept)));
   const std::string kept =
       num_kept == 0 ? "" : fmt::format("; {} of {} parts are there already", num_kept, num_parts);
-  SayUnlessQuiet(options, fmt::format("fetching {} ({} MB){}", model.file_name,
-                                      model.bytes / kMegabyte, kept));
-  if (num_kept < num_parts) EBB_RETURN_IF_ERROR(FetchMissingParts(model, options, folder));
-  SayUnlessQuiet(options, "checking its SHA-256");
+  SayUnlessQuiet(
+      quiet, fmt::format("fetching {} ({} MB){}", model.file_name, model.bytes / kMegabyte, kept));
+  if (num_kept < num_parts) EBB_RETURN_IF_ERROR(FetchMissingParts(model, quiet, folder));
+  SayUnlessQuiet(quiet, "checking its SHA-256");
   return CheckSha256(folder->joined(), model.sha256);
 }
 
 }  // namespace
 
-void SayUnlessQuiet(const CliOptions& options, std::string_view text) {
-  if (!options.quiet) Say("{}\n", text);
-}
-
-Status CheckFreeSpace(const std::string& folder, uint64_t bytes) {
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (error || space.available >= bytes) return OkStatus();
-  return IoError(fmt::format("{}: expected {} MB of free disk space, found {} MB", folder,
-                             bytes / kMegabyte, space.available / kMegabyte));
+void SayUnlessQuiet(bool quiet, std::string_view text) {
+  if (!quiet) Say("{}\n", text);
 }
 
 Status CheckSha256(const std::string& path, std::string_view sha256) {
@@ -170,9 +163,9 @@ Status CheckSha256(const std::string& path, std::string_view sha256) {
   return Corrupt(fmt::format("{}: expected SHA-256 {}, found {}", path, sha256, found));
 }
 
-Status FetchModel(const KnownModel& model, const std::string& path, const CliOptions& options) {
+Status FetchModel(const KnownModel& model, const std::string& path, bool quiet) {
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<PartsFolder> folder, PartsFolder::Open(model, path));
-  Status status = FetchInto(model, options, folder.get());
+  Status status = FetchInto(model, quiet, folder.get());
   if (status.ok()) status = folder->MoveJoinedTo(path);
   if (status.ok()) return status;
   if (status.code() == StatusCode::kCorrupt) {

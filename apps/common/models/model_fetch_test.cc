@@ -20,8 +20,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/interrupt.h"
 #include "apps/common/models/parts_folder.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/subprocess.h"
 #include "tests/support/temp_folder.h"
 
@@ -112,7 +112,7 @@ esac
   }
   Status Fetch() {
     testing::internal::CaptureStderr();
-    Status status = FetchModel(model_, Path(), options_);
+    Status status = FetchModel(model_, Path(), options_.quiet);
     messages_ = testing::internal::GetCapturedStderr();
     return status;
   }

@@ -20,7 +20,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "tests/support/hub/fake_hub.h"
 #include "tests/support/temp_folder.h"
 

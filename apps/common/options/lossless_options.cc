@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "apps/common/exit_code.h"
 #include "apps/common/options/option_values.h"
 #include "apps/common/options/options.h"
 #include "ebb/recent_windows.h"

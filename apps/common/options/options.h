@@ -21,6 +21,7 @@
 
 #include "apps/common/options/fit_options.h"
 #include "apps/common/options/given_options.h"
+#include "apps/common/terminal/output.h"
 #include "ebb/engine.h"
 #include "ebb/generate.h"
 #include "ebb/model.h"
@@ -39,7 +40,6 @@ struct LosslessInput {
   bool verify_given = false;
 };
 
-enum class Thoughts { kShow, kDim, kHide };
 enum class DocsForm { kMarkdown, kMan, kBash, kZsh, kFish, kConfig };
 
 class OwnOptions {

@@ -2,7 +2,7 @@
 #ifndef EBB_APPS_RUN_POLICY_LIST_H_
 #define EBB_APPS_RUN_POLICY_LIST_H_
 
-#include "apps/common/exit_code.h"
+#include "apps/common/terminal/exit_code.h"
 
 namespace ebb::cli {
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/line_end.h"
 #include "apps/common/terminal/say.h"
 #include "apps/common/terminal/screen.h"

@@ -5,12 +5,14 @@
 #include <string>
 #include <string_view>
 
-#include "apps/common/options/options.h"
 #include "apps/common/terminal/terminal_text.h"
 #include "ebb/generate.h"
 #include "ebb/status.h"
 
 namespace ebb::cli {
+
+// Thoughts says what is written of a model's thoughts.
+enum class Thoughts { kShow, kDim, kHide };
 
 // Writes all bytes at once. Errors: the stream cannot be written, or its reader is gone.
 [[nodiscard]] Status WriteToStdout(std::string_view bytes);

@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/output.h"
 
 namespace ebb::cli {

@@ -3,7 +3,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_folder.h"
 

@@ -11,9 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "apps/common/options/option_errors.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"
-#include "apps/ebb/commands.h"
+#include "apps/ebb/device/commands.h"
 #include "ebb/device.h"
 #include "ebb/version.h"
 

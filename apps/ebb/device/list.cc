@@ -3,8 +3,9 @@
 
 #include <string>
 
+#include "apps/common/options/option_errors.h"
 #include "apps/common/report.h"
-#include "apps/ebb/commands.h"
+#include "apps/ebb/device/commands.h"
 #include "ebb/device.h"
 
 namespace ebb::cli {

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "apps/common/memory.h"
+#include "apps/common/options/option_errors.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"
 #include "apps/common/terminal/bytes.h"
-#include "apps/ebb/commands.h"
+#include "apps/ebb/fit/commands.h"
 #include "apps/ebb/fit/measure.h"
 #include "ebb/benchmark.h"
 #include "ebb/fit.h"

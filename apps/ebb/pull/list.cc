@@ -11,8 +11,9 @@
 #include "apps/common/models/gguf_names.h"
 #include "apps/common/models/known_models.h"
 #include "apps/common/models/remote_models.h"
+#include "apps/common/options/option_errors.h"
 #include "apps/common/report.h"
-#include "apps/ebb/commands.h"
+#include "apps/ebb/pull/commands.h"
 
 namespace ebb::cli {
 namespace {

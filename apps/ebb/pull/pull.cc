@@ -6,15 +6,16 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/interrupt.h"
 #include "apps/common/models/known_models.h"
 #include "apps/common/models/model_fetch.h"
 #include "apps/common/models/parts_folder.h"
 #include "apps/common/models/reasoners.h"
 #include "apps/common/models/remote_models.h"
+#include "apps/common/options/option_errors.h"
 #include "apps/common/report.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/output.h"
-#include "apps/ebb/commands.h"
+#include "apps/ebb/pull/commands.h"
 #include "apps/ebb/pull/pull_options.h"
 
 namespace ebb::cli {
@@ -77,14 +78,15 @@ Status Pull(const KnownModel& model, const CliOptions& options) {
   const bool is_there = fs::exists(path, error);
   Status status = is_there ? CheckSha256(path, model.sha256) : OkStatus();
   const bool is_another = status.code() == StatusCode::kCorrupt;
-  if (is_another) SayUnlessQuiet(options, fmt::format("{}; fetching it anew", status.message()));
+  if (is_another)
+    SayUnlessQuiet(options.quiet, fmt::format("{}; fetching it anew", status.message()));
   if (!is_there || is_another) {
     fs::create_directories(CacheFolder(), error);
     if (error) return IoError(fmt::format("cannot make {}: {}", CacheFolder(), error.message()));
-    status = FetchModel(model, path, options);
+    status = FetchModel(model, path, options.quiet);
   }
   EBB_RETURN_IF_ERROR(status);
-  SayUnlessQuiet(options, fmt::format("the model is at {}", path));
+  SayUnlessQuiet(options.quiet, fmt::format("the model is at {}", path));
   return options.json ? WriteRecord(options, ToJson(model, StateOf(model)), "") : OkStatus();
 }
 
@@ -119,7 +121,7 @@ std::string ToText(const ModelName& name, const Result<StoredModel>& stored) {
 Status PullRemote(const ModelName& name, const CliOptions& options) {
   const Result<StoredModel> model = PullRemoteModel(name, FetchSettingsFor(options.quiet));
   if (!model.ok()) return model.status();
-  SayUnlessQuiet(options, fmt::format("the model is at {}", model->path));
+  SayUnlessQuiet(options.quiet, fmt::format("the model is at {}", model->path));
   return options.json ? WriteRecord(options, ToJson(name, model), "") : OkStatus();
 }
 

@@ -9,8 +9,9 @@
 #include "apps/common/models/model_fetch.h"
 #include "apps/common/models/parts_folder.h"
 #include "apps/common/models/remote_models.h"
+#include "apps/common/options/option_errors.h"
 #include "apps/common/report.h"
-#include "apps/ebb/commands.h"
+#include "apps/ebb/pull/commands.h"
 #include "apps/ebb/pull/pull_options.h"
 
 namespace ebb::cli {
@@ -55,7 +56,8 @@ ExitCode RunRemove(const CliOptions& options) {
     const Result<uint64_t> freed =
         model.known != nullptr ? RemoveKnownModel(*model.known) : RemoveStoredModel(*model.remote);
     if (!freed.ok()) return Fail(freed.status());
-    if (!options.json) SayUnlessQuiet(options, fmt::format("removed {}: {} bytes", name, *freed));
+    if (!options.json)
+      SayUnlessQuiet(options.quiet, fmt::format("removed {}: {} bytes", name, *freed));
     if (!options.json) continue;
     const Status status = WriteRecord(options, {{"name", name}, {"bytes_freed", *freed}}, "");
     if (!status.ok()) return Fail(status);

@@ -11,15 +11,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "apps/common/interrupt.h"
 #include "apps/common/models/known_models.h"
 #include "apps/common/options/config_file.h"
 #include "apps/common/options/foreign_options.h"
+#include "apps/common/options/option_errors.h"
 #include "apps/common/options/whole_file.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/line_reader.h"
 #include "apps/common/terminal/say.h"
-#include "apps/ebb/commands.h"
 #include "apps/ebb/run/chat_input.h"
+#include "apps/ebb/run/commands.h"
 #include "apps/ebb/run/conversation.h"
 #include "apps/ebb/run/turn.h"
 #include "ebb/session_file.h"

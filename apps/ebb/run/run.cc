@@ -7,11 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "apps/common/interrupt.h"
 #include "apps/common/memory.h"
+#include "apps/common/options/option_errors.h"
 #include "apps/common/prompt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/say.h"
-#include "apps/ebb/commands.h"
+#include "apps/ebb/run/commands.h"
 #include "apps/ebb/run/conversation.h"
 #include "apps/ebb/run/turn.h"
 

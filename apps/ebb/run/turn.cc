@@ -1,4 +1,5 @@
 #include "apps/ebb/run/turn.h"
+#include "apps/common/options/option_errors.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,7 +10,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/common/terminal/say.h"
 #include "apps/ebb/live/view.h"

@@ -12,11 +12,11 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/common/exit_code.h"
 #include "apps/common/prompt.h"
 #include "apps/common/setup.h"
+#include "apps/common/terminal/exit_code.h"
 #include "apps/common/terminal/output.h"
-#include "apps/common/terminal/tier_notices.h"
+#include "apps/common/tier_notices.h"
 #include "apps/ebb/run/logprobs_file.h"
 #include "apps/ebb/run/summary.h"
 #include "ebb/generate.h"

@@ -14,14 +14,14 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "apps/common/exit_code.h"
 #include "apps/common/models/built_in_models.h"
 #include "apps/common/models/known_models.h"
 #include "apps/common/models/model_name.h"
+#include "apps/common/options/option_errors.h"
 #include "apps/common/setup.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
-#include "apps/ebb/commands.h"
+#include "apps/ebb/serve/commands.h"
 #include "apps/ebb/serve/passed_sockets.h"
 #include "apps/ebb/serve/reach.h"
 #include "apps/ebb/serve/serve_options.h"

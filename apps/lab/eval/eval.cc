@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/report.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/common/terminal/say.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/memory.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"

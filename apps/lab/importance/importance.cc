@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"
 #include "apps/common/terminal/progress.h"

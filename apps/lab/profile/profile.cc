@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/memory.h"
 #include "apps/common/prompt.h"
 #include "apps/common/report.h"

@@ -10,7 +10,7 @@
 // each part: no thread takes another's.
 //
 // A part may wait for another part of its step, if that one has the lower number (a layer's pages are
-// announced by part 0, src/step/attention_nodes.cc): the thread of that number takes it before any other.
+// announced by part 0, src/step/cpu/attention_nodes.cc): the thread of that number takes it before any other.
 //
 // Invariants: (1) The word `step` holds the step's number, which only grows, and the number of its
 // parts. (2) A part is claimed by raising its slot to the step's number, which one thread can do. (3) A

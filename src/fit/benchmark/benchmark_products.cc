@@ -20,7 +20,7 @@
 #include "src/base/ggml_deleter.h"
 #include "src/base/llama_runtime.h"
 #include "src/fit/benchmark/benchmark_team.h"
-#include "src/model/product_layout.h"
+#include "src/model/loaded/product_layout.h"
 
 namespace ebb {
 namespace {

@@ -21,7 +21,7 @@
 #include "src/model/chat/plain_texts.h"
 #include "src/model/chat/system_messages.h"
 #include "src/model/chat/tool_schemas.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "src/model/schema/json_grammar.h"
 
 namespace ebb {

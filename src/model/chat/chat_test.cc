@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"

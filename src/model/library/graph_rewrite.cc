@@ -8,7 +8,7 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "src/model/product_layout.h"
+#include "src/model/loaded/product_layout.h"
 
 namespace ebb {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "src/base/head_sizes.h"
-#include "src/model/product_layout.h"
+#include "src/model/loaded/product_layout.h"
 
 namespace ebb {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "ebb/status.h"
-#include "src/model/gguf_file.h"
+#include "src/model/loaded/gguf_file.h"
 #include "src/model/library/device_graph.h"
 #include "src/model/library/graph_rewrite.h"
 #include "src/model/library/internals.h"

@@ -1,4 +1,4 @@
-#include "src/model/decoder_graph.h"
+#include "src/model/loaded/decoder_graph.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "src/model/library/assertion_scope.h"
 #include "src/model/library/library_impl.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 namespace {

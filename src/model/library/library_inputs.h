@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/base/ggml_deleter.h"
-#include "src/model/decoder_graph.h"
+#include "src/model/loaded/decoder_graph.h"
 #include "src/model/library/device_graph.h"
 #include "src/model/library/internals.h"
 

@@ -16,10 +16,10 @@
 
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "src/model/gguf_file.h"
-#include "src/model/loaded_model.h"
-#include "src/model/vocabulary.h"
-#include "src/model/weights.h"
+#include "src/model/loaded/gguf_file.h"
+#include "src/model/loaded/loaded_model.h"
+#include "src/model/loaded/vocabulary.h"
+#include "src/model/loaded/weights.h"
 
 namespace ebb {
 

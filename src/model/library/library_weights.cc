@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/model/product_layout.h"
+#include "src/model/loaded/product_layout.h"
 
 namespace ebb {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ebb/sampler.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "src/model/sampling/filters.h"
 #include "src/model/sampling/gumbel_draw.h"
 #include "tests/support/tiny_model.h"

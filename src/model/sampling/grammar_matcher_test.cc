@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "ebb/grammar.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "tests/support/tiny_model.h"
 
 namespace ebb {

@@ -12,7 +12,7 @@
 
 #include "ebb/status.h"
 #include "ebb/types.h"
-#include "src/model/schema/char_set.h"
+#include "src/model/sampling/char_set.h"
 
 namespace ebb {
 

@@ -21,7 +21,7 @@
 #include <llama.h>
 
 #include "ebb/sampler.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 #include "src/model/sampling/filters.h"
 #include "src/model/sampling/grammar.h"
 

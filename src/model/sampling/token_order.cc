@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ebb/status.h"
-#include "src/model/schema/char_set.h"
+#include "src/model/sampling/char_set.h"
 
 namespace ebb {
 

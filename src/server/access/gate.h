@@ -19,7 +19,7 @@
 #include "src/base/threads/mutex.h"
 #include "src/server/access/api_keys.h"
 #include "src/server/access/key_usage.h"
-#include "src/server/api/api_error.h"
+#include "src/server/api/base/api_error.h"
 #include "src/server/engine/fair_shares.h"
 #include "src/server/http/http_server.h"
 

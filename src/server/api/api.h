@@ -8,7 +8,7 @@
 #include <string>
 
 #include "src/server/api/openai/exchange.h"
-#include "src/server/api/responses/response_store.h"
+#include "src/server/api/base/response_store.h"
 
 namespace ebb::server {
 

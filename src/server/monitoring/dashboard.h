@@ -18,7 +18,7 @@
 
 #include "ebb/model.h"
 #include "src/server/access/router.h"
-#include "src/server/api/api_error.h"
+#include "src/server/api/base/api_error.h"
 #include "src/server/engine/job_view.h"
 #include "src/server/http/http_server.h"
 #include "src/server/monitoring/dashboard_mode.h"

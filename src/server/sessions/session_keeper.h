@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "src/server/api/api_error.h"
+#include "src/server/api/base/api_error.h"
 #include "src/server/api/token_reasons.h"
 #include "src/server/engine/job.h"
 #include "src/server/engine/session_record.h"

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 #include "src/server/api/token_reasons.h"
 
 namespace ebb::server {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ebb/model.h"
-#include "src/server/api/api_error.h"
+#include "src/server/api/base/api_error.h"
 #include "src/server/api/openai/request.h"
 #include "src/server/engine/job.h"
 #include "src/server/engine/session_record.h"

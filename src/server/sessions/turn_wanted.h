@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ebb/chat.h"
-#include "src/server/api/api_error.h"
+#include "src/server/api/base/api_error.h"
 #include "src/server/engine/session_record.h"
 
 namespace ebb::server {

@@ -19,8 +19,8 @@
 
 #include "ebb/policy.h"
 #include "src/attention/rows.h"
-#include "src/model/decoder_graph.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/decoder_graph.h"
+#include "src/model/loaded/loaded_model.h"
 #include "src/step/device/compressed_rows.h"
 #include "src/step/device/ggml_rows.h"
 #include "src/step/device/rank_products.h"

@@ -20,8 +20,8 @@
 #include "src/step/device/graph_part.h"
 #include "src/step/device/page_lists.h"
 #include "src/step/device/row_lists.h"
-#include "src/step/graph_cache.h"
-#include "src/step/step_work.h"
+#include "src/step/work/graph_cache.h"
+#include "src/step/work/step_work.h"
 
 namespace ebb {
 

@@ -14,7 +14,7 @@
 #include "ebb/policy.h"
 #include "src/device/backend_device.h"
 #include "src/step/device/device_graphs.h"
-#include "src/step/step_work.h"
+#include "src/step/work/step_work.h"
 
 namespace ebb {
 

@@ -13,8 +13,8 @@
 #include "src/device/backend_device.h"
 #include "src/step/device/device_graphs.h"
 #include "src/step/device/host_attention.h"
-#include "src/step/signal_buffers.h"
-#include "src/step/step_work.h"
+#include "src/step/work/signal_buffers.h"
+#include "src/step/work/step_work.h"
 
 namespace ebb {
 

@@ -23,9 +23,9 @@
 #include "src/step/device/device_t1.h"
 #include "src/step/device/device_use.h"
 #include "src/step/device/host_attention.h"
-#include "src/step/staged_sequences.h"
-#include "src/step/step_backend.h"
-#include "src/step/step_work.h"
+#include "src/step/work/staged_sequences.h"
+#include "src/step/work/step_backend.h"
+#include "src/step/work/step_work.h"
 
 namespace ebb {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/model/own_attention.h"
+#include "src/model/loaded/own_attention.h"
 #include "src/step/device/row_attention.h"
 
 namespace ebb {

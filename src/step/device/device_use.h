@@ -7,7 +7,7 @@
 
 #include "ebb/device.h"
 #include "src/device/backend_device.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 

@@ -8,7 +8,7 @@
 #include "src/base/ggml_deleter.h"
 #include "src/base/sanitizers.h"
 #include "src/device/backend_device.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 

@@ -15,7 +15,7 @@
 #include "ebb/status.h"
 #include "src/attention/attention.h"
 #include "src/attention/decode.h"
-#include "src/step/step_work.h"
+#include "src/step/work/step_work.h"
 
 namespace ebb {
 

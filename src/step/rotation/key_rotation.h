@@ -9,7 +9,7 @@
 #include "ebb/types.h"
 #include "ggml-backend.h"
 #include "src/attention/attention.h"
-#include "src/model/loaded_model.h"
+#include "src/model/loaded/loaded_model.h"
 
 namespace ebb {
 

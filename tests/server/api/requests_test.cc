@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/server/api/api.h"
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 #include "tests/server/server_fixture.h"
 
 namespace ebb::server {

@@ -17,8 +17,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "apps/common/interrupt.h"
-#include "apps/common/models/model_fetch.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/models/net/sha256.h"
 
 namespace ebb::cli {
@@ -343,6 +342,15 @@ class Downloader {
 
 Result<std::string> DownloadFile(HttpClient* client, const FileDownload& download) {
   return Downloader(client, download).Run();
+}
+
+Status CheckFreeSpace(const std::string& folder, uint64_t bytes) {
+  constexpr uint64_t kMegabyte = 1'000'000;
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error || space.available >= bytes) return OkStatus();
+  return IoError(fmt::format("{}: expected {} MB of free disk space, found {} MB", folder,
+                             bytes / kMegabyte, space.available / kMegabyte));
 }
 
 }  // namespace ebb::cli

@@ -34,6 +34,9 @@ struct FileDownload {
 // file that is no GGUF file, and the bytes are removed; kCancelled.
 [[nodiscard]] Result<std::string> DownloadFile(HttpClient* client, const FileDownload& download);
 
+// Returns kIo unless the disk that holds the folder has `bytes` bytes free.
+[[nodiscard]] Status CheckFreeSpace(const std::string& folder, uint64_t bytes);
+
 }  // namespace ebb::cli
 
 #endif  // EBB_APPS_PULL_NET_FILE_DOWNLOAD_H_

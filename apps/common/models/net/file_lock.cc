@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 
 namespace ebb::cli {
 namespace {

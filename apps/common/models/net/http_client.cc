@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/interrupt.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/models/net/curl_library.h"
 #include "ebb/version.h"
 

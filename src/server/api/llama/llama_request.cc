@@ -217,18 +217,4 @@ ApiResult<CompletionRequest> ReadLlama(LlamaEndpoint endpoint, const Json& body,
   return LlamaReader(body, defaults).Read(endpoint);
 }
 
-void DescribeLlamaJobs(const Model& model, const std::vector<Job>& jobs,
-                       CompletionRequest* request) {
-  LlamaAnswer& answer = *request->llama;
-  answer.generation_settings = LlamaSettings(model, *request);
-  const std::vector<std::string>& names = answer.response_fields;
-  if (!names.empty() && std::ranges::find(names, "prompt") == names.end()) return;
-  for (const Job& job : jobs) {
-    std::string& text = answer.prompts.emplace_back();
-    for (const Token token : job.prompt) {
-      text += model.TokenText(token, Model::ControlTokens::kShow);
-    }
-  }
-}
-
 }  // namespace ebb::server

@@ -17,14 +17,6 @@ enum class LlamaEndpoint : uint8_t { kCompletion, kInfill };
 [[nodiscard]] ApiResult<CompletionRequest> ReadLlama(LlamaEndpoint endpoint, const Json& body,
                                                      const RequestDefaults& defaults);
 
-// Sets the members of request->llama that repeat the settings and prompts of `jobs`.
-void DescribeLlamaJobs(const Model& model, const std::vector<Job>& jobs,
-                       CompletionRequest* request);
-// Returns `generation_settings` of an answer; its seed is that of the first choice.
-[[nodiscard]] Json LlamaSettings(const Model& model, const CompletionRequest& request);
-// Returns the settings of a request without fields, for GET /props.
-[[nodiscard]] Json LlamaDefaults(const RequestDefaults& defaults);
-
 }  // namespace ebb::server
 
 #endif  // EBB_SERVER_API_LLAMA_LLAMA_REQUEST_H_

@@ -12,8 +12,8 @@
 
 #include "ebb/chat.h"
 #include "ebb/generate.h"
-#include "src/server/api/api_error.h"
-#include "src/server/api/tool_names.h"
+#include "src/server/api/base/api_error.h"
+#include "src/server/api/base/tool_names.h"
 
 namespace ebb::server {
 

@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "src/server/api/base/content.h"
 #include "src/server/api/openai/chat_tools.h"
 #include "src/server/api/openai/text_format.h"
-#include "src/server/api/parts/content.h"
 
 namespace ebb::server {
 namespace {

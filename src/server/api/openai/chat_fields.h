@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 #include "src/server/api/openai/request.h"
 #include "src/server/api/openai/text_format.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "ebb/model.h"
-#include "src/server/api/api_error.h"
+#include "src/server/api/base/api_error.h"
 #include "src/server/api/openai/answer.h"
 #include "src/server/api/openai/logprobs_json.h"
 #include "src/server/api/openai/reasoning_field.h"

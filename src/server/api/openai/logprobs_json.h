@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ebb/sampler.h"
-#include "src/server/api/api_error.h"
+#include "src/server/api/base/api_error.h"
 #include "src/server/engine/job.h"
 
 namespace ebb::server {

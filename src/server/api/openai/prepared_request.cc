@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "src/server/api/llama/llama_request.h"
 #include "src/server/api/openai/continued_answer.h"
+#include "src/server/api/openai/llama_settings.h"
 #include "src/server/api/openai/request.h"
 #include "src/server/engine/prefix_cache.h"
 

@@ -17,10 +17,10 @@
 #include "ebb/generate.h"
 #include "ebb/model.h"
 #include "ebb/sampler.h"
-#include "src/server/api/api_error.h"
-#include "src/server/api/llama/infill.h"
-#include "src/server/api/responses/response_store.h"
-#include "src/server/api/tool_names.h"
+#include "src/server/api/base/api_error.h"
+#include "src/server/api/base/infill.h"
+#include "src/server/api/base/response_store.h"
+#include "src/server/api/base/tool_names.h"
 #include "src/server/engine/job.h"
 
 namespace ebb::server {

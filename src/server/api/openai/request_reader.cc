@@ -9,7 +9,7 @@
 #include "ebb/grammar.h"
 #include "ebb/setting_fields.h"
 #include "ebb/tiers.h"
-#include "src/server/api/llama/llama_samplers.h"
+#include "src/server/api/base/llama_samplers.h"
 #include "src/server/api/openai/sampling_fields.h"
 #include "src/server/api/openai/text_format.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 #include "src/server/api/openai/request.h"
 
 namespace ebb::server {

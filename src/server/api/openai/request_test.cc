@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 
 namespace ebb::server {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "src/server/api/llama/llama_samplers.h"
+#include "src/server/api/base/llama_samplers.h"
 
 namespace ebb::server {
 namespace {

@@ -2,7 +2,7 @@
 #ifndef EBB_SERVER_API_OPENAI_SAMPLING_FIELDS_H_
 #define EBB_SERVER_API_OPENAI_SAMPLING_FIELDS_H_
 
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 #include "src/server/api/openai/request.h"
 
 namespace ebb::server {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "src/server/api/api_error.h"
+#include "src/server/api/base/api_error.h"
 #include "src/server/api/openai/request.h"
 
 namespace ebb::server {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "ebb/grammar.h"
-#include "src/server/api/parts/content.h"
+#include "src/server/api/base/content.h"
 
 namespace ebb::server {
 namespace {

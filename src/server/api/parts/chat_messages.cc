@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "src/server/api/json_fields.h"
+#include "src/server/api/base/json_fields.h"
 
 namespace ebb::server {
 

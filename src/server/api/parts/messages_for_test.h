@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ebb/chat.h"
-#include "src/server/api/api_error.h"
+#include "src/server/api/base/api_error.h"
 
 namespace ebb::server {
 

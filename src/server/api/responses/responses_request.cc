@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "src/server/api/base/content.h"
 #include "src/server/api/openai/chat_fields.h"
 #include "src/server/api/openai/chat_tools.h"
 #include "src/server/api/openai/request_reader.h"
 #include "src/server/api/parts/chat_messages.h"
-#include "src/server/api/parts/content.h"
 
 namespace ebb::server {
 namespace {

@@ -3,8 +3,8 @@
 #ifndef EBB_SERVER_API_RESPONSES_RESPONSES_REQUEST_H_
 #define EBB_SERVER_API_RESPONSES_RESPONSES_REQUEST_H_
 
+#include "src/server/api/base/response_store.h"
 #include "src/server/api/openai/request.h"
-#include "src/server/api/responses/response_store.h"
 
 namespace ebb::server {
 

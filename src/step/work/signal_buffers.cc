@@ -1,0 +1,243 @@
+#include "src/step/work/signal_buffers.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ebb {
+
+SignalBuffers::SignalBuffers(const ModelShape& shape, Granularity granularity,
+                             const SignalNeeds& needs)
+    : shape_(shape), layout_(shape, granularity), granularity_(granularity), needs_(needs) {
+  const int groups = layout_.num_groups();
+  for (int group = 0; group < groups; ++group) {
+    switch (needs.mass) {
+      case MassNeed::kNone:
+        mass_heads_.push_back(0);
+        break;
+      case MassNeed::kSummed:
+        mass_heads_.push_back(1);
+        break;
+      case MassNeed::kPerKvHead:
+        mass_heads_.push_back(layout_.NumStreamsOf(group));
+        break;
+      case MassNeed::kPerQueryHead:
+        mass_heads_.push_back(layout_.AllQueryHeadsOf(group));
+        break;
+    }
+  }
+  step_.hidden_layers = needs.hidden_layers;
+  group_begin_.resize(groups + 1);
+  group_rows_.resize(groups);
+  group_new_rows_.resize(groups);
+  mass_targets_.resize(size_t(shape.num_layers) * shape.num_q_heads);
+  not_finite_ = std::make_unique<bool[]>(shape.num_layers);
+  queries_.resize(size_t(shape.num_layers) * needs.num_recent_queries * shape.num_q_heads *
+                  shape.head_dim);
+}
+
+void SignalBuffers::Begin(const SequenceCache& cache, StepKind kind, Position first,
+                          int num_tokens) {
+  step_.kind = kind;
+  step_.first_position = first;
+  step_.num_tokens = num_tokens;
+  wants_mass_ =
+      needs_.mass != MassNeed::kNone && (kind == StepKind::kDecode || needs_.mass_in_prefill);
+  if (needs_.Empty()) return;
+  for (size_t group = 0; group < group_rows_.size(); ++group) {
+    const int of_cache = cache.layout().num_groups() == 1 ? 0 : static_cast<int>(group);
+    group_rows_[group] = static_cast<int>(cache.positions(of_cache).size());
+    group_new_rows_[group] = num_tokens;
+  }
+  if (wants_mass_) BeginMass();
+  BeginCopies(num_tokens);
+  BeginQueries(num_tokens);
+}
+
+// Returns to which of its group's mass arrays the query head's mass is added.
+int SignalBuffers::MassArray(int layer, int q_head) const {
+  const int per_kv = layout_.QueryHeadsPerKvHead(layer);
+  const int stream = layout_.StreamOf(layer, q_head / per_kv);
+  switch (needs_.mass) {
+    case MassNeed::kNone:
+    case MassNeed::kSummed:
+      return 0;
+    case MassNeed::kPerKvHead:
+      return stream - layout_.FirstStreamOf(layout_.GroupOf(stream));
+    case MassNeed::kPerQueryHead:
+      break;
+  }
+  switch (granularity_) {
+    case Granularity::kToken:
+      return layer * shape_.num_q_heads + q_head;
+    case Granularity::kLayer:
+      return q_head;
+    case Granularity::kHead:
+      return q_head % per_kv;
+  }
+  return 0;
+}
+
+void SignalBuffers::BeginMass() {
+  for (size_t group = 0; group < group_rows_.size(); ++group) {
+    group_begin_[group + 1] = group_begin_[group] + size_t(mass_heads_[group]) * group_rows_[group];
+  }
+  mass_.assign(group_begin_.back(), 0.0f);
+  for (int layer = 0; layer < shape_.num_layers; ++layer) {
+    not_finite_[layer] = false;
+    for (int head = 0; head < shape_.num_q_heads; ++head) {
+      const int kv_head = head / layout_.QueryHeadsPerKvHead(layer);
+      const int group = layout_.GroupOf(layout_.StreamOf(layer, kv_head));
+      mass_targets_[size_t(layer) * shape_.num_q_heads + head] =
+          mass_.data() + group_begin_[group] + size_t(MassArray(layer, head)) * group_rows_[group];
+    }
+  }
+}
+
+void SignalBuffers::BeginCopies(int num_tokens) {
+  // Resizes *data to `floats` floats for each token and kv head of every layer (0 unless `wanted`),
+  // and sets *spans to the parts of the layers.
+  const auto lay_out = [&](bool wanted, size_t floats, std::vector<float>* data,
+                           std::vector<std::span<const float>>* spans) {
+    if (!wanted) return;
+    data->resize(floats * num_tokens * layout_.num_streams());
+    spans->clear();
+    for (int layer = 0; layer < shape_.num_layers; ++layer) {
+      spans->push_back(std::span(*data).subspan(
+          VectorAt(layer, 0, 0) * floats, size_t(num_tokens) * layout_.NumKvHeads(layer) * floats));
+    }
+  };
+  lay_out(needs_.keys, shape_.head_dim, &keys_, &step_.keys);
+  lay_out(needs_.keys_before_rope, shape_.head_dim, &keys_before_rope_, &step_.keys_before_rope);
+  lay_out(needs_.values, shape_.head_dim, &values_, &step_.values);
+  lay_out(needs_.eviction_logits, 1, &eviction_logits_, &step_.eviction_logits);
+  if (needs_.hidden_layers.empty()) return;
+  const size_t floats = size_t(num_tokens) * shape_.embed_dim;
+  hidden_.resize(floats * needs_.hidden_layers.size());
+  step_.hidden.clear();
+  for (size_t i = 0; i < needs_.hidden_layers.size(); ++i) {
+    step_.hidden.push_back(std::span(hidden_).subspan(i * floats, floats));
+  }
+}
+
+// Drops the oldest queries of each layer's history to make room for those of the step, and moves
+// the others to its beginning; the graph's nodes write the step's queries behind them.
+void SignalBuffers::BeginQueries(int num_tokens) {
+  if (needs_.num_recent_queries == 0) return;
+  const int room = needs_.num_recent_queries;
+  const int kept = std::clamp(room - num_tokens, 0, step_.num_recent);
+  const size_t query = size_t(shape_.num_q_heads) * shape_.head_dim;
+  step_.recent_queries.clear();
+  const int now = std::min(room, kept + num_tokens);
+  for (int layer = 0; layer < shape_.num_layers; ++layer) {
+    float* of_layer = queries_.data() + size_t(layer) * room * query;
+    std::memmove(of_layer, of_layer + size_t(step_.num_recent - kept) * query,
+                 size_t(kept) * query * sizeof(float));
+    step_.recent_queries.push_back({of_layer, size_t(now) * query});
+  }
+  step_.num_recent = now;
+}
+
+void SignalBuffers::TakeMass(const SignalBuffers& all, const SequenceCache& cache) {
+  if (!wants_mass_) return;
+  const auto queries = static_cast<size_t>(step_.num_tokens);
+  for (size_t group = 0; group < group_rows_.size(); ++group) {
+    const auto positions = cache.positions(static_cast<int>(group));
+    for (int head = 0; head < mass_heads_[group]; ++head) {
+      const float* from =
+          all.mass_.data() + all.group_begin_[group] + size_t(head) * all.group_rows_[group];
+      float* to = mass_.data() + group_begin_[group] + size_t(head) * group_rows_[group];
+      for (size_t row = 0; row < positions.size(); ++row) to[row] = from[positions[row]];
+      if (step_.kind != StepKind::kDecode || queries == 1) continue;
+      // Divides by the number of queries that see the row: all queries of the step or, for a row
+      // that the step appended, its own query and the later ones.
+      for (size_t row = 0; row < positions.size(); ++row) {
+        const size_t left = positions.size() - row;
+        to[row] /= static_cast<float>(std::min(left, queries));
+      }
+    }
+  }
+  std::copy_n(all.not_finite_.get(), shape_.num_layers, not_finite_.get());
+}
+
+MassTarget SignalBuffers::Mass(int layer) {
+  if (!wants_mass_) return {};
+  return {.per_query_head = std::span<float* const>(mass_targets_)
+                                .subspan(size_t(layer) * shape_.num_q_heads, shape_.num_q_heads),
+          .not_finite = &not_finite_[layer]};
+}
+
+float* SignalBuffers::RowAt(std::vector<float>* data, int layer, int token, int kv_head) const {
+  if (data->empty()) return nullptr;
+  return data->data() + VectorAt(layer, token, kv_head) * shape_.head_dim;
+}
+
+float* SignalBuffers::Keys(int layer, int token, int kv_head) {
+  return RowAt(&keys_, layer, token, kv_head);
+}
+float* SignalBuffers::KeysBeforeRope(int layer, int token, int kv_head) {
+  return RowAt(&keys_before_rope_, layer, token, kv_head);
+}
+float* SignalBuffers::Values(int layer, int token, int kv_head) {
+  return RowAt(&values_, layer, token, kv_head);
+}
+
+float* SignalBuffers::Query(int layer, int token) {
+  const int index = step_.num_recent - step_.num_tokens + token;
+  if (needs_.num_recent_queries == 0 || index < 0) return nullptr;
+  const size_t query = size_t(layer) * needs_.num_recent_queries + index;
+  return queries_.data() + query * shape_.num_q_heads * shape_.head_dim;
+}
+
+float* SignalBuffers::Hidden(size_t index) {
+  return hidden_.data() + index * step_.num_tokens * shape_.embed_dim;
+}
+
+std::span<float> SignalBuffers::EvictionLogits(int layer) {
+  const size_t floats = size_t(step_.num_tokens) * layout_.NumKvHeads(layer);
+  return std::span(eviction_logits_).subspan(VectorAt(layer, 0, 0), floats);
+}
+
+GroupSignals SignalBuffers::Group(int group) const {
+  GroupSignals signals = {.num_rows = group_rows_[group], .num_new_rows = group_new_rows_[group]};
+  if (!wants_mass_) return signals;
+  signals.mass =
+      std::span(mass_).subspan(group_begin_[group], group_begin_[group + 1] - group_begin_[group]);
+  signals.num_mass_heads = mass_heads_[group];
+  const int layers_per_group = granularity_ == Granularity::kToken ? shape_.num_layers : 1;
+  const int first_layer = layout_.LayerOf(layout_.FirstStreamOf(group));
+  for (int i = 0; i < layers_per_group; ++i) {
+    signals.num_layers_counted += not_finite_[first_layer + i] ? 0 : 1;
+  }
+  return signals;
+}
+
+void SignalBuffers::Forget() { step_.num_recent = 0; }
+
+void SignalBuffers::Save(StateWriter* to) const {
+  const size_t query = size_t(shape_.num_q_heads) * shape_.head_dim;
+  to->Number<int32_t>(step_.num_recent);
+  for (int layer = 0; step_.num_recent > 0 && layer < shape_.num_layers; ++layer) {
+    const auto of_layer =
+        std::span(queries_).subspan(size_t(layer) * needs_.num_recent_queries * query);
+    to->Numbers<float>(of_layer.first(size_t(step_.num_recent) * query));
+  }
+}
+
+void SignalBuffers::Load(StateReader* from) {
+  const size_t query = size_t(shape_.num_q_heads) * shape_.head_dim;
+  const auto num_saved = from->Number<int32_t>();
+  if (num_saved < 0) from->Fail("a negative number of recent queries");
+  // The session that saved the history may have kept more or fewer queries than these signals need;
+  // the newest are loaded.
+  step_.num_recent = std::clamp(num_saved, 0, needs_.num_recent_queries);
+  for (int layer = 0; num_saved > 0 && layer < shape_.num_layers; ++layer) {
+    const auto of_layer = from->Numbers<float>();
+    if (of_layer.size() != size_t(num_saved) * query) from->Fail("queries are missing");
+    if (!from->ok()) break;
+    std::ranges::copy(std::span(of_layer).last(size_t(step_.num_recent) * query),
+                      queries_.begin() + size_t(layer) * needs_.num_recent_queries * query);
+  }
+  if (!from->ok()) step_.num_recent = 0;
+}
+
+}  // namespace ebb
