@@ -107,7 +107,7 @@ std::string TextOf(const Json& value) {
 // empty if the order is the cache's.
 std::string_view InexactLabel(const EvalSetting& setting) {
   const EngineOptions& engine = setting.engine;
-  if (engine.device.kind == DeviceKind::kCpu || !setting.session.policy.tiers.has_value())
+  if (engine.device.kind == DeviceKind::kCpu || !TiersOf(engine, setting.session).has_value())
     return "";
   if (engine.t1_mode == T1Mode::kCompute) return "t1-mode=compute";
   return engine.t1_mode == T1Mode::kAuto && engine.allow_inexact ? "allow-inexact" : "";
