@@ -1,4 +1,4 @@
-// Cuts a file into chunks, each of which has a hash that is checked.
+// Splits a file into chunks, each with a hash by which a reader checks it.
 #ifndef EBB_STORE_CHUNKS_H_
 #define EBB_STORE_CHUNKS_H_
 
@@ -22,8 +22,9 @@ struct Chunked {
   uint64_t bytes = 0;
   std::vector<uint64_t> hashes;
 };
-// Reads a file and calls `take` with its chunks in order: kChunkBytes each, the last one perhaps
-// shorter. Returns their sizes and hashes. Errors: NotFound (no such file), Io; those of `take`.
+// Reads a file and calls `take` with its chunks in order; each has kChunkBytes bytes, the last one
+// may have fewer. Returns the chunks' sizes and hashes. Errors: NotFound (no such file), Io; those
+// of `take`.
 [[nodiscard]] Result<Chunked> ReadChunks(const std::string& path,
                                          const std::function<Status(std::string_view)>& take);
 
@@ -33,8 +34,9 @@ struct Chunked {
 [[nodiscard]] Status WriteChunks(const Chunked& expected, const std::string& path,
                                  const std::function<Result<std::string>(size_t index)>& give);
 
-// Returns the error of a file operation by its errno. The message has only the last part of `path`,
-// since clients of a server may read it and must not learn the server's folders.
+// Returns the error of a file operation that failed with `error`, an errno. The message contains
+// only the last part of `path`: clients of a server may read it, and must not learn the server's
+// folders.
 [[nodiscard]] Status FileError(const char* what, const std::string& path, int error);
 // Writes all bytes, or returns an error.
 [[nodiscard]] Status WriteAll(int fd, std::string_view bytes, const std::string& path);

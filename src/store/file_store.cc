@@ -1,7 +1,7 @@
-// Invariants:
-// 1. Only the process that holds the lock on ID.lock, and finds its own epoch in the file of that
-//    name, writes or removes files of the session.
-// 2. ID.manifest is only replaced by a rename, and only after its data file is complete and synced.
+// Invariants: 1. Only a process that has locked ID.lock, and finds its own epoch in that file,
+// writes or removes files
+//    of the session.
+// 2. ID.manifest is only replaced, by a rename, after its data file is complete and synced.
 #include "src/store/file_store.h"
 
 #include <dirent.h>
@@ -89,7 +89,7 @@ double AgeOf(const std::string& path) {
   return std::difftime(std::time(nullptr), info.st_mtime);
 }
 
-// Removes a file when it is destroyed, unless Stay() was called.
+// Leftover removes a file when it is destroyed, unless Stay() was called.
 class Leftover {
  public:
   explicit Leftover(std::string path) : path_(std::move(path)) {}
@@ -312,8 +312,8 @@ class FileStore final : public SessionStore {
     return fsync(fd.get()) == 0 ? OkStatus() : FileError("sync", path, errno);
   }
 
-  // Removes the data files of a session except one generation's. REQUIRES: the session's lease is
-  // held.
+  // Removes the data files of a session except that of generation `but`. REQUIRES: the session's
+  // lease is held.
   void RemoveData(const SessionName& name, const std::string& but) {
     const std::string folder = FolderOf(name.tenant);
     const std::string kept = fmt::format("{}.{}{}", name.id, but, kData);
@@ -334,8 +334,8 @@ class FileStore final : public SessionStore {
     return OkStatus();
   }
 
-  // Removes a session's files if it has expired, or else its old leftovers. Skips a session that is
-  // being written.
+  // Removes a session's files if the session has expired, else only old files that a killed writer
+  // left. Skips a session that is being written.
   Status SweepSession(const SessionName& name) {
     const Result<StoredSession> stored = Read(name);
     const bool is_there = stored.ok() && stored->manifest.expires_ms > NowMs();
@@ -380,7 +380,7 @@ class FileStore final : public SessionStore {
 
 Result<std::unique_ptr<SessionStore>> CreateFileStore(const std::string& folder,
                                                       const StoreLimits& limits) {
-  // Errors show the whole path, since only the operator reads them.
+  // Errors at startup contain the whole path, because only the operator reads them.
   const Status made = MakeFolder(folder);
   if (made.code() == StatusCode::kIo) return InvalidArgument(made.WithPrefix(folder).message());
   if (!made.ok()) return made.WithPrefix(folder);

@@ -1,12 +1,11 @@
-// Implements a session store in a folder, which may lie on a file system that several machines
-// share.
+// Implements SessionStore in a folder, which may lie on a file system that several machines share.
 //
 //   FOLDER/t-TENANT/ID.lock      the lease: locked by flock(2) while it is held; contains its epoch
 //   FOLDER/t-TENANT/ID.manifest  the manifest in one line, then the record
 //   FOLDER/t-TENANT/ID.GENERATION.data  the chunks
 //
-// The system releases the lock of a holder that dies, so leases need not be renewed. On a shared
-// file system the lock is released only when the file server notices that the machine is gone.
+// The system releases the lock of a process that dies, so that leases need not be renewed. On a
+// shared file system this happens only when the file server notices that the machine is gone.
 #ifndef EBB_STORE_FILE_STORE_H_
 #define EBB_STORE_FILE_STORE_H_
 

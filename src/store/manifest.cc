@@ -19,7 +19,7 @@ class Damaged : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Reads a whole number. Throws Damaged if the number does not fit T, instead of wrapping it.
+// Reads a whole number into `to`. Throws Damaged if it does not fit into T.
 template <std::integral T>
 void Read(const Json& from, T* to) {
   if (from.is_number_unsigned() && std::in_range<T>(from.get<uint64_t>())) {

@@ -1,4 +1,4 @@
-// Manifest describes a stored session, without its bytes.
+// Manifest describes a stored session: what it was made with, when it was used, and its chunks.
 #ifndef EBB_STORE_MANIFEST_H_
 #define EBB_STORE_MANIFEST_H_
 
@@ -11,25 +11,25 @@
 
 namespace ebb::store {
 
-// Manifest has times in milliseconds since the Unix epoch.
+// Manifest describes a stored session. Times are in milliseconds since the Unix epoch.
 struct Manifest {
   std::string tenant = {};
   std::string id = {};
-  std::string model = {};   // its fingerprint
-  std::string policy = {};  // as it was asked for
-  std::string tiers = {};   // as they were asked for
+  std::string model = {};   // fingerprint of the model
+  std::string policy = {};  // the policy as the request named it
+  std::string tiers = {};   // the tiers as the request named them
   uint64_t tokens = 0;
   int64_t created_ms = 0;
   int64_t used_ms = 0;
   int64_t expires_ms = 0;
-  // Says that the last answer was cut off or is still being generated; answer_tokens of its tokens
-  // are stored.
+  // Is true if the last answer was cut off or is still being generated; `answer_tokens` tokens of
+  // it are stored.
   bool in_progress = false;
   uint64_t answer_tokens = 0;
 
-  // epoch and the members below are set by SessionStore::Put().
-  std::string epoch = {};       // the epoch of the lease under which it was written
-  std::string generation = {};  // differs from that of every other generation of the session
+  // SessionStore::Put() sets this member and those below.
+  std::string epoch = {};       // of the lease under which the session was written
+  std::string generation = {};  // unique among the session's generations
   uint64_t bytes = 0;           // bytes of all chunks
   std::vector<uint64_t> chunk_hashes = {};
   uint64_t record_hash = 0;
@@ -42,7 +42,7 @@ struct Manifest {
 // version).
 [[nodiscard]] Result<Manifest> DecodeManifest(std::string_view text);
 
-[[nodiscard]] int64_t NowMs();  // milliseconds since the Unix epoch
+[[nodiscard]] int64_t NowMs();  // the current time, as Manifest has it
 
 }  // namespace ebb::store
 

@@ -1,4 +1,4 @@
-// Checks names that files, headers and paths contain unencoded.
+// Checks names that files, headers and paths contain without encoding.
 #ifndef EBB_STORE_PLAIN_NAME_H_
 #define EBB_STORE_PLAIN_NAME_H_
 

@@ -47,9 +47,9 @@ RedisReply Converted(const redisReply& reply) {
 
 Status ErrorOf(std::string_view message) {
   const std::string text = fmt::format("the session store refuses: {}", message);
-  // Inside a script's error "OOM" is not the first word, so search the whole message.
+  // In an error of a script, "OOM" is not the first word, so that the whole message is searched.
   const bool is_full = message.find("OOM") != std::string_view::npos ||
-                       message.starts_with("MISCONF");  // it cannot save to its disk
+                       message.starts_with("MISCONF");  // the server cannot save to its disk
   return is_full ? StorageFull(text) : IoError(text);
 }
 

@@ -1,5 +1,5 @@
-// RedisLink is one connection to Redis or Valkey: it sends commands and receives replies within
-// limits of time.
+// RedisLink is one connection to Redis or Valkey: it sends commands and receives replies, both
+// within time limits.
 #ifndef EBB_STORE_REDIS_LINK_H_
 #define EBB_STORE_REDIS_LINK_H_
 
@@ -20,12 +20,12 @@ namespace ebb::store {
 struct RedisReply {
   enum class Kind { kNil, kText, kNumber, kList };
   Kind kind = Kind::kNil;
-  std::string text;  // of kText
+  std::string text;  // set if kText
   int64_t number = 0;
   std::vector<RedisReply> list;
 };
 
-// RedisLink sends commands to a server. After an error of the connection it cannot be used any
+// RedisLink sends commands to a server. After an error of the connection it must not be used any
 // more. Thread safety: one thread at a time.
 class RedisLink {
  public:

@@ -1,7 +1,7 @@
-// Invariants:
-// 1. `last` is the epoch of the newest lease. A client that finds another epoch there than its own
-//    changes nothing; the scripts below compare and change atomically.
-// 2. A committed chunk lives as long as its manifest; a chunk that is not committed expires.
+// Invariants: 1. The key `last` has the epoch of the newest lease. A client that finds another
+// epoch there than its
+//    own changes nothing; the scripts below compare and change atomically.
+// 2. A committed chunk lives as long as its manifest; an uncommitted chunk expires.
 #include "src/store/redis_store.h"
 
 #include <algorithm>
@@ -19,10 +19,11 @@ namespace ebb::store {
 namespace {
 
 constexpr std::string_view kEpochKey = "ebb:epoch";
-// kLastMs is how long the store remembers who held a lease last.
+// kLastMs is how long, in milliseconds, the store knows who held a lease last.
 constexpr std::string_view kLastMs = "86400000";
 
-// KEYS: lease, last, counter; ARGV: a random number, ms of the lease, ms of `last`.
+// Acquires a lease. KEYS: lease, last, counter; ARGV: a random number, ms of the lease, ms of
+// `last`.
 constexpr std::string_view kAcquire = R"lua(
 if redis.call('EXISTS', KEYS[1]) == 1 then return false end
 local epoch = redis.call('INCR', KEYS[3]) .. '-' .. ARGV[1]
@@ -31,7 +32,7 @@ redis.call('SET', KEYS[2], epoch, 'PX', ARGV[3])
 return epoch
 )lua";
 
-// KEYS: lease, last; ARGV: epoch, ms of the lease, ms of `last`.
+// Renews a lease. KEYS: lease, last; ARGV: epoch, ms of the lease, ms of `last`.
 constexpr std::string_view kRenew = R"lua(
 local last = redis.call('GET', KEYS[2])
 if last and last ~= ARGV[1] then return 0 end
@@ -40,13 +41,14 @@ redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[3])
 return 1
 )lua";
 
-// KEYS: lease; ARGV: epoch.
+// Releases a lease. KEYS: lease; ARGV: epoch.
 constexpr std::string_view kRelease = R"lua(
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return 1
 )lua";
 
-// KEYS: last, session, ids; ARGV: epoch, manifest, record, generation, count, ms to live, base, id.
+// Replaces the session's generation. KEYS: last, session, ids; ARGV: epoch, manifest, record,
+// generation, count, ms to live, base, id.
 constexpr std::string_view kCommit = R"lua(
 local last = redis.call('GET', KEYS[1])
 if last and last ~= ARGV[1] then return 0 end
@@ -66,7 +68,8 @@ redis.call('ZADD', KEYS[3], 0, ARGV[8])
 return 1
 )lua";
 
-// KEYS: last, session; ARGV: epoch, manifest, generation, ms to live, base.
+// Sets a new manifest with new times. KEYS: last, session; ARGV: epoch, manifest, generation, ms to
+// live, base.
 constexpr std::string_view kTouch = R"lua(
 local last = redis.call('GET', KEYS[1])
 if last and last ~= ARGV[1] then return 0 end
@@ -80,7 +83,7 @@ end
 return 1
 )lua";
 
-// KEYS: last, session, ids; ARGV: epoch, base, id.
+// Deletes a session. KEYS: last, session, ids; ARGV: epoch, base, id.
 constexpr std::string_view kDelete = R"lua(
 local last = redis.call('GET', KEYS[1])
 if last and last ~= ARGV[1] then return 0 end
@@ -116,8 +119,8 @@ class RedisStore final : public SessionStore {
  public:
   RedisStore(StoreUrl url, const StoreLimits& limits) : url_(std::move(url)), limits_(limits) {}
 
-  // Checks that the server keeps all sessions. Errors: Io; InvalidArgument (its maxmemory-policy is
-  // not noeviction).
+  // Checks that the server never evicts sessions. Errors: Io; InvalidArgument (its maxmemory-policy
+  // is not noeviction).
   Status Check() {
     return With([](RedisLink& link) -> Status {
       EBB_ASSIGN_OR_RETURN(const RedisReply info, link.Do({"INFO", "memory"}));
@@ -275,7 +278,7 @@ class RedisStore final : public SessionStore {
   }
 
  private:
-  static constexpr size_t kInFlight = 8;  // chunks
+  static constexpr size_t kInFlight = 8;  // chunks on their way at once
 
   // Calls `work` with an idle connection that answers, or with a new one.
   Status With(const std::function<Status(RedisLink&)>& work) {

@@ -1,4 +1,4 @@
-// Implements a session store in Redis or Valkey, on one server without a cluster. The keys of a
+// Implements SessionStore in Redis or Valkey, on one server without a cluster. The keys of a
 // session begin with "ebb:{TENANT/ID}:"; TENANT has %XX for every byte that is no letter or digit.
 //
 //   lease     the holder's epoch; expires after StoreLimits::lease

@@ -1,12 +1,12 @@
 // SessionStore keeps saved sessions in a place that several servers share. A session belongs to a
 // tenant and has an id. It is stored as a generation: a manifest, a record (the caller's own bytes)
-// and the chunks of a session file. A generation replaces the previous one as a whole or not at
-// all: the chunks are written first, the manifest last, so that a writer that dies in between
-// leaves the old generation. Sweep() removes what such a writer left once it is old enough.
+// and the chunks of a session file. A generation replaces the one before as a whole or not at all:
+// the chunks are written first and the manifest last, so that a writer that dies in between leaves
+// the old generation valid. Sweep() later removes the chunks of such a writer.
 //
-// A session has one writer: a client that changes it must hold its lease. Each lease has an epoch
-// that no other lease of the session has. The store refuses a commit if another client has acquired
-// the lease since.
+// A session has one writer: a client must hold the session's lease to change it. Each lease of a
+// session has its own epoch. The store refuses a commit if another client has acquired the lease
+// since.
 //
 // Errors, besides those named below: Io (the store does not answer, or the system refuses);
 // StorageFull; Corrupt (the stored session is damaged); InvalidArgument (an invalid tenant or id).
@@ -30,7 +30,7 @@
 namespace ebb::store {
 
 struct SessionName {
-  std::string tenant;  // "": no tenant
+  std::string tenant;  // empty: no tenant
   std::string id;
 
   friend auto operator<=>(const SessionName&, const SessionName&) = default;
@@ -39,23 +39,23 @@ struct SessionName {
 // Returns whether `id` has 1 to 64 letters, digits, '-', '_' and ':'.
 [[nodiscard]] bool IsSessionId(std::string_view id);
 
-// Lease is the right to change a session.
+// Lease is the exclusive right to change a session, until it is released or expires.
 struct Lease {
   SessionName name;
-  std::string epoch;  // unique to this lease
+  std::string epoch;  // different from every other lease's
 };
 
-// StoreLimits has times in seconds.
+// StoreLimits holds time limits in seconds.
 struct StoreLimits {
-  double lease = 10;     // until a lease that is not renewed ends, where its holder cannot be seen
-  double connect = 1;    // to reach the store
-  double operation = 5;  // for one exchange with it
-  double orphan = 3600;  // age at which what a killed writer left is removed
+  double lease = 10;     // until an unrenewed lease ends, unless the holder is seen to die
+  double connect = 1;    // to connect to the store
+  double operation = 5;  // for one exchange with the store
+  double orphan = 3600;  // age at which files of a killed writer are removed
 };
 
 enum class Held {
   kYes,
-  kNo,  // another client has taken the lease; nothing was changed
+  kNo,  // another client has the lease; nothing was changed
 };
 
 struct StoredSession {
@@ -63,10 +63,10 @@ struct StoredSession {
   std::string record;
 };
 
-// SessionPage holds manifests in the order of ids, and the id after which the next page begins.
+// SessionPage holds manifests in the order of ids, and where the next page begins.
 struct SessionPage {
   std::vector<Manifest> sessions;
-  std::string next;  // empty: that was all
+  std::string next;  // `after` for the next page; empty: this is the last one
 };
 
 class SessionStore {
@@ -75,16 +75,17 @@ class SessionStore {
   SessionStore(const SessionStore&) = delete;
   SessionStore& operator=(const SessionStore&) = delete;
 
-  // Acquires the lease of a session. Returns nothing if the lease is held, perhaps by this process.
+  // Acquires the lease of a session. Returns nullopt if it is held already, perhaps by this
+  // process.
   [[nodiscard]] virtual Result<std::optional<Lease>> Acquire(const SessionName& name) = 0;
-  // Renews the lease so that no other client can acquire it. Call it before StoreLimits::lease is
-  // over.
+  // Renews the lease, so that no other client can acquire it. Must be called before
+  // StoreLimits::lease is over.
   [[nodiscard]] virtual Result<Held> Renew(const Lease& lease) = 0;
-  // Releases the lease. Does nothing for a lease that was lost.
+  // Releases the lease; does nothing if it was lost.
   [[nodiscard]] virtual Status Release(const Lease& lease) = 0;
 
-  // Returns the manifest and the record, without chunks; nothing: there is no such session, or it
-  // has expired.
+  // Returns the manifest and the record, without chunks; nullopt: the session does not exist or has
+  // expired.
   [[nodiscard]] virtual Result<std::optional<StoredSession>> Describe(const SessionName& name) = 0;
   // Writes the chunks to a file. Errors: Corrupt (a chunk is missing or differs from the manifest;
   // the file is then incomplete). REQUIRES: the session's lease is held, so that no writer removes
@@ -100,13 +101,13 @@ class SessionStore {
                                            int64_t expires_ms) = 0;
   // Deletes the session. Returns kNo, and deletes nothing, if the lease was lost.
   [[nodiscard]] virtual Result<Held> Delete(const Lease& lease) = 0;
-  // Returns at most `most` of a tenant's sessions with ids behind `after`, without damaged ones.
+  // Returns at most `most` of a tenant's sessions whose ids follow `after`; omits damaged ones.
   [[nodiscard]] virtual Result<SessionPage> List(const std::string& tenant,
                                                  const std::string& after, size_t most) = 0;
   // Returns the ids of all sessions of a tenant in order, damaged and expired ones included, in one
   // exchange with the store.
   [[nodiscard]] virtual Result<std::vector<std::string>> ListIds(const std::string& tenant) = 0;
-  // Removes expired sessions, and what killed writers left.
+  // Removes expired sessions, and what killed writers have left.
   [[nodiscard]] virtual Status Sweep() = 0;
 
  protected:

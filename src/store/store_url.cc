@@ -55,7 +55,7 @@ Result<StoreUrl> ParseHost(std::string_view rest) {
     url.database = *database;
     rest = rest.substr(0, slash);
   }
-  // Find the colon before the port behind the brackets: an IPv6 address in brackets contains
+  // Looks for the port's colon after the brackets, because an IPv6 address in brackets contains
   // colons.
   const size_t bracket = rest.rfind(']');
   const size_t colon = rest.find(':', bracket == std::string_view::npos ? 0 : bracket);

@@ -14,13 +14,13 @@ namespace ebb::store {
 struct StoreUrl {
   enum class Kind { kFile, kRedis };
   Kind kind = Kind::kFile;
-  std::string folder = {};  // of kFile
-  // `user` and the members below are for kRedis.
+  std::string folder = {};  // used by kFile
+  // This member and those below are used by kRedis.
   std::string user = {};
   std::string password = {};
-  std::string host = {};  // a name or an address; empty: `socket`
+  std::string host = {};  // name or address; empty: `socket` is used
   int port = 6379;
-  std::string socket = {};  // the path of a unix socket
+  std::string socket = {};  // path of a unix socket
   int database = 0;
 };
 
