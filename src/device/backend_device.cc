@@ -51,8 +51,8 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
     if (device->backend_ == nullptr) {
       return OutOfMemory(fmt::format("device {} does not start", device->name_));
     }
-    // One thread is enough for tests, which are the only users of this device; several would spin
-    // at the same time.
+    // One thread suffices, because only tests use this device; threads of several devices would
+    // spin at the same time.
     if (device->is_host_) ggml_backend_cpu_set_n_threads(device->backend_.get(), 1);
     device->transfers_ = std::make_unique<RowTransfers>(device->backend_.get());
     if (device->HasPageNumbers()) {
@@ -91,7 +91,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
 
 BackendDevice::~BackendDevice() {
   if (IsLost()) {
-    // Leak what a lost device owns, since freeing it would end the process.
+    // Gives up a lost device's memory without freeing it, because freeing would end the process.
     Leak(&rows_.buffer);
     Leak(&staging_);
     for (Slab& slab : slabs_) Leak(&slab.buffer);
@@ -165,14 +165,13 @@ Result<BackendDevice::Rows> BackendDevice::MakeRows(size_t num_extents) const {
     return OutOfMemory(fmt::format("device {} has no memory for {} bytes of rows", name_,
                                    static_cast<uint64_t>(num_rows) * row_bytes_));
   }
-  // Steps read rows beyond the visible ones and mask them, but NaNs would pass through a mask:
-  // clear all rows.
+  // Clears all rows: steps also read rows that a mask hides, and NaN would pass through a mask.
   ggml_backend_buffer_clear(made.buffer.get(), 0);
   return made;
 }
 
-// Copies rows from the old buffer to the new one if both fit into the device's memory at once, else
-// by way of the host.
+// Replaces the buffer. Copies the rows on the device if both buffers fit into its memory at once,
+// else through the host.
 Status BackendDevice::ResizeBuffer(size_t num_extents) {
   // Wait for all queued work, since rows are about to move.
   if (copies_ != nullptr) ggml_backend_synchronize(copies_.get());
@@ -297,7 +296,7 @@ Result<std::byte*> BackendDevice::AllocatePinned(size_t num_bytes) {
   return take(&slabs_.back());
 }
 
-// Returns false if the memory belongs to no slab.
+// Frees the memory if it belongs to a slab; returns false if it does not.
 bool BackendDevice::FreePinned(std::byte* memory, size_t num_bytes) {
   for (auto slab = slabs_.begin(); slab != slabs_.end(); ++slab) {
     const size_t size = slab->taken.size() * kExtent;
@@ -328,7 +327,7 @@ Result<std::byte*> BackendDevice::Allocate(MemoryKind kind, size_t num_bytes) {
         std::min(std::max(least + least / 4, kLeastDeviceExtents), std::max(limit_extents_, least));
     if (!Resize(wanted).ok()) EBB_RETURN_IF_ERROR(Resize(least));
   }
-  // Find consecutive addresses; their places in the buffer need not be consecutive.
+  // Addresses must be consecutive; their places in the buffer need not be.
   size_t first = 0, length = 0;
   for (size_t extent = 0; extent < most_extents_ && length < num; ++extent) {
     if (place_of_[extent] >= 0) {
@@ -376,8 +375,8 @@ Status BackendDevice::Free(MemoryKind kind, std::byte* memory, size_t num_bytes)
   return OkStatus();
 }
 
-// Overwrites an extent of records with zeros before its rows can be used for F16: records are
-// arbitrary bits, but all rows of F16 must be finite, even masked ones.
+// Fills an extent that held records with zeros before it is used for F16 rows: records are
+// arbitrary bits, but all F16 rows must be finite, even masked ones.
 void BackendDevice::Clear(size_t extent) {
   is_records_[extent] = false;
   const size_t extent_bytes = RowsOfExtent() * row_bytes_;
@@ -442,8 +441,8 @@ Status BackendDevice::Wait(const DeviceEvent& event) {
 }
 
 std::byte* BackendDevice::Staging(size_t num_bytes) {
-  // kBytes is the size of the pinned buffer, which is kept until the device is closed. Callers copy
-  // some MiB at a time through it; larger copies are rare, get null here and go without it.
+  // kBytes is the size of the pinned buffer, which lives until the device is closed. Callers copy a
+  // few MiB at a time through it; for larger copies, which are rare, this returns null.
   constexpr size_t kBytes = size_t{8} << 20;
   if (IsLost() || num_bytes > kBytes) return nullptr;
   if (staging_ == nullptr) {
@@ -458,7 +457,8 @@ std::byte* BackendDevice::Staging(size_t num_bytes) {
   return static_cast<std::byte*>(ggml_backend_buffer_get_base(staging_.get()));
 }
 
-// Lists the numbers of the rows at `addresses`, each of which begins `num_bytes`, whole rows.
+// Lists the rows of the buffer that contain the ranges at `addresses`. Each range has `num_bytes`
+// bytes, whole rows.
 void BackendDevice::ListRows(std::span<const std::byte* const> addresses, size_t num_bytes,
                              std::vector<int32_t>* numbers) const {
   assert(num_bytes % row_bytes_ == 0);
@@ -566,8 +566,8 @@ Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, Contents co
   });
 }
 
-// Writes records that share rows of the buffer with other records by reading these rows, changing
-// them, and writing them back.
+// Writes ranges of bytes. Records may share a row of the buffer with other records: such rows are
+// read, changed, and written back.
 Status BackendDevice::WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
                                 const std::byte* from) {
   if (rows.empty()) return OkStatus();
@@ -588,8 +588,8 @@ Status BackendDevice::WriteRows(std::span<std::byte* const> rows, size_t num_byt
   return WriteAll(numbers, contents, from);
 }
 
-// Splits the copies into batches in which no row is read after it was written, because the graph of
-// a batch reads all of its rows first.
+// Copies rows in batches in which no row is read after it was written, because the graph of a batch
+// reads all of its rows first.
 Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
   if (IsLost()) return lost_;
   if (rows.empty()) return OkStatus();

@@ -1,12 +1,11 @@
-// BackendDevice is a device that ggml has a backend for: CUDA, HIP, Vulkan, Metal, SYCL, another
-// process over RPC, or, for tests, ggml's own CPU backend, treated as if its memory were closed to
-// the host.
+// BackendDevice is a Device on a backend of ggml: CUDA, HIP, Vulkan, Metal, SYCL, another process
+// over RPC, or, for tests, ggml's CPU backend, treated as if the host could not address its memory.
 //
-// Rows lie in one buffer of the backend, which grows and shrinks by copying on the device.
-// Allocate() returns addresses that stand for places in this buffer: they are reserved without
-// access, so that no thread of the host can read there by mistake. Steps name rows by their number
-// in rows(); between steps the host reads, writes and copies rows with ReadRows(), WriteRows() and
-// CopyRows(), which run small graphs on the device.
+// All rows lie in one buffer of the backend, which grows and shrinks by copying on the device.
+// Allocate() returns addresses that stand for places in this buffer. The addresses are reserved
+// without access rights, so that a thread of the host that reads there by mistake crashes. Steps
+// name rows by their number in rows(); between steps the host reads, writes and copies rows with
+// ReadRows(), WriteRows() and CopyRows(), which run small graphs on the device.
 //
 // Errors: OutOfMemory if the backend has no memory, after which nothing has changed; any other
 // failure is an Internal error which says that the device was lost.
@@ -58,10 +57,10 @@ class BackendDevice final : public Device {
   // Runs `work`, which calls the backend. If `work` throws or ggml aborts, the device is lost: this
   // call and all later ones return an Internal error that says so.
   Status Call(const std::function<Status()>& work);
-  // Queues the computation of a graph of the backend. Errors: Internal.
+  // Starts the computation of a graph. Errors: Internal.
   [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
-  // Queue copies of values to a tensor of the backend, from its element `first` on, and back. The
-  // host must leave the values alone until Synchronize().
+  // Start copies of values to a tensor of the backend, from its element `first` on, and back. The
+  // host must not use the values until Synchronize() has returned.
   template <typename T>
   void Upload(std::span<const T> values, size_t first, ggml_tensor* to) const {
     ggml_backend_tensor_set_async(backend(), to, values.data(), first * sizeof(T),
@@ -71,28 +70,28 @@ class BackendDevice final : public Device {
   void Download(const ggml_tensor* from, size_t first, std::span<T> to) const {
     ggml_backend_tensor_get_async(backend(), from, to.data(), first * sizeof(T), to.size_bytes());
   }
-  // Waits for all that was queued.
+  // Waits until all started computations and copies have ended.
   void Synchronize() const { ggml_backend_synchronize(backend()); }
   [[nodiscard]] bool IsLost() const { return !lost_.ok(); }
   [[nodiscard]] ggml_backend_t backend() const { return backend_.get(); }
-  [[nodiscard]] bool is_host() const { return is_host_; }  // ggml's CPU backend
-  // Returns ggml's name of the kind of backend: "CPU", "CUDA", "RPC".
+  [[nodiscard]] bool is_host() const { return is_host_; }  // the backend is ggml's CPU backend
+  // Returns ggml's name of the backend's kind, such as "CPU", "CUDA" or "RPC".
   [[nodiscard]] std::string_view BackendName() const;
   [[nodiscard]] DeviceAttention attention() const { return attention_; }
-  // Returns the tensor of all rows, F16 [row_bytes / 2, rows of the buffer, one spare page, one
-  // row]. It is another tensor whenever generation() changes. All of its values are finite, except
-  // in memory of kRecords.
+  // Returns the tensor of all rows, F16 [row_bytes / 2, rows of the buffer + a spare page + one
+  // row]. Another tensor takes its place whenever generation() changes. All values are finite,
+  // except in memory of kRecords.
   [[nodiscard]] ggml_tensor* rows() const { return rows_.tensor; }
   [[nodiscard]] uint64_t generation() const { return generation_; }
-  // Counts the calls of Free() for device memory. After each, the row at an address may have
-  // another number.
+  // Returns how often Free() was called for device memory. After each call, the row at an address
+  // may have another number.
   [[nodiscard]] uint64_t num_frees() const { return num_frees_; }
   // Returns the number of the row at an address from Allocate().
   [[nodiscard]] int32_t RowNumber(const std::byte* address) const;
   // Returns the first row of a page of zeros that belongs to no sequence, for padding lists of
   // rows.
   [[nodiscard]] int32_t spare_row() const;
-  [[nodiscard]] int32_t unread_row() const {  // no list names it
+  [[nodiscard]] int32_t unread_row() const {  // the row to write padding to; no list names it
     return spare_row() + 2 * static_cast<int32_t>(kRowsPerPage);
   }
   [[nodiscard]] size_t row_bytes() const { return row_bytes_; }
@@ -104,9 +103,9 @@ class BackendDevice final : public Device {
   }
   // Returns whether the backend can gather whole pages by their numbers.
   [[nodiscard]] bool GathersPages() const { return gathers_pages_; }
-  // Returns the number of the buffer's rows that stand for kDeviceMemoryStep bytes of addresses.
+  // Returns how many rows of the buffer kDeviceMemoryStep bytes of addresses stand for.
   [[nodiscard]] size_t RowsOfExtent() const;
-  [[nodiscard]] size_t buffer_bytes() const;  // bytes of the device's memory for rows
+  [[nodiscard]] size_t buffer_bytes() const;  // device memory for rows
   // Returns the bytes of the device's memory that the graphs of ReadRows(), WriteRows() and
   // CopyRows() keep between steps.
   [[nodiscard]] size_t transfer_bytes() const { return transfers_->device_bytes(); }
@@ -117,7 +116,7 @@ class BackendDevice final : public Device {
   BackendDevice(std::string name, size_t row_bytes)
       : Device(/*is_closed=*/true), name_(std::move(name)), row_bytes_(row_bytes) {}
   [[nodiscard]] size_t capacity() const { return extent_at_.size(); }
-  // Owns the device's rows: the buffer and the tensor in it.
+  // Rows owns the buffer of the device's rows and the tensor in it.
   struct Rows {
     std::unique_ptr<ggml_context, GgmlDeleter> context;
     BufferHandle buffer;
@@ -137,10 +136,10 @@ class BackendDevice final : public Device {
   }
   Status ReadNumbers(std::span<const int32_t> numbers, std::byte* to);
   Status WriteNumbers(std::span<const int32_t> numbers, Contents contents, const std::byte* from);
-  // Lists the rows that records cover; records may begin and end within rows.
+  // Covered lists the rows of the buffer that contain records, which may begin and end within rows.
   struct Covered {
-    std::vector<int32_t> rows;   // ascending
-    std::vector<size_t> places;  // [records]: bytes before each in these rows, side by side
+    std::vector<int32_t> rows;   // numbers in ascending order
+    std::vector<size_t> places;  // [records]: offsets in these rows, laid side by side
   };
   [[nodiscard]] Covered Cover(std::span<const std::byte* const> records, size_t num_bytes) const;
   Status ReadAll(std::span<const int32_t> numbers, std::byte* to);
@@ -154,16 +153,16 @@ class BackendDevice final : public Device {
   bool is_host_ = false;
   bool gathers_pages_ = false;
   DeviceAttention attention_ = DeviceAttention::kAuto;
-  Status lost_;  // why
+  Status lost_;  // why the device was lost; OK: it was not
   std::unique_ptr<ggml_backend, GgmlDeleter> backend_;
-  // Runs copies while the device computes, as a second queue of the device; null: the backend runs
-  // one thing at a time.
+  // Is a second queue of the device, for copies while it computes; null: the backend has only one
+  // queue.
   std::unique_ptr<ggml_backend, GgmlDeleter> copies_;
-  // kNumEvents is how many of the last events of a queue are kept; waiting for an older event waits
-  // for a later one instead.
+  // kNumEvents is how many of a queue's last events are kept; a wait for an older event waits for a
+  // later one instead.
   static constexpr size_t kNumEvents = 16;
   struct Queue {
-    uint64_t number = 0;  // the number of the last event
+    uint64_t number = 0;  // of the last event
     std::array<std::unique_ptr<ggml_backend_event, GgmlDeleter>, kNumEvents> events;
   };
   mutable Queue computing_, copying_;
@@ -173,14 +172,14 @@ class BackendDevice final : public Device {
   [[nodiscard]] ggml_backend_t BackendOf(DeviceQueue queue) const {
     return queue == DeviceQueue::kToDevice && copies_ != nullptr ? copies_.get() : backend_.get();
   }
-  size_t most_extents_ = 0;   // extents of reserved addresses
-  size_t limit_extents_ = 0;  // extents that may be allocated
-  bool has_limit_ = false;    // whether an option set the limit
+  size_t most_extents_ = 0;   // extents of address space
+  size_t limit_extents_ = 0;  // extents of the buffer that may be allocated
+  bool has_limit_ = false;    // an option has set limit_extents_
   void* reserved_ = nullptr;
-  std::byte* begin_ = nullptr;  // the first reserved address, aligned
+  std::byte* begin_ = nullptr;  // first reserved address, aligned
   // Maps each extent of addresses to its place in the buffer, in extents; -1: not allocated.
   std::vector<int32_t> place_of_;
-  std::vector<bool> is_records_;  // whether each extent of addresses holds records
+  std::vector<bool> is_records_;  // [extents of addresses]: has records
   // Maps each place of the buffer to its extent of addresses; -1: free.
   std::vector<int32_t> extent_at_;
   size_t num_taken_ = 0;
@@ -189,15 +188,15 @@ class BackendDevice final : public Device {
   uint64_t generation_ = 0;
   std::unique_ptr<RowTransfers> transfers_;
   // Slab is pinned memory of several extents, allocated at once because each allocation is slow.
-  // Its buffer is null if the backend has no pinned memory.
+  // The buffer is null if the backend has no pinned memory.
   struct Slab {
     BufferHandle buffer;
     std::byte* begin = nullptr;
-    std::vector<bool> taken;  // [extents]
+    std::vector<bool> taken;  // [extents]: in use
   };
   std::list<Slab> slabs_;
-  BufferHandle staging_;                 // null until it is asked for
-  std::map<std::byte*, size_t> mapped_;  // pinned allocations without a slab, and their bytes
+  BufferHandle staging_;                 // pinned memory of Staging(); null until first needed
+  std::map<std::byte*, size_t> mapped_;  // sizes of pinned allocations outside of slabs
   Result<std::byte*> AllocatePinned(size_t num_bytes);
   [[nodiscard]] bool FreePinned(std::byte* memory, size_t num_bytes);
 };

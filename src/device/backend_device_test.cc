@@ -23,7 +23,7 @@ std::unique_ptr<BackendDevice> Make(size_t row_bytes, uint64_t memory = 64 * kEx
   return *std::move(device);
 }
 
-// Returns a row of finite halves that differs for each seed.
+// Returns a row of finite F16 numbers, which depends on the seed.
 std::vector<std::byte> Row(size_t num_bytes, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<uint16_t> halves(num_bytes / 2);
@@ -155,8 +155,8 @@ TEST_P(BackendRows, RecordsOfAnySizeKeepTheirBits) {
 
 INSTANTIATE_TEST_SUITE_P(Widths, BackendRows, testing::Values(64, 128, 160, 192, 256));
 
-// The device has no room for the old and the new buffer at once, so the rows must pass through the
-// host.
+// The device lacks memory for the old and the new buffer at once, so that the rows must pass
+// through the host.
 TEST_P(BackendRows, StayWhereABufferGrowsInTheOnesPlace) {
   const size_t bytes = GetParam();
   auto device = Make(bytes, 13 * kExtent);
@@ -279,7 +279,8 @@ TEST(BackendDeviceTest, RowsPassThroughMemoryThatStays) {
   EXPECT_EQ(device->Staging(size_t{1} << 30), nullptr);
 }
 
-// Steps read the spare row and mask it, so it must stay finite whatever a graph's padding writes.
+// Steps read the spare row and mask it, so that it must stay finite whatever a graph's padding
+// writes.
 TEST(BackendDeviceTest, WritesLeaveTheSpareRowAlone) {
   constexpr size_t kRowBytes = 64;
   auto device = Make(kRowBytes);

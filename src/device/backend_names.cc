@@ -10,7 +10,8 @@
 namespace ebb {
 namespace {
 
-// kHostBackend names ggml's CPU backend as a device that is treated as having memory of its own.
+// kHostBackend is the device name of ggml's CPU backend, treated as a device with memory of its
+// own.
 constexpr std::string_view kHostBackend = "ggml-cpu";
 
 std::vector<ggml_backend_dev_t>& TestDevices() {
@@ -39,7 +40,7 @@ ggml_backend_dev_t FindDevice(std::string_view name) {
   return first;
 }
 
-// Returns the device of ggml's RPC server at HOST:PORT; null if ggml lacks the RPC backend, or the
+// Returns the device of ggml's RPC server at HOST:PORT; null: ggml lacks the RPC backend, or the
 // server has no device.
 ggml_backend_dev_t FindRemoteDevice(const std::string& endpoint) {
   using AddServer = ggml_backend_reg_t (*)(const char*);
@@ -66,7 +67,7 @@ std::string NvidiaDriver() {
   std::ifstream file("/proc/driver/nvidia/version");
   std::string word;
   while (file >> word) {
-    // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  ..."
+    // Parses a line such as "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  ...".
     if (word.find('.') != std::string::npos && std::isdigit(static_cast<unsigned char>(word[0]))) {
       return word;
     }

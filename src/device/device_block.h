@@ -13,7 +13,7 @@ namespace ebb {
 
 class DeviceBlock {
  public:
-  DeviceBlock() = default;  // empty
+  DeviceBlock() = default;  // owns nothing
   // Allocates at least `num_bytes` bytes. Errors: OutOfMemory.
   static Result<DeviceBlock> Allocate(Device* device, MemoryKind kind, size_t num_bytes) {
     const size_t size = (num_bytes + kDeviceMemoryStep - 1) / kDeviceMemoryStep * kDeviceMemoryStep;

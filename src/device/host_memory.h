@@ -1,4 +1,4 @@
-// Maps memory of the host in whole huge pages, for extents of an arena and for staging buffers.
+// Maps host memory in whole huge pages, for extents of an arena and for staging buffers.
 #ifndef EBB_DEVICE_HOST_MEMORY_H_
 #define EBB_DEVICE_HOST_MEMORY_H_
 
@@ -8,8 +8,8 @@
 
 namespace ebb {
 
-// Maps `num_bytes` bytes of zeros, aligned to kDeviceMemoryStep. Errors: OutOfMemory, whose message
-// is the system's reason alone.
+// Maps `num_bytes` bytes of zeros, aligned to kDeviceMemoryStep. Errors: OutOfMemory; its message
+// is just the system's reason.
 [[nodiscard]] Result<std::byte*> MapHostMemory(size_t num_bytes);
 [[nodiscard]] Status UnmapHostMemory(std::byte* memory, size_t num_bytes);
 

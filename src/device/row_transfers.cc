@@ -37,7 +37,7 @@ ggml_tensor* AsHalves(ggml_context* context, ggml_tensor* integers) {
 
 namespace {
 
-// Returns a view of rows of F16 as floats, each of which has the bits of a pair of halves.
+// Returns a view of F16 rows as F32: each float has the bits of two halves.
 ggml_tensor* AsFloats(ggml_context* context, ggml_tensor* rows) {
   ggml_tensor* view = AsIntegers(context, rows);
   view->type = GGML_TYPE_F32;
@@ -65,8 +65,8 @@ struct RowTransfers::Graph {
 
 namespace {
 
-// Returns the padded length of a list of rows. There are few lengths, so that a backend compiles
-// few kernels.
+// Returns the padded length of a list of `num` rows. There are few such lengths, so that a backend
+// compiles few kernels.
 size_t RoundedSize(size_t num) { return std::max<size_t>(std::bit_ceil(num), 64); }
 
 }  // namespace
@@ -125,9 +125,8 @@ Status RowTransfers::Read(ggml_tensor* rows, std::span<const int32_t> numbers, i
   return OkStatus();
 }
 
-// Writes rows by way of F32, which every backend can write to rows of F16 and which holds all
-// values of F16. Arbitrary bits (kBits) are written as F32 to a view of F32, which converts
-// nothing.
+// Writes rows. F16 numbers (kHalves) pass as F32, which every backend can convert to F16 without
+// loss. Arbitrary bits (kBits) pass as F32 to a view of F32, without conversion.
 Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t unread,
                            Contents contents, const std::byte* from) {
   EBB_ASSIGN_OR_RETURN(const Graph graph, Begin());
@@ -143,8 +142,7 @@ Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, 
     floats = ggml_cast(context, values, GGML_TYPE_F32);
   }
   EBB_RETURN_IF_ERROR(Allocate(graph, ggml_set_rows(context, to, floats, list)));
-  // Values beyond the given rows are left over from an earlier graph; the padded list writes them
-  // to the row `unread`.
+  // The padded list writes leftovers of an earlier graph to the row `unread`.
   Set(list, numbers, unread);
   ggml_backend_tensor_set(values, from, 0, numbers.size() * rows->nb[1]);
   return graph.Compute(backend_);

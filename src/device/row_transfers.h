@@ -1,6 +1,6 @@
-// RowTransfers reads, writes and copies rows between steps by small graphs of ggml. Rows are named
-// by their numbers in one tensor, F16 [n, rows]. The device memory of these graphs is kept from one
-// call to the next.
+// RowTransfers reads, writes and copies rows of a device between steps, by small graphs of ggml.
+// Rows are named by their index in one tensor, F16 [n, rows]. The graphs' device memory is kept
+// between calls.
 #ifndef EBB_DEVICE_ROW_TRANSFERS_H_
 #define EBB_DEVICE_ROW_TRANSFERS_H_
 
@@ -18,10 +18,10 @@
 
 namespace ebb {
 
-// Returns a view of rows of F16 as integers, each of which is a pair of halves. Every backend
-// copies integers bit for bit, and only half as many elements move. rows: F16 [n, ...], n even.
+// Returns a view of F16 rows as integers, each with the bits of two halves. Every backend copies
+// integers bit for bit, and only half as many elements move. rows: F16 [n, ...], n even.
 [[nodiscard]] ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows);
-// Returns a view of integers from AsIntegers() as F16.
+// Returns a view as F16 of integers that AsIntegers() returned.
 [[nodiscard]] ggml_tensor* AsHalves(ggml_context* context, ggml_tensor* integers);
 
 class RowTransfers {
@@ -31,28 +31,29 @@ class RowTransfers {
 
   explicit RowTransfers(ggml_backend_t backend) : backend_(backend) {}
 
-  // Reads the rows `numbers` of `rows` into `to`, packed. This and the functions below pad their
+  // Copies the rows `numbers` of `rows` to `to`, packed. This function and those below pad their
   // lists of rows, so that graphs have few sizes: padding reads the row `spare`, whose values are
-  // finite, and writes the row `unread`. Errors: OutOfMemory if the device has no memory, after
-  // which nothing has changed; Internal, and exceptions of ggml, if the device failed.
+  // finite, and writes to the row `unread`. Errors: OutOfMemory if the device has no memory, with
+  // nothing changed; Internal, and exceptions of ggml, if the device failed.
   Status Read(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare, std::byte* to);
-  // Contents says whether rows are numbers or arbitrary bits, which floats do not keep on every
-  // backend.
+  // Contents says whether rows are F16 numbers, or arbitrary bits, which some backends change when
+  // they copy them as floats.
   enum class Contents { kHalves, kBits };
   Status Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t unread,
                Contents contents, const std::byte* from);
-  // Copies rows; all rows are read before any is written. REQUIRES: `to` names no row twice.
+  // Copies rows within the tensor; all are read before any is written. REQUIRES: `to` has no row
+  // twice.
   Status Copy(ggml_tensor* rows, std::span<const int32_t> from, std::span<const int32_t> to,
               int32_t spare, Contents contents);
-  // Returns whether the backend gathers rows of `row_size` integers correctly. Not all backends do:
-  // ggml's for Vulkan copied only half of each row of more than 512 integers.
+  // Returns whether the backend gathers rows of `row_size` integers correctly. ggml's Vulkan
+  // backend copied only half of each row of more than 512 integers.
   [[nodiscard]] Result<bool> GathersIntegers(int64_t row_size);
 
   [[nodiscard]] size_t device_bytes() const;
   // Frees the device's memory; the next call allocates it again.
   void Release() { buffers_.reset(); }
-  // Abandons the device's memory without freeing it, which would end the process if the device is
-  // lost.
+  // Gives up the device's memory without freeing it, because freeing memory of a lost device would
+  // end the process.
   void Abandon() { Leak(&buffers_); }
 
  private:

@@ -14,7 +14,8 @@ TEST(StepCostsTest, StreamingCopiesWholePages) {
 }
 
 TEST(StepCostsTest, AttendingOnTheHostPaysTheWayThereAndBack) {
-  // Expect 2 us there and back, 2 us for queries and states, 10 us on the host.
+  // The host's share takes 2 us of latency both ways, 2 us of copying queries and states, and 10 us
+  // of attention.
   const T1Bytes bytes = {.rows = 100'000, .pages = 120'000, .queries_and_states = 2000};
   EXPECT_NEAR(ComputeSeconds(kRates, bytes), 14e-6, 1e-12);
   EXPECT_EQ(ComputeSeconds(kRates, {}), 0);
