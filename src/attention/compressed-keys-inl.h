@@ -19,9 +19,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-inline constexpr int kMaxHeadBlock = 4;  // heads of one pass over compressed rows
+inline constexpr int kMaxHeadBlock = 4;  // query heads in one pass over compressed rows
 
-// ChunkScales holds the words of scale and minimum of a chunk's rows: those of the keys, then those
+// ChunkScales has a chunk's words of scale and minimum, by row: first the keys' words, then those
 // of each block of values.
 struct ChunkScales {
   HWY_ALIGN uint32_t words[1 + kMaxValueBlocks][kChunkRows];
@@ -40,7 +40,7 @@ HWY_INLINE CompressedLayout LayoutFor(const CompressedFoldInput& in) {
   return LayoutOf(Rows::kType, kDim != 0 ? kDim : in.format.head_dim, in.format.has_values);
 }
 
-// Loads four words at `at` of every fourth row.
+// Loads four words at offset `at` of every fourth row.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadFourths(D d, const std::byte* const* rows, size_t at) {
   constexpr size_t kWordsOfD = hn::MaxLanes(D());
@@ -52,8 +52,8 @@ HWY_INLINE hn::Vec<D> LoadFourths(D d, const std::byte* const* rows, size_t at) 
   }
 }
 
-// Transposes four vectors: to[i] holds the i-th quarter of each 16 bytes, with the elements of x[0]
-// to x[3] in turn.
+// Transposes four vectors: to[i] gets the i-th quarter of each 16 bytes, with the elements of x[0]
+// to x[3] interleaved.
 template <class D>
 HWY_INLINE void InterleaveFour(D d, const hn::Vec<D>* x, hn::Vec<D>* to) {
   const hn::RepartitionToWide<D> wide;
@@ -67,7 +67,7 @@ HWY_INLINE void InterleaveFour(D d, const hn::Vec<D>* x, hn::Vec<D>* to) {
   to[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
 }
 
-// Loads four words at `at` of kLanes rows, transposed: word w of row i is lane i of to[w].
+// Loads four words at offset `at` of kLanes rows, transposed: word w of row i is lane i of to[w].
 HWY_INLINE void TransposeWords(const std::byte* const* rows, size_t at, hn::Vec<U32>* to) {
   hn::Vec<U32> x[4];
   EBB_UNROLL
@@ -75,8 +75,7 @@ HWY_INLINE void TransposeWords(const std::byte* const* rows, size_t at, hn::Vec<
   InterleaveFour(U32(), x, to);
 }
 
-// Copies the scales of all rows, in whole vectors; the rest of in.rows must be filled with the last
-// row.
+// Copies the scales of all rows in whole vectors. REQUIRES: in.rows is padded with the last row.
 template <class Rows, int kDim>
 HWY_INLINE void GatherScales(const CompressedFoldInput& in, ChunkScales* to) {
   const CompressedLayout layout = LayoutFor<Rows, kDim>(in);
@@ -129,8 +128,8 @@ HWY_INLINE void AddBytes(const std::byte* keys, const RoundedQuery* queries, int
   AddProducts<kDots>(hn::PromoteTo(I16(), bytes), queries, at, sum);
 }
 
-// Unpacks the bytes [kVector * kVectorBytes, ...) of a group of 64 keys of int4 or int3, in the
-// order of compressed.h.
+// Unpacks vector number kVector of a group of 64 keys of int4 or int3, in the order of
+// compressed.h.
 template <CompressedType kType, int kVector>
 HWY_INLINE hn::Vec<U8> UnpackKeys(const std::byte* group) {
   const U8 d;
@@ -176,7 +175,7 @@ HWY_INLINE void AddGroup(const std::byte* group, const RoundedQuery* queries, in
   }
 }
 
-// Int8Rows and PackedRows multiply the keys of a row of int8, and of int4 or int3.
+// Int8Rows computes products of queries with keys of int8 rows.
 struct Int8Rows {
   static constexpr CompressedType kType = CompressedType::kInt8;
   template <Dots kDots, int kHeads>
@@ -186,7 +185,7 @@ struct Int8Rows {
   }
 };
 
-// PackedRows multiplies the keys of a row of int4 or int3; see Int8Rows.
+// PackedRows computes products of queries with keys of int4 or int3 rows.
 template <CompressedType kOf>
 struct PackedRows {
   static constexpr CompressedType kType = kOf;
@@ -201,7 +200,7 @@ struct PackedRows {
   }
 };
 
-// Adds as AddAcross() does, with one instruction less for integers.
+// Adds lanes as AddAcross() does; for integers this takes one instruction less.
 template <int kLevel>
 HWY_INLINE VecI AddIntsAcross(VecI a, VecI b) {
   const I32 d;
@@ -225,7 +224,8 @@ HWY_INLINE void FetchCompressed(const CompressedFoldInput& in, const std::byte* 
   FetchLine(row + bytes - 1);
 }
 
-// DotCompressed computes dot products of rows as DotRows does, in integers.
+// DotCompressed computes dot products of queries with several rows, as DotRows does, but in
+// integers.
 template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch, int kLevels>
 struct DotCompressed {
   static HWY_INLINE HeadInts<kHeads> Run(const CompressedFoldInput& in, int row,
@@ -254,7 +254,7 @@ struct DotCompressed<Rows, kDots, kDim, kHeads, kFetch, 0> {
   }
 };
 
-// Stores the logits of kLanes rows from `row` on.
+// Stores the logits of kLanes rows, from row `row` on.
 template <class Rows>
 HWY_INLINE void StoreLogits(VecI dots, const RoundedQuery& query, float scale,
                             const ChunkScales& scales, int row, float* logits) {
@@ -273,7 +273,7 @@ HWY_INLINE void StoreLogits(VecI dots, const RoundedQuery& query, float scale,
   hn::StoreU(logit, d, logits + row);
 }
 
-// Computes logits[g][r] for kHeads heads, and prefetches the next chunk.
+// Computes logits[g][r] for kHeads query heads, and prefetches the next chunk.
 template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch>
 HWY_NOINLINE void CompressedKeyPass(const CompressedFoldInput& in, const RoundedQuery* queries,
                                     const ChunkScales& scales, float* logits, size_t stride) {

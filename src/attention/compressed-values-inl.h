@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// ValueWeights holds the rows' weights times the scale of each block, and the sums of weights times
-// minima.
+// ValueWeights has each row's softmax weight times the scale of each block of its value, and the
+// sums of weights times minima.
 struct ValueWeights {
   HWY_ALIGN float of_rows[kMaxValueBlocks][kMaxHeadBlock][kChunkRows];
   float offset[kMaxValueBlocks][kMaxHeadBlock];
@@ -38,8 +38,8 @@ HWY_INLINE void WeighInt8(const ChunkScales& scales, const float* p, size_t p_st
   }
 }
 
-// Computes the weights for int4 and int3. `first` is the part of the scales that belongs to the
-// first block.
+// Computes the ValueWeights of int4 and int3 rows. `first` is the index in `scales` of the first
+// block.
 HWY_INLINE void WeighBlocks(const ChunkScales& scales, int first, int num_blocks, const float* p,
                             size_t p_stride, int heads, int num_rows, ValueWeights* to) {
   const F32 d;
@@ -56,7 +56,7 @@ HWY_INLINE void WeighBlocks(const ChunkScales& scales, int first, int num_blocks
   }
 }
 
-// WholeBytes and Nibbles convert kLanes bytes of values to kVecs vectors of floats.
+// WholeBytes and Nibbles load kLanes bytes of values and convert them to kVecs vectors of floats.
 template <typename Byte>
 struct WholeBytes {
   static constexpr int kVecs = 1;
@@ -77,18 +77,18 @@ struct Nibbles {
   }
 };
 
-// ValueRun describes consecutive bytes of values in a row, and what the first and the second vector
-// of a load hold.
+// ValueRun describes a range of bytes within each row's values, and which channels a load of it
+// yields.
 struct ValueRun {
-  size_t offset = 0;  // in a row
+  size_t offset = 0;  // of the first byte in a row
   int num_bytes = 0;
-  int channel = 0;    // the channel of the first byte
-  int block[2] = {};  // the blocks of the first and the second vector of a load
-  int second = 0;     // how many channels the second vector is ahead of the first
+  int channel = 0;    // of the first byte
+  int block[2] = {};  // of the first and the second vector of a load
+  int second = 0;     // channels by which the second vector is ahead
 };
 
-// Computes o[g] = sum over rows of weight * value for the channels of kLoads loads from byte
-// `first` of a run. A number that is not finite makes l[g] NaN.
+// Computes o[g] = sum over rows of weight * value, for the channels of kLoads loads from byte
+// `first` of a run on. A number that is not finite makes l[g] NaN.
 template <class Values, int kLoads, int kHeads>
 HWY_NOINLINE void CompressedValuePass(const CompressedFoldInput& in, const ValueRun& run, int first,
                                       const ValueWeights& weights, float* o, float* l,
@@ -118,7 +118,7 @@ HWY_NOINLINE void CompressedValuePass(const CompressedFoldInput& in, const Value
   }
   EBB_UNROLL
   for (int g = 0; g < kHeads; ++g) {
-    VecF faults = hn::Zero(d);  // 0 * x is NaN for what is not finite
+    VecF faults = hn::Zero(d);  // 0 * x is NaN if x is not finite
     EBB_UNROLL
     for (int i = 0; i < kLoads * kVecs; ++i) {
       const int load = i / kVecs, k = i % kVecs;
@@ -134,7 +134,7 @@ HWY_NOINLINE void CompressedValuePass(const CompressedFoldInput& in, const Value
   }
 }
 
-// Loads as many vectors at once as keep the sums of 4 heads in registers.
+// Chooses the number of loads per pass such that the sums of 4 heads stay in registers.
 template <class Values, int kHeads>
 HWY_INLINE void CompressedValueRun(const CompressedFoldInput& in, const ValueRun& run,
                                    const ValueWeights& weights, float* o, float* l,
@@ -168,7 +168,7 @@ HWY_INLINE void Int4ValueRuns(const CompressedFoldInput& in, const ValueWeights&
   CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, run, weights, o, l, l_stride);
 }
 
-// Unpacks a block of 64 values of int3 to a byte each.
+// Unpacks a block of 64 values of int3 to one byte each.
 HWY_INLINE void UnpackInt3Values(const std::byte* from, uint8_t* to) {
   const auto* const low = reinterpret_cast<const uint8_t*>(from);
   for (int quarter = 0; quarter < 4; ++quarter) {
@@ -179,11 +179,11 @@ HWY_INLINE void UnpackInt3Values(const std::byte* from, uint8_t* to) {
   }
 }
 
-// Unpacks a group of 64 keys of int4 or int3 to a byte each.
+// Unpacks a group of 64 keys of int4 or int3 to one byte each.
 template <CompressedType kType>
 HWY_INLINE void UnpackKeys(const std::byte* from, uint8_t* to) {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(from);
-  uint8_t unpacked[kKeyGroup];  // see KeyPlace
+  uint8_t unpacked[kKeyGroup];  // in the order of KeyPlace::unpacked
   for (int i = 0; i < 32; ++i) {
     unpacked[i] = bytes[i] & 15;
     unpacked[32 + i] = bytes[i] >> 4;
@@ -201,15 +201,15 @@ HWY_INLINE void UnpackKeys(const std::byte* from, uint8_t* to) {
   }
 }
 
-// ElementGroups describes consecutive groups of 64 elements in a row, followed by a byte for each
-// remaining element.
+// ElementGroups describes a row's groups of 64 elements, which are followed by one byte for each of
+// the remaining elements.
 struct ElementGroups {
-  size_t offset = 0;        // in a row
-  int bytes = 0;            // of a group
-  bool has_scales = false;  // each group is a block of its own; else all are block 0
+  size_t offset = 0;        // of the first group in a row
+  int bytes = 0;            // size of a group
+  bool has_scales = false;  // each group is a block; false: all are block 0
 };
 
-// Sums values that unpack(from, to) writes as a byte each.
+// Sums weighted values that unpack(from, to) writes as one byte each.
 template <int kHeads, class Unpack>
 HWY_INLINE void UnpackedValueRuns(const CompressedFoldInput& in, const ElementGroups& groups,
                                   const Unpack& unpack, const ValueWeights& weights, float* o,
@@ -250,7 +250,7 @@ HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScale
     CompressedValueRun<WholeBytes<int8_t>, kHeads>(in, run, weights, o, l, l_stride);
   } else {
     if (!in.format.has_values) {
-      // A row without values uses its key as value, with the key's one scale for all elements.
+      // Without values, the key is the value, with one scale for all elements.
       WeighBlocks(scales, 0, 1, p, p_stride, kHeads, in.num_rows, &weights);
       const ElementGroups keys = {.bytes = KeyGroupBytes(Rows::kType), .has_scales = false};
       const auto unpack = [](const std::byte* from, uint8_t* to)

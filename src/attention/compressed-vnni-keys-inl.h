@@ -22,11 +22,11 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// Loads eight words at `at` of 16 rows, transposed: word w of row i is lane i of to[w].
+// Loads eight words at offset `at` of 16 rows, transposed: word w of row i is lane i of to[w].
 HWY_INLINE void TransposeEightWords(const std::byte* const* rows, size_t at, hn::Vec<U32>* to) {
   const U32 d;
   const hn::Half<U32> dh;
-  hn::Vec<U32> y[2][4];  // of eight rows each: words w of four, 4 + w of them, both of four more
+  hn::Vec<U32> y[2][4];  // partly transposed words of eight rows each
   EBB_UNROLL
   for (int half = 0; half < 2; ++half) {
     hn::Vec<U32> x[4];
@@ -45,8 +45,9 @@ HWY_INLINE void TransposeEightWords(const std::byte* const* rows, size_t at, hn:
   }
 }
 
-// NextRows prefetches the rows that this thread reads next, one by one, since a burst fills the
-// queue of outstanding reads. Leaving half of each row to the pass over values gained nothing.
+// NextRows prefetches the rows that this thread reads next, one at a time, because a burst would
+// fill the queue of outstanding reads. Leaving half of each row to the pass over values gained
+// nothing.
 template <class Rows, int kDim, bool kFetches>
 struct NextRows {
   HWY_INLINE void Fetch(int row) const {
@@ -56,12 +57,12 @@ struct NextRows {
   int first;
 };
 
-// KeysOfInt8 and PackedKeys compute products of kHeads queries with 64 keys, from `at` on, of 16
-// rows. They prefetch a row of `next` for every four keys.
+// KeysOfInt8 computes products of kHeads queries with 64 keys, from element `at` on, of 16 int8
+// rows. It prefetches a row of `next` after every four keys.
 template <int kHeads>
 struct KeysOfInt8 {
   static constexpr size_t kBytes = 64;
-  static constexpr int kUnsigned = 128;  // makes a byte without a sign of a key
+  static constexpr int kUnsigned = 128;  // added to make a byte of a key unsigned
 
   HWY_INLINE void Start(const RoundedQuery* queries) {
     EBB_UNROLL
@@ -98,7 +99,7 @@ struct KeysOfInt8 {
   VecI high[kHeads], low[kHeads];
 };
 
-// PackedKeys multiplies the keys of int4 or int3; see KeysOfInt8.
+// PackedKeys does the same as KeysOfInt8 for rows of int4 or int3.
 template <CompressedType kType, int kHeads>
 struct PackedKeys {
   static constexpr size_t kBytes = KeyGroupBytes(kType);
@@ -137,7 +138,7 @@ struct PackedKeys {
   VecI sum[kHeads];
 };
 
-// Computes logits as CompressedKeyPass() does.
+// Computes logits, as CompressedKeyPass() does.
 template <class Rows, int kDim, int kHeads, Fetch kFetch>
 HWY_NOINLINE void VnniKeyPass(const CompressedFoldInput& in, const RoundedQuery* queries,
                               const ChunkScales& scales, float* logits, size_t stride) {
@@ -145,8 +146,8 @@ HWY_NOINLINE void VnniKeyPass(const CompressedFoldInput& in, const RoundedQuery*
   std::conditional_t<kInt8, KeysOfInt8<kHeads>, PackedKeys<Rows::kType, kHeads>> keys;
   const int dim = kDim != 0 ? kDim : in.format.head_dim;
   for (int r = 0; r < in.num_rows; r += kLanes) {
-    // Hide the pointer's value from the compiler, which otherwise keeps the address of every four
-    // elements in a register.
+    // Hides the pointer's value from the compiler, which would otherwise keep the address of every
+    // four elements in a register.
     const RoundedQuery* of = queries;
     __asm__("" : "+r"(of));
     keys.Start(of);

@@ -24,21 +24,21 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// kLargestWeight bounds weights as integers: 2^16 less what rounding may add. A weight is scale *
-// (256 * high + low).
+// kLargestWeight is the largest weight as an integer: 2^16 less what rounding may add. A weight is
+// scale * (256 * high + low).
 inline constexpr float kLargestWeight = 65528;
-struct WeightsOfFour {  // rows
+struct WeightsOfFour {  // for four rows
   uint8_t high[4], low[4];
-  uint8_t unused[8];  // so that a vector of weights is stored as one
+  uint8_t unused[8];  // padding, so that one vector store writes a weight
 };
 struct ByteWeights {
   alignas(64) WeightsOfFour rows[kMaxValueBlocks][kMaxHeadBlock][kChunkRows / 4];
   float scale[kMaxValueBlocks];
-  float offset[kMaxValueBlocks][kMaxHeadBlock];  // the sums of the minima
+  float offset[kMaxValueBlocks][kMaxHeadBlock];  // sums of weights times minima
 };
 
-// Computes the bytes of the rows' weights, p times the scale of one block. `part` is the block's
-// part of `scales`.
+// Computes the bytes of the rows' weights: p times the scale of one block. `part` is the index of
+// the block's scales in `scales`.
 template <class Rows, int kHeads>
 HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const float* p,
                            size_t p_stride, int num_rows, ByteWeights* to) {
@@ -48,7 +48,7 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
     largest = hn::Max(largest, scales.High(part, r));
     faults = hn::MulAdd(scales.High(part, r), hn::Zero(d), faults);
   }
-  // `top` bounds all weights, since p is at most 1.
+  // `top` is at least every weight, because p is at most 1.
   const float top = hn::GetLane(hn::MaxOfLanes(d, largest));
   const float fault = hn::AllFalse(d, hn::IsNaN(faults)) ? 0.0f : std::nanf("");
   to->scale[block] = top / kLargestWeight + fault;
@@ -81,7 +81,7 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
   }
 }
 
-// Loads four rows interleaved: lane i of the vectors holds the bytes 4 * i to 4 * i + 3 of a 16th,
+// Loads four rows interleaved byte by byte: lane i has the bytes 4 * i to 4 * i + 3 of a sixteenth,
 // each of the four rows in turn.
 template <class D>
 HWY_INLINE void Interleave(D d, const std::byte* const* rows, size_t offset, hn::Vec<D>* v) {
@@ -94,7 +94,7 @@ HWY_INLINE void Interleave(D d, const std::byte* const* rows, size_t offset, hn:
 }
 
 // QuadsOfInt8, QuadsOfInt4 and QuadsOfInt3 load 64 channels of four rows as four vectors. Block()
-// is the block of a vector; Channel() is the first channel of four lanes of a vector.
+// returns the block of a vector; Channel() returns the first channel of a vector's four lanes.
 struct QuadsOfInt8 {
   static constexpr size_t kBytes = 64;
   static HWY_INLINE void Load(const std::byte* const* rows, size_t offset, hn::Vec<U8>* v) {
@@ -149,8 +149,8 @@ struct QuadsOfInt3 {
   static constexpr int Channel(int vec, int quarter) { return 16 * quarter + 4 * vec; }
 };
 
-// Sums values as CompressedValuePass() does, for 64 channels and at most 3 heads from `head` on,
-// whose sums fill the registers.
+// Sums weighted values as CompressedValuePass() does, for 64 channels and at most 3 heads from
+// `head` on, whose sums fill the registers.
 template <class Quads, int kHeads>
 HWY_NOINLINE void QuadsPass(const CompressedFoldInput& in, size_t row_offset, int block, int head,
                             const ByteWeights& weights, float* o, float* l, size_t l_stride) {
@@ -185,7 +185,7 @@ HWY_NOINLINE void QuadsPass(const CompressedFoldInput& in, size_t row_offset, in
   }
   EBB_UNROLL
   for (int g = 0; g < kHeads; ++g) {
-    VecF faults = hn::Zero(d);  // 0 * x is NaN for what is not finite
+    VecF faults = hn::Zero(d);  // 0 * x is NaN if x is not finite
     EBB_UNROLL
     for (int c = 0; c < 4; ++c) {
       const int b = block + Quads::Block(c);
@@ -214,7 +214,7 @@ HWY_INLINE void VnniValues(const CompressedFoldInput& in, const ChunkScales& sca
   constexpr bool kInt4 = Rows::kType == CompressedType::kInt4;
   using OfBlocks = std::conditional_t<kInt4, QuadsOfInt4, QuadsOfInt3>;
   using Quads = std::conditional_t<kInt8, QuadsOfInt8, OfBlocks>;
-  constexpr int kChannels = kInt4 ? kValueBlock : kInt3ValueBlock;  // of a block
+  constexpr int kChannels = kInt4 ? kValueBlock : kInt3ValueBlock;  // channels of a block
   const CompressedLayout layout = LayoutOf(in.format);
   ByteWeights weights;
   const int num_blocks = kInt8 ? 1 : layout.num_blocks;

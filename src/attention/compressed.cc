@@ -14,20 +14,21 @@
 namespace ebb {
 namespace {
 
-// kTiny is the magnitude below which a row is stored as 0, since the inverse of its scale would
-// overflow.
+// kTiny is the magnitude below which numbers are stored as 0, because the inverse of the scale
+// would overflow.
 constexpr float kTiny = 1e-30f;
 using Row = std::array<float, kMaxHeadDim>;
 using Integers = std::array<int32_t, kMaxHeadDim>;
 
-// Returns the nearest bf16 as a float. A row that returns to T2 then gets the scale and the minimum
-// that it had there, whatever error its f16 copy added; rounding to one side would drift.
+// Returns the nearest bf16, as a float. A row that is decompressed and compressed again then gets
+// the same scale and minimum, although its f16 copy added an error; rounding to one side would
+// drift.
 float NearestBf16(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
 }
 
-// Scaling maps integers n from `smallest` to `largest` to minimum + n * scale.
+// Scaling maps integers n, from `smallest` to `largest`, to minimum + n * scale.
 struct Scaling {
   float scale = 0;
   float minimum = 0;
@@ -51,8 +52,8 @@ uint32_t LoadWord(const std::byte* from) {
 
 // Computes n[i] = (x[i] - minimum) / scale, rounded to nearest and clamped to the scaling's range.
 void Round(const float* x, int count, const Scaling& by, int32_t* n) {
-  const float inverse = by.scale > 0 ? 1 / by.scale : 0;  // 0 where the scale is NaN
-  // Adding 1.5 * 2^23 leaves the integer in the lowest bits.
+  const float inverse = by.scale > 0 ? 1 / by.scale : 0;  // 0 if the scale is NaN
+  // Adding 1.5 * 2^23 leaves the rounded integer in the lowest bits.
   constexpr float kShift = 12582912;
   for (int i = 0; i < count; ++i) {
     const float shifted = (x[i] - by.minimum) * inverse + kShift;
@@ -63,7 +64,7 @@ void Round(const float* x, int count, const Scaling& by, int32_t* n) {
 
 Scaling Symmetric(const float* x, int count, int largest) {
   float magnitude = 0;
-  float sum = 0;  // keeps what is not finite
+  float sum = 0;  // NaN if an element is not finite
   for (int i = 0; i < count; ++i) {
     magnitude = std::max(magnitude, std::fabs(x[i]));
     sum += 0 * x[i];
@@ -115,7 +116,7 @@ float CompressInt8(const float* x, int head_dim, std::byte* to, Integers* n) {
   return by.scale;
 }
 
-// Compresses keys of int4 and int3.
+// Compresses the key of an int4 or int3 row.
 void CompressKeys(CompressedType type, const float* x, int head_dim, std::byte* to,
                   std::byte* scale, Integers* n) {
   const bool six_bits = type == CompressedType::kInt4;
@@ -136,11 +137,11 @@ void CompressKeys(CompressedType type, const float* x, int head_dim, std::byte* 
   for (; first < head_dim; ++first) *to++ = static_cast<std::byte>((*n)[first]);
 }
 
-// BlockPlace is the place of the int4 values of a block.
+// BlockPlace says where the int4 values of a block lie.
 struct BlockPlace {
-  int bytes = 0;  // offset
-  int count = 0;  // elements
-  int shift = 0;  // of the elements' nibbles
+  int bytes = 0;  // offset of the block
+  int count = 0;  // number of elements
+  int shift = 0;  // 0 or 4: low or high nibbles
   enum class Kind { kOfPair, kAlone, kTail } kind = Kind::kOfPair;
 };
 BlockPlace PlaceOfBlock(int block, int head_dim) {
@@ -154,7 +155,7 @@ BlockPlace PlaceOfBlock(int block, int head_dim) {
   }
   return {.bytes = of_pair, .count = kValueBlock, .shift = block % 2 * 4};
 }
-// ValuePlace is the byte of a value of a block, and the value's shift and mask in it.
+// ValuePlace says in which byte of a block a value lies, and at which bits.
 struct ValuePlace {
   int byte, shift, mask;
 };
@@ -252,7 +253,7 @@ void DecompressValue3(const std::byte* from, int head_dim, const std::byte* scal
   }
 }
 
-// Unpacks a key, relative to its centre, and a value, both rotated as they are stored.
+// Unpacks a key, relative to its centre, and a value. Both stay rotated.
 void UnpackRow(const CompressedFormat& format, const std::byte* row, float* key, float* value) {
   const int dim = format.head_dim;
   const CompressedLayout layout = LayoutOf(format);

@@ -62,19 +62,19 @@ inline constexpr int kInt3ValueBlock = 64;  // int3 values that share a scale
 inline constexpr int kInt3ValueBytes = 24;  // bytes of an int3 block
 inline constexpr int kValueTail = 16;  // elements of the last block of int4, if head_dim leaves any
 inline constexpr int kMaxValueBlocks = kMaxHeadDim / kValueBlock + 1;
-// kInt8Max and the constants below are the largest integers: of int8, of keys and values of int4,
-// of keys and values of int3, of tails, and of queries of 16 and 8 bits.
+// kInt8Max is the largest integer n that an element of int8 is stored as; the constants below are
+// those of other elements and of rounded queries.
 inline constexpr int kInt8Max = 127;
-inline constexpr int kKey6Max = 63;
-inline constexpr int kValue4Max = 15;
-inline constexpr int kKey4Max = 15;
-inline constexpr int kValue3Max = 7;
-inline constexpr int kTailMax = 127;
-inline constexpr int kQuery16Max = 127 * 256 + 127;
-inline constexpr int kQuery8Max = 127;
+inline constexpr int kKey6Max = 63;    // keys of int4
+inline constexpr int kValue4Max = 15;  // values of int4
+inline constexpr int kKey4Max = 15;    // keys of int3
+inline constexpr int kValue3Max = 7;   // values of int3
+inline constexpr int kTailMax = 127;   // elements beyond the last whole group or block
+inline constexpr int kQuery16Max = 127 * 256 + 127;  // queries of int8 rows
+inline constexpr int kQuery8Max = 127;               // queries of int4 and int3 rows
 
-// kScaleBytes is the size of a word of scales: a scale in the high half, a minimum (in int8 the
-// scale of the keys) in the low half.
+// kScaleBytes is the size of a word of scales: a scale in the high half and a minimum in the low
+// half (in int8, the key's scale).
 inline constexpr size_t kScaleBytes = 4;
 
 [[nodiscard]] constexpr bool IsInt8(CompressedType type) {
@@ -88,11 +88,11 @@ inline constexpr size_t kScaleBytes = 4;
   return type != CompressedType::kInt8Naive;
 }
 
-// CompressedLayout holds the byte offsets of a row's parts.
+// CompressedLayout has the byte offsets of the parts of a row.
 struct CompressedLayout {
   size_t values = 0;
-  size_t scales = 0;   // of the keys of int4 and int3; of both in int8
-  int num_blocks = 0;  // of values of int4 and int3; their scales follow that of the keys
+  size_t scales = 0;   // of the key; in int8, of key and value
+  int num_blocks = 0;  // of values of int4 and int3, whose scales follow the key's
   size_t row_stride = 0;
 };
 [[nodiscard]] constexpr CompressedLayout LayoutOf(CompressedType type, int head_dim,
@@ -125,12 +125,12 @@ struct CompressedLayout {
   return LayoutOf(format.type, format.head_dim, format.has_values);
 }
 
-// KeyPlace is the place of key i in a group of 64 keys of int4: its low 4 bits are the nibble at
+// KeyPlace says where key i of a group of 64 keys of int4 lies: its low 4 bits are the nibble at
 // bit `low_shift` of byte `low`, its high 2 bits begin at bit `high_shift` of byte `high`. int3 has
 // only the low bits. If a group is unpacked to 64 bytes, low nibbles first, then the even bytes are
-// keys 0..31 and the odd bytes keys 32..63, which makes two vectors of 16-bit numbers at once.
+// keys 0..31 and the odd bytes keys 32..63, which gives two vectors of 16-bit numbers at once.
 struct KeyPlace {
-  int unpacked;  // the byte among the 64
+  int unpacked;  // index of the key in the unpacked 64 bytes
   int low, low_shift, high, high_shift;
 };
 [[nodiscard]] constexpr KeyPlace PlaceOfKey(int i) {
@@ -142,15 +142,15 @@ struct KeyPlace {
           .high_shift = at / 16 * 2};
 }
 
-// RoundedQuery is a rotated query as integers: element i is n[i] * scale.
+// RoundedQuery is a rotated query, rounded to integers: element i is n[i] * scale.
 struct alignas(64) RoundedQuery {
-  float scale;           // NaN where an element is not finite
-  float sum;             // the sum of the elements
-  float centre_dot = 0;  // CentreDot() of the query before it was rotated and rounded
-  // n ends with zeros, since kernels read keys in whole vectors, beyond the last key into the
-  // values.
+  float scale;           // NaN if an element is not finite
+  float sum;             // sum of all n[i]
+  float centre_dot = 0;  // CentreDot() of the original query
+  // n is padded with zeros, because kernels read keys in whole vectors: beyond the last key into
+  // the values.
   alignas(64) int16_t n[kMaxHeadDim + 32];
-  alignas(64) int8_t unpacked[kMaxHeadDim];  // for groups of int4 and int3, as they are unpacked
+  alignas(64) int8_t unpacked[kMaxHeadDim];  // for int4 and int3, as KeyPlace::unpacked
   // high and low are for int8's keys: n = 256 * high + low.
   alignas(64) int8_t high[kMaxHeadDim];
   alignas(64) int8_t low[kMaxHeadDim];
@@ -158,14 +158,14 @@ struct alignas(64) RoundedQuery {
 };
 void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery* to);
 
-// CompressedFoldInput is a chunk of compressed rows of one kv head, with the queries of all query
-// heads that share it.
+// CompressedFoldInput is a chunk of compressed rows of one kv head, and the queries of all query
+// heads that share the head.
 struct CompressedFoldInput {
   CompressedFormat format;
   const std::byte* const* rows = nullptr;  // [kChunkRows], from LocateCompressed()
   int num_rows = 0;                        // from 1 to kChunkRows
-  // next_rows are the rows that this thread reads next, to be prefetched. REQUIRED: `rows` if there
-  // are none.
+  // next_rows are the rows that this thread reads next, for prefetching. REQUIRED: equal to `rows`
+  // if there are none.
   const std::byte* const* next_rows = nullptr;  // [kChunkRows]
   const RoundedQuery* queries = nullptr;        // [num_heads]
   int num_heads = 0;
@@ -173,22 +173,22 @@ struct CompressedFoldInput {
   float soft_cap = 0;  // see AttentionShape
 };
 
-// Fills `addresses` with the addresses of compressed rows, as LocateKeys() does for keys.
+// Writes the addresses of compressed rows to `addresses`, as LocateKeys() does for keys.
 void LocateCompressed(const CompressedRows& rows, const CompressedFormat& format, uint32_t begin,
                       uint32_t end, std::span<const std::byte*, kChunkRows> addresses);
 
-// Rotate(), CompressRow() and DecompressRow() are the entries of every kernel's table except the
-// reference's: they give the same bits on every machine. The reference compresses with
-// CompressRow() too, since two roundings that differ by a bit would differ by a whole step.
+// Rotate(), CompressRow() and DecompressRow() are in the table of every kernel but the reference's,
+// and give the same bits on every machine. The reference compresses with CompressRow() too, because
+// another rounding would change an integer by a whole step.
 void Rotate(float* x, int head_dim);
 void CompressRow(const CompressedFormat& format, const float* key_centre, const float* key,
                  const float* value, std::byte* row);
 void DecompressRow(const CompressedFormat& format, const float* key_centre, const std::byte* row,
                    float* key, float* value);
-// Returns q * key_centre, with the same bits on every machine.
+// Returns the product of q and key_centre, with the same bits on every machine.
 [[nodiscard]] float CentreDot(const float* q, const float* key_centre, int head_dim);
 
-// ReferenceRotate() and the functions below are the reference kernel's entries for compressed rows,
+// ReferenceRotate() and the functions below are in the table of the reference kernel. They compute
 // in double.
 void ReferenceRotate(float* x, int head_dim);
 void ReferenceDecompressRow(const CompressedFormat& format, const float* key_centre,

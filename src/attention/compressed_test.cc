@@ -40,11 +40,11 @@ TEST(CompressedFormatTest, ARowTakesTheBytesThatTheHeaderNames) {
   EXPECT_EQ(stride(CompressedType::kInt8, 64), 132u);
   EXPECT_EQ(stride(CompressedType::kInt8, 80), 164u);
   EXPECT_EQ(stride(CompressedType::kInt8, 128), 260u);
-  EXPECT_EQ(stride(CompressedType::kInt4, 64), 92u);    // 5.75 bits an element
-  EXPECT_EQ(stride(CompressedType::kInt4, 128), 180u);  // 5.6
+  EXPECT_EQ(stride(CompressedType::kInt4, 64), 92u);    // 5.75 bits per element
+  EXPECT_EQ(stride(CompressedType::kInt4, 128), 180u);  // 5.6 bits
   EXPECT_EQ(stride(CompressedType::kInt4, 80), 48u + 16 + 32 + 16 + 16);
-  EXPECT_EQ(stride(CompressedType::kInt3, 64), 64u);    // 4 bits an element
-  EXPECT_EQ(stride(CompressedType::kInt3, 128), 124u);  // 3.9
+  EXPECT_EQ(stride(CompressedType::kInt3, 64), 64u);    // 4 bits per element
+  EXPECT_EQ(stride(CompressedType::kInt3, 128), 124u);  // 3.9 bits
   EXPECT_EQ(stride(CompressedType::kInt3, 80), 32u + 16 + 24 + 16 + 12);
   for (const CompressedType type : kTypes) {
     for (const int dim : kHeadSizes) EXPECT_EQ(stride(type, dim) % 4, 0u) << dim;
@@ -112,9 +112,9 @@ TEST_P(CompressedTest, RotatesAsTheReferenceDoes) {
   }
 }
 
-// Levels holds the numbers by which the largest magnitude is divided to get half a step: for int8's
-// symmetric grid twice the largest integer; for an asymmetric grid the largest integer, since the
-// range is at most twice the largest magnitude.
+// Levels has the numbers by which the largest magnitude must be divided to get half a step: for
+// int8's symmetric grid twice the largest integer; for an asymmetric grid the largest integer,
+// because the range is at most twice the largest magnitude.
 struct Levels {
   int keys, values;
 };
@@ -252,7 +252,8 @@ TEST(CentreDotTest, IsTheProductForEveryHeadSize) {
   }
 }
 
-// Checks the purpose of int8_naive, the control.
+// int8_naive serves as a control for the other formats: because it does not rotate rows, one
+// outlier makes all of its elements less accurate.
 TEST_P(CompressedTest, WithoutRotationAnOutlierCostsAccuracy) {
   std::vector<float> x = RandomNormal(64, 6);
   x[5] = 40;
@@ -325,7 +326,7 @@ TEST_P(CompressedTest, ARowThatRoseAndSinksAgainHasItsOldBytes) {
       int changed = 0;
       for (int r = 0; r < kRows; ++r) {
         float* key = rows.data() + size_t(r) * 2 * dim;
-        key[r % dim] *= static_cast<float>(1 + r % 20);  // an outlier, as keys have them
+        key[r % dim] *= static_cast<float>(1 + r % 20);  // outliers, as real keys have them
         kernel_.compress_row(format, nullptr, key, key + dim, once.data());
         kernel_.decompress_row(format, nullptr, once.data(), x.data(), x.data() + dim);
         kernel_.store_row(RowType::kF16, x.data(), f16.data(), 2 * dim);
@@ -382,7 +383,7 @@ struct FoldedChunk {
     return {.m = m.data(),
             .l = l.data(),
             .head_stride = 1,
-            .o = o.data() + 1,  // one float off any alignment that a vector may want
+            .o = o.data() + 1,  // misaligned by one float for any vector
             .p = p.data(),
             .p_stride = kChunkRows};
   }
@@ -470,7 +471,7 @@ TEST_P(CompressedTest, AQueryOfHugeOrTinyElementsKeepsItsPrecision) {
   for (const CompressedType type : kTypes) {
     const CompressedFormat format = {.type = type, .head_dim = 512};
     std::vector<float> key(512, 1.0f), value = RandomNormal(512, 1);
-    if (IsRotated(type)) kernel_.rotate(key.data(), 512);  // all the same once rotated
+    if (IsRotated(type)) kernel_.rotate(key.data(), 512);  // all elements are equal once rotated
     std::vector<std::byte> row(format.RowStride());
     kernel_.compress_row(format, nullptr, key.data(), value.data(), row.data());
     std::vector<const std::byte*> rows(kChunkRows, row.data());

@@ -1,5 +1,5 @@
-// Lists the attention kernels that this machine can run. cpu_full.cc, cpu_prefill.cc and
-// cpu_compressed.cc compile them once per instruction set.
+// Lists the attention kernels that this machine can run. Other sources (cpu_full.cc,
+// cpu_prefill.cc, cpu_compressed.cc) compile them once per instruction set.
 #include <string>
 #include <vector>
 

@@ -9,23 +9,24 @@
 
 #include "src/attention/attention.h"
 
-// Leaves out instruction sets that would run the same code as a neighbour in Highway's list.
+// Excludes instruction sets for which the code would be the same as for a neighbour in Highway's
+// list.
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 
 namespace ebb {
 
-// Returns the instruction sets that were compiled and that this machine has, the best first.
+// Returns the instruction sets that were compiled and that this machine supports, the best first.
 [[nodiscard]] std::vector<int64_t> GeneratedTargets();
 
-// Sets the name, and the kernels of decode steps over rows in full precision.
+// Sets the kernel's name, and its functions for decode steps over full-precision rows.
 void SetFullKernels(AttentionKernel* kernel);
-// Sets the kernels of prompts.
+// Sets the kernel's functions for prefill.
 void SetPrefillKernels(AttentionKernel* kernel);
-// Sets the kernels of compressed rows.
+// Sets the kernel's functions for compressed rows.
 void SetCompressedKernels(AttentionKernel* kernel);
-// Sets the name and the kernels that multiply bytes by VNNI instructions. Returns whether the
-// chosen target has these instructions.
+// Sets the kernel's name and its functions that multiply bytes by VNNI instructions. Returns false,
+// with nothing set, if the chosen target lacks these instructions.
 [[nodiscard]] bool SetVnniKernels(AttentionKernel* kernel);
 
 }  // namespace ebb

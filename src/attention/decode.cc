@@ -1,6 +1,6 @@
-// Invariants: (1) the arrays have room for a state of every unit of the plan; (2) each unit is
-// folded in exactly one part, and each query head is merged in exactly one; (3) each element of a
-// mass target is written in exactly one part.
+// Invariants: (1) the arrays are large enough for a state of every unit of the plan; (2) exactly
+// one part folds each unit, and exactly one merges each query head; (3) exactly one part writes
+// each element of a mass target.
 #include "src/attention/decode.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-// kFloatsPerLine is the number of floats, and of slots, in a cache line.
+// kFloatsPerLine is how many floats, or slots, are in a cache line.
 constexpr int kFloatsPerLine = 16;
 
 constexpr uint32_t kNoQuery = std::numeric_limits<uint32_t>::max();
@@ -61,7 +61,7 @@ bool DecodeAttention::ShareRows(int query, int other, int kv_head, Kind kind) co
   if (query == other) return true;
   if (kind == Kind::kCompressed) return false;
   const auto view = [&](int of) -> const RowsView& { return queries_[of].rows[kv_head]; };
-  // Empty lists may have any address, so equal addresses mean nothing.
+  // An empty list may have any address, so that comparing addresses would mean nothing.
   return !view(query).slots.empty() && view(query).slots.data() == view(other).slots.data() &&
          view(query).pages == view(other).pages &&
          view(query).chosen.ranges.data() == view(other).chosen.ranges.data();
@@ -94,16 +94,15 @@ float* DecodeAttention::POf(const Unit& unit) {
   return states_->p.get() + chunk * shape_.QueryHeadsPerKvHead() * kChunkRows;
 }
 
-// Prefetches the memory of the unit's probabilities, which the softmax reads right after the key
-// pass wrote logits to it.
+// Prefetches the memory of a unit's weights: the key pass writes logits there, and the softmax
+// reads them right afterwards.
 void DecodeAttention::FetchP(const Unit& unit) {
   const float* p = POf(unit);
   const int floats = shape_.QueryHeadsPerKvHead() * kChunkRows;
   for (int i = 0; i < floats; i += kFloatsPerLine) hwy::Prefetch(p + i);
 }
 
-// Prefetches the mass targets of the unit's rows. If mass is added up, there are too many targets
-// to be still in a cache.
+// Prefetches the mass targets of a unit's rows, because targets are too large to stay in a cache.
 void DecodeAttention::FetchMass(const Unit& unit) const {
   const DecodeQuery& of = queries_[unit.query];
   if (!MassElements(of, unit.kv_head, unit.kind).empty()) return;
@@ -117,7 +116,7 @@ void DecodeAttention::FetchMass(const Unit& unit) const {
   }
 }
 
-// Prefetches the unit's slots, which come from memory if no other kv head shares the table. Most
+// Prefetches a unit's slots, which come from memory if no other kv head shares the list. Most
 // chosen rows of a chunk lie in the range in which the chunk begins.
 void DecodeAttention::FetchSlots(const Unit& unit) const {
   const DecodeQuery& of = queries_[unit.query];
@@ -136,8 +135,8 @@ void DecodeAttention::FetchSlots(const Unit& unit) const {
 void DecodeAttention::Fold(int part, int num_parts) {
   auto [u, end] = UnitsOf(part, num_parts);
   if (u >= end) return;
-  // Probabilities that are not read later are all written to the memory of one unit, `own`, so that
-  // they stay in the first-level cache.
+  // If weights are not needed later, all units write them to the memory of one, `own`, which stays
+  // in the first-level cache.
   float* own = nullptr;
   const std::byte* located[2][kChunkRows];
   ChunkRows rows = located[0], next_rows = located[1];
@@ -233,7 +232,8 @@ void DecodeAttention::LocateUnit(const Unit& unit, ChunkRows rows) const {
   }
 }
 
-// Returns the full rows of a unit, with queries q: [num_heads, head_dim].
+// Returns the input for folding a unit's full-precision rows with the queries q, [num_heads,
+// head_dim].
 FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
                                     const float* q, size_t num_heads) const {
   const auto [begin, end] = RowsOf(unit);
@@ -247,7 +247,7 @@ FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows 
           .soft_cap = shape_.soft_cap};
 }
 
-// Returns the place of the unit's states, with `p` as the place of its probabilities.
+// Returns where a unit's states are stored; its weights go to `p`.
 FoldOutput DecodeAttention::OutputOf(const Unit& unit, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
   const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
@@ -339,7 +339,8 @@ float DecodeAttention::LogSum(const MergeInput& states) {
   return static_cast<float>(largest + std::log(sum));
 }
 
-// Merges the full chunks, then the compressed ones, whose sum is rotated back.
+// Merges the states of the full-precision chunks, then those of the compressed ones, whose sum it
+// rotates back.
 void DecodeAttention::MergeHead(int query, int q_head, const float* weights) {
   const int dim = shape_.format.head_dim;
   float* const out = queries_[query].out + q_head * dim;
@@ -363,7 +364,7 @@ void DecodeAttention::MergeHead(int query, int q_head, const float* weights) {
   for (int i = 0; i < dim; ++i) out[i] += sum[i];
   const float* const centre = OfHead(queries_[query].compressed, kv_head).key_centre;
   if (shape_.compressed.has_values || centre == nullptr) return;
-  float weight = 0;  // of all compressed rows
+  float weight = 0;  // sum over the compressed rows
   for (int chunk = num_full; chunk < all.num_chunks; ++chunk)
     weight += weights[chunk] * all.l[chunk];
   for (int i = 0; i < dim; ++i) out[i] += weight * centre[i];

@@ -1,4 +1,4 @@
-// Tests decode attention over kv heads that hold rows in full precision and compressed rows.
+// Tests decode attention over kv heads that have full-precision rows and compressed rows.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -100,7 +100,7 @@ void Attend(const AttentionKernel& kernel, CompressedStep* step, int num_threads
   AttendWith(&attention, step->Query(), num_threads);
 }
 
-// Returns the rounded query that compressed rows are multiplied with.
+// Returns the query as compressed rows see it: rotated, rounded, and rotated back.
 std::vector<float> AsRounded(const CompressedFormat& format, const float* q) {
   std::vector<float> x(q, q + format.head_dim);
   if (IsRotated(format.type)) Rotate(x.data(), format.head_dim);
@@ -111,7 +111,7 @@ std::vector<float> AsRounded(const CompressedFormat& format, const float* q) {
   return x;
 }
 
-// Softmax computes the softmax over all rows of a kv head, as they are stored, in double.
+// Softmax is the expected result: the softmax over all rows of a kv head, as stored, in double.
 struct Softmax {
   std::vector<double> out;   // [num_q_heads, head_dim]
   std::vector<double> mass;  // [num_q_heads, elements]
@@ -261,8 +261,8 @@ TEST_P(DecodeCompressedTest, ALargeMeanOfKeysCostsNoPrecisionAroundACentre) {
     const float* const of_head = q.data() + size_t(head) * kDim;
     for (size_t r = 0; r < kRows; ++r) {
       const float* const key = numbers.data() + r * 2 * kDim;
-      // Leave out the mean's part of the logits, a common factor, so that they stay in the range of
-      // floats.
+      // Omits the mean's part of the logits, which is the same for all rows, so that they stay in
+      // the range of floats.
       double dot = 0;
       for (int i = 0; i < kDim; ++i) dot += of_head[i] * (double{key[i]} - mean[i]);
       sum += p.emplace_back(std::exp(dot * shape.scale));
@@ -301,7 +301,7 @@ TEST_P(DecodeCompressedTest, ALargeMeanOfKeysCostsNoPrecisionAroundACentre) {
     }
     return std::sqrt(sum / all);
   };
-  EXPECT_LT(error(mean.data()), 0.1);  // that of 4-bit values
+  EXPECT_LT(error(mean.data()), 0.1);  // the error of 4-bit values
   EXPECT_GT(error(nullptr), 2 * error(mean.data()));
 }
 

@@ -6,10 +6,10 @@
 
 namespace ebb {
 
-// Adds the mass of the part's range of the targets' elements, in all queries and heads. Targets
-// that queries and heads share are therefore written in one part, in the order of queries and
-// heads, whichever rows each query selected. The part needs the weights of all heads, and leaves
-// them in `weights`, [q heads, max_chunks].
+// Adds the mass of this part's range of target elements, over all queries and heads. A target that
+// queries and heads share is therefore written by one part, in the order of queries and heads,
+// whatever rows each query selected. The part needs the weights of all heads, and leaves them in
+// `weights`, [q heads, max_chunks].
 void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights) {
   const DecodeQuery& of = queries_[query];
   bool finite = true;
@@ -30,7 +30,8 @@ void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights
   }
 }
 
-// Adds the mass of a kv head's rows that belongs to the elements [first, second) of the targets.
+// Adds the mass of those rows of a kv head whose mass belongs to elements [first, second) of the
+// targets.
 void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
                                     std::pair<size_t, size_t> elements, const float* weights) {
   const DecodeQuery& of = queries_[query];
@@ -69,7 +70,7 @@ void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
   }
 }
 
-// Adds mass chunk by chunk: the mass of row r of this kind goes to element mass_elements[r].
+// Adds mass chunk by chunk. The mass of row r is added to element mass_elements[r] of `target`.
 void DecodeAttention::AddMassByElement(MassInput rows, std::span<const uint32_t> mass_elements,
                                        float* target) const {
   const size_t end = rows.end;

@@ -1,4 +1,4 @@
-// Plans the units of a step, their order, and the part that computes each.
+// Plans the units of a step, their order, and which part computes each.
 #include <algorithm>
 #include <limits>
 
@@ -7,27 +7,27 @@
 namespace ebb {
 namespace {
 
-// kBlockChunks is the number of consecutive chunks of a kv head before those of the next head.
-// Memory is then read in long runs, and a thread's units of all kv heads still cover the same rows.
-// Further tokens of a sequence find the block in the second-level cache. With a budget of 1,024
-// rows, which lie in any order, a thread gets whole heads and so all rows of a page: half as many
-// chunks (8) were read a tenth slower.
+// kBlockChunks is how many consecutive chunks of a kv head are planned before those of the next
+// head. Memory is then read in long runs, a thread's units of all kv heads cover the same rows, and
+// further tokens of a sequence find the block in the second-level cache. If selectors choose 1,024
+// rows, a thread gets whole heads, and so all chosen rows of a page; with half as many chunks (8),
+// reading was a tenth slower.
 constexpr int kBlockChunks = 16;
 
 constexpr size_t kNoUnit = std::numeric_limits<size_t>::max();
 
-// Returns the cost of compressed rows in full rows: 5/8.
+// Returns the cost of folding `rows` compressed rows, in full-precision rows: 5/8 of their number.
 constexpr uint64_t CostOfCompressed(uint64_t rows) { return (rows * 5 + 7) / 8; }
 
-// Returns the first element of the targets after those of all rows of a kv head.
+// Returns the end of the target elements that a kv head's rows use.
 size_t TargetsEnd(std::span<const uint32_t> mass_elements, size_t num_rows) {
   return mass_elements.empty() ? num_rows : mass_elements.back() + size_t{1};
 }
 
 }  // namespace
 
-// Returns whether the last plan also fits these queries. Layers mostly have the same numbers of
-// rows, so that their units are the same.
+// Returns whether the last plan is valid for these queries too. It mostly is, because layers mostly
+// have the same numbers of rows.
 bool DecodeAttention::PlanFits(std::span<const DecodeQuery> queries) const {
   const size_t heads = shape_.num_kv_heads;
   if (planned_.size() != queries.size() * heads) return false;

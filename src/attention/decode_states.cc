@@ -15,7 +15,8 @@ FoldedTogether::FoldedTogether(float* floats, int head_dim)
 
 namespace {
 
-// Full and compressed rows may each end within a chunk.
+// Returns the most chunks of `max_rows` rows. Two may be incomplete: the last full one and the last
+// compressed one.
 size_t ChunksOf(size_t max_rows) { return (max_rows + kChunkRows - 1) / kChunkRows + 2; }
 
 }  // namespace

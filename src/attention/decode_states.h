@@ -1,6 +1,6 @@
-// DecodeStates holds the chunk states of a layer from folding to merging. Consecutive layers may
-// share it: the less memory a step writes, the more of it is still in a cache when it is written
-// again.
+// DecodeStates is the memory for the states of a layer's chunks, from folding to merging.
+// Consecutive layers may share it: the less memory a step writes, the more of it is still in a
+// cache.
 #ifndef EBB_ATTENTION_DECODE_STATES_H_
 #define EBB_ATTENTION_DECODE_STATES_H_
 
@@ -14,33 +14,34 @@
 namespace ebb {
 
 struct DecodeStates {
-  // Returns the most bytes that steps of so many queries over so many rows write. keeps_weights: of
-  // rows, from which their mass is summed.
+  // Returns the most bytes that a step of `num_queries` queries over `max_rows` rows writes.
+  // `keeps_weights`: the rows' weights are kept, to sum up mass.
   [[nodiscard]] static size_t BytesFor(const AttentionShape& shape, size_t num_queries,
                                        size_t max_rows, bool keeps_weights);
 
-  // Reserves memory for a step of `num_queries` queries, each with at most `max_rows` rows in a kv
-  // head, full and compressed.
+  // Reserves memory for steps of `num_queries` queries, each with at most `max_rows` rows of a kv
+  // head, full and compressed together.
   void Reserve(const AttentionShape& shape, int num_queries, size_t max_rows, int num_threads);
 
   size_t max_chunks = 0;
   size_t max_queries = 0;
   int max_threads = 0;
   std::vector<float> m, l;  // [queries, q heads, max_chunks]
-  // o is aligned, since a vector that crosses a cache line cannot be read while a store to it is
+  // o is aligned, because a vector that crosses a cache line cannot be read while a store to it is
   // pending.
   hwy::AlignedFreeUniquePtr<float[]> o;  // [queries, kv heads, max_chunks, heads per kv, head_dim]
-  hwy::AlignedFreeUniquePtr<float[]> p;  // the same with kChunkRows for head_dim
-  std::vector<float> weights;            // [threads, q heads, max_chunks]: each thread's own
-  std::vector<RoundedQuery> rounded;     // [threads, q heads]: the same; of one query
-  // together holds FoldedTogether::NumFloats() floats for each thread, [threads].
+  hwy::AlignedFreeUniquePtr<float[]> p;  // the same, with kChunkRows instead of head_dim
+  std::vector<float> weights;            // [threads, q heads, max_chunks]: of one query
+  std::vector<RoundedQuery> rounded;     // [threads, q heads]: of one query
+  // together has FoldedTogether::NumFloats() floats for each thread.
   hwy::AlignedFreeUniquePtr<float[]> together;
 };
 
-// FoldedTogether holds the heads of several queries that are folded as if they were one query's.
+// FoldedTogether holds the heads of several queries that are folded together as if they were one
+// query's.
 struct FoldedTogether {
-  // kMostHeads is the number of heads in one pass over the rows of every kernel. Twice as many
-  // gained nothing in lossless generation with three heads per kv head.
+  // kMostHeads is how many heads every kernel can fold in one pass over rows. Twice as many gained
+  // nothing in lossless generation with three heads per kv head.
   static constexpr int kMostHeads = 4;
   [[nodiscard]] static size_t NumFloats(int head_dim) {
     return kMostHeads * (2 * size_t(head_dim) + kChunkRows) + kStates;
@@ -48,13 +49,13 @@ struct FoldedTogether {
   FoldedTogether(float* floats, int head_dim);
 
   float* q;  // [kMostHeads, head_dim]
-  float* o;  // the same
+  float* o;  // [kMostHeads, head_dim]
   float* p;  // [kMostHeads, kChunkRows]
   float* m;  // [kMostHeads]
-  float* l;  // the same
+  float* l;  // [kMostHeads]
 
  private:
-  static constexpr size_t kStates = 16;  // m, l, and up to the end of a cache line
+  static constexpr size_t kStates = 16;  // floats for m and l, rounded up to a cache line
 };
 
 }  // namespace ebb

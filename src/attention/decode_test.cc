@@ -17,11 +17,11 @@ namespace {
 
 enum class Targets {
   kPerQueryHead,
-  kPerKvHead,  // granularity head
-  kOne,        // granularity token
+  kPerKvHead,  // each kv head has its own mass array
+  kOne,        // one mass array for all heads
 };
 
-// Step holds the inputs of one token's attention besides its rows, and the outputs.
+// Step holds the inputs and outputs of one token's attention, except the rows.
 struct Step {
   Step(const AttentionShape& shape, std::span<const RowsView> views, uint32_t seed,
        Targets targets = Targets::kPerQueryHead)
@@ -232,8 +232,8 @@ TEST_P(DecodeTest, QueriesOfABatchAreTheSameBitForBitAsEachAlone) {
   }
 }
 
-// The tokens are those of a verifying step, each of which sees one row more, together with another
-// sequence's.
+// The queries are the tokens of a verifying step, each of which sees one row more than the one
+// before, and a token of another sequence.
 TEST_P(DecodeTest, TokensOfASequenceAreTheSameBitForBitAsEachAlone) {
   constexpr size_t kTokens = 7;
   for (const int heads : {1, 2, 3, 5}) {
@@ -337,7 +337,7 @@ TEST_P(DecodeTest, StateOfAnEarlierStepLeavesNoTrace) {
   ExpectSameBits(third, few_alone, "fewer rows after many");
 }
 
-// The row's logit is so far above that exp() of its difference to any maximum but its own
+// The row's logit is so far above the others that exp() of its difference to any other maximum
 // overflows.
 TEST_P(DecodeTest, ARowFarAboveTheOthersTakesEverything) {
   const AttentionShape shape = ShapeOf(RowType::kF32, 64, 1, 1);

@@ -1,4 +1,4 @@
-// Computes the results that tests of attention expect of a kernel, and how far a kernel may be off.
+// Computes the expected results of attention, and how much a kernel may differ from them.
 #ifndef EBB_ATTENTION_EXPECTED_FOR_TEST_H_
 #define EBB_ATTENTION_EXPECTED_FOR_TEST_H_
 
@@ -36,7 +36,7 @@ inline AttentionShape ShapeOf(RowType type, int head_dim, int num_kv_heads, int 
           .format = {.type = type, .head_dim = head_dim}};
 }
 
-// Calls phase(thread) of each of `phases` on num_threads threads, with a barrier after each phase.
+// Calls each phase(thread) on num_threads threads, with a barrier after each phase.
 template <typename... Phase>
 void RunOnThreads(int num_threads, const Phase&... phases) {
   std::barrier barrier(num_threads);
@@ -50,8 +50,8 @@ void RunOnThreads(int num_threads, const Phase&... phases) {
 struct Expected {
   std::vector<float> out;                // [num_tokens, num_q_heads, head_dim]
   std::vector<std::vector<float>> mass;  // [num_q_heads][rows], summed over the tokens
-  float max_logit_terms = 0;  // the largest sum over i of |q[i] * key[i]| * scale of a visible row
-  float max_value = 0;        // the largest |value| of a row
+  float max_logit_terms = 0;             // largest sum of |q[i] * key[i]| * scale of a visible row
+  float max_value = 0;                   // largest |value| of a row
 };
 
 // Computes the result by the reference in double, over all rows at once: without chunks, tiles or

@@ -1,9 +1,8 @@
-// Folds a chunk of rows for all query heads of a kv head, for decode attention: logits, softmax,
+// Folds a chunk of rows for all query heads of a kv head in decode attention: logits, softmax,
 // weighted values. Compiled once per instruction set (cpu_kernels.h).
 //
-// A chunk of 64 rows of 64 f16 elements is 16 KiB of keys and values; the next chunk is prefetched
-// meanwhile. Chunks of 128 rows reach 42 GB/s; chunks of 64 rows reach 48 GB/s of the memory's 50
-// GB/s.
+// A chunk of 64 rows of 64 f16 elements is 16 KiB of keys and values. While it is folded, the next
+// chunk is prefetched. Of the memory's 50 GB/s, chunks of 128 rows use 42 and chunks of 64 rows 48.
 #if defined(EBB_ATTENTION_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_FOLD_INL_H_
 #undef EBB_ATTENTION_FOLD_INL_H_
@@ -25,9 +24,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// Adds the lanes of two vectors of partial sums pairwise, so that the result holds the sums of both
-// interleaved. The lanes of a and b belong to two sets of rows; after log2(kLanes) levels lane i is
-// the sum of row i.
+// Adds lanes of two vectors of partial sums pairwise. The result has the sums of both, interleaved:
+// the lanes of a and b belong to two sets of rows, and after log2(kLanes) levels lane i is the sum
+// of row i.
 template <int kLevel, class Vec>
 HWY_INLINE Vec AddAcross(Vec a, Vec b) {
   const hn::DFromV<Vec> d;
@@ -47,17 +46,17 @@ HWY_INLINE Vec AddAcross(Vec a, Vec b) {
 }
 
 // Prefetches into the second-level cache, which allows far more outstanding reads than the first.
-// On a Zen 4 that shares its memory with others: 8,000 rows at 29 GB/s against 22, and decode steps
-// 8 - 12 % shorter, alternating. Prefetching two chunks ahead, or into both levels, gained at most
-// 1 %.
+// On a Zen 4 that shares its memory with other machines, 8,000 rows were read at 29 GB/s instead of
+// 22, and decode steps were 8 - 12 % shorter. Prefetching two chunks ahead, or into both levels,
+// gained at most 1 %.
 HWY_INLINE void FetchLine(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
-// kMostHeads is the number of heads in one pass over keys or values; an element is widened once for
-// all of them.
+// kMostHeads is how many heads share a pass over keys or values: an element is converted to float
+// once for all of them. kHasManyRegisters says whether there are 32 vector registers and not 16.
 inline constexpr bool kHasManyRegisters = !HWY_ARCH_X86 || HWY_MAX_BYTES == 64;  // 32, not 16
 inline constexpr int kMostHeads = kHasManyRegisters ? 8 : 6;
-// kMostChains is the number of heads at once in passes in which each head is one chain of dependent
-// operations.
+// kMostChains is how many heads are computed at once in passes in which each head is one chain of
+// dependent operations.
 inline constexpr int kMostChains = 4;
 
 // Calls body(std::integral_constant<int, n>()). REQUIRES: 1 <= n <= kMost.
@@ -69,8 +68,8 @@ HWY_INLINE void WithConstant(int n, const Body& body) {
   body(std::integral_constant<int, kMost>());
 }
 
-// Fetch says whether a pass prefetches its part of the next chunk; exactly one of the passes over a
-// row must.
+// Fetch says whether a pass prefetches the next chunk while it reads the current one; exactly one
+// of the passes over a row must.
 enum class Fetch { kNothing, kAhead };
 
 template <size_t kBytes>
@@ -84,8 +83,8 @@ struct HeadVecs {
   VecF v[kHeads];
 };
 
-// DotRows computes dot products of kHeads queries with 2^kLevels rows, and adds across lanes as far
-// as that many rows allow. It is recursive, so that at most one partial vector per level is alive.
+// DotRows computes dot products of kHeads queries with 2^kLevels rows, and adds lanes of different
+// rows together as far as it can. The recursion keeps at most one partial vector per level alive.
 template <class Row, int kVecs, int kHeads, Fetch kFetch, int kLevels>
 struct DotRows {
   static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys,
@@ -153,7 +152,7 @@ struct DotRows<Row, 0, kHeads, kFetch, 0> {
 
 inline constexpr int kLaneLevels = kLanes == 16 ? 4 : kLanes == 8 ? 3 : 2;
 
-// Adds across lanes as DotRows does, from vectors that hold sums of 2^kFrom rows.
+// Adds lanes as DotRows does, beginning with vectors that hold the sums of 2^kFrom rows.
 template <int kFrom, int kLevels>
 HWY_INLINE VecF SumEach(const float* vectors) {
   if constexpr (kFrom == kLevels) {
@@ -165,9 +164,10 @@ HWY_INLINE VecF SumEach(const float* vectors) {
   }
 }
 
-// Computes logits[g][r] for kHeads heads, and prefetches the next chunk's keys. Stores sums of four
-// rows to the first-level cache until the others are computed: for more than four heads all levels
-// at once need more registers than there are, and storing sums of single rows costs 12 % more.
+// Computes logits[g][r] for kHeads heads, and prefetches the next chunk's keys. It stores sums of
+// four rows to memory (the first-level cache) until the others are computed: for more than four
+// heads, doing all levels at once needs too many registers, and storing sums of single rows costs
+// 12 % more.
 template <class Row, int kVecs, int kHeads, Fetch kFetch>
 HWY_NOINLINE void KeyPass(const FoldInput& in, const float* q, float* logits, size_t stride) {
   const F32 d;
@@ -189,8 +189,8 @@ HWY_NOINLINE void KeyPass(const FoldInput& in, const float* q, float* logits, si
   }
 }
 
-// Replaces logits by exp(logit - m) in place; the padding becomes 0. Computes several heads at
-// once, since each alone is a chain of dependent operations.
+// Replaces logits by exp(logit - m) in place; the padding becomes 0. It computes several heads at
+// once, because one head alone is a chain of dependent operations.
 template <int kHeads>
 HWY_INLINE void SoftmaxChunk(float* logits, size_t stride, int num_rows, float* m, float* l,
                              size_t head_stride) {
@@ -256,7 +256,7 @@ HWY_NOINLINE void ValuePass(const FoldInput& in, int channel, const float* p, si
   }
   EBB_UNROLL
   for (int g = 0; g < kHeads; ++g) {
-    VecF faults = hn::Zero(d);  // 0 * x is NaN for what is not finite
+    VecF faults = hn::Zero(d);  // 0 * x is NaN if x is not finite
     EBB_UNROLL
     for (int c = 0; c < kVecs; ++c) {
       hn::StoreU(sum[g][c], d, o + g * in.format.head_dim + channel + c * kLanes);
@@ -268,8 +268,8 @@ HWY_NOINLINE void ValuePass(const FoldInput& in, int channel, const float* p, si
   }
 }
 
-// Calls pass(std::integral_constant<int, n>, first) over `count` heads in even blocks of at most
-// kMost.
+// Divides `count` heads evenly into blocks of at most kMost, and calls
+// pass(std::integral_constant<int, n>, first) for each block of n heads.
 template <int kMost, typename Pass>
 HWY_INLINE void ForHeadBlocks(int count, const Pass& pass) {
   for (int first = 0, blocks = (count + kMost - 1) / kMost; blocks > 0; --blocks) {
@@ -279,8 +279,8 @@ HWY_INLINE void ForHeadBlocks(int count, const Pass& pass) {
   }
 }
 
-// Calls pass(std::integral_constant<int, n>, channel) over head_dim in blocks of n vectors, at most
-// kMost.
+// Divides head_dim into blocks of at most kMost vectors, and calls pass(std::integral_constant<int,
+// n>, channel) for each block of n vectors.
 template <int kMost, typename Pass>
 HWY_INLINE void ForChannelBlocks(int head_dim, const Pass& pass) {
   int channel = 0;
@@ -297,8 +297,8 @@ HWY_INLINE void ForChannelBlocks(int head_dim, const Pass& pass) {
 // Computes the logits of all heads. kVecs = 0 supports any head size.
 template <class Row, int kVecs>
 void KeyPasses(const FoldInput& in, const FoldOutput& out) {
-  // With more than 16 vectors, on narrow instruction sets, compiling takes minutes, and the
-  // registers are used up long before.
+  // With more than 16 vectors, on narrow instruction sets, the loop is not unrolled: compiling
+  // would take minutes, and the registers would not suffice.
   constexpr int kUnrolled = kVecs > 16 ? 0 : kVecs;
   ForHeadBlocks<kMostHeads>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
     constexpr int kHeads = decltype(heads)::value;

@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// Sets the scales of all blocks to NaN; every block of these types begins with its scale.
+// Sets the scales of all blocks to NaN. In these types every block begins with its scale.
 void SpoilScales(CompressedType type, int head_dim, std::byte* row) {
   const size_t block_bytes = ggml_type_size(GgmlTypeOf(type));
   const ggml_fp16_t nan = ggml_fp32_to_fp16(std::numeric_limits<float>::quiet_NaN());

@@ -20,13 +20,13 @@ CompressedFormat FormatOf(CompressedType type, int head_dim, bool has_values = t
   return {.type = type, .head_dim = head_dim, .has_values = has_values, .in_ggml_blocks = true};
 }
 
-// Returns the number of steps in the largest magnitude of a block.
+// Returns by how many steps the largest magnitude of a block is divided.
 float StepsOf(CompressedType type) {
   return IsInt8(type) ? 127 : type == CompressedType::kInt4 ? 16 : 8;
 }
 
-// Returns the largest rounding error of a block before the rotation back. It is up to a step, since
-// the largest magnitude has no code with the other sign.
+// Checks that rounding errors, before rotating back, are at most a step, and returns the largest.
+// They may exceed half a step, because the largest magnitude has no code with the other sign.
 float ExpectWithinAStep(CompressedType type, std::vector<float> x, std::vector<float> found) {
   const int dim = static_cast<int>(x.size());
   if (IsRotated(type)) {

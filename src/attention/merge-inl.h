@@ -1,5 +1,5 @@
-// Merges chunk states after folding, for decode attention: weights of chunks, outputs, mass.
-// Compiled once per instruction set (cpu_kernels.h).
+// Merges the states of chunks in decode attention: weights of chunks, outputs, mass. Compiled once
+// per instruction set (cpu_kernels.h).
 #if defined(EBB_ATTENTION_MERGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_MERGE_INL_H_
 #undef EBB_ATTENTION_MERGE_INL_H_
@@ -47,7 +47,7 @@ inline bool ChunkWeights(const MergeInput& in, float* weights) {
   VecF top = hn::Set(d, kLowest);
   for (int c = 0; c < in.num_chunks; c += kLanes) {
     const VecF m = LoadUpTo(in.m + c, in.num_chunks - c, kLowest);
-    top = hn::IfThenElse(hn::Lt(top, m), m, top);  // passes over NaN
+    top = hn::IfThenElse(hn::Lt(top, m), m, top);  // keeps `top` if m is NaN
   }
   top = hn::MaxOfLanes(d, top);
   const bool has_sink = in.sink != kNoSink;
@@ -66,8 +66,8 @@ inline bool ChunkWeights(const MergeInput& in, float* weights) {
   return std::isfinite(l);
 }
 
-// Merges several vectors of channels at once: each alone is a chain of dependent operations, and
-// chunks lie far apart in memory.
+// Merges several vectors of channels at once, because one alone is a chain of dependent operations,
+// and chunks lie far apart in memory.
 inline void Merge(const MergeInput& in, const float* weights, float* out) {
   const F32 d;
   ForChannelBlocks<5>(in.head_dim, [&](auto vecs, int channel) HWY_ATTR {
@@ -88,7 +88,7 @@ inline void Merge(const MergeInput& in, const float* weights, float* out) {
   });
 }
 
-// Adds the mass of the rows [begin, end) of a chunk for kHeads heads.
+// Adds the mass of rows [begin, end) of a chunk, over kHeads heads.
 template <int kHeads>
 HWY_INLINE void AddMassOfChunk(const float* p, size_t p_stride, const float* weights,
                                size_t weights_stride, int begin, int end, float* mass) {
@@ -106,7 +106,8 @@ HWY_INLINE void AddMassOfChunk(const float* p, size_t p_stride, const float* wei
     hn::StoreU(sum, d, mass + r);
   }
   if (r == end) return;
-  // Compute a whole vector again, so that a row's rounding does not depend on where a range ends.
+  // Computes a whole vector also at the end, so that a row's rounding does not depend on where a
+  // range ends.
   VecF sum = LoadUpTo(mass + r, end - r, 0.0f);
   EBB_UNROLL
   for (int g = 0; g < kHeads; ++g) {

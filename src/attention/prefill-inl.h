@@ -1,7 +1,7 @@
 // Computes prefill attention: a tile of queries over all rows, as two small matrix products per
-// chunk. Lanes are queries, so that softmax needs no horizontal step and keys need no
-// transposition: a head's tokens are adjacent lanes, followed by the next head's. A tile of few
-// tokens has few vectors. Compiled once per instruction set (cpu_kernels.h).
+// chunk. Vector lanes are queries, so that softmax needs no sums across lanes and keys need no
+// transposition: a head's tokens are adjacent lanes, followed by the next head's. Compiled once per
+// instruction set (cpu_kernels.h).
 #if defined(EBB_ATTENTION_PREFILL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_PREFILL_INL_H_
 #undef EBB_ATTENTION_PREFILL_INL_H_
@@ -24,8 +24,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// kBlock is the number of rows (or channels) that one micro-kernel keeps in registers together with
-// up to kMaxVecs vectors of lanes.
+// kBlock is how many rows (or channels) a micro-kernel keeps in registers, together with up to
+// kMaxVecs vectors of lanes.
 inline constexpr int kBlock = kLanes == 16 ? 8 : 4;
 inline constexpr int kMaxVecs = 3;
 // kNoMax is the initial maximum, far below any logit: exp(-inf - kNoMax) is 0, but exp(-inf - -inf)
@@ -38,18 +38,18 @@ HWY_INLINE int NumVecs(int num_heads, int num_queries) {
   return (num_heads * num_queries + kLanes - 1) / kLanes;
 }
 
-// TileScratch divides a tile's scratch memory. width is num_vecs * kLanes.
+// TileScratch points to the parts of a tile's scratch memory. `width` is num_vecs * kLanes.
 struct TileScratch {
   int num_vecs;
   int width;
   float* q;         // [head_dim, width], transposed and scaled
-  float* rows;      // [kPrefillChunkRows, head_dim]: a chunk's keys, then its values
+  float* rows;      // [kPrefillChunkRows, head_dim]: keys, later values
   float* logits;    // [kPrefillChunkRows, width]
   float* o;         // [head_dim, width]
   float* m;         // [width]
   float* l;         // [width]
   float* shrink;    // [width]
-  float* position;  // [width]: of the lane's token, from the tile's first
+  float* position;  // [width]: of the lane's token, relative to the tile's first
 
   HWY_INLINE TileScratch(std::span<float> scratch, const PrefillInput& in) {
     const int head_dim = in.format.head_dim;
@@ -83,7 +83,7 @@ HWY_INLINE void LoadQueries(const PrefillInput& in, const TileScratch& s) {
   const int head_dim = in.format.head_dim;
   const int used = in.num_heads * in.num_queries;
   for (int lane = 0; lane < s.width; ++lane) {
-    // Lanes beyond the last query repeat it; their results are not used.
+    // Lanes beyond the last query repeat the last query; their results are not used.
     const int query = std::min(lane, used - 1);
     const int t = query % in.num_queries, g = query / in.num_queries;
     const float* q = in.q + t * in.q_token_stride + g * in.q_head_stride;
@@ -92,11 +92,11 @@ HWY_INLINE void LoadQueries(const PrefillInput& in, const TileScratch& s) {
   }
 }
 
-// HalfRows names the keys or the values of some rows.
+// HalfRows is either the keys or the values of some rows.
 struct HalfRows {
   uint32_t begin;
   int num_rows;
-  size_t offset;  // in a page, behind the key
+  size_t offset;  // of the keys or values in a page
 };
 
 HWY_INLINE HalfRows KeysOf(uint32_t begin, int num_rows) { return {begin, num_rows, 0}; }
@@ -108,7 +108,7 @@ HWY_INLINE const std::byte* RowOf(const PrefillInput& in, HalfRows rows, int r) 
   return KeyRow(*in.rows, in.rows->slots[rows.begin + r], in.format.RowStride()) + rows.offset;
 }
 
-// Converts rows to floats.
+// Converts keys or values to floats.
 HWY_INLINE void WidenRows(const PrefillInput& in, HalfRows rows, float* to) {
   const F32 d;
   const int head_dim = in.format.head_dim;
@@ -122,13 +122,13 @@ HWY_INLINE void WidenRows(const PrefillInput& in, HalfRows rows, float* to) {
   });
 }
 
-// RowsAhead names the rows that are widened next. They are prefetched while products are computed,
-// a few at a time, since more of them than the processor can have outstanding would stall it.
+// RowsAhead is the rows that are converted next. They are prefetched a few at a time while products
+// are computed, because more reads than the processor can have outstanding would stall it.
 struct RowsAhead {
   const PrefillInput* in;
   HalfRows rows;
 
-  // Prefetches part [begin, end) of `all` of the rows.
+  // Prefetches a part of the rows: [begin, end) of `all` parts.
   HWY_INLINE void Fetch(int begin, int end, int all) const {
     const int last = std::min(rows.num_rows, end * kPrefillChunkRows / all);
     for (int r = begin * kPrefillChunkRows / all; r < last; ++r) {
@@ -138,8 +138,8 @@ struct RowsAhead {
   }
 };
 
-// Computes c[i][v] += sum over k of a[i * a_row + k * a_step] * b[k][v] for i < kRows, the product
-// of both passes.
+// Computes c[i][v] += sum over k of a[i * a_row + k * a_step] * b[k][v] for i < kRows: the matrix
+// product of both passes.
 template <int kRows, int kVecs>
 HWY_INLINE void MicroKernel(int depth, const float* a, size_t a_row, size_t a_step, const float* b,
                             size_t b_row, float* c, size_t c_row) {
@@ -182,7 +182,7 @@ HWY_NOINLINE void MultiplyVecs(int rows, int depth, const float* a, size_t a_row
   }
 }
 
-// Computes c[rows, width] += a * b[depth, width], in blocks of nearly equal numbers of vectors.
+// Computes c[rows, width] += a * b[depth, width], in blocks of nearly equally many vectors.
 HWY_INLINE void Multiply(int num_vecs, int rows, int depth, const float* a, size_t a_row,
                          size_t a_step, const float* b, float* c, RowsAhead ahead) {
   const size_t width = size_t(num_vecs) * kLanes;
@@ -199,17 +199,16 @@ HWY_INLINE void Multiply(int num_vecs, int rows, int depth, const float* a, size
   }
 }
 
-// Returns a position relative to the tile's first token, clamped to [-1, 2^24 - 1] so that it is
-// exact as a float where it can equal a token of the tile: -1 is before all of them, 2^24 - 1
-// behind.
+// Returns a position relative to the tile's first token, clamped to [-1, 2^24 - 1], so that it is
+// exact as a float. -1 stands for all positions before the tile, 2^24 - 1 for all behind it.
 HWY_INLINE float FromTile(const PrefillInput& in, Position position) {
   constexpr int64_t kBehind = (1 << 24) - 1;
   const int64_t distance = int64_t{position} - in.positions[0];
   return static_cast<float>(std::clamp<int64_t>(distance, -1, kBehind));
 }
 
-// Computes logits[r][lane] of the rows [begin, begin + num_rows); -inf if the lane's token does not
-// see the row. Prefetches the rows `next`, which are widened next.
+// Computes logits[r][lane] of rows [begin, begin + num_rows); -inf if the lane's token does not see
+// the row. Prefetches `next`, the rows that are converted next.
 HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows, HalfRows next,
                            const TileScratch& s) {
   const F32 d;
@@ -272,9 +271,9 @@ HWY_INLINE void ShrinkOutput(int head_dim, const TileScratch& s) {
   }
 }
 
-// Stores the outputs. Returns false if an output is not finite.
+// Writes the tile's outputs. Returns false if one is not finite.
 HWY_INLINE bool StoreTile(const PrefillInput& in, const PrefillOutput& out, const TileScratch& s) {
-  float faults = 0;  // NaN once there was one: 0 * infinity is NaN too
+  float faults = 0;  // NaN once an output is not finite, as 0 * infinity is NaN
   for (int t = 0; t < in.num_queries; ++t) {
     for (int g = 0; g < in.num_heads; ++g) {
       const int lane = LaneOf(in, t, g);
@@ -320,15 +319,15 @@ inline bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
     TileSoftmax(n, s);
     ShrinkOutput(head_dim, s);
     WidenRows(in, values, s.rows);
-    // Compute o[c][lane] += values[r][c] * p[r][lane].
+    // Adds the values: o[c][lane] += values[r][c] * p[r][lane].
     Multiply(s.num_vecs, head_dim, n, s.rows, 1, head_dim, s.logits, s.o,
              {&in, KeysOf(begin + n, rows_from(begin + n))});
   }
   return StoreTile(in, out, s);
 }
 
-// Returns the sum of values[begin, begin + n). REQUIRES: the whole vectors around these values can
-// be read.
+// Returns the sum of values[begin, begin + n). REQUIRES: the whole vectors that contain these
+// values can be read.
 HWY_INLINE float SumOfLanesFrom(const float* values, int begin, int n) {
   const F32 d;
   VecF sum = hn::Zero(d);
@@ -347,7 +346,8 @@ inline void PrefillMass(const PrefillMassInput& in) {
   if (tile.rows->positions[in.begin] > tile.positions[tile.num_queries - 1]) return;
   const TileScratch s(in.scratch, tile);
   LoadQueries(tile, s);
-  // `shrink` holds 1 / l. Lanes that repeat the last query add 0: their m is far above any logit.
+  // Stores 1 / l in `shrink`. Lanes that repeat the last query add 0, because their m is far above
+  // any logit.
   std::fill(s.m, s.m + s.width, std::numeric_limits<float>::max());
   std::fill(s.shrink, s.shrink + s.width, 0.0f);
   for (int t = 0; t < tile.num_queries; ++t) {

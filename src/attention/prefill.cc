@@ -7,11 +7,11 @@
 namespace ebb {
 namespace {
 
-// kFewTiles: fewer tiles than this are cut into at most kMaxSlices slices of at least kSliceRows
-// rows.
+// kFewTiles is the number of tiles below which each tile's rows are cut into slices, so that all
+// threads have work.
 constexpr size_t kFewTiles = 16;
-constexpr uint32_t kSliceRows = 1024;
-constexpr uint32_t kMaxSlices = 8;
+constexpr uint32_t kSliceRows = 1024;  // least rows of a slice
+constexpr uint32_t kMaxSlices = 8;     // most slices of a tile
 
 RowsView Between(const RowsView& rows, uint32_t begin, uint32_t end) {
   RowsView slice = rows;
@@ -23,16 +23,16 @@ RowsView Between(const RowsView& rows, uint32_t begin, uint32_t end) {
   return slice;
 }
 
-// Returns the rows of the first chunk. Rows before a window take no part, and the chunks of the
-// other rows begin at positions that are multiples of the chunk size, as they would without
-// eviction. No bit then depends on which rows were evicted already, or on how a prompt is cut into
-// steps.
+// Returns the number of rows in the first chunk. Rows before a window are not read, and chunks of
+// the other rows begin at positions that are multiples of the chunk size, as they would without
+// eviction. The result then depends neither on which rows were evicted nor on how a prompt is cut
+// into steps.
 int FirstChunkRows(const RowsView& rows) {
   if (rows.window == 0) return kPrefillChunkRows;
   return kPrefillChunkRows - rows.positions.front() % kPrefillChunkRows;
 }
 
-// Returns whether `num_tiles` tiles per kv head are too few for the threads.
+// Returns whether `num_tiles` tiles per kv head are too few to keep the threads busy.
 bool AreFew(int num_tiles, int num_kv_heads) {
   return size_t(num_tiles) * num_kv_heads < kFewTiles;
 }
@@ -41,7 +41,8 @@ uint32_t NumSlices(uint32_t num_old_rows) {
   return std::clamp<uint32_t>(num_old_rows / kSliceRows, 1, kMaxSlices);
 }
 
-// Returns how many slices need memory of their own; a tile with one slice writes to the output.
+// Returns how many slices need memory for their result; a tile with only one slice writes to the
+// output.
 size_t NumReservedSlices(size_t num_tiles, size_t num_rows) {
   const size_t slices = NumSlices(static_cast<uint32_t>(num_rows));
   return num_tiles < kFewTiles && slices > 1 ? num_tiles * slices : 0;
@@ -125,8 +126,8 @@ void PrefillAttention::Plan(const PrefillQueries& queries) {
   next_mass_unit_ = 0;
 }
 
-// Plans the units of a tile. Every query sees a row of each slice, since none of these rows is
-// hidden and the last slice is longer than the step.
+// Plans the units of a tile. Every query sees a row of each slice: none of these rows is hidden,
+// and the last slice is longer than the step.
 void PrefillAttention::PlanTile(int kv_head, int tile, bool in_slices) {
   const RowsView& rows = queries_.rows[kv_head];
   const auto num_rows = static_cast<uint32_t>(rows.size());
@@ -203,7 +204,7 @@ void PrefillAttention::Run(int part) {
     PrefillInput in = Tile(unit.kv_head, unit.tile);
     const RowsView rows = Between(*in.rows, unit.begin, unit.end);
     in.rows = &rows;
-    // Slices are merged like chunks, so the sink must count in only one of them.
+    // Slices are merged like chunks, so that the sink must be counted in only one of them.
     if (unit.slice > 0) in.sinks = nullptr;
     in.first_chunk_rows = FirstChunkRows(rows);
     const bool whole = unit.num_slices == 1;
@@ -238,7 +239,8 @@ void PrefillAttention::MergeSlices(size_t first) {
       to.m[state] = m[top];
       to.l[state] = 1 / weights[top];
     }
-    // Undo the division by l, which chunks lack but slices have already.
+    // Multiplies by l: merging expects undivided sums, but a slice's output is divided by l
+    // already.
     for (int p = 0; p < unit.num_slices; ++p) weights[p] *= l[p];
     const size_t token = state / heads, head = state % heads;
     kernel_.merge(slices, weights, to.o + token * to.o_token_stride + head * head_dim);
@@ -254,7 +256,7 @@ void PrefillAttention::Mass(int part) {
   for (const RowsView& rows : queries_.rows) max_rows = std::max(max_rows, rows.size());
   const int num_chunks = static_cast<int>((max_rows + kPrefillChunkRows - 1) / kPrefillChunkRows);
   const auto scratch = std::span(scratch_).subspan(part * scratch_floats_, scratch_floats_);
-  // All heads of a chunk go to one part, since their targets may be the same array.
+  // One part computes all heads of a chunk, because their targets may be the same array.
   for (int chunk = next_mass_unit_++; chunk < num_chunks; chunk = next_mass_unit_++) {
     for (int h = 0; h < shape_.num_kv_heads; ++h) {
       const uint32_t begin = chunk * kPrefillChunkRows;

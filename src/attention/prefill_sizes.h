@@ -1,5 +1,5 @@
-// Computes the sizes that a prefill kernel chooses by the floats of its vectors. Plain C++, shared
-// by the kernels of every instruction set and by estimates of memory.
+// Computes the sizes of tiles and scratch memory in prefill, from the number of floats in a vector.
+// Plain C++, for the kernels of every instruction set and for estimates of memory.
 #ifndef EBB_ATTENTION_PREFILL_SIZES_H_
 #define EBB_ATTENTION_PREFILL_SIZES_H_
 
@@ -9,17 +9,17 @@
 
 namespace ebb {
 
-// kMostLanes is the number of floats of the widest vector of any kernel.
+// kMostLanes is the number of floats in the widest vector of any kernel.
 inline constexpr int kMostLanes = 16;
 
-// Returns the query tokens of a tile: about three vectors of queries or more, so that few heads
-// take more tokens.
+// Returns how many query tokens a tile has: enough for about three vectors of queries, so that a
+// tile has more tokens if there are few heads.
 constexpr int QueryTileOf(int num_lanes, int num_heads) {
   return (num_heads >= 3 ? 1 : num_heads == 2 ? 2 : 3) * num_lanes;
 }
 
-// Counts the floats of a tile's transposed queries and results, a chunk's rows, its logits, and
-// four numbers of each query.
+// Returns the floats of a tile's scratch memory: transposed queries and results, a chunk's rows,
+// its logits, and four numbers for each query.
 constexpr size_t PrefillScratchFloatsOf(int num_lanes, int num_heads, int head_dim) {
   const size_t width = size_t(num_heads) * QueryTileOf(num_lanes, num_heads);
   return 2 * size_t(head_dim) * width + size_t(kPrefillChunkRows) * head_dim +

@@ -15,7 +15,7 @@
 namespace ebb {
 namespace {
 
-// Chunk holds the inputs of some consecutive tokens' attention besides their rows, and the outputs.
+// Chunk holds the inputs and outputs of the attention of consecutive tokens, except the rows.
 struct Chunk {
   Chunk(const AttentionShape& shape, std::span<const RowsView> views, std::span<const Position> at,
         std::span<const float> queries)
@@ -153,8 +153,8 @@ TEST_P(PrefillTest, AgreesWithTheReferenceWherePositionsHaveGaps) {
   ExpectReference(&chunk, "gaps", 2);
 }
 
-// Positions may exceed what a float can represent exactly, since a session that re-rotates keys may
-// have any length.
+// Positions may be too large for a float to represent exactly, because a session that re-rotates
+// keys may have any length.
 TEST_P(PrefillTest, AgreesWithTheReferenceAtPositionsThatAFloatRounds) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   for (const Position begin : {(1 << 24) - 20, (1 << 26) + 1}) {
@@ -171,7 +171,7 @@ TEST_P(PrefillTest, AgreesWithTheReferenceUnderLastVisiblePositions) {
     TestRows rows({.format = shape.format, .num_rows = {200, 200}});
     std::vector<Position> last_visible;
     for (int r = 0; r < 200; ++r) {
-      // Rows have sinks, a window, and now and then a row that stays visible beyond its window.
+      // The rows include sinks, a window, and some rows that stay visible beyond the window.
       last_visible.push_back(r < 4 || r % 17 == 0 ? kVisibleForEver : r + window - 1);
     }
     rows.SetLastVisible(last_visible);
@@ -295,8 +295,8 @@ TEST_P(PrefillTest, OneOfThemServesLayersOfDifferentNumbersOfKvHeads) {
   }
 }
 
-// Checks one kv head for 16 query heads of 576 channels, as in models with latent attention, and
-// other shapes.
+// The shapes include one kv head for 16 query heads of 576 channels, as in models with latent
+// attention.
 TEST_P(PrefillTest, ReservesAtMostWhatIsForetold) {
   const AttentionShape latent = ShapeOf(RowType::kF16, 576, 1, 16);
   for (const AttentionShape& shape :

@@ -1,5 +1,4 @@
-// Implements the slow, plain reference. Everything is computed in double; only inputs and outputs
-// are float.
+// Implements the reference kernel: slow and plain. Everything but inputs and outputs is in double.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -48,7 +47,7 @@ uint16_t RoundToBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Rounds to nearest even; overflow becomes infinity.
+// Converts to f16, rounding to nearest even; overflow becomes infinity.
 uint16_t RoundToF16(float value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   if (std::isnan(value)) return sign | 0x7e00;

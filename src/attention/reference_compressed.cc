@@ -1,5 +1,5 @@
-// Implements the reference's compressed rows from the description in compressed.h, bit by bit and
-// in double, so that it shares no mistake with the kernels.
+// Implements the reference kernel's compressed rows from the description in compressed.h, bit by
+// bit and in double, so that it shares no mistake with the other kernels.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -21,7 +21,8 @@ double Bf16(const std::byte* from) {
 }
 int ByteAt(const std::byte* row, size_t at) { return std::to_integer<int>(row[at]); }
 
-// Returns an element of a key as it is stored: rotated. ValueElement() does so for a value.
+// Returns an element of a key as it is stored, still rotated; ValueElement() does the same for
+// values.
 double KeyElement(const CompressedFormat& format, const std::byte* row, int i) {
   const CompressedLayout layout = LayoutOf(format);
   const std::byte* scales = row + layout.scales;

@@ -1,4 +1,4 @@
-// Compares the reference, which everything else is compared with, to numbers worked out by hand.
+// Compares the reference kernel, with which all others are compared, to numbers worked out by hand.
 #include <cmath>
 #include <vector>
 

@@ -24,8 +24,8 @@ using F32 = hn::ScalableTag<float>;
 using VecF = hn::Vec<F32>;
 inline constexpr int kLanes = HWY_MAX_BYTES / sizeof(float);
 
-// EBB_UNROLL unrolls a loop, as HWY_UNROLL would, which accepts no template parameter in g++ 12.
-// Every loop with it is short and has a constant length.
+// EBB_UNROLL unrolls a loop. HWY_UNROLL would do so too, but accepts no template parameter in g++
+// 12. All loops that use it are short and have a constant length.
 #undef EBB_UNROLL
 #if HWY_COMPILER_CLANG
 #define EBB_UNROLL _Pragma("unroll")
@@ -33,7 +33,7 @@ inline constexpr int kLanes = HWY_MAX_BYTES / sizeof(float);
 #define EBB_UNROLL _Pragma("GCC unroll 32")
 #endif
 
-// RowF32, RowF16 and RowBf16 read and write elements of a RowType.
+// RowF32 and the structs below load and store elements of the RowType in their name.
 struct RowF32 {
   static constexpr size_t kBytes = 4;
   static HWY_INLINE VecF Load(const std::byte* row, int i) {
@@ -44,8 +44,8 @@ struct RowF32 {
   }
 };
 
-// kHasF16 says whether the target has instructions for f16. Without them Highway 1.0.3 reads
-// infinity and NaN as numbers and wraps on overflow.
+// kHasF16 says whether the target has instructions for f16. Without them, Highway 1.0.3 reads
+// infinity and NaN as numbers and wraps on overflow, so that ebb converts itself.
 inline constexpr bool kHasF16 = !(HWY_ARCH_X86 && HWY_TARGET >= HWY_SSE4);
 
 HWY_INLINE VecF InfinitiesOfF16(VecF v) {
@@ -63,7 +63,8 @@ HWY_INLINE hn::Vec<hn::RebindToSigned<F32>> RoundToF16(VecF v) {
   const auto odd = hn::And(hn::ShiftRight<13>(bits), hn::Set(di, 1));
   const auto normal =
       hn::ShiftRight<13>(hn::Add(bits, hn::Add(odd, hn::Set(di, 0xfff - ((127 - 15) << 23)))));
-  // The last place of 0.5 is that of f16's subnormal numbers, so that adding 0.5 rounds to it.
+  // Adding 0.5 rounds to the precision of f16's subnormal numbers, which is that of 0.5's last
+  // place.
   const VecF half = hn::Set(d, 0.5f);
   const auto subnormal = hn::Sub(hn::BitCast(di, hn::Add(magnitude, half)), hn::BitCast(di, half));
   const auto is_normal = hn::RebindMask(di, hn::Ge(magnitude, hn::Set(d, 0x1p-14f)));
@@ -101,7 +102,7 @@ struct RowBf16 {
     return hn::PromoteTo(F32(), hn::LoadU(d16, reinterpret_cast<const hwy::bfloat16_t*>(row) + i));
   }
   static HWY_INLINE void Store(VecF v, std::byte* row, int i) {
-    // Round to nearest even and keep NaN a NaN, since Highway 1.0.3 truncates.
+    // Rounds to nearest even and keeps NaN; Highway 1.0.3 would truncate.
     const hn::RebindToUnsigned<F32> du;
     const hn::Rebind<uint16_t, F32> d16;
     const auto bits = hn::BitCast(du, v);
@@ -115,7 +116,7 @@ struct RowBf16 {
   }
 };
 
-// Calls body(Row{}) with the accessor of `type`.
+// Calls body(Row{}) with the struct for rows of `type`.
 template <typename Body>
 HWY_INLINE void WithRowType(RowType type, const Body& body) {
   switch (type) {

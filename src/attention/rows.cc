@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// kRunRows rows are located together if their slots are consecutive in a page, as in a cache that
+// kRunRows rows are located at once if their slots are consecutive in a page, as in a cache that
 // has evicted no row.
 constexpr uint32_t kRunRows = 16;
 static_assert(kRowsPerPage % kRunRows == 0);
@@ -40,7 +40,7 @@ void FillUp(std::span<const std::byte*, kChunkRows> rows, uint32_t num_rows) {
   std::fill(rows.begin() + num_rows, rows.end(), rows[num_rows - 1]);
 }
 
-// Locates `num_rows` chosen rows from the chunk on that begins with `begin`.
+// Writes the addresses of `num_rows` chosen rows, from the chunk that begins with row `begin` on.
 void LocateChosen(const RowsView& rows, uint32_t begin, uint32_t num_rows, size_t stride,
                   const std::byte** keys) {
   assert(begin % kChunkRows == 0);

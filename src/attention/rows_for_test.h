@@ -1,6 +1,6 @@
-// TestRows holds rows for the tests and the benchmark of attention: random keys and values in a
-// given layout. Equal seeds give equal rows, bit for bit, in every layout. Slots without a row are
-// NaN, so that reading one shows.
+// TestRows has random keys and values for the tests and the benchmark of attention, in a given
+// layout. Equal seeds give equal rows, bit for bit, in every layout. Slots without a row are NaN,
+// so that reading one is noticed.
 #ifndef EBB_ATTENTION_ROWS_FOR_TEST_H_
 #define EBB_ATTENTION_ROWS_FOR_TEST_H_
 
@@ -17,8 +17,8 @@
 namespace ebb {
 
 enum class Layout {
-  kDense,      // row i in slot i
-  kScattered,  // rows in random slots of pages in random order, every fourth slot free
+  kDense,      // row i is in slot i
+  kScattered,  // random slots of pages in random order; 1/4 are free
 };
 
 struct TestRowsOptions {
@@ -29,7 +29,7 @@ struct TestRowsOptions {
   uint32_t seed = 1;
 };
 
-// Returns normally distributed numbers, independent of the standard library's distributions, which
+// Returns normally distributed numbers. Does not use the standard library's distributions, which
 // may differ between libraries.
 inline std::vector<float> RandomNormal(size_t size, uint32_t seed) {
   std::mt19937 random(seed);

@@ -16,8 +16,7 @@ namespace {
 
 constexpr RowType kRowTypes[] = {RowType::kF16, RowType::kBf16, RowType::kF32};
 
-// Returns numbers at which rounding is likely to be wrong: ties, the ends of the ranges, NaN and
-// infinity.
+// Returns numbers that are hard to round: ties, the ends of ranges, NaN and infinity.
 std::vector<float> AwkwardNumbers() {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();

@@ -21,10 +21,10 @@ using I16 = hn::Repartition<int16_t, F32>;
 using U16 = hn::Repartition<uint16_t, F32>;
 using U8 = hn::Repartition<uint8_t, F32>;
 using VecI = hn::Vec<I32>;
-inline constexpr int kWords = 2 * kLanes;  // 16-bit numbers in a vector
+inline constexpr int kWords = 2 * kLanes;  // 16-bit numbers per vector
 inline constexpr int kVectorBytes = 4 * kLanes;
 
-// Dots says how products of integers are summed; kVnni requires AVX-512 VNNI.
+// Dots says how products of integers are summed. kVnni needs AVX-512 VNNI.
 enum class Dots { kPortable, kVnni };
 
 }  // namespace HWY_NAMESPACE
@@ -43,12 +43,12 @@ HWY_INLINE VecI AddPairs(VecI sum, hn::Vec<I16> a, hn::Vec<I16> b) {
   __asm__("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
-// Adds to each sum four products of an unsigned and a signed byte.
+// Computes sum[i] + the products of four bytes: unsigned ones of a, signed ones of b.
 HWY_INLINE VecI AddQuads(VecI sum, hn::Vec<U8> a, hn::Vec<hn::RebindToSigned<U8>> b) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
-// Adds as AddQuads() does, with the same four bytes at `b` for every sum.
+// Computes the same as AddQuads(), with the same four bytes at `b` for every sum.
 HWY_INLINE VecI AddQuadsOfAll(VecI sum, hn::Vec<U8> a, const int8_t* b) {
   struct Quad {
     int8_t bytes[4];

@@ -52,7 +52,7 @@ ggml_tensor* Concatenated(ggml_context* context, ggml_tensor* first, ggml_tensor
 }
 
 // Returns the dequantised rows in order of position, F32 [head_dim, sides, num_rows, kv_heads]:
-// side 0 are keys without their centre, side 1 are values.
+// side 0 are keys less their centre, side 1 are values.
 ggml_tensor* Dequantised(ggml_context* context, const GgmlRowInputs& in) {
   const int64_t head_dim = in.format.head_dim, heads = in.kv_heads, num_rows = in.num_rows;
   const int64_t sides = in.format.has_values ? 2 : 1;

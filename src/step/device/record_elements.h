@@ -43,7 +43,8 @@ EBB_HOST_DEVICE RecordScale ScaleAt(const uint8_t* word) {
   return scale;
 }
 
-// Returns element i of the stored key: without its centre and, if the format is rotated, rotated.
+// Returns element i of the stored key: relative to its centre and, if the format is rotated,
+// rotated.
 template <RecordType kType>
 EBB_HOST_DEVICE float KeyElement(const RecordFormat& format, const uint8_t* record, int i) {
   const RecordScale by = ScaleAt(record + format.scales);
