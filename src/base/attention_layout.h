@@ -1,6 +1,6 @@
-// AttentionLayout numbers the rows of a model: the streams, (layer, kv head) pairs, of each layer,
-// and the groups of streams at a granularity. Streams are numbered layer by layer and head by head;
-// the streams of a group have consecutive numbers.
+// AttentionLayout numbers the streams of a model, which are (layer, kv head) pairs, and divides
+// them into groups at a granularity. Streams are numbered layer by layer and head by head; the
+// streams of a group have consecutive numbers.
 #ifndef EBB_BASE_ATTENTION_LAYOUT_H_
 #define EBB_BASE_ATTENTION_LAYOUT_H_
 
@@ -18,7 +18,7 @@ class AttentionLayout {
   [[nodiscard]] int num_layers() const { return static_cast<int>(first_stream_.size()) - 1; }
   [[nodiscard]] int num_streams() const { return static_cast<int>(layer_of_stream_.size()); }
   [[nodiscard]] int num_groups() const { return static_cast<int>(first_of_group_.size()) - 1; }
-  [[nodiscard]] int num_q_heads() const { return num_q_heads_; }  // of every layer
+  [[nodiscard]] int num_q_heads() const { return num_q_heads_; }  // per layer, the same for all
   [[nodiscard]] int head_dim() const { return head_dim_; }
 
   [[nodiscard]] int NumKvHeads(int layer) const {
@@ -39,8 +39,8 @@ class AttentionLayout {
   [[nodiscard]] int NumStreamsOf(int group) const {
     return first_of_group_[group + 1] - first_of_group_[group];
   }
-  // Returns the query heads of one layer that belong to a group; AllQueryHeadsOf() returns the sum
-  // over the group's layers.
+  // Return the number of query heads that share a group's streams: QueryHeadsOf() in one layer,
+  // AllQueryHeadsOf() in all of the group's layers together.
   [[nodiscard]] int QueryHeadsOf(int group) const;
   [[nodiscard]] int AllQueryHeadsOf(int group) const;
 
@@ -48,9 +48,9 @@ class AttentionLayout {
   int num_q_heads_;
   int head_dim_;
   Granularity granularity_;
-  std::vector<int> first_stream_;     // [layers + 1]
+  std::vector<int> first_stream_;     // [layers + 1]: first stream of each layer
   std::vector<int> layer_of_stream_;  // [streams]
-  std::vector<int> first_of_group_;   // [groups + 1]: a stream
+  std::vector<int> first_of_group_;   // [groups + 1]: first stream of each group
   std::vector<int> group_of_stream_;  // [streams]
 };
 

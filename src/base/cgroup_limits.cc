@@ -1,4 +1,4 @@
-// Reads files in the formats of cgroups(7), proc_pid_mountinfo(5), and
+// Reads the limits of Linux control groups. File formats: cgroups(7), proc_pid_mountinfo(5), and
 // Documentation/admin-guide/cgroup-v2.rst and Documentation/scheduler/sched-bwc.rst of Linux.
 #include "src/base/cgroup_limits.h"
 
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 enum class Version { kV1, kV2 };
 
 struct Mount {
-  std::string group;  // the group that the mount point shows: "/", in a container often its own
+  std::string group;  // group at the mount point: "/", or a container's own
   fs::path point;
 };
 
@@ -39,7 +39,7 @@ std::vector<std::string> Words(const std::string& text) {
   return words;
 }
 
-// Source names a version of control groups and one of its controllers, "cpu" or "memory".
+// Source is a version of control groups and one of its controllers, "cpu" or "memory".
 struct Source {
   Version version;
   std::string_view controller;
@@ -53,8 +53,8 @@ bool HasController(const std::string& comma_separated, std::string_view controll
   return false;
 }
 
-// Replaces the escapes of mountinfo, which writes blanks, tabs, newlines and backslashes as a
-// backslash and three octal digits.
+// Replaces the escapes in mountinfo, where blanks, tabs, newlines and backslashes are a backslash
+// with three octal digits.
 std::string Unescaped(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -72,8 +72,8 @@ std::string Unescaped(std::string_view text) {
 }
 
 // Parses a line of mountinfo, such as "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:7 -
-// cgroup cgroup rw,cpu": the fourth word is the group, the fifth the mount point; any number of
-// optional words precedes the dash. Returns nothing for a mount without the source's controller.
+// cgroup cgroup rw,cpu": the fourth word is the group, the fifth the mount point; optional words
+// precede the dash. Returns nullopt for a mount without the source's controller.
 std::optional<Mount> ParseMount(const std::string& line, const Source& source) {
   const std::vector<std::string> words = Words(line);
   const auto dash = std::ranges::find(words, "-");
@@ -95,7 +95,7 @@ std::vector<Mount> ReadMounts(const std::string& root, const Source& source) {
   return mounts;
 }
 
-// Returns the process's own group from /proc/self/cgroup: "0::/a/b" in version 2,
+// Returns the process's own group from /proc/self/cgroup: "/a/b" of "0::/a/b" in version 2 or of
 // "4:cpu,cpuacct:/a/b" in version 1. A path may contain colons.
 std::optional<std::string> ReadGroup(const std::string& root, const Source& source) {
   std::ifstream file(Under(root, "proc/self/cgroup"));
@@ -143,8 +143,8 @@ std::vector<std::string> ReadWords(const fs::path& path) {
   return Words(line);
 }
 
-// Returns quota and period in microseconds. If there is no limit, the quota is "max" in version 2
-// and -1 in version 1.
+// Returns the CPU limit as two words: quota and period in microseconds. Without a limit the quota
+// is "max" in version 2 and -1 in version 1.
 std::vector<std::string> ReadLimit(const fs::path& folder, Version version) {
   if (version == Version::kV2) return ReadWords(folder / "cpu.max");
   std::vector<std::string> limit = ReadWords(folder / "cpu.cfs_quota_us");
@@ -168,18 +168,18 @@ std::optional<uint64_t> BytesIn(const fs::path& path) {
   uint64_t bytes = 0;
   const char* end = words[0].data() + words[0].size();
   const auto [stop, error] = std::from_chars(words[0].data(), end, bytes);
-  if (error != std::errc() || stop != end) return std::nullopt;  // "max"
+  if (error != std::errc() || stop != end) return std::nullopt;  // "max": there is no limit
   return bytes;
 }
 
-// ReclaimableBytes holds the kinds of memory in a group's memory.stat that the kernel can reclaim.
+// ReclaimableBytes is the memory in a group's memory.stat that the kernel can reclaim.
 struct ReclaimableBytes {
-  uint64_t file = 0;  // both LRU lists of file pages, on which neither shmem nor mlocked pages are
-  uint64_t slab = 0;  // caches of the kernel; version 1 does not tell them
+  uint64_t file = 0;  // pages on the file LRU lists; no shmem, no mlocked pages
+  uint64_t slab = 0;  // kernel caches; unknown in version 1
 };
 
 ReclaimableBytes ReadReclaimable(const fs::path& folder, Version version) {
-  // In version 1, names without the prefix "total_" leave out the groups below this one.
+  // Version 1 needs the prefix "total_": without it, groups below this one are not counted.
   const std::string_view prefix = version == Version::kV2 ? "" : "total_";
   ReclaimableBytes reclaimable;
   std::ifstream file(folder / "memory.stat");
@@ -211,8 +211,8 @@ uint64_t AvailableOf(uint64_t bytes, uint64_t low_watermark) {
   return bytes - std::min(bytes / 2, low_watermark);
 }
 
-// Returns the bytes left below the group's memory limit. Nothing: no limit, or none that can be
-// read.
+// Returns how many bytes the group may still use below its memory limit; nullopt: no limit, or it
+// cannot be read.
 std::optional<uint64_t> MemoryLeftIn(const fs::path& folder, Version version) {
   const bool is_v2 = version == Version::kV2;
   const auto limit = BytesIn(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));
@@ -226,7 +226,7 @@ std::optional<uint64_t> MemoryLeftIn(const fs::path& folder, Version version) {
   return *limit - std::min(*limit, taken);
 }
 
-// Returns all folders that may hold a limit of this process.
+// Returns the folders of all groups that may limit this process.
 std::vector<fs::path> LimitingFolders(const std::string& root, const Source& source) {
   const std::vector<Mount> mounts = ReadMounts(root, source);
   const std::optional<std::string> group = ReadGroup(root, source);
@@ -236,13 +236,14 @@ std::vector<fs::path> LimitingFolders(const std::string& root, const Source& sou
     const std::vector<fs::path> more = FoldersOf(root, mount, *group);
     folders.insert(folders.end(), more.begin(), more.end());
   }
-  // A container may see its own group at the mount point, but a path from outside of the container.
-  // Only the first mount is used then, since further mounts may show the groups of others.
+  // In a container, the mount point may show the process's own group, while the path is that
+  // outside of the container. Only the first mount is used then, because other mounts may show
+  // other groups.
   if (folders.empty()) folders.push_back(Under(root, mounts.front().point));
   return folders;
 }
 
-// Returns the least limit that `read` finds in any of the folders; nothing: no folder has a limit.
+// Returns the smallest limit that `read` finds in the folders; nullopt: none has a limit.
 template <typename Number>
 std::optional<Number> Least(const std::string& root, std::string_view controller,
                             std::optional<Number> (*read)(const fs::path& folder, Version)) {
@@ -272,8 +273,7 @@ std::optional<uint64_t> AvailableMemory() {
     kib = std::strtoull(line.c_str() + sizeof("MemAvailable:") - 1, nullptr, 10);
   }
   if (kib == 0) return std::nullopt;
-  // The minimum is right without a limit, too: version 1 of control groups then has a limit near
-  // 2^63.
+  // Without a limit this is right too: version 1 of control groups then reports one near 2^63.
   return std::min(kib * 1024, CgroupMemoryLeft("/").value_or(kib * 1024));
 }
 

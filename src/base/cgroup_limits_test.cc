@@ -95,8 +95,8 @@ TEST_F(CgroupLimitsTest, BothVersionsAreAskedWhereBothAreMounted) {
   EXPECT_EQ(Quota(), 1.2);
 }
 
-// Checks a container without a namespace for control groups: it sees its path as it is outside, but
-// the mount shows only its own group.
+// A container without a namespace for control groups sees its path as outside, but the mount shows
+// only its own group.
 TEST_F(CgroupLimitsTest, AContainersMountShowsItsOwnGroup) {
   WriteProcess("0::/docker/abc/inner\n",
                "30 24 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n");

@@ -5,7 +5,7 @@
 
 namespace ebb {
 
-// Returns the seconds of a monotonic clock.
+// Returns the time of a monotonic clock, in seconds.
 inline double SecondsNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -68,7 +68,8 @@ Result<DeviceSpec> ParseDevice(std::string_view text) {
   };
   DeviceSpec spec;
   if (text == "cpu") return spec;
-  // The address of an RPC server contains colons too, so keys begin at the last colon before "=".
+  // The address of an RPC server contains colons, so that the options begin at the last colon
+  // before "=".
   constexpr std::string_view kRpc = "rpc:";
   const bool is_rpc = text.starts_with(kRpc);
   const size_t equals_sign = text.find('=');

@@ -1,5 +1,5 @@
-// Prefetches data into the processor's caches. Code that reads many small arrays in turn otherwise
-// waits for memory once for each of them.
+// Prefetches data into the processor's caches, for code that reads many small arrays one after the
+// other and would otherwise wait for memory at each of them.
 #ifndef EBB_BASE_FETCH_AHEAD_H_
 #define EBB_BASE_FETCH_AHEAD_H_
 
@@ -10,8 +10,8 @@
 namespace ebb {
 
 inline constexpr size_t kCacheLineBytes = 64;
-// kFetchedBytes is how much of an array FetchAhead() prefetches; the processor prefetches the rest
-// of a longer array by itself.
+// kFetchedBytes is how much of an array FetchAhead() prefetches; the processor itself prefetches
+// the rest of a long array.
 inline constexpr size_t kFetchedBytes = 80 * kCacheLineBytes;
 
 inline void FetchAhead(std::span<const std::byte> data) {

@@ -10,8 +10,8 @@ namespace {
 
 thread_local int scopes = 0;
 
-// Throws inside a GgmlAbortScope. ggml ends the process if this function returns. ggml has one
-// callback per process, so all scopes share it.
+// Throws GgmlAbort if a GgmlAbortScope exists on this thread. If it returns, ggml ends the process.
+// ggml has one callback per process, which all scopes share.
 void OnAbort(const char* message) {
   if (scopes > 0) throw GgmlAbort(message);
   std::fprintf(stderr, "%s\n", message);

@@ -1,4 +1,4 @@
-// Turns failed assertions of ggml and libllama, which would end the process, into exceptions.
+// Turns failed assertions in ggml and libllama, which would end the process, into exceptions.
 #ifndef EBB_BASE_GGML_ABORTS_H_
 #define EBB_BASE_GGML_ABORTS_H_
 
@@ -6,15 +6,15 @@
 
 namespace ebb {
 
-// GgmlAbort carries ggml's message: the file, the line and the assertion.
+// GgmlAbort has ggml's message: file, line and assertion.
 struct GgmlAbort : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// GgmlAbortScope makes a failed assertion of ggml throw GgmlAbort, on its thread while it lives,
-// through frames of ggml's C code. Scopes may nest. An assertion that fails outside of any scope
-// still prints its message to stderr and ends the process. Memory that ggml owned at a failed
-// assertion is leaked.
+// GgmlAbortScope makes a failed assertion of ggml on its thread throw GgmlAbort as long as the
+// scope exists. The exception passes through frames of ggml's C code, and memory that ggml owned is
+// leaked. Scopes may nest. An assertion that fails outside of any scope still prints its message to
+// stderr and ends the process.
 class GgmlAbortScope {
  public:
   GgmlAbortScope();

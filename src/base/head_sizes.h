@@ -4,12 +4,12 @@
 
 namespace ebb {
 
-// kHeadDimStep divides every head size.
+// kHeadDimStep is a divisor of every head size.
 inline constexpr int kHeadDimStep = 16;
-inline constexpr int kMaxHeadDim = 576;  // of keys of latent attention
+inline constexpr int kMaxHeadDim = 576;  // of the keys in latent attention
 
-// Returns the size, in elements, of the rows of heads of `dim` elements: `dim` rounded up to
-// kHeadDimStep; the added elements are zero.
+// Returns the size of stored rows for heads of `dim` elements: `dim` rounded up to kHeadDimStep,
+// with zeros as the added elements.
 constexpr int PaddedHeadDim(int dim) {
   return (dim + kHeadDimStep - 1) / kHeadDimStep * kHeadDimStep;
 }

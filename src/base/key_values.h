@@ -14,9 +14,9 @@ struct KeyValue {
   std::string_view value;
 };
 
-// Returns the parts of "key=value,key=value" in their order, as views of `text`. A value may
-// contain "=". Errors: InvalidArgument for a part that is not key=value, or a key that is given
-// twice; its message is a clause for the caller's sentence.
+// Splits "key=value,key=value" into its parts, as views of `text`. A value may contain "=". Errors:
+// InvalidArgument if a part is not key=value or a key occurs twice; the message is a clause for the
+// caller's sentence.
 [[nodiscard]] Result<std::vector<KeyValue>> ParseKeyValues(std::string_view text);
 
 }  // namespace ebb

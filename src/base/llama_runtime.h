@@ -13,24 +13,23 @@ namespace ebb {
 // to stderr. Cheap after the first call; any thread may call it.
 void InitLlamaRuntime();
 
-// InstructionSet names an instruction set, and says whether ggml was compiled for it and whether
-// the processor has it.
+// InstructionSet says of an instruction set whether ggml was compiled for it and whether the
+// processor has it.
 struct InstructionSet {
   const char* name;
   bool is_needed = false;
   bool is_there = false;
 };
-// Checks that the processor has all instructions that ggml was compiled for. Errors: Unsupported,
-// naming the missing instructions, for a program that was built for another machine; ggml would end
-// the process with SIGILL.
+// Checks that the processor has all instructions for which ggml was compiled; without them ggml
+// would end the process with SIGILL. Errors: Unsupported, naming the missing instructions.
 [[nodiscard]] Status CheckProcessor();
 [[nodiscard]] Status CheckInstructionSets(std::span<const InstructionSet> sets);
 
-// Names the instruction sets and the backends that ggml computes with, in one line.
+// Returns one line with the instruction sets and the backends that ggml uses.
 [[nodiscard]] std::string InstructionsInUse();
 
-// LlamaErrorScope collects, on its thread while it lives, the errors that ggml and libllama log.
-// Their functions only return null; the reason is in the log alone.
+// LlamaErrorScope collects the errors that ggml and libllama log on its thread while it exists.
+// Their functions only return null on failure; the reason is only in the log.
 class LlamaErrorScope {
  public:
   LlamaErrorScope();

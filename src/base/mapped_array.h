@@ -1,6 +1,6 @@
-// MappedArray is a vector for one value per row of a cache. It maps an array of at least a system
-// page separately, so that an array that shrinks returns memory to the system; the C heap would
-// keep such holes for ever.
+// MappedArray is a vector for data with one value per row of a cache. It maps arrays of at least a
+// system page from the system, so that an array that shrinks returns memory; the C heap would keep
+// such holes for ever.
 #ifndef EBB_BASE_MAPPED_ARRAY_H_
 #define EBB_BASE_MAPPED_ARRAY_H_
 
@@ -20,8 +20,8 @@ struct MappedAllocator {
   using value_type = T;
   static constexpr size_t kMappedBytes = 4096;
   static constexpr size_t kHugeBytes = size_t{4} << 20;
-  // Returns whether an array of `num_bytes` bytes is mapped. No array is mapped under the address
-  // sanitizer, which checks bounds of arrays on the heap only.
+  // Returns whether an array of `num_bytes` bytes is mapped. Under the address sanitizer none is,
+  // because it checks bounds only on the heap.
   static constexpr bool IsMapped(size_t num_bytes) {
     return !kAddressSanitizer && num_bytes >= kMappedBytes;
   }
@@ -36,7 +36,7 @@ struct MappedAllocator {
     void* mapped =
         mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();
-    // Hint: huge pages make first touches cheaper.
+    // Huge pages make the first access cheaper. Only speed depends on this hint.
     if (num_bytes >= kHugeBytes) madvise(mapped, num_bytes, MADV_HUGEPAGE);
     return static_cast<T*>(mapped);
   }
@@ -67,20 +67,20 @@ size_t MappedCapacity(size_t num) {
   return (wanted + kPerSystemPage - 1) / kPerSystemPage * kPerSystemPage;
 }
 
-// Returns the most bytes of an array that GrowTo() has made room in for `num` elements.
+// Returns the most bytes of an array after GrowTo() for `num` elements.
 template <typename T>
 size_t MappedBytes(size_t num) {
   return num == 0 ? 0 : MappedCapacity<T>(num) * sizeof(T);
 }
 
-// Reserves capacity for `num` elements. Amortised O(1) per element.
+// Reserves capacity for `num` elements, in amortised O(1) per element.
 template <typename T>
 void GrowTo(MappedArray<T>* array, size_t num) {
   if (num > array->capacity()) array->reserve(MappedCapacity<T>(num));
 }
 
-// Shrinks the capacity if less than half of it is used. If there is no memory for the smaller copy,
-// the array stays as it is.
+// Reduces the capacity if less than half of it is used. Without memory for the smaller copy, does
+// nothing.
 template <typename T>
 void ShrinkToContents(MappedArray<T>* array) {
   const size_t capacity = MappedCapacity<T>(array->size());

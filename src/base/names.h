@@ -1,4 +1,4 @@
-// Defines tables of the names of a type's values, for lookups by value and by name.
+// Looks up names of enum values in tables, by value and by name.
 #ifndef EBB_BASE_NAMES_H_
 #define EBB_BASE_NAMES_H_
 
@@ -36,8 +36,8 @@ std::optional<T> ValueOf(const std::array<Named<T>, n>& table, std::string_view 
   return std::nullopt;
 }
 
-// Returns the value of a name. Errors: InvalidArgument, listing the valid names; `what` says in the
-// message what is named.
+// Returns the value with this name. Errors: InvalidArgument, listing the valid names; `what` says
+// in the message what kind of name it is.
 template <typename T, size_t n>
 Result<T> ParseName(const std::array<Named<T>, n>& table, std::string_view what,
                     std::string_view name) {

@@ -9,12 +9,12 @@
 namespace ebb {
 
 inline constexpr int kRowsPerPage = 64;
-// Counts the pages that hold so many rows.
+// Returns the number of pages that `num_rows` rows take.
 constexpr size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
 
-// Slot is the place of a row among the pages of its stream: row `value % 64` of page `value / 64`.
-// A row has three numbers, which must not be confused: its position in the sequence, its index in a
-// list of rows in order of position, and its slot.
+// Slot says where a row lies among the pages of its stream: row `value % 64` of page `value / 64`.
+// A row has three different numbers: its position in the sequence, its index in a list of rows in
+// order of position, and its slot.
 struct Slot {
   uint32_t value = 0;
 
@@ -22,7 +22,10 @@ struct Slot {
   constexpr explicit Slot(uint32_t v) : value(v) {}
   constexpr Slot(uint32_t page, uint32_t row) : value(page * kRowsPerPage + row) {}
   [[nodiscard]] constexpr uint32_t page() const { return value / kRowsPerPage; }
-  [[nodiscard]] constexpr uint32_t row() const { return value % kRowsPerPage; }  // of the page
+  [[nodiscard]] constexpr uint32_t row() const {
+    return value % kRowsPerPage;
+  }  // row within the
+     // page
   // Advances to the next slot, which is in the next page after the last slot of a page.
   constexpr Slot& operator++() {
     ++value;
@@ -32,7 +35,7 @@ struct Slot {
 };
 // kExtentBytes is the unit in which arenas map and unmap memory; an extent holds whole pages.
 inline constexpr size_t kExtentBytes = size_t{2} << 20;
-// kLeastDeviceExtents is the least growth of the buffer of a device's rows, which never shrinks below it.
+// kLeastDeviceExtents is the least growth and the least size of the buffer for a device's rows.
 inline constexpr size_t kLeastDeviceExtents = 8;
 // kPagesPerSegment is the number of pages in a segment, the unit in which T1's file grows. A
 // segment belongs to one layer.

@@ -28,8 +28,8 @@ std::vector<int> OnlineCpus() {
   return cpus;
 }
 
-// Returns the cpus of this cpu's core, itself included, as the kernel lists them: "0,64". Empty if
-// unknown.
+// Returns the list of all cpus that share this cpu's core, itself included, as the kernel writes
+// it: "0,64". Empty if unknown.
 std::string CpusOfSameCore(int cpu, const std::string& root) {
   const std::filesystem::path topology =
       std::filesystem::path(root) /
@@ -60,7 +60,7 @@ int CountCores(std::span<const int> cpus, const std::string& root) {
 }  // namespace
 
 std::vector<int> CpusInMask(const ReadAffinity& read) {
-  // kMostCpus ends the search; it is more than any kernel supports (8192 in 2024).
+  // kMostCpus is where the search ends; no kernel supports so many (8192 in 2024).
   constexpr int kMostCpus = 1 << 20;
   for (int room = CPU_SETSIZE; room <= kMostCpus; room *= 2) {
     const std::unique_ptr<cpu_set_t, CpuSetDeleter> mask(CPU_ALLOC(room));

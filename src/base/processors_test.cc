@@ -143,8 +143,8 @@ TEST(AvailableProcessors, FollowTheAffinityMaskOfTheCallingThread) {
 // RealGroup is a control group of this system that is removed at the end of the test.
 class RealGroup {
  public:
-  // Makes a group with a quota of one processor, below the first hierarchy that permits it. Returns
-  // nothing, with each hierarchy's refusal in `why`, if none does.
+  // Makes a group with a quota of one processor, below the first hierarchy that permits it. If none
+  // does, returns nullopt and writes each hierarchy's error to `why`.
   static std::optional<RealGroup> Make(std::string* why) {
     const std::string name = "ebb_processors_test_" + std::to_string(getpid());
     for (const std::string top : {"/sys/fs/cgroup/cpu/", "/sys/fs/cgroup/"}) {
@@ -192,8 +192,8 @@ class RealGroup {
   std::filesystem::path folder_;
 };
 
-// Returns the processors that a child process counts inside the group; nothing if the child could
-// not be moved there.
+// Returns what a child process inside the group counts; nullopt if the child could not be moved
+// there.
 std::optional<Processors> AskInside(const RealGroup& group) {
   int ends[2];
   if (pipe(ends) != 0) return std::nullopt;

@@ -1,4 +1,4 @@
-// Tells which sanitizers the program was built with: g++ defines a macro, clang has a feature.
+// Says with which sanitizers the program was built: g++ defines a macro, clang has a feature.
 #ifndef EBB_BASE_SANITIZERS_H_
 #define EBB_BASE_SANITIZERS_H_
 
@@ -28,12 +28,12 @@ inline constexpr bool kThreadSanitizer = false;
 
 #undef EBB_HAS_FEATURE
 
-// kShadowMemory is true if a sanitizer owns most of the memory that the system counts for the
-// process; tests must not compare it then.
+// kShadowMemory is true if most memory that the system counts for the process belongs to a
+// sanitizer, so that tests must not compare it.
 inline constexpr bool kShadowMemory = kAddressSanitizer || kThreadSanitizer;
 
-// Releases the object of a std::unique_ptr without freeing it, and marks it as leaked on purpose
-// for the leak detector.
+// Releases the object of a std::unique_ptr without freeing it, and tells the leak detector that
+// this is intended.
 template <typename Owner>
 void Leak(Owner* owner) {
   const void* const leaked = owner->release();

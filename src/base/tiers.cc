@@ -31,7 +31,7 @@ Status Malformed(std::string_view what, std::string_view text, std::string_view 
   return InvalidArgument(fmt::format("{} \"{}\": {}; write {}", what, text, why, expected));
 }
 
-// Returns nothing unless the whole text is a number.
+// Parses a number; nullopt if anything else is in `text`.
 template <typename T>
 std::optional<T> ReadNumber(std::string_view text) {
   T number = 0;
@@ -40,8 +40,7 @@ std::optional<T> ReadNumber(std::string_view text) {
   return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
 }
 
-// Returns the share of a percentage: 0.125 for "12.5%". Returns nothing for other text, and outside
-// 0% to 100%.
+// Parses a percentage: 0.125 for "12.5%". Returns nullopt for other text and outside of 0% to 100%.
 std::optional<double> ParseShare(std::string_view text) {
   if (!text.ends_with('%')) return std::nullopt;
   text.remove_suffix(1);
@@ -100,7 +99,7 @@ Status ParseT1(std::string_view text, TierSetting* tiers) {
     place = text.substr(0, comma);
     const std::string_view size = text.substr(comma + 1);
     const Result<uint64_t> bytes = ParseBytes(size);
-    // An empty size means no cap, so that "file:a,b," is the folder "a,b" without a cap.
+    // Without a size there is no cap, so that "file:a,b," is the folder "a,b".
     if (!size.empty() && !bytes.ok()) {
       return refuse(
           "the text after the last comma is not a size; a folder with a comma in its name is "
@@ -133,7 +132,7 @@ Status ParseT1Read(std::string_view text, TierSetting* tiers) {
   }
   const bool selects = text == kSelect || text.starts_with("select:");
   // --draft calls this function for texts that begin with "select" and does not accept "all", so
-  // the message must not offer "all" then.
+  // that the message must not offer it there.
   const auto refuse = [&](std::string_view why) {
     return Malformed(
         "rows read of T1", text, why,

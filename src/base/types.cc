@@ -40,7 +40,7 @@ constexpr std::array<Named<uint64_t>, 18> kByteUnits = {{{"", 1},
                                                          {"ti", 1ull << 40},
                                                          {"tib", 1ull << 40}}};
 
-// Returns the bytes of one unit; nothing for a unit that does not exist.
+// Returns the bytes of a unit; nullopt: the unit does not exist.
 std::optional<uint64_t> UnitBytes(std::string_view unit) {
   std::string lower(unit);
   for (char& letter : lower) {
@@ -49,7 +49,7 @@ std::optional<uint64_t> UnitBytes(std::string_view unit) {
   return ValueOf(kByteUnits, lower);
 }
 
-// Returns the beginning of `text` that may be a number: digits, a point, an exponent.
+// Returns the beginning of `text` that looks like a number: digits, a point, an exponent.
 std::string_view NumberIn(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789";
   size_t end = std::min(text.find_first_not_of("0123456789."), text.size());

@@ -1,5 +1,5 @@
-// Files that one process at a time holds: by a lock on the open file (flock), which the system ends
-// with the process.
+// Locks files that one process at a time may use, by a lock on the open file (flock), which the
+// system releases when the process ends.
 #ifndef EBB_BASE_FILES_LOCKED_FILE_H_
 #define EBB_BASE_FILES_LOCKED_FILE_H_
 
@@ -14,7 +14,7 @@
 
 namespace ebb {
 
-// Closes a file when it goes. -1: none.
+// FileDescriptor closes its file when it is destroyed. -1: no file.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -35,8 +35,8 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// Returns whether the open file is still the regular file of that name, which may have been renamed
-// or removed meanwhile.
+// Returns whether `name` still names the open regular file `fd`; it may have been renamed or
+// removed.
 inline bool IsFileOf(int fd, const std::string& name) {
   struct stat opened = {};
   struct stat named = {};
@@ -46,15 +46,15 @@ inline bool IsFileOf(int fd, const std::string& name) {
 
 struct LockedFile {
   FileDescriptor file;
-  bool is_held = false;  // by another process, or elsewhere in this one; then it is not open
-  // An errno, if the file is not locked, and the verb that failed: "open", which leaves it closed,
-  // or "lock". EINVAL: the name is of no regular file.
+  bool is_held = false;  // locked by another holder; the file is not open
+  // Are the errno and the failed operation if the file is not locked: "open", with the file closed,
+  // or "lock". EINVAL: `name` is no regular file.
   int error = 0;
   const char* failed = "";
 };
 
-// Locks the regular file of this name, without waiting, and makes it if `flags` have O_CREAT. Links
-// are not followed. If another process removed the file between opening and locking, opens the name
+// Opens and locks the regular file `name` without waiting, and creates it if `flags` have O_CREAT.
+// Does not follow links. If another process removes the file between opening and locking, tries
 // again.
 inline LockedFile LockFile(const std::string& name, int flags = O_CREAT, mode_t mode = 0600) {
   constexpr int kTries = 100;

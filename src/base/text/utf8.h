@@ -8,10 +8,10 @@
 
 namespace ebb {
 
-// Returns whether the byte goes on with a character that an earlier one began.
+// Returns whether the byte continues a character, that is, does not begin one.
 inline bool ContinuesUtf8(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// Returns the bytes of the character that begins with this one; 0: none does.
+// Returns the length in bytes of the character that begins with `first`; 0: it begins none.
 inline size_t Utf8Length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   if (byte < 0x80) return 1;
@@ -19,7 +19,7 @@ inline size_t Utf8Length(char first) {
   return byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-// Returns how many bytes at the end of `text` begin a character without completing it.
+// Returns how many bytes at the end of `text` are an incomplete character.
 inline size_t IncompleteUtf8Suffix(std::string_view text) {
   for (size_t size = 1; size <= std::min<size_t>(text.size(), 3); ++size) {
     const char byte = text[text.size() - size];
@@ -28,7 +28,7 @@ inline size_t IncompleteUtf8Suffix(std::string_view text) {
   return 0;
 }
 
-// Returns the beginning of `text` that has at most so many bytes and ends with a whole character.
+// Returns the longest beginning of `text` that has at most `most` bytes and whole characters only.
 inline std::string_view Utf8Prefix(std::string_view text, size_t most) {
   if (text.size() <= most) return text;
   while (most > 0 && ContinuesUtf8(text[most])) --most;

@@ -47,7 +47,7 @@ class EBB_THREAD_ANNOTATION(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex while it lives, except between Unlock() and Lock().
+// MutexLock holds a mutex as long as it exists, except between Unlock() and Lock().
 class EBB_THREAD_ANNOTATION(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) EBB_THREAD_ANNOTATION(acquire_capability(mutex))

@@ -62,7 +62,7 @@ TEST(CondVarTest, WaitUntilReturnsAtTheDeadlineWithTheMutexHeld) {
     counter.count = 1;
   }
   EXPECT_GE(std::chrono::steady_clock::now(), deadline);
-  const MutexLock lock(counter.mutex);  // it was released
+  const MutexLock lock(counter.mutex);  // the mutex was released
   EXPECT_EQ(counter.count, 1);
 }
 
