@@ -22,10 +22,7 @@ struct Slot {
   constexpr explicit Slot(uint32_t v) : value(v) {}
   constexpr Slot(uint32_t page, uint32_t row) : value(page * kRowsPerPage + row) {}
   [[nodiscard]] constexpr uint32_t page() const { return value / kRowsPerPage; }
-  [[nodiscard]] constexpr uint32_t row() const {
-    return value % kRowsPerPage;
-  }  // row within the
-     // page
+  [[nodiscard]] constexpr uint32_t row() const { return value % kRowsPerPage; }  // in the page
   // Advances to the next slot, which is in the next page after the last slot of a page.
   constexpr Slot& operator++() {
     ++value;

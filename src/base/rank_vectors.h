@@ -39,8 +39,8 @@ class RankVectors {
     const float *keys = nullptr, *means = nullptr, *variances = nullptr;
     size_t keys_stride = 0, means_stride = 0, variances_stride = 0;
   };
-  // Takes the products for a kv head; a later Selector::Rank() is not needed for it. Must not
-  // throw.
+  // Takes the products for a kv head. Called instead of Selector::Rank(), which would compute them.
+  // Must not throw.
   virtual void SetRankProducts(int layer, int kv_head, size_t num_queries,
                                const Products& products) = 0;
 };
