@@ -39,6 +39,8 @@ namespace {
 // default mass, as measured (docs/figures/performance.md). kShareThatHoldsAllReads is the share of
 // T1's pages held in memory from which on hardly any page is read from the file.
 constexpr double kShareSelected = 0.4;
+// kShareThatHoldsAllReads is the share of T1's pages that must be in memory so that hardly any page
+// is read from the file.
 constexpr double kShareThatHoldsAllReads = 0.55;
 
 Status CheckRequest(const FitModel& model, const FitRequest& request) {
