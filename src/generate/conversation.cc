@@ -1,6 +1,6 @@
-// Implements turns of a conversation. Invariant: the conversation's messages are those of turns
-// that ended, each followed by its answer, so that a turn may be abandoned at any time before it
-// ends.
+// Implements the turns of a conversation. Invariant: the conversation's messages are those of turns
+// that have ended, each with its answer, so that a turn can be abandoned at any time before its
+// end.
 
 #include <algorithm>
 #include <utility>
@@ -21,8 +21,8 @@ std::string_view WithoutBlanks(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
-// Returns an answer as templates expect it in a message: with both tags around the thought. Adds a
-// tag that is missing because the prompt contained it or the answer was cut off.
+// Returns an answer in the form that templates expect in a message: with both tags around the
+// thought. Adds a tag that is missing because the prompt contained it or the answer was cut off.
 std::string WithTags(const std::string& answer, const ChatPrompt& prompt) {
   std::string text = answer;
   if (prompt.thinking_end.empty()) return text;
@@ -47,8 +47,8 @@ Status CheckPrompt(const Turn& turn) {
                              : OkStatus();
 }
 
-// Returns the tokens that the session has read and, if it lacks it, the last token of the answer,
-// which was shown.
+// Returns the tokens that the session has read, and the last token of the answer, which was shown,
+// if the session has not read it.
 std::vector<Token> ReadAndShown(std::span<const Token> read, const AnswerSoFar& answer) {
   std::vector<Token> tokens(read.begin(), read.end());
   const size_t end = static_cast<size_t>(answer.begin) + answer.tokens.size();
@@ -62,7 +62,7 @@ std::string WithoutTags(std::string_view thought, const ChatPrompt& prompt) {
   if (thought.starts_with(prompt.thinking_start)) {
     thought.remove_prefix(prompt.thinking_start.size());
   }
-  // An answer without a thought begins with the mark of its channel, which is not a thought.
+  // An answer without a thought begins with its channel's mark, which is no thought.
   if (!thought.empty() && prompt.channels.answer.starts_with(thought)) return "";
   std::string text(WithoutBlanks(thought));
   JoinThoughts(MarksBetweenThoughts(prompt), &text);
@@ -74,8 +74,8 @@ ChatMessage MessageOf(const Turn& turn, const GenerateResult& result,
   const bool has_channels = !turn.prompt.channels.empty();
   ChatMessage message = {.role = "assistant"};
   if (has_channels) {
-    // Templates of models with channels refuse marks in `content`, so the thought is a member of
-    // its own.
+    // Passes the thought as a separate member, because templates of models with channels refuse
+    // marks in `content`.
     message.reasoning_content =
         WithoutTags(std::string_view(result.text).substr(0, result.thought_bytes), turn.prompt);
     message.content = result.text.substr(result.thought_bytes);
@@ -86,7 +86,7 @@ ChatMessage MessageOf(const Turn& turn, const GenerateResult& result,
   const std::string thought = result.text.substr(0, result.thought_bytes);
   Result<ChatAnswer> answer = ParseAnswer(
       turn.prompt, std::string_view(result.text).substr(thought.size()), AnswerEnd::kComplete);
-  // Keep the message as it was written if its format is unknown.
+  // If the answer's format is unknown, the message keeps the text as it was written.
   if (!answer.ok() || answer->tool_calls.empty()) return message;
   const bool shows_thought = !thought.empty() && !has_channels;
   message.content = (shows_thought ? WithTags(thought, turn.prompt) : "") + answer->content;

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using Kind = Conversation::Kind;
 using OnEnd = GenerateOptions::OnEnd;
 
-// kThoughts is a template that leaves thoughts out of earlier turns and opens a thought, or closes
+// kThoughts is a template that omits the thoughts of earlier turns. It opens a thought, or closes
 // it at once if thoughts are off.
 constexpr const char* kThoughts =
     "{% for message in messages %}{% set content = message['content'] %}"
@@ -132,7 +132,7 @@ TEST(Conversation, AThoughtStaysInItsMessageAndIsLeftOutOfLaterPrompts) {
   EXPECT_EQ(talk.request.messages[2].content, "<think>\n" + thought + "\n\nyes");
   const Turn second = Begun(*Thinker(), talk, {kTwo});
   EXPECT_EQ(second.tokens, Tokens(*Thinker(), "[U]S[U]one[A]\n\nyes[E][U]two[A]<think>\n"));
-  // The prompts of both turns are equal up to the place where the thought began.
+  // The prompts of both turns are equal up to the point where the thought began.
   EXPECT_EQ(CommonPrefix(*session, second.tokens), Tokens(*Thinker(), "[U]S[U]one[A]").size());
 }
 
@@ -195,7 +195,7 @@ struct CutCase {
   Thinking thinking;
 };
 
-// Saves the session and the conversation after each part of an answer and reads them back, as
+// After each part of an answer, saves the session and the conversation and loads them again, as
 // another process would.
 TEST(Conversation, AnAnswerThatWasCutGoesOnToTheSameText) {
   for (const CutCase& with : {CutCase{Kind::kChat, Thinking::kModelDefault},
@@ -377,7 +377,7 @@ TEST(AnswerMessage, TellsTheThoughtFromTheRest) {
   }
 }
 
-// Messages must not contain channel marks, since gpt-oss's template refuses a content with marks.
+// Messages must not contain channel marks, because gpt-oss's template refuses content with marks.
 TEST(Conversation, ChannelMarksStayOutOfMessages) {
   ChatPrompt prompt = {
       .thinking_start = "<|channel|>analysis<|message|>",
@@ -462,8 +462,8 @@ struct Told {
   LosslessReport report;
 };
 
-// Runs five turns. Each prompt leaves out the thoughts before it, so that the session rolls back
-// into verified tokens. Stop strings and a grammar end some of the answers, the length ends others.
+// Runs five turns. Each prompt omits the earlier thoughts, so that the session is rolled back into
+// tokens that were verified ahead. Stop strings, a grammar, or the length end the answers.
 Told FiveTurns(const EngineOptions& engine_options, const SessionOptions& options) {
   const auto engine = EngineOf(Thinker(), engine_options);
   const auto session = OpenIn(engine, options);

@@ -33,11 +33,12 @@ struct Generation::Impl {
         num_shown_before(options.so_far.text_bytes) {}
 
   [[nodiscard]] Status Prepare();
-  // Replays options.so_far through the stream, and appends its last token to the session if that
-  // lacks it.
+  // Passes options.so_far through the stream again, and appends its last token to the session if
+  // the session lacks it.
   [[nodiscard]] Status Continue();
   [[nodiscard]] Status CheckSoFar() const;
-  // Shows `text` except bytes that were shown before this generation. Returns what on_text returns.
+  // Calls on_text for `text`, without the bytes that were shown before this generation. Returns
+  // what on_text returns.
   bool Pass(std::string_view text, TextPart part);
   // Ends the generation if the stream has ended.
   void Heed(TextStream::State state);
@@ -56,13 +57,13 @@ struct Generation::Impl {
   const GenerateOptions options;
   const int max_tokens;
   TokenChoice choice;
-  size_t num_shown_before = 0;    // bytes that the stream brings once more
-  int thought_tokens_before = 0;  // of the answer so far
+  size_t num_shown_before = 0;    // bytes of the stream that were shown before
+  int thought_tokens_before = 0;  // thought tokens in options.so_far
   bool ended = false;
   bool could_not_begin = false;
-  double choice_seconds = 0;  // of the token that is to be appended
+  double choice_seconds = 0;  // of the token to be appended next
   double first_token = 0;
-  bool is_late = false;  // a line ended after GenerateOptions::line_seconds
+  bool is_late = false;  // a line has ended after options.line_seconds
   GenerateResult result;
 };
 
@@ -158,8 +159,8 @@ std::optional<Token> Generation::Next() {
   if (g.ended) return std::nullopt;
   const double start = SecondsNow();
   const Result<Token> token = g.choice.Next(g.session.logits(), g.session.next_position());
-  // Leave out the time of the first token, which comes from the prompt's logits and belongs to no
-  // decode step.
+  // The first token needs no decode step, because its logits come from the prompt; its time is not
+  // counted.
   if (g.result.decode_steps > 0) g.result.seconds += SecondsNow() - start;
   if (!token.ok()) {
     g.EndOn(token.status());
@@ -174,7 +175,8 @@ std::optional<Token> Generation::Next() {
   g.result.answer.tokens.push_back(*token);
   if (g.options.on_token) g.options.on_token(*token);
   g.Heed(g.choice.Show(*token));
-  // End before the last token of a full answer is appended, since nothing needs its logits.
+  // A full answer ends before its last token is appended, because the token's logits are not
+  // needed.
   if (!g.ended && (g.IsFull() || g.is_late)) g.EndBecause(FinishReason::kLength);
   return g.ended ? std::nullopt : std::optional(*token);
 }
@@ -194,7 +196,7 @@ GenerateResult Generation::End() {
     return std::move(g.result);
   }
   if (!g.ended) g.EndBecause(FinishReason::kCancelled);
-  // Finish the stream unless a stop string was found, which has already decided the visible text.
+  // If a stop string was found, the visible text is complete already.
   if (g.result.finish_reason != FinishReason::kStopString) {
     const TextStream::State state = g.choice.stream().Finish();
     if (state == TextStream::State::kRefused) g.EndBecause(FinishReason::kCancelled);
@@ -207,8 +209,8 @@ GenerateResult Generation::End() {
   g.result.text = g.choice.stream().text();
   g.result.thought_bytes = g.choice.stream().thought_bytes();
   g.result.stop_string = g.choice.stream().stop_string();
-  // A stop string may have begun in text that was shown before, so text may be shorter than what
-  // was shown.
+  // A stop string may have begun in text that was shown before, so that the text may be shorter
+  // than what was shown.
   g.result.answer.text_bytes = std::max(g.options.so_far.text_bytes, g.result.text.size());
   g.result.thought_tokens = g.choice.thought_tokens() - g.thought_tokens_before;
   return std::move(g.result);

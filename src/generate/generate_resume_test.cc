@@ -37,8 +37,8 @@ class GenerateResume : public testing::Test {
     model_.reset();
   }
 
-  // Generates parts[i] tokens at a time, each with a new sampler as another process would have; the
-  // last part ends with the answer.
+  // Generates parts[i] tokens at a time, each part with a new sampler, as another process would.
+  // The last part generates to the end of the answer.
   static Outcome Run(const SamplingOptions& sampling, GenerateOptions options,
                      const std::vector<int>& parts) {
     auto session = *engine_->OpenSession({});
@@ -118,7 +118,7 @@ TEST_F(GenerateResume, AThoughtWithABudget) {
   ExpectSameWhereverItIsCut({.temperature = 0, .grammar = "root ::= \"yes\""}, options);
 }
 
-// The thought is longer than the budget that is set later, and contains some tokens of the tag.
+// The thought is longer than a budget that is set later, and contains some tokens of the end tag.
 TEST_F(GenerateResume, AThoughtThatIsOverItsBudgetIsClosedWithAWholeTag) {
   const auto tokens = [](const std::string& text) {
     return *model_->Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse);

@@ -1,6 +1,6 @@
 // Tests generation with a small model of random weights; grammars make it write what a test needs.
-// The tests also run with lossless sessions, whose drafts stop strings, grammars and budgets
-// interrupt.
+// The tests also run with lossless sessions, in which stop strings, grammars and budgets interrupt
+// drafts.
 #include "ebb/generate.h"
 
 #include <gtest/gtest.h>
@@ -361,7 +361,8 @@ TEST_P(GenerateTest, EndingTheThoughtOfAnAnswerWithoutOneChangesNothing) {
     Read("hello");
     const auto sampler =
         Sampler::Create(*model_, {.temperature = 0,
-                                  .logit_bias = {{TokenOf("<"), -100.0F}},  // it opens no thought
+                                  .logit_bias = {{TokenOf("<"), -100.0F}},  // so that it opens no
+                                                                            // thought
                                   .grammar = "root ::= \"the answer\""});
     ASSERT_TRUE(sampler.ok());
     GenerateOptions options;

@@ -1,5 +1,6 @@
-// Invariants: (1) text_ + pending_ are all bytes pushed so far, without a stop string that was
-// found and what follows it; (2) between calls pending_ holds no whole stop string of the answer.
+// Invariants: (1) text_ + pending_ is everything that was pushed, except a stop string that was
+// found and what follows it; (2) between calls pending_ contains no whole stop string of the
+// answer.
 #include "src/generate/text_stream.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr const char* kBlankBytes = " \t\r\n";
 
-// Returns the length of the longest proper prefix of `word` that `text` ends with.
+// Returns the length of the longest beginning of `word`, but not all of it, with which `text` ends.
 size_t PrefixAtEnd(std::string_view text, std::string_view word) {
   if (word.empty()) return 0;
   for (size_t size = std::min(text.size(), word.size() - 1); size > 0; --size) {
@@ -146,7 +147,7 @@ bool TextStream::MayOpenThought(std::string_view bytes) const {
   if (!is_undecided() || bytes.empty()) return false;
   const std::string text = pending_ + std::string(bytes);
   const size_t begin = text.find_first_not_of(kBlankBytes);
-  // Blanks alone add nothing to the tag.
+  // Blanks alone do not continue the tag.
   if (begin == std::string::npos) return false;
   const std::string_view rest = std::string_view(text).substr(begin);
   const std::string_view tag = options_.thinking_start;

@@ -11,7 +11,7 @@ namespace {
 
 using State = TextStream::State;
 
-// Seen holds the text that a sink received, with its parts joined.
+// Seen has the text that a sink received, joined by part.
 struct Seen {
   std::string thought;
   std::string answer;
@@ -169,7 +169,7 @@ TEST(TextStreamPieces, ArePassedOnAsSoonAsTheyAreCertain) {
 TEST(TextStreamParts, AThoughtMayStillOpenWhileNothingButBlanksAndItsTagAreThere) {
   TextStream stream(Tags());
   EXPECT_TRUE(stream.is_undecided());
-  EXPECT_FALSE(stream.MayOpenThought(" \n"));  // brings nothing of the tag
+  EXPECT_FALSE(stream.MayOpenThought(" \n"));  // does not continue the tag
   EXPECT_TRUE(stream.MayOpenThought("\n<"));
   EXPECT_TRUE(stream.MayOpenThought("<think>hm"));
   EXPECT_FALSE(stream.MayOpenThought("<thing"));

@@ -75,7 +75,7 @@ Status TokenChoice::ForceMarks() {
   if (stream_.awaits_marks() && (budget_spent_ || sampler_->HasActiveGrammar())) {
     marks = options_->after_thought;
   } else if (stream_.is_undecided() && thinking_budget_ == 0) {
-    // The prompt already contains the mark that begins the first message.
+    // The mark that begins the first message is already in the prompt.
     marks = options_->after_thought;
     marks.remove_prefix(std::min(options_->channels.message.size(), marks.size()));
   }
@@ -101,7 +101,7 @@ Result<Token> TokenChoice::Next(std::span<const float> logits, Position position
   if (IsTooShort()) {
     const Result<Token> token = SampleWithout(early_ends_, logits, position);
     if (token.ok()) return token;
-    // Fall through to the other mask, since the grammar may admit nothing but a stop token.
+    // Continues with the other mask, because the grammar may admit nothing but a stop token.
   }
   return SampleWithout(end_tokens_, logits, position);
 }
@@ -126,9 +126,9 @@ Result<Token> TokenChoice::Sample(std::span<const float> logits, Position positi
   }
   sampler_->Settle(stream_.has_thought() ? Constraint::kFree : Constraint::kGrammar);
   if (!stream_.in_thought()) return sampler_->Sample(logits, position);
-  // The grammar holds from the answer's first character, so the token that ends the thought must
-  // not contain text of the answer. An answer that ended inside its thought would never meet the
-  // grammar, so an end token ends the thought instead.
+  // The grammar applies from the answer's first character on, so that the token that ends the
+  // thought must not contain text of the answer. An answer that ends inside its thought would never
+  // meet the grammar, so that an end token ends the thought instead.
   return sampler_->Sample(logits, position, Constraint::kFree, [this](Token token) {
     if (!model_->EndsGeneration(token)) return !stream_.LeavesThoughtWithText(TextOf(token));
     thinking_budget_ = 0;
@@ -174,9 +174,9 @@ TextStream::State TokenChoice::ShowAgain(Token token) {
   return state;
 }
 
-// Removes `token` of an answer that is replayed from the tokens of the forced tag. If the thought
-// went on past the budget, which may have been larger then, the tag begins again with its first
-// token.
+// Removes `token`, of an answer that is passed through again, from the rest of the forced tag. If
+// the thought continued beyond the budget, which may have been larger then, the tag begins again
+// with its first token.
 void TokenChoice::SeeForced(Token token) {
   if (forced_.empty()) return;
   if (forced_.back() != token) forced_.assign(closing_.rbegin(), closing_.rend());

@@ -1,6 +1,6 @@
-// TokenChoice chooses the next token of an answer and adds it to the answer's text. It samples,
-// forces the end of a thought when its budget is spent, and applies tags and stop strings. It does
-// not know where logits come from, so that a copy of it can guess ahead for a draft.
+// TokenChoice chooses the next token of an answer and adds it to the answer's text: it samples,
+// forces the end of a thought whose budget is used up, and applies tags and stop strings. It does
+// not know where logits come from, so that a copy of it can guess tokens for a draft.
 #ifndef EBB_GENERATE_TOKEN_CHOICE_H_
 #define EBB_GENERATE_TOKEN_CHOICE_H_
 
@@ -15,32 +15,31 @@ namespace ebb {
 
 class TokenChoice {
  public:
-  // Makes a choice for a new answer. `sink` receives the text; see TextStream. REQUIRES: the
-  // options and the sampler outlive it.
+  // Begins a new answer. `sink` receives the text; see TextStream. REQUIRES: the options and the
+  // sampler outlive this.
   TokenChoice(const GenerateOptions& options, Sampler* sampler,
               std::function<bool(std::string_view text, TextPart part)> sink);
-  // Prepare() tokenizes tags and lists the tokens to mask. REQUIRES: it is called before any other
-  // function.
+  // Tokenizes tags and lists the tokens to mask. REQUIRES: called before all other functions.
   Status Prepare();
-  // Calls Sampler::SetText().
+  // Passes the text so far to Sampler::SetText().
   void SetText(std::span<const Token> text, size_t answer_begin) {
     sampler_->SetText(text, answer_begin);
   }
-  // Returns a copy in the same state, with a sampler of its own and without a sink.
+  // Returns a copy of this state, with its own sampler and without a sink.
   [[nodiscard]] TokenChoice Clone() const;
 
-  // Returns the token for `position`, from logits [vocab_size].
+  // Chooses the token at `position` from logits, [vocab_size].
   [[nodiscard]] Result<Token> Next(std::span<const float> logits, Position position);
   // Returns Sampler::margin() of the last token that Next() chose; infinity if the token was
   // forced.
   [[nodiscard]] double margin() const;
-  // Returns whether the answer ends with this token, which Next() chose. Such a token adds no text.
+  // Returns whether this token, chosen by Next(), ends the answer. Such a token adds no text.
   [[nodiscard]] bool Ends(Token token) const;
   // Adds the token's text to the stream.
   TextStream::State Show(Token token);
-  // Ends the thought with the next token, as a budget that is spent does.
+  // Forces the end of the thought with the next token, as when its budget is used up.
   void EndThought() { thinking_budget_ = 0; }
-  // Adds a token of an answer that this one continues; an earlier choice made it.
+  // Adds a token that an earlier choice made, of an answer that this one continues.
   TextStream::State ShowAgain(Token token);
 
   [[nodiscard]] TextStream& stream() { return stream_; }
@@ -48,9 +47,9 @@ class TokenChoice {
 
  private:
   void ForceEndOfThought();
-  // Forces the channel marks behind a thought, or in front of an answer that must have no thought.
+  // Forces the channel marks after a thought, or before an answer that must have no thought.
   [[nodiscard]] Status ForceMarks();
-  // Samples the next token under the constraints that hold now.
+  // Samples the next token under the constraints that apply now.
   [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position);
   [[nodiscard]] bool MayOpenThought(Token token) const;
   [[nodiscard]] std::string TextOf(Token token) const;
@@ -62,19 +61,19 @@ class TokenChoice {
 
   const GenerateOptions* options_;
   const Model* model_;
-  std::unique_ptr<Sampler> own_sampler_;  // the sampler of a clone
+  std::unique_ptr<Sampler> own_sampler_;  // sampler of a clone; null: it is not a clone
   Sampler* sampler_;
   TextStream stream_;
-  std::vector<Token> end_tokens_;  // masked; empty unless OnEnd::kIgnore
-  std::vector<Token> opening_;     // the tokens of thinking_start
-  std::vector<Token> early_ends_;  // masked while the answer is too short
-  int num_shown_ = 0;              // tokens of the whole answer
-  std::vector<Token> closing_;     // the tokens of thinking_end
-  std::vector<Token> forced_;      // still to come, last first
+  std::vector<Token> end_tokens_;  // always masked; empty unless OnEnd::kIgnore
+  std::vector<Token> opening_;     // tokens of thinking_start
+  std::vector<Token> early_ends_;  // masked while IsTooShort()
+  int num_shown_ = 0;              // tokens of the whole answer so far
+  std::vector<Token> closing_;     // tokens of thinking_end
+  std::vector<Token> forced_;      // tokens still to be forced, last first
   int thinking_budget_;            // -1: no limit
   bool budget_spent_ = false;
-  int thought_tokens_ = 0;   // of the whole answer
-  bool was_forced_ = false;  // the last token
+  int thought_tokens_ = 0;   // thought tokens of the whole answer so far
+  bool was_forced_ = false;  // the last token was forced
   std::vector<float> masked_logits_;
 };
 

@@ -33,7 +33,7 @@ class TokenChoiceTest : public TinyModelTest {
     std::vector<float> logits(model_->shape().vocab_size, 0.0F);
     for (Token token = 0; token < model_->shape().vocab_size; ++token) {
       const std::string text = model_->TokenText(token, Model::ControlTokens::kHide);
-      if (text == "<") logits[token] = 0.25F;  // rather than control tokens
+      if (text == "<") logits[token] = 0.25F;  // prefer the letter to control tokens
       if (text != "" && text.find_first_not_of("yes") == std::string::npos) logits[token] = 0.5F;
       if (at < wanted.size() && text == wanted.substr(at, 1)) logits[token] = 2;
       if (model_->EndsGeneration(token)) logits[token] = 1;
