@@ -7,8 +7,8 @@
 namespace ebb {
 namespace {
 
-// Returns the length of "\boxed" or a similar command, with what may precede its brace; 0: none
-// begins here.
+// Returns the length of "\boxed" or a similar command at the beginning of `rest`, with what may
+// precede its brace; 0: there is none.
 size_t BoxCommandAt(std::string_view rest) {
   for (const std::string_view command : {"\\boxed", "\\fbox", "\\framebox"}) {
     if (!rest.starts_with(command)) continue;
@@ -20,8 +20,8 @@ size_t BoxCommandAt(std::string_view rest) {
   return 0;
 }
 
-// Returns the content of "\boxed 5": up to white space or the end of the formula. The length is
-// limited, so that the search stays linear.
+// Returns the content of a box without braces, "5" of "\boxed 5": up to white space or the end of
+// the formula. Its length is limited, so that the search takes linear time.
 std::string_view BareContent(std::string_view rest) {
   rest = rest.substr(0, 64);
   size_t end = 0;
@@ -33,8 +33,8 @@ std::string_view BareContent(std::string_view rest) {
 
 }  // namespace
 
-// Makes one pass with a stack of open braces, so that hostile nesting costs only memory in
-// proportion.
+// Makes one pass with a stack of open braces: hostile nesting costs only memory, in proportion to
+// the text.
 std::string_view LastBoxed(std::string_view text) {
   struct Brace {
     size_t content_begin;
@@ -54,7 +54,7 @@ std::string_view LastBoxed(std::string_view text) {
     if (c == '\\') {
       const size_t command = BoxCommandAt(text.substr(at));
       if (command == 0) {
-        at += 2;  // an escaped brace is no brace
+        at += 2;  // an escaped brace does not count
         continue;
       }
       at += command;

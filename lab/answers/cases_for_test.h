@@ -1,4 +1,4 @@
-// Checks tables of cases, for the tests of this folder alone.
+// Checks tables of cases, for the tests in this folder.
 #ifndef EBB_LAB_ANSWERS_CASES_FOR_TEST_H_
 #define EBB_LAB_ANSWERS_CASES_FOR_TEST_H_
 

@@ -16,8 +16,8 @@
 namespace ebb {
 namespace {
 
-// Returns whether the text has a variable: "w" of "\frac{w}{2}" and "x" of "5 x", but not "a" of
-// "18 a day" or what is inside \text{}.
+// Returns whether the text contains a variable: "w" in "\frac{w}{2}" and "x" in "5 x", but not "a"
+// in "18 a day" nor what is inside \text{}.
 bool HasVariable(std::string_view text) {
   while (!text.empty()) {
     const std::string_view word = FirstWord(text);
@@ -30,8 +30,8 @@ bool HasVariable(std::string_view text) {
   return false;
 }
 
-// Returns whether the number is an operand: "8" of "L - 8", "n + 8" and "8 * n", but not of "Cost -
-// 8 dollars".
+// Returns whether the number is an operand in the text: "8" in "L - 8", "n + 8" and "8 * n", but
+// not in "Cost - 8 dollars".
 bool IsOperand(std::string_view number, std::string_view text) {
   const std::string_view before = Trim(text.substr(0, number.data() - text.data()));
   const std::string_view behind = Trim(Behind(text, number));

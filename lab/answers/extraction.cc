@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kThinkEnd = "</think>";
 
-// Returns the text after the thought; the whole text if nothing follows the thought.
+// Returns the text after the thought; the whole text if nothing follows a thought.
 std::string_view SpokenPart(std::string_view text) {
   const size_t end = text.rfind(kThinkEnd);
   if (end == std::string_view::npos) return text;
@@ -46,7 +46,8 @@ Extraction Found(ExtractionRule rule, std::string_view answer) {
   return {rule, std::string(answer)};
 }
 
-// Returns the end of "seven hundred", where "seven" ends at `end`.
+// Returns where a number word ends together with its scale, as in "seven hundred"; "seven" ends at
+// `end`.
 size_t ScaleEnd(std::string_view text, size_t end) {
   constexpr size_t kMaxLetters = 9;
   size_t scale = end;
@@ -58,7 +59,7 @@ size_t ScaleEnd(std::string_view text, size_t end) {
   return ScaleOfWord(LowerCase(text.substr(begin, scale - begin))).empty() ? end : scale;
 }
 
-// Returns the first word that is no article: "seven" of "the seven apples".
+// Returns the first word that is not an article: "seven" in "the seven apples".
 std::string_view FirstProseWord(std::string_view text) {
   for (;;) {
     while (!text.empty() && !IsAlphanumeric(text.front()) &&
@@ -80,8 +81,8 @@ std::string_view FirstProseWord(std::string_view text) {
   }
 }
 
-// Returns whether the text behind a number neither calculates further nor begins another clause:
-// "18 dollars for 3 days".
+// Returns whether a number ends its clause: the text behind it neither calculates further nor
+// begins another clause, as in "18 dollars for 3 days".
 bool EndsClause(std::string_view behind_number) {
   return behind_number.find_first_of("=+*/,<-") == std::string_view::npos &&
          behind_number.find(" so ") == std::string_view::npos &&
@@ -101,14 +102,14 @@ std::string_view NumberOfVerb(std::string_view sentence) {
   return {};
 }
 
-// Returns the number that a sentence gives: the one behind its last "=", else the one with which it
-// begins, else that of its verb, else its last one.
+// Returns the number that a sentence gives: the one behind its last "="; else the one at its
+// beginning; else the one that NumberOfVerb() finds; else its last one.
 std::string_view NumberOf(std::string_view sentence) {
   const size_t equals = sentence.rfind('=');
   if (equals != std::string_view::npos) {
     const std::string_view behind = sentence.substr(equals + 1);
     const std::string_view value = LeadingNumber(behind);
-    // Accepts "3 + 4 = 7", but not "18 = 9 * 2".
+    // Accepts a value that is the last one: "7" in "3 + 4 = 7", but not "9 * 2" in "18 = 9 * 2".
     const bool last = !value.empty() && std::none_of(value.end(), behind.end(), IsDigit);
     if (last) return value;
   }
@@ -119,10 +120,10 @@ std::string_view NumberOf(std::string_view sentence) {
   return numbers.empty() ? std::string_view() : numbers.back();
 }
 
-// Returns the answer of this kind that a phrase gives; empty: none.
+// Returns the answer of the format's kind that a phrase gives; empty: none.
 std::string AnswerOfPhrase(const AnswerPhrase& phrase, const AnswerFormat& format) {
   std::string_view sentence = phrase.sentence;
-  // The box must begin in the sentence but may end behind it.
+  // The box must begin within the sentence, but may end after it.
   if (sentence.find("\\boxed") != std::string_view::npos) {
     const std::string_view boxed = LastBoxed(phrase.rest);
     if (!boxed.empty()) sentence = boxed;
@@ -167,7 +168,7 @@ Extraction FromBox(std::string_view text, const AnswerFormat& format) {
   return Found(ExtractionRule::kBoxed, boxed);
 }
 
-// Applies the rules for an answer that is neither marked nor announced.
+// Applies the rules for an answer that neither "####", a phrase nor a box announces.
 Extraction FromTheRest(std::string_view text, const AnswerFormat& format) {
   if (format.kind == AnswerKind::kOption) {
     std::string letter = LoneOption(Trim(text), format.options);

@@ -40,12 +40,12 @@ TEST(ExtractNumber, FollowsTheCascade) {
           {kPhrase, "50%", "The answer is 50% of them."},
           {kPhrase, "5", "THE ANSWER IS 5"},
           {kBoxed, "18", "We get \\boxed{18} after 3 steps."},
-          // A list is announced, not an answer.
+          // "The answer:" announces a list here, not an answer.
           {kBoxed, "18",
            "Let's find the answer:\n\n1. Janet sells 16-3-4 = 9 eggs.\n2. 9*2\n\n\\boxed{18}"},
           {kPhrase, "18", "The answer is:\n\n18."},
           {kPhrase, "18", "The answer is:\n\n18\nLet me check: 9 * 2 = 18"},
-          // A program's names, and its output.
+          // Names in a program, and its output, are no answers.
           {kBoxed, "9", "final_answer = 16 - 3\nSo \\boxed{9}"},
           {kBoxed, "9", "```python\nanswer = 16 - 3\nprint(\"The answer is: 5\")\n```\n\\boxed{9}"},
           {kPhrase, "7", "```python\nx = 1\n```\nThe answer is 7."},
@@ -220,7 +220,7 @@ std::string Repeat(std::string_view text) {
   return repeated;
 }
 
-// Milliseconds each; a rule whose work is quadratic would take minutes for one.
+// Each text takes milliseconds; with a rule of quadratic cost, one would take minutes.
 TEST(Extract, TakesTimeInProportionToHostileText) {
   const std::clock_t begin = std::clock();
   for (const std::string_view part :

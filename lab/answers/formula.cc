@@ -9,17 +9,18 @@
 namespace ebb {
 namespace {
 
-// Returns the length of the formula that begins the text, with its delimiters; 0: none does.
+// Returns the length, with delimiters, of the formula at the beginning of the text; 0: there is
+// none.
 size_t FormulaLength(std::string_view text) {
   constexpr std::pair<std::string_view, std::string_view> kDelimiters[] = {
       {"$$", "$$"}, {"$", "$"}, {"\\(", "\\)"}, {"\\[", "\\]"}};
   for (const auto& [open, close] : kDelimiters) {
     if (!text.starts_with(open)) continue;
-    // Limits the search, because no answer is longer and a currency sign has no closing partner.
+    // Limits the search: no answer is longer, and a currency sign has no closing $.
     const std::string_view inside = text.substr(open.size(), kMaxAnswerBytes);
     for (size_t end = inside.find(close); end != std::string_view::npos;
          end = inside.find(close, end + 1)) {
-      // "\$" is a currency sign and closes no formula.
+      // A "\$" is a currency sign and does not close a formula.
       if (close != "$" || end == 0 || inside[end - 1] != '\\') {
         return open.size() + end + close.size();
       }
@@ -29,8 +30,8 @@ size_t FormulaLength(std::string_view text) {
   return 0;
 }
 
-// Returns whether the command's argument consists of words: \text{...} and similar commands, and
-// the names of environments.
+// Returns whether the argument of a LaTeX command is words: \text{...} and similar ones, and the
+// names of environments.
 bool HasWordArgument(std::string_view command) {
   constexpr std::string_view kCommands[] = {"\\text",   "\\mbox",  "\\textbf", "\\textit",
                                             "\\mathrm", "\\begin", "\\end",    "\\operatorname"};

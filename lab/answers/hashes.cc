@@ -19,7 +19,7 @@ std::string_view BareLine(std::string_view line) {
   return line;
 }
 
-// Returns whether nothing but units follows the number.
+// Returns whether only units follow the number.
 bool IsUnitAlone(std::string_view behind_number) {
   std::string_view rest = SkipMarkup(behind_number);
   while (rest.starts_with('$')) rest = SkipMarkup(rest.substr(1));

@@ -14,8 +14,8 @@
 namespace ebb {
 namespace {
 
-// kFractions and the next constants list the spellings of operators, and the marks of LaTeX,
-// Markdown and currencies around numbers. A longer spelling precedes one with which it begins.
+// kFractions and the constants below list the spellings of operators, and the marks of LaTeX,
+// Markdown and currencies around numbers. A spelling comes before any other with which it begins.
 using Texts = std::span<const std::string_view>;
 constexpr std::string_view kFractions[] = {"\\dfrac", "\\tfrac", "\\cfrac"};
 constexpr std::string_view kTimes[] = {"\\times", "\\cdot", "×", "·"};
@@ -51,7 +51,8 @@ std::string WithPlainOperators(std::string_view text) {
   return plain;
 }
 
-// Reader reads one expression. Every read moves past the text that it has read, or fails.
+// Reader reads an expression from left to right. Every read either advances past the text that it
+// has read, or fails.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -68,7 +69,7 @@ class Reader {
     }
     return sum;
   }
-  // Returns the digits of the last value if it was one whole number; otherwise an empty text.
+  // Returns the digits of the last value if it was a single whole number; else an empty text.
   [[nodiscard]] const std::string& digits() const { return digits_; }
   std::string_view rest() {
     Peek();
@@ -76,7 +77,7 @@ class Reader {
   }
 
  private:
-  // Returns the next character that is no space; 0: there is none.
+  // Returns the next character that is not a space; 0: the text has ended.
   char Peek() {
     while (text_.starts_with(' ') || text_.starts_with('\n')) text_.remove_prefix(1);
     return text_.empty() ? '\0' : text_.front();
@@ -98,7 +99,7 @@ class Reader {
     if (!is_negative) Take("+");
     std::optional<double> product = Power(nesting);
     while (product.has_value() && (Peek() == '*' || Peek() == '/')) {
-      // "8 dollars/day" is no division by a number.
+      // "8 dollars/day" does not divide by a number.
       if (text_.size() > 1 && IsLetter(text_[1])) break;
       const char sign = Next();
       const std::optional<double> other = Power(nesting);
@@ -131,7 +132,7 @@ class Reader {
     }
     std::optional<double> number = Number();
     if (!number.has_value()) return {};
-    // Reads mixed numbers: 1 1/2 and 1\frac{1}{2}.
+    // Reads a mixed number: 1 1/2 or 1\frac{1}{2}.
     const std::string_view behind = text_;
     const bool is_whole = !digits_.empty();
     std::optional<double> part;
@@ -154,7 +155,7 @@ class Reader {
     return *number + *part;
   }
 
-  // Reads the arguments of a fraction: {3}{4} or 34.
+  // Reads the arguments of a fraction: {3}{4} or 34 (three quarters).
   std::optional<double> Fraction(int nesting) {
     std::array<std::optional<double>, 2> parts;
     for (std::optional<double>& part : parts) {
@@ -170,7 +171,7 @@ class Reader {
     return *parts[1] == 0 ? std::nullopt : std::optional(*parts[0] / *parts[1]);
   }
 
-  // Reads digits with separated thousands, decimals and an exponent.
+  // Reads digits with thousands separators, decimals and an exponent.
   std::optional<double> Number() {
     Peek();
     std::string number;
@@ -276,7 +277,7 @@ bool SameValue(const NumberValue& answer, const NumberValue& reference) {
   }
   const auto is_near = [&](double value) {
     constexpr double kTolerance = 1e-5;
-    constexpr double kRounding = 4e-15;  // a few roundings of a double
+    constexpr double kRounding = 4e-15;  // relative error of a few roundings of a double
     const double size = std::abs(reference.value);
     const double allowed = std::max(kTolerance * std::min(1.0, size), kRounding * size);
     return std::abs(value - reference.value) <= std::max(allowed, 1e-14);

@@ -32,7 +32,7 @@ size_t DigitsEnd(std::string_view text, size_t at) {
   return at;
 }
 
-// Returns the end of a number after groups of three digits: 1,234,567 and 10,\!080.
+// Returns the end of a number that continues with groups of three digits: 1,234,567 or 10,\!080.
 size_t SkipThousands(std::string_view text, size_t begin, size_t end) {
   if (end - begin > 3 || end == begin) return end;
   for (;;) {
@@ -58,7 +58,7 @@ size_t SkipSpaces(std::string_view text, size_t at) {
   return at;
 }
 
-// Skips a power: "^3", "^{-3}".
+// Returns the end of a power at `end`, "^3" or "^{-3}"; `end` if there is none.
 size_t SkipPower(std::string_view text, size_t end) {
   if (CharAt(text, end) != '^') return end;
   const bool group = CharAt(text, end + 1) == '{';
@@ -69,7 +69,7 @@ size_t SkipPower(std::string_view text, size_t end) {
   return group ? digits_end + 1 : digits_end;
 }
 
-// Skips a power of ten: " \times 10^3".
+// Returns the end of a factor such as " \times 10^3" at `end`; `end` if there is none.
 size_t SkipPowerOfTen(std::string_view text, size_t end) {
   const size_t at = SkipSpaces(text, end);
   for (const std::string_view times : {"\\times", "\\cdot", "×", "·", "*"}) {
@@ -82,7 +82,8 @@ size_t SkipPowerOfTen(std::string_view text, size_t end) {
   return end;
 }
 
-// Skips a fraction: "/4" of 3/4, " 3/4" of 1 3/4. A whole part before a fraction is short.
+// Returns the end of a fraction that continues the number: "/4" in 3/4, " 3/4" in 1 3/4. A whole
+// part before a fraction is short.
 size_t SkipFraction(std::string_view text, size_t begin, size_t end) {
   if (CharAt(text, end) == '/' && IsDigit(CharAt(text, end + 1))) return DigitsEnd(text, end + 1);
   const size_t above = end + 1;
@@ -96,7 +97,7 @@ size_t SkipFraction(std::string_view text, size_t begin, size_t end) {
   return below > slash + 1 ? below : end;
 }
 
-// Skips a scale: " million".
+// Returns the end of a scale word such as " million" at `end`; `end` if there is none.
 size_t SkipScale(std::string_view text, size_t end) {
   const size_t begin = SkipSpaces(text, end);
   size_t word_end = begin;
@@ -109,11 +110,11 @@ size_t SkipScale(std::string_view text, size_t end) {
 
 bool EndsName(char c) { return IsAlphanumeric(c) || c == '_' || c == '^'; }
 
-// Returns whether a number is not part of a name, an index or a time. Units may follow without a
-// space: 5kg.
+// Returns whether a number is a number by itself, and not part of a name, an index or a time. Units
+// may follow without a space: 5kg.
 bool StandsAlone(std::string_view text, size_t begin, size_t end) {
   if (begin > 0 && (EndsName(text[begin - 1]) || text[begin - 1] == '.')) return false;
-  // 3:30
+  // Rejects times such as 3:30.
   if (CharAt(text, end) == ':' && IsDigit(CharAt(text, end + 1))) return false;
   if (begin > 1 && text[begin - 1] == ':' && IsDigit(text[begin - 2])) return false;
   if (CharAt(text, end) == '_' || CharAt(text, end) == '^' || IsDigit(CharAt(text, end))) {
@@ -128,8 +129,8 @@ bool StandsAlone(std::string_view text, size_t begin, size_t end) {
          word == "h";
 }
 
-// Returns the index at which the number with its sign begins. A sign behind a letter, a digit or a
-// bracket subtracts, and is not part of the number.
+// Returns where the number with its sign begins. A sign after a letter, a digit or a bracket means
+// subtraction, and is not part of the number.
 size_t SignedBegin(std::string_view text, size_t begin) {
   size_t sign = begin;
   if (sign > 0 && text[sign - 1] == '$') --sign;

@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-// Returns how many letters there are: A to D if the options are not known.
+// Returns the number of option letters: 4 (A to D) if the options are not known.
 size_t NumLetters(std::span<const std::string> options) {
   return options.empty() ? 4 : std::min<size_t>(options.size(), 26);
 }
@@ -50,7 +50,8 @@ std::string_view SkipClosers(std::string_view text) {
   return text;
 }
 
-// Returns whether "A " is an article, by what follows it: "A type of red", not "A because".
+// Returns whether "A " is an article, judging by the text behind it: "A type of red", not "A
+// because".
 bool IsArticle(std::string_view behind) {
   constexpr std::array<std::string_view, 40> kAfterLetters = {
       "because", "since", "as",   "for",   "due",   "which", "that",      "with",   "by",  "based",
@@ -68,8 +69,8 @@ bool IsRejected(std::string_view behind) {
   return BeginsWithWord(Trim(SkipClosers(behind).substr(0, 32)), kRejections);
 }
 
-// Returns whether the text behind A names another option: "A and B", "A, B". In "A, B is wrong"
-// only one is named.
+// Returns whether the text behind an option's letter names another option too: "A and B", "A, B".
+// In "A, B is wrong" it does not.
 bool NamesAnother(std::string_view behind, std::span<const std::string> options) {
   constexpr std::array<std::string_view, 4> kJoins = {"and", "or", "are", "both"};
   std::string_view rest = Trim(SkipClosers(behind).substr(0, 32));
@@ -88,7 +89,7 @@ bool NamesAnother(std::string_view behind, std::span<const std::string> options)
   return rest.empty() || !IsLetter(rest[0]) || BeginsWithWord(rest, kJoins);
 }
 
-// Returns whether the text before B chooses it: "it's **B", "I choose B".
+// Returns whether the text before an option's letter chooses it: "it's **B", "I choose B".
 bool IsChosen(std::string_view before) {
   while (!before.empty() &&
          (before.back() == '*' || before.back() == '$' || before.back() == '(')) {
@@ -140,7 +141,7 @@ std::string OptionOf(std::string_view sentence, std::span<const std::string> opt
         !is_word && !is_article && !IsRejected(behind) && !NamesAnother(behind, options);
     return is_answer ? std::string(1, c) : "";
   }
-  // Accepts a small letter with a mark, (c), but not "a stone".
+  // Accepts a small letter only with a mark: (c), but not "a stone".
   const char capital = static_cast<char>(c - 'a' + 'A');
   const bool marked = sentence.size() == 1 || sentence[1] == ')' || sentence[1] == '}';
   return IsLetter(c) && marked && IsOptionLetter(capital, options) ? std::string(1, capital) : "";
@@ -149,7 +150,7 @@ std::string OptionOf(std::string_view sentence, std::span<const std::string> opt
 std::string LoneOption(std::string_view text, std::span<const std::string> options) {
   // An answer is one line; more lines would be reasoning.
   if (text.find('\n') != std::string_view::npos) return {};
-  // Rejects "A) is wrong. B) is right.", which discusses more than one option.
+  // Rejects a text that discusses several options: "A) is wrong. B) is right."
   for (size_t stop = text.find(". "); stop != std::string_view::npos;
        stop = text.find(". ", stop + 1)) {
     if (BeginsWithMarkedOption(text.substr(stop + 2), options)) return {};

@@ -12,8 +12,8 @@
 namespace ebb {
 namespace {
 
-// Returns the index at which the sentence ends: at a line's end, or at "." or "?" before white
-// space or the end.
+// Returns where the sentence ends: at a line's end, or at "." or "?" before white space or the end
+// of the text.
 size_t SentenceEnd(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\n') return i;
@@ -25,8 +25,8 @@ size_t SentenceEnd(std::string_view text) {
   return text.size();
 }
 
-// Returns the end of a phrase: behind "answer is", "answer:", "**Answer**:", "answer = "; npos: the
-// text behind "answer" makes no phrase.
+// Returns the end of an answer phrase: behind "answer is", "answer:", "**Answer**:", "answer = ";
+// npos: the text behind "answer" is no phrase.
 size_t PhraseEnd(std::string_view lower, size_t after_answer) {
   // Limits the search: more markup than this is no phrase.
   const std::string_view rest = lower.substr(after_answer, 16);
@@ -94,8 +94,8 @@ bool SaysNothing(std::string_view sentence) {
   return std::find(kFirstWords.begin(), kFirstWords.end(), first) != kFirstWords.end();
 }
 
-// Returns whether the phrase announces a list on another line: "Let's find the answer:", then "1.
-// Janet sells ...".
+// Returns whether the phrase introduces a list on the next lines: "Let's find the answer:", then
+// "1. Janet sells ...".
 bool AnnouncesList(std::string_view between, std::string_view rest) {
   if (between.find('\n') == std::string_view::npos) return false;
   const std::string_view line = rest.substr(0, rest.find('\n'));
@@ -104,12 +104,12 @@ bool AnnouncesList(std::string_view between, std::string_view rest) {
 }
 
 struct PhrasePlace {
-  size_t begin;  // of the word
-  size_t end;    // of the phrase
+  size_t begin;  // where the word "answer" begins
+  size_t end;    // where the phrase ends
 };
 
-// Adds the places of "answer", except within ```, where a program prints or computes it, and except
-// names such as "final_answer = 5".
+// Finds the word "answer" in the text and adds its places, except within ```, where a program
+// prints or computes it, and except in names such as "final_answer = 5".
 void AddAnswers(std::string_view lower, std::vector<PhrasePlace>* places) {
   constexpr std::string_view kAnswer = "answer";
   constexpr std::string_view kFence = "```";
@@ -124,7 +124,8 @@ void AddAnswers(std::string_view lower, std::vector<PhrasePlace>* places) {
   }
 }
 
-// Adds the places of options with praise; "The wrong option is B" has none.
+// Adds the places of phrases that praise an option, such as "the best option is"; "The wrong option
+// is B" is none.
 void AddChoices(std::string_view lower, std::vector<PhrasePlace>* places) {
   constexpr std::array<std::string_view, 9> kPraise = {"best",     "correct",  "right",
                                                        "answer",   "likely",   "appropriate",
@@ -143,7 +144,7 @@ void AddChoices(std::string_view lower, std::vector<PhrasePlace>* places) {
   }
 }
 
-// Returns the phrases at these places. REQUIRES: `places` are in order.
+// Returns the phrases at these places. REQUIRES: `places` are in ascending order.
 std::vector<AnswerPhrase> PhrasesAt(std::string_view text, std::span<const PhrasePlace> places) {
   std::vector<AnswerPhrase> phrases;
   for (size_t i = 0; i < places.size(); ++i) {

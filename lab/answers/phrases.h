@@ -8,19 +8,19 @@
 
 namespace ebb {
 
-// AnswerPhrase is the text after "answer is", "answer:" or "answer =" to the end of its sentence,
-// without markup around it. "answer is not ..." is left out. A phrase ends before the next one
+// AnswerPhrase is the text after "answer is", "answer:" or "answer =" up to the end of its
+// sentence, without markup around it; "answer is not ..." is none. A phrase ends where the next one
 // begins, so that all phrases together are no longer than the text.
 struct AnswerPhrase {
   std::string_view sentence;
-  std::string_view rest;  // to the next phrase: a formula may be longer than a line
+  std::string_view rest;  // up to the next phrase, because formulas may have several lines
 };
 [[nodiscard]] std::vector<AnswerPhrase> AnswerPhrases(std::string_view text);
-// Returns the answer phrases and what follows "the best option is" and "the correct choice is".
+// Returns the answer phrases, and the texts after "the best option is" and "the correct choice is".
 [[nodiscard]] std::vector<AnswerPhrase> OptionPhrases(std::string_view text);
 
-// Returns whether the text from the beginning of the sentence around `at` to its end declines to
-// answer.
+// Returns whether the writer declines to answer, from the beginning of the sentence that contains
+// index `at` to the end of the text.
 [[nodiscard]] bool IsRefusedFrom(std::string_view text, size_t at);
 // Returns whether an answer says that there is no answer: "cannot be determined".
 [[nodiscard]] bool IsRefusal(std::string_view answer);

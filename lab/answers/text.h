@@ -1,4 +1,4 @@
-// Classifies ASCII characters of answers, independently of the locale.
+// Classifies ASCII characters in answers, independently of the locale.
 #ifndef EBB_LAB_ANSWERS_TEXT_H_
 #define EBB_LAB_ANSWERS_TEXT_H_
 
@@ -19,11 +19,11 @@ namespace ebb {
 
 [[nodiscard]] std::string LowerCase(std::string_view text);
 [[nodiscard]] std::string_view Trim(std::string_view text);
-// Returns the text after a part of it. REQUIRES: `part` lies within `text`.
+// Returns the text after `part`. REQUIRES: `part` lies within `text`.
 [[nodiscard]] constexpr std::string_view Behind(std::string_view text, std::string_view part) {
   return text.substr(static_cast<size_t>(part.data() + part.size() - text.data()));
 }
-// Removes white space and what Markdown and LaTeX put around an answer: * _ `.
+// Removes, at the beginning and the end, white space and Markdown's and LaTeX's marks: * _ `.
 [[nodiscard]] std::string_view SkipMarkup(std::string_view text);
 
 }  // namespace ebb

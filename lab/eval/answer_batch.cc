@@ -53,7 +53,7 @@ Result<std::unique_ptr<AnswerBatch>> AnswerBatch::Create(std::shared_ptr<const M
 }
 
 AnswerBatch::~AnswerBatch() {
-  // Sessions must be destroyed before their engine.
+  // Destroys the sessions before their engine.
   places_.clear();
 }
 
@@ -95,8 +95,8 @@ Status AnswerBatch::ChooseTokens(const std::function<void(size_t unit, EvalAnswe
   return OkStatus();
 }
 
-// Steps all problems. A step that some problems cannot join changes nothing; the others step again,
-// with stand-ins in the failed problems' places.
+// Steps all problems. If some problems cannot take part in a step, the step changes nothing and is
+// repeated for the others, with stand-ins in the failed problems' places.
 Status AnswerBatch::StepOnce() {
   while (true) {
     parts_.clear();

@@ -1,5 +1,5 @@
-// Runs problems that step together in a batch of constant width, so that the result of a problem
-// does not depend on the others.
+// AnswerBatch answers problems that step together in a batch of constant width, so that a problem's
+// result does not depend on the others.
 #ifndef EBB_LAB_EVAL_ANSWER_BATCH_H_
 #define EBB_LAB_EVAL_ANSWER_BATCH_H_
 
@@ -15,14 +15,14 @@
 
 namespace ebb {
 
-// Returns whether answers under both settings can share a batch: their engines differ at most in
+// Returns whether answers under both settings can be in one batch: their engines differ at most in
 // the shares of tiers, which sessions set themselves.
 [[nodiscard]] bool ShareAnEngine(const EvalSetting& a, const EvalSetting& b);
 
 class AnswerBatch {
  public:
   // Makes a batch with `width` places on one engine with `threads` threads. Errors: those of
-  // Engine::Create(). REQUIRES: CheckBatch(setting, width).
+  // Engine::Create(). REQUIRES: CheckBatch(setting, width) returned OK.
   static Result<std::unique_ptr<AnswerBatch>> Create(std::shared_ptr<const Model> model,
                                                      const EvalSetting& setting, int width,
                                                      int threads);
@@ -34,8 +34,8 @@ class AnswerBatch {
   [[nodiscard]] bool IsEmpty() const;
   // Begins a problem in a free place: opens a session and reads the prompt. REQUIRES: HasPlace().
   Status Begin(size_t unit, const Answering::Task& task, const EvaluationOptions& options);
-  // Decodes a token of each problem, and calls `done` with the answers that end. An error of one
-  // problem ends its answer; an error of the whole step is returned.
+  // Decodes one token of each problem, and calls `done` with each answer that ends. An error of one
+  // problem becomes part of its answer; an error of the whole step is returned.
   Status Step(const std::function<void(size_t unit, EvalAnswer answer)>& done);
 
  private:
@@ -46,8 +46,8 @@ class AnswerBatch {
     size_t unit = 0;
     std::unique_ptr<Answering> answering;
     std::unique_ptr<Session> stand_in;
-    Token token = 0;          // that it appends next
-    bool has_failed = false;  // its last step did, which its answer does not know yet
+    Token token = 0;          // token to append in the next step
+    bool has_failed = false;  // the last step failed; the answer is not ended yet
 
     [[nodiscard]] bool Steps() const { return answering != nullptr && !has_failed; }
   };

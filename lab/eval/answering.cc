@@ -21,8 +21,8 @@ AnswerWatch::AnswerWatch(const ModelShape& shape, const Session& session, int lo
                          const std::atomic<bool>* cancel)
     : session_(session), longest_loop_(longest_loop), cancel_(cancel) {
   heads_ = static_cast<double>(shape.NumStreams());
-  // The peak includes the rows that the last step evicted, because the prompt's last chunk was in
-  // the cache as a whole before the policy decided.
+  // Includes the rows that the last step evicted: the prompt's last chunk was in the cache as a
+  // whole before the policy decided.
   const int64_t rows = NotePeak();
   peak_rows_ = std::max(peak_rows_, rows + session.last_step().rows_evicted);
 }
@@ -64,8 +64,8 @@ void AnswerWatch::CountStep() {
   ++counted_steps_;
   const int64_t alive_after = NotePeak();
   const StepReport& step = session_.last_step();
-  // A token that was verified ahead takes no step, so the session still has the report of the step
-  // before.
+  // A token that was verified ahead takes no step, so that the session still has the report of the
+  // step before.
   const LosslessReport* const lossless = session_.lossless_report();
   const bool took_step = lossless == nullptr || lossless->verify_steps != verify_steps_;
   if (lossless != nullptr) verify_steps_ = lossless->verify_steps;

@@ -13,20 +13,21 @@
 
 namespace ebb {
 
-// AnswerWatch observes an answer: the rows it reads, its memory and time, and whether it repeats
-// itself.
+// AnswerWatch measures an answer while it is generated: the rows it reads, its memory and time, and
+// whether it repeats itself.
 class AnswerWatch {
  public:
-  // Begins to observe. REQUIRES: the session has read its prompt.
+  // Begins to measure. REQUIRES: the session has read its prompt.
   AnswerWatch(const ModelShape& shape, const Session& session, int longest_loop,
               const std::atomic<bool>* cancel);
 
   void OnToken(Token token);
-  // Records the results in `answer`. Called after the last step, even if no token followed it.
+  // Writes the measurements to `answer`. Must be called after the last step, even if no token
+  // followed it.
   void Finish(int decode_steps, EvalAnswer* answer);
   [[nodiscard]] bool looping() const { return looping_; }
 
-  std::atomic<bool> stop = false;  // the generation is to end
+  std::atomic<bool> stop = false;  // set to end the generation
 
  private:
   int64_t NotePeak();
@@ -38,26 +39,26 @@ class AnswerWatch {
   double heads_ = 1;
   std::vector<Token> tokens_;
   int counted_steps_ = 0;
-  int64_t verify_steps_ = 0;  // so far, of a lossless session
+  int64_t verify_steps_ = 0;  // of a lossless session, so far
   bool looping_ = false;
   size_t peak_bytes_ = 0;
   int64_t peak_rows_ = 0;
   int64_t rows_read_ = 0;
 };
 
-// Answering runs one problem. Used like a Generation: Next(), a step of session() with that token,
-// Appended(), and so on; at last End().
+// Answering answers one problem. It is used like a Generation: Next(), then a step of session()
+// with that token, then Appended(), and so on; finally End().
 class Answering {
  public:
   struct Task {
-    size_t setting = 0;  // numbers of the two
+    size_t setting = 0;  // indices of the setting and the problem
     size_t problem = 0;
     const EvalSetting* of_setting = nullptr;
     const EvalQuestion* question = nullptr;
   };
-  // Opens a session and reads the prompt by itself. If the prompt is refused, the answer has ended
-  // and holds the error. Errors: kCancelled; a setting with which no session can be opened.
-  // REQUIRES: `engine`, and what `task` and `options` point to, outlive the object.
+  // Opens a session and reads the prompt. If the prompt is refused, the answer has ended and
+  // contains the error. Errors: kCancelled; a setting with which no session can be opened.
+  // REQUIRES: `engine`, and what `task` and `options` point to, outlive this.
   static Result<std::unique_ptr<Answering>> Begin(Engine* engine, const Task& task,
                                                   const EvaluationOptions& options);
   Answering(const Answering&) = delete;
@@ -66,14 +67,14 @@ class Answering {
   [[nodiscard]] Session& session() { return *session_; }
   // Returns the next token to decode; nullopt: the answer has ended.
   [[nodiscard]] std::optional<Token> Next();
-  // Records the outcome of the token's step. `seconds`: the step's time, or the token's share of it
-  // if other answers took part.
+  // Records the outcome of the token's step. `seconds` is the step's time, or the token's share of
+  // it if other answers took part.
   void Appended(const StepOutcome& outcome, double seconds);
-  // Returns the source of guesses for Session::Decode() of a lossless session.
+  // Returns the source of guesses that a lossless session passes to Session::Decode().
   [[nodiscard]] Guess Guesses() const { return generation_->Guesses(); }
   [[nodiscard]] int most_guesses() const { return generation_->most_guesses(); }
-  // Ends the generation and returns the answer with the judgement of its text; an answer whose
-  // prompt was refused is returned with its error, not judged. Call it once, after Next() has
+  // Ends the generation and returns the answer with the judgement of its text. An answer whose
+  // prompt was refused has its error and is not judged. Must be called once, after Next() has
   // returned nullopt. Errors: kCancelled if EvaluationOptions::cancel was set.
   Result<EvalAnswer> End();
 
@@ -89,7 +90,7 @@ class Answering {
   std::unique_ptr<Session> session_;
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<AnswerWatch> watch_;      // null: the prompt was refused
-  std::unique_ptr<Generation> generation_;  // null: the same
+  std::unique_ptr<Generation> generation_;  // null: the prompt was refused
 };
 
 }  // namespace ebb

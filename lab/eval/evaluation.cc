@@ -51,8 +51,8 @@ class Worker {
          std::span<const EvalSetting> settings, const EvaluationOptions& options)
       : model_(std::move(model)), problems_(problems), settings_(settings), options_(options) {}
 
-  // Answers one unit. Returns an error if the setting cannot be opened, since it is then wrong for
-  // every problem; a later failure becomes part of the answer.
+  // Answers one unit. Returns an error if no session can be opened with the setting, because then
+  // no problem can be answered; a later failure becomes part of the answer.
   Result<EvalAnswer> Answer(Unit unit) {
     EBB_RETURN_IF_ERROR(OpenEngine(unit.setting));
     EBB_ASSIGN_OR_RETURN(
@@ -69,7 +69,7 @@ class Worker {
   }
 
  private:
-  // Opens the setting's engine, once per setting: units of one setting follow each other.
+  // Opens the setting's engine unless it is open already: the units of a setting are consecutive.
   Status OpenEngine(size_t setting) {
     if (engine_ != nullptr && engine_setting_ == setting) return OkStatus();
     engine_.reset();
@@ -84,13 +84,13 @@ class Worker {
   std::span<const EvalQuestion> problems_;
   std::span<const EvalSetting> settings_;
   const EvaluationOptions& options_;
-  std::unique_ptr<Engine> engine_;  // of engine_setting_
+  std::unique_ptr<Engine> engine_;  // engine of setting engine_setting_
   size_t engine_setting_ = 0;
 };
 
-// Answers setting after setting in batches. A new batch is made only if the next setting needs
-// another engine: the last answers of a setting are long, and the free places of its batch would
-// otherwise step for nothing.
+// Answers all settings in batches, one after the other. If the next setting can use the same
+// engine, it continues in the same batch: the last answers of a setting are long, and the free
+// places of its batch would step for nothing.
 Status AnswerInBatches(const std::shared_ptr<const Model>& model,
                        std::span<const EvalQuestion> problems,
                        std::span<const EvalSetting> settings, const EvaluationOptions& options,
@@ -142,7 +142,7 @@ Status RunEvaluation(std::shared_ptr<const Model> model, std::span<const EvalQue
   const Units units(problems.size(), options.shard, options.num_shards);
   const size_t num_units =
       NumUnits(settings.size(), problems.size(), options.shard, options.num_shards);
-  // Allows each place of a batch several answers while the batch's longest answer is written.
+  // Each place of a batch may complete several answers while the batch's longest answer is written.
   const size_t most_ahead = std::max(kMostAhead, 4 * static_cast<size_t>(options.batch));
   InOrder<EvalAnswer> answers(options.first_unit, most_ahead, options.on_answer);
   if (options.batch != 0) {

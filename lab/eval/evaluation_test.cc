@@ -56,7 +56,7 @@ TEST(PebbleProblems, AreJudgedByWhatFollowsTheThought) {
   EXPECT_EQ(judge(" x</think> The answer is " + right + ".", " The answer is " + right + "."),
             Verdict::kRight);
   EXPECT_EQ(judge(" x</think> The answer is rat.", " The answer is rat."), Verdict::kWrong);
-  // A thought that never ends has no answer, whatever it says.
+  // A text whose thought never ends has no answer, whatever it says.
   EXPECT_EQ(judge(" The answer is " + right + ".", ""), Verdict::kNoAnswer);
   EXPECT_EQ(judge(" x</think> The answer is .", " The answer is ."), Verdict::kNoAnswer);
   EXPECT_EQ(judge("", ""), Verdict::kEmpty);
@@ -144,8 +144,8 @@ TEST_F(EvaluationTest, ShardsTogetherAreTheWhole) {
   EXPECT_EQ(shards, all);
 }
 
-// Weights in F32, whose products have the same bits at any width: what batches answer is what each
-// problem does by itself.
+// With weights in F32, products have the same bits at any width, so that batches must give the
+// answers of each problem alone.
 TEST_F(EvaluationTest, InBatchesGivesTheSameAnswers) {
   const auto alone = Run({});
   EXPECT_EQ(Run({.workers = 2, .batch = 4}), alone);
@@ -228,12 +228,12 @@ TEST_F(EvaluationTest, CountsWhatTheCacheHeldAndRead) {
       model_->Tokenize(problems_[0].question, Model::AddBos::kAsModelSays, Model::Specials::kParse)
           ->size());
   ASSERT_EQ(reason, "length");
-  // The last token is never read.
+  // The last token is never appended.
   EXPECT_EQ(peak, prompt + tokens - 1);
   double expected = 0;
   for (int step = 1; step < tokens; ++step) expected += prompt + step;
   EXPECT_EQ(reads, expected);
-  // 24 rows stay; a step adds one before one goes.
+  // The policy keeps 24 rows; a step appends one before it evicts one.
   EXPECT_EQ(std::get<6>(lines[9]), std::max(25, prompt));
 }
 
@@ -241,7 +241,7 @@ TEST_F(EvaluationTest, ACompressionIsOfThePromptAndTheLongestAnswer) {
   settings_[1].session.policy.budget = {Budget::Unit::kCompression, 4};
   const auto lines = Run({});
   for (size_t i = 5; i < lines.size(); ++i) {
-    const double all = std::get<6>(lines[i - 5]) + 1;  // the full cache never reads the last token
+    const double all = std::get<6>(lines[i - 5]) + 1;  // a full cache never appends the last token
     const double prompt = all - 60;
     EXPECT_EQ(std::get<6>(lines[i]), std::max(std::floor(all / 4) + 1, prompt)) << i;
   }

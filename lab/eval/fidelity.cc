@@ -47,7 +47,7 @@ Status CheckWindow(std::span<const Token> window, const FidelityOptions& options
 using Watch = void (ReplayedAttention::*)(int, std::span<const Position>, const GroupSignals&,
                                           const StepSignals&);
 
-// Returns the options of a full cache; if the setting's policy looks ahead, the cache reports its
+// Returns the options of a full cache. If the setting's policy looks ahead, the cache reports its
 // steps to `replay`.
 SessionOptions FullCache(const FidelityOptions& options, const Policy& policy, Watch watch,
                          ReplayedAttention* replay) {
@@ -63,7 +63,7 @@ SessionOptions FullCache(const FidelityOptions& options, const Policy& policy, W
   return full;
 }
 
-// Runs the full cache that must read the window first, for a policy that looks ahead.
+// Reads the window with a full cache first, as policies that look ahead need it.
 Status Foresee(Engine& engine, std::span<const Token> window, const FidelityOptions& options,
                const Policy& policy, ReplayedAttention* replay) {
   if (!policy.looks_ahead) return OkStatus();
@@ -86,14 +86,14 @@ size_t PageBytes(const Session& session) {
                          [](size_t sum, const TierAccounting& t) { return sum + t.page_bytes; });
 }
 
-// BytesTaken sums up the bytes of the setting's caches in all windows.
+// BytesTaken adds up the bytes of the setting's caches over all windows.
 struct BytesTaken {
   int64_t steps = 0;
-  double pages = 0;  // summed over the steps
+  double pages = 0;  // bytes of pages, summed over the steps
   size_t policy = 0;
 };
 
-// Measures one window with two new sessions.
+// Measures one window, with two new sessions.
 Status MeasureWindow(Engine& engine, std::span<const Token> window, const FidelityOptions& options,
                      BytesTaken* taken, FidelitySums* sums, ForgettingCosts* costs) {
   ReplayedAttention replay;
@@ -142,7 +142,7 @@ Status MeasureWindow(Engine& engine, std::span<const Token> window, const Fideli
     if (options.progress) options.progress(taken->steps);
   }
   sums->EndWindow();
-  // A program's own policy may not be able to count its bytes.
+  // A policy made by the caller may not support counting its bytes.
   const Result<size_t> policy_bytes = setting->CountPolicyBytes();
   if (policy_bytes.ok()) taken->policy = std::max(taken->policy, *policy_bytes);
   return OkStatus();

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// kNumStatistics counts the statistics with intervals; Statistics() returns them in the order of
-// FidelityReport.
+// kNumStatistics is the number of statistics that get intervals; Statistics() returns them in the
+// order of FidelityReport.
 constexpr int kNumStatistics = 4;
 std::array<double, kNumStatistics> Statistics(const StepSums& sums) {
   const auto mean = [](double sum, int64_t count) {
@@ -39,8 +39,7 @@ StepComparison CompareLogits(std::span<const float> full, std::span<const float>
   for (size_t i = 0; i < full.size(); ++i) {
     const double log_p = full[i] - log_sum_full;
     const double log_q = setting[i] - log_sum;
-    // A token that the full cache rules out adds nothing to the KL divergence, whatever the setting
-    // says.
+    // A token to which the full cache gives probability 0 adds nothing to the KL divergence.
     if (log_p != -std::numeric_limits<double>::infinity()) {
       result.kl += std::exp(log_p) * (log_p - log_q);
     }

@@ -74,7 +74,8 @@ TEST(CompareLogitsTest, IsNotFiniteWithoutADistribution) {
     EXPECT_FALSE(CompareLogits(logits, good, {}).Finite());
     EXPECT_FALSE(CompareLogits(good, logits, {}).Finite());
   }
-  // A token that the full cache holds possible and the setting rules out is infinitely far.
+  // If the setting rules out a token that the full cache considers possible, the divergence is
+  // infinite.
   EXPECT_FALSE(CompareLogits(good, std::vector{0.0f, -kInfinity}, {}).Finite());
   EXPECT_FALSE(CompareLogits(std::vector{0.0f, -kInfinity}, good, 1).Finite());
 }
@@ -118,12 +119,13 @@ TEST(FidelitySumsTest, IntervalCoversTheMeanOfIndependentSteps) {
     const Interval interval = sums.Report(options).mean_kl.interval;
     covered += interval.low <= 0.5 && 0.5 <= interval.high ? 1 : 0;
   }
-  // 95 % of 200, less what 50 blocks of a skewed distribution and chance take.
+  // 95 % of 200, less some for chance and for only 50 blocks of a skewed distribution.
   EXPECT_GE(covered, 175);
   EXPECT_LT(covered, kTrials);
 }
 
-// Steps that come in equal runs say less than their number: the interval must be wider.
+// Steps that come in runs of equal ones contain less information than their number, so that the
+// interval must be wider.
 TEST(FidelitySumsTest, BlocksWidenTheIntervalOfStepsThatResembleEachOther) {
   FidelitySums single(1), blocks(64);
   std::mt19937 random(2);
@@ -175,8 +177,8 @@ TEST(FidelitySumsTest, HasNoFiguresWithoutSteps) {
 }
 
 TEST(FidelitySumsTest, BlocksEndWithTheWindow) {
-  // Two windows of three equal steps: were a block to span them, no draw could give the first
-  // alone.
+  // Two windows have three equal steps each. If a block spanned both, no draw could consist of the
+  // first alone.
   FidelitySums sums(100);
   for (const double kl : {0.0, 1.0}) {
     for (int i = 0; i < 3; ++i) sums.Add(Step(kl));

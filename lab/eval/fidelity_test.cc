@@ -65,7 +65,7 @@ TEST_F(FidelityTest, ComparesEveryStepAfterThePrompts) {
   EXPECT_EQ(seen.back(), 32);
 }
 
-// Until the window is exceeded nothing is evicted, and the two sessions are one and the same.
+// Until the window is exceeded, the policy evicts nothing, and both sessions are equal.
 TEST_F(FidelityTest, IsZeroWhileNothingIsEvicted) {
   FidelityOptions options = Streaming();
   options.setting.policy.window = 200;
@@ -102,7 +102,7 @@ TEST_F(FidelityTest, RefusesWhatCannotBeCompared) {
   expect({Text(40)}, options, "nothing");
 }
 
-// Passes every call to a scorer, and records its scores and their rows.
+// Spy passes every call to a scorer, and records its scores with their rows.
 class Spy final : public Scorer {
  public:
   struct Said {
@@ -152,7 +152,7 @@ FidelityOptions Oracle(Granularity granularity, const std::string& budget) {
   return options;
 }
 
-// [groups][decode steps][positions]: the mean mass of each decode step of a full cache.
+// Returns the mean mass in each decode step of a full cache, [groups][decode steps][positions].
 std::vector<std::vector<std::vector<double>>> MassesOfFullCache(Engine* engine,
                                                                 std::span<const Token> window,
                                                                 Granularity granularity,
@@ -196,7 +196,7 @@ TEST_F(FidelityTest, TheOracleIsToldWhatAFullCacheWillPay) {
     EXPECT_GT(report->mean_kl.value, 0);
     const auto masses = MassesOfFullCache(engine_.get(), window, granularity, kPrompt);
     const size_t num_decided = masses.size() * ((kTokens - kPrompt) / kInterval);
-    // The spy is asked once more when the bytes of the policy's saved state are counted.
+    // Counting the bytes of the policy's saved state asks the spy once more.
     ASSERT_EQ(said.size(), num_decided + masses.size());
     said.resize(num_decided);
     for (size_t i = 0; i < said.size(); ++i) {

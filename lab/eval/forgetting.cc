@@ -86,7 +86,7 @@ ForgettingCost CostOfForgetting(std::span<const float> query, const ForgettingRo
 SignalNeeds ForgettingNeeds() { return {.num_recent_queries = 1, .keys = true, .values = true}; }
 
 void ForgettingCosts::Add(int layer, int head, const ForgettingCost& cost) {
-  // Allows for rounding in double, and for norms near zero.
+  // Allows for rounding, also of norms near zero.
   constexpr double kRounding = 1e-9;
   const double slack = kRounding * (cost.output_norm + cost.bound);
   ++counts_.measured;
@@ -182,7 +182,7 @@ void ForgettingShadow::AppendRows() {
 
 void ForgettingShadow::AddPrefill() { AppendRows(); }
 
-// Marks the rows that the step sees; the new row is always seen.
+// Marks the rows that the step will see; the new row is always seen.
 void ForgettingShadow::BeforeDecode() {
   for (size_t group = 0; group < is_left_.size(); ++group) {
     is_left_[group].assign(num_rows_ + 1, 0);
@@ -201,8 +201,7 @@ void ForgettingShadow::AfterDecode() {
 
 void ForgettingShadow::MeasureLayer(int layer) {
   const size_t dim = shape_.head_dim;
-  // Takes only the newest query: another observer may have asked for more, and they come oldest
-  // first.
+  // Uses only the newest query, which comes last: another observer may have asked for more queries.
   const auto queries = session_.last_signals().recent_queries[layer].last(shape_.num_q_heads * dim);
   const auto first = std::ranges::find(streams_, layer, &Stream::layer) - streams_.begin();
   for (int head = 0; head < shape_.num_q_heads; ++head) {

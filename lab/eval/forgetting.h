@@ -1,6 +1,6 @@
-// Follows a session that evicts rows: stores every key and value that the session ever computed,
-// and measures what the evicted ones cost its decode steps. It reads the session's own signals, so
-// queries, keys and values are those of the step itself.
+// ForgettingShadow measures what evicted rows cost a session's decode steps. It keeps every key and
+// value that the session has computed, and reads the session's own signals, so that queries, keys
+// and values are those of the steps themselves.
 #ifndef EBB_LAB_EVAL_FORGETTING_H_
 #define EBB_LAB_EVAL_FORGETTING_H_
 
@@ -15,10 +15,10 @@
 
 namespace ebb {
 
-// Returns the signals of the session's steps that a shadow reads.
+// Returns the signals that a shadow needs from its session.
 [[nodiscard]] SignalNeeds ForgettingNeeds();
 
-// ForgettingCosts collects costs and summarises them, in 20 bytes per (step, layer, head).
+// ForgettingCosts collects costs, in 20 bytes per (step, layer, head), and summarises them.
 class ForgettingCosts {
  public:
   ForgettingCosts(int num_layers, int num_heads)
@@ -41,14 +41,14 @@ class ForgettingCosts {
 
 class ForgettingShadow {
  public:
-  // Begins to follow a session. REQUIRES: all arguments outlive the shadow; the session was opened
-  // with ForgettingNeeds() among its extra_signals, and has no tokens yet.
+  // Begins to follow a session. REQUIRES: all arguments outlive this; the session was opened with
+  // ForgettingNeeds() among its extra_signals, and has no tokens yet.
   ForgettingShadow(const Session& session, const Model& model, ForgettingCosts* costs);
 
-  // Records a chunk of a prefill. Called after each chunk.
+  // Keeps the rows of a prefill's chunk. Must be called after each chunk.
   void AddPrefill();
-  // BeforeDecode() records which rows a decode step sees, which is known only before the step;
-  // AfterDecode() then measures the step.
+  // BeforeDecode() must be called before each decode step: it records which rows the step will see.
+  // AfterDecode() must be called after the step, and measures it.
   void BeforeDecode();
   void AfterDecode();
 
@@ -56,8 +56,8 @@ class ForgettingShadow {
   void AppendRows();
   void MeasureLayer(int layer);
 
-  // Stream names the (layer, kv head) of stored keys and values; layers may have different numbers
-  // of heads.
+  // Stream is the (layer, kv head) of some keys and values; layers may have different numbers of
+  // heads.
   struct Stream {
     int layer = 0;
     int kv_head = 0;
@@ -69,9 +69,9 @@ class ForgettingShadow {
   const double scale_;
   ForgettingCosts* const costs_;
   int num_rows_ = 0;
-  std::vector<Stream> streams_;                    // layer by layer
-  std::vector<std::vector<float>> keys_, values_;  // [streams][num_rows, head_dim]
-  std::vector<std::vector<uint8_t>> is_left_;      // by group, [num_rows]
+  std::vector<Stream> streams_;                    // in the order of layers
+  std::vector<std::vector<float>> keys_, values_;  // [streams][rows, head_dim]
+  std::vector<std::vector<uint8_t>> is_left_;      // [groups][rows]: 0: evicted
 };
 
 }  // namespace ebb

@@ -26,7 +26,7 @@ ForgettingCost CostOf(const std::vector<float>& query, const std::vector<float>&
                           1);
 }
 
-// v = 0 evicted, alpha = 1/2, v = 1 left.
+// A row with v = 0 is evicted at alpha = 1/2, one with v = 1 is left.
 TEST(CostOfForgetting, Equation4AsPrintedIsNoBound) {
   const ForgettingCost cost = CostOf({1}, {0, 0}, {0, 1}, {0, 1});
   EXPECT_EQ(cost.error, 0.5);
@@ -36,11 +36,11 @@ TEST(CostOfForgetting, Equation4AsPrintedIsNoBound) {
   EXPECT_EQ(cost.output_norm, 0.5);
 }
 
-// Weights 1/4, 1/4, 1/2 by logits 0, 0, ln 2.
+// Logits 0, 0, ln 2 give the weights 1/4, 1/4, 1/2.
 TEST(CostOfForgetting, IsWhatTheFormulasSay) {
   const float ln2 = std::log(2.0f);
   const ForgettingCost cost = CostOf({1, 0}, {0, 7, 0, -7, ln2, 0}, {4, 0, 0, 8, 2, 2}, {1, 0, 1});
-  // o = (1 + 0 + 1, 0 + 2 + 1) = (2, 3); o' = (1 + 1, 0 + 1) / (3/4) = (8/3, 4/3).
+  // By hand: o = (1 + 0 + 1, 0 + 2 + 1) = (2, 3); o' = (1 + 1, 0 + 1) / (3/4) = (8/3, 4/3).
   EXPECT_NEAR(cost.output_norm, std::sqrt(13.0), 1e-6);
   EXPECT_NEAR(cost.error, std::hypot(2.0 / 3, 5.0 / 3), 1e-6);
   EXPECT_NEAR(cost.mass, 0.25, 1e-7);
@@ -77,7 +77,7 @@ TEST(CostOfForgetting, TheTrueBoundHoldsAndEquation4SometimesDoesNot) {
       for (float& value : *all) value = normal(random);
     }
     std::vector<uint8_t> is_left(rows, 1);
-    // Evicted values near zero are what Eq. 4 forgets.
+    // Makes some evicted values nearly zero, for which Eq. 4 is wrong.
     for (size_t i = 0; i + 1 < rows; ++i) {
       if (random() % 3 != 0) continue;
       is_left[i] = 0;
@@ -178,7 +178,7 @@ TEST_F(ForgettingOfSessions, TheQueryIsThatOfTheStepWhoeverElseWatches) {
   EXPECT_EQ(watched.error_by_step, alone.error_by_step);
 }
 
-// Keeps the mass that it is shown.
+// MassWatcher keeps the mass that a session reports to it.
 class MassWatcher final : public Scorer {
  public:
   explicit MassWatcher(std::vector<float>* mass) : mass_(mass) {}
@@ -198,8 +198,8 @@ class MassWatcher final : public Scorer {
   std::vector<float> scores_;
 };
 
-// The queries, keys and values of the first layer do not depend on evictions, so evicted rows have
-// the mass that attention itself gives them in the full cache.
+// Queries, keys and values of the first layer do not depend on evictions, so that evicted rows have
+// the mass that attention gives them in a full cache.
 TEST_F(ForgettingOfSessions, TheMassIsThatWhichAttentionOfTheFullCacheGivesTheRows) {
   const std::vector<Token> text = RandomTokens(gguf_, 60, 3);
   PolicySpec streaming = {.name = "streaming"};
@@ -225,7 +225,7 @@ TEST_F(ForgettingOfSessions, TheMassIsThatWhichAttentionOfTheFullCacheGivesTheRo
     double gone = 0;
     for (size_t at = 0; at < mass.size(); ++at) {
       const size_t row = at % rows;
-      if (row >= 2 && row + 9 < rows) gone += mass[at];  // neither sink nor window nor new
+      if (row >= 2 && row + 9 < rows) gone += mass[at];  // no sink, not in the window, not new
     }
     EXPECT_NEAR(report.mass_by_step[i - 16], gone / gguf_.num_q_heads, 1e-4) << i;
   }

@@ -1,4 +1,4 @@
-// Passes on the results of parallel workers in order.
+// InOrder passes on the results of parallel workers in order.
 #ifndef EBB_LAB_EVAL_IN_ORDER_H_
 #define EBB_LAB_EVAL_IN_ORDER_H_
 
@@ -12,24 +12,24 @@
 
 namespace ebb {
 
-// kMostAhead is the default of InOrder's most_ahead.
+// kMostAhead is the default of most_ahead in InOrder's constructor.
 inline constexpr size_t kMostAhead = 64;
 
 // InOrder passes results to a sink in the order of their units, in whatever order they arrive.
 template <typename T>
 class InOrder {
  public:
-  // Makes an order that begins at unit `first`. most_ahead: how many units may be running beyond
-  // the first unfinished one; a small number limits what is lost if the process is killed.
+  // Begins at unit `first`. `most_ahead` is how many units may run beyond the first unfinished one;
+  // a small number limits what is lost if the process is killed.
   InOrder(size_t first, size_t most_ahead, const std::function<Status(const T&)>& sink)
       : most_ahead_(most_ahead), next_(first), sink_(sink) {}
 
-  // Returns whether a unit may begin.
+  // Returns whether a worker may begin this unit now.
   [[nodiscard]] bool IsTurn(size_t unit) {
     const MutexLock lock(mutex_);
     return unit < next_ + most_ahead_;
   }
-  // Waits until the unit may begin, or until Stop().
+  // Waits until a worker may begin this unit, or until Stop().
   void WaitForTurn(size_t unit) {
     const MutexLock lock(mutex_);
     while (!stopped_ && unit >= next_ + most_ahead_) turn_.Wait(mutex_);
@@ -72,10 +72,10 @@ class InOrder {
   Mutex mutex_;
   CondVar turn_;
   size_t next_ EBB_GUARDED_BY(mutex_);
-  std::map<size_t, T> waiting_ EBB_GUARDED_BY(mutex_);  // by unit
+  std::map<size_t, T> waiting_ EBB_GUARDED_BY(mutex_);  // finished units, by number
   bool stopped_ EBB_GUARDED_BY(mutex_) = false;
   Status status_ EBB_GUARDED_BY(mutex_);
-  const std::function<Status(const T&)>& sink_;  // called with mutex_ held
+  const std::function<Status(const T&)>& sink_;  // is called with mutex_ held
 };
 
 }  // namespace ebb

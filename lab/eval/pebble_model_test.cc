@@ -1,4 +1,4 @@
-// The small reasoner as it is shipped.
+// Tests pebble, the small reasoner in this repository, as it is shipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -6,9 +6,9 @@
 namespace ebb {
 namespace {
 
-// kMaxPebbleTokens covers the longest thought and what follows it.
+// kMaxPebbleTokens is enough for the longest thought and what follows it.
 constexpr int kMaxPebbleTokens = 1600;
-// Judges the part behind the thought, because statements inside a thought are no answer.
+// Judges only the part after the thought, because statements inside a thought are no answer.
 Judgement JudgePebble(std::string_view text, std::string_view answer,
                       const std::string& reference) {
   const Judgement judgement = JudgeAnswer(answer, reference, {.kind = AnswerKind::kWord});

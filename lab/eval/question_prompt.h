@@ -1,4 +1,4 @@
-// Makes the prompt by which a model is asked a problem.
+// Makes the prompt that asks a model a problem.
 #ifndef EBB_LAB_EVAL_QUESTION_PROMPT_H_
 #define EBB_LAB_EVAL_QUESTION_PROMPT_H_
 

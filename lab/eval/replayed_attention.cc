@@ -28,8 +28,8 @@ void ReplayedAttention::Remove(int group, std::span<const Position> positions,
   AddWeighted(-1, group, positions, signals, step);
 }
 
-// Adds masses with this sign. Sums are in double, because the rest after thousands of steps is a
-// small difference of large sums.
+// Adds the step's mass, times `sign`. Sums are in double, because what is left after thousands of
+// steps is a small difference of large sums.
 void ReplayedAttention::AddWeighted(double sign, int group, std::span<const Position> positions,
                                     const GroupSignals& signals, const StepSignals& step) {
   if (step.kind != StepKind::kDecode || signals.mass.empty()) return;
@@ -52,7 +52,7 @@ void ReplayedAttention::AttentionLeft(int group, std::span<const Position> posit
   const std::vector<double>& known = left_[group];
   for (size_t row = 0; row < positions.size(); ++row) {
     const auto position = static_cast<size_t>(positions[row]);
-    // Rounding may leave slightly less than nothing, which counts as 0.
+    // Rounding may give slightly negative numbers, which count as 0.
     if (position < known.size()) left[row] = static_cast<float>(std::max(0.0, known[position]));
   }
 }

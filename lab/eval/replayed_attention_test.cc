@@ -25,7 +25,7 @@ std::vector<float> Left(const ReplayedAttention& replay, int group, size_t count
   return left;
 }
 
-// The mass of a step, summed over the heads of a group at granularity kLayer.
+// Shown is the mass of a step, summed over the heads of a group at granularity kLayer.
 struct Shown {
   std::vector<float> mass;
   int num_layers_counted = 1;

@@ -13,7 +13,7 @@ namespace {
 
 bool IsConfidence(double confidence) { return confidence > 0 && confidence < 1; }
 
-// Returns the correlation of ranks, whose mean is (n + 1) / 2.
+// Returns the correlation of two lists of ranks, whose mean is (n + 1) / 2.
 double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b) {
   const double mean = (static_cast<double>(a.size()) + 1) / 2;
   double ab = 0;

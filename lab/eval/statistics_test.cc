@@ -17,7 +17,7 @@ TEST(MeanHalfWidth, IsStudentsOfTheMean) {
   EXPECT_TRUE(std::isinf(MeanHalfWidth(1, 1, 1)));
 }
 
-// Made with scipy 1.17: spearmanr.
+// The expected values are those of spearmanr in scipy 1.17.
 TEST(Spearman, HasTheValuesThatScipyHas) {
   const auto rho = [](std::vector<double> a, std::vector<double> b) {
     return SpearmanCorrelation(a, b);

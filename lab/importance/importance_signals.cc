@@ -1,4 +1,4 @@
-// Computes signals, one number per token of a thought, while a full cache reads the thought once.
+// Computes signals (one number per token of a thought) while a full cache reads the thought once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,14 +39,14 @@ double Entropy(std::span<const float> probabilities) {
   return entropy;
 }
 
-// Returns the value, or the token before's value if it is not finite.
+// Returns the value; if it is not finite, the value of the token before.
 double Finite(double value, const std::vector<double>& so_far) {
   if (std::isfinite(value)) return value;
   return so_far.empty() ? 0.0 : so_far.back();
 }
 
-// RawSignals holds the model's own signals: one number per token from the first on, and entropy
-// from the thought on.
+// RawSignals collects the model's own signals: one number per token, from the first token on;
+// entropy only within the thought.
 class RawSignals {
  public:
   explicit RawSignals(const ModelShape& shape)
@@ -90,7 +90,7 @@ class RawSignals {
  private:
   static void Push(double value, std::vector<double>* to) { to->push_back(Finite(value, *to)); }
 
-  // Adds the change of the hidden state; the first token has no token before it, and gets 0.
+  // Adds how much the hidden state has changed since the token before; 0 for the first token.
   void TakeHidden(const StepSignals& step, size_t layer, int token) {
     const auto dim = static_cast<size_t>(shape_.embed_dim);
     const std::span<const float> now = step.hidden[layer].subspan(token * dim, dim);
@@ -99,7 +99,7 @@ class RawSignals {
     last.assign(now.begin(), now.end());
   }
 
-  // Returns the mean variance of one token's vectors, over layers and heads.
+  // Returns the variance of one token's vectors, averaged over layers and heads.
   [[nodiscard]] double MeanVariance(const std::vector<std::span<const float>>& by_layer, int token,
                                     int num_tokens) const {
     const auto dim = static_cast<size_t>(shape_.head_dim);
@@ -127,11 +127,11 @@ class RawSignals {
 
   const ModelShape shape_;
   std::vector<std::vector<double>> hidden_;  // [layers][tokens]
-  std::vector<std::vector<float>> last_;     // [layers][embed_dim], of the token before
+  std::vector<std::vector<float>> last_;     // [layers][embed_dim]: of the token before
   std::vector<double> keys_, keys_before_rope_, values_, entropy_;
 };
 
-// Bystanders holds scorers that see every step of a session but decide nothing about its rows.
+// Bystanders has scorers that observe every step of a session but decide nothing about its rows.
 class Bystanders {
  public:
   Status Make(const ModelShape& shape) {
@@ -170,7 +170,7 @@ class Bystanders {
 
  private:
   std::vector<std::string> names_;
-  std::vector<std::unique_ptr<Scorer>> scorers_;  // of the same names
+  std::vector<std::unique_ptr<Scorer>> scorers_;  // [names]
   SignalNeeds needs_;
 };
 

@@ -41,7 +41,7 @@ TEST(BestBand, HasTheLargestSum) {
   EXPECT_EQ(BestBand(std::vector<double>{}), std::nullopt);
 }
 
-// A thought behind a prompt of 3 tokens.
+// Returns labels of a thought after a prompt of 3 tokens.
 ImportanceLabels Thought(const std::vector<uint8_t>& important) {
   ImportanceLabels labels = {.thought_begin = 3};
   labels.important.assign(3, 1);
@@ -52,7 +52,8 @@ ImportanceLabels Thought(const std::vector<uint8_t>& important) {
 }
 
 TEST(ImportanceStudy, TellsWithinFromPooled) {
-  // In each thought the signal is against the labels; its level goes with how much matters.
+  // In each thought the signal runs against the labels; over all thoughts it rises with the share
+  // of important tokens.
   ImportanceStudy study;
   study.Add(Thought({0, 0, 0, 1}), {{"signal", {4, 3, 2, 1}}});
   study.Add(Thought({0, 1, 1, 1}), {{"signal", {14, 13, 12, 11}}});

@@ -9,15 +9,15 @@
 namespace ebb {
 namespace {
 
-constexpr Position kLastTokens = 64;  // of an answer that nothing else divides (App. C)
+constexpr Position kLastTokens = 64;  // if no mark divides thought and answer (App. C)
 
 struct Boundary {
-  size_t num_tokens = 0;    // of the model's text, up to and with the mark
-  std::string mark;         // empty: none was found
-  bool in_thought = false;  // the model still thinks there
+  size_t num_tokens = 0;    // tokens of the model's text up to the mark, included
+  std::string mark;         // empty: no mark was found
+  bool in_thought = false;  // the mark is inside the thought
 };
 
-// DecodedText holds the model's text with the place of each token.
+// DecodedText has the model's text, and where each token's text ends.
 class DecodedText {
  public:
   DecodedText(const Model& model, const ChatPrompt& prompt, std::span<const Token> tokens) {
@@ -27,7 +27,8 @@ class DecodedText {
     }
   }
 
-  // Returns the token behind the last place of the mark; nullopt: the text does not contain it.
+  // Returns the index of the token after the last occurrence of the mark; nullopt: the text does
+  // not contain it.
   [[nodiscard]] std::optional<size_t> Behind(std::string_view mark) const {
     const size_t at = mark.empty() ? std::string::npos : text_.rfind(mark);
     if (at == std::string::npos) return std::nullopt;
@@ -41,7 +42,7 @@ class DecodedText {
 
  private:
   std::string text_;
-  std::vector<size_t> ends_;  // of each token, in text_
+  std::vector<size_t> ends_;  // [tokens]: end in text_
 };
 
 std::optional<Boundary> FindBoundary(const DecodedText& written, const ChatPrompt& prompt,
@@ -65,7 +66,7 @@ std::optional<Boundary> FindBoundary(const DecodedText& written, const ChatPromp
   return found;
 }
 
-// Labeller labels the thought of one problem.
+// Labeller labels the thought in the answer to one problem.
 class Labeller {
  public:
   Labeller(Engine* engine, const EvalQuestion& problem, const OcclusionOptions& options)
@@ -117,7 +118,7 @@ class Labeller {
     return result;
   }
 
-  // Judges as `ebb-lab eval` does: by the part behind the thought, if the thought ends.
+  // Judges as `ebb-lab eval` does: only the part after the thought, if the thought ends.
   [[nodiscard]] bool IsRight(std::string_view text) const {
     std::string_view answer;
     const std::string& end = prompt_.thinking_end;
@@ -134,8 +135,8 @@ class Labeller {
     return tokens;
   }
 
-  // Returns whether the model answers right after these tokens, of which the session has already
-  // read those before `from`.
+  // Returns whether the model answers right after these tokens. The session has already read those
+  // before `from`.
   Result<bool> AnswersRight(std::span<const Token> tokens, Position from) {
     EBB_RETURN_IF_ERROR(session_->TruncateTo(from));
     EBB_RETURN_IF_ERROR(
@@ -145,8 +146,8 @@ class Labeller {
     return IsRight(boundary_.mark + result.text);
   }
 
-  // Occludes windows from the last to the first, so that the part before a window is in the cache
-  // as it was written.
+  // Occludes windows from the last to the first, so that the cache still has the part before a
+  // window as it was generated.
   Status Occlude(ImportanceLabels* labels) {
     const Token padding = engine_->model().PaddingToken();
     labels->important.assign(labels->boundary, 0);

@@ -1,4 +1,4 @@
-// Labels and signals of the small reasoner as it is shipped.
+// Tests labels and signals of pebble, the small reasoner in this repository, as it is shipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class Occlusion : public testing::Test {
     EXPECT_TRUE(result.ok()) << result.status().message();
     return result.ok() ? *std::move(result) : LabelResult{};
   }
-  // The first problem that the model solves.
+  // Returns the labels of the first problem that the model solves.
   LabelResult FirstLabelled(const OcclusionOptions& options) {
     for (const EvalQuestion& problem : PebbleProblems(5, 8)) {
       LabelResult result = Label(problem, options);
@@ -71,7 +71,7 @@ TEST_F(Occlusion, BeforeTheLastLookUpWhatIsLookedUpMatters) {
   EXPECT_TRUE(TextOf(labels, 0, labels.boundary).ends_with("That is all."));
   EXPECT_GT(labels.num_important_windows, 0);
   EXPECT_LT(labels.num_important_windows, labels.num_windows / 4);
-  // Windows side by side: each token has the label of its own.
+  // These windows do not overlap, so that each token has the label of its window.
   for (int window = 0; window < labels.num_windows; ++window) {
     const Position first = labels.thought_begin + window * 8;
     for (Position p = first; p < std::min(first + 8, labels.boundary); ++p) {
@@ -121,7 +121,7 @@ TEST_F(Occlusion, ReadsEverySignalOfEveryToken) {
     if (signal.name == "key_variance rolling") rolling = &signal;
     if (signal.name == "kv_key") scorer = &signal;
   }
-  // A scorer of the same rule says the same.
+  // A scorer with the same rule must give the same scores.
   ASSERT_NE(rolling, nullptr);
   ASSERT_NE(scorer, nullptr);
   for (size_t i = 0; i < 80; ++i) {

@@ -18,9 +18,9 @@
 namespace ebb::pebble {
 namespace {
 
-// Operand is a name defined before, or a number.
+// Operand is an earlier name or a number.
 struct Operand {
-  int definition = -1;  // -1: a number
+  int definition = -1;  // index of the name's definition; -1: a number
   int value = 0;
 };
 

@@ -36,8 +36,8 @@ enum class Operation { kPlus, kMinus, kTimes };
   return "times";
 }
 
-// Returns a random operation, rarely a product: products make zeros and even numbers of everything
-// that follows.
+// Returns a random operation. Products are rare, because their results, and all that follows from
+// them, are often zero or even.
 [[nodiscard]] inline Operation RollOperation(Dice* dice) {
   const int roll = dice->Below(20);
   if (roll < 9) return Operation::kPlus;

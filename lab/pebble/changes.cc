@@ -20,7 +20,7 @@ namespace {
 struct Event {
   size_t person = 0;
   std::string_view verb = {};
-  bool has_other = false;  // "Ben adds Ada"; otherwise "Ben finds two"
+  bool has_other = false;  // true: "Ben adds Ada"; false: "Ben finds two"
   size_t other = 0;
   int amount = 0;
 };
@@ -92,7 +92,7 @@ class Changes {
   }
 
   std::vector<std::string_view> names_;
-  std::vector<int> has_;  // [names], now
+  std::vector<int> has_;  // [names]: current amounts
   std::vector<Event> events_;
   size_t asked_ = 0;
   Writer writer_;

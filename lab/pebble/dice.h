@@ -1,5 +1,5 @@
-// Makes random numbers that are the same with every compiler: the C++ standard fixes the engine but
-// not its distributions.
+// Dice makes random numbers that are the same with every compiler: the C++ standard specifies the
+// engine, but not the results of its distributions.
 #ifndef EBB_LAB_PEBBLE_DICE_H_
 #define EBB_LAB_PEBBLE_DICE_H_
 
@@ -15,7 +15,7 @@ class Dice {
  public:
   Dice(uint64_t seed, uint64_t number) : engine_(Mix(seed, number)) {}
 
-  // Returns a number below `limit`; all are equally likely up to 2^-32.
+  // Returns a number from 0 to limit - 1; all are equally likely up to 2^-32.
   [[nodiscard]] int Below(int limit) {
     return static_cast<int>(((engine_() >> 32) * static_cast<uint64_t>(limit)) >> 32);
   }
@@ -39,7 +39,8 @@ class Dice {
   }
 
  private:
-  // Mixes the bits, so that neighbouring numbers do not begin with similar sequences.
+  // Returns an engine whose seed mixes both numbers, so that adjacent problems do not begin with
+  // similar sequences.
   static std::mt19937_64 Mix(uint64_t seed, uint64_t number) {
     std::seed_seq sequence = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
                               static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32)};

@@ -25,11 +25,11 @@ struct Sentence {
   bool is_last = false;
 };
 
-// Returns a count from 2 on. Small counts are more likely, because a model learns to look up first
-// among few.
+// Returns a count of at least 2. Small counts are more likely, because a model first learns to look
+// up among few facts.
 int RollCount(int most, Dice* dice) { return dice->Between(2, dice->Between(4, most)); }
 
-// Returns a sentence such as the families have.
+// Returns a sentence like those in the families of problems.
 Sentence RollSentence(std::string_view ordinal, Dice* dice) {
   const std::vector<std::string_view> names = dice->Draw(Names(), 3);
   const std::vector<std::string_view> rooms = dice->Draw(Rooms(), 2);

@@ -1,5 +1,5 @@
-// Declares the makers of the families of problems. Each is in the .cc file of its name, whose first
-// comment gives its rules.
+// Declares the functions that make problems, one per family. The .cc file of each family describes
+// its rules at the beginning.
 #ifndef EBB_LAB_PEBBLE_FAMILIES_H_
 #define EBB_LAB_PEBBLE_FAMILIES_H_
 

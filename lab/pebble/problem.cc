@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMinThoughtTokens = 300;
 constexpr int kMaxThoughtTokens = 1500;
-// Counts "<|start|>" and "Question:", which precede the user's text.
+// kNumOpeningTokens is the number of tokens before the user's text: "<|start|>" and "Question:".
 constexpr int kNumOpeningTokens = 3;
 
 PebbleProblem Make(pebble::Style style, pebble::Dice* dice) {
@@ -51,7 +51,7 @@ std::string PebbleProblem::Question() const {
   const auto all = std::span(tokens);
   const std::string text = Join(all.subspan(
       kNumOpeningTokens, static_cast<size_t>(num_question_tokens) - kNumOpeningTokens - 1));
-  return text.substr(1);  // the first word's space belongs to the template
+  return text.substr(1);  // the template writes the first word's space
 }
 
 std::string PebbleProblem::Text() const { return Join(tokens); }

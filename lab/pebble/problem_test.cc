@@ -19,7 +19,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Sentences of a question or thought as words, without marks.
+// Returns the sentences of a question or thought as words, without punctuation.
 std::vector<Words> Sentences(std::string text) {
   std::vector<Words> sentences;
   for (char& c : text)
@@ -47,7 +47,7 @@ int Calculate(int a, std::string_view word, int b) {
   return (a + b) % 10;
 }
 
-// Solves a question from its words alone, knowing nothing of how it was made.
+// Solver solves a question just from its words.
 class Solver {
  public:
   explicit Solver(const std::string& question) : sentences_(Sentences(question)) {}
@@ -80,7 +80,7 @@ class Solver {
     for (size_t i = 0; i < words.size(); i += 2) holds_[words[i]] = words[i + 1];
   }
 
-  // ORDINAL NAME ...
+  // Applies a sentence of the form: ORDINAL NAME ...
   void Apply(const Words& words) {
     const std::string& name = words[1];
     if (words.back() == "swap")
@@ -93,7 +93,8 @@ class Solver {
       Set(name, Calculate(Amount(words[3]), words[4], Amount(words[5])));
   }
 
-  // The steps of a walk, which stand in any order: each is known by the room that it begins in.
+  // Follows the steps of a walk, which are in any order: each is found by the room in which it
+  // begins.
   std::string Sum(const std::string& one, const std::string& other) {
     while (from_.contains(room_)) {
       const Words& step = from_.at(room_);
@@ -106,8 +107,8 @@ class Solver {
 
   std::vector<Words> sentences_;
   std::map<std::string, std::string> holds_;
-  std::map<std::string, Words> from_;  // steps of a walk
-  std::string room_;                   // where it is
+  std::map<std::string, Words> from_;  // steps of a walk, by their first room
+  std::string room_;                   // the current room of the walk
 };
 
 std::string ThoughtOf(const PebbleProblem& problem) {
@@ -124,7 +125,7 @@ TEST(PebbleProblem, AnswersAreRight) {
 }
 
 TEST(PebbleProblem, ThoughtsCanBeSolvedToo) {
-  // The thought's calculations are right, filler's checks included.
+  // All calculations in thoughts must be right, including those that filler repeats.
   for (uint64_t number = 0; number < 200; ++number) {
     for (const Words& words : Sentences(ThoughtOf(MakePebbleProblem(4, number)))) {
       const auto makes = std::find(words.begin(), words.end(), "makes");
@@ -153,8 +154,8 @@ TEST(PebbleProblem, IsTheSameForTheSameSeedAndNumber) {
   EXPECT_EQ(different.size(), 200u);
 }
 
-// The weights in training/pebble were trained on these very problems and words: a change here makes
-// them useless.
+// The weights in training/pebble were trained on exactly these problems and words: a change here
+// makes them useless.
 TEST(PebbleProblem, AreTheOnesThatTheModelLearntOn) {
   std::string all;
   for (const std::string& text : PebbleVocabulary()) all += text + '\n';
@@ -233,7 +234,7 @@ TEST(PebbleProblem, DrillsSayFactsAndSentencesAgainAsTheyWere) {
   }
 }
 
-// The next fact or sentence cannot be predicted: training must not ask for it.
+// The next fact or sentence of a drill is random, so that training must not expect it.
 TEST(PebbleProblem, DrillsAskForWhatCanBeKnownAlone) {
   const PebbleProblem drill = MakePebbleDrill(PebbleDrill::kSentences, 0, 5);
   const uint16_t recall = pebble::TokenOf("Recall");

@@ -22,7 +22,7 @@ struct Swap {
   size_t other = 0;
 };
 
-// Returns the number of the filler after a swap, which depends on the first object.
+// Returns which filler follows a swap; it depends on the first object.
 int FillerOf(std::string_view object) {
   for (size_t i = 0; i < Objects().size(); ++i)
     if (Objects()[i] == object) return static_cast<int>(i % 10);
@@ -92,7 +92,7 @@ class Swaps {
   }
 
   std::vector<std::string_view> names_;
-  std::vector<std::string_view> has_;  // [names], now
+  std::vector<std::string_view> has_;  // [names]: current objects
   std::vector<Swap> swaps_;
   size_t asked_ = 0;
   Writer writer_;

@@ -67,7 +67,7 @@ Vocabulary Make() {
   for (const std::string_view mark : {".", ",", ":", "?"})
     v.by_word.emplace(mark, static_cast<uint16_t>(mark[0]));
   v.by_word.emplace("Question", static_cast<uint16_t>(v.texts.size()));
-  v.texts.emplace_back("Question");  // begins a text: no space before it
+  v.texts.emplace_back("Question");  // at the beginning of a text, without a space
   for (const std::string_view word : kNumbers) AddWord(word, &v);
   for (const std::string_view word : kNames) AddWord(word, &v);
   for (const std::string_view word : kRooms) AddWord(word, &v);

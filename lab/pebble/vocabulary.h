@@ -1,4 +1,4 @@
-// Lists words and names, each of which is one token.
+// Lists the words and names of problems, each of which is one token.
 #ifndef EBB_LAB_PEBBLE_VOCABULARY_H_
 #define EBB_LAB_PEBBLE_VOCABULARY_H_
 
@@ -8,10 +8,10 @@
 
 namespace ebb::pebble {
 
-[[nodiscard]] std::span<const std::string_view> Numbers();  // "zero" .. "nine"
+[[nodiscard]] std::span<const std::string_view> Numbers();  // "zero" to "nine"
 [[nodiscard]] std::span<const std::string_view> Names();
 [[nodiscard]] std::span<const std::string_view> Rooms();
-[[nodiscard]] std::span<const std::string_view> Ordinals();  // "First" .. "Twentieth"
+[[nodiscard]] std::span<const std::string_view> Ordinals();  // "First" to "Twentieth"
 [[nodiscard]] std::span<const std::string_view> Objects();
 
 // Returns the token of a word (without the space before it) or of a punctuation mark. REQUIRES: it

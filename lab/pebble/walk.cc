@@ -97,10 +97,10 @@ class Walk {
   }
 
   std::vector<std::string_view> rooms_;  // in the order of the walk
-  std::vector<Step> steps_;              // [rooms - 1]: from each room to the next
-  std::vector<int> held_;                // [rooms]
-  std::vector<std::string_view> asked_;  // two rooms to add up
-  std::vector<size_t> order_;            // of the steps in the question
+  std::vector<Step> steps_;              // [rooms - 1]: steps from each room to the next
+  std::vector<int> held_;                // [rooms]: amounts
+  std::vector<std::string_view> asked_;  // the two rooms to add up
+  std::vector<size_t> order_;            // order of the steps in the question
   Writer writer_;
 };
 

@@ -22,7 +22,7 @@ namespace {
 constexpr std::array<std::string_view, kNumTaskFormats> kFormatNames = {
     "gsm8k", "math", "math_level_5", "aime", "arc", "gpqa"};
 
-// Removes the first line from the text and returns it.
+// Removes the first line of the text and returns it.
 std::string_view TakeLine(std::string_view* text) {
   const size_t end = std::min(text->find('\n'), text->size());
   const std::string_view line = text->substr(0, end);
@@ -84,7 +84,7 @@ std::string EvalProblem::Text() const {
 Result<EvalTaskSource> ParseEvalTaskSource(std::string_view text) {
   EvalTaskSource source = {.path = std::string(text)};
   const size_t colon = text.rfind(':');
-  // A colon in a folder's name, or before an extension, belongs to the path.
+  // A colon in a folder's name or before an extension belongs to the path, not to a format.
   const bool names_format = colon != std::string_view::npos &&
                             text.substr(colon).find_first_of("/.") == std::string_view::npos;
   if (names_format) {
@@ -111,7 +111,7 @@ Result<EvalTask> ParseEvalTask(std::string_view content, const EvalTaskSource& s
     if (!format) {
       EBB_ASSIGN_OR_RETURN(format, RecogniseFormat(record));
     }
-    // Weyl's sequence makes the seeds of lines differ.
+    // Adds a multiple of Weyl's constant, so that the seeds of lines differ.
     const uint64_t shuffle =
         source.shuffle_seed + static_cast<uint64_t>(number) * 0x9e3779b97f4a7c15u;
     EBB_ASSIGN_OR_RETURN(std::optional<EvalProblem> problem, ReadProblem(record, *format, shuffle));
@@ -135,7 +135,7 @@ Result<EvalTask> ReadEvalTask(const EvalTaskSource& source) {
   if (!std::filesystem::exists(source.path, error)) {
     return NotFound(fmt::format("there is no file {}", source.path));
   }
-  // Refuses other files, because opening a named pipe would wait for its other end.
+  // Refuses other kinds of files: opening a named pipe would wait for its other end.
   if (!std::filesystem::is_regular_file(source.path, error)) {
     return InvalidArgument(fmt::format("cannot read {}: it is not a regular file", source.path));
   }

@@ -1,5 +1,5 @@
-// Lists the papers' prompts. A prompt is a fact of an experiment, so the words are those of the
-// sources that are named here.
+// Lists the prompts of the papers. A prompt is part of an experiment, so that the words are exactly
+// those of the sources named here.
 #include <string>
 
 #include <fmt/format.h>

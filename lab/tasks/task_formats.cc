@@ -25,7 +25,7 @@ Result<EvalProblem> ReadGsm8k(const TaskRecord& record) {
   EvalProblem problem = {.kind = AnswerKind::kNumber};
   EBB_ASSIGN_OR_RETURN(problem.question, record.Text({"question"}));
   EBB_ASSIGN_OR_RETURN(const std::string answer, record.Text({"answer"}));
-  // Some copies of the set contain only the number.
+  // Some copies of the set have only the number.
   const size_t hashes = answer.rfind(kHashes);
   const size_t begin =
       hashes == std::string::npos ? 0 : answer.find_first_not_of(" \t", hashes + kHashes.size());
@@ -54,7 +54,7 @@ Result<EvalProblem> ReadMath(const TaskRecord& record) {
   return problem;
 }
 
-// Returns whether the level is "Level 5" or 5.
+// Returns whether the problem's level is "Level 5" or 5.
 Result<bool> IsLevel5(const TaskRecord& record) {
   EBB_ASSIGN_OR_RETURN(const std::string level, record.Text({"level"}));
   return level.ends_with('5');
@@ -130,7 +130,8 @@ Result<EvalProblem> ReadArc(const TaskRecord& record) {
   EBB_ASSIGN_OR_RETURN(const std::vector<Choice> choices,
                        ReadChoices(record, holder->at("choices")));
   EBB_ASSIGN_OR_RETURN(const std::string key, record.Text({"answerKey"}));
-  // Some problems label their options 1 to 4; the reference is then the letter of the place.
+  // Some problems label their options 1 to 4; the reference is then the letter for the option's
+  // place.
   for (size_t i = 0; i < choices.size(); ++i) {
     if (choices[i].label == key) problem.reference = static_cast<char>('A' + i);
     problem.options.push_back(choices[i].text);

@@ -1,4 +1,4 @@
-// Reads the public formats of problems.
+// Reads problems in the public formats.
 #ifndef EBB_LAB_TASKS_TASK_FORMATS_H_
 #define EBB_LAB_TASKS_TASK_FORMATS_H_
 
@@ -10,11 +10,12 @@
 
 namespace ebb {
 
-// Returns the format that the record's fields show. An error's message names the known formats.
+// Returns the format to which the record's fields belong. An error's message names the known
+// formats.
 [[nodiscard]] Result<TaskFormat> RecogniseFormat(const TaskRecord& record);
 
-// Reads a problem; nullopt: the format leaves it out (another level). shuffle: seed for the order
-// of this problem's options.
+// Reads a problem; nullopt: the format excludes it (another level). `shuffle` is the seed for the
+// order of this problem's options.
 [[nodiscard]] Result<std::optional<EvalProblem>> ReadProblem(const TaskRecord& record,
                                                              TaskFormat format, uint64_t shuffle);
 

@@ -1,4 +1,4 @@
-// Reads one line of a task's file.
+// TaskRecord is one line of a task's file.
 #ifndef EBB_LAB_TASKS_TASK_RECORD_H_
 #define EBB_LAB_TASKS_TASK_RECORD_H_
 
@@ -14,7 +14,7 @@ namespace ebb {
 
 class TaskRecord {
  public:
-  // Parses a line. where: begins the messages of errors, "FILE, line 3".
+  // Parses a line. `where` is the beginning of error messages, such as "FILE, line 3".
   [[nodiscard]] static Result<TaskRecord> Parse(std::string_view line, std::string where);
 
   [[nodiscard]] bool Has(std::string_view field) const { return json_.contains(field); }

@@ -33,9 +33,9 @@ namespace [[gnu::visibility("default")]] ebb {
 inline constexpr size_t kMaxAnswerBytes = 2000;
 
 enum class AnswerKind : uint8_t {
-  kNumber,  // GSM8K, AIME
-  kMath,    // an expression in LaTeX, or some words, in a box: MATH
-  kOption,  // a letter: ARC, GPQA
+  kNumber,  // a number: GSM8K, AIME
+  kMath,    // a LaTeX expression or words in a box: MATH
+  kOption,  // an option's letter: ARC, GPQA
   kWord,    // one word: pebble
 };
 
@@ -44,43 +44,43 @@ enum class AnswerKind : uint8_t {
 
 enum class AnswerRules : uint8_t { kCascade, kBoxedOnly };
 
-// kJudgeNumber is the version of the judgement, raised whenever an answer may get another verdict
-// than before. Evaluations with different numbers are not combined.
+// kJudgeNumber is the version of the judgement. It is raised whenever an answer may get another
+// verdict than before; evaluations with different numbers must not be combined.
 inline constexpr int kJudgeNumber = 3;
 
-// ExtractionRule is the rule that found an answer. Its names are recorded in results.
+// ExtractionRule names the rule that found an answer. Results contain its name.
 enum class ExtractionRule : uint8_t {
   kNone,
   kHashes,      // "#### 18"
   kPhrase,      // "the answer is 18", "Answer: C"
   kBoxed,       // "\boxed{18}"
-  kLastNumber,  // the last number that stands alone; not beside a refusal
-  kLastLetter,  // the last "(C)" or "C)"; options alone
-  kWholeText,   // nothing but the answer was written; options and words alone
+  kLastNumber,  // the last number by itself; not next to a refusal
+  kLastLetter,  // the last "(C)" or "C)"; only for options
+  kWholeText,   // the text is just the answer; only options and words
 };
 [[nodiscard]] std::string_view ExtractionRuleName(ExtractionRule rule);
 
 struct AnswerFormat {
   AnswerKind kind = AnswerKind::kNumber;
   AnswerRules rules = AnswerRules::kCascade;
-  // Holds, for kOption, the texts of the options A, B, ...; an answer may be such a text instead of
-  // its letter.
+  // Are the texts of options A, B, ... for kOption; an answer may be such a text instead of a
+  // letter.
   std::span<const std::string> options = {};
 };
 
 struct Extraction {
   ExtractionRule rule = ExtractionRule::kNone;
-  std::string answer = {};  // as written, or an option's letter; empty with kNone
+  std::string answer = {};  // as written, or an option's letter; empty if kNone
 };
 [[nodiscard]] Extraction ExtractAnswer(std::string_view text, const AnswerFormat& format);
 
-// Returns whether an answer equals the reference. The arguments are not interchangeable: the
-// reference decides how exact an answer must be.
+// Returns whether an answer equals the reference. The order of arguments matters: the reference
+// determines how exact an answer must be.
 [[nodiscard]] bool SameAnswer(std::string_view answer, std::string_view reference, AnswerKind kind);
 
 enum class Verdict : uint8_t {
-  kEmpty,     // nothing was written but white space and thinking tags
-  kNoAnswer,  // no rule found one, or it was a refusal ("cannot be determined")
+  kEmpty,     // nothing but white space and thinking tags
+  kNoAnswer,  // no rule applies, or the answer is a refusal
   kWrong,
   kRight,
 };

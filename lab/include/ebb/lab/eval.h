@@ -1,9 +1,8 @@
 // Evaluates settings of a cache: a model answers problems under several settings, and every answer
-// is judged. Problems run in parallel, each in an engine of its own with one thread, or in batches
-// of constant width, so that an answer depends neither on other problems nor on how many run at
-// once.
+// is judged. Problems run in parallel, each in its own engine with one thread, or in batches of
+// constant width, so that an answer depends neither on other problems nor on how many run at once.
 //
-// Thread safety: the same callbacks must not be used by two calls of RunEvaluation() at once.
+// Thread safety: two concurrent calls of RunEvaluation() must not use the same callbacks.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_EVAL_H_
@@ -29,13 +28,13 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// EvalQuestion is a problem as a model is asked it.
+// EvalQuestion is a problem in the form in which a model is asked it.
 struct EvalQuestion {
-  std::string id;        // unique in its task
-  std::string question;  // what the user says
+  std::string id;        // unique in the task
+  std::string question;  // the user's message
   int max_tokens = 0;
-  // Judges a whole text, thought included. `answer` is the part behind the thought, or empty if the
-  // thought does not end. Several threads call it.
+  // Judges a whole text, with the thought. `answer` is the part after the thought; empty if the
+  // thought does not end. Several threads may call it.
   std::function<Judgement(std::string_view text, std::string_view answer)> judge;
 };
 
@@ -54,7 +53,8 @@ struct EvalSetting {
   std::string code;
 };
 
-// kLoopReason says that an answer ended because it repeated itself, which no FinishReason means.
+// kLoopReason is the finish reason of an answer that was ended because it repeated itself; no
+// FinishReason has this meaning.
 inline constexpr std::string_view kLoopReason = "loop";
 
 struct EvalAnswer {
@@ -63,41 +63,41 @@ struct EvalAnswer {
   Judgement judgement;
   int prompt_tokens = 0;
   int generated_tokens = 0;
-  std::string finish_reason;  // as FinishReasonName(), or kLoopReason
-  std::string error;          // why, where the finish reason is an error
-  size_t peak_kv_bytes = 0;   // of the pages of all tiers, at most
-  double peak_tokens = 0;     // rows alive, at most; mean over layers and kv heads
-  double kv_reads = 0;        // rows attended to in decode steps, summed; the same mean
-  int64_t rows_evicted = 0;   // (layer, kv head, token) triples
-  int decode_steps = 0;       // tokens that were decoded: the last may not be
-  std::optional<LosslessReport> lossless;  // of a lossless setting
-  double seconds = 0;                      // prefill included
-  std::string text;                        // what the model wrote
+  std::string finish_reason;               // FinishReasonName(), or kLoopReason
+  std::string error;                       // the cause, if the finish reason is an error
+  size_t peak_kv_bytes = 0;                // maximum, pages of all tiers
+  double peak_tokens = 0;                  // maximum of stored rows; mean over layers and kv heads
+  double kv_reads = 0;                     // rows read in all decode steps; the same mean
+  int64_t rows_evicted = 0;                // (layer, kv head, token) triples
+  int decode_steps = 0;                    // tokens decoded; the last one may not be
+  std::optional<LosslessReport> lossless;  // set if the setting is lossless
+  double seconds = 0;                      // with prefill
+  std::string text;                        // the model's text
 };
 
 enum class PromptStyle { kChat, kRaw };
 
 struct EvaluationOptions {
-  SamplingOptions sampling;  // its seed is the setting's
+  SamplingOptions sampling;  // the seed is the setting's
   PromptStyle prompt_style = PromptStyle::kChat;
   int workers = 1;
-  // Sets the batch size: this many problems step together, in one engine with as many threads as
-  // `workers`. If fewer problems are left, stand-ins fill the batch, so that every step has this
-  // width. Must be a multiple of 4, because matrix products then compute all tokens of a step
-  // alike, for every type of weights. 0: each problem steps alone. Answers equal those of other
-  // widths if Engine::Step() promises so, and otherwise agree up to rounding.
+  // Is the number of problems that step together, in one engine with `workers` threads; 0: each
+  // problem steps alone. If fewer problems are left, stand-ins fill the batch, so that every step
+  // has this width. It must be a multiple of 4, because matrix products then compute all tokens of
+  // a step alike, for every type of weights. Answers equal those of other widths if Engine::Step()
+  // promises so, and otherwise agree up to rounding.
   int batch = 0;
-  // Skips the units before this one, which are done. Units are numbered setting by setting, problem
-  // by problem.
+  // Is the number of units to skip, because they are done. Units are numbered setting by setting,
+  // problem by problem.
   size_t first_unit = 0;
-  // Selects one of every `num_shards` problems: the one at index `shard`.
+  // Select every `num_shards`-th problem, beginning with index `shard`.
   size_t shard = 0;
   size_t num_shards = 1;
-  // Ends a text that repeats itself early: if its last 3 periods of up to this many tokens are
-  // equal and together at least 192 tokens long. 0: never.
+  // Ends a text early that repeats itself: if it ends in 3 equal periods of at most this many
+  // tokens, together at least 192 tokens. 0: never.
   int longest_loop = 128;
   const std::atomic<bool>* cancel = nullptr;
-  // Receives answers in the order of the units, on one thread at a time. An error ends the
+  // Receives the answers in the order of units, on one thread at a time. An error ends the
   // evaluation.
   std::function<Status(const EvalAnswer&)> on_answer;
 };
@@ -107,19 +107,19 @@ struct EvaluationOptions {
                               size_t num_shards);
 
 // Checks that a setting's problems can be answered in batches of this width. Errors:
-// InvalidArgument if the width is no multiple of 4, if the setting has caps in bytes, which
-// problems would share, or if it is lossless.
+// InvalidArgument (the width is no multiple of 4; the setting has caps in bytes, which problems
+// would share; it is lossless).
 [[nodiscard]] Status CheckBatch(const EvalSetting& setting, int width);
 
-// Runs every setting over every problem. If caps or the budget do not allow a request, its answer
-// holds the error and the evaluation continues. Errors: kCancelled; those of on_answer; settings
-// with which no session can be opened; those of CheckBatch().
+// Answers every problem under every setting. If a request exceeds caps or the budget, its answer
+// has the error and the evaluation continues. Errors: kCancelled; those of on_answer; settings with
+// which no session can be opened; those of CheckBatch().
 [[nodiscard]] Status RunEvaluation(std::shared_ptr<const Model> model,
                                    std::span<const EvalQuestion> problems,
                                    std::span<const EvalSetting> settings,
                                    const EvaluationOptions& options);
 
-// Returns the first `count` problems of pebble's list of `seed`; see ebb/lab/pebble.h.
+// Returns the first `count` problems of pebble's list number `seed`; see ebb/lab/pebble.h.
 [[nodiscard]] std::vector<EvalQuestion> PebbleProblems(uint64_t seed, int count);
 
 // Returns whether the end of `tokens` repeats itself; see EvaluationOptions::longest_loop.

@@ -38,15 +38,14 @@ inline constexpr int kNumTaskFormats = 6;
 [[nodiscard]] Result<TaskFormat> FindTaskFormat(std::string_view name);
 
 struct EvalProblem {
-  // Identifies the problem: the file's own id, or "line-N". Unique in a task: "#line-N" is appended
-  // to a repeated one.
+  // Is the file's own id, or "line-N". If an id is repeated in the task, "#line-N" is appended.
   std::string id = {};
-  std::string question = {};  // without the options
+  std::string question = {};  // without the options' texts
   std::string reference = {};
   AnswerKind kind = AnswerKind::kNumber;
-  std::vector<std::string> options = {};  // texts of A, B, ...; kOption alone
+  std::vector<std::string> options = {};  // texts of A, B, ...; only if kOption
 
-  // Returns the question, followed by the options as "A) text", one per line.
+  // Returns the question, then the options as "A) text", one per line.
   [[nodiscard]] std::string Text() const;
 };
 
@@ -57,9 +56,9 @@ struct EvalTask {
 
 struct EvalTaskSource {
   std::string path = {};
-  std::optional<TaskFormat> format = {};  // empty: recognised from the fields of the first line
-  // Seeds the order of GPQA's options, since those files list the right one first. Each problem's
-  // order depends on this seed and its line alone.
+  std::optional<TaskFormat> format = {};  // unset: recognised by the fields of the first line
+  // Is the seed for the order of GPQA's options, whose files list the right one first. A problem's
+  // order depends only on this seed and its line.
   uint64_t shuffle_seed = 0;
 };
 
@@ -75,17 +74,17 @@ struct EvalTaskSource {
 // Returns a hash of all contents of the problems, which distinguishes tasks.
 [[nodiscard]] uint64_t Fingerprint(std::span<const EvalProblem> problems);
 
-// TaskPrompt is how a paper asked the problems of a format. If the paper leaves a detail open,
-// `description` says that it is ours.
+// TaskPrompt is how a paper asked the problems of a format. If the paper does not specify a detail,
+// `description` says so.
 struct TaskPrompt {
-  std::string_view text;  // "{problem}" stands for EvalProblem::Text()
+  std::string_view text;  // "{problem}" is replaced by EvalProblem::Text()
   int max_new_tokens = 0;
 };
 struct PromptPreset {
   std::string_view name;
   std::string_view description;
   AnswerRules rules = AnswerRules::kCascade;
-  std::array<TaskPrompt, kNumTaskFormats> prompts;  // by TaskFormat
+  std::array<TaskPrompt, kNumTaskFormats> prompts;  // [TaskFormat]
 
   [[nodiscard]] const TaskPrompt& Of(TaskFormat format) const {
     return prompts[static_cast<size_t>(format)];
@@ -98,7 +97,7 @@ struct PromptPreset {
 // the names.
 [[nodiscard]] Result<const PromptPreset*> FindPromptPreset(std::string_view name);
 
-// Returns what the user says to the model, before any chat template.
+// Returns the user's message to the model, without any chat template.
 [[nodiscard]] std::string FormatPrompt(const TaskPrompt& prompt, const EvalProblem& problem);
 
 }  // namespace ebb

@@ -37,48 +37,50 @@ namespace [[gnu::visibility("default")]] ebb {
 
 struct FidelityOptions {
   SessionOptions setting = {};
-  int prompt_tokens = 64;  // of each window
+  int prompt_tokens = 64;  // at the beginning of each window
   int block_tokens = 64;   // of the bootstrap
   int resamples = 1000;
   double confidence = 0.95;
   uint64_t seed = 0;
-  // Says whether to measure, too, what evicted rows cost each attention head (forgetting.h).
-  // kMeasure reads the setting's own queries, keys and values, which stay in memory as floats; it
-  // does not work if keys are re-rotated.
+  // Says whether to measure also what evicted rows cost each attention head (forgetting.h).
+  // kMeasure keeps the setting's own queries, keys and values in memory as floats; it does not work
+  // if keys are re-rotated.
   enum class Forgetting { kLeaveOut, kMeasure };
   Forgetting forgetting = Forgetting::kLeaveOut;
   const std::atomic<bool>* cancel = nullptr;
-  // Called after each decode step of both sessions, with the number of steps so far. May be null.
+  // Is called after each decode step of both sessions, with the number of steps so far. May be
+  // null.
   std::function<void(int64_t steps)> progress = {};
 };
 
-// Estimate is a value with its interval; NaN if nothing could be counted.
+// Estimate is a value with its interval; NaN if there is no data.
 struct Estimate {
   double value = 0;
   Interval interval = {};
 };
 
 struct FidelityReport {
-  int64_t tokens = 0;      // decode steps that were compared
-  int64_t not_finite = 0;  // of them, left out of the means: a logit or the KL was not finite
+  int64_t tokens = 0;      // compared decode steps
+  int64_t not_finite = 0;  // steps left out: a logit or the KL was not finite
   int windows = 0;
   Estimate mean_kl = {};
   double max_kl = 0;
   double max_logit_difference = 0;
-  Estimate top1 = {};  // share of steps in which both hold the same token likeliest
+  Estimate top1 = {};  // share of steps with the same likeliest token
   Estimate perplexity = {};
   Estimate perplexity_full = {};
-  // kv_bytes counts the pages of the setting's rows in all tiers, as a mean over the decode steps.
-  // policy_bytes counts what its policy stores in addition (Session::CountPolicyBytes()), as the
-  // maximum over the ends of windows.
+  // kv_bytes is the size of the pages of the setting's rows in all tiers, averaged over the decode
+  // steps. policy_bytes is the most that its policy stores in addition at the end of a window
+  // (Session::CountPolicyBytes()).
   double kv_bytes = 0;
   size_t policy_bytes = 0;
-  std::optional<ForgettingReport> forgetting = {};  // where it was asked for
+  std::optional<ForgettingReport> forgetting = {};  // set if Forgetting::kMeasure
 };
 
-// Cuts a text into windows. Each begins with `prefix` (the begin-of-sequence token, if the model
-// wants one) and has `window_tokens` tokens in all; the last may be shorter, and is left out if it
-// is too short for a decode step. REQUIRES: window_tokens > prompt_tokens and the size of `prefix`.
+// Divides a text into windows. Each begins with `prefix` (the begin-of-sequence token, if the model
+// wants one) and has `window_tokens` tokens in all. The last one may be shorter; it is dropped if
+// it is too short for a decode step. REQUIRES: window_tokens is greater than prompt_tokens and than
+// the size of `prefix`.
 [[nodiscard]] std::vector<std::vector<Token>> CutWindows(std::span<const Token> text,
                                                          std::span<const Token> prefix,
                                                          int window_tokens, int prompt_tokens);

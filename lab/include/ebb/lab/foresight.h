@@ -1,5 +1,5 @@
-// Computes the attention that rows of a given text will receive: a full cache reads the text before
-// the policy "oracle" does.
+// ReplayedAttention tells the policy "oracle" how much attention the rows of a given text will
+// receive: a full cache has read the text before.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_FORESIGHT_H_
@@ -26,18 +26,18 @@ namespace [[gnu::visibility("default")]] ebb {
 // Thread safety: as a policy's.
 class ReplayedAttention final : public Foresight {
  public:
-  // Returns the mass that a full cache must provide, at the same granularity, for Add() and
+  // Returns the signals that the full cache must provide, at the same granularity, for Add() and
   // Remove().
   [[nodiscard]] static SignalNeeds Needs() { return {.mass = MassNeed::kSummed}; }
 
-  // Makes an object that knows no attention: every row receives 0.
+  // Makes an object for which every row receives 0.
   ReplayedAttention() = default;
-  // Forgets everything and begins a new pair of runs.
+  // Forgets all attention and begins a new pair of runs.
   void Begin(const ModelShape& shape, Granularity granularity);
-  // Adds the mass that a step of the first run gave to a group whose rows are at `positions`.
+  // Adds the mass that a step of the first run gave to the rows at `positions` of a group.
   void Add(int group, std::span<const Position> positions, const GroupSignals& signals,
            const StepSignals& step);
-  // Subtracts the mass that a step of the second run gave.
+  // Subtracts the mass that the same step gives in the second run.
   void Remove(int group, std::span<const Position> positions, const GroupSignals& signals,
               const StepSignals& step);
 
@@ -49,7 +49,7 @@ class ReplayedAttention final : public Foresight {
   void AddWeighted(double sign, int group, std::span<const Position> positions,
                    const GroupSignals& signals, const StepSignals& step);
 
-  std::vector<int> query_heads_;           // [groups]: of one layer
+  std::vector<int> query_heads_;           // [groups]: query heads of one layer
   std::vector<std::vector<double>> left_;  // [groups][positions]
 };
 

@@ -29,30 +29,30 @@ struct ForgettingCost {
   double bound = 0;        // sum over E of alpha |v| + A |o'|
 };
 
-// ForgettingRows holds the rows of one kv head, as they were computed.
+// ForgettingRows has all rows of one kv head, evicted ones included, as they were computed.
 struct ForgettingRows {
   std::span<const float> keys;       // [num_rows, head_dim]
-  std::span<const float> values;     // the same
+  std::span<const float> values;     // [num_rows, head_dim]
   std::span<const uint8_t> is_left;  // [num_rows]; 0: evicted
   int head_dim = 0;
 };
-// Computes the cost in double. All numbers are 0 if no row was evicted, and NaN if none is left.
+// Computes the cost, in double. All numbers are 0 if no row is evicted, and NaN if no row is left.
 [[nodiscard]] ForgettingCost CostOfForgetting(std::span<const float> query,
                                               const ForgettingRows& rows, double scale);
 
 struct CostSummary {
   double mean = 0;
-  double p99 = 0;  // the smallest value that 99 % do not exceed
+  double p99 = 0;  // 99th percentile
   double max = 0;
 };
 
-// HeadForgetting summarises all decode steps of a query head.
+// HeadForgetting summarises all decode steps of one query head.
 struct HeadForgetting {
   CostSummary relative_error = {};  // |o' - o| / |o|
   CostSummary mass = {};
 };
 
-// LayerForgetting summarises all decode steps and query heads of a layer.
+// LayerForgetting summarises all decode steps and query heads of one layer.
 struct LayerForgetting {
   CostSummary error = {};
   CostSummary relative_error = {};  // |o' - o| / |o|
@@ -65,13 +65,13 @@ struct LayerForgetting {
 struct ForgettingReport {
   int64_t steps = 0;        // decode steps
   int64_t measured = 0;     // (step, layer, query head) triples
-  int64_t not_finite = 0;   // of them, left out of all figures
-  int64_t above_eq4 = 0;    // of them, those whose error is above Eq. 4's right side
-  int64_t above_bound = 0;  // the same of the true bound; rounding aside there are none
+  int64_t not_finite = 0;   // triples left out because a number is not finite
+  int64_t above_eq4 = 0;    // triples whose error exceeds Eq. 4's right side
+  int64_t above_bound = 0;  // triples whose error exceeds `bound`; 0 up to rounding
   std::vector<LayerForgetting> layers = {};
-  // mass_by_step and error_by_step hold means over layers and heads, [steps].
+  // mass_by_step and error_by_step are means over layers and heads, [steps].
   std::vector<double> mass_by_step = {};
-  std::vector<double> error_by_step = {};  // relative
+  std::vector<double> error_by_step = {};  // relative errors
 };
 
 }  // namespace ebb

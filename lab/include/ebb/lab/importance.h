@@ -26,17 +26,17 @@
 namespace [[gnu::visibility("default")]] ebb {
 
 struct OcclusionOptions {
-  int window = 32;          // tokens that are replaced together
-  int stride = 16;          // from one window to the next
-  int answer_tokens = 512;  // most that are generated after each
-  // Marks the end of the thought, which ends after the last place where the model wrote this text.
-  // Empty, as in the paper: the thinking tag, else "\boxed{", else 64 tokens before the end.
+  int window = 32;          // tokens replaced at once
+  int stride = 16;          // tokens from one window to the next
+  int answer_tokens = 512;  // most tokens of each answer
+  // Is the text that ends the thought; its last occurrence in the model's text counts. Empty, as in
+  // the paper: the thinking tag, else "\boxed{", else 64 tokens before the end.
   std::string boundary;
   PromptStyle prompt_style = PromptStyle::kChat;
   const std::atomic<bool>* cancel = nullptr;
 };
 
-// ImportanceLabels is one answer with its labels. Positions before thought_begin belong to the
+// ImportanceLabels has the labels of one answer. Positions before thought_begin belong to the
 // prompt and have importance 1 (App. C); positions from `boundary` on belong to the answer and have
 // no label.
 struct ImportanceLabels {
@@ -50,61 +50,64 @@ struct ImportanceLabels {
 
 enum class LabelOutcome {
   kLabelled,
-  kWrong,        // the answer is not right: the labels are of right answers alone
-  kNoThought,    // the boundary was not found, or nothing stands before it
-  kNotRepeated,  // from the boundary on, untouched, the model answers something else
+  kWrong,        // the answer is wrong; only right ones are labelled
+  kNoThought,    // no boundary, or nothing before it
+  kNotRepeated,  // the unchanged thought leads to another answer
 };
 [[nodiscard]] std::string_view LabelOutcomeName(LabelOutcome outcome);
 
 struct LabelResult {
   LabelOutcome outcome = LabelOutcome::kLabelled;
-  ImportanceLabels labels;  // of kLabelled alone
+  ImportanceLabels labels;  // set if kLabelled
 };
 
-// Labels the tokens of a thought. Answers the problem greedily with the full cache; then, window by
-// window, replaces a piece of the thought by the padding token, reads the rest up to the boundary
-// and answers again. The window is important if that answer is no longer right; a token is if any
-// window over it is. Errors: a window or stride below 1; those of sessions; kCancelled.
+// Labels the tokens of a thought. Answers the problem greedily with the full cache. Then, for each
+// window of the thought, replaces its tokens by the padding token, reads the rest up to the
+// boundary and answers again. The window is important if that answer is no longer right; a token is
+// important if any window that contains it is. Errors: a window or stride below 1; those of
+// sessions; kCancelled.
 [[nodiscard]] Result<LabelResult> LabelByOcclusion(Engine* engine, const EvalQuestion& problem,
                                                    const OcclusionOptions& options);
 
-// ThoughtSignal holds a number for every token of a thought.
+// ThoughtSignal has a number for every token of a thought.
 struct ThoughtSignal {
   std::string name;
   std::vector<double> values;  // [boundary - thought_begin]
 };
 
-enum class Smoothing { kRaw, kExponential, kRolling };  // alpha 0.9; the last 64 tokens (App. E)
+enum class Smoothing { kRaw, kExponential, kRolling };  // alpha 0.9; last 64 tokens (App. E)
 [[nodiscard]] std::string_view SmoothingName(Smoothing smoothing);
-// Returns the smoothed values. Smoothing is causal, and uses the values so far while there are few.
+// Returns the smoothed values. A value depends only on earlier ones, and on fewer of them at the
+// beginning.
 [[nodiscard]] std::vector<double> Smoothed(std::span<const double> values, Smoothing smoothing);
 
-// Returns the signals of a full cache that reads these tokens, those of the thought one by one. For
-// each layer l the change of the hidden state, "hidden_l" (Eq. 1); then "key_variance",
+// Returns the signals of a full cache that reads these tokens, the thought token by token. For each
+// layer l: the change of the hidden state, "hidden_l" (Eq. 1). Then "key_variance",
 // "key_variance_before_rope", "value_variance" (3.3; mean over layers and heads) and "entropy" of a
-// query's attention in nats (mean over layers and heads; App. F). Each of these is given raw,
-// exponentially smoothed and rolling: "hidden_3 rolling". Then, by name, the scores after the last
-// token of every built-in scorer that needs neither marks nor a foresight, at granularity token.
+// query's attention in nats (mean over layers and heads; App. F). Each of these is returned raw,
+// exponentially smoothed and as a rolling mean: "hidden_3 rolling". Then, by name, the scores after
+// the last token of every built-in scorer that needs neither marks nor foresight, at granularity
+// token.
 [[nodiscard]] Result<std::vector<ThoughtSignal>> ReadSignals(Engine* engine,
                                                              const ImportanceLabels& labels);
 
-// ImportanceResult is the result of one problem of many.
+// ImportanceResult is the result for one problem.
 struct ImportanceResult {
   size_t problem = 0;
   LabelResult label;
-  std::vector<ThoughtSignal> signals;  // of kLabelled alone
+  std::vector<ThoughtSignal> signals;  // set if kLabelled
 };
 
 struct ImportanceOptions {
   OcclusionOptions occlusion;
-  EngineOptions engine;  // threads is taken as 1
-  int workers = 1;       // problems at a time
-  // Receives results in the order of the problems, on one thread at a time. An error ends the
+  EngineOptions engine;  // `threads` is ignored: each engine has 1
+  int workers = 1;       // problems that run at a time
+  // Receives the results in the order of problems, on one thread at a time. An error ends the
   // study.
   std::function<Status(const ImportanceResult&)> on_result;
 };
 
-// Calls LabelByOcclusion() and ReadSignals() for many problems. Errors: theirs, and those of
+// Calls LabelByOcclusion() and ReadSignals() for each problem. Errors: theirs, and those of
 // on_result.
 [[nodiscard]] Status StudyImportance(const std::shared_ptr<const Model>& model,
                                      std::span<const EvalQuestion> problems,
@@ -113,16 +116,17 @@ struct ImportanceOptions {
 // SignalCorrelation holds the rank correlations (Spearman) of one signal with the labels.
 struct SignalCorrelation {
   std::string name;
-  // Holds the mean over the thoughts in which the correlation is defined; `thoughts` counts these.
+  // Are the mean over the thoughts in which the correlation is defined, and the number of these
+  // thoughts.
   double within = 0;
   int64_t thoughts = 0;
-  double half_width = 0;  // of that mean's 95 % interval, Student's over the thoughts
-  // Holds the correlation over the tokens of all thoughts together. Since thoughts differ in
-  // length, a signal that merely rises or falls with the position looks better or worse here than
-  // it is.
+  double half_width = 0;  // of the mean's 95 % interval (Student's)
+  // Are the correlation over the tokens of all thoughts together, and their number. Thoughts differ
+  // in length, so that a signal that merely rises or falls with the position looks better or worse
+  // here than it is.
   double pooled = 0;
   int64_t tokens = 0;
-  // Holds the correlation of the signal with the position in the thought, mean over the thoughts
+  // Is the correlation of the signal with the position in the thought, averaged over the thoughts
   // (3.2).
   double trend = 0;
 };
@@ -133,8 +137,8 @@ struct LayerBand {
   int last = 0;
   bool operator==(const LayerBand&) const = default;
 };
-// Returns the consecutive layers whose correlations have the largest sum, which is EpiKV's band A;
-// for negated correlations, its band B. Returns nullopt if none is positive.
+// Returns the consecutive layers with the largest sum of correlations. This is EpiKV's band A; for
+// negated correlations, its band B. Returns nullopt if no correlation is positive.
 [[nodiscard]] std::optional<LayerBand> BestBand(std::span<const double> correlation_by_layer);
 
 class ImportanceStudy {
@@ -143,15 +147,15 @@ class ImportanceStudy {
   void Add(const ImportanceLabels& labels, const std::vector<ThoughtSignal>& signals);
 
   [[nodiscard]] int64_t num_thoughts() const { return num_thoughts_; }
-  // Returns the share of the thoughts' tokens that are important.
+  // Returns the share of important tokens among those of all thoughts.
   [[nodiscard]] double ImportantShare() const;
   [[nodiscard]] std::vector<SignalCorrelation> Correlations() const;
-  // kTrendBins is the number of bins into which a thought is divided, from begin to end, for the
-  // means of each signal. Values are ranks within their thought, 0 to 1, so that thoughts can be
-  // combined.
+  // kTrendBins is the number of equal parts into which each thought is divided for Trends(), the
+  // mean of each signal in each part. Values are ranks within their thought, 0 to 1, so that
+  // thoughts can be averaged.
   static constexpr int kTrendBins = 16;
   [[nodiscard]] std::vector<std::vector<double>> Trends() const;  // [signals][kTrendBins]
-  // Returns the trend of the labels themselves, as Trends() does of signals.
+  // Returns the same as Trends() for the labels.
   [[nodiscard]] std::vector<double> ImportanceTrend() const;
 
  private:
@@ -161,11 +165,11 @@ class ImportanceStudy {
     int64_t thoughts = 0;
     double trend = 0;
     int64_t trend_thoughts = 0;
-    std::vector<double> values;  // of all thoughts
+    std::vector<double> values;  // of the tokens of all thoughts
     std::vector<double> by_bin = std::vector<double>(kTrendBins);
   };
   int64_t num_thoughts_ = 0;
-  std::vector<double> labels_;  // of all thoughts
+  std::vector<double> labels_;  // of the tokens of all thoughts
   std::vector<double> label_by_bin_ = std::vector<double>(kTrendBins);
   std::vector<int64_t> tokens_by_bin_ = std::vector<int64_t>(kTrendBins);
   std::vector<Sums> signals_;

@@ -1,5 +1,5 @@
-// Computes statistics of studies: whether two orders agree, and how certain a mean is. Those of
-// evaluations are in ebb.summary of the Python package.
+// Computes statistics of studies: whether two orders agree, and how certain a mean is. The
+// statistics of evaluations are in ebb.summary of the Python package.
 //
 // Thread safety: free functions without state.
 //
@@ -20,8 +20,8 @@ struct Interval {
 
 inline constexpr double kUsualConfidence = 0.95;
 
-// Returns half of the width of Student's interval around the mean of `samples` values with this sum
-// and this sum of squares; infinity for fewer than two.
+// Returns half the width of Student's interval around the mean of `samples` values, given their sum
+// and the sum of their squares; infinity for fewer than two values.
 [[nodiscard]] double MeanHalfWidth(double sum, double sum_of_squares, int64_t samples,
                                    double confidence = kUsualConfidence);
 
@@ -32,8 +32,8 @@ inline constexpr double kUsualConfidence = 0.95;
 // than two pairs, if one side is constant, or if a value is NaN. REQUIRES: a.size() == b.size().
 [[nodiscard]] double SpearmanCorrelation(std::span<const double> a, std::span<const double> b);
 
-// Returns the ends of the middle `confidence` of the values, interpolated linearly. Ignores NaNs;
-// returns NaN if no value is left.
+// Returns the ends of the interval that contains the middle `confidence` of the values,
+// interpolated linearly. Ignores NaNs; returns NaN if no value is left.
 [[nodiscard]] Interval Percentiles(std::vector<double> values,
                                    double confidence = kUsualConfidence);
 
