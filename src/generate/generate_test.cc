@@ -361,8 +361,7 @@ TEST_P(GenerateTest, EndingTheThoughtOfAnAnswerWithoutOneChangesNothing) {
     Read("hello");
     const auto sampler =
         Sampler::Create(*model_, {.temperature = 0,
-                                  .logit_bias = {{TokenOf("<"), -100.0F}},  // so that it opens no
-                                                                            // thought
+                                  .logit_bias = {{TokenOf("<"), -100.0F}},  // prevents a thought
                                   .grammar = "root ::= \"the answer\""});
     ASSERT_TRUE(sampler.ok());
     GenerateOptions options;

@@ -25,8 +25,7 @@ class TextStream {
     std::string thinking_end;
     bool opens_in_thinking = false;
     ChannelMarks channels = {};  // their bytes count as thought; see ChatPrompt
-    std::function<bool(std::string_view text, TextPart part)> sink;  // called with the text; may be
-                                                                     // null
+    std::function<bool(std::string_view text, TextPart part)> sink;  // gets the text; may be null
   };
   explicit TextStream(Options options);
 
