@@ -29,8 +29,7 @@ std::string RateText(const AttentionRate& rate) {
 
 Status BenchAttention(const CliOptions& options) {
   AttentionBenchmarkOptions attention;
-  // Without -m the benchmark uses its default shape and loads no model, since it needs nothing else
-  // of one.
+  // Without -m, no model is loaded and a default shape is used: the benchmark needs only the shape.
   if (!options.model.path.empty()) {
     EBB_ASSIGN_OR_RETURN(const auto model, OpenModel(options));
     attention.shape = model->shape();

@@ -14,31 +14,32 @@ namespace ebb::cli {
 
 struct OptionRow;
 
-// BenchOptions holds the options that only ebb-bench has; each group of members names its commands.
+// BenchOptions has the options that only ebb-bench has, grouped by the commands that use them.
 struct BenchOptions {
   int repetitions = 5;
-  // depths holds the numbers of tokens in the cache at which `decode`, `prefill` and `lossless`
+  // depths are the numbers of tokens in the cache at which `decode`, `prefill` and `lossless`
   // measure.
   std::vector<int> depths = {0};
-  // no_mass and the next five members configure `decode`; `lossless` reads `tokens` too.
+  // no_mass and the next five members are options of `decode`; `lossless` uses `tokens` too.
   bool no_mass = false;
   bool mass_cost = false;
   bool against_full = false;
   int tokens = 48;
   int generate = 0;
   int sequences = 1;
-  // accept is the share of guesses that are right in `lossless`.
-  std::optional<double> accept;  // unset: the model's own text, with its own guesses
-  // prompt_tokens is the length of the prompt whose reading `prefill` measures.
+  // accept is the share of drafted tokens that are right in `lossless`.
+  std::optional<double> accept;  // unset: the model generates the text and its own drafts
+  // prompt_tokens is the length of the prompt that `prefill` reads.
   int prompt_tokens = 512;
-  // rows and the next two members configure `attention`: rows in the cache, and the visible share.
+  // rows and the next two members are options of `attention`: `rows` is the cache's size, `keep`
+  // the share of rows that are visible.
   int rows = 8000;
   double keep = 1;
   std::optional<CompressedType> compressed;
   // bytes is the size of the buffer that `memory` reads.
   uint64_t bytes = uint64_t{512} << 20;
-  // types and the next four members configure `products`.
-  std::vector<std::string> types;  // empty: all
+  // types and the next four members are options of `products`.
+  std::vector<std::string> types;  // empty: all types
   int columns = 1536;
   int matrix_rows = 8960;
   int batch = 512;

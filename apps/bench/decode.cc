@@ -20,17 +20,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// kGenerationPrompt is the number of tokens that are prefilled before --generate begins.
+// kGenerationPrompt is how many tokens are prefilled before --generate begins.
 constexpr Position kGenerationPrompt = 64;
 constexpr int kWarmUpSteps = 2;
 
 struct StepTimes {
-  double seconds = 0;          // of all the steps together
-  double compute_seconds = 0;  // of them, in the graph
-  double policy_seconds = 0;   // of them, in observing, selecting, placing and removing
+  double seconds = 0;          // of all steps
+  double compute_seconds = 0;  // thereof in the graph
+  double policy_seconds = 0;   // thereof in the policy: observing, selecting, moving, evicting
 };
 
-// Decodes `steps` tokens in each session, in batches, and returns the time that took.
+// Decodes `steps` tokens in each session, in batches, and returns how long this took.
 Result<StepTimes> Decode(BenchSession* bench, std::span<Session* const> sessions, int64_t steps) {
   std::vector<Token> tokens(sessions.size());
   StepTimes times;
@@ -38,7 +38,7 @@ Result<StepTimes> Decode(BenchSession* bench, std::span<Session* const> sessions
   for (int64_t step = 0; step < steps; ++step) {
     for (Token& token : tokens) token = bench->tokens.Next();
     EBB_RETURN_IF_ERROR(bench->engine->DecodeBatch(sessions, tokens).status);
-    const StepReport& first = sessions[0]->last_step();  // of the graph that all share
+    const StepReport& first = sessions[0]->last_step();  // the report of the batch's common graph
     times.compute_seconds += first.compute_seconds - first.select_seconds;
     times.policy_seconds += first.select_seconds;
     for (const Session* session : sessions) {
@@ -50,17 +50,18 @@ Result<StepTimes> Decode(BenchSession* bench, std::span<Session* const> sessions
   return times;
 }
 
-// Team holds sessions that decode in one batch, with their measurements.
+// Team is a group of sessions that decode in one batch, with their measurements.
 struct Team {
   std::vector<Session*> sessions;
   bool mass = false;
-  std::vector<double> tokens_per_s;  // one per repetition
+  std::vector<double> tokens_per_s;  // [repetitions]
   std::vector<double> compute_ms;    // per step
   std::vector<double> policy_ms;
   FileSpeed file;
 };
 
-// Returns the measured sessions as one team and, if there are rivals, the rivals as a second one.
+// Returns the measured sessions as one team and, if there are rivals to compare with, these as a
+// second one.
 std::vector<Team> MakeTeams(const BenchOptions& options, const BenchSession& bench) {
   std::vector<Team> teams(bench.sessions.size() / options.sequences);
   for (size_t i = 0; i < bench.sessions.size(); ++i) {
@@ -87,9 +88,10 @@ Status MeasureOnce(const CliOptions& options, BenchSession* bench, Team* team) {
   return OkStatus();
 }
 
-// Measures each repetition with one team after the other, from the present end of the sessions.
-// Truncates the sessions back to that place after each repetition; if the policy has evicted or
-// moved rows, a truncation could not restore them, so the next repetition continues at the new end.
+// Measures each repetition with one team after the other, from the current end of the sessions.
+// After each repetition, truncates the sessions back to that point. If the policy has evicted or
+// moved rows, truncating would not restore them, so that the next repetition continues at the new
+// end.
 Result<std::vector<Team>> Measure(const CliOptions& options, BenchSession* bench) {
   std::vector<Team> teams = MakeTeams(options.Of<BenchOptions>(), *bench);
   for (int repetition = 0; repetition < options.Of<BenchOptions>().repetitions; ++repetition) {
@@ -106,7 +108,7 @@ int64_t RowsKept(const Team& team) {
   return rows;
 }
 
-// Returns the ratio of the speeds of two teams, repetition by repetition.
+// Returns the ratio of two teams' speeds, for each repetition.
 Spread Ratio(const Team& of, const Team& to) {
   std::vector<double> ratios;
   for (size_t i = 0; i < of.tokens_per_s.size(); ++i) {
@@ -115,7 +117,7 @@ Spread Ratio(const Team& of, const Team& to) {
   return SpreadOf(ratios);
 }
 
-// Adds the rival team's figures to the record and the text.
+// Adds the rivals' figures to the record and the text.
 void AddRival(const BenchOptions& options, const Team& team, const Team& rival, Json* record,
               std::string* text) {
   const Json speed = ToJson(SpreadOf(rival.tokens_per_s));
@@ -128,7 +130,7 @@ void AddRival(const BenchOptions& options, const Team& team, const Team& rival, 
                          ratio.median, ratio.min, ratio.max);
     return;
   }
-  // Mass costs this share of the time of a step without mass.
+  // Mass costs this share of a step without mass.
   Spread cost = Ratio(rival, team);
   for (double* share : {&cost.median, &cost.min, &cost.max}) *share -= 1;
   (*record)["without_mass"] = speed;
@@ -171,7 +173,7 @@ Status Report(const CliOptions& options, const BenchSession& bench, int64_t dept
   return WriteRecord(options, record, text);
 }
 
-// Decodes up to `end` tokens and notes speed and memory at sixteen points on the way.
+// Decodes up to `end` tokens and records speed and memory at sixteen points on the way.
 Result<Json> Generate(int64_t end, const CliOptions& options, BenchSession* bench) {
   constexpr int64_t kNotes = 16;
   const auto display = options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
@@ -201,7 +203,7 @@ Result<Json> Generate(int64_t end, const CliOptions& options, BenchSession* benc
   return timeline;
 }
 
-// Generates --generate tokens and measures the repetitions on the last of them.
+// Generates --generate tokens; the repetitions measure the last of them.
 Status MeasureGeneration(const CliOptions& options, BenchSession* bench) {
   const BenchOptions& o = options.Of<BenchOptions>();
   const Sessions all = bench->sessions;
@@ -260,8 +262,8 @@ Status BenchDecode(const CliOptions& options) {
         "would move; give --t0 a size (--t0 64MiB), or --generate N");
   }
   const int64_t deepest = *std::ranges::max_element(o.depths);
-  // Only the full cache can be truncated after each repetition, so that all repetitions share the
-  // same tokens; with a policy each repetition adds its own.
+  // Only a full cache can be truncated after each repetition, so that all repetitions decode the
+  // same positions; with another policy each repetition appends its own tokens.
   const bool is_full = policy.name == "full" && !policy.tiers.has_value();
   const int64_t decoded = is_full ? o.tokens : kWarmUpSteps + measured;
   const int64_t longest = o.generate > 0 ? o.generate : deepest + decoded;

@@ -20,8 +20,7 @@ Status FileSpeed::After(int steps, double tokens_per_s, const Engine& engine,
   bytes_per_step_ = t1.page_bytes;
   dead_share_ = 1 - static_cast<double>(t1.row_bytes) / static_cast<double>(t1.page_bytes);
   if (raw_ == nullptr) {
-    // The engine has the requests of one layer under way at a time, so the raw reads keep as many
-    // under way.
+    // The engine has one layer's requests in flight at a time, so that the raw reads have as many.
     const size_t layer_bytes =
         t1.page_bytes / static_cast<size_t>(engine.model().shape().num_layers);
     EBB_ASSIGN_OR_RETURN(raw_,

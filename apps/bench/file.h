@@ -15,23 +15,23 @@
 
 namespace ebb::cli {
 
-// FileSpeed compares the speed at which decode steps read T1's file with raw reads of as many
-// bytes.
+// FileSpeed compares how fast decode steps read T1's file with how fast raw reads of as many bytes
+// are.
 class FileSpeed {
  public:
-  // Measures raw reads right after a repetition of `steps` decode steps at `tokens_per_s`: reads as
-  // many bytes as the steps did, with as many requests under way, so that a disk that slows down
-  // after a burst slows down for both. Does nothing if no T1 lies in a file.
+  // Must be called right after a repetition of `steps` decode steps, which ran at `tokens_per_s`.
+  // Measures raw reads of as many bytes, with as many requests in flight, so that a disk that slows
+  // down after a burst does so for both. Does nothing unless T1 is in a file.
   [[nodiscard]] Status After(int steps, double tokens_per_s, const Engine& engine,
                              const Session& session);
-  // Returns the speeds as a record, or null if After() measured nothing.
+  // Returns the speeds as a record; null if After() has measured nothing.
   [[nodiscard]] Json Record() const;
-  [[nodiscard]] std::string Text() const;  // the same for people
+  [[nodiscard]] std::string Text() const;  // the speeds as text for people
 
  private:
   std::unique_ptr<FileReadBenchmark> raw_;
   size_t bytes_per_step_ = 0;  // of the last repetition
-  double dead_share_ = 0;      // of them
+  double dead_share_ = 0;      // share of bytes_per_step_ that no row uses
   std::vector<double> gb_s_, raw_gb_s_, shares_;
 };
 

@@ -1,6 +1,6 @@
-// Compares lossless generation with the full cache in memory, and with the same T1 read for every
-// token. The three alternate turn by turn, each generating its own text, or all decoding one given
-// text (--accept).
+// Compares lossless generation with the full cache in memory, and with a cache that reads T1 for
+// every token. The three take turns, each generating its own text, or all decoding one given text
+// (--accept).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,16 +44,16 @@ class Bench {
 
   Status Begin();
   // Fills all three sessions up to `depth`: by a prefill if the text is random (--accept), else
-  // with text that the model generates. The lossless session generates that text itself, so that
-  // its draft length has adapted to the share of right guesses before the measurement.
+  // with text that the model generates. The lossless session generates its own text, so that its
+  // draft length has adapted to the share of right drafts before the measurement.
   Status Fill(int depth);
   Status Measure(int depth);
 
  private:
   Status EnterTiers();
   Status Write(BenchSide* side, int depth);
-  // Prefills up to `depth`: random tokens in the full cache's session, and that session's tokens in
-  // the others.
+  // Prefills up to `depth`: the full cache's session reads random tokens, and the others read that
+  // session's tokens.
   Status Read(BenchSide* side, int depth);
   Status Report(int depth, const LosslessReport& lossless, double others_share) const;
 
@@ -75,7 +75,7 @@ Status Bench::Begin() {
   in_memory.tiers.reset();
   EBB_ASSIGN_OR_RETURN(full_, Enter(model_, options_, in_memory, plain));
   SessionOptions lossless = options_.session;
-  // --accept sets the share of right guesses, so prompt lookup must not add others.
+  // With --accept, the share of right drafts is given, so that prompt lookup must not add others.
   if (o.accept.has_value()) lossless.lossless->looks_up = false;
   EBB_ASSIGN_OR_RETURN(lossless_, Enter(model_, options_, options_.engine, lossless));
   const int64_t measured = int64_t{o.tokens} * o.repetitions;
@@ -97,9 +97,8 @@ Status Bench::Begin() {
   return lossless_.session->Prefill(beginning_).status;
 }
 
-// Opens the session that reads T1 for every token. Its T0 may hold as many bytes as the lossless
-// session's T0 has at its peak, and all other rows lie in T1, since a lossless session keeps every
-// row in T1.
+// Opens the session that reads T1 for every token. Its T0 may have as many bytes as the lossless
+// session's T0 at its peak. T1 has all other rows; a lossless session's T1 has every row.
 Status Bench::EnterTiers() {
   SessionOptions session = options_.session;
   EngineOptions engine = options_.engine;
@@ -114,8 +113,8 @@ Status Bench::EnterTiers() {
 
 Status Bench::Write(BenchSide* side, int depth) {
   const int num_tokens = depth - static_cast<int>(side->session->next_position());
-  // Generate() samples the last token of a text but does not decode it, so one more token is asked
-  // for.
+  // Asks for one more token, because Generate() samples the last token of a text but does not
+  // decode it.
   return num_tokens > 0 ? side->Write(num_tokens + 1, cancel_) : OkStatus();
 }
 
@@ -168,7 +167,7 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
   const auto speed = [](const BenchSide& of) { return SpreadOf(of.tokens_per_s); };
   const Spread to_full = SpreadOf(Ratios(lossless_, full_));
   const Spread to_tiers = SpreadOf(Ratios(lossless_, tiers_));
-  // Generate() does not decode the last token of a turn; ForcedText decodes every token.
+  // Generate() does not decode the last token of a turn, but ForcedText decodes every token.
   const int steps =
       options_.Of<BenchOptions>().tokens - (options_.Of<BenchOptions>().accept.has_value() ? 0 : 1);
   const auto tokens = double(options_.Of<BenchOptions>().repetitions) * steps;

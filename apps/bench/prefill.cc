@@ -47,8 +47,8 @@ Status Report(const CliOptions& options, const BenchSession& bench, int depth,
                                  bench.sessions[0]->policy().name));
 }
 
-// Returns the session to `depth` tokens. A session whose policy may evict rows cannot be truncated
-// there, so its tokens are read again from the first one.
+// Truncates the session to `depth` tokens. If its policy may evict rows, this cannot restore them,
+// so that the tokens are read again from the first one.
 Status Rewind(const CliOptions& options, int depth, BenchSession* bench) {
   if (!CanRollBack(*bench->sessions[0])) EBB_RETURN_IF_ERROR(bench->sessions[0]->TruncateTo(0));
   return FillTo(depth, options, bench->sessions, bench);

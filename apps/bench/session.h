@@ -17,8 +17,8 @@
 
 namespace ebb::cli {
 
-// RandomTokens draws tokens from the vocabulary, as llama-bench does: speed does not depend on the
-// text, and the engine computes every token.
+// RandomTokens draws tokens from the vocabulary, as llama-bench does: the speed does not depend on
+// the text.
 class RandomTokens {
  public:
   RandomTokens(int vocab_size, uint64_t seed) : random_(seed), vocab_size_(vocab_size) {}
@@ -30,39 +30,40 @@ class RandomTokens {
   uint64_t vocab_size_;
 };
 
-// BenchSession holds what a benchmark runs: the model, its engine and the sessions.
+// BenchSession is what a benchmark runs: a model, its engine and the engine's sessions.
 struct BenchSession {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;
-  std::vector<std::unique_ptr<Session>> sessions;  // of the engine; destroyed before it
+  std::vector<std::unique_ptr<Session>> sessions;  // destroyed before their engine
   RandomTokens tokens;
   const std::atomic<bool>* cancel = nullptr;
 };
 
-// Returns whether TruncateTo() can undo decode steps, that is, whether the policy moves and evicts
-// no rows.
+// Returns whether TruncateTo() restores the state before decode steps: the policy neither moves nor
+// evicts rows.
 [[nodiscard]] bool CanRollBack(const Session& session);
 
-// BenchRival names the second kind of sessions that a benchmark alternates with its own: sessions
-// that compute no mass (attention summed per row), or sessions with the full cache.
+// BenchRival says with which other sessions a benchmark alternates its own: none, sessions that
+// compute no mass (attention summed per row), or sessions with the full cache.
 enum class BenchRival { kNone, kNoMass, kFullCache };
 
-// BenchMass says whether the benchmark's own sessions compute mass even if their policy needs none.
+// BenchMass says whether the benchmark's own sessions compute mass even if their policy does not
+// need it.
 enum class BenchMass { kOff, kOn };
 
-// Opens --sequences sessions, followed by as many rivals. Errors: those of OpenSession();
-// InvalidArgument if `longest` tokens exceed the context, so that a benchmark fails at its start
-// rather than after minutes.
+// Opens --sequences sessions, and then as many rivals. Errors: those of OpenSession();
+// InvalidArgument if `longest` tokens exceed the context, so that a benchmark fails at once and not
+// after minutes.
 [[nodiscard]] Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass,
                                                     BenchRival rival, int64_t longest);
 
 using Sessions = std::span<const std::unique_ptr<Session>>;
-// Prefills random tokens, with a progress bar, until each session holds `depth` tokens; truncates
-// sessions that hold more. Errors: those of Prefill(); kCancelled.
+// Prefills random tokens, with a progress bar, until each session has `depth` tokens; truncates
+// sessions that have more. Errors: those of Prefill(); kCancelled.
 [[nodiscard]] Status FillTo(Position depth, const CliOptions& options, Sessions sessions,
                             BenchSession* bench);
 
-// Returns kCancelled once Ctrl-C was pressed, else ok.
+// Returns kCancelled if Ctrl-C was pressed, else OK.
 [[nodiscard]] Status CheckCancelled(const BenchSession& bench);
 
 }  // namespace ebb::cli
